@@ -98,6 +98,7 @@ int ranks_recv(struct rank *me, int peer, uint64_t tag, void *buf, size_t bytes,
 bool ranks_staged;
 const struct pd_device_ops *ranks_device;
 const char *ranks_how;
+bool ranks_apart;
 int ranks_limit_s = 60;
 
 /* The sums of an all-reduce. */
@@ -154,10 +155,13 @@ static int connect_all(struct rank *me, struct pd_error *err)
 
 static int join(struct rank *me, struct pd_error *err)
 {
+	struct pd_seat seat = { .locals = 1, .hosts = me->ranks };
 	struct pd_transport_config config = {
 		.rank = me->rank, .ranks = me->ranks, .gate = &me->gate,
+		.seat = ranks_apart ? &seat : NULL,
 	};
 
+	snprintf(seat.host, sizeof(seat.host), "h%d", me->rank);
 	if (pd_gate_init(&me->gate, err) != 0)
 		return -1;
 	if (ranks_device)
@@ -187,6 +191,8 @@ static int live(struct rank *me, pid_t parent, int (*body)(struct rank *me))
 		return 1;
 	}
 	status = body(me);
+	if (ranks_apart && status == 0) /* a connection that ends is a peer that is lost */
+		ranks_barrier(me);
 	if (atomic_load(&me->gate.failed))
 		fprintf(stderr, "# rank %d: %s\n", me->rank, me->gate.err.text);
 	if (me->transport)

@@ -29,6 +29,7 @@ extern bool ranks_staged;
  * that memory. */
 extern const struct pd_device_ops *ranks_device;
 extern const char *ranks_how;           /* pd_routes_config.how */
+extern bool ranks_apart;                /* each on a host of its own, for all the transport knows */
 extern int ranks_limit_s;               /* 60 */
 
 /*

@@ -303,6 +303,28 @@ static int steady(struct rank *me)
 	return bad;
 }
 
+/* A message that is sent while a longer one comes from its receiver arrives before that. */
+static int overtaking(struct rank *me)
+{
+	enum { LONG = 128 * MIB, SHORT = MIB, BEGUN_MS = 5 };
+	char *buf = calloc(2, LONG);
+	struct pd_event sent, received;
+	bool first = me->rank == 0;
+	int bad = ranks_recv(me, 1 - me->rank, 0, buf, first ? SHORT : LONG, NULL, &received) != 0;
+	int64_t since;
+
+	ranks_barrier(me);
+	since = pd_now_ns();
+	while (!first && pd_now_ns() < since + BEGUN_MS * 1000000)
+		bad += ranks_step(me, 1) < 0;
+	bad += ranks_send(me, 1 - me->rank, 0, buf + LONG, first ? LONG : SHORT, NULL, &sent) != 0;
+	bad += ranks_until(me, &sent) != 0 || ranks_until(me, &received) != 0;
+	if (!first)
+		bad += !rank_ok(me, sent.end_ns < received.end_ns, "the short one was first");
+	free(buf);
+	return bad;
+}
+
 static void test_all(const char *how)
 {
 	double result[RANKS_MAX * RANKS_RESULT];
@@ -335,6 +357,10 @@ static void test_all(const char *how)
 int main(void)
 {
 	test_all("ucx");
+	ranks_apart = true;
+	test_all("several hosts");
+	is_int(run_ranks(2, overtaking, NULL, -1), 0, "several hosts: both ways are used at once");
+	ranks_apart = false;
 	ranks_staged = true;
 	test_all("staged");
 	return done_testing();

@@ -34,7 +34,7 @@ struct ucx {
 	char host[PD_SEAT_HOST];
 	char *address;                  /* the host, then UCX's own */
 	size_t address_length;
-	ucp_ep_h *peers;
+	ucp_ep_h *peers, *answers;      /* by rank: over which this rank sends, and that one does */
 	int fd;
 	bool broken, closing;
 	struct chunk *chunks;

@@ -140,14 +140,20 @@ static void peer_lost(void *transport, ucp_ep_h endpoint, ucs_status_t status)
 	struct pd_error err;
 
 	for (int r = 0; r < u->ranks; r++)
-		if (u->peers[r] == endpoint && !u->broken) {
+		if ((u->peers[r] == endpoint || u->answers[r] == endpoint) && !u->broken) {
 			pd_error_peer(&err, r, "rank %d: lost rank %d: %s", u->rank, r,
 				      ucs_status_string(status));
 			give_up(u, &err);
 		}
 }
 
-/* The host comes first in an address, and so does whether there is error handling. */
+/*
+ * Makes the endpoint over which this rank sends.  The host comes first in an address, and so does
+ * whether there is error handling.  By a network there is another endpoint, over which the peer
+ * sends: endpoints of two ranks belong together, and share a connection, in the order in which they
+ * are made.  Over one connection an answer to what comes would wait behind all that leaves, so that
+ * large messages would not go both ways at once.
+ */
 static ucs_status_t connect_one(struct ucx *u, int r, const char *address)
 {
 	bool beside = strncmp(address, u->host, sizeof(u->host)) == 0;
@@ -159,8 +165,12 @@ static ucs_status_t connect_one(struct ucx *u, int r, const char *address)
 		.err_mode = beside ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER,
 		.err_handler = {.cb = peer_lost, .arg = u},
 	};
+	ucs_status_t status = ucp_ep_create(u->worker, &params, &u->peers[r]);
 
-	return ucp_ep_create(u->worker, &params, &u->peers[r]);
+	if (status != UCS_OK || beside)
+		return status;
+	u->answers[r] = u->peers[r];
+	return ucp_ep_create(u->worker, &params, u->rank < r ? &u->answers[r] : &u->peers[r]);
 }
 
 static int ucx_connect(struct pd_transport *t, const void *const *addresses, const size_t *lengths,
@@ -169,7 +179,8 @@ static int ucx_connect(struct pd_transport *t, const void *const *addresses, con
 	struct ucx *u = (struct ucx *)t;
 
 	pd_mem_expect(ROOM);
-	u->peers = pd_calloc((size_t)u->ranks, sizeof(*u->peers));
+	u->peers = pd_calloc(2 * (size_t)u->ranks, sizeof(*u->peers));
+	u->answers = u->peers + u->ranks;
 	for (int r = 0; r < u->ranks; r++) {
 		ucs_status_t status = addresses[r] ? connect_one(u, r, addresses[r]) : UCS_OK;
 
