@@ -16,20 +16,21 @@
 # host's interface sends for an update.  Each is measured and, in brackets, what pd-replay says of
 # the plan, with the links that pd-topo measured at first.  Figures are medians over ROUNDS (2), in
 # which the steps take turns.
-# RATE (500mbit) of each host's link.  STEPS (8): updates of a training, of which the second half counts.
+# RATE (500mbit) of each host's link.  STEPS (10): updates of a training, of which the second half counts.
 # THETAS ("1MB 4MB 16MB"): sizes of buckets that are drawn, each trained once.  BATCH (16) of a host.
 # PYTHON: one with PyTorch, else DDP is left out.  OUT (.): where gradientflow-links.svg and
 # links-theta.svg go.  Some seven minutes on two processors that nobody else uses.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
-steps=${STEPS:-8} batch=${BATCH:-16} rounds=${ROUNDS:-2} rate=${RATE:-500mbit}
+steps=${STEPS:-10} batch=${BATCH:-16} rounds=${ROUNDS:-2} rate=${RATE:-500mbit}
 
 # ---- on the first of the hosts ----
 
 # figures REPORT: samples per second, milliseconds exposed and bytes sent of a host and update
 figures() {
-	jq -r '[.samples_per_s // error("no steady state: more STEPS"), .stages[0].exposed_ns / 1e6,
-		.stages[0].sent_bytes + .stages[0].norm_bytes] | @tsv' "$1"
+	jq -r 'def known: . // error("no steady state: more STEPS");
+		[(.samples_per_s | known), (.stages[0].exposed_ns | known) / 1e6,
+		 .stages[0].sent_bytes + .stages[0].norm_bytes] | @tsv' "$1"
 }
 
 # plan NAME OPTION...: the plan of that name, and what is expected of it
@@ -46,7 +47,8 @@ plan() {
 measure() {
 	train $((4 * steps)) "$work/plan$1"
 	pd-replay --format=json "$work/trace" >"$work/report"
-	printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$network" "$1" "$(figures "$work/report" | cut -f 1,2)" \
+	figures "$work/report" >"$work/figures"
+	printf '%s\t%s\t%s\t%s\t%s\t%s\n' "$network" "$1" "$(cut -f 1,2 "$work/figures")" \
 		"$((bytes / 4 / steps))" "$(cat "$work/expected$1")" "$others" >>"$table"
 	tail -n 1 "$table" >&2
 }

@@ -358,8 +358,9 @@ int main(void)
 {
 	test_all("ucx");
 	ranks_apart = true;
-	test_all("several hosts");
-	is_int(run_ranks(2, overtaking, NULL, -1), 0, "several hosts: both ways are used at once");
+	is_int(run_ranks(2, sizes, NULL, -1), 0, "several hosts: 0 bytes to 32 MiB, both ways at once");
+	is_int(run_ranks(4, stress, NULL, -1), 0, "several hosts: 2000 random messages, 4 processes");
+	is_int(run_ranks(2, overtaking, NULL, -1), 0, "several hosts: a short message overtakes a long one");
 	ranks_apart = false;
 	ranks_staged = true;
 	test_all("staged");
