@@ -2,7 +2,6 @@
 #include "planner/alternatives.h"
 
 #include "base/mem.h"
-#include "planner/cut/even.h"
 #include "plan/prediction.h"
 #include "planner/search/candidate.h"
 #include "planner/search/judge.h"
@@ -175,8 +174,8 @@ static int add_pipelines(struct finder *finder, struct pd_error *err)
 {
 	int64_t bandwidth = slowest_bandwidth(finder);
 	int count = most_stages(finder);
-	struct pd_partition *straight = pd_straight_partition(finder->costs, count, bandwidth);
-	struct pd_partition *even = pd_even_partition(finder->costs, count);
+	struct pd_partition *straight = pd_even_partition(finder->costs, count, bandwidth);
+	struct pd_partition *even = pd_even_partition(finder->costs, count, 0);
 	int status = 0;
 
 	if (straight)

@@ -21,7 +21,6 @@
 
 #include "base/json.h"
 #include "plan/prediction.h"
-#include "planner/cut/even.h"
 #include "planner/search/candidate.h"
 #include "planner/price/flow.h"
 #include "planner/price/predict.h"
@@ -120,7 +119,7 @@ static void fill(struct grid *grid)
 	int64_t devices = grid->request->topology->devices;
 
 	for (int depth = 1; depth <= devices && depth <= grid->costs.unit_count; depth++) {
-		struct pd_partition *partition = pd_even_partition(&grid->costs, depth);
+		struct pd_partition *partition = pd_even_partition(&grid->costs, depth, 0);
 		int width = grid->request->straight ? 1 : (int)(devices / depth);
 
 		for (; partition && width > 0; width /= 2) {

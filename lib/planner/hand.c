@@ -7,7 +7,6 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
-#include "planner/cut/even.h"
 #include "planner/search/judge.h"
 #include "planner/formula/published.h"
 #include "planner/search/recompute.h"
@@ -18,14 +17,10 @@
 
 struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices)
 {
-	struct pd_partition *partition = pd_zalloc(sizeof(*partition));
+	struct pd_partition *partition = pd_partition_new(1);
 
-	partition->stage_count = 1;
-	partition->layers = pd_calloc(1, sizeof(*partition->layers));
-	partition->replicas = pd_calloc(1, sizeof(*partition->replicas));
 	partition->layers[0] = costs->profile->layer_count;
 	partition->replicas[0] = (int)devices;
-	partition->cost_ns = PD_NEVER;
 	return partition;
 }
 
@@ -117,14 +112,11 @@ struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char
 					enum pd_weight_kind weights, int64_t devices,
 					struct pd_error *err)
 {
-	struct pd_partition *partition = pd_zalloc(sizeof(*partition));
+	/* as many stages as it can name */
+	struct pd_partition *partition = pd_partition_new((int)strlen(list) + 1);
 	char *text = pd_strdup(list);
-	size_t most = strlen(list) + 1;         /* limit of the stages it can name */
 	int status;
 
-	partition->layers = pd_calloc(most, sizeof(*partition->layers));
-	partition->replicas = pd_calloc(most, sizeof(*partition->replicas));
-	partition->cost_ns = PD_NEVER;
 	status = parse_list(partition, text, err);
 	free(text);
 	if (status == 0 && check(partition, costs, weights, devices, err) == 0)
@@ -248,14 +240,9 @@ struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_e
 	}
 	divide(first, partition->stage_count, count);
 	pd_partition_free(partition);
-	partition = pd_zalloc(sizeof(*partition));
-	*partition = (struct pd_partition){ .cost_ns = PD_NEVER, .stage_count = count };
-	partition->layers = pd_calloc((size_t)count, sizeof(*partition->layers));
-	partition->replicas = pd_calloc((size_t)count, sizeof(*partition->replicas));
-	for (int s = 0; s < count; s++) {
+	partition = pd_partition_new(count);
+	for (int s = 0; s < count; s++)
 		partition->layers[s] = costs->first[first[s + 1]] - costs->first[first[s]];
-		partition->replicas[s] = 1;
-	}
 	free(first);
 	pd_costs_release(&free_costs);
 	return partition;

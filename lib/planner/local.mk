@@ -1,7 +1,7 @@
 lib_libpd_a_SOURCES += lib/planner/alternatives.c lib/planner/alternatives.h lib/planner/auto.c \
-	lib/planner/batch.c lib/planner/bound/bound.c lib/planner/bound/bound.h lib/planner/bound/nodes.c \
-	lib/planner/bound/nodes.h lib/planner/bucket.c lib/planner/bucket.h lib/planner/cut/even.c \
-	lib/planner/cut/even.h lib/planner/cut/lattice.c lib/planner/cut/lattice.h \
+	lib/planner/batch.c lib/planner/bound/bound.c lib/planner/bound/bound.h \
+	lib/planner/cut/fewest.c lib/planner/cut/fewest.h lib/planner/bucket.c lib/planner/bucket.h lib/planner/cut/partition.c \
+	lib/planner/cut/lattice.c lib/planner/cut/lattice.h \
 	lib/planner/cut/partition.h lib/planner/cut/points.c lib/planner/cut/points.h \
 	lib/planner/cut/states.c lib/planner/cut/states.h lib/planner/cut/traffic.c \
 	lib/planner/cut/views.c lib/planner/cut/views.h lib/planner/formula/levels.c \

@@ -7,7 +7,6 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
-#include "planner/cut/even.h"
 #include "planner/search/recompute.h"
 
 #include <inttypes.h>
@@ -119,19 +118,18 @@ static void advise(const struct pd_task *task, struct pd_error *err)
 	add(err, "; neither other weights, recomputation nor eight times as many devices would do");
 }
 
-static enum pd_fewest_answer is_small(const void *context, const struct pd_row *row, int v, int behind,
-				      int64_t bytes)
+static int is_small(const struct pd_fewest *fewest, int u, int i, int behind, int most, int64_t bytes)
 {
-	(void)context;
 	(void)behind;
-	return pd_row_memory(row, v, 1, 0) <= bytes ? PD_FEWEST_YES : PD_FEWEST_NO;
+	(void)most;
+	return pd_row_memory(&fewest->points->row, u + 1 + i, 1, 0) <= bytes ? 1 : PD_FEWEST_NONE;
 }
 
 /* Returns the stages that need the least memory, with one minibatch at a time. */
 static struct pd_partition *least_memory(const struct pd_task *task)
 {
 	struct pd_partition *partition = pd_fewest_stages(&task->costs, (int)task->topology->devices, 1,
-							  is_small, NULL);
+							  is_small, NULL, NULL);
 
 	if (partition)
 		partition->warmups = pd_calloc((size_t)partition->stage_count, sizeof(int));

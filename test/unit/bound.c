@@ -217,11 +217,11 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 		  struct tally *tally)
 {
 	struct pd_bound with = { &plan->topology, plan->schedule, plan->weights,
-				 plan->microbatches, false, 0, straight, plan->agree };
+				 plan->microbatches, 0, straight, plan->agree };
 	struct pd_replay_options options = { 4 * pd_steady_microbatches(plan) };
 	struct pd_error err;
 	struct pd_trace *trace = pd_replay(plan, &options, &err);
-	int64_t bound = pd_bound_ns(costs, &with), loose;
+	int64_t bound = pd_bound_ns(costs, &with);
 	double period;
 
 	if (!trace)
@@ -244,12 +244,9 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 		}
 		pd_schedule_free(schedule);
 	}
-	with.fewer = true;
-	loose = pd_bound_ns(costs, &with);
 	with.microbatches = 0;
 	tally->plans++;
-	tally->forgotten += loose > bound ||
-			    (plan->microbatches > 1 && pd_bound_ns(costs, &with) > loose);
+	tally->forgotten += plan->microbatches > 1 && pd_bound_ns(costs, &with) > bound;
 	if ((double)bound > ceil(period)) {
 		tally->beaten++;
 		diag("%s, %s: bound %lld, period %.1f, %d stages on %d ranks",
@@ -320,7 +317,7 @@ static void test_exact(void)
 	struct pd_profile *profile = random_profile(1, CHAIN, 2);
 	struct pd_topology topology;
 	struct pd_costs costs;
-	struct pd_bound with = { &topology, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, false, 0, false };
+	struct pd_bound with = { &topology, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1, 0, false };
 	struct pd_profile_layer *layer = &profile->layers[0];
 
 	*layer = (struct pd_profile_layer){ .name = layer->name, .inputs = layer->inputs,
@@ -338,10 +335,7 @@ static void test_exact(void)
 	with.weights = PD_WEIGHTS_2BW;
 	with.microbatches = 4;
 	is_int(pd_bound_ns(&costs, &with), (1200 + 2400) / 4, "an update of all four");
-	with.fewer = true;
-	is_int(pd_bound_ns(&costs, &with), (1200 + 2400) / 4, "or fewer, which is no better");
-	is_int(pd_bound_devices(&costs, &with, 934), 3, "three take (1200 + 2133 x 3/4) / 3");
-	with.fewer = false;
+	is_int(pd_bound_devices(&costs, &with, 934), 4, "three take 934, but do not divide four");
 	with.microbatches = 8;
 	is_int(pd_bound_ns(&costs, &with), (2400 + 2400) / 8, "every eighth time");
 	pd_topology_parse_string("2@1GB/s,2@100MB/s", &topology, NULL);
@@ -377,7 +371,7 @@ static void test_serial(void)
 	pd_topology_parse_string("3@1GB/s", &topology, NULL);
 	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
 	for (size_t i = 0; i < PD_COUNT(weights); i++) {
-		struct pd_bound with = { &topology, PD_SCHEDULE_1F1B, weights[i], 1, false, 0, false,
+		struct pd_bound with = { &topology, PD_SCHEDULE_1F1B, weights[i], 1, 0, false,
 					 false };
 		struct pd_error err;
 		struct pd_plan *plan = pd_plan_new(profile, &topology, 2, (int[]){ 1, 1 },
@@ -406,7 +400,7 @@ static void test_drain(void)
 	struct pd_profile *profile = random_profile(6, CHAIN, 2);
 	struct pd_topology topology;
 	struct pd_costs costs;
-	struct pd_bound with = { &topology, PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH, 3, false, 0, true };
+	struct pd_bound with = { &topology, PD_SCHEDULE_1F1B, PD_WEIGHTS_FLUSH, 3, 0, true };
 
 	for (int l = 0; l < 6; l++) {
 		profile->layers[l].forward_ns = 1000;

@@ -3,9 +3,9 @@
 #include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "planner/cut/even.h"
+#include "planner/search/candidate.h"
 #include "planner/planner.h"
-#include "planner/cut/partition.h"
+#include "planner/search/candidate.h"
 #include "tap.h"
 
 #include <stdlib.h>

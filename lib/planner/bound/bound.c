@@ -32,21 +32,14 @@
  *
  * What is left out (warm-ups, latency, links that several stages share, what processors wait
  * for) only takes more time, and each of these holds for one stage by itself, wherever its
- * ranks are.  So for a period P let
- *
- *     f(u) = min over u < v <= N of m(u, v) + f(v),      f(N) = 0,
- *
- * with m(u, v) the least m for which stage [u, v) passes all of the above: the fewest devices
- * of any plan whose stages all pass.  If f(0) is more than there are, no plan has the period
- * P; and as m P grows with P, the least P that passes, found by bisection, is the bound.
+ * ranks are.  So with m(u, v) the least m for which stage [u, v) passes all of the above for a period P,
+ * cut/fewest.h gives the fewest devices of any plan whose stages all pass.  If these are more than there
+ * are, no plan has the period P; and as m P grows with P, the least P that passes is the bound.
  * Where the microbatches of an update are given, m divides them.
  *
  * Networks with branches have many topological orders, and a plan may take any: u and v are then
- * states (states.h).  Where they are too many, cuts that are in all orders (cuts.c) are firm, and
- * what is between two firm cuts is cut where the plan likes.  A stage that begins or ends at such
- * a cut is taken for what it has for sure, the units up to the nearest firm cuts inside it, with
- * what comes in at a firm beginning and goes out at a firm end, and the cuts of one such region
- * are one u in the recurrence.
+ * states (states.h).  Instead of all layers from z to u it is the longest way there, to whatever the
+ * stage may begin with.  Where states are too many, only what holds for the machine as a whole is known.
  *
  * Interleaved ranks have several stages each, to which this does not apply: there it is all
  * compute over all devices, the largest unit, and one microbatch's way through everything
@@ -63,14 +56,13 @@
 
 #include "base/mem.h"
 #include "base/piece.h"
-#include "planner/bound/nodes.h"
+#include "planner/cut/fewest.h"
 
 #include <stdlib.h>
 
-#define NONE INT32_MAX
 #define SHORT (8 * PD_PIECE_ALIGN)      /* bytes: twice what pieces are rounded by */
-#define BLOCK 64                /* nodes whose least f is known together */
-#define EXACT_NODES 300         /* with more nodes the last 1/5000 of the bound is given up */
+#define EXACT_POINTS 300        /* with more points the last 1/ROUGH of the bound is given up */
+#define ROUGH 5000
 
 /*
  * What an all-reduce takes at least, wherever its members are.
@@ -85,6 +77,7 @@
  */
 /* By number of members: ns per byte that is summed, a lower bound. */
 struct reduce_bound {
+	double ns_per_byte;             /* of a device's own link */
 	double *own_link;               /* of a member */
 	double *own_outer;              /* what a member sends through outer links, from its
 					   beginning on */
@@ -115,6 +108,7 @@ static void reduce_bound_init(struct reduce_bound *b, const struct pd_topology *
 	b->own_link = pd_calloc(room, sizeof(*b->own_link));
 	b->own_outer = pd_calloc(room, sizeof(*b->own_outer));
 	b->outer_link = pd_calloc(room, sizeof(*b->outer_link));
+	b->ns_per_byte = 1e9 / (double)topology->level[0].bandwidth_bytes_per_s * (1 - 1e-12);
 	for (int k = 0; k < topology->levels; k++) {
 		double ns = 2e9 / (double)topology->level[k].bandwidth_bytes_per_s * down;
 
@@ -155,14 +149,21 @@ static void reduce_bound_release(struct reduce_bound *b)
 struct bound {
 	const struct pd_costs *costs;
 	const struct pd_bound *with;
-	int units, devices;
-	struct pd_nodes nodes;
+	int devices;
+	struct pd_states states;        /* count 0: points are units, or there are none */
+	struct pd_points points;        /* last 0: not known */
 	int64_t group;                  /* minibatches of an update; 0: any number; -1: one per
 					   replica */
 	struct reduce_bound reduce;
-	struct pd_row row;
-	int *fewest;                    /* f, by node */
-	int *least;                     /* the least f of each block */
+	/*
+	 * By point, sums over the layers before it: of forward and backward, of what of these is on a
+	 * microbatch's way (with backward in two parts only the input's), and of updates.
+	 */
+	int64_t *passes_ns, *way_ns, *update_ns;
+	int64_t *before_ns;             /* z to u: the least way to a stage that begins there */
+	int64_t *behind_ns;             /* the least time of a minibatch in all that is behind it */
+	int64_t longest_ns;             /* the longest way of all from z on */
+	struct pd_fewest fewest;
 };
 
 static bool drains(const struct pd_bound *with)
@@ -179,26 +180,166 @@ static int64_t group_of(const struct pd_bound *with)
 	return with->microbatches != 1 || common ? with->microbatches : -1;
 }
 
+static int64_t passes_of(const struct pd_profile_layer *layer)
+{
+	return layer->forward_ns + layer->backward_ns;
+}
+
+static int64_t split_of(const struct pd_profile_layer *layer)
+{
+	return layer->forward_ns + pd_profile_input_ns(layer);
+}
+
+static int64_t update_of(const struct pd_profile_layer *layer)
+{
+	return layer->update_ns;
+}
+
+typedef int64_t (*time_of)(const struct pd_profile_layer *layer);
+
+/*
+ * Returns by layer the longest way from the first layer with parameters on it up to the layer, and sets
+ * *longest_p to that through any layer.
+ */
+static int64_t *ways(const struct pd_profile *profile, time_of of, int64_t *longest_p)
+{
+	size_t n = (size_t)profile->layer_count;
+	int64_t *to = pd_calloc(n, sizeof(*to)), *through = pd_calloc(n, sizeof(*through));
+
+	for (size_t l = 0; l < n; l++) {
+		const struct pd_profile_layer *layer = &profile->layers[l];
+		bool begun = layer->parameter_bytes > 0;
+
+		for (int i = 0; i < layer->input_count; i++)
+			to[l] = pd_max64(to[l], through[layer->inputs[i]]);
+		through[l] = to[l] > 0 || begun ? to[l] + of(layer) : 0;
+		*longest_p = pd_max64(*longest_p, through[l]);
+	}
+	free(through);
+	return to;
+}
+
+/* Returns by layer the longest way from it to the end, its own time included. */
+static int64_t *ways_on(const struct pd_profile *profile)
+{
+	int64_t *on = pd_calloc((size_t)profile->layer_count, sizeof(*on));
+
+	for (int l = profile->layer_count - 1; l >= 0; l--) {
+		const struct pd_profile_layer *layer = &profile->layers[l];
+
+		on[l] += passes_of(layer);
+		for (int i = 0; i < layer->input_count; i++)
+			on[layer->inputs[i]] = pd_max64(on[layer->inputs[i]], on[l]);
+	}
+	return on;
+}
+
+/* Returns the least way to a layer with which a stage behind the state may begin. */
+static int64_t least_way(const struct pd_states *states, int s, const int64_t *to)
+{
+	int64_t least = INT64_MAX;
+
+	for (int l = 0; l < states->profile->layer_count; l++) {
+		const struct pd_profile_layer *layer = &states->profile->layers[l];
+		bool ready = !pd_states_has(states, s, l);
+
+		for (int i = 0; i < layer->input_count && ready; i++)
+			ready = pd_states_has(states, s, layer->inputs[i]);
+		if (ready)
+			least = pd_min64(least, to[l]);
+	}
+	return least == INT64_MAX ? 0 : least;
+}
+
+/* Returns the least way on, outside the state, from a layer with which a stage up to it may end. */
+static int64_t least_way_on(const struct pd_states *states, int s, const int64_t *on)
+{
+	int n = states->profile->layer_count;
+	int64_t *out = pd_calloc((size_t)n, sizeof(*out)), least = INT64_MAX;
+	bool *inside = pd_calloc((size_t)n, sizeof(*inside));
+
+	for (int l = 0; l < n; l++)
+		for (int i = 0; i < states->profile->layers[l].input_count; i++) {
+			int t = states->profile->layers[l].inputs[i];
+
+			if (pd_states_has(states, s, l))
+				inside[t] = true;
+			else
+				out[t] = pd_max64(out[t], on[l]);
+		}
+	for (int t = 0; t < n; t++)
+		if (pd_states_has(states, s, t) && (out[t] > 0 || !inside[t]))
+			least = pd_min64(least, out[t]);
+	free(out);
+	free(inside);
+	return least == INT64_MAX ? 0 : least;
+}
+
+static void find_ways(struct bound *b, time_of of)
+{
+	const struct pd_profile *profile = b->costs->profile;
+	int last = b->points.last;
+	int64_t *to = ways(profile, of, &b->longest_ns);
+	int64_t *on = b->with->schedule == PD_SCHEDULE_NONE ? ways_on(profile) : NULL;
+
+	b->before_ns = pd_calloc((size_t)last + 1, sizeof(int64_t));
+	b->behind_ns = pd_calloc((size_t)last + 1, sizeof(int64_t));
+	for (int p = 0; p < last && drains(b->with); p++)
+		b->before_ns[p] = b->states.count ? least_way(&b->states, p, to)
+						  : to[b->costs->first[p]];
+	for (int p = 1; p < last && on; p++)
+		b->behind_ns[p] = b->states.count ? least_way_on(&b->states, p, on)
+						  : b->passes_ns[last] - b->passes_ns[p];
+	free(to);
+	free(on);
+}
+
+/* Finds the points where stages may begin and end: units if there is one order, else states. */
+static void find_points(struct bound *b)
+{
+	const struct pd_profile *profile = b->costs->profile;
+
+	if (pd_points_one_order(profile)) {
+		pd_points_of_units(&b->points, b->costs);
+		return;
+	}
+	pd_states_init(&b->states, profile, PD_STATES_ALL);
+	if (b->states.whole)
+		pd_points_of_states(&b->points, &b->states);
+}
+
+static int stage_devices(const struct pd_fewest *fewest, int u, int i, int behind, int most,
+			 int64_t period);
+
 static void bound_init(struct bound *b, const struct pd_costs *costs, const struct pd_bound *with)
 {
-	*b = (struct bound){
-		.costs = costs, .with = with, .units = costs->unit_count,
-		.devices = (int)with->topology->devices, .group = group_of(with),
-	};
-	pd_nodes_init(&b->nodes, costs, with->schedule);
-	b->fewest = pd_calloc((size_t)b->nodes.count, sizeof(*b->fewest));
-	b->least = pd_calloc((size_t)b->nodes.count / BLOCK + 1, sizeof(*b->least));
-	pd_row_init(&b->row, costs);
+	time_of way = with->schedule == PD_SCHEDULE_ZB_H1 ? split_of : passes_of;
+
+	*b = (struct bound){ .costs = costs, .with = with,
+			     .devices = (int)with->topology->devices, .group = group_of(with) };
+	find_points(b);
 	reduce_bound_init(&b->reduce, with->topology, with->gradient_dtype);
+	b->passes_ns = pd_points_sum(&b->points, passes_of);
+	b->way_ns = pd_points_sum(&b->points, way);
+	b->update_ns = pd_points_sum(&b->points, update_of);
+	find_ways(b, way);
+	b->fewest = (struct pd_fewest){ .points = &b->points, .most = b->devices,
+					.each = with->straight ? 1 : b->devices,
+					.ns = b->passes_ns, .stage = stage_devices, .context = b };
+	pd_fewest_init(&b->fewest);
 }
 
 static void bound_release(struct bound *b)
 {
-	pd_row_release(&b->row);
-	pd_nodes_release(&b->nodes);
+	pd_fewest_release(&b->fewest);
+	pd_points_release(&b->points);
+	pd_states_release(&b->states);
 	reduce_bound_release(&b->reduce);
-	free(b->fewest);
-	free(b->least);
+	free(b->passes_ns);
+	free(b->way_ns);
+	free(b->update_ns);
+	free(b->before_ns);
+	free(b->behind_ns);
 }
 
 /*
@@ -217,53 +358,30 @@ struct stage {
 	bool serial;
 };
 
-/* Returns the j-th node at which a stage from node i may end. */
-static int end_of(const struct bound *b, int i, int j)
+static int64_t time_of_bytes(int64_t bytes, double ns_per_byte)
 {
-	return b->nodes.states.count ? pd_points_end(&b->nodes.points, i, j) : i + 1 + j;
+	double ns = (double)bytes * ns_per_byte;
+
+	return ns > (double)PD_COST_MAX ? PD_COST_MAX : (int64_t)ns;
 }
 
-static int ends_of(const struct bound *b, int i)
+/* Makes the stage from point u to its i-th end. */
+static struct stage stage_of(const struct bound *b, int u, int i)
 {
-	return b->nodes.states.count ? pd_points_ends(&b->nodes.points, i) : b->nodes.count - 1 - i;
-}
+	const struct pd_points *points = &b->points;
+	int v = pd_points_end(points, u, i);
+	bool known = !points->states || points->traffic;
+	int64_t bytes = points->parameter_bytes[v] - points->parameter_bytes[u];
 
-/* Returns the bytes that go in and out between two nodes; the row is that of the first node's units. */
-static int64_t traffic(const struct bound *b, int i, int j)
-{
-	const struct pd_cut *from = &b->nodes.list[i].cut, *to = &b->nodes.list[end_of(b, i, j)].cut;
-
-	if (b->nodes.states.count)
-		return pd_points_traffic(&b->nodes.points, i, j);
-	if (to->last <= from->first)
-		return 0;
-	return (from->soft ? 0 : pd_row_in_bytes(&b->row, to->last)) +
-	       (to->soft ? 0 : pd_row_out_bytes(&b->row, to->last));
-}
-
-/* Makes the stage from node i to its j-th end. */
-static struct stage stage_of(const struct bound *b, int i, int j)
-{
-	int64_t bandwidth = b->with->topology->level[0].bandwidth_bytes_per_s;
-	const struct pd_node *from = &b->nodes.list[i], *to = &b->nodes.list[end_of(b, i, j)];
-	bool empty = to->end.passes_ns < from->begin.passes_ns;
-	int64_t bytes = empty ? 0 : pd_max64(0, to->end.bytes - from->begin.bytes);
-	__int128 wire = (__int128)traffic(b, i, j) * 1000000000 / bandwidth;
-	struct stage stage = {
-		.before_ns = drains(b->with) ? b->nodes.way_ns[from->cut.last] : 0,
-		.traffic_ns = wire > PD_COST_MAX ? PD_COST_MAX : (int64_t)wire,
+	return (struct stage){
+		.passes_ns = b->passes_ns[v] - b->passes_ns[u] + b->behind_ns[v],
+		.way_ns = b->way_ns[v] - b->way_ns[u], .before_ns = b->before_ns[u],
+		.update_ns = b->update_ns[v] - b->update_ns[u],
+		.traffic_ns = known ? time_of_bytes(pd_points_traffic(points, u, i), b->reduce.ns_per_byte)
+				    : 0,
 		.bytes = bytes, .sure_bytes = pd_max64(0, bytes - SHORT * (int64_t)b->devices),
-		.serial = is_serial(b->with, i == 0),
+		.serial = is_serial(b->with, u == 0),
 	};
-
-	if (empty)
-		return (struct stage){ 0 };
-	stage.passes_ns = to->end.passes_ns - from->begin.passes_ns;
-	stage.way_ns = pd_max64(0, to->end.way_ns - from->begin.way_ns);
-	stage.update_ns = pd_max64(0, to->end.update_ns - from->begin.update_ns);
-	if (b->with->schedule == PD_SCHEDULE_NONE)
-		stage.passes_ns += b->nodes.path_ns[b->units] - b->nodes.path_ns[to->cut.first];
-	return stage;
 }
 
 /* Returns the share of m minibatches in something that is done once per update. */
@@ -277,19 +395,12 @@ static int64_t share(const struct bound *b, int64_t ns, int64_t m)
 	return part < PD_COST_MAX ? (int64_t)part : PD_COST_MAX;
 }
 
-static int64_t reduce_ns(int64_t bytes, double ns_per_byte)
-{
-	double ns = (double)bytes * ns_per_byte;
-
-	return ns > (double)PD_COST_MAX ? PD_COST_MAX : (int64_t)ns;
-}
-
 /* Returns the work of a replica in m minibatches. */
 static int64_t total_ns(const struct bound *b, const struct stage *stage, int64_t m)
 {
-	int64_t own = reduce_ns(stage->bytes, b->reduce.own_link[m]);
-	int64_t outer = reduce_ns(stage->sure_bytes, b->reduce.own_outer[m]);
-	int64_t shared = reduce_ns(stage->sure_bytes, b->reduce.outer_link[m]);
+	int64_t own = time_of_bytes(stage->bytes, b->reduce.own_link[m]);
+	int64_t outer = time_of_bytes(stage->sure_bytes, b->reduce.own_outer[m]);
+	int64_t shared = time_of_bytes(stage->sure_bytes, b->reduce.outer_link[m]);
 	int64_t update = stage->update_ns + (stage->serial ? pd_max64(own, outer) : 0);
 	int64_t busy = stage->passes_ns + share(b, update, m);
 	int64_t wire = stage->traffic_ns + share(b, own, m);
@@ -299,76 +410,24 @@ static int64_t total_ns(const struct bound *b, const struct stage *stage, int64_
 	return pd_max64(busy, pd_max64(wire, share(b, shared, m)));
 }
 
-/* Returns m(u, v) if it is at most `most`, else NONE. */
-static int least(const struct bound *b, const struct stage *stage, int64_t period, int most)
+static int stage_devices(const struct pd_fewest *fewest, int u, int i, int behind, int most,
+			 int64_t period)
 {
+	const struct bound *b = fewest->context;
+	struct stage stage = stage_of(b, u, i);
+
+	(void)behind;
 	for (int64_t m = 1; m <= most;) {
-		int64_t total = total_ns(b, stage, m), enough = pd_ceil_div(total, period);
+		int64_t total = total_ns(b, &stage, m), enough = pd_ceil_div(total, period);
 
 		if (enough > m)
 			m = enough;
-		else if (b->group > 0 && !b->with->fewer && b->group % m != 0)
+		else if (b->group > 0 && b->group % m != 0)
 			m++;
 		else
 			return (int)m;
 	}
-	return NONE;
-}
-
-/* If a block begins with node i, sets its least f. */
-static void note_least(struct bound *b, int i)
-{
-	int *least = &b->least[i / BLOCK];
-
-	if (i % BLOCK != 0)
-		return;
-	*least = NONE;
-	for (int k = i; k < i + BLOCK && k < b->nodes.count; k++)
-		*least = b->fewest[k] < *least ? b->fewest[k] : *least;
-}
-
-static bool possible(struct bound *b, int64_t period)
-{
-	const struct pd_node *nodes = b->nodes.list;
-	int *f = b->fewest;
-
-	f[b->nodes.count - 1] = 0;
-	note_least(b, b->nodes.count - 1);
-	for (int i = b->nodes.count - 2; i >= 0; i--) {
-		int most = b->devices;
-
-		f[i] = NONE;
-		if (!b->nodes.states.count && nodes[i].cut.first < b->units)
-			pd_row_set(&b->row, nodes[i].cut.first);
-		for (int j = 0; j < ends_of(b, i) && most > 0; j++) {
-			int k = end_of(b, i, j);
-			__int128 passes = nodes[k].end.passes_ns - nodes[i].begin.passes_ns;
-			struct stage stage;
-			int m;
-
-			if (passes >= (__int128)(period + 1) * most) {
-				if (!b->nodes.states.count)
-					break;
-				continue;
-			}
-			/* Each of the devices that are left does its part of the rest. */
-			if (k % BLOCK == 0 && !b->nodes.states.count &&
-			    passes > (__int128)period * (most - b->least[k / BLOCK])) {
-				j += BLOCK - 1;
-				continue;
-			}
-			if (f[k] >= most || passes > (__int128)period * (most - f[k]))
-				continue;
-			stage = stage_of(b, i, j);
-			m = least(b, &stage, period, b->with->straight ? 1 : most - f[k]);
-			if (m != NONE) {
-				f[i] = m + f[k];
-				most = f[i] - 1;
-			}
-		}
-		note_least(b, i);
-	}
-	return f[0] <= b->devices;
+	return PD_FEWEST_NONE;
 }
 
 /* Returns the longest time of what cannot be cut. */
@@ -378,17 +437,19 @@ static int64_t longest(const struct bound *b)
 	int64_t most = 0;
 
 	for (int l = 0; l < profile->layer_count; l++)
-		most = pd_max64(most, pd_passes_ns(&profile->layers[l]));
-	for (int i = 0; i + 1 < b->nodes.count && !b->nodes.states.count; i++)
-		if (!b->nodes.list[i].cut.soft && !b->nodes.list[i + 1].cut.soft)
-			most = pd_max64(most, b->nodes.list[i + 1].end.passes_ns -
-					      b->nodes.list[i].begin.passes_ns);
+		most = pd_max64(most, passes_of(&profile->layers[l]));
+	for (int u = 0; u < b->points.last && !b->states.count; u++)
+		most = pd_max64(most, b->passes_ns[u + 1] - b->passes_ns[u]);
 	return most;
 }
 
 static int64_t all_passes(const struct bound *b)
 {
-	return b->nodes.list[b->nodes.count - 1].end.passes_ns;
+	int64_t sum = 0;
+
+	for (int l = 0; l < b->costs->profile->layer_count; l++)
+		sum += passes_of(&b->costs->profile->layers[l]);
+	return sum;
 }
 
 /* Returns the bound of the machine as a whole. */
@@ -399,31 +460,14 @@ static int64_t simple(const struct bound *b)
 	if (b->with->straight || b->with->chunks)
 		ns = pd_max64(ns, longest(b));
 	if (drains(b->with) && b->group > 0)
-		ns = pd_max64(ns, pd_ceil_div(b->nodes.way_ns[b->units], b->group));
+		ns = pd_max64(ns, pd_ceil_div(b->longest_ns, b->group));
 	return ns;
 }
 
-static int64_t bisect(struct bound *b, int64_t low)
+/* Tells whether stages by themselves say more than the machine as a whole. */
+static bool has_stages(const struct bound *b)
 {
-	int64_t high, width = 1;
-
-	if (low < 1)
-		low = 1;
-	if (possible(b, low))
-		return low;
-	for (high = 2 * low; high < PD_COST_MAX && !possible(b, high); high = 2 * high)
-		low = high;
-	if (b->nodes.count > EXACT_NODES)
-		width = pd_max64(1, low / 5000);
-	while (high - low > width) {
-		int64_t middle = low + (high - low) / 2;
-
-		if (possible(b, middle))
-			high = middle;
-		else
-			low = middle;
-	}
-	return low + 1;
+	return all_passes(b) > 0 && !b->with->chunks && b->points.last > 0;
 }
 
 int pd_bound_devices(const struct pd_costs *costs, const struct pd_bound *with, int64_t period_ns)
@@ -433,9 +477,9 @@ int pd_bound_devices(const struct pd_costs *costs, const struct pd_bound *with, 
 
 	bound_init(&b, costs, with);
 	if (period_ns < simple(&b))
-		fewest = b.devices + 1;
-	else if (all_passes(&b) > 0 && !with->chunks)
-		fewest = possible(&b, pd_max64(period_ns, 1)) ? b.fewest[0] : b.devices + 1;
+		fewest = PD_FEWEST_NONE;
+	else if (has_stages(&b))
+		fewest = pd_fewest_devices(&b.fewest, pd_max64(period_ns, 1));
 	bound_release(&b);
 	return fewest;
 }
@@ -447,8 +491,8 @@ int64_t pd_bound_ns(const struct pd_costs *costs, const struct pd_bound *with)
 
 	bound_init(&b, costs, with);
 	ns = simple(&b);
-	if (all_passes(&b) > 0 && !with->chunks)
-		ns = bisect(&b, ns);
+	if (has_stages(&b))
+		pd_fewest_value(&b.fewest, ns, b.points.last < EXACT_POINTS ? INT64_MAX : ROUGH, &ns);
 	bound_release(&b);
 	return ns;
 }

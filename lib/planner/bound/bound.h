@@ -14,7 +14,6 @@ struct pd_bound {
 	enum pd_schedule_kind schedule;
 	enum pd_weight_kind weights;
 	int64_t microbatches;           /* as in a plan; 0: any number */
-	bool fewer;                     /* `microbatches` is only an upper limit */
 	int chunks;                     /* interleaved chunks per rank */
 	bool straight;                  /* no stage has replicas */
 	bool agree;                     /* all stages agree on an update */

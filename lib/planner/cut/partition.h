@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Searches for plans; private to this folder. */
+/* Stages over a chain of units, and pipelines with one rank for each; private to this folder. */
 #ifndef PD_PLANNER_PARTITION_H
 #define PD_PLANNER_PARTITION_H
 
-#include "planner/price/cost.h"
-
-#include <stdbool.h>
+#include "planner/cut/fewest.h"
 
 #define PD_NEVER INT64_MAX              /* the cost of an impossible plan */
 
-/* Stages over a chain of units. */
 struct pd_partition {
 	int64_t cost_ns;                /* the cost that the search minimised */
 	int stage_count;
@@ -19,13 +16,31 @@ struct pd_partition {
 	int *warmups;                   /* NULL: the usual ones */
 };
 
+/* Returns so many stages, with one replica and no layers yet. */
+struct pd_partition *pd_partition_new(int stage_count);
 void pd_partition_free(struct pd_partition *partition);
 
-/* Reads --stages: "8x1,6" is 8 layers on one rank, then 6 on one. */
-struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char *list,
-					enum pd_weight_kind weights, int64_t devices,
-					struct pd_error *err);
-/* Returns one stage on all devices. */
-struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices);
+/*
+ * Returns count stages, one rank each.  With a bandwidth of 0 those of GPipe (2018), whose computing
+ * times have the least variance; else those with the least time of the slowest stage or link, if every
+ * link has this bandwidth.  NULL if that would be too much work.
+ */
+struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count,
+				       int64_t bandwidth_bytes_per_s);
+
+/*
+ * Returns the fast ones of at most so many stages, the fewest that are as fast, if they fit with the
+ * usual warm-ups into costs' memory limit; NULL if none do.
+ */
+struct pd_partition *pd_straight_most(const struct pd_costs *costs, int count,
+				      int64_t bandwidth_bytes_per_s);
+
+/*
+ * Returns the pipeline with the fewest stages, at most `most`, that keeps to the least value, from `low`
+ * on; cost_ns is that value.  `stage`, `context` and ns are those of fewest.h.  NULL if there is none.
+ */
+struct pd_partition *pd_fewest_stages(const struct pd_costs *costs, int most, int64_t low,
+				      pd_fewest_stage stage, const void *context,
+				      const int64_t *ns);
 
 #endif

@@ -5,6 +5,59 @@
 
 #include <stdlib.h>
 
+bool pd_points_one_order(const struct pd_profile *profile)
+{
+	for (int l = 1; l < profile->layer_count; l++) {
+		const struct pd_profile_layer *layer = &profile->layers[l];
+		bool uses = false;
+
+		for (int i = 0; i < layer->input_count; i++)
+			uses |= layer->inputs[i] == l - 1;
+		if (!uses)
+			return false;
+	}
+	return true;
+}
+
+int64_t *pd_points_sum(const struct pd_points *points,
+		       int64_t (*of)(const struct pd_profile_layer *layer))
+{
+	const struct pd_costs *costs = points->row.costs;
+	int64_t *sum = pd_calloc((size_t)points->last + 1, sizeof(*sum));
+
+	for (int u = 0; u < points->last && !points->states; u++) {
+		sum[u + 1] = sum[u];
+		for (int l = costs->first[u]; l < costs->first[u + 1]; l++)
+			sum[u + 1] = pd_plus(sum[u + 1], of(&costs->profile->layers[l]));
+	}
+	for (int s = 1; points->states && s <= points->last; s++)
+		for (int l = 0; l < points->states->profile->layer_count; l++)
+			if (pd_states_has(points->states, s, l))
+				sum[s] = pd_plus(sum[s], of(&points->states->profile->layers[l]));
+	return sum;
+}
+
+static int64_t forward_of(const struct pd_profile_layer *layer)
+{
+	return layer->forward_ns;
+}
+
+static int64_t stash_of(const struct pd_profile_layer *layer)
+{
+	return layer->stash_bytes;
+}
+
+static int64_t state_of(const struct pd_profile_layer *layer)
+{
+	return layer->state_bytes;
+}
+
+static void add_layers(struct pd_points *points)
+{
+	points->forward_ns = pd_points_sum(points, forward_of);
+	points->stash_bytes = pd_points_sum(points, stash_of);
+}
+
 void pd_points_of_units(struct pd_points *points, const struct pd_costs *costs)
 {
 	*points = (struct pd_points){
@@ -12,17 +65,7 @@ void pd_points_of_units(struct pd_points *points, const struct pd_costs *costs)
 		.parameter_bytes = costs->parameter_bytes, .cut_bytes = costs->cut_bytes,
 	};
 	pd_row_init(&points->row, costs);
-	points->forward_ns = pd_calloc((size_t)costs->unit_count + 1, sizeof(int64_t));
-	points->stash_bytes = pd_calloc((size_t)costs->unit_count + 1, sizeof(int64_t));
-	for (int u = 0; u < costs->unit_count; u++) {
-		points->forward_ns[u + 1] = points->forward_ns[u];
-		points->stash_bytes[u + 1] = points->stash_bytes[u];
-		for (int l = costs->first[u]; l < costs->first[u + 1]; l++) {
-			points->forward_ns[u + 1] += costs->profile->layers[l].forward_ns;
-			points->stash_bytes[u + 1] = pd_plus(points->stash_bytes[u + 1],
-							     costs->profile->layers[l].stash_bytes);
-		}
-	}
+	add_layers(points);
 }
 
 /* Passes over the pairs twice: to count them, and to list them. */
@@ -50,28 +93,17 @@ static void find_ends(struct pd_points *points)
 	}
 }
 
-static void add_layers(struct pd_points *points)
+static void find_workspaces(struct pd_points *points)
 {
 	const struct pd_states *states = points->states;
-	size_t n = (size_t)states->count;
 
-	points->forward_ns = pd_calloc(n, sizeof(int64_t));
-	points->stash_bytes = pd_calloc(n, sizeof(int64_t));
-	points->state_bytes = pd_calloc(n, sizeof(int64_t));
-	points->workspace_bytes = pd_calloc(n, sizeof(int64_t));
+	points->workspace_bytes = pd_calloc((size_t)states->count, sizeof(int64_t));
 	for (int s = 0; s < states->count; s++)
-		for (int l = 0; l < states->profile->layer_count; l++) {
-			const struct pd_profile_layer *layer = &states->profile->layers[l];
-
-			if (!pd_states_has(states, s, l))
-				continue;
-			points->forward_ns[s] += layer->forward_ns;
-			points->stash_bytes[s] = pd_plus(points->stash_bytes[s],
-							 layer->stash_bytes);
-			points->state_bytes[s] += layer->state_bytes;
-			points->workspace_bytes[s] = pd_max64(points->workspace_bytes[s],
-							      layer->workspace_bytes);
-		}
+		for (int l = 0; l < states->profile->layer_count; l++)
+			if (pd_states_has(states, s, l))
+				points->workspace_bytes[s] =
+					pd_max64(points->workspace_bytes[s],
+						 states->profile->layers[l].workspace_bytes);
 }
 
 void pd_points_of_states(struct pd_points *points, const struct pd_states *states)
@@ -83,6 +115,8 @@ void pd_points_of_states(struct pd_points *points, const struct pd_states *state
 	find_ends(points);
 	pd_points_find_traffic(points);
 	add_layers(points);
+	points->state_bytes = pd_points_sum(points, state_of);
+	find_workspaces(points);
 }
 
 void pd_points_release(struct pd_points *points)

@@ -30,6 +30,11 @@ struct pd_points {
 void pd_points_of_units(struct pd_points *points, const struct pd_costs *costs);
 void pd_points_of_states(struct pd_points *points, const struct pd_states *states);
 void pd_points_release(struct pd_points *points);
+/* Tells whether a network has only one order: each layer uses the one before. */
+bool pd_points_one_order(const struct pd_profile *profile);
+/* Returns a sum over the layers before each point, which the caller frees. */
+int64_t *pd_points_sum(const struct pd_points *points,
+		       int64_t (*of)(const struct pd_profile_layer *layer));
 /* Computes the traffic of all stages between states, unless there are very many (traffic.c). */
 void pd_points_find_traffic(struct pd_points *points);
 

@@ -180,17 +180,6 @@ static void fill_some(struct pd_lattice *lattice, const struct pd_profile *profi
 	}
 }
 
-/* Adds the runs of layers; returns whether all are there. */
-static bool fill_runs(struct pd_lattice *lattice)
-{
-	uint64_t *empty = pd_calloc(lattice->words, sizeof(*empty));
-
-	pd_lattice_add(lattice, empty);
-	pd_lattice_add_order(lattice, PD_ORDER_PROFILE);
-	free(empty);
-	return lattice->count == lattice->profile->layer_count + 1;
-}
-
 void pd_states_init(struct pd_states *states, const struct pd_profile *profile,
 		    enum pd_states_rule rule)
 {
@@ -201,11 +190,8 @@ void pd_states_init(struct pd_states *states, const struct pd_profile *profile,
 		.words = ((size_t)profile->layer_count + 63) / 64,
 	};
 	start(&lattice, profile, PD_STATES_MOST);
-	if (rule == PD_STATES_RUNS)
-		states->whole = fill_runs(&lattice);
-	else
-		states->whole = pd_lattice_fill(&lattice, rule, false);
-	if (!states->whole && rule != PD_STATES_RUNS) {
+	states->whole = pd_lattice_fill(&lattice, rule, false);
+	if (!states->whole) {
 		pd_lattice_release(&lattice);
 		fill_some(&lattice, profile);
 	}

@@ -32,7 +32,6 @@ enum pd_states_rule {
 	 * layer needs.  Other layers without inputs thus come with what uses them.
 	 */
 	PD_STATES_RELEASED,
-	PD_STATES_RUNS,         /* the first layers of the profile: stages are runs of layers */
 };
 
 /*

@@ -7,25 +7,10 @@
 
 #define MOST_LAYERS 4096        /* above this, stages are runs of the profile's layers */
 
-/* Tells whether there is only one order: each layer uses the one before. */
-static bool has_one_order(const struct pd_profile *profile)
-{
-	for (int l = 1; l < profile->layer_count; l++) {
-		const struct pd_profile_layer *layer = &profile->layers[l];
-		bool uses = false;
-
-		for (int i = 0; i < layer->input_count; i++)
-			uses |= layer->inputs[i] == l - 1;
-		if (!uses)
-			return false;
-	}
-	return true;
-}
-
 void pd_views_init(struct pd_views *views, struct pd_profile *profile)
 {
 	*views = (struct pd_views){ .profile = profile };
-	if (profile->layer_count > MOST_LAYERS || has_one_order(profile))
+	if (profile->layer_count > MOST_LAYERS || pd_points_one_order(profile))
 		return;
 	views->many = true;
 	pd_states_init(&views->states, profile, PD_STATES_ALL);

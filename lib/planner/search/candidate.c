@@ -42,20 +42,6 @@ struct pd_plan *pd_candidate_copy(const struct pd_plan *plan)
 	return copy;
 }
 
-void pd_partition_free(struct pd_partition *partition)
-{
-	if (!partition)
-		return;
-	for (int s = 0; partition->ranks && s < partition->stage_count; s++)
-		free(partition->ranks[s]);
-	free(partition->ranks);
-	free(partition->order);
-	free(partition->layers);
-	free(partition->replicas);
-	free(partition->warmups);
-	free(partition);
-}
-
 static int ascending(const void *a, const void *b)
 {
 	return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);

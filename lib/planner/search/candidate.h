@@ -46,6 +46,12 @@ int64_t pd_candidate_fullest(const struct pd_plan *plan, int *stage_p);
  */
 int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y);
 
+/* Reads --stages: "8x1,6" is 8 layers on one rank, then 6 on one. */
+struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char *list,
+					enum pd_weight_kind weights, int64_t devices,
+					struct pd_error *err);
+/* Returns one stage on all devices. */
+struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices);
 /* Plans what the request asks for, with its schedule and weights. */
 struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
 /* Plans for all combinations that the request leaves open; sets the least of their bounds. */

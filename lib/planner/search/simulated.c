@@ -17,7 +17,6 @@
 #include "planner/search/contest.h"
 
 #include "base/mem.h"
-#include "planner/cut/even.h"
 #include "planner/search/gain.h"
 #include "planner/search/judge.h"
 #include "planner/search/line.h"
@@ -161,7 +160,7 @@ static void enter_equal(struct pd_contest *contest)
 
 	for (int count = 2; count <= MOST_EQUAL && count <= task->costs.unit_count; count++) {
 		struct pd_partition *partition = devices % count ? NULL
-							   : pd_even_partition(&task->costs, count);
+							   : pd_even_partition(&task->costs, count, 0);
 
 		for (int s = 0; partition && s < partition->stage_count; s++)
 			partition->replicas[s] = devices / count;

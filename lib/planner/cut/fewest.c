@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/cut/fewest.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#define BLOCK 64                /* points whose least F is known together */
+
+void pd_fewest_init(struct pd_fewest *fewest)
+{
+	size_t room = (size_t)fewest->points->last + 1;
+
+	fewest->devices = pd_calloc(room, sizeof(int));
+	fewest->next = pd_calloc(room, sizeof(int));
+	fewest->least = pd_calloc(room / BLOCK + 1, sizeof(int));
+}
+
+void pd_fewest_release(struct pd_fewest *fewest)
+{
+	free(fewest->devices);
+	free(fewest->next);
+	free(fewest->least);
+}
+
+/* Tells whether so many devices can do what is between two points. */
+static bool enough(const struct pd_fewest *fewest, int u, int v, int devices, int64_t value)
+{
+	return !fewest->ns || fewest->ns[v] - fewest->ns[u] <= (__int128)value * devices;
+}
+
+/* Finds F(u), if it is `most` or fewer. */
+static void find(struct pd_fewest *fewest, int u, int64_t value)
+{
+	const struct pd_points *points = fewest->points;
+	int *devices = fewest->devices, most = fewest->most, each = fewest->each;
+
+	devices[u] = PD_FEWEST_NONE;
+	pd_points_set(fewest->points, u);
+	for (int i = 0, ends = pd_points_ends(points, u); i < ends && most > 0; i++) {
+		int v = pd_points_end(points, u, i), m;
+
+		if (!enough(fewest, u, v, most < each ? most : each, value)) {
+			if (points->states)
+				continue;
+			break;
+		}
+		if (!points->states && v % BLOCK == 0 &&
+		    (fewest->least[v / BLOCK] >= most ||
+		     !enough(fewest, u, v, most - fewest->least[v / BLOCK], value))) {
+			i += BLOCK - 1;
+			continue;
+		}
+		if (devices[v] >= most || !enough(fewest, u, v, most - devices[v], value))
+			continue;
+		m = fewest->stage(fewest, u, i, devices[v],
+				  most - devices[v] < each ? most - devices[v] : each, value);
+		if (m == PD_FEWEST_NONE)
+			continue;
+		devices[u] = m + devices[v];
+		fewest->next[u] = v;
+		most = devices[u] - 1;
+	}
+}
+
+/* If a block begins with point u, sets its least F. */
+static void note_least(struct pd_fewest *fewest, int u)
+{
+	int *least = &fewest->least[u / BLOCK];
+
+	if (u % BLOCK != 0)
+		return;
+	*least = PD_FEWEST_NONE;
+	for (int v = u; v < u + BLOCK && v <= fewest->points->last; v++)
+		*least = fewest->devices[v] < *least ? fewest->devices[v] : *least;
+}
+
+int pd_fewest_devices(struct pd_fewest *fewest, int64_t value)
+{
+	int last = fewest->points->last;
+
+	fewest->devices[last] = 0;
+	note_least(fewest, last);
+	for (int u = last - 1; u >= 0; u--) {
+		find(fewest, u, value);
+		note_least(fewest, u);
+	}
+	return fewest->devices[0];
+}
+
+static bool holds(struct pd_fewest *fewest, int64_t value)
+{
+	return pd_fewest_devices(fewest, value) != PD_FEWEST_NONE;
+}
+
+int64_t pd_fewest_value(struct pd_fewest *fewest, int64_t low, int64_t part, int64_t *below_p)
+{
+	int64_t high = low = pd_max64(low, 1);
+
+	while (high < PD_COST_MAX && !holds(fewest, high)) {
+		low = high + 1;
+		high = pd_min64(2 * high, PD_COST_MAX);
+	}
+	while (high < PD_COST_MAX && high - low > low / part) {
+		int64_t middle = low + (high - low) / 2;
+
+		if (holds(fewest, middle))
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	if (below_p)
+		*below_p = low;
+	return high < PD_COST_MAX && holds(fewest, high) ? high : PD_COST_MAX;
+}

@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A given number of stages on one rank each.
+ *
+ * Even cuts: the variance of the stages' times is least where the sum of squares is.  Fast ones: the
+ * slowest stage, or link, is least.  So with c(u, v) the square T(u, v)^2, or the larger of T(u, v) and
+ * L(u, v), what the stage's link carries each way for a minibatch,
+ *
+ *     S_k(v) = min over u < v of S_{k-1}(u) + c(u, v),  or of max( S_{k-1}(u), c(u, v) ),     S_0(0) = 0
+ */
+#include "planner/cut/partition.h"
+
+#include "base/mem.h"
+
+#include <stdlib.h>
+
+#define MOST_CELLS (INT64_C(1) << 24)
+#define MOST_STEPS 200000000.0
+
+struct pd_partition *pd_partition_new(int stage_count)
+{
+	struct pd_partition *partition = pd_zalloc(sizeof(*partition));
+
+	*partition = (struct pd_partition){ .cost_ns = PD_NEVER, .stage_count = stage_count };
+	partition->layers = pd_calloc((size_t)stage_count, sizeof(int));
+	partition->replicas = pd_calloc((size_t)stage_count, sizeof(int));
+	for (int s = 0; s < stage_count; s++)
+		partition->replicas[s] = 1;
+	return partition;
+}
+
+void pd_partition_free(struct pd_partition *partition)
+{
+	if (!partition)
+		return;
+	for (int s = 0; partition->ranks && s < partition->stage_count; s++)
+		free(partition->ranks[s]);
+	free(partition->ranks);
+	free(partition->order);
+	free(partition->layers);
+	free(partition->replicas);
+	free(partition->warmups);
+	free(partition);
+}
+
+/* Returns max( T(u, v), L(u, v) ), u being the row's unit. */
+static int64_t stage_ns(const struct pd_row *row, int v, int64_t bandwidth_bytes_per_s)
+{
+	const struct pd_costs *costs = row->costs;
+	int64_t bytes = pd_row_in_bytes(row, v) + pd_row_out_bytes(row, v);
+
+	return pd_max64(costs->compute_ns[v] - costs->compute_ns[row->unit],
+			pd_bytes_ns(bytes, bandwidth_bytes_per_s));
+}
+
+/* Returns c(u, v) for all u < v, in rows; a bandwidth of 0: squares. */
+static double *stage_costs(const struct pd_costs *costs, int64_t bandwidth_bytes_per_s)
+{
+	size_t room = (size_t)costs->unit_count + 1;
+	double *list = pd_calloc(room * room, sizeof(*list));
+	struct pd_row row;
+
+	pd_row_init(&row, costs);
+	for (int u = 0; u < costs->unit_count; u++) {
+		if (bandwidth_bytes_per_s > 0)
+			pd_row_set(&row, u);
+		for (int v = u + 1; v <= costs->unit_count; v++) {
+			double time = (double)(costs->compute_ns[v] - costs->compute_ns[u]);
+
+			list[(size_t)u * room + (size_t)v] = bandwidth_bytes_per_s == 0 ? time * time
+				: (double)stage_ns(&row, v, bandwidth_bytes_per_s);
+		}
+	}
+	pd_row_release(&row);
+	return list;
+}
+
+/* Computes S_k for all ends up to `last`, from S_{k-1}. */
+static void one_more(const double *list, size_t room, int k, int last, bool sum,
+		     const double *before, double *here, int *from)
+{
+	for (int v = k + 1; v <= last; v++)
+		for (int u = k; u < v; u++) {
+			double own = list[(size_t)u * room + (size_t)v], all = before[u] + own;
+
+			if (!sum)
+				all = before[u] > own ? before[u] : own;
+			if (u == k || all < here[v]) {
+				here[v] = all;
+				from[v] = u;
+			}
+		}
+}
+
+/* Follows the beginnings of last stages, for each number of stages and each end, back. */
+static struct pd_partition *partition_of(const struct pd_costs *costs, int count, const int *from)
+{
+	struct pd_partition *partition = pd_partition_new(count);
+
+	for (int k = count - 1, v = costs->unit_count; k >= 0; k--) {
+		int u = from[(size_t)k * ((size_t)costs->unit_count + 1) + (size_t)v];
+
+		partition->layers[k] = costs->first[v] - costs->first[u];
+		v = u;
+	}
+	return partition;
+}
+
+struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count,
+				       int64_t bandwidth_bytes_per_s)
+{
+	int units = costs->unit_count, free_cuts = units - count + 1, *from;
+	size_t room = (size_t)units + 1;
+	struct pd_partition *partition;
+	double *list, *sums[2];
+
+	if ((int64_t)room * (int64_t)room > MOST_CELLS ||
+	    (double)count * free_cuts * free_cuts > MOST_STEPS)
+		return NULL;
+	list = stage_costs(costs, bandwidth_bytes_per_s);
+	for (int i = 0; i < 2; i++)
+		sums[i] = pd_calloc(room, sizeof(**sums));
+	from = pd_calloc((size_t)count * room, sizeof(*from));
+	for (int v = 1; v <= units; v++)
+		sums[0][v] = list[v];
+	for (int k = 1; k < count; k++)
+		one_more(list, room, k, units - (count - 1 - k), bandwidth_bytes_per_s == 0,
+			 sums[(k - 1) % 2], sums[k % 2], from + (size_t)k * room);
+	partition = partition_of(costs, count, from);
+	free(list);
+	free(sums[0]);
+	free(sums[1]);
+	free(from);
+	return partition;
+}
+
+struct pd_partition *pd_fewest_stages(const struct pd_costs *costs, int most, int64_t low,
+				      pd_fewest_stage stage, const void *context,
+				      const int64_t *ns)
+{
+	struct pd_points points;
+	struct pd_fewest fewest = { .points = &points, .most = most, .each = 1, .stage = stage,
+				    .context = context, .ns = ns };
+	struct pd_partition *partition = NULL;
+	int64_t value;
+
+	pd_points_of_units(&points, costs);
+	pd_fewest_init(&fewest);
+	value = pd_fewest_value(&fewest, low, INT64_MAX, NULL);
+	if (value < PD_COST_MAX) {
+		partition = pd_partition_new(fewest.devices[0]);
+		partition->cost_ns = value;
+		for (int s = 0, u = 0; s < partition->stage_count; u = fewest.next[u])
+			partition->layers[s++] = costs->first[fewest.next[u]] - costs->first[u];
+	}
+	pd_fewest_release(&fewest);
+	pd_points_release(&points);
+	return partition;
+}
+
+/* Tells whether a stage keeps to a time, and fits. */
+static int is_fast(const struct pd_fewest *fewest, int u, int i, int behind, int most, int64_t time)
+{
+	const struct pd_row *row = &fewest->points->row;
+	const int64_t *bandwidth = fewest->context;
+	int64_t limit_bytes = row->costs->memory_limit_bytes;
+	int v = u + 1 + i;
+
+	(void)most;
+	return stage_ns(row, v, *bandwidth) <= time &&
+	       (limit_bytes == INT64_MAX || pd_row_memory(row, v, 1, behind) <= limit_bytes)
+	       ? 1 : PD_FEWEST_NONE;
+}
+
+struct pd_partition *pd_straight_most(const struct pd_costs *costs, int count,
+				      int64_t bandwidth_bytes_per_s)
+{
+	return pd_fewest_stages(costs, count, costs->compute_ns[costs->unit_count] / count, is_fast,
+				&bandwidth_bytes_per_s, costs->compute_ns);
+}
