@@ -135,7 +135,7 @@ static int read_profiles(int argc, char **argv, int first, struct pd_profile **p
 			return -1;
 		*count_p = i + 1;
 		for (int k = 0; k < i; k++)
-			if (pd_planner_same_model(profiles[k], pd_operand(argc, argv, first, k),
+			if (pd_profile_same_model(profiles[k], pd_operand(argc, argv, first, k),
 						  profiles[i], file, err) < 0)
 				return -1;
 	}

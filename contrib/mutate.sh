@@ -146,7 +146,7 @@ test/unit/lock test/t7005-checkpoints.sh
 
 bound: the all-reduce of stages is waited for, though their steps are put off
 lib/planner/bound/bound.c
-s/return input || !with->agree || with->weights != PD_WEIGHTS_2BW/return true/
+s/(input || !with->agree || with->weights != PD_WEIGHTS_2BW)/true/
 test/unit/bound test/t2001-plan.sh
 
 signal: a second one at once is a second wish

@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "explain/usage.h"
-#include "planner/bucket.h"
 #include "planner/search/judge.h"
+#include "planner/sums.h"
 #include "replay/replay.h"
 #include "trace/report.h"
 
@@ -301,4 +301,26 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 		pd_bucket_explain(plan, out);
 	explain_alternatives(plan, out);
 	pd_usage_free(usage);
+}
+
+void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *out)
+{
+	fprintf(out, "%10s  %12s  %14s  %14s  %s\n", "microbatch", "microbatches",
+		"search", "grid", "width x depth");
+	for (int i = 0; i < count; i++) {
+		const struct pd_batch_choice *one = &choices[i];
+		char search[32] = "none fits", grid[32] = "none fits", shape[48] = "";
+
+		if (one->search_samples_per_s > 0)
+			snprintf(search, sizeof(search), "%.1f/s", one->search_samples_per_s);
+		if (one->grid_samples_per_s > 0) {
+			snprintf(grid, sizeof(grid), "%.1f/s", one->grid_samples_per_s);
+			snprintf(shape, sizeof(shape), "%d x %d%s", one->width, one->depth,
+				 one->recomputed ? ", recomputed" : "");
+		}
+		fprintf(out, "%10lld  %12lld  %14s  %14s  %s%s\n", (long long)one->batch_size,
+			(long long)one->microbatches, search, grid, shape,
+			one->chosen ? "  (taken)" : "");
+	}
+	fputc('\n', out);
 }

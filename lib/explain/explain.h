@@ -3,7 +3,7 @@
 #ifndef PD_EXPLAIN_EXPLAIN_H
 #define PD_EXPLAIN_EXPLAIN_H
 
-#include "plan/plan.h"
+#include "planner/planner.h"
 
 #include <stdio.h>
 
@@ -11,6 +11,8 @@
  * Prints tables for people: stages, their times and memory, links, the limit, and the comparison.
  */
 void pd_plan_explain(const struct pd_plan *plan, FILE *out);
+/* Prints what was found for each of several profiles. */
+void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *out);
 /*
  * These draw.  -1 (usage): there is too much to draw; the first one checks this before a plan is
  * made.

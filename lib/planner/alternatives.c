@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "plan/prediction.h"
-#include "planner/search/candidate.h"
 #include "planner/search/judge.h"
 #include "planner/price/links.h"
 #include "planner/price/predict.h"
@@ -14,8 +13,7 @@
 
 struct finder {
 	struct pd_plan *plan;           /* the plan that won */
-	const struct pd_plan_request *request;
-	const struct pd_costs *costs;
+	const struct pd_task *task;
 	struct pd_costs free_costs;     /* costs without a memory limit */
 };
 
@@ -57,8 +55,8 @@ static double sent_per_sample(const struct pd_plan *plan)
  */
 static bool weigh(const struct finder *finder, struct pd_plan *plan, struct pd_error *err)
 {
-	struct pd_plan_request request = *finder->request;
-	int64_t limit_bytes = finder->costs->memory_limit_bytes;
+	struct pd_plan_request request = *finder->task->request;
+	int64_t limit_bytes = finder->task->limit_bytes;
 
 	request.weights = plan->weights;
 	if (request.recomputed)
@@ -79,18 +77,11 @@ static struct pd_plan *plan_of(const struct finder *finder, const struct pd_part
 			       int64_t microbatches)
 {
 	struct pd_error err;
-	struct pd_plan *plan = pd_plan_new(finder->plan->profile, &finder->plan->topology,
-					   partition->stage_count, partition->layers,
-					   partition->replicas, &err);
+	struct pd_plan *plan = pd_candidate_plain(finder->task, partition);
 
-	if (!plan)
-		pd_bug("planner: made no valid plan: %s", err.text);
-	plan->bucket_bytes = finder->plan->bucket_bytes;
-	plan->gradient_dtype = finder->plan->gradient_dtype;
-	pd_predict_stages(plan);
 	plan->schedule = schedule;
 	plan->weights = weights;
-	plan->agree = pd_planner_agrees(finder->request, plan->profile, weights);
+	plan->agree = pd_planner_agrees(finder->task->request, plan->profile, weights);
 	plan->microbatches = microbatches ? microbatches : pd_planner_microbatches(plan);
 	if (weigh(finder, plan, &err))
 		return plan;
@@ -117,7 +108,7 @@ static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_p
 		.period_ns = predicted->data_parallel_period_ns,
 		.period_from = predicted->data_parallel_from, .memory_bytes = most,
 		.sent_bytes_per_sample = sent_per_sample(plan),
-		.fits = most <= finder->costs->memory_limit_bytes,
+		.fits = most <= finder->task->limit_bytes,
 	};
 	if (kind != PD_ALTERNATIVE_DATA_PARALLEL)
 		status = pd_judge_period(plan, PD_NEVER, &one->period_ns, &one->period_from, err);
@@ -139,7 +130,7 @@ static int64_t slowest_bandwidth(const struct finder *finder)
 
 static int most_stages(const struct finder *finder)
 {
-	int64_t devices = finder->plan->topology.devices, units = finder->costs->unit_count;
+	int64_t devices = finder->plan->topology.devices, units = finder->task->costs.unit_count;
 
 	return (int)(devices < units ? devices : units);
 }
@@ -148,7 +139,7 @@ static int most_stages(const struct finder *finder)
 static struct pd_partition *best_straight(const struct finder *finder)
 {
 	int64_t bandwidth = slowest_bandwidth(finder);
-	struct pd_partition *partition = pd_straight_most(finder->costs, most_stages(finder), bandwidth);
+	struct pd_partition *partition = pd_straight_most(&finder->task->costs, most_stages(finder), bandwidth);
 
 	/* else one that can say by how much it does not fit */
 	return partition ? partition
@@ -163,7 +154,7 @@ static struct pd_plan *as_requested(const struct finder *finder,
 	bool interleaved = won->schedule == PD_SCHEDULE_INTERLEAVED;
 
 	return plan_of(finder, partition, interleaved ? PD_SCHEDULE_1F1B : won->schedule,
-		       won->weights, finder->request->microbatches);
+		       won->weights, finder->task->request->microbatches);
 }
 
 /*
@@ -174,8 +165,8 @@ static int add_pipelines(struct finder *finder, struct pd_error *err)
 {
 	int64_t bandwidth = slowest_bandwidth(finder);
 	int count = most_stages(finder);
-	struct pd_partition *straight = pd_even_partition(finder->costs, count, bandwidth);
-	struct pd_partition *even = pd_even_partition(finder->costs, count, 0);
+	struct pd_partition *straight = pd_even_partition(&finder->task->costs, count, bandwidth);
+	struct pd_partition *even = pd_even_partition(&finder->task->costs, count, 0);
 	int status = 0;
 
 	if (straight)
@@ -186,7 +177,7 @@ static int add_pipelines(struct finder *finder, struct pd_error *err)
 	if (even && status == 0)
 		status = add(finder, PD_ALTERNATIVE_GPIPE,
 			     plan_of(finder, even, PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH,
-				     finder->request->microbatches), err);
+				     finder->task->request->microbatches), err);
 	pd_partition_free(straight);
 	pd_partition_free(even);
 	return status;
@@ -249,17 +240,16 @@ static int add_unreplicated(struct finder *finder, struct pd_error *err)
 	return 0;
 }
 
-int pd_alternatives_find(struct pd_plan *plan, const struct pd_plan_request *request,
-			 const struct pd_costs *costs, struct pd_error *err)
+int pd_alternatives_find(struct pd_plan *plan, const struct pd_task *task, struct pd_error *err)
 {
-	struct finder finder = { .plan = plan, .request = request, .costs = costs };
-	struct pd_partition *all = pd_data_parallel_partition(costs, plan->topology.devices);
+	struct finder finder = { .plan = plan, .task = task };
+	struct pd_partition *all = pd_data_parallel_partition(&task->costs, plan->topology.devices);
 	int status;
 
 	plan->predicted.sent_bytes_per_sample = sent_per_sample(plan);
 	plan->predicted.alternatives = pd_calloc(PD_ALTERNATIVE_KINDS,
 						 sizeof(*plan->predicted.alternatives));
-	pd_costs_init(&finder.free_costs, plan->profile, costs->kind, INT64_MAX);
+	pd_costs_init(&finder.free_costs, plan->profile, task->costs.kind, INT64_MAX);
 	status = add(&finder, PD_ALTERNATIVE_DATA_PARALLEL,
 		     plan_of(&finder, all, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1), err);
 	if (status == 0)

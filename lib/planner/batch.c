@@ -19,7 +19,6 @@
  */
 #include "planner/planner.h"
 
-#include "base/json.h"
 #include "plan/prediction.h"
 #include "planner/search/candidate.h"
 #include "planner/price/flow.h"
@@ -40,10 +39,8 @@ struct point {                  /* a point of the grid */
 };
 
 struct grid {
-	struct pd_profile *profile;
-	const struct pd_plan_request *request;
-	int64_t batch, limit_bytes;
-	struct pd_costs costs;
+	struct pd_task task;            /* without a limit in its costs */
+	int64_t batch;
 	int count;
 	struct point points[MOST_JUDGED + 1];   /* by period; one more while a point is added */
 };
@@ -58,10 +55,10 @@ static bool fit_point(const struct grid *grid, struct pd_plan *plan)
 {
 	struct pd_error err;
 
-	if (pd_recompute_free(grid->request))
-		return pd_recompute_fit(plan, grid->limit_bytes);
-	return pd_recompute_asked(plan, grid->request, &err) && pd_candidate_weigh(plan, &err) &&
-	       pd_candidate_fullest(plan, NULL) <= grid->limit_bytes;
+	if (pd_recompute_free(grid->task.request))
+		return pd_recompute_fit(plan, grid->task.limit_bytes);
+	return pd_recompute_asked(plan, grid->task.request, &err) && pd_candidate_weigh(plan, &err) &&
+	       pd_candidate_fullest(plan, NULL) <= grid->task.limit_bytes;
 }
 
 /* Makes a plan of the point; NULL if it is impossible or does not fit. */
@@ -75,17 +72,11 @@ static struct pd_plan *plan_of(const struct grid *grid, const struct pd_partitio
 
 	for (int s = 0; s < partition->stage_count; s++)
 		partition->replicas[s] = width;
-	plan = pd_plan_new(grid->profile, grid->request->topology, partition->stage_count,
-			   partition->layers, partition->replicas, &err);
-	if (!plan)
-		return NULL;
-	plan->bucket_bytes = grid->request->bucket_bytes;
-	plan->gradient_dtype = grid->request->gradient_dtype;
-	pd_predict_stages(plan);
-	plan->schedule = grid->request->schedule;
-	plan->weights = grid->request->weights;
-	plan->agree = pd_planner_agrees(grid->request, grid->profile, plan->weights);
-	plan->microbatches = grid->batch ? microbatches_of(grid->profile, grid->batch, width)
+	plan = pd_candidate_plain(&grid->task, partition);
+	plan->schedule = grid->task.request->schedule;
+	plan->weights = grid->task.request->weights;
+	plan->agree = pd_planner_agrees(grid->task.request, grid->task.profile, plan->weights);
+	plan->microbatches = grid->batch ? microbatches_of(grid->task.profile, grid->batch, width)
 					 : pd_planner_microbatches(plan);
 	fits = plan->microbatches > 0 && fit_point(grid, plan);
 	schedule = fits ? pd_schedule_new(plan, &err) : NULL;
@@ -116,11 +107,11 @@ static void add_point(struct grid *grid, const struct pd_plan *plan, int width)
 
 static void fill(struct grid *grid)
 {
-	int64_t devices = grid->request->topology->devices;
+	int64_t devices = grid->task.request->topology->devices;
 
-	for (int depth = 1; depth <= devices && depth <= grid->costs.unit_count; depth++) {
-		struct pd_partition *partition = pd_even_partition(&grid->costs, depth, 0);
-		int width = grid->request->straight ? 1 : (int)(devices / depth);
+	for (int depth = 1; depth <= devices && depth <= grid->task.costs.unit_count; depth++) {
+		struct pd_partition *partition = pd_even_partition(&grid->task.costs, depth, 0);
+		int width = grid->task.request->straight ? 1 : (int)(devices / depth);
 
 		for (; partition && width > 0; width /= 2) {
 			struct pd_plan *plan = plan_of(grid, partition, width);
@@ -159,13 +150,14 @@ static void take(struct best *best, struct pd_plan *plan)
 static int best_of_grid(struct pd_profile *profile, const struct pd_plan_request *request,
 			int64_t batch, struct best *best, struct pd_error *err)
 {
-	struct grid grid = { profile, request, batch, pd_task_limit_bytes(profile, request) };
+	struct grid grid = { { .profile = profile, .request = request, .topology = request->topology,
+			       .limit_bytes = pd_task_limit_bytes(profile, request) }, batch };
 	struct pd_plan_request by_hand = *request;
 	struct pd_plan *found = NULL;
 
-	pd_costs_init(&grid.costs, profile, request->cost, INT64_MAX);
+	pd_costs_init(&grid.task.costs, profile, request->cost, INT64_MAX);
 	fill(&grid);
-	pd_costs_release(&grid.costs);
+	pd_costs_release(&grid.task.costs);
 	for (int i = 0; i < grid.count; i++) {
 		struct pd_plan *plan;
 
@@ -299,64 +291,4 @@ struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_
 		choices[from].chosen = true;
 	}
 	return best;
-}
-
-/* Tells whether layer l is the same in both, except for what depends on the batch size. */
-static bool same_layer(const struct pd_profile_layer *a, const struct pd_profile_layer *b)
-{
-	return strcmp(a->name, b->name) == 0 && a->input_count == b->input_count &&
-	       memcmp(a->inputs, b->inputs, (size_t)a->input_count * sizeof(*a->inputs)) == 0 &&
-	       a->parameter_bytes == b->parameter_bytes;
-}
-
-int pd_planner_same_model(const struct pd_profile *a, const char *a_file,
-			  const struct pd_profile *b, const char *b_file, struct pd_error *err)
-{
-	const char *expected = "expected profiles of one model at different batch sizes";
-	const char *a_name = pd_document_name(a_file), *b_name = pd_document_name(b_file);
-	int least = a->layer_count < b->layer_count ? a->layer_count : b->layer_count;
-
-	for (int l = 0; l < least; l++)
-		if (!same_layer(&a->layers[l], &b->layers[l]))
-			return pd_error_input(err, "%s: layers[%d]: layer \"%.60s\" is not the same as "
-					      "\"%.60s\" of %s: %s", b_name, l, b->layers[l].name,
-					      a->layers[l].name, a_name, expected);
-	if (a->layer_count != b->layer_count)
-		return pd_error_input(err, "%s: layers: found %d, and %d in %s: %s", b_name,
-				      b->layer_count, a->layer_count, a_name, expected);
-	if (!a->model != !b->model ||
-	    (a->model && !json_equal(json_object_get(a->json, "model"),
-				     json_object_get(b->json, "model"))))
-		return pd_error_input(err, "%s: model: it is not the one of %s: %s", b_name, a_name,
-				      expected);
-	if (a->dtype != b->dtype)
-		return pd_error_input(err, "%s: dtype: found \"%s\", and \"%s\" in %s: %s", b_name,
-				      pd_dtype_name[b->dtype], pd_dtype_name[a->dtype], a_name,
-				      expected);
-	if (a->batch_size == b->batch_size)
-		return pd_error_input(err, "%s: batch_size: found %" PRId64 ", as in %s: %s", b_name,
-				      b->batch_size, a_name, expected);
-	return 0;
-}
-
-void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *out)
-{
-	fprintf(out, "%10s  %12s  %14s  %14s  %s\n", "microbatch", "microbatches",
-		"search", "grid", "width x depth");
-	for (int i = 0; i < count; i++) {
-		const struct pd_batch_choice *one = &choices[i];
-		char search[32] = "none fits", grid[32] = "none fits", shape[48] = "";
-
-		if (one->search_samples_per_s > 0)
-			snprintf(search, sizeof(search), "%.1f/s", one->search_samples_per_s);
-		if (one->grid_samples_per_s > 0) {
-			snprintf(grid, sizeof(grid), "%.1f/s", one->grid_samples_per_s);
-			snprintf(shape, sizeof(shape), "%d x %d%s", one->width, one->depth,
-				 one->recomputed ? ", recomputed" : "");
-		}
-		fprintf(out, "%10lld  %12lld  %14s  %14s  %s%s\n", (long long)one->batch_size,
-			(long long)one->microbatches, search, grid, shape,
-			one->chosen ? "  (taken)" : "");
-	}
-	fputc('\n', out);
 }

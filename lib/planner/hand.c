@@ -59,22 +59,6 @@ static int parse_list(struct pd_partition *partition, char *text, struct pd_erro
 	return 0;
 }
 
-/* Tells whether the layer begins a unit. */
-static bool may_cut(const struct pd_costs *costs, int layer)
-{
-	int low = 0, high = costs->unit_count;
-
-	while (low < high) {
-		int middle = low + (high - low) / 2;
-
-		if (costs->first[middle] < layer)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return costs->first[low] == layer;
-}
-
 static int check(const struct pd_partition *partition, const struct pd_costs *costs,
 		 enum pd_weight_kind weights, int64_t devices, struct pd_error *err)
 {
@@ -99,7 +83,7 @@ static int check(const struct pd_partition *partition, const struct pd_costs *co
 	layers = 0;
 	for (int s = 0; s + 1 < partition->stage_count && !pd_weights_copy_shared(weights); s++) {
 		layers += partition->layers[s];
-		if (!may_cut(costs, (int)layers))
+		if (costs->first[pd_costs_unit(costs, (int)layers)] != layers)
 			return pd_error_input(err, "--stages: a cut before layer \"%.60s\" would "
 					      "separate layers that share parameters: expected "
 					      "--weights=2bw or flush",
@@ -218,7 +202,7 @@ struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_e
 	struct pd_costs free_costs;
 	int64_t chunks = task->request->chunks, ranks = costs->unit_count / chunks;
 	struct pd_partition *partition;
-	int *first, count, u = 0;
+	int *first, count;
 
 	if (ranks > task->topology->devices)
 		ranks = task->topology->devices;
@@ -233,11 +217,8 @@ struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_e
 				     pd_slowest_link(topology, topology->levels - 1)
 				     .bandwidth_bytes_per_s);
 	first = pd_calloc((size_t)count + 2, sizeof(*first));
-	for (int s = 0, layer = 0; s < partition->stage_count; s++) {
-		for (layer += partition->layers[s]; costs->first[u] < layer;)
-			u++;
-		first[s + 1] = u;
-	}
+	for (int s = 0, layer = 0; s < partition->stage_count; s++)
+		first[s + 1] = pd_costs_unit(costs, layer += partition->layers[s]);
 	divide(first, partition->stage_count, count);
 	pd_partition_free(partition);
 	partition = pd_partition_new(count);

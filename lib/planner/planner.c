@@ -3,11 +3,10 @@
 
 #include "planner/alternatives.h"
 #include "planner/bound/bound.h"
-#include "planner/bucket.h"
 #include "planner/search/candidate.h"
 #include "planner/search/judge.h"
 #include "planner/formula/published.h"
-#include "planner/reducer.h"
+#include "planner/sums.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -144,7 +143,7 @@ static int data_parallel(const struct pd_task *task, int64_t bound,
 					  &predicted->data_parallel_from, err);
 	else
 		predicted->data_parallel_period_ns =
-			pd_published_data_parallel_ns(task->profile, task->request);
+			pd_published_data_parallel_ns(&task->costs, task->request);
 	if (task->request->cost != PD_COST_SIMULATED)
 		predicted->data_parallel_from = PD_PERIOD_FORMULA;
 	if (task->request->cost == PD_COST_SIMULATED && pd_planner_plain(task->request))
@@ -180,7 +179,7 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 	}
 	if (task->request->cost != PD_COST_SIMULATED)
 		return 0;
-	return pd_alternatives_find(plan, task->request, &task->costs, err);
+	return pd_alternatives_find(plan, task, err);
 }
 
 struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
@@ -235,7 +234,7 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	}
 	if (plan && task.views)
 		take_order(&task, plan);
-	if (plan && (pd_planner_sums(&task, plan, &period, &bound, err) < 0 ||
+	if (plan && (pd_sums_choose(&task, plan, &period, &bound, err) < 0 ||
 		     finish(&task, plan, period, bound, err) < 0)) {
 		pd_candidate_drop(plan);
 		plan = NULL;

@@ -20,7 +20,6 @@
 #include "planner/price/cost.h"
 
 #include <stdbool.h>
-#include <stdio.h>
 
 enum pd_recompute_kind {
 #define RECOMPUTE_KIND(symbol, name, what) PD_RECOMPUTE_##symbol,
@@ -115,12 +114,5 @@ struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_
 				 struct pd_batch_choice *choices, struct pd_error *err);
 /* The most layers of a network; the time of searches grows with their square. */
 #define PD_PLANNER_LAYERS 16384
-/*
- * Checks that both are of one model; returns 0, or -1 (usage) with a message that begins with a
- * file's name.
- */
-int pd_planner_same_model(const struct pd_profile *a, const char *a_file,
-			  const struct pd_profile *b, const char *b_file, struct pd_error *err);
-void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *out);
 
 #endif

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "profile/profile.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "profile/layers.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,4 +140,42 @@ int64_t pd_profile_apart_ns(const struct pd_profile_layer *layer)
 {
 	return layer->update_apart_ns > layer->update_ns ? layer->update_apart_ns
 							 : layer->update_ns;
+}
+
+/* Tells whether layer l is the same in both, except for what depends on the batch size. */
+static bool same_layer(const struct pd_profile_layer *a, const struct pd_profile_layer *b)
+{
+	return strcmp(a->name, b->name) == 0 && a->input_count == b->input_count &&
+	       memcmp(a->inputs, b->inputs, (size_t)a->input_count * sizeof(*a->inputs)) == 0 &&
+	       a->parameter_bytes == b->parameter_bytes;
+}
+
+int pd_profile_same_model(const struct pd_profile *a, const char *a_file,
+			  const struct pd_profile *b, const char *b_file, struct pd_error *err)
+{
+	const char *expected = "expected profiles of one model at different batch sizes";
+	const char *a_name = pd_document_name(a_file), *b_name = pd_document_name(b_file);
+	int least = a->layer_count < b->layer_count ? a->layer_count : b->layer_count;
+
+	for (int l = 0; l < least; l++)
+		if (!same_layer(&a->layers[l], &b->layers[l]))
+			return pd_error_input(err, "%s: layers[%d]: layer \"%.60s\" is not the same as "
+					      "\"%.60s\" of %s: %s", b_name, l, b->layers[l].name,
+					      a->layers[l].name, a_name, expected);
+	if (a->layer_count != b->layer_count)
+		return pd_error_input(err, "%s: layers: found %d, and %d in %s: %s", b_name,
+				      b->layer_count, a->layer_count, a_name, expected);
+	if (!a->model != !b->model ||
+	    (a->model && !json_equal(json_object_get(a->json, "model"),
+				     json_object_get(b->json, "model"))))
+		return pd_error_input(err, "%s: model: it is not the one of %s: %s", b_name, a_name,
+				      expected);
+	if (a->dtype != b->dtype)
+		return pd_error_input(err, "%s: dtype: found \"%s\", and \"%s\" in %s: %s", b_name,
+				      pd_dtype_name[b->dtype], pd_dtype_name[a->dtype], a_name,
+				      expected);
+	if (a->batch_size == b->batch_size)
+		return pd_error_input(err, "%s: batch_size: found %" PRId64 ", as in %s: %s", b_name,
+				      b->batch_size, a_name, expected);
+	return 0;
 }

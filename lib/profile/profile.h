@@ -96,6 +96,12 @@ int64_t pd_profile_input_ns(const struct pd_profile_layer *layer);
 int64_t pd_profile_weight_ns(const struct pd_profile_layer *layer);
 /* Returns the time of an update that keeps the version it reads; at least update_ns. */
 int64_t pd_profile_apart_ns(const struct pd_profile_layer *layer);
+/*
+ * Checks that both are of one model; returns 0, or -1 (usage) with a message that begins with a
+ * file's name.
+ */
+int pd_profile_same_model(const struct pd_profile *a, const char *a_file,
+			  const struct pd_profile *b, const char *b_file, struct pd_error *err);
 /* Returns the layer called name, or -1. */
 int pd_profile_find(const struct pd_profile *profile, const char *name);
 /*

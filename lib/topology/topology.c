@@ -189,17 +189,22 @@ int pd_topology_level(const struct pd_topology *topology, int64_t rank_a, int64_
 	return topology->levels - 1;
 }
 
+struct pd_level pd_slowest_link(const struct pd_topology *topology, int outermost)
+{
+	struct pd_level link = topology->level[outermost];
+
+	for (int k = 0; k < outermost; k++)
+		if (topology->level[k].bandwidth_bytes_per_s < link.bandwidth_bytes_per_s)
+			link.bandwidth_bytes_per_s = topology->level[k].bandwidth_bytes_per_s;
+	return link;
+}
+
 int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank_a,
 				int64_t rank_b, int64_t bytes)
 {
-	int outermost = pd_topology_level(topology, rank_a, rank_b);
-	int64_t latency = topology->level[outermost].latency_ns;
-	int64_t bandwidth = topology->level[0].bandwidth_bytes_per_s;
-	__int128 time;
+	struct pd_level way = pd_slowest_link(topology, pd_topology_level(topology, rank_a, rank_b));
+	__int128 time = way.latency_ns + ((__int128)bytes * 1000000000 + way.bandwidth_bytes_per_s - 1) /
+					 way.bandwidth_bytes_per_s;
 
-	for (int l = 1; l <= outermost; l++)
-		if (topology->level[l].bandwidth_bytes_per_s < bandwidth)
-			bandwidth = topology->level[l].bandwidth_bytes_per_s;
-	time = latency + ((__int128)bytes * 1000000000 + bandwidth - 1) / bandwidth;
 	return time > INT64_MAX ? INT64_MAX : (int64_t)time;
 }

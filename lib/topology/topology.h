@@ -41,6 +41,11 @@ json_t *pd_topology_json(const struct pd_topology *topology);       /* a new ref
 
 /* Returns the outermost level whose links a transfer between two ranks crosses. */
 int pd_topology_level(const struct pd_topology *topology, int64_t rank_a, int64_t rank_b);
+/*
+ * Returns the slowest of the links up to a level: the least bandwidth, and the outermost one's latency.
+ */
+struct pd_level pd_slowest_link(const struct pd_topology *topology, int outermost);
+
 /* Returns the time of a single transfer: the latency of that level + bytes / least bandwidth. */
 int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank_a,
 				int64_t rank_b, int64_t bytes);

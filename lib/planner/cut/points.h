@@ -35,8 +35,6 @@ bool pd_points_one_order(const struct pd_profile *profile);
 /* Returns a sum over the layers before each point, which the caller frees. */
 int64_t *pd_points_sum(const struct pd_points *points,
 		       int64_t (*of)(const struct pd_profile_layer *layer));
-/* Computes the traffic of all stages between states, unless there are very many (traffic.c). */
-void pd_points_find_traffic(struct pd_points *points);
 
 /* Makes the point that at which stages begin. */
 void pd_points_set(struct pd_points *points, int u);

@@ -22,7 +22,6 @@ void pd_views_release(struct pd_views *views)
 	for (size_t i = 0; i < views->count; i++)
 		pd_profile_free(views->list[i]);
 	free(views->list);
-	free(views->marks);
 	if (views->many) {
 		pd_points_release(&views->points);
 		pd_states_release(&views->states);
@@ -40,33 +39,15 @@ static bool is_in_order(const struct pd_views *views, const struct pd_profile *v
 	return true;
 }
 
-/* Returns a hash of the order. */
-static uint64_t mark_of(const struct pd_views *views, const int *order)
-{
-	uint64_t h = 0;
-
-	for (int l = 0; l < views->profile->layer_count; l++) {
-		h = (h ^ (uint64_t)order[l]) * UINT64_C(0x9e3779b97f4a7c15);
-		h ^= h >> 29;
-	}
-	return h;
-}
-
 struct pd_profile *pd_views_get(struct pd_views *views, const int *order)
 {
-	size_t marked = views->capacity;
-	uint64_t mark;
-
 	if (!order || is_in_order(views, views->profile, order))
 		return views->profile;
-	mark = mark_of(views, order);
 	for (size_t i = views->count; i-- > 0;)
-		if (views->marks[i] == mark && is_in_order(views, views->list[i], order))
+		if (is_in_order(views, views->list[i], order))
 			return views->list[i];
 	views->list = pd_grow(views->list, &views->capacity, views->count + 1,
 			      sizeof(*views->list));
-	views->marks = pd_grow(views->marks, &marked, views->count + 1, sizeof(*views->marks));
-	views->marks[views->count] = mark;
 	return views->list[views->count++] = pd_profile_in_order(views->profile, order);
 }
 

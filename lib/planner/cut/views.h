@@ -18,7 +18,6 @@ struct pd_views {
 	struct pd_points points;        /* of states, if there are many */
 	size_t count, capacity;
 	struct pd_profile **list;
-	uint64_t *marks;                /* hashes of their orders */
 };
 
 void pd_views_init(struct pd_views *views, struct pd_profile *profile);

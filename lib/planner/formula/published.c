@@ -68,80 +68,39 @@ struct pd_partition *pd_published_partition(struct pd_profile *profile,
 	return partition;
 }
 
-/* Returns the bytes of parameters that belong to layer l. */
-static int64_t own_bytes(const struct pd_profile *profile, int l)
-{
-	bool shared = profile->model && profile->model->layers[l].shares >= 0;
-
-	return shared ? 0 : profile->layers[l].parameter_bytes;
-}
-
-static int64_t compute_ns(const struct pd_profile_layer *layer)
-{
-	return layer->forward_ns + layer->backward_ns + layer->update_ns;
-}
-
-/* Sets the bytes of the tensors made before the end of each stage and used behind it. */
-static void add_cuts(const struct pd_plan *plan, struct pd_priced *priced)
-{
-	const struct pd_profile *profile = plan->profile;
-	size_t n = (size_t)profile->layer_count;
-	int *last = pd_calloc(n, sizeof(*last));        /* layer that uses its output; 0: none */
-	int64_t *gone = pd_calloc(n, sizeof(*gone)), bytes = 0; /* unused after the layer */
-
-	for (int l = 0; l < profile->layer_count; l++)
-		for (int i = 0; i < profile->layers[l].input_count; i++)
-			last[profile->layers[l].inputs[i]] = l;
-	for (int l = 0; l < profile->layer_count; l++)
-		if (last[l] > 0) {
-			gone[l] -= profile->layers[l].activation_bytes;
-			gone[last[l]] += profile->layers[l].activation_bytes;
-		}
-	for (int s = 0; s < plan->stage_count; s++) {
-		const struct pd_stage *stage = &plan->stages[s];
-
-		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
-			bytes -= gone[l];
-		priced[s].cut_bytes = bytes;
-	}
-	free(last);
-	free(gone);
-}
-
 int64_t pd_published_ns(enum pd_cost_kind kind, const struct pd_plan *plan)
 {
 	struct pd_priced *priced = pd_calloc((size_t)plan->stage_count, sizeof(*priced));
 	struct pd_topology row = row_of(&plan->topology);
+	struct pd_costs sums;
 	double ns;
 
+	pd_costs_init_everywhere(&sums, plan->profile, kind, INT64_MAX);
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
+		int first = stage->first_layer, end = first + stage->layer_count;
 
-		priced[s].replicas = stage->replicas;
-		priced[s].ranks = stage->ranks;
-		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
-			priced[s].compute_ns += compute_ns(&plan->profile->layers[l]);
-			priced[s].parameter_bytes += own_bytes(plan->profile, l);
-		}
+		priced[s] = (struct pd_priced){
+			.replicas = stage->replicas, .ranks = stage->ranks,
+			.compute_ns = sums.compute_ns[end] - sums.compute_ns[first],
+			.parameter_bytes = sums.parameter_bytes[end] - sums.parameter_bytes[first],
+			.cut_bytes = sums.cut_bytes[end],
+		};
 	}
-	add_cuts(plan, priced);
 	ns = pd_terms_price(kind, &plan->topology, priced, plan->stage_count);
 	if (ns < 0)
 		ns = pd_terms_price(kind, &row, priced, plan->stage_count);
+	pd_costs_release(&sums);
 	free(priced);
 	return pd_terms_round(ns);
 }
 
-int64_t pd_published_data_parallel_ns(const struct pd_profile *profile,
+int64_t pd_published_data_parallel_ns(const struct pd_costs *costs,
 				      const struct pd_plan_request *request)
 {
-	int64_t ns = 0, bytes = 0;
-
-	for (int l = 0; l < profile->layer_count; l++) {
-		ns += compute_ns(&profile->layers[l]);
-		bytes += own_bytes(profile, l);
-	}
-	return pd_terms_round(pd_terms_data_parallel(request->cost, request->topology, ns, bytes));
+	return pd_terms_round(pd_terms_data_parallel(request->cost, request->topology,
+						     costs->compute_ns[costs->unit_count],
+						     costs->parameter_bytes[costs->unit_count]));
 }
 
 /* Returns the time of computing alone. */
@@ -151,8 +110,11 @@ static int64_t compute_bound(const struct pd_profile *profile,
 	int64_t sum = 0, most = 0;
 
 	for (int l = 0; l < profile->layer_count; l++) {
-		sum += compute_ns(&profile->layers[l]);
-		most = pd_max64(most, compute_ns(&profile->layers[l]));
+		const struct pd_profile_layer *layer = &profile->layers[l];
+		int64_t ns = layer->forward_ns + layer->backward_ns + layer->update_ns;
+
+		sum += ns;
+		most = pd_max64(most, ns);
 	}
 	sum /= request->topology->devices;
 	return request->straight ? pd_max64(sum, most) : sum;

@@ -22,7 +22,7 @@ struct pd_partition *pd_published_partition(struct pd_profile *profile,
 int64_t pd_published_ns(enum pd_cost_kind kind, const struct pd_plan *plan);
 
 /* Returns the time of one stage on all devices of the topology. */
-int64_t pd_published_data_parallel_ns(const struct pd_profile *profile,
+int64_t pd_published_data_parallel_ns(const struct pd_costs *costs,
 				      const struct pd_plan_request *request);
 
 /*

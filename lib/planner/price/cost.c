@@ -38,16 +38,6 @@ int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s)
 			bandwidth_bytes_per_s);
 }
 
-struct pd_level pd_slowest_link(const struct pd_topology *topology, int outermost)
-{
-	struct pd_level link = topology->level[outermost];
-
-	for (int k = 0; k < outermost; k++)
-		link.bandwidth_bytes_per_s = pd_min64(link.bandwidth_bytes_per_s,
-						      topology->level[k].bandwidth_bytes_per_s);
-	return link;
-}
-
 /*
  * Returns whether the network may be cut before each layer: not between layers that share
  * parameters.
@@ -191,6 +181,21 @@ void pd_costs_release(struct pd_costs *costs)
 	free(costs->last_use);
 	free(costs->known);
 	*costs = (struct pd_costs){ 0 };
+}
+
+int pd_costs_unit(const struct pd_costs *costs, int layer)
+{
+	int low = 0, high = costs->unit_count;
+
+	while (low < high) {
+		int middle = low + (high - low) / 2;
+
+		if (costs->first[middle] < layer)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low;
 }
 
 void pd_row_init(struct pd_row *row, const struct pd_costs *costs)

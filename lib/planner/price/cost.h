@@ -55,6 +55,9 @@ void pd_costs_init_everywhere(struct pd_costs *costs, const struct pd_profile *p
 			      enum pd_cost_kind kind, int64_t memory_limit_bytes);
 void pd_costs_release(struct pd_costs *costs);
 
+/* Returns the first unit that begins with a layer or behind it. */
+int pd_costs_unit(const struct pd_costs *costs, int layer);
+
 /* The stages that begin with one unit. */
 struct pd_row {
 	const struct pd_costs *costs;
@@ -88,11 +91,6 @@ int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup)
  * bytes are not.
  */
 int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s);
-
-/*
- * Returns the slowest of the links up to a level: the least bandwidth, and the outermost one's latency.
- */
-struct pd_level pd_slowest_link(const struct pd_topology *topology, int outermost);
 
 static inline int64_t pd_ceil_div(int64_t a, int64_t b)
 {

@@ -78,10 +78,10 @@ static void measure_way(const struct pd_flow *flow, const struct pd_link *at,
 			struct pd_flow_link *link)
 {
 	const struct pd_topology *topology = &flow->plan->topology;
-	int64_t bandwidth = INT64_MAX;
 
 	for (int k = 0; k < topology->levels; k++) {
-		bandwidth = pd_min64(bandwidth, topology->level[k].bandwidth_bytes_per_s);
+		int64_t bandwidth = pd_slowest_link(topology, k).bandwidth_bytes_per_s;
+
 		link->way_ns[k] = topology->level[k].latency_ns;
 		for (int t = 0; t < at->tensor_count; t++) {
 			link->way_ns[k] += pd_bytes_ns(flow->plan->profile->layers[at->tensors[t]]

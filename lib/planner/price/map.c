@@ -13,15 +13,13 @@
 
 void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int devices)
 {
-	int64_t width = INT64_MAX;
 	int64_t n;
 
 	*map = (struct pd_map){ .topology = topology, .devices = devices };
 	map->size[0] = 1;
 	for (int k = 0; k < topology->levels; k++) {
 		map->size[k + 1] = map->size[k] * topology->level[k].count;
-		width = pd_min64(width, topology->level[k].bandwidth_bytes_per_s);
-		map->width[k] = width;
+		map->width[k] = pd_slowest_link(topology, k).bandwidth_bytes_per_s;
 		map->ns_per_byte[k] = 1e9 / (double)topology->level[k].bandwidth_bytes_per_s;
 	}
 	for (int k = 0; k <= topology->levels; k++) {

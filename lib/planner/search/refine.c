@@ -167,26 +167,10 @@ static void consider(struct climb *climb)
 	shape_copy(&climb->trial, &climb->at);
 }
 
-/* Returns the unit that begins with a layer. */
-static int unit_of(const struct climb *climb, int layer)
-{
-	int low = 0, high = climb->costs->unit_count;
-
-	while (low < high) {
-		int middle = (low + high) / 2;
-
-		if (climb->costs->first[middle] < layer)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
-}
-
 /* Returns where the unit `by` units further begins; 0, where no stage ends, if there is none. */
 static int moved(const struct climb *climb, int layer, int by)
 {
-	int u = unit_of(climb, layer) + by;
+	int u = pd_costs_unit(climb->costs, layer) + by;
 
 	return u < 0 || u > climb->costs->unit_count ? 0 : climb->costs->first[u];
 }
@@ -239,7 +223,7 @@ static void change_stage(struct climb *climb, int s)
 		memmove(&trial->ends[s + 1], &trial->ends[s], (size_t)(stages - s) * sizeof(int));
 		memmove(&trial->replicas[s + 1], &trial->replicas[s],
 			(size_t)(stages - s) * sizeof(int));
-		begin = (unit_of(climb, begin) + unit_of(climb, trial->ends[s + 1])) / 2;
+		begin = (pd_costs_unit(climb->costs, begin) + pd_costs_unit(climb->costs, trial->ends[s + 1])) / 2;
 		trial->ends[s] = climb->costs->first[begin];
 		trial->replicas[s] = climb->straight ? 1 : (r + 1) / 2;
 		trial->replicas[s + 1] = climb->straight ? 1 : r / 2;
