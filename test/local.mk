@@ -138,6 +138,12 @@ print-programs:
 print-sanitized-tests:
 	@echo $(filter-out $(SANITIZED_SKIP),$(TESTS))
 
+# what contrib/fuzz/run.sh builds: all that its readers call
+.PHONY: print-readers
+print-readers:
+	@echo $(foreach folder,base model topology profile plan schedule trace data checkpoint,\
+		$(filter lib/$(folder)/%,$(lib_libpd_a_OBJECTS) $(lib_libpddevice_a_OBJECTS)))
+
 # the tests that say most about a GPU; skips where there is none, unless PD_GPU=yes
 GPU_TESTS = $(CONFORM) test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh \
 	test/t9003-sanitizer.sh test/t9004-nccl.sh

@@ -26,8 +26,13 @@ if [ ! -e "$library" ] || ! command -v objdump >/dev/null; then
 fi
 cc -O2 -shared -fPIC -Wl,-z,initfirst -o amx.so "$PD_SOURCE/test/emulated/amx.c" -ldl ||
 	skip_all "the compiler does not make it"
-PD_AMX_PATCH=$(objdump -d --no-show-raw-insn "$library" |
-	sed -n 's/^ *\([0-9a-f]*\):.*\(cpuid\|xgetbv\).*/\1/p' | paste -sd, -)
+# Where the library asks what the processor is.  Only pages that have such bytes are disassembled, from a
+# bit before each, so that instructions are found.
+PD_AMX_PATCH=$(LC_ALL=C grep -obUaP '\x0f\xa2|\x0f\x01\xd0' "$library" |
+	awk -F: '{ print int($1 / 4096) * 4096 }' | uniq | while read -r page; do
+		objdump -d --no-show-raw-insn --start-address=$((page - 256)) \
+			--stop-address=$((page + 4098)) "$library"
+	done | sed -n 's/^ *\([0-9a-f]*\):.*\(cpuid\|xgetbv\).*/\1/p' | sort -u | paste -sd, -)
 PD_AMX_COUNT=$PWD/products
 export PD_AMX_PATCH PD_AMX_COUNT
 

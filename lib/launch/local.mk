@@ -3,6 +3,8 @@ lib_libpd_a_SOURCES += lib/launch/channel.c lib/launch/channel.h \
 	lib/launch/launcher.h lib/launch/fork.c \
 	lib/launch/packed.c lib/launch/packed.h \
 	lib/launch/process.c lib/launch/process.h
+# The one file that knows where programs are installed: all others compile alike for any prefix.
+lib/launch/process.$(OBJEXT): AM_CPPFLAGS += -DPD_LIBEXECDIR='"$(pkglibexecdir)"'
 # With PMIx, or with what says that there is none: programs of several hosts.
 lib_libpddevice_a_SOURCES += lib/launch/agent.c lib/launch/hosts.c lib/launch/hosts.h \
 	lib/launch/meeting.c lib/launch/meeting.h lib/launch/network.c lib/launch/network.h \
