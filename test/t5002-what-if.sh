@@ -125,11 +125,20 @@ test_ok 'residuals' '
 # Training in two phases: the second begins when the first has drained.
 test_ok 'a run with a pause between epochs compares with its plan' '
 	pd-replay -m 10 -f trace plan.json >half.jsonl
-	{ cat half.jsonl; tail -n +2 half.jsonl |
+	{ head -n 1 half.jsonl | jq -c ".epoch_minibatches = 10"; tail -n +2 half.jsonl
+		tail -n +2 half.jsonl |
 		jq -c ".microbatch += 10 | .start_ns += 900000 | .end_ns += 900000"; } >two.jsonl
 	pd-replay --compare=plan.json two.jsonl >out
 	grep -q "^500 operations in both" out
 	! grep -q "only in" out || false'
+test_ok 'the steady state is that of an epoch, without the pause' '
+	for trace in half two; do
+		pd-replay -f json $trace.jsonl | jq "{period_ns, periodic, samples_per_s}" >$trace.period
+	done
+	diff half.period two.period
+	jq -e ".period_ns > 0" two.period
+	sed 1s/,.epoch_minibatches.:10// two.jsonl | pd-replay -f json |
+		jq -e --slurpfile right two.period ".period_ns > 2 * \$right[0].period_ns"'
 
 test_ok 'a trace and its plan are drawn to one scale' '
 	pd-replay --compare=plan.json --format=svg trace.jsonl >both.svg

@@ -104,6 +104,8 @@ int supervisor_merge_trace(struct supervisor *s, struct pd_error *err)
 		header.processors = pd_process_processors();
 		header.threads = s->ranks[0].threads;
 	}
+	if (!s->job->lists)
+		header.epoch_minibatches = s->job->epoch_minibatches;
 	clock_gettime(CLOCK_REALTIME, &now);
 	if (!file->stream && pd_file_create(file, s->job->trace, err) < 0)
 		return -1;

@@ -86,13 +86,4 @@ void pd_time_spent_free(struct pd_time_spent *spent);
 void pd_time_spent_print(const struct pd_timeline *timeline, const struct pd_time_spent *first,
 			 const struct pd_time_spent *second, FILE *out);
 
-/*
- * Returns how many phases of training a trace has.  A phase ends before a microbatch if every rank
- * has ended everything before it, before it begins anything of it or of a later one.  Sets
- * *bounds_p to one more ascending microbatches, the first of each phase and the end of the last,
- * for the caller to free.  If nothing was trained, or not in a row, it returns 0 and leaves
- * *bounds_p alone.
- */
-int pd_trace_phases(const struct pd_trace *trace, int64_t **bounds_p);
-
 #endif

@@ -110,8 +110,8 @@ static int read_record(void *of, const struct pd_place *place, int64_t line, str
 static struct pd_trace *read_header(const struct pd_place *root, struct pd_error *err)
 {
 	static const char *const known[] = { "format", "version", "plan", "device", "start_ns",
-					     "processors", "threads", NULL };
-	int64_t start_ns, processors = 0, threads = 0;
+					     "processors", "threads", "epoch_minibatches", NULL };
+	int64_t start_ns, processors = 0, threads = 0, epoch = 0;
 	struct pd_place at = pd_place_key(root, "plan");
 	const char *device;
 	struct pd_trace *trace;
@@ -121,7 +121,8 @@ static struct pd_trace *read_header(const struct pd_place *root, struct pd_error
 	    pd_json_get_string(root, "device", &device, err) < 0 ||
 	    pd_json_get_int(root, "start_ns", 0, INT64_MAX, &start_ns, err) < 0 ||
 	    pd_json_opt_int(root, "processors", 0, 1 << 20, &processors, err) < 0 ||
-	    pd_json_opt_int(root, "threads", 0, 1 << 20, &threads, err) < 0)
+	    pd_json_opt_int(root, "threads", 0, 1 << 20, &threads, err) < 0 ||
+	    pd_json_opt_int(root, "epoch_minibatches", 1, INT64_MAX, &epoch, err) < 0)
 		return NULL;
 	plan = pd_plan_parse_at(&at, err);
 	if (!plan)
@@ -129,6 +130,7 @@ static struct pd_trace *read_header(const struct pd_place *root, struct pd_error
 	trace = pd_trace_new(plan, device, start_ns);
 	trace->processors = processors;
 	trace->threads = threads;
+	trace->epoch_minibatches = epoch;
 	return trace;
 }
 

@@ -2,7 +2,6 @@
 #include "trace/steady.h"
 
 #include "base/mem.h"
-#include "base/sort.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,40 +41,17 @@ static struct back *backs_of(const struct pd_trace *trace, size_t *count_p)
 	return list;
 }
 
-static int64_t *evaluations_of(const struct pd_trace *trace, size_t *count_p)
+/* Returns the end of the stretch that begins with list[first]. */
+static size_t stretch_end(const struct pd_trace *trace, const struct back *list, size_t count,
+			  size_t first)
 {
-	int64_t *starts = pd_calloc(trace->count, sizeof(*starts));
-	size_t n = 0;
+	int64_t epoch = pd_trace_epoch(trace);
+	size_t i = first + 1;
 
-	for (size_t i = 0; i < trace->count; i++)
-		if (trace->records[i].op.evaluate && trace->records[i].op.stage == 0)
-			starts[n++] = trace->records[i].start_ns;
-	qsort(starts, n, sizeof(*starts), pd_by_value);
-	*count_p = n;
-	return starts;
-}
-
-/* Finds the longest stretch: list[first] to list[first + n - 1]. */
-static size_t longest_stretch(const struct pd_trace *trace, const struct back *list, size_t count,
-			      size_t *first_p)
-{
-	size_t evaluations, e = 0, first = 0, best = 0;
-	int64_t *starts = evaluations_of(trace, &evaluations);
-
-	for (size_t i = 0; i < count; i++) {
-		bool broken = i > 0 && list[i].microbatch != list[i - 1].microbatch + 1;
-
-		for (; e < evaluations && starts[e] < list[i].end_ns; e++)
-			broken |= i > 0;
-		if (broken)
-			first = i;
-		if (i + 1 - first > best) {
-			best = i + 1 - first;
-			*first_p = first;
-		}
-	}
-	free(starts);
-	return best;
+	while (i < count && list[i].microbatch == list[i - 1].microbatch + 1 &&
+	       list[i].microbatch % epoch != 0)
+		i++;
+	return i;
 }
 
 /* Returns the smallest c for which all e(b + c) - e(b) are equal, or 0. */
@@ -199,25 +175,52 @@ bool pd_steady_of(const struct pd_plan *plan, const int64_t *ends, size_t n, boo
 	return true;
 }
 
-bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
+static int by_period(const void *a, const void *b)
 {
-	size_t count, first = 0, n;
-	struct back *list = backs_of(trace, &count);
-	int64_t *ends;
+	const struct pd_steady *x = a, *y = b;
+
+	return (x->period_ns > y->period_ns) - (x->period_ns < y->period_ns);
+}
+
+/* Sets the steady state of a stretch of n. */
+static bool steady_of_stretch(const struct pd_trace *trace, const struct back *list, size_t n,
+			      struct pd_steady *out_p)
+{
+	int64_t *ends = pd_calloc(n, sizeof(*ends));
 	bool steady;
 
-	n = longest_stretch(trace, list, count, &first);
-	ends = pd_calloc(n, sizeof(*ends));
 	for (size_t i = 0; i < n; i++)
-		ends[i] = list[first + i].end_ns;
+		ends[i] = list[i].end_ns;
 	steady = pd_steady_of(trace->plan, ends, n, true, out_p);
 	if (steady) {
-		out_p->first += list[first].microbatch;
-		out_p->last += list[first].microbatch;
+		out_p->first += list[0].microbatch;
+		out_p->last += list[0].microbatch;
 	}
 	free(ends);
-	free(list);
 	return steady;
+}
+
+bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
+{
+	size_t count, end, longest = 0, found = 0;
+	struct back *list = backs_of(trace, &count);
+	struct pd_steady *steady = pd_calloc(count + 1, sizeof(*steady));
+
+	for (size_t i = 0; i < count; i = end) {
+		end = stretch_end(trace, list, count, i);
+		longest = end - i > longest ? end - i : longest;
+	}
+	for (size_t i = 0; i < count; i = end) {
+		end = stretch_end(trace, list, count, i);
+		if (end - i == longest)
+			found += steady_of_stretch(trace, list + i, longest, &steady[found]);
+	}
+	qsort(steady, found, sizeof(*steady), by_period);
+	if (found > 0)
+		*out_p = steady[(found - 1) / 2];
+	free(steady);
+	free(list);
+	return found > 0;
 }
 
 #define LEAST_REPEATED 4        /* minibatches that must repeat */

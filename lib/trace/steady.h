@@ -4,10 +4,10 @@
  * behind it.
  *
  * e(b) is the time at which the input stage ends the last part of the backward of
- * minibatch b.  A stretch is a run of successive minibatches without an evaluation between
- * two of them; the longest counts.  Its last ones, as many as can be in flight, are left
- * out, for nothing is behind them, and so is the first half of the others, in which the
- * pipeline settles.
+ * minibatch b.  A stretch is a run of successive minibatches of one epoch, for the pipeline is
+ * empty between two; the longest counts, and of several as long that of the median period.  Its
+ * last ones, as many as can be in flight, are left out, for nothing is behind them, and so is the
+ * first half of the others, in which the pipeline settles.
  *
  * If on what remains e(b + c) - e(b) is the same for all b, for a smallest cycle c (of at
  * most half of it), the pipeline is periodic and the period is that difference over c,

@@ -77,6 +77,9 @@ int pd_trace_write_header(FILE *out, const struct pd_trace *trace, struct pd_err
 		json_object_set_new(header, "processors", json_integer(trace->processors));
 		json_object_set_new(header, "threads", json_integer(trace->threads));
 	}
+	if (trace->epoch_minibatches > 0)
+		json_object_set_new(header, "epoch_minibatches",
+				    json_integer(trace->epoch_minibatches));
 	result = json_dumpf(header, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
 	json_decref(header);
 	if (result < 0 || fputc('\n', out) == EOF)

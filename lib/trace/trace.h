@@ -24,6 +24,8 @@ struct pd_trace {
 	char *device;                   /* such as "cpu" or "sim" */
 	/* Processors that the ranks shared on one machine, and threads of each rank; 0: unknown. */
 	int64_t processors, threads;
+	/* The pipeline was empty after so many, counted from the beginning of training; 0: never. */
+	int64_t epoch_minibatches;
 	int64_t start_ns;               /* beginning of training; records' times count from the same
 					   zero */
 	size_t count, capacity;
@@ -35,6 +37,16 @@ void pd_trace_free(struct pd_trace *trace);
 void pd_trace_add(struct pd_trace *trace, const struct pd_record *record);
 /* Orders the records by start, then end, then rank. */
 void pd_trace_sort(struct pd_trace *trace);
+
+/* Returns the microbatches of an epoch; INT64_MAX: the pipeline was never empty in between. */
+int64_t pd_trace_epoch(const struct pd_trace *trace);
+/*
+ * Returns how many phases of training a trace has, between which the pipeline was empty.  Sets
+ * *bounds_p to one more ascending microbatches, the first of each phase and the end of the last,
+ * for the caller to free.  If nothing was trained, or not in a row, it returns 0 and leaves
+ * *bounds_p alone.
+ */
+int pd_trace_phases(const struct pd_trace *trace, int64_t **bounds_p);
 
 /*
  * Makes both sides of a transfer begin when the later one does: a receive that was posted ahead, or

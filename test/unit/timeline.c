@@ -143,15 +143,16 @@ static void test_phases(void)
 	int64_t *bounds;
 
 	begin_trace();
-	for (int b = 0; b < 6; b++) {
-		/* 0 and 1 overlap, and so do 2 and 3; 4 and 5 only on rank 1 */
+	for (int b = 3; b < 10; b++)
 		add(PD_OP_forward, 0, b, 100 * b, 100 * b + 10);
-		add(PD_OP_backward, 0, b, 100 * b + 20, 100 * b + (b == 0 || b == 2 ? 110 : 30));
-		add(PD_OP_forward, 1, b, 100 * b, 100 * b + (b == 4 ? 110 : 10));
-	}
-	is_int(pd_trace_phases(&trace, &bounds), 3, "three phases");
-	ok(bounds[0] == 0 && bounds[1] == 2 && bounds[2] == 4 && bounds[3] == 6, "and where");
+	is_int(pd_trace_phases(&trace, &bounds), 1, "no epochs: one phase");
+	ok(bounds[0] == 3 && bounds[1] == 10, "of all that was trained");
 	free(bounds);
+	trace.epoch_minibatches = 4;
+	is_int(pd_trace_phases(&trace, &bounds), 3, "three phases");
+	ok(bounds[0] == 3 && bounds[1] == 4 && bounds[2] == 8 && bounds[3] == 10, "and where");
+	free(bounds);
+	trace.epoch_minibatches = 0;
 	trace.records[0].op.microbatch = INT64_MAX;
 	is_int(pd_trace_phases(&trace, &bounds), 0, "minibatches far apart make none");
 	begin_trace();
@@ -248,11 +249,20 @@ static void test_steady(void)
 	ok(pd_trace_steady(&trace, &steady) && steady.cycle == 0, "disturbed, it has no cycle");
 	ok(steady.period_ns > 3.5 && steady.period_ns < 4.5, "but a mean");
 
-	/* an evaluation after minibatch 9: the longer stretch counts */
+	/* minibatch 25 ends an epoch: the longer stretch counts */
 	add_ends(ends, 40);
-	add(PD_OP_forward, 0, 0, ends[9] + 1, ends[9] + 2);
-	trace.records[40].op.evaluate = true;
-	ok(pd_trace_steady(&trace, &steady) && steady.first >= 10 + 14, "evaluations divide it");
+	trace.epoch_minibatches = 25;
+	ok(pd_trace_steady(&trace, &steady) && steady.first >= 11 && steady.last < 25,
+	   "epochs divide it");
+	trace.epoch_minibatches = 0;
+
+	for (int b = 0; b < 30; b++)
+		ends[b] = at += b < 10 ? 5 : b < 20 ? 9 : 6;
+	add_ends(ends, 30);
+	trace.epoch_minibatches = 10;
+	ok(pd_trace_steady(&trace, &steady) && steady.period_ns == 6 && steady.first > 20,
+	   "of epochs as long that of the median period counts");
+	trace.epoch_minibatches = 0;
 
 	add_ends(ends, 1);
 	ok(!pd_trace_steady(&trace, &steady), "one minibatch has none");

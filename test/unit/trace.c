@@ -84,6 +84,7 @@ static char *test_round_trip(void)
 
 	trace->processors = 3;
 	trace->threads = 2;
+	trace->epoch_minibatches = 5;
 	for (size_t i = 0; i < PD_COUNT(records); i++)
 		pd_trace_add(trace, &records[i]);
 	text = trace_text(trace);
@@ -93,6 +94,7 @@ static char *test_round_trip(void)
 	is_int(again->start_ns, 4, "start");
 	is_int(again->processors, 3, "processors");
 	is_int(again->threads, 2, "threads");
+	is_int(again->epoch_minibatches, 5, "minibatches of an epoch");
 	is_int((int64_t)again->count, PD_COUNT(records), "records");
 	for (size_t i = 0; i < PD_COUNT(records) && i < again->count; i++)
 		ok(same(&again->records[i], &records[i]), "record %zu", i);
