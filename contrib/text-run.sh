@@ -6,7 +6,8 @@
 #     sh contrib/text-run.sh [FILE.txt]
 #
 # It says how many bits the model needs for a byte of text that it was not trained on, and draws the
-# pipeline.  SIZE has options of pd-model, MINIBATCHES says how long it trains, RUN where its files go.
+# pipeline.  SIZE has options of pd-model, MINIBATCHES says how long it trains, LR is the learning rate,
+# RUN where its files go.
 set -eu
 
 . "$(dirname "$0")/build-lib.sh"
@@ -24,14 +25,15 @@ if [ -z "$text" ]; then
 fi
 
 size=${SIZE:---layers=4 --hidden=128 --heads=4 --sequence=128} minibatches=${MINIBATCHES:-600}
+lr=${LR:-0.0007}
 say "pd-model gpt-bytes --dropout=0 $size | pd-profile --batch-size=16 >profile.json"
 # shellcheck disable=SC2086
 pd-model gpt-bytes --dropout=0 $size | pd-profile --batch-size=16 >profile.json
 say "pd-plan --gpus=2 --straight --explain profile.json >plan.json"
 pd-plan --gpus=2 --straight --explain profile.json >plan.json
-say "pd-run --data=$text --minibatches=$minibatches --optimizer=adamw --lr=0.002 --lr-warmup=50 \
+say "pd-run --data=$text --minibatches=$minibatches --optimizer=adamw --lr=$lr --lr-warmup=50 \
 --lr-schedule=cosine --trace=trace.jsonl plan.json >report.jsonl"
-pd-run --data="$text" --minibatches="$minibatches" --optimizer=adamw --lr=0.002 --lr-warmup=50 \
+pd-run --data="$text" --minibatches="$minibatches" --optimizer=adamw --lr="$lr" --lr-warmup=50 \
 	--lr-schedule=cosine --report-every=$(((minibatches + 9) / 10)) --trace=trace.jsonl plan.json \
 	>report.jsonl
 # a loss is in nats for a token, which is a byte here

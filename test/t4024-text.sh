@@ -106,7 +106,7 @@ test_ok "a model of images, too little text, nothing to evaluate on" '
 	train ck-lonely plan.json --minibatches=2 --no-evaluate --data=lonely'
 
 test_ok "the example of README, small" '
-	RUN=$PWD SIZE="--layers=2 --hidden=16 --heads=2 --sequence=12" MINIBATCHES=40 \
+	RUN=$PWD SIZE="--layers=2 --hidden=16 --heads=2 --sequence=12" MINIBATCHES=40 LR=0.002 \
 		sh "$PD_SOURCE/contrib/text-run.sh" book.txt >said
 	cat said
 	awk "/^what it has not seen: / && \$7 == \"bits\" && \$6 < 7.5 { found = 1 } END { exit !found }" said
