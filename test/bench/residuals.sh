@@ -12,7 +12,9 @@
 # PD_BUILD names the build tree, DATA the data set (Debian's Fashion-MNIST; where it is absent,
 # made-up data for all), OUT (.) where residuals.svg goes, ROUNDS (3) how often everything is
 # profiled, planned and run again: figures are medians over the rounds.  About six minutes on
-# two processors.
+# two processors.  "spread": by how much the slowest round is longer than the fastest, in percent of
+# the median, of what was measured and of the profile's steps: the machine's own, which no prediction
+# can be better than.
 #
 # How to read it.  A profile is made anew in each round, of as many workers side by side as
 # the runs keep busy at once, so that it and they meet the same machine.  `others' is the share
@@ -85,10 +87,12 @@ once() {
 	undisturbed "$work/done" pd-run "$@" --threads=1 --trace="$work/trace" "$work/schedule"
 	off=$(jq -r 'select(.event == "done") | [.memory_bytes, .predicted_memory_bytes] | transpose |
 		map(.[0] - .[1] | fabs) | add' "$work/done")
-	pd-replay "$work/trace" | awk -v name="$name" -v others="$others" -v batch="$batch" -v off="$off" '
+	pd-replay "$work/trace" >"$work/report"
+	awk -v name="$name" -v others="$others" -v batch="$batch" -v off="$off" '
 		/^samples per second/ { ms = 1e3 * batch / $4 }
 		/^the plan, replayed/ { sub(/.*: /, ""); over = $1 / 100 }
-		END { print name, ms, ms / (1 + over), 100 / (1 + over) - 100, others, 1 + over, off }' >>"$work/times"
+		END { print name, ms, ms / (1 + over), 100 / (1 + over) - 100, others, 1 + over, off, step }' \
+		step="$(jq .step_ns "$profile")" "$work/report" >>"$work/times"
 	pd-replay --compare="$work/plan" "$work/trace" | awk -v name="$name" '
 		function ms(number, unit) {
 			return number * (unit == "s" ? 1e3 : unit == "us" ? 1e-3 : unit == "ns" ? 1e-6 : 1)
@@ -117,17 +121,27 @@ column() {
 	awk -v key="$2" -v n="$3" -v key2="$4" '$1 == key && (key2 == "" || $2 == key2) { print $n }' \
 		"$work/$1" | median
 }
-printf '%-26s %10s %10s %9s %8s %9s  %s\n' "ms per minibatch" measured replayed difference "others %" \
-	"bytes off" "layers by stage"
+# spread NAME N: how far the rounds' values of a column of the times lie apart, in percent of their median
+spread() {
+	awk -v key="$1" -v n="$2" '$1 == key { print $n }' "$work/times" | sort -g | awk '{ v[NR] = $1 }
+		END { middle = (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2
+			printf "%.1f\n", (middle > 0 ? 100 * (v[NR] - v[1]) / middle : 0) }'
+}
+printf '%-26s %10s %10s %9s %8s %8s %8s %9s  %s\n' "ms per minibatch" measured replayed difference \
+	"spread %" "profile" "others %" "bytes off" "layers by stage"
 while read -r name rest; do
-	printf '%-26s %10.2f %10.2f %+8.1f%% %8.0f %9d  %s\n' "$name" "$(column times "$name" 2)" \
-		"$(column times "$name" 3)" "$(column times "$name" 4)" "$(column times "$name" 5)" \
+	printf '%-26s %10.2f %10.2f %+8.1f%% %8.1f %8.1f %8.0f %9d  %s\n' "$name" \
+		"$(column times "$name" 2)" "$(column times "$name" 3)" "$(column times "$name" 4)" \
+		"$(spread "$name" 2)" "$(spread "$name" 8)" "$(column times "$name" 5)" \
 		"$(column times "$name" 7)" "$(cat "$work/$name.cut")"
+	spread "$name" 2 >>"$work/spreads"
 	printf 'measured\t%s\t%s\t1\n' "$name" "$(column times "$name" 6)" >>"$work/drawn"
 	column times "$name" 4 | tr -d - >>"$work/differences"
 done <"$work/runs"
-printf 'median of the differences, whatever their sign: %.1f %% of measured (worst %.1f %%)\n\n' \
+printf 'median of the differences, whatever their sign: %.1f %% of measured (worst %.1f %%)\n' \
 	"$(median <"$work/differences")" "$(sort -g "$work/differences" | tail -n 1)"
+printf "the machine's own spread over %d rounds: median %.1f %% (worst %.1f %%)\n\n" "${ROUNDS:-3}" \
+	"$(median <"$work/spreads")" "$(sort -g "$work/spreads" | tail -n 1)"
 
 printf '%-26s %-20s %10s %10s %9s\n' "ms, medians" "operation, stage" measured replayed difference
 awk -f "$source/test/bench/plot.awk" -v kind=bars -v width=1100 -v other=replayed \
