@@ -9,6 +9,7 @@
 #include "measure/layers.h"
 #include "measure/link.h"
 #include "measure/operation.h"
+#include "measure/turns.h"
 #include "transport/provider.h"
 
 #include <stdio.h>
@@ -104,6 +105,7 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	struct pd_profile *profile;
 	struct pd_beside *beside;
 	struct pd_progress_bar bar;
+	double in_turns = 0;
 
 	if (measure_link(&bandwidth, &latency, err) < 0 || find_device(err) < 0)
 		return NULL;
@@ -111,6 +113,8 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	    pd_measure_operation(measure.device->name, &operation, err) < 0)
 		return NULL;
 	if (choose_threads(err) < 0)
+		return NULL;
+	if (workers > 1 && pd_measure_turns(model, &measure, &in_turns, err) < 0)
 		return NULL;
 	beside = pd_beside_start(model, &measure, (int)workers - 1, err);
 	if (!beside)
@@ -130,6 +134,7 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	}
 	if (profile) {
 		profile->workers = workers;
+		profile->in_turns = in_turns;
 		profile->link_bandwidth_bytes_per_s = bandwidth;
 		profile->link_latency_ns = latency;
 		profile->operation_ns = operation;

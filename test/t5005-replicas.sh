@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What the replicas of a stage cost each other, where the profile says it: what they do at once takes
-# longer, and a sum of gradients waits for the slowest.
+# What ranks cost each other, where the profile says it.  Replicas of a stage: what they do at once
+# takes longer, and a sum of gradients waits for the slowest.  Ranks that take turns on a processor.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 # plan REPLICAS WARMUPS [FILTER]: layers of 10 ms, 20 ms and, for the update, 2 ms; two workers were timed
@@ -43,12 +43,25 @@ test_ok "what replicas send to other stages is not late" '
 	pd-replay -f trace -m 2 plan.json | jq -se "map(select(.op)) as \$ops
 		| (\$ops | map(select(.op == \"forward\" and .stage == 0 and .microbatch == 0))[0].end_ns)
 		== (\$ops | map(select(.op == \"forward\" and .stage == 1 and .microbatch == 0))[0].start_ns)"'
+test_ok "ranks that take turns on a processor take longer while they do" '
+	plan "[2]" "[0]" "del(.profile.device.in_step) | .profile.device.in_turns = 1.25"
+	pd-replay -f json --processors=1 -m 2 plan.json | jq -e ".elapsed_ns / 1e6 - 2 * 32 * 1.25 | fabs < 0.1"
+	pd-replay -f json --processors=2 -m 2 plan.json | jq -e ".elapsed_ns / 1e6 - 32 | fabs < 0.1"
+	plan "[2]" "[0]" "del(.profile.device.in_step)"
+	pd-replay -f json --processors=1 -m 2 plan.json | jq -e ".elapsed_ns / 1e6 - 2 * 32 | fabs < 0.1"'
+test_ok "and while one of them waits for the other it does not" '
+	plan "[1, 1]" "[0, 0]" ".schedule = \"none\" | .profile.device.in_turns = 1.25 |
+		.profile.layers[].update_ns = 0"
+	pd-replay -f json --processors=1 -m 1 plan.json | jq -e ".elapsed_ns / 1e6 - 60 | fabs < 0.1"'
 test_ok "what is wrong in a profile is refused" '
 	plan "[2]" "[0]" ".profile.device.in_step = {forward: -1, slowest_ns: 0}"
 	status 2 pd-replay plan.json 2>err
 	one_line err && grep -q "in_step.forward" err
 	plan "[2]" "[0]" ".profile.device.in_step = {forward: 1}"
 	status 2 pd-replay plan.json 2>err
-	one_line err && grep -q "slowest_ns" err'
+	one_line err && grep -q "slowest_ns" err
+	plan "[2]" "[0]" ".profile.device.in_turns = 1e6"
+	status 2 pd-replay plan.json 2>err
+	one_line err && grep -q "in_turns" err'
 
 test_done

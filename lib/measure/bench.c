@@ -210,3 +210,13 @@ int pd_bench_queue_sum(struct pd_bench *b, struct pd_event *ev)
 	return b->device->ops->math.sum(b->stream, b->gradients, parts, 2,
 					sizes->full_bytes / sizeof(float), ev);
 }
+
+int pd_bench_step(struct pd_bench *b, int from, int to, struct pd_event *events, struct pd_error *err)
+{
+	for (int part = from; part < to; part++) {
+		pd_event_arm(&events[part]);
+		if (pd_bench_queue(b, part, 0, b->model->layer_count, &events[part]) != 0)
+			return pd_error_failed(err, "the device refused a step");
+	}
+	return pd_bench_wait(b, &events[to - 1], err);
+}

@@ -44,6 +44,12 @@ bool pd_bench_has(const struct pd_bench *bench, enum bench_part part);
  */
 int pd_bench_queue(struct pd_bench *bench, enum bench_part part, int from, int count,
 		   struct pd_event *ev);
+/*
+ * Queues parts `from` to `to` - 1 of all layers, each with its event, and waits for them.  Returns 0,
+ * or -1 if one has failed.
+ */
+int pd_bench_step(struct pd_bench *bench, int from, int to, struct pd_event *events,
+		  struct pd_error *err);
 /* Queues a sum of gradients, as in an all-reduce; the next backward replaces them. */
 int pd_bench_queue_sum(struct pd_bench *bench, struct pd_event *ev);
 /* Returns 0, or -1 if something that was queued has failed. */

@@ -72,24 +72,12 @@ static int64_t *whole_of(struct timing *t, int part)
 	return t->whole + (size_t)part * (size_t)t->capacity;
 }
 
-static int queue_parts(struct timing *t, int from, int to, struct pd_event *events,
-		       struct pd_error *err)
-{
-	for (int part = from; part < to; part++) {
-		pd_event_arm(&events[part]);
-		if (pd_bench_queue(&t->bench, part, 0, t->bench.model->layer_count,
-				   &events[part]) != 0)
-			return pd_error_failed(err, "the device refused a step");
-	}
-	return pd_bench_wait(&t->bench, &events[to - 1], err);
-}
-
 static int whole_step(struct timing *t, struct pd_error *err)
 {
 	struct pd_event events[BENCH_WHOLE_PARTS] = { 0 }, *last = &events[BENCH_WHOLE_PARTS - 1];
 	int status;
 
-	status = queue_parts(t, 0, BENCH_WHOLE_PARTS, events, err);
+	status = pd_bench_step(&t->bench, 0, BENCH_WHOLE_PARTS, events, err);
 	for (int part = 0; part < BENCH_WHOLE_PARTS; part++)
 		whole_of(t, part)[t->count] = events[part].end_ns - events[part].start_ns;
 	whole_of(t, BENCH_WHOLE_PARTS)[t->count] = last->end_ns - events[0].start_ns;
@@ -102,11 +90,11 @@ static int step_together(struct timing *t, struct pd_error *err)
 	struct pd_event events[BENCH_WHOLE_PARTS] = { 0 };
 	int64_t *times[BENCH_WHOLE_PARTS + 1], met_ns;
 
-	if (queue_parts(t, 0, BENCH_UPDATE, events, err) < 0 ||
+	if (pd_bench_step(&t->bench, 0, BENCH_UPDATE, events, err) < 0 ||
 	    pd_beside_meet(t->bench.options->beside, err) < 0)
 		return -1;
 	met_ns = pd_now_ns();
-	if (queue_parts(t, BENCH_UPDATE, BENCH_WHOLE_PARTS, events, err) < 0)
+	if (pd_bench_step(&t->bench, BENCH_UPDATE, BENCH_WHOLE_PARTS, events, err) < 0)
 		return -1;
 	for (int part = 0; part <= BENCH_WHOLE_PARTS; part++)
 		times[part] = &t->in_step[part * t->capacity + t->count];

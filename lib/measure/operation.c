@@ -3,18 +3,13 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "measure/apart.h"
 #include "measure/figures.h"
 #include "run/supervisor.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #define FEW 50                  /* minibatches of the shorter run; the difference of two counts */
 #define MANY 1050
@@ -22,12 +17,6 @@
 #define OPERATIONS 12           /* per minibatch: load, forward, backward, step and two transfers of
 				   each of two workers */
 #define TIMEOUT_S 30
-
-struct answer {
-	int status;
-	int64_t operation_ns;
-	struct pd_error err;
-};
 
 /* Single quotes stand for double ones. */
 static const char plan_text[] =
@@ -112,7 +101,7 @@ static int train(const char *device, int64_t minibatches, int64_t *spent_ns_p,
 	return status;
 }
 
-static int measure(const char *device, int64_t *operation_ns_p, struct pd_error *err)
+static int measure(const void *device, double *operation_ns_p, struct pd_error *err)
 {
 	int64_t figures[PAIRS], few_ns, many_ns;
 
@@ -121,64 +110,16 @@ static int measure(const char *device, int64_t *operation_ns_p, struct pd_error 
 			return -1;
 		figures[i] = (many_ns - few_ns) / (OPERATIONS * (MANY - FEW));
 	}
-	*operation_ns_p = pd_median(figures, PAIRS);
-	if (*operation_ns_p < 0)
-		*operation_ns_p = 0;
+	*operation_ns_p = fmax(0, (double)pd_median(figures, PAIRS));
 	return 0;
-}
-
-static int answers_to;                  /* where the child sends its answer */
-
-static void out_of_memory(size_t bytes)
-{
-	struct answer answer = { .status = -1 };
-	char text[PD_MEM_TEXT];
-
-	pd_error_failed(&answer.err, "%s", pd_mem_sentence(bytes, text));
-	_exit(write(answers_to, &answer, sizeof(answer)) != sizeof(answer));
-}
-
-/* Runs the child, whose output is discarded. */
-static void live(const char *device, int out)
-{
-	struct answer answer = { 0 };
-	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-
-	answers_to = out;
-	pd_mem_on_end(out_of_memory);
-	dup2(null, STDOUT_FILENO);
-	dup2(null, STDERR_FILENO);
-	answer.status = measure(device, &answer.operation_ns, &answer.err);
-	_exit(write(out, &answer, sizeof(answer)) != sizeof(answer));
 }
 
 int pd_measure_operation(const char *device, int64_t *operation_ns_p, struct pd_error *err)
 {
-	pid_t parent = getpid(), pid;
-	struct answer answer;
-	int ends[2];
-	ssize_t n;
+	double ns;
 
-	if (pipe2(ends, O_CLOEXEC) < 0)
-		return pd_error_failed(err, "no pipe: %s", strerror(errno));
-	pid = fork();
-	if (pid == 0) {
-		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		if (getppid() != parent)
-			_exit(1);
-		live(device, ends[1]);
-	}
-	close(ends[1]);
-	n = pid < 0 ? 0 : read(ends[0], &answer, sizeof(answer));
-	close(ends[0]);
-	while (pid > 0 && waitpid(pid, NULL, 0) < 0 && errno == EINTR)
-		continue;
-	if (n != sizeof(answer))
-		return pd_error_failed(err, "two workers that were to be timed: their supervisor died");
-	if (answer.status < 0) {
-		*err = answer.err;
-		return pd_error_prefix(err, "two workers that were to be timed");
-	}
-	*operation_ns_p = answer.operation_ns;
+	if (pd_measure_apart("two workers that were to be timed", measure, device, &ns, err) < 0)
+		return -1;
+	*operation_ns_p = llround(ns);
 	return 0;
 }

@@ -63,7 +63,7 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 {
 	static const char *const known[] = { "kind", "name", "threads", "memory_bytes",
 					     "sum_bytes_per_s", "operation_ns", "workers",
-					     "in_step", NULL };
+					     "in_step", "in_turns", NULL };
 	struct pd_place device = pd_place_key(root, "device");
 	const char *kind, *name;
 
@@ -82,7 +82,8 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 	    pd_json_opt_int(&device, "sum_bytes_per_s", 0, INT64_MAX, &profile->sum_bytes_per_s,
 			    err) < 0)
 		return -1;
-	if (read_in_step(&device, &profile->in_step, err) < 0)
+	if (read_in_step(&device, &profile->in_step, err) < 0 ||
+	    pd_json_opt_real(&device, "in_turns", 0, MOST_FACTOR, &profile->in_turns, err) < 0)
 		return -1;
 	return pd_json_opt_int(&device, "memory_bytes", 0, INT64_MAX, &profile->device_memory_bytes,
 			       err);
@@ -204,6 +205,8 @@ static json_t *device_json(const struct pd_profile *profile)
 		json_object_set_new(device, "in_step", json_pack(
 			"{sf sf sf sI}", "forward", in_step->forward, "backward", in_step->backward,
 			"update", in_step->update, "slowest_ns", in_step->slowest_ns));
+	if (profile->in_turns > 0)
+		json_object_set_new(device, "in_turns", json_real(profile->in_turns));
 	return device;
 }
 

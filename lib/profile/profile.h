@@ -53,6 +53,8 @@ struct pd_profile {
 	int64_t operation_ns;           /* cost besides computing; 0: not measured */
 	int64_t workers;                /* timed side by side; 0: unknown */
 	struct pd_in_step in_step;      /* of these workers */
+	double in_turns;                /* processor time of a worker that takes turns with another on
+					   a processor, over that of one alone; 0: not measured */
 	int64_t link_bandwidth_bytes_per_s, link_latency_ns;    /* bandwidth 0: not measured */
 	int64_t step_ns;                /* one whole training step measured; 0 where absent */
 	int layer_count;

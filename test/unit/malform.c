@@ -97,7 +97,7 @@ static const char *const optional[] = {
 	"operation_ns", "stride", "padding", "dilation", "groups", "bias", "eps", "momentum",
 	"microbatches", "predicted", "warmup",
 	"recompute", "weight_version", "seq", "bytes", "evaluate", "group", "duration_ns",
-	"memory_delta_bytes", "state_bytes", "in_place", "passes_gradient", "weight_version_advance", "seq_advance",
+	"memory_delta_bytes", "state_bytes", "in_place", "in_turns", "passes_gradient", "weight_version_advance", "seq_advance",
 	NULL
 };
 /* Strings out of a list; "kind" is in some places. */

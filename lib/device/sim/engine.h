@@ -127,6 +127,7 @@ struct pd_sim {
 	struct pd_sim_share *shares;    /* of the processors; rank r has share r mod share_count */
 	int share_count;                /* 0: every rank has processors enough of its own */
 	int64_t threads;                /* that a rank computes with */
+	double in_turns;                /* from the profile */
 	/* From the profile; these count where processors are shared. */
 	int64_t operation_ns;
 	int64_t copied_bytes_per_s;     /* by a link of shared memory; 0: unknown */

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A share is the processors that some ranks have in common.  All work on it runs at one pace: 1,
- * or, with more threads than processors, processors / threads.  So each share has a clock that runs
- * at this pace, and a piece of work ends when the clock has advanced by its duration.
+ * or, with more threads than processors, processors / threads.  Where these are of several ranks,
+ * each finds caches that the others have filled, turn after turn, and the pace is lower by the
+ * profile's factor.  So each share has a clock that runs at this pace, and a piece of work ends when
+ * the clock has advanced by its duration.
  */
 #include "base/mem.h"
 #include "device/sim/engine.h"
@@ -18,6 +20,7 @@ struct job {
 
 struct pd_sim_share {
 	int64_t processors;
+	double in_turns;                /* how much longer work takes while there are turns; 1 or more */
 	int64_t threads;                /* threads of all jobs */
 	double clock;
 	int64_t at_ns;                  /* time on sim's clock at that reading */
@@ -35,7 +38,7 @@ struct wake {
 static double pace(const struct pd_sim_share *share)
 {
 	return share->threads > share->processors
-		? (double)share->processors / (double)share->threads : 1;
+		? (double)share->processors / ((double)share->threads * share->in_turns) : 1;
 }
 
 static void bring_up_to(struct pd_sim_share *share, int64_t now_ns)
@@ -122,7 +125,10 @@ void pd_sim_set_processors(struct pd_sim *sim, int64_t processors, int64_t threa
 	sim->share_count = processors < sim->rank_count ? (int)processors : sim->rank_count;
 	sim->shares = pd_calloc((size_t)sim->share_count, sizeof(*sim->shares));
 	for (int i = 0; i < sim->share_count; i++)
-		sim->shares[i].processors = each > 0 ? each : 1;
+		sim->shares[i] = (struct pd_sim_share){
+			.processors = each > 0 ? each : 1,
+			.in_turns = i + sim->share_count < sim->rank_count ? sim->in_turns : 1,
+		};
 	sim->threads = threads < each ? threads : each > 0 ? each : 1;
 }
 

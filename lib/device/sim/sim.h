@@ -35,9 +35,9 @@ void pd_sim_free(struct pd_sim *sim);
  * Lets the ranks be processes on one machine with that many processors, dealt out as
  * pd_process_start() does (equal shares; where processors are fewer than ranks, one each, in turn).
  * Each computes with that many threads, or as many as its share has (0).  Ranks that share a
- * processor take turns on it; a thread of the receiver copies what arrives; and an operation takes
- * time of the rank's processors besides its computation, where the profile says how much.  Call
- * this before anything begins.
+ * processor take turns on it, which costs what the profile says; a thread of the receiver copies
+ * what arrives; and an operation takes time of the rank's processors besides its computation, where
+ * the profile says how much.  Call this before anything begins.
  */
 void pd_sim_set_processors(struct pd_sim *sim, int64_t processors, int64_t threads);
 
