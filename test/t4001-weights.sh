@@ -39,11 +39,11 @@ for replicas in "1 2" "1 1" "3"; do
 		equals 40 --data=data'
 done
 # Replicas on two servers: their all-reduce is a chain, with the same sums.
-test_ok "residual, four replicas on two servers" '
+test_row servers "residual, four replicas on two servers" '
 	layers=$(jq ".layers | length" residual)
 	pd-plan --topology=2@10GB/s,2@1Gbit/s --stages="${layers}x4" residual >plan.json
 	equals 25'
-test_ok "residual, five replicas on two servers and a stage behind them" '
+test_row servers "residual, five replicas on two servers and a stage behind them" '
 	layers=$(jq ".layers | length" residual)
 	pd-plan --topology=3@10GB/s,2@1Gbit/s --stages="$((layers - 3))x5,3x1" residual >plan.json
 	equals 25'
@@ -64,7 +64,7 @@ test_ok "adam, replicas and partial groups over epochs of 27" '
 	plan residual 2 1 >plan.json
 	sgd="$adam --beta1=0.8 --beta2=0.99 --epsilon=1e-6 --lr-schedule=cosine --lr-warmup=30"
 	equals 61 --data=data'
-test_ok "adamw" '
+test_row adam "adamw" '
 	plan residual 1 1 1 >plan.json
 	sgd="--optimizer=adamw --lr=0.003 --weight-decay=0.01"
 	equals 25'

@@ -35,7 +35,7 @@ done
 for k in 14 26 27 "2 4 27 31"; do
 	test_row replicas "two replicas, resumed at $k" "resumed plan-2-1 40 $k"
 done
-test_ok "two replicas behind one, resumed at 8 and 26" 'resumed plan-1-2 40 8 26'
+test_row replicas "two replicas behind one, resumed at 8 and 26" 'resumed plan-1-2 40 8 26'
 
 # killed EVERY PLAN N: kills pd-run once it has trained a few minibatches, then resumes.
 killed() {
@@ -145,12 +145,12 @@ switched() {
 	"$same" serial "$(at ck "$4")"
 }
 
-test_ok "from one stage to three inside an epoch" 'switched plan-1 13 plan-1-1-1 40'
-test_ok "from three stages to one" 'switched plan-1-1-1 13 plan-1 40'
-test_ok "from three stages to four" 'switched plan-1-1-1 27 plan-1-1-1-1 40'
-test_ok "from four stages to three inside an epoch" 'switched plan-1-1-1-1 7 plan-1-1-1 40'
+test_row switched "from one stage to three inside an epoch" 'switched plan-1 13 plan-1-1-1 40'
+test_row switched "from three stages to one" 'switched plan-1-1-1 13 plan-1 40'
+test_row switched "from three stages to four" 'switched plan-1-1-1 27 plan-1-1-1-1 40'
+test_row switched "from four stages to three inside an epoch" 'switched plan-1-1-1-1 7 plan-1-1-1 40'
 test_ok "from two replicas to three stages" 'switched plan-2-1 14 plan-1-1-1 40'
-test_ok "from three stages to two replicas at an odd minibatch" 'switched plan-1-1-1 13 plan-2-1 40'
+test_row switched "from three stages to two replicas at an odd minibatch" 'switched plan-1-1-1 13 plan-2-1 40'
 test_ok "where the last stage stays, it goes on with its versions" '
 	pd-plan --topology=3@10Gbit/s --stages=5x1,6x1,9x1 residual >from
 	pd-plan --topology=3@10Gbit/s --stages=8x1,3x1,9x1 residual >to
@@ -172,13 +172,13 @@ test_ok "the comparison can fail: the switch at another minibatch" '
 # with Adam: both moments and the count of updates go on
 adam="--optimizer=adam --lr=0.003 --lr-schedule=step --lr-step=1 --lr-warmup=20"
 for with in plan-1-1-1 plan-2-1; do
-	test_ok "adam, $with, resumed at 14 and 26" "
+	test_row adam "adam, $with, resumed at 14 and 26" "
 		sgd=\$adam
 		rm -rf ck-$with
 		resumed $with 40 14 26
 		rm -rf ck-$with"
 done
-test_ok "adam, from three stages to two replicas at an odd minibatch" '
+test_row adam "adam, from three stages to two replicas at an odd minibatch" '
 	sgd=$adam
 	switched plan-1-1-1 13 plan-2-1 40'
 test_ok "a rate that depends on the length of the run, resumed under the same length" '
