@@ -24,6 +24,7 @@ sanitize=address,undefined
 	CFLAGS="-g -O1 -fsanitize=fuzzer-no-link,$sanitize -fno-sanitize-recover=undefined" \
 	>configure.out 2>&1 || { tail -n 5 configure.out; exit 3; }
 # What reads and nothing else: clang takes three times as long as gcc.
+make Makefile >make.out 2>&1    # says much where it is made anew
 readers=$(make -s print-readers)
 make -j"$(nproc)" $readers >make.out 2>&1 || { tail -n 20 make.out; exit 3; }
 rm -f readers.a && ar rcs readers.a $readers || exit 3
