@@ -25,9 +25,12 @@ def load(name):
 def network(model, batch):
     """The network, its input, its labels, and the loss of an output."""
     if model["name"] == "lstm":
-        net = load("sequences-vs-torch").Lstm()
+        words, *layers = model["layers"]
+        sizes = [words["embedding_dim"]] + [layer["hidden_size"] for layer in layers
+                                            if layer["kind"] == "lstm"]
+        net = load("sequences-vs-torch").Lstm(sizes, words["num_embeddings"], tied=False)
         tokens = model["inputs"][0]["shape"][0]
-        x = torch.arange(batch * tokens).reshape(batch, tokens) * 7919 % 10000
+        x = torch.arange(batch * tokens).reshape(batch, tokens) * 7919 % words["num_embeddings"]
         return net, x, x, lambda out, y: F.cross_entropy(out.flatten(0, 1), y.flatten())
     shape = model["inputs"][0]["shape"]
     return (load("cpu-vs-torch").Net(model), torch.randn(batch, *shape), torch.arange(batch) % 10,

@@ -51,12 +51,14 @@ class Gpt(torch.nn.Module):
 class Lstm(torch.nn.Module):
     batch, tokens, vocabulary = 20, 70, 10000
 
-    def __init__(self):
+    def __init__(self, sizes=(400, 1150, 1150, 400), vocabulary=10000, tied=True):
         super().__init__()
-        self.words, self.head = torch.nn.Embedding(10000, 400), torch.nn.Linear(400, 10000)
-        self.head.weight = self.words.weight
-        self.lstms = torch.nn.ModuleList(torch.nn.LSTM(i, o, batch_first=True) for i, o in
-                                         ((400, 1150), (1150, 1150), (1150, 400)))
+        self.words = torch.nn.Embedding(vocabulary, sizes[0])
+        self.head = torch.nn.Linear(sizes[-1], vocabulary)
+        if tied:
+            self.head.weight = self.words.weight
+        self.lstms = torch.nn.ModuleList(torch.nn.LSTM(i, o, batch_first=True)
+                                         for i, o in zip(sizes, sizes[1:]))
 
     def forward(self, x):
         x = self.words(x)
