@@ -171,7 +171,7 @@ if [ -n "$emulated" ]; then
 	step "an emulated GPU: lib/device/cuda, computed by the processor"
 	built emulated
 	(export PD_TEST_DEVICE=cuda
-	some emulated "test/conform/iteration test/conform/layers test/t9006-layouts.sh
+	some emulated "test/conform/iteration test/conform/layers test/t9006-layouts.sh test/t9007-visible.sh
 		test/conform/stream test/conform/kernels test/conform/widened") &
 fi
 
