@@ -79,6 +79,8 @@ static struct pd_plan *plan_of(const struct finder *finder, const struct pd_part
 	struct pd_error err;
 	struct pd_plan *plan = pd_candidate_plain(finder->task, partition);
 
+	plan->bucket_bytes = finder->plan->bucket_bytes;
+	pd_predict_stages(plan);
 	plan->schedule = schedule;
 	plan->weights = weights;
 	plan->agree = pd_planner_agrees(finder->task->request, plan->profile, weights);
