@@ -13,4 +13,5 @@ lib_libpd_a_SOURCES += \
 	lib/base/number.c lib/base/opt.c lib/base/opt.h \
 	lib/base/piece.h lib/base/program.c lib/base/program.h \
 	lib/base/progress_bar.c lib/base/ration.c lib/base/ration.h lib/base/progress_bar.h \
-	lib/base/inline.h lib/base/rng.h lib/base/sort.h lib/base/xml.h
+	lib/base/inline.h lib/base/rng.h lib/base/shared_memory.c lib/base/shared_memory.h \
+	lib/base/sort.h lib/base/xml.h

@@ -280,6 +280,11 @@ struct pd_tied_layer {
 
 struct pd_memory_ops {
 	void *(*alloc)(struct pd_device *device, size_t bytes, struct pd_error *err);    /* zeroed */
+	/*
+	 * Does the same with memory that other processes of the host can map, as far as there is such
+	 * (base/shared_memory.h).  NULL: the device cannot.
+	 */
+	void *(*shared_alloc)(struct pd_device *device, size_t bytes, struct pd_error *err);
 	void (*free)(struct pd_device *device, void *ptr);
 	/* Allocates zeroed host memory that copies to and from the device are fast with. */
 	void *(*host_alloc)(struct pd_device *device, size_t bytes, struct pd_error *err);
@@ -362,7 +367,13 @@ struct pd_math_ops {
 	int (*sum)(struct pd_stream *stream, float *dst, const float *const *src, int n,
 		   size_t count, struct pd_event *ev);
 	/*
-	 * Does the same in f32, with sources that are widened, and rounds the result to 16 bits
+	 * Does the same, and writes the result to all of the n arrays.  (queued)  NULL where the device
+	 * has no shared_alloc().
+	 */
+	int (*sum_all)(struct pd_stream *stream, float *const *arrays, int n, size_t count,
+		       struct pd_event *ev);
+	/*
+	 * Does the same as sum() in f32, with sources that are widened, and rounds the result to 16 bits
 	 * where dst has them.  dst may be a source of the same width.  (queued)
 	 */
 	int (*mixed_sum)(struct pd_stream *stream, const struct pd_mixed_sum *sum,

@@ -186,6 +186,19 @@ int pd_queue_sum(struct pd_stream *stream, float *dst, const float *const *src, 
 	return put(stream, &w);
 }
 
+int pd_queue_sum_all(struct pd_stream *stream, float *const *arrays, int n, size_t count,
+		     struct pd_event *ev)
+{
+	struct pd_work w = { .kind = PD_WORK_SUM_ALL, .ev = ev,
+			     .sum_all = { .n = n, .count = count } };
+
+	if (n > PD_SUM_SOURCES)
+		return -1;
+	for (int i = 0; i < n; i++)
+		w.sum_all.arrays[i] = arrays[i];
+	return put(stream, &w);
+}
+
 int pd_queue_mixed_sum(struct pd_stream *stream, const struct pd_mixed_sum *sum, struct pd_event *ev)
 {
 	return put(stream, &(struct pd_work){ .kind = PD_WORK_MIXED_SUM, .ev = ev, .mixed_sum = *sum });

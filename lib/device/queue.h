@@ -17,7 +17,7 @@
 
 enum pd_work_kind {
 	PD_WORK_WAIT, PD_WORK_FORWARD, PD_WORK_BACKWARD, PD_WORK_UPDATE, PD_WORK_SUM,
-	PD_WORK_MIXED_SUM, PD_WORK_SQUARES, PD_WORK_UNITE, PD_WORK_CHUNKS, PD_WORK_COPY, PD_WORK_CALL,
+	PD_WORK_SUM_ALL, PD_WORK_MIXED_SUM, PD_WORK_SQUARES, PD_WORK_UNITE, PD_WORK_CHUNKS, PD_WORK_COPY, PD_WORK_CALL,
 	PD_WORK_QUIT
 };
 
@@ -37,6 +37,11 @@ struct pd_work {
 			int n;
 			size_t count;
 		} sum;
+		struct {
+			float *arrays[PD_SUM_SOURCES];
+			int n;
+			size_t count;
+		} sum_all;
 		struct pd_mixed_sum mixed_sum;
 		struct pd_squares squares;
 		struct pd_chunks chunks;
@@ -107,6 +112,8 @@ int pd_queue_iterate(struct pd_stream *stream, struct pd_net *net,
 		     const struct pd_iteration *iteration, int from, int count, bool join);
 int pd_queue_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
 		 size_t count, struct pd_event *ev);
+int pd_queue_sum_all(struct pd_stream *stream, float *const *arrays, int n, size_t count,
+		     struct pd_event *ev);
 int pd_queue_mixed_sum(struct pd_stream *stream, const struct pd_mixed_sum *sum, struct pd_event *ev);
 int pd_queue_squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
 		     struct pd_event *ev);

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/piece.h"
+#include "reduce/direct.h"
 
 #include <stdlib.h>
 
@@ -266,8 +267,9 @@ static struct pd_reduction *dense_open(const struct pd_reduction_config *config,
 	struct pd_allreduce how = pd_allreduce_choose(config->topology, config->ranks,
 						      config->members,
 						      (int64_t)(config->floats * sizeof(float)));
+	struct pd_reduction *r = pd_dense_open(config, &how, err);
 
-	return pd_dense_open(config, &how, err);
+	return r && how.groups == 1 ? pd_direct_over(r, config) : r;
 }
 
 static int post(struct dense *c, bool send, int member, uint64_t tag, void *at,

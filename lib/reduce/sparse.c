@@ -38,6 +38,7 @@ struct pd_reduction *pd_sparse_open(const struct pd_reduction_config *config,
 				    const struct pd_sparse_bucket *bucket, struct pd_error *err)
 {
 	struct sparse *s = pd_zalloc(sizeof(*s));
+	void *(*alloc)(struct pd_device *device, size_t bytes, struct pd_error *err);
 	size_t floats;
 
 	s->base.ops = &pd_reduction_sparse;
@@ -52,7 +53,9 @@ struct pd_reduction *pd_sparse_open(const struct pd_reduction_config *config,
 	floats = (size_t)(s->packed_floats + s->staging_floats);
 	if (floats == 0)
 		return &s->base;
-	s->memory = config->device->ops->memory.alloc(config->device, floats * sizeof(float), err);
+	alloc = config->device->ops->memory.shared_alloc;
+	alloc = alloc ? alloc : config->device->ops->memory.alloc;
+	s->memory = alloc(config->device, floats * sizeof(float), err);
 	if (s->memory)
 		return &s->base;
 	free(s);

@@ -9,18 +9,25 @@
 
 #include <stdlib.h>
 
-int worker_take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error *err)
+static int take(struct pd_worker *w, bool shared, size_t bytes, void *out_p, struct pd_error *err)
 {
 	struct pd_device *device = w->config.device;
+	const struct pd_memory_ops *memory = &device->ops->memory;
 
 	*(void **)out_p = NULL;
 	if (bytes == 0)
 		return 0;
-	*(void **)out_p = device->ops->memory.alloc(device, bytes, err);
+	*(void **)out_p = (shared && memory->shared_alloc ? memory->shared_alloc : memory->alloc)(
+		device, bytes, err);
 	if (!*(void **)out_p)
 		return -1;
 	w->bytes = pd_plus(w->bytes, (int64_t)bytes);
 	return 0;
+}
+
+int worker_take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error *err)
+{
+	return take(w, false, bytes, out_p, err);
 }
 
 static void give(struct pd_worker *w, void *ptr)
@@ -197,8 +204,8 @@ static int arenas_new(struct pd_worker *w, struct chunk *c, struct pd_error *err
 	for (int kind = 0; kind < PD_ARENAS; kind++)
 		for (int i = 0; i < c->arenas[kind].count; i++)
 			if (pd_arena_owner[kind] == PD_ARENA_OF_WORKER &&
-			    worker_take(w, (size_t)c->arenas[kind].each_bytes, arena_of(c, kind, i),
-					err) < 0)
+			    take(w, kind == PD_ARENA_gradients && c->stage->replicas > 1,
+				 (size_t)c->arenas[kind].each_bytes, arena_of(c, kind, i), err) < 0)
 				return -1;
 	return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * all-reduce RANKS ROUNDS MIB...: sums of so many MiB among the ranks of one host, by every reducer,
- * each rank on a processor of its own as far as there are any.  Prints lines of "REDUCER MIB MS", the
+ * all-reduce RANKS ROUNDS MIB...: sums of so many MiB among the ranks of one host, by every reducer or
+ * that which REDUCER names, each rank on a processor of its own as far as there are any.  Prints lines of "REDUCER MIB MS", the
  * median over the rounds of the time in which the first rank had the sum of data just written, and
- * at last "copy 0 GB/S": how fast each rank copies memory while all do.
+ * at last, of all reducers, "copy 0 GB/S": how fast each rank copies memory while all do.
  */
 #include "../unit/ranks.h"
 
@@ -56,7 +56,7 @@ static int measure(struct rank *me, const struct pd_reduction_ops *ops, size_t f
 	int ranks[RANKS_MAX], status = 0;
 	struct pd_reduction *r;
 	struct pd_error err;
-	float *buf = me->device->ops->memory.alloc(me->device, floats * sizeof(*buf), &err);
+	float *buf = me->device->ops->memory.shared_alloc(me->device, floats * sizeof(*buf), &err);
 
 	for (int i = 0; i < me->ranks; i++)
 		ranks[i] = i;
@@ -104,6 +104,7 @@ static int live(struct rank *me)
 {
 	struct pd_device_config config = { .gate = &me->gate, .threads = 1 };
 	int64_t *ns = pd_calloc((size_t)asked.rounds, sizeof(*ns));
+	const char *only = getenv("REDUCER");
 	struct pd_error err;
 
 	me->device = pd_device_cpu.open(&config, &err);
@@ -112,6 +113,8 @@ static int live(struct rank *me)
 	pd_measure_pin(me->rank % (int)sysconf(_SC_NPROCESSORS_ONLN), 1);
 	for (int i = 0; i < asked.size_count; i++)
 		for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
+			if (only && strcmp(only, pd_reducer_kind_name[kind]) != 0)
+				continue;
 			if (measure(me, pd_reductions[kind],
 				    (size_t)(asked.mib[i] * (double)MIB / sizeof(float)), ns) < 0)
 				return -1;
@@ -120,7 +123,8 @@ static int live(struct rank *me)
 				       (double)pd_median(ns, asked.rounds) / 1e6);
 			fflush(stdout);
 		}
-	measure_copies(me);
+	if (!only)
+		measure_copies(me);
 	fflush(stdout);
 	me->device->ops->close(me->device);
 	me->device = NULL;
@@ -139,6 +143,6 @@ int main(int argc, char **argv)
 		fprintf(stderr, "usage: all-reduce RANKS ROUNDS MIB...\n");
 		return 2;
 	}
-	ranks_limit_s = 60;
+	ranks_limit_s = 600;
 	return run_ranks(ranks, live, NULL, -1) == 0 ? 0 : 1;
 }

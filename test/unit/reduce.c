@@ -232,6 +232,74 @@ static int on_cpu(struct rank *me)
 	return bad;
 }
 
+#define SHARED_FLOATS 300001
+
+/* Returns whether a sum goes directly: what would come by messages does not change. */
+static bool is_direct(const float *staging, size_t bytes)
+{
+	for (size_t i = 0; i < bytes / sizeof(float); i++)
+		if (staging[i] != 0.5f)
+			return false;
+	return true;
+}
+
+/*
+ * Two buffers take turns.  Of those of `copied`, one rank's cannot be mapped: then its sums stay
+ * with messages, at all ranks.
+ */
+static int copied = -1;
+
+static int in_shared_memory(struct rank *me)
+{
+	static const struct pd_topology topology = { .levels = 1, .level = { { .count = RANKS_MAX } } };
+	const struct pd_device_ops *ops = &pd_device_cpu;
+	struct pd_device_config device_config = { .threads = 1, .gate = &me->gate };
+	struct pd_error err;
+	struct pd_device *device = ops->open(&device_config, &err);
+	struct pd_stream *stream = ops->stream.open(device, &err);
+	size_t bytes = SHARED_FLOATS * sizeof(float);
+	float *buf[2], *staging = ops->memory.alloc(device, bytes, &err);
+	int ranks[RANKS_MAX], bad = 0;
+	struct pd_reduction_config config = {
+		.transport = me->transport, .device = device, .stream = stream, .topology = &topology,
+		.ranks = ranks, .members = me->ranks, .me = me->rank, .floats = SHARED_FLOATS,
+		.staging = staging,
+	};
+	struct pd_reduction *c;
+
+	for (int i = 0; i < me->ranks; i++)
+		ranks[i] = i;
+	for (int i = 0; i < 2; i++)
+		buf[i] = (i == copied && me->rank == 1 ? ops->memory.alloc : ops->memory.shared_alloc)(
+			device, bytes, &err);
+	c = pd_reduction_dense.open(&config, &err);
+	for (int round = 0; round < 8; round++) {
+		for (size_t i = 0; i < c->ops->staging_bytes(c) / sizeof(float); i++)
+			staging[i] = 0.5f;
+		bad += reduce(me, c, NULL, buf[round % 2], SHARED_FLOATS, me->rank, round);
+		bad += !rank_ok(me, is_direct(staging, c->ops->staging_bytes(c)) ==
+				(round / 2 > 1 && round % 2 != copied), "directly from the third sum on");
+		bad += !rank_ok(me, c->messages == 2 * (me->ranks - 1), "messages as by messages");
+		ranks_barrier(me);
+	}
+	c->ops->close(c);
+	for (int i = 0; i < 2; i++)
+		ops->memory.free(device, buf[i]);
+	ops->memory.free(device, staging);
+	ops->stream.close(stream);
+	ops->close(device);
+	return bad;
+}
+
+static void test_shared_memory(void)
+{
+	for (int n = 2; n <= 5; n++)
+		is_int(run_ranks(n, in_shared_memory, NULL, -1), 0,
+		       "%d members whose buffers all of them can map", n);
+	copied = 1;
+	is_int(run_ranks(3, in_shared_memory, NULL, -1), 0, "a rank's second buffer cannot be mapped");
+}
+
 static void everything(void)
 {
 	const char *name = kind == DIRECT ? "" : kind == CHAIN ? ", chained" : ", in groups";
@@ -261,5 +329,6 @@ int main(void)
 	ok(differs, "the numbers of this test feel the order of their sum");
 	for (kind = DIRECT; kind <= GROUPS; kind++)
 		everything();
+	test_shared_memory();
 	return done_testing();
 }

@@ -3,6 +3,7 @@
 #include "device/cpu/cpu.h"
 
 #include "base/mem.h"
+#include "base/shared_memory.h"
 #include "device/queue.h"
 
 #include <sched.h>
@@ -82,9 +83,17 @@ static void *cpu_alloc(struct pd_device *device, size_t bytes, struct pd_error *
 	return ptr;
 }
 
+static void *cpu_shared_alloc(struct pd_device *device, size_t bytes, struct pd_error *err)
+{
+	void *ptr = pd_shared_alloc(bytes);
+
+	return ptr ? ptr : cpu_alloc(device, bytes, err);
+}
+
 static void cpu_free(struct pd_device *device, void *ptr)
 {
-	free(ptr);
+	if (!pd_shared_free(ptr))
+		free(ptr);
 }
 
 const struct pd_device_ops pd_device_cpu = {
@@ -95,6 +104,7 @@ const struct pd_device_ops pd_device_cpu = {
 	.close = cpu_close,
 	.describe = cpu_describe,
 	.memory.alloc = cpu_alloc,
+	.memory.shared_alloc = cpu_shared_alloc,
 	.memory.free = cpu_free,
 	.memory.host_alloc = cpu_alloc,
 	.memory.host_free = cpu_free,
@@ -114,6 +124,7 @@ const struct pd_device_ops pd_device_cpu = {
 	.net.export = pd_cpu_net_export,
 	.net.import = pd_cpu_net_import,
 	.math.sum = pd_queue_sum,
+	.math.sum_all = pd_queue_sum_all,
 	.math.mixed_sum = pd_queue_mixed_sum,
 	.math.squares = pd_queue_squares,
 	.math.unite = pd_queue_unite,

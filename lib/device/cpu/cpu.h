@@ -57,6 +57,7 @@ void pd_cpu_chunks(const struct pd_chunks *what);
 
 /* --- sum.c: sums of 16-bit numbers are taken in f32 and rounded once */
 void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count);
+void pd_cpu_sum_all(float *const *arrays, int n, size_t count);
 void pd_cpu_sum_narrow(enum pd_dtype dtype, void *dst, const void *const *src, int n,
 		       size_t count);
 void pd_cpu_mixed_sum(const struct pd_mixed_sum *sum);

@@ -48,6 +48,9 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 	case PD_WORK_SUM:
 		pd_cpu_sum(w->sum.dst, w->sum.src, w->sum.n, w->sum.count);
 		return 0;
+	case PD_WORK_SUM_ALL:
+		pd_cpu_sum_all(w->sum_all.arrays, w->sum_all.n, w->sum_all.count);
+		return 0;
 	case PD_WORK_MIXED_SUM:
 		pd_cpu_mixed_sum(&w->mixed_sum);
 		return 0;

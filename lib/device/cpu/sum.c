@@ -50,16 +50,21 @@ PD_VECTOR static void add_two_bf16(uint16_t *dst, const uint16_t *a, const uint1
 	}
 }
 
-static void sum_piece(float *dst, const float *const *src, int n, size_t at, size_t floats)
+static void add_up(float *piece, const float *const *src, int n, size_t at, size_t floats)
 {
-	float piece[PIECE];      /* a buffer, since dst may be one of the sources */
-
 	if (n == 0)
 		memset(piece, 0, floats * sizeof(float));
 	else
 		memcpy(piece, src[0] + at, floats * sizeof(float));
 	for (int k = 1; k < n; k++)
 		add(piece, src[k] + at, floats);
+}
+
+static void sum_piece(float *dst, const float *const *src, int n, size_t at, size_t floats)
+{
+	float piece[PIECE];      /* a buffer, since dst may be one of the sources */
+
+	add_up(piece, src, n, at, floats);
 	memcpy(dst + at, piece, floats * sizeof(float));
 }
 
@@ -126,6 +131,23 @@ void pd_cpu_sum(float *dst, const float *const *src, int n, size_t count)
 #pragma omp parallel for schedule(static)
 	for (size_t at = 0; at < count; at += PIECE)
 		sum_piece(dst, src, n, at, count - at < PIECE ? count - at : PIECE);
+}
+
+static void sum_all_piece(float *const *arrays, int n, size_t at, size_t floats)
+{
+	float piece[PIECE];
+
+	add_up(piece, (const float *const *)arrays, n, at, floats);
+	for (int k = 0; k < n; k++)
+		memcpy(arrays[k] + at, piece, floats * sizeof(float));
+}
+
+/* A piece is still in the processor's cache when it is written to where it was read. */
+void pd_cpu_sum_all(float *const *arrays, int n, size_t count)
+{
+#pragma omp parallel for schedule(static)
+	for (size_t at = 0; at < count; at += PIECE)
+		sum_all_piece(arrays, n, at, count - at < PIECE ? count - at : PIECE);
 }
 
 static void zero_where_not_positive(uint16_t *dst, const int16_t *y, size_t count)
