@@ -54,6 +54,15 @@ test_ok "reports have the bytes: of a sum, and of the norms" '
 	pd-replay --minibatches=20 plan.json >report
 	grep -E "^all-reduce, stage 0 of 2 ranks +512 kB" report
 	grep -E "^norms, stage 0 +96 B" report'
+test_ok "pd-plan --explain says what is sent, as the report does: sums, and the norms behind them" '
+	pd-plan --topology=2@250MB/s --stages=3x2 --sparsity=0.5 --explain three 2>why >plan.json
+	pd-replay plan.json >report
+	for out in why report; do
+		grep -A 3 "^all-reduce of a replica.s update, dense, f32, sparsity 0.5$" $out >$out.sums
+		grep -E "^stage 0 +1 +1.54 MB +2 +6.14 ms$" $out.sums
+		grep -E "^  norms +96 B +2$" $out.sums
+	done
+	cmp why.sums report.sums'
 test_ok "at least six times fewer bytes at 85 %" '
 	planned
 	pd-replay --format=json plan.json | jq ".stages[0].allreduce_bytes" >dense

@@ -253,6 +253,16 @@ static void print_differences(const struct pd_report *report, const struct pd_re
 	}
 }
 
+static void print_sums_head(const struct pd_plan *plan, bool compared, FILE *out)
+{
+	fprintf(out, "\nall-reduce of a replica's update, %s, %s", pd_reducer_kind_name[plan->reducer],
+		pd_dtype_name[plan->gradient_dtype]);
+	if (plan->chunk > 0)
+		fprintf(out, ", sparsity %g", plan->sparsity);
+	fprintf(out, "\n%-8s %8s %12s %10s %10s%s\n", "", "buckets", "sent", "messages", "exposed",
+		compared ? "   replayed" : "");
+}
+
 void pd_report_print_sums(const struct pd_report *report, const struct pd_report *predicted,
 			  FILE *out)
 {
@@ -266,16 +276,16 @@ void pd_report_print_sums(const struct pd_report *report, const struct pd_report
 		if (plan->stages[s].replicas < 2)
 			continue;
 		if (!head)
-			fprintf(out, "\nall-reduce of a replica's update, %s, %s\n%-8s %8s %12s %10s %10s%s\n",
-				pd_reducer_kind_name[plan->reducer],
-				pd_dtype_name[plan->gradient_dtype], "", "buckets", "sent",
-				"messages", "exposed", predicted ? "   replayed" : "");
+			print_sums_head(plan, predicted != NULL, out);
 		head = true;
 		fprintf(out, "stage %-2d %8d %12s %10.0f %10s", s, pd_plan_bucket_count(plan, s),
 			here->messages > 0 ? pd_show_bytes(llround(here->sent_bytes), a) : "-",
 			here->messages, show_ns(here->exposed_ns, b));
 		if (predicted)
 			fprintf(out, " %10s", show_ns(predicted->stages[s].exposed_ns, b));
+		if (here->norms > 0)
+			fprintf(out, "\n  norms  %8s %12s %10.0f", "", pd_show_bytes(
+				llround(here->norm_sent_bytes), a), here->norm_messages);
 		putc('\n', out);
 	}
 }

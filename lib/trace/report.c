@@ -229,6 +229,8 @@ static void add_stages(struct pd_report *report)
 			report->stages[op->stage].norms++;
 			report->stages[op->stage].norm_bytes =
 				pd_plus(report->stages[op->stage].norm_bytes, record->bytes);
+			report->stages[op->stage].norm_sent_bytes += (double)record->sent_bytes;
+			report->stages[op->stage].norm_messages += (double)record->messages;
 		}
 		if (op->kind == PD_OP_allreduce) {
 			report->stages[op->stage].sent_bytes += (double)record->sent_bytes;
@@ -251,6 +253,8 @@ static void add_stages(struct pd_report *report)
 		stage->norms_ns = mean(sum[s][PD_OP_norms], stage->norms);
 		stage->sent_bytes = mean(stage->sent_bytes, count[s][PD_OP_step]);
 		stage->messages = mean(stage->messages, count[s][PD_OP_step]);
+		stage->norm_sent_bytes = mean(stage->norm_sent_bytes, count[s][PD_OP_step]);
+		stage->norm_messages = mean(stage->norm_messages, count[s][PD_OP_step]);
 		stage->exposed_ns = mean(stage->exposed_ns, stage->steps);
 		stage->allreduce_ns = mean(sum[s][PD_OP_allreduce], stage->allreduces);
 	}

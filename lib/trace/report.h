@@ -44,6 +44,7 @@ struct pd_stage_report {                /* means over the training operations of
 	double norms_ns;
 	/* of one rank and update */
 	double sent_bytes, messages;
+	double norm_sent_bytes, norm_messages;
 	double exposed_ns;              /* within the window: it waited for sums, and computed nothing */
 	int64_t steps;                  /* within the window, of all ranks */
 	int64_t microbatches;           /* whose backward is in the trace */
