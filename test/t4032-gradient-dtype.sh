@@ -47,6 +47,17 @@ test_row flush "zb-h1" 'judged 4 2-2 zb-h1 flush 4 f16 dense 1200'
 test_row 2bw "2bw" 'judged 5 2-2 1f1b 2bw 4 bf16 dense 0'
 test_row 2bw "2bw, all ranks agree on updates" 'judged 5 2-1 1f1b 2bw 4 f16 dense 1200 --clip-grad-norm=0.5'
 
+PD_TEST_DTYPE=f16 profile residual.json 2 >residual-f16
+plan residual-f16 2 1 >f16-2-1
+plan residual-f16 2 2 >f16-2-2
+test_row f16-net "a network of f16, whose gradients have its loss scale" '
+	judged 4 f16-2-1 1f1b flush 4 f16 dense 1200 --loss-scale=1000'
+test_row f16-net "of f16, 2bw, round a ring" 'judged 4 f16-2-2 1f1b 2bw 4 f16 ring 0 --loss-scale=1000'
+test_ok "of f16: an overflow on one replica leaves out the update on all" '
+	judged 10 f16-2-1 1f1b flush 4 f16 dense 0 --loss-scale=dynamic --loss-scale-init=1e7 \
+		--loss-scale-interval=3
+	tail -n 1 out | jq -e ".skipped >= 1 and .skipped < 10"'
+
 test_ok "the judge sees whether the gradients of replicas are rounded" '
 	rounds 2 1f1b stash 1 bf16 dense 0 >plan.json
 	"$serial" $sgd --minibatches=4 --mutate=round --output=wrong plan.json
