@@ -23,7 +23,7 @@ median() {
 }
 
 # means FILE: of its lines "NAME seed x y", the mean and half of the range of y, for every NAME and x in
-# their order.
+# their order.  Says where a name has fewer seeds than the first: a loss that is no number has no line.
 means() {
 	awk -F '\t' '{
 		if (!(($1, $3) in n)) {
@@ -38,6 +38,9 @@ means() {
 	END {
 		for (i = 1; i <= keys; i++) {
 			split(key[i], k, SUBSEP)
+			if (n[key[i]] < n[key[1]])
+				print k[1] ": " n[key[i]] " of " n[key[1]] " seeds have a number at " k[2] \
+					>"/dev/stderr"
 			printf "%s\t%d\t%.4f\t%.4f\n", k[1], k[2], sum[key[i]] / n[key[i]],
 				(high[key[i]] - low[key[i]]) / 2
 		}
