@@ -292,9 +292,7 @@ static const struct pd_event *ready(const struct dense *c)
 	return narrows(c) ? &c->narrowed : c->after;
 }
 
-#define ROUNDS 2                /* of which things are on their way at once */
-
-/* After which a round's part and sum leave: events of ROUNDS before. */
+/* After which the next part and the next sum leave: events of the round before. */
 struct turn {
 	const struct pd_event *part, *sum;
 };
@@ -303,21 +301,19 @@ struct turn {
  * Round k of the exchange in a group: to the k-th member behind this one, from the k-th before it.
  * A sum may come to where my part of it is: it can only be made when that has left.
  *
- * Without other groups a member sends to two others at a time, in the order of rounds.  If it sent to
- * one at a time, a receiver that is late would leave it with an idle link; its next receiver would be
- * late, too, and share its link with others' rounds.  All at once, those who come first at a link
- * leave others with links that wait for them, half as long again in all.  With
+ * Without other groups a member sends one thing after the other.  Members that begin together are
+ * then at every moment each the only one that sends to its receiver; all at once, those who come
+ * first at a link leave others with links that wait for them, half as long again in all.  With
  * other groups sums have to wait until my pieces are through, for which others wait in turn: a long
  * transfer would hold up short ones.
  */
-static int post_round(struct dense *c, int k, uint64_t tag_base, struct turn *turns)
+static int post_round(struct dense *c, int k, uint64_t tag_base, struct turn *turn)
 {
 	bool alone = c->how.groups == 1;
 	int mine = c->me - c->first, to = (mine + k) % c->size, from = (mine + c->size - k) % c->size;
 	char *own = travels(c, share_begin(c, mine));
 	size_t own_bytes = share_floats(c, mine) * c->each;
 	struct pair *out = &c->pairs[to], *in = &c->pairs[from];
-	struct turn *turn = &turns[k % ROUNDS];
 
 	if (post(c, false, c->first + from, tag_base, parts_of(c, from), own_bytes, NULL,
 		 &in->part_in) < 0 ||
@@ -514,7 +510,8 @@ static int dense_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 		       const struct pd_event *after, struct pd_event *done)
 {
 	struct dense *c = (struct dense *)r;
-	struct turn turns[ROUNDS];
+	struct turn turn = { narrows(c) ? &c->narrowed : after, c->how.groups > 1 ? &c->summed
+						      : &c->owned[c->owned_count - 1].added };
 
 	if (!dense_issued(r, PD_REDUCTION_ALL))
 		pd_bug("an all-reduce begins before the last one is done");
@@ -523,17 +520,13 @@ static int dense_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 	c->done = done;
 	c->step = 0;
 	c->base.sent_bytes = c->base.messages = 0;
-	for (int i = 0; i < ROUNDS; i++)
-		turns[i] = (struct turn){
-			ready(c), c->how.groups > 1 ? &c->summed : &c->owned[c->owned_count - 1].added,
-		};
 	pd_event_arm(&c->summed);
 	if (narrows(c))
 		pd_event_arm(&c->narrowed);
 	for (int i = 0; i < c->owned_count && c->sums > 0; i++)
 		pd_event_arm(&c->owned[i].added);
 	for (int k = 1; k < c->size; k++)
-		if (post_round(c, k, tag_base, turns) < 0)
+		if (post_round(c, k, tag_base, &turn) < 0)
 			return -1;
 	for (int i = 0; i < chained(c); i++)
 		if (post_owned(c, i, tag_base) < 0)
