@@ -81,7 +81,7 @@ test_ok "a run sends what its plan says" '
 		"$PD_SOURCE/share/models/lenet5.json" >profile
 	pd-plan --topology=3@10Gbit/s --stages="$(jq ".layers | length" profile)x3" \
 		--gradient-dtype=bf16 --bucket=100kB profile >run.json
-	pd-run --threads=1 --synthetic --minibatches=24 --no-evaluate --trace=run.jsonl run.json >out
+	pd-run --threads=1 --synthetic=24 --minibatches=24 --no-evaluate --trace=run.jsonl run.json >out
 	pd-replay --format=json run.jsonl | jq -c ".stages[0] | [.sent_bytes, .messages]" >1
 	pd-replay --minibatches=24 --format=json run.json | jq -c ".stages[0] | [.sent_bytes, .messages]" >2
 	cat 1 2
