@@ -5,15 +5,13 @@
 
 #include <stdlib.h>
 
-#define PASSAGES 2      /* gradient buffers, at least: one transfers while one is used */
-
 void pd_buffer_counts_of_stage(const struct pd_schedule *schedule, int stage,
 			       struct pd_buffer_counts *out_p)
 {
 	*out_p = (struct pd_buffer_counts){
 		.slots = pd_schedule_slots(schedule, stage, false),
 		.inboxes = pd_schedule_inboxes(schedule, stage, false),
-		.arriving = PASSAGES, .leaving = pd_schedule_leaving(schedule, stage),
+		.arriving = PD_PASSAGES, .leaving = pd_schedule_leaving(schedule, stage),
 		.outboxes = pd_schedule_outboxes(schedule, stage),
 		.versions = pd_schedule_versions(schedule, stage),
 	};
@@ -125,8 +123,8 @@ static void walk_init(struct walk *w, const struct pd_schedule *schedule, int64_
 	stock_init(&w->inboxes, evaluates ? pd_schedule_inboxes(schedule, stage, true) : 1);
 	stock_init(&w->slots, evaluates ? pd_schedule_slots(schedule, stage, true) : 1);
 	stock_init(&w->outboxes, evaluates ? pd_schedule_outboxes(schedule, stage) : 0);
-	stock_init(&w->arriving, PASSAGES);
-	stock_init(&w->leaving, PASSAGES);
+	stock_init(&w->arriving, PD_PASSAGES);
+	stock_init(&w->leaving, PD_PASSAGES);
 	step(&w->versions, 0, 0);       /* training begins with this version */
 }
 

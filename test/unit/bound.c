@@ -425,11 +425,66 @@ static void test_drain(void)
 	pd_profile_free(profile);
 }
 
+/* Returns so many equal layers in a chain; the last also takes what the first makes. */
+static struct pd_profile *skipping_profile(int layers)
+{
+	json_t *list = json_array();
+
+	for (int l = 0; l < layers; l++) {
+		json_t *inputs = json_array();
+
+		if (l > 0)
+			json_array_append_new(inputs, json_sprintf("l%d", l - 1));
+		if (l == layers - 1)
+			json_array_append_new(inputs, json_string("l0"));
+		json_array_append_new(list, json_pack(
+			"{s:o, s:o, s:i, s:i, s:i, s:i}", "name", json_sprintf("l%d", l),
+			"inputs", inputs, "forward_ns", 1000000, "backward_ns", 2000000,
+			"activation_bytes", 4, "parameter_bytes", 0));
+	}
+	return made_up_profile(list);
+}
+
+/*
+ * The last of twelve stages takes what the second has from the first.  The gradient of that is used when
+ * the others have come back through all stages in between, 1 + 11 x 2 ms later, and two buffers at each
+ * end are full after four microbatches.
+ */
+static void test_skip(void)
+{
+	enum { STAGES = 12 };
+	struct pd_profile *profile = skipping_profile(STAGES);
+	int each[STAGES];
+	struct pd_expected expected;
+	struct pd_topology topology;
+	struct pd_schedule *schedule;
+	struct pd_trace *trace;
+	struct pd_error err;
+	struct pd_plan *plan;
+
+	for (int s = 0; s < STAGES; s++)
+		each[s] = 1;
+	pd_topology_parse_string("12@100GB/s", &topology, NULL);
+	plan = pd_plan_new(profile, &topology, STAGES, each, each, &err);
+	schedule = pd_schedule_new(plan, &err);
+	expected = pd_flow_expect(schedule);
+	trace = pd_replay(plan, NULL, &err);
+	is_int(expected.bound_ns / 10000, 575, "a long skip: (1 + 11 x 2) / 4 ms, not 3");
+	is_int(expected.estimate_ns, expected.bound_ns, "as bound and as estimate");
+	ok(pd_replay_period_ns(trace) >= (double)expected.bound_ns &&
+	   pd_replay_period_ns(trace) < 1.001 * (double)expected.bound_ns,
+	   "a replay takes that, too: %.0f ns", pd_replay_period_ns(trace));
+	pd_trace_free(trace);
+	pd_schedule_free(schedule);
+	pd_plan_free(plan);
+}
+
 int main(void)
 {
 	test_exact();
 	test_serial();
 	test_drain();
+	test_skip();
 	for (size_t i = 0; i < PD_COUNT(policies); i++)
 		test_random(&policies[i]);
 	return done_testing();

@@ -27,11 +27,24 @@
  * first of another loses up to r_s - 1 tokens.  That is why warm-ups that are enough without
  * replicas (SOSP 2019: 3-2-1 has 1, 1, 0) are not enough with them.
  *
+ * A link l that skips stages, s -> t, has two buffers for gradients on each replica of both
+ * (PD_PASSAGES).  So it takes those of n once B_s has used those two before, and t makes others in the
+ * same buffer once they have gone:
+ *
+ *     G_l(n) = C + max( B_t(n),  B_s(n - 2 r_s) )
+ *     B_s(n) >= b + G_l(n),     B_t(n + 2 r_t) >= b + G_l(n)
+ *
+ * Where t has no warm-up and s is ahead by r_t, the same holds for F_t(n + 2 r_t): t receives the
+ * activations of n + 3 r_t before it, in the inbox of n + r_t, which is behind G_l(n) in the list.  A
+ * gradient waits for those that go through all stages in between, so four microbatches share their time.
+ * Between neighbours these terms are never the largest, and are left out.
+ *
  * Why no replay settles below this.  Let x(n) be all the times that the recurrence has found when n
  * microbatches have come back, and y(n) those of a replay.  Both do the operations of a rank in the
- * list's order.  What an operation waits for here it waits for there as well; and passes, transfers and
- * all-reduces take no less there: processors may be shared, transfers wait for links too, and of an
- * all-reduce only what it takes for sure is here (pd_links_allreduce).  Maxima and sums grow with their
+ * list's order.  What an operation waits for here it waits for there as well (an operation retires after
+ * those before it in the list, and a buffer is free when what used it has retired: lib/worker); and passes,
+ * transfers and all-reduces take no less there: processors may be shared, transfers wait for links too, and
+ * of an all-reduce only what it takes for sure is here (pd_links_allreduce).  Maxima and sums grow with their
  * terms, so by induction along the lists y(n) >= x(n) + c, with one c for all n.  In the long run, then,
  * a microbatch takes no less.
  *
@@ -50,6 +63,7 @@
 #include "planner/price/flow_parts.h"
 #include "planner/price/links.h"
 #include "planner/price/predict.h"
+#include "schedule/buffer_counts.h"
 #include "trace/steady.h"
 
 #include <math.h>
@@ -81,7 +95,31 @@ static void set_turns(struct pd_flow *flow, int64_t first)
 		flow->links[l].turn = (int)(first % flow->links[l].to->replicas);
 }
 
-static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n)
+/* Returns the microbatches for whose gradients, over a link that skips stages, one end has buffers. */
+static int passages(const struct pd_stage *end, const struct pd_flow_link *link)
+{
+	return link->skips ? PD_PASSAGES * end->replicas : 0;
+}
+
+/*
+ * Returns when the buffer has been sent in which a microbatch's gradients will leave over links that
+ * skip stages, of those from stages that are ahead by so many microbatches.
+ */
+static int64_t left_ns(const struct pd_flow *flow, const struct pd_flow_stage *stage, int64_t n,
+		       int64_t ahead)
+{
+	int64_t before = n - PD_PASSAGES * stage->plan->replicas, last_ns = 0;
+
+	for (int i = 0; i < stage->in_count; i++) {
+		const struct pd_flow_link *link = &flow->links[stage->in[i]];
+
+		if (link->skips && link->before->lead >= ahead)
+			last_ns = pd_max64(last_ns, link->come_ns[before & link->come_mask]);
+	}
+	return last_ns;
+}
+
+static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n, int64_t last)
 {
 	int rank = take_turn(stage->plan, &stage->down);
 	int64_t end_ns = flow->free_ns[rank];
@@ -91,6 +129,8 @@ static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n
 
 		end_ns = pd_max64(end_ns, link->arrival_ns[n & link->mask]);
 	}
+	if (stage->lead == 0 && n + stage->plan->replicas < last)
+		end_ns = pd_max64(end_ns, left_ns(flow, stage, n, stage->plan->replicas));
 	end_ns += stage->forward_ns;
 	flow->free_ns[rank] = end_ns;
 	for (int i = 0; i < stage->out_count; i++) {
@@ -136,19 +176,33 @@ static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 	}
 }
 
-static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
+/* Returns when a microbatch's gradients have come over a link. */
+static int64_t come_ns(const struct pd_flow *flow, struct pd_flow_link *link, int64_t n, int rank)
+{
+	int64_t way_ns = pd_flow_way_ns(flow, link, rank, link->behind->rank), *used_ns;
+
+	if (!link->skips)
+		return link->behind->end_ns + way_ns;
+	used_ns = &link->used_ns[(n - PD_PASSAGES * link->from->replicas) & link->used_mask];
+	link->come_ns[n & link->come_mask] = pd_max64(link->behind->end_ns, *used_ns) + way_ns;
+	return link->come_ns[n & link->come_mask];
+}
+
+static void backward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n)
 {
 	int rank = take_turn(stage->plan, &stage->up);
 	int64_t end_ns = flow->free_ns[rank] + stage->again_ns; /* it waits for no gradient */
 
+	for (int i = 0; i < stage->out_count; i++)
+		end_ns = pd_max64(end_ns, come_ns(flow, &flow->links[stage->out[i]], n, rank));
+	end_ns = pd_max64(end_ns, left_ns(flow, stage, n, 0)) + stage->backward_ns;
+	flow->free_ns[rank] = stage->end_ns = end_ns;
 	for (int i = 0; i < stage->out_count; i++) {
 		const struct pd_flow_link *link = &flow->links[stage->out[i]];
 
-		end_ns = pd_max64(end_ns, link->behind->end_ns +
-				  pd_flow_way_ns(flow, link, rank, link->behind->rank));
+		if (link->skips)
+			link->used_ns[n & link->used_mask] = end_ns;
 	}
-	end_ns += stage->backward_ns;
-	flow->free_ns[rank] = stage->end_ns = end_ns;
 	stage->rank = rank;
 	if (--stage->left == 0) {
 		stage->left = stage->group;
@@ -172,14 +226,14 @@ static void tick(struct pd_flow *flow, int64_t first, int64_t last, int64_t k)
 		int64_t n = k + stage->lead;
 
 		if (n >= first && n < last)
-			forward(flow, stage, n);
+			forward(flow, stage, n, last);
 	}
 	if (k < first)
 		return;
 	for (int s = stages - 1; s >= 0; s--) {
 		struct pd_flow_stage *stage = &flow->stages[s];
 
-		backward(flow, stage);
+		backward(flow, stage, k);
 		sum += stage->weight * (uint64_t)stage->end_ns;
 	}
 	flow->backward_end[k] = flow->stages[0].end_ns;
@@ -197,27 +251,35 @@ static int64_t on_link(const struct pd_flow_link *link, int64_t k, int64_t last)
 	return end > first ? end - first : 0;
 }
 
+/* Stores a term, of which *before_p had an earlier one; returns by how much it has grown. */
+static int64_t grown(int64_t term, int64_t **before_p)
+{
+	int64_t by = term - **before_p;
+
+	*(*before_p)++ = term;
+	return by;
+}
+
 /*
  * Returns the least by which a term of x(k) is above `before`, and stores x(k) there: when each rank is
- * free, and when what is on a link arrives.
+ * free, when what is on a link arrives, and the gradients that skip stages.
  */
 static int64_t growth(const struct pd_flow *flow, int64_t k, int64_t last, int64_t *before)
 {
 	int64_t least = INT64_MAX;
 
-	for (int r = 0; r < flow->plan->rank_count; r++, before++) {
-		least = pd_min64(least, flow->free_ns[r] - *before);
-		*before = flow->free_ns[r];
-	}
+	for (int r = 0; r < flow->plan->rank_count; r++)
+		least = pd_min64(least, grown(flow->free_ns[r], &before));
 	for (int l = 0; l < flow->schedule->wiring->link_count; l++) {
 		const struct pd_flow_link *link = &flow->links[l];
 
-		for (int64_t n = on_link(link, k, last); n > 0; n--, before++) {
-			int64_t *at = &link->arrival_ns[(k + link->behind->lead + n) & link->mask];
-
-			least = pd_min64(least, *at - *before);
-			*before = *at;
-		}
+		for (int64_t n = on_link(link, k, last); n > 0; n--)
+			least = pd_min64(least, grown(link->arrival_ns[(k + link->behind->lead + n) &
+								       link->mask], &before));
+		for (int n = passages(link->to, link); n-- > 0;)
+			least = pd_min64(least, grown(link->come_ns[(k - n) & link->come_mask], &before));
+		for (int n = passages(link->from, link); n-- > 0;)
+			least = pd_min64(least, grown(link->used_ns[(k - n) & link->used_mask], &before));
 	}
 	return least;
 }
@@ -237,7 +299,9 @@ static size_t terms(const struct pd_flow *flow)
 	size_t count = (size_t)flow->plan->rank_count;
 
 	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
-		count += (size_t)on_link(&flow->links[l], 0, INT64_MAX);
+		count += (size_t)(on_link(&flow->links[l], 0, INT64_MAX) +
+				  passages(flow->links[l].to, &flow->links[l]) +
+				  passages(flow->links[l].from, &flow->links[l]));
 	return count;
 }
 

@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "planner/price/cost.h"
 #include "planner/price/links.h"
+#include "schedule/buffer_counts.h"
 #include "topology/allreduce.h"
 #include "trace/steady.h"
 
@@ -95,6 +96,43 @@ static void measure_way(const struct pd_flow *flow, const struct pd_link *at,
 					       link->to->ranks[0]);
 }
 
+/* Returns the least power of two from n on. */
+static int64_t power_of_two(int64_t n)
+{
+	int64_t size = 1;
+
+	while (size < n)
+		size *= 2;
+	return size;
+}
+
+/* Prepares the gradients of links that skip stages. */
+static void measure_passages(struct pd_flow *flow)
+{
+	int count = flow->schedule->wiring->link_count;
+	size_t room = 0;
+
+	for (int l = 0; l < count; l++) {
+		struct pd_flow_link *link = &flow->links[l];
+
+		link->skips = link->behind > link->before + 1;
+		link->come_mask = power_of_two(PD_PASSAGES * link->to->replicas) - 1;
+		link->used_mask = power_of_two(PD_PASSAGES * link->from->replicas) - 1;
+		if (link->skips)
+			room += (size_t)(link->come_mask + link->used_mask) + 2;
+	}
+	flow->passage_ns = pd_calloc(room, sizeof(int64_t));
+	for (int l = 0; l < count; l++) {
+		struct pd_flow_link *link = &flow->links[l];
+
+		if (!link->skips)
+			continue;
+		room -= (size_t)(link->come_mask + link->used_mask) + 2;
+		link->come_ns = flow->passage_ns + room;
+		link->used_ns = link->come_ns + link->come_mask + 1;
+	}
+}
+
 /*
  * A stage admits no more than the stage before, so the microbatches on a link are those by which
  * the one is ahead of the other.
@@ -106,11 +144,10 @@ static void measure_links(struct pd_flow *flow)
 
 	for (int l = 0; l < wiring->link_count; l++) {
 		const struct pd_link *at = &wiring->links[l];
-		int64_t ahead = flow->stages[at->from].lead - flow->stages[at->to].lead, size = 1;
+		int64_t ahead = flow->stages[at->from].lead - flow->stages[at->to].lead;
+		int64_t size = power_of_two(ahead + 1);
 		struct pd_flow_link *link = &flow->links[l];
 
-		while (size <= ahead)
-			size *= 2;
 		*link = (struct pd_flow_link){ .from = flow->stages[at->from].plan,
 				       .to = flow->stages[at->to].plan,
 				       .before = &flow->stages[at->from],
@@ -148,6 +185,7 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule, bool
 	}
 	measure_stages(flow, likely);
 	measure_links(flow);
+	measure_passages(flow);
 }
 
 void pd_flow_release(struct pd_flow *flow)
@@ -158,6 +196,7 @@ void pd_flow_release(struct pd_flow *flow)
 	free(flow->links);
 	free(flow->reduces);
 	free(flow->arrival_ns);
+	free(flow->passage_ns);
 	free(flow->free_ns);
 	free(flow->backward_end);
 	free(flow->marks);

@@ -14,6 +14,12 @@ struct pd_flow_link {                   /* a link between two stages */
 	int turn;                       /* replica to which the next microbatch goes */
 	int64_t *arrival_ns;            /* of microbatches on the link: n at n & mask */
 	int64_t mask;
+	bool skips;                     /* it goes farther than to the next stage */
+	/*
+	 * If so: when gradients had come and when they had been used, of as many microbatches as there
+	 * are buffers for, PD_PASSAGES on each replica of `to` and `from`; n at n & its mask.
+	 */
+	int64_t *come_ns, *used_ns, come_mask, used_mask;
 };
 
 struct pd_flow_stage {
@@ -38,7 +44,7 @@ struct pd_flow {
 	struct pd_flow_stage *stages;
 	struct pd_flow_link *links;
 	struct pd_reduce *reduces;      /* those of all stages */
-	int64_t *arrival_ns;            /* those of all links */
+	int64_t *arrival_ns, *passage_ns;       /* those of all links */
 	int64_t *free_ns;               /* per rank */
 	int *component[PD_MAX_LEVELS];  /* of each rank, above level k */
 	int64_t *backward_end;          /* of the first stage, by microbatch */
