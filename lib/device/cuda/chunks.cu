@@ -9,32 +9,33 @@
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
 
-/* Tells whether chunk a comes before b: floats without sign ascend with their bits, NaN last. */
-__device__ static bool before(const float *norms, int64_t a, int64_t b)
+/* Counts the norms whose bits are at least `least`: floats without sign ascend with their bits. */
+__device__ static int64_t count_from(const uint32_t *bits, int64_t count, uint32_t least)
 {
-	const uint32_t *bits = (const uint32_t *)norms;
+	int64_t mine = 0;
 
-	return bits[a] != bits[b] ? bits[a] > bits[b] : a < b;
+	for (int64_t i = threadIdx.x; i < count; i += PD_THREADS)
+		mine += bits[i] >= least;
+	return pd_block_sum<PD_THREADS>(mine);
 }
 
-__global__ static void rank_chunks(struct pd_chunks w)
+/*
+ * One block finds the smallest norm that is sent, a bit in each pass, and then numbers the chunks of
+ * that norm and above.  Of equal norms the first are sent, as many as there is room for.
+ */
+__global__ static void choose_chunks(struct pd_chunks w)
 {
-	PD_FOR_EACH(k, (size_t)w.count) {
-		int64_t c = w.first + (int64_t)k, rank = 0;
-
-		for (int64_t other = w.first; other < w.first + w.count; other++)
-			rank += before(w.norms, other, c);
-		w.places[c] = rank < w.sent ? 0 : -1;
-	}
-}
-
-__global__ static void number_chunks(struct pd_chunks w)
-{
+	const uint32_t *bits = (const uint32_t *)w.norms + w.first;
+	uint32_t least = 0;
+	int64_t equal;
 	int32_t place = 0;
 
-	for (int64_t c = w.first; c < w.first + w.count; c++)
-		if (w.places[c] >= 0)
-			w.places[c] = place++;
+	for (uint32_t bit = UINT32_C(1) << 31; bit > 0; bit >>= 1)
+		if (count_from(bits, w.count, least | bit) >= w.sent)
+			least |= bit;
+	equal = w.sent - (least < UINT32_MAX ? count_from(bits, w.count, least + 1) : 0);
+	for (int64_t i = 0; i < w.count && threadIdx.x == 0; i++)
+		w.places[w.first + i] = bits[i] > least || (bits[i] == least && equal-- > 0) ? place++ : -1;
 }
 
 __global__ static void pass_chunks(struct pd_chunks w)
@@ -68,8 +69,7 @@ cudaError_t pd_kernel_chunks(cudaStream_t stream, const struct pd_chunks *w)
 	if (w->count == 0)
 		return cudaSuccess;
 	if (w->step == PD_CHUNKS_CHOOSE) {
-		rank_chunks<<<pd_blocks((size_t)w->count), PD_THREADS, 0, stream>>>(*w);
-		number_chunks<<<1, 1, 0, stream>>>(*w);
+		choose_chunks<<<1, PD_THREADS, 0, stream>>>(*w);
 	} else {
 		pass_chunks<<<(unsigned)w->count, PD_THREADS, 0, stream>>>(*w);
 	}
