@@ -197,7 +197,8 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 	} else {
 		pd_dataset_synthetic(profile->model, SYNTHETIC_MINIBATCHES * size,
 				     (uint64_t)job->seed, train_p);
-		job->epoch_minibatches = job->synthetic_epoch;
+		job->epoch_minibatches = job->synthetic_epoch > 0 ? job->synthetic_epoch
+								  : SYNTHETIC_MINIBATCHES;
 		job->test_microbatches = 0;
 	}
 	if (job->epoch_minibatches == 0)
