@@ -116,7 +116,8 @@ LARGE_TESTS = test/conform/devices test/t4019-large.sh
 # They measure processor time or links, which others beside them would change: one after the other.
 ALONE_TESTS = test/t4002-programs.sh test/t6001-ucx-life.sh test/t6004-topo.sh
 # They take longest, computing or waiting, and begin first.
-LONG_TESTS = test/t7008-hosts.sh test/t7009-own-folders.sh test/t7002-kill.sh test/t4003-pairs.sh \
+LONG_TESTS = test/conform/layers test/t7008-hosts.sh test/t7009-own-folders.sh test/t7002-kill.sh \
+	test/t4003-pairs.sh \
 	test/t4005-memory.sh test/t7001-resume.sh test/t4021-amx.sh test/conform/partition \
 	test/t7007-signals.sh test/t4006-updates.sh test/t4001-weights.sh test/t4008-recompute.sh \
 	test/t4007-tied.sh test/t4009-mixed.sh test/t2001-plan.sh test/t8001-manual.sh \
