@@ -144,17 +144,17 @@ bool pd_steady_of(const struct pd_plan *plan, const int64_t *ends, size_t n, boo
 	if (n < 2)
 		return false;
 	pipeline_of(plan, &in_flight, &turn);
-	step = (size_t)(turn < (int64_t)n ? turn : 1);
+	step = (size_t)turn;
 	if (whole && (int64_t)n >= in_flight + 2)
 		n -= (size_t)in_flight;
 	skip = n >= 4 ? n / 2 : 0;
 	ends += skip;
 	n -= skip;
+	if ((int64_t)n <= turn)         /* what is left says nothing of what repeats */
+		return false;
 	cycle = cycle_of(ends, n);
 	if (cycle)
 		step = cycle;
-	if (step > n - 1)
-		step = 1;
 	slowest = 0;
 	if (!cycle && n >= 2 * step) {  /* replicas that need not wait for each other drift apart */
 		size_t length = n / step * step - step;
