@@ -7,7 +7,6 @@
 #     idle          one direction, while nobody computes, as pd-topo measures it
 #     activations, gradients   tensors of 8.4 MB between two stages of wide layers, on two hosts
 #     ring, alone   sums of 16.8 MB, in rings of four, behind the whole backward
-#     dense, alone  the same by exchanges among all, in which a host sends to several and receives from several
 #     ring          as the first, while the backward of convolutions goes on
 #
 # A transfer lasts from when both its sides were ready to when it had arrived, a sum from when the last
@@ -67,9 +66,6 @@ on_hosts() {
 	plan rings --stages="${layers}x4" --all-reduce=ring
 	train $((4 * (transfers + 3))) "$work/plan"
 	line "ring, alone" allreduce
-	plan rings --stages="${layers}x4" --all-reduce=dense
-	train $((4 * (transfers + 3))) "$work/plan"
-	line "dense, alone" allreduce
 	plan rings --stages="${layers}x4" --all-reduce=ring --bucket=1MB
 	train $((4 * (transfers + 3))) "$work/plan"
 	line ring allreduce

@@ -264,6 +264,15 @@ static void test_steady(void)
 	   "of epochs as long that of the median period counts");
 	trace.epoch_minibatches = 0;
 
+	/* four replicas that sum up: their minibatches end nearly together */
+	for (int b = 0; b < 32; b++)
+		ends[b] = 1000 * (b / 4 + 1) + b % 4;
+	trace.plan->stages[0].replicas = 4;
+	ok(!pd_steady_of(trace.plan, ends, 8, true, &steady), "two rounds of replicas have none");
+	ok(pd_steady_of(trace.plan, ends, 32, true, &steady) && steady.period_ns == 250,
+	   "more have one, of whole rounds");
+	trace.plan->stages[0].replicas = 1;
+
 	add_ends(ends, 1);
 	ok(!pd_trace_steady(&trace, &steady), "one minibatch has none");
 	ok(pd_trace_period_ns(&trace) == 0, "and no period");
