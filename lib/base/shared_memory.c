@@ -120,8 +120,8 @@ struct pd_shared_place pd_shared_place_of(const void *ptr)
 	return place;
 }
 
-/* Is what lies behind that link the memory that is meant? */
-static bool is_it(const char *link, const struct pd_shared_place *place)
+/* Tells whether the link leads to the memory of that place: numbers of processes are used again. */
+static bool leads_to(const char *link, const struct pd_shared_place *place)
 {
 	char name[32], target[64] = "";
 
@@ -135,7 +135,7 @@ static int open_place(const struct pd_shared_place *place)
 
 	snprintf(link, sizeof(link), "/proc/%lld/fd/%lld", (long long)place->pid,
 		 (long long)place->fd);
-	return is_it(link, place) ? open(link, O_RDWR | O_CLOEXEC) : -1;
+	return leads_to(link, place) ? open(link, O_RDWR | O_CLOEXEC) : -1;
 }
 
 /* Returns how far behind the beginning of a page a place or a pointer into a mapping of it is. */

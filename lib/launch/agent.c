@@ -41,7 +41,7 @@ static char *processors(void)
 	return text;
 }
 
-/* What a rank that this process starts may use of devices that can be told apart. */
+/* The devices that a rank which this process starts may use, if they can be told apart. */
 static json_t *visible_devices(void)
 {
 	json_t *places = json_array();

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A channel is the socket between a launcher and a rank.  It carries JSON messages, one a line or compressed, and
- * between them, in order, the bytes of a stream, which the receiver hands on as they come.
+ * A channel is the socket between a launcher and a rank.  It carries JSON messages, one a line or
+ * compressed, and between them, in order, the bytes of a stream, which the receiver hands on as they
+ * come.
  */
 #ifndef PD_LAUNCH_CHANNEL_H
 #define PD_LAUNCH_CHANNEL_H

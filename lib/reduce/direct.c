@@ -12,13 +12,13 @@
 
 enum { READY, WRITTEN };        /* tags */
 
-/* What a member tells the others of its buffer. */
+/* A note from a member to the others about its buffer. */
 struct note {
 	struct pd_shared_place place;   /* of its buffer */
 	int64_t mapped;                 /* it has mapped all buffers */
 };
 
-/* How far the members are with a buffer. */
+/* The state of the members' agreement about a buffer. */
 enum standing { TELLS_PLACE, TELLS_WHETHER, DIRECT, BY_MESSAGES };
 
 struct buffer {
@@ -30,7 +30,7 @@ struct buffer {
 	float *parts[PD_SUM_SOURCES];   /* of this member's share, in all buffers; NULL: not mapped */
 };
 
-/* What passes between this member and another. */
+/* Messages between this member and another. */
 struct pair {
 	struct pd_event ready_out, ready_in, written_out, written_in;   /* or the notes, as ready */
 };
@@ -210,7 +210,7 @@ static bool direct_issued(const struct pd_reduction *r, enum pd_reduction_part u
 			  (d->at->standing == DIRECT || d->messages->ops->issued(d->messages, upto)));
 }
 
-/* What others read of this member's buffer and get from it counts as sent, as by messages. */
+/* Bytes that others read of this member's buffer, or get from it, count as sent, as by messages. */
 static int direct_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 			const struct pd_event *after, struct pd_event *done)
 {
@@ -248,7 +248,7 @@ static int finish(struct direct *d)
 	return d->config.device->ops->math.sum(d->config.stream, d->at->buf, NULL, 0, 0, d->done);
 }
 
-/* Behind the messages' sum: wait for the notes; at last nothing, with `done`. */
+/* After the messages' sum, waits for the notes; the last step completes `done`. */
 static int issue_told(struct direct *d)
 {
 	int n = d->config.members, i = d->step % n;
@@ -261,8 +261,8 @@ static int issue_told(struct direct *d)
 }
 
 /*
- * Wait until all members are ready, and add; wait for what leaves, and until all have written; at
- * last nothing, with `done`.
+ * Waits until all members are ready, and adds; waits until its messages have left and all members have
+ * written; the last step completes `done`.
  */
 static int issue_direct(struct direct *d)
 {
