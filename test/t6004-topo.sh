@@ -14,6 +14,11 @@ test_ok "two ranks of this host, which pd-plan takes as they are" '
 	grep -q "^<svg" host.svg
 	! command -v xmllint >/dev/null || xmllint --noout host.svg
 '
+test_ok "a device that is none is bad input, said once" '
+	status 2 timeout 60 pd-topo --device=none 2>err >out
+	said "--device=none: this program knows auto"
+	[ ! -s out ]
+'
 test_ok "mpirun on this host says how many ranks there are" '
 	timeout 60 mpirun -np 3 pd-topo -q 2>err >three.json
 	jq -e "[.levels[].count] == [3]" three.json

@@ -50,7 +50,18 @@ static int failed(struct measuring *m, int r, int verdict, struct pd_error *err)
 			       PATIENCE_MS / 1000);
 }
 
-/* The next message of a rank that is of that kind; a new reference, or NULL. */
+/* Takes over what a rank says; wrong input is so for every rank, so one sentence is enough. */
+static void rank_failed(struct measuring *m, int r, const json_t *message, struct pd_error *err)
+{
+	const char *text = json_string_value(json_object_get(message, "text"));
+
+	if (json_integer_value(json_object_get(message, "status")) == PD_EXIT_USAGE)
+		pd_error_input(err, "%s", text);
+	else
+		pd_error_failed(err, "rank %d on host %s: %s", r, m->machine->seats[r].host, text);
+}
+
+/* Returns a new reference to the next message of a rank that is of that kind, or NULL. */
 static json_t *hear(struct measuring *m, int r, const char *event, struct pd_error *err)
 {
 	json_t *message = NULL;
@@ -58,11 +69,10 @@ static json_t *hear(struct measuring *m, int r, const char *event, struct pd_err
 
 	while ((verdict = pd_channel_wait(channel(m, r), PATIENCE_MS, &message)) > 0 &&
 	       !pd_message_is(message, event)) {
-		const char *text = json_string_value(json_object_get(message, "text"));
 		bool bad = pd_message_is(message, "error");
 
 		if (bad)
-			pd_error_failed(err, "rank %d on host %s: %s", r, m->machine->seats[r].host, text);
+			rank_failed(m, r, message, err);
 		json_decref(message);
 		if (bad)
 			return NULL;
