@@ -145,10 +145,10 @@ for plan in 4x4 2x8 4x4-2bw; do
 		resumed $plan 12 3 6 -- $sgd --lr-schedule=constant --synthetic'
 done
 test_ok "terminated in the middle and resumed" '
-	rm -rf ck ck-whole
+	rm -rf ck ck-whole out
 	pd-run --threads=1 --checkpoint=ck --lr=0.01 --data=data --minibatches=1000000 \
 		--no-evaluate 4x4 >out &
-	until grep -q checkpoint out; do sleep 0.01; done
+	until grep -qs checkpoint out; do sleep 0.01; done
 	kill -TERM $!
 	wait $! || :
 	step=$(tail -n 1 out | jq -e "select(.outcome == \"stopped\").step")

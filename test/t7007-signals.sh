@@ -157,6 +157,7 @@ test_ok "a second one, a second later, ends it at once" '
 	gone $run'
 
 test_ok "what was ignored when it began stays so" '
+	rm -f out
 	(trap "" INT TERM; exec setsid pd-run --threads=1 --synthetic --minibatches=2000 plan-2) >out 2>err &
 	until [ -s out ]; do sleep 0.1; done
 	kill -s INT -- -$!

@@ -190,6 +190,7 @@ test_ok "hosts that are killed while checkpoints are written go on with the bits
 	rm -rf disks/*/*
 	for host in h2 h4; do
 		resume=$([ $host = h2 ] || echo --resume)
+		rm -f out
 		own --synthetic --minibatches=1000000 --checkpoint-every=1 $resume plan >out &
 		run=$!
 		until grep -qs "\"checkpoint\"" out; do kill -0 $run; sleep 0.05; done

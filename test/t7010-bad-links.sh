@@ -24,6 +24,7 @@ run="mpirun --host h1,h2 -np 2 pd-run --threads=1 --synthetic"
 
 # Trains until the link is bad, and on from there, until it is told to stop.
 cat >turns <<'END'
+rm -f reports
 reports() {
 	until [ "$(grep -cs progress reports)" -ge "$1" ]; do kill -0 $run || exit 1; sleep 0.1; done
 }
