@@ -394,12 +394,44 @@ int pd_json_get_choice(const struct pd_place *object, const char *key, const cha
 }
 
 #define LINE_WIDTH 120
-#define DUMP_FLAGS (JSON_ENCODE_ANY | JSON_REAL_PRECISION(17))
+#define DIGITS_MIN 15   /* of 0.1, which would be 0.10000000000000001 with more */
+#define DIGITS_MAX 17   /* of any number */
+
+int pd_json_digits(const json_t *value)
+{
+	int digits = DIGITS_MIN, more;
+	const json_t *member;
+	const char *key;
+	char text[40];
+	size_t i;
+
+	if (json_is_real(value)) {
+		do
+			snprintf(text, sizeof(text), "%.*g", digits, json_real_value(value));
+		while (strtod(text, NULL) != json_real_value(value) && ++digits < DIGITS_MAX);
+		return digits;
+	}
+	json_array_foreach(value, i, member) {
+		more = pd_json_digits(member);
+		digits = more > digits ? more : digits;
+	}
+	json_object_foreach((json_t *)value, key, member) {
+		more = pd_json_digits(member);
+		digits = more > digits ? more : digits;
+	}
+	return digits;
+}
+
+static char *one_line(const json_t *value)
+{
+	return json_dumps(value, JSON_ENCODE_ANY |
+			  JSON_REAL_PRECISION((size_t)pd_json_digits(value)));
+}
 
 static void write_value(json_t *value, FILE *out, int indent)
 {
 	bool object = json_is_object(value);
-	char *flat = json_dumps(value, DUMP_FLAGS);
+	char *flat = one_line(value);
 	const char *key;
 	json_t *member;
 	size_t i, n = 0;
@@ -416,7 +448,7 @@ static void write_value(json_t *value, FILE *out, int indent)
 	if (object) {
 		json_object_foreach(value, key, member) {
 			json_t *word = json_string(key);
-			char *name = json_dumps(word, DUMP_FLAGS);
+			char *name = one_line(word);
 
 			fprintf(out, "%s\n%*s%s: ", n++ ? "," : "", indent + 2, "", name);
 			free(name);

@@ -98,6 +98,9 @@ int pd_json_opt_string(const struct pd_place *object, const char *key, const cha
 int pd_json_get_choice(const struct pd_place *object, const char *key, const char *const *names,
 		       int *out_p, struct pd_error *err);
 
+/* Returns how many digits, 15 to 17, every real number in a value needs to be read back as it is. */
+int pd_json_digits(const json_t *value);
+
 /*
  * Writes a document for people and programs.  An object that fits into 120 columns is one line;
  * others are opened up.  Keys keep the order in which they were set.  The text ends with a

@@ -24,7 +24,8 @@ static int write_header(FILE *out, const struct pd_lists *lists, struct pd_error
 {
 	json_t *header = json_pack("{ss si so sI}", "format", "pd-schedule", "version", 1, "plan",
 				   pd_plan_json(lists->plan), "minibatches", lists->minibatches);
-	int result = json_dumpf(header, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	int result = json_dumpf(header, out, JSON_COMPACT |
+				JSON_REAL_PRECISION((size_t)pd_json_digits(header)));
 
 	json_decref(header);
 	if (result < 0 || fputc('\n', out) == EOF)

@@ -184,7 +184,7 @@ static void put_value(const json_t *value, FILE *out)
 		fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
 		break;
 	case JSON_REAL:
-		fprintf(out, "%.17g", json_real_value(value));
+		fprintf(out, "%.*g", pd_json_digits(value), json_real_value(value));
 		break;
 	case JSON_TRUE:
 	case JSON_FALSE:

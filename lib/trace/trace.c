@@ -80,7 +80,8 @@ int pd_trace_write_header(FILE *out, const struct pd_trace *trace, struct pd_err
 	if (trace->epoch_minibatches > 0)
 		json_object_set_new(header, "epoch_minibatches",
 				    json_integer(trace->epoch_minibatches));
-	result = json_dumpf(header, out, JSON_COMPACT | JSON_REAL_PRECISION(17));
+	result = json_dumpf(header, out, JSON_COMPACT |
+			    JSON_REAL_PRECISION((size_t)pd_json_digits(header)));
 	json_decref(header);
 	if (result < 0 || fputc('\n', out) == EOF)
 		return pd_error_failed(err, "cannot write the trace: %s", strerror(errno));

@@ -146,7 +146,7 @@ static void test_write(void)
 	json_error_t why;
 
 	for (int i = 0; i < 60; i++)
-		json_array_append_new(list, json_real(i + 0.1));
+		json_array_append_new(list, json_real(i % 2 ? i + 0.1 : i / 7.0));
 	json_object_set_new(value, "z", json_string("\"quoted\"\n"));
 	json_object_set_new(value, "a", list);
 	json_object_set_new(value, "e", json_object());
@@ -154,6 +154,7 @@ static void test_write(void)
 	fclose(out);
 	again = json_loads(text, 0, &why);
 	ok(json_equal(value, again), "and read back, every bit");
+	ok(strstr(text, "[\n    0.0,\n    1.1,"), "with no more digits than that takes");
 	ok(strstr(text, "\"z\"") < strstr(text, "\"a\""), "keys in the order in which they were "
 	   "set");
 	for (char *line = text, *end; *line; line = end + 1) {
