@@ -20,7 +20,7 @@ test_libtest_a_SOURCES = test/tap.c test/tap.h \
 	test/unit/ranks.h test/unit/read_plan.h test/unit/rendezvous.c test/unit/rendezvous.h \
 	test/unit/replayed.h test/unit/scratch.c test/unit/scratch.h test/unit/small_checkpoint.c \
 	test/unit/small_checkpoint.h test/unit/small_model.h test/unit/small_profile.h \
-	test/unit/table.c test/unit/table.h
+	test/unit/table.c test/unit/table.h test/unit/virtual_run.c test/unit/virtual_run.h
 LDADD = test/libtest.a $(AS_NEEDED) $(PD_DEVICE_LIBS)
 
 UNITS = test/unit/allreduce test/unit/bound test/unit/channel test/unit/check test/unit/checkpoint \
@@ -34,7 +34,7 @@ UNITS = test/unit/allreduce test/unit/bound test/unit/channel test/unit/check te
 	test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/sparse test/unit/states \
 	test/unit/tally test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
-	test/unit/trace-memory test/unit/ucx test/unit/ucx-end test/unit/views test/unit/weights \
+	test/unit/trace-memory test/unit/ucx test/unit/ucx-end test/unit/views test/unit/waits test/unit/weights \
 	test/unit/wiring
 test_unit_cuda_graph_cache_SOURCES = test/unit/cuda-graph-cache.c lib/device/cuda/graph_cache.c \
 	lib/device/cuda/graph_cache.h

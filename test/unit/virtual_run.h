@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Workers of a plan on simulated devices, whose operations a test may replace; and their records. */
+#ifndef PD_TEST_VIRTUAL_RUN_H
+#define PD_TEST_VIRTUAL_RUN_H
+
+#include "device/device.h"
+#include "plan/plan.h"
+#include "trace/trace.h"
+
+struct virtual_run {
+	struct pd_record *records;      /* in the order in which operations retired */
+	size_t count, capacity;
+};
+
+/* Trains so many microbatches.  ops: those of the devices; NULL: pd_device_sim. */
+struct virtual_run virtual_run(const struct pd_plan *plan, const struct pd_device_ops *ops,
+			       int64_t microbatches);
+
+#endif

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What an operation waits for (lib/worker), in virtual time, on devices with memory of their own
+ * where everything takes time: a copy, too, so that samples are late or arrive while they are still
+ * in use.  An operation begins when those that it needs have ended, and those that used its memory.
+ */
+#include "table.h"
+#include "tap.h"
+#include "virtual_run.h"
+
+#include "device/sim/sim.h"
+#include "schedule/buffer_counts.h"
+
+#include <stdlib.h>
+
+#define MICROBATCHES 24
+
+/* How many of its replica's microbatches lie between an operation and the one that it waits for. */
+enum distance { SAME, INBOXES, SLOTS, ARRIVING, LEAVING, GROUP };
+
+/* GROUP: both belong to the same group; where one is an agree, in any stage of the rank. */
+static const struct rule {
+	enum pd_op_kind first, then;
+	enum distance distance;
+} rules[] = {
+	{ PD_OP_load, PD_OP_forward, SAME },
+	{ PD_OP_recv_activation, PD_OP_forward, SAME },
+	{ PD_OP_forward, PD_OP_send_activation, SAME },
+	{ PD_OP_forward, PD_OP_recompute, SAME },
+	{ PD_OP_recompute, PD_OP_backward, SAME },
+	{ PD_OP_recv_gradient, PD_OP_backward, SAME },
+	{ PD_OP_recv_gradient, PD_OP_backward_input, SAME },
+	{ PD_OP_backward_input, PD_OP_backward_weight, SAME },
+	{ PD_OP_backward, PD_OP_send_gradient, SAME },
+	{ PD_OP_backward_input, PD_OP_send_gradient, SAME },
+	{ PD_OP_backward, PD_OP_allreduce, GROUP },
+	{ PD_OP_backward_weight, PD_OP_allreduce, GROUP },
+	{ PD_OP_backward, PD_OP_agree, GROUP },
+	{ PD_OP_backward_weight, PD_OP_agree, GROUP },
+	{ PD_OP_allreduce, PD_OP_agree, GROUP },
+	{ PD_OP_allreduce, PD_OP_norms, GROUP },
+	{ PD_OP_backward, PD_OP_step, GROUP },
+	{ PD_OP_backward_weight, PD_OP_step, GROUP },
+	{ PD_OP_allreduce, PD_OP_step, GROUP },
+	{ PD_OP_norms, PD_OP_step, GROUP },
+	{ PD_OP_agree, PD_OP_step, GROUP },
+	{ PD_OP_backward, PD_OP_load, INBOXES },
+	{ PD_OP_backward_weight, PD_OP_load, INBOXES },
+	{ PD_OP_backward, PD_OP_recv_activation, INBOXES },
+	{ PD_OP_backward_weight, PD_OP_recv_activation, INBOXES },
+	{ PD_OP_send_activation, PD_OP_recv_activation, INBOXES },
+	{ PD_OP_send_activation, PD_OP_forward, SLOTS },
+	{ PD_OP_backward, PD_OP_recv_gradient, ARRIVING },
+	{ PD_OP_backward_input, PD_OP_recv_gradient, ARRIVING },
+	{ PD_OP_send_gradient, PD_OP_backward, LEAVING },
+	{ PD_OP_send_gradient, PD_OP_backward_input, LEAVING },
+};
+
+#define RULES (sizeof(rules) / sizeof(*rules))
+
+/* How many pairs of operations each rule was held against, in all plans. */
+static int held[RULES];
+static int64_t copy_ns;
+
+/* A sum of two sources of n numbers takes n ns; see test_plan(). */
+static int take(struct pd_stream *stream, int64_t ns, struct pd_event *ev)
+{
+	return pd_device_sim.math.sum(stream, NULL, NULL, 2, (size_t)ns, ev);
+}
+
+static int copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
+		enum pd_copy way, struct pd_event *ev)
+{
+	return take(stream, copy_ns, ev);
+}
+
+static int squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
+		   struct pd_event *ev)
+{
+	return take(stream, 50, ev);
+}
+
+static int unite(struct pd_stream *stream, double *vector, const double *other, size_t count,
+		 struct pd_event *ev)
+{
+	return take(stream, 20, ev);
+}
+
+static bool same_group(const struct pd_schedule *schedule, const struct pd_op *a,
+		       const struct pd_op *b)
+{
+	int64_t group = schedule->group[b->stage];
+
+	return (a->stage == b->stage || a->kind == PD_OP_agree || b->kind == PD_OP_agree) &&
+	       a->microbatch / group == b->microbatch / group &&
+	       (b->kind != PD_OP_allreduce || a->bucket <= b->bucket);
+}
+
+/* Tells whether the rule is about these two, of the kinds that it names. */
+static bool about(const struct pd_schedule *schedule, const struct rule *rule, const struct pd_op *a,
+		  const struct pd_op *b)
+{
+	struct pd_buffer_counts counts;
+	int64_t far[GROUP] = { 0 };
+
+	if (a->rank != b->rank)
+		return false;
+	if (rule->distance == GROUP)
+		return same_group(schedule, a, b);
+	if (a->stage != b->stage)
+		return false;
+	pd_buffer_counts_of_stage(schedule, a->stage, &counts);
+	far[INBOXES] = pd_schedule_inboxes(schedule, a->stage, false);
+	far[SLOTS] = counts.outboxes > 0 ? counts.outboxes
+					 : pd_schedule_slots(schedule, a->stage, false);
+	far[ARRIVING] = counts.arriving;
+	far[LEAVING] = counts.leaving;
+	return b->microbatch - a->microbatch ==
+	       far[rule->distance] * schedule->plan->stages[a->stage].replicas;
+}
+
+/* Returns how often an operation began before one that the rule names had ended. */
+static int early(const struct pd_schedule *schedule, const struct rule *rule,
+		 const struct virtual_run *run)
+{
+	int wrong = 0;
+
+	for (const struct pd_record *a = run->records; a < run->records + run->count; a++)
+		for (const struct pd_record *b = run->records; b < run->records + run->count; b++) {
+			if (a->op.kind != rule->first || b->op.kind != rule->then ||
+			    !about(schedule, rule, &a->op, &b->op))
+				continue;
+			held[rule - rules]++;
+			if (a->end_ns > b->start_ns && wrong++ == 0)
+				diag("stage %d: %s of %d begins at %d, %s of %d ends at %d",
+				     (int)b->op.stage, pd_op_kind_name[b->op.kind],
+				     (int)b->op.microbatch, (int)b->start_ns,
+				     pd_op_kind_name[a->op.kind], (int)a->op.microbatch,
+				     (int)a->end_ns);
+		}
+	return wrong;
+}
+
+/* What all take part in ends nowhere before it has begun everywhere. */
+static int ends_early(const struct pd_schedule *schedule, enum pd_op_kind kind,
+		      const struct virtual_run *run)
+{
+	int wrong = 0;
+
+	for (const struct pd_record *a = run->records; a < run->records + run->count; a++)
+		for (const struct pd_record *b = run->records; b < run->records + run->count; b++)
+			wrong += a->op.kind == kind && b->op.kind == kind &&
+				 (kind == PD_OP_agree || a->op.stage == b->op.stage) &&
+				 a->op.microbatch == b->op.microbatch && a->op.bucket == b->op.bucket &&
+				 a->end_ns < b->start_ns;
+	return wrong;
+}
+
+/* Takes over the plan. */
+static void test_plan(const char *what, struct pd_plan *plan)
+{
+	struct pd_device_ops late = pd_device_sim;
+	struct pd_schedule *schedule = pd_schedule_new(plan, NULL);
+
+	late.separate_memory = true;
+	late.stream.copy = copy;
+	late.math.squares = squares;
+	late.math.unite = unite;
+	plan->profile->sum_bytes_per_s = INT64_C(4000000000);
+	for (copy_ns = 1; copy_ns < 10000; copy_ns *= 20) {
+		struct virtual_run run = virtual_run(plan, &late, MICROBATCHES);
+		int wrong = ends_early(schedule, PD_OP_allreduce, &run) +
+			    ends_early(schedule, PD_OP_norms, &run) +
+			    ends_early(schedule, PD_OP_agree, &run);
+
+		for (const struct rule *rule = rules; rule < rules + RULES; rule++)
+			wrong += early(schedule, rule, &run);
+		is_int(wrong, 0, "%s, copies of %d ns: none of %zu operations begins early", what,
+		       (int)copy_ns, run.count);
+		free(run.records);
+	}
+	pd_schedule_free(schedule);
+	pd_plan_free(plan);
+}
+
+static struct pd_plan *with(struct pd_plan *plan, enum pd_schedule_kind schedule,
+			    enum pd_weight_kind weights, int64_t microbatches, unsigned recompute)
+{
+	use(plan, schedule, weights, microbatches);
+	recompute_in(plan, recompute);
+	return plan;
+}
+
+static struct pd_plan *agreeing(struct pd_plan *plan)
+{
+	plan->agree = true;
+	return plan;
+}
+
+static struct pd_plan *in_buckets(struct pd_plan *plan)
+{
+	plan->bucket_bytes = 3000;
+	return plan;
+}
+
+static struct pd_plan *sparse(struct pd_plan *plan)
+{
+	plan->chunk = 100;
+	plan->sparsity = 0.85;
+	return plan;
+}
+
+/* Shorter links: computation and copies take about as long as transfers. */
+static struct pd_plan *made(const char *graph, int number, int positions)
+{
+	struct pd_plan *plan = make_plan(graph, &plans[number], positions);
+
+	plan->topology.level[0].latency_ns = 60;
+	return plan;
+}
+
+int main(void)
+{
+	const enum pd_schedule_kind plain = PD_SCHEDULE_1F1B;
+
+	test_plan("one stage", made(chain, 0, 1));
+	test_plan("four replicas", made(chain, 1, 1));
+	test_plan("four stages", made(chain, 3, 4));
+	test_plan("skips", made(skips, 3, 4));
+	test_plan("3-2-1", made(skips, 11, 3));
+	test_plan("recomputes", with(made(skips, 3, 4), plain, PD_WEIGHTS_STASH, 1, 15));
+	test_plan("2bw", with(made(chain, 7, 2), plain, PD_WEIGHTS_2BW, 4, 0));
+	test_plan("2bw, agreed on", agreeing(with(made(chain, 7, 2), plain, PD_WEIGHTS_2BW, 4, 0)));
+	test_plan("flush, agreed on", agreeing(with(made(skips, 11, 3), plain, PD_WEIGHTS_FLUSH, 6,
+						    0)));
+	test_plan("gpipe", with(made(chain, 3, 4), PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH, 4, 0));
+	test_plan("zb-h1", with(made(skips, 3, 4), PD_SCHEDULE_ZB_H1, PD_WEIGHTS_FLUSH, 8, 0));
+	test_plan("interleaved", with(made(skips, 3, 2), PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH,
+				      8, 0));
+	test_plan("buckets", in_buckets(with(made(chain, 7, 2), plain, PD_WEIGHTS_FLUSH, 4, 0)));
+	test_plan("sparse sums", sparse(in_buckets(made(chain, 7, 2))));
+	test_plan("zb-h1, agreed on", agreeing(with(made(chain, 7, 2), PD_SCHEDULE_ZB_H1,
+						    PD_WEIGHTS_FLUSH, 4, 0)));
+	for (size_t r = 0; r < RULES; r++)
+		ok(held[r] > 0, "%s waits for %s %d times", pd_op_kind_name[rules[r].then],
+		   pd_op_kind_name[rules[r].first], held[r]);
+	return done_testing();
+}
