@@ -16,9 +16,12 @@
 #define MICROBATCHES 24
 
 /* How many of its replica's microbatches lie between an operation and the one that it waits for. */
-enum distance { SAME, INBOXES, SLOTS, ARRIVING, LEAVING, GROUP };
+enum distance { SAME, INBOXES, SLOTS, ARRIVING, LEAVING, GROUP, NEXT_GROUP };
 
-/* GROUP: both belong to the same group; where one is an agree, in any stage of the rank. */
+/*
+ * GROUP: both belong to the same group, NEXT_GROUP: to this and the next; where one is an agree, in any
+ * stage of the rank.
+ */
 static const struct rule {
 	enum pd_op_kind first, then;
 	enum distance distance;
@@ -42,7 +45,7 @@ static const struct rule {
 	{ PD_OP_backward, PD_OP_step, GROUP },
 	{ PD_OP_backward_weight, PD_OP_step, GROUP },
 	{ PD_OP_allreduce, PD_OP_step, GROUP },
-	{ PD_OP_norms, PD_OP_step, GROUP },
+	{ PD_OP_norms, PD_OP_allreduce, NEXT_GROUP },
 	{ PD_OP_agree, PD_OP_step, GROUP },
 	{ PD_OP_backward, PD_OP_load, INBOXES },
 	{ PD_OP_backward_weight, PD_OP_load, INBOXES },
@@ -86,14 +89,14 @@ static int unite(struct pd_stream *stream, double *vector, const double *other, 
 	return take(stream, 20, ev);
 }
 
-static bool same_group(const struct pd_schedule *schedule, const struct pd_op *a,
-		       const struct pd_op *b)
+static bool in_group(const struct pd_schedule *schedule, const struct pd_op *a,
+		     const struct pd_op *b, int64_t later)
 {
 	int64_t group = schedule->group[b->stage];
 
 	return (a->stage == b->stage || a->kind == PD_OP_agree || b->kind == PD_OP_agree) &&
-	       a->microbatch / group == b->microbatch / group &&
-	       (b->kind != PD_OP_allreduce || a->bucket <= b->bucket);
+	       a->microbatch / group + later == b->microbatch / group &&
+	       (b->kind != PD_OP_allreduce || later > 0 || a->bucket <= b->bucket);
 }
 
 /* Tells whether the rule is about these two, of the kinds that it names. */
@@ -105,8 +108,8 @@ static bool about(const struct pd_schedule *schedule, const struct rule *rule, c
 
 	if (a->rank != b->rank)
 		return false;
-	if (rule->distance == GROUP)
-		return same_group(schedule, a, b);
+	if (rule->distance >= GROUP)
+		return in_group(schedule, a, b, rule->distance - GROUP);
 	if (a->stage != b->stage)
 		return false;
 	pd_buffer_counts_of_stage(schedule, a->stage, &counts);
