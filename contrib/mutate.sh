@@ -180,7 +180,7 @@ s/before && worker_after(w, w->compute, before) < 0/before \&\& !w/
 test/t4001-weights.sh
 
 resume: a resumed run begins anew
-lib/run/job.c
+lib/run/resume.c
 s/job->resume_step = info->step;/job->resume_step = 0;/
 test/t7001-resume.sh
 

@@ -22,6 +22,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define PD_MOST_MICROBATCHES (INT64_C(1) << 40)  /* the most in a run */
+
 struct pd_job {
 	struct pd_plan *plan;           /* owned, by the lists if they own one */
 	/*
