@@ -49,7 +49,7 @@ static int iterate(struct pd_stream *stream, struct pd_net *net, const struct pd
 static struct virtual_run run_watched(const struct pd_plan *plan)
 {
 	memset(&now, 0, sizeof(now));
-	return virtual_run(plan, &watched, MICROBATCHES);
+	return virtual_run(plan, &watched, NULL, MICROBATCHES);
 }
 
 static bool same(const struct virtual_run *a, const struct virtual_run *b)
@@ -79,7 +79,8 @@ static bool each_once(const struct pd_plan *plan)
 /* iterations, with_update: of the last stage's, at least. */
 static void test_plan(const char *what, struct pd_plan *plan, int iterations, int with_update)
 {
-	struct virtual_run plain = virtual_run(plan, NULL, MICROBATCHES), one = run_watched(plan);
+	struct virtual_run plain = virtual_run(plan, NULL, NULL, MICROBATCHES);
+	struct virtual_run one = run_watched(plan);
 
 	ok(same(&plain, &one), "%s: %zu operations at the same times", what, plain.count);
 	ok(each_once(plan), "%s: each forward once", what);

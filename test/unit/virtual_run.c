@@ -42,7 +42,7 @@ static void drive(struct pd_sim *sim, struct pd_worker **workers, int ranks)
 }
 
 static struct pd_worker *worker_of(const struct pd_schedule *schedule, struct pd_sim *sim,
-				   struct pd_worker_config *config)
+				   struct pd_loader *loader, struct pd_worker_config *config)
 {
 	struct pd_worker_stage nets[schedule->chunks];
 	int stages[schedule->chunks];
@@ -51,7 +51,8 @@ static struct pd_worker *worker_of(const struct pd_schedule *schedule, struct pd
 
 	pd_schedule_stages(schedule, config->rank, stages);
 	for (int i = 0; i < schedule->chunks; i++)
-		nets[i] = (struct pd_worker_stage){ .net = pd_sim_net(sim, stages[i]) };
+		nets[i] = (struct pd_worker_stage){ .net = pd_sim_net(sim, stages[i]),
+						    .loader = loader };
 	config->stages = nets;
 	worker = pd_worker_new(config, &err);
 	if (!worker)
@@ -60,7 +61,7 @@ static struct pd_worker *worker_of(const struct pd_schedule *schedule, struct pd
 }
 
 struct virtual_run virtual_run(const struct pd_plan *plan, const struct pd_device_ops *ops,
-			       int64_t microbatches)
+			       struct pd_loader *loader, int64_t microbatches)
 {
 	const struct pd_phase phase = { .last = microbatches };
 	struct pd_schedule *schedule = pd_schedule_new(plan, NULL);
@@ -79,7 +80,7 @@ struct virtual_run virtual_run(const struct pd_plan *plan, const struct pd_devic
 
 		if (ops)
 			config.device->ops = ops;
-		workers[r] = worker_of(schedule, sim, &config);
+		workers[r] = worker_of(schedule, sim, loader, &config);
 		pd_worker_begin(workers[r], &phase, 0);
 	}
 	drive(sim, workers, plan->rank_count);

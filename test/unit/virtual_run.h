@@ -3,6 +3,7 @@
 #ifndef PD_TEST_VIRTUAL_RUN_H
 #define PD_TEST_VIRTUAL_RUN_H
 
+#include "data/loader.h"
 #include "device/device.h"
 #include "plan/plan.h"
 #include "trace/trace.h"
@@ -12,8 +13,11 @@ struct virtual_run {
 	size_t count, capacity;
 };
 
-/* Trains so many microbatches.  ops: those of the devices; NULL: pd_device_sim. */
+/*
+ * Trains so many microbatches.  ops: those of the devices; NULL: pd_device_sim.  The loader is for a
+ * plan of one stage on one rank; NULL: there are no samples.
+ */
 struct virtual_run virtual_run(const struct pd_plan *plan, const struct pd_device_ops *ops,
-			       int64_t microbatches);
+			       struct pd_loader *loader, int64_t microbatches);
 
 #endif

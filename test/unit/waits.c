@@ -4,6 +4,7 @@
  * where everything takes time: a copy, too, so that samples are late or arrive while they are still
  * in use.  An operation begins when those that it needs have ended, and those that used its memory.
  */
+#include "small_model.h"
 #include "table.h"
 #include "tap.h"
 #include "virtual_run.h"
@@ -11,7 +12,9 @@
 #include "device/sim/sim.h"
 #include "schedule/buffer_counts.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define MICROBATCHES 24
 
@@ -173,7 +176,7 @@ static void test_plan(const char *what, struct pd_plan *plan)
 	late.math.unite = unite;
 	plan->profile->sum_bytes_per_s = INT64_C(4000000000) * SUMMED_PER_NS;
 	for (copy_ns = 1; copy_ns < 10000; copy_ns *= 20) {
-		struct virtual_run run = virtual_run(plan, &late, MICROBATCHES);
+		struct virtual_run run = virtual_run(plan, &late, NULL, MICROBATCHES);
 		int wrong = ends_early(schedule, PD_OP_allreduce, &run) +
 			    ends_early(schedule, PD_OP_norms, &run) +
 			    ends_early(schedule, PD_OP_agree, &run);
@@ -224,6 +227,69 @@ static struct pd_plan *made(const char *graph, int number, int positions)
 	return plan;
 }
 
+/* ---- a loader, whose thread is real ---- */
+
+static struct pd_gate gate;
+static struct pd_stream *newest;        /* a worker opens that of its loads last */
+static atomic_int samples_read;
+static int loads, hasty;
+
+static void read_slowly(const struct pd_dataset *set, int input, int64_t sample, void *out)
+{
+	usleep(20000);
+	samples_read++;
+}
+
+static struct pd_stream *open_stream(struct pd_device *device, struct pd_error *err)
+{
+	return newest = pd_device_sim.stream.open(device, err);
+}
+
+/* What loads wait for comes from the loader alone, as long as every microbatch has a new inbox. */
+static int wait_loader(struct pd_stream *stream, struct pd_event *ev)
+{
+	if (stream != newest)
+		return pd_device_sim.stream.wait(stream, ev);
+	pd_event_wait(ev, &gate);
+	return 0;
+}
+
+static int count_load(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
+		      enum pd_copy way, struct pd_event *ev)
+{
+	loads++;
+	hasty += samples_read < loads;
+	return take(stream, 1, ev);
+}
+
+static void test_loader(void)
+{
+	const struct pd_data_format format = { .read = read_slowly };
+	const struct pd_dataset set = { .format = &format, .samples = 8 };
+	const int image = 0;
+	struct pd_device_ops ops = pd_device_sim;
+	struct small_model store;
+	struct pd_loader_config config = {
+		.model = small_model(&store, 1, 2, 2, 2), .train = &set, .batch_size = 1,
+		.input_count = 1, .inputs = &image, .ahead = 2, .gate = &gate,
+	};
+	struct pd_plan *plan = make_plan(chain, &plans[0], 1);
+	struct pd_loader *loader;
+
+	ops.separate_memory = true;
+	ops.stream.open = open_stream;
+	ops.stream.wait = wait_loader;
+	ops.stream.copy = count_load;
+	pd_gate_init(&gate, NULL);
+	loader = pd_loader_open(&config, NULL);
+	free(virtual_run(plan, &ops, loader, 2).records);
+	is_int(loads, 2, "two microbatches are loaded");
+	is_int(hasty, 0, "none before its samples are read");
+	pd_loader_close(loader);
+	pd_gate_release(&gate);
+	pd_plan_free(plan);
+}
+
 int main(void)
 {
 	const enum pd_schedule_kind plain = PD_SCHEDULE_1F1B;
@@ -246,6 +312,7 @@ int main(void)
 	test_plan("sparse sums", sparse(in_buckets(made(chain, 7, 2))));
 	test_plan("zb-h1, agreed on", agreeing(with(made(chain, 7, 2), PD_SCHEDULE_ZB_H1,
 						    PD_WEIGHTS_FLUSH, 4, 0)));
+	test_loader();
 	for (size_t r = 0; r < RULES; r++)
 		ok(held[r] > 0, "%s waits for %s %d times", pd_op_kind_name[rules[r].then],
 		   pd_op_kind_name[rules[r].first], held[r]);
