@@ -13,7 +13,7 @@ AM_TESTS_ENVIRONMENT = PD_SOURCE='$(abs_top_srcdir)'; PD_BUILD='$(abs_top_buildd
 # share is in libtest.a, and no library is loaded that a program does not call.
 check_LIBRARIES = test/libtest.a
 test_libtest_a_SOURCES = test/tap.c test/tap.h \
-	test/conform/chain.c test/conform/chain.h test/conform/ref.c test/conform/ref.h \
+	test/conform/chain.c test/conform/chain.h test/conform/models.c test/conform/ref.c test/conform/ref.h \
 	test/conform/ref_attention.c test/conform/ref_image.c test/conform/ref_kind.h \
 	test/conform/ref_loss.c test/conform/ref_lstm.c test/conform/ref_rows.c \
 	test/unit/document.h test/unit/made_lists.h test/unit/made_up.h test/unit/ranks.c \
@@ -48,6 +48,8 @@ CONFORM = test/conform/devices test/conform/half test/conform/iteration test/con
 test_conform_layers_SOURCES = test/conform/layers.c test/conform/layers.h test/conform/conforms.c \
 	test/conform/conforms.h test/conform/layers_attention.c test/conform/layers_lstm.c \
 	test/conform/layers_sequences.c
+test_conform_stream_SOURCES = test/conform/stream.c test/conform/stream.h \
+	test/conform/stream_parameters.c test/conform/stream_sums.c test/conform/stream_updates.c
 if HAVE_CUDA
 CONFORM += test/conform/kernels
 else

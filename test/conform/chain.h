@@ -81,6 +81,10 @@ struct chain *chain_open_split(const struct pd_device_ops *ops, const struct pd_
 			       const int *cuts, int cut_count, int64_t batch, uint64_t seed,
 			       int threads);
 void chain_close(struct chain *c);
+/* Copies, and waits until that is done. */
+void chain_copy(struct chain *c, void *dst, const void *src, size_t bytes, enum pd_copy way);
+/* Copies to new memory of the device, for its memory.free. */
+char *chain_put(struct chain *c, const void *host, size_t bytes);
 /* x: [batch][elements]; y: labels. */
 void chain_load(struct chain *c, const float *x, const int32_t *y);
 /* Both return false when the device says that it failed. */

@@ -51,11 +51,8 @@ static void load(struct chain *c, int round)
 static char *arena_of(struct chain *c, size_t bytes)
 {
 	char *host = pd_calloc(1, bytes);
-	struct pd_event ev;
 
-	pd_event_arm(&ev);
-	c->ops->stream.copy(c->stream, host, c->stages[0].gradients, bytes, PD_COPY_TO_HOST, &ev);
-	pd_event_wait(&ev, &c->gate);
+	chain_copy(c, host, c->stages[0].gradients, bytes, PD_COPY_TO_HOST);
 	return host;
 }
 

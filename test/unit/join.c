@@ -24,6 +24,7 @@ static struct {
 	int forwards[MICROBATCHES][LAYERS];     /* by microbatch and first layer */
 } now;
 static struct pd_device_ops watched;
+static const struct pd_phase phase = { .last = MICROBATCHES };
 
 static int count_forward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
 			 int from, int count, struct pd_event *ev)
@@ -49,7 +50,7 @@ static int iterate(struct pd_stream *stream, struct pd_net *net, const struct pd
 static struct virtual_run run_watched(const struct pd_plan *plan)
 {
 	memset(&now, 0, sizeof(now));
-	return virtual_run(plan, &watched, NULL, MICROBATCHES);
+	return virtual_run(plan, &watched, NULL, &phase);
 }
 
 static bool same(const struct virtual_run *a, const struct virtual_run *b)
@@ -79,7 +80,7 @@ static bool each_once(const struct pd_plan *plan)
 /* iterations, with_update: of the last stage's, at least. */
 static void test_plan(const char *what, struct pd_plan *plan, int iterations, int with_update)
 {
-	struct virtual_run plain = virtual_run(plan, NULL, NULL, MICROBATCHES);
+	struct virtual_run plain = virtual_run(plan, NULL, NULL, &phase);
 	struct virtual_run one = run_watched(plan);
 
 	ok(same(&plain, &one), "%s: %zu operations at the same times", what, plain.count);

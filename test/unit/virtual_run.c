@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "device/sim/sim.h"
-#include "schedule/schedule.h"
 #include "transport/sim/sim.h"
 #include "worker/worker.h"
 
@@ -61,9 +60,8 @@ static struct pd_worker *worker_of(const struct pd_schedule *schedule, struct pd
 }
 
 struct virtual_run virtual_run(const struct pd_plan *plan, const struct pd_device_ops *ops,
-			       struct pd_loader *loader, int64_t microbatches)
+			       struct pd_loader *loader, const struct pd_phase *phase)
 {
-	const struct pd_phase phase = { .last = microbatches };
 	struct pd_schedule *schedule = pd_schedule_new(plan, NULL);
 	struct pd_sim *sim = pd_sim_new(plan, schedule->wiring);
 	struct pd_sim_fabric *fabric = pd_sim_fabric_new(sim, &plan->topology);
@@ -81,7 +79,7 @@ struct virtual_run virtual_run(const struct pd_plan *plan, const struct pd_devic
 		if (ops)
 			config.device->ops = ops;
 		workers[r] = worker_of(schedule, sim, loader, &config);
-		pd_worker_begin(workers[r], &phase, 0);
+		pd_worker_begin(workers[r], phase, 0);
 	}
 	drive(sim, workers, plan->rank_count);
 	for (int r = 0; r < plan->rank_count; r++)

@@ -5,7 +5,7 @@
 
 #include "data/loader.h"
 #include "device/device.h"
-#include "plan/plan.h"
+#include "schedule/schedule.h"
 #include "trace/trace.h"
 
 struct virtual_run {
@@ -14,10 +14,10 @@ struct virtual_run {
 };
 
 /*
- * Trains so many microbatches.  ops: those of the devices; NULL: pd_device_sim.  The loader is for a
+ * Does a phase from its beginning.  ops: those of the devices; NULL: pd_device_sim.  The loader is for a
  * plan of one stage on one rank; NULL: there are no samples.
  */
 struct virtual_run virtual_run(const struct pd_plan *plan, const struct pd_device_ops *ops,
-			       struct pd_loader *loader, int64_t microbatches);
+			       struct pd_loader *loader, const struct pd_phase *phase);
 
 #endif

@@ -54,6 +54,8 @@ static const struct rule {
 	{ PD_OP_backward_weight, PD_OP_load, INBOXES },
 	{ PD_OP_backward, PD_OP_recv_activation, INBOXES },
 	{ PD_OP_backward_weight, PD_OP_recv_activation, INBOXES },
+	{ PD_OP_forward, PD_OP_load, INBOXES },
+	{ PD_OP_forward, PD_OP_recv_activation, INBOXES },
 	{ PD_OP_send_activation, PD_OP_recv_activation, INBOXES },
 	{ PD_OP_send_activation, PD_OP_forward, SLOTS },
 	{ PD_OP_backward, PD_OP_recv_gradient, ARRIVING },
@@ -118,9 +120,9 @@ static bool about(const struct pd_schedule *schedule, const struct rule *rule, c
 	if (a->stage != b->stage)
 		return false;
 	pd_buffer_counts_of_stage(schedule, a->stage, &counts);
-	far[INBOXES] = pd_schedule_inboxes(schedule, a->stage, false);
+	far[INBOXES] = pd_schedule_inboxes(schedule, a->stage, a->evaluate);
 	far[SLOTS] = counts.outboxes > 0 ? counts.outboxes
-					 : pd_schedule_slots(schedule, a->stage, false);
+					 : pd_schedule_slots(schedule, a->stage, a->evaluate);
 	far[ARRIVING] = counts.arriving;
 	far[LEAVING] = counts.leaving;
 	return b->microbatch - a->microbatch ==
@@ -164,6 +166,25 @@ static int ends_early(const struct pd_schedule *schedule, enum pd_op_kind kind,
 	return wrong;
 }
 
+static void test_phase(const char *what, const struct pd_schedule *schedule,
+		       const struct pd_device_ops *ops, bool evaluate)
+{
+	const struct pd_phase phase = { .last = MICROBATCHES, .evaluate = evaluate };
+
+	for (copy_ns = 1; copy_ns < 10000; copy_ns *= 20) {
+		struct virtual_run run = virtual_run(schedule->plan, ops, NULL, &phase);
+		int wrong = ends_early(schedule, PD_OP_allreduce, &run) +
+			    ends_early(schedule, PD_OP_norms, &run) +
+			    ends_early(schedule, PD_OP_agree, &run);
+
+		for (const struct rule *rule = rules; rule < rules + RULES; rule++)
+			wrong += early(schedule, rule, &run);
+		is_int(wrong, 0, "%s, %s, copies of %d ns: none of %zu operations begins early", what,
+		       evaluate ? "evaluation" : "training", (int)copy_ns, run.count);
+		free(run.records);
+	}
+}
+
 /* Takes over the plan. */
 static void test_plan(const char *what, struct pd_plan *plan)
 {
@@ -175,18 +196,8 @@ static void test_plan(const char *what, struct pd_plan *plan)
 	late.math.squares = squares;
 	late.math.unite = unite;
 	plan->profile->sum_bytes_per_s = INT64_C(4000000000) * SUMMED_PER_NS;
-	for (copy_ns = 1; copy_ns < 10000; copy_ns *= 20) {
-		struct virtual_run run = virtual_run(plan, &late, NULL, MICROBATCHES);
-		int wrong = ends_early(schedule, PD_OP_allreduce, &run) +
-			    ends_early(schedule, PD_OP_norms, &run) +
-			    ends_early(schedule, PD_OP_agree, &run);
-
-		for (const struct rule *rule = rules; rule < rules + RULES; rule++)
-			wrong += early(schedule, rule, &run);
-		is_int(wrong, 0, "%s, copies of %d ns: none of %zu operations begins early", what,
-		       (int)copy_ns, run.count);
-		free(run.records);
-	}
+	test_phase(what, schedule, &late, false);
+	test_phase(what, schedule, &late, true);
 	pd_schedule_free(schedule);
 	pd_plan_free(plan);
 }
@@ -282,7 +293,7 @@ static void test_loader(void)
 	ops.stream.copy = count_load;
 	pd_gate_init(&gate, NULL);
 	loader = pd_loader_open(&config, NULL);
-	free(virtual_run(plan, &ops, loader, 2).records);
+	free(virtual_run(plan, &ops, loader, &(struct pd_phase){ .last = 2 }).records);
 	is_int(loads, 2, "two microbatches are loaded");
 	is_int(hasty, 0, "none before its samples are read");
 	pd_loader_close(loader);

@@ -1,0 +1,293 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Updates, by every optimizer, against the formulas. */
+#include "stream.h"
+#include "tap.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Two steps, against the formula, element by element. */
+void test_sgd(const struct pd_device_ops *ops, struct chain *c, float momentum)
+{
+	const float rate = 0.1f, decay = 0.01f;
+	int64_t n;
+	float *w, *g, *v, *got;
+	double off = 0;
+
+	chain_forward(c);
+	chain_backward(c);
+	w = chain_export(c, WEIGHTS, &n);
+	g = chain_export(c, GRADIENTS, &n);
+	v = pd_calloc((size_t)n, sizeof(*v));
+	chain_update(c, rate, momentum, decay);
+	chain_update(c, rate, momentum, decay);
+	got = chain_export(c, WEIGHTS, &n);
+	for (int64_t i = 0; i < n; i++) {
+		for (int step = 0; step < 2; step++) {
+			v[i] = momentum * v[i] + (g[i] + decay * w[i]);
+			w[i] -= rate * v[i];
+		}
+		off = fmax(off, fabs((double)w[i] - (double)got[i]));
+	}
+	if (!ok(off < 1e-6 && n > 1000, "%s: SGD with momentum %g", ops->name, (double)momentum))
+		diag("off by %g", off);
+	free(w);
+	free(g);
+	free(v);
+	free(got);
+}
+
+/*
+ * Some steps with a gradient each, against the formula in double.  What float loses is bounded
+ * by the step itself, which is as large as the rate.
+ */
+void test_adam(const struct pd_device_ops *ops, struct chain *c, enum pd_update_kind kind)
+{
+	struct pd_update how = { .kind = kind, .rate = 0.01, .weight_decay = 0.1, .beta1 = 0.8,
+				 .beta2 = 0.99, .eps = 1e-5 };
+	int64_t n;
+	float *start = chain_export(c, WEIGHTS, &n), *got;
+	double *w = pd_calloc((size_t)n, sizeof(*w)), *m = pd_calloc((size_t)n, sizeof(*m));
+	double *s = pd_calloc((size_t)n, sizeof(*s)), off = 0, moved = 0;
+
+	for (int64_t i = 0; i < n; i++)
+		w[i] = start[i];
+	for (how.count = 1; how.count <= 4; how.count++) {
+		float *g;
+
+		chain_forward(c);
+		chain_backward(c);
+		g = chain_export(c, GRADIENTS, &n);
+		chain_step(c, &how);
+		for (int64_t i = 0; i < n; i++) {
+			double d = g[i] + (kind == PD_ADAM ? 0.1 * w[i] : 0);
+
+			m[i] = 0.8 * m[i] + 0.2 * d;
+			s[i] = 0.99 * s[i] + 0.01 * d * d;
+			w[i] -= kind == PD_ADAMW ? 0.01 * 0.1 * w[i] : 0;
+			w[i] -= 0.01 * m[i] / (1 - pow(0.8, (double)how.count)) /
+				(sqrt(s[i] / (1 - pow(0.99, (double)how.count))) + 1e-5);
+		}
+		free(g);
+	}
+	got = chain_export(c, WEIGHTS, &n);
+	for (int64_t i = 0; i < n; i++) {
+		off = fmax(off, fabs(w[i] - (double)got[i]));
+		moved = fmax(moved, fabs(w[i] - (double)start[i]));
+	}
+	if (!ok(off < 1e-6 && moved > 0.03, "%s: %s against the formula", ops->name,
+		kind == PD_ADAM ? "Adam" : "AdamW"))
+		diag("off by %g, moved by %g", off, moved);
+	free(start);
+	free(got);
+	free(w);
+	free(m);
+	free(s);
+}
+
+/* Compares two updates by SGD or LARS, without decay of tensors of one axis, with the formulas. */
+void test_by_tensor(const struct pd_device_ops *ops, struct chain *c, enum pd_update_kind kind)
+{
+	const struct pd_update how = { .kind = kind, .rate = 0.1, .momentum = 0.9, .weight_decay = 0.1,
+				       .spares_vectors = true, .trust = 0.05 };
+	const struct pd_named *list;
+	int count = ops->net.named(c->stages[0].net, &list), vectors = 0;
+	int64_t n, at = 0;
+	float *w = chain_export(c, WEIGHTS, &n), *got, *g;
+	double off = 0, *v = pd_calloc((size_t)n, sizeof(*v));
+
+	chain_forward(c);
+	chain_backward(c);
+	g = chain_export(c, GRADIENTS, &n);
+	chain_step(c, &how);
+	chain_step(c, &how);
+	got = chain_export(c, WEIGHTS, &n);
+	for (int k = 0; k < count; k++) {
+		bool vector = list[k].dims == 1;
+		double decay = vector ? 0 : 0.1;
+
+		if (list[k].part != PD_PART_PARAMETER)
+			continue;
+		vectors += vector;
+		for (int step = 0; step < 2; step++) {
+			double ww = 0, gg = 0, local = 1;
+
+			for (int64_t i = at; i < at + list[k].elements; i++) {
+				ww += (double)w[i] * w[i];
+				gg += (double)g[i] * g[i];
+			}
+			if (kind == PD_LARS && !vector && ww > 0 && gg > 0)
+				local = 0.05 * sqrt(ww) / (sqrt(gg) + decay * sqrt(ww));
+			for (int64_t i = at; i < at + list[k].elements; i++) {
+				double d = g[i] + decay * w[i];
+
+				v[i] = 0.9 * v[i] + (kind == PD_LARS ? 0.1 * local * d : d);
+				w[i] = (float)(w[i] - (kind == PD_LARS ? v[i] : 0.1 * v[i]));
+			}
+		}
+		for (int64_t i = at; i < at + list[k].elements; i++)
+			off = fmax(off, fabs((double)w[i] - (double)got[i]));
+		at += list[k].elements;
+	}
+	if (!ok(off < 1e-6 && at == n && vectors > 0, "%s: %s, without decay of biases", ops->name,
+		kind == PD_LARS ? "LARS" : "SGD"))
+		diag("off by %g, %d tensors of one axis", off, vectors);
+	free(w);
+	free(g);
+	free(got);
+	free(v);
+}
+
+/* What export gives of two arenas: the same, and every number finite. */
+static bool same_and_finite(const struct pd_device_ops *ops, const struct stage *s, const char *a,
+			    const char *b)
+{
+	const struct pd_named *list;
+	int n = ops->net.named(s->net, &list);
+	bool good = true;
+
+	for (int i = 0; i < n; i++) {
+		int64_t count = list[i].elements;
+		float *x = pd_calloc((size_t)count, sizeof(*x));
+		float *y = pd_calloc((size_t)count, sizeof(*y));
+
+		if (list[i].part == PD_PART_PARAMETER) {
+			ops->net.export(s->net, i, PD_FULL, a, x);
+			ops->net.export(s->net, i, PD_FULL, b, y);
+		}
+		for (int64_t k = 0; k < count; k++)
+			good = good && isfinite(x[k]) && x[k] == y[k];
+		free(x);
+		free(y);
+	}
+	return good;
+}
+
+/* Gradients of all sizes, early and late, in place and out of place. */
+void test_adam_extremes(const struct pd_device_ops *ops, struct chain *c,
+			       enum pd_update_kind kind)
+{
+	static const float sizes[] = { 0, 1e-38f, 1e-20f, 1e-8f, -1, 1e8f, -1e18f };
+	static const int64_t counts[] = { 1, 2, 1000, INT64_C(1) << 40 };
+	struct stage *s = &c->stages[0];
+	size_t bytes = s->sizes->weights_bytes, count = bytes / sizeof(float);
+	char *next = ops->memory.alloc(c->device, bytes, NULL), *v = ops->memory.alloc(c->device,
+										       bytes, NULL);
+	char *second = ops->memory.alloc(c->device, bytes, NULL);
+	float *g = pd_calloc(count, sizeof(*g));
+	bool good = true;
+
+	ops->stream.copy(c->stream, v, s->velocity, bytes, PD_COPY_WITHIN, NULL);
+	ops->stream.copy(c->stream, second, s->second, bytes, PD_COPY_WITHIN, NULL);
+	for (size_t k = 0; k < PD_COUNT(counts); k++) {
+		struct pd_update update = {
+			.kind = kind, .weights = s->weights, .next = next, .velocity = v,
+			.second = second, .gradients = s->gradients, .rate = 0.5,
+			.weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
+			.count = counts[k],
+		};
+		struct pd_event ev;
+
+		for (size_t i = 0; i < count; i++)
+			g[i] = sizes[(i + k) % PD_COUNT(sizes)];
+		pd_event_arm(&ev);
+		ops->stream.copy(c->stream, s->gradients, g, bytes, PD_COPY_TO_DEVICE, NULL);
+		ops->net.update(c->stream, s->net, &update, s->first, s->count, NULL);
+		update.next = s->weights;
+		update.velocity = s->velocity;
+		update.second = s->second;
+		ops->net.update(c->stream, s->net, &update, s->first, s->count, &ev);
+		pd_event_wait(&ev, &c->gate);
+		good = good && same_and_finite(ops, s, next, s->weights) &&
+		       same_and_finite(ops, s, v, s->velocity) &&
+		       same_and_finite(ops, s, second, s->second);
+	}
+	ok(good, "%s: %s of gradients of all sizes is finite, the same in place", ops->name,
+	   kind == PD_ADAM ? "Adam" : "AdamW");
+	ops->memory.free(c->device, next);
+	ops->memory.free(c->device, v);
+	ops->memory.free(c->device, second);
+	free(g);
+}
+
+/* Some layers only, out of place: the rest of `next` is not touched. */
+void test_sgd_range(const struct pd_device_ops *ops, struct chain *c)
+{
+	struct stage *s = &c->stages[0];
+	float *next = ops->memory.alloc(c->device, s->sizes->weights_bytes, NULL);
+	struct pd_update update = { .weights = s->weights, .next = next,
+				    .gradients = s->gradients, .rate = 0.5f };
+	const struct pd_named *list;
+	int n = ops->net.named(s->net, &list), c2 = pd_model_find(c->model, "c2");
+	bool good = true;
+	struct pd_event ev;
+
+	pd_event_arm(&ev);
+	ops->net.update(c->stream, s->net, &update, c2, 1, &ev);
+	pd_event_wait(&ev, &c->gate);
+	for (int i = 0; i < n; i++) {
+		float *host = pd_calloc((size_t)list[i].elements, sizeof(float));
+		bool any = false;
+
+		if (list[i].part == PD_PART_PARAMETER)
+			ops->net.export(s->net, i, PD_FULL, next, host);
+		for (int64_t k = 0; k < list[i].elements; k++)
+			any |= host[k] != 0;
+		good = good && any == (list[i].layer == c2);
+		free(host);
+	}
+	ok(good, "%s: SGD of one layer, out of place", ops->name);
+	ops->memory.free(c->device, next);
+}
+
+/* Agreed updates: one whose gradients are clipped, and one that is skipped. */
+void test_agreed(const struct pd_device_ops *ops, struct chain *c, bool skip)
+{
+	struct stage *s = &c->stages[0];
+	int layers = c->model->layer_count;
+	double *sums = pd_calloc((size_t)layers + 1, sizeof(*sums)), off = 0;
+	struct pd_scale before = { .loss_scale = 2, .good = 1 }, after;
+	char *vector, *at = chain_put(c, &before, sizeof(before));
+	struct pd_outcome outcome = { 0 };
+	struct pd_update update = {
+		.weights = s->weights, .next = s->weights, .gradients = s->gradients, .rate = 0.5,
+		.norm = { .layers = layers, .clip_norm = 3, .growth = 2, .backoff = 0.5,
+			  .least = 1, .interval = 2, .before = (const struct pd_scale *)at,
+			  .next = (struct pd_scale *)at, .outcome = &outcome },
+	};
+	float *w = chain_export(c, WEIGHTS, &(int64_t){ 0 }), *g, *got;
+	struct pd_event ev;
+	int64_t n;
+
+	for (int l = 0; l < layers; l++)
+		sums[l] = l == 1 ? 12 * 12 * 4 : skip && l == 2 ? INFINITY : PD_ABSENT;
+	sums[layers] = 2;
+	vector = chain_put(c, sums, sizeof(*sums) * (size_t)(layers + 1));
+	update.norm.vector = (const double *)vector;
+	pd_event_arm(&ev);
+	ops->net.update(c->stream, s->net, &update, s->first, s->count, &ev);
+	pd_event_wait(&ev, &c->gate);
+	g = chain_export(c, GRADIENTS, &n);
+	got = chain_export(c, WEIGHTS, &n);
+	for (int64_t i = 0; i < n; i++) {
+		float factor = (float)(3 / (12 + 1e-6) / 2);
+		float expected = skip ? w[i] : w[i] - 0.5f * (factor * g[i]);
+
+		off = fmax(off, fabs((double)expected - (double)got[i]));
+	}
+	chain_copy(c, &after, at, sizeof(after), PD_COPY_TO_HOST);
+	if (!ok(off < 1e-7 && outcome.skip == skip && (skip || outcome.norm == 12) &&
+		outcome.next_loss_scale == (skip ? 1 : 4) && after.skipped == skip &&
+		after.loss_scale == outcome.next_loss_scale && after.good == 0,
+		"%s: an update that is %s, and the scale after it", ops->name,
+		skip ? "skipped" : "clipped"))
+		diag("off by %g, norm %g, scale %g", off, outcome.norm, after.loss_scale);
+	ops->memory.free(c->device, vector);
+	ops->memory.free(c->device, at);
+	free(sums);
+	free(w);
+	free(g);
+	free(got);
+}
