@@ -39,7 +39,8 @@ UNITS = test/unit/allreduce test/unit/bound test/unit/channel test/unit/check te
 test_unit_cuda_graph_cache_SOURCES = test/unit/cuda-graph-cache.c lib/device/cuda/graph_cache.c \
 	lib/device/cuda/graph_cache.h
 # NCCL's transport over a double of NCCL
-test_unit_nccl_SOURCES = test/unit/nccl.c test/double/nccl.c test/double/nccl.h $(NCCL_TRANSPORT)
+test_unit_nccl_SOURCES = test/unit/nccl.c test/unit/nccl_ranks.c test/unit/nccl_ranks.h \
+	test/unit/nccl_sums.c test/double/nccl.c test/double/nccl.h $(NCCL_TRANSPORT)
 test_unit_nccl_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/double
 
 # kernels against plain C, on every device that this machine has
