@@ -129,28 +129,20 @@ static void read_rows(const struct pd_compiled_layer *l, float *dst, const void 
 static void write_rows(const struct pd_compiled_layer *l, void *dst, const float *src, int64_t rows)
 {
 	const struct additive *n = l->own;
-	size_t width = (size_t)n->width;
 
 #pragma omp parallel for schedule(static)
 	for (int64_t r = 0; r < rows; r++) {
 		const float *row = src + r * n->padded;
 
-		if (l->net->dtype == PD_F32)
-			memcpy((float *)dst + (size_t)r * width, row, width * sizeof(*row));
-		else
-			pd_cpu_narrow(l->net->dtype, (uint16_t *)dst + (size_t)r * width, row,
-				      width);
+		pd_cpu_put(l->net->dtype, dst, r * n->width, row, n->width);
 	}
 }
 
 /* Returns a parameter as f32, copied to `copy` where it is not. */
 static const float *parameter(const struct pd_compiled_layer *l, int p, float *copy)
 {
-	if (l->net->dtype == PD_F32)
-		return l->parameters[p];
-	pd_cpu_widen(l->net->dtype, copy, l->parameters[p],
-		     (size_t)l->layer->parameters[p].elements);
-	return copy;
+	return pd_cpu_wide(l->net->dtype, l->parameters[p], 0, l->layer->parameters[p].elements,
+			   copy);
 }
 
 static float one(const struct pd_compiled_layer *l, int p)

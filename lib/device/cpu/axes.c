@@ -2,15 +2,15 @@
 /*
  * slice, transpose, mean: what goes along an axis of a sample.  A batch is plain, and its samples are
  * one more of the axes before that.  A mean's sum is taken in f32, ascending, or, along the last axis,
- * in LANES parts, so that it is vectorised; threads take whole sums.
+ * in lanes (floats.h); threads take whole sums.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/floats.h"
 
 #include <string.h>
 
-#define LANES 32                        /* a power of two */
-#define PIECE 1024                      /* a multiple of it */
+#define PIECE 1024                      /* a multiple of PD_LANES */
 
 /* The input around an axis, samples among what is outer. */
 static struct pd_axis around(const struct pd_compiled_layer *l, int64_t axis)
@@ -170,64 +170,19 @@ const struct pd_compiled_kind pd_cpu_transpose = {
 
 /* ---- mean ---- */
 
-/* n elements from `at` on in f32. */
-static const float *wide(const struct pd_compiled_layer *l, const void *tensor, int64_t at,
-			 int64_t n, float *room)
-{
-	if (l->net->dtype == PD_F32)
-		return (const float *)tensor + at;
-	pd_cpu_widen(l->net->dtype, room, (const uint16_t *)tensor + at, (size_t)n);
-	return room;
-}
-
-static void put(const struct pd_compiled_layer *l, void *tensor, int64_t at, int64_t n,
-		const float *values)
-{
-	if (l->net->dtype == PD_F32)
-		memcpy((float *)tensor + at, values, sizeof(*values) * (size_t)n);
-	else
-		pd_cpu_narrow(l->net->dtype, (uint16_t *)tensor + at, values, (size_t)n);
-}
-
-PD_VECTOR static void add(float *restrict sum, const float *restrict part, int64_t count)
-{
-	for (int64_t i = 0; i < count; i++)
-		sum[i] += part[i];
-}
-
-PD_VECTOR static void scale_by(float *restrict to, const float *restrict from, float factor,
-			       int64_t count)
-{
-	for (int64_t i = 0; i < count; i++)
-		to[i] = from[i] * factor;
-}
-
-PD_VECTOR static void add_lanes(float *restrict lanes, const float *restrict x, int64_t count)
-{
-	int64_t i = 0;
-
-	for (; i + LANES <= count; i += LANES)
-		for (int k = 0; k < LANES; k++)
-			lanes[k] += x[i + k];
-	for (int k = 0; i + k < count; k++)
-		lanes[k] += x[i + k];
-}
-
 /* Computes the mean of a row of the last axis. */
 static void row_mean(const struct pd_compiled_layer *l, int64_t row, int64_t extent)
 {
-	float lanes[LANES] = { 0 }, room[PIECE];
+	float lanes[PD_LANES] = { 0 }, room[PIECE], mean;
+	enum pd_dtype dtype = l->net->dtype;
 
 	for (int64_t at = 0; at < extent; at += PIECE) {
 		int64_t n = extent - at < PIECE ? extent - at : PIECE;
 
-		add_lanes(lanes, wide(l, l->src[0], row * extent + at, n, room), n);
+		pd_lanes_add(lanes, pd_cpu_wide(dtype, l->src[0], row * extent + at, n, room), n);
 	}
-	for (int half = LANES / 2; half > 0; half /= 2)
-		for (int k = 0; k < half; k++)
-			lanes[k] += lanes[k + half];
-	lanes[0] /= (float)extent;
-	put(l, l->dst, row, 1, lanes);
+	mean = pd_lanes_total(lanes) / (float)extent;
+	pd_cpu_put(dtype, l->dst, row, &mean, 1);
 }
 
 /* Computes the means of n places that lie side by side behind the axis, from `at` on. */
@@ -235,11 +190,13 @@ static void places_mean(const struct pd_compiled_layer *l, const struct pd_axis 
 			int64_t at, int64_t n)
 {
 	float sum[PIECE] = { 0 }, room[PIECE];
+	enum pd_dtype dtype = l->net->dtype;
 
 	for (int64_t k = 0; k < a->extent; k++)
-		add(sum, wide(l, l->src[0], (o * a->extent + k) * a->inner + at, n, room), n);
-	scale_by(room, sum, 1 / (float)a->extent, n);
-	put(l, l->dst, o * a->inner + at, n, room);
+		pd_floats_add(sum, pd_cpu_wide(dtype, l->src[0], (o * a->extent + k) * a->inner +
+					       at, n, room), n);
+	pd_floats_scale(sum, sum, 1 / (float)a->extent, n);
+	pd_cpu_put(dtype, l->dst, o * a->inner + at, sum, n);
 }
 
 static int forward_mean(struct pd_compiled_layer *l, const struct pd_pass *pass,
@@ -261,10 +218,12 @@ static void mean_back(const struct pd_compiled_layer *l, const struct pd_axis *a
 		      int64_t at, int64_t n)
 {
 	float room[PIECE], share[PIECE];
+	enum pd_dtype dtype = l->net->dtype;
 
-	scale_by(share, wide(l, l->diff_dst, o * a->inner + at, n, room), 1 / (float)a->extent, n);
+	pd_floats_scale(share, pd_cpu_wide(dtype, l->diff_dst, o * a->inner + at, n, room),
+			1 / (float)a->extent, n);
 	for (int64_t k = 0; k < a->extent; k++)
-		put(l, l->diff_src[0], (o * a->extent + k) * a->inner + at, n, share);
+		pd_cpu_put(dtype, l->diff_src[0], (o * a->extent + k) * a->inner + at, share, n);
 }
 
 static int backward_mean(struct pd_compiled_layer *l, const struct pd_pass *pass,

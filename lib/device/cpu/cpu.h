@@ -76,6 +76,11 @@ void pd_cpu_drop_weights(const struct pd_compiled_layer *l, const struct pd_pass
 /* --- half.c: conversions between 16 bits and f32, with the bits of base/half.h */
 void pd_cpu_widen(enum pd_dtype dtype, float *dst, const void *src, size_t count);
 void pd_cpu_narrow(enum pd_dtype dtype, void *dst, const float *src, size_t count);
+/* Returns elements from `at` on of a tensor in f32: its own, or converted in room. */
+const float *pd_cpu_wide(enum pd_dtype dtype, const void *tensor, int64_t at, int64_t count,
+			 float *room);
+/* Writes elements from `at` on of a tensor. */
+void pd_cpu_put(enum pd_dtype dtype, void *tensor, int64_t at, const float *values, int64_t count);
 
 /* --- stream.c */
 struct pd_stream *pd_cpu_stream_open(struct pd_device *device, struct pd_error *err);

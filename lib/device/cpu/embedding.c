@@ -10,6 +10,7 @@
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/floats.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -24,23 +25,7 @@ static const struct pd_layout *plain_weight(const struct pd_compiled_layer *l)
 	return pd_layout_plain(l->net->engine, weight->dims, weight->size);
 }
 
-PD_VECTOR static void add(float *restrict sum, const float *restrict part, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		sum[i] += part[i];
-}
-
-/* Elements from `at` on of a tensor of the net's type in f32; room: for as many. */
-static const float *wide(const struct pd_compiled_layer *l, const void *tensor, size_t at, size_t n,
-			 float *room)
-{
-	if (l->net->dtype == PD_F32)
-		return (const float *)tensor + at;
-	pd_cpu_widen(l->net->dtype, room, (const uint16_t *)tensor + at, n);
-	return room;
-}
-
-static size_t least(size_t a, size_t b)
+static int64_t least(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
 }
@@ -77,27 +62,19 @@ static const float *factors_of(const struct pd_compiled_layer *l, const struct p
 	return factors;
 }
 
-PD_VECTOR static void multiply(float *to, const float *from, float factor, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		to[i] = from[i] * factor;
-}
-
 /* A place's row, times its factor. */
-static void look_up(const struct pd_compiled_layer *l, size_t place, size_t row, float factor)
+static void look_up(const struct pd_compiled_layer *l, int64_t place, int64_t row, float factor)
 {
-	size_t width = (size_t)l->layer->embedding_dim, bytes = pd_dtype_bytes(l->net->dtype);
-	char *to = (char *)l->dst + place * width * bytes;
+	int64_t width = l->layer->embedding_dim;
+	enum pd_dtype dtype = l->net->dtype;
 	float in[COLUMNS], out[COLUMNS];
 
-	for (size_t from = 0; from < width; from += COLUMNS) {
-		size_t n = least(width - from, COLUMNS);
+	for (int64_t from = 0; from < width; from += COLUMNS) {
+		int64_t n = least(width - from, COLUMNS);
 
-		multiply(out, wide(l, l->parameters[0], row * width + from, n, in), factor, n);
-		if (l->net->dtype == PD_F32)
-			memcpy(to + from * bytes, out, n * bytes);
-		else
-			pd_cpu_narrow(l->net->dtype, to + from * bytes, out, n);
+		pd_floats_scale(out, pd_cpu_wide(dtype, l->parameters[0], row * width + from, n, in),
+				factor, n);
+		pd_cpu_put(dtype, l->dst, place * width + from, out, n);
 	}
 }
 
@@ -124,41 +101,41 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 #pragma omp parallel for schedule(static)
 	for (int64_t i = 0; i < places; i++)
 		if (factors)
-			look_up(l, (size_t)i, (size_t)id[i], factors[id[i]]);
+			look_up(l, i, id[i], factors[id[i]]);
 		else
 			memcpy((char *)l->dst + (size_t)i * bytes,
 			       (const char *)l->parameters[0] + (size_t)id[i] * bytes, bytes);
 	return 0;
 }
 
-static void columns_back(const struct pd_compiled_layer *l, size_t from, const float *factors)
+static void columns_back(const struct pd_compiled_layer *l, int64_t from, const float *factors)
 {
-	size_t width = (size_t)l->layer->embedding_dim, n = least(width - from, COLUMNS);
+	int64_t width = l->layer->embedding_dim, n = least(width - from, COLUMNS);
 	const int32_t *id = l->src[0];
 	float *all = l->diff_parameters[0], room[COLUMNS];
 	int64_t places = places_of(l);
 
 	for (int64_t row = 0; row < l->layer->num_embeddings; row++)
-		memset(all + (size_t)row * width + from, 0, sizeof(*all) * n);
+		memset(all + row * width + from, 0, sizeof(*all) * (size_t)n);
 	for (int64_t i = 0; i < places; i++)
 		if (id[i] != l->layer->padding_idx)
-			add(all + (size_t)id[i] * width + from,
-			    wide(l, l->diff_dst, (size_t)i * width + from, n, room), n);
+			pd_floats_add(all + id[i] * width + from,
+				      pd_cpu_wide(l->net->dtype, l->diff_dst, i * width + from, n,
+						  room), n);
 	for (int64_t row = 0; row < l->layer->num_embeddings && factors; row++)
-		multiply(all + (size_t)row * width + from, all + (size_t)row * width + from,
-			 factors[row], n);
+		pd_floats_scale(all + row * width + from, all + row * width + from, factors[row], n);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	size_t width = (size_t)l->layer->embedding_dim;
+	int64_t width = l->layer->embedding_dim;
 	const float *factors;
 
 	if (pass->part == PD_BACKWARD_INPUT)
 		return 0;
 	factors = factors_of(l, pass);
 #pragma omp parallel for schedule(static)
-	for (size_t from = 0; from < width; from += COLUMNS)
+	for (int64_t from = 0; from < width; from += COLUMNS)
 		columns_back(l, from, factors);
 	return 0;
 }
@@ -174,15 +151,15 @@ const struct pd_compiled_kind pd_cpu_embedding = {
 /* ---- position_embedding and bias ---- */
 
 /* Counts the elements of the parameter that are used: those of a sample's positions, or of a row. */
-static size_t used_of(const struct pd_compiled_layer *l)
+static int64_t used_of(const struct pd_compiled_layer *l)
 {
-	return least((size_t)pd_shape_elements(l->in_shape[0]), (size_t)l->layer->parameter_elements);
+	return least(pd_shape_elements(l->in_shape[0]), l->layer->parameter_elements);
 }
 
 /* To how many parts of the batch of so many elements they are added. */
-static size_t parts_of(const struct pd_compiled_layer *l)
+static int64_t parts_of(const struct pd_compiled_layer *l)
 {
-	return (size_t)(l->net->batch * pd_shape_elements(l->in_shape[0])) / used_of(l);
+	return l->net->batch * pd_shape_elements(l->in_shape[0]) / used_of(l);
 }
 
 static int prepare_positions(struct pd_compiled_layer *l, struct pd_error *err)
@@ -198,7 +175,7 @@ static int prepare_positions(struct pd_compiled_layer *l, struct pd_error *err)
 static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			     struct pd_error *err)
 {
-	size_t used = used_of(l), parts = parts_of(l);
+	size_t used = (size_t)used_of(l), parts = (size_t)parts_of(l);
 	size_t bytes = pd_dtype_bytes(l->net->dtype) * used;
 
 	for (size_t n = 0; n < parts; n++)
@@ -208,20 +185,21 @@ static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *
 }
 
 /* The gradient of some elements of the parameter. */
-static void positions_back(const struct pd_compiled_layer *l, float *all, size_t from)
+static void positions_back(const struct pd_compiled_layer *l, float *all, int64_t from)
 {
-	size_t used = used_of(l), parts = parts_of(l), n = least(used - from, COLUMNS);
+	int64_t used = used_of(l), parts = parts_of(l), n = least(used - from, COLUMNS);
 	float room[COLUMNS];
 
-	memset(all + from, 0, sizeof(*all) * n);
-	for (size_t part = 0; part < parts; part++)
-		add(all + from, wide(l, l->diff_dst, part * used + from, n, room), n);
+	memset(all + from, 0, sizeof(*all) * (size_t)n);
+	for (int64_t part = 0; part < parts; part++)
+		pd_floats_add(all + from, pd_cpu_wide(l->net->dtype, l->diff_dst, part * used + from, n,
+						      room), n);
 }
 
 static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			      struct pd_error *err)
 {
-	size_t used = used_of(l);
+	int64_t used = used_of(l);
 	size_t bytes = sizeof(float) * (size_t)l->layer->parameter_elements;
 	float *all = pass->part == PD_BACKWARD_INPUT ? l->split : l->diff_parameters[0];
 
@@ -230,9 +208,9 @@ static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass 
 		return 0;
 	}
 #pragma omp parallel for schedule(static)
-	for (size_t from = 0; from < used; from += COLUMNS)
+	for (int64_t from = 0; from < used; from += COLUMNS)
 		positions_back(l, all, from);
-	memset(all + used, 0, bytes - sizeof(*all) * used);
+	memset(all + used, 0, bytes - sizeof(*all) * (size_t)used);
 	if (l->diff_src[0] && l->diff_src[0] != l->diff_dst)
 		memcpy(l->diff_src[0], l->diff_dst, pd_layout_bytes(l->out));
 	return 0;

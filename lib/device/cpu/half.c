@@ -115,3 +115,20 @@ void pd_cpu_narrow(enum pd_dtype dtype, void *dst, const float *src, size_t coun
 		narrow(dtype, (uint16_t *)dst + at, src + at,
 		       count - at < PIECE ? count - at : PIECE);
 }
+
+const float *pd_cpu_wide(enum pd_dtype dtype, const void *tensor, int64_t at, int64_t count,
+			 float *room)
+{
+	if (dtype == PD_F32)
+		return (const float *)tensor + at;
+	pd_cpu_widen(dtype, room, (const uint16_t *)tensor + at, (size_t)count);
+	return room;
+}
+
+void pd_cpu_put(enum pd_dtype dtype, void *tensor, int64_t at, const float *values, int64_t count)
+{
+	if (dtype == PD_F32)
+		memcpy((float *)tensor + at, values, (size_t)count * sizeof(*values));
+	else
+		pd_cpu_narrow(dtype, (uint16_t *)tensor + at, values, (size_t)count);
+}

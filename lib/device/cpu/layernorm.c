@@ -2,18 +2,18 @@
 /*
  * layernorm and rmsnorm are PyTorch's; rmsnorm is layernorm with a mean of 0.  Each row has its own
  * mean and (biased) variance; the slot keeps the mean and the inverse standard deviation for backward.
- * Sums are taken in LANES parts, so that they are vectorised and round alike on every processor.
+ * Sums are taken in lanes (floats.h).
  * Rows are divided into groups, whose number depends on that of the rows alone, and each group sums
  * its own part of the parameters' gradients, so that the number of threads changes no bits.  In 16
  * bits a row is widened in the group's scratch.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/floats.h"
 
 #include <math.h>
 #include <string.h>
 
-#define LANES 32                /* a power of two */
 #define GROUPS 64               /* the most groups */
 
 struct layernorm {
@@ -68,38 +68,25 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 
 /* ---- one row ---- */
 
-static float total(float *lanes)
+static float sum(const float *x, int64_t count)
 {
-	for (int half = LANES / 2; half > 0; half /= 2)
-		for (int k = 0; k < half; k++)
-			lanes[k] += lanes[k + half];
-	return lanes[0];
-}
+	float lanes[PD_LANES] = { 0 };
 
-PD_VECTOR static float sum(const float *restrict x, int64_t count)
-{
-	float lanes[LANES] = { 0 };
-	int64_t i = 0;
-
-	for (; i + LANES <= count; i += LANES)
-		for (int k = 0; k < LANES; k++)
-			lanes[k] += x[i + k];
-	for (int k = 0; i + k < count; k++)
-		lanes[k] += x[i + k];
-	return total(lanes);
+	pd_lanes_add(lanes, x, count);
+	return pd_lanes_total(lanes);
 }
 
 PD_VECTOR static float sum_squares(const float *restrict x, float mean, int64_t count)
 {
-	float lanes[LANES] = { 0 };
+	float lanes[PD_LANES] = { 0 };
 	int64_t i = 0;
 
-	for (; i + LANES <= count; i += LANES)
-		for (int k = 0; k < LANES; k++)
+	for (; i + PD_LANES <= count; i += PD_LANES)
+		for (int k = 0; k < PD_LANES; k++)
 			lanes[k] += (x[i + k] - mean) * (x[i + k] - mean);
 	for (int k = 0; i + k < count; k++)
 		lanes[k] += (x[i + k] - mean) * (x[i + k] - mean);
-	return total(lanes);
+	return pd_lanes_total(lanes);
 }
 
 /* weight, bias: NULL if the layer has none. */
@@ -120,11 +107,11 @@ PD_VECTOR static void gradient(float *dx, const float *restrict x, const float *
 			       float scale, const float *restrict weight, bool centred,
 			       int64_t count)
 {
-	float lanes[LANES] = { 0 }, normal_lanes[LANES] = { 0 }, first, second;
+	float lanes[PD_LANES] = { 0 }, normal_lanes[PD_LANES] = { 0 }, first, second;
 	int64_t i = 0;
 
-	for (; i + LANES <= count; i += LANES)
-		for (int k = 0; k < LANES; k++) {
+	for (; i + PD_LANES <= count; i += PD_LANES)
+		for (int k = 0; k < PD_LANES; k++) {
 			float g = weight ? dy[i + k] * weight[i + k] : dy[i + k];
 
 			lanes[k] += g;
@@ -136,8 +123,8 @@ PD_VECTOR static void gradient(float *dx, const float *restrict x, const float *
 		lanes[k] += g;
 		normal_lanes[k] += g * ((x[i + k] - mean) * scale);
 	}
-	first = centred ? total(lanes) / (float)count : 0;
-	second = total(normal_lanes) / (float)count;
+	first = centred ? pd_lanes_total(lanes) / (float)count : 0;
+	second = pd_lanes_total(normal_lanes) / (float)count;
 	for (i = 0; i < count; i++) {
 		float g = weight ? dy[i] * weight[i] : dy[i];
 
@@ -156,12 +143,6 @@ PD_VECTOR static void add_parameters(float *restrict d_weight, float *restrict d
 		d_bias[i] += dy[i];
 }
 
-PD_VECTOR static void add(float *restrict sum, const float *restrict part, int64_t count)
-{
-	for (int64_t i = 0; i < count; i++)
-		sum[i] += part[i];
-}
-
 /* ---- a group of rows ---- */
 
 /*
@@ -177,15 +158,11 @@ static float *held(const struct pd_compiled_layer *l, int64_t group, bool back, 
 }
 
 /* Returns row r of a batch in f32: itself, or a copy at `copy`. */
-static float *row_of(const struct pd_compiled_layer *l, const void *batch, int64_t r, float *copy)
+static const float *row_of(const struct pd_compiled_layer *l, const void *batch, int64_t r, float *copy)
 {
 	const struct layernorm *n = l->own;
-	size_t width = (size_t)n->width;
 
-	if (l->net->dtype == PD_F32)
-		return (float *)batch + (size_t)r * width;
-	pd_cpu_widen(l->net->dtype, copy, (const uint16_t *)batch + (size_t)r * width, width);
-	return copy;
+	return pd_cpu_wide(l->net->dtype, batch, r * n->width, n->width, copy);
 }
 
 /* The first returns where an output row is computed; the second writes it to the batch. */
@@ -310,7 +287,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 
 		memcpy(all, part_of(l, 0, p), bytes);
 		for (int64_t group = 1; group < n->groups; group++)
-			add(all, part_of(l, group, p), n->width);
+			pd_floats_add(all, part_of(l, group, p), n->width);
 	}
 	return 0;
 }

@@ -12,6 +12,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/eltwise.c \
 	lib/device/cpu/embedding.c \
 	lib/device/cpu/exp.h \
+	lib/device/cpu/floats.c lib/device/cpu/floats.h \
 	lib/device/cpu/half.c \
 	lib/device/cpu/layout.c \
 	lib/device/cpu/layernorm.c \

@@ -8,20 +8,19 @@
  * sample is a row, or has several.
  * For backward the loss is multiplied by pass->scale.
  * Samples from pass->valid on are padding: no loss, no gradient.  The slot keeps each row's maximum,
- * and 1 over its sum.  Sums are taken in LANES parts, so that they are vectorised and round alike on
- * every processor; rows are independent of each other, so that threads change no bits.  Logits of
- * 16 bits are widened a piece at a time, and nothing is rounded but what comes out.
+ * and 1 over its sum.  Sums are taken in lanes (floats.h); rows are independent of each other, so that
+ * threads change no bits.  Logits of 16 bits are widened a piece at a time, and nothing is rounded but what comes out.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/exp.h"
+#include "device/cpu/floats.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
-#define LANES 32                        /* a power of two */
-#define PIECE 1024                      /* a multiple of it */
+#define PIECE 1024                      /* a multiple of PD_LANES */
 
 static int64_t classes_of(const struct pd_compiled_layer *l)
 {
@@ -63,22 +62,16 @@ static int64_t piece_of(const struct pd_compiled_layer *l, int64_t r, int64_t at
 {
 	int64_t classes = classes_of(l), rest = classes - at, n = rest < PIECE ? rest : PIECE;
 
-	if (l->net->dtype == PD_F32) {
-		*piece_p = (const float *)l->src[0] + r * classes + at;
-		return rest;
-	}
-	pd_cpu_widen(l->net->dtype, room, (const uint16_t *)l->src[0] + r * classes + at,
-		     (size_t)n);
-	*piece_p = room;
-	return n;
+	*piece_p = pd_cpu_wide(l->net->dtype, l->src[0], r * classes + at, n, room);
+	return l->net->dtype == PD_F32 ? rest : n;
 }
 
 PD_VECTOR static void raise_lanes(float *restrict lanes, const float *restrict x, int64_t count)
 {
 	int64_t i = 0;
 
-	for (; i + LANES <= count; i += LANES)
-		for (int k = 0; k < LANES; k++)
+	for (; i + PD_LANES <= count; i += PD_LANES)
+		for (int k = 0; k < PD_LANES; k++)
 			lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k];
 	for (int k = 0; i + k < count; k++)
 		lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k];
@@ -89,22 +82,11 @@ PD_VECTOR static void add_exp(float *restrict lanes, const float *restrict x, fl
 {
 	int64_t i = 0;
 
-	for (; i + LANES <= count; i += LANES)
-		for (int k = 0; k < LANES; k++)
+	for (; i + PD_LANES <= count; i += PD_LANES)
+		for (int k = 0; k < PD_LANES; k++)
 			lanes[k] += pd_exp(x[i + k] - max);
 	for (int k = 0; i + k < count; k++)
 		lanes[k] += pd_exp(x[i + k] - max);
-}
-
-PD_VECTOR static void add_plain(float *restrict lanes, const float *restrict x, int64_t count)
-{
-	int64_t i = 0;
-
-	for (; i + LANES <= count; i += LANES)
-		for (int k = 0; k < LANES; k++)
-			lanes[k] += x[i + k];
-	for (int k = 0; i + k < count; k++)
-		lanes[k] += x[i + k];
 }
 
 /* dx may be x. */
@@ -118,32 +100,24 @@ PD_VECTOR static void gradient(float *dx, const float *x, float max, float facto
 
 /* ---- a row ---- */
 
-static float greatest(const float lanes[LANES])
+static float greatest(const float lanes[PD_LANES])
 {
 	float most = lanes[0];
 
-	for (int k = 1; k < LANES; k++)
+	for (int k = 1; k < PD_LANES; k++)
 		most = lanes[k] > most ? lanes[k] : most;
 	return most;
-}
-
-static float total(float lanes[LANES])
-{
-	for (int half = LANES / 2; half > 0; half /= 2)
-		for (int k = 0; k < half; k++)
-			lanes[k] += lanes[k + half];
-	return lanes[0];
 }
 
 /* The row's largest logit, and whether the label's is the first that is so large. */
 static float row_max(const struct pd_compiled_layer *l, int64_t r, int32_t label, bool *first_p,
 		     float *logit_p)
 {
-	float lanes[LANES], room[PIECE], max;
+	float lanes[PD_LANES], room[PIECE], max;
 	int64_t classes = classes_of(l), n;
 	const float *x;
 
-	for (int k = 0; k < LANES; k++)
+	for (int k = 0; k < PD_LANES; k++)
 		lanes[k] = -INFINITY;
 	*logit_p = 0;
 	for (int64_t at = 0; at < classes; at += n) {
@@ -166,7 +140,7 @@ static float row_max(const struct pd_compiled_layer *l, int64_t r, int32_t label
 static float row_loss(const struct pd_compiled_layer *l, int64_t r, int32_t label, bool *right_p)
 {
 	float smooth = (float)l->layer->label_smoothing, logit, max, sum;
-	float lanes[LANES] = { 0 }, all[LANES] = { 0 }, room[PIECE];
+	float lanes[PD_LANES] = { 0 }, all[PD_LANES] = { 0 }, room[PIECE];
 	int64_t classes = classes_of(l), n;
 	const float *x;
 
@@ -175,14 +149,14 @@ static float row_loss(const struct pd_compiled_layer *l, int64_t r, int32_t labe
 		n = piece_of(l, r, at, room, &x);
 		add_exp(lanes, x, max, n);
 		if (smooth > 0)
-			add_plain(all, x, n);
+			pd_lanes_add(all, x, n);
 	}
-	sum = total(lanes);
+	sum = pd_lanes_total(lanes);
 	maxima(l)[r] = max;
 	inverses(l)[r] = 1 / sum;
 	if (smooth > 0)
 		return logf(sum) + (1 - smooth) * (max - logit) +
-		       smooth * (max - total(all) / (float)classes);
+		       smooth * (max - pd_lanes_total(all) / (float)classes);
 	return logf(sum) - (logit - max);
 }
 

@@ -6,11 +6,11 @@
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/floats.h"
 
 #include <string.h>
 
-#define LANES 32                        /* a power of two */
-#define PIECE 1024                      /* a multiple of it */
+#define PIECE 1024                      /* a multiple of PD_LANES */
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
@@ -28,10 +28,7 @@ static const float *piece_of(const struct pd_compiled_layer *l, int input, int64
 
 	if (input >= l->layer->input_count)
 		return zeros;
-	if (l->net->dtype == PD_F32)
-		return (const float *)l->src[input] + at;
-	pd_cpu_widen(l->net->dtype, room, (const uint16_t *)l->src[input] + at, (size_t)n);
-	return room;
+	return pd_cpu_wide(l->net->dtype, l->src[input], at, n, room);
 }
 
 PD_VECTOR static void add_squares(float *restrict lanes, const float *a, const float *b,
@@ -39,8 +36,8 @@ PD_VECTOR static void add_squares(float *restrict lanes, const float *a, const f
 {
 	int64_t i = 0;
 
-	for (; i + LANES <= count; i += LANES)
-		for (int k = 0; k < LANES; k++)
+	for (; i + PD_LANES <= count; i += PD_LANES)
+		for (int k = 0; k < PD_LANES; k++)
 			lanes[k] += (a[i + k] - b[i + k]) * (a[i + k] - b[i + k]);
 	for (int k = 0; i + k < count; k++)
 		lanes[k] += (a[i + k] - b[i + k]) * (a[i + k] - b[i + k]);
@@ -55,7 +52,7 @@ PD_VECTOR static void differences(float *restrict d, const float *a, const float
 
 static float sample_loss(const struct pd_compiled_layer *l, int64_t sample, int64_t elements)
 {
-	float lanes[LANES] = { 0 }, a[PIECE], b[PIECE];
+	float lanes[PD_LANES] = { 0 }, a[PIECE], b[PIECE];
 
 	for (int64_t at = 0; at < elements; at += PIECE) {
 		int64_t n = elements - at < PIECE ? elements - at : PIECE;
@@ -63,10 +60,7 @@ static float sample_loss(const struct pd_compiled_layer *l, int64_t sample, int6
 
 		add_squares(lanes, piece_of(l, 0, from, n, a), piece_of(l, 1, from, n, b), n);
 	}
-	for (int half = LANES / 2; half > 0; half /= 2)
-		for (int k = 0; k < half; k++)
-			lanes[k] += lanes[k + half];
-	return (float)l->layer->weight * (lanes[0] / (float)elements);
+	return (float)l->layer->weight * (pd_lanes_total(lanes) / (float)elements);
 }
 
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)

@@ -76,12 +76,9 @@ static void rotate(const struct pd_compiled_layer *l, void *dst, const void *src
 	bool f32 = l->net->dtype == PD_F32;
 
 	for (int64_t row = place * r->rows; row < (place + 1) * r->rows; row++) {
-		const float *x = f32 ? (const float *)src + row * width : room;
+		const float *x = pd_cpu_wide(l->net->dtype, src, row * width, width, room);
 		float *y = f32 ? (float *)dst + row * width : room + width;
 
-		if (!f32)
-			pd_cpu_widen(l->net->dtype, room, (const uint16_t *)src + row * width,
-				     (size_t)width);
 		if (l->layer->interleaved)
 			rotate_pairs(y, x, c, s, way, r->half);
 		else
