@@ -149,11 +149,19 @@ static void test_shapes(void)
 	}
 }
 
+static struct pd_model *model_of_layer(const char *shape, const char *layer)
+{
+	char *text = one_layer(shape, layer);
+	struct pd_model *model = parse(text, NULL);
+
+	free(text);
+	return model;
+}
+
 static void test_attributes(void)
 {
-	char *text = one_layer("[4, 9, 9]", "'inputs': ['x'], 'kind': 'conv2d', 'out_channels': 8, "
-			       "'kernel': [3, 5], 'groups': 2");
-	struct pd_model *model = parse(text, NULL);
+	struct pd_model *model = model_of_layer("[4, 9, 9]", "'inputs': ['x'], 'kind': 'conv2d', "
+						"'out_channels': 8, 'kernel': [3, 5], 'groups': 2");
 	const struct pd_layer *l = model->layers;
 
 	ok(l->stride[0] == 1 && l->stride[1] == 1 && l->dilation[1] == 1 && l->padding[0] == 0 &&
@@ -163,82 +171,64 @@ static void test_attributes(void)
 	   l->parameters[1].size[0] == 8, "conv2d: weight is O, I/groups, KH, KW; bias O");
 	is_str(l->parameters[1].name, "bias", "conv2d: the second parameter is the bias");
 	pd_model_free(model);
-	free(text);
 
-	text = one_layer("[4, 9, 9]", "'inputs': ['x'], 'kind': 'batchnorm2d'");
-	model = parse(text, NULL);
+	model = model_of_layer("[4, 9, 9]", "'inputs': ['x'], 'kind': 'batchnorm2d'");
 	ok(model->layers->eps == 1e-5 && model->layers->momentum == 0.1, "batchnorm2d: defaults");
 	pd_model_free(model);
-	free(text);
 
-	text = one_layer("[6, 8]", "'inputs': ['x', 'x', 'x', 'y'], 'kind': 'attention', 'heads': 2");
-	model = parse(text, NULL);
+	model = model_of_layer("[6, 8]", "'inputs': ['x', 'x', 'x', 'y'], 'kind': 'attention', 'heads': 2");
 	ok(model->layers->kv_heads == 2 && model->layers->scale == 0.5 && model->layers->p == 0 &&
 	   !model->layers->causal, "attention: defaults");
 	ok(model->layers->least == 0 && model->layers->limit == 7, "attention: lengths");
 	pd_model_free(model);
-	free(text);
 
-	text = one_layer("[6, 16]", "'inputs': ['x', 'x', 'y'], 'kind': 'additive_attention'");
-	model = parse(text, NULL);
+	model = model_of_layer("[6, 16]", "'inputs': ['x', 'x', 'y'], 'kind': 'additive_attention'");
 	l = model->layers;
 	ok(l->limit == 7 && l->parameters[0].begins == PD_BEGINS_UNIFORM &&
 	   l->parameters[0].value == 0.25f && l->parameters[2].value == 0.25f &&
 	   l->parameters[3].begins == PD_BEGINS_CONSTANT && l->parameters[3].value == 0.25f &&
 	   l->parameters[4].value == 0, "additive_attention: begins as GNMT's");
 	pd_model_free(model);
-	free(text);
 
-	text = one_layer("[5, 4]", "'inputs': ['x'], 'kind': 'layernorm'");
-	model = parse(text, NULL);
+	model = model_of_layer("[5, 4]", "'inputs': ['x'], 'kind': 'layernorm'");
 	ok(model->layers->eps == 1e-5 && model->layers->normalized_shape.dims == 1 &&
 	   model->layers->normalized_shape.size[0] == 4, "layernorm: defaults");
 	ok(model->layers->parameters[0].value == 1 && model->layers->parameters[1].value == 0 &&
 	   model->layers->parameters[0].begins == PD_BEGINS_CONSTANT, "layernorm: begins with 1 and 0");
 	pd_model_free(model);
-	free(text);
 
-	text = one_layer("[4]", "'inputs': ['y'], 'kind': 'embedding', 'num_embeddings': 7, "
+	model = model_of_layer("[4]", "'inputs': ['y'], 'kind': 'embedding', 'num_embeddings': 7, "
 			 "'embedding_dim': 2, 'padding_idx': 3");
-	model = parse(text, NULL);
 	l = model->layers;
 	ok(l->parameters[0].begins == PD_BEGINS_NORMAL && l->parameters[0].value == 1 &&
 	   l->parameters[0].zero_row == 3 && l->least == 0 && l->limit == 7,
 	   "embedding: begins with normal numbers, and a row of zeros; numbers are below its rows");
 	pd_model_free(model);
-	free(text);
 
-	text = one_layer("[9]", "'inputs': ['x', 'y'], 'kind': 'softmax_cross_entropy'");
-	model = parse(text, NULL);
+	model = model_of_layer("[9]", "'inputs': ['x', 'y'], 'kind': 'softmax_cross_entropy'");
 	l = model->layers;
 	ok(l->ignore_index == -100 && l->label_smoothing == 0 && l->limit == 9 && l->other == -100,
 	   "softmax_cross_entropy: PyTorch's defaults");
 	pd_model_free(model);
-	free(text);
 
-	text = one_layer("[6]", "'inputs': ['x'], 'kind': 'linear', 'out_features': 4, "
+	model = model_of_layer("[6]", "'inputs': ['x'], 'kind': 'linear', 'out_features': 4, "
 			 "'init': {'weight': 'normal(0.02)', 'bias': 0.5}");
-	model = parse(text, NULL);
 	l = model->layers;
 	ok(l->parameters[0].begins == PD_BEGINS_NORMAL && l->parameters[0].value == 0.02f &&
 	   l->parameters[1].begins == PD_BEGINS_CONSTANT && l->parameters[1].value == 0.5f,
 	   "init: normal, and a number");
 	pd_model_free(model);
-	free(text);
 
-	text = one_layer("[6]", "'inputs': ['x'], 'kind': 'linear', 'out_features': 4, "
+	model = model_of_layer("[6]", "'inputs': ['x'], 'kind': 'linear', 'out_features': 4, "
 			 "'init': {'bias': 'uniform(0.1)'}");
-	model = parse(text, NULL);
 	l = model->layers;
 	ok(l->parameters[0].begins == PD_BEGINS_UNIFORM && l->parameters[0].value == 1 &&
 	   l->parameters[1].begins == PD_BEGINS_UNIFORM && l->parameters[1].value == 0.1f,
 	   "init: uniform; as the kind has it where nothing is said");
 	pd_model_free(model);
-	free(text);
 
-	text = one_layer("[6, 5]", "'inputs': ['x', 'y'], 'kind': 'lstm', 'hidden_size': 4, "
+	model = model_of_layer("[6, 5]", "'inputs': ['x', 'y'], 'kind': 'lstm', 'hidden_size': 4, "
 			 "'lanes': 3");
-	model = parse(text, NULL);
 	l = model->layers;
 	ok(l->bias && !l->bidirectional && l->weight_dropout == 0, "lstm: defaults");
 	ok(l->parameters[1].begins == PD_BEGINS_UNIFORM && l->parameters[1].value == 0.5f &&
@@ -248,20 +238,15 @@ static void test_attributes(void)
 	ok(l->state_count == 2 && l->states[0].size[0] == 3 && l->states[0].size[1] == 4 &&
 	   pd_model_lanes(model) == 3, "lstm: the state of each lane");
 	pd_model_free(model);
-	free(text);
 
-	text = one_layer("[4]", "'inputs': ['x'], 'kind': 'dropout'");
-	model = parse(text, NULL);
+	model = model_of_layer("[4]", "'inputs': ['x'], 'kind': 'dropout'");
 	ok(model->layers->p == 0.5, "dropout: default");
 	pd_model_free(model);
-	free(text);
 
-	text = one_layer("[4, 9, 9]", "'inputs': ['x'], 'kind': 'avgpool2d', 'kernel': [2, 3]");
-	model = parse(text, NULL);
+	model = model_of_layer("[4, 9, 9]", "'inputs': ['x'], 'kind': 'avgpool2d', 'kernel': [2, 3]");
 	ok(model->layers->stride[0] == 2 && model->layers->stride[1] == 3 &&
 	   model->layers->count_include_pad, "pools: the stride is the kernel; padding counts");
 	pd_model_free(model);
-	free(text);
 }
 
 #define GRAPH(layers) "{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': [" \
