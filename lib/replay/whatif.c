@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,36 +177,46 @@ int pd_what_if_apply(const struct pd_what_if *what, struct pd_plan *plan, struct
 	return 0;
 }
 
+/* Prints a part of a list, behind a comma where it is not the first. */
+__attribute__((format(printf, 3, 4)))
+static void print_part(FILE *out, bool *first, const char *fmt, ...)
+{
+	va_list ap;
+
+	fputs(*first ? "" : ", ", out);
+	*first = false;
+	va_start(ap, fmt);
+	vfprintf(out, fmt, ap);
+	va_end(ap);
+}
+
 void pd_what_if_print(const struct pd_what_if *what, FILE *out)
 {
-	const char *separator = "";
+	bool first = true;
 
 	if (what->topology)
-		fprintf(out, "topology %s", what->topology), separator = ", ";
+		print_part(out, &first, "topology %s", what->topology);
 	if (what->device_speed > 0)
-		fprintf(out, "%sdevices %g x as fast", separator, what->device_speed),
-			separator = ", ";
+		print_part(out, &first, "devices %g x as fast", what->device_speed);
 	if (what->faster)
-		fprintf(out, "%sfaster %s", separator, what->faster), separator = ", ";
+		print_part(out, &first, "faster %s", what->faster);
 	if (what->schedule)
-		fprintf(out, "%sschedule %s", separator, what->schedule), separator = ", ";
+		print_part(out, &first, "schedule %s", what->schedule);
 	if (what->weights)
-		fprintf(out, "%sweights %s", separator, what->weights), separator = ", ";
+		print_part(out, &first, "weights %s", what->weights);
 	if (what->microbatches)
-		fprintf(out, "%s%" PRId64 " microbatches", separator, what->microbatches),
-			separator = ", ";
+		print_part(out, &first, "%" PRId64 " microbatches", what->microbatches);
 	if (what->reducer)
-		fprintf(out, "%sall-reduce %s", separator, what->reducer), separator = ", ";
+		print_part(out, &first, "all-reduce %s", what->reducer);
 	if (what->gradient_dtype)
-		fprintf(out, "%sgradients of %s", separator, what->gradient_dtype), separator = ", ";
+		print_part(out, &first, "gradients of %s", what->gradient_dtype);
 	if (what->bucket_bytes)
-		fprintf(out, "%sbuckets above %" PRId64 " bytes", separator, what->bucket_bytes),
-			separator = ", ";
+		print_part(out, &first, "buckets above %" PRId64 " bytes", what->bucket_bytes);
 	if (what->sparsity >= 0)
-		fprintf(out, "%ssparsity %g", separator, what->sparsity), separator = ", ";
+		print_part(out, &first, "sparsity %g", what->sparsity);
 	if (what->processors)
-		fprintf(out, "%s%" PRId64 " processor%s", separator, what->processors,
-			what->processors == 1 ? "" : "s");
+		print_part(out, &first, "%" PRId64 " processor%s", what->processors,
+			   what->processors == 1 ? "" : "s");
 }
 
 /* The measured times of one kind of operation in one stage. */

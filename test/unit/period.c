@@ -4,9 +4,10 @@
  * plain ones, whatever the schedule; their length does not grow with the minibatches; and a
  * compact document in which something was changed is refused or is what its plain form is.
  */
-#include "small_profile.h"
+#include "table.h"
 #include "tap.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "replay/replay.h"
@@ -19,39 +20,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define RANKS 16
-
-static const char *const chain = "a<x b<a c<b d<c e<d f<e";
-static const char *const skips = "a<x b<a c<ab d<c e<da f<eb";
+static const char *const six = "a<x b<a c<b d<c e<d f<e";
+static const char *const six_skipping = "a<x b<a c<ab d<c e<da f<eb";
 
 static const struct {
-	int stages, layers[4], replicas[4];
+	struct table_plan plan;
 	int positions;                  /* stages that have ranks of their own */
-} plans[] = {
-	{ 1, { 6 }, { 1 }, 1 }, { 1, { 6 }, { 4 }, 1 }, { 2, { 3, 3 }, { 1, 1 }, 2 },
-	{ 3, { 2, 2, 2 }, { 1, 1, 1 }, 3 }, { 4, { 1, 2, 2, 1 }, { 1, 1, 1, 1 }, 4 },
-	{ 2, { 3, 3 }, { 2, 1 }, 2 }, { 2, { 3, 3 }, { 1, 2 }, 2 }, { 2, { 3, 3 }, { 3, 2 }, 2 },
-	{ 3, { 2, 2, 2 }, { 3, 2, 1 }, 3 }, { 4, { 1, 2, 2, 1 }, { 2, 1, 3, 1 }, 4 },
-	{ 4, { 1, 2, 2, 1 }, { 1, 1, 1, 1 }, 2 }, { 4, { 1, 2, 2, 1 }, { 2, 2, 2, 2 }, 2 },
+} shapes[] = {
+	{ { "1", 1, { 6 }, { 1 } }, 1 }, { { "4", 1, { 6 }, { 4 } }, 1 },
+	{ { "1-1", 2, { 3, 3 }, { 1, 1 } }, 2 }, { { "1-1-1", 3, { 2, 2, 2 }, { 1, 1, 1 } }, 3 },
+	{ { "1-1-1-1", 4, { 1, 2, 2, 1 }, { 1, 1, 1, 1 } }, 4 },
+	{ { "2-1", 2, { 3, 3 }, { 2, 1 } }, 2 }, { { "1-2", 2, { 3, 3 }, { 1, 2 } }, 2 },
+	{ { "3-2", 2, { 3, 3 }, { 3, 2 } }, 2 }, { { "3-2-1", 3, { 2, 2, 2 }, { 3, 2, 1 } }, 3 },
+	{ { "2-1-3-1", 4, { 1, 2, 2, 1 }, { 2, 1, 3, 1 } }, 4 },
+	{ { "1-1-1-1", 4, { 1, 2, 2, 1 }, { 1, 1, 1, 1 } }, 2 },
+	{ { "2-2-2-2", 4, { 1, 2, 2, 1 }, { 2, 2, 2, 2 } }, 2 },
 };
-
-static struct pd_plan *make_plan(size_t p, const char *graph)
-{
-	struct pd_topology topology;
-	struct pd_plan *plan;
-	struct pd_error err;
-
-	pd_topology_flat(RANKS, 1000000000, 1000, &topology, &err);
-	plan = pd_plan_new(small_profile(graph), &topology, plans[p].stages, plans[p].layers,
-			   plans[p].replicas, &err);
-	for (int s = plans[p].positions; s < plan->stage_count; s++) {
-		for (int r = 0; r < plan->stages[s].replicas; r++)
-			plan->stages[s].ranks[r] =
-				plan->stages[s % plans[p].positions].ranks[r];
-		plan->rank_count -= plan->stages[s].replicas;
-	}
-	return plan;
-}
 
 struct text {
 	char *bytes;
@@ -167,14 +151,15 @@ static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights)
 {
 	struct tally tally = { 0 };
 
-	for (size_t p = 0; p < PD_COUNT(plans); p += quick ? 3 : 1)
+	for (size_t p = 0; p < PD_COUNT(shapes); p += quick ? 3 : 1)
 		for (int graph = 0; graph < 2; graph++) {
-			struct pd_plan *plan = make_plan(p, graph ? skips : chain);
+			struct pd_plan *plan = make_plan(graph ? six_skipping : six,
+							 &shapes[p].plan, shapes[p].positions);
 
 			plan->schedule = kind;
 			plan->weights = weights;
 			if (kind == PD_SCHEDULE_INTERLEAVED ||
-			    plans[p].positions == plans[p].stages)
+			    shapes[p].positions == shapes[p].plan.stages)
 				try_plan(plan, &tally);
 			pd_plan_free(plan);
 		}
@@ -194,7 +179,8 @@ static void check_length(void)
 	struct pd_error err;
 
 	for (size_t p = 2; p < 8; p++) {
-		struct pd_plan *plan = make_plan(p, skips);
+		struct pd_plan *plan = make_plan(six_skipping, &shapes[p].plan,
+						 shapes[p].positions);
 		struct pd_schedule *schedule = pd_schedule_new(plan, &err);
 		struct text few = written(schedule, NULL, 300, true);
 		struct text many = written(schedule, NULL, 30000000, true);
@@ -310,7 +296,7 @@ static void check_edits(void)
 	const int edits = quick ? 500 : 2000;
 	struct verdicts verdicts = { 0 };
 	struct pd_error err;
-	struct pd_plan *plan = make_plan(5, skips);
+	struct pd_plan *plan = make_plan(six_skipping, &shapes[5].plan, shapes[5].positions);
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
 	struct text good = written(schedule, NULL, 60, true);
 	size_t header = (size_t)(strchr(good.bytes, '\n') - good.bytes) + 1;

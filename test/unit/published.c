@@ -69,27 +69,8 @@ static json_t *stages_of(const struct pipeline *pipe)
 
 static struct pd_plan *plan_of(const struct pipeline *pipe)
 {
-	json_t *json = json_pack(
-		"{ss si s{ss si ss si ss s{ss ss si si} so}"
-		" s{ss si s{si} s[{si si si}]} ss ss ss si so}",
-		"format", "pd-plan", "version", 1,
-		"profile", "format", "pd-profile", "version", 1, "name", "equal",
-		"batch_size", 1, "dtype", "f32",
-		"device", "kind", "cpu", "name", "none", "threads", 1, "memory_bytes", 0,
-		"layers", layers_of(pipe),
-		"topology", "format", "pd-topology", "version", 1, "device", "memory_bytes", 0,
-		"levels", "count", MOST_STAGES, "bandwidth_bytes_per_s", 1000000000, "latency_ns", 0,
-		"schedule", pipe->schedule, "weights", pipe->weights,
-		"startup", pipe->startup ? pipe->startup : "frugal",
-		"microbatches", pipe->microbatches, "stages", stages_of(pipe));
-	struct pd_place place = pd_place_root("equal", json);
-	struct pd_error err;
-	struct pd_plan *plan = pd_plan_parse_at(&place, &err);
-
-	if (!plan)
-		pd_bug("%s", err.text);
-	json_decref(json);
-	return plan;
+	return plan_of_stages(layers_of(pipe), stages_of(pipe), 0, pipe->schedule, pipe->weights,
+			      pipe->startup ? pipe->startup : "frugal", pipe->microbatches);
 }
 
 static struct pd_trace *replayed(const struct pipeline *pipe, int64_t minibatches)

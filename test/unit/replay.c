@@ -76,32 +76,12 @@ static json_t *stages_of(const struct shape *shape)
 	return stages;
 }
 
-/* 1 byte per ns on every link, each rank with its own. */
 static struct pd_plan *plan_of(const struct shape *shape)
 {
-	json_t *json = json_pack(
-		"{ss si s{ss si ss si ss s{ss ss si si} so}"
-		" s{ss si s{si} s[{si sI sI}]} ss ss si so}",
-		"format", "pd-plan", "version", 1,
-		"profile", "format", "pd-profile", "version", 1, "name", "made up",
-		"batch_size", 8, "dtype", "f32",
-		"device", "kind", "cpu", "name", "none", "threads", 1, "memory_bytes", 0,
-		"layers", layers_of(shape),
-		"topology", "format", "pd-topology", "version", 1, "device", "memory_bytes", 0,
-		"levels", "count", 2048, "bandwidth_bytes_per_s", INT64_C(1000000000),
-		"latency_ns", shape->latency_ns,
-		"schedule", shape->schedule ? shape->schedule : "1f1b",
-		"weights", shape->schedule ? "flush" : "stash",
-		"microbatches", shape->microbatches ? shape->microbatches : 1,
-		"stages", stages_of(shape));
-	struct pd_place place = pd_place_root("made up", json);
-	struct pd_error err;
-	struct pd_plan *plan = pd_plan_parse_at(&place, &err);
-
-	if (!plan)
-		pd_bug("%s", err.text);
-	json_decref(json);
-	return plan;
+	return plan_of_stages(layers_of(shape), stages_of(shape), shape->latency_ns,
+			      shape->schedule ? shape->schedule : "1f1b",
+			      shape->schedule ? "flush" : "stash", "frugal",
+			      shape->microbatches ? shape->microbatches : 1);
 }
 
 static struct pd_trace *replayed(const struct shape *shape, int64_t microbatches)
