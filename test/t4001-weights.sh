@@ -5,21 +5,17 @@
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
 residual_model >residual.json
 profile "$MODELS/mlp.json" 4 >mlp
 profile "$MODELS/lenet5.json" 4 >lenet5
 profile residual.json 4 >residual
 idx_data data		# 27 minibatches an epoch
 
-# equals N DATA... : pd-run and the serial program agree about plan.json after N minibatches.
+# equals N DATA... : of plan.json
 equals() {
 	n=$1
 	shift
-	rm -rf ck
-	train ck plan.json $sgd --minibatches="$n" "${@:---synthetic}"
-	"$serial" $sgd --minibatches="$n" "$@" --output=serial plan.json
-	"$same" serial "$(at ck "$n")"
+	trained "$n" plan.json $sgd "$@"
 }
 
 # An epoch of synthetic data is ten minibatches: full groups and partial ones.

@@ -5,7 +5,6 @@
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
 residual_model >residual.json
 profile residual.json 2 >residual
 profile "$MODELS/mlp.json" 2 >mlp
@@ -26,27 +25,13 @@ chunks 2 3 4 3 3 4 3 >chunks-2x3
 chunks 3 3 4 3 3 4 3 >chunks-3x2
 cp residual-1 chunks-1
 
-# pair PLAN SCHEDULE WEIGHTS MICROBATCHES >PLAN
-pair() {
-	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" \
-		'.schedule = $schedule | .weights = $weights | .microbatches = $m' "$1"
-}
-
-# equals N PLAN: pd-run and the serial program agree about weights after N minibatches.
-equals() {
-	rm -rf ck
-	train ck "$2" $sgd --minibatches="$1" --synthetic --no-evaluate >out
-	"$serial" $sgd --minibatches="$1" --output=serial "$2"
-	"$same" serial "$(at ck "$1")"
-}
-
 # An epoch is ten minibatches, and the run goes on into the next.  Where replicas add theirs, there
 # are full updates and partial ones.
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
 		test_row "$schedule $weights" "$schedule, $weights, $microbatches at a time, $plan" '
 			pair $plan $schedule $weights $microbatches >plan.json
-			equals $((microbatches > 1 ? 11 : 20)) plan.json'
+			trained $((microbatches > 1 ? 11 : 20)) plan.json $sgd'
 	done
 done <<END
 1f1b stash 1 residual-1-1-1-1 residual-2-2 residual-3-1
@@ -85,10 +70,10 @@ END
 plan residual 8 | jq --argjson bytes "$(jq '[.layers[].parameter_bytes] | add' residual)" '
 	.topology.levels = [{count: 4, bandwidth_bytes_per_s: 12000000000, latency_ns: 20000000},
 			    {count: 2, bandwidth_bytes_per_s: (10 * $bytes), latency_ns: 0}]' >wide
-test_ok "eight replicas in two groups, stash" 'equals 20 wide'
+test_ok "eight replicas in two groups, stash" 'trained 20 wide $sgd'
 test_ok "the same, 2bw" '
 	pair wide 1f1b 2bw 8 >plan.json
-	equals 11 plan.json'
+	trained 11 plan.json $sgd'
 
 # The start-up of SOSP 2019, figure 4: other versions at first.
 eager() {
@@ -98,7 +83,7 @@ while read -r weights microbatches plans; do
 	for plan in $plans; do
 		test_row "eager $weights" "eager 1f1b, $weights, $microbatches at a time, $plan" '
 			eager $plan 1f1b $weights $microbatches >plan.json
-			equals $((microbatches > 1 ? 11 : 20)) plan.json'
+			trained $((microbatches > 1 ? 11 : 20)) plan.json $sgd'
 	done
 done <<END
 stash 1 residual-1-1 residual-1-1-1 residual-1-1-1-1 mlp-1-1-1-1 residual-2-1 residual-1-2
@@ -111,7 +96,7 @@ latest 1 residual-1-1-1-1
 END
 test_ok "eager is not frugal, which the serial program tells apart" '
 	eager residual-1-1-1-1 1f1b stash 1 >plan.json
-	equals 10 plan.json
+	trained 10 plan.json $sgd
 	pair residual-1-1-1-1 1f1b stash 1 >frugal.json
 	"$serial" $sgd --minibatches=10 --output=serial frugal.json
 	status 1 "$same" serial "$(at ck 10)"'
@@ -121,7 +106,7 @@ test_ok "eager is not frugal, which the serial program tells apart" '
 # alone PLAN SCHEDULE MICROBATCHES ONE: its weights are also those of the serial program for one stage.
 alone() {
 	pair "$1" "$2" flush "$3" >plan.json
-	equals 11 plan.json
+	trained 11 plan.json $sgd
 	pair "$4" gpipe flush "$3" >one.json
 	"$serial" $sgd --minibatches=11 --output=one one.json
 	"$same" one "$(at ck 11)"
@@ -146,7 +131,7 @@ END
 while read -r schedule weights microbatches plan mutations; do
 	test_row wrong "$schedule, $weights, $plan: wrong rules give other weights ($mutations)" '
 		pair $plan $schedule $weights $microbatches >plan.json
-		equals 10 plan.json
+		trained 10 plan.json $sgd
 		for how in $mutations; do
 			"$serial" $sgd --minibatches=10 --mutate=$how --output=serial plan.json
 			status 1 "$same" serial "$(at ck 10)"

@@ -6,7 +6,6 @@
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
 residual_model >residual.json
 # plans DIRECTORY SAMPLES: plans there for so many samples in a microbatch
 plans() {
@@ -20,26 +19,6 @@ plans() {
 }
 plans . 2
 plans single 1          # whose gradients a large scale makes infinite
-
-# pair PLAN SCHEDULE WEIGHTS MICROBATCHES: that plan, and no prediction of its memory
-pair() {
-	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" '.schedule = $schedule |
-		.weights = $weights | .microbatches = $m | del(.stages[].predicted)' "$1"
-}
-
-# trained N PLAN OPTION...: pd-run agrees with the serial program after N minibatches, and has
-# the memory that was predicted; its last line is in `last`.
-trained() {
-	trained_n=$1 trained_plan=$2
-	shift 2
-	rm -rf ck
-	train ck "$trained_plan" "$@" --minibatches="$trained_n" --synthetic --no-evaluate >out
-	tail -n 1 out >last
-	cat last
-	jq -e '.memory == "as predicted"' last >/dev/null
-	"$serial" "$@" --minibatches="$trained_n" --output=serial "$trained_plan"
-	"$same" serial "$(at ck "$trained_n")"
-}
 
 # An epoch is ten minibatches, and the run goes on into the next.
 while read -r schedule weights microbatches plans; do

@@ -32,28 +32,11 @@ cut 6x3 8x1 >3-1
 cut 4x1 3x1 3x1 4x1 | jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value] |
 	.schedule = "interleaved" | .weights = "flush" | .microbatches = 4' >chunks
 
-# pair PLAN SCHEDULE WEIGHTS MICROBATCHES: that plan
-pair() {
-	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" '.schedule = $schedule |
-		.weights = $weights | .microbatches = $m' "$1"
-}
-
-# trained PLAN OPTION...: pd-run agrees with the serial program, and has the memory predicted
-trained() {
-	trained_plan=$1
-	shift
-	rm -rf ck
-	train ck "$trained_plan" "$@" --minibatches=11 --synthetic --no-evaluate >out
-	tail -n 1 out | jq -e '.memory == "as predicted"'
-	"$serial" "$@" --minibatches=11 --output=serial "$trained_plan"
-	"$same" serial "$(at ck 11)"
-}
-
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
 		test_row "$schedule $weights" "$schedule, $weights, $microbatches at a time, $plan" '
 			pair $plan $schedule $weights $microbatches >plan.json
-			trained plan.json $sgd
+			trained 11 plan.json $sgd
 			pd-schedule --check plan.json
 			pd-replay plan.json >report'
 	done
@@ -72,7 +55,7 @@ interleaved flush 4 chunks
 END
 test_ok "clipped, with a loss scale that adapts, by adam" '
 	pair 1-1-1 1f1b 2bw 3 >plan.json
-	trained plan.json --lr=0.001 --optimizer=adam --clip-grad-norm=2 --loss-scale=dynamic \
+	trained 11 plan.json --lr=0.001 --optimizer=adam --clip-grad-norm=2 --loss-scale=dynamic \
 		--loss-scale-init=1e38 --loss-scale-interval=2
 	tail -n 1 out | jq -e ".skipped > 0"'
 
@@ -100,12 +83,12 @@ test_ok "copies in four stages end with the bits of one place in one stage" '
 	bits cut-one cut-four'
 test_ok "gradients that are not summed give other weights" '
 	pair 1-1-1 1f1b flush 4 >plan.json
-	trained plan.json $sgd
+	trained 11 plan.json $sgd
 	"$serial" $sgd --minibatches=11 --mutate=untied --output=serial plan.json
 	status 1 "$same" serial "$(at ck 11)"'
 test_ok "a checkpoint has them once, under the name of their owner" '
 	pair 1-1-1 1f1b flush 4 >plan.json
-	trained plan.json $sgd
+	trained 11 plan.json $sgd
 	for file in "$(at ck 11)"/*.safetensors; do
 		strings -n 10 $file | head -n 1 | grep -o "\"[a-z0-9]*\.[a-z]*\"" || true
 	done | sort >names
@@ -154,7 +137,7 @@ by_hand() {
 while read -r weights list devices; do
 	test_row "planned $weights" "pd-plan --stages=$list --weights=$weights: planned, trained" '
 		by_hand $weights 4 $list $devices >plan.json
-		trained plan.json $sgd
+		trained 11 plan.json $sgd
 		jq -e ".predicted | .lower_bound_ns > 0 and .lower_bound_ns <= .period_ns" plan.json
 		pd-replay plan.json >report'
 done <<END
@@ -166,7 +149,7 @@ END
 test_ok "pd-plan --stages --chunks: planned, trained" '
 	pd-plan --schedule=interleaved --weights=flush --microbatches=4 --stages=4,3,3,4 \
 		--topology=2@10Gbit/s tied >plan.json
-	trained plan.json $sgd'
+	trained 11 plan.json $sgd'
 test_ok "pd-plan --stages --weights=auto: those with which it can be" '
 	by_hand auto 4 4,10 2 >plan.json
 	jq -e ".weights == \"2bw\" or .weights == \"flush\"" plan.json'
@@ -184,6 +167,6 @@ test_ok "far apart in a long network" '
 	cut_from=long cut 267x1 7x1 >long-1-1
 	jq -e ".stages[0].layers | index(\"fc2\") and (index(\"fc3\") | not)" long-1-1
 	pair long-1-1 1f1b 2bw 2 >plan.json
-	trained plan.json $sgd'
+	trained 11 plan.json $sgd'
 
 test_done

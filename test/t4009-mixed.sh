@@ -5,7 +5,6 @@
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
 residual_model >residual.json
 
 # refused STATUS SENTENCE COMMAND...: one line on standard error.
@@ -55,22 +54,6 @@ test_ok "f16 is for plans whose stages agree on updates" '
 	refused 2 "dtype f16, whose loss is scaled: a plan with weights \"stash\" updates after" \
 		pd-run --device="${PD_TEST_DEVICE:-cpu}" --synthetic -m 4 plan.json'
 
-# pair PLAN SCHEDULE WEIGHTS MICROBATCHES
-pair() {
-	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" \
-		'.schedule = $schedule | .weights = $weights | .microbatches = $m' "$1"
-}
-# equals N PLAN OPTION...: pd-run and the serial program agree after N minibatches, and the
-# memory is as predicted.
-equals() {
-	rm -rf ck
-	n=$1 plan=$2
-	shift 2
-	train ck "$plan" $sgd --minibatches="$n" --synthetic --no-evaluate "$@" >out
-	"$serial" $sgd --minibatches="$n" --output=serial "$@" "$plan"
-	"$same" serial "$(at ck "$n")"
-	tail -n 1 out | jq -e '.memory == "as predicted"'
-}
 for replicas in "1" "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2" "2 2"; do
 	plan residual $replicas >"residual-$(echo "$replicas" | tr ' ' -)"
 done
@@ -80,7 +63,7 @@ while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
 		test_row "$weights" "$schedule, $weights, $microbatches at a time, $plan" '
 			pair $plan $schedule $weights $microbatches >plan.json
-			equals 12 plan.json'
+			trained 12 plan.json $sgd'
 	done
 done <<END
 1f1b stash 1 residual-1-1-1-1 residual-1 residual-2-1 lenet5-2-1
@@ -96,19 +79,19 @@ none stash 1 residual-2-1
 END
 test_ok "adam, with a moment more" '
 	sgd="--optimizer=adam --lr=0.003 --weight-decay=0.01"
-	equals 12 residual-1-1-1'
+	trained 12 residual-1-1-1 $sgd'
 test_ok "recomputed forwards" '
 	jq ".stages[].recompute = true" residual-1-1-1 >plan.json
-	equals 12 plan.json'
+	trained 12 plan.json $sgd'
 test_ok "weights that are not stashed, corrected" '
 	pair residual-1-1-1 1f1b latest 1 >plan.json
-	equals 12 plan.json --discrepancy=0.3'
+	trained 12 plan.json $sgd --discrepancy=0.3'
 test_ok "gradients clipped, the loss scaled" '
 	pair residual-1-1-1 1f1b 2bw 4 >plan.json
-	equals 12 plan.json --clip-grad-norm=0.3 --loss-scale=1000'
+	trained 12 plan.json $sgd --clip-grad-norm=0.3 --loss-scale=1000'
 test_ok "a scale with which gradients overflow is halved until they do not" '
 	pair residual-1-1 1f1b flush 2 >plan.json
-	equals 20 plan.json --loss-scale=dynamic --loss-scale-init=1e38 --loss-scale-interval=3
+	trained 20 plan.json $sgd --loss-scale=dynamic --loss-scale-init=1e38 --loss-scale-interval=3
 	tail -n 1 out | jq -e ".skipped >= 1"'
 test_ok "the comparison can fail: in f32 the weights are others" '
 	train ck-narrow residual-1-1 $sgd --minibatches=4 --synthetic --no-evaluate >out
@@ -167,7 +150,7 @@ for way in native wide; do
 	fi
 	test_ok "bf16 by kernels that are $way" '
 		plan bf16-$way 1 1 1 >plan.json
-		equals 12 plan.json
+		trained 12 plan.json $sgd
 		mv "$(at ck 12)" ck-$way'
 	unset PD_CPU_BF16
 done
@@ -196,7 +179,7 @@ while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
 		test_row "f16 $weights" "f16: $schedule, $weights, $microbatches at a time, $plan" '
 			pair $plan $schedule $weights $microbatches >plan.json
-			equals 12 plan.json $scale'
+			trained 12 plan.json $sgd $scale'
 	done
 done <<END
 1f1b 2bw 4 f16-1-1-1-1 f16-1-2
@@ -208,7 +191,7 @@ END
 test_ok "f16: recomputed forwards, adam, clipped" '
 	sgd="--optimizer=adam --lr=0.003 --weight-decay=0.01"
 	pair f16-1-1-1 1f1b 2bw 4 | jq ".stages[].recompute = true" >plan.json
-	equals 12 plan.json $scale --clip-grad-norm=0.5'
+	trained 12 plan.json $sgd $scale --clip-grad-norm=0.5'
 test_ok "f16: scaled as said without being asked" '
 	pair f16-1-1-1 1f1b 2bw 4 >plan.json
 	rm -rf ck
@@ -222,7 +205,7 @@ large="--loss-scale=dynamic --loss-scale-init=1048576 --loss-scale-interval=3"
 for weights in flush 2bw; do
 	test_ok "f16, $weights: what overflows is skipped by all stages, and the scale halved" '
 		pair f16-1-1-1 1f1b $weights 4 >plan.json
-		equals 16 plan.json $large
+		trained 16 plan.json $sgd $large
 		tail -n 1 out | jq -e ".skipped >= 2 and .skipped < 16 and .loss_scale < 1048576"
 		for mutation in skip scale; do
 			"$serial" $sgd --minibatches=16 $large --mutate=$mutation --output=other plan.json

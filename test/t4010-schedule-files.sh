@@ -4,22 +4,11 @@
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
-residual_model >residual.json
-profile residual.json 2 >residual
-for replicas in "1" "1 1" "1 1 1" "2 1" "1 2"; do
-	plan residual $replicas >"residual-$(echo "$replicas" | tr ' ' -)"
-done
+residual_plans 2 residual- "1" "1 1" "1 1 1" "2 1" "1 2"
 profile "$MODELS/mlp.json" 2 >mlp
 plan mlp 1 1 >mlp-1-1
 pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
 	jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >chunks-2x2
-
-# pair PLAN SCHEDULE WEIGHTS MICROBATCHES: that plan, and no prediction of its memory
-pair() {
-	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" '.schedule = $schedule
-		| .weights = $weights | .microbatches = $m | del(.stages[].predicted)' "$1"
-}
 
 # follows FILE DIRECTORY [OPTION...]: trains it, and takes the memory that is predicted of it
 follows() {

@@ -7,7 +7,6 @@
 residual_model >residual.json
 profile residual.json 4 >residual
 idx_data data
-sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
 
 # cut OPTION... LAYERS...: a plan with these stages, each a word of layers with commas between.
 cut() {

@@ -41,19 +41,13 @@ sgd="--lr=0.01 --momentum=0.9"
 for replicas in "1" "1 1" "2 1" "1 2" "1 1 1"; do
 	test_ok "two images and a label, stages of $replicas: 27 minibatches of the published rule" '
 		plan pairs $replicas >plan.json
-		rm -rf ck
-		train ck plan.json $sgd --minibatches=27 --data=data >out
-		"$serial" $sgd --minibatches=27 --data=data --output=serial plan.json
-		"$same" serial "$(at ck 27)"
+		trained 27 plan.json $sgd --data=data
 		jq -s -e "map(select(.event == \"evaluation\").samples) == [10, 10, 10]" out'
 done
 test_ok "in 16 bits" '
 	PD_TEST_DTYPE=bf16 profile pairs.json 4 >half
 	plan half 1 1 >plan.json
-	rm -rf ck
-	train ck plan.json $sgd --minibatches=12 --data=data >out
-	"$serial" $sgd --minibatches=12 --data=data --output=serial plan.json
-	"$same" serial "$(at ck 12)"'
+	trained 12 plan.json $sgd --data=data'
 test_ok "stopped inside an epoch and resumed: the same bits" '
 	plan pairs 1 1 >plan.json
 	resumed plan.json 18 4 13 -- $sgd --data=data'

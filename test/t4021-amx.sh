@@ -51,7 +51,6 @@ emulated() {
 test_ok "every layer is as plain C has it" 'emulated "$PD_BUILD/test/conform/layers" 16-bits'
 # What was wrong here once was the memory of tensors whose layouts are padded.
 residual_model >residual.json
-sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
 trained() {
 	PD_TEST_DTYPE=bf16 profile residual.json 2 >residual
 	for replicas in "1 1 1" "2 1"; do

@@ -57,10 +57,7 @@ for replicas in "1" "1 1" "1 1 1"; do
 		test_row "$weights" "stages of $replicas, weights $weights: 21 minibatches of the published rule" '
 			plan_with="--weights=$weights --microbatches=$([ $weights = stash ] && echo 1 || echo 2)"
 			plan text $replicas >plan.json
-			rm -rf ck
-			train ck plan.json $sgd --minibatches=21 >out
-			"$serial" $sgd --minibatches=21 --output=serial plan.json
-			"$same" serial "$(at ck 21)"'
+			trained 21 plan.json $sgd'
 	done
 done
 profile text.json 1 >ones
@@ -71,10 +68,7 @@ for replicas in "2 1" "1 3" "3 2"; do
 				--recompute"
 			plan ones $replicas >plan.json
 			jq -e "any(.stages[]; .recompute)" plan.json
-			rm -rf ck
-			train ck plan.json $sgd --minibatches=31 >out
-			"$serial" $sgd --minibatches=31 --output=serial plan.json
-			"$same" serial "$(at ck 31)"'
+			trained 31 plan.json $sgd'
 	done
 done
 plan_with=
@@ -103,10 +97,7 @@ test_ok "replicas are stopped inside an epoch and resumed: the same bits" '
 test_ok "in 16 bits" '
 	PD_TEST_DTYPE=bf16 profile text.json 3 >half
 	plan half 1 1 >plan.json
-	rm -rf ck
-	train ck plan.json $sgd --minibatches=12 >out
-	"$serial" $sgd --minibatches=12 --output=serial plan.json
-	"$same" serial "$(at ck 12)"'
+	trained 12 plan.json $sgd'
 
 # right PROFILE: the share of labels that are found
 right() {
@@ -157,10 +148,7 @@ test_ok "a stage with lanes that recomputes under latest: the state is that of t
 	plan_with="--weights=latest --recompute"
 	plan text 1 1 1 >plan.json
 	plan_with=
-	rm -rf ck
-	train ck plan.json $sgd --minibatches=21 >out
-	"$serial" $sgd --minibatches=21 --output=serial plan.json
-	"$same" serial "$(at ck 21)"'
+	trained 21 plan.json $sgd'
 test_ok "replicas, without lanes" '
 	plan pairs 2 1 >plan.json
 	rm -rf ck

@@ -6,12 +6,7 @@
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
-residual_model >residual.json
-profile residual.json 2 >residual
-for replicas in "3" "2 1" "1 2" "2 2"; do
-	plan residual $replicas >"$(echo "$replicas" | tr ' ' -)"
-done
+residual_plans 2 "" "3" "2 1" "1 2" "2 2"
 layers=$(jq ".layers | length" residual)
 pd-plan --topology=2@10GB/s,2@1Gbit/s --stages="${layers}x4" residual >servers
 pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
@@ -96,10 +91,7 @@ test_ok "recursive doubling: in its own order, which is that of two replicas, in
 	diff -r "$(at ck-one 9)" "$(at ck-some 9)"
 	if diff -r "$(at ck-one 9)" "$(at ck-dense 9)"; then false; fi
 	bucketed 2-1 1f1b stash 1 1200 | jq ".reducer = \"recursive-doubling\"" >plan.json
-	rm -rf ck
-	train ck plan.json $sgd --minibatches=13 --synthetic --no-evaluate >out
-	"$serial" $sgd --minibatches=13 --output=serial plan.json
-	"$same" serial "$(at ck 13)"'
+	trained 13 plan.json $sgd'
 test_ok "a ring: each run the same, near the ordered sums" '
 	reduced dense 0 ck-dense
 	mv last last-dense

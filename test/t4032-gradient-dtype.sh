@@ -6,12 +6,7 @@
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
-residual_model >residual.json
-profile residual.json 2 >residual
-for replicas in "2" "3" "4" "2 1" "2 2"; do
-	plan residual $replicas >"$(echo "$replicas" | tr ' ' -)"
-done
+residual_plans 2 "" "2" "3" "4" "2 1" "2 2"
 layers=$(jq ".layers | length" residual)
 pd-plan --topology=2@10GB/s,2@1Gbit/s --stages="${layers}x4" residual >servers
 
@@ -28,11 +23,7 @@ judged() {
 	judged_n=$1
 	rounds "$2" "$3" "$4" "$5" "$6" "$7" "$8" >plan.json
 	shift 8
-	"$serial" $sgd "$@" --minibatches="$judged_n" --output=serial plan.json
-	rm -rf ck
-	train ck plan.json $sgd "$@" --minibatches="$judged_n" --synthetic --no-evaluate >out
-	tail -n 1 out | jq -e '.memory == "as predicted"'
-	"$same" serial "$(at ck "$judged_n")"
+	trained "$judged_n" plan.json $sgd "$@"
 }
 
 test_row stash "two replicas, bf16" 'judged 8 2 1f1b stash 1 bf16 dense 0'
@@ -61,10 +52,7 @@ test_ok "of f16: an overflow on one replica leaves out the update on all" '
 test_ok "the judge sees whether the gradients of replicas are rounded" '
 	rounds 2 1f1b stash 1 bf16 dense 0 >plan.json
 	"$serial" $sgd --minibatches=4 --mutate=round --output=wrong plan.json
-	"$serial" $sgd --minibatches=4 --output=serial plan.json
-	rm -rf ck
-	train ck plan.json $sgd --minibatches=4 --synthetic --no-evaluate >out
-	"$same" serial "$(at ck 4)"
+	trained 4 plan.json $sgd
 	if "$same" wrong "$(at ck 4)" >/dev/null; then false; fi'
 test_ok "resumed in the middle, and from f32" '
 	rounds 2-1 1f1b stash 1 bf16 dense 1200 >plan.json

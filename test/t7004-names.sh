@@ -5,7 +5,6 @@
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
 residual_model >residual.json
 profile residual.json 4 >short
 plan short 1 1 1 >plan-short

@@ -27,7 +27,6 @@ for way in ${PD_TEST_WAYS:-auto staged nccl}; do
 	fi
 done
 
-sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
 residual_model >residual.json
 profile residual.json 4 >residual
 

@@ -5,6 +5,7 @@
 # PD_TEST_DTYPE: what it computes in; else f32.
 
 plan_with=
+sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
 serial=$PD_BUILD/test/conform/serial
 same=$PD_BUILD/test/conform/same-tensors
 [ -x "$serial" ] && [ -x "$same" ] ||
@@ -65,6 +66,23 @@ plan() {
 		}')" $plan_with "$plan_profile"
 }
 
+# residual_plans BATCH PREFIX REPLICAS...: residual_model's file, its profile, and PREFIX2-1 for "2 1".
+residual_plans() {
+	residual_model >residual.json
+	profile residual.json "$1" >residual
+	plans_prefix=$2
+	shift 2
+	for replicas in "$@"; do
+		plan residual $replicas >"$plans_prefix$(echo "$replicas" | tr ' ' -)"
+	done
+}
+
+# pair PLAN SCHEDULE WEIGHTS MICROBATCHES
+pair() {
+	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" '.schedule = $schedule |
+		.weights = $weights | .microbatches = $m | del(.stages[].predicted)' "$1"
+}
+
 # idx_bytes COUNT FIRST LAST: COUNT bytes between FIRST and LAST, 1 or more.
 idx_bytes() {
 	awk -v n="$1" -v first="$2" -v last="$3" 'BEGIN {
@@ -123,6 +141,22 @@ train() {
 	shift 2
 	pd-run --device="${PD_TEST_DEVICE:-cpu}" --transport="${PD_TEST_TRANSPORT:-auto}" \
 		--threads=1 --checkpoint="$train_into" "$@" "$train_plan"
+}
+
+# trained N PLAN OPTION...: after N minibatches, of --data or synthetic ones, pd-run has the bits of the
+# serial program, and the memory that was predicted; its last line is in `last`.
+trained() {
+	trained_n=$1 trained_plan=$2 trained_on="--synthetic --no-evaluate"
+	shift 2
+	rm -rf ck
+	case " $*" in *" --data="*) trained_on= ;; esac
+	train ck "$trained_plan" "$@" $trained_on --minibatches="$trained_n" >out
+	tail -n 1 out >last
+	jq '{memory, memory_bytes, predicted_memory_bytes}' last
+	jq -e '.memory == "as predicted" and .memory_bytes == .predicted_memory_bytes and
+		(.loss | isnormal)' last >/dev/null
+	"$serial" "$@" --minibatches="$trained_n" --output=serial "$trained_plan"
+	"$same" serial "$(at ck "$trained_n")"
 }
 
 # as_predicted OPTION...: a run of plan.json; its last line is in `last`.

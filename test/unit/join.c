@@ -50,7 +50,7 @@ static int iterate(struct pd_stream *stream, struct pd_net *net, const struct pd
 static struct virtual_run run_watched(const struct pd_plan *plan)
 {
 	memset(&now, 0, sizeof(now));
-	return virtual_run(plan, &watched, NULL, &phase);
+	return virtual_run(plan, &(struct virtual_hooks){ .device = &watched }, NULL, &phase);
 }
 
 static bool same(const struct virtual_run *a, const struct virtual_run *b)
@@ -80,7 +80,7 @@ static bool each_once(const struct pd_plan *plan)
 /* iterations, with_update: of the last stage's, at least. */
 static void test_plan(const char *what, struct pd_plan *plan, int iterations, int with_update)
 {
-	struct virtual_run plain = virtual_run(plan, NULL, NULL, &phase);
+	struct virtual_run plain = virtual_run(plan, &(struct virtual_hooks){ NULL }, NULL, &phase);
 	struct virtual_run one = run_watched(plan);
 
 	ok(same(&plain, &one), "%s: %zu operations at the same times", what, plain.count);

@@ -15,7 +15,8 @@ static void note(void *context, const struct pd_record *record)
 	run->records[run->count++] = *record;
 }
 
-static void drive(struct pd_sim *sim, struct pd_worker **workers, int ranks)
+static void drive(struct pd_sim *sim, struct pd_worker **workers, int ranks,
+		  const struct virtual_hooks *hooks)
 {
 	struct pd_error err;
 	bool done[ranks];
@@ -24,6 +25,8 @@ static void drive(struct pd_sim *sim, struct pd_worker **workers, int ranks)
 	for (int r = 0; r < ranks; r++)
 		done[r] = false;
 	do {
+		if (hooks->advanced)
+			hooks->advanced();
 		for (int r = 0; r < ranks; r++) {
 			enum pd_worker_state state;
 
@@ -59,7 +62,7 @@ static struct pd_worker *worker_of(const struct pd_schedule *schedule, struct pd
 	return worker;
 }
 
-struct virtual_run virtual_run(const struct pd_plan *plan, const struct pd_device_ops *ops,
+struct virtual_run virtual_run(const struct pd_plan *plan, const struct virtual_hooks *hooks,
 			       struct pd_loader *loader, const struct pd_phase *phase)
 {
 	struct pd_schedule *schedule = pd_schedule_new(plan, NULL);
@@ -76,12 +79,14 @@ struct virtual_run virtual_run(const struct pd_plan *plan, const struct pd_devic
 			.retired = note, .context = &run,
 		};
 
-		if (ops)
-			config.device->ops = ops;
+		if (hooks->device)
+			config.device->ops = hooks->device;
+		if (hooks->transport)
+			config.transport->ops = hooks->transport;
 		workers[r] = worker_of(schedule, sim, loader, &config);
 		pd_worker_begin(workers[r], phase, 0);
 	}
-	drive(sim, workers, plan->rank_count);
+	drive(sim, workers, plan->rank_count, hooks);
 	for (int r = 0; r < plan->rank_count; r++)
 		pd_worker_free(workers[r]);
 	pd_sim_fabric_free(fabric);

@@ -170,9 +170,10 @@ static void test_phase(const char *what, const struct pd_schedule *schedule,
 		       const struct pd_device_ops *ops, bool evaluate)
 {
 	const struct pd_phase phase = { .last = MICROBATCHES, .evaluate = evaluate };
+	const struct virtual_hooks hooks = { .device = ops };
 
 	for (copy_ns = 1; copy_ns < 10000; copy_ns *= 20) {
-		struct virtual_run run = virtual_run(schedule->plan, ops, NULL, &phase);
+		struct virtual_run run = virtual_run(schedule->plan, &hooks, NULL, &phase);
 		int wrong = ends_early(schedule, PD_OP_allreduce, &run) +
 			    ends_early(schedule, PD_OP_norms, &run) +
 			    ends_early(schedule, PD_OP_agree, &run);
@@ -293,7 +294,8 @@ static void test_loader(void)
 	ops.stream.copy = count_load;
 	pd_gate_init(&gate, NULL);
 	loader = pd_loader_open(&config, NULL);
-	free(virtual_run(plan, &ops, loader, &(struct pd_phase){ .last = 2 }).records);
+	free(virtual_run(plan, &(struct virtual_hooks){ .device = &ops }, loader,
+			 &(struct pd_phase){ .last = 2 }).records);
 	is_int(loads, 2, "two microbatches are loaded");
 	is_int(hasty, 0, "none before its samples are read");
 	pd_loader_close(loader);
