@@ -169,6 +169,16 @@ lib/worker/pass.c
 s/worker_after(w, w->compute, &microbatch->received\[i\]) < 0/!w/
 test/t4001-weights.sh
 
+worker: a forward does not wait for its samples, where memory is separate
+lib/worker/pass.c
+s/worker_after(w, w->compute, &microbatch->loaded) < 0/!w/
+test/unit/waits
+
+worker: gradients of shared parameters leave before they are complete
+lib/worker/tied_weights.c
+s/one->bytes, ready,/one->bytes, ready ? NULL : ready,/
+test/unit/agree
+
 worker: a backward does not wait for the gradients it receives
 lib/worker/pass.c
 s/worker_after(w, w->compute, &in->transfers\[i\]) < 0/!w/

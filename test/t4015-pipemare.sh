@@ -13,35 +13,42 @@ plan mlp 1 1 1 >mlp-1-1-1
 late() {
 	jq ".weights = \"latest\" | ${2:-.}" "$1" >plan.json
 }
+# learned N OPTION...: trained, of plan.json; and the loss is a number.
+learned() {
+	n=$1
+	shift
+	trained "$n" plan.json "$@"
+	jq -e ".loss | isnormal" last
+}
 
 # An epoch is ten minibatches: what was learned of moves goes on in the next.
 for replicas in 1-1-1-1 2-1; do
 	test_row rescheduling "rescheduling, $replicas" '
-		late residual-$replicas && trained 25 plan.json $sgd --lr-reschedule=15'
+		late residual-$replicas && learned 25 $sgd --lr-reschedule=15'
 	test_row correction "correction, $replicas" '
-		late residual-$replicas && trained 25 plan.json $sgd --discrepancy=0.5'
+		late residual-$replicas && learned 25 $sgd --discrepancy=0.5'
 done
 for replicas in 1-1 1-1-1 1-1-1-1 2-1 1-2 2-2 3-1; do
 	test_row both "both, $replicas" '
-		late residual-$replicas && trained 25 plan.json $sgd --lr-reschedule=40 --discrepancy=0.1'
+		late residual-$replicas && learned 25 $sgd --lr-reschedule=40 --discrepancy=0.1'
 done
 test_ok "with several microbatches to an update" '
-	late residual-1-1-1-1 ".microbatches = 2" && trained 12 plan.json $sgd --lr-reschedule=11 --discrepancy=0.5
-	late residual-2-1 ".microbatches = 4" && trained 12 plan.json $sgd --lr-reschedule=11 --discrepancy=0.5'
+	late residual-1-1-1-1 ".microbatches = 2" && learned 12 $sgd --lr-reschedule=11 --discrepancy=0.5
+	late residual-2-1 ".microbatches = 4" && learned 12 $sgd --lr-reschedule=11 --discrepancy=0.5'
 test_ok "with nf1b" '
 	late residual-1-1-1 ".schedule = \"nf1b\" | .microbatches = 2"
-	trained 12 plan.json $sgd --lr-reschedule=11 --discrepancy=0.5'
+	learned 12 $sgd --lr-reschedule=11 --discrepancy=0.5'
 test_ok "with an eager start-up" '
-	late residual-1-1-1-1 ".startup = \"eager\"" && trained 20 plan.json $sgd --discrepancy=0.5'
+	late residual-1-1-1-1 ".startup = \"eager\"" && learned 20 $sgd --discrepancy=0.5'
 test_ok "with adam, adamw, and no momentum" '
 	late mlp-1-1-1
 	for how in "--optimizer=adam --lr=0.001" "--optimizer=adamw --lr=0.001 --weight-decay=0.01" \
 		   "--lr=0.002 --momentum=0"; do
-		trained 20 plan.json $how --lr-schedule=cosine --lr-reschedule=12 --discrepancy=0.9
+		learned 20 $how --lr-schedule=cosine --lr-reschedule=12 --discrepancy=0.9
 	done'
-test_ok "D = 0 takes away the last move alone" 'late residual-1-1 && trained 20 plan.json $sgd --discrepancy=0'
+test_ok "D = 0 takes away the last move alone" 'late residual-1-1 && learned 20 $sgd --discrepancy=0'
 test_ok "one stage has no late gradients, and nothing to correct" '
-	plan residual 1 >one && late one && trained 12 plan.json $sgd --lr-reschedule=15 --discrepancy=0.5
+	plan residual 1 >one && late one && learned 12 $sgd --lr-reschedule=15 --discrepancy=0.5
 	mv serial both && "$serial" $sgd --minibatches=12 --output=serial plan.json && "$same" both serial'
 
 test_ok "each makes a difference" '

@@ -153,8 +153,7 @@ trained() {
 	train ck "$trained_plan" "$@" $trained_on --minibatches="$trained_n" >out
 	tail -n 1 out >last
 	jq '{memory, memory_bytes, predicted_memory_bytes}' last
-	jq -e '.memory == "as predicted" and .memory_bytes == .predicted_memory_bytes and
-		(.loss | isnormal)' last >/dev/null
+	jq -e '.memory == "as predicted" and .memory_bytes == .predicted_memory_bytes' last >/dev/null
 	"$serial" "$@" --minibatches="$trained_n" --output=serial "$trained_plan"
 	"$same" serial "$(at ck "$trained_n")"
 }
