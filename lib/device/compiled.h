@@ -282,4 +282,29 @@ int pd_compiled_forward(struct pd_compiled *net, const struct pd_pass *pass, int
 int pd_compiled_backward(struct pd_compiled *net, const struct pd_pass *pass, int from, int count,
 			 struct pd_error *err);
 
+/* Returns the input around an axis, samples among what is outer. */
+static inline struct pd_axis pd_compiled_around(const struct pd_compiled_layer *l, int64_t axis)
+{
+	struct pd_axis a = pd_shape_axis(l->in_shape[0], axis);
+
+	a.outer *= l->net->batch;
+	return a;
+}
+
+/*
+ * These count the elements of a position_embedding's or bias's parameter that are used, those of a
+ * sample's positions or of a row, and the parts of the batch to which they are added.
+ */
+static inline int64_t pd_compiled_used(const struct pd_compiled_layer *l)
+{
+	int64_t all = pd_shape_elements(l->in_shape[0]);
+
+	return all < l->layer->parameter_elements ? all : l->layer->parameter_elements;
+}
+
+static inline int64_t pd_compiled_parts(const struct pd_compiled_layer *l)
+{
+	return l->net->batch * pd_shape_elements(l->in_shape[0]) / pd_compiled_used(l);
+}
+
 #endif

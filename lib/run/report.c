@@ -100,16 +100,12 @@ static int find_main_loss(const struct pd_run_report *report)
 
 static void sums_open(struct pd_sums *sums, int losses)
 {
-	sums->sum = pd_calloc((size_t)losses, sizeof(*sums->sum));
-	sums->correct = pd_calloc((size_t)losses, sizeof(*sums->correct));
-	sums->rows = pd_calloc((size_t)losses, sizeof(*sums->rows));
+	sums->losses = pd_calloc((size_t)losses, sizeof(*sums->losses));
 }
 
 static void sums_clear(struct pd_sums *sums, int losses)
 {
-	memset(sums->sum, 0, (size_t)losses * sizeof(*sums->sum));
-	memset(sums->correct, 0, (size_t)losses * sizeof(*sums->correct));
-	memset(sums->rows, 0, (size_t)losses * sizeof(*sums->rows));
+	memset(sums->losses, 0, (size_t)losses * sizeof(*sums->losses));
 	sums->samples = sums->microbatches = 0;
 }
 
@@ -117,9 +113,9 @@ static void sums_clear(struct pd_sums *sums, int losses)
 static void sums_add(struct pd_sums *sums, const struct pd_loss *values, int losses)
 {
 	for (int k = 0; k < losses; k++) {
-		sums->sum[k] += values[k].sum;
-		sums->correct[k] += values[k].correct;
-		sums->rows[k] += values[k].rows;
+		sums->losses[k].sum += values[k].sum;
+		sums->losses[k].correct += values[k].correct;
+		sums->losses[k].rows += values[k].rows;
 	}
 	sums->samples += values[0].samples;
 	sums->microbatches++;
@@ -133,7 +129,7 @@ static const struct pd_layer *layer_of(const struct pd_run_report *report, int l
 /* Returns the mean over all rows that count; not a number if none does. */
 static double mean_of(const struct pd_sums *sums, int loss, double sum)
 {
-	return sum / (double)sums->rows[loss];
+	return sum / (double)sums->losses[loss].rows;
 }
 
 /* -1: the loss has none. */
@@ -141,7 +137,8 @@ static double accuracy(const struct pd_run_report *report, const struct pd_sums 
 {
 	if (!pd_layer_is(layer_of(report, loss), PD_KIND_CLASSIFIES))
 		return -1;
-	return sums->rows[loss] > 0 ? mean_of(sums, loss, (double)sums->correct[loss]) : 0;
+	return sums->losses[loss].rows > 0
+		? mean_of(sums, loss, (double)sums->losses[loss].correct) : 0;
 }
 
 /* Returns the mean of the training loss, which is the sum of all losses. */
@@ -150,7 +147,7 @@ static double mean_loss(const struct pd_run_report *report, const struct pd_sums
 	double sum = 0;
 
 	for (int k = 0; k < report->losses; k++)
-		sum += mean_of(sums, k, sums->sum[k]);
+		sum += mean_of(sums, k, sums->losses[k].sum);
 	return sum;
 }
 
@@ -205,7 +202,8 @@ static void add_quality(const struct pd_run_report *report, const struct pd_sums
 		return;
 	json_object_set_new(to, "accuracy", json_real(share));
 	if (layer_of(report, loss)->output.dims > 0)
-		json_object_set_new(to, "perplexity", real(exp(mean_of(sums, loss, sums->sum[loss]))));
+		json_object_set_new(to, "perplexity", real(exp(mean_of(sums, loss,
+								       sums->losses[loss].sum))));
 }
 
 /* Adds loss and accuracy; with several losses, also each by its name. */
@@ -219,7 +217,7 @@ static void add_losses(const struct pd_run_report *report, const struct pd_sums 
 	for (int k = 0; k < report->losses; k++) {
 		json_t *each = json_object();
 
-		json_object_set_new(each, "loss", real(mean_of(sums, k, sums->sum[k])));
+		json_object_set_new(each, "loss", real(mean_of(sums, k, sums->losses[k].sum)));
 		add_quality(report, sums, k, each);
 		json_object_set_new(all, layer_of(report, k)->name, each);
 	}
@@ -349,12 +347,8 @@ void pd_run_report_release(struct pd_run_report *report)
 {
 	pd_tally_release(&report->trained);
 	pd_tally_release(&report->tested);
-	free(report->training.sum);
-	free(report->training.correct);
-	free(report->training.rows);
-	free(report->evaluation.sum);
-	free(report->evaluation.correct);
-	free(report->evaluation.rows);
+	free(report->training.losses);
+	free(report->evaluation.losses);
 }
 
 void pd_run_report_checkpoint(struct pd_run_report *report, const char *directory, int64_t step)

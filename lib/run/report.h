@@ -10,9 +10,7 @@
 
 /* Sums of the losses of some microbatches. */
 struct pd_sums {
-	double *sum;                    /* by loss layer, in the plan's order, over all samples */
-	int64_t *correct;               /* likewise, correct predictions */
-	int64_t *rows;                  /* likewise, labels that are not ignored */
+	struct pd_loss *losses;         /* by loss layer, in the plan's order; not their samples */
 	int64_t samples, microbatches;
 };
 

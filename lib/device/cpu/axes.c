@@ -12,15 +12,6 @@
 
 #define PIECE 1024                      /* a multiple of PD_LANES */
 
-/* The input around an axis, samples among what is outer. */
-static struct pd_axis around(const struct pd_compiled_layer *l, int64_t axis)
-{
-	struct pd_axis a = pd_shape_axis(l->in_shape[0], axis);
-
-	a.outer *= l->net->batch;
-	return a;
-}
-
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	l->out = pd_cpu_plain(l->net, &l->layer->output);
@@ -32,7 +23,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 static int forward_slice(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			 struct pd_error *err)
 {
-	struct pd_axis a = around(l, l->layer->dim);
+	struct pd_axis a = pd_compiled_around(l, l->layer->dim);
 	size_t bytes = pd_dtype_bytes(l->net->dtype) * (size_t)a.inner;
 	size_t row = (size_t)a.extent * bytes;
 	size_t part = (size_t)(l->layer->end - l->layer->start) * bytes;
@@ -47,7 +38,7 @@ static int forward_slice(struct pd_compiled_layer *l, const struct pd_pass *pass
 static int backward_slice(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			  struct pd_error *err)
 {
-	struct pd_axis a = around(l, l->layer->dim);
+	struct pd_axis a = pd_compiled_around(l, l->layer->dim);
 	size_t bytes = pd_dtype_bytes(l->net->dtype) * (size_t)a.inner;
 	size_t before = (size_t)l->layer->start * bytes;
 	size_t part = (size_t)(l->layer->end - l->layer->start) * bytes;
@@ -202,7 +193,7 @@ static void places_mean(const struct pd_compiled_layer *l, const struct pd_axis 
 static int forward_mean(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			struct pd_error *err)
 {
-	const struct pd_axis a = around(l, l->layer->dim);
+	const struct pd_axis a = pd_compiled_around(l, l->layer->dim);
 
 #pragma omp parallel for schedule(static)
 	for (int64_t o = 0; o < a.outer; o++) {
@@ -229,7 +220,7 @@ static void mean_back(const struct pd_compiled_layer *l, const struct pd_axis *a
 static int backward_mean(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			 struct pd_error *err)
 {
-	const struct pd_axis a = around(l, l->layer->dim);
+	const struct pd_axis a = pd_compiled_around(l, l->layer->dim);
 
 	if (!l->diff_src[0])
 		return 0;

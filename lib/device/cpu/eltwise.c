@@ -32,8 +32,19 @@ static int prepare_reorders(struct pd_compiled_layer *l, struct eltwise *e, stru
 		? -1 : 0;
 }
 
-static int prepare(struct pd_compiled_layer *l, enum pd_curve curve, struct pd_error *err)
+static enum pd_curve curve_of(const struct pd_layer *layer)
 {
+	static const enum pd_curve curves[PD_LAYER_KINDS] = {
+		[PD_LAYER_tanh] = PD_CURVE_TANH, [PD_LAYER_sigmoid] = PD_CURVE_SIGMOID,
+		[PD_LAYER_gelu] = PD_CURVE_GELU, [PD_LAYER_silu] = PD_CURVE_SILU,
+	};
+
+	return layer->approximate == PD_GELU_TANH ? PD_CURVE_GELU_TANH : curves[layer->kind];
+}
+
+static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	enum pd_curve curve = curve_of(l->layer);
 	struct pd_onednn *dnn = l->net->engine;
 	struct eltwise *e;
 
@@ -57,27 +68,6 @@ static int prepare_relu(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	l->out = l->in[0];
 	return 0;
-}
-
-static int prepare_tanh(struct pd_compiled_layer *l, struct pd_error *err)
-{
-	return prepare(l, PD_CURVE_TANH, err);
-}
-
-static int prepare_sigmoid(struct pd_compiled_layer *l, struct pd_error *err)
-{
-	return prepare(l, PD_CURVE_SIGMOID, err);
-}
-
-static int prepare_gelu(struct pd_compiled_layer *l, struct pd_error *err)
-{
-	return prepare(l, l->layer->approximate == PD_GELU_TANH ? PD_CURVE_GELU_TANH
-								: PD_CURVE_GELU, err);
-}
-
-static int prepare_silu(struct pd_compiled_layer *l, struct pd_error *err)
-{
-	return prepare(l, PD_CURVE_SILU, err);
 }
 
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
@@ -195,26 +185,26 @@ const struct pd_compiled_kind pd_cpu_relu = {
 
 const struct pd_compiled_kind pd_cpu_tanh = {
 	.keeps_output = true,
-	.prepare = prepare_tanh,
+	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,
 };
 
 const struct pd_compiled_kind pd_cpu_sigmoid = {
 	.keeps_output = true,
-	.prepare = prepare_sigmoid,
+	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,
 };
 
 const struct pd_compiled_kind pd_cpu_gelu = {
-	.prepare = prepare_gelu,
+	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,
 };
 
 const struct pd_compiled_kind pd_cpu_silu = {
-	.prepare = prepare_silu,
+	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,
 };

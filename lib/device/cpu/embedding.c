@@ -150,18 +150,6 @@ const struct pd_compiled_kind pd_cpu_embedding = {
 
 /* ---- position_embedding and bias ---- */
 
-/* Counts the elements of the parameter that are used: those of a sample's positions, or of a row. */
-static int64_t used_of(const struct pd_compiled_layer *l)
-{
-	return least(pd_shape_elements(l->in_shape[0]), l->layer->parameter_elements);
-}
-
-/* To how many parts of the batch of so many elements they are added. */
-static int64_t parts_of(const struct pd_compiled_layer *l)
-{
-	return l->net->batch * pd_shape_elements(l->in_shape[0]) / used_of(l);
-}
-
 static int prepare_positions(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	l->out = pd_cpu_plain(l->net, &l->layer->output);
@@ -175,7 +163,7 @@ static int prepare_positions(struct pd_compiled_layer *l, struct pd_error *err)
 static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			     struct pd_error *err)
 {
-	size_t used = (size_t)used_of(l), parts = (size_t)parts_of(l);
+	size_t used = (size_t)pd_compiled_used(l), parts = (size_t)pd_compiled_parts(l);
 	size_t bytes = pd_dtype_bytes(l->net->dtype) * used;
 
 	for (size_t n = 0; n < parts; n++)
@@ -187,7 +175,7 @@ static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *
 /* The gradient of some elements of the parameter. */
 static void positions_back(const struct pd_compiled_layer *l, float *all, int64_t from)
 {
-	int64_t used = used_of(l), parts = parts_of(l), n = least(used - from, COLUMNS);
+	int64_t used = pd_compiled_used(l), parts = pd_compiled_parts(l), n = least(used - from, COLUMNS);
 	float room[COLUMNS];
 
 	memset(all + from, 0, sizeof(*all) * (size_t)n);
@@ -199,7 +187,7 @@ static void positions_back(const struct pd_compiled_layer *l, float *all, int64_
 static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			      struct pd_error *err)
 {
-	int64_t used = used_of(l);
+	int64_t used = pd_compiled_used(l);
 	size_t bytes = sizeof(float) * (size_t)l->layer->parameter_elements;
 	float *all = pass->part == PD_BACKWARD_INPUT ? l->split : l->diff_parameters[0];
 

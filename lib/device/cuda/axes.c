@@ -2,15 +2,6 @@
 /* slice, transpose, mean, rope: see the CPU's. */
 #include "device/cuda/cuda.h"
 
-/* The input around an axis, samples among what is outer. */
-static struct pd_axis around(const struct pd_compiled_layer *l, int64_t axis)
-{
-	struct pd_axis a = pd_shape_axis(l->in_shape[0], axis);
-
-	a.outer *= l->net->batch;
-	return a;
-}
-
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	return 0;
@@ -25,7 +16,7 @@ struct part {
 
 static struct part part_of(const struct pd_compiled_layer *l)
 {
-	struct pd_axis a = around(l, l->layer->dim);
+	struct pd_axis a = pd_compiled_around(l, l->layer->dim);
 	size_t each = pd_dtype_bytes(l->net->dtype) * (size_t)a.inner;
 
 	return (struct part){ (size_t)a.extent * each, (size_t)l->layer->start * each,
@@ -108,7 +99,7 @@ const struct pd_compiled_kind pd_cuda_transpose = {
 static int forward_mean(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			struct pd_error *err)
 {
-	const struct pd_axis a = around(l, l->layer->dim);
+	const struct pd_axis a = pd_compiled_around(l, l->layer->dim);
 
 	return pd_cuda_queued(l, pd_kernel_mean(pd_cuda_engine(l)->stream, l->net->dtype, l->dst,
 						l->src[0], a.outer, a.extent, a.inner), err);
@@ -117,7 +108,7 @@ static int forward_mean(struct pd_compiled_layer *l, const struct pd_pass *pass,
 static int backward_mean(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			 struct pd_error *err)
 {
-	const struct pd_axis a = around(l, l->layer->dim);
+	const struct pd_axis a = pd_compiled_around(l, l->layer->dim);
 
 	if (!l->diff_src[0])
 		return 0;

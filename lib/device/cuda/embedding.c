@@ -67,19 +67,6 @@ const struct pd_compiled_kind pd_cuda_embedding = {
 	.backward = backward,
 };
 
-/* Counts the elements of the parameter that are used: those of a sample's positions, or of a row. */
-static int64_t used_of(const struct pd_compiled_layer *l)
-{
-	int64_t all = pd_shape_elements(l->in_shape[0]);
-
-	return all < l->layer->parameter_elements ? all : l->layer->parameter_elements;
-}
-
-static int64_t parts_of(const struct pd_compiled_layer *l)
-{
-	return l->net->batch * pd_shape_elements(l->in_shape[0]) / used_of(l);
-}
-
 static size_t weight_bytes(const struct pd_compiled_layer *l)
 {
 	return sizeof(float) * (size_t)l->layer->parameter_elements;
@@ -99,20 +86,20 @@ static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *
 {
 	return pd_cuda_queued(l, pd_kernel_positions(pd_cuda_engine(l)->stream, l->net->dtype,
 						     l->dst, l->src[0], l->parameters[0],
-						     parts_of(l), used_of(l)), err);
+						     pd_compiled_parts(l), pd_compiled_used(l)), err);
 }
 
 static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			      struct pd_error *err)
 {
 	float *all = pass->part == PD_BACKWARD_INPUT ? l->split : l->diff_parameters[0];
-	int64_t used = used_of(l);
+	int64_t used = pd_compiled_used(l);
 	size_t rest = weight_bytes(l) - sizeof(float) * (size_t)used;
 
 	if (pass->part == PD_BACKWARD_WEIGHT)
 		return l->net->device->copy(l->net, all, l->split, weight_bytes(l), err);
 	if (pd_cuda_queued(l, pd_kernel_positions_back(pd_cuda_engine(l)->stream, l->net->dtype,
-						       all, l->diff_dst, parts_of(l), used),
+						       all, l->diff_dst, pd_compiled_parts(l), used),
 			   err) < 0 ||
 	    (rest > 0 && l->net->device->zero(l->net, all + used, rest, err) < 0))
 		return -1;
