@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "planner/price/predict.h"
+#include "planner/price/reduce.h"
 #include "schedule/memory.h"
 #include "schedule/tick.h"
 

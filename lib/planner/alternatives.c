@@ -8,6 +8,7 @@
 #include "planner/price/predict.h"
 #include "planner/search/recompute.h"
 #include "schedule/schedule.h"
+#include "topology/traffic.h"
 
 #include <stdlib.h>
 
@@ -30,7 +31,7 @@ static double sent_per_minibatch(const struct pd_plan *plan, const struct pd_sch
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_members members = pd_plan_members(plan, s);
 
-		sum += pd_reducer_sent_bytes(plan->reducer, &members, pd_stage_parameter_bytes(plan, s)) /
+		sum += pd_traffic_bytes(plan->reducer, &members, pd_stage_parameter_bytes(plan, s)) /
 			(double)schedule->group[s];
 	}
 	return sum;

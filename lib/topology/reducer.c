@@ -178,34 +178,3 @@ int pd_reducer_check(enum pd_reducer_kind kind, enum pd_dtype dtype, struct pd_e
 	return pd_error_input(err, "--gradient-dtype: expected f32 with --all-reduce=%s, found %s",
 			      pd_reducer_kind_name[kind], pd_dtype_name[dtype]);
 }
-
-/*
- * In groups, each member but one of a group sends its parts and gets the sums, and of two groups one
- * sends the other its sums, and gets those of all.
- */
-static double grouped_bytes(const struct pd_members *members, int64_t bytes)
-{
-	struct pd_allreduce how = pd_allreduce_choose(members->topology, members->ranks,
-						      members->count, bytes);
-	double narrow = (double)pd_dtype_bytes(members->dtype) / sizeof(float);
-
-	return (double)bytes * (2 * narrow * (how.members - how.groups) +
-				(1 + narrow) * (how.groups - 1));
-}
-
-double pd_reducer_sent_bytes(enum pd_reducer_kind kind, const struct pd_members *members,
-			     int64_t bytes)
-{
-	const struct pd_reducer *reducer = pd_reducers[kind];
-	double sent = 0, part;
-	int peer;
-
-	if (members->count < 2)
-		return 0;
-	if (!reducer->sends)
-		return grouped_bytes(members, bytes);
-	for (int m = 0; m < members->count; m++)
-		for (int i = 0; reducer->sends(members, m, i, &peer, &part); i++)
-			sent += part * (double)bytes;
-	return sent;
-}

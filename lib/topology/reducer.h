@@ -61,8 +61,5 @@ extern const struct pd_reducer *const pd_reducers[PD_REDUCER_KINDS];
 
 /* --gradient-dtype: fails where that reducer does not sum numbers of this type. */
 int pd_reducer_check(enum pd_reducer_kind kind, enum pd_dtype dtype, struct pd_error *err);
-/* Returns what all members together send to sum a buffer of `bytes`. */
-double pd_reducer_sent_bytes(enum pd_reducer_kind kind, const struct pd_members *members,
-			     int64_t bytes);
 
 #endif

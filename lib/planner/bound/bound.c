@@ -19,7 +19,7 @@
  *  3. Its link carries, each way, what comes and goes for a minibatch, the activations one
  *     way and the gradients the other, and 2 (m - 1) W/m for each update.
  *  4. The links of the components in which the replicas are carry the all-reduce of each update:
- *     at least so much, wherever the replicas are (reduce_bound_init).
+ *     at least so much, wherever the replicas are (price/reduce.h).
  *  5. Where the pipeline drains (flush), the replicas of a stage with parameters begin a group
  *     when all of them have ended the last one.  Let z be the first unit with parameters.  The
  *     first forward of a group comes to [u, v) after a forward of the units from z to u, and
@@ -57,94 +57,13 @@
 #include "base/mem.h"
 #include "base/piece.h"
 #include "planner/cut/fewest.h"
+#include "planner/price/reduce.h"
 
 #include <stdlib.h>
 
 #define SHORT (8 * PD_PIECE_ALIGN)      /* bytes: twice what pieces are rounded by */
 #define EXACT_POINTS 300        /* with more points the last 1/ROUGH of the bound is given up */
 #define ROUGH 5000
-
-/*
- * What an all-reduce takes at least, wherever its members are.
- *
- * Of W bytes, each of m members sends a piece of W/m to each of the others, and the sum of its own
- * piece to each of them; or they are a chain (lib/topology/allreduce.h).  If k_i of the members are
- * in component i below level k, the link of that component carries 2 k_i (m - k_i) W/m.  With S
- * components of D devices the largest of them is least either where all have a = ceil(m/S) or
- * fewer, or where one has D, so that its own load is 2 D (m - D) W/m: f = min(a (m - a),
- * D (m - D)); the latter only where D >= m - D, for the rest must be few enough elsewhere.
- * (k (m - k) rises up to m/2 and falls after it.)
- */
-/* By number of members: ns per byte that is summed, a lower bound. */
-struct reduce_bound {
-	double ns_per_byte;             /* of a device's own link */
-	double *own_link;               /* of a member */
-	double *own_outer;              /* what a member sends through outer links, from its
-					   beginning on */
-	double *outer_link;             /* of a component's shared link; does not fall */
-};
-
-/* Returns the least, over all placements of m replicas, of the largest k (m - k) of a component. */
-static double spread(int64_t m, int64_t components, int64_t capacity)
-{
-	int64_t a = (m + components - 1) / components;
-	double even = (double)a * (double)(m - a), full = (double)capacity * (double)(m - capacity);
-
-	if (m <= capacity)
-		return 0;
-	return capacity >= m - capacity && full < even ? full : even;
-}
-
-/* With gradients of 16 bits nothing sends less than half. */
-static void reduce_bound_init(struct reduce_bound *b, const struct pd_topology *topology,
-			      enum pd_dtype dtype)
-{
-	size_t room = (size_t)topology->devices + 2;
-	int devices = (int)topology->devices;
-	int64_t capacity = 1;
-	/* allows for the rounding of double */
-	const double down = (1 - 1e-12) * (double)pd_dtype_bytes(dtype) / sizeof(float);
-
-	b->own_link = pd_calloc(room, sizeof(*b->own_link));
-	b->own_outer = pd_calloc(room, sizeof(*b->own_outer));
-	b->outer_link = pd_calloc(room, sizeof(*b->outer_link));
-	b->ns_per_byte = 1e9 / (double)topology->level[0].bandwidth_bytes_per_s * (1 - 1e-12);
-	for (int k = 0; k < topology->levels; k++) {
-		double ns = 2e9 / (double)topology->level[k].bandwidth_bytes_per_s * down;
-
-		for (int m = 2; m <= devices; m++) {
-			double own = m > capacity ? ns * (double)(m - capacity) / m : 0;
-			double all = ns * spread(m, topology->devices / capacity, capacity) / m;
-
-			if (k == 0) {
-				b->own_link[m] = own;
-				continue;
-			}
-			/* a chain, of members or of groups of them, sends all of it once through
-			 * each outer link, twice between two others: what a component has
-			 * added up goes on, and sums for those behind it come back.  (Those with
-			 * the most of a group in the middle, or of the larger one of two, send
-			 * at least what they would in an exchange.) */
-			own = own < ns / 2 ? own : ns / 2;
-			if (all > ns / 2)
-				all = all < ns && m > 2 * capacity ? all :
-				      m > 2 * capacity ? ns : ns / 2;
-			b->own_outer[m] = own > b->own_outer[m] ? own : b->own_outer[m];
-			b->outer_link[m] = all > b->outer_link[m] ? all : b->outer_link[m];
-		}
-		capacity *= topology->level[k].count;
-	}
-	for (int m = devices - 1; m >= 2; m--)       /* it never falls with m */
-		if (b->outer_link[m] > b->outer_link[m + 1])
-			b->outer_link[m] = b->outer_link[m + 1];
-}
-
-static void reduce_bound_release(struct reduce_bound *b)
-{
-	free(b->own_link);
-	free(b->own_outer);
-	free(b->outer_link);
-}
 
 struct bound {
 	const struct pd_costs *costs;
@@ -154,7 +73,8 @@ struct bound {
 	struct pd_points points;        /* last 0: not known */
 	int64_t group;                  /* minibatches of an update; 0: any number; -1: one per
 					   replica */
-	struct reduce_bound reduce;
+	double ns_per_byte;             /* of a device's own link */
+	struct pd_reduce_least reduce;
 	/*
 	 * By point, sums over the layers before it: of forward and backward, of what of these is on a
 	 * microbatch's way (with backward in two parts only the input's), and of updates.
@@ -316,9 +236,11 @@ static void bound_init(struct bound *b, const struct pd_costs *costs, const stru
 	time_of way = with->schedule == PD_SCHEDULE_ZB_H1 ? split_of : passes_of;
 
 	*b = (struct bound){ .costs = costs, .with = with,
-			     .devices = (int)with->topology->devices, .group = group_of(with) };
+			     .devices = (int)with->topology->devices, .group = group_of(with),
+			     .ns_per_byte = 1e9 / (double)with->topology->level[0]
+					    .bandwidth_bytes_per_s * (1 - 1e-12) };
 	find_points(b);
-	reduce_bound_init(&b->reduce, with->topology, with->gradient_dtype);
+	pd_reduce_least_init(&b->reduce, with->topology, with->gradient_dtype);
 	b->passes_ns = pd_points_sum(&b->points, passes_of);
 	b->way_ns = pd_points_sum(&b->points, way);
 	b->update_ns = pd_points_sum(&b->points, update_of);
@@ -334,7 +256,7 @@ static void bound_release(struct bound *b)
 	pd_fewest_release(&b->fewest);
 	pd_points_release(&b->points);
 	pd_states_release(&b->states);
-	reduce_bound_release(&b->reduce);
+	pd_reduce_least_release(&b->reduce);
 	free(b->passes_ns);
 	free(b->way_ns);
 	free(b->update_ns);
@@ -377,7 +299,7 @@ static struct stage stage_of(const struct bound *b, int u, int i)
 		.passes_ns = b->passes_ns[v] - b->passes_ns[u] + b->behind_ns[v],
 		.way_ns = b->way_ns[v] - b->way_ns[u], .before_ns = b->before_ns[u],
 		.update_ns = b->update_ns[v] - b->update_ns[u],
-		.traffic_ns = known ? time_of_bytes(pd_points_traffic(points, u, i), b->reduce.ns_per_byte)
+		.traffic_ns = known ? time_of_bytes(pd_points_traffic(points, u, i), b->ns_per_byte)
 				    : 0,
 		.bytes = bytes, .sure_bytes = pd_max64(0, bytes - SHORT * (int64_t)b->devices),
 		.serial = is_serial(b->with, u == 0),

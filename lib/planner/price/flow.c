@@ -44,7 +44,7 @@
  * list's order.  What an operation waits for here it waits for there as well (an operation retires after
  * those before it in the list, and a buffer is free when what used it has retired: lib/worker); and passes,
  * transfers and all-reduces take no less there: processors may be shared, transfers wait for links too, and
- * of an all-reduce only what it takes for sure is here (pd_links_allreduce).  Maxima and sums grow with their
+ * of an all-reduce only what it takes for sure is here (pd_reduce_times).  Maxima and sums grow with their
  * terms, so by induction along the lists y(n) >= x(n) + c, with one c for all n.  In the long run, then,
  * a microbatch takes no less.
  *

@@ -6,7 +6,6 @@
 #include "planner/price/cost.h"
 #include "planner/price/links.h"
 #include "schedule/buffer_counts.h"
-#include "topology/allreduce.h"
 #include "trace/steady.h"
 
 #include <stdlib.h>
@@ -22,19 +21,13 @@ static uint64_t weight_of(int stage)
 /* Returns whether it is one in groups. */
 static bool measure_reduce(const struct pd_plan *plan, int s, struct pd_reduce *reduces, bool likely)
 {
-	const struct pd_stage *at = &plan->stages[s];
 	struct pd_members members = pd_plan_members(plan, s);
-	int64_t bytes = pd_stage_parameter_bytes(plan, s);
-	struct pd_allreduce how;
-	double ns = bytes > 0 && at->replicas > 1
-		? pd_allreduce_expect(&plan->topology, at->ranks, at->replicas, bytes, &how) : 0;
-	bool grouped = ns > 0 && how.groups > 1;
+	int64_t grouped_ns = pd_reduce_grouped_ns(plan, s);
 
-	pd_links_allreduce(&members, bytes, reduces);
-	for (int i = 0; i < at->replicas && grouped && likely; i++)
-		reduces[i].rest_ns = pd_max64(reduces[i].rest_ns, ns < (double)PD_COST_MAX
-							       ? (int64_t)ns : PD_COST_MAX);
-	return grouped;
+	pd_reduce_times(&members, pd_stage_parameter_bytes(plan, s), reduces);
+	for (int i = 0; i < members.count && likely; i++)
+		reduces[i].rest_ns = pd_max64(reduces[i].rest_ns, grouped_ns);
+	return grouped_ns > 0;
 }
 
 static void measure_stages(struct pd_flow *flow, bool likely)

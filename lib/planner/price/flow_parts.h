@@ -3,7 +3,7 @@
 #ifndef PD_PLANNER_FLOW_PARTS_H
 #define PD_PLANNER_FLOW_PARTS_H
 
-#include "planner/price/links.h"
+#include "planner/price/reduce.h"
 #include "schedule/schedule.h"
 
 struct pd_flow_link {                   /* a link between two stages */

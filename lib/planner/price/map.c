@@ -2,19 +2,17 @@
 #include "planner/price/map.h"
 
 #include "base/mem.h"
-#include "topology/allreduce.h"
+#include "topology/traffic.h"
 
 #include <limits.h>
 #include <stdlib.h>
 
 #define TYPICAL_BYTES 100000000         /* bytes of an all-reduce, to compare with the latency of
 					   its steps */
-#define MOST_KNOWN (1 << 20)            /* largest table of all-reduces */
+#define KNOWN 65521                     /* all-reduces that are remembered: a prime */
 
 void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int devices)
 {
-	int64_t n;
-
 	*map = (struct pd_map){ .topology = topology, .devices = devices };
 	map->size[0] = 1;
 	for (int k = 0; k < topology->levels; k++) {
@@ -27,22 +25,17 @@ void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int dev
 		for (int d = 0; d <= devices; d++)
 			map->start[k][d] = (int)(d / map->size[k] * map->size[k]);
 	}
-	map->unit = (int)pd_min64(map->size[topology->levels - 1], devices);
-	n = (int64_t)map->unit * (devices + 1);
-	if (n > MOST_KNOWN) {
-		map->unit = 0;
-		n = 1;
-	}
-	map->stride = 3 * (size_t)topology->levels;
-	map->most = pd_calloc((size_t)n, sizeof(double));
-	map->known = pd_calloc((size_t)n * map->stride, sizeof(double));
+	map->ranks = pd_calloc((size_t)devices, sizeof(int));
+	for (int d = 0; d < devices; d++)
+		map->ranks[d] = d;
+	map->known = pd_calloc(KNOWN, sizeof(*map->known));
 }
 
 void pd_map_release(struct pd_map *map)
 {
 	for (int k = 0; k <= map->topology->levels; k++)
 		free(map->start[k]);
-	free(map->most);
+	free(map->ranks);
 	free(map->known);
 }
 
@@ -63,51 +56,6 @@ static int64_t inside(const struct pd_span *span, int64_t begin, int64_t end)
 	return b > a ? b - a : 0;
 }
 
-/*
- * Returns the time of a component's link at level k for an all-reduce of pieces of one byte: what
- * its members send to others.
- */
-static double reduce_load(const struct pd_map *map, const struct pd_span *span, int k, int at)
-{
-	int64_t c = map->start[k][at], n = span->end - span->begin;
-	int64_t here = inside(span, c, c + map->size[k]);
-
-	return 2.0 * (double)(n - here) * (double)here * map->ns_per_byte[k];
-}
-
-/* Returns the members of the group of a device of the stage. */
-static struct pd_span group_span(const struct pd_allreduce *how, const struct pd_span *span, int at)
-{
-	int group = pd_allreduce_group_of(how, at - span->begin);
-
-	return (struct pd_span){ span->begin + pd_allreduce_group_begin(how, group),
-				 span->begin + pd_allreduce_group_begin(how, group + 1) };
-}
-
-/*
- * Returns the same time for groups: what the members of the first and the last device's group in
- * the component exchange, each of whom owns several pieces; and what the owners at either end, at
- * most as many as a group has, pass on to the next group and back.
- */
-static double grouped_load(const struct pd_map *map, const struct pd_allreduce *how,
-			   const struct pd_span *span, int k, int at)
-{
-	int first = (int)pd_max64(map->start[k][at], span->begin);
-	int last = (int)pd_min64(map->start[k][at] + map->size[k], span->end) - 1;
-	struct pd_span a = group_span(how, span, first), b = group_span(how, span, last);
-	int size = a.end - a.begin;
-	double owned = (double)how->members / size, exchange = 0;
-	int ways;
-
-	if (size > 1)
-		exchange += reduce_load(map, &a, k, first);
-	if (b.begin != a.begin && b.end - b.begin > 1)
-		exchange += reduce_load(map, &b, k, last);
-	ways = (a.begin > span->begin) + (b.end < span->end);
-	return owned * exchange + ways * map->ns_per_byte[k] * owned *
-				  (double)pd_min64(last - first + 1, size);
-}
-
 /* Returns where the first component begins, at a device or behind it. */
 static int first_full(const struct pd_map *map, int first, int k)
 {
@@ -116,39 +64,51 @@ static int first_full(const struct pd_map *map, int first, int k)
 	return start == first ? first : (int)pd_min64(start + map->size[k], INT_MAX);
 }
 
-/*
- * Returns the table entry of an all-reduce of pieces of one byte.  It has the loads, for each
- * level, on the links of the first device, of the first component that begins in the stage, and of
- * the last device.  `most` has the load of the busiest link, which is that of an end of the stage
- * or of a full component.  Components of the outermost level are all alike, so it is enough to know
- * where a stage begins in its own.
- */
-static size_t known_of(const struct pd_map *map, const struct pd_span *span)
+/* Sets the loads of one level, by what the members send through its links. */
+static void sum_up(const struct pd_map *map, const struct pd_span *span,
+		   const struct pd_traffic *traffic, int k, struct pd_map_reduce *out_p)
 {
-	size_t row = map->unit ? (size_t)(span->begin % map->unit) * ((size_t)map->devices + 1) +
-				 (size_t)(span->end - span->begin) : 0;
-	double *known = &map->known[row * map->stride], most = 0;
-	struct pd_allreduce how;
+	int full = first_full(map, span->begin, k), levels = map->topology->levels;
+	double *load = out_p->load[k], ns_per_byte = map->ns_per_byte[k] / TYPICAL_BYTES;
 
-	if (map->unit && map->most[row] > 0)
-		return row;
-	how = pd_allreduce_choose_line(map->topology, span->begin, span->end - span->begin,
-				       TYPICAL_BYTES);
-	for (int k = 0; k < map->topology->levels; k++) {
-		int full = first_full(map, span->begin, k);
-		int at[] = { span->begin, full < span->end ? full : span->begin,
-			     span->end - 1 };
+	for (int at = span->begin, end; at < span->end; at = end) {
+		double bytes = 0, ns;
 
-		for (int i = 0; i < 3; i++) {
-			known[3 * k + i] = how.groups > 1
-				? grouped_load(map, &how, span, k, at[i])
-				: reduce_load(map, span, k, at[i]);
-			if (known[3 * k + i] > most)
-				most = known[3 * k + i];
-		}
+		end = (int)pd_min64(map->start[k][at] + map->size[k], span->end);
+		for (int d = at; d < end; d++)
+			bytes += traffic[(d - span->begin) * levels + k].sent_bytes;
+		ns = bytes * ns_per_byte * (span->end - span->begin);
+		if (at == span->begin)
+			load[0] = load[1] = ns;
+		if (at == full)
+			load[1] = ns;
+		load[2] = ns;
+		out_p->most = ns > out_p->most ? ns : out_p->most;
 	}
-	map->most[row] = most;
-	return row;
+}
+
+/*
+ * Returns the loads of an all-reduce.  Components of the outermost level are all alike, so it is enough
+ * to know where a stage begins in its own.
+ */
+static const struct pd_map_reduce *reduce_of(const struct pd_map *map, const struct pd_span *span)
+{
+	const struct pd_topology *topology = map->topology;
+	int64_t begin = span->begin % map->size[topology->levels - 1];
+	int count = span->end - span->begin;
+	struct pd_map_reduce *known = &map->known[(begin * (map->devices + 1) + count) % KNOWN];
+	struct pd_members members = { topology, map->ranks + span->begin, count, PD_F32 };
+	struct pd_traffic *traffic;
+
+	if (known->begin == begin && known->count == count)
+		return known;
+	*known = (struct pd_map_reduce){ .begin = begin, .count = count };
+	traffic = pd_calloc((size_t)(count * topology->levels), sizeof(*traffic));
+	pd_traffic_of(PD_REDUCER_dense, &members, TYPICAL_BYTES, traffic);
+	for (int k = 0; k < topology->levels; k++)
+		sum_up(map, span, traffic, k, known);
+	free(traffic);
+	return known;
 }
 
 /* Returns the time of an all-reduce. */
@@ -158,7 +118,7 @@ int64_t pd_map_reduce_ns(const struct pd_map *map, const struct pd_span *span, d
 
 	if (piece == 0)
 		return 0;
-	ns = map->most[known_of(map, span)] * piece;
+	ns = reduce_of(map, span)->most * piece;
 	return ns < (double)PD_COST_MAX
 		? (int64_t)ns +
 		  2 * map->topology->level[level_of(map, span->begin, span->end - 1)].latency_ns
@@ -188,9 +148,8 @@ static double pass_ns(const struct pd_map *map, const struct pass *pass, int k, 
 bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 		  const double *behind_ns, double time, double *load_ns)
 {
-	static const double none[3 * PD_MAX_LEVELS];
-	const double *known = load->piece > 0
-		? &map->known[known_of(map, load->own) * map->stride] : none;
+	static const struct pd_map_reduce none;
+	const struct pd_map_reduce *known = load->piece > 0 ? reduce_of(map, load->own) : &none;
 	const struct pd_span *next = load->next ? load->next : load->own;
 	const struct pass pass = {
 		load->own, next, 1.0 / (load->own->end - load->own->begin),
@@ -198,12 +157,12 @@ bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 	double each = load->piece / load->group;
 
 	for (int i = 0; i < 3; i++)     /* a device's own link */
-		if (known[i] * each + (double)load->traffic_bytes * map->ns_per_byte[0] /
+		if (known->load[0][i] * each + (double)load->traffic_bytes * map->ns_per_byte[0] /
 		    (load->own->end - load->own->begin) > time)
 			return false;
 	for (int k = 1; k < map->topology->levels; k++) {
 		const int *start = map->start[k];
-		const double *reduce = &known[3 * k];
+		const double *reduce = known->load[k];
 		int first = load->own->begin, last = load->own->end - 1;
 		double here = reduce[0] * each + pass_ns(map, &pass, k, first);
 		bool shared = start[first] != first, one = start[first] == start[last];

@@ -7,6 +7,16 @@
 
 #include <stdbool.h>
 
+/*
+ * The loads of an all-reduce of pieces of one byte, by level: on the links of the first device, of the
+ * first component that begins in the stage, and of the last device; and on the busiest link of all.
+ */
+struct pd_map_reduce {
+	int64_t begin;                  /* in a component of the outermost level */
+	int count;                      /* of devices; 0: not known */
+	double load[PD_MAX_LEVELS][3], most;
+};
+
 struct pd_map {
 	const struct pd_topology *topology;     /* borrowed */
 	int devices;
@@ -14,12 +24,8 @@ struct pd_map {
 	int *start[PD_MAX_LEVELS + 1];          /* per device: the first device of its component */
 	int64_t width[PD_MAX_LEVELS];           /* bandwidth of a way whose outermost level is k */
 	double ns_per_byte[PD_MAX_LEVELS];      /* of a link of level k */
-	int unit;                       /* after so many devices all-reduces repeat */
-	/*
-	 * For each first device below unit and count; computed once if there are too many: map.c.
-	 */
-	double *most, *known;
-	size_t stride;                  /* doubles in a row of `known` */
+	int *ranks;                     /* 0, 1, 2, ... */
+	struct pd_map_reduce *known;    /* all-reduces that were asked for */
 };
 
 struct pd_span { int begin, end; };     /* devices */

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/price/reduce.h"
+
+#include "base/mem.h"
+#include "planner/price/cost.h"
+#include "planner/price/links.h"
+#include "topology/allreduce.h"
+#include "topology/traffic.h"
+
+#include <stdlib.h>
+
+static int64_t link_ns(const struct pd_topology *topology, int level, int64_t bytes)
+{
+	return pd_bytes_ns(bytes, topology->level[level].bandwidth_bytes_per_s);
+}
+
+/*
+ * Adds both ways over a link of a component with others before and behind it, from first to last.
+ */
+static void pass_both(struct pd_reduce *reduces, int back, int until, int64_t ns)
+{
+	for (int i = 0; i <= back; i++)
+		if (ns > reduces[i].both_ns || (ns == reduces[i].both_ns && until > reduces[i].until)) {
+			reduces[i].both_ns = ns;
+			reduces[i].until = until;
+		}
+}
+
+/*
+ * Bounds a chain: member i is done when the sum has come from the one behind it and gone to the one
+ * before.
+ */
+static void bound_chain(const struct pd_members *members, int64_t bytes, struct pd_reduce *reduces)
+{
+	const struct pd_topology *topology = members->topology;
+	const int *ranks = members->ranks, count = members->count;
+	int64_t rest_ns = 0, size = 1;
+
+	for (int i = count - 1; i > 0; i--) {
+		for (int k = pd_topology_level(topology, ranks[i - 1], ranks[i]); k >= 0; k--)
+			rest_ns = pd_max64(rest_ns, link_ns(topology, k, bytes));
+		reduces[i].rest_ns = rest_ns;
+	}
+	reduces[0].rest_ns = rest_ns;
+	for (int k = 0; k < topology->levels; size *= topology->level[k++].count)
+		for (int first = 0, last; first < count; first = last + 1) {
+			int64_t ns = pd_times(2, link_ns(topology, k, bytes));
+
+			for (last = first; last + 1 < count && ranks[last + 1] / size == ranks[first] / size;)
+				last++;
+			if (first == 0 || last == count - 1)
+				continue;
+			pass_both(reduces, first, last, ns);            /* out: on, and back */
+			pass_both(reduces, last + 1, first - 1, ns);    /* in */
+		}
+}
+
+static int64_t capped(double ns)
+{
+	return ns < (double)PD_COST_MAX ? (int64_t)ns : PD_COST_MAX;
+}
+
+/* Sets what a member sends, by its traffic at each level. */
+static struct pd_reduce reduce_of(const struct pd_topology *topology,
+				  const struct pd_traffic *traffic)
+{
+	struct pd_reduce reduce = { .until = -1 };
+
+	for (int k = 0; k < topology->levels; k++) {
+		double ns_per_byte = 1e9 / (double)topology->level[k].bandwidth_bytes_per_s;
+
+		reduce.sends_ns = pd_max64(reduce.sends_ns,
+					   capped(traffic[k].sent_bytes * ns_per_byte));
+		reduce.rest_ns = pd_max64(reduce.rest_ns,
+					  capped(traffic[k].sums_bytes * ns_per_byte));
+	}
+	return reduce;
+}
+
+void pd_reduce_times(const struct pd_members *members, int64_t bytes, struct pd_reduce *reduces)
+{
+	const struct pd_topology *topology = members->topology;
+	int count = members->count;
+	struct pd_traffic *traffic = pd_calloc((size_t)(count * topology->levels), sizeof(*traffic));
+
+	pd_traffic_of(PD_REDUCER_dense, members, bytes, traffic);
+	for (int i = 0; i < count; i++)
+		reduces[i] = reduce_of(topology, &traffic[i * topology->levels]);
+	free(traffic);
+	if (count > 1 && bytes > 0 &&
+	    pd_allreduce_choose(topology, members->ranks, count, bytes).groups == count)
+		bound_chain(members, bytes * (int64_t)pd_dtype_bytes(members->dtype) /
+				     (int64_t)sizeof(float), reduces);
+}
+
+int64_t pd_reduce_grouped_ns(const struct pd_plan *plan, int stage)
+{
+	const struct pd_stage *at = &plan->stages[stage];
+	int64_t bytes = pd_stage_parameter_bytes(plan, stage);
+	struct pd_allreduce how;
+	double ns;
+
+	if (at->replicas == 1 || bytes == 0)
+		return 0;
+	ns = pd_allreduce_expect(&plan->topology, at->ranks, at->replicas, bytes, &how);
+	return how.groups > 1 ? capped(ns) : 0;
+}
+
+/* Returns the least, over all placements of m replicas, of the largest k (m - k) of a component. */
+static double spread(int64_t m, int64_t components, int64_t capacity)
+{
+	int64_t a = (m + components - 1) / components;
+	double even = (double)a * (double)(m - a), full = (double)capacity * (double)(m - capacity);
+
+	if (m <= capacity)
+		return 0;
+	return capacity >= m - capacity && full < even ? full : even;
+}
+
+/* With gradients of 16 bits nothing sends less than half. */
+void pd_reduce_least_init(struct pd_reduce_least *b, const struct pd_topology *topology,
+			  enum pd_dtype dtype)
+{
+	size_t room = (size_t)topology->devices + 2;
+	int devices = (int)topology->devices;
+	int64_t capacity = 1;
+	/* allows for the rounding of double */
+	const double down = (1 - 1e-12) * (double)pd_dtype_bytes(dtype) / sizeof(float);
+
+	b->own_link = pd_calloc(room, sizeof(*b->own_link));
+	b->own_outer = pd_calloc(room, sizeof(*b->own_outer));
+	b->outer_link = pd_calloc(room, sizeof(*b->outer_link));
+	for (int k = 0; k < topology->levels; k++) {
+		double ns = 2e9 / (double)topology->level[k].bandwidth_bytes_per_s * down;
+
+		for (int m = 2; m <= devices; m++) {
+			double own = m > capacity ? ns * (double)(m - capacity) / m : 0;
+			double all = ns * spread(m, topology->devices / capacity, capacity) / m;
+
+			if (k == 0) {
+				b->own_link[m] = own;
+				continue;
+			}
+			/* a chain, of members or of groups of them, sends all of it once through
+			 * each outer link, twice between two others: what a component has
+			 * added up goes on, and sums for those behind it come back.  (Those with
+			 * the most of a group in the middle, or of the larger one of two, send
+			 * at least what they would in an exchange.) */
+			own = own < ns / 2 ? own : ns / 2;
+			if (all > ns / 2)
+				all = all < ns && m > 2 * capacity ? all :
+				      m > 2 * capacity ? ns : ns / 2;
+			b->own_outer[m] = own > b->own_outer[m] ? own : b->own_outer[m];
+			b->outer_link[m] = all > b->outer_link[m] ? all : b->outer_link[m];
+		}
+		capacity *= topology->level[k].count;
+	}
+	for (int m = devices - 1; m >= 2; m--)       /* it never falls with m */
+		if (b->outer_link[m] > b->outer_link[m + 1])
+			b->outer_link[m] = b->outer_link[m + 1];
+}
+
+void pd_reduce_least_release(struct pd_reduce_least *b)
+{
+	free(b->own_link);
+	free(b->own_outer);
+	free(b->outer_link);
+}
