@@ -2,6 +2,7 @@
 #include "explain/usage.h"
 
 #include "base/mem.h"
+#include "planner/price/cycle.h"
 #include "planner/price/predict.h"
 #include "planner/price/reduce.h"
 #include "schedule/memory.h"
@@ -109,64 +110,19 @@ static void limit_links(struct pd_usage *usage)
 		}
 }
 
-/* Returns the time of a transfer to the next stage, between the farthest ranks, one way. */
-static int64_t transfer_ns(const struct pd_usage *usage, int s)
-{
-	const struct pd_plan *plan = usage->plan;
-	const struct pd_wiring *wiring = usage->schedule->wiring;
-	int64_t most = 0;
-
-	for (int i = 0; i < wiring->out_count[s]; i++) {
-		const struct pd_link *link = &wiring->links[wiring->out[s][i]];
-		const struct pd_stage *a = &plan->stages[s], *b = &plan->stages[s + 1];
-
-		if (link->to != s + 1)
-			continue;
-		for (int r = 0; r < a->replicas || r < b->replicas; r++) {
-			int from = a->ranks[r % a->replicas], to = b->ranks[r % b->replicas];
-			int64_t ns = from == to ? 0 : pd_topology_transfer_ns(&plan->topology, from,
-									      to, link->bytes);
-
-			most = ns > most ? ns : most;
-		}
-	}
-	return most;
-}
-
-/*
- * Considers stages s to e of 1F1B: the time of a minibatch's way up and down, divided by the
- * minibatches that are on it together (predict.c).
- */
+/* Considers stages of 1F1B together; a single stage explains more, if it is about as slow. */
 static void limit_windows(struct pd_usage *usage)
 {
 	const struct pd_plan *plan = usage->plan;
-	int64_t *transfers = pd_calloc((size_t)plan->stage_count, sizeof(*transfers));
-	double least = usage->limit.ns * 1.005;
+	struct pd_turn *turns = pd_turns_of(usage->schedule);
+	struct pd_cycle cycle = pd_cycle_slowest(turns, plan->stage_count);
 
-	if (plan->schedule != PD_SCHEDULE_1F1B || usage->schedule->drains) {
-		free(transfers);
-		return;
-	}
-	for (int s = 0; s + 1 < plan->stage_count; s++)
-		transfers[s] = transfer_ns(usage, s);
-	for (int s = 0; s < plan->stage_count; s++) {
-		int64_t lead = ((int64_t)plan->stages[s].warmup + 1) * plan->stages[s].replicas;
-		double time = 0;
-
-		for (int e = s; e < plan->stage_count; e++) {
-			int64_t tokens = lead - (int64_t)plan->stages[e].warmup *
-				plan->stages[e].replicas;
-
-			time += pd_usage_busy_ns(usage, e) * plan->stages[e].replicas;
-			/* A single stage explains more, if it is about as slow. */
-			if (tokens > 0 && e > s && time / (double)tokens > least)
-				limit(usage, (struct pd_limit){
-					.kind = PD_LIMIT_WINDOW, .first = s, .last = e,
-					.tokens = tokens, .ns = time / (double)tokens });
-			time += 2 * (double)transfers[e];
-		}
-	}
-	free(transfers);
+	free(turns);
+	if (plan->schedule == PD_SCHEDULE_1F1B && !usage->schedule->drains &&
+	    cycle.last > cycle.first && (double)cycle.period_ns > 1.005 * usage->limit.ns)
+		usage->limit = (struct pd_limit){
+			.kind = PD_LIMIT_WINDOW, .first = cycle.first, .last = cycle.last,
+			.tokens = cycle.tokens, .ns = (double)cycle.period_ns };
 }
 
 struct pd_usage *pd_usage_new(const struct pd_plan *plan)

@@ -9,7 +9,8 @@ lib_libpd_a_SOURCES += lib/planner/alternatives.c lib/planner/alternatives.h lib
 	lib/planner/formula/published.c lib/planner/formula/published.h \
 	lib/planner/formula/terms.c lib/planner/formula/terms.h lib/planner/hand.c \
 	lib/planner/none.c lib/planner/planner.c lib/planner/planner.h lib/planner/price/cost.c \
-	lib/planner/price/cost.h lib/planner/price/cost_kind.def lib/planner/price/flow.c \
+	lib/planner/price/cost.h lib/planner/price/cost_kind.def lib/planner/price/cycle.c lib/planner/price/cycle.h \
+	lib/planner/price/flow.c \
 	lib/planner/price/flow.h lib/planner/price/flow_parts.c lib/planner/price/flow_parts.h \
 	lib/planner/price/links.c lib/planner/price/links.h lib/planner/price/map.c \
 	lib/planner/price/map.h lib/planner/price/predict.c lib/planner/price/predict.h \

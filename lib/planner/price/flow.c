@@ -15,13 +15,9 @@
  * operations per stage, a thousandth of a replay.
  *
  * This is the timed event graph of ../trace/steady's pipeline with each replica a lane.  Its
- * period is the largest ratio of time to tokens over its cycles.  Without replicas these climb
- * from F_s to F_e, turn, come down from B_e and close at s:
- *
- *     max over s <= e of ( sum_{s..e} t + 2 sum_{s..e-1} C + u_s ) / ( w_s + 1 - w_e )
- *
- * which is the answer where all links go to the next stage: no microbatch need be gone through.
- * With replicas the same cycle has (w_s + 1) r_s - w_e r_e tokens, but it is not the only one:
+ * period is the largest ratio of time to tokens over its cycles: those of cycle.h, which are all there
+ * are where no stage has replicas and all links go to the next one.  No microbatch need be gone
+ * through then.  With replicas there are others:
  * replicas update together, so the last backward of a group leads to the first forward after
  * it on any of them.  A cycle that comes back to s as the last of a group and goes on as the
  * first of another loses up to r_s - 1 tokens.  That is why warm-ups that are enough without
@@ -62,7 +58,6 @@
 #include "planner/price/cost.h"
 #include "planner/price/flow_parts.h"
 #include "planner/price/links.h"
-#include "planner/price/predict.h"
 #include "schedule/buffer_counts.h"
 #include "trace/steady.h"
 
@@ -346,48 +341,20 @@ static struct periods run(struct pd_flow *flow)
 }
 
 /*
- * Tells whether the cycles have the form above: no replicas, one link to the next stage, and
- * updates that come after every microbatch.
+ * Tells whether cycle.h has all cycles: no replicas, one link to the next stage, and updates that come
+ * after every microbatch.
  */
-static bool is_chain(const struct pd_flow *flow)
+static bool is_chain(const struct pd_schedule *schedule, const struct pd_turn *turns)
 {
-	for (int s = 0; s < flow->plan->stage_count; s++) {
-		const struct pd_flow_stage *stage = &flow->stages[s];
-		bool last = s + 1 == flow->plan->stage_count;
+	const struct pd_wiring *wiring = schedule->wiring;
+	int last = schedule->plan->stage_count - 1;
 
-		if (stage->plan->replicas > 1 || (stage->group > 1 && stage->update_ns > 0) ||
-		    stage->out_count != !last ||
-		    (!last && flow->links[stage->out[0]].behind != stage + 1))
+	for (int s = 0; s <= last; s++)
+		if (turns[s].replicas > 1 || (turns[s].group > 1 && turns[s].update_ns > 0) ||
+		    wiring->out_count[s] != (s < last) ||
+		    (s < last && wiring->links[wiring->out[s][0]].to != s + 1))
 			return false;
-	}
-	return !flow->schedule->drains;
-}
-
-/*
- * Returns the largest ratio of a chain's cycles, rounded down.  A stage that recomputes does so
- * where the cycle turns; elsewhere it does so before the gradient arrives.
- */
-static int64_t cycles_ns(const struct pd_flow *flow)
-{
-	int stages = flow->plan->stage_count;
-	int64_t most = 0;
-
-	for (int s = 0; s < stages; s++) {
-		int64_t time = flow->stages[s].update_ns, lead = flow->stages[s].lead + 1;
-
-		for (int e = s; e < stages; e++) {
-			const struct pd_flow_stage *last = &flow->stages[e];
-			int64_t tokens = lead - last->lead;
-
-			time += last->forward_ns + last->backward_ns;
-			if ((__int128)tokens * (most + 1) <= time + last->again_ns)
-				most = (time + last->again_ns) / tokens;
-			if (last->out_count > 0)        /* a time of years stays one */
-				time = pd_min64(time + 2 * flow->links[last->out[0]].only_ns,
-						PD_COST_MAX);
-		}
-	}
-	return most;
+	return !schedule->drains;
 }
 
 bool pd_flow_knows(const struct pd_plan *plan)
@@ -447,39 +414,41 @@ static int64_t capped(double ns)
 }
 
 /* Sets both by the recurrence; returns whether another estimate is to be had (pd_flow_init). */
-static bool recur(const struct pd_schedule *schedule, bool likely, struct pd_expected *expected_p)
+static bool recur(const struct pd_schedule *schedule, const struct pd_turn *turns, bool likely,
+		  struct pd_expected *expected_p)
 {
 	struct pd_flow flow;
 	struct periods periods;
-	bool grouped;
 	double unit;
 
-	pd_flow_init(&flow, schedule, likely);
+	pd_flow_init(&flow, schedule, turns, likely);
 	unit = (double)scale(&flow);
-	if (is_chain(&flow))
-		periods.bound_ns = periods.estimate_ns = (double)cycles_ns(&flow);
-	else
-		periods = run(&flow);
-	grouped = flow.grouped;
+	periods = run(&flow);
+	*expected_p = (struct pd_expected){
+		capped(periods.bound_ns * unit),
+		pd_max64(expected_p->estimate_ns, capped(periods.estimate_ns * unit)) };
 	pd_flow_release(&flow);
-	*expected_p = (struct pd_expected){ capped(periods.bound_ns * unit),
-					    capped(periods.estimate_ns * unit) };
-	return grouped;
+	return flow.grouped;
 }
 
 struct pd_expected pd_flow_expect(const struct pd_schedule *schedule)
 {
+	struct pd_turn *turns = pd_turns_of(schedule);
+	bool known = pd_flow_knows(schedule->plan);
+	bool chain = known ? is_chain(schedule, turns)
+			   : schedule->plan->schedule != PD_SCHEDULE_ZB_H1;
+	int64_t floor_ns = pd_links_floor_ns(schedule);
 	struct pd_expected sure = { 0, 0 }, likely;
-	int64_t floor_ns;
 
-	if (!pd_flow_knows(schedule->plan) && schedule->plan->schedule != PD_SCHEDULE_ZB_H1)
-		return sure;
-	floor_ns = pd_max64(pd_predict_turns_ns(schedule->plan),
-			    pd_links_busiest_ns(schedule->plan, schedule->wiring));
-	likely = sure;
-	if (recur(schedule, false, &sure))
-		recur(schedule, true, &likely);
-	sure.estimate_ns = pd_max64(pd_max64(sure.estimate_ns, likely.estimate_ns), floor_ns);
-	sure.bound_ns = pd_flow_knows(schedule->plan) ? pd_max64(sure.bound_ns, floor_ns) : 0;
-	return sure;
+	if (chain) {
+		sure.bound_ns = pd_cycle_slowest(turns, schedule->plan->stage_count).period_ns;
+		sure.estimate_ns = sure.bound_ns;
+	} else if (recur(schedule, turns, false, &sure)) {
+		likely = sure;
+		recur(schedule, turns, true, &likely);
+		sure.estimate_ns = likely.estimate_ns;
+	}
+	free(turns);
+	return (struct pd_expected){ known ? pd_max64(sure.bound_ns, floor_ns) : floor_ns,
+				     pd_max64(sure.estimate_ns, floor_ns) };
 }

@@ -14,9 +14,10 @@ struct pd_expected {
 };
 
 /*
- * Expects what follows if transfers wait only for data, not for links, and the busiest link takes its
- * time.  If links are not busy, both are the period of the event simulation.  For schedules that it
- * does not know both are 0; for zb-h1, which fills what 1F1B leaves idle, only the bound is.
+ * Expects what follows if transfers wait only for data, not for links, and the busiest link and rank
+ * take their time.  If links are not busy, both are the period of the event simulation.  For other
+ * schedules the bound is what links and ranks take; the estimate is that of 1F1B, for zb-h1 by the
+ * recurrence, else by the cycles of cycle.h.
  */
 struct pd_expected pd_flow_expect(const struct pd_schedule *schedule);
 

@@ -30,7 +30,7 @@ static bool measure_reduce(const struct pd_plan *plan, int s, struct pd_reduce *
 	return grouped_ns > 0;
 }
 
-static void measure_stages(struct pd_flow *flow, bool likely)
+static void measure_stages(struct pd_flow *flow, const struct pd_turn *turns, bool likely)
 {
 	const struct pd_schedule *schedule = flow->schedule;
 	const struct pd_plan *plan = flow->plan;
@@ -40,26 +40,18 @@ static void measure_stages(struct pd_flow *flow, bool likely)
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *at = &plan->stages[s];
-		bool apart = pd_schedule_versions(schedule, s) > 1;
+		const struct pd_turn *turn = &turns[s];
 		struct pd_flow_stage *stage = &flow->stages[s];
 
 		*stage = (struct pd_flow_stage){
 			.plan = at, .in_count = schedule->wiring->in_count[s],
 			.out_count = schedule->wiring->out_count[s],
 			.in = schedule->wiring->in[s], .out = schedule->wiring->out[s],
-			.lead = pd_min64(schedule->warmup[s] * (int64_t)at->replicas, most),
-			.group = schedule->group[s], .left = schedule->group[s],
-			.reduces = reduces,
+			.forward_ns = turn->forward_ns, .backward_ns = turn->backward_ns,
+			.update_ns = turn->update_ns, .again_ns = turn->again_ns,
+			.lead = pd_min64(turn->lead, most), .group = turn->group, .left = turn->group,
+			.reduces = reduces, .weight = weight_of(s),
 		};
-		for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++) {
-			const struct pd_profile_layer *layer = &plan->profile->layers[l];
-
-			stage->forward_ns += layer->forward_ns;
-			stage->backward_ns += layer->backward_ns;
-			stage->update_ns += apart ? pd_profile_apart_ns(layer) : layer->update_ns;
-		}
-		stage->again_ns = at->recompute ? stage->forward_ns : 0;
-		stage->weight = weight_of(s);
 		flow->weights += stage->weight;
 		if (pd_reduce_is_serial(schedule, s))
 			flow->grouped |= measure_reduce(plan, s, reduces, likely);
@@ -155,7 +147,8 @@ static void measure_links(struct pd_flow *flow)
 	}
 }
 
-void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule, bool likely)
+void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
+		  const struct pd_turn *turns, bool likely)
 {
 	const struct pd_plan *plan = schedule->plan;
 	const struct pd_topology *topology = &plan->topology;
@@ -176,7 +169,7 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule, bool
 		for (int r = 0; r < plan->rank_count; r++)
 			flow->component[k][r] = (int)(r / size);
 	}
-	measure_stages(flow, likely);
+	measure_stages(flow, turns, likely);
 	measure_links(flow);
 	measure_passages(flow);
 }

@@ -3,6 +3,7 @@
 #ifndef PD_PLANNER_FLOW_PARTS_H
 #define PD_PLANNER_FLOW_PARTS_H
 
+#include "planner/price/cycle.h"
 #include "planner/price/reduce.h"
 #include "schedule/schedule.h"
 
@@ -57,7 +58,8 @@ struct pd_flow {
  * Borrows schedule.  `likely`: an all-reduce in groups takes what topology/allreduce.h expects; else
  * only what it takes for sure.
  */
-void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule, bool likely);
+void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
+		  const struct pd_turn *turns, bool likely);
 void pd_flow_release(struct pd_flow *flow);
 
 /* Returns the time to send a link's tensors from rank to rank. */

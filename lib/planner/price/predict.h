@@ -14,9 +14,6 @@ void pd_predict_stages(struct pd_plan *plan);
  */
 void pd_predict_memory(struct pd_plan *plan, const struct pd_schedule *schedule);
 
-/* Returns the mean time between two minibatches in steady state, by formula (predict.c). */
-int64_t pd_predict_period_ns(const struct pd_plan *plan);
-
 /*
  * If more ranks share fewer processors: returns the computing time of the busiest processor per
  * minibatch, else 0.

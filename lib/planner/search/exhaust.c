@@ -102,7 +102,7 @@ static void enter_again(struct exhaust *exhaust, struct pd_plan *plan)
 		schedule = pd_schedule_new(plan, &err);
 	if (schedule) {
 		exhaust->bounds++;
-		expected = pd_judge_expect_schedule(schedule);
+		expected = pd_flow_expect(schedule);
 	}
 	pd_schedule_free(schedule);
 	if (may_win(exhaust, plan, expected.bound_ns))
@@ -122,7 +122,7 @@ static void enter(struct exhaust *exhaust, const struct pd_plan *plan)
 	if (!schedule)
 		return;
 	exhaust->bounds++;
-	expected = pd_judge_expect_schedule(schedule);
+	expected = pd_flow_expect(schedule);
 	if (may_win(exhaust, plan, expected.bound_ns)) {
 		copy = pd_candidate_copy(plan);
 		pd_predict_memory(copy, schedule);

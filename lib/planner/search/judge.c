@@ -4,8 +4,6 @@
 #include "base/mem.h"
 #include "planner/price/cost.h"
 #include "planner/price/flow.h"
-#include "planner/price/links.h"
-#include "planner/price/predict.h"
 #include "replay/replay.h"
 #include "trace/recurrence.h"
 #include "trace/steady.h"
@@ -170,18 +168,6 @@ int64_t pd_judge_work(const struct pd_plan *plan)
 	return most * pd_steady_microbatches(plan);
 }
 
-struct pd_expected pd_judge_expect_schedule(const struct pd_schedule *schedule)
-{
-	struct pd_expected expected;
-
-	if (pd_flow_knows(schedule->plan))
-		return pd_flow_expect(schedule);
-	expected = pd_flow_expect(schedule);
-	return (struct pd_expected){ pd_links_floor_ns(schedule),
-				     expected.estimate_ns > 0 ? expected.estimate_ns
-				     : pd_predict_period_ns(schedule->plan) };
-}
-
 int pd_judge_expect(const struct pd_plan *plan, struct pd_expected *expected_p,
 		    struct pd_error *err)
 {
@@ -189,7 +175,7 @@ int pd_judge_expect(const struct pd_plan *plan, struct pd_expected *expected_p,
 
 	if (!schedule)
 		return -1;
-	*expected_p = pd_judge_expect_schedule(schedule);
+	*expected_p = pd_flow_expect(schedule);
 	pd_schedule_free(schedule);
 	return 0;
 }

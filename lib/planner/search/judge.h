@@ -26,12 +26,8 @@ int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *perio
 /* Returns about how many operations that replay has. */
 int64_t pd_judge_work(const struct pd_plan *plan);
 
-/*
- * Sets what is known of a plan's period without a replay: for schedules that flow.c knows to its period, else to pd_links_floor_ns and to the
- * formula of predict.c, which can be above a replay's period.
- */
+/* Sets what pd_flow_expect says of the plan. */
 int pd_judge_expect(const struct pd_plan *plan, struct pd_expected *expected_p,
 		    struct pd_error *err);
-struct pd_expected pd_judge_expect_schedule(const struct pd_schedule *schedule);
 
 #endif

@@ -23,6 +23,7 @@
 #include "planner/search/line.h"
 
 #include "base/mem.h"
+#include "planner/price/cycle.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -144,19 +145,17 @@ static void lead(const struct line_search *search, int v, const struct try *try,
 	if (v != search->points->last) {
 		way = pd_map_way_ns(search->map, &try->next, &try->own,
 				    pd_points_out_bytes(search->points, v));
-		back = pd_min64(back + 2 * way + try->rest->behind_ns, PD_COST_MAX);
+		back = pd_window_back_ns(back, way, try->rest->behind_ns);
 		/*
 		 * Replicas that update together begin together, so a burst of m comes back
 		 * together.
 		 */
-		need = pd_ceil_div(back + try->reduce, time > 0 ? time : 1) -
-			(try->reduce > 0 ? 1 : m);
+		need = pd_window_lead(back, try->reduce, time, try->reduce > 0 ? 1 : m);
 		need = pd_max64(pd_min64(need, MOST_LEAD), try->rest->lead);
 		if (!search->line->least)
 			node_p->lead = pd_ceil_div(need, m) * m;
 	}
-	node_p->behind_ns = pd_min64(pd_times(node_p->lead, time), PD_COST_MAX) + try->compute;
-	node_p->behind_ns = pd_max64(node_p->behind_ns, back);
+	node_p->behind_ns = pd_window_behind_ns(node_p->lead, time, try->compute, back);
 }
 
 enum answer { NO, TOO_LARGE, YES };

@@ -7,37 +7,20 @@
  * other.  They do, and more minibatches in flight hide it, at the price of the memory that they
  * take.
  *
- * The fewest with which a period is possible follow from windows, for replicas that
+ * The fewest with which a period is possible follow from windows (price/cycle.h), for replicas that
  * begin together and for others.  Both are tried, what SOSP 2019 takes too, and the estimate
  * decides; then warm-ups are given back one at a time as long as that costs nothing.
  *
  * Where memory is tight more is not always better: a stage that has room for few admits nothing new
  * while those behind it hold as many.  So the least warm-ups for the shortest period for which they
  * fit are tried, too.
- *
- * Windows: how much a stage has to be ahead for a period to be possible.
- *
- * For a period P the least warm-ups follow from the cycles of flow.c.  Let lead_s = w_s r_s,
- * t_s = forward + backward, A_s the all-reduce and update, C_s the transfer to s + 1.  What
- * comes back to s from the stages behind it takes, with
- *
- *     X_s = t_s + 2 C_s + G_{s+1},     G_s = max( lead_s P + t_s,  X_s ),     G_S = 0,
- *
- * at least X_s (the cycle that turns at e takes lead_e P less, for as many minibatches overtake
- * it there), so
- *
- *     (lead_s + r_s) P >= X_s + A_s
- *
- * and lead_s >= lead_{s+1}, or the pipeline would deadlock.  Replicas that update together
- * begin together: minibatches come to s + 1 in bursts of r_s, of which the last comes back last
- * and the first goes on after that.  So what is ahead for r_s minibatches without replicas is
- * ahead for one, in the worst case: lead_s + 1 in place of lead_s + r_s.
  */
 #include "planner/search/warmup.h"
 
 #include "base/mem.h"
 #include "planner/search/candidate.h"
 #include "planner/price/cost.h"
+#include "planner/price/cycle.h"
 #include "planner/price/flow.h"
 #include "planner/price/links.h"
 #include "planner/price/predict.h"
@@ -49,7 +32,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MOST_PAIRS 64           /* pairs of replicas of two stages, of which the slowest counts */
 #define MOST_STEPS 16           /* warm-ups that are given back, at most */
 #define FEW 8                   /* warm-ups that are taken back one by one */
 #define PRECISION 256           /* of the period for which warm-ups fit: one part in this */
@@ -71,25 +53,6 @@ struct window {
 	int64_t *sends_ns;      /* the part of A in which a replica sends, at least */
 	int64_t busiest_ns;     /* the busiest link's */
 };
-
-/* Returns the time of the slowest transfer to the next stage. */
-static int64_t transfer_ns(const struct pd_plan *plan, const struct pd_wiring *wiring, int s)
-{
-	int64_t most = 0;
-
-	for (int i = 0; i < wiring->out_count[s]; i++) {
-		const struct pd_link *link = &wiring->links[wiring->out[s][i]];
-		const struct pd_stage *a = &plan->stages[s], *b = &plan->stages[link->to];
-
-		if (link->to != s + 1)
-			continue;
-		for (int64_t n = 0; n < MOST_PAIRS && n < (int64_t)a->replicas * b->replicas; n++)
-			most = pd_max64(most, pd_topology_transfer_ns(&plan->topology,
-					a->ranks[n % a->replicas], b->ranks[n % b->replicas],
-					link->bytes));
-	}
-	return pd_min64(most, PD_COST_MAX);
-}
 
 static void window_pass(struct window *window, const struct pd_plan *plan)
 {
@@ -141,7 +104,7 @@ static void window_init(struct window *window, const struct pd_plan *plan)
 		window->update_ns[s] = stage->allreduce_ns;
 		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
 			window->update_ns[s] += plan->profile->layers[l].update_ns;
-		window->transfer_ns[s] = transfer_ns(plan, wiring, s);
+		window->transfer_ns[s] = pd_turn_way_ns(plan, wiring, s);
 	}
 	pd_wiring_free(wiring);
 }
@@ -156,25 +119,21 @@ static void window_set_least(struct pd_plan *plan, const struct window *window, 
 {
 	int64_t behind = 0, lead = 0;
 
-	if (period < 1)
-		period = 1;
 	for (int s = plan->stage_count - 1; s >= 0; s--) {
 		struct pd_stage *stage = &plan->stages[s];
 		int64_t r = stage->replicas, back, need, warmup;
 		int most = pd_warmup_most(plan, s);
 
-		back = pd_min64(window->pass_ns[s] + 2 * window->transfer_ns[s] + behind,
-				PD_COST_MAX);
-		need = pd_ceil_div(back + window->update_ns[s], period) -
-			(together && window->update_ns[s] > 0 ? 1 : r);
+		back = pd_window_back_ns(window->pass_ns[s], window->transfer_ns[s], behind);
+		need = pd_window_lead(back, window->update_ns[s], period,
+				      together && window->update_ns[s] > 0 ? 1 : r);
 		need = s == plan->stage_count - 1 ? 0 : pd_max64(need, lead);
 		warmup = pd_ceil_div(need, r);
 		if (warmup > most)
 			warmup = pd_max64(most, pd_ceil_div(lead, r));
 		stage->warmup = (int)warmup;
 		lead = warmup * r;
-		behind = pd_min64(pd_times(lead, period), PD_COST_MAX) + window->pass_ns[s];
-		behind = pd_max64(behind, back);
+		behind = pd_window_behind_ns(lead, pd_max64(period, 1), window->pass_ns[s], back);
 	}
 }
 

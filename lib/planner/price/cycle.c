@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "planner/price/cycle.h"
+
+#include "planner/price/reduce.h"
+
+#define MOST_PAIRS 64           /* pairs of replicas of two stages, of which the slowest counts */
+
+int64_t pd_turn_way_ns(const struct pd_plan *plan, const struct pd_wiring *wiring, int s)
+{
+	int64_t most = 0;
+
+	for (int i = 0; i < wiring->out_count[s]; i++) {
+		const struct pd_link *link = &wiring->links[wiring->out[s][i]];
+		const struct pd_stage *a = &plan->stages[s], *b = &plan->stages[link->to];
+
+		for (int64_t n = 0; link->to == s + 1 && n < MOST_PAIRS &&
+				    n < (int64_t)a->replicas * b->replicas; n++) {
+			int from = a->ranks[n % a->replicas], to = b->ranks[n % b->replicas];
+
+			if (from != to)
+				most = pd_max64(most, pd_topology_transfer_ns(&plan->topology, from,
+									      to, link->bytes));
+		}
+	}
+	return pd_min64(most, PD_COST_MAX);
+}
+
+struct pd_turn *pd_turns_of(const struct pd_schedule *schedule)
+{
+	const struct pd_plan *plan = schedule->plan;
+	struct pd_turn *turns = pd_calloc((size_t)plan->stage_count, sizeof(*turns));
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+		bool apart = pd_schedule_versions(schedule, s) > 1;
+		struct pd_turn *turn = &turns[s];
+
+		*turn = (struct pd_turn){
+			.lead = (int64_t)schedule->warmup[s] * stage->replicas,
+			.replicas = stage->replicas, .group = schedule->group[s],
+			.way_ns = pd_turn_way_ns(plan, schedule->wiring, s),
+			.reduce_ns = pd_reduce_is_serial(schedule, s) ? stage->allreduce_ns : 0,
+		};
+		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+			const struct pd_profile_layer *layer = &plan->profile->layers[l];
+
+			turn->forward_ns += layer->forward_ns;
+			turn->backward_ns += layer->backward_ns;
+			turn->update_ns += apart ? pd_profile_apart_ns(layer) : layer->update_ns;
+		}
+		turn->again_ns = stage->recompute ? turn->forward_ns : 0;
+	}
+	return turns;
+}
+
+static int64_t capped(__int128 ns)
+{
+	return ns < PD_COST_MAX ? (int64_t)ns : PD_COST_MAX;
+}
+
+struct pd_cycle pd_cycle_slowest(const struct pd_turn *turns, int count)
+{
+	struct pd_cycle most = { .tokens = 1 };
+
+	for (int s = 0; s < count; s++) {
+		const struct pd_turn *from = &turns[s];
+		__int128 time = ((__int128)from->update_ns + from->reduce_ns) * from->replicas /
+				from->group, whole;
+
+		for (int e = s; e < count; e++) {
+			const struct pd_turn *to = &turns[e];
+			int64_t tokens = from->lead + from->replicas - to->lead;
+
+			time += to->forward_ns + to->backward_ns;
+			whole = time + to->again_ns;
+			if (tokens > 0 && (__int128)tokens * (most.period_ns + 1) <= whole)
+				most = (struct pd_cycle){ s, e, tokens, capped(whole / tokens) };
+			time += 2 * to->way_ns;
+		}
+	}
+	return most;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The cycles of 1F1B: the period that leads allow, and the leads that a period needs.
+ *
+ * With F_s, B_s the forwards and backwards of stage s, f, b, u their times and that of an update, A that
+ * of an all-reduce, C_s that of a transfer to the next stage, w warm-ups and r replicas: the orders
+ * and dependencies of lib/schedule/tick.c are a timed event graph, in which F_s precedes F_{s+1} and
+ * B_{s+1} precedes B_s (C_s, no token), F_s precedes B_s (-w_s r_s tokens), and B_s precedes F_s
+ * ((w_s + 1) r_s tokens).  An elementary cycle climbs from F_s to F_e, turns, comes down from B_e and
+ * closes at s.  The period is the greatest ratio of time to tokens:
+ *
+ *     max over s <= e of ( sum_{s..e} (f + b) + 2 sum_{s..e-1} C + A_s + u_s ) / ( (w_s + 1) r_s - w_e r_e )
+ *
+ * A stage that recomputes does so where the cycle turns; elsewhere it does so before the gradient
+ * arrives.  This is exact without replicas where all links go to the next stage.  With replicas it is not
+ * the only cycle (flow.c), and links and ranks that stages share are further resources.
+ *
+ * Windows: how much a stage has to be ahead for a period P to be possible.  With lead_s = w_s r_s and
+ * t_s = f + b, what comes back to s from the stages behind it takes
+ *
+ *     X_s = t_s + 2 C_s + G_{s+1},     G_s = max( lead_s P + t_s,  X_s ),     G_S = 0,
+ *
+ * at least (the cycle that turns at e takes lead_e P less, for as many minibatches overtake it there), so
+ *
+ *     (lead_s + r_s) P >= X_s + A_s + u_s
+ *
+ * and lead_s >= lead_{s+1}, or the pipeline would deadlock.  Replicas that update together
+ * begin together: minibatches come to s + 1 in bursts of r_s, of which the last comes back last
+ * and the first goes on after that.  So what is ahead for r_s minibatches without replicas is
+ * ahead for one, in the worst case: lead_s + 1 in place of lead_s + r_s.
+ *
+ * Private to the planner.
+ */
+#ifndef PD_PLANNER_CYCLE_H
+#define PD_PLANNER_CYCLE_H
+
+#include "base/mem.h"
+#include "planner/price/cost.h"
+#include "schedule/schedule.h"
+
+/* What a stage does in a turn, and by how many microbatches it is ahead. */
+struct pd_turn {
+	int64_t forward_ns, backward_ns;
+	int64_t again_ns;               /* of a forward before each backward */
+	int64_t update_ns;
+	int64_t reduce_ns;              /* of an all-reduce between a backward and a forward */
+	int64_t way_ns;                 /* of the slowest transfer to the next stage */
+	int64_t lead, replicas, group;  /* group: microbatches of an update */
+};
+
+/* Returns the time of the slowest transfer from a stage to the next. */
+int64_t pd_turn_way_ns(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage);
+/* Returns the turns of a plan's stages, which the caller frees. */
+struct pd_turn *pd_turns_of(const struct pd_schedule *schedule);
+
+/* A cycle, from stage `first` to `last` and back. */
+struct pd_cycle {
+	int first, last;
+	int64_t tokens, period_ns;      /* rounded down */
+};
+
+/* Returns the cycle with the greatest ratio, the shortest of equal ones. */
+struct pd_cycle pd_cycle_slowest(const struct pd_turn *turns, int count);
+
+/* Returns X_s. */
+static inline int64_t pd_window_back_ns(int64_t pass_ns, int64_t way_ns, int64_t behind_ns)
+{
+	return pd_min64(pass_ns + 2 * way_ns + behind_ns, PD_COST_MAX);
+}
+
+/* Returns the least lead_s, of replicas that begin so many at once: 1 or r_s. */
+static inline int64_t pd_window_lead(int64_t back_ns, int64_t update_ns, int64_t period_ns,
+				     int64_t at_once)
+{
+	return pd_ceil_div(back_ns + update_ns, pd_max64(period_ns, 1)) - at_once;
+}
+
+/* Returns G_s. */
+static inline int64_t pd_window_behind_ns(int64_t lead, int64_t period_ns, int64_t pass_ns,
+					  int64_t back_ns)
+{
+	return pd_max64(pd_min64(pd_times(lead, period_ns), PD_COST_MAX) + pass_ns, back_ns);
+}
+
+#endif
