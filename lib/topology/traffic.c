@@ -8,93 +8,75 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A dense sum. */
-struct dense {
+/* A sum, and its traffic. */
+struct sum {
 	const struct pd_members *members;
-	int64_t bytes;
-	struct pd_allreduce how;
+	double bytes;
 	double narrow;                  /* what travels of f32's bytes, but for parts of sums */
+	struct pd_allreduce how;
 	struct pd_traffic *traffic;
 };
 
-static struct pd_traffic *at_level(const struct pd_members *members, struct pd_traffic *traffic,
-				   int member, int level)
+static struct pd_traffic *at_level(const struct sum *sum, int member, int level)
 {
-	return &traffic[member * members->topology->levels + level];
+	return &sum->traffic[member * sum->members->topology->levels + level];
 }
 
 /* Adds what one member sends another. */
-static void pass(const struct pd_members *members, struct pd_traffic *traffic, int from, int to,
-		 double bytes, double sums_bytes)
+static void pass(const struct sum *sum, int from, int to, double bytes)
 {
-	int outermost = pd_topology_level(members->topology, members->ranks[from],
-					  members->ranks[to]);
+	const int *ranks = sum->members->ranks;
 
-	for (int k = 0; k <= outermost; k++) {
-		struct pd_traffic *out = at_level(members, traffic, from, k);
-
-		out->sent_bytes += bytes;
-		out->sums_bytes += sums_bytes;
-		at_level(members, traffic, to, k)->got_bytes += bytes;
+	for (int k = pd_topology_level(sum->members->topology, ranks[from], ranks[to]); k >= 0; k--) {
+		at_level(sum, from, k)->sent_bytes += bytes;
+		at_level(sum, to, k)->got_bytes += bytes;
 	}
 }
-
-/* Returns the bytes of the pieces from one to before another. */
-static double bytes_of(const struct dense *dense, int from, int to)
-{
-	size_t floats = (size_t)dense->bytes / sizeof(float);
-
-	return (double)((pd_piece_begin(floats, dense->how.pieces, to) -
-			 pd_piece_begin(floats, dense->how.pieces, from)) * sizeof(float));
-}
-
-/* Returns the bytes that member i of a group owns. */
-static double share_of(const struct dense *dense, int size, int i)
-{
-	return bytes_of(dense, pd_allreduce_piece_begin(&dense->how, size, i),
-			pd_allreduce_piece_begin(&dense->how, size, i + 1));
-}
-
-/* The members of a group in one component, and the bytes that they own. */
-struct inside {
-	int count;
-	double bytes;
-};
 
 /*
- * Adds what a group exchanges through the links of components of `ranks` ranks: each member sends
- * its part of what members outside own, and the sum of its own to each of them, and gets as much.
- * inside has room for each component, and is zero before and after.
+ * Adds what a group exchanges through the links of components of `size` ranks: each member sends its
+ * part of what each member outside owns, and the sum of its own to it, and gets as much.  inside counts
+ * members by component; it is zero before and after.
  */
-static void exchange(const struct dense *dense, int first, int size, int level, int64_t ranks,
-		     struct inside *inside)
+static void exchange(const struct sum *sum, int first, int end, int level, int64_t size, int *inside)
 {
-	const struct pd_members *members = dense->members;
+	const int *ranks = sum->members->ranks;
+	double both = 2 * sum->narrow * sum->bytes / (end - first);
 
-	for (int i = 0; i < size; i++) {
-		struct inside *own = &inside[members->ranks[first + i] / ranks];
+	for (int i = first; i < end; i++)
+		inside[ranks[i] / size]++;
+	for (int i = first; i < end; i++) {
+		struct pd_traffic *at = at_level(sum, i, level);
+		int outside = end - first - inside[ranks[i] / size];
 
-		own->count++;
-		own->bytes += share_of(dense, size, i);
+		at->sent_bytes += both * outside;
+		at->got_bytes += both * outside;
 	}
-	for (int i = 0; i < size; i++) {
-		const struct inside *own = &inside[members->ranks[first + i] / ranks];
-		struct pd_traffic *at = at_level(members, dense->traffic, first + i, level);
-		double parts = dense->narrow * (bytes_of(dense, 0, dense->how.pieces) - own->bytes);
-		double sums = dense->narrow * (size - own->count) * share_of(dense, size, i);
+	for (int i = first; i < end; i++)
+		inside[ranks[i] / size] = 0;
+}
 
-		at->sent_bytes += parts + sums;
-		at->got_bytes += parts + sums;
-		at->sums_bytes += sums;
-	}
-	for (int i = 0; i < size; i++)
-		inside[members->ranks[first + i] / ranks] = (struct inside){ 0 };
+static void exchange_all(const struct sum *sum)
+{
+	const struct pd_topology *topology = sum->members->topology;
+	int highest = 0, *inside;
+	int64_t size = 1;
+
+	for (int m = 0; m < sum->members->count; m++)
+		if (sum->members->ranks[m] > highest)
+			highest = sum->members->ranks[m];
+	inside = pd_calloc((size_t)highest + 1, sizeof(*inside));
+	for (int k = 0; k < topology->levels; size *= topology->level[k++].count)
+		for (int g = 0; g < sum->how.groups; g++)
+			exchange(sum, pd_allreduce_group_begin(&sum->how, g),
+				 pd_allreduce_group_begin(&sum->how, g + 1), k, size, inside);
+	free(inside);
 }
 
 /* Adds what owners of a group pass on to those of the next, and the sums that come back. */
-static void chain(const struct dense *dense, int group)
+static void chain(const struct sum *sum, int group)
 {
-	const struct pd_allreduce *how = &dense->how;
+	const struct pd_allreduce *how = &sum->how;
 	int a = pd_allreduce_group_begin(how, group), b = pd_allreduce_group_begin(how, group + 1);
 	int a_size = b - a, b_size = pd_allreduce_group_begin(how, group + 2) - b;
 
@@ -105,67 +87,70 @@ static void chain(const struct dense *dense, int group)
 		double bytes;
 
 		end = a_end < b_end ? a_end : b_end;
-		bytes = bytes_of(dense, p, end);
-		pass(dense->members, dense->traffic, a + i, b + k, bytes, 0);
-		pass(dense->members, dense->traffic, b + k, a + i, dense->narrow * bytes,
-		     dense->narrow * bytes);
+		bytes = sum->bytes * (end - p) / how->pieces;
+		pass(sum, a + i, b + k, bytes);
+		pass(sum, b + k, a + i, bytes * sum->narrow);
 	}
 }
 
-static void exchange_all(const struct dense *dense)
+/* Returns the part of an equal piece that the shortest one has. */
+static double shortest(const struct sum *sum)
 {
-	const struct pd_topology *topology = dense->members->topology;
-	int highest = 0;
-	struct inside *inside;
-	int64_t ranks = 1;
+	size_t floats = (size_t)sum->bytes / sizeof(float), least = floats;
 
-	for (int m = 0; m < dense->members->count; m++)
-		if (dense->members->ranks[m] > highest)
-			highest = dense->members->ranks[m];
-	inside = pd_calloc((size_t)highest + 1, sizeof(*inside));
-	for (int k = 0; k < topology->levels; ranks *= topology->level[k++].count)
-		for (int g = 0; g < dense->how.groups; g++) {
-			int first = pd_allreduce_group_begin(&dense->how, g);
+	for (int p = 0; p < sum->how.pieces; p++) {
+		size_t here = pd_piece_begin(floats, sum->how.pieces, p + 1) -
+			      pd_piece_begin(floats, sum->how.pieces, p);
 
-			exchange(dense, first, pd_allreduce_group_begin(&dense->how, g + 1) - first,
-				 k, ranks, inside);
-		}
-	free(inside);
+		least = here < least ? here : least;
+	}
+	return (double)least * sizeof(float) * sum->how.pieces / sum->bytes;
 }
 
-void pd_traffic_of(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes,
-		   struct pd_traffic *traffic)
+/* Adds what the row of a reducer says. */
+static void follow_row(const struct sum *sum, const struct pd_reducer *reducer)
 {
-	const struct pd_reducer *reducer = pd_reducers[kind];
-	int count = members->count, levels = members->topology->levels, peer;
-	struct dense dense = { members, bytes, .traffic = traffic,
-			       .narrow = (double)pd_dtype_bytes(members->dtype) / sizeof(float) };
 	double part;
+	int peer;
 
-	memset(traffic, 0, (size_t)(count * levels) * sizeof(*traffic));
-	if (count < 2 || bytes == 0)
-		return;
-	for (int m = 0; m < count && reducer->sends; m++)
-		for (int i = 0; reducer->sends(members, m, i, &peer, &part); i++)
-			pass(members, traffic, m, peer, part * (double)bytes, 0);
-	if (reducer->sends)
-		return;
-	dense.how = pd_allreduce_choose(members->topology, members->ranks, count, bytes);
-	if (dense.how.groups < count)
-		exchange_all(&dense);
-	for (int g = 0; g + 1 < dense.how.groups; g++)
-		chain(&dense, g);
+	for (int m = 0; m < sum->members->count; m++)
+		for (int i = 0; reducer->sends(sum->members, m, i, &peer, &part); i++)
+			pass(sum, m, peer, part * sum->bytes);
+}
+
+double pd_traffic_of(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes,
+		     struct pd_traffic *traffic)
+{
+	struct sum sum = { members, (double)bytes,
+			   (double)pd_dtype_bytes(members->dtype) / sizeof(float),
+			   .traffic = traffic };
+	size_t cells = (size_t)members->count * (size_t)members->topology->levels;
+
+	memset(traffic, 0, cells * sizeof(*traffic));
+	if (members->count < 2 || bytes == 0)
+		return 1;
+	if (pd_reducers[kind]->sends) {
+		follow_row(&sum, pd_reducers[kind]);
+		return 1;
+	}
+	sum.how = pd_allreduce_choose(members->topology, members->ranks, members->count, bytes);
+	if (sum.how.groups < members->count)
+		exchange_all(&sum);
+	for (int g = 0; g + 1 < sum.how.groups; g++)
+		chain(&sum, g);
+	return shortest(&sum);
 }
 
 double pd_traffic_bytes(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes)
 {
-	struct pd_traffic *traffic = pd_calloc((size_t)(members->count * members->topology->levels),
+	int levels = members->topology->levels;
+	struct pd_traffic *traffic = pd_calloc((size_t)members->count * (size_t)levels,
 					       sizeof(*traffic));
-	double sum = 0;
+	double all = 0;
 
 	pd_traffic_of(kind, members, bytes, traffic);
 	for (int m = 0; m < members->count; m++)
-		sum += at_level(members, traffic, m, 0)->sent_bytes;
+		all += traffic[m * levels].sent_bytes;
 	free(traffic);
-	return sum;
+	return all;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the members of a sum send through the links of the machine: of any reducer, exactly.  All
- * prices and predictions of an all-reduce are made of it.
+ * What the members of a sum send through the links of the machine: of any reducer.  All prices and
+ * predictions of an all-reduce are made of it.
  */
 #ifndef PD_TOPOLOGY_TRAFFIC_H
 #define PD_TOPOLOGY_TRAFFIC_H
@@ -14,13 +14,14 @@
  */
 struct pd_traffic {
 	double sent_bytes, got_bytes;
-	double sums_bytes;              /* the part of sent_bytes that has the parts of all members;
-					   0 where the row of the reducer says who sends what */
 };
 
-/* Sets the traffic of each member (rows) at each level of the topology (columns). */
-void pd_traffic_of(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes,
-		   struct pd_traffic *traffic);
+/*
+ * Sets the traffic of each member (rows) at each level of the topology (columns), as if all pieces of a
+ * dense sum were equal (base/piece.h).  Returns the part of such a piece that the shortest one has.
+ */
+double pd_traffic_of(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes,
+		     struct pd_traffic *traffic);
 /* Returns what all members together send. */
 double pd_traffic_bytes(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes);
 

@@ -49,10 +49,11 @@ static double most_of(const struct pd_links *links)
 	return most;
 }
 
-static void load(struct pd_links *links, struct pd_load *at, int level, double bytes)
+/* Adds bytes, of which the link is busy with a part for sure. */
+static void load(struct pd_links *links, struct pd_load *at, int level, double bytes, double part)
 {
 	at->bytes += bytes;
-	at->busy_ns += bytes * links->ns_per_byte[level];
+	at->busy_ns += bytes * part * links->ns_per_byte[level];
 }
 
 static void carry(struct pd_links *links, int from, int to, double bytes)
@@ -60,8 +61,8 @@ static void carry(struct pd_links *links, int from, int to, double bytes)
 	int outermost = pd_topology_level(links->topology, from, to);
 
 	for (int k = 0; k <= outermost; k++) {
-		load(links, &links->up[k][from / links->size[k]], k, bytes);
-		load(links, &links->down[k][to / links->size[k]], k, bytes);
+		load(links, &links->up[k][from / links->size[k]], k, bytes, 1);
+		load(links, &links->down[k][to / links->size[k]], k, bytes, 1);
 	}
 }
 
@@ -89,16 +90,17 @@ static void carry_sum(struct pd_links *links, const struct pd_plan *plan, int s,
 	struct pd_members members = pd_plan_members(plan, s);
 	int levels = links->topology->levels;
 	int64_t parameters = pd_stage_parameter_bytes(plan, s);
-	struct pd_traffic *traffic = pd_calloc((size_t)(members.count * levels), sizeof(*traffic));
+	struct pd_traffic *traffic = pd_calloc((size_t)members.count * (size_t)levels,
+					       sizeof(*traffic));
+	double part = pd_traffic_of(plan->reducer, &members, pd_plan_sum_bytes(
+			plan, s, 0, parameters, parameters), traffic);
 
-	pd_traffic_of(plan->reducer, &members,
-		      pd_plan_sum_bytes(plan, s, 0, parameters, parameters), traffic);
 	for (int i = 0; i < members.count * levels; i++) {
 		int k = i % levels;
 		int64_t c = members.ranks[i / levels] / links->size[k];
 
-		load(links, &links->up[k][c], k, traffic[i].sent_bytes / (double)group);
-		load(links, &links->down[k][c], k, traffic[i].got_bytes / (double)group);
+		load(links, &links->up[k][c], k, traffic[i].sent_bytes / (double)group, part);
+		load(links, &links->down[k][c], k, traffic[i].got_bytes / (double)group, part);
 	}
 	free(traffic);
 }

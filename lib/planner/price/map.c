@@ -9,7 +9,7 @@
 
 #define TYPICAL_BYTES 100000000         /* bytes of an all-reduce, to compare with the latency of
 					   its steps */
-#define KNOWN 65521                     /* all-reduces that are remembered: a prime */
+#define KNOWN 65536                     /* all-reduces that are remembered: a power of two */
 
 void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int devices)
 {
@@ -69,22 +69,36 @@ static void sum_up(const struct pd_map *map, const struct pd_span *span,
 		   const struct pd_traffic *traffic, int k, struct pd_map_reduce *out_p)
 {
 	int full = first_full(map, span->begin, k), levels = map->topology->levels;
-	double *load = out_p->load[k], ns_per_byte = map->ns_per_byte[k] / TYPICAL_BYTES;
+	double *load = out_p->load[k], each = map->ns_per_byte[k] / TYPICAL_BYTES * out_p->count;
 
 	for (int at = span->begin, end; at < span->end; at = end) {
-		double bytes = 0, ns;
+		double bytes = 0;
 
 		end = (int)pd_min64(map->start[k][at] + map->size[k], span->end);
 		for (int d = at; d < end; d++)
 			bytes += traffic[(d - span->begin) * levels + k].sent_bytes;
-		ns = bytes * ns_per_byte * (span->end - span->begin);
+		load[2] = bytes * each;
 		if (at == span->begin)
-			load[0] = load[1] = ns;
+			load[0] = load[1] = load[2];
 		if (at == full)
-			load[1] = ns;
-		load[2] = ns;
-		out_p->most = ns > out_p->most ? ns : out_p->most;
+			load[1] = load[2];
 	}
+	for (int i = 0; i < 3; i++)
+		out_p->most = load[i] > out_p->most ? load[i] : out_p->most;
+}
+
+static void work_out(const struct pd_map *map, const struct pd_span *span,
+		     struct pd_map_reduce *out_p)
+{
+	const struct pd_topology *topology = map->topology;
+	struct pd_members members = { topology, map->ranks + span->begin, out_p->count, PD_F32 };
+	struct pd_traffic *traffic = pd_calloc((size_t)out_p->count * (size_t)topology->levels,
+					       sizeof(*traffic));
+
+	pd_traffic_of(PD_REDUCER_dense, &members, TYPICAL_BYTES, traffic);
+	for (int k = 0; k < topology->levels; k++)
+		sum_up(map, span, traffic, k, out_p);
+	free(traffic);
 }
 
 /*
@@ -93,21 +107,15 @@ static void sum_up(const struct pd_map *map, const struct pd_span *span,
  */
 static const struct pd_map_reduce *reduce_of(const struct pd_map *map, const struct pd_span *span)
 {
-	const struct pd_topology *topology = map->topology;
-	int64_t begin = span->begin % map->size[topology->levels - 1];
+	int begin = span->begin - map->start[map->topology->levels - 1][span->begin];
 	int count = span->end - span->begin;
-	struct pd_map_reduce *known = &map->known[(begin * (map->devices + 1) + count) % KNOWN];
-	struct pd_members members = { topology, map->ranks + span->begin, count, PD_F32 };
-	struct pd_traffic *traffic;
+	struct pd_map_reduce *known = &map->known[((unsigned)begin * (unsigned)(map->devices + 1) +
+						   (unsigned)count) % KNOWN];
 
-	if (known->begin == begin && known->count == count)
-		return known;
-	*known = (struct pd_map_reduce){ .begin = begin, .count = count };
-	traffic = pd_calloc((size_t)(count * topology->levels), sizeof(*traffic));
-	pd_traffic_of(PD_REDUCER_dense, &members, TYPICAL_BYTES, traffic);
-	for (int k = 0; k < topology->levels; k++)
-		sum_up(map, span, traffic, k, known);
-	free(traffic);
+	if (known->begin != begin || known->count != count) {
+		*known = (struct pd_map_reduce){ .begin = begin, .count = count };
+		work_out(map, span, known);
+	}
 	return known;
 }
 

@@ -9,11 +9,10 @@
 
 /*
  * The loads of an all-reduce of pieces of one byte, by level: on the links of the first device, of the
- * first component that begins in the stage, and of the last device; and on the busiest link of all.
+ * first component that begins in the stage, and of the last device; and on the busiest of these.
  */
 struct pd_map_reduce {
-	int64_t begin;                  /* in a component of the outermost level */
-	int count;                      /* of devices; 0: not known */
+	int begin, count;               /* in a component of the outermost level; 0: not known */
 	double load[PD_MAX_LEVELS][3], most;
 };
 

@@ -60,32 +60,31 @@ static int64_t capped(double ns)
 	return ns < (double)PD_COST_MAX ? (int64_t)ns : PD_COST_MAX;
 }
 
-/* Sets what a member sends, by its traffic at each level. */
+/* Returns what a member takes to send `part` of its traffic, of which half is sums of all. */
 static struct pd_reduce reduce_of(const struct pd_topology *topology,
-				  const struct pd_traffic *traffic)
+				  const struct pd_traffic *traffic, double part)
 {
 	struct pd_reduce reduce = { .until = -1 };
 
 	for (int k = 0; k < topology->levels; k++) {
 		double ns_per_byte = 1e9 / (double)topology->level[k].bandwidth_bytes_per_s;
 
-		reduce.sends_ns = pd_max64(reduce.sends_ns,
-					   capped(traffic[k].sent_bytes * ns_per_byte));
-		reduce.rest_ns = pd_max64(reduce.rest_ns,
-					  capped(traffic[k].sums_bytes * ns_per_byte));
+		reduce.sends_ns = pd_max64(reduce.sends_ns, capped(traffic[k].sent_bytes * part *
+								   ns_per_byte));
 	}
+	reduce.rest_ns = reduce.sends_ns / 2;
 	return reduce;
 }
 
 void pd_reduce_times(const struct pd_members *members, int64_t bytes, struct pd_reduce *reduces)
 {
 	const struct pd_topology *topology = members->topology;
-	int count = members->count;
-	struct pd_traffic *traffic = pd_calloc((size_t)(count * topology->levels), sizeof(*traffic));
+	int count = members->count, levels = topology->levels;
+	struct pd_traffic *traffic = pd_calloc((size_t)count * (size_t)levels, sizeof(*traffic));
+	double part = pd_traffic_of(PD_REDUCER_dense, members, bytes, traffic);
 
-	pd_traffic_of(PD_REDUCER_dense, members, bytes, traffic);
 	for (int i = 0; i < count; i++)
-		reduces[i] = reduce_of(topology, &traffic[i * topology->levels]);
+		reduces[i] = reduce_of(topology, &traffic[i * levels], part);
 	free(traffic);
 	if (count > 1 && bytes > 0 &&
 	    pd_allreduce_choose(topology, members->ranks, count, bytes).groups == count)

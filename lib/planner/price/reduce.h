@@ -19,10 +19,12 @@ struct pd_reduce {
 };
 
 /*
- * Sets these times for a dense sum.  Every two members of a group exchange parts of sums and then
- * sums (topology/allreduce.h), which cannot be sent before the last part has come.  In a chain all of
- * the buffer then has to go from each later member to the next, and back along all of them: a link
- * that both ways use takes twice as long.  reduces has one entry per member.
+ * Sets these times for a dense sum.  Every two members of a group exchange two shares each way
+ * (topology/allreduce.h), first parts of sums and then sums, so that half of what a member sends
+ * is left when the last part has come.  Owners of two adjacent groups exchange what both own.  In a
+ * chain nothing goes on from the last member before its part is ready.  Then all of the buffer has
+ * to go from each later member to the next, and back along all of them: a link that both ways use
+ * takes twice as long.  reduces has one entry per member.
  */
 void pd_reduce_times(const struct pd_members *members, int64_t bytes, struct pd_reduce *reduces);
 
