@@ -114,10 +114,10 @@ static void limit_links(struct pd_usage *usage)
 static void limit_windows(struct pd_usage *usage)
 {
 	const struct pd_plan *plan = usage->plan;
-	struct pd_turn *turns = pd_turns_of(usage->schedule);
-	struct pd_cycle cycle = pd_cycle_slowest(turns, plan->stage_count);
+	struct pd_stage_times *times = pd_stage_times_of(usage->schedule);
+	struct pd_cycle cycle = pd_cycle_slowest(times, plan->stage_count);
 
-	free(turns);
+	free(times);
 	if (plan->schedule == PD_SCHEDULE_1F1B && !usage->schedule->drains &&
 	    cycle.last > cycle.first && (double)cycle.period_ns > 1.005 * usage->limit.ns)
 		usage->limit = (struct pd_limit){

@@ -178,40 +178,30 @@ static double best_grouped_ns(const struct crossings *c, struct pd_allreduce *ho
 	return best_ns;
 }
 
-static struct pd_allreduce choose(const struct pd_topology *topology, const int *ranks,
-				  int64_t first, int n, int64_t bytes)
+static bool ascend(const int *ranks, int n)
 {
-	struct pd_allreduce grouped = { 0 };
-	struct crossings crossings;
-
-	measure(topology, ranks, first, n, bytes, &crossings);
-	if (n <= PD_ALLREDUCE_FEW && crossings.count == 1)
-		return pd_allreduce_direct(n);
-	if (best_grouped_ns(&crossings, &grouped) < direct_ns(&crossings) || n > MOST_MESSAGES)
-		return grouped;
-	return pd_allreduce_direct(n);
-}
-
-struct pd_allreduce pd_allreduce_choose_line(const struct pd_topology *topology, int64_t first,
-					     int n, int64_t bytes)
-{
-	if (n < 3 || (topology->levels == 1 && n <= PD_ALLREDUCE_FEW))
-		return pd_allreduce_direct(n);
-	return choose(topology, NULL, first, n, bytes);
+	for (int i = 1; i < n; i++)
+		if (ranks[i] <= ranks[i - 1])
+			return false;
+	return true;
 }
 
 struct pd_allreduce pd_allreduce_choose(const struct pd_topology *topology, const int *ranks, int n,
 					int64_t bytes)
 {
-	if (topology->levels == 1)
-		return pd_allreduce_choose_line(topology, 0, n, bytes);
-	for (int i = 1; i < n; i++)
-		if (ranks[i] <= ranks[i - 1])
-			return pd_allreduce_direct(n);
-	if (n < 3)
+	struct pd_allreduce grouped = { 0 };
+	struct crossings crossings;
+	bool one = topology->levels == 1;
+
+	if (n < 3 || (!one && !ascend(ranks, n)))
 		return pd_allreduce_direct(n);
-	return choose(topology, ranks[n - 1] - ranks[0] == n - 1 ? NULL : ranks, ranks[0], n,
-		      bytes);
+	measure(topology, one || ranks[n - 1] - ranks[0] == n - 1 ? NULL : ranks, one ? 0 : ranks[0],
+		n, bytes, &crossings);
+	if (n <= PD_ALLREDUCE_FEW && crossings.count == 1)
+		return pd_allreduce_direct(n);
+	if (best_grouped_ns(&crossings, &grouped) < direct_ns(&crossings) || n > MOST_MESSAGES)
+		return grouped;
+	return pd_allreduce_direct(n);
 }
 
 double pd_allreduce_expect(const struct pd_topology *topology, const int *ranks, int n, int64_t bytes,

@@ -46,9 +46,6 @@ struct pd_allreduce pd_allreduce_choose(const struct pd_topology *topology, cons
 /* Does the same, and returns the time that it is expected to take, apart from the cost of messages. */
 double pd_allreduce_expect(const struct pd_topology *topology, const int *ranks, int n, int64_t bytes,
 			   struct pd_allreduce *how_p);
-/* Does the same for n consecutive ranks from `first` on, in a time that does not grow with n. */
-struct pd_allreduce pd_allreduce_choose_line(const struct pd_topology *topology, int64_t first,
-					     int n, int64_t bytes);
 
 /*
  * Returns the bytes that a member needs room for to sum `bytes` of f32: pieces of others, which are

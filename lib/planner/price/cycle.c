@@ -5,7 +5,7 @@
 
 #define MOST_PAIRS 64           /* pairs of replicas of two stages, of which the slowest counts */
 
-int64_t pd_turn_way_ns(const struct pd_plan *plan, const struct pd_wiring *wiring, int s)
+int64_t pd_stage_way_ns(const struct pd_plan *plan, const struct pd_wiring *wiring, int s)
 {
 	int64_t most = 0;
 
@@ -25,32 +25,32 @@ int64_t pd_turn_way_ns(const struct pd_plan *plan, const struct pd_wiring *wirin
 	return pd_min64(most, PD_COST_MAX);
 }
 
-struct pd_turn *pd_turns_of(const struct pd_schedule *schedule)
+struct pd_stage_times *pd_stage_times_of(const struct pd_schedule *schedule)
 {
 	const struct pd_plan *plan = schedule->plan;
-	struct pd_turn *turns = pd_calloc((size_t)plan->stage_count, sizeof(*turns));
+	struct pd_stage_times *times = pd_calloc((size_t)plan->stage_count, sizeof(*times));
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 		bool apart = pd_schedule_versions(schedule, s) > 1;
-		struct pd_turn *turn = &turns[s];
+		struct pd_stage_times *own = &times[s];
 
-		*turn = (struct pd_turn){
+		*own = (struct pd_stage_times){
 			.lead = (int64_t)schedule->warmup[s] * stage->replicas,
 			.replicas = stage->replicas, .group = schedule->group[s],
-			.way_ns = pd_turn_way_ns(plan, schedule->wiring, s),
+			.way_ns = pd_stage_way_ns(plan, schedule->wiring, s),
 			.reduce_ns = pd_reduce_is_serial(schedule, s) ? stage->allreduce_ns : 0,
 		};
 		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
 			const struct pd_profile_layer *layer = &plan->profile->layers[l];
 
-			turn->forward_ns += layer->forward_ns;
-			turn->backward_ns += layer->backward_ns;
-			turn->update_ns += apart ? pd_profile_apart_ns(layer) : layer->update_ns;
+			own->forward_ns += layer->forward_ns;
+			own->backward_ns += layer->backward_ns;
+			own->update_ns += apart ? pd_profile_apart_ns(layer) : layer->update_ns;
 		}
-		turn->again_ns = stage->recompute ? turn->forward_ns : 0;
+		own->again_ns = stage->recompute ? own->forward_ns : 0;
 	}
-	return turns;
+	return times;
 }
 
 static int64_t capped(__int128 ns)
@@ -58,17 +58,17 @@ static int64_t capped(__int128 ns)
 	return ns < PD_COST_MAX ? (int64_t)ns : PD_COST_MAX;
 }
 
-struct pd_cycle pd_cycle_slowest(const struct pd_turn *turns, int count)
+struct pd_cycle pd_cycle_slowest(const struct pd_stage_times *times, int count)
 {
 	struct pd_cycle most = { .tokens = 1 };
 
 	for (int s = 0; s < count; s++) {
-		const struct pd_turn *from = &turns[s];
+		const struct pd_stage_times *from = &times[s];
 		__int128 time = ((__int128)from->update_ns + from->reduce_ns) * from->replicas /
 				from->group, whole;
 
 		for (int e = s; e < count; e++) {
-			const struct pd_turn *to = &turns[e];
+			const struct pd_stage_times *to = &times[e];
 			int64_t tokens = from->lead + from->replicas - to->lead;
 
 			time += to->forward_ns + to->backward_ns;

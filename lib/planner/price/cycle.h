@@ -6,12 +6,12 @@
  * of an all-reduce, C_s that of a transfer to the next stage, w warm-ups and r replicas: the orders
  * and dependencies of lib/schedule/tick.c are a timed event graph, in which F_s precedes F_{s+1} and
  * B_{s+1} precedes B_s (C_s, no token), F_s precedes B_s (-w_s r_s tokens), and B_s precedes F_s
- * ((w_s + 1) r_s tokens).  An elementary cycle climbs from F_s to F_e, turns, comes down from B_e and
+ * ((w_s + 1) r_s tokens).  An elementary cycle climbs from F_s to F_e, times, comes down from B_e and
  * closes at s.  The period is the greatest ratio of time to tokens:
  *
  *     max over s <= e of ( sum_{s..e} (f + b) + 2 sum_{s..e-1} C + A_s + u_s ) / ( (w_s + 1) r_s - w_e r_e )
  *
- * A stage that recomputes does so where the cycle turns; elsewhere it does so before the gradient
+ * A stage that recomputes does so where the cycle times; elsewhere it does so before the gradient
  * arrives.  This is exact without replicas where all links go to the next stage.  With replicas it is not
  * the only cycle (flow.c), and links and ranks that stages share are further resources.
  *
@@ -20,7 +20,7 @@
  *
  *     X_s = t_s + 2 C_s + G_{s+1},     G_s = max( lead_s P + t_s,  X_s ),     G_S = 0,
  *
- * at least (the cycle that turns at e takes lead_e P less, for as many minibatches overtake it there), so
+ * at least (the cycle that times at e takes lead_e P less, for as many minibatches overtake it there), so
  *
  *     (lead_s + r_s) P >= X_s + A_s + u_s
  *
@@ -38,8 +38,8 @@
 #include "planner/price/cost.h"
 #include "schedule/schedule.h"
 
-/* What a stage does in a turn, and by how many microbatches it is ahead. */
-struct pd_turn {
+/* What a stage takes for a microbatch, and by how many it is ahead. */
+struct pd_stage_times {
 	int64_t forward_ns, backward_ns;
 	int64_t again_ns;               /* of a forward before each backward */
 	int64_t update_ns;
@@ -49,9 +49,9 @@ struct pd_turn {
 };
 
 /* Returns the time of the slowest transfer from a stage to the next. */
-int64_t pd_turn_way_ns(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage);
-/* Returns the turns of a plan's stages, which the caller frees. */
-struct pd_turn *pd_turns_of(const struct pd_schedule *schedule);
+int64_t pd_stage_way_ns(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage);
+/* Returns the times of a plan's stages, which the caller frees. */
+struct pd_stage_times *pd_stage_times_of(const struct pd_schedule *schedule);
 
 /* A cycle, from stage `first` to `last` and back. */
 struct pd_cycle {
@@ -60,7 +60,7 @@ struct pd_cycle {
 };
 
 /* Returns the cycle with the greatest ratio, the shortest of equal ones. */
-struct pd_cycle pd_cycle_slowest(const struct pd_turn *turns, int count);
+struct pd_cycle pd_cycle_slowest(const struct pd_stage_times *times, int count);
 
 /* Returns X_s. */
 static inline int64_t pd_window_back_ns(int64_t pass_ns, int64_t way_ns, int64_t behind_ns)

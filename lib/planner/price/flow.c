@@ -58,6 +58,7 @@
 #include "planner/price/cost.h"
 #include "planner/price/flow_parts.h"
 #include "planner/price/links.h"
+#include "planner/price/predict.h"
 #include "schedule/buffer_counts.h"
 #include "trace/steady.h"
 
@@ -344,13 +345,13 @@ static struct periods run(struct pd_flow *flow)
  * Tells whether cycle.h has all cycles: no replicas, one link to the next stage, and updates that come
  * after every microbatch.
  */
-static bool is_chain(const struct pd_schedule *schedule, const struct pd_turn *turns)
+static bool is_chain(const struct pd_schedule *schedule, const struct pd_stage_times *times)
 {
 	const struct pd_wiring *wiring = schedule->wiring;
 	int last = schedule->plan->stage_count - 1;
 
 	for (int s = 0; s <= last; s++)
-		if (turns[s].replicas > 1 || (turns[s].group > 1 && turns[s].update_ns > 0) ||
+		if (times[s].replicas > 1 || (times[s].group > 1 && times[s].update_ns > 0) ||
 		    wiring->out_count[s] != (s < last) ||
 		    (s < last && wiring->links[wiring->out[s][0]].to != s + 1))
 			return false;
@@ -379,76 +380,73 @@ static double longest_ns(const struct pd_flow *flow)
 	return ns;
 }
 
-/* Returns a unit in nanoseconds in which all sums of times fit, rounded down. */
-static int64_t scale(struct pd_flow *flow)
-{
-	double all = longest_ns(flow) * (double)flow->n;
-	int64_t unit = 1;
-
-	while (all / (double)unit > (double)PD_COST_MAX)
-		unit *= 2;
-	for (int s = 0; s < flow->plan->stage_count && unit > 1; s++) {
-		flow->stages[s].forward_ns /= unit;
-		flow->stages[s].again_ns /= unit;
-		flow->stages[s].backward_ns /= unit;
-		flow->stages[s].update_ns /= unit;
-	}
-	for (int r = 0; r < flow->plan->rank_count && unit > 1; r++) {
-		flow->reduces[r].sends_ns /= unit;
-		flow->reduces[r].rest_ns /= unit;
-		flow->reduces[r].both_ns /= unit;
-	}
-	for (int l = 0; l < flow->schedule->wiring->link_count && unit > 1; l++) {
-		struct pd_flow_link *link = &flow->links[l];
-
-		for (int k = 0; k < PD_MAX_LEVELS; k++)
-			link->way_ns[k] /= unit;
-		link->only_ns = link->only_ns < 0 ? -1 : link->only_ns / unit;
-	}
-	return unit;
-}
-
 static int64_t capped(double ns)
 {
 	return ns < (double)PD_COST_MAX ? (int64_t)floor(ns) : PD_COST_MAX;
 }
 
-/* Sets both by the recurrence; returns whether another estimate is to be had (pd_flow_init). */
-static bool recur(const struct pd_schedule *schedule, const struct pd_turn *turns, bool likely,
+/*
+ * Sets both by the recurrence, or by the cycles of cycle.h if its times would not fit; returns whether
+ * another estimate is to be had (pd_flow_init).
+ */
+static bool recur(const struct pd_schedule *schedule, const struct pd_stage_times *times, bool likely,
 		  struct pd_expected *expected_p)
 {
 	struct pd_flow flow;
-	struct periods periods;
-	double unit;
+	struct periods periods = { 0, 0 };
+	bool fits;
 
-	pd_flow_init(&flow, schedule, turns, likely);
-	unit = (double)scale(&flow);
-	periods = run(&flow);
-	*expected_p = (struct pd_expected){
-		capped(periods.bound_ns * unit),
-		pd_max64(expected_p->estimate_ns, capped(periods.estimate_ns * unit)) };
+	pd_flow_init(&flow, schedule, times, likely);
+	fits = longest_ns(&flow) * (double)flow.n < (double)PD_COST_MAX;
+	if (fits)
+		periods = run(&flow);
+	else
+		periods.estimate_ns = (double)pd_cycle_slowest(times, flow.plan->stage_count).period_ns;
 	pd_flow_release(&flow);
-	return flow.grouped;
+	*expected_p = (struct pd_expected){
+		capped(periods.bound_ns),
+		pd_max64(expected_p->estimate_ns, capped(periods.estimate_ns)) };
+	return fits && flow.grouped;
+}
+
+/* Returns a time that no period of a plan with any schedule is below. */
+static int64_t floor_ns(const struct pd_schedule *schedule, const struct pd_stage_times *times)
+{
+	const struct pd_plan *plan = schedule->plan;
+	double *busy = pd_calloc((size_t)plan->rank_count, sizeof(*busy)), most = 0;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int r = 0; r < plan->stages[s].replicas; r++) {
+			const struct pd_stage_times *own = &times[s];
+			double *rank = &busy[plan->stages[s].ranks[r]];
+
+			*rank += (double)(own->forward_ns + own->again_ns + own->backward_ns) /
+				 (double)own->replicas + (double)own->update_ns / (double)own->group;
+			most = *rank > most ? *rank : most;
+		}
+	free(busy);
+	return pd_max64(pd_max64(capped(most * (1 - 1e-9)), pd_predict_turns_ns(plan)),
+			pd_links_busiest_ns(plan, schedule->wiring));
 }
 
 struct pd_expected pd_flow_expect(const struct pd_schedule *schedule)
 {
-	struct pd_turn *turns = pd_turns_of(schedule);
+	struct pd_stage_times *times = pd_stage_times_of(schedule);
 	bool known = pd_flow_knows(schedule->plan);
-	bool chain = known ? is_chain(schedule, turns)
+	bool chain = known ? is_chain(schedule, times)
 			   : schedule->plan->schedule != PD_SCHEDULE_ZB_H1;
-	int64_t floor_ns = pd_links_floor_ns(schedule);
+	int64_t least_ns = floor_ns(schedule, times);
 	struct pd_expected sure = { 0, 0 }, likely;
 
 	if (chain) {
-		sure.bound_ns = pd_cycle_slowest(turns, schedule->plan->stage_count).period_ns;
+		sure.bound_ns = pd_cycle_slowest(times, schedule->plan->stage_count).period_ns;
 		sure.estimate_ns = sure.bound_ns;
-	} else if (recur(schedule, turns, false, &sure)) {
+	} else if (recur(schedule, times, false, &sure)) {
 		likely = sure;
-		recur(schedule, turns, true, &likely);
+		recur(schedule, times, true, &likely);
 		sure.estimate_ns = likely.estimate_ns;
 	}
-	free(turns);
-	return (struct pd_expected){ known ? pd_max64(sure.bound_ns, floor_ns) : floor_ns,
-				     pd_max64(sure.estimate_ns, floor_ns) };
+	free(times);
+	return (struct pd_expected){ known ? pd_max64(sure.bound_ns, least_ns) : least_ns,
+				     pd_max64(sure.estimate_ns, least_ns) };
 }

@@ -30,7 +30,7 @@ static bool measure_reduce(const struct pd_plan *plan, int s, struct pd_reduce *
 	return grouped_ns > 0;
 }
 
-static void measure_stages(struct pd_flow *flow, const struct pd_turn *turns, bool likely)
+static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *times, bool likely)
 {
 	const struct pd_schedule *schedule = flow->schedule;
 	const struct pd_plan *plan = flow->plan;
@@ -40,16 +40,16 @@ static void measure_stages(struct pd_flow *flow, const struct pd_turn *turns, bo
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *at = &plan->stages[s];
-		const struct pd_turn *turn = &turns[s];
+		const struct pd_stage_times *own = &times[s];
 		struct pd_flow_stage *stage = &flow->stages[s];
 
 		*stage = (struct pd_flow_stage){
 			.plan = at, .in_count = schedule->wiring->in_count[s],
 			.out_count = schedule->wiring->out_count[s],
 			.in = schedule->wiring->in[s], .out = schedule->wiring->out[s],
-			.forward_ns = turn->forward_ns, .backward_ns = turn->backward_ns,
-			.update_ns = turn->update_ns, .again_ns = turn->again_ns,
-			.lead = pd_min64(turn->lead, most), .group = turn->group, .left = turn->group,
+			.forward_ns = own->forward_ns, .backward_ns = own->backward_ns,
+			.update_ns = own->update_ns, .again_ns = own->again_ns,
+			.lead = pd_min64(own->lead, most), .group = own->group, .left = own->group,
 			.reduces = reduces, .weight = weight_of(s),
 		};
 		flow->weights += stage->weight;
@@ -148,7 +148,7 @@ static void measure_links(struct pd_flow *flow)
 }
 
 void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
-		  const struct pd_turn *turns, bool likely)
+		  const struct pd_stage_times *times, bool likely)
 {
 	const struct pd_plan *plan = schedule->plan;
 	const struct pd_topology *topology = &plan->topology;
@@ -169,7 +169,7 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 		for (int r = 0; r < plan->rank_count; r++)
 			flow->component[k][r] = (int)(r / size);
 	}
-	measure_stages(flow, turns, likely);
+	measure_stages(flow, times, likely);
 	measure_links(flow);
 	measure_passages(flow);
 }

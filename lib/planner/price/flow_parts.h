@@ -59,7 +59,7 @@ struct pd_flow {
  * only what it takes for sure.
  */
 void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
-		  const struct pd_turn *turns, bool likely);
+		  const struct pd_stage_times *times, bool likely);
 void pd_flow_release(struct pd_flow *flow);
 
 /* Returns the time to send a link's tensors from rank to rank. */

@@ -4,7 +4,6 @@
 #include "base/mem.h"
 #include "plan/sparse.h"
 #include "planner/price/cost.h"
-#include "planner/price/predict.h"
 #include "topology/traffic.h"
 
 #include <stdlib.h>
@@ -139,38 +138,4 @@ int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *
 	most = most_of(&links);
 	pd_links_release(&links);
 	return most < (double)PD_COST_MAX ? (int64_t)(most * (1 - 1e-9)) : PD_COST_MAX;
-}
-
-/* Returns the time of a replica's passes, and its share of updates, in the mean of a microbatch. */
-static double busy_ns(const struct pd_schedule *schedule, int s)
-{
-	const struct pd_plan *plan = schedule->plan;
-	const struct pd_stage *stage = &plan->stages[s];
-	bool apart = pd_schedule_versions(schedule, s) > 1;
-	double passes = 0, update = 0;
-
-	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
-		const struct pd_profile_layer *layer = &plan->profile->layers[l];
-
-		passes += (double)layer->forward_ns * (stage->recompute ? 2 : 1) +
-			  (double)layer->backward_ns;
-		update += (double)(apart ? pd_profile_apart_ns(layer) : layer->update_ns);
-	}
-	return passes / stage->replicas + update / (double)schedule->group[s];
-}
-
-int64_t pd_links_floor_ns(const struct pd_schedule *schedule)
-{
-	const struct pd_plan *plan = schedule->plan;
-	double *busy = pd_calloc((size_t)plan->rank_count, sizeof(*busy)), most = 0;
-
-	for (int s = 0; s < plan->stage_count; s++)
-		for (int r = 0; r < plan->stages[s].replicas; r++)
-			busy[plan->stages[s].ranks[r]] += busy_ns(schedule, s);
-	for (int r = 0; r < plan->rank_count; r++)
-		most = busy[r] > most ? busy[r] : most;
-	free(busy);
-	most = most < (double)PD_COST_MAX ? most * (1 - 1e-9) : (double)PD_COST_MAX;
-	return pd_max64(pd_max64((int64_t)most, pd_predict_turns_ns(plan)),
-			pd_links_busiest_ns(plan, schedule->wiring));
 }

@@ -41,12 +41,6 @@ void pd_links_release(struct pd_links *links);
  */
 int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *wiring);
 
-/*
- * Returns a time that no plan's period is below, with any schedule: the busiest link's, the busiest
- * rank's (all its passes and updates), or that of processors which ranks share.
- */
-int64_t pd_links_floor_ns(const struct pd_schedule *schedule);
-
 /* Returns the bytes of the parameters that a stage owns. */
 int64_t pd_stage_parameter_bytes(const struct pd_plan *plan, int stage);
 

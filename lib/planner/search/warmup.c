@@ -104,7 +104,7 @@ static void window_init(struct window *window, const struct pd_plan *plan)
 		window->update_ns[s] = stage->allreduce_ns;
 		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
 			window->update_ns[s] += plan->profile->layers[l].update_ns;
-		window->transfer_ns[s] = pd_turn_way_ns(plan, wiring, s);
+		window->transfer_ns[s] = pd_stage_way_ns(plan, wiring, s);
 	}
 	pd_wiring_free(wiring);
 }
