@@ -91,60 +91,27 @@ static int64_t power_of_two(int64_t n)
 	return size;
 }
 
-/* Prepares the gradients of links that skip stages. */
-static void measure_passages(struct pd_flow *flow)
-{
-	int count = flow->schedule->wiring->link_count;
-	size_t room = 0;
-
-	for (int l = 0; l < count; l++) {
-		struct pd_flow_link *link = &flow->links[l];
-
-		link->skips = link->behind > link->before + 1;
-		link->come_mask = power_of_two(PD_PASSAGES * link->to->replicas) - 1;
-		link->used_mask = power_of_two(PD_PASSAGES * link->from->replicas) - 1;
-		if (link->skips)
-			room += (size_t)(link->come_mask + link->used_mask) + 2;
-	}
-	flow->passage_ns = pd_calloc(room, sizeof(int64_t));
-	for (int l = 0; l < count; l++) {
-		struct pd_flow_link *link = &flow->links[l];
-
-		if (!link->skips)
-			continue;
-		room -= (size_t)(link->come_mask + link->used_mask) + 2;
-		link->come_ns = flow->passage_ns + room;
-		link->used_ns = link->come_ns + link->come_mask + 1;
-	}
-}
-
 /*
- * A stage admits no more than the stage before, so the microbatches on a link are those by which
- * the one is ahead of the other.
+ * Prepares a link.  A stage admits no more than the stage before, so the microbatches on a link are those
+ * by which the one is ahead of the other.
  */
-static void measure_links(struct pd_flow *flow)
+static void measure_link(struct pd_flow *flow, const struct pd_link *at, struct pd_flow_link *link)
 {
-	const struct pd_wiring *wiring = flow->schedule->wiring;
-	size_t room = 0;
+	const struct pd_flow_stage *from = &flow->stages[at->from], *to = &flow->stages[at->to];
 
-	for (int l = 0; l < wiring->link_count; l++) {
-		const struct pd_link *at = &wiring->links[l];
-		int64_t ahead = flow->stages[at->from].lead - flow->stages[at->to].lead;
-		int64_t size = power_of_two(ahead + 1);
-		struct pd_flow_link *link = &flow->links[l];
-
-		*link = (struct pd_flow_link){ .from = flow->stages[at->from].plan,
-				       .to = flow->stages[at->to].plan,
-				       .before = &flow->stages[at->from],
-				       .behind = &flow->stages[at->to], .mask = size - 1 };
-		measure_way(flow, at, link);
-		room += (size_t)size;
-	}
-	flow->arrival_ns = pd_calloc(room, sizeof(int64_t));
-	for (int l = wiring->link_count - 1; l >= 0; l--) {
-		room -= (size_t)flow->links[l].mask + 1;
-		flow->links[l].arrival_ns = flow->arrival_ns + room;
-	}
+	*link = (struct pd_flow_link){
+		.from = from->plan, .to = to->plan, .before = from, .behind = to,
+		.mask = power_of_two(from->lead - to->lead + 1) - 1,
+		.skips = at->to > at->from + 1,
+		.come_mask = power_of_two(PD_PASSAGES * to->plan->replicas) - 1,
+		.used_mask = power_of_two(PD_PASSAGES * from->plan->replicas) - 1,
+	};
+	measure_way(flow, at, link);
+	link->arrival_ns = pd_calloc((size_t)link->mask + 1, sizeof(int64_t));
+	if (!link->skips)
+		return;
+	link->come_ns = pd_calloc((size_t)link->come_mask + 1, sizeof(int64_t));
+	link->used_ns = pd_calloc((size_t)link->used_mask + 1, sizeof(int64_t));
 }
 
 void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
@@ -170,19 +137,22 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 			flow->component[k][r] = (int)(r / size);
 	}
 	measure_stages(flow, times, likely);
-	measure_links(flow);
-	measure_passages(flow);
+	for (int l = 0; l < schedule->wiring->link_count; l++)
+		measure_link(flow, &schedule->wiring->links[l], &flow->links[l]);
 }
 
 void pd_flow_release(struct pd_flow *flow)
 {
 	for (int k = 0; k < PD_MAX_LEVELS; k++)
 		free(flow->component[k]);
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++) {
+		free(flow->links[l].arrival_ns);
+		free(flow->links[l].come_ns);
+		free(flow->links[l].used_ns);
+	}
 	free(flow->stages);
 	free(flow->links);
 	free(flow->reduces);
-	free(flow->arrival_ns);
-	free(flow->passage_ns);
 	free(flow->free_ns);
 	free(flow->backward_end);
 	free(flow->marks);

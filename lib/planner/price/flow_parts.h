@@ -45,7 +45,6 @@ struct pd_flow {
 	struct pd_flow_stage *stages;
 	struct pd_flow_link *links;
 	struct pd_reduce *reduces;      /* those of all stages */
-	int64_t *arrival_ns, *passage_ns;       /* those of all links */
 	int64_t *free_ns;               /* per rank */
 	int *component[PD_MAX_LEVELS];  /* of each rank, above level k */
 	int64_t *backward_end;          /* of the first stage, by microbatch */
