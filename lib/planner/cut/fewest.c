@@ -7,10 +7,32 @@
 
 #define BLOCK 64                /* points whose least F is known together */
 
+/* Tells whether so many devices can do what is between two points. */
+static bool enough(const struct pd_fewest *fewest, int u, int v, int devices, int64_t value)
+{
+	return !fewest->ns || fewest->ns[v] - fewest->ns[u] <= (__int128)value * devices;
+}
+
+/* Keeps the fewest devices. */
+static int look(struct pd_fewest *fewest, int u, int i, int most, int64_t value)
+{
+	int v = pd_points_end(fewest->points, u, i), behind = fewest->devices[v];
+	int m = fewest->stage(fewest, u, i, behind,
+			      most - behind < fewest->each ? most - behind : fewest->each, value);
+
+	if (m == PD_FEWEST_NONE)
+		return most;
+	fewest->devices[u] = m + behind;
+	fewest->next[u] = v;
+	return m + behind - 1;
+}
+
 void pd_fewest_init(struct pd_fewest *fewest)
 {
 	size_t room = (size_t)fewest->points->last + 1;
 
+	if (!fewest->look)
+		fewest->look = look;
 	fewest->devices = pd_calloc(room, sizeof(int));
 	fewest->next = pd_calloc(room, sizeof(int));
 	fewest->least = pd_calloc(room / BLOCK + 1, sizeof(int));
@@ -23,48 +45,33 @@ void pd_fewest_release(struct pd_fewest *fewest)
 	free(fewest->least);
 }
 
-/* Tells whether so many devices can do what is between two points. */
-static bool enough(const struct pd_fewest *fewest, int u, int v, int devices, int64_t value)
-{
-	return !fewest->ns || fewest->ns[v] - fewest->ns[u] <= (__int128)value * devices;
-}
-
-/* Finds F(u), if it is `most` or fewer. */
-static void find(struct pd_fewest *fewest, int u, int64_t value)
+void pd_fewest_each(struct pd_fewest *fewest, int u, int most, int64_t value)
 {
 	const struct pd_points *points = fewest->points;
-	int *devices = fewest->devices, most = fewest->most, each = fewest->each;
+	const int *devices = fewest->devices, *least = fewest->least;
 
-	devices[u] = PD_FEWEST_NONE;
-	pd_points_set(fewest->points, u);
+	if (most > 0)
+		pd_points_set(fewest->points, u);
 	for (int i = 0, ends = pd_points_ends(points, u); i < ends && most > 0; i++) {
-		int v = pd_points_end(points, u, i), m;
+		int v = pd_points_end(points, u, i);
 
-		if (!enough(fewest, u, v, most < each ? most : each, value)) {
-			if (points->states)
+		if (!enough(fewest, u, v, most < fewest->each ? most : fewest->each, value)) {
+			if (points->states && fewest->ns != points->compute_ns)
 				continue;
 			break;
 		}
 		if (!points->states && v % BLOCK == 0 &&
-		    (fewest->least[v / BLOCK] >= most ||
-		     !enough(fewest, u, v, most - fewest->least[v / BLOCK], value))) {
+		    (least[v / BLOCK] >= most ||
+		     !enough(fewest, u, v, most - least[v / BLOCK], value))) {
 			i += BLOCK - 1;
 			continue;
 		}
-		if (devices[v] >= most || !enough(fewest, u, v, most - devices[v], value))
-			continue;
-		m = fewest->stage(fewest, u, i, devices[v],
-				  most - devices[v] < each ? most - devices[v] : each, value);
-		if (m == PD_FEWEST_NONE)
-			continue;
-		devices[u] = m + devices[v];
-		fewest->next[u] = v;
-		most = devices[u] - 1;
+		if (devices[v] < most && enough(fewest, u, v, most - devices[v], value))
+			most = fewest->look(fewest, u, i, most, value);
 	}
 }
 
-/* If a block begins with point u, sets its least F. */
-static void note_least(struct pd_fewest *fewest, int u)
+void pd_fewest_note(struct pd_fewest *fewest, int u)
 {
 	int *least = &fewest->least[u / BLOCK];
 
@@ -80,10 +87,11 @@ int pd_fewest_devices(struct pd_fewest *fewest, int64_t value)
 	int last = fewest->points->last;
 
 	fewest->devices[last] = 0;
-	note_least(fewest, last);
+	pd_fewest_note(fewest, last);
 	for (int u = last - 1; u >= 0; u--) {
-		find(fewest, u, value);
-		note_least(fewest, u);
+		fewest->devices[u] = PD_FEWEST_NONE;
+		pd_fewest_each(fewest, u, fewest->most, value);
+		pd_fewest_note(fewest, u);
 	}
 	return fewest->devices[0];
 }

@@ -6,7 +6,8 @@
  *
  * with m(u, v) the fewest devices of stage [u, v), and the least t for which F(0) is few enough.  One
  * plan stands for all of what is behind v: what a stage may do with many devices behind it, it may do
- * with fewer.  (Where the place of a stage matters, several are kept: search/line.c.)
+ * with fewer.  Where the place of a stage matters, several are kept: search/line.c goes the same way
+ * over stages, with F(v) as the fewest devices of what it keeps.
  */
 #ifndef PD_PLANNER_FEWEST_H
 #define PD_PLANNER_FEWEST_H
@@ -24,12 +25,19 @@ struct pd_fewest;
 typedef int (*pd_fewest_stage)(const struct pd_fewest *fewest, int u, int i, int behind, int most,
 			       int64_t value);
 
+/*
+ * Looks at the stage from u to its i-th end, for plans of u on at most `most` devices; returns how many
+ * those may have that are looked for from then on.
+ */
+typedef int (*pd_fewest_look)(struct pd_fewest *fewest, int u, int i, int most, int64_t value);
+
 struct pd_fewest {
 	struct pd_points *points;       /* borrowed */
 	int most, each;                 /* devices in all, and of one stage */
 	const int64_t *ns;              /* per point: what all stages before it do, of which a device
 					   does t at most; NULL: no such time */
 	pd_fewest_stage stage;
+	pd_fewest_look look;            /* instead of stage: pd_fewest_each() alone is called then */
 	const void *context;
 	int *devices, *next;            /* F and the v that gives it, by point; or PD_FEWEST_NONE */
 	int *least;                     /* the least F of each block of points */
@@ -38,6 +46,11 @@ struct pd_fewest {
 /* Completes what the caller has set. */
 void pd_fewest_init(struct pd_fewest *fewest);
 void pd_fewest_release(struct pd_fewest *fewest);
+
+/* Looks at each stage from u that so many devices may do, the nearest ends first. */
+void pd_fewest_each(struct pd_fewest *fewest, int u, int most, int64_t value);
+/* Notes F(u), which the caller or a look has set; points are noted from the last to the first. */
+void pd_fewest_note(struct pd_fewest *fewest, int u);
 
 /* Returns F(0) for a value, if it is `most` or fewer, else PD_FEWEST_NONE. */
 int pd_fewest_devices(struct pd_fewest *fewest, int64_t value);

@@ -30,9 +30,7 @@
 
 #define PROBES 48
 #define LITTLE 256                      /* part of the bound by which times are tried */
-#define BLOCK 64                        /* points whose fewest devices are known together */
-
-#define NONE INT32_MAX
+#define NONE PD_FEWEST_NONE
 
 struct node {                           /* a plan of the layers behind u */
 	int devices;                    /* ascending from F(u); or NONE */
@@ -55,7 +53,7 @@ struct line_search {
 	const struct pd_map *map;
 	struct node *of[2], *nodes;     /* one of these two: the current plans */
 	const struct node *found;       /* the other: the plans found last; or NULL */
-	int *devices, *fewest;          /* F of each point; the least of each block of points */
+	struct pd_fewest fewest;        /* goes over the stages */
 };
 
 /* Returns the plans of a point, search->kept of them. */
@@ -235,7 +233,7 @@ static int64_t enough(const struct line_search *search, int v, int64_t m, int64_
 		try->own.end = try->own.begin + (int)m;
 		if (m > 1)
 			try->reduce = pd_map_reduce_ns(search->map, &try->own, try->piece);
-		if (m == 1 || search->line->group || time == 0 ||
+		if (m == 1 || search->line->group ||
 		    try->compute + try->reduce <= pd_times(m, time))
 			return m;
 	}
@@ -292,7 +290,7 @@ static void fill_before(const struct line_search *search, int v, const struct no
 static void fill_stage(const struct line_search *search, int v, int64_t time)
 {
 	const int64_t *compute = search->points->compute_ns;
-	int64_t ns = compute[v] - compute[search->u], fewest = time > 0 ? pd_ceil_div(ns, time) : 1;
+	int64_t fewest = pd_ceil_div(compute[v] - compute[search->u], time);
 	const struct node *rest = line_nodes(search, v);
 
 	for (int j = 0; j < search->kept && rest[j].devices != NONE; j++)
@@ -313,45 +311,26 @@ static bool may_fit(const struct line_search *search, int v)
  */
 static int room_for(const struct line_search *search, int u, int64_t time)
 {
-	int64_t before = search->points->compute_ns[u];
+	int64_t before = pd_ceil_div(search->points->compute_ns[u], time);
 
-	if (before == 0)
-		return search->line->devices;
-	before = time > 0 ? pd_ceil_div(before, time) : INT32_MAX;
 	return (int)pd_max64(0, search->line->devices - before);
 }
 
-/* Tells whether a stage with this computing time can keep to a time on the devices left. */
-static bool may_do(int64_t compute_ns, int64_t time, int64_t devices)
+/* Keeps plans with a stage; none are looked for when all have the fewest devices that there can be. */
+static int look(struct pd_fewest *fewest, int u, int i, int most, int64_t time)
 {
-	return devices > 0 && (time == 0 || compute_ns <= (__int128)devices * time);
-}
-
-/* Finds the plans of the layers behind u. */
-static void fill_one(struct line_search *search, int64_t time)
-{
+	struct line_search *search = (struct line_search *)fewest->context;
 	const struct pd_points *points = search->points;
-	const int64_t *compute = points->compute_ns;
-	const struct node *worst = &line_nodes(search, search->u)[search->kept - 1];
-	int u = search->u, count = pd_points_ends(points, u);
-	int64_t least = time > 0 ? pd_ceil_div(compute[points->last] - compute[u], time) : 1;
+	const struct node *worst = &line_nodes(search, u)[search->kept - 1];
+	int v = pd_points_end(points, u, i);
 
-	for (int i = 0; i < count && worst->devices > least; i++) {
-		int v = pd_points_end(points, u, i);
-		int64_t ns = compute[v] - compute[u], most = pd_min64(search->room, worst->devices);
-
-		if (!may_do(ns, time, most))
-			break;
-		if (!points->states && v % BLOCK == 0 &&
-		    !may_do(ns, time, most - search->fewest[v / BLOCK])) {
-			i += BLOCK - 1;
-			continue;
-		}
-		if (!may_do(ns, time, most - search->devices[v]) || !may_fit(search, v))
-			continue;
-		search->traffic_bytes = pd_points_traffic(points, u, i);
-		fill_stage(search, v, time);
-	}
+	if (!may_fit(search, v))
+		return most;
+	search->traffic_bytes = pd_points_traffic(points, u, i);
+	fill_stage(search, v, time);
+	if (worst->devices <= pd_ceil_div(points->compute_ns[points->last] - points->compute_ns[u], time))
+		return 0;
+	return worst->devices < most ? worst->devices : most;
 }
 
 /* Tells whether any stage can be before the plan. */
@@ -366,10 +345,10 @@ static bool goes_on(const struct line_search *search, int u, const struct node *
 			    (double)time);
 }
 
-/* Sets F of u, over plans that something can be before, and of the block that begins with u. */
+/* Sets F of u, over plans that something can be before. */
 static void note_fewest(struct line_search *search, int u, int64_t time)
 {
-	int *fewest = &search->fewest[u / BLOCK], kept = 0;
+	int kept = 0;
 	struct node *list = line_nodes(search, u);
 
 	for (int i = 0; i < search->kept && list[i].devices != NONE; i++)
@@ -377,12 +356,8 @@ static void note_fewest(struct line_search *search, int u, int64_t time)
 			list[kept++] = list[i];
 	if (kept < search->kept)
 		list[kept].devices = NONE;
-	search->devices[u] = list[0].devices;
-	if (u % BLOCK != 0)
-		return;
-	*fewest = NONE;
-	for (int v = u; v < u + BLOCK && v <= search->points->last; v++)
-		*fewest = search->devices[v] < *fewest ? search->devices[v] : *fewest;
+	search->fewest.devices[u] = list[0].devices;
+	pd_fewest_note(&search->fewest, u);
 }
 
 static bool probe(struct line_search *search, int64_t time)
@@ -396,13 +371,10 @@ static bool probe(struct line_search *search, int64_t time)
 	for (int u = U - 1; u >= 0; u--) {
 		search->u = u;
 		search->room = room_for(search, u, time);
-		if (search->room > 0) {
-			pd_points_set(search->points, u);
-			fill_one(search, time);
-		}
+		pd_fewest_each(&search->fewest, u, search->room, time);
 		note_fewest(search, u, time);
 	}
-	return search->devices[0] != NONE;
+	return search->fewest.devices[0] != NONE;
 }
 
 /* Makes a partition of what was found for a time. */
@@ -470,8 +442,10 @@ static struct line_search *search_new(const struct pd_line *line)
 		search->of[i] = pd_calloc(((size_t)line->points->last + 1) * (size_t)line->kept,
 					  sizeof(*search->nodes));
 	search->nodes = search->of[0];
-	search->devices = pd_calloc((size_t)line->points->last + 1, sizeof(int));
-	search->fewest = pd_calloc((size_t)line->points->last / BLOCK + 1, sizeof(int));
+	search->fewest = (struct pd_fewest){
+		.points = line->points, .most = line->devices, .each = line->devices,
+		.ns = line->points->compute_ns, .look = look, .context = search };
+	pd_fewest_init(&search->fewest);
 	return search;
 }
 
@@ -479,8 +453,7 @@ static void search_free(struct line_search *search)
 {
 	free(search->of[0]);
 	free(search->of[1]);
-	free(search->devices);
-	free(search->fewest);
+	pd_fewest_release(&search->fewest);
 	free(search);
 }
 
@@ -508,7 +481,7 @@ static int64_t above(struct line_search *search, int64_t *low_p)
 		return high;
 	if (most > 0 && most < 2 * *low_p)
 		return finds(search, most) ? most : PD_COST_MAX;
-	for (high = pd_max64(2 * *low_p, 1); high < PD_COST_MAX && !finds(search, high); high *= 2) {
+	for (high = 2 * *low_p; high < PD_COST_MAX && !finds(search, high); high *= 2) {
 		if (most > 0 && high >= most)
 			return PD_COST_MAX;
 		*low_p = high;
@@ -520,7 +493,8 @@ struct pd_partition *pd_line_search(const struct pd_line *line)
 {
 	struct line_search *search = search_new(line);
 	const struct pd_points *points = line->points;
-	int64_t low = pd_max64(points->compute_ns[points->last] / line->devices, line->bound_ns);
+	int64_t low = pd_max64(1, pd_max64(points->compute_ns[points->last] / line->devices,
+					   line->bound_ns));
 	int64_t high = above(search, &low);
 	struct pd_partition *partition = NULL;
 
