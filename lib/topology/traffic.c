@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "base/piece.h"
-#include "topology/allreduce.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -139,6 +138,31 @@ double pd_traffic_of(enum pd_reducer_kind kind, const struct pd_members *members
 	for (int g = 0; g + 1 < sum.how.groups; g++)
 		chain(&sum, g);
 	return shortest(&sum);
+}
+
+/* Returns 2 (a - i) i, where i of a group's a members are among those from first to last. */
+static double exchanged(const struct pd_allreduce *how, int group, int first, int last)
+{
+	int begin = pd_allreduce_group_begin(how, group), end = pd_allreduce_group_begin(how, group + 1);
+	int inside = (last + 1 < end ? last + 1 : end) - (first > begin ? first : begin);
+
+	return 2.0 * (end - begin - inside) * inside;
+}
+
+/*
+ * The groups of the first and the last exchange with members outside; the owners at either end, at most
+ * as many as a group has, pass on to the next group and back.
+ */
+double pd_traffic_out(const struct pd_allreduce *how, int first, int last)
+{
+	int a = pd_allreduce_group_of(how, first), b = pd_allreduce_group_of(how, last);
+	int size = pd_allreduce_group_begin(how, a + 1) - pd_allreduce_group_begin(how, a);
+	int ends = (a > 0) + (b < how->groups - 1), count = last - first + 1;
+	double out = exchanged(how, a, first, last);
+
+	if (b != a)
+		out += exchanged(how, b, first, last);
+	return (out + ends * (count < size ? count : size)) * how->members / size;
 }
 
 double pd_traffic_bytes(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes)

@@ -6,6 +6,7 @@
 #ifndef PD_TOPOLOGY_TRAFFIC_H
 #define PD_TOPOLOGY_TRAFFIC_H
 
+#include "topology/allreduce.h"
 #include "topology/reducer.h"
 
 /*
@@ -22,6 +23,12 @@ struct pd_traffic {
  */
 double pd_traffic_of(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes,
 		     struct pd_traffic *traffic);
+/*
+ * Returns what members `first` to `last` of a dense sum send to others, as multiples of an n-th of the
+ * buffer, n being their number: in a time that does not grow with it, if these are in one component and
+ * no others are.  Where groups are not equal it is near.
+ */
+double pd_traffic_out(const struct pd_allreduce *how, int first, int last);
 /* Returns what all members together send. */
 double pd_traffic_bytes(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes);
 

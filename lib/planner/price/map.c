@@ -5,11 +5,12 @@
 #include "topology/traffic.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 
 #define TYPICAL_BYTES 100000000         /* bytes of an all-reduce, to compare with the latency of
 					   its steps */
-#define KNOWN 65536                     /* all-reduces that are remembered: a power of two */
+#define KNOWN (1 << 18)                     /* all-reduces that are remembered: a power of two */
 
 void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int devices)
 {
@@ -29,6 +30,7 @@ void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int dev
 	for (int d = 0; d < devices; d++)
 		map->ranks[d] = d;
 	map->known = pd_calloc(KNOWN, sizeof(*map->known));
+	map->loads = pd_calloc(KNOWN * (size_t)topology->levels, sizeof(*map->loads));
 }
 
 void pd_map_release(struct pd_map *map)
@@ -37,6 +39,7 @@ void pd_map_release(struct pd_map *map)
 		free(map->start[k]);
 	free(map->ranks);
 	free(map->known);
+	free(map->loads);
 }
 
 /* Returns the outermost level of the way between two devices. */
@@ -64,41 +67,31 @@ static int first_full(const struct pd_map *map, int first, int k)
 	return start == first ? first : (int)pd_min64(start + map->size[k], INT_MAX);
 }
 
-/* Sets the loads of one level, by what the members send through its links. */
-static void sum_up(const struct pd_map *map, const struct pd_span *span,
-		   const struct pd_traffic *traffic, int k, struct pd_map_reduce *out_p)
+static double (*loads_of(const struct pd_map *map, const struct pd_map_reduce *known))[3]
 {
-	int full = first_full(map, span->begin, k), levels = map->topology->levels;
-	double *load = out_p->load[k], each = map->ns_per_byte[k] / TYPICAL_BYTES * out_p->count;
-
-	for (int at = span->begin, end; at < span->end; at = end) {
-		double bytes = 0;
-
-		end = (int)pd_min64(map->start[k][at] + map->size[k], span->end);
-		for (int d = at; d < end; d++)
-			bytes += traffic[(d - span->begin) * levels + k].sent_bytes;
-		load[2] = bytes * each;
-		if (at == span->begin)
-			load[0] = load[1] = load[2];
-		if (at == full)
-			load[1] = load[2];
-	}
-	for (int i = 0; i < 3; i++)
-		out_p->most = load[i] > out_p->most ? load[i] : out_p->most;
+	return &map->loads[(known - map->known) * map->topology->levels];
 }
 
 static void work_out(const struct pd_map *map, const struct pd_span *span,
 		     struct pd_map_reduce *out_p)
 {
-	const struct pd_topology *topology = map->topology;
-	struct pd_members members = { topology, map->ranks + span->begin, out_p->count, PD_F32 };
-	struct pd_traffic *traffic = pd_calloc((size_t)out_p->count * (size_t)topology->levels,
-					       sizeof(*traffic));
+	struct pd_allreduce how = pd_allreduce_choose(map->topology, map->ranks + span->begin,
+						      out_p->count, TYPICAL_BYTES);
 
-	pd_traffic_of(PD_REDUCER_dense, &members, TYPICAL_BYTES, traffic);
-	for (int k = 0; k < topology->levels; k++)
-		sum_up(map, span, traffic, k, out_p);
-	free(traffic);
+	for (int k = 0; k < map->topology->levels; k++) {
+		double *load = loads_of(map, out_p)[k];
+		int full = first_full(map, span->begin, k);
+		int at[] = { span->begin, full < span->end ? full : span->begin, span->end - 1 };
+
+		for (int i = 0; i < 3; i++) {
+			int64_t start = map->start[k][at[i]];
+			int first = (int)pd_max64(start - span->begin, 0);
+			int last = (int)pd_min64(start + map->size[k], span->end) - span->begin - 1;
+
+			load[i] = pd_traffic_out(&how, first, last) * map->ns_per_byte[k];
+			out_p->most = fmax(out_p->most, load[i]);
+		}
+	}
 }
 
 /*
@@ -156,8 +149,9 @@ static double pass_ns(const struct pd_map *map, const struct pass *pass, int k, 
 bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 		  const double *behind_ns, double time, double *load_ns)
 {
-	static const struct pd_map_reduce none;
-	const struct pd_map_reduce *known = load->piece > 0 ? reduce_of(map, load->own) : &none;
+	static const double none[PD_MAX_LEVELS][3];
+	const double (*known)[3] = load->piece > 0
+		? (const double (*)[3])loads_of(map, reduce_of(map, load->own)) : none;
 	const struct pd_span *next = load->next ? load->next : load->own;
 	const struct pass pass = {
 		load->own, next, 1.0 / (load->own->end - load->own->begin),
@@ -165,12 +159,12 @@ bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 	double each = load->piece / load->group;
 
 	for (int i = 0; i < 3; i++)     /* a device's own link */
-		if (known->load[0][i] * each + (double)load->traffic_bytes * map->ns_per_byte[0] /
+		if (known[0][i] * each + (double)load->traffic_bytes * map->ns_per_byte[0] /
 		    (load->own->end - load->own->begin) > time)
 			return false;
 	for (int k = 1; k < map->topology->levels; k++) {
 		const int *start = map->start[k];
-		const double *reduce = known->load[k];
+		const double *reduce = known[k];
 		int first = load->own->begin, last = load->own->end - 1;
 		double here = reduce[0] * each + pass_ns(map, &pass, k, first);
 		bool shared = start[first] != first, one = start[first] == start[last];

@@ -7,13 +7,10 @@
 
 #include <stdbool.h>
 
-/*
- * The loads of an all-reduce of pieces of one byte, by level: on the links of the first device, of the
- * first component that begins in the stage, and of the last device; and on the busiest of these.
- */
+/* An all-reduce of pieces of one byte: the load of its busiest link. */
 struct pd_map_reduce {
 	int begin, count;               /* in a component of the outermost level; 0: not known */
-	double load[PD_MAX_LEVELS][3], most;
+	double most;
 };
 
 struct pd_map {
@@ -25,6 +22,11 @@ struct pd_map {
 	double ns_per_byte[PD_MAX_LEVELS];      /* of a link of level k */
 	int *ranks;                     /* 0, 1, 2, ... */
 	struct pd_map_reduce *known;    /* all-reduces that were asked for */
+	/*
+	 * Of each, by level: the loads on the links of the first device, of the first component that
+	 * begins in the stage, and of the last device.
+	 */
+	double (*loads)[3];
 };
 
 struct pd_span { int begin, end; };     /* devices */
