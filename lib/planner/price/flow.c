@@ -45,9 +45,8 @@
  * a microbatch takes no less.
  *
  * If x(n) = x(n - p) + d in all its terms, this goes on, with d / p for a microbatch.  If x does not
- * repeat itself as far as it is computed, and all terms of x(n) are at least d above those of x(n - p),
- * with p a whole number of turns, then for the same reason x(n + k p) >= x(n) + k d: again d / p is a
- * bound.  (The estimate is then the slope of the first stage.)
+ * repeat itself as far as it is computed, the estimate is the slope of the first stage, and the bound is
+ * what links and ranks take.
  *
  * Nor is a period below what the busiest link carries (links.c).  (Links that are taken in the order of the schedule make a
  * worse estimate, not a better one: what is listed early need not happen early.)
@@ -91,12 +90,6 @@ static void set_turns(struct pd_flow *flow, int64_t first)
 		flow->links[l].turn = (int)(first % flow->links[l].to->replicas);
 }
 
-/* Returns the microbatches for whose gradients, over a link that skips stages, one end has buffers. */
-static int passages(const struct pd_stage *end, const struct pd_flow_link *link)
-{
-	return link->skips ? PD_PASSAGES * end->replicas : 0;
-}
-
 /*
  * Returns when the buffer has been sent in which a microbatch's gradients will leave over links that
  * skip stages, of those from stages that are ahead by so many microbatches.
@@ -137,11 +130,6 @@ static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n
 	}
 }
 
-static int64_t rest_of(const struct pd_reduce *reduce, int last)
-{
-	return last <= reduce->until ? pd_max64(reduce->both_ns, reduce->rest_ns) : reduce->rest_ns;
-}
-
 /*
  * Does the all-reduce and the step behind the last backward of a group.  In a stage without
  * parameters replicas do not wait for each other.
@@ -150,24 +138,20 @@ static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 {
 	const struct pd_stage *at = stage->plan;
 	int64_t last_ns = 0;
-	int last = 0;
 
 	if (at->replicas == 1) {
 		flow->free_ns[at->ranks[0]] += stage->update_ns;
 		return;
 	}
 	for (int i = 0; i < at->replicas; i++)
-		if (flow->free_ns[at->ranks[i]] > last_ns) {
-			last_ns = flow->free_ns[at->ranks[i]];
-			last = i;
-		}
+		last_ns = pd_max64(last_ns, flow->free_ns[at->ranks[i]]);
 	for (int i = 0; i < at->replicas; i++) {
 		const struct pd_reduce *reduce = &stage->reduces[i];
 		int64_t *free_ns = &flow->free_ns[at->ranks[i]];
 
 		if (reduce->sends_ns)
 			*free_ns = pd_max64(*free_ns + reduce->sends_ns,
-					    last_ns + rest_of(reduce, last));
+					    last_ns + reduce->rest_ns);
 		*free_ns += stage->update_ns;
 	}
 }
@@ -239,68 +223,6 @@ static void tick(struct pd_flow *flow, int64_t first, int64_t last, int64_t k)
 /* The period, as a bound and as an estimate. */
 struct periods { double bound_ns, estimate_ns; };
 
-/* Returns how many times there are on a link behind microbatch k, of those before `last`. */
-static int64_t on_link(const struct pd_flow_link *link, int64_t k, int64_t last)
-{
-	int64_t first = k + 1 + link->behind->lead, end = pd_min64(k + 1 + link->before->lead, last);
-
-	return end > first ? end - first : 0;
-}
-
-/* Stores a term, of which *before_p had an earlier one; returns by how much it has grown. */
-static int64_t grown(int64_t term, int64_t **before_p)
-{
-	int64_t by = term - **before_p;
-
-	*(*before_p)++ = term;
-	return by;
-}
-
-/*
- * Returns the least by which a term of x(k) is above `before`, and stores x(k) there: when each rank is
- * free, when what is on a link arrives, and the gradients that skip stages.
- */
-static int64_t growth(const struct pd_flow *flow, int64_t k, int64_t last, int64_t *before)
-{
-	int64_t least = INT64_MAX;
-
-	for (int r = 0; r < flow->plan->rank_count; r++)
-		least = pd_min64(least, grown(flow->free_ns[r], &before));
-	for (int l = 0; l < flow->schedule->wiring->link_count; l++) {
-		const struct pd_flow_link *link = &flow->links[l];
-
-		for (int64_t n = on_link(link, k, last); n > 0; n--)
-			least = pd_min64(least, grown(link->arrival_ns[(k + link->behind->lead + n) &
-								       link->mask], &before));
-		for (int n = passages(link->to, link); n-- > 0;)
-			least = pd_min64(least, grown(link->come_ns[(k - n) & link->come_mask], &before));
-		for (int n = passages(link->from, link); n-- > 0;)
-			least = pd_min64(least, grown(link->used_ns[(k - n) & link->used_mask], &before));
-	}
-	return least;
-}
-
-/* Tells whether all stages are where they were after so many microbatches. */
-static bool is_turn(const struct pd_flow *flow, int64_t turn)
-{
-	for (int s = 0; s < flow->plan->stage_count; s++)
-		if (turn % flow->stages[s].plan->replicas != 0 || turn % flow->stages[s].group != 0)
-			return false;
-	return true;
-}
-
-/* Returns the room for all terms of x. */
-static size_t terms(const struct pd_flow *flow)
-{
-	size_t count = (size_t)flow->plan->rank_count;
-
-	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
-		count += (size_t)(on_link(&flow->links[l], 0, INT64_MAX) +
-				  passages(flow->links[l].to, &flow->links[l]) +
-				  passages(flow->links[l].from, &flow->links[l]));
-	return count;
-}
-
 /* Goes on until everything repeats, which it checks from time to time. */
 static struct periods run(struct pd_flow *flow)
 {
@@ -308,37 +230,25 @@ static struct periods run(struct pd_flow *flow)
 	int64_t group = schedule->drains ? schedule->group[0] : flow->n, look;
 	struct pd_progress progress;
 	struct pd_steady steady = { .period_ns = 0 };
-	int64_t turn, from, to, *before = pd_calloc(terms(flow), sizeof(*before)), more = 0;
-	double repeated = -1;
 
 	pd_progress_init(&progress, flow->plan, flow->backward_end, flow->n);
 	progress.marks = flow->marks;
 	look = pd_progress_first(&progress);
-	turn = progress.turn;
-	to = flow->n / turn * turn - 1;
-	from = to - flow->n / turn / 2 * turn;
-	for (int64_t first = 0; first < flow->n && repeated < 0; first += group) {
+	for (int64_t first = 0; first < flow->n; first += group) {
 		int64_t last = pd_min64(first + group, flow->n);
 
 		set_turns(flow, first);
-		for (int64_t k = first - flow->stages[0].lead; k < last && repeated < 0; k++) {
+		for (int64_t k = first - flow->stages[0].lead; k < last; k++) {
 			tick(flow, first, last, k);
-			if (k == from || k == to)
-				more = growth(flow, k, last, before);
 			if (k + 1 < look)
 				continue;
 			look = pd_progress_next(&progress, k + 1);
 			if (pd_steady_repeats(&progress, k + 1, &steady.period_ns))
-				repeated = steady.period_ns;
+				return (struct periods){ steady.period_ns, steady.period_ns };
 		}
 	}
-	free(before);
-	if (repeated >= 0)
-		return (struct periods){ repeated, repeated };
 	pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->n, !schedule->drains, &steady);
-	return (struct periods){
-		is_turn(flow, turn) && to > from ? (double)more / (double)(to - from) : 0,
-		steady.cycle ? steady.period_ns : steady.period_ns * 0.99 };
+	return (struct periods){ 0, steady.cycle ? steady.period_ns : steady.period_ns * 0.99 };
 }
 
 /*
@@ -373,7 +283,7 @@ static double longest_ns(const struct pd_flow *flow)
 		ns += 2 * (double)flow->stages[s].forward_ns + (double)flow->stages[s].backward_ns +
 		      (double)flow->stages[s].update_ns;
 	for (int r = 0; r < flow->plan->rank_count; r++)
-		ns += (double)flow->reduces[r].sends_ns + (double)flow->reduces[r].both_ns;
+		ns += (double)flow->reduces[r].sends_ns + (double)flow->reduces[r].rest_ns;
 	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
 		for (int k = 0; k < flow->plan->topology.levels; k++)
 			ns += 2 * (double)flow->links[l].way_ns[k];

@@ -15,18 +15,6 @@ static int64_t link_ns(const struct pd_topology *topology, int level, int64_t by
 }
 
 /*
- * Adds both ways over a link of a component with others before and behind it, from first to last.
- */
-static void pass_both(struct pd_reduce *reduces, int back, int until, int64_t ns)
-{
-	for (int i = 0; i <= back; i++)
-		if (ns > reduces[i].both_ns || (ns == reduces[i].both_ns && until > reduces[i].until)) {
-			reduces[i].both_ns = ns;
-			reduces[i].until = until;
-		}
-}
-
-/*
  * Bounds a chain: member i is done when the sum has come from the one behind it and gone to the one
  * before.
  */
@@ -34,7 +22,7 @@ static void bound_chain(const struct pd_members *members, int64_t bytes, struct 
 {
 	const struct pd_topology *topology = members->topology;
 	const int *ranks = members->ranks, count = members->count;
-	int64_t rest_ns = 0, size = 1;
+	int64_t rest_ns = 0;
 
 	for (int i = count - 1; i > 0; i--) {
 		for (int k = pd_topology_level(topology, ranks[i - 1], ranks[i]); k >= 0; k--)
@@ -42,17 +30,6 @@ static void bound_chain(const struct pd_members *members, int64_t bytes, struct 
 		reduces[i].rest_ns = rest_ns;
 	}
 	reduces[0].rest_ns = rest_ns;
-	for (int k = 0; k < topology->levels; size *= topology->level[k++].count)
-		for (int first = 0, last; first < count; first = last + 1) {
-			int64_t ns = pd_times(2, link_ns(topology, k, bytes));
-
-			for (last = first; last + 1 < count && ranks[last + 1] / size == ranks[first] / size;)
-				last++;
-			if (first == 0 || last == count - 1)
-				continue;
-			pass_both(reduces, first, last, ns);            /* out: on, and back */
-			pass_both(reduces, last + 1, first - 1, ns);    /* in */
-		}
 }
 
 static int64_t capped(double ns)
@@ -64,7 +41,7 @@ static int64_t capped(double ns)
 static struct pd_reduce reduce_of(const struct pd_topology *topology,
 				  const struct pd_traffic *traffic, double part)
 {
-	struct pd_reduce reduce = { .until = -1 };
+	struct pd_reduce reduce = { 0, 0 };
 
 	for (int k = 0; k < topology->levels; k++) {
 		double ns_per_byte = 1e9 / (double)topology->level[k].bandwidth_bytes_per_s;

@@ -14,8 +14,6 @@ struct pd_reduce {
 	int64_t sends_ns;               /* all that it sends, over its slowest link, from its own
 					   last backward on */
 	int64_t rest_ns;                /* what is left when the last member's part has come */
-	int64_t both_ns;                /* the same if that member is not behind `until` */
-	int until;                      /* a member's number; -1: not used */
 };
 
 /*
@@ -23,8 +21,8 @@ struct pd_reduce {
  * (topology/allreduce.h), first parts of sums and then sums, so that half of what a member sends
  * is left when the last part has come.  Owners of two adjacent groups exchange what both own.  In a
  * chain nothing goes on from the last member before its part is ready.  Then all of the buffer has
- * to go from each later member to the next, and back along all of them: a link that both ways use
- * takes twice as long.  reduces has one entry per member.
+ * to go from each later member to the next, and back along all of them.  reduces has one entry per
+ * member.
  */
 void pd_reduce_times(const struct pd_members *members, int64_t bytes, struct pd_reduce *reduces);
 
