@@ -22,7 +22,7 @@
  * tensors made before and used behind it: the released program charges some others as well.
  * Latencies are in none of them.  Compute includes the update.
  *
- * The cost "simulated" decides by other means (search/line.c, price/predict.c), but has a row here, for
+ * The cost "simulated" decides by other means (search/line.c, price/flow.c), but has a row here, for
  * plans by levels among its candidates: an all-reduce per m minibatches, added to compute.
  *
  * Times are nanoseconds as real numbers; a plan's is rounded to the nearest integer.

@@ -2,25 +2,26 @@
 /*
  * The cycles of 1F1B: the period that leads allow, and the leads that a period needs.
  *
- * With F_s, B_s the forwards and backwards of stage s, f, b, u their times and that of an update, A that
- * of an all-reduce, C_s that of a transfer to the next stage, w warm-ups and r replicas: the orders
+ * With F_s, B_s the forwards and backwards of stage s, t_s the time of both, u_s that of an update, A_s
+ * that of an all-reduce, C_s that of a transfer to the next stage, w warm-ups and r replicas, the orders
  * and dependencies of lib/schedule/tick.c are a timed event graph, in which F_s precedes F_{s+1} and
  * B_{s+1} precedes B_s (C_s, no token), F_s precedes B_s (-w_s r_s tokens), and B_s precedes F_s
- * ((w_s + 1) r_s tokens).  An elementary cycle climbs from F_s to F_e, times, comes down from B_e and
- * closes at s.  The period is the greatest ratio of time to tokens:
+ * ((w_s + 1) r_s tokens).  An elementary cycle climbs from F_s to F_e, turns, comes down from B_e and
+ * closes at s.  The period is the greatest ratio of time to tokens over s <= e:
  *
- *     max over s <= e of ( sum_{s..e} (f + b) + 2 sum_{s..e-1} C + A_s + u_s ) / ( (w_s + 1) r_s - w_e r_e )
+ *     ( sum_{s..e} t + 2 sum_{s..e-1} C + A_s + u_s ) / ( (w_s + 1) r_s - w_e r_e )
  *
- * A stage that recomputes does so where the cycle times; elsewhere it does so before the gradient
- * arrives.  This is exact without replicas where all links go to the next stage.  With replicas it is not
- * the only cycle (flow.c), and links and ranks that stages share are further resources.
+ * Where an update has more microbatches than there are replicas, A_s + u_s counts in the mean.  A stage
+ * that recomputes does so where the cycle turns; elsewhere it does so before the gradient arrives.  The
+ * ratio is the period exactly where no stage has replicas and all links go to the next one.  With replicas
+ * there are other cycles (flow.c), and links and ranks that stages share are further resources.
  *
- * Windows: how much a stage has to be ahead for a period P to be possible.  With lead_s = w_s r_s and
- * t_s = f + b, what comes back to s from the stages behind it takes
+ * Windows: how much a stage has to be ahead for a period P to be possible.  With lead_s = w_s r_s, what
+ * comes back to s from the stages behind it takes
  *
  *     X_s = t_s + 2 C_s + G_{s+1},     G_s = max( lead_s P + t_s,  X_s ),     G_S = 0,
  *
- * at least (the cycle that times at e takes lead_e P less, for as many minibatches overtake it there), so
+ * at least (the cycle that turns at e takes lead_e P less, as many minibatches overtake it there), so
  *
  *     (lead_s + r_s) P >= X_s + A_s + u_s
  *

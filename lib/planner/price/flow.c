@@ -17,10 +17,9 @@
  * This is the timed event graph of ../trace/steady's pipeline with each replica a lane.  Its
  * period is the largest ratio of time to tokens over its cycles: those of cycle.h, which are all there
  * are where no stage has replicas and all links go to the next one.  No microbatch need be gone
- * through then.  With replicas there are others:
- * replicas update together, so the last backward of a group leads to the first forward after
- * it on any of them.  A cycle that comes back to s as the last of a group and goes on as the
- * first of another loses up to r_s - 1 tokens.  That is why warm-ups that are enough without
+ * through then.  With replicas there are others.  Replicas update together, so the last backward of
+ * a group leads to the first forward after it on any of them.  A cycle that comes back to s as the
+ * last of a group and goes on as the first of another loses up to r_s - 1 tokens.  That is why warm-ups that are enough without
  * replicas (SOSP 2019: 3-2-1 has 1, 1, 0) are not enough with them.
  *
  * A link l that skips stages, s -> t, has two buffers for gradients on each replica of both
@@ -48,8 +47,8 @@
  * repeat itself as far as it is computed, the estimate is the slope of the first stage, and the bound is
  * what links and ranks take.
  *
- * Nor is a period below what the busiest link carries (links.c).  (Links that are taken in the order of the schedule make a
- * worse estimate, not a better one: what is listed early need not happen early.)
+ * Nor is a period below what the busiest link carries (links.c).  (Links that are taken in the order of
+ * the schedule make a worse estimate, not a better one: what is listed early need not happen early.)
  */
 #include "planner/price/flow.h"
 

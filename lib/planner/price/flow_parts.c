@@ -92,8 +92,8 @@ static int64_t power_of_two(int64_t n)
 }
 
 /*
- * Prepares a link.  A stage admits no more than the stage before, so the microbatches on a link are those
- * by which the one is ahead of the other.
+ * Prepares a link.  A stage admits no more than the stage before, so the microbatches on a link are
+ * those by which the one is ahead of the other.
  */
 static void measure_link(struct pd_flow *flow, const struct pd_link *at, struct pd_flow_link *link)
 {
