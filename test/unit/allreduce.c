@@ -3,7 +3,9 @@
 #include "base/mem.h"
 #include "tap.h"
 #include "topology/allreduce.h"
+#include "topology/traffic.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +98,49 @@ static void test_choice(void)
 	}
 }
 
+/* What the members of a component send by the formula for lines, and what each of them does. */
+static void test_line(void)
+{
+	static const char *const topologies[] = {
+		"4@12GB/s,4@1.25GB/s", "16@30GB/s,8@10GB/s,4@1GB/s", "200@1GB/s", "8@1GB/s+5ms,24@1GB/s",
+	};
+	int same = 0, all = 0, grouped = 0;
+
+	for (size_t i = 0; i < PD_COUNT(topologies); i++) {
+		struct pd_topology t;
+		struct pd_error err;
+		int ranks[512];
+
+		pd_topology_read(topologies[i], &t, &err);
+		for (int n = 2; n <= (int)t.devices; n++) {
+			int begin = (7 * n) % ((int)t.devices - n + 1), end;
+			struct pd_members members = { &t, ranks, n, PD_F32 };
+			struct pd_allreduce how;
+			struct pd_traffic *traffic = pd_calloc((size_t)(n * t.levels), sizeof(*traffic));
+			int64_t size = 1;
+
+			for (int r = 0; r < n; r++)
+				ranks[r] = begin + r;
+			how = pd_allreduce_choose(&t, ranks, n, n * INT64_C(1000000));
+			pd_traffic_of(PD_REDUCER_dense, &members, n * INT64_C(1000000), traffic);
+			grouped += how.groups > 1 && how.groups < n;
+			for (int k = 0; k < t.levels && n % how.groups == 0; size *= t.level[k++].count)
+				for (int first = 0; first < n; first = end) {
+					double sent = 0, out;
+
+					for (end = first; end < n && ranks[end] / size == ranks[first] / size;)
+						sent += traffic[end++ * t.levels + k].sent_bytes;
+					out = pd_traffic_out(&how, first, end - 1);
+					same += fabs(out - sent / 1e6) <= 1e-9 * sent;
+					all++;
+				}
+			free(traffic);
+		}
+	}
+	ok(grouped > 100 && same > 0.999 * all,
+	   "what a component on a line sends is what its members do: %d of %d the same", same, all);
+}
+
 /* What is short takes as long as its steps: as few of them one after the other as can be. */
 static void test_short(void)
 {
@@ -127,5 +172,6 @@ int main(void)
 	test_parts();
 	test_choice();
 	test_short();
+	test_line();
 	return done_testing();
 }

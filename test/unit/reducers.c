@@ -11,6 +11,7 @@
 #include "shuffled.h"
 #include "tap.h"
 #include "topology/allreduce.h"
+#include "topology/traffic.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -331,7 +332,7 @@ static int64_t expected_bytes(enum pd_reducer_kind kind, int n)
 	for (int m = 0; m < n; m++)
 		ranks[m] = m;
 	for (int b = 0; b < BUCKETS; b++)
-		bytes += pd_reducer_sent_bytes(kind, &members,
+		bytes += pd_traffic_bytes(kind, &members,
 					       (int64_t)(bucket_floats(b) * sizeof(float)));
 	return llround(bytes);
 }
