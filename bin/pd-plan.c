@@ -164,6 +164,23 @@ static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
 	return plan;
 }
 
+/* Says which layers share parameters if that keeps them in one stage, and what would not. */
+static void say_shared(const struct pd_plan *plan)
+{
+	const struct pd_model *model = plan->profile->model;
+
+	if (request.stages || request.cost != PD_COST_SIMULATED || plan->topology.devices == 1 ||
+	    pd_weights_copy_shared(plan->weights))
+		return;
+	for (int l = 0; model && l < model->layer_count; l++)
+		if (model->layers[l].shares >= 0) {
+			pd_say("layers \"%.60s\" and \"%.60s\" share parameters and stay in one stage: "
+			       "with --weights=2bw or flush each has a copy",
+			       model->layers[model->layers[l].shares].name, model->layers[l].name);
+			return;
+		}
+}
+
 int main(int argc, char **argv)
 {
 	struct pd_error err;
@@ -197,6 +214,8 @@ int main(int argc, char **argv)
 		return pd_command_fail(&err);
 	pd_mem_for("the plan to be written");
 	status = write_plan(plan, &err);
+	if (status == 0)
+		say_shared(plan);
 	if (status == 0 && explain && (count > 1 || batch))
 		pd_batch_explain(choices, count, stderr);
 	if (status == 0 && explain)

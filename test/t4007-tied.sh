@@ -158,6 +158,25 @@ test_ok "pd-plan --stages: refused with other weights, which says which can" '
 	cat err
 	one_line err
 	grep -q "would separate layers that share parameters: expected --weights=2bw or flush" err'
+# The output layer, 3 ms as all others, shares the weight of the first.
+jq '.layers |= map(.forward_ns = 1000000 | .backward_ns = 2000000)' tied >even
+test_ok "pd-plan separates them where the weights have copies: faster, and trained with the same bits" '
+	pd-plan --topology=4@10Gbit/s --straight even >together 2>err
+	one_line err
+	grep -q "\"fc1\" and \"fc2\" share parameters and stay in one stage: with --weights=2bw" err
+	for weights in 2bw flush; do
+		pd-plan --topology=4@10Gbit/s --straight --weights=$weights --microbatches=8 even \
+			>plan.json 2>err
+		[ ! -s err ]
+		jq -e --slurpfile together together "(.stages | length) == 4 and .predicted as \$p |
+			\$p.period_ns < 0.75 * \$together[0].predicted.period_ns and
+			\$p.lower_bound_ns <= \$p.period_ns and \$p.lower_bound_ns > 0" plan.json
+		pd-replay plan.json | grep "the planner predicted .*: [-+]0.0 % here"
+		trained plan.json $sgd
+	done
+	pd-plan --topology=4@10Gbit/s --straight --weights=auto --microbatches=8 even >plan.json
+	jq -e ".weights == \"2bw\" and (.stages | length) == 4" plan.json'
+
 # A chain so long that a layer's number alone would not fit into a byte.
 jq '.layers = .layers[:3] + [range(260) | {name: "r\(.)", kind: "relu",
 		inputs: [if . == 0 then "a1" else "r\(. - 1)" end]}] + .layers[3:]

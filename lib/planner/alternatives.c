@@ -252,7 +252,7 @@ int pd_alternatives_find(struct pd_plan *plan, const struct pd_task *task, struc
 	plan->predicted.sent_bytes_per_sample = sent_per_sample(plan);
 	plan->predicted.alternatives = pd_calloc(PD_ALTERNATIVE_KINDS,
 						 sizeof(*plan->predicted.alternatives));
-	pd_costs_init(&finder.free_costs, plan->profile, task->costs.kind, INT64_MAX);
+	pd_costs_init_like(&finder.free_costs, plan->profile, &task->costs, INT64_MAX);
 	status = add(&finder, PD_ALTERNATIVE_DATA_PARALLEL,
 		     plan_of(&finder, all, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1), err);
 	if (status == 0)

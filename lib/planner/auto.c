@@ -20,10 +20,10 @@ static bool is_open(const struct pd_plan_request *request, int schedule, int wei
 }
 
 /* Plans with one combination, as if it had been asked for. */
-static struct pd_plan *plan_with(const struct pd_task *task, struct pd_plan_request *request,
+static struct pd_plan *plan_with(struct pd_task *task, struct pd_plan_request *request,
 				 int64_t *time_ns_p, int64_t *bound_ns_p, struct pd_error *err)
 {
-	struct pd_task one = *task;
+	struct pd_task one = *pd_task_with(task, request->weights);
 	struct pd_plan *plan;
 
 	request->any_schedule = request->any_weights = false;
@@ -46,7 +46,7 @@ static bool is_better(const struct pd_plan *x, int64_t x_ns, const struct pd_pla
 	return a != b ? a < b : pd_candidate_compare(x, y) < 0;
 }
 
-struct pd_plan *pd_auto_plan(const struct pd_task *task, int64_t *time_ns_p, int64_t *bound_ns_p,
+struct pd_plan *pd_auto_plan(struct pd_task *task, int64_t *time_ns_p, int64_t *bound_ns_p,
 			     struct pd_error *err)
 {
 	struct pd_plan *best = NULL;

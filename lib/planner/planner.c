@@ -43,9 +43,8 @@ static struct pd_bound options_of(const struct pd_task *task)
 		.weights = request->weights, .chunks = request->chunks,
 		.straight = task->straight,
 		.microbatches = pd_planner_plain(request) ? 1 : request->microbatches,
-		/* Copies of parameters, which only plans by hand have, are agreed on. */
-		.agree = request->stages || pd_planner_agrees(request, task->profile,
-							      request->weights),
+		.agree = task->costs.copies || pd_planner_agrees(request, task->profile,
+								 request->weights),
 		.overlaps = request->bucket_bytes > 0, .gradient_dtype = request->gradient_dtype,
 	};
 }
@@ -57,23 +56,6 @@ static int64_t bound_ns(const struct pd_task *task, const struct pd_costs *costs
 	return pd_bound_ns(costs, &with);
 }
 
-/*
- * Returns the bound of a plan by hand, which may be cut where searches do not cut: between layers
- * that share parameters.
- */
-static int64_t hand_bound_ns(const struct pd_task *task)
-{
-	struct pd_costs costs;
-	int64_t ns;
-
-	if (!pd_weights_copy_shared(task->request->weights))
-		return bound_ns(task, &task->costs);
-	pd_costs_init_everywhere(&costs, task->profile, task->request->cost, task->limit_bytes);
-	ns = bound_ns(task, &costs);
-	pd_costs_release(&costs);
-	return ns;
-}
-
 int64_t pd_task_bound_ns(struct pd_task *task)
 {
 	const struct pd_plan_request *request = task->request;
@@ -81,8 +63,7 @@ int64_t pd_task_bound_ns(struct pd_task *task)
 	if (task->bound_ns == 0)
 		task->bound_ns = request->cost != PD_COST_SIMULATED
 			? pd_published_bound_ns(task->profile, request)
-			: pd_max64(shared_ns(task), request->stages ? hand_bound_ns(task)
-						   : bound_ns(task, &task->costs));
+			: pd_max64(shared_ns(task), bound_ns(task, &task->costs));
 	return task->bound_ns;
 }
 
@@ -99,7 +80,7 @@ int64_t pd_task_bound_without_sums_ns(const struct pd_task *task)
 	}
 	with.topology = &fast;
 	with.overlaps = true;
-	pd_costs_init_everywhere(&costs, task->profile, task->request->cost, task->limit_bytes);
+	pd_costs_init_like(&costs, task->profile, &task->costs, task->limit_bytes);
 	ns = pd_max64(shared_ns(task), pd_bound_ns(&costs, &with));
 	pd_costs_release(&costs);
 	return ns;
@@ -193,27 +174,65 @@ struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct p
 	     : pd_simulated_plan(task, time_ns_p, err);
 }
 
+struct pd_task *pd_task_with(struct pd_task *task, enum pd_weight_kind weights)
+{
+	return task->copied && pd_weights_copy_shared(weights) ? task->copied : task;
+}
+
+static void costs_init(struct pd_task *task, bool copies)
+{
+	(copies ? pd_costs_init_copies : pd_costs_init)(&task->costs, task->profile,
+							task->request->cost, task->limit_bytes);
+}
+
 /* Brings the profile into the order of the plan. */
 static void take_order(struct pd_task *task, struct pd_plan *plan)
 {
 	int *order = pd_views_order(task->views, plan->profile);
+	bool copies = task->costs.copies;
 
 	plan->profile = task->profile;
 	if (!order)
 		return;
 	pd_profile_reorder(task->profile, order);
 	pd_costs_release(&task->costs);
-	pd_costs_init(&task->costs, task->profile, task->request->cost, task->limit_bytes);
+	costs_init(task, copies);
 	free(order);
+}
+
+static bool has_shares(const struct pd_profile *profile)
+{
+	for (int l = 0; profile->model && l < profile->layer_count; l++)
+		if (profile->model->layers[l].shares >= 0)
+			return true;
+	return false;
+}
+
+static void task_begin(struct pd_task *task, struct pd_views *views, bool copies)
+{
+	const struct pd_plan_request *request = task->request;
+
+	costs_init(task, copies);
+	if (request->cost != PD_COST_SIMULATED || request->runs || request->stages)
+		return;
+	pd_views_init(views, task->profile, copies ? PD_STATES_COPIES : PD_STATES_ALL);
+	task->views = views;
+}
+
+static void task_end(struct pd_task *task)
+{
+	pd_costs_release(&task->costs);
+	if (task->views)
+		pd_views_release(task->views);
 }
 
 struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *asked,
 				struct pd_error *err)
 {
 	struct pd_plan_request given = *asked, *request = &given;
-	struct pd_views views = { .count = 0 };
+	struct pd_views views[2];
 	struct pd_task task = { .profile = profile, .request = request,
-				.topology = request->topology };
+				.topology = request->topology }, copied, *at = &task;
 	struct pd_plan *plan;
 	int64_t period = 0, bound = 0;
 
@@ -221,25 +240,29 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 		request->bucket_bytes = pd_bucket_usual(profile);
 	task.limit_bytes = pd_task_limit_bytes(profile, request);
 	task.straight = request->straight || request->schedule == PD_SCHEDULE_NF1B;
-	pd_costs_init(&task.costs, profile, request->cost, task.limit_bytes);
-	if (request->cost == PD_COST_SIMULATED && !request->runs && !request->stages) {
-		pd_views_init(&views, profile);
-		task.views = &views;
+	copied = task;
+	task_begin(&task, &views[0], false);
+	if (request->cost == PD_COST_SIMULATED && has_shares(profile)) {
+		task_begin(&copied, &views[1], true);
+		task.copied = &copied;
 	}
 	if (request->any_schedule || request->any_weights) {
 		plan = pd_auto_plan(&task, &period, &bound, err);
+		at = plan ? pd_task_with(&task, plan->weights) : at;
 	} else {
-		plan = pd_task_solve(&task, &period, err);
-		bound = plan ? pd_task_bound_ns(&task) : 0;
+		at = pd_task_with(&task, request->weights);
+		plan = pd_task_solve(at, &period, err);
+		bound = plan ? pd_task_bound_ns(at) : 0;
 	}
-	if (plan && task.views)
-		take_order(&task, plan);
-	if (plan && (pd_sums_choose(&task, plan, &period, &bound, err) < 0 ||
-		     finish(&task, plan, period, bound, err) < 0)) {
+	if (plan && at->views)
+		take_order(at, plan);
+	if (plan && (pd_sums_choose(at, plan, &period, &bound, err) < 0 ||
+		     finish(at, plan, period, bound, err) < 0)) {
 		pd_candidate_drop(plan);
 		plan = NULL;
 	}
-	pd_costs_release(&task.costs);
-	pd_views_release(&views);
+	if (task.copied)
+		task_end(&copied);
+	task_end(&task);
 	return plan;
 }

@@ -120,7 +120,7 @@ static void test_shared(void)
 	struct pd_layer layers[6] = { 0 };
 	struct pd_model model = { .layer_count = 6, .layers = layers };
 	struct pd_partition *partition;
-	struct pd_costs costs;
+	struct pd_costs costs, copies;
 	struct pd_error err;
 
 	for (int l = 0; l < 6; l++)
@@ -135,6 +135,10 @@ static void test_shared(void)
 	partition = pd_fixed_partition(&costs, "1,4x2,1", PD_WEIGHTS_STASH, 4, &err);
 	ok(partition && partition->stage_count == 3 && partition->replicas[1] == 2, "others may");
 	pd_partition_free(partition);
+	pd_costs_init_copies(&copies, profile, PD_COST_SIMULATED, INT64_MAX);
+	ok(copies.unit_count == 6 && copies.parameter_bytes[6] == costs.parameter_bytes[3] +
+	   profile->layers[1].parameter_bytes, "copies may be anywhere, and each has its bytes");
+	pd_costs_release(&copies);
 	partition = pd_fixed_partition(&costs, "2,4", PD_WEIGHTS_2BW, 4, &err);
 	ok(partition && partition->layers[0] == 2, "but with weights of which each has a copy");
 	pd_partition_free(partition);

@@ -2,6 +2,8 @@
 /* The states of random graphs against all subsets of their layers. */
 #include "base/mem.h"
 #include "planner/cut/states.h"
+
+#include "plan/memory.h"
 #include "small_profile.h"
 #include "tap.h"
 
@@ -67,7 +69,7 @@ static bool same_sums(const struct pd_profile *profile, uint64_t set)
 	return true;
 }
 
-static bool agrees(const struct pd_states *states, int s)
+static bool agrees(const struct pd_states *states, int s, bool copies)
 {
 	const struct pd_profile *profile = states->profile;
 	uint64_t set = pd_states_set(states, s)[0];
@@ -82,7 +84,7 @@ static bool agrees(const struct pd_states *states, int s)
 		if (!(set >> l & 1))
 			continue;
 		ns += profile->layers[l].forward_ns + profile->layers[l].backward_ns;
-		parameters += profile->layers[l].parameter_bytes;
+		parameters += copies ? pd_memory_copy(profile, l) : profile->layers[l].parameter_bytes;
 		cut += outside ? profile->layers[l].activation_bytes : 0;
 	}
 	return closed(profile, set) && states->compute_ns[s] == ns &&
@@ -116,19 +118,19 @@ static void test_all(void)
 		struct pd_model model = { .layer_count = 10, .layers = layers };
 		struct pd_states states;
 		int expected = 0;
-		bool fine;
+		bool fine, copies = n % 4 == 3;
 
 		for (int l = 0; l < 10; l++)
-			layers[l].shares = -1;
+			layers[l].shares = copies && l > 0 ? 0 : -1;
 		if (n % 2)
 			profile->model = &model;
-		pd_states_init(&states, profile, PD_STATES_ALL);
+		pd_states_init(&states, profile, copies ? PD_STATES_COPIES : PD_STATES_ALL);
 		for (uint64_t set = 0; set < UINT64_C(1) << profile->layer_count; set++)
 			expected += closed(profile, set) &&
 				(!profile->model || same_sums(profile, set));
 		fine = states.whole && states.count == expected && sorted(&states);
 		for (int s = 0; s < states.count; s++)
-			fine = fine && agrees(&states, s);
+			fine = fine && agrees(&states, s, copies);
 		good += fine;
 		pd_states_release(&states);
 		profile->model = NULL;

@@ -223,7 +223,7 @@ static void find_points(struct bound *b)
 		pd_points_of_units(&b->points, b->costs);
 		return;
 	}
-	pd_states_init(&b->states, profile, PD_STATES_ALL);
+	pd_states_init(&b->states, profile, b->costs->copies ? PD_STATES_COPIES : PD_STATES_ALL);
 	if (b->states.whole)
 		pd_points_of_states(&b->points, &b->states);
 }

@@ -2,6 +2,7 @@
 #include "planner/cut/states.h"
 
 #include "base/mem.h"
+#include "plan/memory.h"
 #include "planner/cut/lattice.h"
 
 #include <stdlib.h>
@@ -87,7 +88,7 @@ static struct entry entry_of(const struct pd_lattice *lattice, int number)
 }
 
 /* Sorts the sets that are states into states->sets. */
-static void take(struct pd_states *states, const struct pd_lattice *lattice)
+static void take(struct pd_states *states, const struct pd_lattice *lattice, bool copies)
 {
 	struct entry *entries = pd_calloc((size_t)lattice->count, sizeof(*entries));
 	struct tests tests = { .profile = lattice->profile };
@@ -96,7 +97,7 @@ static void take(struct pd_states *states, const struct pd_lattice *lattice)
 	for (int i = 0; i < lattice->count; i++) {
 		const uint64_t *set = &lattice->sets[(size_t)i * lattice->words];
 
-		if (keeps_shares(&tests, set) && keeps_sums(&tests, set))
+		if ((copies || keeps_shares(&tests, set)) && keeps_sums(&tests, set))
 			entries[states->count++] = entry_of(lattice, i);
 	}
 	pd_uses_release(&tests.uses);
@@ -114,7 +115,7 @@ static void take(struct pd_states *states, const struct pd_lattice *lattice)
 }
 
 /* Sets the bytes of parameters inside, and of tensors made inside and used outside. */
-static void count_bytes(struct pd_states *states)
+static void count_bytes(struct pd_states *states, bool copies)
 {
 	const struct pd_profile *profile = states->profile;
 	/* Per layer: the last state for which its output was counted, plus 1. */
@@ -128,7 +129,8 @@ static void count_bytes(struct pd_states *states)
 			bool own = !profile->model || profile->model->layers[l].shares < 0;
 
 			if (pd_states_has(states, s, l)) {
-				states->parameter_bytes[s] += own ? layer->parameter_bytes : 0;
+				states->parameter_bytes[s] += copies ? pd_memory_copy(profile, l)
+							    : own ? layer->parameter_bytes : 0;
 				continue;
 			}
 			for (int i = 0; i < layer->input_count; i++) {
@@ -195,9 +197,9 @@ void pd_states_init(struct pd_states *states, const struct pd_profile *profile,
 		pd_lattice_release(&lattice);
 		fill_some(&lattice, profile);
 	}
-	take(states, &lattice);
+	take(states, &lattice, rule == PD_STATES_COPIES);
 	pd_lattice_release(&lattice);
-	count_bytes(states);
+	count_bytes(states, rule == PD_STATES_COPIES);
 }
 
 void pd_states_release(struct pd_states *states)

@@ -10,8 +10,8 @@
  *
  * States are numbered so that those contained in a state come before it: by compute time,
  * then by number of layers, then by the sets themselves.  Number 0 is empty, the last is
- * the whole network.  Layers that share parameters are in one stage: no state separates
- * them.  Where the profile has a model, and so a plan can be run, no state changes the order
+ * the whole network.  Layers that share parameters are in one stage, unless they have copies:
+ * no state separates them.  Where the profile has a model, and so a plan can be run, no state changes the order
  * in which the gradients of a tensor are summed (lib/plan/wiring): of n uses of a tensor, in
  * the profile's order, a state contains the first few, or all but the last two and either
  * of those.
@@ -26,6 +26,7 @@
 
 enum pd_states_rule {
 	PD_STATES_ALL,          /* every set that contains the inputs of its layers */
+	PD_STATES_COPIES,       /* the same, where layers that share parameters have a copy each */
 	/*
 	 * Those that PipeDream's released program looks at: from the first layer without
 	 * inputs, a state grows by a layer that uses one of its own, and by all that this
@@ -55,7 +56,7 @@ struct pd_states {
 	/* The rest has count entries each. */
 	int *layer_count;
 	int64_t *compute_ns;                    /* forward, backward, update */
-	int64_t *parameter_bytes;               /* shared parameters once */
+	int64_t *parameter_bytes;               /* shared parameters once, copies all */
 	int64_t *cut_bytes;                     /* of the tensors made inside and used outside */
 };
 

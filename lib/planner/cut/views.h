@@ -20,7 +20,8 @@ struct pd_views {
 	struct pd_profile **list;
 };
 
-void pd_views_init(struct pd_views *views, struct pd_profile *profile);
+/* rule: which states there are. */
+void pd_views_init(struct pd_views *views, struct pd_profile *profile, enum pd_states_rule rule);
 void pd_views_release(struct pd_views *views);
 /* Returns the profile in an order, or NULL: its own; borrowed from views. */
 struct pd_profile *pd_views_get(struct pd_views *views, const int *order);

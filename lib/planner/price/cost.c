@@ -109,7 +109,9 @@ static void add_up(struct pd_costs *costs, const bool *legal, const int64_t *cut
 			costs->cut_bytes[u++] = cut[l];
 		}
 		ns += layer->forward_ns + layer->backward_ns + layer->update_ns;
-		if (!profile->model || profile->model->layers[l].shares < 0)
+		if (costs->copies)
+			bytes += pd_memory_copy(profile, l);
+		else if (!profile->model || profile->model->layers[l].shares < 0)
 			bytes += layer->parameter_bytes;
 	}
 	costs->unit_count = u;
@@ -131,7 +133,7 @@ static bool is_chain(const struct pd_profile *profile)
 
 /* legal says where the network may be cut; it is taken over. */
 static void costs_init(struct pd_costs *costs, const struct pd_profile *profile,
-		       enum pd_cost_kind kind, int64_t memory_limit_bytes, bool *legal)
+		       enum pd_cost_kind kind, int64_t memory_limit_bytes, bool copies, bool *legal)
 {
 	size_t room = (size_t)profile->layer_count + 1;
 	int64_t *cut = pd_calloc(room, sizeof(*cut));
@@ -139,6 +141,7 @@ static void costs_init(struct pd_costs *costs, const struct pd_profile *profile,
 	*costs = (struct pd_costs){
 		.profile = profile,
 		.kind = kind,
+		.copies = copies,
 		.memory_limit_bytes = memory_limit_bytes,
 		.first = pd_calloc(room, sizeof(*costs->first)),
 		.compute_ns = pd_calloc(room, sizeof(*costs->compute_ns)),
@@ -160,16 +163,34 @@ static void costs_init(struct pd_costs *costs, const struct pd_profile *profile,
 void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
 		   enum pd_cost_kind kind, int64_t memory_limit_bytes)
 {
-	costs_init(costs, profile, kind, memory_limit_bytes, legal_cuts(profile));
+	costs_init(costs, profile, kind, memory_limit_bytes, false, legal_cuts(profile));
+}
+
+static bool *all_cuts(const struct pd_profile *profile)
+{
+	bool *legal = pd_calloc((size_t)profile->layer_count + 1, sizeof(*legal));
+
+	memset(legal, true, (size_t)profile->layer_count + 1);
+	return legal;
 }
 
 void pd_costs_init_everywhere(struct pd_costs *costs, const struct pd_profile *profile,
 			      enum pd_cost_kind kind, int64_t memory_limit_bytes)
 {
-	bool *legal = pd_calloc((size_t)profile->layer_count + 1, sizeof(*legal));
+	costs_init(costs, profile, kind, memory_limit_bytes, false, all_cuts(profile));
+}
 
-	memset(legal, true, (size_t)profile->layer_count + 1);
-	costs_init(costs, profile, kind, memory_limit_bytes, legal);
+void pd_costs_init_copies(struct pd_costs *costs, const struct pd_profile *profile,
+			  enum pd_cost_kind kind, int64_t memory_limit_bytes)
+{
+	costs_init(costs, profile, kind, memory_limit_bytes, true, all_cuts(profile));
+}
+
+void pd_costs_init_like(struct pd_costs *costs, const struct pd_profile *profile,
+			const struct pd_costs *others, int64_t memory_limit_bytes)
+{
+	(others->copies ? pd_costs_init_copies : pd_costs_init)(costs, profile, others->kind,
+								memory_limit_bytes);
 }
 
 void pd_costs_release(struct pd_costs *costs)

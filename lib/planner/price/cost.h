@@ -4,8 +4,8 @@
  *
  * The layers of a profile are held as units, the pieces between two places where the
  * network may be cut: any prefix of the topological order may be a stage boundary,
- * unless the cut would separate layers that share parameters.  A range of units u to
- * v - 1 is written [u, v).
+ * unless the cut would separate layers that share parameters and have no copies of them.
+ * A range of units u to v - 1 is written [u, v).
  *
  * Times are integer nanoseconds, rounded up; anything beyond PD_COST_MAX counts as
  * PD_COST_MAX.
@@ -33,6 +33,7 @@ extern const char *const pd_cost_kind_name[PD_COST_KINDS + 1];  /* NULL-terminat
 struct pd_costs {
 	const struct pd_profile *profile;       /* borrowed */
 	enum pd_cost_kind kind;
+	bool copies;                            /* layers that share parameters have a copy each */
 	int64_t memory_limit_bytes;             /* INT64_MAX: none */
 	int unit_count;
 	/* The rest has unit_count + 1 entries each. */
@@ -53,6 +54,15 @@ void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
 /* Does the same for a network that may also be cut between layers that share parameters. */
 void pd_costs_init_everywhere(struct pd_costs *costs, const struct pd_profile *profile,
 			      enum pd_cost_kind kind, int64_t memory_limit_bytes);
+/*
+ * Does that where layers that share parameters have a copy each (pd_weights_copy_shared): the bytes of
+ * all copies count.
+ */
+void pd_costs_init_copies(struct pd_costs *costs, const struct pd_profile *profile,
+			  enum pd_cost_kind kind, int64_t memory_limit_bytes);
+/* Does the same as was done for others, for the profile in another order. */
+void pd_costs_init_like(struct pd_costs *costs, const struct pd_profile *profile,
+			const struct pd_costs *others, int64_t memory_limit_bytes);
 void pd_costs_release(struct pd_costs *costs);
 
 /* Returns the first unit that begins with a layer or behind it. */

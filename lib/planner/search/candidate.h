@@ -11,6 +11,8 @@
 struct pd_task {
 	struct pd_profile *profile;     /* borrowed, also by its plans */
 	struct pd_views *views;         /* borrowed; NULL: stages are runs of its layers */
+	/* The same where layers that share parameters have a copy each; NULL: no layers share. */
+	struct pd_task *copied;
 	const struct pd_plan_request *request;
 	const struct pd_topology *topology;
 	struct pd_costs costs;
@@ -52,10 +54,12 @@ struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char
 					struct pd_error *err);
 /* Returns one stage on all devices. */
 struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices);
+/* Returns the task itself, or the one with copies of shared parameters if such weights have them. */
+struct pd_task *pd_task_with(struct pd_task *task, enum pd_weight_kind weights);
 /* Plans what the request asks for, with its schedule and weights. */
 struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
 /* Plans for all combinations that the request leaves open; sets the least of their bounds. */
-struct pd_plan *pd_auto_plan(const struct pd_task *task, int64_t *time_ns_p, int64_t *bound_ns_p,
+struct pd_plan *pd_auto_plan(struct pd_task *task, int64_t *time_ns_p, int64_t *bound_ns_p,
 			     struct pd_error *err);
 /*
  * Returns the memory of a device: the request's, else the topology's, else the profile's; INT64_MAX
