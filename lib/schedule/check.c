@@ -74,22 +74,6 @@ static int64_t count_of(const struct pd_fault *fault, int rank)
 	return count;
 }
 
-/*
- * Returns how many gradients may wait to leave a stage: as many as a run of the plan has buffers
- * for, or two if the generator has no schedule for the plan.
- */
-static int *leaving(const struct pd_plan *plan)
-{
-	int *buffers = pd_calloc((size_t)plan->stage_count, sizeof(*buffers));
-	struct pd_error ignored;
-	struct pd_schedule *schedule = pd_schedule_new(plan, &ignored);
-
-	for (int s = 0; s < plan->stage_count; s++)
-		buffers[s] = schedule ? pd_schedule_leaving(schedule, s) : 2;
-	pd_schedule_free(schedule);
-	return buffers;
-}
-
 /* Checks the lists, or the operations that schedule makes if it is not NULL. */
 static int check_all(const struct pd_lists *lists, const struct pd_schedule *schedule,
 		     int64_t *count_p, struct pd_error *err)
@@ -103,7 +87,6 @@ static int check_all(const struct pd_lists *lists, const struct pd_schedule *sch
 		return -1;
 	fault.first = pd_calloc((size_t)lists->rank_count + 1, sizeof(*fault.first));
 	fault.first[0] = 2;             /* the line below the header */
-	fault.leaving = leaving(lists->plan);
 	fault.startup = pd_calloc((size_t)lists->plan->stage_count, sizeof(*fault.startup));
 	pd_plan_first(lists->plan, fault.startup);
 	pd_prices_init(&prices, lists->plan, lists->wiring);
@@ -117,7 +100,6 @@ static int check_all(const struct pd_lists *lists, const struct pd_schedule *sch
 		pd_check_exchanges(&fault);
 	*count_p = fault.first[lists->rank_count] - 2;
 	free(fault.first);
-	free(fault.leaving);
 	free(fault.startup);
 	return fault.line == INT64_MAX ? 0 : -1;
 }

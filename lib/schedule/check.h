@@ -43,8 +43,6 @@ struct pd_fault {
 	int64_t *first;                 /* per rank, and one more: the first line, if the document
 					   has none */
 	int64_t line;                   /* the first wrong line so far; INT64_MAX: none */
-	int *leaving;                   /* per stage: gradients that may wait to leave,
-					   pd_schedule_leaving */
 	int *startup;                   /* per stage: pd_plan_first */
 	struct pd_error *err;
 };

@@ -6,10 +6,9 @@
 #include "schedule/check_rank.h"
 
 #include "base/error.h"
+#include "schedule/buffer_counts.h"
 
 #include <inttypes.h>
-
-#define BUFFERS 2       /* gradients that may wait on a link after they arrive */
 
 /*
  * Returns the version that weight stashing reads: the warm-up decides how many updates come before
@@ -109,10 +108,10 @@ static bool check_transfer(struct rank_walk *w, struct stage_walk *part, const s
 			return WRONG(w, "its forward does not stand before it");
 		break;
 	case PD_OP_recv_gradient:
-		if (++part->waiting[p] > BUFFERS)
+		if (++part->waiting[p] > PD_PASSAGES)
 			return WRONG(w, "%d gradients wait from stage %d; expected a backward "
 				     "between, there are %d buffers", part->waiting[p], far,
-				     BUFFERS);
+				     PD_PASSAGES);
 		break;
 	case PD_OP_send_gradient:
 		if (!*did(part, PD_OP_backward, i) && !*did(part, PD_OP_backward_input, i))
@@ -187,11 +186,11 @@ static bool check_backward(struct rank_walk *w, struct stage_walk *part, const s
 		part->waiting[p]--;
 	}
 	for (int p = 0; p < part->ins; p++)
-		if (++part->waiting[p] > w->fault->leaving[part->s])
+		if (++part->waiting[p] > w->prices->stages[part->s].leaving)
 			return WRONG(w, "%d gradients wait to go to stage %d; expected a "
 				     "send_gradient between, there are %d buffers",
 				     part->waiting[p], other_stage(w, part, p),
-				     w->fault->leaving[part->s]);
+				     w->prices->stages[part->s].leaving);
 	return check_same_version(w, part, op, i);
 }
 

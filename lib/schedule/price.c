@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "plan/arenas.h"
 #include "plan/sparse.h"
+#include "schedule/buffer_counts.h"
 
 #include <stdlib.h>
 
@@ -72,11 +73,12 @@ static void price_time(struct pd_stage_price *price, const struct pd_plan *plan,
 	}
 }
 
-/* Adds up a stage with nothing in flight: one version, two buffers for gradients each way. */
-static int64_t fixed_bytes(const struct pd_plan *plan, int s, const struct pd_stage_memory *sizes)
+/* Adds up a stage with nothing in flight: one version, and the buffers for gradients. */
+static int64_t fixed_bytes(const struct pd_plan *plan, int s, int leaving,
+			   const struct pd_stage_memory *sizes)
 {
-	static const struct pd_arena_counts counts = {
-		.versions = 1, .arriving = 2, .leaving = 2, .moments = 1,
+	struct pd_arena_counts counts = {
+		.versions = 1, .arriving = PD_PASSAGES, .leaving = leaving, .moments = 1,
 	};
 	struct pd_arena_need needs[PD_ARENAS];
 	struct pd_memory memory = { .total_bytes = 0 };
@@ -106,7 +108,7 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 						 price->carried_bytes : 0;
 	price->weights_bytes = sizes.weights_bytes;
 	price->full_bytes = sizes.full_bytes;
-	price->fixed_bytes = fixed_bytes(plan, s, &sizes);
+	price->fixed_bytes = fixed_bytes(plan, s, price->leaving, &sizes);
 }
 
 /* Counts the vectors that ranks agree by at a rank's first stage. */
@@ -130,11 +132,15 @@ static int64_t norm_bytes(const struct pd_plan *plan, int s, int64_t full_bytes)
 void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 		    const struct pd_wiring *wiring)
 {
+	struct pd_error ignored;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &ignored);
+
 	*prices = (struct pd_prices){ .plan = plan, .wiring = wiring };
 	prices->stages = pd_calloc((size_t)plan->stage_count, sizeof(*prices->stages));
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage_price *price = &prices->stages[s];
 
+		price->leaving = schedule ? pd_schedule_leaving(schedule, s) : PD_PASSAGES;
 		price_time(price, plan, s);
 		price_memory(price, plan, wiring, s);
 		price->allreduce_ns = allreduce_ns(plan, s, pd_plan_sum_bytes(
@@ -147,6 +153,7 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 		price->norm_bytes = norm_bytes(plan, s, price->full_bytes);
 		price->fixed_bytes = pd_plus(price->fixed_bytes, vector_bytes(plan, s));
 	}
+	pd_schedule_free(schedule);
 }
 
 void pd_prices_release(struct pd_prices *prices)

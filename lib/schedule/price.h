@@ -33,6 +33,8 @@ struct pd_stage_price {
 	int64_t arriving_bytes;         /* what other stages send, of one microbatch */
 	int64_t carried_bytes;          /* what two forwards of one microbatch begin with */
 	int64_t leaving_bytes;          /* what it sends to other stages, of one microbatch */
+	int leaving;                    /* buffers for gradients on their way out; those of a run, or
+					   two if the generator has no schedule for the plan */
 	int64_t fixed_bytes;            /* all that the rank always holds */
 	int64_t norm_bytes;             /* the part of that for agreeing on updates */
 };

@@ -196,20 +196,31 @@ int pd_schedule_fits(const struct pd_schedule *schedule, int64_t microbatches,
 			      microbatches, schedule->stage_count);
 }
 
+/* Returns after how many microbatches a stage's gradients wait as they did before. */
+static int64_t round_of(const struct pd_schedule *schedule, int stage)
+{
+	switch (schedule->plan->schedule) {
+	case PD_SCHEDULE_INTERLEAVED:   /* all rounds are like the first two */
+		return 2 * schedule->positions * (int64_t)schedule->plan->stages[stage].replicas;
+	case PD_SCHEDULE_NF1B:
+		return schedule->group[stage];
+	default:
+		return 1;
+	}
+}
+
 /*
  * A gradient that skips stages leaves after the backward of the stage below which it arrives
- * (tick.c).  With interleaved stages, those of several microbatches wait for that.  All rounds are
- * like the first one, or the first two where these differ.
+ * (tick.c).  Those of several microbatches wait for that.  Outside of interleaved stages there is one
+ * buffer more, so that the next are made while these leave.
  */
 int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 {
 	const struct pd_wiring *wiring = schedule->wiring;
-	int64_t r = schedule->plan->stages[stage].replicas, last = schedule->group[stage];
-	int64_t rounds = 2 * schedule->positions * r;
-	int most = 2;
+	int64_t r = schedule->plan->stages[stage].replicas, rounds = round_of(schedule, stage);
+	int64_t last = schedule->drains ? schedule->group[stage] : INT64_MAX;
+	int most = 2, spare = schedule->behind[0] > 0;
 
-	if (schedule->plan->schedule != PD_SCHEDULE_INTERLEAVED)
-		return most;
 	for (int i = 0; i < wiring->in_count[stage]; i++) {
 		int below = wiring->links[wiring->in[stage][i]].from + 1;
 
@@ -220,7 +231,7 @@ int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 			while (n + held * r < last &&
 			       pd_tick_of_backward(schedule, stage, n + held * r) <= leaves)
 				held++;
-			most = held > most ? held : most;
+			most = held + spare > most ? held + spare : most;
 		}
 	}
 	return most;
@@ -238,7 +249,8 @@ static int64_t outboxes_of_link(const struct pd_schedule *schedule, const struct
 	int s = link->from, t = link->to;
 	int64_t r = schedule->plan->stages[s].replicas, far = schedule->plan->stages[t].replicas;
 	int64_t inboxes = pd_schedule_inboxes(schedule, t, false), most = schedule->group[s];
-	int64_t count = 1, spans = schedule->first[s] * r - inboxes * far + 1;
+	int64_t count = 1, spans = pd_tick_ahead(schedule, s, 0) + schedule->behind[t] -
+				   inboxes * far + 1;
 
 	if (kind != PD_SCHEDULE_INTERLEAVED && kind != PD_SCHEDULE_NF1B) {
 		spans += schedule->splits ? t * far : 0;
@@ -303,14 +315,15 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 		schedule->buckets[s] = pd_plan_bucket_count(plan, s);
 	schedule->warmup = pd_calloc(n, sizeof(*schedule->warmup));
 	schedule->first = pd_calloc(n, sizeof(*schedule->first));
+	schedule->behind = pd_calloc(n, sizeof(*schedule->behind));
 	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
 	schedule->outboxes = pd_calloc(n, sizeof(*schedule->outboxes));
 	schedule->delay = pd_calloc(n, sizeof(*schedule->delay));
+	schedule->wiring = pd_wiring_new(plan);
 	if (pd_shape_set(schedule, err) < 0) {
 		pd_schedule_free(schedule);
 		return NULL;
 	}
-	schedule->wiring = pd_wiring_new(plan);
 	schedule->scale = pd_schedule_scale(plan, schedule->wiring);
 	schedule->origin = origin(schedule);
 	set_outboxes(schedule);
@@ -321,13 +334,13 @@ void pd_schedule_free(struct pd_schedule *schedule)
 {
 	if (!schedule)
 		return;
-	if (schedule->wiring)
-		pd_wiring_free(schedule->wiring);
+	pd_wiring_free(schedule->wiring);
 	free(schedule->ranks);
 	free(schedule->group);
 	free(schedule->buckets);
 	free(schedule->warmup);
 	free(schedule->first);
+	free(schedule->behind);
 	free(schedule->slots);
 	free(schedule->outboxes);
 	free(schedule->delay);

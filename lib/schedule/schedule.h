@@ -81,6 +81,8 @@ struct pd_schedule {
 	int *first;                     /* the same for microbatches below `admitted`
 					   (pd_plan_first) */
 	int64_t admitted;
+	int64_t *behind;                /* microbatches by which backwards are behind the last
+					   stage's (tick.c); 0 where nothing skips stages */
 	int *slots;                     /* most microbatches in flight at a replica */
 	int *outboxes;                  /* pd_schedule_outboxes */
 	int64_t *delay;                 /* microbatches between an agree and its step */
@@ -123,7 +125,7 @@ int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool eval
 int pd_schedule_outboxes(const struct pd_schedule *schedule, int stage);
 /*
  * Returns how many microbatches' gradients a replica holds until they are sent, including the one
- * that is being computed.
+ * that is being computed; at least two.
  */
 int pd_schedule_leaving(const struct pd_schedule *schedule, int stage);
 /*

@@ -19,6 +19,16 @@ static int64_t common_group(const struct pd_schedule *schedule)
 	return schedule->group[0];
 }
 
+/* With nF1B a warm-up counts minibatches, each as long as 2 N + 1 microbatches (tick.c). */
+static int64_t lead_of(const struct pd_schedule *schedule, int s)
+{
+	const struct pd_plan *plan = schedule->plan;
+
+	if (plan->schedule == PD_SCHEDULE_NF1B)
+		return plan->stages[s].warmup * (2 * (int64_t)plan->microbatches + 1);
+	return schedule->warmup[s] * replicas(schedule, s);
+}
+
 /* Tells whether a schedule can be combined with these weights. */
 static bool goes_with(enum pd_schedule_kind schedule, enum pd_weight_kind weights)
 {
@@ -71,14 +81,15 @@ static int check_agree(const struct pd_plan *plan, struct pd_error *err)
 
 static void set_agree(struct pd_schedule *schedule)
 {
-	int64_t lead = schedule->warmup[0] * replicas(schedule, 0);
+	int64_t most = common_group(schedule) - 1;
 
 	for (int s = 0; s < schedule->stage_count; s++) {
-		int64_t ahead = lead - schedule->warmup[s] * replicas(schedule, s);
+		int64_t ahead = lead_of(schedule, 0) - lead_of(schedule, s);
 
-		if (schedule->plan->weights == PD_WEIGHTS_2BW)
-			schedule->delay[s] = ahead < common_group(schedule)
-				? ahead : common_group(schedule) - 1;
+		/* The agree itself is later, by as much as the first stage is behind this one. */
+		ahead = (ahead < most ? ahead : most) - (schedule->behind[0] - schedule->behind[s]);
+		if (schedule->plan->weights == PD_WEIGHTS_2BW && ahead > 0)
+			schedule->delay[s] = ahead;
 		if (pd_tick_of_allreduce(schedule, s, 0) >
 		    pd_tick_of_allreduce(schedule, schedule->last, 0))
 			schedule->last = s;
@@ -161,6 +172,40 @@ static void hold_for_weights(struct pd_schedule *schedule)
 		int64_t held = schedule->warmup[s] + 1 + s;
 
 		schedule->slots[s] = (int)(held < local ? held : local);
+	}
+}
+
+static bool skips(const struct pd_wiring *wiring)
+{
+	for (int l = 0; l < wiring->link_count; l++)
+		if (wiring->links[l].to > wiring->links[l].from + 1)
+			return true;
+	return false;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/*
+ * Sets how far a stage's backwards are behind those of the last one.  Half of a lead is for the way
+ * up, half for the way down.  A stage is at most one backward of each replica behind the next one,
+ * and just that where all forwards come first.  Neither this nor what remains of the lead is less
+ * than at the next stage.
+ */
+static void set_behind(struct pd_schedule *schedule)
+{
+	int64_t *behind = schedule->behind;
+
+	for (int s = schedule->stage_count - 2; s >= 0; s--) {
+		int64_t r = replicas(schedule, s), next = replicas(schedule, s + 1);
+		int64_t lead = lead_of(schedule, s), more = lead - lead_of(schedule, s + 1);
+
+		more = least(more, schedule->first[s] * r - schedule->first[s + 1] * next);
+		behind[s] = least(lead / 2, behind[s + 1] + least(more, r));
+		if (schedule->drains && more == 0 && lead == common_group(schedule))
+			behind[s] = behind[s + 1] + r;
 	}
 }
 
@@ -255,6 +300,8 @@ int pd_shape_set(struct pd_schedule *schedule, struct pd_error *err)
 	schedule->span = 32 * (int64_t)plan->stage_count;
 	if (plan->schedule == PD_SCHEDULE_NF1B)
 		schedule->span *= 2 * plan->microbatches + 1;
+	if (skips(schedule->wiring) && plan->schedule != PD_SCHEDULE_INTERLEAVED)
+		set_behind(schedule);
 	if (schedule->splits)
 		hold_for_weights(schedule);
 	if (plan->schedule == PD_SCHEDULE_INTERLEAVED && set_interleaved(schedule, err) < 0)

@@ -20,6 +20,19 @@
  * pipeline drains after each group of G, n counts from the first of its group, and group t begins
  * t (G + lead_0 + S + 1) spans later.
  *
+ * Where a tensor skips stages, the timeline is about as slanted as real time.  All that stage s does
+ * comes behind_s spans later (set_behind in shape.c), and group t another t behind_0 spans:
+ *
+ *     forward_s(n)  = (n - lead_s + behind_s) span + 16 s + 4
+ *     backward_s(n) = (n + behind_s)          span + 16 (2S - 1 - s) + 8
+ *
+ * (with nF1B, behind_s 32 S ticks later).  The order of a rank's computations is the same, since all
+ * of a stage is moved alike.  (Where all forwards of a group come first, they stay.)  But a transfer
+ * stands in the list of either rank near the computations that are done at the same time: a
+ * transfer that is listed long before its other end can be there would hold up all behind it, since
+ * operations retire in order.  So an activation that skips stages waits in its slot, where it stays
+ * anyway, and its gradient in a buffer of those that leave.
+ *
  * ZB-H1 does the weight gradient of n right after backward_s(n + s r_s).  There a backward makes the
  * input gradient only.
  *
@@ -60,6 +73,8 @@
  *     step_s(u) = agree(u) + 1 + delay_s span,  delay_s = min(lead_0 - lead_s, G - 1) with 2bw
  *                                                       = 0 with flush
  *
+ * (where stages are behind, less by behind_0 - behind_s, which agree(u) has already).
+ *
  * So with 2bw a stage that is ahead of the first one in real time has work of the next group while
  * it waits.  It sums the gradients of that group in a second arena.
  *
@@ -68,11 +83,12 @@
  * Buffers.  A stage has a slot for each microbatch in flight, and one inbox more.  The inbox of n is
  * free after the backward of the microbatch that had it before, (slots + 1) r earlier.  A transfer
  * thus comes where its data exist and its inbox is free.  A gradient that skips stages is listed as
- * if it came from the next stage, so two buffers are enough.  A stage that recomputes computes
- * nothing else between recompute_s(n) and backward_s(n), and gradient(n) comes before both, at least
- * 14 ticks before the latter.  So one slot is enough (with ZB-H1, those of the microbatches whose
- * weight gradients wait, too).  What its forward sends waits in an outbox, which set_outboxes
- * (schedule.c) counts.
+ * if it came from the next stage, so two buffers are enough where it arrives: a stage is behind the
+ * next one by r_s at most.  Where it leaves, pd_schedule_leaving (schedule.c) counts them.  A stage
+ * that recomputes computes nothing else between recompute_s(n) and backward_s(n), and gradient(n)
+ * comes before both, at least 14 ticks before the latter.  So one slot is enough (with ZB-H1, those of
+ * the microbatches whose weight gradients wait, too).  What its forward sends waits in an outbox,
+ * which set_outboxes (schedule.c) counts.
  *
  * Buckets.  Where a stage's gradients are summed in several (plan/buckets.h), the last backward of a
  * group is in parts, a bucket's layers each, and the sum of a bucket is listed right behind its
@@ -80,9 +96,9 @@
  * has nothing else.  A replica whose last backward of the group comes earlier has all parts there,
  * and all sums at the tick of the group's last.
  *
- * Argument.  Leads do not grow with s.  (SOSP's warm-ups satisfy this: ceil(R/r) r - r is at least
- * R - r, the ranks of all later stages, and less than R.)  Then every dependency points forward in
- * time:
+ * Argument.  Leads do not grow with s, nor do behind_s and lead_s - behind_s.  (SOSP's warm-ups
+ * satisfy this: ceil(R/r) r - r is at least R - r, the ranks of all later stages, and less than R.)
+ * Then every dependency points forward in time:
  *
  *     forward_s(n) < activation(n) < forward_t(n)         for s < t
  *     backward_t(n) < gradient(n) < backward_s(n)
@@ -94,11 +110,12 @@
  *     step that writes the version that forward_s(n) reads < forward_s(n)
  *     what frees an inbox or a buffer < what fills it
  *
- * This holds with agree, too.  With 2bw, G >= lead_0, and agree(u) is 3 ticks before (u + 1) G span,
- * so before every backward of the next group.  Its step comes at most lead_0 - lead_s spans later.
- * That is before (2 G + u G - lead_s) span, where the first forward begins that reads the new
- * version, and before agree(u + 1), since delay_s < G.  With flush, only loads of the next group, and
- * room for them, come before this group is done (group_span).
+ * This holds with agree, too.  With 2bw, G >= lead_0, and agree(u) is 3 ticks before
+ * ((u + 1) G + behind_0) span, so before every backward of the next group at the first stage.  Its
+ * step comes at most lead_0 - lead_s spans after (u + 1) G + behind_s.  That is before (2 G + u G -
+ * lead_s + behind_s) span, where the first forward begins that reads the new version, and before
+ * agree(u + 1), since delay_s < G.  With flush, only loads of the next group, and room for them, come
+ * before this group is done (group_span).
  *
  * A list is sorted by time, and an operation of several ranks has one time.  So the graph of all
  * orders and dependencies has no cycle.  Of the operations of one rank, only transfers over several
@@ -127,6 +144,18 @@ static int64_t lead_at(const struct pd_schedule *schedule, int s, int64_t n)
 	       replicas(schedule, s);
 }
 
+/* Tells whether all forwards of a group come before its first backward. */
+static bool forwards_first(const struct pd_schedule *schedule, int s)
+{
+	return schedule->drains &&
+	       schedule->warmup[s] * replicas(schedule, s) == schedule->group[s];
+}
+
+int64_t pd_tick_ahead(const struct pd_schedule *schedule, int s, int64_t n)
+{
+	return lead_at(schedule, s, n) - (forwards_first(schedule, s) ? 0 : schedule->behind[s]);
+}
+
 static bool interleaved(const struct pd_schedule *schedule)
 {
 	return schedule->plan->schedule == PD_SCHEDULE_INTERLEAVED;
@@ -150,6 +179,7 @@ static int64_t group_span(const struct pd_schedule *schedule)
 	for (int s = 0; s < schedule->stage_count && schedule->splits; s++)
 		most = replicas(schedule, s) > most ? replicas(schedule, s) : most;
 	lead += schedule->stage_count * most;   /* weight gradients come later by this */
+	lead += schedule->behind[0];
 	return (common_group(schedule) + lead + 1) * schedule->span;
 }
 
@@ -168,7 +198,7 @@ static int64_t enter_group(const struct pd_schedule *schedule, int64_t *n_p)
 }
 
 /* Tells whether a group is so short that an interleaved rank does all its forwards first. */
-static bool forwards_first(const struct pd_schedule *schedule, int s)
+static bool short_group(const struct pd_schedule *schedule, int s)
 {
 	return common_group(schedule) / replicas(schedule, s) == schedule->positions;
 }
@@ -180,7 +210,7 @@ static int64_t interleaved_time(const struct pd_schedule *schedule, int s, int64
 	int64_t up = round + c * p, down = round + (v - 1 - c) * p;
 	int64_t warmup = 2 * (p - 1 - q) + (v - 1) * p;
 
-	if (forwards_first(schedule, s))
+	if (short_group(schedule, s))
 		return backward ? SLOT * (2 * down + 2 * (p - 1 - q) + 1 + p) + 8
 				: SLOT * (2 * (up - v * p) + q) + 4;
 	return backward ? SLOT * (2 * down + 2 * (p - 1 - q) + 1) + 8
@@ -196,6 +226,7 @@ static int64_t minibatch_time(const struct pd_schedule *schedule, int s, int64_t
 		k += most;
 		t--;
 	}
+	k += schedule->behind[s];
 	return backward ? t * schedule->span + (k + most) * 32 * stages +
 				  16 * (2 * stages - 1 - s) + 8
 			: (t - schedule->plan->stages[s].warmup) * schedule->span +
@@ -213,7 +244,7 @@ int64_t pd_tick_of_forward(const struct pd_schedule *schedule, bool evaluate, in
 	begin = enter_group(schedule, &n);
 	if (interleaved(schedule))
 		return begin + interleaved_time(schedule, s, n, false);
-	return begin + (n - lead_at(schedule, s, n)) * schedule->span + 16 * s + 4;
+	return begin + (n - pd_tick_ahead(schedule, s, n)) * schedule->span + 16 * s + 4;
 }
 
 int64_t pd_tick_of_backward(const struct pd_schedule *schedule, int s, int64_t n)
@@ -225,7 +256,8 @@ int64_t pd_tick_of_backward(const struct pd_schedule *schedule, int s, int64_t n
 	begin = enter_group(schedule, &n);
 	if (interleaved(schedule))
 		return begin + interleaved_time(schedule, s, n, true);
-	return begin + n * schedule->span + 16 * (2 * (int64_t)schedule->stage_count - 1 - s) + 8;
+	return begin + (n + schedule->behind[s]) * schedule->span +
+	       16 * (2 * (int64_t)schedule->stage_count - 1 - s) + 8;
 }
 
 int64_t pd_tick_of_recompute(const struct pd_schedule *schedule, int s, int64_t n)
@@ -237,7 +269,7 @@ int64_t pd_tick_of_backward_weight(const struct pd_schedule *schedule, int s, in
 {
 	int64_t begin = enter_group(schedule, &n);
 
-	return begin + (n + s * replicas(schedule, s)) * schedule->span +
+	return begin + (n + s * replicas(schedule, s) + schedule->behind[s]) * schedule->span +
 	       16 * (2 * (int64_t)schedule->stage_count - 1 - s) + 8 + 4;
 }
 

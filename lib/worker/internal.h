@@ -60,6 +60,7 @@ struct slot {
 struct gradient_buffer {
 	void *memory;
 	struct fence *transfers;	/* per link */
+	int64_t made;                   /* for those that leave: the operation that made them */
 };
 
 /* An operation that was issued; it fills a cache line. */

@@ -210,6 +210,7 @@ int worker_issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	fill_backward(w, c, op, &pass);
 	pass.gradient_in = in->memory;
 	pass.gradient_out = out->memory;
+	out->made = w->issued;
 	pass.part = whole ? PD_BACKWARD_ALL : PD_BACKWARD_INPUT;
 	if (whole && !op->more)
 		end_microbatch(w, c, op, fence);

@@ -67,6 +67,16 @@ static uint64_t tag_of(const struct pd_worker *w, const struct pd_op *op, int te
 }
 
 /*
+ * Returns what a gradient that leaves waits for: its backward, or NULL if that has retired.  The
+ * fence may then be that of a later microbatch's backward.
+ */
+static struct fence *made_by(const struct pd_worker *w, struct microbatch *microbatch,
+			     const struct gradient_buffer *buffer)
+{
+	return buffer->made < w->retired ? NULL : &microbatch->backward;
+}
+
+/*
  * Issues a transfer.  Activations go straight from slot to inbox, and gradients from gradient-out
  * to gradient-in.  A receive waits for the last use of its buffer.  For an inbox that is the
  * backward of the microbatch that had it before (its second part if there are two; in evaluation
@@ -89,7 +99,7 @@ int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 	struct fence *fence = !activation ? &buffer->transfers[p]
 			    : sends ? &microbatch->sent[p] : &microbatch->received[p];
 	struct fence *before = op->kind == PD_OP_send_activation ? &microbatch->forward
-			      : op->kind == PD_OP_send_gradient ? &microbatch->backward
+			      : op->kind == PD_OP_send_gradient ? made_by(w, microbatch, buffer)
 			      : op->kind == PD_OP_recv_gradient ? NULL : microbatch->ended;
 
 	if (!worker_may_arm(w, fence))

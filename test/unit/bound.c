@@ -447,8 +447,8 @@ static struct pd_profile *skipping_profile(int layers)
 
 /*
  * The last of twelve stages takes what the second has from the first.  The gradient of that is used when
- * the others have come back through all stages in between, 1 + 11 x 2 ms later, and two buffers at each
- * end are full after four microbatches.
+ * the others have come back through all stages in between, 1 + 11 x 2 ms later; there are buffers for
+ * all that wait meanwhile.
  */
 static void test_skip(void)
 {
@@ -469,7 +469,7 @@ static void test_skip(void)
 	schedule = pd_schedule_new(plan, &err);
 	expected = pd_flow_expect(schedule);
 	trace = pd_replay(plan, NULL, &err);
-	is_int(expected.bound_ns / 10000, 575, "a long skip: (1 + 11 x 2) / 4 ms, not 3");
+	is_int(expected.bound_ns / 10000, 300, "a long skip: no longer than a stage's own time");
 	is_int(expected.estimate_ns, expected.bound_ns, "as bound and as estimate");
 	ok(pd_replay_period_ns(trace) >= (double)expected.bound_ns &&
 	   pd_replay_period_ns(trace) < 1.001 * (double)expected.bound_ns,

@@ -174,6 +174,17 @@ static int64_t rule(const struct pd_plan *plan, int s, int64_t b, bool backward,
 }
 
 /*
+ * Tells whether the gradients of so many backwards have come, and where nothing skips stages no
+ * others; else those of one more may have.
+ */
+static bool arrived(const struct pd_schedule *schedule, int s, int64_t gradients, int64_t backwards)
+{
+	int64_t each = schedule->wiring->out_count[s], more = schedule->behind[0] > 0 ? each : 0;
+
+	return gradients >= each * backwards && gradients <= each * backwards + more;
+}
+
+/*
  * What one rank's list must hold of one stage: forward and backward of each of its
  * microbatches once, in this order, with what comes before and after; the published
  * versions, none of which the updates before had dropped; slots; with recomputation, outboxes.
@@ -225,7 +236,7 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 		case PD_OP_recompute:
 			/* with what its backward waits for there: nothing is between the two */
 			if (!stage->recompute || b != next_r || op->version != v || b >= next_f ||
-			    b != next_b || outs != schedule->wiring->out_count[s] * (backwards + 1))
+			    b != next_b || !arrived(schedule, s, outs, backwards + 1))
 				return false;
 			next_r += stage->replicas;
 			break;
@@ -237,7 +248,7 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 			backwards++;
 			if (b != next_b || op->version != v || b >= next_f ||
 			    (stage->recompute && b >= next_r) ||
-			    outs != schedule->wiring->out_count[s] * backwards)
+			    !arrived(schedule, s, outs, backwards))
 				return false;
 			next_b += stage->replicas;
 			break;
@@ -568,6 +579,34 @@ static void check_buckets(void)
 	pd_plan_free(plan);
 }
 
+/*
+ * Of eight stages the third is two microbatches behind the last, whose gradients for the second wait as
+ * long: three at once, and one buffer more.
+ */
+static void check_leaving(void)
+{
+	static const int ones[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
+	static const char *const graphs[] = {
+		"a<x b<a c<b d<c e<d f<e g<f h<g", "a<x b<a c<b d<c e<d f<e g<f h<ga",
+	};
+
+	for (int i = 0; i < 2; i++) {
+		struct pd_error err;
+		struct pd_plan *plan = plan_of(graphs[i], 8, ones, ones);
+		struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+		int most = 0;
+
+		for (int s = 0; s < 7; s++)
+			most = pd_schedule_leaving(schedule, s) > most
+				? pd_schedule_leaving(schedule, s) : most;
+		is_int(pd_schedule_leaving(schedule, 7), i ? 4 : 2, "gradients that leave, %s a skip",
+		       i ? "with" : "without");
+		is_int(most, 2, "two between neighbours");
+		pd_schedule_free(schedule);
+		pd_plan_free(plan);
+	}
+}
+
 /* A limit set on the way gives the list of a phase that was as short from the start. */
 static void check_limit(void)
 {
@@ -716,6 +755,7 @@ int main(void)
 		check_kinds(skips, i & 1, i & 2);
 	}
 	check_long_group();
+	check_leaving();
 	check_limit();
 	check_floor();
 	check_refusals();

@@ -41,7 +41,8 @@ static void check_memory(void)
 			pd_memory_of(plan->profile, plan->stages[s].first_layer,
 				     plan->stages[s].layer_count, plan->stages[s].replicas,
 				     plan->stages[s].warmup, in, out, &memory);
-			plan->stages[s].memory_bytes = memory.total_bytes;
+			plan->stages[s].memory_bytes = memory.total_bytes +
+				(pd_schedule_leaving(schedule, s) - 2) * in;
 		}
 		fits = pd_check(lists, &err) == 0;
 		pd_prices_init(&prices, plan, lists->wiring);

@@ -22,17 +22,17 @@
  * last of a group and goes on as the first of another loses up to r_s - 1 tokens.  That is why warm-ups that are enough without
  * replicas (SOSP 2019: 3-2-1 has 1, 1, 0) are not enough with them.
  *
- * A link l that skips stages, s -> t, has two buffers for gradients on each replica of both
- * (PD_PASSAGES).  So it takes those of n once B_s has used those two before, and t makes others in the
- * same buffer once they have gone:
+ * A link l that skips stages, s -> t, has buffers for gradients: two on each replica of s
+ * (PD_PASSAGES), k on each of t (pd_schedule_leaving).  So it takes those of n once B_s has used those two
+ * before, and t makes others in the same buffer once they have gone:
  *
  *     G_l(n) = C + max( B_t(n),  B_s(n - 2 r_s) )
- *     B_s(n) >= b + G_l(n),     B_t(n + 2 r_t) >= b + G_l(n)
+ *     B_s(n) >= b + G_l(n),     B_t(n + k r_t) >= b + G_l(n)
  *
- * Where t has no warm-up and s is ahead by r_t, the same holds for F_t(n + 2 r_t): t receives the
- * activations of n + 3 r_t before it, in the inbox of n + r_t, which is behind G_l(n) in the list.  A
- * gradient waits for those that go through all stages in between, so four microbatches share their time.
- * Between neighbours these terms are never the largest, and are left out.
+ * Where t has no warm-up and forwards of s are listed r_t ahead, the same holds for F_t(n + k r_t): t
+ * receives the activations of n + (k + 1) r_t before it, in the inbox of n + (k - 1) r_t, which is behind
+ * G_l(n) in the list.  A gradient waits for those that go through all stages in between, so 2 + k
+ * microbatches share their time.  Between neighbours these terms are never the largest, and are left out.
  *
  * Why no replay settles below this.  Let x(n) be all the times that the recurrence has found when n
  * microbatches have come back, and y(n) those of a replay.  Both do the operations of a rank in the
@@ -96,12 +96,12 @@ static void set_turns(struct pd_flow *flow, int64_t first)
 static int64_t left_ns(const struct pd_flow *flow, const struct pd_flow_stage *stage, int64_t n,
 		       int64_t ahead)
 {
-	int64_t before = n - PD_PASSAGES * stage->plan->replicas, last_ns = 0;
+	int64_t before = n - stage->leaving * stage->plan->replicas, last_ns = 0;
 
 	for (int i = 0; i < stage->in_count; i++) {
 		const struct pd_flow_link *link = &flow->links[stage->in[i]];
 
-		if (link->skips && link->before->lead >= ahead)
+		if (link->skips && link->before->ahead >= ahead)
 			last_ns = pd_max64(last_ns, link->come_ns[before & link->come_mask]);
 	}
 	return last_ns;

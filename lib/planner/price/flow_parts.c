@@ -6,6 +6,7 @@
 #include "planner/price/cost.h"
 #include "planner/price/links.h"
 #include "schedule/buffer_counts.h"
+#include "schedule/tick.h"
 #include "trace/steady.h"
 
 #include <stdlib.h>
@@ -50,6 +51,8 @@ static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *ti
 			.forward_ns = own->forward_ns, .backward_ns = own->backward_ns,
 			.update_ns = own->update_ns, .again_ns = own->again_ns,
 			.lead = pd_min64(own->lead, most), .group = own->group, .left = own->group,
+			.ahead = pd_tick_ahead(schedule, s, INT64_MAX),
+			.leaving = pd_schedule_leaving(schedule, s),
 			.reduces = reduces, .weight = weight_of(s),
 		};
 		flow->weights += stage->weight;
@@ -103,7 +106,7 @@ static void measure_link(struct pd_flow *flow, const struct pd_link *at, struct 
 		.from = from->plan, .to = to->plan, .before = from, .behind = to,
 		.mask = power_of_two(from->lead - to->lead + 1) - 1,
 		.skips = at->to > at->from + 1,
-		.come_mask = power_of_two(PD_PASSAGES * to->plan->replicas) - 1,
+		.come_mask = power_of_two(to->leaving * (int64_t)to->plan->replicas) - 1,
 		.used_mask = power_of_two(PD_PASSAGES * from->plan->replicas) - 1,
 	};
 	measure_way(flow, at, link);

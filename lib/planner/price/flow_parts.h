@@ -18,7 +18,8 @@ struct pd_flow_link {                   /* a link between two stages */
 	bool skips;                     /* it goes farther than to the next stage */
 	/*
 	 * If so: when gradients had come and when they had been used, of as many microbatches as there
-	 * are buffers for, PD_PASSAGES on each replica of `to` and `from`; n at n & its mask.
+	 * are buffers for, `leaving` on each replica of `to` and PD_PASSAGES on each of `from`; n at n &
+	 * its mask.
 	 */
 	int64_t *come_ns, *used_ns, come_mask, used_mask;
 };
@@ -31,6 +32,8 @@ struct pd_flow_stage {
 	int64_t again_ns;               /* time of a forward before each backward */
 	const struct pd_reduce *reduces;        /* per replica */
 	int64_t lead;                   /* microbatches by which forwards are ahead of backwards */
+	int64_t ahead;                  /* the part of it before the last stage's (schedule/tick.c) */
+	int leaving;                    /* buffers for gradients on their way out */
 	int64_t group, left;            /* microbatches of an update; those left until it */
 	int down, up;                   /* replicas of the next forward, and of the next backward */
 	uint64_t weight;                /* weight in the sums */

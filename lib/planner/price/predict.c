@@ -7,35 +7,50 @@
 #include "plan/wiring.h"
 #include "planner/price/cost.h"
 #include "planner/price/links.h"
+#include "schedule/buffer_counts.h"
 #include "schedule/memory.h"
 
 #include <stdlib.h>
 
-/* Sets the bytes that enter and leave each stage per minibatch, one way. */
-static void traffic(const struct pd_plan *plan, int64_t *in_bytes, int64_t *out_bytes)
+/*
+ * Sets the bytes that enter and leave each stage per minibatch, one way; tells whether some skip
+ * stages.
+ */
+static bool traffic(const struct pd_plan *plan, int64_t *in_bytes, int64_t *out_bytes)
 {
 	struct pd_wiring *wiring = pd_wiring_new(plan);
+	bool skips = false;
 
 	for (int s = 0; s < plan->stage_count; s++)
 		in_bytes[s] = out_bytes[s] = 0;
 	for (int k = 0; k < wiring->link_count; k++) {
 		out_bytes[wiring->links[k].from] += wiring->links[k].bytes;
 		in_bytes[wiring->links[k].to] += wiring->links[k].bytes;
+		skips |= wiring->links[k].to > wiring->links[k].from + 1;
 	}
 	pd_wiring_free(wiring);
+	return skips;
 }
 
-/* Sets the memory to the byte, if the profile says enough; else the searches' figures stay. */
-static void exact_memory(struct pd_plan *plan)
+/*
+ * Sets the memory to the byte, if the profile says enough.  Else the searches' figures stay, with what
+ * they do not know: gradients that skip stages, `in` a stage, have more than two buffers.
+ */
+static void exact_memory(struct pd_plan *plan, const int64_t *in)
 {
 	struct pd_error err;
-	struct pd_schedule *schedule = plan->profile->model ? pd_schedule_new(plan, &err) : NULL;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
 
 	for (int s = 0; schedule && s < plan->stage_count; s++) {
+		int64_t *bytes = &plan->stages[s].memory_bytes;
+		int more = pd_schedule_leaving(schedule, s) - PD_PASSAGES;
 		struct pd_memory memory;
 
-		if (pd_schedule_memory(schedule, plan->stages[s].ranks[0], &pd_momentum, &memory))
-			plan->stages[s].memory_bytes = memory.total_bytes;
+		if (plan->profile->model && pd_schedule_memory(schedule, plan->stages[s].ranks[0],
+							       &pd_momentum, &memory))
+			*bytes = memory.total_bytes;
+		else
+			*bytes = pd_plus(*bytes, pd_times(more, in[s]));
 	}
 	pd_schedule_free(schedule);
 }
@@ -44,8 +59,9 @@ void pd_predict_stages(struct pd_plan *plan)
 {
 	int64_t *in = pd_calloc((size_t)plan->stage_count, sizeof(*in));
 	int64_t *out = pd_calloc((size_t)plan->stage_count, sizeof(*out));
+	bool skips;
 
-	traffic(plan, in, out);
+	skips = traffic(plan, in, out);
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
 		struct pd_members members = pd_plan_members(plan, s);
@@ -63,9 +79,10 @@ void pd_predict_stages(struct pd_plan *plan)
 			     stage->warmup, in[s], out[s], &memory);
 		stage->memory_bytes = memory.total_bytes;
 	}
+	if (plan->profile->model || skips)
+		exact_memory(plan, in);
 	free(in);
 	free(out);
-	exact_memory(plan);
 }
 
 void pd_predict_memory(struct pd_plan *plan, const struct pd_schedule *schedule)
