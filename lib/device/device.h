@@ -285,6 +285,11 @@ struct pd_memory_ops {
 	 * (base/shared_memory.h).  NULL: the device cannot.
 	 */
 	void *(*shared_alloc)(struct pd_device *device, size_t bytes, struct pd_error *err);
+	/*
+	 * Tells whether these ranks sum floats in each other's memory from shared_alloc().  NULL: they
+	 * ask each other.  (In virtual time a plan knows.)
+	 */
+	bool (*shares)(struct pd_device *device, const int *ranks, int n, size_t floats);
 	void (*free)(struct pd_device *device, void *ptr);
 	/* Allocates zeroed host memory that copies to and from the device are fast with. */
 	void *(*host_alloc)(struct pd_device *device, size_t bytes, struct pd_error *err);

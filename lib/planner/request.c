@@ -185,5 +185,8 @@ int pd_planner_topology(const struct pd_profile *profile, int64_t gpus, const ch
 				      "--topology, such as --topology=%" PRId64 "@10Gbit/s",
 				      profile->name, gpus);
 	/* A single device sends nothing, so any bandwidth will do. */
-	return pd_topology_flat(gpus, bandwidth ? bandwidth : 1, profile->link_latency_ns, out_p, err);
+	if (pd_topology_flat(gpus, bandwidth ? bandwidth : 1, profile->link_latency_ns, out_p, err) < 0)
+		return -1;
+	out_p->level[0].shared_memory = profile->in_step.sum_bytes_per_s > 0;
+	return 0;
 }

@@ -45,13 +45,15 @@ static int read_outer_inputs(const struct pd_place *root, struct pd_profile *pro
 static int read_in_step(const struct pd_place *device, struct pd_in_step *in_step,
 			struct pd_error *err)
 {
-	static const char *const known[] = { "forward", "backward", "update", "slowest_ns", NULL };
+	static const char *const known[] = { "forward", "backward", "update", "slowest_ns",
+					     "sum_bytes_per_s", NULL };
 	struct pd_place place = pd_place_key(device, "in_step");
 
 	if (!place.value)
 		return 0;
 	if (pd_json_keys(&place, known, err) < 0 ||
-	    pd_json_get_int(&place, "slowest_ns", 0, PD_MAX_TIME_NS, &in_step->slowest_ns, err) < 0)
+	    pd_json_get_int(&place, "slowest_ns", 0, PD_MAX_TIME_NS, &in_step->slowest_ns, err) < 0 ||
+	    pd_json_opt_int(&place, "sum_bytes_per_s", 0, INT64_MAX, &in_step->sum_bytes_per_s, err) < 0)
 		return -1;
 	return pd_json_opt_real(&place, "forward", 0, MOST_FACTOR, &in_step->forward, err) < 0 ||
 	       pd_json_opt_real(&place, "backward", 0, MOST_FACTOR, &in_step->backward, err) < 0 ||
@@ -201,10 +203,12 @@ static json_t *device_json(const struct pd_profile *profile)
 		json_object_set_new(device, "operation_ns", json_integer(profile->operation_ns));
 	if (profile->workers > 0)
 		json_object_set_new(device, "workers", json_integer(profile->workers));
-	if (in_step->update > 0)
+	if (in_step->update > 0 || in_step->sum_bytes_per_s > 0)
 		json_object_set_new(device, "in_step", json_pack(
-			"{sf sf sf sI}", "forward", in_step->forward, "backward", in_step->backward,
-			"update", in_step->update, "slowest_ns", in_step->slowest_ns));
+			"{sf sf sf sI so*}", "forward", in_step->forward, "backward",
+			in_step->backward, "update", in_step->update, "slowest_ns",
+			in_step->slowest_ns, "sum_bytes_per_s", in_step->sum_bytes_per_s > 0
+			? json_integer(in_step->sum_bytes_per_s) : NULL));
 	if (profile->in_turns > 0)
 		json_object_set_new(device, "in_turns", json_real(profile->in_turns));
 	return device;

@@ -40,6 +40,8 @@ struct pd_in_step {
 	double forward, backward, update;       /* times as long as in the layers; 0: not measured */
 	int64_t slowest_ns;	/* how long one waits in the mean for the slowest of `workers`, which
 				   have taken a whole step */
+	int64_t sum_bytes_per_s;        /* speed of sums in each other's memory, in bytes of one worker's
+					   gradients; 0: not measured */
 };
 
 struct pd_profile {

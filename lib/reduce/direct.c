@@ -4,13 +4,15 @@
 #include "base/mem.h"
 #include "base/piece.h"
 #include "base/shared_memory.h"
+#include "topology/direct.h"
 
 #include <stdlib.h>
 
-#define LEAST_FLOATS 65536      /* below this it is messages that take the time */
 #define NOTE_TAG     (PD_REDUCTION_TAGS - 1)    /* the messages' reduction has others */
 
 enum { READY, WRITTEN };        /* tags */
+
+_Static_assert(PD_DIRECT_MEMBERS <= PD_SUM_SOURCES, "a device sums up what all members have");
 
 /* A note from a member to the others about its buffer. */
 struct note {
@@ -95,6 +97,7 @@ static struct buffer *buffer_of(struct direct *d, float *buf)
 			return buffer;
 	buffer = pd_zalloc(sizeof(*buffer));
 	*buffer = (struct buffer){ .next = d->buffers, .buf = buf,
+				   .standing = d->config.device->ops->memory.shares ? DIRECT : TELLS_PLACE,
 				   .own.place = pd_shared_place_of(buf),
 				   .notes = pd_calloc((size_t)d->config.members,
 						      sizeof(*buffer->notes)) };
@@ -211,6 +214,14 @@ static bool direct_issued(const struct pd_reduction *r, enum pd_reduction_part u
 }
 
 /* Bytes that others read of this member's buffer, or get from it, count as sent, as by messages. */
+static void count_sent(struct direct *d)
+{
+	size_t own = share_floats(d), others = (size_t)(d->config.members - 1);
+
+	d->base.sent_bytes = (int64_t)((d->config.floats - own + others * own) * sizeof(float));
+	d->base.messages = 2 * (d->config.members - 1);
+}
+
 static int direct_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 			const struct pd_event *after, struct pd_event *done)
 {
@@ -226,8 +237,10 @@ static int direct_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 	conclude(d, d->at);
 	if (d->at->standing != BY_MESSAGES)
 		pd_event_arm(&d->summed);
-	if (d->at->standing == DIRECT)
+	if (d->at->standing == DIRECT) {
+		count_sent(d);
 		return post_all(d, tag_base);
+	}
 	if (d->at->standing != BY_MESSAGES && tell(d, d->at, tag_base + NOTE_TAG) < 0)
 		return -1;
 	if (messages->ops->start(messages, buf, tag_base, after,
@@ -341,10 +354,13 @@ static const struct pd_reduction_ops direct_ops = {
 struct pd_reduction *pd_direct_over(struct pd_reduction *messages,
 				    const struct pd_reduction_config *config)
 {
+	const struct pd_memory_ops *memory = &config->device->ops->memory;
 	struct direct *d;
 
-	if (!config->device->ops->memory.shared_alloc || config->rounding.dtype != PD_F32 ||
-	    config->members < 2 || config->members > PD_SUM_SOURCES || config->floats < LEAST_FLOATS)
+	if (!memory->shared_alloc ||
+	    !pd_direct_suits(config->members, config->floats, config->rounding.dtype) ||
+	    (memory->shares && !memory->shares(config->device, config->ranks, config->members,
+					       config->floats)))
 		return messages;
 	d = pd_zalloc(sizeof(*d));
 	d->base.ops = &direct_ops;

@@ -9,7 +9,8 @@
  *
  * Whether members can do that they find out from each other.  With the first sum of a buffer, which is
  * made by messages, each sends the place of its own; with the second, whether it could map all others'.
- * All have the same answers then, and so do the same from the third on.
+ * All have the same answers then, and so do the same from the third on.  In virtual time the device
+ * knows, and all sums go so.
  */
 #ifndef PD_REDUCE_DIRECT_H
 #define PD_REDUCE_DIRECT_H

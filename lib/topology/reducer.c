@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/piece.h"
 #include "topology/allreduce.h"
+#include "topology/direct.h"
 #include "topology/hierarchy.h"
 
 const char *const pd_reducer_kind_name[] = {
@@ -68,8 +69,12 @@ static int64_t round_ns(const struct pd_members *members, int64_t bytes, __int12
 			(__int128)way.latency_ns * (2 * (n - 1)));
 }
 
+/* In each other's memory two empty messages go to and fro: ready, and written. */
 static int64_t dense_cost_ns(const struct pd_members *members, int64_t bytes)
 {
+	if (pd_direct_expected(members, bytes))
+		return saturate((__int128)pd_direct_ns(members, bytes) +
+				2 * way_between(members, 0).latency_ns);
 	return round_ns(members, bytes, (int64_t)(members->count - 1) * (narrows(members) ? 2 : 4));
 }
 

@@ -34,6 +34,7 @@ struct pd_members {
 	const int *ranks;               /* in the order in which they are added */
 	int count;
 	enum pd_dtype dtype;            /* PD_F32, or what gradients are rounded to */
+	int64_t direct_bytes_per_s;     /* of dense sums in each other's memory (direct.h); 0: unknown */
 };
 
 struct pd_reducer {

@@ -22,14 +22,16 @@ static int add_level(const struct pd_level *level, struct pd_topology *topology)
 
 static int read_level(const struct pd_place *place, struct pd_level *level, struct pd_error *err)
 {
-	static const char *const known[] = { "count", "bandwidth_bytes_per_s", "latency_ns", NULL };
+	static const char *const known[] = { "count", "bandwidth_bytes_per_s", "latency_ns",
+					     "shared_memory", NULL };
 
 	if (pd_json_keys(place, known, err) < 0 ||
 	    pd_json_get_int(place, "count", 1, PD_MAX_RANKS, &level->count, err) < 0 ||
 	    pd_json_get_int(place, "bandwidth_bytes_per_s", 1, INT64_MAX,
-			    &level->bandwidth_bytes_per_s, err) < 0)
+			    &level->bandwidth_bytes_per_s, err) < 0 ||
+	    pd_json_opt_int(place, "latency_ns", 0, PD_MAX_TIME_NS, &level->latency_ns, err) < 0)
 		return -1;
-	return pd_json_opt_int(place, "latency_ns", 0, PD_MAX_TIME_NS, &level->latency_ns, err);
+	return pd_json_opt_bool(place, "shared_memory", &level->shared_memory, err);
 }
 
 static int read_device(const struct pd_place *place, struct pd_topology *topology,
@@ -166,9 +168,10 @@ json_t *pd_topology_json(const struct pd_topology *topology)
 	for (int l = 0; l < topology->levels; l++) {
 		const struct pd_level *level = &topology->level[l];
 
-		json_array_append_new(levels, json_pack("{sI sI sI}", "count", level->count,
+		json_array_append_new(levels, json_pack("{sI sI sI so*}", "count", level->count,
 				"bandwidth_bytes_per_s", level->bandwidth_bytes_per_s,
-				"latency_ns", level->latency_ns));
+				"latency_ns", level->latency_ns, "shared_memory",
+				level->shared_memory ? json_true() : NULL));
 	}
 	json = json_pack("{ss si s{sI} so}", "format", "pd-topology", "version", 1,
 			 "device", "memory_bytes", topology->memory_bytes, "levels", levels);
@@ -197,6 +200,12 @@ struct pd_level pd_slowest_link(const struct pd_topology *topology, int outermos
 		if (topology->level[k].bandwidth_bytes_per_s < link.bandwidth_bytes_per_s)
 			link.bandwidth_bytes_per_s = topology->level[k].bandwidth_bytes_per_s;
 	return link;
+}
+
+bool pd_topology_shares_memory(const struct pd_topology *topology, int64_t rank_a, int64_t rank_b)
+{
+	return topology->processors > 0 ||
+	       topology->level[pd_topology_level(topology, rank_a, rank_b)].shared_memory;
 }
 
 int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank_a,

@@ -16,6 +16,7 @@ struct pd_level {
 	int64_t count;                  /* components of the level below in one of this level */
 	int64_t bandwidth_bytes_per_s;  /* of the link of each of those, each way */
 	int64_t latency_ns;
+	bool shared_memory;             /* a component is one host, whose memory its ranks can map */
 };
 
 struct pd_topology {
@@ -45,6 +46,9 @@ int pd_topology_level(const struct pd_topology *topology, int64_t rank_a, int64_
  * Returns the slowest of the links up to a level: the least bandwidth, and the outermost one's latency.
  */
 struct pd_level pd_slowest_link(const struct pd_topology *topology, int outermost);
+
+/* Tells whether all between two ranks are known to be on one host, and map each other's memory. */
+bool pd_topology_shares_memory(const struct pd_topology *topology, int64_t rank_a, int64_t rank_b);
 
 /* Returns the time of a single transfer: the latency of that level + bytes / least bandwidth. */
 int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank_a,

@@ -11,6 +11,7 @@
 #include "shuffled.h"
 #include "tap.h"
 #include "topology/allreduce.h"
+#include "topology/direct.h"
 #include "topology/traffic.h"
 
 #include <math.h>
@@ -527,11 +528,55 @@ static void test_costs(void)
 	}
 }
 
+/*
+ * In each other's memory, at 2 GB/s and 7 ns, on two hosts of 20 ranks; by messages it takes another
+ * time.
+ */
+static void test_direct_costs(void)
+{
+	enum { BYTES = 65536 * sizeof(float), DIRECT_NS = BYTES / 2 + 2 * 7 };
+	static const struct { const char *what; int count, last; int64_t bytes, rate; enum pd_dtype dtype; }
+	others[] = {
+		{ "too few gradients", 4, 3, BYTES - 4, 2000000000, PD_F32 },
+		{ "too many replicas", 17, 16, BYTES, 2000000000, PD_F32 },
+		{ "another host", 4, 20, BYTES, 2000000000, PD_F32 },
+		{ "16 bits", 4, 3, BYTES, 2000000000, PD_BF16 },
+		{ "an unknown speed", 4, 3, BYTES, 0, PD_F32 },
+	};
+	struct pd_topology topology;
+	struct pd_error err;
+	int ranks[17];
+	struct pd_members members = { &topology, ranks, 4, PD_F32, 2000000000 };
+
+	pd_topology_parse_string("20@1GB/s+7ns,2@1GB/s+7ns", &topology, &err);
+	for (int i = 0; i < 17; i++)
+		ranks[i] = i;
+	ok(pd_reducers[PD_REDUCER_dense]->cost_ns(&members, BYTES) != DIRECT_NS,
+	   "hosts whose memory is not known to be shared: by messages");
+	topology.level[0].shared_memory = true;
+	for (members.count = 2; members.count <= 16; members.count += 7)
+		is_int(pd_reducers[PD_REDUCER_dense]->cost_ns(&members, BYTES), DIRECT_NS,
+		       "%d of one host: all bytes once, and two messages", members.count);
+	members.count = 4;
+	members.direct_bytes_per_s = 1;
+	is_int(pd_reducers[PD_REDUCER_dense]->cost_ns(&members, INT64_MAX / 4), PD_REDUCER_MOST_NS,
+	       "what takes too long is cut off");
+	is_int(pd_reducers[PD_REDUCER_ring]->cost_ns(&members, BYTES), BYTES * 3 / 2 + 6 * 7,
+	       "a ring has messages");
+	for (size_t i = 0; i < PD_COUNT(others); i++) {
+		members = (struct pd_members){ &topology, ranks, others[i].count, others[i].dtype,
+					       others[i].rate };
+		ranks[others[i].count - 1] = others[i].last;
+		ok(!pd_direct_expected(&members, others[i].bytes), "%s: by messages", others[i].what);
+	}
+}
+
 int main(void)
 {
 	post.rng = 1;
 	test_rows();
 	test_costs();
+	test_direct_costs();
 	test_bits();
 	test_buckets();
 	test_kinds();

@@ -37,7 +37,8 @@ static void test_round_trip(void)
 {
 	static const char text[] = "{'format': 'pd-topology', 'version': 1, 'device': "
 		"{'memory_bytes': 16000000000}, 'processors': 2, 'levels': [{'count': 4, 'bandwidth_bytes_per_s': "
-		"12, 'latency_ns': 5}, {'count': 3, 'bandwidth_bytes_per_s': 7, 'latency_ns': 0}]}";
+		"12, 'latency_ns': 5, 'shared_memory': true}, {'count': 3, 'bandwidth_bytes_per_s': 7, "
+		"'latency_ns': 0}]}";
 	json_t *before = document_parse(text, NULL), *after;
 	struct pd_topology t;
 
@@ -46,6 +47,7 @@ static void test_round_trip(void)
 	ok(json_equal(before, after), "and written as it was");
 	is_int(t.memory_bytes, 16000000000, "memory");
 	is_int(t.processors, 2, "processors");
+	ok(t.level[0].shared_memory && !t.level[1].shared_memory, "whose ranks share a memory");
 	json_decref(before);
 	json_decref(after);
 }
@@ -106,6 +108,9 @@ static void test_errors(void)
 		  "device.memory_bytes: expected a whole number, at least 0, found -1" },
 		{ "{'format': 'pd-topology', 'version': 1, 'levels': [{'count': 2, 'speed': 1}]}",
 		  "levels[0]: unknown key \"speed\"" },
+		{ "{'format': 'pd-topology', 'version': 1, 'levels': [{'count': 2, "
+		  "'bandwidth_bytes_per_s': 1, 'shared_memory': 1}]}",
+		  "levels[0].shared_memory: expected true or false" },
 	};
 
 	for (size_t i = 0; i < PD_COUNT(strings); i++) {

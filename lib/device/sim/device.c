@@ -2,6 +2,7 @@
 /* The device seam in virtual time: streams of tasks with durations. */
 #include "base/mem.h"
 #include "device/sim/engine.h"
+#include "topology/direct.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -202,6 +203,15 @@ static void sim_release(struct pd_device *base, void *ptr)
 		device->block_count--;
 }
 
+static bool sim_shares(struct pd_device *device, const int *ranks, int n, size_t floats)
+{
+	struct pd_members members = device_of(device)->sim->direct;
+
+	members.ranks = ranks;
+	members.count = n;
+	return pd_direct_expected(&members, (int64_t)(floats * sizeof(float)));
+}
+
 static struct pd_net *sim_net_open(struct pd_device *device, const struct pd_net_config *config,
 				   struct pd_error *err)
 {
@@ -281,6 +291,14 @@ static int sim_sum(struct pd_stream *stream, float *dst, const float *const *src
 	return queue(stream, ns < (double)PD_SIM_MOST_NS ? llround(ns) : PD_SIM_MOST_NS, ev);
 }
 
+/* A member sums its share of the n buffers while the others sum theirs. */
+static int sim_sum_all(struct pd_stream *stream, float *const *arrays, int n, size_t count,
+		       struct pd_event *ev)
+{
+	return queue(stream, pd_direct_ns(&device_of(stream->device)->sim->direct,
+					  (int64_t)(count * (size_t)n * sizeof(float))), ev);
+}
+
 /* The rate is of bytes that are read and written, whatever their type. */
 static int sim_mixed_sum(struct pd_stream *stream, const struct pd_mixed_sum *sum, struct pd_event *ev)
 {
@@ -338,6 +356,8 @@ const struct pd_device_ops pd_device_sim = {
 	.close = sim_close,
 	.describe = sim_describe,
 	.memory.alloc = sim_alloc,
+	.memory.shared_alloc = sim_alloc,
+	.memory.shares = sim_shares,
 	.memory.free = sim_release,
 	.stream.open = stream_open,
 	.stream.close = stream_close,
@@ -352,6 +372,7 @@ const struct pd_device_ops pd_device_sim = {
 	.net.named = sim_net_named,
 	.net.tied_layers = sim_net_tied_layers,
 	.math.sum = sim_sum,
+	.math.sum_all = sim_sum_all,
 	.math.mixed_sum = sim_mixed_sum,
 	.math.squares = sim_squares,
 	.math.unite = sim_unite,

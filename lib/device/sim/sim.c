@@ -258,6 +258,8 @@ struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wi
 	sim->in_turns = fmax(1, plan->profile->in_turns);
 	sim->copied_bytes_per_s = plan->profile->link_bandwidth_bytes_per_s;
 	sim->sum_bytes_per_s = plan->profile->sum_bytes_per_s;
+	sim->direct = (struct pd_members){ .topology = &plan->topology, .dtype = PD_F32,
+			.direct_bytes_per_s = plan->profile->in_step.sum_bytes_per_s };
 	sim->stage_count = plan->stage_count;
 	sim->sizes = pd_calloc((size_t)sim->stage_count, sizeof(*sim->sizes));
 	for (int s = 0; s < plan->stage_count; s++)
