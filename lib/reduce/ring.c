@@ -4,6 +4,9 @@
  * are members.  In each of n - 1 steps a member sends a piece to the next one and adds what comes
  * from the one before to its own part of another; then the sums go round, in n - 1 steps.
  *
+ * A long piece travels in parts.  What a step brings is added and sent on part by part, while the next
+ * part is under way: so a link is not idle while its two ends agree on a transfer, wake up and add.
+ *
  * In step s, from 0, piece (me - s) mod n leaves and piece (me - s - 1) mod n comes; on the second
  * way piece (me + 1 - s) leaves and piece (me - s) comes.  So piece p is summed as
  * g(p), g(p + 1), ..., g(p - 1), each added to what comes: the order differs from piece to piece,
@@ -16,28 +19,65 @@
 
 #include "base/piece.h"
 
-/* The events of a step: what leaves, what comes, the sum; then of the second way. */
-static int left(const struct pd_ring *r, int s) { return r->events + 5 * s; }
-static int came(const struct pd_ring *r, int s) { return r->events + 5 * s + 1; }
-static int added(const struct pd_ring *r, int s) { return r->events + 5 * s + 2; }
-static int sum_left(const struct pd_ring *r, int s) { return r->events + 5 * s + 3; }
-static int sum_came(const struct pd_ring *r, int s) { return r->events + 5 * s + 4; }
+#define LEAST_PART_BYTES (256 << 10)
+#define MOST_PARTS 8
 
-static struct pd_script_transfer piece(const struct pd_ring *ring, int number)
+int pd_ring_cuts(size_t floats, int n)
+{
+	size_t cuts = pd_piece_most(floats, n) * sizeof(float) / LEAST_PART_BYTES;
+
+	return cuts < 1 ? 1 : cuts > MOST_PARTS ? MOST_PARTS : (int)cuts;
+}
+
+/* A step, and a part of its piece. */
+struct part {
+	int step, cut;
+};
+
+/* The events of a part: what leaves, what comes, the sum; then of the second way. */
+static int event(const struct pd_ring *r, struct part part, int kind)
+{
+	return r->events + 5 * (part.step * r->cuts + part.cut) + kind;
+}
+
+static int left(const struct pd_ring *r, struct part part) { return event(r, part, 0); }
+static int came(const struct pd_ring *r, struct part part) { return event(r, part, 1); }
+static int added(const struct pd_ring *r, struct part part) { return event(r, part, 2); }
+static int sum_left(const struct pd_ring *r, struct part part) { return event(r, part, 3); }
+static int sum_came(const struct pd_ring *r, struct part part) { return event(r, part, 4); }
+
+/* Returns the same part of a step before. */
+static struct part earlier(struct part part, int steps)
+{
+	return (struct part){ part.step - steps, part.cut };
+}
+
+/* Returns where a part begins in each piece: cuts are where the longest piece has them. */
+static size_t part_begin(const struct pd_ring *ring, int cut)
+{
+	return pd_piece_begin(pd_piece_most(ring->script->config.floats, ring->n), ring->cuts, cut);
+}
+
+/* Returns where a part of a piece lies in the buffer. */
+static struct pd_script_transfer part_of(const struct pd_ring *ring, int number, struct part part)
 {
 	size_t floats = ring->script->config.floats;
 	int p = (number % ring->n + ring->n) % ring->n;
-	size_t begin = pd_piece_begin(floats, ring->n, p);
+	size_t first = pd_piece_begin(floats, ring->n, p);
+	size_t whole = pd_piece_begin(floats, ring->n, p + 1) - first;
+	size_t begin = part_begin(ring, part.cut), end = part_begin(ring, part.cut + 1);
 
-	return (struct pd_script_transfer){
-		.at = begin, .floats = pd_piece_begin(floats, ring->n, p + 1) - begin,
-	};
+	begin = begin < whole ? begin : whole;
+	end = end < whole ? end : whole;
+	return (struct pd_script_transfer){ .at = first + begin, .floats = end - begin };
 }
 
 /* Two slots of staging, of the longest piece, take turns. */
-static size_t slot(const struct pd_ring *ring, int s)
+static size_t place(const struct pd_ring *ring, struct part part)
 {
-	return (size_t)(s % 2) * pd_piece_most(ring->script->config.floats, ring->n);
+	size_t most = pd_piece_most(ring->script->config.floats, ring->n);
+
+	return (size_t)(part.step % 2) * most + part_begin(ring, part.cut);
 }
 
 /* In what form a step's part comes. */
@@ -51,81 +91,98 @@ static enum pd_script_place own(const struct pd_ring *ring)
 	return ring->plain ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER;
 }
 
-/* A slot is free again when what it had has been added. */
-static void add_up(const struct pd_ring *ring, int s)
+/* A place is free again when what it had has been added. */
+static void add_up(const struct pd_ring *ring, struct part part)
 {
-	struct pd_script_transfer out = piece(ring, ring->me - s);
-	struct pd_script_transfer in = piece(ring, ring->me - s - 1);
+	int s = part.step;
+	struct pd_script_transfer out = part_of(ring, ring->me - s, part);
+	struct pd_script_transfer in = part_of(ring, ring->me - s - 1, part);
 
 	out.send = true;
 	out.peer = ring->next;
-	out.tag = in.tag = ring->tag + s;
+	out.tag = in.tag = ring->tag + s * ring->cuts + part.cut;
 	out.place = s == 0 ? own(ring) : PD_SCRIPT_BUFFER;
-	out.after = s == 0 ? ring->ready : added(ring, s - 1);
-	out.ev = left(ring, s);
+	out.after = s == 0 ? ring->ready : added(ring, earlier(part, 1));
+	out.ev = left(ring, part);
 	pd_script_transfer(ring->script, &out);
 	in.place = staged(ring, s);
-	in.at = slot(ring, s);
+	in.at = place(ring, part);
 	in.peer = ring->before;
-	in.after = s < 2 ? ring->free : added(ring, s - 2);
-	in.ev = came(ring, s);
+	in.after = s < 2 ? ring->free : added(ring, earlier(part, 2));
+	in.ev = came(ring, part);
 	pd_script_transfer(ring->script, &in);
 }
 
 /* A sum comes to where a part has left. */
-static void go_round(const struct pd_ring *ring, int s)
+static void go_round(const struct pd_ring *ring, struct part part)
 {
-	struct pd_script_transfer out = piece(ring, ring->me + 1 - s);
-	struct pd_script_transfer in = piece(ring, ring->me - s);
+	int s = part.step;
+	struct pd_script_transfer out = part_of(ring, ring->me + 1 - s, part);
+	struct pd_script_transfer in = part_of(ring, ring->me - s, part);
 
 	out.place = in.place = PD_SCRIPT_TRAVELS;
 	out.send = true;
 	out.peer = ring->next;
-	out.tag = in.tag = ring->tag + ring->n + s;
-	out.after = s == 0 ? added(ring, ring->n - 2) : sum_came(ring, s - 1);
-	out.ev = sum_left(ring, s);
+	out.tag = in.tag = ring->tag + (ring->n + s) * ring->cuts + part.cut;
+	out.after = s == 0 ? added(ring, (struct part){ ring->n - 2, part.cut })
+			   : sum_came(ring, earlier(part, 1));
+	out.ev = sum_left(ring, part);
 	pd_script_transfer(ring->script, &out);
 	in.peer = ring->before;
-	in.after = left(ring, s);
-	in.ev = sum_came(ring, s);
+	in.after = left(ring, part);
+	in.ev = sum_came(ring, part);
 	pd_script_transfer(ring->script, &in);
+}
+
+static void add(const struct pd_ring *ring, struct part part)
+{
+	int s = part.step;
+	struct pd_script_transfer in = part_of(ring, ring->me - s - 1, part);
+
+	pd_script_wait(ring->script, came(ring, part));
+	pd_script_add(ring->script, &(struct pd_script_sum){
+		.to = s == ring->n - 2 ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER,
+		.from = { own(ring), staged(ring, s) }, .n = 2, .at = in.at,
+		.staged = place(ring, part), .floats = in.floats }, added(ring, part));
+}
+
+static void wait_for(const struct pd_ring *ring, struct part part)
+{
+	pd_script_wait(ring->script, left(ring, part));
+	pd_script_wait(ring->script, sum_left(ring, part));
+	pd_script_wait(ring->script, sum_came(ring, part));
+}
+
+static void for_each_part(const struct pd_ring *ring,
+			  void (*write)(const struct pd_ring *ring, struct part part))
+{
+	for (int s = 0; s < ring->n - 1; s++)
+		for (int c = 0; c < ring->cuts; c++)
+			write(ring, (struct part){ s, c });
 }
 
 void pd_ring_write(const struct pd_ring *ring)
 {
-	for (int s = 0; s < ring->n - 1; s++)
-		add_up(ring, s);
-	for (int s = 0; s < ring->n - 1; s++)
-		go_round(ring, s);
-	for (int s = 0; s < ring->n - 1; s++) {
-		struct pd_script_transfer in = piece(ring, ring->me - s - 1);
-
-		pd_script_wait(ring->script, came(ring, s));
-		pd_script_add(ring->script, &(struct pd_script_sum){
-			.to = s == ring->n - 2 ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER,
-			.from = { own(ring), staged(ring, s) }, .n = 2, .at = in.at,
-			.staged = slot(ring, s), .floats = in.floats }, added(ring, s));
-	}
+	for_each_part(ring, add_up);
+	for_each_part(ring, go_round);
+	for_each_part(ring, add);
 }
 
 void pd_ring_wait(const struct pd_ring *ring)
 {
-	for (int s = 0; s < ring->n - 1; s++) {
-		pd_script_wait(ring->script, left(ring, s));
-		pd_script_wait(ring->script, sum_left(ring, s));
-		pd_script_wait(ring->script, sum_came(ring, s));
-	}
+	for_each_part(ring, wait_for);
 }
 
 static struct pd_reduction *ring_open(const struct pd_reduction_config *config,
 				      struct pd_error *err)
 {
-	int n = config->members, rounded = 5 * (n - 1);
+	int n = config->members, cuts = pd_ring_cuts(config->floats, n), parts = cuts * (n - 1);
+	int rounded = 5 * parts;
 	struct pd_ring ring = { .n = n, .me = config->me, .before = (config->me + n - 1) % n,
 				.next = (config->me + 1) % n, .free = PD_SCRIPT_NOW,
-				.plain = true, .before_plain = true };
+				.cuts = cuts, .plain = true, .before_plain = true };
 	struct pd_script *script = pd_script_new(&pd_reduction_ring, PD_REDUCER_ring, config,
-						 rounded + 2, 4 * (n - 1), 1 + 5 * (n - 1), err);
+						 rounded + 2, 4 * parts, 1 + 5 * parts, err);
 
 	if (!script)
 		return NULL;

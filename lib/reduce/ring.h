@@ -5,18 +5,22 @@
 
 #include "reduce/script.h"
 
+/* Returns in how many parts each piece of a ring of n members travels. */
+int pd_ring_cuts(size_t floats, int n);
+
 struct pd_ring {
 	struct pd_script *script;       /* with two slots of the longest piece in its staging */
 	int n, me;                      /* how many there are, at least 2; my place among them */
+	int cuts;                       /* as pd_ring_cuts() says */
 	int before, next;               /* the members of the sum beside me */
-	int events, tag;                /* the first of 5 (n - 1) events, of 2 n tags */
+	int events, tag;                /* the first of 5 cuts (n - 1) events, of 2 cuts n tags */
 	int ready, free;                /* events: my numbers may leave; the staging is free */
 	bool plain, before_plain;       /* mine, and those of the one before, are one member's own */
 };
 
-/* Writes 4 (n - 1) transfers, and 2 (n - 1) steps; sums of all are then on their way. */
+/* Writes 4 cuts (n - 1) transfers, and 2 cuts (n - 1) steps; sums of all are then on their way. */
 void pd_ring_write(const struct pd_ring *ring);
-/* Writes 3 (n - 1) waits, for all that leaves and comes. */
+/* Writes 3 cuts (n - 1) waits, for all that leaves and comes. */
 void pd_ring_wait(const struct pd_ring *ring);
 
 #endif

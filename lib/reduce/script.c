@@ -99,7 +99,7 @@ static void *place_of(const struct pd_script *s, enum pd_script_place place, siz
 		      size_t staged)
 {
 	if (place == PD_SCRIPT_STAGED || place == PD_SCRIPT_STAGED_NARROW)
-		return s->staging + staged;
+		return (char *)s->staging + staged * (narrow(s, place) ? NARROW_BYTES : sizeof(float));
 	return narrow(s, place) ? (void *)(s->rounded + at * NARROW_BYTES) : s->buf + at;
 }
 

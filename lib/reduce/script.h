@@ -28,8 +28,8 @@ struct pd_script_transfer {
 };
 
 /*
- * A sum of n places, to another one, there or in staging at `staged`; of staging the positions are
- * those of floats.
+ * A sum of n places, to another one, there or in staging at `staged`; positions in staging are counted
+ * in numbers of the place's width.
  */
 struct pd_script_sum {
 	enum pd_script_place to, from[2];
