@@ -23,14 +23,14 @@ says() {
 }
 test_ok "dense: each sends its parts of three others' pieces and the sum of its own to three" '
 	says 4500000 6 18'
-test_ok "a ring: 2 (n - 1) pieces to the next" 'says 4500000 6 18 --all-reduce=ring'
-test_ok "NCCL decides by itself: as a ring" 'says 4500000 6 18 --all-reduce=nccl'
+test_ok "a ring: 2 (n - 1) pieces to the next, in two parts" 'says 4500000 12 18 --all-reduce=ring'
+test_ok "NCCL decides by itself: as a ring" 'says 4500000 12 18 --all-reduce=nccl'
 test_ok "recursive doubling: all of it to two" 'says 6000000 2 24 --all-reduce=recursive-doubling'
-test_ok "hierarchical: two on each of two hosts, along chains of 11 pieces and a ring of two" '
-	says 4500000 12 36 --all-reduce=hierarchical --topology=2@250MB/s,2@250MB/s'
+test_ok "hierarchical: two on each of two hosts, along chains of 11 pieces and a ring of two in five parts" '
+	says 4500000 16 36 --all-reduce=hierarchical --topology=2@250MB/s,2@250MB/s'
 test_ok "in 16 bits" '
 	says 2250000 6 9 --gradient-dtype=bf16
-	says 3000000 6 12 --gradient-dtype=f16 --all-reduce=ring
+	says 3000000 12 12 --gradient-dtype=f16 --all-reduce=ring
 	says 4500000 2 18 --gradient-dtype=f16 --all-reduce=recursive-doubling'
 test_ok "in buckets, under backward: exposed is what is left of it, all but 9 ms of an update" '
 	for type in f32 bf16; do

@@ -34,4 +34,15 @@ static inline size_t pd_piece_most(size_t floats, int n)
 	return last > least || n == 1 ? last : least;
 }
 
+#define PD_PIECE_LEAST_PART (64 << 10)          /* floats */
+#define PD_PIECE_MOST_PARTS 8
+
+/* Returns in how many parts each of n pieces goes round a ring: none of them is short. */
+static inline int pd_piece_parts(size_t floats, int n)
+{
+	size_t parts = pd_piece_most(floats, n) / PD_PIECE_LEAST_PART;
+
+	return parts < 1 ? 1 : parts > PD_PIECE_MOST_PARTS ? PD_PIECE_MOST_PARTS : (int)parts;
+}
+
 #endif

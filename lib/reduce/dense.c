@@ -332,15 +332,6 @@ static int post_round(struct dense *c, int k, uint64_t tag_base, struct turn *tu
 	return 0;
 }
 
-/* Who owns a piece in the group before (-1) or behind (1) mine. */
-static int owner_beside(const struct dense *c, int way, int piece)
-{
-	int first = pd_allreduce_group_begin(&c->how, c->group + way);
-	int size = pd_allreduce_group_begin(&c->how, c->group + way + 1) - first;
-
-	return first + pd_allreduce_owner(&c->how, size, piece);
-}
-
 /*
  * One of my pieces on its way along the groups and back.  They are taken in one after the other, so
  * that what goes back gets to its links between them; the last one takes the place in staging that
@@ -350,8 +341,8 @@ static int post_owned(struct dense *c, int i, uint64_t tag_base)
 {
 	struct owned *owned = &c->owned[i];
 	int piece = owned->piece;
-	int before = is_first(c) ? -1 : owner_beside(c, -1, piece);
-	int next = is_last(c) ? -1 : owner_beside(c, 1, piece);
+	int before = is_first(c) ? -1 : pd_allreduce_owner_in(&c->how, c->group - 1, piece);
+	int next = is_last(c) ? -1 : pd_allreduce_owner_in(&c->how, c->group + 1, piece);
 	bool again = i > 0 && i == c->owned_count - 1;
 	size_t floats = piece_floats(c, piece), bytes = floats * sizeof(float);
 	float *goes_on = c->buf + piece_begin(c, piece);

@@ -114,7 +114,7 @@ static void write_ring(const struct tree *t)
 	bool alone = t->h.behind < 0;
 	struct pd_ring ring = {
 		.script = t->script, .n = t->h.hosts, .me = t->h.host,
-		.cuts = pd_ring_cuts(t->script->config.floats, t->h.hosts),
+		.cuts = pd_piece_parts(t->script->config.floats, t->h.hosts),
 		.before = t->h.master_before, .next = t->h.master_next, .events = 5 * t->pieces,
 		.tag = 2 * t->pieces, .ready = alone ? ready(t) : added(t->pieces - 1),
 		.free = alone ? PD_SCRIPT_NOW : added(t->pieces - 1), .plain = alone,
@@ -158,7 +158,7 @@ static struct pd_reduction *hierarchical_open(const struct pd_reduction_config *
 	int ring;
 
 	pd_hierarchy_of(&members, config->me, &t.h);
-	ring = (t.h.hosts - 1) * pd_ring_cuts(config->floats, t.h.hosts);
+	ring = (t.h.hosts - 1) * pd_piece_parts(config->floats, t.h.hosts);
 	t.rounded = 5 * (t.pieces + ring);
 	t.gathered = t.rounded + 2;
 	t.script = pd_script_new(&pd_reduction_hierarchical, PD_REDUCER_hierarchical, config,

@@ -19,16 +19,6 @@
 
 #include "base/piece.h"
 
-#define LEAST_PART_BYTES (256 << 10)
-#define MOST_PARTS 8
-
-int pd_ring_cuts(size_t floats, int n)
-{
-	size_t cuts = pd_piece_most(floats, n) * sizeof(float) / LEAST_PART_BYTES;
-
-	return cuts < 1 ? 1 : cuts > MOST_PARTS ? MOST_PARTS : (int)cuts;
-}
-
 /* A step, and a part of its piece. */
 struct part {
 	int step, cut;
@@ -176,7 +166,7 @@ void pd_ring_wait(const struct pd_ring *ring)
 static struct pd_reduction *ring_open(const struct pd_reduction_config *config,
 				      struct pd_error *err)
 {
-	int n = config->members, cuts = pd_ring_cuts(config->floats, n), parts = cuts * (n - 1);
+	int n = config->members, cuts = pd_piece_parts(config->floats, n), parts = cuts * (n - 1);
 	int rounded = 5 * parts;
 	struct pd_ring ring = { .n = n, .me = config->me, .before = (config->me + n - 1) % n,
 				.next = (config->me + 1) % n, .free = PD_SCRIPT_NOW,

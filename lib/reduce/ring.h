@@ -5,13 +5,10 @@
 
 #include "reduce/script.h"
 
-/* Returns in how many parts each piece of a ring of n members travels. */
-int pd_ring_cuts(size_t floats, int n);
-
 struct pd_ring {
 	struct pd_script *script;       /* with two slots of the longest piece in its staging */
 	int n, me;                      /* how many there are, at least 2; my place among them */
-	int cuts;                       /* as pd_ring_cuts() says */
+	int cuts;                       /* parts of a piece: pd_piece_parts() */
 	int before, next;               /* the members of the sum beside me */
 	int events, tag;                /* the first of 5 cuts (n - 1) events, of 2 cuts n tags */
 	int ready, free;                /* events: my numbers may leave; the staging is free */

@@ -112,10 +112,12 @@ json_t *supervisor_connect_message(const struct supervisor *s, int r, int64_t ze
 
 	pd_schedule_peers(s->schedule, r, peers);
 	pd_schedule_stages(s->schedule, r, stages);
+	peers[r] = true;
 	for (int i = 0; i < s->schedule->chunks; i++) {
 		const struct pd_stage *own = &s->job->plan->stages[stages[i]];
+		bool told = pd_schedule_all_meet(s->schedule, stages[i]);
 
-		for (int k = 0; k < own->replicas; k++)
+		for (int k = 0; k < own->replicas && told; k++)
 			peers[own->ranks[k]] = false;
 	}
 	for (int q = 0; q < s->count && r > 0; q++)
@@ -126,13 +128,17 @@ json_t *supervisor_connect_message(const struct supervisor *s, int r, int64_t ze
 			 addresses, "zero_ns", (json_int_t)zero_ns);
 }
 
-/* Rank 0, which says who shares a GPU, is told all addresses. */
+/*
+ * Replicas that all meet are told their addresses at once; others learn those of their peers as they
+ * connect.  Rank 0, which says who shares a GPU, is told all addresses.
+ */
 static void tell_stage(struct supervisor *s, int stage)
 {
 	const struct pd_stage *of = &s->job->plan->stages[stage];
 	struct pd_packed packed = pd_pack(supervisor_stage_message(s, stage));
+	bool told = pd_schedule_all_meet(s->schedule, stage);
 
-	for (int i = 0; i < of->replicas; i++)
+	for (int i = 0; i < of->replicas && told; i++)
 		if (of->ranks[i] > 0)
 			supervisor_tell_packed(s, of->ranks[i], &packed);
 	supervisor_tell_packed(s, 0, &packed);

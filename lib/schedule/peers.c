@@ -2,6 +2,11 @@
 #include "schedule/peers.h"
 
 #include "base/mem.h"
+#include "plan/buckets.h"
+#include "plan/sparse.h"
+#include "topology/reducer.h"
+
+#include <stdlib.h>
 
 /* Returns the replica that a rank is of a stage, or -1. */
 static int replica_of(const struct pd_schedule *schedule, int rank, int stage)
@@ -39,10 +44,62 @@ static void add_agree(const struct pd_schedule *schedule, int rank, bool *peers)
 	}
 }
 
+/* Has the stage a state, which its first replica gives the others (lib/run/share.c)? */
+static bool has_state(const struct pd_plan *plan, const struct pd_stage *s)
+{
+	for (int l = s->first_layer; l < s->first_layer + s->layer_count; l++)
+		if (plan->profile->layers[l].state_bytes > 0)
+			return true;
+	return false;
+}
+
+/* Sets the replicas with whom one exchanges gradients, of each bucket of the stage, or its state. */
+static void find_met(const struct pd_schedule *schedule, int stage, int replica, bool *met)
+{
+	const struct pd_plan *plan = schedule->plan;
+	const struct pd_stage *s = &plan->stages[stage];
+	struct pd_members members = {
+		&plan->topology, s->ranks, s->replicas,
+		pd_dtype_gradients(plan->gradient_dtype, plan->profile->dtype).dtype,
+	};
+	int count = pd_plan_bucket_count(plan, stage);
+	struct pd_bucket *buckets = pd_calloc((size_t)count, sizeof(*buckets));
+
+	pd_plan_buckets(plan, stage, buckets);
+	for (int i = 0; i < count && s->replicas > 1; i++)
+		pd_reducers[plan->reducer]->meets(&members, replica, buckets[i].bytes, met);
+	/* Sparse sums grow with the minibatches that they warm up, and with them how they are made. */
+	for (int i = 0; i < s->replicas; i++)
+		met[i] |= pd_plan_is_sparse(plan, stage) ||
+			  ((i == 0 || replica == 0) && has_state(plan, s));
+	free(buckets);
+}
+
+bool pd_schedule_all_meet(const struct pd_schedule *schedule, int stage)
+{
+	int replicas = schedule->plan->stages[stage].replicas;
+	bool *met = pd_calloc((size_t)replicas, sizeof(*met)), all = true;
+
+	find_met(schedule, stage, replicas - 1, met);
+	for (int i = 0; i < replicas - 1; i++)
+		all = all && met[i];
+	free(met);
+	return all;
+}
+
+static void add_sums(const struct pd_schedule *schedule, int stage, int replica, bool *peers)
+{
+	const struct pd_stage *s = &schedule->plan->stages[stage];
+	bool *met = pd_calloc((size_t)s->replicas, sizeof(*met));
+
+	find_met(schedule, stage, replica, met);
+	for (int i = 0; i < s->replicas; i++)
+		peers[s->ranks[i]] |= met[i] && i != replica;
+	free(met);
+}
+
 void pd_schedule_peers(const struct pd_schedule *schedule, int rank, bool *peers)
 {
-	bool self;
-
 	/* Layers that share parameters may be on any two ranks. */
 	for (int r = 0; r < schedule->plan->rank_count; r++)
 		peers[r] = pd_plan_has_tied_weights(schedule->plan) && r != rank;
@@ -54,14 +111,10 @@ void pd_schedule_peers(const struct pd_schedule *schedule, int rank, bool *peers
 	}
 	if (pd_plan_agrees(schedule->plan))
 		add_agree(schedule, rank, peers);
-	self = peers[rank];
 	for (int s = 0; s < schedule->stage_count; s++) {
-		const struct pd_stage *stage = &schedule->plan->stages[s];
+		int replica = replica_of(schedule, rank, s);
 
-		if (replica_of(schedule, rank, s) < 0)
-			continue;
-		for (int j = 0; j < stage->replicas; j++)
-			peers[stage->ranks[j]] = true;
+		if (replica >= 0)
+			add_sums(schedule, s, replica, peers);
 	}
-	peers[rank] = self;
 }

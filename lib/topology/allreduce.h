@@ -25,6 +25,8 @@
 #include "model/dtype.h"
 #include "topology/topology.h"
 
+#include <stdbool.h>
+
 struct pd_allreduce {
 	int members;
 	int groups;
@@ -84,5 +86,17 @@ static inline int pd_allreduce_owner(const struct pd_allreduce *how, int size, i
 {
 	return pd_allreduce_part_of(how->pieces, size, piece);
 }
+
+/* Returns the member that owns a piece in a group. */
+static inline int pd_allreduce_owner_in(const struct pd_allreduce *how, int group, int piece)
+{
+	int first = pd_allreduce_group_begin(how, group);
+	int size = pd_allreduce_group_begin(how, group + 1) - first;
+
+	return first + pd_allreduce_owner(how, size, piece);
+}
+
+/* Sets the members with whom one exchanges anything: its group, and owners of its pieces beside that. */
+void pd_allreduce_meets(const struct pd_allreduce *how, int me, bool *met);
 
 #endif

@@ -132,6 +132,19 @@ static bool sends(const struct pd_members *members, int me, int i, int *peer_p, 
 	return true;
 }
 
+static void meets(const struct pd_members *members, int me, int64_t bytes, bool *met)
+{
+	struct pd_hierarchy h;
+
+	pd_hierarchy_of(members, me, &h);
+	if (h.before >= 0)
+		met[h.before] = true;
+	if (h.behind >= 0)
+		met[h.behind] = true;
+	if (h.place == 0 && h.hosts > 1)
+		met[h.master_before] = met[h.master_next] = true;
+}
+
 /* The chains of the largest host there and back, and the ring, one after the other. */
 static int64_t cost_ns(const struct pd_members *members, int64_t bytes)
 {
@@ -159,10 +172,13 @@ static int64_t cost_ns(const struct pd_members *members, int64_t bytes)
 
 		latency_ns = pd_topology_transfer_ns(topology, from, to, 0);
 		inside_ns = pd_topology_transfer_ns(topology, from, to, bytes) - latency_ns;
-		ns += (__int128)inside_ns * ring_halves(members, &h) / (2 * h.hosts) +
-		      (__int128)latency_ns * 2 * (h.hosts - 1);
+		ns += pd_ring_ns((__int128)inside_ns * ring_halves(members, &h) / (2 * h.hosts),
+				 latency_ns, h.hosts,
+				 pd_piece_parts((size_t)bytes / sizeof(float), h.hosts));
 	}
 	return ns > PD_REDUCER_MOST_NS ? PD_REDUCER_MOST_NS : (int64_t)ns;
 }
 
-const struct pd_reducer pd_reducer_hierarchical = { staging_bytes, false, false, sends, cost_ns };
+const struct pd_reducer pd_reducer_hierarchical = {
+	staging_bytes, false, false, sends, meets, cost_ns,
+};

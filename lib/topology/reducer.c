@@ -53,6 +53,14 @@ static int64_t dense_staging_bytes(const struct pd_members *members, int64_t byt
 	return pd_allreduce_staging_bytes(&how, bytes, members->dtype);
 }
 
+static void dense_meets(const struct pd_members *members, int me, int64_t bytes, bool *met)
+{
+	struct pd_allreduce how = pd_allreduce_choose(members->topology, members->ranks,
+						      members->count, bytes);
+
+	pd_allreduce_meets(&how, me, met);
+}
+
 /*
  * Returns the time of 2 (n - 1) steps, in which so many halves of an n-th of the buffer pass, rounded
  * up.
@@ -108,9 +116,31 @@ static bool ring_sends(const struct pd_members *members, int me, int i, int *pee
 	return i == 0;
 }
 
+static void ring_meets(const struct pd_members *members, int me, int64_t bytes, bool *met)
+{
+	met[(me + 1) % members->count] = met[(me + members->count - 1) % members->count] = true;
+}
+
+int64_t pd_ring_ns(__int128 transfer_ns, int64_t latency_ns, int64_t n, int parts)
+{
+	int64_t steps = 2 * (n - 1);
+	__int128 full_ns = transfer_ns + latency_ns;
+	__int128 waits_ns = (transfer_ns * (steps + parts - 1) + steps * parts - 1) /
+			    (steps * parts) + (__int128)latency_ns * steps;
+
+	return saturate(full_ns > waits_ns ? full_ns : waits_ns);
+}
+
 static int64_t ring_cost_ns(const struct pd_members *members, int64_t bytes)
 {
-	return round_ns(members, bytes, ring_halves(members));
+	int n = members->count;
+	struct way way;
+
+	if (n == 1 || bytes == 0)
+		return 0;
+	way = way_between(members, bytes);
+	return pd_ring_ns(((__int128)way.whole_ns * ring_halves(members) + 2 * n - 1) / (2 * n),
+			  way.latency_ns, n, pd_piece_parts((size_t)bytes / sizeof(float), n));
 }
 
 static int64_t doubling_staging_bytes(const struct pd_members *members, int64_t bytes)
@@ -154,6 +184,23 @@ static bool doubling_sends(const struct pd_members *members, int me, int i, int 
 	return me >= power ? i == 0 : i < rounds || (i == rounds && me + power < n);
 }
 
+/* Whom a member sends to sends to it. */
+static void doubling_meets(const struct pd_members *members, int me, int64_t bytes, bool *met)
+{
+	double part;
+	int peer;
+
+	for (int i = 0; doubling_sends(members, me, i, &peer, &part); i++)
+		met[peer] = true;
+}
+
+/* The transport decides. */
+static void all_meet(const struct pd_members *members, int me, int64_t bytes, bool *met)
+{
+	for (int m = 0; m < members->count; m++)
+		met[m] |= m != me;
+}
+
 /* The transport's own memory is not counted. */
 static int64_t no_staging_bytes(const struct pd_members *members, int64_t bytes)
 {
@@ -161,13 +208,13 @@ static int64_t no_staging_bytes(const struct pd_members *members, int64_t bytes)
 }
 
 static const struct pd_reducer pd_reducer_dense = {
-	dense_staging_bytes, true, false, NULL, dense_cost_ns,
+	dense_staging_bytes, true, false, NULL, dense_meets, dense_cost_ns,
 }, pd_reducer_ring = {
-	ring_staging_bytes, false, false, ring_sends, ring_cost_ns,
+	ring_staging_bytes, false, false, ring_sends, ring_meets, ring_cost_ns,
 }, pd_reducer_doubling = {
-	doubling_staging_bytes, false, false, doubling_sends, doubling_cost_ns,
+	doubling_staging_bytes, false, false, doubling_sends, doubling_meets, doubling_cost_ns,
 }, pd_reducer_nccl = {
-	no_staging_bytes, false, true, ring_sends, ring_cost_ns,
+	no_staging_bytes, false, true, ring_sends, all_meet, ring_cost_ns,
 };
 
 const struct pd_reducer *const pd_reducers[] = {

@@ -51,12 +51,20 @@ struct pd_reducer {
 	 * bytes.  Returns false behind the last.  NULL: groups and pieces decide (allreduce.h).
 	 */
 	bool (*sends)(const struct pd_members *members, int me, int i, int *peer_p, double *part_p);
+	/* Sets those members with whom `me` exchanges anything to sum `bytes`. */
+	void (*meets)(const struct pd_members *members, int me, int64_t bytes, bool *met);
 	/*
 	 * The time to sum `bytes` with nobody else on the links between the members; at most
 	 * PD_REDUCER_MOST_NS.
 	 */
 	int64_t (*cost_ns)(const struct pd_members *members, int64_t bytes);
 };
+
+/*
+ * Returns the time of the 2 (n - 1) steps of a ring of n, whose transfers take transfer_ns in all, in
+ * so many parts each: a part is on its way while the one behind it leaves.
+ */
+int64_t pd_ring_ns(__int128 transfer_ns, int64_t latency_ns, int64_t n, int parts);
 
 extern const struct pd_reducer *const pd_reducers[PD_REDUCER_KINDS];
 

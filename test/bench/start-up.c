@@ -51,7 +51,8 @@ static double stages_bytes(const struct supervisor *s)
 		const struct pd_stage *stage = &s->job->plan->stages[i];
 
 		bytes += packed_bytes(supervisor_stage_message(s, i)) *
-			 (stage->replicas + (stage->ranks[0] > 0));
+			 (pd_schedule_all_meet(s->schedule, i)
+				  ? stage->replicas + (stage->ranks[0] > 0) : 1);
 	}
 	return bytes;
 }
