@@ -182,11 +182,15 @@ struct buckets {
 	int started;
 };
 
+/* Buckets so many times as long are cut into parts by a ring of a few members. */
+#define LONG 301
+static size_t times = 1;
+
 static size_t bucket_floats(int bucket)
 {
 	static const size_t floats[BUCKETS] = { 1000, 1, 333, 90, 2048 };
 
-	return floats[bucket];
+	return times * floats[bucket];
 }
 
 /* Hosts of four. */
@@ -418,6 +422,24 @@ static void test_kinds(void)
 	}
 }
 
+/* Long pieces travel in parts, with the bits that they have in one. */
+static void test_long(void)
+{
+	static const struct { enum pd_reducer_kind kind; int n; } rings[] = {
+		{ PD_REDUCER_ring, 2 }, { PD_REDUCER_ring, 3 }, { PD_REDUCER_hierarchical, 9 },
+	};
+	int bad = 0;
+
+	times = LONG;
+	for (size_t k = 0; k < PD_COUNT(rings); k++)
+		bad += !try_buckets(rings[k].kind, rings[k].n, 1, rings[k].n);
+	times = 1;
+	is_int(bad, 0, "%s: rings sum long buckets, in parts", pd_dtype_name[rounding.dtype]);
+	is_int(pd_piece_parts(LONG * 2048, 3), 3, "a piece of 822 KB has three parts");
+	is_int(pd_piece_parts((size_t)1 << 30, 2), 8, "a very long one has eight");
+	is_int(pd_piece_parts(2048, 2), 1, "a short one has one");
+}
+
 /* What a member sends, by the row, is what others get from it: all together as in its manual. */
 static void test_sends(void)
 {
@@ -450,6 +472,59 @@ static void test_sends(void)
 		}
 		is_int(bad, 0, "%s: who sends to whom", pd_reducer_kind_name[kind]);
 	}
+}
+
+static void post_all(enum pd_reducer_kind kind, const struct pd_members *members, size_t floats, float *buf)
+{
+	struct pd_device device = { &shuffled_device };
+
+	for (int m = 0; m < members->count; m++) {
+		struct end end = { { &shuffled_transport }, m };
+		struct stream stream = { .base.device = &device };
+		struct pd_event done;
+		struct pd_error err;
+		struct pd_reduction *r = pd_reductions[kind]->open(&(struct pd_reduction_config){
+			.transport = &end.base, .device = &device, .stream = &stream.base,
+			.topology = members->topology, .ranks = members->ranks,
+			.members = members->count, .me = m, .floats = floats,
+			.rounding = rounding }, &err);
+
+		pd_event_arm(&done);
+		post.wrong += r->ops->start(r, buf, 0, NULL, &done) < 0;
+		r->ops->close(r);
+	}
+}
+
+/* Members meet, by the row, exactly those with whom they post a transfer. */
+static void test_meets(void)
+{
+	enum { FLOATS = 25000000 };
+	float *buf = pd_calloc(FLOATS, sizeof(*buf));
+
+	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
+		int bad = 0;
+
+		if (pd_reducers[kind]->of_transport)
+			continue;
+		for (int n = 2; n <= 32; n += n < 8 ? 1 : 8) {
+			bool met[32][32] = { { false } }, posted[32][32] = { { false } };
+			int ranks[32];
+			struct pd_members members = { hosts(), ranks, n, PD_F32 };
+
+			for (int m = 0; m < n; m++)
+				ranks[m] = m;
+			post_all((enum pd_reducer_kind)kind, &members, FLOATS, buf);
+			for (int i = 0; i < post.count; i++)
+				posted[post.mail[i].from][post.mail[i].to] =
+					posted[post.mail[i].to][post.mail[i].from] = true;
+			post.count = 0;
+			for (int m = 0; m < n; m++)
+				pd_reducers[kind]->meets(&members, m, FLOATS * (int64_t)sizeof(float), met[m]);
+			bad += memcmp(met, posted, sizeof(met)) != 0;
+		}
+		is_int(bad + post.wrong, 0, "%s: who meets whom", pd_reducer_kind_name[kind]);
+	}
+	free(buf);
 }
 
 /* The row of a reducer says what one allocates, and what it costs. */
@@ -503,8 +578,15 @@ static void test_costs(void)
 	};
 	int ranks[] = { 0, 1, 2, 3 };
 	struct pd_topology topology;
+	struct pd_members two = { &topology, ranks, 2, PD_F32 };
 	struct pd_error err;
 
+	pd_topology_parse_string("2@1GB/s+1ms", &topology, &err);
+	is_int(pd_reducers[PD_REDUCER_ring]->cost_ns(&two, 8 << 20), (8 << 20) + 1000000,
+	       "ring of long pieces: the latency is under other parts' transfers");
+	pd_topology_parse_string("2@1GB/s+8ms", &topology, &err);
+	is_int(pd_reducers[PD_REDUCER_ring]->cost_ns(&two, 8 << 20),
+	       2 * ((1 << 19) + 8000000) + 7 * (1 << 19), "unless it is longer than these");
 	pd_topology_parse_string("4@1GB/s+7ns", &topology, &err);
 	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
 		struct pd_members members = { &topology, ranks, 1, PD_F32 };
@@ -575,15 +657,18 @@ int main(void)
 {
 	post.rng = 1;
 	test_rows();
+	test_meets();
 	test_costs();
 	test_direct_costs();
 	test_bits();
 	test_buckets();
 	test_kinds();
+	test_long();
 	test_sends();
 	rounding = (struct pd_rounding){ PD_BF16, 1, false };
 	test_bits();
 	test_kinds();
+	test_long();
 	rounding = (struct pd_rounding){ PD_F16, 0x1p-36f, false };
 	test_buckets();
 	test_kinds();

@@ -7,17 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct mail {
-	int from, to;
-	uint64_t tag;
-	const void *src;
-	void *dst;
-	size_t bytes;
-	const struct pd_event *src_after, *dst_after;
-	struct pd_event *sent, *received;
-	uint64_t order;                 /* in which it was sent; 0: only awaited so far */
-};
-
 struct post post;
 
 unsigned any(unsigned n)

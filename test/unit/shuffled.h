@@ -13,6 +13,18 @@
 #define MEMBERS 33
 #define QUEUE   3
 
+/* A letter: a transfer that one side or both have posted. */
+struct mail {
+	int from, to;
+	uint64_t tag;
+	const void *src;
+	void *dst;
+	size_t bytes;
+	const struct pd_event *src_after, *dst_after;
+	struct pd_event *sent, *received;
+	uint64_t order;                 /* in which it was sent; 0: only awaited so far */
+};
+
 struct post {
 	struct mail *mail;
 	int count;                      /* letters that have not arrived */
