@@ -44,14 +44,22 @@ test_ok "ranks of one host exchange through shared memory: none listens" '
 	[ "$(echo $workers | wc -w)" -eq 4 ] && [ "$(echo $agents | wc -w)" -eq 4 ]
 	[ -s sockets ] && [ -z "$(comm -12 sockets listen)" ]
 '
+plan residual 8 8 >plan.json		# 16 ranks, as in pd-run(1)
 test_ok "so many ranks that their connections are more than the soft limit of descriptors" '
-	plan residual 8 8 >plan-16
 	cat >few <<-END
 		ulimit -Sn 32
-		exec pd-run --threads=1 --synthetic --minibatches=16 plan-16
+		exec pd-run --threads=1 --synthetic --minibatches=16 plan.json
 	END
 	timeout 60 mpirun -np 16 sh few 2>err >out
 	tail -n 1 out | jq -e ".outcome == \"done\""
+'
+test_ok "the line in pd-run(1)" '
+	sed -n "/^\.Bd/,/^\.Ed/s/^\(mpirun .*--data=\)DIR/\1data/p" "$PD_SOURCE/man/pd-run.1" >line
+	one_line line
+	idx_data data
+	echo localhost slots=16 >hosts
+	timeout 60 sh line 2>err >out
+	tail -n 1 out | jq -e ".outcome == \"done\" and (.memory_bytes | length) == 16"
 '
 test_ok "a plan of another number of ranks is refused in one sentence, with status 2" '
 	status 2 mpi 3 --synthetic plan

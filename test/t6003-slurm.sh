@@ -62,8 +62,9 @@ SwitchType=switch/none
 ReturnToService=2
 KillWait=10
 TmpFS=$slurm/%n.tmp
+SlurmdParameters=config_overrides
 $(for node in $nodes; do
-	echo "NodeName=$node NodeAddr=$(address "$node") CPUs=$(nproc) State=UNKNOWN"
+	echo "NodeName=$node NodeAddr=$(address "$node") CPUs=4 State=UNKNOWN"
 done)
 PartitionName=all Nodes=ALL Default=YES MaxTime=5 State=UP
 END
@@ -126,26 +127,52 @@ test_ok "a rank that is killed is named, also where srun lets the others run on"
 	said "rank 2 (stage 1 of 3"
 	said "was killed by signal 9 (Killed)"
 '
-cat >batch <<END
-#!/bin/sh
-#SBATCH --nodes=$(((node_count + 1) / 2)) --ntasks=4 --overcommit --output=batch.out
-srun --mpi=pmix --kill-on-bad-exit --overcommit -n 4 pd-run --threads=1 --synthetic --force \
-	--minibatches=100000000 --report-every=10 --checkpoint=cancelled plan
-END
-test_ok "scancel ends a batch job in a checkpoint; another goes on from it" '
+# The script in pd-run(1), for ever, on as many nodes as there are, with four ranks on each.
+layers=$(jq ".layers | length" residual)
+if [ "$node_count" -gt 1 ]; then
+	pd-plan --topology="4@10Gbit/s,$node_count@1Gbit/s" \
+		--stages="$((layers / 2))x$((2 * node_count)),$((layers - layers / 2))x$((2 * node_count))" residual
+else
+	plan residual 2 2
+fi >plan.json
+idx_data data
+awk '/^\.Ed/ { copy = 0 } /^#!/ { copy = 1 } copy' "$PD_SOURCE/man/pd-run.1" |
+	sed "s/--nodes=4/--nodes=$node_count/; s/=DIR/=data/; s:=/shared/DIR:=CHECKPOINT:
+		s/ pd-run/& --minibatches=100000000 --report-every=10/" >script
+
+# begin_job CHECKPOINT: submits it as $job, and waits until it trains.
+begin_job() {
+	sed "s/CHECKPOINT/$1/" script >batch
 	job=$(sbatch --parsable batch)
-	for try in $(seq 300); do
-		! grep -qs progress batch.out || break
+	for try in $(seq 600); do
+		! grep -qs progress "slurm-$job.out" || return 0
 		sleep 0.1
 	done
-	scancel "$job"
-	for try in $(seq 150); do
+	cat "slurm-$job.out"
+	return 1
+}
+
+# ends_in CHECKPOINT: the job does, and another goes on from it.
+ends_in() {
+	for try in $(seq 600); do
 		squeue -h -j "$job" 2>/dev/null | grep -q . || break
 		sleep 0.1
 	done
-	step=$(grep "^{" batch.out | jq -e "select(.outcome == \"stopped\") | .step")
-	step pd-run --threads=1 --synthetic --minibatches=$((step + 10)) --checkpoint=cancelled \
-		--resume plan >out
-	tail -n 1 out | jq -e ".step == $step + 10"
+	at=$(grep "^{" "slurm-$job.out" | jq -e 'select(.outcome == "stopped") | .step')
+	timeout 60 sh -c "$(sed -n "s/^srun/& -N $node_count --ntasks-per-node=4/
+		s/=100000000/=$((at + 10))/; s/CHECKPOINT/$1 --resume/p" script)" >out 2>err
+	tail -n 1 out | jq -e ".step == $at + 10"
+}
+
+test_ok "the batch script in pd-run(1): scancel ends it in a checkpoint; another goes on from it" '
+	begin_job cancelled
+	scancel "$job"
+	ends_in cancelled
+'
+# Slurm looks for such jobs twice a minute.
+test_ok "so does its --signal, two minutes before its time is over" '
+	begin_job signalled
+	scontrol update JobId="$job" TimeLimit=2
+	ends_in signalled
 '
 test_done
