@@ -174,5 +174,6 @@ test_ok "so does its --signal, two minutes before its time is over" '
 	begin_job signalled
 	scontrol update JobId="$job" TimeLimit=2
 	ends_in signalled
+	scontrol show job "$job" | grep " ExitCode=138:0"	# SIGUSR1 ended pd-run
 '
 test_done
