@@ -178,6 +178,19 @@ test_ok "--all-reduce: what it does to the plan, auto what is fastest" '
 	jq -e .reducer\ ==\ \"ring\" ring.json
 	jq -e "(.predicted.period_ns) as \$p | [inputs.predicted.period_ns] | all(. >= \$p)" \
 		auto.json dense.json ring.json hierarchical.json recursive-doubling.json'
+test_ok "--explain: what each reducer is expected to do; the limit is what a replay shows" '
+	machine=4@250MB/s,4@100MB/s+1ms
+	pd-plan --topology=$machine --stages=3x16 --all-reduce=auto --explain three 2>why >plan.json
+	cat why
+	for name in dense ring hierarchical recursive-doubling; do
+		pd-plan --topology=$machine --stages=3x16 --all-reduce=$name --explain three 2>one >named.json
+		grep -E "^$name +one of a stage +$(sed -n "s/^period: \([^ ]* [^ ]*\) .*/\1/p" one)( |$)" why
+		grep -E "^limit: .* \(([0-9]{2}|100)% of the period\)" one
+	done
+	grep -E "^$(jq -r ".reducer // \"dense\"" plan.json) .* \(the plan.s\)$" why
+	pd-plan --topology=2@250MB/s --stages=3x2 --all-reduce=auto --bucket=auto --explain three 2>why >plan.json
+	cat why
+	grep -E "^$(jq -r ".reducer // \"dense\"" plan.json) +750 kB +8.5 ms +\(the plan.s\)$" why'
 test_ok "hierarchical: eight on each of four servers, whose links carry little more than all once each way" '
 	pd-plan --topology=8@10GB/s,4@1GB/s+1ms --stages=3x32 --all-reduce=hierarchical three >plan.json
 	pd-plan --topology=8@10GB/s,4@1GB/s+1ms --stages=3x32 --all-reduce=ring three >ring.json

@@ -5,10 +5,7 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "explain/usage.h"
-#include "planner/search/judge.h"
 #include "planner/sums.h"
-#include "replay/replay.h"
-#include "trace/report.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -248,28 +245,6 @@ static void explain_alternatives(const struct pd_plan *plan, FILE *out)
 	}
 }
 
-/* Prints what a replay shows of sums among replicas, where that is short enough. */
-static void explain_sums(const struct pd_plan *plan, FILE *out)
-{
-	struct pd_timeline *timeline;
-	struct pd_report *report;
-	struct pd_trace *trace;
-	bool sums = false;
-	struct pd_error err;
-
-	for (int s = 0; s < plan->stage_count; s++)
-		sums |= plan->stages[s].replicas > 1;
-	trace = sums && pd_judge_work(plan) <= PD_JUDGE_WORK ? pd_replay(plan, NULL, &err) : NULL;
-	if (!trace)
-		return;
-	timeline = pd_timeline_new(trace);
-	report = pd_report_new(timeline);
-	pd_report_print_sums(report, NULL, out);
-	pd_report_free(report);
-	pd_timeline_free(timeline);
-	pd_trace_free(trace);
-}
-
 void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 {
 	const struct pd_prediction *predicted = &plan->predicted;
@@ -296,7 +271,10 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 		pd_show_bytes(predicted->data_parallel_memory_bytes, bytes),
 		pd_data_parallel_fits(plan) ? "" : ", which does not fit",
 		predicted->speedup_over_data_parallel);
-	explain_sums(plan, out);
+	if (usage->report)
+		pd_report_print_sums(usage->report, NULL, out);
+	if (predicted->reducers[PD_REDUCER_dense].period_ns > 0)
+		pd_reducers_explain(plan, out);
 	if (plan->bucket_bytes > 0)
 		pd_bucket_explain(plan, out);
 	explain_alternatives(plan, out);

@@ -5,9 +5,12 @@
 #include "planner/price/cycle.h"
 #include "planner/price/predict.h"
 #include "planner/price/reduce.h"
+#include "planner/search/judge.h"
+#include "replay/replay.h"
 #include "schedule/memory.h"
 #include "schedule/tick.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +41,35 @@ static int64_t update_ns(const struct pd_plan *plan, const struct pd_stage *stag
 	return sum;
 }
 
+static void replay_sums(struct pd_usage *usage)
+{
+	const struct pd_plan *plan = usage->plan;
+	bool sums = false;
+	struct pd_error err;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		sums |= plan->stages[s].replicas > 1;
+	if (sums && pd_judge_work(plan) <= PD_JUDGE_WORK)
+		usage->trace = pd_replay(plan, NULL, &err);
+	if (!usage->trace)
+		return;
+	usage->timeline = pd_timeline_new(usage->trace);
+	usage->report = pd_report_new(usage->timeline);
+}
+
+/*
+ * Returns the time of an all-reduce behind backward.  A reducer's cost counts its steps one by one; a
+ * replay, in which one member begins a step while others are in the one before, can show less.
+ */
+static double serial_allreduce_ns(const struct pd_usage *usage, int s)
+{
+	double ns = (double)usage->plan->stages[s].allreduce_ns;
+
+	if (!usage->report || usage->report->stages[s].steps == 0)
+		return ns;
+	return fmin(ns, usage->report->stages[s].exposed_ns);
+}
+
 static void use_stage(struct pd_usage *usage, int s)
 {
 	const struct pd_schedule *schedule = usage->schedule;
@@ -51,8 +83,9 @@ static void use_stage(struct pd_usage *usage, int s)
 	out->backward_ns = (double)stage->backward_ns / r;
 	out->versions = pd_schedule_versions(schedule, s);
 	out->update_ns = (double)update_ns(plan, stage, out->versions > 1) / group;
-	out->allreduce_ns = (double)stage->allreduce_ns / group;
 	out->serial = pd_reduce_is_serial(schedule, s);
+	out->allreduce_ns = (out->serial ? serial_allreduce_ns(usage, s)
+					 : (double)stage->allreduce_ns) / group;
 	out->in_flight = pd_schedule_in_flight(schedule, s, false);
 	out->stale = stale(schedule, s);
 	pd_schedule_memory(schedule, stage->ranks[0], &pd_momentum, &out->memory);
@@ -139,6 +172,7 @@ struct pd_usage *pd_usage_new(const struct pd_plan *plan)
 	usage->stages = pd_calloc((size_t)plan->stage_count, sizeof(*usage->stages));
 	usage->limit.ns = -1;
 	pd_links_init(&usage->links, plan, schedule->wiring);
+	replay_sums(usage);
 	for (int s = 0; s < plan->stage_count; s++)
 		use_stage(usage, s);
 	limit_processors(usage);
@@ -151,6 +185,9 @@ void pd_usage_free(struct pd_usage *usage)
 {
 	if (!usage)
 		return;
+	pd_report_free(usage->report);
+	pd_timeline_free(usage->timeline);
+	pd_trace_free(usage->trace);
 	pd_links_release(&usage->links);
 	pd_schedule_free(usage->schedule);
 	free(usage->stages);

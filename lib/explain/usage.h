@@ -6,6 +6,7 @@
 #include "plan/memory.h"
 #include "planner/price/links.h"
 #include "schedule/schedule.h"
+#include "trace/report.h"
 
 struct pd_stage_usage {
 	/* These are of each replica, for one minibatch of the plan in the mean. */
@@ -36,6 +37,10 @@ struct pd_usage {
 	struct pd_links links;
 	struct pd_stage_usage *stages;
 	struct pd_limit limit;
+	/* of a replay, where replicas sum and it takes little time; else NULL */
+	struct pd_trace *trace;
+	struct pd_timeline *timeline;
+	struct pd_report *report;
 };
 
 /* Returns the usage of a plan; NULL if pd_schedule_new refuses it. */

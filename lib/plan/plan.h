@@ -82,6 +82,13 @@ struct pd_alternative {
 	bool fits;                      /* into the devices' memory */
 };
 
+/* The plan with a reducer, and the best buckets for that where any may be taken. */
+struct pd_reducer_tried {
+	int64_t period_ns;              /* 0: it was not tried */
+	int64_t bucket_bytes;
+	bool fits;
+};
+
 struct pd_prediction {
 	int64_t period_ns, memory_bytes, lower_bound_ns;
 	enum pd_period_kind period_from, data_parallel_from;
@@ -91,6 +98,7 @@ struct pd_prediction {
 	double sent_bytes_per_sample;   /* by all ranks together */
 	int alternative_count;
 	struct pd_alternative *alternatives;    /* by kind; owned */
+	struct pd_reducer_tried reducers[PD_REDUCER_KINDS];     /* where any may be taken */
 };
 
 struct pd_plan {

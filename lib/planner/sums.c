@@ -138,11 +138,15 @@ static int try_all(const struct pd_task *task, struct pd_plan *plan, int64_t *pe
 		   struct pd_error *err)
 {
 	const struct pd_plan_request *request = task->request;
+	struct pd_reducer_tried *tried = plan->predicted.reducers;
 	enum pd_reducer_kind best = plan->reducer;
 	int64_t bucket_bytes = plan->bucket_bytes;
 
+	if (request->any_reducer)
+		tried[PD_REDUCER_dense] = (struct pd_reducer_tried){ *period_ns_p, bucket_bytes, true };
 	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
 		int64_t period_ns;
+		bool fits;
 
 		if (kind == PD_REDUCER_dense ||
 		    (request->any_reducer ? pd_reducers[kind]->of_transport
@@ -151,7 +155,9 @@ static int try_all(const struct pd_task *task, struct pd_plan *plan, int64_t *pe
 		plan->bucket_bytes = bucket_bytes;
 		if (with_reducer(task, plan, (enum pd_reducer_kind)kind, &period_ns, err) < 0)
 			return -1;
-		if (!weigh(plan, task->limit_bytes) || (request->any_reducer && period_ns >= *period_ns_p))
+		fits = weigh(plan, task->limit_bytes);
+		tried[kind] = (struct pd_reducer_tried){ period_ns, plan->bucket_bytes, fits };
+		if (!fits || (request->any_reducer && period_ns >= *period_ns_p))
 			continue;
 		*period_ns_p = period_ns;
 		best = (enum pd_reducer_kind)kind;
@@ -205,6 +211,26 @@ int pd_sums_choose(const struct pd_task *task, struct pd_plan *plan, int64_t *pe
 	if (plan->reducer != PD_REDUCER_dense || plan->chunk > 0)
 		*bound_ns_p = pd_min64(*bound_ns_p, pd_task_bound_without_sums_ns(task));
 	return 0;
+}
+
+void pd_reducers_explain(const struct pd_plan *plan, FILE *out)
+{
+	if (sums_of(plan) == 0)
+		return;
+	fprintf(out, "\n%-18s  %15s  %10s\n", "all-reduce", "buckets above", "period");
+	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
+		const struct pd_reducer_tried *one = &plan->predicted.reducers[kind];
+		char bytes[32], time[32];
+
+		if (one->period_ns > 0)
+			fprintf(out, "%-18s  %15s  %10s%s%s\n", pd_reducer_kind_name[kind],
+				one->bucket_bytes > 0 ? pd_show_bytes(one->bucket_bytes, bytes)
+						      : "one of a stage",
+				one->period_ns < PD_COST_MAX
+				? pd_show_time(one->period_ns, time) : "-",
+				one->fits ? "" : "  does not fit",
+				kind == (int)plan->reducer ? "  (the plan's)" : "");
+	}
 }
 
 void pd_bucket_explain(const struct pd_plan *plan, FILE *out)

@@ -19,6 +19,8 @@ int64_t pd_bucket_usual(const struct pd_profile *profile);
 int pd_sums_choose(const struct pd_task *task, struct pd_plan *plan, int64_t *period_ns_p,
 		   int64_t *bound_ns_p, struct pd_error *err);
 
+/* Prints a table of the reducers that were tried, if replicas sum. */
+void pd_reducers_explain(const struct pd_plan *plan, FILE *out);
 /* Prints a table of thresholds with their sums and periods, if the plan has one. */
 void pd_bucket_explain(const struct pd_plan *plan, FILE *out);
 
