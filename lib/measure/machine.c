@@ -361,18 +361,25 @@ static double median(double *values, int n)
 	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-static int64_t level_latency(const struct pd_machine *machine, int level)
+/* What a single rank gets at a level, of all that was measured. */
+static void median_alone(const struct pd_machine *machine, int level, struct pd_machine_level *out)
 {
-	double *values = pd_calloc((size_t)machine->ranks, sizeof(*values));
+	double *rates = pd_calloc((size_t)machine->ranks, sizeof(*rates));
+	double *latencies = pd_calloc((size_t)machine->ranks, sizeof(*latencies));
 	int n = 0;
-	int64_t latency_ns;
 
-	for (int i = 0; i < machine->ranks - 1; i++)
-		if (machine->gaps[i].measured && machine->gaps[i].level == level)
-			values[n++] = (double)machine->gaps[i].latency_ns;
-	latency_ns = (int64_t)median(values, n);
-	free(values);
-	return latency_ns;
+	for (int i = 0; i < machine->ranks - 1; i++) {
+		const struct pd_machine_gap *gap = &machine->gaps[i];
+
+		if (!gap->measured || gap->level != level)
+			continue;
+		rates[n] = gap->bytes_per_s;
+		latencies[n++] = (double)gap->latency_ns;
+	}
+	out->alone = median(rates, n);
+	out->latency_ns = (int64_t)median(latencies, n);
+	free(rates);
+	free(latencies);
 }
 
 /* Components of `size` ranks of this level, next to each other: what the link of one carries. */
@@ -396,7 +403,7 @@ static int measure_level(struct measuring *m, int level, int size, struct pd_err
 	out->least = one_way[0];
 	out->most = one_way[n - 1];
 	out->both_ways = median(both_ways, n);
-	out->latency_ns = level_latency(machine, level);
+	median_alone(machine, level, out);
 	machine->topology.level[level].bandwidth_bytes_per_s = (int64_t)out->median;
 	machine->topology.level[level].latency_ns = out->latency_ns;
 	return 0;

@@ -29,6 +29,7 @@ struct pd_machine_gap {
 struct pd_machine_level {
 	double least, median, most;     /* bytes per second, one way */
 	double both_ways;               /* one way, while as much goes the other way; the median */
+	double alone;                   /* of a single rank, while the others send nothing; the median */
 	int64_t latency_ns;             /* the median */
 };
 

@@ -25,12 +25,16 @@ void pd_machine_print(const struct pd_machine *m, FILE *out)
 {
 	for (int level = 0; level < m->topology.levels; level++) {
 		const struct pd_machine_level *l = &m->levels[level];
-		char median[32], least[32], most[32], both[32], latency[32];
+		char median[32], least[32], most[32], both[32], latency[32], alone[64] = "";
 
-		fprintf(out, "level %d: %" PRId64 " on a link of %s each (%s to %s; %s while as much goes "
+		if (level > 0)          /* several ranks share a link */
+			snprintf(alone, sizeof(alone), "%s for one rank alone; ",
+				 pd_show_rate((int64_t)l->alone, latency));
+		fprintf(out, "level %d: %" PRId64 " on a link of %s each (%s to %s; %s%s while as much goes "
 			"the other way), latency %s\n", level + 1, m->topology.level[level].count,
 			pd_show_rate((int64_t)l->median, median), pd_show_rate((int64_t)l->least, least),
-			pd_show_rate((int64_t)l->most, most), pd_show_rate((int64_t)l->both_ways, both),
+			pd_show_rate((int64_t)l->most, most), alone,
+			pd_show_rate((int64_t)l->both_ways, both),
 			pd_show_time(l->latency_ns, latency));
 	}
 }
