@@ -55,7 +55,7 @@ begin() {
 	begin_file=$1
 	shift
 	rm -f "$begin_file"
-	timeout 60 "$@" >"$begin_file" 2>err &
+	timeout 600 "$@" >"$begin_file" 2>err &
 	run=$!
 	until grep -qs '"progress"' "$begin_file"; do
 		kill -0 $run 2>/dev/null || { cat err; return 1; }
@@ -63,12 +63,13 @@ begin() {
 	done
 }
 
-# ended SECONDS STATUS: the run that began ends within so many seconds, with that status ("": any).
+# ended SECONDS STATUS: the run that began ends within that limit, with that status ("": any).
 ended() {
 	since=$(date +%s)
 	actual=0
 	wait "$run" || actual=$?
-	[ $(($(date +%s) - since)) -le "$1" ] || { echo "ended after $(($(date +%s) - since)) s"; return 1; }
+	took=$(($(date +%s) - since))
+	[ $took -le "$(within "$1")" ] || { echo "ended after $took s"; return 1; }
 	[ -z "$2" ] || [ "$actual" -eq "$2" ] || { echo "status $actual"; cat err; return 1; }
 }
 

@@ -17,7 +17,7 @@ refused() {
 	program=$1 words=$2
 	shift 2
 	[ "$program" != pd-run ] || set -- --synthetic "$@"
-	status 2 timeout 20 "$program" "$@" 2>err >out </dev/null
+	status 2 timeout 200 "$program" "$@" 2>err >out </dev/null
 	cat err
 	one_line err && grep -q "^$program: .*$words" err && [ ! -s out ]
 }

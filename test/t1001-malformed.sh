@@ -11,7 +11,7 @@ refused() {
 	file=$1
 	shift
 	got=0
-	timeout 60 "$@" >out 2>err </dev/null || got=$?
+	timeout 600 "$@" >out 2>err </dev/null || got=$?
 	[ "$got" -eq 2 ] && one_line err && ! [ -s out ] && return
 	echo "$file: exit status $got: $(head -c 400 err)"
 	return 1
@@ -20,7 +20,7 @@ refused() {
 # all_refused_as KIND: each document in bad/, by one process: so that a sanitizer sees what is lost.
 all_refused_as() {
 	count=$(ls bad | wc -l)
-	status 2 timeout 60 "$unit/read-document" "$1" bad/* >out 2>err || { tail -n 1 err; return 1; }
+	status 2 timeout 600 "$unit/read-document" "$1" bad/* >out 2>err || { tail -n 1 err; return 1; }
 	[ "$count" -ge "$least" ] && [ "$(grep -c "^read-document: ." err)" -eq "$count" ] &&
 		[ "$(wc -l <err)" -eq "$count" ] && ! [ -s out ]
 }

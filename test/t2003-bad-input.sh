@@ -9,7 +9,7 @@ chain 3 >good.json
 refused() {
 	words=$1
 	shift
-	status 2 timeout 60 pd-plan "$@" >out 2>err
+	status 2 timeout 600 pd-plan "$@" >out 2>err
 	cat err
 	one_line err
 	[ ! -s out ]
@@ -82,7 +82,7 @@ test_ok "options that are unknown, want a value or take none; a name that is emp
 test_ok "links so slow that no clock shows it" '
 	jq ".layers[].activation_bytes = 13000000" good.json >large.json
 	pd-plan -t 3@1B/s --stages=1,1,1 large.json >slow.json
-	status 2 timeout 60 pd-replay --minibatches=1000 slow.json >out 2>err
+	status 2 timeout 600 pd-replay --minibatches=1000 slow.json >out 2>err
 	cat err; one_line err; [ ! -s out ]
 	grep -q "^pd-replay: the replay takes more than 73 years of virtual time" err
 	# one transfer, one sum alone: more nanoseconds than 63 bits hold
@@ -91,7 +91,7 @@ test_ok "links so slow that no clock shows it" '
 	made_up "[4,1]" "[0,0]" ".profile.layers[].parameter_bytes = 2251799813685248
 		| .profile.device.sum_bytes_per_s = 1" >sums.json
 	for how in slow.json sums.json "--processors=1 sums.json"; do
-		status 2 timeout 60 pd-replay --minibatches=2 $how >out 2>err
+		status 2 timeout 600 pd-replay --minibatches=2 $how >out 2>err
 		cat err; one_line err; [ ! -s out ]
 		grep -q "^pd-replay: the replay takes more than 73 years" err
 	done'
@@ -114,7 +114,7 @@ test_ok "links so slow that another plan is better, or none" '
 	pd-plan -t 3@1B/s --cost=sosp19 larger.json | jq -e "[.stages[].replicas] == [1]"'
 test_ok "more memory than can be said" '
 	made_up "[1,1]" "[8191,0]" ".profile.layers[].parameter_bytes = 2251799813685248" >large.json
-	status 2 timeout 60 pd-replay --minibatches=2 large.json >out 2>err
+	status 2 timeout 600 pd-replay --minibatches=2 large.json >out 2>err
 	cat err; one_line err; [ ! -s out ]
 	grep -q "^pd-replay: rank 0 holds 2^63 bytes or more" err'
 chain 20000 >many.json
@@ -128,7 +128,7 @@ test_ok "a million layers; twenty thousand" '
 	chain 1000000 | sed "s/^/{\"model\": /" | status 2 twenty_seconds pd-plan -t 4@1GB/s >out 2>err
 	one_line err
 	refused "^pd-plan: many.json: layers: expected at most 16384 " --stages=20000 -t 4@1GB/s many.json
-	status 2 timeout 60 pd-plan -t 4@1GB/s <many.json >out 2>err; one_line err; [ ! -s out ]
+	status 2 timeout 600 pd-plan -t 4@1GB/s <many.json >out 2>err; one_line err; [ ! -s out ]
 	grep -q "^pd-plan: standard input: layers: expected at most" err'
 # dense TEXT: sixty megabytes of it, as an array that never ends.
 dense() { printf '['; yes "$1" | tr -d '\n' | head -c 60000000; }

@@ -9,7 +9,7 @@ life=$PD_BUILD/test/unit/ucx-life
 
 # Segments of both kinds that are not in the file BEFORE; it may take a moment until the killed are gone.
 left_behind() {
-	for try in $(seq 30); do
+	for try in $(seq 200); do
 		unattached | grep -vxF -f "$1" >left || return 1
 		sleep 0.3
 	done
@@ -38,12 +38,14 @@ test_ok "20 kills at any moment leave nothing behind" '
 
 test_ok "a hang-up ends them, as it does without UCX" '
 	env --default-signal=HUP "$life" idle 20 &
-	sleep 0.3
+	until grep -qs libucs /proc/$!/maps; do sleep 0.1; done
+	sleep 0.2
 	kill -HUP $!
 	status 129 wait $!'
 
 test_ok "nohup keeps its meaning" '
 	(trap "" HUP; exec "$life" idle 3) &
+	until grep -qs libucs /proc/$!/maps; do sleep 0.1; done
 	sleep 0.2
 	kill -HUP $!
 	wait $!'

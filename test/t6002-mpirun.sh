@@ -15,7 +15,7 @@ pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here plan >out.here
 mpi() {
 	mpi_ranks=$1
 	shift
-	timeout 60 mpirun -np "$mpi_ranks" pd-run --threads=1 "$@" 2>err
+	timeout 600 mpirun -np "$mpi_ranks" pd-run --threads=1 "$@" 2>err
 }
 
 test_ok "four ranks: weights bit-equal to those without mpirun, memory as predicted" '
@@ -50,7 +50,7 @@ test_ok "so many ranks that their connections are more than the soft limit of de
 		ulimit -Sn 32
 		exec pd-run --threads=1 --synthetic --minibatches=16 plan.json
 	END
-	timeout 60 mpirun -np 16 sh few 2>err >out
+	timeout 600 mpirun -np 16 sh few 2>err >out
 	tail -n 1 out | jq -e ".outcome == \"done\""
 '
 test_ok "the line in pd-run(1)" '
@@ -90,7 +90,7 @@ test_ok "SIGTERM to mpirun ends in a checkpoint" '
 		exec pd-run --threads=1 --synthetic --minibatches=100000000 --report-every=20 \
 			--checkpoint=ended plan >reports.\$OMPI_COMM_WORLD_RANK
 	END
-	timeout 60 mpirun --mca odls_base_sigkill_timeout 10 -np 4 sh apart \
+	timeout 600 mpirun --mca odls_base_sigkill_timeout 10 -np 4 sh apart \
 		>out 2>err &
 	run=$!
 	until grep -qs progress reports.0; do

@@ -87,7 +87,7 @@ others_begin() {
 ready() {
 	[ "$(timeout 5 sinfo -h -N -o %T 2>/dev/null | grep -c idle)" -eq "$node_count" ]
 }
-for try in $(seq 100); do
+for try in $(seq 600); do
 	! ready || break
 	sleep 0.1
 done
@@ -99,7 +99,7 @@ plan residual 1 2 1 >plan
 pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here plan >out.here
 
 step() {
-	timeout 60 srun --mpi=pmix --overcommit -N "$node_count" -n 4 "$@" 2>err
+	timeout 600 srun --mpi=pmix --overcommit -N "$node_count" -n 4 "$@" 2>err
 }
 
 test_ok "four ranks: weights bit-equal to those without srun" '
@@ -112,7 +112,7 @@ test_ok "what is wrong with the input is said once, and srun has the status" '
 	said "absent.json: cannot open"
 '
 test_ok "tasks without PMIx would each be a run of their own, and are refused" '
-	status 2 timeout 60 srun --mpi=none --overcommit -N "$node_count" -n 4 pd-run --synthetic plan 2>err
+	status 2 timeout 600 srun --mpi=none --overcommit -N "$node_count" -n 4 pd-run --synthetic plan 2>err
 	[ "$(grep -c "srun started 4 tasks without PMIx" err)" -eq 4 ]
 '
 test_ok "a rank that is killed is named, also where srun lets the others run on" '
@@ -144,7 +144,7 @@ awk '/^\.Ed/ { copy = 0 } /^#!/ { copy = 1 } copy' "$PD_SOURCE/man/pd-run.1" |
 begin_job() {
 	sed "s/CHECKPOINT/$1/" script >batch
 	job=$(sbatch --parsable batch)
-	for try in $(seq 600); do
+	for try in $(seq 1000); do
 		! grep -qs progress "slurm-$job.out" || return 0
 		sleep 0.1
 	done
@@ -154,7 +154,7 @@ begin_job() {
 
 # ends_in CHECKPOINT: the job does, and another goes on from it.
 ends_in() {
-	for try in $(seq 600); do
+	for try in $(seq 1000); do
 		squeue -h -j "$job" 2>/dev/null | grep -q . || break
 		sleep 0.1
 	done

@@ -15,14 +15,14 @@ test_ok "two ranks of this host, which pd-plan takes as they are" '
 	! command -v xmllint >/dev/null || xmllint --noout host.svg
 '
 test_ok "a device that is none is bad input, said once" '
-	status 2 timeout 60 pd-topo --device=none 2>err >out
+	status 2 timeout 600 pd-topo --device=none 2>err >out
 	said "--device=none: this program knows auto"
 	[ ! -s out ]
 '
 test_ok "mpirun on this host says how many ranks there are" '
-	timeout 60 mpirun -np 3 pd-topo -q 2>err >three.json
+	timeout 600 mpirun -np 3 pd-topo -q 2>err >three.json
 	jq -e "[.levels[].count] == [3]" three.json
-	status 2 timeout 60 mpirun -np 3 pd-topo --ranks=4 2>err
+	status 2 timeout 600 mpirun -np 3 pd-topo --ranks=4 2>err
 	said "--ranks: mpirun or srun says how many ranks there are"
 '
 
@@ -33,7 +33,7 @@ fi
 
 # topo OPTIONS-OF-HOSTS HOSTS RANKS: measures four hosts.
 topo() {
-	sh "$PD_SOURCE/contrib/hosts.sh" --limit=120 $1 4 mpirun --host "$2" -np "$3" \
+	sh "$PD_SOURCE/contrib/hosts.sh" --limit=600 $1 4 mpirun --host "$2" -np "$3" \
 		pd-topo --svg=machine.svg 2>err
 }
 

@@ -14,7 +14,7 @@ plan residual 1 2 1 >plan-4
 
 # clean PIDS: those processes are gone, and so is all that they had; given a moment.
 clean() {
-	for try in $(seq 100); do
+	for try in $(seq 600); do
 		left=$(unattached | grep -vxF -f before || :)
 		for process in $1; do
 			case $(cat "/proc/$process/comm" 2>/dev/null) in
@@ -46,9 +46,8 @@ begin() {
 	env --default-signal=HUP pd-run --threads=1 --synthetic --checkpoint=ck \
 		--checkpoint-every=20 --trace=trace --timeout=600 "$@" "$begin_plan" >out 2>err &
 	run=$!
-	workers=
-	until [ "$(echo "$workers" | wc -w)" -eq "$(jq '[.stages[].replicas] | add' "$begin_plan")" ]
-	do
+	workers= ranks=$(jq '[.stages[].replicas] | add' "$begin_plan")
+	while [ "$(echo "$workers" | wc -w)" -ne "$ranks" ] && kill -0 "$run" 2>/dev/null; do
 		workers=$(workers_of "$run")
 		sleep 0.01
 	done
@@ -153,7 +152,7 @@ test_ok "and killed while it puts the trace together" '
 	for try in 1 2 3; do
 		rm -rf ck
 		begin plan-2 --minibatches=300
-		until grep -q outcome out; do sleep 0.01; done
+		while kill -0 "$run" && ! grep -q outcome out; do sleep 0.01; done
 		sleep 0.00$try
 		kill -KILL "$run" || :
 		ended 100 || :
@@ -179,9 +178,10 @@ test_ok "the terminal goes: stopped in order; under nohup nothing is" '
 	pd-replay trace >report
 	rm trace
 	clean "$workers"
+	rm out
 	(trap "" HUP; exec pd-run --threads=1 --synthetic --minibatches=3000 plan-1) >out 2>err &
 	run=$!
-	sleep 0.3
+	until [ -s out ]; do sleep 0.1; done
 	kill -HUP "$run"
 	ended 600
 	[ "$(tail -n 1 out | jq -r .outcome)" = done ]'

@@ -124,14 +124,14 @@ test_ok "a pipe where a file should be is not waited for" '
 		fresh
 		rm "$(at ck 8)/$file"
 		mkfifo "$(at ck 8)/$file"
-		timeout 20 pd-run --synthetic --checkpoint=ck --resume --minibatches=8 plan \
+		timeout 200 pd-run --synthetic --checkpoint=ck --resume --minibatches=8 plan \
 			>out 2>err </dev/null
 		grep -q "passes over the checkpoint of step 8: .*$file: expected a file" err
 	done'
 test_ok "nor one in a data set" '
 	mkdir data
 	mkfifo data/train-images-idx3-ubyte data/train-labels-idx1-ubyte
-	status 2 timeout 20 pd-run --data=data plan >out 2>err </dev/null
+	status 2 timeout 200 pd-run --data=data plan >out 2>err </dev/null
 	cat err
 	grep -q "train-images-idx3-ubyte: expected a file" err'
 test_ok "a plan from a pipe" '

@@ -67,17 +67,16 @@ done
 
 test_ok "timeout(1), which signals twice: one wish" '
 	mkdir timed
-	status 143 $fresh timeout --preserve-status 3 pd-run --threads=1 --synthetic \
-		--minibatches=100000000 --checkpoint=timed/ck --trace=timed/trace plan-3 \
-		>timed/out 2>timed/err
+	$fresh timeout 600 pd-run --threads=1 --synthetic --minibatches=100000000 \
+		--checkpoint=timed/ck --trace=timed/trace plan-3 >timed/out 2>timed/err &
+	run=$!
+	trains timed
+	kill -s TERM $run       # as if its time had come
+	status 143 wait $run
 	orderly timed'
 
 test_ok "what comes next in a shell does not" '
 	mkdir next
-	cat >next/script <<-"END"
-	pd-run --threads=1 --synthetic --minibatches=100000000 plan-2 >next/out 2>next/err &&
-		echo went on
-	END
 	status 143 $fresh sh -c "pd-run --threads=1 --synthetic --minibatches=100000000 plan-2 \
 		>next/out 2>next/err & until [ -s next/out ]; do sleep 0.1; done; kill \$!; wait \$! &&
 		touch next/went-on"
@@ -87,7 +86,7 @@ test_ok "what comes next in a shell does not" '
 test_ok "a signal while the workers start: nothing is left" '
 	begin early
 	sleep 0.03
-	kill -s TERM -- -$run 2>/dev/null || { sleep 0.3; kill -s TERM -- -$run; }
+	until kill -s TERM -- -$run 2>/dev/null; do sleep 0.01; done
 	status 143 wait $run
 	cat early/err
 	[ ! -s early/err ]

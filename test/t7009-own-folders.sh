@@ -7,7 +7,7 @@
 . "$PD_SOURCE/test/train-lib.sh"
 . "$PD_SOURCE/test/hosts-lib.sh"
 need_mpirun
-on_hosts --limit=200 4
+on_hosts --limit=1000 4
 
 residual_model >residual.json
 profile residual.json 4 >residual
@@ -19,7 +19,7 @@ pd-run --threads=1 --synthetic --minibatches=40 --checkpoint=here --keep=9 --res
 own() {
 	set -- mpirun --host "$PD_HOSTS" -np 4 unshare --mount sh wrapper pd-run --threads=1 \
 		--checkpoint=ck "$@"
-	timeout 60 "$@" 2>err
+	timeout 600 "$@" 2>err
 }
 cat >wrapper <<-END
 	mount --bind disks/\$(hostname) ck
@@ -149,7 +149,7 @@ test_ok "a host whose folder another run has is refused" '
 	pd-run --threads=1 --synthetic --minibatches=100000000 --report-every=1 --checkpoint=disks/h3 \
 		plan >busy 2>&1 &
 	other=$!
-	until grep -qs progress busy; do sleep 0.1; done
+	until grep -qs progress busy; do kill -0 $other; sleep 0.1; done
 	status 3 own --synthetic plan || { kill $other; false; }
 	kill $other
 	wait $other || :

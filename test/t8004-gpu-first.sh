@@ -111,7 +111,7 @@ test_ok "a call that is told to end leaves its archive" '
 	rm -rf machine && mkdir machine
 	(cd machine && PD_SOURCE=$PD_TREE PD_BUILD=$PD_TREE exec sh "$first") >said 2>&1 &
 	run=$!
-	for try in $(seq 300); do
+	for try in $(seq 600); do
 		! grep -q "^stream .*good" said || break
 		sleep 0.1
 	done

@@ -86,6 +86,13 @@ status() {
 		{ echo "exit status $actual_status, expected $expected_status: $*"; return 1; }
 }
 
+# within SECONDS: that limit where nothing else runs; a busy machine has as many times longer as there are
+# processes that want a processor.
+within() {
+	awk -v seconds="$1" -v processors="$(nproc)" \
+		'{ print int(seconds * (1 + $1 / processors)) }' /proc/loadavg
+}
+
 # one_line FILE: it has exactly one line, which is not empty.
 one_line() {
 	[ "$(wc -l <"$1")" -eq 1 ] && [ -n "$(cat "$1")" ]

@@ -119,7 +119,7 @@ void own_sums(struct rank *me)
 
 static void sum_breaks(struct rank *me, const char *why)
 {
-	int64_t end_ns = pd_now_ns() + 10 * SECOND_NS;
+	int64_t end_ns = pd_now_ns() + 60 * SECOND_NS;
 
 	while (pd_now_ns() < end_ns && sum_step(me) >= 0)
 		;
