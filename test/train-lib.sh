@@ -57,13 +57,15 @@ profile() {
 plan() {
 	plan_profile=$1
 	shift
-	pd-plan --topology="$(echo "$*" | tr ' ' + | sed 's/.*/$((&))/;s/^/echo /' | sh)@10Gbit/s" \
-		--stages="$(jq '.layers | length' "$plan_profile" | awk -v replicas="$*" '{
-			n = split(replicas, r, " ")
-			for (i = 1; i <= n; i++)
-				printf "%s%dx%d", (i > 1 ? "," : ""),
-					int($1 * i / n) - int($1 * (i - 1) / n), r[i]
-		}')" $plan_with "$plan_profile"
+	pd-plan $(grep -o '"forward_ns"' "$plan_profile" | awk -v replicas="$*" 'END {
+		n = split(replicas, r, " ")
+		for (i = 1; i <= n; i++) {
+			ranks += r[i]
+			layers = int(NR * i / n) - int(NR * (i - 1) / n)
+			stages = stages (i > 1 ? "," : "") layers "x" r[i]
+		}
+		print "--topology=" ranks "@10Gbit/s --stages=" stages
+	}') $plan_with "$plan_profile"
 }
 
 # residual_plans BATCH PREFIX REPLICAS...: residual_model's file, its profile, and PREFIX2-1 for "2 1".
@@ -163,7 +165,7 @@ as_predicted() {
 	rm -f last
 	pd-run --threads=1 --synthetic "$@" plan.json >out
 	tail -n 1 out >last
-	jq '{memory, memory_bytes, predicted_memory_bytes}' last
+	cat last
 	jq -e '.memory == "as predicted" and .memory_bytes == .predicted_memory_bytes and
 		(.memory_bytes | length > 0 and all(. > 0))' last >/dev/null
 }

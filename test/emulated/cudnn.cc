@@ -94,31 +94,49 @@ static bool fits(const array &x, const array &w, const cudnnConvolutionStruct &c
 	return flat || (x.step[1] == 1) == (w.step[1] == 1);
 }
 
+/* visit(channel, row and column in w, in x) for each product of an output. */
+template <typename Visit>
+static void each_input(const array &x, const array &w, const cudnnConvolutionStruct &c, int row,
+		       int column, Visit visit)
+{
+	for (int channel = 0; channel < w.size[1]; channel++)
+		for (int a = 0; a < w.size[2]; a++) {
+			int p = row * c.stride[0] - c.padding[0] + a * c.dilation[0];
+
+			for (int b = 0; b < w.size[3] && p >= 0 && p < x.size[2]; b++) {
+				int q = column * c.stride[1] - c.padding[1] + b * c.dilation[1];
+
+				if (q >= 0 && q < x.size[3])
+					visit(channel, a, b, p, q);
+			}
+		}
+}
+
 /* visit(place in x, in w, in y) for each product of the convolution. */
 template <typename Visit>
 static void each(const array &x, const array &w, const cudnnConvolutionStruct &c, const array &y,
 		 Visit visit)
 {
-	int outputs = w.size[0] / c.groups, area = w.size[2] * w.size[3];
+	int outputs = w.size[0] / c.groups;
 
 	for (int n = 0; n < y.size[0]; n++)
 		for (int k = 0; k < y.size[1]; k++)
-			for (int at = 0; at < y.size[2] * y.size[3]; at++)
-				for (int i = 0; i < w.size[1] * area; i++) {
-					int row = at / y.size[3], column = at % y.size[3];
-					int channel = i / area, a = i % area / w.size[3];
-					int b = i % w.size[3];
-					int p = row * c.stride[0] - c.padding[0] +
-						a * c.dilation[0];
-					int q = column * c.stride[1] - c.padding[1] +
-						b * c.dilation[1];
+			for (int row = 0; row < y.size[2]; row++)
+				for (int column = 0; column < y.size[3]; column++)
+					each_input(x, w, c, row, column, [&](int channel, int a, int b, int p, int q) {
+						visit(place(x, n, k / outputs * w.size[1] + channel, p, q),
+						      place(w, k, channel, a, b),
+						      place(y, n, k, row, column));
+					});
+}
 
-					if (p < 0 || q < 0 || p >= x.size[2] || q >= x.size[3])
-						continue;
-					visit(place(x, n, k / outputs * w.size[1] + channel, p, q),
-					      place(w, k, channel, a, b),
-					      place(y, n, k, row, column));
-				}
+static std::vector<float> numbers(const void *from, const array &a)
+{
+	std::vector<float> list(from ? elements(a) : 0);
+
+	for (size_t i = 0; i < list.size(); i++)
+		list[i] = number_read(from, i, a.type);
+	return list;
 }
 
 enum way { FORWARD, DATA, WEIGHTS };
@@ -135,16 +153,22 @@ struct convolution {
 static void compute(const convolution &c, enum way way, void *out)
 {
 	const array &made = way == FORWARD ? c.y : way == DATA ? c.x : c.w;
-	std::vector<float> sums(elements(made));
+	std::vector<float> sums(elements(made)), xs = numbers(way == DATA ? NULL : c.px, c.x);
+	std::vector<float> ws = numbers(way == WEIGHTS ? NULL : c.pw, c.w);
+	std::vector<float> ys = numbers(way == FORWARD ? NULL : c.py, c.y);
 
-	each(c.x, c.w, c.how, c.y, [&](int64_t x, int64_t w, int64_t y) {
-		if (way == FORWARD)
-			sums[y] += number_read(c.px, x, c.x.type) * number_read(c.pw, w, c.w.type);
-		else if (way == DATA)
-			sums[x] += number_read(c.py, y, c.y.type) * number_read(c.pw, w, c.w.type);
-		else
-			sums[w] += number_read(c.px, x, c.x.type) * number_read(c.py, y, c.y.type);
-	});
+	if (way == FORWARD)
+		each(c.x, c.w, c.how, c.y, [&](int64_t x, int64_t w, int64_t y) {
+			sums[y] += xs[x] * ws[w];
+		});
+	else if (way == DATA)
+		each(c.x, c.w, c.how, c.y, [&](int64_t x, int64_t w, int64_t y) {
+			sums[x] += ys[y] * ws[w];
+		});
+	else
+		each(c.x, c.w, c.how, c.y, [&](int64_t x, int64_t w, int64_t y) {
+			sums[w] += xs[x] * ys[y];
+		});
 	for (size_t i = 0; i < sums.size(); i++) {
 		size_t channel = i / made.step[1] % made.size[1];
 		float v = sums[i] + (c.bias ? number_read(c.bias, channel, c.y.type) : 0);

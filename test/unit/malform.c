@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * malform FILE DIRECTORY EVERY: writes into DIRECTORY documents that are wrong in one
+ * malform FILE DIRECTORY EVERY [WHAT]: writes into DIRECTORY documents that are wrong in one
  * place each, made from the good one in FILE (for JSON Lines: from each of its lines),
- * every EVERYth of those it can think of and all that are wrong as text.  Not a test:
- * test/t1001-malformed.sh has them refused.
+ * every EVERYth of those it can think of and all that are wrong as text; with WHAT those
+ * alone that are wrong in this way.  Not a test: test/t1001-malformed.sh has them refused.
  */
 #include "base/error.h"
 #include "base/mem.h"
@@ -14,14 +14,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *directory, *before = "", *after = "";
+static const char *directory, *only, *before = "", *after = "";
 static int every, thought_of, written;
+
+static bool wanted(const char *what)
+{
+	return !only || strcmp(what, only) == 0;
+}
 
 static void write_bytes(const char *what, const char *bytes, size_t length)
 {
-	char *name = pd_format("%s/%04d-%s", directory, written++, what);
-	FILE *out = fopen(name, "w");
+	char *name;
+	FILE *out;
 
+	if (!wanted(what))
+		return;
+	name = pd_format("%s/%04d-%s", directory, written++, what);
+	out = fopen(name, "w");
 	if (!out || fwrite(bytes, 1, length, out) != length || fclose(out) != 0)
 		pd_bug("%s: cannot write", name);
 	free(name);
@@ -38,7 +47,7 @@ static void emit(const char *what, json_t *root)
 	char *text, *from, *to, *whole;
 	bool raw = false;
 
-	if (thought_of++ % every != 0)
+	if (thought_of++ % every != 0 || !wanted(what))
 		return;
 	text = json_dumps(root, JSON_COMPACT);
 	for (from = to = text; *from; from++) {
@@ -335,14 +344,15 @@ static void one_object(const char *text, size_t length)
 int main(int argc, char **argv)
 {
 	static char text[1 << 16];
-	FILE *in = argc == 4 ? fopen(argv[1], "r") : NULL;
+	FILE *in = argc == 4 || argc == 5 ? fopen(argv[1], "r") : NULL;
 	size_t length = in ? fread(text, 1, sizeof(text) - 1, in) : 0;
 
 	if (length == 0)
-		pd_bug("malform FILE DIRECTORY EVERY");
+		pd_bug("malform FILE DIRECTORY EVERY [WHAT]");
 	fclose(in);
 	directory = argv[2];
 	every = atoi(argv[3]);
+	only = argv[4];         /* NULL at the end */
 	as_text(text, length);
 	duplicate_keys(text);
 	if (!strstr(argv[1], ".jsonl")) {
