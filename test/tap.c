@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int count, failed;
@@ -68,6 +69,11 @@ void diag(const char *fmt, ...)
 void skip(const char *why, const char *what)
 {
 	printf("ok %d - %s # SKIP %s\n", ++count, what, why);
+}
+
+bool test_quick(void)
+{
+	return getenv("PD_TEST_QUICK") != NULL;
 }
 
 int done_testing(void)

@@ -15,6 +15,8 @@ bool is_str(const char *got, const char *expected, const char *what, ...)
 	__attribute__((format(printf, 3, 4)));
 void diag(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void skip(const char *why, const char *what);
+/* PD_TEST_QUICK is set: of cases that differ in numbers alone a part will do. */
+bool test_quick(void);
 /* The end of main: prints the plan; 0 when everything was ok. */
 int done_testing(void);
 

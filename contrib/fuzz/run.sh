@@ -21,7 +21,7 @@ shift
 mkdir -p "$build" && cd "$build" || exit 3
 sanitize=address,undefined
 [ -f Makefile ] || "$source/configure" CC=clang --with-cuda=no \
-	CFLAGS="-g -O1 -fsanitize=fuzzer-no-link,$sanitize -fno-sanitize-recover=undefined" \
+	CFLAGS="-g1 -O1 -fsanitize=fuzzer-no-link,$sanitize -fno-sanitize-recover=undefined" \
 	>configure.out 2>&1 || { tail -n 5 configure.out; exit 3; }
 # What reads and nothing else: clang takes three times as long as gcc.
 make Makefile >make.out 2>&1    # says much where it is made anew
@@ -30,7 +30,7 @@ make -j"$(nproc)" $readers >make.out 2>&1 || { tail -n 20 make.out; exit 3; }
 rm -f readers.a && ar rcs readers.a $readers || exit 3
 # Most kinds are one program, which goes by their names.
 for program in fuzz checkpoint; do
-	clang -g -O1 -std=gnu11 -D_GNU_SOURCE -fsanitize=fuzzer,$sanitize \
+	clang -g1 -O1 -std=gnu11 -D_GNU_SOURCE -fsanitize=fuzzer,$sanitize \
 		-fno-sanitize-recover=undefined -I"$source/lib" -I. "$source/contrib/fuzz/$program.c" \
 		readers.a -ljansson -lz -lxxhash -lm -lpthread -o $program || exit 3
 done

@@ -434,7 +434,7 @@ static void test_rounded(const struct pd_device_ops *ops, struct pd_model *model
 
 int main(void)
 {
-	const bool quick = getenv("PD_TEST_QUICK");     /* with two threads, not with one too */
+	const bool quick = test_quick();     /* with two threads, not with one too */
 	struct pd_model *model = branching_model();
 
 	for (int i = 0; pd_devices[i]; i++) {

@@ -82,7 +82,7 @@ static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights,
 	static const int64_t cuts[] = { 1, 2, 4, 6, 8, 12 };
 	struct tally tally = { 0 };
 
-	for (size_t p = 0; p < PD_COUNT(plans); p++)
+	for (size_t p = 0; p < PD_COUNT(plans); p += test_quick() ? 4 : 1)
 		for (int graph = 0; graph < 2; graph++)
 			for (int chunks = 1; chunks <= 4; chunks *= 2) {
 				int positions = plans[p].stages / chunks;

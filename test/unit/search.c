@@ -14,11 +14,7 @@
 #include <string.h>
 
 /* How many; the arguments say otherwise: 1000 500 takes half a minute. */
-#if defined(__SANITIZE_ADDRESS__)
-static int brute_cases = 30, random_cases = 20;
-#else
 static int brute_cases = 300, random_cases = 150;
-#endif
 #define MOST_STAGES 6
 
 static uint32_t state = 7;
@@ -483,6 +479,10 @@ static void test_random(void)
 
 int main(int argc, char **argv)
 {
+	if (test_quick()) {
+		brute_cases = 30;
+		random_cases = 20;
+	}
 	if (argc == 3) {
 		brute_cases = atoi(argv[1]);
 		random_cases = atoi(argv[2]);
