@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* oneDNN's lstm primitive, forward and backward, with one thread; whatever fails ends the program. */
+#ifndef PD_TEST_ONEDNN_LSTM_H
+#define PD_TEST_ONEDNN_LSTM_H
+
+#include "model/model.h"
+
+struct lstm_shape {
+	int64_t batch, steps, inputs, hidden;
+};
+
+/*
+ * Tensors; PLAIN_ ones lie as ours do.  There are states before the first step, zeros: without them the
+ * gradient of the hidden weights is wrong in f32 (oneDNN 2.6).
+ */
+enum onednn_lstm_tensor {
+	INPUT, OUTPUT, BIAS, PLAIN_WEIGHTS, PLAIN_HIDDEN_WEIGHTS, WEIGHTS_AHEAD, HIDDEN_WEIGHTS_AHEAD,
+	WEIGHTS_BACK, HIDDEN_WEIGHTS_BACK, STATE_BEFORE, CELLS_BEFORE, WORKSPACE, SCRATCH_AHEAD,
+	SCRATCH_BACK, D_INPUT, D_OUTPUT, D_WEIGHTS, D_HIDDEN_WEIGHTS, D_BIAS, PLAIN_D_WEIGHTS,
+	PLAIN_D_HIDDEN_WEIGHTS, D_STATE_BEFORE, D_CELLS_BEFORE, TENSORS
+};
+
+struct onednn_lstm *onednn_lstm_open(const struct lstm_shape *shape, enum pd_dtype dtype);
+void onednn_lstm_close(struct onednn_lstm *t);
+/* One step of training: forward and backward, with weights and their gradients as PLAIN_ ones. */
+void onednn_lstm_run(struct onednn_lstm *t);
+const struct lstm_shape *onednn_lstm_shape(const struct onednn_lstm *t);
+void *onednn_lstm_data(const struct onednn_lstm *t, int tensor);
+size_t onednn_lstm_bytes(const struct onednn_lstm *t, int tensor);
+/* Returns the most memory needed at a time besides the workspace: in forward, or in backward. */
+size_t onednn_lstm_besides(const struct onednn_lstm *t);
+
+#endif
