@@ -2,6 +2,12 @@
 /*
  * lstm: products by cuBLASLt, and kernels of our own for a step; see the CPU's.  The state of lanes
  * lies alike.  Weights are never packed: products take them as they lie.
+ *
+ * cuDNN's RNN could not replace this, only stand beside it for layers without lengths.  Since 8.9.1 it
+ * takes lengths from host memory alone; ours are in device memory, and a graph (graph.h) would keep
+ * those of the pass that it was captured from.  Its gradients of weights have the weights' type, where
+ * ours are f32; and its backward writes into what forward kept, so that it cannot run again.  Nobody has
+ * measured how much faster it is.
  */
 #include "device/cuda/product.h"
 
