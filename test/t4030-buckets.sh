@@ -197,6 +197,11 @@ test_ok "hierarchical: eight on each of four servers, whose links carry little m
 	jq -e ".predicted | .gap >= 0 and .period_ns >= .lower_bound_ns" plan.json
 	jq -e --slurpfile ring ring.json ".predicted.period_ns * 1.4 < \$ring[0].predicted.period_ns" plan.json
 	jq -e "(.predicted.period_ns * 32 - 9e6 - .stages[0].predicted.allreduce_ns | fabs) < 5e5" plan.json'
+test_ok "--explain: the way of a minibatch has the all-reduce of a replay, too" '
+	jq "(.layers[] | .parameter_bytes) = 64" three >short
+	pd-plan --topology=4@1GB/s,4@1GB/s+10ms --stages=1x8,1x7,1x1 --all-reduce=ring --explain short 2>why >plan.json
+	grep "^limit: " why
+	grep -qE "^limit: .* \(([0-9]{2}|100)% of the period\)" why'
 test_ok "auto: few bytes among many over long links: recursive doubling has the fewest steps" '
 	jq "(.layers[] | .parameter_bytes) = 64" three >short
 	pd-plan --topology=33@1GB/s+10ms --stages=3x16 --all-reduce=auto short >plan.json

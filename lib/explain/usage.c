@@ -148,8 +148,12 @@ static void limit_windows(struct pd_usage *usage)
 {
 	const struct pd_plan *plan = usage->plan;
 	struct pd_stage_times *times = pd_stage_times_of(usage->schedule);
-	struct pd_cycle cycle = pd_cycle_slowest(times, plan->stage_count);
+	struct pd_cycle cycle;
 
+	for (int s = 0; s < plan->stage_count; s++)
+		if (usage->stages[s].serial)
+			times[s].reduce_ns = (int64_t)serial_allreduce_ns(usage, s);
+	cycle = pd_cycle_slowest(times, plan->stage_count);
 	free(times);
 	if (plan->schedule == PD_SCHEDULE_1F1B && !usage->schedule->drains &&
 	    cycle.last > cycle.first && (double)cycle.period_ns > 1.005 * usage->limit.ns)
