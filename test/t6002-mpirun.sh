@@ -58,7 +58,7 @@ test_ok "the line in pd-run(1)" '
 	one_line line
 	idx_data data
 	echo localhost slots=16 >hosts
-	timeout 60 sh line 2>err >out
+	timeout 600 sh line 2>err >out
 	tail -n 1 out | jq -e ".outcome == \"done\" and (.memory_bytes | length) == 16"
 '
 test_ok "a plan of another number of ranks is refused in one sentence, with status 2" '

@@ -159,7 +159,7 @@ ends_in() {
 		sleep 0.1
 	done
 	at=$(grep "^{" "slurm-$job.out" | jq -e 'select(.outcome == "stopped") | .step')
-	timeout 60 sh -c "$(sed -n "s/^srun/& -N $node_count --ntasks-per-node=4/
+	timeout 600 sh -c "$(sed -n "s/^srun/& -N $node_count --ntasks-per-node=4/
 		s/=100000000/=$((at + 10))/; s/CHECKPOINT/$1 --resume/p" script)" >out 2>err
 	tail -n 1 out | jq -e ".step == $at + 10"
 }
