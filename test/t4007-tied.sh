@@ -172,7 +172,7 @@ test_ok "pd-plan separates them where the weights have copies: faster, and train
 			\$p.period_ns < 0.75 * \$together[0].predicted.period_ns and
 			\$p.lower_bound_ns <= \$p.period_ns and \$p.lower_bound_ns > 0" plan.json
 		pd-replay plan.json | grep "the planner predicted .*: [-+]0.0 % here"
-		trained plan.json $sgd
+		trained 11 plan.json $sgd
 	done
 	pd-plan --topology=4@10Gbit/s --straight --weights=auto --microbatches=8 even >plan.json
 	jq -e ".weights == \"2bw\" and (.stages | length) == 4" plan.json'

@@ -7,7 +7,8 @@
 
 static int ranks[] = { 0, 1, 2, 3 };
 static struct pd_stage stage = { .replicas = 4, .ranks = ranks };
-static struct pd_plan plan = { .stage_count = 1, .stages = &stage, .chunk = PD_CHUNK_USUAL,
+static struct pd_profile profile;
+static struct pd_plan plan = { .profile = &profile, .stage_count = 1, .stages = &stage, .chunk = PD_CHUNK_USUAL,
 			       .topology = { .levels = 1, .devices = 4,
 					     .level[0] = { .count = 4,
 							   .bandwidth_bytes_per_s = 1000000000 } } };
