@@ -257,16 +257,21 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 		tally->best = (double)bound / period;
 }
 
-static void random_case(const struct policy *policy, struct tally *tally)
+static void random_case(const struct policy *policy, int n, struct tally *tally)
 {
 	enum shape shape = (enum shape)below(3);
 	struct pd_profile *profile = random_profile(1 + (int)below(9), shape,
-						    below(2) ? 1000 : 100000);
+						    (below(2) ? 1000 : 100000) * (n % 3 ? 1 : 10));
 	bool straight = policy->straight || below(4) == 0;
 	struct pd_topology topology;
 	struct pd_costs costs;
 
 	random_topology(&topology);
+	if (n % 3 == 0) {       /* sums in each other's memory */
+		profile->in_step.sum_bytes_per_s = (1 + n % 10) * INT64_C(100000000);
+		topology.level[n % topology.levels].shared_memory = true;
+		topology.processors = n % 4 ? 0 : topology.devices;
+	}
 	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
 	for (int i = 0; i < 4; i++) {
 		struct pd_plan *plan = random_plan(profile, &topology, straight);
@@ -300,7 +305,7 @@ static void test_random(const struct policy *policy)
 	int cases = test_quick() ? 20 : 50;
 
 	for (int n = 0; n < cases; n++)
-		random_case(policy, &tally);
+		random_case(policy, n, &tally);
 	ok(tally.plans > cases, "%s with %s%s%s: %d plans were replayed",
 	   pd_schedule_kind_name[policy->schedule], pd_weight_kind_name[policy->weights],
 	   policy->group ? ", microbatches" : "", policy->agree ? ", agreed" : "", tally.plans);

@@ -15,7 +15,8 @@
  *     other stages than the first are put off.)  It begins for a replica when its own last
  *     backward is done; from then on the replica sends a piece of W/m to each of the others, and
  *     the sum of its own piece to each of them, so it takes at least 2 (m - 1) W/m / b_0, and where only D_k devices fit
- *     into a component of level k, 2 (m - D_k) W/m / b_k.
+ *     into a component of level k, 2 (m - D_k) W/m / b_k.  Replicas that may be on one host, and sum
+ *     in each other's memory (lib/topology/direct), send nothing; the sum takes W over its speed.
  *  3. Its link carries, each way, what comes and goes for a minibatch, the activations one
  *     way and the gradients the other, and 2 (m - 1) W/m for each update.
  *  4. The links of the components in which the replicas are carry the all-reduce of each update:
@@ -240,7 +241,8 @@ static void bound_init(struct bound *b, const struct pd_costs *costs, const stru
 			     .ns_per_byte = 1e9 / (double)with->topology->level[0]
 					    .bandwidth_bytes_per_s * (1 - 1e-12) };
 	find_points(b);
-	pd_reduce_least_init(&b->reduce, with->topology, with->gradient_dtype);
+	pd_reduce_least_init(&b->reduce, with->topology, with->gradient_dtype,
+			     costs->profile->in_step.sum_bytes_per_s);
 	b->passes_ns = pd_points_sum(&b->points, passes_of);
 	b->way_ns = pd_points_sum(&b->points, way);
 	b->update_ns = pd_points_sum(&b->points, update_of);
@@ -321,9 +323,10 @@ static int64_t share(const struct bound *b, int64_t ns, int64_t m)
 static int64_t total_ns(const struct bound *b, const struct stage *stage, int64_t m)
 {
 	int64_t own = time_of_bytes(stage->bytes, b->reduce.own_link[m]);
+	int64_t sum = time_of_bytes(stage->bytes, b->reduce.own_sum[m]);
 	int64_t outer = time_of_bytes(stage->sure_bytes, b->reduce.own_outer[m]);
 	int64_t shared = time_of_bytes(stage->sure_bytes, b->reduce.outer_link[m]);
-	int64_t update = stage->update_ns + (stage->serial ? pd_max64(own, outer) : 0);
+	int64_t update = stage->update_ns + (stage->serial ? pd_max64(sum, outer) : 0);
 	int64_t busy = stage->passes_ns + share(b, update, m);
 	int64_t wire = stage->traffic_ns + share(b, own, m);
 

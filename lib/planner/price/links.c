@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "plan/sparse.h"
 #include "planner/price/cost.h"
+#include "topology/direct.h"
 #include "topology/traffic.h"
 
 #include <stdlib.h>
@@ -89,11 +90,14 @@ static void carry_sum(struct pd_links *links, const struct pd_plan *plan, int s,
 	struct pd_members members = pd_plan_members(plan, s);
 	int levels = links->topology->levels;
 	int64_t parameters = pd_stage_parameter_bytes(plan, s);
-	struct pd_traffic *traffic = pd_calloc((size_t)members.count * (size_t)levels,
-					       sizeof(*traffic));
-	double part = pd_traffic_of(plan->reducer, &members, pd_plan_sum_bytes(
-			plan, s, 0, parameters, parameters), traffic);
+	int64_t bytes = pd_plan_sum_bytes(plan, s, 0, parameters, parameters);
+	struct pd_traffic *traffic;
+	double part;
 
+	if (pd_direct_expected(&members, bytes))
+		return;
+	traffic = pd_calloc((size_t)members.count * (size_t)levels, sizeof(*traffic));
+	part = pd_traffic_of(plan->reducer, &members, bytes, traffic);
 	for (int i = 0; i < members.count * levels; i++) {
 		int k = i % levels;
 		int64_t c = members.ranks[i / levels] / links->size[k];

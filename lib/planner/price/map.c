@@ -2,6 +2,7 @@
 #include "planner/price/map.h"
 
 #include "base/mem.h"
+#include "topology/direct.h"
 #include "topology/traffic.h"
 
 #include <limits.h>
@@ -12,9 +13,11 @@
 					   its steps */
 #define KNOWN (1 << 18)                     /* all-reduces that are remembered: a power of two */
 
-void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int devices)
+void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int devices,
+		 int64_t direct_bytes_per_s)
 {
-	*map = (struct pd_map){ .topology = topology, .devices = devices };
+	*map = (struct pd_map){ .topology = topology, .devices = devices,
+				.direct_bytes_per_s = direct_bytes_per_s };
 	map->size[0] = 1;
 	for (int k = 0; k < topology->levels; k++) {
 		map->size[k + 1] = map->size[k] * topology->level[k].count;
@@ -112,18 +115,33 @@ static const struct pd_map_reduce *reduce_of(const struct pd_map *map, const str
 	return known;
 }
 
+/* Returns the time of an all-reduce in each other's memory; -1: it is not. */
+static int64_t direct_ns(const struct pd_map *map, const struct pd_span *span, double piece)
+{
+	struct pd_members members = { .topology = map->topology, .ranks = map->ranks + span->begin,
+				      .count = span->end - span->begin,
+				      .direct_bytes_per_s = map->direct_bytes_per_s };
+	int64_t bytes = (int64_t)(piece * members.count);
+
+	if (map->direct_bytes_per_s == 0 || members.count > PD_DIRECT_MEMBERS)
+		return -1;
+	return pd_direct_expected(&members, bytes) ? pd_direct_ns(&members, bytes) : -1;
+}
+
 /* Returns the time of an all-reduce. */
 int64_t pd_map_reduce_ns(const struct pd_map *map, const struct pd_span *span, double piece)
 {
+	int64_t latency_ns, memory_ns;
 	double ns;
 
 	if (piece == 0)
 		return 0;
+	latency_ns = map->topology->level[level_of(map, span->begin, span->end - 1)].latency_ns;
+	memory_ns = direct_ns(map, span, piece);
+	if (memory_ns >= 0)
+		return memory_ns + 2 * latency_ns;
 	ns = reduce_of(map, span)->most * piece;
-	return ns < (double)PD_COST_MAX
-		? (int64_t)ns +
-		  2 * map->topology->level[level_of(map, span->begin, span->end - 1)].latency_ns
-		: PD_COST_MAX;
+	return ns < (double)PD_COST_MAX ? (int64_t)ns + 2 * latency_ns : PD_COST_MAX;
 }
 
 /* The bytes between two stages, per minibatch. */
@@ -150,7 +168,7 @@ bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 		  const double *behind_ns, double time, double *load_ns)
 {
 	static const double none[PD_MAX_LEVELS][3];
-	const double (*known)[3] = load->piece > 0
+	const double (*known)[3] = load->piece > 0 && direct_ns(map, load->own, load->piece) < 0
 		? (const double (*)[3])loads_of(map, reduce_of(map, load->own)) : none;
 	const struct pd_span *next = load->next ? load->next : load->own;
 	const struct pass pass = {

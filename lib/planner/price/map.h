@@ -21,6 +21,7 @@ struct pd_map {
 	int64_t width[PD_MAX_LEVELS];           /* bandwidth of a way whose outermost level is k */
 	double ns_per_byte[PD_MAX_LEVELS];      /* of a link of level k */
 	int *ranks;                     /* 0, 1, 2, ... */
+	int64_t direct_bytes_per_s;     /* of sums in each other's memory; 0: there are none */
 	struct pd_map_reduce *known;    /* all-reduces that were asked for */
 	/*
 	 * Of each, by level: the loads on the links of the first device, of the first component that
@@ -39,7 +40,9 @@ struct pd_span_load {                   /* a stage on links */
 					   all-reduce */
 };
 
-void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int devices);
+/* direct_bytes_per_s is that of struct pd_members; 0 where gradients travel in 16 bits. */
+void pd_map_init(struct pd_map *map, const struct pd_topology *topology, int devices,
+		 int64_t direct_bytes_per_s);
 void pd_map_release(struct pd_map *map);
 
 /* Returns the time of an all-reduce of such pieces. */

@@ -5,9 +5,13 @@
 #include "planner/price/cost.h"
 #include "planner/price/links.h"
 #include "topology/allreduce.h"
+#include "topology/direct.h"
 #include "topology/traffic.h"
 
+#include <math.h>
 #include <stdlib.h>
+
+#define ROUNDING (1 - 1e-12)            /* allows for that of double */
 
 static int64_t link_ns(const struct pd_topology *topology, int level, int64_t bytes)
 {
@@ -57,13 +61,16 @@ void pd_reduce_times(const struct pd_members *members, int64_t bytes, struct pd_
 {
 	const struct pd_topology *topology = members->topology;
 	int count = members->count, levels = topology->levels;
+	bool direct = count > 1 && pd_direct_expected(members, bytes);
 	struct pd_traffic *traffic = pd_calloc((size_t)count * (size_t)levels, sizeof(*traffic));
-	double part = pd_traffic_of(PD_REDUCER_dense, members, bytes, traffic);
+	double part = direct ? 0 : pd_traffic_of(PD_REDUCER_dense, members, bytes, traffic);
 
-	for (int i = 0; i < count; i++)
+	for (int i = 0; i < count && direct; i++)
+		reduces[i].sends_ns = reduces[i].rest_ns = pd_direct_ns(members, bytes);
+	for (int i = 0; i < count && !direct; i++)
 		reduces[i] = reduce_of(topology, &traffic[i * levels], part);
 	free(traffic);
-	if (count > 1 && bytes > 0 &&
+	if (count > 1 && bytes > 0 && !direct &&
 	    pd_allreduce_choose(topology, members->ranks, count, bytes).groups == count)
 		bound_chain(members, bytes * (int64_t)pd_dtype_bytes(members->dtype) /
 				     (int64_t)sizeof(float), reduces);
@@ -93,19 +100,13 @@ static double spread(int64_t m, int64_t components, int64_t capacity)
 	return capacity >= m - capacity && full < even ? full : even;
 }
 
-/* With gradients of 16 bits nothing sends less than half. */
-void pd_reduce_least_init(struct pd_reduce_least *b, const struct pd_topology *topology,
-			  enum pd_dtype dtype)
+/* By messages.  With gradients of 16 bits nothing sends less than half. */
+static void set_links(struct pd_reduce_least *b, const struct pd_topology *topology, enum pd_dtype dtype)
 {
-	size_t room = (size_t)topology->devices + 2;
 	int devices = (int)topology->devices;
 	int64_t capacity = 1;
-	/* allows for the rounding of double */
-	const double down = (1 - 1e-12) * (double)pd_dtype_bytes(dtype) / sizeof(float);
+	const double down = ROUNDING * (double)pd_dtype_bytes(dtype) / sizeof(float);
 
-	b->own_link = pd_calloc(room, sizeof(*b->own_link));
-	b->own_outer = pd_calloc(room, sizeof(*b->own_outer));
-	b->outer_link = pd_calloc(room, sizeof(*b->outer_link));
 	for (int k = 0; k < topology->levels; k++) {
 		double ns = 2e9 / (double)topology->level[k].bandwidth_bytes_per_s * down;
 
@@ -114,7 +115,7 @@ void pd_reduce_least_init(struct pd_reduce_least *b, const struct pd_topology *t
 			double all = ns * spread(m, topology->devices / capacity, capacity) / m;
 
 			if (k == 0) {
-				b->own_link[m] = own;
+				b->own_link[m] = b->own_sum[m] = own;
 				continue;
 			}
 			/* a chain, of members or of groups of them, sends all of it once through
@@ -136,8 +137,41 @@ void pd_reduce_least_init(struct pd_reduce_least *b, const struct pd_topology *t
 			b->outer_link[m] = b->outer_link[m + 1];
 }
 
+/* Sets what as many take as a component has whose ranks share a memory. */
+static void set_direct(struct pd_reduce_least *b, const struct pd_topology *topology,
+		       int64_t bytes_per_s)
+{
+	double ns = 1e9 / (double)bytes_per_s * ROUNDING;
+	int64_t size = 1, most = 0;
+
+	for (int k = 0; k < topology->levels; k++) {
+		size *= topology->level[k].count;
+		if (pd_topology_shares_memory(topology, 0, size - 1))
+			most = pd_min64(size, PD_DIRECT_MEMBERS);
+	}
+	for (int m = 2; m <= most; m++) {
+		b->own_sum[m] = fmin(b->own_sum[m], ns);
+		b->own_link[m] = b->own_outer[m] = b->outer_link[m] = 0;
+	}
+}
+
+void pd_reduce_least_init(struct pd_reduce_least *b, const struct pd_topology *topology,
+			  enum pd_dtype dtype, int64_t direct_bytes_per_s)
+{
+	size_t room = (size_t)topology->devices + 2;
+
+	b->own_sum = pd_calloc(room, sizeof(*b->own_sum));
+	b->own_link = pd_calloc(room, sizeof(*b->own_link));
+	b->own_outer = pd_calloc(room, sizeof(*b->own_outer));
+	b->outer_link = pd_calloc(room, sizeof(*b->outer_link));
+	set_links(b, topology, dtype);
+	if (direct_bytes_per_s > 0 && dtype == PD_F32)
+		set_direct(b, topology, direct_bytes_per_s);
+}
+
 void pd_reduce_least_release(struct pd_reduce_least *b)
 {
+	free(b->own_sum);
 	free(b->own_link);
 	free(b->own_outer);
 	free(b->outer_link);

@@ -17,7 +17,8 @@ struct pd_reduce {
 };
 
 /*
- * Sets these times for a dense sum.  Every two members of a group exchange two shares each way
+ * Sets these times for a dense sum.  In each other's memory it begins when all are ready, and nothing is
+ * sent.  Else every two members of a group exchange two shares each way
  * (topology/allreduce.h), first parts of sums and then sums, so that half of what a member sends
  * is left when the last part has come.  Owners of two adjacent groups exchange what both own.  In a
  * chain nothing goes on from the last member before its part is ready.  Then all of the buffer has
@@ -54,16 +55,20 @@ static inline bool pd_reduce_is_serial(const struct pd_schedule *schedule, int s
  * fewer, or where one has D, so that its own load is 2 D (m - D) W/m: f = min(a (m - a),
  * D (m - D)); the latter only where D >= m - D, for the rest must be few enough elsewhere.
  * (k (m - k) rises up to m/2 and falls after it.)
+ *
+ * Members that may be on one host, and sum in each other's memory (lib/topology/direct), send nothing.
  */
 struct pd_reduce_least {
+	double *own_sum;                /* of a member, from its beginning on */
 	double *own_link;               /* of a member's own link */
 	double *own_outer;              /* what a member sends through outer links, from its
 					   beginning on */
 	double *outer_link;             /* of a component's shared link; does not fall */
 };
 
+/* direct_bytes_per_s is that of struct pd_members. */
 void pd_reduce_least_init(struct pd_reduce_least *least, const struct pd_topology *topology,
-			  enum pd_dtype dtype);
+			  enum pd_dtype dtype, int64_t direct_bytes_per_s);
 void pd_reduce_least_release(struct pd_reduce_least *least);
 
 #endif
