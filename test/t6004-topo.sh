@@ -8,7 +8,7 @@ command -v jq >/dev/null || test_skip_all "jq is not installed"
 
 test_ok "two ranks of this host, which pd-plan takes as they are" '
 	pd-topo --svg=host.svg >host.json 2>err
-	jq -e "[.levels[].count] == [2] and .processors > 0" host.json
+	jq -e "[.levels[].count] == [2] and .processors > 0 and .levels[0].shared_memory" host.json
 	one_line err
 	chain 4 | pd-plan --topology=host.json >plan
 	grep -q "^<svg" host.svg
@@ -39,7 +39,7 @@ topo() {
 
 # racks: are the links of out.json as they were shaped, within a tenth?
 racks() {
-	jq -e '[.levels[].count] == [2, 2, 2] and
+	jq -e '[.levels[].count] == [2, 2, 2] and [.levels[].shared_memory] == [true, null, null] and
 		([.levels[1:][].bandwidth_bytes_per_s * 8 / 1e6] | [.[0] / 200, .[1] / 50] |
 			all(. > 0.9 and . < 1.1))' out.json || { cat out.json; return 1; }
 }

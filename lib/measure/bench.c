@@ -16,6 +16,16 @@ static int take(struct pd_bench *b, size_t bytes, void *out_p, struct pd_error *
 	return *(void **)out_p ? 0 : -1;
 }
 
+static int take_shared(struct pd_bench *b, struct pd_error *err)
+{
+	const struct pd_memory_ops *memory = &b->device->ops->memory;
+
+	if (!b->options->beside || !memory->shared_alloc)
+		return 0;
+	b->shared = memory->shared_alloc(b->device, b->device->ops->net.sizes(b->net)->full_bytes, err);
+	return b->shared ? 0 : -1;
+}
+
 static size_t larger(size_t a, size_t b)
 {
 	return a > b ? a : b;
@@ -34,7 +44,8 @@ static int open_memory(struct pd_bench *b, struct pd_error *err)
 	    take(b, sizes->state_bytes, &b->state, err) < 0 ||
 	    take(b, sizes->inbox_bytes, &b->inbox, err) < 0 ||
 	    take(b, larger(sizes->slot_bytes, split->slot_bytes), &b->slot, err) < 0 ||
-	    take(b, larger(sizes->scratch_bytes, split->scratch_bytes), &b->scratch, err) < 0)
+	    take(b, larger(sizes->scratch_bytes, split->scratch_bytes), &b->scratch, err) < 0 ||
+	    take_shared(b, err) < 0)
 		return -1;
 	b->pass = (struct pd_pass){
 		.weights = b->weights, .state = b->state, .gradients = b->gradients,
@@ -135,7 +146,7 @@ void pd_bench_close(struct pd_bench *b)
 {
 	const struct pd_device_ops *ops = b->options->device;
 	void *arenas[] = { b->weights, b->apart, b->master, b->gradients, b->velocity, b->state,
-			   b->inbox, b->slot, b->scratch };
+			   b->inbox, b->slot, b->scratch, b->shared };
 
 	if (b->stream)
 		ops->stream.close(b->stream);

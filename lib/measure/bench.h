@@ -29,6 +29,7 @@ struct pd_bench {
 	struct pd_dataset data;
 	struct pd_loader *loader;
 	void *weights, *apart, *master, *gradients, *velocity, *state, *inbox, *slot, *scratch;
+	void *shared;                   /* gradients that workers beside can map; or NULL */
 	struct pd_pass pass;
 	struct pd_update update;
 };

@@ -2,6 +2,7 @@
 #include "measure/beside.h"
 
 #include "base/mem.h"
+#include "base/shared_memory.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -16,15 +17,22 @@
 #include <time.h>
 #include <unistd.h>
 
+struct seat {
+	sem_t go;                       /* the one timed has come, and all others */
+	struct pd_shared_place shown;
+};
+
 /* Memory that all of them see. */
 struct meeting {
 	atomic_bool called;
+	atomic_bool unmapped;           /* somebody could not map what another has shown */
 	sem_t here;                     /* posted once by each that has come, but the one timed */
-	sem_t go[];                     /* by process beside: the one timed has come, and all others */
+	struct seat seats[];            /* by number */
 };
 
 struct pd_beside {
 	int count, me;                  /* me: 0, the one that is timed, or 1 to count */
+	int members;                    /* all, when they have been started */
 	pid_t *pids;
 	struct meeting *meeting;
 	size_t meeting_bytes;
@@ -59,14 +67,15 @@ static int make_meeting(struct pd_beside *beside, int count, struct pd_error *er
 {
 	struct meeting *meeting;
 
-	beside->meeting_bytes = sizeof(*meeting) + (size_t)count * sizeof(sem_t);
+	beside->members = count + 1;
+	beside->meeting_bytes = sizeof(*meeting) + (size_t)beside->members * sizeof(struct seat);
 	meeting = mmap(NULL, beside->meeting_bytes, PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (meeting == MAP_FAILED)
 		return pd_error_failed(err, "mmap: %s", strerror(errno));
 	sem_init(&meeting->here, 1, 0);
-	for (int i = 0; i < count; i++)
-		sem_init(&meeting->go[i], 1, 0);
+	for (int i = 0; i < beside->members; i++)
+		sem_init(&meeting->seats[i].go, 1, 0);
 	beside->meeting = meeting;
 	return 0;
 }
@@ -111,7 +120,7 @@ int pd_beside_meet(struct pd_beside *beside, struct pd_error *err)
 
 	if (beside->me > 0) {
 		sem_post(&meeting->here);
-		while (sem_wait(&meeting->go[beside->me - 1]) < 0)
+		while (sem_wait(&meeting->seats[beside->me].go) < 0)
 			;
 		return 0;
 	}
@@ -121,8 +130,43 @@ int pd_beside_meet(struct pd_beside *beside, struct pd_error *err)
 	/* Whoever goes on now comes back here before it looks at this again. */
 	meeting->called = false;
 	for (int i = 0; i < beside->count; i++)
-		sem_post(&meeting->go[i]);
+		sem_post(&meeting->seats[i + 1].go);
 	return 0;
+}
+
+int pd_beside_members(const struct pd_beside *beside, int *me_p)
+{
+	*me_p = beside->me;
+	return beside->members;
+}
+
+void pd_beside_show(struct pd_beside *beside, const void *shared)
+{
+	beside->meeting->seats[beside->me].shown = pd_shared_place_of(shared);
+}
+
+void pd_beside_map(struct pd_beside *beside, size_t begin, size_t bytes, float **parts)
+{
+	for (int i = 0; i < beside->members; i++) {
+		struct pd_shared_place place = beside->meeting->seats[i].shown;
+
+		place.offset += begin;
+		parts[i] = place.pid ? pd_shared_map(&place, bytes) : NULL;
+		if (!parts[i])
+			beside->meeting->unmapped = true;
+	}
+}
+
+void pd_beside_unmap(const struct pd_beside *beside, size_t bytes, float **parts)
+{
+	for (int i = 0; i < beside->members; i++)
+		if (parts[i])
+			pd_shared_unmap(parts[i], bytes);
+}
+
+bool pd_beside_mapped(const struct pd_beside *beside)
+{
+	return !beside->meeting->unmapped;
 }
 
 int pd_beside_call(struct pd_beside *beside, struct pd_error *err)

@@ -31,9 +31,22 @@ int pd_beside_end(struct pd_beside *beside, struct pd_error *err);
 
 /* Calls the others to a step, and waits for them; -1: one has ended by itself. */
 int pd_beside_call(struct pd_beside *beside, struct pd_error *err);
-/* Tells a process beside whether it was called; it then meets the others twice. */
+/* Tells a process beside whether it was called; it then meets the others as often as the one timed. */
 bool pd_beside_called(const struct pd_beside *beside);
 /* Sleeps until all of them are here; -1: one has ended by itself. */
 int pd_beside_meet(struct pd_beside *beside, struct pd_error *err);
+
+/* Returns how many they are, with the one that is timed, and sets the number of this process: 0 is timed. */
+int pd_beside_members(const struct pd_beside *beside, int *me_p);
+/* Lets the others map this process's `shared` (pd_shared_alloc()), once all have met again. */
+void pd_beside_show(struct pd_beside *beside, const void *shared);
+/*
+ * Maps so many bytes, from `begin` on, of what each has shown, by number.  pd_beside_unmap() unmaps
+ * them.
+ */
+void pd_beside_map(struct pd_beside *beside, size_t begin, size_t bytes, float **parts);
+void pd_beside_unmap(const struct pd_beside *beside, size_t bytes, float **parts);
+/* Tells, once all have met again, whether each could map all. */
+bool pd_beside_mapped(const struct pd_beside *beside);
 
 #endif

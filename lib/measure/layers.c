@@ -3,9 +3,11 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/piece.h"
 #include "measure/bench.h"
 #include "measure/beside.h"
 #include "measure/figures.h"
+#include "topology/direct.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +26,10 @@ struct timing {
 						   (BENCH_WHOLE_PARTS + 1, capacity) */
 	int64_t *in_step;                       /* the same of steps taken at once with the workers
 						   beside, the wait for the slowest in the last */
-	int64_t *sums;                          /* (capacity) */
+	int64_t *sums, *sums_in_step;           /* (capacity) */
+	int members;                            /* that sum in each other's memory; 0: they do not */
+	float *parts[PD_DIRECT_MEMBERS];        /* this one's share of their gradients */
+	size_t part_floats;
 	int64_t capacity, count;		/* MOST or iterations; steps so far */
 };
 
@@ -84,18 +89,73 @@ static int whole_step(struct timing *t, struct pd_error *err)
 	return status;
 }
 
+/* Has backward and update use these gradients. */
+static void use_gradients(struct timing *t, void *gradients)
+{
+	t->bench.pass.gradients = gradients;
+	t->bench.update.gradients = gradients;
+}
+
+static size_t gradient_floats(const struct timing *t)
+{
+	return t->bench.device->ops->net.sizes(t->bench.net)->full_bytes / sizeof(float);
+}
+
+/*
+ * Agrees with the workers beside, at their first meeting, on whether they sum in each other's memory, as
+ * replicas do in a run.
+ */
+static int agree(struct timing *t, struct pd_error *err)
+{
+	struct pd_beside *beside = t->bench.options->beside;
+	int me, members = pd_beside_members(beside, &me);
+	size_t floats = gradient_floats(t), begin;
+
+	if (!t->bench.shared || !pd_direct_suits(members, floats, PD_F32))
+		return 0;
+	pd_beside_show(beside, t->bench.shared);
+	if (pd_beside_meet(beside, err) < 0)
+		return -1;
+	begin = pd_piece_begin(floats, members, me);
+	t->part_floats = pd_piece_begin(floats, members, me + 1) - begin;
+	pd_beside_map(beside, begin * sizeof(float), t->part_floats * sizeof(float), t->parts);
+	if (pd_beside_meet(beside, err) < 0)
+		return -1;
+	t->members = pd_beside_mapped(beside) ? members : 0;
+	return 0;
+}
+
+/* Sums with the workers beside, which are all ready, until all have done so. */
+static int sum_in_step(struct timing *t, struct pd_error *err)
+{
+	struct pd_event ev = { 0 };
+
+	pd_event_arm(&ev);
+	if (t->bench.device->ops->math.sum_all(t->bench.stream, t->parts, t->members, t->part_floats,
+					       &ev) != 0)
+		return pd_error_failed(err, "the device refused a sum");
+	if (pd_bench_wait(&t->bench, &ev, err) < 0)
+		return -1;
+	t->sums_in_step[t->count] = ev.end_ns - ev.start_ns;
+	return pd_beside_meet(t->bench.options->beside, err);
+}
+
 /* Takes a step with the workers beside, which were called. */
 static int step_together(struct timing *t, struct pd_error *err)
 {
 	struct pd_event events[BENCH_WHOLE_PARTS] = { 0 };
 	int64_t *times[BENCH_WHOLE_PARTS + 1], met_ns;
 
+	if (t->members > 0)
+		use_gradients(t, t->bench.shared);
 	if (pd_bench_step(&t->bench, 0, BENCH_UPDATE, events, err) < 0 ||
 	    pd_beside_meet(t->bench.options->beside, err) < 0)
 		return -1;
 	met_ns = pd_now_ns();
-	if (pd_bench_step(&t->bench, BENCH_UPDATE, BENCH_WHOLE_PARTS, events, err) < 0)
+	if ((t->members > 0 && sum_in_step(t, err) < 0) ||
+	    pd_bench_step(&t->bench, BENCH_UPDATE, BENCH_WHOLE_PARTS, events, err) < 0)
 		return -1;
+	use_gradients(t, t->bench.gradients);
 	for (int part = 0; part <= BENCH_WHOLE_PARTS; part++)
 		times[part] = &t->in_step[part * t->capacity + t->count];
 	for (int part = 0; part < BENCH_WHOLE_PARTS; part++)
@@ -157,6 +217,12 @@ static void allocate(struct timing *t)
 	t->whole = pd_calloc((BENCH_WHOLE_PARTS + 1) * (size_t)t->capacity, sizeof(*t->whole));
 	t->in_step = pd_calloc((BENCH_WHOLE_PARTS + 1) * (size_t)t->capacity, sizeof(*t->in_step));
 	t->sums = pd_calloc((size_t)t->capacity, sizeof(*t->sums));
+	t->sums_in_step = pd_calloc((size_t)t->capacity, sizeof(*t->sums_in_step));
+}
+
+static int call_and_step(struct timing *t, struct pd_error *err)
+{
+	return pd_beside_call(t->bench.options->beside, err) < 0 ? -1 : step_together(t, err);
 }
 
 static int measure(struct timing *t, struct pd_error *err)
@@ -167,16 +233,20 @@ static int measure(struct timing *t, struct pd_error *err)
 	for (int i = 0; i < WARM_UP; i++)
 		if (layered_step(t, err) < 0 || whole_step(t, err) < 0)
 			return -1;
+	if (o->beside && agree(t, err) < 0)
+		return -1;
 	while (o->endless)
 		if (step_beside(t, err) < 0)
 			return -1;
+	if (o->beside && call_and_step(t, err) < 0)     /* a warm-up */
+		return -1;
 	begun = pd_now_ns();
 	while (t->count < t->capacity &&
 	       (o->iterations || t->count < LEAST || pd_now_ns() - begun < ENOUGH_NS)) {
 		if (layered_step(t, err) < 0 || whole_step(t, err) < 0 ||
 		    timed_sum(t, &t->sums[t->count], err) < 0)
 			return -1;
-		if (o->beside && (pd_beside_call(o->beside, err) < 0 || step_together(t, err) < 0))
+		if (o->beside && call_and_step(t, err) < 0)
 			return -1;
 		keep_samples(t);
 		t->count++;
@@ -240,12 +310,12 @@ static void fill_layer(struct timing *t, int l, struct pd_profile_layer *out)
 	out->backward_weight_ns = pd_median(samples_of(t, BENCH_WEIGHT, l), t->count);
 }
 
-static int64_t sum_bytes_per_s(struct timing *t)
+/* Returns the speed of sums of all gradients that took `ns`, in bytes of these per second. */
+static int64_t bytes_per_s(const struct timing *t, double ns)
 {
-	double bytes = (double)t->bench.device->ops->net.sizes(t->bench.net)->full_bytes;
-	int64_t ns = pd_median(t->sums, t->count);
+	double bytes = (double)(gradient_floats(t) * sizeof(float));
 
-	return ns > 0 ? (int64_t)(bytes * 1e9 / (double)ns) : 0;
+	return ns > 0 ? (int64_t)(bytes * 1e9 / ns) : 0;
 }
 
 /* Returns the mean of a part of the steps taken with the workers beside, in units of `ns`. */
@@ -272,6 +342,8 @@ static void share_whole(struct timing *t, struct pd_profile *profile)
 		.backward = in_step_over(t, BENCH_BACKWARD, whole.backward_ns),
 		.update = in_step_over(t, BENCH_UPDATE, whole.update_ns),
 		.slowest_ns = llround(in_step_over(t, BENCH_WHOLE_PARTS, 1)),
+		.sum_bytes_per_s = t->members > 0
+			? bytes_per_s(t, pd_trimmed_mean(t->sums_in_step, t->count)) : 0,
 	};
 }
 
@@ -295,7 +367,7 @@ static struct pd_profile *make_profile(struct timing *t, struct pd_error *err)
 	profile->device_name = pd_strdup(info.name[0] ? info.name : o->device->name);
 	profile->device_threads = info.threads;
 	profile->device_memory_bytes = info.memory_bytes;
-	profile->sum_bytes_per_s = sum_bytes_per_s(t);
+	profile->sum_bytes_per_s = bytes_per_s(t, (double)pd_median(t->sums, t->count));
 	profile->step_ns = pd_median(whole_of(t, BENCH_WHOLE_PARTS), t->count);
 	profile->layer_count = model->layer_count;
 	profile->layers = pd_calloc((size_t)profile->layer_count, sizeof(*profile->layers));
@@ -318,10 +390,13 @@ struct pd_profile *pd_measure_layers(const struct pd_model *model,
 	if (measure(&t, err) == 0)
 		profile = make_profile(&t, err);
 	pd_bench_close(&t.bench);       /* this completes the events of work that is still queued */
+	if (t.part_floats > 0)
+		pd_beside_unmap(options->beside, t.part_floats * sizeof(float), t.parts);
 	free(t.events);
 	free(t.samples);
 	free(t.whole);
 	free(t.in_step);
 	free(t.sums);
+	free(t.sums_in_step);
 	return profile;
 }

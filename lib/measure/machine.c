@@ -428,6 +428,9 @@ static int measure_levels(struct measuring *m, struct pd_error *err)
 			return -1;
 		size *= (int)topology->level[level].count;
 	}
+	/* the inside of hosts is a level of its own */
+	topology->level[0].shared_memory = m->machine->ranks > 1 && !m->own_processors &&
+		pd_seat_beside(&m->machine->seats[0], &m->machine->seats[1]);
 	if (m->machine->seats[0].hosts == 1 && !m->own_processors)
 		topology->processors = pd_process_processors();
 	return 0;
