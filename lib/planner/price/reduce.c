@@ -61,16 +61,20 @@ void pd_reduce_times(const struct pd_members *members, int64_t bytes, struct pd_
 {
 	const struct pd_topology *topology = members->topology;
 	int count = members->count, levels = topology->levels;
-	bool direct = count > 1 && pd_direct_expected(members, bytes);
-	struct pd_traffic *traffic = pd_calloc((size_t)count * (size_t)levels, sizeof(*traffic));
-	double part = direct ? 0 : pd_traffic_of(PD_REDUCER_dense, members, bytes, traffic);
+	struct pd_traffic *traffic;
+	double part;
 
-	for (int i = 0; i < count && direct; i++)
-		reduces[i].sends_ns = reduces[i].rest_ns = pd_direct_ns(members, bytes);
-	for (int i = 0; i < count && !direct; i++)
+	if (pd_direct_expected(members, bytes)) {
+		for (int i = 0; i < count; i++)
+			reduces[i].sends_ns = reduces[i].rest_ns = pd_direct_ns(members, bytes);
+		return;
+	}
+	traffic = pd_calloc((size_t)count * (size_t)levels, sizeof(*traffic));
+	part = pd_traffic_of(PD_REDUCER_dense, members, bytes, traffic);
+	for (int i = 0; i < count; i++)
 		reduces[i] = reduce_of(topology, &traffic[i * levels], part);
 	free(traffic);
-	if (count > 1 && bytes > 0 && !direct &&
+	if (count > 1 && bytes > 0 &&
 	    pd_allreduce_choose(topology, members->ranks, count, bytes).groups == count)
 		bound_chain(members, bytes * (int64_t)pd_dtype_bytes(members->dtype) /
 				     (int64_t)sizeof(float), reduces);
