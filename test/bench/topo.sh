@@ -59,8 +59,8 @@ try() {
 	line "$1"
 }
 
-[ $# -gt 0 ] || set -- 10mbit 100mbit 1gbit 2gbit 5gbit \
-	50mbit/10mbit 200mbit/50mbit 500mbit/100mbit 1gbit/500mbit 5gbit/1gbit
+[ $# -gt 0 ] || set -- 10mbit 100mbit 1gbit 2gbit 10gbit \
+	50mbit/10mbit 200mbit/50mbit 500mbit/100mbit 1gbit/500mbit 10gbit/1gbit
 printf 'shape\ttrue\tfound\t%%\ttrue\tfound\t%%\n'
 right=0
 for shape; do
