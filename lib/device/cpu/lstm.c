@@ -12,7 +12,7 @@
  * reversed direction takes a sample's steps from its last one down: it begins at the length where
  * there are lengths, as PyTorch's packed sequences do.
  *
- * These loops take 0.8 to 1.05 times the time of oneDNN's own LSTM in f32, 0.5 to 0.9 in bf16, and keep
+ * These loops take 0.8 to 1.05 times the time of oneDNN's own LSTM in f32, 0.5 to 1 in bf16, and keep
  * a fourth to a ninth of its workspace (test/bench/lstm); it cannot train in f16 and has no lengths.
  *
  * Products take 16 bits where oneDNN has kernels for that ("native"), else f32: what they take then
