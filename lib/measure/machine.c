@@ -361,7 +361,7 @@ static double median(double *values, int n)
 	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-/* What a single rank gets at a level, of all that was measured. */
+/* Sets what a single rank gets at a level: the medians of all that was measured. */
 static void median_alone(const struct pd_machine *machine, int level, struct pd_machine_level *out)
 {
 	double *rates = pd_calloc((size_t)machine->ranks, sizeof(*rates));

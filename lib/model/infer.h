@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files that infer shapes, one for each family of kinds, share. */
+/* Shape inference: a file for each family of kinds, and what these files share. */
 #ifndef PD_MODEL_INFER_H
 #define PD_MODEL_INFER_H
 

@@ -70,7 +70,7 @@ static size_t place(const struct pd_ring *ring, struct part part)
 	return (size_t)(part.step % 2) * most + part_begin(ring, part.cut);
 }
 
-/* In what form a step's part comes. */
+/* Returns the form in which a step's part comes. */
 static enum pd_script_place staged(const struct pd_ring *ring, int s)
 {
 	return s == 0 && ring->before_plain ? PD_SCRIPT_STAGED_NARROW : PD_SCRIPT_STAGED;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a job goes on from a checkpoint. */
+/* Lets a job go on from a checkpoint. */
 #include "run/job.h"
 
 #include "base/mem.h"

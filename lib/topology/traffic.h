@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the members of a sum send through the links of the machine: of any reducer.  All prices and
- * predictions of an all-reduce are made of it.
+ * Traffic of an all-reduce: the bytes that its members send through the links of the machine, with any
+ * reducer.  All prices and predictions of an all-reduce are made of it.
  */
 #ifndef PD_TOPOLOGY_TRAFFIC_H
 #define PD_TOPOLOGY_TRAFFIC_H

@@ -39,7 +39,7 @@
 #include "planner/price/cost.h"
 #include "schedule/schedule.h"
 
-/* What a stage takes for a microbatch, and by how many it is ahead. */
+/* The times of a stage for a microbatch, and by how many microbatches it is ahead. */
 struct pd_stage_times {
 	int64_t forward_ns, backward_ns;
 	int64_t again_ns;               /* of a forward before each backward */

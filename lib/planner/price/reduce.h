@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an all-reduce takes: of given members, made of what they send (topology/traffic.h); and at
- * least, wherever its members are.  Private to the planner.
+ * Times of an all-reduce: of given members, made of what they send (topology/traffic.h); and the least
+ * of any members, wherever they are.  Private to the planner.
  */
 #ifndef PD_PLANNER_REDUCE_H
 #define PD_PLANNER_REDUCE_H
