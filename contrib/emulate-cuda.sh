@@ -13,7 +13,8 @@
 # PD_EMULATED_NO_CAPTURE=1: no work can be captured in graphs ("begin": capturing cannot even
 # begin); PD_EMULATED_NO_FUSION=1: the libraries have no bias or relu behind a product.
 # PD_EMULATED_SLOW_CALLS=1: cuDNN's older calls take longer than its graph API;
-# PD_EMULATED_NO_ALGORITHMS=1: they offer nothing.  PD_TEST_ENGINES: engines of that API, as in a
+# PD_EMULATED_NO_ALGORITHMS=1: they offer nothing.  PD_EMULATED_NO_TENSOR_CORES=1: kernels are compiled
+# for a GPU that has none.  PD_TEST_ENGINES: engines of that API, as in a
 # profile, that test/conform/layers takes in 16 bits: "forward 1 14=-1; data 2; weights 1 14=-1".
 set -eu
 

@@ -109,6 +109,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 	test/data/fuzz/npy/plain test/data/fuzz/npy/wide test/data/fuzz/tokens/bare \
 	test/data/fuzz/tokens/header test/data/fuzz/topology-string/levels \
 	test/emulated/amx.c test/emulated/cublaslt.cc test/emulated/cudnn.cc \
+	test/emulated/device/cuda/mma.cuh \
 	test/emulated/emulated.h test/emulated/graph.h test/emulated/number.h test/emulated/nvcc \
 	test/emulated/runtime.cc \
 	contrib/emulate-cuda.sh contrib/gpu-bundle.sh contrib/gpu-first.sh contrib/hosts.sh \

@@ -58,6 +58,10 @@ static const struct attention_case attention_cases[] = {
 	{ 65, true, true, 2, 1, 16, 20, ", 'causal': true", false },
 	{ 66, true, false, 1, 1, 33, 16, ", 'causal': true, 'dropout': 0.1", false },
 	{ 66, false, true, 2, 2, 8, 8, "", false },
+	{ 67, false, false, 2, 1, 64, 40, ", 'causal': true, 'dropout': 0.2", false },
+	{ 65, true, false, 1, 1, 24, 64, "", true },
+	{ 66, false, true, 2, 1, 72, 128, ", 'causal': true", true },
+	{ 80, true, false, 1, 1, 128, 8, ", 'dropout': 0.3", false },
 };
 
 static void test_attention(const struct pd_device_ops *ops)

@@ -287,6 +287,14 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int)
 	return cudaSuccess;
 }
 
+/* Kernels are those of a GPU that has tensor cores. */
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *)
+{
+	memset(attributes, 0, sizeof(*attributes));
+	attributes->ptxVersion = getenv("PD_EMULATED_NO_TENSOR_CORES") ? 75 : 80;
+	return cudaSuccess;
+}
+
 cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int ordinal)
 {
 	snprintf(id, (size_t)size, "0000:%02x:00.0", (unsigned)visible().at((size_t)ordinal));

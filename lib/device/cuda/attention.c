@@ -28,6 +28,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		.seed = l->net->seed,
 		.stream = PD_RNG_DROPOUT + (uint64_t)pd_model_number(l->net->model, l->index),
 	};
+	a->tensor_cores = pd_kernel_attention_mma_suits(l->net->dtype, a);
 	l->extra_bytes = sizeof(float) * (size_t)(a->batch * a->heads * a->queries);
 	l->backward_bytes = l->extra_bytes;
 	return 0;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Scaled dot-product attention; lib/device/cpu/attention.h has the formulas.  A block owns TILE
+ * Scaled dot-product attention; lib/device/cpu/attention.h has the formulas.  attention_mma.cu does it in
+ * 16 bits where it can, this file all else.  A block owns TILE
  * queries of a head and goes along the keys.  In backward one kernel's blocks own TILE keys of a
  * key-value head and go along the queries of all heads that use them, in ascending order; another's
  * own queries again, for their gradients.  So every sum is one thread's, in an order that follows
@@ -10,13 +11,10 @@
  * goes into a product comes through shared memory in chunks of CHUNK, so that heads may have any
  * width.  A block makes at most TILE * N columns of what comes out; wider heads have several blocks.
  */
-#include "device/cuda/host_device.cuh"
+#include "device/cuda/attention.cuh"
 
 #include "device/cuda/grid.cuh"
-#include "device/cuda/kernels.h"
-#include "device/cuda/typed.cuh"
 
-#define TILE 64
 #define SIDE 16
 #define THREADS (SIDE * SIDE)
 #define CHUNK 32
@@ -24,7 +22,6 @@
 #define P_STEP (TILE + 1)
 #define PARTS (THREADS / TILE)  /* threads that share a row of P */
 #define PART (TILE / PARTS)     /* columns that each of them has, a multiple of 4 */
-#define LOG2_E 1.44269504088896341f
 
 struct room {
 	float a[TILE * STEP], b[TILE * STEP];
@@ -32,84 +29,6 @@ struct room {
 	float parts[THREADS];
 	float most[TILE], sum[TILE], factor[TILE];
 };
-
-/* Which part of what comes out a block makes. */
-struct place {
-	int64_t sample, head, first, slice;     /* first: the row at which its tile begins */
-	int64_t length;                         /* keys that are seen */
-};
-
-static int64_t slices_of(int64_t columns, int n)
-{
-	return (columns + TILE * n - 1) / (TILE * n);
-}
-
-static int64_t tiles_of(int64_t rows)
-{
-	return (rows + TILE - 1) / TILE;
-}
-
-/* The last tile comes first: with a causal mask it has the most to do of those of queries. */
-__device__ static struct place place_of(const struct pd_kernel_attention &a, int64_t heads,
-					int64_t rows, int64_t slices)
-{
-	int64_t tiles = (rows + TILE - 1) / TILE, n = blockIdx.x;
-	struct place at;
-
-	at.slice = n % slices;
-	n /= slices;
-	at.first = (tiles - 1 - n % tiles) * TILE;
-	n /= tiles;
-	at.head = n % heads;
-	at.sample = n / heads;
-	at.length = a.keys;
-	if (a.lengths && a.lengths[at.sample] < at.length)
-		at.length = a.lengths[at.sample] < 0 ? 0 : a.lengths[at.sample];
-	return at;
-}
-
-/* Rows of one head of a tensor, from one on. */
-template <typename T>
-struct rows {
-	T *at;
-	int64_t step;                   /* from row to row */
-	int count;                      /* TILE at most */
-	int64_t width;
-};
-
-__device__ static int least(int64_t a, int64_t b)
-{
-	return (int)(a < b ? a : b);
-}
-
-template <typename T>
-__device__ static struct rows<T> rows_of(const void *tensor, int64_t sample, int64_t of_a_sample,
-					 int64_t heads, int64_t head, int64_t first, int64_t width)
-{
-	struct rows<T> r;
-
-	r.at = (T *)tensor + ((sample * of_a_sample + first) * heads + head) * width;
-	r.step = heads * width;
-	r.count = least(TILE, of_a_sample - first);
-	r.width = width;
-	return r;
-}
-
-template <typename T>
-__device__ static struct rows<T> query_rows(const struct pd_kernel_attention &a, const void *tensor,
-					    int64_t sample, int64_t head, int64_t first,
-					    int64_t width)
-{
-	return rows_of<T>(tensor, sample, a.queries, a.heads, head, first, width);
-}
-
-template <typename T>
-__device__ static struct rows<T> key_rows(const struct pd_kernel_attention &a, const void *tensor,
-					  int64_t sample, int64_t kv_head, int64_t first,
-					  int64_t width)
-{
-	return rows_of<T>(tensor, sample, a.keys, a.kv_heads, kv_head, first, width);
-}
 
 /* ---- products: all threads of a block come to each, and meet before they return ---- */
 
@@ -218,27 +137,6 @@ __device__ static void write_rows(const struct rows<T> &to, int64_t column, floa
 					to.at[(row + i) * to.step + c] = (T)(out[n][i][j] *
 						(factor ? factor[row + i] : scale));
 			}
-}
-
-/* Is the key seen by the query? */
-__device__ static bool sees(const struct pd_kernel_attention &a, const struct place &at,
-			    int64_t query, int64_t key)
-{
-	return query < a.queries && key < at.length && (!a.causal || key <= query);
-}
-
-/* The factors of dropout of 4 keys from `key`, a multiple of 4, on. */
-__device__ static void draw(float *factor, const struct pd_kernel_attention &a, int64_t sample,
-			    int64_t head, int64_t query, int64_t key)
-{
-	uint64_t four = (uint64_t)(head * a.queries + query) * ((uint64_t)(a.keys + 3) / 4) +
-			(uint64_t)key / 4;
-	struct pd_random4 r = pd_random(a.seed, a.stream + (four >> 32 << 24),
-					(uint32_t)(a.numbers->first_sample + sample),
-					(uint32_t)four);
-
-	for (int k = 0; k < 4; k++)
-		factor[k] = pd_unit(r.v[k]) >= a.p ? 1 / (1 - a.p) : 0;
 }
 
 /* ---- forward ---- */
@@ -365,6 +263,8 @@ cudaError_t pd_kernel_attention(cudaStream_t stream, enum pd_dtype dtype,
 {
 	const dim3 grid = grid_of(a, a->heads, a->queries, a->value_width);
 
+	if (a->tensor_cores)
+		return pd_kernel_attention_mma(stream, dtype, a);
 	if (blocks_across(a->value_width) == 1)
 		PD_BY_TYPE(dtype, T, (forward<T, 1><<<grid, THREADS, 0, stream>>>(*a)));
 	else
@@ -501,6 +401,8 @@ cudaError_t pd_kernel_attention_back(cudaStream_t stream, enum pd_dtype dtype,
 
 	PD_BY_TYPE(dtype, T, (deltas<T><<<pd_blocks(rows), PD_THREADS, 0, stream>>>(*a)));
 	status = cudaGetLastError();
+	if (status == cudaSuccess && a->tensor_cores)
+		return pd_kernel_attention_mma_back(stream, dtype, a);
 	if (status == cudaSuccess && (a->dk || a->dv)) {
 		if (blocks_across(columns) == 1)
 			PD_BY_TYPE(dtype, T, (keys_back<T, 1><<<of_keys, THREADS, 0, stream>>>(*a)));

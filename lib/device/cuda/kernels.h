@@ -181,6 +181,7 @@ struct pd_kernel_attention {
 	int64_t queries, keys;          /* rows of a sample */
 	int64_t width, value_width;     /* of one head's queries and keys; of its values */
 	bool causal, drops;
+	bool tensor_cores;              /* what pd_kernel_attention_mma_suits() says */
 	float scale, p;
 	uint64_t seed, stream;
 	const struct pd_pass_numbers *numbers;
@@ -197,6 +198,14 @@ cudaError_t pd_kernel_attention(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_kernel_attention *a);
 cudaError_t pd_kernel_attention_back(cudaStream_t stream, enum pd_dtype dtype,
 				     const struct pd_kernel_attention *a);
+
+/* --- attention_mma.cu: the same on tensor cores, without deltas, which are there already */
+/* Tells whether the current GPU has them, and the shape suits them. */
+bool pd_kernel_attention_mma_suits(enum pd_dtype dtype, const struct pd_kernel_attention *a);
+cudaError_t pd_kernel_attention_mma(cudaStream_t stream, enum pd_dtype dtype,
+				    const struct pd_kernel_attention *a);
+cudaError_t pd_kernel_attention_mma_back(cudaStream_t stream, enum pd_dtype dtype,
+					 const struct pd_kernel_attention *a);
 
 /* The random numbers of weight_dropout for `count` elements of a weight, from element `first` on. */
 struct pd_kernel_drop {

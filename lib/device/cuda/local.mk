@@ -1,6 +1,7 @@
 # With CUDA the device, else one that says there is none.  Kernels: nvcc compiles them with
 # multiplications and additions apart, as the CPU's loops are, and tiny numbers taken as zero.
 CUDA_KERNELS = lib/device/cuda/additive_attention.cu lib/device/cuda/attention.cu \
+	lib/device/cuda/attention_mma.cu \
 	lib/device/cuda/axes.cu lib/device/cuda/bias.cu \
 	lib/device/cuda/eltwise.cu lib/device/cuda/embedding.cu \
 	lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu \
@@ -8,7 +9,8 @@ CUDA_KERNELS = lib/device/cuda/additive_attention.cu lib/device/cuda/attention.c
 	lib/device/cuda/norm_back.cu lib/device/cuda/pass_numbers.cu lib/device/cuda/pool.cu \
 	lib/device/cuda/chunks.cu lib/device/cuda/squares.cu \
 	lib/device/cuda/update.cu lib/device/cuda/widen.cu
-CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/host_device.cuh \
+CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/attention.cuh lib/device/cuda/mma.cuh \
+	lib/device/cuda/host_device.cuh \
 	lib/device/cuda/block_sum.cuh lib/device/cuda/columns.cuh \
 	lib/device/cuda/grid.cuh \
 	lib/device/cuda/kernels.h lib/device/cuda/typed.cuh lib/device/mixed_sum.h lib/model/dtype.h lib/model/dtype.def

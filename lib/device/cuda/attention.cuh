@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the kernels of attention have in common: which tile a block has, where its rows lie, which keys
+ * a query sees, and the numbers of dropout.
+ */
+#ifndef PD_DEVICE_CUDA_ATTENTION_CUH
+#define PD_DEVICE_CUDA_ATTENTION_CUH
+
+#include "device/cuda/host_device.cuh"
+
+#include "device/cuda/kernels.h"
+#include "device/cuda/typed.cuh"
+
+#define TILE 64                 /* rows of a block */
+#define LOG2_E 1.44269504088896341f
+
+/* Which part of what comes out a block makes. */
+struct place {
+	int64_t sample, head, first, slice;     /* first: the row at which its tile begins */
+	int64_t length;                         /* keys that are seen */
+};
+
+static inline int64_t slices_of(int64_t columns, int n)
+{
+	return (columns + TILE * n - 1) / (TILE * n);
+}
+
+static inline int64_t tiles_of(int64_t rows)
+{
+	return (rows + TILE - 1) / TILE;
+}
+
+/* The last tile comes first: with a causal mask it has the most to do of those of queries. */
+__device__ static inline struct place place_of(const struct pd_kernel_attention &a, int64_t heads,
+					       int64_t rows, int64_t slices)
+{
+	int64_t tiles = (rows + TILE - 1) / TILE, n = blockIdx.x;
+	struct place at;
+
+	at.slice = n % slices;
+	n /= slices;
+	at.first = (tiles - 1 - n % tiles) * TILE;
+	n /= tiles;
+	at.head = n % heads;
+	at.sample = n / heads;
+	at.length = a.keys;
+	if (a.lengths && a.lengths[at.sample] < at.length)
+		at.length = a.lengths[at.sample] < 0 ? 0 : a.lengths[at.sample];
+	return at;
+}
+
+/* Rows of one head of a tensor, from one on. */
+template <typename T>
+struct rows {
+	T *at;
+	int64_t step;                   /* from row to row */
+	int count;                      /* TILE at most */
+	int64_t width;
+};
+
+__device__ static inline int least(int64_t a, int64_t b)
+{
+	return (int)(a < b ? a : b);
+}
+
+template <typename T>
+__device__ static inline struct rows<T> rows_of(const void *tensor, int64_t sample,
+						int64_t of_a_sample, int64_t heads, int64_t head,
+						int64_t first, int64_t width)
+{
+	struct rows<T> r;
+
+	r.at = (T *)tensor + ((sample * of_a_sample + first) * heads + head) * width;
+	r.step = heads * width;
+	r.count = least(TILE, of_a_sample - first);
+	r.width = width;
+	return r;
+}
+
+template <typename T>
+__device__ static inline struct rows<T> query_rows(const struct pd_kernel_attention &a,
+						   const void *tensor, int64_t sample, int64_t head,
+						   int64_t first, int64_t width)
+{
+	return rows_of<T>(tensor, sample, a.queries, a.heads, head, first, width);
+}
+
+template <typename T>
+__device__ static inline struct rows<T> key_rows(const struct pd_kernel_attention &a,
+						 const void *tensor, int64_t sample,
+						 int64_t kv_head, int64_t first, int64_t width)
+{
+	return rows_of<T>(tensor, sample, a.keys, a.kv_heads, kv_head, first, width);
+}
+
+/* Is the key seen by the query? */
+__device__ static inline bool sees(const struct pd_kernel_attention &a, const struct place &at,
+				   int64_t query, int64_t key)
+{
+	return query < a.queries && key < at.length && (!a.causal || key <= query);
+}
+
+/* The factors of dropout of 4 keys from `key`, a multiple of 4, on. */
+__device__ static inline void draw(float *factor, const struct pd_kernel_attention &a,
+				   int64_t sample, int64_t head, int64_t query, int64_t key)
+{
+	uint64_t four = (uint64_t)(head * a.queries + query) * ((uint64_t)(a.keys + 3) / 4) +
+			(uint64_t)key / 4;
+	struct pd_random4 r = pd_random(a.seed, a.stream + (four >> 32 << 24),
+					(uint32_t)(a.numbers->first_sample + sample),
+					(uint32_t)four);
+
+	for (int k = 0; k < 4; k++)
+		factor[k] = pd_unit(r.v[k]) >= a.p ? 1 / (1 - a.p) : 0;
+}
+
+#endif
