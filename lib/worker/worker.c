@@ -59,7 +59,7 @@ static int open_reductions(struct pd_worker *w, struct chunk *c, struct pd_error
 	}
 	config.floats = (size_t)worker_chunks(w, c);
 	config.rounding = pd_dtype_gradients(PD_F32, plan->profile->dtype);
-	return config.floats == 0 ? 0
+	return !pd_plan_is_sparse(plan, c->index) ? 0
 		: open_one(w, pd_reductions[plan->reducer]->open(&config, err), &c->norm_sum);
 }
 
