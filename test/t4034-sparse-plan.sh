@@ -46,6 +46,18 @@ test_ok "a prediction is that behind the warm-up, and what a replay says" '
 test_ok "in buckets they are under backward" '
 	planned --sparsity=0.5 --bucket=1000000
 	takes 11144 plan.json || takes 11048 plan.json || jq -e ".period_ns * 2 < 15000000" report.json'
+test_ok "a search finds what travels: with six devices replicas are faster than a device for each layer" '
+	pd-plan --topology=6@250MB/s three | jq -e ".predicted.period_ns == 3000000"
+	for bucket in "" --bucket=1; do
+		pd-plan --topology=6@250MB/s --stages=3x6 --sparsity=0.85 $bucket three >hand.json
+		pd-plan --topology=6@250MB/s --sparsity=0.85 $bucket three >plan.json
+		jq -c ".predicted | [.period_ns, .lower_bound_ns]" hand.json plan.json
+		jq -e --slurpfile hand hand.json ".predicted.period_ns <= \$hand[0].predicted.period_ns" plan.json
+	done'
+test_ok "replicas without parameters have no chunks, and wait for nobody" '
+	jq "del(.layers[].parameter_bytes) | .layers[].parameter_bytes = 0" three |
+		pd-plan --topology=2@250MB/s --stages=3x2 --sparsity=0.5 - | pd-replay --format=json |
+		jq -e ".period_ns == 4500000"'
 test_ok "reports have the bytes: of a sum, and of the norms" '
 	planned --sparsity=0.85
 	pd-replay --format=json --minibatches=20 plan.json >report.json

@@ -7,15 +7,20 @@
 
 #include <stdlib.h>
 
-int64_t pd_plan_layer_bytes(const struct pd_plan *plan, int layer)
+int64_t pd_plan_layer_parameters(const struct pd_plan *plan, int layer)
 {
 	const struct pd_profile *profile = plan->profile;
 
 	if (pd_plan_has_tied_weights(plan))
-		return (int64_t)pd_align((size_t)pd_memory_copy(profile, layer));
+		return pd_memory_copy(profile, layer);
 	if (profile->model && profile->model->layers[layer].shares >= 0)
 		return 0;
-	return (int64_t)pd_align((size_t)profile->layers[layer].parameter_bytes);
+	return profile->layers[layer].parameter_bytes;
+}
+
+int64_t pd_plan_layer_bytes(const struct pd_plan *plan, int layer)
+{
+	return (int64_t)pd_align((size_t)pd_plan_layer_parameters(plan, layer));
 }
 
 /* Tells whether a layer before this one in the stage has gradients. */

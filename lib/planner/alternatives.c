@@ -31,7 +31,7 @@ static double sent_per_minibatch(const struct pd_plan *plan, const struct pd_sch
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_members members = pd_plan_members(plan, s);
 
-		sum += pd_traffic_bytes(plan->reducer, &members, pd_stage_parameter_bytes(plan, s)) /
+		sum += pd_traffic_bytes(plan->reducer, &members, pd_stage_sum_bytes(plan, s)) /
 			(double)schedule->group[s];
 	}
 	return sum;
@@ -85,6 +85,8 @@ static struct pd_plan *plan_of(const struct finder *finder, const struct pd_part
 	plan->schedule = schedule;
 	plan->weights = weights;
 	plan->agree = pd_planner_agrees(finder->task->request, plan->profile, weights);
+	if (pd_plan_agrees(plan))       /* that needs all gradients */
+		plan->chunk = 0;
 	plan->microbatches = microbatches ? microbatches : pd_planner_microbatches(plan);
 	if (weigh(finder, plan, &err))
 		return plan;

@@ -46,14 +46,16 @@ static struct pd_bound options_of(const struct pd_task *task)
 		.agree = task->costs.copies || pd_planner_agrees(request, task->profile,
 								 request->weights),
 		.overlaps = request->bucket_bytes > 0, .gradient_dtype = request->gradient_dtype,
+		.sparsity = request->sparsity, .reducer = request->reducer,
 	};
 }
 
-static int64_t bound_ns(const struct pd_task *task, const struct pd_costs *costs)
+int64_t pd_task_bound_with_ns(const struct pd_task *task, enum pd_reducer_kind reducer)
 {
 	struct pd_bound with = options_of(task);
 
-	return pd_bound_ns(costs, &with);
+	with.reducer = reducer;
+	return pd_max64(shared_ns(task), pd_bound_ns(&task->costs, &with));
 }
 
 int64_t pd_task_bound_ns(struct pd_task *task)
@@ -63,27 +65,8 @@ int64_t pd_task_bound_ns(struct pd_task *task)
 	if (task->bound_ns == 0)
 		task->bound_ns = request->cost != PD_COST_SIMULATED
 			? pd_published_bound_ns(task->profile, request)
-			: pd_max64(shared_ns(task), bound_ns(task, &task->costs));
+			: pd_task_bound_with_ns(task, request->reducer);
 	return task->bound_ns;
-}
-
-int64_t pd_task_bound_without_sums_ns(const struct pd_task *task)
-{
-	struct pd_topology fast = *task->topology;
-	struct pd_bound with = options_of(task);
-	struct pd_costs costs;
-	int64_t ns;
-
-	for (int k = 0; k < fast.levels; k++) {
-		fast.level[k].bandwidth_bytes_per_s = INT64_C(1) << 50;
-		fast.level[k].latency_ns = 0;
-	}
-	with.topology = &fast;
-	with.overlaps = true;
-	pd_costs_init_like(&costs, task->profile, &task->costs, task->limit_bytes);
-	ns = pd_max64(shared_ns(task), pd_bound_ns(&costs, &with));
-	pd_costs_release(&costs);
-	return ns;
 }
 
 bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices, int64_t part)

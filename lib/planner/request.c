@@ -118,6 +118,8 @@ int pd_planner_sparse(struct pd_plan_request *request, struct pd_error *err)
 				      request->chunk > 0 ? "chunk" : "sparsity-warmup");
 	if (request->sparsity >= 0 && request->chunk == 0)
 		request->chunk = PD_CHUNK_USUAL;
+	if (request->sparsity < 0)
+		request->sparsity = 0;
 	return 0;
 }
 

@@ -12,7 +12,6 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "plan/buckets.h"
-#include "plan/sparse.h"
 #include "planner/price/predict.h"
 #include "planner/search/judge.h"
 
@@ -134,30 +133,27 @@ static int with_reducer(const struct pd_task *task, struct pd_plan *plan, enum p
 	return choose_bucket(plan, task->limit_bytes, period_ns_p, err);
 }
 
-static int try_all(const struct pd_task *task, struct pd_plan *plan, int64_t *period_ns_p,
-		   struct pd_error *err)
+/* Gives the plan the reducer with which it is fastest, dense where others are no faster. */
+static int choose_reducer(const struct pd_task *task, struct pd_plan *plan, int64_t *period_ns_p,
+			  struct pd_error *err)
 {
-	const struct pd_plan_request *request = task->request;
 	struct pd_reducer_tried *tried = plan->predicted.reducers;
 	enum pd_reducer_kind best = plan->reducer;
 	int64_t bucket_bytes = plan->bucket_bytes;
 
-	if (request->any_reducer)
-		tried[PD_REDUCER_dense] = (struct pd_reducer_tried){ *period_ns_p, bucket_bytes, true };
+	tried[best] = (struct pd_reducer_tried){ *period_ns_p, bucket_bytes, true };
 	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
 		int64_t period_ns;
 		bool fits;
 
-		if (kind == PD_REDUCER_dense ||
-		    (request->any_reducer ? pd_reducers[kind]->of_transport
-					  : kind != (int)request->reducer))
+		if (kind == (int)task->request->reducer || pd_reducers[kind]->of_transport)
 			continue;
 		plan->bucket_bytes = bucket_bytes;
 		if (with_reducer(task, plan, (enum pd_reducer_kind)kind, &period_ns, err) < 0)
 			return -1;
 		fits = weigh(plan, task->limit_bytes);
 		tried[kind] = (struct pd_reducer_tried){ period_ns, plan->bucket_bytes, fits };
-		if (!fits || (request->any_reducer && period_ns >= *period_ns_p))
+		if (!fits || period_ns >= *period_ns_p)
 			continue;
 		*period_ns_p = period_ns;
 		best = (enum pd_reducer_kind)kind;
@@ -165,25 +161,9 @@ static int try_all(const struct pd_task *task, struct pd_plan *plan, int64_t *pe
 	}
 	plan->reducer = best;
 	plan->bucket_bytes = bucket_bytes;
+	pd_predict_stages(plan);
+	weigh(plan, task->limit_bytes);
 	return 0;
-}
-
-/* Gives the plan what the request says of chunks, and the period with that. */
-static int make_sparse(const struct pd_task *task, struct pd_plan *plan, int64_t *period_ns_p,
-		       struct pd_error *err)
-{
-	const struct pd_plan_request *request = task->request;
-	enum pd_period_kind from;
-
-	if (request->chunk == 0)
-		return 0;
-	plan->chunk = request->chunk;
-	plan->sparsity = request->sparsity;
-	plan->sparsity_warmup = request->sparsity_warmup;
-	if (pd_plan_check_sparse(plan, "--", err) < 0)
-		return -1;
-	return request->cost != PD_COST_SIMULATED
-		? 0 : pd_judge_period(plan, PD_NEVER, period_ns_p, &from, err);
 }
 
 int pd_sums_choose(const struct pd_task *task, struct pd_plan *plan, int64_t *period_ns_p,
@@ -191,25 +171,14 @@ int pd_sums_choose(const struct pd_task *task, struct pd_plan *plan, int64_t *pe
 {
 	const struct pd_plan_request *request = task->request;
 
-	if (make_sparse(task, plan, period_ns_p, err) < 0)
-		return -1;
-	if (request->cost != PD_COST_SIMULATED) {
-		plan->reducer = request->reducer;
+	if (request->cost != PD_COST_SIMULATED)
 		return 0;
-	}
 	if (request->any_bucket && choose_bucket(plan, task->limit_bytes, period_ns_p, err) < 0)
 		return -1;
-	if (!request->any_reducer && request->reducer == PD_REDUCER_dense && plan->chunk == 0)
-		return 0;
-	if (try_all(task, plan, period_ns_p, err) < 0)
+	if (request->any_reducer && choose_reducer(task, plan, period_ns_p, err) < 0)
 		return -1;
-	pd_predict_stages(plan);
-	if (!weigh(plan, task->limit_bytes))
-		return pd_error_no(err, "--%s%s: its buffers do not fit",
-				   plan->chunk > 0 ? "sparsity" : "all-reduce=",
-				   plan->chunk > 0 ? "" : pd_reducer_kind_name[request->reducer]);
-	if (plan->reducer != PD_REDUCER_dense || plan->chunk > 0)
-		*bound_ns_p = pd_min64(*bound_ns_p, pd_task_bound_without_sums_ns(task));
+	if (plan->reducer != request->reducer)
+		*bound_ns_p = pd_min64(*bound_ns_p, pd_task_bound_with_ns(task, plan->reducer));
 	return 0;
 }
 

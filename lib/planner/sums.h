@@ -11,10 +11,9 @@
 int64_t pd_bucket_usual(const struct pd_profile *profile);
 
 /*
- * Gives the plan, which was found for dense sums in *period_ns_p, the reducer that is asked for, or
- * the one with which a replay is fastest, dense where others are no faster; and buckets, where any
- * may be taken.  Lowers *bound_ns_p, which is that of dense sums, for other ones.  Returns 0, or -1
- * if a replay fails.
+ * Gives the plan, which was found for what is asked for and takes *period_ns_p, the reducer and the
+ * buckets with which a replay is fastest, where any may be taken.  Lowers *bound_ns_p, which is that
+ * of dense sums, for other ones.  Returns 0, or -1 if a replay fails.
  */
 int pd_sums_choose(const struct pd_task *task, struct pd_plan *plan, int64_t *period_ns_p,
 		   int64_t *bound_ns_p, struct pd_error *err);

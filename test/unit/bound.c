@@ -217,7 +217,9 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 		  struct tally *tally)
 {
 	struct pd_bound with = { &plan->topology, plan->schedule, plan->weights,
-				 plan->microbatches, 0, straight, plan->agree };
+				 plan->microbatches, 0, straight, plan->agree,
+				 plan->gradient_dtype, plan->bucket_bytes > 0, plan->sparsity,
+				 plan->reducer };
 	struct pd_replay_options options = { 4 * pd_steady_microbatches(plan) };
 	struct pd_error err;
 	struct pd_trace *trace = pd_replay(plan, &options, &err);
@@ -257,6 +259,20 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 		tally->best = (double)bound / period;
 }
 
+/* Sums by every reducer, of 16 bits, in buckets, sparse: the n-th way. */
+static void choose_sums(struct pd_plan *plan, int n)
+{
+	plan->reducer = (enum pd_reducer_kind)(n % PD_REDUCER_KINDS);
+	if (!pd_reducers[plan->reducer]->of_transport && n % 2)
+		plan->gradient_dtype = PD_BF16;
+	if (n % 3 == 1)
+		plan->bucket_bytes = 20000;
+	if (plan->agree || n % 4 == 3)
+		return;
+	plan->chunk = 1 + 7 * n * n;
+	plan->sparsity = n % 5 ? 0.85 : 0.3;
+}
+
 static void random_case(const struct policy *policy, int n, struct tally *tally)
 {
 	enum shape shape = (enum shape)below(3);
@@ -281,6 +297,8 @@ static void random_case(const struct policy *policy, int n, struct tally *tally)
 		plan->schedule = policy->schedule;
 		plan->weights = policy->weights;
 		plan->agree = policy->agree;
+		if (n % 2)
+			choose_sums(plan, n / 2);
 		random_warmups(plan);
 		plan->microbatches = 1;
 		if (policy->group)

@@ -278,7 +278,7 @@ static bool is_serial(const struct pd_bound *with, bool input)
 /* The work of a replica of a stage, without what depends on m. */
 struct stage {
 	int64_t passes_ns, way_ns, update_ns, before_ns, traffic_ns;
-	int64_t bytes, sure_bytes;      /* of its parameters; m times the shortest piece */
+	int64_t bytes, sure_bytes;      /* of its sum; m times the shortest piece */
 	bool serial;
 };
 
@@ -289,13 +289,22 @@ static int64_t time_of_bytes(int64_t bytes, double ns_per_byte)
 	return ns > (double)PD_COST_MAX ? PD_COST_MAX : (int64_t)ns;
 }
 
+/* Returns the least bytes of gradients that replicas sum in an update (plan/sparse.h rounds up). */
+static int64_t summed_bytes(const struct pd_bound *with, int64_t parameter_bytes)
+{
+	if (with->sparsity == 0 || with->reducer != PD_REDUCER_dense)
+		return with->reducer == PD_REDUCER_dense ? parameter_bytes : 0;
+	return (int64_t)((double)parameter_bytes * (1 - with->sparsity) * (1 - 1e-6));
+}
+
 /* Makes the stage from point u to its i-th end. */
 static struct stage stage_of(const struct bound *b, int u, int i)
 {
 	const struct pd_points *points = &b->points;
 	int v = pd_points_end(points, u, i);
 	bool known = !points->states || points->traffic;
-	int64_t bytes = points->parameter_bytes[v] - points->parameter_bytes[u];
+	int64_t bytes = summed_bytes(b->with,
+				     points->parameter_bytes[v] - points->parameter_bytes[u]);
 
 	return (struct stage){
 		.passes_ns = b->passes_ns[v] - b->passes_ns[u] + b->behind_ns[v],

@@ -19,6 +19,8 @@ struct pd_bound {
 	bool agree;                     /* all stages agree on an update */
 	enum pd_dtype gradient_dtype;   /* as in a plan */
 	bool overlaps;                  /* gradients are summed in buckets, under backward */
+	double sparsity;                /* as in a plan; 0: all of them are */
+	enum pd_reducer_kind reducer;   /* only dense sums are known to take any time */
 };
 
 /*

@@ -2,6 +2,7 @@
 #include "planner/price/links.h"
 
 #include "base/mem.h"
+#include "plan/buckets.h"
 #include "plan/sparse.h"
 #include "planner/price/cost.h"
 #include "topology/direct.h"
@@ -89,8 +90,7 @@ static void carry_sum(struct pd_links *links, const struct pd_plan *plan, int s,
 {
 	struct pd_members members = pd_plan_members(plan, s);
 	int levels = links->topology->levels;
-	int64_t parameters = pd_stage_parameter_bytes(plan, s);
-	int64_t bytes = pd_plan_sum_bytes(plan, s, 0, parameters, parameters);
+	int64_t bytes = pd_stage_sum_bytes(plan, s);
 	struct pd_traffic *traffic;
 	double part;
 
@@ -111,12 +111,28 @@ static void carry_sum(struct pd_links *links, const struct pd_plan *plan, int s,
 int64_t pd_stage_parameter_bytes(const struct pd_plan *plan, int stage)
 {
 	const struct pd_stage *at = &plan->stages[stage];
-	const struct pd_model *model = plan->profile->model;
 	int64_t sum = 0;
 
 	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++)
-		if (!model || model->layers[l].shares < 0)
-			sum += plan->profile->layers[l].parameter_bytes;
+		sum += pd_plan_layer_parameters(plan, l);
+	return sum;
+}
+
+int64_t pd_stage_sum_bytes(const struct pd_plan *plan, int stage)
+{
+	int64_t full_bytes = pd_stage_parameter_bytes(plan, stage), sum = 0;
+	int count = pd_plan_bucket_count(plan, stage);
+	struct pd_bucket *buckets;
+
+	if (!pd_plan_is_sparse(plan, stage) || count == 1)
+		return pd_plan_sum_bytes(plan, stage, 0, full_bytes, full_bytes);
+	buckets = pd_calloc((size_t)count, sizeof(*buckets));
+	pd_plan_buckets(plan, stage, buckets);
+	full_bytes = buckets[count - 1].begin_bytes + buckets[count - 1].bytes;
+	for (int i = 0; i < count; i++)
+		sum += pd_plan_sum_bytes(plan, stage, buckets[i].begin_bytes, buckets[i].bytes,
+					 full_bytes);
+	free(buckets);
 	return sum;
 }
 

@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "plan/memory.h"
-#include "plan/sparse.h"
 #include "plan/wiring.h"
 #include "planner/price/cost.h"
 #include "planner/price/links.h"
@@ -65,7 +64,6 @@ void pd_predict_stages(struct pd_plan *plan)
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
 		struct pd_members members = pd_plan_members(plan, s);
-		int64_t parameters = pd_stage_parameter_bytes(plan, s);
 		struct pd_memory memory;
 
 		stage->forward_ns = stage->backward_ns = 0;
@@ -73,8 +71,8 @@ void pd_predict_stages(struct pd_plan *plan)
 			stage->forward_ns += plan->profile->layers[l].forward_ns;
 			stage->backward_ns += plan->profile->layers[l].backward_ns;
 		}
-		stage->allreduce_ns = pd_reducers[plan->reducer]->cost_ns(
-			&members, pd_plan_sum_bytes(plan, s, 0, parameters, parameters));
+		stage->allreduce_ns = pd_reducers[plan->reducer]->cost_ns(&members,
+									  pd_stage_sum_bytes(plan, s));
 		pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas,
 			     stage->warmup, in[s], out[s], &memory);
 		stage->memory_bytes = memory.total_bytes;

@@ -57,10 +57,12 @@ static struct pd_reduce reduce_of(const struct pd_topology *topology,
 	return reduce;
 }
 
-void pd_reduce_times(const struct pd_members *members, int64_t bytes, struct pd_reduce *reduces)
+void pd_reduce_times(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes,
+		     struct pd_reduce *reduces)
 {
 	const struct pd_topology *topology = members->topology;
 	int count = members->count, levels = topology->levels;
+	int64_t wire_bytes = bytes * (int64_t)pd_dtype_bytes(members->dtype) / (int64_t)sizeof(float);
 	struct pd_traffic *traffic;
 	double part;
 
@@ -70,24 +72,27 @@ void pd_reduce_times(const struct pd_members *members, int64_t bytes, struct pd_
 		return;
 	}
 	traffic = pd_calloc((size_t)count * (size_t)levels, sizeof(*traffic));
-	part = pd_traffic_of(PD_REDUCER_dense, members, bytes, traffic);
+	part = pd_traffic_of(kind, members, bytes, traffic);
 	for (int i = 0; i < count; i++)
 		reduces[i] = reduce_of(topology, &traffic[i * levels], part);
 	free(traffic);
-	if (count > 1 && bytes > 0 &&
+	if (count == 1 || bytes == 0)
+		return;
+	for (int i = 0; i < count && kind != PD_REDUCER_dense; i++)
+		reduces[i].rest_ns = capped((double)link_ns(topology, 0, wire_bytes) * ROUNDING);
+	if (kind == PD_REDUCER_dense &&
 	    pd_allreduce_choose(topology, members->ranks, count, bytes).groups == count)
-		bound_chain(members, bytes * (int64_t)pd_dtype_bytes(members->dtype) /
-				     (int64_t)sizeof(float), reduces);
+		bound_chain(members, wire_bytes, reduces);
 }
 
 int64_t pd_reduce_grouped_ns(const struct pd_plan *plan, int stage)
 {
 	const struct pd_stage *at = &plan->stages[stage];
-	int64_t bytes = pd_stage_parameter_bytes(plan, stage);
+	int64_t bytes = pd_stage_sum_bytes(plan, stage);
 	struct pd_allreduce how;
 	double ns;
 
-	if (at->replicas == 1 || bytes == 0)
+	if (at->replicas == 1 || bytes == 0 || plan->reducer != PD_REDUCER_dense)
 		return 0;
 	ns = pd_allreduce_expect(&plan->topology, at->ranks, at->replicas, bytes, &how);
 	return how.groups > 1 ? capped(ns) : 0;

@@ -17,15 +17,17 @@ struct pd_reduce {
 };
 
 /*
- * Sets these times for a dense sum.  In each other's memory it begins when all are ready, and nothing is
+ * Sets these times.  A dense sum in each other's memory begins when all are ready, and nothing is
  * sent.  Else every two members of a group exchange two shares each way
  * (topology/allreduce.h), first parts of sums and then sums, so that half of what a member sends
  * is left when the last part has come.  Owners of two adjacent groups exchange what both own.  In a
  * chain nothing goes on from the last member before its part is ready.  Then all of the buffer has
- * to go from each later member to the next, and back along all of them.  reduces has one entry per
- * member.
+ * to go from each later member to the next, and back along all of them.  With any other reducer
+ * all of the last member's part leaves it, and each other member gets a number that has it for each
+ * gradient.  reduces has one entry per member.
  */
-void pd_reduce_times(const struct pd_members *members, int64_t bytes, struct pd_reduce *reduces);
+void pd_reduce_times(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes,
+		     struct pd_reduce *reduces);
 
 /*
  * Returns how long the sum of a stage's gradients is expected to take if it is one in groups, which
@@ -66,7 +68,7 @@ struct pd_reduce_least {
 	double *outer_link;             /* of a component's shared link; does not fall */
 };
 
-/* direct_bytes_per_s is that of struct pd_members. */
+/* Dense sums, of numbers of that type; direct_bytes_per_s is that of struct pd_members. */
 void pd_reduce_least_init(struct pd_reduce_least *least, const struct pd_topology *topology,
 			  enum pd_dtype dtype, int64_t direct_bytes_per_s);
 void pd_reduce_least_release(struct pd_reduce_least *least);

@@ -2,6 +2,7 @@
 #include "planner/search/candidate.h"
 
 #include "base/mem.h"
+#include "plan/sparse.h"
 #include "planner/price/predict.h"
 #include "planner/search/recompute.h"
 #include "schedule/schedule.h"
@@ -80,6 +81,10 @@ static struct pd_plan *bare(const struct pd_task *task, const struct pd_partitio
 	plan->topology = *task->topology;
 	plan->bucket_bytes = task->request->bucket_bytes;
 	plan->gradient_dtype = task->request->gradient_dtype;
+	plan->reducer = task->request->reducer;
+	plan->chunk = task->request->chunk;
+	plan->sparsity = task->request->sparsity;
+	plan->sparsity_warmup = task->request->sparsity_warmup;
 	for (int s = 0; s < partition->stage_count; s++) {
 		if (partition->ranks)
 			memcpy(plan->stages[s].ranks, partition->ranks[s],
@@ -135,7 +140,8 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_pa
 	}
 	plan->microbatches = request->microbatches ? request->microbatches
 						   : pd_planner_microbatches(plan);
-	if (pd_recompute_asked(plan, request, err) && pd_candidate_weigh(plan, err))
+	if (pd_plan_check_sparse(plan, "--", err) == 0 && pd_recompute_asked(plan, request, err) &&
+	    pd_candidate_weigh(plan, err))
 		return plan;
 	pd_candidate_drop(plan);
 	return NULL;

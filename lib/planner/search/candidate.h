@@ -69,8 +69,8 @@ int64_t pd_task_limit_bytes(const struct pd_profile *profile,
 			    const struct pd_plan_request *request);
 /* Returns a bound for every plan with these options. */
 int64_t pd_task_bound_ns(struct pd_task *task);
-/* Returns one for plans whose sums take no time; of several schedules or weights, the least. */
-int64_t pd_task_bound_without_sums_ns(const struct pd_task *task);
+/* Returns one for every plan with these and that reducer. */
+int64_t pd_task_bound_with_ns(const struct pd_task *task, enum pd_reducer_kind reducer);
 /*
  * Returns the fewest devices with which a plan can reach a period; more than there are if none can.
  */

@@ -221,13 +221,12 @@ static int64_t enough(const struct line_search *search, int v, int64_t m, int64_
 {
 	const struct pd_points *points = search->points;
 	int64_t bytes = points->parameter_bytes[v] - points->parameter_bytes[search->u];
-	double wire = (double)pd_dtype_bytes(search->line->gradient_dtype) / sizeof(float);
 	int64_t room = search->room - try->own.begin;
 
 	for (;; m = pd_max64(m + 1, pd_ceil_div(try->compute + try->reduce, time))) {
 		m = allowed(search->line, m);
 		try->reduce = 0;
-		try->piece = m > 1 ? (double)bytes / (double)m * wire : 0;
+		try->piece = m > 1 ? (double)bytes / (double)m * search->line->wire : 0;
 		if (m > room)
 			return m;
 		try->own.end = try->own.begin + (int)m;

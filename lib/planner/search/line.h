@@ -19,7 +19,7 @@ struct pd_line {
 	bool *tight;                    /* if not NULL, stages may recompute for want of memory, and
 					   it is set if one would have to */
 	bool least;                     /* no warm-ups: find what fits at all */
-	enum pd_dtype gradient_dtype;
+	double wire;                    /* bytes that replicas sum, of each byte of gradients */
 	int tries;                      /* replicas above the least that are tried, plus 1 */
 	int kept;                       /* plans that are kept for each point */
 	int64_t bound_ns;               /* no plan takes less */

@@ -104,7 +104,9 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 		.devices = way->devices ? way->devices : (int)task->topology->devices,
 		.straight = way->straight, .round = pd_profile_lane_round(task->profile),
 		.weights = request->weights, .group = request->microbatches,
-		.gradient_dtype = request->gradient_dtype, .least = way->least, .tries = 4, .kept = way->kept, .bound_ns = task->bound_ns,
+		.wire = (1 - request->sparsity) * (double)pd_dtype_bytes(request->gradient_dtype) /
+			sizeof(float),
+		.least = way->least, .tries = 4, .kept = way->kept, .bound_ns = task->bound_ns,
 		.most_ns = hopeful_ns(contest),
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
