@@ -2,27 +2,42 @@
 # SPDX-License-Identifier: Apache-2.0
 # Two data sets for pd-run --data out of Debian's packages:
 #
-#     sh contrib/text-data.sh [FOLDER]            text-data; what is there already is kept
+#     sh contrib/text-data.sh [FOLDER [prose] [pairs]]   text-data, both; what is there is kept
 #
 #     FOLDER/prose    train.txt, val.txt: English prose for language models, 3.5 MB: the Jargon
 #                     File, Debian's reference, developers' reference and policy, and Git's manuals
 #     FOLDER/pairs    train/, test/: sentences in English and German for translators such as GNMT, out
 #                     of the catalogues of messages of LibreOffice, GCC, util-linux, GnuCash, Gnumeric
-#                     and the C library (contrib/text-pairs.py says how they become numbers)
+#                     and the C library (contrib/text-pairs.sh says how they become numbers, for which
+#                     it takes msgunfmt of the package gettext)
 #
 # Nothing is installed: packages are downloaded by apt-get and unpacked into a folder that is removed.
-# LENGTH (30) tokens have a place in a sentence; VOCABULARY (8000) words are known.  77: no network.
+# LENGTH (30) tokens have a place in a sentence; VOCABULARY (8000) words are known.  77: no network,
+# or no msgunfmt.
 set -eu
 export LC_ALL=C
 
 source=$(cd "$(dirname "$0")" && pwd)
 folder=${1:-text-data}
+[ $# -eq 0 ] || shift
+wanted=" ${*:-prose pairs} "
+for set in $wanted; do
+	case $set in
+	prose | pairs) ;;
+	*) echo "text-data.sh: expected prose or pairs, found $set" >&2; exit 2 ;;
+	esac
+done
 prose="jargon-text debian-reference-en developers-reference debian-policy git-doc"
 pairs="libreoffice-l10n-de gcc-12-locales util-linux-locales gnucash-common gnumeric-common libc-l10n"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/text-data.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
+
+# missing SET: is it wanted, and not there?
+missing() {
+	case $wanted in *" $1 "*) ! [ -d "$folder/$1" ] ;; *) false ;; esac
+}
 
 # unpack PACKAGE...: each into a folder of its name
 unpack() {
@@ -65,7 +80,7 @@ texts() {
 }
 
 mkdir -p "$folder"
-if ! [ -d "$folder/prose" ]; then
+if missing prose; then
 	# shellcheck disable=SC2086
 	unpack $prose
 	mkdir "$work/prose"
@@ -79,16 +94,16 @@ if ! [ -d "$folder/prose" ]; then
 	done
 	mv "$work/prose" "$folder/prose"
 fi
-if ! [ -d "$folder/pairs" ]; then
+if missing pairs; then
 	# shellcheck disable=SC2086
 	unpack $pairs
-	find "$work" -path "*/de/LC_MESSAGES/*.mo" | sort >"$work/catalogues"
 	mkdir "$work/pairs"
-	python3 "$source/text-pairs.py" --length="${LENGTH:-30}" --vocabulary="${VOCABULARY:-8000}" \
-		"$work/pairs" <"$work/catalogues"
+	# shellcheck disable=SC2046
+	sh "$source/text-pairs.sh" "${LENGTH:-30}" "${VOCABULARY:-8000}" "$work/pairs" \
+		$(find "$work" -path "*/de/LC_MESSAGES/*.mo" | sort)
 	mv "$work/pairs" "$folder/pairs"
 fi
-echo "$folder/prose: $(wc -c <"$folder/prose/train.txt") bytes to train on, $(
+[ ! -d "$folder/prose" ] || echo "$folder/prose: $(wc -c <"$folder/prose/train.txt") bytes to train on, $(
 	wc -c <"$folder/prose/val.txt") to evaluate on"
-echo "$folder/pairs: $(wc -l <"$folder/pairs/train.en") sentences to train on, $(
+[ ! -d "$folder/pairs" ] || echo "$folder/pairs: $(wc -l <"$folder/pairs/train.en") sentences to train on, $(
 	wc -l <"$folder/pairs/test.en") to evaluate on"

@@ -20,7 +20,7 @@ esac
 [ -x "$build/bin/pd-run" ] || build_here test
 cd "$run"
 if [ -z "$text" ]; then
-	sh "$source/contrib/text-data.sh" text-data
+	sh "$source/contrib/text-data.sh" text-data prose
 	text=text-data/prose
 fi
 

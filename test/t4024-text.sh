@@ -113,16 +113,58 @@ test_ok "the example of README, small" '
 	[ "$(grep -c "^minibatch " said)" -ge 5 ]
 	grep -q "<svg" pipeline.svg'
 
-if command -v python3 >/dev/null && command -v msgfmt >/dev/null; then
+# numbers LANGUAGE BEGIN END: of its sentences to train on, 7 in a row.
+numbers() {
+	awk -v begin="$2" -v end="$3" 'FILENAME == ARGV[1] { number[$0] = FNR + 3; next }
+		{
+			line = begin
+			for (i = 1; i <= NF; i++)
+				line = line ($i in number ? number[$i] : 1) " "
+			n = split(line end, word, " ")
+			for (i = 1; i <= 7; i++)
+				printf "%d%s", i <= n ? word[i] : 0, i < 7 ? " " : "\n"
+		}' "pairs/vocabulary.$1" "pairs/train.$1"
+}
+# array NAME: what the file has, 7 in a row.
+array() {
+	tail -c +129 "pairs/train/$1.npy" | od -An -v -tu2 -w14 | tr -s ' ' | sed 's/^ //'
+}
+if command -v msgunfmt >/dev/null; then
+	{
+		cat <<-'PO'
+			msgid ""
+			msgstr "Content-Type: text/plain; charset=UTF-8\n"
+
+			msgctxt "a"
+			msgid "One\n"
+			"\"old\" line"
+			msgid_plural "%d old lines"
+			msgstr[0] "Eine \"alte\" Zeile"
+			msgstr[1] "%d alte Zeilen"
+		PO
+		seq 300 | sed 's|.*|\nmsgid "The \&file %s & is old"\nmsgstr "<b>Ältere</b> Datei „%s“ &"|'
+	} >de.po
 	test_ok "sentences out of a catalogue, for GNMT" '
 		mkdir pairs
-		awk "BEGIN { for (i = 0; i < 300; i++) printf \"msgid \\\"The file %d is old\\\"\\n\" \
-			\"msgstr \\\"Die Datei %d ist alt\\\"\\n\\n\", i, i }" >de.po
 		msgfmt -o de.mo de.po
-		echo de.mo | python3 "$PD_SOURCE/contrib/text-pairs.py" --length=7 --vocabulary=40 pairs
-		[ "$(cat pairs/train.en pairs/test.en | wc -l)" -eq 300 ]
-		grep -qx "the" pairs/vocabulary.en
-		grep -qx "die" pairs/vocabulary.de
+		sh "$PD_SOURCE/contrib/text-pairs.sh" 7 40 pairs de.mo
+		cat pairs/train.en pairs/test.en >en
+		cat pairs/train.de pairs/test.de >de
+		[ "$(wc -l <en)" -eq 301 ] && [ "$(wc -l <de)" -eq 301 ] && [ -s pairs/test.en ]
+		[ "$(grep -c "^the file x [0-9]* is old$" en)" -eq 300 ]
+		[ "$(grep -c "^ältere datei „ x “ [0-9]*$" de)" -eq 300 ]
+		grep -qx "one \" old \" line" en && grep -qx "eine \" alte \" zeile" de'
+	test_ok "they are numbers as they say: words, one for unknown ones, an end, zeros" '
+		numbers de "" 3 >expected
+		array labels | cmp expected -
+		numbers de "2 " "" >expected
+		array target | cmp expected -
+		numbers en "" 3 >expected
+		array source | cmp expected -
+		awk "{ print NF + 1 }" pairs/train.en >expected
+		tail -c +129 pairs/train/source_length.npy | od -An -v -tu2 -w2 | tr -d " " |
+			cmp expected -'
+	test_ok "GNMT is trained on them" '
 		pd-model gnmt --layers=2 --hidden=8 --vocabulary=40 --sequence=7 >gnmt.json
 		profile gnmt.json 4 >gnmt
 		plan gnmt 1 1 >plan.json
@@ -130,6 +172,6 @@ if command -v python3 >/dev/null && command -v msgfmt >/dev/null; then
 		train ck plan.json $adam --minibatches=20 --data=pairs | tail -n 1 |
 			jq -e ".memory == \"as predicted\""'
 else
-	test_skip "sentences out of a catalogue" "there is no python3 or msgfmt"
+	test_skip "sentences out of a catalogue" "there is no msgunfmt"
 fi
 test_done

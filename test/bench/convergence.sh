@@ -86,7 +86,7 @@ text() {
 	title="$network on text, 4 stages, 32 samples in an update"
 	if [ -z "$TEXT" ]; then
 		TEXT=$work/text
-		LENGTH=20 VOCABULARY=2000 sh "$source/contrib/text-data.sh" "$TEXT" >&2
+		LENGTH=20 VOCABULARY=2000 sh "$source/contrib/text-data.sh" "$TEXT" "$data" >&2
 	fi
 	training="--data=$TEXT/$data --minibatches=$minibatches --optimizer=adam --lr-warmup=20 \
 		--no-evaluate --report-every=$((minibatches / 20))"
