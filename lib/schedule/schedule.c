@@ -9,8 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define EVALUATION_SLOTS 2              /* or fewer, where the stage has fewer */
-
 const char *const pd_op_kind_name[] = {
 #define OP_KIND(name, letter, what) #name,
 #include "schedule/op_kind.def"
@@ -24,24 +22,18 @@ const char pd_op_kind_letter[] = {
 #undef OP_KIND
 };
 
-static int evaluated(int count, bool evaluate)
-{
-	return evaluate && count > EVALUATION_SLOTS ? EVALUATION_SLOTS : count;
-}
-
 int pd_schedule_in_flight(const struct pd_schedule *schedule, int stage, bool evaluate)
 {
-	return evaluated(schedule->slots[stage], evaluate);
+	return evaluate ? schedule->evaluated[stage] : schedule->slots[stage];
 }
 
 /* With ZB-H1 the weight gradients of `stage` microbatches wait (tick.c). */
 int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate)
 {
-	int slots = schedule->slots[stage], kept = schedule->splits ? stage + 1 : 1;
+	int slots = pd_schedule_in_flight(schedule, stage, evaluate);
+	int kept = schedule->splits ? stage + 1 : 1;
 
-	if (schedule->plan->stages[stage].recompute && kept < slots)
-		slots = kept;
-	return evaluated(slots, evaluate);
+	return schedule->plan->stages[stage].recompute && kept < slots ? kept : slots;
 }
 
 static int64_t at_least(int64_t version, int64_t floor)
@@ -318,15 +310,19 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->behind = pd_calloc(n, sizeof(*schedule->behind));
 	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
 	schedule->outboxes = pd_calloc(n, sizeof(*schedule->outboxes));
+	schedule->evaluated = pd_calloc(n, sizeof(*schedule->evaluated));
+	schedule->leads = pd_calloc(n, sizeof(*schedule->leads));
+	schedule->lingers = pd_calloc(n, sizeof(*schedule->lingers));
 	schedule->delay = pd_calloc(n, sizeof(*schedule->delay));
 	schedule->wiring = pd_wiring_new(plan);
 	if (pd_shape_set(schedule, err) < 0) {
 		pd_schedule_free(schedule);
 		return NULL;
 	}
+	set_outboxes(schedule);
+	pd_shape_set_evaluation(schedule);
 	schedule->scale = pd_schedule_scale(plan, schedule->wiring);
 	schedule->origin = origin(schedule);
-	set_outboxes(schedule);
 	return schedule;
 }
 
@@ -343,6 +339,9 @@ void pd_schedule_free(struct pd_schedule *schedule)
 	free(schedule->behind);
 	free(schedule->slots);
 	free(schedule->outboxes);
+	free(schedule->evaluated);
+	free(schedule->leads);
+	free(schedule->lingers);
 	free(schedule->delay);
 	free(schedule);
 }

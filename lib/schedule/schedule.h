@@ -84,6 +84,11 @@ struct pd_schedule {
 	int64_t *behind;                /* microbatches by which backwards are behind the last
 					   stage's (tick.c); 0 where nothing skips stages */
 	int *slots;                     /* most microbatches in flight at a replica */
+	int *evaluated;                 /* the same in an evaluation */
+	int64_t *leads;                 /* in an evaluation: spans by which forwards are ahead of the
+					   last stage's (tick.c) */
+	int64_t *lingers;               /* in an evaluation: ticks from a forward until its inbox is
+					   free, since what it makes is only listed then */
 	int *outboxes;                  /* pd_schedule_outboxes */
 	int64_t *delay;                 /* microbatches between an agree and its step */
 	int last;                       /* the stage whose last gradient of a group is the last */

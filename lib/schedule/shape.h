@@ -6,9 +6,11 @@
 #include "schedule/schedule.h"
 
 /*
- * Sets all of struct pd_schedule but ranks, wiring, outboxes, scale and origin, from the plan; or
- * refuses the plan.
+ * Sets all of struct pd_schedule but ranks, wiring, outboxes, scale, origin and what evaluation needs,
+ * from the plan; or refuses the plan.
  */
 int pd_shape_set(struct pd_schedule *schedule, struct pd_error *err);
+/* Sets what evaluation needs, when all else but scale and origin is there. */
+void pd_shape_set_evaluation(struct pd_schedule *schedule);
 
 #endif

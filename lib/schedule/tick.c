@@ -78,7 +78,13 @@
  * So with 2bw a stage that is ahead of the first one in real time has work of the next group while
  * it waits.  It sums the gradients of that group in a second arena.
  *
- * Evaluation only goes up.  Every lead is 0, and an inbox is free after the forward that used it.
+ * Evaluation only goes up, with 32 S ticks for each microbatch.  An inbox is free after the forward
+ * that used it.  Where a tensor skips stages, or a rank has several, that timeline is slanted, too:
+ *
+ *     forward_s(n) = (n - leads_s) 32 S + 16 s + 4
+ *
+ * for leads_s see pd_shape_set_evaluation in shape.c.  An activation may then be listed after the
+ * next forwards, at most as many as what holds it, and the inbox is free after that.
  *
  * Buffers.  A stage has a slot for each microbatch in flight, and one inbox more.  The inbox of n is
  * free after the backward of the microbatch that had it before, (slots + 1) r earlier.  A transfer
@@ -238,7 +244,7 @@ int64_t pd_tick_of_forward(const struct pd_schedule *schedule, bool evaluate, in
 	int64_t begin;
 
 	if (evaluate)
-		return n * 32 * schedule->stage_count + 16 * s + 4;
+		return (n - schedule->leads[s]) * 32 * schedule->stage_count + 16 * s + 4;
 	if (schedule->plan->schedule == PD_SCHEDULE_NF1B)
 		return minibatch_time(schedule, s, n, false);
 	begin = enter_group(schedule, &n);
@@ -279,7 +285,7 @@ int64_t pd_tick_of_inbox(const struct pd_schedule *schedule, bool evaluate, int 
 
 	n -= pd_schedule_inboxes(schedule, s, evaluate) * replicas(schedule, s);
 	if (evaluate)
-		return pd_tick_of_forward(schedule, true, s, n);
+		return pd_tick_of_forward(schedule, true, s, n) + schedule->lingers[s];
 	if (interleaved(schedule) && n < 0) {   /* nobody has used it; times ascend */
 		first = pd_tick_of_backward(schedule, s, 0) + n * SLOT;
 		return first < forward - 2 * SLOT ? first : forward - 2 * SLOT;

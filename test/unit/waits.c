@@ -239,6 +239,61 @@ static struct pd_plan *made(const char *graph, int number, int positions)
 	return plan;
 }
 
+/* ---- evaluation ---- */
+
+/* Makes all layers take as long forward, and transfers nothing. */
+static void even(struct pd_plan *plan)
+{
+	for (int l = 0; l < plan->profile->layer_count; l++) {
+		plan->profile->layers[l].forward_ns = 1000;
+		plan->profile->layers[l].activation_bytes = 0;
+	}
+	plan->topology.level[0].latency_ns = 0;
+}
+
+/* Whatever skips stages, and however many a rank has. */
+static void test_evaluation(const char *what, struct pd_plan *plan)
+{
+	const struct pd_phase phase = { .last = 100, .evaluate = true };
+	struct virtual_run run;
+	int64_t end_ns = 0, forward_ns = 0, pipeline_ns = 0;
+
+	even(plan);
+	run = virtual_run(plan, &(struct virtual_hooks){ 0 }, NULL, &phase);
+	for (const struct pd_record *a = run.records; a < run.records + run.count; a++) {
+		end_ns = a->end_ns > end_ns ? a->end_ns : end_ns;
+		if (a->op.kind != PD_OP_forward)
+			continue;
+		forward_ns += a->op.rank == 0 ? a->end_ns - a->start_ns : 0;
+		pipeline_ns += a->op.microbatch == 0 ? a->end_ns - a->start_ns : 0;
+	}
+	if (!ok(end_ns <= forward_ns + pipeline_ns, "%s: all stages evaluate at once", what))
+		diag("it takes %d ns, and a rank computes for %d", (int)end_ns, (int)forward_ns);
+	free(run.records);
+	pd_plan_free(plan);
+}
+
+static void test_evaluations(void)
+{
+	static const char *const skip = "a<x b<a c<b d<c e<d f<e g<f h<ga";
+	static const char *const nested = "a<x b<a c<b d<c e<d f<ec g<fb h<ga";
+	static const char *const from_second = "a<x b<a c<b d<c e<d f<e g<f h<gb";
+	static const struct table_plan pairs = { "pairs", 8, { 1, 1, 1, 1, 1, 1, 1, 1 },
+						 { 2, 2, 2, 2, 2, 2, 2, 2 } };
+
+	test_evaluation("a chain", make_plan(chain, &plans[4], 8));
+	test_evaluation("a skip", make_plan(skip, &plans[4], 8));
+	test_evaluation("nested skips", make_plan(nested, &plans[4], 8));
+	test_evaluation("gpipe", with(make_plan(from_second, &plans[4], 8), PD_SCHEDULE_GPIPE,
+				      PD_WEIGHTS_FLUSH, 16, 0));
+	test_evaluation("replicas", make_plan(skip, &pairs, 8));
+	test_evaluation("two stages on a rank", with(make_plan(chain, &plans[4], 4),
+						     PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 8, 0));
+	test_evaluation("skips, two stages on a rank",
+			with(make_plan(nested, &plans[4], 4), PD_SCHEDULE_INTERLEAVED,
+			     PD_WEIGHTS_FLUSH, 8, 0));
+}
+
 /* ---- a loader, whose thread is real ---- */
 
 static struct pd_gate gate;
@@ -325,6 +380,7 @@ int main(void)
 	test_plan("sparse sums", sparse(in_buckets(made(chain, 7, 2))));
 	test_plan("zb-h1, agreed on", agreeing(with(made(chain, 7, 2), PD_SCHEDULE_ZB_H1,
 						    PD_WEIGHTS_FLUSH, 4, 0)));
+	test_evaluations();
 	test_loader();
 	for (size_t r = 0; r < RULES; r++)
 		ok(held[r] > 0, "%s waits for %s %d times", pd_op_kind_name[rules[r].then],
