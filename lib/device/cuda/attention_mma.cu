@@ -158,6 +158,32 @@ __device__ static void write_rows(const struct rows<T> &to, const float (*out)[4
 		}
 }
 
+/*
+ * Which keys of a tile the queries of another see: key k is seen by query q, both counted from where
+ * their tiles begin, if neither is behind the last one and k - q is at most `diagonal`.
+ */
+struct seen {
+	int queries, keys, diagonal;
+	bool all;
+};
+
+__device__ static struct seen seen_of(const struct pd_kernel_attention &a, const struct place &at,
+				      int64_t query, int queries, int64_t key, int keys)
+{
+	struct seen seen;
+
+	seen.queries = least(a.queries - query, queries);
+	seen.keys = least(at.length - key, keys);
+	seen.diagonal = a.causal ? least(query - key, keys) : keys;
+	seen.all = seen.queries == queries && seen.keys == keys && seen.diagonal >= keys - 1;
+	return seen;
+}
+
+__device__ static inline bool is_seen(const struct seen &seen, int q, int k)
+{
+	return q < seen.queries && k < seen.keys && k - q <= seen.diagonal;
+}
+
 /* ---- forward ---- */
 
 /* What is known of a thread's two rows so far: the greatest S in units of log 2, and its own part of the
@@ -172,30 +198,33 @@ __device__ static void soften(float (*s)[4], struct running *so_far, float *fact
 			      const struct pd_kernel_attention &a, const struct place &at,
 			      int64_t key)
 {
+	const struct seen seen = seen_of(a, at, at.first, TILE, key, TILE);
 	const struct mine me = mine();
 
 #pragma unroll
 	for (int h = 0; h < 2; h++) {
 		int64_t query = at.first + me.row + 8 * h;
-		float was = so_far->most[h], most = was, sum = 0;
+		float was = so_far->most[h], most = was, sum = 0, from;
 
 		for (int n = 0; n < TILE / 8; n++)
 			for (int i = 0; i < 2; i++) {
 				float *x = &s[n][2 * h + i];
 
-				*x = sees(a, at, query, key + 8 * n + me.column + i)
-				     ? *x * (a.scale * LOG2_E) : -INFINITY;
+				*x *= a.scale * LOG2_E;
+				if (!seen.all && !is_seen(seen, me.row + 8 * h, 8 * n + me.column + i))
+					*x = -INFINITY;
 				most = fmaxf(most, *x);
 			}
 		most = pd_quad_most(most);
+		from = most == -INFINITY ? 0 : most;    /* where no key is seen yet, P is 0 */
 		for (int n = 0; n < TILE / 8; n++)
 			for (int i = 0; i < 2; i++) {
 				float *x = &s[n][2 * h + i];
 
-				*x = *x == -INFINITY ? 0 : exp2f(*x - most);
+				*x = exp2f(*x - from);
 				sum += *x;
 			}
-		factor[h] = was == -INFINITY ? 0 : exp2f(was - most);
+		factor[h] = exp2f(was - from);
 		so_far->most[h] = most;
 		so_far->sum[h] = so_far->sum[h] * factor[h] + sum;
 		for (int n = 0; n < TILE / 8 && a.drops; n++) {
@@ -313,6 +342,8 @@ __device__ static void tile_back(float (*p)[4], float (*ds)[4], const struct roo
 				 const struct pd_kernel_attention &a, const struct place &at,
 				 int64_t head, int64_t along)
 {
+	const struct seen seen = KEYS ? seen_of(a, at, along, R, at.first, TILE)
+				      : seen_of(a, at, at.first, TILE, along, R);
 	const struct mine me = mine();
 
 	multiply_tiles<T, W, R>(p, s.x, s.z, a.width);
@@ -323,17 +354,13 @@ __device__ static void tile_back(float (*p)[4], float (*ds)[4], const struct roo
 			int r = me.row + i / 2 * 8, c = 8 * n + me.column + i % 2;
 			int64_t query = KEYS ? along + c : at.first + r;
 			int64_t key = KEYS ? at.first + r : along + c;
-			float factor = 1;
+			float factor = a.drops ? draw_one(a, at.sample, head, query, key) : 1;
 
-			if (!sees(a, at, query, key)) {
-				p[n][i] = ds[n][i] = 0;
-				continue;
-			}
-			if (a.drops)
-				factor = draw_one(a, at.sample, head, query, key);
 			p[n][i] = exp2f(p[n][i] * (a.scale * LOG2_E) - s.logs[KEYS ? c : r]);
 			ds[n][i] = p[n][i] * (ds[n][i] * factor - s.deltas[KEYS ? c : r]);
 			p[n][i] *= factor;
+			if (!seen.all && !is_seen(seen, KEYS ? c : r, KEYS ? r : c))
+				p[n][i] = ds[n][i] = 0;
 		}
 }
 
