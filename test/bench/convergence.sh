@@ -4,20 +4,20 @@
 #     sh test/bench/convergence.sh [lenet5] [gpt] [gnmt]           without a name: lenet5
 # lenet5: on Fashion-MNIST, EPOCHS (8); accuracy on the test set after every epoch.
 # gpt, gnmt: a GPT of 4 blocks of 64 on English prose and a translator with LSTMs of 64, English to
-# German, MINIBATCHES (400, 600) of the data of contrib/text-data.sh; the loss of samples that were
-# not trained before.  Then, how many minibatches it took to equal loss: that which flush has, in
-# the mean of its seeds, after three quarters of them.
+# German, MINIBATCHES (800, 600) of the data of contrib/text-data.sh; the loss of samples that were
+# not trained before.  Then, how many minibatches it took to equal loss: the lowest that every run,
+# of every rule and seed, reached.
 # Mean over the seeds and half of the range between the worst and the best, as a table and as a
 # drawing.
 # PD_BUILD names the build tree, DATA Fashion-MNIST, TEXT a folder of text-data.sh (made for the
 # purpose where it is not set), OUT (.) where convergence-NETWORK.tsv and .svg go.  On two
-# processors lenet5 takes some ten minutes, gpt five and gnmt four; RULES="stash 2bw" does some alone.
+# processors lenet5 and gpt take some ten minutes, gnmt four; RULES="stash 2bw" does some alone.
 #
 # What is the same for all: as many samples in an update (64; gpt and gnmt 32), in the same order
 # for a seed, the same initial parameters, the mean gradient of those samples and the learning rate
-# LR, which does not change: 0.01 for SGD with momentum 0.9 (lenet5), 0.001 for Adam, after 20
-# minibatches of warm-up.  Replicas under stash add the gradients of their minibatches (pd(7)): for
-# data parallelism over 4 of 16 samples pd-run is told LR / 4.
+# LR, which does not change: 0.01 for SGD with momentum 0.9 (lenet5), 0.0003 (gpt) and 0.001
+# (gnmt) for Adam, after 20 minibatches of warm-up.  Replicas under stash add the gradients of their
+# minibatches (pd(7)): for data parallelism over 4 of 16 samples pd-run is told LR / 4.
 #
 # What differs: how late the weights are that a gradient was computed with, in updates.
 #     data parallelism    4 replicas, a quarter of the samples each: 0 (lenet5)
@@ -79,10 +79,10 @@ image() {
 	train "latest, PipeMare" 64 "$lr" pipemare --stages=2,2,4,5 --weights=latest
 }
 
-# text DATA MINIBATCHES CUT FAMILY OPTION-OF-PD-MODEL...
+# text DATA MINIBATCHES RATE CUT FAMILY OPTION-OF-PD-MODEL...
 text() {
-	data=$1 minibatches=$2 cut=$3 lr=${LR:-0.001} ylabel="loss, nats per token" xlabel=minibatch
-	shift 3
+	data=$1 minibatches=$2 lr=${LR:-$3} cut=$4 ylabel="loss, nats per token" xlabel=minibatch
+	shift 4
 	title="$network on text, 4 stages, 32 samples in an update"
 	if [ -z "$TEXT" ]; then
 		TEXT=$work/text
@@ -122,37 +122,30 @@ print_table() {
 	}' "$work/means"
 }
 
-# Minibatches to the loss that flush has, in the mean, after three quarters of them; between two
-# reports on the straight line.
+# Minibatches to the lowest loss that all runs reached; between two reports on the straight line.
 print_equal_loss() {
-	target=$(awk -F '\t' '$1 == "flush" { y[++n] = $3 } END { if (n) print y[int(n * 3 / 4)] }' \
-		"$work/means")
-	[ -n "$target" ] || return 0
-	awk -F '\t' -v target="$target" '
-	function note(name, at) {
-		if (!(name in runs)) { order[++names] = name; low[name] = 1e9; high[name] = 0 }
-		runs[name]++
-		if (at == "") return
-		reached[name]++; sum[name] += at
-		if (at < low[name]) low[name] = at
-		if (at > high[name]) high[name] = at
+	awk -F '\t' '
+	{ run = $1 SUBSEP $2; if (!(run in least) || $4 < least[run]) least[run] = $4 }
+	END { for (run in least) if (target == "" || least[run] > target) target = least[run]
+		print target }' "$table" >"$work/target"
+	awk -F '\t' -v target="$(cat "$work/target")" '
+	$1 SUBSEP $2 != run { run = $1 SUBSEP $2; there = x = 0; y = 1e9 }
+	!there && $4 <= target {
+		there = 1
+		at = x + ($3 - x) * (y < 1e9 ? (y - target) / (y - $4) : 1)
+		if (!($1 in runs)) { order[++names] = $1; low[$1] = high[$1] = at }
+		runs[$1]++
+		sum[$1] += at
+		if (at < low[$1]) low[$1] = at
+		if (at > high[$1]) high[$1] = at
 	}
-	function end() { if (run != "") note(of, at) }
-	$1 SUBSEP $2 != run { end(); run = $1 SUBSEP $2; of = $1; at = ""; x = 0; y = 1e9 }
-	at == "" && $4 <= target { at = x + ($3 - x) * (y < 1e9 && y > $4 ? (y - target) / (y - $4) : 1) }
 	{ x = $3; y = $4 }
 	END {
-		end()
-		printf "\nminibatches to a loss of %.3f, mean +- half of the range\n", target
+		printf "\nminibatches to a loss of %.3f, which all runs reached, mean +- half of the range\n", target
 		for (i = 1; i <= names; i++) {
 			name = order[i]
-			if (reached[name])
-				printf "%-18s  %6.0f +-%.0f", name, sum[name] / reached[name],
-					(high[name] - low[name]) / 2
-			else
-				printf "%-18s", name
-			print reached[name] < runs[name] ? sprintf("  (%d of %d seeds did not get there)",
-				runs[name] - reached[name], runs[name]) : ""
+			printf "%-18s  %6.0f +-%.0f\n", name, sum[name] / runs[name],
+				(high[name] - low[name]) / 2
 		}
 	}' "$table"
 }
@@ -164,9 +157,9 @@ for network; do
 	case $network in
 	lenet5) image ;;
 	gpt)	# a block on each stage
-		text prose "${MINIBATCHES:-400}" 14,12,12,15 gpt-bytes --layers=4 --hidden=64 --heads=4 \
+		text prose "${MINIBATCHES:-800}" 0.0003 14,12,12,15 gpt-bytes --layers=4 --hidden=64 --heads=4 \
 			--sequence=64 ;;
-	gnmt)	text pairs "${MINIBATCHES:-600}" 3,4,6,2 gnmt --layers=3 --hidden=64 --vocabulary=2000 \
+	gnmt)	text pairs "${MINIBATCHES:-600}" 0.001 3,4,6,2 gnmt --layers=3 --hidden=64 --vocabulary=2000 \
 			--sequence=20 ;;
 	*)	echo "$0: $network: expected lenet5, gpt or gnmt" >&2; exit 2 ;;
 	esac
