@@ -25,16 +25,16 @@ if [ -z "$text" ]; then
 fi
 
 size=${SIZE:---layers=4 --hidden=128 --heads=4 --sequence=128} minibatches=${MINIBATCHES:-600}
-lr=${LR:-0.0007}
+lr=${LR:-0.0007} report_every=$(((minibatches + 9) / 10))
 say "pd-model gpt-bytes --dropout=0 $size | pd-profile --batch-size=16 >profile.json"
 # shellcheck disable=SC2086
 pd-model gpt-bytes --dropout=0 $size | pd-profile --batch-size=16 >profile.json
 say "pd-plan --gpus=2 --straight --explain profile.json >plan.json"
 pd-plan --gpus=2 --straight --explain profile.json >plan.json
 say "pd-run --data=$text --minibatches=$minibatches --optimizer=adamw --lr=$lr --lr-warmup=50 \
---lr-schedule=cosine --trace=trace.jsonl plan.json >report.jsonl"
+--lr-schedule=cosine --report-every=$report_every --trace=trace.jsonl plan.json >report.jsonl"
 pd-run --data="$text" --minibatches="$minibatches" --optimizer=adamw --lr="$lr" --lr-warmup=50 \
-	--lr-schedule=cosine --report-every=$(((minibatches + 9) / 10)) --trace=trace.jsonl plan.json \
+	--lr-schedule=cosine --report-every="$report_every" --trace=trace.jsonl plan.json \
 	>report.jsonl
 # a loss is in nats for a token, which is a byte here
 jq -r 'def bits: .loss / 0.6931471805599453 * 1000 | round / 1000;
