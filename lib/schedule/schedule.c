@@ -308,6 +308,7 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->warmup = pd_calloc(n, sizeof(*schedule->warmup));
 	schedule->first = pd_calloc(n, sizeof(*schedule->first));
 	schedule->behind = pd_calloc(n, sizeof(*schedule->behind));
+	schedule->forwards_behind = pd_calloc(n, sizeof(*schedule->forwards_behind));
 	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
 	schedule->outboxes = pd_calloc(n, sizeof(*schedule->outboxes));
 	schedule->evaluated = pd_calloc(n, sizeof(*schedule->evaluated));
@@ -337,6 +338,7 @@ void pd_schedule_free(struct pd_schedule *schedule)
 	free(schedule->warmup);
 	free(schedule->first);
 	free(schedule->behind);
+	free(schedule->forwards_behind);
 	free(schedule->slots);
 	free(schedule->outboxes);
 	free(schedule->evaluated);

@@ -83,6 +83,7 @@ struct pd_schedule {
 	int64_t admitted;
 	int64_t *behind;                /* microbatches by which backwards are behind the last
 					   stage's (tick.c); 0 where nothing skips stages */
+	int64_t *forwards_behind;       /* the same of forwards, with nF1B */
 	int *slots;                     /* most microbatches in flight at a replica */
 	int *evaluated;                 /* the same in an evaluation */
 	int64_t *leads;                 /* in an evaluation: spans by which forwards are ahead of the

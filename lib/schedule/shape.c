@@ -19,13 +19,8 @@ static int64_t common_group(const struct pd_schedule *schedule)
 	return schedule->group[0];
 }
 
-/* With nF1B a warm-up counts minibatches, each as long as 2 N + 1 microbatches (tick.c). */
 static int64_t lead_of(const struct pd_schedule *schedule, int s)
 {
-	const struct pd_plan *plan = schedule->plan;
-
-	if (plan->schedule == PD_SCHEDULE_NF1B)
-		return plan->stages[s].warmup * (2 * (int64_t)plan->microbatches + 1);
 	return schedule->warmup[s] * replicas(schedule, s);
 }
 
@@ -209,6 +204,18 @@ static void set_behind(struct pd_schedule *schedule)
 	}
 }
 
+/* The same for nF1B, where a stage's forwards and its backwards are moved apart (tick.c). */
+static void set_behind_of_minibatches(struct pd_schedule *schedule)
+{
+	const struct pd_stage *stages = schedule->plan->stages;
+
+	for (int s = schedule->stage_count - 2; s >= 0; s--) {
+		schedule->behind[s] = schedule->behind[s + 1] + 1;
+		schedule->forwards_behind[s] = schedule->forwards_behind[s + 1] +
+					       (stages[s].warmup > stages[s + 1].warmup);
+	}
+}
+
 static int64_t evaluation_span(const struct pd_schedule *schedule)
 {
 	return 32 * (int64_t)schedule->stage_count;
@@ -379,10 +386,13 @@ int pd_shape_set(struct pd_schedule *schedule, struct pd_error *err)
 	if (set_groups(schedule, err) < 0 || set_warmups(schedule, err) < 0)
 		return -1;
 	schedule->span = 32 * (int64_t)plan->stage_count;
-	if (plan->schedule == PD_SCHEDULE_NF1B)
-		schedule->span *= 2 * plan->microbatches + 1;
-	if (skips(schedule->wiring) && plan->schedule != PD_SCHEDULE_INTERLEAVED)
+	if (skips(schedule->wiring) && plan->schedule == PD_SCHEDULE_NF1B)
+		set_behind_of_minibatches(schedule);
+	else if (skips(schedule->wiring) && plan->schedule != PD_SCHEDULE_INTERLEAVED)
 		set_behind(schedule);
+	if (plan->schedule == PD_SCHEDULE_NF1B)
+		schedule->span *= 2 * plan->microbatches + 1 + schedule->behind[0] -
+				  schedule->forwards_behind[0];
 	if (schedule->splits)
 		hold_for_weights(schedule);
 	if (plan->schedule == PD_SCHEDULE_INTERLEAVED && set_interleaved(schedule, err) < 0)

@@ -26,12 +26,12 @@
  *     forward_s(n)  = (n - lead_s + behind_s) span + 16 s + 4
  *     backward_s(n) = (n + behind_s)          span + 16 (2S - 1 - s) + 8
  *
- * (with nF1B, behind_s 32 S ticks later).  The order of a rank's computations is the same, since all
- * of a stage is moved alike.  (Where all forwards of a group come first, they stay.)  But a transfer
- * stands in the list of either rank near the computations that are done at the same time: a
- * transfer that is listed long before its other end can be there would hold up all behind it, since
- * operations retire in order.  So an activation that skips stages waits in its slot, where it stays
- * anyway, and its gradient in a buffer of those that leave.
+ * The order of a rank's computations is the same, since all of a stage is moved alike.  (Where all
+ * forwards of a group come first, they stay.)  But a transfer stands in the list of either rank near
+ * the computations that are done at the same time: a transfer that is listed long before its other
+ * end can be there would hold up all behind it, since operations retire in order.  So an activation
+ * that skips stages waits in its slot, where it stays anyway, and its gradient in a buffer of those
+ * that leave.
  *
  * ZB-H1 does the weight gradient of n right after backward_s(n + s r_s).  There a backward makes the
  * input gradient only.
@@ -40,6 +40,11 @@
  *
  *     forward_s(n)  = (n div N - w_s) span' + (n mod N)     32 S + 16 s + 4
  *     backward_s(n) = (n div N)       span' + (n mod N + N) 32 S + 16 (2S - 1 - s) + 8
+ *
+ * Where a tensor skips stages, backwards are behind_s = S - 1 - s microbatches, 32 S ticks each, later,
+ * and forwards as many as there are later stages with a smaller warm-up than the stage before them.
+ * span' is longer by as many as the two differ at the first stage, so that the order of a rank's
+ * computations is the same.
  *
  * An eager start-up (SOSP 2019, figure 4) has another lead, first_s r_s of lib/plan/plan.h, for the
  * microbatches that the input stage admits at once.  It is never less than lead_s, and both fall
@@ -232,11 +237,10 @@ static int64_t minibatch_time(const struct pd_schedule *schedule, int s, int64_t
 		k += most;
 		t--;
 	}
-	k += schedule->behind[s];
-	return backward ? t * schedule->span + (k + most) * 32 * stages +
+	return backward ? t * schedule->span + (k + most + schedule->behind[s]) * 32 * stages +
 				  16 * (2 * stages - 1 - s) + 8
 			: (t - schedule->plan->stages[s].warmup) * schedule->span +
-				  k * 32 * stages + 16 * s + 4;
+				  (k + schedule->forwards_behind[s]) * 32 * stages + 16 * s + 4;
 }
 
 int64_t pd_tick_of_forward(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n)
