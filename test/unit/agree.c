@@ -40,6 +40,7 @@ static struct work {
 	struct pd_event behind;                 /* the stream's work */
 } works[MOST];
 static int count;
+static bool short_queue;
 
 /* What each rank has begun so far. */
 static struct { int squares, unites, transfers; uint64_t number; } begun[MOST_RANKS];
@@ -75,11 +76,22 @@ static int take(struct work *work, struct pd_stream *stream, int64_t ns, struct 
 		: pd_device_sim.stream.copy(stream, NULL, NULL, 0, PD_COPY_WITHIN, &work->behind);
 }
 
+/* Tells whether the stream's queue is full: where it is short, it has room for one piece of work. */
+static bool full(const struct pd_stream *stream)
+{
+	for (int i = 0; i < count && short_queue; i++)
+		if (works[i].stream == stream && !pd_event_done(&works[i].behind))
+			return true;
+	return false;
+}
+
 static int squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
 		   struct pd_event *ev)
 {
 	int rank = rank_of(stream);
 
+	if (full(stream))
+		return PD_AGAIN;
 	begun[rank].squares += what->clear;
 	begun[rank].unites = 0;
 	return take(new_work(SQUARES, rank, begun[rank].squares - 1, 0), stream, 50, ev);
@@ -90,6 +102,8 @@ static int unite(struct pd_stream *stream, double *vector, const double *other, 
 {
 	int rank = rank_of(stream);
 
+	if (full(stream))
+		return PD_AGAIN;
 	return take(new_work(UNITE, rank, begun[rank].squares - 1, begun[rank].unites++), stream, 20,
 		    ev);
 }
@@ -196,6 +210,24 @@ static int early(size_t rule)
 	return wrong;
 }
 
+/*
+ * Returns how often a sum of gradients is on the stream between two parts of an agree, where other
+ * ranks may have them in another order.
+ */
+static int between(int rounds)
+{
+	int left[MOST_RANKS] = { 0 }, wrong = 0;        /* parts of the agree that are to come */
+
+	for (const struct work *a = works; a < works + count; a++) {
+		if (a->kind == SQUARES)
+			left[a->rank] = rounds;
+		else if (a->kind == UNITE)
+			left[a->rank]--;
+		wrong += a->kind == SUM && a->rank >= 0 && left[a->rank] > 0;
+	}
+	return wrong;
+}
+
 /* Takes over the plan. */
 static void test_plan(const char *what, struct pd_plan *plan, enum pd_weight_kind weights)
 {
@@ -224,6 +256,7 @@ static void test_plan(const char *what, struct pd_plan *plan, enum pd_weight_kin
 	for (size_t rule = 0; rule < PD_COUNT(rules); rule++)
 		wrong += early(rule);
 	is_int(wrong, 0, "%s: none of %d parts begins early", what, count);
+	is_int(between(pd_schedule_norm_rounds(plan)), 0, "%s: no sum is between two of them", what);
 	free(run.records);
 	pd_schedule_free(schedule);
 	pd_plan_free(plan);
@@ -262,6 +295,8 @@ int main(void)
 	test_plan("2-2", make_plan(chain, &plans[7], 2), PD_WEIGHTS_FLUSH);
 	test_plan("shared parameters", tied_plan(), PD_WEIGHTS_FLUSH);
 	test_plan("shared parameters, 2bw", tied_plan(), PD_WEIGHTS_2BW);
+	short_queue = true;
+	test_plan("2-2, 2bw, full queues", make_plan(chain, &plans[7], 2), PD_WEIGHTS_2BW);
 	for (size_t r = 0; r < PD_COUNT(rules); r++)
 		ok(held[r] > 0, "%s waits for %s %d times", names[rules[r].then],
 		   names[rules[r].first], held[r]);
