@@ -50,6 +50,16 @@ test_ok "nf1b, no warm-up, 16 at a time: as fast as without" '
 test_ok "updates that all ranks agree on, as fast" '
 	as_fast ".weights = \"2bw\" | .microbatches = 16 | .agree = true"'
 
+# Its bytes are those of an earlier version, which had fewer buffers.
+test_ok "a plan with too few bytes is to be made anew" '
+	skipping 8 "{l7: [0]}" ".profile.layers[].activation_bytes = 1000 |
+		.stages[].predicted = {memory_bytes: 16000}" >old.json
+	! pd-schedule --check old.json 2>err || false
+	cat err
+	grep -q "the memory of the rank in the plan, which this version would not predict: plan anew" err
+	jq "del(.stages[].predicted)" old.json >none.json
+	pd-schedule --check none.json'
+
 # Six stages, of which the last takes what the first makes.
 cat >skip.json <<END
 {"format": "pd-model", "version": 1, "name": "skip",

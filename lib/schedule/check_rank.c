@@ -174,7 +174,10 @@ static bool check_op(struct rank_walk *w, const struct pd_op *op)
 		return WRONG(w, "the rank holds %" PRId64 " bytes with it; expected at most %"
 			     PRId64 ", the memory of %s", w->account.held_bytes > INT64_MAX
 			     ? INT64_MAX : (int64_t)w->account.held_bytes, w->limit_bytes,
-			     w->device_limit ? "a device" : "the rank in the plan");
+			     w->device_limit ? "a device"
+			     : w->fault->schedule ? "the rank in the plan, which this version would"
+						    " not predict: plan anew"
+						  : "the rank in the plan");
 	return true;
 }
 
