@@ -5,8 +5,10 @@
 #include "unit/ranks.h"
 
 #include <malloc.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -50,6 +52,32 @@ static double cpu_ms(void)
 
 	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &ts);
 	return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
+}
+
+/* The shared memory that UCX has made in this process. */
+static long long shared_bytes(void)
+{
+	long long bytes = 0;
+
+	for (int fd = 0; fd < 256; fd++) {
+		char link[64], name[64] = "";
+		struct stat st;
+
+		snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+		if (readlink(link, name, sizeof(name) - 1) > 0 &&
+		    strncmp(name, "/memfd:ucx_shm", strlen("/memfd:ucx_shm")) == 0 &&
+		    fstat(fd, &st) == 0)
+			bytes += st.st_size;
+	}
+	return bytes;
+}
+
+static int small(struct rank *me)
+{
+	long long bytes = shared_bytes();
+
+	diag("rank %d: %lld bytes", me->rank, bytes);
+	return !rank_ok(me, bytes > 0 && bytes < 2 * MIB, "room for few messages");
 }
 
 /* Many sizes, both directions at once. */
@@ -356,6 +384,7 @@ static void test_all(const char *how)
 
 int main(void)
 {
+	is_int(run_ranks(2, small, NULL, -1), 0, "a rank begins with less than 2 MiB of shared memory");
 	test_all("ucx");
 	ranks_apart = true;
 	is_int(run_ranks(2, sizes, NULL, -1), 0, "several hosts: 0 bytes to 32 MiB, both ways at once");

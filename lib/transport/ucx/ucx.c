@@ -251,6 +251,8 @@ static ucs_status_t configure(const struct ucx *u, ucp_config_t *config)
 	const char *const settings[][2] = {
 		{"TLS", u->several_hosts ? "posix,cma,self,tcp" : "posix,cma,self"},
 		{"RNDV_THRESH", "8000"},
+		/* UCX makes room for so many messages at a time, and writes all of it; its own is 512. */
+		{"MM_RX_BUFS_GROW", "128"},
 		{"RCACHE_ENABLE", "n"},
 		{"LOG_LEVEL", "fatal"},
 	};
