@@ -15,80 +15,61 @@
 struct finder {
 	struct pd_plan *plan;           /* the plan that won */
 	const struct pd_task *task;
-	struct pd_costs free_costs;     /* costs without a memory limit */
 };
 
 /*
- * Returns the bytes that all ranks send per minibatch.  In forward, a tensor goes over every link
+ * Returns the bytes that all ranks together send per sample.  In forward, a tensor goes over every link
  * once, and its gradient back.
- */
-static double sent_per_minibatch(const struct pd_plan *plan, const struct pd_schedule *schedule)
-{
-	double sum = 0;
-
-	for (int k = 0; k < schedule->wiring->link_count; k++)
-		sum += 2 * (double)schedule->wiring->links[k].bytes;
-	for (int s = 0; s < plan->stage_count; s++) {
-		struct pd_members members = pd_plan_members(plan, s);
-
-		sum += pd_traffic_bytes(plan->reducer, &members, pd_stage_sum_bytes(plan, s)) /
-			(double)schedule->group[s];
-	}
-	return sum;
-}
-
-/*
- * Returns the bytes that all ranks together send per sample: activations, gradients, all-reduces.
  */
 static double sent_per_sample(const struct pd_plan *plan)
 {
 	struct pd_error err;
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
-	double sent = schedule ? sent_per_minibatch(plan, schedule) : 0;
+	double sum = 0;
 
+	for (int k = 0; schedule && k < schedule->wiring->link_count; k++)
+		sum += 2 * (double)schedule->wiring->links[k].bytes;
+	for (int s = 0; schedule && s < plan->stage_count; s++) {
+		struct pd_members members = pd_plan_members(plan, s);
+
+		sum += pd_traffic_bytes(plan->reducer, &members, pd_stage_sum_bytes(plan, s)) /
+			(double)schedule->group[s];
+	}
 	pd_schedule_free(schedule);
-	return sent / (double)plan->profile->batch_size;
+	return sum / (double)plan->profile->batch_size;
 }
 
 /*
  * Sets the memory of the stages, and which of them recompute: those that must to fit, if the
  * planner decides or the request names stages; none if the plan does not fit anyway.
  */
-static bool weigh(const struct finder *finder, struct pd_plan *plan, struct pd_error *err)
+static bool weigh(const struct finder *finder, struct pd_plan *plan)
 {
 	struct pd_plan_request request = *finder->task->request;
-	int64_t limit_bytes = finder->task->limit_bytes;
+	struct pd_error err;
 
 	request.weights = plan->weights;
-	if (request.recomputed)
-		request.recomputed = NULL;
-	else if (!pd_recompute_asked(plan, &request, err))
-		return false;
-	if (!pd_candidate_weigh(plan, err))
-		return false;
-	if (!pd_recompute_free(&request) || pd_candidate_fullest(plan, NULL) <= limit_bytes ||
-	    pd_recompute_fit(plan, limit_bytes))
+	request.recomputed = NULL;
+	if (pd_recompute_free(&request) && pd_recompute_fit(plan, finder->task->limit_bytes))
 		return true;
 	pd_recompute_clear(plan);
-	return pd_candidate_weigh(plan, err);
+	return pd_recompute_asked(plan, &request, &err) && pd_candidate_weigh(plan, &err);
 }
 
 static struct pd_plan *plan_of(const struct finder *finder, const struct pd_partition *partition,
 			       enum pd_schedule_kind schedule, enum pd_weight_kind weights,
 			       int64_t microbatches)
 {
-	struct pd_error err;
 	struct pd_plan *plan = pd_candidate_plain(finder->task, partition);
 
 	plan->bucket_bytes = finder->plan->bucket_bytes;
-	pd_predict_stages(plan);
 	plan->schedule = schedule;
 	plan->weights = weights;
 	plan->agree = pd_planner_agrees(finder->task->request, plan->profile, weights);
 	if (pd_plan_agrees(plan))       /* that needs all gradients */
 		plan->chunk = 0;
 	plan->microbatches = microbatches ? microbatches : pd_planner_microbatches(plan);
-	if (weigh(finder, plan, &err))
+	if (weigh(finder, plan))
 		return plan;
 	pd_candidate_drop(plan);
 	return NULL;
@@ -100,13 +81,12 @@ static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_p
 {
 	struct pd_prediction *predicted = &finder->plan->predicted;
 	struct pd_alternative *one = &predicted->alternatives[predicted->alternative_count];
-	int64_t most = 0;
+	int64_t most;
 	int status = 0;
 
 	if (!plan)
 		return 0;
-	for (int s = 0; s < plan->stage_count; s++)
-		most = pd_max64(most, plan->stages[s].memory_bytes);
+	most = pd_candidate_fullest(plan, NULL);
 	*one = (struct pd_alternative){
 		.kind = kind, .schedule = plan->schedule, .weights = plan->weights,
 		.microbatches = plan->microbatches, .ranks = plan->rank_count,
@@ -138,17 +118,6 @@ static int most_stages(const struct finder *finder)
 	int64_t devices = finder->plan->topology.devices, units = finder->task->costs.unit_count;
 
 	return (int)(devices < units ? devices : units);
-}
-
-/* Returns the best pipeline with any number of stages, by what its stages and links take. */
-static struct pd_partition *best_straight(const struct finder *finder)
-{
-	int64_t bandwidth = slowest_bandwidth(finder);
-	struct pd_partition *partition = pd_straight_most(&finder->task->costs, most_stages(finder), bandwidth);
-
-	/* else one that can say by how much it does not fit */
-	return partition ? partition
-			 : pd_straight_most(&finder->free_costs, most_stages(finder), bandwidth);
 }
 
 /* Gives the partition the plan's schedule and weights, if a stage on each device can have them. */
@@ -202,47 +171,59 @@ static bool better(const struct pd_alternative *a, const struct pd_alternative *
 	return a->fits != b->fits ? a->fits : a->period_ns < b->period_ns;
 }
 
+/* Keeps the better one of two, of which the first may have no stages; frees the other. */
+static void keep_better(struct pd_alternative *best, struct pd_alternative other)
+{
+	struct pd_alternative before = *best;
+
+	if (!best->stages || better(&other, best)) {
+		*best = other;
+		other = before;
+	}
+	free(other.stages);
+	free(other.recompute);
+}
+
 /*
  * Adds the best plan without replicas: the plan itself if it has none, the pipeline with a stage on
- * each device, or the one with any number of stages.
+ * each device, or the one with any number of stages, by what its stages and links take.
  */
 static int add_unreplicated(struct finder *finder, struct pd_error *err)
 {
+	const struct pd_task *task = finder->task;
+	const struct pd_plan *won = finder->plan;
 	struct pd_prediction *predicted = &finder->plan->predicted;
-	struct pd_alternative *list = predicted->alternatives, *last;
-	struct pd_partition *partition = best_straight(finder);
-	int at = predicted->alternative_count, status = 0;
-	struct pd_alternative own = {
-		PD_ALTERNATIVE_UNREPLICATED, finder->plan->schedule, finder->plan->weights,
-		finder->plan->microbatches, finder->plan->rank_count, NULL, NULL,
-		predicted->period_ns, predicted->memory_bytes, predicted->period_from,
-		predicted->sent_bytes_per_sample, true };
-	const struct pd_alternative *best = is_straight(finder->plan) ? &own : NULL;
+	struct pd_alternative *list = predicted->alternatives, best = { .stages = NULL };
+	int at = predicted->alternative_count, count = most_stages(finder), status = 0;
+	int64_t bandwidth = slowest_bandwidth(finder);
+	struct pd_partition *partition = pd_straight_most(&task->costs, count, bandwidth,
+							  task->limit_bytes);
 
+	if (!partition)         /* one that can say by how much it does not fit */
+		partition = pd_straight_most(&task->costs, count, bandwidth, INT64_MAX);
+	if (is_straight(won))
+		best = (struct pd_alternative){
+			PD_ALTERNATIVE_UNREPLICATED, won->schedule, won->weights, won->microbatches,
+			won->rank_count, pd_plan_stages_text(won), pd_recompute_text(won),
+			predicted->period_ns, predicted->memory_bytes, predicted->period_from,
+			predicted->sent_bytes_per_sample, true };
 	if (partition)
-		status = add(finder, PD_ALTERNATIVE_UNREPLICATED, as_requested(finder, partition),
-			     err);
+		status = add(finder, PD_ALTERNATIVE_UNREPLICATED, as_requested(finder, partition), err);
 	pd_partition_free(partition);
-	last = &list[at];
-	if (status < 0)
-		return -1;
-	if (predicted->alternative_count > at && (!best || better(last, best)))
-		best = last;
+	if (predicted->alternative_count > at)
+		keep_better(&best, list[at]);
 	for (int i = 0; i < at; i++)
-		if (list[i].kind == PD_ALTERNATIVE_STRAIGHT && (!best || better(&list[i], best)))
-			best = &list[i];
-	if (!best || best == last)
-		return 0;
-	free(last->stages);
-	free(last->recompute);
-	*last = *best;
-	last->kind = PD_ALTERNATIVE_UNREPLICATED;
-	last->stages = best == &own ? pd_plan_stages_text(finder->plan)
-				    : pd_strdup(best->stages);
-	last->recompute = best == &own ? pd_recompute_text(finder->plan)
-		: best->recompute ? pd_strdup(best->recompute) : NULL;
-	predicted->alternative_count = at + 1;
-	return 0;
+		if (list[i].kind == PD_ALTERNATIVE_STRAIGHT) {
+			struct pd_alternative straight = list[i];
+
+			straight.kind = PD_ALTERNATIVE_UNREPLICATED;
+			straight.stages = pd_strdup(straight.stages);
+			straight.recompute = straight.recompute ? pd_strdup(straight.recompute) : NULL;
+			keep_better(&best, straight);
+		}
+	list[at] = best;
+	predicted->alternative_count = at + (best.stages != NULL);
+	return status;
 }
 
 int pd_alternatives_find(struct pd_plan *plan, const struct pd_task *task, struct pd_error *err)
@@ -254,14 +235,12 @@ int pd_alternatives_find(struct pd_plan *plan, const struct pd_task *task, struc
 	plan->predicted.sent_bytes_per_sample = sent_per_sample(plan);
 	plan->predicted.alternatives = pd_calloc(PD_ALTERNATIVE_KINDS,
 						 sizeof(*plan->predicted.alternatives));
-	pd_costs_init_like(&finder.free_costs, plan->profile, &task->costs, INT64_MAX);
 	status = add(&finder, PD_ALTERNATIVE_DATA_PARALLEL,
 		     plan_of(&finder, all, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1), err);
 	if (status == 0)
 		status = add_pipelines(&finder, err);
 	if (status == 0)
 		status = add_unreplicated(&finder, err);
-	pd_costs_release(&finder.free_costs);
 	pd_partition_free(all);
 	return status;
 }

@@ -30,7 +30,6 @@
 #include <string.h>
 
 #define MOST_JUDGED 4           /* points of the grid that are replayed: the best estimates */
-#define MOST_TRIES 3            /* numbers of microbatches for the search */
 
 struct point {                  /* a point of the grid */
 	char *stages;
@@ -39,7 +38,7 @@ struct point {                  /* a point of the grid */
 };
 
 struct grid {
-	struct pd_task task;            /* without a limit in its costs */
+	struct pd_task task;
 	int64_t batch;
 	int count;
 	struct point points[MOST_JUDGED + 1];   /* by period; one more while a point is added */
@@ -126,90 +125,45 @@ static void fill(struct grid *grid)
 }
 
 /*
- * The best plan so far.  Plans here share the caller's profile, though pd_planner_plan takes it
- * over.
+ * Keeps the plan (or NULL) with more samples per second; returns whether it is the new one.  Plans here
+ * share the caller's profile, though pd_planner_plan takes it over.
  */
-struct best {
-	struct pd_plan *plan;           /* or NULL */
-	struct pd_batch_choice *choice;
-};
-
-static void take(struct best *best, struct pd_plan *plan)
+static bool take(struct pd_plan **best, struct pd_plan *plan)
 {
-	if (!plan)
-		return;
-	if (best->plan && best->plan->predicted.samples_per_s >= plan->predicted.samples_per_s) {
-		pd_candidate_drop(plan);
-		return;
-	}
-	pd_candidate_drop(best->plan);
-	best->plan = plan;
+	bool better = plan && (!*best || plan->predicted.samples_per_s >
+					 (*best)->predicted.samples_per_s);
+
+	pd_candidate_drop(better ? *best : plan);
+	if (better)
+		*best = plan;
+	return better;
 }
 
-/* Finds the best point; errors are those of pd_planner_plan. */
-static int best_of_grid(struct pd_profile *profile, const struct pd_plan_request *request,
-			int64_t batch, struct best *best, struct pd_error *err)
+/* Returns the best point's plan, or NULL. */
+static struct pd_plan *best_of_grid(struct pd_profile *profile, const struct pd_plan_request *request,
+				    int64_t batch, struct pd_batch_choice *choice)
 {
 	struct grid grid = { { .profile = profile, .request = request, .topology = request->topology,
 			       .limit_bytes = pd_task_limit_bytes(profile, request) }, batch };
 	struct pd_plan_request by_hand = *request;
-	struct pd_plan *found = NULL;
+	struct pd_plan *best = NULL;
+	struct pd_error ignored;
 
-	pd_costs_init(&grid.task.costs, profile, request->cost, INT64_MAX);
+	pd_costs_init(&grid.task.costs, profile, false);
 	fill(&grid);
 	pd_costs_release(&grid.task.costs);
 	for (int i = 0; i < grid.count; i++) {
-		struct pd_plan *plan;
-
 		by_hand.stages = grid.points[i].stages;
 		by_hand.microbatches = grid.points[i].microbatches;
-		plan = pd_planner_plan(profile, &by_hand, err);
-		if (plan && (!found ||
-			     plan->predicted.samples_per_s > found->predicted.samples_per_s)) {
-			pd_candidate_drop(found);
-			found = plan;
-			best->choice->width = grid.points[i].width;
-			best->choice->depth = grid.points[i].depth;
-			best->choice->recomputed = pd_recompute_any(plan);
-			best->choice->grid_samples_per_s = plan->predicted.samples_per_s;
-		} else {
-			pd_candidate_drop(plan);
+		if (take(&best, pd_planner_plan(profile, &by_hand, &ignored))) {
+			choice->width = grid.points[i].width;
+			choice->depth = grid.points[i].depth;
+			choice->recomputed = pd_recompute_any(best);
+			choice->grid_samples_per_s = best->predicted.samples_per_s;
 		}
 		free(grid.points[i].stages);
 	}
-	take(best, found);
-	return found ? 0 : -1;
-}
-
-/*
- * Sets the numbers of microbatches for the search: all of the batch, and what many replicas can
- * share.
- */
-static int tries_of(const struct pd_profile *profile, const struct pd_plan_request *request,
-		    int64_t batch, int64_t *tries)
-{
-	int64_t all = batch ? microbatches_of(profile, batch, 1) : request->microbatches;
-	int64_t two = 1, candidates[MOST_TRIES];
-	int count = 0;
-
-	if (!batch) {
-		tries[0] = all;
-		return 1;
-	}
-	while (two <= request->topology->devices / 2 && two <= all / 2)
-		two *= 2;
-	candidates[0] = all;
-	candidates[1] = microbatches_of(profile, batch, request->topology->devices);
-	candidates[2] = all / two * two;
-	for (int i = 0; i < MOST_TRIES; i++) {
-		bool again = candidates[i] == 0;
-
-		for (int k = 0; k < count; k++)
-			again |= tries[k] == candidates[i];
-		if (!again)
-			tries[count++] = candidates[i];
-	}
-	return count;
+	return best;
 }
 
 /* Returns the best plan of one profile, or NULL and why there is none. */
@@ -217,26 +171,32 @@ static struct pd_plan *plan_one(struct pd_profile *profile, const struct pd_plan
 				int64_t batch, struct pd_batch_choice *choice, struct pd_error *err)
 {
 	struct pd_plan_request with = *request;
-	struct best best = { .choice = choice };
-	int64_t tries[MOST_TRIES];
-	int count = tries_of(profile, request, batch, tries);
+	/* numbers of microbatches: all of the batch, and what many replicas can share */
+	int64_t all = batch ? microbatches_of(profile, batch, 1) : request->microbatches, two = 1;
+	int64_t tries[3] = { all };
+	struct pd_plan *best = NULL;
 	struct pd_error ignored;
 
-	with.runs = true;               /* all plans that are compared share one profile */
-	for (int i = 0; i < count; i++) {
-		struct pd_plan *plan;
-
-		with.microbatches = tries[i];
-		plan = pd_planner_plan(profile, &with, i || best.plan ? &ignored : err);
-		if (plan && plan->predicted.samples_per_s > choice->search_samples_per_s)
-			choice->search_samples_per_s = plan->predicted.samples_per_s;
-		take(&best, plan);
+	while (batch && two <= request->topology->devices / 2 && two <= all / 2)
+		two *= 2;
+	if (batch) {
+		tries[1] = microbatches_of(profile, batch, request->topology->devices);
+		tries[2] = all / two * two;
 	}
+	with.runs = true;               /* all plans that are compared share one profile */
+	for (int i = 0; i < 3; i++) {
+		with.microbatches = tries[i];
+		if (i > 0 && (tries[i] == 0 || tries[i] == tries[0] || tries[i] == tries[i - 1]))
+			continue;
+		take(&best, pd_planner_plan(profile, &with, i || best ? &ignored : err));
+	}
+	if (best)
+		choice->search_samples_per_s = best->predicted.samples_per_s;
 	if (request->cost == PD_COST_SIMULATED && !request->stages && !request->chunks)
-		best_of_grid(profile, request, batch, &best, &ignored);
-	if (best.plan)
-		choice->microbatches = best.plan->microbatches;
-	return best.plan;
+		take(&best, best_of_grid(profile, request, batch, choice));
+	if (best)
+		choice->microbatches = best->microbatches;
+	return best;
 }
 
 static int check(const struct pd_profile *const *profiles, int count, int64_t batch,
@@ -270,21 +230,12 @@ struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_
 	if (check((const struct pd_profile *const *)profiles, count, batch, request, err) < 0)
 		return NULL;
 	for (int i = 0; i < count; i++) {
-		struct pd_plan *plan;
-
 		choices[i] = (struct pd_batch_choice){ .batch_size = profiles[i]->batch_size };
 		if (batch && profiles[i]->batch_size > batch)
 			continue;
-		plan = plan_one(profiles[i], request, batch, &choices[i], first);
-		first = &why;           /* report the first that fails */
-		if (plan && (!best ||
-			     plan->predicted.samples_per_s > best->predicted.samples_per_s)) {
-			pd_candidate_drop(best);
-			best = plan;
+		if (take(&best, plan_one(profiles[i], request, batch, &choices[i], first)))
 			from = i;
-		} else {
-			pd_candidate_drop(plan);
-		}
+		first = &why;           /* report the first that fails */
 	}
 	if (best) {
 		profiles[from] = NULL;

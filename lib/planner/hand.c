@@ -7,7 +7,6 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
-#include "planner/search/judge.h"
 #include "planner/formula/published.h"
 #include "planner/search/recompute.h"
 
@@ -114,26 +113,18 @@ static struct pd_plan *take_only(const struct pd_task *task, struct pd_partition
 				 const char *what, int64_t *time_ns_p, struct pd_error *err)
 {
 	struct pd_plan *plan = pd_candidate_plan(task, partition, err);
-	bool simulated = task->request->cost == PD_COST_SIMULATED;
-	int status = 0;
+	int status = -1;
 
 	pd_partition_free(partition);
-	if (plan && !pd_candidate_weigh(plan, err)) {
-		pd_candidate_drop(plan);
-		plan = NULL;
-	}
 	if (!plan)
 		return NULL;
-	if (pd_candidate_fullest(plan, NULL) > task->limit_bytes &&
-	    !(pd_recompute_free(task->request) && pd_recompute_fit(plan, task->limit_bytes)))
-		status = pd_none_hand(task, plan, what, err);
-	else if (simulated)
-		status = pd_judge_period(plan, PD_NEVER, time_ns_p,
-					 &plan->predicted.period_from, err);
-	else
-		*time_ns_p = pd_published_ns(task->request->cost, plan);
-	if (!simulated)
-		plan->predicted.period_from = PD_PERIOD_FORMULA;
+	if (pd_candidate_weigh(plan, err)) {
+		if (pd_candidate_fullest(plan, NULL) > task->limit_bytes &&
+		    !(pd_recompute_free(task->request) && pd_recompute_fit(plan, task->limit_bytes)))
+			status = pd_none_hand(task, plan, what, err);
+		else
+			status = pd_task_period(task, plan, time_ns_p, &plan->predicted.period_from, err);
+	}
 	if (status == 0)
 		return plan;
 	pd_candidate_drop(plan);
@@ -147,7 +138,7 @@ struct pd_plan *pd_formula_plan(struct pd_task *task, int64_t *time_ns_p, struct
 	if (!partition)
 		return NULL;
 	pd_costs_release(&task->costs);
-	pd_costs_init(&task->costs, task->profile, task->request->cost, task->limit_bytes);
+	pd_costs_init(&task->costs, task->profile, false);
 	return take_only(task, partition,
 			 "--cost: it takes no notice of memory, and its plan needs", time_ns_p,
 			 err);
@@ -199,7 +190,6 @@ struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_e
 {
 	const struct pd_costs *costs = &task->costs;
 	const struct pd_topology *topology = task->topology;
-	struct pd_costs free_costs;
 	int64_t chunks = task->request->chunks, ranks = costs->unit_count / chunks;
 	struct pd_partition *partition;
 	int *first, count;
@@ -211,11 +201,10 @@ struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_e
 				      " at least %" PRId64, costs->unit_count, chunks);
 		return NULL;
 	}
-	pd_costs_init(&free_costs, task->profile, task->request->cost, INT64_MAX);
 	count = (int)(ranks * chunks);
-	partition = pd_straight_most(&free_costs, count,
+	partition = pd_straight_most(costs, count,
 				     pd_slowest_link(topology, topology->levels - 1)
-				     .bandwidth_bytes_per_s);
+				     .bandwidth_bytes_per_s, INT64_MAX);
 	first = pd_calloc((size_t)count + 2, sizeof(*first));
 	for (int s = 0, layer = 0; s < partition->stage_count; s++)
 		first[s + 1] = pd_costs_unit(costs, layer += partition->layers[s]);
@@ -225,6 +214,5 @@ struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_e
 	for (int s = 0; s < count; s++)
 		partition->layers[s] = costs->first[first[s + 1]] - costs->first[first[s]];
 	free(first);
-	pd_costs_release(&free_costs);
 	return partition;
 }

@@ -1,11 +1,9 @@
-lib_libpd_a_SOURCES += lib/planner/alternatives.c lib/planner/alternatives.h lib/planner/auto.c \
+lib_libpd_a_SOURCES += lib/planner/alternatives.c lib/planner/alternatives.h \
 	lib/planner/batch.c lib/planner/bound/bound.c lib/planner/bound/bound.h \
-	lib/planner/cut/fewest.c lib/planner/cut/fewest.h lib/planner/cut/lattice.c \
-	lib/planner/cut/lattice.h lib/planner/cut/partition.c lib/planner/cut/partition.h \
+	lib/planner/cut/fewest.c lib/planner/cut/fewest.h lib/planner/cut/partition.c lib/planner/cut/partition.h \
 	lib/planner/cut/points.c lib/planner/cut/points.h lib/planner/cut/states.c \
 	lib/planner/cut/states.h lib/planner/cut/views.c lib/planner/cut/views.h \
 	lib/planner/formula/levels.c lib/planner/formula/levels.h \
-	lib/planner/formula/levels_table.c lib/planner/formula/levels_table.h \
 	lib/planner/formula/published.c lib/planner/formula/published.h \
 	lib/planner/formula/terms.c lib/planner/formula/terms.h lib/planner/hand.c \
 	lib/planner/none.c lib/planner/planner.c lib/planner/planner.h lib/planner/price/cost.c \

@@ -4,6 +4,7 @@
 #include "planner/alternatives.h"
 #include "planner/bound/bound.h"
 #include "planner/search/candidate.h"
+#include "planner/search/gain.h"
 #include "planner/search/judge.h"
 #include "planner/formula/published.h"
 #include "planner/sums.h"
@@ -58,7 +59,8 @@ int64_t pd_task_bound_with_ns(const struct pd_task *task, enum pd_reducer_kind r
 	return pd_max64(shared_ns(task), pd_bound_ns(&task->costs, &with));
 }
 
-int64_t pd_task_bound_ns(struct pd_task *task)
+/* Returns a bound for every plan with these options. */
+static int64_t task_bound_ns(struct pd_task *task)
 {
 	const struct pd_plan_request *request = task->request;
 
@@ -69,22 +71,22 @@ int64_t pd_task_bound_ns(struct pd_task *task)
 	return task->bound_ns;
 }
 
-bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices, int64_t part)
-{
-	struct pd_bound with = options_of(task);
-	int64_t less_ns = period_ns - pd_ceil_div(period_ns, part);
-
-	return pd_bound_devices(&task->costs, &with, period_ns) >= devices &&
-	       (less_ns < shared_ns(task) ||
-		pd_bound_devices(&task->costs, &with, less_ns) > task->topology->devices);
-}
-
 int pd_task_needs(const struct pd_task *task, int64_t period_ns)
 {
 	struct pd_bound with = options_of(task);
 
 	return period_ns < shared_ns(task) ? INT_MAX
 					   : pd_bound_devices(&task->costs, &with, period_ns);
+}
+
+int pd_task_period(const struct pd_task *task, const struct pd_plan *plan, int64_t *period_ns_p,
+		   enum pd_period_kind *from_p, struct pd_error *err)
+{
+	if (task->request->cost == PD_COST_SIMULATED)
+		return pd_judge_period(plan, PD_NEVER, period_ns_p, from_p, err);
+	*period_ns_p = pd_published_ns(task->request->cost, &task->costs, plan);
+	*from_p = PD_PERIOD_FORMULA;
+	return 0;
 }
 
 /* Raises an estimate to the bound of all plans. */
@@ -101,16 +103,12 @@ static int data_parallel(const struct pd_task *task, int64_t bound,
 	struct pd_plan *all = pd_candidate_plain(task, partition);
 	int status = 0;
 
-	if (task->request->cost == PD_COST_SIMULATED)
-		status = !pd_candidate_weigh(all, err) ? -1
-			: pd_judge_period(all, PD_NEVER, &predicted->data_parallel_period_ns,
-					  &predicted->data_parallel_from, err);
+	if (task->request->cost == PD_COST_SIMULATED && !pd_candidate_weigh(all, err))
+		status = -1;
 	else
-		predicted->data_parallel_period_ns =
-			pd_published_data_parallel_ns(&task->costs, task->request);
-	if (task->request->cost != PD_COST_SIMULATED)
-		predicted->data_parallel_from = PD_PERIOD_FORMULA;
-	if (task->request->cost == PD_COST_SIMULATED && pd_planner_plain(task->request))
+		status = pd_task_period(task, all, &predicted->data_parallel_period_ns,
+					&predicted->data_parallel_from, err);
+	if (pd_planner_plain(task->request))
 		predicted->data_parallel_period_ns =
 			at_least(predicted->data_parallel_from,
 				 predicted->data_parallel_period_ns, bound);
@@ -146,26 +144,99 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 	return pd_alternatives_find(plan, task, err);
 }
 
-struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
+/* Plans what the request asks for, with its schedule and weights. */
+static struct pd_plan *solve(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
 {
 	const struct pd_plan_request *request = task->request;
 
 	if (!request->stages && request->cost == PD_COST_SIMULATED)
-		pd_task_bound_ns(task);
+		task_bound_ns(task);
 	return request->stages ? pd_hand_plan(task, time_ns_p, err)
 	     : request->cost != PD_COST_SIMULATED ? pd_formula_plan(task, time_ns_p, err)
 	     : pd_simulated_plan(task, time_ns_p, err);
 }
 
-struct pd_task *pd_task_with(struct pd_task *task, enum pd_weight_kind weights)
+/* Returns the task itself, or the one with copies of shared parameters if such weights have them. */
+static struct pd_task *task_with(struct pd_task *task, enum pd_weight_kind weights)
 {
 	return task->copied && pd_weights_copy_shared(weights) ? task->copied : task;
 }
 
-static void costs_init(struct pd_task *task, bool copies)
+/*
+ * Tells whether a combination is tried.  Open weights are those with which backward reads what its
+ * forward read, and open schedules those that a pipeline gains from.
+ */
+static bool is_open(const struct pd_plan_request *request, int schedule, int weights)
 {
-	(copies ? pd_costs_init_copies : pd_costs_init)(&task->costs, task->profile,
-							task->request->cost, task->limit_bytes);
+	bool named = schedule == (int)request->schedule, same = weights == (int)request->weights;
+
+	if (!request->any_schedule ? !named : schedule == PD_SCHEDULE_NF1B ||
+	    schedule == PD_SCHEDULE_NONE)
+		return false;
+	return request->any_weights ? weights != PD_WEIGHTS_LATEST : same;
+}
+
+/* Plans with one combination, as if it had been asked for. */
+static struct pd_plan *plan_with(struct pd_task *task, struct pd_plan_request *request,
+				 int64_t *time_ns_p, int64_t *bound_ns_p, struct pd_error *err)
+{
+	struct pd_task one = *task_with(task, request->weights);
+	struct pd_plan *plan;
+
+	request->any_schedule = request->any_weights = false;
+	request->chunks = request->schedule != PD_SCHEDULE_INTERLEAVED ? 0
+			: task->request->chunks ? task->request->chunks : PD_PLANNER_CHUNKS;
+	one.request = request;
+	one.straight = request->straight || request->schedule == PD_SCHEDULE_NF1B;
+	plan = solve(&one, time_ns_p, err);
+	/* A bound does not depend on memory, for want of which there may be no plan. */
+	*bound_ns_p = plan || err->status == PD_EXIT_NO ? task_bound_ns(&one) : PD_NEVER;
+	return plan;
+}
+
+static bool is_better(const struct pd_plan *x, int64_t x_ns, const struct pd_plan *y, int64_t y_ns,
+		      double min_gain)
+{
+	double a = pd_gain_of(min_gain, x_ns, x->rank_count);
+	double b = pd_gain_of(min_gain, y_ns, y->rank_count);
+
+	return a != b ? a < b : pd_candidate_compare(x, y) < 0;
+}
+
+/* Plans for all combinations that the request leaves open; sets the least of their bounds. */
+static struct pd_plan *plan_any(struct pd_task *task, int64_t *time_ns_p, int64_t *bound_ns_p,
+				struct pd_error *err)
+{
+	struct pd_plan *best = NULL;
+	struct pd_error why;
+	bool told = false;
+
+	*bound_ns_p = PD_NEVER;
+	for (int k = 0; k < PD_SCHEDULE_KINDS * PD_WEIGHT_KINDS; k++) {
+		struct pd_plan_request request = *task->request;
+		struct pd_plan *plan;
+		int64_t time_ns, bound_ns;
+
+		if (!is_open(&request, k / PD_WEIGHT_KINDS, k % PD_WEIGHT_KINDS))
+			continue;
+		request.schedule = (enum pd_schedule_kind)(k / PD_WEIGHT_KINDS);
+		request.weights = (enum pd_weight_kind)(k % PD_WEIGHT_KINDS);
+		plan = plan_with(task, &request, &time_ns, &bound_ns, &why);
+		if (!plan && (!told || why.status == PD_EXIT_NO)) {
+			*err = why;     /* that nothing fits says more than what is impossible */
+			told = true;
+		}
+		*bound_ns_p = pd_min64(*bound_ns_p, bound_ns);
+		if (plan && (!best || is_better(plan, time_ns, best, *time_ns_p, request.min_gain))) {
+			struct pd_plan *other = best;
+
+			best = plan;
+			plan = other;
+			*time_ns_p = time_ns;
+		}
+		pd_candidate_drop(plan);
+	}
+	return best;
 }
 
 /* Brings the profile into the order of the plan. */
@@ -179,7 +250,7 @@ static void take_order(struct pd_task *task, struct pd_plan *plan)
 		return;
 	pd_profile_reorder(task->profile, order);
 	pd_costs_release(&task->costs);
-	costs_init(task, copies);
+	pd_costs_init(&task->costs, task->profile, copies);
 	free(order);
 }
 
@@ -195,7 +266,7 @@ static void task_begin(struct pd_task *task, struct pd_views *views, bool copies
 {
 	const struct pd_plan_request *request = task->request;
 
-	costs_init(task, copies);
+	pd_costs_init(&task->costs, task->profile, copies);
 	if (request->cost != PD_COST_SIMULATED || request->runs || request->stages)
 		return;
 	pd_views_init(views, task->profile, copies ? PD_STATES_COPIES : PD_STATES_ALL);
@@ -230,12 +301,12 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 		task.copied = &copied;
 	}
 	if (request->any_schedule || request->any_weights) {
-		plan = pd_auto_plan(&task, &period, &bound, err);
-		at = plan ? pd_task_with(&task, plan->weights) : at;
+		plan = plan_any(&task, &period, &bound, err);
+		at = plan ? task_with(&task, plan->weights) : at;
 	} else {
-		at = pd_task_with(&task, request->weights);
-		plan = pd_task_solve(at, &period, err);
-		bound = plan ? pd_task_bound_ns(at) : 0;
+		at = task_with(&task, request->weights);
+		plan = solve(at, &period, err);
+		bound = plan ? task_bound_ns(at) : 0;
 	}
 	if (plan && at->views)
 		take_order(at, plan);

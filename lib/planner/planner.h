@@ -3,15 +3,7 @@
  * From a profile and a topology to a plan: stages, replicas and what they can be
  * expected to do.
  *
- * Under the cost "simulated" (simulated.c): line.c finds stages, replicas and their place on a
- * machine of shared links, placement.c puts them elsewhere, warmup.c says how many minibatches are
- * in flight, refine.c changes what is good, flow.c bounds each plan from below, contest.c keeps
- * them, judge.c replays one and contest_replays.c says which; recompute.c says which stages do
- * forwards again for want of memory; exhaust.c looks at all plans where they are few, auto.c at
- * several schedules and weights.  Under a published formula (terms.h) a dynamic programme over the
- * states of the network decides alone (levels.c).
- * Stages need not be runs of the profile's layers (points.h): the plan's profile is then in another
- * order (views.h, pd_profile_reorder).  bound.c says what no plan can beat, none.c why there is none.
+ * contrib/HACKING says which file decides what.
  */
 #ifndef PD_PLANNER_PLANNER_H
 #define PD_PLANNER_PLANNER_H
@@ -114,5 +106,7 @@ struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_
 				 struct pd_batch_choice *choices, struct pd_error *err);
 /* The most layers of a network; the time of searches grows with their square. */
 #define PD_PLANNER_LAYERS 16384
+/* Stages per rank if interleaved, if the user gives no number. */
+#define PD_PLANNER_CHUNKS 2
 
 #endif

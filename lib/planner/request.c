@@ -7,26 +7,38 @@
 #include "plan/sparse.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define USUAL_CHUNKS 2
+static const char *const recompute_kind_names[] = {
+#define RECOMPUTE_KIND(symbol, name, what) name,
+#include "planner/search/recompute_kind.def"
+#undef RECOMPUTE_KIND
+	NULL
+};
+
+/* Returns the number of a name, or -1; sets a list of all. */
+static int find_name(const char *const *names, const char *text, char known[128])
+{
+	int found = -1;
+
+	known[0] = '\0';
+	for (int i = 0; names[i]; i++) {
+		if (strcmp(text, names[i]) == 0)
+			found = i;
+		strcat(strcat(known, i ? ", " : ""), names[i]);
+	}
+	return found;
+}
 
 static int choice(const char *option, const char *name, const char *const *names, int *out_p,
 		  struct pd_error *err)
 {
-	char known[128] = "";
+	char known[128];
 
-	for (int i = 0; names[i]; i++) {
-		if (strcmp(name, names[i]) == 0) {
-			*out_p = i;
-			return 0;
-		}
-		if (i)
-			strcat(known, ", ");
-		strcat(known, names[i]);
-	}
-	return pd_error_input(err, "--%s: expected one of %s, auto, found \"%.60s\"", option, known,
-			      name);
+	*out_p = find_name(names, name, known);
+	return *out_p >= 0 ? 0 : pd_error_input(err, "--%s: expected one of %s, auto, found \"%.60s\"",
+						option, known, name);
 }
 
 /* Returns a schedule's usual weights. */
@@ -67,7 +79,7 @@ int pd_planner_policy(const char *schedule, const char *weights,
 		return pd_error_input(err, "--chunks: only schedule \"interleaved\" has chunks, found "
 				      "\"%s\"", pd_schedule_kind_name[request->schedule]);
 	if (request->schedule == PD_SCHEDULE_INTERLEAVED && !request->chunks)
-		request->chunks = USUAL_CHUNKS;
+		request->chunks = PD_PLANNER_CHUNKS;
 	if (request->startup != PD_STARTUP_FRUGAL && request->schedule != PD_SCHEDULE_1F1B)
 		return pd_error_input(err, "--eager: only schedule \"1f1b\" has a start-up of its own, "
 				      "found \"%s\"", pd_schedule_kind_name[request->schedule]);
@@ -91,24 +103,20 @@ int pd_planner_policy(const char *schedule, const char *weights,
 
 int pd_planner_all_reduce(const char *text, struct pd_plan_request *request, struct pd_error *err)
 {
-	char known[128] = "";
+	char known[128];
+	int kind;
 
 	if (!text)
 		return 0;
-	if (strcmp(text, "auto") == 0) {
-		request->any_reducer = true;
+	request->any_reducer = strcmp(text, "auto") == 0;
+	if (request->any_reducer)
 		return 0;
-	}
-	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
-		if (strcmp(text, pd_reducer_kind_name[kind]) == 0) {
-			request->reducer = (enum pd_reducer_kind)kind;
-			return pd_reducer_check(request->reducer, request->gradient_dtype, err);
-		}
-		strcat(known, ", ");
-		strcat(known, pd_reducer_kind_name[kind]);
-	}
-	return pd_error_input(err, "--all-reduce: expected one of auto%s, found \"%.60s\"", known,
-			      text);
+	kind = find_name(pd_reducer_kind_name, text, known);
+	if (kind < 0)
+		return pd_error_input(err, "--all-reduce: expected one of auto, %s, found \"%.60s\"", known,
+				      text);
+	request->reducer = (enum pd_reducer_kind)kind;
+	return pd_reducer_check(request->reducer, request->gradient_dtype, err);
 }
 
 int pd_planner_sparse(struct pd_plan_request *request, struct pd_error *err)
@@ -190,5 +198,33 @@ int pd_planner_topology(const struct pd_profile *profile, int64_t gpus, const ch
 	if (pd_topology_flat(gpus, bandwidth ? bandwidth : 1, profile->link_latency_ns, out_p, err) < 0)
 		return -1;
 	out_p->level[0].shared_memory = profile->in_step.sum_bytes_per_s > 0;
+	return 0;
+}
+
+int pd_planner_recompute(const char *text, struct pd_plan_request *request, struct pd_error *err)
+{
+	char known[128];
+	int64_t number;
+	int kind = find_name(recompute_kind_names, text, known);
+
+	if (kind >= 0) {
+		request->recompute = (enum pd_recompute_kind)kind;
+		return 0;
+	}
+	for (const char *one = text; one; one = strchr(one, ',') ? strchr(one, ',') + 1 : NULL) {
+		char *digits = pd_strdup(one);
+		int status;
+
+		digits[strcspn(digits, ",")] = '\0';
+		status = pd_parse_count(digits, 0, PD_MAX_EXTENT, &number, err);
+		free(digits);
+		if (status < 0)
+			return pd_error_input(err, "--recompute: expected one of %s, or numbers of "
+					      "stages such as 0,2, found \"%.60s\"", known, text);
+	}
+	if (!request->stages)
+		return pd_error_input(err, "--recompute: numbers of stages, such as \"%.60s\", go with "
+				      "--stages", text);
+	request->recomputed = text;
 	return 0;
 }

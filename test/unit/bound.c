@@ -288,7 +288,7 @@ static void random_case(const struct policy *policy, int n, struct tally *tally)
 		topology.level[n % topology.levels].shared_memory = true;
 		topology.processors = n % 4 ? 0 : topology.devices;
 	}
-	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
+	pd_costs_init(&costs, profile, false);
 	for (int i = 0; i < 4; i++) {
 		struct pd_plan *plan = random_plan(profile, &topology, straight);
 
@@ -348,12 +348,12 @@ static void test_exact(void)
 					    .backward_ns = 800, .parameter_bytes = 64000,
 					    .activation_bytes = 4 };
 	pd_topology_parse_string("4@1GB/s", &topology, NULL);
-	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
+	pd_costs_init(&costs, profile, false);
 	/* 4 replicas: 1200 + 2 x 3/4 x 64000; 1 replica: 1200 */
 	is_int(pd_bound_ns(&costs, &with), 1200, "an all-reduce that is dearer than computing");
 	layer->parameter_bytes = 1600;
 	pd_costs_release(&costs);
-	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
+	pd_costs_init(&costs, profile, false);
 	is_int(pd_bound_ns(&costs, &with), (1200 + 2400) / 4, "one that is not");
 	with.weights = PD_WEIGHTS_2BW;
 	with.microbatches = 4;
@@ -392,7 +392,7 @@ static void test_serial(void)
 		profile->layers[l].parameter_bytes = l ? 512 : 1000000;
 	}
 	pd_topology_parse_string("3@1GB/s", &topology, NULL);
-	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
+	pd_costs_init(&costs, profile, false);
 	for (size_t i = 0; i < PD_COUNT(weights); i++) {
 		struct pd_bound with = { &topology, PD_SCHEDULE_1F1B, weights[i], 1, 0, false,
 					 false };
@@ -432,7 +432,7 @@ static void test_drain(void)
 		profile->layers[l].parameter_bytes = l == 0 ? 4 : 0;
 	}
 	pd_topology_parse_string("3@1GB/s", &topology, NULL);
-	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
+	pd_costs_init(&costs, profile, false);
 	is_int(pd_bound_ns(&costs, &with), 9000,
 	       "draining: a last stage of 3 us, 15 us before it: (15 + 3 x 3) / 3, but 18 / 2");
 	with.microbatches = 1;

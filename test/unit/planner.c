@@ -45,10 +45,10 @@ static struct pd_profile *random_profile(int layers, bool skips)
 	return made_up_profile(list);
 }
 
-/* The links of a pipeline, and its memory's limit are the costs'. */
+/* The links and the memory of a pipeline. */
 struct brute {
 	const struct pd_costs *costs;
-	int64_t bandwidth;
+	int64_t limit_bytes, bandwidth;
 	struct pd_row row;
 	int most;                       /* stages */
 	int64_t time;
@@ -74,7 +74,7 @@ static void brute(struct brute *b, int end, int stages, int64_t time)
 					      pd_row_out_bytes(&b->row, end), b->bandwidth));
 		pd_memory_of(costs->profile, first, count, 1, stages, pd_row_in_bytes(&b->row, end),
 			     pd_row_out_bytes(&b->row, end), &memory);
-		if (memory.total_bytes <= costs->memory_limit_bytes)
+		if (memory.total_bytes <= b->limit_bytes)
 			brute(b, u, stages + 1, pd_max64(time, ns));
 	}
 }
@@ -82,17 +82,18 @@ static void brute(struct brute *b, int end, int stages, int64_t time)
 static bool straight_case(int n, bool limited)
 {
 	struct pd_profile *profile = random_profile(1 + (int)below(7), n % 2);
+	int64_t limit_bytes = limited ? 4000 + (int64_t)below(20000) : INT64_MAX;
 	struct pd_costs costs;
-	struct brute b = { .costs = &costs, .bandwidth = 50 * (1 + below(40)) * 1000000,
+	struct brute b = { .costs = &costs, .limit_bytes = limit_bytes, .bandwidth = 50 * (1 + below(40)) * 1000000,
 			   .most = 1 + (int)below(5), .time = PD_NEVER };
 	struct pd_partition *partition;
 	bool good;
 
-	pd_costs_init(&costs, profile, PD_COST_SIMULATED, limited ? 4000 + below(20000) : INT64_MAX);
+	pd_costs_init(&costs, profile, false);
 	pd_row_init(&b.row, &costs);
 	brute(&b, costs.unit_count, 0, 0);
 	pd_row_release(&b.row);
-	partition = pd_straight_most(&costs, b.most, b.bandwidth);
+	partition = pd_straight_most(&costs, b.most, b.bandwidth, limit_bytes);
 	good = partition ? partition->cost_ns == b.time && partition->stage_count == b.stages
 			 : b.time == PD_NEVER;
 	if (!good)
@@ -126,7 +127,7 @@ static void test_shared(void)
 	for (int l = 0; l < 6; l++)
 		layers[l].shares = l == 4 ? 1 : -1;
 	profile->model = &model;
-	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
+	pd_costs_init(&costs, profile, false);
 	ok(costs.unit_count == 3 &&
 	   memcmp(costs.first, (int[]){ 0, 1, 5, 6 }, 4 * sizeof(int)) == 0,
 	   "no cut separates layers that share parameters");
@@ -135,7 +136,7 @@ static void test_shared(void)
 	partition = pd_fixed_partition(&costs, "1,4x2,1", PD_WEIGHTS_STASH, 4, &err);
 	ok(partition && partition->stage_count == 3 && partition->replicas[1] == 2, "others may");
 	pd_partition_free(partition);
-	pd_costs_init_copies(&copies, profile, PD_COST_SIMULATED, INT64_MAX);
+	pd_costs_init(&copies, profile, true);
 	ok(copies.unit_count == 6 && copies.parameter_bytes[6] == costs.parameter_bytes[3] +
 	   profile->layers[1].parameter_bytes, "copies may be anywhere, and each has its bytes");
 	pd_costs_release(&copies);
@@ -190,7 +191,7 @@ static int wrong_stages(struct pd_profile *profile)
 	struct pd_row row;
 	int wrong = 0;
 
-	pd_costs_init(&costs, profile, PD_COST_SIMULATED, INT64_MAX);
+	pd_costs_init(&costs, profile, false);
 	pd_row_init(&row, &costs);
 	for (int u = 0; u < costs.unit_count; u++) {
 		pd_row_set(&row, u);

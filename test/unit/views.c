@@ -38,7 +38,7 @@ int main(void)
 	int order[8], good = 0, same = 0;
 
 	pd_views_init(&views, profile, PD_STATES_ALL);
-	ok(views.many, "a network with branches has more than one order");
+	ok(views.points.states, "a network with branches has more than one order");
 	ok(pd_views_get(&views, NULL) == profile, "no order is the profile's");
 	for (int n = 0; n < ORDERS; n++) {
 		order_of(n + 1, order);

@@ -25,9 +25,7 @@ struct pd_bound {
 
 /*
  * Returns a lower bound of the time between two minibatches in a replay of any plan of
- * costs->profile, whatever its stages, replicas, ranks, warm-ups, recomputation and memory. 
- * costs->kind and costs->memory_limit_bytes do not matter.  If several schedules or weights are
- * allowed, it is the least of their bounds.
+ * costs->profile, whatever its stages, replicas, ranks, warm-ups, recomputation and memory.
  */
 int64_t pd_bound_ns(const struct pd_costs *costs, const struct pd_bound *bound);
 

@@ -158,23 +158,26 @@ struct pd_partition *pd_fewest_stages(const struct pd_costs *costs, int most, in
 	return partition;
 }
 
+struct limits { int64_t bandwidth_bytes_per_s, memory_bytes; };
+
 /* Tells whether a stage keeps to a time, and fits. */
 static int is_fast(const struct pd_fewest *fewest, int u, int i, int behind, int most, int64_t time)
 {
 	const struct pd_row *row = &fewest->points->row;
-	const int64_t *bandwidth = fewest->context;
-	int64_t limit_bytes = row->costs->memory_limit_bytes;
+	const struct limits *limits = fewest->context;
 	int v = u + 1 + i;
 
 	(void)most;
-	return stage_ns(row, v, *bandwidth) <= time &&
-	       (limit_bytes == INT64_MAX || pd_row_memory(row, v, 1, behind) <= limit_bytes)
-	       ? 1 : PD_FEWEST_NONE;
+	return stage_ns(row, v, limits->bandwidth_bytes_per_s) <= time &&
+	       (limits->memory_bytes == INT64_MAX ||
+		pd_row_memory(row, v, 1, behind) <= limits->memory_bytes) ? 1 : PD_FEWEST_NONE;
 }
 
 struct pd_partition *pd_straight_most(const struct pd_costs *costs, int count,
-				      int64_t bandwidth_bytes_per_s)
+				      int64_t bandwidth_bytes_per_s, int64_t limit_bytes)
 {
+	struct limits limits = { bandwidth_bytes_per_s, limit_bytes };
+
 	return pd_fewest_stages(costs, count, costs->compute_ns[costs->unit_count] / count, is_fast,
-				&bandwidth_bytes_per_s, costs->compute_ns);
+				&limits, costs->compute_ns);
 }

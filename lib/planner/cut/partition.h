@@ -30,10 +30,10 @@ struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count,
 
 /*
  * Returns the fast ones of at most so many stages, the fewest that are as fast, if they fit with the
- * usual warm-ups into costs' memory limit; NULL if none do.
+ * usual warm-ups; NULL if none do.
  */
 struct pd_partition *pd_straight_most(const struct pd_costs *costs, int count,
-				      int64_t bandwidth_bytes_per_s);
+				      int64_t bandwidth_bytes_per_s, int64_t limit_bytes);
 
 /*
  * Returns the pipeline with the fewest stages, at most `most`, that keeps to the least value, from `low`

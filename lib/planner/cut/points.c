@@ -71,29 +71,21 @@ void pd_points_of_units(struct pd_points *points, const struct pd_costs *costs)
 	add_layers(points);
 }
 
-/* Passes over the pairs twice: to count them, and to list them. */
 static void find_ends(struct pd_points *points)
 {
 	const struct pd_states *states = points->states;
-	size_t count = 0;
+	size_t count = 0, room = 0;
 
 	points->first = pd_calloc((size_t)states->count + 1, sizeof(*points->first));
-	for (int pass = 0; pass < 2; pass++) {
-		count = 0;
-		for (int u = 0; u < states->count; u++) {
-			points->first[u] = count;
-			for (int v = u + 1; v < states->count; v++) {
-				if (!pd_states_within(states, u, v))
-					continue;
-				if (pass)
-					points->next[count] = v;
-				count++;
-			}
-		}
-		points->first[states->count] = count;
-		if (!pass)
-			points->next = pd_calloc(count + 1, sizeof(*points->next));
+	for (int u = 0; u < states->count; u++) {
+		points->first[u] = count;
+		points->next = pd_grow(points->next, &room, count + (size_t)(states->count - u),
+				       sizeof(*points->next));
+		for (int v = u + 1; v < states->count; v++)
+			if (pd_states_within(states, u, v))
+				points->next[count++] = v;
 	}
+	points->first[states->count] = count;
 }
 
 static void find_workspaces(struct pd_points *points)
@@ -116,15 +108,10 @@ struct tensors {
 	int *live, *first;              /* live[first[state]] to live[first[state + 1] - 1] */
 };
 
-static const uint64_t *uses_of(const struct tensors *tensors, int t)
-{
-	return &tensors->uses[(size_t)t * tensors->states->words];
-}
-
 /* Tells whether a layer of state b, but not of state a, uses it. */
 static bool used_between(const struct tensors *tensors, int t, const uint64_t *a, const uint64_t *b)
 {
-	const uint64_t *uses = uses_of(tensors, t);
+	const uint64_t *uses = &tensors->uses[(size_t)t * tensors->states->words];
 
 	for (size_t w = 0; w < tensors->states->words; w++)
 		if (uses[w] & b[w] & ~a[w])
@@ -132,19 +119,11 @@ static bool used_between(const struct tensors *tensors, int t, const uint64_t *a
 	return false;
 }
 
-static bool used_outside(const struct tensors *tensors, int t, const uint64_t *a)
-{
-	const uint64_t *uses = uses_of(tensors, t);
-
-	for (size_t w = 0; w < tensors->states->words; w++)
-		if (uses[w] & ~a[w])
-			return true;
-	return false;
-}
-
 static void tensors_init(struct tensors *tensors, const struct pd_states *states)
 {
-	int n = states->profile->layer_count, count = 0, room = 0;
+	const uint64_t *all = pd_states_set(states, states->count - 1);
+	int n = states->profile->layer_count, count = 0;
+	size_t room = 0;
 
 	*tensors = (struct tensors){ .states = states };
 	tensors->uses = pd_calloc((size_t)n * states->words, sizeof(*tensors->uses));
@@ -155,23 +134,16 @@ static void tensors_init(struct tensors *tensors, const struct pd_states *states
 			tensors->uses[t * states->words + (size_t)l / 64] |= UINT64_C(1) << (l % 64);
 		}
 	tensors->first = pd_calloc((size_t)states->count + 1, sizeof(*tensors->first));
-	for (int pass = 0; pass < 2; pass++) {
-		count = 0;
-		for (int s = 0; s < states->count; s++) {
-			tensors->first[s] = count;
-			for (int t = 0; t < n; t++)
-				if (pd_states_has(states, s, t) &&
-				    used_outside(tensors, t, pd_states_set(states, s))) {
-					if (pass)
-						tensors->live[count] = t;
-					count++;
-				}
-		}
-		tensors->first[states->count] = count;
-		room = count;
-		if (!pass)
-			tensors->live = pd_calloc((size_t)room + 1, sizeof(*tensors->live));
+	for (int s = 0; s < states->count; s++) {
+		tensors->first[s] = count;
+		tensors->live = pd_grow(tensors->live, &room, (size_t)(count + n),
+					sizeof(*tensors->live));
+		for (int t = 0; t < n; t++)
+			if (pd_states_has(states, s, t) &&
+			    used_between(tensors, t, pd_states_set(states, s), all))
+				tensors->live[count++] = t;
 	}
+	tensors->first[states->count] = count;
 }
 
 static void tensors_release(struct tensors *tensors)

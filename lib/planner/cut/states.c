@@ -3,10 +3,422 @@
 
 #include "base/mem.h"
 #include "plan/memory.h"
-#include "planner/cut/lattice.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+/* Sets of layers, each once, and how they grow. */
+struct lattice {
+	const struct pd_profile *profile;
+	size_t words;
+	int most, count;
+	uint64_t *sets;                 /* [most][words] */
+	int *table;                     /* hash table: number of a set, plus 1 */
+	size_t table_size;              /* a power of two */
+	uint64_t *needs;                /* [layer][words]: the layer and all layers before it */
+	int *tail;                      /* the end of the chain that begins with a layer, which may be
+					   the layer itself; -1: it is inside of one */
+	uint64_t *grown;                /* scratch: a set */
+};
+
+static bool set_has(const uint64_t *set, int layer)
+{
+	return set[layer / 64] >> (layer % 64) & 1;
+}
+
+static void set_put(uint64_t *set, int layer)
+{
+	set[layer / 64] |= UINT64_C(1) << (layer % 64);
+}
+
+static const uint64_t *set_of(const struct lattice *lattice, int number)
+{
+	return &lattice->sets[(size_t)number * lattice->words];
+}
+
+/* Returns a limit of the number of sets: less where memory is. */
+static int room_of(const struct lattice *lattice, int most)
+{
+	int64_t room = PD_STATES_BYTES / (int64_t)(lattice->words * sizeof(uint64_t));
+
+	return most <= room ? most : room < 4 ? 4 : (int)room;
+}
+
+static void lattice_init(struct lattice *lattice, const struct pd_profile *profile)
+{
+	size_t n = (size_t)profile->layer_count;
+
+	*lattice = (struct lattice){ .profile = profile, .words = (n + 63) / 64, .table_size = 64 };
+	lattice->most = room_of(lattice, PD_STATES_MOST);
+	while (lattice->table_size < 2 * (size_t)lattice->most)
+		lattice->table_size *= 2;
+	lattice->table = pd_calloc(lattice->table_size, sizeof(*lattice->table));
+	lattice->sets = pd_calloc((size_t)lattice->most * lattice->words, sizeof(*lattice->sets));
+	lattice->tail = pd_calloc(n, sizeof(*lattice->tail));
+	lattice->needs = pd_calloc(n * lattice->words, sizeof(*lattice->needs));
+	lattice->grown = pd_calloc(lattice->words, sizeof(*lattice->grown));
+	for (size_t l = 0; l < n; l++) {
+		uint64_t *needs = &lattice->needs[l * lattice->words];
+
+		for (int i = 0; i < profile->layers[l].input_count; i++)
+			for (size_t w = 0, t = (size_t)profile->layers[l].inputs[i]; w < lattice->words; w++)
+				needs[w] |= lattice->needs[t * lattice->words + w];
+		set_put(needs, (int)l);
+		lattice->tail[l] = (int)l;
+	}
+}
+
+static void lattice_release(struct lattice *lattice)
+{
+	free(lattice->sets);
+	free(lattice->table);
+	free(lattice->needs);
+	free(lattice->tail);
+	free(lattice->grown);
+}
+
+static uint64_t hash(const uint64_t *set, size_t words)
+{
+	uint64_t h = 0;
+
+	for (size_t w = 0; w < words; w++) {
+		h = (h ^ set[w]) * UINT64_C(0x9E3779B97F4A7C15);
+		h ^= h >> 29;
+	}
+	return h;
+}
+
+/* Adds a set unless it is there; returns false if there is no room for it. */
+static bool add(struct lattice *lattice, const uint64_t *set)
+{
+	size_t words = lattice->words, mask = lattice->table_size - 1;
+	size_t at = (size_t)hash(set, words) & mask;
+
+	for (; lattice->table[at]; at = (at + 1) & mask)
+		if (memcmp(set_of(lattice, lattice->table[at] - 1), set, words * sizeof(*set)) == 0)
+			return true;
+	if (lattice->count == lattice->most)
+		return false;
+	memcpy(&lattice->sets[(size_t)lattice->count * words], set, words * sizeof(*set));
+	lattice->table[at] = ++lattice->count;
+	return true;
+}
+
+/* Leaves only the empty set. */
+static void clear(struct lattice *lattice)
+{
+	memset(lattice->table, 0, lattice->table_size * sizeof(*lattice->table));
+	memset(lattice->grown, 0, lattice->words * sizeof(*lattice->grown));
+	lattice->count = 0;
+	add(lattice, lattice->grown);
+}
+
+static int only_input(const struct pd_profile_layer *layer)
+{
+	for (int i = 1; i < layer->input_count; i++)
+		if (layer->inputs[i] != layer->inputs[0])
+			return -1;
+	return layer->input_count > 0 ? layer->inputs[0] : -1;
+}
+
+/*
+ * Makes one of each chain: a layer follows its input in a chain if each is the other's only neighbour
+ * there.
+ */
+static void find_chains(struct lattice *lattice)
+{
+	const struct pd_profile *profile = lattice->profile;
+	int n = profile->layer_count, *tail = lattice->tail;
+	int *users = pd_calloc((size_t)n, sizeof(*users));      /* number of layers that use it */
+
+	for (int l = 0; l < n; l++)
+		for (int i = 0; i < profile->layers[l].input_count; i++) {
+			bool again = false;
+
+			for (int k = 0; k < i; k++)
+				again |= profile->layers[l].inputs[k] == profile->layers[l].inputs[i];
+			users[profile->layers[l].inputs[i]] += !again;
+		}
+	for (int l = n - 1; l >= 0; l--) {
+		int input = only_input(&profile->layers[l]);
+
+		if (input >= 0 && users[input] == 1) {
+			tail[input] = tail[l];
+			tail[l] = -1;
+		}
+	}
+	free(users);
+}
+
+/* Tells whether a set may grow by layer l, and the rest of its chain. */
+static bool grows(const struct lattice *lattice, const uint64_t *set, int l,
+		  enum pd_states_rule rule)
+{
+	const struct pd_profile_layer *layer = &lattice->profile->layers[l];
+	int inside = 0;
+
+	if (set_has(set, l) || lattice->tail[l] < 0)
+		return false;
+	for (int i = 0; i < layer->input_count; i++)
+		inside += set_has(set, layer->inputs[i]);
+	return rule == PD_STATES_RELEASED ? inside > 0 : inside == layer->input_count;
+}
+
+static bool add_grown(struct lattice *lattice, const uint64_t *set, int l)
+{
+	const uint64_t *needs = &lattice->needs[(size_t)lattice->tail[l] * lattice->words];
+
+	for (size_t w = 0; w < lattice->words; w++)
+		lattice->grown[w] = set[w] | needs[w];
+	return add(lattice, lattice->grown);
+}
+
+/*
+ * Adds the successors of a set.  If the released rule has none, it takes the first missing layer.
+ */
+static bool expand(struct lattice *lattice, int at, enum pd_states_rule rule)
+{
+	const uint64_t *set = set_of(lattice, at);
+	int n = lattice->profile->layer_count, first = -1;
+	bool grown = false;
+
+	for (int l = 0; l < n; l++) {
+		if (first < 0 && !set_has(set, l))
+			first = l;
+		if (!grows(lattice, set, l, rule))
+			continue;
+		grown = true;
+		if (!add_grown(lattice, set, l))
+			return false;
+	}
+	return grown || first < 0 || add_grown(lattice, set, first);
+}
+
+/* Adds all sets of a rule; returns false if there is no room for them. */
+static bool fill(struct lattice *lattice, enum pd_states_rule rule)
+{
+	bool room = lattice->profile->layer_count <= PD_STATES_MOST;
+
+	clear(lattice);
+	for (int at = 0; at < lattice->count && room; at++)
+		room = expand(lattice, at, rule);
+	return room;
+}
+
+/* Adds each set with one more layer, in an order that neglects none for long, as far as there is room. */
+static void add_next(struct lattice *lattice)
+{
+	int count = lattice->count;
+	bool room = true;
+
+	for (int step = 16, from = 15; from >= 0 && room; from--)
+		for (int at = from; at < count && room; at += step)
+			room = expand(lattice, at, PD_STATES_ALL);
+}
+
+/* What follows finds states on the way of a few topological orders, for networks with too many. */
+
+enum order { ORDER_PROFILE, ORDER_LEAST_BYTES, ORDER_DEPTH_FIRST, ORDER_LAST_BRANCH_FIRST, ORDERS };
+
+struct walk {
+	const struct pd_profile *profile;
+	struct pd_uses uses;            /* of each layer's output */
+	int *missing;                   /* per layer: inputs that are not there yet */
+	int *wanted;                    /* per layer: uses of its output that are not there yet */
+	int *ready, ready_count;        /* a stack */
+};
+
+static void walk_init(struct walk *walk, const struct pd_profile *profile)
+{
+	size_t n = (size_t)profile->layer_count;
+
+	*walk = (struct walk){
+		.profile = profile,
+		.missing = pd_calloc(n, sizeof(int)),
+		.wanted = pd_calloc(n, sizeof(int)),
+		.ready = pd_calloc(n, sizeof(int)),
+	};
+	pd_profile_uses(profile, &walk->uses);
+	for (size_t l = n; l-- > 0;) {
+		walk->missing[l] = profile->layers[l].input_count;
+		walk->wanted[l] = (int)(walk->uses.first[l + 1] - walk->uses.first[l]);
+		if (!walk->missing[l])
+			walk->ready[walk->ready_count++] = (int)l;
+	}
+}
+
+static void walk_release(struct walk *walk)
+{
+	pd_uses_release(&walk->uses);
+	free(walk->missing);
+	free(walk->wanted);
+	free(walk->ready);
+}
+
+/* Counts the layer's uses of its inputs as done; returns the bytes that are not used any more. */
+static int64_t take_inputs(struct walk *walk, int l)
+{
+	const struct pd_profile_layer *layer = &walk->profile->layers[l];
+	int64_t bytes = 0;
+
+	for (int i = 0; i < layer->input_count; i++)
+		if (--walk->wanted[layer->inputs[i]] == 0)
+			bytes += walk->profile->layers[layer->inputs[i]].activation_bytes;
+	return bytes;
+}
+
+static void give_back_inputs(struct walk *walk, int l)
+{
+	const struct pd_profile_layer *layer = &walk->profile->layers[l];
+
+	for (int i = 0; i < layer->input_count; i++)
+		walk->wanted[layer->inputs[i]]++;
+}
+
+/* Returns by how much the cut grows when it goes behind a layer. */
+static int64_t more_bytes(struct walk *walk, int l)
+{
+	int64_t gone = take_inputs(walk, l);
+
+	give_back_inputs(walk, l);
+	return (walk->wanted[l] ? walk->profile->layers[l].activation_bytes : 0) - gone;
+}
+
+static int pick(struct walk *walk, enum order which)
+{
+	int best = walk->ready_count - 1, layer;
+	int64_t least = INT64_MAX;
+
+	for (int r = walk->ready_count - 1; which == ORDER_LEAST_BYTES && r >= 0; r--) {
+		int64_t more = more_bytes(walk, walk->ready[r]);
+
+		if (more < least) {
+			least = more;
+			best = r;
+		}
+	}
+	layer = walk->ready[best];
+	walk->ready_count--;
+	memmove(&walk->ready[best], &walk->ready[best + 1],
+		(size_t)(walk->ready_count - best) * sizeof(*walk->ready));
+	return layer;
+}
+
+static void make_order(struct walk *walk, enum order which, int *order)
+{
+	int n = walk->profile->layer_count;
+
+	for (int at = 0; at < n; at++) {
+		size_t first, end;
+		int l = order[at] = which == ORDER_PROFILE ? at : pick(walk, which);
+
+		take_inputs(walk, l);
+		first = walk->uses.first[l];
+		end = walk->uses.first[l + 1];
+		for (size_t k = 0; k < end - first && which != ORDER_PROFILE; k++) {
+			/* the one pushed last comes first */
+			int user = walk->uses.users[which == ORDER_LAST_BRANCH_FIRST
+						    ? first + k : end - 1 - k];
+
+			if (--walk->missing[user] == 0)
+				walk->ready[walk->ready_count++] = user;
+		}
+	}
+	for (int l = 0; l < n; l++)
+		give_back_inputs(walk, l);
+}
+
+/*
+ * Chooses the states: ends[p] is the number of layers of the one in piece p; the last is the whole
+ * network.
+ */
+static int choose_ends(struct walk *walk, const int *order, int pieces, int *ends)
+{
+	const struct pd_profile *profile = walk->profile;
+	int n = profile->layer_count, count = 0;
+	double total = 0, done = 0, next = 0;
+	int64_t cut = 0, least = INT64_MAX;
+
+	for (int l = 0; l < n; l++)
+		total += (double)(profile->layers[l].forward_ns + profile->layers[l].backward_ns) + 1;
+	for (int at = 0; at < n; at++) {
+		const struct pd_profile_layer *layer = &profile->layers[order[at]];
+
+		cut += walk->wanted[order[at]] ? layer->activation_bytes : 0;
+		cut -= take_inputs(walk, order[at]);
+		done += (double)(layer->forward_ns + layer->backward_ns) + 1;
+		if (count < pieces && (done >= next || n <= pieces)) {      /* a new piece */
+			count++;
+			next = total * count / pieces;
+			least = INT64_MAX;
+		}
+		if (cut < least || at == n - 1) {
+			least = cut;
+			ends[count - 1] = at + 1;
+		}
+	}
+	for (int l = 0; l < n; l++)
+		give_back_inputs(walk, l);
+	return count;
+}
+
+/*
+ * Adds the sets on the way of a topological order.  If there is not enough room, it takes those
+ * with the fewest bytes cut, within equal pieces of compute time.
+ */
+static void add_order(struct lattice *lattice, enum order which)
+{
+	int n = lattice->profile->layer_count, pieces = lattice->most - lattice->count, count;
+	int *order, *ends;
+	uint64_t *set;
+	struct walk walk;
+
+	if (pieces < 1)
+		return;
+	order = pd_calloc((size_t)n, sizeof(*order));
+	ends = pd_calloc((size_t)pieces, sizeof(*ends));
+	set = pd_calloc(lattice->words, sizeof(*set));
+	walk_init(&walk, lattice->profile);
+	make_order(&walk, which, order);
+	count = choose_ends(&walk, order, pieces, ends);
+	for (int p = 0, at = 0; p < count; p++) {
+		while (at < ends[p])
+			set_put(set, order[at++]);
+		add(lattice, set);
+	}
+	walk_release(&walk);
+	free(order);
+	free(ends);
+	free(set);
+}
+
+/*
+ * Adds some of the states; there are always some, since every order has the empty and the whole
+ * one.
+ */
+static void fill_some(struct lattice *lattice)
+{
+	int n = lattice->profile->layer_count, before = -1;
+	bool few = n <= PD_STATES_MOST;
+
+	lattice->most = room_of(lattice, PD_STATES_SOME);
+	find_chains(lattice);
+	if (!fill(lattice, PD_STATES_ALL)) {
+		clear(lattice);
+		lattice->most /= 2;
+		add_order(lattice, ORDER_PROFILE);
+		lattice->most *= 2;
+		for (int l = 0; l < n && few; l++)      /* with all that it needs */
+			if (!add(lattice, &lattice->needs[(size_t)l * lattice->words]))
+				break;
+	}
+	for (int which = 0; which < (few ? ORDERS : 1); which++)
+		add_order(lattice, (enum order)which);
+	for (int l = 0; l < n; l++)
+		lattice->tail[l] = l;
+	for (; few && before < lattice->count && lattice->count < lattice->most; add_next(lattice))
+		before = lattice->count;
+}
 
 /* Tests for states: layers that share parameters, and sums of gradients, stay whole. */
 struct tests {
@@ -20,7 +432,7 @@ static bool keeps_shares(const struct tests *tests, const uint64_t *set)
 
 	for (int l = 0; model && l < tests->profile->layer_count; l++)
 		if (model->layers[l].shares >= 0 &&
-		    pd_set_has(set, l) != pd_set_has(set, model->layers[l].shares))
+		    set_has(set, l) != set_has(set, model->layers[l].shares))
 			return false;
 	return true;
 }
@@ -36,12 +448,12 @@ static bool keeps_sums(const struct tests *tests, const uint64_t *set)
 		const int *user = &tests->uses.users[tests->uses.first[l]];
 		size_t n = tests->uses.first[l + 1] - tests->uses.first[l], u = 0;
 
-		while (u + 2 < n && pd_set_has(set, user[u]))
+		while (u + 2 < n && set_has(set, user[u]))
 			u++;
 		if (u + 2 >= n)
 			continue;
 		for (; u < n; u++)
-			if (pd_set_has(set, user[u]))
+			if (set_has(set, user[u]))
 				return false;
 	}
 	return true;
@@ -69,17 +481,17 @@ static int by_contents(const void *a, const void *b)
 	return 0;
 }
 
-static struct entry entry_of(const struct pd_lattice *lattice, int number)
+static struct entry entry_of(const struct lattice *lattice, int number)
 {
 	struct entry entry = {
-		.set = &lattice->sets[(size_t)number * lattice->words],
+		.set = set_of(lattice, number),
 		.words = lattice->words,
 	};
 
 	for (int l = 0; l < lattice->profile->layer_count; l++) {
 		const struct pd_profile_layer *layer = &lattice->profile->layers[l];
 
-		if (!pd_set_has(entry.set, l))
+		if (!set_has(entry.set, l))
 			continue;
 		entry.layers++;
 		entry.compute_ns += layer->forward_ns + layer->backward_ns + layer->update_ns;
@@ -88,14 +500,14 @@ static struct entry entry_of(const struct pd_lattice *lattice, int number)
 }
 
 /* Sorts the sets that are states into states->sets. */
-static void take(struct pd_states *states, const struct pd_lattice *lattice, bool copies)
+static void take(struct pd_states *states, const struct lattice *lattice, bool copies)
 {
 	struct entry *entries = pd_calloc((size_t)lattice->count, sizeof(*entries));
 	struct tests tests = { .profile = lattice->profile };
 
 	pd_profile_uses(tests.profile, &tests.uses);
 	for (int i = 0; i < lattice->count; i++) {
-		const uint64_t *set = &lattice->sets[(size_t)i * lattice->words];
+		const uint64_t *set = set_of(lattice, i);
 
 		if ((copies || keeps_shares(&tests, set)) && keeps_sums(&tests, set))
 			entries[states->count++] = entry_of(lattice, i);
@@ -145,60 +557,18 @@ static void count_bytes(struct pd_states *states, bool copies)
 	free(counted);
 }
 
-/* Starts a lattice of at most `most` sets, or fewer if memory is limited. */
-static void start(struct pd_lattice *lattice, const struct pd_profile *profile, int most)
-{
-	int64_t bytes = (int64_t)(((size_t)profile->layer_count + 63) / 64 * sizeof(uint64_t));
-
-	if (most > PD_STATES_BYTES / bytes)
-		most = (int)(PD_STATES_BYTES / bytes);
-	pd_lattice_init(lattice, profile, most < 4 ? 4 : most);
-}
-
-/*
- * Adds some of the states; there are always some, since every order has the empty and the whole
- * one.
- */
-static void fill_some(struct pd_lattice *lattice, const struct pd_profile *profile)
-{
-	uint64_t *empty = pd_calloc(((size_t)profile->layer_count + 63) / 64, sizeof(*empty));
-
-	start(lattice, profile, PD_STATES_SOME);
-	if (!pd_lattice_fill(lattice, PD_STATES_ALL, true)) {
-		pd_lattice_release(lattice);
-		start(lattice, profile, PD_STATES_SOME);
-		pd_lattice_add(lattice, empty);
-		lattice->most /= 2;
-		pd_lattice_add_order(lattice, PD_ORDER_PROFILE);
-		lattice->most *= 2;
-		pd_lattice_add_ideals(lattice);
-	}
-	free(empty);
-	for (int which = 0; which < PD_ORDERS; which++)
-		pd_lattice_add_order(lattice, (enum pd_lattice_order)which);
-	for (int before = -1; before < lattice->count && lattice->count < lattice->most;) {
-		before = lattice->count;
-		pd_lattice_add_next(lattice);
-	}
-}
-
 void pd_states_init(struct pd_states *states, const struct pd_profile *profile,
 		    enum pd_states_rule rule)
 {
-	struct pd_lattice lattice;
+	struct lattice lattice;
 
-	*states = (struct pd_states){
-		.profile = profile,
-		.words = ((size_t)profile->layer_count + 63) / 64,
-	};
-	start(&lattice, profile, PD_STATES_MOST);
-	states->whole = pd_lattice_fill(&lattice, rule, false);
-	if (!states->whole) {
-		pd_lattice_release(&lattice);
-		fill_some(&lattice, profile);
-	}
+	lattice_init(&lattice, profile);
+	*states = (struct pd_states){ .profile = profile, .words = lattice.words };
+	states->whole = fill(&lattice, rule);
+	if (!states->whole)
+		fill_some(&lattice);
 	take(states, &lattice, rule == PD_STATES_COPIES);
-	pd_lattice_release(&lattice);
+	lattice_release(&lattice);
 	count_bytes(states, rule == PD_STATES_COPIES);
 }
 

@@ -12,7 +12,6 @@ void pd_views_init(struct pd_views *views, struct pd_profile *profile, enum pd_s
 	*views = (struct pd_views){ .profile = profile };
 	if (profile->layer_count > MOST_LAYERS || pd_points_one_order(profile))
 		return;
-	views->many = true;
 	pd_states_init(&views->states, profile, rule);
 	pd_points_of_states(&views->points, &views->states);
 }
@@ -22,10 +21,8 @@ void pd_views_release(struct pd_views *views)
 	for (size_t i = 0; i < views->count; i++)
 		pd_profile_free(views->list[i]);
 	free(views->list);
-	if (views->many) {
-		pd_points_release(&views->points);
-		pd_states_release(&views->states);
-	}
+	pd_points_release(&views->points);
+	pd_states_release(&views->states);
 	*views = (struct pd_views){ 0 };
 }
 

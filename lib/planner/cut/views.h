@@ -13,9 +13,8 @@
 
 struct pd_views {
 	struct pd_profile *profile;     /* borrowed */
-	bool many;                      /* there are points other than units */
-	struct pd_states states;        /* if there are many */
-	struct pd_points points;        /* of states, if there are many */
+	struct pd_states states;        /* none if there is only one order */
+	struct pd_points points;        /* of these states */
 	size_t count, capacity;
 	struct pd_profile **list;
 };

@@ -35,13 +35,366 @@
 #include "planner/formula/levels.h"
 
 #include "base/mem.h"
-#include "planner/formula/levels_table.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define COARSE 96               /* states of the coarse plan that is found first */
+
+struct level {
+	struct pd_level_terms at;
+	int m;                          /* components of the level below */
+	double devices;                 /* devices in each of those */
+	double *first, *later;          /* [m]: time of an all-reduce of m replicas per byte */
+	double *value;                  /* V_k by pair; none for the outermost level */
+	double *least;                  /* the least value of a state and all before it */
+	double limit, whole_limit;      /* limits of V_k: of a part, of the whole network */
+};
+
+struct search {
+	const struct pd_levels *question;
+	int levels, n;                  /* n states */
+	const int *state;               /* their numbers, ascending */
+	double *compute, *parameters, *cut;     /* per state */
+	double *most_parameters;        /* of a state and all before it */
+	double *zero;                   /* V_0 by pair */
+	struct level level[PD_MAX_LEVELS + 1];         /* 1 to levels */
+};
+
+/* The last stage of a pipeline: the state behind which it begins, and its components. */
+struct choice {
+	int split;                      /* -1: the pipeline is one stage */
+	int last;
+};
+
+struct row {
+	double *time;                   /* [m][state] */
+	double *least;                  /* the least of a state and all later ones so far */
+	struct choice *choice;	/* one for each, or NULL */
+};
+
+/* Returns the place of the pairs i < j of one j, which lie side by side. */
+static size_t pair(int j)
+{
+	return (size_t)j * (size_t)(j - 1) / 2;
+}
+
+static const double *values_below(const struct search *search, int k)
+{
+	return k == 1 ? search->zero : search->level[k - 1].value;
+}
+
+/* Returns the first s in [low, high) with compute[s] > more, or high. */
+static int first_above(const struct search *search, int low, int high, double more)
+{
+	while (low < high) {
+		int middle = low + (high - low) / 2;
+
+		if (search->compute[middle] > more)
+			high = middle;
+		else
+			low = middle + 1;
+	}
+	return low;
+}
+
+/* The best value of a cell so far, and the last stage that gives it. */
+struct best {
+	double time;
+	struct choice choice;
+};
+
+/* Returns the first s in [low, high) behind which a last stage may take less than `time`. */
+static int first_split(const struct search *search, int k, int j, int last, int low,
+		       int high, double time)
+{
+	const struct level *level = &search->level[k];
+	const double *least = k == 1 ? NULL : &search->level[k - 1].least[pair(j)];
+
+	while (low < high) {
+		int s = low + (high - low) / 2;
+		double inside = least ? least[s] : search->compute[j] - search->compute[s];
+		double bytes = search->parameters[j] - search->most_parameters[s];
+
+		if (pd_terms_stage(&level->at, inside, level->later[last] * fmax(bytes, 0),
+				   last) < time)
+			high = s;
+		else
+			low = s + 1;
+	}
+	return low;
+}
+
+/* Returns the first s in [low, high) before which everything takes `time` or more. */
+static int end_of_splits(const double *least, int low, int high, double time)
+{
+	while (low < high) {
+		int s = low + (high - low) / 2;
+
+		if (least[s] >= time)
+			high = s;
+		else
+			low = s + 1;
+	}
+	return low;
+}
+
+/* Tries all s for one number of replicas of the last stage. */
+static void try_splits(const struct search *search, int k, int i, int j, int m, int last,
+		       const struct row *row, struct best *best)
+{
+	const struct level *level = &search->level[k];
+	const struct pd_level_terms *at = &level->at;
+	const double *below = &values_below(search, k)[pair(j)];
+	size_t of_before = (size_t)(m - last) * (size_t)search->n;
+	const double *before = &row->time[of_before];
+	double allreduce = level->later[last], cut = pd_terms_cut(at, 1, last);
+	int end = end_of_splits(&row->least[of_before], i + 1, j, best->time);
+
+	for (int s = first_split(search, k, j, last, i + 1, end, best->time); s < end; s++) {
+		double time;
+
+		if (before[s] >= best->time || below[s] == HUGE_VAL)
+			continue;
+		time = pd_terms_stage(at, below[s], allreduce * (search->parameters[j] -
+								 search->parameters[s]), last);
+		if (cut * search->cut[s] > time)
+			time = cut * search->cut[s];
+		if (before[s] > time)
+			time = before[s];
+		if (time < best->time)
+			*best = (struct best){ time, { s, last } };
+	}
+}
+
+static struct best cell(const struct search *search, int k, int i, int j, int m,
+			const struct row *row, double limit)
+{
+	const struct level *level = &search->level[k];
+	const struct pd_level_terms *at = &level->at;
+	bool straight = search->question->straight;
+	double inside = values_below(search, k)[pair(j) + (size_t)i], time;
+	struct best best = { limit, { -2, 0 } };
+
+	if (inside < HUGE_VAL && !(straight && m > 1)) {
+		time = pd_terms_stage(at, inside, level->first[m] *
+				      (search->parameters[j] - search->parameters[i]), m);
+		if (time < best.time)
+			best = (struct best){ time, { -1, m } };
+	}
+	if (search->compute[j] - search->compute[i] >= best.time * m * level->devices)
+		m = 0;          /* no pipeline is better */
+	for (int last = 1; last < m && last < (straight ? 2 : m); last++) {
+		double out = at->released && j < search->n - 1
+			? pd_terms_cut(at, search->cut[j], last) : 0;
+		struct best tried = best;
+
+		if (out >= best.time)
+			continue;
+		try_splits(search, k, i, j, m, last, row, &tried);
+		if (tried.time < best.time)
+			best = (struct best){ fmax(tried.time, out), tried.choice };
+	}
+	if (best.choice.split == -2)
+		best.time = HUGE_VAL;
+	return best;
+}
+
+/* Stores the value of states i and j; j is the last of the row so far. */
+static void put(const struct row *row, size_t first, int i, int j, double time)
+{
+	double *least = &row->least[first];
+
+	row->time[first + (size_t)j] = least[j] = time;
+	while (--j > i && least[j] > time)
+		least[j] = time;
+}
+
+static void fill_row(const struct search *search, int k, int i, int end, struct row *row,
+		     double limit)
+{
+	size_t n = (size_t)search->n;
+
+	for (int j = i + 1; j <= end; j++)
+		for (int m = 1; m <= search->level[k].m; m++) {
+			struct best best = { HUGE_VAL, { -2, 0 } };
+
+			if (search->zero[pair(j) + (size_t)i] < HUGE_VAL)
+				best = cell(search, k, i, j, m, row, limit);
+			put(row, (size_t)m * n, i, j, best.time);
+			if (row->choice)
+				row->choice[(size_t)m * n + (size_t)j] = best.choice;
+		}
+}
+
+static void row_init(const struct search *search, int k, struct row *row, bool choices)
+{
+	size_t cells = (size_t)(search->level[k].m + 1) * (size_t)search->n;
+
+	row->time = pd_calloc(cells, sizeof(*row->time));
+	row->least = pd_calloc(cells, sizeof(*row->least));
+	row->choice = choices ? pd_calloc(cells, sizeof(*row->choice)) : NULL;
+}
+
+static void row_release(struct row *row)
+{
+	free(row->time);
+	free(row->least);
+	free(row->choice);
+}
+
+/*
+ * Tells whether a stage of the outermost level can begin behind state i: the layers before need at
+ * least so many components, and the rest are for what follows.
+ */
+static bool can_begin(const struct search *search, int i)
+{
+	const struct level *top = &search->level[search->levels];
+	double each = top->limit * top->devices, all = search->compute[search->n - 1];
+	double before = fmax(1, ceil(search->compute[i] / each));
+
+	return !(before >= top->m || all - search->compute[i] > each * (top->m - before));
+}
+
+/* Computes V_k for all pairs that are of use. */
+static void fill_level(struct search *search, int k)
+{
+	const struct level *level = &search->level[k];
+	double most = level->limit * level->m * level->devices;
+	int n = search->n;
+	struct row row;
+
+	row_init(search, k, &row, false);
+	for (int i = 0; i < n - 1; i++) {
+		int end = i ? first_above(search, i + 1, n, search->compute[i] + most) - 1
+			    : n - 1;
+
+		if (i && k == search->levels - 1 && !can_begin(search, i))
+			end = i;
+		fill_row(search, k, i, end, &row,
+			 i ? level->limit : fmax(level->limit, level->whole_limit));
+		for (int j = i + 1; j < n; j++) {
+			double time = j > end ? HUGE_VAL :
+				row.time[(size_t)level->m * (size_t)n + (size_t)j];
+
+			level->value[pair(j) + (size_t)i] = time;
+			level->least[pair(j) + (size_t)i] = i ?
+				fmin(time, level->least[pair(j) + (size_t)i - 1]) : time;
+		}
+	}
+	row_release(&row);
+}
+
+static double above(double time)
+{
+	return time * (1 + 1e-9) + 1e-6;
+}
+
+/*
+ * Sets how much longer than the plan a part may take, by the replicas that it can have above: all
+ * for the whole network, and all but one of some level for a part.
+ */
+static void set_limits(struct search *search, double time)
+{
+	bool straight = search->question->straight;
+	double whole = above(time), part = straight ? whole : 0;
+
+	search->level[search->levels].limit = search->level[search->levels].whole_limit = whole;
+	for (int k = search->levels; k > 1; k--) {
+		int m = straight ? 1 : search->level[k].m;
+
+		part = fmax(part * m, whole * (m - 1));
+		whole *= m;
+		search->level[k - 1].limit = part;
+		search->level[k - 1].whole_limit = whole;
+	}
+}
+
+static void search_init(struct search *search, const struct pd_levels *question,
+			const int *state, int n)
+{
+	const struct pd_states *states = question->states;
+	double devices = 1;
+
+	*search = (struct search){
+		.question = question, .levels = question->topology->levels, .n = n,
+		.state = state,
+		.compute = pd_calloc((size_t)n, sizeof(double)),
+		.parameters = pd_calloc((size_t)n, sizeof(double)),
+		.cut = pd_calloc((size_t)n, sizeof(double)),
+		.most_parameters = pd_calloc((size_t)n, sizeof(double)),
+		.zero = pd_calloc(pair(n), sizeof(double)),
+	};
+	for (int s = 0; s < n; s++) {
+		search->compute[s] = (double)states->compute_ns[state[s]];
+		search->parameters[s] = (double)states->parameter_bytes[state[s]];
+		search->cut[s] = (double)states->cut_bytes[state[s]];
+		search->most_parameters[s] = fmax(search->parameters[s],
+						  s ? search->most_parameters[s - 1] : 0);
+		for (int i = 0; i < s; i++)
+			search->zero[pair(s) + (size_t)i] =
+				pd_states_within(states, state[i], state[s])
+				? search->compute[s] - search->compute[i] : HUGE_VAL;
+	}
+	for (int k = 1; k <= search->levels; k++) {
+		struct level *level = &search->level[k];
+
+		level->at = pd_level_terms(question->kind, question->topology, k - 1);
+		level->m = (int)question->topology->level[k - 1].count;
+		level->devices = devices;
+		devices *= level->m;
+		level->first = pd_calloc((size_t)level->m + 1, sizeof(double));
+		level->later = pd_calloc((size_t)level->m + 1, sizeof(double));
+		for (int m = 1; m <= level->m; m++) {
+			level->first[m] = pd_terms_allreduce(&level->at, m, true);
+			level->later[m] = pd_terms_allreduce(&level->at, m, false);
+		}
+		if (k < search->levels) {
+			level->value = pd_calloc(pair(n), sizeof(double));
+			level->least = pd_calloc(pair(n), sizeof(double));
+		}
+	}
+}
+
+static void search_release(struct search *search)
+{
+	free(search->compute);
+	free(search->parameters);
+	free(search->cut);
+	free(search->most_parameters);
+	free(search->zero);
+	for (int k = 1; k <= search->levels; k++) {
+		free(search->level[k].first);
+		free(search->level[k].later);
+		free(search->level[k].value);
+		free(search->level[k].least);
+	}
+}
+
+static double solve(struct search *search, double limit, int *m_p)
+{
+	int L = search->levels;
+	double least = HUGE_VAL;
+	struct row row;
+
+	set_limits(search, limit);
+	for (int k = 1; k < L; k++)
+		fill_level(search, k);
+	row_init(search, L, &row, false);
+	fill_row(search, L, 0, search->n - 1, &row, search->level[L].limit);
+	for (int m = search->level[L].at.released ? search->level[L].m : 1;
+	     m <= search->level[L].m; m++) {
+		double time = row.time[(size_t)m * (size_t)search->n + (size_t)search->n - 1];
+
+		if (time < least) {
+			least = time;
+			*m_p = m;
+		}
+	}
+	row_release(&row);
+	return least;
+}
 
 /* Thins out a long chain of states into `chain`; returns how many it has. */
 static int coarse(const struct pd_states *states, int *chain)
@@ -78,7 +431,7 @@ struct answer {
 	int *ends;                      /* states */
 };
 
-static void add_stage(const struct levels_search *search, struct answer *answer, int j,
+static void add_stage(const struct search *search, struct answer *answer, int j,
 		      const struct copies *copies)
 {
 	struct pd_partition *partition = answer->partition;
@@ -95,11 +448,11 @@ static void add_stage(const struct levels_search *search, struct answer *answer,
  * round its parts in turn.  So a stage's replicas are numbered with the outer component varying
  * fastest, and a minibatch stays inside its component.
  */
-static void walk(const struct levels_search *search, struct answer *answer, int k, int i, int j,
+static void walk(const struct search *search, struct answer *answer, int k, int i, int j,
 		 int m, double limit, const struct copies *copies)
 {
-	const struct levels_level *level = &search->level[k];
-	struct levels_choice *parts;
+	const struct level *level = &search->level[k];
+	struct choice *parts;
 	struct row row;
 	int count = 0, used = 0;
 
@@ -107,19 +460,19 @@ static void walk(const struct levels_search *search, struct answer *answer, int 
 		add_stage(search, answer, j, copies);
 		return;
 	}
-	pd_levels_row_init(search, k, &row, true);
-	pd_levels_fill(search, k, i, j, &row, limit);
+	row_init(search, k, &row, true);
+	fill_row(search, k, i, j, &row, limit);
 	parts = pd_calloc((size_t)m, sizeof(*parts));
 	for (int end = j, left = m; left > 0;) {       /* from the last stage to the first */
-		struct levels_choice c = row.choice[(size_t)left * (size_t)search->n + (size_t)end];
+		struct choice c = row.choice[(size_t)left * (size_t)search->n + (size_t)end];
 
 		if (c.split == -2)
 			pd_bug("planner: level %d has no plan for states %d to %d", k, i, end);
-		parts[count++] = (struct levels_choice){ end, c.last };
+		parts[count++] = (struct choice){ end, c.last };
 		left -= c.last;
 		end = c.split;
 	}
-	pd_levels_row_release(&row);
+	row_release(&row);
 	for (int from = i; count-- > 0; from = parts[count].split) {
 		struct copies inner = shift(copies, used * (int64_t)level->devices,
 					    parts[count].last, (int64_t)level->devices);
@@ -132,7 +485,7 @@ static void walk(const struct levels_search *search, struct answer *answer, int 
 	free(parts);
 }
 
-static struct pd_partition *lay_out(const struct levels_search *search, int m, double time)
+static struct pd_partition *lay_out(const struct search *search, int m, double time)
 {
 	struct answer answer = { .partition = pd_zalloc(sizeof(*answer.partition)) };
 	struct pd_partition *partition = answer.partition;
@@ -143,7 +496,7 @@ static struct pd_partition *lay_out(const struct levels_search *search, int m, d
 	partition->cost_ns = pd_terms_round(time);
 	partition->replicas = pd_calloc(most, sizeof(*partition->replicas));
 	partition->ranks = pd_calloc(most, sizeof(*partition->ranks));
-	walk(search, &answer, search->levels, 0, search->n - 1, m, pd_levels_above(time), &one);
+	walk(search, &answer, search->levels, 0, search->n - 1, m, above(time), &one);
 	pd_states_layers(search->question->states, answer.ends, partition->stage_count,
 			 &partition->layers, &partition->order);
 	free(answer.ends);
@@ -156,23 +509,23 @@ struct pd_partition *pd_levels_search(const struct pd_levels *levels, double *ti
 	int *state = pd_calloc((size_t)states->count, sizeof(*state)), n, m = 0;
 	struct pd_partition *partition = NULL;
 	double time = HUGE_VAL;
-	struct levels_search search;
+	struct search search;
 
 	n = coarse(states, state);
 	if (n < states->count) {
-		pd_levels_init(&search, levels, state, n);
-		time = pd_levels_solve(&search, HUGE_VAL, &m);
-		pd_levels_release(&search);
+		search_init(&search, levels, state, n);
+		time = solve(&search, HUGE_VAL, &m);
+		search_release(&search);
 	}
 	for (int s = 0; s < states->count; s++)
 		state[s] = s;
-	pd_levels_init(&search, levels, state, states->count);
-	time = pd_levels_solve(&search, time, &m);
+	search_init(&search, levels, state, states->count);
+	time = solve(&search, time, &m);
 	if (time < HUGE_VAL)
 		partition = lay_out(&search, m, time);
 	if (time_p)
 		*time_p = time;
-	pd_levels_release(&search);
+	search_release(&search);
 	free(state);
 	return partition;
 }

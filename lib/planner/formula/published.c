@@ -51,7 +51,7 @@ struct pd_partition *pd_published_partition(struct pd_profile *profile,
 
 	pd_states_init(&states, profile, rule(request->cost));
 	partition = search(&states, request, request->topology, NULL);
-	if (!partition && !pd_terms(request->cost)->all_used)
+	if (!partition && request->cost == PD_COST_SOSP19)
 		partition = search(&states, request, &row, NULL);
 	if (partition && partition->order)
 		pd_profile_reorder(profile, partition->order);
@@ -68,39 +68,29 @@ struct pd_partition *pd_published_partition(struct pd_profile *profile,
 	return partition;
 }
 
-int64_t pd_published_ns(enum pd_cost_kind kind, const struct pd_plan *plan)
+int64_t pd_published_ns(enum pd_cost_kind kind, const struct pd_costs *costs,
+			const struct pd_plan *plan)
 {
 	struct pd_priced *priced = pd_calloc((size_t)plan->stage_count, sizeof(*priced));
 	struct pd_topology row = row_of(&plan->topology);
-	struct pd_costs sums;
 	double ns;
 
-	pd_costs_init_everywhere(&sums, plan->profile, kind, INT64_MAX);
-	for (int s = 0; s < plan->stage_count; s++) {
+	for (int s = 0, u = 0, v; s < plan->stage_count; s++, u = v) {
 		const struct pd_stage *stage = &plan->stages[s];
-		int first = stage->first_layer, end = first + stage->layer_count;
 
+		v = pd_costs_unit(costs, stage->first_layer + stage->layer_count);
 		priced[s] = (struct pd_priced){
 			.replicas = stage->replicas, .ranks = stage->ranks,
-			.compute_ns = sums.compute_ns[end] - sums.compute_ns[first],
-			.parameter_bytes = sums.parameter_bytes[end] - sums.parameter_bytes[first],
-			.cut_bytes = sums.cut_bytes[end],
+			.compute_ns = costs->compute_ns[v] - costs->compute_ns[u],
+			.parameter_bytes = costs->parameter_bytes[v] - costs->parameter_bytes[u],
+			.cut_bytes = costs->cut_bytes[v],
 		};
 	}
 	ns = pd_terms_price(kind, &plan->topology, priced, plan->stage_count);
 	if (ns < 0)
 		ns = pd_terms_price(kind, &row, priced, plan->stage_count);
-	pd_costs_release(&sums);
 	free(priced);
 	return pd_terms_round(ns);
-}
-
-int64_t pd_published_data_parallel_ns(const struct pd_costs *costs,
-				      const struct pd_plan_request *request)
-{
-	return pd_terms_round(pd_terms_data_parallel(request->cost, request->topology,
-						     costs->compute_ns[costs->unit_count],
-						     costs->parameter_bytes[costs->unit_count]));
 }
 
 /* Returns the time of computing alone. */
@@ -128,7 +118,7 @@ int64_t pd_published_bound_ns(const struct pd_profile *profile,
 	double time = 0;
 	bool exact;
 
-	if (request->topology->levels > 1 || pd_terms(request->cost)->all_used)
+	if (request->topology->levels > 1 || request->cost != PD_COST_SOSP19)
 		return compute_bound(profile, request);
 	pd_states_init(&states, profile, rule(request->cost));
 	partition = search(&states, request, request->topology, &time);

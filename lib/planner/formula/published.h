@@ -16,14 +16,11 @@ struct pd_partition *pd_published_partition(struct pd_profile *profile,
 					    struct pd_error *err);
 
 /*
- * Returns a plan's time between two minibatches.  If its ranks are not whole components of the
+ * Returns the time between two minibatches of a plan of costs->profile.  If its ranks are not whole components of the
  * levels, it is priced as if all devices were in a row, joined by the slowest link.
  */
-int64_t pd_published_ns(enum pd_cost_kind kind, const struct pd_plan *plan);
-
-/* Returns the time of one stage on all devices of the topology. */
-int64_t pd_published_data_parallel_ns(const struct pd_costs *costs,
-				      const struct pd_plan_request *request);
+int64_t pd_published_ns(enum pd_cost_kind kind, const struct pd_costs *costs,
+			const struct pd_plan *plan);
 
 /*
  * Returns a bound of all plans' times.  On one level, where any number of devices can be used, it

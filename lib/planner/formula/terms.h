@@ -22,9 +22,6 @@
  * tensors made before and used behind it: the released program charges some others as well.
  * Latencies are in none of them.  Compute includes the update.
  *
- * The cost "simulated" decides by other means (search/line.c, price/flow.c), but has a row here, for
- * plans by levels among its candidates: an all-reduce per m minibatches, added to compute.
- *
  * Times are nanoseconds as real numbers; a plan's is rounded to the nearest integer.
  */
 #ifndef PD_PLANNER_TERMS_H
@@ -34,38 +31,41 @@
 
 #include <stdbool.h>
 
-struct pd_terms {
-	bool sum;               /* all-reduce after compute; else at the same time */
-	double allreduce;       /* factor of (m - 1) W / B */
-	bool by_piece;          /* divided by m: a replica sends pieces of 1/m */
-	bool first_is_shared;   /* n above */
-	bool all_used;          /* all components are used, even if few would do */
-	double cut;             /* factor of a_s / B */
-	bool by_receiver;       /* divided by m, and charged at both ends */
-};
-
-const struct pd_terms *pd_terms(enum pd_cost_kind kind);
-
 /* The terms of a level. */
 struct pd_level_terms {
-	const struct pd_terms *terms;
+	bool released;          /* a formula of the released program, which uses all components */
+	double cut;             /* factor of a_s / B_k */
 	double ns_per_byte;
-	int shared;             /* M of the level below, 1 at the innermost */
+	int shared;             /* n above */
 };
 
-struct pd_level_terms pd_level_terms(enum pd_cost_kind kind, const struct pd_topology *topology,
-				     int level);
+static inline struct pd_level_terms pd_level_terms(enum pd_cost_kind kind,
+						   const struct pd_topology *topology, int level)
+{
+	return (struct pd_level_terms){
+		.released = kind != PD_COST_SOSP19, .cut = kind == PD_COST_RELEASED_NO_TRAFFIC ? 0 : 2,
+		.ns_per_byte = 1e9 / (double)topology->level[level].bandwidth_bytes_per_s,
+		.shared = level ? (int)topology->level[level - 1].count : 1,
+	};
+}
 
 /*
  * Returns the time of an all-reduce of m replicas, per byte of their parameters; first: of a
  * pipeline's first stage.
  */
-double pd_terms_allreduce(const struct pd_level_terms *at, int64_t m, bool first);
+static inline double pd_terms_allreduce(const struct pd_level_terms *at, int64_t m, bool first)
+{
+	double ns = (at->released ? 4 : 2) * (double)(m - 1) * at->ns_per_byte;
+
+	if (at->released)
+		ns /= (double)m;
+	return first && at->released ? ns / at->shared : ns;
+}
 
 static inline double pd_terms_stage(const struct pd_level_terms *at, double value,
 				    double allreduce, int64_t m)
 {
-	double both = at->terms->sum ? value + allreduce : value > allreduce ? value : allreduce;
+	double both = at->released ? value + allreduce : value > allreduce ? value : allreduce;
 
 	return both / (double)m;
 }
@@ -73,9 +73,9 @@ static inline double pd_terms_stage(const struct pd_level_terms *at, double valu
 /* Returns the time of a cut of these bytes at a stage with m replicas. */
 static inline double pd_terms_cut(const struct pd_level_terms *at, double bytes, int64_t m)
 {
-	double ns = at->terms->cut * bytes * at->ns_per_byte;
+	double ns = at->cut * bytes * at->ns_per_byte;
 
-	return at->terms->by_receiver ? ns / (double)m : ns;
+	return at->released ? ns / (double)m : ns;
 }
 
 /* A stage in a plan. */
@@ -92,10 +92,6 @@ struct pd_priced {
  */
 double pd_terms_price(enum pd_cost_kind kind, const struct pd_topology *topology,
 		      const struct pd_priced *stages, int stage_count);
-
-/* Returns the time of one stage on all devices. */
-double pd_terms_data_parallel(enum pd_cost_kind kind, const struct pd_topology *topology,
-			      int64_t compute_ns, int64_t parameter_bytes);
 
 /* Rounds to integer nanoseconds, at most PD_COST_MAX. */
 int64_t pd_terms_round(double ns);

@@ -5,7 +5,6 @@
 #include "topology/reducer.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #define KNOWN_UNITS 4096                /* above this, bytes of stages are not stored */
 
@@ -40,15 +39,15 @@ int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s)
 
 /*
  * Returns whether the network may be cut before each layer: not between layers that share
- * parameters.
+ * parameters, unless these have copies.
  */
-static bool *legal_cuts(const struct pd_profile *profile)
+static bool *legal_cuts(const struct pd_profile *profile, bool copies)
 {
 	int n = profile->layer_count, tied = 0;
 	bool *legal = pd_calloc((size_t)n + 1, sizeof(*legal));
 	int *change = pd_calloc((size_t)n + 1, sizeof(*change));
 
-	for (int l = 0; profile->model && l < n; l++) {
+	for (int l = 0; profile->model && !copies && l < n; l++) {
 		int shares = profile->model->layers[l].shares;
 
 		if (shares >= 0) {      /* no cut before any of low + 1 to high */
@@ -131,18 +130,15 @@ static bool is_chain(const struct pd_profile *profile)
 	return true;
 }
 
-/* legal says where the network may be cut; it is taken over. */
-static void costs_init(struct pd_costs *costs, const struct pd_profile *profile,
-		       enum pd_cost_kind kind, int64_t memory_limit_bytes, bool copies, bool *legal)
+void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile, bool copies)
 {
 	size_t room = (size_t)profile->layer_count + 1;
 	int64_t *cut = pd_calloc(room, sizeof(*cut));
+	bool *legal = legal_cuts(profile, copies);
 
 	*costs = (struct pd_costs){
 		.profile = profile,
-		.kind = kind,
 		.copies = copies,
-		.memory_limit_bytes = memory_limit_bytes,
 		.first = pd_calloc(room, sizeof(*costs->first)),
 		.compute_ns = pd_calloc(room, sizeof(*costs->compute_ns)),
 		.parameter_bytes = pd_calloc(room, sizeof(*costs->parameter_bytes)),
@@ -158,39 +154,6 @@ static void costs_init(struct pd_costs *costs, const struct pd_profile *profile,
 					 sizeof(*costs->known));
 	free(cut);
 	free(legal);
-}
-
-void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
-		   enum pd_cost_kind kind, int64_t memory_limit_bytes)
-{
-	costs_init(costs, profile, kind, memory_limit_bytes, false, legal_cuts(profile));
-}
-
-static bool *all_cuts(const struct pd_profile *profile)
-{
-	bool *legal = pd_calloc((size_t)profile->layer_count + 1, sizeof(*legal));
-
-	memset(legal, true, (size_t)profile->layer_count + 1);
-	return legal;
-}
-
-void pd_costs_init_everywhere(struct pd_costs *costs, const struct pd_profile *profile,
-			      enum pd_cost_kind kind, int64_t memory_limit_bytes)
-{
-	costs_init(costs, profile, kind, memory_limit_bytes, false, all_cuts(profile));
-}
-
-void pd_costs_init_copies(struct pd_costs *costs, const struct pd_profile *profile,
-			  enum pd_cost_kind kind, int64_t memory_limit_bytes)
-{
-	costs_init(costs, profile, kind, memory_limit_bytes, true, all_cuts(profile));
-}
-
-void pd_costs_init_like(struct pd_costs *costs, const struct pd_profile *profile,
-			const struct pd_costs *others, int64_t memory_limit_bytes)
-{
-	(others->copies ? pd_costs_init_copies : pd_costs_init)(costs, profile, others->kind,
-								memory_limit_bytes);
 }
 
 void pd_costs_release(struct pd_costs *costs)

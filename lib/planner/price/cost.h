@@ -32,9 +32,7 @@ extern const char *const pd_cost_kind_name[PD_COST_KINDS + 1];  /* NULL-terminat
 
 struct pd_costs {
 	const struct pd_profile *profile;       /* borrowed */
-	enum pd_cost_kind kind;
 	bool copies;                            /* layers that share parameters have a copy each */
-	int64_t memory_limit_bytes;             /* INT64_MAX: none */
 	int unit_count;
 	/* The rest has unit_count + 1 entries each. */
 	int *first;                             /* layer at which unit u begins */
@@ -48,21 +46,11 @@ struct pd_costs {
 	bool chain;                             /* each layer takes only what the one before makes */
 };
 
-/* Sums fit into 63 bits, as lib/profile checks.  Borrows profile. */
-void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile,
-		   enum pd_cost_kind kind, int64_t memory_limit_bytes);
-/* Does the same for a network that may also be cut between layers that share parameters. */
-void pd_costs_init_everywhere(struct pd_costs *costs, const struct pd_profile *profile,
-			      enum pd_cost_kind kind, int64_t memory_limit_bytes);
 /*
- * Does that where layers that share parameters have a copy each (pd_weights_copy_shared): the bytes of
- * all copies count.
+ * Sums fit into 63 bits, as lib/profile checks.  Borrows profile.  copies: layers that share parameters
+ * have a copy each (pd_weights_copy_shared), so a cut may separate them, and the bytes of all copies count.
  */
-void pd_costs_init_copies(struct pd_costs *costs, const struct pd_profile *profile,
-			  enum pd_cost_kind kind, int64_t memory_limit_bytes);
-/* Does the same as was done for others, for the profile in another order. */
-void pd_costs_init_like(struct pd_costs *costs, const struct pd_profile *profile,
-			const struct pd_costs *others, int64_t memory_limit_bytes);
+void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile, bool copies);
 void pd_costs_release(struct pd_costs *costs);
 
 /* Returns the first unit that begins with a layer or behind it. */

@@ -18,7 +18,7 @@ struct pd_task {
 	struct pd_costs costs;
 	int64_t limit_bytes;            /* memory of a device */
 	bool straight;
-	int64_t bound_ns;               /* pd_task_bound_ns(), or 0 before it was called */
+	int64_t bound_ns;               /* of every plan with these options; 0: not known yet */
 };
 
 /*
@@ -54,34 +54,21 @@ struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char
 					struct pd_error *err);
 /* Returns one stage on all devices. */
 struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices);
-/* Returns the task itself, or the one with copies of shared parameters if such weights have them. */
-struct pd_task *pd_task_with(struct pd_task *task, enum pd_weight_kind weights);
-/* Plans what the request asks for, with its schedule and weights. */
-struct pd_plan *pd_task_solve(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
-/* Plans for all combinations that the request leaves open; sets the least of their bounds. */
-struct pd_plan *pd_auto_plan(struct pd_task *task, int64_t *time_ns_p, int64_t *bound_ns_p,
-			     struct pd_error *err);
 /*
  * Returns the memory of a device: the request's, else the topology's, else the profile's; INT64_MAX
  * if none is known.  For published formulas, which ignore memory, the profile's is no limit.
  */
 int64_t pd_task_limit_bytes(const struct pd_profile *profile,
 			    const struct pd_plan_request *request);
-/* Returns a bound for every plan with these options. */
-int64_t pd_task_bound_ns(struct pd_task *task);
-/* Returns one for every plan with these and that reducer. */
+/* Returns a bound for every plan with these options and that reducer. */
 int64_t pd_task_bound_with_ns(const struct pd_task *task, enum pd_reducer_kind reducer);
+/* Returns a plan's time between two minibatches: by a replay, or by the formula that is asked for. */
+int pd_task_period(const struct pd_task *task, const struct pd_plan *plan, int64_t *period_ns_p,
+		   enum pd_period_kind *from_p, struct pd_error *err);
 /*
  * Returns the fewest devices with which a plan can reach a period; more than there are if none can.
  */
 int pd_task_needs(const struct pd_task *task, int64_t period_ns);
-/*
- * For the cost "simulated": a plan counts as the best if no other can be faster by one part in
- * this, or as fast with fewer devices.
- */
-#define PD_PROVEN 100000
-bool pd_task_proves(const struct pd_task *task, int64_t period_ns, int devices, int64_t part);
-
 /*
  * These plan by one kind of request, and return a plan that fits, and its time; or NULL: by a
  * published formula (this may change the profile's order, and task->costs with it); with

@@ -16,6 +16,9 @@
 #define NEARLY 200              /* part by which no plan is faster, so that a search is not worth
 				   while */
 
+#define PROVEN 100000           /* part by which no plan is faster than the best, nor as fast with fewer
+				   devices */
+
 /* Tells whether x may still beat y, whose time is known. */
 static bool may_beat(const struct pd_entry *x, const struct pd_entry *y)
 {
@@ -65,8 +68,11 @@ static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_
 static bool is_proven(const struct pd_contest *contest, const struct pd_plan *plan, int64_t time_ns,
 		      int64_t part)
 {
+	const struct pd_task *task = contest->task;
+
 	return !contest->few && pd_judge_work(plan) <= PD_JUDGE_WORK &&
-	       pd_task_proves(contest->task, time_ns, plan->rank_count, part);
+	       pd_task_needs(task, time_ns) >= plan->rank_count &&
+	       pd_task_needs(task, time_ns - pd_ceil_div(time_ns, part)) > task->topology->devices;
 }
 
 /* Replays an entry, if it was not; updates *best. */
@@ -85,7 +91,7 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 		*best = (int64_t)at;
 		contest->nearly = is_proven(contest, entry->plan, entry->time_ns, NEARLY);
 		contest->proven = contest->nearly &&
-			is_proven(contest, entry->plan, entry->time_ns, PD_PROVEN);
+			is_proven(contest, entry->plan, entry->time_ns, PROVEN);
 	}
 	return 0;
 }

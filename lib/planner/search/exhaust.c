@@ -75,7 +75,7 @@ bool pd_contest_few(const struct pd_task *task)
 	struct pd_points units;
 	bool few;
 
-	if (task->views && task->views->many)
+	if (task->views && task->views->points.states)
 		return task->views->states.whole && few_of(task, &task->views->points);
 	pd_points_of_units(&units, &task->costs);
 	few = few_of(task, &units);
@@ -229,7 +229,7 @@ bool pd_contest_exhaust(struct pd_contest *contest, size_t winner)
 	if (!pd_contest_few(task))
 		return false;
 	pd_points_of_units(&units, &task->costs);
-	exhaust.points = task->views && task->views->many ? &task->views->points : &units;
+	exhaust.points = task->views && task->views->points.states ? &task->views->points : &units;
 	exhaust.plain = pd_planner_plain(task->request);
 	exhaust.ends = pd_calloc(room, sizeof(int));
 	exhaust.replicas = pd_calloc(room, sizeof(int));

@@ -19,13 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kind_names[] = {
-#define RECOMPUTE_KIND(symbol, name, what) name,
-#include "planner/search/recompute_kind.def"
-#undef RECOMPUTE_KIND
-	NULL
-};
-
 bool pd_recompute_free(const struct pd_plan_request *request)
 {
 	return request->recompute == PD_RECOMPUTE_AUTO && !request->recomputed &&
@@ -143,34 +136,4 @@ bool pd_recompute_fit(struct pd_plan *plan, int64_t limit_bytes)
 		if (!more)
 			return fits;
 	}
-}
-
-int pd_planner_recompute(const char *text, struct pd_plan_request *request, struct pd_error *err)
-{
-	char known[64] = "";
-	int64_t number;
-
-	for (int i = 0; kind_names[i]; i++) {
-		if (strcmp(text, kind_names[i]) == 0) {
-			request->recompute = (enum pd_recompute_kind)i;
-			return 0;
-		}
-		strcat(strcat(known, i ? ", " : ""), kind_names[i]);
-	}
-	for (const char *one = text; one; one = strchr(one, ',') ? strchr(one, ',') + 1 : NULL) {
-		char *digits = pd_strdup(one);
-		int status;
-
-		digits[strcspn(digits, ",")] = '\0';
-		status = pd_parse_count(digits, 0, PD_MAX_EXTENT, &number, err);
-		free(digits);
-		if (status < 0)
-			return pd_error_input(err, "--recompute: expected one of %s, or numbers of "
-					      "stages such as 0,2, found \"%.60s\"", known, text);
-	}
-	if (!request->stages)
-		return pd_error_input(err, "--recompute: numbers of stages, such as \"%.60s\", go with "
-				      "--stages", text);
-	request->recomputed = text;
-	return 0;
 }

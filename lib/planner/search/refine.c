@@ -246,8 +246,7 @@ static void go_to(struct climb *climb, const struct shape *shape)
 	climb->costs = &task->costs;
 	if (climb->at.profile == task->profile)
 		return;
-	pd_costs_init_like(&climb->own, climb->at.profile, &task->costs,
-			   task->costs.memory_limit_bytes);
+	pd_costs_init(&climb->own, climb->at.profile, task->costs.copies);
 	climb->costs = &climb->own;
 }
 

@@ -99,7 +99,7 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 	const struct pd_task *task = contest->task;
 	const struct pd_plan_request *request = task->request;
 	struct pd_line line = {
-		.points = points, .memory_limit_bytes = task->costs.memory_limit_bytes,
+		.points = points, .memory_limit_bytes = task->limit_bytes,
 		.map = &contest->map,
 		.devices = way->devices ? way->devices : (int)task->topology->devices,
 		.straight = way->straight, .round = pd_profile_lane_round(task->profile),
@@ -138,7 +138,7 @@ static void enter_states(struct pd_contest *contest)
 	const struct pd_task *task = contest->task;
 	struct pd_points *points = task->views ? &task->views->points : NULL;
 
-	if (!points || !task->views->many)
+	if (!points || !points->states)
 		return;
 	enter_points(contest, points, &(struct way){ .straight = task->straight, .kept = 1 });
 	if (!task->straight)
