@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "planner/alternatives.h"
+#include "planner/search/candidate.h"
 
 #include "base/mem.h"
 #include "plan/prediction.h"

@@ -1,4 +1,4 @@
-lib_libpd_a_SOURCES += lib/planner/alternatives.c lib/planner/alternatives.h \
+lib_libpd_a_SOURCES += lib/planner/alternatives.c \
 	lib/planner/batch.c lib/planner/bound/bound.c lib/planner/bound/bound.h \
 	lib/planner/cut/fewest.c lib/planner/cut/fewest.h lib/planner/cut/partition.c lib/planner/cut/partition.h \
 	lib/planner/cut/points.c lib/planner/cut/points.h lib/planner/cut/states.c \

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/planner.h"
 
-#include "planner/alternatives.h"
 #include "planner/bound/bound.h"
 #include "planner/search/candidate.h"
 #include "planner/search/gain.h"

@@ -112,33 +112,16 @@ static int64_t limit_ns(const struct pd_contest *contest)
 }
 
 /*
- * Enters the plan also with recomputation if memory is tight, since it may then have more in
- * flight.
+ * Enters the plan at one placement; takes it.  Where memory is tight it enters it with recomputation,
+ * too, since it may then have more in flight.
  */
-static int64_t enter_again(struct pd_contest *contest, struct pd_plan *plan, bool choose,
-			   int64_t ns)
-{
-	struct pd_warmup_limits limits = { .limit_bytes = contest->task->limit_bytes,
-					   .recompute = true, .most_ns = limit_ns(contest) };
-	struct pd_plan *again = pd_candidate_copy(plan);
-	struct pd_expected expected;
-
-	if (!fill(contest, again, choose, &limits, &expected) || !pd_recompute_any(again) ||
-	    expected.estimate_ns >= ns) {
-		pd_candidate_drop(again);
-		return ns;
-	}
-	pd_contest_add(contest, again, expected);
-	return expected.estimate_ns;
-}
-
-/* Enters the plan at one placement; takes it. */
 static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool choose)
 {
 	const struct pd_task *task = contest->task;
 	struct pd_warmup_limits limits = { .limit_bytes = task->limit_bytes,
 					   .most_ns = limit_ns(contest) };
-	struct pd_expected expected;
+	struct pd_expected expected, others;
+	struct pd_plan *again = NULL;
 	int64_t best;
 	bool fits;
 
@@ -146,8 +129,17 @@ static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool c
 	pd_predict_stages(plan);
 	fits = fill(contest, plan, choose, &limits, &expected);
 	best = fits ? expected.estimate_ns : PD_NEVER;
-	if (limits.tight && pd_recompute_free(task->request))
-		best = enter_again(contest, plan, choose, best);
+	if (limits.tight && pd_recompute_free(task->request)) {
+		limits.recompute = true;
+		again = pd_candidate_copy(plan);
+		if (fill(contest, again, choose, &limits, &others) && pd_recompute_any(again) &&
+		    others.estimate_ns < best) {
+			best = others.estimate_ns;
+			pd_contest_add(contest, again, others);
+			again = NULL;
+		}
+	}
+	pd_candidate_drop(again);
 	if (fits)
 		pd_contest_add(contest, plan, expected);
 	else
@@ -174,11 +166,8 @@ int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partit
 	if (partition->ranks && (contest->few || plan->topology.levels > 1))
 		best = enter_at(contest, pd_candidate_copy(plan), choose);
 	for (int n = 0; n < PD_PLACEMENTS && !(partition->ranks && contest->work > FEW_WORK); n++)
-		if (pd_placement_differs(plan, n) && pd_placement_set(plan, n)) {
-			int64_t ns = enter_at(contest, pd_candidate_copy(plan), choose);
-
-			best = ns < best ? ns : best;
-		}
+		if (pd_placement_set(plan, n))
+			best = pd_min64(best, enter_at(contest, pd_candidate_copy(plan), choose));
 	pd_candidate_drop(plan);
 	pd_partition_free(partition);
 	return best;

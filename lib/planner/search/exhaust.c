@@ -16,7 +16,6 @@
 #include "planner/price/predict.h"
 #include "planner/search/recompute.h"
 #include "planner/search/warmup.h"
-#include "schedule/schedule.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -90,48 +89,37 @@ static bool may_win(const struct exhaust *exhaust, const struct pd_plan *plan, i
 	       (bound_ns == exhaust->time_ns && plan->rank_count <= exhaust->ranks);
 }
 
-/* Enters the plan with recomputation if it does not fit otherwise (recompute.c); takes it. */
-static void enter_again(struct exhaust *exhaust, struct pd_plan *plan)
+static struct pd_expected expect(struct exhaust *exhaust, const struct pd_plan *plan)
 {
-	const struct pd_task *task = exhaust->task;
-	struct pd_schedule *schedule = NULL;
-	struct pd_expected expected = { PD_NEVER, PD_NEVER };
-	struct pd_error err;
+	struct pd_expected expected = pd_contest_expect(plan);
 
-	if (pd_recompute_free(task->request) && pd_recompute_fit(plan, task->limit_bytes))
-		schedule = pd_schedule_new(plan, &err);
-	if (schedule) {
-		exhaust->bounds++;
-		expected = pd_flow_expect(schedule);
-	}
-	pd_schedule_free(schedule);
-	if (may_win(exhaust, plan, expected.bound_ns))
-		pd_contest_add(exhaust->contest, plan, expected);
-	else
-		pd_candidate_drop(plan);
+	exhaust->bounds += expected.bound_ns < PD_COST_MAX;
+	return expected;
 }
 
-/* Enters the plan as it is now. */
+/* Enters the plan as it is now, or with recomputation if it does not fit otherwise (recompute.c). */
 static void enter(struct exhaust *exhaust, const struct pd_plan *plan)
 {
-	struct pd_error err;
-	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
-	struct pd_expected expected;
+	const struct pd_task *task = exhaust->task;
+	struct pd_expected expected = expect(exhaust, plan);
 	struct pd_plan *copy;
+	struct pd_error err;
+	bool enters;
 
-	if (!schedule)
+	if (!may_win(exhaust, plan, expected.bound_ns))
 		return;
-	exhaust->bounds++;
-	expected = pd_flow_expect(schedule);
-	if (may_win(exhaust, plan, expected.bound_ns)) {
-		copy = pd_candidate_copy(plan);
-		pd_predict_memory(copy, schedule);
-		if (pd_candidate_fullest(copy, NULL) <= exhaust->task->limit_bytes)
-			pd_contest_add(exhaust->contest, copy, expected);
-		else
-			enter_again(exhaust, copy);
+	copy = pd_candidate_copy(plan);
+	enters = pd_candidate_weigh(copy, &err) &&
+		 pd_candidate_fullest(copy, NULL) <= task->limit_bytes;
+	if (!enters && pd_recompute_free(task->request) &&
+	    pd_recompute_fit(copy, task->limit_bytes)) {
+		expected = expect(exhaust, copy);
+		enters = may_win(exhaust, copy, expected.bound_ns);
 	}
-	pd_schedule_free(schedule);
+	if (enters)
+		pd_contest_add(exhaust->contest, copy, expected);
+	else
+		pd_candidate_drop(copy);
 }
 
 /* Tries all warm-ups of stages s to 0; those of later stages are set. */

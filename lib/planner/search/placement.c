@@ -73,7 +73,8 @@ static void strided(struct pd_plan *plan, int k)
 	}
 }
 
-bool pd_placement_differs(const struct pd_plan *plan, int n)
+/* Tells whether placement n differs from earlier ones. */
+static bool differs(const struct pd_plan *plan, int n)
 {
 	int k = n - 1;                  /* n = 2 is below level 1 */
 
@@ -88,10 +89,8 @@ bool pd_placement_differs(const struct pd_plan *plan, int n)
 
 bool pd_placement_set(struct pd_plan *plan, int n)
 {
-	if (n > 1 && n - 1 >= plan->topology.levels)
+	if (!differs(plan, n))
 		return false;
-	if (!pd_placement_differs(plan, n))
-		return n == 0;
 	if (n > 1)
 		strided(plan, n - 1);
 	else
@@ -192,8 +191,7 @@ bool pd_placement_each(struct pd_plan *plan, void (*found)(void *context, struct
 		   (places <= MOST_ORDERED && plan->topology.devices <= MOST_DEVICES);
 
 	for (int n = 0; n < PD_PLACEMENTS; n++)
-		if (pd_placement_differs(plan, n) && pd_placement_set(plan, n) &&
-		    (!all || one || is_new(&layouts, plan)))
+		if (pd_placement_set(plan, n) && (!all || one || is_new(&layouts, plan)))
 			found(context, plan);
 	for (int i = 0; i < MOST_ORDERED; i++)
 		order[i] = i;

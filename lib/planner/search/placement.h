@@ -8,21 +8,17 @@
 #include <stdbool.h>
 
 /*
- * Placement number n, from 0, of a plan's stages: its ranks are set.  False when there are no
- * more.
+ * Sets the ranks to placement number n, from 0, of a plan's stages; false if there is none, or it is
+ * the same as an earlier one by symmetry.
  *
  *   0       on a line, the first stage at its beginning
  *   1       on a line, the last stage at its beginning
  *   2 + k   for each level k but the innermost where that is possible: strided, a whole
  *           pipeline in each component below it.  Minibatch n, which is at replica n mod r of a
  *           stage, thus stays in one component, and only all-reduces go out of it.
- *
- * Placements that are the same by symmetry are left out (all but the first, on one level).
  */
 bool pd_placement_set(struct pd_plan *plan, int n);
 #define PD_PLACEMENTS (2 + PD_MAX_LEVELS)
-/* Tells whether placement n differs from earlier ones. */
-bool pd_placement_differs(const struct pd_plan *plan, int n);
 
 /*
  * Calls `found` with the plan's ranks at every placement: the stages along the line in every order,
