@@ -18,13 +18,13 @@ source=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "$1" && pwd)
 out=$2
 
-programs="bin/pd-profile bin/pd-plan bin/pd-run bin/pd-worker bin/pd-schedule bin/pd-replay"
+programs="bin/pd-model bin/pd-profile bin/pd-plan bin/pd-run bin/pd-worker bin/pd-schedule bin/pd-replay"
 tests="test/conform/devices test/conform/iteration test/conform/kernels test/conform/layers
 	test/conform/partition test/conform/stream
 	test/conform/transfers test/conform/widened test/conform/serial test/conform/same-tensors
 	test/unit/cuda-arith test/unit/read-document test/bench/speed"
-scripts="test/bench/cpu-vs-torch.py test/test-lib.sh test/train-lib.sh test/t4001-weights.sh
-	test/t4003-pairs.sh test/t4004-split.sh test/t4005-memory.sh test/t4014-order.sh
+scripts="test/bench/cpu-vs-torch.py test/bench/sequences-vs-torch.py test/test-lib.sh
+	test/train-lib.sh test/t4001-weights.sh test/t4003-pairs.sh test/t4004-split.sh test/t4005-memory.sh test/t4014-order.sh
 	test/t4006-updates.sh test/t4015-pipemare.sh test/t4007-tied.sh test/t4008-recompute.sh
 	test/t4009-mixed.sh test/t4010-schedule-files.sh
 	test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh

@@ -167,7 +167,7 @@ network() {
 		sh "$logs" "$1-$2" "$models/$1.json"
 }
 
-# torch MODEL BATCH TYPE: against PyTorch, with which the comparison begins.
+# torch MODEL BATCH TYPE: against PyTorch, with which the comparison begins; MODEL can be gpt.
 torch() {
 	step "torch-$1-$2-$3" 400 env TYPES="$3" \
 		sh "$PD_SOURCE/test/bench/gpu-vs-torch.sh" "$1" "$2"
@@ -193,6 +193,7 @@ all() {
 	for model in $networks; do
 		torch "$model" "$batch" bf16
 	done
+	torch gpt 8 bf16
 
 	# several ranks; where NCCL hangs or fails: is it what CUDA does while transfers wait?
 	step transfers 120 "$PD_BUILD/test/conform/transfers"
@@ -231,6 +232,7 @@ all() {
 			torch "$model" "$more" tf32
 		done
 	done
+	torch gpt 32 bf16
 }
 
 pass=1

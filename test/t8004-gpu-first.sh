@@ -51,6 +51,7 @@ test_ok "no step may take longer than a call has" '
 	PD_SOURCE=$PD_TREE PD_BUILD=$PD_TREE sh "$first" --list >list
 	cat list
 	[ "$(wc -l <list)" -gt 25 ]
+	grep -q "^torch-gpt-8-bf16 " list
 	awk "\$2 > 500 { bad = 1 } END { exit bad }" list
 	! [ -s ran ] || false
 '

@@ -4,7 +4,8 @@ second of training steps of a pd-model in PyTorch on a GPU, on data that lie on 
 over the steps after ten that warm up.  A step is timed with events, as ours are.  bf16 and f16 are
 autocast, channels last; pure: the whole net and its optimizer in that type.
 ... rate TYPE: operations per second of a large product of matrices of that type.
-... work TYPE: operations of convolutions and linear layers in a training step, per sample."""
+... work TYPE: operations of convolutions, linear layers and attention in a training step, per
+sample."""
 import contextlib
 import importlib.util
 import json
@@ -15,10 +16,18 @@ import sys
 import torch
 import torch.nn.functional as F
 
-spec = importlib.util.spec_from_file_location(
-    "cpu_vs_torch", os.path.join(os.path.dirname(os.path.abspath(__file__)), "cpu-vs-torch.py"))
-cpu_vs_torch = importlib.util.module_from_spec(spec)
-spec.loader.exec_module(cpu_vs_torch)
+
+
+def beside(name):
+    """The module of a file in this folder."""
+    spec = importlib.util.spec_from_file_location(
+        name, os.path.join(os.path.dirname(os.path.abspath(__file__)), name + ".py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+cpu_vs_torch, sequences = beside("cpu-vs-torch"), beside("sequences-vs-torch")
 
 WARM_UP = 10
 SIDE = 8192     # of the matrices
@@ -45,8 +54,23 @@ def rate(steps, dtype):
     return 2 * SIDE ** 3 / timed(lambda: torch.matmul(a, b), steps)
 
 
+def is_gpt(model):
+    return any(layer["kind"] == "attention" for layer in model["layers"])
+
+
+def made(model, batch):
+    """The network, and a minibatch of what goes in and what shall come out."""
+    if is_gpt(model):
+        net = sequences.Gpt(model)
+        x = torch.arange(batch * net.tokens).reshape(batch, -1) * 7919 % net.vocabulary
+        return net, x, x.roll(-1, 1)
+    return (cpu_vs_torch.Net(model), torch.rand([batch] + model["inputs"][0]["shape"]) * 2 - 1,
+            torch.arange(batch) % 10)
+
+
 def work(model):
-    """Forward; backward twice that, less the gradient of the input of the first such layer."""
+    """Forward; backward twice that, less the gradient of the input of the first such layer where
+    that is the data.  Of a causal attention, what is not masked."""
     total, first = 0, None
 
     def count(part, inputs, output):
@@ -55,24 +79,29 @@ def work(model):
         first = operations if first is None else first
         total += 3 * operations
 
-    net = cpu_vs_torch.Net(model).eval()
-    for part in net.modules():
+    def count_attention(block, inputs, output):
+        nonlocal total
+        tokens, width = output.shape[-2:]
+        total += 3 * 2 * 2 * width * tokens * (tokens + 1) // 2
+
+    net, x, _ = made(model, 1)
+    for part in net.eval().modules():
         if isinstance(part, (torch.nn.Conv2d, torch.nn.Linear)):
             part.register_forward_hook(count)
+        elif isinstance(part, sequences.Block):
+            part.register_forward_hook(count_attention)
     with torch.no_grad():
-        net(torch.zeros([1] + model["inputs"][0]["shape"]))
-    return total - first
+        net(x)
+    return total if is_gpt(model) else total - first
 
 
 def samples_per_s(model, batch, steps, how, name):
     dtype, short = TYPES[name], name in ("bf16", "f16")
-    net = cpu_vs_torch.Net(model).cuda()
-    x = (torch.rand([batch] + model["inputs"][0]["shape"]) * 2 - 1).cuda()
-    y = (torch.arange(batch) % 10).cuda()
+    net, x, y = (what.cuda() for what in made(model, batch))
     if short and x.dim() == 4:
         net, x = (what.to(memory_format=torch.channels_last) for what in (net, x))
     if how == "pure":
-        net, x = net.to(dtype), x.to(dtype)
+        net, x = net.to(dtype), x.to(dtype) if x.is_floating_point() else x
     run = torch.compile(net) if how == "compiled" else net
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     scaler = torch.amp.GradScaler("cuda", enabled=name == "f16")
@@ -80,7 +109,8 @@ def samples_per_s(model, batch, steps, how, name):
     def step():
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast("cuda", dtype) if short and how != "pure" else contextlib.nullcontext():
-            loss = F.cross_entropy(run(x).float(), y)
+            out = run(x).float()
+            loss = F.cross_entropy(out.flatten(0, -2), y.flatten())
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()

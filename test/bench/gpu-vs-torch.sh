@@ -7,6 +7,8 @@
 # compiled, and, in 16 bits, all of the net in that type (pure) where the first two are autocast;
 # channels last in 16 bits.  Not a test: it says what it measured.
 #     sh test/bench/gpu-vs-torch.sh [MODEL BATCH-SIZE]...
+# MODEL: of share/models, or gpt: pd-model's gpt2 with a vocabulary of 50,304 and without dropout; its
+# samples have 1,024 tokens each, and tokens per second are on standard error.
 # PD_BUILD names the build tree, PYTHON a Python that has PyTorch, STEPS how many (30), TYPES
 # which of f32, tf32, bf16, f16 (bf16 tf32; f32 is without TF32 on either side).  Each figure is on
 # standard error as soon as it is known, PyTorch's eager one first: what is cut short has said that.
@@ -21,16 +23,21 @@ theirs=$source/test/bench/gpu-vs-torch.py
 	{ echo "$0: $python has no PyTorch that sees a GPU" >&2; exit 3; }
 work=$(mktemp -d) || exit 3
 trap 'rm -rf "$work"' EXIT
-[ $# -gt 0 ] || set -- vgg16 64 vgg16 128 vgg16 256 resnet50 64 resnet50 128 resnet50 256
+[ $# -gt 0 ] || set -- vgg16 64 vgg16 128 vgg16 256 resnet50 64 resnet50 128 resnet50 256 gpt 8 gpt 32
+
+"$build/bin/pd-model" gpt2 --vocabulary=50304 --dropout=0 >"$work/gpt.json" || exit 3
 
 # tell MODEL BATCH-SIZE TYPE WHOSE SAMPLES-PER-SECOND
 tell() {
-	echo "$1 $2 $3: $4: $5 samples/s" >&2
+	of_tokens=
+	[ "$1" != gpt ] || of_tokens=$(awk "BEGIN { printf \", %.0f tokens/s\", $5 * 1024 }")
+	echo "$1 $2 $3: $4: $5 samples/s$of_tokens" >&2
 }
 
 # one MODEL BATCH-SIZE TYPE
 one() {
 	model=$source/share/models/$1.json
+	[ "$1" != gpt ] || model=$work/gpt.json
 	case $3 in
 	tf32) dtype=f32 flags=--tf32 ;;
 	*) dtype=$3 flags= ;;

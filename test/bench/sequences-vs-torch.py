@@ -35,13 +35,24 @@ class Block(torch.nn.Module):
 
 
 class Gpt(torch.nn.Module):
-    batch, tokens, vocabulary = 8, 256, 256
+    """Of pd-model's gpt and gpt-bytes, with the sizes of such a document."""
+    batch = 8
 
-    def __init__(self):
+    def __init__(self, model):
         super().__init__()
-        self.words, self.places = torch.nn.Embedding(256, 256), torch.nn.Embedding(256, 256)
-        self.blocks = torch.nn.Sequential(*(Block(256, 8) for _ in range(6)))
-        self.norm, self.head = torch.nn.LayerNorm(256), torch.nn.Linear(256, 256, bias=False)
+        layers = {layer["name"]: layer for layer in model["layers"]}
+        heads = [layer["heads"] for layer in model["layers"] if layer["kind"] == "attention"]
+        width, self.vocabulary = layers["wte"]["embedding_dim"], layers["wte"]["num_embeddings"]
+        self.tokens = model["inputs"][0]["shape"][0]
+        self.words = torch.nn.Embedding(self.vocabulary, width)
+        self.places = torch.nn.Embedding(self.tokens, width)
+        self.blocks = torch.nn.Sequential(*(Block(width, n) for n in heads))
+        self.norm = torch.nn.LayerNorm(width)
+        self.head = torch.nn.Linear(width, self.vocabulary, bias=False)
+        if "shares" in layers["head"]:
+            self.head.weight = self.words.weight
+        for embedding in self.words, self.places:
+            torch.nn.init.normal_(embedding.weight, std=0.02)
 
     def forward(self, x):
         x = self.words(x) + self.places.weight[:x.shape[1]]
@@ -118,8 +129,8 @@ class Way(bench.Way):
         self.optimizer.step()
 
 
-def parameters_of(model):
-    return {"gpt": Gpt, "lstm": Lstm, "gnmt": Gnmt}[model["name"]]
+def network_of(model):
+    return {"gpt": lambda: Gpt(model), "lstm": Lstm, "gnmt": Gnmt}[model["name"]]()
 
 
 def peak_mb(command):
@@ -153,7 +164,7 @@ def main():
         return
     model = json.load(open(file))
     torch.set_num_threads(int(threads))
-    net = parameters_of(model)()
+    net = network_of(model)
     x = torch.arange(net.batch * net.tokens).reshape(net.batch, -1) * 7919 % 251
     y = torch.arange(net.batch * net.tokens).reshape(net.batch, -1) % 10
     x = (x, y)[:len(model["inputs"]) - 1]
