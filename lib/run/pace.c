@@ -36,6 +36,40 @@ void pd_pace_interrupt(struct pd_pace *pace)
 	pace->at_ns = 0;
 }
 
+void pd_pace_stretch_begin(struct pd_pace_stretch *stretch, int64_t round, int64_t done,
+			   int64_t now_ns)
+{
+	*stretch = (struct pd_pace_stretch){ .round = round, .begun = done, .from = done, .to = done,
+					     .from_ns = now_ns, .to_ns = now_ns };
+}
+
+bool pd_pace_stretch_done(struct pd_pace_stretch *stretch, int64_t done, int64_t now_ns)
+{
+	bool ends = (done - stretch->begun) % stretch->round == 0;
+
+	if (ends) {
+		stretch->to = done;
+		stretch->to_ns = now_ns;
+	}
+	return ends;
+}
+
+double pd_pace_stretch_end(struct pd_pace_stretch *stretch, int64_t done, int64_t now_ns)
+{
+	double rate;
+
+	if (stretch->to == stretch->from) {
+		stretch->to = done;
+		stretch->to_ns = now_ns;
+	}
+	rate = stretch->to_ns > stretch->from_ns
+		? (double)(stretch->to - stretch->from) * 1e9 /
+		  (double)(stretch->to_ns - stretch->from_ns) : 0;
+	stretch->from = stretch->to;
+	stretch->from_ns = stretch->to_ns;
+	return rate;
+}
+
 size_t pd_pace_place(const struct pd_pace *pace, int64_t done, char *text, size_t size)
 {
 	int64_t last = pace->total > 0 ? pace->total - 1 : 0, now = done < last ? done : last;

@@ -3,6 +3,7 @@
 #ifndef PD_RUN_PACE_H
 #define PD_RUN_PACE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,26 @@ struct pd_pace {
 void pd_pace_measure(struct pd_pace *pace, int64_t done, int64_t samples);
 /* Leaves out the time until the next pd_pace_measure(), in which something else goes on. */
 void pd_pace_interrupt(struct pd_pace *pace);
+/*
+ * A stretch of training between two reports.  Replicas end their minibatches together, in rounds of so
+ * many.  The rate of a stretch is that of its whole rounds: its ends are where a round ended.
+ */
+struct pd_pace_stretch {
+	int64_t round;                  /* minibatches */
+	int64_t begun;                  /* where rounds are counted from */
+	int64_t from, to, from_ns, to_ns;       /* minibatches done, and when */
+};
+
+/* Begins rounds of so many minibatches, of which so many are done. */
+void pd_pace_stretch_begin(struct pd_pace_stretch *stretch, int64_t round, int64_t done,
+			   int64_t now_ns);
+/* Takes note that another minibatch is done; returns whether a round has ended. */
+bool pd_pace_stretch_done(struct pd_pace_stretch *stretch, int64_t done, int64_t now_ns);
+/*
+ * Ends a stretch and begins the next.  Returns minibatches per second; without a whole round, those of
+ * what there is.
+ */
+double pd_pace_stretch_end(struct pd_pace_stretch *stretch, int64_t done, int64_t now_ns);
 /* Writes "120/1000, epoch 2/8" into text, and returns its length. */
 size_t pd_pace_place(const struct pd_pace *pace, int64_t done, char *text, size_t size);
 /* Writes ", 512 samples/s, 1:20 left" into text, or "" where the rate is not known. */

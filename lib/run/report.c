@@ -62,15 +62,19 @@ static void show_bar(struct pd_run_report *report, const char *what)
 	pd_progress_bar_show(&report->bar, report->done, note);
 }
 
+static int64_t samples_of(const struct pd_run_report *report, int64_t minibatches)
+{
+	return pd_job_microbatches(report->job, minibatches) * report->job->plan->profile->batch_size;
+}
+
 /* Shows that another minibatch is trained. */
 static void show_trained(struct pd_run_report *report)
 {
-	int64_t trained = report->done - report->first_done;
 	char loss[32];
 
-	pd_pace_measure(&report->pace, report->done,
-			pd_job_microbatches(report->job, trained) *
-			report->job->plan->profile->batch_size);
+	if (pd_pace_stretch_done(&report->stretch, report->done, pd_now_ns()))
+		pd_pace_measure(&report->pace, report->done,
+				samples_of(report, report->done - report->first_done));
 	snprintf(loss, sizeof(loss), "loss %.4f", report->last_loss);
 	show_bar(report, loss);
 }
@@ -151,6 +155,22 @@ static double mean_loss(const struct pd_run_report *report, const struct pd_sums
 	return sum;
 }
 
+/*
+ * Replicas end together only where each minibatch is one microbatch; otherwise all stages update after
+ * every minibatch.
+ */
+static void begin_stretch(struct pd_run_report *report, int64_t done)
+{
+	const struct pd_plan *plan = report->job->plan;
+	int64_t round = 1;
+
+	for (int s = 0; s < plan->stage_count && round <= report->every; s++)
+		if (plan->microbatches == 1)
+			round *= plan->stages[s].replicas /
+				 pd_gcd(round, plan->stages[s].replicas);
+	pd_pace_stretch_begin(&report->stretch, round, done, pd_now_ns());
+}
+
 void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job, int64_t every,
 			 bool quiet)
 {
@@ -168,7 +188,8 @@ void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job,
 	pd_tally_begin(&report->tested, report->losses, 0);
 	if (report->every == 0)
 		report->every = job->epoch_minibatches > 10 ? job->epoch_minibatches / 10 : 1;
-	report->begun_ns = report->interval_ns = pd_now_ns();
+	report->begun_ns = pd_now_ns();
+	begin_stretch(report, first);
 	report->quiet = quiet;
 	report->pace.total = job->total_minibatches;
 	report->pace.epoch_minibatches = job->epoch_minibatches;
@@ -247,7 +268,7 @@ static void evaluated(struct pd_run_report *report)
 	json_object_set_new(event, "samples", json_integer(sums->samples));
 	line(report, event);
 	sums_clear(&report->evaluation, report->losses);
-	report->interval_ns = pd_now_ns();      /* the next rate is for training alone */
+	begin_stretch(report, report->done);    /* the next rate is for training alone */
 }
 
 void pd_run_report_update(struct pd_run_report *report, const json_t *message)
@@ -273,7 +294,7 @@ static void add_update(const struct pd_run_report *report, json_t *event)
 static void minibatch_done(struct pd_run_report *report)
 {
 	struct pd_sums *sums = &report->training;
-	int64_t now = pd_now_ns(), size = pd_job_microbatches(report->job, 1);
+	int64_t size = pd_job_microbatches(report->job, 1);
 	json_t *event;
 
 	report->done++;
@@ -288,11 +309,11 @@ static void minibatch_done(struct pd_run_report *report)
 			  (json_int_t)((report->done - 1) / report->job->epoch_minibatches + 1));
 	add_losses(report, sums, event);
 	json_object_set_new(event, "samples_per_s",
-			    json_real(rate(sums->samples, now - report->interval_ns)));
+			    json_real(pd_pace_stretch_end(&report->stretch, report->done, pd_now_ns()) *
+				      (double)samples_of(report, 1)));
 	add_update(report, event);
 	line(report, event);
 	sums_clear(sums, report->losses);
-	report->interval_ns = now;
 }
 
 /*

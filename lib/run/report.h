@@ -26,7 +26,7 @@ struct pd_run_report {
 	int64_t evaluated;              /* minibatches before the last evaluation */
 	int64_t begun_ns, ended_ns;     /* of this run; ended_ns: 0 while it goes on */
 	int64_t first_done;
-	int64_t interval_ns;            /* time of the last progress report */
+	struct pd_pace_stretch stretch; /* since the last progress report */
 	struct pd_tally trained, tested;
 	struct pd_sums training;        /* since the last progress report */
 	struct pd_sums evaluation;      /* of the evaluation under way */
