@@ -47,6 +47,10 @@ END
 test_ok "nf1b, no warm-up, 16 at a time: as fast as without" '
 	as_fast ".schedule = \"nf1b\" | .weights = \"vertical-sync\" | .microbatches = 16 |
 		.stages[].warmup = 0"'
+test_ok "two stages on each of four ranks: as fast as without" '
+	as_fast ".schedule = \"interleaved\" | .weights = \"flush\" | .microbatches = 16 |
+		.topology.levels[0].count = 4 |
+		.stages |= [to_entries[] | .value.ranks = [.key % 4] | .value]"'
 test_ok "updates that all ranks agree on, as fast" '
 	as_fast ".weights = \"2bw\" | .microbatches = 16 | .agree = true"'
 
