@@ -3,8 +3,8 @@
  * A stage that sends nothing on has an update, the next forward and its backward in a row, and a
  * device may take them at once (pd_device_ops.net.iterate).  The update and the forward are kept
  * back while worker_issue goes on with the list.  They are queued by themselves before it returns, and
- * before it issues an operation that is not of the row.  So the same operations are issued at the
- * same times, and nothing waits for what is kept back.
+ * before it issues an operation that is not of the row, or a forward whose inputs have not come.  So
+ * the same operations are issued at the same times, and nothing waits for what is kept back.
  */
 #include "worker/issue.h"
 

@@ -57,6 +57,24 @@ static int fill_outbox(struct pd_worker *w, struct chunk *c, struct microbatch *
 	return 1;
 }
 
+static bool fence_done(const struct fence *fence)
+{
+	for (int i = 0; i < fence->count; i++)
+		if (!pd_event_done(&fence->events[i]))
+			return false;
+	return true;
+}
+
+/* Tells whether a forward's inputs have come. */
+static bool arrived(const struct pd_worker *w, const struct chunk *c,
+		    const struct microbatch *microbatch)
+{
+	for (int i = 0; i < c->links_in_count; i++)
+		if (!fence_done(&microbatch->received[i]))
+			return false;
+	return !w->load || fence_done(&microbatch->loaded);
+}
+
 int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
 	struct microbatch *microbatch = worker_microbatch(w, c, op);
@@ -68,6 +86,9 @@ int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 		return 0;
 	if (!slot_left(w, c, holder))
 		return 0;
+	/* An update that was kept back for this forward does not wait for its inputs. */
+	if (w->kept && !arrived(w, c, microbatch) && worker_queue_kept(w) < 0)
+		return -1;
 	for (int i = 0; i < c->links_in_count; i++)
 		if (worker_after(w, w->compute, &microbatch->received[i]) < 0)
 			return -1;

@@ -102,6 +102,23 @@ static struct pd_plan *four_layers(int stages, const int *layers, const int *rep
 	return plan;
 }
 
+/* Updates that take time do not wait for what the next forward waits for, however late that is. */
+static void test_late_inputs(const char *what, int first, enum pd_weight_kind weights,
+			     int64_t microbatches)
+{
+	const int layers[] = { first, LAYERS - first }, one[] = { 1, 1 };
+
+	for (int64_t latency_ns = 1; latency_ns < 1000; latency_ns = 3 * latency_ns + 10) {
+		struct pd_plan *plan = four_layers(2, layers, one);
+
+		use(plan, PD_SCHEDULE_1F1B, weights, microbatches);
+		plan->topology.level[0].latency_ns = latency_ns;
+		for (int l = 0; l < LAYERS; l++)
+			plan->profile->layers[l].update_ns = 50;
+		test_plan(what, plan, 0, 0);
+	}
+}
+
 int main(void)
 {
 	const int whole[] = { 4 }, half[] = { 2, 2 }, one[] = { 1, 1 }, two[] = { 2 };
@@ -137,5 +154,8 @@ int main(void)
 	for (int s = 0; s < 2; s++)
 		plan->stages[s].recompute = true;
 	test_plan("recomputation", plan, 0, 0);
+	test_late_inputs("late inputs", 3, PD_WEIGHTS_STASH, 1);
+	test_late_inputs("late inputs, 2bw", 2, PD_WEIGHTS_2BW, 4);
+	test_late_inputs("late inputs, flush", 3, PD_WEIGHTS_FLUSH, 4);
 	return done_testing();
 }
