@@ -60,6 +60,7 @@ if [ "$(nproc)" -ge 2 ]; then
 		pd-profile --workers=2 --threads=1 --no-link --batch-size=8 --iterations=2 \
 			"$MODELS/lenet5.json" >beside
 		jq -e ".device | .workers == 2 and .threads == 1 and .sum_bytes_per_s > 0 and
+			.round_bytes_per_s > 0 and .mixed_sum_bytes_per_s > 0 and
 			(.in_step | .forward > 0 and .backward > 0 and .update > 0 and .slowest_ns > 0 and
 				.sum_bytes_per_s > 0)" beside
 		pd-plan -t 2@1GB/s --stages=13x2 beside | jq -e .profile.device.in_step >again

@@ -103,6 +103,20 @@ test_ok "a replay: dense sums take half the time" '
 test_ok "a ring: parts of sums go on in f32" 'takes 2 ring bf16 15 && takes 4 ring f16 21'
 test_ok "recursive doubling: after the first round, too" '
 	takes 2 recursive-doubling bf16 15 && takes 4 recursive-doubling f16 27'
+# period FILTER: of two replicas in bf16, of a profile that FILTER changes
+period() {
+	jq ".device.sum_bytes_per_s = 4000000000 | $1" three |
+		pd-plan --topology=2@250MB/s --stages=3x2 --gradient-dtype=bf16 - |
+		jq .predicted.period_ns
+}
+test_ok "rounding and sums of 16 bits take what the profile says, and bytes that they read without that" '
+	old=$(period .)
+	[ "$(period ".device.round_bytes_per_s = 8000000000")" = "$old" ]
+	[ "$(period ".device.mixed_sum_bytes_per_s = 4800000000")" = "$old" ]
+	round=$(period ".device.round_bytes_per_s = 1000000000")
+	mixed=$(period ".device.mixed_sum_bytes_per_s = 1000000000")
+	echo "$old $round $mixed"
+	[ "$round" -gt "$old" ] && [ "$mixed" -gt "$old" ]'
 test_ok "searches know of it: data parallelism where its sums take half as long" '
 	jq "(.layers[] | .parameter_bytes) = 300000 | (.layers[] | .activation_bytes) = 1500000" three >wide
 	pd-plan --topology=2@250MB/s wide >f32.json

@@ -213,13 +213,21 @@ int pd_bench_queue(struct pd_bench *b, enum bench_part part, int from, int count
 	}
 }
 
-int pd_bench_queue_sum(struct pd_bench *b, struct pd_event *ev)
+int pd_bench_queue_sum(struct pd_bench *b, enum bench_sum what, struct pd_event *ev)
 {
 	const struct pd_net_sizes *sizes = b->device->ops->net.sizes(b->net);
 	const float *parts[] = { b->gradients, b->velocity };
+	bool rounds = what == BENCH_ROUND;
+	const struct pd_mixed_sum mixed = {
+		.rounding = pd_dtype_gradients(PD_BF16, b->options->dtype),
+		.dst = rounds ? b->velocity : b->gradients, .src = { b->gradients, b->velocity },
+		.n = rounds ? 1 : 2, .narrow = rounds, .narrow_sources = rounds ? 0 : 2,
+		.count = sizes->full_bytes / sizeof(float),
+	};
 
-	return b->device->ops->math.sum(b->stream, b->gradients, parts, 2,
-					sizes->full_bytes / sizeof(float), ev);
+	return what == BENCH_SUM
+		? b->device->ops->math.sum(b->stream, b->gradients, parts, 2, mixed.count, ev)
+		: b->device->ops->math.mixed_sum(b->stream, &mixed, ev);
 }
 
 int pd_bench_step(struct pd_bench *b, int from, int to, struct pd_event *events, struct pd_error *err)

@@ -19,6 +19,12 @@ enum bench_part {
 };
 #define BENCH_WHOLE_PARTS 3             /* a whole step has these parts */
 
+/*
+ * Sums of an all-reduce: of two; a sum's rounding to 16 bits; of f32 and 16 bits, which must follow
+ * that.
+ */
+enum bench_sum { BENCH_SUM, BENCH_ROUND, BENCH_MIXED_SUM, BENCH_SUMS };
+
 struct pd_bench {
 	const struct pd_measure_options *options;
 	const struct pd_model *model;
@@ -51,8 +57,8 @@ int pd_bench_queue(struct pd_bench *bench, enum bench_part part, int from, int c
  */
 int pd_bench_step(struct pd_bench *bench, int from, int to, struct pd_event *events,
 		  struct pd_error *err);
-/* Queues a sum of gradients, as in an all-reduce; the next backward replaces them. */
-int pd_bench_queue_sum(struct pd_bench *bench, struct pd_event *ev);
+/* Queues a sum of gradients; the next backward replaces them. */
+int pd_bench_queue_sum(struct pd_bench *bench, enum bench_sum what, struct pd_event *ev);
 /* Returns 0, or -1 if something that was queued has failed. */
 int pd_bench_wait(struct pd_bench *bench, struct pd_event *ev, struct pd_error *err);
 

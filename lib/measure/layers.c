@@ -26,7 +26,7 @@ struct timing {
 						   (BENCH_WHOLE_PARTS + 1, capacity) */
 	int64_t *in_step;                       /* the same of steps taken at once with the workers
 						   beside, the wait for the slowest in the last */
-	int64_t *sums, *sums_in_step;           /* (capacity) */
+	int64_t *sums[BENCH_SUMS], *sums_in_step;       /* (capacity) */
 	int members;                            /* that sum in each other's memory; 0: they do not */
 	float *parts[PD_DIRECT_MEMBERS];        /* this one's share of their gradients */
 	size_t part_floats;
@@ -176,17 +176,19 @@ static int step_beside(struct timing *t, struct pd_error *err)
 	return pd_beside_meet(beside, err) < 0 ? -1 : step_together(t, err);
 }
 
-static int timed_sum(struct timing *t, int64_t *ns_p, struct pd_error *err)
+static int timed_sums(struct timing *t, struct pd_error *err)
 {
-	struct pd_event ev = { 0 };
-	int status;
+	for (int i = 0; i < BENCH_SUMS; i++) {
+		struct pd_event ev = { 0 };
 
-	pd_event_arm(&ev);
-	if (pd_bench_queue_sum(&t->bench, &ev) != 0)
-		return pd_error_failed(err, "the device refused a sum");
-	status = pd_bench_wait(&t->bench, &ev, err);
-	*ns_p = ev.end_ns - ev.start_ns;
-	return status;
+		pd_event_arm(&ev);
+		if (pd_bench_queue_sum(&t->bench, (enum bench_sum)i, &ev) != 0)
+			return pd_error_failed(err, "the device refused a sum");
+		if (pd_bench_wait(&t->bench, &ev, err) < 0)
+			return -1;
+		t->sums[i][t->count] = ev.end_ns - ev.start_ns;
+	}
+	return 0;
 }
 
 static int64_t *samples_of(struct timing *t, int part, int layer)
@@ -216,7 +218,8 @@ static void allocate(struct timing *t)
 	t->samples = pd_calloc(cells * (size_t)t->capacity, sizeof(*t->samples));
 	t->whole = pd_calloc((BENCH_WHOLE_PARTS + 1) * (size_t)t->capacity, sizeof(*t->whole));
 	t->in_step = pd_calloc((BENCH_WHOLE_PARTS + 1) * (size_t)t->capacity, sizeof(*t->in_step));
-	t->sums = pd_calloc((size_t)t->capacity, sizeof(*t->sums));
+	for (int i = 0; i < BENCH_SUMS; i++)
+		t->sums[i] = pd_calloc((size_t)t->capacity, sizeof(*t->sums[i]));
 	t->sums_in_step = pd_calloc((size_t)t->capacity, sizeof(*t->sums_in_step));
 }
 
@@ -244,7 +247,7 @@ static int measure(struct timing *t, struct pd_error *err)
 	while (t->count < t->capacity &&
 	       (o->iterations || t->count < LEAST || pd_now_ns() - begun < ENOUGH_NS)) {
 		if (layered_step(t, err) < 0 || whole_step(t, err) < 0 ||
-		    timed_sum(t, &t->sums[t->count], err) < 0)
+		    timed_sums(t, err) < 0)
 			return -1;
 		if (o->beside && call_and_step(t, err) < 0)
 			return -1;
@@ -367,7 +370,11 @@ static struct pd_profile *make_profile(struct timing *t, struct pd_error *err)
 	profile->device_name = pd_strdup(info.name[0] ? info.name : o->device->name);
 	profile->device_threads = info.threads;
 	profile->device_memory_bytes = info.memory_bytes;
-	profile->sum_bytes_per_s = bytes_per_s(t, (double)pd_median(t->sums, t->count));
+	profile->sum_bytes_per_s = bytes_per_s(t, (double)pd_median(t->sums[BENCH_SUM], t->count));
+	profile->round_bytes_per_s = bytes_per_s(t, (double)pd_median(t->sums[BENCH_ROUND],
+								      t->count));
+	profile->mixed_sum_bytes_per_s = bytes_per_s(t, (double)pd_median(
+			t->sums[BENCH_MIXED_SUM], t->count));
 	profile->step_ns = pd_median(whole_of(t, BENCH_WHOLE_PARTS), t->count);
 	profile->layer_count = model->layer_count;
 	profile->layers = pd_calloc((size_t)profile->layer_count, sizeof(*profile->layers));
@@ -396,7 +403,8 @@ struct pd_profile *pd_measure_layers(const struct pd_model *model,
 	free(t.samples);
 	free(t.whole);
 	free(t.in_step);
-	free(t.sums);
+	for (int i = 0; i < BENCH_SUMS; i++)
+		free(t.sums[i]);
 	free(t.sums_in_step);
 	return profile;
 }

@@ -64,7 +64,8 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 		       struct pd_error *err)
 {
 	static const char *const known[] = { "kind", "name", "threads", "memory_bytes",
-					     "sum_bytes_per_s", "operation_ns", "workers",
+					     "sum_bytes_per_s", "round_bytes_per_s",
+					     "mixed_sum_bytes_per_s", "operation_ns", "workers",
 					     "in_step", "in_turns", NULL };
 	struct pd_place device = pd_place_key(root, "device");
 	const char *kind, *name;
@@ -82,7 +83,11 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 			    err) < 0 ||
 	    pd_json_opt_int(&device, "workers", 0, 1 << 20, &profile->workers, err) < 0 ||
 	    pd_json_opt_int(&device, "sum_bytes_per_s", 0, INT64_MAX, &profile->sum_bytes_per_s,
-			    err) < 0)
+			    err) < 0 ||
+	    pd_json_opt_int(&device, "round_bytes_per_s", 0, INT64_MAX, &profile->round_bytes_per_s,
+			    err) < 0 ||
+	    pd_json_opt_int(&device, "mixed_sum_bytes_per_s", 0, INT64_MAX,
+			    &profile->mixed_sum_bytes_per_s, err) < 0)
 		return -1;
 	if (read_in_step(&device, &profile->in_step, err) < 0 ||
 	    pd_json_opt_real(&device, "in_turns", 0, MOST_FACTOR, &profile->in_turns, err) < 0)
@@ -199,6 +204,12 @@ static json_t *device_json(const struct pd_profile *profile)
 	if (profile->sum_bytes_per_s > 0)
 		json_object_set_new(device, "sum_bytes_per_s",
 				    json_integer(profile->sum_bytes_per_s));
+	if (profile->round_bytes_per_s > 0)
+		json_object_set_new(device, "round_bytes_per_s",
+				    json_integer(profile->round_bytes_per_s));
+	if (profile->mixed_sum_bytes_per_s > 0)
+		json_object_set_new(device, "mixed_sum_bytes_per_s",
+				    json_integer(profile->mixed_sum_bytes_per_s));
 	if (profile->operation_ns > 0)
 		json_object_set_new(device, "operation_ns", json_integer(profile->operation_ns));
 	if (profile->workers > 0)

@@ -51,7 +51,10 @@ struct pd_profile {
 	enum pd_dtype dtype;            /* type in which forward and backward compute */
 	char *device_kind, *device_name;
 	int64_t device_threads, device_memory_bytes;    /* 0: unknown */
-	int64_t sum_bytes_per_s;        /* speed of adding gradients; 0: not measured */
+	/* Speeds, in bytes of gradients in f32; 0: not measured. */
+	int64_t sum_bytes_per_s;        /* of adding them to others */
+	int64_t round_bytes_per_s;      /* of rounding them to 16 bits */
+	int64_t mixed_sum_bytes_per_s;  /* of adding those of 16 bits to others */
 	int64_t operation_ns;           /* cost besides computing; 0: not measured */
 	int64_t workers;                /* timed side by side; 0: unknown */
 	struct pd_in_step in_step;      /* of these workers */

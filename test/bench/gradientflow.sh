@@ -5,8 +5,8 @@
 # by each of its steps, beside what the paper measured.
 #     sh test/bench/gradientflow.sh [ROW...]
 # ROW: only these of alexnet:P, alexnet:V, resnet50:P, resnet50:V.  LATENCY (5us) of every link,
-# THETAS: the bucket sizes tried for lazy all-reduce.  PD_BUILD names the build tree, OUT (.) where
-# gradientflow.svg and theta.svg go.  About two minutes of processor time and 2 GB of memory; WIDE=yes
+# THETAS: the bucket sizes tried for lazy all-reduce, whose curve is printed below the table and drawn.
+# PD_BUILD names the build tree, OUT (.) where gradientflow.svg and theta.svg go.  About two minutes of processor time and 2 GB of memory; WIDE=yes
 # also replays 161 sums of ResNet-50 among 512, each in a ring of its own: minutes more, and 20 GB.
 #
 # What is put in: the models of pd-model(1); one GPU's images per second, from the paper; which part of
@@ -120,6 +120,8 @@ alexnet:V 64 128 2900 3700 15.7e12 900e9 56.2 240.0 326.7 349.1 780.3 1514.3
 resnet50:P 16 64 172 223 9.5e12 732e9 13.9 15.5 17.8 26.9 29.6 29.6
 resnet50:V 64 128 301 621 15.7e12 900e9 30.2 56.8 71.8 80.0 269.5 273.2
 END
+awk -F '\t' '$1 != name { name = $1; printf "\n%-12s theta, MB", name }
+	{ printf "   %s: %.1fK", $2 < 1e-5 ? "a layer" : $2, $3 } END { print "" }' "$work/curves"
 awk -f "$source/test/bench/plot.awk" -v kind=bars -v width=1100 -v other=paper \
 	-v ylabel="thousand images per second" -v title="GradientFlow's steps in virtual time" \
 	"$work/bars" >"$out/gradientflow.svg"

@@ -103,7 +103,8 @@ static bool among(const char *key, const char *const *keys)
 static const char *const optional[] = {
 	"name", "inputs", "model", "device", "dtype", "link", "latency_ns", "step_ns", "threads",
 	"memory_bytes", "stash_bytes", "workspace_bytes", "update_ns", "update_apart_ns", "spread",
-	"operation_ns", "stride", "padding", "dilation", "groups", "bias", "eps", "momentum",
+	"operation_ns", "workers", "sum_bytes_per_s", "round_bytes_per_s", "mixed_sum_bytes_per_s",
+	"stride", "padding", "dilation", "groups", "bias", "eps", "momentum",
 	"microbatches", "predicted", "warmup",
 	"recompute", "weight_version", "seq", "bytes", "evaluate", "group", "duration_ns",
 	"memory_delta_bytes", "state_bytes", "in_place", "in_turns", "passes_gradient", "weight_version_advance", "seq_advance",

@@ -195,13 +195,14 @@ static void test_own_processors(void)
 static void test_sums(void)
 {
 	const struct pd_device_ops *ops = &pd_device_sim;
+	const struct pd_mixed_sum round = { .n = 1, .narrow = true, .count = 6 };
+	const struct pd_mixed_sum add = { .n = 2, .narrow_sources = 2, .count = 6 };
 	struct pd_event f, g;
 	struct pd_stream *s;
 	struct pd_sim *sim;
 
 	profile.sum_bytes_per_s = 1000000000;
 	sim = pd_sim_new(&plan, &wiring);
-	profile.sum_bytes_per_s = 0;
 	s = ops->stream.open(pd_sim_device(sim, 0), NULL);
 	pd_event_arm(&f);
 	pd_event_arm(&g);
@@ -210,6 +211,23 @@ static void test_sums(void)
 	run_out(sim);
 	is_event(&f, 0, 12, "a sum at the profile's rate");
 	is_event(&g, 12, 16, "zeros are only written");
+	pd_event_arm(&f);
+	pd_event_arm(&g);
+	ops->math.mixed_sum(s, &round, &f);
+	ops->math.mixed_sum(s, &add, &g);
+	run_out(sim);
+	is_event(&f, 16, 28, "without rates of their own, rounding reads and writes half as much as a sum");
+	is_event(&g, 28, 48, "and adding 16 bits to others ten bytes of twelve");
+	profile.round_bytes_per_s = 500000000;
+	profile.mixed_sum_bytes_per_s = 250000000;
+	pd_event_arm(&f);
+	pd_event_arm(&g);
+	ops->math.mixed_sum(s, &round, &f);
+	ops->math.mixed_sum(s, &add, &g);
+	run_out(sim);
+	is_event(&f, 48, 96, "rounding at its rate");
+	is_event(&g, 96, 192, "and adding 16 bits to others at theirs");
+	profile.sum_bytes_per_s = profile.round_bytes_per_s = profile.mixed_sum_bytes_per_s = 0;
 	ops->stream.close(s);
 	pd_sim_free(sim);
 }

@@ -280,15 +280,22 @@ static int sim_net_named(const struct pd_net *net, const struct pd_named **list_
 	return 0;
 }
 
+/* Returns the time of a sum of so many gradients by a speed; 0: sums take none. */
+static int64_t sum_ns(size_t count, double part, int64_t bytes_per_s)
+{
+	double ns = bytes_per_s > 0 ? (double)count * sizeof(float) * part * 1e9 /
+				      (double)bytes_per_s : 0;
+
+	return ns < (double)PD_SIM_MOST_NS ? llround(ns) : PD_SIM_MOST_NS;
+}
+
 /* The profile's rate is for a sum of two sources: two arrays read, one written. */
 static int sim_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
 		   size_t count, struct pd_event *ev)
 {
-	int64_t rate = device_of(stream->device)->sim->sum_bytes_per_s;
-	double bytes = (double)count * sizeof(float) * (n + 1) / 3;
-	double ns = rate > 0 ? bytes * 1e9 / (double)rate : 0;
+	int64_t rate = device_of(stream->device)->sim->profile->sum_bytes_per_s;
 
-	return queue(stream, ns < (double)PD_SIM_MOST_NS ? llround(ns) : PD_SIM_MOST_NS, ev);
+	return queue(stream, sum_ns(count, (n + 1) / 3.0, rate), ev);
 }
 
 /* A member sums its share of the n buffers while the others sum theirs. */
@@ -299,14 +306,18 @@ static int sim_sum_all(struct pd_stream *stream, float *const *arrays, int n, si
 					  (int64_t)(count * (size_t)n * sizeof(float))), ev);
 }
 
-/* The rate is of bytes that are read and written, whatever their type. */
+/*
+ * The profile's rates are for f32 rounded to 16 bits, six bytes read and written, and for 16 bits added
+ * to f32, ten.  If it has none, bytes take as long as in a sum of f32, twelve.
+ */
 static int sim_mixed_sum(struct pd_stream *stream, const struct pd_mixed_sum *sum, struct pd_event *ev)
 {
-	int64_t rate = device_of(stream->device)->sim->sum_bytes_per_s;
-	double halves = 2 * (sum->n + 1) - __builtin_popcount(sum->narrow_sources) - sum->narrow;
-	double ns = rate > 0 ? (double)sum->count * 2 * halves / 3 * 1e9 / (double)rate : 0;
+	const struct pd_profile *profile = device_of(stream->device)->sim->profile;
+	double bytes = 4 * (sum->n + 1) - 2 * (__builtin_popcount(sum->narrow_sources) + sum->narrow);
+	int64_t rate = sum->n == 1 ? profile->round_bytes_per_s : profile->mixed_sum_bytes_per_s;
 
-	return queue(stream, ns < (double)PD_SIM_MOST_NS ? llround(ns) : PD_SIM_MOST_NS, ev);
+	return queue(stream, rate > 0 ? sum_ns(sum->count, bytes / (sum->n == 1 ? 6 : 10), rate)
+				      : sum_ns(sum->count, bytes / 12, profile->sum_bytes_per_s), ev);
 }
 
 static int sim_net_tied_layers(const struct pd_net *base, const struct pd_tied_layer **list_p)

@@ -131,7 +131,7 @@ struct pd_sim {
 	/* From the profile; these count where processors are shared. */
 	int64_t operation_ns;
 	int64_t copied_bytes_per_s;     /* by a link of shared memory; 0: unknown */
-	int64_t sum_bytes_per_s;        /* from the profile; 0: sums take no time */
+	const struct pd_profile *profile;       /* borrowed: speeds of sums */
 	struct pd_members direct;       /* who sums in each other's memory, but for ranks and count */
 	bool computed;                  /* what is let go now waited for the end of computing */
 

@@ -257,7 +257,7 @@ struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wi
 	sim->operation_ns = plan->profile->operation_ns;
 	sim->in_turns = fmax(1, plan->profile->in_turns);
 	sim->copied_bytes_per_s = plan->profile->link_bandwidth_bytes_per_s;
-	sim->sum_bytes_per_s = plan->profile->sum_bytes_per_s;
+	sim->profile = plan->profile;
 	sim->direct = (struct pd_members){ .topology = &plan->topology, .dtype = PD_F32,
 			.direct_bytes_per_s = plan->profile->in_step.sum_bytes_per_s };
 	sim->stage_count = plan->stage_count;
