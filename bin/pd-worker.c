@@ -5,6 +5,7 @@
 #include "measure/flows.h"
 #include "run/rank.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -19,5 +20,7 @@ int main(int argc, char **argv)
 		return PD_EXIT_USAGE;
 	}
 	pd_process_begun();
-	return (int)pd_rank_main(atoi(argv[1]), PD_WORKER_FD, &pd_flows_task);
+	return (int)pd_rank_main(atoi(argv[1]), PD_WORKER_FD,
+				 fcntl(PD_WORKER_EXCHANGE_FD, F_GETFD) < 0 ? -1 : PD_WORKER_EXCHANGE_FD,
+				 &pd_flows_task);
 }

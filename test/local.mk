@@ -25,7 +25,7 @@ LDADD = test/libtest.a $(AS_NEEDED) $(PD_DEVICE_LIBS)
 
 UNITS = test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel test/unit/check test/unit/checkpoint \
 	test/unit/checksum test/unit/cuda-arith test/unit/cuda-choice \
-	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/edits \
+	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/edits test/unit/exchange \
 	test/unit/failure test/unit/figures test/unit/half test/unit/heartbeat test/unit/join \
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
 	test/unit/lock test/unit/machine test/unit/meeting test/unit/memory test/unit/model test/unit/nccl \
@@ -90,7 +90,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 	test/t6001-ucx-life.sh test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh \
 	test/t7001-resume.sh test/t7002-kill.sh test/t7004-names.sh test/t7005-checkpoints.sh \
 	test/t7006-init.sh test/t7007-signals.sh test/t7008-hosts.sh test/t7009-own-folders.sh \
-	test/t7010-bad-links.sh \
+	test/t7010-bad-links.sh test/t7011-addresses.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh \
 	test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh \
 	test/t9005-cudnn.sh test/t9006-layouts.sh test/t9007-visible.sh
@@ -108,7 +108,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 	test/data/fuzz/cifar/one test/data/fuzz/idx/four test/data/fuzz/safetensors/small \
 	test/data/fuzz/npy/plain test/data/fuzz/npy/wide test/data/fuzz/tokens/bare \
 	test/data/fuzz/tokens/header test/data/fuzz/topology-string/levels \
-	test/emulated/amx.c test/emulated/cublaslt.cc test/emulated/cudnn.cc \
+	test/double/pmix.c test/emulated/amx.c test/emulated/cublaslt.cc test/emulated/cudnn.cc \
 	test/emulated/device/cuda/mma.cuh \
 	test/emulated/emulated.h test/emulated/graph.h test/emulated/number.h test/emulated/nvcc \
 	test/emulated/runtime.cc \
@@ -133,7 +133,7 @@ LONG_TESTS = test/conform/layers test/t7008-hosts.sh test/t7009-own-folders.sh t
 SANITIZED_SKIP = $(LARGE_TESTS) test/t0002-completion.sh test/t0003-memory.sh \
 	test/t2002-released.sh test/t4005-memory.sh test/t4011-kernels.sh \
 	test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh test/t7008-hosts.sh \
-	test/t7009-own-folders.sh test/t7010-bad-links.sh \
+	test/t7009-own-folders.sh test/t7010-bad-links.sh test/t7011-addresses.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh
 # Nor these, which train or replay what others do with other models, plans or data.  Replicas and
 # optimizers are in t4001, a network of sequences in t4022, tokens and .npy in units, replays in t5001 and

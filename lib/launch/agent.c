@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "device/device.h"
+#include "launch/exchange_server.h"
 #include "launch/meeting.h"
 #include "launch/network.h"
 #include "launch/process.h"
@@ -22,6 +23,7 @@ struct agent {
 	struct pd_channel first;        /* to the first process */
 	int rank_fd;                    /* the rank's connection, until it has it */
 	struct pd_process process;
+	struct pd_exchange_server exchange;
 	struct pd_seat seat;
 	bool started, told;             /* told: how the rank has ended */
 	bool over, end;
@@ -102,7 +104,11 @@ static int start_rank(struct agent *a, const json_t *message, struct pd_error *e
 		snprintf(a->process.network, sizeof(a->process.network), "%s", network);
 	else
 		pd_network_interface(a->rank_fd, a->process.network);
+	a->process.exchange = pd_exchange_server_begin(&a->exchange, err);
+	if (a->process.exchange < 0)
+		return -1;
 	status = pd_process_start_on(&a->process, a->rank_fd, rank, &a->seat, err);
+	close(a->process.exchange);
 	close(a->rank_fd);
 	a->rank_fd = -1;
 	a->started = status == 0;
@@ -194,14 +200,15 @@ static int join(struct agent *a, const json_t *invitation, struct pd_error *err)
 int pd_hosts_agent(struct pd_error *err)
 {
 	struct agent agent = { .first.fd = -1, .rank_fd = -1,
-			       .process = { .channel.fd = -1, .words = -1 } };
+			       .process = { .channel.fd = -1, .words = -1, .exchange = -1 } };
 	char *text = pd_pmix_hear(err);
 	json_t *invitation, *refused;
 	int status, children;
 
-	pd_pmix_end();
-	if (!text)
+	if (!text) {
+		pd_pmix_end();
 		return -1;
+	}
 	invitation = json_loads(text, 0, NULL);
 	free(text);
 	refused = json_object_get(invitation, "status");
@@ -215,6 +222,7 @@ int pd_hosts_agent(struct pd_error *err)
 		pd_process_kill(&agent.process);
 		pd_channel_release(&agent.first);
 	}
+	pd_exchange_server_end(&agent.exchange);
 	json_decref(invitation);
 	return status;
 }

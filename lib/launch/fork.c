@@ -38,7 +38,8 @@ static struct pd_launcher *fork_open(int ranks, struct pd_error *err)
 		*seat = (struct pd_seat){ .local = r, .locals = ranks, .hosts = 1, .sharer = r,
 					  .sharers = ranks, .device = r, .device_sharers = ranks };
 		memcpy(seat->host, host, sizeof(host));
-		launcher->ranks[r].process = (struct pd_process){ .channel.fd = -1, .words = -1 };
+		launcher->ranks[r].process = (struct pd_process){ .channel.fd = -1, .words = -1,
+								  .exchange = -1 };
 	}
 	return &launcher->base;
 }

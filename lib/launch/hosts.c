@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "launch/exchange_server.h"
 #include "launch/meeting.h"
 #include "launch/network.h"
 #include "launch/pmix/pmix.h"
@@ -40,6 +41,7 @@ struct hosts {
 	struct pd_launcher base;
 	int ranks, events;
 	struct remote *remote;
+	struct pd_exchange_server exchange;     /* of rank 0 */
 };
 
 /* ---- which process this is ---- */
@@ -78,9 +80,9 @@ static void on_end(int status, void *unused)
 	if (!self.invited) {
 		text = refusal(status);
 		pd_pmix_tell(text, NULL);
-		pd_pmix_end();
 		free(text);
 	}
+	pd_pmix_end();
 	for (int r = 1; self.hosts && r < self.hosts->ranks; r++)
 		if (self.hosts->remote[r].agent.fd >= 0)
 			pd_channel_send(&self.hosts->remote[r].agent,
@@ -250,7 +252,6 @@ static int invite(struct hosts *h, struct pd_meeting *meeting, struct pd_error *
 
 	self.invited = true;
 	status = pd_pmix_tell(text, err);
-	pd_pmix_end();
 	free(text);
 	json_decref(invitation);
 	return status < 0 ? -1 : pd_meeting_wait(meeting, PATIENCE_S, err);
@@ -327,7 +328,8 @@ static struct pd_launcher *hosts_open(int ranks, struct pd_error *err)
 	h->events = -1;
 	h->remote = pd_calloc((size_t)ranks, sizeof(*h->remote));
 	for (int r = 0; r < ranks; r++)
-		h->remote[r] = (struct remote){ .process = { .channel.fd = -1, .words = -1 },
+		h->remote[r] = (struct remote){ .process = { .channel.fd = -1, .words = -1,
+							     .exchange = -1 },
 						.agent.fd = -1, .channel.fd = -1 };
 	self.hosts = h;
 	status = invite(h, meeting, err);
@@ -377,6 +379,19 @@ static const struct pd_seat *hosts_seat(const struct pd_launcher *launcher, int 
 	return &remote(launcher, rank)->seat;
 }
 
+static int start_own(struct hosts *h, struct pd_error *err)
+{
+	struct remote *r = &h->remote[0];
+	int status;
+
+	r->process.exchange = pd_exchange_server_begin(&h->exchange, err);
+	if (r->process.exchange < 0)
+		return -1;
+	status = pd_process_start(&r->process, 0, &r->seat, err);
+	close(r->process.exchange);
+	return status;
+}
+
 static int hosts_start(struct pd_launcher *launcher, int rank, struct pd_error *err)
 {
 	const struct pd_process *own = &remote(launcher, 0)->process;
@@ -384,7 +399,7 @@ static int hosts_start(struct pd_launcher *launcher, int rank, struct pd_error *
 	bool beside = pd_seat_beside(&r->seat, &remote(launcher, 0)->seat);
 
 	if (rank == 0)
-		return pd_process_start(&r->process, rank, &r->seat, err);
+		return start_own((struct hosts *)launcher, err);
 	r->started = true;
 	return pd_channel_send(&r->agent, json_pack("{s:s, s:i, s:o, s:s*}", "event", "start",
 						    "rank", rank, "seat", pd_seat_json(&r->seat),
@@ -478,10 +493,12 @@ static void hosts_kill(struct pd_launcher *launcher, int rank)
 	struct remote *r = remote(launcher, rank);
 	int64_t until = pd_now_ns() + END_NS;
 
-	if (rank == 0)
+	if (rank == 0) {
 		pd_process_kill(&r->process);
-	else if (hosts_ended(launcher, rank) == PD_STILL_RUNS)
+		pd_exchange_server_end(&((struct hosts *)launcher)->exchange);
+	} else if (hosts_ended(launcher, rank) == PD_STILL_RUNS) {
 		pd_channel_send(&r->agent, json_pack("{s:s}", "event", "kill"), NULL);
+	}
 	while (rank > 0 && hosts_ended(launcher, rank) == PD_STILL_RUNS && pd_now_ns() < until)
 		usleep(500);
 	pd_channel_release(&r->channel);

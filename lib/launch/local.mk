@@ -1,12 +1,13 @@
 lib_libpd_a_SOURCES += lib/launch/channel.c lib/launch/channel.h \
-	lib/launch/heartbeat.c lib/launch/heartbeat.h \
+	lib/launch/exchange.c lib/launch/exchange.h lib/launch/heartbeat.c lib/launch/heartbeat.h \
 	lib/launch/launcher.h lib/launch/fork.c \
 	lib/launch/packed.c lib/launch/packed.h \
 	lib/launch/process.c lib/launch/process.h
 # The one file that knows where programs are installed: all others compile alike for any prefix.
 lib/launch/process.$(OBJEXT): AM_CPPFLAGS += -DPD_LIBEXECDIR='"$(pkglibexecdir)"'
 # With PMIx, or with what says that there is none: programs of several hosts.
-lib_libpddevice_a_SOURCES += lib/launch/agent.c lib/launch/hosts.c lib/launch/hosts.h \
+lib_libpddevice_a_SOURCES += lib/launch/agent.c \
+	lib/launch/exchange_server.c lib/launch/exchange_server.h lib/launch/hosts.c lib/launch/hosts.h \
 	lib/launch/meeting.c lib/launch/meeting.h lib/launch/network.c lib/launch/network.h \
 	lib/launch/pmix/pmix.h lib/launch/place.h
 if HAVE_PMIX

@@ -73,21 +73,30 @@ static int find_worker(char *path, size_t size, struct pd_error *err)
 			       PD_LIBEXECDIR);
 }
 
-/*
- * Gives pd-worker its descriptors: the socket and, where `words` collects what it says before its
- * main(), the launcher's standard error for later.
- */
-static int pass(int fd, int words)
+/* Moves a descriptor away from where another will go; -1 stays that. */
+static int move_away(int *fd)
 {
-	int error = -1;
+	if (*fd >= 0)
+		*fd = fcntl(*fd, F_DUPFD_CLOEXEC, PD_WORKER_EXCHANGE_FD + 1);
+	return *fd;
+}
 
-	/* moved away first, since another descriptor may go where it is */
-	if ((fd = fcntl(fd, F_DUPFD_CLOEXEC, PD_WORKER_ERROR_FD + 1)) < 0)
-		return -1;
-	if (words >= 0 && ((words = fcntl(words, F_DUPFD_CLOEXEC, PD_WORKER_ERROR_FD + 1)) < 0 ||
-			   (error = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, PD_WORKER_ERROR_FD + 1)) < 0))
+/*
+ * Gives pd-worker its descriptors: the socket, its end of the exchange, if there is one, and, where
+ * `words` collects what it says before its main(), the launcher's standard error for later.
+ */
+static int pass(int fd, int exchange, int words)
+{
+	int error = words < 0 ? -1 : STDERR_FILENO;
+	bool exchanges = exchange >= 0;
+
+	if (move_away(&fd) < 0 || (words >= 0 && (move_away(&words) < 0 || move_away(&error) < 0)) ||
+	    (exchanges && move_away(&exchange) < 0))
 		return -1;
 	if (dup2(fd, PD_WORKER_FD) < 0)
+		return -1;
+	close(PD_WORKER_EXCHANGE_FD);   /* whatever this process was given there */
+	if (exchanges && dup2(exchange, PD_WORKER_EXCHANGE_FD) < 0)
 		return -1;
 	return words < 0 || (dup2(error, PD_WORKER_ERROR_FD) >= 0 && dup2(words, STDERR_FILENO) >= 0)
 	       ? 0 : -1;
@@ -144,7 +153,7 @@ static void child(const struct pd_process *process, const char *path, int fd, pi
 	/* a GPU's streams get queues of their own: one whose transfer waits for another rank must
 	 * not stand before one that this other rank waits for */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-	if (pass(fd, process->words) < 0)
+	if (pass(fd, process->exchange, process->words) < 0)
 		_exit(PD_EXIT_FAILED);
 	snprintf(number, sizeof(number), "%d", rank);
 	execl(path, WORKER, number, (char *)NULL);

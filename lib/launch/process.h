@@ -13,12 +13,14 @@
 
 #define PD_WORKER_FD 3
 #define PD_WORKER_ERROR_FD 4            /* the launcher's standard error, or nothing */
+#define PD_WORKER_EXCHANGE_FD 5         /* the launcher's exchange of addresses, or nothing */
 
 struct pd_process {
 	pid_t pid;                      /* 0: it does not run */
 	int status;                     /* from waitpid, once it has ended */
 	struct pd_channel channel;
 	int words;                      /* what it said before its main(); -1: nobody listens */
+	int exchange;                   /* the rank's end of its launcher's exchange; -1: none */
 	char network[16];               /* the interface that leads to other hosts; "": none is needed */
 };
 

@@ -30,6 +30,8 @@ struct flow {
 
 struct end {
 	struct pd_channel *channel;
+	struct pd_exchange *exchange;
+	int ranks;
 	struct pd_seat seat;
 	struct pd_device *device;       /* with the memory; NULL: the host */
 	struct pd_transport *transport;
@@ -249,20 +251,33 @@ static int64_t memory_share(const struct end *e)
 	return info.memory_bytes / ((e->seat.device_sharers + devices - 1) / devices);
 }
 
+/* Any rank may be told to exchange with any other. */
+static int connect_all(struct end *e, json_t *message, struct pd_error *err)
+{
+	bool *all = pd_calloc((size_t)e->ranks, sizeof(*all));
+	int status;
+
+	memset(all, true, (size_t)e->ranks * sizeof(*all));
+	status = pd_exchange_get(e->exchange, all, e->ranks, message, err);
+	free(all);
+	return status < 0 ? -1 : pd_address_connect(e->transport, message, err);
+}
+
 static int obey(struct end *e, struct pd_error *err)
 {
 	char *address = pd_address_text(e->transport);
-	int status = pd_channel_send(e->channel, json_pack("{s:s, s:s, s:I, s:b}", "event", "ready",
-				"address", address, "memory_bytes", (json_int_t)memory_share(e),
-				"separate", e->device != NULL), err);
+	json_t *message = json_pack("{s:s, s:I, s:b}", "event", "ready", "memory_bytes",
+				    (json_int_t)memory_share(e), "separate", e->device != NULL);
+	int status = pd_exchange_put(e->exchange, address, message, err);
 	bool exit = false;
-	json_t *message;
 
 	free(address);
+	if (status == 0)
+		status = pd_channel_send(e->channel, message, err);
 	while (status == 0 && !exit && (status = next_message(e, &message, err)) == 0) {
 		exit = pd_message_is(message, "exit");
 		if (pd_message_is(message, "connect"))
-			status = pd_address_connect(e->transport, message, err);
+			status = connect_all(e, message, err);
 		else if (pd_message_is(message, "round"))
 			status = do_round(e, message, err);
 		json_decref(message);
@@ -287,10 +302,11 @@ static int open_device(struct end *e, const struct pd_routes_config *routes, con
 	return e->device ? 0 : -1;
 }
 
-static int run(struct pd_channel *channel, const json_t *message, struct pd_error *err)
+static int run(struct pd_channel *channel, struct pd_exchange *exchange, const json_t *message,
+	       struct pd_error *err)
 {
 	const char *device = json_string_value(json_object_get(message, "device"));
-	struct end e = { .channel = channel };
+	struct end e = { .channel = channel, .exchange = exchange };
 	struct pd_routes_config config = {
 		.rank = (int)json_integer_value(json_object_get(message, "rank")),
 		.ranks = (int)json_integer_value(json_object_get(message, "ranks")),
@@ -302,6 +318,7 @@ static int run(struct pd_channel *channel, const json_t *message, struct pd_erro
 	if (pd_seat_parse(json_object_get(message, "seat"), &config.seat) < 0)
 		return pd_error_failed(err, "the launcher sent a seat that cannot be read");
 	e.seat = config.seat;
+	e.ranks = config.ranks;
 	if (pd_gate_init(&e.gate, err) < 0 || open_device(&e, &config, device, err) < 0)
 		return -1;
 	config.device = e.device;

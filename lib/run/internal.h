@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A rank and the supervisor of all ranks, private to this folder.  They exchange messages.  The
- * supervisor sends job (the same to all), place (a rank's seat), stage (addresses of replicas, the same to
- * all of them), connect, stop (freeze and report your place), stop_at, write (its files of
- * a checkpoint), exit.  A rank sends ready, staged (why transfers are), alive, losses,
+ * supervisor sends job (the same to all), place (a rank's seat), connect, stop (freeze and report
+ * your place), stop_at, write (its files of a checkpoint), exit.  A rank sends ready, staged (why transfers are), alive, losses,
  * updated, reached, exported, saved, done, error.
  *
  * Before the job, on several hosts, the supervisor asks about folders of checkpoints: folder (whose
@@ -17,6 +16,7 @@
 #include "base/awake.h"
 #include "base/event.h"
 #include "data/loader.h"
+#include "launch/exchange.h"
 #include "launch/heartbeat.h"
 #include "launch/launcher.h"
 #include "run/job.h"
@@ -58,6 +58,7 @@ struct rank {
 	int number;
 	struct rank_folder folder;
 	struct pd_channel channel;
+	struct pd_exchange exchange;
 	struct pd_heartbeat heartbeat;
 	struct pd_gate gate;
 	struct pd_job *job;
@@ -104,8 +105,8 @@ int rank_share_state(struct rank *rank, struct pd_error *err);
 
 /* setup.c: handles the messages job and connect, and reports ready in between */
 int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err);
-int rank_say_ready(struct rank *rank);
-int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err);
+int rank_say_ready(struct rank *rank, struct pd_error *err);
+int rank_connect(struct rank *rank, json_t *message, struct pd_error *err);
 
 /* begin.c: sets the initial parameters, random or from the job's file */
 int rank_begin_weights(struct rank *rank, struct pd_error *err);
@@ -161,7 +162,7 @@ struct supervisor {
 	int signal;                     /* the last signal that asked for an end, or 0 */
 	int64_t wished_ns;              /* time of the first such signal */
 	sigset_t old_mask;
-	bool stop_asked, stop_sent, connected;
+	bool stop_asked, stop_sent, connected, exchange_said;
 	bool at_once;                   /* a signal ended the run at once, out of order */
 	int64_t moved_ns;               /* time at which an operation last finished on any rank */
 	int64_t last_checkpoint;
@@ -174,8 +175,7 @@ void supervisor_tell(struct supervisor *s, int r, json_t *message);
 void supervisor_tell_all(struct supervisor *s, json_t *message);
 int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err);
 void supervisor_ask_stop(struct supervisor *s);
-/* The messages by which ranks learn addresses: of the replicas of a stage; of other peers of rank r. */
-json_t *supervisor_stage_message(const struct supervisor *s, int stage);
+/* The message by which rank r connects. */
 json_t *supervisor_connect_message(const struct supervisor *s, int r, int64_t zero_ns);
 
 /*

@@ -342,6 +342,7 @@ static void tear_down(struct rank *rank)
 		fclose(rank->trace);
 	rank_folder_release(rank);
 	pd_gate_release(&rank->gate);
+	pd_exchange_release(&rank->exchange);
 	pd_channel_release(&rank->channel);
 }
 
@@ -397,13 +398,13 @@ static int run(struct rank *rank, const struct pd_rank_task *other, struct pd_er
 	}
 	if (pd_message_is(message, other->event)) {
 		pd_heartbeat_end(&rank->heartbeat);
-		status = other->run(&rank->channel, message, err);
+		status = other->run(&rank->channel, &rank->exchange, message, err);
 		json_decref(message);
 		return status;
 	}
 	status = hear(rank, message, "place", err) < 0 ? -1 : rank_set_up(rank, message, err);
 	json_decref(message);
-	if (status < 0 || rank_say_ready(rank) < 0)
+	if (status < 0 || rank_say_ready(rank, err) < 0)
 		return -1;
 	message = json_object();
 	status = hear(rank, message, "connect", err) < 0 ? -1 : rank_connect(rank, message, err);
@@ -424,7 +425,8 @@ static void out_of_memory(size_t bytes)
 	_exit(PD_EXIT_FAILED);
 }
 
-enum pd_exit pd_rank_main(int number, int fd, const struct pd_rank_task *other)
+enum pd_exit pd_rank_main(int number, int fd, int exchange_fd,
+			  const struct pd_rank_task *other)
 {
 	struct rank rank = { .number = number, .heard = true };
 	struct pd_error err = { .status = PD_EXIT_FAILED };
@@ -432,6 +434,7 @@ enum pd_exit pd_rank_main(int number, int fd, const struct pd_rank_task *other)
 
 	/* no time limit: a stopped supervisor may go on, and if it ends, so does this process */
 	pd_channel_init(&rank.channel, fd, 0);
+	pd_exchange_init(&rank.exchange, exchange_fd);
 	to_supervisor = &rank.channel;
 	pd_mem_on_end(out_of_memory);
 	if (pd_gate_init(&rank.gate, &err) < 0)

@@ -129,10 +129,19 @@ static int open_part(struct rank *rank, struct rank_part *part, struct pd_error 
 	return open_loader(rank, part, err);
 }
 
+/* With whom this rank exchanges anything; a new array. */
+static bool *find_peers(const struct rank *rank)
+{
+	bool *peers = pd_calloc((size_t)rank->job->plan->rank_count, sizeof(*peers));
+
+	pd_schedule_peers(rank->schedule, rank->number, peers);
+	return peers;
+}
+
 static int open_transport(struct rank *rank, struct pd_error *err)
 {
 	int ranks = rank->job->plan->rank_count;
-	bool *peers = pd_calloc((size_t)ranks, sizeof(*peers));
+	bool *peers = find_peers(rank);
 	struct pd_routes_config config = {
 		.how = rank->job->transport, .rank = rank->number, .ranks = ranks,
 		.seat = rank->job->seat, .peers = peers,
@@ -140,7 +149,6 @@ static int open_transport(struct rank *rank, struct pd_error *err)
 		.gate = &rank->gate,
 	};
 
-	pd_schedule_peers(rank->schedule, rank->number, peers);
 	rank->transport = pd_routes_open(&config, err);
 	free(peers);
 	return rank->transport ? 0 : -1;
@@ -292,34 +300,48 @@ int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 	       open_worker(rank, err) < 0 ? -1 : 0;
 }
 
-int rank_say_ready(struct rank *rank)
+int rank_say_ready(struct rank *rank, struct pd_error *err)
 {
 	char *address = pd_address_text(rank->transport);
-	int status = say(rank, json_pack("{s:s, s:s, s:I, s:I}", "event", "ready", "address", address,
-					 "memory_bytes", (json_int_t)pd_worker_bytes(rank->worker),
-					 "threads", (json_int_t)rank->threads));
+	json_t *ready = json_pack("{s:s, s:I, s:I}", "event", "ready",
+				  "memory_bytes", (json_int_t)pd_worker_bytes(rank->worker),
+				  "threads", (json_int_t)rank->threads);
+	int status = pd_exchange_put(&rank->exchange, address, ready, err);
 
 	free(address);
-	return status;
+	if (status == 0)
+		return say(rank, ready);
+	json_decref(ready);
+	return -1;
 }
 
-/* Reports, from one rank, why GPUs do not exchange as fast as they could. */
+/* Reports why GPUs do not exchange as fast as they could. */
 static int say_transport(struct rank *rank)
 {
-	const char *name, *why;
+	const char *why, *name = pd_routes_chosen(rank->transport, &why);
 
-	if (rank->number != 0)
-		return 0;
-	name = pd_routes_chosen(rank->transport, &why);
 	return why ? say(rank, json_pack("{s:s, s:s, s:s}", "event", "exchange", "transport", name,
 					 "why", why)) : 0;
 }
 
-int rank_connect(struct rank *rank, const json_t *message, struct pd_error *err)
+/* A rank knows its own address as the others do. */
+static int learn_addresses(struct rank *rank, json_t *message, struct pd_error *err)
+{
+	bool *known = find_peers(rank);
+	int status;
+
+	known[rank->number] = true;
+	status = pd_exchange_get(&rank->exchange, known, rank->job->plan->rank_count, message, err);
+	free(known);
+	return status;
+}
+
+int rank_connect(struct rank *rank, json_t *message, struct pd_error *err)
 {
 	pd_mem_for("what workers exchange");
 	rank->zero_ns = json_integer_value(json_object_get(message, "zero_ns")) +
 			rank->job->seat.clock_ahead_ns;
-	return pd_address_connect(rank->transport, message, err) < 0 ||
+	return learn_addresses(rank, message, err) < 0 ||
+	       pd_address_connect(rank->transport, message, err) < 0 ||
 	       say_transport(rank) < 0 ? -1 : 0;
 }

@@ -41,7 +41,7 @@ void supervisor_tell_all(struct supervisor *s, json_t *message)
 	json_decref(message);
 }
 
-static void supervisor_tell_packed(struct supervisor *s, int r, const struct pd_packed *packed)
+static void tell_packed(struct supervisor *s, int r, const struct pd_packed *packed)
 {
 	pd_channel_send_packed(supervisor_channel(s, r), packed, NULL);
 }
@@ -94,55 +94,20 @@ void supervisor_ask_stop(struct supervisor *s)
 
 /* ---- messages ---- */
 
-json_t *supervisor_stage_message(const struct supervisor *s, int stage)
-{
-	const struct pd_stage *of = &s->job->plan->stages[stage];
-	json_t *addresses = json_object();
-
-	for (int i = 0; i < of->replicas; i++)
-		pd_address_add(addresses, of->ranks[i], s->ranks[of->ranks[i]].address);
-	return json_pack("{s:s, s:o}", "event", "stage", "addresses", addresses);
-}
-
+/* With the addresses of those that r exchanges something with, where the ranks have told theirs. */
 json_t *supervisor_connect_message(const struct supervisor *s, int r, int64_t zero_ns)
 {
 	bool *peers = pd_calloc((size_t)s->count, sizeof(*peers));
 	json_t *addresses = json_object();
-	int stages[s->schedule->chunks];
 
 	pd_schedule_peers(s->schedule, r, peers);
-	pd_schedule_stages(s->schedule, r, stages);
 	peers[r] = true;
-	for (int i = 0; i < s->schedule->chunks; i++) {
-		const struct pd_stage *own = &s->job->plan->stages[stages[i]];
-		bool told = pd_schedule_all_meet(s->schedule, stages[i]);
-
-		for (int k = 0; k < own->replicas && told; k++)
-			peers[own->ranks[k]] = false;
-	}
-	for (int q = 0; q < s->count && r > 0; q++)
+	for (int q = 0; q < s->count; q++)
 		if (peers[q])
 			pd_address_add(addresses, q, s->ranks[q].address);
 	free(peers);
 	return json_pack("{s:s, s:i, s:o, s:I}", "event", "connect", "ranks", s->count, "addresses",
 			 addresses, "zero_ns", (json_int_t)zero_ns);
-}
-
-/*
- * Replicas that all meet are told their addresses at once; others learn those of their peers as they
- * connect.  Rank 0, which says who shares a GPU, is told all addresses.
- */
-static void tell_stage(struct supervisor *s, int stage)
-{
-	const struct pd_stage *of = &s->job->plan->stages[stage];
-	struct pd_packed packed = pd_pack(supervisor_stage_message(s, stage));
-	bool told = pd_schedule_all_meet(s->schedule, stage);
-
-	for (int i = 0; i < of->replicas && told; i++)
-		if (of->ranks[i] > 0)
-			supervisor_tell_packed(s, of->ranks[i], &packed);
-	supervisor_tell_packed(s, 0, &packed);
-	pd_packed_release(&packed);
 }
 
 static void connect_all(struct supervisor *s)
@@ -152,8 +117,6 @@ static void connect_all(struct supervisor *s)
 	s->connected = true;
 	s->moved_ns = pd_awake_ns(&s->awake);
 	pd_run_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
-	for (int stage = 0; stage < s->job->plan->stage_count; stage++)
-		tell_stage(s, stage);
 	for (int r = 0; r < s->count; r++)
 		supervisor_tell(s, r, supervisor_connect_message(s, r, zero_ns));
 	if (s->stop_asked)
@@ -169,13 +132,15 @@ static void on_reached(struct supervisor *s, struct watched *w, const json_t *me
 		decide_stop(s);
 }
 
+/* The first of them is enough: others have the like to say. */
 static void say_exchange(struct supervisor *s, const json_t *message)
 {
 	const char *why = json_string_value(json_object_get(message, "why"));
 	const char *name = json_string_value(json_object_get(message, "transport"));
 
-	if (s->how->quiet)
+	if (s->how->quiet || s->exchange_said)
 		return;
+	s->exchange_said = true;
 	pd_progress_bar_hide(&s->report.bar);
 	if (strcmp(name, "staged") == 0)
 		pd_say("what GPUs exchange goes through host memory: %s", why);
@@ -263,7 +228,7 @@ static void tell_jobs(struct supervisor *s)
 	struct pd_packed job = pd_pack(pd_job_json(s->job));
 
 	for (int r = 0; r < s->count; r++) {
-		supervisor_tell_packed(s, r, &job);
+		tell_packed(s, r, &job);
 		supervisor_tell(s, r, pd_job_place_json(s->job, r, s->launcher->ops->seat(s->launcher,
 											  r)));
 	}

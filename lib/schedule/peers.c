@@ -75,18 +75,6 @@ static void find_met(const struct pd_schedule *schedule, int stage, int replica,
 	free(buckets);
 }
 
-bool pd_schedule_all_meet(const struct pd_schedule *schedule, int stage)
-{
-	int replicas = schedule->plan->stages[stage].replicas;
-	bool *met = pd_calloc((size_t)replicas, sizeof(*met)), all = true;
-
-	find_met(schedule, stage, replicas - 1, met);
-	for (int i = 0; i < replicas - 1; i++)
-		all = all && met[i];
-	free(met);
-	return all;
-}
-
 static void add_sums(const struct pd_schedule *schedule, int stage, int replica, bool *peers)
 {
 	const struct pd_stage *s = &schedule->plan->stages[stage];

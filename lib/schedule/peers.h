@@ -13,7 +13,4 @@
  */
 void pd_schedule_peers(const struct pd_schedule *schedule, int rank, bool *peers);
 
-/* Does the last replica of a stage exchange something with every other one? */
-bool pd_schedule_all_meet(const struct pd_schedule *schedule, int stage);
-
 #endif

@@ -9,7 +9,7 @@
 
 /* Returns the address of a transport as hexadecimal digits; free() it. */
 char *pd_address_text(struct pd_transport *transport);
-/* Adds the address of a rank, such a text, to an object of addresses. */
+/* Adds the address of a rank, such a text, to an object of addresses; NULL adds nothing. */
 void pd_address_add(json_t *addresses, int rank, json_t *address);
 /*
  * Connects a transport as a message says: "ranks", how many there are, and "addresses", an object with

@@ -62,10 +62,10 @@ struct pd_transport_provider {
 	bool (*reaches)(const struct pd_transport_end *self, const struct pd_transport_end *peer,
 			bool asked);
 	/*
-	 * Writes what the user should know of peers that it does not reach, or reaches slowly, or
-	 * "".
+	 * Writes what the user should know of a rank and its peers, `count` of them in order, that it
+	 * does not reach, or reaches slowly, or "".
 	 */
-	void (*explain)(const struct pd_transport_end *ends, int ranks, bool asked, char *text,
+	void (*explain)(const struct pd_transport_end *ends, int count, bool asked, char *text,
 			size_t size);
 	struct pd_transport *(*open)(const struct pd_transport_config *config,
 				     struct pd_error *err);

@@ -191,6 +191,20 @@ static int open_over(struct routes *t, const struct pd_transport_provider *provi
 	return 0;
 }
 
+/* Notes what the provider has to say of this rank and its peers: of others nothing is known here. */
+static void explain(struct routes *t, const struct pd_transport_provider *provider,
+		    const struct pd_transport_end *ends)
+{
+	struct pd_transport_end *known = pd_calloc((size_t)t->config.ranks, sizeof(*known));
+	int count = 0;
+
+	for (int r = 0; r < t->config.ranks; r++)
+		if (t->peers[r] || r == t->config.rank)
+			known[count++] = ends[r];
+	provider->explain(known, count, t->config.how != NULL, t->why, sizeof(t->why));
+	free(known);
+}
+
 /* Opens a provider of device memory, if it reaches any peer that is left. */
 static int take(struct routes *t, const struct pd_transport_provider *provider,
 		const void *const *addresses, bool *reached, struct pd_error *err)
@@ -199,12 +213,12 @@ static int take(struct routes *t, const struct pd_transport_provider *provider,
 	bool asked = t->config.how != NULL, any;
 	int status = 0;
 
-	if (provider->explain && t->config.rank == 0 && !t->why[0])
-		provider->explain(ends, t->config.ranks, asked, t->why, sizeof(t->why));
+	if (provider->explain && !t->why[0])
+		explain(t, provider, ends);
 	any = find_reached(t, provider, ends, reached);
 	for (int r = 0; r < t->config.ranks && status == 0 && asked; r++)
 		if (t->peers[r] && !reached[r]) {
-			provider->explain(ends, t->config.ranks, asked, t->why, sizeof(t->why));
+			explain(t, provider, ends);
 			status = pd_error_failed(err, "--transport=%s: %s", provider->name, t->why);
 		}
 	if (status == 0 && any)

@@ -37,9 +37,9 @@ void pd_routes_prepare(const char *how, const struct pd_device_ops *device, int 
 struct pd_transport *pd_routes_open(const struct pd_routes_config *config, struct pd_error *err);
 
 /*
- * Returns the name of the provider between devices, once connected (the last, if several).  At rank
- * 0, *why_p is what the user should know: why transfers are staged though nobody asked for that, or
- * which ranks share a GPU under NCCL; else NULL. The transport owns it.
+ * Returns the name of the provider between devices, once connected (the last, if several).  *why_p is
+ * what the user should know of this rank and its peers: why transfers are staged though nobody asked for
+ * that, or which ranks share a GPU under NCCL; else NULL. The transport owns it.
  */
 const char *pd_routes_chosen(const struct pd_transport *t, const char **why_p);
 

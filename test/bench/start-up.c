@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * start-up [RANKS]...: what the start of a run on several hosts exchanges, without the hosts: the real
- * invitation, places, seats, jobs and addresses of a plan of 64 stages (fewer ranks: a stage each) are
- * made and counted, a rank's part of them for every 64th rank.  A line for each number of ranks: bytes
- * that the launcher's PMIx server brings each host, messages and megabytes that the first process
- * sends and receives, kilobytes to one rank, peers of one rank, and the seconds of processor time that
- * it takes to make all that is sent.
+ * invitation, places, seats and jobs of a plan of 64 stages (fewer ranks: a stage each) are made and
+ * counted, a rank's part of them for every 64th rank.  A line for each number of ranks: bytes of the
+ * invitation that the launcher's PMIx server brings each host, messages and megabytes that the first
+ * process sends and receives, kilobytes to one rank, peers of one rank, kilobytes of their addresses
+ * that it asks the PMIx servers for, and the seconds of processor time that it takes to make all that
+ * is sent.
  */
 #include "base/json.h"
 #include "base/mem.h"
@@ -39,21 +40,6 @@ static double packed_bytes(json_t *message)
 	double bytes = (double)packed.count;
 
 	pd_packed_release(&packed);
-	return bytes;
-}
-
-/* What all ranks are told of their stages' addresses; rank 0 is told all stages'. */
-static double stages_bytes(const struct supervisor *s)
-{
-	double bytes = 0;
-
-	for (int i = 0; i < s->job->plan->stage_count; i++) {
-		const struct pd_stage *stage = &s->job->plan->stages[i];
-
-		bytes += packed_bytes(supervisor_stage_message(s, i)) *
-			 (pd_schedule_all_meet(s->schedule, i)
-				  ? stage->replicas + (stage->ranks[0] > 0) : 1);
-	}
 	return bytes;
 }
 
@@ -120,21 +106,6 @@ static char *make_address(int ranks)
 	return text;
 }
 
-/* Such an address of another rank: as if no two had a byte in common that is not zero. */
-static json_t *vary(const char *address)
-{
-	char *text = pd_strdup(address);
-	json_t *value;
-
-	for (char *at = text; *at; at += 2)
-		if (memcmp(at, "00", 2) != 0)
-			for (int i = 0; i < 2; i++)
-				at[i] = "0123456789abcdef"[random() % 16];
-	value = json_string(text);
-	free(text);
-	return value;
-}
-
 static void measure(int ranks)
 {
 	struct pd_job job = { .plan = make_plan(ranks), .device = "cpu", .data = "/data/set",
@@ -152,11 +123,9 @@ static void measure(int ranks)
 	if (!meeting || !s.schedule)
 		pd_bug("%s", err.text);
 	s.ranks = pd_calloc((size_t)ranks, sizeof(*s.ranks));
-	for (int r = 0; r < ranks; r++)
-		s.ranks[r].address = vary(address);
 	invitation = bytes_of(pd_meeting_invitation(meeting));
 	begun = clock();
-	sent = ranks * packed_bytes(pd_job_json(&job)) + stages_bytes(&s);
+	sent = ranks * packed_bytes(pd_job_json(&job));
 	seconds = (double)(clock() - begun) / CLOCKS_PER_SEC;
 	for (int r = 0; r < ranks; r += step, sampled++) {
 		struct pd_seat seat = { .local = r % HOST_RANKS, .locals = HOST_RANKS,
@@ -169,19 +138,16 @@ static void measure(int ranks)
 				bytes_of(pd_seat_json(&seat)) +
 				bytes_of(pd_job_place_json(&job, r, &seat)));
 		seconds += step * (double)(clock() - begun) / CLOCKS_PER_SEC;
-		received += step * (bytes_of(pd_hosts_place()) + (double)strlen(address));
+		received += step * bytes_of(pd_hosts_place());
 		pd_schedule_peers(s.schedule, r, peers);
 		for (int q = 0; q < ranks; q++)
 			peer_count += peers[q];
 	}
-	/*
-	 * To each: start, job, place, its stage's addresses, connect; from each: place, ready; from each
-	 * host, pings and pongs.
-	 */
-	printf("%6d %12.0f %10d %10.1f %10.1f %10.1f %8.1f %8.2f\n", ranks, invitation, 7 * ranks,
-	       sent / 1e6, received / 1e6, sent / ranks / 1e3, (double)peer_count / sampled, seconds);
-	for (int r = 0; r < ranks; r++)
-		json_decref(s.ranks[r].address);
+	/* To each: start, job, place, connect; from each: place, ready; from each host, pings and pongs. */
+	printf("%6d %12.0f %10d %10.1f %10.1f %10.1f %8.1f %10.1f %8.2f\n", ranks, invitation,
+	       6 * ranks, sent / 1e6, received / 1e6, sent / ranks / 1e3,
+	       (double)peer_count / sampled,
+	       (double)peer_count / sampled * (double)strlen(address) / 1e3, seconds);
 	free(s.ranks);
 	free(peers);
 	free(address);
@@ -194,8 +160,8 @@ int main(int argc, char **argv)
 {
 	static char *all[] = { "8", "64", "512", "4096", "16384", NULL };
 
-	printf("%6s %12s %10s %10s %10s %10s %8s %8s\n", "ranks", "PMIx bytes", "messages", "sent MB",
-	       "got MB", "KB to one", "peers", "seconds");
+	printf("%6s %12s %10s %10s %10s %10s %8s %10s %8s\n", "ranks", "invitation", "messages",
+	       "sent MB", "got MB", "KB to one", "peers", "KB asked", "seconds");
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (char **ranks = argc > 1 ? argv + 1 : all; *ranks; ranks++)
 		measure(atoi(*ranks));

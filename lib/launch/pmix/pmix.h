@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a PMIx server, such as mpirun's or srun's, says to the processes that it has started; and one
- * message of the first of them to all.  In a program that was built without PMIx there is no server.
+ * What a PMIx server, such as mpirun's or srun's, says to the processes that it has started; one
+ * message of the first of them to all; and the address of each one's rank, for those who ask for it.
+ * In a program that was built without PMIx there is no server.
  */
 #ifndef PD_LAUNCH_PMIX_PMIX_H
 #define PD_LAUNCH_PMIX_PMIX_H
@@ -24,7 +25,17 @@ int pd_pmix_begin(struct pd_pmix_job *job, struct pd_error *err);
 int pd_pmix_tell(const char *text, struct pd_error *err);
 /* In the others: that text, to be freed, or NULL.  Waits as long. */
 char *pd_pmix_hear(struct pd_error *err);
-/* Ends the use of the PMIx server. */
+/*
+ * Leaves the address of this process's rank with the server of its host, where it stays, whatever
+ * becomes of the process.  Once in its life.
+ */
+int pd_pmix_put_address(const char *address, struct pd_error *err);
+/*
+ * Fetches the addresses of some ranks from the servers of their hosts, each to be freed.  All must have
+ * been put.  Waits for a minute at most; where one does not come, its rank is the peer of the error.
+ */
+int pd_pmix_get_addresses(const int *ranks, int count, char **addresses, struct pd_error *err);
+/* Ends the use of the PMIx server, if it has begun. */
 void pd_pmix_end(void);
 
 #endif

@@ -62,20 +62,20 @@ static bool nccl_reaches(const struct pd_transport_end *self, const struct pd_tr
 	return self->offer && peer->offer && (asked || !share_gpu(self, peer));
 }
 
-static void nccl_explain(const struct pd_transport_end *ends, int ranks, bool asked, char *text,
+static void nccl_explain(const struct pd_transport_end *ends, int count, bool asked, char *text,
 			 size_t size)
 {
 	int lacking = 0;
 
-	while (lacking < ranks && ends[lacking].offer)
+	while (lacking < count && ends[lacking].offer)
 		lacking++;
 	text[0] = '\0';
-	for (int a = 0; a < ranks && !text[0] && (!asked || lacking == ranks); a++)
-		for (int b = a + 1; b < ranks && !text[0]; b++)
+	for (int a = 0; a < count && !text[0] && (!asked || lacking == count); a++)
+		for (int b = a + 1; b < count && !text[0]; b++)
 			if (share_gpu(&ends[a], &ends[b]))
-				snprintf(text, size, "ranks %d and %d share GPU %.31s", a, b,
-					 ends[a].place);
-	if (!text[0] && lacking < ranks)
+				snprintf(text, size, "ranks %d and %d share GPU %.31s",
+					 ends[a].rank, ends[b].rank, ends[a].place);
+	if (!text[0] && lacking < count)
 		snprintf(text, size, "%.*s", PD_LACKS_TEXT - 1, ends[lacking].lacks);
 }
 
