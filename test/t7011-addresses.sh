@@ -56,14 +56,20 @@ test_ok "pd-topo: each for all" '
 	asked "0 1
 1 0"
 '
-for call in put get; do
-	test_ok "a rank that is killed after its $call is named within seconds" '
-		begun=$(date +%s)
-		export PD_PMIX_VICTIM=2 PD_PMIX_AFTER=$call
-		status 3 watched 4 pd-run --threads=1 --synthetic --minibatches=100000000 line >out
-		grep -qx "put 2" notes
-		said "rank 2 (stage 2 of 4) was killed by signal 9 (Killed)"
-		[ $(($(date +%s) - begun)) -le "$(within 10)" ]
-	'
-done
+# killed RANK CALL: its process, after that call; it is named.
+killed() {
+	begun=$(date +%s)
+	export PD_PMIX_VICTIM="$1" PD_PMIX_AFTER="$2"
+	status 3 watched 4 pd-run --threads=1 --synthetic --minibatches=100000000 line >out
+	grep -qx "put $1" notes
+	said "rank $1 (stage $1 of 4) was killed by signal 9 (Killed)"
+	[ $(($(date +%s) - begun)) -le "$(within 10)" ]
+}
+
+test_ok "a rank that is killed before anybody has its address is named within seconds" 'killed 2 put'
+test_ok "so is one that is killed while it asks for those of others" 'killed 2 get'
+test_ok "also where the first process gets no answer to what it has asked for" '
+	export PD_PMIX_DEAF=0
+	killed 2 get
+'
 test_done

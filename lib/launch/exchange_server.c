@@ -95,8 +95,10 @@ int pd_exchange_server_begin(struct pd_exchange_server *server, struct pd_error 
 
 void pd_exchange_server_end(struct pd_exchange_server *server)
 {
-	if (server->runs)
+	if (server->runs) {
+		pd_pmix_give_up();
 		pthread_join(server->thread, NULL);
+	}
 	server->runs = false;
 	pd_pmix_end();
 }

@@ -20,7 +20,7 @@ struct pd_exchange_server {             /* begins as zeroes */
 
 /* Returns the rank's end, to be given to its process and closed here; or -1. */
 int pd_exchange_server_begin(struct pd_exchange_server *server, struct pd_error *err);
-/* To be called once the rank's process has ended.  Ends the use of the PMIx server, too. */
+/* To be called once the rank's process has ended; waits for no answer any more.  Ends the use of the PMIx server, too. */
 void pd_exchange_server_end(struct pd_exchange_server *server);
 
 #endif

@@ -3,7 +3,7 @@
  * Stands between pd-run and PMIx, preloaded.  Of each address that a process puts or asks for it adds a
  * line to the file PD_PMIX_NOTES, "put 2" or "get 2 1": process 2 asks for that of rank 1.  In the
  * process whose rank is PD_PMIX_VICTIM it then kills, after the call that PD_PMIX_AFTER names ("put" or
- * "get"), the rank's process, which is its child.
+ * "get"), the rank's process, which is its child.  What process PD_PMIX_DEAF asks for never comes.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -46,6 +46,13 @@ static void after(const char *call)
 		kill_children();
 }
 
+static int is_deaf(void)
+{
+	const char *deaf = getenv("PD_PMIX_DEAF");
+
+	return deaf && strcmp(deaf, getenv("PMIX_RANK")) == 0;
+}
+
 static int is_address(const char *key)
 {
 	return strcmp(key, "pipedream.address") == 0;
@@ -70,13 +77,14 @@ pmix_status_t PMIx_Get_nb(const pmix_proc_t *process, const char key[], const pm
 {
 	pmix_status_t (*get)(const pmix_proc_t *, const char [], const pmix_info_t *, size_t,
 			     pmix_value_cbfunc_t, void *) = dlsym(RTLD_NEXT, "PMIx_Get_nb");
-	pmix_status_t status = get(process, key, info, count, take, context);
 	char line[64];
 
 	if (is_address(key)) {
 		snprintf(line, sizeof(line), "get %s %u\n", getenv("PMIX_RANK"), process->rank);
 		note(line);
 		after("get");
+		if (is_deaf())
+			return PMIX_SUCCESS;
 	}
-	return status;
+	return get(process, key, info, count, take, context);
 }

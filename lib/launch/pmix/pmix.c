@@ -78,6 +78,7 @@ static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t one_came;
 	int due;
+	bool given_up;
 } answers = { .lock = PTHREAD_MUTEX_INITIALIZER, .one_came = PTHREAD_COND_INITIALIZER };
 
 struct answer {
@@ -113,7 +114,7 @@ static void wait_for_answers(void)
 	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += PATIENCE_S;
 	pthread_mutex_lock(&answers.lock);
-	while (answers.due > 0 && late != ETIMEDOUT)
+	while (answers.due > 0 && !answers.given_up && late != ETIMEDOUT)
 		late = pthread_cond_clockwait(&answers.one_came, &answers.lock, CLOCK_MONOTONIC, &until);
 	pthread_mutex_unlock(&answers.lock);
 }
@@ -239,6 +240,14 @@ int pd_pmix_get_addresses(const int *ranks, int count, char **addresses, struct 
 	free(asked);
 	return failed_at < 0 ? 0 : pd_error_peer(err, ranks[failed_at], "PMIx: the address of rank %d: %s",
 						 ranks[failed_at], PMIx_Error_string(first));
+}
+
+void pd_pmix_give_up(void)
+{
+	pthread_mutex_lock(&answers.lock);
+	answers.given_up = true;
+	pthread_cond_signal(&answers.one_came);
+	pthread_mutex_unlock(&answers.lock);
 }
 
 void pd_pmix_end(void)

@@ -35,6 +35,8 @@ int pd_pmix_put_address(const char *address, struct pd_error *err);
  * been put.  Waits for a minute at most; where one does not come, its rank is the peer of the error.
  */
 int pd_pmix_get_addresses(const int *ranks, int count, char **addresses, struct pd_error *err);
+/* Whoever waits for an answer, in another thread, does so no longer. */
+void pd_pmix_give_up(void);
 /* Ends the use of the PMIx server, if it has begun. */
 void pd_pmix_end(void);
 
