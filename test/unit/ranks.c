@@ -191,7 +191,7 @@ static int live(struct rank *me, pid_t parent, int (*body)(struct rank *me))
 		return 1;
 	}
 	status = body(me);
-	if (ranks_apart && status == 0) /* a connection that ends is a peer that is lost */
+	if (ranks_apart && status == 0 && me->transport) /* a connection that ends is a peer that is lost */
 		ranks_barrier(me);
 	if (atomic_load(&me->gate.failed))
 		fprintf(stderr, "# rank %d: %s\n", me->rank, me->gate.err.text);

@@ -139,6 +139,54 @@ static int last_words(struct rank *me)
 	return bad;
 }
 
+/*
+ * By the network rank 1 dies while large messages go both ways, after so many steps; rank 0 finds out,
+ * and closes what is left of them.
+ */
+static int steps;
+
+static int lost_under_way(struct rank *me)
+{
+	enum { MESSAGES = 4 };
+	static struct pd_event out[MESSAGES], in[MESSAGES];
+	char *buf = calloc(2 * MESSAGES, LARGE);
+	int peer = 1 - me->rank, bad = 0;
+
+	ranks_recv(me, peer, MESSAGES, buf, 1, NULL, &in[0]);
+	ranks_send(me, peer, MESSAGES, buf + LARGE, 1, NULL, &out[0]);
+	bad += ranks_until(me, &in[0]) < 0 || ranks_until(me, &out[0]) < 0;
+	ranks_barrier(me);
+	for (uint64_t i = 0; i < MESSAGES; i++) {
+		ranks_recv(me, peer, i, buf + i * LARGE, LARGE, NULL, &in[i]);
+		ranks_send(me, peer, i, buf + (MESSAGES + i) * LARGE, LARGE, NULL, &out[i]);
+	}
+	for (int i = 0; me->rank == 0 || i < steps; i++)
+		if (ranks_step(me, 5) < 0)
+			break;
+	if (me->rank == 1)
+		kill(getpid(), SIGKILL);
+	bad += !rank_ok(me, me->gate.err.cause == PD_CAUSE_PEER && me->gate.err.peer == 1,
+			"whose end it is");
+	me->transport->ops->close(me->transport);
+	me->transport = NULL;
+	for (int i = 0; i < MESSAGES; i++)
+		bad += !rank_ok(me, pd_event_done(&in[i]) && pd_event_done(&out[i]), "all have ended");
+	free(buf);
+	return bad;
+}
+
+static void test_lost(void)
+{
+	int bad = 0, tried = test_quick() ? 10 : 40;
+
+	ranks_apart = true;
+	is_int(run_ranks(2, close_unfinished, NULL, -1), 0, "by the network: close cancels what is unfinished");
+	for (steps = 1; steps <= tried; steps++)
+		bad += run_ranks(2, lost_under_way, NULL, 1);
+	ranks_apart = false;
+	is_int(bad, 0, "a peer dies during large messages by the network, %d times", tried);
+}
+
 static void *compute(void *stop)
 {
 	volatile double x = 1;
@@ -192,6 +240,7 @@ int main(void)
 	test_ends("ucx");
 	is_int(run_ranks(2, overlap, result, -1), 0, "16 MiB while the receiver computes");
 	diag("in %.1f ms", result[RANKS_RESULT]);
+	test_lost();
 	ranks_staged = true;
 	test_ends("staged");
 	return done_testing();

@@ -225,6 +225,7 @@ void pd_ucx_cancel_all(struct ucx *u)
 	}
 	while ((x = u->posted.next) != &u->posted) {
 		ring_remove(x);
+		u->unfinished = true;
 		ucp_request_cancel(u->worker, x->request);
 		fail(x, "cancelled");
 	}

@@ -37,7 +37,9 @@ struct ucx {
 	ucp_ep_h *peers, *answers;      /* by rank: over which this rank sends, and that one does */
 	int fd;
 	bool broken, closing;
+	bool unfinished;                /* transfers were cancelled that UCX had */
 	struct chunk *chunks;
+	struct ucx *next_left;          /* of those that are never destroyed */
 	/* heads of rings: unused; waiting for `after`, in order; posted to UCX */
 	struct ucx_transfer idle, waiting, posted;
 };

@@ -37,6 +37,7 @@
 
 #include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <ucs/config/global_opts.h>
@@ -220,6 +221,20 @@ static void ucx_cancel(struct pd_transport *t)
 		flush(u);
 }
 
+/*
+ * Between hosts those stay until the process ends that are closed in the middle of something.  UCX may
+ * still hold requests of an endpoint, of a rendezvous that was cancelled or whose peer is lost, and
+ * aborts the process that destroys it.
+ */
+static struct ucx *_Atomic left;
+
+static void leave(struct ucx *u)
+{
+	u->next_left = atomic_load(&left);
+	while (!atomic_compare_exchange_weak(&left, &u->next_left, u))
+		;
+}
+
 static void ucx_close(struct pd_transport *t)
 {
 	struct ucx *u = (struct ucx *)t;
@@ -227,6 +242,10 @@ static void ucx_close(struct pd_transport *t)
 	if (!u)
 		return;
 	ucx_cancel(t);
+	if (u->several_hosts && (u->broken || u->unfinished)) {
+		leave(u);
+		return;
+	}
 	free(u->address);
 	/* ends the endpoints too, without asking the peers, which may be dead */
 	if (u->worker)
