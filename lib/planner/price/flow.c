@@ -315,7 +315,7 @@ static bool recur(const struct pd_schedule *schedule, const struct pd_stage_time
 	*expected_p = (struct pd_expected){
 		capped(periods.bound_ns),
 		pd_max64(expected_p->estimate_ns, capped(periods.estimate_ns)) };
-	return fits && flow.grouped;
+	return fits && flow.longer;
 }
 
 /* Returns a time that no period of a plan with any schedule is below. */
