@@ -39,37 +39,17 @@ static double sent_per_sample(const struct pd_plan *plan)
 	return sum / (double)plan->profile->batch_size;
 }
 
-/*
- * Sets the memory of the stages, and which of them recompute: those that must to fit, if the
- * planner decides or the request names stages; none if the plan does not fit anyway.
- */
-static bool weigh(const struct finder *finder, struct pd_plan *plan)
-{
-	struct pd_plan_request request = *finder->task->request;
-	struct pd_error err;
-
-	request.weights = plan->weights;
-	request.recomputed = NULL;
-	if (pd_recompute_free(&request) && pd_recompute_fit(plan, finder->task->limit_bytes))
-		return true;
-	pd_recompute_clear(plan);
-	return pd_recompute_asked(plan, &request, &err) && pd_candidate_weigh(plan, &err);
-}
-
 static struct pd_plan *plan_of(const struct finder *finder, const struct pd_partition *partition,
 			       enum pd_schedule_kind schedule, enum pd_weight_kind weights,
 			       int64_t microbatches)
 {
-	struct pd_plan *plan = pd_candidate_plain(finder->task, partition);
+	const struct pd_task *task = finder->task;
+	struct pd_plan *plan = pd_candidate_with(task, partition, schedule, weights, microbatches);
 
 	plan->bucket_bytes = finder->plan->bucket_bytes;
-	plan->schedule = schedule;
-	plan->weights = weights;
-	plan->agree = pd_planner_agrees(finder->task->request, plan->profile, weights);
 	if (pd_plan_agrees(plan))       /* that needs all gradients */
 		plan->chunk = 0;
-	plan->microbatches = microbatches ? microbatches : pd_planner_microbatches(plan);
-	if (weigh(finder, plan))
+	if (pd_recompute_weigh(plan, task->request, task->limit_bytes))
 		return plan;
 	pd_candidate_drop(plan);
 	return NULL;

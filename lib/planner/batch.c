@@ -21,8 +21,7 @@
 
 #include "plan/prediction.h"
 #include "planner/search/candidate.h"
-#include "planner/price/flow.h"
-#include "planner/price/predict.h"
+#include "planner/search/judge.h"
 #include "planner/search/recompute.h"
 
 #include <inttypes.h>
@@ -50,40 +49,28 @@ static int64_t microbatches_of(const struct pd_profile *profile, int64_t batch, 
 	return batch / profile->batch_size / unit * unit;
 }
 
-static bool fit_point(const struct grid *grid, struct pd_plan *plan)
-{
-	struct pd_error err;
-
-	if (pd_recompute_free(grid->task.request))
-		return pd_recompute_fit(plan, grid->task.limit_bytes);
-	return pd_recompute_asked(plan, grid->task.request, &err) && pd_candidate_weigh(plan, &err) &&
-	       pd_candidate_fullest(plan, NULL) <= grid->task.limit_bytes;
-}
-
 /* Makes a plan of the point; NULL if it is impossible or does not fit. */
 static struct pd_plan *plan_of(const struct grid *grid, const struct pd_partition *partition,
 			       int width)
 {
+	const struct pd_task *task = &grid->task;
+	const struct pd_plan_request *request = task->request;
+	int64_t microbatches = microbatches_of(task->profile, grid->batch, width);
+	struct pd_expected expected;
 	struct pd_plan *plan;
-	struct pd_schedule *schedule;
 	struct pd_error err;
-	bool fits;
 
+	if (grid->batch && !microbatches)
+		return NULL;
 	for (int s = 0; s < partition->stage_count; s++)
 		partition->replicas[s] = width;
-	plan = pd_candidate_plain(&grid->task, partition);
-	plan->schedule = grid->task.request->schedule;
-	plan->weights = grid->task.request->weights;
-	plan->agree = pd_planner_agrees(grid->task.request, grid->task.profile, plan->weights);
-	plan->microbatches = grid->batch ? microbatches_of(grid->task.profile, grid->batch, width)
-					 : pd_planner_microbatches(plan);
-	fits = plan->microbatches > 0 && fit_point(grid, plan);
-	schedule = fits ? pd_schedule_new(plan, &err) : NULL;
-	if (schedule)
-		plan->predicted.period_ns = pd_flow_expect(schedule).estimate_ns;
-	pd_schedule_free(schedule);
-	if (schedule && plan->predicted.period_ns > 0)
+	plan = pd_candidate_with(task, partition, request->schedule, request->weights, microbatches);
+	if (pd_recompute_weigh(plan, request, task->limit_bytes) &&
+	    pd_candidate_fullest(plan, NULL) <= task->limit_bytes &&
+	    pd_judge_expect(plan, &expected, &err) == 0 && expected.estimate_ns > 0) {
+		plan->predicted.period_ns = expected.estimate_ns;
 		return plan;
+	}
 	pd_candidate_drop(plan);
 	return NULL;
 }

@@ -15,7 +15,7 @@ lib_libpd_a_SOURCES += lib/planner/alternatives.c \
 	lib/planner/price/reduce.c lib/planner/price/reduce.h \
 	lib/planner/request.c lib/planner/search/candidate.c lib/planner/search/candidate.h \
 	lib/planner/search/contest.c lib/planner/search/contest.h \
-	lib/planner/search/contest_replays.c lib/planner/search/exhaust.c \
+	lib/planner/search/exhaust.c \
 	lib/planner/search/gain.h lib/planner/search/judge.c lib/planner/search/judge.h \
 	lib/planner/search/line.c lib/planner/search/line.h lib/planner/search/placement.c \
 	lib/planner/search/placement.h lib/planner/search/recompute.c \

@@ -10,14 +10,13 @@
 #include "planner/search/recompute.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Reports that the plan does not fit: which stage, and by how much. */
 static int too_large(const struct pd_task *task, const struct pd_plan *plan, const char *what,
-		     struct pd_error *err)
+		     const char *advice, struct pd_error *err)
 {
 	const struct pd_stage *stage;
 	char need[32], have[32], more[32];
@@ -26,11 +25,11 @@ static int too_large(const struct pd_task *task, const struct pd_plan *plan, con
 
 	stage = &plan->stages[s];
 	return pd_error_no(err, "%s %s (%" PRId64 " bytes) on stage %d (layers \"%.60s\" to "
-			   "\"%.60s\"), %s more than the %s of a device", what,
+			   "\"%.60s\"), %s more than the %s of a device%s", what,
 			   pd_show_bytes(bytes, need), bytes, s,
 			   plan->profile->layers[stage->first_layer].name,
 			   plan->profile->layers[stage->first_layer + stage->layer_count - 1].name,
-			   pd_show_bytes(bytes - limit, more), pd_show_bytes(limit, have));
+			   pd_show_bytes(bytes - limit, more), pd_show_bytes(limit, have), advice);
 }
 
 /* Tells whether more recomputation would be possible and useful. */
@@ -45,28 +44,14 @@ static bool may_recompute(const struct pd_task *task)
 
 #define RECOMPUTED "; --recompute=auto would fit"
 
-/* Appends to the sentence. */
-static void add(struct pd_error *err, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
-
-static void add(struct pd_error *err, const char *fmt, ...)
-{
-	size_t used = strlen(err->text);
-	va_list list;
-
-	va_start(list, fmt);
-	vsnprintf(err->text + used, sizeof(err->text) - used, fmt, list);
-	va_end(list);
-}
-
 int pd_none_hand(const struct pd_task *task, struct pd_plan *plan, const char *what,
 		 struct pd_error *err)
 {
-	int status = too_large(task, plan, what, err);
+	struct pd_plan *other = pd_candidate_copy(plan);
+	bool fits = may_recompute(task) && pd_recompute_fit(other, task->limit_bytes);
 
-	if (may_recompute(task) && pd_recompute_fit(plan, task->limit_bytes))
-		add(err, RECOMPUTED);
-	return status;
+	pd_candidate_drop(other);
+	return too_large(task, plan, what, fits ? RECOMPUTED : "", err);
 }
 
 /*
@@ -91,15 +76,15 @@ static bool would_fit(const struct pd_task *task, enum pd_weight_kind weights, i
 	return pd_simulated_fits(&other);
 }
 
-/* Appends what would make a plan fit. */
-static void advise(const struct pd_task *task, struct pd_error *err)
+/* Says what would make a plan fit. */
+static void advise(const struct pd_task *task, char *text, size_t room)
 {
 	static const enum pd_weight_kind lighter[] = { PD_WEIGHTS_2BW, PD_WEIGHTS_FLUSH };
 	enum pd_weight_kind weights = task->request->weights;
 	enum pd_recompute_kind recompute = task->request->recompute;
 
 	if (may_recompute(task) && would_fit(task, weights, 1, PD_RECOMPUTE_AUTO)) {
-		add(err, RECOMPUTED);
+		snprintf(text, room, RECOMPUTED);
 		return;
 	}
 	if (task->request->schedule != PD_SCHEDULE_1F1B)
@@ -107,15 +92,16 @@ static void advise(const struct pd_task *task, struct pd_error *err)
 	for (size_t i = 0; i < PD_COUNT(lighter); i++)
 		if (lighter[i] != weights && weights != PD_WEIGHTS_FLUSH &&
 		    would_fit(task, lighter[i], 1, recompute)) {
-			add(err, "; --weights=%s would fit", pd_weight_kind_name[lighter[i]]);
+			snprintf(text, room, "; --weights=%s would fit", pd_weight_kind_name[lighter[i]]);
 			return;
 		}
 	for (int64_t times = 2; times <= 8; times *= 2)
 		if (would_fit(task, weights, times, recompute)) {
-			add(err, "; %" PRId64 " devices would do", task->topology->devices * times);
+			snprintf(text, room, "; %" PRId64 " devices would do",
+				 task->topology->devices * times);
 			return;
 		}
-	add(err, "; neither other weights, recomputation nor eight times as many devices would do");
+	snprintf(text, room, "; neither other weights, recomputation nor eight times as many devices would do");
 }
 
 static int is_small(const struct pd_fewest *fewest, int u, int i, int behind, int most, int64_t bytes)
@@ -139,6 +125,7 @@ static struct pd_partition *least_memory(const struct pd_task *task)
 void pd_none_explain(const struct pd_task *task, struct pd_error *err)
 {
 	struct pd_partition *partition = least_memory(task);
+	char advice[128] = "";
 	struct pd_plan *plan;
 
 	if (!partition) {
@@ -147,8 +134,8 @@ void pd_none_explain(const struct pd_task *task, struct pd_error *err)
 	}
 	plan = pd_candidate_plan(task, partition, err);
 	if (plan) {
-		too_large(task, plan, "no plan fits: the closest needs", err);
-		advise(task, err);
+		advise(task, advice, sizeof(advice));
+		too_large(task, plan, "no plan fits: the closest needs", advice, err);
 	}
 	pd_candidate_drop(plan);
 	pd_partition_free(partition);

@@ -282,13 +282,6 @@ struct stage {
 	bool serial;
 };
 
-static int64_t time_of_bytes(int64_t bytes, double ns_per_byte)
-{
-	double ns = (double)bytes * ns_per_byte;
-
-	return ns > (double)PD_COST_MAX ? PD_COST_MAX : (int64_t)ns;
-}
-
 /* Returns the least bytes of gradients that replicas sum in an update (plan/sparse.h rounds up). */
 static int64_t summed_bytes(const struct pd_bound *with, int64_t parameter_bytes)
 {
@@ -310,7 +303,7 @@ static struct stage stage_of(const struct bound *b, int u, int i)
 		.passes_ns = b->passes_ns[v] - b->passes_ns[u] + b->behind_ns[v],
 		.way_ns = b->way_ns[v] - b->way_ns[u], .before_ns = b->before_ns[u],
 		.update_ns = b->update_ns[v] - b->update_ns[u],
-		.traffic_ns = known ? time_of_bytes(pd_points_traffic(points, u, i), b->ns_per_byte)
+		.traffic_ns = known ? pd_cost_of((double)pd_points_traffic(points, u, i) * b->ns_per_byte)
 				    : 0,
 		.bytes = bytes, .sure_bytes = pd_max64(0, bytes - SHORT * (int64_t)b->devices),
 		.serial = is_serial(b->with, u == 0),
@@ -320,21 +313,18 @@ static struct stage stage_of(const struct bound *b, int u, int i)
 /* Returns the share of m minibatches in something that is done once per update. */
 static int64_t share(const struct bound *b, int64_t ns, int64_t m)
 {
-	__int128 part;
-
 	if (b->group <= 0)
 		return b->group < 0 ? ns : 0;
-	part = (__int128)ns * m / b->group;
-	return part < PD_COST_MAX ? (int64_t)part : PD_COST_MAX;
+	return pd_saturate((__int128)ns * m / b->group);
 }
 
 /* Returns the work of a replica in m minibatches. */
 static int64_t total_ns(const struct bound *b, const struct stage *stage, int64_t m)
 {
-	int64_t own = time_of_bytes(stage->bytes, b->reduce.own_link[m]);
-	int64_t sum = time_of_bytes(stage->bytes, b->reduce.own_sum[m]);
-	int64_t outer = time_of_bytes(stage->sure_bytes, b->reduce.own_outer[m]);
-	int64_t shared = time_of_bytes(stage->sure_bytes, b->reduce.outer_link[m]);
+	int64_t own = pd_cost_of((double)stage->bytes * b->reduce.own_link[m]);
+	int64_t sum = pd_cost_of((double)stage->bytes * b->reduce.own_sum[m]);
+	int64_t outer = pd_cost_of((double)stage->sure_bytes * b->reduce.own_outer[m]);
+	int64_t shared = pd_cost_of((double)stage->sure_bytes * b->reduce.outer_link[m]);
 	int64_t update = stage->update_ns + (stage->serial ? pd_max64(sum, outer) : 0);
 	int64_t busy = stage->passes_ns + share(b, update, m);
 	int64_t wire = stage->traffic_ns + share(b, own, m);

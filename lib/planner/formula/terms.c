@@ -8,11 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-int64_t pd_terms_round(double ns)
-{
-	return ns < (double)PD_COST_MAX ? (int64_t)floor(ns + 0.5) : PD_COST_MAX;
-}
-
 struct pricing {
 	enum pd_cost_kind kind;
 	const struct pd_topology *topology;

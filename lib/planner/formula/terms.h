@@ -94,6 +94,9 @@ double pd_terms_price(enum pd_cost_kind kind, const struct pd_topology *topology
 		      const struct pd_priced *stages, int stage_count);
 
 /* Rounds to integer nanoseconds, at most PD_COST_MAX. */
-int64_t pd_terms_round(double ns);
+static inline int64_t pd_terms_round(double ns)
+{
+	return pd_cost_of(ns + 0.5);
+}
 
 #endif

@@ -20,11 +20,6 @@ const char *const pd_cost_kind_name[] = {
 	NULL
 };
 
-static int64_t saturate(__int128 value)
-{
-	return value > PD_COST_MAX ? PD_COST_MAX : (int64_t)value;
-}
-
 int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s)
 {
 	if (!bytes)
@@ -33,7 +28,7 @@ int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s)
 		return PD_COST_MAX;
 	if (bytes <= INT64_MAX / 2 / 1000000000)        /* 64-bit division is much faster */
 		return pd_ceil_div(bytes * 1000000000, bandwidth_bytes_per_s);
-	return saturate(((__int128)bytes * 1000000000 + bandwidth_bytes_per_s - 1) /
+	return pd_saturate(((__int128)bytes * 1000000000 + bandwidth_bytes_per_s - 1) /
 			bandwidth_bytes_per_s);
 }
 
@@ -263,7 +258,7 @@ static int64_t price(const struct pd_row *row, int v, const struct pd_memory_sum
 
 	pd_memory_price(row->costs->profile, sums, replicas, warmup, pd_row_in_bytes(row, v),
 			pd_row_out_bytes(row, v), &memory);
-	return saturate(memory.total_bytes);
+	return pd_saturate(memory.total_bytes);
 }
 
 static void work_out_memory(const struct pd_row *row, int v, struct pd_known *known)
@@ -288,5 +283,5 @@ int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup)
 
 	if (!known->bytes[0])                           /* 0 means not known yet */
 		work_out_memory(row, v, known);
-	return saturate((__int128)known->slot_bytes * warmup + known->bytes[replicas > 1] - 1);
+	return pd_saturate((__int128)known->slot_bytes * warmup + known->bytes[replicas > 1] - 1);
 }

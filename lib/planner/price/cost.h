@@ -90,6 +90,17 @@ int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup)
  */
 int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s);
 
+static inline int64_t pd_saturate(__int128 value)
+{
+	return value < PD_COST_MAX ? (int64_t)value : PD_COST_MAX;
+}
+
+/* Returns a time in whole nanoseconds, rounded down. */
+static inline int64_t pd_cost_of(double ns)
+{
+	return ns < (double)PD_COST_MAX ? (int64_t)ns : PD_COST_MAX;
+}
+
 static inline int64_t pd_ceil_div(int64_t a, int64_t b)
 {
 	return a / b + (a % b != 0);

@@ -53,11 +53,6 @@ struct pd_stage_times *pd_stage_times_of(const struct pd_schedule *schedule)
 	return times;
 }
 
-static int64_t capped(__int128 ns)
-{
-	return ns < PD_COST_MAX ? (int64_t)ns : PD_COST_MAX;
-}
-
 struct pd_cycle pd_cycle_slowest(const struct pd_stage_times *times, int count)
 {
 	struct pd_cycle most = { .tokens = 1 };
@@ -74,7 +69,7 @@ struct pd_cycle pd_cycle_slowest(const struct pd_stage_times *times, int count)
 			time += to->forward_ns + to->backward_ns;
 			whole = time + to->again_ns;
 			if (tokens > 0 && (__int128)tokens * (most.period_ns + 1) <= whole)
-				most = (struct pd_cycle){ s, e, tokens, capped(whole / tokens) };
+				most = (struct pd_cycle){ s, e, tokens, pd_saturate(whole / tokens) };
 			time += 2 * to->way_ns;
 		}
 	}

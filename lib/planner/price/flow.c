@@ -289,11 +289,6 @@ static double longest_ns(const struct pd_flow *flow)
 	return ns;
 }
 
-static int64_t capped(double ns)
-{
-	return ns < (double)PD_COST_MAX ? (int64_t)floor(ns) : PD_COST_MAX;
-}
-
 /*
  * Sets both by the recurrence, or by the cycles of cycle.h if its times would not fit; returns whether
  * another estimate is to be had (pd_flow_init).
@@ -313,8 +308,8 @@ static bool recur(const struct pd_schedule *schedule, const struct pd_stage_time
 		periods.estimate_ns = (double)pd_cycle_slowest(times, flow.plan->stage_count).period_ns;
 	pd_flow_release(&flow);
 	*expected_p = (struct pd_expected){
-		capped(periods.bound_ns),
-		pd_max64(expected_p->estimate_ns, capped(periods.estimate_ns)) };
+		pd_cost_of(periods.bound_ns),
+		pd_max64(expected_p->estimate_ns, pd_cost_of(periods.estimate_ns)) };
 	return fits && flow.longer;
 }
 
@@ -334,7 +329,7 @@ static int64_t floor_ns(const struct pd_schedule *schedule, const struct pd_stag
 			most = *rank > most ? *rank : most;
 		}
 	free(busy);
-	return pd_max64(pd_max64(capped(most * (1 - 1e-9)), pd_predict_turns_ns(plan)),
+	return pd_max64(pd_max64(pd_cost_of(most * (1 - 1e-9)), pd_predict_turns_ns(plan)),
 			pd_links_busiest_ns(plan, schedule->wiring));
 }
 

@@ -157,5 +157,5 @@ int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *
 	pd_links_init(&links, plan, wiring);
 	most = most_of(&links);
 	pd_links_release(&links);
-	return most < (double)PD_COST_MAX ? (int64_t)(most * (1 - 1e-9)) : PD_COST_MAX;
+	return pd_cost_of(most * (1 - 1e-9));
 }

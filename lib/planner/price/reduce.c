@@ -36,11 +36,6 @@ static void bound_chain(const struct pd_members *members, int64_t bytes, struct 
 	reduces[0].rest_ns = rest_ns;
 }
 
-static int64_t capped(double ns)
-{
-	return ns < (double)PD_COST_MAX ? (int64_t)ns : PD_COST_MAX;
-}
-
 /* Returns what a member takes to send `part` of its traffic, of which half is sums of all. */
 static struct pd_reduce reduce_of(const struct pd_topology *topology,
 				  const struct pd_traffic *traffic, double part)
@@ -50,7 +45,7 @@ static struct pd_reduce reduce_of(const struct pd_topology *topology,
 	for (int k = 0; k < topology->levels; k++) {
 		double ns_per_byte = 1e9 / (double)topology->level[k].bandwidth_bytes_per_s;
 
-		reduce.sends_ns = pd_max64(reduce.sends_ns, capped(traffic[k].sent_bytes * part *
+		reduce.sends_ns = pd_max64(reduce.sends_ns, pd_cost_of(traffic[k].sent_bytes * part *
 								   ns_per_byte));
 	}
 	reduce.rest_ns = reduce.sends_ns / 2;
@@ -79,7 +74,7 @@ void pd_reduce_times(enum pd_reducer_kind kind, const struct pd_members *members
 	if (count == 1 || bytes == 0)
 		return;
 	for (int i = 0; i < count && kind != PD_REDUCER_dense; i++)
-		reduces[i].rest_ns = capped((double)link_ns(topology, 0, wire_bytes) * ROUNDING);
+		reduces[i].rest_ns = pd_cost_of((double)link_ns(topology, 0, wire_bytes) * ROUNDING);
 	if (kind == PD_REDUCER_dense &&
 	    pd_allreduce_choose(topology, members->ranks, count, bytes).groups == count)
 		bound_chain(members, wire_bytes, reduces);
@@ -95,7 +90,7 @@ int64_t pd_reduce_grouped_ns(const struct pd_plan *plan, int stage)
 	if (at->replicas == 1 || bytes == 0 || plan->reducer != PD_REDUCER_dense)
 		return 0;
 	ns = pd_allreduce_expect(&plan->topology, at->ranks, at->replicas, bytes, &how);
-	return how.groups > 1 ? capped(ns) : 0;
+	return how.groups > 1 ? pd_cost_of(ns) : 0;
 }
 
 /* Returns the least, over all placements of m replicas, of the largest k (m - k) of a component. */

@@ -103,6 +103,19 @@ struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_p
 	return plan;
 }
 
+struct pd_plan *pd_candidate_with(const struct pd_task *task, const struct pd_partition *partition,
+				  enum pd_schedule_kind schedule, enum pd_weight_kind weights,
+				  int64_t microbatches)
+{
+	struct pd_plan *plan = pd_candidate_plain(task, partition);
+
+	plan->schedule = schedule;
+	plan->weights = weights;
+	plan->agree = pd_planner_agrees(task->request, plan->profile, weights);
+	plan->microbatches = microbatches ? microbatches : pd_planner_microbatches(plan);
+	return plan;
+}
+
 bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_schedule_new(plan, err);

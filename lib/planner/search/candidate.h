@@ -31,6 +31,13 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_pa
 struct pd_plan *pd_candidate_plain(const struct pd_task *task,
 				   const struct pd_partition *partition);
 /*
+ * Does the same for another schedule and other weights; microbatches 0: the usual number.  The stages'
+ * memory is not known then.
+ */
+struct pd_plan *pd_candidate_with(const struct pd_task *task, const struct pd_partition *partition,
+				  enum pd_schedule_kind schedule, enum pd_weight_kind weights,
+				  int64_t microbatches);
+/*
  * Recomputes the stages' memory after a change of warm-ups; false if the schedule refuses the plan.
  */
 bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err);

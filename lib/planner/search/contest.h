@@ -56,8 +56,6 @@ void pd_contest_release(struct pd_contest *contest);
 int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partition);
 /* Enters a plan that fits, unless it is there; takes it. */
 void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected);
-/* Returns the number of the plan's entry, or the number of entries. */
-size_t pd_contest_find(const struct pd_contest *contest, const struct pd_plan *plan);
 /* Returns what is expected of a plan with its warm-ups. */
 struct pd_expected pd_contest_expect(const struct pd_plan *plan);
 /* Sorts by likely_ns, best first; equal ones by pd_candidate_compare. */
@@ -87,7 +85,6 @@ bool pd_contest_few(const struct pd_task *task);
  */
 bool pd_contest_exhaust(struct pd_contest *contest, size_t winner);
 
-/* contest_replays.c */
 /*
  * Replays the most promising entries, at most `most`, so that plans which cannot be faster need not
  * be tried.  Does nothing if all plans may be tried.

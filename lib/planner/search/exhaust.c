@@ -4,7 +4,7 @@
  * every order of the stages along the line of devices and every other placement, and with 1f1b every
  * warm-up up to pd_warmup_most.  Stages are added one after the other from the first; a stage that
  * alone takes longer than the best plan known ends that branch.  What can win by its bound
- * (judge.h), which no replay is below, is entered, and contest_replays.c replays entries until no
+ * (judge.h), which no replay is below, is entered, and contest.c replays entries until no
  * bound that is left is below the best replay.  The winner is then the best of all these plans.
  */
 #include "planner/search/contest.h"

@@ -17,7 +17,7 @@
  * *from_p says which it is.  If a replay shows no whole update (lib/trace/steady), it counts as one.
  *
  * A plan that is only compared with one of a known time, rival_ns, is replayed until it is clearly
- * slower; the period is then about right.  PD_NEVER (search.h): there is no rival.
+ * slower; the period is then about right.  PD_NEVER: there is no rival.
  */
 #define PD_JUDGE_WORK INT64_C(4000000)
 int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,

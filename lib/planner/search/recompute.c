@@ -33,7 +33,7 @@ bool pd_recompute_any(const struct pd_plan *plan)
 	return false;
 }
 
-void pd_recompute_clear(struct pd_plan *plan)
+static void clear(struct pd_plan *plan)
 {
 	for (int s = 0; s < plan->stage_count; s++)
 		plan->stages[s].recompute = false;
@@ -122,7 +122,7 @@ bool pd_recompute_fit(struct pd_plan *plan, int64_t limit_bytes)
 {
 	struct pd_error err;
 
-	pd_recompute_clear(plan);
+	clear(plan);
 	for (;;) {
 		struct pd_schedule *schedule = pd_schedule_new(plan, &err);
 		bool fits, more;
@@ -136,4 +136,18 @@ bool pd_recompute_fit(struct pd_plan *plan, int64_t limit_bytes)
 		if (!more)
 			return fits;
 	}
+}
+
+bool pd_recompute_weigh(struct pd_plan *plan, const struct pd_plan_request *request,
+			int64_t limit_bytes)
+{
+	struct pd_plan_request with = *request;
+	struct pd_error err;
+
+	with.weights = plan->weights;
+	with.recomputed = NULL;
+	if (pd_recompute_free(&with) && pd_recompute_fit(plan, limit_bytes))
+		return true;
+	clear(plan);
+	return pd_recompute_asked(plan, &with, &err) && pd_candidate_weigh(plan, &err);
 }

@@ -33,8 +33,15 @@ bool pd_recompute_more(struct pd_plan *plan, const struct pd_schedule *schedule,
  */
 bool pd_recompute_fit(struct pd_plan *plan, int64_t limit_bytes);
 
+/*
+ * Sets the memory of the stages, and which of them recompute: those that must to fit, if the planner
+ * decides or the request names stages; none if the plan does not fit anyway.  Returns false if the
+ * plan is refused.
+ */
+bool pd_recompute_weigh(struct pd_plan *plan, const struct pd_plan_request *request,
+			int64_t limit_bytes);
+
 bool pd_recompute_any(const struct pd_plan *plan);
-void pd_recompute_clear(struct pd_plan *plan);
 /*
  * Returns the stages that recompute, such as "0,2", as for --recompute; NULL: none.  The caller
  * frees it.

@@ -175,6 +175,16 @@ static int moved(const struct climb *climb, int layer, int by)
 	return u < 0 || u > climb->costs->unit_count ? 0 : climb->costs->first[u];
 }
 
+/* Moves the stages from one place on to another. */
+static void move_stages(struct shape *shape, int from, int to)
+{
+	size_t bytes = (size_t)(shape->count - from) * sizeof(int);
+
+	memmove(&shape->ends[to], &shape->ends[from], bytes);
+	memmove(&shape->replicas[to], &shape->replicas[from], bytes);
+	shape->count += to - from;
+}
+
 static void change_stage(struct climb *climb, int s)
 {
 	struct shape *trial = &climb->trial;
@@ -209,25 +219,18 @@ static void change_stage(struct climb *climb, int s)
 	if (s + 1 < stages) {
 		int together = trial->replicas[s] + trial->replicas[s + 1];
 
-		memmove(&trial->ends[s], &trial->ends[s + 1],
-			(size_t)(stages - s - 1) * sizeof(int));
-		memmove(&trial->replicas[s], &trial->replicas[s + 1],
-			(size_t)(stages - s - 1) * sizeof(int));
+		move_stages(trial, s + 1, s);
 		trial->replicas[s] = climb->straight ? 1 : together;
-		trial->count--;
 		consider(climb);
 	}
 	if (trial->replicas[s] > 1 || climb->straight) {
 		int begin = s > 0 ? trial->ends[s - 1] : 0, r = trial->replicas[s];
 
-		memmove(&trial->ends[s + 1], &trial->ends[s], (size_t)(stages - s) * sizeof(int));
-		memmove(&trial->replicas[s + 1], &trial->replicas[s],
-			(size_t)(stages - s) * sizeof(int));
+		move_stages(trial, s, s + 1);
 		begin = (pd_costs_unit(climb->costs, begin) + pd_costs_unit(climb->costs, trial->ends[s + 1])) / 2;
 		trial->ends[s] = climb->costs->first[begin];
 		trial->replicas[s] = climb->straight ? 1 : (r + 1) / 2;
 		trial->replicas[s + 1] = climb->straight ? 1 : r / 2;
-		trial->count++;
 		consider(climb);
 	}
 }

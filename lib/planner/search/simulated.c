@@ -7,7 +7,7 @@
  * flight are needed; without replicas; equal pipelines; and all devices
  * in parallel.  Where memory has a limit, also those that fit with one minibatch at a time.  Each
  * is entered at every place (placement.c) with warm-ups that are worth their memory (warmup.c), and
- * entries are replayed until none that is left can win (contest_replays.c), or one is that no plan at
+ * entries are replayed until none that is left can win (contest.c), or one is that no plan at
  * all can beat (bound.c).  Then the best by their replays are changed a little (refine.c), the best by
  * their estimates too, and the best by their replays once more.  The first ones that are
  * found are replayed before others are looked for, and if one is within half a percent of that bound
