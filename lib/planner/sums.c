@@ -84,14 +84,6 @@ static int period_with(struct pd_plan *plan, int64_t bytes, int64_t *period_ns_p
 	return status;
 }
 
-/* Sets the memory that ranks need with the plan's threshold; returns whether it fits. */
-static bool weigh(struct pd_plan *plan, int64_t limit_bytes)
-{
-	struct pd_error err;
-
-	return pd_candidate_weigh(plan, &err) && pd_candidate_fullest(plan, NULL) <= limit_bytes;
-}
-
 /*
  * Gives the plan, whose period is *period_ns_p, the threshold with which a replay is fastest, or
  * none; of equal ones that with the fewest sums.  Ranks keep to limit_bytes.
@@ -107,7 +99,7 @@ static int choose_bucket(struct pd_plan *plan, int64_t limit_bytes, int64_t *per
 		if (period_with(plan, list[i], &period_ns, err) < 0)
 			return -1;
 		plan->bucket_bytes = list[i];
-		if (period_ns == 0 || !weigh(plan, limit_bytes) || period_ns > *period_ns_p ||
+		if (period_ns == 0 || !pd_candidate_fits(plan, limit_bytes) || period_ns > *period_ns_p ||
 		    (period_ns == *period_ns_p && found))
 			continue;
 		found = true;
@@ -115,7 +107,7 @@ static int choose_bucket(struct pd_plan *plan, int64_t limit_bytes, int64_t *per
 		best = list[i];
 	}
 	plan->bucket_bytes = best;
-	weigh(plan, limit_bytes);
+	pd_candidate_fits(plan, limit_bytes);
 	return 0;
 }
 
@@ -151,7 +143,7 @@ static int choose_reducer(const struct pd_task *task, struct pd_plan *plan, int6
 		plan->bucket_bytes = bucket_bytes;
 		if (with_reducer(task, plan, (enum pd_reducer_kind)kind, &period_ns, err) < 0)
 			return -1;
-		fits = weigh(plan, task->limit_bytes);
+		fits = pd_candidate_fits(plan, task->limit_bytes);
 		tried[kind] = (struct pd_reducer_tried){ period_ns, plan->bucket_bytes, fits };
 		if (!fits || period_ns >= *period_ns_p)
 			continue;
@@ -162,7 +154,7 @@ static int choose_reducer(const struct pd_task *task, struct pd_plan *plan, int6
 	plan->reducer = best;
 	plan->bucket_bytes = bucket_bytes;
 	pd_predict_stages(plan);
-	weigh(plan, task->limit_bytes);
+	pd_candidate_fits(plan, task->limit_bytes);
 	return 0;
 }
 

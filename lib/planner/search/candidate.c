@@ -127,6 +127,13 @@ bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err)
 	return true;
 }
 
+bool pd_candidate_fits(struct pd_plan *plan, int64_t limit_bytes)
+{
+	struct pd_error err;
+
+	return pd_candidate_weigh(plan, &err) && pd_candidate_fullest(plan, NULL) <= limit_bytes;
+}
+
 struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_partition *partition,
 				  struct pd_error *err)
 {

@@ -41,6 +41,8 @@ struct pd_plan *pd_candidate_with(const struct pd_task *task, const struct pd_pa
  * Recomputes the stages' memory after a change of warm-ups; false if the schedule refuses the plan.
  */
 bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err);
+/* Does the same, and tells whether the plan keeps to a limit. */
+bool pd_candidate_fits(struct pd_plan *plan, int64_t limit_bytes);
 /* Frees a plan, which may be NULL, without its profile. */
 void pd_candidate_drop(struct pd_plan *plan);
 struct pd_plan *pd_candidate_copy(const struct pd_plan *plan);

@@ -103,14 +103,12 @@ static void enter(struct exhaust *exhaust, const struct pd_plan *plan)
 	const struct pd_task *task = exhaust->task;
 	struct pd_expected expected = expect(exhaust, plan);
 	struct pd_plan *copy;
-	struct pd_error err;
 	bool enters;
 
 	if (!may_win(exhaust, plan, expected.bound_ns))
 		return;
 	copy = pd_candidate_copy(plan);
-	enters = pd_candidate_weigh(copy, &err) &&
-		 pd_candidate_fullest(copy, NULL) <= task->limit_bytes;
+	enters = pd_candidate_fits(copy, task->limit_bytes);
 	if (!enters && pd_recompute_free(task->request) &&
 	    pd_recompute_fit(copy, task->limit_bytes)) {
 		expected = expect(exhaust, copy);

@@ -96,8 +96,9 @@ bool pd_recompute_asked(struct pd_plan *plan, const struct pd_plan_request *requ
 	return request->recompute != PD_RECOMPUTE_ALL || set_all(plan, err);
 }
 
-bool pd_recompute_more(struct pd_plan *plan, const struct pd_schedule *schedule,
-		       int64_t limit_bytes)
+/* Lets one more stage recompute on each rank above the limit; returns whether there was any. */
+static bool recompute_more(struct pd_plan *plan, const struct pd_schedule *schedule,
+			   int64_t limit_bytes)
 {
 	bool *done = pd_calloc((size_t)plan->rank_count, sizeof(*done)), any = false;
 
@@ -118,24 +119,36 @@ bool pd_recompute_more(struct pd_plan *plan, const struct pd_schedule *schedule,
 	return any;
 }
 
-bool pd_recompute_fit(struct pd_plan *plan, int64_t limit_bytes)
+enum pd_fit pd_recompute_step(struct pd_plan *plan, int64_t limit_bytes, bool more,
+			      struct pd_schedule **schedule_p)
 {
 	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	enum pd_fit how = PD_TOO_LARGE;
+
+	if (!schedule)
+		return PD_REFUSED;
+	pd_predict_memory(plan, schedule);
+	if (pd_candidate_fullest(plan, NULL) <= limit_bytes)
+		how = PD_FITS;
+	else if (more && recompute_more(plan, schedule, limit_bytes))
+		how = PD_CHANGED;
+	if (how == PD_FITS && schedule_p)
+		*schedule_p = schedule;
+	else
+		pd_schedule_free(schedule);
+	return how;
+}
+
+bool pd_recompute_fit(struct pd_plan *plan, int64_t limit_bytes)
+{
+	enum pd_fit how;
 
 	clear(plan);
-	for (;;) {
-		struct pd_schedule *schedule = pd_schedule_new(plan, &err);
-		bool fits, more;
-
-		if (!schedule)
-			return false;
-		pd_predict_memory(plan, schedule);
-		fits = pd_candidate_fullest(plan, NULL) <= limit_bytes;
-		more = !fits && pd_recompute_more(plan, schedule, limit_bytes);
-		pd_schedule_free(schedule);
-		if (!more)
-			return fits;
-	}
+	do {
+		how = pd_recompute_step(plan, limit_bytes, true, NULL);
+	} while (how == PD_CHANGED);
+	return how == PD_FITS;
 }
 
 bool pd_recompute_weigh(struct pd_plan *plan, const struct pd_plan_request *request,

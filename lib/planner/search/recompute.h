@@ -19,12 +19,20 @@ bool pd_recompute_free(const struct pd_plan_request *request);
 bool pd_recompute_asked(struct pd_plan *plan, const struct pd_plan_request *request,
 			struct pd_error *err);
 
+enum pd_fit {
+	PD_REFUSED,             /* by the schedule */
+	PD_TOO_LARGE,
+	PD_CHANGED,             /* the same, but more stages recompute now */
+	PD_FITS
+};
+
 /*
- * Lets one more stage recompute on each rank above the limit, by the stages' memory_bytes, if that
- * saves memory.  Returns whether there was any; schedule is the plan's.
+ * Sets the stages' memory, and tells whether it keeps to the limit; then *schedule_p, if not NULL, is
+ * the plan's schedule, which the caller frees.  more: on each rank above the limit one more stage
+ * recomputes, if that saves memory.
  */
-bool pd_recompute_more(struct pd_plan *plan, const struct pd_schedule *schedule,
-		       int64_t limit_bytes);
+enum pd_fit pd_recompute_step(struct pd_plan *plan, int64_t limit_bytes, bool more,
+			      struct pd_schedule **schedule_p);
 
 /*
  * Lets as few stages recompute as are needed to fit with the plan's warm-ups, and updates their

@@ -214,7 +214,7 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_limits *limit
 /* Returns the schedule with as many warm-ups as fit, or NULL. */
 static struct pd_schedule *fit(struct pd_plan *plan, struct pd_warmup_limits *limits)
 {
-	struct pd_error err;
+	struct pd_schedule *schedule = NULL;
 
 	if (plan->weights == PD_WEIGHTS_2BW) {
 		int64_t most = plan->microbatches / plan->stages[0].replicas;
@@ -222,25 +222,16 @@ static struct pd_schedule *fit(struct pd_plan *plan, struct pd_warmup_limits *li
 		if (plan->stages[0].warmup > most)
 			plan->stages[0].warmup = (int)most;
 	}
-	for (;;) {
-		struct pd_schedule *schedule;
-		bool fits, again = false;
+	while (!schedule) {
+		enum pd_fit how;
 
 		descend(plan);
-		schedule = pd_schedule_new(plan, &err);
-		if (!schedule)
-			return NULL;
-		pd_predict_memory(plan, schedule);
-		fits = pd_candidate_fullest(plan, NULL) <= limits->limit_bytes;
-		if (!fits && limits->recompute)
-			again = pd_recompute_more(plan, schedule, limits->limit_bytes);
-		if (fits)
-			return schedule;
-		pd_schedule_free(schedule);
-		limits->tight = true;
-		if (!again && !take_back(plan, limits))
+		how = pd_recompute_step(plan, limits->limit_bytes, limits->recompute, &schedule);
+		limits->tight |= how == PD_TOO_LARGE || how == PD_CHANGED;
+		if (how == PD_REFUSED || (how == PD_TOO_LARGE && !take_back(plan, limits)))
 			return NULL;
 	}
+	return schedule;
 }
 
 bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_limits *limits)
@@ -331,28 +322,17 @@ static void give_back(struct choice *choice)
 static bool fits_period(struct choice *choice, struct window *window, int64_t period,
 			bool together)
 {
-	struct pd_plan *plan = choice->plan;
-	int64_t limit_bytes = choice->limits->limit_bytes;
-	bool fits, again;
+	struct pd_warmup_limits *limits = choice->limits;
+	enum pd_fit how;
 
 	recompute_asked(choice);
 	do {
-		struct pd_error err;
-		struct pd_schedule *schedule;
-
-		window_pass(window, plan);
-		window_set_least(plan, window, period, together);
-		schedule = pd_schedule_new(plan, &err);
-		if (!schedule)
-			return false;
-		pd_predict_memory(plan, schedule);
-		fits = pd_candidate_fullest(plan, NULL) <= limit_bytes;
-		choice->limits->tight |= !fits;
-		again = !fits && choice->limits->recompute &&
-			pd_recompute_more(plan, schedule, limit_bytes);
-		pd_schedule_free(schedule);
-	} while (again);
-	return fits;
+		window_pass(window, choice->plan);
+		window_set_least(choice->plan, window, period, together);
+		how = pd_recompute_step(choice->plan, limits->limit_bytes, limits->recompute, NULL);
+		limits->tight |= how == PD_TOO_LARGE || how == PD_CHANGED;
+	} while (how == PD_CHANGED);
+	return how == PD_FITS;
 }
 
 /*
