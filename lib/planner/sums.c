@@ -154,8 +154,7 @@ static int choose_reducer(const struct pd_task *task, struct pd_plan *plan, int6
 	plan->reducer = best;
 	plan->bucket_bytes = bucket_bytes;
 	pd_predict_stages(plan);
-	pd_candidate_fits(plan, task->limit_bytes);
-	return 0;
+	return pd_candidate_weigh(plan, err) ? 0 : -1;
 }
 
 int pd_sums_choose(const struct pd_task *task, struct pd_plan *plan, int64_t *period_ns_p,
