@@ -145,7 +145,7 @@ static struct pd_plan *best_of_grid(struct pd_profile *profile, const struct pd_
 		if (take(&best, pd_planner_plan(profile, &by_hand, &ignored))) {
 			choice->width = grid.points[i].width;
 			choice->depth = grid.points[i].depth;
-			choice->recomputed = pd_recompute_any(best);
+			choice->recomputed = pd_recompute_count(best) > 0;
 			choice->grid_samples_per_s = best->predicted.samples_per_s;
 		}
 		free(grid.points[i].stages);

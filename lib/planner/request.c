@@ -6,8 +6,8 @@
 #include "base/opt.h"
 #include "plan/sparse.h"
 
+#include <ctype.h>
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const recompute_kind_names[] = {
@@ -204,24 +204,19 @@ int pd_planner_topology(const struct pd_profile *profile, int64_t gpus, const ch
 int pd_planner_recompute(const char *text, struct pd_plan_request *request, struct pd_error *err)
 {
 	char known[128];
-	int64_t number;
 	int kind = find_name(recompute_kind_names, text, known);
+	bool numbers = isdigit((unsigned char)*text);
 
 	if (kind >= 0) {
 		request->recompute = (enum pd_recompute_kind)kind;
 		return 0;
 	}
-	for (const char *one = text; one; one = strchr(one, ',') ? strchr(one, ',') + 1 : NULL) {
-		char *digits = pd_strdup(one);
-		int status;
-
-		digits[strcspn(digits, ",")] = '\0';
-		status = pd_parse_count(digits, 0, PD_MAX_EXTENT, &number, err);
-		free(digits);
-		if (status < 0)
-			return pd_error_input(err, "--recompute: expected one of %s, or numbers of "
-					      "stages such as 0,2, found \"%.60s\"", known, text);
-	}
+	for (const char *c = text; *c; c++)
+		numbers = numbers && (isdigit((unsigned char)*c) ||
+				      (*c == ',' && isdigit((unsigned char)c[1])));
+	if (!numbers)
+		return pd_error_input(err, "--recompute: expected one of %s, or numbers of stages such as "
+				      "0,2, found \"%.60s\"", known, text);
 	if (!request->stages)
 		return pd_error_input(err, "--recompute: numbers of stages, such as \"%.60s\", go with "
 				      "--stages", text);

@@ -43,9 +43,14 @@ struct pd_plan *pd_candidate_copy(const struct pd_plan *plan)
 	return copy;
 }
 
+static int compare(int64_t a, int64_t b)
+{
+	return (a > b) - (a < b);
+}
+
 static int ascending(const void *a, const void *b)
 {
-	return (*(const int *)a > *(const int *)b) - (*(const int *)a < *(const int *)b);
+	return compare(*(const int *)a, *(const int *)b);
 }
 
 /* Returns the profile in the partition's order, which inside a stage is the profile's own. */
@@ -66,7 +71,7 @@ static struct pd_profile *profile_of(const struct pd_task *task,
 	return profile;
 }
 
-static struct pd_plan *bare(const struct pd_task *task, const struct pd_partition *partition)
+struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_partition *partition)
 {
 	struct pd_topology topology = *task->topology;
 	struct pd_error err;
@@ -92,13 +97,6 @@ static struct pd_plan *bare(const struct pd_task *task, const struct pd_partitio
 		if (partition->warmups)
 			plan->stages[s].warmup = partition->warmups[s];
 	}
-	return plan;
-}
-
-struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_partition *partition)
-{
-	struct pd_plan *plan = bare(task, partition);
-
 	pd_predict_stages(plan);
 	return plan;
 }
@@ -167,51 +165,26 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_pa
 	return NULL;
 }
 
-/* Returns how many stages recompute. */
-static int recomputed(const struct pd_plan *plan)
+static int compare_stages(const struct pd_stage *x, const struct pd_stage *y)
 {
-	int count = 0;
+	int order = compare(x->layer_count, y->layer_count);
 
-	for (int s = 0; s < plan->stage_count; s++)
-		count += plan->stages[s].recompute;
-	return count;
+	order = order ? order : compare(x->replicas, y->replicas);
+	order = order ? order : compare(x->warmup, y->warmup);
+	order = order ? order : compare(y->recompute, x->recompute);
+	return order ? order : memcmp(x->ranks, y->ranks, (size_t)x->replicas * sizeof(int));
 }
 
 int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y)
 {
-	int again;
-	int64_t x_bytes = pd_candidate_fullest(x, NULL), y_bytes = pd_candidate_fullest(y, NULL);
+	int order = compare(x->rank_count, y->rank_count);
 
-	if (x->rank_count != y->rank_count)
-		return x->rank_count < y->rank_count ? -1 : 1;
-	if (x->stage_count != y->stage_count)
-		return x->stage_count < y->stage_count ? -1 : 1;
-	again = recomputed(x) - recomputed(y);
-	if (again)
-		return again;
-	if (x_bytes != y_bytes)
-		return x_bytes < y_bytes ? -1 : 1;
-	for (int s = 0; s < x->stage_count; s++) {
-		const struct pd_stage *p = &x->stages[s], *q = &y->stages[s];
-		int order;
-
-		if (p->layer_count != q->layer_count)
-			return p->layer_count < q->layer_count ? -1 : 1;
-		if (p->replicas != q->replicas)
-			return p->replicas < q->replicas ? -1 : 1;
-		if (p->warmup != q->warmup)
-			return p->warmup < q->warmup ? -1 : 1;
-		if (p->recompute != q->recompute)
-			return p->recompute ? -1 : 1;
-		order = memcmp(p->ranks, q->ranks, (size_t)p->replicas * sizeof(int));
-		if (order)
-			return order;
-	}
-	for (int l = 0; x->profile != y->profile && l < x->profile->layer_count; l++) {
-		int p = pd_profile_number(x->profile, l), q = pd_profile_number(y->profile, l);
-
-		if (p != q)
-			return p < q ? -1 : 1;
-	}
-	return 0;
+	order = order ? order : compare(x->stage_count, y->stage_count);
+	order = order ? order : compare(pd_recompute_count(x), pd_recompute_count(y));
+	order = order ? order : compare(pd_candidate_fullest(x, NULL), pd_candidate_fullest(y, NULL));
+	for (int s = 0; !order && s < x->stage_count; s++)
+		order = compare_stages(&x->stages[s], &y->stages[s]);
+	for (int l = 0; !order && x->profile != y->profile && l < x->profile->layer_count; l++)
+		order = compare(pd_profile_number(x->profile, l), pd_profile_number(y->profile, l));
+	return order;
 }

@@ -146,7 +146,7 @@ static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool c
 	if (limits.tight && pd_recompute_free(task->request)) {
 		limits.recompute = true;
 		again = pd_candidate_copy(plan);
-		if (fill(contest, again, choose, &limits, &others) && pd_recompute_any(again) &&
+		if (fill(contest, again, choose, &limits, &others) && pd_recompute_count(again) > 0 &&
 		    others.estimate_ns < best) {
 			best = others.estimate_ns;
 			pd_contest_add(contest, again, others);

@@ -29,7 +29,6 @@ struct exhaust {
 	int64_t time_ns;                /* time of the best plan known */
 	int ranks;                      /* its devices */
 	struct pd_points *points;
-	int devices;
 	int count, *ends, *replicas;    /* stages so far */
 	int bounds;
 	bool left_out;                  /* not every placement was tried */
@@ -158,7 +157,7 @@ static void enter_here(void *context, struct pd_plan *plan)
 
 static void place(struct exhaust *exhaust)
 {
-	struct pd_partition partition = { .cost_ns = PD_NEVER, .stage_count = exhaust->count,
+	struct pd_partition partition = { .stage_count = exhaust->count,
 					  .replicas = exhaust->replicas };
 	struct pd_error err;
 	struct pd_plan *plan;
@@ -206,13 +205,12 @@ bool pd_contest_exhaust(struct pd_contest *contest, size_t winner)
 	const struct pd_task *task = contest->task;
 	struct exhaust exhaust = { .contest = contest, .task = task,
 				   .time_ns = contest->entries[winner].time_ns,
-				   .ranks = contest->entries[winner].plan->rank_count,
-				   .devices = (int)most_stages(task, task->topology->devices) };
-
-	struct pd_points units;
+				   .ranks = contest->entries[winner].plan->rank_count };
 	size_t room = (size_t)task->profile->layer_count;
+	struct pd_points units;
+	int64_t devices;
 
-	if (!pd_contest_few(task))
+	if (!contest->few)
 		return false;
 	pd_points_of_units(&units, &task->costs);
 	exhaust.points = task->views && task->views->points.states ? &task->views->points : &units;
@@ -220,9 +218,8 @@ bool pd_contest_exhaust(struct pd_contest *contest, size_t winner)
 	exhaust.ends = pd_calloc(room, sizeof(int));
 	exhaust.replicas = pd_calloc(room, sizeof(int));
 	/* Where no plan is faster, those that are as fast with fewer devices are left. */
-	if (task->bound_ns >= exhaust.time_ns)
-		exhaust.devices = (int)most_stages(task, exhaust.ranks);
-	extend(&exhaust, 0, exhaust.devices);
+	devices = task->bound_ns >= exhaust.time_ns ? exhaust.ranks : task->topology->devices;
+	extend(&exhaust, 0, (int)most_stages(task, devices));
 	pd_points_release(&units);
 	free(exhaust.ends);
 	free(exhaust.replicas);

@@ -25,12 +25,13 @@ bool pd_recompute_free(const struct pd_plan_request *request)
 	       request->cost == PD_COST_SIMULATED && request->weights != PD_WEIGHTS_LATEST;
 }
 
-bool pd_recompute_any(const struct pd_plan *plan)
+int pd_recompute_count(const struct pd_plan *plan)
 {
+	int count = 0;
+
 	for (int s = 0; s < plan->stage_count; s++)
-		if (plan->stages[s].recompute)
-			return true;
-	return false;
+		count += plan->stages[s].recompute;
+	return count;
 }
 
 static void clear(struct pd_plan *plan)

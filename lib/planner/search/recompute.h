@@ -49,7 +49,8 @@ bool pd_recompute_fit(struct pd_plan *plan, int64_t limit_bytes);
 bool pd_recompute_weigh(struct pd_plan *plan, const struct pd_plan_request *request,
 			int64_t limit_bytes);
 
-bool pd_recompute_any(const struct pd_plan *plan);
+/* Returns how many stages recompute. */
+int pd_recompute_count(const struct pd_plan *plan);
 /*
  * Returns the stages that recompute, such as "0,2", as for --recompute; NULL: none.  The caller
  * frees it.

@@ -68,12 +68,8 @@ static void shape_of(struct shape *shape, const struct pd_plan *plan)
 
 static struct pd_partition *partition_of(const struct shape *shape, const struct pd_task *task)
 {
-	struct pd_partition *partition = pd_zalloc(sizeof(*partition));
+	struct pd_partition *partition = pd_partition_new(shape->count);
 
-	partition->cost_ns = PD_NEVER;
-	partition->stage_count = shape->count;
-	partition->layers = pd_calloc((size_t)shape->count, sizeof(int));
-	partition->replicas = pd_calloc((size_t)shape->count, sizeof(int));
 	if (shape->profile != task->profile)
 		partition->order = pd_views_order(task->views, shape->profile);
 	for (int s = 0, l = 0; s < shape->count; l = shape->ends[s++]) {
