@@ -101,7 +101,8 @@ static void advise(const struct pd_task *task, char *text, size_t room)
 				 task->topology->devices * times);
 			return;
 		}
-	snprintf(text, room, "; neither other weights, recomputation nor eight times as many devices would do");
+	snprintf(text, room, "; neither other weights, recomputation nor eight times as many "
+		 "devices would do");
 }
 
 static int is_small(const struct pd_fewest *fewest, int u, int i, int behind, int most, int64_t bytes)

@@ -113,8 +113,8 @@ int pd_planner_all_reduce(const char *text, struct pd_plan_request *request, str
 		return 0;
 	kind = find_name(pd_reducer_kind_name, text, known);
 	if (kind < 0)
-		return pd_error_input(err, "--all-reduce: expected one of auto, %s, found \"%.60s\"", known,
-				      text);
+		return pd_error_input(err, "--all-reduce: expected one of auto, %s, found "
+				      "\"%.60s\"", known, text);
 	request->reducer = (enum pd_reducer_kind)kind;
 	return pd_reducer_check(request->reducer, request->gradient_dtype, err);
 }
@@ -215,8 +215,8 @@ int pd_planner_recompute(const char *text, struct pd_plan_request *request, stru
 		numbers = numbers && (isdigit((unsigned char)*c) ||
 				      (*c == ',' && isdigit((unsigned char)c[1])));
 	if (!numbers)
-		return pd_error_input(err, "--recompute: expected one of %s, or numbers of stages such as "
-				      "0,2, found \"%.60s\"", known, text);
+		return pd_error_input(err, "--recompute: expected one of %s, or numbers of "
+				      "stages such as 0,2, found \"%.60s\"", known, text);
 	if (!request->stages)
 		return pd_error_input(err, "--recompute: numbers of stages, such as \"%.60s\", go with "
 				      "--stages", text);

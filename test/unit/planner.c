@@ -84,7 +84,8 @@ static bool straight_case(int n, bool limited)
 	struct pd_profile *profile = random_profile(1 + (int)below(7), n % 2);
 	int64_t limit_bytes = limited ? 4000 + (int64_t)below(20000) : INT64_MAX;
 	struct pd_costs costs;
-	struct brute b = { .costs = &costs, .limit_bytes = limit_bytes, .bandwidth = 50 * (1 + below(40)) * 1000000,
+	struct brute b = { .costs = &costs, .limit_bytes = limit_bytes,
+			   .bandwidth = 50 * (1 + below(40)) * 1000000,
 			   .most = 1 + (int)below(5), .time = PD_NEVER };
 	struct pd_partition *partition;
 	bool good;

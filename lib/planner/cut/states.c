@@ -36,6 +36,11 @@ static const uint64_t *set_of(const struct lattice *lattice, int number)
 	return &lattice->sets[(size_t)number * lattice->words];
 }
 
+static uint64_t *needs_of(const struct lattice *lattice, int layer)
+{
+	return &lattice->needs[(size_t)layer * lattice->words];
+}
+
 /* Returns a limit of the number of sets: less where memory is. */
 static int room_of(const struct lattice *lattice, int most)
 {
@@ -58,11 +63,12 @@ static void lattice_init(struct lattice *lattice, const struct pd_profile *profi
 	lattice->needs = pd_calloc(n * lattice->words, sizeof(*lattice->needs));
 	lattice->grown = pd_calloc(lattice->words, sizeof(*lattice->grown));
 	for (size_t l = 0; l < n; l++) {
-		uint64_t *needs = &lattice->needs[l * lattice->words];
+		const struct pd_profile_layer *layer = &profile->layers[l];
+		uint64_t *needs = needs_of(lattice, (int)l);
 
-		for (int i = 0; i < profile->layers[l].input_count; i++)
-			for (size_t w = 0, t = (size_t)profile->layers[l].inputs[i]; w < lattice->words; w++)
-				needs[w] |= lattice->needs[t * lattice->words + w];
+		for (int i = 0; i < layer->input_count; i++)
+			for (size_t w = 0; w < lattice->words; w++)
+				needs[w] |= needs_of(lattice, layer->inputs[i])[w];
 		set_put(needs, (int)l);
 		lattice->tail[l] = (int)l;
 	}
@@ -166,7 +172,7 @@ static bool grows(const struct lattice *lattice, const uint64_t *set, int l,
 
 static bool add_grown(struct lattice *lattice, const uint64_t *set, int l)
 {
-	const uint64_t *needs = &lattice->needs[(size_t)lattice->tail[l] * lattice->words];
+	const uint64_t *needs = needs_of(lattice, lattice->tail[l]);
 
 	for (size_t w = 0; w < lattice->words; w++)
 		lattice->grown[w] = set[w] | needs[w];
@@ -408,9 +414,8 @@ static void fill_some(struct lattice *lattice)
 		lattice->most /= 2;
 		add_order(lattice, ORDER_PROFILE);
 		lattice->most *= 2;
-		for (int l = 0; l < n && few; l++)      /* with all that it needs */
-			if (!add(lattice, &lattice->needs[(size_t)l * lattice->words]))
-				break;
+		for (int l = 0; l < n && few && add(lattice, needs_of(lattice, l)); l++)
+			;               /* each layer with all that it needs */
 	}
 	for (int which = 0; which < (few ? ORDERS : 1); which++)
 		add_order(lattice, (enum order)which);

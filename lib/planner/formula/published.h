@@ -16,8 +16,8 @@ struct pd_partition *pd_published_partition(struct pd_profile *profile,
 					    struct pd_error *err);
 
 /*
- * Returns the time between two minibatches of a plan of costs->profile.  If its ranks are not whole components of the
- * levels, it is priced as if all devices were in a row, joined by the slowest link.
+ * Returns the time between two minibatches of a plan of costs->profile.  If its ranks are not whole
+ * components of the levels, it is priced as if all devices were in a row, joined by the slowest link.
  */
 int64_t pd_published_ns(enum pd_cost_kind kind, const struct pd_costs *costs,
 			const struct pd_plan *plan);

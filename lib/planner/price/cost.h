@@ -48,7 +48,7 @@ struct pd_costs {
 
 /*
  * Sums fit into 63 bits, as lib/profile checks.  Borrows profile.  copies: layers that share parameters
- * have a copy each (pd_weights_copy_shared), so a cut may separate them, and the bytes of all copies count.
+ * have a copy each (pd_weights_copy_shared), so a cut may separate them, and all copies' bytes count.
  */
 void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile, bool copies);
 void pd_costs_release(struct pd_costs *costs);

@@ -114,9 +114,9 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 	enter_both(contest, &line, way);
 	/* If ranks share processors, more ranks are rarely faster. */
 	if (task->topology->processors > 0 && task->topology->processors < line.devices) {
-		struct way all = { .straight = way->straight, .least = way->least,
-				   .kept = way->kept };
+		struct way all = *way;
 
+		all.alone = false;
 		line.devices = (int)task->topology->processors;
 		enter_both(contest, &line, &all);
 	}
