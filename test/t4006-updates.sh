@@ -27,8 +27,9 @@ while read -r schedule weights microbatches plans; do
 			pair $plan $schedule $weights $microbatches >plan.json
 			trained 11 plan.json $sgd --clip-grad-norm=0.5
 			jq -e ".skipped == 0 and .grad_norm > 0.5" last
-			jq .agree=true plan.json | pd-schedule --check
-			jq .agree=true plan.json | pd-replay >report'
+			jq .agree=true plan.json >agree.json
+			pd-schedule --check agree.json
+			pd-replay agree.json >report'
 	done
 done <<END
 1f1b 2bw 2 1-1 1-1-1
