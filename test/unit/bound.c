@@ -502,12 +502,53 @@ static void test_skip(void)
 	pd_plan_free(plan);
 }
 
+/*
+ * Four stages of 1 + 2 ms, one of which recomputes, and groups of four microbatches: one goes through
+ * all of them, and the slowest forward and the slowest backward, with its forward, come three times
+ * more.  So a microbatch takes (12 + 3 (1 + 3)) / 4 ms; where the first stage is a minibatch ahead, the
+ * others (9 + 3 (1 + 3)) / 4 ms.
+ */
+static void test_nf1b(void)
+{
+	struct pd_profile *profile = skipping_profile(4);
+	int each[] = { 1, 1, 1, 1 };
+	struct pd_topology topology;
+	struct pd_error err;
+	struct pd_plan *plan;
+
+	pd_topology_parse_string("4@100GB/s", &topology, NULL);
+	plan = pd_plan_new(profile, &topology, 4, each, each, &err);
+	plan->schedule = PD_SCHEDULE_NF1B;
+	plan->weights = PD_WEIGHTS_VERTICAL_SYNC;
+	plan->microbatches = 4;
+	plan->stages[1].recompute = true;
+	for (int warmup = 0; warmup < 2; warmup++) {
+		struct pd_schedule *schedule;
+		struct pd_expected expected;
+		struct pd_trace *trace;
+		double period;
+
+		for (int s = 0; s < 4; s++)
+			plan->stages[s].warmup = s == 0 ? warmup : 0;
+		schedule = pd_schedule_new(plan, &err);
+		expected = pd_flow_expect(schedule);
+		trace = pd_replay(plan, NULL, &err);
+		period = pd_replay_period_ns(trace);
+		is_int(expected.estimate_ns / 1000, warmup ? 5250 : 6000, "nf1b, warm-up %d", warmup);
+		is_int((int64_t)period / 1000, warmup ? 5250 : 6000, "a replay takes that, too");
+		pd_trace_free(trace);
+		pd_schedule_free(schedule);
+	}
+	pd_plan_free(plan);
+}
+
 int main(void)
 {
 	test_exact();
 	test_serial();
 	test_drain();
 	test_skip();
+	test_nf1b();
 	for (size_t i = 0; i < PD_COUNT(policies); i++)
 		test_random(&policies[i]);
 	return done_testing();

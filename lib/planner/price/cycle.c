@@ -40,6 +40,7 @@ struct pd_stage_times *pd_stage_times_of(const struct pd_schedule *schedule)
 			.replicas = stage->replicas, .group = schedule->group[s],
 			.way_ns = pd_stage_way_ns(plan, schedule->wiring, s),
 			.reduce_ns = pd_reduce_is_serial(schedule, s) ? stage->allreduce_ns : 0,
+			.together = plan->schedule == PD_SCHEDULE_NF1B ? plan->microbatches : 1,
 		};
 		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
 			const struct pd_profile_layer *layer = &plan->profile->layers[l];
@@ -59,18 +60,24 @@ struct pd_cycle pd_cycle_slowest(const struct pd_stage_times *times, int count)
 
 	for (int s = 0; s < count; s++) {
 		const struct pd_stage_times *from = &times[s];
-		__int128 time = ((__int128)from->update_ns + from->reduce_ns) * from->replicas /
-				from->group, whole;
+		__int128 time = ((__int128)from->update_ns + from->reduce_ns) * from->replicas *
+				from->together / from->group, whole;
+		int64_t down_ns = 0, up_ns = 0;         /* the slowest in the cycle */
 
 		for (int e = s; e < count; e++) {
 			const struct pd_stage_times *to = &times[e];
-			int64_t tokens = from->lead + from->replicas - to->lead;
+			int64_t tokens = from->lead + from->replicas - to->lead + from->together - 1;
 
 			time += to->forward_ns + to->backward_ns;
-			whole = time + to->again_ns;
+			down_ns = pd_max64(down_ns, to->forward_ns);
+			up_ns = pd_max64(up_ns, to->backward_ns + to->again_ns);
+			whole = time + to->again_ns +
+				(__int128)(from->together - 1) * ((__int128)down_ns + up_ns);
 			if (tokens > 0 && (__int128)tokens * (most.period_ns + 1) <= whole)
 				most = (struct pd_cycle){ s, e, tokens, pd_saturate(whole / tokens) };
 			time += 2 * to->way_ns;
+			down_ns = pd_max64(down_ns, to->way_ns);
+			up_ns = pd_max64(up_ns, to->way_ns);
 		}
 	}
 	return most;

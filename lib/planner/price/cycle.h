@@ -16,6 +16,10 @@
  * ratio is the period exactly where no stage has replicas and all links go to the next one.  With replicas
  * there are other cycles (flow.c), and links and ranks that stages share are further resources.
  *
+ * With nF1B the N microbatches of a minibatch go forward one behind the other, and then back.  Such a cycle
+ * has N times the tokens, N (w_s + 1 - w_e), and all of A_s + u_s; N - 1 times the slowest forward or transfer
+ * in it, and the slowest backward or transfer with its stage's recomputation, come on top.
+ *
  * Windows: how much a stage has to be ahead for a period P to be possible.  With lead_s = w_s r_s, what
  * comes back to s from the stages behind it takes
  *
@@ -47,6 +51,7 @@ struct pd_stage_times {
 	int64_t reduce_ns;              /* of an all-reduce between a backward and a forward */
 	int64_t way_ns;                 /* of the slowest transfer to the next stage */
 	int64_t lead, replicas, group;  /* group: microbatches of an update */
+	int64_t together;               /* microbatches that go forward before one of them goes back */
 };
 
 /* Returns the time of the slowest transfer from a stage to the next. */
