@@ -192,6 +192,42 @@ static void test_own_processors(void)
 	pd_sim_free(sim);
 }
 
+/* Half the speed of the profile's link is a network, at both ends of which data are copied. */
+static void test_network(void)
+{
+	const struct pd_device_ops *ops = &pd_device_sim;
+	struct pd_topology flat = { .levels = 1, .devices = 4, .level = { {
+		.count = 4, .bandwidth_bytes_per_s = 1000000000 } } };
+	struct pd_event f, g, sent, received;
+	struct pd_sim_fabric *fabric;
+	struct pd_stream *s, *t;
+	struct pd_sim *sim;
+
+	profile.link_bandwidth_bytes_per_s = 2000000000;
+	sim = pd_sim_new(&plan, &wiring);
+	profile.link_bandwidth_bytes_per_s = 0;
+	fabric = pd_sim_fabric_new(sim, &flat);
+	s = ops->stream.open(pd_sim_device(sim, 0), NULL);
+	t = ops->stream.open(pd_sim_device(sim, 2), NULL);
+	pd_sim_set_processors(sim, 4, 1);
+	pd_event_arm(&f);
+	pd_event_arm(&g);
+	pd_event_arm(&sent);
+	pd_event_arm(&received);
+	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 */
+	ops->net.forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 */
+	pd_transport_sim.send(pd_sim_transport(fabric, 0), 2, 1, NULL, 8, NULL, &sent);
+	pd_transport_sim.recv(pd_sim_transport(fabric, 2), 0, 1, NULL, 8, NULL, &received);
+	run_out(sim);
+	is_event(&f, 0, 14, "who sends copies 4 ns beside its computation");
+	is_event(&received, 0, 12, "what arrives is copied in the end, at half the pace");
+	is_event(&g, 0, 25, "beside another computation");
+	ops->stream.close(s);
+	ops->stream.close(t);
+	pd_sim_fabric_free(fabric);
+	pd_sim_free(sim);
+}
+
 static void test_sums(void)
 {
 	const struct pd_device_ops *ops = &pd_device_sim;
@@ -537,6 +573,7 @@ int main(void)
 	test_shared_processors();
 	test_operations();
 	test_own_processors();
+	test_network();
 	test_sums();
 	test_memory();
 	test_blocks();

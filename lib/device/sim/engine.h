@@ -78,8 +78,8 @@ void pd_sim_complete(struct pd_sim *sim, int rank, struct pd_event *ev, int64_t 
 /* Does pd_sim_work() where processors are shared and the work takes time. */
 void pd_sim_work_shared(struct pd_sim *sim, struct pd_sim_activity *activity, int rank,
 			int64_t threads, int64_t duration_ns);
-/* Charges the worker's own time for an operation of the rank that ends now; nobody waits for it. */
-void pd_sim_work_aside(struct pd_sim *sim, int rank);
+/* Charges a thread of the rank with work from now on for which nobody waits. */
+void pd_sim_work_aside(struct pd_sim *sim, int rank, int64_t duration_ns);
 void pd_sim_free_processors(struct pd_sim *sim);
 
 /* An activity that is due at a time. */

@@ -110,12 +110,12 @@ static void aside_end(struct pd_sim *sim, struct pd_sim_activity *activity)
 	pd_pool_return(&sim->asides, activity);
 }
 
-void pd_sim_work_aside(struct pd_sim *sim, int rank)
+void pd_sim_work_aside(struct pd_sim *sim, int rank, int64_t duration_ns)
 {
 	struct pd_sim_activity *activity = pd_pool_take(&sim->asides, sizeof(*activity));
 
 	*activity = (struct pd_sim_activity){ .next = aside_end, .rank = rank };
-	pd_sim_work(sim, activity, rank, 1, sim->operation_ns);
+	pd_sim_work(sim, activity, rank, 1, duration_ns);
 }
 
 void pd_sim_set_processors(struct pd_sim *sim, int64_t processors, int64_t threads)

@@ -177,19 +177,20 @@ static void transfer_copied(struct pd_sim *sim, struct pd_sim_activity *activity
 /*
  * Lets a transfer take its time.  Where processors are shared the receiver's is busy with it: all the
  * time in shared memory, through which the profile's link goes, and as long as that would take if the
- * way is slower, a network's.
+ * way is slower, a network's.  There the sender's is busy for as long, from the beginning on.
  */
 static void travel(struct pd_sim *sim, struct sim_transfer *x, int64_t bandwidth)
 {
-	int64_t ns = way_ns(x->bytes, bandwidth);
+	int64_t ns = way_ns(x->bytes, bandwidth), copy_ns;
 
 	if (sim->share_count == 0 || sim->copied_bytes_per_s <= bandwidth) {
 		pd_sim_work(sim, &x->activity, x->to, 1, ns);
 		return;
 	}
 	x->activity.next = transfer_copied;
-	pd_sim_at(sim, &x->activity,
-		  sim->now_ns + ns - way_ns(x->bytes, sim->copied_bytes_per_s));
+	copy_ns = way_ns(x->bytes, sim->copied_bytes_per_s);
+	pd_sim_work_aside(sim, x->activity.rank, copy_ns);
+	pd_sim_at(sim, &x->activity, sim->now_ns + ns - copy_ns);
 }
 
 static void start(struct pd_sim *sim, struct sim_transfer *x, const struct path *path)
