@@ -18,8 +18,10 @@ struct pd_bucket {
 	int64_t begin_bytes, bytes;     /* in the arena of gradients, as the profile has them */
 };
 
-/* These return the bytes of a layer's gradients, 0 if it shares parameters and has no copy: as such, and
-   in the arena. */
+/*
+ * These return the bytes of a layer's gradients, 0 if it shares parameters and has no copy: as such, and
+ * in the arena.
+ */
 int64_t pd_plan_layer_parameters(const struct pd_plan *plan, int layer);
 int64_t pd_plan_layer_bytes(const struct pd_plan *plan, int layer);
 
