@@ -44,7 +44,7 @@ static struct pd_model *attention_model(const struct attention_case *c)
 	return model;
 }
 
-/* Rows below, at and above the edges of a tile. */
+/* Rows below, at and above the edges of a tile; heads that suit tensor cores, and others. */
 static const struct attention_case attention_cases[] = {
 	{ 1, false, false, 1, 1, 1, 1, ", 'causal': true", false },
 	{ 9, false, false, 2, 2, 3, 4, "", false },
@@ -62,6 +62,8 @@ static const struct attention_case attention_cases[] = {
 	{ 65, true, false, 1, 1, 24, 64, "", true },
 	{ 66, false, true, 2, 1, 72, 128, ", 'causal': true", true },
 	{ 80, true, false, 1, 1, 128, 8, ", 'dropout': 0.3", false },
+	{ 9, false, false, 2, 1, 72, 136, ", 'causal': true", false },
+	{ 66, false, false, 1, 1, 80, 65, "", false },
 };
 
 static void test_attention(const struct pd_device_ops *ops)
