@@ -174,6 +174,7 @@ struct pd_worker {
 	struct issued_op *entries;	/* number n in entries[n % entry_count] */
 	enum pd_pause wanted, paused;   /* wanted: pause as soon as all operations have retired */
 	uint64_t tensors_most;          /* the most of a link, for tags */
+	uint64_t sums_most;             /* the most of a group of any stage, for tags */
 	void *scratch;                  /* shared by all chunks, which take turns */
 	size_t checkpoint_count;
 

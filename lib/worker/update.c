@@ -55,13 +55,14 @@ int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_o
 								 end - begin, ev);
 }
 
-/* Returns the tags of a sum: one of a bucket, or behind these the norms'. */
-static uint64_t tag_of(const struct pd_worker *w, const struct chunk *c, const struct pd_op *op,
-		       int which)
+/*
+ * Returns the tags of a sum: one of a bucket, or behind these the norms'.  Stages with other numbers of
+ * buckets may be on the same ranks.
+ */
+static uint64_t tag_of(const struct pd_worker *w, const struct pd_op *op, int which)
 {
 	uint64_t number = ((uint64_t)op->microbatch * (uint64_t)w->config.schedule->stage_count +
-			   (uint64_t)op->stage) * (uint64_t)(c->bucket_count + (c->norm_sum != NULL)) +
-			  (uint64_t)which;
+			   (uint64_t)op->stage) * w->sums_most + (uint64_t)which;
 
 	return TAG_COLLECTIVE | TAG_ALLREDUCE | ((number << TAG_PLACES) & TAG_NUMBER);
 }
@@ -83,7 +84,7 @@ int worker_issue_norms(struct pd_worker *w, struct chunk *c, const struct pd_op 
 	worker_arm(w, &c->norms);
 	worker_new_entry(w, op, &c->norms);
 	return c->norm_sum->ops->start(c->norm_sum, worker_norms(c),
-				       tag_of(w, c, op, c->bucket_count),
+				       tag_of(w, op, c->bucket_count),
 				       worker_event_of(w, worker_allreduced(c)),
 				       &c->norms.events[0]) == 0 &&
 	       pd_reduction_queue_add(&w->reductions, c->norm_sum, false) == 0 ? 1 : -1;
@@ -114,7 +115,7 @@ int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd
 	worker_arm(w, &bucket->allreduce);
 	worker_new_entry(w, op, &bucket->allreduce);
 	return bucket->reduction->ops->start(bucket->reduction, gradients,
-					     tag_of(w, c, op, (int)(bucket - c->buckets)),
+					     tag_of(w, op, (int)(bucket - c->buckets)),
 					     worker_event_of(w, sum->ready),
 					     &bucket->allreduce.events[0]) == 0 &&
 	       pd_reduction_queue_add(&w->reductions, bucket->reduction, op->more) == 0 ? 1 : -1;

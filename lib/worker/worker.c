@@ -154,6 +154,9 @@ struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd
 	w->entry_count = FEW_ENTRIES;
 	w->entries = pd_calloc((size_t)w->entry_count, sizeof(*w->entries));
 	w->tensors_most = (uint64_t)config->schedule->wiring->tensors_most;
+	for (int s = 0; s < config->schedule->stage_count; s++)
+		if (w->sums_most <= (uint64_t)config->schedule->buckets[s])     /* and the norms */
+			w->sums_most = (uint64_t)config->schedule->buckets[s] + 1;
 	if (config->device->ops->net.iterate)
 		w->kept = worker_keep(w, 1, sizeof(*w->kept));
 	if (worker_memory_new(w, err) < 0 || worker_tied_new(w, err) < 0 ||

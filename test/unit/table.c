@@ -29,6 +29,7 @@ const struct table_plan plans[TABLE_PLANS] = {
 	{ "1-15", 2, { 1, 7 }, { 1, 15 } },
 	{ "5-3-7", 3, { 2, 3, 3 }, { 5, 3, 7 } },
 	{ "1-8-3-1", 4, { 1, 3, 3, 1 }, { 1, 8, 3, 1 } },
+	{ "2-2-2", 3, { 2, 4, 2 }, { 2, 2, 2 } },
 };
 
 struct pd_plan *plan_of(const char *graph, int stages, const int *layers, const int *replicas)

@@ -14,7 +14,7 @@ struct table_plan {
 	int stages, layers[8], replicas[8];
 };
 
-#define TABLE_PLANS 17
+#define TABLE_PLANS 18
 extern const struct table_plan plans[TABLE_PLANS];
 
 /* So many layers and replicas per stage; NULL, and why, where that is no plan. */

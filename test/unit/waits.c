@@ -377,6 +377,9 @@ int main(void)
 	test_plan("interleaved", with(made(skips, 3, 2), PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH,
 				      8, 0));
 	test_plan("buckets", in_buckets(with(made(chain, 7, 2), plain, PD_WEIGHTS_FLUSH, 4, 0)));
+	/* stages on the same ranks, with four buckets and with two */
+	test_plan("interleaved, buckets", in_buckets(with(made(chain, 17, 1), PD_SCHEDULE_INTERLEAVED,
+							  PD_WEIGHTS_FLUSH, 2, 0)));
 	test_plan("sparse sums", sparse(in_buckets(made(chain, 7, 2))));
 	test_plan("zb-h1, agreed on", agreeing(with(made(chain, 7, 2), PD_SCHEDULE_ZB_H1,
 						    PD_WEIGHTS_FLUSH, 4, 0)));
