@@ -105,6 +105,12 @@ bool pd_shared_free(void *ptr)
 	return true;
 }
 
+static void name_host(char host[PD_SHARED_HOST])
+{
+	memset(host, 0, PD_SHARED_HOST);
+	gethostname(host, PD_SHARED_HOST - 1);
+}
+
 struct pd_shared_place pd_shared_place_of(const void *ptr)
 {
 	struct pd_shared_place place = { 0 };
@@ -117,6 +123,8 @@ struct pd_shared_place pd_shared_place_of(const void *ptr)
 			place = (struct pd_shared_place){ getpid(), block->fd, block->token, offset };
 	}
 	pthread_mutex_unlock(&lock);
+	if (place.pid != 0)
+		name_host(place.host);
 	return place;
 }
 
@@ -131,8 +139,11 @@ static bool leads_to(const char *link, const struct pd_shared_place *place)
 
 static int open_place(const struct pd_shared_place *place)
 {
-	char link[64];
+	char link[64], host[PD_SHARED_HOST];
 
+	name_host(host);
+	if (memcmp(host, place->host, sizeof(host)) != 0)
+		return -1;
 	snprintf(link, sizeof(link), "/proc/%lld/fd/%lld", (long long)place->pid,
 		 (long long)place->fd);
 	return leads_to(link, place) ? open(link, O_RDWR | O_CLOEXEC) : -1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Host memory that other processes of the same host and user can map.  It has no name in a file
- * system, and ends with the last process that has it.
+ * system, and ends with the last process that has it.  A host is what has a name: containers, or
+ * namespaces with names of their own, are hosts even if they share a kernel.
  */
 #ifndef PD_BASE_SHARED_MEMORY_H
 #define PD_BASE_SHARED_MEMORY_H
@@ -10,11 +11,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define PD_SHARED_HOST 64
+
 /* Names a place in the shared memory of a process; all zero: none. */
 struct pd_shared_place {
 	int64_t pid, fd;
 	uint64_t token;                 /* random: a process of another host has another one */
 	uint64_t offset;
+	char host[PD_SHARED_HOST];      /* the name of the process's host, cut off where it is longer */
 };
 
 /* Returns zeroed memory, aligned to pages; NULL where the system gives none. */
