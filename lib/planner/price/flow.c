@@ -310,7 +310,7 @@ static bool recur(const struct pd_schedule *schedule, const struct pd_stage_time
 	*expected_p = (struct pd_expected){
 		pd_cost_of(periods.bound_ns),
 		pd_max64(expected_p->estimate_ns, pd_cost_of(periods.estimate_ns)) };
-	return fits && flow.longer;
+	return fits && flow.grouped;
 }
 
 /* Returns a time that no period of a plan with any schedule is below. */

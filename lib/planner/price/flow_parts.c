@@ -19,20 +19,16 @@ static uint64_t weight_of(int stage)
 	return (uint64_t)numbers.v[0] << 32 | numbers.v[1] | 1;
 }
 
-/* Returns whether it is one in groups that is expected to take longer than it does for sure. */
+/* Returns whether it is one in groups. */
 static bool measure_reduce(const struct pd_plan *plan, int s, struct pd_reduce *reduces, bool likely)
 {
 	struct pd_members members = pd_plan_members(plan, s);
 	int64_t grouped_ns = pd_reduce_grouped_ns(plan, s);
-	bool longer = false;
 
 	pd_reduce_times(plan->reducer, &members, pd_stage_sum_bytes(plan, s), reduces);
-	for (int i = 0; i < members.count; i++) {
-		longer |= reduces[i].rest_ns < grouped_ns;
-		if (likely)
-			reduces[i].rest_ns = pd_max64(reduces[i].rest_ns, grouped_ns);
-	}
-	return longer;
+	for (int i = 0; i < members.count && likely; i++)
+		reduces[i].rest_ns = pd_max64(reduces[i].rest_ns, grouped_ns);
+	return grouped_ns > 0;
 }
 
 static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *times, bool likely)
@@ -61,7 +57,7 @@ static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *ti
 		};
 		flow->weights += stage->weight;
 		if (pd_reduce_is_serial(schedule, s))
-			flow->longer |= measure_reduce(plan, s, reduces, likely);
+			flow->grouped |= measure_reduce(plan, s, reduces, likely);
 		reduces += at->replicas;
 	}
 }

@@ -53,7 +53,7 @@ struct pd_flow {
 	int64_t *backward_end;          /* of the first stage, by microbatch */
 	uint64_t *marks;                /* sums over the other stages, by microbatch: tick() */
 	uint64_t weights;               /* sum of all stages' weights */
-	bool longer;                    /* some all-reduce is expected to take longer than for sure */
+	bool grouped;                   /* some all-reduce is in groups */
 };
 
 /*
