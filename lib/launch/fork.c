@@ -55,6 +55,11 @@ static const struct pd_seat *fork_seat(const struct pd_launcher *launcher, int r
 	return &forked(launcher, rank)->seat;
 }
 
+static struct pd_drift fork_drift(struct pd_launcher *launcher, int rank)
+{
+	return (struct pd_drift){ 0 };
+}
+
 static int fork_start(struct pd_launcher *launcher, int rank, struct pd_error *err)
 {
 	struct forked *f = forked(launcher, rank);
@@ -101,6 +106,7 @@ const struct pd_launcher_ops pd_launcher_fork = {
 	.open = fork_open,
 	.close = fork_close,
 	.seat = fork_seat,
+	.drift = fork_drift,
 	.start = fork_start,
 	.channel = fork_channel,
 	.ended = fork_ended,

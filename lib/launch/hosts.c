@@ -28,6 +28,7 @@
 
 struct remote {
 	struct pd_seat seat;
+	struct pd_drift drift;          /* of its host's clock, if it is the first there */
 	char *boot;                     /* tells hosts of one name apart */
 	char *processors;
 	json_t *devices;                /* those that its rank sees */
@@ -204,7 +205,7 @@ static void count_neighbours(struct hosts *h)
 /* ---- clocks ---- */
 
 /* Measures how far the clock of an agent is ahead, by the quickest of several round trips. */
-static int measure_clock(struct hosts *h, int r, struct pd_error *err)
+static int measure_clock(struct hosts *h, int r, struct pd_clock_sample *out, struct pd_error *err)
 {
 	int64_t quickest = INT64_MAX, begun = pd_now_ns();
 
@@ -222,22 +223,31 @@ static int measure_clock(struct hosts *h, int r, struct pd_error *err)
 		if (back >= quickest)
 			continue;
 		quickest = back;
-		h->remote[r].seat.clock_ahead_ns = there - (asked + back / 2);
+		out->at_ns = asked + back / 2;
+		out->ahead_ns = there - out->at_ns;
 	}
 	return 0;
+}
+
+/* The first rank of a rank's host; its agent's clock is measured. */
+static int first_beside(const struct hosts *h, int r)
+{
+	int first = 0;
+
+	while (!pd_seat_beside(&h->remote[r].seat, &h->remote[first].seat))
+		first++;
+	return first;
 }
 
 static int measure_clocks(struct hosts *h, struct pd_error *err)
 {
 	for (int r = 1; r < h->ranks; r++) {
-		struct pd_seat *seat = &h->remote[r].seat;
-		int first = 0;
+		struct remote *remote = &h->remote[r];
+		int first = first_beside(h, r);
 
-		while (!pd_seat_beside(seat, &h->remote[first].seat))
-			first++;
-		if (first == r && measure_clock(h, r, err) < 0)
+		if (first == r && measure_clock(h, r, &remote->drift.first, err) < 0)
 			return -1;
-		seat->clock_ahead_ns = h->remote[first].seat.clock_ahead_ns;
+		remote->seat.clock_ahead_ns = h->remote[first].drift.first.ahead_ns;
 	}
 	return 0;
 }
@@ -379,6 +389,18 @@ static const struct pd_seat *hosts_seat(const struct pd_launcher *launcher, int 
 	return &remote(launcher, rank)->seat;
 }
 
+/* A host that does not answer is taken not to drift: what becomes of it is found out elsewhere. */
+static struct pd_drift hosts_drift(struct pd_launcher *launcher, int rank)
+{
+	struct hosts *h = (struct hosts *)launcher;
+	int first = first_beside(h, rank);
+	struct pd_drift *drift = &h->remote[first].drift;
+
+	if (first == rank && rank > 0 && measure_clock(h, rank, &drift->last, NULL) < 0)
+		drift->last = drift->first;
+	return *drift;
+}
+
 static int start_own(struct hosts *h, struct pd_error *err)
 {
 	struct remote *r = &h->remote[0];
@@ -509,6 +531,7 @@ const struct pd_launcher_ops pd_launcher_hosts = {
 	.open = hosts_open,
 	.close = hosts_close,
 	.seat = hosts_seat,
+	.drift = hosts_drift,
 	.start = hosts_start,
 	.channel = hosts_channel,
 	.ended = hosts_ended,

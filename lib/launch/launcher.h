@@ -11,6 +11,7 @@
 
 #include "launch/channel.h"
 #include "topology/seat.h"
+#include "trace/drift.h"
 
 #define PD_FATE_TEXT 256
 #define PD_SEND_PATIENCE_S 10           /* for a rank to take what it is told */
@@ -25,6 +26,11 @@ struct pd_launcher_ops {
 	/* Frees the launcher; all ranks have been killed before. */
 	void (*close)(struct pd_launcher *launcher);
 	const struct pd_seat *(*seat)(const struct pd_launcher *launcher, int rank);
+	/*
+	 * Measures the clock of a rank's host again, and how it has drifted since its seat was known;
+	 * zeroes where it is this process's.  To be called for all ranks in order, while they run.
+	 */
+	struct pd_drift (*drift)(struct pd_launcher *launcher, int rank);
 	int (*start)(struct pd_launcher *launcher, int rank, struct pd_error *err);
 	struct pd_channel *(*channel)(struct pd_launcher *launcher, int rank);
 	/* Returns whether a rank's process has ended; one that was never started has. */

@@ -130,6 +130,7 @@ void rank_sleep(struct rank *rank);
 struct watched {
 	int trace;                      /* its part of the trace, a file without a name; -1: none */
 	int trace_lost;                 /* the errno of writing that, or 0 */
+	struct pd_drift drift;          /* of its host's clock */
 	json_t *address;
 	int keeper;                     /* the rank that keeps the folder it sees; 0: the supervisor */
 	int64_t memory_bytes, threads;
@@ -166,6 +167,7 @@ struct supervisor {
 	bool at_once;                   /* a signal ended the run at once, out of order */
 	int64_t moved_ns;               /* time at which an operation last finished on any rank */
 	int64_t last_checkpoint;
+	int64_t zero_ns;                /* times of the trace count from here */
 };
 
 /* supervisor.c */
@@ -176,7 +178,7 @@ void supervisor_tell_all(struct supervisor *s, json_t *message);
 int supervisor_read_rank(struct supervisor *s, int r, struct pd_error *err);
 void supervisor_ask_stop(struct supervisor *s);
 /* The message by which rank r connects. */
-json_t *supervisor_connect_message(const struct supervisor *s, int r, int64_t zero_ns);
+json_t *supervisor_connect_message(const struct supervisor *s, int r);
 
 /*
  * pending.c: a stage has exported a checkpoint; has written it; returns whether any is being
@@ -229,6 +231,8 @@ int supervisor_open_trace(struct supervisor *s, int r, struct pd_error *err);
 void supervisor_receive_trace(struct supervisor *s, int r);
 int supervisor_has_trace(struct supervisor *s, int r, struct pd_error *err);
 int supervisor_merge_trace(struct supervisor *s, struct pd_error *err);
+/* Measures the clocks of all hosts once more, while ranks run. */
+void supervisor_measure_drift(struct supervisor *s);
 void supervisor_close_trace(struct supervisor *s);
 
 #endif

@@ -95,7 +95,7 @@ void supervisor_ask_stop(struct supervisor *s)
 /* ---- messages ---- */
 
 /* With the addresses of those that r exchanges something with, where the ranks have told theirs. */
-json_t *supervisor_connect_message(const struct supervisor *s, int r, int64_t zero_ns)
+json_t *supervisor_connect_message(const struct supervisor *s, int r)
 {
 	bool *peers = pd_calloc((size_t)s->count, sizeof(*peers));
 	json_t *addresses = json_object();
@@ -107,18 +107,17 @@ json_t *supervisor_connect_message(const struct supervisor *s, int r, int64_t ze
 			pd_address_add(addresses, q, s->ranks[q].address);
 	free(peers);
 	return json_pack("{s:s, s:i, s:o, s:I}", "event", "connect", "ranks", s->count, "addresses",
-			 addresses, "zero_ns", (json_int_t)zero_ns);
+			 addresses, "zero_ns", (json_int_t)s->zero_ns);
 }
 
 static void connect_all(struct supervisor *s)
 {
-	int64_t zero_ns = pd_now_ns();
-
+	s->zero_ns = pd_now_ns();
 	s->connected = true;
 	s->moved_ns = pd_awake_ns(&s->awake);
 	pd_run_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
 	for (int r = 0; r < s->count; r++)
-		supervisor_tell(s, r, supervisor_connect_message(s, r, zero_ns));
+		supervisor_tell(s, r, supervisor_connect_message(s, r));
 	if (s->stop_asked)
 		supervisor_ask_stop(s);
 }
@@ -268,6 +267,8 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 	status = start_all(s, err);
 	if (status == 0 && !s->job->gather)
 		status = supervisor_watch(s, err);
+	if (status == 0 && s->connected && s->job->trace && !s->at_once)
+		supervisor_measure_drift(s);
 	if (status == 0 && (s->connected || s->job->gather) && !s->at_once)
 		status = supervisor_settle(s, err);
 	for (int r = 0; r < s->count; r++) {

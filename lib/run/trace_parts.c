@@ -74,19 +74,25 @@ int supervisor_has_trace(struct supervisor *s, int r, struct pd_error *err)
 			       strerror(s->ranks[r].trace_lost));
 }
 
-static int append(FILE *out, int part, const char *name, struct pd_error *err)
+void supervisor_measure_drift(struct supervisor *s)
 {
-	char buffer[65536];
-	off_t at = 0;
-	ssize_t n;
+	for (int r = 0; r < s->count; r++)
+		s->ranks[r].drift = s->launcher->ops->drift(s->launcher, r);
+}
 
-	/* errors show when the file is committed */
-	while ((n = pread(part, buffer, sizeof(buffer), at)) > 0) {
-		fwrite(buffer, 1, (size_t)n, out);
-		at += n;
-	}
-	return n < 0 ? pd_error_failed(err, "%s: cannot read what was written: %s", name,
-				       strerror(errno)) : 0;
+/* Errors of `out` show when the file is committed. */
+static int append(const struct supervisor *s, FILE *out, struct watched *w, struct pd_error *err)
+{
+	FILE *part = fdopen(w->trace, "r");
+	int status;
+
+	if (!part)
+		return pd_error_failed(err, "%s: %s", s->job->trace, strerror(errno));
+	w->trace = -1;
+	rewind(part);
+	status = pd_drift_remove(&w->drift, s->zero_ns, part, out, err);
+	fclose(part);
+	return status < 0 ? pd_error_prefix(err, "%s", s->job->trace) : 0;
 }
 
 int supervisor_merge_trace(struct supervisor *s, struct pd_error *err)
@@ -114,7 +120,7 @@ int supervisor_merge_trace(struct supervisor *s, struct pd_error *err)
 	if (status < 0)
 		pd_error_prefix(err, "%s", s->job->trace);
 	for (int r = 0; r < s->count && status == 0; r++)
-		status = append(file->stream, s->ranks[r].trace, s->job->trace, err);
+		status = append(s, file->stream, &s->ranks[r], err);
 	if (status == 0)
 		return pd_file_commit(file, err);
 	pd_file_abandon(file);

@@ -1,4 +1,4 @@
-lib_libpd_a_SOURCES += lib/trace/read.c lib/trace/trace.c lib/trace/trace.h \
+lib_libpd_a_SOURCES += lib/trace/drift.c lib/trace/drift.h lib/trace/read.c lib/trace/trace.c lib/trace/trace.h \
 	lib/trace/steady.h lib/trace/steady.c \
 	lib/trace/recurrence.h lib/trace/recurrence.c lib/trace/timeline.h lib/trace/timeline.c \
 	lib/trace/memory.c lib/trace/transfers.c \

@@ -134,7 +134,7 @@ static void measure(int ranks)
 
 		snprintf(seat.host, sizeof(seat.host), "node%05d", r / HOST_RANKS);
 		begun = clock();
-		sent += step * (bytes_of(supervisor_connect_message(&s, r, 0)) +
+		sent += step * (bytes_of(supervisor_connect_message(&s, r)) +
 				bytes_of(pd_seat_json(&seat)) +
 				bytes_of(pd_job_place_json(&job, r, &seat)));
 		seconds += step * (double)(clock() - begun) / CLOCKS_PER_SEC;
