@@ -26,8 +26,8 @@ int pd_pmix_tell(const char *text, struct pd_error *err);
 /* In the others: that text, to be freed, or NULL.  Waits as long. */
 char *pd_pmix_hear(struct pd_error *err);
 /*
- * Leaves the address of this process's rank with the server of its host, where it stays, whatever
- * becomes of the process.  Once in its life.
+ * Leaves the address of this process's rank with the server of its host, where it stays after the
+ * process has ended its use of that server.  Once in its life.
  */
 int pd_pmix_put_address(const char *address, struct pd_error *err);
 /*
