@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/planner.h"
 
+#include "plan/sparse.h"
 #include "planner/bound/bound.h"
+#include "planner/price/predict.h"
 #include "planner/search/candidate.h"
 #include "planner/search/gain.h"
 #include "planner/search/judge.h"
@@ -143,6 +145,62 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 	return pd_alternatives_find(plan, task, err);
 }
 
+static bool is_better(const struct pd_plan *x, int64_t x_ns, const struct pd_plan *y, int64_t y_ns,
+		      double min_gain)
+{
+	double a = pd_gain_of(min_gain, x_ns, x->rank_count);
+	double b = pd_gain_of(min_gain, y_ns, y->rank_count);
+
+	return a != b ? a < b : pd_candidate_compare(x, y) < 0;
+}
+
+/* Gives a plan the sums that are asked for, and sets its period; false if it does not fit with them. */
+static bool take_sums(const struct pd_task *task, struct pd_plan *plan, int64_t *time_ns_p)
+{
+	const struct pd_plan_request *request = task->request;
+	struct pd_error err;
+
+	plan->reducer = request->reducer;
+	plan->chunk = request->chunk;
+	plan->sparsity = request->sparsity;
+	plan->sparsity_warmup = request->sparsity_warmup;
+	pd_predict_stages(plan);
+	return pd_plan_check_sparse(plan, "", &err) == 0 &&
+	       pd_candidate_fits(plan, task->limit_bytes) &&
+	       pd_judge_period(plan, PD_NEVER, time_ns_p, &plan->predicted.period_from, &err) == 0;
+}
+
+/*
+ * Searches with the sums that are asked for and, where these are others than dense ones, with dense ones,
+ * too, of which it knows most: the faster plan is taken.
+ */
+static struct pd_plan *search(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
+{
+	struct pd_plan *plan = pd_simulated_plan(task, time_ns_p, err), *other;
+	struct pd_plan_request dense = *task->request;
+	struct pd_task with = *task;
+	struct pd_error why;
+	int64_t time_ns;
+
+	if (!plan || (dense.reducer == PD_REDUCER_dense && dense.sparsity == 0))
+		return plan;
+	dense.reducer = PD_REDUCER_dense;
+	dense.sparsity = 0;
+	dense.chunk = dense.sparsity_warmup = 0;
+	with.request = &dense;
+	with.bound_ns = 0;
+	task_bound_ns(&with);
+	other = pd_simulated_plan(&with, &time_ns, &why);
+	if (!other || !take_sums(task, other, &time_ns) ||
+	    !is_better(other, time_ns, plan, *time_ns_p, dense.min_gain)) {
+		pd_candidate_drop(other);
+		return plan;
+	}
+	pd_candidate_drop(plan);
+	*time_ns_p = time_ns;
+	return other;
+}
+
 /* Plans what the request asks for, with its schedule and weights. */
 static struct pd_plan *solve(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
 {
@@ -152,7 +210,7 @@ static struct pd_plan *solve(struct pd_task *task, int64_t *time_ns_p, struct pd
 		task_bound_ns(task);
 	return request->stages ? pd_hand_plan(task, time_ns_p, err)
 	     : request->cost != PD_COST_SIMULATED ? pd_formula_plan(task, time_ns_p, err)
-	     : pd_simulated_plan(task, time_ns_p, err);
+	     : search(task, time_ns_p, err);
 }
 
 /* Returns the task itself, or the one with copies of shared parameters if such weights have them. */
@@ -191,15 +249,6 @@ static struct pd_plan *plan_with(struct pd_task *task, struct pd_plan_request *r
 	/* A bound does not depend on memory, for want of which there may be no plan. */
 	*bound_ns_p = plan || err->status == PD_EXIT_NO ? task_bound_ns(&one) : PD_NEVER;
 	return plan;
-}
-
-static bool is_better(const struct pd_plan *x, int64_t x_ns, const struct pd_plan *y, int64_t y_ns,
-		      double min_gain)
-{
-	double a = pd_gain_of(min_gain, x_ns, x->rank_count);
-	double b = pd_gain_of(min_gain, y_ns, y->rank_count);
-
-	return a != b ? a < b : pd_candidate_compare(x, y) < 0;
 }
 
 /* Plans for all combinations that the request leaves open; sets the least of their bounds. */
