@@ -19,6 +19,7 @@ test_libtest_a_SOURCES = test/tap.c test/tap.h \
 	test/unit/document.h test/unit/made_lists.h test/unit/made_up.h test/unit/ranks.c \
 	test/unit/ranks.h test/unit/read_plan.h test/unit/rendezvous.c test/unit/rendezvous.h \
 	test/unit/replayed.h test/unit/scratch.c test/unit/scratch.h test/unit/small_checkpoint.c \
+	test/unit/ucx_leaks.h \
 	test/unit/small_checkpoint.h test/unit/small_model.h test/unit/small_profile.h \
 	test/unit/table.c test/unit/table.h test/unit/virtual_run.c test/unit/virtual_run.h
 LDADD = test/libtest.a $(AS_NEEDED) $(PD_DEVICE_LIBS)

@@ -296,8 +296,8 @@ static void tells(struct rank *me)
 		double_nccl_slow_aborts(500);
 		double_nccl_lose_all();
 		begun_ns = pd_now_ns();
-		expect(me, breaks(me, "rank 0: lost rank 1: NCCL: remote process exited"),
-		       "a lost rank is noticed");
+		/* of the two, whichever is looked at next */
+		expect(me, breaks(me, ": NCCL: remote process exited"), "a lost rank is noticed");
 		expect(me, pd_now_ns() - begun_ns < 2 * SECOND_NS,
 		       "four aborts of half a second each do not hold that up");
 	}

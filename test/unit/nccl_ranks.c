@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "nccl.h"
 #include "tap.h"
+#include "ucx_leaks.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "device/rehearse.h"
 #include "transport/staged.h"
+#include "unit/ucx_leaks.h"
 
 #include <poll.h>
 #include <signal.h>
