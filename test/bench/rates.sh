@@ -6,8 +6,9 @@
 #
 #     idle          one direction, while nobody computes, as pd-topo measures it
 #     activations, gradients   tensors of 8.4 MB between two stages of wide layers, on two hosts
-#     ring, alone   sums of 16.8 MB, in rings of four, behind the whole backward
-#     ring          as the first, while the backward of convolutions goes on
+#     dense, alone  sums of 16.8 MB by the ordered exchange of four, behind the whole backward
+#     ring, alone   the same in rings of four
+#     ring          the same, while the backward of convolutions goes on
 #
 # A transfer lasts from when both its sides were ready to when it had arrived, a sum from when the last
 # member began to when the last had it.  Bytes are those of tensors: without headers, of which a link
@@ -63,9 +64,11 @@ on_hosts() {
 	line activations activation
 	line gradients gradient
 	layers=$(jq '.layers | length' rings)
-	plan rings --stages="${layers}x4" --all-reduce=ring
-	train $((4 * (transfers + 3))) "$work/plan"
-	line "ring, alone" allreduce
+	for reducer in dense ring; do
+		plan rings --stages="${layers}x4" --all-reduce="$reducer"
+		train $((4 * (transfers + 3))) "$work/plan"
+		line "$reducer, alone" allreduce
+	done
 	plan rings --stages="${layers}x4" --all-reduce=ring --bucket=1MB
 	train $((4 * (transfers + 3))) "$work/plan"
 	line ring allreduce
