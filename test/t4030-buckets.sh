@@ -202,6 +202,18 @@ test_ok "--explain: the way of a minibatch has the all-reduce of a replay, too" 
 	pd-plan --topology=4@1GB/s,4@1GB/s+10ms --stages=1x8,1x7,1x1 --all-reduce=ring --explain short 2>why >plan.json
 	grep "^limit: " why
 	grep -qE "^limit: .* \(([0-9]{2}|100)% of the period\)" why'
+test_ok "auto: a ring that is about as fast as sums that take turns; dense where it is not" '
+	# auto TOPOLOGY REPLICAS: the reducer, and its period over that of dense sums
+	auto() {
+		pd-plan --topology="$1" --stages="3x$2" --all-reduce=dense three >dense.json
+		pd-plan --topology="$1" --stages="3x$2" --all-reduce=auto three >auto.json
+		jq -c --slurpfile dense dense.json "[(.reducer // \"dense\"), .predicted.period_ns /
+			\$dense[0].predicted.period_ns]" auto.json | tee choice
+	}
+	auto 8@250MB/s+20us 8
+	jq -e ".[0] == \"ring\" and .[1] > 1 and .[1] < 1.05" choice
+	auto 8@250MB/s+1ms 8
+	jq -e ".[0] == \"dense\"" choice'
 test_ok "auto: few bytes among many over long links: recursive doubling has the fewest steps" '
 	jq "(.layers[] | .parameter_bytes) = 64" three >short
 	pd-plan --topology=33@1GB/s+10ms --stages=3x16 --all-reduce=auto short >plan.json

@@ -12,11 +12,14 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "plan/buckets.h"
+#include "planner/price/links.h"
 #include "planner/price/predict.h"
 #include "planner/search/judge.h"
+#include "topology/direct.h"
 
 #define USUAL 16                /* buckets of a network, before more is known */
 #define MOST_THRESHOLDS 12
+#define AS_FAST 20              /* a period that is longer by at most such a part is about as fast */
 
 int64_t pd_bucket_usual(const struct pd_profile *profile)
 {
@@ -125,34 +128,64 @@ static int with_reducer(const struct pd_task *task, struct pd_plan *plan, enum p
 	return choose_bucket(plan, task->limit_bytes, period_ns_p, err);
 }
 
-/* Gives the plan the reducer with which it is fastest, dense where others are no faster. */
+/*
+ * Tells whether dense sums of a stage go by messages among three members or more, who then receive from
+ * one another in turn.
+ */
+static bool takes_turns(const struct pd_plan *plan)
+{
+	for (int s = 0; s < plan->stage_count; s++) {
+		struct pd_members members = pd_plan_members(plan, s);
+
+		if (members.count > 2 && !pd_direct_expected(&members, pd_stage_sum_bytes(plan, s)))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Returns the reducer with which the plan is fastest; dense where others are no faster, but a ring that
+ * is about as fast where dense sums take turns.  A member of a ring always receives from the same one.  In a
+ * replay turns cost nothing; on a network a member that is late meets the next one, two send to one
+ * while a link is idle, and nothing brings them in step again: between four hosts dense sums got 68 %
+ * of the links, and a ring 88 %.
+ */
+static enum pd_reducer_kind fastest(const struct pd_plan *plan, const struct pd_reducer_tried *tried)
+{
+	const struct pd_reducer_tried *ring = &tried[PD_REDUCER_ring];
+	enum pd_reducer_kind best = plan->reducer;
+
+	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++)
+		if (tried[kind].fits && tried[kind].period_ns < tried[best].period_ns)
+			best = (enum pd_reducer_kind)kind;
+	if (best == PD_REDUCER_dense && ring->fits && takes_turns(plan) &&
+	    ring->period_ns - tried[best].period_ns <= tried[best].period_ns / AS_FAST)
+		return PD_REDUCER_ring;
+	return best;
+}
+
+/* Gives the plan one of the reducers, the best. */
 static int choose_reducer(const struct pd_task *task, struct pd_plan *plan, int64_t *period_ns_p,
 			  struct pd_error *err)
 {
 	struct pd_reducer_tried *tried = plan->predicted.reducers;
-	enum pd_reducer_kind best = plan->reducer;
+	enum pd_reducer_kind given = plan->reducer;
 	int64_t bucket_bytes = plan->bucket_bytes;
 
-	tried[best] = (struct pd_reducer_tried){ *period_ns_p, bucket_bytes, true };
+	tried[given] = (struct pd_reducer_tried){ *period_ns_p, bucket_bytes, true };
 	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
-		int64_t period_ns;
-		bool fits;
-
-		if (kind == (int)task->request->reducer || pd_reducers[kind]->of_transport)
+		if (kind == (int)given || pd_reducers[kind]->of_transport)
 			continue;
 		plan->bucket_bytes = bucket_bytes;
-		if (with_reducer(task, plan, (enum pd_reducer_kind)kind, &period_ns, err) < 0)
+		if (with_reducer(task, plan, (enum pd_reducer_kind)kind, &tried[kind].period_ns, err) < 0)
 			return -1;
-		fits = pd_candidate_fits(plan, task->limit_bytes);
-		tried[kind] = (struct pd_reducer_tried){ period_ns, plan->bucket_bytes, fits };
-		if (!fits || period_ns >= *period_ns_p)
-			continue;
-		*period_ns_p = period_ns;
-		best = (enum pd_reducer_kind)kind;
-		bucket_bytes = plan->bucket_bytes;
+		tried[kind].fits = pd_candidate_fits(plan, task->limit_bytes);
+		tried[kind].bucket_bytes = plan->bucket_bytes;
 	}
-	plan->reducer = best;
-	plan->bucket_bytes = bucket_bytes;
+	plan->reducer = given;
+	plan->reducer = fastest(plan, tried);
+	plan->bucket_bytes = tried[plan->reducer].bucket_bytes;
+	*period_ns_p = tried[plan->reducer].period_ns;
 	pd_predict_stages(plan);
 	return pd_candidate_weigh(plan, err) ? 0 : -1;
 }
