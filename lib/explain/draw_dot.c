@@ -4,6 +4,7 @@
 
 #include "base/opt.h"
 #include "explain/usage.h"
+#include "plan/buckets.h"
 
 /* Writes a label's text for double quotes. */
 static void put_quoted(const char *text, FILE *out)
@@ -50,7 +51,7 @@ static void put_links(const struct pd_usage *usage, FILE *out)
 	for (int s = 0; s < usage->plan->stage_count; s++)
 		if (usage->plan->stages[s].replicas > 1)
 			fprintf(out, "  s%d -> s%d [style=dashed, label=\"all-reduce of %s\"];\n",
-				s, s, pd_show_bytes(pd_stage_parameter_bytes(usage->plan, s), bytes));
+				s, s, pd_show_bytes(pd_plan_stage_parameters(usage->plan, s), bytes));
 }
 
 int pd_plan_dot(const struct pd_plan *plan, FILE *out, struct pd_error *err)

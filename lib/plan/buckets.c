@@ -7,20 +7,30 @@
 
 #include <stdlib.h>
 
-int64_t pd_plan_layer_parameters(const struct pd_plan *plan, int layer)
+static int64_t parameters_of(const struct pd_profile *profile, bool tied, int layer)
 {
-	const struct pd_profile *profile = plan->profile;
-
-	if (pd_plan_has_tied_weights(plan))
+	if (tied)
 		return pd_memory_copy(profile, layer);
 	if (profile->model && profile->model->layers[layer].shares >= 0)
 		return 0;
 	return profile->layers[layer].parameter_bytes;
 }
 
+int64_t pd_plan_stage_parameters(const struct pd_plan *plan, int stage)
+{
+	const struct pd_stage *at = &plan->stages[stage];
+	bool tied = pd_plan_has_tied_weights(plan);
+	int64_t sum = 0;
+
+	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++)
+		sum += parameters_of(plan->profile, tied, l);
+	return sum;
+}
+
 int64_t pd_plan_layer_bytes(const struct pd_plan *plan, int layer)
 {
-	return (int64_t)pd_align((size_t)pd_plan_layer_parameters(plan, layer));
+	return (int64_t)pd_align((size_t)parameters_of(plan->profile,
+						       pd_plan_has_tied_weights(plan), layer));
 }
 
 /* Tells whether a layer before this one in the stage has gradients. */

@@ -18,11 +18,9 @@ struct pd_bucket {
 	int64_t begin_bytes, bytes;     /* in the arena of gradients, as the profile has them */
 };
 
-/*
- * These return the bytes of a layer's gradients, 0 if it shares parameters and has no copy: as such, and
- * in the arena.
- */
-int64_t pd_plan_layer_parameters(const struct pd_plan *plan, int layer);
+/* Returns the bytes of a stage's parameters, and so of its gradients; copies of shared ones count. */
+int64_t pd_plan_stage_parameters(const struct pd_plan *plan, int stage);
+/* Returns the bytes of a layer's gradients in the arena; 0 if it shares parameters and has no copy. */
 int64_t pd_plan_layer_bytes(const struct pd_plan *plan, int layer);
 
 /* Returns how many buckets a stage has: 1 if it has one replica or the plan has no threshold. */

@@ -108,23 +108,16 @@ static void carry_sum(struct pd_links *links, const struct pd_plan *plan, int s,
 	free(traffic);
 }
 
-int64_t pd_stage_parameter_bytes(const struct pd_plan *plan, int stage)
-{
-	const struct pd_stage *at = &plan->stages[stage];
-	int64_t sum = 0;
-
-	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++)
-		sum += pd_plan_layer_parameters(plan, l);
-	return sum;
-}
-
 int64_t pd_stage_sum_bytes(const struct pd_plan *plan, int stage)
 {
-	int64_t full_bytes = pd_stage_parameter_bytes(plan, stage), sum = 0;
-	int count = pd_plan_bucket_count(plan, stage);
+	int64_t full_bytes = pd_plan_stage_parameters(plan, stage), sum = 0;
 	struct pd_bucket *buckets;
+	int count;
 
-	if (!pd_plan_is_sparse(plan, stage) || count == 1)
+	if (!pd_plan_is_sparse(plan, stage))
+		return full_bytes;
+	count = pd_plan_bucket_count(plan, stage);
+	if (count == 1)
 		return pd_plan_sum_bytes(plan, stage, 0, full_bytes, full_bytes);
 	buckets = pd_calloc((size_t)count, sizeof(*buckets));
 	pd_plan_buckets(plan, stage, buckets);

@@ -41,8 +41,6 @@ void pd_links_release(struct pd_links *links);
  */
 int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *wiring);
 
-/* Returns the bytes of the parameters that a stage has, copies of shared ones among them. */
-int64_t pd_stage_parameter_bytes(const struct pd_plan *plan, int stage);
 /* Returns how many bytes of gradients its replicas sum in an update, once the sparsity is the plan's. */
 int64_t pd_stage_sum_bytes(const struct pd_plan *plan, int stage);
 
