@@ -14,7 +14,7 @@
 #define TILE 64                 /* rows of a block */
 #define LOG2_E 1.44269504088896341f
 
-/* Which part of what comes out a block makes. */
+/* The part of the result that a block makes. */
 struct place {
 	int64_t sample, head, first, slice;     /* first: the row at which its tile begins */
 	int64_t length;                         /* keys that are seen */
@@ -93,7 +93,7 @@ __device__ static inline struct rows<T> key_rows(const struct pd_kernel_attentio
 	return rows_of<T>(tensor, sample, a.keys, a.kv_heads, kv_head, first, width);
 }
 
-/* Is the key seen by the query? */
+/* Tells whether a query sees a key. */
 __device__ static inline bool sees(const struct pd_kernel_attention &a, const struct place &at,
 				   int64_t query, int64_t key)
 {

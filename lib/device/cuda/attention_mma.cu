@@ -23,8 +23,8 @@
 #define WIDE 128
 #define PAD 8                   /* numbers behind each row of a tile, so that banks differ */
 
-/* Which rows and columns of a product's 16 x 8 numbers are this thread's: row and row + 8 of the block's
- * TILE, column and column + 1. */
+/* Of a product's 16 x 8 numbers this thread has those in row and row + 8 of the block's TILE, in column
+ * and column + 1. */
 struct mine {
 	int row, column;
 };
@@ -159,7 +159,7 @@ __device__ static void write_rows(const struct rows<T> &to, const float (*out)[4
 }
 
 /*
- * Which keys of a tile the queries of another see: key k is seen by query q, both counted from where
+ * The mask of a tile of queries and one of keys: key k is seen by query q, both counted from where
  * their tiles begin, if neither is behind the last one and k - q is at most `diagonal`.
  */
 struct seen {
