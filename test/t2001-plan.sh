@@ -562,6 +562,11 @@ if [ -d "$profiles" ]; then
 		pd-plan -m 1TB -t 16@1.25GB/s "$profiles/vgg16.json" >a.json
 		jq -c "[.stages[] | .replicas, .warmup], .predicted.period_ns" a.json
 		jq -e "[.stages[].replicas] == [15, 1] and .predicted.gap < 0.00001" a.json'
+	test_ok "a plan for a ring is no slower than that for dense sums with a ring" '
+		pd-plan -t 4@12GB/s,4@1GB/s "$profiles/gnmt.json" >a.json
+		pd-replay --all-reduce=ring --format=json a.json | jq .period_ns | tee dense
+		pd-plan -t 4@12GB/s,4@1GB/s --all-reduce=ring "$profiles/gnmt.json" >b.json
+		jq -e --argjson dense "$(cat dense)" ".predicted.period_ns <= \$dense + 1" b.json'
 	test_ok "VGG-16 on 16 devices of 25 Gbit/s: 15-1, as published" '
 		pd-plan -m 1TB -t 16@3.125GB/s -c sosp19 "$profiles/vgg16.json" |
 			jq -e "[.stages[].replicas] == [15, 1]"'
