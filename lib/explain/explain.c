@@ -275,7 +275,7 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 		pd_report_print_sums(usage->report, NULL, out);
 	if (predicted->reducers[PD_REDUCER_dense].period_ns > 0)
 		pd_reducers_explain(plan, out);
-	if (plan->bucket_bytes > 0)
+	if (plan->bucket_bytes > 0 || predicted->any_bucket)
 		pd_bucket_explain(plan, out);
 	explain_alternatives(plan, out);
 	pd_usage_free(usage);

@@ -99,6 +99,7 @@ struct pd_prediction {
 	int alternative_count;
 	struct pd_alternative *alternatives;    /* by kind; owned */
 	struct pd_reducer_tried reducers[PD_REDUCER_KINDS];     /* where any may be taken */
+	bool any_bucket;                /* bucket_bytes was chosen, if only to be 0 */
 };
 
 struct pd_plan {

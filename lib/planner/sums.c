@@ -197,6 +197,7 @@ int pd_sums_choose(const struct pd_task *task, struct pd_plan *plan, int64_t *pe
 
 	if (request->cost != PD_COST_SIMULATED)
 		return 0;
+	plan->predicted.any_bucket = request->any_bucket;
 	if (request->any_bucket && choose_bucket(plan, task->limit_bytes, period_ns_p, err) < 0)
 		return -1;
 	if (request->any_reducer && choose_reducer(task, plan, period_ns_p, err) < 0)
