@@ -12,22 +12,27 @@ void pd_reduction_queue_release(struct pd_reduction_queue *queue)
 }
 
 /*
- * Does a part of the first n, in order, as far as the stream has room.  Sets *issued_p to how many have
- * all of it.
+ * Does a part of the first n, as far as the stream has room.  Sets *issued_p to how many at the front have
+ * all of it.  The last of a stage may let the stream wait when those before it have all of theirs there.
  */
 static int progress(struct pd_reduction_queue *queue, enum pd_reduction_part upto, size_t n,
 		    size_t *issued_p)
 {
 	int moved = 0;
 
-	for (*issued_p = 0; *issued_p < n; ++*issued_p) {
-		struct pd_reduction *r = queue->under_way[*issued_p].r;
-		int more = r->ops->progress(r, upto);
+	*issued_p = 0;
+	for (size_t i = 0; i < n; i++) {
+		const struct pd_reduction_under_way *at = &queue->under_way[i];
+		int more;
 
+		at->r->waits = *issued_p == i && !at->more;
+		more = at->r->ops->progress(at->r, upto);
 		if (more < 0)
 			return -1;
 		moved += more;
-		if (!r->ops->issued(r, upto))
+		if (at->r->ops->issued(at->r, upto))
+			*issued_p += *issued_p == i;
+		else if (!at->r->polls)
 			break;
 	}
 	return moved;

@@ -3,14 +3,15 @@
  * The reducer seam: sums the gradients of a bucket, f32, among the replicas of a stage, over any
  * transport and device.  topology/reducer.h has what is known of a reducer without running it.
  *
- * Nothing is read by the host and nothing is decided when data arrive: start() posts all
- * transfers, each waiting for the events before it; progress() puts the work on a stream, as
- * far as that has room.  `done` is completed by the device, on the stream.
+ * No data are read by the host and nothing is decided by them: start() posts all transfers, each
+ * waiting for the events before it; progress() puts the work on a stream, as far as that has room.
+ * `done` is completed by the device, on the stream.
  *
  * Work on the stream has two parts.  After the first, all that this member sends may leave, for all
  * the stream knows: it waits for what others send, and adds.  The second waits for the sums and ends
  * with `done`.  Where several sums are under way on one stream
- * (reduce/queue.h) the first part of one need not wait for the second of the one before.
+ * (reduce/queue.h) the first part of one need not wait for the second of the one before; and one that
+ * polls leaves the stream to others as long as what it waits for has not come.
  */
 #ifndef PD_REDUCE_REDUCE_H
 #define PD_REDUCE_REDUCE_H
@@ -26,6 +27,8 @@
 struct pd_reduction {
 	const struct pd_reduction_ops *ops;
 	int64_t sent_bytes, messages;   /* that this member sent in the last sum */
+	bool polls;             /* while its caller does not let it wait, the stream never waits for it */
+	bool waits;             /* the caller's: the stream is to wait, since nothing else needs it */
 };
 
 /* One member's part in the sums of a bucket.  All but topology is borrowed until it is freed. */

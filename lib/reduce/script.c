@@ -16,6 +16,7 @@ struct pd_script *pd_script_new(const struct pd_reduction_ops *ops,
 	struct pd_script *s = pd_zalloc(sizeof(*s));
 
 	s->base.ops = ops;
+	s->base.polls = true;
 	s->config = *config;
 	s->staging_bytes = (size_t)pd_reducers[kind]->staging_bytes(
 		&members, (int64_t)(config->floats * sizeof(float)));
@@ -177,6 +178,8 @@ static int issue(struct pd_script *s)
 	if (step->adds)
 		return add(s, &step->sum, &s->events[step->ev]);
 	ev = event_of(s, step->ev);
+	if (ev && !s->base.waits && !pd_event_done(ev))
+		return PD_AGAIN;
 	return ev ? ops->stream.wait(stream, (struct pd_event *)ev) : 0;
 }
 

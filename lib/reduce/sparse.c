@@ -73,6 +73,7 @@ int pd_sparse_at(struct pd_reduction *r, int64_t minibatch, struct pd_error *err
 	if (s->inner)
 		s->inner->ops->close(s->inner);
 	s->inner = NULL;
+	s->base.polls = true;
 	s->sent = s->bucket.chunks.sent = sent;
 	if (sent == 0)
 		return 0;
@@ -80,7 +81,10 @@ int pd_sparse_at(struct pd_reduction *r, int64_t minibatch, struct pd_error *err
 						       s->bucket.chunks.floats, minibatch);
 	s->config.staging = s->memory + s->packed_floats;
 	s->inner = pd_reductions[plan->reducer]->open(&s->config, err);
-	return s->inner ? 0 : -1;
+	if (!s->inner)
+		return -1;
+	s->base.polls = s->inner->polls;
+	return 0;
 }
 
 int64_t pd_sparse_sent_bytes(const struct pd_reduction *r)
@@ -122,6 +126,8 @@ static int issue(struct sparse *s)
 {
 	switch (s->step) {
 	case WAIT:
+		if (s->after && s->base.polls && !s->base.waits && !pd_event_done(s->after))
+			return PD_AGAIN;
 		return s->after ? s->config.device->ops->stream.wait(
 					  s->config.stream, (struct pd_event *)s->after) : 0;
 	case CHOOSE:
@@ -142,6 +148,7 @@ static int sparse_progress(struct pd_reduction *r, enum pd_reduction_part upto)
 		int verdict = 0;
 
 		if (s->step == SUM && s->inner) {
+			s->inner->waits = s->base.waits;
 			verdict = s->inner->ops->progress(s->inner, upto);
 			n += verdict > 0 ? verdict : 0;
 			if (verdict < 0 || !s->inner->ops->issued(s->inner, PD_REDUCTION_ALL))

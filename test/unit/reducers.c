@@ -424,6 +424,48 @@ static void test_kinds(void)
 	}
 }
 
+/* Tells whether something of a bucket can leave a member, whatever others do. */
+static bool leaves(int member, int bucket)
+{
+	for (int i = 0; i < post.count; i++) {
+		const struct mail *mail = &post.mail[i];
+
+		if (mail->from == member && mail->order > 0 && pd_event_done(mail->src_after) &&
+		    mail->tag / PD_REDUCTION_TAGS == (uint64_t)bucket)
+			return true;
+	}
+	return false;
+}
+
+/* A bucket that is ready leaves, though nothing has come of the one before. */
+static void test_early(enum pd_reducer_kind kind)
+{
+	const struct pd_allreduce how = { 4, 1, 4 };
+	struct all all = { .device.ops = &shuffled_device };
+	struct buckets at = { .started = 0 };
+
+	for (int m = 0; m < 4; m++)
+		all.ranks[m] = m;
+	all.ends[0] = (struct end){ { &shuffled_transport }, 0 };
+	all.streams[0].base.device = &all.device;
+	open_buckets(&all, &at, 0, kind, &how);
+	while (at.started <= LAST)
+		start_next(&at, 0);
+	for (int b = 0; b <= LAST; b++)
+		if (!pd_event_done(&at.ready[b]))
+			complete(&at.ready[b], -1);
+	while (pd_reduction_queue_progress(&at.queue) > 0 || work(&all.streams[0]))
+		continue;
+	ok(leaves(0, 0) && leaves(0, LAST), "%s, %s: a bucket leaves as soon as it is ready",
+	   pd_reducer_kind_name[kind], pd_dtype_name[rounding.dtype]);
+	for (int b = 0; b < BUCKETS; b++) {
+		at.r[b]->ops->close(at.r[b]);
+		free(at.buf[b]);
+	}
+	pd_reduction_queue_release(&at.queue);
+	post.count = 0;
+}
+
 /* Long pieces travel in parts, with the bits that they have in one. */
 static void test_long(void)
 {
@@ -671,6 +713,9 @@ int main(void)
 	test_bits();
 	test_kinds();
 	test_long();
+	test_early(PD_REDUCER_ring);
+	test_early(PD_REDUCER_doubling);
+	test_early(PD_REDUCER_hierarchical);
 	rounding = (struct pd_rounding){ PD_F16, 0x1p-36f, false };
 	test_buckets();
 	test_kinds();
