@@ -30,7 +30,7 @@ ln -s "$cuda/include" "$out/include"
 cp -R "$source/test/emulated" "$out/emulated"
 cp "$source/test/emulated/nvcc" "$out/bin/nvcc"
 chmod +x "$out/bin/nvcc"
-for part in runtime:cudart_static cudnn:cudnn cublaslt:cublasLt; do
+for part in runtime:cudart_static grid:cudart_static memory:cudart_static cudnn:cudnn cublaslt:cublasLt; do
 	${CXX:-g++} -std=c++17 -O2 -g1 -Wall -isystem "$out/include" -I"$source/lib" \
 		-c "$out/emulated/${part%:*}.cc" -o "$out/lib64/${part%:*}.o"
 	ar rcs "$out/lib64/lib${part#*:}.a" "$out/lib64/${part%:*}.o"

@@ -94,7 +94,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 	test/t7010-bad-links.sh test/t7011-addresses.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh \
 	test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh \
-	test/t9005-cudnn.sh test/t9006-layouts.sh test/t9007-visible.sh
+	test/t9005-cudnn.sh test/t9006-layouts.sh test/t9007-visible.sh test/t9008-emulated.sh
 
 check_PROGRAMS += $(UNITS) $(CONFORM) $(SCRIPT_HELPERS)
 TESTS += $(UNITS) $(CONFORM) $(SCRIPT_TESTS)
@@ -111,7 +111,8 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 	test/data/fuzz/tokens/header test/data/fuzz/topology-string/levels \
 	test/double/pmix.c test/emulated/amx.c test/emulated/cublaslt.cc test/emulated/cudnn.cc \
 	test/emulated/device/cuda/mma.cuh \
-	test/emulated/emulated.h test/emulated/graph.h test/emulated/number.h test/emulated/nvcc \
+	test/emulated/emulated.h test/emulated/graph.h test/emulated/grid.cc test/emulated/memory.cc \
+	test/emulated/mistakes.cu test/emulated/number.h test/emulated/nvcc \
 	test/emulated/runtime.cc \
 	contrib/emulate-cuda.sh contrib/gpu-bundle.sh contrib/gpu-first.sh contrib/hosts.sh \
 	contrib/ptxas.sh contrib/run-here.sh

@@ -177,11 +177,21 @@ static void compute(const convolution &c, enum way way, void *out)
 	}
 }
 
+static void check_places(const convolution &c, const void *out, const void *workspace, size_t bytes)
+{
+	for (const void *array : { c.px, c.pw, c.py, c.bias, out })
+		if (array)
+			emulated_check_array(array, 2, "a convolution's tensor");
+	if (bytes > 0)
+		emulated_check_array(workspace, 16, "a convolution's workspace");
+}
+
 static cudnnStatus_t queue(cudnnHandle_t handle, const convolution &c, enum way way, void *out,
 			   void *workspace, size_t bytes)
 {
 	if (!fits(c.x, c.w, c.how, c.y))
 		return CUDNN_STATUS_BAD_PARAM;
+	check_places(c, out, workspace, bytes);
 	emulated_queue(handle->stream, [=]() {
 		if (getenv("PD_EMULATED_SLOW_CALLS"))
 			usleep(500);

@@ -380,6 +380,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
 	m.c.pw = place[m.w];
 	m.c.py = place[m.y];
 	m.c.bias = m.bias ? place[m.bias] : NULL;
+	check_places(m.c, place[m.out], workspace, (size_t)bytes);
 	emulated_queue(handle->stream, [=, out = place[m.out]]() {
 		soil(workspace, (size_t)bytes);
 		compute(m.c, m.way, out);

@@ -1,8 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of CUDA's runtime that lib/device/cuda uses.  The switch of stacks is for x86-64. */
+/*
+ * The part of CUDA's runtime that lib/device/cuda uses, but for memory: devices, streams, events, graphs.
+ *
+ * A stream is a list of work, which is done under one lock, in the thread that asks: for an event behind
+ * it, or by waiting.  Nothing else moves it on, so what was queued long ago may still not be done, and
+ * what another stream was not told to wait for may be done later than that one's.
+ */
 #include "emulated.h"
 
 #include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <sstream>
@@ -10,79 +19,58 @@
 #include <stdlib.h>
 #include <string.h>
 #include <string>
-#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 #include <vector>
 
-#define STACK_BYTES 65536
-
-struct CUgraph_st {
-	std::vector<std::function<void()>> work;
-};
-
-struct CUgraphExec_st {
-	std::vector<std::function<void()>> work;
-};
-
-struct CUstream_st {
-	CUgraph_st *captured;           /* NULL: what is queued is run */
-	bool broken;                    /* by something that cannot be captured */
+/* What is recorded of an event: how often so far, and how many of these are done. */
+struct mark {
+	int64_t recorded, done, ns;
+	cudaStream_t behind;            /* where it was recorded last */
+	int device;
+	bool untimed;
 };
 
 struct CUevent_st {
-	int64_t ns;
-	bool untimed;
-	cudaStream_t behind;            /* what it was recorded on */
+	std::shared_ptr<mark> of;
 };
 
-/* A stream whose events are not done, as if something on it waited; NULL: there is none. */
+/* One piece of work; or `event` is recorded. */
+struct node {
+	std::function<void()> work;
+	std::shared_ptr<mark> event;
+};
+
+struct CUgraph_st {
+	std::vector<node> nodes;
+};
+
+struct CUgraphExec_st {
+	std::vector<node> nodes;
+};
+
+struct item {
+	node what;
+	int64_t number;                 /* of the event's records, this one */
+	bool waits;                     /* for the event, not recording it */
+};
+
+struct CUstream_st {
+	int device;
+	std::deque<item> items;
+	CUgraph_st *captured;           /* NULL: what is queued is done */
+	bool broken;                    /* by something that cannot be captured */
+};
+
+static thread_local int device;
+static thread_local cudaStream_t capturing;     /* what this thread captures */
+/* A stream on which nothing is done; NULL: there is none. */
 static std::atomic<cudaStream_t> held;
+static std::atomic<int> launches;
 
 void emulated_hold(void *stream)
 {
 	held = (cudaStream_t)stream;
-}
-
-static thread_local cudaError_t last = cudaSuccess;
-
-static cudaError_t say(cudaError_t status)
-{
-	if (status != cudaSuccess)
-		last = status;
-	return status;
-}
-
-static std::mutex firsts_lock;
-static int firsts;
-
-void emulated_count_first(void)
-{
-	std::lock_guard<std::mutex> held(firsts_lock);
-
-	firsts++;
-}
-
-void emulated_count_kernel(void *kernel)
-{
-	static std::set<void *> known;
-	std::lock_guard<std::mutex> held(firsts_lock);
-
-	firsts += known.insert(kernel).second;
-}
-
-int emulated_firsts(void)
-{
-	std::lock_guard<std::mutex> held(firsts_lock);
-
-	return firsts;
-}
-
-static std::atomic<int> kernels, launches;
-
-int emulated_kernels(void)
-{
-	return kernels;
 }
 
 int emulated_launches(void)
@@ -90,147 +78,156 @@ int emulated_launches(void)
 	return launches;
 }
 
-void emulated_queue(cudaStream_t stream, std::function<void()> work)
+static thread_local cudaError_t last = cudaSuccess;
+
+cudaError_t emulated_say(cudaError_t status)
 {
-	if (stream && stream->captured)
-		stream->captured->work.push_back(std::move(work));
+	if (status != cudaSuccess)
+		last = status;
+	return status;
+}
+
+bool emulated_uncapturable(void)
+{
+	if (capturing)
+		capturing->broken = true;
+	return capturing;
+}
+
+static std::mutex firsts_lock;
+static int firsts;
+
+void emulated_count_first(void)
+{
+	std::lock_guard<std::mutex> guard(firsts_lock);
+
+	firsts++;
+}
+
+/* A kernel is loaded when it is first launched, which must not happen while work is captured. */
+void emulated_count_kernel(void *kernel)
+{
+	static auto *known = new std::set<void *>;
+	std::lock_guard<std::mutex> guard(firsts_lock);
+
+	if (!known->insert(kernel).second)
+		return;
+	firsts++;
+	emulated_uncapturable();
+}
+
+int emulated_firsts(void)
+{
+	std::lock_guard<std::mutex> guard(firsts_lock);
+
+	return firsts;
+}
+
+/* ---- streams; all of this under the lock ---- */
+
+/* These are never freed, since threads may run until the process ends. */
+static std::recursive_mutex &gpu()
+{
+	static auto *lock = new std::recursive_mutex;
+
+	return *lock;
+}
+
+typedef std::lock_guard<std::recursive_mutex> guard;
+
+static std::set<cudaStream_t> &streams()
+{
+	static auto *all = new std::set<cudaStream_t>;
+
+	return *all;
+}
+
+static cudaStream_t new_stream(int of)
+{
+	cudaStream_t stream = new CUstream_st();
+
+	stream->device = of;
+	streams().insert(stream);
+	return stream;
+}
+
+/* The stream itself; where that is 0, the default one of this thread's device. */
+static cudaStream_t actual(cudaStream_t stream)
+{
+	static auto *defaults = new std::map<int, cudaStream_t>;
+
+	if (stream)
+		return stream;
+	if (!(*defaults)[device])
+		(*defaults)[device] = new_stream(device);
+	return (*defaults)[device];
+}
+
+static void note_time(const std::shared_ptr<mark> &m, int64_t number)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	m->ns = now.tv_sec * 1000000000 + now.tv_nsec;
+	m->done = number;
+}
+
+/* Does the stream's work until the event has been recorded so often, or all; or as far as that goes. */
+static void run(cudaStream_t stream, const mark *until, int64_t number)
+{
+	while (!stream->items.empty() && stream != held && !(until && until->done >= number)) {
+		item &first = stream->items.front();
+
+		if (first.waits && first.what.event->done < first.number) {
+			run(first.what.event->behind, first.what.event.get(), first.number);
+			if (first.what.event->done < first.number)
+				return;
+		}
+		item next = std::move(first);
+
+		stream->items.pop_front();
+		if (next.what.work)
+			next.what.work();
+		else if (!next.waits)
+			note_time(next.what.event, next.number);
+	}
+}
+
+void emulated_run_all(void)
+{
+	guard all(gpu());
+
+	for (cudaStream_t stream : streams())
+		run(stream, nullptr, 0);
+}
+
+/* Of what may not be done to a stream that is being captured: capturing fails in the end. */
+static cudaError_t refuse(cudaStream_t stream)
+{
+	if (!stream || !stream->captured)
+		return cudaSuccess;
+	stream->broken = true;
+	return emulated_say(cudaErrorStreamCaptureUnsupported);
+}
+
+static void record(cudaStream_t stream, const std::shared_ptr<mark> &event)
+{
+	event->behind = stream;
+	stream->items.push_back({ { nullptr, event }, ++event->recorded, false });
+}
+
+void emulated_queue(cudaStream_t wanted, std::function<void()> work)
+{
+	guard all(gpu());
+	cudaStream_t stream = actual(wanted);
+
+	if (stream->device != device)
+		emulated_bug("work for a stream of device %d, while the thread's is %d",
+			     stream->device, device);
+	if (stream->captured)
+		stream->captured->nodes.push_back({ std::move(work), nullptr });
 	else
-		work();
-}
-
-/* ---- kernels: the threads of a block that meet at barriers have stacks, and take turns ---- */
-
-thread_local emulated_index threadIdx, blockIdx, blockDim, gridDim;
-
-struct fiber {
-	void *at;
-	char *stack;
-	bool done;
-	emulated_index index;
-};
-
-/* Of a host thread, kept from kernel to kernel. */
-struct stacks {
-	std::vector<fiber> all;
-
-	~stacks()
-	{
-		for (fiber &f : all)
-			munmap(f.stack, STACK_BYTES);
-	}
-};
-
-static thread_local stacks fibers;
-static thread_local fiber *current;
-static thread_local void *outside;
-static thread_local const std::function<void()> *body;
-
-/* Leaves where it was in *from, and goes on where `to` was left. */
-extern "C" void emulated_switch(void **from, void *to);
-asm(R"(
-	.text
-	.globl emulated_switch
-	.type emulated_switch,@function
-emulated_switch:
-	push %rbp
-	push %rbx
-	push %r12
-	push %r13
-	push %r14
-	push %r15
-	mov %rsp, (%rdi)
-	mov %rsi, %rsp
-	pop %r15
-	pop %r14
-	pop %r13
-	pop %r12
-	pop %rbx
-	pop %rbp
-	ret
-)");
-
-void emulated_barrier(void)
-{
-	if (!current) {
-		fprintf(stderr, "emulated: a barrier in a kernel that was said to have none\n");
-		abort();
-	}
-	emulated_switch(&current->at, outside);
-	threadIdx = current->index;
-}
-
-static void fiber_main(void)
-{
-	fiber *me = current;
-
-	(*body)();
-	me->done = true;
-	for (;;)
-		emulated_switch(&me->at, outside);
-}
-
-static void fiber_begin(fiber *f, emulated_index index)
-{
-	uint64_t *top = (uint64_t *)(f->stack + STACK_BYTES - 64);
-
-	f->done = false;
-	f->index = index;
-	*--top = 0;
-	*--top = (uint64_t)fiber_main;
-	for (int i = 0; i < 6; i++)
-		*--top = 0;
-	f->at = top;
-}
-
-static emulated_index index_of(unsigned t, dim3 size)
-{
-	return { t % size.x, t / size.x % size.y, t / size.x / size.y };
-}
-
-/* Every thread as far as the next barrier, again and again. */
-static void run_block(dim3 block, const std::function<void()> &thread)
-{
-	unsigned count = block.x * block.y * block.z;
-	bool more = true;
-
-	while (fibers.all.size() < count)
-		fibers.all.push_back({ nullptr, (char *)mmap(nullptr, STACK_BYTES,
-							     PROT_READ | PROT_WRITE,
-							     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
-				       false, {} });
-	body = &thread;
-	for (unsigned t = 0; t < count; t++)
-		fiber_begin(&fibers.all[t], index_of(t, block));
-	while (more) {
-		more = false;
-		for (unsigned t = 0; t < count; t++) {
-			current = &fibers.all[t];
-			if (current->done)
-				continue;
-			threadIdx = current->index;
-			emulated_switch(&outside, current->at);
-			more = more || !current->done;
-		}
-	}
-	current = nullptr;
-}
-
-void emulated_grid(dim3 grid, dim3 block, bool barrier, const std::function<void()> &thread)
-{
-	unsigned blocks = grid.x * grid.y * grid.z, threads = block.x * block.y * block.z;
-
-	kernels++;
-	gridDim = { grid.x, grid.y, grid.z };
-	blockDim = { block.x, block.y, block.z };
-	for (unsigned b = 0; b < blocks; b++) {
-		blockIdx = index_of(b, grid);
-		if (barrier)
-			run_block(block, thread);
-		for (unsigned t = 0; t < threads && !barrier; t++) {
-			threadIdx = index_of(t, block);
-			thread();
-		}
-	}
+		stream->items.push_back({ { std::move(work), nullptr }, 0, false });
 }
 
 /* ---- the functions, as in cuda_runtime_api.h ---- */
@@ -274,8 +271,11 @@ cudaError_t cudaDriverGetVersion(int *version)
 	return cudaSuccess;
 }
 
-cudaError_t cudaSetDevice(int)
+cudaError_t cudaSetDevice(int ordinal)
 {
+	if (ordinal < 0 || (size_t)ordinal >= visible().size())
+		return emulated_say(cudaErrorInvalidDevice);
+	device = ordinal;
 	return cudaSuccess;
 }
 
@@ -301,151 +301,123 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int size, int ordinal)
 	return cudaSuccess;
 }
 
-/* What nobody wrote is not zero. */
-cudaError_t cudaMalloc(void **memory, size_t bytes)
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
+	guard all(gpu());
+
+	/* any other would wait for the default stream, and that for it */
+	if (flags != cudaStreamNonBlocking)
+		emulated_bug("a stream that is not cudaStreamNonBlocking");
 	emulated_count_first();
-	if (posix_memalign(memory, 512, bytes) != 0)
-		return say(cudaErrorMemoryAllocation);
-	memset(*memory, 0xff, bytes);
-	return cudaSuccess;
-}
-
-cudaError_t cudaFree(void *memory)
-{
-	free(memory);
-	return cudaSuccess;
-}
-
-cudaError_t cudaHostAlloc(void **memory, size_t bytes, unsigned)
-{
-	return cudaMalloc(memory, bytes);
-}
-
-cudaError_t cudaFreeHost(void *memory)
-{
-	return cudaFree(memory);
-}
-
-cudaError_t cudaHostRegister(void *, size_t, unsigned)
-{
-	return cudaSuccess;
-}
-
-cudaError_t cudaHostUnregister(void *)
-{
-	return cudaSuccess;
-}
-
-cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind,
-			    cudaStream_t stream)
-{
-	emulated_queue(stream, [=]() { memmove(dst, src, bytes); });
-	return cudaSuccess;
-}
-
-cudaError_t cudaMemcpy2DAsync(void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
-			      size_t width, size_t height, enum cudaMemcpyKind,
-			      cudaStream_t stream)
-{
-	if (width > dst_pitch || width > src_pitch)
-		return say(cudaErrorInvalidPitchValue);
-	emulated_queue(stream, [=]() {
-		for (size_t row = 0; row < height; row++)
-			memmove((char *)dst + row * dst_pitch, (const char *)src + row * src_pitch,
-				width);
-	});
-	return cudaSuccess;
-}
-
-cudaError_t cudaMemsetAsync(void *dst, int value, size_t bytes, cudaStream_t stream)
-{
-	emulated_queue(stream, [=]() { memset(dst, value, bytes); });
-	return cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned)
-{
-	emulated_count_first();
-	*stream = new CUstream_st();
+	*stream = new_stream(device);
 	return cudaSuccess;
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
+	guard all(gpu());
+
+	run(stream, nullptr, 0);
+	if (!stream->items.empty())
+		emulated_bug("a stream is destroyed whose work cannot end");
+	streams().erase(stream);
 	delete stream;
 	return cudaSuccess;
 }
 
-/* Of what may not be done to a stream that is being captured: capturing fails in the end. */
-static cudaError_t refuse(cudaStream_t stream)
+cudaError_t cudaStreamSynchronize(cudaStream_t wanted)
 {
-	if (!stream || !stream->captured)
-		return cudaSuccess;
-	stream->broken = true;
-	return say(cudaErrorStreamCaptureUnsupported);
+	cudaStream_t stream;
+
+	{
+		guard all(gpu());
+
+		stream = actual(wanted);
+	}
+	if (refuse(stream) != cudaSuccess)
+		return cudaErrorStreamCaptureUnsupported;
+	for (;; usleep(1000)) {
+		guard all(gpu());
+
+		run(stream, nullptr, 0);
+		if (stream->items.empty())
+			return cudaSuccess;
+	}
 }
 
-cudaError_t cudaStreamSynchronize(cudaStream_t stream)
+cudaError_t cudaStreamWaitEvent(cudaStream_t wanted, cudaEvent_t event, unsigned)
 {
-	return refuse(stream);
-}
+	guard all(gpu());
+	cudaStream_t stream = actual(wanted);
 
-/* Whatever was queued has been run. */
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned)
-{
-	return cudaSuccess;
-}
-
-cudaError_t cudaEventCreate(cudaEvent_t *event)
-{
-	emulated_count_first();
-	*event = new CUevent_st();
+	if (refuse(stream) != cudaSuccess)
+		return cudaErrorStreamCaptureUnsupported;
+	if (event->of->recorded > 0)
+		stream->items.push_back({ { nullptr, event->of }, event->of->recorded, true });
 	return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *event, unsigned flags)
 {
-	cudaError_t status = cudaEventCreate(event);
+	emulated_count_first();
+	*event = new CUevent_st{ std::make_shared<mark>() };
+	(*event)->of->untimed = flags & cudaEventDisableTiming;
+	(*event)->of->device = device;
+	return cudaSuccess;
+}
 
-	(*event)->untimed = flags & cudaEventDisableTiming;
-	return status;
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+	return cudaEventCreateWithFlags(event, cudaEventDefault);
 }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event)
 {
+	guard all(gpu());
+
 	delete event;
+	return cudaSuccess;
+}
+
+/* External is for streams that are being captured: each launch of the graph records it. */
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t wanted, unsigned flags)
+{
+	guard all(gpu());
+	cudaStream_t stream = actual(wanted);
+
+	if (event->of->device != stream->device)
+		return emulated_say(cudaErrorInvalidResourceHandle);
+	if (flags == cudaEventRecordExternal) {
+		if (!stream->captured)
+			return emulated_say(cudaErrorInvalidValue);
+		stream->captured->nodes.push_back({ nullptr, event->of });
+		return cudaSuccess;
+	}
+	if (refuse(stream) != cudaSuccess)
+		return cudaErrorStreamCaptureUnsupported;
+	record(stream, event->of);
 	return cudaSuccess;
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	event->ns = now.tv_sec * 1000000000 + now.tv_nsec;
-	event->behind = stream;
-	return refuse(stream);
-}
-
-/* External, which is for streams that are being captured: each launch of the graph records it. */
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags)
-{
-	if (flags != cudaEventRecordExternal)
-		return cudaEventRecord(event, stream);
-	if (!stream->captured)
-		return say(cudaErrorInvalidValue);
-	emulated_queue(stream, [=]() { cudaEventRecord(event, stream); });
-	return cudaSuccess;
+	return cudaEventRecordWithFlags(event, stream, cudaEventRecordDefault);
 }
 
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-	return event->behind && event->behind == held ? say(cudaErrorNotReady) : cudaSuccess;
+	guard all(gpu());
+	const std::shared_ptr<mark> m = event->of;
+
+	if (m->done < m->recorded)
+		run(m->behind, m.get(), m->recorded);
+	return m->done < m->recorded ? emulated_say(cudaErrorNotReady) : cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
+	if (emulated_uncapturable())
+		return emulated_say(cudaErrorStreamCaptureUnsupported);
 	while (cudaEventQuery(event) == cudaErrorNotReady)
 		usleep(1000);
 	cudaGetLastError();
@@ -454,41 +426,56 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
 
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
 {
-	if (begin->untimed || end->untimed)
-		return say(cudaErrorInvalidResourceHandle);
-	*ms = (float)(end->ns - begin->ns) / 1e6f;
+	guard all(gpu());
+	const mark &from = *begin->of, &to = *end->of;
+
+	if (from.untimed || to.untimed || from.recorded == 0 || to.recorded == 0 ||
+	    from.device != to.device)
+		return emulated_say(cudaErrorInvalidResourceHandle);
+	if (from.done < from.recorded || to.done < to.recorded)
+		return emulated_say(cudaErrorNotReady);
+	*ms = (float)(to.ns - from.ns) / 1e6f;
 	return cudaSuccess;
 }
 
-cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode)
+/* Others may do what this thread may not. */
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
 	const char *wish = getenv("PD_EMULATED_NO_CAPTURE");
+	guard all(gpu());
 
-	if (stream->captured)
-		return say(cudaErrorIllegalState);
+	if (mode != cudaStreamCaptureModeThreadLocal)
+		emulated_bug("captured in a mode in which other threads may not allocate");
+	if (!stream || stream->captured || capturing)
+		return emulated_say(cudaErrorIllegalState);
 	if (wish && strcmp(wish, "begin") == 0)
-		return say(cudaErrorStreamCaptureUnsupported);
+		return emulated_say(cudaErrorStreamCaptureUnsupported);
 	stream->captured = new CUgraph_st();
 	stream->broken = wish != NULL;
+	capturing = stream;
 	return cudaSuccess;
 }
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *graph)
 {
-	if (!stream->captured)
-		return say(cudaErrorIllegalState);
+	guard all(gpu());
+
+	if (capturing != stream)
+		return emulated_say(stream->captured ? cudaErrorStreamCaptureWrongThread
+						     : cudaErrorIllegalState);
 	*graph = stream->captured;
 	stream->captured = nullptr;
+	capturing = nullptr;
 	if (!stream->broken)
 		return cudaSuccess;
 	delete *graph;
 	*graph = nullptr;
-	return say(cudaErrorStreamCaptureInvalidated);
+	return emulated_say(cudaErrorStreamCaptureInvalidated);
 }
 
 cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *, size_t *count)
 {
-	*count = graph->work.size();
+	*count = graph->nodes.size();
 	return cudaSuccess;
 }
 
@@ -496,7 +483,7 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *made, cudaGraph_t gra
 					  unsigned long long)
 {
 	emulated_count_first();
-	*made = new CUgraphExec_st{ graph->work };
+	*made = new CUgraphExec_st{ graph->nodes };
 	return cudaSuccess;
 }
 
@@ -504,9 +491,13 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *made, cudaGraph_t gra
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t made, cudaGraph_t graph,
 				cudaGraphExecUpdateResultInfo *)
 {
-	if (made->work.size() != graph->work.size())
-		return say(cudaErrorGraphExecUpdateFailure);
-	made->work = graph->work;
+	bool alike = made->nodes.size() == graph->nodes.size();
+
+	for (size_t i = 0; i < made->nodes.size() && alike; i++)
+		alike = !made->nodes[i].event == !graph->nodes[i].event;
+	if (!alike)
+		return emulated_say(cudaErrorGraphExecUpdateFailure);
+	made->nodes = graph->nodes;
 	return cudaSuccess;
 }
 
@@ -515,11 +506,19 @@ cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t stream)
 	return refuse(stream);
 }
 
-cudaError_t cudaGraphLaunch(cudaGraphExec_t made, cudaStream_t stream)
+cudaError_t cudaGraphLaunch(cudaGraphExec_t made, cudaStream_t wanted)
 {
+	guard all(gpu());
+	cudaStream_t stream = actual(wanted);
+
+	if (refuse(stream) != cudaSuccess)
+		return cudaErrorStreamCaptureUnsupported;
 	launches++;
-	for (const auto &work : made->work)
-		emulated_queue(stream, work);
+	for (const node &n : made->nodes)
+		if (n.event)
+			record(stream, n.event);
+		else
+			stream->items.push_back({ n, 0, false });
 	return cudaSuccess;
 }
 

@@ -42,13 +42,17 @@ __global__ static void norm_parts(struct pd_kernel_norm n, const T *__restrict__
 /* A pass keeps these numbers of each channel for backward, n.half floats apart. */
 struct kept {
 	float *mean, *inverse;
-	float *scale, *bias;            /* forward's; only with a relu */
+	float *scale, *bias;            /* forward's; NULL without a relu */
 };
 
 static struct kept kept_of(const struct pd_kernel_norm *n, float *at)
 {
-	struct kept kept = { at, at + n->half, at + 2 * n->half, at + 3 * n->half };
+	struct kept kept = { at, at + n->half, NULL, NULL };
 
+	if (n->relu) {
+		kept.scale = at + 2 * n->half;
+		kept.bias = at + 3 * n->half;
+	}
 	return kept;
 }
 

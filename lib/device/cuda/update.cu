@@ -26,7 +26,10 @@ cudaError_t pd_kernel_global_norm(cudaStream_t stream, const struct pd_global_no
 				  const struct pd_adam *adam, const struct pd_kernel_rates *sgd,
 				  struct pd_kernel_choice *choice, struct pd_outcome *outcome)
 {
-	global_norm<<<1, 1, 0, stream>>>(*norm, *adam, *sgd, choice, outcome);
+	struct pd_global_norm given = *norm;
+
+	given.outcome = NULL;           /* the caller's, where the GPU cannot write */
+	global_norm<<<1, 1, 0, stream>>>(given, *adam, *sgd, choice, outcome);
 	return cudaGetLastError();
 }
 

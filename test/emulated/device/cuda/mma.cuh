@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stands for lib/device/cuda/mma.cuh: the threads of a block put what they have where all see it, meet,
+ * Stands for lib/device/cuda/mma.cuh: the threads of a warp put what they have where all see it, meet,
  * and each computes its part, as PTX says who has what.
  */
 #ifndef PD_TEST_EMULATED_MMA_CUH
@@ -32,7 +32,7 @@ static void pd_mma(float *d, const uint32_t *a, const uint32_t *b)
 
 	memcpy(left[threadIdx.x], a, sizeof(left[0]));
 	memcpy(right[threadIdx.x], b, sizeof(right[0]));
-	__syncthreads();
+	__syncwarp();
 	for (int i = 0; i < 4; i++) {
 		int row = lane / 4 + i / 2 * 8, column = lane % 4 * 2 + i % 2;
 
@@ -42,7 +42,7 @@ static void pd_mma(float *d, const uint32_t *a, const uint32_t *b)
 				emulated_number<T>(right[warp + column * 4 + k % 8 / 2][k / 8],
 						   k % 2);
 	}
-	__syncthreads();
+	__syncwarp();
 }
 
 static inline void emulated_matrices(uint32_t *to, const void *row, bool turned)
@@ -51,7 +51,7 @@ static inline void emulated_matrices(uint32_t *to, const void *row, bool turned)
 	int lane = (int)threadIdx.x % 32, warp = (int)threadIdx.x - lane;
 
 	rows[threadIdx.x] = (const uint16_t *)row;
-	__syncthreads();
+	__syncwarp();
 	for (int i = 0; i < 4; i++) {
 		const uint16_t *const *matrix = &rows[warp + 8 * i];
 		int one = lane / 4, two = lane % 4 * 2;
@@ -59,7 +59,7 @@ static inline void emulated_matrices(uint32_t *to, const void *row, bool turned)
 		to[i] = turned ? matrix[two][one] | (uint32_t)matrix[two + 1][one] << 16
 			       : matrix[one][two] | (uint32_t)matrix[one][two + 1] << 16;
 	}
-	__syncthreads();
+	__syncwarp();
 }
 
 static inline void pd_load_matrices(uint32_t *to, const void *row)
@@ -78,9 +78,9 @@ static inline void emulated_quad(float *all, float mine)
 	static thread_local float numbers[EMULATED_THREADS];
 
 	numbers[threadIdx.x] = mine;
-	__syncthreads();
+	__syncwarp();
 	memcpy(all, &numbers[threadIdx.x / 4 * 4], 4 * sizeof(*all));
-	__syncthreads();
+	__syncwarp();
 }
 
 static inline float pd_quad_most(float mine)

@@ -1,0 +1,53 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# The emulated GPU notices what a real one would not forgive, or only most of the time: each mistake of
+# test/emulated/mistakes.cu, but not its correct counterpart.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+nvcc=$(sed -n 's/^NVCC = //p' "$PD_BUILD/Makefile")
+toolkit=${nvcc%/bin/nvcc}
+[ -e "$toolkit/emulated/runtime.cc" ] || test_skip_all "this build has no emulated GPU"
+
+"$nvcc" -c "$PD_SOURCE/test/emulated/mistakes.cu" -o mistakes.o >log 2>&1 &&
+	"${CXX:-g++}" mistakes.o -L"$toolkit/lib64" -lcublasLt -lcudart_static -o mistakes >>log 2>&1 ||
+	{ cat log; test_ok "the mistakes compile" false; test_done; }
+
+# noticed NAME [WORDS]: a call is refused, the result is wrong, or the program is ended with these words.
+noticed() {
+	./mistakes "$1" right
+	if ./mistakes "$1" 2>err; then
+		echo "$1: nothing was noticed"
+		return 1
+	fi
+	grep -v "no such mistake" err || true
+	grep -q "^emulated: .*${2-}" err || [ -z "${2-}" ]
+}
+
+test_ok "a barrier of the block that is missing" 'noticed block-barrier'
+test_ok "a barrier of the warp that is missing" 'noticed warp-barrier'
+test_ok "a barrier to which not all threads come" 'noticed divergence "the others have ended"'
+test_ok "grids that are empty or too high; too much shared memory" '
+	noticed grid-of-none
+	noticed grid-too-high
+	noticed shared-memory
+'
+test_ok "a vector that is not aligned" 'noticed alignment'
+test_ok "an address in the middle of an argument that no GPU reaches" '
+	noticed host-memory "not in the GPU.s memory, nor pinned"
+'
+test_ok "a copy of the wrong kind" 'noticed copy-kind'
+test_ok "a stream that does not wait for another" 'noticed stream-order'
+test_ok "pinned memory that is used again too early" 'noticed pinned-reuse'
+test_ok "what must not be done while work is captured" '
+	noticed capture-allocate
+	noticed capture-wait
+	noticed capture-kernel
+'
+test_ok "products with bad pointers, steps, arithmetic, or results over their matrices" '
+	noticed product-matrix "a matrix of a product: .* is no multiple of 64"
+	noticed product-workspace "a product.s workspace: .* is no multiple of 256"
+	noticed product-overlap "lies where another"
+	noticed product-step
+	noticed product-arithmetic
+'
+test_done
