@@ -148,6 +148,10 @@ static void test_embedding(const struct pd_device_ops *ops)
 		{ "40, 5", "{'name': 'e', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': "
 		  "11, 'embedding_dim': 150, 'weight_dropout': 0.4}, {'name': 'it', 'kind': "
 		  "'concat', 'inputs': ['in', 'e'], 'dim': 2}", "40" },
+		/* so many places of each number that they are read in several steps */
+		{ "90, 5", "{'name': 'e', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': "
+		  "11, 'embedding_dim': 12}, {'name': 'it', 'kind': 'add', 'inputs': ['in', 'e']}",
+		  "90" },
 	};
 	static const struct sequence positions[] = {
 		{ "7, 5", IT("position_embedding", ""), "7" },

@@ -13,7 +13,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	l->split_bytes = pd_cuda_batch_bytes(l, &l->layer->output);
 	if (l->inside)
-		l->backward_bytes = sizeof(int32_t) * (size_t)places_of(l);
+		l->backward_bytes = 2 * sizeof(int32_t) * (size_t)places_of(l);
 	return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "device/cuda/typed.cuh"
 
 #define COLUMNS 128             /* that a block takes */
+#define AHEAD 16                /* places of a number that are read before the first is added */
 
 /* Returns the factor of dropout by which a row is multiplied. */
 __device__ static float factor_of(const struct pd_kernel_drop &drop,
@@ -53,7 +54,9 @@ cudaError_t pd_kernel_embedding(cudaStream_t stream, enum pd_dtype dtype,
 	return cudaGetLastError();
 }
 
-__global__ static void sort(int32_t *order, const int32_t *__restrict__ id, int64_t places)
+/* order: the places; sorted: their numbers */
+__global__ static void sort(int32_t *order, int32_t *sorted, const int32_t *__restrict__ id,
+			    int64_t places)
 {
 	__shared__ int32_t others[PD_THREADS];
 	int64_t i = blockIdx.x * (int64_t)PD_THREADS + threadIdx.x, before = 0;
@@ -69,29 +72,57 @@ __global__ static void sort(int32_t *order, const int32_t *__restrict__ id, int6
 			before += others[k] < mine || (others[k] == mine && from + k < i);
 		__syncthreads();
 	}
-	if (i < places)
-		order[before] = (int32_t)i;
+	if (i >= places)
+		return;
+	order[before] = (int32_t)i;
+	sorted[before] = mine;
+}
+
+/*
+ * The sum of a column over the places of a number, from `at` on.  The commonest number of a text has
+ * thousands of places, so no read waits for the one before.
+ */
+template <typename T>
+__device__ static float add_places(const T *__restrict__ column, const int32_t *__restrict__ order,
+				   const int32_t *__restrict__ sorted, int64_t at, int64_t places,
+				   int64_t width)
+{
+	int32_t number = sorted[at];
+	float sum = 0;
+
+	for (bool more = true; more; at += AHEAD) {
+		float read[AHEAD];
+
+#pragma unroll
+		for (int k = 0; k < AHEAD; k++) {
+			more = at + k < places && sorted[at + k] == number;
+			read[k] = more ? (float)column[order[at + k] * width] : 0;
+		}
+#pragma unroll
+		for (int k = 0; k < AHEAD; k++)
+			sum += read[k];
+	}
+	return sum;
 }
 
 /* The block of the first place of a number takes all that follow with it. */
 template <typename T>
 __global__ static void add_rows(struct pd_kernel_drop drop, const struct pd_pass_numbers *numbers,
 				float *d_weight, const int32_t *__restrict__ order,
-				const T *__restrict__ dy, const int32_t *__restrict__ id,
+				const int32_t *__restrict__ sorted, const T *__restrict__ dy,
 				int64_t places, int64_t rows, int64_t width, int64_t padding)
 {
 	int64_t column = blockIdx.y * (int64_t)COLUMNS + threadIdx.x;
 
 	for (int64_t at = blockIdx.x; at < places; at += gridDim.x) {
-		int32_t row = id[order[at]];
-		float sum = 0;
+		int32_t row = sorted[at];
 
-		if ((at > 0 && id[order[at - 1]] == row) || row < 0 || row >= rows ||
+		if ((at > 0 && sorted[at - 1] == row) || row < 0 || row >= rows ||
 		    row == padding || column >= width)
 			continue;
-		for (int64_t k = at; k < places && id[order[k]] == row; k++)
-			sum += (float)dy[order[k] * width + column];
-		d_weight[row * width + column] = sum * factor_of(drop, numbers, row);
+		d_weight[row * width + column] =
+			add_places(dy + column, order, sorted, at, places, width) *
+			factor_of(drop, numbers, row);
 	}
 }
 
@@ -104,14 +135,16 @@ cudaError_t pd_kernel_embedding_back(cudaStream_t stream, enum pd_dtype dtype,
 	unsigned blocks = (unsigned)((places + PD_THREADS - 1) / PD_THREADS);
 	dim3 grid((unsigned)(places < PD_BLOCKS_MOST ? places : PD_BLOCKS_MOST),
 		  (unsigned)((width + COLUMNS - 1) / COLUMNS));
+	int32_t *sorted = order + places;
 	cudaError_t status;
 
-	sort<<<blocks, PD_THREADS, 0, stream>>>(order, id, places);
+	sort<<<blocks, PD_THREADS, 0, stream>>>(order, sorted, id, places);
 	status = cudaGetLastError();
 	if (status != cudaSuccess)
 		return status;
 	PD_BY_TYPE(dtype, T, (add_rows<T><<<grid, COLUMNS, 0, stream>>>(
-		*drop, numbers, d_weight, order, (const T *)dy, id, places, rows, width, padding)));
+		*drop, numbers, d_weight, order, sorted, (const T *)dy, places, rows, width,
+		padding)));
 	return cudaGetLastError();
 }
 

@@ -353,7 +353,7 @@ cudaError_t pd_kernel_embedding(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_pass_numbers *numbers, void *y,
 				const void *weight, const int32_t *id, int64_t places,
 				int64_t rows, int64_t width);
-/* The gradient of all rows; that of row `padding` is 0.  order: room for as many as places. */
+/* The gradient of all rows; that of row `padding` is 0.  order: room for twice the places. */
 cudaError_t pd_kernel_embedding_back(cudaStream_t stream, enum pd_dtype dtype,
 				     const struct pd_kernel_drop *drop,
 				     const struct pd_pass_numbers *numbers, float *d_weight,
