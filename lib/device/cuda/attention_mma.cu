@@ -22,6 +22,8 @@
 #define NARROW 64               /* features that kernels have room for */
 #define WIDE 128
 #define PAD 8                   /* numbers behind each row of a tile, so that banks differ */
+/* Registers are such that a multiprocessor has room for three blocks, of wide heads for two. */
+#define BOUNDS(W) __launch_bounds__(THREADS, (W) == NARROW ? 3 : 2)
 
 /* Of a product's 16 x 8 numbers this thread has those in row and row + 8 of the block's TILE, in column
  * and column + 1. */
@@ -256,7 +258,7 @@ __device__ static void finish(float *factor, const struct running *so_far,
 }
 
 template <typename T, int W>
-__global__ static void forward(struct pd_kernel_attention a)
+__global__ static void BOUNDS(W) forward(struct pd_kernel_attention a)
 {
 	__shared__ __align__(16) T keys[TILE * (W + PAD)];
 	__shared__ __align__(16) T values[TILE * (W + PAD)];
@@ -365,7 +367,7 @@ __device__ static void tile_back(float (*p)[4], float (*ds)[4], const struct roo
 }
 
 template <typename T, int W, int R>
-__global__ static void keys_back(struct pd_kernel_attention a)
+__global__ static void BOUNDS(W) keys_back(struct pd_kernel_attention a)
 {
 	__shared__ __align__(16) struct room<T, W, R> s;
 	const struct place at = place_of(a, a.kv_heads, a.keys, 1);
@@ -400,7 +402,7 @@ __global__ static void keys_back(struct pd_kernel_attention a)
 }
 
 template <typename T, int W, int R>
-__global__ static void queries_back(struct pd_kernel_attention a)
+__global__ static void BOUNDS(W) queries_back(struct pd_kernel_attention a)
 {
 	__shared__ __align__(16) struct room<T, W, R> s;
 	const struct place at = place_of(a, a.heads, a.queries, 1);

@@ -7,6 +7,7 @@
 #include "device/cuda/typed.cuh"
 
 #define THREADS 128             /* of a row's mean; a power of two */
+#define ROPE_BLOCKS 1024        /* about as many, where there are so many heads */
 
 /* A thread writes the next element to the one that its neighbour writes. */
 template <typename T>
@@ -112,7 +113,7 @@ cudaError_t pd_kernel_mean_back(cudaStream_t stream, enum pd_dtype dtype, void *
 	return cudaGetLastError();
 }
 
-/* A thread has one angle, for all samples and heads. */
+/* A thread has one angle, for samples and heads at the stride of the grid's second axis. */
 template <typename T>
 __global__ static void rope(struct pd_kernel_rope r, T *dst, const T *__restrict__ src)
 {
@@ -121,7 +122,7 @@ __global__ static void rope(struct pd_kernel_rope r, T *dst, const T *__restrict
 		float angle = pd_rope_angle(t, pair, r.pairs, r.base);
 		float c = cosf(angle), s = r.back ? -sinf(angle) : sinf(angle);
 
-		for (int64_t k = 0; k < r.samples * r.rows; k++) {
+		for (int64_t k = blockIdx.y; k < r.samples * r.rows; k += gridDim.y) {
 			int64_t sample = k / r.rows, row = k % r.rows;
 			int64_t head = ((sample * r.positions + t) * r.rows + row) * 2 * r.pairs;
 			int64_t one = head + (r.interleaved ? 2 * pair : pair);
@@ -138,8 +139,11 @@ cudaError_t pd_kernel_rope(cudaStream_t stream, enum pd_dtype dtype,
 			   const struct pd_kernel_rope *r, void *dst, const void *src)
 {
 	size_t count = (size_t)(r->positions * r->pairs);
+	int64_t heads = r->samples * r->rows, blocks = pd_blocks(count);
+	int64_t across = (ROPE_BLOCKS + blocks - 1) / blocks;
+	const dim3 grid((unsigned)blocks, (unsigned)(across < heads ? across : heads));
 
-	PD_BY_TYPE(dtype, T, (rope<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (rope<T><<<grid, PD_THREADS, 0, stream>>>(
 		*r, (T *)dst, (const T *)src)));
 	return cudaGetLastError();
 }

@@ -100,6 +100,9 @@ int pd_cuda_trial_memory(void *out_p, enum pd_dtype dtype, size_t bytes)
 		more = done < bytes - done ? done : bytes - done;
 		status = cudaMemcpyAsync(*p + done, *p, more, cudaMemcpyDeviceToDevice, 0);
 	}
+	/* some GPUs read ordinary memory by themselves, when they come to it */
+	if (status == cudaSuccess)
+		status = cudaStreamSynchronize(0);
 	free(pattern);
 	if (status == cudaSuccess)
 		return 0;

@@ -22,7 +22,7 @@ struct lstm {
 	size_t gates, cells;            /* of one direction in the slot: bytes */
 	struct pd_cuda_product input, recurrent, recurrent_back, input_back, input_weights,
 		hidden_weights;
-	/* Places in scratch; workspaces of products are at `room`, one at a time. */
+	/* Places in scratch; workspaces of products, and parts of a sum, are at `room`, one at a time. */
 	struct {
 		size_t sums, product, hidden, weights, room;
 	} forward;
@@ -81,7 +81,9 @@ static void place(struct pd_compiled_layer *l, struct lstm *m)
 	};
 	int64_t batch = l->net->batch, hidden = m->hidden;
 	bool drops = l->layer->weight_dropout > 0;
-	size_t *bytes = &l->forward_bytes;
+	size_t *bytes = &l->forward_bytes, room = room_of(back, PD_COUNT(back));
+	size_t of_biases = l->layer->bias
+		? sizeof(float) * pd_kernel_norm_scratch(m->rows, 4 * hidden) : 0;
 
 	if (l->net->dtype != PD_F32)
 		m->forward.sums = pd_take(bytes, floats(m->rows * 4 * hidden));
@@ -98,7 +100,7 @@ static void place(struct pd_compiled_layer *l, struct lstm *m)
 	m->backward.before = pd_take(bytes, numbers(l, m->rows * hidden));
 	for (int d = 0; d < 2 && m->directions > 1 && l->wants[0]; d++)
 		m->backward.data[d] = pd_take(bytes, floats(m->rows * m->inputs));
-	m->backward.room = pd_take(bytes, room_of(back, PD_COUNT(back)));
+	m->backward.room = pd_take(bytes, of_biases > room ? of_biases : room);
 }
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
@@ -338,8 +340,9 @@ static int back_biases(const struct way *w, const char *kept, struct pd_error *e
 	struct pd_compiled_layer *l = w->l;
 	float *of_input = l->diff_parameters[parameter(w, INPUT_BIAS)];
 
-	if (queued(w, pd_kernel_bias_back(w->stream, w->dtype, of_input, NULL, kept, w->m->rows,
-					  4 * w->m->hidden, 1), err) < 0)
+	if (queued(w, pd_kernel_columns(w->stream, w->dtype, of_input,
+					(float *)scratch(w, w->m->backward.room), kept, w->m->rows,
+					4 * w->m->hidden), err) < 0)
 		return -1;
 	if (l->layer->biases < 2)
 		return 0;
