@@ -98,6 +98,22 @@ int pd_json_opt_string(const struct pd_place *object, const char *key, const cha
 int pd_json_get_choice(const struct pd_place *object, const char *key, const char *const *names,
 		       int *out_p, struct pd_error *err);
 
+/* These read a member of an object that a program wrote: 0, NULL or false if there is none of the type. */
+static inline int64_t pd_member_int(const json_t *object, const char *key)
+{
+	return json_integer_value(json_object_get(object, key));
+}
+
+static inline const char *pd_member_text(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
+static inline bool pd_member_true(const json_t *object, const char *key)
+{
+	return json_is_true(json_object_get(object, key));
+}
+
 /* Returns how many digits, 15 to 17, every real number in a value needs to be read back as it is. */
 int pd_json_digits(const json_t *value);
 

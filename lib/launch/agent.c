@@ -95,8 +95,8 @@ static int mind_no_signals(void)
 
 static int start_rank(struct agent *a, const json_t *message, struct pd_error *err)
 {
-	const char *network = json_string_value(json_object_get(message, "network"));
-	int rank = (int)json_integer_value(json_object_get(message, "rank")), status;
+	const char *network = pd_member_text(message, "network");
+	int rank = (int)pd_member_int(message, "rank"), status;
 
 	if (pd_seat_parse(json_object_get(message, "seat"), &a->seat) < 0)
 		return pd_error_failed(err, "the first process sent a seat that cannot be read");
@@ -127,7 +127,7 @@ static int handle(struct agent *a, const json_t *message, struct pd_error *err)
 	a->over |= pd_message_is(message, "over");
 	if (pd_message_is(message, "end")) {
 		a->end = true;
-		a->status = (int)json_integer_value(json_object_get(message, "status"));
+		a->status = (int)pd_member_int(message, "status");
 	}
 	return 0;
 }

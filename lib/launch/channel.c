@@ -183,7 +183,7 @@ static bool take_packed(struct pd_channel *channel, json_t **message_p)
 
 static size_t number(const json_t *message, const char *key)
 {
-	return (size_t)json_integer_value(json_object_get(message, key));
+	return (size_t)pd_member_int(message, key);
 }
 
 /* Returns whether the line is the head of what follows it. */
@@ -260,7 +260,7 @@ int pd_channel_wait(struct pd_channel *channel, int timeout_ms, json_t **message
 
 int pd_message_is(const json_t *message, const char *event)
 {
-	const char *text = json_string_value(json_object_get(message, "event"));
+	const char *text = pd_member_text(message, "event");
 
 	return text && strcmp(text, event) == 0;
 }

@@ -7,10 +7,9 @@
 #ifndef PD_LAUNCH_CHANNEL_H
 #define PD_LAUNCH_CHANNEL_H
 
-#include "base/error.h"
+#include "base/json.h"
 #include "launch/packed.h"
 
-#include <jansson.h>
 #include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>

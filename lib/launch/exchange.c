@@ -29,8 +29,8 @@ static json_t *ask(struct pd_exchange *exchange, json_t *request, struct pd_erro
 	}
 	if (!pd_message_is(answer, "error"))
 		return answer;
-	text = json_string_value(json_object_get(answer, "text"));
-	peer = (int)json_integer_value(json_object_get(answer, "peer"));
+	text = pd_member_text(answer, "text");
+	peer = (int)pd_member_int(answer, "peer");
 	if (peer >= 0)
 		pd_error_peer(err, peer, "%s", text);
 	else

@@ -45,7 +45,7 @@ static json_t *answer_to(const json_t *request, struct pd_error *err)
 {
 	if (pd_message_is(request, "get"))
 		return get(json_object_get(request, "ranks"), err);
-	if (pd_pmix_put_address(json_string_value(json_object_get(request, "address")), err) < 0)
+	if (pd_pmix_put_address(pd_member_text(request, "address"), err) < 0)
 		return NULL;
 	return json_pack("{s:s}", "event", "put");
 }

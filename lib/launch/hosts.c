@@ -218,7 +218,7 @@ static int measure_clock(struct hosts *h, int r, struct pd_clock_sample *out, st
 		if (!answer)
 			return -1;
 		back = pd_now_ns() - asked;
-		there = json_integer_value(json_object_get(answer, "ns"));
+		there = pd_member_int(answer, "ns");
 		json_decref(answer);
 		if (back >= quickest)
 			continue;
@@ -460,9 +460,8 @@ static void attend(struct remote *r)
 	while (r->agent.fd >= 0 && (verdict = pd_channel_receive(&r->agent, &message)) > 0) {
 		if (pd_message_is(message, "ended")) {
 			r->ended = true;
-			r->well = json_is_true(json_object_get(message, "well"));
-			snprintf(r->fate, sizeof(r->fate), "%s",
-				 json_string_value(json_object_get(message, "fate")));
+			r->well = pd_member_true(message, "well");
+			snprintf(r->fate, sizeof(r->fate), "%s", pd_member_text(message, "fate"));
 		}
 		json_decref(message);
 	}

@@ -133,7 +133,7 @@ json_t *pd_meeting_invitation(const struct pd_meeting *m)
 static int read_words(const json_t *invitation, int process, enum pd_meeting_kind kind,
 		      struct expected *out)
 {
-	const char *words = json_string_value(json_object_get(invitation, "words"));
+	const char *words = pd_member_text(invitation, "words");
 	size_t at = ((size_t)process * PD_MEETING_KINDS + kind) * PAIR_DIGITS;
 
 	if (!words || strlen(words) < at + PAIR_DIGITS)
@@ -281,7 +281,7 @@ static int introduce(int fd, const struct expected *words, int process, enum pd_
 int pd_meeting_join(const json_t *invitation, int process, enum pd_meeting_kind kind,
 		    struct pd_error *err)
 {
-	int port = (int)json_integer_value(json_object_get(invitation, "port"));
+	int port = (int)pd_member_int(invitation, "port");
 	const char *address = "";
 	struct expected words;
 	json_t *one;

@@ -12,10 +12,7 @@
 #ifndef PD_LAUNCH_MEETING_H
 #define PD_LAUNCH_MEETING_H
 
-#include "base/error.h"
-
-#include <jansson.h>
-#include <stdbool.h>
+#include "base/json.h"
 
 /* Connections of each process but the first: of the one that starts the rank, and of the rank. */
 enum pd_meeting_kind { PD_MEETING_AGENT, PD_MEETING_RANK, PD_MEETING_KINDS };

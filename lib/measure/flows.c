@@ -120,10 +120,10 @@ static int do_flows(struct end *e, struct flow *flows, size_t n, struct pd_error
 
 static int set_flow(const struct end *e, struct flow *f, const json_t *value, struct pd_error *err)
 {
-	f->peer = (int)json_integer_value(json_object_get(value, "peer"));
-	f->receive = json_is_true(json_object_get(value, "receive"));
-	f->bytes = (size_t)json_integer_value(json_object_get(value, "bytes"));
-	f->count = json_integer_value(json_object_get(value, "count"));
+	f->peer = (int)pd_member_int(value, "peer");
+	f->receive = pd_member_true(value, "receive");
+	f->bytes = (size_t)pd_member_int(value, "bytes");
+	f->count = pd_member_int(value, "count");
 	f->times_ns = pd_calloc((size_t)f->count, sizeof(*f->times_ns));
 	for (int i = 0; i < WINDOW; i++)
 		if (!(f->buffers[i] = take(e, f->bytes, err)))
@@ -180,9 +180,9 @@ static int wait_for(struct end *e, struct pd_event *event, struct pd_error *err)
 
 static int ping(struct end *e, const json_t *value, int64_t *latency_ns_p, struct pd_error *err)
 {
-	int peer = (int)json_integer_value(json_object_get(value, "peer"));
-	bool first = json_is_true(json_object_get(value, "first"));
-	size_t count = (size_t)json_integer_value(json_object_get(value, "count"));
+	int peer = (int)pd_member_int(value, "peer");
+	bool first = pd_member_true(value, "first");
+	size_t count = (size_t)pd_member_int(value, "count");
 	int64_t *times = pd_calloc(count, sizeof(*times));
 	void *word = take(e, PING_BYTES, err), *answer = take(e, PING_BYTES, err);
 	struct pd_event there, back;
@@ -305,12 +305,11 @@ static int open_device(struct end *e, const struct pd_routes_config *routes, con
 static int run(struct pd_channel *channel, struct pd_exchange *exchange, const json_t *message,
 	       struct pd_error *err)
 {
-	const char *device = json_string_value(json_object_get(message, "device"));
+	const char *device = pd_member_text(message, "device");
 	struct end e = { .channel = channel, .exchange = exchange };
 	struct pd_routes_config config = {
-		.rank = (int)json_integer_value(json_object_get(message, "rank")),
-		.ranks = (int)json_integer_value(json_object_get(message, "ranks")),
-		.gate = &e.gate,
+		.rank = (int)pd_member_int(message, "rank"),
+		.ranks = (int)pd_member_int(message, "ranks"), .gate = &e.gate,
 	};
 	int status;
 

@@ -53,9 +53,9 @@ static int failed(struct measuring *m, int r, int verdict, struct pd_error *err)
 /* Takes over what a rank says; wrong input is so for every rank, so one sentence is enough. */
 static void rank_failed(struct measuring *m, int r, const json_t *message, struct pd_error *err)
 {
-	const char *text = json_string_value(json_object_get(message, "text"));
+	const char *text = pd_member_text(message, "text");
 
-	if (json_integer_value(json_object_get(message, "status")) == PD_EXIT_USAGE)
+	if (pd_member_int(message, "status") == PD_EXIT_USAGE)
 		pd_error_input(err, "%s", text);
 	else
 		pd_error_failed(err, "rank %d on host %s: %s", r, m->machine->seats[r].host, text);
@@ -143,7 +143,7 @@ static int do_round(struct measuring *m, struct outcome *out, struct pd_error *e
 		add_received(out, json_object_get(answer, "flows"),
 			     m->machine->seats[r].clock_ahead_ns);
 		if (out->latency_ns == 0)
-			out->latency_ns = json_integer_value(json_object_get(answer, "latency_ns"));
+			out->latency_ns = pd_member_int(answer, "latency_ns");
 		json_decref(answer);
 	}
 	if (status < 0)
@@ -178,7 +178,7 @@ static double bytes_at(const json_t *flows, double ns)
 
 	json_array_foreach(flows, i, flow)
 		bytes += come_at(json_object_get(flow, "times"), ns) *
-			 (double)json_integer_value(json_object_get(flow, "bytes"));
+			 (double)pd_member_int(flow, "bytes");
 	return bytes;
 }
 
@@ -206,7 +206,7 @@ static double first_end(const json_t *flows)
 static double rate_of(const json_t *flows)
 {
 	const json_t *flow = json_array_get(flows, 0), *times = json_object_get(flow, "times");
-	double quarter = (double)json_integer_value(json_object_get(flow, "bytes")) *
+	double quarter = (double)pd_member_int(flow, "bytes") *
 			 (double)(json_array_size(times) / 4);
 	double end = first_end(flows), early = time_of(times, 0) - 60e9, late = end;
 
@@ -455,12 +455,12 @@ static int start_all(struct measuring *m, const char *device, struct pd_error *e
 	}
 	for (int r = 0; r < machine->ranks && status == 0; r++) {
 		json_t *ready = hear(m, r, "ready", err);
-		int64_t memory = json_integer_value(json_object_get(ready, "memory_bytes"));
+		int64_t memory = pd_member_int(ready, "memory_bytes");
 
 		status = ready ? 0 : -1;
 		if (r == 0 || memory < machine->topology.memory_bytes)
 			machine->topology.memory_bytes = memory;
-		m->own_processors |= json_is_true(json_object_get(ready, "separate"));
+		m->own_processors |= pd_member_true(ready, "separate");
 		pd_address_add(addresses, r, json_object_get(ready, "address"));
 		json_decref(ready);
 	}

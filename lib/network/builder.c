@@ -56,7 +56,7 @@ const char *pd_network_layer(struct pd_network *network, const char *kind, const
 
 	json_array_append_new(network->layers, layer);
 	if (!attributes)
-		return json_string_value(json_object_get(layer, "name"));
+		return pd_member_text(layer, "name");
 	va_start(ap, attributes);
 	more = json_vpack_ex(NULL, 0, attributes, ap);
 	va_end(ap);
@@ -64,7 +64,7 @@ const char *pd_network_layer(struct pd_network *network, const char *kind, const
 		pd_bug("\"%s\" are no attributes of %s", attributes, name);
 	json_object_update(layer, more);
 	json_decref(more);
-	return json_string_value(json_object_get(layer, "name"));
+	return pd_member_text(layer, "name");
 }
 
 const char *pd_network_linear(struct pd_network *network, const char *name, const char *in,

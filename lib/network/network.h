@@ -6,12 +6,7 @@
 #ifndef PD_NETWORK_NETWORK_H
 #define PD_NETWORK_NETWORK_H
 
-#include "base/error.h"
-
-#include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
-#include <stdio.h>
+#include "base/json.h"
 
 /* A size that was not given is PD_NETWORK_UNSAID, a flag false. */
 #define PD_NETWORK_UNSAID (-1)

@@ -122,9 +122,9 @@ int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err)
  */
 static int blamed(const struct supervisor *s, const json_t *message)
 {
-	int peer = (int)json_integer_value(json_object_get(message, "peer"));
+	int peer = (int)pd_member_int(message, "peer");
 
-	if (json_integer_value(json_object_get(message, "cause")) != PD_CAUSE_PEER)
+	if (pd_member_int(message, "cause") != PD_CAUSE_PEER)
 		return -1;
 	return peer >= 0 && peer < s->count ? peer : 0;
 }
@@ -141,7 +141,7 @@ static bool is_cause(struct supervisor *s, int q, struct pd_error *err)
 
 		if (own)
 			pd_error_failed(err, "%s: %s", supervisor_who(s, q, name),
-					json_string_value(json_object_get(message, "text")));
+					pd_member_text(message, "text"));
 		s->ranks[q].lost_another |= failed;
 		json_decref(message);
 		if (own)
@@ -169,8 +169,8 @@ static bool find_cause(struct supervisor *s, int r, int blames, struct pd_error 
 int supervisor_on_error(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
 {
 	char name[WHO_TEXT];
-	int status = (int)json_integer_value(json_object_get(message, "status"));
-	const char *text = json_string_value(json_object_get(message, "text"));
+	int status = (int)pd_member_int(message, "status");
+	const char *text = pd_member_text(message, "text");
 	int blames = blamed(s, message);
 
 	/* input errors are the same for every rank, so one sentence is enough */

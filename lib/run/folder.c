@@ -16,7 +16,7 @@
 
 static int64_t step_of(const json_t *message)
 {
-	return json_integer_value(json_object_get(message, "step"));
+	return pd_member_int(message, "step");
 }
 
 json_t *file_message(const char *event, int64_t step, const struct pd_checkpoint_file *file)
@@ -31,24 +31,24 @@ json_t *file_message(const char *event, int64_t step, const struct pd_checkpoint
 struct pd_checkpoint_file file_of_message(const json_t *message)
 {
 	struct pd_checkpoint_file file = {
-		.stage = (int)json_integer_value(json_object_get(message, "stage")),
-		.replica = (int)json_integer_value(json_object_get(message, "replica")),
+		.stage = (int)pd_member_int(message, "stage"),
+		.replica = (int)pd_member_int(message, "replica"),
 	};
 
-	pd_checksum_parse(json_string_value(json_object_get(message, "checksum")), &file.checksum);
+	pd_checksum_parse(pd_member_text(message, "checksum"), &file.checksum);
 	return file;
 }
 
 static int find(struct rank *rank, const json_t *message, struct pd_error *err)
 {
 	struct rank_folder *folder = &rank->folder;
-	const char *run = json_string_value(json_object_get(message, "run"));
+	const char *run = pd_member_text(message, "run");
 
-	folder->directory = pd_strdup(json_string_value(json_object_get(message, "directory")));
+	folder->directory = pd_strdup(pd_member_text(message, "directory"));
 	folder->keeper = pd_checkpoint_keeper(folder->directory, run);
 	if (folder->keeper < 0)
-		folder->lock = pd_checkpoint_lock(folder->directory, json_string_value(
-				json_object_get(message, "what")), run, rank->number, err);
+		folder->lock = pd_checkpoint_lock(folder->directory, pd_member_text(message, "what"),
+						  run, rank->number, err);
 	if (folder->lock)
 		folder->keeper = rank->number;
 	else if (folder->keeper < 0)    /* another rank may have been quicker */
@@ -63,7 +63,7 @@ static int find(struct rank *rank, const json_t *message, struct pd_error *err)
 /* Says whether the same checkpoint is here, and the numbers of its files that are. */
 static int look(struct rank *rank, const json_t *message)
 {
-	const char *text = json_string_value(json_object_get(message, "checksum"));
+	const char *text = pd_member_text(message, "checksum");
 	struct pd_checkpoint *ck = pd_checkpoint_open_part(rank->folder.directory, step_of(message),
 							   NULL);
 	json_t *files = json_array();
@@ -127,7 +127,7 @@ static int received(struct rank *rank, const json_t *message, struct pd_error *e
 
 static int publish(struct rank *rank, const json_t *message, struct pd_error *err)
 {
-	const char *document = json_string_value(json_object_get(message, "document"));
+	const char *document = pd_member_text(message, "document");
 
 	if (pd_checkpoint_lock_keep(rank->folder.lock, err) < 0 ||
 	    pd_checkpoint_publish(rank->folder.directory, step_of(message), document,
@@ -152,8 +152,8 @@ static int handle(struct rank *rank, const json_t *message, struct pd_error *err
 	if (pd_message_is(message, "publish"))
 		return publish(rank, message, err);
 	if (pd_message_is(message, "prune"))
-		return pd_checkpoint_prune(rank->folder.directory, step_of(message), (int)
-				json_integer_value(json_object_get(message, "keep")), err);
+		return pd_checkpoint_prune(rank->folder.directory, step_of(message),
+					   (int)pd_member_int(message, "keep"), err);
 	return 1;
 }
 

@@ -69,11 +69,11 @@ static int find_keepers(struct supervisor *s, struct pd_error *err)
 	free(what);
 	for (int r = 0; r < s->count && status == 0; r++) {
 		json_t *answer = hear(s, r, "folder", err);
-		int64_t highest = json_integer_value(json_object_get(answer, "highest"));
+		int64_t highest = pd_member_int(answer, "highest");
 
 		if (!answer)
 			return -1;
-		s->ranks[r].keeper = (int)json_integer_value(json_object_get(answer, "keeper"));
+		s->ranks[r].keeper = (int)pd_member_int(answer, "keeper");
 		s->keepers += supervisor_keeps(s, r);
 		if (highest >= 0 && !job->awaits && supervisor_keeps(s, r))
 			status = pd_error_input(err, "%s on host %s holds checkpoints, the newest of step"
@@ -128,7 +128,7 @@ static struct holding *survey(struct supervisor *s, const struct pd_checkpoint *
 			forget(holdings, s->count);
 			return NULL;
 		}
-		holdings[r].document = json_is_true(json_object_get(answer, "document"));
+		holdings[r].document = pd_member_true(answer, "document");
 		json_array_foreach(json_object_get(answer, "files"), n, one)
 			holdings[r].files[json_integer_value(one)] = true;
 		json_decref(answer);

@@ -115,7 +115,7 @@ json_t *pd_job_json(const struct pd_job *job)
 /* Parses this rank's list, if the job has lists. */
 static int parse_list(struct pd_job *job, json_t *value, struct pd_error *err)
 {
-	const char *text = json_string_value(json_object_get(value, "schedule"));
+	const char *text = pd_member_text(value, "schedule");
 	json_t *minibatches = json_object_get(value, "schedule_minibatches");
 
 	if (!text)

@@ -14,8 +14,8 @@
 
 static int stop_at(struct rank *rank, const json_t *message)
 {
-	int phase = (int)json_integer_value(json_object_get(message, "phase"));
-	int64_t at = json_integer_value(json_object_get(message, "at"));
+	int phase = (int)pd_member_int(message, "phase");
+	int64_t at = pd_member_int(message, "at");
 
 	rank->stopping = true;
 	rank->frozen = false;
@@ -75,8 +75,7 @@ static int handle(struct rank *rank, json_t *message, struct pd_error *err)
 		status = stop_at(rank, message);
 	} else if (pd_message_is(message, "write")) {
 		pd_heartbeat_begin(&rank->heartbeat, &rank->channel);
-		status = write_checkpoint(rank, json_integer_value(json_object_get(message, "step")),
-					  err);
+		status = write_checkpoint(rank, pd_member_int(message, "step"), err);
 		pd_heartbeat_end(&rank->heartbeat);
 	} else if (pd_message_is(message, "exit")) {
 		rank->exit = true;

@@ -192,7 +192,7 @@ static int publish(struct supervisor *s, struct pending *p, struct pd_error *err
 
 int supervisor_published(struct supervisor *s, const json_t *message, struct pd_error *err)
 {
-	struct pending *p = pending_of(s, json_integer_value(json_object_get(message, "step")));
+	struct pending *p = pending_of(s, pd_member_int(message, "step"));
 
 	return p && --p->unpublished == 0 ? finish_checkpoint(s, p, err) : 0;
 }
@@ -207,7 +207,7 @@ static void fill_versions(const json_t *versions, struct pd_checkpoint_stage *ou
 
 int supervisor_exported(struct supervisor *s, const json_t *message, struct pd_error *err)
 {
-	int64_t step = json_integer_value(json_object_get(message, "step"));
+	int64_t step = pd_member_int(message, "step");
 	json_t *scales = json_object_get(message, "scales");
 	struct pending *p = pending_of(s, step);
 
@@ -216,15 +216,15 @@ int supervisor_exported(struct supervisor *s, const json_t *message, struct pd_e
 	p->exported++;
 	if (scales)                     /* which are equal at all stages */
 		json_object_set(p->info.optimizer, "scales", scales);
-	if (json_integer_value(json_object_get(message, "replica")) == 0)
-		fill_versions(json_object_get(message, "versions"), &p->info.stages[
-				json_integer_value(json_object_get(message, "stage"))]);
+	if (pd_member_int(message, "replica") == 0)
+		fill_versions(json_object_get(message, "versions"),
+			      &p->info.stages[pd_member_int(message, "stage")]);
 	return write_next(s, err);
 }
 
 int supervisor_saved(struct supervisor *s, const json_t *message, struct pd_error *err)
 {
-	struct pending *p = pending_of(s, json_integer_value(json_object_get(message, "step")));
+	struct pending *p = pending_of(s, pd_member_int(message, "step"));
 	struct pd_checkpoint_file file = file_of_message(message);
 	int number = p ? pd_checkpoint_file_number(&p->info, file.stage, file.replica) : -1;
 

@@ -20,7 +20,7 @@
  */
 static void line(struct pd_run_report *report, json_t *event)
 {
-	bool last = strcmp(json_string_value(json_object_get(event, "event")), "done") == 0;
+	bool last = strcmp(pd_member_text(event, "event"), "done") == 0;
 	char *text = json_dumps(event, JSON_REAL_PRECISION(9));
 	size_t length = strlen(text), written = report->quiet && !last ? length + 1 : 0;
 
@@ -208,11 +208,6 @@ static json_t *real(double value)
 	return isfinite(value) ? json_real(value) : json_null();
 }
 
-static int64_t whole(const json_t *message, const char *key)
-{
-	return json_integer_value(json_object_get(message, key));
-}
-
 /* Adds the accuracy of one loss and, if a sample has several rows (tokens), the perplexity. */
 static void add_quality(const struct pd_run_report *report, const struct pd_sums *sums, int loss,
 			json_t *to)
@@ -278,7 +273,7 @@ void pd_run_report_update(struct pd_run_report *report, const json_t *message)
 	report->updated = true;
 	report->grad_norm = json_is_null(norm) ? NAN : json_real_value(norm);
 	report->loss_scale = json_real_value(json_object_get(message, "loss_scale"));
-	report->skipped = whole(message, "skipped");
+	report->skipped = pd_member_int(message, "skipped");
 }
 
 /* Adds the numbers of the newest update. */
@@ -322,19 +317,19 @@ static void minibatch_done(struct pd_run_report *report)
  */
 static void note(struct pd_run_report *report, const json_t *message, bool evaluates)
 {
-	int64_t b = whole(message, "microbatch");
-	int first = (int)whole(message, "first");
+	int64_t b = pd_member_int(message, "microbatch");
+	int first = (int)pd_member_int(message, "first");
 	json_t *value;
 	size_t k;
 
 	if (evaluates)  /* every second phase is an evaluation */
-		b += whole(message, "phase") / 2 * report->job->test_microbatches;
+		b += pd_member_int(message, "phase") / 2 * report->job->test_microbatches;
 	json_array_foreach(json_object_get(message, "losses"), k, value) {
 		json_t *sum = json_object_get(value, "sum");
 		struct pd_loss loss = {
 			.sum = json_is_null(sum) ? NAN : json_real_value(sum),
-			.correct = whole(value, "correct"), .samples = whole(value, "samples"),
-			.rows = whole(value, "rows"),
+			.correct = pd_member_int(value, "correct"),
+			.samples = pd_member_int(value, "samples"), .rows = pd_member_int(value, "rows"),
 		};
 
 		pd_tally_add(evaluates ? &report->tested : &report->trained, b, first + (int)k,
@@ -344,7 +339,7 @@ static void note(struct pd_run_report *report, const json_t *message, bool evalu
 
 void pd_run_report_losses(struct pd_run_report *report, const json_t *message)
 {
-	bool evaluates = json_is_true(json_object_get(message, "evaluate"));
+	bool evaluates = pd_member_true(message, "evaluate");
 	struct pd_tally *tally = evaluates ? &report->tested : &report->trained;
 	struct pd_sums *sums = evaluates ? &report->evaluation : &report->training;
 	int64_t size = pd_job_microbatches(report->job, 1);

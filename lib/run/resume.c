@@ -38,7 +38,7 @@ static int check_same_run(const struct pd_job *job, const struct pd_checkpoint_i
 			  struct pd_error *err)
 {
 	const char *wanted = pd_update_kind_name[job->optimizer.kind];
-	const char *kind = json_string_value(json_object_get(info->optimizer, "kind"));
+	const char *kind = pd_member_text(info->optimizer, "kind");
 	const struct pd_profile *profile = job->plan->profile;
 
 	/* the order of samples and all random numbers depend on it */

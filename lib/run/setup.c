@@ -339,8 +339,7 @@ static int learn_addresses(struct rank *rank, json_t *message, struct pd_error *
 int rank_connect(struct rank *rank, json_t *message, struct pd_error *err)
 {
 	pd_mem_for("what workers exchange");
-	rank->zero_ns = json_integer_value(json_object_get(message, "zero_ns")) +
-			rank->job->seat.clock_ahead_ns;
+	rank->zero_ns = pd_member_int(message, "zero_ns") + rank->job->seat.clock_ahead_ns;
 	return learn_addresses(rank, message, err) < 0 ||
 	       pd_address_connect(rank->transport, message, err) < 0 ||
 	       say_transport(rank) < 0 ? -1 : 0;

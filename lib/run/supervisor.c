@@ -124,9 +124,9 @@ static void connect_all(struct supervisor *s)
 
 static void on_reached(struct supervisor *s, struct watched *w, const json_t *message)
 {
-	w->phase = (int)json_integer_value(json_object_get(message, "phase"));
-	w->evaluate = json_is_true(json_object_get(message, "evaluate"));
-	w->highest = json_integer_value(json_object_get(message, "highest"));
+	w->phase = (int)pd_member_int(message, "phase");
+	w->evaluate = pd_member_true(message, "evaluate");
+	w->highest = pd_member_int(message, "highest");
 	if (++s->reached == s->count)
 		decide_stop(s);
 }
@@ -134,8 +134,8 @@ static void on_reached(struct supervisor *s, struct watched *w, const json_t *me
 /* The first of them is enough: others have the like to say. */
 static void say_exchange(struct supervisor *s, const json_t *message)
 {
-	const char *why = json_string_value(json_object_get(message, "why"));
-	const char *name = json_string_value(json_object_get(message, "transport"));
+	const char *why = pd_member_text(message, "why");
+	const char *name = pd_member_text(message, "transport");
 
 	if (s->how->quiet || s->exchange_said)
 		return;
@@ -150,7 +150,7 @@ static void say_exchange(struct supervisor *s, const json_t *message)
 
 static void on_alive(struct supervisor *s, struct watched *w, const json_t *message)
 {
-	int64_t retired = json_integer_value(json_object_get(message, "retired"));
+	int64_t retired = pd_member_int(message, "retired");
 
 	w->busy = !json_object_get(message, "doing");
 	if (w->busy)
@@ -158,10 +158,9 @@ static void on_alive(struct supervisor *s, struct watched *w, const json_t *mess
 	if (retired != w->retired)
 		s->moved_ns = w->heard_ns;
 	w->retired = retired;
-	w->computing = json_is_true(json_object_get(message, "computing"));
-	w->peer = (int)json_integer_value(json_object_get(message, "peer"));
-	snprintf(w->doing, sizeof(w->doing), "%s",
-		 json_string_value(json_object_get(message, "doing")));
+	w->computing = pd_member_true(message, "computing");
+	w->peer = (int)pd_member_int(message, "peer");
+	snprintf(w->doing, sizeof(w->doing), "%s", pd_member_text(message, "doing"));
 }
 
 static int on_message(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
@@ -171,8 +170,8 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 	w->heard_ns = pd_awake_ns(&s->awake);
 	if (pd_message_is(message, "ready")) {
 		w->address = json_incref(json_object_get(message, "address"));
-		w->memory_bytes = json_integer_value(json_object_get(message, "memory_bytes"));
-		w->threads = json_integer_value(json_object_get(message, "threads"));
+		w->memory_bytes = pd_member_int(message, "memory_bytes");
+		w->threads = pd_member_int(message, "threads");
 		if (++s->ready == s->count)
 			connect_all(s);
 		else

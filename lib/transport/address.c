@@ -41,7 +41,7 @@ void pd_address_add(json_t *addresses, int rank, json_t *address)
 
 int pd_address_connect(struct pd_transport *transport, const json_t *message, struct pd_error *err)
 {
-	size_t n = (size_t)json_integer_value(json_object_get(message, "ranks"));
+	size_t n = (size_t)pd_member_int(message, "ranks");
 	size_t *lengths = pd_calloc(n, sizeof(*lengths));
 	void **addresses = pd_calloc(n, sizeof(*addresses));
 	const char *rank;

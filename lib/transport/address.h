@@ -3,9 +3,8 @@
 #ifndef PD_TRANSPORT_ADDRESS_H
 #define PD_TRANSPORT_ADDRESS_H
 
+#include "base/json.h"
 #include "transport/transport.h"
-
-#include <jansson.h>
 
 /* Returns the address of a transport as hexadecimal digits; free() it. */
 char *pd_address_text(struct pd_transport *transport);
