@@ -36,13 +36,8 @@
 #ifndef PD_CHECKPOINT_CHECKPOINT_H
 #define PD_CHECKPOINT_CHECKPOINT_H
 
-#include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/safetensors.h"
-
-#include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 /* A tensor of a stage begins so that has the norms of its chunks; the rest says which. */
 #define PD_CHUNK_NORMS "norms of chunks of "

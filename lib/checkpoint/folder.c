@@ -32,14 +32,19 @@ static char *unfinished_folder(const char *directory, int64_t step)
 	return pd_format("%s/.step-%0*" PRId64 ".tmp", directory, DIGITS, step);
 }
 
+char *pd_checkpoint_path(const char *folder, const struct pd_checkpoint_file *file)
+{
+	char *name = pd_checkpoint_file_name(file), *path = pd_format("%s/%s", folder, name);
+
+	free(name);
+	return path;
+}
+
 char *pd_checkpoint_unfinished_path(const char *directory, int64_t step,
 				    const struct pd_checkpoint_file *file)
 {
-	char *folder = unfinished_folder(directory, step);
-	char *name = pd_checkpoint_file_name(file);
-	char *path = pd_format("%s/%s", folder, name);
+	char *folder = unfinished_folder(directory, step), *path = pd_checkpoint_path(folder, file);
 
-	free(name);
 	free(folder);
 	return path;
 }

@@ -3,7 +3,6 @@
 
 #include "base/checksum.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -13,7 +12,6 @@
 
 #define MOST 1000000                    /* limit of warmup and replicas, above any machine's */
 #define VERSION 2                       /* version 1 had no checksums */
-#define DOCUMENT_BYTES_MOST 100000000
 #define CHECKSUM_KEY "\"checksum\": \""
 #define NO_CHECKSUM "0000000000000000"  /* placeholder for the document's own checksum */
 
@@ -351,7 +349,7 @@ int pd_checkpoint_info_read(const char *folder, struct pd_checkpoint_info *info_
 	struct pd_checkpoint_info info = { 0 };
 	char *name = pd_format("%s/" PD_CHECKPOINT_DOCUMENT, folder);
 	size_t bytes = 0;
-	char *text = pd_file_read(name, DOCUMENT_BYTES_MOST, &bytes, err);
+	char *text = pd_file_read(name, PD_CHECKPOINT_DOCUMENT_BYTES_MOST, &bytes, err);
 	json_t *json = text ? parse_text(name, text, bytes, err) : NULL;
 	int status = -1;
 

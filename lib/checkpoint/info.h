@@ -6,7 +6,10 @@
 #include "checkpoint/checkpoint.h"
 
 #define PD_CHECKPOINT_DOCUMENT "checkpoint.json"
+#define PD_CHECKPOINT_DOCUMENT_BYTES_MOST 100000000
 
+/* Returns the path of a file in a folder; free() it. */
+char *pd_checkpoint_path(const char *folder, const struct pd_checkpoint_file *file);
 /* Returns the path of a file in the unfinished folder; free() it. */
 char *pd_checkpoint_unfinished_path(const char *directory, int64_t step,
 				    const struct pd_checkpoint_file *file);

@@ -213,7 +213,7 @@ struct pd_initial *pd_initial_open(const char *file, const struct pd_model *mode
 int pd_initial_read(const struct pd_initial *initial, const char *name, int64_t elements, float *out,
 		    struct pd_error *err)
 {
-	const char *found = json_string_value(json_object_get(initial->found, name));
+	const char *found = pd_member_text(initial->found, name);
 	const struct pd_tensor *tensor = found ? pd_safetensors_find(initial->st, found) : NULL;
 
 	if (!tensor || tensor->elements != elements)

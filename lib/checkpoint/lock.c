@@ -90,10 +90,10 @@ int pd_checkpoint_keeper(const char *directory, const char *run)
 	char *path = pd_format("%s/" LOCK_FILE, directory);
 	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK), keeper = -1;
 	json_t *note = fd < 0 ? NULL : read_note(fd);
-	const char *found = json_string_value(json_object_get(note, "run"));
+	const char *found = pd_member_text(note, "run");
 
 	if (found && strcmp(found, run) == 0)
-		keeper = (int)json_integer_value(json_object_get(note, "keeper"));
+		keeper = (int)pd_member_int(note, "keeper");
 	json_decref(note);
 	if (fd >= 0)
 		close(fd);
@@ -104,10 +104,10 @@ int pd_checkpoint_keeper(const char *directory, const char *run)
 /* Returns "process 4711 on node3, since 2026-11-22T13:44:06Z, with plan.json"; free() it. */
 static char *describe(const json_t *note, pid_t pid)
 {
-	const char *host = json_string_value(json_object_get(note, "host"));
-	const char *since = json_string_value(json_object_get(note, "since"));
-	const char *what = json_string_value(json_object_get(note, "what"));
-	int64_t noted = json_integer_value(json_object_get(note, "pid"));
+	const char *host = pd_member_text(note, "host");
+	const char *since = pd_member_text(note, "since");
+	const char *what = pd_member_text(note, "what");
+	int64_t noted = pd_member_int(note, "pid");
 
 	if (host && since && what)
 		return pd_format("process %" PRId64 " on %.64s, since %.32s, with %.120s", noted, host,
@@ -131,8 +131,7 @@ static char *holder(int fd)
 			return NULL;
 		json_decref(note);
 		note = read_note(fd);
-		if (note && (other.l_pid <= 0 ||
-			     json_integer_value(json_object_get(note, "pid")) == other.l_pid))
+		if (note && (other.l_pid <= 0 || pd_member_int(note, "pid") == other.l_pid))
 			break;
 		json_decref(note);
 		note = NULL;

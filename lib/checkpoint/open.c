@@ -32,12 +32,10 @@ void pd_checkpoint_close(struct pd_checkpoint *ck)
 static int open_file(struct pd_checkpoint *ck, int number, struct pd_error *err)
 {
 	const struct pd_checkpoint_file *file = &ck->info.files[number];
-	char *name = pd_checkpoint_file_name(file);
-	char *path = pd_format("%s/%s", ck->folder, name);
+	char *path = pd_checkpoint_path(ck->folder, file);
 	struct pd_safetensors *st = pd_safetensors_open(path, err);
 
 	free(path);
-	free(name);
 	if (st && pd_stage_check(st, &ck->info, file, err) < 0) {
 		pd_safetensors_close(st);
 		st = NULL;

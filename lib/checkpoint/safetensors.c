@@ -3,7 +3,6 @@
 
 #include "base/checksum.h"
 #include "base/half.h"
-#include "base/json.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -378,7 +377,7 @@ uint64_t pd_safetensors_header_checksum(const struct pd_safetensors *st)
 
 const char *pd_safetensors_metadata(const struct pd_safetensors *st, const char *key)
 {
-	return json_string_value(json_object_get(st->metadata, key));
+	return pd_member_text(st->metadata, key);
 }
 
 json_t *pd_safetensors_all_metadata(const struct pd_safetensors *st)

@@ -13,12 +13,7 @@
 #ifndef PD_CHECKPOINT_SAFETENSORS_H
 #define PD_CHECKPOINT_SAFETENSORS_H
 
-#include "base/error.h"
-
-#include <jansson.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "base/json.h"
 
 #define PD_TENSOR_DIMS 8
 
@@ -61,24 +56,13 @@ const char *pd_safetensors_metadata(const struct pd_safetensors *st, const char 
 /* Returns the whole __metadata__, an object of strings, borrowed; NULL if there is none. */
 json_t *pd_safetensors_all_metadata(const struct pd_safetensors *st);
 
-/* A safetensors file that is written, under a temporary name until it is committed. */
-struct pd_safetensors_writer;
-
 /*
- * Writes the header.  It reads name, dims and size of each tensor; names are unique.  metadata is
- * an object of strings or NULL, borrowed.  Errors count as failed.
+ * Writes a file, which has its name when it is complete.  Of each tensor it reads name, dims and size;
+ * names are unique; data has the elements of each.  metadata is an object of strings or NULL,
+ * borrowed.  *checksum_p: what pd_safetensors_header_checksum() will return.  Errors count as failed.
  */
-struct pd_safetensors_writer *pd_safetensors_create(const char *file,
-						    const struct pd_tensor *tensors, size_t count,
-						    json_t *metadata, struct pd_error *err);
-/* Returns what pd_safetensors_header_checksum() will return for the file. */
-uint64_t pd_safetensors_written_header(const struct pd_safetensors_writer *writer);
-/* Writes the elements of the next tensor in the list's order. */
-int pd_safetensors_put(struct pd_safetensors_writer *writer, const float *data,
-		       struct pd_error *err);
-/* Commits the file after all tensors: syncs and names it.  Frees the writer, also on error. */
-int pd_safetensors_commit(struct pd_safetensors_writer *writer, struct pd_error *err);
-/* Discards the file.  NULL is allowed. */
-void pd_safetensors_abandon(struct pd_safetensors_writer *writer);
+int pd_safetensors_write(const char *name, const struct pd_tensor *tensors,
+			 const float *const *data, size_t count, json_t *metadata,
+			 uint64_t *checksum_p, struct pd_error *err);
 
 #endif

@@ -61,21 +61,11 @@ int pd_checkpoint_write(const char *directory, int64_t step, struct pd_checkpoin
 {
 	char *path = pd_checkpoint_unfinished_path(directory, step, file);
 	json_t *metadata = make_metadata(step, file, tensors, data, count);
-	struct pd_safetensors_writer *writer = pd_safetensors_create(path, tensors, count, metadata,
-								     err);
-	int status = writer ? 0 : -1;
+	int status = pd_safetensors_write(path, tensors, data, count, metadata, &file->checksum, err);
 
 	json_decref(metadata);
 	free(path);
-	if (!writer)
-		return -1;
-	file->checksum = pd_safetensors_written_header(writer);
-	for (size_t i = 0; i < count && status == 0; i++)
-		status = pd_safetensors_put(writer, data[i], err);
-	if (status == 0)
-		return pd_safetensors_commit(writer, err);
-	pd_safetensors_abandon(writer);
-	return -1;
+	return status;
 }
 
 /* Reads the checksum of a tensor from the header; it is an error if there is none. */
@@ -249,7 +239,7 @@ static int check_parameter(const struct pd_safetensors *st, const struct pd_chec
 			   const struct pd_checkpoint_stage *stage, const struct pd_tensor *tensor,
 			   struct pd_error *err)
 {
-	const char *kind = json_string_value(json_object_get(info->optimizer, "kind"));
+	const char *kind = pd_member_text(info->optimizer, "kind");
 	double momentum = json_number_value(json_object_get(info->optimizer, "momentum"));
 	bool adam = kind && strncmp(kind, "adam", 4) == 0;
 

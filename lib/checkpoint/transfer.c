@@ -10,26 +10,13 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DOCUMENT_BYTES_MOST 100000000
-
-/* Returns where the file is in a checkpoint that has its name. */
-static char *named_path(const char *directory, int64_t step, const struct pd_checkpoint_file *file)
-{
-	char *folder = pd_checkpoint_folder(directory, step), *name = pd_checkpoint_file_name(file);
-	char *path = pd_format("%s/%s", folder, name);
-
-	free(name);
-	free(folder);
-	return path;
-}
-
 char *pd_checkpoint_document(const char *directory, int64_t step, size_t *bytes_p,
 			     struct pd_error *err)
 {
 	char *folder = pd_checkpoint_folder(directory, step), *text;
 	char *path = pd_format("%s/" PD_CHECKPOINT_DOCUMENT, folder);
 
-	text = pd_file_read(path, DOCUMENT_BYTES_MOST, bytes_p, err);
+	text = pd_file_read(path, PD_CHECKPOINT_DOCUMENT_BYTES_MOST, bytes_p, err);
 	free(path);
 	free(folder);
 	return text;
@@ -38,7 +25,8 @@ char *pd_checkpoint_document(const char *directory, int64_t step, size_t *bytes_
 int pd_checkpoint_send(const char *directory, int64_t step, const struct pd_checkpoint_file *file,
 		       FILE *to, struct pd_error *err)
 {
-	char *path = named_path(directory, step, file), buffer[65536];
+	char *folder = pd_checkpoint_folder(directory, step), *path = pd_checkpoint_path(folder, file);
+	char buffer[65536];
 	FILE *from = fopen(path, "re");
 	int status = 0;
 	size_t n;
@@ -55,6 +43,7 @@ int pd_checkpoint_send(const char *directory, int64_t step, const struct pd_chec
 		status = pd_error_failed(err, "%s: cannot be sent: %s", path, strerror(errno));
 	if (from)
 		fclose(from);
+	free(folder);
 	free(path);
 	return status;
 }
@@ -95,7 +84,7 @@ int pd_checkpoint_adopt(const char *directory, int64_t step, const struct pd_che
 			struct pd_error *err)
 {
 	char *from = pd_checkpoint_unfinished_path(directory, step, file);
-	char *to = named_path(directory, step, file), *folder = pd_checkpoint_folder(directory, step);
+	char *folder = pd_checkpoint_folder(directory, step), *to = pd_checkpoint_path(folder, file);
 	int status = 0;
 
 	if (rename(from, to) != 0)

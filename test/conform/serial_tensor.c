@@ -142,7 +142,7 @@ void serial_tensors_write(struct trainer *t)
 			     (size_t)t->plan->stage_count + 1;
 	struct pd_tensor *list = pd_calloc(room, sizeof(*list));
 	const float **values = pd_calloc(room, sizeof(*values));
-	struct pd_safetensors_writer *writer;
+	uint64_t checksum;
 	bool one_moment = asked.optimizer == 0 || asked.optimizer == 3;
 	struct pd_error err;
 
@@ -169,13 +169,10 @@ void serial_tensors_write(struct trainer *t)
 	residuals = n;
 	end = n = add_residuals(t, list, values, n);
 	n = add_norms(t, list, values, n);
-	writer = pd_safetensors_create(asked.output, list, n, NULL, &err);
-	serial_check(writer != NULL, &err);
-	for (size_t i = 0; i < n; i++) {
-		serial_check(pd_safetensors_put(writer, values[i], &err) == 0, &err);
+	serial_check(pd_safetensors_write(asked.output, list, values, n, NULL, &checksum, &err) == 0,
+		     &err);
+	for (size_t i = 0; i < n; i++)
 		free(list[i].name);
-	}
-	serial_check(pd_safetensors_commit(writer, &err) == 0, &err);
 	for (size_t i = residuals; i < end; i++)
 		free((float *)values[i]);
 	free(list);
