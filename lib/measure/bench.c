@@ -157,8 +157,7 @@ void pd_bench_close(struct pd_bench *b)
 		ops->net.close(b->net);
 	if (b->split)
 		ops->net.close(b->split);
-	if (b->loader)
-		pd_loader_close(b->loader);
+	pd_loader_close(b->loader);
 	if (b->device)
 		ops->close(b->device);
 	pd_dataset_release(&b->data);

@@ -53,9 +53,12 @@ int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, co
 			       way_on(s, more, sizeof(more)));
 }
 
-/*
- * Returns the rank whose last message is the oldest, if it should have sent another since; or -1.
- */
+int supervisor_rank_silent(struct supervisor *s, int r, struct pd_error *err)
+{
+	return supervisor_rank_failed(s, r, err, "hangs: it has not answered for seconds");
+}
+
+/* Returns the rank whose last message is the oldest, if it should have sent another since; or -1. */
 static int silent_rank(struct supervisor *s)
 {
 	int64_t now = pd_awake_ns(&s->awake);
@@ -87,7 +90,7 @@ int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err)
 	int r = silent_rank(s);
 
 	if (r >= 0)
-		return supervisor_rank_failed(s, r, err, "hangs: it has not answered for seconds");
+		return supervisor_rank_silent(s, r, err);
 	for (r = 0; r < s->count; r++)
 		if (s->ranks[r].computing && !s->ranks[r].busy)
 			return supervisor_rank_failed(s, r, err, "hangs: nothing has moved");

@@ -33,7 +33,7 @@ static json_t *hear(struct supervisor *s, int r, const char *event, struct pd_er
 		else if (s->stop_asked)
 			pd_error_failed(err, "interrupted before training began");
 		else if (verdict == 0 && pd_awake_ns(&s->awake) - w->heard_ns > SILENCE_NS)
-			supervisor_rank_failed(s, r, err, "hangs: it has not answered for seconds");
+			supervisor_rank_silent(s, r, err);
 		else if (verdict > 0 && pd_message_is(message, "error"))
 			supervisor_on_error(s, r, message, err);
 		else if (verdict > 0 && pd_message_is(message, event))

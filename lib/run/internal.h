@@ -221,6 +221,7 @@ void supervisor_print_mapping(const struct supervisor *s);
 #define WHO_TEXT 160
 const char *supervisor_who(const struct supervisor *s, int r, char buf[WHO_TEXT]);
 int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate);
+int supervisor_rank_silent(struct supervisor *s, int r, struct pd_error *err);
 int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err);
 int supervisor_lost_output(const struct supervisor *s, struct pd_error *err);
 int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err);

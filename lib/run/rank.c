@@ -112,13 +112,13 @@ static int exported(struct rank *rank, struct rank_part *part, struct pd_saver *
 
 	for (int i = 0; i < saver->version_count; i++)
 		json_array_append_new(versions,
-				      json_integer(pd_job_minibatches(job, saver->versions[i])));
+				      json_integer(pd_job_minibatches(job, saver->versions[i].number)));
 	for (int i = 0; i < saver->version_count && scales; i++)
 		json_array_append_new(scales, json_pack("{s:I, s:f, s:I, s:I}",
-			"version", (json_int_t)pd_job_minibatches(job, saver->versions[i]),
-			"loss_scale", saver->scales[i].loss_scale,
-			"good", (json_int_t)saver->scales[i].good,
-			"skipped", (json_int_t)saver->scales[i].skipped));
+			"version", (json_int_t)pd_job_minibatches(job, saver->versions[i].number),
+			"loss_scale", saver->versions[i].scale.loss_scale,
+			"good", (json_int_t)saver->versions[i].scale.good,
+			"skipped", (json_int_t)saver->versions[i].scale.skipped));
 	part->exported = saver->step;
 	return say(rank, json_pack("{s:s, s:i, s:i, s:I, s:o, s:o*}", "event", "exported",
 				   "stage", saver->stage, "replica", saver->replica, "step",
@@ -131,14 +131,18 @@ static int take_pause_of(struct rank *rank, struct rank_part *part, enum pd_paus
 {
 	for (size_t i = 0; i < part->saver_count; i++) {
 		struct pd_saver *saver = part->savers[i];
-		bool reached;
+		bool state;
 
 		if (saver->step < 0 || saver->complete)
 			continue;
-		/* the pause may be for the state of an earlier checkpoint */
-		reached = pause != PD_PAUSE_STATE ||
-			  pd_worker_state_reached(rank->worker, saver->step);
-		if (pd_saver_take(saver, reached ? pause : PD_PAUSE_VERSION, err) < 0)
+		/*
+		 * The pause may be for the state of an earlier checkpoint; and where other replicas
+		 * have some of the lanes, the state is together only where a phase ends.
+		 */
+		state = pause == PD_PAUSE_STATE &&
+			pd_worker_state_reached(rank->worker, saver->step) &&
+			!pd_plan_deals_lanes(rank->job->plan, saver->stage);
+		if (pd_saver_take(saver, state, err) < 0)
 			return -1;
 		if (saver->complete && exported(rank, part, saver) < 0)
 			return -1;
@@ -190,7 +194,7 @@ static int take_end(struct rank *rank, int i, struct pd_error *err)
 		saver = rank_free_saver(rank, i);
 		pd_saver_begin(saver, rank->phase.last, rank->phase.last);
 	}
-	return pd_saver_take_end(saver, err) < 0 ? -1 : exported(rank, part, saver);
+	return pd_saver_take(saver, true, err) < 0 ? -1 : exported(rank, part, saver);
 }
 
 /*
@@ -318,11 +322,9 @@ static void tear_down(struct rank *rank)
 		free(part->shares);
 		free(part->gathered);
 	}
-	if (rank->worker)
-		pd_worker_free(rank->worker);
+	pd_worker_free(rank->worker);
 	for (int i = 0; i < rank->part_count; i++) {
-		if (rank->parts[i].loader)
-			pd_loader_close(rank->parts[i].loader);
+		pd_loader_close(rank->parts[i].loader);
 		if (rank->parts[i].net)
 			rank->device->ops->net.close(rank->parts[i].net);
 	}

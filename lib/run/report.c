@@ -102,11 +102,6 @@ static int find_main_loss(const struct pd_run_report *report)
 	return last;
 }
 
-static void sums_open(struct pd_sums *sums, int losses)
-{
-	sums->losses = pd_calloc((size_t)losses, sizeof(*sums->losses));
-}
-
 static void sums_clear(struct pd_sums *sums, int losses)
 {
 	memset(sums->losses, 0, (size_t)losses * sizeof(*sums->losses));
@@ -182,8 +177,8 @@ void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job,
 					  .last_accuracy = -1 };
 	report->losses = pd_model_losses(model, 0, model->layer_count);
 	report->main_loss = find_main_loss(report);
-	sums_open(&report->training, report->losses);
-	sums_open(&report->evaluation, report->losses);
+	report->training.losses = pd_calloc((size_t)report->losses, sizeof(struct pd_loss));
+	report->evaluation.losses = pd_calloc((size_t)report->losses, sizeof(struct pd_loss));
 	pd_tally_begin(&report->trained, report->losses, pd_job_first(job));
 	pd_tally_begin(&report->tested, report->losses, 0);
 	if (report->every == 0)
@@ -195,11 +190,6 @@ void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job,
 	report->pace.epoch_minibatches = job->epoch_minibatches;
 	pd_progress_bar_begin(&report->bar, "training", job->total_minibatches, quiet);
 	show_bar(report, "connecting");
-}
-
-static double rate(int64_t samples, int64_t ns)
-{
-	return ns > 0 ? (double)samples * 1e9 / (double)ns : 0;
 }
 
 /* Makes a JSON number, or null for NaN and infinity. */
@@ -433,12 +423,10 @@ void pd_run_report_end(struct pd_run_report *report, const struct pd_schedule *s
 		       const char *outcome, const int64_t *memory_bytes)
 {
 	int64_t ns = (report->ended_ns ? report->ended_ns : pd_now_ns()) - report->begun_ns;
-	int64_t trained = report->done - report->first_done;
+	double samples = (double)samples_of(report, report->done - report->first_done);
 	json_t *event = json_pack("{s:s, s:s, s:I, s:I, s:f}", "event", "done", "outcome", outcome,
 				  "step", (json_int_t)report->done, "elapsed_ns", (json_int_t)ns,
-				  "samples_per_s",
-				  rate(pd_job_microbatches(report->job, trained) *
-				       report->job->plan->profile->batch_size, ns));
+				  "samples_per_s", ns > 0 ? samples * 1e9 / (double)ns : 0);
 
 	report_memory(report, schedule, memory_bytes, event);
 	if (report->done > report->first_done)

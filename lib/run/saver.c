@@ -19,20 +19,16 @@ void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low)
 void pd_saver_release(struct pd_saver *saver)
 {
 	for (int i = 0; i < saver->version_count; i++)
-		free(saver->parameters[i]);
+		free(saver->versions[i].parameters);
 	free(saver->versions);
-	free(saver->parameters);
-	free(saver->scales);
+	saver->versions = NULL;
+	saver->version_count = 0;
 	free(saver->norms);
 	saver->norms = NULL;
 	for (int kind = 0; kind < PD_ARENAS; kind++) {
 		free(saver->arenas[kind]);
 		saver->arenas[kind] = NULL;
 	}
-	saver->version_count = 0;
-	saver->versions = NULL;
-	saver->parameters = NULL;
-	saver->scales = NULL;
 	saver->step = -1;
 }
 
@@ -67,7 +63,7 @@ static float *export_part(struct pd_saver *saver, enum pd_part part, enum pd_for
 static bool has_version(const struct pd_saver *saver, int64_t number)
 {
 	for (int i = 0; i < saver->version_count; i++)
-		if (saver->versions[i] == number)
+		if (saver->versions[i].number == number)
 			return true;
 	return false;
 }
@@ -82,30 +78,22 @@ static int take_version(struct pd_saver *saver, int64_t number, const void *buff
 	int n = saver->version_count;
 	const void *master = newest
 		? pd_worker_arena(saver->worker, saver->number, PD_ARENA_master) : NULL;
-	float *copy = export_part(saver, PD_PART_PARAMETER, master ? PD_FULL : PD_WORKING,
-				  master ? master : buffer, err);
-	struct pd_scale scale = { .loss_scale = 1 };
+	struct pd_saved_version taken = { .number = number, .scale.loss_scale = 1 };
 
-	if (!copy)
+	taken.parameters = export_part(saver, PD_PART_PARAMETER, master ? PD_FULL : PD_WORKING,
+				       master ? master : buffer, err);
+	if (!taken.parameters)
 		return -1;
-	if (pd_plan_agrees(saver->job->plan) && pd_worker_scale_get(saver->worker, saver->number, buffer,
-							   &scale, err) < 0) {
-		free(copy);
+	if (pd_plan_agrees(saver->job->plan) &&
+	    pd_worker_scale_get(saver->worker, saver->number, buffer, &taken.scale, err) < 0) {
+		free(taken.parameters);
 		return -1;
 	}
 	saver->versions = pd_regrow(saver->versions, (size_t)n + 1, sizeof(*saver->versions));
-	saver->parameters = pd_regrow(saver->parameters, (size_t)n + 1, sizeof(*saver->parameters));
-	saver->scales = pd_regrow(saver->scales, (size_t)n + 1, sizeof(*saver->scales));
-	/* ascending: an older version, kept for later forwards, may be met after a newer one */
-	while (n > 0 && saver->versions[n - 1] > number) {
+	/* an older version, kept for later forwards, may be met after a newer one */
+	for (; n > 0 && saver->versions[n - 1].number > number; n--)
 		saver->versions[n] = saver->versions[n - 1];
-		saver->parameters[n] = saver->parameters[n - 1];
-		saver->scales[n] = saver->scales[n - 1];
-		n--;
-	}
-	saver->versions[n] = number;
-	saver->parameters[n] = copy;
-	saver->scales[n] = scale;
+	saver->versions[n] = taken;
 	saver->version_count++;
 	return 0;
 }
@@ -163,35 +151,18 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 	return newest == saver->step ? take_arenas(saver, err) : 0;
 }
 
-static int take_state(struct pd_saver *saver, struct pd_error *err)
+int pd_saver_take(struct pd_saver *saver, bool state, struct pd_error *err)
 {
-	saver->has_state = true;
-	if (saver->replica > 0)
-		return 0;
-	return take_arena(saver, PD_ARENA_state, PD_PART_STATE, err);
-}
-
-static int take_rest(struct pd_saver *saver, bool state, struct pd_error *err)
-{
-	if (state && !saver->has_state && take_state(saver, err) < 0)
+	if (state && !saver->has_state && saver->replica == 0 &&
+	    take_arena(saver, PD_ARENA_state, PD_PART_STATE, err) < 0)
 		return -1;
+	saver->has_state |= state;
 	if (take_versions(saver, err) < 0)
 		return -1;
 	saver->complete = saver->has_state && (saver->replica > 0
 					       ? saver->arenas[PD_ARENA_residual] != NULL
 					       : has_version(saver, saver->step));
 	return 0;
-}
-
-int pd_saver_take(struct pd_saver *saver, enum pd_pause pause, struct pd_error *err)
-{
-	return take_rest(saver, pause == PD_PAUSE_STATE &&
-				!pd_plan_deals_lanes(saver->job->plan, saver->stage), err);
-}
-
-int pd_saver_take_end(struct pd_saver *saver, struct pd_error *err)
-{
-	return take_rest(saver, true, err);
 }
 
 /*
@@ -202,18 +173,8 @@ static char *saved_name(const struct pd_named *named, enum pd_arena_kind kind, i
 {
 	if (version >= 0)
 		return pd_format("%s@%" PRId64, named->name, version);
-	return pd_arena_saved[kind]
-		? pd_format("%s.%s", named->name, pd_arena_name[kind])
-		: pd_format("%s", named->name);
-}
-
-static void describe_tensor(struct pd_tensor *t, const struct pd_named *named,
-			    enum pd_arena_kind kind, int64_t version)
-{
-	t->name = saved_name(named, kind, version);
-	t->dims = named->dims;
-	memcpy(t->size, named->size, sizeof(named->size));
-	t->elements = named->elements;
+	return pd_arena_saved[kind] ? pd_format("%s.%s", named->name, pd_arena_name[kind])
+				    : pd_strdup(named->name);
 }
 
 struct list {
@@ -229,9 +190,14 @@ static void add_part(struct pd_saver *saver, struct list *list, enum pd_part par
 	int count = saver->device->ops->net.named(saver->net, &named);
 
 	for (int i = 0; i < count && data; i++) {
+		struct pd_tensor *t = &list->tensors[list->count];
+
 		if (named[i].part != part || named[i].copy)
 			continue;
-		describe_tensor(&list->tensors[list->count], &named[i], kind, version);
+		t->name = saved_name(&named[i], kind, version);
+		t->dims = named[i].dims;
+		memcpy(t->size, named[i].size, sizeof(named[i].size));
+		t->elements = named[i].elements;
 		list->data[list->count++] = data;
 		data += named[i].elements;
 	}
@@ -271,9 +237,9 @@ int pd_saver_write(struct pd_saver *saver, struct pd_checkpoint_file *file_p, st
 	int status;
 
 	for (int i = 0; i < saver->version_count; i++)
-		add_part(saver, &list, PD_PART_PARAMETER, saver->parameters[i], PD_ARENA_weights,
-			 i == saver->version_count - 1
-			 ? -1 : pd_job_minibatches(saver->job, saver->versions[i]));
+		add_part(saver, &list, PD_PART_PARAMETER, saver->versions[i].parameters,
+			 PD_ARENA_weights, i == saver->version_count - 1
+			 ? -1 : pd_job_minibatches(saver->job, saver->versions[i].number));
 	for (int kind = 0; kind < PD_ARENAS; kind++)
 		if (pd_arena_saved[kind])
 			add_part(saver, &list, PD_PART_PARAMETER, saver->arenas[kind], kind, -1);

@@ -10,6 +10,12 @@
 #include "run/job.h"
 #include "worker/worker.h"
 
+struct pd_saved_version {
+	int64_t number;
+	float *parameters;              /* all named ones, one after the other */
+	struct pd_scale scale;          /* 1 unless ranks agree on updates */
+};
+
 struct pd_saver {
 	const struct pd_job *job;
 	struct pd_device *device;
@@ -23,21 +29,14 @@ struct pd_saver {
 	int64_t low;                    /* the oldest version it needs */
 	bool has_state, complete;
 	int version_count;
-	int64_t *versions;
-	struct pd_scale *scales;        /* per version, where ranks agree on updates */
-	float **parameters;             /* per version: all named parameters, one after the other */
+	struct pd_saved_version *versions;      /* ascending */
 	float *arenas[PD_ARENAS];       /* arenas that are saved, and the running statistics */
 	float *norms;                   /* of the chunks of sparse sums; or NULL */
 };
 
 void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low);
-/*
- * Takes what is available at this pause: not the state where other replicas have some of the lanes,
- * which is together only where a phase ends.
- */
-int pd_saver_take(struct pd_saver *saver, enum pd_pause pause, struct pd_error *err);
-/* Takes the rest at the end of a phase, once the state of all replicas' lanes is here (share.c). */
-int pd_saver_take_end(struct pd_saver *saver, struct pd_error *err);
+/* Takes the versions that are here and were not taken before; if asked for, also the state. */
+int pd_saver_take(struct pd_saver *saver, bool state, struct pd_error *err);
 /* Writes the replica's file, and describes it in *file_p; the saver is unused afterwards. */
 int pd_saver_write(struct pd_saver *saver, struct pd_checkpoint_file *file_p, struct pd_error *err);
 void pd_saver_release(struct pd_saver *saver);

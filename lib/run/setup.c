@@ -280,20 +280,15 @@ static void set_parts(struct rank *rank)
 
 int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 {
-	const struct pd_profile *profile;
-
 	pd_mem_for("the plan");
 	rank->job = pd_job_parse(message, err);
 	if (!rank->job)
 		return -1;
-	profile = rank->job->plan->profile;
 	rank->schedule = pd_schedule_new(rank->job->plan, err);
 	if (!rank->schedule)
 		return -1;
 	rank->threads = threads_of(rank->job);
 	set_parts(rank);
-	if (!profile->model)
-		return pd_error_input(err, "the plan's profile has no model: nothing to run");
 	pd_mem_for("the data set");
 	return pd_job_data(rank->job, &rank->train, &rank->test, err) < 0 ||
 	       open_device(rank, err) < 0 || open_trace(rank, err) < 0 ||

@@ -18,8 +18,7 @@ static int check_silence(struct supervisor *s, struct pd_error *err)
 
 	for (int r = 0; r < s->count; r++)
 		if (now - s->ranks[r].heard_ns > SILENCE_NS)
-			return supervisor_rank_failed(s, r, err,
-						      "hangs: it has not answered for seconds");
+			return supervisor_rank_silent(s, r, err);
 	/* ranks report progress once a second, and perhaps late */
 	if (!s->connected || now - s->moved_ns <= patience + 2 * SECOND_NS)
 		return 0;

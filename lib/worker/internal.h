@@ -106,11 +106,10 @@ struct sum {
  */
 struct kept {
 	struct chunk *chunk;            /* whose work it is; NULL: there is none */
-	bool updates, passes;           /* which of the two there is */
 	struct pd_update update;
 	struct pd_pass pass;            /* the forward */
 	int64_t microbatch;             /* the forward's */
-	struct pd_event *updated, *forwarded;
+	struct pd_event *updated, *forwarded;   /* NULL: there is no update, no forward */
 };
 
 /* A range of a stage's gradients that its replicas sum by itself. */

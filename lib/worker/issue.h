@@ -16,18 +16,21 @@
 
 #include "worker/internal.h"
 
+static inline bool worker_fence_done(const struct fence *fence)
+{
+	for (int i = 0; i < fence->count; i++)
+		if (!pd_event_done(&fence->events[i]))
+			return false;
+	return true;
+}
+
 static inline bool worker_may_arm(const struct pd_worker *w, const struct fence *fence)
 {
-	if (fence->last_use >= w->retired)
-		return false;
 	/*
 	 * If a GPU's streams wait for each other by themselves, an operation that waited may be
 	 * known to be done before the one that it waited for.
 	 */
-	for (int i = 0; i < fence->count && w->config.gate; i++)
-		if (!pd_event_done(&fence->events[i]))
-			return false;
-	return true;
+	return fence->last_use < w->retired && (!w->config.gate || worker_fence_done(fence));
 }
 
 static inline void worker_arm(struct pd_worker *w, struct fence *fence)

@@ -18,16 +18,14 @@ int worker_queue_kept(struct pd_worker *w)
 	if (!k || !k->chunk)
 		return 0;
 	stage = k->chunk->stage;
-	if (k->updates)
+	if (k->updated)
 		status = device->net.update(w->compute, k->chunk->net, &k->update,
-					    stage->first_layer,
-					    stage->layer_count, k->updated);
-	if (k->passes && status == 0)
+					    stage->first_layer, stage->layer_count, k->updated);
+	if (k->forwarded && status == 0)
 		status = device->net.forward(w->compute, k->chunk->net, &k->pass,
-					     stage->first_layer,
-					     stage->layer_count, k->forwarded);
+					     stage->first_layer, stage->layer_count, k->forwarded);
 	k->chunk = NULL;
-	k->updates = k->passes = false;
+	k->updated = k->forwarded = NULL;
 	return status == 0 ? 0 : -1;
 }
 
@@ -44,10 +42,10 @@ int worker_queue_kept_before(struct pd_worker *w, const struct pd_op *op)
 
 	if (!k || !k->chunk)
 		return 0;
-	if (k->passes && op->kind == PD_OP_backward && op->bucket == 0 && op->stage == k->chunk->index &&
+	if (k->forwarded && op->kind == PD_OP_backward && op->bucket == 0 && op->stage == k->chunk->index &&
 	    op->microbatch == k->microbatch)
 		return 0;
-	if (!k->passes && (beside(w, op) || (op->kind == PD_OP_forward && !op->evaluate &&
+	if (!k->forwarded && (beside(w, op) || (op->kind == PD_OP_forward && !op->evaluate &&
 					     op->stage == k->chunk->index)))
 		return 0;
 	return worker_queue_kept(w);
@@ -70,7 +68,6 @@ int worker_queue_update(struct pd_worker *w, struct chunk *c, const struct pd_up
 							 c->stage->first_layer, c->stage->layer_count,
 							 ev);
 	w->kept->chunk = c;
-	w->kept->updates = true;
 	w->kept->update = *update;
 	w->kept->updated = ev;
 	return 0;
@@ -84,7 +81,6 @@ int worker_queue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 							  c->stage->first_layer,
 							  c->stage->layer_count, ev);
 	w->kept->chunk = c;
-	w->kept->passes = true;
 	w->kept->pass = *pass;
 	w->kept->forwarded = ev;
 	w->kept->microbatch = op->microbatch;
@@ -99,13 +95,13 @@ int worker_queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	struct pd_iteration it = { .pass = pass, .ended = ev };
 
 	/* Backward may read corrected weights, which the forward did not. */
-	if (!k || !k->passes || k->pass.weights != pass->weights)
+	if (!k || !k->forwarded || k->pass.weights != pass->weights)
 		return worker_queue_kept(w) < 0 ? -1
 			: device->net.backward(w->compute, c->net, pass, from, count, ev);
-	it.update = k->updates ? &k->update : NULL;
+	it.update = k->updated ? &k->update : NULL;
 	it.updated = k->updated;
 	it.forwarded = k->forwarded;
 	k->chunk = NULL;
-	k->updates = k->passes = false;
+	k->updated = k->forwarded = NULL;
 	return device->net.iterate(w->compute, c->net, &it, from, count);
 }

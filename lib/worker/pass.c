@@ -57,22 +57,14 @@ static int fill_outbox(struct pd_worker *w, struct chunk *c, struct microbatch *
 	return 1;
 }
 
-static bool fence_done(const struct fence *fence)
-{
-	for (int i = 0; i < fence->count; i++)
-		if (!pd_event_done(&fence->events[i]))
-			return false;
-	return true;
-}
-
 /* Tells whether a forward's inputs have come. */
 static bool arrived(const struct pd_worker *w, const struct chunk *c,
 		    const struct microbatch *microbatch)
 {
 	for (int i = 0; i < c->links_in_count; i++)
-		if (!fence_done(&microbatch->received[i]))
+		if (!worker_fence_done(&microbatch->received[i]))
 			return false;
-	return !w->load || fence_done(&microbatch->loaded);
+	return !w->load || worker_fence_done(&microbatch->loaded);
 }
 
 int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
@@ -134,7 +126,6 @@ static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 			  struct fence *fence, const struct pd_pass *pass)
 {
 	struct sum *sum = worker_sum_of(w, c, op);
-
 	int from = c->stage->first_layer, count = c->stage->layer_count;
 
 	if (op->bucket > 0) {
@@ -185,7 +176,7 @@ static struct fence *fence_of(struct pd_worker *w, struct chunk *c, const struct
 	return op->more ? &worker_sum_of(w, c, op)->buckets[op->bucket - 1].made : end;
 }
 
-/* Its memory and its weights are free when the last part of its backward is done. */
+/* Frees a microbatch's memory and weights once the last part of its backward is done. */
 static void end_microbatch(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			   struct fence *fence)
 {

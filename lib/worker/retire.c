@@ -66,7 +66,7 @@ static void retire(struct pd_worker *w, struct issued_op *entry)
 		if (events[i].end_ns > record.end_ns)
 			record.end_ns = events[i].end_ns;
 	}
-	/* Its event is the last one on the stream, and does not know the beginning. */
+	/* The event of a sum is the last one on the stream, and does not know the beginning. */
 	if (entry->op.kind == PD_OP_allreduce || entry->op.kind == PD_OP_norms) {
 		const struct pd_reduction *reduction = entry->op.kind == PD_OP_norms
 			? worker_chunk(w, entry->op.stage)->norm_sum
