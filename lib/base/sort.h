@@ -5,6 +5,9 @@
 
 #include <stdint.h>
 
+/* Ends a comparison function unless both are equal; the smaller one comes first. */
+#define PD_ORDER(x, y) do { if ((x) != (y)) return (x) < (y) ? -1 : 1; } while (0)
+
 /* Orders int64_t, ascending. */
 static inline int pd_by_value(const void *a, const void *b)
 {

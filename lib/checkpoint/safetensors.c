@@ -4,6 +4,7 @@
 #include "base/checksum.h"
 #include "base/half.h"
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -160,8 +161,7 @@ static int by_offset(const void *a, const void *b)
 {
 	const struct pd_tensor *x = a, *y = b;
 
-	if (x->begin_bytes != y->begin_bytes)
-		return x->begin_bytes < y->begin_bytes ? -1 : 1;
+	PD_ORDER(x->begin_bytes, y->begin_bytes);
 	/* Empty tensors come first, because they may have the place of another. */
 	return (x->end_bytes > y->end_bytes) - (x->end_bytes < y->end_bytes);
 }

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
+#include "base/sort.h"
 #include "explain/usage.h"
 #include "planner/sums.h"
 
@@ -125,12 +126,9 @@ static int by_load(const void *a, const void *b)
 {
 	const struct direction *x = a, *y = b;
 
-	if (x->load->busy_ns != y->load->busy_ns)
-		return x->load->busy_ns > y->load->busy_ns ? -1 : 1;
-	if (x->level != y->level)
-		return x->level > y->level ? -1 : 1;
-	if (x->component != y->component)
-		return x->component < y->component ? -1 : 1;
+	PD_ORDER(y->load->busy_ns, x->load->busy_ns);
+	PD_ORDER(y->level, x->level);
+	PD_ORDER(x->component, y->component);
 	return x->up ? -1 : 1;
 }
 

@@ -2,6 +2,7 @@
 #include "plan/wiring.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <stdlib.h>
 
@@ -14,10 +15,8 @@ static int compare_hops(const void *a, const void *b)
 {
 	const struct hop *x = a, *y = b;
 
-	if (x->from != y->from)
-		return x->from < y->from ? -1 : 1;
-	if (x->to != y->to)
-		return x->to < y->to ? -1 : 1;
+	PD_ORDER(x->from, y->from);
+	PD_ORDER(x->to, y->to);
 	return (x->tensor > y->tensor) - (x->tensor < y->tensor);
 }
 

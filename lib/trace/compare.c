@@ -14,18 +14,12 @@ struct pair {                           /* one operation that both traces have *
 
 static int compare_ops(const struct pd_op *x, const struct pd_op *y)
 {
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->stage != y->stage)
-		return x->stage < y->stage ? -1 : 1;
-	if (x->microbatch != y->microbatch)
-		return x->microbatch < y->microbatch ? -1 : 1;
-	if (x->peer != y->peer)
-		return x->peer < y->peer ? -1 : 1;
-	if (x->bucket != y->bucket)
-		return x->bucket < y->bucket ? -1 : 1;
+	PD_ORDER(x->rank, y->rank);
+	PD_ORDER(x->kind, y->kind);
+	PD_ORDER(x->stage, y->stage);
+	PD_ORDER(x->microbatch, y->microbatch);
+	PD_ORDER(x->peer, y->peer);
+	PD_ORDER(x->bucket, y->bucket);
 	return (x->link > y->link) - (x->link < y->link);
 }
 
@@ -119,8 +113,7 @@ static int by_place(const void *a, const void *b)
 {
 	const struct pair *x = a, *y = b;
 
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
+	PD_ORDER(x->kind, y->kind);
 	return (x->stage > y->stage) - (x->stage < y->stage);
 }
 

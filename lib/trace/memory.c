@@ -18,8 +18,7 @@ static int by_end(const void *a, const void *b)
 	const struct pd_record *x = *(const struct pd_record *const *)a;
 	const struct pd_record *y = *(const struct pd_record *const *)b;
 
-	if (x->end_ns != y->end_ns)
-		return x->end_ns < y->end_ns ? -1 : 1;
+	PD_ORDER(x->end_ns, y->end_ns);
 	if (x->op.kind != y->op.kind)
 		return (int)x->op.kind - (int)y->op.kind;
 	return (x > y) - (x < y);
@@ -29,8 +28,7 @@ static int by_when(const void *a, const void *b)
 {
 	const struct pd_memory_point *x = a, *y = b;
 
-	if (x->when_ns != y->when_ns)
-		return x->when_ns < y->when_ns ? -1 : 1;
+	PD_ORDER(x->when_ns, y->when_ns);
 	return (x->bytes > y->bytes) - (x->bytes < y->bytes);   /* frees come before allocations */
 }
 

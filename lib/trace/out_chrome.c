@@ -4,6 +4,7 @@
  * operation, s and f are the ends of an arrow, C is a counter.
  */
 #include "base/mem.h"
+#include "base/sort.h"
 #include "trace/timeline.h"
 
 #include <inttypes.h>
@@ -174,24 +175,17 @@ static int by_transfer(const void *a, const void *b)
 	const struct end *x = a, *y = b;
 	const struct pd_op *p = &x->bar->record->op, *q = &y->bar->record->op;
 
-	if (x->from != y->from)
-		return x->from < y->from ? -1 : 1;
-	if (x->to != y->to)
-		return x->to < y->to ? -1 : 1;
-	if (x->gradient != y->gradient)
-		return x->gradient ? 1 : -1;
-	if (p->link != q->link)
-		return p->link < q->link ? -1 : 1;
-	if (p->evaluate != q->evaluate)
-		return p->evaluate ? 1 : -1;
-	if (p->microbatch != q->microbatch)
-		return p->microbatch < q->microbatch ? -1 : 1;
+	PD_ORDER(x->from, y->from);
+	PD_ORDER(x->to, y->to);
+	PD_ORDER(x->gradient, y->gradient);
+	PD_ORDER(p->link, q->link);
+	PD_ORDER(p->evaluate, q->evaluate);
+	PD_ORDER(p->microbatch, q->microbatch);
 	/*
 	 * Several evaluations have the same minibatch: take them in order, the send before the
 	 * receive.
 	 */
-	if (p->seq != q->seq)
-		return p->seq < q->seq ? -1 : 1;
+	PD_ORDER(p->seq, q->seq);
 	return (int)y->send - (int)x->send;
 }
 
@@ -263,8 +257,7 @@ static int by_when(const void *a, const void *b)
 {
 	const struct change *x = a, *y = b;
 
-	if (x->when_ns != y->when_ns)
-		return x->when_ns < y->when_ns ? -1 : 1;
+	PD_ORDER(x->when_ns, y->when_ns);
 	return x->by - y->by;
 }
 

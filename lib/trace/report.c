@@ -2,6 +2,7 @@
 #include "trace/report.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <stdlib.h>
 
@@ -17,16 +18,11 @@ static int by_arrival(const void *a, const void *b)
 {
 	const struct arrival *x = a, *y = b;
 
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	if (x->stage != y->stage)
-		return x->stage < y->stage ? -1 : 1;
-	if (x->what != y->what)
-		return x->what < y->what ? -1 : 1;
-	if (x->evaluate != y->evaluate)
-		return x->evaluate ? 1 : -1;
-	if (x->microbatch != y->microbatch)
-		return x->microbatch < y->microbatch ? -1 : 1;
+	PD_ORDER(x->rank, y->rank);
+	PD_ORDER(x->stage, y->stage);
+	PD_ORDER(x->what, y->what);
+	PD_ORDER(x->evaluate, y->evaluate);
+	PD_ORDER(x->microbatch, y->microbatch);
 	return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
 }
 

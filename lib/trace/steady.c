@@ -2,6 +2,7 @@
 #include "trace/steady.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,8 +15,7 @@ static int by_microbatch(const void *a, const void *b)
 {
 	const struct back *x = a, *y = b;
 
-	if (x->microbatch != y->microbatch)
-		return x->microbatch < y->microbatch ? -1 : 1;
+	PD_ORDER(x->microbatch, y->microbatch);
 	return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
 }
 

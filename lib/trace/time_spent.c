@@ -3,6 +3,7 @@
 #include "trace/compare.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <stdlib.h>
 
@@ -13,12 +14,9 @@ struct index {                          /* records of transfers and all-reduces 
 
 static int compare_keys(const struct pd_op *x, const struct pd_op *y)
 {
-	if (x->rank != y->rank)
-		return x->rank < y->rank ? -1 : 1;
-	if (x->kind != y->kind)
-		return x->kind < y->kind ? -1 : 1;
-	if (x->evaluate != y->evaluate)
-		return x->evaluate ? 1 : -1;
+	PD_ORDER(x->rank, y->rank);
+	PD_ORDER(x->kind, y->kind);
+	PD_ORDER(x->evaluate, y->evaluate);
 	return (x->microbatch > y->microbatch) - (x->microbatch < y->microbatch);
 }
 

@@ -2,6 +2,7 @@
 #include "trace/timeline.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "trace/steady.h"
 
 #include <stdlib.h>
@@ -43,10 +44,8 @@ static int by_time(const void *a, const void *b)
 	const struct pd_record *x = ((const struct pd_bar *)a)->record;
 	const struct pd_record *y = ((const struct pd_bar *)b)->record;
 
-	if (x->start_ns != y->start_ns)
-		return x->start_ns < y->start_ns ? -1 : 1;
-	if (x->end_ns != y->end_ns)
-		return x->end_ns < y->end_ns ? -1 : 1;
+	PD_ORDER(x->start_ns, y->start_ns);
+	PD_ORDER(x->end_ns, y->end_ns);
 	return (x > y) - (x < y);       /* in the order of the trace */
 }
 

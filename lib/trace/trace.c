@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -41,12 +42,9 @@ static int compare(const void *a, const void *b)
 	const struct pd_record *x = *(const struct pd_record *const *)a;
 	const struct pd_record *y = *(const struct pd_record *const *)b;
 
-	if (x->start_ns != y->start_ns)
-		return x->start_ns < y->start_ns ? -1 : 1;
-	if (x->end_ns != y->end_ns)
-		return x->end_ns < y->end_ns ? -1 : 1;
-	if (x->op.rank != y->op.rank)
-		return x->op.rank < y->op.rank ? -1 : 1;
+	PD_ORDER(x->start_ns, y->start_ns);
+	PD_ORDER(x->end_ns, y->end_ns);
+	PD_ORDER(x->op.rank, y->op.rank);
 	return x < y ? -1 : x > y;      /* this keeps the order in which a rank did them */
 }
 

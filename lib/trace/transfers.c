@@ -3,6 +3,7 @@
 #include "trace/trace.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <stdlib.h>
 
@@ -16,17 +17,15 @@ static bool activation(const struct pd_op *op)
 	return op->kind == PD_OP_send_activation || op->kind == PD_OP_recv_activation;
 }
 
-#define ORDER(x, y) if ((x) != (y)) return (x) < (y) ? -1 : 1
-
 /* Both sides of a transfer are equal. */
 static int compare_transfers(const struct pd_op *x, const struct pd_op *y)
 {
-	ORDER(sends(x) ? x->rank : x->peer, sends(y) ? y->rank : y->peer);
-	ORDER(sends(x) ? x->peer : x->rank, sends(y) ? y->peer : y->rank);
-	ORDER(x->link, y->link);
-	ORDER(activation(x), activation(y));
-	ORDER(x->evaluate, y->evaluate);
-	ORDER(x->microbatch, y->microbatch);
+	PD_ORDER(sends(x) ? x->rank : x->peer, sends(y) ? y->rank : y->peer);
+	PD_ORDER(sends(x) ? x->peer : x->rank, sends(y) ? y->peer : y->rank);
+	PD_ORDER(x->link, y->link);
+	PD_ORDER(activation(x), activation(y));
+	PD_ORDER(x->evaluate, y->evaluate);
+	PD_ORDER(x->microbatch, y->microbatch);
 	return 0;
 }
 
@@ -39,8 +38,8 @@ static int by_transfer(const void *a, const void *b)
 
 	if (order)
 		return order;
-	ORDER(sends(&x->op), sends(&y->op));
-	ORDER(x->start_ns, y->start_ns);
+	PD_ORDER(sends(&x->op), sends(&y->op));
+	PD_ORDER(x->start_ns, y->start_ns);
 	return x < y ? -1 : x > y;
 }
 
