@@ -93,8 +93,7 @@ static bool check_transfer(struct rank_walk *w, struct stage_walk *part, const s
 	const struct pd_plan *plan = w->lists->plan;
 	int p = link_position(w, part, op->link), far = other_stage(w, part, p);
 	int peer = plan->stages[far].ranks[op->microbatch % plan->stages[far].replicas];
-	bool gradient = op->kind == PD_OP_recv_gradient || op->kind == PD_OP_send_gradient;
-	bool *done = did(part, transfer(p, gradient), i);
+	bool *done = did(part, transfer(p, pd_op_of_gradient(op->kind)), i);
 
 	if (op->peer != peer)
 		return WRONG(w, "its peer is rank %d; expected %d, which has the microbatch at "

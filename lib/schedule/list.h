@@ -140,6 +140,18 @@ static inline bool pd_op_transfers(enum pd_op_kind kind)
 	       kind == PD_OP_recv_gradient || kind == PD_OP_send_gradient;
 }
 
+/* Tells whether a transfer is its sender's side. */
+static inline bool pd_op_sends(enum pd_op_kind kind)
+{
+	return kind == PD_OP_send_activation || kind == PD_OP_send_gradient;
+}
+
+/* Tells whether a transfer is of gradients. */
+static inline bool pd_op_of_gradient(enum pd_op_kind kind)
+{
+	return kind == PD_OP_send_gradient || kind == PD_OP_recv_gradient;
+}
+
 /* Tells whether the stage of such an operation is the one to which its link's activations go. */
 static inline bool pd_op_at_end(enum pd_op_kind kind)
 {

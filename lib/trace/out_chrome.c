@@ -201,9 +201,9 @@ static struct end *ends_of(const struct pd_timeline *timeline, size_t *count_p)
 
 		if (op->peer < 0 || op->peer >= timeline->rank_count)
 			continue;
-		end.send = op->kind == PD_OP_send_activation || op->kind == PD_OP_send_gradient;
-		end.gradient = op->kind == PD_OP_send_gradient || op->kind == PD_OP_recv_gradient;
-		if (!end.send && !end.gradient && op->kind != PD_OP_recv_activation)
+		end.send = pd_op_sends(op->kind);
+		end.gradient = pd_op_of_gradient(op->kind);
+		if (!pd_op_transfers(op->kind))
 			continue;
 		end.from = end.send ? op->rank : op->peer;
 		end.to = end.send ? op->peer : op->rank;

@@ -34,7 +34,7 @@ static int find_link(const struct reader *reader, const struct pd_op *op)
 {
 	const struct pd_plan *plan = reader->trace->plan;
 	const struct pd_wiring *wiring = reader->wiring;
-	bool leaves = op->kind == PD_OP_send_activation || op->kind == PD_OP_recv_gradient;
+	bool leaves = !pd_op_at_end(op->kind);
 	int count = leaves ? wiring->out_count[op->stage] : wiring->in_count[op->stage];
 	const int *links = leaves ? wiring->out[op->stage] : wiring->in[op->stage];
 	int found = -1;

@@ -69,22 +69,12 @@ static int64_t arrived_ns(const struct arrival *list, size_t count, const struct
 {
 	const struct arrival key = { record->op.rank, record->op.stage, what, record->op.evaluate,
 				     record->op.microbatch, record->start_ns };
-	size_t low = 0, high = count;
+	size_t n = pd_count_below(&key, list, count, sizeof(*list), by_arrival, 0);
+	const struct arrival *last = n > 0 ? &list[n - 1] : NULL;
 
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (by_arrival(&list[middle], &key) <= 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == 0 || list[low - 1].rank != key.rank || list[low - 1].stage != key.stage
-	    || list[low - 1].what != what
-	    || list[low - 1].evaluate != key.evaluate
-	    || list[low - 1].microbatch != key.microbatch)
-		return INT64_MIN;
-	return list[low - 1].end_ns;
+	return last && last->rank == key.rank && last->stage == key.stage && last->what == what &&
+	       last->evaluate == key.evaluate && last->microbatch == key.microbatch
+	       ? last->end_ns : INT64_MIN;
 }
 
 /* Returns what an operation waited for last, and until when. */
@@ -114,11 +104,6 @@ static enum pd_wait waited_for(const struct arrival *list, size_t count,
 	}
 }
 
-static int64_t clamp(int64_t value, int64_t low, int64_t high)
-{
-	return value < low ? low : value > high ? high : value;
-}
-
 /* Divides a rank's window into work and waits. */
 static void add_waits(struct pd_report *report, int rank, const struct arrival *arrivals,
 		      size_t arrival_count)
@@ -129,8 +114,8 @@ static void add_waits(struct pd_report *report, int rank, const struct arrival *
 
 	for (size_t i = 0; i < lane->count && at < end; i++) {
 		const struct pd_record *record = lane->bars[i].record;
-		int64_t start = clamp(record->start_ns, at, end);
-		int64_t stop = clamp(record->end_ns, start, end), until;
+		int64_t start = pd_clamp(record->start_ns, at, end);
+		int64_t stop = pd_clamp(record->end_ns, start, end), until;
 		struct pd_stage_report *stage;
 		enum pd_wait what;
 		bool whole;
@@ -144,7 +129,7 @@ static void add_waits(struct pd_report *report, int rank, const struct arrival *
 		stage->steps += whole;
 		if (start > at) {
 			what = waited_for(arrivals, arrival_count, record, &until);
-			until = clamp(until, at, start);
+			until = pd_clamp(until, at, start);
 			mine->wait_ns[what] += until - at;
 			if (what == PD_WAIT_ALLREDUCE && whole)
 				stage->exposed_ns += (double)(until - at);
@@ -156,24 +141,23 @@ static void add_waits(struct pd_report *report, int rank, const struct arrival *
 	mine->wait_ns[PD_WAIT_OTHER] += end - at;
 }
 
+static int by_start(const void *bar, const void *ns)
+{
+	int64_t start_ns = ((const struct pd_bar *)bar)->record->start_ns;
+
+	return pd_by_value(&start_ns, ns);
+}
+
 /* Returns how long the rank computes before `ns`, from sums over bars that do not overlap. */
 static int64_t busy_before(const struct pd_lane *lane, const int64_t *sums, int64_t ns)
 {
-	size_t low = 0, high = lane->count;
+	size_t begun = pd_count_below(&ns, lane->bars, lane->count, sizeof(*lane->bars), by_start, -1);
 	int64_t last;
 
-	while (low < high) {            /* count those that begin before */
-		size_t middle = (low + high) / 2;
-
-		if (lane->bars[middle].record->start_ns < ns)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	if (low == 0)
+	if (begun == 0)
 		return 0;
-	last = lane->bars[low - 1].record->end_ns;
-	return sums[low] - (last > ns ? last - ns : 0);
+	last = lane->bars[begun - 1].record->end_ns;
+	return sums[begun] - (last > ns ? last - ns : 0);
 }
 
 static void add_overlap(struct pd_report *report, int rank)
@@ -190,8 +174,8 @@ static void add_overlap(struct pd_report *report, int rank)
 
 		for (size_t i = 0; i < moves->count; i++) {
 			const struct pd_record *record = moves->bars[i].record;
-			int64_t start = clamp(record->start_ns, report->begin_ns, report->end_ns);
-			int64_t end = clamp(record->end_ns, report->begin_ns, report->end_ns);
+			int64_t start = pd_clamp(record->start_ns, report->begin_ns, report->end_ns);
+			int64_t end = pd_clamp(record->end_ns, report->begin_ns, report->end_ns);
 
 			mine->transfer_ns += end - start;
 			mine->overlapped_ns += busy_before(lane, sums, end)

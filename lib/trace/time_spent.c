@@ -40,20 +40,15 @@ static struct index index_of(const struct pd_trace *trace)
 	return index;
 }
 
+static int compare_key(const void *record, const void *key)
+{
+	return compare_keys(&(*(const struct pd_record *const *)record)->op, key);
+}
+
 /* Returns the first with that rank, kind, evaluation and microbatch. */
 static size_t find(const struct index *index, const struct pd_op *key)
 {
-	size_t low = 0, high = index->count;
-
-	while (low < high) {
-		size_t middle = (low + high) / 2;
-
-		if (compare_keys(&index->list[middle]->op, key) < 0)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low;
+	return pd_count_below(key, index->list, index->count, sizeof(*index->list), compare_key, -1);
 }
 
 /* Returns the last arrival of a kind that an operation can have waited for, or NULL. */
@@ -135,18 +130,13 @@ static void add_awaited(struct pd_time_spent *spent, size_t *capacity, int rank,
 		(struct pd_awaited){ rank, recv->op.peer, gradient, ns };
 }
 
-static int64_t clamp(int64_t value, int64_t low, int64_t high)
-{
-	return value < low ? low : value > high ? high : value;
-}
-
 /* Adds the idle time from `from` to the start of record, clamped to `to`. */
 static void add_gap(struct pd_time_spent *spent, size_t *capacity, const struct index *index,
 		    const struct pd_record *record, int64_t from, int64_t to)
 {
 	const struct pd_record *what = awaited_by(index, record);
 	int rank = record->op.rank;
-	int64_t until = what ? clamp(what->end_ns, from, to) : from, set_out;
+	int64_t until = what ? pd_clamp(what->end_ns, from, to) : from, set_out;
 
 	spent->ns[rank][PD_SPENT_OTHER] += to - until;
 	if (!what)
@@ -156,7 +146,7 @@ static void add_gap(struct pd_time_spent *spent, size_t *capacity, const struct 
 	} else if (what->op.kind == PD_OP_load) {
 		spent->ns[rank][PD_SPENT_OTHER] += until - from;
 	} else {
-		set_out = clamp(set_out_ns(index, what), from, until);
+		set_out = pd_clamp(set_out_ns(index, what), from, until);
 		add_awaited(spent, capacity, rank, what, set_out - from);
 		spent->ns[rank][PD_SPENT_TRANSFER] += until - set_out;
 	}
@@ -170,8 +160,8 @@ static void add_rank(struct pd_time_spent *spent, size_t *capacity, const struct
 
 	for (size_t i = 0; i < lane->count && at < end; i++) {
 		const struct pd_record *record = lane->bars[i].record;
-		int64_t start = clamp(record->start_ns, at, end);
-		int64_t stop = clamp(record->end_ns, start, end);
+		int64_t start = pd_clamp(record->start_ns, at, end);
+		int64_t stop = pd_clamp(record->end_ns, start, end);
 
 		if (record->end_ns < at)
 			continue;

@@ -7,23 +7,13 @@
 
 #include <stdlib.h>
 
-static bool sends(const struct pd_op *op)
-{
-	return op->kind == PD_OP_send_activation || op->kind == PD_OP_send_gradient;
-}
-
-static bool activation(const struct pd_op *op)
-{
-	return op->kind == PD_OP_send_activation || op->kind == PD_OP_recv_activation;
-}
-
 /* Both sides of a transfer are equal. */
 static int compare_transfers(const struct pd_op *x, const struct pd_op *y)
 {
-	PD_ORDER(sends(x) ? x->rank : x->peer, sends(y) ? y->rank : y->peer);
-	PD_ORDER(sends(x) ? x->peer : x->rank, sends(y) ? y->peer : y->rank);
+	PD_ORDER(pd_op_sends(x->kind) ? x->rank : x->peer, pd_op_sends(y->kind) ? y->rank : y->peer);
+	PD_ORDER(pd_op_sends(x->kind) ? x->peer : x->rank, pd_op_sends(y->kind) ? y->peer : y->rank);
 	PD_ORDER(x->link, y->link);
-	PD_ORDER(activation(x), activation(y));
+	PD_ORDER(pd_op_of_gradient(x->kind), pd_op_of_gradient(y->kind));
 	PD_ORDER(x->evaluate, y->evaluate);
 	PD_ORDER(x->microbatch, y->microbatch);
 	return 0;
@@ -38,7 +28,7 @@ static int by_transfer(const void *a, const void *b)
 
 	if (order)
 		return order;
-	PD_ORDER(sends(&x->op), sends(&y->op));
+	PD_ORDER(pd_op_sends(x->op.kind), pd_op_sends(y->op.kind));
 	PD_ORDER(x->start_ns, y->start_ns);
 	return x < y ? -1 : x > y;
 }
@@ -56,7 +46,7 @@ static void join(struct pd_record **list, size_t n)
 {
 	size_t receives = 0;
 
-	while (receives < n && !sends(&list[receives]->op))
+	while (receives < n && !pd_op_sends(list[receives]->op.kind))
 		receives++;
 	for (size_t i = 0; i < receives && receives + i < n; i++) {
 		struct pd_record *recv = list[i], *send = list[receives + i];

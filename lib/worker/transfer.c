@@ -58,9 +58,9 @@ static int stage_link_of(const struct stage_link *stage_links, int count,
 
 static uint64_t tag_of(const struct pd_worker *w, const struct pd_op *op, int tensor)
 {
-	bool gradient = op->kind == PD_OP_send_gradient || op->kind == PD_OP_recv_gradient;
 	uint64_t links = 2 * (uint64_t)w->config.schedule->wiring->link_count;
-	uint64_t id = (uint64_t)op->microbatch * links + 2 * (uint64_t)op->link + gradient;
+	uint64_t id = (uint64_t)op->microbatch * links + 2 * (uint64_t)op->link +
+		      pd_op_of_gradient(op->kind);
 
 	return (op->evaluate ? TAG_EVALUATE : 0) |
 	       ((id * w->tensors_most + (uint64_t)tensor) & TAG_NUMBER);
@@ -87,9 +87,8 @@ int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 {
 	const struct pd_wiring *wiring = w->config.schedule->wiring;
 	const struct pd_transport_ops *transport = w->config.transport->ops;
-	bool sends = op->kind == PD_OP_send_activation || op->kind == PD_OP_send_gradient;
-	bool activation = op->kind == PD_OP_send_activation || op->kind == PD_OP_recv_activation;
-	bool link_in = op->kind == PD_OP_recv_activation || op->kind == PD_OP_send_gradient;
+	bool sends = pd_op_sends(op->kind), activation = !pd_op_of_gradient(op->kind);
+	bool link_in = pd_op_at_end(op->kind);
 	struct stage_link *stage_links = link_in ? c->links_in : c->links_out;
 	int p = stage_link_of(stage_links, link_in ? c->links_in_count : c->links_out_count, wiring,
 			      op->link);
