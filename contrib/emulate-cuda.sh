@@ -11,7 +11,8 @@
 #     PD_TEST_DEVICE=cuda make check TESTS='test/conform/layers test/conform/stream'
 #
 # PD_EMULATED_NO_CAPTURE=1: no work can be captured in graphs ("begin": capturing cannot even
-# begin); PD_EMULATED_NO_FUSION=1: the libraries have no bias or relu behind a product.
+# begin); PD_EMULATED_NO_UPDATE=1: no graph can be updated; PD_EMULATED_NO_FUSION=1: the libraries
+# have no bias or relu behind a product.
 # PD_EMULATED_SLOW_CALLS=1: cuDNN's older calls take longer than its graph API;
 # PD_EMULATED_NO_ALGORITHMS=1: they offer nothing.  PD_EMULATED_NO_TENSOR_CORES=1: kernels are compiled
 # for a GPU that has none.  PD_TEST_ENGINES: engines of that API, as in a

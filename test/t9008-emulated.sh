@@ -50,4 +50,25 @@ test_ok "products with bad pointers, steps, arithmetic, or results over their ma
 	noticed product-step
 	noticed product-arithmetic
 '
+pd-profile --device=cuda --no-link --iterations=1 --batch-size=4 "$MODELS/lenet5.json" >profile.json &&
+	pd-plan --topology=2@10GB/s --straight profile.json >plan.json
+# run: the loss at the end of a training of two ranks that share the GPU.
+run() {
+	timeout 120 pd-run --device=cuda --synthetic --minibatches=6 plan.json 2>err |
+		sed -n "s/.*\"done\".*\"loss\": //p"
+}
+test_ok "graphs that cannot be captured or updated are told of, and not needed" '
+	run >graphs
+	[ -s graphs ]
+	cat err
+	! grep "launched by itself" err || false
+	PD_EMULATED_NO_UPDATE=1 run >single
+	cat err
+	grep -q "cannot be put into a graph that is there .*result 2.*launched by itself" err
+	PD_EMULATED_NO_CAPTURE=1 run >launched
+	cat err
+	grep -q "cannot be captured in graphs .*launched by itself" err
+	cmp graphs single
+	cmp graphs launched
+'
 test_done

@@ -203,15 +203,21 @@ static int queue(const struct pd_cuda_job *job, const cudaEvent_t *ends, unsigne
 	return 0;
 }
 
-static void give_up(struct pd_cuda_graphs *graphs, const char *why)
+/* Says once why kernels are launched by themselves, which is slow but right. */
+static void say(const char *what, const char *why)
 {
 	static atomic_flag said = ATOMIC_FLAG_INIT;
 
-	graphs->off = true;
 	cudaGetLastError();     /* clears the error, which is reported here */
 	if (!atomic_flag_test_and_set(&said))
-		fprintf(stderr, "the GPU's work cannot be captured in graphs (%s): every kernel is "
-			"launched by itself\n", why);
+		fprintf(stderr, "the GPU's work cannot be %s (%s): every kernel is launched by "
+			"itself\n", what, why);
+}
+
+static void give_up(struct pd_cuda_graphs *graphs, const char *why)
+{
+	graphs->off = true;
+	say("captured in graphs", why);
 }
 
 /* Captures a job as a graph without running it; NULL: *why. */
@@ -243,18 +249,21 @@ static cudaGraph_t capture(const struct pd_cuda_job *job, const cudaEvent_t *end
 /* Instantiates the graph, or updates a spare instance to it; -1: it cannot. */
 static int become(struct pd_cuda_graphs *graphs, struct instance *in, cudaGraph_t graph)
 {
-	cudaGraphExecUpdateResultInfo info;
+	cudaGraphExecUpdateResultInfo info = { .result = cudaGraphExecUpdateError };
+	char text[64];
 	struct pd_error why;
 
 	if (in->made && cudaGraphExecUpdate(in->made, graph, &info) == cudaSuccess)
 		return 0;
-	if (in->made)
-		cudaGetLastError();
-	else if (pd_cuda_check(cudaGraphInstantiateWithFlags(&in->made, graph, 0), "a graph",
-			       &why) == 0)
+	if (in->made) {
+		snprintf(text, sizeof(text), "cudaGraphExecUpdate's result %d", (int)info.result);
+		say("put into a graph that is there", text);
+	} else if (pd_cuda_check(cudaGraphInstantiateWithFlags(&in->made, graph, 0), "a graph",
+			       &why) == 0) {
 		return 0;
-	else
+	} else {
 		give_up(graphs, why.text);
+	}
 	return -1;
 }
 
