@@ -182,6 +182,7 @@ all() {
 
 	# kernels and streams
 	step arith 60 "$PD_BUILD/test/unit/cuda-arith"
+	step kernels 60 "$PD_BUILD/test/conform/kernels"
 	step stream 120 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/stream"
 	step layers 300 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/layers"
 	step iteration 120 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/iteration"

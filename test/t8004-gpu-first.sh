@@ -19,7 +19,7 @@ stand_in() {
 }
 
 mkdir do
-for file in bin/pd-worker bin/pd-profile bin/pd-plan test/unit/cuda-arith test/conform/stream \
+for file in bin/pd-worker bin/pd-profile bin/pd-plan test/unit/cuda-arith test/conform/kernels test/conform/stream \
 	test/conform/layers test/conform/iteration test/conform/partition test/conform/devices \
 	test/conform/transfers \
 	test/bench/gpu-vs-torch.sh $(cd "$PD_SOURCE" && ls test/t9*.sh test/t4*.sh); do

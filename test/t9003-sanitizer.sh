@@ -19,11 +19,13 @@ for tool in memcheck racecheck initcheck; do
 		test_skip "$tool" "compute-sanitizer is not installed"
 		continue
 	fi
-	test_ok "$tool finds nothing in the streams' tests" '
-		PD_TEST_DEVICE=cuda "$sanitizer" --tool "$tool" --report-api-errors no \
-			--error-exitcode 9 "$PD_BUILD/test/conform/stream" >log 2>&1 ||
-			{ tail -n 60 log; false; }
-	'
+	for what in stream kernels; do
+		test_ok "$tool finds nothing in test/conform/$what" '
+			PD_TEST_DEVICE=cuda "$sanitizer" --tool "$tool" --report-api-errors no \
+				--error-exitcode 9 "$PD_BUILD/test/conform/$what" >log 2>&1 ||
+				{ tail -n 60 log; false; }
+		'
+	done
 done
 
 test_done
