@@ -21,11 +21,12 @@ for root in {*site.getsitepackages(), *sys.path}:
     print(*glob.glob(root + "/nvidia/*/lib"))' 2>/dev/null); do
 	[ -d "$folder" ] && paths=$paths:$folder
 done
+PD_LIBRARY_PATH_BEFORE=${LD_LIBRARY_PATH-}      # for PyTorch, which finds its own
 LD_LIBRARY_PATH=$here/lib$paths${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 UCX_MODULE_DIR=$here/lib/ucx
 PD_SOURCE=$here PD_BUILD=$here PATH=$here/bin:$PATH
 PD_GPU=${PD_GPU-yes}    # that there is none is a failure
-export LD_LIBRARY_PATH UCX_MODULE_DIR PD_SOURCE PD_BUILD PATH PD_GPU
+export PD_LIBRARY_PATH_BEFORE LD_LIBRARY_PATH UCX_MODULE_DIR PD_SOURCE PD_BUILD PATH PD_GPU
 
 missing=$(ldd bin/pd-worker | sed -n 's/^[[:space:]]*\([^ ]*\) => not found.*/\1/p' | tr '\n' ' ')
 [ -z "$missing" ] || { echo "$here: this machine lacks ${missing% }" >&2; exit 3; }

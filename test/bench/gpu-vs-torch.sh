@@ -15,11 +15,15 @@
 source=$(cd "$(dirname "$0")/../.." && pwd)
 build=${PD_BUILD:-$source}
 python=${PYTHON:-python3}
+# with the libraries that it came with, not those of contrib/run-here.sh
+pytorch() {
+	LD_LIBRARY_PATH=${PD_LIBRARY_PATH_BEFORE-${LD_LIBRARY_PATH-}} "$python" "$@"
+}
 steps=${STEPS:-30}
 types=${TYPES:-bf16 tf32}
 theirs=$source/test/bench/gpu-vs-torch.py
 
-"$python" -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
+pytorch -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
 	{ echo "$0: $python has no PyTorch that sees a GPU" >&2; exit 3; }
 work=$(mktemp -d) || exit 3
 trap 'rm -rf "$work"' EXIT
@@ -45,7 +49,7 @@ one() {
 	# the loss of f16 is scaled, which not every kind of weights goes with
 	weights=
 	[ "$3" = f16 ] && weights=--weights=flush
-	eager=$("$python" "$theirs" "$model" "$2" "$steps" eager "$3") || exit 3
+	eager=$(pytorch "$theirs" "$model" "$2" "$steps" eager "$3") || exit 3
 	tell "$1" "$2" "$3" "PyTorch, eager" "$eager"
 	"$build/bin/pd-profile" --device=cuda --dtype="$dtype" $flags --no-link \
 		--iterations="$steps" --batch-size="$2" "$model" >"$work/profile.json" || exit 3
@@ -57,16 +61,16 @@ one() {
 			--minibatches="$((steps + 20))" "$work/plan.json" >"$work/report" || exit 3
 	run=$(tail -n 1 "$work/report" | sed 's/.*"samples_per_s": \([0-9.]*\).*/\1/')
 	tell "$1" "$2" "$3" "pd-run" "$run"
-	compiled=$("$python" "$theirs" "$model" "$2" "$steps" compiled "$3") || compiled=0
+	compiled=$(pytorch "$theirs" "$model" "$2" "$steps" compiled "$3") || compiled=0
 	tell "$1" "$2" "$3" "PyTorch, compiled" "$compiled"
 	pure=0
 	case $3 in
 	bf16)
-		pure=$("$python" "$theirs" "$model" "$2" "$steps" pure "$3") || pure=0
+		pure=$(pytorch "$theirs" "$model" "$2" "$steps" pure "$3") || pure=0
 		tell "$1" "$2" "$3" "PyTorch, all of it in bf16" "$pure" ;;
 	esac
-	rate=$("$python" "$theirs" "$model" "$2" "$steps" rate "$3") || exit 3
-	work_flop=$("$python" "$theirs" "$model" "$2" "$steps" work "$3") || exit 3
+	rate=$(pytorch "$theirs" "$model" "$2" "$steps" rate "$3") || exit 3
+	work_flop=$(pytorch "$theirs" "$model" "$2" "$steps" work "$3") || exit 3
 	printf '%-10s %5s %5s %10s %10.1f %10s %10s %10s %6s %8s %6s\n' "$1" "$2" "$3" "$ours" \
 		"$run" "$eager" "$compiled" "$pure" \
 		"$(awk "BEGIN { b = $eager; if ($compiled > b) b = $compiled
