@@ -93,10 +93,15 @@ sent() {
 }
 
 # on_wire RANKS COMMAND...: quietly, a rank of it on each of the first hosts, its output in $work/out;
-# leaves in $bytes what all hosts sent meanwhile.
+# leaves in $bytes what all hosts sent meanwhile.  Hosts have this machine's processors in turn, one each,
+# as pd-plan --processors deals them out.  A rank that is alone on its host may use all processors; the
+# kernel then leaves two ranks on one of them for seconds, wherever anything else runs on the other.
 on_wire() {
+	ranks=$1
+	shift
 	bytes=$(sent)
-	quietly timeout 280 mpirun --host "$PD_HOSTS" -np "$@" >"$work/out"
+	quietly timeout 280 mpirun --host "$PD_HOSTS" -np "$ranks" sh -c \
+		'exec taskset -c $((OMPI_COMM_WORLD_RANK % $0)) "$@"' "$(nproc)" "$@" >"$work/out"
 	bytes=$(($(sent) - bytes))
 }
 
