@@ -77,6 +77,12 @@ undisturbed() {
 	echo "others took $others % of the processors during the last of ${TRIES:-4} times: $*" >&2
 }
 
+# drift PROFILE AGAIN: by how many percent a step takes longer in the second.  A prediction is for the
+# machine that was profiled, and machines of which others have a part become faster or slower in minutes.
+drift() {
+	jq -n --slurpfile a "$1" --slurpfile b "$2" '100 * ($b[0].step_ns / $a[0].step_ns - 1) | round'
+}
+
 # ---- on the first of the hosts of contrib/hosts.sh, whose processors are this machine's ----
 
 # With its session attached, what a host has spent counts as our children's.

@@ -69,13 +69,6 @@ profile() {
 	quietly pd-profile --threads=1 --workers="$(nproc)" --batch-size="$batch" model.json
 }
 
-# drift: by how many percent a step takes longer than when profile.json was made.
-drift() {
-	profile >again.json
-	jq -n --slurpfile a profile.json --slurpfile b again.json \
-		'100 * ($b[0].step_ns / $a[0].step_ns - 1) | round'
-}
-
 # prepare NETWORK: model.json, profile.json, and the rate of links, in bits per second.
 prepare() {
 	case $network in
@@ -112,7 +105,8 @@ for network; do
 		prepare
 		export network batch table
 		sh "$source/contrib/hosts.sh" --rate="$rate" --limit=900 4 sh "$source/test/bench/hosts.sh"
-		drift=$(drift)
+		profile >again.json
+		drift=$(drift profile.json again.json)
 		echo "$network: a step takes $drift % longer than before" >&2
 		[ "${drift#-}" -gt "${DRIFT:-5}" ] || break
 	done

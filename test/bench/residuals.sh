@@ -9,10 +9,12 @@
 # runs below.
 # OTHERS (5): a profile or run of which others took more of the processors than so many percent is
 # made again, up to TRIES (4) times.
+# DRIFT (5): where a profile behind a run differs from that before it by more than so many percent, the run
+# is done again, with a profile of its own, up to TRIES times.
 # PD_BUILD names the build tree, DATA the data set (Debian's Fashion-MNIST; where it is absent,
 # made-up data for all), OUT (.) where residuals.svg goes, ROUNDS (3) how often everything is
-# profiled, planned and run again: figures are medians over the rounds.  About six minutes on
-# two processors.  "spread": by how much the slowest round is longer than the fastest, in percent of
+# profiled, planned and run again: figures are medians over the rounds.  A quarter of an hour on
+# two quiet processors.  "spread": by how much the slowest round is longer than the fastest, in percent of
 # the median, of what was measured and of the profile's steps: the machine's own, which no prediction
 # can be better than.
 #
@@ -64,19 +66,23 @@ elif [ $# -gt 0 ]; then
 	mv "$work/chosen" "$work/runs"
 fi
 
-# profile MODEL BATCH WORKERS: once a round.
+# profile FILE OPTION...: of the run's model, with as many workers as it keeps busy.
 profile() {
-	profile=$work/$1-$3.profile
-	[ -f "$profile" ] || undisturbed "$profile" pd-profile --threads=1 --workers="$3" \
-		--batch-size="$2" "$(model_file "$1")"
+	made=$1
+	shift
+	undisturbed "$made" pd-profile --threads=1 --workers="$workers" --batch-size="$batch" "$@" \
+		"$(model_file "$model")"
 }
 
-# once NAME MODEL BATCH MINIBATCHES RANKS OPTION...: a line of $work/times, and of $work/ops one
-# for each kind of operation and stage
+# once NAME MODEL BATCH MINIBATCHES RANKS OPTION...: a line in $work/time, and in $work/op one for each
+# kind of operation and stage; leaves in $drift how much longer a step took afterwards, in percent.
+# A profile is made once a round.
 once() {
 	name=$1 model=$2 batch=$3 minibatches=$4 ranks=$5
 	shift 5
-	profile "$model" "$batch" $((ranks < processors ? ranks : processors))
+	workers=$((ranks < processors ? ranks : processors))
+	profile=$work/$model-$workers.profile
+	[ -f "$profile" ] || profile "$profile"
 	[ ! -f "$work/$name.cut" ] || set -- "$@" --stages="$(cat "$work/$name.cut")"
 	pd-plan --gpus="$ranks" "$@" "$profile" >"$work/plan"
 	jq -r '[.stages[] | "\(.layers | length)x\(.replicas)"] | join(",")' "$work/plan" \
@@ -85,14 +91,17 @@ once() {
 	set -- --synthetic
 	case $model in lenet5|fashion-cnn) [ ! -d "$data" ] || set -- --data="$data" ;; esac
 	undisturbed "$work/done" pd-run "$@" --threads=1 --trace="$work/trace" "$work/schedule"
+	ran=$others
+	profile "$work/again" --no-link
+	drift=$(drift "$profile" "$work/again")
 	off=$(jq -r 'select(.event == "done") | [.memory_bytes, .predicted_memory_bytes] | transpose |
 		map(.[0] - .[1] | fabs) | add' "$work/done")
 	pd-replay "$work/trace" >"$work/report"
-	awk -v name="$name" -v others="$others" -v batch="$batch" -v off="$off" '
+	awk -v name="$name" -v others="$ran" -v batch="$batch" -v off="$off" '
 		/^samples per second/ { ms = 1e3 * batch / $4 }
 		/^the plan, replayed/ { sub(/.*: /, ""); over = $1 / 100 }
 		END { print name, ms, ms / (1 + over), 100 / (1 + over) - 100, others, 1 + over, off, step }' \
-		step="$(jq .step_ns "$profile")" "$work/report" >>"$work/times"
+		step="$(jq .step_ns "$profile")" "$work/report" >"$work/time"
 	pd-replay --compare="$work/plan" "$work/trace" | awk -v name="$name" '
 		function ms(number, unit) {
 			return number * (unit == "s" ? 1e3 : unit == "us" ? 1e-3 : unit == "ns" ? 1e-6 : 1)
@@ -102,7 +111,7 @@ once() {
 			replayed = ms($7, $8)
 			print name, $1 $3, replayed, measured, \
 				(measured > 0 ? 100 * (replayed / measured - 1) : 0)
-		}' >>"$work/ops"
+		}' >"$work/op"
 }
 
 : >"$work/times"
@@ -110,7 +119,14 @@ once() {
 for round in $(seq "${ROUNDS:-3}"); do
 	rm -f "$work"/*.profile
 	while read -r run; do
-		once $run </dev/null
+		for try in $(seq "${TRIES:-4}"); do
+			once $run </dev/null
+			[ "${drift#-}" -gt "${DRIFT:-5}" ] || break
+			echo "${run%% *}: a step takes $drift % longer than before" >&2
+			rm "$profile"
+		done
+		cat "$work/time" >>"$work/times"
+		cat "$work/op" >>"$work/ops"
 		echo "round $round: $(tail -n 1 "$work/times" | awk '{ printf "%s measured %.1f ms, " \
 			"replayed %.1f, others %d %%", $1, $2, $3, $5 }')" >&2
 	done <"$work/runs"
