@@ -33,12 +33,6 @@ static const struct pd_command command = {
 	.max_operands = 1,
 };
 
-/* Reads the document as any model is read.  Returns NULL if sizes do not fit each other. */
-static struct pd_model *check(json_t *document, struct pd_error *err)
-{
-	return pd_model_parse("the network", document, err);
-}
-
 static int64_t parameters(const struct pd_model *model)
 {
 	int64_t sum = 0;
@@ -53,7 +47,7 @@ static int print_preset(const struct pd_family *family, const struct pd_preset *
 			struct pd_error *err)
 {
 	json_t *document = pd_network_document(family, of, &size, NULL, err);
-	struct pd_model *model = document ? check(document, err) : NULL;
+	struct pd_model *model = document ? pd_model_parse("the network", document, err) : NULL;
 
 	if (model)
 		printf("  %-18s%14" PRId64 "  %s\n", of->name, parameters(model), of->size);
@@ -115,7 +109,7 @@ static int write_network(const char *what, struct pd_error *err)
 	document = pd_network_document(family, of, &size, name, err);
 	if (!document)
 		return -1;
-	model = check(document, err);
+	model = pd_model_parse("the network", document, err);   /* sizes may not fit each other */
 	status = model ? pd_network_write(document, stdout, err) : -1;
 	pd_model_free(model);
 	json_decref(document);

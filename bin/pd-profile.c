@@ -49,6 +49,17 @@ static const struct pd_command command = {
 	.max_operands = 1,
 };
 
+static int check_options(struct pd_error *err)
+{
+	measure.dtype = pd_dtype_find(dtype);
+	if (measure.dtype == PD_DTYPES)
+		return pd_error_input(err, "--dtype: expected f32, bf16 or f16, found \"%s\"", dtype);
+	if (no_link && transport > 0)
+		return pd_error_input(err, "--transport does nothing here: the link is not measured with "
+				      "--no-link");
+	return 0;
+}
+
 static void show(void *bar, int64_t done, int64_t total)
 {
 	((struct pd_progress_bar *)bar)->total = total;
@@ -187,19 +198,9 @@ int main(int argc, char **argv)
 	struct pd_model *model;
 	json_t *document;
 
-	measure.dtype = pd_dtype_find(dtype);
-	if (measure.dtype == PD_DTYPES) {
-		pd_error_input(&err, "--dtype: expected f32, bf16 or f16, found \"%s\"", dtype);
+	if (check_options(&err) < 0 || pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
-	}
 	pd_mem_for("the model");
-	if (no_link && transport > 0) {
-		pd_error_input(&err, "--transport does nothing here: the link is not measured with "
-			       "--no-link");
-		return pd_command_fail(&err);
-	}
-	if (pd_output_check(&err) < 0)
-		return pd_command_fail(&err);
 	model = pd_model_read(pd_operand(argc, argv, first, 0), &err);
 	if (!model)
 		return pd_command_fail(&err);

@@ -247,15 +247,6 @@ static int read_order(const char *file, struct pd_error *err)
 	return 0;
 }
 
-/* The main function of all processes but the first that mpirun or srun started. */
-static int be_agent(void)
-{
-	struct pd_error err = { 0 };
-	int status = pd_hosts_agent(&err);
-
-	return status < 0 ? pd_command_fail(&err) : status;
-}
-
 int main(int argc, char **argv)
 {
 	struct pd_error err = { 0 };
@@ -265,8 +256,10 @@ int main(int argc, char **argv)
 	role = pd_hosts_begin(&err);
 	if (role < 0)
 		return pd_command_fail(&err);
-	if (role == PD_HOSTS_AGENT)
-		return be_agent();
+	if (role == PD_HOSTS_AGENT) {
+		status = pd_hosts_agent(&err);
+		return status < 0 ? pd_command_fail(&err) : status;
+	}
 	if (role == PD_HOSTS_FIRST)
 		how.launcher = &pd_launcher_hosts;
 	job.several = role == PD_HOSTS_FIRST;

@@ -14,13 +14,12 @@ static bool check, compact;
 static int64_t minibatches;
 
 static const struct pd_opt options[] = {
-	{ .name = "minibatches", .letter = 'm', .kind = PD_OPT_COUNT, .argument = "N",
-	  .help = "of a plan: train N minibatches", .value = &minibatches, .min = 1, .max = 1e9 },
-	{ .name = "compact", .kind = PD_OPT_FLAG,
-	  .help = "write what repeats itself once", .value = &compact },
-	{ .name = "check", .letter = 'c', .kind = PD_OPT_FLAG,
-	  .help = "say whether the schedule is right, and write nothing", .value = &check },
-	{ .name = NULL }
+	{ "minibatches", 'm', PD_OPT_COUNT, "N", "of a plan: train N minibatches", &minibatches, 1,
+	  1e9 },
+	{ "compact", 0, PD_OPT_FLAG, NULL, "write what repeats itself once", &compact },
+	{ "check", 'c', PD_OPT_FLAG, NULL, "say whether the schedule is right, and write nothing",
+	  &check },
+	{ 0 }
 };
 
 static const struct pd_command command = {
