@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to draw_svg.c and the two halves of the drawing: draw_stages.c, draw_machine.c. */
-#ifndef PD_PLANNER_DRAW_SVG_H
-#define PD_PLANNER_DRAW_SVG_H
+#ifndef PD_EXPLAIN_DRAW_SVG_H
+#define PD_EXPLAIN_DRAW_SVG_H
 
 #include "explain/usage.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a plan uses processors, links and memory; private to this folder. */
-#ifndef PD_PLANNER_USAGE_H
-#define PD_PLANNER_USAGE_H
+/* A plan's use of processors, links and memory; private to this folder. */
+#ifndef PD_EXPLAIN_USAGE_H
+#define PD_EXPLAIN_USAGE_H
 
 #include "plan/memory.h"
 #include "planner/price/links.h"

@@ -100,7 +100,7 @@ static void add_flow(struct measuring *m, int from, int to, int64_t bytes, int64
 				  receive, "bytes", (json_int_t)bytes, "count", (json_int_t)count));
 }
 
-/* What a round has shown. */
+/* The result of a round. */
 struct outcome {
 	json_t *flows;                  /* of all that received, with times on the first host's clock */
 	int64_t latency_ns;             /* of one that pinged, or 0 */
@@ -158,7 +158,7 @@ static double time_of(const json_t *times, size_t i)
 	return (double)json_integer_value(json_array_get(times, i));
 }
 
-/* How many messages of a flow had come at a time, and what part of the next. */
+/* Returns how many messages of a flow had come at a time, with the part of the next that had. */
 static double come_at(const json_t *times, double ns)
 {
 	size_t n = json_array_size(times), i = 0;
@@ -290,7 +290,10 @@ static bool is_first_inside(const struct pd_machine *machine, int i)
 	return i == 0 || !pd_seat_beside(&seats[i - 1], &seats[i]);
 }
 
-/* What else goes on makes a transfer slower, never faster: of several tries the best counts. */
+/*
+ * Measures a gap.  Other activity makes a transfer slower, never faster: the best of several tries
+ * counts.
+ */
 static int measure_gap(struct measuring *m, int i, struct pd_error *err)
 {
 	struct pd_machine_gap *gap = &m->machine->gaps[i];

@@ -25,7 +25,7 @@ struct pd_machine_gap {
 	int level;
 };
 
-/* Of the links of a level, among those measured. */
+/* Figures of the links of a level that were measured. */
 struct pd_machine_level {
 	double least, median, most;     /* bytes per second, one way */
 	double both_ways;               /* one way, while as much goes the other way; the median */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What was measured of a machine, for people. */
+/* Prints and draws a machine that was measured, for people. */
 #include "measure/machine.h"
 
 #include "base/opt.h"

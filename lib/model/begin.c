@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How parameters begin. */
+/* Initialises parameters. */
 #include "model/layer.h"
 
 #include <math.h>

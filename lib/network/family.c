@@ -104,8 +104,8 @@ static void read_words(const char *text, struct pd_network_size *size)
 		read_word(&word, size);
 }
 
-void pd_preset_size(const struct pd_family *family, const struct pd_preset *preset,
-		    struct pd_network_size *size_p)
+static void preset_size(const struct pd_family *family, const struct pd_preset *preset,
+			struct pd_network_size *size_p)
 {
 	pd_network_size_init(size_p);
 	read_words(family->presets[0].size, size_p);
@@ -169,7 +169,7 @@ json_t *pd_network_document(const struct pd_family *family, const struct pd_pres
 	json_t *document = NULL;
 	bool any;
 
-	pd_preset_size(family, preset, &size);
+	preset_size(family, preset, &size);
 	if (override(family, given, &size, &any, err) == 0 &&
 	    family->build(&network, &size, err) == 0)
 		document = json_pack("{s:s, s:i, s:s, s:O, s:O}", "format", "pd-model", "version", 1,

@@ -48,9 +48,6 @@ extern const struct pd_family *const pd_families[];
 bool pd_family_find(const char *name, const struct pd_family **family_p,
 		    const struct pd_preset **preset_p);
 const struct pd_preset *pd_preset_find(const struct pd_family *family, const char *name);
-/* The size of a preset. */
-void pd_preset_size(const struct pd_family *family, const struct pd_preset *preset,
-		    struct pd_network_size *size_p);
 /* All is unsaid. */
 void pd_network_size_init(struct pd_network_size *size_p);
 /*

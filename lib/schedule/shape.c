@@ -204,7 +204,7 @@ static void set_behind(struct pd_schedule *schedule)
 	}
 }
 
-/* The same for nF1B, where a stage's forwards and its backwards are moved apart (tick.c). */
+/* Sets `behind` for nF1B, where a stage's forwards and its backwards are moved apart (tick.c). */
 static void set_behind_of_minibatches(struct pd_schedule *schedule)
 {
 	const struct pd_stage *stages = schedule->plan->stages;

@@ -180,5 +180,5 @@ static int64_t cost_ns(const struct pd_members *members, int64_t bytes)
 }
 
 const struct pd_reducer pd_reducer_hierarchical = {
-	staging_bytes, false, false, sends, meets, cost_ns,
+	staging_bytes, false, sends, meets, cost_ns,
 };

@@ -208,13 +208,13 @@ static int64_t no_staging_bytes(const struct pd_members *members, int64_t bytes)
 }
 
 static const struct pd_reducer pd_reducer_dense = {
-	dense_staging_bytes, true, false, NULL, dense_meets, dense_cost_ns,
+	dense_staging_bytes, false, NULL, dense_meets, dense_cost_ns,
 }, pd_reducer_ring = {
-	ring_staging_bytes, false, false, ring_sends, ring_meets, ring_cost_ns,
+	ring_staging_bytes, false, ring_sends, ring_meets, ring_cost_ns,
 }, pd_reducer_doubling = {
-	doubling_staging_bytes, false, false, doubling_sends, doubling_meets, doubling_cost_ns,
+	doubling_staging_bytes, false, doubling_sends, doubling_meets, doubling_cost_ns,
 }, pd_reducer_nccl = {
-	no_staging_bytes, false, true, ring_sends, all_meet, ring_cost_ns,
+	no_staging_bytes, true, ring_sends, all_meet, ring_cost_ns,
 };
 
 const struct pd_reducer *const pd_reducers[] = {

@@ -40,7 +40,6 @@ struct pd_members {
 struct pd_reducer {
 	/* The bytes that a member allocates to sum a buffer of `bytes`, of f32, beside that. */
 	int64_t (*staging_bytes)(const struct pd_members *members, int64_t bytes);
-	bool keeps_order;               /* adds the members' parts in their order */
 	/*
 	 * The transport does it, f32 alone, if it can, which is known when a run begins: so it is
 	 * taken where it is asked for by name, and its figures are an assumption.

@@ -6,7 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int64_t pd_drift_ns(const struct pd_drift *drift, int64_t shown_ns)
+/* Returns by how much farther ahead than in the first sample it is when it shows a time by that sample. */
+static int64_t drift_ns(const struct pd_drift *drift, int64_t shown_ns)
 {
 	double gained = (double)(drift->last.ahead_ns - drift->first.ahead_ns);
 	double shown = (double)(drift->last.at_ns - drift->first.at_ns) + gained;
@@ -29,8 +30,8 @@ int pd_drift_remove(const struct pd_drift *drift, int64_t zero_ns, FILE *records
 			pd_bug("trace: a record without times: %s", line);
 		*at = 0;
 		fprintf(out, "%s,\"start_ns\":%" PRId64 ",\"end_ns\":%" PRId64 "}\n", line,
-			start - pd_drift_ns(drift, zero_ns + start),
-			end - pd_drift_ns(drift, zero_ns + end));
+			start - drift_ns(drift, zero_ns + start),
+			end - drift_ns(drift, zero_ns + end));
 	}
 	free(line);
 	return ferror(records) ? pd_error_failed(err, "cannot read what was written: %s",

@@ -8,14 +8,12 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* How far it was ahead, at a time of the other clock. */
+/* It was so far ahead, at a time of the other clock. */
 struct pd_clock_sample { int64_t at_ns, ahead_ns; };
 
 /* Between two samples it drifts evenly; zeroes: it does not. */
 struct pd_drift { struct pd_clock_sample first, last; };
 
-/* How much farther ahead than in the first sample it is, when it shows that time by that sample. */
-int64_t pd_drift_ns(const struct pd_drift *drift, int64_t shown_ns);
 /*
  * Copies the records of a trace.  Their times count from zero_ns, and were made with a clock that is
  * taken to be as far ahead as in the first sample: the copy is without its drift.

@@ -73,7 +73,7 @@ int pd_pmix_begin(struct pd_pmix_job *job, struct pd_error *err)
 
 /* ---- answers ---- */
 
-/* What the server has been asked and has not answered; the library's thread takes the answers. */
+/* The questions that the server has not answered; the library's thread takes the answers. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t one_came;
