@@ -85,14 +85,14 @@ static bool recognise(const char *directory)
 	return pd_source_exists(directory, train_files[0]);
 }
 
-static int open_sets(const char *directory, const struct pd_model *model,
-		     struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+static int open_set(const char *directory, const struct pd_model *model,
+		    const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
-	return pd_images_open(&pd_data_cifar, read_set, directory, model, train_p, test_p, err);
+	return pd_images_open(&pd_data_cifar, read_set, directory, model, train, set_p, err);
 }
 
 const struct pd_data_format pd_data_cifar = {
 	.name = "CIFAR-10", .files = "data_batch_1.bin and its like",
-	.recognise = recognise, .open = open_sets, .read = pd_images_read,
+	.recognise = recognise, .open = open_set, .read = pd_images_read,
 	.close = pd_images_close,
 };

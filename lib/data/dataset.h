@@ -26,12 +26,12 @@ struct pd_data_format {
 	/* Does a directory hold files of this format, or is a file of it, by their names? */
 	bool (*recognise)(const char *directory);
 	/*
-	 * Opens the training set and, unless test_p is NULL, the test set.  Sets that do not give
-	 * what the model's inputs take are errors.  After an error, test_p holds what was opened of
-	 * it.
+	 * Opens the training set where `train` is NULL, else the test set beside that.  A set that
+	 * does not give what the model's inputs take is an error.  After an error, set_p holds what
+	 * was opened of it.
 	 */
 	int (*open)(const char *directory, const struct pd_model *model,
-		    struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err);
+		    const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err);
 	/*
 	 * One sample of one of the model's inputs, into room for its elements, f32 or i32.  Numbers
 	 * of an i32 input are in pd_dataset_range().

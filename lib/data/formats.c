@@ -42,7 +42,8 @@ int pd_dataset_open(const char *directory, const struct pd_model *model,
 				      "NAME.txt, found another file", directory);
 	if (i == PD_COUNT(formats))
 		return nothing_found(directory, err);
-	if (formats[i]->open(directory, model, &train, test_p ? &test : NULL, err) < 0) {
+	if (formats[i]->open(directory, model, NULL, &train, err) < 0 ||
+	    (test_p && formats[i]->open(directory, model, &train, &test, err) < 0)) {
 		pd_dataset_release(&train);
 		pd_dataset_release(&test);
 		return -1;

@@ -127,14 +127,14 @@ static bool recognise(const char *directory)
 	return pd_source_exists(directory, "train-images-idx3-ubyte");
 }
 
-static int open_sets(const char *directory, const struct pd_model *model,
-		     struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+static int open_set(const char *directory, const struct pd_model *model,
+		    const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
-	return pd_images_open(&pd_data_idx, read_set, directory, model, train_p, test_p, err);
+	return pd_images_open(&pd_data_idx, read_set, directory, model, train, set_p, err);
 }
 
 const struct pd_data_format pd_data_idx = {
 	.name = "IDX", .files = "train-images-idx3-ubyte[.gz] and its like",
-	.recognise = recognise, .open = open_sets, .read = pd_images_read,
+	.recognise = recognise, .open = open_set, .read = pd_images_read,
 	.close = pd_images_close,
 };

@@ -59,42 +59,31 @@ static void scale(struct pd_images *images)
 					      images->deviation[c];
 }
 
-static struct pd_images *new_images(const struct pd_data_format *format,
-				    const struct pd_model *model, struct pd_dataset *set_p)
-{
-	struct pd_images *images = pd_zalloc(sizeof(*images));
-	int label = pd_model_label_input(model);
-	int64_t classes = pd_dataset_range(model, label).limit;
-
-	images->label = label;
-	/* labels are bytes */
-	images->classes = classes < 256 ? (int)classes : 256;
-	*set_p = (struct pd_dataset){ .format = format, .state = images };
-	return images;
-}
-
 int pd_images_open(const struct pd_data_format *format, pd_images_reader *reader,
 		   const char *directory, const struct pd_model *model,
-		   struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+		   const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
-	struct pd_images *train, *test;
+	const struct pd_images *like = train ? train->state : NULL;
+	struct pd_images *images;
+	int64_t classes;
 
-	if (check_inputs(directory, model, err) < 0)
+	if (!train && check_inputs(directory, model, err) < 0)
 		return -1;
-	train = new_images(format, model, train_p);
-	if (reader(directory, false, model, train, err) < 0)
+	images = pd_zalloc(sizeof(*images));
+	images->label = pd_model_label_input(model);
+	classes = pd_dataset_range(model, images->label).limit;
+	images->classes = classes < 256 ? (int)classes : 256;   /* labels are bytes */
+	*set_p = (struct pd_dataset){ .format = format, .state = images };
+	if (reader(directory, train != NULL, model, images, err) < 0)
 		return -1;
-	train_p->samples = train->samples;
-	scale(train);
-	if (!test_p)
+	set_p->samples = images->samples;
+	if (!train) {
+		scale(images);
 		return 0;
-	test = new_images(format, model, test_p);
-	if (reader(directory, true, model, test, err) < 0)
-		return -1;
-	test_p->samples = test->samples;
-	memcpy(test->mean, train->mean, sizeof(test->mean));
-	memcpy(test->deviation, train->deviation, sizeof(test->deviation));
-	memcpy(test->table, train->table, sizeof(test->table));
+	}
+	memcpy(images->mean, like->mean, sizeof(images->mean));
+	memcpy(images->deviation, like->deviation, sizeof(images->deviation));
+	memcpy(images->table, like->table, sizeof(images->table));
 	return 0;
 }
 

@@ -27,10 +27,10 @@ struct pd_images {
  */
 typedef int pd_images_reader(const char *directory, bool test, const struct pd_model *model,
 			     struct pd_images *images_p, struct pd_error *err);
-/* Opens training and test set with a format's reader: the open() of a format of labelled images. */
+/* Opens a set with a format's reader: the open() of a format of labelled images. */
 int pd_images_open(const struct pd_data_format *format, pd_images_reader *reader,
 		   const char *directory, const struct pd_model *model,
-		   struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err);
+		   const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err);
 /* These are the read() and close() of a format of labelled images. */
 void pd_images_read(const struct pd_dataset *set, int input, int64_t sample, void *out);
 void pd_images_close(struct pd_dataset *set);

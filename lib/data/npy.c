@@ -150,8 +150,8 @@ static int open_column(struct column *column, struct pd_dataset_range range, str
 	return check_numbers(column, &range, err);
 }
 
-static int open_set(const char *directory, const char *part, const struct pd_model *model,
-		    struct pd_dataset *set_p, struct pd_error *err)
+static int open_set(const char *directory, const struct pd_model *model,
+		    const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
 	struct npy *npy = pd_zalloc(sizeof(*npy));
 
@@ -161,7 +161,8 @@ static int open_set(const char *directory, const char *part, const struct pd_mod
 		struct column *column = &npy->columns[npy->count++];
 
 		column->input = &model->inputs[i];
-		column->file = pd_format("%s/%s/%s.npy", directory, part, column->input->name);
+		column->file = pd_format("%s/%s/%s.npy", directory, train ? "test" : "train",
+					 column->input->name);
 		if (open_column(column, pd_dataset_range(model, i), err) < 0)
 			return -1;
 		if (column->samples != npy->columns->samples)
@@ -181,14 +182,6 @@ static bool recognise(const char *directory)
 
 	free(train);
 	return found;
-}
-
-static int open_sets(const char *directory, const struct pd_model *model,
-		     struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
-{
-	if (open_set(directory, "train", model, train_p, err) < 0)
-		return -1;
-	return test_p ? open_set(directory, "test", model, test_p, err) : 0;
 }
 
 static void read_sample(const struct pd_dataset *set, int input, int64_t sample, void *out)
@@ -217,5 +210,5 @@ static void close_set(struct pd_dataset *set)
 
 const struct pd_data_format pd_data_npy = {
 	.name = "NumPy", .files = "train/NAME.npy for each input NAME of the model",
-	.recognise = recognise, .open = open_sets, .read = read_sample, .close = close_set,
+	.recognise = recognise, .open = open_set, .read = read_sample, .close = close_set,
 };

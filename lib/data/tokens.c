@@ -118,10 +118,11 @@ static int add_text(struct tokens *tokens, char *name, bool bytes, struct pd_err
 }
 
 /* One set of a directory, of the files of one part. */
-static int open_part(const struct pd_data_format *format, const char *directory, const char *part,
-		     const char *suffix, const struct pd_model *model, struct pd_dataset *set_p,
-		     struct pd_error *err)
+static int open_part(const struct pd_data_format *format, const char *directory, const char *suffix,
+		     const struct pd_model *model, const struct pd_dataset *train,
+		     struct pd_dataset *set_p, struct pd_error *err)
 {
+	const char *part = train ? "val" : "train";
 	bool bytes = strcmp(suffix, ".txt") == 0;
 	struct tokens *tokens;
 	char **names;
@@ -139,17 +140,8 @@ static int open_part(const struct pd_data_format *format, const char *directory,
 	free(names);
 	if (status == 0 && count == 0)
 		return pd_error_input(err, "%s: expected %s%s for the %s, found none", directory, part,
-				      suffix, strcmp(part, "val") == 0 ? "evaluation" : "training");
+				      suffix, train ? "evaluation" : "training");
 	return status < 0 ? -1 : count_samples("", set_p, err);
-}
-
-static int open_parts(const struct pd_data_format *format, const char *directory,
-		      const char *suffix, const struct pd_model *model,
-		      struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
-{
-	if (open_part(format, directory, "train", suffix, model, train_p, err) < 0)
-		return -1;
-	return test_p ? open_part(format, directory, "val", suffix, model, test_p, err) : 0;
 }
 
 static bool has_train(const char *directory, const char *suffix)
@@ -207,9 +199,9 @@ static bool recognise_binary(const char *directory)
 }
 
 static int open_binary(const char *directory, const struct pd_model *model,
-		       struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+		       const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
-	return open_parts(&pd_data_tokens, directory, ".bin", model, train_p, test_p, err);
+	return open_part(&pd_data_tokens, directory, ".bin", model, train, set_p, err);
 }
 
 static bool recognise_text(const char *directory)
@@ -218,9 +210,9 @@ static bool recognise_text(const char *directory)
 }
 
 static int open_text(const char *directory, const struct pd_model *model,
-		     struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+		     const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
-	return open_parts(&pd_data_text, directory, ".txt", model, train_p, test_p, err);
+	return open_part(&pd_data_text, directory, ".txt", model, train, set_p, err);
 }
 
 static bool recognise_book(const char *file)
@@ -233,8 +225,8 @@ static bool recognise_book(const char *file)
 }
 
 /* Opens the first nine tenths of a file, or the rest of it. */
-static int open_share(const char *file, bool rest, const struct pd_model *model,
-		      struct pd_dataset *set_p, struct pd_error *err)
+static int open_book(const char *file, const struct pd_model *model,
+		     const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
 	struct tokens *tokens;
 	struct text *text;
@@ -248,17 +240,9 @@ static int open_share(const char *file, bool rest, const struct pd_model *model,
 		return -1;
 	text = &tokens->texts[0];
 	most = text->count - (text->count + 9) / 10;
-	text->data += rest ? most : 0;
-	text->count = rest ? text->count - most : most;
-	return count_samples(rest ? " in its last tenth" : " in its first nine tenths", set_p, err);
-}
-
-static int open_book(const char *file, const struct pd_model *model,
-		     struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
-{
-	if (open_share(file, false, model, train_p, err) < 0)
-		return -1;
-	return test_p ? open_share(file, true, model, test_p, err) : 0;
+	text->data += train ? most : 0;
+	text->count = train ? text->count - most : most;
+	return count_samples(train ? " in its last tenth" : " in its first nine tenths", set_p, err);
 }
 
 const struct pd_data_format pd_data_tokens = {
