@@ -138,7 +138,7 @@ int pd_file_check(const char *name, struct pd_error *err)
 		return pd_error_input(err, "expected the name of a file, found none");
 	if (stat(name, &st) == 0 && S_ISDIR(st.st_mode))
 		return pd_error_input(err, "%s: expected a file, found a directory", name);
-	/* Whether a device or a pipe can be written, pd_file_open_special says. */
+	/* pd_file_open_special() finds out whether a device or a pipe can be written. */
 	if (stat(name, &st) == 0 && !S_ISREG(st.st_mode))
 		return 0;
 	/* The name itself may be wrong: too long, through a missing directory, or a loop of links. */

@@ -16,7 +16,7 @@ static bool takes(const struct pd_layer *layer, int tensor)
 	return false;
 }
 
-/* Do all layers that take the input take this number? */
+/* Tells whether all layers that take the input take this number. */
 static bool is_taken(const struct pd_model *model, int input, int64_t number)
 {
 	for (int l = 0; l < model->layer_count; l++) {

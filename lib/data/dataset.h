@@ -23,7 +23,7 @@ struct pd_dataset {
 struct pd_data_format {
 	const char *name;
 	const char *files;              /* by which it is recognised, for messages */
-	/* Does a directory hold files of this format, or is a file of it, by their names? */
+	/* Tells by names whether a directory has files of this format, or a file is of it. */
 	bool (*recognise)(const char *directory);
 	/*
 	 * Opens the training set where `train` is NULL, else the test set beside that.  A set that

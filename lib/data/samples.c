@@ -58,7 +58,7 @@ static int64_t distinct_samples(const struct pd_loader_config *config)
 		? minibatches * config->batch_size : config->train->samples;
 }
 
-/* Bytes of an element of input number k. */
+/* Returns the bytes of an element of input number k. */
 static size_t element_bytes(const struct pd_samples *samples, int k)
 {
 	enum pd_dtype dtype = input_of(samples, k)->dtype;
@@ -101,14 +101,14 @@ int pd_samples_measure(struct pd_samples *samples, struct pd_error *err)
 	return 0;
 }
 
-/* Is it one that no lane comes to?  An evaluation has those last. */
+/* Tells whether no lane comes to the sample.  An evaluation has those last. */
 static bool left_over(const struct pd_samples *samples, const struct pd_dataset *set,
 		      const struct pd_batch *batch, int64_t i)
 {
 	return batch->first_sample + i >= set->samples - set->samples % samples->lanes;
 }
 
-/* Sample number i of a microbatch, as an index into the data set. */
+/* Returns sample number i of a microbatch, as an index into the data set. */
 static int64_t sample_index(const struct pd_samples *samples, const struct pd_batch *batch,
 			    int64_t i)
 {
@@ -152,7 +152,7 @@ static void fill_sample(const struct pd_samples *samples, const struct pd_batch 
 		round_sample(samples, (uint16_t *)batch->buffers[k] + i * elements, elements);
 }
 
-/* The order of the training samples in the epoch of a microbatch. */
+/* Makes the order of the training samples in the epoch of a microbatch, unless it is there. */
 static void bring_order(struct pd_samples *samples, const struct pd_batch *batch)
 {
 	const struct pd_loader_config *config = samples->config;

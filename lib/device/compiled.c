@@ -75,7 +75,7 @@ static int first_of(const struct pd_compiled *net, int index)
 	return first;
 }
 
-/* Does one of those that share them take its parameters plain? */
+/* Tells whether one of the layers that share parameters takes them plain. */
 static bool are_plain(const struct pd_compiled *net, int index)
 {
 	for (int l = 0; l < net->model->layer_count; l++)

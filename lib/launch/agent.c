@@ -30,7 +30,7 @@ struct agent {
 	int status;
 };
 
-/* The processors that this process may use, as text that is equal where they are. */
+/* Returns the processors that this process may use, as text that is equal where they are. */
 static char *processors(void)
 {
 	cpu_set_t cpus;
@@ -43,7 +43,7 @@ static char *processors(void)
 	return text;
 }
 
-/* The devices that a rank which this process starts may use, if they can be told apart. */
+/* Returns the devices that this process's rank may use, if they can be told apart. */
 static json_t *visible_devices(void)
 {
 	json_t *places = json_array();
@@ -183,7 +183,7 @@ static int serve(struct agent *a, int children, struct pd_error *err)
 	return a->status;
 }
 
-/* The connections: of this process, and of its rank. */
+/* Makes two connections: of this process, and of its rank. */
 static int join(struct agent *a, const json_t *invitation, struct pd_error *err)
 {
 	int number = pd_hosts_job()->rank, fd;

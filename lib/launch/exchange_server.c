@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The answer to a request for the addresses of ranks, or NULL with an error. */
+/* Answers a request for the addresses of ranks; NULL with an error. */
 static json_t *get(const json_t *list, struct pd_error *err)
 {
 	size_t count = json_array_size(list);

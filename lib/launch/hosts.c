@@ -73,7 +73,7 @@ static char *refusal(int status)
 	return text;
 }
 
-/* However the first process ends: the agents end with the same status. */
+/* Ends the agents with the status of the first process, however that ends. */
 static void on_end(int status, void *unused)
 {
 	char *text;
@@ -122,7 +122,7 @@ int pd_hosts_begin(struct pd_error *err)
 
 /* ---- seats ---- */
 
-/* The next message of that kind from an agent; a new reference. */
+/* Returns the next message from an agent, which must be of that kind; a new reference. */
 static json_t *hear(struct hosts *h, int r, const char *event, struct pd_error *err)
 {
 	json_t *message = NULL;
@@ -229,7 +229,7 @@ static int measure_clock(struct hosts *h, int r, struct pd_clock_sample *out, st
 	return 0;
 }
 
-/* The first rank of a rank's host; its agent's clock is measured. */
+/* Returns the first rank of a rank's host, whose agent's clock is measured. */
 static int first_beside(const struct hosts *h, int r)
 {
 	int first = 0;
@@ -283,7 +283,7 @@ static void take_connections(struct hosts *h, struct pd_meeting *meeting)
 	}
 }
 
-/* The interface by which this host is connected to others. */
+/* Finds the interface by which this host is connected to others. */
 static void find_network(struct hosts *h)
 {
 	struct pd_process *own = &h->remote[0].process;

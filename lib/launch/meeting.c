@@ -146,7 +146,7 @@ static int read_words(const json_t *invitation, int process, enum pd_meeting_kin
 
 /* ---- those who come ---- */
 
-/* In a time that does not depend on where they differ. */
+/* Compares words in a time that does not depend on where they differ. */
 static bool same_word(const uint8_t *a, const uint8_t *b)
 {
 	unsigned int difference = 0;
@@ -175,7 +175,7 @@ static void accept_all(struct pd_meeting *m)
 								       .since_ns = pd_now_ns() };
 }
 
-/* Who it is, if it is one of those expected. */
+/* Returns which of those expected it is, or NULL. */
 static struct expected *recognize(const struct pd_meeting *m, const struct hello *hello)
 {
 	uint32_t process = ntohl(hello->process), kind = ntohl(hello->kind);

@@ -44,7 +44,7 @@ static int bind_any(int fd, int family, bool loopback)
 	return bind(fd, (struct sockaddr *)&six, sizeof(six));
 }
 
-/* -1 with errno. */
+/* Returns a socket that listens, or -1 with errno. */
 static int listen_on(int family, bool loopback)
 {
 	int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -74,7 +74,7 @@ int pd_network_listen(bool loopback, int *port_p, struct pd_error *err)
 	return fd;
 }
 
-/* One that other hosts may reach: those of a link alone need more than a number. */
+/* Tells whether other hosts may reach the address: one of a link alone needs more than a number. */
 static bool is_usable(const struct ifaddrs *i)
 {
 	const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)i->ifa_addr;

@@ -23,7 +23,7 @@ int pd_network_connect(const char *address, int port);
  * read then fails with ETIMEDOUT.
  */
 void pd_network_watch(int fd);
-/* The interface through which a connection goes; "": that of this host alone. */
+/* Names the interface through which a connection goes; "": that of this host alone. */
 void pd_network_interface(int fd, char name[IF_NAMESIZE]);
 
 #endif

@@ -30,7 +30,7 @@ struct pd_process {
  */
 int pd_process_start(struct pd_process *process, int rank, const struct pd_seat *seat,
 		     struct pd_error *err);
-/* Does the same where the rank's end of its channel is there: fd, which stays open here, too. */
+/* Starts it where the rank's end of its channel is there: fd, which stays open here, too. */
 int pd_process_start_on(struct pd_process *process, int fd, int rank, const struct pd_seat *seat,
 			struct pd_error *err);
 /* Processors that this process may use, and gives to those it starts. */

@@ -32,7 +32,7 @@ struct pd_link_ends {
 int pd_measure_link(const struct pd_link_ends *ends, int64_t *bandwidth_bytes_per_s_p,
 		    int64_t *latency_ns_p, struct pd_error *err);
 
-/* Does the same with another limit. */
+/* Measures with another limit of time. */
 int pd_measure_link_within(const struct pd_link_ends *ends, int64_t limit_ns,
 			   int64_t *bandwidth_bytes_per_s_p, int64_t *latency_ns_p,
 			   struct pd_error *err);

@@ -175,11 +175,11 @@ static inline int pd_model_number(const struct pd_model *model, int layer)
 }
 /* Returns the layer called name, or -1. */
 int pd_model_find(const struct pd_model *model, const char *name);
-/* Does a gradient flow into this tensor?  (Some layer below it has parameters.) */
+/* Tells whether a gradient flows into this tensor.  (Some layer below it has parameters.) */
 bool pd_model_needs_gradient(const struct pd_model *model, int tensor);
 /* Counts the losses, outputs that training minimises, among `count` layers from `first` on. */
 int pd_model_losses(const struct pd_model *model, int first, int count);
-/* Does one of those layers carry state from minibatch to minibatch (lanes)? */
+/* Tells whether one of those layers carries state from minibatch to minibatch (lanes). */
 bool pd_model_carries(const struct pd_model *model, int first, int count);
 /* The lanes that they have; 0: no layer carries state. */
 int64_t pd_model_lanes(const struct pd_model *model);

@@ -184,9 +184,9 @@ bool pd_plan_agrees(const struct pd_plan *plan);
  */
 int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct pd_error *err);
 
-/* Does a layer of the stage carry state from minibatch to minibatch? */
+/* Tells whether a layer of the stage carries state from minibatch to minibatch. */
 bool pd_plan_carries(const struct pd_plan *plan, int stage);
-/* Does it, and have its replicas some of the lanes each? */
+/* Tells whether one does, and each of the stage's replicas has some of the lanes. */
 bool pd_plan_deals_lanes(const struct pd_plan *plan, int stage);
 /*
  * Checks that each replica of the stages which do so always has the same lanes: that the microbatches

@@ -57,7 +57,7 @@ struct pd_optimizer {
 	bool one_phase;                 /* no update is made early at an epoch's end */
 };
 
-/* Is it SGD or LARS, whose only moment is a velocity? */
+/* Tells whether it is SGD or LARS, whose only moment is a velocity. */
 static inline bool pd_optimizer_has_velocity(enum pd_update_kind kind)
 {
 	return kind == PD_SGD || kind == PD_LARS;

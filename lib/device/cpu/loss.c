@@ -27,7 +27,7 @@ static int64_t classes_of(const struct pd_compiled_layer *l)
 	return pd_shape_width(l->in_shape[0]);
 }
 
-/* Bytes of one number for each row of a batch. */
+/* Returns the bytes of one number for each row of a batch. */
 static size_t of_rows(const struct pd_compiled_layer *l)
 {
 	return pd_align(sizeof(float) * (size_t)pd_cpu_rows(l->net, l->in_shape[0]));

@@ -80,7 +80,7 @@ struct pd_pooling {
 };
 
 enum pd_curve { PD_CURVE_TANH, PD_CURVE_SIGMOID, PD_CURVE_GELU, PD_CURVE_GELU_TANH, PD_CURVE_SILU };
-/* Does backward take the output, not the input? */
+/* Tells whether backward takes the output, not the input. */
 bool pd_curve_takes_output(enum pd_curve curve);
 
 /*

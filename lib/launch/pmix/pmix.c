@@ -25,7 +25,7 @@ static int failed(struct pd_error *err, const char *what, pmix_status_t status)
 			       "program runs on this machine alone", what, PMIx_Error_string(status));
 }
 
-/* A number that the server has about the job; 0: it does not say. */
+/* Returns a number that the server has about the job; 0: it does not say. */
 static int number_of(const char *key)
 {
 	pmix_proc_t job = self;
