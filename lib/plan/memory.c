@@ -361,7 +361,7 @@ static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 	pd_memory_of(plan->profile, at->first_layer, at->layer_count, 1, 0, in_bytes, out_bytes,
 		     &one);
 	*memory = (struct pd_stage_memory){
-		.full_bytes = one.gradient_bytes, .state_bytes = one.state_bytes,
+		.full_bytes = pd_plan_stage_parameters(plan, stage), .state_bytes = one.state_bytes,
 		.inbox_bytes = pd_plus(in_bytes, loaded_bytes(plan->profile, at->first_layer,
 							   at->layer_count, false)),
 		.scratch_bytes = one.scratch_bytes,

@@ -3,9 +3,12 @@
 #include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "planner/search/candidate.h"
+#include "plan/buckets.h"
 #include "planner/planner.h"
+#include "planner/price/links.h"
+#include "planner/price/predict.h"
 #include "planner/search/candidate.h"
+#include "schedule/price.h"
 #include "tap.h"
 
 #include <stdlib.h>
@@ -149,6 +152,76 @@ static void test_shared(void)
 	pd_profile_free(profile);
 }
 
+enum { OWN, SHARED, NONE };             /* what layer 4 has: layer 1's bytes, layer 1's parameters, none */
+
+/* What sums of gradients take, stage by stage, in each place that has a price for them. */
+struct sums {
+	int64_t bytes[2], parameters[2], predicted_ns[2], replayed_ns[2], links_ns;
+};
+
+static void price_sums(int what, int stages, enum pd_weight_kind weights, int64_t bucket_bytes,
+		       struct sums *sums)
+{
+	struct pd_profile *profile = random_profile(6, false);
+	struct pd_layer layers[6] = { 0 };
+	struct pd_model model = { .layer_count = 6, .layers = layers };
+	struct pd_topology topology;
+	struct pd_wiring *wiring;
+	struct pd_prices prices;
+	struct pd_plan *plan;
+
+	for (int l = 0; l < 6; l++) {
+		layers[l].shares = l == 4 && what == SHARED ? 1 : -1;
+		profile->layers[l].parameter_bytes = 64000 * (l + 1);
+		profile->layers[l].activation_bytes = 64;
+	}
+	profile->layers[4].parameter_bytes = what == OWN ? profile->layers[1].parameter_bytes : 0;
+	profile->model = what == SHARED ? &model : NULL;
+	pd_topology_parse_string("4@1GB/s", &topology, NULL);
+	plan = pd_plan_new(profile, &topology, stages, stages == 1 ? (int[]){ 6 } : (int[]){ 4, 2 },
+			   stages == 1 ? (int[]){ 4 } : (int[]){ 2, 2 }, NULL);
+	plan->weights = weights;
+	plan->schedule = PD_SCHEDULE_1F1B;
+	plan->bucket_bytes = bucket_bytes;
+	wiring = pd_wiring_new(plan);
+	pd_prices_init(&prices, plan, wiring);
+	pd_predict_stages(plan);
+	*sums = (struct sums){ .links_ns = pd_links_busiest_ns(plan, wiring) };
+	for (int s = 0; s < stages; s++) {
+		sums->bytes[s] = pd_stage_sum_bytes(plan, s);
+		sums->parameters[s] = pd_plan_stage_parameters(plan, s);
+		sums->predicted_ns[s] = plan->stages[s].allreduce_ns;
+		sums->replayed_ns[s] = prices.stages[s].allreduce_ns;
+		for (int b = 0; prices.stages[s].buckets && b < pd_plan_bucket_count(plan, s); b++)
+			sums->replayed_ns[s] += prices.stages[s].buckets[b].allreduce_ns;
+	}
+	pd_prices_release(&prices);
+	pd_wiring_free(wiring);
+	profile->model = NULL;
+	pd_plan_free(plan);
+}
+
+/* A copy of shared parameters has gradients as a layer with its own has; without copies there are none. */
+static void test_shared_sums(void)
+{
+	for (int stages = 1; stages <= 2; stages++)
+		for (int64_t bucket = 0; bucket <= 1; bucket++) {
+			struct sums own, shared, none;
+
+			price_sums(OWN, stages, PD_WEIGHTS_FLUSH, bucket, &own);
+			price_sums(SHARED, stages, PD_WEIGHTS_FLUSH, bucket, &shared);
+			ok(memcmp(&own, &shared, sizeof(own)) == 0 && own.bytes[stages - 1] > 0,
+			   "%d stages, %s: a copy of parameters is in the sums once", stages,
+			   bucket ? "buckets" : "one bucket");
+			if (stages == 2)
+				continue;
+			price_sums(NONE, stages, PD_WEIGHTS_STASH, bucket, &none);
+			price_sums(SHARED, stages, PD_WEIGHTS_STASH, bucket, &shared);
+			ok(memcmp(&none, &shared, sizeof(none)) == 0 && none.bytes[0] < own.bytes[0],
+			   "%s: parameters without a copy are in none", bucket ? "buckets" : "one bucket");
+		}
+}
+
 static void test_bound(void)
 {
 	int good = 0, cases = 200, plans = 0;
@@ -239,6 +312,7 @@ int main(void)
 	test_straight("at most so many stages", false);
 	test_straight("a memory limit", true);
 	test_shared();
+	test_shared_sums();
 	test_bound();
 	return done_testing();
 }
