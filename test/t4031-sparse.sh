@@ -95,4 +95,25 @@ test_ok "resumed in the middle of an epoch, and of the warm-up: the bits of one 
 	resumed plan.json 9 2 5 -- $sgd --synthetic
 	sparse 4 1f1b stash 1 0.8 100 0 0
 	resumed plan.json 13 4 -- $sgd --synthetic --checkpoint-every=3'
+pd-model mlp --layers=2 --hidden=40 >mlp.json
+profile mlp.json 2 >mlp
+for n in 2 4; do
+	plan mlp $n >mlp-$n
+done
+# goes_on FROM TO: an update in which all chunks travel, with what stayed in many before, is the same but for
+# rounding with as many replicas as before and with others
+goes_on() {
+	sparse mlp-$1 1f1b flush 4 0.9 100 0 0
+	rm -rf ck ck-same ck-others
+	train ck plan.json $sgd --minibatches=20 --synthetic --no-evaluate >out
+	cp -r ck ck-same
+	cp -r ck ck-others
+	sparse mlp-$1 1f1b flush 4 0 100 0 0
+	train ck-same plan.json $sgd --minibatches=21 --synthetic --no-evaluate --resume >out
+	sparse mlp-$2 1f1b flush 4 0 100 0 0
+	train ck-others plan.json $sgd --minibatches=21 --synthetic --no-evaluate --resume >out
+	"$same" "$(at ck-same 21)/stage-0.safetensors" "$(at ck-others 21)/stage-0.safetensors" 1e-4
+}
+test_ok "resumed with fewer replicas: each takes over what several kept" 'goes_on 4 2'
+test_ok "resumed with more replicas: what was kept is there once" 'goes_on 2 4'
 test_done
