@@ -10,8 +10,8 @@ for what in "$@"; do
 	build) packages="$packages gcc make autoconf automake libc6-dev libjansson-dev libdnnl-dev
 		libucx-dev zlib1g-dev libxxhash-dev libpmix-dev" ;;
 	data) packages="$packages dataset-fashion-mnist" ;;
-	test) packages="$packages dataset-fashion-mnist jq bash mandoc libxml2-utils procps bsdutils xz-utils
-		git ccache openmpi-bin iproute2 slurm-wlm munge gettext" ;;
+	test) packages="$packages dataset-fashion-mnist jq gojq bash mandoc libxml2-utils procps bsdutils
+		xz-utils git ccache openmpi-bin iproute2 slurm-wlm munge gettext" ;;
 	emulated) packages="$packages g++ python3" ;;
 	fuzz) packages="$packages clang libclang-rt-14-dev" ;;
 	bench) packages="$packages python3-torch" ;;

@@ -98,6 +98,11 @@ one_line() {
 	[ "$(wc -l <"$1")" -eq 1 ] && [ -n "$(cat "$1")" ]
 }
 
+# gojq starts in a tenth of jq's time.  It sorts the keys of objects: it answers questions (-e) alone, and
+# jq writes what is read again.
+asked_jq=jq
+! command -v gojq >/dev/null || asked_jq=gojq
+
 # jq whose -e says no where there is nothing: before 1.7 it says yes to that, and a program that
 # ends before it has written anything would pass.
 jq() {
@@ -109,7 +114,7 @@ jq() {
 		;;
 	esac
 	jq_status=0
-	jq_out=$(command jq "$@") || jq_status=$?
+	jq_out=$(command "$asked_jq" "$@") || jq_status=$?
 	printf '%s\n' "$jq_out"
 	[ "$jq_status" -eq 0 ] && [ -n "$jq_out" ]
 }
