@@ -6,7 +6,7 @@
 
 # paired SCHEDULE WEIGHTS MICROBATCHES: plan.json that way, for two minibatches.
 paired() {
-	jq ".schedule = \"$1\" | .weights = \"$2\" | .microbatches = $3" base.json >plan.json
+	quick_jq ".schedule = \"$1\" | .weights = \"$2\" | .microbatches = $3" base.json >plan.json
 	as_predicted --minibatches=2
 }
 

@@ -8,14 +8,14 @@
 # skipping STAGES EDGES [FILTER]: a made-up plan whose layers also take what others make: an object,
 # from layers to lists of layers.
 skipping() {
-	made_up "$(jq -nc "[range($1) | 1]")" "$(jq -nc "[range($1) | $1 - 1 - .]")" "${3:-.}" |
-		jq "$2 as \$more | .profile.layers |=
+	made_up "$(quick_jq -nc "[range($1) | 1]")" "$(quick_jq -nc "[range($1) | $1 - 1 - .]")" "${3:-.}" |
+		quick_jq "$2 as \$more | .profile.layers |=
 			[.[] | .inputs += ((\$more[.name] // []) | map(\"l\\(.)\"))]"
 }
 
 # period PLAN
 period() {
-	pd-replay --minibatches=96 --format=json "$1" | jq .period_ns
+	pd-replay --minibatches=96 --format=json "$1" | quick_jq .period_ns
 }
 
 # as_fast FILTER: eight stages, and the same with tensors that skip all between, as in a U-Net, or over
@@ -92,7 +92,7 @@ plan skip 1 1 1 1 1 1 >six.json
 # predicted
 trains() {
 	for stages in one six; do
-		jq --arg schedule "$1" --arg weights "$2" --argjson m "$3" --argjson again "${4:-false}" \
+		quick_jq --arg schedule "$1" --arg weights "$2" --argjson m "$3" --argjson again "${4:-false}" \
 			'.schedule = $schedule | .weights = $weights | .microbatches = $m |
 			 del(.stages[].predicted) | .stages[].recompute = $again' \
 			$stages.json >plan.json

@@ -103,6 +103,11 @@ one_line() {
 asked_jq=jq
 ! command -v gojq >/dev/null || asked_jq=gojq
 
+# quick_jq ARGUMENT...: jq, where nothing goes by the order of keys.
+quick_jq() {
+	command "$asked_jq" "$@"
+}
+
 # jq whose -e says no where there is nothing: before 1.7 it says yes to that, and a program that
 # ends before it has written anything would pass.
 jq() {
@@ -145,7 +150,7 @@ chain() {
 # made_up REPLICAS WARMUPS [FILTER] >FILE: a plan of one layer per stage, forward 1 us, backward 2 us,
 # 640 bytes of parameters, nothing to send, on links of 1 byte per ns; then changed.
 made_up() {
-	jq -n --argjson replicas "$1" --argjson warmups "$2" '
+	quick_jq -n --argjson replicas "$1" --argjson warmups "$2" '
 		($replicas | length) as $n | ($replicas | add) as $ranks
 		| {format: "pd-plan", version: 1,
 		   profile: {format: "pd-profile", version: 1, name: "made up", batch_size: 8,
@@ -161,5 +166,5 @@ made_up() {
 		   schedule: "1f1b", weights: "stash", microbatches: 1,
 		   stages: [range($n) as $s | {layers: ["l\($s)"], replicas: $replicas[$s],
 			    ranks: [range($replicas[$s]) + ([$replicas[:$s][]] | add // 0)],
-			    warmup: $warmups[$s], recompute: false}]}' | jq "${3:-.}"
+			    warmup: $warmups[$s], recompute: false}]}' | quick_jq "${3:-.}"
 }
