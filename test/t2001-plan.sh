@@ -109,7 +109,7 @@ test_ok "a plan keeps to the limit" '
 # Each of so many equal stages has room for two minibatches, so no period is below half of the way
 # through all.  It is longer if stages behind the middle admit two as well.
 for stages in 8 16 60; do
-	test_ok "$stages stages with room for two minibatches: half of the way through all" '
+	test_row room "$stages stages with room for two minibatches: half of the way through all" '
 		chain $stages | jq ".layers[].parameter_bytes = 10000000" >even.json
 		pd-plan -s -m 45MB -t $stages@100GB/s even.json >a.json
 		jq -c ".predicted.period_ns, [.stages[].warmup]" a.json
@@ -538,7 +538,7 @@ profiles=$SHARED/profiles
 if [ -d "$profiles" ]; then
 	for model in vgg16 resnet50 gnmt; do
 		for topology in 4@1GB/s 16@1.25GB/s 4@12GB/s,4@1.25GB/s; do
-			test_ok "$model on $topology: a valid plan, not above its bound or data parallelism" '
+			test_row published "$model on $topology: a valid plan, not above its bound or data parallelism" '
 				pd-plan -t "$topology" "$profiles/$model.json" >a.json
 				"$PD_BUILD/test/unit/read-document" plan a.json >again
 				jq -e ".predicted | .gap >= 0 and .speedup_over_data_parallel >= 1" a.json'
@@ -550,19 +550,19 @@ if [ -d "$profiles" ]; then
 		jq -c "[.stages[].replicas], .predicted.memory_bytes" a.json
 		jq -e "[.stages[].replicas] == $2 and .predicted.memory_bytes <= 16e9" a.json
 	}
-	test_ok "VGG-16, ResNet-50 and GNMT-8 on four servers, within the 16 GB: as published" '
+	test_row published "VGG-16, ResNet-50 and GNMT-8 on four servers, within the 16 GB: as published" '
 		shape vgg16 "[15, 1]"
 		shape resnet50 "[16]"
 		shape gnmt "[1, 1, 1, 1, 1, 1, 1, 1, 3, 1]"'
-	test_ok "a pipeline that is slow at first is replayed until it is not" '
+	test_row published "a pipeline that is slow at first is replayed until it is not" '
 		pd-plan -t 2@12GB/s,2@6GB/s,2@1.25GB/s "$profiles/vgg16.json" >a.json
 		jq -c "[.stages[] | .replicas, .warmup], .predicted.period_ns" a.json
 		jq -e ".predicted.period_ns < 116.72e6" a.json'
-	test_ok "VGG-16 on 16 devices of 10 Gbit/s: 15-1, and nothing is faster" '
+	test_row published "VGG-16 on 16 devices of 10 Gbit/s: 15-1, and nothing is faster" '
 		pd-plan -m 1TB -t 16@1.25GB/s "$profiles/vgg16.json" >a.json
 		jq -c "[.stages[] | .replicas, .warmup], .predicted.period_ns" a.json
 		jq -e "[.stages[].replicas] == [15, 1] and .predicted.gap < 0.00001" a.json'
-	test_ok "a plan for a ring is no slower than that for dense sums with a ring" '
+	test_row published "a plan for a ring is no slower than that for dense sums with a ring" '
 		pd-plan -t 4@12GB/s,4@1GB/s "$profiles/gnmt.json" >a.json
 		pd-replay --all-reduce=ring --format=json a.json | jq .period_ns | tee dense
 		pd-plan -t 4@12GB/s,4@1GB/s --all-reduce=ring "$profiles/gnmt.json" >b.json

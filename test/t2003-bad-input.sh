@@ -133,13 +133,13 @@ test_ok "a million layers; twenty thousand" '
 # dense TEXT: sixty megabytes of it, as an array that never ends.
 dense() { printf '['; yes "$1" | tr -d '\n' | head -c 60000000; }
 while read -r value program; do
-	test_ok "sixty megabytes of $value are not read to the end by $program" '
+	test_row sixty "sixty megabytes of $value are not read to the end by $program" '
 		dense "$value" | status 2 twenty_seconds $program >out 2>err
 		cat err; one_line err; [ ! -s out ]
 		grep -q "^[a-z-]*: standard input: too large: its values take more than 256 MiB" err'
 done <<END
-0, pd-replay
 [], pd-plan -t 4@1GB/s
+0, pd-replay
 "", pd-run --synthetic
 1e9, pd-schedule
 {}, pd-replay

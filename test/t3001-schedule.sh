@@ -214,7 +214,7 @@ test_ok 'a step that does not say what it writes: copied as it is, and not right
 	pd-schedule --compact x >copy
 	status 1 pd-schedule --check x 2>err && one_line err
 	grep -q "step of microbatch 0 at stage 0: expected a weight_version, 1$" err'
-test_ok 'four thousand ranks stream' '
+test_row wide 'four thousand ranks stream' '
 	plan "[4000]" "[0]" ".topology.levels[0].count = 4096" >many.json
 	limit=150000    # KiB; a sanitizer wants more than that for itself
 	(ulimit -v $limit; pd-schedule --help) >help 2>&1 || limit=unlimited
@@ -222,7 +222,7 @@ test_ok 'four thousand ranks stream' '
 	[ -s last ] && jq -e ".rank == 3999 and .op == \"step\" and .weight_version == 20000" last
 	# and are checked without being kept
 	(ulimit -v $limit; pd-schedule --check -m 400000 straight.json)'
-test_ok 'and in compact form are checked' '
+test_row wide 'and in compact form are checked' '
 	pd-schedule --compact -m 100000 many.json >compact
 	[ "$(wc -c <compact)" -lt 40000000 ]
 	pd-schedule --check compact 2>err
