@@ -216,6 +216,9 @@ fi
 if [ "${1-}" != quick ]; then
 	step "address and undefined behaviour sanitizers; units, conformity, refusals, a row of each kind"
 	built sanitized
+	mkdir -p "$build/fuzz"
+	sh "$source/contrib/packages.sh" fuzz >/dev/null && FUZZ_BUILD=$build/fuzz \
+		nice -n 19 sh "$source/contrib/fuzz/run.sh" 0 >"$build/fuzz/built.out" 2>&1 &
 	export PD_TEST_QUICK=yes
 	some sanitized "$(print sanitized sanitized-tests "")"
 	unset PD_TEST_QUICK
@@ -223,7 +226,6 @@ if [ "${1-}" != quick ]; then
 
 	step "fuzzers: every reader, 4 s each"
 	if sh "$source/contrib/packages.sh" fuzz >/dev/null; then
-		mkdir -p "$build/fuzz"
 		FUZZ_BUILD=$build/fuzz sh "$source/contrib/fuzz/run.sh" 4 >"$build/fuzz/run.out" 2>&1 ||
 			tally 0 1 0
 		cat "$build/fuzz/run.out"

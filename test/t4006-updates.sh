@@ -151,7 +151,7 @@ test_ok "the trace tells when ranks agreed" '
 
 # The comparison can fail.
 while read -r mutation what options; do
-	test_ok "$(echo $what | tr _ " ") gives other weights" '
+	test_row wrong "$(echo $what | tr _ " ") gives other weights" '
 		pair 1-1-1 1f1b 2bw 2 >plan.json
 		trained 20 plan.json $sgd $options
 		"$serial" $sgd $options --minibatches=20 --mutate=$mutation --output=serial plan.json

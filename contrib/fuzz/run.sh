@@ -3,7 +3,7 @@
 # Builds contrib/fuzz with clang, apart from everything else, and fuzzes all readers.
 #
 #     sh contrib/packages.sh build fuzz
-#     sh contrib/fuzz/run.sh SECONDS [KIND...]       each for so long, two at once
+#     sh contrib/fuzz/run.sh SECONDS [KIND...]       each for so long, two at once; 0 only builds
 #
 # FUZZ_BUILD says where it is built (build-fuzz), FUZZ_JOBS how many run at once.  What it finds
 # stays there, in KIND.found: `KIND FILE` shows it again.  A repaired one becomes a seed,
@@ -34,6 +34,8 @@ for program in fuzz checkpoint; do
 		-fno-sanitize-recover=undefined -I"$source/lib" -I. "$source/contrib/fuzz/$program.c" \
 		readers.a -ljansson -lz -lxxhash -lm -lpthread -o $program || exit 3
 done
+
+[ "$seconds" -gt 0 ] || exit 0
 
 # Seeds: the documents of the tests, what is in test/data/fuzz, and their words as a dictionary.
 seed() {
