@@ -412,7 +412,7 @@ static void test_buckets(void)
 /* Of all kinds, in the order that each promises. */
 static void test_kinds(void)
 {
-	bool few = test_quick() && rounding.dtype != PD_F32;
+	bool few = test_quick();
 
 	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
 		int bad = 0;
