@@ -7,6 +7,10 @@
 #include "plan/sparse.h"
 #include "planner/planner.h"
 
+#include <ctype.h>
+#include <inttypes.h>
+#include <string.h>
+
 #define MOST_PROFILES 64
 
 static struct pd_plan_request request = { .sparsity = -1 };
@@ -14,12 +18,41 @@ static int64_t gpus, processors;
 static const char *topology_name;
 static bool explain, eager;
 static int cost, format;
-static const char *bucket, *all_reduce;
+static const char *bucket, *recompute = "auto";
 static int gradient_dtype;
 static const char *const gradient_dtypes[] = { "f32", "bf16", "f16", NULL };
-static const char *schedule, *weights, *recompute = "auto";
+/* Each is the number of a kind, or that of "auto", which is how many kinds there are. */
+static int schedule = PD_SCHEDULE_1F1B, all_reduce = PD_REDUCER_dense;
+static int weights = -1;                /* -1: not said */
 static int64_t chunks, batch;
 static double min_gain = 1;
+
+static const char *const schedules[] = {
+#define SCHEDULE_KIND(symbol, name, what) name,
+#include "plan/schedule_kind.def"
+#undef SCHEDULE_KIND
+	"auto", NULL
+};
+
+static const char *const weight_kinds[] = {
+#define WEIGHT_KIND(symbol, name, what) name,
+#include "plan/weight_kind.def"
+#undef WEIGHT_KIND
+	"auto", NULL
+};
+
+static const char *const reducers[] = {
+#define REDUCER_KIND(symbol, name, what) name,
+#include "topology/reducer_kind.def"
+#undef REDUCER_KIND
+	"auto", NULL
+};
+
+static const char *const recompute_kinds[] = {
+#define RECOMPUTE_KIND(symbol, name, what) name,
+#include "planner/search/recompute_kind.def"
+#undef RECOMPUTE_KIND
+};
 
 enum { JSON, SVG, DOT };
 static const char *const formats[] = { "json", "svg", "dot", NULL };
@@ -33,10 +66,12 @@ static const struct pd_opt options[] = {
 	  &processors, 1, PD_MAX_RANKS },
 	{ "memory", 'm', PD_OPT_BYTES, "BYTES", "memory of one device, such as 16GB",
 	  &request.memory_bytes, 1 },
-	{ "schedule", 0, PD_OPT_STRING, "NAME",
-	  "1f1b (default), gpipe, interleaved, zb-h1, nf1b, none, auto", &schedule },
-	{ "weights", 0, PD_OPT_STRING, "NAME",
-	  "stash, vertical-sync, 2bw, flush, latest, auto; default: pd-plan(1)", &weights },
+	{ "schedule", 0, PD_OPT_CHOICE, "NAME",
+	  "1f1b (default), gpipe, interleaved, zb-h1, nf1b, none, auto", &schedule,
+	  .choices = schedules },
+	{ "weights", 0, PD_OPT_CHOICE, "NAME",
+	  "stash, vertical-sync, 2bw, flush, latest, auto; default: pd-plan(1)", &weights,
+	  .choices = weight_kinds },
 	{ "microbatches", 0, PD_OPT_COUNT, "M",
 	  "microbatches of an update (default: see pd-plan(1))", &request.microbatches, 1,
 	  1 << 30 },
@@ -50,9 +85,9 @@ static const struct pd_opt options[] = {
 	  "stages that recompute: auto (default), none, all, 0,2", &recompute, .otherwise = "all" },
 	{ "agree", 0, PD_OPT_FLAG, NULL, "all stages agree on every update, as to clip gradients",
 	  &request.agree },
-	{ "all-reduce", 0, PD_OPT_STRING, "NAME",
+	{ "all-reduce", 0, PD_OPT_CHOICE, "NAME",
 	  "how replicas sum gradients: dense (default), ring, hierarchical, recursive-doubling, nccl, auto",
-	  &all_reduce },
+	  &all_reduce, .choices = reducers },
 	{ "bucket", 0, PD_OPT_STRING, "BYTES|auto",
 	  "replicas sum gradients in buckets of more than BYTES, under backward", &bucket },
 	{ "sparsity", 0, PD_OPT_REAL, "PART",
@@ -89,6 +124,128 @@ static const struct pd_command command = {
 	.options = options,
 	.max_operands = MOST_PROFILES,
 };
+
+/* Returns a schedule's usual weights. */
+static int usual_weights(int kind)
+{
+	return kind == PD_SCHEDULE_1F1B ? PD_WEIGHTS_STASH
+	     : kind == PD_SCHEDULE_NF1B ? PD_WEIGHTS_VERTICAL_SYNC : PD_WEIGHTS_FLUSH;
+}
+
+/* Sets schedule, weights and chunks. */
+static int request_policy(struct pd_error *err)
+{
+	bool simulated = request.cost == PD_COST_SIMULATED, weights_said = weights >= 0;
+
+	request.any_schedule = schedule == PD_SCHEDULE_KINDS;
+	if (request.any_schedule)
+		schedule = PD_SCHEDULE_1F1B;
+	request.any_weights = weights == PD_WEIGHT_KINDS || (request.any_schedule && !weights_said);
+	if (request.any_weights || !weights_said)
+		weights = usual_weights(schedule);
+	request.schedule = (enum pd_schedule_kind)schedule;
+	request.weights = (enum pd_weight_kind)weights;
+	request.chunks = (int)chunks;
+	if (chunks && schedule != PD_SCHEDULE_INTERLEAVED && !request.any_schedule)
+		return pd_error_input(err, "--chunks: only schedule \"interleaved\" has chunks, found "
+				      "\"%s\"", schedules[schedule]);
+	if (schedule == PD_SCHEDULE_INTERLEAVED && !chunks)
+		request.chunks = PD_PLANNER_CHUNKS;
+	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
+	if (eager && schedule != PD_SCHEDULE_1F1B)
+		return pd_error_input(err, "--eager: only schedule \"1f1b\" has a start-up of its own, "
+				      "found \"%s\"", schedules[schedule]);
+	if (request.agree && !request.any_weights && weights != PD_WEIGHTS_2BW &&
+	    weights != PD_WEIGHTS_FLUSH)
+		return pd_error_input(err, "--agree: expected weights \"2bw\" or \"flush\", with which "
+				      "all stages can wait for each other before an update, found "
+				      "\"%s\"", weight_kinds[weights]);
+	if (!simulated && (request.recompute == PD_RECOMPUTE_ALL || request.recomputed))
+		return pd_error_input(err, "--recompute: --cost=%s prices no recomputation",
+				      pd_cost_kind_name[request.cost]);
+	if (!simulated && (!pd_planner_plain(&request) || eager || request.any_schedule ||
+			   request.any_weights))
+		return pd_error_input(err, "--cost: \"%s\" prices schedule 1f1b with weights stash and"
+				      " an update per minibatch of each replica, no other",
+				      pd_cost_kind_name[request.cost]);
+	return 0;
+}
+
+/* Sets how replicas sum. */
+static int request_sums(struct pd_error *err)
+{
+	bool sparse = request.sparsity >= 0;
+	struct pd_error wrong;
+
+	if (!sparse && (request.chunk > 0 || request.sparsity_warmup > 0))
+		return pd_error_input(err, "--%s: expected it with --sparsity",
+				      request.chunk > 0 ? "chunk" : "sparsity-warmup");
+	if (!sparse)
+		request.sparsity = 0;
+	else if (request.chunk == 0)
+		request.chunk = PD_CHUNK_USUAL;
+	request.gradient_dtype = pd_dtype_find(gradient_dtypes[gradient_dtype]);
+	request.any_reducer = all_reduce == PD_REDUCER_KINDS;
+	if (!request.any_reducer) {
+		request.reducer = (enum pd_reducer_kind)all_reduce;
+		if (pd_reducer_check(request.reducer, request.gradient_dtype, err) < 0)
+			return -1;
+	}
+	request.any_bucket = bucket && strcmp(bucket, "auto") == 0;
+	if (!bucket || request.any_bucket ||
+	    (pd_parse_bytes(bucket, &request.bucket_bytes, &wrong) == 0 && request.bucket_bytes > 0))
+		return 0;
+	return pd_error_input(err, "--bucket: expected \"auto\" or a number of bytes such as 25MB, "
+			      "found \"%.60s\"", bucket);
+}
+
+/* Sets what recomputes. */
+static int request_recompute(struct pd_error *err)
+{
+	bool numbers = isdigit((unsigned char)*recompute);
+
+	for (int kind = 0; kind < PD_RECOMPUTE_KINDS; kind++)
+		if (strcmp(recompute, recompute_kinds[kind]) == 0) {
+			request.recompute = (enum pd_recompute_kind)kind;
+			return 0;
+		}
+	for (const char *c = recompute; *c; c++)
+		numbers = numbers && (isdigit((unsigned char)*c) ||
+				      (*c == ',' && isdigit((unsigned char)c[1])));
+	if (!numbers)
+		return pd_error_input(err, "--recompute: expected one of auto, none, all, or numbers of "
+				      "stages such as 0,2, found \"%.60s\"", recompute);
+	if (!request.stages)
+		return pd_error_input(err, "--recompute: numbers of stages, such as \"%.60s\", go with "
+				      "--stages", recompute);
+	request.recomputed = recompute;
+	return 0;
+}
+
+/* Reads the topology that is named, or makes one of devices that are joined by the profile's link. */
+static int make_topology(const struct pd_profile *profile, struct pd_topology *topology,
+			 struct pd_error *err)
+{
+	int64_t bandwidth = profile->link_bandwidth_bytes_per_s;
+
+	if (topology_name && gpus)
+		return pd_error_input(err, "--gpus and --topology both say how many devices there "
+				      "are: give one of them");
+	if (topology_name)
+		return pd_topology_read(topology_name, topology, err);
+	if (!gpus)
+		return pd_error_input(err, "nothing says how many devices there are: give --gpus=N "
+				      "or --topology");
+	if (gpus > 1 && !bandwidth)
+		return pd_error_input(err, "profile \"%.60s\" has no measured link: give "
+				      "--topology, such as --topology=%" PRId64 "@10Gbit/s",
+				      profile->name, gpus);
+	/* A single device sends nothing, so any bandwidth will do. */
+	if (pd_topology_flat(gpus, bandwidth ? bandwidth : 1, profile->link_latency_ns, topology, err) < 0)
+		return -1;
+	topology->level[0].shared_memory = profile->in_step.sum_bytes_per_s > 0;
+	return 0;
+}
 
 static int write_plan(const struct pd_plan *plan, struct pd_error *err)
 {
@@ -177,18 +334,14 @@ int main(int argc, char **argv)
 	int first = pd_command_parse(&command, argc, argv), count = 0, status;
 
 	request.cost = (enum pd_cost_kind)cost;
-	request.gradient_dtype = pd_dtype_find(gradient_dtypes[gradient_dtype]);
-	request.chunks = (int)chunks;
 	request.min_gain = min_gain / 100;
-	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
-	if (pd_planner_sparse(&request, &err) < 0 || pd_planner_all_reduce(all_reduce, &request, &err) < 0 ||
-	    pd_planner_bucket(bucket, &request, &err) < 0 || pd_planner_recompute(recompute, &request, &err) < 0 ||
-	    pd_planner_policy(schedule, weights, &request, &err) < 0 || pd_output_check(&err) < 0)
+	if (request_sums(&err) < 0 || request_recompute(&err) < 0 || request_policy(&err) < 0 ||
+	    pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	request.topology = &topology;
 	pd_mem_for("the profile");
 	if (read_profiles(argc, argv, first, profiles, &count, &err) == 0 &&
-	    pd_planner_topology(profiles[0], gpus, topology_name, &topology, &err) == 0) {
+	    make_topology(profiles[0], &topology, &err) == 0) {
 		if (processors)
 			topology.processors = processors;
 		pd_mem_for("the search for a plan");

@@ -116,7 +116,7 @@ test_ok "a reducer that is none" '
 	if pd-schedule --check plan.json 2>why; then false; fi
 	grep "reducer" why | grep "recursive-doubling"
 	if pd-plan --all-reduce=tree --topology=2@1GB/s residual 2>why; then false; fi
-	grep "^pd-plan: --all-reduce: expected one of auto, dense, ring" why'
+	grep "^pd-plan: --all-reduce: expected one of dense, ring" why'
 test_ok "pd-plan --bucket: the plan says so, and has the memory of it" '
 	plan_with="--bucket=1200"
 	plan residual 2 1 >plan.json

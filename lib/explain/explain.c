@@ -219,6 +219,51 @@ static void explain_limit(const struct pd_usage *usage, FILE *out)
 		part > 100.5 ? "; the formula of the chosen cost counts less" : "");
 }
 
+static void explain_reducers(const struct pd_plan *plan, FILE *out)
+{
+	fprintf(out, "\n%-18s  %15s  %10s\n", "all-reduce", "buckets above", "period");
+	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
+		const struct pd_reducer_tried *one = &plan->predicted.reducers[kind];
+		char bytes[32], time[32];
+
+		if (one->period_ns > 0)
+			fprintf(out, "%-18s  %15s  %10s%s%s\n", pd_reducer_kind_name[kind],
+				one->bucket_bytes > 0 ? pd_show_bytes(one->bucket_bytes, bytes)
+						      : "one of a stage",
+				one->period_ns < PD_COST_MAX
+				? pd_show_time(one->period_ns, time) : "-",
+				one->fits ? "" : "  does not fit",
+				kind == (int)plan->reducer ? "  (the plan's)" : "");
+	}
+}
+
+static void explain_buckets(const struct pd_plan *plan, FILE *out)
+{
+	struct pd_plan copy = *plan;
+	int64_t list[PD_SUMS_THRESHOLDS + 1], period_ns;
+	int count = pd_sums_thresholds(&copy, list);
+	bool listed = false;
+	struct pd_error err;
+
+	for (int i = 0; i < count; i++)
+		listed |= list[i] == plan->bucket_bytes;
+	if (!listed)
+		list[count++] = plan->bucket_bytes;
+	fprintf(out, "\n%-15s  %12s  %10s\n", "buckets above", "all-reduces", "period");
+	for (int i = 0; i < count; i++) {
+		char bytes[32], time[32];
+
+		if (pd_sums_period(&copy, list[i], &period_ns, &err) < 0)
+			continue;
+		copy.bucket_bytes = list[i];
+		fprintf(out, "%-15s  %12lld  %10s%s\n",
+			list[i] > 0 ? pd_show_bytes(list[i], bytes) : "one of a stage",
+			(long long)pd_sums_of(&copy),
+			period_ns > 0 ? pd_show_time(period_ns, time) : "-",
+			list[i] == plan->bucket_bytes ? "  (the plan's)" : "");
+	}
+}
+
 static void explain_alternatives(const struct pd_plan *plan, FILE *out)
 {
 	const struct pd_prediction *predicted = &plan->predicted;
@@ -271,10 +316,10 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 		predicted->speedup_over_data_parallel);
 	if (usage->report)
 		pd_report_print_sums(usage->report, NULL, out);
-	if (predicted->reducers[PD_REDUCER_dense].period_ns > 0)
-		pd_reducers_explain(plan, out);
-	if (plan->bucket_bytes > 0 || predicted->any_bucket)
-		pd_bucket_explain(plan, out);
+	if (predicted->reducers[PD_REDUCER_dense].period_ns > 0 && pd_sums_of(plan) > 0)
+		explain_reducers(plan, out);
+	if ((plan->bucket_bytes > 0 || predicted->any_bucket) && pd_sums_of(plan) > 0)
+		explain_buckets(plan, out);
 	explain_alternatives(plan, out);
 	pd_usage_free(usage);
 }

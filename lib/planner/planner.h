@@ -55,19 +55,6 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 				struct pd_error *err);
 
 /*
- * Sets the request's schedule, weights and chunks by name.  Either name may be NULL (1f1b; the
- * schedule's usual weights) or "auto".
- */
-int pd_planner_policy(const char *schedule, const char *weights,
-		      struct pd_plan_request *request, struct pd_error *err);
-/* Sets what --recompute says; the request has its stages. */
-int pd_planner_recompute(const char *text, struct pd_plan_request *request, struct pd_error *err);
-/* These set what --bucket (bytes) and --all-reduce (a reducer) say, or "auto"; text may be NULL. */
-int pd_planner_all_reduce(const char *text, struct pd_plan_request *request, struct pd_error *err);
-/* Completes what --sparsity, --chunk and --sparsity-warmup say; a sparsity below 0: no chunks. */
-int pd_planner_sparse(struct pd_plan_request *request, struct pd_error *err);
-int pd_planner_bucket(const char *text, struct pd_plan_request *request, struct pd_error *err);
-/*
  * Returns the usual number of microbatches of an update.  If all replicas of a stage share a group,
  * it is one per rank, or slightly more so that all have the same number; else 1.
  */
@@ -77,13 +64,6 @@ bool pd_planner_agrees(const struct pd_plan_request *request, const struct pd_pr
 		       enum pd_weight_kind weights);
 /* Tells whether this is 1f1b with stashing and one minibatch of each replica per update. */
 bool pd_planner_plain(const struct pd_plan_request *request);
-
-/*
- * Makes the topology that a user means: gpus devices joined by the profile's link, or a topology by
- * name (pd_topology_read).  One of the two must be given; 0 and NULL mean that it is not.
- */
-int pd_planner_topology(const struct pd_profile *profile, int64_t gpus, const char *topology,
-			struct pd_topology *out_p, struct pd_error *err);
 
 /* The result for one profile of several. */
 struct pd_batch_choice {

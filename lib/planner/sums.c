@@ -10,7 +10,6 @@
 #include "planner/sums.h"
 
 #include "base/mem.h"
-#include "base/opt.h"
 #include "plan/buckets.h"
 #include "planner/price/links.h"
 #include "planner/price/predict.h"
@@ -18,7 +17,6 @@
 #include "topology/direct.h"
 
 #define USUAL 16                /* buckets of a network, before more is known */
-#define MOST_THRESHOLDS 12
 #define AS_FAST 20              /* a period that is longer by at most such a part is about as fast */
 
 int64_t pd_bucket_usual(const struct pd_profile *profile)
@@ -30,7 +28,7 @@ int64_t pd_bucket_usual(const struct pd_profile *profile)
 	return bytes / USUAL + 1;
 }
 
-static int64_t sums_of(const struct pd_plan *plan)
+int64_t pd_sums_of(const struct pd_plan *plan)
 {
 	int64_t sums = 0;
 
@@ -39,11 +37,7 @@ static int64_t sums_of(const struct pd_plan *plan)
 	return sums;
 }
 
-/*
- * Lists thresholds that differ in the number of sums: 0, for one of each stage, and then from half
- * the gradients of the largest replicated stage down.  Leaves the plan's threshold as it was.
- */
-static int thresholds(struct pd_plan *plan, int64_t list[MOST_THRESHOLDS])
+int pd_sums_thresholds(struct pd_plan *plan, int64_t list[PD_SUMS_THRESHOLDS])
 {
 	int64_t given = plan->bucket_bytes, most = 0, sums;
 	int count = 1;
@@ -58,21 +52,19 @@ static int thresholds(struct pd_plan *plan, int64_t list[MOST_THRESHOLDS])
 			most = bytes;
 	}
 	list[0] = plan->bucket_bytes = 0;
-	sums = sums_of(plan);
-	for (int64_t bytes = most / 2; bytes > 0 && count < MOST_THRESHOLDS; bytes /= 2) {
+	sums = pd_sums_of(plan);
+	for (int64_t bytes = most / 2; bytes > 0 && count < PD_SUMS_THRESHOLDS; bytes /= 2) {
 		plan->bucket_bytes = bytes;
-		if (sums_of(plan) == sums)
+		if (pd_sums_of(plan) == sums)
 			continue;
-		sums = sums_of(plan);
+		sums = pd_sums_of(plan);
 		list[count++] = bytes;
 	}
 	plan->bucket_bytes = given;
 	return count;
 }
 
-/* Returns the period with a threshold, or 0 if a replay cannot tell. */
-static int period_with(struct pd_plan *plan, int64_t bytes, int64_t *period_ns_p,
-		       struct pd_error *err)
+int pd_sums_period(struct pd_plan *plan, int64_t bytes, int64_t *period_ns_p, struct pd_error *err)
 {
 	enum pd_period_kind from = PD_PERIOD_ESTIMATE;
 	int64_t given = plan->bucket_bytes;
@@ -94,12 +86,12 @@ static int period_with(struct pd_plan *plan, int64_t bytes, int64_t *period_ns_p
 static int choose_bucket(struct pd_plan *plan, int64_t limit_bytes, int64_t *period_ns_p,
 			 struct pd_error *err)
 {
-	int64_t list[MOST_THRESHOLDS], best = plan->bucket_bytes, period_ns;
-	int count = thresholds(plan, list);
+	int64_t list[PD_SUMS_THRESHOLDS], best = plan->bucket_bytes, period_ns;
+	int count = pd_sums_thresholds(plan, list);
 	bool found = false;
 
 	for (int i = 0; i < count; i++) {
-		if (period_with(plan, list[i], &period_ns, err) < 0)
+		if (pd_sums_period(plan, list[i], &period_ns, err) < 0)
 			return -1;
 		plan->bucket_bytes = list[i];
 		if (period_ns == 0 || !pd_candidate_fits(plan, limit_bytes) || period_ns > *period_ns_p ||
@@ -205,53 +197,4 @@ int pd_sums_choose(const struct pd_task *task, struct pd_plan *plan, int64_t *pe
 	if (plan->reducer != request->reducer)
 		*bound_ns_p = pd_min64(*bound_ns_p, pd_task_bound_with_ns(task, plan->reducer));
 	return 0;
-}
-
-void pd_reducers_explain(const struct pd_plan *plan, FILE *out)
-{
-	if (sums_of(plan) == 0)
-		return;
-	fprintf(out, "\n%-18s  %15s  %10s\n", "all-reduce", "buckets above", "period");
-	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
-		const struct pd_reducer_tried *one = &plan->predicted.reducers[kind];
-		char bytes[32], time[32];
-
-		if (one->period_ns > 0)
-			fprintf(out, "%-18s  %15s  %10s%s%s\n", pd_reducer_kind_name[kind],
-				one->bucket_bytes > 0 ? pd_show_bytes(one->bucket_bytes, bytes)
-						      : "one of a stage",
-				one->period_ns < PD_COST_MAX
-				? pd_show_time(one->period_ns, time) : "-",
-				one->fits ? "" : "  does not fit",
-				kind == (int)plan->reducer ? "  (the plan's)" : "");
-	}
-}
-
-void pd_bucket_explain(const struct pd_plan *plan, FILE *out)
-{
-	struct pd_plan copy = *plan;
-	int64_t list[MOST_THRESHOLDS + 1], period_ns;
-	int count = thresholds(&copy, list);
-	bool listed = false;
-	struct pd_error err;
-
-	if (sums_of(plan) == 0)
-		return;
-	for (int i = 0; i < count; i++)
-		listed |= list[i] == plan->bucket_bytes;
-	if (!listed)
-		list[count++] = plan->bucket_bytes;
-	fprintf(out, "\n%-15s  %12s  %10s\n", "buckets above", "all-reduces", "period");
-	for (int i = 0; i < count; i++) {
-		char bytes[32], time[32];
-
-		if (period_with(&copy, list[i], &period_ns, &err) < 0)
-			continue;
-		copy.bucket_bytes = list[i];
-		fprintf(out, "%-15s  %12lld  %10s%s\n",
-			list[i] > 0 ? pd_show_bytes(list[i], bytes) : "one of a stage",
-			(long long)sums_of(&copy),
-			period_ns > 0 ? pd_show_time(period_ns, time) : "-",
-			list[i] == plan->bucket_bytes ? "  (the plan's)" : "");
-	}
 }

@@ -5,8 +5,6 @@
 
 #include "planner/search/candidate.h"
 
-#include <stdio.h>
-
 /* Returns above how many bytes buckets are closed (plan/buckets.h) before the best plan is known. */
 int64_t pd_bucket_usual(const struct pd_profile *profile);
 
@@ -18,9 +16,17 @@ int64_t pd_bucket_usual(const struct pd_profile *profile);
 int pd_sums_choose(const struct pd_task *task, struct pd_plan *plan, int64_t *period_ns_p,
 		   int64_t *bound_ns_p, struct pd_error *err);
 
-/* Prints a table of the reducers that were tried, if replicas sum. */
-void pd_reducers_explain(const struct pd_plan *plan, FILE *out);
-/* Prints a table of thresholds with their sums and periods, if the plan has one. */
-void pd_bucket_explain(const struct pd_plan *plan, FILE *out);
+/* Returns how many sums of gradients an update has. */
+int64_t pd_sums_of(const struct pd_plan *plan);
+
+/*
+ * Lists thresholds that differ in the number of sums: 0, for one of each stage, and then from half
+ * the gradients of the largest replicated stage down.  Leaves the plan's threshold as it was.
+ */
+#define PD_SUMS_THRESHOLDS 12
+int pd_sums_thresholds(struct pd_plan *plan, int64_t list[PD_SUMS_THRESHOLDS]);
+
+/* Sets the period with a threshold, or 0 if a replay cannot tell.  Leaves the plan's as it was. */
+int pd_sums_period(struct pd_plan *plan, int64_t bytes, int64_t *period_ns_p, struct pd_error *err);
 
 #endif
