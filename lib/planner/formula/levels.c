@@ -22,9 +22,6 @@
  *
  * A_k is needed for one i at a time, so all that is kept is V_k: one number per pair of
  * states and level.  What keeps it fast:
- *   - A plan over the states of one long chain is found first, in the same way; its time T is
- *     a limit.  What V_k may be, then, is at most T times the replicas that the levels above
- *     can have, and everything above that is as good as never.
  *   - With D devices in a component of level k - 1, a pipeline on m of them takes at least
  *     its compute time over m D.
  *   - A_k(i, s, m) grows with s, nearly, and V_{k-1}(s, j) falls.  With the least of the first
@@ -40,8 +37,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COARSE 96               /* states of the coarse plan that is found first */
-
 struct level {
 	struct pd_level_terms at;
 	int m;                          /* components of the level below */
@@ -49,13 +44,11 @@ struct level {
 	double *first, *later;          /* [m]: time of an all-reduce of m replicas per byte */
 	double *value;                  /* V_k by pair; none for the outermost level */
 	double *least;                  /* the least value of a state and all before it */
-	double limit, whole_limit;      /* limits of V_k: of a part, of the whole network */
 };
 
 struct search {
 	const struct pd_levels *question;
 	int levels, n;                  /* n states */
-	const int *state;               /* their numbers, ascending */
 	double *compute, *parameters, *cut;     /* per state */
 	double *most_parameters;        /* of a state and all before it */
 	double *zero;                   /* V_0 by pair */
@@ -83,20 +76,6 @@ static size_t pair(int j)
 static const double *values_below(const struct search *search, int k)
 {
 	return k == 1 ? search->zero : search->level[k - 1].value;
-}
-
-/* Returns the first s in [low, high) with compute[s] > more, or high. */
-static int first_above(const struct search *search, int low, int high, double more)
-{
-	while (low < high) {
-		int middle = low + (high - low) / 2;
-
-		if (search->compute[middle] > more)
-			high = middle;
-		else
-			low = middle + 1;
-	}
-	return low;
 }
 
 /* The best value of a cell so far, and the last stage that gives it. */
@@ -169,13 +148,13 @@ static void try_splits(const struct search *search, int k, int i, int j, int m, 
 }
 
 static struct best cell(const struct search *search, int k, int i, int j, int m,
-			const struct row *row, double limit)
+			const struct row *row)
 {
 	const struct level *level = &search->level[k];
 	const struct pd_level_terms *at = &level->at;
 	bool straight = search->question->straight;
 	double inside = values_below(search, k)[pair(j) + (size_t)i], time;
-	struct best best = { limit, { -2, 0 } };
+	struct best best = { HUGE_VAL, { -2, 0 } };
 
 	if (inside < HUGE_VAL && !(straight && m > 1)) {
 		time = pd_terms_stage(at, inside, level->first[m] *
@@ -196,8 +175,6 @@ static struct best cell(const struct search *search, int k, int i, int j, int m,
 		if (tried.time < best.time)
 			best = (struct best){ fmax(tried.time, out), tried.choice };
 	}
-	if (best.choice.split == -2)
-		best.time = HUGE_VAL;
 	return best;
 }
 
@@ -211,8 +188,7 @@ static void put(const struct row *row, size_t first, int i, int j, double time)
 		least[j] = time;
 }
 
-static void fill_row(const struct search *search, int k, int i, int end, struct row *row,
-		     double limit)
+static void fill_row(const struct search *search, int k, int i, int end, struct row *row)
 {
 	size_t n = (size_t)search->n;
 
@@ -221,7 +197,7 @@ static void fill_row(const struct search *search, int k, int i, int end, struct 
 			struct best best = { HUGE_VAL, { -2, 0 } };
 
 			if (search->zero[pair(j) + (size_t)i] < HUGE_VAL)
-				best = cell(search, k, i, j, m, row, limit);
+				best = cell(search, k, i, j, m, row);
 			put(row, (size_t)m * n, i, j, best.time);
 			if (row->choice)
 				row->choice[(size_t)m * n + (size_t)j] = best.choice;
@@ -244,39 +220,18 @@ static void row_release(struct row *row)
 	free(row->choice);
 }
 
-/*
- * Tells whether a stage of the outermost level can begin behind state i: the layers before need at
- * least so many components, and the rest are for what follows.
- */
-static bool can_begin(const struct search *search, int i)
-{
-	const struct level *top = &search->level[search->levels];
-	double each = top->limit * top->devices, all = search->compute[search->n - 1];
-	double before = fmax(1, ceil(search->compute[i] / each));
-
-	return !(before >= top->m || all - search->compute[i] > each * (top->m - before));
-}
-
-/* Computes V_k for all pairs that are of use. */
+/* Computes V_k for all pairs. */
 static void fill_level(struct search *search, int k)
 {
 	const struct level *level = &search->level[k];
-	double most = level->limit * level->m * level->devices;
 	int n = search->n;
 	struct row row;
 
 	row_init(search, k, &row, false);
 	for (int i = 0; i < n - 1; i++) {
-		int end = i ? first_above(search, i + 1, n, search->compute[i] + most) - 1
-			    : n - 1;
-
-		if (i && k == search->levels - 1 && !can_begin(search, i))
-			end = i;
-		fill_row(search, k, i, end, &row,
-			 i ? level->limit : fmax(level->limit, level->whole_limit));
+		fill_row(search, k, i, n - 1, &row);
 		for (int j = i + 1; j < n; j++) {
-			double time = j > end ? HUGE_VAL :
-				row.time[(size_t)level->m * (size_t)n + (size_t)j];
+			double time = row.time[(size_t)level->m * (size_t)n + (size_t)j];
 
 			level->value[pair(j) + (size_t)i] = time;
 			level->least[pair(j) + (size_t)i] = i ?
@@ -286,40 +241,14 @@ static void fill_level(struct search *search, int k)
 	row_release(&row);
 }
 
-static double above(double time)
-{
-	return time * (1 + 1e-9) + 1e-6;
-}
-
-/*
- * Sets how much longer than the plan a part may take, by the replicas that it can have above: all
- * for the whole network, and all but one of some level for a part.
- */
-static void set_limits(struct search *search, double time)
-{
-	bool straight = search->question->straight;
-	double whole = above(time), part = straight ? whole : 0;
-
-	search->level[search->levels].limit = search->level[search->levels].whole_limit = whole;
-	for (int k = search->levels; k > 1; k--) {
-		int m = straight ? 1 : search->level[k].m;
-
-		part = fmax(part * m, whole * (m - 1));
-		whole *= m;
-		search->level[k - 1].limit = part;
-		search->level[k - 1].whole_limit = whole;
-	}
-}
-
-static void search_init(struct search *search, const struct pd_levels *question,
-			const int *state, int n)
+static void search_init(struct search *search, const struct pd_levels *question)
 {
 	const struct pd_states *states = question->states;
+	int n = states->count;
 	double devices = 1;
 
 	*search = (struct search){
 		.question = question, .levels = question->topology->levels, .n = n,
-		.state = state,
 		.compute = pd_calloc((size_t)n, sizeof(double)),
 		.parameters = pd_calloc((size_t)n, sizeof(double)),
 		.cut = pd_calloc((size_t)n, sizeof(double)),
@@ -327,14 +256,14 @@ static void search_init(struct search *search, const struct pd_levels *question,
 		.zero = pd_calloc(pair(n), sizeof(double)),
 	};
 	for (int s = 0; s < n; s++) {
-		search->compute[s] = (double)states->compute_ns[state[s]];
-		search->parameters[s] = (double)states->parameter_bytes[state[s]];
-		search->cut[s] = (double)states->cut_bytes[state[s]];
+		search->compute[s] = (double)states->compute_ns[s];
+		search->parameters[s] = (double)states->parameter_bytes[s];
+		search->cut[s] = (double)states->cut_bytes[s];
 		search->most_parameters[s] = fmax(search->parameters[s],
 						  s ? search->most_parameters[s - 1] : 0);
 		for (int i = 0; i < s; i++)
 			search->zero[pair(s) + (size_t)i] =
-				pd_states_within(states, state[i], state[s])
+				pd_states_within(states, i, s)
 				? search->compute[s] - search->compute[i] : HUGE_VAL;
 	}
 	for (int k = 1; k <= search->levels; k++) {
@@ -372,17 +301,16 @@ static void search_release(struct search *search)
 	}
 }
 
-static double solve(struct search *search, double limit, int *m_p)
+static double solve(struct search *search, int *m_p)
 {
 	int L = search->levels;
 	double least = HUGE_VAL;
 	struct row row;
 
-	set_limits(search, limit);
 	for (int k = 1; k < L; k++)
 		fill_level(search, k);
 	row_init(search, L, &row, false);
-	fill_row(search, L, 0, search->n - 1, &row, search->level[L].limit);
+	fill_row(search, L, 0, search->n - 1, &row);
 	for (int m = search->level[L].at.released ? search->level[L].m : 1;
 	     m <= search->level[L].m; m++) {
 		double time = row.time[(size_t)m * (size_t)search->n + (size_t)search->n - 1];
@@ -394,19 +322,6 @@ static double solve(struct search *search, double limit, int *m_p)
 	}
 	row_release(&row);
 	return least;
-}
-
-/* Thins out a long chain of states into `chain`; returns how many it has. */
-static int coarse(const struct pd_states *states, int *chain)
-{
-	int count = 0, at = 0, kept = 0;
-
-	for (int s = 0; s < states->count; s++)
-		if (pd_states_within(states, at, s))
-			chain[count++] = at = s;
-	for (int p = 0; count > COARSE && p < COARSE; p++)
-		chain[kept++] = chain[(int64_t)p * (count - 1) / (COARSE - 1)];
-	return count > COARSE ? kept : count;
 }
 
 /* Ranks at which copies of a part begin; copy c does minibatch b with b mod n = c. */
@@ -437,7 +352,7 @@ static void add_stage(const struct search *search, struct answer *answer, int j,
 	struct pd_partition *partition = answer->partition;
 	int n = partition->stage_count++;
 
-	answer->ends[n] = search->state[j];
+	answer->ends[n] = j;
 	partition->replicas[n] = copies->n;
 	partition->ranks[n] = pd_calloc((size_t)copies->n, sizeof(int));
 	memcpy(partition->ranks[n], copies->base, (size_t)copies->n * sizeof(int));
@@ -449,7 +364,7 @@ static void add_stage(const struct search *search, struct answer *answer, int j,
  * fastest, and a minibatch stays inside its component.
  */
 static void walk(const struct search *search, struct answer *answer, int k, int i, int j,
-		 int m, double limit, const struct copies *copies)
+		 int m, const struct copies *copies)
 {
 	const struct level *level = &search->level[k];
 	struct choice *parts;
@@ -461,7 +376,7 @@ static void walk(const struct search *search, struct answer *answer, int k, int 
 		return;
 	}
 	row_init(search, k, &row, true);
-	fill_row(search, k, i, j, &row, limit);
+	fill_row(search, k, i, j, &row);
 	parts = pd_calloc((size_t)m, sizeof(*parts));
 	for (int end = j, left = m; left > 0;) {       /* from the last stage to the first */
 		struct choice c = row.choice[(size_t)left * (size_t)search->n + (size_t)end];
@@ -478,7 +393,7 @@ static void walk(const struct search *search, struct answer *answer, int k, int 
 					    parts[count].last, (int64_t)level->devices);
 
 		walk(search, answer, k - 1, from, parts[count].split,
-		     k > 1 ? search->level[k - 1].m : 1, limit * parts[count].last, &inner);
+		     k > 1 ? search->level[k - 1].m : 1, &inner);
 		used += parts[count].last;
 		free(inner.base);
 	}
@@ -496,7 +411,7 @@ static struct pd_partition *lay_out(const struct search *search, int m, double t
 	partition->cost_ns = pd_terms_round(time);
 	partition->replicas = pd_calloc(most, sizeof(*partition->replicas));
 	partition->ranks = pd_calloc(most, sizeof(*partition->ranks));
-	walk(search, &answer, search->levels, 0, search->n - 1, m, above(time), &one);
+	walk(search, &answer, search->levels, 0, search->n - 1, m, &one);
 	pd_states_layers(search->question->states, answer.ends, partition->stage_count,
 			 &partition->layers, &partition->order);
 	free(answer.ends);
@@ -505,27 +420,17 @@ static struct pd_partition *lay_out(const struct search *search, int m, double t
 
 struct pd_partition *pd_levels_search(const struct pd_levels *levels, double *time_p)
 {
-	const struct pd_states *states = levels->states;
-	int *state = pd_calloc((size_t)states->count, sizeof(*state)), n, m = 0;
 	struct pd_partition *partition = NULL;
-	double time = HUGE_VAL;
 	struct search search;
+	double time;
+	int m = 0;
 
-	n = coarse(states, state);
-	if (n < states->count) {
-		search_init(&search, levels, state, n);
-		time = solve(&search, HUGE_VAL, &m);
-		search_release(&search);
-	}
-	for (int s = 0; s < states->count; s++)
-		state[s] = s;
-	search_init(&search, levels, state, states->count);
-	time = solve(&search, time, &m);
+	search_init(&search, levels);
+	time = solve(&search, &m);
 	if (time < HUGE_VAL)
 		partition = lay_out(&search, m, time);
 	if (time_p)
 		*time_p = time;
 	search_release(&search);
-	free(state);
 	return partition;
 }
