@@ -101,3 +101,24 @@ int64_t pd_plan_staging_bytes(const struct pd_plan *plan, int stage, int64_t ful
 	free(buckets);
 	return bytes;
 }
+
+int64_t pd_plan_stage_sum_bytes(const struct pd_plan *plan, int stage)
+{
+	int64_t full_bytes = pd_plan_stage_parameters(plan, stage), sum = 0;
+	struct pd_bucket *buckets;
+	int count;
+
+	if (!pd_plan_is_sparse(plan, stage))
+		return full_bytes;
+	count = pd_plan_bucket_count(plan, stage);
+	if (count == 1)
+		return pd_plan_sum_bytes(plan, stage, 0, full_bytes, full_bytes);
+	buckets = pd_calloc((size_t)count, sizeof(*buckets));
+	pd_plan_buckets(plan, stage, buckets);
+	full_bytes = buckets[count - 1].begin_bytes + buckets[count - 1].bytes;
+	for (int i = 0; i < count; i++)
+		sum += pd_plan_sum_bytes(plan, stage, buckets[i].begin_bytes, buckets[i].bytes,
+					 full_bytes);
+	free(buckets);
+	return sum;
+}

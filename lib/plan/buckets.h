@@ -30,5 +30,7 @@ void pd_plan_buckets(const struct pd_plan *plan, int stage, struct pd_bucket *bu
 
 /* Returns the staging bytes of the sums of all buckets; full_bytes is the size of the arena. */
 int64_t pd_plan_staging_bytes(const struct pd_plan *plan, int stage, int64_t full_bytes);
+/* Returns how many bytes of gradients its replicas sum in an update, once the sparsity is the plan's. */
+int64_t pd_plan_stage_sum_bytes(const struct pd_plan *plan, int stage);
 
 #endif

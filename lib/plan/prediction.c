@@ -43,6 +43,21 @@ char *pd_plan_stages_text(const struct pd_plan *plan)
 	return text;
 }
 
+char *pd_plan_recomputed_text(const struct pd_plan *plan)
+{
+	size_t room = (size_t)plan->stage_count * 12 + 1, used = 0;
+	char *text = pd_calloc(room, 1);
+
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].recompute)
+			used += (size_t)snprintf(text + used, room - used, "%s%d", used ? "," : "",
+						 s);
+	if (used)
+		return text;
+	free(text);
+	return NULL;
+}
+
 /* The key may be absent. */
 static int read_from(const struct pd_place *object, enum pd_period_kind *out_p, struct pd_error *err)
 {

@@ -15,5 +15,10 @@ json_t *pd_prediction_json(const struct pd_prediction *predicted);  /* a new ref
 
 /* Returns stages such as "8x3,6x1", as pd-plan --stages takes them; the caller frees it. */
 char *pd_plan_stages_text(const struct pd_plan *plan);
+/*
+ * Returns the stages that recompute, such as "0,2", as for --recompute; NULL: none.  The caller
+ * frees it.
+ */
+char *pd_plan_recomputed_text(const struct pd_plan *plan);
 
 #endif

@@ -2,6 +2,7 @@
 #include "planner/search/candidate.h"
 
 #include "base/mem.h"
+#include "plan/buckets.h"
 #include "plan/prediction.h"
 #include "planner/search/judge.h"
 #include "planner/price/links.h"
@@ -32,7 +33,7 @@ static double sent_per_sample(const struct pd_plan *plan)
 	for (int s = 0; schedule && s < plan->stage_count; s++) {
 		struct pd_members members = pd_plan_members(plan, s);
 
-		sum += pd_traffic_bytes(plan->reducer, &members, pd_stage_sum_bytes(plan, s)) /
+		sum += pd_traffic_bytes(plan->reducer, &members, pd_plan_stage_sum_bytes(plan, s)) /
 			(double)schedule->group[s];
 	}
 	pd_schedule_free(schedule);
@@ -79,7 +80,7 @@ static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_p
 		status = pd_judge_period(plan, PD_NEVER, &one->period_ns, &one->period_from, err);
 	if (status == 0) {
 		one->stages = pd_plan_stages_text(plan);
-		one->recompute = pd_recompute_text(plan);
+		one->recompute = pd_plan_recomputed_text(plan);
 		predicted->alternative_count++;
 	}
 	pd_candidate_drop(plan);
@@ -184,7 +185,7 @@ static int add_unreplicated(struct finder *finder, struct pd_error *err)
 	if (is_straight(won))
 		best = (struct pd_alternative){
 			PD_ALTERNATIVE_UNREPLICATED, won->schedule, won->weights, won->microbatches,
-			won->rank_count, pd_plan_stages_text(won), pd_recompute_text(won),
+			won->rank_count, pd_plan_stages_text(won), pd_plan_recomputed_text(won),
 			predicted->period_ns, predicted->memory_bytes, predicted->period_from,
 			predicted->sent_bytes_per_sample, true };
 	if (partition)

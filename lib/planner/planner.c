@@ -10,7 +10,6 @@
 #include "planner/formula/published.h"
 #include "planner/sums.h"
 
-#include <limits.h>
 #include <stdlib.h>
 
 int64_t pd_task_limit_bytes(const struct pd_profile *profile, const struct pd_plan_request *request)
@@ -24,42 +23,6 @@ int64_t pd_task_limit_bytes(const struct pd_profile *profile, const struct pd_pl
 	return known ? profile->device_memory_bytes : INT64_MAX;
 }
 
-/*
- * Returns the time of a minibatch's computing on all shared processors; 0: each device has its own.
- */
-static int64_t shared_ns(const struct pd_task *task)
-{
-	int64_t sum = 0, processors = task->topology->processors;
-
-	for (int l = 0; processors && l < task->profile->layer_count; l++)
-		sum += task->profile->layers[l].forward_ns + task->profile->layers[l].backward_ns;
-	return processors ? sum / processors : 0;
-}
-
-static struct pd_bound options_of(const struct pd_task *task)
-{
-	const struct pd_plan_request *request = task->request;
-
-	return (struct pd_bound){
-		.topology = task->topology, .schedule = request->schedule,
-		.weights = request->weights, .chunks = request->chunks,
-		.straight = task->straight,
-		.microbatches = pd_planner_plain(request) ? 1 : request->microbatches,
-		.agree = task->costs.copies || pd_planner_agrees(request, task->profile,
-								 request->weights),
-		.overlaps = request->bucket_bytes > 0, .gradient_dtype = request->gradient_dtype,
-		.sparsity = request->sparsity, .reducer = request->reducer,
-	};
-}
-
-int64_t pd_task_bound_with_ns(const struct pd_task *task, enum pd_reducer_kind reducer)
-{
-	struct pd_bound with = options_of(task);
-
-	with.reducer = reducer;
-	return pd_max64(shared_ns(task), pd_bound_ns(&task->costs, &with));
-}
-
 /* Returns a bound for every plan with these options. */
 static int64_t task_bound_ns(struct pd_task *task)
 {
@@ -68,16 +31,8 @@ static int64_t task_bound_ns(struct pd_task *task)
 	if (task->bound_ns == 0)
 		task->bound_ns = request->cost != PD_COST_SIMULATED
 			? pd_published_bound_ns(task->profile, request)
-			: pd_task_bound_with_ns(task, request->reducer);
+			: pd_bound_ns(&task->costs, request);
 	return task->bound_ns;
-}
-
-int pd_task_needs(const struct pd_task *task, int64_t period_ns)
-{
-	struct pd_bound with = options_of(task);
-
-	return period_ns < shared_ns(task) ? INT_MAX
-					   : pd_bound_devices(&task->costs, &with, period_ns);
 }
 
 int pd_task_period(const struct pd_task *task, const struct pd_plan *plan, int64_t *period_ns_p,

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "plan/buckets.h"
+#include "planner/bound/bound.h"
 #include "planner/price/links.h"
 #include "planner/price/predict.h"
 #include "planner/search/judge.h"
@@ -129,7 +130,7 @@ static bool takes_turns(const struct pd_plan *plan)
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_members members = pd_plan_members(plan, s);
 
-		if (members.count > 2 && !pd_direct_expected(&members, pd_stage_sum_bytes(plan, s)))
+		if (members.count > 2 && !pd_direct_expected(&members, pd_plan_stage_sum_bytes(plan, s)))
 			return true;
 	}
 	return false;
@@ -186,6 +187,7 @@ int pd_sums_choose(const struct pd_task *task, struct pd_plan *plan, int64_t *pe
 		    int64_t *bound_ns_p, struct pd_error *err)
 {
 	const struct pd_plan_request *request = task->request;
+	struct pd_plan_request with = *request;
 
 	if (request->cost != PD_COST_SIMULATED)
 		return 0;
@@ -194,7 +196,8 @@ int pd_sums_choose(const struct pd_task *task, struct pd_plan *plan, int64_t *pe
 		return -1;
 	if (request->any_reducer && choose_reducer(task, plan, period_ns_p, err) < 0)
 		return -1;
-	if (plan->reducer != request->reducer)
-		*bound_ns_p = pd_min64(*bound_ns_p, pd_task_bound_with_ns(task, plan->reducer));
+	with.reducer = plan->reducer;
+	if (with.reducer != request->reducer)
+		*bound_ns_p = pd_min64(*bound_ns_p, pd_bound_ns(&task->costs, &with));
 	return 0;
 }

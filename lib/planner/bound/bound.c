@@ -68,8 +68,9 @@
 
 struct bound {
 	const struct pd_costs *costs;
-	const struct pd_bound *with;
+	const struct pd_plan_request *request;
 	int devices;
+	bool straight, agree;           /* no stage has replicas; all stages agree on an update */
 	struct pd_states states;        /* count 0: points are units, or there are none */
 	struct pd_points points;        /* last 0: not known */
 	int64_t group;                  /* minibatches of an update; 0: any number; -1: one per
@@ -87,18 +88,20 @@ struct bound {
 	struct pd_fewest fewest;
 };
 
-static bool drains(const struct pd_bound *with)
+static bool drains(const struct pd_plan_request *request)
 {
-	return with->weights == PD_WEIGHTS_FLUSH;
+	return request->weights == PD_WEIGHTS_FLUSH;
 }
 
 /* Returns the minibatches of an update, as in lib/schedule/tick.c. */
-static int64_t group_of(const struct pd_bound *with)
+static int64_t group_of(const struct pd_plan_request *request)
 {
-	bool common = drains(with) || with->weights == PD_WEIGHTS_2BW ||
-		      with->schedule == PD_SCHEDULE_NF1B;
+	bool common = drains(request) || request->weights == PD_WEIGHTS_2BW ||
+		      request->schedule == PD_SCHEDULE_NF1B;
 
-	return with->microbatches != 1 || common ? with->microbatches : -1;
+	if (pd_planner_plain(request))
+		return -1;
+	return request->microbatches != 1 || common ? request->microbatches : -1;
 }
 
 static int64_t passes_of(const struct pd_profile_layer *layer)
@@ -201,11 +204,11 @@ static void find_ways(struct bound *b, time_of of)
 	const struct pd_profile *profile = b->costs->profile;
 	int last = b->points.last;
 	int64_t *to = ways(profile, of, &b->longest_ns);
-	int64_t *on = b->with->schedule == PD_SCHEDULE_NONE ? ways_on(profile) : NULL;
+	int64_t *on = b->request->schedule == PD_SCHEDULE_NONE ? ways_on(profile) : NULL;
 
 	b->before_ns = pd_calloc((size_t)last + 1, sizeof(int64_t));
 	b->behind_ns = pd_calloc((size_t)last + 1, sizeof(int64_t));
-	for (int p = 0; p < last && drains(b->with); p++)
+	for (int p = 0; p < last && drains(b->request); p++)
 		b->before_ns[p] = b->states.count ? least_way(&b->states, p, to)
 						  : to[b->costs->first[p]];
 	for (int p = 1; p < last && on; p++)
@@ -232,23 +235,27 @@ static void find_points(struct bound *b)
 static int stage_devices(const struct pd_fewest *fewest, int u, int i, int behind, int most,
 			 int64_t period);
 
-static void bound_init(struct bound *b, const struct pd_costs *costs, const struct pd_bound *with)
+static void bound_init(struct bound *b, const struct pd_costs *costs,
+		       const struct pd_plan_request *request)
 {
-	time_of way = with->schedule == PD_SCHEDULE_ZB_H1 ? split_of : passes_of;
+	time_of way = request->schedule == PD_SCHEDULE_ZB_H1 ? split_of : passes_of;
 
-	*b = (struct bound){ .costs = costs, .with = with,
-			     .devices = (int)with->topology->devices, .group = group_of(with),
-			     .ns_per_byte = 1e9 / (double)with->topology->level[0]
+	*b = (struct bound){ .costs = costs, .request = request,
+			     .devices = (int)request->topology->devices, .group = group_of(request),
+			     .straight = request->straight || request->schedule == PD_SCHEDULE_NF1B,
+			     .agree = costs->copies || pd_planner_agrees(request, costs->profile,
+									 request->weights),
+			     .ns_per_byte = 1e9 / (double)request->topology->level[0]
 					    .bandwidth_bytes_per_s * (1 - 1e-12) };
 	find_points(b);
-	pd_reduce_least_init(&b->reduce, with->topology, with->gradient_dtype,
+	pd_reduce_least_init(&b->reduce, request->topology, request->gradient_dtype,
 			     costs->profile->in_step.sum_bytes_per_s);
 	b->passes_ns = pd_points_sum(&b->points, passes_of);
 	b->way_ns = pd_points_sum(&b->points, way);
 	b->update_ns = pd_points_sum(&b->points, update_of);
 	find_ways(b, way);
 	b->fewest = (struct pd_fewest){ .points = &b->points, .most = b->devices,
-					.each = with->straight ? 1 : b->devices,
+					.each = b->straight ? 1 : b->devices,
 					.ns = b->passes_ns, .stage = stage_devices, .context = b };
 	pd_fewest_init(&b->fewest);
 }
@@ -270,9 +277,10 @@ static void bound_release(struct bound *b)
  * Tells whether the all-reduce of a stage (of the input stage) is between a backward and a forward:
  * not if its step may come later (pd_reduce_is_serial).
  */
-static bool is_serial(const struct pd_bound *with, bool input)
+static bool is_serial(const struct bound *b, bool input)
 {
-	return !with->overlaps && (input || !with->agree || with->weights != PD_WEIGHTS_2BW);
+	return b->request->bucket_bytes == 0 &&
+	       (input || !b->agree || b->request->weights != PD_WEIGHTS_2BW);
 }
 
 /* The work of a replica of a stage, without what depends on m. */
@@ -283,11 +291,13 @@ struct stage {
 };
 
 /* Returns the least bytes of gradients that replicas sum in an update (plan/sparse.h rounds up). */
-static int64_t summed_bytes(const struct pd_bound *with, int64_t parameter_bytes)
+static int64_t summed_bytes(const struct pd_plan_request *request, int64_t parameter_bytes)
 {
-	if (with->sparsity == 0 || with->reducer != PD_REDUCER_dense)
-		return with->reducer == PD_REDUCER_dense ? parameter_bytes : 0;
-	return (int64_t)((double)parameter_bytes * (1 - with->sparsity) * (1 - 1e-6));
+	if (request->reducer != PD_REDUCER_dense)       /* only dense sums are known to take any time */
+		return 0;
+	if (request->sparsity == 0)
+		return parameter_bytes;
+	return (int64_t)((double)parameter_bytes * (1 - request->sparsity) * (1 - 1e-6));
 }
 
 /* Makes the stage from point u to its i-th end. */
@@ -296,7 +306,7 @@ static struct stage stage_of(const struct bound *b, int u, int i)
 	const struct pd_points *points = &b->points;
 	int v = pd_points_end(points, u, i);
 	bool known = !points->states || points->traffic;
-	int64_t bytes = summed_bytes(b->with,
+	int64_t bytes = summed_bytes(b->request,
 				     points->parameter_bytes[v] - points->parameter_bytes[u]);
 
 	return (struct stage){
@@ -306,7 +316,7 @@ static struct stage stage_of(const struct bound *b, int u, int i)
 		.traffic_ns = known ? pd_cost_of((double)pd_points_traffic(points, u, i) * b->ns_per_byte)
 				    : 0,
 		.bytes = bytes, .sure_bytes = pd_max64(0, bytes - SHORT * (int64_t)b->devices),
-		.serial = is_serial(b->with, u == 0),
+		.serial = is_serial(b, u == 0),
 	};
 }
 
@@ -380,10 +390,13 @@ static int64_t all_passes(const struct bound *b)
 static int64_t simple(const struct bound *b)
 {
 	int64_t ns = pd_ceil_div(all_passes(b), b->devices);
+	int64_t processors = b->request->topology->processors;
 
-	if (b->with->straight || b->with->chunks)
+	if (processors > 0)
+		ns = pd_max64(ns, all_passes(b) / processors);
+	if (b->straight || b->request->chunks)
 		ns = pd_max64(ns, longest(b));
-	if (drains(b->with) && b->group > 0)
+	if (drains(b->request) && b->group > 0)
 		ns = pd_max64(ns, pd_ceil_div(b->longest_ns, b->group));
 	return ns;
 }
@@ -391,15 +404,16 @@ static int64_t simple(const struct bound *b)
 /* Tells whether stages by themselves say more than the machine as a whole. */
 static bool has_stages(const struct bound *b)
 {
-	return all_passes(b) > 0 && !b->with->chunks && b->points.last > 0;
+	return all_passes(b) > 0 && !b->request->chunks && b->points.last > 0;
 }
 
-int pd_bound_devices(const struct pd_costs *costs, const struct pd_bound *with, int64_t period_ns)
+int pd_bound_devices(const struct pd_costs *costs, const struct pd_plan_request *request,
+		     int64_t period_ns)
 {
 	struct bound b;
 	int fewest = 1;
 
-	bound_init(&b, costs, with);
+	bound_init(&b, costs, request);
 	if (period_ns < simple(&b))
 		fewest = PD_FEWEST_NONE;
 	else if (has_stages(&b))
@@ -408,12 +422,12 @@ int pd_bound_devices(const struct pd_costs *costs, const struct pd_bound *with, 
 	return fewest;
 }
 
-int64_t pd_bound_ns(const struct pd_costs *costs, const struct pd_bound *with)
+int64_t pd_bound_ns(const struct pd_costs *costs, const struct pd_plan_request *request)
 {
 	struct bound b;
 	int64_t ns;
 
-	bound_init(&b, costs, with);
+	bound_init(&b, costs, request);
 	ns = simple(&b);
 	if (has_stages(&b))
 		pd_fewest_value(&b.fewest, ns, b.points.last < EXACT_POINTS ? INT64_MAX : ROUGH, &ns);

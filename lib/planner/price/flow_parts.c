@@ -3,8 +3,8 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "plan/buckets.h"
 #include "planner/price/cost.h"
-#include "planner/price/links.h"
 #include "schedule/buffer_counts.h"
 #include "schedule/tick.h"
 #include "trace/steady.h"
@@ -25,7 +25,7 @@ static bool measure_reduce(const struct pd_plan *plan, int s, struct pd_reduce *
 	struct pd_members members = pd_plan_members(plan, s);
 	int64_t grouped_ns = pd_reduce_grouped_ns(plan, s);
 
-	pd_reduce_times(plan->reducer, &members, pd_stage_sum_bytes(plan, s), reduces);
+	pd_reduce_times(plan->reducer, &members, pd_plan_stage_sum_bytes(plan, s), reduces);
 	for (int i = 0; i < members.count && likely; i++)
 		reduces[i].rest_ns = pd_max64(reduces[i].rest_ns, grouped_ns);
 	return grouped_ns > 0;

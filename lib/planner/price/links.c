@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 #include "plan/buckets.h"
-#include "plan/sparse.h"
 #include "planner/price/cost.h"
 #include "topology/direct.h"
 #include "topology/traffic.h"
@@ -90,7 +89,7 @@ static void carry_sum(struct pd_links *links, const struct pd_plan *plan, int s,
 {
 	struct pd_members members = pd_plan_members(plan, s);
 	int levels = links->topology->levels;
-	int64_t bytes = pd_stage_sum_bytes(plan, s);
+	int64_t bytes = pd_plan_stage_sum_bytes(plan, s);
 	struct pd_traffic *traffic;
 	double part;
 
@@ -106,27 +105,6 @@ static void carry_sum(struct pd_links *links, const struct pd_plan *plan, int s,
 		load(links, &links->down[k][c], k, traffic[i].got_bytes / (double)group, part);
 	}
 	free(traffic);
-}
-
-int64_t pd_stage_sum_bytes(const struct pd_plan *plan, int stage)
-{
-	int64_t full_bytes = pd_plan_stage_parameters(plan, stage), sum = 0;
-	struct pd_bucket *buckets;
-	int count;
-
-	if (!pd_plan_is_sparse(plan, stage))
-		return full_bytes;
-	count = pd_plan_bucket_count(plan, stage);
-	if (count == 1)
-		return pd_plan_sum_bytes(plan, stage, 0, full_bytes, full_bytes);
-	buckets = pd_calloc((size_t)count, sizeof(*buckets));
-	pd_plan_buckets(plan, stage, buckets);
-	full_bytes = buckets[count - 1].begin_bytes + buckets[count - 1].bytes;
-	for (int i = 0; i < count; i++)
-		sum += pd_plan_sum_bytes(plan, stage, buckets[i].begin_bytes, buckets[i].bytes,
-					 full_bytes);
-	free(buckets);
-	return sum;
 }
 
 void pd_links_init(struct pd_links *links, const struct pd_plan *plan,

@@ -41,7 +41,4 @@ void pd_links_release(struct pd_links *links);
  */
 int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *wiring);
 
-/* Returns how many bytes of gradients its replicas sum in an update, once the sparsity is the plan's. */
-int64_t pd_stage_sum_bytes(const struct pd_plan *plan, int stage);
-
 #endif

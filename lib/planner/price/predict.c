@@ -2,10 +2,10 @@
 #include "planner/price/predict.h"
 
 #include "base/mem.h"
+#include "plan/buckets.h"
 #include "plan/memory.h"
 #include "plan/wiring.h"
 #include "planner/price/cost.h"
-#include "planner/price/links.h"
 #include "schedule/buffer_counts.h"
 #include "schedule/memory.h"
 
@@ -72,7 +72,7 @@ void pd_predict_stages(struct pd_plan *plan)
 			stage->backward_ns += plan->profile->layers[l].backward_ns;
 		}
 		stage->allreduce_ns = pd_reducers[plan->reducer]->cost_ns(&members,
-									  pd_stage_sum_bytes(plan, s));
+									  pd_plan_stage_sum_bytes(plan, s));
 		pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas,
 			     stage->warmup, in[s], out[s], &memory);
 		stage->memory_bytes = memory.total_bytes;

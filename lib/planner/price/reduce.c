@@ -2,8 +2,8 @@
 #include "planner/price/reduce.h"
 
 #include "base/mem.h"
+#include "plan/buckets.h"
 #include "planner/price/cost.h"
-#include "planner/price/links.h"
 #include "topology/allreduce.h"
 #include "topology/direct.h"
 #include "topology/traffic.h"
@@ -83,7 +83,7 @@ void pd_reduce_times(enum pd_reducer_kind kind, const struct pd_members *members
 int64_t pd_reduce_grouped_ns(const struct pd_plan *plan, int stage)
 {
 	const struct pd_stage *at = &plan->stages[stage];
-	int64_t bytes = pd_stage_sum_bytes(plan, stage);
+	int64_t bytes = pd_plan_stage_sum_bytes(plan, stage);
 	struct pd_allreduce how;
 	double ns;
 

@@ -69,15 +69,9 @@ struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, in
  */
 int64_t pd_task_limit_bytes(const struct pd_profile *profile,
 			    const struct pd_plan_request *request);
-/* Returns a bound for every plan with these options and that reducer. */
-int64_t pd_task_bound_with_ns(const struct pd_task *task, enum pd_reducer_kind reducer);
 /* Returns a plan's time between two minibatches: by a replay, or by the formula that is asked for. */
 int pd_task_period(const struct pd_task *task, const struct pd_plan *plan, int64_t *period_ns_p,
 		   enum pd_period_kind *from_p, struct pd_error *err);
-/*
- * Returns the fewest devices with which a plan can reach a period; more than there are if none can.
- */
-int pd_task_needs(const struct pd_task *task, int64_t period_ns);
 /*
  * These plan by one kind of request, and return a plan that fits, and its time; or NULL: by a
  * published formula (this may change the profile's order, and task->costs with it); with

@@ -5,6 +5,7 @@
 #include "planner/search/contest.h"
 
 #include "base/mem.h"
+#include "planner/bound/bound.h"
 #include "planner/search/judge.h"
 #include "planner/search/placement.h"
 #include "planner/price/predict.h"
@@ -259,8 +260,9 @@ static bool is_proven(const struct pd_contest *contest, const struct pd_plan *pl
 	const struct pd_task *task = contest->task;
 
 	return !contest->few && pd_judge_work(plan) <= PD_JUDGE_WORK &&
-	       pd_task_needs(task, time_ns) >= plan->rank_count &&
-	       pd_task_needs(task, time_ns - pd_ceil_div(time_ns, part)) > task->topology->devices;
+	       pd_bound_devices(&task->costs, task->request, time_ns) >= plan->rank_count &&
+	       pd_bound_devices(&task->costs, task->request,
+				time_ns - pd_ceil_div(time_ns, part)) > task->topology->devices;
 }
 
 /* Replays an entry, if it was not; updates *best. */

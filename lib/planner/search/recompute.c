@@ -15,7 +15,6 @@
 #include "planner/search/candidate.h"
 #include "planner/price/predict.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,21 +37,6 @@ static void clear(struct pd_plan *plan)
 {
 	for (int s = 0; s < plan->stage_count; s++)
 		plan->stages[s].recompute = false;
-}
-
-char *pd_recompute_text(const struct pd_plan *plan)
-{
-	size_t room = (size_t)plan->stage_count * 12 + 1, used = 0;
-	char *text = pd_calloc(room, 1);
-
-	for (int s = 0; s < plan->stage_count; s++)
-		if (plan->stages[s].recompute)
-			used += (size_t)snprintf(text + used, room - used, "%s%d", used ? "," : "",
-						 s);
-	if (used)
-		return text;
-	free(text);
-	return NULL;
 }
 
 /* Lets all stages recompute that can and have more than one minibatch in flight. */

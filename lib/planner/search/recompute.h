@@ -51,10 +51,5 @@ bool pd_recompute_weigh(struct pd_plan *plan, const struct pd_plan_request *requ
 
 /* Returns how many stages recompute. */
 int pd_recompute_count(const struct pd_plan *plan);
-/*
- * Returns the stages that recompute, such as "0,2", as for --recompute; NULL: none.  The caller
- * frees it.
- */
-char *pd_recompute_text(const struct pd_plan *plan);
 
 #endif

@@ -17,6 +17,7 @@
 #include "planner/search/contest.h"
 
 #include "base/mem.h"
+#include "planner/bound/bound.h"
 #include "planner/search/gain.h"
 #include "planner/search/judge.h"
 #include "planner/search/line.h"
@@ -296,7 +297,8 @@ static int64_t leave_out(struct pd_contest *contest, size_t winner, struct pd_er
 			struct way way = { .straight = task->straight, .kept = 1, .alone = true,
 					   .devices = n };
 
-			if (pd_task_needs(task, pd_gain_limit_ns(gain, time_ns, devices, n)) <= n)
+			if (pd_bound_devices(&task->costs, task->request,
+					     pd_gain_limit_ns(gain, time_ns, devices, n)) <= n)
 				enter_line(contest, &way);
 		}
 		for (int i = 0; i < FEWER_LOOKED; i++) {

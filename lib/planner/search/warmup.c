@@ -18,6 +18,7 @@
 #include "planner/search/warmup.h"
 
 #include "base/mem.h"
+#include "plan/buckets.h"
 #include "planner/search/candidate.h"
 #include "planner/price/cost.h"
 #include "planner/price/cycle.h"
@@ -77,7 +78,7 @@ static int64_t own_sends_ns(const struct pd_plan *plan, int s)
 	    (plan->weights != PD_WEIGHTS_STASH && plan->weights != PD_WEIGHTS_VERTICAL_SYNC))
 		return 0;
 	reduces = pd_calloc((size_t)stage->replicas, sizeof(*reduces));
-	pd_reduce_times(plan->reducer, &members, pd_stage_sum_bytes(plan, s), reduces);
+	pd_reduce_times(plan->reducer, &members, pd_plan_stage_sum_bytes(plan, s), reduces);
 	for (int i = 0; i < stage->replicas; i++)
 		least = pd_min64(least, pd_max64(reduces[i].sends_ns, reduces[i].rest_ns));
 	free(reduces);
