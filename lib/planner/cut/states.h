@@ -38,10 +38,9 @@ enum pd_states_rule {
 /*
  * How many states are held at most.  A network that has more gets those of the network
  * whose chains inside branches are one layer each, if they are few enough, those that hold
- * one layer and all it needs, those that depth-first, last-branch-first, least-bytes and the
- * profile's own order go through, and those that have one layer more than another, as far as
- * there is room: each is a state, so a plan made of them is one, but a better one may be
- * missing.
+ * one layer and all it needs, those that the profile's own order goes through, and those that have
+ * one layer more than another, as far as there is room: each is a state, so a plan made of them is
+ * one, but a better one may be missing.
  */
 #define PD_STATES_MOST 4096     /* of a network with no more */
 #define PD_STATES_SOME 2048     /* of a network with more */
