@@ -207,20 +207,6 @@ bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 	return true;
 }
 
-bool pd_map_takes(const struct pd_map *map, const struct pd_span *own, int64_t in_bytes,
-		  const double *load_ns, double time)
-{
-	const struct pd_span before = { own->end, own->end + 1 };
-	const struct pass pass = { &before, own, 1, 1.0 / (own->end - own->begin),
-				   (double)in_bytes };
-
-	for (int k = 1; k < map->topology->levels; k++)
-		if (map->start[k][own->end] == own->end &&
-		    load_ns[k] + pass_ns(map, &pass, k, own->end - 1) > time)
-			return false;
-	return true;
-}
-
 /* Returns the time of the slowest transfer. */
 int64_t pd_map_way_ns(const struct pd_map *map, const struct pd_span *a, const struct pd_span *b,
 		      int64_t bytes)

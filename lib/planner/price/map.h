@@ -59,12 +59,4 @@ int64_t pd_map_way_ns(const struct pd_map *map, const struct pd_span *a, const s
 bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 		  const double *behind_ns, double time, double *load_ns);
 
-/*
- * Tells whether the links of components that end with a stage can also carry what the stage before
- * sends, with their load so far, load_ns from pd_map_holds.  If not, no stage before it is
- * possible.
- */
-bool pd_map_takes(const struct pd_map *map, const struct pd_span *own, int64_t in_bytes,
-		  const double *load_ns, double time);
-
 #endif

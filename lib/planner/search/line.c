@@ -30,6 +30,7 @@
 
 #define PROBES 48
 #define LITTLE 256                      /* part of the bound by which times are tried */
+#define TRIES 4                         /* numbers of replicas, from the least on, that are tried */
 #define NONE PD_FEWEST_NONE
 
 struct node {                           /* a plan of the layers behind u */
@@ -196,9 +197,8 @@ static bool holds(const struct line_search *search, int v, const struct try *try
 	enum answer once = stage_holds(search, v, try, time, node_p);
 	struct try again = *try;
 
-	if (once != TOO_LARGE || !search->line->tight)
+	if (once != TOO_LARGE || !search->line->recompute)
 		return once == YES;
-	*search->line->tight = true;
 	again.again = true;
 	again.compute += points->forward_ns[v] - points->forward_ns[search->u];
 	return stage_holds(search, v, &again, time, node_p) == YES;
@@ -261,7 +261,6 @@ static void keep(const struct line_search *search, const struct node *node)
 static void fill_before(const struct line_search *search, int v, const struct node *rest, int64_t m,
 			int64_t time)
 {
-	const struct pd_line *line = search->line;
 	const struct pd_points *points = search->points;
 	const struct node *worst = &line_nodes(search, search->u)[search->kept - 1];
 	int64_t most = pd_min64(search->room, worst->devices) - rest->devices;
@@ -271,9 +270,9 @@ static void fill_before(const struct line_search *search, int v, const struct no
 
 	if (v != points->last)
 		try.next.begin = line_nodes(search, rest->next)[rest->which].devices;
-	if (line->straight && most > 1)
+	if (search->line->straight && most > 1)
 		most = 1;
-	for (int t = 0; m <= most && t < line->tries; t++, m++) {
+	for (int t = 0; m <= most && t < TRIES; t++, m++) {
 		m = enough(search, v, m, time, &try);
 		if (m <= most &&
 		    !superfluous(search, try.own.end, rest->behind_ns + try.compute) &&
@@ -332,33 +331,6 @@ static int look(struct pd_fewest *fewest, int u, int i, int most, int64_t time)
 	return worst->devices < most ? worst->devices : most;
 }
 
-/* Tells whether any stage can be before the plan. */
-static bool goes_on(const struct line_search *search, int u, const struct node *node, int64_t time)
-{
-	struct pd_span own = { 0, node->devices };
-
-	if (u == search->points->last)
-		return true;
-	own.begin = line_nodes(search, node->next)[node->which].devices;
-	return pd_map_takes(search->map, &own, search->points->cut_bytes[u], node->load_ns,
-			    (double)time);
-}
-
-/* Sets F of u, over plans that something can be before. */
-static void note_fewest(struct line_search *search, int u, int64_t time)
-{
-	int kept = 0;
-	struct node *list = line_nodes(search, u);
-
-	for (int i = 0; i < search->kept && list[i].devices != NONE; i++)
-		if (u == 0 || goes_on(search, u, &list[i], time))
-			list[kept++] = list[i];
-	if (kept < search->kept)
-		list[kept].devices = NONE;
-	search->fewest.devices[u] = list[0].devices;
-	pd_fewest_note(&search->fewest, u);
-}
-
 static bool probe(struct line_search *search, int64_t time)
 {
 	int U = search->points->last;
@@ -366,12 +338,14 @@ static bool probe(struct line_search *search, int64_t time)
 	for (int i = 0; i < (U + 1) * search->kept; i++)
 		search->nodes[i].devices = NONE;
 	line_nodes(search, U)[0] = (struct node){ .devices = 0 };
-	note_fewest(search, U, time);
+	search->fewest.devices[U] = 0;
+	pd_fewest_note(&search->fewest, U);
 	for (int u = U - 1; u >= 0; u--) {
 		search->u = u;
 		search->room = room_for(search, u, time);
 		pd_fewest_each(&search->fewest, u, search->room, time);
-		note_fewest(search, u, time);
+		search->fewest.devices[u] = line_nodes(search, u)[0].devices;
+		pd_fewest_note(&search->fewest, u);
 	}
 	return search->fewest.devices[0] != NONE;
 }

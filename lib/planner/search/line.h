@@ -16,11 +16,9 @@ struct pd_line {
 	int64_t round;                  /* replicas of every stage divide it; 0: any may be */
 	enum pd_weight_kind weights;
 	int64_t group;                  /* minibatches of an update; 0: one per replica */
-	bool *tight;                    /* if not NULL, stages may recompute for want of memory, and
-					   it is set if one would have to */
+	bool recompute;                 /* stages may, for want of memory */
 	bool least;                     /* no warm-ups: find what fits at all */
 	double wire;                    /* bytes that replicas sum, of each byte of gradients */
-	int tries;                      /* replicas above the least that are tried, plus 1 */
 	int kept;                       /* plans that are kept for each point */
 	int64_t bound_ns;               /* no plan takes less */
 	int64_t most_ns;                /* slower plans are not wanted; 0: all are */

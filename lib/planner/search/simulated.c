@@ -82,18 +82,6 @@ static void enter_found(struct pd_contest *contest, const struct pd_line *line,
 	}
 }
 
-/* If stages would have to recompute, also enters what there is without. */
-static void enter_both(struct pd_contest *contest, struct pd_line *line, const struct way *way)
-{
-	bool tight = false;
-
-	line->tight = pd_recompute_free(contest->task->request) ? &tight : NULL;
-	enter_found(contest, line, way);
-	line->tight = NULL;
-	if (tight)
-		enter_found(contest, line, way);
-}
-
 static void enter_points(struct pd_contest *contest, struct pd_points *points,
 			 const struct way *way)
 {
@@ -105,21 +93,22 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 		.devices = way->devices ? way->devices : (int)task->topology->devices,
 		.straight = way->straight, .round = pd_profile_lane_round(task->profile),
 		.weights = request->weights, .group = request->microbatches,
+		.recompute = pd_recompute_free(request),
 		.wire = (1 - request->sparsity) * (double)pd_dtype_bytes(request->gradient_dtype) /
 			sizeof(float),
-		.least = way->least, .tries = 4, .kept = way->kept, .bound_ns = task->bound_ns,
+		.least = way->least, .kept = way->kept, .bound_ns = task->bound_ns,
 		.most_ns = hopeful_ns(contest),
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
 
-	enter_both(contest, &line, way);
+	enter_found(contest, &line, way);
 	/* If ranks share processors, more ranks are rarely faster. */
 	if (task->topology->processors > 0 && task->topology->processors < line.devices) {
 		struct way all = *way;
 
 		all.alone = false;
 		line.devices = (int)task->topology->processors;
-		enter_both(contest, &line, &all);
+		enter_found(contest, &line, &all);
 	}
 }
 
