@@ -21,15 +21,15 @@ says() {
 		--argjson ms "$says_ms" '.stages[0] | .sent_bytes == $bytes and
 		.messages == $messages and (.exposed_ns / 1e6 - $ms | fabs) < 0.01' report.json
 }
-test_ok "dense: each sends its parts of three others' pieces and the sum of its own to three" '
-	says 4500000 6 18'
+test_ok "dense: each sends its parts of three others' pieces and the sum of its own to three, in two parts" '
+	says 4500000 12 18'
 test_ok "a ring: 2 (n - 1) pieces to the next, in two parts" 'says 4500000 12 18 --all-reduce=ring'
 test_ok "NCCL decides by itself: as a ring" 'says 4500000 12 18 --all-reduce=nccl'
 test_ok "recursive doubling: all of it to two" 'says 6000000 2 24 --all-reduce=recursive-doubling'
 test_ok "hierarchical: two on each of two hosts, along chains of 11 pieces and a ring of two in five parts" '
 	says 4500000 16 36 --all-reduce=hierarchical --topology=2@250MB/s,2@250MB/s'
 test_ok "in 16 bits" '
-	says 2250000 6 9 --gradient-dtype=bf16
+	says 2250000 12 9 --gradient-dtype=bf16
 	says 3000000 12 12 --gradient-dtype=f16 --all-reduce=ring
 	says 4500000 2 18 --gradient-dtype=f16 --all-reduce=recursive-doubling'
 test_ok "in buckets, under backward: exposed is what is left of it, all but 9 ms of an update" '
@@ -63,7 +63,7 @@ test_ok "the report, and pd-plan --explain, say the same" '
 	pd-plan --topology=4@250MB/s --stages=3x4 --explain three 2>why >plan.json
 	grep -A 2 "^all-reduce of a replica.s update, dense, f32$" out >1
 	grep -A 2 "^all-reduce of a replica.s update, dense, f32$" why >2
-	grep -E "^stage 0 +1 +4.5 MB +6 +18 ms$" 1
+	grep -E "^stage 0 +1 +4.5 MB +12 +18 ms$" 1
 	cmp 1 2'
 test_ok "a stage without replicas has no sums" '
 	pd-plan --topology=3@250MB/s --straight --explain three 2>why >straight.json

@@ -7,7 +7,9 @@
 
 #include <stdlib.h>
 
-/* The events of what passes between this member and another one of its group. */
+#define CUTS_UNDER_WAY 2        /* of a share to each receiver, where transfers share a link */
+
+/* The events of what passes between this member and another one of its group, in one part of many. */
 struct pair {
 	struct pd_event part_out, part_in;      /* mine of its pieces, its of mine */
 	struct pd_event sum_out, sum_in;        /* the sums of my pieces, of its */
@@ -31,6 +33,7 @@ struct dense {
 	size_t floats, piece_most;      /* of the longest piece */
 	int me, group, first, size;     /* my group, its first member, how many it has */
 	int owned_first, owned_count;   /* my pieces */
+	int cuts;                       /* transfers of the longest share; one, or the pieces */
 	int sums, steps;                /* for each of these; in all */
 	struct pd_rounding rounding;
 	size_t each;                    /* bytes of a number that travels, but for parts of sums */
@@ -42,7 +45,7 @@ struct dense {
 	bool owns_staging;
 	char *parts, *rounded;
 	struct pd_event narrowed;       /* the buffer is rounded */
-	struct pair *pairs;             /* by member of the group; that of me is never used */
+	struct pair *pairs;             /* by member of the group and cut; those of me are never used */
 	struct owned *owned;            /* in the order in which they go */
 	struct pd_event summed;         /* they are sums of all; of one group, the last is added */
 
@@ -70,9 +73,29 @@ static size_t share_begin(const struct dense *c, int i)
 	return piece_begin(c, pd_allreduce_piece_begin(&c->how, c->size, i));
 }
 
-static size_t share_floats(const struct dense *c, int i)
+/* Tells whether there are no other groups: shares then travel piece by piece. */
+static bool alone(const struct dense *c)
 {
-	return share_begin(c, i + 1) - share_begin(c, i);
+	return c->how.groups == 1;
+}
+
+/* Where a cut of the share of member i begins; those of a share with fewer pieces are empty at the end. */
+static size_t cut_begin(const struct dense *c, int i, int cut)
+{
+	int piece = pd_allreduce_piece_begin(&c->how, c->size, i) + cut;
+	int end = pd_allreduce_piece_begin(&c->how, c->size, i + 1);
+
+	return piece_begin(c, cut == c->cuts || piece > end ? end : piece);
+}
+
+static size_t cut_floats(const struct dense *c, int i, int cut)
+{
+	return cut_begin(c, i, cut + 1) - cut_begin(c, i, cut);
+}
+
+static struct pair *pair_of(const struct dense *c, int member, int cut)
+{
+	return &c->pairs[member * c->cuts + cut];
 }
 
 static bool is_first(const struct dense *c)
@@ -151,10 +174,21 @@ static int count_sums(const struct dense *c)
 	return more <= 0 ? 1 : 1 + (more + PD_SUM_SOURCES - 2) / (PD_SUM_SOURCES - 1);
 }
 
-/* Of a piece: what comes, and sums. */
+/* What is waited for before any sum: the others' parts of all my pieces. */
+static int waits_ahead(const struct dense *c)
+{
+	return alone(c) ? 0 : c->size;
+}
+
+/* Of a piece: its parts and that mine have left, or what comes from the group before; and sums. */
+static int waits_of_piece(const struct dense *c)
+{
+	return alone(c) ? c->size : !is_first(c);
+}
+
 static int steps_of_piece(const struct dense *c)
 {
-	return c->sums + !is_first(c);
+	return waits_of_piece(c) + c->sums;
 }
 
 /* My pieces that go from owner to owner. */
@@ -169,11 +203,16 @@ static int gathered(const struct dense *c)
 	return c->size > 1 ? chained(c) : 0;
 }
 
+/* The steps after which all that I send may leave. */
+static int count_sum_steps(const struct dense *c)
+{
+	return 2 * narrows(c) + waits_ahead(c) + c->owned_count * steps_of_piece(c) +
+	       (gathered(c) > 0 ? gathered(c) + 1 : 0);
+}
+
 static int count_steps(const struct dense *c)
 {
-	return c->size + c->owned_count * steps_of_piece(c) +
-		(gathered(c) > 0 ? gathered(c) + 1 : 0) + 3 * (c->size + chained(c)) + 1 +
-		2 * narrows(c);
+	return count_sum_steps(c) + 3 * (c->size * c->cuts + chained(c)) + 1;
 }
 
 static size_t dense_staging_bytes(const struct pd_reduction *r)
@@ -241,9 +280,10 @@ struct pd_reduction *pd_dense_open(const struct pd_reduction_config *config,
 	c->owned_first = pd_allreduce_piece_begin(how, c->size, me - c->first);
 	end = pd_allreduce_piece_begin(how, c->size, me - c->first + 1);
 	c->owned_count = end - c->owned_first;
+	c->cuts = alone(c) ? (how->pieces + c->size - 1) / c->size : 1;
 	c->sums = count_sums(c);
 	c->steps = count_steps(c);
-	c->pairs = pd_calloc((size_t)c->size, sizeof(*c->pairs));
+	c->pairs = pd_calloc((size_t)c->size * (size_t)c->cuts, sizeof(*c->pairs));
 	c->owned = pd_calloc((size_t)c->owned_count, sizeof(*c->owned));
 	arrange(c);
 	staging_bytes = dense_staging_bytes(&c->base);
@@ -292,43 +332,106 @@ static const struct pd_event *ready(const struct dense *c)
 	return narrows(c) ? &c->narrowed : c->after;
 }
 
-/* After which the next part and the next sum leave: events of the round before. */
+/* Returns the k-th member of the group behind this one. */
+static int member_behind(const struct dense *c, int k)
+{
+	return (c->me - c->first + k) % c->size;
+}
+
+/* A cut that goes to the k-th member behind this one, and the same from the k-th before it. */
 struct turn {
-	const struct pd_event *part, *sum;
+	int k, cut;
 };
 
 /*
- * Round k of the exchange in a group: to the k-th member behind this one, from the k-th before it.
- * A sum may come to where my part of it is: it can only be made when that has left.
+ * Returns what is exchanged as number i in a group without others.
  *
- * Without other groups a member sends one thing after the other.  Members that begin together are
- * then at every moment each the only one that sends to its receiver; all at once, those who come
- * first at a link leave others with links that wait for them, half as long again in all.  With
- * other groups sums have to wait until my pieces are through, for which others wait in turn: a long
- * transfer would hold up short ones.
+ * Where transfers share a link each cut goes to all members before the next does.  A few are under way
+ * at once, so that a receiver nearly always has somebody who sends to it, and no receiver is far behind
+ * the others.  If each member sent to one at a time, in the same order of rounds, they
+ * would fall out of step: two would send to one receiver at half its rate, and nobody to another.
+ *
+ * Where a link has one transfer at a time that order of rounds is best, one after the other: they do
+ * not fall out of step then.
  */
-static int post_round(struct dense *c, int k, uint64_t tag_base, struct turn *turn)
+static struct turn turn_of(const struct dense *c, int i)
 {
-	bool alone = c->how.groups == 1;
-	int mine = c->me - c->first, to = (mine + k) % c->size, from = (mine + c->size - k) % c->size;
-	char *own = travels(c, share_begin(c, mine));
-	size_t own_bytes = share_floats(c, mine) * c->each;
-	struct pair *out = &c->pairs[to], *in = &c->pairs[from];
+	int others = c->size - 1;
 
-	if (post(c, false, c->first + from, tag_base, parts_of(c, from), own_bytes, NULL,
-		 &in->part_in) < 0 ||
-	    post(c, true, c->first + to, tag_base, travels(c, share_begin(c, to)),
-		 share_floats(c, to) * c->each, turn->part, &out->part_out) < 0 ||
-	    post(c, true, c->first + to, tag_base + 1, own, own_bytes, turn->sum,
-		 &out->sum_out) < 0 ||
-	    post(c, false, c->first + from, tag_base + 1, travels(c, share_begin(c, from)),
-		 share_floats(c, from) * c->each, alone ? ready(c) : &c->summed,
-		 &in->sum_in) < 0)
+	return c->transport->ops->one_at_a_time ? (struct turn){ 1 + i / c->cuts, i % c->cuts }
+						: (struct turn){ 1 + i % others, i / others };
+}
+
+/*
+ * Returns the end of that which has to leave before number i may: of parts, or of sums.  NULL: nothing
+ * has to.  Nothing waits for what is empty.
+ */
+static const struct pd_event *may_leave(const struct dense *c, int i, bool sums)
+{
+	bool shared = !c->transport->ops->one_at_a_time;
+	int before = i - 1 - (shared ? CUTS_UNDER_WAY * (c->size - 1) : 0);
+
+	if (!alone(c) || (sums && shared))
+		return NULL;
+	for (; before >= 0; before--) {
+		struct turn turn = turn_of(c, before);
+		int to = member_behind(c, turn.k);
+		struct pair *pair = pair_of(c, to, turn.cut);
+
+		if (cut_floats(c, sums ? c->me - c->first : to, turn.cut) > 0)
+			return sums ? &pair->sum_out : &pair->part_out;
+	}
+	return NULL;
+}
+
+static int post_parts(struct dense *c, struct turn turn, uint64_t tag, const struct pd_event *after)
+{
+	int mine = c->me - c->first, cut = turn.cut;
+	int to = member_behind(c, turn.k), from = member_behind(c, c->size - turn.k);
+	size_t at = cut_begin(c, mine, cut) - share_begin(c, mine);
+
+	if (post(c, false, c->first + from, tag, parts_of(c, from) + at * c->each,
+		 cut_floats(c, mine, cut) * c->each, NULL, &pair_of(c, from, cut)->part_in) < 0)
 		return -1;
-	if (alone && share_floats(c, to) > 0)
-		turn->part = &out->part_out;
-	if (alone && own_bytes > 0)
-		turn->sum = &out->sum_out;
+	return post(c, true, c->first + to, tag, travels(c, cut_begin(c, to, cut)),
+		    cut_floats(c, to, cut) * c->each, after ? after : ready(c),
+		    &pair_of(c, to, cut)->part_out);
+}
+
+/*
+ * A sum may come to where my part of it is: it can only be made when that has left.  With other groups
+ * sums have to wait until my pieces are through, for which others wait in turn: a long transfer would
+ * hold up short ones.
+ */
+static int post_sums(struct dense *c, struct turn turn, uint64_t tag, const struct pd_event *after)
+{
+	int mine = c->me - c->first, cut = turn.cut;
+	int to = member_behind(c, turn.k), from = member_behind(c, c->size - turn.k);
+	int with = c->transport->ops->one_at_a_time || cut >= c->owned_count ? c->owned_count - 1 : cut;
+	const struct pd_event *made = alone(c) ? &c->owned[with].added : &c->summed;
+
+	if (post(c, true, c->first + to, tag, travels(c, cut_begin(c, mine, cut)),
+		 cut_floats(c, mine, cut) * c->each, after ? after : made,
+		 &pair_of(c, to, cut)->sum_out) < 0)
+		return -1;
+	return post(c, false, c->first + from, tag, travels(c, cut_begin(c, from, cut)),
+		    cut_floats(c, from, cut) * c->each, alone(c) ? ready(c) : &c->summed,
+		    &pair_of(c, from, cut)->sum_in);
+}
+
+static int post_group(struct dense *c, uint64_t tag_base)
+{
+	int count = c->cuts * (c->size - 1);
+
+	for (int i = 0; i < 2 * count; i++) {
+		bool sums = i >= count;
+		struct turn turn = turn_of(c, i % count);
+		uint64_t tag = tag_base + 2 * (uint64_t)turn.cut + sums;
+
+		if ((sums ? post_sums : post_parts)(c, turn, tag,
+						    may_leave(c, i % count, sums)) < 0)
+			return -1;
+	}
 	return 0;
 }
 
@@ -410,30 +513,37 @@ static int wait_for(struct dense *c, const struct pd_event *ev)
 	return ev ? c->device->ops->stream.wait(c->stream, (struct pd_event *)ev) : 0;
 }
 
-/* What leaves and comes, by kind: member by member of the group, then piece by piece. */
+/* What leaves and comes, by kind: cut by cut of each member of the group, then piece by piece. */
 static int wait_left(struct dense *c, int step)
 {
-	int each = c->size + chained(c), kind = step / each, i = step % each;
+	int pairs = c->size * c->cuts, each = pairs + chained(c), kind = step / each, i = step % each;
 	struct pair *pair;
 	struct owned *owned;
 
-	if (i == c->me - c->first)
+	if (i < pairs && i / c->cuts == c->me - c->first)
 		return 0;
-	if (i < c->size) {
+	if (i < pairs) {
 		pair = &c->pairs[i];
 		return wait_for(c, kind == 0 ? &pair->part_out :
 				   kind == 1 ? &pair->sum_out : &pair->sum_in);
 	}
-	owned = &c->owned[i - c->size];
+	owned = &c->owned[i - pairs];
 	return wait_for(c, kind == 0 ? &owned->on : kind == 1 ? &owned->back : &owned->sum);
 }
 
+/* Waits for a member's part, and for mine until my gradients are ready. */
+static int wait_part(struct dense *c, int member, int cut)
+{
+	return wait_for(c, c->first + member == c->me ? c->after : &pair_of(c, member, cut)->part_in);
+}
+
 /*
- * Thing number `step` for the stream: in 16 bits, wait until my parts are ready and round them; wait
- * for the parts of the group, and until mine are ready;
- * for each piece, wait for what comes from the group before, and add up; where others wait for more
- * than that, wait for the sums of my pieces and note that; wait for the parts that leave, the sums
- * that leave, those that come; at last nothing, or the sums widened, with `done`.
+ * Thing number `step` for the stream: in 16 bits, wait until my parts are ready and round them; with
+ * other groups wait for the parts of this one, and until mine are ready;
+ * for each piece, wait for its parts and until mine have left, or for what comes from the group before,
+ * and add up; where others wait for more than that, wait for the sums of my pieces and note that; wait
+ * for the parts that leave, the sums that leave, those that come; at last nothing, or the sums widened,
+ * with `done`.
  */
 static int issue(struct dense *c)
 {
@@ -441,13 +551,15 @@ static int issue(struct dense *c)
 
 	if (step < 0)
 		return step == -2 ? wait_for(c, c->after) : convert(c, true, &c->narrowed);
-	if (step < c->size)
-		return wait_for(c, c->first + step == c->me ? c->after : &c->pairs[step].part_in);
-	step -= c->size;
+	if (step < waits_ahead(c))
+		return wait_part(c, step, 0);
+	step -= waits_ahead(c);
 	if (step < c->owned_count * each) {
-		int i = step / each, k = step % each - !is_first(c);
+		int i = step / each, k = step % each;
 
-		return k < 0 ? wait_for(c, &c->owned[i].before) : add(c, i, k);
+		if (k < waits_of_piece(c))
+			return alone(c) ? wait_part(c, k, i) : wait_for(c, &c->owned[i].before);
+		return add(c, i, k - waits_of_piece(c));
 	}
 	step -= c->owned_count * each;
 	if (own > 0 && step <= own)
@@ -455,7 +567,7 @@ static int issue(struct dense *c)
 				  : c->device->ops->math.sum(c->stream, c->buf, NULL, 0, 0,
 							     &c->summed);
 	step -= own > 0 ? own + 1 : 0;
-	if (step < 3 * (c->size + chained(c)))
+	if (step < 3 * (c->size * c->cuts + chained(c)))
 		return wait_left(c, step);
 	if (narrows(c))
 		return convert(c, false, c->done);
@@ -465,9 +577,7 @@ static int issue(struct dense *c)
 /* Returns the steps up to the end of a part: until all that I send may leave, or all. */
 static int steps_upto(const struct dense *c, enum pd_reduction_part upto)
 {
-	return upto == PD_REDUCTION_ALL ? c->steps
-		: 2 * narrows(c) + c->size + c->owned_count * steps_of_piece(c) +
-		  (gathered(c) > 0 ? gathered(c) + 1 : 0);
+	return upto == PD_REDUCTION_ALL ? c->steps : count_sum_steps(c);
 }
 
 static bool dense_issued(const struct pd_reduction *r, enum pd_reduction_part upto)
@@ -501,8 +611,6 @@ static int dense_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 		       const struct pd_event *after, struct pd_event *done)
 {
 	struct dense *c = (struct dense *)r;
-	struct turn turn = { narrows(c) ? &c->narrowed : after, c->how.groups > 1 ? &c->summed
-						      : &c->owned[c->owned_count - 1].added };
 
 	if (!dense_issued(r, PD_REDUCTION_ALL))
 		pd_bug("an all-reduce begins before the last one is done");
@@ -516,9 +624,8 @@ static int dense_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 		pd_event_arm(&c->narrowed);
 	for (int i = 0; i < c->owned_count && c->sums > 0; i++)
 		pd_event_arm(&c->owned[i].added);
-	for (int k = 1; k < c->size; k++)
-		if (post_round(c, k, tag_base, &turn) < 0)
-			return -1;
+	if (post_group(c, tag_base) < 0)
+		return -1;
 	for (int i = 0; i < chained(c); i++)
 		if (post_owned(c, i, tag_base) < 0)
 			return -1;
@@ -531,8 +638,8 @@ static int64_t dense_started_ns(const struct pd_reduction *r)
 	int64_t started_ns = narrows(c) ? c->narrowed.start_ns
 		: c->sums > 0 ? c->owned[0].added.start_ns : INT64_MAX;
 
-	for (int i = 0; i < c->size; i++)
-		if (c->first + i != c->me && share_floats(c, i) > 0 &&
+	for (int i = 0; i < c->size * c->cuts; i++)
+		if (c->first + i / c->cuts != c->me && cut_floats(c, i / c->cuts, i % c->cuts) > 0 &&
 		    c->pairs[i].part_out.start_ns < started_ns)
 			started_ns = c->pairs[i].part_out.start_ns;
 	for (int i = 0; i < c->owned_count && c->sums == 0; i++)

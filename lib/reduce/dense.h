@@ -11,8 +11,8 @@
  * that order, g0 + g1 + ... + g(n-1), whoever came first and whatever the groups.
  *
  * One group of all: each member sends and receives 2 (n-1)/n of the buffer, as in a ring, which
- * could not keep that order.  It goes in rounds, in round k to the k-th member behind, that do not
- * wait for sums, as the 2 (n-1) steps of a ring do.
+ * could not keep that order.  Nothing there waits for sums, as the 2 (n-1) steps of a ring
+ * do.  Long shares have several pieces, and go piece by piece.
  *
  * Where many members share the links between servers most of that crosses them.  In groups of
  * one, with members in the order of servers, each piece leaves a server once and its sum once,

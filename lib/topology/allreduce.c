@@ -29,9 +29,13 @@ struct crossings {
 	int64_t lines;                  /* cache lines of the buffer; there are no more pieces */
 };
 
-struct pd_allreduce pd_allreduce_direct(int members)
+struct pd_allreduce pd_allreduce_direct(int members, int64_t bytes)
 {
-	return (struct pd_allreduce){ members, 1, members };
+	int parts = pd_piece_parts((size_t)bytes / sizeof(float), members);
+	int most = members > 1 ? FEW_MESSAGES / (members - 1) : 1;
+
+	parts = parts < most ? parts : most > 1 ? most : 1;
+	return (struct pd_allreduce){ members, 1, members * parts };
 }
 
 /*
@@ -194,14 +198,14 @@ struct pd_allreduce pd_allreduce_choose(const struct pd_topology *topology, cons
 	bool one = topology->levels == 1;
 
 	if (n < 3 || (!one && !ascend(ranks, n)))
-		return pd_allreduce_direct(n);
+		return pd_allreduce_direct(n, bytes);
 	measure(topology, one || ranks[n - 1] - ranks[0] == n - 1 ? NULL : ranks, one ? 0 : ranks[0],
 		n, bytes, &crossings);
 	if (n <= PD_ALLREDUCE_FEW && crossings.count == 1)
-		return pd_allreduce_direct(n);
+		return pd_allreduce_direct(n, bytes);
 	if (best_grouped_ns(&crossings, &grouped) < direct_ns(&crossings) || n > MOST_MESSAGES)
 		return grouped;
-	return pd_allreduce_direct(n);
+	return pd_allreduce_direct(n, bytes);
 }
 
 double pd_allreduce_expect(const struct pd_topology *topology, const int *ranks, int n, int64_t bytes,

@@ -60,6 +60,8 @@ struct pd_group {
 
 struct pd_transport_ops {
 	const char *name;
+	/* A link has one transfer at a time, as in virtual time; else those under way share it. */
+	bool one_at_a_time;
 	void (*close)(struct pd_transport *t);
 	void (*cancel)(struct pd_transport *t);         /* for transports of host memory */
 	/* Returns this rank's address, borrowed until close(). */

@@ -127,7 +127,7 @@ static size_t lengths[] = {0, 1, 2, 3, 4, 15, 16, 17, 64, 79, 81, 1000, 100003, 
 
 static struct pd_allreduce how(int n)
 {
-	return kind == DIRECT ? pd_allreduce_direct(n) : kind == CHAIN
+	return kind == DIRECT ? (struct pd_allreduce){ n, 1, 3 * n } : kind == CHAIN
 		? (struct pd_allreduce){ n, n, n + n / 2 }
 		: (struct pd_allreduce){ n, (n + 1) / 2, n < 3 ? n : 7 };
 }
@@ -179,7 +179,7 @@ static int all_reduce(struct rank *me)
 	for (int i = 0; i < me->ranks; i++)
 		ranks[i] = me->ranks - 1 - i;
 	for (size_t l = 0; l < PD_COUNT(lengths); l++) {
-		size_t floats = lengths[l], piece = floats / (size_t)me->ranks + 32;
+		size_t floats = lengths[l], share = floats / (size_t)me->ranks + 3 * 32;
 		float *buf = malloc((floats + 1) * sizeof(float));
 		struct pd_reduction *c;
 
@@ -192,8 +192,8 @@ static int all_reduce(struct rank *me)
 					&all, (int64_t)(floats * sizeof(float)), PD_F32),
 				"staging is what it says");
 		bad += kind == DIRECT && !rank_ok(me, device.bytes <=
-						  ((size_t)me->ranks - 1) * piece * sizeof(float),
-						  "n - 1 pieces at most");
+						  ((size_t)me->ranks - 1) * share * sizeof(float),
+						  "n - 1 shares at most");
 		buf[floats] = 42;
 		for (int round = 0; round < 3; round++)
 			bad += reduce(me, c, &stream, buf, floats, index, round);
@@ -259,7 +259,8 @@ static int in_shared_memory(struct rank *me)
 	struct pd_stream *stream = ops->stream.open(device, &err);
 	size_t bytes = SHARED_FLOATS * sizeof(float);
 	float *buf[2], *staging = ops->memory.alloc(device, bytes, &err);
-	int ranks[RANKS_MAX], bad = 0;
+	int ranks[RANKS_MAX], bad = 0, parts = pd_piece_parts(SHARED_FLOATS, me->ranks);
+	bool direct;
 	struct pd_reduction_config config = {
 		.transport = me->transport, .device = device, .stream = stream, .topology = &topology,
 		.ranks = ranks, .members = me->ranks, .me = me->rank, .floats = SHARED_FLOATS,
@@ -277,9 +278,11 @@ static int in_shared_memory(struct rank *me)
 		for (size_t i = 0; i < c->ops->staging_bytes(c) / sizeof(float); i++)
 			staging[i] = 0.5f;
 		bad += reduce(me, c, NULL, buf[round % 2], SHARED_FLOATS, me->rank, round);
-		bad += !rank_ok(me, is_direct(staging, c->ops->staging_bytes(c)) ==
-				(round / 2 > 1 && round % 2 != copied), "directly from the third sum on");
-		bad += !rank_ok(me, c->messages == 2 * (me->ranks - 1), "messages as by messages");
+		direct = round / 2 > 1 && round % 2 != copied;
+		bad += !rank_ok(me, is_direct(staging, c->ops->staging_bytes(c)) == direct,
+				"directly from the third sum on");
+		bad += !rank_ok(me, c->messages == 2 * (me->ranks - 1) * (direct ? 1 : parts),
+				"messages, of a long share in parts");
 		ranks_barrier(me);
 	}
 	c->ops->close(c);
@@ -298,6 +301,66 @@ static void test_shared_memory(void)
 		       "%d members whose buffers all of them can map", n);
 	copied = 1;
 	is_int(run_ranks(3, in_shared_memory, NULL, -1), 0, "a rank's second buffer cannot be mapped");
+}
+
+#define ORDERED 4
+
+/* What a member posts, to nobody. */
+struct posted {
+	int peer;
+	const struct pd_event *after, *done;
+};
+
+static struct posted posted[2 * ORDERED * (ORDERED - 1)];
+static int posted_count;
+
+static int note_send(struct pd_transport *t, int peer, uint64_t tag, const void *buf, size_t bytes,
+		     const struct pd_event *after, struct pd_event *done)
+{
+	posted[posted_count++] = (struct posted){ peer, after, done };
+	return 0;
+}
+
+static int note_recv(struct pd_transport *t, int peer, uint64_t tag, void *buf, size_t bytes,
+		     const struct pd_event *after, struct pd_event *done)
+{
+	return 0;
+}
+
+/* Member 1 of ORDERED begins a sum of as many cuts: whom it sends a part to, in which order, and when. */
+static void test_order(bool one_at_a_time)
+{
+	const struct pd_transport_ops ops = {
+		.one_at_a_time = one_at_a_time, .send = note_send, .recv = note_recv,
+	};
+	struct pd_transport transport = { &ops };
+	struct pd_event done = { 0 };
+	int ranks[ORDERED], others = ORDERED - 1, wrong = 0, early = 0;
+	struct pd_error err;
+	struct fake_device device = { { &fake_ops }, 0 };
+	struct fake_stream stream = { .queued = 3 };
+	const struct pd_allreduce cut = { ORDERED, 1, ORDERED * ORDERED };
+	struct pd_reduction *c = pd_dense_open(&(struct pd_reduction_config){
+		.transport = &transport, .device = &device.base, .stream = &stream.base, .ranks = ranks,
+		.members = ORDERED, .me = 1, .floats = 1000 }, &cut, &err);
+	float buf[1000];
+
+	for (int i = 0; i < ORDERED; i++)
+		ranks[i] = i;
+	posted_count = 0;
+	pd_event_arm(&done);
+	is_int(c->ops->start(c, buf, 0, NULL, &done), 0, "begins");
+	for (int i = 0; i < ORDERED * others; i++) {
+		int k = 1 + (one_at_a_time ? i / ORDERED : i % others);
+		int behind = one_at_a_time ? 1 : 2 * others + 1;
+
+		wrong += posted[i].peer != (1 + k) % ORDERED;
+		early += posted[i].after != (i < behind ? NULL : posted[i - behind].done);
+	}
+	is_int(wrong, 0, one_at_a_time ? "where a link has one transfer at a time a share goes at once"
+				       : "where transfers share links each cut goes to all members");
+	is_int(early, 0, one_at_a_time ? "one cut after the other" : "and two cuts are under way");
+	c->ops->close(c);
 }
 
 static void everything(void)
@@ -330,5 +393,7 @@ int main(void)
 	for (kind = DIRECT; kind <= GROUPS; kind++)
 		everything();
 	test_shared_memory();
+	test_order(false);
+	test_order(true);
 	return done_testing();
 }

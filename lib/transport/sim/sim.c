@@ -544,6 +544,7 @@ struct pd_transport *pd_sim_transport(struct pd_sim_fabric *fabric, int rank)
 
 const struct pd_transport_ops pd_transport_sim = {
 	.name = "sim",
+	.one_at_a_time = true,
 	.close = sim_close,
 	.address = sim_address,
 	.connect = sim_connect,
