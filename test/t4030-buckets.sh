@@ -159,13 +159,13 @@ test_ok "auto: the fastest, as few sums as that takes, and what pd-replay says o
 	grep -E "^1.5 MB +2 +9.5 ms$" why
 	grep -E "^750 kB +3 +8.5 ms +\(the plan.s\)$" why'
 test_ok "auto: one bucket where more are no faster" '
-	pd-plan --topology=2@250MB/s+100ms --stages=3x2 --bucket=auto --explain three >plan.json 2>why
+	pd-plan --topology=2@25GB/s+100ms --stages=3x2 --bucket=auto --explain three >plan.json 2>why
 	jq -e ".bucket_bytes == null" plan.json'
 test_ok "--explain shows what others would have taken, too; without auto no table of one bucket" '
 	grep -E "^one of a stage +1 +[0-9.]+ ms +\(the plan.s\)$" why
 	grep -E "^1.5 MB +2 +[0-9.]+ ms$" why
 	grep -E "^750 kB +3 +[0-9.]+ ms$" why
-	pd-plan --topology=2@250MB/s+100ms --stages=3x2 --explain three 2>why >plan.json
+	pd-plan --topology=2@25GB/s+100ms --stages=3x2 --explain three 2>why >plan.json
 	! grep "buckets above" why'
 test_ok "searches know of it: data parallelism where its sums are under backward" '
 	jq "(.layers[] | .parameter_bytes) = 300000 | (.layers[] | .activation_bytes) = 2000000" three >wide
@@ -208,7 +208,7 @@ test_ok "--explain: the way of a minibatch has the all-reduce of a replay, too" 
 	pd-plan --topology=4@1GB/s,4@1GB/s+10ms --stages=1x8,1x7,1x1 --all-reduce=ring --explain short 2>why >plan.json
 	grep "^limit: " why
 	grep -qE "^limit: .* \(([0-9]{2}|100)% of the period\)" why'
-test_ok "auto: a ring that is about as fast as sums that take turns; dense where it is not" '
+test_ok "auto: a ring that is about as fast as dense sums; these where it is not" '
 	# auto TOPOLOGY REPLICAS: the reducer, and its period over that of dense sums
 	auto() {
 		pd-plan --topology="$1" --stages="3x$2" --all-reduce=dense three >dense.json
