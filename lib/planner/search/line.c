@@ -213,22 +213,21 @@ static int64_t allowed(const struct pd_line *line, int64_t m)
 }
 
 /*
- * Returns the least number of replicas, at least m, that compute and reduce within a time; sets the
- * time of the all-reduce.
+ * Returns the least number of replicas, at least m, that compute and reduce within a time, and sets the
+ * time of the all-reduce; or some number above `most`.
  */
-static int64_t enough(const struct line_search *search, int v, int64_t m, int64_t time,
+static int64_t enough(const struct line_search *search, int v, int64_t m, int64_t most, int64_t time,
 		      struct try *try)
 {
 	const struct pd_points *points = search->points;
 	int64_t bytes = points->parameter_bytes[v] - points->parameter_bytes[search->u];
-	int64_t room = search->room - try->own.begin;
 
 	for (;; m = pd_max64(m + 1, pd_ceil_div(try->compute + try->reduce, time))) {
 		m = allowed(search->line, m);
+		if (m > most)
+			return m;
 		try->reduce = 0;
 		try->piece = m > 1 ? (double)bytes / (double)m * search->line->wire : 0;
-		if (m > room)
-			return m;
 		try->own.end = try->own.begin + (int)m;
 		if (m > 1)
 			try->reduce = pd_map_reduce_ns(search->map, &try->own, try->piece);
@@ -273,7 +272,7 @@ static void fill_before(const struct line_search *search, int v, const struct no
 	if (search->line->straight && most > 1)
 		most = 1;
 	for (int t = 0; m <= most && t < TRIES; t++, m++) {
-		m = enough(search, v, m, time, &try);
+		m = enough(search, v, m, most, time, &try);
 		if (m <= most &&
 		    !superfluous(search, try.own.end, rest->behind_ns + try.compute) &&
 		    holds(search, v, &try, time, &node))
@@ -295,12 +294,17 @@ static void fill_stage(const struct line_search *search, int v, int64_t time)
 		fill_before(search, v, &rest[j], pd_max64(fewest, 1), time);
 }
 
-/* Tells whether the stage [u, v) can fit with some replicas and warm-up. */
-static bool may_fit(const struct line_search *search, int v)
+/*
+ * Tells whether weights, gradients and moments are too large for a device, and so are those of all longer
+ * stages.  Copies that layers share are counted more than once.
+ */
+static bool too_large(const struct line_search *search, int v)
 {
-	int64_t limit = search->line->memory_limit_bytes;
+	const struct pd_points *points = search->points;
 
-	return search->roomy >= 0 || pd_points_memory(search->points, search->u, v, 1, 0) <= limit;
+	return !points->states && !points->row.costs->copies &&
+	       pd_times(3, points->parameter_bytes[v] - points->parameter_bytes[search->u]) >
+	       search->line->memory_limit_bytes;
 }
 
 /*
@@ -322,8 +326,10 @@ static int look(struct pd_fewest *fewest, int u, int i, int most, int64_t time)
 	const struct node *worst = &line_nodes(search, u)[search->kept - 1];
 	int v = pd_points_end(points, u, i);
 
-	if (!may_fit(search, v))
-		return most;
+	if (too_large(search, v))
+		return 0;
+	if (search->roomy < 0 && pd_points_memory(points, u, v, 1, 0) > search->line->memory_limit_bytes)
+		return most;            /* with no replicas and warm-up either */
 	search->traffic_bytes = pd_points_traffic(points, u, i);
 	fill_stage(search, v, time);
 	if (worst->devices <= pd_ceil_div(points->compute_ns[points->last] - points->compute_ns[u], time))
@@ -416,7 +422,8 @@ static struct line_search *search_new(const struct pd_line *line)
 					  sizeof(*search->nodes));
 	search->nodes = search->of[0];
 	search->fewest = (struct pd_fewest){
-		.points = line->points, .most = line->devices, .each = line->devices,
+		.points = line->points, .most = line->devices,
+		.each = line->straight ? 1 : line->devices,
 		.ns = line->points->compute_ns, .look = look, .context = search };
 	pd_fewest_init(&search->fewest);
 	return search;
