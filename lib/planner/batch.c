@@ -67,7 +67,7 @@ static struct pd_plan *plan_of(const struct grid *grid, const struct pd_partitio
 	plan = pd_candidate_with(task, partition, request->schedule, request->weights, microbatches);
 	if (pd_recompute_weigh(plan, request, task->limit_bytes) &&
 	    pd_candidate_fullest(plan, NULL) <= task->limit_bytes &&
-	    pd_judge_expect(plan, &expected, &err) == 0 && expected.estimate_ns > 0) {
+	    pd_judge_expect(plan, false, &expected, &err) == 0 && expected.estimate_ns > 0) {
 		plan->predicted.period_ns = expected.estimate_ns;
 		return plan;
 	}

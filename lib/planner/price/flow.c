@@ -98,7 +98,7 @@ static int64_t left_ns(const struct pd_flow *flow, const struct pd_flow_stage *s
 {
 	int64_t before = n - stage->leaving * stage->plan->replicas, last_ns = 0;
 
-	for (int i = 0; i < stage->in_count; i++) {
+	for (int i = 0; i < stage->in_count && flow->skips; i++) {
 		const struct pd_flow_link *link = &flow->links[stage->in[i]];
 
 		if (link->skips && link->before->ahead >= ahead)
@@ -124,8 +124,8 @@ static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n
 	for (int i = 0; i < stage->out_count; i++) {
 		struct pd_flow_link *link = &flow->links[stage->out[i]];
 
-		link->arrival_ns[n & link->mask] =
-			end_ns + pd_flow_way_ns(flow, link, rank, take_turn(link->to, &link->turn));
+		link->arrival_ns[n & link->mask] = end_ns + (link->only_ns >= 0 ? link->only_ns
+			: pd_flow_way_ns(flow, link, rank, take_turn(link->to, &link->turn)));
 	}
 }
 
@@ -148,9 +148,13 @@ static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 		const struct pd_reduce *reduce = &stage->reduces[i];
 		int64_t *free_ns = &flow->free_ns[at->ranks[i]];
 
-		if (reduce->sends_ns)
+		if (reduce->sends_ns) {
 			*free_ns = pd_max64(*free_ns + reduce->sends_ns,
 					    last_ns + reduce->rest_ns);
+			flow->longer |= last_ns + stage->grouped_ns > *free_ns;
+			if (flow->likely)
+				*free_ns = pd_max64(*free_ns, last_ns + stage->grouped_ns);
+		}
 		*free_ns += stage->update_ns;
 	}
 }
@@ -176,7 +180,7 @@ static void backward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t 
 		end_ns = pd_max64(end_ns, come_ns(flow, &flow->links[stage->out[i]], n, rank));
 	end_ns = pd_max64(end_ns, left_ns(flow, stage, n, 0)) + stage->backward_ns;
 	flow->free_ns[rank] = stage->end_ns = end_ns;
-	for (int i = 0; i < stage->out_count; i++) {
+	for (int i = 0; i < stage->out_count && flow->skips; i++) {
 		const struct pd_flow_link *link = &flow->links[stage->out[i]];
 
 		if (link->skips)
@@ -280,7 +284,7 @@ static double longest_ns(const struct pd_flow *flow)
 
 	for (int s = 0; s < flow->plan->stage_count; s++)
 		ns += 2 * (double)flow->stages[s].forward_ns + (double)flow->stages[s].backward_ns +
-		      (double)flow->stages[s].update_ns;
+		      (double)flow->stages[s].update_ns + (double)flow->stages[s].grouped_ns;
 	for (int r = 0; r < flow->plan->rank_count; r++)
 		ns += (double)flow->reduces[r].sends_ns + (double)flow->reduces[r].rest_ns;
 	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
@@ -290,27 +294,23 @@ static double longest_ns(const struct pd_flow *flow)
 }
 
 /*
- * Sets both by the recurrence, or by the cycles of cycle.h if its times would not fit; returns whether
- * another estimate is to be had (pd_flow_init).
+ * Returns both by the recurrence, or by the cycles of cycle.h if its times would not fit; sets whether it
+ * matters that they are likely (pd_flow_init).
  */
-static bool recur(const struct pd_schedule *schedule, const struct pd_stage_times *times, bool likely,
-		  struct pd_expected *expected_p)
+static struct pd_expected recur(const struct pd_schedule *schedule, const struct pd_stage_times *times,
+				bool likely, bool *matters_p)
 {
 	struct pd_flow flow;
 	struct periods periods = { 0, 0 };
-	bool fits;
 
 	pd_flow_init(&flow, schedule, times, likely);
-	fits = longest_ns(&flow) * (double)flow.n < (double)PD_COST_MAX;
-	if (fits)
+	if (longest_ns(&flow) * (double)flow.n < (double)PD_COST_MAX)
 		periods = run(&flow);
 	else
 		periods.estimate_ns = (double)pd_cycle_slowest(times, flow.plan->stage_count).period_ns;
+	*matters_p = flow.longer;
 	pd_flow_release(&flow);
-	*expected_p = (struct pd_expected){
-		pd_cost_of(periods.bound_ns),
-		pd_max64(expected_p->estimate_ns, pd_cost_of(periods.estimate_ns)) };
-	return fits && flow.grouped;
+	return (struct pd_expected){ pd_cost_of(periods.bound_ns), pd_cost_of(periods.estimate_ns) };
 }
 
 /* Returns a time that no period of a plan with any schedule is below. */
@@ -333,24 +333,33 @@ static int64_t floor_ns(const struct pd_schedule *schedule, const struct pd_stag
 			pd_links_busiest_ns(plan, schedule->wiring));
 }
 
-struct pd_expected pd_flow_expect(const struct pd_schedule *schedule)
+/* Does what pd_flow_expect does, once; the bound is -1 where what is likely is no bound. */
+static struct pd_expected expect(const struct pd_schedule *schedule, bool likely)
 {
 	struct pd_stage_times *times = pd_stage_times_of(schedule);
-	bool known = pd_flow_knows(schedule->plan);
-	bool chain = known ? is_chain(schedule, times)
-			   : schedule->plan->schedule != PD_SCHEDULE_ZB_H1;
+	bool known = pd_flow_knows(schedule->plan), matters = false;
 	int64_t least_ns = floor_ns(schedule, times);
-	struct pd_expected sure = { 0, 0 }, likely;
+	struct pd_expected expected;
 
-	if (chain) {
-		sure.bound_ns = pd_cycle_slowest(times, schedule->plan->stage_count).period_ns;
-		sure.estimate_ns = sure.bound_ns;
-	} else if (recur(schedule, times, false, &sure)) {
-		likely = sure;
-		recur(schedule, times, true, &likely);
-		sure.estimate_ns = likely.estimate_ns;
+	if (known ? is_chain(schedule, times) : schedule->plan->schedule != PD_SCHEDULE_ZB_H1) {
+		expected.estimate_ns = pd_cycle_slowest(times, schedule->plan->stage_count).period_ns;
+		expected.bound_ns = expected.estimate_ns;
+	} else {
+		expected = recur(schedule, times, likely, &matters);
 	}
 	free(times);
-	return (struct pd_expected){ known ? pd_max64(sure.bound_ns, least_ns) : least_ns,
-				     pd_max64(sure.estimate_ns, least_ns) };
+	expected.bound_ns = known ? pd_max64(expected.bound_ns, least_ns) : least_ns;
+	expected.estimate_ns = pd_max64(expected.estimate_ns, least_ns);
+	if (known && likely && matters)
+		expected.bound_ns = -1;
+	return expected;
+}
+
+struct pd_expected pd_flow_expect(const struct pd_schedule *schedule, bool bound)
+{
+	struct pd_expected expected = expect(schedule, true);
+
+	if (bound && expected.bound_ns < 0)
+		expected.bound_ns = expect(schedule, false).bound_ns;
+	return expected;
 }

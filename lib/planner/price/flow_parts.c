@@ -19,19 +19,7 @@ static uint64_t weight_of(int stage)
 	return (uint64_t)numbers.v[0] << 32 | numbers.v[1] | 1;
 }
 
-/* Returns whether it is one in groups. */
-static bool measure_reduce(const struct pd_plan *plan, int s, struct pd_reduce *reduces, bool likely)
-{
-	struct pd_members members = pd_plan_members(plan, s);
-	int64_t grouped_ns = pd_reduce_grouped_ns(plan, s);
-
-	pd_reduce_times(plan->reducer, &members, pd_plan_stage_sum_bytes(plan, s), reduces);
-	for (int i = 0; i < members.count && likely; i++)
-		reduces[i].rest_ns = pd_max64(reduces[i].rest_ns, grouped_ns);
-	return grouped_ns > 0;
-}
-
-static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *times, bool likely)
+static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *times)
 {
 	const struct pd_schedule *schedule = flow->schedule;
 	const struct pd_plan *plan = flow->plan;
@@ -56,8 +44,13 @@ static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *ti
 			.reduces = reduces, .weight = weight_of(s),
 		};
 		flow->weights += stage->weight;
-		if (pd_reduce_is_serial(schedule, s))
-			flow->grouped |= measure_reduce(plan, s, reduces, likely);
+		if (pd_reduce_is_serial(schedule, s)) {
+			struct pd_members members = pd_plan_members(plan, s);
+
+			stage->grouped_ns = pd_reduce_grouped_ns(plan, s);
+			pd_reduce_times(plan->reducer, &members, pd_plan_stage_sum_bytes(plan, s),
+					reduces);
+		}
 		reduces += at->replicas;
 	}
 }
@@ -113,6 +106,7 @@ static void measure_link(struct pd_flow *flow, const struct pd_link *at, struct 
 	link->arrival_ns = pd_calloc((size_t)link->mask + 1, sizeof(int64_t));
 	if (!link->skips)
 		return;
+	flow->skips = true;
 	link->come_ns = pd_calloc((size_t)link->come_mask + 1, sizeof(int64_t));
 	link->used_ns = pd_calloc((size_t)link->used_mask + 1, sizeof(int64_t));
 }
@@ -125,7 +119,7 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 	size_t stages = (size_t)plan->stage_count, ranks = (size_t)plan->rank_count;
 	int64_t size = 1;
 
-	*flow = (struct pd_flow){ .schedule = schedule, .plan = plan,
+	*flow = (struct pd_flow){ .schedule = schedule, .plan = plan, .likely = likely,
 			       .n = pd_steady_microbatches(plan) };
 	flow->stages = pd_calloc(stages, sizeof(*flow->stages));
 	flow->links = pd_calloc((size_t)schedule->wiring->link_count, sizeof(*flow->links));
@@ -139,7 +133,7 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 		for (int r = 0; r < plan->rank_count; r++)
 			flow->component[k][r] = (int)(r / size);
 	}
-	measure_stages(flow, times, likely);
+	measure_stages(flow, times);
 	for (int l = 0; l < schedule->wiring->link_count; l++)
 		measure_link(flow, &schedule->wiring->links[l], &flow->links[l]);
 }

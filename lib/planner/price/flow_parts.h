@@ -30,7 +30,8 @@ struct pd_flow_stage {
 	const int *in, *out;            /* indices of links */
 	int64_t forward_ns, backward_ns, update_ns;
 	int64_t again_ns;               /* time of a forward before each backward */
-	const struct pd_reduce *reduces;        /* per replica */
+	const struct pd_reduce *reduces;        /* per replica: what it takes for sure */
+	int64_t grouped_ns;             /* what an all-reduce in groups is expected to take; or 0 */
 	int64_t lead;                   /* microbatches by which forwards are ahead of backwards */
 	int64_t ahead;                  /* the part of it before the last stage's (schedule/tick.c) */
 	int leaving;                    /* buffers for gradients on their way out */
@@ -53,7 +54,9 @@ struct pd_flow {
 	int64_t *backward_end;          /* of the first stage, by microbatch */
 	uint64_t *marks;                /* sums over the other stages, by microbatch: tick() */
 	uint64_t weights;               /* sum of all stages' weights */
-	bool grouped;                   /* some all-reduce is in groups */
+	bool likely;
+	bool skips;                     /* some link does */
+	bool longer;                    /* some all-reduce takes longer if it is likely, or would */
 };
 
 /*

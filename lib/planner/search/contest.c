@@ -70,12 +70,12 @@ void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_
 					   (double)PD_COST_MAX) };
 }
 
-struct pd_expected pd_contest_expect(const struct pd_plan *plan)
+struct pd_expected pd_contest_expect(const struct pd_plan *plan, bool bound)
 {
 	struct pd_expected expected = { PD_COST_MAX, PD_COST_MAX };
 	struct pd_error err;
 
-	pd_judge_expect(plan, &expected, &err);
+	pd_judge_expect(plan, bound, &expected, &err);
 	return expected;
 }
 
@@ -89,7 +89,7 @@ static bool fill(struct pd_contest *contest, struct pd_plan *plan, bool choose,
 		return pd_warmup_choose(plan, limits, expected_p, &contest->work);
 	if (!pd_warmup_fit(plan, limits))
 		return false;
-	*expected_p = pd_contest_expect(plan);
+	*expected_p = pd_contest_expect(plan, false);
 	return true;
 }
 
@@ -210,10 +210,19 @@ void pd_contest_sort(struct pd_contest *contest)
 		qsort(contest->entries, contest->count, sizeof(*contest->entries), by_expectation);
 }
 
-/* Tells whether x may still beat y, whose time is known. */
-static bool may_beat(const struct pd_entry *x, const struct pd_entry *y)
+static int64_t bound_of(struct pd_entry *entry)
 {
-	if (x->expected.bound_ns != y->time_ns)
+	if (entry->expected.bound_ns < 0)
+		entry->expected.bound_ns = pd_contest_expect(entry->plan, true).bound_ns;
+	return entry->expected.bound_ns;
+}
+
+/* Tells whether x may still beat y, whose time is known. */
+static bool may_beat(struct pd_entry *x, const struct pd_entry *y)
+{
+	if (x->expected.estimate_ns < y->time_ns)
+		return true;            /* the bound is no higher */
+	if (bound_of(x) != y->time_ns)
 		return x->expected.bound_ns < y->time_ns;
 	return pd_candidate_compare(x->plan, y->plan) < 0;
 }
@@ -308,7 +317,7 @@ static size_t enter_deeper(struct pd_contest *contest, size_t from, int least, i
 		pd_candidate_drop(plan);
 		return at;
 	}
-	pd_contest_add(contest, plan, pd_contest_expect(plan));
+	pd_contest_add(contest, plan, pd_contest_expect(plan, false));
 	contest->entries[at].depth = depth;
 	return at;
 }
@@ -335,9 +344,9 @@ static int judge_deeper(struct pd_contest *contest, struct deeper *deeper, size_
 /* Tells whether other warm-ups of an entry may be faster. */
 static bool may_deepen(const struct pd_contest *contest, size_t at, int64_t most_work)
 {
-	const struct pd_entry *entry = &contest->entries[at];
+	struct pd_entry *entry = &contest->entries[at];
 
-	return entry->time_ns > entry->expected.bound_ns && most_work > 0 && !contest->nearly;
+	return most_work > 0 && !contest->nearly && entry->time_ns > bound_of(entry);
 }
 
 /*
@@ -425,7 +434,7 @@ int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
 	pd_contest_sort(contest);
 	best = best_of(contest);
 	for (size_t i = 0; i < count && left > 0 && !contest->nearly; i++) {
-		const struct pd_entry *entry = &contest->entries[i];
+		struct pd_entry *entry = &contest->entries[i];
 
 		if (entry->time_ns != PD_NEVER)
 			continue;
@@ -445,7 +454,7 @@ static bool is_doubtful(const struct pd_contest *contest, const struct pd_entry 
 }
 
 /* Tells whether the entry needs a replay. */
-static bool is_open(const struct pd_contest *contest, const struct pd_entry *entry, int64_t best,
+static bool is_open(const struct pd_contest *contest, struct pd_entry *entry, int64_t best,
 		    int64_t most_work)
 {
 	if (entry->passed || entry->time_ns != PD_NEVER)
@@ -469,7 +478,7 @@ static int64_t next_of(const struct pd_contest *contest, size_t count, int64_t b
 		       int64_t most_work, int doubtful)
 {
 	for (size_t i = 0; i < count; i++) {
-		const struct pd_entry *entry = &contest->entries[i];
+		struct pd_entry *entry = &contest->entries[i];
 
 		if (is_open(contest, entry, best, most_work))
 			return doubtful < DOUBTFUL || contest->few ||

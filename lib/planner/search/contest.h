@@ -12,7 +12,7 @@
 /* A plan that competes. */
 struct pd_entry {
 	struct pd_plan *plan;           /* its profile is the task's or a view of it */
-	struct pd_expected expected;
+	struct pd_expected expected;    /* the bound is set when it is asked for */
 	int64_t likely_ns;              /* the estimate, times what replays of a plan like it took
 					   longer */
 	int64_t time_ns;                /* by replay, or PD_NEVER */
@@ -56,8 +56,8 @@ void pd_contest_release(struct pd_contest *contest);
 int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partition);
 /* Enters a plan that fits, unless it is there; takes it. */
 void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected);
-/* Returns what is expected of a plan with its warm-ups. */
-struct pd_expected pd_contest_expect(const struct pd_plan *plan);
+/* Returns what is expected of a plan with its warm-ups (pd_judge_expect). */
+struct pd_expected pd_contest_expect(const struct pd_plan *plan, bool bound);
 /* Sorts by likely_ns, best first; equal ones by pd_candidate_compare. */
 void pd_contest_sort(struct pd_contest *contest);
 /* Enters plans that differ from the first few entries by small changes (refine.c). */

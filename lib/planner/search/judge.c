@@ -116,7 +116,7 @@ static int by_estimate(const struct pd_plan *plan, int64_t *period_ns_p, enum pd
 {
 	struct pd_expected expected;
 
-	if (pd_judge_expect(plan, &expected, err) < 0)
+	if (pd_judge_expect(plan, false, &expected, err) < 0)
 		return -1;
 	*period_ns_p = expected.estimate_ns;
 	*from_p = PD_PERIOD_ESTIMATE;
@@ -168,14 +168,14 @@ int64_t pd_judge_work(const struct pd_plan *plan)
 	return most * pd_steady_microbatches(plan);
 }
 
-int pd_judge_expect(const struct pd_plan *plan, struct pd_expected *expected_p,
+int pd_judge_expect(const struct pd_plan *plan, bool bound, struct pd_expected *expected_p,
 		    struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_schedule_new(plan, err);
 
 	if (!schedule)
 		return -1;
-	*expected_p = pd_flow_expect(schedule);
+	*expected_p = pd_flow_expect(schedule, bound);
 	pd_schedule_free(schedule);
 	return 0;
 }

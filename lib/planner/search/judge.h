@@ -27,7 +27,7 @@ int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *perio
 int64_t pd_judge_work(const struct pd_plan *plan);
 
 /* Sets what pd_flow_expect says of the plan. */
-int pd_judge_expect(const struct pd_plan *plan, struct pd_expected *expected_p,
+int pd_judge_expect(const struct pd_plan *plan, bool bound, struct pd_expected *expected_p,
 		    struct pd_error *err);
 
 #endif

@@ -272,18 +272,20 @@ static void try(struct choice *choice, bool settle_for_equal)
 	struct pd_plan *plan = choice->plan;
 	struct pd_schedule *schedule;
 	struct pd_expected expected;
-	int64_t ns;
+	bool same = choice->best_ns >= 0;
 
 	recompute_asked(choice);
 	schedule = fit(plan, choice->limits);
-	if (!schedule)
-		return;
-	expected = pd_flow_expect(schedule);
-	ns = expected.estimate_ns;
+	for (int s = 0; s < plan->stage_count && same; s++)
+		same = plan->stages[s].warmup == choice->best[s].warmup &&
+		       plan->stages[s].recompute == choice->best[s].recompute;
+	if (schedule && !same)
+		expected = pd_flow_expect(schedule, false);
 	pd_schedule_free(schedule);
-	if (choice->best_ns >= 0 && ns >= choice->best_ns + settle_for_equal)
+	if (!schedule || same || (choice->best_ns >= 0 &&
+				  expected.estimate_ns >= choice->best_ns + settle_for_equal))
 		return;
-	choice->best_ns = ns;
+	choice->best_ns = expected.estimate_ns;
 	choice->expected = expected;
 	for (int s = 0; s < plan->stage_count; s++)
 		choice->best[s] = (struct way){ plan->stages[s].warmup,
