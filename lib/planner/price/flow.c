@@ -67,7 +67,7 @@
  * Takes turns among a stage's replicas; returns the one whose turn it is.  (A division would take
  * longer than all else for a microbatch.)
  */
-static int take_turn(const struct pd_stage *stage, int *turn)
+static int take_turn(const struct pd_flow_stage *stage, int *turn)
 {
 	int rank = stage->ranks[*turn];
 
@@ -82,11 +82,11 @@ static void set_turns(struct pd_flow *flow, int64_t first)
 	for (int s = 0; s < flow->plan->stage_count; s++) {
 		struct pd_flow_stage *stage = &flow->stages[s];
 
-		stage->down = stage->up = (int)(first % stage->plan->replicas);
+		stage->down = stage->up = (int)(first % stage->replicas);
 		stage->left = stage->group - first % stage->group;
 	}
 	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
-		flow->links[l].turn = (int)(first % flow->links[l].to->replicas);
+		flow->links[l].turn = (int)(first % flow->links[l].behind->replicas);
 }
 
 /*
@@ -96,7 +96,7 @@ static void set_turns(struct pd_flow *flow, int64_t first)
 static int64_t left_ns(const struct pd_flow *flow, const struct pd_flow_stage *stage, int64_t n,
 		       int64_t ahead)
 {
-	int64_t before = n - stage->leaving * stage->plan->replicas, last_ns = 0;
+	int64_t before = n - stage->leaving * stage->replicas, last_ns = 0;
 
 	for (int i = 0; i < stage->in_count && flow->skips; i++) {
 		const struct pd_flow_link *link = &flow->links[stage->in[i]];
@@ -109,7 +109,7 @@ static int64_t left_ns(const struct pd_flow *flow, const struct pd_flow_stage *s
 
 static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n, int64_t last)
 {
-	int rank = take_turn(stage->plan, &stage->down);
+	int rank = take_turn(stage, &stage->down);
 	int64_t end_ns = flow->free_ns[rank];
 
 	for (int i = 0; i < stage->in_count; i++) {
@@ -117,15 +117,15 @@ static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n
 
 		end_ns = pd_max64(end_ns, link->arrival_ns[n & link->mask]);
 	}
-	if (stage->lead == 0 && n + stage->plan->replicas < last)
-		end_ns = pd_max64(end_ns, left_ns(flow, stage, n, stage->plan->replicas));
+	if (stage->lead == 0 && n + stage->replicas < last)
+		end_ns = pd_max64(end_ns, left_ns(flow, stage, n, stage->replicas));
 	end_ns += stage->forward_ns;
 	flow->free_ns[rank] = end_ns;
 	for (int i = 0; i < stage->out_count; i++) {
 		struct pd_flow_link *link = &flow->links[stage->out[i]];
 
 		link->arrival_ns[n & link->mask] = end_ns + (link->only_ns >= 0 ? link->only_ns
-			: pd_flow_way_ns(flow, link, rank, take_turn(link->to, &link->turn)));
+			: pd_flow_way_ns(flow, link, rank, take_turn(link->behind, &link->turn)));
 	}
 }
 
@@ -135,18 +135,17 @@ static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n
  */
 static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 {
-	const struct pd_stage *at = stage->plan;
 	int64_t last_ns = 0;
 
-	if (at->replicas == 1) {
-		flow->free_ns[at->ranks[0]] += stage->update_ns;
+	if (stage->replicas == 1) {
+		flow->free_ns[stage->ranks[0]] += stage->update_ns;
 		return;
 	}
-	for (int i = 0; i < at->replicas; i++)
-		last_ns = pd_max64(last_ns, flow->free_ns[at->ranks[i]]);
-	for (int i = 0; i < at->replicas; i++) {
+	for (int i = 0; i < stage->replicas; i++)
+		last_ns = pd_max64(last_ns, flow->free_ns[stage->ranks[i]]);
+	for (int i = 0; i < stage->replicas; i++) {
 		const struct pd_reduce *reduce = &stage->reduces[i];
-		int64_t *free_ns = &flow->free_ns[at->ranks[i]];
+		int64_t *free_ns = &flow->free_ns[stage->ranks[i]];
 
 		if (reduce->sends_ns) {
 			*free_ns = pd_max64(*free_ns + reduce->sends_ns,
@@ -166,14 +165,14 @@ static int64_t come_ns(const struct pd_flow *flow, struct pd_flow_link *link, in
 
 	if (!link->skips)
 		return link->behind->end_ns + way_ns;
-	used_ns = &link->used_ns[(n - PD_PASSAGES * link->from->replicas) & link->used_mask];
+	used_ns = &link->used_ns[(n - PD_PASSAGES * link->before->replicas) & link->used_mask];
 	link->come_ns[n & link->come_mask] = pd_max64(link->behind->end_ns, *used_ns) + way_ns;
 	return link->come_ns[n & link->come_mask];
 }
 
 static void backward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n)
 {
-	int rank = take_turn(stage->plan, &stage->up);
+	int rank = take_turn(stage, &stage->up);
 	int64_t end_ns = flow->free_ns[rank] + stage->again_ns; /* it waits for no gradient */
 
 	for (int i = 0; i < stage->out_count; i++)

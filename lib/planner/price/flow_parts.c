@@ -33,7 +33,7 @@ static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *ti
 		struct pd_flow_stage *stage = &flow->stages[s];
 
 		*stage = (struct pd_flow_stage){
-			.plan = at, .in_count = schedule->wiring->in_count[s],
+			.replicas = at->replicas, .ranks = at->ranks, .in_count = schedule->wiring->in_count[s],
 			.out_count = schedule->wiring->out_count[s],
 			.in = schedule->wiring->in[s], .out = schedule->wiring->out[s],
 			.forward_ns = own->forward_ns, .backward_ns = own->backward_ns,
@@ -72,9 +72,9 @@ static void measure_way(const struct pd_flow *flow, const struct pd_link *at,
 		}
 	}
 	link->only_ns = -1;
-	if (link->from->replicas == 1 && link->to->replicas == 1)
-		link->only_ns = pd_flow_way_ns(flow, link, link->from->ranks[0],
-					       link->to->ranks[0]);
+	if (link->before->replicas == 1 && link->behind->replicas == 1)
+		link->only_ns = pd_flow_way_ns(flow, link, link->before->ranks[0],
+					       link->behind->ranks[0]);
 }
 
 /* Returns the least power of two from n on. */
@@ -96,11 +96,11 @@ static void measure_link(struct pd_flow *flow, const struct pd_link *at, struct 
 	const struct pd_flow_stage *from = &flow->stages[at->from], *to = &flow->stages[at->to];
 
 	*link = (struct pd_flow_link){
-		.from = from->plan, .to = to->plan, .before = from, .behind = to,
+		.before = from, .behind = to,
 		.mask = power_of_two(from->lead - to->lead + 1) - 1,
 		.skips = at->to > at->from + 1,
-		.come_mask = power_of_two(to->leaving * (int64_t)to->plan->replicas) - 1,
-		.used_mask = power_of_two(PD_PASSAGES * from->plan->replicas) - 1,
+		.come_mask = power_of_two(to->leaving * (int64_t)to->replicas) - 1,
+		.used_mask = power_of_two(PD_PASSAGES * from->replicas) - 1,
 	};
 	measure_way(flow, at, link);
 	link->arrival_ns = pd_calloc((size_t)link->mask + 1, sizeof(int64_t));

@@ -8,8 +8,7 @@
 #include "schedule/schedule.h"
 
 struct pd_flow_link {                   /* a link between two stages */
-	const struct pd_stage *from, *to;
-	const struct pd_flow_stage *before, *behind;    /* `from` and `to` */
+	const struct pd_flow_stage *before, *behind;
 	int64_t way_ns[PD_MAX_LEVELS];  /* time of its tensors, by outermost level of the way */
 	int64_t only_ns;                /* the same if neither stage has replicas; else -1 */
 	int turn;                       /* replica to which the next microbatch goes */
@@ -18,14 +17,15 @@ struct pd_flow_link {                   /* a link between two stages */
 	bool skips;                     /* it goes farther than to the next stage */
 	/*
 	 * If so: when gradients had come and when they had been used, of as many microbatches as there
-	 * are buffers for, `leaving` on each replica of `to` and PD_PASSAGES on each of `from`; n at n &
-	 * its mask.
+	 * are buffers for, `leaving` on each replica behind and PD_PASSAGES on each before; n at n & its
+	 * mask.
 	 */
 	int64_t *come_ns, *used_ns, come_mask, used_mask;
 };
 
 struct pd_flow_stage {
-	const struct pd_stage *plan;
+	int replicas;
+	const int *ranks;               /* per replica */
 	int in_count, out_count;
 	const int *in, *out;            /* indices of links */
 	int64_t forward_ns, backward_ns, update_ns;
