@@ -51,7 +51,9 @@ static size_t find(const struct pd_contest *contest, const struct pd_plan *plan)
 {
 	size_t i = 0;
 
-	while (i < contest->count && pd_candidate_compare(contest->entries[i].plan, plan) != 0)
+	while (i < contest->count &&
+	       (contest->entries[i].plan->stages[0].layer_count != plan->stages[0].layer_count ||
+		pd_candidate_compare(contest->entries[i].plan, plan) != 0))
 		i++;
 	return i;
 }

@@ -328,8 +328,6 @@ static int look(struct pd_fewest *fewest, int u, int i, int most, int64_t time)
 
 	if (too_large(search, v))
 		return 0;
-	if (search->roomy < 0 && pd_points_memory(points, u, v, 1, 0) > search->line->memory_limit_bytes)
-		return most;            /* with no replicas and warm-up either */
 	search->traffic_bytes = pd_points_traffic(points, u, i);
 	fill_stage(search, v, time);
 	if (worst->devices <= pd_ceil_div(points->compute_ns[points->last] - points->compute_ns[u], time))
