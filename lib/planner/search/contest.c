@@ -281,11 +281,15 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 		 struct pd_error *err)
 {
 	struct pd_entry *entry = &contest->entries[at];
+	int64_t work = pd_judge_work(entry->plan);
 
 	if (entry->time_ns != PD_NEVER)
 		return 0;
-	*most_work -= pd_judge_work(entry->plan);
-	if (pd_judge_period(entry->plan, rival_ns(contest, *best), &entry->time_ns,
+	*most_work -= work;
+	entry->time_ns = entry->expected.estimate_ns;
+	entry->plan->predicted.period_from = PD_PERIOD_ESTIMATE;
+	if (work <= PD_JUDGE_WORK &&
+	    pd_judge_period(entry->plan, rival_ns(contest, *best), &entry->time_ns,
 			    &entry->plan->predicted.period_from, err) < 0)
 		return -1;
 	if (*best < 0 || beats(entry, &contest->entries[*best])) {
