@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The Test Anything Protocol for unit tests: one line per check. */
-#ifndef PD_TEST_TAP_H
-#define PD_TEST_TAP_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,5 +18,3 @@ void skip(const char *why, const char *what);
 bool test_quick(void);
 /* The end of main: prints the plan; 0 when everything was ok. */
 int done_testing(void);
-
-#endif

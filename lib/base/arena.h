@@ -3,8 +3,7 @@
  * An arena takes host memory piece by piece and gives it back all at once, so that what is used
  * together lies together.  Large arenas use large pages.
  */
-#ifndef PD_BASE_ARENA_H
-#define PD_BASE_ARENA_H
+#pragma once
 
 #include <stddef.h>
 
@@ -21,5 +20,3 @@ struct pd_arena {
  */
 void *pd_arena_take(struct pd_arena *arena, size_t count, size_t bytes);
 void pd_arena_release(struct pd_arena *arena);
-
-#endif

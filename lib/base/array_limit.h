@@ -3,8 +3,7 @@
  * Counts the objects in each array of a JSON text while it is read, so that a document with far
  * too many of them is refused before it fills the memory.
  */
-#ifndef PD_BASE_ARRAY_LIMIT_H
-#define PD_BASE_ARRAY_LIMIT_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -28,5 +27,3 @@ struct pd_array_limit {
 
 /* Takes the next byte.  Returns the key of an array that now has too many objects, or NULL. */
 const char *pd_array_limit_next(struct pd_array_limit *limit, char c);
-
-#endif

@@ -5,8 +5,7 @@
  * hears nothing; that time says nothing about the others, who may have been stopped too, and does
  * not count.
  */
-#ifndef PD_BASE_AWAKE_H
-#define PD_BASE_AWAKE_H
+#pragma once
 
 #include "base/clock.h"
 
@@ -26,5 +25,3 @@ static inline int64_t pd_awake_ns(struct pd_awake *awake)
 	awake->seen_ns = now;
 	return awake->ns;
 }
-
-#endif

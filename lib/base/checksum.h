@@ -3,8 +3,7 @@
  * Checksums of 64 bits: XXH64, which is fast and well known, so that other programs can make it,
  * too.  It finds damage, not forgery.
  */
-#ifndef PD_BASE_CHECKSUM_H
-#define PD_BASE_CHECKSUM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,5 +31,3 @@ uint64_t pd_checksum(uint64_t seed, const void *data, size_t bytes);
 const char *pd_checksum_text(uint64_t checksum, char *text);
 /* Returns false if text is anything else; it may be NULL. */
 bool pd_checksum_parse(const char *text, uint64_t *checksum_p);
-
-#endif

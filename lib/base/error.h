@@ -7,8 +7,7 @@
  * sentence: place, what was found, what was expected.  Callers pass it up unchanged.
  * Programs print it once and exit with its status.
  */
-#ifndef PD_BASE_ERROR_H
-#define PD_BASE_ERROR_H
+#pragma once
 
 #include <stdarg.h>
 
@@ -52,5 +51,3 @@ void pd_say(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 /* Reports a bug in the program itself and aborts. */
 void pd_bug(const char *fmt, ...) __attribute__((format(printf, 1, 2), noreturn));
-
-#endif

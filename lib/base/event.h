@@ -11,8 +11,7 @@
  * waits at its gate and makes the gate's file descriptor readable.  There is one per
  * rank.  In virtual time there is none (NULL): nobody sleeps.
  */
-#ifndef PD_BASE_EVENT_H
-#define PD_BASE_EVENT_H
+#pragma once
 
 #include "base/error.h"
 
@@ -83,5 +82,3 @@ void pd_event_fail(struct pd_event *ev, const struct pd_error *why, struct pd_ga
 
 /* Blocks the calling thread until the event is not pending.  A worker never calls it. */
 void pd_event_wait(struct pd_event *ev, struct pd_gate *gate);
-
-#endif

@@ -4,8 +4,7 @@
  * flushed to the disk, and then named, so that a killed process leaves nothing behind.  On file
  * systems without unnamed files (NFS) it is written under a temporary name.
  */
-#ifndef PD_BASE_FILE_H
-#define PD_BASE_FILE_H
+#pragma once
 
 #include "base/error.h"
 
@@ -57,5 +56,3 @@ char *pd_file_read(const char *name, int64_t most_bytes, size_t *bytes_p, struct
 int pd_sync_directory(const char *name, struct pd_error *err);
 /* Removes a directory with its contents; it may be missing. */
 int pd_remove_tree(const char *name, struct pd_error *err);
-
-#endif

@@ -5,8 +5,7 @@
  * fits.  The arithmetic is on integers, so every machine gives the same bits, however its processor
  * treats denormal numbers, and the same as its f16 instructions (F16C).
  */
-#ifndef PD_BASE_HALF_H
-#define PD_BASE_HALF_H
+#pragma once
 
 #include <stdint.h>
 #include <string.h>
@@ -82,5 +81,3 @@ static inline float pd_from_f16(uint16_t x)
 	return pd_bits_float(fraction ? sign | (exponent + 113) << 23 | (fraction & 0x3ff) << 13
 				      : sign);
 }
-
-#endif

@@ -7,8 +7,7 @@
  * A reader walks down with places; a place knows its document and the way to it.
  * All getters return 0, or -1 with the error set.
  */
-#ifndef PD_BASE_JSON_H
-#define PD_BASE_JSON_H
+#pragma once
 
 #include "base/error.h"
 
@@ -123,5 +122,3 @@ int pd_json_digits(const json_t *value);
  * newline.  The value is not consumed.
  */
 int pd_json_write(json_t *value, FILE *out, struct pd_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Documents of JSON Lines: a header that has been read, then one object per line. */
-#ifndef PD_BASE_LINES_H
-#define PD_BASE_LINES_H
+#pragma once
 
 #include "base/json.h"
 
@@ -17,5 +16,3 @@ int pd_lines_read(FILE *in, const char *document,
 		  void *of, struct pd_error *err);
 /* Checks that only white space is left.  `what` is what it follows, for the message. */
 int pd_document_end(FILE *in, const char *document, const char *what, struct pd_error *err);
-
-#endif

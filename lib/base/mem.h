@@ -5,8 +5,7 @@
  * in the library has to be undone then: files get their names when they are complete, and workers
  * end with their supervisor.  Memory of a device is handled in device.h.
  */
-#ifndef PD_BASE_MEM_H
-#define PD_BASE_MEM_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -91,5 +90,3 @@ static inline int64_t pd_gcd(int64_t a, int64_t b)
 	}
 	return a;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * The command line of a program: one table of options serves getopt_long, --help and
  * the test that compares both with the manual page.
  */
-#ifndef PD_BASE_OPT_H
-#define PD_BASE_OPT_H
+#pragma once
 
 #include "base/error.h"
 
@@ -84,5 +83,3 @@ int pd_parse_time(const char *text, int64_t *out_p, struct pd_error *err);
 const char *pd_show_bytes(int64_t bytes, char *buf);
 const char *pd_show_time(int64_t ns, char *buf);
 const char *pd_show_rate(int64_t bytes_per_s, char *buf);
-
-#endif

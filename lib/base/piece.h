@@ -3,8 +3,7 @@
  * Cuts a buffer of floats into n pieces for an all-reduce (lib/topology/allreduce), as evenly as
  * whole cache lines allow.
  */
-#ifndef PD_BASE_PIECE_H
-#define PD_BASE_PIECE_H
+#pragma once
 
 #include <stddef.h>
 
@@ -44,5 +43,3 @@ static inline int pd_piece_parts(size_t floats, int n)
 
 	return parts < 1 ? 1 : parts > PD_PIECE_MOST_PARTS ? PD_PIECE_MOST_PARTS : (int)parts;
 }
-
-#endif

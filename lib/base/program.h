@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The first thing that the main() of every program does. */
-#ifndef PD_BASE_PROGRAM_H
-#define PD_BASE_PROGRAM_H
+#pragma once
 
 /*
  * Call this before anything else.  It sets pd_program, opens closed standard descriptors, and
@@ -9,5 +8,3 @@
  * also jansson's, the program ends with one sentence and PD_EXIT_FAILED.
  */
 void pd_program_begin(const char *name);
-
-#endif

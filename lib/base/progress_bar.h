@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A progress bar on standard error, drawn only when that is a terminal. */
-#ifndef PD_BASE_PROGRESS_BAR_H
-#define PD_BASE_PROGRESS_BAR_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -23,5 +22,3 @@ void pd_progress_bar_show(struct pd_progress_bar *bar, int64_t done, const char 
 /* Erases the bar until it is shown again, so that a line can be written. */
 void pd_progress_bar_hide(struct pd_progress_bar *bar);
 void pd_progress_bar_end(struct pd_progress_bar *bar);
-
-#endif

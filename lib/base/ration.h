@@ -4,8 +4,7 @@
  * megabytes can take hundreds: a number of two bytes takes forty, an object of three more than two
  * hundred.  The limit counts what jansson has allocated and not freed.
  */
-#ifndef PD_BASE_RATION_H
-#define PD_BASE_RATION_H
+#pragma once
 
 #include <stdbool.h>
 
@@ -21,5 +20,3 @@ void pd_ration_install(void);
 void pd_ration_begin(void);
 /* Ends the limit.  Returns true if it was exceeded, and so the document was not read. */
 bool pd_ration_end(void);
-
-#endif

@@ -16,8 +16,7 @@
  *   synthetic   stream PD_RNG_DATA + input index, counter as dropout
  * A layer's number is its place in the model, however a plan orders the layers.
  */
-#ifndef PD_BASE_RNG_H
-#define PD_BASE_RNG_H
+#pragma once
 
 #include "base/inline.h"
 
@@ -67,5 +66,3 @@ PD_INLINE float pd_unit(uint32_t v)
 {
 	return (float)(v >> 8) * 0x1p-24f;
 }
-
-#endif

@@ -4,8 +4,7 @@
  * system, and ends with the last process that has it.  A host is what has a name: containers, or
  * namespaces with names of their own, are hosts even if they share a kernel.
  */
-#ifndef PD_BASE_SHARED_MEMORY_H
-#define PD_BASE_SHARED_MEMORY_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -30,5 +29,3 @@ struct pd_shared_place pd_shared_place_of(const void *ptr);
 /* Maps bytes from a place on; NULL where this process cannot. */
 void *pd_shared_map(const struct pd_shared_place *place, size_t bytes);
 void pd_shared_unmap(void *ptr, size_t bytes);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Orders: comparison functions for qsort and bsearch, and what else compares numbers. */
-#ifndef PD_BASE_SORT_H
-#define PD_BASE_SORT_H
+#pragma once
 
 #include <stdint.h>
 
@@ -37,5 +36,3 @@ static inline size_t pd_count_below(const void *key, const void *base, size_t co
 	}
 	return low;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes text into an XML document. */
-#ifndef PD_BASE_XML_H
-#define PD_BASE_XML_H
+#pragma once
 
 #include <stdio.h>
 
@@ -20,5 +19,3 @@ static inline void pd_put_xml(const char *text, FILE *out)
 			putc(*text, out);
 		}
 }
-
-#endif

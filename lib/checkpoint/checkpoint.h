@@ -33,8 +33,7 @@
  * All of it has checksums: a tensor's stands in its file's header, the header's in
  * checkpoint.json, which has one of itself.
  */
-#ifndef PD_CHECKPOINT_CHECKPOINT_H
-#define PD_CHECKPOINT_CHECKPOINT_H
+#pragma once
 
 #include "base/file.h"
 #include "checkpoint/safetensors.h"
@@ -194,5 +193,3 @@ int pd_checkpoint_received(const char *directory, const struct pd_checkpoint_inf
 /* Moves what was received into the checkpoint, whose document is there. */
 int pd_checkpoint_adopt(const char *directory, int64_t step, const struct pd_checkpoint_file *file,
 			struct pd_error *err);
-
-#endif

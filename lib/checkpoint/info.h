@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint.json and the names in a checkpoint's folder; private to lib/checkpoint. */
-#ifndef PD_CHECKPOINT_INFO_H
-#define PD_CHECKPOINT_INFO_H
+#pragma once
 
 #include "checkpoint/checkpoint.h"
 
@@ -21,5 +20,3 @@ int64_t pd_checkpoint_folder_step(const char *name);
 /* Reads and checks FOLDER/checkpoint.json. */
 int pd_checkpoint_info_read(const char *folder, struct pd_checkpoint_info *info_p,
 			    struct pd_error *err);
-
-#endif

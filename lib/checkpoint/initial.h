@@ -4,8 +4,7 @@
  * "LAYER.weight", "LAYER.bias", "LAYER.running_mean", "LAYER.running_var".  Each layer that shares
  * parameters may have them.  "LAYER.num_batches_tracked" is ignored.
  */
-#ifndef PD_CHECKPOINT_INITIAL_H
-#define PD_CHECKPOINT_INITIAL_H
+#pragma once
 
 #include "base/error.h"
 #include "model/model.h"
@@ -27,5 +26,3 @@ void pd_initial_close(struct pd_initial *initial);
  */
 int pd_initial_read(const struct pd_initial *initial, const char *name, int64_t elements, float *out,
 		    struct pd_error *err);
-
-#endif

@@ -5,8 +5,7 @@
  * in any case; children do not have it and cannot release it.  The file says who holds the lock. 
  * It keeps nobody out within one process.
  */
-#ifndef PD_CHECKPOINT_LOCK_H
-#define PD_CHECKPOINT_LOCK_H
+#pragma once
 
 #include "base/error.h"
 
@@ -36,5 +35,3 @@ int pd_checkpoint_keeper(const char *directory, const char *run);
  * NULL is allowed.
  */
 void pd_checkpoint_unlock(struct pd_checkpoint_lock *lock);
-
-#endif

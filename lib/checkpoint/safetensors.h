@@ -10,8 +10,7 @@
  * data, tensor after tensor without gaps, each in C order.  Written: F32 only.  Any element
  * type is accepted in a file; tensors of F32, F16 and BF16 can be read, as floats.
  */
-#ifndef PD_CHECKPOINT_SAFETENSORS_H
-#define PD_CHECKPOINT_SAFETENSORS_H
+#pragma once
 
 #include "base/json.h"
 
@@ -64,5 +63,3 @@ json_t *pd_safetensors_all_metadata(const struct pd_safetensors *st);
 int pd_safetensors_write(const char *name, const struct pd_tensor *tensors,
 			 const float *const *data, size_t count, json_t *metadata,
 			 uint64_t *checksum_p, struct pd_error *err);
-
-#endif

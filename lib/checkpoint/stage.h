@@ -4,8 +4,7 @@
  * the file's header covers a tensor's bytes and what they are: step, stage, name, type and shape. 
  * checkpoint.json has the checksum of the header, and one of its own.
  */
-#ifndef PD_CHECKPOINT_STAGE_H
-#define PD_CHECKPOINT_STAGE_H
+#pragma once
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
@@ -25,5 +24,3 @@ int pd_stage_verify(const struct pd_safetensors *st, const struct pd_checkpoint_
 /* Reads a tensor into out, tensor->elements floats, and verifies it.  Errors count as input. */
 int pd_stage_read(const struct pd_safetensors *st, const struct pd_checkpoint_info *info, int stage,
 		  const struct pd_tensor *tensor, float *out, struct pd_error *err);
-
-#endif

@@ -4,8 +4,7 @@
  * each of the model's inputs, in the input's dtype and shape, and as many samples of one as of any
  * other.  Where they come from is a format's matter: files (formats.c), or nothing but a seed.
  */
-#ifndef PD_DATA_DATASET_H
-#define PD_DATA_DATASET_H
+#pragma once
 
 #include "base/error.h"
 #include "model/model.h"
@@ -64,5 +63,3 @@ struct pd_dataset_range {
 	int64_t least, limit, other;
 };
 struct pd_dataset_range pd_dataset_range(const struct pd_model *model, int input);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Readers of this folder share the list of formats, and a file that is read from front to back. */
-#ifndef PD_DATA_FORMAT_H
-#define PD_DATA_FORMAT_H
+#pragma once
 
 #include "data/dataset.h"
 
@@ -29,5 +28,3 @@ int pd_source_end(struct pd_source *source, struct pd_error *err);
 
 extern const struct pd_data_format pd_data_idx, pd_data_cifar, pd_data_npy, pd_data_tokens,
 	pd_data_text, pd_data_book;
-
-#endif

@@ -4,8 +4,7 @@
  * Pixels stay bytes.  They are read as floats: (pixel / 255 - mean) / deviation, with mean and
  * standard deviation of their channel over the training set.
  */
-#ifndef PD_DATA_IMAGES_H
-#define PD_DATA_IMAGES_H
+#pragma once
 
 #include "data/dataset.h"
 
@@ -41,5 +40,3 @@ int pd_images_shape(const char *file, const struct pd_model *model, int64_t chan
 /* Checks that labels first to first + count - 1 are below `classes`. */
 int pd_images_labels(const char *file, const uint8_t *labels, int64_t first, int64_t count,
 		     int classes, struct pd_error *err);
-
-#endif

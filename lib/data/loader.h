@@ -16,8 +16,7 @@
  * One thread makes all calls.  None of them waits, except pd_loader_plan(), which lets the
  * microbatch that is being filled be finished.
  */
-#ifndef PD_DATA_LOADER_H
-#define PD_DATA_LOADER_H
+#pragma once
 
 #include "base/event.h"
 #include "data/dataset.h"
@@ -83,5 +82,3 @@ void pd_loader_release(struct pd_loader *loader, struct pd_batch *batch);
 int64_t pd_loader_epoch(const struct pd_dataset *train, int64_t batch_size, int64_t microbatches);
 /* Returns the microbatches of a test set, the last of which may be partly empty. */
 int64_t pd_loader_tests(const struct pd_dataset *test, int64_t batch_size);
-
-#endif

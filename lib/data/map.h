@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to this folder: a file of a data set, mapped into memory and read where it lies. */
-#ifndef PD_DATA_MAP_H
-#define PD_DATA_MAP_H
+#pragma once
 
 #include "base/error.h"
 
@@ -19,5 +18,3 @@ struct pd_file_map {
 int pd_file_map_open(struct pd_file_map *map, const char *file, const char *what, struct pd_error *err);
 /* Unmaps the file; does nothing if the map is not open. */
 void pd_file_map_close(struct pd_file_map *map);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The header of a .npy file, and the types of its elements; private to this folder. */
-#ifndef PD_DATA_NPY_H
-#define PD_DATA_NPY_H
+#pragma once
 
 #include "base/error.h"
 #include "data/dataset.h"
@@ -47,5 +46,3 @@ const struct pd_npy_type *pd_npy_type_find(const char *name);
  */
 #define PD_NPY_LIST_BYTES 96
 const char *pd_npy_type_list(bool whole, char text[PD_NPY_LIST_BYTES]);
-
-#endif

@@ -3,8 +3,7 @@
  * The order of an epoch and the contents of a synthetic sample are functions of the seed alone, so
  * that every rank and every partition agrees.
  */
-#ifndef PD_DATA_ORDER_H
-#define PD_DATA_ORDER_H
+#pragma once
 
 #include <stdint.h>
 
@@ -26,5 +25,3 @@ int64_t pd_order_lane(int64_t lanes, int64_t samples, int64_t place);
 void pd_synthetic_f32(uint64_t seed, int input, int64_t sample, int64_t elements, float *out);
 void pd_synthetic_i32(uint64_t seed, int input, int64_t sample, int64_t elements, int64_t least,
 		      int64_t limit, int32_t *out);
-
-#endif

@@ -3,8 +3,7 @@
  * Private to this folder: the samples of a microbatch, as they lie in a loader's buffers: in the
  * order of their epoch, rounded to 16 bits where the network computes with those.
  */
-#ifndef PD_DATA_SAMPLES_H
-#define PD_DATA_SAMPLES_H
+#pragma once
 
 #include "data/loader.h"
 
@@ -26,5 +25,3 @@ void pd_samples_release(struct pd_samples *samples);
 int pd_samples_measure(struct pd_samples *samples, struct pd_error *err);
 /* The batch's valid samples into its buffers, zeros behind them.  For one thread at a time. */
 void pd_samples_fill(struct pd_samples *samples, const struct pd_batch *batch);
-
-#endif

@@ -3,8 +3,7 @@
  * Private to this folder: a text in a file, its tokens one after the other: the numbers that a
  * tokenizer has made of it, or its bytes.  It is mapped into memory and read where it lies.
  */
-#ifndef PD_DATA_TOKEN_FILE_H
-#define PD_DATA_TOKEN_FILE_H
+#pragma once
 
 #include "data/map.h"
 #include "data/npy.h"
@@ -34,5 +33,3 @@ int pd_token_files_list(const char *directory, const char *part, const char *suf
 int pd_token_file_open(struct pd_token_file *text, char *name, bool bytes, int64_t vocabulary,
 		       struct pd_error *err);
 void pd_token_file_release(struct pd_token_file *text);
-
-#endif

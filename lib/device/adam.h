@@ -3,8 +3,7 @@
  * These factors of an update by Adam or AdamW are the same for all elements.  They are computed
  * once, in double; device.h has the formulas.
  */
-#ifndef PD_DEVICE_ADAM_H
-#define PD_DEVICE_ADAM_H
+#pragma once
 
 #include "base/inline.h"
 
@@ -41,5 +40,3 @@ PD_INLINE struct pd_adam_factors pd_adam_factors(const struct pd_adam *a)
 	f.step = (float)(a->rate / (1 - pow(a->beta1, (double)a->count)));
 	return f;
 }
-
-#endif

@@ -12,8 +12,7 @@
  *
  * The sum of a chunk's absolute values is taken in double and rounded once.
  */
-#ifndef PD_DEVICE_CHUNKS_H
-#define PD_DEVICE_CHUNKS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -27,5 +26,3 @@ struct pd_chunks {
 	float keep;
 	int members;
 };
-
-#endif

@@ -8,8 +8,7 @@
  * functions with pointers into them.  A device supplies a table of kinds and struct
  * pd_compiled_device.
  */
-#ifndef PD_DEVICE_COMPILED_H
-#define PD_DEVICE_COMPILED_H
+#pragma once
 
 #include "base/mem.h"
 #include "device/device.h"
@@ -306,5 +305,3 @@ static inline int64_t pd_compiled_parts(const struct pd_compiled_layer *l)
 {
 	return l->net->batch * pd_shape_elements(l->in_shape[0]) / pd_compiled_used(l);
 }
-
-#endif

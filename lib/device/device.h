@@ -18,8 +18,7 @@
  * 16 bits an update moves the master, which is f32 and exists once per stage, in place; it writes
  * the rounded result to the next version of the weights.
  */
-#ifndef PD_DEVICE_DEVICE_H
-#define PD_DEVICE_DEVICE_H
+#pragma once
 
 #include "base/event.h"
 #include "device/chunks.h"
@@ -419,5 +418,3 @@ extern const struct pd_device_ops *const pd_devices[];
 const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *err);
 
 extern const struct pd_device_ops pd_device_cpu, pd_device_cuda;
-
-#endif

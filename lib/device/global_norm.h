@@ -13,8 +13,7 @@
  * the group reads.  With one version that is the scale after the group before, with two (2BW) the
  * one after the group before that.  No message is needed for this.
  */
-#ifndef PD_DEVICE_GLOBAL_NORM_H
-#define PD_DEVICE_GLOBAL_NORM_H
+#pragma once
 
 #include "base/inline.h"
 
@@ -103,5 +102,3 @@ PD_INLINE double pd_global_norm_factor(const struct pd_global_norm *a, struct pd
 		clip = a->clip_norm / (outcome_p->norm + 1e-6);
 	return clip / used;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* LARS's own rate of a parameter tensor; device.h has the formula. */
-#ifndef PD_DEVICE_LARS_H
-#define PD_DEVICE_LARS_H
+#pragma once
 
 #include "base/inline.h"
 
@@ -17,5 +16,3 @@ PD_INLINE double pd_lars_local(double trust, double decay, double weights, doubl
 
 	return w > 0 && g > 0 ? trust * w / (g + decay * w) : 1;
 }
-
-#endif

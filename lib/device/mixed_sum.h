@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A sum of numbers of which some, or which itself, are of 16 bits, as gradients travel. */
-#ifndef PD_DEVICE_MIXED_SUM_H
-#define PD_DEVICE_MIXED_SUM_H
+#pragma once
 
 #include "model/dtype.h"
 
@@ -18,5 +17,3 @@ struct pd_mixed_sum {
 	uint32_t narrow_sources;        /* bit k: src[k] is of 16 bits */
 	size_t count;                   /* of elements */
 };
-
-#endif

@@ -6,8 +6,7 @@
  * done() completes the event, at once or later.  After a failure no work is run, since it would use
  * wrong data; its events fail with the same reason.
  */
-#ifndef PD_DEVICE_QUEUE_H
-#define PD_DEVICE_QUEUE_H
+#pragma once
 
 #include "device/device.h"
 
@@ -123,5 +122,3 @@ int pd_queue_chunks(struct pd_stream *stream, const struct pd_chunks *what, stru
 int pd_queue_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
 		  enum pd_copy way, struct pd_event *ev);
 int pd_queue_call(struct pd_stream *stream, const struct pd_call *call, struct pd_event *ev);
-
-#endif

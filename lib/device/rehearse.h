@@ -9,8 +9,7 @@
  * (pd_device_ops.net.settle): it makes, beforehand, what depends on the buffers of the training,
  * too.
  */
-#ifndef PD_DEVICE_REHEARSE_H
-#define PD_DEVICE_REHEARSE_H
+#pragma once
 
 #include "device/device.h"
 
@@ -27,5 +26,3 @@ int pd_rehearse(struct pd_device *device, struct pd_net *net, const struct pd_ne
  */
 int pd_rehearse_sum(struct pd_device *device, struct pd_stream *stream, struct pd_gate *gate,
 		    struct pd_error *err);
-
-#endif

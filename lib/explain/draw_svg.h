@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to draw_svg.c and the two halves of the drawing: draw_stages.c, draw_machine.c. */
-#ifndef PD_EXPLAIN_DRAW_SVG_H
-#define PD_EXPLAIN_DRAW_SVG_H
+#pragma once
 
 #include "explain/usage.h"
 
@@ -33,5 +32,3 @@ double pd_draw_machine(const struct pd_drawing *d, double y);
 /* Returns the colour of a link that is busy for this part of the time. */
 const char *pd_draw_load_colour(double part);
 double pd_draw_load_width(double part);
-
-#endif

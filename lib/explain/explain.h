@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan for people: in tables, and as drawings. */
-#ifndef PD_EXPLAIN_EXPLAIN_H
-#define PD_EXPLAIN_EXPLAIN_H
+#pragma once
 
 #include "planner/planner.h"
 
@@ -20,5 +19,3 @@ void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *ou
 int pd_plan_svg_check(const struct pd_topology *topology, struct pd_error *err);
 int pd_plan_svg(const struct pd_plan *plan, FILE *out, struct pd_error *err);
 int pd_plan_dot(const struct pd_plan *plan, FILE *out, struct pd_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan's use of processors, links and memory; private to this folder. */
-#ifndef PD_EXPLAIN_USAGE_H
-#define PD_EXPLAIN_USAGE_H
+#pragma once
 
 #include "plan/memory.h"
 #include "planner/price/links.h"
@@ -57,5 +56,3 @@ bool pd_data_parallel_fits(const struct pd_plan *plan);
 
 /* Writes "0-2,4" for ranks, cut short with "...", into buf and returns it. */
 const char *pd_show_ranks(const struct pd_stage *stage, char *buf, size_t room);
-
-#endif

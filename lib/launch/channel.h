@@ -4,8 +4,7 @@
  * compressed, and between them, in order, the bytes of a stream, which the receiver hands on as they
  * come.
  */
-#ifndef PD_LAUNCH_CHANNEL_H
-#define PD_LAUNCH_CHANNEL_H
+#pragma once
 
 #include "base/json.h"
 #include "launch/packed.h"
@@ -61,5 +60,3 @@ void pd_channel_on_bytes(struct pd_channel *channel,
 
 /* Returns whether the member "event" of a message is this word. */
 int pd_message_is(const json_t *message, const char *event);
-
-#endif

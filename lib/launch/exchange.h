@@ -8,8 +8,7 @@
  * ready, and gets those of its peers along with the one by which it is to connect.  A rank is told to
  * connect once all are ready: nobody waits here for one who is lost before.
  */
-#ifndef PD_LAUNCH_EXCHANGE_H
-#define PD_LAUNCH_EXCHANGE_H
+#pragma once
 
 #include "launch/channel.h"
 
@@ -32,5 +31,3 @@ int pd_exchange_put(struct pd_exchange *exchange, const char *address, json_t *r
  */
 int pd_exchange_get(struct pd_exchange *exchange, const bool *peers, int ranks, json_t *connect,
 		    struct pd_error *err);
-
-#endif

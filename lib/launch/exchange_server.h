@@ -4,8 +4,7 @@
  * and that has started the rank: it leaves the rank's address with that server, and fetches those of
  * the rank's peers, in a thread of its own.
  */
-#ifndef PD_LAUNCH_EXCHANGE_SERVER_H
-#define PD_LAUNCH_EXCHANGE_SERVER_H
+#pragma once
 
 #include "base/error.h"
 
@@ -22,5 +21,3 @@ struct pd_exchange_server {             /* begins as zeroes */
 int pd_exchange_server_begin(struct pd_exchange_server *server, struct pd_error *err);
 /* To be called once the rank's process has ended; waits for no answer any more.  Ends the use of the PMIx server, too. */
 void pd_exchange_server_end(struct pd_exchange_server *server);
-
-#endif

@@ -3,8 +3,7 @@
  * A heartbeat sends {"event": "alive"} every second from a thread of its own, while a process does
  * something that takes long but is not a hang: makes kernels, reads data, writes a checkpoint.
  */
-#ifndef PD_LAUNCH_HEARTBEAT_H
-#define PD_LAUNCH_HEARTBEAT_H
+#pragma once
 
 #include "launch/channel.h"
 
@@ -22,5 +21,3 @@ struct pd_heartbeat {
 void pd_heartbeat_begin(struct pd_heartbeat *heartbeat, struct pd_channel *channel);
 /* Does nothing where none has begun. */
 void pd_heartbeat_end(struct pd_heartbeat *heartbeat);
-
-#endif

@@ -11,8 +11,7 @@
  * No rank outlives its agent, no agent its connection to the first; and what is lost is found out in
  * seconds, at both ends (pd_network_watch).
  */
-#ifndef PD_LAUNCH_HOSTS_H
-#define PD_LAUNCH_HOSTS_H
+#pragma once
 
 #include "launch/launcher.h"
 
@@ -34,5 +33,3 @@ int pd_hosts_agent(struct pd_error *err);
 
 /* In the first process. */
 extern const struct pd_launcher_ops pd_launcher_hosts;
-
-#endif

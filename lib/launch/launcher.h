@@ -6,8 +6,7 @@
  * killed; ended() asks and does not wait.  A channel stays open until its rank is killed, as every
  * rank is in the end, so that messages can be read after the process has ended.
  */
-#ifndef PD_LAUNCH_LAUNCHER_H
-#define PD_LAUNCH_LAUNCHER_H
+#pragma once
 
 #include "launch/channel.h"
 #include "topology/seat.h"
@@ -49,5 +48,3 @@ struct pd_launcher_ops {
 
 /* Forks a process for each rank, on this machine (lib/launch/fork.c). */
 extern const struct pd_launcher_ops pd_launcher_fork;
-
-#endif

@@ -9,8 +9,7 @@
  * port says nothing; a connection that says anything else, or nothing for some seconds, is closed,
  * and no other notices.  Once all have come nobody listens any more.
  */
-#ifndef PD_LAUNCH_MEETING_H
-#define PD_LAUNCH_MEETING_H
+#pragma once
 
 #include "base/json.h"
 
@@ -31,5 +30,3 @@ void pd_meeting_close(struct pd_meeting *meeting);
 /* One who is invited: the connection, or -1. */
 int pd_meeting_join(const json_t *invitation, int process, enum pd_meeting_kind kind,
 		    struct pd_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* TCP between processes of a run, on whatever interfaces their hosts have. */
-#ifndef PD_LAUNCH_NETWORK_H
-#define PD_LAUNCH_NETWORK_H
+#pragma once
 
 #include "base/error.h"
 
@@ -25,5 +24,3 @@ int pd_network_connect(const char *address, int port);
 void pd_network_watch(int fd);
 /* Names the interface through which a connection goes; "": that of this host alone. */
 void pd_network_interface(int fd, char name[IF_NAMESIZE]);
-
-#endif

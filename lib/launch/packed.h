@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A message for many ranks, compressed once. */
-#ifndef PD_LAUNCH_PACKED_H
-#define PD_LAUNCH_PACKED_H
+#pragma once
 
 #include <jansson.h>
 #include <stddef.h>
@@ -16,5 +15,3 @@ struct pd_packed pd_pack(json_t *message);
 void pd_packed_release(struct pd_packed *packed);
 /* A new reference to the message, or NULL where it is none. */
 json_t *pd_unpack(const struct pd_packed *packed);
-
-#endif

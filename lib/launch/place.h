@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shared by the first process and the agents of a run on several hosts. */
-#ifndef PD_LAUNCH_PLACE_H
-#define PD_LAUNCH_PLACE_H
+#pragma once
 
 #include "launch/pmix/pmix.h"
 
@@ -11,5 +10,3 @@
 const struct pd_pmix_job *pd_hosts_job(void);
 /* Returns a new message that says where this process is: "place", host, boot, processors, devices. */
 json_t *pd_hosts_place(void);
-
-#endif

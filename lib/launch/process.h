@@ -3,8 +3,7 @@
  * A rank's process on this machine, as the launcher that forks starts it: pd-worker, with one end
  * of a socket as its descriptor 3 and its share of the processors.  It does not outlive its parent.
  */
-#ifndef PD_LAUNCH_PROCESS_H
-#define PD_LAUNCH_PROCESS_H
+#pragma once
 
 #include "launch/launcher.h"
 
@@ -47,5 +46,3 @@ const char *pd_process_fate(const struct pd_process *process, char buf[PD_FATE_T
 
 /* Is called first in the started process: gives it the launcher's standard error. */
 void pd_process_begun(void);
-
-#endif

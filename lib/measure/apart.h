@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A measurement in a process of its own, which leaves no threads, memory or output behind. */
-#ifndef PD_MEASURE_APART_H
-#define PD_MEASURE_APART_H
+#pragma once
 
 #include "base/error.h"
 
@@ -13,5 +12,3 @@ typedef int pd_measure_function(const void *of, double *figure_p, struct pd_erro
  */
 int pd_measure_apart(const char *who, pd_measure_function *measure, const void *of, double *figure_p,
 		     struct pd_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A network on a device, with all that its steps need, to be timed; private to this folder. */
-#ifndef PD_MEASURE_BENCH_H
-#define PD_MEASURE_BENCH_H
+#pragma once
 
 #include "data/loader.h"
 #include "measure/layers.h"
@@ -61,5 +60,3 @@ int pd_bench_step(struct pd_bench *bench, int from, int to, struct pd_event *eve
 int pd_bench_queue_sum(struct pd_bench *bench, enum bench_sum what, struct pd_event *ev);
 /* Returns 0, or -1 if something that was queued has failed. */
 int pd_bench_wait(struct pd_bench *bench, struct pd_event *ev, struct pd_error *err);
-
-#endif

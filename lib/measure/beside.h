@@ -3,8 +3,7 @@
  * Workers beside the one that is timed.  Workers of one machine share its memory and caches, so a
  * layer takes longer while others compute.
  */
-#ifndef PD_MEASURE_BESIDE_H
-#define PD_MEASURE_BESIDE_H
+#pragma once
 
 #include "measure/layers.h"
 
@@ -48,5 +47,3 @@ void pd_beside_map(struct pd_beside *beside, size_t begin, size_t bytes, float *
 void pd_beside_unmap(const struct pd_beside *beside, size_t bytes, float **parts);
 /* Tells, once all have met again, whether each could map all. */
 bool pd_beside_mapped(const struct pd_beside *beside);
-
-#endif

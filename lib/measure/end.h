@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One of the two processes that measure a link (link.c). */
-#ifndef PD_MEASURE_END_H
-#define PD_MEASURE_END_H
+#pragma once
 
 #include "measure/link.h"
 
@@ -22,5 +21,3 @@ struct pd_link_answer {
  */
 int pd_link_end_live(const struct pd_link_ends *ends, int rank, int socket,
 		     struct pd_link_answer *answer);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Statistics of many measurements. */
-#ifndef PD_MEASURE_FIGURES_H
-#define PD_MEASURE_FIGURES_H
+#pragma once
 
 #include "profile/profile.h"
 
@@ -27,5 +26,3 @@ struct pd_whole {
  * the one in place.
  */
 void pd_share_whole(struct pd_profile *profile, const struct pd_whole *whole);
-
-#endif

@@ -9,12 +9,9 @@
  * this process receives when each of its messages was there, on this host's clock.  A ping is {"peer",
  * "first", "count"}: 8 bytes to and fro; the latency is half of the lower quartile of the round trips.
  */
-#ifndef PD_MEASURE_FLOWS_H
-#define PD_MEASURE_FLOWS_H
+#pragma once
 
 #include "run/rank.h"
 
 /* For pd-worker; begins with {"event": "measure", "device", "rank", "ranks", "seat"}. */
 extern const struct pd_rank_task pd_flows_task;
-
-#endif

@@ -3,8 +3,7 @@
  * Times every layer of a network on a device, in the steps that a worker takes: the same kernels,
  * on the same kind of stream, in the same order.  So the sum over the layers is a training step.
  */
-#ifndef PD_MEASURE_LAYERS_H
-#define PD_MEASURE_LAYERS_H
+#pragma once
 
 #include "device/device.h"
 #include "profile/profile.h"
@@ -36,5 +35,3 @@ struct pd_measure_options {
 struct pd_profile *pd_measure_layers(const struct pd_model *model,
 				     const struct pd_measure_options *options,
 				     struct pd_error *err);
-
-#endif

@@ -3,8 +3,7 @@
  * Measures the link between two workers: two processes that only pass messages to and fro, and
  * sleep while they wait, as workers do.
  */
-#ifndef PD_MEASURE_LINK_H
-#define PD_MEASURE_LINK_H
+#pragma once
 
 #include "transport/provider.h"
 
@@ -36,5 +35,3 @@ int pd_measure_link(const struct pd_link_ends *ends, int64_t *bandwidth_bytes_pe
 int pd_measure_link_within(const struct pd_link_ends *ends, int64_t limit_ns,
 			   int64_t *bandwidth_bytes_per_s_p, int64_t *latency_ns_p,
 			   struct pd_error *err);
-
-#endif

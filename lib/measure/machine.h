@@ -9,8 +9,7 @@
  * inside of hosts is a level of its own.  The link of a component is what all its ranks get together,
  * sending at once to those of the next component of its level.
  */
-#ifndef PD_MEASURE_MACHINE_H
-#define PD_MEASURE_MACHINE_H
+#pragma once
 
 #include "launch/launcher.h"
 #include "topology/topology.h"
@@ -65,5 +64,3 @@ int pd_machine_find_levels(struct pd_machine *machine, struct pd_error *err);
 /* machine_draw.c: a picture (SVG), and lines of text. */
 void pd_machine_draw(const struct pd_machine *machine, FILE *out);
 void pd_machine_print(const struct pd_machine *machine, FILE *out);
-
-#endif

@@ -3,8 +3,7 @@
  * Measures what an operation costs a worker besides computing: it is issued, handed to a stream,
  * wakes the worker at its end, retires and is reported.
  */
-#ifndef PD_MEASURE_OPERATION_H
-#define PD_MEASURE_OPERATION_H
+#pragma once
 
 #include "base/error.h"
 
@@ -17,5 +16,3 @@
  * process has threads.
  */
 int pd_measure_operation(const char *device, int64_t *operation_ns_p, struct pd_error *err);
-
-#endif

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PD_MEASURE_TURNS_H
-#define PD_MEASURE_TURNS_H
+#pragma once
 
 #include "measure/layers.h"
 
@@ -11,5 +10,3 @@
  */
 int pd_measure_turns(const struct pd_model *model, const struct pd_measure_options *options,
 		     double *in_turns_p, struct pd_error *err);
-
-#endif

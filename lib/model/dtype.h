@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Types of a tensor's elements. */
-#ifndef PD_MODEL_DTYPE_H
-#define PD_MODEL_DTYPE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,5 +34,3 @@ struct pd_rounding pd_dtype_gradients(enum pd_dtype gradients, enum pd_dtype net
  * Finds the type called name that a network can compute in (f32, bf16, f16), or returns PD_DTYPES.
  */
 enum pd_dtype pd_dtype_find(const char *name);
-
-#endif

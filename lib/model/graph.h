@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* This file orders directed graphs whose nodes name their inputs. */
-#ifndef PD_MODEL_GRAPH_H
-#define PD_MODEL_GRAPH_H
+#pragma once
 
 #include <stddef.h>
 
@@ -25,5 +24,3 @@ void pd_uses_release(struct pd_uses *uses);
  * and returns -1, or returns a node that lies on a cycle.
  */
 int pd_graph_order(int nodes, int *const *inputs, const int *input_counts, int *order);
-
-#endif

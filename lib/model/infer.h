@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Shape inference: a file for each family of kinds, and what these files share. */
-#ifndef PD_MODEL_INFER_H
-#define PD_MODEL_INFER_H
+#pragma once
 
 #include "model/layer.h"
 
@@ -38,5 +37,3 @@ int infer_needs_axis(const struct infer *w);
 int infer_needs_alike(const struct infer *w, int64_t but);
 /* Checks that an input is one length for each sample; lengths are at most `longest`. */
 int infer_needs_lengths(const struct infer *w, int input, int64_t longest);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The table of layer kinds is layer_kind.def. */
-#ifndef PD_MODEL_KIND_H
-#define PD_MODEL_KIND_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -60,5 +59,3 @@ struct pd_word {
 bool pd_word_next(const char **list_p, struct pd_word *word_p);
 /* Finds the word of that name; returns false where there is none. */
 bool pd_word_find(const char *list, const char *name, size_t length, struct pd_word *word_p);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One layer: its attributes, the shape of its output and of its parameters. */
-#ifndef PD_MODEL_LAYER_H
-#define PD_MODEL_LAYER_H
+#pragma once
 
 #include "base/json.h"
 #include "model/model.h"
@@ -38,5 +37,3 @@ int pd_beginnings_read(const struct pd_place *place, struct pd_layer *layer, str
  */
 int pd_layer_infer(const struct pd_place *place, const struct pd_model *model,
 		   struct pd_layer *layer, struct pd_error *err);
-
-#endif

@@ -8,8 +8,7 @@
  * Tensors are numbered: inputs first, then the output of each layer, so the output of
  * layer l is tensor model->input_count + l.  Shapes leave out the batch dimension.
  */
-#ifndef PD_MODEL_MODEL_H
-#define PD_MODEL_MODEL_H
+#pragma once
 
 #include "base/error.h"
 #include "model/dtype.h"
@@ -189,5 +188,3 @@ int64_t pd_model_lanes(const struct pd_model *model);
  */
 int pd_model_label_input(const struct pd_model *model);
 int pd_model_data_input(const struct pd_model *model);
-
-#endif

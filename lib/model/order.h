@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* These change a model's order of layers; private to this folder. */
-#ifndef PD_MODEL_ORDER_H
-#define PD_MODEL_ORDER_H
+#pragma once
 
 #include "model/model.h"
 
@@ -9,5 +8,3 @@
 void pd_model_sort(struct pd_model *model, const int *order);
 /* Makes the answers to queries: who uses a tensor, which tensors have a gradient. */
 void pd_model_index(struct pd_model *model);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Private to this folder: a model document that grows layer by layer, and the families' files. */
-#ifndef PD_NETWORK_BUILDER_H
-#define PD_NETWORK_BUILDER_H
+#pragma once
 
 #include "network/network.h"
 
@@ -31,5 +30,3 @@ const char *pd_network_dropout(struct pd_network *network, const char *name, con
 extern const struct pd_family pd_family_mlp, pd_family_cnn, pd_family_lenet, pd_family_alexnet,
 	pd_family_vgg, pd_family_resnet, pd_family_resnext, pd_family_gpt, pd_family_llama,
 	pd_family_bert, pd_family_gnmt, pd_family_awd, pd_family_s2vt;
-
-#endif

@@ -3,8 +3,7 @@
  * Families of networks: a family writes model documents (pd-model(5)) of any size; its presets are
  * the sizes that papers have.  All of pd-model(1) but its command line.
  */
-#ifndef PD_NETWORK_NETWORK_H
-#define PD_NETWORK_NETWORK_H
+#pragma once
 
 #include "base/json.h"
 
@@ -60,5 +59,3 @@ json_t *pd_network_document(const struct pd_family *family, const struct pd_pres
 			    struct pd_error *err);
 /* Writes such a document, an input and a layer to a line. */
 int pd_network_write(const json_t *document, FILE *out, struct pd_error *err);
-
-#endif

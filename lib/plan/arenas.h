@@ -3,8 +3,7 @@
  * The arenas of a rank, one table (arenas.def): who allocates each, of how many bytes, how many.
  * The worker allocates by it, predictions add it up, and checkpoints take arenas by its names.
  */
-#ifndef PD_PLAN_ARENAS_H
-#define PD_PLAN_ARENAS_H
+#pragma once
 
 #include "plan/memory.h"
 
@@ -40,5 +39,3 @@ void pd_arenas_of_stage(const struct pd_plan *plan, int stage, const struct pd_a
 
 /* Adds a stage's arenas to what its rank has; total_bytes, too. */
 void pd_arenas_add(const struct pd_arena_need needs[PD_ARENAS], struct pd_memory *memory);
-
-#endif

@@ -6,8 +6,7 @@
  * that, of whole layers; it is closed when it has more than the plan's bucket_bytes.  So
  * nothing is copied.  The paper gives no threshold; here the plan says it.
  */
-#ifndef PD_PLAN_BUCKETS_H
-#define PD_PLAN_BUCKETS_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -32,5 +31,3 @@ void pd_plan_buckets(const struct pd_plan *plan, int stage, struct pd_bucket *bu
 int64_t pd_plan_staging_bytes(const struct pd_plan *plan, int stage, int64_t full_bytes);
 /* Returns how many bytes of gradients its replicas sum in an update, once the sparsity is the plan's. */
 int64_t pd_plan_stage_sum_bytes(const struct pd_plan *plan, int stage);
-
-#endif

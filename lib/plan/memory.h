@@ -8,8 +8,7 @@
  * pd_net_sizes will say, to the byte, where the profile's layers tell what the device lays
  * out by (pd_net_layer); lib/schedule/memory.h multiplies them by the schedule's counts.
  */
-#ifndef PD_PLAN_MEMORY_H
-#define PD_PLAN_MEMORY_H
+#pragma once
 
 #include "plan/wiring.h"
 
@@ -84,5 +83,3 @@ int64_t pd_memory_split(const struct pd_profile *profile, int layer);
  * began with.  A stage that recomputes has it in the inbox, since two forwards begin with it.
  */
 int64_t pd_memory_carried(const struct pd_profile *profile, int layer);
-
-#endif

@@ -7,8 +7,7 @@
  * partition changes no bit, uses may not change places: but for the last two, which are added
  * to each other, and a + b = b + a.
  */
-#ifndef PD_PLAN_ORDER_H
-#define PD_PLAN_ORDER_H
+#pragma once
 
 #include "profile/profile.h"
 
@@ -21,5 +20,3 @@
  */
 bool pd_order_keeps_sums(const struct pd_profile *profile, const int *stage, int *tensor_p,
 			 int *user_p);
-
-#endif

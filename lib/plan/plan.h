@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan: the stages of a network and their ranks, as in pd-plan(5). */
-#ifndef PD_PLAN_PLAN_H
-#define PD_PLAN_PLAN_H
+#pragma once
 
 #include "base/error.h"
 #include "profile/profile.h"
@@ -212,5 +211,3 @@ struct pd_members pd_plan_members(const struct pd_plan *plan, int stage);
 /* These return the stage that holds a layer, and the stage and replica of a rank. */
 int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer);
 int pd_plan_stage_of_rank(const struct pd_plan *plan, int rank, int *replica_p);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads and writes "predicted" of pd-plan(5). */
-#ifndef PD_PLAN_PREDICTION_H
-#define PD_PLAN_PREDICTION_H
+#pragma once
 
 #include "base/json.h"
 #include "plan/plan.h"
@@ -20,5 +19,3 @@ char *pd_plan_stages_text(const struct pd_plan *plan);
  * frees it.
  */
 char *pd_plan_recomputed_text(const struct pd_plan *plan);
-
-#endif

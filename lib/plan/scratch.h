@@ -15,8 +15,7 @@
  * Where backward comes in two parts, a gradient that the second part reads is made in the slot; one
  * that has arrived is copied there.
  */
-#ifndef PD_PLAN_SCRATCH_H
-#define PD_PLAN_SCRATCH_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -68,5 +67,3 @@ struct pd_scratch_layer {
  */
 size_t pd_scratch_place(struct pd_scratch_layer *layers, int count,
 			struct pd_scratch_tensor *tensors, int first_output);
-
-#endif

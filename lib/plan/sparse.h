@@ -11,8 +11,7 @@
  * not so many of the whole stage.  So what a sum has to carry is known before training begins, and
  * the host reads nothing.  With one bucket it is what the paper does.
  */
-#ifndef PD_PLAN_SPARSE_H
-#define PD_PLAN_SPARSE_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -60,5 +59,3 @@ int64_t pd_plan_norm_bytes(const struct pd_plan *plan, int64_t full_bytes);
 int64_t pd_plan_chunk_table_bytes(const struct pd_plan *plan, int stage, int64_t full_bytes);
 /* Checks that the plan can be trained so.  The message begins with `where`. */
 int pd_plan_check_sparse(const struct pd_plan *plan, const char *where, struct pd_error *err);
-
-#endif

@@ -10,8 +10,7 @@
  * Tensors here are numbered by the layer that makes them (the profile's layers).  Model inputs are
  * not sent: every stage that uses one loads it.
  */
-#ifndef PD_PLAN_WIRING_H
-#define PD_PLAN_WIRING_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -35,5 +34,3 @@ struct pd_wiring {
 
 struct pd_wiring *pd_wiring_new(const struct pd_plan *plan);
 void pd_wiring_free(struct pd_wiring *wiring);
-
-#endif

@@ -5,8 +5,7 @@
  *
  * contrib/HACKING says which file decides what.
  */
-#ifndef PD_PLANNER_PLANNER_H
-#define PD_PLANNER_PLANNER_H
+#pragma once
 
 #include "plan/plan.h"
 #include "planner/price/cost.h"
@@ -88,5 +87,3 @@ struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_
 #define PD_PLANNER_LAYERS 16384
 /* Stages per rank if interleaved, if the user gives no number. */
 #define PD_PLANNER_CHUNKS 2
-
-#endif

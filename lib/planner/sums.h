@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses how the replicas of a plan sum their gradients. */
-#ifndef PD_PLANNER_SUMS_H
-#define PD_PLANNER_SUMS_H
+#pragma once
 
 #include "planner/search/candidate.h"
 
@@ -28,5 +27,3 @@ int pd_sums_thresholds(struct pd_plan *plan, int64_t list[PD_SUMS_THRESHOLDS]);
 
 /* Sets the period with a threshold, or 0 if a replay cannot tell.  Leaves the plan's as it was. */
 int pd_sums_period(struct pd_plan *plan, int64_t bytes, int64_t *period_ns_p, struct pd_error *err);
-
-#endif

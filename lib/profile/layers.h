@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads and writes a profile's layers; private to this folder. */
-#ifndef PD_PROFILE_LAYERS_H
-#define PD_PROFILE_LAYERS_H
+#pragma once
 
 #include "base/json.h"
 #include "profile/profile.h"
@@ -16,5 +15,3 @@ json_t *pd_profile_layer_json(const struct pd_profile *profile, int index);  /* 
 
 /* Makes layer order[n] layer n, and renumbers; the model stays as it is. */
 void pd_profile_sort(struct pd_profile *profile, const int *order);
-
-#endif

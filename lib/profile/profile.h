@@ -3,8 +3,7 @@
  * A profile (pd-profile(5)) gives the cost of each layer on one device.  Layers are in topological
  * order, the model's if there is a model; layer l here is layer l of the model.
  */
-#ifndef PD_PROFILE_PROFILE_H
-#define PD_PROFILE_PROFILE_H
+#pragma once
 
 #include "base/error.h"
 #include "model/model.h"
@@ -116,5 +115,3 @@ int pd_profile_find(const struct pd_profile *profile, const char *name);
  * them.  0: no layer carries state.
  */
 int64_t pd_profile_lane_round(const struct pd_profile *profile);
-
-#endif

@@ -20,8 +20,7 @@
  *
  * A sum takes twice as many tags as there are pieces.
  */
-#ifndef PD_REDUCE_DENSE_H
-#define PD_REDUCE_DENSE_H
+#pragma once
 
 #include "reduce/reduce.h"
 #include "topology/allreduce.h"
@@ -29,5 +28,3 @@
 /* Opens one with these groups and pieces, for all members alike, whatever the topology. */
 struct pd_reduction *pd_dense_open(const struct pd_reduction_config *config,
 				   const struct pd_allreduce *how, struct pd_error *err);
-
-#endif

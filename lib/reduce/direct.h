@@ -12,8 +12,7 @@
  * All have the same answers then, and so do the same from the third on.  In virtual time the device
  * knows, and all sums go so.
  */
-#ifndef PD_REDUCE_DIRECT_H
-#define PD_REDUCE_DIRECT_H
+#pragma once
 
 #include "reduce/reduce.h"
 
@@ -23,5 +22,3 @@
  */
 struct pd_reduction *pd_direct_over(struct pd_reduction *messages,
 				    const struct pd_reduction_config *config);
-
-#endif

@@ -15,8 +15,7 @@
  * the other, in the order in which sums began, which is the same at all their members; second parts
  * only wait for what is sent.
  */
-#ifndef PD_REDUCE_QUEUE_H
-#define PD_REDUCE_QUEUE_H
+#pragma once
 
 #include "reduce/reduce.h"
 
@@ -41,5 +40,3 @@ static inline bool pd_reduction_queue_empty(const struct pd_reduction_queue *que
 {
 	return queue->count == 0;
 }
-
-#endif

@@ -13,8 +13,7 @@
  * (reduce/queue.h) the first part of one need not wait for the second of the one before; and one that
  * polls leaves the stream to others as long as what it waits for has not come.
  */
-#ifndef PD_REDUCE_REDUCE_H
-#define PD_REDUCE_REDUCE_H
+#pragma once
 
 #include "device/device.h"
 #include "topology/reducer.h"
@@ -82,5 +81,3 @@ extern const struct pd_reduction_ops *const pd_reductions[PD_REDUCER_KINDS];
 
 extern const struct pd_reduction_ops pd_reduction_dense, pd_reduction_ring, pd_reduction_hierarchical,
 	pd_reduction_doubling, pd_reduction_nccl, pd_reduction_sparse;
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The transfers and sums of a ring, written into a script: of all members of a sum, or of some. */
-#ifndef PD_REDUCE_RING_H
-#define PD_REDUCE_RING_H
+#pragma once
 
 #include "reduce/script.h"
 
@@ -19,5 +18,3 @@ struct pd_ring {
 void pd_ring_write(const struct pd_ring *ring);
 /* Writes 3 cuts (n - 1) waits, for all that leaves and comes. */
 void pd_ring_wait(const struct pd_ring *ring);
-
-#endif

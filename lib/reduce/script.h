@@ -3,8 +3,7 @@
  * Reductions that are a list of transfers, all posted at once, and a list of waits and sums for the
  * stream.  A reducer writes both lists when it is opened; the rest is done here.
  */
-#ifndef PD_REDUCE_SCRIPT_H
-#define PD_REDUCE_SCRIPT_H
+#pragma once
 
 #include "reduce/reduce.h"
 
@@ -88,5 +87,3 @@ int pd_script_progress(struct pd_reduction *r, enum pd_reduction_part upto);
 bool pd_script_issued(const struct pd_reduction *r, enum pd_reduction_part upto);
 int64_t pd_script_started_ns(const struct pd_reduction *r);
 size_t pd_script_staging_bytes(const struct pd_reduction *r);
-
-#endif

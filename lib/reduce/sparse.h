@@ -7,8 +7,7 @@
  *
  * How many chunks travel changes in the warm-up.  The reducer is opened anew then, in the same memory.
  */
-#ifndef PD_REDUCE_SPARSE_H
-#define PD_REDUCE_SPARSE_H
+#pragma once
 
 #include "plan/sparse.h"
 #include "reduce/reduce.h"
@@ -27,5 +26,3 @@ struct pd_reduction *pd_sparse_open(const struct pd_reduction_config *config,
 int pd_sparse_at(struct pd_reduction *r, int64_t minibatch, struct pd_error *err);
 /* Returns the bytes of the last sum. */
 int64_t pd_sparse_sent_bytes(const struct pd_reduction *r);
-
-#endif

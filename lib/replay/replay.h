@@ -3,8 +3,7 @@
  * Runs a plan in virtual time: the schedule and the workers of a real run, on devices and links
  * that only take time.
  */
-#ifndef PD_REPLAY_REPLAY_H
-#define PD_REPLAY_REPLAY_H
+#pragma once
 
 #include "plan/plan.h"
 #include "schedule/list.h"
@@ -68,5 +67,3 @@ static inline double pd_replay_period_ns(const struct pd_trace *trace)
 {
 	return pd_trace_period_ns(trace);
 }
-
-#endif

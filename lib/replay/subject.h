@@ -3,8 +3,7 @@
  * A subject is what pd-replay shows: a trace as it is, or a replay of a plan, a schedule or a
  * trace.
  */
-#ifndef PD_REPLAY_SUBJECT_H
-#define PD_REPLAY_SUBJECT_H
+#pragma once
 
 #include "replay/whatif.h"
 #include "trace/trace.h"
@@ -35,5 +34,3 @@ void pd_subject_release(struct pd_subject *subject);
 /* Prints the periods before and after, for people, if something was changed. */
 void pd_subject_print_change(const struct pd_subject *subject, const struct pd_what_if *what,
 			     FILE *out);
-
-#endif

@@ -3,8 +3,7 @@
  * Changes a plan for "what if".  The cut (stages, replicas, ranks) stays; links, times, schedule
  * and weights change.
  */
-#ifndef PD_REPLAY_WHATIF_H
-#define PD_REPLAY_WHATIF_H
+#pragma once
 
 #include "plan/plan.h"
 #include "trace/trace.h"
@@ -46,5 +45,3 @@ void pd_what_if_print(const struct pd_what_if *what, FILE *out);
  * cannot be copied.
  */
 struct pd_plan *pd_plan_measured(const struct pd_trace *trace, struct pd_error *err);
-
-#endif

@@ -10,8 +10,7 @@
  * a rank answers folder, holds, sent, has.  Who keeps a folder is also told publish and prune, and
  * answers published.
  */
-#ifndef PD_RUN_INTERNAL_H
-#define PD_RUN_INTERNAL_H
+#pragma once
 
 #include "base/awake.h"
 #include "base/event.h"
@@ -235,5 +234,3 @@ int supervisor_merge_trace(struct supervisor *s, struct pd_error *err);
 /* Measures the clocks of all hosts once more, while ranks run. */
 void supervisor_measure_drift(struct supervisor *s);
 void supervisor_close_trace(struct supervisor *s);
-
-#endif

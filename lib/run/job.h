@@ -7,8 +7,7 @@
  * count microbatches, `plan->microbatches` to a minibatch (pd(7)).  A phase begins and ends with a
  * whole minibatch.
  */
-#ifndef PD_RUN_JOB_H
-#define PD_RUN_JOB_H
+#pragma once
 
 #include "base/file.h"
 #include "checkpoint/checkpoint.h"
@@ -150,5 +149,3 @@ bool pd_job_next(const struct pd_job *job, const struct pd_schedule *schedule,
  */
 int64_t pd_job_next_checkpoint(const struct pd_job *job, const struct pd_schedule *schedule,
 			       const struct pd_phase *phase, int64_t after);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The progress, rate and remaining time of a run, beside its progress bar. */
-#ifndef PD_RUN_PACE_H
-#define PD_RUN_PACE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,5 +43,3 @@ double pd_pace_stretch_end(struct pd_pace_stretch *stretch, int64_t done, int64_
 size_t pd_pace_place(const struct pd_pace *pace, int64_t done, char *text, size_t size);
 /* Writes ", 512 samples/s, 1:20 left" into text, or "" where the rate is not known. */
 void pd_pace_rate(const struct pd_pace *pace, int64_t done, char *text, size_t size);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The process of a rank, from the launcher's first message to its last. */
-#ifndef PD_RUN_RANK_H
-#define PD_RUN_RANK_H
+#pragma once
 
 #include "base/error.h"
 #include "launch/channel.h"
@@ -20,5 +19,3 @@ struct pd_rank_task {
  * the launcher, running out of memory included (pd_mem_on_end).
  */
 enum pd_exit pd_rank_main(int number, int fd, int exchange_fd, const struct pd_rank_task *other);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A run reports on standard output, in JSON Lines, and shows a progress bar. */
-#ifndef PD_RUN_REPORT_H
-#define PD_RUN_REPORT_H
+#pragma once
 
 #include "base/progress_bar.h"
 #include "run/job.h"
@@ -55,5 +54,3 @@ void pd_run_report_checkpoint(struct pd_run_report *report, const char *director
 void pd_run_report_end(struct pd_run_report *report, const struct pd_schedule *schedule,
 		       const char *outcome, const int64_t *memory_bytes);
 void pd_run_report_release(struct pd_run_report *report);
-
-#endif

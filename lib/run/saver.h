@@ -3,8 +3,7 @@
  * A saver takes a stage's part of a checkpoint while the worker pauses, keeps it in host memory, in
  * plain layout, and writes it when the supervisor says so.
  */
-#ifndef PD_RUN_SAVER_H
-#define PD_RUN_SAVER_H
+#pragma once
 
 #include "checkpoint/checkpoint.h"
 #include "run/job.h"
@@ -48,5 +47,3 @@ void pd_saver_release(struct pd_saver *saver);
  */
 int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *schedule,
 		     const struct pd_saver *saver, int64_t *floor_p, struct pd_error *err);
-
-#endif

@@ -3,8 +3,7 @@
  * The supervisor starts the ranks of a job, watches them, collects their reports, and ends in one
  * of three ways: all are done; stopped as asked; or a sentence says which rank failed and why.
  */
-#ifndef PD_RUN_SUPERVISOR_H
-#define PD_RUN_SUPERVISOR_H
+#pragma once
 
 #include "launch/launcher.h"
 #include "run/job.h"
@@ -30,5 +29,3 @@ struct pd_supervision {
  * with the error.  No rank is left running.
  */
 int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd_error *err);
-
-#endif

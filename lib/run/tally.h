@@ -4,8 +4,7 @@
  * have them; the tally gives out one microbatch after the other, each with all its losses, so that
  * sums have the same bits in every run.
  */
-#ifndef PD_RUN_TALLY_H
-#define PD_RUN_TALLY_H
+#pragma once
 
 #include "device/device.h"
 
@@ -28,5 +27,3 @@ void pd_tally_add(struct pd_tally *tally, int64_t microbatch, int loss,
  */
 const struct pd_loss *pd_tally_take(struct pd_tally *tally);
 void pd_tally_release(struct pd_tally *tally);
-
-#endif

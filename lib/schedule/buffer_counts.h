@@ -8,8 +8,7 @@
  * and ends at an operation of the list.  As many buffers are needed as are live at once, and a
  * microbatch gets the one that has been free for longest.
  */
-#ifndef PD_SCHEDULE_BUFFER_COUNTS_H
-#define PD_SCHEDULE_BUFFER_COUNTS_H
+#pragma once
 
 #include "schedule/list.h"
 
@@ -50,5 +49,3 @@ void pd_buffer_counts_of_stage(const struct pd_schedule *schedule, int stage,
 void pd_buffer_counts_of_list(const struct pd_schedule *schedule, const struct pd_lists *lists,
 			      int rank, bool evaluates, struct pd_buffer_counts *buffer_counts);
 void pd_buffer_counts_release(struct pd_buffer_counts *buffer_counts, int count);
-
-#endif

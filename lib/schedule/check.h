@@ -16,8 +16,7 @@
  * Versions need no further limit on how many are kept: a version that somebody will read is
  * kept, and is part of the memory.
  */
-#ifndef PD_SCHEDULE_CHECK_H
-#define PD_SCHEDULE_CHECK_H
+#pragma once
 
 #include "schedule/list.h"
 
@@ -58,5 +57,3 @@ void pd_check_rank(struct pd_fault *fault, const struct pd_prices *prices, int r
 bool pd_check_numbers(struct pd_fault *fault, int rank);
 /* Checks all ranks together, whose numbers ascend. */
 void pd_check_exchanges(struct pd_fault *fault);
-
-#endif

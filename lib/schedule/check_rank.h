@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank's list while it is walked; private to check_rank.c and check_microbatch.c. */
-#ifndef PD_SCHEDULE_CHECK_RANK_H
-#define PD_SCHEDULE_CHECK_RANK_H
+#pragma once
 
 #include "schedule/check.h"
 #include "schedule/price.h"
@@ -65,5 +64,3 @@ static inline int check_activities(const struct stage_walk *part)
  */
 bool pd_check_microbatch(struct rank_walk *w, struct stage_walk *part, const struct pd_op *op,
 			 int64_t i);
-
-#endif

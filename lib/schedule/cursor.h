@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The operations of one rank in a phase, in order, made one at a time. */
-#ifndef PD_SCHEDULE_CURSOR_H
-#define PD_SCHEDULE_CURSOR_H
+#pragma once
 
 #include "schedule/schedule.h"
 
@@ -47,5 +46,3 @@ int64_t pd_cursor_highest(const struct pd_cursor *cursor);
 /* Returns the oldest version of a stage that microbatches from `at` on read. */
 int64_t pd_cursor_oldest(const struct pd_cursor *cursor, int stage, int64_t at);
 bool pd_cursor_reads(const struct pd_cursor *cursor, int stage, int64_t at, int64_t version);
-
-#endif

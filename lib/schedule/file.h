@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads and writes a schedule as a document, pd-schedule(5): JSON Lines. */
-#ifndef PD_SCHEDULE_FILE_H
-#define PD_SCHEDULE_FILE_H
+#pragma once
 
 #include "schedule/list.h"
 
@@ -40,5 +39,3 @@ int pd_lists_write(FILE *out, const struct pd_lists *lists, bool compact, struct
 char *pd_lists_text(const struct pd_lists *lists, int rank);
 /* Reads such text into lists that have no operations of these ranks yet. */
 int pd_lists_read_text(struct pd_lists *lists, const char *text, struct pd_error *err);
-
-#endif

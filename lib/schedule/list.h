@@ -4,8 +4,7 @@
  * or taken from the generator as a whole.  Operations can be taken from a list one at a time, as
  * from a cursor.
  */
-#ifndef PD_SCHEDULE_LIST_H
-#define PD_SCHEDULE_LIST_H
+#pragma once
 
 #include "schedule/cursor.h"
 
@@ -157,5 +156,3 @@ static inline bool pd_op_at_end(enum pd_op_kind kind)
 {
 	return kind == PD_OP_recv_activation || kind == PD_OP_send_gradient;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The bytes that a rank allocates: a stage's sizes times the schedule's counts. */
-#ifndef PD_SCHEDULE_MEMORY_H
-#define PD_SCHEDULE_MEMORY_H
+#pragma once
 
 #include "plan/arenas.h"
 #include "schedule/buffer_counts.h"
@@ -30,5 +29,3 @@ bool pd_schedule_memory(const struct pd_schedule *schedule, int rank,
 bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 			   const struct pd_buffer_counts *buffer_counts,
 			   const struct pd_moments *moments, struct pd_memory *out_p);
-
-#endif

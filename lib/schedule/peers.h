@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which ranks exchange data, so that a transport has to connect them. */
-#ifndef PD_SCHEDULE_PEERS_H
-#define PD_SCHEDULE_PEERS_H
+#pragma once
 
 #include "schedule/schedule.h"
 
@@ -12,5 +11,3 @@
  * a run so short that some replicas have no microbatch, this names more pairs than exchange anything.
  */
 void pd_schedule_peers(const struct pd_schedule *schedule, int rank, bool *peers);
-
-#endif

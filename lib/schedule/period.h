@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Finds a steady state: a prologue, a body that is repeated, an epilogue. */
-#ifndef PD_SCHEDULE_PERIOD_H
-#define PD_SCHEDULE_PERIOD_H
+#pragma once
 
 #include "schedule/list.h"
 
@@ -23,5 +22,3 @@ int64_t pd_period_shorter(const struct pd_schedule *schedule, int64_t period,
  * changes nothing, if repetitions are to be added and there is no block.
  */
 bool pd_period_fold(struct pd_list *list, int64_t period, int64_t more);
-
-#endif

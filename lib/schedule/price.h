@@ -10,8 +10,7 @@
  * is sent.  Each further version of the weights stays from the step that writes it, as long as an
  * older one will still be read.
  */
-#ifndef PD_SCHEDULE_PRICE_H
-#define PD_SCHEDULE_PRICE_H
+#pragma once
 
 #include "schedule/list.h"
 
@@ -74,5 +73,3 @@ void pd_account_expect(struct pd_account *account, const struct pd_op *op);
 int64_t pd_account_duration_ns(const struct pd_account *account, const struct pd_op *op);
 /* Returns the bytes that the operation adds, negative if it frees memory. */
 int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op);
-
-#endif

@@ -16,8 +16,7 @@
  * says 1, one for each replica.  A version of a stage's weights is named by the number of
  * microbatches whose gradients it contains.
  */
-#ifndef PD_SCHEDULE_SCHEDULE_H
-#define PD_SCHEDULE_SCHEDULE_H
+#pragma once
 
 #include "plan/buckets.h"
 #include "plan/plan.h"
@@ -173,5 +172,3 @@ int pd_schedule_fits(const struct pd_schedule *schedule, int64_t microbatches,
 
 /* Writes "2F0", or "2F0.1" for bucket 1, into buf (at least 40 bytes) and returns it. */
 const char *pd_op_short(const struct pd_op *op, char *buf);
-
-#endif

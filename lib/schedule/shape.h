@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The groups, warm-ups, slots and chunks that a plan gives a schedule. */
-#ifndef PD_SCHEDULE_SHAPE_H
-#define PD_SCHEDULE_SHAPE_H
+#pragma once
 
 #include "schedule/schedule.h"
 
@@ -12,5 +11,3 @@
 int pd_shape_set(struct pd_schedule *schedule, struct pd_error *err);
 /* Sets what evaluation needs, when all else but scale and origin is there. */
 void pd_shape_set_evaluation(struct pd_schedule *schedule);
-
-#endif

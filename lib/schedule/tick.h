@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The timeline of ticks: the tick at which each operation is done.  See tick.c. */
-#ifndef PD_SCHEDULE_TICK_H
-#define PD_SCHEDULE_TICK_H
+#pragma once
 
 #include "schedule/schedule.h"
 
@@ -49,5 +48,3 @@ int64_t pd_ticks_even_until(const struct pd_schedule *schedule, bool evaluate, i
  * beginning; a negative version is older.
  */
 int64_t pd_tick_version(const struct pd_schedule *schedule, int s, int64_t n, bool backward);
-
-#endif

@@ -19,8 +19,7 @@
  *
  * and each member sends 2 (a - 1) + 2 p messages, however many there are.
  */
-#ifndef PD_TOPOLOGY_ALLREDUCE_H
-#define PD_TOPOLOGY_ALLREDUCE_H
+#pragma once
 
 #include "model/dtype.h"
 #include "topology/topology.h"
@@ -98,5 +97,3 @@ static inline int pd_allreduce_owner_in(const struct pd_allreduce *how, int grou
 
 /* Sets the members with whom one exchanges anything: its group, and owners of its pieces beside that. */
 void pd_allreduce_meets(const struct pd_allreduce *how, int me, bool *met);
-
-#endif

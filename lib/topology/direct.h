@@ -6,8 +6,7 @@
  * Each member reads and writes as many bytes as the buffer has, all at the same time, so that the time
  * does not depend on their number: bytes over the speed that the profile has measured.
  */
-#ifndef PD_TOPOLOGY_DIRECT_H
-#define PD_TOPOLOGY_DIRECT_H
+#pragma once
 
 #include "topology/reducer.h"
 
@@ -24,5 +23,3 @@ bool pd_direct_suits(int members, size_t floats, enum pd_dtype dtype);
 bool pd_direct_expected(const struct pd_members *members, int64_t bytes);
 /* Returns the time from when all members are ready until all have written. */
 int64_t pd_direct_ns(const struct pd_members *members, int64_t bytes);
-
-#endif

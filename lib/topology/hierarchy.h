@@ -7,8 +7,7 @@
  * A host is a component below the outermost level of links at which the members part.  Where that is
  * the innermost level each is a host of its own, and there is but the ring.
  */
-#ifndef PD_TOPOLOGY_HIERARCHY_H
-#define PD_TOPOLOGY_HIERARCHY_H
+#pragma once
 
 #include "topology/reducer.h"
 
@@ -27,5 +26,3 @@ void pd_hierarchy_of(const struct pd_members *members, int me, struct pd_hierarc
 int pd_hierarchy_pieces(int64_t bytes);
 
 extern const struct pd_reducer pd_reducer_hierarchical;
-
-#endif

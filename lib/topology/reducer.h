@@ -4,8 +4,7 @@
  * predictions and the worker ask it, so that all members and every figure agree.  What a reducer
  * does at run time is in lib/reduce.
  */
-#ifndef PD_TOPOLOGY_REDUCER_H
-#define PD_TOPOLOGY_REDUCER_H
+#pragma once
 
 #include "model/dtype.h"
 #include "topology/topology.h"
@@ -69,5 +68,3 @@ extern const struct pd_reducer *const pd_reducers[PD_REDUCER_KINDS];
 
 /* --gradient-dtype: fails where that reducer does not sum numbers of this type. */
 int pd_reducer_check(enum pd_reducer_kind kind, enum pd_dtype dtype, struct pd_error *err);
-
-#endif

@@ -3,8 +3,7 @@
  * A seat: where a rank's process is, as its launcher knows.  A rank's number says nothing of that:
  * it counts the ranks of all hosts, while devices, processors, processes and clocks are a host's.
  */
-#ifndef PD_TOPOLOGY_SEAT_H
-#define PD_TOPOLOGY_SEAT_H
+#pragma once
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -35,5 +34,3 @@ static inline bool pd_seat_beside(const struct pd_seat *a, const struct pd_seat 
 json_t *pd_seat_json(const struct pd_seat *seat);       /* a new reference */
 /* Returns -1 if it is none. */
 int pd_seat_parse(json_t *value, struct pd_seat *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The machine: levels of links, innermost first.  pd-topology(5). */
-#ifndef PD_TOPOLOGY_TOPOLOGY_H
-#define PD_TOPOLOGY_TOPOLOGY_H
+#pragma once
 
 #include "base/error.h"
 
@@ -53,5 +52,3 @@ bool pd_topology_shares_memory(const struct pd_topology *topology, int64_t rank_
 /* Returns the time of a single transfer: the latency of that level + bytes / least bandwidth. */
 int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank_a,
 				int64_t rank_b, int64_t bytes);
-
-#endif

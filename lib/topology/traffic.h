@@ -3,8 +3,7 @@
  * Traffic of an all-reduce: the bytes that its members send through the links of the machine, with any
  * reducer.  All prices and predictions of an all-reduce are made of it.
  */
-#ifndef PD_TOPOLOGY_TRAFFIC_H
-#define PD_TOPOLOGY_TRAFFIC_H
+#pragma once
 
 #include "topology/allreduce.h"
 #include "topology/reducer.h"
@@ -31,5 +30,3 @@ double pd_traffic_of(enum pd_reducer_kind kind, const struct pd_members *members
 double pd_traffic_out(const struct pd_allreduce *how, int first, int last);
 /* Returns what all members together send. */
 double pd_traffic_bytes(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes);
-
-#endif

@@ -6,8 +6,7 @@
  * and link.  Evaluations are left out.  The order of a rank is the order in which it computes: a
  * stream works in order, while transfers end as the links allow.
  */
-#ifndef PD_TRACE_COMPARE_H
-#define PD_TRACE_COMPARE_H
+#pragma once
 
 #include "trace/report.h"
 
@@ -85,5 +84,3 @@ void pd_time_spent_free(struct pd_time_spent *spent);
 /* Prints both for people, in percent of their windows; the second may be NULL. */
 void pd_time_spent_print(const struct pd_timeline *timeline, const struct pd_time_spent *first,
 			 const struct pd_time_spent *second, FILE *out);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The clock of a rank's host, which goes faster or slower than the one that a trace's times are of. */
-#ifndef PD_TRACE_DRIFT_H
-#define PD_TRACE_DRIFT_H
+#pragma once
 
 #include "base/error.h"
 
@@ -20,5 +19,3 @@ struct pd_drift { struct pd_clock_sample first, last; };
  */
 int pd_drift_remove(const struct pd_drift *drift, int64_t zero_ns, FILE *records, FILE *out,
 		    struct pd_error *err);
-
-#endif

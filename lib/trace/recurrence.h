@@ -12,8 +12,7 @@
  * A running operation is recorded when it ends.  It is assumed to take no longer than those that
  * ended in the last turn.
  */
-#ifndef PD_TRACE_RECURRENCE_H
-#define PD_TRACE_RECURRENCE_H
+#pragma once
 
 #include "trace/trace.h"
 
@@ -44,5 +43,3 @@ void pd_recurrence_note(struct pd_recurrence *recurrence, const struct pd_record
  * *period_ns_p is then the exact time per minibatch.
  */
 bool pd_recurrence_turn(struct pd_recurrence *recurrence, int64_t now_ns, double *period_ns_p);
-
-#endif

@@ -8,8 +8,7 @@
  * gradients that a backward needs, or the all-reduce before a step.  After that arrival it counts
  * for nothing that the trace knows.  So the busy time and all waits of a rank add up to the window.
  */
-#ifndef PD_TRACE_REPORT_H
-#define PD_TRACE_REPORT_H
+#pragma once
 
 #include "trace/steady.h"
 #include "trace/timeline.h"
@@ -85,5 +84,3 @@ void pd_report_print(const struct pd_report *report, const struct pd_report *pre
 json_t *pd_report_json(const struct pd_report *report, const struct pd_report *predicted);
 /* Prints such a report as lines of table, row, key and value. */
 void pd_report_csv(json_t *report, FILE *out);
-
-#endif

@@ -15,8 +15,7 @@
  * counts, from where that is steepest: replicas that need not wait for each other, having no
  * parameters, drift apart, and the slowest counts.
  */
-#ifndef PD_TRACE_STEADY_H
-#define PD_TRACE_STEADY_H
+#pragma once
 
 #include "trace/trace.h"
 
@@ -86,5 +85,3 @@ void pd_trace_limit(struct pd_trace *trace, int64_t minibatches);
 
 /* Returns the trace's period, or 0. */
 double pd_trace_period_ns(const struct pd_trace *trace);
-
-#endif

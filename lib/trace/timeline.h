@@ -6,8 +6,7 @@
  *
  * It is drawn in a terminal, as SVG, and as events for Chrome's and Perfetto's viewers.
  */
-#ifndef PD_TRACE_TIMELINE_H
-#define PD_TRACE_TIMELINE_H
+#pragma once
 
 #include "trace/trace.h"
 
@@ -114,5 +113,3 @@ void pd_timeline_svg(const struct pd_view *views, int count, FILE *out);
  * flight and of the memory.  Times are in microseconds.
  */
 void pd_timeline_chrome(const struct pd_view *views, int count, FILE *out);
-
-#endif

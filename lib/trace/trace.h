@@ -3,8 +3,7 @@
  * Operations with the times at which they ran: the document pd-trace(5), JSON Lines.
  * pd-run writes it, pd-replay reads it and makes one of its own in virtual time.
  */
-#ifndef PD_TRACE_TRACE_H
-#define PD_TRACE_TRACE_H
+#pragma once
 
 #include "plan/plan.h"
 #include "schedule/list.h"
@@ -66,5 +65,3 @@ int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct p
 int pd_trace_write_header(FILE *out, const struct pd_trace *trace, struct pd_error *err);
 void pd_trace_write_record(FILE *out, const struct pd_record *record);
 int pd_trace_write(const struct pd_trace *trace, FILE *out, struct pd_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A transport's address as text, for messages. */
-#ifndef PD_TRANSPORT_ADDRESS_H
-#define PD_TRANSPORT_ADDRESS_H
+#pragma once
 
 #include "base/json.h"
 #include "transport/transport.h"
@@ -15,5 +14,3 @@ void pd_address_add(json_t *addresses, int rank, json_t *address);
  * those of ranks with which this one exchanges something.
  */
 int pd_address_connect(struct pd_transport *transport, const json_t *message, struct pd_error *err);
-
-#endif

@@ -7,8 +7,7 @@
  * first provider that reaches it (routes.h).  What a provider must know of a peer to decide that,
  * the peer offers: those bytes travel with its address.
  */
-#ifndef PD_TRANSPORT_PROVIDER_H
-#define PD_TRANSPORT_PROVIDER_H
+#pragma once
 
 #include "device/device.h"
 #include "topology/seat.h"
@@ -77,5 +76,3 @@ extern const struct pd_transport_provider *const pd_providers[];
 extern const char *const pd_provider_names[];
 
 extern const struct pd_transport_provider pd_provider_ucx, pd_provider_nccl, pd_provider_staged;
-
-#endif

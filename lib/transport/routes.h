@@ -10,8 +10,7 @@
  * rank's kernel on the same GPU. That one runs only when the driver gives the GPU to its process,
  * one time slice later.  So ranks that share a GPU use NCCL only where the user asks for it.
  */
-#ifndef PD_TRANSPORT_ROUTES_H
-#define PD_TRANSPORT_ROUTES_H
+#pragma once
 
 #include "transport/provider.h"
 
@@ -42,5 +41,3 @@ struct pd_transport *pd_routes_open(const struct pd_routes_config *config, struc
  * that, or which ranks share a GPU under NCCL; else NULL. The transport owns it.
  */
 const char *pd_routes_chosen(const struct pd_transport *t, const char **why_p);
-
-#endif

@@ -7,8 +7,7 @@
  * The copies have a stream of their own, on which nothing else waits.  Host buffers are kept and
  * used again: after the first minibatches none is allocated.
  */
-#ifndef PD_TRANSPORT_STAGED_H
-#define PD_TRANSPORT_STAGED_H
+#pragma once
 
 #include "device/device.h"
 #include "transport/transport.h"
@@ -21,5 +20,3 @@
  */
 struct pd_transport *pd_staged_open(struct pd_transport *host, struct pd_device *device,
 				    struct pd_gate *gate, struct pd_error *err);
-
-#endif

@@ -26,8 +26,7 @@
  *
  * Providers (provider.h) open transports.
  */
-#ifndef PD_TRANSPORT_TRANSPORT_H
-#define PD_TRANSPORT_TRANSPORT_H
+#pragma once
 
 #include "base/event.h"
 
@@ -86,5 +85,3 @@ struct pd_transport_ops {
 };
 
 extern const struct pd_transport_ops pd_transport_ucx;
-
-#endif

@@ -14,8 +14,7 @@
  * All calls are made in the order in which the operations are queued on the one stream that
  * computes.  So a buffer from here can be used on that stream at once.
  */
-#ifndef PD_WEIGHTS_WEIGHTS_H
-#define PD_WEIGHTS_WEIGHTS_H
+#pragma once
 
 #include "device/device.h"
 
@@ -65,5 +64,3 @@ void pd_weights_done(struct pd_weights *weights, int64_t number);
  */
 void pd_weights_step(struct pd_weights *weights, int64_t number, int64_t keep,
 		     const void **from_p, void **to_p);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Declarations shared by the files of this folder. */
-#ifndef PD_WORKER_INTERNAL_H
-#define PD_WORKER_INTERNAL_H
+#pragma once
 
 #include "base/mem.h"
 #include "reduce/queue.h"
@@ -323,5 +322,3 @@ void worker_fill_global_norm(struct pd_worker *w, struct chunk *c, const void *f
  */
 bool worker_global_norm_told(struct pd_worker *w, struct pd_record *record_p,
 			     struct pd_outcome *outcome_p);
-
-#endif

@@ -11,8 +11,7 @@
  *
  * Functions that every operation needs are inline, because a replay does little else.
  */
-#ifndef PD_WORKER_ISSUE_H
-#define PD_WORKER_ISSUE_H
+#pragma once
 
 #include "worker/internal.h"
 
@@ -178,5 +177,3 @@ int worker_queue_kept_before(struct pd_worker *w, const struct pd_op *op);
 
 /* global_norm.c */
 int worker_issue_agree(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
-
-#endif

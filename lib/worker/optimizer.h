@@ -6,8 +6,7 @@
  * whose gradients are in the version that the update writes.  Nothing is counted along the way, so
  * every stage, every replica and every resumed run agree.
  */
-#ifndef PD_WORKER_OPTIMIZER_H
-#define PD_WORKER_OPTIMIZER_H
+#pragma once
 
 #include "device/device.h"
 #include "schedule/memory.h"
@@ -90,5 +89,3 @@ double pd_optimizer_divisor(const struct pd_optimizer *optimizer, int64_t delay,
  * done so from the start, also in a run that came from another plan.
  */
 int64_t pd_optimizer_count(const struct pd_optimizer *optimizer, int64_t group, int64_t done);
-
-#endif

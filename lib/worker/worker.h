@@ -11,8 +11,7 @@
  *
  * It owns the memory of its rank (contrib/HACKING) and allocates it in pd_worker_new.
  */
-#ifndef PD_WORKER_WORKER_H
-#define PD_WORKER_WORKER_H
+#pragma once
 
 #include "base/arena.h"
 #include "data/loader.h"
@@ -175,5 +174,3 @@ int64_t pd_worker_ahead(const struct pd_worker *worker);
  */
 int64_t pd_worker_retired(const struct pd_worker *worker);
 bool pd_worker_oldest(const struct pd_worker *worker, struct pd_op *op_p);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* oneDNN's lstm primitive, forward and backward, with one thread; whatever fails ends the program. */
-#ifndef PD_TEST_ONEDNN_LSTM_H
-#define PD_TEST_ONEDNN_LSTM_H
+#pragma once
 
 #include "model/model.h"
 
@@ -29,5 +28,3 @@ void *onednn_lstm_data(const struct onednn_lstm *t, int tensor);
 size_t onednn_lstm_bytes(const struct onednn_lstm *t, int tensor);
 /* Returns the most memory needed at a time besides the workspace: in forward, or in backward. */
 size_t onednn_lstm_besides(const struct onednn_lstm *t);
-
-#endif

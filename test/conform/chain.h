@@ -3,8 +3,7 @@
  * A model on a device, cut into stages that run one after the other with the tensors
  * copied between them: what a pipeline computes, without the pipeline.
  */
-#ifndef PD_TEST_CHAIN_H
-#define PD_TEST_CHAIN_H
+#pragma once
 
 #include "device/device.h"
 
@@ -99,5 +98,3 @@ enum arena { WEIGHTS, GRADIENTS, VELOCITY, STATE, MASTER };
 float *chain_export(struct chain *c, enum arena arena, int64_t *count_p);
 /* The other way, of what forward reads; a master stays as it is. */
 void chain_import_weights(struct chain *c, const float *all);
-
-#endif

@@ -2,8 +2,7 @@
 /*
  * A model on a device, held against the reference; and the reference against finite differences.
  */
-#ifndef PD_TEST_CONFORMS_H
-#define PD_TEST_CONFORMS_H
+#pragma once
 
 #include "chain.h"
 #include "ref.h"
@@ -44,5 +43,3 @@ struct pd_model *model_around(int64_t channels, int64_t height, int64_t width, c
  * of every parameter of the model, which it frees.
  */
 void conform_differences(struct pd_model *model, const char *what);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The tests of test/conform/layers, by kind of layer. */
-#ifndef PD_TEST_LAYERS_H
-#define PD_TEST_LAYERS_H
+#pragma once
 
 #include "conforms.h"
 
@@ -11,5 +10,3 @@ void layers_sequences(const struct pd_device_ops *ops);
 /* The reference against finite differences. */
 void layers_attention_reference(void);
 void layers_lstm_reference(void);
-
-#endif

@@ -3,8 +3,7 @@
  * The judge of every device: each kind of layer, forward and backward, as plain loops in
  * double precision over plain layouts.  One whole model, one minibatch.
  */
-#ifndef PD_TEST_REF_H
-#define PD_TEST_REF_H
+#pragma once
 
 #include "model/model.h"
 
@@ -27,5 +26,3 @@ void ref_free(struct ref *r);
 void ref_forward(struct ref *r);
 /* Needs the forward before; all parameters' gradients, those of tensors where they flow. */
 void ref_backward(struct ref *r);
-
-#endif

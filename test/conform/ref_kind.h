@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What computes a kind of layer in plain C: one function each, forward and backward. */
-#ifndef PD_TEST_REF_KIND_H
-#define PD_TEST_REF_KIND_H
+#pragma once
 
 #include "ref.h"
 
@@ -43,5 +42,3 @@ void ref_embedding(const struct ref_job *j);
 void ref_position_embedding(const struct ref_job *j);
 void ref_added_bias(const struct ref_job *j);
 void ref_rope(const struct ref_job *j);
-
-#endif

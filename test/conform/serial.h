@@ -3,8 +3,7 @@
  * What the files of the serial program (serial.c) share: what was asked for, the network on its
  * device, and every tensor with all its past.
  */
-#ifndef PD_TEST_SERIAL_H
-#define PD_TEST_SERIAL_H
+#pragma once
 
 #include "data/loader.h"
 #include "device/device.h"
@@ -112,5 +111,3 @@ void serial_sparse_sum(struct trainer *t, int s, int64_t b);
  * is empty, and updates what has its group.
  */
 void serial_learn(struct trainer *t, int64_t b, int64_t last);
-
-#endif

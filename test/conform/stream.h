@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What test/conform/stream looks at, by file. */
-#ifndef PD_TEST_STREAM_H
-#define PD_TEST_STREAM_H
+#pragma once
 
 #include "chain.h"
 
@@ -22,5 +21,3 @@ void test_by_tensor(const struct pd_device_ops *ops, struct chain *c, enum pd_up
 void test_adam_extremes(const struct pd_device_ops *ops, struct chain *c, enum pd_update_kind kind);
 void test_sgd_range(const struct pd_device_ops *ops, struct chain *c);
 void test_agreed(const struct pd_device_ops *ops, struct chain *c, bool skip);
-
-#endif

@@ -9,8 +9,7 @@
  * to the linker, so that the calls of lib/device/cuda come here first: what they set as a handle
  * is left out, and what depends on a GPU gets the description instead.
  */
-#ifndef PD_TEST_DOUBLE_DESCRIBED_H
-#define PD_TEST_DOUBLE_DESCRIBED_H
+#pragma once
 
 #include <stddef.h>
 
@@ -20,5 +19,3 @@ int double_described_open(const char *json, size_t bytes);
 void double_described_close(void);
 /* Plans that somebody has begun to make. */
 int double_described_plans(void);
-
-#endif

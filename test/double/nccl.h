@@ -3,8 +3,7 @@
  * What lib/transport/nccl uses of NCCL, under the same names, for a test without a GPU: double/
  * nccl.c does it among the threads of one process.  Never part of a program.
  */
-#ifndef PD_TEST_DOUBLE_NCCL_H
-#define PD_TEST_DOUBLE_NCCL_H
+#pragma once
 
 #include <stddef.h>
 
@@ -58,5 +57,3 @@ void double_nccl_slow_aborts(int ms);
 void double_nccl_say_version(int version);
 /* As at the start. */
 void double_nccl_reset(void);
-
-#endif

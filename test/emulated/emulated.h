@@ -8,8 +8,7 @@
  * GPU (contrib/emulate-cuda.sh): what is computed from what, and where it lies, is that of a GPU; the
  * libraries' bits and times are not.
  */
-#ifndef PD_TEST_EMULATED_H
-#define PD_TEST_EMULATED_H
+#pragma once
 
 #include <cuda_runtime_api.h>
 
@@ -114,5 +113,3 @@ void emulated_launch(bool barrier, dim3 grid, dim3 block, size_t shared_bytes, c
 		emulated_grid(grid, block, barrier, [&]() { std::apply(kernel, values); });
 	});
 }
-
-#endif

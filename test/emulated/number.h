@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Elements of the three types. */
-#ifndef PD_TEST_EMULATED_NUMBER_H
-#define PD_TEST_EMULATED_NUMBER_H
+#pragma once
 
 #include "base/half.h"
 
@@ -22,5 +21,3 @@ static inline void number_write(void *to, int64_t i, enum number type, float val
 	else
 		((uint16_t *)to)[i] = type == F16 ? pd_to_f16(value) : pd_to_bf16(value);
 }
-
-#endif

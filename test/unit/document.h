@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Documents written in C strings: 'single quotes' stand for double ones. */
-#ifndef PD_TEST_DOCUMENT_H
-#define PD_TEST_DOCUMENT_H
+#pragma once
 
 #include "base/error.h"
 #include "base/json.h"
@@ -40,5 +39,3 @@ static inline char *model_file(const char *name)
 
 	return pd_format("%s/share/models/%s.json", source ? source : ".", name);
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The lists that the generator makes, every operation of them. */
-#ifndef PD_TEST_MADE_LISTS_H
-#define PD_TEST_MADE_LISTS_H
+#pragma once
 
 #include "schedule/list.h"
 
@@ -24,5 +23,3 @@ static inline struct pd_lists *made_lists(const char *name, const struct pd_sche
 		pd_lists_end(lists);
 	return lists;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A profile of layers that a test makes up. */
-#ifndef PD_TEST_MADE_UP_H
-#define PD_TEST_MADE_UP_H
+#pragma once
 
 #include "base/json.h"
 #include "profile/profile.h"
@@ -24,5 +23,3 @@ static inline struct pd_profile *made_up_profile(json_t *layers)
 	json_decref(root);
 	return profile;
 }
-
-#endif

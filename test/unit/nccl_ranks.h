@@ -3,8 +3,7 @@
  * Ranks that are threads of one process, on the double of NCCL (test/double) and the CPU's device, for
  * the files of test/unit/nccl.
  */
-#ifndef PD_TEST_NCCL_RANKS_H
-#define PD_TEST_NCCL_RANKS_H
+#pragma once
 
 #include "reduce/queue.h"
 #include "transport/routes.h"
@@ -71,5 +70,3 @@ void close_sums(struct rank *me);
 void own_sums(struct rank *me);
 void test_own_sums(void);
 void test_no_own_sums(const char *how, bool on_device);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Several processes with a transport each, for tests. */
-#ifndef PD_TEST_RANKS_H
-#define PD_TEST_RANKS_H
+#pragma once
 
 #include "transport/routes.h"
 
@@ -55,5 +54,3 @@ int ranks_recv(struct rank *me, int peer, uint64_t tag, void *buf, size_t bytes,
 
 /* Prints what is wrong when ok is false; returns ok. */
 bool rank_ok(struct rank *me, bool ok, const char *what);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan out of a file, where a schedule will not do. */
-#ifndef PD_TEST_READ_PLAN_H
-#define PD_TEST_READ_PLAN_H
+#pragma once
 
 #include "schedule/file.h"
 #include "schedule/list.h"
@@ -19,5 +18,3 @@ static inline struct pd_plan *read_plan_file(const char *file, struct pd_error *
 	}
 	return plan;
 }
-
-#endif

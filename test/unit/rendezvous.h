@@ -4,8 +4,7 @@
  * an all-reduce holds all its parties until all are at it.  Data are symbols: each value
  * tells what it was computed from.  It knows nothing of sequence numbers.
  */
-#ifndef PD_TEST_RENDEZVOUS_H
-#define PD_TEST_RENDEZVOUS_H
+#pragma once
 
 #include "schedule/list.h"
 
@@ -14,5 +13,3 @@
  * that a serial program, following the published rule, computes?  Says what is wrong (diag).
  */
 bool runs_right(const struct pd_lists *lists);
-
-#endif

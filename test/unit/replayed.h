@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The replay of a plan that a test makes up, and that can be replayed. */
-#ifndef PD_TEST_REPLAYED_H
-#define PD_TEST_REPLAYED_H
+#pragma once
 
 #include "base/json.h"
 #include "base/mem.h"
@@ -50,5 +49,3 @@ static inline struct pd_trace *replayed_plan(struct pd_plan *plan, int64_t micro
 	pd_plan_free(plan);
 	return trace;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A directory of a test's own, removed when the program ends. */
-#ifndef PD_TEST_SCRATCH_H
-#define PD_TEST_SCRATCH_H
+#pragma once
 
 #include "base/error.h"
 
@@ -25,5 +24,3 @@ bool one_sentence(const struct pd_error *err, enum pd_exit status, const char *n
 		  const char *what);
 /* The data reader refuses SCRATCH/FOLDER for that model, with such a sentence. */
 bool refuses(const char *folder, const struct pd_model *model, const char *name, const char *what);
-
-#endif

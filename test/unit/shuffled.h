@@ -4,8 +4,7 @@
  * place one by one, in the order in which the sender gave them to the transport, and otherwise in any;
  * a stream does a thing when it is told to.
  */
-#ifndef PD_TEST_SHUFFLED_H
-#define PD_TEST_SHUFFLED_H
+#pragma once
 
 #include "device/device.h"
 #include "transport/transport.h"
@@ -65,5 +64,3 @@ bool work(struct stream *s);
 
 uint16_t narrow(const struct pd_rounding *r, float x);
 float widen(const struct pd_rounding *r, uint16_t x);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A checkpoint of two stages with four tensors each: sgd with momentum, one older version. */
-#ifndef PD_TEST_SMALL_CHECKPOINT_H
-#define PD_TEST_SMALL_CHECKPOINT_H
+#pragma once
 
 #include "checkpoint/checkpoint.h"
 
@@ -17,5 +16,3 @@ float small_value(int64_t step, const char *name, int i);
 int small_write_stage(const char *directory, int64_t step, int stage, struct pd_error *err);
 /* All of it. */
 int small_save(const char *directory, int64_t step, int keep, struct pd_error *err);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A model made by hand: an image, a label, and a loss over `classes`. */
-#ifndef PD_TEST_SMALL_MODEL_H
-#define PD_TEST_SMALL_MODEL_H
+#pragma once
 
 #include "model/model.h"
 
@@ -36,5 +35,3 @@ static inline const struct pd_model *small_model(struct small_model *m, int64_t 
 				      .inputs = m->inputs, .layers = m->layers };
 	return &m->model;
 }
-
-#endif

@@ -5,8 +5,7 @@
  * activation 100 (l + 1), parameters 1000 (l + 1), stash 200 (l + 1) and workspace
  * l + 1 bytes.
  */
-#ifndef PD_TEST_SMALL_PROFILE_H
-#define PD_TEST_SMALL_PROFILE_H
+#pragma once
 
 #include "base/json.h"
 #include "profile/profile.h"
@@ -41,5 +40,3 @@ static inline struct pd_profile *small_profile(const char *graph)
 	json_decref(document);
 	return profile;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans, and small changes to lists, that the tests of schedules share. */
-#ifndef PD_TEST_TABLE_H
-#define PD_TEST_TABLE_H
+#pragma once
 
 #include "schedule/list.h"
 
@@ -31,5 +30,3 @@ void move(struct pd_list *list, size_t from, size_t to);
 /* The first one wanted from `at` on, round the end; the one at `at` where there is none. */
 size_t pick(const struct pd_list *list, size_t at, bool (*wanted)(const struct pd_op *));
 bool same_op(const struct pd_op *a, const struct pd_op *b);
-
-#endif

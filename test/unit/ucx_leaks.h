@@ -4,8 +4,7 @@
  * leaves such ones to the end of the process, and UCX has their memory by pointers that the leak
  * sanitizer does not see.
  */
-#ifndef PD_TEST_UCX_LEAKS_H
-#define PD_TEST_UCX_LEAKS_H
+#pragma once
 
 const char *__lsan_default_suppressions(void);
 
@@ -13,5 +12,3 @@ const char *__lsan_default_suppressions(void)
 {
 	return "leak:libucs.so\nleak:libuct.so\nleak:libucp.so\n";
 }
-
-#endif

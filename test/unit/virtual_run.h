@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Workers of a plan on simulated devices, whose operations a test may replace; and their records. */
-#ifndef PD_TEST_VIRTUAL_RUN_H
-#define PD_TEST_VIRTUAL_RUN_H
+#pragma once
 
 #include "data/loader.h"
 #include "device/device.h"
@@ -27,5 +26,3 @@ struct virtual_hooks {
  */
 struct virtual_run virtual_run(const struct pd_plan *plan, const struct virtual_hooks *hooks,
 			       struct pd_loader *loader, const struct pd_phase *phase);
-
-#endif

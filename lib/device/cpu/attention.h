@@ -11,8 +11,7 @@
  * running maximum m and sum l of each row (Milakov and Gimelshein 2018, Dao et al. 2022).  Backward
  * makes P again from L = m + log l, which forward keeps: one number a row and head.
  */
-#ifndef PD_DEVICE_CPU_ATTENTION_H
-#define PD_DEVICE_CPU_ATTENTION_H
+#pragma once
 
 #include "model/dtype.h"
 
@@ -52,5 +51,3 @@ void pd_attention_forward(const struct pd_attention *a, const struct pd_attentio
 /* Reads what forward wrote.  A thread adds up all gradients of a key-value head of a sample, in one
  * order: the bits do not depend on their number. */
 void pd_attention_backward(const struct pd_attention *a, const struct pd_attention_pass *pass);
-
-#endif

@@ -3,8 +3,7 @@
  * Inside the CPU device: net.c supplies what a compiled stage needs, stream.c streams, and one file
  * per kind of layer the rest.
  */
-#ifndef PD_DEVICE_CPU_CPU_H
-#define PD_DEVICE_CPU_CPU_H
+#pragma once
 
 #include "device/compiled.h"
 #include "device/cpu/onednn.h"
@@ -152,5 +151,3 @@ int pd_linear_blocked_backward(struct pd_compiled_layer *l, const struct pd_pass
 	extern const struct pd_compiled_kind pd_cpu_##name;
 #include "model/layer_kind.def"
 #undef LAYER_KIND
-
-#endif

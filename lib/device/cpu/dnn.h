@@ -4,8 +4,7 @@
  * onednn.c has the engine, layout.c layouts, primitive.c ops, primitives.c the description of each
  * kind of op, and quick.c the choice of layouts with quick kernels.
  */
-#ifndef PD_DEVICE_CPU_DNN_H
-#define PD_DEVICE_CPU_DNN_H
+#pragma once
 
 #include "base/mem.h"
 #include "device/cpu/onednn.h"
@@ -90,5 +89,3 @@ void pd_dnn_op_free(struct pd_primitive *op);
 void pd_dnn_op_drop(struct pd_primitive *op);
 /* Returns the op that was made before this one. */
 struct pd_primitive *pd_dnn_next(const struct pd_primitive *op);
-
-#endif

@@ -5,8 +5,7 @@
  * differences that matter here are in this file; the other files are written for version 3.  Each
  * function does what version 3's function of the same name does.
  */
-#ifndef PD_DEVICE_CPU_DNNL2_H
-#define PD_DEVICE_CPU_DNNL2_H
+#pragma once
 
 #include <oneapi/dnnl/dnnl.h>
 
@@ -283,5 +282,3 @@ static inline dnnl_status_t dnnl_batch_normalization_backward_primitive_desc_cre
 	(void)diff_src;
 	return dnnl2_primitive_desc(pd_p, status, &d, engine, hint, attr);
 }
-
-#endif

@@ -4,8 +4,7 @@
  * same bits on every processor.  To within 2 units in the last place (Cody and Waite's reduction, the
  * polynomial of Moshier's Cephes library).
  */
-#ifndef PD_DEVICE_CPU_EXP_H
-#define PD_DEVICE_CPU_EXP_H
+#pragma once
 
 #include "base/half.h"
 
@@ -27,5 +26,3 @@ static inline float pd_exp(float x)
 	scale = pd_bits_float((pd_float_bits(shifted) - 0x4b400000 + 127) << 23);
 	return x < -87.3f ? 0 : y * scale;
 }
-
-#endif

@@ -3,8 +3,7 @@
  * Arrays of floats.  Sums are taken in PD_LANES parts, so that they are vectorised and round alike on
  * every processor.
  */
-#ifndef PD_DEVICE_CPU_FLOATS_H
-#define PD_DEVICE_CPU_FLOATS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -17,5 +16,3 @@ void pd_floats_scale(float *to, const float *from, float factor, int64_t count);
 void pd_lanes_add(float *restrict lanes, const float *restrict values, int64_t count);
 /* Adds all lanes, which it overwrites. */
 float pd_lanes_total(float *lanes);
-
-#endif

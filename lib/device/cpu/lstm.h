@@ -3,8 +3,7 @@
  * What the files of the LSTM share: its places in slot and scratch, one direction of a pass (a way), and
  * one step of one sample.
  */
-#ifndef PD_DEVICE_CPU_LSTM_H
-#define PD_DEVICE_CPU_LSTM_H
+#pragma once
 
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -158,5 +157,3 @@ struct pd_lstm_back {
 };
 
 void pd_lstm_gates_back(const struct pd_lstm_back *step, int64_t count);
-
-#endif

@@ -8,8 +8,7 @@
  * live as long as it does.  Ops are made for the number of OpenMP threads in force when
  * they are made, and must be run with the same.  An op is run by one thread at a time.
  */
-#ifndef PD_DEVICE_CPU_ONEDNN_H
-#define PD_DEVICE_CPU_ONEDNN_H
+#pragma once
 
 #include "base/error.h"
 #include "model/dtype.h"
@@ -143,5 +142,3 @@ int pd_primitive_compile(struct pd_primitive *op, struct pd_error *err);
 /* All arguments that the op takes must be there.  Done when it returns. */
 int pd_primitive_run(struct pd_primitive *op, const void *const args[PD_ARGS],
 		     struct pd_error *err);
-
-#endif

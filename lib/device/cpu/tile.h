@@ -5,8 +5,7 @@
  * begin at any multiple of four bytes.  Every kind of processor has its own table; on one kind of
  * processor the bits do not depend on how a matrix is cut into tiles along m or n.
  */
-#ifndef PD_DEVICE_CPU_TILE_H
-#define PD_DEVICE_CPU_TILE_H
+#pragma once
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -67,5 +66,3 @@ struct pd_tile_ops {
 const struct pd_tile_ops *pd_tile_ops(void);
 /* Returns number n, from 0, of the tables that this processor can run, best first; or NULL. */
 const struct pd_tile_ops *pd_tile_ops_of(int n);
-
-#endif

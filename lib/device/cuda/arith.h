@@ -3,8 +3,7 @@
  * These functions are what one thread of a kernel computes.  They compile for the processor, too:
  * test/unit/cuda-arith.c runs them there, against the CPU device and plain loops.
  */
-#ifndef PD_DEVICE_CUDA_ARITH_H
-#define PD_DEVICE_CUDA_ARITH_H
+#pragma once
 
 #include "base/inline.h"
 #include "base/rng.h"
@@ -335,5 +334,3 @@ PD_INLINE float pd_corrected(float *delta, float old, float next, size_t i, floa
 	delta[i] = keep * delta[i] + rest * (next - old);
 	return next - delay * delta[i];
 }
-
-#endif

@@ -3,8 +3,7 @@
  * What the kernels of attention have in common: which tile a block has, where its rows lie, which keys
  * a query sees, and the numbers of dropout.
  */
-#ifndef PD_DEVICE_CUDA_ATTENTION_CUH
-#define PD_DEVICE_CUDA_ATTENTION_CUH
+#pragma once
 
 #include "device/cuda/host_device.cuh"
 
@@ -113,5 +112,3 @@ __device__ static inline void draw(float *factor, const struct pd_kernel_attenti
 	for (int k = 0; k < 4; k++)
 		factor[k] = pd_unit(r.v[k]) >= a.p ? 1 / (1 - a.p) : 0;
 }
-
-#endif

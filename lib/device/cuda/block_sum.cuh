@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#ifndef PD_DEVICE_CUDA_BLOCK_SUM_CUH
-#define PD_DEVICE_CUDA_BLOCK_SUM_CUH
+#pragma once
 
 /*
  * Returns the sum over the block in each of its threads, which are THREADS, a power of two.  Halves
@@ -24,5 +23,3 @@ __device__ static T pd_block_sum(T mine)
 	__syncthreads();        /* only now may the next sum begin */
 	return all;
 }
-
-#endif

@@ -10,8 +10,7 @@
  * heuristics' choice.  A code that no candidate has any more counts as 0.  Engines have no code but
  * a name (engine_name.h).
  */
-#ifndef PD_DEVICE_CUDA_CHOICE_H
-#define PD_DEVICE_CUDA_CHOICE_H
+#pragma once
 
 #include <math.h>
 #include <stdint.h>
@@ -104,5 +103,3 @@ static inline int pd_choice_fastest(const float *ms, int n)
 			best = i;
 	return best;
 }
-
-#endif

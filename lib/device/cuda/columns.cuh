@@ -13,8 +13,7 @@
  * units of its part.  Each thread sums its own units, and then halves of the block are added to
  * halves.  A second kernel adds the parts, in double, in the same way.
  */
-#ifndef PD_DEVICE_CUDA_COLUMNS_CUH
-#define PD_DEVICE_CUDA_COLUMNS_CUH
+#pragma once
 
 #include "device/cuda/grid.cuh"
 #include "device/cuda/kernels.h"
@@ -322,5 +321,3 @@ __device__ static bool pd_total(const struct pd_two *room, int parts, int64_t ch
 	*second_p = sum[1][t];
 	return threadIdx.y == 0 && c < channels;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A convolution by cuDNN, for conv2d.c, conv2d_choose.c and conv2d_widen.c. */
-#ifndef PD_DEVICE_CUDA_CONV2D_H
-#define PD_DEVICE_CUDA_CONV2D_H
+#pragma once
 
 #include "device/cuda/choice.h"
 #include "device/cuda/conv2d_graph.h"
@@ -59,5 +58,3 @@ void *pd_cuda_conv_narrow(const struct pd_compiled_layer *l, const struct pd_pas
 /* Widens the finished gradient and those that wait for it, or leaves it to wait. */
 int pd_cuda_conv_widen(struct pd_compiled_layer *l, const struct pd_pass *pass, void *narrow,
 		       struct pd_error *err);
-
-#endif

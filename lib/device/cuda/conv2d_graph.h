@@ -4,8 +4,7 @@
  * them.  What cuDNN does not offer is no error: functions return -1, and the caller uses the
  * library's other calls.
  */
-#ifndef PD_DEVICE_CUDA_CONV2D_GRAPH_H
-#define PD_DEVICE_CUDA_CONV2D_GRAPH_H
+#pragma once
 
 #include "device/cuda/cuda.h"
 #include "device/cuda/engine_name.h"
@@ -66,5 +65,3 @@ void pd_dnn_engine_close(struct pd_dnn_engine *e);
 /* Queues the engine on the handle's stream. */
 cudnnStatus_t pd_dnn_run(const struct pd_dnn_engine *e, cudnnHandle_t dnn,
 			 const struct pd_dnn_data *data);
-
-#endif

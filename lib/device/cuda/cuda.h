@@ -12,8 +12,7 @@
  * measured choice (choice.h).  So every rank and every run chooses alike, and needs the bytes that
  * the profile says.
  */
-#ifndef PD_DEVICE_CUDA_CUDA_H
-#define PD_DEVICE_CUDA_CUDA_H
+#pragma once
 
 #include "base/mem.h"
 #include "device/compiled.h"
@@ -238,5 +237,3 @@ static inline size_t pd_cuda_batch_bytes(const struct pd_compiled_layer *l,
 	extern const struct pd_compiled_kind pd_cuda_##name;
 #include "model/layer_kind.def"
 #undef LAYER_KIND
-
-#endif

@@ -3,8 +3,7 @@
  * Descriptors of cuDNN's graph API, for conv2d_graph.c and conv2d_engine.c.  A descriptor made from
  * one that is NULL is NULL, too, so only the last one need be checked.
  */
-#ifndef PD_DEVICE_CUDA_DESCRIPTOR_H
-#define PD_DEVICE_CUDA_DESCRIPTOR_H
+#pragma once
 
 #include "device/cuda/conv2d_graph.h"
 
@@ -69,5 +68,3 @@ static inline bool get(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t n
 	return cudnnBackendGetAttribute(d, name, type, room, count_p, values) ==
 	       CUDNN_STATUS_SUCCESS;
 }
-
-#endif

@@ -7,8 +7,7 @@
  *
  *    forward 29 2=5 14=-1; weights 12
  */
-#ifndef PD_DEVICE_CUDA_ENGINE_NAME_H
-#define PD_DEVICE_CUDA_ENGINE_NAME_H
+#pragma once
 
 #include "device/cuda/choice.h"
 
@@ -100,5 +99,3 @@ static inline bool pd_engine_find(const char *text, int way, struct pd_engine_na
 	}
 	return false;
 }
-
-#endif

@@ -19,8 +19,7 @@
  * so once), for passes over some of a stage's layers, beyond the first PD_GRAPH_CACHE_KEYS passes
  * of a net, and, in a settled net, beyond the first PD_CUDA_SPARES of each kind.
  */
-#ifndef PD_DEVICE_CUDA_GRAPH_H
-#define PD_DEVICE_CUDA_GRAPH_H
+#pragma once
 
 #include "device/cuda/cuda.h"
 
@@ -55,5 +54,3 @@ int pd_cuda_graphs_run(struct pd_cuda_job *job, struct pd_error *err);
  */
 int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
 			  struct pd_error *err);
-
-#endif

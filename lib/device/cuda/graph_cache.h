@@ -4,8 +4,7 @@
  * minibatches.  This cache tells passes apart, counts them, and holds what graph.c makes of those
  * that are seen again.  It does not depend on CUDA (test/unit/cuda-graph-cache.c).
  */
-#ifndef PD_DEVICE_CUDA_GRAPH_CACHE_H
-#define PD_DEVICE_CUDA_GRAPH_CACHE_H
+#pragma once
 
 #include "device/device.h"
 
@@ -49,5 +48,3 @@ struct pd_graph_key pd_graph_key_of_iteration(const struct pd_pass *pass,
 /* Counts one more such pass and returns its entry; NULL: the cache is full. */
 struct pd_graph_entry *pd_graph_cache_see(struct pd_graph_cache *repeats,
 					  const struct pd_graph_key *key);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Blocks are enough to fill any GPU; each thread then takes elements at that stride. */
-#ifndef PD_DEVICE_CUDA_GRID_CUH
-#define PD_DEVICE_CUDA_GRID_CUH
+#pragma once
 
 #define PD_THREADS 256
 #define PD_BLOCKS_MOST 16384
@@ -29,5 +28,3 @@ __device__ static inline size_t pd_times(size_t n, size_t d)
 #define PD_FOR_EACH(i, count) \
 	for (size_t i = blockIdx.x * (size_t)blockDim.x + threadIdx.x; i < (count); \
 	     i += (size_t)gridDim.x * blockDim.x)
-
-#endif

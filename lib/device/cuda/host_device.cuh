@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A .cu file includes this first: it makes PD_INLINE functions available on the GPU. */
-#ifndef PD_DEVICE_CUDA_HOST_DEVICE_CUH
-#define PD_DEVICE_CUDA_HOST_DEVICE_CUH
+#pragma once
 
-#define PD_BASE_INLINE_H
+#include "base/inline.h"
+
+#undef PD_INLINE
 #define PD_INLINE static __host__ __device__ inline
-
-#endif

@@ -4,8 +4,7 @@
  * device memory and of type dtype, unless said otherwise.  No kernel uses atomics: every sum has
  * one order.
  */
-#ifndef PD_DEVICE_CUDA_KERNELS_H
-#define PD_DEVICE_CUDA_KERNELS_H
+#pragma once
 
 #include "device/cuda/arith.h"
 #include "device/chunks.h"
@@ -442,6 +441,4 @@ cudaError_t pd_kernel_chunks(cudaStream_t stream, const struct pd_chunks *what);
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

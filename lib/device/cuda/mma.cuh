@@ -10,8 +10,7 @@
  * two numbers of 16 bits in a register, the one that comes first in its lower half.  GPUs before
  * compute capability 8.0 lack these: nothing may call them there.
  */
-#ifndef PD_DEVICE_CUDA_MMA_CUH
-#define PD_DEVICE_CUDA_MMA_CUH
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -77,5 +76,3 @@ __device__ static inline float pd_quad_sum(float mine)
 	mine += __shfl_xor_sync(0xffffffff, mine, 1);
 	return mine + __shfl_xor_sync(0xffffffff, mine, 2);
 }
-
-#endif

@@ -9,8 +9,7 @@
  * No algorithm that adds up in place: of those that split the sum only the ones that put the parts
  * apart and add them in a second step.
  */
-#ifndef PD_DEVICE_CUDA_PRODUCT_H
-#define PD_DEVICE_CUDA_PRODUCT_H
+#pragma once
 
 #include "device/cuda/choice.h"
 #include "device/cuda/cuda.h"
@@ -46,5 +45,3 @@ int pd_cuda_product_prepare(struct pd_cuda_product *p, const struct pd_compiled_
 /* Queues it; room: for the workspace. */
 int pd_cuda_product_run(struct pd_cuda_product *p, const struct pd_compiled_layer *l,
 			const void *a, const void *b, void *d, void *room, struct pd_error *err);
-
-#endif

@@ -3,8 +3,7 @@
  * The thread of a stream (stream.c) and the device's thread that completes events (poller.c) share
  * this.
  */
-#ifndef PD_DEVICE_CUDA_STREAM_H
-#define PD_DEVICE_CUDA_STREAM_H
+#pragma once
 
 #include "device/cuda/cuda.h"
 
@@ -61,5 +60,3 @@ static inline struct pd_cuda_device *pd_cuda_device_of(const struct pd_cuda_stre
 
 /* --- stream.c: an error that the poller finds ends the queue's thread, too */
 void pd_cuda_stream_fail(struct pd_cuda_stream *s, const struct pd_error *why);
-
-#endif

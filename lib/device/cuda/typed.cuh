@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Kernels over elements of several types read and compute in f32, and round once. */
-#ifndef PD_DEVICE_CUDA_TYPED_CUH
-#define PD_DEVICE_CUDA_TYPED_CUH
+#pragma once
 
 #include "model/dtype.h"
 
@@ -52,5 +51,3 @@ static inline bool pd_packs(const void *array)
 
 /* Says how many of n adjacent floats are read at once. */
 #define PD_FLOATS(n) ((n) % 4 == 0 ? 4 : 1)
-
-#endif

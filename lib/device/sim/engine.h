@@ -11,8 +11,7 @@
  * they go on in the order in which they came.  A waiter is the activity itself, by its `ring`, or,
  * where that is taken, a struct waiter that names the activity.
  */
-#ifndef PD_DEVICE_SIM_ENGINE_H
-#define PD_DEVICE_SIM_ENGINE_H
+#pragma once
 
 #include "base/arena.h"
 #include "device/sim/sim.h"
@@ -169,5 +168,3 @@ static inline void pd_sim_work(struct pd_sim *sim, struct pd_sim_activity *activ
 	else
 		pd_sim_work_shared(sim, activity, rank, threads, duration_ns);
 }
-
-#endif

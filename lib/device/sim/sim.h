@@ -7,8 +7,7 @@
  * not be read).  Nothing happens between two calls of pd_sim_advance().  Of several things at one
  * time, the one that was caused first happens first, so that a replay is a function of its plan.
  */
-#ifndef PD_DEVICE_SIM_SIM_H
-#define PD_DEVICE_SIM_SIM_H
+#pragma once
 
 #include "device/device.h"
 #include "plan/plan.h"
@@ -72,5 +71,3 @@ void pd_sim_look_ahead(struct pd_sim *sim, void (*ahead)(void *context, int rank
 void pd_sim_awaits(struct pd_sim *sim, int rank, const struct pd_event *ev);
 
 extern const struct pd_device_ops pd_device_sim;
-
-#endif

@@ -4,8 +4,7 @@
  * message of the first of them to all; and the address of each one's rank, for those who ask for it.
  * In a program that was built without PMIx there is no server.
  */
-#ifndef PD_LAUNCH_PMIX_PMIX_H
-#define PD_LAUNCH_PMIX_PMIX_H
+#pragma once
 
 #include "base/error.h"
 
@@ -39,5 +38,3 @@ int pd_pmix_get_addresses(const int *ranks, int count, char **addresses, struct 
 void pd_pmix_give_up(void);
 /* Ends the use of the PMIx server, if it has begun. */
 void pd_pmix_end(void);
-
-#endif

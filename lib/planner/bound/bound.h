@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A lower bound of all plans. */
-#ifndef PD_PLANNER_BOUND_H
-#define PD_PLANNER_BOUND_H
+#pragma once
 
 #include "planner/planner.h"
 
@@ -18,5 +17,3 @@ int64_t pd_bound_ns(const struct pd_costs *costs, const struct pd_plan_request *
  */
 int pd_bound_devices(const struct pd_costs *costs, const struct pd_plan_request *request,
 		     int64_t period_ns);
-
-#endif

@@ -9,8 +9,7 @@
  * with fewer.  Where the place of a stage matters, several are kept: search/line.c goes the same way
  * over stages, with F(v) as the fewest devices of what it keeps.
  */
-#ifndef PD_PLANNER_FEWEST_H
-#define PD_PLANNER_FEWEST_H
+#pragma once
 
 #include "planner/cut/points.h"
 
@@ -61,5 +60,3 @@ int pd_fewest_devices(struct pd_fewest *fewest, int64_t value);
  * that is not above the least.
  */
 int64_t pd_fewest_value(struct pd_fewest *fewest, int64_t low, int64_t part, int64_t *below_p);
-
-#endif

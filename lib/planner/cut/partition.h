@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Stages over a chain of units, and pipelines with one rank for each; private to this folder. */
-#ifndef PD_PLANNER_PARTITION_H
-#define PD_PLANNER_PARTITION_H
+#pragma once
 
 #include "planner/cut/fewest.h"
 
@@ -42,5 +41,3 @@ struct pd_partition *pd_straight_most(const struct pd_costs *costs, int count,
 struct pd_partition *pd_fewest_stages(const struct pd_costs *costs, int most, int64_t low,
 				      pd_fewest_stage stage, const void *context,
 				      const int64_t *ns);
-
-#endif

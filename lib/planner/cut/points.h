@@ -4,8 +4,7 @@
  * stage is between two of them.  They are the units of the profile's order, or the states of the
  * network.  Private to this folder.
  */
-#ifndef PD_PLANNER_POINTS_H
-#define PD_PLANNER_POINTS_H
+#pragma once
 
 #include "planner/price/cost.h"
 #include "planner/cut/states.h"
@@ -85,5 +84,3 @@ int64_t pd_points_saved(const struct pd_points *points, int u, int v, int warmup
  */
 void pd_points_layers(const struct pd_points *points, const int *ends, int stage_count,
 		      int **layers_p, int **order_p);
-
-#endif

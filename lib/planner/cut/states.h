@@ -16,8 +16,7 @@
  * the profile's order, a state contains the first few, or all but the last two and either
  * of those.
  */
-#ifndef PD_PLANNER_STATES_H
-#define PD_PLANNER_STATES_H
+#pragma once
 
 #include "profile/profile.h"
 
@@ -84,5 +83,3 @@ bool pd_states_within(const struct pd_states *states, int a, int b);
  */
 void pd_states_layers(const struct pd_states *states, const int *ends, int stage_count,
 		      int **layers_p, int **order_p);
-
-#endif

@@ -6,8 +6,7 @@
  * of the profile in their order, one for each order, so that two plans with the same copy have
  * the same order; the one that is taken brings the profile itself into it.
  */
-#ifndef PD_PLANNER_VIEWS_H
-#define PD_PLANNER_VIEWS_H
+#pragma once
 
 #include "planner/cut/points.h"
 
@@ -29,5 +28,3 @@ struct pd_profile *pd_views_get(struct pd_views *views, const int *order);
  * itself.
  */
 int *pd_views_order(const struct pd_views *views, const struct pd_profile *view);
-
-#endif

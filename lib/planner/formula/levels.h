@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans by levels, the best by a published formula; private to this folder. */
-#ifndef PD_PLANNER_LEVELS_H
-#define PD_PLANNER_LEVELS_H
+#pragma once
 
 #include "planner/cut/partition.h"
 #include "planner/cut/states.h"
@@ -20,5 +19,3 @@ struct pd_levels {
  * it uses the fewest of the outermost level.  Sets *time_p, if not NULL, to the unrounded time.
  */
 struct pd_partition *pd_levels_search(const struct pd_levels *levels, double *time_p);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans and times by the published formulas (terms.h); private to this folder. */
-#ifndef PD_PLANNER_PUBLISHED_H
-#define PD_PLANNER_PUBLISHED_H
+#pragma once
 
 #include "planner/planner.h"
 #include "planner/cut/partition.h"
@@ -28,5 +27,3 @@ int64_t pd_published_ns(enum pd_cost_kind kind, const struct pd_costs *costs,
  */
 int64_t pd_published_bound_ns(const struct pd_profile *profile,
 			      const struct pd_plan_request *request);
-
-#endif

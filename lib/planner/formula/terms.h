@@ -24,8 +24,7 @@
  *
  * Times are nanoseconds as real numbers; a plan's is rounded to the nearest integer.
  */
-#ifndef PD_PLANNER_TERMS_H
-#define PD_PLANNER_TERMS_H
+#pragma once
 
 #include "planner/price/cost.h"
 
@@ -98,5 +97,3 @@ static inline int64_t pd_terms_round(double ns)
 {
 	return pd_cost_of(ns + 0.5);
 }
-
-#endif

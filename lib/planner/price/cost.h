@@ -10,8 +10,7 @@
  * Times are integer nanoseconds, rounded up; anything beyond PD_COST_MAX counts as
  * PD_COST_MAX.
  */
-#ifndef PD_PLANNER_COST_H
-#define PD_PLANNER_COST_H
+#pragma once
 
 #include "plan/memory.h"
 #include "profile/profile.h"
@@ -115,5 +114,3 @@ static inline int64_t pd_min64(int64_t a, int64_t b)
 {
 	return a < b ? a : b;
 }
-
-#endif

@@ -36,8 +36,7 @@
  *
  * Private to the planner.
  */
-#ifndef PD_PLANNER_CYCLE_H
-#define PD_PLANNER_CYCLE_H
+#pragma once
 
 #include "base/mem.h"
 #include "planner/price/cost.h"
@@ -87,5 +86,3 @@ static inline int64_t pd_window_behind_ns(int64_t lead, int64_t period_ns, int64
 {
 	return pd_max64(pd_min64(pd_times(lead, period_ns), PD_COST_MAX) + pass_ns, back_ns);
 }
-
-#endif

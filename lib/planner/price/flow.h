@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Estimates the period of a plan without an event simulation; private to this folder. */
-#ifndef PD_PLANNER_FLOW_H
-#define PD_PLANNER_FLOW_H
+#pragma once
 
 #include "schedule/schedule.h"
 
@@ -21,5 +20,3 @@ struct pd_expected {
  * is asked for.
  */
 struct pd_expected pd_flow_expect(const struct pd_schedule *schedule, bool bound);
-
-#endif

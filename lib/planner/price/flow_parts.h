@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A plan's stages and links, measured for flow.c; private to this folder. */
-#ifndef PD_PLANNER_FLOW_PARTS_H
-#define PD_PLANNER_FLOW_PARTS_H
+#pragma once
 
 #include "planner/price/cycle.h"
 #include "planner/price/reduce.h"
@@ -81,5 +80,3 @@ static inline int64_t pd_flow_way_ns(const struct pd_flow *flow, const struct pd
 		k++;
 	return link->way_ns[k];
 }
-
-#endif

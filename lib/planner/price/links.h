@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loads of the machine's links by a plan; private to this folder. */
-#ifndef PD_PLANNER_LINKS_H
-#define PD_PLANNER_LINKS_H
+#pragma once
 
 #include "plan/plan.h"
 #include "plan/wiring.h"
@@ -40,5 +39,3 @@ void pd_links_release(struct pd_links *links);
  * inside.
  */
 int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *wiring);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Loads of shared links by stages on a line of devices; private to this folder. */
-#ifndef PD_PLANNER_MAP_H
-#define PD_PLANNER_MAP_H
+#pragma once
 
 #include "planner/price/cost.h"
 
@@ -58,5 +57,3 @@ int64_t pd_map_way_ns(const struct pd_map *map, const struct pd_span *a, const s
  */
 bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 		  const double *behind_ns, double time, double *load_ns);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Predicts the figures of a plan; private to this folder. */
-#ifndef PD_PLANNER_PREDICT_H
-#define PD_PLANNER_PREDICT_H
+#pragma once
 
 #include "plan/plan.h"
 #include "schedule/schedule.h"
@@ -19,5 +18,3 @@ void pd_predict_memory(struct pd_plan *plan, const struct pd_schedule *schedule)
  * minibatch, else 0.
  */
 int64_t pd_predict_turns_ns(const struct pd_plan *plan);
-
-#endif

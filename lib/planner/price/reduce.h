@@ -3,8 +3,7 @@
  * Times of an all-reduce: of given members, made of what they send (topology/traffic.h); and the least
  * of any members, wherever they are.  Private to the planner.
  */
-#ifndef PD_PLANNER_REDUCE_H
-#define PD_PLANNER_REDUCE_H
+#pragma once
 
 #include "schedule/schedule.h"
 #include "topology/reducer.h"
@@ -72,5 +71,3 @@ struct pd_reduce_least {
 void pd_reduce_least_init(struct pd_reduce_least *least, const struct pd_topology *topology,
 			  enum pd_dtype dtype, int64_t direct_bytes_per_s);
 void pd_reduce_least_release(struct pd_reduce_least *least);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Plans that compete in a search; private to this folder. */
-#ifndef PD_PLANNER_CANDIDATE_H
-#define PD_PLANNER_CANDIDATE_H
+#pragma once
 
 #include "planner/planner.h"
 #include "planner/cut/partition.h"
@@ -108,5 +107,3 @@ int pd_none_hand(const struct pd_task *task, struct pd_plan *plan, const char *w
 		 struct pd_error *err);
 /* Reports that no plan fits. */
 void pd_none_explain(const struct pd_task *task, struct pd_error *err);
-
-#endif

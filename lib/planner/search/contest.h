@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The search under the cost "simulated"; private to this folder. */
-#ifndef PD_PLANNER_CONTEST_H
-#define PD_PLANNER_CONTEST_H
+#pragma once
 
 #include "planner/search/candidate.h"
 #include "planner/search/judge.h"
@@ -95,5 +94,3 @@ int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err);
  * or -1 for an error.
  */
 int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct pd_error *err);
-
-#endif

@@ -6,8 +6,7 @@
  *
  * T w(n),   w(n) = (1 + g)^n,   from n = 1 / (2 ln(1 + g)) on growing as the square root of n
  */
-#ifndef PD_PLANNER_GAIN_H
-#define PD_PLANNER_GAIN_H
+#pragma once
 
 #include "planner/price/cost.h"
 
@@ -37,5 +36,3 @@ static inline int64_t pd_gain_limit_ns(double min_gain, int64_t period_ns, int d
 
 	return limit < (double)PD_COST_MAX ? (int64_t)ceil(limit) - 1 : PD_COST_MAX;
 }
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Judges plans by the event simulation of pd-replay; private to this folder. */
-#ifndef PD_PLANNER_JUDGE_H
-#define PD_PLANNER_JUDGE_H
+#pragma once
 
 #include "base/error.h"
 #include "plan/plan.h"
@@ -29,5 +28,3 @@ int64_t pd_judge_work(const struct pd_plan *plan);
 /* Sets what pd_flow_expect says of the plan. */
 int pd_judge_expect(const struct pd_plan *plan, bool bound, struct pd_expected *expected_p,
 		    struct pd_error *err);
-
-#endif

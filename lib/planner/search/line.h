@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Searches for plans on a line of devices; private to this folder. */
-#ifndef PD_PLANNER_LINE_H
-#define PD_PLANNER_LINE_H
+#pragma once
 
 #include "planner/price/map.h"
 #include "planner/cut/points.h"
@@ -29,5 +28,3 @@ struct pd_line {
 struct pd_partition *pd_line_search(const struct pd_line *line);
 /* Returns a plan with few devices whose stages keep to a time, or NULL. */
 struct pd_partition *pd_line_at(const struct pd_line *line, int64_t time);
-
-#endif

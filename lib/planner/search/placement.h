@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The placements of a plan's replicas on devices; private to this folder. */
-#ifndef PD_PLANNER_PLACEMENT_H
-#define PD_PLANNER_PLACEMENT_H
+#pragma once
 
 #include "plan/plan.h"
 
@@ -28,5 +27,3 @@ bool pd_placement_set(struct pd_plan *plan, int n);
  */
 bool pd_placement_each(struct pd_plan *plan, void (*found)(void *context, struct pd_plan *plan),
 		       void *context);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Chooses the stages that do each forward once more before its backward; private to this folder. */
-#ifndef PD_PLANNER_RECOMPUTE_H
-#define PD_PLANNER_RECOMPUTE_H
+#pragma once
 
 #include "planner/planner.h"
 #include "schedule/schedule.h"
@@ -51,5 +50,3 @@ bool pd_recompute_weigh(struct pd_plan *plan, const struct pd_plan_request *requ
 
 /* Returns how many stages recompute. */
 int pd_recompute_count(const struct pd_plan *plan);
-
-#endif

@@ -2,8 +2,7 @@
 /*
  * Chooses how many minibatches each stage admits before its first backward; private to this folder.
  */
-#ifndef PD_PLANNER_WARMUP_H
-#define PD_PLANNER_WARMUP_H
+#pragma once
 
 #include "planner/price/flow.h"
 
@@ -37,5 +36,3 @@ int pd_warmup_most(const struct pd_plan *plan, int stage);
 
 /* Lowers the plan's warm-ups until they fit; returns false if none do. */
 bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_limits *limits);
-
-#endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Communicators, connections, transfers, groups; private to this folder. */
-#ifndef PD_TRANSPORT_NCCL_CONNECTION_H
-#define PD_TRANSPORT_NCCL_CONNECTION_H
+#pragma once
 
 #include "transport/nccl/nccl.h"
 
@@ -191,5 +190,3 @@ void pd_nccl_loopback_close(struct nccl *n);
 int pd_nccl_loopback_add(struct nccl *n, bool receives, uint64_t tag, void *buf, size_t bytes,
 			 const struct pd_event *after, struct pd_event *done);
 int pd_nccl_loopback_move(struct nccl *n);
-
-#endif

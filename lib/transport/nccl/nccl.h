@@ -23,8 +23,7 @@
  * noticed when its process ends or NCCL reports an error.  Then all communicators are aborted
  * together (abort.c), which ends kernels that wait, and all events fail.
  */
-#ifndef PD_TRANSPORT_NCCL_NCCL_H
-#define PD_TRANSPORT_NCCL_NCCL_H
+#pragma once
 
 #include "device/device.h"
 #include "transport/transport.h"
@@ -65,5 +64,3 @@ char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err);
 
 /* Borrows only host, device and gate of config. address() and connect() must not be called. */
 struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd_error *err);
-
-#endif

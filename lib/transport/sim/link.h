@@ -10,8 +10,7 @@
  * all-reduce of hundreds of ranks nearly every transfer waits, and would have to move at nearly
  * every end of another.
  */
-#ifndef PD_TRANSPORT_SIM_LINK_H
-#define PD_TRANSPORT_SIM_LINK_H
+#pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -86,5 +85,3 @@ bool pd_sim_link_awaited(const struct pd_sim_link *link);
  */
 struct sim_transfer *pd_sim_link_offer(struct pd_sim_link *link, const uint8_t *states,
 				       uint64_t pass);
-
-#endif

@@ -11,8 +11,7 @@
  * arrives after the latency of the outermost level.  A transfer that waits for a link delays none
  * at other links.  A level with bandwidth 0 takes no time.
  */
-#ifndef PD_TRANSPORT_SIM_SIM_H
-#define PD_TRANSPORT_SIM_SIM_H
+#pragma once
 
 #include "device/sim/sim.h"
 #include "topology/topology.h"
@@ -31,5 +30,3 @@ void pd_sim_fabric_free(struct pd_sim_fabric *fabric);
 struct pd_transport *pd_sim_transport(struct pd_sim_fabric *fabric, int rank);
 
 extern const struct pd_transport_ops pd_transport_sim;
-
-#endif

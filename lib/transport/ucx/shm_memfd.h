@@ -8,10 +8,7 @@
  * with the last process that has it open.  A memfd also does not count against the size of
  * /dev/shm, which is often small in containers.  All other names go to the C library.
  */
-#ifndef PD_TRANSPORT_UCX_SHM_MEMFD_H
-#define PD_TRANSPORT_UCX_SHM_MEMFD_H
+#pragma once
 
 /* Replaces names from now on, unless UCX was told to use them (UCX_POSIX_USE_PROC_LINK). */
 void pd_ucx_shm_memfd(void);
-
-#endif

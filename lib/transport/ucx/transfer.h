@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A rank's end and its transfers; private to this folder. */
-#ifndef PD_TRANSPORT_UCX_TRANSFER_H
-#define PD_TRANSPORT_UCX_TRANSFER_H
+#pragma once
 
 #include "topology/seat.h"
 #include "transport/transport.h"
@@ -56,5 +55,3 @@ bool pd_ucx_is_ready(const struct ucx *u);
 void pd_ucx_cancel_all(struct ucx *u);
 /* Frees the transfers, once UCX knows none. */
 void pd_ucx_transfers_release(struct ucx *u);
-
-#endif

@@ -3,8 +3,7 @@
  * Stands for lib/device/cuda/mma.cuh: the threads of a warp put what they have where all see it, meet,
  * and each computes its part, as PTX says who has what.
  */
-#ifndef PD_TEST_EMULATED_MMA_CUH
-#define PD_TEST_EMULATED_MMA_CUH
+#pragma once
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -98,5 +97,3 @@ static inline float pd_quad_sum(float mine)
 	emulated_quad(all, mine);
 	return all[0] + all[1] + (all[2] + all[3]);
 }
-
-#endif
