@@ -188,7 +188,7 @@ static void price_sums(int what, int stages, enum pd_weight_kind weights, int64_
 	pd_predict_stages(plan);
 	*sums = (struct sums){ .links_ns = pd_links_busiest_ns(plan, wiring) };
 	for (int s = 0; s < stages; s++) {
-		sums->bytes[s] = pd_stage_sum_bytes(plan, s);
+		sums->bytes[s] = pd_plan_stage_sum_bytes(plan, s);
 		sums->parameters[s] = pd_plan_stage_parameters(plan, s);
 		sums->predicted_ns[s] = plan->stages[s].allreduce_ns;
 		sums->replayed_ns[s] = prices.stages[s].allreduce_ns;
