@@ -14,6 +14,7 @@ void pd_reduction_queue_release(struct pd_reduction_queue *queue)
 /*
  * Does a part of the first n, as far as the stream has room.  Sets *issued_p to how many at the front have
  * all of it.  The last of a stage may let the stream wait when those before it have all of theirs there.
+ * Second parts go in order, since an update waits for the end of the last sum alone.
  */
 static int progress(struct pd_reduction_queue *queue, enum pd_reduction_part upto, size_t n,
 		    size_t *issued_p)
@@ -32,7 +33,7 @@ static int progress(struct pd_reduction_queue *queue, enum pd_reduction_part upt
 		moved += more;
 		if (at->r->ops->issued(at->r, upto))
 			*issued_p += *issued_p == i;
-		else if (!at->r->polls)
+		else if (!at->r->polls || upto == PD_REDUCTION_ALL)
 			break;
 	}
 	return moved;

@@ -4,9 +4,10 @@
  *
  * Of the buckets of one stage, at every opportunity the first part of each goes on the stream before
  * the second part of any.  So a stream that waits for the sums of one bucket does not keep back
- * those of the next.  Of sums that poll, what is ready goes on the stream, whichever of them it is of: in
- * 16 bits a bucket is rounded, and leaves, while sums of those before it are still to come.  They do not
- * let the stream wait before the last of a stage is alone.  Another stage's sums come behind all of that:
+ * those of the next.  Of sums that poll, what is ready of first parts goes on the stream, whichever of
+ * them it is of: in 16 bits a bucket is rounded, and leaves, while sums of those before it are still to
+ * come.  They do not let the stream wait before the last of a stage is alone.  Second parts go in order:
+ * sums end in the order in which they began.  Another stage's sums come behind all of that:
  * they may wait for a backward that is behind the update for which these are made.
  *
  * Ranks may order the parts otherwise than each other, and a transport may carry what one rank

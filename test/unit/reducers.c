@@ -241,12 +241,22 @@ static bool start_next(struct buckets *at, int m)
 	return true;
 }
 
+/* Tells whether sums end in the order of their buckets: an update waits for its stage's last one alone. */
+static bool end_in_order(const struct buckets *at)
+{
+	for (int b = 1; b < at->started; b++)
+		if (pd_event_done(&at->done[b]) && !pd_event_done(&at->done[b - 1]))
+			return false;
+	return true;
+}
+
 static bool move_buckets(struct all *all, struct buckets *at, int m)
 {
 	bool moved = start_next(at, m);
 
 	moved |= pd_reduction_queue_progress(&at->queue) > 0;
 	moved |= any(3) > 0 && work(&all->streams[m]);
+	post.wrong += !end_in_order(at);
 	for (int b = 0; b < at->started; b++)
 		if (!pd_event_done(&at->ready[b]) && any(30) == 0 &&
 		    (b <= LAST || pd_event_done(&at->done[LAST]))) {
@@ -357,6 +367,7 @@ static bool try_buckets(enum pd_reducer_kind kind, int n, int groups, int pieces
 	int64_t sent = 0;
 	bool good = true;
 
+	post.overtake = any(2) > 0;
 	for (int m = 0; m < n; m++) {
 		all.ends[m] = (struct end){ { &shuffled_transport }, m };
 		all.streams[m].base.device = &all.device;
@@ -388,6 +399,7 @@ static bool try_buckets(enum pd_reducer_kind kind, int n, int groups, int pieces
 		good = good && llabs(sent - expected_bytes(kind, n)) <= sent_slack(kind, n);
 	good = good && post.count == 0 && post.wrong == 0;
 	post.count = post.wrong = 0;
+	post.overtake = false;
 	free(members);
 	if (!good)
 		diag("%s: %d members, %d groups, %d pieces", pd_reducer_kind_name[kind], n, groups,

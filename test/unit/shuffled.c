@@ -59,7 +59,7 @@ static bool may_go(const struct mail *mail)
 	    (mail->src_after && !pd_event_done(mail->src_after)) ||
 	    (mail->dst_after && !pd_event_done(mail->dst_after)))
 		return false;
-	for (int i = 0; i < post.count; i++) {
+	for (int i = 0; i < post.count && !post.overtake; i++) {
 		const struct mail *other = &post.mail[i];
 
 		if (other->from == mail->from && other->to == mail->to && other->order > 0 &&

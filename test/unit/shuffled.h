@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A transport and a device for many members in one process.  Transfers from one rank to another take
- * place one by one, in the order in which the sender gave them to the transport, and otherwise in any;
- * a stream does a thing when it is told to.
+ * place one by one, in the order in which the sender gave them to the transport unless they may overtake,
+ * and otherwise in any; a stream does a thing when it is told to.
  */
 #pragma once
 
@@ -32,6 +32,7 @@ struct post {
 	int64_t clock;                  /* ticks: everything at a time of its own */
 	int64_t first[MEMBERS];         /* when a member's first letter left, or first sum was made */
 	int wrong;
+	bool overtake;                  /* letters of one sender to one receiver arrive in any order, too */
 };
 extern struct post post;
 extern size_t allocated;                /* bytes, by shuffled_device */
