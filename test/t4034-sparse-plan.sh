@@ -71,7 +71,7 @@ test_ok "pd-plan --explain says what is sent, as the report does: sums, and the 
 	pd-replay plan.json >report
 	for out in why report; do
 		grep -A 3 "^all-reduce of a replica.s update, dense, f32, sparsity 0.5$" $out >$out.sums
-		grep -E "^stage 0 +1 +1.54 MB +2 +6.14 ms$" $out.sums
+		grep -E "^stage 0 +1 +1.54 MB +4 +6.14 ms$" $out.sums
 		grep -E "^  norms +96 B +2$" $out.sums
 	done
 	cmp why.sums report.sums'

@@ -33,7 +33,7 @@ struct dense {
 	size_t floats, piece_most;      /* of the longest piece */
 	int me, group, first, size;     /* my group, its first member, how many it has */
 	int owned_first, owned_count;   /* my pieces */
-	int cuts;                       /* transfers of the longest share; one, or the pieces */
+	int cuts;                       /* transfers of the longest share: one, or its pieces */
 	int sums, steps;                /* for each of these; in all */
 	struct pd_rounding rounding;
 	size_t each;                    /* bytes of a number that travels, but for parts of sums */
@@ -73,7 +73,7 @@ static size_t share_begin(const struct dense *c, int i)
 	return piece_begin(c, pd_allreduce_piece_begin(&c->how, c->size, i));
 }
 
-/* Tells whether there are no other groups: shares then travel piece by piece. */
+/* Tells whether there are no other groups: shares then travel cut by cut. */
 static bool alone(const struct dense *c)
 {
 	return c->how.groups == 1;
@@ -280,7 +280,8 @@ struct pd_reduction *pd_dense_open(const struct pd_reduction_config *config,
 	c->owned_first = pd_allreduce_piece_begin(how, c->size, me - c->first);
 	end = pd_allreduce_piece_begin(how, c->size, me - c->first + 1);
 	c->owned_count = end - c->owned_first;
-	c->cuts = alone(c) ? (how->pieces + c->size - 1) / c->size : 1;
+	c->cuts = alone(c) && !config->transport->ops->one_at_a_time
+		? (how->pieces + c->size - 1) / c->size : 1;
 	c->sums = count_sums(c);
 	c->steps = count_steps(c);
 	c->pairs = pd_calloc((size_t)c->size * (size_t)c->cuts, sizeof(*c->pairs));
@@ -312,17 +313,18 @@ static struct pd_reduction *dense_open(const struct pd_reduction_config *config,
 	return r && how.groups == 1 ? pd_direct_over(r, config) : r;
 }
 
-static int post(struct dense *c, bool send, int member, uint64_t tag, void *at,
+/* Sends, as so many messages, or receives where `sends` is 0. */
+static int post(struct dense *c, int sends, int member, uint64_t tag, void *at,
 		size_t bytes, const struct pd_event *after, struct pd_event *ev)
 {
 	const struct pd_transport_ops *ops = c->transport->ops;
 
 	if (bytes == 0)
 		return 0;
-	c->base.sent_bytes += send ? (int64_t)bytes : 0;
-	c->base.messages += send;
+	c->base.sent_bytes += sends ? (int64_t)bytes : 0;
+	c->base.messages += sends;
 	pd_event_arm(ev);
-	return send ? ops->send(c->transport, c->ranks[member], tag, at, bytes, after, ev)
+	return sends ? ops->send(c->transport, c->ranks[member], tag, at, bytes, after, ev)
 		    : ops->recv(c->transport, c->ranks[member], tag, at, bytes, after, ev);
 }
 
@@ -344,22 +346,30 @@ struct turn {
 };
 
 /*
- * Returns what is exchanged as number i in a group without others.
+ * Returns what is exchanged as number i in a group without others: each cut goes to all members before
+ * the next does.
  *
- * Where transfers share a link each cut goes to all members before the next does.  A few are under way
+ * Where transfers share a link a few are under way
  * at once, so that a receiver nearly always has somebody who sends to it, and no receiver is far behind
  * the others.  If each member sent to one at a time, in the same order of rounds, they
  * would fall out of step: two would send to one receiver at half its rate, and nobody to another.
  *
- * Where a link has one transfer at a time that order of rounds is best, one after the other: they do
- * not fall out of step then.
+ * Where a link has one transfer at a time members do not fall out of step, and that order of rounds is
+ * best, one whole share after the other.  A share counts there as the messages that its pieces are
+ * elsewhere.
  */
 static struct turn turn_of(const struct dense *c, int i)
 {
 	int others = c->size - 1;
 
-	return c->transport->ops->one_at_a_time ? (struct turn){ 1 + i / c->cuts, i % c->cuts }
-						: (struct turn){ 1 + i % others, i / others };
+	return (struct turn){ 1 + i % others, i / others };
+}
+
+/* Returns how many messages a transfer of a member's share stands for. */
+static int messages_of(const struct dense *c, int member)
+{
+	return alone(c) && c->cuts == 1 ? pd_allreduce_piece_begin(&c->how, c->size, member + 1) -
+					  pd_allreduce_piece_begin(&c->how, c->size, member) : 1;
 }
 
 /*
@@ -390,10 +400,10 @@ static int post_parts(struct dense *c, struct turn turn, uint64_t tag, const str
 	int to = member_behind(c, turn.k), from = member_behind(c, c->size - turn.k);
 	size_t at = cut_begin(c, mine, cut) - share_begin(c, mine);
 
-	if (post(c, false, c->first + from, tag, parts_of(c, from) + at * c->each,
+	if (post(c, 0, c->first + from, tag, parts_of(c, from) + at * c->each,
 		 cut_floats(c, mine, cut) * c->each, NULL, &pair_of(c, from, cut)->part_in) < 0)
 		return -1;
-	return post(c, true, c->first + to, tag, travels(c, cut_begin(c, to, cut)),
+	return post(c, messages_of(c, to), c->first + to, tag, travels(c, cut_begin(c, to, cut)),
 		    cut_floats(c, to, cut) * c->each, after ? after : ready(c),
 		    &pair_of(c, to, cut)->part_out);
 }
@@ -407,14 +417,14 @@ static int post_sums(struct dense *c, struct turn turn, uint64_t tag, const stru
 {
 	int mine = c->me - c->first, cut = turn.cut;
 	int to = member_behind(c, turn.k), from = member_behind(c, c->size - turn.k);
-	int with = c->transport->ops->one_at_a_time || cut >= c->owned_count ? c->owned_count - 1 : cut;
+	int with = c->cuts == 1 || cut >= c->owned_count ? c->owned_count - 1 : cut;
 	const struct pd_event *made = alone(c) ? &c->owned[with].added : &c->summed;
 
-	if (post(c, true, c->first + to, tag, travels(c, cut_begin(c, mine, cut)),
+	if (post(c, messages_of(c, mine), c->first + to, tag, travels(c, cut_begin(c, mine, cut)),
 		 cut_floats(c, mine, cut) * c->each, after ? after : made,
 		 &pair_of(c, to, cut)->sum_out) < 0)
 		return -1;
-	return post(c, false, c->first + from, tag, travels(c, cut_begin(c, from, cut)),
+	return post(c, 0, c->first + from, tag, travels(c, cut_begin(c, from, cut)),
 		    cut_floats(c, from, cut) * c->each, alone(c) ? ready(c) : &c->summed,
 		    &pair_of(c, from, cut)->sum_in);
 }
@@ -454,15 +464,15 @@ static int post_owned(struct dense *c, int i, uint64_t tag_base)
 	const struct pd_event *room = again ? &c->owned[0].added
 				    : i > 0 ? &c->owned[i - 1].before : NULL;
 
-	if (before >= 0 && post(c, false, before, tag, before_me(c, i), bytes, room,
+	if (before >= 0 && post(c, 0, before, tag, before_me(c, i), bytes, room,
 				&owned->before) < 0)
 		return -1;
-	if (next >= 0 && (post(c, true, next, tag, goes_on, bytes,
+	if (next >= 0 && (post(c, 1, next, tag, goes_on, bytes,
 			       c->sums > 0 ? &owned->added : c->after, &owned->on) < 0 ||
-			  post(c, false, next, tag + 1, back, floats * c->each, &owned->on,
+			  post(c, 0, next, tag + 1, back, floats * c->each, &owned->on,
 			       &owned->sum) < 0))
 		return -1;
-	return before < 0 ? 0 : post(c, true, before, tag + 1, back, floats * c->each,
+	return before < 0 ? 0 : post(c, 1, before, tag + 1, back, floats * c->each,
 				     next < 0 ? &owned->added : &owned->sum, &owned->back);
 }
 
@@ -558,7 +568,8 @@ static int issue(struct dense *c)
 		int i = step / each, k = step % each;
 
 		if (k < waits_of_piece(c))
-			return alone(c) ? wait_part(c, k, i) : wait_for(c, &c->owned[i].before);
+			return alone(c) ? wait_part(c, k, c->cuts > 1 ? i : 0)
+					: wait_for(c, &c->owned[i].before);
 		return add(c, i, k - waits_of_piece(c));
 	}
 	step -= c->owned_count * each;

@@ -327,7 +327,7 @@ static int note_recv(struct pd_transport *t, int peer, uint64_t tag, void *buf, 
 	return 0;
 }
 
-/* Member 1 of ORDERED begins a sum of as many cuts: whom it sends a part to, in which order, and when. */
+/* Member 1 of ORDERED begins a sum of shares of as many pieces: whom it sends to, in which order, and when. */
 static void test_order(bool one_at_a_time)
 {
 	const struct pd_transport_ops ops = {
@@ -350,16 +350,16 @@ static void test_order(bool one_at_a_time)
 	posted_count = 0;
 	pd_event_arm(&done);
 	is_int(c->ops->start(c, buf, 0, NULL, &done), 0, "begins");
-	for (int i = 0; i < ORDERED * others; i++) {
-		int k = 1 + (one_at_a_time ? i / ORDERED : i % others);
+	is_int(c->messages, 2 * ORDERED * others, "a part and a sum of each piece, to each");
+	for (int i = 0; i < (one_at_a_time ? others : ORDERED * others); i++) {
 		int behind = one_at_a_time ? 1 : 2 * others + 1;
 
-		wrong += posted[i].peer != (1 + k) % ORDERED;
+		wrong += posted[i].peer != (2 + i % others) % ORDERED;
 		early += posted[i].after != (i < behind ? NULL : posted[i - behind].done);
 	}
 	is_int(wrong, 0, one_at_a_time ? "where a link has one transfer at a time a share goes at once"
 				       : "where transfers share links each cut goes to all members");
-	is_int(early, 0, one_at_a_time ? "one cut after the other" : "and two cuts are under way");
+	is_int(early, 0, one_at_a_time ? "one share after the other" : "and two cuts are under way");
 	c->ops->close(c);
 }
 
