@@ -107,6 +107,7 @@ void emulated_launch(bool barrier, dim3 grid, dim3 block, size_t shared_bytes, c
 
 	if (emulated_say(emulated_launchable(grid, block, shared_bytes)) != cudaSuccess)
 		return;
+	(__builtin_clear_padding(&arguments), ...);     /* which may have part of an old address */
 	(emulated_check_argument(&arguments, sizeof(arguments)), ...);
 	emulated_count_kernel((void *)kernel);
 	emulated_queue(stream, [=]() {

@@ -64,8 +64,7 @@ void emulated_check_argument(const void *argument, size_t bytes)
 		const void *word;
 
 		memcpy(&word, (const char *)argument + at, sizeof(word));
-		/* a bool may have part of an old address behind it */
-		if (((uintptr_t)word & 0xff) > 1 && emulated_where(word) == EMULATED_PAGEABLE)
+		if (emulated_where(word) == EMULATED_PAGEABLE)
 			emulated_bug("a kernel's argument has an address that is not in the GPU's "
 				     "memory, nor pinned: %p, %zu bytes from its beginning", word, at);
 	}
