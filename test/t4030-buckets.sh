@@ -159,14 +159,20 @@ test_ok "auto: the fastest, as few sums as that takes, and what pd-replay says o
 	grep -E "^1.5 MB +2 +9.5 ms$" why
 	grep -E "^750 kB +3 +8.5 ms +\(the plan.s\)$" why'
 test_ok "auto: one bucket where more are no faster" '
-	pd-plan --topology=2@25GB/s+100ms --stages=3x2 --bucket=auto --explain three >plan.json 2>why
+	jq "(.layers[1, 2] | .parameter_bytes) = 400" three >first
+	pd-plan --topology=2@25GB/s --stages=3x2 --bucket=auto --explain first >plan.json 2>why
 	jq -e ".bucket_bytes == null" plan.json'
 test_ok "--explain shows what others would have taken, too; without auto no table of one bucket" '
 	grep -E "^one of a stage +1 +[0-9.]+ ms +\(the plan.s\)$" why
-	grep -E "^1.5 MB +2 +[0-9.]+ ms$" why
-	grep -E "^750 kB +3 +[0-9.]+ ms$" why
-	pd-plan --topology=2@25GB/s+100ms --stages=3x2 --explain three 2>why >plan.json
+	grep -E "^488 B +2 +[0-9.]+ ms$" why
+	grep -E "^244 B +3 +[0-9.]+ ms$" why
+	pd-plan --topology=2@25GB/s --stages=3x2 --explain first 2>why >plan.json
 	! grep "buckets above" why'
+test_ok "buckets of links with a long latency: all of them are on their way at once" '
+	pd-plan --topology=2@25GB/s+100ms --stages=3x2 three >one.json
+	pd-replay --format=json one.json | jq .period_ns >1
+	pd-replay --format=json --bucket=1 one.json | jq .period_ns >3
+	[ "$(awk "{ print (\$1 > 1.02 * $(cat 1)) }" 3)" = 0 ]'
 test_ok "searches know of it: data parallelism where its sums are under backward" '
 	jq "(.layers[] | .parameter_bytes) = 300000 | (.layers[] | .activation_bytes) = 2000000" three >wide
 	pd-plan --topology=2@250MB/s wide >one.json

@@ -19,6 +19,7 @@
 
 #define USUAL 16                /* buckets of a network, before more is known */
 #define AS_FAST 20              /* a period that is longer by at most such a part is about as fast */
+#define AS_GOOD 1000            /* by at most such a part: as good as equal */
 
 int64_t pd_bucket_usual(const struct pd_profile *profile)
 {
@@ -82,26 +83,29 @@ int pd_sums_period(struct pd_plan *plan, int64_t bytes, int64_t *period_ns_p, st
 
 /*
  * Gives the plan, whose period is *period_ns_p, the threshold with which a replay is fastest, or
- * none; of equal ones that with the fewest sums.  Ranks keep to limit_bytes.
+ * none; of those that are as good as equal that with the fewest sums.  Ranks keep to limit_bytes.
  */
 static int choose_bucket(struct pd_plan *plan, int64_t limit_bytes, int64_t *period_ns_p,
 			 struct pd_error *err)
 {
-	int64_t list[PD_SUMS_THRESHOLDS], best = plan->bucket_bytes, period_ns;
+	int64_t list[PD_SUMS_THRESHOLDS], periods_ns[PD_SUMS_THRESHOLDS];
+	int64_t best = plan->bucket_bytes, least_ns = *period_ns_p;
 	int count = pd_sums_thresholds(plan, list);
-	bool found = false;
 
 	for (int i = 0; i < count; i++) {
-		if (pd_sums_period(plan, list[i], &period_ns, err) < 0)
+		if (pd_sums_period(plan, list[i], &periods_ns[i], err) < 0)
 			return -1;
 		plan->bucket_bytes = list[i];
-		if (period_ns == 0 || !pd_candidate_fits(plan, limit_bytes) || period_ns > *period_ns_p ||
-		    (period_ns == *period_ns_p && found))
-			continue;
-		found = true;
-		*period_ns_p = period_ns;
-		best = list[i];
+		if (!pd_candidate_fits(plan, limit_bytes))
+			periods_ns[i] = 0;
+		if (periods_ns[i] > 0 && periods_ns[i] < least_ns)
+			least_ns = periods_ns[i];
 	}
+	for (int i = count - 1; i >= 0; i--)
+		if (periods_ns[i] > 0 && periods_ns[i] <= least_ns + least_ns / AS_GOOD) {
+			best = list[i];
+			*period_ns_p = periods_ns[i];
+		}
 	plan->bucket_bytes = best;
 	pd_candidate_fits(plan, limit_bytes);
 	return 0;

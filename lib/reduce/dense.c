@@ -4,302 +4,449 @@
 #include "base/mem.h"
 #include "base/piece.h"
 #include "reduce/direct.h"
+#include "reduce/script.h"
 
 #include <stdlib.h>
 
 #define CUTS_UNDER_WAY 2        /* of a share to each receiver, where transfers share a link */
 
-/* The events of what passes between this member and another one of its group, in one part of many. */
-struct pair {
-	struct pd_event part_out, part_in;      /* mine of its pieces, its of mine */
-	struct pd_event sum_out, sum_in;        /* the sums of my pieces, of its */
-};
+/*
+ * Events of what passes between this member and another one of its group, in one cut: my part of its
+ * share, its part of mine; the sum of my share, of its.
+ */
+enum { PART_OUT, PART_IN, SUM_OUT, SUM_IN, PAIR_EVENTS };
 
-/* Of a piece that this member owns. */
-struct owned {
-	int piece;
-	struct pd_event before, on;     /* comes from the group before; goes on to the next */
-	struct pd_event sum, back;      /* the sum comes from the next group; goes back */
-	struct pd_event added;          /* my group's parts are in it */
-};
+/*
+ * Events of a piece that this member owns: it comes from the group before, goes on to the next; the sum
+ * comes from the next group, goes back; my group's parts are in it.
+ */
+enum { BEFORE, ON, SUM, BACK, ADDED, OWNED_EVENTS };
 
 struct dense {
-	struct pd_reduction base;
+	struct pd_script *script;
 	struct pd_allreduce how;
-	struct pd_transport *transport;
-	struct pd_device *device;
-	struct pd_stream *stream;
-	const int *ranks;
-	size_t floats, piece_most;      /* of the longest piece */
-	int me, group, first, size;     /* my group, its first member, how many it has */
+	int me;                         /* number of this member in its group */
+	int group, first, size;         /* my group, its first member, how many it has */
 	int owned_first, owned_count;   /* my pieces */
+	int *owned;                     /* the same in the order in which they go */
 	int cuts;                       /* transfers of the longest share: one, or its pieces */
-	int sums, steps;                /* for each of these; in all */
-	struct pd_rounding rounding;
-	size_t each;                    /* bytes of a number that travels, but for parts of sums */
-	/*
-	 * Staging: what comes from the group before; the others' parts of my pieces, member by
-	 * member, times piece_most; and in 16 bits what the whole buffer is rounded to.
-	 */
-	float *staging;
-	bool owns_staging;
-	char *parts, *rounded;
-	struct pd_event narrowed;       /* the buffer is rounded */
-	struct pair *pairs;             /* by member of the group and cut; those of me are never used */
-	struct owned *owned;            /* in the order in which they go */
-	struct pd_event summed;         /* they are sums of all; of one group, the last is added */
-
-	/* the one under way */
-	float *buf;
-	const struct pd_event *after;
-	struct pd_event *done;
-	int step;                       /* next thing for the stream; see issue() */
+	bool shared;                    /* transfers share a link, else it has one at a time */
+	size_t piece_most;              /* floats of the longest piece */
 };
 
-/* Where piece i begins; the one behind the last begins at the end. */
-static size_t piece_begin(const struct dense *c, int i)
+/* Returns where piece i begins; the one behind the last begins at the end. */
+static size_t piece_begin(const struct dense *d, int i)
 {
-	return pd_piece_begin(c->floats, c->how.pieces, i);
+	return pd_piece_begin(d->script->config.floats, d->how.pieces, i);
 }
 
-static size_t piece_floats(const struct dense *c, int i)
+static size_t piece_floats(const struct dense *d, int i)
 {
-	return piece_begin(c, i + 1) - piece_begin(c, i);
+	return piece_begin(d, i + 1) - piece_begin(d, i);
 }
 
-/* Where the pieces begin that member i of my group owns, and how much that is. */
-static size_t share_begin(const struct dense *c, int i)
+/* Returns the first piece of member i of my group. */
+static int first_piece(const struct dense *d, int i)
 {
-	return piece_begin(c, pd_allreduce_piece_begin(&c->how, c->size, i));
+	return pd_allreduce_piece_begin(&d->how, d->size, i);
+}
+
+static size_t share_begin(const struct dense *d, int i)
+{
+	return piece_begin(d, first_piece(d, i));
 }
 
 /* Tells whether there are no other groups: shares then travel cut by cut. */
-static bool alone(const struct dense *c)
+static bool alone(const struct dense *d)
 {
-	return c->how.groups == 1;
+	return d->how.groups == 1;
 }
 
-/* Where a cut of the share of member i begins; those of a share with fewer pieces are empty at the end. */
-static size_t cut_begin(const struct dense *c, int i, int cut)
+static bool is_first(const struct dense *d)
 {
-	int piece = pd_allreduce_piece_begin(&c->how, c->size, i) + cut;
-	int end = pd_allreduce_piece_begin(&c->how, c->size, i + 1);
-
-	return piece_begin(c, cut == c->cuts || piece > end ? end : piece);
+	return d->group == 0;
 }
 
-static size_t cut_floats(const struct dense *c, int i, int cut)
+static bool is_last(const struct dense *d)
 {
-	return cut_begin(c, i, cut + 1) - cut_begin(c, i, cut);
+	return d->group == d->how.groups - 1;
 }
 
-static struct pair *pair_of(const struct dense *c, int member, int cut)
+/* Returns where a cut of the share of member i begins; those of a share with fewer pieces are empty at the end. */
+static size_t cut_begin(const struct dense *d, int i, int cut)
 {
-	return &c->pairs[member * c->cuts + cut];
+	int piece = first_piece(d, i) + cut, end = first_piece(d, i + 1);
+
+	return piece_begin(d, cut == d->cuts || piece > end ? end : piece);
 }
 
-static bool is_first(const struct dense *c)
+static size_t cut_floats(const struct dense *d, int i, int cut)
 {
-	return c->group == 0;
+	return cut_begin(d, i, cut + 1) - cut_begin(d, i, cut);
 }
 
-static bool is_last(const struct dense *c)
+static int pair_event(const struct dense *d, int member, int cut, int kind)
 {
-	return c->group == c->how.groups - 1;
+	return (member * d->cuts + cut) * PAIR_EVENTS + kind;
 }
 
-static bool narrows(const struct dense *c)
+static int owned_event(const struct dense *d, int i, int kind)
 {
-	return c->rounding.dtype != PD_F32;
+	return d->size * d->cuts * PAIR_EVENTS + i * OWNED_EVENTS + kind;
 }
 
-static int before_places(const struct dense *c)
+/* Returns the first of the events of all: the buffer is rounded; it is widened; my pieces are sums of all. */
+static int rounded(const struct dense *d)
 {
-	return c->owned_count > 1 ? c->owned_count - 1 : 1;
+	return owned_event(d, d->owned_count, 0);
 }
 
-/* Where my gradients are that travel, and the sums that come back. */
-static char *travels(const struct dense *c, size_t at)
+static int widened(const struct dense *d)
 {
-	return (narrows(c) ? c->rounded : (char *)c->buf) + at * c->each;
+	return rounded(d) + 1;
 }
 
-/* Where what the groups before made of one of my pieces comes. */
-static float *before_me(const struct dense *c, int i)
+static int summed(const struct dense *d)
 {
-	return c->staging + (size_t)(i % before_places(c)) * c->piece_most;
+	return rounded(d) + 2;
 }
 
-/* Where the parts of another member of my group come. */
-static char *parts_of(const struct dense *c, int member)
+/* After this my gradients may leave. */
+static int ready(const struct dense *d)
 {
-	int others = member - (member > c->me - c->first);
-
-	return c->parts + (size_t)others * (size_t)c->owned_count * c->piece_most * c->each;
-}
-
-/* Where a member's part of one of my pieces is. */
-static void *part(const struct dense *c, int member, int i)
-{
-	int mine = c->me - c->first;
-	size_t begin = piece_begin(c, c->owned[i].piece);
-
-	return member == mine ? travels(c, begin)
-			      : parts_of(c, member) + (begin - share_begin(c, mine)) * c->each;
-}
-
-/* What is added up, in this order, to one of my pieces. */
-static void *source(const struct dense *c, int i, int n)
-{
-	if (is_first(c))
-		return part(c, n, i);
-	return n == 0 ? before_me(c, i) : part(c, n - 1, i);
-}
-
-static int source_count(const struct dense *c)
-{
-	return c->size + !is_first(c);
+	return pd_script_narrows(d->script) ? rounded(d) : PD_SCRIPT_READY;
 }
 
 /*
- * Sums that make one; the first member of a chain has nothing to add, but its rounded gradients go on
- * in f32.
+ * Staging has what comes from the group before; the others' parts of my pieces, member by member, times
+ * piece_most.
  */
-static int count_sums(const struct dense *c)
+static int before_places(const struct dense *d)
 {
-	int more = source_count(c) - PD_SUM_SOURCES;
-
-	if (source_count(c) == 1 && c->how.groups > 1 && !narrows(c))
-		return 0;
-	return more <= 0 ? 1 : 1 + (more + PD_SUM_SOURCES - 2) / (PD_SUM_SOURCES - 1);
+	return is_first(d) ? 0 : d->owned_count > 1 ? d->owned_count - 1 : 1;
 }
 
-/* What is waited for before any sum: the others' parts of all my pieces. */
-static int waits_ahead(const struct dense *c)
+static struct pd_script_at before_me(const struct dense *d, int i)
 {
-	return alone(c) ? 0 : c->size;
+	size_t place = (size_t)(i % before_places(d));
+
+	return (struct pd_script_at){ PD_SCRIPT_STAGED, place * d->piece_most };
 }
 
-/* Of a piece: its parts and that mine have left, or what comes from the group before; and sums. */
-static int waits_of_piece(const struct dense *c)
+/* Returns where another member's part of my share comes, from `offset` on. */
+static struct pd_script_at part_of(const struct dense *d, int member, size_t offset)
 {
-	return alone(c) ? c->size : !is_first(c);
+	size_t width = pd_dtype_bytes(d->script->config.rounding.dtype);
+	size_t begin = (size_t)before_places(d) * d->piece_most * sizeof(float) / width;
+	size_t others = (size_t)(member - (member > d->me));
+
+	return (struct pd_script_at){ PD_SCRIPT_STAGED_NARROW,
+				      begin + others * (size_t)d->owned_count * d->piece_most + offset };
 }
 
-static int steps_of_piece(const struct dense *c)
+/* Returns source n of what is added up, in this order, to number i of my pieces. */
+static struct pd_script_at source(const struct dense *d, int i, int n)
 {
-	return waits_of_piece(c) + c->sums;
+	size_t begin = piece_begin(d, d->owned[i]);
+	int member = n - !is_first(d);
+
+	if (member < 0)
+		return before_me(d, i);
+	return member == d->me ? (struct pd_script_at){ PD_SCRIPT_TRAVELS, begin }
+			       : part_of(d, member, begin - share_begin(d, d->me));
 }
 
-/* My pieces that go from owner to owner. */
-static int chained(const struct dense *c)
+static int source_count(const struct dense *d)
 {
-	return c->how.groups > 1 ? c->owned_count : 0;
+	return d->size + !is_first(d);
 }
 
-/* Those of which others in my group get the sum. */
-static int gathered(const struct dense *c)
+/* The first member of a chain has nothing to add, but its rounded gradients go on in f32. */
+static bool adds(const struct dense *d)
 {
-	return c->size > 1 ? chained(c) : 0;
+	return source_count(d) > 1 || alone(d) || pd_script_narrows(d->script);
 }
 
-/* The steps after which all that I send may leave. */
-static int count_sum_steps(const struct dense *c)
+/* Tells whether others in my group wait for sums that go from owner to owner. */
+static bool gathers(const struct dense *d)
 {
-	return 2 * narrows(c) + waits_ahead(c) + c->owned_count * steps_of_piece(c) +
-	       (gathered(c) > 0 ? gathered(c) + 1 : 0);
-}
-
-static int count_steps(const struct dense *c)
-{
-	return count_sum_steps(c) + 3 * (c->size * c->cuts + chained(c)) + 1;
-}
-
-static size_t dense_staging_bytes(const struct pd_reduction *r)
-{
-	const struct dense *c = (const struct dense *)r;
-
-	return (size_t)pd_allreduce_staging_bytes(&c->how, (int64_t)(c->floats * sizeof(float)),
-						  c->rounding.dtype);
+	return d->size > 1 && !alone(d);
 }
 
 /*
  * The first of each owner in the largest groups, then the second of each: all groups have them on
  * their way in the same order, also where a smaller group's owners have those of several.
  */
-static void arrange(struct dense *c)
+static void arrange(struct dense *d)
 {
-	const struct pd_allreduce *how = &c->how;
+	const struct pd_allreduce *how = &d->how;
 	int most = (how->members + how->groups - 1) / how->groups, n = 0;
-	int end = c->owned_first + c->owned_count;
-	int from = pd_allreduce_owner(how, most, c->owned_first);
+	int end = d->owned_first + d->owned_count;
+	int from = pd_allreduce_owner(how, most, d->owned_first);
 	int to = pd_allreduce_owner(how, most, end - 1);
 
-	for (int k = 0; n < c->owned_count; k++)
+	for (int k = 0; n < d->owned_count; k++)
 		for (int i = from; i <= to; i++) {
 			int piece = pd_allreduce_piece_begin(how, most, i) + k;
 
-			if (piece >= c->owned_first && piece < end &&
+			if (piece >= d->owned_first && piece < end &&
 			    piece < pd_allreduce_piece_begin(how, most, i + 1))
-				c->owned[n++].piece = piece;
+				d->owned[n++] = piece;
 		}
 }
 
-static void dense_close(struct pd_reduction *r)
+static void send(const struct dense *d, int member, int tag, struct pd_script_at at, size_t floats,
+		 int after, int ev, int messages)
 {
-	struct dense *c = (struct dense *)r;
+	pd_script_transfer(d->script, &(struct pd_script_transfer){
+		.send = true, .place = at.place, .peer = member, .tag = tag, .at = at.at,
+		.floats = floats, .after = after, .ev = ev, .messages = messages });
+}
 
-	if (c->owns_staging)
-		c->device->ops->memory.free(c->device, c->staging);
-	free(c->pairs);
-	free(c->owned);
-	free(c);
+static void receive(const struct dense *d, int member, int tag, struct pd_script_at at, size_t floats,
+		    int after, int ev)
+{
+	pd_script_transfer(d->script, &(struct pd_script_transfer){
+		.place = at.place, .peer = member, .tag = tag, .at = at.at, .floats = floats,
+		.after = after, .ev = ev });
+}
+
+static struct pd_script_at travels(size_t at)
+{
+	return (struct pd_script_at){ PD_SCRIPT_TRAVELS, at };
+}
+
+/* A cut that goes to the k-th member behind this one, and the same from the k-th before it. */
+struct turn {
+	int cut, to, from;
+};
+
+/*
+ * Returns what is exchanged as number i in a group: each cut goes to all members before the next does.
+ *
+ * Where transfers share a link a few are under way at once, so that a receiver nearly always has
+ * somebody who sends to it, and no receiver is far behind the others.  If each member sent to one at a
+ * time, in the same order of rounds, they would fall out of step: two would send to one receiver at half
+ * its rate, and nobody to another.
+ *
+ * Where a link has one transfer at a time members do not fall out of step, and that order of rounds is
+ * best, one whole share after the other.  A share counts there as the messages that its pieces are
+ * elsewhere.
+ */
+static struct turn turn_of(const struct dense *d, int i)
+{
+	int others = d->size - 1, k = 1 + i % others;
+
+	return (struct turn){ i / others, (d->me + k) % d->size, (d->me + d->size - k) % d->size };
+}
+
+/* Returns how many messages a transfer of a member's share stands for. */
+static int messages_of(const struct dense *d, int member)
+{
+	return alone(d) && d->cuts == 1 ? first_piece(d, member + 1) - first_piece(d, member) : 1;
+}
+
+/*
+ * Returns after what number i may leave, of parts or of sums: after the end of that which has to leave
+ * before it, else after `first`.  Nothing waits for what is empty.
+ */
+static int may_leave(const struct dense *d, int i, bool sums, int first)
+{
+	int before = i - 1 - (d->shared ? CUTS_UNDER_WAY * (d->size - 1) : 0);
+
+	if (!alone(d) || (sums && d->shared))
+		return first;
+	for (; before >= 0; before--) {
+		struct turn turn = turn_of(d, before);
+
+		if (cut_floats(d, sums ? d->me : turn.to, turn.cut) > 0)
+			return pair_event(d, turn.to, turn.cut, sums ? SUM_OUT : PART_OUT);
+	}
+	return first;
+}
+
+static void exchange_parts(const struct dense *d, int i)
+{
+	struct turn turn = turn_of(d, i);
+	int cut = turn.cut;
+
+	receive(d, d->first + turn.from, 2 * cut,
+		part_of(d, turn.from, cut_begin(d, d->me, cut) - share_begin(d, d->me)),
+		cut_floats(d, d->me, cut), PD_SCRIPT_NOW, pair_event(d, turn.from, cut, PART_IN));
+	send(d, d->first + turn.to, 2 * cut, travels(cut_begin(d, turn.to, cut)),
+	     cut_floats(d, turn.to, cut), may_leave(d, i, false, ready(d)),
+	     pair_event(d, turn.to, cut, PART_OUT), messages_of(d, turn.to));
+}
+
+/*
+ * A sum may come to where my part of it is: it can only be made when that has left.  With other groups
+ * sums have to wait until my pieces are through, for which others wait in turn: a long transfer would
+ * hold up short ones.
+ */
+static void exchange_sums(const struct dense *d, int i)
+{
+	struct turn turn = turn_of(d, i);
+	int cut = turn.cut, with = d->cuts == 1 || cut >= d->owned_count ? d->owned_count - 1 : cut;
+	int made = alone(d) ? owned_event(d, with, ADDED) : summed(d);
+
+	send(d, d->first + turn.to, 2 * cut + 1, travels(cut_begin(d, d->me, cut)),
+	     cut_floats(d, d->me, cut), may_leave(d, i, true, made),
+	     pair_event(d, turn.to, cut, SUM_OUT), messages_of(d, d->me));
+	receive(d, d->first + turn.from, 2 * cut + 1, travels(cut_begin(d, turn.from, cut)),
+		cut_floats(d, turn.from, cut), alone(d) ? ready(d) : summed(d),
+		pair_event(d, turn.from, cut, SUM_IN));
+}
+
+/*
+ * One of my pieces goes along the groups and back.  They are taken in one after the other, so
+ * that what goes back gets to its links between them; the last one takes the place in staging that
+ * the first had.  The sum comes to where what goes on has left.
+ */
+static void pass_on(const struct dense *d, int i)
+{
+	int piece = d->owned[i], tag = 2 * piece;
+	size_t floats = piece_floats(d, piece), begin = piece_begin(d, piece);
+	bool again = i > 0 && i == d->owned_count - 1;
+	int room = again ? owned_event(d, 0, ADDED) : i > 0 ? owned_event(d, i - 1, BEFORE) : PD_SCRIPT_NOW;
+	int added = owned_event(d, i, ADDED);
+
+	if (!is_first(d))
+		receive(d, pd_allreduce_owner_in(&d->how, d->group - 1, piece), tag, before_me(d, i),
+			floats, room, owned_event(d, i, BEFORE));
+	if (!is_last(d)) {
+		int next = pd_allreduce_owner_in(&d->how, d->group + 1, piece);
+
+		send(d, next, tag, (struct pd_script_at){ PD_SCRIPT_BUFFER, begin }, floats,
+		     adds(d) ? added : PD_SCRIPT_READY, owned_event(d, i, ON), 1);
+		receive(d, next, tag + 1, travels(begin), floats, owned_event(d, i, ON),
+			owned_event(d, i, SUM));
+	}
+	if (!is_first(d))
+		send(d, pd_allreduce_owner_in(&d->how, d->group - 1, piece), tag + 1, travels(begin),
+		     floats, is_last(d) ? added : owned_event(d, i, SUM), owned_event(d, i, BACK), 1);
+}
+
+/*
+ * Adds up number i of my pieces, by several sums where there are many sources.  In f32 those but the last
+ * go to where the first source was, in 16 bits to the buffer, and are the first one of the next; so does
+ * what goes on to the next group, while the sum of all is rounded.
+ */
+static void add_up(const struct dense *d, int i)
+{
+	struct pd_script_at buffer = { PD_SCRIPT_BUFFER, piece_begin(d, d->owned[i]) };
+	struct pd_script_at so_far = pd_script_narrows(d->script) ? buffer : source(d, i, 0);
+	struct pd_script_at total = is_last(d) ? travels(buffer.at) : buffer;
+	int next = 0, count = source_count(d);
+
+	while (next < count) {
+		struct pd_script_at from[PD_SUM_SOURCES] = { so_far };
+		int n = next > 0;
+
+		while (n < PD_SUM_SOURCES && next < count)
+			from[n++] = source(d, i, next++);
+		pd_script_add(d->script, &(struct pd_script_sum){
+			.to = next < count ? so_far : total, .from = from, .n = n,
+			.floats = piece_floats(d, d->owned[i]) },
+			next < count ? PD_SCRIPT_NOW : owned_event(d, i, ADDED));
+	}
+}
+
+/* Waits for an event of a cut between me and each other member of my group. */
+static void wait_pairs(const struct dense *d, int cut, int kind)
+{
+	for (int i = 0; i < d->size; i++)
+		if (i != d->me)
+			pd_script_wait(d->script, pair_event(d, i, cut, kind));
+}
+
+static void wait_cuts(const struct dense *d, int kind)
+{
+	for (int cut = 0; cut < d->cuts; cut++)
+		wait_pairs(d, cut, kind);
+}
+
+static void wait_owned(const struct dense *d, int kind)
+{
+	for (int i = 0; i < d->owned_count && !alone(d); i++)
+		pd_script_wait(d->script, owned_event(d, i, kind));
+}
+
+/*
+ * The sums of my pieces.  With other groups all parts of this one are waited for ahead, and sums wait
+ * for what comes from the group before.
+ */
+static void write_sums(const struct dense *d)
+{
+	pd_script_wait(d->script, PD_SCRIPT_READY);
+	pd_script_round(d->script, rounded(d));
+	if (!alone(d))
+		wait_pairs(d, 0, PART_IN);
+	for (int i = 0; i < d->owned_count; i++) {
+		if (alone(d))
+			wait_pairs(d, d->cuts > 1 ? i : 0, PART_IN);
+		else if (!is_first(d))
+			pd_script_wait(d->script, owned_event(d, i, BEFORE));
+		if (adds(d))
+			add_up(d, i);
+	}
+	if (!gathers(d))
+		return;
+	wait_owned(d, SUM);
+	pd_script_add(d->script, &(struct pd_script_sum){ .n = 0 }, summed(d));
+}
+
+/* Waits for all that leaves and comes. */
+static void write_end(const struct dense *d)
+{
+	wait_cuts(d, PART_OUT);
+	wait_owned(d, ON);
+	wait_cuts(d, SUM_OUT);
+	wait_owned(d, BACK);
+	wait_cuts(d, SUM_IN);
+	wait_owned(d, SUM);
+	pd_script_widen(d->script, widened(d));
+}
+
+static void write_all(const struct dense *d)
+{
+	int count = d->cuts * (d->size - 1);
+
+	for (int i = 0; i < count; i++)
+		exchange_parts(d, i);
+	for (int i = 0; i < count; i++)
+		exchange_sums(d, i);
+	for (int i = 0; i < d->owned_count && !alone(d); i++)
+		pass_on(d, i);
+	write_sums(d);
+	pd_script_end_first_part(d->script);
+	write_end(d);
 }
 
 struct pd_reduction *pd_dense_open(const struct pd_reduction_config *config,
 				   const struct pd_allreduce *how, struct pd_error *err)
 {
-	struct dense *c = pd_zalloc(sizeof(*c));
-	size_t staging_bytes;
-	int end, me = config->me;
+	size_t staging_bytes = (size_t)pd_allreduce_staging_bytes(
+		how, (int64_t)(config->floats * sizeof(float)), config->rounding.dtype);
+	int group = pd_allreduce_group_of(how, config->me);
+	int first = pd_allreduce_group_begin(how, group);
+	struct dense d = {
+		.script = pd_script_new(&pd_reduction_dense, staging_bytes, config, err),
+		.how = *how, .me = config->me - first, .group = group, .first = first,
+		.size = pd_allreduce_group_begin(how, group + 1) - first,
+		.shared = !config->transport->ops->one_at_a_time,
+		.piece_most = pd_piece_most(config->floats, how->pieces),
+	};
 
-	c->base.ops = &pd_reduction_dense;
-	c->how = *how;
-	c->transport = config->transport;
-	c->device = config->device;
-	c->stream = config->stream;
-	c->ranks = config->ranks;
-	c->me = me;
-	c->floats = config->floats;
-	c->rounding = config->rounding;
-	c->each = pd_dtype_bytes(c->rounding.dtype);
-	c->piece_most = pd_piece_most(c->floats, how->pieces);
-	c->group = pd_allreduce_group_of(how, me);
-	c->first = pd_allreduce_group_begin(how, c->group);
-	c->size = pd_allreduce_group_begin(how, c->group + 1) - c->first;
-	c->owned_first = pd_allreduce_piece_begin(how, c->size, me - c->first);
-	end = pd_allreduce_piece_begin(how, c->size, me - c->first + 1);
-	c->owned_count = end - c->owned_first;
-	c->cuts = alone(c) && !config->transport->ops->one_at_a_time
-		? (how->pieces + c->size - 1) / c->size : 1;
-	c->sums = count_sums(c);
-	c->steps = count_steps(c);
-	c->pairs = pd_calloc((size_t)c->size * (size_t)c->cuts, sizeof(*c->pairs));
-	c->owned = pd_calloc((size_t)c->owned_count, sizeof(*c->owned));
-	arrange(c);
-	staging_bytes = dense_staging_bytes(&c->base);
-	c->staging = config->staging;
-	if (staging_bytes > 0 && !c->staging) {
-		c->staging = c->device->ops->memory.alloc(c->device, staging_bytes, err);
-		if (!c->staging) {
-			dense_close(&c->base);
-			return NULL;
-		}
-		c->owns_staging = true;
-	}
-	c->parts = (char *)(c->staging + (is_first(c) ? 0 : (size_t)before_places(c) * c->piece_most));
-	c->rounded = (char *)c->staging + staging_bytes - (narrows(c) ? c->floats * c->each : 0);
-	return &c->base;
+	if (!d.script)
+		return NULL;
+	d.owned_first = first_piece(&d, d.me);
+	d.owned_count = first_piece(&d, d.me + 1) - d.owned_first;
+	d.cuts = alone(&d) && d.shared ? (how->pieces + d.size - 1) / d.size : 1;
+	d.owned = pd_calloc((size_t)d.owned_count, sizeof(*d.owned));
+	arrange(&d);
+	write_all(&d);
+	free(d.owned);
+	return &d.script->base;
 }
 
 static struct pd_reduction *dense_open(const struct pd_reduction_config *config,
@@ -313,358 +460,8 @@ static struct pd_reduction *dense_open(const struct pd_reduction_config *config,
 	return r && how.groups == 1 ? pd_direct_over(r, config) : r;
 }
 
-/* Sends, as so many messages, or receives where `sends` is 0. */
-static int post(struct dense *c, int sends, int member, uint64_t tag, void *at,
-		size_t bytes, const struct pd_event *after, struct pd_event *ev)
-{
-	const struct pd_transport_ops *ops = c->transport->ops;
-
-	if (bytes == 0)
-		return 0;
-	c->base.sent_bytes += sends ? (int64_t)bytes : 0;
-	c->base.messages += sends;
-	pd_event_arm(ev);
-	return sends ? ops->send(c->transport, c->ranks[member], tag, at, bytes, after, ev)
-		    : ops->recv(c->transport, c->ranks[member], tag, at, bytes, after, ev);
-}
-
-/* After which this member's gradients may leave. */
-static const struct pd_event *ready(const struct dense *c)
-{
-	return narrows(c) ? &c->narrowed : c->after;
-}
-
-/* Returns the k-th member of the group behind this one. */
-static int member_behind(const struct dense *c, int k)
-{
-	return (c->me - c->first + k) % c->size;
-}
-
-/* A cut that goes to the k-th member behind this one, and the same from the k-th before it. */
-struct turn {
-	int k, cut;
-};
-
-/*
- * Returns what is exchanged as number i in a group without others: each cut goes to all members before
- * the next does.
- *
- * Where transfers share a link a few are under way
- * at once, so that a receiver nearly always has somebody who sends to it, and no receiver is far behind
- * the others.  If each member sent to one at a time, in the same order of rounds, they
- * would fall out of step: two would send to one receiver at half its rate, and nobody to another.
- *
- * Where a link has one transfer at a time members do not fall out of step, and that order of rounds is
- * best, one whole share after the other.  A share counts there as the messages that its pieces are
- * elsewhere.
- */
-static struct turn turn_of(const struct dense *c, int i)
-{
-	int others = c->size - 1;
-
-	return (struct turn){ 1 + i % others, i / others };
-}
-
-/* Returns how many messages a transfer of a member's share stands for. */
-static int messages_of(const struct dense *c, int member)
-{
-	return alone(c) && c->cuts == 1 ? pd_allreduce_piece_begin(&c->how, c->size, member + 1) -
-					  pd_allreduce_piece_begin(&c->how, c->size, member) : 1;
-}
-
-/*
- * Returns the end of that which has to leave before number i may: of parts, or of sums.  NULL: nothing
- * has to.  Nothing waits for what is empty.
- */
-static const struct pd_event *may_leave(const struct dense *c, int i, bool sums)
-{
-	bool shared = !c->transport->ops->one_at_a_time;
-	int before = i - 1 - (shared ? CUTS_UNDER_WAY * (c->size - 1) : 0);
-
-	if (!alone(c) || (sums && shared))
-		return NULL;
-	for (; before >= 0; before--) {
-		struct turn turn = turn_of(c, before);
-		int to = member_behind(c, turn.k);
-		struct pair *pair = pair_of(c, to, turn.cut);
-
-		if (cut_floats(c, sums ? c->me - c->first : to, turn.cut) > 0)
-			return sums ? &pair->sum_out : &pair->part_out;
-	}
-	return NULL;
-}
-
-static int post_parts(struct dense *c, struct turn turn, uint64_t tag, const struct pd_event *after)
-{
-	int mine = c->me - c->first, cut = turn.cut;
-	int to = member_behind(c, turn.k), from = member_behind(c, c->size - turn.k);
-	size_t at = cut_begin(c, mine, cut) - share_begin(c, mine);
-
-	if (post(c, 0, c->first + from, tag, parts_of(c, from) + at * c->each,
-		 cut_floats(c, mine, cut) * c->each, NULL, &pair_of(c, from, cut)->part_in) < 0)
-		return -1;
-	return post(c, messages_of(c, to), c->first + to, tag, travels(c, cut_begin(c, to, cut)),
-		    cut_floats(c, to, cut) * c->each, after ? after : ready(c),
-		    &pair_of(c, to, cut)->part_out);
-}
-
-/*
- * A sum may come to where my part of it is: it can only be made when that has left.  With other groups
- * sums have to wait until my pieces are through, for which others wait in turn: a long transfer would
- * hold up short ones.
- */
-static int post_sums(struct dense *c, struct turn turn, uint64_t tag, const struct pd_event *after)
-{
-	int mine = c->me - c->first, cut = turn.cut;
-	int to = member_behind(c, turn.k), from = member_behind(c, c->size - turn.k);
-	int with = c->cuts == 1 || cut >= c->owned_count ? c->owned_count - 1 : cut;
-	const struct pd_event *made = alone(c) ? &c->owned[with].added : &c->summed;
-
-	if (post(c, messages_of(c, mine), c->first + to, tag, travels(c, cut_begin(c, mine, cut)),
-		 cut_floats(c, mine, cut) * c->each, after ? after : made,
-		 &pair_of(c, to, cut)->sum_out) < 0)
-		return -1;
-	return post(c, 0, c->first + from, tag, travels(c, cut_begin(c, from, cut)),
-		    cut_floats(c, from, cut) * c->each, alone(c) ? ready(c) : &c->summed,
-		    &pair_of(c, from, cut)->sum_in);
-}
-
-static int post_group(struct dense *c, uint64_t tag_base)
-{
-	int count = c->cuts * (c->size - 1);
-
-	for (int i = 0; i < 2 * count; i++) {
-		bool sums = i >= count;
-		struct turn turn = turn_of(c, i % count);
-		uint64_t tag = tag_base + 2 * (uint64_t)turn.cut + sums;
-
-		if ((sums ? post_sums : post_parts)(c, turn, tag,
-						    may_leave(c, i % count, sums)) < 0)
-			return -1;
-	}
-	return 0;
-}
-
-/*
- * One of my pieces on its way along the groups and back.  They are taken in one after the other, so
- * that what goes back gets to its links between them; the last one takes the place in staging that
- * the first had.  The sum comes to where what goes on has left.
- */
-static int post_owned(struct dense *c, int i, uint64_t tag_base)
-{
-	struct owned *owned = &c->owned[i];
-	int piece = owned->piece;
-	int before = is_first(c) ? -1 : pd_allreduce_owner_in(&c->how, c->group - 1, piece);
-	int next = is_last(c) ? -1 : pd_allreduce_owner_in(&c->how, c->group + 1, piece);
-	bool again = i > 0 && i == c->owned_count - 1;
-	size_t floats = piece_floats(c, piece), bytes = floats * sizeof(float);
-	float *goes_on = c->buf + piece_begin(c, piece);
-	char *back = travels(c, piece_begin(c, piece));
-	uint64_t tag = tag_base + 2 * (uint64_t)piece;
-	const struct pd_event *room = again ? &c->owned[0].added
-				    : i > 0 ? &c->owned[i - 1].before : NULL;
-
-	if (before >= 0 && post(c, 0, before, tag, before_me(c, i), bytes, room,
-				&owned->before) < 0)
-		return -1;
-	if (next >= 0 && (post(c, 1, next, tag, goes_on, bytes,
-			       c->sums > 0 ? &owned->added : c->after, &owned->on) < 0 ||
-			  post(c, 0, next, tag + 1, back, floats * c->each, &owned->on,
-			       &owned->sum) < 0))
-		return -1;
-	return before < 0 ? 0 : post(c, 1, before, tag + 1, back, floats * c->each,
-				     next < 0 ? &owned->added : &owned->sum, &owned->back);
-}
-
-/*
- * Sum number k of those that make one of my pieces.  In f32 the last but goes to where the first
- * source was, in 16 bits to the buffer, and is the first one of the next; so does what goes on to the
- * next group, while the sum of all is rounded.
- */
-static int add(struct dense *c, int i, int k)
-{
-	const struct pd_math_ops *math = &c->device->ops->math;
-	int piece = c->owned[i].piece, next = k * (PD_SUM_SOURCES - 1) + (k > 0);
-	float *at = c->buf + piece_begin(c, piece);
-	bool last = k == c->sums - 1;
-	struct pd_event *ev = !last ? NULL : &c->owned[i].added;
-	struct pd_mixed_sum sum = {
-		.rounding = c->rounding, .narrow = last && is_last(c),
-		.count = piece_floats(c, piece),
-	};
-
-	if (k > 0)
-		sum.src[sum.n++] = narrows(c) ? at : source(c, i, 0);
-	for (; sum.n < PD_SUM_SOURCES && next < source_count(c); next++) {
-		sum.narrow_sources |= (uint32_t)(is_first(c) || next > 0) << sum.n;
-		sum.src[sum.n++] = source(c, i, next);
-	}
-	sum.dst = sum.narrow ? part(c, c->me - c->first, i)
-		: narrows(c) || last ? at : source(c, i, 0);
-	return narrows(c) ? math->mixed_sum(c->stream, &sum, ev)
-			  : math->sum(c->stream, sum.dst, (const float *const *)sum.src, sum.n,
-				      sum.count, ev);
-}
-
-/* Rounds the buffer to what travels, or brings back the sums that came. */
-static int convert(struct dense *c, bool narrow, struct pd_event *ev)
-{
-	struct pd_mixed_sum sum = {
-		.rounding = c->rounding, .dst = narrow ? (void *)c->rounded : c->buf,
-		.src = { narrow ? (void *)c->buf : c->rounded }, .n = 1, .narrow = narrow,
-		.narrow_sources = !narrow, .count = c->floats,
-	};
-
-	return c->device->ops->math.mixed_sum(c->stream, &sum, ev);
-}
-
-static int wait_for(struct dense *c, const struct pd_event *ev)
-{
-	return ev ? c->device->ops->stream.wait(c->stream, (struct pd_event *)ev) : 0;
-}
-
-/* What leaves and comes, by kind: cut by cut of each member of the group, then piece by piece. */
-static int wait_left(struct dense *c, int step)
-{
-	int pairs = c->size * c->cuts, each = pairs + chained(c), kind = step / each, i = step % each;
-	struct pair *pair;
-	struct owned *owned;
-
-	if (i < pairs && i / c->cuts == c->me - c->first)
-		return 0;
-	if (i < pairs) {
-		pair = &c->pairs[i];
-		return wait_for(c, kind == 0 ? &pair->part_out :
-				   kind == 1 ? &pair->sum_out : &pair->sum_in);
-	}
-	owned = &c->owned[i - pairs];
-	return wait_for(c, kind == 0 ? &owned->on : kind == 1 ? &owned->back : &owned->sum);
-}
-
-/* Waits for a member's part, and for mine until my gradients are ready. */
-static int wait_part(struct dense *c, int member, int cut)
-{
-	return wait_for(c, c->first + member == c->me ? c->after : &pair_of(c, member, cut)->part_in);
-}
-
-/*
- * Thing number `step` for the stream: in 16 bits, wait until my parts are ready and round them; with
- * other groups wait for the parts of this one, and until mine are ready;
- * for each piece, wait for its parts and until mine have left, or for what comes from the group before,
- * and add up; where others wait for more than that, wait for the sums of my pieces and note that; wait
- * for the parts that leave, the sums that leave, those that come; at last nothing, or the sums widened,
- * with `done`.
- */
-static int issue(struct dense *c)
-{
-	int each = steps_of_piece(c), own = gathered(c), step = c->step - 2 * narrows(c);
-
-	if (step < 0)
-		return step == -2 ? wait_for(c, c->after) : convert(c, true, &c->narrowed);
-	if (step < waits_ahead(c))
-		return wait_part(c, step, 0);
-	step -= waits_ahead(c);
-	if (step < c->owned_count * each) {
-		int i = step / each, k = step % each;
-
-		if (k < waits_of_piece(c))
-			return alone(c) ? wait_part(c, k, c->cuts > 1 ? i : 0)
-					: wait_for(c, &c->owned[i].before);
-		return add(c, i, k - waits_of_piece(c));
-	}
-	step -= c->owned_count * each;
-	if (own > 0 && step <= own)
-		return step < own ? wait_for(c, &c->owned[step].sum)
-				  : c->device->ops->math.sum(c->stream, c->buf, NULL, 0, 0,
-							     &c->summed);
-	step -= own > 0 ? own + 1 : 0;
-	if (step < 3 * (c->size * c->cuts + chained(c)))
-		return wait_left(c, step);
-	if (narrows(c))
-		return convert(c, false, c->done);
-	return c->device->ops->math.sum(c->stream, c->buf, NULL, 0, 0, c->done);
-}
-
-/* Returns the steps up to the end of a part: until all that I send may leave, or all. */
-static int steps_upto(const struct dense *c, enum pd_reduction_part upto)
-{
-	return upto == PD_REDUCTION_ALL ? c->steps : count_sum_steps(c);
-}
-
-static bool dense_issued(const struct pd_reduction *r, enum pd_reduction_part upto)
-{
-	const struct dense *c = (const struct dense *)r;
-
-	return !c->done || c->step >= steps_upto(c, upto);
-}
-
-static int dense_progress(struct pd_reduction *r, enum pd_reduction_part upto)
-{
-	struct dense *c = (struct dense *)r;
-	int n = 0, end = steps_upto(c, upto);
-
-	if (!c->done)
-		return 0;
-	while (c->step < end) {
-		int verdict = issue(c);
-
-		if (verdict == PD_AGAIN)
-			break;
-		if (verdict < 0)
-			return -1;
-		c->step++;
-		n++;
-	}
-	return n;
-}
-
-static int dense_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
-		       const struct pd_event *after, struct pd_event *done)
-{
-	struct dense *c = (struct dense *)r;
-
-	if (!dense_issued(r, PD_REDUCTION_ALL))
-		pd_bug("an all-reduce begins before the last one is done");
-	c->buf = buf;
-	c->after = after;
-	c->done = done;
-	c->step = 0;
-	c->base.sent_bytes = c->base.messages = 0;
-	pd_event_arm(&c->summed);
-	if (narrows(c))
-		pd_event_arm(&c->narrowed);
-	for (int i = 0; i < c->owned_count && c->sums > 0; i++)
-		pd_event_arm(&c->owned[i].added);
-	if (post_group(c, tag_base) < 0)
-		return -1;
-	for (int i = 0; i < chained(c); i++)
-		if (post_owned(c, i, tag_base) < 0)
-			return -1;
-	return 0;
-}
-
-static int64_t dense_started_ns(const struct pd_reduction *r)
-{
-	const struct dense *c = (const struct dense *)r;
-	int64_t started_ns = narrows(c) ? c->narrowed.start_ns
-		: c->sums > 0 ? c->owned[0].added.start_ns : INT64_MAX;
-
-	for (int i = 0; i < c->size * c->cuts; i++)
-		if (c->first + i / c->cuts != c->me && cut_floats(c, i / c->cuts, i % c->cuts) > 0 &&
-		    c->pairs[i].part_out.start_ns < started_ns)
-			started_ns = c->pairs[i].part_out.start_ns;
-	for (int i = 0; i < c->owned_count && c->sums == 0; i++)
-		if (piece_floats(c, c->owned[i].piece) > 0 && c->owned[i].on.start_ns < started_ns)
-			started_ns = c->owned[i].on.start_ns;
-	return started_ns < INT64_MAX ? started_ns : c->done->start_ns;
-}
-
 const struct pd_reduction_ops pd_reduction_dense = {
-	.open = dense_open,
-	.close = dense_close,
-	.start = dense_start,
-	.progress = dense_progress,
-	.issued = dense_issued,
-	.started_ns = dense_started_ns,
-	.staging_bytes = dense_staging_bytes,
+	.open = dense_open, .close = pd_script_close, .start = pd_script_start,
+	.progress = pd_script_progress, .issued = pd_script_issued,
+	.started_ns = pd_script_started_ns, .staging_bytes = pd_script_staging_bytes,
 };

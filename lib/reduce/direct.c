@@ -235,6 +235,7 @@ static int direct_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 	d->done = done;
 	d->step = 0;
 	conclude(d, d->at);
+	d->base.polls = d->at->standing == BY_MESSAGES && messages->polls;
 	if (d->at->standing != BY_MESSAGES)
 		pd_event_arm(&d->summed);
 	if (d->at->standing == DIRECT) {
@@ -308,6 +309,7 @@ static int direct_progress(struct pd_reduction *r, enum pd_reduction_part upto)
 	if (!d->at)
 		return 0;
 	if (!direct) {
+		d->messages->waits = d->base.waits || !d->base.polls;
 		n = d->messages->ops->progress(d->messages, upto);
 		if (n < 0 || !d->messages->ops->issued(d->messages, upto))
 			return n;

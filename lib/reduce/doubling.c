@@ -54,7 +54,7 @@ static void write_extra(const struct doubling *d)
 	receive(d, d->me - d->p, 1, PD_SCRIPT_BUFFER, 0, 1);
 	pd_script_wait(d->script, PD_SCRIPT_READY);
 	pd_script_round(d->script, d->rounded);
-	d->script->sums = d->script->step_count;
+	pd_script_end_first_part(d->script);
 	pd_script_wait(d->script, 0);
 	pd_script_wait(d->script, 1);
 }
@@ -62,9 +62,9 @@ static void write_extra(const struct doubling *d)
 static void add(const struct doubling *d, bool plain, enum pd_script_place came, int ev)
 {
 	pd_script_add(d->script, &(struct pd_script_sum){
-		.to = PD_SCRIPT_BUFFER,
-		.from = { plain ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER, came }, .n = 2,
-		.floats = d->floats }, ev);
+		.to = { PD_SCRIPT_BUFFER },
+		.from = (struct pd_script_at[]){ { plain ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER }, { came } },
+		.n = 2, .floats = d->floats }, ev);
 }
 
 /*
@@ -97,7 +97,7 @@ static void write_member(const struct doubling *d)
 		add(d, is_plain(d, d->me, k), staged, summed);
 		before = free = summed;
 	}
-	d->script->sums = d->script->step_count;
+	pd_script_end_first_part(d->script);
 	if (extra) {
 		send(d, d->me + d->p, 1, false, before, last);
 		pd_script_wait(d->script, last);
@@ -115,8 +115,8 @@ static struct pd_reduction *doubling_open(const struct pd_reduction_config *conf
 		d.rounds++;
 	}
 	d.rounded = 3 * d.rounds + 3;
-	d.script = pd_script_new(&pd_reduction_doubling, PD_REDUCER_doubling, config,
-				 3 * d.rounds + 4, 2 * d.rounds + 2, 3 * d.rounds + 4, err);
+	d.script = pd_script_new(&pd_reduction_doubling,
+				 pd_script_row_staging_bytes(PD_REDUCER_doubling, config), config, err);
 	if (!d.script)
 		return NULL;
 	if (d.me >= d.p)

@@ -104,9 +104,9 @@ static void add(const struct tree *t, int k)
 
 	pd_script_wait(t->script, came(k));
 	pd_script_add(t->script, &(struct pd_script_sum){
-		.to = all ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER,
-		.from = { PD_SCRIPT_TRAVELS, staged(t) }, .n = 2, .at = at.at,
-		.staged = slot(t, k), .floats = at.floats }, added(k));
+		.to = { all ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER, at.at },
+		.from = (struct pd_script_at[]){ { PD_SCRIPT_TRAVELS, at.at }, { staged(t), slot(t, k) } },
+		.n = 2, .floats = at.floats }, added(k));
 }
 
 static void write_ring(const struct tree *t)
@@ -140,7 +140,7 @@ static void write_all(const struct tree *t)
 		write_ring(t);
 	for (int k = 0; k < t->pieces && chained; k++)
 		go_down(t, k);
-	t->script->sums = t->script->step_count;
+	pd_script_end_first_part(t->script);
 	for (int k = 0; k < t->pieces && chained; k++) {
 		pd_script_wait(t->script, left(k));
 		pd_script_wait(t->script, sum_came(k));
@@ -161,9 +161,8 @@ static struct pd_reduction *hierarchical_open(const struct pd_reduction_config *
 	ring = (t.h.hosts - 1) * pd_piece_parts(config->floats, t.h.hosts);
 	t.rounded = 5 * (t.pieces + ring);
 	t.gathered = t.rounded + 2;
-	t.script = pd_script_new(&pd_reduction_hierarchical, PD_REDUCER_hierarchical, config,
-				 t.gathered + 1, 4 * (t.pieces + ring),
-				 5 * (t.pieces + ring) + 2, err);
+	t.script = pd_script_new(&pd_reduction_hierarchical,
+				 pd_script_row_staging_bytes(PD_REDUCER_hierarchical, config), config, err);
 	if (!t.script)
 		return NULL;
 	write_all(&t);

@@ -131,9 +131,10 @@ static void add(const struct pd_ring *ring, struct part part)
 
 	pd_script_wait(ring->script, came(ring, part));
 	pd_script_add(ring->script, &(struct pd_script_sum){
-		.to = s == ring->n - 2 ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER,
-		.from = { own(ring), staged(ring, s) }, .n = 2, .at = in.at,
-		.staged = place(ring, part), .floats = in.floats }, added(ring, part));
+		.to = { s == ring->n - 2 ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER, in.at },
+		.from = (struct pd_script_at[]){ { own(ring), in.at },
+						 { staged(ring, s), place(ring, part) } },
+		.n = 2, .floats = in.floats }, added(ring, part));
 }
 
 static void wait_for(const struct pd_ring *ring, struct part part)
@@ -166,13 +167,13 @@ void pd_ring_wait(const struct pd_ring *ring)
 static struct pd_reduction *ring_open(const struct pd_reduction_config *config,
 				      struct pd_error *err)
 {
-	int n = config->members, cuts = pd_piece_parts(config->floats, n), parts = cuts * (n - 1);
-	int rounded = 5 * parts;
+	int n = config->members, cuts = pd_piece_parts(config->floats, n);
+	int rounded = 5 * cuts * (n - 1);
 	struct pd_ring ring = { .n = n, .me = config->me, .before = (config->me + n - 1) % n,
 				.next = (config->me + 1) % n, .free = PD_SCRIPT_NOW,
 				.cuts = cuts, .plain = true, .before_plain = true };
-	struct pd_script *script = pd_script_new(&pd_reduction_ring, PD_REDUCER_ring, config,
-						 rounded + 2, 4 * parts, 1 + 5 * parts, err);
+	size_t staging_bytes = pd_script_row_staging_bytes(PD_REDUCER_ring, config);
+	struct pd_script *script = pd_script_new(&pd_reduction_ring, staging_bytes, config, err);
 
 	if (!script)
 		return NULL;
@@ -181,7 +182,7 @@ static struct pd_reduction *ring_open(const struct pd_reduction_config *config,
 	pd_script_wait(script, PD_SCRIPT_READY);
 	pd_script_round(script, rounded);
 	pd_ring_write(&ring);
-	script->sums = script->step_count;
+	pd_script_end_first_part(script);
 	pd_ring_wait(&ring);
 	pd_script_widen(script, rounded + 1);
 	return &script->base;

@@ -7,7 +7,7 @@
 
 #include "reduce/reduce.h"
 
-#define PD_SCRIPT_NOW   (-2)    /* instead of an event: nothing is waited for */
+#define PD_SCRIPT_NOW   (-2)    /* instead of an event: nothing is waited for, or told */
 #define PD_SCRIPT_READY (-1)    /* the event that the buffer is ready (start's `after`) */
 
 /*
@@ -15,6 +15,12 @@
  * is rounded to), in staging in f32, in staging as they travel.
  */
 enum pd_script_place { PD_SCRIPT_BUFFER, PD_SCRIPT_TRAVELS, PD_SCRIPT_STAGED, PD_SCRIPT_STAGED_NARROW };
+
+/* A position is counted in numbers of the place's width. */
+struct pd_script_at {
+	enum pd_script_place place;
+	size_t at;
+};
 
 /* An event is named by its number among those of the script, from 0; each is armed once a sum. */
 struct pd_script_transfer {
@@ -24,22 +30,15 @@ struct pd_script_transfer {
 	int tag;                        /* below PD_REDUCTION_TAGS */
 	size_t at, floats;              /* there; of 0 floats nothing is sent and nothing waited for */
 	int after, ev;
+	int messages;                   /* that it counts as; 0: one */
 };
 
-/*
- * A sum of n places, to another one, there or in staging at `staged`; positions in staging are counted
- * in numbers of the place's width.
- */
+/* A sum of at most PD_SUM_SOURCES; of none, it only completes its event. */
 struct pd_script_sum {
-	enum pd_script_place to, from[2];
+	struct pd_script_at to;
+	const struct pd_script_at *from;        /* copied */
 	int n;
-	size_t at, staged, floats;
-};
-
-struct pd_script_step {
-	bool adds;                      /* else it waits for the event */
-	int ev;                         /* of a sum: completed even if it is of 0 floats */
-	struct pd_script_sum sum;
+	size_t floats;
 };
 
 struct pd_script {
@@ -49,31 +48,40 @@ struct pd_script {
 	char *rounded;                  /* in 16 bits: what the buffer is rounded to */
 	size_t staging_bytes;           /* with that at its end */
 	struct pd_event *events;
-	int event_count, transfer_count, step_count;
 	struct pd_script_transfer *transfers;
-	struct pd_script_step *steps;
-	int rounds;                     /* event: in 16 bits the buffer is rounded */
-	int sums;                       /* steps until all that is sent may leave */
+	struct pd_script_step {
+		int ev;                 /* that it waits for; of a sum, completed even if it is of 0 floats */
+		int sum;                /* below 0: none, it waits */
+	} *steps;
+	struct pd_script_kept_sum {
+		struct pd_script_at to;
+		size_t first_source, floats;
+		int n;
+	} *sums;
+	struct pd_script_at *sources;
+	size_t event_count, transfer_count, step_count, sum_count, source_count;
+	size_t event_room, transfer_room, step_room, sum_room, source_room;
+	size_t first_part;              /* steps until all that is sent may leave */
 	/* the one under way */
 	float *buf;
 	const struct pd_event *after;
 	struct pd_event *done;
-	int step;
+	size_t step;
 };
 
-/*
- * Makes an empty script with room for so many of each, and in 16 bits for rounding and widening; its
- * staging has what the row of `kind` says.  NULL: no memory.
- */
-struct pd_script *pd_script_new(const struct pd_reduction_ops *ops,
-				enum pd_reducer_kind kind, const struct pd_reduction_config *config,
-				int events, int transfers, int steps, struct pd_error *err);
+/* Returns the staging that the row of that reducer says. */
+size_t pd_script_row_staging_bytes(enum pd_reducer_kind kind, const struct pd_reduction_config *config);
+/* Makes an empty script with so much staging.  NULL: no memory. */
+struct pd_script *pd_script_new(const struct pd_reduction_ops *ops, size_t staging_bytes,
+				const struct pd_reduction_config *config, struct pd_error *err);
 void pd_script_transfer(struct pd_script *script, const struct pd_script_transfer *transfer);
 void pd_script_wait(struct pd_script *script, int ev);
 void pd_script_add(struct pd_script *script, const struct pd_script_sum *sum, int ev);
 /* In 16 bits these are sums of the whole buffer, else nothing: rounds it, brings sums back. */
 void pd_script_round(struct pd_script *script, int ev);
 void pd_script_widen(struct pd_script *script, int ev);
+/* Says that all that is sent may leave after the steps up to here. */
+void pd_script_end_first_part(struct pd_script *script);
 static inline bool pd_script_narrows(const struct pd_script *script)
 {
 	return script->config.rounding.dtype != PD_F32;
