@@ -120,9 +120,9 @@ static double brute(const struct brute *b)
 }
 
 /* The plan's own price, from its stages and ranks alone. */
-static double price(const struct pd_levels *levels, const struct pd_partition *partition)
+static double price(const struct brute *b, const struct pd_partition *partition)
 {
-	const struct pd_profile *profile = levels->states->profile;
+	const struct pd_profile *profile = b->states->profile;
 	struct pd_priced priced[16] = { 0 };
 	uint64_t done = 0;
 	int at = 0;
@@ -151,26 +151,26 @@ static double price(const struct pd_levels *levels, const struct pd_partition *p
 				priced[s].cut_bytes += profile->layers[t].activation_bytes;
 		}
 	}
-	return pd_terms_price(levels->kind, levels->topology, priced, partition->stage_count);
+	return pd_terms_price(b->kind, b->topology, priced, partition->stage_count);
 }
 
 /* Ranks from 0 on, each once; all of them under the released formulas. */
-static bool ranks_are_right(const struct pd_levels *levels, const struct pd_partition *partition)
+static bool ranks_are_right(const struct brute *b, const struct pd_partition *partition)
 {
 	char seen[64] = "";
 	int ranks = 0, low = 0;
 
 	for (int s = 0; s < partition->stage_count; s++)
 		for (int r = 0; r < partition->replicas[s]; r++) {
-			if (partition->ranks[s][r] >= levels->topology->devices ||
+			if (partition->ranks[s][r] >= b->topology->devices ||
 			    seen[partition->ranks[s][r]]++)
 				return false;
 			ranks++;
 		}
 	while (seen[low])
 		low++;
-	return low == ranks && (levels->kind == PD_COST_SOSP19 ||
-				ranks == levels->topology->devices);
+	return low == ranks && (b->kind == PD_COST_SOSP19 ||
+				ranks == b->topology->devices);
 }
 
 static void test_brute(enum pd_cost_kind kind)
@@ -181,14 +181,13 @@ static void test_brute(enum pd_cost_kind kind)
 		struct pd_profile *profile = random_graph(1 + below(6));
 		struct pd_topology topology = random_topology(1 + n % 3);
 		struct pd_states states;
-		struct pd_levels levels = { &states, &topology, kind, n % 5 == 0 };
-		struct brute b = { &states, &topology, kind, levels.straight };
+		struct brute b = { &states, &topology, kind, n % 5 == 0 };
 		struct pd_partition *partition;
 		double time = 0, best;
 
 		pd_states_init(&states, profile,
 			       n % 2 ? PD_STATES_ALL : PD_STATES_RELEASED);
-		partition = pd_levels_search(&levels, &time);
+		partition = pd_levels_search(&states, &topology, kind, b.straight, &time);
 		best = brute(&b);
 		if (!partition) {
 			none++;
@@ -196,13 +195,13 @@ static void test_brute(enum pd_cost_kind kind)
 			priced++;
 			ranks++;
 		} else {
-			double own = price(&levels, partition);
+			double own = price(&b, partition);
 
 			reordered += partition->order != NULL;
 			good += fabs(time - best) <= best * 1e-12 &&
 				partition->cost_ns == pd_terms_round(time);
 			priced += fabs(own - best) <= best * 1e-12;
-			ranks += ranks_are_right(&levels, partition);
+			ranks += ranks_are_right(&b, partition);
 			if (fabs(time - best) > best * 1e-12 || fabs(own - best) > best * 1e-12)
 				diag("case %d: found %.3f, its price %.3f, brute force %.3f", n, time,
 				     own, best);
@@ -229,7 +228,6 @@ static void test_large(enum pd_cost_kind kind)
 		struct pd_profile *profile = pd_zalloc(sizeof(*profile));
 		struct pd_topology topology = random_topology(2);
 		struct pd_states states;
-		struct pd_levels levels = { &states, &topology, kind, false };
 		struct pd_partition *partition;
 		double time = 0, half = 0;
 		int layers = 150;
@@ -246,7 +244,7 @@ static void test_large(enum pd_cost_kind kind)
 			profile->layers[l].parameter_bytes = below(20000);
 		}
 		pd_states_init(&states, profile, PD_STATES_ALL);
-		partition = pd_levels_search(&levels, &time);
+		partition = pd_levels_search(&states, &topology, kind, false, &time);
 		/* the same over half of the time: all numbers scaled by two */
 		for (int s = 0; s < states.count; s++) {
 			states.compute_ns[s] *= 2;
@@ -254,7 +252,7 @@ static void test_large(enum pd_cost_kind kind)
 			states.cut_bytes[s] *= 2;
 		}
 		pd_partition_free(partition);
-		partition = pd_levels_search(&levels, &half);
+		partition = pd_levels_search(&states, &topology, kind, false, &half);
 		good += partition && states.count > 150 && fabs(half - 2 * time) <= time * 1e-12;
 		pd_partition_free(partition);
 		pd_states_release(&states);
@@ -271,12 +269,11 @@ static void test_order_of_ranks(void)
 	struct pd_partition *partition;
 	struct pd_states states;
 	struct pd_error err;
-	struct pd_levels levels = { &states, &topology, PD_COST_SOSP19, false };
 
 	profile->layers[0].forward_ns = 1000000;
 	pd_topology_parse_string("3@1GB/s,2@1GB/s", &topology, &err);
 	pd_states_init(&states, profile, PD_STATES_ALL);
-	partition = pd_levels_search(&levels, NULL);
+	partition = pd_levels_search(&states, &topology, PD_COST_SOSP19, false, NULL);
 	ok(partition->stage_count == 1 && partition->replicas[0] == 6 &&
 	   memcmp(partition->ranks[0], (int[]){ 0, 3, 1, 4, 2, 5 }, 6 * sizeof(int)) == 0,
 	   "replicas take turns among the components of the outer level first");

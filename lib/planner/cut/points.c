@@ -128,11 +128,9 @@ static void tensors_init(struct tensors *tensors, const struct pd_states *states
 	*tensors = (struct tensors){ .states = states };
 	tensors->uses = pd_calloc((size_t)n * states->words, sizeof(*tensors->uses));
 	for (int l = 0; l < n; l++)
-		for (int i = 0; i < states->profile->layers[l].input_count; i++) {
-			size_t t = (size_t)states->profile->layers[l].inputs[i];
-
-			tensors->uses[t * states->words + (size_t)l / 64] |= UINT64_C(1) << (l % 64);
-		}
+		for (int i = 0; i < states->profile->layers[l].input_count; i++)
+			pd_set_put(&tensors->uses[(size_t)states->profile->layers[l].inputs[i] *
+						  states->words], l);
 	tensors->first = pd_calloc((size_t)states->count + 1, sizeof(*tensors->first));
 	for (int s = 0; s < states->count; s++) {
 		tensors->first[s] = count;
@@ -222,28 +220,20 @@ void pd_points_set(struct pd_points *points, int u)
 		pd_row_set(&points->row, u);
 }
 
-/*
- * Adds up like pd_memory_of, with all that crosses a cut as what the stage uses of it, and the
- * largest workspace as scratch.
- */
+/* Counts all that crosses a cut as what the stage uses of it, and the largest workspace as scratch. */
 int64_t pd_points_memory(const struct pd_points *points, int u, int v, int replicas, int warmup)
 {
-	int64_t slots = (int64_t)warmup + 1, parameters, stash, in, out;
-	int64_t bytes;
+	struct pd_memory memory;
 
 	if (!points->states)
 		return pd_row_memory(&points->row, v, replicas, warmup);
-	parameters = points->parameter_bytes[v] - points->parameter_bytes[u];
-	stash = points->stash_bytes[v] - points->stash_bytes[u];
-	in = points->cut_bytes[u];
-	out = points->cut_bytes[v];
-	bytes = pd_times(slots, pd_memory_weights(points->states->profile, parameters));
-	bytes = pd_plus(bytes, pd_times(2 + (replicas > 1), parameters));
-	bytes = pd_plus(bytes, pd_memory_master(points->states->profile, parameters));
-	bytes = pd_plus(bytes, pd_plus(pd_times(slots, stash), pd_times(slots + 1, in)));
-	bytes = pd_plus(bytes, pd_times(2, pd_plus(in, out)));
-	bytes = pd_plus(bytes, points->state_bytes[v] - points->state_bytes[u]);
-	return pd_plus(bytes, points->workspace_bytes[v]);
+	pd_memory_price(points->states->profile, &(struct pd_memory_sums){
+				.parameters = points->parameter_bytes[v] - points->parameter_bytes[u],
+				.stash = points->stash_bytes[v] - points->stash_bytes[u],
+				.state = points->state_bytes[v] - points->state_bytes[u],
+				.scratch = points->workspace_bytes[v] },
+			replicas, warmup, points->cut_bytes[u], points->cut_bytes[v], &memory);
+	return memory.total_bytes;
 }
 
 /*

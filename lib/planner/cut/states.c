@@ -2,6 +2,7 @@
 #include "planner/cut/states.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "plan/memory.h"
 
 #include <stdlib.h>
@@ -20,16 +21,6 @@ struct lattice {
 					   the layer itself; -1: it is inside of one */
 	uint64_t *grown;                /* scratch: a set */
 };
-
-static bool set_has(const uint64_t *set, int layer)
-{
-	return set[layer / 64] >> (layer % 64) & 1;
-}
-
-static void set_put(uint64_t *set, int layer)
-{
-	set[layer / 64] |= UINT64_C(1) << (layer % 64);
-}
 
 static const uint64_t *set_of(const struct lattice *lattice, int number)
 {
@@ -69,7 +60,7 @@ static void lattice_init(struct lattice *lattice, const struct pd_profile *profi
 		for (int i = 0; i < layer->input_count; i++)
 			for (size_t w = 0; w < lattice->words; w++)
 				needs[w] |= needs_of(lattice, layer->inputs[i])[w];
-		set_put(needs, (int)l);
+		pd_set_put(needs, (int)l);
 		lattice->tail[l] = (int)l;
 	}
 }
@@ -163,10 +154,10 @@ static bool grows(const struct lattice *lattice, const uint64_t *set, int l,
 	const struct pd_profile_layer *layer = &lattice->profile->layers[l];
 	int inside = 0;
 
-	if (set_has(set, l) || lattice->tail[l] < 0)
+	if (pd_set_has(set, l) || lattice->tail[l] < 0)
 		return false;
 	for (int i = 0; i < layer->input_count; i++)
-		inside += set_has(set, layer->inputs[i]);
+		inside += pd_set_has(set, layer->inputs[i]);
 	return rule == PD_STATES_RELEASED ? inside > 0 : inside == layer->input_count;
 }
 
@@ -189,7 +180,7 @@ static bool expand(struct lattice *lattice, int at, enum pd_states_rule rule)
 	bool grown = false;
 
 	for (int l = 0; l < n; l++) {
-		if (first < 0 && !set_has(set, l))
+		if (first < 0 && !pd_set_has(set, l))
 			first = l;
 		if (!grows(lattice, set, l, rule))
 			continue;
@@ -275,7 +266,7 @@ static void add_order(struct lattice *lattice)
 	count = choose_ends(lattice->profile, pieces, ends);
 	for (int p = 0, l = 0; p < count; p++) {
 		while (l < ends[p])
-			set_put(set, l++);
+			pd_set_put(set, l++);
 		add(lattice, set);
 	}
 	free(ends);
@@ -320,7 +311,7 @@ static bool keeps_shares(const struct tests *tests, const uint64_t *set)
 
 	for (int l = 0; model && l < tests->profile->layer_count; l++)
 		if (model->layers[l].shares >= 0 &&
-		    set_has(set, l) != set_has(set, model->layers[l].shares))
+		    pd_set_has(set, l) != pd_set_has(set, model->layers[l].shares))
 			return false;
 	return true;
 }
@@ -336,12 +327,12 @@ static bool keeps_sums(const struct tests *tests, const uint64_t *set)
 		const int *user = &tests->uses.users[tests->uses.first[l]];
 		size_t n = tests->uses.first[l + 1] - tests->uses.first[l], u = 0;
 
-		while (u + 2 < n && set_has(set, user[u]))
+		while (u + 2 < n && pd_set_has(set, user[u]))
 			u++;
 		if (u + 2 >= n)
 			continue;
 		for (; u < n; u++)
-			if (set_has(set, user[u]))
+			if (pd_set_has(set, user[u]))
 				return false;
 	}
 	return true;
@@ -359,13 +350,10 @@ static int by_contents(const void *a, const void *b)
 {
 	const struct entry *x = a, *y = b;
 
-	if (x->compute_ns != y->compute_ns)
-		return x->compute_ns < y->compute_ns ? -1 : 1;
-	if (x->layers != y->layers)
-		return x->layers < y->layers ? -1 : 1;
+	PD_ORDER(x->compute_ns, y->compute_ns);
+	PD_ORDER(x->layers, y->layers);
 	for (size_t w = x->words; w-- > 0;)
-		if (x->set[w] != y->set[w])
-			return x->set[w] < y->set[w] ? -1 : 1;
+		PD_ORDER(x->set[w], y->set[w]);
 	return 0;
 }
 
@@ -379,7 +367,7 @@ static struct entry entry_of(const struct lattice *lattice, int number)
 	for (int l = 0; l < lattice->profile->layer_count; l++) {
 		const struct pd_profile_layer *layer = &lattice->profile->layers[l];
 
-		if (!set_has(entry.set, l))
+		if (!pd_set_has(entry.set, l))
 			continue;
 		entry.layers++;
 		entry.compute_ns += layer->forward_ns + layer->backward_ns + layer->update_ns;
@@ -418,7 +406,7 @@ static void take(struct pd_states *states, const struct lattice *lattice, bool c
 static void count_bytes(struct pd_states *states, bool copies)
 {
 	const struct pd_profile *profile = states->profile;
-	/* Per layer: the last state for which its output was counted, plus 1. */
+	/* the last state for which a layer's output was counted, plus 1 */
 	int *counted = pd_calloc((size_t)profile->layer_count, sizeof(*counted));
 
 	states->parameter_bytes = pd_calloc((size_t)states->count, sizeof(int64_t));

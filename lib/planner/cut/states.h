@@ -50,7 +50,7 @@ struct pd_states {
 	int count;
 	bool whole;                             /* no state is missing */
 	size_t words;                           /* per set, of 64 layers each */
-	uint64_t *sets;                         /* [count][words]; bit l % 64 of word l / 64 */
+	uint64_t *sets;                         /* [count][words] */
 	/* The rest has count entries each. */
 	int *layer_count;
 	int64_t *compute_ns;                    /* forward, backward, update */
@@ -63,6 +63,17 @@ void pd_states_init(struct pd_states *states, const struct pd_profile *profile,
 		    enum pd_states_rule rule);
 void pd_states_release(struct pd_states *states);
 
+/* A set of layers has bit l % 64 of word l / 64 for layer l. */
+static inline bool pd_set_has(const uint64_t *set, int layer)
+{
+	return set[layer / 64] >> (layer % 64) & 1;
+}
+
+static inline void pd_set_put(uint64_t *set, int layer)
+{
+	set[layer / 64] |= UINT64_C(1) << (layer % 64);
+}
+
 static inline const uint64_t *pd_states_set(const struct pd_states *states, int state)
 {
 	return &states->sets[(size_t)state * states->words];
@@ -70,7 +81,7 @@ static inline const uint64_t *pd_states_set(const struct pd_states *states, int 
 
 static inline bool pd_states_has(const struct pd_states *states, int state, int layer)
 {
-	return pd_states_set(states, state)[layer / 64] >> (layer % 64) & 1;
+	return pd_set_has(pd_states_set(states, state), layer);
 }
 
 /* Tells whether a is contained in b, or equal. */

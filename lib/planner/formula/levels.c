@@ -47,7 +47,8 @@ struct level {
 };
 
 struct search {
-	const struct pd_levels *question;
+	const struct pd_states *states;
+	bool straight;                  /* no stage has replicas */
 	int levels, n;                  /* n states */
 	double *compute, *parameters, *cut;     /* per state */
 	double *most_parameters;        /* of a state and all before it */
@@ -152,11 +153,10 @@ static struct best cell(const struct search *search, int k, int i, int j, int m,
 {
 	const struct level *level = &search->level[k];
 	const struct pd_level_terms *at = &level->at;
-	bool straight = search->question->straight;
 	double inside = values_below(search, k)[pair(j) + (size_t)i], time;
 	struct best best = { HUGE_VAL, { -2, 0 } };
 
-	if (inside < HUGE_VAL && !(straight && m > 1)) {
+	if (inside < HUGE_VAL && !(search->straight && m > 1)) {
 		time = pd_terms_stage(at, inside, level->first[m] *
 				      (search->parameters[j] - search->parameters[i]), m);
 		if (time < best.time)
@@ -164,7 +164,7 @@ static struct best cell(const struct search *search, int k, int i, int j, int m,
 	}
 	if (search->compute[j] - search->compute[i] >= best.time * m * level->devices)
 		m = 0;          /* no pipeline is better */
-	for (int last = 1; last < m && last < (straight ? 2 : m); last++) {
+	for (int last = 1; last < m && last < (search->straight ? 2 : m); last++) {
 		double out = at->released && j < search->n - 1
 			? pd_terms_cut(at, search->cut[j], last) : 0;
 		struct best tried = best;
@@ -241,14 +241,14 @@ static void fill_level(struct search *search, int k)
 	row_release(&row);
 }
 
-static void search_init(struct search *search, const struct pd_levels *question)
+static void search_init(struct search *search, const struct pd_states *states,
+			const struct pd_topology *topology, enum pd_cost_kind kind, bool straight)
 {
-	const struct pd_states *states = question->states;
 	int n = states->count;
 	double devices = 1;
 
 	*search = (struct search){
-		.question = question, .levels = question->topology->levels, .n = n,
+		.states = states, .straight = straight, .levels = topology->levels, .n = n,
 		.compute = pd_calloc((size_t)n, sizeof(double)),
 		.parameters = pd_calloc((size_t)n, sizeof(double)),
 		.cut = pd_calloc((size_t)n, sizeof(double)),
@@ -269,8 +269,8 @@ static void search_init(struct search *search, const struct pd_levels *question)
 	for (int k = 1; k <= search->levels; k++) {
 		struct level *level = &search->level[k];
 
-		level->at = pd_level_terms(question->kind, question->topology, k - 1);
-		level->m = (int)question->topology->level[k - 1].count;
+		level->at = pd_level_terms(kind, topology, k - 1);
+		level->m = (int)topology->level[k - 1].count;
 		level->devices = devices;
 		devices *= level->m;
 		level->first = pd_calloc((size_t)level->m + 1, sizeof(double));
@@ -412,20 +412,21 @@ static struct pd_partition *lay_out(const struct search *search, int m, double t
 	partition->replicas = pd_calloc(most, sizeof(*partition->replicas));
 	partition->ranks = pd_calloc(most, sizeof(*partition->ranks));
 	walk(search, &answer, search->levels, 0, search->n - 1, m, &one);
-	pd_states_layers(search->question->states, answer.ends, partition->stage_count,
+	pd_states_layers(search->states, answer.ends, partition->stage_count,
 			 &partition->layers, &partition->order);
 	free(answer.ends);
 	return partition;
 }
 
-struct pd_partition *pd_levels_search(const struct pd_levels *levels, double *time_p)
+struct pd_partition *pd_levels_search(const struct pd_states *states, const struct pd_topology *topology,
+				      enum pd_cost_kind kind, bool straight, double *time_p)
 {
 	struct pd_partition *partition = NULL;
 	struct search search;
 	double time;
 	int m = 0;
 
-	search_init(&search, levels);
+	search_init(&search, states, topology, kind, straight);
 	time = solve(&search, &m);
 	if (time < HUGE_VAL)
 		partition = lay_out(&search, m, time);

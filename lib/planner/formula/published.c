@@ -25,18 +25,6 @@ static struct pd_topology row_of(const struct pd_topology *topology)
 	return row;
 }
 
-static struct pd_partition *search(const struct pd_states *states,
-				   const struct pd_plan_request *request,
-				   const struct pd_topology *topology, double *time_p)
-{
-	struct pd_levels levels = {
-		.states = states, .topology = topology, .kind = request->cost,
-		.straight = request->straight,
-	};
-
-	return pd_levels_search(&levels, time_p);
-}
-
 /*
  * Plans on one level if whole components of the levels are too much for few layers without
  * replicas.
@@ -50,14 +38,13 @@ struct pd_partition *pd_published_partition(struct pd_profile *profile,
 	struct pd_states states;
 
 	pd_states_init(&states, profile, rule(request->cost));
-	partition = search(&states, request, request->topology, NULL);
+	partition = pd_levels_search(&states, request->topology, request->cost, request->straight, NULL);
 	if (!partition && request->cost == PD_COST_SOSP19)
-		partition = search(&states, request, &row, NULL);
-	if (partition && partition->order)
+		partition = pd_levels_search(&states, &row, request->cost, request->straight, NULL);
+	if (partition && partition->order) {
 		pd_profile_reorder(profile, partition->order);
-	if (partition) {		/* the order is now the profile's */
 		free(partition->order);
-		partition->order = NULL;
+		partition->order = NULL;        /* it is now the profile's */
 	}
 	if (!partition)
 		pd_error_no(err, "--straight: cost \"%s\" uses all %" PRId64 " devices, and the "
@@ -121,7 +108,7 @@ int64_t pd_published_bound_ns(const struct pd_profile *profile,
 	if (request->topology->levels > 1 || request->cost != PD_COST_SOSP19)
 		return compute_bound(profile, request);
 	pd_states_init(&states, profile, rule(request->cost));
-	partition = search(&states, request, request->topology, &time);
+	partition = pd_levels_search(&states, request->topology, request->cost, request->straight, &time);
 	exact = partition && states.whole;
 	pd_partition_free(partition);
 	pd_states_release(&states);
