@@ -7,15 +7,6 @@
 
 #include <stdlib.h>
 
-static int64_t parameters_of(const struct pd_profile *profile, bool tied, int layer)
-{
-	if (tied)
-		return pd_memory_copy(profile, layer);
-	if (profile->model && profile->model->layers[layer].shares >= 0)
-		return 0;
-	return profile->layers[layer].parameter_bytes;
-}
-
 int64_t pd_plan_stage_parameters(const struct pd_plan *plan, int stage)
 {
 	const struct pd_stage *at = &plan->stages[stage];
@@ -23,14 +14,14 @@ int64_t pd_plan_stage_parameters(const struct pd_plan *plan, int stage)
 	int64_t sum = 0;
 
 	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++)
-		sum += parameters_of(plan->profile, tied, l);
+		sum += pd_memory_parameters(plan->profile, l, tied);
 	return sum;
 }
 
 int64_t pd_plan_layer_bytes(const struct pd_plan *plan, int layer)
 {
-	return (int64_t)pd_align((size_t)parameters_of(plan->profile,
-						       pd_plan_has_tied_weights(plan), layer));
+	return (int64_t)pd_align((size_t)pd_memory_parameters(plan->profile, layer,
+							      pd_plan_has_tied_weights(plan)));
 }
 
 /* Tells whether a layer before this one in the stage has gradients. */

@@ -87,11 +87,12 @@ int64_t pd_memory_master(const struct pd_profile *profile, int64_t full_bytes)
 	return profile->dtype == PD_F32 ? 0 : full_bytes;
 }
 
-/* Returns the layer's own parameters: none if it shares another layer's. */
-static int64_t parameter_bytes(const struct pd_profile *profile, int l)
+int64_t pd_memory_parameters(const struct pd_profile *profile, int layer, bool copies)
 {
-	return !profile->model || profile->model->layers[l].shares < 0
-		? profile->layers[l].parameter_bytes : 0;
+	if (copies)
+		return pd_memory_copy(profile, layer);
+	return !profile->model || profile->model->layers[layer].shares < 0
+		? profile->layers[layer].parameter_bytes : 0;
 }
 
 void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_sums *sums,
@@ -129,7 +130,7 @@ void pd_memory_add_up(const struct pd_profile *profile, int first, int count,
 	for (int l = first; l < first + count; l++) {
 		const struct pd_profile_layer *layer = &profile->layers[l];
 
-		sums.parameters += parameter_bytes(profile, l);
+		sums.parameters += pd_memory_parameters(profile, l, false);
 		sums.stash = pd_plus(sums.stash, layer->stash_bytes);
 		sums.state += layer->state_bytes;
 	}

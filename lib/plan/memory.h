@@ -70,7 +70,12 @@ struct pd_stage_memory {
 void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
 			struct pd_stage_memory *out_p);
 
-/* Returns the parameters of a layer with a copy of those it shares (pd_plan_has_tied_weights). */
+/*
+ * Returns the layer's own parameters: none if it shares another layer's; or, copies, those with a copy of
+ * what it shares (pd_plan_has_tied_weights).
+ */
+int64_t pd_memory_parameters(const struct pd_profile *profile, int layer, bool copies);
+/* Returns the parameters of a layer with such a copy. */
 int64_t pd_memory_copy(const struct pd_profile *profile, int layer);
 /*
  * Returns what a layer keeps in addition, for each microbatch in flight, if backward has two parts:

@@ -40,20 +40,24 @@ static double sent_per_sample(const struct pd_plan *plan)
 	return sum / (double)plan->profile->batch_size;
 }
 
+/* Gives a plan the buckets of the one that won, and memory; frees it and returns NULL if it is refused. */
+static struct pd_plan *fit(const struct finder *finder, struct pd_plan *plan)
+{
+	plan->bucket_bytes = finder->plan->bucket_bytes;
+	if (pd_plan_agrees(plan))       /* that needs all gradients */
+		plan->chunk = 0;
+	if (pd_recompute_weigh(plan, finder->task->request, finder->task->limit_bytes))
+		return plan;
+	pd_candidate_drop(plan);
+	return NULL;
+}
+
 static struct pd_plan *plan_of(const struct finder *finder, const struct pd_partition *partition,
 			       enum pd_schedule_kind schedule, enum pd_weight_kind weights,
 			       int64_t microbatches)
 {
-	const struct pd_task *task = finder->task;
-	struct pd_plan *plan = pd_candidate_with(task, partition, schedule, weights, microbatches);
-
-	plan->bucket_bytes = finder->plan->bucket_bytes;
-	if (pd_plan_agrees(plan))       /* that needs all gradients */
-		plan->chunk = 0;
-	if (pd_recompute_weigh(plan, task->request, task->limit_bytes))
-		return plan;
-	pd_candidate_drop(plan);
-	return NULL;
+	return fit(finder, pd_candidate_with(finder->task, partition, schedule, weights,
+					     microbatches));
 }
 
 /* Adds a plan (or NULL); frees it, but not its profile. */
@@ -207,21 +211,41 @@ static int add_unreplicated(struct finder *finder, struct pd_error *err)
 	return status;
 }
 
+/* Prices data parallelism, which may be an estimate below the bound of all plans. */
+static int price_data_parallel(const struct pd_task *task, struct pd_plan *all,
+			       struct pd_prediction *predicted, struct pd_error *err)
+{
+	int64_t *period_ns = &predicted->data_parallel_period_ns;
+
+	if (task->request->cost == PD_COST_SIMULATED && !pd_candidate_weigh(all, err))
+		return -1;
+	if (pd_task_period(task, all, period_ns, &predicted->data_parallel_from, err) < 0)
+		return -1;
+	if (pd_planner_plain(task->request) && predicted->data_parallel_from == PD_PERIOD_ESTIMATE)
+		*period_ns = pd_max64(*period_ns, predicted->lower_bound_ns);
+	predicted->data_parallel_memory_bytes = pd_candidate_fullest(all, NULL);
+	return 0;
+}
+
 int pd_alternatives_find(struct pd_plan *plan, const struct pd_task *task, struct pd_error *err)
 {
 	struct finder finder = { .plan = plan, .task = task };
-	struct pd_partition *all = pd_data_parallel_partition(&task->costs, plan->topology.devices);
-	int status;
+	struct pd_partition *one = pd_data_parallel_partition(&task->costs, plan->topology.devices);
+	struct pd_plan *all = pd_candidate_plain(task, one);
+	int status = price_data_parallel(task, all, &plan->predicted, err);
 
+	pd_partition_free(one);
+	if (status < 0 || task->request->cost != PD_COST_SIMULATED) {
+		pd_candidate_drop(all);
+		return status;
+	}
 	plan->predicted.sent_bytes_per_sample = sent_per_sample(plan);
 	plan->predicted.alternatives = pd_calloc(PD_ALTERNATIVE_KINDS,
 						 sizeof(*plan->predicted.alternatives));
-	status = add(&finder, PD_ALTERNATIVE_DATA_PARALLEL,
-		     plan_of(&finder, all, PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 1), err);
+	status = add(&finder, PD_ALTERNATIVE_DATA_PARALLEL, fit(&finder, all), err);
 	if (status == 0)
 		status = add_pipelines(&finder, err);
 	if (status == 0)
 		status = add_unreplicated(&finder, err);
-	pd_partition_free(all);
 	return status;
 }

@@ -45,35 +45,6 @@ int pd_task_period(const struct pd_task *task, const struct pd_plan *plan, int64
 	return 0;
 }
 
-/* Raises an estimate to the bound of all plans. */
-static int64_t at_least(enum pd_period_kind from, int64_t period, int64_t bound)
-{
-	return from == PD_PERIOD_ESTIMATE ? pd_max64(period, bound) : period;
-}
-
-static int data_parallel(const struct pd_task *task, int64_t bound,
-			 struct pd_prediction *predicted, struct pd_error *err)
-{
-	struct pd_partition *partition = pd_data_parallel_partition(&task->costs,
-								    task->topology->devices);
-	struct pd_plan *all = pd_candidate_plain(task, partition);
-	int status = 0;
-
-	if (task->request->cost == PD_COST_SIMULATED && !pd_candidate_weigh(all, err))
-		status = -1;
-	else
-		status = pd_task_period(task, all, &predicted->data_parallel_period_ns,
-					&predicted->data_parallel_from, err);
-	if (pd_planner_plain(task->request))
-		predicted->data_parallel_period_ns =
-			at_least(predicted->data_parallel_from,
-				 predicted->data_parallel_period_ns, bound);
-	predicted->data_parallel_memory_bytes = pd_candidate_fullest(all, NULL);
-	pd_candidate_drop(all);
-	pd_partition_free(partition);
-	return status;
-}
-
 /* Fills in the figures of the plan as a whole. */
 static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t period,
 		  int64_t bound, struct pd_error *err)
@@ -83,11 +54,13 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 	if (period >= PD_COST_MAX)
 		return pd_error_input(err, "the best plan found takes more than 73 years: expected "
 				      "faster links or layers");
-	if (data_parallel(task, bound, predicted, err) < 0)
-		return -1;
-	predicted->period_ns = period = at_least(predicted->period_from, period, bound);
+	if (predicted->period_from == PD_PERIOD_ESTIMATE)
+		period = pd_max64(period, bound);
+	predicted->period_ns = period;
 	predicted->memory_bytes = pd_candidate_fullest(plan, NULL);
 	predicted->lower_bound_ns = bound;
+	if (pd_alternatives_find(plan, task, err) < 0)
+		return -1;
 	if (period > 0) {
 		predicted->samples_per_s = (double)task->profile->batch_size * 1e9 / (double)period;
 		if (predicted->period_from != PD_PERIOD_ESTIMATE)
@@ -95,9 +68,7 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 		predicted->speedup_over_data_parallel =
 			(double)predicted->data_parallel_period_ns / (double)period;
 	}
-	if (task->request->cost != PD_COST_SIMULATED)
-		return 0;
-	return pd_alternatives_find(plan, task, err);
+	return 0;
 }
 
 static bool is_better(const struct pd_plan *x, int64_t x_ns, const struct pd_plan *y, int64_t y_ns,

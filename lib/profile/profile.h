@@ -100,6 +100,12 @@ void pd_profile_uses(const struct pd_profile *profile, struct pd_uses *uses);
  */
 int64_t pd_profile_input_ns(const struct pd_profile_layer *layer);
 int64_t pd_profile_weight_ns(const struct pd_profile_layer *layer);
+/* Returns the time of a layer's forward, backward and update. */
+static inline int64_t pd_profile_step_ns(const struct pd_profile_layer *layer)
+{
+	return layer->forward_ns + layer->backward_ns + layer->update_ns;
+}
+
 /* Returns the time of an update that keeps the version it reads; at least update_ns. */
 int64_t pd_profile_apart_ns(const struct pd_profile_layer *layer);
 /*

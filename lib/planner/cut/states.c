@@ -365,12 +365,10 @@ static struct entry entry_of(const struct lattice *lattice, int number)
 	};
 
 	for (int l = 0; l < lattice->profile->layer_count; l++) {
-		const struct pd_profile_layer *layer = &lattice->profile->layers[l];
-
 		if (!pd_set_has(entry.set, l))
 			continue;
 		entry.layers++;
-		entry.compute_ns += layer->forward_ns + layer->backward_ns + layer->update_ns;
+		entry.compute_ns += pd_profile_step_ns(&lattice->profile->layers[l]);
 	}
 	return entry;
 }
@@ -414,11 +412,9 @@ static void count_bytes(struct pd_states *states, bool copies)
 	for (int s = 0; s < states->count; s++)
 		for (int l = 0; l < profile->layer_count; l++) {
 			const struct pd_profile_layer *layer = &profile->layers[l];
-			bool own = !profile->model || profile->model->layers[l].shares < 0;
 
 			if (pd_states_has(states, s, l)) {
-				states->parameter_bytes[s] += copies ? pd_memory_copy(profile, l)
-							    : own ? layer->parameter_bytes : 0;
+				states->parameter_bytes[s] += pd_memory_parameters(profile, l, copies);
 				continue;
 			}
 			for (int i = 0; i < layer->input_count; i++) {

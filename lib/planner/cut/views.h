@@ -10,12 +10,17 @@
 
 #include "planner/cut/points.h"
 
+struct pd_ordered {
+	int *order;
+	struct pd_profile *profile;     /* in this order */
+};
+
 struct pd_views {
 	struct pd_profile *profile;     /* borrowed */
 	struct pd_states states;        /* none if there is only one order */
 	struct pd_points points;        /* of these states */
 	size_t count, capacity;
-	struct pd_profile **list;
+	struct pd_ordered *list;
 };
 
 /* rule: which states there are. */

@@ -87,8 +87,7 @@ static int64_t compute_bound(const struct pd_profile *profile,
 	int64_t sum = 0, most = 0;
 
 	for (int l = 0; l < profile->layer_count; l++) {
-		const struct pd_profile_layer *layer = &profile->layers[l];
-		int64_t ns = layer->forward_ns + layer->backward_ns + layer->update_ns;
+		int64_t ns = pd_profile_step_ns(&profile->layers[l]);
 
 		sum += ns;
 		most = pd_max64(most, ns);

@@ -94,19 +94,14 @@ static void add_up(struct pd_costs *costs, const bool *legal, const int64_t *cut
 	int u = 0;
 
 	for (int l = 0; l < profile->layer_count; l++) {
-		const struct pd_profile_layer *layer = &profile->layers[l];
-
 		if (legal[l]) {
 			costs->first[u] = l;
 			costs->compute_ns[u] = ns;
 			costs->parameter_bytes[u] = bytes;
 			costs->cut_bytes[u++] = cut[l];
 		}
-		ns += layer->forward_ns + layer->backward_ns + layer->update_ns;
-		if (costs->copies)
-			bytes += pd_memory_copy(profile, l);
-		else if (!profile->model || profile->model->layers[l].shares < 0)
-			bytes += layer->parameter_bytes;
+		ns += pd_profile_step_ns(&profile->layers[l]);
+		bytes += pd_memory_parameters(profile, l, costs->copies);
 	}
 	costs->unit_count = u;
 	costs->first[u] = profile->layer_count;

@@ -93,9 +93,9 @@ struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_e
 bool pd_simulated_fits(const struct pd_task *task);
 
 /*
- * Fills plan->predicted.alternatives and sent_bytes_per_sample.  plan->predicted already has the
- * periods of the plan and of data parallelism; its profile is the task's.  Impossible alternatives are
- * left out.
+ * Fills in plan->predicted the figures of data parallelism and, but for published costs, alternatives and
+ * sent_bytes_per_sample.  The plan's own period, memory and bound are there already; its profile is the
+ * task's.  Impossible alternatives are left out.
  */
 int pd_alternatives_find(struct pd_plan *plan, const struct pd_task *task, struct pd_error *err);
 
