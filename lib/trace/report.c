@@ -3,28 +3,9 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
+#include "trace/arrivals.h"
 
 #include <stdlib.h>
-
-/* Arrivals of data that a rank waits for: sorted, then looked up. */
-struct arrival {
-	int rank, stage;
-	enum pd_wait what;
-	bool evaluate;
-	int64_t microbatch, end_ns;
-};
-
-static int by_arrival(const void *a, const void *b)
-{
-	const struct arrival *x = a, *y = b;
-
-	PD_ORDER(x->rank, y->rank);
-	PD_ORDER(x->stage, y->stage);
-	PD_ORDER(x->what, y->what);
-	PD_ORDER(x->evaluate, y->evaluate);
-	PD_ORDER(x->microbatch, y->microbatch);
-	return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
-}
 
 static enum pd_wait wait_of(enum pd_op_kind kind)
 {
@@ -44,69 +25,8 @@ static enum pd_wait wait_of(enum pd_op_kind kind)
 	}
 }
 
-static struct arrival *arrivals_of(const struct pd_trace *trace, size_t *count_p)
-{
-	struct arrival *list = pd_calloc(trace->count, sizeof(*list));
-	size_t n = 0;
-
-	for (size_t i = 0; i < trace->count; i++) {
-		const struct pd_record *record = &trace->records[i];
-		enum pd_wait what = wait_of(record->op.kind);
-
-		if (what != PD_WAIT_OTHER)
-			list[n++] = (struct arrival){ record->op.rank, record->op.stage, what,
-						      record->op.evaluate, record->op.microbatch,
-						      record->end_ns };
-	}
-	qsort(list, n, sizeof(*list), by_arrival);
-	*count_p = n;
-	return list;
-}
-
-/* Returns the last arrival of a kind for an operation, not after its start; INT64_MIN: none. */
-static int64_t arrived_ns(const struct arrival *list, size_t count, const struct pd_record *record,
-			  enum pd_wait what)
-{
-	const struct arrival key = { record->op.rank, record->op.stage, what, record->op.evaluate,
-				     record->op.microbatch, record->start_ns };
-	size_t n = pd_count_below(&key, list, count, sizeof(*list), by_arrival, 0);
-	const struct arrival *last = n > 0 ? &list[n - 1] : NULL;
-
-	return last && last->rank == key.rank && last->stage == key.stage && last->what == what &&
-	       last->evaluate == key.evaluate && last->microbatch == key.microbatch
-	       ? last->end_ns : INT64_MIN;
-}
-
-/* Returns what an operation waited for last, and until when. */
-static enum pd_wait waited_for(const struct arrival *list, size_t count,
-			       const struct pd_record *record, int64_t *until_p)
-{
-	int64_t load;
-
-	*until_p = INT64_MIN;
-	switch (record->op.kind) {
-	case PD_OP_forward:
-		*until_p = arrived_ns(list, count, record, PD_WAIT_ACTIVATION);
-		load = arrived_ns(list, count, record, PD_WAIT_LOAD);
-		if (load <= *until_p)
-			return PD_WAIT_ACTIVATION;
-		*until_p = load;
-		return PD_WAIT_LOAD;
-	case PD_OP_backward:
-	case PD_OP_backward_input:
-		*until_p = arrived_ns(list, count, record, PD_WAIT_GRADIENT);
-		return PD_WAIT_GRADIENT;
-	case PD_OP_step:
-		*until_p = arrived_ns(list, count, record, PD_WAIT_ALLREDUCE);
-		return PD_WAIT_ALLREDUCE;
-	default:
-		return PD_WAIT_OTHER;
-	}
-}
-
 /* Divides a rank's window into work and waits. */
-static void add_waits(struct pd_report *report, int rank, const struct arrival *arrivals,
-		      size_t arrival_count)
+static void add_waits(struct pd_report *report, int rank, const struct pd_arrivals *arrivals)
 {
 	const struct pd_lane *lane = pd_timeline_lane(report->timeline, rank, PD_LANE_COMPUTE);
 	struct pd_rank_report *mine = &report->ranks[rank];
@@ -116,6 +36,7 @@ static void add_waits(struct pd_report *report, int rank, const struct arrival *
 		const struct pd_record *record = lane->bars[i].record;
 		int64_t start = pd_clamp(record->start_ns, at, end);
 		int64_t stop = pd_clamp(record->end_ns, start, end), until;
+		const struct pd_record *awaited;
 		struct pd_stage_report *stage;
 		enum pd_wait what;
 		bool whole;
@@ -128,8 +49,9 @@ static void add_waits(struct pd_report *report, int rank, const struct arrival *
 		stage = &report->stages[record->op.stage];
 		stage->steps += whole;
 		if (start > at) {
-			what = waited_for(arrivals, arrival_count, record, &until);
-			until = pd_clamp(until, at, start);
+			awaited = pd_awaited_by(arrivals, record);
+			what = awaited ? wait_of(awaited->op.kind) : PD_WAIT_OTHER;
+			until = awaited ? pd_clamp(awaited->end_ns, at, start) : at;
 			mine->wait_ns[what] += until - at;
 			if (what == PD_WAIT_ALLREDUCE && whole)
 				stage->exposed_ns += (double)(until - at);
@@ -299,8 +221,7 @@ static void add_links(struct pd_report *report)
 struct pd_report *pd_report_new(const struct pd_timeline *timeline)
 {
 	struct pd_report *report = pd_zalloc(sizeof(*report));
-	struct arrival *arrivals;
-	size_t count;
+	struct pd_arrivals arrivals = pd_arrivals_of(timeline->trace);
 
 	report->timeline = timeline;
 	report->begin_ns = timeline->begin_ns;
@@ -314,12 +235,11 @@ struct pd_report *pd_report_new(const struct pd_timeline *timeline)
 	report->ranks = pd_calloc((size_t)timeline->rank_count, sizeof(*report->ranks));
 	report->stages = pd_calloc((size_t)timeline->trace->plan->stage_count,
 				   sizeof(*report->stages));
-	arrivals = arrivals_of(timeline->trace, &count);
 	for (int rank = 0; rank < timeline->rank_count; rank++) {
-		add_waits(report, rank, arrivals, count);
+		add_waits(report, rank, &arrivals);
 		add_overlap(report, rank);
 	}
-	free(arrivals);
+	free(arrivals.list);
 	add_stages(report);
 	add_links(report);
 	return report;

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "trace/arrivals.h"
+
+#include "base/mem.h"
+#include "base/sort.h"
+
+static int compare_keys(const struct pd_op *x, const struct pd_op *y)
+{
+	PD_ORDER(x->rank, y->rank);
+	PD_ORDER(x->kind, y->kind);
+	PD_ORDER(x->evaluate, y->evaluate);
+	return (x->microbatch > y->microbatch) - (x->microbatch < y->microbatch);
+}
+
+static int by_key(const void *a, const void *b)
+{
+	const struct pd_record *x = *(const struct pd_record *const *)a;
+	const struct pd_record *y = *(const struct pd_record *const *)b;
+	int order = compare_keys(&x->op, &y->op);
+
+	return order ? order : (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
+}
+
+struct pd_arrivals pd_arrivals_of(const struct pd_trace *trace)
+{
+	struct pd_arrivals arrivals = { .list = pd_calloc(trace->count, sizeof(*arrivals.list)) };
+
+	for (size_t i = 0; i < trace->count; i++)
+		if (pd_lane_of(trace->records[i].op.kind) != PD_LANE_COMPUTE)
+			arrivals.list[arrivals.count++] = &trace->records[i];
+	qsort(arrivals.list, arrivals.count, sizeof(*arrivals.list), by_key);
+	return arrivals;
+}
+
+static int compare_key(const void *record, const void *key)
+{
+	return compare_keys(&(*(const struct pd_record *const *)record)->op, key);
+}
+
+/* Returns the first with that rank, kind, evaluation and microbatch. */
+static size_t find(const struct pd_arrivals *arrivals, const struct pd_op *key)
+{
+	return pd_count_below(key, arrivals->list, arrivals->count, sizeof(*arrivals->list), compare_key,
+			      -1);
+}
+
+/* Returns the last arrival of a kind that an operation can have waited for, or NULL. */
+static const struct pd_record *arrival(const struct pd_arrivals *arrivals,
+				       const struct pd_record *record, enum pd_op_kind kind)
+{
+	struct pd_op key = record->op;
+	const struct pd_record *last = NULL;
+
+	key.kind = kind;
+	for (size_t i = find(arrivals, &key);
+	     i < arrivals->count && compare_keys(&arrivals->list[i]->op, &key) == 0; i++)
+		if (arrivals->list[i]->op.stage == record->op.stage
+		    && arrivals->list[i]->end_ns <= record->start_ns)
+			last = arrivals->list[i];
+	return last;
+}
+
+int64_t pd_set_out_ns(const struct pd_arrivals *arrivals, const struct pd_record *recv)
+{
+	struct pd_op key = recv->op;
+	int64_t start = recv->start_ns;
+
+	key.rank = recv->op.peer;
+	key.kind = recv->op.kind == PD_OP_recv_gradient ? PD_OP_send_gradient
+							: PD_OP_send_activation;
+	for (size_t i = find(arrivals, &key);
+	     i < arrivals->count && compare_keys(&arrivals->list[i]->op, &key) == 0; i++) {
+		const struct pd_record *send = arrivals->list[i];
+
+		if (send->op.peer == recv->op.rank && send->op.link == recv->op.link
+		    && send->start_ns > start && send->start_ns <= recv->end_ns)
+			start = send->start_ns;
+	}
+	return start;
+}
+
+const struct pd_record *pd_awaited_by(const struct pd_arrivals *arrivals,
+				      const struct pd_record *record)
+{
+	const struct pd_record *a, *b;
+
+	switch (record->op.kind) {
+	case PD_OP_forward:
+		a = arrival(arrivals, record, PD_OP_recv_activation);
+		b = arrival(arrivals, record, PD_OP_load);
+		return !a || (b && b->end_ns > a->end_ns) ? b : a;
+	case PD_OP_backward:
+	case PD_OP_backward_input:
+		return arrival(arrivals, record, PD_OP_recv_gradient);
+	case PD_OP_step:
+		a = arrival(arrivals, record, PD_OP_agree);
+		return a ? a : arrival(arrivals, record, PD_OP_allreduce);
+	default:
+		return NULL;
+	}
+}
