@@ -7,6 +7,13 @@
 #include <string.h>
 #include <unistd.h>
 
+void pd_list_name(char *list, size_t room, const char *name, const char *quote)
+{
+	size_t used = strlen(list);
+
+	snprintf(list + used, room - used, "%s%s%s%s", used ? ", " : "", quote, name, quote);
+}
+
 const char *pd_program = "pd";
 
 /* Makes the text one line, whatever names and documents it contains. */

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <stdarg.h>
+#include <stddef.h>
 
 enum pd_exit {
 	PD_EXIT_YES = 0,
@@ -44,6 +45,12 @@ int pd_error_peer(struct pd_error *err, int peer, const char *fmt, ...)
 /* Puts "PREFIX: " before the sentence and returns -1. */
 int pd_error_prefix(struct pd_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
+
+/*
+ * Appends a name in quotes, such as "\"" or "", to a list for a message, behind a comma unless it is the
+ * first, as far as the list of `room` bytes has any.
+ */
+void pd_list_name(char *list, size_t room, const char *name, const char *quote);
 
 /* Programs write one line such as "pd-plan: ..." to standard error. */
 extern const char *pd_program;

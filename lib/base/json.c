@@ -252,10 +252,8 @@ int pd_json_keys(const struct pd_place *object, const char *const *known, struct
 		if (!known[i]) {
 			char list[384] = "";
 
-			for (i = 0; known[i]; i++) {
-				strncat(list, i ? ", " : "", sizeof(list) - strlen(list) - 1);
-				strncat(list, known[i], sizeof(list) - strlen(list) - 1);
-			}
+			for (i = 0; known[i]; i++)
+				pd_list_name(list, sizeof(list), known[i], "");
 			return pd_place_error(object, err, "unknown key \"%.60s\"; expected one of %s",
 					      key, list);
 		}
@@ -386,9 +384,7 @@ int pd_json_get_choice(const struct pd_place *object, const char *key, const cha
 			*out_p = i;
 			return 0;
 		}
-		strncat(list, i ? ", \"" : "\"", sizeof(list) - strlen(list) - 1);
-		strncat(list, names[i], sizeof(list) - strlen(list) - 1);
-		strncat(list, "\"", sizeof(list) - strlen(list) - 1);
+		pd_list_name(list, sizeof(list), names[i], "\"");
 	}
 	return pd_place_expected(&at, err, "one of %s", list);
 }

@@ -72,10 +72,8 @@ static int store(const struct pd_opt *o, const char *text, struct pd_error *err)
 				return 0;
 			}
 		char known[256] = "";
-		for (int i = 0; o->choices[i]; i++) {
-			strncat(known, i ? ", " : "", sizeof(known) - strlen(known) - 1);
-			strncat(known, o->choices[i], sizeof(known) - strlen(known) - 1);
-		}
+		for (int i = 0; o->choices[i]; i++)
+			pd_list_name(known, sizeof(known), o->choices[i], "");
 		return pd_error_input(err, "expected one of %s, found \"%.60s\"", known, text);
 	}
 	pd_bug("option --%s: kind %d", o->name, (int)o->kind);

@@ -25,8 +25,7 @@ const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *er
 				return NULL;
 			}
 		}
-		strncat(known, ", ", sizeof(known) - strlen(known) - 1);
-		strncat(known, pd_devices[i]->name, sizeof(known) - strlen(known) - 1);
+		pd_list_name(known, sizeof(known), pd_devices[i]->name, "");
 	}
 	pd_error_input(err, "--device=%s: this program knows %s", name, known);
 	return NULL;

@@ -31,16 +31,6 @@ static int64_t stale(const struct pd_schedule *schedule, int s)
 	return most;
 }
 
-static int64_t update_ns(const struct pd_plan *plan, const struct pd_stage *stage, bool apart)
-{
-	int64_t sum = 0;
-
-	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
-		sum += apart ? pd_profile_apart_ns(&plan->profile->layers[l])
-			     : plan->profile->layers[l].update_ns;
-	return sum;
-}
-
 static void replay_sums(struct pd_usage *usage)
 {
 	const struct pd_plan *plan = usage->plan;
@@ -82,7 +72,7 @@ static void use_stage(struct pd_usage *usage, int s)
 	out->forward_ns = (double)stage->forward_ns * (stage->recompute ? 2 : 1) / r;
 	out->backward_ns = (double)stage->backward_ns / r;
 	out->versions = pd_schedule_versions(schedule, s);
-	out->update_ns = (double)update_ns(plan, stage, out->versions > 1) / group;
+	out->update_ns = (double)pd_stage_update_ns(schedule, s) / group;
 	out->serial = pd_reduce_is_serial(schedule, s);
 	out->allreduce_ns = (out->serial ? serial_allreduce_ns(usage, s)
 					 : (double)stage->allreduce_ns) / group;

@@ -93,10 +93,8 @@ static int unknown_kind(const struct pd_place *place, struct pd_error *err)
 {
 	char list[512] = "";
 
-	for (int kind = 0; kind < PD_LAYER_KINDS; kind++) {
-		strncat(list, kind ? ", " : "", sizeof(list) - strlen(list) - 1);
-		strncat(list, pd_layer_kind_name[kind], sizeof(list) - strlen(list) - 1);
-	}
+	for (int kind = 0; kind < PD_LAYER_KINDS; kind++)
+		pd_list_name(list, sizeof(list), pd_layer_kind_name[kind], "");
 	return pd_place_error(place, err, "unknown kind \"%.40s\"; expected one of %s",
 			      json_string_value(place->value), list);
 }

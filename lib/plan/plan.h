@@ -193,6 +193,19 @@ bool pd_plan_deals_lanes(const struct pd_plan *plan, int stage);
  */
 int pd_plan_check_lanes(const struct pd_plan *plan, const char *where, struct pd_error *err);
 
+/* Tells whether all stages update after the same microbatches, even after one. */
+static inline bool pd_updates_in_groups(enum pd_schedule_kind schedule, enum pd_weight_kind weights)
+{
+	return weights == PD_WEIGHTS_FLUSH || weights == PD_WEIGHTS_2BW || schedule == PD_SCHEDULE_NF1B;
+}
+
+/* Returns the microbatches of an update of a stage. */
+static inline int64_t pd_plan_group(const struct pd_plan *plan, int stage)
+{
+	return plan->microbatches > 1 || pd_updates_in_groups(plan->schedule, plan->weights)
+		? plan->microbatches : plan->stages[stage].replicas;
+}
+
 /*
  * Returns for how many groups of microbatches a stage sums gradients at once.  It is 2 if all
  * stages agree on an update and versions are a group apart (2bw), because a stage then goes on with

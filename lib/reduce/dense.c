@@ -298,7 +298,7 @@ static void exchange_sums(const struct dense *d, int i)
 }
 
 /*
- * One of my pieces goes along the groups and back.  They are taken in one after the other, so
+ * Passes one of my pieces along the groups and back.  They are taken in one after the other, so
  * that what goes back gets to its links between them; the last one takes the place in staging that
  * the first had.  The sum comes to where what goes on has left.
  */
@@ -372,7 +372,7 @@ static void wait_owned(const struct dense *d, int kind)
 }
 
 /*
- * The sums of my pieces.  With other groups all parts of this one are waited for ahead, and sums wait
+ * Writes the sums of my pieces.  With other groups all parts of this one are waited for ahead, and sums wait
  * for what comes from the group before.
  */
 static void write_sums(const struct dense *d)

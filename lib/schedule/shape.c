@@ -51,11 +51,8 @@ static int check_kind(const struct pd_plan *plan, struct pd_error *err)
 	if (goes_with(plan->schedule, plan->weights))
 		return 0;
 	for (int w = 0; w < PD_WEIGHT_KINDS; w++)
-		if (goes_with(plan->schedule, (enum pd_weight_kind)w)) {
-			if (*known)
-				strcat(known, ", ");
-			strcat(known, pd_weight_kind_name[w]);
-		}
+		if (goes_with(plan->schedule, (enum pd_weight_kind)w))
+			pd_list_name(known, sizeof(known), pd_weight_kind_name[w], "");
 	return pd_error_input(err, "plan: schedule \"%s\" does not go with weights \"%s\"; expected"
 			      " one of %s", pd_schedule_kind_name[plan->schedule],
 			      pd_weight_kind_name[plan->weights], known);
@@ -94,13 +91,11 @@ static void set_agree(struct pd_schedule *schedule)
 static int set_groups(struct pd_schedule *schedule, struct pd_error *err)
 {
 	const struct pd_plan *plan = schedule->plan;
-	bool common = schedule->drains || plan->weights == PD_WEIGHTS_2BW ||
-		      plan->schedule == PD_SCHEDULE_NF1B;
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		int64_t r = plan->stages[s].replicas;
 
-		schedule->group[s] = plan->microbatches > 1 || common ? plan->microbatches : r;
+		schedule->group[s] = pd_plan_group(plan, s);
 		if (schedule->group[s] % r != 0)
 			return pd_error_input(err, "plan: microbatches: expected a multiple of the %"
 					      PRId64 " replicas of stages[%d], found %" PRId64, r, s,

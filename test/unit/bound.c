@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "planner/bound/bound.h"
 #include "planner/price/flow.h"
+#include "planner/price/predict.h"
 #include "replay/replay.h"
 #include "tap.h"
 
@@ -309,6 +310,7 @@ static void random_case(const struct policy *policy, int n, struct tally *tally)
 			while (plan->microbatches < (int64_t)plan->stages[0].warmup *
 						    plan->stages[0].replicas)
 				plan->microbatches += common_multiple(plan);
+		pd_predict_stages(plan);
 		if (plan->microbatches <= 64)
 			judge(plan, &costs, straight, tally);
 		if (shape != BRANCHES)
@@ -492,6 +494,7 @@ static void test_skip(void)
 		each[s] = 1;
 	pd_topology_parse_string("12@100GB/s", &topology, NULL);
 	plan = pd_plan_new(profile, &topology, STAGES, each, each, &err);
+	pd_predict_stages(plan);
 	schedule = pd_schedule_new(plan, &err);
 	expected = pd_flow_expect(schedule, true);
 	trace = pd_replay(plan, NULL, &err);
@@ -521,6 +524,7 @@ static void test_nf1b(void)
 
 	pd_topology_parse_string("4@100GB/s", &topology, NULL);
 	plan = pd_plan_new(profile, &topology, 4, each, each, &err);
+	pd_predict_stages(plan);
 	plan->schedule = PD_SCHEDULE_NF1B;
 	plan->weights = PD_WEIGHTS_VERTICAL_SYNC;
 	plan->microbatches = 4;

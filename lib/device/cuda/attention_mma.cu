@@ -25,8 +25,8 @@
 /* Registers are such that a multiprocessor has room for three blocks, of wide heads for two. */
 #define BOUNDS(W) __launch_bounds__(THREADS, (W) == NARROW ? 3 : 2)
 
-/* Of a product's 16 x 8 numbers this thread has those in row and row + 8 of the block's TILE, in column
- * and column + 1. */
+/* This thread has four of a product's 16 x 8 numbers: those in row and row + 8 of the block's TILE, in
+ * column and column + 1. */
 struct mine {
 	int row, column;
 };
@@ -188,8 +188,8 @@ __device__ static inline bool is_seen(const struct seen &seen, int q, int k)
 
 /* ---- forward ---- */
 
-/* What is known of a thread's two rows so far: the greatest S in units of log 2, and its own part of the
- * sum of P. */
+/* A thread knows the greatest S of its two rows so far, in units of log 2, and its own part of the sum
+ * of P. */
 struct running {
 	float most[2], sum[2];
 };

@@ -96,8 +96,7 @@ static bool drains(const struct pd_plan_request *request)
 /* Returns the minibatches of an update, as in lib/schedule/tick.c. */
 static int64_t group_of(const struct pd_plan_request *request)
 {
-	bool common = drains(request) || request->weights == PD_WEIGHTS_2BW ||
-		      request->schedule == PD_SCHEDULE_NF1B;
+	bool common = pd_updates_in_groups(request->schedule, request->weights);
 
 	if (pd_planner_plain(request))
 		return -1;

@@ -25,6 +25,18 @@ int64_t pd_stage_way_ns(const struct pd_plan *plan, const struct pd_wiring *wiri
 	return pd_min64(most, PD_COST_MAX);
 }
 
+int64_t pd_stage_update_ns(const struct pd_schedule *schedule, int s)
+{
+	const struct pd_stage *stage = &schedule->plan->stages[s];
+	const struct pd_profile_layer *layers = schedule->plan->profile->layers + stage->first_layer;
+	bool apart = pd_schedule_versions(schedule, s) > 1;
+	int64_t sum = 0;
+
+	for (int l = 0; l < stage->layer_count; l++)
+		sum += apart ? pd_profile_apart_ns(&layers[l]) : layers[l].update_ns;
+	return sum;
+}
+
 struct pd_stage_times *pd_stage_times_of(const struct pd_schedule *schedule)
 {
 	const struct pd_plan *plan = schedule->plan;
@@ -32,24 +44,17 @@ struct pd_stage_times *pd_stage_times_of(const struct pd_schedule *schedule)
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
-		bool apart = pd_schedule_versions(schedule, s) > 1;
-		struct pd_stage_times *own = &times[s];
 
-		*own = (struct pd_stage_times){
+		times[s] = (struct pd_stage_times){
+			.forward_ns = stage->forward_ns, .backward_ns = stage->backward_ns,
+			.update_ns = pd_stage_update_ns(schedule, s),
+			.again_ns = stage->recompute ? stage->forward_ns : 0,
 			.lead = (int64_t)schedule->warmup[s] * stage->replicas,
 			.replicas = stage->replicas, .group = schedule->group[s],
 			.way_ns = pd_stage_way_ns(plan, schedule->wiring, s),
 			.reduce_ns = pd_reduce_is_serial(schedule, s) ? stage->allreduce_ns : 0,
 			.together = plan->schedule == PD_SCHEDULE_NF1B ? plan->microbatches : 1,
 		};
-		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
-			const struct pd_profile_layer *layer = &plan->profile->layers[l];
-
-			own->forward_ns += layer->forward_ns;
-			own->backward_ns += layer->backward_ns;
-			own->update_ns += apart ? pd_profile_apart_ns(layer) : layer->update_ns;
-		}
-		own->again_ns = stage->recompute ? own->forward_ns : 0;
 	}
 	return times;
 }

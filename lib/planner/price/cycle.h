@@ -55,7 +55,9 @@ struct pd_stage_times {
 
 /* Returns the time of the slowest transfer from a stage to the next. */
 int64_t pd_stage_way_ns(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage);
-/* Returns the times of a plan's stages, which the caller frees. */
+/* Returns the time of a stage's update, into another buffer if there are several versions. */
+int64_t pd_stage_update_ns(const struct pd_schedule *schedule, int stage);
+/* Returns the times of a plan's stages, whose predictions are known; the caller frees them. */
 struct pd_stage_times *pd_stage_times_of(const struct pd_schedule *schedule);
 
 /* A cycle, from stage `first` to `last` and back. */

@@ -110,14 +110,11 @@ static void carry_sum(struct pd_links *links, const struct pd_plan *plan, int s,
 void pd_links_init(struct pd_links *links, const struct pd_plan *plan,
 		   const struct pd_wiring *wiring)
 {
-	bool groups = plan->microbatches > 1 || plan->weights == PD_WEIGHTS_FLUSH ||
-		      plan->weights == PD_WEIGHTS_2BW || plan->schedule == PD_SCHEDULE_NF1B;
-
 	links_init(links, &plan->topology, plan->rank_count);
 	for (int k = 0; k < wiring->link_count; k++)
 		carry_link(links, plan, &wiring->links[k]);
 	for (int s = 0; s < plan->stage_count; s++)
-		carry_sum(links, plan, s, groups ? plan->microbatches : plan->stages[s].replicas);
+		carry_sum(links, plan, s, pd_plan_group(plan, s));
 }
 
 int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *wiring)

@@ -103,11 +103,8 @@ int64_t pd_predict_turns_ns(const struct pd_plan *plan)
 	busy = pd_calloc((size_t)processors, sizeof(*busy));
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
-		int64_t ns = 0;
+		int64_t ns = stage->forward_ns * (stage->recompute ? 2 : 1) + stage->backward_ns;
 
-		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
-			ns += plan->profile->layers[l].forward_ns * (stage->recompute ? 2 : 1) +
-			      plan->profile->layers[l].backward_ns;
 		for (int r = 0; r < stage->replicas; r++)
 			busy[stage->ranks[r] % processors] += ns / stage->replicas;
 	}

@@ -60,8 +60,7 @@ int64_t pd_planner_microbatches(const struct pd_plan *plan)
 {
 	int64_t unit = 1;
 
-	if (plan->weights != PD_WEIGHTS_FLUSH && plan->weights != PD_WEIGHTS_2BW &&
-	    plan->schedule != PD_SCHEDULE_NF1B)
+	if (!pd_updates_in_groups(plan->schedule, plan->weights))
 		return 1;
 	for (int s = 0; s < plan->stage_count; s++) {
 		int64_t r = plan->stages[s].replicas;

@@ -10,7 +10,7 @@
 struct pd_task {
 	struct pd_profile *profile;     /* borrowed, also by its plans */
 	struct pd_views *views;         /* borrowed; NULL: stages are runs of its layers */
-	/* The same where layers that share parameters have a copy each; NULL: no layers share. */
+	/* Layers that share parameters have a copy each in this one; NULL: no layers share. */
 	struct pd_task *copied;
 	const struct pd_plan_request *request;
 	const struct pd_topology *topology;

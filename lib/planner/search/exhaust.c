@@ -217,7 +217,7 @@ bool pd_contest_exhaust(struct pd_contest *contest, size_t winner)
 	exhaust.plain = pd_planner_plain(task->request);
 	exhaust.ends = pd_calloc(room, sizeof(int));
 	exhaust.replicas = pd_calloc(room, sizeof(int));
-	/* Where no plan is faster, those that are as fast with fewer devices are left. */
+	/* Plans that are as fast with fewer devices are left if none is faster. */
 	devices = task->bound_ns >= exhaust.time_ns ? exhaust.ranks : task->topology->devices;
 	extend(&exhaust, 0, (int)most_stages(task, devices));
 	pd_points_release(&units);
