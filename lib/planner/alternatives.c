@@ -60,33 +60,38 @@ static struct pd_plan *plan_of(const struct finder *finder, const struct pd_part
 					     microbatches));
 }
 
+static struct pd_alternative describe(const struct finder *finder, enum pd_alternative_kind kind,
+				      const struct pd_plan *plan, int64_t period_ns,
+				      enum pd_period_kind from)
+{
+	int64_t most = pd_candidate_fullest(plan, NULL);
+
+	return (struct pd_alternative){
+		.kind = kind, .schedule = plan->schedule, .weights = plan->weights,
+		.microbatches = plan->microbatches, .ranks = plan->rank_count,
+		.stages = pd_plan_stages_text(plan), .recompute = pd_plan_recomputed_text(plan),
+		.period_ns = period_ns, .period_from = from, .memory_bytes = most,
+		.sent_bytes_per_sample = sent_per_sample(plan),
+		.fits = most <= finder->task->limit_bytes,
+	};
+}
+
 /* Adds a plan (or NULL); frees it, but not its profile. */
 static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_plan *plan,
 	       struct pd_error *err)
 {
 	struct pd_prediction *predicted = &finder->plan->predicted;
-	struct pd_alternative *one = &predicted->alternatives[predicted->alternative_count];
-	int64_t most;
+	int64_t period_ns = predicted->data_parallel_period_ns;
+	enum pd_period_kind from = predicted->data_parallel_from;
 	int status = 0;
 
 	if (!plan)
 		return 0;
-	most = pd_candidate_fullest(plan, NULL);
-	*one = (struct pd_alternative){
-		.kind = kind, .schedule = plan->schedule, .weights = plan->weights,
-		.microbatches = plan->microbatches, .ranks = plan->rank_count,
-		.period_ns = predicted->data_parallel_period_ns,
-		.period_from = predicted->data_parallel_from, .memory_bytes = most,
-		.sent_bytes_per_sample = sent_per_sample(plan),
-		.fits = most <= finder->task->limit_bytes,
-	};
 	if (kind != PD_ALTERNATIVE_DATA_PARALLEL)
-		status = pd_judge_period(plan, PD_NEVER, &one->period_ns, &one->period_from, err);
-	if (status == 0) {
-		one->stages = pd_plan_stages_text(plan);
-		one->recompute = pd_plan_recomputed_text(plan);
-		predicted->alternative_count++;
-	}
+		status = pd_judge_period(plan, PD_NEVER, &period_ns, &from, err);
+	if (status == 0)
+		predicted->alternatives[predicted->alternative_count++] =
+			describe(finder, kind, plan, period_ns, from);
 	pd_candidate_drop(plan);
 	return status;
 }
@@ -187,11 +192,8 @@ static int add_unreplicated(struct finder *finder, struct pd_error *err)
 	if (!partition)         /* one that can say by how much it does not fit */
 		partition = pd_straight_most(&task->costs, count, bandwidth, INT64_MAX);
 	if (is_straight(won))
-		best = (struct pd_alternative){
-			PD_ALTERNATIVE_UNREPLICATED, won->schedule, won->weights, won->microbatches,
-			won->rank_count, pd_plan_stages_text(won), pd_plan_recomputed_text(won),
-			predicted->period_ns, predicted->memory_bytes, predicted->period_from,
-			predicted->sent_bytes_per_sample, true };
+		best = describe(finder, PD_ALTERNATIVE_UNREPLICATED, won, predicted->period_ns,
+				predicted->period_from);
 	if (partition)
 		status = add(finder, PD_ALTERNATIVE_UNREPLICATED, as_requested(finder, partition), err);
 	pd_partition_free(partition);

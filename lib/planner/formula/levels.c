@@ -46,12 +46,16 @@ struct level {
 	double *least;                  /* the least value of a state and all before it */
 };
 
+struct state {
+	double compute, parameters, cut;
+	double most_parameters;         /* of this and all before */
+};
+
 struct search {
 	const struct pd_states *states;
 	bool straight;                  /* no stage has replicas */
 	int levels, n;                  /* n states */
-	double *compute, *parameters, *cut;     /* per state */
-	double *most_parameters;        /* of a state and all before it */
+	struct state *at;               /* per state */
 	double *zero;                   /* V_0 by pair */
 	struct level level[PD_MAX_LEVELS + 1];         /* 1 to levels */
 };
@@ -94,8 +98,8 @@ static int first_split(const struct search *search, int k, int j, int last, int 
 
 	while (low < high) {
 		int s = low + (high - low) / 2;
-		double inside = least ? least[s] : search->compute[j] - search->compute[s];
-		double bytes = search->parameters[j] - search->most_parameters[s];
+		double inside = least ? least[s] : search->at[j].compute - search->at[s].compute;
+		double bytes = search->at[j].parameters - search->at[s].most_parameters;
 
 		if (pd_terms_stage(&level->at, inside, level->later[last] * fmax(bytes, 0),
 				   last) < time)
@@ -137,10 +141,10 @@ static void try_splits(const struct search *search, int k, int i, int j, int m, 
 
 		if (before[s] >= best->time || below[s] == HUGE_VAL)
 			continue;
-		time = pd_terms_stage(at, below[s], allreduce * (search->parameters[j] -
-								 search->parameters[s]), last);
-		if (cut * search->cut[s] > time)
-			time = cut * search->cut[s];
+		time = pd_terms_stage(at, below[s], allreduce * (search->at[j].parameters -
+								 search->at[s].parameters), last);
+		if (cut * search->at[s].cut > time)
+			time = cut * search->at[s].cut;
 		if (before[s] > time)
 			time = before[s];
 		if (time < best->time)
@@ -158,15 +162,15 @@ static struct best cell(const struct search *search, int k, int i, int j, int m,
 
 	if (inside < HUGE_VAL && !(search->straight && m > 1)) {
 		time = pd_terms_stage(at, inside, level->first[m] *
-				      (search->parameters[j] - search->parameters[i]), m);
+				      (search->at[j].parameters - search->at[i].parameters), m);
 		if (time < best.time)
 			best = (struct best){ time, { -1, m } };
 	}
-	if (search->compute[j] - search->compute[i] >= best.time * m * level->devices)
+	if (search->at[j].compute - search->at[i].compute >= best.time * m * level->devices)
 		m = 0;          /* no pipeline is better */
 	for (int last = 1; last < m && last < (search->straight ? 2 : m); last++) {
 		double out = at->released && j < search->n - 1
-			? pd_terms_cut(at, search->cut[j], last) : 0;
+			? pd_terms_cut(at, search->at[j].cut, last) : 0;
 		struct best tried = best;
 
 		if (out >= best.time)
@@ -249,22 +253,19 @@ static void search_init(struct search *search, const struct pd_states *states,
 
 	*search = (struct search){
 		.states = states, .straight = straight, .levels = topology->levels, .n = n,
-		.compute = pd_calloc((size_t)n, sizeof(double)),
-		.parameters = pd_calloc((size_t)n, sizeof(double)),
-		.cut = pd_calloc((size_t)n, sizeof(double)),
-		.most_parameters = pd_calloc((size_t)n, sizeof(double)),
+		.at = pd_calloc((size_t)n, sizeof(*search->at)),
 		.zero = pd_calloc(pair(n), sizeof(double)),
 	};
 	for (int s = 0; s < n; s++) {
-		search->compute[s] = (double)states->compute_ns[s];
-		search->parameters[s] = (double)states->parameter_bytes[s];
-		search->cut[s] = (double)states->cut_bytes[s];
-		search->most_parameters[s] = fmax(search->parameters[s],
-						  s ? search->most_parameters[s - 1] : 0);
+		double parameters = (double)states->parameter_bytes[s];
+
+		search->at[s] = (struct state){
+			(double)states->compute_ns[s], parameters, (double)states->cut_bytes[s],
+			fmax(parameters, s ? search->at[s - 1].most_parameters : 0) };
 		for (int i = 0; i < s; i++)
 			search->zero[pair(s) + (size_t)i] =
 				pd_states_within(states, i, s)
-				? search->compute[s] - search->compute[i] : HUGE_VAL;
+				? search->at[s].compute - search->at[i].compute : HUGE_VAL;
 	}
 	for (int k = 1; k <= search->levels; k++) {
 		struct level *level = &search->level[k];
@@ -288,10 +289,7 @@ static void search_init(struct search *search, const struct pd_states *states,
 
 static void search_release(struct search *search)
 {
-	free(search->compute);
-	free(search->parameters);
-	free(search->cut);
-	free(search->most_parameters);
+	free(search->at);
 	free(search->zero);
 	for (int k = 1; k <= search->levels; k++) {
 		free(search->level[k].first);
