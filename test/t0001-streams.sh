@@ -24,7 +24,7 @@ refused() {
 
 for program in $programs; do
 	test_ok "$program: an option that is none, operands that are too many" '
-		refused $program "unknown or ambiguous option --nonsense" --nonsense plan.json
+		refused $program "unknown option --nonsense" --nonsense plan.json
 		refused $program "unexpected operand" plan.json plan.json $(seq 100)'
 	test_ok "$program: nothing, an empty file, a folder, half a document, none" '
 		refused $program "standard input: empty"
@@ -33,6 +33,18 @@ for program in $programs; do
 		refused $program "half.json:[0-9]*:[0-9]*: not JSON" half.json
 		refused $program "absent: cannot open: No such file" absent'
 done
+
+test_ok "a value that is no value, an option that could be several" '
+	refused pd-run "unexpected operand \"plan.json\" behind \"20\"" --synthetic 20 plan.json
+	refused pd-run "ambiguous option --lr-s=step" --lr-s=step plan.json
+	refused pd-run "unknown option --gpus=2" --gpus=2 plan.json
+	refused pd-plan "topology \"4\": no such file; expected one, or COUNT@BANDWIDTH" -t 4 chain.json'
+test_ok "a document that is for another program" '
+	refused pd-plan "pd-profile\", found \"pd-plan\", which is for pd-run, pd-replay or" plan.json
+	refused pd-profile "expected \"pd-model\", found \"pd-profile\", which is for pd-plan" chain.json
+	refused pd-run "expected .*, found \"pd-profile\", which is for pd-plan" chain.json
+	refused pd-run "expected .*, found \"pd-trace\", which is for pd-replay" trace.jsonl
+	refused pd-replay "expected .*, found \"pd-profile\", which is for pd-plan" chain.json'
 
 # lost WORDS COMMAND...: its output, which goes where nothing can be written, is missed.
 lost() {

@@ -73,7 +73,7 @@ test_ok "cycles, and names that are not there, or twice" '
 	profile ".layers = []" "layers: expected 1 to"
 	profile ".batch_size = 0" "batch_size: "'
 test_ok "options that are unknown, want a value or take none; a name that is empty" '
-	refused "unknown or ambiguous option --nosuch" --nosuch good.json
+	refused "unknown option --nosuch" --nosuch good.json
 	refused "option --gpus needs an argument" good.json --gpus
 	refused "option --straight=3 takes no value" -t 2@1GB/s --straight=3 good.json
 	refused "^pd-plan: \"\": cannot open" -t "" good.json

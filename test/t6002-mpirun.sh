@@ -67,7 +67,7 @@ test_ok "a plan of another number of ranks is refused in one sentence, with stat
 '
 test_ok "so is what is wrong with options or files: the first speaks, all end" '
 	status 2 mpi 4 --bogus
-	said "unknown or ambiguous option --bogus"
+	said "unknown option --bogus"
 	status 2 mpi 4 --synthetic absent.json
 	said "absent.json: cannot open"
 	mpi 4 --help >out

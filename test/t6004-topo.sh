@@ -16,7 +16,7 @@ test_ok "two ranks of this host, which pd-plan takes as they are" '
 '
 test_ok "a device that is none is bad input, said once" '
 	status 2 timeout 600 pd-topo --device=none 2>err >out
-	said "--device=none: this program knows auto"
+	said "--device: expected one of auto"
 	[ ! -s out ]
 '
 test_ok "mpirun on this host says how many ranks there are" '

@@ -57,7 +57,7 @@ test_ok "how GPUs exchange is no question for processors" '
 test_ok "a device that nobody knows is bad input" '
 	status 2 pd-profile --device=gpu "$MODELS/mlp.json" 2>err
 	cat err
-	grep -q "this program knows auto, cuda, cpu" err
+	grep -q "expected one of auto, cuda, cpu, found" err
 '
 
 test_done

@@ -218,6 +218,32 @@ int pd_place_expected(const struct pd_place *place, struct pd_error *err, const 
 	return pd_place_error(place, err, "expected %s, found %s", expected, found);
 }
 
+/* Returns the program that goes on from a document of that format, or NULL. */
+static const char *reader_of(const char *format)
+{
+	static const char *const readers[][2] = {
+		{ "pd-model", "pd-profile" }, { "pd-profile", "pd-plan" },
+		{ "pd-topology", "pd-plan --topology" }, { "pd-plan", "pd-run, pd-replay or pd-schedule" },
+		{ "pd-schedule", "pd-run, pd-replay or pd-schedule" }, { "pd-trace", "pd-replay" },
+		{ "pd-checkpoint", "pd-run --resume" },
+	};
+
+	for (size_t i = 0; format && i < sizeof(readers) / sizeof(*readers); i++)
+		if (strcmp(format, readers[i][0]) == 0)
+			return readers[i][1];
+	return NULL;
+}
+
+int pd_json_other_format(const struct pd_place *name, const char *expected, struct pd_error *err)
+{
+	const char *found = json_string_value(name->value), *reader = reader_of(found);
+
+	if (!reader)
+		return pd_place_expected(name, err, "%s", expected);
+	return pd_place_error(name, err, "expected %s, found \"%s\", which is for %s", expected, found,
+			      reader);
+}
+
 int pd_json_header(const struct pd_place *root, const char *format, struct pd_error *err)
 {
 	int64_t version;
@@ -232,8 +258,12 @@ int pd_json_header_of(const struct pd_place *root, const char *format, int64_t n
 
 	if (!json_is_object(root->value))
 		return pd_place_expected(root, err, "a %s document, which is a JSON object", format);
-	if (!json_is_string(name.value) || strcmp(json_string_value(name.value), format) != 0)
-		return pd_place_expected(&name, err, "\"%s\"", format);
+	if (!json_is_string(name.value) || strcmp(json_string_value(name.value), format) != 0) {
+		char quoted[64];
+
+		snprintf(quoted, sizeof(quoted), "\"%s\"", format);
+		return pd_json_other_format(&name, quoted, err);
+	}
 	return pd_json_get_int(root, "version", 1, newest, version_p, err);
 }
 

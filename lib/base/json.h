@@ -64,6 +64,8 @@ int pd_json_header(const struct pd_place *root, const char *format, struct pd_er
 /* Checks the format, and that the version is at most `newest`; returns the version. */
 int pd_json_header_of(const struct pd_place *root, const char *format, int64_t newest,
 		      int64_t *version_p, struct pd_error *err);
+/* Refuses a document of another "format", and says for which program it is. */
+int pd_json_other_format(const struct pd_place *name, const char *expected, struct pd_error *err);
 /* Checks that this is an object whose keys are all in `known`, a NULL-terminated list. */
 int pd_json_keys(const struct pd_place *object, const char *const *known, struct pd_error *err);
 /* Checks that this is an array, and sets its length. */

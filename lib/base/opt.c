@@ -87,6 +87,20 @@ static void usage_error(const struct pd_command *command, const char *fmt, const
 	exit(PD_EXIT_USAGE);
 }
 
+/* Returns whether --word or --word=value begins the name of an option. */
+static bool is_prefix(const struct option *table, const char *word)
+{
+	size_t length;
+
+	if (strncmp(word, "--", 2) != 0)
+		return false;
+	word += 2;
+	length = strcspn(word, "=");
+	while (table->name && strncmp(table->name, word, length) != 0)
+		table++;
+	return table->name;
+}
+
 int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 {
 	struct option *table;
@@ -134,7 +148,8 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 		if (c == '?' && optopt >= OPT_HELP)
 			usage_error(command, "option %s takes no value", argv[optind - 1]);
 		if (c == '?')
-			usage_error(command, "unknown or ambiguous option %s", argv[optind - 1]);
+			usage_error(command, is_prefix(table, argv[optind - 1]) ?
+				    "ambiguous option %s" : "unknown option %s", argv[optind - 1]);
 		if (c < OPT_FIRST)
 			for (i = 0; command->options[i].letter != c; i++)
 				;
@@ -146,9 +161,15 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 	}
 	free(table);
 	free(letters);
-	if (argc - optind > command->max_operands)
-		usage_error(command, "unexpected operand \"%s\"",
-			    argv[optind + command->max_operands]);
+	if (argc - optind > command->max_operands) {
+		fprintf(stderr, "%s: unexpected operand \"%s\"", command->name,
+			argv[optind + command->max_operands]);
+		/* the one before may have been meant as the value of an option that takes =VALUE */
+		if (command->max_operands == 1)
+			fprintf(stderr, " behind \"%s\"", argv[optind]);
+		fprintf(stderr, " (try --help)\n");
+		exit(PD_EXIT_USAGE);
+	}
 	return optind;
 }
 

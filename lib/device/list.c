@@ -27,6 +27,6 @@ const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *er
 		}
 		pd_list_name(known, sizeof(known), pd_devices[i]->name, "");
 	}
-	pd_error_input(err, "--device=%s: this program knows %s", name, known);
+	pd_error_input(err, "--device: expected one of %s, found \"%.60s\"", known, name);
 	return NULL;
 }

@@ -283,7 +283,7 @@ int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct
 		if (name && strcmp(name, "pd-schedule") == 0)
 			*lists_p = pd_lists_read_at(in, &root, err);
 		else if (name && strcmp(name, "pd-plan") != 0)
-			pd_place_expected(&format, err, "\"pd-schedule\" or \"pd-plan\"");
+			pd_json_other_format(&format, "\"pd-schedule\" or \"pd-plan\"", err);
 		else if (pd_document_end(in, root.document, "the plan", err) == 0)
 			*plan_p = pd_plan_parse_at(&root, err);
 	}

@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Adds a level outside the others. */
 static int add_level(const struct pd_level *level, struct pd_topology *topology)
@@ -135,6 +136,9 @@ int pd_topology_read(const char *what, struct pd_topology *out_p, struct pd_erro
 
 	if (what && strchr(what, '@'))
 		return pd_topology_parse_string(what, out_p, err);
+	if (what && *what && strcmp(what, "-") != 0 && access(what, F_OK) != 0)
+		return pd_error_input(err, "topology \"%.80s\": no such file; expected one, or "
+				      "COUNT@BANDWIDTH[+LATENCY] such as 4@12GB/s+5us", what);
 	value = pd_json_load(what, err);
 	if (!value)
 		return -1;

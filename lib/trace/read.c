@@ -177,8 +177,8 @@ int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct p
 		else if (name && strcmp(name, "pd-schedule") == 0)
 			result = (*lists_p = pd_lists_read_at(in, &root, err)) ? 0 : -1;
 		else if (name && strcmp(name, "pd-plan") != 0)
-			pd_place_expected(&format, err,
-					  "\"pd-trace\", \"pd-schedule\" or \"pd-plan\"");
+			pd_json_other_format(&format,
+					     "\"pd-trace\", \"pd-schedule\" or \"pd-plan\"", err);
 		else if (pd_document_end(in, root.document, "the plan", err) == 0)
 			result = (*plan_p = pd_plan_parse_at(&root, err)) ? 0 : -1;
 	}
