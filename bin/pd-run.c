@@ -54,7 +54,7 @@ static const struct pd_opt options[] = {
 	{ "lr", 0, PD_OPT_REAL, "X", "learning rate (default: 0.01)",
 	  &job.optimizer.rate, 0, 1e6 },
 	{ "momentum", 0, PD_OPT_REAL, "X", "of sgd and lars (default: 0.9)", &job.optimizer.momentum, 0, 1 },
-	{ "beta1", 0, PD_OPT_REAL, "X", "of adam, first moment (default: 0.9)",
+	{ "beta1", 0, PD_OPT_REAL, "X", "decay of adam's first moment (default: 0.9)",
 	  &job.optimizer.beta1, 0, BETA_MOST },
 	{ "beta2", 0, PD_OPT_REAL, "X", "decay of adam's second moment (default: 0.999)",
 	  &job.optimizer.beta2, 0, BETA_MOST },
@@ -184,7 +184,7 @@ static int check_options(struct pd_error *err)
 	if (job.data && job.synthetic_epoch)
 		return pd_error_input(err, "--data and --synthetic exclude each other");
 	if (!job.data && !job.synthetic_epoch && !job.gather)
-		return pd_error_input(err, "no data: give --data=DIR or --synthetic");
+		return pd_error_input(err, "no data: give --data=DIR, --data=FILE or --synthetic");
 	if (job.epochs >= 0 && job.minibatches >= 0)
 		return pd_error_input(err, "--epochs and --minibatches exclude each other");
 	if ((resume || job.checkpoint_every || job.gather) && !job.checkpoint)

@@ -74,7 +74,7 @@ test_ok "statistics are added to once, and the masks of dropout are those of the
 		again 1-1-1 1f1b flush 4 $which >plan.json
 		rm -rf ck-$which
 		train ck-$which plan.json $sgd --minibatches=14 --data=data >out
-		grep "\"evaluation\"" out >evaluation-$which
+		grep "\"event\": \"evaluation\"" out >evaluation-$which
 	done
 	grep -aq "bn1\.running_mean" "$(at ck-all 14)"/*
 	diff -r "$(at ck-none 14)" "$(at ck-all 14)"

@@ -195,6 +195,23 @@ test_ok "a rate that depends on the length of the run, resumed under the same le
 	train ck-again plan-1-1-1 $sgd --data=data --minibatches=40 --resume --lr-warmup=16 >out
 	status 1 "$same" "$(at ck-whole 40)" "$(at ck-again 40)"'
 
+test_ok "where nothing is left to train, what the checkpoint has is evaluated, under any plan" '
+	rm -rf ck
+	pd-run --threads=1 --checkpoint=ck --data=data --minibatches=40 plan-1-1-1 >out
+	grep "\"event\": \"evaluation\"" out | tail -n 1 >evaluation
+	cp -r ck as-it-was
+	for with in "plan-1-1-1 --minibatches=40" "plan-2-1 --minibatches=40" "plan-1 --epochs=1"; do
+		pd-run --threads=1 --checkpoint=ck --resume --data=data $with >again 2>err
+		cat again err
+		grep "\"event\": \"evaluation\"" again | diff evaluation -
+		[ "$(wc -l <again)" -eq 2 ]
+		jq -s -e ".[0].accuracy == .[1].evaluation.accuracy and (.[1] | has(\"loss\") | not)" again
+		grep -q "^pd-run: nothing is left to train: .. minibatches in all were asked for" err
+		diff -r as-it-was ck
+	done
+	pd-run --threads=1 --checkpoint=ck --resume --no-evaluate --data=data plan-1 >again
+	[ "$(wc -l <again)" -eq 1 ]'
+
 # refused WORDS OPTION... : one sentence, exit status 2, nothing started
 refused() {
 	words=$1

@@ -111,6 +111,12 @@ static inline int64_t pd_job_first(const struct pd_job *job)
 	return job->resume_step < 0 ? 0 : pd_job_microbatches(job, job->resume_step);
 }
 
+/* Returns whether a run that is resumed has nothing left to train. */
+static inline bool pd_job_trained(const struct pd_job *job)
+{
+	return job->resume_step >= job->total_minibatches;
+}
+
 /* Returns whether an epoch ends before that microbatch. */
 static inline bool pd_job_epoch_ends(const struct pd_job *job, int64_t at)
 {

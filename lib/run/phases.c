@@ -5,6 +5,8 @@
 void pd_job_begin(const struct pd_job *job, struct pd_position *position)
 {
 	*position = (struct pd_position){ .number = -1, .next = pd_job_first(job) };
+	/* where nothing is left to train, what the checkpoint has is evaluated */
+	position->evaluate_next = pd_job_trained(job) && job->test_microbatches > 0;
 }
 
 static int64_t epoch_microbatches(const struct pd_job *job)

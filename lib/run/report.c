@@ -173,8 +173,7 @@ void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job,
 	int64_t first = job->resume_step < 0 ? 0 : job->resume_step;
 
 	*report = (struct pd_run_report){ .job = job, .every = every, .done = first,
-					  .evaluated = first, .first_done = first, .last_loss = -1,
-					  .last_accuracy = -1 };
+					  .evaluated = first, .first_done = first, .last_loss = -1 };
 	report->losses = pd_model_losses(model, 0, model->layer_count);
 	report->main_loss = find_main_loss(report);
 	report->training.losses = pd_calloc((size_t)report->losses, sizeof(struct pd_loss));
@@ -239,17 +238,22 @@ static void add_losses(const struct pd_run_report *report, const struct pd_sums 
 static void evaluated(struct pd_run_report *report)
 {
 	const struct pd_sums *sums = &report->evaluation;
-	int64_t epoch = report->evaluated / report->job->epoch_minibatches + 1;
+	int64_t size = report->job->epoch_minibatches, epoch;
 	json_t *event;
 
-	report->last_accuracy = accuracy(report, sums, report->main_loss);
-	report->evaluated = epoch * report->job->epoch_minibatches;
+	report->evaluated = (report->evaluated / size + 1) * size;
 	if (report->evaluated > report->job->total_minibatches)
 		report->evaluated = report->job->total_minibatches;
+	if (report->evaluated < report->first_done)     /* nothing was left to train */
+		report->evaluated = report->first_done;
+	epoch = (report->evaluated - 1) / size + 1;
 	pd_progress_bar_hide(&report->bar);
 	event = json_pack("{s:s, s:I, s:I}", "event", "evaluation",
 			  "step", (json_int_t)report->evaluated, "epoch", (json_int_t)epoch);
-	add_losses(report, sums, event);
+	json_decref(report->last_evaluation);
+	report->last_evaluation = json_object();
+	add_losses(report, sums, report->last_evaluation);
+	json_object_update(event, report->last_evaluation);
 	json_object_set_new(event, "samples", json_integer(sums->samples));
 	line(report, event);
 	sums_clear(&report->evaluation, report->losses);
@@ -355,6 +359,7 @@ void pd_run_report_release(struct pd_run_report *report)
 	pd_tally_release(&report->tested);
 	free(report->training.losses);
 	free(report->evaluation.losses);
+	json_decref(report->last_evaluation);
 }
 
 void pd_run_report_checkpoint(struct pd_run_report *report, const char *directory, int64_t step)
@@ -432,8 +437,7 @@ void pd_run_report_end(struct pd_run_report *report, const struct pd_schedule *s
 	if (report->done > report->first_done)
 		json_object_set_new(event, "loss", real(report->last_loss));
 	add_update(report, event);
-	if (report->last_accuracy >= 0)
-		json_object_set_new(event, "accuracy", json_real(report->last_accuracy));
+	json_object_set(event, "evaluation", report->last_evaluation);
 	pd_progress_bar_end(&report->bar);
 	line(report, event);
 }

@@ -29,7 +29,8 @@ struct pd_run_report {
 	struct pd_tally trained, tested;
 	struct pd_sums training;        /* since the last progress report */
 	struct pd_sums evaluation;      /* of the evaluation under way */
-	double last_loss, last_accuracy;        /* -1: none yet */
+	double last_loss;               /* -1: none yet */
+	json_t *last_evaluation;        /* its figures; NULL: none yet */
 	/* of the last update, where all ranks agree on these */
 	bool updated;
 	double grad_norm, loss_scale;

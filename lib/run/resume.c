@@ -114,6 +114,9 @@ int pd_job_go_on(struct pd_job *job, const struct pd_checkpoint *ck, struct pd_e
 		pd_say("%s: goes on from step %" PRId64 "%s", job->checkpoint, info->step,
 		       info->checksums ? "" : ", whose checkpoint is of an earlier version and has no"
 		       " checksums: damaged numbers in it would not be noticed");
+	if (status == 0 && !job->quiet && pd_job_trained(job))
+		pd_say("nothing is left to train: %" PRId64 " minibatches in all were asked for"
+		       " (--minibatches, --epochs)", job->total_minibatches);
 	return status < 0 ? -1 : note_cut(job, ck, err);
 }
 
