@@ -28,7 +28,7 @@ static const struct pd_opt options[] = {
 static const struct pd_command command = {
 	.name = "pd-model",
 	.synopsis = "[OPTION]... FAMILY | PRESET",
-	.summary = "Writes a network of a family, of any size, as a model document.",
+	.summary = "Write a network of a family, of any size, as a model document.",
 	.options = options,
 	.max_operands = 1,
 };

@@ -88,6 +88,9 @@ static const struct pd_opt options[] = {
 	{ "all-reduce", 0, PD_OPT_CHOICE, "NAME",
 	  "how replicas sum gradients: dense (default), ring, hierarchical, recursive-doubling, nccl, auto",
 	  &all_reduce, .choices = reducers },
+	{ "gradient-dtype", 0, PD_OPT_CHOICE, "TYPE",
+	  "what gradients are rounded to between replicas: f32 (default), bf16, f16",
+	  &gradient_dtype, .choices = gradient_dtypes },
 	{ "bucket", 0, PD_OPT_STRING, "BYTES|auto",
 	  "replicas sum gradients in buckets of more than BYTES, under backward", &bucket },
 	{ "sparsity", 0, PD_OPT_REAL, "PART",
@@ -98,9 +101,6 @@ static const struct pd_opt options[] = {
 	{ "sparsity-warmup", 0, PD_OPT_COUNT, "N",
 	  "with --sparsity: minibatches in which it rises from 0 (default: 0)",
 	  &request.sparsity_warmup, 0, PD_MAX_EXTENT },
-	{ "gradient-dtype", 0, PD_OPT_CHOICE, "TYPE",
-	  "what gradients are rounded to between replicas: f32 (default), bf16, f16",
-	  &gradient_dtype, .choices = gradient_dtypes },
 	{ "straight", 's', PD_OPT_FLAG, NULL, "one rank per stage: no replicas",
 	  &request.straight },
 	{ "stages", 0, PD_OPT_STRING, "LIST", "layers and replicas by hand, such as 8x1,6x1",
@@ -120,7 +120,7 @@ static const struct pd_opt options[] = {
 static const struct pd_command command = {
 	.name = "pd-plan",
 	.synopsis = "[OPTION]... [profile.json ...]",
-	.summary = "Divides a network into stages, and stages among devices.",
+	.summary = "Divide a network into stages, and stages among devices.",
 	.options = options,
 	.max_operands = MOST_PROFILES,
 };

@@ -22,8 +22,8 @@ static int64_t threads, workers = 1;
 static struct pd_measure_options measure = { .batch_size = 32 };
 
 static const struct pd_opt options[] = {
-	{ "device", 'd', PD_OPT_STRING, "NAME", "auto, cpu or cuda (default: auto)", &device },
-	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 to TF32", &measure.tf32 },
+	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu or cuda", &device },
+	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 products to TF32", &measure.tf32 },
 	{ "batch-size", 'b', PD_OPT_COUNT, "N", "samples in a microbatch (default: 32)",
 	  &measure.batch_size, 1, 1 << 20 },
 	{ "dtype", 0, PD_OPT_STRING, "TYPE", "type to compute in: f32 (default), bf16, f16",

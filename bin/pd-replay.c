@@ -64,7 +64,7 @@ static const struct pd_opt options[] = {
 static const struct pd_command command = {
 	.name = "pd-replay",
 	.synopsis = "[OPTION]... [plan.json | schedule.jsonl | trace.jsonl]",
-	.summary = "Shows what happens when: of a plan or schedule in virtual time, or in a trace.",
+	.summary = "Show when each operation of a plan, a schedule or a trace happens.",
 	.options = options,
 	.max_operands = 1,
 };

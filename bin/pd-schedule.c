@@ -14,18 +14,18 @@ static bool check, compact;
 static int64_t minibatches;
 
 static const struct pd_opt options[] = {
-	{ "minibatches", 'm', PD_OPT_COUNT, "N", "of a plan: train N minibatches", &minibatches, 1,
-	  1e9 },
-	{ "compact", 0, PD_OPT_FLAG, NULL, "write what repeats itself once", &compact },
 	{ "check", 'c', PD_OPT_FLAG, NULL, "say whether the schedule is right, and write nothing",
 	  &check },
+	{ "compact", 0, PD_OPT_FLAG, NULL, "write what repeats itself once", &compact },
+	{ "minibatches", 'm', PD_OPT_COUNT, "N", "of a plan: train N minibatches", &minibatches, 1,
+	  1e9 },
 	{ 0 }
 };
 
 static const struct pd_command command = {
 	.name = "pd-schedule",
 	.synopsis = "[OPTION]... [plan.json | schedule.jsonl]",
-	.summary = "Writes what every rank does, in order, or checks that it can be done.",
+	.summary = "Write or check the operations of every rank, in order.",
 	.options = options,
 	.max_operands = 1,
 };

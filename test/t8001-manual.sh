@@ -138,9 +138,8 @@ for page in "$man"/*.1; do
 		test_skip "$program" "it is not built"
 		continue
 	fi
-	test_ok "$program: the options in --help are those in the page" '
-		"$program" --help | sed -n "s/^  \(-\([a-zA-Z]\),\|   \) --\([a-z0-9-]*\).*/\2 \3/p" |
-			sort >expected
+	test_ok "$program: the options in --help are those in the page, in one order" '
+		"$program" --help | sed -n "s/^  \(-\([a-zA-Z]\),\|   \) --\([a-z0-9-]*\).*/\2 \3/p" >expected
 		sed "s/\\\\-/-/g" "$page" | awk "/^\.It Fl/ {
 			letter = \"\"
 			for (i = 2; i <= NF; i++)
@@ -150,7 +149,7 @@ for page in "$man"/*.1; do
 					print letter \" \" substr(\$(i + 1), 2)
 					letter = \"\"
 				}
-		}" | sort >found
+		}" >found
 		same expected found'
 	# a backslash at the end goes on
 	awk '/^\.Sh/ { inside = /EXAMPLES/ }

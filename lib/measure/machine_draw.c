@@ -31,7 +31,7 @@ void pd_machine_print(const struct pd_machine *m, FILE *out)
 			snprintf(alone, sizeof(alone), "%s for one rank alone; ",
 				 pd_show_rate((int64_t)l->alone, latency));
 		fprintf(out, "level %d: %" PRId64 " on a link of %s each (%s to %s; %s%s while as much goes "
-			"the other way), latency %s\n", level + 1, m->topology.level[level].count,
+			"the other way), latency %s\n", level, m->topology.level[level].count,
 			pd_show_rate((int64_t)l->median, median), pd_show_rate((int64_t)l->least, least),
 			pd_show_rate((int64_t)l->most, most), alone,
 			pd_show_rate((int64_t)l->both_ways, both),
@@ -51,7 +51,7 @@ static void draw_level(const struct pd_machine *m, int level, double y, FILE *ou
 			"fill=\"#dde6f0\" stroke=\"#456\"/>\n", MARGIN + first * per_rank + 1, y,
 			size * per_rank - 2);
 	fprintf(out, "<text x=\"%.1f\" y=\"%.1f\">level %d: %" PRId64 " links of %s, %s</text>\n",
-		MARGIN + 6, y + 14, level + 1, m->topology.level[level].count,
+		MARGIN + 6, y + 14, level, m->topology.level[level].count,
 		pd_show_rate((int64_t)m->levels[level].median, rate),
 		pd_show_time(m->levels[level].latency_ns, latency));
 	for (int first = 0; first < m->ranks; first += level ? component_size(m, level - 1) : 1) {

@@ -46,8 +46,9 @@ static void print_head(const struct pd_report *report, FILE *out)
 	const char *unit = pd_plan_unit(plan);
 	char a[32], b[32], label[32];
 
-	fprintf(out, "%s: %d stages on %d ranks, %s, %s; ", plan->profile->name, plan->stage_count,
-		plan->rank_count, pd_schedule_kind_name[plan->schedule],
+	fprintf(out, "%s: %d stage%s on %d rank%s, %s, %s; ", plan->profile->name,
+		plan->stage_count, plan->stage_count == 1 ? "" : "s", plan->rank_count,
+		plan->rank_count == 1 ? "" : "s", pd_schedule_kind_name[plan->schedule],
 		pd_weight_kind_name[plan->weights]);
 	print_length(plan, report->microbatches, out);
 	fprintf(out, ", %s\n\n", strcmp(trace->device, "sim") == 0 ? "simulated" : "measured");

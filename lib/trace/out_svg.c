@@ -277,7 +277,8 @@ static void put_title(const struct pd_view *view, double y, FILE *out)
 		pd_weight_kind_name[plan->weights]);
 	if (plan->microbatches > 1)
 		fprintf(out, "%" PRId64 " microbatches, ", plan->microbatches);
-	fprintf(out, "%d ranks, %s</text>\n", view->timeline->rank_count,
+	fprintf(out, "%d rank%s, %s</text>\n", view->timeline->rank_count,
+		view->timeline->rank_count == 1 ? "" : "s",
 		strcmp(view->timeline->trace->device, "sim") == 0 ? "simulated" : "measured");
 }
 
