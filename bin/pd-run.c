@@ -174,7 +174,8 @@ static int set_loss_scale(struct pd_error *err)
 								       : PD_LOSS_SCALE_INTERVAL;
 	} else if (loss_scale && pd_parse_real(loss_scale, 1e-30, 1e38, &job.optimizer.loss_scale,
 					       err) < 0) {
-		return pd_error_prefix(err, "--loss-scale, which may also be dynamic");
+		return pd_error_input(err, "--loss-scale: expected dynamic or a number from 1e-30 to "
+				      "1e+38, found \"%.60s\"", loss_scale);
 	}
 	return 0;
 }
@@ -201,7 +202,8 @@ static int check_options(struct pd_error *err)
 				      "has its own parameters");
 	if (resume && strcmp(resume, NEWEST) != 0 &&
 	    pd_parse_count(resume, 0, INT64_MAX - 1, &job.resume_step, err) < 0)
-		return pd_error_prefix(err, "--resume, which may also be " NEWEST);
+		return pd_error_input(err, "--resume: expected " NEWEST " or a whole number from 0, "
+				      "found \"%.60s\"", resume);
 	if (set_defaults(err) < 0 || set_loss_scale(err) < 0)
 		return -1;
 	job.optimizer.kind = (enum pd_update_kind)optimizer;

@@ -206,7 +206,7 @@ test_ok "where nothing is left to train, what the checkpoint has is evaluated, u
 		grep "\"event\": \"evaluation\"" again | diff evaluation -
 		[ "$(wc -l <again)" -eq 2 ]
 		jq -s -e ".[0].accuracy == .[1].evaluation.accuracy and (.[1] | has(\"loss\") | not)" again
-		grep -q "^pd-run: nothing is left to train: .. minibatches in all were asked for" err
+		grep -q "^pd-run: nothing is left to train: by --minibatches or --epochs training ends at step" err
 		diff -r as-it-was ck
 	done
 	pd-run --threads=1 --checkpoint=ck --resume --no-evaluate --data=data plan-1 >again
@@ -229,10 +229,10 @@ test_ok "another seed is refused" '
 test_ok "another batch size is refused" '
 	jq ".profile.batch_size = 8" plan-1 >plan-8
 	refused "minibatches of 4" --checkpoint=ck-seed --resume --minibatches=5 plan-8'
-test_ok "another model is refused" '
-	profile "$MODELS/mlp.json" 4 >mlp
+test_ok "another model is refused, also where its minibatches are others" '
+	profile "$MODELS/mlp.json" 8 >mlp
 	plan mlp 1 >plan-mlp
-	refused "residual" --checkpoint=ck-seed --resume --minibatches=5 plan-mlp'
+	refused "a checkpoint of .residual., found a plan for .mlp." --checkpoint=ck-seed --resume --minibatches=5 plan-mlp'
 test_ok "another optimizer is refused" '
 	refused "optimizer=sgd" --checkpoint=ck-seed --resume --minibatches=5 --optimizer=adam plan-1
 	train ck-adam plan-1 --synthetic --minibatches=3 --optimizer=adam >out

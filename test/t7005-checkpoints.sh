@@ -99,9 +99,9 @@ test_ok "--resume=STEP takes that one" '
 	diff -r "$(at whole 12)" "$(at ck 12)"'
 test_ok "or fails: a step that is not there, no step" '
 	fresh
-	refused 2 "^pd-run: --resume=5: .*step-000000000005.*cannot open" --checkpoint=ck --resume=5
-	refused 2 "^pd-run: --resume, .*newest" --checkpoint=ck --resume=last
-	refused 2 "^pd-run: --resume, .*newest" --checkpoint=ck --resume=-1
+	refused 2 "^pd-run: --resume=5: ck has no checkpoint of that step; the newest is of step 8$" --checkpoint=ck --resume=5
+	refused 2 "^pd-run: --resume: expected newest or a whole number from 0, " --checkpoint=ck --resume=last
+	refused 2 "^pd-run: --resume: expected newest or a whole number from 0, " --checkpoint=ck --resume=-1
 	refused 2 "no complete checkpoint found" --checkpoint=nowhere --resume
 	[ ! -e nowhere ]'
 test_ok "-r takes no argument, --resume=newest is the same" '

@@ -242,8 +242,9 @@ static int read_header(struct pd_safetensors *st, struct pd_error *err)
 	if (read_at(st, &length, 8, 0, err) < 0)
 		return -1;
 	if (length > HEADER_BYTES_MOST || (int64_t)length > info.st_size - 8)
-		return pd_error_input(err, "%s: a header of %" PRIu64 " bytes: expected at most %"
-				      PRId64 ", those in the file", st->file, length,
+		return pd_error_input(err, "%s: expected a safetensors file, found one whose first 8"
+				      " bytes announce a header of %" PRIu64 " bytes; at most %" PRId64
+				      " are possible", st->file, length,
 				      info.st_size - 8 < HEADER_BYTES_MOST ?
 				      (int64_t)info.st_size - 8 : HEADER_BYTES_MOST);
 	st->data_offset = 8 + (int64_t)length;

@@ -22,9 +22,16 @@ void pd_job_pass_over(void *context, int64_t step, const struct pd_error *why)
 static struct pd_checkpoint *open_resumed(struct pd_job *job, struct pd_error *err)
 {
 	struct pd_checkpoint *ck;
+	int64_t highest;
 
 	if (job->resume_step < 0)
 		return pd_checkpoint_newest(job->checkpoint, pd_job_pass_over, job, err);
+	highest = pd_checkpoint_highest(job->checkpoint, INT64_MAX);
+	if (highest >= 0 && !pd_checkpoint_exists(job->checkpoint, job->resume_step)) {
+		pd_error_input(err, "--resume=%" PRId64 ": %s has no checkpoint of that step; the newest is"
+			       " of step %" PRId64, job->resume_step, job->checkpoint, highest);
+		return NULL;
+	}
 	ck = pd_checkpoint_open(job->checkpoint, job->resume_step, err);
 	if (!ck || pd_checkpoint_verify(ck, err) < 0) {
 		pd_checkpoint_close(ck);
@@ -41,6 +48,9 @@ static int check_same_run(const struct pd_job *job, const struct pd_checkpoint_i
 	const char *kind = pd_member_text(info->optimizer, "kind");
 	const struct pd_profile *profile = job->plan->profile;
 
+	if (strcmp(info->name, profile->name) != 0)
+		return pd_error_input(err, "%s: a checkpoint of \"%s\", found a plan for \"%s\"",
+				      job->checkpoint, info->name, profile->name);
 	/* the order of samples and all random numbers depend on it */
 	if (info->seed != (uint64_t)job->seed)
 		return pd_error_input(err, "%s: trained with --seed=%" PRIu64 ", found --seed=%" PRId64,
@@ -54,9 +64,6 @@ static int check_same_run(const struct pd_job *job, const struct pd_checkpoint_i
 	if (info->step > PD_MOST_MICROBATCHES / job->plan->microbatches)
 		return pd_error_input(err, "%s: step %" PRId64 ": more minibatches than this version"
 				      " counts", job->checkpoint, info->step);
-	if (strcmp(info->name, profile->name) != 0)
-		return pd_error_input(err, "%s: a checkpoint of \"%s\", found a plan for \"%s\"",
-				      job->checkpoint, info->name, profile->name);
 	if (!kind || strcmp(kind, wanted) != 0)
 		/* the optimizer's moments would have another meaning */
 		return pd_error_input(err, "%s: trained with --optimizer=%.60s, found"
@@ -115,8 +122,8 @@ int pd_job_go_on(struct pd_job *job, const struct pd_checkpoint *ck, struct pd_e
 		       info->checksums ? "" : ", whose checkpoint is of an earlier version and has no"
 		       " checksums: damaged numbers in it would not be noticed");
 	if (status == 0 && !job->quiet && pd_job_trained(job))
-		pd_say("nothing is left to train: %" PRId64 " minibatches in all were asked for"
-		       " (--minibatches, --epochs)", job->total_minibatches);
+		pd_say("nothing is left to train: by --minibatches or --epochs training ends at step"
+		       " %" PRId64, job->total_minibatches);
 	return status < 0 ? -1 : note_cut(job, ck, err);
 }
 
