@@ -63,6 +63,23 @@ for reducer in ring recursive-doubling; do
 		mv named.json plan.json
 		equals 14'
 done
+# narrow KIND NAME DTYPE REDUCER PLAN BYTES
+narrow() {
+	test_row "$1" "$2" "
+		sparse $5 1f1b stash 1 0.7 100 6 $6
+		jq '.gradient_dtype = \"$3\" | .reducer = \"$4\"' plan.json >named.json
+		mv named.json plan.json
+		equals 14"
+}
+narrow 16-bits "in bf16, three replicas" bf16 dense 3 0
+narrow 16-bits "in f16, two before one, in buckets" f16 dense 2-1 1200
+narrow 16-bits "in bf16 round a ring, in buckets" bf16 ring 2 1200
+narrow 16-bits "in f16 by recursive doubling" f16 recursive-doubling 2 0
+test_ok "a stage without parameters has replicas" '
+	layers=$(jq ".layers | length" residual)
+	pd-plan --topology=4@10Gbit/s --stages="$((layers - 1))x2,1x2" residual >tail
+	sparse tail 1f1b stash 1 0.8 100 0 0
+	equals 8'
 # wrong MUTATION: so broken, the rule gives other weights.
 for mutation in correction set twice; do
 	test_row wrong "not with the $mutation wrong" '

@@ -105,7 +105,10 @@ float *serial_sparse_residual(struct trainer *t, int number, int replica);
 /* Makes the sums and masks of the group of microbatch b of replicas' parts. */
 void serial_sparse_sum(struct trainer *t, int s, int64_t b);
 
-/* serial_update.c: what a group of microbatches makes of the weights */
+/* serial_update.c: how gradients travel, and what a group of microbatches makes of the weights */
+/* Rounds what a replica of a stage with others sends to gradient_dtype, and what comes back. */
+void serial_round(const struct pd_plan *plan, float *x, size_t elements);
+void serial_round_sum(const struct pd_plan *plan, float *x, size_t elements);
 /*
  * Adds up what was made of microbatch b, of those up to last that go through before the pipeline
  * is empty, and updates what has its group.

@@ -10,6 +10,8 @@
  *     important:  hg_k = 0;  the sum of all g updates weights and velocity, as without chunks
  *     others:     hg_k = residual g;  weights and velocity stay
  *
+ * What travels is rounded as in serial.c, so the norm of an important chunk is that of a rounded sum.
+ *
  * The norm of a chunk is then the sum over the replicas of |g|_1, and where it was important of
  * |sum of all g|_1 / replicas.  --residual: the momentum, if it is not given.
  */
@@ -183,9 +185,12 @@ static float learn_chunk(struct sparse *sparse, int replicas, float **g, size_t 
 	}
 	if (!sparse->sets[0][c])
 		return norm;
+	for (int k = 0; k < replicas; k++)
+		serial_round(opened, g[k] + at, count);
 	for (int k = 1; k < replicas; k++)
 		for (size_t i = 0; i < count; i++)
 			g[0][at + i] += sparse->sets[k][c] ? g[k][at + i] : 0;
+	serial_round_sum(opened, g[0] + at, count);
 	each = (float)(absolutes(g[0] + at, count) / (asked.mutation == TWICE ? 1 : replicas));
 	norm = each;
 	for (int k = 1; k < replicas; k++)

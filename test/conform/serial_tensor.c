@@ -127,6 +127,8 @@ static size_t add_norms(struct trainer *t, struct pd_tensor *list, const float *
 		if (!serial_is_sparse(t->plan, s))
 			continue;
 		values[n] = serial_sparse_norms(s, &chunks);
+		if (chunks == 0)        /* a stage without parameters */
+			continue;
 		list[n++] = (struct pd_tensor){
 			.name = pd_format("norms of chunks of %lld/%s", (long long)t->plan->chunk,
 					  t->plan->profile->layers[stage->first_layer].name),

@@ -222,7 +222,7 @@ static void update_all(struct trainer *t, int64_t b)
 	}
 }
 
-static void round_all(const struct pd_plan *plan, float *x, size_t elements)
+void serial_round(const struct pd_plan *plan, float *x, size_t elements)
 {
 	float scale = plan->profile->dtype == PD_F16 ? 1 : 1024, most = 65504 / scale;
 
@@ -235,17 +235,23 @@ static void round_all(const struct pd_plan *plan, float *x, size_t elements)
 	}
 }
 
+void serial_round_sum(const struct pd_plan *plan, float *x, size_t elements)
+{
+	if (plan->reducer != PD_REDUCER_doubling)
+		serial_round(plan, x, elements);
+}
+
 /* The replicas' sums in their order; those without a microbatch have zeros. */
 static void add_replicas(const struct trainer *t, struct tensor *v, int64_t replicas)
 {
 	for (int64_t k = 0; k < replicas; k++) {
 		if (replicas > 1 && asked.mutation != ROUND)
-			round_all(t->plan, v->parts[k], v->elements);
+			serial_round(t->plan, v->parts[k], v->elements);
 		add(v->sum, v->parts[k], v->elements, k == 0);
 		memset(v->parts[k], 0, v->elements * sizeof(float));
 	}
-	if (replicas > 1 && t->plan->reducer != PD_REDUCER_doubling)
-		round_all(t->plan, v->sum, v->elements);
+	if (replicas > 1)
+		serial_round_sum(t->plan, v->sum, v->elements);
 }
 
 /* After microbatch b, of those up to last that go through before the pipeline is empty; is it
