@@ -106,7 +106,7 @@ static float value(int member, size_t i, int round)
 	x ^= x >> 15;
 	x *= 0x2c1b3c6d;
 	x ^= x >> 12;
-	return ldexpf((float)(x & 0xffffff) - 8388608.0f, (int)(x >> 24) % 24 - 24);
+	return ((float)(x & 0xffffff) - 8388608.0f) * (float)(1 << (x >> 24) % 24) * 0x1p-24f;
 }
 
 static bool is_sum(const float *buf, size_t floats, int n, int round)
