@@ -8,6 +8,7 @@
 #include "base/opt.h"
 
 #include <inttypes.h>
+#include <math.h>
 
 #define STUB 20                 /* length of a link */
 #define PAD 8
@@ -79,20 +80,16 @@ static void put_device(const struct machine *m, int64_t device, double x, double
 static void put_link(const struct machine *m, int k, int64_t component, double x, double y)
 {
 	const struct pd_links *links = &m->d->usage->links;
-	struct pd_load none = { 0 }, *up = &none, *down = &none;
+	static const struct pd_load none[PD_WAYS];
+	const struct pd_load *load = component < links->components[k] ? links->load[k][component] : none;
+	double part = pd_usage_part(m->d->usage, fmax(load[PD_WAY_OUT].busy_ns, load[PD_WAY_IN].busy_ns));
 	char a[32], b[32];
-	double part;
 
-	if (component < links->components[k]) {
-		up = &links->up[k][component];
-		down = &links->down[k][component];
-	}
-	part = pd_usage_part(m->d->usage, up->busy_ns > down->busy_ns ? up->busy_ns : down->busy_ns);
 	fprintf(m->d->out, "<path d=\"M%.1f %.1f v%d\" stroke=\"%s\" stroke-width=\"%.1f\"><title>"
 		"out %s, in %s per %s</title></path>\n", x, y, STUB,
 		pd_draw_load_colour(part), pd_draw_load_width(part),
-		pd_show_bytes((int64_t)(up->bytes + 0.5), a),
-		pd_show_bytes((int64_t)(down->bytes + 0.5), b),
+		pd_show_bytes((int64_t)(load[PD_WAY_OUT].bytes + 0.5), a),
+		pd_show_bytes((int64_t)(load[PD_WAY_IN].bytes + 0.5), b),
 		pd_plan_unit(m->d->plan));
 	if (part >= 0.005 && (k > 0 || m->width[0] > 30))
 		fprintf(m->d->out, "<text class=\"t\" x=\"%.1f\" y=\"%.1f\">%.0f%%</text>\n",

@@ -118,7 +118,7 @@ static void explain_memory(const struct pd_usage *usage, FILE *out)
 /* one direction of a link */
 struct direction {
 	int level, component;
-	bool up;
+	enum pd_way way;
 	const struct pd_load *load;
 };
 
@@ -129,12 +129,12 @@ static int by_load(const void *a, const void *b)
 	PD_ORDER(y->load->busy_ns, x->load->busy_ns);
 	PD_ORDER(y->level, x->level);
 	PD_ORDER(x->component, y->component);
-	return x->up ? -1 : 1;
+	return (int)x->way - (int)y->way;
 }
 
 /* Writes "ranks 4-7 to the others, level 1". */
-static const char *show_link(const struct pd_usage *usage, int level, int component, bool up,
-			     char *buf, size_t room)
+static const char *show_link(const struct pd_usage *usage, int level, int component,
+			     enum pd_way way, char *buf, size_t room)
 {
 	int64_t size = usage->links.size[level];
 	char ranks[48];
@@ -144,7 +144,7 @@ static const char *show_link(const struct pd_usage *usage, int level, int compon
 	else
 		snprintf(ranks, sizeof(ranks), "ranks %lld-%lld", (long long)(component * size),
 			 (long long)((component + 1) * size - 1));
-	snprintf(buf, room, "%s %s, level %d", up ? "out of" : "into", ranks, level);
+	snprintf(buf, room, "%s %s, level %d", way == PD_WAY_OUT ? "out of" : "into", ranks, level);
 	return buf;
 }
 
@@ -155,15 +155,14 @@ static void explain_links(const struct pd_usage *usage, FILE *out)
 	size_t room = 0, n = 0;
 
 	for (int k = 0; k < links->topology->levels; k++)
-		room += 2 * (size_t)links->components[k];
+		room += PD_WAYS * (size_t)links->components[k];
 	list = pd_calloc(room, sizeof(*list));
 	for (int k = 0; k < links->topology->levels; k++)
-		for (int c = 0; c < 2 * links->components[k]; c++) {
-			const struct pd_load *load = c % 2 ? &links->up[k][c / 2]
-							   : &links->down[k][c / 2];
+		for (int i = 0; i < PD_WAYS * links->components[k]; i++) {
+			const struct pd_load *load = &links->load[k][i / PD_WAYS][i % PD_WAYS];
 
 			if (load->bytes > 0)
-				list[n++] = (struct direction){ k, c / 2, c % 2, load };
+				list[n++] = (struct direction){ k, i / PD_WAYS, i % PD_WAYS, load };
 		}
 	qsort(list, n, sizeof(*list), by_load);
 	if (n > 0)
@@ -172,7 +171,7 @@ static void explain_links(const struct pd_usage *usage, FILE *out)
 		char where[64], bytes[32], time[32];
 
 		fprintf(out, "%-32s  %10s  %10s  %5.1f%%\n",
-			show_link(usage, list[i].level, list[i].component, list[i].up, where,
+			show_link(usage, list[i].level, list[i].component, list[i].way, where,
 				  sizeof(where)),
 			pd_show_bytes((int64_t)(list[i].load->bytes + 0.5), bytes),
 			show_ns(list[i].load->busy_ns, time),
@@ -205,7 +204,7 @@ static void explain_limit(const struct pd_usage *usage, FILE *out)
 		break;
 	case PD_LIMIT_LINK:
 		fprintf(out, "the link %s, busy for %s", show_link(usage, limit->level,
-			limit->component, limit->up, where, sizeof(where)),
+			limit->component, limit->way, where, sizeof(where)),
 			show_ns(limit->ns, time));
 		break;
 	case PD_LIMIT_WINDOW:

@@ -121,16 +121,11 @@ static void limit_links(struct pd_usage *usage)
 	const struct pd_links *links = &usage->links;
 
 	for (int k = 0; k < links->topology->levels; k++)
-		for (int c = 0; c < links->components[k]; c++) {
-			struct pd_limit at = { .kind = PD_LIMIT_LINK, .level = k, .component = c };
-
-			at.ns = links->up[k][c].busy_ns;
-			at.up = true;
-			limit(usage, at);
-			at.ns = links->down[k][c].busy_ns;
-			at.up = false;
-			limit(usage, at);
-		}
+		for (int i = 0; i < PD_WAYS * links->components[k]; i++)
+			limit(usage, (struct pd_limit){
+				.kind = PD_LIMIT_LINK, .level = k, .component = i / PD_WAYS,
+				.way = i % PD_WAYS,
+				.ns = links->load[k][i / PD_WAYS][i % PD_WAYS].busy_ns });
 }
 
 /* Considers stages of 1F1B together; a single stage explains more, if it is about as slow. */

@@ -26,7 +26,7 @@ struct pd_limit {
 	double ns;                      /* for one minibatch */
 	int first, last;                /* stages of a window; or the stage of a processor */
 	int level, component;           /* of a link */
-	bool up;
+	enum pd_way way;
 	int64_t tokens;                 /* minibatches that are in the window together */
 };
 

@@ -31,8 +31,8 @@ static int by_op(const void *a, const void *b)
 
 	if (order)
 		return order;
-	return x->start_ns != y->start_ns ? (x->start_ns < y->start_ns ? -1 : 1)
-					  : (x > y) - (x < y);
+	PD_ORDER(x->start_ns, y->start_ns);
+	return (x > y) - (x < y);
 }
 
 static const struct pd_record **sorted(const struct pd_trace *trace, size_t *count_p)

@@ -7,6 +7,7 @@
 #include "topology/direct.h"
 #include "topology/traffic.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define LONGEST_ROUND 65536     /* pairs of replicas between two stages; more are not counted */
@@ -16,23 +17,18 @@ static void links_init(struct pd_links *links, const struct pd_topology *topolog
 	*links = (struct pd_links){ .topology = topology };
 	links->size[0] = 1;
 	for (int k = 0; k < topology->levels; k++) {
-		size_t n;
 
 		links->size[k + 1] = links->size[k] * topology->level[k].count;
 		links->ns_per_byte[k] = 1e9 / (double)topology->level[k].bandwidth_bytes_per_s;
 		links->components[k] = (int)((ranks + links->size[k] - 1) / links->size[k]);
-		n = (size_t)links->components[k];
-		links->up[k] = pd_calloc(n, sizeof(*links->up[k]));
-		links->down[k] = pd_calloc(n, sizeof(*links->down[k]));
+		links->load[k] = pd_calloc((size_t)links->components[k], sizeof(*links->load[k]));
 	}
 }
 
 void pd_links_release(struct pd_links *links)
 {
-	for (int k = 0; k < links->topology->levels; k++) {
-		free(links->up[k]);
-		free(links->down[k]);
-	}
+	for (int k = 0; k < links->topology->levels; k++)
+		free(links->load[k]);
 }
 
 static double most_of(const struct pd_links *links)
@@ -40,12 +36,9 @@ static double most_of(const struct pd_links *links)
 	double most = 0;
 
 	for (int k = 0; k < links->topology->levels; k++)
-		for (int c = 0; c < links->components[k]; c++) {
-			const struct pd_load *up = &links->up[k][c], *down = &links->down[k][c];
-
-			most = up->busy_ns > most ? up->busy_ns : most;
-			most = down->busy_ns > most ? down->busy_ns : most;
-		}
+		for (int c = 0; c < links->components[k]; c++)
+			for (int way = 0; way < PD_WAYS; way++)
+				most = fmax(most, links->load[k][c][way].busy_ns);
 	return most;
 }
 
@@ -61,8 +54,8 @@ static void carry(struct pd_links *links, int from, int to, double bytes)
 	int outermost = pd_topology_level(links->topology, from, to);
 
 	for (int k = 0; k <= outermost; k++) {
-		load(links, &links->up[k][from / links->size[k]], k, bytes, 1);
-		load(links, &links->down[k][to / links->size[k]], k, bytes, 1);
+		load(links, &links->load[k][from / links->size[k]][PD_WAY_OUT], k, bytes, 1);
+		load(links, &links->load[k][to / links->size[k]][PD_WAY_IN], k, bytes, 1);
 	}
 }
 
@@ -101,8 +94,10 @@ static void carry_sum(struct pd_links *links, const struct pd_plan *plan, int s,
 		int k = i % levels;
 		int64_t c = members.ranks[i / levels] / links->size[k];
 
-		load(links, &links->up[k][c], k, traffic[i].sent_bytes / (double)group, part);
-		load(links, &links->down[k][c], k, traffic[i].got_bytes / (double)group, part);
+		load(links, &links->load[k][c][PD_WAY_OUT], k, traffic[i].sent_bytes / (double)group,
+		     part);
+		load(links, &links->load[k][c][PD_WAY_IN], k, traffic[i].got_bytes / (double)group,
+		     part);
 	}
 	free(traffic);
 }

@@ -13,6 +13,8 @@ struct pd_load {
 					   (lib/transport/sim) */
 };
 
+enum pd_way { PD_WAY_OUT, PD_WAY_IN, PD_WAYS };        /* of a component */
+
 /*
  * The links of all components.  At level k, component c has the ranks from c size[k] to (c + 1)
  * size[k] - 1, and its link joins it to the others of its level.
@@ -22,7 +24,7 @@ struct pd_links {
 	int64_t size[PD_MAX_LEVELS + 1];
 	double ns_per_byte[PD_MAX_LEVELS];
 	int components[PD_MAX_LEVELS];          /* as far as ranks are used */
-	struct pd_load *up[PD_MAX_LEVELS], *down[PD_MAX_LEVELS];
+	struct pd_load (*load[PD_MAX_LEVELS])[PD_WAYS];         /* by component */
 };
 
 /*

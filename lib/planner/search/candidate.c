@@ -2,6 +2,7 @@
 #include "planner/search/candidate.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 #include "plan/sparse.h"
 #include "planner/price/predict.h"
 #include "planner/search/recompute.h"
@@ -72,14 +73,10 @@ int64_t pd_planner_microbatches(const struct pd_plan *plan)
 	return (plan->rank_count + unit - 1) / unit * unit;
 }
 
-static int compare(int64_t a, int64_t b)
-{
-	return (a > b) - (a < b);
-}
-
 static int ascending(const void *a, const void *b)
 {
-	return compare(*(const int *)a, *(const int *)b);
+	PD_ORDER(*(const int *)a, *(const int *)b);
+	return 0;
 }
 
 /* Returns the profile in the partition's order, which inside a stage is the profile's own. */
@@ -196,24 +193,24 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_pa
 
 static int compare_stages(const struct pd_stage *x, const struct pd_stage *y)
 {
-	int order = compare(x->layer_count, y->layer_count);
-
-	order = order ? order : compare(x->replicas, y->replicas);
-	order = order ? order : compare(x->warmup, y->warmup);
-	order = order ? order : compare(y->recompute, x->recompute);
-	return order ? order : memcmp(x->ranks, y->ranks, (size_t)x->replicas * sizeof(int));
+	PD_ORDER(x->layer_count, y->layer_count);
+	PD_ORDER(x->replicas, y->replicas);
+	PD_ORDER(x->warmup, y->warmup);
+	PD_ORDER(y->recompute, x->recompute);
+	return memcmp(x->ranks, y->ranks, (size_t)x->replicas * sizeof(int));
 }
 
 int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y)
 {
-	int order = compare(x->rank_count, y->rank_count);
+	int order = 0;
 
-	order = order ? order : compare(x->stage_count, y->stage_count);
-	order = order ? order : compare(pd_recompute_count(x), pd_recompute_count(y));
-	order = order ? order : compare(pd_candidate_fullest(x, NULL), pd_candidate_fullest(y, NULL));
+	PD_ORDER(x->rank_count, y->rank_count);
+	PD_ORDER(x->stage_count, y->stage_count);
+	PD_ORDER(pd_recompute_count(x), pd_recompute_count(y));
+	PD_ORDER(pd_candidate_fullest(x, NULL), pd_candidate_fullest(y, NULL));
 	for (int s = 0; !order && s < x->stage_count; s++)
 		order = compare_stages(&x->stages[s], &y->stages[s]);
 	for (int l = 0; !order && x->profile != y->profile && l < x->profile->layer_count; l++)
-		order = compare(pd_profile_number(x->profile, l), pd_profile_number(y->profile, l));
+		PD_ORDER(pd_profile_number(x->profile, l), pd_profile_number(y->profile, l));
 	return order;
 }
