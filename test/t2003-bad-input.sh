@@ -19,7 +19,7 @@ refused() {
 # profile FILTER WORDS: of bad.json, made from good.json
 profile() {
 	jq "$1" good.json >bad.json
-	refused "^pd-plan: bad.json: $2" -t 2@1GB/s bad.json
+	refused "^pd-plan: bad.json: \(in \"l[0-9]*\", \)*$2" -t 2@1GB/s bad.json
 }
 
 # topology TEXT WORDS: a file, machine.json

@@ -165,12 +165,31 @@ static void path(const struct pd_place *place, char *buf, size_t size)
 		snprintf(buf + used, size - used, "[%zu]", place->index);
 }
 
+/*
+ * Writes such as 'in "fc1", ' if the place is in an element of an array that has a name, which is
+ * easier to find than its number, and that the text does not say anyway.
+ */
+static void named(const struct pd_place *place, const char *text, char *buf, size_t size)
+{
+	const char *name;
+
+	buf[0] = 0;
+	while (place->up && (place->key || !json_is_object(place->value)))
+		place = place->up;
+	name = place->up ? json_string_value(json_object_get(place->value, "name")) : NULL;
+	if (!name || !*name || (size_t)snprintf(buf, size, "\"%s\"", name) >= size || strstr(text, buf))
+		buf[0] = 0;
+	else
+		snprintf(buf, size, "in \"%s\", ", name);
+}
+
 static int place_error(const struct pd_place *place, struct pd_error *err, const char *text)
 {
-	char where[256];
+	char where[256], name[72];
 
 	path(place, where, sizeof(where));
-	return pd_error_input(err, "%s: %s%s%s", place->document, where, *where ? ": " : "", text);
+	named(place, text, name, sizeof(name));
+	return pd_error_input(err, "%s: %s%s%s%s", place->document, name, where, *where ? ": " : "", text);
 }
 
 int pd_place_error(const struct pd_place *place, struct pd_error *err, const char *fmt, ...)

@@ -301,7 +301,7 @@ static void test_errors(void)
 	static const struct {
 		const char *in, *layer, *message;
 	} cases[] = {
-		{ "[4]", "'kind': 'conv3d', 'inputs': ['x']", "doc: layers[0].kind: unknown kind "
+		{ "[4]", "'kind': 'conv3d', 'inputs': ['x']", "doc: in \"l\", layers[0].kind: unknown kind "
 		 "\"conv3d\"; "
 		  "expected one of conv2d, linear" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x']", "layers[0].out_features: expected a "
@@ -416,7 +416,7 @@ static void test_errors(void)
 		  "layers[0].p: expected a number from 0 to 0.999, found 1.5" },
 		{ "[4]", "'kind': 'relu', 'inputs': ['x'], 'name': 'l'", "not JSON: duplicate "
 		 "object key" },
-		{ "[1, 0]", "'kind': 'relu', 'inputs': ['x']", "doc: inputs[0].shape[1]: expected "
+		{ "[1, 0]", "'kind': 'relu', 'inputs': ['x']", "doc: in \"x\", inputs[0].shape[1]: expected "
 		 "a whole "
 		  "number from 1 to 1073741824, found 0" },
 		{ "[1, 2, 3, 4, 5]", "'kind': 'relu', 'inputs': ['x']", "expected at most 4 "
@@ -444,7 +444,7 @@ static void test_errors(void)
 		  "'dropout': 0.1", "has 2^40 or more probabilities in a sample" },
 		/* sizes that do not fit */
 		{ "[1073741824, 1073741824, 1073741824]", "'kind': 'relu', 'inputs': ['x']",
-		  "doc: inputs[0].shape: expected fewer than 2^40 elements" },
+		  "doc: in \"x\", inputs[0].shape: expected fewer than 2^40 elements" },
 		{ "[1073741824]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 1073741824",
 		  "has 2^40 or more elements in its weight" },
 		{ "[1, 1, 1]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 1073741824, "

@@ -138,7 +138,7 @@ static void test_errors(void)
 		const char *text, *message;
 	} cases[] = {
 		{ LAYERS("{'name': 'a', 'inputs': [], 'forward_ns': -1, 'backward_ns': 0}"),
-		  "doc: layers[0].forward_ns: expected a whole number from 0 to 9007199254740991, "
+		  "doc: in \"a\", layers[0].forward_ns: expected a whole number from 0 to 9007199254740991, "
 		  "found -1" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'forward_ns': 1.5}"), "found 1.5" },
 		{ LAYERS("{'name': 'a', 'inputs': [], 'forward_ns': 9007199254740992}"),
