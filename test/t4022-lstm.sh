@@ -72,6 +72,14 @@ for replicas in "2 1" "1 3" "3 2"; do
 	done
 done
 plan_with=
+# Synthetic epochs have ten minibatches.
+test_ok "lanes are dealt anew in each epoch, among replicas that do not divide its minibatches" '
+	for replicas in "1 3" "3 2"; do
+		plan ones $replicas >plan.json
+		trained 31 plan.json --lr=0.05 --momentum=0.9
+	done
+	plan ones 1 3 >plan.json
+	resumed plan.json 25 13 -- --lr=0.05 --momentum=0.9 --synthetic'
 test_ok "one stage or two: the same bits, the state of the lanes too" '
 	for replicas in "1" "1 1"; do
 		plan_with="--weights=flush --microbatches=2"

@@ -63,17 +63,28 @@ static int begin(struct rank *rank, int i, int step)
 	return 0;
 }
 
+/*
+ * Returns the replica that had a lane's microbatches.  They are dealt from the phase's first one on,
+ * whose lanes depend on its number since training began.
+ */
+static int replica_of_lane(const struct rank *rank, int64_t lane, int replicas)
+{
+	int64_t batch_size = rank->job->plan->profile->batch_size;
+
+	return (int)((lane / batch_size + replicas - rank->phase.first % replicas) % replicas);
+}
+
 /* Takes what replica number `replica` has made of one named state, which is in the arena. */
-static void take_rows(const struct pd_plan *plan, const struct pd_named *named, int replicas,
+static void take_rows(const struct rank *rank, const struct pd_named *named, int replicas,
 		      int replica, float *to, const float *from)
 {
-	int64_t lanes = plan->profile->model->layers[named->layer].lanes;
+	int64_t lanes = rank->job->plan->profile->model->layers[named->layer].lanes;
 	int64_t row = lanes > 0 ? named->elements / lanes : 0;
 
 	if (replica == 0)
 		memcpy(to, from, (size_t)named->elements * sizeof(*to));
 	for (int64_t lane = 0; lane < lanes; lane++)
-		if (lane / plan->profile->batch_size % replicas == replica)
+		if (replica_of_lane(rank, lane, replicas) == replica)
 			memcpy(to + lane * row, from + lane * row, (size_t)row * sizeof(*to));
 }
 
@@ -98,7 +109,7 @@ static int take(struct rank *rank, int i, int replica, struct pd_error *err)
 		if (named[n].part != PD_PART_STATE)
 			continue;
 		status = net->export(part->net, n, PD_FULL, state, one);
-		take_rows(rank->job->plan, &named[n], replicas, replica, part->gathered + at, one);
+		take_rows(rank, &named[n], replicas, replica, part->gathered + at, one);
 		if (status == 0 && replica == replicas - 1)
 			status = net->import(part->net, n, PD_FULL, state, part->gathered + at);
 		at += (size_t)named[n].elements;
