@@ -51,10 +51,12 @@ test_ok "replicas: each for those that it meets in a ring, and in what they shar
 2 0 1 3
 3 0 2"
 '
-test_ok "pd-topo: each for all" '
-	watched 2 pd-topo >out
-	asked "0 1
-1 0"
+test_ok "pd-topo: each for its neighbours, and those as far away as components may be large" '
+	watched 4 pd-topo >out
+	asked "0 1 2
+1 0 2 3
+2 0 1 3
+3 1 2"
 '
 # killed RANK CALL: its process, after that call; it is named.
 killed() {

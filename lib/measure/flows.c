@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/sort.h"
 #include "device/device.h"
+#include "measure/machine.h"
 #include "transport/address.h"
 #include "transport/routes.h"
 
@@ -32,6 +33,7 @@ struct end {
 	struct pd_channel *channel;
 	struct pd_exchange *exchange;
 	int ranks;
+	bool *peers;                    /* by rank */
 	struct pd_seat seat;
 	struct pd_device *device;       /* with the memory; NULL: the host */
 	struct pd_transport *transport;
@@ -251,16 +253,11 @@ static int64_t memory_share(const struct end *e)
 	return info.memory_bytes / ((e->seat.device_sharers + devices - 1) / devices);
 }
 
-/* Any rank may be told to exchange with any other. */
-static int connect_all(struct end *e, json_t *message, struct pd_error *err)
+static int connect_peers(struct end *e, json_t *message, struct pd_error *err)
 {
-	bool *all = pd_calloc((size_t)e->ranks, sizeof(*all));
-	int status;
-
-	memset(all, true, (size_t)e->ranks * sizeof(*all));
-	status = pd_exchange_get(e->exchange, all, e->ranks, message, err);
-	free(all);
-	return status < 0 ? -1 : pd_address_connect(e->transport, message, err);
+	if (pd_exchange_get(e->exchange, e->peers, e->ranks, message, err) < 0)
+		return -1;
+	return pd_address_connect(e->transport, message, err);
 }
 
 static int obey(struct end *e, struct pd_error *err)
@@ -277,7 +274,7 @@ static int obey(struct end *e, struct pd_error *err)
 	while (status == 0 && !exit && (status = next_message(e, &message, err)) == 0) {
 		exit = pd_message_is(message, "exit");
 		if (pd_message_is(message, "connect"))
-			status = connect_all(e, message, err);
+			status = connect_peers(e, message, err);
 		else if (pd_message_is(message, "round"))
 			status = do_round(e, message, err);
 		json_decref(message);
@@ -302,6 +299,15 @@ static int open_device(struct end *e, const struct pd_routes_config *routes, con
 	return e->device ? 0 : -1;
 }
 
+static bool *find_peers(int rank, int ranks)
+{
+	bool *peers = pd_calloc((size_t)ranks, sizeof(*peers));
+
+	for (int r = 0; r < ranks; r++)
+		peers[r] = pd_machine_meet(ranks, rank, r);
+	return peers;
+}
+
 static int run(struct pd_channel *channel, struct pd_exchange *exchange, const json_t *message,
 	       struct pd_error *err)
 {
@@ -321,8 +327,10 @@ static int run(struct pd_channel *channel, struct pd_exchange *exchange, const j
 	if (pd_gate_init(&e.gate, err) < 0 || open_device(&e, &config, device, err) < 0)
 		return -1;
 	config.device = e.device;
+	config.peers = e.peers = find_peers(config.rank, config.ranks);
 	e.transport = pd_routes_open(&config, err);
 	status = e.transport ? obey(&e, err) : -1;
+	free(e.peers);
 	if (status == 0) {
 		e.transport->ops->close(e.transport);
 		pd_gate_release(&e.gate);

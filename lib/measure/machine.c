@@ -441,10 +441,23 @@ static int measure_levels(struct measuring *m, struct pd_error *err)
 
 /* ---- all together ---- */
 
+/* texts: the addresses of all ranks, NULL where the launcher has an exchange. */
+static int tell_to_connect(struct measuring *m, int r, json_t *const *texts, struct pd_error *err)
+{
+	int ranks = m->machine->ranks;
+	json_t *addresses = json_object();
+
+	for (int q = 0; q < ranks; q++)
+		if (pd_machine_meet(ranks, r, q))
+			pd_address_add(addresses, q, texts[q]);
+	return pd_channel_send(channel(m, r), json_pack("{s:s, s:i, s:o}", "event", "connect", "ranks",
+							ranks, "addresses", addresses), err);
+}
+
 static int start_all(struct measuring *m, const char *device, struct pd_error *err)
 {
 	struct pd_machine *machine = m->machine;
-	json_t *addresses = json_object();
+	json_t **texts = pd_calloc((size_t)machine->ranks, sizeof(*texts));
 	int status = 0;
 
 	for (int r = 0; r < machine->ranks && status == 0; r++) {
@@ -464,14 +477,14 @@ static int start_all(struct measuring *m, const char *device, struct pd_error *e
 		if (r == 0 || memory < machine->topology.memory_bytes)
 			machine->topology.memory_bytes = memory;
 		m->own_processors |= pd_member_true(ready, "separate");
-		pd_address_add(addresses, r, json_object_get(ready, "address"));
+		texts[r] = json_incref(json_object_get(ready, "address"));
 		json_decref(ready);
 	}
 	for (int r = 0; r < machine->ranks && status == 0; r++)
-		status = pd_channel_send(channel(m, r), json_pack("{s:s, s:i, s:O}", "event",
-						 "connect", "ranks", machine->ranks, "addresses",
-						 addresses), err);
-	json_decref(addresses);
+		status = tell_to_connect(m, r, texts, err);
+	for (int r = 0; r < machine->ranks; r++)
+		json_decref(texts[r]);
+	free(texts);
 	return status;
 }
 

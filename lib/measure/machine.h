@@ -60,6 +60,11 @@ void pd_machine_release(struct pd_machine *machine);
  * say.
  */
 int pd_machine_find_levels(struct pd_machine *machine, struct pd_error *err);
+/*
+ * Whether rank a needs the address of rank b: its own, those of its neighbours, and those as many ranks
+ * away as a component may have, which divides the number of all.
+ */
+bool pd_machine_meet(int ranks, int a, int b);
 
 /* machine_draw.c: a picture (SVG), and lines of text. */
 void pd_machine_draw(const struct pd_machine *machine, FILE *out);

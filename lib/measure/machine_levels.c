@@ -97,6 +97,11 @@ static int set_counts(struct pd_machine *m, int levels, struct pd_error *err)
 	return 0;
 }
 
+bool pd_machine_meet(int ranks, int a, int b)
+{
+	return a == b || ranks % (a < b ? b - a : a - b) == 0;
+}
+
 int pd_machine_find_levels(struct pd_machine *m, struct pd_error *err)
 {
 	double steps[PD_MAX_LEVELS];

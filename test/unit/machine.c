@@ -61,6 +61,16 @@ static void refused(const int *ranks_of_hosts, const double *rates, const char *
 	pd_machine_release(&m);
 }
 
+/* expected: '#' for each rank whose address this one needs. */
+static void peers_are(int ranks, int rank, const char *expected, const char *what)
+{
+	char peers[16] = "";
+
+	for (int r = 0; r < ranks; r++)
+		peers[r] = pd_machine_meet(ranks, rank, r) ? '#' : '.';
+	is_str(peers, expected, "%s", what);
+}
+
 #define HOSTS(...) (const int[]){ __VA_ARGS__, 0 }
 #define RATES(...) (const double[]){ __VA_ARGS__ }
 
@@ -83,5 +93,7 @@ int main(void)
 		"a host whose link is slower");
 	refused(HOSTS(1, 1, 1, 1, 1), RATES(120, 12, 120, 12), "rank 3 on d and rank 4 on e",
 		"a rack that is not full");
+	peers_are(7, 3, "..###..", "of seven ranks, one meets its neighbours");
+	peers_are(8, 2, "#####.#.", "of eight, those 1, 2 and 4 away, by which they may be grouped");
 	return done_testing();
 }
