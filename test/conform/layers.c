@@ -119,13 +119,16 @@ static void test_behind_groups(const struct pd_device_ops *ops)
 	ok(good, "%s: batchnorm2d and maxpool2d behind conv2d in groups", chain_name(ops));
 }
 
-/* The last is wider both ways than what is taken at once (lib/device/cpu/linear_blocked.c). */
+/*
+ * The last but one is wider both ways than what is taken at once (lib/device/cpu/linear_blocked.c), the
+ * last has so many weights that they are not turned (linear_turned.c).
+ */
 static void test_linear(const struct pd_device_ops *ops)
 {
 	static const struct {
 		int inputs, first, second, batch;
 	} cases[] = { { 1, 1, 1, 1 }, { 3, 7, 2, 3 }, { 20, 33, 5, 8 }, { 64, 16, 40, 3 },
-		      { 10, 600, 260, 8 } };
+		      { 10, 600, 260, 8 }, { 8, 2128, 2048, 19 } };
 	bool good = true;
 
 	for (size_t i = 0; i < PD_COUNT(cases); i++) {

@@ -74,6 +74,12 @@ static bool is_tagged(const struct pd_layout *layout, dnnl_format_tag_t tag)
 	return same;
 }
 
+bool pd_layout_in_panels(const struct pd_layout *layout)
+{
+	return pd_dnn_dims(layout->md) == 2 && is_tagged(layout, dnnl_AB16b64a) &&
+	       !pd_dnn_is_padded(layout->md);
+}
+
 const_dnnl_memory_desc_t pd_dnn_any(struct pd_onednn *dnn, dnnl_data_type_t type, int dims,
 				    const int64_t *size)
 {
