@@ -294,6 +294,40 @@ static void test_evaluations(void)
 			     PD_WEIGHTS_FLUSH, 8, 0));
 }
 
+/* ---- samples that are late ---- */
+
+/* Returns the mean time between the updates of stage 0 in the middle half of a training. */
+static int period_of(const struct pd_plan *plan, const struct pd_device_ops *ops, int microbatches)
+{
+	const struct pd_phase phase = { .last = microbatches };
+	struct virtual_run run = virtual_run(plan, &(struct virtual_hooks){ .device = ops }, NULL, &phase);
+	int64_t end_ns[2] = { 0 };
+
+	for (const struct pd_record *a = run.records; a < run.records + run.count; a++)
+		for (int half = 0; half < 2; half++)
+			if (a->op.kind == PD_OP_step && a->op.stage == 0 &&
+			    a->op.microbatch == (2 * half + 1) * microbatches / 4)
+				end_ns[half] = a->end_ns;
+	free(run.records);
+	return (int)(end_ns[1] - end_ns[0]) / (microbatches / 2);
+}
+
+/* What waits until a load has retired costs no time: a pipeline takes what its samples take. */
+static void test_late_samples(void)
+{
+	struct pd_device_ops late = pd_device_sim;
+	struct pd_plan *plan = make_plan(chain, &plans[4], 8);
+
+	even(plan);
+	plan->profile->sum_bytes_per_s = INT64_C(4000000000) * SUMMED_PER_NS;
+	late.separate_memory = true;
+	late.stream.copy = copy;
+	for (copy_ns = 2000; copy_ns <= 8000; copy_ns *= 2)
+		is_int(period_of(plan, &late, 200), (int)copy_ns, "samples every %d ns, and nothing beside",
+		       (int)copy_ns);
+	pd_plan_free(plan);
+}
+
 /* ---- a loader, whose thread is real ---- */
 
 static struct pd_gate gate;
@@ -384,6 +418,7 @@ int main(void)
 	test_plan("zb-h1, agreed on", agreeing(with(made(chain, 7, 2), PD_SCHEDULE_ZB_H1,
 						    PD_WEIGHTS_FLUSH, 4, 0)));
 	test_evaluations();
+	test_late_samples();
 	test_loader();
 	for (size_t r = 0; r < RULES; r++)
 		ok(held[r] > 0, "%s waits for %s %d times", pd_op_kind_name[rules[r].then],
