@@ -181,6 +181,13 @@ test_ok "draining costs a bubble of (p - 1) / M: gpipe, 4 stages of 9 ms, 4 and 
 		pd-plan -t 4@1TB/s --stages=3,3,3,3 --schedule=gpipe --microbatches=$m chain.json |
 			jq -e "(.predicted.period_ns / (9000000 * (1 + 3 / $m)) - 1) | fabs < 0.001"
 	done'
+test_ok "2bw with few microbatches: no more of them ahead than an update has" '
+	planned ".microbatches == 2 and ([.stages[].warmup] == [2, 2, 1, 0])" \
+		--stages=3,3,3,3 --weights=2bw --microbatches=2
+	for m in 1 2 4; do
+		pd-plan -t 4@12GB/s,4@1.25GB/s --weights=2bw --microbatches=$m chain.json >few.json
+		pd-schedule --minibatches=4 few.json | pd-schedule --check
+	done'
 test_ok "less is kept: 2bw and flush against stashing" '
 	for weights in stash 2bw flush; do
 		pd-plan -t 4@1GB/s --stages=3,3,3,3 --weights=$weights chain.json |
@@ -293,7 +300,6 @@ test_ok "names and combinations that cannot be are refused in one sentence" '
 		--schedule=gpipe --weights=2bw
 	refused "3 replicas of stages.0., found 4" --stages=6x3,6 --weights=flush --microbatches=4
 	refused "\"nf1b\" is for unreplicated stages" --stages=6x2,6 --schedule=nf1b
-	refused "2bw needs at least the 3" --stages=3,3,3,3 --weights=2bw --microbatches=2
 	refused "needs a multiple of 4" --schedule=interleaved --microbatches=3
 	refused "multiple of the 2 chunks" --schedule=interleaved --stages=4,4,4
 	refused "--chunks allows one" --schedule=interleaved --stages=6x2,6

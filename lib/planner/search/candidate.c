@@ -140,6 +140,19 @@ struct pd_plan *pd_candidate_with(const struct pd_task *task, const struct pd_pa
 	return plan;
 }
 
+void pd_candidate_lower_leads(struct pd_plan *plan)
+{
+	int64_t lead = plan->weights == PD_WEIGHTS_2BW ? plan->microbatches : INT64_MAX;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		struct pd_stage *stage = &plan->stages[s];
+
+		if ((int64_t)stage->warmup * stage->replicas > lead)
+			stage->warmup = (int)(lead / stage->replicas);
+		lead = (int64_t)stage->warmup * stage->replicas;
+	}
+}
+
 bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_schedule_new(plan, err);
@@ -184,6 +197,8 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_pa
 	}
 	plan->microbatches = request->microbatches ? request->microbatches
 						   : pd_planner_microbatches(plan);
+	if (plan->weights == PD_WEIGHTS_2BW && !partition->warmups)
+		pd_candidate_lower_leads(plan);
 	if (pd_plan_check_sparse(plan, "--", err) == 0 && pd_recompute_asked(plan, request, err) &&
 	    pd_candidate_weigh(plan, err))
 		return plan;

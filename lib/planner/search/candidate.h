@@ -37,6 +37,11 @@ struct pd_plan *pd_candidate_with(const struct pd_task *task, const struct pd_pa
 				  enum pd_schedule_kind schedule, enum pd_weight_kind weights,
 				  int64_t microbatches);
 /*
+ * Lowers warm-ups until no stage admits more than the one before, and with 2BW the first no more than an
+ * update has microbatches.
+ */
+void pd_candidate_lower_leads(struct pd_plan *plan);
+/*
  * Recomputes the stages' memory after a change of warm-ups; false if the schedule refuses the plan.
  */
 bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err);

@@ -158,18 +158,6 @@ static int64_t window_slowest_ns(const struct pd_plan *plan, const struct window
 	return most;
 }
 
-/* Lowers leads so that no stage admits more than the one before. */
-static void descend(struct pd_plan *plan)
-{
-	for (int s = 1; s < plan->stage_count; s++) {
-		const struct pd_stage *before = &plan->stages[s - 1];
-		int64_t lead = (int64_t)before->warmup * before->replicas;
-
-		if ((int64_t)plan->stages[s].warmup * plan->stages[s].replicas > lead)
-			plan->stages[s].warmup = (int)(lead / plan->stages[s].replicas);
-	}
-}
-
 /*
  * Returns a warm-up below the stage's, not below the most that fits: bytes are a + b w, so w limit /
  * bytes is no less than that.  They only nearly are where several stages share versions: a few go one
@@ -217,16 +205,10 @@ static struct pd_schedule *fit(struct pd_plan *plan, struct pd_warmup_limits *li
 {
 	struct pd_schedule *schedule = NULL;
 
-	if (plan->weights == PD_WEIGHTS_2BW) {
-		int64_t most = plan->microbatches / plan->stages[0].replicas;
-
-		if (plan->stages[0].warmup > most)
-			plan->stages[0].warmup = (int)most;
-	}
 	while (!schedule) {
 		enum pd_fit how;
 
-		descend(plan);
+		pd_candidate_lower_leads(plan);
 		how = pd_recompute_step(plan, limits->limit_bytes, limits->recompute, &schedule);
 		limits->tight |= how == PD_TOO_LARGE || how == PD_CHANGED;
 		if (how == PD_REFUSED || (how == PD_TOO_LARGE && !take_back(plan, limits)))
