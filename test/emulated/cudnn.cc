@@ -122,12 +122,15 @@ static void each(const array &x, const array &w, const cudnnConvolutionStruct &c
 	for (int n = 0; n < y.size[0]; n++)
 		for (int k = 0; k < y.size[1]; k++)
 			for (int row = 0; row < y.size[2]; row++)
-				for (int column = 0; column < y.size[3]; column++)
+				for (int column = 0; column < y.size[3]; column++) {
+					int first = k / outputs * w.size[1];
+					int64_t out = place(y, n, k, row, column);
+
 					each_input(x, w, c, row, column, [&](int channel, int a, int b, int p, int q) {
-						visit(place(x, n, k / outputs * w.size[1] + channel, p, q),
-						      place(w, k, channel, a, b),
-						      place(y, n, k, row, column));
+						visit(place(x, n, first + channel, p, q),
+						      place(w, k, channel, a, b), out);
 					});
+				}
 }
 
 static std::vector<float> numbers(const void *from, const array &a)
