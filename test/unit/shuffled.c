@@ -20,7 +20,7 @@ static struct mail *letter(int from, int to, uint64_t tag, size_t bytes, bool se
 	for (int i = 0; i < post.count; i++) {
 		struct mail *mail = &post.mail[i];
 
-		if (mail->from == from && mail->to == to && mail->tag == tag) {
+		if (!mail->arrived && mail->from == from && mail->to == to && mail->tag == tag) {
 			post.wrong += mail->bytes != bytes || (send ? mail->sent : mail->received);
 			return mail;
 		}
@@ -55,6 +55,8 @@ static int receive(struct pd_transport *t, int peer, uint64_t tag, void *buf, si
 
 static bool may_go(const struct mail *mail)
 {
+	if (mail->arrived)
+		return any(8) == 0;
 	if (!mail->sent || !mail->received ||
 	    (mail->src_after && !pd_event_done(mail->src_after)) ||
 	    (mail->dst_after && !pd_event_done(mail->dst_after)))
@@ -62,8 +64,8 @@ static bool may_go(const struct mail *mail)
 	for (int i = 0; i < post.count && !post.overtake; i++) {
 		const struct mail *other = &post.mail[i];
 
-		if (other->from == mail->from && other->to == mail->to && other->order > 0 &&
-		    other->order < mail->order)
+		if (!other->arrived && other->from == mail->from && other->to == mail->to &&
+		    other->order > 0 && other->order < mail->order)
 			return false;
 	}
 	return true;
@@ -87,10 +89,14 @@ bool deliver(void)
 
 		if (!may_go(mail))
 			continue;
+		if (mail->arrived) {
+			complete(mail->sent, mail->from);
+			*mail = post.mail[--post.count];
+			return true;
+		}
 		memcpy(mail->dst, mail->src, mail->bytes);
-		complete(mail->sent, mail->from);
 		complete(mail->received, -1);
-		*mail = post.mail[--post.count];
+		mail->arrived = true;
 		return true;
 	}
 	return false;

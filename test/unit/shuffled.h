@@ -2,7 +2,8 @@
 /*
  * A transport and a device for many members in one process.  Transfers from one rank to another take
  * place one by one, in the order in which the sender gave them to the transport unless they may overtake,
- * and otherwise in any; a stream does a thing when it is told to.
+ * and otherwise in any.  Often a sender learns of the end of one long after its receiver.  A stream does
+ * a thing when it is told to.
  */
 #pragma once
 
@@ -22,6 +23,7 @@ struct mail {
 	const struct pd_event *src_after, *dst_after;
 	struct pd_event *sent, *received;
 	uint64_t order;                 /* in which it was sent; 0: only awaited so far */
+	bool arrived;                   /* its receiver has it, and its sender does not know yet */
 };
 
 struct post {
