@@ -250,11 +250,13 @@ static bool repeat(const struct pd_progress *progress, int64_t n, int64_t first,
 	int64_t difference = progress->ends[n - 1] - progress->ends[n - 1 - cycle];
 	const int64_t *ends = progress->ends;
 
+	if (progress->marks && memcmp(progress->marks + first, progress->marks + first - cycle,
+				      (size_t)(n - first) * sizeof(*progress->marks)) != 0)
+		return false;
 	if (!front_repeats(progress, n, first, cycle))
 		return false;
 	if (progress->marks)
-		return memcmp(progress->marks + first, progress->marks + first - cycle,
-			      (size_t)(n - first) * sizeof(*progress->marks)) == 0;
+		return true;
 	for (int s = 0; s < progress->stage_count; s++, ends += progress->stride)
 		if (ends[first] - ends[first - cycle] != difference ||
 		    ends[n - 1] - ends[n - 1 - cycle] != difference)

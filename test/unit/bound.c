@@ -4,8 +4,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "planner/bound/bound.h"
-#include "planner/price/flow.h"
 #include "planner/price/predict.h"
+#include "planner/search/judge.h"
 #include "replay/replay.h"
 #include "tap.h"
 
@@ -236,17 +236,17 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 			pd_bound_devices(costs, &with, bound - 1) <= plan->topology.devices ||
 			pd_bound_devices(costs, &with, (int64_t)ceil(period)) > plan->rank_count;
 	if (pd_flow_knows(plan)) {
-		struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+		struct pd_expected expected;
 
+		pd_judge_expect(plan, true, &expected, &err);
 		/* the mean of what does not repeat itself is not exact */
-		if ((double)pd_flow_expect(schedule, true).bound_ns > ceil(1.0005 * period)) {
+		if ((double)expected.bound_ns > ceil(1.0005 * period)) {
 			tally->above++;
 			diag("%s: expected %lld, period %.1f, %d stages on %d ranks, %d levels",
 			     pd_weight_kind_name[plan->weights],
-			     (long long)pd_flow_expect(schedule, true).bound_ns, period, plan->stage_count,
+			     (long long)expected.bound_ns, period, plan->stage_count,
 			     plan->rank_count, plan->topology.levels);
 		}
-		pd_schedule_free(schedule);
 	}
 	with.microbatches = 0;
 	tally->plans++;
@@ -485,7 +485,6 @@ static void test_skip(void)
 	int each[STAGES];
 	struct pd_expected expected;
 	struct pd_topology topology;
-	struct pd_schedule *schedule;
 	struct pd_trace *trace;
 	struct pd_error err;
 	struct pd_plan *plan;
@@ -495,8 +494,7 @@ static void test_skip(void)
 	pd_topology_parse_string("12@100GB/s", &topology, NULL);
 	plan = pd_plan_new(profile, &topology, STAGES, each, each, &err);
 	pd_predict_stages(plan);
-	schedule = pd_schedule_new(plan, &err);
-	expected = pd_flow_expect(schedule, true);
+	pd_judge_expect(plan, true, &expected, &err);
 	trace = pd_replay(plan, NULL, &err);
 	is_int(expected.bound_ns / 10000, 300, "a long skip: no longer than a stage's own time");
 	is_int(expected.estimate_ns, expected.bound_ns, "as bound and as estimate");
@@ -504,7 +502,6 @@ static void test_skip(void)
 	   pd_replay_period_ns(trace) < 1.001 * (double)expected.bound_ns,
 	   "a replay takes that, too: %.0f ns", pd_replay_period_ns(trace));
 	pd_trace_free(trace);
-	pd_schedule_free(schedule);
 	pd_plan_free(plan);
 }
 
@@ -530,21 +527,18 @@ static void test_nf1b(void)
 	plan->microbatches = 4;
 	plan->stages[1].recompute = true;
 	for (int warmup = 0; warmup < 2; warmup++) {
-		struct pd_schedule *schedule;
 		struct pd_expected expected;
 		struct pd_trace *trace;
 		double period;
 
 		for (int s = 0; s < 4; s++)
 			plan->stages[s].warmup = s == 0 ? warmup : 0;
-		schedule = pd_schedule_new(plan, &err);
-		expected = pd_flow_expect(schedule, true);
+		pd_judge_expect(plan, true, &expected, &err);
 		trace = pd_replay(plan, NULL, &err);
 		period = pd_replay_period_ns(trace);
 		is_int(expected.estimate_ns / 1000, warmup ? 5250 : 6000, "nf1b, warm-up %d", warmup);
 		is_int((int64_t)period / 1000, warmup ? 5250 : 6000, "a replay takes that, too");
 		pd_trace_free(trace);
-		pd_schedule_free(schedule);
 	}
 	pd_plan_free(plan);
 }

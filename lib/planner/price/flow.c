@@ -313,7 +313,8 @@ static struct pd_expected recur(const struct pd_schedule *schedule, const struct
 }
 
 /* Returns a time that no period of a plan with any schedule is below. */
-static int64_t floor_ns(const struct pd_schedule *schedule, const struct pd_stage_times *times)
+static int64_t floor_ns(const struct pd_schedule *schedule, const struct pd_stage_times *times,
+			int64_t busiest_ns)
 {
 	const struct pd_plan *plan = schedule->plan;
 	double *busy = pd_calloc((size_t)plan->rank_count, sizeof(*busy)), most = 0;
@@ -328,16 +329,15 @@ static int64_t floor_ns(const struct pd_schedule *schedule, const struct pd_stag
 			most = *rank > most ? *rank : most;
 		}
 	free(busy);
-	return pd_max64(pd_max64(pd_cost_of(most * (1 - 1e-9)), pd_predict_turns_ns(plan)),
-			pd_links_busiest_ns(plan, schedule->wiring));
+	return pd_max64(pd_max64(pd_cost_of(most * (1 - 1e-9)), pd_predict_turns_ns(plan)), busiest_ns);
 }
 
 /* Does what pd_flow_expect does, once; the bound is -1 where what is likely is no bound. */
-static struct pd_expected expect(const struct pd_schedule *schedule, bool likely)
+static struct pd_expected expect(const struct pd_schedule *schedule, bool likely, int64_t busiest_ns)
 {
 	struct pd_stage_times *times = pd_stage_times_of(schedule);
 	bool known = pd_flow_knows(schedule->plan), matters = false;
-	int64_t least_ns = floor_ns(schedule, times);
+	int64_t least_ns = floor_ns(schedule, times, busiest_ns);
 	struct pd_expected expected;
 
 	if (known ? is_chain(schedule, times) : schedule->plan->schedule != PD_SCHEDULE_ZB_H1) {
@@ -354,11 +354,11 @@ static struct pd_expected expect(const struct pd_schedule *schedule, bool likely
 	return expected;
 }
 
-struct pd_expected pd_flow_expect(const struct pd_schedule *schedule, bool bound)
+struct pd_expected pd_flow_expect(const struct pd_schedule *schedule, bool bound, int64_t busiest_ns)
 {
-	struct pd_expected expected = expect(schedule, true);
+	struct pd_expected expected = expect(schedule, true, busiest_ns);
 
 	if (bound && expected.bound_ns < 0)
-		expected.bound_ns = expect(schedule, false).bound_ns;
+		expected.bound_ns = expect(schedule, false, busiest_ns).bound_ns;
 	return expected;
 }

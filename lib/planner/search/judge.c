@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "planner/price/cost.h"
 #include "planner/price/flow.h"
+#include "planner/price/links.h"
 #include "replay/replay.h"
 #include "trace/recurrence.h"
 #include "trace/steady.h"
@@ -175,7 +176,7 @@ int pd_judge_expect(const struct pd_plan *plan, bool bound, struct pd_expected *
 
 	if (!schedule)
 		return -1;
-	*expected_p = pd_flow_expect(schedule, bound);
+	*expected_p = pd_flow_expect(schedule, bound, pd_links_busiest_ns(plan, schedule->wiring));
 	pd_schedule_free(schedule);
 	return 0;
 }

@@ -233,6 +233,7 @@ struct way {
 
 struct choice {
 	struct pd_plan *plan;
+	int64_t busiest_ns;             /* the busiest link's */
 	struct pd_warmup_limits *limits;
 	int64_t best_ns;                /* the estimate, or what another has to be below */
 	struct pd_expected expected;    /* of the best */
@@ -262,7 +263,7 @@ static void try(struct choice *choice, bool settle_for_equal)
 		same = plan->stages[s].warmup == choice->best[s].warmup &&
 		       plan->stages[s].recompute == choice->best[s].recompute;
 	if (schedule && !same)
-		expected = pd_flow_expect(schedule, false);
+		expected = pd_flow_expect(schedule, false, choice->busiest_ns);
 	pd_schedule_free(schedule);
 	if (!schedule || same || (choice->best_ns >= 0 &&
 				  expected.estimate_ns >= choice->best_ns + settle_for_equal))
@@ -420,6 +421,7 @@ bool pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits,
 	for (size_t s = 0; s < stages; s++)
 		choice.best[s].recompute = choice.asked[s].recompute = plan->stages[s].recompute;
 	window_init(&window, plan);
+	choice.busiest_ns = window.busiest_ns;
 	chosen = choose(&choice, &window);
 	*expected_p = choice.expected;
 	/* the same for every plan, whatever is tried of it: what is left out buys nothing else */
