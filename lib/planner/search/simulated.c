@@ -247,15 +247,17 @@ static size_t next_fewer(const struct pd_contest *contest, const struct pd_entry
 	return next;
 }
 
-/* Returns the preferred one of the replayed entries; `best` is the fastest. */
-static size_t preferred(const struct pd_contest *contest, size_t best)
+/* Returns the preferred one of the replayed entries; `winner` is the fastest. */
+static size_t preferred(const struct pd_contest *contest, size_t winner)
 {
 	double gain = contest->task->request->min_gain;
+	size_t best = winner;
 
 	for (size_t i = 0; i < contest->count; i++) {
 		const struct pd_entry *x = &contest->entries[i], *y = &contest->entries[best];
 
-		if (x->time_ns != PD_NEVER && x->plan->rank_count < y->plan->rank_count &&
+		if (x->time_ns != PD_NEVER &&
+		    x->plan->rank_count < contest->entries[winner].plan->rank_count &&
 		    pd_gain_of(gain, x->time_ns, x->plan->rank_count) <
 		    pd_gain_of(gain, y->time_ns, y->plan->rank_count))
 			best = i;
