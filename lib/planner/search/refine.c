@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define WORSE 10                /* part by which a plan worth trying may be slower */
+#define FAR 4                   /* part by which a replayed plan that is changed may be slower */
 #define SEEN 4096               /* places for shapes, at most half of them used */
 
 /* The parts of a plan that are changed. */
@@ -341,7 +342,7 @@ int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t mo
 	for (int64_t i = 0; i < before; i++) {
 		const struct pd_entry *entry = &contest->entries[i];
 
-		if (entry->time_ns != PD_NEVER &&
+		if (entry->time_ns - entry->time_ns / FAR <= contest->entries[winner].time_ns &&
 		    (from < 0 || entry->time_ns < contest->entries[from].time_ns) &&
 		    !was_changed(contest, entry->plan))
 			from = i;

@@ -36,6 +36,7 @@
 #define MOST_STEPS 16           /* warm-ups that are given back, at most */
 #define FEW 8                   /* warm-ups that are taken back one by one */
 #define PRECISION 256           /* of the period for which warm-ups fit: one part in this */
+#define HOPELESS 4              /* part by which other warm-ups rarely make a plan faster */
 #define WORK 1000000            /* of estimates for one plan: stages times minibatches */
 
 int pd_warmup_most(const struct pd_plan *plan, int stage)
@@ -355,6 +356,7 @@ static void try_fitting(struct choice *choice, struct window *window, int64_t lo
  */
 static void compare_some(struct choice *choice, struct window *window)
 {
+	const struct pd_warmup_limits *limits = choice->limits;
 	struct pd_plan *plan = choice->plan;
 	int64_t usual, period;
 
@@ -370,6 +372,8 @@ static void compare_some(struct choice *choice, struct window *window)
 	try(choice, false);
 	period = choice->best_ns;
 	restore(choice);
+	if (limits->most_ns > 0 && period - period / HOPELESS > limits->most_ns)
+		return;
 	window_pass(window, plan);
 	if (period == usual - usual / PD_WARMUP_WORTH)
 		choice->best_ns = usual;
@@ -378,7 +382,7 @@ static void compare_some(struct choice *choice, struct window *window)
 			window_set_least(plan, window, period, together);
 			try(choice, true);
 		}
-	for (int together = 0; together < 2 && choice->limits->tight; together++)
+	for (int together = 0; together < 2 && limits->tight; together++)
 		try_fitting(choice, window, window_floor_ns(plan, window), together);
 	restore(choice);
 	window_pass(window, plan);
