@@ -129,7 +129,9 @@ LONG_TESTS = test/conform/layers test/t7008-hosts.sh test/t7009-own-folders.sh t
 	test/t7007-signals.sh test/t4006-updates.sh test/t4001-weights.sh test/t4008-recompute.sh \
 	test/t4007-tied.sh test/t4009-mixed.sh test/t2001-plan.sh test/t8001-manual.sh \
 	test/t8004-gpu-first.sh test/t4010-schedule-files.sh test/t4022-lstm.sh test/t6003-slurm.sh \
-	test/t7010-bad-links.sh test/t7011-addresses.sh test/t4037-skips.sh test/t4030-buckets.sh
+	test/t7010-bad-links.sh test/t7011-addresses.sh test/t4037-skips.sh test/t4030-buckets.sh \
+	test/t9006-layouts.sh test/conform/iteration test/t9005-cudnn.sh test/conform/widened \
+	test/unit/search test/unit/check
 # Not with sanitizers, which find wrong accesses in the lines that run, whatever the numbers.  These call
 # libraries that leak, read pages or sources, or only hold against figures what others go through: the
 # bytes of t4005 are those that every run says, the kernels of t4011 oneDNN's.
