@@ -296,7 +296,7 @@ test_ok "a limit under which stashing does not fit, but two versions do" '
 test_ok "names and combinations that cannot be are refused in one sentence" '
 	refused "one of 1f1b, gpipe, interleaved, zb-h1, nf1b, none" --schedule=other
 	refused "one of stash, vertical-sync, 2bw, flush, latest" --weights=other
-	refused "\"gpipe\" does not go with weights \"2bw\"; expected one of flush" \
+	refused "\"gpipe\" does not go with weights \"2bw\", but with flush" \
 		--schedule=gpipe --weights=2bw
 	refused "3 replicas of stages.0., found 4" --stages=6x3,6 --weights=flush --microbatches=4
 	refused "\"nf1b\" is for unreplicated stages" --stages=6x2,6 --schedule=nf1b

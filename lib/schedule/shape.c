@@ -53,8 +53,8 @@ static int check_kind(const struct pd_plan *plan, struct pd_error *err)
 	for (int w = 0; w < PD_WEIGHT_KINDS; w++)
 		if (goes_with(plan->schedule, (enum pd_weight_kind)w))
 			pd_list_name(known, sizeof(known), pd_weight_kind_name[w], "");
-	return pd_error_input(err, "plan: schedule \"%s\" does not go with weights \"%s\"; expected"
-			      " one of %s", pd_schedule_kind_name[plan->schedule],
+	return pd_error_input(err, "plan: schedule \"%s\" does not go with weights \"%s\""
+			      ", but with %s", pd_schedule_kind_name[plan->schedule],
 			      pd_weight_kind_name[plan->weights], known);
 }
 
