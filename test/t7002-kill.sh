@@ -170,7 +170,7 @@ test_ok "a trace that goes into a pipe" '
 test_ok "the terminal goes: stopped in order; under nohup nothing is" '
 	rm -rf ck
 	begin plan-2 --minibatches=1000000
-	sleep 0.5
+	while kill -0 "$run" && ! ls ck 2>/dev/null | grep -q step-; do sleep 0.05; done
 	kill -HUP "$run"
 	ended 100
 	[ "$ended" -eq 129 ]
