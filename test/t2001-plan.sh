@@ -516,6 +516,19 @@ test_ok "not slower than stages by hand, where slow links decide" '
 		jq -s -e ".[0].predicted.period_ns < .[1].predicted.period_ns" a.json b.json
 	done'
 
+# Six layers of which each takes so many microseconds forward and backward, and makes so many bytes.
+jq -n '{format: "pd-profile", version: 1, name: "six", batch_size: 8, device: {kind: "cpu"}, layers: [
+	[[1500, 1470, 370000], [710, 2950, 7160000], [440, 850, 4830000], [570, 3600, 4230000],
+	 [1210, 830, 9660000], [1540, 3130, 2480000]] | to_entries[] |
+	{name: "l\(.key)", inputs: (if .key > 0 then ["l\(.key - 1)"] else [] end),
+	 forward_ns: (.value[0] * 1000), backward_ns: (.value[1] * 1000), activation_bytes: .value[2],
+	 parameter_bytes: 8000000}]}' >six
+test_ok "devices are left out: of plans with as few, the one with warm-ups that gain is taken" '
+	pd-plan -t 20@500MB/s six >a.json
+	jq -e "[.stages[].replicas] | add < 20" a.json
+	jq ".stages |= [.[:-1][] | .warmup += 1] + .[-1:]" a.json | pd-replay --format=json >b.json
+	jq -s -e ".[1].period_ns > 0.98 * .[0].predicted.period_ns" a.json b.json'
+
 # With one minibatch ahead, enough if links were not crowded, these stages take a third longer.
 test_ok "not slower than stages by hand with more minibatches in flight" '
 	pd-plan -t 8@12GB/s,2@1GB/s large.json >a.json
