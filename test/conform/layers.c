@@ -121,7 +121,7 @@ static void test_behind_groups(const struct pd_device_ops *ops)
 
 /*
  * The last but one is wider both ways than what is taken at once (lib/device/cpu/linear_blocked.c), the
- * last has so many weights that they are not turned (linear_turned.c).
+ * last has so many weights that gradients are transposed instead (linear_transposed.c).
  */
 static void test_linear(const struct pd_device_ops *ops)
 {

@@ -160,7 +160,7 @@ static void test_turning(const struct pd_tile_ops *ops)
 
 	draw(x, 6);
 	draw(y, 7);
-	ops->turn(y + 3, SIDE, x + 1, SIDE - 1, 32, 48);
+	ops->transpose(y + 3, SIDE, x + 1, SIDE - 1, 32, 48);
 	for (int i = 0; i < 32; i++)
 		for (int j = 0; j < 48; j++)
 			good = good && y[3 + j * SIDE + i] == x[1 + i * (SIDE - 1) + j];

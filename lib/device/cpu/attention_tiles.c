@@ -180,7 +180,7 @@ static void read_turned(const struct job *j, float *dst, int64_t dst_row, struct
 	read_rows(j, copy, width, rows);
 	memset(copy + rows.count * width, 0,
 	       sizeof(float) * (size_t)((padded - rows.count) * width));
-	j->ops->turn(dst, dst_row, copy, width, padded, width);
+	j->ops->transpose(dst, dst_row, copy, width, padded, width);
 }
 
 static void read_queries(const struct job *j, int64_t head, int64_t from, int64_t count)

@@ -99,8 +99,8 @@ int pd_conv_linear_prepare(struct pd_compiled_layer *l, const struct pd_conv_lin
 	if (prepare_shared(l, w, &shared, err) < 0 ||
 	    (ops->data && prepare_data(l, w, shared, err) < 0))
 		return -1;
-	if (ops->turned)
-		l->backward_bytes = pd_linear_turned_scratch(l);
+	if (ops->transposed)
+		l->backward_bytes = pd_linear_transposed_scratch(l);
 	return prepare_weights(l, w, shared, err);
 }
 
@@ -167,9 +167,9 @@ int pd_conv_linear_backward(struct pd_compiled_layer *l, const struct pd_pass *p
 		if (!diff_dst || backward_weights(l, w, diff_dst, err) < 0)
 			return -1;
 	}
-	if (data && w->ops.turned)
-		pd_linear_turned_backward(l);
-	if (!data || w->ops.turned)
+	if (data && w->ops.transposed)
+		pd_linear_transposed_backward(l);
+	if (!data || w->ops.transposed)
 		return 0;
 	if (!weights || !w->shared)
 		diff_dst = pd_reorder_in(l, &w->data_dst, l->diff_dst, err);

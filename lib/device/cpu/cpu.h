@@ -131,8 +131,8 @@ const struct pd_layout *pd_cpu_matrix(struct pd_compiled *net, const struct pd_s
 
 /* --- conv_linear.c: shared by conv2d and linear */
 struct pd_conv_linear_ops {
-	struct pd_primitive *forward, *data, *weights; /* data: NULL where no gradient is wanted, or: */
-	bool turned;                                   /* by linear_turned.c */
+	struct pd_primitive *forward, *data, *weights;
+	bool transposed;        /* linear_transposed.c makes the input's gradient; else data, unless NULL */
 };
 
 int pd_conv_linear_prepare(struct pd_compiled_layer *l, const struct pd_conv_linear_ops *ops,
@@ -148,12 +148,15 @@ int pd_linear_blocked_forward(struct pd_compiled_layer *l, struct pd_error *err)
 int pd_linear_blocked_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			       struct pd_error *err);
 
-/* --- linear_turned.c: the gradient of linear's input */
-/* Is this the fastest way?  It depends on layer, batch and processor alone. */
-bool pd_linear_turns(const struct pd_compiled_layer *l);  /* after l->parameter[0] is set */
-/* The bytes of backward's scratch that it takes. */
-size_t pd_linear_turned_scratch(const struct pd_compiled_layer *l);
-void pd_linear_turned_backward(struct pd_compiled_layer *l);
+/* --- linear_transposed.c: the gradient of linear's input */
+/*
+ * Tells whether this is the fastest way, which depends on layer, batch and processor alone; l->parameter[0]
+ * is set.
+ */
+bool pd_linear_transposes(const struct pd_compiled_layer *l);
+/* Returns the bytes of scratch that it takes in backward. */
+size_t pd_linear_transposed_scratch(const struct pd_compiled_layer *l);
+void pd_linear_transposed_backward(struct pd_compiled_layer *l);
 
 #define LAYER_KIND(name, shape, inputs, attributes, parameters, states, flags, what) \
 	extern const struct pd_compiled_kind pd_cpu_##name;

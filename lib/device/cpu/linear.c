@@ -31,8 +31,8 @@ static int prepare_matrices(struct pd_compiled_layer *l, struct pd_error *err)
 					  ops.forward, err);
 	if (!ops.weights)
 		return -1;
-	ops.turned = l->wants[0] && pd_linear_turns(l);
-	if (l->wants[0] && !ops.turned) {
+	ops.transposed = l->wants[0] && pd_linear_transposes(l);
+	if (l->wants[0] && !ops.transposed) {
 		ops.data = pd_primitive_linear(dnn, PD_BACKWARD_DATA, src, dst, l->parameter[0],
 					       bias, ops.forward, err);
 		if (!ops.data)

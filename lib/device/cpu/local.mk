@@ -16,7 +16,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/half.c \
 	lib/device/cpu/layout.c \
 	lib/device/cpu/layernorm.c \
-	lib/device/cpu/linear.c lib/device/cpu/linear_turned.c \
+	lib/device/cpu/linear.c lib/device/cpu/linear_transposed.c \
 	lib/device/cpu/lstm.c lib/device/cpu/lstm.h lib/device/cpu/lstm_gates.c \
 	lib/device/cpu/lstm_gradients.c lib/device/cpu/lstm_lanes.c \
 	lib/device/cpu/lstm_steps.c lib/device/cpu/lstm_way.c \

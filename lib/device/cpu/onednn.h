@@ -42,11 +42,11 @@ const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_la
 				       const int64_t *size);
 /* Returns the layout that reads a plain matrix as its transpose. */
 const struct pd_layout *pd_layout_transposed(struct pd_onednn *dnn, const struct pd_layout *layout);
-/*
- * Is it that of a matrix in panels of so many rows, one panel after the other, each column by column,
- * and without padding?
- */
 #define PD_LAYOUT_PANEL 64
+/*
+ * Tells whether a matrix has this layout: panels of PD_LAYOUT_PANEL rows, one after the other, each column
+ * by column, without padding.
+ */
 bool pd_layout_in_panels(const struct pd_layout *layout);
 size_t pd_layout_bytes(const struct pd_layout *layout);
 bool pd_layout_same(const struct pd_layout *a, const struct pd_layout *b);

@@ -56,9 +56,9 @@ struct pd_tile_ops {
 	void (*scale)(float *y, float factor, int64_t n);
 	/* y *= x */
 	void (*times)(float *y, const float *x, int64_t n);
-	/* dst, columns x rows, rows padded with what they hold, is src turned; both sizes are
+	/* dst, columns x rows, rows padded with what they hold, is src transposed; both sizes are
 	 * multiples of PD_TILE_PAD. */
-	void (*turn)(float *dst, int64_t dst_row, const float *src, int64_t src_row, int64_t rows,
+	void (*transpose)(float *dst, int64_t dst_row, const float *src, int64_t src_row, int64_t rows,
 		     int64_t columns);
 };
 

@@ -301,7 +301,7 @@ INLINE void TILE(turn_square)(float *dst, int64_t dst_row, const float *src, int
 		TILE(store)(dst + r * dst_row, row[r]);
 }
 
-static void TILE(turn)(float *dst, int64_t dst_row, const float *src, int64_t src_row, int64_t rows,
+static void TILE(transpose)(float *dst, int64_t dst_row, const float *src, int64_t src_row, int64_t rows,
 		       int64_t columns)
 {
 	for (int64_t r = 0; r < rows; r += LANES)
@@ -321,7 +321,7 @@ static const struct pd_tile_ops TILE(ops) = {
 	.tanh_back = TILE(tanh_back),
 	.scale = TILE(scale),
 	.times = TILE(times),
-	.turn = TILE(turn),
+	.transpose = TILE(transpose),
 };
 
 #undef ROWS
