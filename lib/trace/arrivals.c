@@ -60,7 +60,7 @@ static const struct pd_record *arrival(const struct pd_arrivals *arrivals,
 	return last;
 }
 
-int64_t pd_set_out_ns(const struct pd_arrivals *arrivals, const struct pd_record *recv)
+int64_t pd_arrivals_began_ns(const struct pd_arrivals *arrivals, const struct pd_record *recv)
 {
 	struct pd_op key = recv->op;
 	int64_t start = recv->start_ns;
@@ -79,8 +79,8 @@ int64_t pd_set_out_ns(const struct pd_arrivals *arrivals, const struct pd_record
 	return start;
 }
 
-const struct pd_record *pd_awaited_by(const struct pd_arrivals *arrivals,
-				      const struct pd_record *record)
+const struct pd_record *pd_arrivals_awaited(const struct pd_arrivals *arrivals,
+					    const struct pd_record *record)
 {
 	const struct pd_record *a, *b;
 

@@ -13,7 +13,7 @@ struct pd_arrivals {
 struct pd_arrivals pd_arrivals_of(const struct pd_trace *trace);
 
 /* Returns the record that an operation of computing waited for last, or NULL. */
-const struct pd_record *pd_awaited_by(const struct pd_arrivals *arrivals,
-				      const struct pd_record *record);
+const struct pd_record *pd_arrivals_awaited(const struct pd_arrivals *arrivals,
+					    const struct pd_record *record);
 /* Returns when the transfer of a receive began: when both its sides were ready. */
-int64_t pd_set_out_ns(const struct pd_arrivals *arrivals, const struct pd_record *recv);
+int64_t pd_arrivals_began_ns(const struct pd_arrivals *arrivals, const struct pd_record *recv);

@@ -49,7 +49,7 @@ static void add_waits(struct pd_report *report, int rank, const struct pd_arriva
 		stage = &report->stages[record->op.stage];
 		stage->steps += whole;
 		if (start > at) {
-			awaited = pd_awaited_by(arrivals, record);
+			awaited = pd_arrivals_awaited(arrivals, record);
 			what = awaited ? wait_of(awaited->op.kind) : PD_WAIT_OTHER;
 			until = awaited ? pd_clamp(awaited->end_ns, at, start) : at;
 			mine->wait_ns[what] += until - at;

@@ -34,7 +34,7 @@ static void add_awaited(struct pd_time_spent *spent, size_t *capacity, int rank,
 static void add_gap(struct pd_time_spent *spent, size_t *capacity, const struct pd_arrivals *arrivals,
 		    const struct pd_record *record, int64_t from, int64_t to)
 {
-	const struct pd_record *what = pd_awaited_by(arrivals, record);
+	const struct pd_record *what = pd_arrivals_awaited(arrivals, record);
 	int rank = record->op.rank;
 	int64_t until = what ? pd_clamp(what->end_ns, from, to) : from, set_out;
 
@@ -46,7 +46,7 @@ static void add_gap(struct pd_time_spent *spent, size_t *capacity, const struct 
 	} else if (what->op.kind == PD_OP_load) {
 		spent->ns[rank][PD_SPENT_OTHER] += until - from;
 	} else {
-		set_out = pd_clamp(pd_set_out_ns(arrivals, what), from, until);
+		set_out = pd_clamp(pd_arrivals_began_ns(arrivals, what), from, until);
 		add_awaited(spent, capacity, rank, what, set_out - from);
 		spent->ns[rank][PD_SPENT_TRANSFER] += until - set_out;
 	}
