@@ -47,8 +47,8 @@ int pd_error_prefix(struct pd_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 /*
- * Appends a name in quotes, such as "\"" or "", to a list for a message, behind a comma unless it is the
- * first, as far as the list of `room` bytes has any.
+ * Appends a name to a list for a message, between two of `quote` and behind a comma unless it is the first.
+ * What does not fit into `room` bytes is left out.
  */
 void pd_list_name(char *list, size_t room, const char *name, const char *quote);
 

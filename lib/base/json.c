@@ -166,8 +166,8 @@ static void path(const struct pd_place *place, char *buf, size_t size)
 }
 
 /*
- * Writes such as 'in "fc1", ' if the place is in an element of an array that has a name, which is
- * easier to find than its number, and that the text does not say anyway.
+ * Writes 'in "fc1", ' if the place is in a part of the document that has the name fc1, which is easier
+ * to find than its number; writes nothing if there is no name, or the text says it already.
  */
 static void named(const struct pd_place *place, const char *text, char *buf, size_t size)
 {

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <getopt.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,10 +80,15 @@ static int store(const struct pd_opt *o, const char *text, struct pd_error *err)
 	pd_bug("option --%s: kind %d", o->name, (int)o->kind);
 }
 
-static void usage_error(const struct pd_command *command, const char *fmt, const char *what)
+static __attribute__((format(printf, 2, 3), noreturn))
+void usage_error(const struct pd_command *command, const char *fmt, ...)
 {
+	va_list args;
+
 	fprintf(stderr, "%s: ", command->name);
-	fprintf(stderr, fmt, what);
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
 	fprintf(stderr, " (try --help)\n");
 	exit(PD_EXIT_USAGE);
 }
@@ -148,8 +154,8 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 		if (c == '?' && optopt >= OPT_HELP)
 			usage_error(command, "option %s takes no value", argv[optind - 1]);
 		if (c == '?')
-			usage_error(command, is_prefix(table, argv[optind - 1]) ?
-				    "ambiguous option %s" : "unknown option %s", argv[optind - 1]);
+			usage_error(command, "%s option %s", is_prefix(table, argv[optind - 1]) ?
+				    "ambiguous" : "unknown", argv[optind - 1]);
 		if (c < OPT_FIRST)
 			for (i = 0; command->options[i].letter != c; i++)
 				;
@@ -161,15 +167,12 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 	}
 	free(table);
 	free(letters);
-	if (argc - optind > command->max_operands) {
-		fprintf(stderr, "%s: unexpected operand \"%s\"", command->name,
-			argv[optind + command->max_operands]);
-		/* the one before may have been meant as the value of an option that takes =VALUE */
-		if (command->max_operands == 1)
-			fprintf(stderr, " behind \"%s\"", argv[optind]);
-		fprintf(stderr, " (try --help)\n");
-		exit(PD_EXIT_USAGE);
-	}
+	/* the operand before may have been meant as the value of an option that takes =VALUE */
+	if (argc - optind > command->max_operands && command->max_operands == 1)
+		usage_error(command, "unexpected operand \"%s\" behind \"%s\"", argv[optind + 1],
+			    argv[optind]);
+	if (argc - optind > command->max_operands)
+		usage_error(command, "unexpected operand \"%s\"", argv[optind + command->max_operands]);
 	return optind;
 }
 
