@@ -61,8 +61,8 @@ void pd_machine_release(struct pd_machine *machine);
  */
 int pd_machine_find_levels(struct pd_machine *machine, struct pd_error *err);
 /*
- * Whether rank a needs the address of rank b: its own, those of its neighbours, and those as many ranks
- * away as a component may have, which divides the number of all.
+ * Tells whether rank a needs the address of rank b.  It needs its own, its neighbours', and those of
+ * ranks that are a component's size away; that size divides the number of ranks.
  */
 bool pd_machine_meet(int ranks, int a, int b);
 

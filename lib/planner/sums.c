@@ -18,8 +18,8 @@
 #include "topology/direct.h"
 
 #define USUAL 16                /* buckets of a network, before more is known */
-#define AS_FAST 20              /* a period that is longer by at most such a part is about as fast */
-#define AS_GOOD 1000            /* by at most such a part: as good as equal */
+#define AS_FAST 20              /* a plan is about as fast if its period is longer by at most such a part */
+#define AS_GOOD 1000            /* two periods are as good as equal if they differ by at most such a part */
 
 int64_t pd_bucket_usual(const struct pd_profile *profile)
 {

@@ -11,14 +11,14 @@
 #define CUTS_UNDER_WAY 2        /* of a share to each receiver, where transfers share a link */
 
 /*
- * Events of what passes between this member and another one of its group, in one cut: my part of its
- * share, its part of mine; the sum of my share, of its.
+ * These events end what passes between this member and another one of its group, in one cut: my part of
+ * its share, its part of mine; the sum of my share, of its.
  */
 enum { PART_OUT, PART_IN, SUM_OUT, SUM_IN, PAIR_EVENTS };
 
 /*
- * Events of a piece that this member owns: it comes from the group before, goes on to the next; the sum
- * comes from the next group, goes back; my group's parts are in it.
+ * These end what is done with a piece that this member owns: it comes from the group before, goes on to
+ * the next; the sum comes from the next group, goes back; my group's parts are in it.
  */
 enum { BEFORE, ON, SUM, BACK, ADDED, OWNED_EVENTS };
 
@@ -111,7 +111,7 @@ static int summed(const struct dense *d)
 	return rounded(d) + 2;
 }
 
-/* After this my gradients may leave. */
+/* Returns the event after which my gradients may leave. */
 static int ready(const struct dense *d)
 {
 	return pd_script_narrows(d->script) ? rounded(d) : PD_SCRIPT_READY;
@@ -161,7 +161,7 @@ static int source_count(const struct dense *d)
 	return d->size + !is_first(d);
 }
 
-/* The first member of a chain has nothing to add, but its rounded gradients go on in f32. */
+/* Tells whether my pieces are summed: the first member of a chain only widens gradients that are rounded. */
 static bool adds(const struct dense *d)
 {
 	return source_count(d) > 1 || alone(d) || pd_script_narrows(d->script);
@@ -174,8 +174,9 @@ static bool gathers(const struct dense *d)
 }
 
 /*
- * The first of each owner in the largest groups, then the second of each: all groups have them on
- * their way in the same order, also where a smaller group's owners have those of several.
+ * Puts my pieces in order: the first of each owner in the largest groups, then the second of each.  All
+ * groups have them on their way in the same order, also where a smaller group's owners have those of
+ * several.
  */
 static void arrange(struct dense *d)
 {
@@ -216,7 +217,7 @@ static struct pd_script_at travels(size_t at)
 	return (struct pd_script_at){ PD_SCRIPT_TRAVELS, at };
 }
 
-/* A cut that goes to the k-th member behind this one, and the same from the k-th before it. */
+/* One cut goes to a member of my group, while the same cut of my share comes from another. */
 struct turn {
 	int cut, to, from;
 };

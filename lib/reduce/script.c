@@ -39,7 +39,7 @@ struct pd_script *pd_script_new(const struct pd_reduction_ops *ops, size_t stagi
 	return s;
 }
 
-/* Makes room for an event that is written of; those below it are as yet unused, or were made before. */
+/* Makes room for an event, and for all with lower numbers. */
 static void make_event(struct pd_script *s, int ev)
 {
 	if (ev < 0 || (size_t)ev < s->event_count)

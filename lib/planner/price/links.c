@@ -17,7 +17,6 @@ static void links_init(struct pd_links *links, const struct pd_topology *topolog
 	*links = (struct pd_links){ .topology = topology };
 	links->size[0] = 1;
 	for (int k = 0; k < topology->levels; k++) {
-
 		links->size[k + 1] = links->size[k] * topology->level[k].count;
 		links->ns_per_byte[k] = 1e9 / (double)topology->level[k].bandwidth_bytes_per_s;
 		links->components[k] = (int)((ranks + links->size[k] - 1) / links->size[k]);

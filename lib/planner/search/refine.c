@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define WORSE 10                /* part by which a plan worth trying may be slower */
-#define FAR 2                   /* part by which a replayed plan that is changed may be slower */
+#define FAR 2                   /* of plans slower by more than such a part of their time, none is changed */
 #define SEEN 4096               /* places for shapes, at most half of them used */
 
 /* The parts of a plan that are changed. */

@@ -36,7 +36,7 @@
 #define MOST_STEPS 16           /* warm-ups that are given back, at most */
 #define FEW 8                   /* warm-ups that are taken back one by one */
 #define PRECISION 256           /* of the period for which warm-ups fit: one part in this */
-#define HOPELESS 4              /* part by which other warm-ups rarely make a plan faster */
+#define HOPELESS 4              /* other warm-ups rarely make a plan faster by such a part */
 #define WORK 1000000            /* of estimates for one plan: stages times minibatches */
 
 int pd_warmup_most(const struct pd_plan *plan, int stage)
