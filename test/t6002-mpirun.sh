@@ -31,6 +31,19 @@ test_ok "the reports are those of one run" '
 test_ok "the trace has the operations of all ranks" '
 	jq -se "[.[] | .rank // empty] | unique == [0, 1, 2, 3]" trace
 '
+list=$(sed -n 's/^Cpus_allowed_list:[^0-9]*//p' /proc/self/status)
+first=${list%%[-,]*} last=${list##*[-,]}
+if [ "$first" = "$last" ]; then
+	test_skip "a trace counts the processors of all ranks" "there is one processor"
+else
+	test_ok "a trace counts the processors of all ranks" '
+		timeout 600 mpirun -np 4 sh -c "
+			[ \$((OMPI_COMM_WORLD_RANK % 2)) -eq 0 ] && mine=$first || mine=$last
+			exec taskset -c \$mine pd-run --threads=1 --synthetic --minibatches=20 \
+				--trace=dealt plan" >out 2>err
+		head -n 1 dealt | jq -e ".processors == 2 and .threads == 1"
+	'
+fi
 test_ok "ranks of one host exchange through shared memory: none listens" '
 	begin out mpirun -np 4 pd-run --threads=1 --report-every=1 --synthetic \
 		--minibatches=100000000 plan

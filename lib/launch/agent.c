@@ -30,7 +30,7 @@ struct agent {
 	int status;
 };
 
-/* Returns the processors that this process may use, as text that is equal where they are. */
+/* Returns the processors that this process may use: a cpu_set_t in hexadecimal. */
 static char *processors(void)
 {
 	cpu_set_t cpus;

@@ -55,6 +55,11 @@ static const struct pd_seat *fork_seat(const struct pd_launcher *launcher, int r
 	return &forked(launcher, rank)->seat;
 }
 
+static int fork_processors(const struct pd_launcher *launcher)
+{
+	return pd_process_processors();
+}
+
 static struct pd_drift fork_drift(struct pd_launcher *launcher, int rank)
 {
 	return (struct pd_drift){ 0 };
@@ -106,6 +111,7 @@ const struct pd_launcher_ops pd_launcher_fork = {
 	.open = fork_open,
 	.close = fork_close,
 	.seat = fork_seat,
+	.processors = fork_processors,
 	.drift = fork_drift,
 	.start = fork_start,
 	.channel = fork_channel,

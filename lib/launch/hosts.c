@@ -11,6 +11,7 @@
 #include "launch/place.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,8 +30,8 @@
 struct remote {
 	struct pd_seat seat;
 	struct pd_drift drift;          /* of its host's clock, if it is the first there */
-	char *boot;                     /* tells hosts of one name apart */
-	char *processors;
+	char *boot;                     /* of its kernel: tells hosts of one name apart */
+	char *processors;               /* that it may use: a cpu_set_t in hexadecimal */
 	json_t *devices;                /* those that its rank sees */
 	struct pd_process process;      /* of rank 0 */
 	struct pd_channel agent, channel;       /* of the others */
@@ -146,7 +147,8 @@ static int receive_place(struct hosts *h, int r, struct pd_error *err)
 	if (!place)
 		return -1;
 	if (json_unpack(place, "{s:s, s:s, s:s, s:o}", "host", &host, "boot", &boot, "processors",
-			&processors, "devices", &devices) < 0) {
+			&processors, "devices", &devices) < 0 ||
+	    strlen(processors) != 2 * sizeof(cpu_set_t)) {
 		status = pd_error_failed(err, "rank %d: where it is cannot be read", r);
 	} else {
 		snprintf(remote->seat.host, sizeof(remote->seat.host), "%s", host);
@@ -390,6 +392,43 @@ static const struct pd_seat *hosts_seat(const struct pd_launcher *launcher, int 
 }
 
 /* A host that does not answer is taken not to drift: what becomes of it is found out elsewhere. */
+static int digit(char hex)
+{
+	return hex <= '9' ? hex - '0' : hex - 'a' + 10;
+}
+
+/* Returns how many processors the ranks have that run under the kernel of rank r. */
+static int processors_of_kernel(const struct hosts *h, int r)
+{
+	int count = 0;
+
+	for (size_t i = 0; h->remote[r].processors[i]; i++) {
+		int any = 0;
+
+		for (int q = r; q < h->ranks; q++)
+			if (strcmp(h->remote[q].boot, h->remote[r].boot) == 0)
+				any |= digit(h->remote[q].processors[i]);
+		count += __builtin_popcount((unsigned int)any);
+	}
+	return count;
+}
+
+static int hosts_processors(const struct pd_launcher *launcher)
+{
+	const struct hosts *h = (const struct hosts *)launcher;
+	int count = 0;
+
+	for (int r = 0; r < h->ranks; r++) {
+		int first = 0;
+
+		while (strcmp(h->remote[first].boot, h->remote[r].boot) != 0)
+			first++;
+		if (first == r)
+			count += processors_of_kernel(h, r);
+	}
+	return count;
+}
+
 static struct pd_drift hosts_drift(struct pd_launcher *launcher, int rank)
 {
 	struct hosts *h = (struct hosts *)launcher;
@@ -530,6 +569,7 @@ const struct pd_launcher_ops pd_launcher_hosts = {
 	.open = hosts_open,
 	.close = hosts_close,
 	.seat = hosts_seat,
+	.processors = hosts_processors,
 	.drift = hosts_drift,
 	.start = hosts_start,
 	.channel = hosts_channel,

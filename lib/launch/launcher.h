@@ -26,6 +26,11 @@ struct pd_launcher_ops {
 	void (*close)(struct pd_launcher *launcher);
 	const struct pd_seat *(*seat)(const struct pd_launcher *launcher, int rank);
 	/*
+	 * Returns how many processors all ranks have together.  Hosts under one kernel (containers)
+	 * may have the same ones, which count once.
+	 */
+	int (*processors)(const struct pd_launcher *launcher);
+	/*
 	 * Measures the clock of a rank's host again, and how it has drifted since its seat was known;
 	 * zeroes where it is this process's.  To be called for all ranks in order, while they run.
 	 */

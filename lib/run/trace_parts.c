@@ -107,7 +107,7 @@ int supervisor_merge_trace(struct supervisor *s, struct pd_error *err)
 		return -1;
 	header.device = (char *)device->name;
 	if (strcmp(device->name, "cpu") == 0) {
-		header.processors = pd_process_processors();
+		header.processors = s->launcher->ops->processors(s->launcher);
 		header.threads = s->ranks[0].threads;
 	}
 	if (!s->job->lists)
