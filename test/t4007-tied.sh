@@ -171,7 +171,7 @@ test_ok "pd-plan separates them where the weights have copies: faster, and train
 		jq -e --slurpfile together together "(.stages | length) == 4 and .predicted as \$p |
 			\$p.period_ns < 0.75 * \$together[0].predicted.period_ns and
 			\$p.lower_bound_ns <= \$p.period_ns and \$p.lower_bound_ns > 0" plan.json
-		pd-replay plan.json | grep "the planner predicted .*: [-+]0.0 % here"
+		pd-replay plan.json | grep "the planner predicted .*; here: [-+]0.0 %"
 		trained 11 plan.json $sgd
 	done
 	pd-plan --topology=4@10Gbit/s --straight --weights=auto --microbatches=8 even >plan.json

@@ -161,7 +161,7 @@ test_ok 'a report on a trace is that on its plan, and beside it' '
 	[ "$(grep "^time\|^bubble\|^stage . .* - " predicted)" = \
 	  "$(grep "^time\|^bubble\|^stage . .* - " measured)" ]
 	[ "$(grep -c "^stage . .* +0.0% .* +0.0%$" measured)" -eq 4 ]
-	grep -q "replayed, takes .* +0.0 % measured" measured'
+	grep -q "replayed, takes .*; measured: +0.0 %" measured'
 test_ok 'the first minibatches of a trace' '
 	pd-replay -m 3 trace.jsonl | grep -q "; 3 minibatches of 8 samples, measured"'
 test_ok 'a picture of a trace is that of its replay' '

@@ -306,12 +306,12 @@ static void print_prediction(const struct pd_report *report, const struct pd_rep
 		if (trace->processors > 0)
 			fprintf(out, " on %" PRId64 " processor%s", trace->processors,
 				trace->processors == 1 ? "" : "s");
-		fprintf(out, ", takes %s per %s: %+.1f %% measured\n",
+		fprintf(out, ", takes %s per %s; measured: %+.1f %%\n",
 			show_ns(predicted->steady.period_ns, a), pd_plan_unit(plan),
 			100 * (here / predicted->steady.period_ns - 1));
 	}
 	if (plan->predicted.period_ns > 0)
-		fprintf(out, "%sthe planner predicted %s per %s: %+.1f %% here\n",
+		fprintf(out, "%sthe planner predicted %s per %s; here: %+.1f %%\n",
 			predicted && predicted->has_steady ? "" : "\n",
 			pd_show_time(plan->predicted.period_ns, a), pd_plan_unit(plan),
 			100 * (here / (double)plan->predicted.period_ns - 1));
