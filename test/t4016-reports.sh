@@ -23,6 +23,19 @@ test_ok "without it, no terminal: reports, and nothing on standard error" '
 	wc -l out
 	[ "$(wc -l <out)" -gt 3 ]
 	[ ! -s err ]'
+test_ok "a loss that is no number: it trains on, and says once where that began" '
+	rm -rf ck
+	train ck plan.json --synthetic --lr=1000000 --minibatches=25 >out 2>err
+	one_line err
+	step=$(sed -n "s/^pd-run: layer loss: the loss of minibatch \([0-9]*\) is not a finite number: .*/\1/p" err)
+	[ "$step" -gt 1 ] && [ "$step" -le 25 ]
+	rm -rf ck
+	train ck plan.json --synthetic --lr=1000000 --minibatches=$((step - 1)) >out 2>err
+	[ ! -s err ]
+	tail -n 1 out | jq -e ".loss != null"
+	rm -rf ck
+	train ck plan.json --synthetic --minibatches=$step --lr=1000000 >out 2>err
+	one_line err'
 
 before=
 # on_terminal COLUMNS OPTION...: what a terminal would have been sent, with returns as line ends

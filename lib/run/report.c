@@ -305,6 +305,18 @@ static void minibatch_done(struct pd_run_report *report)
 	sums_clear(sums, report->losses);
 }
 
+/* Says once that a loss is no number, of whichever stage's first arrives. */
+static void diverged(struct pd_run_report *report, int64_t microbatch, int loss)
+{
+	if (report->diverged)
+		return;
+	report->diverged = true;
+	pd_progress_bar_hide(&report->bar);
+	pd_say("layer %s: the loss of minibatch %" PRId64 " is not a finite number: training has "
+	       "diverged; a lower --lr, --lr-warmup or --clip-grad-norm may help",
+	       layer_of(report, loss)->name, microbatch / pd_job_microbatches(report->job, 1) + 1);
+}
+
 /*
  * Takes the losses of one stage.  Microbatches of an evaluation are numbered after those of the
  * evaluation before, since one stage may have begun the next while losses of another are missing.
@@ -326,6 +338,8 @@ static void note(struct pd_run_report *report, const json_t *message, bool evalu
 			.samples = pd_member_int(value, "samples"), .rows = pd_member_int(value, "rows"),
 		};
 
+		if (json_is_null(sum) && !evaluates)
+			diverged(report, b, first + (int)k);
 		pd_tally_add(evaluates ? &report->tested : &report->trained, b, first + (int)k,
 			     &loss);
 	}
