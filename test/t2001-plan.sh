@@ -45,6 +45,18 @@ test_row search "updates of thousands of microbatches, with all that they take" 
 		pd-plan --schedule=$schedule --weights=flush --microbatches=100000 --stages=3,3,3,3 \
 			-t 4@1GB/s chain.json | jq -e ".predicted | .period_ns >= .lower_bound_ns"
 	done'
+cat >changes.jq <<'END'
+def put(k; v): reduce range(11) as $i (.; .layers[$i][k] = 100000 * v[$i]);
+put("forward_ns"; [16, 18, 6, 11, 11, 17, 6, 19, 10, 17, 4]) |
+put("backward_ns"; [11, 17, 30, 17, 30, 34, 12, 13, 18, 38, 24]) |
+put("activation_bytes"; [1, 8, 6, 5, 2, 7, 8, 6, 2, 9, 5]) |
+put("parameter_bytes"; [36, 28, 12, 36, 20, 24, 36, 36, 8, 28, 16])
+END
+test_row search "a plan that no single change improves is left where several do" '
+	chain 11 | jq -f changes.jq >changes.json
+	pd-plan -t 12@500MB/s --weights=flush --microbatches=24 --min-gain=0 changes.json >a.json
+	jq -c "[.stages[] | (.layers | length), .replicas, .warmup], .predicted.period_ns" a.json
+	jq -e ".predicted.period_ns <= 5000000" a.json'
 # What is expected of pipelines here is far too good: where tensors skip stages, gradients wait.
 cat >far.jq <<'END'
 def put(k; v): reduce range(8) as $i (.; .layers[$i][k] = v[$i]);

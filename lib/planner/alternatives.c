@@ -88,7 +88,7 @@ static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_p
 	if (!plan)
 		return 0;
 	if (kind != PD_ALTERNATIVE_DATA_PARALLEL)
-		status = pd_judge_period(plan, PD_NEVER, &period_ns, &from, err);
+		status = pd_judge_period(plan, &period_ns, &from, err);
 	if (status == 0)
 		predicted->alternatives[predicted->alternative_count++] =
 			describe(finder, kind, plan, period_ns, from);

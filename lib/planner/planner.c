@@ -39,7 +39,7 @@ int pd_task_period(const struct pd_task *task, const struct pd_plan *plan, int64
 		   enum pd_period_kind *from_p, struct pd_error *err)
 {
 	if (task->request->cost == PD_COST_SIMULATED)
-		return pd_judge_period(plan, PD_NEVER, period_ns_p, from_p, err);
+		return pd_judge_period(plan, period_ns_p, from_p, err);
 	*period_ns_p = pd_published_ns(task->request->cost, &task->costs, plan);
 	*from_p = PD_PERIOD_FORMULA;
 	return 0;
@@ -93,7 +93,7 @@ static bool take_sums(const struct pd_task *task, struct pd_plan *plan, int64_t 
 	pd_predict_stages(plan);
 	return pd_plan_check_sparse(plan, "", &err) == 0 &&
 	       pd_candidate_fits(plan, task->limit_bytes) &&
-	       pd_judge_period(plan, PD_NEVER, time_ns_p, &plan->predicted.period_from, &err) == 0;
+	       pd_judge_period(plan, time_ns_p, &plan->predicted.period_from, &err) == 0;
 }
 
 /*

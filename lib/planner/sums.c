@@ -74,7 +74,7 @@ int pd_sums_period(struct pd_plan *plan, int64_t bytes, int64_t *period_ns_p, st
 
 	plan->bucket_bytes = bytes;
 	if (pd_judge_work(plan) <= PD_JUDGE_WORK)
-		status = pd_judge_period(plan, PD_NEVER, period_ns_p, &from, err);
+		status = pd_judge_period(plan, period_ns_p, &from, err);
 	plan->bucket_bytes = given;
 	if (from != PD_PERIOD_REPLAY)
 		*period_ns_p = 0;
@@ -120,7 +120,7 @@ static int with_reducer(const struct pd_task *task, struct pd_plan *plan, enum p
 	plan->reducer = kind;
 	*period_ns_p = PD_COST_MAX;
 	if (!task->request->any_bucket)
-		return pd_judge_period(plan, PD_NEVER, period_ns_p, &from, err);
+		return pd_judge_period(plan, period_ns_p, &from, err);
 	plan->bucket_bytes = pd_bucket_usual(plan->profile);
 	return choose_bucket(plan, task->limit_bytes, period_ns_p, err);
 }

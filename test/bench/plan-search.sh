@@ -1,10 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # How good plans are that the search finds: 100 random networks (FIRST to LAST) on five machines, planned by
-# two builds and compared by their periods, which are those of replays.
+# two builds and compared by their periods, which are those of replays.  All devices may be used, however
+# little one brings, and updates have as many microbatches in both.
 #     OTHER=build-of-another-search sh test/bench/plan-search.sh
 # PD_BUILD names the build tree, OTHER the one it is compared with.  For a search with ten times the work
-# multiply in the other tree ESTIMATED, REPLAYED, LEAST_WORK, MOST_WORK, LOOKED, MOST_CHANGES and MOST_VAIN
+# multiply in the other tree ESTIMATED, REPLAYED, LEAST_WORK, MOST_WORK, LOOKED, PATIENCE and FRUITLESS
 # (lib/planner/search/simulated.c), DOUBTFUL and TRIED (contest.c), PD_CONTEST_CHANGED (contest.h)
 # and SEEN (refine.c) by ten.  Goal: no plan of PD_BUILD is more than 1 % slower.
 # A line for each network goes to plan-search.csv in OUT (.): its kind, machine, weights, both periods in ns
@@ -80,10 +81,13 @@ for n in $(seq "${FIRST:-1}" "${LAST:-100}"); do
 	kind=$1
 	set -- stash 2bw flush stash
 	shift $(((n - 1) / 25 % 4))
+	weights=$1
+	set -- --min-gain=0 -t "$machine" --weights="$weights"
+	[ "$weights" = stash ] || set -- "$@" --microbatches=24
 	network "$n" "$kind" >network.json
-	ours=$(planned pd-plan -t "$machine" --weights="$1" network.json | paste -sd ,)
-	theirs=$(planned "$other/bin/pd-plan" -t "$machine" --weights="$1" network.json | paste -sd ,)
-	echo "$n,$kind,\"$machine\",$1,$ours,$theirs" | tee -a plan-search.csv
+	ours=$(planned pd-plan "$@" network.json | paste -sd ,)
+	theirs=$(planned "$other/bin/pd-plan" "$@" network.json | paste -sd ,)
+	echo "$n,$kind,\"$machine\",$weights,$ours,$theirs" | tee -a plan-search.csv
 done
 cp plan-search.csv "$out"
 awk -F , 'NR > 1 { ratio = $(NF - 3) / $(NF - 1); ours += $(NF - 2); theirs += $NF

@@ -143,7 +143,7 @@ static void judge(struct brute *b, struct pd_plan *plan)
 	enum pd_period_kind from;
 	int64_t ns;
 
-	if (!fits || pd_judge_period(plan, PD_NEVER, &ns, &from, &err) < 0)
+	if (!fits || pd_judge_period(plan, &ns, &from, &err) < 0)
 		return;
 	b->replays++;
 	if (ns > b->best_ns || (ns == b->best_ns && (plan->rank_count > b->devices ||

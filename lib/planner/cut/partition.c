@@ -80,12 +80,14 @@ static void one_more(const double *list, size_t room, int k, int last, bool sum,
 		     const double *before, double *here, int *from)
 {
 	for (int v = k + 1; v <= last; v++)
-		for (int u = k; u < v; u++) {
+		for (int u = v - 1; u >= k; u--) {
 			double own = list[(size_t)u * room + (size_t)v], all = before[u] + own;
 
 			if (!sum)
 				all = before[u] > own ? before[u] : own;
-			if (u == k || all < here[v]) {
+			else if (u < v - 1 && own > here[v])
+				break;          /* squares of longer stages are larger */
+			if (u == v - 1 || all <= here[v]) {
 				here[v] = all;
 				from[v] = u;
 			}

@@ -18,13 +18,15 @@
 /* estimates above which only a partition's own placement is tried */
 #define FEW_WORK 8000000
 #define NEAR 0.03               /* how much slower than the best a plan may be, at least */
-#define TRIED 10                /* after so many tries, a plan that is not near the best is not
-				   deepened */
-#define DOUBTFUL 8              /* replays of plans whose estimate is above the best time */
+#define TRIED 30                /* after so many tries, or fewer where the bound is near, a plan that is
+				   not near the best is not deepened */
+#define DOUBTFUL 8              /* replays of plans whose estimate is above the best time, where the bound
+				   is far; at least 1 */
 #define DEEPER 2                /* beyond pd_warmup_most; the replay shows whether that helps */
 #define NEARLY 200              /* part by which no plan is faster, so that a search is not worth
 				   while */
 
+#define FAR_BELOW 0.1           /* part of the best time by which the bound is far below it */
 #define PROVEN 100000           /* part by which no plan is faster than the best, nor as fast with fewer
 				   devices */
 
@@ -289,8 +291,8 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 	entry->time_ns = entry->expected.estimate_ns;
 	entry->plan->predicted.period_from = PD_PERIOD_ESTIMATE;
 	if (work <= PD_JUDGE_WORK &&
-	    pd_judge_period(entry->plan, rival_ns(contest, *best), &entry->time_ns,
-			    &entry->plan->predicted.period_from, err) < 0)
+	    pd_judge_rival(entry->plan, rival_ns(contest, *best), &entry->time_ns,
+			   &entry->plan->predicted.period_from, &contest->replayed, err) < 0)
 		return -1;
 	if (*best < 0 || beats(entry, &contest->entries[*best])) {
 		*best = (int64_t)at;
@@ -399,8 +401,8 @@ static int judge_entry(struct pd_contest *contest, size_t i, int64_t *most_work,
 			at = i;
 		if (judge(contest, at, most_work, best, err) < 0)
 			return -1;
-		if (contest->tried >= TRIED && (double)contest->entries[at].time_ns >
-					       (double)best_ns * (contest->gain + NEAR))
+		if (contest->tried >= TRIED * pd_contest_hope(contest, best_ns) &&
+		    (double)contest->entries[at].time_ns > (double)best_ns * (contest->gain + NEAR))
 			return 0;
 	}
 	if (judge(contest, i, most_work, best, err) < 0)
@@ -454,6 +456,11 @@ int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
 	return 0;
 }
 
+double pd_contest_hope(const struct pd_contest *contest, int64_t best_ns)
+{
+	return fmin(1, (1 - (double)contest->task->bound_ns / (double)best_ns) / FAR_BELOW);
+}
+
 static bool is_doubtful(const struct pd_contest *contest, const struct pd_entry *entry, int64_t best)
 {
 	return best >= 0 && entry->likely_ns > contest->entries[best].time_ns;
@@ -483,11 +490,14 @@ static bool is_open(const struct pd_contest *contest, struct pd_entry *entry, in
 static int64_t next_of(const struct pd_contest *contest, size_t count, int64_t best,
 		       int64_t most_work, int doubtful)
 {
+	double hope = best < 0 ? 1 : pd_contest_hope(contest, contest->entries[best].time_ns);
+	int most = (int)ceil(DOUBTFUL * hope);
+
 	for (size_t i = 0; i < count; i++) {
 		struct pd_entry *entry = &contest->entries[i];
 
 		if (is_open(contest, entry, best, most_work))
-			return doubtful < DOUBTFUL || contest->few ||
+			return doubtful < most || contest->few ||
 			       !is_doubtful(contest, entry, best) ? (int64_t)i : -1;
 	}
 	return -1;

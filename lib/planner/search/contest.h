@@ -41,6 +41,8 @@ struct pd_contest {
 	double gain;                    /* the most by which these were faster */
 	int64_t most_ns;                /* slower plans cannot win; 0: none was replayed */
 	int64_t changed_ns;             /* expected period of the plan at hand; or 0 */
+	int64_t replayed;               /* operations of replays so far (judge.h) */
+	uint32_t drawn;                 /* random numbers so far */
 	int64_t work;                   /* cost of estimates so far: microbatches times stages */
 };
 
@@ -65,9 +67,11 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
 /*
  * Enters plans that differ by one change from the fastest entry that was replayed and not yet
  * changed in this way, and that no changed entry resembles, if they may be faster than the winner. 
- * Returns how many, or -1 if there is no such entry.
+ * Returns how many.
  */
 int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t most_work);
+/* Does the same by two or three random changes at once, from any entry that is nearly as fast. */
+int pd_contest_shuffle(struct pd_contest *contest, size_t winner, int64_t most_work);
 
 /*
  * When a function below returns true, plans may be faster than the best replayed one by at most one
@@ -75,6 +79,9 @@ int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t mo
  */
 #define PD_CONTEST_LITTLE 8
 bool pd_contest_gains_little(const struct pd_contest *contest);
+
+/* Returns 1 where the best plan may be far from the best of all, less where the bound is near it. */
+double pd_contest_hope(const struct pd_contest *contest, int64_t best_ns);
 
 /* Tells whether there are few enough shapes of plans for pd_contest_exhaust. */
 bool pd_contest_few(const struct pd_task *task);

@@ -125,7 +125,7 @@ static int by_estimate(const struct pd_plan *plan, int64_t *period_ns_p, enum pd
 }
 
 static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
-		     enum pd_period_kind *from_p, struct pd_error *err)
+		     enum pd_period_kind *from_p, int64_t *work_p, struct pd_error *err)
 {
 	struct judge judge = { .plan = plan, .total = pd_steady_microbatches(plan),
 			       .rival_ns = rival_ns };
@@ -152,6 +152,7 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 		look(&judge, judge.total, true);
 	*period_ns_p = judge.period_ns < (double)PD_COST_MAX ? (int64_t)ceil(judge.period_ns)
 							     : PD_COST_MAX;
+	*work_p += pd_judge_work(plan) / judge.total * judge.known[0];
 	pd_recurrence_release(&judge.recurrence);
 	free(judge.ends);
 	free(judge.missing);
@@ -181,10 +182,18 @@ int pd_judge_expect(const struct pd_plan *plan, bool bound, struct pd_expected *
 	return 0;
 }
 
-int pd_judge_period(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
-		    enum pd_period_kind *from_p, struct pd_error *err)
+int pd_judge_rival(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
+		   enum pd_period_kind *from_p, int64_t *work_p, struct pd_error *err)
 {
 	if (pd_judge_work(plan) > PD_JUDGE_WORK)
 		return by_estimate(plan, period_ns_p, from_p, err);
-	return by_replay(plan, rival_ns, period_ns_p, from_p, err);
+	return by_replay(plan, rival_ns, period_ns_p, from_p, work_p, err);
+}
+
+int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_period_kind *from_p,
+		    struct pd_error *err)
+{
+	int64_t work = 0;
+
+	return pd_judge_rival(plan, PD_NEVER, period_ns_p, from_p, &work, err);
 }

@@ -2,11 +2,13 @@
 /*
  * Small changes to good plans: a cut moves, a replica goes from one stage to another, comes or
  * goes, all that are idle come, two stages become one, one becomes two.  Of each plan the best
- * change is taken until none is expected to help.
+ * change is taken until none is expected to help.  Where no one change of a plan helps, two or three
+ * at random may.
  */
 #include "planner/search/contest.h"
 
 #include "base/mem.h"
+#include "base/rng.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +16,9 @@
 #define WORSE 10                /* part by which a plan worth trying may be slower */
 #define FAR 2                   /* of plans slower by more than such a part of their time, none is changed */
 #define SEEN 4096               /* places for shapes, at most half of them used */
+#define SHUFFLED 16             /* plans with random changes that are tried of one plan */
+#define CLOSE 10                /* of plans slower by a part in this, none is changed at random */
+#define DRAWS 8                 /* changes that are drawn until one is possible */
 
 /* The parts of a plan that are changed. */
 struct shape {
@@ -182,23 +187,60 @@ static void move_stages(struct shape *shape, int from, int to)
 	shape->count += to - from;
 }
 
+static int idle_devices(const struct climb *climb, const struct shape *shape)
+{
+	int idle = climb->devices;
+
+	for (int s = 0; s < shape->count; s++)
+		idle -= shape->replicas[s];
+	return idle;
+}
+
+static void move_replica(struct shape *shape, int from, int to)
+{
+	shape->replicas[from]--;
+	shape->replicas[to]++;
+}
+
+/* Makes one stage of two, with the replicas of both less these. */
+static void join(const struct climb *climb, struct shape *shape, int s, int less)
+{
+	int replicas = shape->replicas[s] + shape->replicas[s + 1] - less;
+
+	move_stages(shape, s + 1, s);
+	shape->replicas[s] = climb->straight ? 1 : replicas;
+}
+
+/* Makes two stages of one, which end at this unit and where the one did. */
+static void split(const struct climb *climb, struct shape *shape, int s, int unit, int left, int right)
+{
+	move_stages(shape, s, s + 1);
+	shape->ends[s] = climb->costs->first[unit];
+	shape->replicas[s] = climb->straight ? 1 : left;
+	shape->replicas[s + 1] = climb->straight ? 1 : right;
+}
+
+/* Returns the unit with which a stage begins. */
+static int first_unit(const struct climb *climb, const struct shape *shape, int s)
+{
+	return s > 0 ? pd_costs_unit(climb->costs, shape->ends[s - 1]) : 0;
+}
+
 static void change_stage(struct climb *climb, int s)
 {
 	struct shape *trial = &climb->trial;
-	int stages = climb->at.count, idle = climb->devices;
+	int stages = climb->at.count, idle = idle_devices(climb, trial);
+	int replicas = trial->replicas[s];
 
-	for (int t = 0; t < stages; t++)
-		idle -= trial->replicas[t];
 	for (int by = 1; by <= 8 && s + 1 < stages; by *= 2)
 		for (int sign = -1; sign <= 1; sign += 2) {
 			trial->ends[s] = moved(climb, trial->ends[s], sign * by);
 			consider(climb);
 		}
-	for (int t = 0; t < stages && trial->replicas[s] > 1; t++) {
+	for (int t = 0; t < stages && replicas > 1; t++) {
 		if (s == t)
 			continue;
-		trial->replicas[s]--;
-		trial->replicas[t]++;
+		move_replica(trial, s, t);
 		consider(climb);
 	}
 	trial->replicas[s]++;
@@ -214,21 +256,56 @@ static void change_stage(struct climb *climb, int s)
 		consider(climb);
 	}
 	if (s + 1 < stages) {
-		int together = trial->replicas[s] + trial->replicas[s + 1];
-
-		move_stages(trial, s + 1, s);
-		trial->replicas[s] = climb->straight ? 1 : together;
+		join(climb, trial, s, 0);
 		consider(climb);
 	}
-	if (trial->replicas[s] > 1 || climb->straight) {
-		int begin = s > 0 ? trial->ends[s - 1] : 0, r = trial->replicas[s];
+	if (replicas > 1 || climb->straight || idle > 0) {
+		int all = replicas > 1 ? replicas : 2;
 
-		move_stages(trial, s, s + 1);
-		begin = (pd_costs_unit(climb->costs, begin) + pd_costs_unit(climb->costs, trial->ends[s + 1])) / 2;
-		trial->ends[s] = climb->costs->first[begin];
-		trial->replicas[s] = climb->straight ? 1 : (r + 1) / 2;
-		trial->replicas[s + 1] = climb->straight ? 1 : r / 2;
+		split(climb, trial, s, (first_unit(climb, trial, s) + first_unit(climb, trial, s + 1)) / 2,
+		      (all + 1) / 2, all / 2);
 		consider(climb);
+	}
+}
+
+/* Returns a random number below n. */
+static int draw(struct pd_contest *contest, int n)
+{
+	return (int)(pd_random(0, 0, 0, contest->drawn++).v[0] % (uint32_t)n);
+}
+
+/* Makes a change of any kind, which may be impossible, to a trial. */
+static void change_at_random(struct climb *climb)
+{
+	struct pd_contest *contest = climb->contest;
+	struct shape *trial = &climb->trial;
+	int s = draw(contest, trial->count), idle = idle_devices(climb, trial), replicas, begin, units;
+	bool last = s + 1 == trial->count;
+
+	switch (draw(contest, 5)) {
+	case 0:
+	case 1:
+		if (!last)
+			trial->ends[s] = moved(climb, trial->ends[s], draw(contest, 4) - 2);
+		break;
+	case 2:
+		move_replica(trial, s, draw(contest, trial->count));
+		break;
+	case 3:
+		if (!last)
+			join(climb, trial, s, draw(contest, 2));
+		else if (idle > 0)
+			trial->replicas[s] += 1 + draw(contest, idle);
+		break;
+	default:
+		begin = first_unit(climb, trial, s);
+		units = first_unit(climb, trial, s + 1) - begin;
+		replicas = trial->replicas[s] + (idle > 0 ? draw(contest, idle + 1) : 0);
+		if (units > 1 && replicas > 1) {
+			int left = 1 + draw(contest, replicas - 1);
+
+			split(climb, trial, s, begin + 1 + draw(contest, units - 1), left, replicas - left);
+		}
 	}
 }
 
@@ -334,6 +411,31 @@ static bool was_changed(const struct pd_contest *contest, const struct pd_plan *
 	return false;
 }
 
+/* Starts from an entry that was replayed: its estimate is as far off as those of what comes of it. */
+static void start(struct climb *climb, struct pd_contest *contest, const struct pd_entry *from,
+		  size_t winner, int64_t most_work)
+{
+	climb_init(climb, contest, most_work);
+	shape_of(&climb->at, from->plan);
+	go_to(climb, &climb->at);
+	climb->best_ns = contest->most_ns = contest->entries[winner].time_ns;
+	contest->slower = (double)from->time_ns / (double)pd_max64(from->expected.estimate_ns, 1);
+}
+
+static void stop(struct climb *climb)
+{
+	climb->contest->slower = 1;
+	climb_release(climb);
+}
+
+/* Tells whether x is to be changed before y, of those of equal time that with more devices to move. */
+static bool goes_before(const struct pd_entry *x, const struct pd_entry *y)
+{
+	if (x->time_ns != y->time_ns)
+		return x->time_ns < y->time_ns;
+	return x->plan->rank_count > y->plan->rank_count;
+}
+
 int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t most_work)
 {
 	int64_t before = (int64_t)contest->count, from = -1;
@@ -343,21 +445,46 @@ int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t mo
 		const struct pd_entry *entry = &contest->entries[i];
 
 		if (entry->time_ns - entry->time_ns / FAR <= contest->entries[winner].time_ns &&
-		    (from < 0 || entry->time_ns < contest->entries[from].time_ns) &&
+		    (from < 0 || goes_before(entry, &contest->entries[from])) &&
 		    !was_changed(contest, entry->plan))
 			from = i;
 	}
 	if (from < 0)
-		return -1;
+		return 0;
 	contest->entries[from].changed = true;
-	climb_init(&climb, contest, most_work);
-	shape_of(&climb.at, contest->entries[from].plan);
-	go_to(&climb, &climb.at);
-	climb.best_ns = contest->most_ns = contest->entries[winner].time_ns;
-	contest->slower = (double)contest->entries[from].time_ns /
-			  (double)pd_max64(contest->entries[from].expected.estimate_ns, 1);
+	start(&climb, contest, &contest->entries[from], winner, most_work);
 	change_once(&climb);
-	contest->slower = 1;
-	climb_release(&climb);
+	stop(&climb);
+	return (int)((int64_t)contest->count - before);
+}
+
+int pd_contest_shuffle(struct pd_contest *contest, size_t winner, int64_t most_work)
+{
+	int64_t before = (int64_t)contest->count, from = (int64_t)winner;
+	struct climb climb;
+	int close = 0;
+
+	for (int64_t i = 0; i < before; i++) {
+		const struct pd_entry *entry = &contest->entries[i];
+
+		if (entry->time_ns - entry->time_ns / CLOSE <= contest->entries[winner].time_ns &&
+		    draw(contest, ++close) == 0)
+			from = i;
+	}
+	start(&climb, contest, &contest->entries[from], winner, most_work);
+	for (int i = 0; i < SHUFFLED; i++) {
+		shape_copy(&climb.trial, &climb.at);
+		for (int changes = 2 + draw(contest, 2), left = DRAWS; changes > 0 && left > 0; left--) {
+			shape_copy(&climb.best, &climb.trial);
+			change_at_random(&climb);
+			if (valid(&climb, &climb.trial))
+				changes--;
+			else
+				shape_copy(&climb.trial, &climb.best);
+		}
+		climb.best_ns = contest->most_ns;
+		consider(&climb);
+	}
+	stop(&climb);
 	return (int)((int64_t)contest->count - before);
 }

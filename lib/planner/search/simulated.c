@@ -9,7 +9,8 @@
  * is entered at every place (placement.c) with warm-ups that are worth their memory (warmup.c), and
  * entries are replayed until none that is left can win (contest.c), or one is that no plan at
  * all can beat (bound.c).  Then the best by their replays are changed a little (refine.c), the best by
- * their estimates too, and the best by their replays once more.  The first ones that are
+ * their estimates too, and the best by their replays once more, for as long as is worth while
+ * (patience()).  The first ones that are
  * found are replayed before others are looked for, and if one is within half a percent of that bound
  * none are.  Where plans are few all of them are looked at then (exhaust.c).  Last, devices that
  * bring too little are left out (gain.h).
@@ -32,13 +33,16 @@
  * Work for each unit and device, and limits of it: estimates (stages times minibatches), and
  * operations that are replayed.
  */
-#define ESTIMATED 2000
+#define ESTIMATED 10000
 #define REPLAYED 10000
 #define HOPELESS 3              /* part by which the line's plan may be slower than a replayed one */
 #define LOOKED 3                /* plans that are replayed before others are searched */
 #define CHANGED 4               /* part of the work for one plan's changes */
-#define MOST_CHANGES 40         /* limit of changed plans */
-#define MOST_VAIN 12             /* limit of changed plans that led to no faster one */
+#define PATIENCE 1000000        /* operations that are replayed in vain, where the bound is far */
+#define PART 8                  /* part of all operations so far that may be in vain, too */
+#define FASTER 200              /* a plan that is faster by a part in this is not in vain */
+#define FRUITLESS 20            /* changed plans in a row of which nothing comes that may be faster */
+#define ESTIMATES 4             /* estimates that take as long as the replay of an operation */
 #define FEWER 4                 /* most devices that are left out at once */
 #define FEWER_LOOKED 4          /* plans that are replayed for that */
 #define EXHAUSTED 200000000     /* operations, if all plans are tried */
@@ -144,15 +148,18 @@ static int64_t work_of(const struct pd_task *task, int64_t each)
 			MOST_WORK);
 }
 
-/* Enters equal pipelines: stages that differ little, each on the same number of devices. */
+/*
+ * Enters equal pipelines: stages that differ little, each on the same number of devices, of which some
+ * may be left.
+ */
 static void enter_equal(struct pd_contest *contest)
 {
 	const struct pd_task *task = contest->task;
 	int devices = (int)task->topology->devices;
 
-	for (int count = 2; count <= MOST_EQUAL && count <= task->costs.unit_count; count++) {
-		struct pd_partition *partition = devices % count ? NULL
-							   : pd_even_partition(&task->costs, count, 0);
+	for (int count = 2; count <= MOST_EQUAL && count <= task->costs.unit_count && count <= devices;
+	     count++) {
+		struct pd_partition *partition = pd_even_partition(&task->costs, count, 0);
 
 		for (int s = 0; partition && s < partition->stage_count; s++)
 			partition->replicas[s] = devices / count;
@@ -198,28 +205,49 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 	return pd_contest_look(contest, LOOKED, err);
 }
 
+static int64_t effort_of(const struct pd_contest *contest)
+{
+	return contest->replayed + contest->work / ESTIMATES;
+}
+
+/*
+ * Returns for how much effort the search goes on without a faster plan: longer where it has gone on
+ * for long, and where the best plan may be far from the best of all.
+ */
+static int64_t patience(const struct pd_contest *contest, int64_t best_ns)
+{
+	return pd_max64((int64_t)(PATIENCE * pd_contest_hope(contest, best_ns)), effort_of(contest) / PART);
+}
+
 /*
  * Judges, and changes the winner as long as a change wins, and then the next entries, since a
- * slower one may be nearer to a faster plan.
+ * slower one may be nearer to a faster plan; every other time by random changes.
  */
 static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err)
 {
 	const struct pd_task *task = contest->task;
 	int64_t work = work_of(task, REPLAYED), winner = pd_contest_judge(contest, work, err);
-	int left = task->request->chunks ? 0 : contest->nearly ? 1 : MOST_VAIN;
+	int64_t best_ns = winner < 0 ? 0 : contest->entries[winner].time_ns;
+	int64_t since = effort_of(contest);
+	bool at_random = false;
+	int vain = 0;
 
-	for (int i = 0; i < MOST_CHANGES && left > 0 && winner >= 0 && contest->most_ns > 0 &&
-	     !contest->proven; i++) {
-		const struct pd_plan *before = contest->entries[winner].plan;
-		int more = pd_contest_refine_next(contest, (size_t)winner, contest->work +
-						  work_of(task, ESTIMATED) / CHANGED);
+	if (task->request->chunks || contest->most_ns == 0)
+		return winner;
+	while (winner >= 0 && !contest->nearly && vain < FRUITLESS &&
+	       effort_of(contest) - since <= patience(contest, best_ns)) {
+		int64_t most_work = contest->work + work_of(task, ESTIMATED) / CHANGED;
+		int more = at_random ? pd_contest_shuffle(contest, (size_t)winner, most_work)
+				     : pd_contest_refine_next(contest, (size_t)winner, most_work);
 
-		if (more < 0)
-			break;
+		at_random = !at_random;
+		vain = more > 0 ? 0 : vain + 1;
 		if (more > 0)
 			winner = pd_contest_judge(contest, work / CHANGED, err);
-		if (winner >= 0 && contest->entries[winner].plan == before)
-			left--;
+		if (winner >= 0 && contest->entries[winner].time_ns < best_ns - best_ns / FASTER) {
+			best_ns = contest->entries[winner].time_ns;
+			since = effort_of(contest);
+		}
 	}
 	return winner;
 }
@@ -269,7 +297,7 @@ static size_t preferred(const struct pd_contest *contest, size_t winner)
 static int replay_whole(struct pd_contest *contest, size_t i, struct pd_error *err)
 {
 	contest->entries[i].whole = true;
-	return pd_judge_period(contest->entries[i].plan, PD_NEVER, &contest->entries[i].time_ns,
+	return pd_judge_period(contest->entries[i].plan, &contest->entries[i].time_ns,
 			       &contest->entries[i].plan->predicted.period_from, err);
 }
 
