@@ -193,7 +193,7 @@ test_ok "draining costs a bubble of (p - 1) / M: gpipe, 4 stages of 9 ms, 4 and 
 		pd-plan -t 4@1TB/s --stages=3,3,3,3 --schedule=gpipe --microbatches=$m chain.json |
 			jq -e "(.predicted.period_ns / (9000000 * (1 + 3 / $m)) - 1) | fabs < 0.001"
 	done'
-test_ok "2bw with few microbatches: no more of them ahead than an update has" '
+test_row search "2bw with few microbatches: no more of them ahead than an update has" '
 	planned ".microbatches == 2 and ([.stages[].warmup] == [2, 2, 1, 0])" \
 		--stages=3,3,3,3 --weights=2bw --microbatches=2
 	for m in 1 2 4; do
@@ -509,7 +509,7 @@ conv() {
 	conv f3 '"f2"' 1 , 1024000 16000000
 	echo ']}'
 } >large.json
-test_ok "a stage takes all of a server, where one device more is worse than none" '
+test_row search "a stage takes all of a server, where one device more is worse than none" '
 	t=4@12GB/s,4@1.25GB/s
 	pd-plan -t $t large.json >a.json
 	jq -e "[.stages[].replicas] == [15, 1]" a.json
@@ -519,7 +519,7 @@ test_ok "a stage takes all of a server, where one device more is worse than none
 	done'
 
 # What is best without a replay is far from what is best: changes of one winner do not lead there.
-test_ok "not slower than stages by hand, where slow links decide" '
+test_row search "not slower than stages by hand, where slow links decide" '
 	for plan in "24@1GB/s 2bw 3x13,1x6,2x5" "20@1GB/s 2bw 3x13,1x3,2x4" \
 		"20@500MB/s flush 3x11,1x5,2x4"; do
 		set -- $plan
@@ -535,14 +535,14 @@ jq -n '{format: "pd-profile", version: 1, name: "six", batch_size: 8, device: {k
 	{name: "l\(.key)", inputs: (if .key > 0 then ["l\(.key - 1)"] else [] end),
 	 forward_ns: (.value[0] * 1000), backward_ns: (.value[1] * 1000), activation_bytes: .value[2],
 	 parameter_bytes: 8000000}]}' >six
-test_ok "devices are left out: of plans with as few, the one with warm-ups that gain is taken" '
+test_row search "devices are left out: of plans with as few, the one with warm-ups that gain is taken" '
 	pd-plan -t 20@500MB/s six >a.json
 	jq -e "[.stages[].replicas] | add < 20" a.json
 	jq ".stages |= [.[:-1][] | .warmup += 1] + .[-1:]" a.json | pd-replay --format=json >b.json
 	jq -s -e ".[1].period_ns > 0.98 * .[0].predicted.period_ns" a.json b.json'
 
 # With one minibatch ahead, enough if links were not crowded, these stages take a third longer.
-test_ok "not slower than stages by hand with more minibatches in flight" '
+test_row search "not slower than stages by hand with more minibatches in flight" '
 	pd-plan -t 8@12GB/s,2@1GB/s large.json >a.json
 	pd-plan -t 8@12GB/s,2@1GB/s --stages=3x10,3 large.json | jq ".stages[0].warmup = 2 |
 		.stages[0].ranks = [range(1; 11)] | .stages[1].ranks = [0]" >b.json

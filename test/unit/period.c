@@ -293,7 +293,7 @@ static void judge(const struct text *text, struct verdicts *verdicts)
 
 static void check_edits(void)
 {
-	const int edits = quick ? 500 : 2000;
+	const int edits = quick ? 250 : 2000;
 	struct verdicts verdicts = { 0 };
 	struct pd_error err;
 	struct pd_plan *plan = make_plan(six_skipping, &shapes[5].plan, shapes[5].positions);
