@@ -120,8 +120,8 @@ static void test_behind_groups(const struct pd_device_ops *ops)
 }
 
 /*
- * The last but one is wider both ways than what is taken at once (lib/device/cpu/linear_blocked.c), the
- * last has so many weights that gradients are transposed instead (linear_transposed.c).
+ * The last but one is wider both ways than what is taken at once (lib/device/cpu/linear_blocked.c).  The
+ * last, in f32 only, has so many weights that gradients are transposed instead (linear_transposed.c).
  */
 static void test_linear(const struct pd_device_ops *ops)
 {
@@ -129,9 +129,10 @@ static void test_linear(const struct pd_device_ops *ops)
 		int inputs, first, second, batch;
 	} cases[] = { { 1, 1, 1, 1 }, { 3, 7, 2, 3 }, { 20, 33, 5, 8 }, { 64, 16, 40, 3 },
 		      { 10, 600, 260, 8 }, { 8, 2128, 2048, 19 } };
+	size_t count = PD_COUNT(cases) - (chain_dtype != PD_F32);
 	bool good = true;
 
-	for (size_t i = 0; i < PD_COUNT(cases); i++) {
+	for (size_t i = 0; i < count; i++) {
 		char *shape = pd_format("%d", cases[i].inputs);
 		char *layers = pd_format("{'name': 'in', 'kind': 'linear', 'inputs': ['x'], "
 		                         "'out_features': %d, 'bias': false}, "
