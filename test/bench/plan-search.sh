@@ -6,8 +6,8 @@
 #     OTHER=build-of-another-search sh test/bench/plan-search.sh
 # PD_BUILD names the build tree, OTHER the one it is compared with.  For a search with ten times the work
 # multiply in the other tree ESTIMATED, REPLAYED, LEAST_WORK, MOST_WORK, LOOKED, PATIENCE and FRUITLESS
-# (lib/planner/search/simulated.c), DOUBTFUL and TRIED (contest.c), PD_CONTEST_CHANGED (contest.h)
-# and SEEN (refine.c) by ten.  Goal: no plan of PD_BUILD is more than 1 % slower.
+# (lib/planner/search/simulated.c), DOUBTFUL and TRIED (contest.c), and PD_CONTEST_CHANGED (contest.h)
+# by ten.  Goal: no plan of PD_BUILD is more than 1 % slower.
 # A line for each network goes to plan-search.csv in OUT (.): its kind, machine, weights, both periods in ns
 # and both processor times in s.  Then come how many are slower and faster by more than 1 %, the worst, and
 # the sums of processor time.

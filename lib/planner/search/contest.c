@@ -43,7 +43,6 @@ void pd_contest_release(struct pd_contest *contest)
 	for (size_t i = 0; i < contest->count; i++)
 		pd_candidate_drop(contest->entries[i].plan);
 	free(contest->entries);
-	free(contest->seen);
 	pd_map_release(&contest->map);
 	*contest = (struct pd_contest){ 0 };
 }

@@ -26,8 +26,6 @@ struct pd_contest {
 	const struct pd_task *task;
 	size_t count, capacity;
 	struct pd_entry *entries;       /* each plan is there once */
-	uint64_t *seen;                 /* hashes of shapes that refine.c has tried; 0: free */
-	int seen_count;
 	bool few;                       /* there are few plans: exhaust.c may try all */
 	bool all;                       /* entries include all plans that may win */
 	bool proven;                    /* a replayed entry is the best plan */

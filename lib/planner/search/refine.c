@@ -15,7 +15,6 @@
 
 #define WORSE 10                /* part by which a plan worth trying may be slower */
 #define FAR 2                   /* of plans slower by more than such a part of their time, none is changed */
-#define SEEN 4096               /* places for shapes, at most half of them used */
 #define SHUFFLED 16             /* plans with random changes that are tried of one plan */
 #define CLOSE 10                /* of plans slower by a part in this, none is changed at random */
 #define DRAWS 8                 /* changes that are drawn until one is possible */
@@ -85,40 +84,6 @@ static struct pd_partition *partition_of(const struct shape *shape, const struct
 	return partition;
 }
 
-static uint64_t mark_of(const struct shape *shape)
-{
-	uint64_t h = (uint64_t)shape->count;
-
-	for (int s = 0; s < shape->count; s++) {
-		h = (h ^ (uint64_t)shape->ends[s]) * UINT64_C(0x9e3779b97f4a7c15);
-		h = (h ^ h >> 29 ^ (uint64_t)shape->replicas[s]) * UINT64_C(0xd6e8feb86659fd93);
-		h ^= h >> 32;
-	}
-	return h ? h : 1;
-}
-
-/* Tells whether the shape was tried from another plan. */
-static bool seen_before(struct climb *climb, const struct shape *shape)
-{
-	struct pd_contest *contest = climb->contest;
-	uint64_t mark = mark_of(shape), *at;
-
-	if (shape->profile != contest->task->profile)
-		return false;
-	if (!contest->seen)
-		contest->seen = pd_calloc(SEEN, sizeof(*contest->seen));
-	at = &contest->seen[mark % SEEN];
-	while (*at && *at != mark)
-		at = at + 1 < contest->seen + SEEN ? at + 1 : contest->seen;
-	if (*at)
-		return true;
-	if (contest->seen_count < SEEN / 2) {
-		*at = mark;
-		contest->seen_count++;
-	}
-	return false;
-}
-
 /* Tells whether its computation alone takes much longer than the current plan. */
 static bool too_slow(const struct climb *climb, const struct shape *shape)
 {
@@ -157,7 +122,7 @@ static void consider(struct climb *climb)
 
 	climb->contest->work += climb->trial.count;
 	if (valid(climb, &climb->trial) && climb->contest->work < climb->most_work &&
-	    !too_slow(climb, &climb->trial) && !seen_before(climb, &climb->trial)) {
+	    !too_slow(climb, &climb->trial)) {
 		climb->contest->changed_ns = climb->best_ns;
 		ns = pd_contest_enter(climb->contest, partition_of(&climb->trial,
 								   climb->contest->task));
