@@ -3,7 +3,7 @@
  * Small changes to good plans: a cut moves, a replica goes from one stage to another, comes or
  * goes, all that are idle come, two stages become one, one becomes two.  Of each plan the best
  * change is taken until none is expected to help.  Where no one change of a plan helps, two or three
- * at random may.
+ * at random may, and, in a network with branches, a stage that ends at another state.
  */
 #include "planner/search/contest.h"
 
@@ -17,6 +17,7 @@
 #define FAR 2                   /* of plans slower by more than such a part of their time, none is changed */
 #define SHUFFLED 16             /* plans with random changes that are tried of one plan */
 #define CLOSE 10                /* of plans slower by a part in this, none is changed at random */
+#define MOVED_STATES 2          /* layers by which one state may have more than another */
 #define DRAWS 8                 /* changes that are drawn until one is possible */
 
 /* The parts of a plan that are changed. */
@@ -376,6 +377,75 @@ static bool was_changed(const struct pd_contest *contest, const struct pd_plan *
 	return false;
 }
 
+/* Puts the layers of stages `from` to `to` into a set, by their numbers in the task's profile. */
+static void put_stages(const struct shape *shape, int from, int to, uint64_t *set)
+{
+	for (int l = from > 0 ? shape->ends[from - 1] : 0; l < shape->ends[to]; l++)
+		pd_set_put(set, pd_profile_number(shape->profile, l));
+}
+
+static bool contains(const uint64_t *set, const uint64_t *part, size_t words)
+{
+	for (size_t w = 0; w < words; w++)
+		if (part[w] & ~set[w])
+			return false;
+	return true;
+}
+
+/* Appends the layers of one set that another does not have. */
+static int append(int *order, int count, const uint64_t *set, const uint64_t *but, int layers)
+{
+	for (int l = 0; l < layers; l++)
+		if (pd_set_has(set, l) && !pd_set_has(but, l))
+			order[count++] = l;
+	return count;
+}
+
+/*
+ * Ends a stage at another state of about as many layers, in a network with branches: one that has the
+ * stages before and, with the next stage, no more than now.
+ */
+static void change_state(struct climb *climb, int s)
+{
+	struct pd_contest *contest = climb->contest;
+	struct pd_views *views = contest->task->views;
+	const struct pd_states *states = &views->states;
+	struct shape *trial = &climb->trial;
+	size_t words = states->words, bytes = words * sizeof(uint64_t);
+	int layers = trial->profile->layer_count, found = -1, close = 0, count = 0;
+	uint64_t *before = pd_zalloc(3 * bytes), *now = before + words, *after = now + words;
+	int *order;
+
+	if (s > 0)
+		put_stages(trial, 0, s - 1, before);
+	put_stages(trial, 0, s, now);
+	put_stages(trial, 0, s + 1, after);
+	for (int i = 0; i < states->count; i++) {
+		const uint64_t *set = pd_states_set(states, i);
+
+		if (abs(states->layer_count[i] - trial->ends[s]) <= MOVED_STATES &&
+		    states->layer_count[i] > (s > 0 ? trial->ends[s - 1] : 0) &&
+		    states->layer_count[i] < trial->ends[s + 1] && memcmp(set, now, bytes) != 0 &&
+		    contains(set, before, words) && contains(after, set, words) &&
+		    draw(contest, ++close) == 0)
+			found = i;
+	}
+	if (found >= 0) {
+		order = pd_calloc((size_t)layers, sizeof(*order));
+		for (int l = 0; l < layers; l++)
+			order[l] = pd_profile_number(trial->profile, l);
+		count = s > 0 ? trial->ends[s - 1] : 0;
+		count = append(order, count, pd_states_set(states, found), before, layers);
+		trial->ends[s] = count;
+		append(order, count, after, pd_states_set(states, found), layers);
+		trial->profile = pd_views_get(views, order);
+		if (!trial->profile)
+			trial->profile = contest->task->profile;
+		free(order);
+	}
+	free(before);
+}
+
 /* Starts from an entry that was replayed: its estimate is as far off as those of what comes of it. */
 static void start(struct climb *climb, struct pd_contest *contest, const struct pd_entry *from,
 		  size_t winner, int64_t most_work)
@@ -426,6 +496,7 @@ int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t mo
 int pd_contest_shuffle(struct pd_contest *contest, size_t winner, int64_t most_work)
 {
 	int64_t before = (int64_t)contest->count, from = (int64_t)winner;
+	bool branches = contest->task->views && contest->task->views->points.states;
 	struct climb climb;
 	int close = 0;
 
@@ -447,6 +518,8 @@ int pd_contest_shuffle(struct pd_contest *contest, size_t winner, int64_t most_w
 			else
 				shape_copy(&climb.trial, &climb.best);
 		}
+		if (branches && climb.trial.count > 1 && draw(contest, 2) == 0)
+			change_state(&climb, draw(contest, climb.trial.count - 1));
 		climb.best_ns = contest->most_ns;
 		consider(&climb);
 	}
