@@ -38,7 +38,7 @@
 #define HOPELESS 3              /* part by which the line's plan may be slower than a replayed one */
 #define LOOKED 3                /* plans that are replayed before others are searched */
 #define CHANGED 4               /* part of the work for one plan's changes */
-#define PATIENCE 1000000        /* operations that are replayed in vain, where the bound is far */
+#define PATIENCE 2000000        /* operations that are replayed in vain, where the bound is far */
 #define PART 8                  /* part of all operations so far that may be in vain, too */
 #define FASTER 200              /* a plan that is faster by a part in this is not in vain */
 #define FRUITLESS 20            /* changed plans in a row of which nothing comes that may be faster */
