@@ -15,7 +15,7 @@
 
 #define WORSE 10                /* part by which a plan worth trying may be slower */
 #define FAR 2                   /* of plans slower by more than such a part of their time, none is changed */
-#define SHUFFLED 16             /* plans with random changes that are tried of one plan */
+#define SHUFFLED 32             /* plans with random changes that are tried of one plan */
 #define CLOSE 10                /* of plans slower by a part in this, none is changed at random */
 #define MOVED_STATES 2          /* layers by which one state may have more than another */
 #define DRAWS 8                 /* changes that are drawn until one is possible */
