@@ -305,7 +305,7 @@ static void minibatch_done(struct pd_run_report *report)
 	sums_clear(sums, report->losses);
 }
 
-/* Says once that a loss is no number, of whichever stage's first arrives. */
+/* Says in which minibatch a loss was not finite, of the first such loss that arrives. */
 static void diverged(struct pd_run_report *report, int64_t microbatch, int loss)
 {
 	if (report->diverged)

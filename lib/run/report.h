@@ -21,7 +21,7 @@ struct pd_run_report {
 	struct pd_progress_bar bar;
 	struct pd_pace pace;
 	bool quiet;                     /* nothing but the last line */
-	bool diverged;                  /* and said so */
+	bool diverged;                  /* a loss was not finite, which was said */
 	int64_t done;                   /* whole minibatches since training began */
 	int64_t evaluated;              /* minibatches before the last evaluation */
 	int64_t begun_ns, ended_ns;     /* of this run; ended_ns: 0 while it goes on */

@@ -20,12 +20,11 @@
 #define NEAR 0.03               /* how much slower than the best a plan may be, at least */
 #define TRIED 30                /* after so many tries, or fewer where the bound is near, a plan that is
 				   not near the best is not deepened */
-#define DOUBTFUL 8              /* replays of plans whose estimate is above the best time, where the bound
-				   is far; at least 1 */
+#define DOUBTFUL 8              /* replays of plans whose estimate is above the best time; fewer where the
+				   bound is near */
 #define DEEPER 2                /* beyond pd_warmup_most; the replay shows whether that helps */
 #define NEARLY 200              /* part by which no plan is faster, so that a search is not worth
 				   while */
-
 #define FAR_BELOW 0.1           /* part of the best time by which the bound is far below it */
 #define PROVEN 100000           /* part by which no plan is faster than the best, nor as fast with fewer
 				   devices */

@@ -78,7 +78,10 @@ int pd_contest_shuffle(struct pd_contest *contest, size_t winner, int64_t most_w
 #define PD_CONTEST_LITTLE 8
 bool pd_contest_gains_little(const struct pd_contest *contest);
 
-/* Returns 1 where the best plan may be far from the best of all, less where the bound is near it. */
+/*
+ * Returns how far the bound of all plans is below this time: 1 for a tenth of it or more, in proportion
+ * if less.
+ */
 double pd_contest_hope(const struct pd_contest *contest, int64_t best_ns);
 
 /* Tells whether there are few enough shapes of plans for pd_contest_exhaust. */
