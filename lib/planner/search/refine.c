@@ -377,73 +377,58 @@ static bool was_changed(const struct pd_contest *contest, const struct pd_plan *
 	return false;
 }
 
-/* Puts the layers of stages `from` to `to` into a set, by their numbers in the task's profile. */
-static void put_stages(const struct shape *shape, int from, int to, uint64_t *set)
+/* Returns the state that consists of so many first layers of a view; -1: it is not held. */
+static int state_of(const struct pd_states *states, const struct pd_profile *view, int layers)
 {
-	for (int l = from > 0 ? shape->ends[from - 1] : 0; l < shape->ends[to]; l++)
-		pd_set_put(set, pd_profile_number(shape->profile, l));
-}
-
-static bool contains(const uint64_t *set, const uint64_t *part, size_t words)
-{
-	for (size_t w = 0; w < words; w++)
-		if (part[w] & ~set[w])
-			return false;
-	return true;
-}
-
-/* Appends the layers of one set that another does not have. */
-static int append(int *order, int count, const uint64_t *set, const uint64_t *but, int layers)
-{
-	for (int l = 0; l < layers; l++)
-		if (pd_set_has(set, l) && !pd_set_has(but, l))
-			order[count++] = l;
-	return count;
-}
-
-/*
- * Ends a stage at another state of about as many layers, in a network with branches: one that has the
- * stages before and, with the next stage, no more than now.
- */
-static void change_state(struct climb *climb, int s)
-{
-	struct pd_contest *contest = climb->contest;
-	struct pd_views *views = contest->task->views;
-	const struct pd_states *states = &views->states;
-	struct shape *trial = &climb->trial;
-	size_t words = states->words, bytes = words * sizeof(uint64_t);
-	int layers = trial->profile->layer_count, found = -1, close = 0, count = 0;
-	uint64_t *before = pd_zalloc(3 * bytes), *now = before + words, *after = now + words;
-	int *order;
-
-	if (s > 0)
-		put_stages(trial, 0, s - 1, before);
-	put_stages(trial, 0, s, now);
-	put_stages(trial, 0, s + 1, after);
 	for (int i = 0; i < states->count; i++) {
-		const uint64_t *set = pd_states_set(states, i);
+		int l = 0;
 
-		if (abs(states->layer_count[i] - trial->ends[s]) <= MOVED_STATES &&
-		    states->layer_count[i] > (s > 0 ? trial->ends[s - 1] : 0) &&
-		    states->layer_count[i] < trial->ends[s + 1] && memcmp(set, now, bytes) != 0 &&
-		    contains(set, before, words) && contains(after, set, words) &&
+		if (states->layer_count[i] != layers)
+			continue;
+		while (l < layers && pd_states_has(states, i, pd_profile_number(view, l)))
+			l++;
+		if (l == layers)
+			return i;
+	}
+	return -1;
+}
+
+/* Returns another state for the end of stage s, with about as many layers; -1: there is none. */
+static int other_state(struct pd_contest *contest, const int *ends, int s)
+{
+	const struct pd_states *states = &contest->task->views->states;
+	const int *layers = states->layer_count;
+	int before = s > 0 ? ends[s - 1] : 0, after = ends[s + 1], found = -1, close = 0;
+
+	for (int i = 0; i < states->count; i++)
+		if (i != ends[s] && abs(layers[i] - layers[ends[s]]) <= MOVED_STATES &&
+		    layers[i] > layers[before] && layers[i] < layers[after] &&
+		    pd_states_within(states, before, i) && pd_states_within(states, i, after) &&
 		    draw(contest, ++close) == 0)
 			found = i;
-	}
+	return found;
+}
+
+/* Ends a stage of a network with branches at another state, if all stages end at states that are held. */
+static void change_state(struct climb *climb, int s)
+{
+	struct pd_views *views = climb->contest->task->views;
+	struct shape *trial = &climb->trial;
+	int *ends = pd_calloc((size_t)trial->count, sizeof(*ends)), *layers, *order, found = 0;
+
+	for (int t = 0; t < trial->count && found >= 0; t++)
+		found = ends[t] = state_of(&views->states, trial->profile, trial->ends[t]);
+	if (found >= 0)
+		found = other_state(climb->contest, ends, s);
 	if (found >= 0) {
-		order = pd_calloc((size_t)layers, sizeof(*order));
-		for (int l = 0; l < layers; l++)
-			order[l] = pd_profile_number(trial->profile, l);
-		count = s > 0 ? trial->ends[s - 1] : 0;
-		count = append(order, count, pd_states_set(states, found), before, layers);
-		trial->ends[s] = count;
-		append(order, count, after, pd_states_set(states, found), layers);
+		ends[s] = found;
+		pd_states_layers(&views->states, ends, trial->count, &layers, &order);
 		trial->profile = pd_views_get(views, order);
-		if (!trial->profile)
-			trial->profile = contest->task->profile;
+		trial->ends[s] = views->states.layer_count[found];
+		free(layers);
 		free(order);
 	}
-	free(before);
+	free(ends);
 }
 
 /* Starts from an entry that was replayed: its estimate is as far off as those of what comes of it. */
