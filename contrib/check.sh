@@ -61,13 +61,12 @@ check() {
 }
 
 # run NAME TESTS MAKE-ARGUMENTS: all of those, or all there are.  Several at once, more than there are
-# processors since tests of several processes wait for each other; then, once nothing is built ahead,
-# those that must be alone.
+# processors since tests of several processes wait for each other; then those that must be alone, but for
+# what is built ahead.
 run() {
 	name=$1 beside=$(print "$1" beside-tests "$2") alone=$(print "$1" alone-tests "$2")
 	shift 2
 	check "$name" beside "$beside" -j"$((2 * $(nproc)))" "$@"
-	[ -z "$alone" ] || wait
 	check "$name" alone "$alone" "$@"
 }
 
@@ -95,12 +94,12 @@ configure() {
 			>configure.out 2>&1 && : >configured)
 }
 
-# ahead NAME...: builds those that are configured, one after the other, with what tests leave of the
-# processors.  What fails is said when its turn comes.
+# ahead NAME...: builds those that are configured, one after the other, while a processor is idle: tests
+# take as long as alone.  What fails is said when its turn comes.
 ahead() {
 	for name in "$@"; do
 		[ ! -f "$build/$name/configured" ] ||
-			nice -n 19 make -C "$build/$name" -j"$(nproc)" >"$build/$name/ahead.out" 2>&1 || :
+			chrt --idle 0 make -C "$build/$name" -j"$(nproc)" >"$build/$name/ahead.out" 2>&1 || :
 	done
 }
 

@@ -562,7 +562,7 @@ static void test_meets(void)
 
 		if (pd_reducers[kind]->of_transport)
 			continue;
-		for (int n = 2; n <= 32; n += n < 8 ? 1 : 8) {
+		for (int n = 2; n <= 32; n += n < 8 && !test_quick() ? 1 : 8) {
 			bool met[32][32] = { { false } }, posted[32][32] = { { false } };
 			int ranks[32];
 			struct pd_members members = { hosts(), ranks, n, PD_F32 };
