@@ -19,6 +19,7 @@
  */
 #include "planner/planner.h"
 
+#include "base/mem.h"
 #include "plan/prediction.h"
 #include "planner/search/candidate.h"
 #include "planner/search/judge.h"
@@ -93,11 +94,14 @@ static void add_point(struct grid *grid, const struct pd_plan *plan, int width)
 
 static void fill(struct grid *grid)
 {
-	int64_t devices = grid->task.request->topology->devices;
+	int devices = (int)grid->task.request->topology->devices;
+	int most = (int)pd_min64(devices, grid->task.costs.unit_count);
+	struct pd_partition **partitions = pd_calloc((size_t)most, sizeof(*partitions));
 
-	for (int depth = 1; depth <= devices && depth <= grid->task.costs.unit_count; depth++) {
-		struct pd_partition *partition = pd_even_partition(&grid->task.costs, depth, 0);
-		int width = grid->task.request->straight ? 1 : (int)(devices / depth);
+	pd_even_partitions(&grid->task.costs, most, partitions);
+	for (int depth = 1; depth <= most; depth++) {
+		struct pd_partition *partition = partitions[depth - 1];
+		int width = grid->task.request->straight ? 1 : devices / depth;
 
 		for (; partition && width > 0; width /= 2) {
 			struct pd_plan *plan = plan_of(grid, partition, width);
@@ -109,6 +113,7 @@ static void fill(struct grid *grid)
 		}
 		pd_partition_free(partition);
 	}
+	free(partitions);
 }
 
 /*

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define MOST_CELLS (INT64_C(1) << 24)
@@ -108,32 +109,51 @@ static struct pd_partition *partition_of(const struct pd_costs *costs, int count
 	return partition;
 }
 
-struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count,
-				       int64_t bandwidth_bytes_per_s)
+/*
+ * Returns the beginnings of last stages for `least` to `most` stages and each end, or NULL if that would
+ * be too much work.
+ */
+static int *beginnings(const struct pd_costs *costs, int least, int most, int64_t bandwidth_bytes_per_s)
 {
-	int units = costs->unit_count, free_cuts = units - count + 1, *from;
+	int units = costs->unit_count, free_cuts = units - least + 1, *from;
+	bool squares = bandwidth_bytes_per_s == 0;
 	size_t room = (size_t)units + 1;
-	struct pd_partition *partition;
-	double *list, *sums[2];
+	double *list, *sums[2], rows = squares ? 2 * sqrt(most) : most;  /* one_more() breaks */
 
-	if ((int64_t)room * (int64_t)room > MOST_CELLS ||
-	    (double)count * free_cuts * free_cuts > MOST_STEPS)
+	if ((int64_t)room * (int64_t)room > MOST_CELLS || rows * free_cuts * free_cuts > MOST_STEPS)
 		return NULL;
 	list = stage_costs(costs, bandwidth_bytes_per_s);
 	for (int i = 0; i < 2; i++)
 		sums[i] = pd_calloc(room, sizeof(**sums));
-	from = pd_calloc((size_t)count * room, sizeof(*from));
+	from = pd_calloc((size_t)most * room, sizeof(*from));
 	for (int v = 1; v <= units; v++)
 		sums[0][v] = list[v];
-	for (int k = 1; k < count; k++)
-		one_more(list, room, k, units - (count - 1 - k), bandwidth_bytes_per_s == 0,
+	for (int k = 1; k < most; k++)
+		one_more(list, room, k, k < least ? units - (least - 1 - k) : units, squares,
 			 sums[(k - 1) % 2], sums[k % 2], from + (size_t)k * room);
-	partition = partition_of(costs, count, from);
 	free(list);
 	free(sums[0]);
 	free(sums[1]);
+	return from;
+}
+
+struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count,
+				       int64_t bandwidth_bytes_per_s)
+{
+	int *from = beginnings(costs, count, count, bandwidth_bytes_per_s);
+	struct pd_partition *partition = from ? partition_of(costs, count, from) : NULL;
+
 	free(from);
 	return partition;
+}
+
+void pd_even_partitions(const struct pd_costs *costs, int most, struct pd_partition **partitions)
+{
+	int *from = beginnings(costs, 1, most, 0);
+
+	for (int count = 1; count <= most; count++)
+		partitions[count - 1] = from ? partition_of(costs, count, from) : NULL;
+	free(from);
 }
 
 struct pd_partition *pd_fewest_stages(const struct pd_costs *costs, int most, int64_t low,

@@ -26,6 +26,8 @@ void pd_partition_free(struct pd_partition *partition);
  */
 struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count,
 				       int64_t bandwidth_bytes_per_s);
+/* Sets those with the least variance of 1 to `most` stages, in order; all are NULL if it is too much work. */
+void pd_even_partitions(const struct pd_costs *costs, int most, struct pd_partition **partitions);
 
 /*
  * Returns the fast ones of at most so many stages, the fewest that are as fast, if they fit with the

@@ -73,11 +73,7 @@ static void strided(struct pd_plan *plan, int k)
 	}
 }
 
-/*
- * Tells whether placement n differs from earlier ones.  The second one mirrors the first, with the
- * replicas of each stage in the opposite order, if no device is idle: the same replicas then meet over
- * the same links, but for the order in which they have their turns.
- */
+/* Tells whether placement n differs from earlier ones. */
 static bool differs(const struct pd_plan *plan, int n)
 {
 	int k = n - 1;                  /* n = 2 is below level 1 */
@@ -87,7 +83,7 @@ static bool differs(const struct pd_plan *plan, int n)
 	if (plan->topology.levels == 1 || k >= plan->topology.levels)
 		return false;
 	if (n == 1)
-		return places_of(plan) > 1 && plan->rank_count < plan->topology.devices;
+		return places_of(plan) > 1;
 	return components(plan, k) > 0;
 }
 

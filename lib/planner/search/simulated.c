@@ -2,18 +2,20 @@
 /*
  * The search under the cost "simulated".
  *
- * Plans come from line.c, over the profile's order and over the states of the network, for the
- * least time it finds and for some above it, with which fewer devices, stages and minibatches in
- * flight are needed; without replicas; equal pipelines; and all devices
- * in parallel.  Where memory has a limit, also those that fit with one minibatch at a time.  Each
- * is entered at every place (placement.c) with warm-ups that are worth their memory (warmup.c), and
- * entries are replayed until none that is left can win (contest.c), or one is that no plan at
- * all can beat (bound.c).  Then the best by their replays are changed a little (refine.c), the best by
- * their estimates too, and the best by their replays once more, for as long as is worth while
- * (patience()).  The first ones that are
- * found are replayed before others are looked for, and if one is within half a percent of that bound
- * none are.  Where plans are few all of them are looked at then (exhaust.c).  Last, devices that
- * bring too little are left out (gain.h).
+ * Plans come from line.c, over the profile's order and over the states of the network: for the least time
+ * it finds and for some above it, with which fewer devices, stages and minibatches in flight are needed;
+ * without replicas; and, where memory has a limit, with one minibatch at a time.  Others are equal
+ * pipelines and data parallelism.
+ *
+ * Each is entered at every place (placement.c) with warm-ups that are worth their memory (warmup.c), and
+ * entries are replayed until none that is left can win (contest.c), or one is that no plan at all can
+ * beat (bound.c).  The first ones that are found are replayed before others are looked for, and if one
+ * is within half a percent of that bound none are.
+ *
+ * Then the best by their replays are changed a little (refine.c), the best by their estimates too, and
+ * the best by their replays once more, for as long as is worth while (patience()).  Where plans are few
+ * all of them are looked at then (exhaust.c).  Last, devices that bring too little are left out
+ * (gain.h).
  */
 #include "planner/search/contest.h"
 
@@ -156,14 +158,14 @@ static void enter_equal(struct pd_contest *contest)
 {
 	const struct pd_task *task = contest->task;
 	int devices = (int)task->topology->devices;
+	int most = (int)pd_min64(pd_min64(MOST_EQUAL, task->costs.unit_count), devices);
+	struct pd_partition *partitions[MOST_EQUAL];
 
-	for (int count = 2; count <= MOST_EQUAL && count <= task->costs.unit_count && count <= devices;
-	     count++) {
-		struct pd_partition *partition = pd_even_partition(&task->costs, count, 0);
-
-		for (int s = 0; partition && s < partition->stage_count; s++)
-			partition->replicas[s] = devices / count;
-		pd_contest_enter(contest, partition);
+	pd_even_partitions(&task->costs, most, partitions);
+	for (int i = 0; i < most; i++) {
+		for (int s = 0; partitions[i] && s <= i; s++)
+			partitions[i]->replicas[s] = devices / (i + 1);
+		pd_contest_enter(contest, partitions[i]);
 	}
 }
 
