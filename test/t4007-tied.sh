@@ -188,4 +188,17 @@ test_ok "far apart in a long network" '
 	pair long-1-1 1f1b 2bw 2 >plan.json
 	trained 11 plan.json $sgd'
 
+test_ok "what copies exchange is on links, and in the bytes that a sample sends" '
+	for group in 1 4; do
+		pd-plan -t 2@1GB/s --weights=flush --microbatches=$group --stages=4,10 --explain tied \
+			>plan.json 2>err
+		# fc1 is in the first stage, fc2 and fc3 in the second; a1 goes there, and its gradient back
+		jq -e --argjson group $group "(.profile.layers | map({key: .name, value: .}) | from_entries) as \$l |
+			\$l.fc1.parameter_bytes as \$copy | \$l.fc1.activation_bytes as \$passed |
+			.predicted.sent_bytes_per_sample == (3 * \$copy / \$group + 2 * \$passed) / 2" plan.json
+	done
+	pd-plan -t 2@1GB/s --weights=flush --microbatches=1 --stages=4,10 --explain tied 2>err >plan.json
+	grep -q "^out of rank 1, level 0  *$(jq -r ".profile.layers[3] |
+		(2 * .parameter_bytes + .activation_bytes) / 1000 * 100 + 0.5 | floor / 100" plan.json) kB " err
+'
 test_done

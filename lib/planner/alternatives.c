@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "plan/buckets.h"
+#include "plan/copies.h"
 #include "plan/prediction.h"
 #include "planner/search/judge.h"
 #include "planner/price/links.h"
@@ -26,8 +27,13 @@ static double sent_per_sample(const struct pd_plan *plan)
 {
 	struct pd_error err;
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	struct pd_copy_transfer *copies;
+	size_t count = pd_plan_copy_transfers(plan, &copies);
 	double sum = 0;
 
+	for (size_t i = 0; i < count; i++)
+		sum += (double)copies[i].bytes / (double)pd_plan_group(plan, 0);
+	free(copies);
 	for (int k = 0; schedule && k < schedule->wiring->link_count; k++)
 		sum += 2 * (double)schedule->wiring->links[k].bytes;
 	for (int s = 0; schedule && s < plan->stage_count; s++) {

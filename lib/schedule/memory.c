@@ -2,6 +2,7 @@
 #include "schedule/memory.h"
 
 #include "base/mem.h"
+#include "plan/copies.h"
 
 const struct pd_moments pd_momentum = { .count = 1 };
 
@@ -28,34 +29,17 @@ void pd_schedule_arenas(const struct pd_schedule *schedule, int s,
 	pd_arenas_of_stage(schedule->plan, s, &counts, sizes, needs);
 }
 
-static bool has_stage(const struct pd_schedule *schedule, const int *stages, int layer)
+/* Returns the bytes of gradients of copies that arrive at a rank (worker/tied_weights.c). */
+static int64_t arriving_copies(const struct pd_plan *plan, int rank)
 {
-	for (int i = 0; i < schedule->chunks; i++)
-		if (stages[i] == pd_plan_stage_of_layer(schedule->plan, layer))
-			return true;
-	return false;
-}
-
-/*
- * Returns the bytes of gradients that arrive from layers elsewhere that share parameters with
- * layers of these stages (worker/tied_weights.c).
- */
-static int64_t arriving_copies(const struct pd_schedule *schedule, const int *stages)
-{
-	const struct pd_profile *profile = schedule->plan->profile;
-	const struct pd_layer *layers = profile->model->layers;
+	struct pd_copy_transfer *list;
+	size_t count = pd_plan_copy_transfers(plan, &list);
 	int64_t bytes = 0;
 
-	for (int l = 0; l < profile->layer_count; l++) {
-		int owner = layers[l].shares >= 0 ? layers[l].shares : l;
-		bool wanted = false;
-
-		for (int m = 0; m < profile->layer_count && !has_stage(schedule, stages, l); m++)
-			wanted |= (m == owner || layers[m].shares == owner) &&
-				  has_stage(schedule, stages, m);
-		if (wanted)
-			bytes = pd_plus(bytes, (int64_t)pd_align((size_t)pd_memory_copy(profile, l)));
-	}
+	for (size_t i = 0; i < count; i++)
+		if (list[i].to == rank)
+			bytes = pd_plus(bytes, (int64_t)pd_align((size_t)list[i].bytes));
+	free(list);
 	return bytes;
 }
 
@@ -87,8 +71,8 @@ bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 	}
 	if (pd_plan_agrees(schedule->plan))
 		rank_bytes = vectors(schedule->plan);
-	if (pd_plan_has_tied_weights(schedule->plan))
-		rank_bytes = pd_plus(rank_bytes, arriving_copies(schedule, stages));
+	rank_bytes = pd_plus(rank_bytes, arriving_copies(schedule->plan,
+							 schedule->plan->stages[stages[0]].ranks[0]));
 	memory.transfer_bytes = pd_plus(memory.transfer_bytes, rank_bytes);
 	memory.total_bytes = pd_plus(memory.total_bytes, rank_bytes);
 	*out_p = memory;

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "plan/arenas.h"
+#include "plan/copies.h"
 #include "plan/sparse.h"
 #include "schedule/buffer_counts.h"
 
@@ -164,25 +165,19 @@ void pd_prices_release(struct pd_prices *prices)
 	prices->stages = NULL;
 }
 
-/*
- * Returns the time to receive the gradients of a layer elsewhere that shares parameters with one of
- * the rank's first stage.
- */
-static int64_t tied_ns(const struct pd_plan *plan, int rank, int l)
+/* Returns the time to receive the gradients of copies of the rank's shared parameters, one by one. */
+static int64_t copies_ns(const struct pd_plan *plan, int rank)
 {
-	const struct pd_layer *layers = plan->profile->model->layers;
-	int replica, s = pd_plan_stage_of_rank(plan, rank, &replica);
-	int from = pd_plan_stage_of_layer(plan, l), owner = layers[l].shares >= 0
-		? layers[l].shares : l;
-	const struct pd_stage *stage = &plan->stages[from];
+	struct pd_copy_transfer *list;
+	size_t count = pd_plan_copy_transfers(plan, &list);
+	int64_t total = 0;
 
-	for (int m = 0; m < plan->profile->layer_count && from != s; m++)
-		if ((m == owner || layers[m].shares == owner) &&
-		    pd_plan_stage_of_layer(plan, m) == s)
-			return pd_topology_transfer_ns(&plan->topology,
-						       stage->ranks[replica % stage->replicas],
-						       rank, pd_memory_copy(plan->profile, l));
-	return 0;
+	for (size_t i = 0; i < count; i++)
+		if (list[i].to == rank)
+			total = pd_plus(total, pd_topology_transfer_ns(&plan->topology, list[i].from, rank,
+								       list[i].bytes));
+	free(list);
+	return total;
 }
 
 /*
@@ -203,9 +198,7 @@ static int64_t agree_ns(const struct pd_plan *plan, int rank)
 
 		total = pd_plus(total, out > in ? out : in);
 	}
-	for (int l = 0; pd_plan_has_tied_weights(plan) && l < plan->profile->layer_count; l++)
-		total = pd_plus(total, tied_ns(plan, rank, l));
-	return total;
+	return pd_plus(total, copies_ns(plan, rank));
 }
 
 /*

@@ -5,12 +5,12 @@
  * The copies begin equal, and so they stay equal.  It does not matter which of them are in one
  * stage, so the bits do not depend on the partition.
  *
- * A layer's gradients go from replica j mod r of its r replicas to replica j of every stage that
- * has one of the other layers, once to each rank.
+ * plan/copies.h says who sends what to whom.
  */
 #include "worker/internal.h"
 
 #include "base/mem.h"
+#include "plan/copies.h"
 
 #include <stdlib.h>
 
@@ -37,6 +37,8 @@ struct leaving {
 };
 
 struct tied_weights {
+	struct pd_copy_transfer *transfers;     /* of all ranks */
+	size_t transfer_count;
 	struct group *groups;
 	int group_count;
 	struct leaving *leaving;
@@ -94,34 +96,30 @@ static int add_group(struct pd_worker *w, struct tied_weights *tied, int owner,
 	return 0;
 }
 
-static void send_to(struct tied_weights *tied, const struct leaving *one)
-{
-	for (size_t i = 0; i < tied->leaving_count; i++)
-		if (tied->leaving[i].layer == one->layer && tied->leaving[i].peer == one->peer)
-			return;
-	tied->leaving = pd_grow(tied->leaving, &tied->leaving_capacity, tied->leaving_count + 1,
-				sizeof(*tied->leaving));
-	tied->leaving[tied->leaving_count++] = *one;
-}
-
-/* Finds the ranks to which a layer's gradients are sent: those with other layers of the group. */
+/* Finds the ranks to which the gradients of a layer here are sent. */
 static void find_readers(const struct pd_worker *w, struct tied_weights *tied,
 			 const struct group *group, const struct member *mine)
 {
-	const struct pd_plan *plan = w->config.schedule->plan;
-	int r = w->chunks[mine->chunk].stage->replicas;
+	for (size_t i = 0; i < tied->transfer_count; i++) {
+		const struct pd_copy_transfer *transfer = &tied->transfers[i];
 
-	for (int m = 0; m < group->count; m++) {
-		const struct pd_stage *other =
-			&plan->stages[pd_plan_stage_of_layer(plan, group->members[m].layer)];
-
-		for (int j = w->replica; j < other->replicas; j += r)
-			if (other->ranks[j] != w->config.rank)
-				send_to(tied, &(struct leaving){
-					.layer = mine->layer, .chunk = mine->chunk,
-					.peer = other->ranks[j], .offset = mine->offset,
-					.bytes = group->bytes });
+		if (transfer->layer != mine->layer || transfer->from != w->config.rank)
+			continue;
+		tied->leaving = pd_grow(tied->leaving, &tied->leaving_capacity, tied->leaving_count + 1,
+					sizeof(*tied->leaving));
+		tied->leaving[tied->leaving_count++] = (struct leaving){
+			.layer = mine->layer, .chunk = mine->chunk, .peer = transfer->to,
+			.offset = mine->offset, .bytes = group->bytes };
 	}
+}
+
+/* Returns the rank that sends a layer's gradients here. */
+static int sender_of(const struct pd_worker *w, const struct tied_weights *tied, int layer)
+{
+	for (size_t i = 0; i < tied->transfer_count; i++)
+		if (tied->transfers[i].layer == layer && tied->transfers[i].to == w->config.rank)
+			return tied->transfers[i].from;
+	pd_bug("worker: nobody sends the gradients of a copy");
 }
 
 /* Finds where the members are: in this rank's gradients, or in memory for what arrives. */
@@ -133,14 +131,12 @@ static void place_group(struct pd_worker *w, struct tied_weights *tied, struct g
 
 	for (int m = 0; m < group->count; m++) {
 		struct member *member = &group->members[m];
-		int s = pd_plan_stage_of_layer(plan, member->layer);
-		const struct pd_stage *stage = &plan->stages[s];
 
-		if (chunk_of(w, s) >= 0) {
+		if (chunk_of(w, pd_plan_stage_of_layer(plan, member->layer)) >= 0) {
 			group->local = locals++ > 0 ? group->local : m;
 			continue;
 		}
-		member->peer = stage->ranks[w->replica % stage->replicas];
+		member->peer = sender_of(w, tied, member->layer);
 		member->offset = *bytes_p;
 		*bytes_p += pd_align(group->bytes);
 		tied->arrivals++;
@@ -182,6 +178,7 @@ int worker_tied_new(struct pd_worker *w, struct pd_error *err)
 				      "version can sum their gradients in models of at most %d",
 				      model_of(w)->layer_count, MOST_LAYERS);
 	tied = w->tied = pd_zalloc(sizeof(*tied));
+	tied->transfer_count = pd_plan_copy_transfers(w->config.schedule->plan, &tied->transfers);
 	tied->groups = pd_calloc((size_t)model_of(w)->layer_count, sizeof(*tied->groups));
 	for (int i = 0; i < w->chunk_count; i++)
 		if (find_local(w, tied, i, err) < 0)
@@ -205,6 +202,7 @@ void worker_tied_free(struct pd_worker *w)
 		return;
 	if (tied->memory)
 		w->config.device->ops->memory.free(w->config.device, tied->memory);
+	free(tied->transfers);
 	free(tied->groups);
 	free(tied->leaving);
 	free(tied);

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "plan/buckets.h"
+#include "plan/copies.h"
 #include "planner/price/cost.h"
 #include "topology/direct.h"
 #include "topology/traffic.h"
@@ -101,6 +102,18 @@ static void carry_sum(struct pd_links *links, const struct pd_plan *plan, int s,
 	free(traffic);
 }
 
+/* Adds what copies of shared parameters exchange for an update. */
+static void carry_copies(struct pd_links *links, const struct pd_plan *plan)
+{
+	struct pd_copy_transfer *list;
+	size_t count = pd_plan_copy_transfers(plan, &list);
+
+	for (size_t i = 0; i < count; i++)
+		carry(links, list[i].from, list[i].to,
+		      (double)list[i].bytes / (double)pd_plan_group(plan, 0));
+	free(list);
+}
+
 void pd_links_init(struct pd_links *links, const struct pd_plan *plan,
 		   const struct pd_wiring *wiring)
 {
@@ -109,6 +122,7 @@ void pd_links_init(struct pd_links *links, const struct pd_plan *plan,
 		carry_link(links, plan, &wiring->links[k]);
 	for (int s = 0; s < plan->stage_count; s++)
 		carry_sum(links, plan, s, pd_plan_group(plan, s));
+	carry_copies(links, plan);
 }
 
 int64_t pd_links_busiest_ns(const struct pd_plan *plan, const struct pd_wiring *wiring)

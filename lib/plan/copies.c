@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/copies.h"
+
+#include "base/mem.h"
+#include "plan/memory.h"
+
+#include <stdlib.h>
+
+struct list {
+	struct pd_copy_transfer *transfers;
+	size_t count, capacity;
+	int *told;                      /* per rank: one more than the last layer that it gets */
+};
+
+static int owner_of(const struct pd_model *model, int layer)
+{
+	return model->layers[layer].shares >= 0 ? model->layers[layer].shares : layer;
+}
+
+/* Adds the transfers of a layer's gradients to those ranks of a stage that do not get them yet. */
+static void add_stage(struct list *list, const struct pd_plan *plan, int layer, int stage)
+{
+	const struct pd_stage *own = &plan->stages[pd_plan_stage_of_layer(plan, layer)];
+	const struct pd_stage *other = &plan->stages[stage];
+
+	for (int j = 0; j < other->replicas && own != other; j++) {
+		int from = own->ranks[j % own->replicas], to = other->ranks[j];
+
+		if (from == to || list->told[to] == layer + 1)
+			continue;
+		list->told[to] = layer + 1;
+		list->transfers = pd_grow(list->transfers, &list->capacity, list->count + 1,
+					  sizeof(*list->transfers));
+		list->transfers[list->count++] = (struct pd_copy_transfer){
+			layer, from, to, pd_memory_copy(plan->profile, layer) };
+	}
+}
+
+size_t pd_plan_copy_transfers(const struct pd_plan *plan, struct pd_copy_transfer **list_p)
+{
+	const struct pd_model *model = plan->profile->model;
+	struct list list = { 0 };
+	bool *shared;
+
+	*list_p = NULL;
+	if (!pd_plan_has_tied_weights(plan))
+		return 0;
+	list.told = pd_calloc((size_t)plan->rank_count, sizeof(*list.told));
+	shared = pd_calloc((size_t)model->layer_count, sizeof(*shared));
+	for (int l = 0; l < model->layer_count; l++)
+		if (model->layers[l].shares >= 0)
+			shared[l] = shared[model->layers[l].shares] = true;
+	for (int l = 0; l < model->layer_count; l++)
+		for (int m = 0; shared[l] && m < model->layer_count; m++)
+			if (shared[m] && owner_of(model, m) == owner_of(model, l))
+				add_stage(&list, plan, l, pd_plan_stage_of_layer(plan, m));
+	free(list.told);
+	free(shared);
+	*list_p = list.transfers;
+	return list.count;
+}
