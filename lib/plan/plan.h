@@ -60,7 +60,7 @@ struct pd_stage {
 	int first_layer, layer_count;   /* a range of the profile's layers: a stage is convex */
 	int replicas;
 	int *ranks;                     /* the ranks of its replicas, in order */
-	int warmup;                     /* forwards before the first backward, per replica */
+	int warmup;                     /* microbatches in flight at a replica, less one */
 	bool recompute;
 	/* The planner's predictions, for one replica. */
 	int64_t forward_ns, backward_ns, allreduce_ns, memory_bytes;
