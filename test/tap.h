@@ -7,14 +7,14 @@
 
 /* Prints "ok N - what" or "not ok N - what"; returns the verdict. */
 bool ok(bool verdict, const char *what, ...) __attribute__((format(printf, 2, 3)));
-/* The same, with both values shown when they differ. */
+/* Print a line as ok() does, and both values if they differ; return whether they are equal. */
 bool is_int(int64_t got, int64_t expected, const char *what, ...)
 	__attribute__((format(printf, 3, 4)));
 bool is_str(const char *got, const char *expected, const char *what, ...)
 	__attribute__((format(printf, 3, 4)));
 void diag(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 void skip(const char *why, const char *what);
-/* PD_TEST_QUICK is set: of cases that differ in numbers alone a part will do. */
+/* Tells whether PD_TEST_QUICK is set: a part of the cases that differ in numbers alone is enough. */
 bool test_quick(void);
-/* The end of main: prints the plan; 0 when everything was ok. */
+/* Prints the plan at the end of main(); returns 0 if everything was ok. */
 int done_testing(void);

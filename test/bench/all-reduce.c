@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * all-reduce RANKS ROUNDS MIB...: sums of so many MiB among the ranks of one host, by every reducer or
- * that which REDUCER names, each rank on a processor of its own as far as there are any.  Prints lines of "REDUCER MIB MS", the
- * median over the rounds of the time in which the first rank had the sum of data just written, and
- * at last, of all reducers, "copy 0 GB/S": how fast each rank copies memory while all do.
+ * all-reduce RANKS ROUNDS MIB...: times sums of so many MiB among the ranks of one host, by every
+ * reducer or by the one that the environment's REDUCER names.  Each rank has a processor of its own as
+ * far as there are enough.  A line "REDUCER MIB MS" gives the median over the rounds of the time after
+ * which the first rank had the sum of data just written.  Without REDUCER a last line "copy 0 GB/S"
+ * tells how fast each rank copies memory while all ranks do.
  */
 #include "../unit/ranks.h"
 
@@ -29,7 +30,7 @@ static struct {
 
 static uint64_t tags;
 
-/* Returns when this rank has the sum; -1: broken. */
+/* Returns the time at which this rank has the sum, or -1 if the connection is broken. */
 static int64_t sum(struct rank *me, struct pd_reduction *r, float *buf)
 {
 	struct pd_event done = { 0 };
@@ -45,7 +46,7 @@ static int64_t sum(struct rank *me, struct pd_reduction *r, float *buf)
 	return pd_event_done(&done) ? done.end_ns : -1;
 }
 
-/* Leaves the times of this rank in *ns, since the moment at which all had begun. */
+/* Stores the time that each round takes on this rank in *ns, counted from a barrier of all ranks. */
 static int measure(struct rank *me, const struct pd_reduction_ops *ops, size_t floats, int64_t *ns)
 {
 	static const struct pd_topology topology = { .levels = 1, .level = { { .count = RANKS_MAX } } };

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * lstm [ROUNDS]: forward and backward of an LSTM by lib/device/cpu and by oneDNN's lstm primitive,
- * in turn, with one thread.  A row for each shape and type: the median milliseconds of processor time
- * of both, how many times as fast ours is, what each keeps from forward to backward and needs besides
- * (MB), and how far oneDNN's gradients of the weights are from ours, in parts of the largest.
+ * in turn, with one thread.  A row for each shape and type gives the median milliseconds of processor
+ * time of both, how many times as fast ours is, the MB that each keeps from forward to backward and the
+ * MB that it needs besides, and how far oneDNN's gradients of the weights are from ours, as a part of
+ * the largest.
  *
- * oneDNN gets what favours it: activations and their gradients lie as it wants them, steps first; the
- * latter are f32; and the biases are one.  Its weights are brought into its layouts in every round, as
- * in training, and their gradients out of them.
+ * oneDNN gets the layout that favours it: activations and their gradients lie with the steps first, the
+ * gradients are f32, and there is one bias instead of two.  Its weights are brought into its layouts in
+ * every round, as in training, and their gradients out of them.
  */
 #include "onednn_lstm.h"
 
@@ -83,7 +84,7 @@ static void ours_run(struct chain *c)
 
 /* ---- both ---- */
 
-/* Copies rows of a tensor, samples first, to where steps are first. */
+/* Copies a tensor of rows with the samples first to one with the steps first. */
 static void steps_first(const struct lstm_shape *s, char *to, const char *from, size_t row)
 {
 	for (int64_t n = 0; n < s->batch; n++)
@@ -92,7 +93,7 @@ static void steps_first(const struct lstm_shape *s, char *to, const char *from, 
 			       from + row * (size_t)(n * s->steps + i), row);
 }
 
-/* Returns a parameter of ours, or its gradient, in f32. */
+/* Returns a parameter of our LSTM, or its gradient, in f32. */
 static float *ours_parameter(struct chain *c, int which, bool gradient, int64_t *count_p)
 {
 	struct stage *s = &c->stages[1];
@@ -163,7 +164,7 @@ static void give(struct chain *c, struct onednn_lstm *t)
 	give_gradient(c, t);
 }
 
-/* By how much oneDNN's gradient of some weights differs, in parts of the largest element. */
+/* Returns the largest difference of oneDNN's gradient of some weights, as a part of the largest element. */
 static float difference(struct chain *c, const struct onednn_lstm *t, int which, int tensor)
 {
 	const float *theirs = onednn_lstm_data(t, tensor);

@@ -18,7 +18,7 @@ static void check(dnnl_status_t status, const char *what)
 
 enum { FORWARD, BACKWARD };
 
-/* Into the layouts of the primitives, and out of them. */
+/* The tensors that are brought into the layouts of the primitives, and out of them, as {from, to}. */
 static const int moves[][2] = {
 	{ PLAIN_WEIGHTS, WEIGHTS_AHEAD }, { PLAIN_HIDDEN_WEIGHTS, HIDDEN_WEIGHTS_AHEAD },
 	{ PLAIN_WEIGHTS, WEIGHTS_BACK }, { PLAIN_HIDDEN_WEIGHTS, HIDDEN_WEIGHTS_BACK },
@@ -60,7 +60,7 @@ static void describe(struct onednn_lstm *t, int tensor, dnnl_data_type_t type,
 	check(dnnl_memory_desc_create_with_tag(&t->md[tensor], dims, size, type, tag), "a layout");
 }
 
-/* The layouts that are known, or any, before there is a primitive. */
+/* Describes each tensor's layout, or lets the primitive choose it, before there is a primitive. */
 static void describe_all(struct onednn_lstm *t)
 {
 	const struct lstm_shape *s = &t->shape;
@@ -126,7 +126,7 @@ static void make_descs(struct onednn_lstm *t, dnnl_primitive_attr_t attr)
 }
 #endif
 
-/* The layouts that the primitives chose. */
+/* Asks the primitives which layouts they chose. */
 static void ask_all(struct onednn_lstm *t)
 {
 	static const struct {
@@ -217,7 +217,7 @@ static void execute(struct onednn_lstm *t, int way)
 		{ DNNL_ARG_BIAS, t->memory[BIAS] }, { DNNL_ARG_DST_LAYER, t->memory[OUTPUT] },
 		{ DNNL_ARG_WORKSPACE, t->memory[WORKSPACE] },
 		{ DNNL_ARG_SCRATCHPAD, t->memory[back ? SCRATCH_BACK : SCRATCH_AHEAD] },
-		/* backward's own */
+		/* The last eight arguments are taken by backward alone. */
 		{ DNNL_ARG_DIFF_DST_LAYER, t->memory[D_OUTPUT] },
 		{ DNNL_ARG_DIFF_SRC_LAYER, t->memory[D_INPUT] },
 		{ DNNL_ARG_DIFF_SRC_ITER, t->memory[D_STATE_BEFORE] },
@@ -236,7 +236,7 @@ void onednn_lstm_run(struct onednn_lstm *t)
 	move(t, 0);
 	execute(t, FORWARD);
 	move(t, 2);
-	for (int i = D_WEIGHTS; i <= D_BIAS; i++)       /* it adds to these */
+	for (int i = D_WEIGHTS; i <= D_BIAS; i++)       /* backward adds to these */
 		memset(onednn_lstm_data(t, i), 0, onednn_lstm_bytes(t, i));
 	execute(t, BACKWARD);
 	move(t, 4);

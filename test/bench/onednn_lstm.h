@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* oneDNN's lstm primitive, forward and backward, with one thread; whatever fails ends the program. */
+/* oneDNN's lstm primitive, forward and backward, with one thread; any failure ends the program. */
 #pragma once
 
 #include "model/model.h"
@@ -9,8 +9,8 @@ struct lstm_shape {
 };
 
 /*
- * Tensors; PLAIN_ ones lie as ours do.  There are states before the first step, zeros: without them the
- * gradient of the hidden weights is wrong in f32 (oneDNN 2.6).
+ * The tensors, of which PLAIN_ ones lie as ours do.  The states before the first step are given, as
+ * zeros: without them the gradient of the hidden weights is wrong in f32 (oneDNN 2.6).
  */
 enum onednn_lstm_tensor {
 	INPUT, OUTPUT, BIAS, PLAIN_WEIGHTS, PLAIN_HIDDEN_WEIGHTS, WEIGHTS_AHEAD, HIDDEN_WEIGHTS_AHEAD,
@@ -21,10 +21,10 @@ enum onednn_lstm_tensor {
 
 struct onednn_lstm *onednn_lstm_open(const struct lstm_shape *shape, enum pd_dtype dtype);
 void onednn_lstm_close(struct onednn_lstm *t);
-/* One step of training: forward and backward, with weights and their gradients as PLAIN_ ones. */
+/* Runs forward and backward, with weights and their gradients in the PLAIN_ tensors. */
 void onednn_lstm_run(struct onednn_lstm *t);
 const struct lstm_shape *onednn_lstm_shape(const struct onednn_lstm *t);
 void *onednn_lstm_data(const struct onednn_lstm *t, int tensor);
 size_t onednn_lstm_bytes(const struct onednn_lstm *t, int tensor);
-/* Returns the most memory needed at a time besides the workspace: in forward, or in backward. */
+/* Returns the most bytes that forward or backward needs at a time besides the workspace. */
 size_t onednn_lstm_besides(const struct onednn_lstm *t);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * replay-speed [STAGESxREPLICAS[:MINIBATCHES[:SCHEDULE]]]...: operations per second of processor
- * time that a replay of such a straight plan retires on one core (the best of three), and the
- * memory that it has at most, per rank.  One layer per stage; devices in servers of eight.
+ * replay-speed [STAGESxREPLICAS[:MINIBATCHES[:SCHEDULE]]]...: prints how many operations a replay of
+ * such a straight plan retires on one core per second of processor time (the best of three), and its
+ * peak memory per rank.  Each stage has one layer, and devices are in servers of eight.
  */
 #include "base/json.h"
 #include "base/mem.h"
@@ -103,7 +103,7 @@ static void measure(const char *what)
 		exit(2);
 	}
 	plan = make_plan(stages, replicas);
-	if (strcmp(schedule, "flush") == 0) {   /* few in flight: groups of 8 per replica */
+	if (strcmp(schedule, "flush") == 0) {   /* 8 microbatches per replica between flushes */
 		plan->weights = PD_WEIGHTS_FLUSH;
 		plan->microbatches = 8 * replicas;
 	}
@@ -131,7 +131,7 @@ int main(int argc, char **argv)
 	static char *all[] = { "4x1", "16384x1:64:flush", "4096x4:256:flush", NULL };
 
 	for (char **what = argc > 1 ? argv + 1 : all; *what; what++) {
-		pid_t child = fork();   /* its memory is its own */
+		pid_t child = fork();   /* a process of its own, for its peak memory */
 		int status = 0;
 
 		if (child == 0) {

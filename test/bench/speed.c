@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * speed MODEL.json BATCH-SIZE STEPS [DEVICE [THREADS [TYPE]]]: training steps (copy in, forward,
- * backward, SGD with momentum) of one stage, driven directly: for each, after two that warm up, the
- * milliseconds of processor time that it took, which a busy machine disturbs less, and of wall
- * clock.  All inputs but the first get the same, labels or tokens from 0 to 9.
+ * speed MODEL.json BATCH-SIZE STEPS [DEVICE [THREADS [TYPE]]]: times training steps (copy in, forward,
+ * backward, SGD with momentum) of one stage, driven directly.  After two steps that warm up it prints,
+ * for each, the milliseconds of processor time that it took, which a busy machine disturbs less, and
+ * those of wall clock.  All inputs but the first get the same labels or tokens, from 0 to 9.
  */
 #include "../conform/chain.h"
 
@@ -21,7 +21,7 @@ static int64_t cpu_ns(void)
 	return (int64_t)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* Fills the first input: numbers from -1 to 1, or tokens below 251. */
+/* Fills the first input with numbers from -1 to 1, or with tokens below 251. */
 static void fill(const struct pd_model *model, float *x, int64_t count)
 {
 	int32_t *tokens = (int32_t *)x;

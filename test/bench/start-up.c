@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * start-up [RANKS]...: what the start of a run on several hosts exchanges, without the hosts: the real
- * invitation, places, seats and jobs of a plan of 64 stages (fewer ranks: a stage each) are made and
- * counted, a rank's part of them for every 64th rank.  A line for each number of ranks: bytes of the
- * invitation that the launcher's PMIx server brings each host, messages and megabytes that the first
- * process sends and receives, kilobytes to one rank, peers of one rank, kilobytes of their addresses
- * that it asks the PMIx servers for, and the seconds of processor time that it takes to make all that
- * is sent.
+ * start-up [RANKS]...: counts the messages that the start of a run on several hosts exchanges, without
+ * the hosts.  The real invitation, places, seats and jobs of a plan of 64 stages (with fewer ranks, of a
+ * stage each) are made and counted, a rank's part of them for every 64th rank.  A line for each number
+ * of ranks gives the bytes of the invitation that the launcher's PMIx server brings each host, the
+ * messages and megabytes that the first process sends and receives, the kilobytes to one rank, the peers
+ * of one rank, the kilobytes of their addresses that it asks the PMIx servers for, and the seconds of
+ * processor time that it takes to make all that is sent.
  */
 #include "base/json.h"
 #include "base/mem.h"
@@ -24,7 +24,7 @@
 #define STAGES 64
 #define HOST_RANKS 8
 
-/* Counts a message as it would be sent, and drops it. */
+/* Returns the bytes of a message as it would be sent, and frees it. */
 static double bytes_of(json_t *message)
 {
 	double bytes = (double)json_dumpb(message, NULL, 0, JSON_COMPACT) + 1;
@@ -33,7 +33,7 @@ static double bytes_of(json_t *message)
 	return bytes;
 }
 
-/* Bytes of a message that is compressed. */
+/* Returns the bytes of a message that is sent compressed, and frees it. */
 static double packed_bytes(json_t *message)
 {
 	struct pd_packed packed = pd_pack(message);
@@ -88,7 +88,7 @@ static struct pd_plan *make_plan(int ranks)
 	return plan;
 }
 
-/* The address that a real transport of this machine has, as text. */
+/* Returns the address of a real transport of this machine as text. */
 static char *make_address(int ranks)
 {
 	struct pd_gate gate;
@@ -143,7 +143,10 @@ static void measure(int ranks)
 		for (int q = 0; q < ranks; q++)
 			peer_count += peers[q];
 	}
-	/* To each: start, job, place, connect; from each: place, ready; from each host, pings and pongs. */
+	/*
+	 * Each rank gets a start, a job, a place and a connect message, and sends a place and a ready
+	 * message.  Pings and pongs, which hosts exchange, are not counted.
+	 */
 	printf("%6d %12.0f %10d %10.1f %10.1f %10.1f %8.1f %10.1f %8.2f\n", ranks, invitation,
 	       6 * ranks, sent / 1e6, received / 1e6, sent / ranks / 1e3,
 	       (double)peer_count / sampled,

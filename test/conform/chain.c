@@ -29,12 +29,12 @@ bool chain_untimed;
 
 static const struct {
 	enum pd_dtype dtype;
-	const char *way;                /* the CPU's kernels */
+	const char *way;                /* the value of PD_CPU_BF16, which chooses the CPU's kernels */
 } types[CHAIN_TYPES] = {
 	{ PD_F32, NULL }, { PD_BF16, "native" }, { PD_BF16, "wide" }, { PD_F16, NULL },
 };
 
-static const char *chain_way;           /* that was taken */
+static const char *chain_way;           /* the value of PD_CPU_BF16 that chain_take() chose */
 
 const char *chain_name(const struct pd_device_ops *ops)
 {
@@ -100,7 +100,7 @@ static char *alloc(struct chain *c, size_t bytes)
 
 int chain_engines;
 
-/* PD_TEST_ENGINES: what the plan would have recorded for each layer. */
+/* Opens a net whose layers all have the engines of PD_TEST_ENGINES, as a plan would record them. */
 static struct pd_net *net_open(struct chain *c, struct pd_net_config *config, struct pd_error *err)
 {
 	size_t layers = (size_t)c->model->layer_count;
@@ -233,7 +233,7 @@ char *chain_put(struct chain *c, const void *host, size_t bytes)
 	return device;
 }
 
-/* As the loader rounds. */
+/* Returns the first input in 16 bits, rounded as the loader does. */
 static void *rounded(const struct chain *c, const float *x)
 {
 	size_t n = (size_t)(c->batch * pd_shape_elements(&c->model->inputs[0].shape));
@@ -331,7 +331,7 @@ static const struct pd_net_tensor *find(const struct pd_net_tensor *list, int co
 	return NULL;
 }
 
-/* What leaves stage i goes to the first later one that takes it; its gradient comes back. */
+/* Copies the outputs of stage i to the first later stages that take them, or their gradients back. */
 static void cross(struct chain *c, int i, bool back)
 {
 	struct stage *from = &c->stages[i];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What devices do for sparse sums (device/chunks.h), against plain C; what they keep adds up. */
+/* Devices' steps of sparse sums (device/chunks.h) against plain C; the residuals they keep lose nothing. */
 #include "chain.h"
 #include "tap.h"
 
@@ -11,7 +11,7 @@
 
 #define ROUNDS 6
 
-/* A device's stage with chunks, and the same in host memory. */
+/* The arrays of a stage with chunks, on the device or in host memory. */
 struct side {
 	float *gradients, *residual, *packed, *norms;
 	int32_t *places;
@@ -23,7 +23,7 @@ struct bench {
 	struct pd_stream *stream;
 	struct pd_gate gate;
 	size_t floats, chunk, chunks;
-	struct side there, here, back;  /* back: what was there */
+	struct side there, here, back;  /* back: a copy of `there` in host memory */
 };
 
 static void move(struct bench *b, void *there, void *here, size_t bytes, bool out)
@@ -36,7 +36,7 @@ static void move(struct bench *b, void *there, void *here, size_t bytes, bool ou
 	pd_event_wait(&ev, &b->gate);
 }
 
-/* Makes room for all arrays behind one another, at the device or here. */
+/* Allocates all arrays one behind another, on the device (there) or in host memory. */
 static void take(struct bench *b, struct side *side, bool there)
 {
 	size_t room = b->chunks * b->chunk;
@@ -83,7 +83,7 @@ static void choose(const struct pd_chunks *w)
 	}
 }
 
-/* The plain form of PACK and UNPACK. */
+/* Does PD_CHUNKS_PACK or PD_CHUNKS_UNPACK in plain C. */
 __attribute__((optimize("fp-contract=off")))
 static void pass(const struct pd_chunks *w)
 {
@@ -113,8 +113,8 @@ static void pass(const struct pd_chunks *w)
 	}
 }
 
-/* Does a step at both sides; returns whether all arrays are the same then, but norms of chunks in
- * `packed`, which only UNPACK makes. */
+/* Does a step on both sides; returns whether all arrays are the same then, except, after PACK, the norms
+ * of packed chunks, which UNPACK computes. */
 static bool step(struct bench *b, enum pd_chunk_step kind, size_t sent, float keep)
 {
 	struct pd_chunks there = work(b, &b->there, kind, sent, keep);
@@ -132,7 +132,10 @@ static bool step(struct bench *b, enum pd_chunk_step kind, size_t sent, float ke
 	return memcmp(b->back.gradients, b->here.gradients, bytes_of(b)) == 0;
 }
 
-/* Small whole numbers, so that sums are exact; the norms of some chunks are equal. */
+/*
+ * Fills the gradients of both sides with small whole numbers, so that sums are exact and some chunks
+ * have equal norms; adds their sum from chunk 1 on to *made.
+ */
 static void fill(struct bench *b, int round, double *made)
 {
 	for (size_t i = 0; i < b->floats; i++) {
@@ -146,7 +149,7 @@ static void fill(struct bench *b, int round, double *made)
 	move(b, b->there.gradients, b->here.gradients, b->floats * sizeof(float), false);
 }
 
-/* What travels in a round, and at last what is kept, is all that was made. */
+/* Returns the sum of all elements that are sent in this round. */
 static double packed_sum(const struct bench *b, size_t sent)
 {
 	double sum = 0;
@@ -170,7 +173,7 @@ static void test_rounds(struct bench *b, size_t sent, float keep)
 		same &= step(b, PD_CHUNKS_CHOOSE, sent, keep);
 		same &= step(b, PD_CHUNKS_PACK, sent, keep);
 		came += packed_sum(b, sent);
-		/* the norms of chunks that are packed are not known until they come back */
+		/* Both sides get the same norms of packed chunks, which only UNPACK computes. */
 		memcpy(b->back.norms, b->here.norms, b->chunks * sizeof(float));
 		move(b, b->there.norms, b->back.norms, b->chunks * sizeof(float), false);
 		same &= step(b, PD_CHUNKS_UNPACK, sent, keep);

@@ -32,7 +32,7 @@ static double greatest(const double *values, int64_t count)
 	return most;
 }
 
-/* The greatest difference, in units of the greatest value, or of `floor` if that is more. */
+/* Returns the greatest difference in units of the greatest value, or of `floor` if that is greater. */
 static double difference(const double *expected, const float *got, int64_t count, double floor)
 {
 	double most = 0, scale = greatest(expected, count);
@@ -46,13 +46,14 @@ static double difference(const double *expected, const float *got, int64_t count
 }
 
 /*
- * A gradient that is zero but for rounding (a bias before batchnorm2d) is held against others:
- * more so in 16 bits, where the numbers that add up to zero are rounded before.
+ * A gradient that is zero except for rounding (a bias before batchnorm2d) is compared in units of the
+ * other gradients: of a greater part of them in 16 bits, where the numbers that add up to zero are
+ * rounded before.
  */
 bool conform_gradients(const struct ref *r, const float *got, double tolerance)
 {
 	bool same = true;
-	double most = 1e-20;    /* all is zero when no sample is valid */
+	double most = 1e-20;    /* all gradients are zero when no sample is valid */
 
 	for (int l = 0; l < r->model->layer_count; l++)
 		for (int p = 0; p < r->model->layers[l].parameter_count; p++)
@@ -127,9 +128,9 @@ void conform_load(struct chain *c, struct ref *r)
 }
 
 /*
- * In 16 bits the reference rounds as the device does, but where the device's sums, taken in
- * f32, fall on the other side of a middle: one in some thousand.  A few units in the last of 8
- * or 11 bits is what is left.
+ * In 16 bits the reference rounds as the device does, except for one number in some thousand, where the
+ * device's sum, taken in f32, falls on the other side of a middle between two numbers.  Errors of a few
+ * units in the last of 8 or 11 bits remain.
  */
 const double conform_tolerances[PD_DTYPES] = { [PD_BF16] = 6.0 / 256, [PD_F16] = 6.0 / 2048 };
 
@@ -147,7 +148,7 @@ bool conforms(const struct pd_device_ops *ops, const struct pd_model *model, int
 	int64_t n;
 	bool good;
 
-	/* a GPU's convolutions may go another way (Winograd), at some cost in the last bits */
+	/* A GPU's convolutions may take another algorithm (Winograd), which is less exact. */
 	if (ops != &pd_device_cpu)
 		tolerance *= 5;
 	if (chain_dtype != PD_F32) {
@@ -173,7 +174,7 @@ bool conforms(const struct pd_device_ops *ops, const struct pd_model *model, int
 		     r->loss, (int)r->correct);
 		good = false;
 	}
-	/* evaluation: running statistics, no dropout */
+	/* An evaluation uses running statistics and no dropout. */
 	c->evaluate = r->evaluate = true;
 	good = chain_forward(c) && good;
 	ref_forward(r);

@@ -20,15 +20,16 @@
 #define STEPS 3
 #define CLOSE 1e-3              /* losses and weights: f32 through a deep network */
 /*
- * Gradients.  An activation that is 0 but for rounding is cut off by a relu here and not there; where
- * that happens to a part f of them, gradients differ by the root of f.  Activations of a deep
- * network are apart by some 1e-5, which makes one percent on some processors, less on others.
+ * The limit for gradients.  A relu cuts off an activation that is 0 except for rounding on one device and
+ * not on the other; if that happens to a part f of the activations, gradients differ by the root of f.
+ * Activations of a deep network differ by about 1e-5, which makes one percent on some processors, less
+ * on others.
  */
 #define CLOSE_GRADIENTS 0.03
 
 struct run {
 	double losses[STEPS];
-	float *gradients, *weights;     /* after the first backward, after the last step */
+	float *gradients, *weights;     /* the first backward's gradients, the final weights */
 	int64_t count;
 	bool good;
 };
@@ -64,7 +65,7 @@ static struct run train(const struct pd_device_ops *ops, const struct pd_model *
 	return r;
 }
 
-/* The norm of the difference, in units of the norm of what is compared. */
+/* Returns the norm of the difference in units of the norm of a. */
 static double apart(const float *a, const float *b, int64_t count)
 {
 	double difference = 0, all = 0;
@@ -114,14 +115,14 @@ static void test_model(const struct pd_model *model, int64_t batch)
 		snprintf(what, sizeof(what), "%s as the CPU", pd_devices[i]->name);
 		compare(model, &one, &other, what);
 		release(&other);
-		/* the same bits, every time */
+		/* Another run gives the same bits. */
 		struct run again = train(pd_devices[i], model, batch, 1);
 		struct run once = train(pd_devices[i], model, batch, 1);
 
 		ok(memcmp(once.weights, again.weights, (size_t)once.count * sizeof(float)) == 0,
 		   "%s: %s twice, the same bits", model->name, pd_devices[i]->name);
 		release(&again);
-		/* and the same where nothing is repeated as a whole (lib/device/cuda/graph.h) */
+		/* A run without CUDA graphs (lib/device/cuda/graph.h) gives the same bits. */
 		setenv("PD_CUDA_GRAPHS", "no", 1);
 		again = train(pd_devices[i], model, batch, 1);
 		unsetenv("PD_CUDA_GRAPHS");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The CPU's conversions between 16 bits and f32, vectorised, give the bits of base/half.h. */
+/* The CPU's vectorised conversions between 16 bits and f32 give the bits of base/half.h. */
 #include "base/half.h"
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -36,7 +36,7 @@ static void widen(const struct kind *k)
 	free(to);
 }
 
-/* Every upper half, with lower halves at and around the middles, of normal numbers and not. */
+/* Checks every upper half with lower halves at and around rounding's middles, for all kinds of numbers. */
 static void narrow(const struct kind *k)
 {
 	static const uint32_t lower[] = {
@@ -62,7 +62,7 @@ static void narrow(const struct kind *k)
 	free(to);
 }
 
-/* Not the elements behind them. */
+/* Checks that conversions leave the elements before and behind the array as they are. */
 static void ends(const struct kind *k)
 {
 	int wrong = 0;

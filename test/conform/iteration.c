@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An update, a forward and a backward that a device is given at once (pd_device_ops.net.iterate)
- * compute what they do one by one: the same bits of everything, with numbers that change from one
- * to the next, times or none, graphs or none, and after a rehearsal.  Each has its own event.  On
- * the emulated GPU what comes again is one graph.
+ * compute the same bits as one by one, with numbers that change from one iteration to the next, with
+ * times or without, with graphs or without, and after a rehearsal.  Each of the three has its own event.
+ * On the emulated GPU an iteration that is repeated is one graph.
  */
 #include "chain.h"
 #include "tap.h"
@@ -16,10 +16,10 @@
 #include <string.h>
 
 #define BATCH 6
-#define STEPS 4                         /* an update comes with the second, again with the third */
+#define STEPS 4                         /* the second is the first with an update, the third repeats it */
 #define ARENAS 5
 
-/* Of the emulated GPU alone (contrib/emulate-cuda.sh). */
+/* Only the emulated GPU (contrib/emulate-cuda.sh) defines these. */
 extern int emulated_firsts(void) __attribute__((weak));
 extern int emulated_launches(void) __attribute__((weak));
 
@@ -27,8 +27,8 @@ struct result {
 	float *arenas[ARENAS];
 	int64_t counts[ARENAS];
 	double losses[STEPS];
-	int firsts, launches;           /* of the last step, where somebody counts */
-	bool ascending;                 /* the events */
+	int firsts, launches;           /* firsts of all steps, launches of the last one */
+	bool ascending;                 /* the end times of each step's events ascend */
 };
 
 static int firsts(void)
@@ -41,7 +41,7 @@ static int launches(void)
 	return emulated_launches ? emulated_launches() : 0;
 }
 
-/* The last samples of the third minibatch do not count. */
+/* Loads the minibatch of a step; the last two samples of the third one do not count. */
 static void load(struct chain *c, int step)
 {
 	int64_t n = c->batch * pd_shape_elements(&c->model->inputs[0].shape);
@@ -82,7 +82,7 @@ static struct pd_pass pass_of(struct chain *c)
 	};
 }
 
-/* The update of the step before, and this one's passes: one by one, or at once. */
+/* Runs the update of the step before and this step's passes, one by one or at once. */
 static bool step_once(struct chain *c, enum pd_update_kind kind, int step, bool at_once)
 {
 	const struct pd_update update = update_of(c, kind, step - 1);
@@ -191,7 +191,7 @@ static void test_device(const struct pd_device_ops *ops, const struct pd_model *
 	}
 }
 
-/* All of it has a place in the queue, or none. */
+/* Checks that an iteration gets a place in the queue as a whole or not at all. */
 static void test_full(const struct pd_device_ops *ops, const struct pd_model *model)
 {
 	struct chain *c = chain_open(ops, model, NULL, 0, BATCH, 5, 1);
@@ -224,7 +224,7 @@ static void test_full(const struct pd_device_ops *ops, const struct pd_model *mo
 	chain_close(c);
 }
 
-/* What the forward finds wrong fails its event; what is queued after that fails, each event. */
+/* Checks that an error in forward fails its event, and every event that is queued after it. */
 static void test_failure(const struct pd_device_ops *ops, const struct pd_model *model)
 {
 	struct chain *c = chain_open(ops, model, NULL, 0, BATCH, 5, 1);

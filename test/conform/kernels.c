@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * CUDA kernels of our own, one by one, against plain C: those whose way depends on numbers of
- * channels, on layouts and on where arrays begin.  In 16 bits a whole network (layers.c) says less
- * about them, since what is rounded to the other side of a relu's edge spreads.
+ * CUDA kernels of our own, one by one, against plain C: those whose algorithm depends on the number of
+ * channels, on the layout and on the alignment of arrays.  In 16 bits a whole network (layers.c) says
+ * less about them, since a number that is rounded to the other side of a relu's edge changes others.
  */
 #include "tap.h"
 
@@ -39,7 +39,7 @@ static float rounded(enum pd_dtype dtype, double x)
 	     : dtype == PD_F16 ? pd_from_f16(pd_to_f16((float)x)) : (float)x;
 }
 
-/* Device memory, `shift` elements behind a good place; and what of it. */
+/* An array in device memory that begins `shift` elements behind an aligned place. */
 struct array {
 	enum pd_dtype dtype;
 	size_t count, shift;
@@ -107,7 +107,7 @@ static struct array filled(enum pd_dtype dtype, size_t count, size_t shift, uint
 static const struct shape {
 	int64_t samples, area, channels;
 	bool last;
-	size_t shift;                   /* elements from where 16 bytes could be read */
+	size_t shift;                   /* elements behind an address that is aligned to 16 bytes */
 } shapes[] = {
 	{ 1, 1, 1, true, 0 }, { 3, 35, 8, true, 0 }, { 2, 99, 16, true, 0 },
 	{ 5, 100, 20, true, 0 }, { 7, 64, 13, true, 0 }, { 2, 50, 264, true, 0 },
@@ -123,7 +123,7 @@ struct norm_case {
 	bool before;
 	size_t count;
 	float *x, *dy, *more, *scale, *bias, *late;     /* late: the scale that backward reads */
-	float *y, *dx, *kept, *d_scale, *d_bias, *running, *evaluated;  /* the device's */
+	float *y, *dx, *kept, *d_scale, *d_bias, *running, *evaluated;  /* the device's results */
 };
 
 static int64_t channel_of(const struct norm_case *c, size_t i)
@@ -162,7 +162,7 @@ static void norm_run(struct norm_case *c)
 	must(pd_kernel_norm_evaluate(0, c->dtype, &c->n, at(&y), at(&x), at(&scale), at(&bias),
 				     at(&running)));
 	c->evaluated = get(&y);
-	/* over what it is added to, as a network does */
+	/* With `before` dx is written over the gradient that it is added to, as in a network. */
 	must(pd_kernel_norm_back(0, c->dtype, &c->n, c->before ? at(&more) : at(&y),
 				 c->before ? at(&more) : NULL, at(&x), at(&dy), at(&late),
 				 at(&kept), at(&gradients), (float *)at(&gradients) + c->n.half,
@@ -192,7 +192,7 @@ static double relu_of(const struct norm_case *c, double v)
 	return c->n.relu && v < 0 ? 0 : v;
 }
 
-/* Channel k of what norm_run found. */
+/* Tells whether norm_run()'s results for channel k are right. */
 static bool norm_channel(const struct norm_case *c, int64_t k)
 {
 	size_t half = c->n.half;
@@ -359,7 +359,7 @@ static void test_sum_relu(enum pd_dtype dtype)
 	ok(good, "%s: a sum that does a relu's backward", pd_dtype_name[dtype]);
 }
 
-/* One array, then as many as one kernel takes, of all lengths; with shift some are not aligned. */
+/* Widens n arrays of many lengths with one kernel; clears *good_p if a number is wrong. */
 static void widen_many(enum pd_dtype dtype, int n, size_t shift, bool *good_p)
 {
 	struct array from[PD_KERNEL_WIDENED], to[PD_KERNEL_WIDENED];
@@ -371,7 +371,7 @@ static void widen_many(enum pd_dtype dtype, int n, size_t shift, bool *good_p)
 
 		values[k] = pd_calloc(count + 1, sizeof(*values[k]));
 		from[k] = filled(dtype, count, shift, 4 + (uint32_t)k, values[k]);
-		/* what is behind it must stay */
+		/* The element behind the array must stay as it is. */
 		to[k] = array_new(PD_F32, count + 1, 0);
 		values[k][count] = 7;
 		must(cudaMemcpyAsync((float *)at(&to[k]) + count, &values[k][count], sizeof(float),
@@ -405,7 +405,7 @@ static void test_widen(enum pd_dtype dtype)
 
 #define BATCH 7
 #define MINIBATCH 21                    /* samples over which the mean is taken */
-#define VALID 6                         /* of them; the third has no label */
+#define VALID 6                         /* samples of the batch that count; the third has no label */
 
 struct loss_case {
 	enum pd_dtype dtype;
@@ -424,7 +424,7 @@ static void loss_run(struct loss_case *c, const int32_t *label)
 	const struct pd_kernel_logits s = { BATCH, 1, c->classes, MINIBATCH / BATCH, -100, 0 };
 	struct pd_pass_numbers *numbers, value = { .valid = VALID };
 
-	/* several that are largest: the first counts */
+	/* If several logits are the largest, the first counts as the prediction. */
 	for (int64_t i = 0; i < c->classes; i++)
 		if (i % 5 == 3)
 			c->x[i] = 2;
@@ -449,7 +449,7 @@ static void loss_run(struct loss_case *c, const int32_t *label)
 	cudaFree(verdict.memory);
 }
 
-/* What the device made of sample n; adds to *correct_p. */
+/* Tells whether the device's results for sample n are right; counts a correct prediction in *correct_p. */
 static bool loss_sample(const struct loss_case *c, int64_t n, int32_t label, int *correct_p)
 {
 	const float *x = c->x + n * c->classes, *dx = c->dx + n * c->classes;

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every kind of layer, forward and backward, on every device of this machine, against the
- * reference, for many shapes; and the reference against finite differences.
+ * Every kind of layer, forward and backward, on every device of this machine, is compared with the
+ * reference for many shapes, and the reference with finite differences.
  *
- * A layer is seen through its neighbours: a 1x1 convolution before it, whose weight gradient
- * is a random projection of the layer's input gradient; a linear layer behind it, whose
- * weight gradient has, for each element of the layer's output, as many numbers as there
- * are samples or more.
+ * A layer is observed through its neighbours.  The 1x1 convolution before it has a weight gradient
+ * that is a random projection of the layer's input gradient; the linear layer behind it has a weight
+ * gradient with at least as many numbers for each element of the layer's output as there are samples.
  */
 #include "layers.h"
 #include "tap.h"
@@ -34,7 +33,7 @@ static void test_sizes(const struct pd_device_ops *ops, const char *kind, const 
 	for (size_t i = 0; i < PD_COUNT(sizes); i++) {
 		const struct size *s = &sizes[i];
 		struct pd_model *model = model_around(s->channels, s->height, s->width, layer);
-		/* the last samples are padding, now and then */
+		/* In every third case the last sample is padding. */
 		bool one = conforms(ops, model, s->batch, s->batch - (i % 3 == 1), tolerance);
 
 		if (!one)
@@ -69,7 +68,7 @@ static void test_grouped(const struct pd_device_ops *ops)
 	ok(good, "%s: conv2d in groups", chain_name(ops));
 }
 
-/* Shapes for which the CPU may take Winograd's algorithm, edges of its tiles among them. */
+/* Tests shapes for which the CPU may take Winograd's algorithm, some of them with cut-off tiles. */
 static void test_winograd(const struct pd_device_ops *ops)
 {
 	static const struct {
@@ -94,7 +93,7 @@ static void test_winograd(const struct pd_device_ops *ops)
 	ok(good, "%s: conv2d of 3x3 windows, many of them", chain_name(ops));
 }
 
-/* What a grouped convolution writes may not be the layout that the layers behind it take. */
+/* Tests layers behind a grouped convolution, whose output may have another layout than they take. */
 static void test_behind_groups(const struct pd_device_ops *ops)
 {
 	static const struct {
@@ -120,8 +119,9 @@ static void test_behind_groups(const struct pd_device_ops *ops)
 }
 
 /*
- * The last but one is wider both ways than what is taken at once (lib/device/cpu/linear_blocked.c).  The
- * last, in f32 only, has so many weights that gradients are transposed instead (linear_transposed.c).
+ * Tests linear layers.  The last but one case has more inputs and outputs than are computed at once
+ * (lib/device/cpu/linear_blocked.c).  The last one, in f32 only, has so many weights that gradients are
+ * transposed instead (linear_transposed.c).
  */
 static void test_linear(const struct pd_device_ops *ops)
 {
@@ -154,8 +154,8 @@ static void test_linear(const struct pd_device_ops *ops)
 }
 
 /*
- * Rows of the last axis: linear layers and a loss with several for each sample, of a plain input
- * and behind a convolution, which may write another layout; and so a relu that linear may do.
+ * Tests linear layers and a loss with several rows (along the last axis) per sample.  They follow a plain
+ * input or a convolution, which may write another layout.  A linear layer may also do the relu behind it.
  */
 static void test_rows(const struct pd_device_ops *ops)
 {
@@ -166,7 +166,7 @@ static void test_rows(const struct pd_device_ops *ops)
 		{ "1, 5", "1", "'kind': 'linear', 'out_features': 16, 'inputs': ['x']" },
 		{ "2, 3, 6", "2, 3", "'kind': 'linear', 'out_features': 5, 'bias': false, "
 		  "'inputs': ['x']" },
-		/* so many that the CPU takes other kernels */
+		/* There are so many rows that the CPU takes other kernels. */
 		{ "260, 6", "260", "'kind': 'linear', 'out_features': 5, 'bias': false, "
 		  "'inputs': ['x']" },
 		{ "3, 6, 16", "16, 6", "'kind': 'conv2d', 'out_channels': 16, 'kernel': 3, "
@@ -197,7 +197,7 @@ static void test_rows(const struct pd_device_ops *ops)
 	ok(good, "%s: linear and softmax_cross_entropy by rows", chain_name(ops));
 }
 
-/* Logits as a convolution writes them, and the loss over their last axis. */
+/* Tests a loss over the last axis of logits in the layout that a convolution writes. */
 static void test_planes_of_logits(const struct pd_device_ops *ops)
 {
 	struct pd_model *model = model_with("3, 5, 9", "16, 5",
@@ -211,10 +211,10 @@ static void test_planes_of_logits(const struct pd_device_ops *ops)
 }
 
 /*
- * Batch normalisation with a relu behind it, which a device may do in one: few and many rows, with
- * the channels in one layout or, where a convolution has groups, in the other; numbers of channels
- * and areas that are multiples of 8, of 4, and odd.  Not in 16 bits: there an element that is
- * rounded to the other side of the relu's edge changes gradients by more than rounding does.
+ * Tests batch normalisation with a relu behind it, which a device may do in one kernel: with few and many
+ * rows, the channels in one layout or, if the convolution has groups, in the other, and with numbers of
+ * channels and areas that are multiples of 8, of 4, and odd.  In 16 bits nothing is tested, since an
+ * element that is rounded to the other side of the relu's edge changes gradients by more than rounding.
  */
 static void test_norm_relu(const struct pd_device_ops *ops, bool grouped)
 {
@@ -235,8 +235,8 @@ static void test_norm_relu(const struct pd_device_ops *ops, bool grouped)
 					 (int)s->channels, grouped ? 2 : 1);
 		struct pd_model *model = model_around(s->channels, s->height, s->width, layers);
 		double rows = (double)(s->batch * s->height * s->width);
-		/* A mean is rounded alike for all its rows, so that a sum over them which should be
-		 * 0 is off by their number, others by the root of it. */
+		/* A mean has one rounding error for all its rows, so that the error of a sum over them
+		 * which should be 0 grows with their number, that of other sums with its root. */
 		bool one = conforms(ops, model, s->batch, s->batch,
 				    1e-4 * fmax(1, sqrt(rows / 500)));
 
@@ -251,8 +251,8 @@ static void test_norm_relu(const struct pd_device_ops *ops, bool grouped)
 	   grouped ? ", behind a convolution in groups" : "");
 }
 
-/* One, two and all axes; with few, all and no parameters; rows shorter and longer than a kernel
- * takes at once. */
+/* Tests layernorm over one, two and all axes, with some, all and no parameters, and with rows shorter and
+ * longer than a kernel takes at once. */
 static void test_layernorm(const struct pd_device_ops *ops)
 {
 	static const struct {
@@ -289,7 +289,7 @@ static void test_layernorm(const struct pd_device_ops *ops)
 	ok(good, "%s: layernorm", chain_name(ops));
 }
 
-/* Several inputs, one of them twice; a first input of another layout; concat of unlike widths. */
+/* Tests layers with several inputs: one input twice, a first input of another layout, unlike widths. */
 static void test_merges(const struct pd_device_ops *ops, const char *kind, int a, int b)
 {
 	static const struct size at[] = { { 3, 6, 7, 3 }, { 16, 8, 8, 8 }, { 20, 5, 5, 1 } };
@@ -314,7 +314,7 @@ static void test_merges(const struct pd_device_ops *ops, const char *kind, int a
 	ok(good, "%s: %s of %d and %d channels", chain_name(ops), kind, a, b);
 }
 
-/* Branches, shared parameters, a relu seen through a flatten, all at once. */
+/* Tests branches, shared parameters and a relu behind a flatten in one model. */
 static void test_branching(const struct pd_device_ops *ops)
 {
 	struct pd_model *model = branching_model();
@@ -398,7 +398,7 @@ static void test_device(const struct pd_device_ops *ops)
 	test_residual(ops);
 }
 
-/* What plain C has of each kind, against finite differences. */
+/* Tests the reference's gradients of each kind of layer against finite differences. */
 static void test_reference(void)
 {
 	struct pd_model *model;
@@ -407,7 +407,7 @@ static void test_reference(void)
 	layers_attention_reference();
 	layers_lstm_reference();
 	model = transformer_model();
-	/* the row of padding has no gradient, whatever the differences say */
+	/* A padding row has no gradient although its finite difference is not zero. */
 	model->layers[pd_model_find(model, "tok")].padding_idx = -1;
 	model->layers[pd_model_find(model, "tok")].weight_dropout = 0.3;
 	conform_differences(model, "a transformer");
@@ -421,7 +421,7 @@ static void test_reference(void)
 		"{'name': 'loss', 'kind': 'mse', 'inputs': ['a'], 'weight': 0.7}"), "mse of one");
 }
 
-/* With an argument: in 16 bits alone (test/t4021-amx.sh). */
+/* Tests all types, or, with an argument, the 16-bit types alone (test/t4021-amx.sh). */
 int main(int argc, char **argv)
 {
 	if (argc == 1)

@@ -7,6 +7,6 @@
 void layers_attention(const struct pd_device_ops *ops);
 void layers_lstm(const struct pd_device_ops *ops);
 void layers_sequences(const struct pd_device_ops *ops);
-/* The reference against finite differences. */
+/* Test the reference's gradients against finite differences. */
 void layers_attention_reference(void);
 void layers_lstm_reference(void);

@@ -6,13 +6,13 @@
 
 #include <stdlib.h>
 
-/* A layer of attention on sequences of so many rows, or where it says so twice as many. */
+/* A layer of attention on sequences of `rows` rows, or, with more_queries or more_keys, twice as many. */
 struct attention_case {
 	int rows;
 	bool more_queries, more_keys;
 	int heads, kv_heads, width, value_width;
 	const char *attributes;
-	bool lengths;                   /* the labels, which are 0 to 8 */
+	bool lengths;                   /* the sequences' lengths are the labels, 0 to 8 */
 };
 
 static struct pd_model *attention_model(const struct attention_case *c)
@@ -26,7 +26,7 @@ static struct pd_model *attention_model(const struct attention_case *c)
 		"{'name': 'in', 'kind': 'linear', 'inputs': ['x'], 'out_features': 6}, "
 		"{'name': 'q', 'kind': 'linear', 'inputs': ['in'], 'out_features': %d}, "
 		"{'name': 'k', 'kind': 'linear', 'inputs': ['in'], 'out_features': %d, "
-		"'bias': false}, "      /* whose gradient would be 0 */
+		"'bias': false}, "      /* no bias, since its gradient would be 0 */
 		"{'name': 'v', 'kind': 'linear', 'inputs': ['in'], 'out_features': %d}, "
 		"%s{'name': 'it', 'kind': 'attention', 'inputs': ['%s', '%s'%s], 'heads': %d, "
 		"'kv_heads': %d%s}, "
@@ -44,7 +44,7 @@ static struct pd_model *attention_model(const struct attention_case *c)
 	return model;
 }
 
-/* Rows below, at and above the edges of a tile; heads that suit tensor cores, and others. */
+/* Cases with rows below, at and above the edges of a tile, and heads that suit tensor cores or not. */
 static const struct attention_case attention_cases[] = {
 	{ 1, false, false, 1, 1, 1, 1, ", 'causal': true", false },
 	{ 9, false, false, 2, 2, 3, 4, "", false },
@@ -85,7 +85,7 @@ static void test_attention(const struct pd_device_ops *ops)
 	ok(good, "%s: attention", chain_name(ops));
 }
 
-/* Queries and keys of so many rows of their features. */
+/* Additive attention with queries and keys of `rows` rows, or twice as many, of `width` features. */
 struct additive_case {
 	int rows, width;
 	bool more_queries, more_keys, lengths;
@@ -139,7 +139,7 @@ static void test_additive_attention(const struct pd_device_ops *ops)
 	ok(good, "%s: additive_attention", chain_name(ops));
 }
 
-/* Bytes of the layer called "it" on sequences of so many rows. */
+/* Returns the bytes of the layer called "it" on sequences of so many rows. */
 static struct pd_net_layer attention_bytes(const struct pd_device_ops *ops,
 					   struct attention_case c, int rows)
 {
@@ -156,7 +156,7 @@ static struct pd_net_layer attention_bytes(const struct pd_device_ops *ops,
 	return bytes;
 }
 
-/* Rows that are multiples of a tile's, so that nothing is rounded up. */
+/* Checks that bytes grow as the rows, which are multiples of a tile's so that none are rounded up. */
 static void test_attention_memory(const struct pd_device_ops *ops, bool lengths)
 {
 	const struct attention_case c = { 0, false, false, 4, 2, 16, 16,

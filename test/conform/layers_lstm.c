@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* On sequences of so many steps; lengths: the labels, which are 0 to 8. */
+/* An LSTM on sequences of so many steps; with `lengths`, the labels, 0 to 8, are their lengths. */
 struct lstm_case {
 	int steps, inputs, hidden, batch;
 	const char *attributes;
@@ -64,7 +64,10 @@ static void test_lstm(const struct pd_device_ops *ops)
 	ok(good, "%s: lstm", chain_name(ops));
 }
 
-/* One microbatch, or one of an evaluation, which starts afresh, and leaves the other lanes alone. */
+/*
+ * Tells whether forward's loss and states are the reference's for one microbatch of training or of an
+ * evaluation, which starts afresh and leaves the lanes of training alone.
+ */
 static bool carries(struct chain *c, struct ref *r, int64_t number, bool evaluate, double tolerance)
 {
 	int64_t n;
@@ -88,8 +91,8 @@ static bool carries(struct chain *c, struct ref *r, int64_t number, bool evaluat
 }
 
 /*
- * Microbatches of a third of the lanes, and an evaluation among them.  `again`: every forward is done
- * again, as recomputation does it, and leaves no other state.
+ * Tests microbatches of a third of the lanes with evaluations in between.  With `again` every forward is
+ * done twice, as recomputation does it, and must leave the same state.
  */
 static void test_lanes(const struct pd_device_ops *ops, bool lengths, bool again)
 {

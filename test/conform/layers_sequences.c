@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 /*
- * A kind that works on sequences: it lies between linear layers over the last axis.  Each case is a
- * shape, the layers called 'it' that take 'in', and the shape of the labels of what 'it' makes.
+ * A case of layers that work on sequences, between linear layers over the last axis: the input's shape,
+ * the layers, which take 'in' and end with 'it', and the shape of the labels for the output of 'it'.
  */
 struct sequence {
 	const char *shape, *layers, *labels;
@@ -130,7 +130,7 @@ static void test_features(const struct pd_device_ops *ops)
 	TEST_SEQUENCES(ops, "dropout along an axis", 2e-5, drops);
 }
 
-/* Numbers are the labels: so few that most come often, in many places, and one of them is padding. */
+/* Tests embeddings of the labels, which are so few that most occur in many places; one may be padding. */
 static void test_embedding(const struct pd_device_ops *ops)
 {
 	static const struct sequence cases[] = {
@@ -148,7 +148,7 @@ static void test_embedding(const struct pd_device_ops *ops)
 		{ "40, 5", "{'name': 'e', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': "
 		  "11, 'embedding_dim': 150, 'weight_dropout': 0.4}, {'name': 'it', 'kind': "
 		  "'concat', 'inputs': ['in', 'e'], 'dim': 2}", "40" },
-		/* so many places of each number that they are read in several steps */
+		/* Each number has so many places that they are read in several steps. */
 		{ "90, 5", "{'name': 'e', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': "
 		  "11, 'embedding_dim': 12}, {'name': 'it', 'kind': 'add', 'inputs': ['in', 'e']}",
 		  "90" },
@@ -168,7 +168,7 @@ static void test_embedding(const struct pd_device_ops *ops)
 	TEST_SEQUENCES(ops, "bias", 2e-5, biases);
 }
 
-/* The weight of an embedding is that of a linear layer, which comes before it or after. */
+/* Tests an embedding that shares its weight with a linear layer before or after it. */
 static void test_tied(const struct pd_device_ops *ops)
 {
 	static const char *const layers[] = {
@@ -198,7 +198,7 @@ static void test_tied(const struct pd_device_ops *ops)
 	ok(good, "%s: an embedding and a linear layer of one weight", chain_name(ops));
 }
 
-/* Rows of many classes, of labels that are ignored, smoothed: and a loss that has no labels. */
+/* Tests losses over rows with ignored and smoothed labels, and a loss that has no labels. */
 static void test_losses(const struct pd_device_ops *ops)
 {
 	static const struct sequence as_it_is = { "7, 5", IT("tanh", ""), "7" };

@@ -34,9 +34,9 @@ struct pd_model *model_with(const char *shape, const char *labels, const char *l
 }
 
 /*
- * r1 is used at once, soon (j) and far below (p2); n1 and p1 by two layers, one of them a relu
- * that must not overwrite it; c2 twice by one layer; s1 and s2 share their parameters; r4
- * sees t3 through one flatten, and another layer does through another.
+ * r1 is read by the next layer, soon after (j) and much later (p2).  n1 and p1 are each read by two
+ * layers, one of them a relu that must not overwrite its input; c2 is read twice by one layer.  s1 and s2
+ * share their parameters.  r4 reads t3 through one flatten, and another layer reads t3 through another.
  */
 static const char branching[] =
 	"{'name': 'c1', 'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 20, 'kernel': 3, "
@@ -71,8 +71,8 @@ static const char branching[] =
 	"{'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['f2', 'y']}";
 
 /*
- * What residual networks are made of: a block whose shortcut is the input, one whose shortcut has
- * a convolution, one that normalises first and adds what it was made from, sums without a relu.
+ * The blocks of residual networks: one whose shortcut is the input, one whose shortcut has a convolution,
+ * one that normalises first and adds the block's input, and sums without a relu.
  */
 static const char residual[] =
 	"{'name': 'c0', 'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 8, 'kernel': 3, "
@@ -100,7 +100,7 @@ static const char residual[] =
 	"{'name': 'f', 'kind': 'linear', 'inputs': ['flat'], 'out_features': 10}, "
 	"{'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['f', 'y']}";
 
-/* Sequences of 11 rows; labels are lengths, too. */
+/* The layers of sequence_model(), on sequences of 11 rows; the labels are lengths, too. */
 static const char sequence[] =
 	"{'name': 'in', 'kind': 'linear', 'inputs': ['x'], 'out_features': 16}, "
 	"{'name': 'ln', 'kind': 'layernorm', 'inputs': ['in']}, "
@@ -127,8 +127,8 @@ struct pd_model *sequence_model(void)
 }
 
 /*
- * The labels are lengths, too; b is used twice, and shares its parameters with e; c carries state on
- * from the minibatch before the last one.
+ * The layers of recurrent_model().  The labels are lengths, too; b is read twice, and shares its
+ * parameters with e; c carries on the state of the minibatch before the last one.
  */
 static const char recurrent[] =
 	"{'name': 'a', 'kind': 'lstm', 'inputs': ['x', 'y'], 'hidden_size': 7, "
@@ -151,9 +151,9 @@ struct pd_model *recurrent_model(void)
 }
 
 /*
- * Tokens and features, with positions; a block of attention on rotated queries and keys, which are
- * slices of one product, and one with a gate; layers along the positions; a mean beside what it is
- * taken of.
+ * The layers of transformer_model(): tokens and features with positions, a block of attention on rotated
+ * queries and keys, which are slices of one product, a block with a gate, layers along the positions, and
+ * a mean that is concatenated with its input.
  */
 static const char transformer[] =
 	"{'name': 'tok', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': 10, "

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A partition does not change a bit: a network that branches, cut at every place and at
- * many places at once, trains to the same weights, statistics and losses as in one piece;
- * so it does when each layer is run by a call of its own, or forward is run twice, or
- * backward in two parts, or all was rehearsed.
+ * A partition does not change a bit: a network that branches, cut at every place and at many places at
+ * once, trains to the same weights, statistics and losses as in one piece.  It also does when each layer
+ * is run by a call of its own, when forward is run twice, when backward is in two parts, and when all
+ * was rehearsed.
  */
 #include "chain.h"
 #include "tap.h"
@@ -24,10 +24,10 @@ struct result {
 	float *arenas[5];
 	int64_t counts[5];
 	double losses[STEPS + 1];
-	int firsts;                     /* what was done for the first time meanwhile */
+	int firsts;                     /* operations that the run did for the first time */
 };
 
-/* Of the emulated GPU alone (contrib/emulate-cuda.sh). */
+/* Only the emulated GPU (contrib/emulate-cuda.sh) defines this. */
 extern int emulated_firsts(void) __attribute__((weak));
 
 static int firsts(void)
@@ -51,7 +51,7 @@ static void load(struct chain *c, int step)
 	free(y);
 }
 
-/* Closes the chain. */
+/* Trains a chain, and closes it. */
 static struct result train_chain(struct chain *c)
 {
 	struct result r = { .losses = { 0 }, .firsts = -firsts() };
@@ -177,7 +177,7 @@ static void test_device(const struct pd_device_ops *ops, const struct pd_model *
 	release(&whole);
 }
 
-/* Backward in two parts, or in one by a net that can do both: the bits are the same. */
+/* Tests that backward in two parts, or in one by a net that can do both, gives the same bits. */
 static void test_split(const struct pd_device_ops *ops, const struct pd_model *model, int threads)
 {
 	struct result whole = train(ops, model, NULL, 0, threads, false), other;
@@ -212,7 +212,7 @@ static void test_split(const struct pd_device_ops *ops, const struct pd_model *m
 	release(&whole);
 }
 
-/* A forward into the same slot, as recomputation does it, leaves the same gradients. */
+/* Tests that a second forward into the same slot, as recomputation does it, leaves the same gradients. */
 static void test_again(const struct pd_device_ops *ops, const struct pd_model *model)
 {
 	struct chain *c = chain_open(ops, model, NULL, 0, BATCH, SEED, 1);
@@ -292,7 +292,7 @@ static void test_layer_sizes(const struct pd_device_ops *ops, const struct pd_mo
 	chain_close(c);
 }
 
-/* What a plan counts for each layer is what the device says. */
+/* Checks that a plan counts the bytes of each layer that the device reports. */
 static void check_predicted(const struct pd_device_ops *ops, struct pd_model *model)
 {
 	struct pd_profile profile = { .model = model, .layer_count = model->layer_count };
@@ -322,7 +322,7 @@ static void check_predicted(const struct pd_device_ops *ops, struct pd_model *mo
 	free(profile.layers);
 }
 
-/* Few channels, too: in 16 bits their room in the arena of f32 is more than they fill. */
+/* Also checks a model of few channels, which in 16 bits do not fill their room in the f32 arena. */
 static void test_predicted(const struct pd_device_ops *ops, struct pd_model *model)
 {
 	struct pd_model *few = model_of("3, 4, 4",
@@ -336,7 +336,7 @@ static void test_predicted(const struct pd_device_ops *ops, struct pd_model *mod
 	pd_model_free(few);
 }
 
-/* Gradients that are passed on, relus done by other layers: in pieces, each does its own. */
+/* Tests blocks whose gradients are passed on and whose relus are done by other layers if in one piece. */
 static void test_residual(const struct pd_device_ops *ops)
 {
 	struct pd_model *model = residual_model();
@@ -347,7 +347,7 @@ static void test_residual(const struct pd_device_ops *ops)
 	pd_model_free(model);
 }
 
-/* Layers of sequences.  They have no parameters that others share. */
+/* Tests layers of sequences, which share no parameters. */
 static void test_sequence(const struct pd_device_ops *ops)
 {
 	struct pd_model *model = sequence_model();
@@ -363,7 +363,7 @@ static void test_sequence(const struct pd_device_ops *ops)
 	pd_model_free(model);
 }
 
-/* State that goes on, and what is kept of gates for the second part of backward. */
+/* Tests state that is carried on, and the bytes of gates that are kept for backward's second part. */
 static void test_recurrent(const struct pd_device_ops *ops, int threads)
 {
 	struct pd_model *model = recurrent_model();
@@ -379,7 +379,7 @@ static void test_recurrent(const struct pd_device_ops *ops, int threads)
 	pd_model_free(model);
 }
 
-/* Here the number of threads changes no bit either. */
+/* Tests a transformer, for which the number of threads changes no bit either. */
 static void test_transformer(const struct pd_device_ops *ops)
 {
 	struct pd_model *model = transformer_model();
@@ -401,8 +401,8 @@ static void test_transformer(const struct pd_device_ops *ops)
 }
 
 /*
- * The same promises in 16 bits: what crosses a cut is rounded there or not, but always alike.  Quick:
- * all of it for the first type, the cuts alone for others.
+ * Tests cuts in 16 bits, where a tensor that crosses a cut is rounded as it is without the cut.  With
+ * `quick` the first type is tested fully, for others only the cuts.
  */
 static void test_rounded(const struct pd_device_ops *ops, struct pd_model *model, bool quick)
 {
@@ -434,7 +434,7 @@ static void test_rounded(const struct pd_device_ops *ops, struct pd_model *model
 
 int main(void)
 {
-	const bool quick = test_quick();     /* with two threads, not with one too */
+	const bool quick = test_quick();     /* tests with two threads alone */
 	struct pd_model *model = branching_model();
 
 	for (int i = 0; pd_devices[i]; i++) {

@@ -14,7 +14,7 @@
 struct head {
 	int64_t sample, head, kv_head, query;
 	int64_t width, value_width, keys, length;
-	double *p, *dp, *factor;        /* by key; factor: of dropout */
+	double *p, *dp, *factor;        /* by key; factor: the factor of dropout */
 };
 
 static double keep_factor(const struct ref_job *j, const struct head *h, int64_t key)
@@ -29,7 +29,7 @@ static double keep_factor(const struct ref_job *j, const struct head *h, int64_t
 	return pd_unit(r.v[key % 4]) >= (float)j->layer->p ? 1 / (1 - j->layer->p) : 0;
 }
 
-/* Where the numbers of a head begin in a row. */
+/* Returns the index at which a head's numbers begin in a row of keys or values. */
 static int64_t key_place(const struct ref_job *j, const struct head *h, int64_t key, int64_t width)
 {
 	return ((h->sample * h->keys + key) * j->layer->kv_heads + h->kv_head) * width;
@@ -130,13 +130,13 @@ void ref_attention(const struct ref_job *j)
 
 /* ---- additive attention ---- */
 
-/* One sample. */
+/* One sample's queries, keys and results. */
 struct pairs {
 	int64_t queries, keys, seen, width;
 	const double *q, *k, *dy;
 	double *y, *dq, *dk;
-	double length;                  /* of the weight */
-	double *a, *b, *p;              /* projected queries and keys; parts */
+	double length;                  /* the norm of the weight vector */
+	double *a, *b, *p;              /* projected queries and keys; the softmax of scores */
 	double *da, *db;
 };
 

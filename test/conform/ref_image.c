@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Linear layers, and those of images. */
+/* Linear layers and layers of images. */
 #include "ref_kind.h"
 
 #include <math.h>
 
-/* Sanitizers would look at every access of these loops, for longer than the rest of a test takes. */
+/* Keeps sanitizers out of these loops, which would take them longer than the rest of a test takes. */
 #define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
 
 static void bias(const struct ref_job *j, int64_t y, int64_t channel)

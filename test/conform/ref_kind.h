@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What computes a kind of layer in plain C: one function each, forward and backward. */
+/* The kinds of layers in plain C: each has a function, which does forward and backward. */
 #pragma once
 
 #include "ref.h"
 
-/* One layer at work.  back: gradients are added to dx, dw; else y is written. */
+/* The arguments of one layer's function.  With `back` it adds gradients to dx and dw, else it writes y. */
 struct ref_job {
 	struct ref *r;
 	const struct pd_layer *layer;
 	int index;
-	const struct pd_shape *in;      /* of the first input */
+	const struct pd_shape *in;      /* the first input's shape */
 	const double *x, *dy;
 	double *y, *dx;
 	double **w, **dw;               /* by parameter */
@@ -17,9 +17,9 @@ struct ref_job {
 	bool back;
 };
 
-/* Counts the elements of a tensor, the whole batch of it. */
+/* Returns the number of elements of a tensor, in the whole batch. */
 size_t ref_elements(const struct ref *r, int tensor);
-/* What weight_dropout multiplies an element of a weight by in this microbatch. */
+/* Returns the factor of weight_dropout for an element of a weight in this microbatch. */
 double ref_weight_factor(const struct ref_job *j, int64_t number);
 
 void ref_conv2d(const struct ref_job *j);

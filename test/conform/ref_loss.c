@@ -26,7 +26,7 @@ void ref_mse(const struct ref_job *j)
 	j->r->rows += j->back ? 0 : j->r->valid;
 }
 
-/* Rows of the batch that do not count. */
+/* Returns how many of the rows have a label that is ignored. */
 static int64_t ignored(const struct ref_job *j, const double *label, int64_t rows)
 {
 	int64_t count = 0;

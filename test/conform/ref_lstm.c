@@ -8,13 +8,16 @@
 
 /* ---- lstm: a sample and a direction at a time ---- */
 
-/* What forward keeps of all directions, by row: gates, cells; by sample: what it began with. */
+/*
+ * One sample and one direction.  Forward keeps gates and cells of all directions by row, and the states
+ * that it began with by sample.
+ */
 struct lstm {
 	const struct ref_job *j;
 	int64_t steps, inputs, hidden, n, length;
 	int d, directions;
 	double *gates, *cells, *first_hidden, *first_cells, *lanes;
-	double **w, **dw;               /* of the direction: of input, of hidden, two biases */
+	double **w, **dw;               /* the direction's weights of input and of hidden, and its biases */
 };
 
 static struct lstm lstm_of(const struct ref_job *j, int64_t n, int d)
@@ -36,7 +39,7 @@ static struct lstm lstm_of(const struct ref_job *j, int64_t n, int d)
 	return m;
 }
 
-/* The number of step s among the rows of the output, each of `hidden` numbers. */
+/* Returns the number of step s among the rows of the output, which have `hidden` numbers each. */
 static int64_t lstm_row(const struct lstm *m, int64_t s)
 {
 	return (m->n * m->steps + (m->d ? m->length - 1 - s : s)) * m->directions + m->d;
@@ -57,7 +60,7 @@ static double lstm_rounded(const struct lstm *m, double x)
 	return m->j->r->round ? m->j->r->round(x) : x;
 }
 
-/* The state of the sample's lane: its hidden state, or its cells. */
+/* Returns the hidden state of the sample's lane, or its cells. */
 static double *lstm_lane(const struct lstm *m, bool cells)
 {
 	const struct ref *r = m->j->r;
@@ -113,7 +116,7 @@ static void lstm_forward(const struct lstm *m)
 	}
 }
 
-/* Passes the gradient of a gate's sum on. */
+/* Adds a gate's part of the gradients: `slope` is the gradient of the gate's sum. */
 static void lstm_pass_on(const struct lstm *m, int64_t s, int64_t g, double slope, double *dh)
 {
 	const double *x = lstm_input(m, s);

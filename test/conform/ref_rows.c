@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Element by element, row by row, along an axis. */
+/* Layers that work element by element, row by row, or along an axis. */
 #include "ref_kind.h"
 
 #include "base/rng.h"
@@ -46,7 +46,7 @@ void ref_curve(const struct ref_job *j)
 			j->y[i] = y;
 	}
 }
-/* One row: sums of a gradient that are the same for all its elements come first. */
+/* Computes one row; the sums that the gradients of all its elements have in common come first. */
 static void layernorm_row(const struct ref_job *j, int64_t begin, int64_t width)
 {
 	double **w = j->w, mean = 0, variance = 0, scale, sum = 0, sum_x = 0;
@@ -86,7 +86,7 @@ void ref_layernorm(const struct ref_job *j)
 		layernorm_row(j, begin, width);
 }
 
-/* The element of a sample whose random number is that of element e. */
+/* Returns the number of the random draw for element e of a sample. */
 static int64_t drawn(const struct ref_job *j, int64_t e)
 {
 	struct pd_axis a;
@@ -118,7 +118,7 @@ void ref_dropout(const struct ref_job *j)
 		}
 }
 
-/* add, concat, flatten: each sample's inputs, one after the other or on top of each other. */
+/* Computes add, concat and flatten, which add each sample's inputs or put them one after the other. */
 void ref_join(const struct ref_job *j)
 {
 	const struct pd_layer *a = j->layer;
@@ -158,7 +158,7 @@ void ref_mul(const struct ref_job *j)
 	}
 }
 
-/* Element i of y is made of element i of the input, or has a part in its gradient. */
+/* Adds element x of the input times a factor to element y of the output, or the gradient the other way. */
 static void pass(const struct ref_job *j, int64_t y, int64_t x, double factor)
 {
 	if (j->back)
@@ -167,7 +167,7 @@ static void pass(const struct ref_job *j, int64_t y, int64_t x, double factor)
 		j->y[y] += factor * j->x[x];
 }
 
-/* slice, mean: along an axis; the part of it that is taken. */
+/* Computes slice and mean, which take a part of an axis. */
 void ref_along(const struct ref_job *j)
 {
 	const struct pd_layer *a = j->layer;
@@ -223,7 +223,7 @@ void ref_embedding(const struct ref_job *j)
 		}
 }
 
-/* To every so many elements the parameter's first ones are added. */
+/* Adds the first `each` elements of the parameter to every `each` elements of the input. */
 static void add_to_each(const struct ref_job *j, int64_t each)
 {
 	for (int64_t i = 0; i < j->r->batch * pd_shape_elements(j->in); i++) {

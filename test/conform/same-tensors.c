@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * same-tensors A B [PART]: do two sets of tensors have the same names, and the same bits?  Or,
- * with PART, is no element of a tensor off by more than that part of the largest in it?  A set
- * is a safetensors file, or a checkpoint's folder, of which older versions (NAME@STEP) are
- * left out; what is replica K's, from 1 on, is called NAME#K.  Exit status 0: yes, 1: no, 2: they cannot be read.
+ * same-tensors A B [PART]: tells whether two sets of tensors have the same names and the same bits, or,
+ * with PART, whether no element of a tensor is off by more than that part of the largest in it.  A set is
+ * a safetensors file or a checkpoint's folder; older versions (NAME@STEP) are left out, and a tensor of
+ * replica K, from 1 on, is called NAME#K.  The exit status is 0 for yes, 1 for no, and 2 if a set cannot
+ * be read.
  */
 #include "base/mem.h"
 #include "base/opt.h"
@@ -120,7 +121,7 @@ static bool near(const struct member *x, const struct member *y, double part)
 	return off <= part * largest;
 }
 
-/* part -1: the same bits */
+/* Compares two sets; part -1 demands the same bits. */
 static bool same(const struct set *a, const struct set *b, double part)
 {
 	if (a->count != b->count) {

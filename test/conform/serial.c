@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a plan's training run computes, worked out by one process from the published rule
- * alone: it shares the kernels, the loader and the readers of documents with pd-run, and
- * nothing that orders operations, keeps versions or sums over replicas.
+ * Computes in one process, from the published rule alone, what a plan's training run computes.  It
+ * shares the kernels, the loader and the readers of documents with pd-run, and nothing that orders
+ * operations, keeps versions or sums over replicas.
  *
  * It keeps every version of every parameter since the epoch began, and computes with the
  * whole network as one net.  Let w be the warm-up of a stage (0 with schedule none), r its
  * replicas, M the plan's microbatches, which make a minibatch.  A stage updates after every G
- * microbatches: M, or r where the plan says 1 (with 2bw, flush and nf1b always M).  The gradient
- * of a minibatch is that of the mean of the loss over its samples: of what is added up, each
- * sample's is divided by M times the samples of a microbatch.  Where M is 1 the r minibatches of
- * an update are added.  Microbatch b, counted from where
- * the pipeline was last empty, is number i = floor(b / r) of its replica.  In updates since
- * then, its forward and backward see at that stage version
+ * microbatches: G is M, or r if the plan's M is 1 (with 2bw, flush and nf1b always M).  The gradient
+ * of a minibatch is that of the mean of the loss over its samples: each sample's gradient is divided
+ * by M times the samples of a microbatch before they are added up.  If M is 1 the r minibatches of
+ * an update are added.  Microbatch b, counted from the moment at which
+ * the pipeline was last empty, is number i = floor(b / r) of its replica.  Its forward and backward
+ * see this version at that stage, counted in updates since then:
  *
  *     stash          max(0, floor((i - w) / (G / r)))            SOSP 2019, section 3.3
  *                    max(0, floor(b / M) - w) with nf1b, whose w counts minibatches
@@ -21,39 +21,39 @@
  *                    rule of stash, and is not newer than the stage's own by that rule
  *     2bw            max(0, floor(b / M) - 1)                    ICML 2021
  *     flush          floor(b / M): plain SGD
- *     latest         forward as with stash, backward floor(b / G): whatever is newest then, and
- *                    a forward that is done again sees what backward does
+ *     latest         forward as with stash, backward floor(b / G), the newest at that time;
+ *                    a forward that is recomputed sees the same version as backward
  *
- * PipeMare (MLSys 2021) for latest, with t = ceil(w r / G) (w with nf1b) the updates between
- * forward and backward.  --lr-reschedule=K: the rate over t^(1 - m / K), m the minibatch counted
- * from the beginning, while m < K and t > 0.  --discrepancy=D, where t > 0: after each update, with
- * c = D^(1 / t), d' = c d + (1 - c)(w' - w), and backward sees w - t d.
+ * PipeMare (MLSys 2021) applies to latest, with t = ceil(w r / G) (w with nf1b) the updates between
+ * forward and backward.  With --lr-reschedule=K the rate is divided by t^(1 - m / K), m the minibatch
+ * counted from the beginning, while m < K and t > 0.  With --discrepancy=D and t > 0 each update is
+ * followed by d' = c d + (1 - c)(w' - w), with c = D^(1 / t), and backward sees w - t d.
  *
- * Each replica adds the gradients of its own microbatches in order; those sums are added in
+ * Each replica adds the gradients of its own microbatches in order; these sums are added in
  * the order of the replicas, with zeros for a replica that has none in the last group.
- * Where the plan has a gradient_dtype and the stage replicas, each replica's sum is rounded to that
- * first, and so is the sum of all, but with recursive doubling.  What is rounded to f16, if the network
- * is not, is 1024 times as large while it is, and at most the largest number.
+ * If the plan has a gradient_dtype and the stage replicas, each replica's sum is rounded to that type
+ * first, and so is the sum of all, except with recursive doubling.  If f16 is that type and not the
+ * network's, a number is multiplied by 1024 while it is f16, and is at most the largest f16 number.
  * Running statistics are those of a stage's replica 0.
  *
- * Where layers share parameters, with 2bw and flush each has a copy; their sums are summed, from
+ * If layers share parameters, with 2bw and flush each has a copy; their sums are added up, from
  * the last to the first, before an update of all.
  *
- * With --clip-grad-norm=X or --loss-scale=X a group is updated for as a whole (2bw and flush).
- * Backward begins with the loss times the scale S of the version that the group sees.  Let n be
- * the root of the sum of all squares, a sum per layer, in the order of the layers, over S.  Where
- * it is not finite the next version is this one; otherwise gradients are multiplied by
- * min(1, X / (n + 1e-6)) / S.  The scale of the next version is that of this one, but with
- * --loss-scale-interval=N: where n is not finite S / 2, at least 1, if that is less; after N
- * finite ones, one after the other, twice as large.
+ * With --clip-grad-norm=X or --loss-scale=X all parameters are updated together after a group (2bw and
+ * flush).  Backward begins with the loss times the scale S of the version that the group sees.  Let n be
+ * the root of the sum of all squares, a sum per layer, in the order of the layers, divided by S.  If n
+ * is not finite the next version is this one; otherwise gradients are multiplied by
+ * min(1, X / (n + 1e-6)) / S.  The scale of the next version is that of this one, except with
+ * --loss-scale-interval=N: if n is not finite it is the lesser of it and max(S / 2, 1); after N
+ * finite ones in a row it is twice as large.
  *
- * In 16 bits all of these versions are f32: what is computed with is rounded from them where it
- * is brought to the device.
+ * In 16 bits all of these versions are f32; the weights that are computed with are rounded from them
+ * when they are brought to the device.
  *
- * Where sums of gradients are sparse, serial_sparse.c says what they are.
+ * If sums of gradients are sparse, serial_sparse.c computes them.
  *
  * With --switch=K --to=PLAN it goes over to another plan after K minibatches, as a resumed
- * run does: a stage of which every layer had the same warm-up, replicas and G before goes on
+ * run does: a stage whose layers all had the same warm-up, replicas and G before goes on
  * with the older versions, any other begins with the newest.
  */
 #include "serial.h"
@@ -206,7 +206,7 @@ static void open_data(struct trainer *t)
 	serial_check(t->loader != NULL, &err);
 }
 
-/* Does the stage of a tensor under `to` find the versions that it needs after `from`? */
+/* Tells whether a tensor's stage under `to` finds the versions that it needs after `from`. */
 static bool goes_on(const struct pd_plan *from, const struct pd_plan *to, const struct tensor *v)
 {
 	const struct pd_stage *stage = serial_stage_of(to, v);
@@ -237,9 +237,9 @@ static void import_versions(struct trainer *t, int64_t b, bool backward)
 }
 
 /*
- * Stage by stage, last first, where that is another thing than all at once: with latest a stage
- * that recomputes makes its activations anew, with the weights that its backward sees, from the
- * same inputs.  With other weights nothing would change, and nothing is done.
+ * Runs backward stage by stage, from the last to the first.  With latest a stage that recomputes makes
+ * its activations anew before, with the weights that its backward sees, from the same inputs.  In other
+ * cases recomputation would change nothing, and is not done.
  */
 static void back(struct trainer *t, const struct pd_pass *pass, struct pd_event *ev)
 {
@@ -290,7 +290,7 @@ static void compute(struct trainer *t, const struct pd_batch *batch, int64_t b)
 	serial_check(!pd_event_failed(&ev), &t->gate.err);
 }
 
-/* Microbatches first to last - 1; the pipeline is empty before and after them. */
+/* Trains microbatches first to last - 1; the pipeline is empty before and after them. */
 static void stretch(struct trainer *t, int64_t first, int64_t last)
 {
 	t->first = first;
@@ -305,7 +305,7 @@ static void stretch(struct trainer *t, int64_t first, int64_t last)
 	}
 }
 
-/* The updates of a stage are from now on counted as if the other plan had made them all. */
+/* Goes over to the other plan; counts the updates of each tensor as if it had made them all. */
 static void go_over(struct trainer *t, const struct pd_plan *other)
 {
 	t->plan = other;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of the serial program (serial.c) share: what was asked for, the network on its
- * device, and every tensor with all its past.
+ * Declarations that the files of the serial program (serial.c) share: the options, the network on its
+ * device, and every tensor with all its past versions.
  */
 #pragma once
 
@@ -9,12 +9,12 @@
 #include "device/device.h"
 #include "plan/plan.h"
 
-/* How --mutate breaks the rule. */
+/* The ways in which --mutate breaks the rule. */
 enum mutation {
 	NONE, VERSION, LATEST, SUM, CLIP, SKIP, SCALE, UNSCALE, UNTIED, MEAN, ROUND, CORRECTION, SET, TWICE
 };
 
-/* The options. */
+/* The values of the options. */
 struct asked {
 	const char *data, *output, *other_plan, *loss_scale_text;
 	int64_t minibatches, seed, switch_at;
@@ -29,21 +29,21 @@ struct asked {
 
 extern struct asked asked;
 
-/* One named tensor of the network, with its past. */
+/* One named tensor of the network, with its past versions. */
 struct tensor {
 	const struct pd_named *named;
 	size_t elements;
-	float **versions;               /* parameters: since the epoch began, ascending */
-	double *scales;                 /* of the loss, per version */
+	float **versions;               /* a parameter's since the epoch began, oldest first */
+	double *scales;                 /* the loss scale of each version */
 	size_t scales_capacity;
 	size_t count, capacity;
 	size_t origin;                  /* index of version 0 of the rule */
-	size_t floor;                   /* index of the oldest that may be seen */
+	size_t floor;                   /* index of the oldest version that may be seen */
 	float *gradient, *sum, *velocity, *second;
-	float *delta, *seen;            /* PipeMare's; seen: by backward */
-	float **parts;                  /* of the sum, by replica */
-	float *mask;                    /* of a stage with sparse sums: 1 for what is updated, or 0 */
-	int64_t updates;                /* made so far */
+	float *delta, *seen;            /* PipeMare's; seen: the weights that backward sees */
+	float **parts;                  /* the parts of the sum, by replica */
+	float *mask;                    /* with sparse sums: 1 for elements that are updated, else 0 */
+	int64_t updates;                /* updates made so far */
 	float *state;                   /* running statistics */
 };
 
@@ -59,58 +59,58 @@ struct trainer {
 	char *weights, *master, *gradients, *state, *inbox, *slot, *scratch, *spare, *in, *out, *scale;
 	struct pd_dataset train;
 	struct pd_loader *loader;
-	int *inputs;                    /* of the model, that the network reads */
-	int64_t epoch;                  /* minibatches in one */
-	int64_t first;                  /* microbatch since which the pipeline was not empty */
+	int *inputs;                    /* the model's inputs that the network reads */
+	int64_t epoch;                  /* minibatches per epoch */
+	int64_t first;                  /* the first microbatch since the pipeline was empty */
 	struct tensor *tensors;
 	int count;
 	int most_replicas;
 	int64_t good;                   /* groups since the scale changed or one was skipped */
 };
 
-/* Ends the program where something is not good. */
+/* Ends the program with the error unless `good`. */
 void serial_check(bool good, const struct pd_error *err);
 
-/* serial_rule.c: which version is seen, and how late a gradient is */
+/* --- serial_rule.c: the version that is seen, and the lateness of a gradient */
 const struct pd_stage *serial_stage_of(const struct pd_plan *plan, const struct tensor *v);
-/* Microbatches per update. */
+/* Returns the stage's microbatches per update. */
 int64_t serial_group(const struct pd_plan *plan, const struct pd_stage *stage);
-/* The index of the version that a tensor's stage sees of microbatch b. */
+/* Returns the index of the version of a tensor that its stage sees in microbatch b. */
 size_t serial_version(const struct trainer *t, const struct tensor *v, int64_t b, bool backward);
-/* The updates between a stage's forward and backward. */
+/* Returns the number of updates between a stage's forward and backward. */
 int64_t serial_lateness(const struct pd_plan *plan, const struct pd_stage *stage);
 bool serial_corrects(const struct trainer *t, const struct tensor *v);
-/* Has each layer that shares parameters its own, with gradients that are summed? */
+/* Tells whether layers that share parameters have a copy each, whose gradients are summed. */
 bool serial_has_tied_weights(const struct trainer *t);
 
-/* serial_tensor.c: the tensors of the network, and their past */
+/* --- serial_tensor.c: the tensors of the network, and their past versions */
 void serial_tensors_open(struct trainer *t);
 void serial_tensors_close(struct trainer *t);
 void serial_tensors_write(struct trainer *t);
-/* Takes over the values. */
+/* Adds a version to a tensor, which owns the values from then on. */
 void serial_add_version(struct tensor *v, float *values, double scale);
-/* The pipeline is empty and all begins again from the newest version. */
+/* Forgets all versions but the newest, from which an empty pipeline begins again. */
 void serial_forget(struct tensor *v);
-/* The first parameter stands for all: they have the same scales. */
+/* Returns the first parameter, for the loss scales that all parameters have in common. */
 struct tensor *serial_parameter(const struct trainer *t);
 
-/* serial_sparse.c: the sum of a stage's gradients, where only chunks of them are summed */
+/* --- serial_sparse.c: sparse sums, of which only the important chunks are summed */
 void serial_sparse_open(struct trainer *t);
 void serial_sparse_close(void);
 bool serial_is_sparse(const struct pd_plan *plan, int s);
 /* Returns the norms of a stage's chunks. */
 const float *serial_sparse_norms(int s, size_t *count_p);
-/* Returns what a replica keeps of a tensor's gradients, a copy: free() it. */
+/* Returns a copy of the residual that a replica keeps of a tensor's gradients; the caller frees it. */
 float *serial_sparse_residual(struct trainer *t, int number, int replica);
-/* Makes the sums and masks of the group of microbatch b of replicas' parts. */
+/* Computes the sums and masks of the group of microbatch b from the replicas' parts. */
 void serial_sparse_sum(struct trainer *t, int s, int64_t b);
 
-/* serial_update.c: how gradients travel, and what a group of microbatches makes of the weights */
-/* Rounds what a replica of a stage with others sends to gradient_dtype, and what comes back. */
+/* --- serial_update.c: rounding of gradients, and updates after a group of microbatches */
+/* Round gradients that a replica of several sends, and the sum that it gets back, to gradient_dtype. */
 void serial_round(const struct pd_plan *plan, float *x, size_t elements);
 void serial_round_sum(const struct pd_plan *plan, float *x, size_t elements);
 /*
- * Adds up what was made of microbatch b, of those up to last that go through before the pipeline
- * is empty, and updates what has its group.
+ * Adds the gradients of microbatch b, and updates the parameters whose group is complete, or all if
+ * b is `last`, the last microbatch before the pipeline is empty.
  */
 void serial_learn(struct trainer *t, int64_t b, int64_t last);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The published rules for versions: which one a microbatch sees (serial.c states them). */
+/* The published rules for the version that a microbatch sees; serial.c states them. */
 #include "serial.h"
 
 const struct pd_stage *serial_stage_of(const struct pd_plan *plan, const struct tensor *v)
@@ -20,9 +20,9 @@ static int64_t floor_div(int64_t a, int64_t b)
 }
 
 /*
- * Forwards of a replica ahead of its backwards at microbatch b.  While an eager start-up lasts
- * (SOSP 2019, figure 4), those of the first stage go on to each stage as far as they arrive
- * before the first gradient: 3 for each rank behind it, shared by its replicas.
+ * Returns how many forwards a replica is ahead of its backwards at microbatch b.  While an eager start-up
+ * lasts (SOSP 2019, figure 4), each stage runs the first stage's forwards as far as they arrive before
+ * the first gradient: 3 for each rank behind it, shared by its replicas.
  */
 static int64_t ahead(const struct pd_plan *plan, const struct pd_stage *stage, int64_t b)
 {
@@ -44,7 +44,7 @@ static int64_t ahead(const struct pd_plan *plan, const struct pd_stage *stage, i
 	}
 }
 
-/* The updates that a stage has made before its forward of microbatch b. */
+/* Returns how many updates a stage has made before its forward of microbatch b. */
 static int64_t updates_before(const struct pd_plan *plan, const struct pd_stage *stage, int64_t b)
 {
 	int64_t warmup = plan->schedule == PD_SCHEDULE_NONE ? 0 : ahead(plan, stage, b);
@@ -55,7 +55,7 @@ static int64_t updates_before(const struct pd_plan *plan, const struct pd_stage 
 			 serial_group(plan, stage) / stage->replicas);
 }
 
-/* The version that a stage sees, in updates; negative: before the pipeline was empty. */
+/* Returns the version that a stage sees in updates since the pipeline was empty, negative if older. */
 static int64_t rule(const struct pd_plan *plan, const struct pd_stage *stage, int64_t b,
 		    bool backward)
 {
@@ -84,7 +84,7 @@ size_t serial_version(const struct trainer *t, const struct tensor *v, int64_t b
 	int64_t newest = b / serial_group(t->plan, stage), back = rule(t->plan, stage, b, backward);
 	int64_t seen;
 
-	if (asked.mutation == VERSION)        /* the next, or where there is none the one before */
+	if (asked.mutation == VERSION)        /* the next version, or the one before if there is none */
 		back += back < newest ? 1 : -1;
 	if (asked.mutation == LATEST)
 		back = newest;

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Algorithm 1 of GradientFlow (arXiv 1902.06855) for a stage with replicas, in the order of its arena
- * of gradients, which is that of backward.  A chunk that ends in a bucket is one of that bucket's.
+ * of gradients, which is that of backward.  A chunk belongs to the bucket in which it ends.
  * Of C chunks of a bucket ceil((1 - s) C) are important, at least one, with s the sparsity times
- * m / warmup while that is below 1, m the minibatch with which the group begins: those of the largest
- * norms, of equals the first.  All norms are 0 at first.  In the group, at replica k:
+ * m / warmup while that is below 1, m the minibatch with which the group begins: the chunks of the
+ * largest norms, of equal ones the first.  All norms are 0 at first.  In the group, at replica k:
  *
  *     g = its gradients + hg_k
  *     important:  hg_k = 0;  the sum of all g updates weights and velocity, as without chunks
  *     others:     hg_k = residual g;  weights and velocity stay
  *
- * What travels is rounded as in serial.c, so the norm of an important chunk is that of a rounded sum.
+ * Gradients that are sent are rounded as in serial.c, so the norm of an important chunk is that of a
+ * rounded sum.
  *
- * The norm of a chunk is then the sum over the replicas of |g|_1, and where it was important of
- * |sum of all g|_1 / replicas.  --residual: the momentum, if it is not given.
+ * The norm of a chunk is then the sum over the replicas of |g|_1, or, if it was important, of
+ * |sum of all g|_1 / replicas.  The residual is --residual, by default the momentum.
  */
 #include "serial.h"
 
@@ -25,12 +26,12 @@
 #include <string.h>
 
 struct sparse {
-	size_t begin, floats, chunks;           /* of the stage, in the arena of the whole network */
+	size_t begin, floats, chunks;           /* the stage's part of the whole network's arena */
 	float *norms, *residual[64];
-	bool *sets[64];                         /* per replica: which chunks are important */
+	bool *sets[64];                         /* per replica and chunk: it is important */
 };
 
-static const struct pd_plan *opened;    /* whose stages these are */
+static const struct pd_plan *opened;    /* the plan that `stages` is for */
 static struct sparse *stages;
 
 bool serial_is_sparse(const struct pd_plan *plan, int s)
@@ -79,7 +80,7 @@ void serial_sparse_close(void)
 	free(stages);
 }
 
-/* Copies a stage's part of the arena of gradients. */
+/* Copies a stage's part of the arena of gradients to or from host memory. */
 static void copy(struct trainer *t, const struct sparse *sparse, float *host, enum pd_copy way)
 {
 	float *there = (float *)t->gradients + sparse->begin;
@@ -98,7 +99,7 @@ static bool of_stage(const struct trainer *t, const struct tensor *v, int s)
 	       pd_plan_stage_of_layer(t->plan, v->named->layer) == s;
 }
 
-/* Returns what replica k has made, in the order of the arena, and clears it there. */
+/* Returns the gradients of replica k in the order of the arena, and clears them at the tensors. */
 static float *gather(struct trainer *t, int s, int k)
 {
 	float *g = pd_calloc(stages[s].floats, sizeof(*g));
@@ -122,7 +123,7 @@ static bool larger(const float *norms, size_t a, size_t b)
 	return norms[a] != norms[b] ? norms[a] > norms[b] : a < b;
 }
 
-/* Chooses among chunks first to end - 1. */
+/* Chooses the important chunks among chunks first to end - 1. */
 static void choose(const float *norms, size_t first, size_t end, double sparsity, bool *set)
 {
 	double count = (double)(end - first);
@@ -164,7 +165,10 @@ static double absolutes(const float *x, size_t count)
 	return sum;
 }
 
-/* Of a chunk, from `at` on: replicas' gradients g become their sum, in g[0], if it is important. */
+/*
+ * Adds the residuals to the replicas' gradients g of chunk c, which begins at `at`, and sums them in g[0]
+ * if it is important; returns its norm.
+ */
 __attribute__((optimize("fp-contract=off")))
 static float learn_chunk(struct sparse *sparse, int replicas, float **g, size_t at, size_t count,
 			 size_t c)
@@ -198,7 +202,7 @@ static float learn_chunk(struct sparse *sparse, int replicas, float **g, size_t 
 	return norm;
 }
 
-/* Gives each tensor its sum, and which elements are updated. */
+/* Stores each tensor's sum, and its mask of elements that are updated. */
 static void scatter(struct trainer *t, int s, float *sum, const bool *set)
 {
 	float *mask = pd_calloc(stages[s].floats, sizeof(*mask));
@@ -229,7 +233,7 @@ void serial_sparse_sum(struct trainer *t, int s, int64_t b)
 		g[k] = gather(t, s, k);
 		choose_all(t, s, m, sparse->norms, sparse->sets[k]);
 	}
-	if (asked.mutation == SET && replicas > 1)      /* one replica goes by norms of its own */
+	if (asked.mutation == SET && replicas > 1)      /* one replica chooses other chunks */
 		for (size_t c = 0; c + 1 < sparse->chunks; c++)
 			sparse->sets[1][c] = sparse->sets[0][c + 1];
 	for (size_t c = 0; c < sparse->chunks; c++) {

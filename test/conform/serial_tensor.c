@@ -98,7 +98,7 @@ static void set_tensor(struct pd_tensor *out, const struct pd_named *named, cons
 	memcpy(out->size, named->size, sizeof(named->size));
 }
 
-/* Adds what the replicas of stages with sparse sums keep; returns the tensors then.  free() values. */
+/* Adds the residuals of stages with sparse sums, to be freed; returns the new number of tensors. */
 static size_t add_residuals(struct trainer *t, struct pd_tensor *list, const float **values, size_t n)
 {
 	for (int i = 0; i < t->count; i++) {
@@ -117,7 +117,7 @@ static size_t add_residuals(struct trainer *t, struct pd_tensor *list, const flo
 	return n;
 }
 
-/* Adds the norms of stages with sparse sums; returns the tensors then. */
+/* Adds the norms of stages with sparse sums; returns the new number of tensors. */
 static size_t add_norms(struct trainer *t, struct pd_tensor *list, const float **values, size_t n)
 {
 	for (int s = 0; s < t->plan->stage_count; s++) {

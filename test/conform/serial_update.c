@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The rate after minibatch m, counted from the beginning (pd-run's manual). */
+/* Returns the learning rate after minibatch m, counted from the beginning, as in pd-run's manual. */
 static double rate_after(const struct trainer *t, int64_t m)
 {
 	int64_t before = asked.lr_warmup;
@@ -30,7 +30,7 @@ static float decay_of(const struct tensor *v)
 	return asked.decay == 1 && v->named->dims == 1 ? 0 : (float)asked.weight_decay;
 }
 
-/* The Euclidean norm. */
+/* Returns the Euclidean norm. */
 static double norm_of(const float *x, size_t count)
 {
 	double sum = 0;
@@ -40,7 +40,7 @@ static double norm_of(const float *x, size_t count)
 	return sqrt(sum);
 }
 
-/* v = momentum v + rate trust |w| / (|sum| + decay |w|) (sum + decay w);  w' = w - v */
+/* Computes v = momentum v + rate trust |w| / (|sum| + decay |w|) (sum + decay w);  w' = w - v. */
 __attribute__((optimize("fp-contract=off")))
 static void lars(struct tensor *v, const float *old, float *new, double now)
 {
@@ -57,7 +57,7 @@ static void lars(struct tensor *v, const float *old, float *new, double now)
 	}
 }
 
-/* g = sum + decay w;  v = momentum v + g;  w' = w - rate v;  masked: of these elements */
+/* Computes g = sum + decay w;  v = momentum v + g;  w' = w - rate v, if `masked` only within the mask. */
 __attribute__((optimize("fp-contract=off")))
 static void sgd(struct tensor *v, const float *old, float *new, float step, bool masked)
 {
@@ -73,9 +73,9 @@ static void sgd(struct tensor *v, const float *old, float *new, float step, bool
 }
 
 /*
- * v and s the moments, each divided by what is missing in it after so many updates:
+ * Updates by Adam, with v and s the moments after n updates and their bias corrected:
  *     w' = w - now v / (1 - beta1^n) / (sqrt(s / (1 - beta2^n)) + epsilon)
- * The decay is in the gradient; with adamw, it is taken off w.
+ * The decay is added to the gradient; with adamw it is subtracted from w.
  */
 __attribute__((optimize("fp-contract=off")))
 static void adam(struct tensor *v, const float *old, float *new, double now)
@@ -106,7 +106,7 @@ static void correct(struct tensor *v, const float *old, const float *new, double
 	}
 }
 
-/* After microbatch b, counted from the beginning. */
+/* Updates a tensor after microbatch b, counted from the beginning. */
 static void update(const struct trainer *t, struct tensor *v, int64_t b, double next_scale)
 {
 	const float *old = v->versions[v->count - 1];
@@ -131,7 +131,7 @@ static void update(const struct trainer *t, struct tensor *v, int64_t b, double 
 	serial_add_version(v, new, next_scale);
 }
 
-/* The sum of all squares of a group's gradients, layer after layer. */
+/* Returns the sum of the squares of all of a group's gradients, added up layer after layer. */
 static double all_squares(struct trainer *t)
 {
 	int layers = t->model->layer_count;
@@ -164,14 +164,14 @@ static double scale_after(struct trainer *t, double used, double now, bool finit
 	return 2 * now;
 }
 
-/* sum += gradient; the first is taken as it is */
+/* Adds a gradient to the sum, or copies the first one. */
 static void add(float *sum, const float *gradient, size_t elements, bool first)
 {
 	for (size_t i = 0; i < elements; i++)
 		sum[i] = first ? gradient[i] : sum[i] + gradient[i];
 }
 
-/* What all layers with this parameter have made, from the last to the first. */
+/* Sums the gradients of all layers that share this parameter, from the last to the first. */
 static void sum_copies(struct trainer *t, struct tensor *owner)
 {
 	struct tensor *copies[16];
@@ -186,7 +186,7 @@ static void sum_copies(struct trainer *t, struct tensor *owner)
 		memcpy(copies[k]->sum, copies[0]->sum, owner->elements * sizeof(float));
 }
 
-/* Of all tensors at once, at the end of the group of microbatch b. */
+/* Updates all tensors together at the end of the group of microbatch b. */
 static void update_all(struct trainer *t, int64_t b)
 {
 	const struct tensor *any = serial_parameter(t);
@@ -241,7 +241,7 @@ void serial_round_sum(const struct pd_plan *plan, float *x, size_t elements)
 		serial_round(plan, x, elements);
 }
 
-/* The replicas' sums in their order; those without a microbatch have zeros. */
+/* Adds the replicas' sums in their order; replicas without a microbatch have zeros. */
 static void add_replicas(const struct trainer *t, struct tensor *v, int64_t replicas)
 {
 	for (int64_t k = 0; k < replicas; k++) {
@@ -254,8 +254,8 @@ static void add_replicas(const struct trainer *t, struct tensor *v, int64_t repl
 		serial_round_sum(t->plan, v->sum, v->elements);
 }
 
-/* After microbatch b, of those up to last that go through before the pipeline is empty; is it
- * the last of a group whose tensors are updated together? */
+/* Adds a tensor's gradient of microbatch b, and updates the tensor if its group is complete; returns true
+ * if it is complete, but the tensor is updated together with others.  `last` is as in serial_learn(). */
 static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, int64_t last)
 {
 	const struct pd_stage *stage = serial_stage_of(t->plan, v);
@@ -263,13 +263,13 @@ static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 	int64_t in_group = b % serial_group(t->plan, stage);
 
 	if (v->named->part == PD_PART_STATE) {
-		/* every microbatch moves the state of its own lanes */
+		/* Each microbatch changes the state of its own lanes. */
 		if (member == 0 || t->model->layers[v->named->layer].lanes > 0)
 			t->ops->net.export(t->net, number, PD_FULL, t->state, v->state);
 		return false;
 	}
 	t->ops->net.export(t->net, number, PD_FULL, t->gradients, v->gradient);
-	if (asked.mutation == SUM)            /* whichever replica they belong to */
+	if (asked.mutation == SUM)            /* one sum for all replicas */
 		add(v->parts[0], v->gradient, v->elements, in_group == 0);
 	else
 		add(v->parts[member], v->gradient, v->elements, in_group < replicas);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Streams, elementwise work, named tensors: what a device does besides layers. */
+/* Tests of what a device does besides layers: streams, elementwise work, named tensors. */
 #include "stream.h"
 #include "tap.h"
 
@@ -31,7 +31,7 @@ static void test_order(const struct pd_device_ops *ops, struct chain *c)
 	   ops->name);
 	pd_event_complete(&go, 5, 6, &c->gate);
 	pd_event_wait(&done, &c->gate);
-	pd_event_wait(&copied, &c->gate);       /* the host may hear of it later */
+	pd_event_wait(&copied, &c->gate);       /* the host may learn of it after `done` */
 	ok(memcmp(host, back, sizeof(host)) == 0, "%s: and another for its work", ops->name);
 	ok(copied.start_ns > 0 && copied.start_ns <= copied.end_ns &&
 	   (chain_untimed || copied.end_ns <= done.end_ns), "%s: work is stamped", ops->name);
@@ -85,7 +85,7 @@ static int check_it(void *context, struct pd_error *err)
 	return called->refuses ? pd_error_failed(err, "it did not go well") : 0;
 }
 
-/* Work of somebody else's, between work of the device's. */
+/* Tests calls of other libraries' work that take their turn in a stream. */
 static void test_call(const struct pd_device_ops *ops, struct chain *c)
 {
 	struct pd_stream *other = ops->stream.open(c->device, NULL);
@@ -113,7 +113,7 @@ static void test_call(const struct pd_device_ops *ops, struct chain *c)
 	ops->stream.close(other);
 }
 
-/* Of the emulated GPU alone (contrib/emulate-cuda.sh). */
+/* Only the emulated GPU (contrib/emulate-cuda.sh) defines this. */
 extern void emulated_hold(void *native) __attribute__((weak));
 
 static int note_native(void *context, void *native, struct pd_error *err)
@@ -127,7 +127,7 @@ static int nothing_wrong(void *context, struct pd_error *err)
 	return 0;
 }
 
-/* Work that waits on the GPU, as a transfer may, holds up no event of another stream. */
+/* Tests that work which waits on the GPU, as a transfer may, holds up no event of another stream. */
 static void test_held(const struct pd_device_ops *ops, struct chain *c)
 {
 	struct pd_stream *waits = ops->stream.open(c->device, NULL);
@@ -172,7 +172,7 @@ static int count_threads(void)
 	return count;
 }
 
-/* A thread for each stream, however the device finds out what is done. */
+/* Tests that a device has one thread for each stream. */
 static void test_threads(const struct pd_device_ops *ops, struct chain *c)
 {
 	struct pd_stream *streams[8];
@@ -186,7 +186,7 @@ static void test_threads(const struct pd_device_ops *ops, struct chain *c)
 		ops->stream.close(streams[i]);
 }
 
-/* Last: after it the stream is of no more use. */
+/* Tests failures; no test comes after it, since the stream is of no more use. */
 static void test_failure(const struct pd_device_ops *ops, struct chain *c)
 {
 	int64_t n = c->batch * pd_shape_elements(&c->model->inputs[0].shape);
@@ -277,7 +277,7 @@ static void test_device(const struct pd_device_ops *ops)
 
 int main(void)
 {
-	alarm(600);     /* a wait that never ends is a failure, too; compute-sanitizer is slow */
+	alarm(600);     /* ends waits that would never end; compute-sanitizer is slow */
 	for (int i = 0; pd_devices[i]; i++)
 		if (chain_usable(pd_devices[i]))
 			test_device(pd_devices[i]);

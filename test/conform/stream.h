@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What test/conform/stream looks at, by file. */
+/* The tests of test/conform/stream, by file. */
 #pragma once
 
 #include "chain.h"
 
-/* stream_parameters.c */
+/* --- stream_parameters.c */
 void test_named(const struct pd_device_ops *ops, struct chain *c);
 void test_init(const struct pd_device_ops *ops, struct chain *c);
 void test_normal_init(const struct pd_device_ops *ops);
 
-/* stream_sums.c */
+/* --- stream_sums.c */
 void test_sum(const struct pd_device_ops *ops, struct chain *c);
 void test_mixed_sum(const struct pd_device_ops *ops, struct chain *c);
 void test_squares(const struct pd_device_ops *ops, struct chain *c);
 
-/* stream_updates.c */
+/* --- stream_updates.c */
 void test_sgd(const struct pd_device_ops *ops, struct chain *c, float momentum);
 void test_adam(const struct pd_device_ops *ops, struct chain *c, enum pd_update_kind kind);
 void test_by_tensor(const struct pd_device_ops *ops, struct chain *c, enum pd_update_kind kind);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Named tensors, and what parameters and states begin as. */
+/* Tests of named tensors, and of the initial values of parameters and states. */
 #include "stream.h"
 #include "tap.h"
 
@@ -56,8 +56,8 @@ void test_init(const struct pd_device_ops *ops, struct chain *c)
 	free(s);
 }
 
-/* Of a normal distribution two thirds are nearer to 0 than its deviation, and one in 22 twice as
- * far away as that or further. */
+/* Tests that weights are normally distributed: two thirds are nearer to 0 than the standard deviation, and
+ * one in 22 is at least two deviations away. */
 void test_normal_init(const struct pd_device_ops *ops)
 {
 	struct pd_model *model = model_of("50",

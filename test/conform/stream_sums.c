@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums: of arrays, of arrays of two widths, of squares. */
+/* Tests of sums: of arrays, of arrays of two widths, of squares. */
 #include "stream.h"
 #include "tap.h"
 
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* dst may be any of the sources, or none; sums are taken in order. */
+/* Tests sums of arrays in order; the destination is one of the sources or another array. */
 void test_sum(const struct pd_device_ops *ops, struct chain *c)
 {
 	enum { N = 5003 };
@@ -56,14 +56,14 @@ static float widen(const struct pd_rounding *r, uint16_t x)
 
 enum { MIXED = 5003, MIXED_SOURCES = 3 };
 
-/* Of magnitudes at which f16 with a scale of 1024 overflows, is normal, is denormal; and infinity. */
+/* Returns numbers at which f16 with a scale of 1024 overflows, is normal or denormal; some are infinite. */
 static float mixed_number(int k, int i)
 {
 	return i % 97 == 5 && k == 0 ? INFINITY
 		: ldexpf((float)((i * 7919 + k * 104729) % 65537 - 32768), i % 41 - 47);
 }
 
-/* The sum of sources of which `narrow_sources` are of 16 bits, against plain C. */
+/* Compares a sum of sources, of which those in `narrow_sources` are of 16 bits, with plain C. */
 static bool mixed_is_right(const struct pd_device_ops *ops, struct chain *c,
 			   const struct pd_rounding *r, uint32_t narrow_sources, bool narrows, int n)
 {
@@ -118,7 +118,7 @@ void test_mixed_sum(const struct pd_device_ops *ops, struct chain *c)
 	}
 }
 
-/* The vector that ranks agree on: sums of squares by layer, the scale last; united. */
+/* Tests the vector on which ranks agree, sums of squares by layer and the scale last, and its union. */
 void test_squares(const struct pd_device_ops *ops, struct chain *c)
 {
 	struct stage *s = &c->stages[0];

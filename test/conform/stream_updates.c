@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Updates, by every optimizer, against the formulas. */
+/* Tests of updates by every optimizer against the formulas. */
 #include "stream.h"
 #include "tap.h"
 
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Two steps, against the formula, element by element. */
+/* Compares two steps with the formula, element by element. */
 void test_sgd(const struct pd_device_ops *ops, struct chain *c, float momentum)
 {
 	const float rate = 0.1f, decay = 0.01f;
@@ -40,8 +40,8 @@ void test_sgd(const struct pd_device_ops *ops, struct chain *c, float momentum)
 }
 
 /*
- * Some steps with a gradient each, against the formula in double.  What float loses is bounded
- * by the step itself, which is as large as the rate.
+ * Compares some steps, each with its own gradient, with the formula in double.  The rounding error of
+ * float is bounded by the step itself, which is as large as the rate.
  */
 void test_adam(const struct pd_device_ops *ops, struct chain *c, enum pd_update_kind kind)
 {
@@ -140,7 +140,7 @@ void test_by_tensor(const struct pd_device_ops *ops, struct chain *c, enum pd_up
 	free(v);
 }
 
-/* What export gives of two arenas: the same, and every number finite. */
+/* Tells whether the parameters exported from two arenas are the same and all finite. */
 static bool same_and_finite(const struct pd_device_ops *ops, const struct stage *s, const char *a,
 			    const char *b)
 {
@@ -165,7 +165,7 @@ static bool same_and_finite(const struct pd_device_ops *ops, const struct stage 
 	return good;
 }
 
-/* Gradients of all sizes, early and late, in place and out of place. */
+/* Tests updates with gradients of all sizes, early and late, in place and out of place. */
 void test_adam_extremes(const struct pd_device_ops *ops, struct chain *c,
 			       enum pd_update_kind kind)
 {
@@ -212,7 +212,7 @@ void test_adam_extremes(const struct pd_device_ops *ops, struct chain *c,
 	free(g);
 }
 
-/* Some layers only, out of place: the rest of `next` is not touched. */
+/* Tests an update of one layer out of place, which must not touch the rest of `next`. */
 void test_sgd_range(const struct pd_device_ops *ops, struct chain *c)
 {
 	struct stage *s = &c->stages[0];
@@ -242,7 +242,7 @@ void test_sgd_range(const struct pd_device_ops *ops, struct chain *c)
 	ops->memory.free(c->device, next);
 }
 
-/* Agreed updates: one whose gradients are clipped, and one that is skipped. */
+/* Tests an update that ranks agree on: its gradients are clipped, or it is skipped. */
 void test_agreed(const struct pd_device_ops *ops, struct chain *c, bool skip)
 {
 	struct stage *s = &c->stages[0];

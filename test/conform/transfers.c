@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What passes between GPUs, against plain C: messages from every rank to every other, and
- * all-reduce, by NCCL and staged.  Two and four ranks, which share GPUs where there are fewer;
- * and a rank that is killed, which the others notice.
+ * Tests of transfers between GPUs against plain C: messages from every rank to every other, and
+ * all-reduce, by NCCL and staged.  There are two and four ranks, which share GPUs if there are fewer.
+ * One rank is killed, which the others notice.
  */
 #include "tap.h"
 #include "unit/ranks.h"
@@ -41,13 +41,13 @@ static bool copy_now(struct rank *me, void *dst, const void *src, size_t bytes, 
 }
 
 struct message {
-	char *host, *out, *in;          /* out, in: of the device */
+	char *host, *out, *in;          /* out, in: device memory */
 	struct pd_event ready, sent, came;
 };
 
 /*
- * Memory is had before anything is under way, and given back when nothing is: either may wait until
- * the GPU is idle, on which a transfer may wait for this very process to go on.
+ * Allocates a message's memory.  Memory is allocated and freed only while no transfer is in progress:
+ * both may wait until the GPU is idle, while a transfer on it may wait for this process to go on.
  */
 static void take(struct rank *me, struct message *m, int peer, size_t k)
 {
@@ -65,7 +65,7 @@ static void begin(struct rank *me, struct pd_stream *stream, struct message *m, 
 	const struct pd_device_ops *ops = me->device->ops;
 
 	pd_event_arm(&m->ready);
-	/* sent when the GPU has it, of which the host knows nothing */
+	/* The message is sent once the GPU has the copy, without the host's knowledge. */
 	ops->stream.copy(stream, m->out, m->host, sizes[k], PD_COPY_TO_DEVICE, &m->ready);
 	ranks_send(me, peer, 100 + k, m->out, sizes[k], &m->ready, &m->sent);
 }
@@ -177,7 +177,7 @@ static int reductions(struct rank *me)
 	return bad;
 }
 
-/* The last rank is killed while the others wait for what it was to send. */
+/* Kills the last rank while the others wait for a message from it. */
 static int killed(struct rank *me)
 {
 	char *in = me->device->ops->memory.alloc(me->device, 64, NULL);
@@ -208,7 +208,7 @@ static void test(int n, const char *how)
 		is_int(run_ranks(n, killed, NULL, n - 1), 0, "%d ranks, %s: one is killed", n, name);
 }
 
-/* Asked by a process of its own: CUDA does not survive a fork. */
+/* Tells whether a GPU can be used; a child process asks, since CUDA does not survive a later fork. */
 static bool usable(char *why, size_t size)
 {
 	const char *wanted = getenv("PD_TEST_DEVICE");
@@ -232,7 +232,7 @@ static bool usable(char *why, size_t size)
 	return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/* --has-nccl: is it in this build?  For scripts. */
+/* Runs the tests, or, with --has-nccl, only tells a script whether this build has NCCL. */
 int main(int argc, char **argv)
 {
 	static const bool peers[2] = { true, true };

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gradients in the arena, byte by byte and with the gaps between them, after backward over a whole
- * stage and after backward layer by layer.  A device may make several of them together in the one
- * and not in the other, and use for that what it will overwrite anyway, but the gaps stay zero
- * and the gradients of other layers what they are.  On the emulated GPU fewer kernels do the
- * former.
+ * Compares the arena of gradients, byte by byte and with the gaps between them, after backward over a
+ * whole stage and after backward layer by layer.  A device may compute several gradients together in the
+ * first case and not in the second, and use memory for that which it will overwrite anyway, but gaps
+ * stay zero and gradients of other layers stay as they are.  On the emulated GPU backward over a whole
+ * stage takes fewer kernels.
  */
 #include "chain.h"
 #include "tap.h"
@@ -17,16 +17,16 @@
 #include <string.h>
 
 #define BATCH 3
-#define ROUNDS 3                        /* a pass that comes again may be another on the device */
+#define ROUNDS 3                        /* a device may run a repeated pass in another way */
 #define DEEP 100
 
-/* Of the emulated GPU alone (contrib/emulate-cuda.sh): on other devices none are counted. */
+/* Only the emulated GPU (contrib/emulate-cuda.sh) defines this; on other devices none are counted. */
 extern int emulated_kernels(void) __attribute__((weak));
 
 struct made {
-	char *arena;                    /* of gradients */
+	char *arena;                    /* the arena of gradients */
 	size_t bytes;
-	int kernels;                    /* of the last backward; 0 where nobody counts */
+	int kernels;                    /* kernels of the last backward; 0 if not emulated */
 };
 
 static int kernels(void)
@@ -77,7 +77,8 @@ static struct made make(const struct pd_device_ops *ops, const struct pd_model *
 	return m;
 }
 
-/* Then part of a gradient is added to what is there, and cannot be made again alone. */
+/* Tells whether layers share parameters; if so one layer's gradient is added to another's, and cannot be
+ * computed again alone. */
 static bool shares(const struct pd_model *model)
 {
 	for (int l = 0; l < model->layer_count; l++)
@@ -86,7 +87,7 @@ static bool shares(const struct pd_model *model)
 	return false;
 }
 
-/* Backward of a stage's last layers alone, once more, leaves all of the arena as it was. */
+/* Tests that a second backward of a stage's last layers alone leaves all of the arena as it was. */
 static void test_end(const struct pd_device_ops *ops, const char *name,
 		     const struct pd_model *model)
 {
@@ -135,7 +136,7 @@ static void compare(const struct pd_device_ops *ops, const char *name,
 	free(whole.arena);
 }
 
-/* least: so many kernels fewer in 16 bits. */
+/* Tests a model; in 16 bits a whole stage must take at least `least` kernels fewer. */
 static void test_model(const struct pd_device_ops *ops, const char *name,
 		       const struct pd_model *model, int least)
 {
@@ -146,7 +147,7 @@ static void test_model(const struct pd_device_ops *ops, const char *name,
 		compare(ops, name, model, true, least);
 }
 
-/* More convolutions than one kernel takes, each of which has room for what two others make. */
+/* Returns a model of more convolutions than one kernel takes, each with room for two others' gradients. */
 static struct pd_model *deep_model(void)
 {
 	char *layers = pd_format("{'name': 'c0', 'kind': 'conv2d', 'inputs': ['x'], "
@@ -169,7 +170,8 @@ static struct pd_model *deep_model(void)
 	return model;
 }
 
-/* Small and large ones mixed, with gaps behind some, two that share and one that nobody uses. */
+/* Returns a model of small and large convolutions, some with gaps behind them, two that share parameters
+ * and one whose output is not used. */
 static struct pd_model *mixed_model(void)
 {
 	return model_of("3, 6, 6",

@@ -3,14 +3,14 @@
 
 #include <cudnn.h>
 
-/* As the library has numbered them since 9.8. */
+/* The numbers that the library has given these since version 9.8. */
 #define DEVICE_DESCRIPTOR ((cudnnBackendDescriptorType_t)38)
 #define DEVICE_JSON ((cudnnBackendAttributeName_t)2702)
 #define HEURISTICS_DEVICE ((cudnnBackendAttributeName_t)204)
 #define ENGINE_DEVICE ((cudnnBackendAttributeName_t)1307)
 #define PLAN_DEVICE ((cudnnBackendAttributeName_t)407)
 
-/* The linker's names: the library's own functions, and those that are called in their place. */
+/* The library's own functions and the ones called in their place, under the linker's names. */
 cudnnStatus_t __real_cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
 						  cudnnBackendDescriptor_t *made_p);
 cudnnStatus_t __real_cudnnBackendSetAttribute(cudnnBackendDescriptor_t d,

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Communicators among threads.  As strict as the real one may be: matched by order
- * alone, all sides are needed for anything to happen, a lost side is not noticed, nothing may
- * be begun while something is in progress, and what does not fit is an error (where the real one
- * hangs).  With no GPU there is no stream: what a call begins is done when it is no longer in
- * progress.
+ * Communicators among threads, as strict as those of the real library may be: calls are matched by
+ * order alone, all sides are needed for anything to happen, a lost side is not noticed, no call may begin
+ * while another is in progress, and calls that do not match are an error (the real library hangs).
+ * With no GPU there is no stream: the work of a call is done when it is no longer in progress.
  *
- * An abort ends when no transfer is in progress on its GPU any more, but for those of communicators
- * that are being aborted, too.  Where that does not come about within STUCK_MS, it is counted (the
- * real one would never return), and the abort goes on.
+ * An abort ends when no transfer is in progress on its GPU any more, except for those of communicators
+ * that are being aborted, too.  If that takes longer than STUCK_MS, the abort is counted as stuck (the
+ * real one would never return) and goes on.
  */
 #include "nccl.h"
 
@@ -27,7 +26,7 @@
 enum doing { NOTHING, JOINING, SENDING, RECEIVING, SUMMING };
 
 struct ncclComm {
-	struct ncclComm *next;          /* in `all`, or in what a group is to abort */
+	struct ncclComm *next;          /* the next in `all` */
 	struct room *room;
 	int rank, device;
 	bool aborting;
@@ -50,7 +49,7 @@ static struct ncclComm *all;
 static int ids, living, stuck, slow_ms, version = 22809;
 static bool lost;
 static __thread int device, depth;
-static __thread ncclComm_t *group;      /* to be aborted at its end */
+static __thread ncclComm_t *group;      /* communicators to be aborted when the group ends */
 static __thread int group_count;
 
 void double_nccl_use_device(int number)
@@ -158,7 +157,7 @@ static void finish(struct ncclComm *comm, ncclResult_t status)
 	comm->status = status;
 }
 
-/* Both sides have begun something: does it fit? */
+/* Does a transfer that both sides have begun, or fails both if they do not match. */
 static void match_calls(struct ncclComm *a, struct ncclComm *b)
 {
 	bool fits = a->bytes == b->bytes && ((a->doing == SENDING && b->doing == RECEIVING) ||
@@ -171,7 +170,7 @@ static void match_calls(struct ncclComm *a, struct ncclComm *b)
 	finish(b, fits ? ncclSuccess : ncclInternalError);
 }
 
-/* All sides have begun a sum: does it fit?  The last is the first to be added. */
+/* Does a sum that all sides have begun, added up from the last side on, or fails all on other sizes. */
 static void match_sums(struct room *room)
 {
 	const struct ncclComm *last = room->sides[room->size - 1];
@@ -266,7 +265,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm)
 	return comm->status == ncclSuccess ? ncclSuccess : ncclInvalidUsage;
 }
 
-/* With the lock held. */
+/* Frees a communicator; the caller holds the lock. */
 static void end(ncclComm_t comm)
 {
 	struct ncclComm **at = &all;
@@ -287,7 +286,7 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm)
 	return ncclSuccess;
 }
 
-/* Does a transfer of another communicator hold the GPU? */
+/* Tells whether a transfer of another communicator is in progress on the GPU. */
 static bool is_held(const struct ncclComm *comm)
 {
 	for (const struct ncclComm *other = all; other; other = other->next)
@@ -298,7 +297,7 @@ static bool is_held(const struct ncclComm *comm)
 	return false;
 }
 
-/* Frees what the communicator has, which waits for the whole GPU. */
+/* Frees an aborted communicator, which waits for the whole GPU. */
 static void reclaim(ncclComm_t comm)
 {
 	const struct timespec ms = { .tv_nsec = 1000000 };

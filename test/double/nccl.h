@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What lib/transport/nccl uses of NCCL, under the same names, for a test without a GPU: double/
- * nccl.c does it among the threads of one process.  Never part of a program.
+ * The part of NCCL that lib/transport/nccl uses, under the same names, for tests without a GPU:
+ * double/nccl.c does it among the threads of one process.  It is never part of a program.
  */
 #pragma once
 
@@ -43,17 +43,17 @@ const char *ncclGetLastError(ncclComm_t comm);
 
 /* --- the double's own */
 
-/* Communicators that were made and neither destroyed nor aborted. */
+/* Returns how many communicators were made and neither destroyed nor aborted. */
 int double_nccl_living(void);
-/* From now on every communicator tells that its other side is lost. */
+/* Makes every communicator report from now on that its other side is lost. */
 void double_nccl_lose_all(void);
-/* The calling thread makes communicators of that GPU from now on, as cudaSetDevice has it. */
+/* Sets the GPU of communicators that the calling thread makes from now on, as cudaSetDevice() does. */
 void double_nccl_use_device(int device);
-/* Aborts that could not end, since a transfer of another communicator on that GPU waited. */
+/* Returns how many aborts could not end since a transfer of another communicator on the GPU waited. */
 int double_nccl_stuck(void);
-/* From now on an abort takes so long. */
+/* Makes aborts take so long from now on. */
 void double_nccl_slow_aborts(int ms);
-/* What ncclGetVersion says from now on. */
+/* Sets the version that ncclGetVersion() returns from now on. */
 void double_nccl_say_version(int version);
-/* As at the start. */
+/* Restores the state of the start. */
 void double_nccl_reset(void);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stands between pd-run and PMIx, preloaded.  Of each address that a process puts or asks for it adds a
- * line to the file PD_PMIX_NOTES, "put 2" or "get 2 1": process 2 asks for that of rank 1.  In the
- * process whose rank is PD_PMIX_VICTIM it then kills, after the call that PD_PMIX_AFTER names ("put" or
- * "get"), the rank's process, which is its child.  What process PD_PMIX_DEAF asks for never comes.
+ * A library that is preloaded between pd-run and PMIx.  For each address that a process puts or asks for
+ * it adds a line to the file PD_PMIX_NOTES: "put 2", or "get 2 1" if process 2 asks for that of rank 1.
+ * In the process whose rank is PD_PMIX_VICTIM it then kills, after the call that PD_PMIX_AFTER names
+ * ("put" or "get"), the rank's process, which is its child.  Process PD_PMIX_DEAF never gets an address
+ * that it asks for.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * Gives a process the matrix instructions (AMX) that its processor has not, so
- * that what oneDNN does with them can be tested anywhere on x86-64 with
+ * Gives a process the matrix instructions (AMX) that its processor lacks, so
+ * that oneDNN's use of them can be tested anywhere on x86-64 with
  * AVX512-BF16.  It is preloaded (test/t4021-amx.sh).
  *
  * The instructions raise SIGILL here; a handler decodes and executes them on
  * tiles that each thread has in memory.  oneDNN asks the processor by CPUID,
- * which does not trap: the environment variable PD_AMX_PATCH lists where the
- * library's file has a CPUID or XGETBV, in hexadecimal, and those become UD2,
- * which the handler answers, too.  Reference: Intel's Software Developer's
+ * which does not trap: the environment variable PD_AMX_PATCH lists, in
+ * hexadecimal, where the library's file has a CPUID or XGETBV, and each becomes
+ * UD2, which the handler answers, too.  Reference: Intel's Software Developer's
  * Manual, volume 2.
  */
 #define _GNU_SOURCE
@@ -33,7 +33,7 @@ enum { TILES = 8, ROWS = 16, ROW_BYTES = 64, MOST_PATCHES = 256 };
 enum { XTILECFG = 1 << 17, XTILEDATA = 1 << 18 };
 enum { GET_PERMISSION = 0x1022, REQUEST_PERMISSION = 0x1023 }; /* arch_prctl() */
 
-/* Tile configuration, as LDTILECFG reads it. */
+/* The tile configuration as LDTILECFG reads it. */
 struct config {
 	uint8_t palette, start_row, reserved[14];
 	uint16_t row_bytes[16];
@@ -49,14 +49,14 @@ static __thread struct tiles tiles __attribute__((tls_model("initial-exec")));
 
 static const uint8_t *patched[MOST_PATCHES];
 static int patches;
-static int products; /* made by all threads */
+static int products; /* products computed by all threads */
 
 /* A VEX instruction of map 0F38 with its operands. */
 struct instruction {
 	int opcode, prefix; /* prefix: 0 none, 1 66, 2 F3, 3 F2 */
 	int reg, rm, vvvv;
 	bool memory;
-	uint8_t *address; /* of the memory operand, for a tile without the stride's part */
+	uint8_t *address; /* the memory operand's address, for a tile without the stride */
 	int64_t stride;
 	int bytes;
 };
@@ -109,7 +109,7 @@ static int decode_memory(const ucontext_t *context, const uint8_t *p, int b, int
 	return bytes;
 }
 
-/* Decodes what stands at p.  Returns false where it is not of AMX. */
+/* Decodes the instruction at p.  Returns false if it is none of AMX. */
 static bool decode(const ucontext_t *context, const uint8_t *p, struct instruction *i)
 {
 	int more = 0;
@@ -138,8 +138,8 @@ static float of_bf16(uint16_t bits)
 	return value;
 }
 
-/* TDPBF16PS: each of a row's even products is summed by itself, each odd one,
- * then both are added. */
+/* Executes TDPBF16PS, which sums a row's even products and its odd products
+ * apart, and then adds both. */
 __attribute__((target("avx512f,avx512bw,fma"))) static void multiply_bf16(int sum, int a, int b)
 {
 	int rows = tiles.config.rows[sum], depth = tiles.config.row_bytes[a] / 4;
@@ -215,7 +215,7 @@ static bool execute(const struct instruction *i)
 		multiply_bf16(i->reg, i->rm, i->vvvv);
 		return i->prefix == 2;
 	default:
-		return false; /* products of integers: nothing here asks for them */
+		return false; /* products of integers, which nothing here asks for */
 	}
 }
 
@@ -317,8 +317,8 @@ static int find_library(struct dl_phdr_info *info, size_t size, void *base)
 	return 1;
 }
 
-/* Of the environment, which getenv() does not know yet: this library is
- * initialized before libc. */
+/* Returns a variable of the environment, which getenv() does not know yet since
+ * this library is initialized before libc. */
 static const char *variable(char **environment, const char *name)
 {
 	for (size_t length = strlen(name); *environment; environment++)
@@ -327,7 +327,8 @@ static const char *variable(char **environment, const char *name)
 	return NULL;
 }
 
-/* The C library passes main()'s arguments to constructors. */
+/* Installs the handler and patches oneDNN; the C library passes main()'s
+ * arguments to constructors. */
 __attribute__((constructor)) static void begin(int argc, char **argv, char **environment)
 {
 	struct sigaction action = { .sa_sigaction = on_illegal, .sa_flags = SA_SIGINFO | SA_NODEFER };
@@ -351,8 +352,8 @@ __attribute__((constructor)) static void begin(int argc, char **argv, char **env
 	}
 }
 
-/* Writes how many products were made to the file that PD_AMX_COUNT names, a
- * line for each process. */
+/* Appends the number of products computed to the file that PD_AMX_COUNT names,
+ * one line for each process. */
 __attribute__((destructor)) static void end(void)
 {
 	const char *name = getenv("PD_AMX_COUNT");
@@ -364,7 +365,7 @@ __attribute__((destructor)) static void end(void)
 	}
 }
 
-/* Nobody takes the handler away. */
+/* Replaces sigaction(), so that nobody takes the handler of SIGILL away. */
 int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 {
 	int (*set)(int, const struct sigaction *, struct sigaction *) = dlsym(RTLD_NEXT, "sigaction");
@@ -372,8 +373,8 @@ int sigaction(int number, const struct sigaction *action, struct sigaction *old)
 	return number == SIGILL ? 0 : set(number, action, old);
 }
 
-/* Grants what the kernel of a processor with AMX does when a process asks for
- * tiles. */
+/* Replaces syscall(), so that a process which asks for tiles gets them as from
+ * the kernel of a processor with AMX. */
 long syscall(long number, ...)
 {
 	long arguments[6], result;

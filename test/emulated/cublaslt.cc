@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of cuBLASLt that lib/device/cuda uses, by definition; sums are taken in f32.  It refuses what
- * the library has no algorithm for, and holds callers to what they said of pointers and workspaces.
+ * The part of cuBLASLt that lib/device/cuda uses, computed by definition with sums in f32.  It refuses
+ * products that the library has no algorithm for, and ends the program if pointers or workspaces are not
+ * as the caller promised.
  */
 #include "emulated.h"
 #include "number.h"
@@ -11,15 +12,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORKSPACE 333           /* bytes of the first algorithm; twice that of the second, ... */
+#define WORKSPACE 333           /* bytes of the first algorithm; the second has twice as many, ... */
 
 struct cublasLtContext {
 	int unused;
 };
 
 /*
- * What lies in the opaque structures; an algorithm's first word is its number, from 1, and the next the
- * alignment that the caller promised of all matrices.
+ * The contents of the opaque structures.  An algorithm's first word is its number, from 1, and the next
+ * the alignment that the caller promised for all matrices.
  */
 struct matrix {
 	enum number type;
@@ -33,7 +34,7 @@ struct product {
 };
 struct preference {
 	uint64_t workspace;
-	uint32_t alignment;             /* the least of all four */
+	uint32_t alignment;             /* the least of the four matrices' */
 };
 
 static size_t bytes_of(enum number type)
@@ -51,7 +52,7 @@ static bool overlap(const void *a, size_t a_bytes, const void *b, size_t b_bytes
 	return (const char *)a < (const char *)b + b_bytes && (const char *)b < (const char *)a + a_bytes;
 }
 
-/* Of the table of types in cuBLASLt's manual, what has these three matrices and sums in f32. */
+/* Tells whether the table of types in cuBLASLt's manual has these three matrices with sums in f32. */
 static bool is_known(const product &p, const matrix &a, const matrix &b, const matrix &d)
 {
 	return a.type == b.type && (d.type == a.type || d.type == F32) &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of cuDNN that lib/device/cuda uses, by definition; sums are taken in f32. */
+/* The part of cuDNN that lib/device/cuda uses, computed by definition with sums in f32. */
 #include "emulated.h"
 #include "number.h"
 
@@ -10,7 +10,7 @@
 #include <unistd.h>
 #include <vector>
 
-/* Samples, channels, rows, columns; of a kernel: outputs, inputs, rows, columns. */
+/* A tensor of samples, channels, rows, columns, or a kernel of outputs, inputs, rows, columns. */
 struct array {
 	enum number type;
 	int size[4];
@@ -60,13 +60,13 @@ static size_t elements(const array &a)
 	return (size_t)a.size[0] * a.size[1] * a.size[2] * a.size[3];
 }
 
-/* A workspace holds nothing afterwards that anybody may read. */
+/* Overwrites a workspace, since its contents may not be read afterwards. */
 static void soil(void *workspace, size_t bytes)
 {
 	memset(workspace, 0xff, bytes);
 }
 
-/* visit(channel, place) for each element, channels first. */
+/* Calls visit(channel, place) for each element of a tensor with the channels first. */
 template <typename Visit> static void each_element(const array &x, Visit visit)
 {
 	int64_t area = (int64_t)x.size[2] * x.size[3];
@@ -77,7 +77,7 @@ template <typename Visit> static void each_element(const array &x, Visit visit)
 
 /* ---- convolutions ---- */
 
-/* Do they fit together?  Layouts too, where there is a difference. */
+/* Tells whether shapes and types fit together, and layouts if they differ at all. */
 static bool fits(const array &x, const array &w, const cudnnConvolutionStruct &c, const array &y)
 {
 	bool flat = w.size[1] == 1 || w.size[2] * w.size[3] == 1 || x.size[1] == 1;
@@ -94,7 +94,7 @@ static bool fits(const array &x, const array &w, const cudnnConvolutionStruct &c
 	return flat || (x.step[1] == 1) == (w.step[1] == 1);
 }
 
-/* visit(channel, row and column in w, in x) for each product of an output. */
+/* Calls visit(channel, row and column in w, row and column in x) for each product of an output. */
 template <typename Visit>
 static void each_input(const array &x, const array &w, const cudnnConvolutionStruct &c, int row,
 		       int column, Visit visit)
@@ -112,7 +112,7 @@ static void each_input(const array &x, const array &w, const cudnnConvolutionStr
 		}
 }
 
-/* visit(place in x, in w, in y) for each product of the convolution. */
+/* Calls visit(place in x, place in w, place in y) for each product of the convolution. */
 template <typename Visit>
 static void each(const array &x, const array &w, const cudnnConvolutionStruct &c, const array &y,
 		 Visit visit)
@@ -144,13 +144,13 @@ static std::vector<float> numbers(const void *from, const array &a)
 
 enum way { FORWARD, DATA, WEIGHTS };
 
-/* x, w, y: one of them is made of the other two. */
+/* A convolution, of whose tensors x, w, y one is computed from the other two. */
 struct convolution {
 	array x, w, y;
 	cudnnConvolutionStruct how;
 	const void *px, *pw, *py, *bias;
 	bool relu;
-	float most = INFINITY;          /* that the relu lets through */
+	float most = INFINITY;          /* the largest number that the relu lets through */
 };
 
 static void compute(const convolution &c, enum way way, void *out)
@@ -204,7 +204,10 @@ static cudnnStatus_t queue(cudnnHandle_t handle, const convolution &c, enum way 
 	return CUDNN_STATUS_SUCCESS;
 }
 
-/* Three algorithms; where one is not deterministic, it is the first.  Or none at all. */
+/*
+ * Proposes three algorithms, of which the first is not deterministic unless `deterministic`, or none with
+ * PD_EMULATED_NO_ALGORITHMS.
+ */
 template <typename Perf>
 static cudnnStatus_t propose(Perf *found, int room, int *count, cudnnConvolutionDescriptor_t conv,
 			     bool deterministic)
@@ -304,7 +307,10 @@ cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t activatio
 	return CUDNN_STATUS_SUCCESS;
 }
 
-/* Of each way what is proposed, and what that needs; x, w, y in the library's order. */
+/*
+ * Defines the functions that propose algorithms for one pass and tell their workspaces; A, B, C declare
+ * x, w, y in the library's order.
+ */
 #define WAY(name, Algo, A, B, C, deterministic) \
 	cudnnStatus_t cudnnGetConvolution##name##Algorithm_v7( \
 		cudnnHandle_t, const A, const B, const cudnnConvolutionDescriptor_t conv, const C, \

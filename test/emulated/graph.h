@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The graph API, as far as convolutions go: a descriptor is a list of attributes, in a plan all
- * is found that leads to it.  Engine 0 is not deterministic, engine 1 has a knob, and both take
- * tensor cores; engine 2 is the one for when nothing else does.  Graphs are refused where cuDNN
- * 9.19 refuses them: it takes them, and then proposes no engine (struct meaning, offered).
- * Included by cudnn.cc.
+ * The part of cuDNN's graph API that convolutions need; cudnn.cc includes it.  A descriptor is a list of
+ * attributes, and from a plan all descriptors can be found that led to it.  Engine 0 is not deterministic,
+ * engine 1 has a knob, and both use tensor cores; engine 2 is the fallback.  Graphs that cuDNN 9.19
+ * refuses are refused in the same way: they are accepted, but no engine is proposed (struct meaning,
+ * offered).
  */
 #include <list>
 #include <map>
@@ -75,10 +75,10 @@ static int64_t id_of(const descriptor &tensor)
 }
 
 /*
- * A graph in the terms of a convolution, and the ids of what lies in memory (0: it does not).
- * offered: all that lies in memory is of one type, what does not is f32, and a relu follows a bias:
- * of anything else the library has no engine, as of a gradient in f32 of inputs of 16 bits.
- * aligned: to 16 bytes, which all but the last engine want.
+ * A graph as a convolution, with the ids of its tensors in memory (0 for a virtual tensor).
+ * offered: all tensors in memory have one type, virtual ones are f32, and a relu follows a bias.  The
+ * library has no engine for other graphs, such as a gradient in f32 of inputs of 16 bits.
+ * aligned: all tensors are aligned to 16 bytes, as all engines but the last demand.
  */
 struct meaning {
 	convolution c;
@@ -148,7 +148,7 @@ static bool convolution_of(const descriptor &op, meaning *m)
 	return false;
 }
 
-/* What follows a convolution forward: each operation reads what the one before it made. */
+/* Adds an operation behind a convolution's forward, which must read the output of the one before it. */
 static bool follow(const descriptor &op, const descriptor **from, meaning *m)
 {
 	const descriptor &how = op.part(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
@@ -190,7 +190,7 @@ static bool meaning_of(const descriptor &graph, meaning *m)
 	       !(ops.size() > 1 && getenv("PD_EMULATED_NO_FUSION"));
 }
 
-/* One that others refer to for as long as they like. */
+/* Returns a new descriptor that is never freed, since others refer to it. */
 static descriptor *kept(cudnnBackendDescriptorType_t type)
 {
 	static std::list<descriptor> all;
@@ -199,7 +199,7 @@ static descriptor *kept(cudnnBackendDescriptorType_t type)
 	return &all.back();
 }
 
-/* What a mode of the heuristics proposes, best first. */
+/* Returns the engines that a mode of the heuristics proposes, best first. */
 static std::vector<int64_t> proposals(const descriptor &heuristics)
 {
 	meaning m;
@@ -218,9 +218,9 @@ static std::vector<int64_t> proposals(const descriptor &heuristics)
 	}
 }
 
-#define KNOB_VALUE ((int64_t)-1)        /* of engine 1 */
+#define KNOB_VALUE ((int64_t)-1)        /* the value of engine 1's knob */
 
-/* Engine i, as a configuration. */
+/* Stores engine i in a configuration. */
 static void propose_engine(const descriptor &heuristics, int64_t i, descriptor *config)
 {
 	descriptor *engine = kept(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
@@ -240,7 +240,7 @@ static void propose_engine(const descriptor &heuristics, int64_t i, descriptor *
 	config->whole = true;
 }
 
-/* The plan of an engine, if there is one. */
+/* Completes the plan of an engine, or returns the error if there is none. */
 static cudnnStatus_t make_plan(descriptor *plan)
 {
 	const descriptor &config = plan->part(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
@@ -252,7 +252,7 @@ static cudnnStatus_t make_plan(descriptor *plan)
 	if (!meaning_of(engine.part(CUDNN_ATTR_ENGINE_OPERATION_GRAPH), &m) || !m.offered ||
 	    (!m.aligned && i == 1))
 		return CUDNN_STATUS_NOT_SUPPORTED;
-	/* without its knob, or with another, it is another */
+	/* Without its knob, or with another value, engine 1 is not the one that was proposed. */
 	if (knobs.size() != (i == 1) ||
 	    (i == 1 && knobs[0]->one<int64_t>(CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE) != KNOB_VALUE))
 		return CUDNN_STATUS_BAD_PARAM;
@@ -266,7 +266,7 @@ cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
 					   cudnnBackendDescriptor_t *p)
 {
 	if (type > CUDNN_BACKEND_RNG_DESCRIPTOR)
-		return CUDNN_STATUS_NOT_SUPPORTED;      /* a description of a GPU, too */
+		return CUDNN_STATUS_NOT_SUPPORTED;      /* among them a description of a GPU */
 	*p = new descriptor{ type, false, {} };
 	return CUDNN_STATUS_SUCCESS;
 }
@@ -347,7 +347,7 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const p,
 		return CUDNN_STATUS_BAD_PARAM;
 	if (type != CUDNN_TYPE_BACKEND_DESCRIPTOR)
 		memcpy(values, found->second.data(), found->second.size());
-	else    /* into descriptors that are there */
+	else    /* copies into the caller's descriptors */
 		for (int64_t i = 0; i < *count; i++)
 			*((descriptor **)values)[i] = *((descriptor **)found->second.data())[i];
 	return CUDNN_STATUS_SUCCESS;

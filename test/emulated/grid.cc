@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A kernel's blocks, and their threads.  Threads that meet have stacks, and take turns: a warp goes on
- * until it waits for the others of its block, or has ended, before another warp begins, and a thread
- * until it waits for those of its warp.  Who comes first changes from block to block, so that what
- * needs a barrier and has none goes wrong.  The switch of stacks is for x86-64.
+ * The blocks of a kernel, and their threads.  Threads that meet have stacks, and take turns: a warp goes
+ * on until it waits for the others of its block, or has ended, before another warp begins, and a thread
+ * goes on until it waits for the others of its warp.  The order changes from block to block, so that a
+ * kernel that lacks a barrier goes wrong.  The switch of stacks is for x86-64.
  */
 #include "emulated.h"
 
@@ -17,7 +17,7 @@
 #define STACK_BYTES 65536
 #define WARP 32u
 #define THREADS_MOST 1024
-#define SHARED_MOST 49152u      /* more must be asked for, which nothing here does */
+#define SHARED_MOST 49152u      /* bytes without an opt-in, which no kernel here needs */
 
 thread_local emulated_index threadIdx, blockIdx, blockDim, gridDim;
 
@@ -30,7 +30,7 @@ struct fiber {
 	emulated_index index;
 };
 
-/* Of a host thread, kept from kernel to kernel. */
+/* The stacks of a host thread, kept from kernel to kernel. */
 struct stacks {
 	std::vector<fiber> all;
 
@@ -64,7 +64,7 @@ void emulated_bug(const char *format, ...)
 	abort();
 }
 
-/* Leaves where it was in *from, and goes on where `to` was left. */
+/* Saves the current stack in *from, and goes on where `to` was saved. */
 extern "C" void emulated_switch(void **from, void *to);
 asm(R"(
 	.text
@@ -135,7 +135,7 @@ static emulated_index index_of(unsigned t, dim3 size)
 	return { t % size.x, t / size.x % size.y, t / size.x / size.y };
 }
 
-/* Number i of n, in an order that begins anywhere, upwards or downwards. */
+/* Returns number i of n in an order that begins anywhere and goes upwards or downwards, by `order`. */
 static unsigned in_order(unsigned i, unsigned n, unsigned order)
 {
 	unsigned first = order / 2 % n;
@@ -169,7 +169,7 @@ static void run_warp(unsigned first, unsigned count, unsigned order)
 	}
 }
 
-/* Every warp as far as the next barrier of the block, again and again. */
+/* Runs every warp as far as the next barrier of the block, until all threads have ended. */
 static void run_block(dim3 block, unsigned order, const std::function<void()> &thread)
 {
 	unsigned count = block.x * block.y * block.z, warps = (count + WARP - 1) / WARP, met;

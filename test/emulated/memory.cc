@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of the emulated GPU, pinned memory, and copies.  All is the processor's, but it is known which is
- * which, and what is given to a kernel or a copy must be where a GPU finds it.
+ * Memory of the emulated GPU, pinned memory, and copies.  All of it is the processor's memory, but each
+ * piece has its kind, and arguments of kernels and copies must be in memory that a GPU reaches.
  */
 #include "emulated.h"
 
@@ -16,12 +16,12 @@
 struct piece {
 	size_t bytes;
 	enum emulated_memory what;
-	bool ours;                      /* to be freed here */
+	bool ours;                      /* allocated here, and freed here */
 };
 
 static std::mutex lock;
 
-/* By address; is never freed, since threads may run until the process ends. */
+/* Returns the pieces by address; the map is never freed, since threads may run until the process ends. */
 static std::map<uintptr_t, piece> &pieces()
 {
 	static auto *all = new std::map<uintptr_t, piece>;
@@ -47,7 +47,7 @@ enum emulated_memory emulated_where(const void *address)
 		std::lock_guard<std::mutex> held(lock);
 		auto behind = pieces().upper_bound(at);
 
-		/* the end of a piece belongs to it, too: arguments may be such */
+		/* The address of a piece's end belongs to it, too, since it may be an argument. */
 		if (behind != pieces().begin()) {
 			auto found = std::prev(behind);
 
@@ -87,7 +87,7 @@ static void note(const void *memory, size_t bytes, enum emulated_memory what, bo
 	pieces()[(uintptr_t)memory] = { bytes, what, ours };
 }
 
-/* Forgets what begins there; false: there is none of that kind. */
+/* Forgets the piece that begins there; returns false if there is none of that kind. */
 static bool forget(const void *memory, enum emulated_memory what, bool ours)
 {
 	std::lock_guard<std::mutex> held(lock);
@@ -99,7 +99,7 @@ static bool forget(const void *memory, enum emulated_memory what, bool ours)
 	return true;
 }
 
-/* What nobody wrote is not zero. */
+/* Allocates memory of a kind, which is not zero until it is written. */
 static cudaError_t take(void **memory, size_t bytes, enum emulated_memory what)
 {
 	emulated_count_first();
@@ -116,7 +116,7 @@ static cudaError_t take(void **memory, size_t bytes, enum emulated_memory what)
 	return cudaSuccess;
 }
 
-/* As CUDA does, waits for what may use it. */
+/* Frees memory, for which it waits, as CUDA does, for all work that may use it. */
 static cudaError_t give(void *memory, enum emulated_memory what)
 {
 	if (!memory)
@@ -130,7 +130,7 @@ static cudaError_t give(void *memory, enum emulated_memory what)
 	return cudaSuccess;
 }
 
-/* Returns whether the copy is between memories of these kinds. */
+/* Tells whether source and destination are in the memories that `kind` names. */
 static bool is_right(const void *dst, const void *src, enum cudaMemcpyKind kind)
 {
 	bool to_device = emulated_where(dst) == EMULATED_DEVICE;
@@ -186,8 +186,8 @@ cudaError_t cudaHostUnregister(void *memory)
 }
 
 /*
- * From pageable memory all is read before the call returns, and to such it is there by then; pinned memory
- * is read and written when the GPU comes to it.
+ * Copies from or to pageable memory before the call returns, but from or to pinned memory when the GPU
+ * comes to it.
  */
 cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, enum cudaMemcpyKind kind,
 			    cudaStream_t stream)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Mistakes that a GPU may forgive for years, each with its correct counterpart: `mistakes NAME` makes the
- * one, `mistakes NAME right` the other.  Status 0: nothing was noticed; 1: a call was refused or the
- * result is wrong; else the program was ended.  For test/t9008-emulated.sh.
+ * Mistakes that a GPU may not punish for years, each with its correct counterpart, for
+ * test/t9008-emulated.sh: `mistakes NAME` makes a mistake, `mistakes NAME right` does it right.  The exit
+ * status is 0 if nothing was noticed and 1 if a call was refused or the result is wrong; otherwise the
+ * program was ended.
  */
 #include <cublasLt.h>
 #include <cuda_runtime_api.h>
@@ -14,7 +15,7 @@
 #define THREADS 128
 #define BLOCKS 8
 
-/* What the thread before wrote; the barrier between is of the block, of the warp, or absent. */
+/* Outputs what the thread before in the block wrote; unless `right` there is no barrier in between. */
 __global__ static void block_neighbour(int *out, bool right)
 {
 	__shared__ int sum[THREADS];
@@ -41,7 +42,7 @@ __global__ static void warp_neighbour(int *out, bool right)
 	out[blockIdx.x * THREADS + t] = sum[t / 32 * 32 + (t + 31) % 32];
 }
 
-/* Some threads end, the others meet. */
+/* Lets some threads end, unless `right`, while the others meet. */
 __global__ static void diverge(int *out, bool right)
 {
 	if (!right && threadIdx.x >= 64)
@@ -136,7 +137,7 @@ static int unreachable(bool right)
 	return fetch(out, 1);
 }
 
-/* What another stream makes is read before it is there, unless the stream waits. */
+/* Reads the result of another stream, for which it waits only if `right`. */
 static int order(bool right)
 {
 	cudaEvent_t made;
@@ -152,7 +153,7 @@ static int order(bool right)
 	return fetch(out, 1) || out[0] != 2;
 }
 
-/* Pinned memory is overwritten while a copy from it may be under way. */
+/* Overwrites pinned memory while, unless `right`, a copy from it may be in progress. */
 static int reuse(bool right)
 {
 	int out[1];
@@ -165,7 +166,7 @@ static int reuse(bool right)
 	return fetch(out, 1) || out[0] != 1;
 }
 
-/* The call that must not come while work is captured. */
+/* Makes a call during capture that is not allowed there, unless `right`. */
 static int capture(const char *what, bool right)
 {
 	cudaGraph_t graph;
@@ -184,7 +185,8 @@ static int capture(const char *what, bool right)
 	return cudaStreamEndCapture(stream, &graph) != cudaSuccess;
 }
 
-/* A product of numbers of 16 bits whose matrix, workspace or result lies badly, or in f32's arithmetic. */
+/* Computes a product in 16 bits with, unless `right`, a misplaced matrix, workspace or result, a step that
+ * is too small, or the arithmetic of f32. */
 static int product(const char *what, bool right)
 {
 	bool badly = !right;

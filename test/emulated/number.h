@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Elements of the three types. */
+/* Reads and writes elements of the three types. */
 #pragma once
 
 #include "base/half.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of CUDA's runtime that lib/device/cuda uses, but for memory: devices, streams, events, graphs.
+ * The part of CUDA's runtime that lib/device/cuda uses except for memory: devices, streams, events,
+ * graphs.
  *
- * A stream is a list of work, which is done under one lock, in the thread that asks: for an event behind
- * it, or by waiting.  Nothing else moves it on, so what was queued long ago may still not be done, and
- * what another stream was not told to wait for may be done later than that one's.
+ * A stream is a list of work, which is done under one lock in the thread that asks for an event behind
+ * it, or waits for it.  Nothing else does the work, so work that was queued long ago may still not be
+ * done, and a stream that was not told to wait for another's work may do its own first.
  */
 #include "emulated.h"
 
@@ -23,10 +24,10 @@
 #include <unistd.h>
 #include <vector>
 
-/* What is recorded of an event: how often so far, and how many of these are done. */
+/* The state of an event: how often it was recorded, and how many of these records are done. */
 struct mark {
 	int64_t recorded, done, ns;
-	cudaStream_t behind;            /* where it was recorded last */
+	cudaStream_t behind;            /* the stream in which it was recorded last */
 	int device;
 	bool untimed;
 };
@@ -35,7 +36,7 @@ struct CUevent_st {
 	std::shared_ptr<mark> of;
 };
 
-/* One piece of work; or `event` is recorded. */
+/* A piece of work, or, without one, the record of an event. */
 struct node {
 	std::function<void()> work;
 	std::shared_ptr<mark> event;
@@ -51,20 +52,20 @@ struct CUgraphExec_st {
 
 struct item {
 	node what;
-	int64_t number;                 /* of the event's records, this one */
-	bool waits;                     /* for the event, not recording it */
+	int64_t number;                 /* the number of the event's record */
+	bool waits;                     /* waits for the event instead of recording it */
 };
 
 struct CUstream_st {
 	int device;
 	std::deque<item> items;
-	CUgraph_st *captured;           /* NULL: what is queued is done */
-	bool broken;                    /* by something that cannot be captured */
+	CUgraph_st *captured;           /* NULL: the stream is not captured */
+	bool broken;                    /* a call was made that cannot be captured */
 };
 
 static thread_local int device;
-static thread_local cudaStream_t capturing;     /* what this thread captures */
-/* A stream on which nothing is done; NULL: there is none. */
+static thread_local cudaStream_t capturing;     /* the stream that this thread captures */
+/* The stream on which no work is done, or NULL. */
 static std::atomic<cudaStream_t> held;
 static std::atomic<int> launches;
 
@@ -104,7 +105,7 @@ void emulated_count_first(void)
 	firsts++;
 }
 
-/* A kernel is loaded when it is first launched, which must not happen while work is captured. */
+/* Counts a kernel's first launch, which loads it and so must not happen while work is captured. */
 void emulated_count_kernel(void *kernel)
 {
 	static auto *known = new std::set<void *>;
@@ -123,9 +124,9 @@ int emulated_firsts(void)
 	return firsts;
 }
 
-/* ---- streams; all of this under the lock ---- */
+/* ---- streams; all of these are called under the lock ---- */
 
-/* These are never freed, since threads may run until the process ends. */
+/* Returns the lock, which like the streams is never freed, since threads may run until the process ends. */
 static std::recursive_mutex &gpu()
 {
 	static auto *lock = new std::recursive_mutex;
@@ -151,7 +152,7 @@ static cudaStream_t new_stream(int of)
 	return stream;
 }
 
-/* The stream itself; where that is 0, the default one of this thread's device. */
+/* Returns the stream itself, or, if it is 0, the default stream of this thread's device. */
 static cudaStream_t actual(cudaStream_t stream)
 {
 	static auto *defaults = new std::map<int, cudaStream_t>;
@@ -172,7 +173,7 @@ static void note_time(const std::shared_ptr<mark> &m, int64_t number)
 	m->done = number;
 }
 
-/* Does the stream's work until the event has been recorded so often, or all; or as far as that goes. */
+/* Does the stream's work until the event has been recorded so often, or all of it, as far as possible. */
 static void run(cudaStream_t stream, const mark *until, int64_t number)
 {
 	while (!stream->items.empty() && stream != held && !(until && until->done >= number)) {
@@ -201,7 +202,7 @@ void emulated_run_all(void)
 		run(stream, nullptr, 0);
 }
 
-/* Of what may not be done to a stream that is being captured: capturing fails in the end. */
+/* Refuses a call on a stream that is being captured; the capture fails in the end. */
 static cudaError_t refuse(cudaStream_t stream)
 {
 	if (!stream || !stream->captured)
@@ -247,7 +248,7 @@ cudaError_t cudaGetLastError(void)
 	return status;
 }
 
-/* The GPUs of this machine are as many as CUDA_VISIBLE_DEVICES names; where it is not set, one. */
+/* Returns the numbers of the GPUs that CUDA_VISIBLE_DEVICES names, or of one GPU if it is not set. */
 static std::vector<int> visible()
 {
 	const char *text = getenv("CUDA_VISIBLE_DEVICES");
@@ -287,7 +288,7 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int)
 	return cudaSuccess;
 }
 
-/* Kernels are those of a GPU that has tensor cores. */
+/* Reports kernels of a GPU with tensor cores, unless PD_EMULATED_NO_TENSOR_CORES is set. */
 cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *)
 {
 	memset(attributes, 0, sizeof(*attributes));
@@ -305,7 +306,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *stream, unsigned flags)
 {
 	guard all(gpu());
 
-	/* any other would wait for the default stream, and that for it */
+	/* Any other stream would wait for the default stream, and the default stream for it. */
 	if (flags != cudaStreamNonBlocking)
 		emulated_bug("a stream that is not cudaStreamNonBlocking");
 	emulated_count_first();
@@ -379,7 +380,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 	return cudaSuccess;
 }
 
-/* External is for streams that are being captured: each launch of the graph records it. */
+/* Records an event; an external record in a captured stream is done by each launch of the graph. */
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t wanted, unsigned flags)
 {
 	guard all(gpu());
@@ -438,7 +439,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end)
 	return cudaSuccess;
 }
 
-/* Others may do what this thread may not. */
+/* Begins a capture during which only this thread may not make the calls that break it. */
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMode mode)
 {
 	const char *wish = getenv("PD_EMULATED_NO_CAPTURE");
@@ -487,7 +488,7 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *made, cudaGraph_t gra
 	return cudaSuccess;
 }
 
-/* Of a graph with the same nodes, in the same order. */
+/* Updates an executable graph to another graph with the same kinds of nodes in the same order. */
 cudaError_t cudaGraphExecUpdate(cudaGraphExec_t made, cudaGraph_t graph,
 				cudaGraphExecUpdateResultInfo *info)
 {

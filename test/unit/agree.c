@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the parts of an agree wait for (lib/worker/global_norm.c, tied_weights.c), in virtual time where
- * each takes some: gradients are complete before they are squared or leave for other copies, a copy's
- * sum is made of what has arrived, the vector leaves when it has this rank's part or what came before,
- * and is changed when it has left.
+ * Tests what the parts of an agree (lib/worker/global_norm.c, tied_weights.c) wait for, in virtual time,
+ * of which each part takes some.  Gradients are complete before they are squared or sent to other copies,
+ * a copy's sum is computed after the copies have arrived, the vector is sent when this rank's part is in
+ * it or the vector received before was united with it, and it is changed only after it was sent.
  */
 #include "document.h"
 #include "table.h"
@@ -20,7 +20,7 @@
 #include <string.h>
 
 #define MICROBATCHES 24
-#define PLACES 20                       /* bits of a tag that are not the operation's number */
+#define PLACES 20                       /* bits of a tag below the operation's number */
 #define TIED 32                         /* the first place of gradients of shared parameters */
 #define MOST 4096
 
@@ -30,22 +30,22 @@ static const char *const names[] = {
 	"receive of a copy",
 };
 
-/* A part of an agree, or the work that makes its gradients. */
+/* A part of an agree, or the work that computes its gradients. */
 static struct work {
 	enum kind kind;
 	int rank, group, round;
 	int64_t start_ns, end_ns, duration_ns;
-	const struct pd_event *done;            /* of a transfer that is under way */
+	const struct pd_event *done;            /* the event of a transfer in progress */
 	struct pd_stream *stream;
-	struct pd_event behind;                 /* the stream's work */
+	struct pd_event behind;                 /* ends when the stream has done the work */
 } works[MOST];
 static int count;
 static bool short_queue;
 
-/* What each rank has begun so far. */
+/* The numbers of parts that each rank has begun so far. */
 static struct { int squares, unites, transfers; uint64_t number; } begun[MOST_RANKS];
 
-/* In which order: `then` is as many rounds later, of the same rank and group. */
+/* The order of parts of the same rank and group: `then`, `later` rounds after `first`, waits for it. */
 static const struct { enum kind first, then; int later; } rules[] = {
 	{ GRADIENTS, SQUARES, 0 }, { GRADIENTS, TIED_SEND, 0 }, { TIED_RECV, SUM, 0 },
 	{ TIED_SEND, SUM, 0 }, { SQUARES, SEND, 0 }, { RECV, UNITE, 0 }, { SEND, UNITE, 0 },
@@ -66,7 +66,7 @@ static int rank_of(const struct pd_stream *stream)
 	return ((const struct pd_sim_device *)stream->device)->rank;
 }
 
-/* Takes that long on the stream (table.h's profiles know no time for sums), and notes when. */
+/* Queues work that takes that long on the stream, since table.h's profiles know no time for sums. */
 static int take(struct work *work, struct pd_stream *stream, int64_t ns, struct pd_event *ev)
 {
 	work->stream = stream;
@@ -76,7 +76,7 @@ static int take(struct work *work, struct pd_stream *stream, int64_t ns, struct 
 		: pd_device_sim.stream.copy(stream, NULL, NULL, 0, PD_COPY_WITHIN, &work->behind);
 }
 
-/* Tells whether the stream's queue is full: where it is short, it has room for one piece of work. */
+/* Tells whether the stream's queue is full; with short_queue it has room for one piece of work. */
 static bool full(const struct pd_stream *stream)
 {
 	for (int i = 0; i < count && short_queue; i++)
@@ -108,7 +108,7 @@ static int unite(struct pd_stream *stream, double *vector, const double *other, 
 		    ev);
 }
 
-/* On a stream that squares, these are sums of copies. */
+/* Notes a sum, which is one of copies if the stream also squares. */
 static int sum(struct pd_stream *stream, float *dst, const float *const *src, int n, size_t floats,
 	       struct pd_event *ev)
 {
@@ -164,7 +164,7 @@ static void note_ends(void)
 	}
 }
 
-/* Adds what makes gradients; of sums, forgets those that are not of copies. */
+/* Completes the times, adds the work that computes gradients, and ignores sums that are not of copies. */
 static void complete_works(const struct pd_schedule *schedule, const struct virtual_run *run)
 {
 	struct pd_stream *agrees[MOST_RANKS] = { NULL };
@@ -216,7 +216,7 @@ static int early(size_t rule)
  */
 static int between(int rounds)
 {
-	int left[MOST_RANKS] = { 0 }, wrong = 0;        /* parts of the agree that are to come */
+	int left[MOST_RANKS] = { 0 }, wrong = 0;        /* parts of the agree that are still to come */
 
 	for (const struct work *a = works; a < works + count; a++) {
 		if (a->kind == SQUARES)
@@ -228,7 +228,7 @@ static int between(int rounds)
 	return wrong;
 }
 
-/* Takes over the plan. */
+/* Tests a plan, and frees it. */
 static void test_plan(const char *what, struct pd_plan *plan, enum pd_weight_kind weights)
 {
 	const struct pd_phase phase = { .last = MICROBATCHES };
@@ -264,7 +264,7 @@ static void test_plan(const char *what, struct pd_plan *plan, enum pd_weight_kin
 
 #define COST "'forward_ns': 20, 'backward_ns': 40, 'activation_bytes': 90, 'parameter_bytes': 400"
 
-/* Three stages; the first and the last share parameters. */
+/* Returns a plan of three stages, of which the first and the last share parameters. */
 static struct pd_plan *tied_plan(void)
 {
 	json_t *value = document_parse("{'format': 'pd-profile', 'version': 1, 'name': 'p', 'model': "

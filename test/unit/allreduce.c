@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The ordered exchange's groups and pieces: who has which, and how many are chosen. */
+/* Tests of the ordered exchange: its groups and pieces, and how many of each are chosen. */
 #include "base/mem.h"
 #include "tap.h"
 #include "topology/allreduce.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every piece has one owner in each group, and every member is in one. */
+/* Tests that every piece has one owner in each group, and every member is in one group. */
 static void test_parts(void)
 {
 	int bad = 0;
@@ -41,7 +41,7 @@ static void test_parts(void)
 	is_int(bad, 0, "who is in which group, who owns which piece");
 }
 
-/* How many groups there are for 100 MB, between two numbers. */
+/* Cases with the least and the greatest number of groups that may be chosen for 100 MB. */
 static const struct choice {
 	int first, step, n, low, high;
 	const char *topology, *what;
@@ -98,7 +98,7 @@ static void test_choice(void)
 	}
 }
 
-/* What the members of a component send by the formula for lines, and what each of them does. */
+/* Tests that the formula for lines gives what the members of a component send, each added up. */
 static void test_line(void)
 {
 	static const char *const topologies[] = {
@@ -141,11 +141,11 @@ static void test_line(void)
 	   "what a component on a line sends is what its members do: %d of %d the same", same, all);
 }
 
-/* What is short takes as long as its steps: as few of them one after the other as can be. */
+/* Tests that short messages, which take as long as their steps, have as few steps in a row as possible. */
 static void test_short(void)
 {
 	static const struct { const char *topology; int n, bytes, most, pieces; } all[] = {
-		{ "4096@1GB/s+5us", 4096, 64, 128, 1 },         /* pieces: of each owner */
+		{ "4096@1GB/s+5us", 4096, 64, 128, 1 },         /* pieces: pieces of each owner */
 		{ "8@12GB/s,16@1.25GB/s", 94, 1000, 6, 1 },
 		{ "6@12GB/s+5us,30@1.25GB/s+20us", 55, 100000, 14, 19 },
 	};

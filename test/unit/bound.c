@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lower bound against random plans of every kind, judged by replays. */
+/* Tests the lower bound against random plans of every kind, whose periods replays tell. */
 #include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -23,7 +23,7 @@ static int64_t below(int64_t n)
 
 enum shape { CHAIN, SKIPS, BRANCHES };
 
-/* Chains, with skips, or any graph; computing or sending is the larger part, or neither. */
+/* Returns a chain, a chain with skips or any graph, whose layers take random times and bytes. */
 static struct pd_profile *random_profile(int layers, enum shape shape, int64_t parameters)
 {
 	json_t *list = json_array();
@@ -33,7 +33,7 @@ static struct pd_profile *random_profile(int layers, enum shape shape, int64_t p
 		json_t *inputs = json_array();
 		int input;
 
-		/* in the end all come together */
+		/* The last layer reads all outputs that no other layer reads. */
 		for (int i = 0; l == layers - 1 && shape == BRANCHES && i < l - 1; i++)
 			if (!used[i])
 				json_array_append_new(inputs, json_sprintf("l%d", i));
@@ -69,7 +69,7 @@ static void random_topology(struct pd_topology *topology)
 	}
 }
 
-/* Ranks 0 to rank_count - 1, shuffled. */
+/* Gives the stages ranks 0 to rank_count - 1 in random order. */
 static void shuffle_ranks(struct pd_plan *plan)
 {
 	int order[64], next = 0;
@@ -85,7 +85,7 @@ static void shuffle_ranks(struct pd_plan *plan)
 			plan->stages[s].ranks[r] = order[next++];
 }
 
-/* Any that do not deadlock: replicas times warm-up do not rise from stage to stage. */
+/* Sets random warm-ups without deadlock: replicas times warm-up do not rise from stage to stage. */
 static void random_warmups(struct pd_plan *plan)
 {
 	int64_t lead = 0;
@@ -122,7 +122,7 @@ static struct pd_plan *random_plan(struct pd_profile *profile, const struct pd_t
 	return plan;
 }
 
-/* Layers in any topological order. */
+/* Stores the layers in a random topological order. */
 static void random_order(const struct pd_profile *profile, int *order)
 {
 	bool done[16] = { false };
@@ -145,7 +145,7 @@ static int by_number(const void *a, const void *b)
 	return *(const int *)a - *(const int *)b;
 }
 
-/* The same numbers of layers, but others; frees plan, keeps its profile. */
+/* Returns a plan whose stages have as many layers, but other ones; frees plan, keeps its profile. */
 static struct pd_plan *in_random_order(struct pd_plan *plan)
 {
 	json_t *json = pd_plan_json(plan), *stages = json_object_get(json, "stages");
@@ -177,7 +177,7 @@ static struct pd_plan *in_random_order(struct pd_plan *plan)
 static const struct policy {
 	enum pd_schedule_kind schedule;
 	enum pd_weight_kind weights;
-	bool group;             /* has microbatches of an update */
+	bool group;             /* an update has several microbatches */
 	bool straight;
 	bool agree;
 } policies[] = {
@@ -207,13 +207,13 @@ static int64_t common_multiple(const struct pd_plan *plan)
 }
 
 struct tally {
-	int plans, beaten, forgotten;   /* below the bound; bounds that rise with more freedom */
-	int above;                      /* expected without a replay, but for the period */
-	int apart;                      /* the fewest devices do not go with the bound, or the plan */
+	int plans, beaten, forgotten;   /* faster than the bound; bounds that rise with more freedom */
+	int above;                      /* the expected bound is above the replay's period */
+	int apart;                      /* the fewest devices contradict the bound or the plan */
 	double best;                    /* the largest bound / period */
 };
 
-/* The period of a plan against the bound under its own options. */
+/* Compares the period of a plan with the bound under its own options. */
 static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool straight,
 		  struct tally *tally)
 {
@@ -239,7 +239,7 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 		struct pd_expected expected;
 
 		pd_judge_expect(plan, true, &expected, &err);
-		/* the mean of what does not repeat itself is not exact */
+		/* The mean period of a schedule that does not repeat itself is not exact. */
 		if ((double)expected.bound_ns > ceil(1.0005 * period)) {
 			tally->above++;
 			diag("%s: expected %lld, period %.1f, %d stages on %d ranks, %d levels",
@@ -262,7 +262,7 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 		tally->best = (double)bound / period;
 }
 
-/* Sums by every reducer, of 16 bits, in buckets, sparse: the n-th way. */
+/* Chooses the n-th combination of a reducer, sums in 16 bits, buckets and sparse sums. */
 static void choose_sums(struct pd_plan *plan, int n)
 {
 	plan->reducer = (enum pd_reducer_kind)(n % PD_REDUCER_KINDS);
@@ -286,7 +286,7 @@ static void random_case(const struct policy *policy, int n, struct tally *tally)
 	struct pd_costs costs;
 
 	random_topology(&topology);
-	if (n % 3 == 0) {       /* sums in each other's memory */
+	if (n % 3 == 0) {       /* replicas sum in each other's memory */
 		profile->in_step.sum_bytes_per_s = (1 + n % 10) * INT64_C(100000000);
 		topology.level[n % topology.levels].shared_memory = true;
 		topology.processors = n % 4 ? 0 : topology.devices;
@@ -306,7 +306,7 @@ static void random_case(const struct policy *policy, int n, struct tally *tally)
 		plan->microbatches = 1;
 		if (policy->group)
 			plan->microbatches = common_multiple(plan) * (1 + below(4));
-		if (plan->weights == PD_WEIGHTS_2BW)    /* as many as are ahead */
+		if (plan->weights == PD_WEIGHTS_2BW)    /* at least as many as the first stage is ahead */
 			while (plan->microbatches < (int64_t)plan->stages[0].warmup *
 						    plan->stages[0].replicas)
 				plan->microbatches += common_multiple(plan);
@@ -338,7 +338,7 @@ static void test_random(const struct policy *policy)
 	ok(tally.best > 0.97, "the nearest took 1/%.3f of it", tally.best);
 }
 
-/* One stage on all devices is what it is: the bound is its period. */
+/* Tests that the bound of a single layer is the period of one stage on all devices. */
 static void test_exact(void)
 {
 	struct pd_profile *profile = random_profile(1, CHAIN, 2);
@@ -353,7 +353,7 @@ static void test_exact(void)
 					    .activation_bytes = 4 };
 	pd_topology_parse_string("4@1GB/s", &topology, NULL);
 	pd_costs_init(&costs, profile, false);
-	/* 4 replicas: 1200 + 2 x 3/4 x 64000; 1 replica: 1200 */
+	/* 4 replicas take 1200 + 2 x 3/4 x 64000, 1 replica takes 1200. */
 	is_int(pd_bound_ns(&costs, &with), 1200, "an all-reduce that is dearer than computing");
 	layer->parameter_bytes = 1600;
 	pd_costs_release(&costs);
@@ -368,7 +368,7 @@ static void test_exact(void)
 	pd_topology_parse_string("2@1GB/s,2@100MB/s", &topology, NULL);
 	with.microbatches = 1;
 	with.weights = PD_WEIGHTS_STASH;
-	/* 2 replicas: (1200 + 1600) / 2 */
+	/* 2 replicas take (1200 + 1600) / 2. */
 	is_int(pd_bound_ns(&costs, &with), 1200, "a slow link between servers is not worth it");
 	with.straight = true;
 	is_int(pd_bound_ns(&costs, &with), 1200, "straight: a layer cannot be divided");
@@ -377,8 +377,8 @@ static void test_exact(void)
 }
 
 /*
- * Two stages, one of them replicated: its step comes before its next forward whatever weights that
- * forward reads, so that its all-reduce takes time. 
+ * Tests two stages, one of them replicated: its step comes before its next forward whatever weights that
+ * forward reads, so that its all-reduce takes time.
  */
 static void test_serial(void)
 {
@@ -409,7 +409,7 @@ static void test_serial(void)
 		plan->stages[0].warmup = 6;
 		plan->stages[1].warmup = 0;
 		trace = pd_replay(plan, NULL, &err);
-		/* 1200 and 2 x 1/2 x 512, by two */
+		/* The all-reduce takes 2 x 1/2 x 512: (1200 + 512) / 2 = 856. */
 		ok(pd_replay_period_ns(trace) <= 860, "%s: a replay has an all-reduce, and a gradient",
 		   pd_weight_kind_name[weights[i]]);
 		is_int(pd_bound_ns(&costs, &with), 856, "nothing is faster than the all-reduce");
@@ -421,7 +421,7 @@ static void test_serial(void)
 	pd_profile_free(profile);
 }
 
-/* Six equal layers of 3 us on three devices, three microbatches: (3 + 2) x 6 us per group. */
+/* Tests six equal layers of 3 us on three devices, with three microbatches: (3 + 2) x 6 us per group. */
 static void test_drain(void)
 {
 	struct pd_profile *profile = random_profile(6, CHAIN, 2);
@@ -453,7 +453,7 @@ static void test_drain(void)
 	pd_profile_free(profile);
 }
 
-/* Returns so many equal layers in a chain; the last also takes what the first makes. */
+/* Returns so many equal layers in a chain, the last of which also reads the output of the first. */
 static struct pd_profile *skipping_profile(int layers)
 {
 	json_t *list = json_array();
@@ -474,9 +474,9 @@ static struct pd_profile *skipping_profile(int layers)
 }
 
 /*
- * The last of twelve stages takes what the second has from the first.  The gradient of that is used when
- * the others have come back through all stages in between, 1 + 11 x 2 ms later; there are buffers for
- * all that wait meanwhile.
+ * Tests twelve stages, the last of which also reads the output of the first.  The gradient of that skip
+ * is used when the others have come back through all stages in between, 1 + 11 x 2 ms later; there are
+ * buffers for all gradients that wait meanwhile.
  */
 static void test_skip(void)
 {
@@ -506,10 +506,10 @@ static void test_skip(void)
 }
 
 /*
- * Four stages of 1 + 2 ms, one of which recomputes, and groups of four microbatches: one goes through
- * all of them, and the slowest forward and the slowest backward, with its forward, come three times
- * more.  So a microbatch takes (12 + 3 (1 + 3)) / 4 ms; where the first stage is a minibatch ahead, the
- * others (9 + 3 (1 + 3)) / 4 ms.
+ * Tests four stages of 1 + 2 ms, one of which recomputes, with groups of four microbatches.  One
+ * microbatch goes through all stages, and the slowest forward and the slowest backward, with its
+ * recomputation, come three times more, so that a microbatch takes (12 + 3 (1 + 3)) / 4 ms.  If the first
+ * stage is a minibatch ahead, the others take (9 + 3 (1 + 3)) / 4 ms.
  */
 static void test_nf1b(void)
 {

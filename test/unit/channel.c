@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A channel: messages of two threads, some compressed, and a stream, over one socket, each whole and
- * in order.
+ * Tests that messages of two threads, some of them compressed, and a stream come over the socket of a
+ * channel whole and in order.
  */
 #include "launch/channel.h"
 
@@ -12,9 +12,9 @@
 #include <string.h>
 #include <sys/socket.h>
 
-#define LINES 50000                     /* of the stream: more than a socket holds */
-#define EVERY 500                       /* lines, then a message */
-#define NOISE 5000                      /* numbers */
+#define LINES 50000                     /* lines of the stream, more than a socket holds */
+#define EVERY 500                       /* lines between two messages */
+#define NOISE 5000                      /* numbers in a compressed message */
 #define LIMIT_MS 20000
 
 static struct pd_channel here, there;
@@ -35,7 +35,7 @@ static void *chatter(void *unused)
 	return NULL;
 }
 
-/* Every other one is compressed. */
+/* Sends the message before line n; every other one is compressed. */
 static void say_line(int n)
 {
 	json_t *message = json_pack("{s:s, s:i}", "event", "line", "n", n);
@@ -106,7 +106,7 @@ static bool is_whole(void)
 	return at == stream.used;
 }
 
-/* A compressed message whose text is not of the size that its head says. */
+/* Tests that a compressed message whose text has another size than its head says is refused. */
 static void damaged(void)
 {
 	struct pd_packed packed = pd_pack(json_pack("{s:s}", "event", "line"));

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The checker against the generator, which it does not know, and against a simulator: every
- * schedule that can be made is accepted, and runs, with blocking transfers, to the weights that a
- * serial program following the published rule ends with.  And what the generator does not make.
+ * Tests the checker against the generator, which it does not know, and against a simulator: every
+ * schedule that can be generated is accepted, and runs, with blocking transfers, to the weights that a
+ * serial program following the published rule ends with.  Schedules that the generator does not make are
+ * tested, too.
  */
 #include "made_lists.h"
 #include "rendezvous.h"
@@ -18,13 +19,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- whatever can be made ---- */
+/* ---- schedules that can be generated ---- */
 
 struct tally {
 	int made, accepted, right;
 };
 
-/* A rank is as many replicas of each of its stages: those of other stages are the same. */
+/* Tells whether ranks can have several stages each: all stages have as many replicas as the first. */
 static bool can_chunk(const struct table_plan *plan, int chunks)
 {
 	for (int s = 1; s < plan->stages; s++)
@@ -70,17 +71,17 @@ static void try_lengths(const struct pd_plan *plan, const char *name, struct tal
 			try(plan, lengths[i], name, tally);
 }
 
-/* Every stage recomputes, every other, or none. */
+/* The sets of stages that recompute: none, every stage, every other stage. */
 static const unsigned again[] = { 0, ~0u, 0x5555 };
 
-/* The sums of replicas: of a stage's gradients at once; of each layer's; between. */
+/* The bytes of buckets of gradients: the whole stage, one layer each, something between. */
 static const int64_t buckets[] = { 0, 1, 4000 };
 
 static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights,
 		       enum pd_startup_kind startup, bool agree)
 {
 	static const int64_t cuts[] = { 1, 2, 4, 6, 8, 12 };
-	const size_t step = test_quick() ? 5 : 1;       /* of the pairs, so that each again[] occurs */
+	const size_t step = test_quick() ? 5 : 1;       /* from pair to pair, so that each again[] occurs */
 	struct tally tally = { 0 };
 
 	for (size_t p = 0; p < PD_COUNT(plans); p += test_quick() ? 4 : 1)
@@ -118,7 +119,7 @@ static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights,
 	       pd_startup_kind_name[startup], agree ? ", agreed on" : "");
 }
 
-/* And, where that can be, with updates that all ranks agree on. */
+/* Checks a kind of schedule, and, if possible, also with updates that all ranks agree on. */
 static void check_both(enum pd_schedule_kind kind, enum pd_weight_kind weights,
 		       enum pd_startup_kind startup)
 {
@@ -128,8 +129,8 @@ static void check_both(enum pd_schedule_kind kind, enum pd_weight_kind weights,
 }
 
 /*
- * Gradients of a tensor that skips chunks wait for those of stages between: a run has more
- * than two buffers for them where its schedule says so, and no more than it says.
+ * Checks that a run has more than two buffers for the gradients of a tensor that skips chunks, which
+ * wait for those of the stages between, if its schedule says so, and no more than it says.
  */
 static void check_skipped_chunks(void)
 {
@@ -149,7 +150,7 @@ static void check_skipped_chunks(void)
 	ok(s > 0 && pd_check(lists, &err) == 0,
 	   "stage %d has %d gradients on their way out, and may", s,
 	   pd_schedule_leaving(schedule, s));
-	/* one that has furthest to go stays until the end */
+	/* The gradient that has the longest way to go is sent at the end of the list. */
 	list = &lists->ranks[plan->stages[s].ranks[0]];
 	while (list->ops[sent].kind != PD_OP_send_gradient ||
 	       list->ops[sent].link != lists->wiring->in[s][0])
@@ -167,7 +168,7 @@ static void check_skipped_chunks(void)
 	pd_plan_free(plan);
 }
 
-/* ---- what the generator does not make ---- */
+/* ---- schedules that the generator does not make ---- */
 
 static bool is_forward(const struct pd_op *op)
 {
@@ -184,7 +185,7 @@ static bool refuses(const struct pd_lists *lists, const char *why)
 	return refused && strstr(err.text, why);
 }
 
-/* Inserts behind the n-th operation of rank 0 one like it, of another kind. */
+/* Inserts a copy of rank 0's n-th operation behind it, with another kind and number. */
 static void insert(struct pd_lists *lists, size_t n, enum pd_op_kind kind, int64_t seq)
 {
 	struct pd_op op = lists->ranks[0].ops[n];
@@ -195,7 +196,7 @@ static void insert(struct pd_lists *lists, size_t n, enum pd_op_kind kind, int64
 	move(&lists->ranks[0], lists->ranks[0].count - 1, n + 1);
 }
 
-/* Two updates of two microbatches, the middle two in each other's place. */
+/* Checks two updates of two microbatches each, of which the middle two have changed places. */
 static void check_groups(void)
 {
 	struct pd_plan *plan = make_plan(chain, &plans[0], 1);
@@ -224,7 +225,7 @@ static bool is_agree(const struct pd_op *op)
 	return op->kind == PD_OP_agree;
 }
 
-/* What all ranks agree on: where the plan says so, after all gradients, before the update. */
+/* Checks that all ranks agree only if the plan says so, after all gradients, and before the update. */
 static void check_agreed(void)
 {
 	struct pd_plan *plan = make_plan(chain, &plans[2], 2);

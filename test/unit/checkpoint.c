@@ -199,7 +199,7 @@ static void test_incomplete(void)
 	   "none is complete: why the newest is not");
 }
 
-/* Values of checkpoint.json that must be refused, each put in place of another. */
+/* Tests that wrong values in checkpoint.json are refused, each put in the place of a right one. */
 static void test_document(void)
 {
 	static const struct {
@@ -299,7 +299,7 @@ static void test_fails(void)
 	chmod(directory, 0777);
 }
 
-/* Killed at any moment, a writer leaves a directory from which the newest can be read. */
+/* Tests that a writer which is killed at any moment leaves a directory whose newest checkpoint is read. */
 static void test_killed(void)
 {
 	const char *directory = scratch_path("killed");
@@ -323,7 +323,7 @@ static void test_killed(void)
 			}
 		}
 		close(pipe_fd[1]);
-		/* from its first on, however slow the machine is */
+		/* The first checkpoint is waited for, however slow the machine is. */
 		if (read(pipe_fd[0], &said, sizeof(said)) != sizeof(said))
 			all = false;
 		usleep((useconds_t)(i * 397 % 9000));

@@ -10,7 +10,7 @@
 
 static unsigned char data[BYTES];
 
-/* What another implementation of XXH64 makes of the first so many bytes, with two seeds. */
+/* The results of another implementation of XXH64 for the first so many bytes, with two seeds. */
 static const struct {
 	size_t bytes;
 	uint64_t zero, golden;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a thread of our CUDA kernels computes (lib/device/cuda/arith.h), compiled for the
+ * Tests what a thread of our CUDA kernels computes (lib/device/cuda/arith.h), compiled for the
  * processor: windows of pooling against their definition, masks, losses and updates against
  * the CPU device's and plain loops.
  */
@@ -23,7 +23,7 @@ static float random_at(uint32_t stream, int64_t i)
 	return 2 * pd_unit(pd_random(SEED, stream, 0, (uint32_t)i).v[0]) - 1;
 }
 
-/* Input i belongs to output o's window exactly where o belongs to i's outputs. */
+/* Tells whether input i belongs to output o's window exactly if o belongs to i's outputs. */
 static bool agree(const struct pd_pool_shape *s)
 {
 	for (int i = 0; i < s->in[0]; i++) {
@@ -82,8 +82,8 @@ static void test_windows(void)
 }
 
 /*
- * One plane, of channels that may come last, forward, and backward as sums into the inputs,
- * against the functions that gather.
+ * Tells whether pooling of one plane, of channels that may come last, is right: forward, and backward,
+ * which gathers, against sums that are added to the inputs.
  */
 static bool pools(const struct pd_pool_shape *s)
 {
@@ -96,7 +96,7 @@ static bool pools(const struct pd_pool_shape *s)
 	float made;
 
 	for (int i = 0; i < ins; i++)
-		x[i] = floorf(4 * random_at(1, i));     /* ties */
+		x[i] = floorf(4 * random_at(1, i));     /* with ties */
 	for (int o = 0; o < outs; o++)
 		dy[o] = random_at(2, o);
 	for (int r = 0; r < s->out[0]; r++)
@@ -161,7 +161,7 @@ static void test_pools(void)
 	}
 }
 
-/* As lib/device/cpu/dropout.c draws. */
+/* Tests that masks of dropout are those that lib/device/cpu/dropout.c draws. */
 static void test_dropout(void)
 {
 	static const int64_t sizes[] = { 1, 3, 4, 5, 8, 9, 15, 16, 17, 1000 };
@@ -185,7 +185,7 @@ static void test_dropout(void)
 	ok(good, "the mask of dropout is the CPU's");
 }
 
-/* As the threads of a block do it. */
+/* The threads of an emulated block. */
 enum { THREADS = 8 };
 
 static struct pd_softmax_best denominator(const float *x, int64_t classes, float *sum_p)
@@ -275,7 +275,7 @@ static struct pd_update update_of(struct arenas *a, enum pd_update_kind kind)
 	};
 }
 
-/* Bit for bit: the CPU's loops and a kernel's element. */
+/* Tests that a kernel's element has the same bits as the CPU's loops. */
 static void test_updates(void)
 {
 	static struct arenas cpu, gpu;
@@ -321,7 +321,7 @@ static void test_updates(void)
 	}
 }
 
-/* Against pd_update's formula, as lib/device/cpu/update.c has it. */
+/* Tests the correction against pd_update's formula, as lib/device/cpu/update.c has it. */
 static void test_correction(void)
 {
 	float delta[3] = { 0.5f, -2, 0 }, next[3] = { 1, 2, -3 }, corrected[3];

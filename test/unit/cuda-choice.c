@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the CUDA device writes down which algorithms it took (lib/device/cuda/choice.h). */
+/* Tests how the CUDA device chooses algorithms and records its choice (lib/device/cuda/choice.h). */
 #include "tap.h"
 
 #include "device/cuda/engine_name.h"
@@ -34,11 +34,11 @@ static void test_fastest(void)
 	ok(pd_choice_fastest((float[]){ 0 }, 1) == 0, "the only one");
 }
 
-/* A GPU that is at first half as fast, and compiles what it meets for the first time. */
+/* A GPU that is half as fast at first, and compiles each candidate when it runs for the first time. */
 struct made_up_gpu {
 	int n, calls, counts[4], last, out_of_turn;
 	float busy_ms;
-	const float *ms;                /* of each candidate, warm; below 0: it fails */
+	const float *ms;                /* time of each candidate when warm; below 0: it fails */
 };
 
 static float made_up_time(void *context, int candidate)
@@ -55,7 +55,7 @@ static float made_up_time(void *context, int candidate)
 	if (first)
 		return 1000;
 	gpu->busy_ms += ms;
-	/* somebody else has the GPU now and then, whoever's turn it is */
+	/* Another program has the GPU now and then, during any candidate's turn. */
 	return gpu->calls % 5 == 0 ? 3 * ms : ms;
 }
 

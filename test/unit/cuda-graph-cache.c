@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which passes the CUDA device takes for the same (lib/device/cuda/graph_cache.h). */
+/* Tests which passes the CUDA device takes for the same (lib/device/cuda/graph_cache.h). */
 #include "tap.h"
 
 #include "device/cuda/graph_cache.h"
@@ -20,7 +20,7 @@ static struct pd_pass some_pass(void)
 
 static struct pd_graph_cache cache;
 
-/* How often has it been seen, this time included? */
+/* Returns how often the pass has been seen, this time included, or -1 if the cache is full. */
 static int seen(const struct pd_pass *pass, bool backward, int from, int count)
 {
 	const struct pd_graph_key key = pd_graph_key(pass, backward, from, count);
@@ -146,7 +146,7 @@ static void test_full(void)
 	ok(seen(&pass, false, 0, 1) == 2, "which the others do not mind");
 }
 
-/* So many that differ in one thing alone that some begin to be looked for at the same place. */
+/* Tests passes that differ in one field alone, so many that several are looked for at the same place. */
 static void test_crowded(const char *what, size_t field)
 {
 	struct pd_pass pass = some_pass();

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What cuDNN answers about the convolutions of models, on GPUs that this machine need not have:
+ * Tests what cuDNN answers about the convolutions of models, on GPUs that this machine need not have:
  *
  *     cudnn {[-t TYPE] -g GPU.json}... MODEL.json...
  *
- * In every type (or from -t on in that one), for each distinct convolution and each way: the
- * library takes the graph that lib/device/cuda makes, has deterministic engines for it that keep
- * to the arithmetic and to the workspace, and an engine that is made of its written name is the
+ * In every type (after -t in that one), for each distinct convolution and each of its passes, the
+ * library accepts the graph that lib/device/cuda makes, and has deterministic engines for it that keep
+ * to the arithmetic and to the workspace; an engine that is made from its written name is the
  * engine that was proposed.  Algorithms of the library's older calls, which come before engines
- * where nothing is timed, cannot be asked for without a GPU.
+ * if nothing is timed, cannot be asked for without a GPU.
  */
 #include "described.h"
 #include "tap.h"
@@ -32,7 +32,7 @@ struct arithmetic {
 	bool tf32;
 };
 
-/* Of one arithmetic and way; what: shapes of which something is not as it should be. */
+/* Counts for one arithmetic and pass; `refused` to `large` count shapes with such a failure. */
 struct tally {
 	int shapes, proposed, deterministic, planned;
 	int refused, without, loose, renamed, changed, large;
@@ -49,7 +49,7 @@ struct seen {
 	struct shape shapes[SHAPES];
 };
 
-/* The plan as the library describes it; the caller frees it. */
+/* Returns the library's description of a plan; the caller frees it. */
 static char *plan_text(cudnnBackendDescriptor_t plan)
 {
 	int64_t bytes = 0;
@@ -65,7 +65,7 @@ static char *plan_text(cudnnBackendDescriptor_t plan)
 	return text;
 }
 
-/* The plan of the heuristics' first proposal, of their own configuration. */
+/* Returns the description of the plan of the heuristics' first proposal, in their own configuration. */
 static char *proposed_text(const struct pd_dnn_graph *g)
 {
 	const cudnnBackendHeurMode_t mode = CUDNN_HEUR_MODE_A;
@@ -94,7 +94,7 @@ static bool same(const char *a, const char *b)
 	return a && b && a[0] && strcmp(a, b) == 0;
 }
 
-/* Is the engine what was asked for?  Its descriptor is the first that was made for it. */
+/* Tells whether the engine is as asked for by its notes; its descriptor is the first in the bag. */
 static bool promises(const struct pd_dnn_engine *e, bool exact)
 {
 	cudnnBackendNumericalNote_t notes[CUDNN_NUMERICAL_NOTE_TYPE_COUNT];
@@ -113,7 +113,7 @@ static bool promises(const struct pd_dnn_engine *e, bool exact)
 	return (has & bad) == 0;
 }
 
-/* Written down and read again it is the same engine, with the same plan. */
+/* Tells whether the engine, written down and read again, is the same, with the same plan. */
 static bool comes_back(const struct pd_dnn_graph *g, const struct pd_dnn_engine *e, int way)
 {
 	char text[PD_ENGINE_TEXT], *before = plan_text(e->plan), *after = NULL;
@@ -132,7 +132,7 @@ static bool comes_back(const struct pd_dnn_graph *g, const struct pd_dnn_engine 
 	return good;
 }
 
-/* Adds what is found to *t; false: something is wrong. */
+/* Adds the engines of a graph to *t; returns false if something is wrong. */
 static bool ask_engines(const struct pd_dnn_graph *g, int way, bool exact, struct tally *t)
 {
 	struct pd_engine_name *names = pd_calloc(PD_DNN_ENGINES, sizeof(*names));
@@ -191,7 +191,7 @@ static void ask(const struct pd_compiled_layer *l, int way, const struct arithme
 	pd_dnn_graph_close(&g);
 }
 
-/* Is this the first such convolution? */
+/* Tells whether this is the first such convolution. */
 static bool is_new(struct seen *seen, const struct pd_compiled_layer *l, bool relu)
 {
 	const struct pd_layer *a = l->layer;
@@ -294,7 +294,7 @@ static void ask_gpu(const char *type, struct pd_model *const *models, int count)
 	}
 }
 
-/* Tests with the file for the GPU; type NULL: all. */
+/* Tests with the GPU that the file describes, in that type, or in all if it is NULL. */
 static void test_gpu(const char *file, const char *type, struct pd_model *const *models, int count)
 {
 	FILE *f = fopen(file, "r");

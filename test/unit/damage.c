@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A checkpoint that is not what was written is refused, whatever happened to it. */
+/* Tests that a checkpoint which is not as it was written is refused, whatever happened to it. */
 #include "checkpoint/checkpoint.h"
 
 #include "base/checksum.h"
@@ -20,7 +20,7 @@ static const char *const files[] = { "checkpoint.json", "stage-0.safetensors",
 
 static char directory[256], folder[300];
 
-/* One of four buffers, used in turn. */
+/* Returns a file's path in one of four buffers, which are used in turn. */
 static const char *path_of(const char *file)
 {
 	static char buffers[4][400];
@@ -31,7 +31,7 @@ static const char *path_of(const char *file)
 	return buffers[next];
 }
 
-/* Is it taken, all data read? */
+/* Tells whether the checkpoint is accepted after all data are read. */
 static bool accepted(struct pd_error *err)
 {
 	struct pd_checkpoint *ck = pd_checkpoint_open(directory, STEP, err);
@@ -41,7 +41,7 @@ static bool accepted(struct pd_error *err)
 	return sound;
 }
 
-/* Refused, in one sentence that names the file and says so. */
+/* Tells whether the checkpoint is refused in one sentence that names the file and has the words `says`. */
 static bool refused(const char *file, const char *says)
 {
 	struct pd_error err = { 0 };
@@ -117,7 +117,7 @@ static void test_lengths(void)
 	}
 }
 
-/* The data of every tensor: the sentence names it. */
+/* Tests damage to the data of every tensor, which the error names. */
 static void test_data(void)
 {
 	for (int stage = 0; stage < SMALL_STAGES; stage++) {
@@ -148,7 +148,7 @@ static void test_data(void)
 
 /* ---- tensors ---- */
 
-/* The header as JSON, and the bytes behind it. */
+/* A file's header as JSON, and the bytes behind it. */
 struct contents {
 	json_t *header;
 	uint8_t *bytes, *data;
@@ -175,7 +175,7 @@ static void release_contents(struct contents *c)
 	free(c->bytes);
 }
 
-/* With another header; *checksum_p is its checksum. */
+/* Writes a file with another header, whose checksum is stored in *checksum_p. */
 static void write_contents(const char *file, const json_t *header, const uint8_t *data,
 			   size_t data_bytes, uint64_t *checksum_p)
 {
@@ -193,7 +193,7 @@ static void write_contents(const char *file, const json_t *header, const uint8_t
 	free(text);
 }
 
-/* Writes the document anew with a stage's checksum, as somebody would who means to deceive. */
+/* Writes checkpoint.json anew with a stage's checksum, as somebody would who means to deceive. */
 static void adopt(int stage, uint64_t checksum)
 {
 	struct pd_checkpoint_info info = small_info(STEP);
@@ -209,8 +209,8 @@ static void adopt(int stage, uint64_t checksum)
 }
 
 /*
- * The file of a stage with another header and data.  Refused as it is; and, where `says` is given,
- * also if checkpoint.json has the checksum of that header.
+ * Tests that a stage's file with another header and data is refused, and, if `says` is given, also if
+ * checkpoint.json has the checksum of that header.
  */
 static void changed(const char *what, int stage, const json_t *header, const uint8_t *data,
 		    size_t data_bytes, const char *says_first, const char *says)
@@ -256,7 +256,7 @@ static void test_swapped(void)
 		swap(c.header, pairs[i][0], pairs[i][1]);
 		snprintf(what, sizeof(what), "%s and %s swapped", pairs[i][0], pairs[i][1]);
 		changed(what, 1, c.header, c.data, c.data_bytes, "is damaged", "is damaged");
-		/* with their checksums, too: these are bound to the names */
+		/* Checksums depend on the names, so that swapping them, too, does not help. */
 		char first[120], second[120];
 		snprintf(first, sizeof(first), "xxh64:%s", pairs[i][0]);
 		snprintf(second, sizeof(second), "xxh64:%s", pairs[i][1]);
@@ -276,7 +276,7 @@ static void test_versions_swapped(void)
 	release_contents(&c);
 }
 
-/* Without a tensor: its bytes are cut out, those behind move up; its checksum stays or goes. */
+/* Tests a file without a tensor: its bytes are cut out, and its checksum goes only if checksum_too. */
 static void without(int stage, const char *name, bool checksum_too)
 {
 	struct contents c = read_contents(path_of(files[1 + stage]));
@@ -300,7 +300,7 @@ static void without(int stage, const char *name, bool checksum_too)
 				json_integer_set(edge, json_integer_value(edge) - (end - begin));
 	}
 	snprintf(what, sizeof(what), "without %s%s", name, checksum_too ? " and its checksum" : "");
-	/* a state is known by its file alone; parameters must be complete whatever is said */
+	/* Only the file names the states of a stage; its parameters must be complete in any case. */
 	changed(what, stage, c.header, c.data, c.data_bytes - (size_t)(end - begin),
 		checksum_too ? "its header is not the one" : "is missing",
 		strchr(name, '@') || strstr(name, "velocity") ? "is missing"
@@ -353,7 +353,7 @@ static void added(const char *name, const char *says)
 	release_contents(&c);
 }
 
-/* Shape and type of a tensor, the bytes staying as they are. */
+/* Tests another shape or type of a tensor, whose bytes stay as they are. */
 static void described(const char *key, json_t *value, const char *first, const char *says)
 {
 	struct contents c = read_contents(path_of(files[2]));
@@ -413,7 +413,7 @@ static void copy(const char *from, const char *to)
 	free(bytes);
 }
 
-/* A file in the place of another. */
+/* Tests another file in the place of a checkpoint's. */
 static void replaced(const char *what, const char *by, const char *file, const char *says)
 {
 	const char *kept = scratch_path("kept");
@@ -441,7 +441,7 @@ static void test_files(void)
 
 /* ---- the document ---- */
 
-/* The document changed in one place, its checksum as it was. */
+/* Tests that a document changed in one place, with its old checksum, is refused. */
 static void document(const char *what, const json_t *changed_document)
 {
 	const char *file = path_of(files[0]), *kept = scratch_path("kept");
@@ -502,7 +502,7 @@ static void test_document(void)
 	json_decref(root);
 }
 
-/* What was written before there were checksums is taken, and its set of tensors looked at. */
+/* Tests that a checkpoint of the version without checksums is accepted if its tensors are complete. */
 static void test_old(void)
 {
 	json_t *root = json_load_file(path_of(files[0]), 0, NULL), *stage;

@@ -65,7 +65,7 @@ static void put(const char *path, const uint8_t *bytes, size_t count, bool gzip)
 	}
 }
 
-/* The four files; gzip is a bit set: images, labels, test images, test labels. */
+/* Writes the four files; gzip is a set of bits for images, labels, test images and test labels. */
 static void put_idx(const char *folder, int gzip)
 {
 	uint8_t bytes[512];
@@ -98,7 +98,7 @@ static bool idx_right(const struct pd_dataset *train, const struct pd_dataset *t
 	return right;
 }
 
-/* Sample by sample, as a loader reads them: scaled, and the label as it is. */
+/* Tells whether each sample is read as a loader reads it: scaled, with the label as it is. */
 static bool idx_reads(const struct pd_dataset *set, int number)
 {
 	const struct pd_images *images = set->state;
@@ -230,7 +230,7 @@ static void test_models(void)
 	   "a model without labels");
 }
 
-/* Every prefix of every file is refused. */
+/* Tests that every proper prefix of every file is refused. */
 static void test_truncated(void)
 {
 	const struct pd_model *model = small_model(&store, 1, HEIGHT, WIDTH, 10);
@@ -261,7 +261,7 @@ static void test_truncated(void)
 	}
 }
 
-/* Random bytes changed: refused in one sentence, or nothing that matters was hit. */
+/* Tests that files with random bytes changed are refused in one sentence, or their data are the same. */
 static void test_corrupt(void)
 {
 	const struct pd_model *model = small_model(&store, 1, HEIGHT, WIDTH, 10);
@@ -290,7 +290,7 @@ static void test_corrupt(void)
 			all = all && idx_right(&train, &test);
 		} else {
 			refusals++;
-			/* a file that no longer looks like gzip is read as it is */
+			/* A file that no longer looks like gzip is read without decompression. */
 			all = all && one_sentence(&err, PD_EXIT_USAGE, scratch(), "-ubyte");
 		}
 		pd_dataset_release(&train);
@@ -402,7 +402,7 @@ static void test_synthetic(void)
 	is_int(pd_dataset_range(model, 0).limit, INT64_C(1) << 31, "nothing limits what no loss takes");
 }
 
-/* The test set is not looked at where nobody asks for it. */
+/* Tests that the test set is not read if it is not asked for. */
 static void test_train_alone(void)
 {
 	const struct pd_model *model = small_model(&store, 1, HEIGHT, WIDTH, 10);

@@ -19,7 +19,7 @@ static inline char *quoted(const char *text)
 	return copy;
 }
 
-/* The value, or NULL with the error set: as pd_json_load. */
+/* Returns the parsed value, or NULL with the error set, as pd_json_load() does. */
 static inline json_t *document_parse(const char *text, struct pd_error *err)
 {
 	char *json = quoted(text);
@@ -32,7 +32,7 @@ static inline json_t *document_parse(const char *text, struct pd_error *err)
 	return value;
 }
 
-/* FILE under share/models of the source tree; free() it. */
+/* Returns the path of a model under share/models of the source tree, to be freed. */
 static inline char *model_file(const char *name)
 {
 	const char *source = getenv("PD_SOURCE");

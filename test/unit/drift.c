@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An hour's trace of a clock that is 1000 s ahead and gains 30 us a second. */
+/* Tests an hour's trace of a clock that is 1000 s ahead and gains 30 us a second. */
 #include "trace/drift.h"
 #include "trace/trace.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define SECOND_NS INT64_C(1000000000)
-#define ZERO_NS (50 * SECOND_NS)        /* begins 50 s after the clock was measured first */
+#define ZERO_NS (50 * SECOND_NS)        /* the trace begins 50 s after the first measurement of the clock */
 #define RECORDS 3600
 
 static int64_t ahead_ns(int64_t at_ns)
@@ -18,13 +18,13 @@ static int64_t ahead_ns(int64_t at_ns)
 	return 1000 * SECOND_NS + at_ns / 1000000 * 30;
 }
 
-/* What the rank writes, which knows how far its clock was ahead at 0. */
+/* Returns the time that the rank writes, which knows how far its clock was ahead at 0. */
 static int64_t written_ns(int64_t at_ns)
 {
 	return at_ns + ahead_ns(at_ns) - ahead_ns(0) - ZERO_NS;
 }
 
-/* A forward of a millisecond, every second. */
+/* Writes a forward of a millisecond every second. */
 static void write_records(FILE *out)
 {
 	for (int i = 0; i < RECORDS; i++) {
@@ -40,7 +40,7 @@ static void write_records(FILE *out)
 	rewind(out);
 }
 
-/* The largest error of a copy's times; -1: a record is not as it was. */
+/* Returns the largest error of a copy's times, or -1 if a record is otherwise changed. */
 static int64_t worst(FILE *copy)
 {
 	int64_t most = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Schedules that were changed at random: whatever the checker accepts of thousands also runs, with
- * blocking transfers, to the weights that a serial program following the published rule ends with;
- * whatever it refuses is explained.
+ * Tests thousands of schedules that were changed at random: each that the checker accepts also runs, with
+ * blocking transfers, to the weights that a serial program following the published rule ends with; each
+ * that it refuses is explained.
  */
 #include "made_lists.h"
 #include "rendezvous.h"
@@ -33,7 +33,7 @@ static bool has_number(const struct pd_op *op)
 	return op->seq >= 0;
 }
 
-/* Two exchanges that follow each other at a rank change places, and all parties know. */
+/* Swaps two exchanges that follow each other at a rank, and their numbers at all parties. */
 static void swap_exchanges(struct pd_lists *lists, struct pd_list *list)
 {
 	size_t a = draw(list->count), b;
@@ -81,7 +81,7 @@ enum change { SWAP_NEXT, SWAP, MOVE, MOVE_NEAR, DROP, TWICE, VERSION, PEER, MICR
 	      RECOMPUTE_VERSION, WHOLE_AND_PARTS, BUCKET, PARTS, WHOLE, MEETINGS, BOTH_VERSIONS,
 	      CHANGES };
 
-/* All parties of an exchange leave it out, or do it twice. */
+/* Makes all parties of an exchange leave it out, or do it twice. */
 static void at_all(struct pd_lists *lists, int64_t seq, bool twice)
 {
 	for (int r = 0; r < lists->rank_count; r++) {
@@ -125,7 +125,7 @@ static bool in_parts(const struct pd_op *op)
 	return op->bucket == 1 && op->kind != PD_OP_allreduce;
 }
 
-/* The backward whose first part is at `at` becomes whole: all its buckets are summed behind it. */
+/* Joins the parts of the backward whose first part is at `at`; all its buckets are summed behind it. */
 static void join(struct pd_list *list, size_t at)
 {
 	struct pd_op first = list->ops[at];
@@ -149,7 +149,7 @@ static bool is_recompute(const struct pd_op *op)
 	return op->kind == PD_OP_recompute;
 }
 
-/* The one at `at`: not there, behind its backward, there twice, or with other weights. */
+/* Drops the recompute at `at`, moves it behind its backward, doubles it, or changes its version. */
 static void change_recompute(struct pd_lists *lists, struct pd_list *list, size_t at,
 			     enum change kind)
 {
@@ -162,7 +162,7 @@ static void change_recompute(struct pd_lists *lists, struct pd_list *list, size_
 		list->count--;
 		break;
 	case LATE_RECOMPUTE:
-		/* an earlier change may have taken it away */
+		/* An earlier change may have dropped its backward. */
 		while (back < list->count && ((list->ops[back].kind != PD_OP_backward &&
 			list->ops[back].kind != PD_OP_backward_input) ||
 		       list->ops[back].microbatch != op.microbatch ||
@@ -181,7 +181,7 @@ static void change_recompute(struct pd_lists *lists, struct pd_list *list, size_
 	}
 }
 
-/* The backward at `at` becomes two parts, or has them beside it. */
+/* Splits the backward at `at` into two parts, or adds them beside it. */
 static void split(struct pd_lists *lists, struct pd_list *list, size_t at, bool beside)
 {
 	struct pd_op op = list->ops[at];
@@ -198,7 +198,7 @@ static void split(struct pd_lists *lists, struct pd_list *list, size_t at, bool 
 	move(list, list->count - 1, at + 1);
 }
 
-/* Makes one; true where no schedule can be right after it. */
+/* Makes a random change; returns true if no schedule can be right after it. */
 static bool change(struct pd_lists *lists)
 {
 	struct pd_list *list = &lists->ranks[draw((size_t)lists->rank_count)];
@@ -233,7 +233,7 @@ static bool change(struct pd_lists *lists)
 		break;
 	case VERSION:
 		a = pick(list, draw(list->count), has_version);
-		/* none at all, which a backward_weight may have, is another matter */
+		/* The version stays non-negative: a backward_weight may have none. */
 		list->ops[a].version = (int64_t)labs((long)near(list->ops[a].version));
 		break;
 	case PEER:
@@ -295,7 +295,7 @@ static bool change(struct pd_lists *lists)
 		if (is_backward(&list->ops[a]))
 			split(lists, list, a, kind == WHOLE_AND_PARTS);
 		break;
-	case BOTH_VERSIONS:     /* a microbatch's forward and backward alike */
+	case BOTH_VERSIONS:     /* both the forward's and the backward's of a microbatch */
 		a = pick(list, draw(list->count), has_version);
 		op = list->ops[a];
 		for (size_t i = 0; i < list->count; i++)
@@ -322,7 +322,7 @@ static bool differs(const struct pd_lists *a, const struct pd_lists *b)
 	return false;
 }
 
-/* "edited:LINE: rank R, ..." with a line that there is. */
+/* Tells whether the error is "edited:LINE: rank R, ..." with a line that exists. */
 static bool is_explained(const struct pd_lists *lists, const struct pd_error *err)
 {
 	long long line;
@@ -336,10 +336,10 @@ static bool is_explained(const struct pd_lists *lists, const struct pd_error *er
 struct verdicts {
 	int accepted, refused, wrong, unexplained, missed, stalled;
 	int again;                      /* accepted, with recomputation */
-	int buckets;                    /* accepted, with several of them */
+	int buckets;                    /* accepted, with several buckets */
 };
 
-/* Workers follow the lists to their end, in the room that these need. */
+/* Tells whether workers can follow the lists to their end with the buffers that these need. */
 static bool replays(struct pd_lists *lists)
 {
 	struct pd_replay_options options = { .lists = lists };
@@ -360,7 +360,7 @@ static bool recomputes(const struct pd_plan *plan)
 	return false;
 }
 
-/* Did the changes make another schedule of it? */
+/* Judges a changed schedule; returns false if the changes left it as it was. */
 static bool try_edit(const struct pd_schedule *schedule, int64_t minibatches,
 		     struct verdicts *verdicts)
 {
@@ -369,7 +369,7 @@ static bool try_edit(const struct pd_schedule *schedule, int64_t minibatches,
 	struct pd_lists *lists = made_lists("edited", schedule, minibatches, &err);
 	bool wrong = change(lists), other;
 
-	if (draw(4) == 0) {             /* two can undo each other */
+	if (draw(4) == 0) {             /* a second change can undo the first */
 		change(lists);
 		wrong = false;
 	}

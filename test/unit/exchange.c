@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A rank's exchange of addresses: without a server, with one, with one that fails, with one that is gone. */
+/* Tests a rank's exchange of addresses without a server, with one, with one that fails or is gone. */
 #include "launch/exchange.h"
 
 #include "tap.h"
@@ -35,7 +35,7 @@ static void begin(struct pd_exchange *exchange, struct pd_channel *server)
 	pd_channel_init(server, pair[1], 0);
 }
 
-/* The next request, as text. */
+/* Checks that the next request, as text, is the expected one. */
 static void asked(struct pd_channel *server, const char *expected, const char *what)
 {
 	json_t *request = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which rank is named.  Where nothing moves, the one that all the others wait for; where one rank
+ * Tests which rank a failure names: if nothing moves, the one that all the others wait for; if one rank
  * has lost another, the one that was the cause.
  */
 #include "run/internal.h"
@@ -16,7 +16,7 @@
 static int numbers[RANKS] = { 0, 1, 2, 3 };
 static struct watched ranks[RANKS];
 
-/* Rank r says that it is at an operation with `peer`, or with others (-1), or alone (-2). */
+/* Lets rank r be at an operation with `peer`, with several others (-1), or alone (-2). */
 static void doing(int r, const char *what, int peer)
 {
 	ranks[r].computing = peer == -2;
@@ -31,7 +31,7 @@ static const struct pd_supervision how = { .timeout_s = 5 };
 
 /* ---- a launcher whose ranks are ends of sockets ---- */
 
-static struct pd_channel here[RANKS], there[RANKS];     /* the supervisor's, and the ranks' */
+static struct pd_channel here[RANKS], there[RANKS];     /* the supervisor's ends, and the ranks' */
 
 static int hosts = 1;
 
@@ -68,7 +68,7 @@ static const struct pd_launcher_ops launcher_ops = {
 	.look = look,
 };
 
-/* ---- who is named ---- */
+/* ---- the rank that is named ---- */
 
 static void is_named(int r, const char *what)
 {
@@ -98,7 +98,7 @@ static void start_all(void)
 	}
 }
 
-/* What rank r says at its end, as lib/run/rank.c does: of another rank, or of itself (-1). */
+/* Returns rank r's last message, as lib/run/rank.c sends it, about rank `peer` or about itself (-1). */
 static json_t *word(int r, const char *text, int peer)
 {
 	struct pd_error err;
@@ -116,7 +116,7 @@ static void says(int r, const char *text, int peer)
 	pd_channel_send(&there[r], word(r, text, peer), NULL);
 }
 
-/* Rank r's word arrives: the sentence that the run ends with. */
+/* Checks that the run ends with this sentence when rank r's last message arrives. */
 static void ends_with(int r, const char *text, int peer, const char *sentence, const char *what)
 {
 	struct pd_launcher launcher = { .ops = &launcher_ops };

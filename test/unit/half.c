@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Numbers of 16 bits: every one of them there and back, and all that lies between two. */
+/* Tests conversions of every number of 16 bits to f32 and back, and of numbers between two of them. */
 #include "base/half.h"
 
 #include "tap.h"
@@ -11,8 +11,8 @@ struct kind {
 	uint16_t (*to)(float x);
 	float (*from)(uint16_t x);
 	uint16_t infinity, most;
-	uint16_t quiet;                 /* the bit that says that */
-	float least;                    /* above 0 */
+	uint16_t quiet;                 /* the bit of a quiet NaN */
+	float least;                    /* the least number above 0 */
 };
 
 static const struct kind kinds[] = {
@@ -42,7 +42,7 @@ static void there_and_back(const struct kind *k)
 	   "%s: the least, zero and infinity", k->name);
 }
 
-/* A middle is exact in f32; on it the even neighbour, a little off it the nearer one. */
+/* Tests that the middle of two numbers, exact in f32, is rounded to the even one, others to the nearer. */
 static void between(const struct kind *k)
 {
 	int wrong = 0;
@@ -71,7 +71,7 @@ static void too_large(const struct kind *k)
 	   "%s: whatever the payload of what is no number", k->name);
 }
 
-/* As the processors' own instructions have it. */
+/* Tests that signalling NaNs become quiet, as with the processors' own instructions. */
 static void f16_is_quiet(void)
 {
 	ok(pd_float_bits(pd_from_f16(0x7c01)) == 0x7fc02000 &&

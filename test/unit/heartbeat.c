@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A heartbeat, while somebody sets the time of day: it does not wait for that. */
+/* Tests that a heartbeat goes on when the time of day is set. */
 #include "launch/heartbeat.h"
 
 #include "tap.h"
@@ -9,11 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define LIMIT_MS 20000                  /* machines are loaded */
+#define LIMIT_MS 20000                  /* milliseconds that a loaded machine may take */
 
-static long ahead_s;                    /* the time of day */
+static long ahead_s;                    /* seconds by which the time of day is ahead */
 
-/* Before the C library's: the time of day has been set. */
+/* Replaces the C library's function, so that the time of day seems to have been set. */
 int clock_gettime(clockid_t clock, struct timespec *time)
 {
 	int status = (int)syscall(SYS_clock_gettime, clock, time);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a worker gives to a device at once (lib/worker/join.c), in virtual time.  A device that
- * counts how it is asked, and then does what the one below it does, has the same operations at the
- * same times; and of a stage that sends nothing on every forward, and every update that can be,
- * comes with a backward.
+ * Tests what a worker gives to a device at once (lib/worker/join.c), in virtual time.  A device that
+ * counts its calls, and then does what the one below it does, has the same operations at the same times.
+ * In a stage that sends nothing on, every forward, and every update that can be, comes with a backward.
  */
 #include "table.h"
 #include "tap.h"
@@ -16,9 +15,9 @@
 
 #define MICROBATCHES 40
 #define LAYERS 4
-#define BATCH 8                         /* of small_profile */
+#define BATCH 8                         /* the batch size of small_profile() */
 
-/* What the device of one run was asked for. */
+/* The calls that the device of one run got. */
 static struct {
 	int iterations, with_update;
 	int forwards[MICROBATCHES][LAYERS];     /* by microbatch and first layer */
@@ -77,7 +76,7 @@ static bool each_once(const struct pd_plan *plan)
 	return true;
 }
 
-/* iterations, with_update: of the last stage's, at least. */
+/* Tests a plan, whose run must have at least so many iterations, and so many of them with an update. */
 static void test_plan(const char *what, struct pd_plan *plan, int iterations, int with_update)
 {
 	struct virtual_run plain = virtual_run(plan, &(struct virtual_hooks){ NULL }, NULL, &phase);
@@ -102,7 +101,7 @@ static struct pd_plan *four_layers(int stages, const int *layers, const int *rep
 	return plan;
 }
 
-/* Updates that take time do not wait for what the next forward waits for, however late that is. */
+/* Tests that updates which take time do not wait for the next forward's inputs, however late these come. */
 static void test_late_inputs(const char *what, int first, enum pd_weight_kind weights,
 			     int64_t microbatches)
 {
@@ -129,20 +128,20 @@ int main(void)
 	watched.net.forward = count_forward;
 	watched.net.iterate = iterate;
 	test_plan("one stage", four_layers(1, whole, one), MICROBATCHES - 2, MICROBATCHES - 3);
-	/* without a load of its own the last stage's updates are issued long before the forward */
+	/* Without a load of its own the last stage issues its updates long before the forward. */
 	test_plan("two stages", four_layers(2, half, one), MICROBATCHES - 3, 0);
 	test_plan("two replicas", four_layers(1, whole, two), MICROBATCHES - 4, MICROBATCHES - 6);
 	plan = four_layers(2, half, one);
 	plan->weights = PD_WEIGHTS_FLUSH;
 	plan->microbatches = 4;
 	test_plan("flush, four microbatches", plan, MICROBATCHES / 2, 0);
-	/* a forward, and the backward of another microbatch behind it */
+	/* With GPipe the backward behind a forward is one of another microbatch. */
 	plan = four_layers(1, whole, one);
 	plan->weights = PD_WEIGHTS_FLUSH;
 	plan->schedule = PD_SCHEDULE_GPIPE;
 	plan->microbatches = 4;
 	test_plan("gpipe", plan, 0, 0);
-	/* its update makes what is copied before the backward */
+	/* With an agree the update computes the scale that is copied before the backward. */
 	plan = four_layers(1, whole, one);
 	plan->agree = true;
 	plan->weights = PD_WEIGHTS_FLUSH;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Seats: those that the launcher of one machine gives, and how one comes to its rank. */
+/* Tests the seats that the launcher of one machine assigns, and how a seat is sent to its rank. */
 #include "base/mem.h"
 #include "launch/launcher.h"
 #include "run/job.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans by levels against brute force: the formulas word for word, without tables, over all
- * chains of states.
+ * Tests plans by levels against brute force, which evaluates the formulas word for word, without tables,
+ * over all chains of states.
  */
 #include "base/mem.h"
 #include "planner/formula/levels.h"
@@ -24,7 +24,7 @@ static struct pd_profile *random_graph(int layers)
 {
 	struct pd_profile *profile;
 	char text[512] = "", part[16];
-	bool nothing = below(20) == 0;          /* no time, no parameters */
+	bool nothing = below(20) == 0;          /* layers take no time and have no parameters */
 
 	for (int l = 0; l < layers; l++) {
 		snprintf(part, sizeof(part), "%s%c<", l ? " " : "", 'a' + l);
@@ -59,7 +59,7 @@ static struct pd_topology random_topology(int levels)
 	return topology;
 }
 
-/* A_k(i, j, m) as published; sets of layers instead of states. */
+/* The arguments of A(), which is A_k(i, j, m) as published, with sets of layers instead of states. */
 struct brute {
 	const struct pd_states *states;
 	const struct pd_topology *topology;
@@ -119,7 +119,7 @@ static double brute(const struct brute *b)
 	return best;
 }
 
-/* The plan's own price, from its stages and ranks alone. */
+/* Returns the plan's price by its stages and ranks alone, or -2 if a tensor is used before it is made. */
 static double price(const struct brute *b, const struct pd_partition *partition)
 {
 	const struct pd_profile *profile = b->states->profile;
@@ -135,7 +135,7 @@ static double price(const struct brute *b, const struct pd_partition *partition)
 
 			for (int i = 0; i < profile->layers[l].input_count; i++)
 				if (!(done >> profile->layers[l].inputs[i] & 1))
-					return -2;      /* used before it is made */
+					return -2;      /* an input comes from a later stage */
 			done |= UINT64_C(1) << l;
 			priced[s].compute_ns += profile->layers[l].forward_ns +
 				profile->layers[l].backward_ns + profile->layers[l].update_ns;
@@ -154,7 +154,7 @@ static double price(const struct brute *b, const struct pd_partition *partition)
 	return pd_terms_price(b->kind, b->topology, priced, partition->stage_count);
 }
 
-/* Ranks from 0 on, each once; all of them under the released formulas. */
+/* Tells whether ranks are used from 0 on, each once, and all of them under the released formulas. */
 static bool ranks_are_right(const struct brute *b, const struct pd_partition *partition)
 {
 	char seen[64] = "";
@@ -219,7 +219,7 @@ static void test_brute(enum pd_cost_kind kind)
 	   reordered);
 }
 
-/* Many states: pruning and the plan that is found first change nothing. */
+/* Tests that in a graph of many states pruning, and the plan found first, change no result. */
 static void test_large(enum pd_cost_kind kind)
 {
 	int good = 0, cases = 6;
@@ -237,7 +237,7 @@ static void test_large(enum pd_cost_kind kind)
 		for (int l = 0; l < layers; l++) {
 			profile->layers[l].inputs = pd_calloc(1, sizeof(int));
 			profile->layers[l].input_count = l > 0;
-			/* each branch that nobody uses doubles the states behind it */
+			/* Each layer whose output is not used doubles the states behind it. */
 			profile->layers[l].inputs[0] = l > 1 && l % 40 == 0 ? l - 2 : l - (l > 0);
 			profile->layers[l].forward_ns = below(1000);
 			profile->layers[l].activation_bytes = below(1000);
@@ -245,7 +245,7 @@ static void test_large(enum pd_cost_kind kind)
 		}
 		pd_states_init(&states, profile, PD_STATES_ALL);
 		partition = pd_levels_search(&states, &topology, kind, false, &time);
-		/* the same over half of the time: all numbers scaled by two */
+		/* With all numbers doubled the time must double, too. */
 		for (int s = 0; s < states.count; s++) {
 			states.compute_ns[s] *= 2;
 			states.parameter_bytes[s] *= 2;
@@ -261,7 +261,8 @@ static void test_large(enum pd_cost_kind kind)
 	is_int(good, cases, "%s: twice the work takes twice the time", pd_cost_kind_name[kind]);
 }
 
-/* Minibatch b is at replica b mod r: with the outer level fastest it stays in its component. */
+/* Tests the order of ranks: as minibatch b is at replica b mod r, it stays in its component if the outer
+ * level's ranks change fastest. */
 static void test_order_of_ranks(void)
 {
 	struct pd_profile *profile = small_profile("a<x");
@@ -282,7 +283,7 @@ static void test_order_of_ranks(void)
 	pd_profile_free(profile);
 }
 
-/* Ranks that are not those of stages inside stages have no price. */
+/* Tests that only ranks of stages nested in components have a price. */
 static void test_unpriced(void)
 {
 	static const struct {

@@ -36,8 +36,8 @@ static struct pd_transport *open_hangs(const struct pd_transport_config *config,
 }
 
 /*
- * In place of the list of devices: the CPU's, as if the host could not read its memory.  Two
- * ends share it, so that their messages are staged.
+ * The device that replaces the list of devices: the CPU's, as if the host could not read its memory.
+ * Both ends of a link share it, so that their messages are staged.
  */
 static struct pd_device_ops device_separate;
 const struct pd_device_ops *const pd_devices[] = { NULL };
@@ -81,7 +81,7 @@ static int send_then_die(struct pd_transport *t, int peer, uint64_t tag, const v
 	return pd_transport_ucx.send(t, peer, tag, buf, bytes, after, done);
 }
 
-/* UCX's with other functions; open() must hand those on. */
+/* UCX's functions with some replaced; open() must pass them on. */
 static struct pd_transport_ops middle;
 
 static struct pd_transport *open_middle(const struct pd_transport_config *config,

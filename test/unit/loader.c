@@ -14,7 +14,8 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Sample s: every pixel of channel c is s + 100 c, its label s % 10: a batch says what is in it. */
+/* In sample s every pixel of channel c is s + 100 c, and its label is s % 10, so that a batch's samples
+ * can be told. */
 #define TRAIN 50
 #define TEST 23
 #define BATCH 4
@@ -66,7 +67,7 @@ static struct pd_loader *open_loader(uint64_t seed, int ahead)
 	return loader;
 }
 
-/* Which sample stands at place i of a batch, from its pixels; -1 if those are not one sample's. */
+/* Returns the sample at place i of a batch, or -1 if pixels and label are not one sample's. */
 static int sample_at(const struct pd_batch *batch, int i)
 {
 	const float *image = (const float *)batch->buffers[0] + i * CHANNELS * PLANE;
@@ -92,7 +93,7 @@ static struct pd_batch *take(struct pd_loader *loader)
 	return batch;
 }
 
-/* Samples of minibatches first, first + stride ... < last, at their place in out. */
+/* Stores the samples of minibatches first, first + stride ... < last at their place in out. */
 static bool collect(uint64_t seed, int ahead, int64_t first, int64_t stride, int64_t last, int *out)
 {
 	struct pd_loader *loader = open_loader(seed, ahead);
@@ -162,7 +163,7 @@ static void test_evaluate(void)
 
 	is_int(pd_loader_epoch(&train, BATCH, 1), 12, "microbatches of an epoch");
 	is_int(count, 6, "minibatches of the test set");
-	/* leave a partial batch's slot dirty first */
+	/* Two batches fill the slots first, so that a partial batch is not zero by chance. */
 	pd_loader_plan(loader, false, 0, 1, 2);
 	for (int i = 0; i < 2; i++)
 		pd_loader_release(loader, take(loader));
@@ -213,7 +214,7 @@ static void test_ahead(void)
 		pd_loader_release(loader, batch);
 	}
 
-	/* new plans while the thread is at work: nothing of the old one may come */
+	/* After a new plan while the thread is at work, no batch of the old plan may come. */
 	bool fresh = true;
 	for (int i = 0; i < 300; i++) {
 		struct pd_batch *batch;
@@ -236,7 +237,7 @@ static void test_ahead(void)
 	ok(true, "closed while a minibatch is out and others are being made");
 }
 
-/* A plan that comes while the thread is in the middle of a large minibatch. */
+/* Tests a plan that comes while the thread is in the middle of a large minibatch. */
 static void test_interrupted(void)
 {
 	enum { SIDE = 128, LARGE = 3 * SIDE * SIDE };
@@ -250,7 +251,7 @@ static void test_interrupted(void)
 	struct pd_loader *loader;
 	bool right = true;
 
-	/* not whole minibatches: they are made when they are asked for */
+	/* The set has no whole number of minibatches, so that they are made when they are asked for. */
 	pd_dataset_synthetic(model, 1001, 9, &set);
 	loader = pd_loader_open(&config, NULL);
 	for (int i = 0; i < 20; i++) {
@@ -273,7 +274,7 @@ static void test_interrupted(void)
 	pd_dataset_release(&set);
 }
 
-/* In 16 bits: the same samples, each pixel rounded to nearest; labels as they are. */
+/* Tests that samples in 16 bits are the same with pixels rounded to nearest, and labels as they are. */
 static void test_rounded(enum pd_dtype dtype, uint16_t (*round)(float x))
 {
 	struct pd_loader *plain = open_loader(3, 2), *rounded;
@@ -304,7 +305,7 @@ static void test_rounded(enum pd_dtype dtype, uint16_t (*round)(float x))
 	pd_loader_close(rounded);
 }
 
-/* Two rounds of three lanes through eleven samples. */
+/* Tests two rounds of three lanes through eleven samples. */
 static void test_lanes(void)
 {
 	static const int64_t expected[] = { 0, 3, 6, 1, 4, 7, 2, 5, 8, 0, 3, 6, 1, 4, 7, 2, 5, 8 };
@@ -365,7 +366,7 @@ static void test_synthetic(void)
 	ok(right, "synthetic labels: each class about as often");
 }
 
-/* Of a set of five minibatches: made once, handed out again and again, several at a time. */
+/* Tests that five synthetic minibatches are made once and handed out repeatedly, several at a time. */
 static void test_made(void)
 {
 	const struct pd_model *model = small_model(&store, CHANNELS, 2, 3, 10);
@@ -412,7 +413,7 @@ static void test_made(void)
 	pd_dataset_release(&set);
 }
 
-/* What a rank has of a minibatch of 201 MB in f32: labels, which repeat themselves as inputs do. */
+/* Tests labels of minibatches of 201 MB in f32: they repeat themselves as their inputs would. */
 static void test_large(void)
 {
 	static const int labels[] = { 1 };
@@ -444,7 +445,7 @@ static void test_large(void)
 	pd_dataset_release(&set);
 }
 
-/* Every permutation of four about as often: 24 of them, 12000 epochs, 500 each +- 5 sigma. */
+/* Tests that each of the 24 permutations of four comes about 500 times in 12000 epochs (+- 5 sigma). */
 static void test_unbiased(void)
 {
 	int count[256] = { 0 }, kinds = 0;

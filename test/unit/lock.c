@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One process at a time writes into a directory of checkpoints. */
+/* Tests that one process at a time writes into a directory of checkpoints. */
 #include "checkpoint/lock.h"
 
 #include "base/mem.h"
@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A process that has the lock of a directory, and a child of its own that has not. */
+/* A process that has the lock of a directory, maybe with a child of its own that does not have it. */
 struct other {
 	pid_t pid;
 	int said;                       /* the end of a pipe that has a byte when the lock is taken */
@@ -98,7 +98,7 @@ static void test_one(void)
 	ok(scratch_entries(directory) == 0, "nothing of it is left");
 }
 
-/* A stale note names nobody: who has it now is waited for. */
+/* Tests that a stale note names nobody, and that the present holder of the lock is waited for. */
 static void test_stale(void)
 {
 	const char *directory = scratch_path("stale"), *file = scratch_path("stale/.lock");
@@ -179,7 +179,7 @@ static void test_removed(void)
 	end(&other);
 }
 
-/* Many at once, each for a moment: never two. */
+/* Tests that of many processes which take the lock for a moment never two have it at once. */
 static void test_contest(void)
 {
 	enum { PROCESSES = 6, TURNS = 150 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Levels of links, out of what was measured between one rank and the next. */
+/* Tests how levels of links are found from measurements between one rank and the next. */
 #include "measure/machine.h"
 
 #include "tap.h"
@@ -10,8 +10,8 @@
 #define MOST 64
 
 /*
- * A machine of so many ranks on each host, with these bandwidths between one rank and the next (MB/s);
- * inside a host they do not matter.
+ * Finds the levels of a machine of so many ranks on each host, with these bandwidths between one rank and
+ * the next (MB/s); inside a host they do not matter.
  */
 static int find(struct pd_machine *m, const int *ranks_of_hosts, const double *rates,
 		struct pd_error *err)
@@ -61,7 +61,7 @@ static void refused(const int *ranks_of_hosts, const double *rates, const char *
 	pd_machine_release(&m);
 }
 
-/* expected: '#' for each rank whose address this one needs. */
+/* Checks which ranks' addresses a rank needs; `expected` has '#' for each of them. */
 static void peers_are(int ranks, int rank, const char *expected, const char *what)
 {
 	char peers[16] = "";

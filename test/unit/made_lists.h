@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The lists that the generator makes, every operation of them. */
+/* The generator's lists with all their operations. */
 #pragma once
 
 #include "schedule/list.h"

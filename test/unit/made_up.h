@@ -6,7 +6,7 @@
 #include "profile/profile.h"
 #include "tap.h"
 
-/* Takes over the elements of its "layers"; NULL, and why, where they are none. */
+/* Returns a profile with these elements of "layers", which it frees; ends the test if they are wrong. */
 static inline struct pd_profile *made_up_profile(json_t *layers)
 {
 	json_t *root = json_pack("{s:s, s:i, s:s, s:i, s:s, s:{s:s, s:s}, s:o}", "format",

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * malform FILE DIRECTORY EVERY [WHAT]: writes into DIRECTORY documents that are wrong in one
- * place each, made from the good one in FILE (for JSON Lines: from each of its lines),
- * every EVERYth of those it can think of and all that are wrong as text; with WHAT those
- * alone that are wrong in this way.  Not a test: test/t1001-malformed.sh has them refused.
+ * malform FILE DIRECTORY EVERY [WHAT]: writes documents into DIRECTORY that are wrong in one place each,
+ * made from the good one in FILE (for JSON Lines, from each of its lines).  It writes every EVERYth of the
+ * documents it can make and all that are wrong as text; with WHAT only those that are wrong in this way.
+ * test/t1001-malformed.sh tests that they are refused.
  */
 #include "base/error.h"
 #include "base/mem.h"
@@ -37,8 +37,8 @@ static void write_bytes(const char *what, const char *bytes, size_t length)
 }
 
 /*
- * Writes the document.  A string that begins with RAW stands for its own text without
- * the quotes: what the JSON library would not write.
+ * Writes the document.  A string that begins with RAW stands for its own text without the quotes, which
+ * the JSON library would not write.
  */
 #define RAW "@RAW@"
 
@@ -67,10 +67,10 @@ static void emit(const char *what, json_t *root)
 	free(text);
 }
 
-/* One value of the document and where it is. */
+/* One value of the document, and its place. */
 struct spot {
 	json_t *root, *parent, *value;
-	const char *key;                /* in an object; of the array, for its elements */
+	const char *key;                /* the value's key, or, for an array's element, the array's */
 	size_t index;
 };
 
@@ -82,7 +82,7 @@ static void put(const struct spot *spot, json_t *value)
 		json_array_set_new(spot->parent, spot->index, value);
 }
 
-/* The document with another value at the spot; takes over value. */
+/* Writes the document with another value at the spot; frees the value. */
 static void with(const char *what, const struct spot *spot, json_t *value)
 {
 	json_t *good = json_incref(spot->value);
@@ -99,7 +99,7 @@ static bool among(const char *key, const char *const *keys)
 	return *keys;
 }
 
-/* Without these a document is a good one. */
+/* Keys that a document may lack. */
 static const char *const optional[] = {
 	"name", "inputs", "model", "device", "dtype", "link", "latency_ns", "step_ns", "threads",
 	"memory_bytes", "stash_bytes", "workspace_bytes", "update_ns", "update_apart_ns", "spread",
@@ -110,7 +110,7 @@ static const char *const optional[] = {
 	"memory_delta_bytes", "state_bytes", "in_place", "in_turns", "passes_gradient", "weight_version_advance", "seq_advance",
 	NULL
 };
-/* Strings out of a list; "kind" is in some places. */
+/* Keys whose string must be one of a list; "kind" is such a key in some places only. */
 static const char *const listed[] = { "format", "dtype", "schedule", "weights", "op", "inputs",
 				      "layers", NULL };
 static const char *const not_empty[] = { "layers", "stages", "levels", "ranks", "kernel", NULL };
@@ -168,7 +168,7 @@ static void objects(const struct spot *spot)
 	}
 }
 
-/* Deletes required members, one by one; the order of keys changes, which means nothing. */
+/* Deletes required members one by one; that the order of keys changes does not matter. */
 static void deletions(const struct spot *spot)
 {
 	json_t *keys = json_array(), *key;
@@ -214,7 +214,7 @@ static void visit(const struct spot *spot)
 			with("array", spot, json_array());
 		if (!json_is_boolean(spot->value))
 			with("true", spot, json_true());
-		/* one number may stand for a pair */
+		/* A number in the place of a pair is no mistake. */
 		if (!json_is_number(spot->value) &&
 		    !json_is_integer(json_array_get(spot->value, 0)))
 			with("number-instead", spot, json_integer(1));
@@ -233,7 +233,7 @@ static void visit(const struct spot *spot)
 	}
 }
 
-/* The first layer takes what the last one makes. */
+/* Writes the document with a cycle: the first layer reads the output of the last one. */
 static void cycle(json_t *root, json_t *owner)
 {
 	json_t *layers = json_object_get(owner, "layers");
@@ -260,7 +260,7 @@ static json_t *parse(const char *text, size_t length)
 	return root;
 }
 
-/* What is wrong before anybody asks what it means; text is what was read. */
+/* Writes documents that are wrong as text, whatever they mean; `text` is the good one. */
 static void as_text(char *text, size_t length)
 {
 	enum { DEEP = 100000 };
@@ -299,7 +299,7 @@ static void as_text(char *text, size_t length)
 	copy = pd_format("%s}", text);
 	write_bytes("more", copy, strlen(copy));
 	free(copy);
-	for (int i = 0; i < 10; i++) {          /* a byte that no text has */
+	for (int i = 0; i < 10; i++) {          /* a byte that is in no text */
 		size_t at = length * (size_t)i / 10;
 		char good = text[at];
 
@@ -310,7 +310,7 @@ static void as_text(char *text, size_t length)
 	free(bytes);
 }
 
-/* Each object with its first key twice. */
+/* Writes the document with the first key of each object twice. */
 static void duplicate_keys(const char *text)
 {
 	int n = 0;
@@ -353,7 +353,7 @@ int main(int argc, char **argv)
 	fclose(in);
 	directory = argv[2];
 	every = atoi(argv[3]);
-	only = argv[4];         /* NULL at the end */
+	only = argv[4];         /* NULL without WHAT */
 	as_text(text, length);
 	duplicate_keys(text);
 	if (!strstr(argv[1], ".jsonl")) {
@@ -366,7 +366,7 @@ int main(int argc, char **argv)
 		end = strchr(line, '\n');
 		before = head;
 		after = end + 1;
-		/* the header is a plan, of which there are enough */
+		/* The header is a plan, of which there are enough documents. */
 		every = line == text ? 10 * atoi(argv[3]) : atoi(argv[3]);
 		one_object(line, (size_t)(end - line));
 		free(head);

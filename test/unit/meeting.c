@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes that come together, and strangers at the same port. */
+/* Tests processes that meet, and strangers at the same port. */
 #include "launch/meeting.h"
 
 #include "base/mem.h"
@@ -28,7 +28,7 @@ static void *join_all(void *unused)
 {
 	struct pd_error err;
 
-	/* strangers come first */
+	/* The strangers connect first. */
 	usleep(100000);
 	for (int process = PROCESSES - 1; process > 0; process--)
 		for (int kind = 0; kind < PD_MEETING_KINDS; kind++)
@@ -37,7 +37,7 @@ static void *join_all(void *unused)
 	return NULL;
 }
 
-/* One who connects and says so many bytes. */
+/* Connects as a stranger and sends so many bytes; returns the connection. */
 static int stranger(const void *bytes, size_t count)
 {
 	int fd = pd_network_connect("127.0.0.1", port());
@@ -47,7 +47,7 @@ static int stranger(const void *bytes, size_t count)
 	return fd;
 }
 
-/* Its connection has ended, and nothing was said to it. */
+/* Tells whether a connection has ended without an answer. */
 static bool was_ignored(int fd)
 {
 	char byte;
@@ -55,7 +55,7 @@ static bool was_ignored(int fd)
 	return recv(fd, &byte, 1, MSG_DONTWAIT) <= 0 && errno != EAGAIN;
 }
 
-/* What process 1 would say first, the word being one of another: of the same length. */
+/* Stores the first message of a process with a wrong word of the right length. */
 static void wrong_hello(char hello[WORD + 8], int process)
 {
 	memset(hello, 'x', WORD);
@@ -155,7 +155,7 @@ static void *answer_anything(void *listener)
 	return NULL;
 }
 
-/* Something else has got the port that the first process had. */
+/* Tests that a program which has got the port of the first process is found out. */
 static void false_first(void)
 {
 	struct pd_error err = { 0 };

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 
 /*
- * Tensor 0 arrives; layer 0 makes tensor 1 from it, layer 1 tensor 2 from 1, layer 2 tensor 3
- * from 1 and 2.  Tensor 3 leaves.
+ * Tests three layers: tensor 0 arrives, layer 0 makes tensor 1 from it, layer 1 tensor 2 from 1, layer 2
+ * tensor 3 from 1 and 2, and tensor 3 leaves.
  */
 static void test_scratch(void)
 {
@@ -63,8 +63,8 @@ static bool is_at(struct pd_location location, size_t offset)
 }
 
 /*
- * A residual block: layer 1 makes tensor 2 from 1, 2 makes 3 from 2 (in place), 3 makes 4 from 3,
- * 4 adds 4 and 1 to 5, 5 makes 6 from that.  All have 64 bytes.
+ * Tests a residual block: layer 1 makes tensor 2 from 1, layer 2 tensor 3 from 2 (in place), layer 3
+ * tensor 4 from 3, layer 4 adds 4 and 1 to 5, and layer 5 makes tensor 6 from 5.  All have 64 bytes.
  */
 static void test_passed_on(void)
 {
@@ -116,7 +116,7 @@ static void test_passed_on(void)
 	}
 }
 
-/* The sum itself leaves: its gradient has arrived, and is read where it is. */
+/* Tests a sum that leaves the stage: its gradient has arrived, and is read where it is. */
 static void test_passed_in(void)
 {
 	static const int first[] = { 0 }, both[] = { 1, 1 };
@@ -150,7 +150,7 @@ int main(void)
 	struct pd_profile *profile = small_profile("a<x b<a c<b");
 	struct pd_memory m;
 
-	/* layers b and c: parameters 2000 + 3000, stash 400 + 600, workspace the larger of 2 and 3 */
+	/* Layers b and c have parameters 2000 + 3000, stash 400 + 600, workspace the larger of 2 and 3. */
 	pd_memory_of(profile, 1, 2, 1, 3, 100, 7, &m);
 	is_int(m.weights_bytes, 4 * 5000, "a version for each minibatch in flight");
 	is_int(m.gradient_bytes, 5000, "gradients");
@@ -158,7 +158,7 @@ int main(void)
 	is_int(m.stash_bytes, 4 * 1000 + 5 * 100, "a slot for each minibatch in flight; an inbox"
 	       " for each, and for the next");
 	is_int(m.transfer_bytes, 2 * 100 + 2 * 7, "gradients on their way: two each");
-	/* while c works: the gradient of b, which is 200 bytes, and its own workspace of 3 */
+	/* While c works, there are the gradient of b, 200 bytes, and c's own workspace of 3. */
 	is_int(m.scratch_bytes, 203, "gradients of activations, workspace of one layer at a time");
 	is_int(m.total_bytes, 20000 + 5000 + 5000 + 4500 + 214 + 203, "in all");
 	pd_memory_of(profile, 1, 2, 2, 0, 0, 0, &m);
@@ -169,7 +169,7 @@ int main(void)
 	is_int(m.total_bytes, INT64_MAX, "what does not fit 64 bits is as large as can be said");
 	pd_profile_free(profile);
 
-	/* a is used by b and c: its gradient (100) lives from c to a; b's part is a second one */
+	/* b and c read a, whose gradient (100) lives from c to a; b's part is a second one. */
 	profile = small_profile("a<x b<a c<ab");
 	pd_memory_of(profile, 0, 3, 1, 0, 0, 0, &m);
 	is_int(m.scratch_bytes, 100 + 200 + 100 + 2, "a second gradient where one is added to");

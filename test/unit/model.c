@@ -17,7 +17,7 @@ static struct pd_model *parse(const char *text, struct pd_error *err)
 	return model;
 }
 
-/* One layer on an input "x" of a shape, with a label "y" beside it. */
+/* Returns a model of one layer on an input "x" of this shape, with a label "y". */
 static char *one_layer(const char *shape, const char *layer)
 {
 	return pd_format("{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': ["
@@ -26,7 +26,7 @@ static char *one_layer(const char *shape, const char *layer)
 			 "'layers': [{'name': 'l', %s}]}", shape, layer);
 }
 
-/* Parameter counts are those that the papers' and torchvision's models have. */
+/* Tests that the shipped models have as many parameters as the papers' and torchvision's models. */
 static void test_shipped(void)
 {
 	static const struct {
@@ -59,7 +59,7 @@ static void test_shipped(void)
 	}
 }
 
-/* Shapes as PyTorch has them. */
+/* Tests that shapes of outputs are those of PyTorch. */
 static void test_shapes(void)
 {
 	static const struct {
@@ -263,7 +263,7 @@ static void test_attributes(void)
 
 static void test_graph(void)
 {
-	/* d c b a as written; a and b are ready at first, and b is written first */
+	/* The layers are written as d c b a; a and b are ready first, and b is written before a. */
 	struct pd_model *model = parse(GRAPH(
 		"{'name': 'd', 'kind': 'add', 'inputs': ['c', 'a', 'c']},"
 		"{'name': 'c', 'kind': 'linear', 'inputs': ['b'], 'out_features': 4},"
@@ -442,7 +442,7 @@ static void test_errors(void)
 		  "needs sequences (positions x features), found 6 x 5 x 4" },
 		{ "[1048576, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 1, "
 		  "'dropout': 0.1", "has 2^40 or more probabilities in a sample" },
-		/* sizes that do not fit */
+		/* The sizes of these are too large. */
 		{ "[1073741824, 1073741824, 1073741824]", "'kind': 'relu', 'inputs': ['x']",
 		  "doc: in \"x\", inputs[0].shape: expected fewer than 2^40 elements" },
 		{ "[1073741824]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 1073741824",
@@ -533,7 +533,7 @@ static void test_errors(void)
 	}
 }
 
-/* The order that takes the lowest node of those that are ready, found the slow way. */
+/* Tells whether the order always takes the lowest node that is ready, which is found the slow way. */
 static bool is_expected_order(int nodes, int *const *inputs, const int *counts, const int *order)
 {
 	bool done[64] = { false };
@@ -556,7 +556,7 @@ static bool is_expected_order(int nodes, int *const *inputs, const int *counts, 
 	return true;
 }
 
-/* Random graphs, their nodes numbered at random. */
+/* Tests the orders of random graphs, whose nodes are numbered at random. */
 static void test_orders(void)
 {
 	enum { GRAPHS = 300, NODES = 40 };
@@ -588,7 +588,7 @@ static void test_orders(void)
 	is_int(wrong, 0, "orders of %d random graphs", GRAPHS);
 }
 
-/* The cycle's layers are c and d: a comes before it, e after. */
+/* Tests that a layer of the cycle of c and d is named; a comes before the cycle, e after it. */
 static void test_cycle(void)
 {
 	struct pd_error err = { 0 };
@@ -603,7 +603,7 @@ static void test_cycle(void)
 	pd_model_free(model);
 }
 
-/* A chain written backwards; anything quadratic would take hours. */
+/* Tests a long chain that is written backwards, for which a quadratic algorithm would take hours. */
 static void test_many(void)
 {
 	enum { COUNT = 200000 };

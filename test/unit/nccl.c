@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The transport of GPUs, without one: its code over a double of NCCL (test/double), ranks that
- * are threads, and the CPU's device, whose streams are threads, too.
+ * Tests the transport of GPUs without a GPU: its code runs over a double of NCCL (test/double), with
+ * ranks that are threads, and the CPU's device, whose streams are threads, too.
  */
 #include "nccl_ranks.h"
 #include "tap.h"
@@ -38,11 +38,11 @@ static void post_to(struct rank *me, int peer, struct exchange *e, struct pd_eve
 	struct pd_transport *t = me->transport;
 
 	for (size_t k = 0; k < SIZES; k++) {
-		size_t back = SIZES - 1 - k;    /* not in the sender's order */
+		size_t back = SIZES - 1 - k;    /* not the sender's order */
 
 		e->out[k] = malloc(sizes[k] + 1);
 		e->in[back] = calloc(1, sizes[back] + 1);
-		memset(e->out[k], 0x55, sizes[k]);      /* what must not leave */
+		memset(e->out[k], 0x55, sizes[k]);      /* must not be sent */
 		pd_event_arm(&e->sent[k]);
 		pd_event_arm(&e->came[back]);
 		expect(me, t->ops->send(t, peer, 100 + k, e->out[k], sizes[k], ready,
@@ -68,7 +68,7 @@ static void check_from(struct rank *me, int peer, struct exchange *e)
 	expect(me, good, "what came is what was sent");
 }
 
-/* Everybody with everybody it meets, itself among them; twice. */
+/* Exchanges messages twice with every peer and with the rank itself. */
 static void exchange(struct rank *me)
 {
 	struct exchange all[MOST];
@@ -99,7 +99,7 @@ static void exchange(struct rank *me)
 
 enum { MANY = 1000 };
 
-/* More than a stream's queue takes, and than a receiver is ready to hear of. */
+/* Transfers more messages than fit into a stream's queue, and than a receiver is ready to be told of. */
 static void many(struct rank *me)
 {
 	struct pd_transport *t = me->transport;
@@ -177,9 +177,9 @@ static void all_reduce(struct rank *me)
 	reduce(me, (struct pd_allreduce){ n, (n + 1) / 2, 6 });
 }
 
-/* ---- what goes wrong ---- */
+/* ---- failures ---- */
 
-/* Moves until the transport is broken, a minute at most. */
+/* Tells whether the transport breaks with this error, for which it waits a minute at most. */
 static bool breaks(struct rank *me, const char *why)
 {
 	int64_t end_ns = pd_now_ns() + 60 * SECOND_NS;
@@ -195,7 +195,7 @@ static bool breaks(struct rank *me, const char *why)
 	return false;
 }
 
-/* What a broken transport has yet to end, it ends when it is closed: these live until then. */
+/* Events that a broken transport ends only when it is closed, and that must live until then. */
 static struct pd_event late[MOST][2];
 static int late_number[MOST];
 
@@ -213,7 +213,7 @@ static void mismatch(struct rank *me)
 		pthread_barrier_wait(&me->world->barrier);
 		return;
 	}
-	/* it may be found as soon as it is posted, or later */
+	/* The mismatch may be found as soon as the receive is posted, or later. */
 	expect(me, t->ops->recv(t, 0, 7, number, 2, NULL, ev) < 0 || breaks(me, "expected 2"),
 	       "the lengths do not fit: that is said");
 	expect(me, strstr(me->gate.err.text, "rank 1: rank 0 sends 4 bytes, expected 2 (tag 0x7)"),
@@ -222,7 +222,7 @@ static void mismatch(struct rank *me)
 	pthread_barrier_wait(&me->world->barrier);
 }
 
-/* The other one never sends; NCCL finds out that it is lost. */
+/* Waits for rank 1, which never sends, until NCCL finds out that it is lost. */
 static void loses(struct rank *me)
 {
 	struct pd_transport *t = me->transport;
@@ -244,7 +244,7 @@ static void loses(struct rank *me)
 	pthread_barrier_wait(&me->world->barrier);
 }
 
-/* Posted, waiting for what never comes, when the transport is closed. */
+/* Events of transfers that still wait when the transport is closed, and an event that is never done. */
 static struct pd_event left[MOST][2], never;
 static int left_number[MOST];
 
@@ -266,7 +266,7 @@ static void leaves(struct rank *me)
 }
 
 /*
- * Rank 0 sends to two others, which never post: its transfers wait on two connections when the
+ * Events of rank 0's transfers to two others, which never post: they wait on two connections when the
  * transport is closed.
  */
 static struct pd_event held[2];
@@ -285,7 +285,7 @@ static void holds(struct rank *me)
 	}
 }
 
-/* The same; and one of the others is lost.  That is told before the aborts have ended. */
+/* Holds rank 0's transfers, and loses another rank, which is told before the aborts have ended. */
 static void tells(struct rank *me)
 {
 	int64_t begun_ns;
@@ -296,7 +296,7 @@ static void tells(struct rank *me)
 		double_nccl_slow_aborts(500);
 		double_nccl_lose_all();
 		begun_ns = pd_now_ns();
-		/* of the two, whichever is looked at next */
+		/* The error names either of the two lost ranks. */
 		expect(me, breaks(me, ": NCCL: remote process exited"), "a lost rank is noticed");
 		expect(me, pd_now_ns() - begun_ns < 2 * SECOND_NS,
 		       "four aborts of half a second each do not hold that up");
@@ -321,8 +321,8 @@ static void note_choice(struct rank *me)
 	snprintf(chosen_text, sizeof(chosen_text), "%s", chosen_why ? chosen_why : "");
 }
 
-/* Ranks 0 and 2 share a GPU, 1 has its own: of the two pairs by NCCL each side has two
- * connections. */
+/* Expects that NCCL joins rank 1, which has its own GPU, with ranks 0 and 2, which share one: two pairs
+ * of ranks, each side of which has two connections. */
 static void mixed(struct rank *me)
 {
 	note_choice(me);
@@ -345,7 +345,7 @@ static void test_two_hosts(void)
 			.rank = r, .ranks = 2, .seat = seat_of(r, 2), .gate = &me.gate,
 		};
 
-		config.seat.hosts = 1;  /* as the transport is told, which then has no network */
+		config.seat.hosts = 1;  /* the transport is told so, and has no network */
 		ends[r] = pd_routes_open(&config, &err);
 		ops = ends[r]->ops;
 		ops->address(ends[r], &addresses[r], &lengths[r]);
@@ -359,7 +359,7 @@ static void test_two_hosts(void)
 	two_hosts = false;
 }
 
-/* Hosts of two ranks, joined by a network. */
+/* Tests hosts of two ranks that are joined by a network. */
 static void test_between_hosts(void)
 {
 	unsetenv("NCCL_SOCKET_IFNAME");
@@ -379,9 +379,9 @@ static void test_between_hosts(void)
 	two_hosts = false;
 }
 
-/* ---- without routes: processes that are not this one ---- */
+/* ---- connections with other processes, without routes ---- */
 
-/* Rank 0 with a rank 1 that is a process, and does nothing, or ends. */
+/* Opens rank 0 with a rank 1 that is another process, which does nothing, or ends. */
 static struct pd_transport *open_alone(struct rank *me, pid_t other, int64_t limit_ns)
 {
 	const struct pd_device_ops *ops = &pd_device_cpu;
@@ -458,7 +458,7 @@ int main(void)
 	unsetenv("NCCL_SOCKET_IFNAME");
 	unsetenv("NCCL_RAS_ENABLE");
 	unsetenv("CUDA_DEVICE_MAX_CONNECTIONS");
-	alarm(1200);     /* a wait that never ends is a failure, too */
+	alarm(1200);     /* ends waits that would never end */
 	for (int n = 1; n <= MOST; n++)
 		is_int(run(n, "nccl", n, false, exchange), 0, "%d ranks, all with all", n);
 	is_int(run(4, "nccl", 4, true, exchange), 0, "4 ranks, each with its neighbours");

@@ -13,7 +13,7 @@
 
 struct world world;
 
-/* Of the thread that calls. */
+/* The rank that the calling thread is. */
 static __thread struct rank *self;
 
 int counted;
@@ -32,7 +32,7 @@ static void describe(struct pd_device *device, struct pd_device_info *info_p)
 	snprintf(info_p->place, sizeof(info_p->place), "place %d", self->number % world.places);
 }
 
-/* A stream's thread makes communicators for its rank's GPU. */
+/* Lets a stream's thread make communicators for its rank's GPU. */
 static int use_device(void *context, void *native, struct pd_error *err)
 {
 	double_nccl_use_device(((struct rank *)context)->number % world.places);
@@ -148,7 +148,7 @@ int run(int n, const char *how, int places, bool chain, void (*body)(struct rank
 	world = (struct world){ .n = n, .how = how, .places = places, .chain = chain,
 				.body = body };
 	pthread_barrier_init(&world.barrier, NULL, (unsigned)n);
-	/* each process has an environment: here that of rank 0 for all */
+	/* Threads share an environment, which is prepared as rank 0's process would do it. */
 	pd_routes_prepare(how, &counts, 0, n, &seat);
 	for (int r = 0; r < n; r++) {
 		world.ranks[r] = (struct rank){ .world = &world, .number = r };

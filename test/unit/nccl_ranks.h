@@ -20,13 +20,13 @@ struct rank {
 	struct world *world;
 	int number, failures;
 	struct pd_gate gate;
-	struct pd_device_ops ops;       /* the CPU's, changed */
+	struct pd_device_ops ops;       /* the CPU's, with some replaced */
 	struct pd_device *device;
 	struct pd_transport *transport;
 	struct pd_error err;
 	bool connected;
 	pthread_t thread;
-	/* where NCCL sums, too */
+	/* The members below are used if NCCL sums. */
 	struct pd_stream *reduce;
 	struct pd_reduction *sums[SUMS];
 	float *bufs[SUMS];
@@ -37,7 +37,7 @@ struct rank {
 struct world {
 	int n;
 	const char *how;
-	int places;                     /* GPUs, so to speak: rank r is on r mod so many */
+	int places;                     /* GPUs; rank r is on GPU r mod places */
 	bool chain;                     /* ranks meet their neighbours only */
 	void (*body)(struct rank *me);
 	pthread_barrier_t barrier;
@@ -47,24 +47,24 @@ struct world {
 };
 
 extern struct world world;
-extern int counted;                     /* that many GPUs, some of which are one place; 0: no */
-extern bool two_hosts;                  /* odd ranks are on another one */
+extern int counted;                     /* GPUs that the device counts; 0: as many as places */
+extern bool two_hosts;                  /* odd ranks are on another host */
 extern bool sums;                       /* all ranks are replicas, and NCCL sums */
-extern const char *refusal;             /* that, and no connection, is expected */
+extern const char *refusal;             /* the error with which connecting must fail, or NULL */
 
-/* Counts a failure unless it is good; run() returns their sum. */
+/* Counts a failure of the rank unless `good`; run() returns the number of failures. */
 void expect(struct rank *me, bool good, const char *what);
 bool *peers_of(const struct rank *me);
 struct pd_seat seat_of(int r, int n);
-/* The device of a rank that this thread is from now on. */
+/* Opens the device of a rank, which the calling thread is from now on. */
 void open_device(struct rank *me);
-/* Has every rank do body(), connected.  Returns the number of things that were not as expected. */
+/* Connects n ranks and calls body() in each; returns how many expectations failed. */
 int run(int n, const char *how, int places, bool chain, void (*body)(struct rank *me));
-/* Does as a worker does when it has nothing to do.  -1: broken. */
+/* Does what a worker does when it has nothing to do; returns -1 if the transport is broken. */
 int step(struct rank *me, struct pd_transport *t);
 bool until(struct rank *me, struct pd_event *ev);
 
-/* nccl_sums.c */
+/* --- nccl_sums.c */
 void open_sums(struct rank *me);
 void close_sums(struct rank *me);
 void own_sums(struct rank *me);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sums of replicas that NCCL makes. */
+/* Tests of sums of replicas that NCCL computes. */
 #include "nccl_ranks.h"
 
 #include "base/clock.h"
@@ -44,7 +44,7 @@ void close_sums(struct rank *me)
 	pd_reduction_queue_release(&me->queue);
 }
 
-/* Whole numbers, whose sums are exact in any order. */
+/* Returns whole numbers, whose sums are exact in any order. */
 static float whole(int rank, int k, int round, size_t i)
 {
 	return (float)((rank + 1) * (int)(i % 97) + 1000 * k + round);
@@ -55,7 +55,7 @@ static void start_sum(struct rank *me, int k, bool more)
 	struct pd_reduction *r = me->sums[k];
 
 	for (size_t i = 0; i < sum_floats[k]; i++)
-		me->bufs[k][i] = -1;    /* what must not be summed */
+		me->bufs[k][i] = -1;    /* must not be summed */
 	pd_event_arm(&me->ready[k]);
 	pd_event_arm(&me->done[k]);
 	expect(me, r->ops->start(r, me->bufs[k], 0, &me->ready[k], &me->done[k]) == 0 &&
@@ -69,7 +69,7 @@ static void make_ready(struct rank *me, int k, int round)
 	pd_event_complete(&me->ready[k], 1, 2, &me->gate);
 }
 
-/* -1: broken. */
+/* Moves transfers and sums; returns -1 if the transport is broken. */
 static int sum_step(struct rank *me)
 {
 	return step(me, me->transport) < 0 ||
@@ -89,7 +89,7 @@ static bool sum_is_right(const struct rank *me, int k, int round)
 	return true;
 }
 
-/* Buckets become ready in another order at some ranks; sums begin in one order all the same. */
+/* Sums buckets that become ready in another order at some ranks; sums begin in the same order at all. */
 void own_sums(struct rank *me)
 {
 	struct pd_reduction *again = open_sum(me, 0, &me->err);
@@ -126,7 +126,8 @@ static void sum_breaks(struct rank *me, const char *why)
 	expect(me, strstr(me->gate.err.text, why) != NULL, me->gate.err.text);
 }
 
-/* Rank 0 begins another sum than the others.  Who begins last hears it of that sum, others later. */
+/* Begins another sum at rank 0 than at the others: the rank that begins last gets the error from that sum,
+ * the others while they wait. */
 static void other_sums(struct rank *me)
 {
 	int k = me->number == 0;
@@ -138,7 +139,7 @@ static void other_sums(struct rank *me)
 	pthread_barrier_wait(&me->world->barrier);
 }
 
-/* Rank 1 never begins, and is lost. */
+/* Begins a sum with a rank 1 that never begins it, and is lost. */
 static void lost_sum(struct rank *me)
 {
 	if (me->number == 0) {
@@ -156,7 +157,7 @@ static void lost_sum(struct rank *me)
 	pthread_barrier_wait(&me->world->barrier);
 }
 
-/* All but one wait when the transport is closed. */
+/* Begins a sum at all ranks but one, which still wait when the transport is closed. */
 static void left_sum(struct rank *me)
 {
 	if (me->number == 0)

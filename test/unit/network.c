@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Networks that pd-model writes, layer by layer, against the figures of the papers. */
+/* Tests the networks that pd-model writes, layer by layer, against the figures of the papers. */
 #include "network/network.h"
 
 #include "model/model.h"
@@ -29,7 +29,7 @@ static struct pd_model *model_of(const char *preset)
 	return model;
 }
 
-/* Parameters of the layers whose names begin with `prefix`, without those that are another's. */
+/* Counts parameters of layers whose names begin with `prefix`, but not those shared from another layer. */
 static int64_t parameters(const struct pd_model *model, const char *prefix)
 {
 	int64_t sum = 0;
@@ -41,7 +41,7 @@ static int64_t parameters(const struct pd_model *model, const char *prefix)
 	return sum;
 }
 
-/* GNMT as PipeDream profiled it, in bytes of f32. */
+/* Compares GNMT with the network that PipeDream profiled, in bytes of f32. */
 static void test_gnmt(void)
 {
 	static const struct {
@@ -62,7 +62,7 @@ static void test_gnmt(void)
 	pd_model_free(model);
 }
 
-/* Megatron's blocks have 12 h^2 + 13 h, and what is around them. */
+/* Checks the parameters of Megatron's networks: 12 h^2 + 13 h in each block, and the layers around. */
 static void test_megatron(const char *preset, int64_t layers, int64_t h, int64_t vocabulary,
 			  bool bert)
 {

@@ -15,12 +15,12 @@
 #include <unistd.h>
 
 #define SAMPLES 3
-#define PIXELS 6                        /* of a sample: 1 x 2 x 3 */
+#define PIXELS 6                        /* pixels of a sample: 1 x 2 x 3 */
 #define CLASSES 10
 
 static struct small_model store;
 
-/* A file of a header's text and what is behind it. */
+/* Writes a file of a header with this text, and the data behind it. */
 static void put(const char *name, int version, const char *text, const void *data, size_t bytes)
 {
 	static uint8_t file[4096];
@@ -51,7 +51,7 @@ static float pixel(int set, int i)
 	return (float)(i - 7) * 0.25f + (float)set;
 }
 
-/* train/ and test/ with image.npy, f32, and label.npy, bytes. */
+/* Writes train/ and test/ with image.npy, of f32, and label.npy, of bytes. */
 static void put_sets(const char *folder)
 {
 	mkdir(scratch_path("%s", folder), 0777);
@@ -107,7 +107,7 @@ static void test_read(void)
 	pd_dataset_release(&test);
 }
 
-/* Of each type three numbers, as the f32 and, of whole ones, the i32 that they become. */
+/* Tests three numbers of each type: the f32 and, for whole numbers, the i32 that they are read as. */
 static void test_types(void)
 {
 	static const struct {
@@ -129,7 +129,7 @@ static void test_types(void)
 		  { 1, 65536, 2147483648.0f }, { 1, 65536, 2147483647 } },
 		{ "<i8", "\1\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\377\377\377\177\0\0\0\0",
 		  { 1, 65536, 2147483648.0f }, { 1, 65536, 2147483647 } },
-		/* 1.5, -2, 65504 */
+		/* The numbers are 1.5, -2, 65504. */
 		{ "<f2", "\0\76\0\300\377\173", { 1.5f, -2, 65504 } },
 		{ "<f4", "\0\0\300\77\0\0\0\300\0\340\177\107", { 1.5f, -2, 65504 } },
 		{ "<f8", "\0\0\0\0\0\0\370\77\0\0\0\0\0\0\0\300\0\0\0\0\0\374\357\100",
@@ -193,7 +193,7 @@ static void test_headers(void)
 	}
 }
 
-/* Another header over 72 bytes, which are enough for (3, 1, 2, 3) of f32. */
+/* Tests wrong headers before 72 bytes, which are enough for (3, 1, 2, 3) of f32. */
 static void test_header_refused(void)
 {
 	static const struct {
@@ -286,7 +286,7 @@ static void test_sets_refused(void)
 	   "a pipe, which nobody waits for");
 }
 
-/* Every prefix of a file is refused. */
+/* Tests that every proper prefix of a file is refused. */
 static void test_truncated(void)
 {
 	bool all = true;
@@ -306,7 +306,7 @@ static void test_truncated(void)
 	free(bytes);
 }
 
-/* Bytes changed at random: refused in one sentence, or read as they are now. */
+/* Tests that files with random bytes changed are refused in one sentence, or read as they are now. */
 static void test_corrupt(void)
 {
 	int refusals = 0;
@@ -342,7 +342,7 @@ static void test_corrupt(void)
 	ok(refusals > 100, "many are refused (%d)", refusals);
 }
 
-/* Inputs of other shapes: whole numbers for each of several places, images from bytes. */
+/* Tests inputs of other shapes: whole numbers for each of several places, images from bytes. */
 static void test_other_inputs(void)
 {
 	static const int64_t tokens[] = { 0, 9, 3, 4, 5, 6 };

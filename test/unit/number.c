@@ -16,7 +16,7 @@ int main(void)
 	static const struct {
 		parser *parse;
 		const char *text;
-		int64_t value;          /* -1: refused */
+		int64_t value;          /* the number, or -1 if it is refused */
 	} cases[] = {
 		{ parse_small, "100", 100 }, { parse_small, "101", -1 }, { parse_small, "-6", -1 },
 		{ parse_small, "-5", -5 }, { parse_small, "", -1 }, { parse_small, " 1", -1 },

@@ -8,7 +8,7 @@
 
 struct point { int64_t version; double rate; };
 
-/* The rates at some versions, each worked out by hand. */
+/* Compares the rates at some versions with those worked out by hand. */
 static void test_rates(const char *what, const struct pd_optimizer *o, const struct point *points,
 		       int count)
 {
@@ -51,7 +51,7 @@ static void test_schedules(void)
 	ok(pd_optimizer_rate(&o, INT64_C(1) << 40) == 0.5, "no end, no epochs: as it was");
 }
 
-/* Against counting: groups, the last of an epoch perhaps partial. */
+/* Compares the number of updates with a count of groups, of which the last of an epoch may be partial. */
 static void test_count(int64_t epoch, int64_t group)
 {
 	struct pd_optimizer o = { .epoch = epoch };
@@ -68,7 +68,7 @@ static void test_count(int64_t epoch, int64_t group)
 	   "updates counted: epochs of %d, groups of %d", (int)epoch, (int)group);
 }
 
-/* PipeMare's T1: from 1 / delay to 1, along a power. */
+/* Tests PipeMare's T1, whose factor of the rate goes from 1 / delay to 1, along a power. */
 static void test_divisor(void)
 {
 	struct pd_optimizer o = { .reschedule = 100 }, off = { 0 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The rates that a run reports: steady, though replicas end their minibatches together. */
+/* Tests that the rates which a run reports are steady, though replicas end their minibatches together. */
 #include "run/pace.h"
 
 #include "tap.h"
 
 #include <math.h>
 
-/* Three minibatches end every 3 s, a report comes after every tenth. */
+/* Tests three minibatches that end together every 3 s, with a report after every tenth minibatch. */
 static void test_rounds(void)
 {
 	struct pd_pace_stretch stretch;

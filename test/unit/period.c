@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Schedules written with their steady state once: read again they are, byte for byte, the
- * plain ones, whatever the schedule; their length does not grow with the minibatches; and a
- * compact document in which something was changed is refused or is what its plain form is.
+ * Tests compact documents of schedules, in which the steady state is written once.  Read again they are,
+ * byte for byte, the plain ones, for every kind of schedule; their length does not grow with the
+ * minibatches; and a compact document that was changed is judged as its plain form is.
  */
 #include "table.h"
 #include "tap.h"
@@ -129,7 +129,7 @@ static void try(const struct pd_schedule *schedule, int64_t minibatches, struct 
 	pd_lists_free(from);
 }
 
-static bool quick;                      /* PD_TEST_QUICK: a third of the plans, fewer changes */
+static bool quick;                      /* PD_TEST_QUICK is set: a third of the plans, fewer changes */
 
 static void try_plan(struct pd_plan *plan, struct tally *tally)
 {
@@ -203,7 +203,7 @@ static size_t draw(size_t below)
 	return pd_random(43, 1, 0, drawn++).v[0] % below;
 }
 
-/* The line that holds an offset: where it begins; where the next one does. */
+/* Returns the beginning of the line that has offset `at`; stores that of the next line in *end_p. */
 static size_t line_of(const struct text *text, size_t at, size_t *end_p)
 {
 	char *end = memchr(text->bytes + at, '\n', text->length - at);
@@ -226,7 +226,7 @@ static void splice(struct text *text, size_t from, size_t to, const char *with, 
 	text->bytes = bytes;
 }
 
-/* Somewhere below the header. */
+/* Makes a random change somewhere below the header. */
 static void edit(struct text *text, size_t header)
 {
 	size_t at = header + draw(text->length - header), end, from = line_of(text, at, &end);
@@ -240,7 +240,7 @@ static void edit(struct text *text, size_t header)
 		if (at < text->length)
 			text->bytes[at] = digit;
 		break;
-	case 2:                         /* one more */
+	case 2:                         /* one more digit */
 		while (at < text->length && !isdigit((unsigned char)text->bytes[at]))
 			at++;
 		if (at < text->length)
@@ -249,7 +249,7 @@ static void edit(struct text *text, size_t header)
 	case 3:                         /* a line is missing */
 		splice(text, from, end, "", 0);
 		break;
-	case 4:                         /* or is there twice */
+	case 4:                         /* a line is there twice */
 		copy = strndup(text->bytes + from, end - from);
 		splice(text, from, from, copy, strlen(copy));
 		free(copy);

@@ -14,7 +14,7 @@ static struct pd_plan *parse_value(json_t *value, struct pd_error *err)
 	return pd_plan_parse_at(&root, err);
 }
 
-/* Four layers in a chain on four devices. */
+/* Returns a plan of four layers in a chain on four devices. */
 static struct pd_plan *small_plan(int stages, const int *layers, const int *replicas,
 				  struct pd_error *err)
 {
@@ -51,7 +51,7 @@ static void test_new(void)
 	   pd_plan_stage_of_rank(plan, 1, NULL) == 2, "in any order");
 	pd_plan_free(plan);
 
-	/* 2-3-2 of SOSP 2019's form: ceil(7/2) - 1, ceil(5/3) - 1, ceil(2/2) - 1 */
+	/* The warm-ups of 2-3-2 by SOSP 2019 are ceil(7/2) - 1, ceil(5/3) - 1 and ceil(2/2) - 1. */
 	{
 		struct pd_topology topology;
 
@@ -154,7 +154,7 @@ static void test_round_trip(void)
 	pd_plan_free(again);
 }
 
-/* A plan without what can be worked out. */
+/* Tests a plan without the keys that can be worked out. */
 static void test_absent(void)
 {
 	struct pd_plan *plan = small_plan(2, (int[]){ 3, 1 }, (int[]){ 3, 1 }, NULL), *again;
@@ -176,7 +176,7 @@ static void test_absent(void)
 	pd_plan_free(again);
 }
 
-/* Parts of the document replaced: where, by what, what is said. */
+/* Tests documents in which the value of `key` is replaced by `json`, and the error that this causes. */
 static void test_errors(void)
 {
 	static const struct {

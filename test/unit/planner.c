@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The searches against brute force over all contiguous plans. */
+/* Tests the searches against brute force over all contiguous plans. */
 #include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -22,7 +22,7 @@ static int64_t below(int64_t n)
 	return (int64_t)((state >> 8) % (uint64_t)n);
 }
 
-/* layers in a chain; with skips, some take a second input from further back */
+/* Returns layers in a chain, of which, with `skips`, some read a second input from further back. */
 static struct pd_profile *random_profile(int layers, bool skips)
 {
 	json_t *list = json_array();
@@ -48,17 +48,17 @@ static struct pd_profile *random_profile(int layers, bool skips)
 	return made_up_profile(list);
 }
 
-/* The links and the memory of a pipeline. */
+/* The limits of a pipeline, and the best one found. */
 struct brute {
 	const struct pd_costs *costs;
 	int64_t limit_bytes, bandwidth;
 	struct pd_row row;
-	int most;                       /* stages */
+	int most;                       /* the most stages */
 	int64_t time;
 	int stages;
 };
 
-/* Every way to cut the units, one stage after the other from the last, so that those behind are known. */
+/* Tries every way to cut the units, from the last stage on, so that the stages behind are known. */
 static void brute(struct brute *b, int end, int stages, int64_t time)
 {
 	const struct pd_costs *costs = b->costs;
@@ -152,9 +152,9 @@ static void test_shared(void)
 	pd_profile_free(profile);
 }
 
-enum { OWN, SHARED, NONE };             /* what layer 4 has: layer 1's bytes, layer 1's parameters, none */
+enum { OWN, SHARED, NONE };             /* layer 4's parameters: as large as layer 1's, layer 1's, none */
 
-/* What sums of gradients take, stage by stage, in each place that has a price for them. */
+/* The bytes and times of sums of gradients, by stage, from each function that prices them. */
 struct sums {
 	int64_t bytes[2], parameters[2], predicted_ns[2], replayed_ns[2], links_ns;
 };
@@ -201,7 +201,8 @@ static void price_sums(int what, int stages, enum pd_weight_kind weights, int64_
 	pd_plan_free(plan);
 }
 
-/* A copy of shared parameters has gradients as a layer with its own has; without copies there are none. */
+/* Tests that a copy of shared parameters has gradients as a layer's own parameters have, and that without
+ * copies the second layer has none. */
 static void test_shared_sums(void)
 {
 	for (int stages = 1; stages <= 2; stages++)
@@ -258,7 +259,7 @@ static void test_bound(void)
 	is_int(good, cases, "no plan is faster than the bound, none slower than data parallelism");
 }
 
-/* How many stages of a profile have other bytes than pd_memory_of adds up. */
+/* Returns how many stages of a profile have other bytes than pd_memory_of() adds up. */
 static int wrong_stages(struct pd_profile *profile)
 {
 	struct pd_costs costs;
@@ -286,7 +287,7 @@ static int wrong_stages(struct pd_profile *profile)
 	return wrong;
 }
 
-/* They are remembered, and linear in the warm-ups. */
+/* Tests that the bytes of stages which rows remember, linear in the warm-ups, are right. */
 static void test_chain_memory(void)
 {
 	int wrong = 0;

@@ -67,7 +67,7 @@ static void test_fields(void)
 #define LAYER(name, inputs, bytes, parameters) "{'name': '" name "', 'inputs': [" inputs "], " \
 	"'forward_ns': 1, 'backward_ns': 2, 'activation_bytes': " bytes ", 'parameter_bytes': " \
 	parameters "}"
-/* What may be made in place: relu, and drop over it. */
+/* A profile of layers, of which relu, and drop behind it, may work in place. */
 #define IN_PLACE(more) "{" HEAD DEVICE "'inputs': ['x'], 'layers': [" \
 	LAYER("first", "'x'", "30", "0") ", " LAYER("conv", "'first'", "30", "40") ", " \
 	LAYER("relu", "'conv'", "30", "0") ", " LAYER("drop", "'relu'", "30", "0") ", " \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the papers say of pipelines, against what the generator makes and the workers do in
+ * Compares the papers' figures of pipelines with the generator's schedules and the workers in
  * virtual time: figures as time lines, and for 2 to 16 equal stages whose transfers take no
  * time warm-ups, microbatches in flight, bubbles and periods.
  *
@@ -8,9 +8,9 @@
  *     1F1B         SOSP 2019, section 3.2; with flush ICML 2021, section 3.2
  *     interleaved  SC 2021 (Megatron-LM), section 2.2
  *     ZB-H1        ICLR 2024 (zero bubble), section 2; the published bubble, (p - 1)(F + B - W),
- *                  is that where W is no longer than F, and (p - 1) B where it is
+ *                  applies if W is no longer than F; if it is, the bubble is (p - 1) B
  *
- * How many versions of the weights live is in test/unit/trace-memory.c.
+ * test/unit/trace-memory.c tests how many versions of the weights live.
  */
 #include "replayed.h"
 #include "tap.h"
@@ -27,8 +27,8 @@
 
 struct pipeline {
 	const char *schedule, *weights, *startup;
-	int ranks, chunks;                      /* stages of each rank */
-	int microbatches;                       /* of an update */
+	int ranks, chunks;                      /* chunks: stages of each rank */
+	int microbatches;                       /* microbatches of an update */
 	int64_t forward, input, weight;         /* times of one stage */
 };
 
@@ -80,7 +80,7 @@ static struct pd_trace *replayed(const struct pipeline *pipe, int64_t minibatche
 
 /* ---- figures ---- */
 
-/* "F1 . B1 B1": what a rank does in each unit of time, microbatches from 1. */
+/* Returns what a rank does in each unit of time as "F1 . B1 B1", with microbatches counted from 1. */
 static char *row_of(const struct pd_trace *trace, int rank, int units)
 {
 	char (*cells)[16] = pd_calloc((size_t)units, sizeof(*cells));
@@ -130,7 +130,7 @@ static void check_figures(void)
 		". . F1 F2 F3 F4 B1 B1 . B2 B2 . B3 B3 F5 B4 B4 F6 B5 B5",
 		". . . F1 B1 B1 F2 B2 B2 F3 B3 B3 F4 B4 B4 F5 B5 B5 F6 B6",
 	};
-	/* fewer warm-up forwards on stages 2 and 3, and the same ever after */
+	/* Stages 2 and 3 have fewer warm-up forwards; later the time lines are the same. */
 	static const char *const frugal[] = {
 		"F1 F2 F3 F4 . . . . . . B1 B1 F5 B2 B2 F6 B3 B3 F7 B4",
 		". F1 F2 F3 . . . . B1 B1 F4 B2 B2 F5 B3 B3 F6 B4 B4 F7",
@@ -148,7 +148,7 @@ static void check_figures(void)
 
 struct counted {
 	int warmup;                             /* forwards before the first backward */
-	int in_flight;				/* between forward and its last backward, at most */
+	int in_flight;				/* most between forward and last backward */
 };
 
 static struct counted count(const struct pd_schedule *schedule, int rank, int64_t microbatches)
@@ -182,8 +182,8 @@ static int lower(int a, int b)
 }
 
 /*
- * Forwards before the first backward: a warm-up and the first of the steady phase, or all
- * there are of a group.
+ * Returns the forwards before the first backward: a warm-up and the first one of the steady phase, or
+ * all of a group.
  */
 static int published_warmup(const struct pipeline *pipe, int s)
 {
@@ -227,7 +227,7 @@ static bool counts_are_published(const struct pipeline *pipe)
 	return right;
 }
 
-/* From the first forward to the end of a group, less what the first rank computes meanwhile. */
+/* Returns the time from the first forward to the end of a group during which the first rank idles. */
 static int64_t bubble_of(const struct pipeline *pipe)
 {
 	struct pd_trace *trace = replayed(pipe, pipe->microbatches);
@@ -247,12 +247,12 @@ static int64_t bubble_of(const struct pipeline *pipe)
 	return end - busy;
 }
 
-/* With F, B and W the times of a whole device, all its chunks together. */
+/* Returns the published bubble, with F, B and W the times of a whole device, all chunks together. */
 static int64_t published_bubble(const struct pipeline *pipe)
 {
 	int64_t p = pipe->ranks, f = pipe->forward, b = pipe->input, w = pipe->weight;
 
-	/* times of a chunk are those of the device over v */
+	/* The times of a chunk are those of the device divided by v. */
 	return strcmp(pipe->schedule, "zb-h1") == 0 ? (p - 1) * (f + b - (f < w ? f : w))
 						    : (p - 1) * (f + b + w);
 }
@@ -267,7 +267,7 @@ static bool bubble_is_published(const struct pipeline *pipe)
 	return got == expected;
 }
 
-/* Nobody waits in the steady state: a period is a forward and a backward. */
+/* Tells whether a period is a forward and a backward: no rank waits in the steady state. */
 static bool period_is_published(const struct pipeline *pipe)
 {
 	struct pd_trace *trace = replayed(pipe, 0);
@@ -285,7 +285,7 @@ static void check_table(void)
 	static const struct {
 		const char *schedule, *weights;
 		int chunks;
-		int turns[3];                   /* microbatches over stages; 0: one an update */
+		int turns[3];                   /* microbatches divided by stages; 0: one per update */
 	} rows[] = {
 		{ "gpipe", "flush", 1, { 2, 1, 4 } }, { "1f1b", "flush", 1, { 1, 2, 4 } },
 		{ "interleaved", "flush", 2, { 1, 2, 4 } },

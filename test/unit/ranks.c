@@ -67,7 +67,7 @@ void ranks_outlive(struct rank *me, int other)
 		.events = POLLIN,
 	};
 
-	/* its parent may have seen it end before */
+	/* The parent may already have reaped the process. */
 	if (end.fd < 0)
 		return;
 	poll(&end, 1, -1);
@@ -102,7 +102,7 @@ const char *ranks_how;
 bool ranks_apart;
 int ranks_limit_s = 60;
 
-/* The sums of an all-reduce. */
+/* Rehearses the sums of an all-reduce. */
 static int rehearse(struct rank *me, struct pd_error *err)
 {
 	struct pd_stream *stream = me->device->ops->stream.open(me->device, err);
@@ -121,7 +121,7 @@ static int open_device(struct rank *me, struct pd_error *err)
 	return me->device ? 0 : -1;
 }
 
-/* As a rank of a run does. */
+/* Opens routes as a rank of a run does. */
 static int open_routes(struct rank *me, struct pd_error *err)
 {
 	struct pd_routes_config config = {
@@ -185,14 +185,14 @@ static int live(struct rank *me, pid_t parent, int (*body)(struct rank *me))
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	atomic_store(&me->shared->pid[me->rank], getpid());
-	if (getppid() != parent)        /* it was gone before it could be said */
+	if (getppid() != parent)        /* the parent ended before prctl() */
 		return 1;
 	if (join(me, &err) != 0) {
 		fprintf(stderr, "# rank %d: %s\n", me->rank, err.text);
 		return 1;
 	}
 	status = body(me);
-	if (ranks_apart && status == 0 && me->transport) /* a connection that ends is a peer that is lost */
+	if (ranks_apart && status == 0 && me->transport) /* others would lose a rank that ends */
 		ranks_barrier(me);
 	if (atomic_load(&me->gate.failed))
 		fprintf(stderr, "# rank %d: %s\n", me->rank, me->gate.err.text);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read-document KIND [FILE]: reads one document as the programs do, writes it back where
- * there is a writer, and ends with their exit status.  With several files it ends at the first that
- * is not refused as bad input (status 2).  Not a test: tests run it.
+ * read-document KIND [FILE]...: reads one document as the programs do, writes it back if there is a
+ * writer, and ends with their exit status.  With several files it ends at the first that is not refused
+ * as bad input (status 2).  It is no test, but is run by tests.
  */
 #include "read_plan.h"
 

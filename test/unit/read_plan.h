@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A plan out of a file, where a schedule will not do. */
+/* Reading a plan from a file that must not be a schedule. */
 #pragma once
 
 #include "schedule/file.h"

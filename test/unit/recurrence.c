@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When does a pipeline repeat itself?  What is said of made-up plans, with links that are slow,
- * shared and far away, is what comes of them in the end; it is said of most, and early.  And of
- * what is written down by hand: an operation that lasts for several turns has to be seen in as many.
+ * Tests how the recurrence of a pipeline is found.  For made-up plans, with links that are slow, shared
+ * and far away, the period that is found is the one in the end; it is found for most plans, and early.
+ * For records written by hand an operation that lasts for several turns has to be seen in as many turns.
  */
 #include "small_profile.h"
 #include "tap.h"
@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PLANS 400                      /* or as many as the first argument says */
+#define PLANS 400                      /* plans, unless the first argument gives a number */
 
 static uint32_t drawn;
 
@@ -45,7 +45,7 @@ static struct pd_profile *make_profile(void)
 	return profile;
 }
 
-/* Others than stashed ones, and other schedules than 1f1b. */
+/* Chooses other weights than stashed ones, and maybe another schedule than 1f1b. */
 static void choose_weights(struct pd_plan *plan)
 {
 	int64_t groups = 1;
@@ -100,8 +100,8 @@ struct watch {
 	const struct pd_plan *plan;
 	struct pd_recurrence recurrence;
 	int64_t total, *ends, known;
-	double period_ns;               /* that was said; 0: nothing yet */
-	int64_t said;                   /* with so many microbatches */
+	double period_ns;               /* the period that was found, if said > 0 */
+	int64_t said;                   /* microbatches after which it was found, or 0 */
 };
 
 static void retired(void *context, const struct pd_record *record)
@@ -119,7 +119,7 @@ static void retired(void *context, const struct pd_record *record)
 			watch->said = watch->known;
 }
 
-/* The turn as lib/trace/steady has it. */
+/* Returns the microbatches of a turn, as lib/trace/steady counts them. */
 static int64_t turn_of(const struct pd_plan *plan)
 {
 	struct pd_progress progress;
@@ -175,7 +175,7 @@ static void test_plans(int plans)
 	   "of most, and early");
 }
 
-/* A minibatch each 10 ns, and something else that began earlier and has just ended. */
+/* Notes a minibatch, one of which ends each 10 ns, and a transfer that took other_ns and has just ended. */
 static bool turn(struct pd_recurrence *recurrence, int64_t n, int64_t other_ns, double *period_p)
 {
 	struct pd_record back = { .op = { .kind = PD_OP_backward, .microbatch = n, .link = -1 },
@@ -188,8 +188,8 @@ static bool turn(struct pd_recurrence *recurrence, int64_t n, int64_t other_ns, 
 	return pd_recurrence_turn(recurrence, back.end_ns, period_p);
 }
 
-/* After how many turns it is said, if what is beside the microbatches takes so long from the fourth
- * on; 0: never. */
+/* Returns after how many turns a recurrence is found if the transfers take other_ns from the fifth turn
+ * on, or 0 if it is not found. */
 static int when(int64_t other_ns, double *period_p)
 {
 	struct pd_recurrence recurrence;

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 /*
- * A device of one stream, whose queue holds three things and which works when told to.
- * Its memory is that of the host; what the host may not touch is checked by what comes out.
+ * A device of one stream, whose queue holds three pieces of work, done by fake_work().  Its memory is
+ * that of the host; that the host does not touch it too early shows in the results.
  */
 struct fake_stream {
 	struct pd_stream base;
@@ -71,7 +71,7 @@ static int fake_sum(struct pd_stream *stream, float *dst, const float *const *sr
 	return 0;
 }
 
-/* One thing of the queue, if it can be done now. */
+/* Does the first piece of work of the queue if it can be done now; returns whether it did. */
 static bool fake_work(struct fake_stream *s)
 {
 	int64_t start_ns = pd_now_ns();
@@ -98,7 +98,7 @@ static const struct pd_device_ops fake_ops = {
 	.math.sum = fake_sum,
 };
 
-/* Sums of these depend on their order. */
+/* Returns numbers whose sums depend on their order. */
 static float value(int member, size_t i, int round)
 {
 	uint32_t x = (uint32_t)(i * 2654435761u) ^ (uint32_t)(member * 40503 + round * 977 + 1);
@@ -132,7 +132,7 @@ static struct pd_allreduce how(int n)
 		: (struct pd_allreduce){ n, (n + 1) / 2, n < 3 ? n : 7 };
 }
 
-/* stream: NULL when the device works by itself. */
+/* Sums once, and checks the sum and its times; stream is NULL if the device works by itself. */
 static int reduce(struct rank *me, struct pd_reduction *c, struct fake_stream *stream,
 		  float *buf, size_t floats, int index, int round)
 {
@@ -142,7 +142,7 @@ static int reduce(struct rank *me, struct pd_reduction *c, struct fake_stream *s
 
 	pd_event_arm(&ready);
 	pd_event_arm(&done);
-	/* what was there before must not be sent */
+	/* The old contents of the buffer must not be sent. */
 	memset(buf, 0xff, floats * sizeof(float));
 	bad += c->ops->start(c, buf, 64 * (uint64_t)round, &ready, &done) != 0;
 	usleep((unsigned)((index * 7 + round * 5) % 11) * 300);
@@ -167,7 +167,7 @@ static int reduce(struct rank *me, struct pd_reduction *c, struct fake_stream *s
 	return bad;
 }
 
-/* The members are the ranks backwards: member and rank are not the same thing. */
+/* Sums many lengths among the ranks in reverse order, so that member and rank differ. */
 static int all_reduce(struct rank *me)
 {
 	struct fake_device device = {.base.ops = &fake_ops};
@@ -204,7 +204,7 @@ static int all_reduce(struct rank *me)
 	return bad;
 }
 
-/* The same on a device with threads and a queue of its own. */
+/* Sums on a device with threads and a queue of its own. */
 static int on_cpu(struct rank *me)
 {
 	const struct pd_device_ops *ops = &pd_device_cpu;
@@ -234,7 +234,7 @@ static int on_cpu(struct rank *me)
 
 #define SHARED_FLOATS 300001
 
-/* Returns whether a sum goes directly: what would come by messages does not change. */
+/* Tells whether a sum went directly, which leaves the staging area of messages as it was. */
 static bool is_direct(const float *staging, size_t bytes)
 {
 	for (size_t i = 0; i < bytes / sizeof(float); i++)
@@ -244,8 +244,8 @@ static bool is_direct(const float *staging, size_t bytes)
 }
 
 /*
- * Two buffers take turns.  Of those of `copied`, one rank's cannot be mapped: then its sums stay
- * with messages, at all ranks.
+ * The number of the buffer, of two that take turns, that other ranks cannot map at rank 1, so that its
+ * sums go by messages at all ranks; -1: none.
  */
 static int copied = -1;
 
@@ -305,7 +305,7 @@ static void test_shared_memory(void)
 
 #define ORDERED 4
 
-/* What a member posts, to nobody. */
+/* A message that a member posts, which goes nowhere. */
 struct posted {
 	int peer;
 	const struct pd_event *after, *done;
@@ -327,7 +327,7 @@ static int note_recv(struct pd_transport *t, int peer, uint64_t tag, void *buf, 
 	return 0;
 }
 
-/* Member 1 of ORDERED begins a sum of shares of as many pieces: whom it sends to, in which order, and when. */
+/* Tests to whom member 1 of ORDERED sends, in which order and when, if shares have ORDERED pieces each. */
 static void test_order(bool one_at_a_time)
 {
 	const struct pd_transport_ops ops = {

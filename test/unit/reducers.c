@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All-reduces of up to 33 members, in every number of groups, in one process: bits, bytes kept, and
- * that they end although transfers take place one by one (shuffled.h).  In f32, and with 16 bits on
- * the way.  Then, what their rows say: bytes, who sends to whom, and costs.
+ * Tests all-reduces of up to 33 members, in every number of groups, in one process: their bits, the bytes
+ * they keep, and that they end although transfers take place one by one (shuffled.h), in f32 and with
+ * 16 bits on the way.  Then tests the reducers' rows: bytes, who sends to whom, and costs.
  */
 #include "base/mem.h"
 #include "base/piece.h"
@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sums of these depend on their order. */
+/* Returns numbers whose sums depend on their order. */
 static float value(int member, size_t i)
 {
 	uint32_t x = (uint32_t)i * 2654435761u ^ (uint32_t)(member * 40503 + 1);
@@ -29,7 +29,7 @@ static float value(int member, size_t i)
 	return ((float)(x & 0xffffff) - 8388608.0f) * (float)(1 << x % 24);
 }
 
-/* What travels: f32 where not said otherwise.  f16 needs a scale, so that sums are no infinity. */
+/* The rounding of gradients that are sent; f16 has a scale, so that sums are not infinite. */
 static struct pd_rounding rounding = { PD_F32, 1, false };
 
 static float rounded(float x)
@@ -89,7 +89,8 @@ static void begin(struct all *all, int n, size_t floats)
 	}
 }
 
-/* Each begins when it likes; where it is done the sum is there, and its buffer nobody's. */
+/* Sums among members that begin at random times; a member that is done has the sum, and its buffer is
+ * overwritten at once. */
 static bool reduce(struct all *all, int n, const float *right, size_t floats)
 {
 	int idle = 0, done = 0;
@@ -172,7 +173,7 @@ static void test_bits(void)
 /* ---- several buckets at once, on one stream of each member ---- */
 
 #define BUCKETS 5
-#define LAST 2          /* bucket of one stage, behind whose update the other stage's backward is */
+#define LAST 2          /* the last bucket of a stage; the other stage's backward is behind the update */
 
 struct buckets {
 	struct pd_reduction_queue queue;
@@ -182,7 +183,7 @@ struct buckets {
 	int started;
 };
 
-/* Buckets so many times as long are cut into parts by a ring of a few members. */
+/* The factor at which buckets are so long that a ring of a few members cuts them into parts. */
 #define LONG 301
 static size_t times = 1;
 
@@ -193,7 +194,7 @@ static size_t bucket_floats(int bucket)
 	return times * floats[bucket];
 }
 
-/* Hosts of four. */
+/* Returns a topology of hosts of four ranks. */
 static const struct pd_topology *hosts(void)
 {
 	static struct pd_topology topology;
@@ -220,7 +221,7 @@ static void open_buckets(struct all *all, struct buckets *at, int m, enum pd_red
 	}
 }
 
-/* A backward makes bucket after bucket; the list has the sums in this order at every member. */
+/* Starts the sum of the next bucket; the list has the sums in this order at every member. */
 static bool start_next(struct buckets *at, int m)
 {
 	int b = at->started;
@@ -231,7 +232,7 @@ static bool start_next(struct buckets *at, int m)
 		at->buf[b][i] = value(m + 7 * b, i);
 	pd_event_arm(&at->ready[b]);
 	pd_event_arm(&at->done[b]);
-	if (b != LAST + 1 && any(2) > 0)        /* or later: see move_buckets() */
+	if (b != LAST + 1 && any(2) > 0)        /* otherwise move_buckets() completes it later */
 		complete(&at->ready[b], -1);
 	post.wrong += at->r[b]->ops->start(at->r[b], at->buf[b], (uint64_t)b * PD_REDUCTION_TAGS,
 					   &at->ready[b], &at->done[b]) < 0 ||
@@ -241,7 +242,7 @@ static bool start_next(struct buckets *at, int m)
 	return true;
 }
 
-/* Tells whether sums end in the order of their buckets: an update waits for its stage's last one alone. */
+/* Tells whether sums end in the order of their buckets, since an update only waits for the last one. */
 static bool end_in_order(const struct buckets *at)
 {
 	for (int b = 1; b < at->started; b++)
@@ -275,7 +276,7 @@ static int piece_of(size_t floats, int n, size_t i)
 	return p;
 }
 
-/* So many members of a butterfly from the first on, with those above the power of two. */
+/* Returns the sum of `count` members of a butterfly from `first` on, each with its member above `power`. */
 static float butterfly(int power, int n, int first, int count, int b, size_t i)
 {
 	float one = rounded(value(first + 7 * b, i));
@@ -286,7 +287,8 @@ static float butterfly(int power, int n, int first, int count, int b, size_t i)
 	       butterfly(power, n, first + count / 2, count / 2, b, i);
 }
 
-/* Of all of a host's members, from the last one on; then of hosts, each piece from another one on. */
+/* Returns the sum by hosts: of a host's members from the last one on, then of the hosts, for each piece
+ * from another host on. */
 static float by_hosts(int n, int b, size_t i)
 {
 	int count = (n + 3) / 4, from = count > 1 ? piece_of(bucket_floats(b), count, i) : 0;
@@ -303,7 +305,7 @@ static float by_hosts(int n, int b, size_t i)
 	return rounded(right);
 }
 
-/* The sum that the reducer promises, in its order. */
+/* Returns the sum that the reducer promises, in its order. */
 static float promised(enum pd_reducer_kind kind, int n, int b, size_t i)
 {
 	bool round_ring = kind == PD_REDUCER_ring || kind == PD_REDUCER_hierarchical ||
@@ -333,7 +335,7 @@ static bool bucket_is_right(const struct buckets *at, int b, enum pd_reducer_kin
 	return true;
 }
 
-/* What the row says that all members send, of all buckets. */
+/* Returns the bytes that all members send for all buckets, by the reducer's row. */
 static int64_t expected_bytes(enum pd_reducer_kind kind, int n)
 {
 	struct pd_topology topology;
@@ -352,7 +354,8 @@ static int64_t expected_bytes(enum pd_reducer_kind kind, int n)
 	return llround(bytes);
 }
 
-/* Pieces of a ring are of whole cache lines; of hosts, some may send the first in 16 bits. */
+/* Returns the bytes by which the row may be off: pieces are whole cache lines, and in 16 bits some hosts
+ * may send the first piece. */
 static int64_t sent_slack(enum pd_reducer_kind kind, int n)
 {
 	return kind == PD_REDUCER_hierarchical && rounding.dtype != PD_F32 && n % 4 == 1
@@ -421,7 +424,7 @@ static void test_buckets(void)
 	is_int(bad, 0, "%d buckets under way at once, 2 to 12 members, %d ways", BUCKETS, tried);
 }
 
-/* Of all kinds, in the order that each promises. */
+/* Tests that reducers of all kinds sum in the order that each promises. */
 static void test_kinds(void)
 {
 	bool few = test_quick();
@@ -436,7 +439,7 @@ static void test_kinds(void)
 	}
 }
 
-/* Tells whether something of a bucket can leave a member, whatever others do. */
+/* Tells whether a message of a bucket can leave a member, whatever others do. */
 static bool leaves(int member, int bucket)
 {
 	for (int i = 0; i < post.count; i++) {
@@ -449,7 +452,7 @@ static bool leaves(int member, int bucket)
 	return false;
 }
 
-/* A bucket that is ready leaves, though nothing has come of the one before. */
+/* Tests that a bucket which is ready is sent, though nothing has arrived of the one before. */
 static void test_early(enum pd_reducer_kind kind)
 {
 	const struct pd_allreduce how = { 4, 1, 4 };
@@ -478,7 +481,7 @@ static void test_early(enum pd_reducer_kind kind)
 	post.count = 0;
 }
 
-/* Long pieces travel in parts, with the bits that they have in one. */
+/* Tests that long pieces are sent in parts, and give the same bits as in one. */
 static void test_long(void)
 {
 	static const struct { enum pd_reducer_kind kind; int n; } rings[] = {
@@ -496,7 +499,7 @@ static void test_long(void)
 	is_int(pd_piece_parts(2048, 2), 1, "a short one has one");
 }
 
-/* What a member sends, by the row, is what others get from it: all together as in its manual. */
+/* Tests by the rows who sends how much to whom: all get something, and the total is as in the manual. */
 static void test_sends(void)
 {
 	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
@@ -551,7 +554,7 @@ static void post_all(enum pd_reducer_kind kind, const struct pd_members *members
 	}
 }
 
-/* Members meet, by the row, exactly those with whom they post a transfer. */
+/* Tests that by the rows members meet exactly the members with which they post transfers. */
 static void test_meets(void)
 {
 	enum { FLOATS = 25000000 };
@@ -583,7 +586,7 @@ static void test_meets(void)
 	free(buf);
 }
 
-/* The row of a reducer says what one allocates, and what it costs. */
+/* Tests that a reducer allocates as many bytes as its row says. */
 static void test_rows(void)
 {
 	static const char *const topologies[] = { "33@1GB/s", "4@12GB/s,8@1.25GB/s" };
@@ -610,7 +613,7 @@ static void test_rows(void)
 					.stream = &stream.base, .topology = &topology,
 					.ranks = ranks, .members = n, .floats = 1234567,
 					.rounding = { members.dtype, 1, false } }, &err);
-				/* NCCL's is carried by a ring here, and its memory not counted */
+				/* A ring stands in for NCCL here, whose memory is not counted. */
 				bad += (int64_t)allocated !=
 				       pd_reducers[kind == PD_REDUCER_nccl ? PD_REDUCER_ring : kind]->
 						staging_bytes(&members, 4938268) ||
@@ -621,7 +624,7 @@ static void test_rows(void)
 	is_int(bad, 0, "what a reducer allocates is what its row says");
 }
 
-/* On four members, 1 GB/s and 7 ns. */
+/* Tests the costs of all-reduces, most of them of four members with 1 GB/s and 7 ns. */
 static void test_costs(void)
 {
 	static const struct { const char *name; enum pd_dtype dtype; int64_t ns; } costs[] = {
@@ -667,8 +670,8 @@ static void test_costs(void)
 }
 
 /*
- * In each other's memory, at 2 GB/s and 7 ns, on two hosts of 20 ranks; by messages it takes another
- * time.
+ * Tests the costs of sums in each other's memory, at 2 GB/s and 7 ns, on two hosts of 20 ranks; sums by
+ * messages take another time.
  */
 static void test_direct_costs(void)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A network that is slow to deliver or loses packets, between hosts that contrib/hosts.sh makes:
+ * Plays a network that is slow or loses packets, between hosts that contrib/hosts.sh makes:
  *
  *     relay PREFIX COUNT DELAY_MS LOSS_PERCENT [later]
  *
  * makes COUNT tun devices PREFIX1, PREFIX2 and so on, writes "ready", and from then on takes each
- * packet to the device whose number is that of its destination, 10.99.N / 256.N % 256, DELAY_MS
- * milliseconds later, but for LOSS_PERCENT of them, chosen at random, always the same ones; with
- * "later", from the time on at which it gets SIGUSR1, and until then at once and all.  It ends
- * with its parent.  Exits with 77 and a sentence where there are no such devices.
+ * packet to the device N of its destination, 10.99.(N / 256).(N % 256), DELAY_MS milliseconds later,
+ * except for LOSS_PERCENT of the packets, which are lost at random, always the same ones.  With "later"
+ * it takes all packets at once until it gets SIGUSR1.  It ends with its parent.  It exits with 77 and
+ * an error message if there are no such devices.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,8 +26,8 @@
 #include <unistd.h>
 
 #define PACKET_BYTES 2048
-#define QUEUE 32768                     /* packets under way; more are lost */
-#define MOST 64                         /* devices */
+#define QUEUE 32768                     /* packets on their way; more stay in the devices, or are lost */
+#define MOST 64                         /* the most devices */
 
 struct packet {
 	int64_t due_ns;
@@ -76,7 +76,7 @@ static int destination(const struct packet *p, int devices_count)
 	return number >= 1 && number <= devices_count ? number - 1 : -1;
 }
 
-/* Takes all packets that a device has. */
+/* Queues all packets that a device has, except for those that are lost. */
 static void take(int fd, int devices_count, int64_t delay_ns, double loss)
 {
 	static uint64_t state = 88172645463325252u;
@@ -101,7 +101,7 @@ static void deliver(void)
 	while (count > 0 && queue[first].due_ns <= now_ns()) {
 		const struct packet *p = &queue[first];
 
-		/* a device that is down or full loses it, as a network would */
+		/* A device that is down or full loses the packet, as a network would. */
 		if (write(devices[p->to].fd, p->data, (size_t)p->bytes) < 0 && errno == EBADF)
 			exit(1);
 		first = (first + 1) % QUEUE;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A value stands for a tensor: what it was computed from, mixed. */
+/* Returns a value that stands for a tensor, mixed from the values it was computed from. */
 static uint64_t mix(uint64_t a, uint64_t b)
 {
 	struct pd_random4 r = pd_random(a, b, (uint32_t)(a >> 32), (uint32_t)b);
@@ -21,11 +21,11 @@ static uint64_t mix(uint64_t a, uint64_t b)
 struct replica {
 	uint64_t *weights;              /* per version */
 	uint64_t *forward, *back;       /* per microbatch; 0: not there */
-	uint64_t *kept;                 /* what backward needs: of the forward, or once more */
+	uint64_t *kept;                 /* stash for backward, of the forward or the recompute */
 	uint64_t *arrived;              /* per link and microbatch: activations, then gradients */
-	uint64_t (*sums)[2];            /* per bucket: of a group, and of the next */
+	uint64_t (*sums)[2];            /* per bucket: the sum of a group, and of the next */
 	int buckets;
-	uint64_t agreed;                /* by all ranks about the group */
+	uint64_t agreed;                /* the value that all ranks agree on for the group */
 	int64_t newest;
 	bool *loaded;
 };
@@ -83,14 +83,14 @@ static uint64_t activation(struct machine *m, struct replica *replica, int s, in
 	const struct pd_wiring *wiring = m->lists->wiring;
 	uint64_t value = mix(replica->weights[version], (uint64_t)b);
 
-	if (s == 0)     /* the small profile has no model: the first stage loads */
+	if (s == 0)     /* the small profile has no model, so that the first stage loads */
 		value = mix(value, replica->loaded[b]);
 	for (int i = 0; i < wiring->in_count[s]; i++)
 		value = mix(value, *arrived(m, replica, wiring->in[s][i], false, b));
 	return value;
 }
 
-/* Where it is done once more, only what is sent stays of the first time. */
+/* Computes a forward, of which a stage that recomputes keeps only the output that it sends. */
 static void forward(struct machine *m, struct replica *replica, int s, int64_t b, int64_t version)
 {
 	replica->forward[b] = activation(m, replica, s, b, version);
@@ -117,7 +117,7 @@ static uint64_t *sum_of(const struct machine *m, struct replica *replica, int s,
 	return &replica->sums[bucket][b / group % 2];
 }
 
-/* All buckets together, each in its place. */
+/* Returns the sums of all buckets mixed in their order. */
 static uint64_t all_of(const struct machine *m, struct replica *replica, int s, int64_t b)
 {
 	uint64_t all = 0;
@@ -127,7 +127,7 @@ static uint64_t all_of(const struct machine *m, struct replica *replica, int s, 
 	return all;
 }
 
-/* What a backward gives to a bucket, from 1, or to all: 0.  After the last one nothing is kept. */
+/* Adds a backward's gradients to a bucket, counted from 1, or to all (0); frees the stash with the last. */
 static void add(const struct machine *m, struct replica *replica, int s, int bucket, int64_t b)
 {
 	int first = bucket > 0 ? bucket - 1 : 0, end = bucket > 0 ? bucket : replica->buckets;
@@ -138,7 +138,7 @@ static void add(const struct machine *m, struct replica *replica, int s, int buc
 		replica->kept[b] = 0;
 }
 
-/* For the group of microbatch b. */
+/* Updates the weights for the group of microbatch b. */
 static void step(const struct machine *m, struct replica *replica, int s, int64_t b,
 		 int64_t version)
 {
@@ -181,7 +181,7 @@ static void compute(struct machine *m, const struct pd_op *op)
 	}
 }
 
-/* What is sent is what is there; where it goes, the receiver says. */
+/* Carries the value that the sender names to the place that the receiver names. */
 static void carry(struct machine *m, const struct pd_op *send, const struct pd_op *recv)
 {
 	struct replica *from = replica_of(m, send->rank, send->stage);
@@ -209,7 +209,7 @@ static bool transfer(struct machine *m, const struct pd_op *op)
 {
 	const struct pd_op *other;
 
-	if (op->peer == op->rank) {     /* both ends at once */
+	if (op->peer == op->rank) {     /* the same rank has both ends */
 		const struct pd_list *list = &m->lists->ranks[op->rank];
 
 		other = m->at[op->rank] + 1 < list->count ? op + 1 : NULL;
@@ -248,7 +248,7 @@ static bool allreduce(struct machine *m, const struct pd_op *op)
 	return true;
 }
 
-/* All stages' sums, of the first replica of each. */
+/* Lets all ranks agree on all stages' sums, of the first replica of each. */
 static bool agree(struct machine *m, const struct pd_op *op)
 {
 	const struct pd_lists *lists = m->lists;
@@ -270,7 +270,7 @@ static bool agree(struct machine *m, const struct pd_op *op)
 	return true;
 }
 
-/* Does one operation of a rank, if its parties are at it. */
+/* Does a rank's next operation if all its parties are at it; returns whether it did. */
 static bool advance(struct machine *m, int rank)
 {
 	const struct pd_op *op = head(m, rank);
@@ -305,7 +305,7 @@ static void machine_release(struct machine *m)
 	free(m->at);
 }
 
-/* True when every list comes to its end. */
+/* Runs the lists; returns true if every list comes to its end. */
 static bool runs(struct machine *m)
 {
 	bool moved = true, ended = true;
@@ -322,9 +322,9 @@ static bool runs(struct machine *m)
 }
 
 /*
- * Forwards of stage s before its first backward less one, by the clock: a forward takes as long
- * as there are replicas, a backward twice that; what the first stage admits at once comes to
- * stage s one after the other.
+ * Returns the number of forwards of stage s before its first backward, less one, by the clock: a forward
+ * takes as many units of time as there are replicas, a backward twice as many, and forwards that the
+ * first stage admits at once arrive at stage s one after the other.
  */
 static int64_t eager(const struct pd_plan *plan, int s)
 {
@@ -342,7 +342,7 @@ static int64_t eager(const struct pd_plan *plan, int s)
 	return above / plan->stages[s].replicas;
 }
 
-/* Versions as published (pipelines of stages without replicas: r = 1), counted in updates. */
+/* Returns the version by the published rules, which count updates of stages without replicas (r = 1). */
 static int64_t published(const struct pd_plan *plan, int s, int64_t b)
 {
 	int64_t r0 = plan->stages[0].replicas, r = plan->stages[s].replicas, M = plan->microbatches;
@@ -362,7 +362,7 @@ static int64_t published(const struct pd_plan *plan, int s, int64_t b)
 	if (plan->startup == PD_STARTUP_EAGER && b < (w0 + 1) * r0)
 		w = eager(plan, s);
 	if (plan->weights == PD_WEIGHTS_VERTICAL_SYNC) {
-		/* whole groups of the first stage that were back before b entered it */
+		/* These are whole groups of the first stage whose backwards ended before b entered it. */
 		at = (b / r0 - w0) * r0;
 		at = at > 0 ? at / G0 * G0 : 0;
 		return at / G * G;
@@ -372,12 +372,12 @@ static int64_t published(const struct pd_plan *plan, int s, int64_t b)
 }
 
 /*
- * One microbatch after the other, each at the versions that the rule names; with "latest",
- * which is a matter of when, at those that the lists name.
+ * The serial program, which computes one microbatch after the other at the versions that the rule names,
+ * or, with "latest", which depends on times, at those that the lists name.
  */
 struct serial {
 	struct machine machine;         /* one replica per stage: role s is used for stage s */
-	int64_t *reads[3];              /* per stage and microbatch: forward, once more, backward */
+	int64_t *reads[3];              /* per stage and microbatch: forward, recompute, backward */
 };
 
 static int read_of(enum pd_op_kind kind)
@@ -418,7 +418,7 @@ static void serial_versions(struct serial *serial, const struct pd_lists *lists)
 		}
 }
 
-/* What all ranks would agree on after microbatch b; no replicas here. */
+/* Returns the value that all ranks would agree on after microbatch b; there are no replicas here. */
 static uint64_t serial_agreed(struct serial *serial, int64_t b)
 {
 	struct machine *m = &serial->machine;
@@ -474,7 +474,7 @@ static void serial_microbatch(struct serial *serial, int64_t b)
 	}
 }
 
-/* Are all versions of all replicas those of the serial program? */
+/* Tells whether all versions of all replicas are those of the serial program. */
 static bool same_weights(const struct machine *m)
 {
 	struct serial serial = { .machine = { .lists = m->lists, .n = m->n } };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plans run by the workers in virtual time. */
+/* Tests plans that the workers run in virtual time. */
 #include "base/json.h"
 #include "base/mem.h"
 #include "replay/replay.h"
@@ -15,7 +15,7 @@
 
 struct shape {                          /* a chain of one layer per stage */
 	int stages;
-	int replicas[MOST], warmup[MOST];       /* warmup[0] -1: the usual ones */
+	int replicas[MOST], warmup[MOST];       /* warmup[0] -1: the default ones */
 	int64_t forward[MOST], backward[MOST];
 	int64_t activation_bytes, parameter_bytes, latency_ns;
 	const char *schedule;                   /* NULL: 1f1b with stash */
@@ -110,10 +110,10 @@ static void make_random(struct shape *shape)
 }
 
 /*
- * The steady period of a straight pipeline whose transfers take c and wait for nothing, as
+ * Computes the steady period of a straight pipeline whose transfers take c and wait for nothing, as
  * a fraction: the largest of (sum t + 2 sum c) / (w_s - w_e + 1) over all windows of stages.
- * The cycles of the graph of all dependencies: up from s to e, down again, and back to the
- * forward that w_s + 1 backwards later waits for its turn.
+ * Each is a cycle of the graph of all dependencies: up from s to e, down again, and back to the
+ * forward that waits for its turn w_s + 1 backwards later.
  */
 static void closed_form(const struct shape *shape, int64_t c, int64_t *over_p, int64_t *under_p)
 {
@@ -204,7 +204,7 @@ static void test_replicas(void)
 	}
 }
 
-/* Every rank did exactly what its list says, in that order. */
+/* A comparison of each rank's records with its list, in order. */
 struct check {
 	struct pd_cursor *cursors;
 	int64_t count, wrong;
@@ -253,7 +253,7 @@ static void check_order(const struct shape *shape, int64_t microbatches)
 	pd_plan_free(plan);
 }
 
-/* Groups do not fill up; and so many ranks that memory is asked for ahead. */
+/* Tests groups that do not fill up, and so many ranks that memory is allocated ahead. */
 static void test_order(void)
 {
 	struct shape shape = { .stages = 3, .replicas = { 3, 2, 1 }, .warmup = { -1 },
@@ -267,7 +267,7 @@ static void test_order(void)
 	check_order(&shape, 2000);
 }
 
-/* Dependencies hold in time, transfers take what they must, shares add up to the window. */
+/* Tests that dependencies hold, transfers take their time, and work and waits add up to the window. */
 static void test_times(void)
 {
 	const struct shape shape = { .stages = 3, .replicas = { 2, 1, 1 }, .warmup = { -1 },
@@ -318,7 +318,7 @@ static void test_times(void)
 	pd_trace_free(trace);
 }
 
-/* Time of a rank from the beginning of its first to the end of its last of one kind. */
+/* Returns a rank's time from the beginning of its first forward to the end of its last operation `last`. */
 static int64_t span(const struct pd_trace *trace, int rank, enum pd_op_kind last)
 {
 	int64_t begin = INT64_MAX, end = 0;
@@ -335,9 +335,8 @@ static int64_t span(const struct pd_trace *trace, int rank, enum pd_op_kind last
 }
 
 /*
- * One flushed group of m microbatches on p equal stages whose transfers take no time: the first
- * stage idles for (p - 1)(F + B - min(F, W)) where backward is split, (p - 1)(F + B + W)
- * where it is not.
+ * Tests one flushed group of m microbatches on p equal stages whose transfers take no time: the first
+ * stage idles for (p - 1)(F + B - min(F, W)) if backward is split, for (p - 1)(F + B + W) if it is not.
  */
 static void test_bubbles(void)
 {
@@ -374,7 +373,7 @@ static void test_bubbles(void)
 		}
 }
 
-/* What arrives waits for the weight part of the microbatch that had the inbox before. */
+/* Tests that an arrival waits for the weight part of the microbatch that had the inbox before. */
 static void test_inboxes(void)
 {
 	const struct shape shape = { .stages = 3, .replicas = { 1, 1, 1 }, .warmup = { -1 },
@@ -407,7 +406,7 @@ static void test_inboxes(void)
 	pd_trace_free(trace);
 }
 
-/* Where the profile does not say, half each, the odd nanosecond in the first. */
+/* Tests that a profile without parts halves backward, with the odd nanosecond in the first part. */
 static void test_unsplit(void)
 {
 	const struct shape shape = { .stages = 2, .replicas = { 1, 1 }, .warmup = { -1 },

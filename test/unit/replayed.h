@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The replay of a plan that a test makes up, and that can be replayed. */
+/* The replay of a plan that a test makes up. */
 #pragma once
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "replay/replay.h"
 
-/* So many devices, each with a link of its own of 1 byte per ns. */
+/* The number of devices, each of which has a link of its own of 1 byte per ns. */
 #define REPLAYED_DEVICES 2048
 
-/* A plan of "layers" and "stages" that takes over both. */
+/* Returns a plan of these "layers" and "stages", and frees both. */
 static inline struct pd_plan *plan_of_stages(json_t *layers, json_t *stages, int64_t latency_ns,
 					     const char *schedule, const char *weights,
 					     const char *startup, int microbatches)
@@ -37,7 +37,7 @@ static inline struct pd_plan *plan_of_stages(json_t *layers, json_t *stages, int
 	return plan;
 }
 
-/* Takes over the plan. */
+/* Returns the trace of a replay of the plan, and frees the plan. */
 static inline struct pd_trace *replayed_plan(struct pd_plan *plan, int64_t microbatches)
 {
 	struct pd_replay_options with = { .microbatches = microbatches };

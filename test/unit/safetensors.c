@@ -26,7 +26,7 @@ static float value(int tensor, int64_t i)
 	return (float)(tensor * 1000 + i) + 0.25f;
 }
 
-/* The file of `tensors`; the writer's status. */
+/* Writes a file of `tensors`; returns the writer's status. */
 static int write_all(const char *file, struct pd_error *err)
 {
 	json_t *metadata = json_pack("{s:s}", "step", "17");
@@ -45,7 +45,7 @@ static int write_all(const char *file, struct pd_error *err)
 	return status;
 }
 
-/* Opens, reads everything; are the sizes consistent and the data, where asked, right? */
+/* Opens and reads a file; tells whether the list is consistent and, if `compare`, the data are right. */
 static bool read_all(const char *file, bool compare, struct pd_error *err)
 {
 	struct pd_safetensors *st = pd_safetensors_open(file, err);
@@ -235,7 +235,7 @@ static void test_damage(void)
 		scratch_write(file, bytes, count);
 		bytes[at] = was;
 		err = (struct pd_error){ 0 };
-		/* a changed name is no error: nothing says which it was */
+		/* A changed name is no error, since the file does not tell what it was. */
 		if (!read_all(file, false, &err)) {
 			refusals++;
 			all = all && one_sentence(&err, PD_EXIT_USAGE, file, "");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The generator's promises, checked from outside on many plans: every list complete, in an
- * order that works even when every transfer blocks both its parties, sequence numbers
- * equal at all parties and ascending, no more in flight than slots, versions as published.
+ * Tests the generator's promises from outside on many plans: every list is complete, in an order that
+ * works even if every transfer blocks both its parties, sequence numbers are equal at all parties and
+ * ascend, no more microbatches are in flight than there are slots, and versions are as published.
  */
 #include "small_profile.h"
 #include "table.h"
@@ -65,8 +65,8 @@ static bool matches(const struct pd_op *a, const struct pd_op *b)
 }
 
 /*
- * Every rank executes its list in order and every operation of several ranks blocks all of
- * them until all are at it.  True when all lists come to their ends.
+ * Runs the lists: every rank executes its list in order, and an operation of several ranks blocks all
+ * of them until all are at it.  Returns true if all lists come to their ends.
  */
 static bool runs_blocking(const struct pd_schedule *schedule, const struct list *lists)
 {
@@ -86,7 +86,7 @@ static bool runs_blocking(const struct pd_schedule *schedule, const struct list 
 			op = &lists[r].ops[at[r]];
 			stage = &plan->stages[op->stage];
 			if (is_transfer(op) && op->peer == r) {
-				at[r]++;        /* to itself: from one chunk to another */
+				at[r]++;        /* a transfer from one chunk of the rank to another */
 			} else if (is_transfer(op)) {
 				const struct list *peer = &lists[op->peer];
 
@@ -148,7 +148,7 @@ static bool seq_ascends(const struct list *list)
 	return true;
 }
 
-/* The version that a forward (backward) of microbatch b must read, from the papers' rules. */
+/* Returns the version that a forward or backward of microbatch b must read by the papers' rules. */
 static int64_t rule(const struct pd_plan *plan, int s, int64_t b, bool backward, int64_t newest)
 {
 	bool minibatches = plan->schedule == PD_SCHEDULE_NF1B;
@@ -159,7 +159,7 @@ static int64_t rule(const struct pd_plan *plan, int s, int64_t b, bool backward,
 	own = own > 0 ? own * group : 0;
 	switch (plan->weights) {
 	case PD_WEIGHTS_STASH:
-		/* draining without pipelining: the newest, whatever the plan's warm-up */
+		/* Without pipelining the newest version is read, whatever the plan's warm-up. */
 		return plan->schedule == PD_SCHEDULE_NONE ? b / group * group : own;
 	case PD_WEIGHTS_VERTICAL_SYNC:
 		tag = s == 0 ? own : rule(plan, 0, b, backward, newest) / group * group;
@@ -174,8 +174,8 @@ static int64_t rule(const struct pd_plan *plan, int s, int64_t b, bool backward,
 }
 
 /*
- * Tells whether the gradients of so many backwards have come, and where nothing skips stages no
- * others; else those of one more may have.
+ * Tells whether the gradients for so many backwards have arrived, and no others; if tensors skip stages,
+ * those for one more may have arrived.
  */
 static bool arrived(const struct pd_schedule *schedule, int s, int64_t gradients, int64_t backwards)
 {
@@ -185,9 +185,9 @@ static bool arrived(const struct pd_schedule *schedule, int s, int64_t gradients
 }
 
 /*
- * What one rank's list must hold of one stage: forward and backward of each of its
- * microbatches once, in this order, with what comes before and after; the published
- * versions, none of which the updates before had dropped; slots; with recomputation, outboxes.
+ * Tells whether one rank's list has the right operations of one stage: forward and backward of each of
+ * its microbatches once, in this order, with transfers before and after; the published versions, none of
+ * which earlier updates had dropped; no more than there are slots and, with recomputation, outboxes.
  */
 static bool list_is_right(const struct pd_schedule *schedule, const struct list *list, int rank,
 			  int s, const struct pd_phase *phase, const char **why)
@@ -217,14 +217,14 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 			ins += op->kind == PD_OP_recv_activation;
 			break;
 		case PD_OP_forward:
-			/* what it takes is there, and no more than what fits the inboxes */
+			/* The forward's inputs have arrived, and no more inputs than the inboxes hold. */
 			forwards++;
 			if (b != next_f || op->version != v || v > newest || v < keep ||
 			    ins < schedule->wiring->in_count[s] * forwards ||
 			    ins > schedule->wiring->in_count[s] *
 				  (forwards + pd_schedule_inboxes(schedule, s, false)))
 				return false;
-			/* what an outbox held before has left */
+			/* The outbox's contents have been sent before. */
 			for (int l = 0; l < schedule->wiring->out_count[s] && stage->recompute; l++)
 				if (sent[schedule->wiring->out[s][l]] < forwards - kept)
 					return false;
@@ -234,7 +234,7 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 			sent[op->link]++;
 			break;
 		case PD_OP_recompute:
-			/* with what its backward waits for there: nothing is between the two */
+			/* The gradients for its backward have arrived: nothing is between the two. */
 			if (!stage->recompute || b != next_r || op->version != v || b >= next_f ||
 			    b != next_b || !arrived(schedule, s, outs, backwards + 1))
 				return false;
@@ -262,7 +262,7 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 				return false;
 			break;
 		case PD_OP_step:
-			/* after the backwards of its group, before anything that reads it */
+			/* A step comes after its group's backwards, before any reader of its version. */
 			last = (steps + 1) * group < n ? (steps + 1) * group : n;
 			done = schedule->splits ? next_w : next_b;
 			if (op->version != phase->first + last || done < last || op->keep > op->version)
@@ -289,8 +289,8 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 }
 
 /*
- * Ranks that exchange something meet; in a long phase, where nothing but links and all-reduce
- * brings them together, no others do.
+ * Tells whether ranks that exchange something are peers, and, if `exactly`, no others: in a long phase
+ * with links and all-reduces alone.
  */
 static bool peers_are_right(const struct pd_schedule *schedule, const struct list *lists,
 			    bool exactly)
@@ -370,7 +370,7 @@ static void check_plan(const char *graph, int stages, const int *layers, const i
 	pd_plan_free(plan);
 }
 
-/* Every schedule with the weights that go with it, on straight and replicated stages. */
+/* Checks every schedule with the weights that go with it, on straight and replicated stages. */
 static void check_kinds(const char *graph, bool agree, bool recompute)
 {
 	static const struct {
@@ -428,7 +428,7 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 			plan->microbatches = kinds[k].microbatches;
 			for (int s = 0; s < plan->stage_count && fits; s++) {
 				plan->stages[s].recompute = recompute;
-				/* 2bw needs what is ahead to fit a batch, nf1b has no replicas */
+				/* 2bw admits no more ahead than a batch, nf1b has no replicas. */
 				if (plan->weights == PD_WEIGHTS_2BW && plan->stages[s].warmup *
 				    plan->stages[s].replicas > plan->microbatches)
 					fits = false;
@@ -452,7 +452,7 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 		}
 }
 
-/* "F0 F1 B0 ..." of one rank's computation, and of the sums of several buckets. */
+/* Returns one rank's computation, with the sums of several buckets, as "F0 F1 B0 ...". */
 static char *order(const struct pd_schedule *schedule, int rank, int64_t minibatches)
 {
 	struct pd_phase phase = { .last = minibatches };
@@ -485,7 +485,7 @@ static void check_order(const struct pd_plan *plan, int rank, int64_t n, const c
 	pd_schedule_free(schedule);
 }
 
-/* SOSP 2019, figures 4 (four straight stages) and 8 (2-1). */
+/* Checks the orders in figures of papers, first SOSP 2019's 4 (four straight stages) and 8 (2-1). */
 static void check_figures(void)
 {
 	struct pd_error err;
@@ -497,7 +497,7 @@ static void check_figures(void)
 	check_order(plan, 1, 6, "F0 F1 F2 B0 F3 B1 F4 B2 F5 B3 B4 B5");
 	check_order(plan, 2, 6, "F0 F1 B0 F2 B1 F3 B2 F4 B3 F5 B4 B5");
 	check_order(plan, 3, 6, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5");
-	/* as printed: every forward that arrives, until the first backward */
+	/* As printed, a stage runs every forward that arrives until the first backward. */
 	plan->startup = PD_STARTUP_EAGER;
 	check_order(plan, 0, 6, "F0 F1 F2 F3 B0 F4 B1 F5 B2 B3 B4 B5");
 	check_order(plan, 1, 6, "F0 F1 F2 F3 B0 B1 F4 B2 F5 B3 B4 B5");
@@ -505,7 +505,7 @@ static void check_figures(void)
 	check_order(plan, 3, 6, "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5");
 	pd_plan_free(plan);
 
-	/* ICML 2021, figure 2 (2BW; the same order as 1F1B) and PipeDream-Flush */
+	/* Figure 2 of ICML 2021 has 2BW, in the same order as 1F1B, and PipeDream-Flush. */
 	plan = plan_of("a<x b<a c<b d<c", 4, (int[]){ 1, 1, 1, 1 }, (int[]){ 1, 1, 1, 1 });
 	plan->weights = PD_WEIGHTS_2BW;
 	plan->microbatches = 4;
@@ -524,7 +524,7 @@ static void check_figures(void)
 	check_order(plan, 2, 4, "F0 F1 I0 F2 I1 F3 I2 W0 I3 W1 W2 W3");
 	pd_plan_free(plan);
 
-	/* TiMePReSt, figure 2c: three stages, two microbatches to a minibatch */
+	/* TiMePReSt's figure 2c has three stages, and two microbatches per minibatch. */
 	plan = plan_of("a<x b<a c<b", 3, (int[]){ 1, 1, 1 }, (int[]){ 1, 1, 1 });
 	plan->schedule = PD_SCHEDULE_NF1B;
 	plan->weights = PD_WEIGHTS_VERTICAL_SYNC;
@@ -535,7 +535,7 @@ static void check_figures(void)
 	pd_plan_free(plan);
 
 	plan = plan_of("a<x b<a", 2, (int[]){ 1, 1 }, (int[]){ 2, 1 });
-	plan->startup = PD_STARTUP_EAGER;       /* the same here: all that arrives is one */
+	plan->startup = PD_STARTUP_EAGER;       /* no change here, as only one forward arrives */
 	schedule = pd_schedule_new(plan, &err);
 	check_order(plan, 0, 8, "F0 F2 B0 F4 B2 F6 B4 B6");
 	check_order(plan, 1, 8, "F1 F3 B1 F5 B3 F7 B5 B7");
@@ -546,9 +546,9 @@ static void check_figures(void)
 }
 
 /*
- * Layers c, b and a have gradients of 3000, 2000 and 1000 bytes (in the arena 3008, 2048, 1024).
- * The replica that has the last microbatch of a group sums a bucket behind its part of the backward,
- * the others when that has come.
+ * Checks the sums of buckets.  Layers c, b and a have gradients of 3000, 2000 and 1000 bytes (in the
+ * arena 3008, 2048, 1024).  The replica that has the last microbatch of a group sums a bucket behind its
+ * part of the backward, the other replicas at the end of their own backward.
  */
 static void check_buckets(void)
 {
@@ -568,7 +568,7 @@ static void check_buckets(void)
 	plan->bucket_bytes = 5056;
 	check_order(plan, 1, 2, "F1 B1 U0");
 
-	/* several microbatches to an update: the last backward alone is in parts */
+	/* With several microbatches per update only the last backward is in parts. */
 	plan->bucket_bytes = 1;
 	plan->microbatches = 4;
 	plan->weights = PD_WEIGHTS_FLUSH;
@@ -580,8 +580,8 @@ static void check_buckets(void)
 }
 
 /*
- * Of eight stages the third is two microbatches behind the last, whose gradients for the second wait as
- * long: three at once, and one buffer more.
+ * Checks the buffers of a skip: of eight stages the third is two microbatches behind the last, whose
+ * gradients for the second wait as long: three at once, and one more buffer is needed.
  */
 static void check_leaving(void)
 {
@@ -607,7 +607,7 @@ static void check_leaving(void)
 	}
 }
 
-/* A limit set on the way gives the list of a phase that was as short from the start. */
+/* Checks that a limit set on the way gives the list of a phase that was as short from the start. */
 static void check_limit(void)
 {
 	struct pd_error err;
@@ -641,7 +641,7 @@ static void check_limit(void)
 	pd_plan_free(plan);
 }
 
-/* Goes on after a checkpoint inside an epoch: forwards read the versions held. */
+/* Checks that after a checkpoint inside an epoch forwards read the versions that are held. */
 static void check_floor(void)
 {
 	struct pd_error err;
@@ -690,7 +690,7 @@ static void check_refusals(void)
 	pd_plan_free(plan);
 }
 
-/* A group of a thousand million microbatches has no more in flight than one of a few rounds. */
+/* Checks that a group of a thousand million microbatches has as many in flight as one of a few rounds. */
 static void check_long_group(void)
 {
 	static const int layers[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
@@ -719,7 +719,7 @@ static void check_long_group(void)
 	}
 }
 
-/* Megatron's order: rank q of p with v chunks does 2 (p - 1 - q) + (v - 1) p forwards first. */
+/* Checks Megatron's order: rank q of p with v chunks does 2 (p - 1 - q) + (v - 1) p forwards first. */
 static void check_interleaved(void)
 {
 	struct pd_plan *plan = plan_of("a<x b<a c<b d<c", 4, (int[]){ 1, 1, 1, 1 },

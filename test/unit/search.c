@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The search against brute force, judged by the event simulation; and what it makes, replayed. */
+/* Tests the search against brute force, both judged by the event simulation, and replays its plans. */
 #include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many; the arguments say otherwise: 1000 500 takes half a minute. */
+/* The numbers of cases, which two arguments can replace; 1000 500 takes half a minute. */
 static int brute_cases = 300, random_cases = 150;
 #define MOST_STAGES 6
 
@@ -28,9 +28,9 @@ static int64_t below(int64_t n)
 enum shape { CHAIN, SKIPS, GRAPH };
 
 /*
- * Layers in a chain; with skips, some take a second input from further back; in a graph, up to
- * two from anywhere before, and the last takes what nobody else does.  Each keeps less than
- * most_stash bytes.
+ * Returns layers in a chain; with skips, some read a second input from further back; in a graph, up to
+ * two from anywhere before, and the last reads all outputs that no other layer reads.  Each layer keeps
+ * less than most_stash bytes.
  */
 static struct pd_profile *random_profile(int layers, enum shape shape, int64_t most_stash)
 {
@@ -67,7 +67,7 @@ static struct pd_profile *random_profile(int layers, enum shape shape, int64_t m
 	return made_up_profile(list);
 }
 
-/* Schedules with which brute force is compared: one after the other, and stashing in between. */
+/* The schedules of cases: the policies take turns in every second case, the others stash. */
 static const struct policy {
 	enum pd_schedule_kind schedule;
 	enum pd_weight_kind weights;
@@ -89,12 +89,12 @@ struct brute {
 	struct pd_profile *view;        /* in the order of the stages */
 	int order[MOST_STAGES], placed; /* layers that are in stages */
 	int stages, layers[MOST_STAGES], replicas[MOST_STAGES], warmups[MOST_STAGES];
-	bool recompute;                 /* any set of stages may */
+	bool recompute;                 /* any set of stages may recompute */
 	int64_t best_ns, replays;
 	int devices, best_stages, best_again;
 };
 
-/* How many stages recompute. */
+/* Returns how many stages recompute. */
 static int recomputed(const struct pd_plan *plan)
 {
 	int count = 0;
@@ -113,8 +113,8 @@ static bool stage_fits(const struct brute *b, const struct pd_schedule *schedule
 }
 
 /*
- * Stages recompute only for want of memory.  (Without, a replay can be faster with it: what comes
- * later finds links free that it would else wait for.)
+ * Tells whether a plan fits, and its stages recompute only for want of memory.  (Without that rule a
+ * replay can be faster with recomputation: later transfers find links free that they would wait for.)
  */
 static bool fits_well(const struct brute *b, struct pd_plan *plan)
 {
@@ -156,7 +156,7 @@ static void judge(struct brute *b, struct pd_plan *plan)
 	b->best_again = recomputed(plan);
 }
 
-/* With recomputation in any set of stages, if that is looked at. */
+/* Judges the plan with recomputation in every set of stages, or in none if it is not looked at. */
 static void judge_sets(struct brute *b, struct pd_plan *plan)
 {
 	for (unsigned set = 0; set < (b->recompute ? 1u << b->stages : 1); set++) {
@@ -166,7 +166,7 @@ static void judge_sets(struct brute *b, struct pd_plan *plan)
 	}
 }
 
-/* Puts what has no place yet, of `places` stages or ranks with chunks, on the line in every order. */
+/* Puts the stages, or ranks with chunks, that have no place yet on the line of ranks in every order. */
 static void line_up(struct brute *b, struct pd_plan *plan, int places, unsigned done, int next)
 {
 	if (done + 1 == 1u << places)
@@ -183,7 +183,7 @@ static void line_up(struct brute *b, struct pd_plan *plan, int places, unsigned 
 	}
 }
 
-/* A part of every stage in each server, if there is one. */
+/* Judges the plan with a part of every stage in each server, if stages can be divided so. */
 static void stride(struct brute *b, struct pd_plan *plan)
 {
 	int inner = (int)b->topology->level[0].count, servers = plan->rank_count / inner, offset = 0;
@@ -201,7 +201,7 @@ static void stride(struct brute *b, struct pd_plan *plan)
 	judge_sets(b, plan);
 }
 
-/* Everything that has these stages and warm-ups: places, written down here once more. */
+/* Judges all plans with these stages and warm-ups, in all places that the search tries. */
 static void place(struct brute *b)
 {
 	struct pd_topology large = *b->topology;
@@ -242,7 +242,7 @@ static void warm(struct brute *b, int s, int behind)
 			warm(b, s - 1, behind + r);
 }
 
-/* May those layers, whose set is stage, come after those of done?  What they take, into ns. */
+/* Tells whether the layers in set `stage` can follow those in `done`; stores their time in *ns. */
 static bool may_follow(const struct pd_profile *profile, unsigned done, unsigned stage, int64_t *ns)
 {
 	*ns = 0;
@@ -259,7 +259,7 @@ static bool may_follow(const struct pd_profile *profile, unsigned done, unsigned
 	return !(done & stage);
 }
 
-/* Stages that alone are slower than the plan to beat are of no interest. */
+/* Divides the layers into stages in every way, except for stages that are slower than the plan to beat. */
 static void divide(struct brute *b, unsigned done, int devices)
 {
 	unsigned all = (1u << b->profile->layer_count) - 1;
@@ -290,7 +290,7 @@ static void divide(struct brute *b, unsigned done, int devices)
 	}
 }
 
-/* Are its stages no runs of the layers as they were? */
+/* Tells whether the plan's layers are in another order than those of the profile that was given. */
 static bool in_other_order(const struct pd_plan *plan)
 {
 	for (int l = 0; l < plan->profile->layer_count; l++)
@@ -305,7 +305,7 @@ struct tally {
 	int others, again;              /* plans in another order; that recompute */
 };
 
-/* Are the stages in an order on the line that neither they nor their reverse have? */
+/* Tells whether the stages are neither in their order on the line of ranks nor in reverse. */
 static bool is_turned(const struct pd_plan *plan)
 {
 	bool up = true, down = true;
@@ -391,7 +391,7 @@ static void test_brute(void)
 	ok(tally.turned > 0, "those of %d are in an order of their own on the line", tally.turned);
 }
 
-/* What a replay of so many microbatches says is what the plan says. */
+/* Tells whether a replay of so many microbatches has the period that the plan predicts. */
 static bool in_time(const struct pd_plan *plan, int64_t microbatches, double *period_p)
 {
 	struct pd_replay_options options = { .microbatches = microbatches };
@@ -400,14 +400,14 @@ static bool in_time(const struct pd_plan *plan, int64_t microbatches, double *pe
 
 	*period_p = trace ? pd_replay_period_ns(trace) : 0;
 	pd_trace_free(trace);
-	/* at the first stage it may still be faster where microbatches queue behind it */
+	/* The first stage may still be faster than the others if microbatches queue behind it. */
 	return *period_p <= 1.001 * (double)plan->predicted.period_ns + 1 &&
 	       *period_p >= 0.98 * (double)plan->predicted.period_ns - 1;
 }
 
 /*
- * Its lists are right, it runs, and in the time and the memory that were said.  Some pipelines
- * settle so late that the beginning is in the mean of a replay of the usual length.
+ * Tells whether a plan's lists are right, and it runs in the predicted time and memory.  Some pipelines
+ * settle so late that the beginning is in the mean of a replay of the default length.
  */
 static bool runs(const struct pd_plan *plan)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * KIND FILE...: what fuzzers begin with and what they found, read as contrib/fuzz reads it, without
- * a fuzzer.  Says of each file whether it was read, or why not.  Not a test: t1002 runs it.
+ * KIND FILE...: reads the files that fuzzers begin with and those that they found as contrib/fuzz does,
+ * without a fuzzer, and prints for each whether it was read, or why not.  It is no test, but t1002 runs it.
  */
 #include "base/error.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A transport and a device for many members in one process.  Transfers from one rank to another take
- * place one by one, in the order in which the sender gave them to the transport unless they may overtake,
- * and otherwise in any.  Often a sender learns of the end of one long after its receiver.  A stream does
- * a thing when it is told to.
+ * A transport and a device for many members in one process.  Transfers take place one by one in any
+ * order, except that those from one rank to another keep the order in which the sender posted them unless
+ * they may overtake.  Often a sender learns of the end of a transfer long after its receiver.  A stream
+ * does its next piece of work when work() is called.
  */
 #pragma once
 
@@ -22,8 +22,8 @@ struct mail {
 	size_t bytes;
 	const struct pd_event *src_after, *dst_after;
 	struct pd_event *sent, *received;
-	uint64_t order;                 /* in which it was sent; 0: only awaited so far */
-	bool arrived;                   /* its receiver has it, and its sender does not know yet */
+	uint64_t order;                 /* the number of the send; 0: only the receive is posted */
+	bool arrived;                   /* the receiver has it, but the sender does not know yet */
 };
 
 struct post {
@@ -31,20 +31,20 @@ struct post {
 	int count;                      /* letters that have not arrived */
 	size_t room;
 	uint64_t order, rng;
-	int64_t clock;                  /* ticks: everything at a time of its own */
-	int64_t first[MEMBERS];         /* when a member's first letter left, or first sum was made */
+	int64_t clock;                  /* ticks, so that everything has a time of its own */
+	int64_t first[MEMBERS];         /* when a member's first letter left, or first sum began */
 	int wrong;
-	bool overtake;                  /* letters of one sender to one receiver arrive in any order, too */
+	bool overtake;                  /* letters between two ranks may arrive in any order, too */
 };
 extern struct post post;
-extern size_t allocated;                /* bytes, by shuffled_device */
+extern size_t allocated;                /* bytes allocated by shuffled_device */
 
 struct end {
 	struct pd_transport base;
 	int rank;
 };
 
-/* A device whose only stream does a thing when told to. */
+/* The only stream of a device, which does its work when work() is called. */
 struct stream {
 	struct pd_stream base;
 	int member;
@@ -59,9 +59,9 @@ extern const struct pd_transport_ops shuffled_transport;
 extern const struct pd_device_ops shuffled_device;
 
 unsigned any(unsigned n);
-/* first: the member who did it, where that is what began an all-reduce if nothing did before; or -1. */
+/* Completes an event; `first` is the member whose all-reduce begins with it, unless it has begun, or -1. */
 void complete(struct pd_event *ev, int first);
-/* These do one thing, if they can. */
+/* Do one transfer, or one piece of work, if possible; return whether they did. */
 bool deliver(void);
 bool work(struct stream *s);
 

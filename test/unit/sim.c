@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Virtual time: streams, events, links. */
+/* Tests of virtual time: streams, events, links. */
 #include "base/mem.h"
 #include "device/sim/engine.h"
 #include "tap.h"
@@ -21,8 +21,8 @@ static struct pd_profile_layer layers[LAYERS] = {
 };
 static struct pd_profile profile = { .name = "made up", .layer_count = LAYERS, .layers = layers };
 
-/* Layers 0 and 1 on rank 2, layer 2 on rank 1, layer 3 on ranks 0 and 3; 1 and 0 are used by
- * both later stages, so rank 1 passes them on. */
+/* A plan with layers 0 and 1 on rank 2, layer 2 on rank 1, layer 3 on ranks 0 and 3; both later stages
+ * read the outputs of layers 0 and 1, so that rank 1 passes them on. */
 static int ranks[4] = { 2, 1, 0, 3 };
 static struct pd_stage stages[3] = {
 	{ .first_layer = 0, .layer_count = 2, .replicas = 1, .ranks = ranks },
@@ -56,7 +56,7 @@ static void run_out(struct pd_sim *sim)
 		;
 }
 
-static const struct pd_pass pass;      /* all of backward */
+static const struct pd_pass pass;      /* a pass over all of backward */
 
 static void test_streams(void)
 {
@@ -72,7 +72,7 @@ static void test_streams(void)
 	pd_event_arm(&h);
 	pd_event_arm(&u);
 	pd_event_arm(&v);
-	/* b: one wait for what is queued on a only afterwards, one for what is done already */
+	/* Device b waits for work that is queued on device a only afterwards, and for work already done. */
 	ops->stream.wait(t, &f);
 	ops->net.backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
 	ops->net.forward(s, pd_sim_net(sim, 0), NULL, 0, 2, &f);
@@ -101,7 +101,7 @@ static void test_streams(void)
 	pd_sim_free(sim);
 }
 
-/* Ranks 0 and 2, and 1 and 3, share a processor. */
+/* Tests two processors, of which ranks 0 and 2 share one, ranks 1 and 3 the other. */
 static void test_shared_processors(void)
 {
 	const struct pd_device_ops *ops = &pd_device_sim;
@@ -116,9 +116,9 @@ static void test_shared_processors(void)
 	pd_event_arm(&g);
 	pd_event_arm(&h);
 	pd_event_arm(&k);
-	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 */
-	ops->net.forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 */
-	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 2, 1, &k);       /* 12 */
+	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 ns */
+	ops->net.forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 ns */
+	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 2, 1, &k);       /* 12 ns */
 	ops->net.forward(u, pd_sim_net(sim, 1), NULL, 0, 2, &h);
 	run_out(sim);
 	is_event(&h, 0, 21, "alone on its processor");
@@ -131,7 +131,7 @@ static void test_shared_processors(void)
 	pd_sim_free(sim);
 }
 
-/* What a worker does for an operation is done beside the next. */
+/* Tests that a worker's own work for an operation is done beside the next operation. */
 static void test_operations(void)
 {
 	const struct pd_device_ops *ops = &pd_device_sim;
@@ -148,9 +148,9 @@ static void test_operations(void)
 		pd_event_arm(&f);
 		pd_event_arm(&g);
 		pd_event_arm(&h);
-		ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 */
-		ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 */
-		ops->net.forward(s, pd_sim_net(sim, 2), NULL, 2, 1, &h);       /* 12 */
+		ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 ns */
+		ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 ns */
+		ops->net.forward(s, pd_sim_net(sim, 2), NULL, 2, 1, &h);       /* 12 ns */
 		run_out(sim);
 		is_event(&f, 0, 10, "nothing is before the first");
 		is_event(&g, 10, shared ? 35 : 31, "the second");
@@ -161,7 +161,7 @@ static void test_operations(void)
 	profile.operation_ns = 0;
 }
 
-/* Processors to spare: six for four ranks of two threads, so one each. */
+/* Tests spare processors: of six, four ranks of two threads have one each. */
 static void test_own_processors(void)
 {
 	const struct pd_device_ops *ops = &pd_device_sim;
@@ -192,7 +192,7 @@ static void test_own_processors(void)
 	pd_sim_free(sim);
 }
 
-/* Half the speed of the profile's link is a network, at both ends of which data are copied. */
+/* Tests a link of half the profile's speed, which is therefore a network: both ends copy the data. */
 static void test_network(void)
 {
 	const struct pd_device_ops *ops = &pd_device_sim;
@@ -214,8 +214,8 @@ static void test_network(void)
 	pd_event_arm(&g);
 	pd_event_arm(&sent);
 	pd_event_arm(&received);
-	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 */
-	ops->net.forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 */
+	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 ns */
+	ops->net.forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 ns */
 	pd_transport_sim.send(pd_sim_transport(fabric, 0), 2, 1, NULL, 8, NULL, &sent);
 	pd_transport_sim.recv(pd_sim_transport(fabric, 2), 0, 1, NULL, 8, NULL, &received);
 	run_out(sim);
@@ -286,7 +286,7 @@ static void test_memory(void)
 	pd_sim_free(sim);
 }
 
-/* In whatever order they are given back, and with others made in between. */
+/* Tests blocks that are freed in any order, with others allocated in between. */
 static void test_blocks(void)
 {
 	const struct pd_device_ops *ops = &pd_device_sim;
@@ -394,7 +394,7 @@ static void test_links(void)
 	pd_sim_free(sim);
 }
 
-/* Who waits longest goes first, also when it comes from another link or just now. */
+/* Tests that the transfer that waits longest goes first, also if it comes from another link. */
 static void test_turns(void)
 {
 	static const struct pd_topology flat = {
@@ -462,7 +462,7 @@ static void test_dependent_transfers(void)
 	pd_sim_free(sim);
 }
 
-/* Many transfers posted in one order and matched in another. */
+/* Tests many transfers that are posted in one order and matched in another. */
 static void test_many_tags(void)
 {
 	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
@@ -487,7 +487,7 @@ static void test_many_tags(void)
 	pd_sim_free(sim);
 }
 
-/* Tasks of random length on a stream per rank: they end in order of time, then of start. */
+/* Tests that tasks of random length, on a stream per rank, end in order of time, then of start. */
 static void test_order(void)
 {
 	static struct pd_profile_layer various[MANY];
@@ -532,7 +532,7 @@ static void test_order(void)
 	pd_sim_free(sim);
 }
 
-/* Who waits for the same goes on in the order in which they came, also with more to wait for. */
+/* Tests that streams which wait for the same event go on in the order in which they came. */
 static void test_waiters(void)
 {
 	static const int order[] = { 3, 1, 0 };

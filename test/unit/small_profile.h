@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A profile written as "a<x b<a c<ab": each layer is a letter, behind '<' the letters it
- * takes.  Layer number l (from 0) has forward 10 (l + 1) ns, backward twice that,
+ * A profile that is written as "a<x b<a c<ab": each layer is a letter, and its inputs are
+ * behind '<'.  Layer number l (from 0) has forward 10 (l + 1) ns, backward twice that,
  * activation 100 (l + 1), parameters 1000 (l + 1), stash 200 (l + 1) and workspace
  * l + 1 bytes.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chunks of sparse sums: how many there are and travel, in which bucket, and the room that they take. */
+/* Tests chunks of sparse sums: how many there are and are sent, their buckets, and the room they take. */
 #include "plan/sparse.h"
 #include "tap.h"
 
@@ -28,7 +28,7 @@ static void test_counts(void)
 	   pd_plan_chunks_sent(&plan, 100, INT64_MAX) == 15, "the warm-up is linear");
 }
 
-/* Buckets of any lengths share all chunks among them, in order. */
+/* Tests that buckets of any lengths share all chunks among them, in order. */
 static void test_buckets(int64_t chunk, int64_t floats, int64_t step)
 {
 	int64_t next = 0, begin = 0, sent = 0;
@@ -53,7 +53,7 @@ static void test_buckets(int64_t chunk, int64_t floats, int64_t step)
 	   (long long)chunk);
 }
 
-/* Whatever travels at any time has room. */
+/* Tests that there is room for the chunks that are sent in every minibatch of the warm-up. */
 static void test_room(enum pd_reducer_kind kind)
 {
 	struct pd_members members = pd_plan_members(&plan, 0);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The states of random graphs against all subsets of their layers. */
+/* Tests the states of random graphs against all subsets of their layers. */
 #include "base/mem.h"
 #include "planner/cut/states.h"
 
@@ -18,7 +18,7 @@ static int below(int n)
 	return (int)((seed >> 8) % (uint32_t)n);
 }
 
-/* "a<x b<a c<ab": layers of up to three inputs each, sometimes none, sometimes one twice */
+/* Returns layers as in "a<x b<a c<ab", with up to three inputs each, sometimes none, or one twice. */
 static struct pd_profile *random_graph(int layers)
 {
 	char text[2048] = "", part[16];
@@ -47,7 +47,7 @@ static bool closed(const struct pd_profile *profile, uint64_t set)
 	return true;
 }
 
-/* What the uses of a tensor are summed to, in the order of a plan cut at the set. */
+/* Tells whether a plan that is cut at the set adds up the gradients of all tensors in the same order. */
 static bool same_sums(const struct pd_profile *profile, uint64_t set)
 {
 	for (int t = 0; t < profile->layer_count; t++) {
@@ -61,7 +61,7 @@ static bool same_sums(const struct pd_profile *profile, uint64_t set)
 			for (int u = 0; u < n; u++)
 				if ((int)(set >> uses[0][u] & 1) == side)
 					uses[1][m++] = uses[0][u];
-		/* from the last to the first: the last two are added to each other */
+		/* The sum goes from the last use to the first, so that the last two may be swapped. */
 		for (int u = 0; u + 2 < n; u++)
 			if (uses[0][u] != uses[1][u])
 				return false;
@@ -92,7 +92,7 @@ static bool agrees(const struct pd_states *states, int s, bool copies)
 		states->layer_count[s] == __builtin_popcountll(set);
 }
 
-/* Contained in one another only in the order of their numbers; none is there twice. */
+/* Tells whether a state is contained only in states of higher numbers, and none is there twice. */
 static bool sorted(const struct pd_states *states)
 {
 	for (int a = 0; a < states->count; a++)
@@ -139,13 +139,13 @@ static void test_all(void)
 	is_int(good, cases, "all sets that contain their inputs, each once, those inside first");
 }
 
-/* The released program's states, by its rule on sets of names. */
+/* Tests the states of the released program, by its rule on sets of names. */
 static void test_released(void)
 {
-	/* b needs a; s is another source, needed by c; d is behind s alone */
+	/* b reads a; s is another source, which c reads; d reads s alone. */
 	struct pd_profile *profile = small_profile("a<x b<a s<x c<bs d<s");
 	struct pd_states states;
-	/* none, a, ab, absc, abscd */
+	/* The sets are none, a, ab, absc, abscd. */
 	uint64_t expected[] = { 0, 1, 3, 15, 31 };
 	bool fine = true;
 
@@ -175,7 +175,7 @@ static void test_order(void)
 		uint64_t set = pd_states_set(&states, s)[0];
 
 		ends[0] = set == (1 | 4 | 16) ? s : ends[0];            /* a c e */
-		ends[1] = set == (1 | 2 | 4 | 8 | 16) ? s : ends[1];    /* and b d */
+		ends[1] = set == (1 | 2 | 4 | 8 | 16) ? s : ends[1];    /* a b c d e */
 		ends[2] = set == 63 ? s : ends[2];
 	}
 	pd_states_layers(&states, ends, 3, &counts, &order);
@@ -188,7 +188,7 @@ static void test_order(void)
 	pd_profile_free(profile);
 }
 
-/* count branches of so many layers each, between a first layer and a last */
+/* Returns blocks of branches of `length` layers each, between a first layer and a last one. */
 static struct pd_profile *wide_profile(int blocks, int branches, int length)
 {
 	int layers = 1 + blocks * (branches * length + 1), at = 0, from = 0;

@@ -16,17 +16,17 @@ struct table_plan {
 #define TABLE_PLANS 18
 extern const struct table_plan plans[TABLE_PLANS];
 
-/* So many layers and replicas per stage; NULL, and why, where that is no plan. */
+/* Returns a plan with so many layers and replicas per stage, or prints why there is none. */
 struct pd_plan *plan_of(const char *graph, int stages, const int *layers, const int *replicas);
-/* Stages s and s + positions on the same ranks; positions = stages: none are. */
+/* Returns a plan with stages s and s + positions on the same ranks; positions = stages: none are. */
 struct pd_plan *make_plan(const char *graph, const struct table_plan *from, int positions);
 void use(struct pd_plan *plan, enum pd_schedule_kind schedule, enum pd_weight_kind weights,
 	 int64_t microbatches);
-/* Those of a set recompute: bit s for stage s. */
+/* Makes the stages of a set recompute: bit s stands for stage s. */
 void recompute_in(struct pd_plan *plan, unsigned set);
 
 void swap(struct pd_list *list, size_t a, size_t b);
 void move(struct pd_list *list, size_t from, size_t to);
-/* The first one wanted from `at` on, round the end; the one at `at` where there is none. */
+/* Returns the first wanted operation from `at` on, then from the beginning on, or `at` if there is none. */
 size_t pick(const struct pd_list *list, size_t at, bool (*wanted)(const struct pd_op *));
 bool same_op(const struct pd_op *a, const struct pd_op *b);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Losses come in any order, and are given out in that of the microbatches, each when it is whole. */
+/* Tests that losses that arrive in any order are given out by microbatch, each when it is complete. */
 #include "run/tally.h"
 
 #include "tap.h"
 
 #define LOSSES 3
 
-/* Adds the losses of a microbatch from number `first` to `last`; each is known by its sum. */
+/* Adds losses `first` to `last` of a microbatch, each of which has another sum. */
 static void add(struct pd_tally *tally, int64_t microbatch, int first, int last)
 {
 	for (int k = first; k <= last; k++)
@@ -45,7 +45,7 @@ static void test_order(void)
 	pd_tally_release(&tally);
 }
 
-/* One replica is far ahead of the other: the ring of microbatches grows, twice, in mid-turn. */
+/* Tests a replica far ahead of another, for which the ring of microbatches grows twice in mid-turn. */
 static void test_growth(void)
 {
 	enum { FIRST = 50, TURN = 100, AHEAD = 400 };

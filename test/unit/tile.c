@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions of tiles (lib/device/cpu/tile.h), of every kind of processor that this one can act. */
+/* Tests functions of tiles (lib/device/cpu/tile.h) for every kind of processor that this one can run. */
 #include "tap.h"
 
 #include "base/mem.h"
@@ -18,7 +18,7 @@ static void draw(float *x, uint32_t stream)
 		x[i] = 2 * pd_unit(pd_random(1, stream, 0, i).v[0]) - 1;
 }
 
-/* The greatest difference from plain loops; what lies behind the product must stay. */
+/* Returns the greatest difference of a product, and of the elements around it, from plain loops. */
 static double product_error(const struct pd_tile_ops *ops, int64_t m, int64_t n, int64_t k,
 			    bool turned, bool adds)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Traces made by hand, laid out, drawn and reported. */
+/* Tests traces that are made by hand: their layout, drawings and reports. */
 #include "base/mem.h"
 #include "tap.h"
 #include "trace/compare.h"
@@ -21,7 +21,7 @@ static struct pd_stage stages[2] = {
 static struct pd_plan plan = { .profile = &profile, .stage_count = 2, .stages = stages,
 			       .rank_count = 2, .microbatches = 1 };
 
-/* A trace that only borrows the plan above. */
+/* The trace of all tests, which only borrows the plan. */
 static struct pd_trace trace = { .plan = &plan, .device = (char[]){ "sim" } };
 
 static void begin_trace(void)
@@ -43,7 +43,7 @@ static void add(enum pd_op_kind kind, int rank, int64_t microbatch, int64_t star
 	pd_trace_add(&trace, &record);
 }
 
-/* One minibatch through two stages and back: transfers of 5, of 10 for the gradient. */
+/* Adds one minibatch through two stages and back; its transfers take 5, or 10 for the gradient. */
 static void add_round(void)
 {
 	begin_trace();
@@ -112,14 +112,14 @@ static void test_report(void)
 	pd_timeline_free(timeline);
 }
 
-/* In the round rank 0 waits 20 for the gradient to be made and 10 while it is on its way. */
+/* Tests the time spent in the round: rank 0 waits 20 until the gradient is made, and 10 on its way. */
 static void test_where(void)
 {
 	struct pd_timeline *timeline;
 	struct pd_time_spent *spent;
 
 	add_round();
-	trace.records[6].start_ns = 141;        /* asked for long before it is sent */
+	trace.records[6].start_ns = 141;        /* posted long before the gradient is sent */
 	timeline = pd_timeline_new(&trace);
 	spent = pd_time_spent_new(timeline);
 	is_int(spent->ns[0][PD_SPENT_COMPUTE], 70, "rank 0 computes");
@@ -218,7 +218,7 @@ static void test_svg(void)
 	free(text);
 }
 
-/* Backwards of stage 0 that end at given times. */
+/* Adds backwards of stage 0 that end at these times. */
 static void add_ends(const int64_t *ends, int count)
 {
 	begin_trace();
@@ -231,7 +231,7 @@ static void test_steady(void)
 	struct pd_steady steady;
 	int64_t ends[40], at = 1000;
 
-	/* settles during 8, then 3 and 5 in turns, and faster while it drains (2 in flight) */
+	/* The times settle during 8, are 3 and 5 in turns, and shorter while it drains (2 in flight). */
 	for (int b = 0; b < 40; b++) {
 		at += b < 8 ? 17 + b : b >= 38 ? 1 : b % 2 ? 3 : 5;
 		ends[b] = at;
@@ -249,7 +249,7 @@ static void test_steady(void)
 	ok(pd_trace_steady(&trace, &steady) && steady.cycle == 0, "disturbed, it has no cycle");
 	ok(steady.period_ns > 3.5 && steady.period_ns < 4.5, "but a mean");
 
-	/* minibatch 25 ends an epoch: the longer stretch counts */
+	/* Minibatch 25 ends an epoch, and the longer stretch counts. */
 	add_ends(ends, 40);
 	trace.epoch_minibatches = 25;
 	ok(pd_trace_steady(&trace, &steady) && steady.first >= 11 && steady.last < 25,
@@ -264,7 +264,7 @@ static void test_steady(void)
 	   "of epochs as long that of the median period counts");
 	trace.epoch_minibatches = 0;
 
-	/* four replicas that sum up: their minibatches end nearly together */
+	/* The minibatches of four replicas that sum end nearly together. */
 	for (int b = 0; b < 32; b++)
 		ends[b] = 1000 * (b / 4 + 1) + b % 4;
 	trace.plan->stages[0].replicas = 4;

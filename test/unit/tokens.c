@@ -11,12 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LENGTH 4                        /* of a window */
+#define LENGTH 4                        /* tokens of a window */
 
 static struct small_model store;
 static struct pd_input inputs[2];
 
-/* Labels and tokens, in this order, and a loss over a vocabulary at each place. */
+/* Returns a model of labels and tokens, in this order, with a loss over a vocabulary at each place. */
 static const struct pd_model *model_of_tokens(int64_t vocabulary)
 {
 	static char *const names[] = { "labels", "tokens" };
@@ -33,7 +33,7 @@ static const struct pd_model *model_of_tokens(int64_t vocabulary)
 	return &store.model;
 }
 
-/* A file of whole numbers of so many bytes each, behind `header_count` i32. */
+/* Writes a file of whole numbers of so many bytes each, behind `header_count` i32. */
 static void put(const char *name, const int32_t *header, int header_count, int bytes, int count,
 		const uint32_t *tokens)
 {
@@ -49,7 +49,7 @@ static void put(const char *name, const int32_t *header, int header_count, int b
 	scratch_write(scratch_path("%s", name), file, at);
 }
 
-/* Tokens first, first + step, ... */
+/* Returns tokens first, first + step, ... */
 static const uint32_t *run_of(uint32_t first, uint32_t step, int count)
 {
 	static uint32_t tokens[1024];
@@ -161,7 +161,7 @@ static void test_text(void)
 	put("book.txt", NULL, 0, 1, 99, run_of(1, 1, 99));
 	if (!ok(opened("book.txt", model_of_tokens(256), &train, &test), "one text for both sets"))
 		return;
-	/* 89 bytes to train on are 22 windows, 10 to evaluate on are two */
+	/* The 89 bytes to train on are 22 windows, the 10 to evaluate on are two. */
 	ok(train.samples == 22 && sample_is(&train, 21, 85, 1), "nine tenths to train on");
 	ok(test.samples == 2 && sample_is(&test, 0, 90, 1) && sample_is(&test, 1, 94, 1),
 	   "the last tenth to evaluate on");
@@ -233,7 +233,7 @@ static void test_models_refused(void)
 	   "labels that are no input");
 }
 
-/* Bytes of a header changed at random: refused in one sentence, or read as they are now. */
+/* Tests that files with random bytes changed are refused in one sentence, or read as they are now. */
 static void test_corrupt(void)
 {
 	static const int32_t header[] = { 20240520, 1, 9 };

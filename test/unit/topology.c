@@ -56,7 +56,7 @@ static void test_transfers(void)
 {
 	struct pd_topology t;
 
-	/* two devices to a server, three servers to a rack, two racks */
+	/* There are two devices per server, three servers per rack, and two racks. */
 	pd_topology_parse_string("2@8B/s+1ns,3@4B/s+2ns,2@5B/s+3ns", &t, NULL);
 	is_int(pd_topology_level(&t, 0, 1), 0, "in one server");
 	is_int(pd_topology_level(&t, 1, 2), 1, "between servers");

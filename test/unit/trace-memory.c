@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ranks hold: the memory of a plan is what its lists come to hold and no more; minibatches in
- * flight and versions are as published; an eager start-up has more of both, and ends.
+ * Tests the memory of ranks: a plan's bytes are the most that its lists hold; minibatches in flight and
+ * versions are as published; an eager start-up has more of both, and ends.
  */
 #include "made_lists.h"
 #include "small_profile.h"
@@ -19,7 +19,7 @@
 
 /* ---- memory ---- */
 
-/* The plan's bytes are enough, and the most that is held is exactly they. */
+/* Checks that the plan's bytes are enough, and less than a minibatch's bytes are not. */
 static void check_memory(void)
 {
 	for (size_t p = 0; p < PD_COUNT(plans); p++) {
@@ -58,7 +58,7 @@ static void check_memory(void)
 	}
 }
 
-/* Is what a rank held more than always, but never less, when its list is done? */
+/* Tells whether a rank never holds less than at the beginning, and holds as much at the end of its list. */
 static bool comes_down(const struct pd_lists *lists, const struct pd_prices *prices, int rank)
 {
 	const struct pd_list *list = &lists->ranks[rank];
@@ -104,9 +104,9 @@ static void check_return(unsigned recompute)
 	}
 }
 
-/* ---- what is in flight, how many versions ---- */
+/* ---- microbatches in flight, and versions ---- */
 
-/* The most that one rank holds, of what the prices count. */
+/* Returns the most bytes by these prices that one rank holds. */
 static int most_held(const struct pd_lists *lists, const struct pd_prices *prices, int rank)
 {
 	const struct pd_list *list = &lists->ranks[rank];
@@ -124,7 +124,7 @@ static int most_held(const struct pd_lists *lists, const struct pd_prices *price
 	return most;
 }
 
-/* A byte per version of weights, or a byte per microbatch in flight, and nothing else. */
+/* Sets prices to a byte per version of weights, or a byte per microbatch in flight, and nothing else. */
 static void count_only(struct pd_prices *prices, bool versions)
 {
 	for (int s = 0; s < prices->plan->stage_count; s++)
@@ -138,7 +138,7 @@ static int lower(int a, int b)
 	return a < b ? a : b;
 }
 
-/* The published peaks, for straight pipelines of p stages with m microbatches an update. */
+/* Returns the published peak for straight pipelines of p stages with m microbatches per update. */
 static int published_in_flight(const struct pd_plan *plan, int p, int s, int m)
 {
 	switch (plan->schedule) {
@@ -179,7 +179,7 @@ static bool peaks_are_published(int p, enum pd_schedule_kind kind, enum pd_weigh
 
 	for (int s = 0; s < 16; s++)
 		layers[s] = ones[s] = 1;
-	layers[p - 1] = 16 - (p - 1);   /* all that is left in the last stage */
+	layers[p - 1] = 16 - (p - 1);   /* the last stage has all remaining layers */
 	pd_topology_flat(MOST_RANKS, 1000000000, 1000, &topology, &err);
 	plan = pd_plan_new(small_profile(sixteen), &topology, p, layers, ones, &err);
 	use(plan, kind, weights, m);
@@ -240,9 +240,9 @@ static void check_peaks(void)
 /* ---- eager start-ups ---- */
 
 /*
- * Do two lists do the same from the first forward of a microbatch >= from on, and with the same
- * versions (backwards of the microbatches before read what their forwards did)?
- * Of computation alone: what arrives may arrive earlier where there is more room.
+ * Tells whether two lists compute the same from the first forward of a microbatch >= from on, with the
+ * same versions (backwards of the microbatches before read what their forwards read).  Transfers are not
+ * compared, since they may arrive earlier if there is more room.
  */
 static bool same_from(const struct pd_list *a, const struct pd_list *b, int64_t from)
 {
@@ -273,7 +273,7 @@ static bool same_from(const struct pd_list *a, const struct pd_list *b, int64_t 
 	}
 }
 
-/* What the memory is made for is what the lists come to hold, and no less is enough. */
+/* Tells whether stages have room for exactly as many versions and microbatches as their lists hold. */
 static bool room_is_used(const struct pd_schedule *schedule, const struct pd_lists *lists)
 {
 	struct pd_prices prices;

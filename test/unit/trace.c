@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* a, b | c, d with a skip from a to d; two replicas, then one. */
+/* Returns a plan of stages a, b, and c with d, in two, one and one replicas; a skip goes from a to d. */
 static struct pd_plan *small_plan(void)
 {
 	struct pd_topology topology;
@@ -190,7 +190,7 @@ static void test_errors(const char *text)
 	}
 }
 
-/* A receive posted ahead; one whose sender was there first; two evaluations; a lonely one. */
+/* Tests receives that are posted before or after the send, two evaluations, and one without a send. */
 static void test_join_transfers(void)
 {
 	struct pd_trace *trace = pd_trace_new(small_plan(), "cpu", 0);

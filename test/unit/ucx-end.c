@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* UCX: transfers that do not end well, and what goes on beside them. */
+/* Tests transfers by UCX that do not end well, or end while other work goes on. */
 #include "base/clock.h"
 #include "tap.h"
 #include "unit/ranks.h"
@@ -14,7 +14,7 @@
 
 static struct pd_event ev[8];
 
-/* Closes with transfers in every state; none was started by the other side. */
+/* Closes the transport with transfers in every state, none of which the other side has begun. */
 static int close_unfinished(struct rank *me)
 {
 	char *buf = calloc(1, LARGE);
@@ -39,9 +39,9 @@ static int close_unfinished(struct rank *me)
 }
 
 /*
- * Rank 1 dies; what rank 0 has with it must neither crash nor hang it.  How long anything takes
- * depends on what else the machine does, so nothing here goes by the clock: messages arrive in
- * the order in which they were sent, and who has the second has heard of the first.
+ * Kills rank 1, whose transfers must neither crash nor hang rank 0.  The machine may be busy, so nothing
+ * here depends on times: messages arrive in the order in which they were sent, and a rank that has the
+ * second message has got the announcement of the first.
  */
 static int peer_dies(struct rank *me)
 {
@@ -63,7 +63,7 @@ static int peer_dies(struct rank *me)
 	ranks_outlive(me, 1);
 	for (int i = 0; i < 200; i++)
 		ranks_send(me, 1, 100 + (uint64_t)i, small, sizeof(small), NULL, &ev[5]);
-	/* its announcement is here, its memory is not */
+	/* The announcement of this message is here, but its memory is gone. */
 	ranks_recv(me, 1, 1, buf, LARGE, NULL, &ev[0]);
 	while (!pd_event_done(&ev[0]))
 		ranks_step(me, 5);
@@ -78,7 +78,7 @@ static int peer_dies(struct rank *me)
 	return bad;
 }
 
-/* Rank 1 expects another number of bytes than rank 0 sends. */
+/* Sends another number of bytes from rank 0 than rank 1 expects. */
 static int disagree(struct rank *me, size_t sent, size_t wanted)
 {
 	static char buf[20000];
@@ -111,8 +111,8 @@ static int many_more(struct rank *me)
 }
 
 /*
- * Rank 1 goes when it has received everything; rank 0, which looks up later, must still
- * learn that its sends are done.  There are more of them than its queue has room for.
+ * Ends rank 1 when it has received everything; rank 0, which looks only later, must still
+ * learn that its sends are done.  There are more sends than its queue has room for.
  */
 static int last_words(struct rank *me)
 {
@@ -140,10 +140,10 @@ static int last_words(struct rank *me)
 }
 
 /*
- * By the network rank 1 dies while large messages go both ways, after so many steps; rank 0 finds out,
- * and closes what is left of them.  result[0] tells that it came to that: UCX 1.13 has a defect that
- * about once in a hundred aborts a process that only asks it what has happened (uct_iface.h,
- * "comp->count > 0").
+ * The steps after which lost_under_way() kills rank 1 while large messages go both ways by the network;
+ * rank 0 finds out, and closes what is left of them.  It sets result[0] when it gets there, since UCX 1.13
+ * has a defect that about once in a hundred times aborts a process that only asks it what has happened
+ * (uct_iface.h, "comp->count > 0").
  */
 static int steps;
 
@@ -206,7 +206,7 @@ static void *compute(void *stop)
 	return NULL;
 }
 
-/* A large transfer ends while another thread of the receiver computes. */
+/* Does a large transfer while another thread of the receiver computes. */
 static int overlap(struct rank *me)
 {
 	char *buf = malloc(LARGE);

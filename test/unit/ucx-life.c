@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For test/t6*.sh: connected processes that
- *     ucx-life idle SECONDS   sleep, and say how much processor time that took
- *     ucx-life churn          come up, talk and go away, for ever
- * All die with the first one.
+ * Connected processes for test/t6*.sh, which all die with the first one:
+ *     ucx-life idle SECONDS   sleeps, and prints how much processor time that took
+ *     ucx-life churn          starts processes that talk and end, for ever
  */
 #include "base/clock.h"
 #include "unit/ranks.h"

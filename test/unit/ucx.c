@@ -21,7 +21,7 @@ static uint64_t mix(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/* What a message is filled with, from its seed. */
+/* Fills a message with bytes that its seed determines. */
 static void fill(void *buf, size_t bytes, uint64_t seed)
 {
 	unsigned char *p = buf;
@@ -54,7 +54,7 @@ static double cpu_ms(void)
 	return (double)ts.tv_sec * 1e3 + (double)ts.tv_nsec / 1e6;
 }
 
-/* The shared memory that UCX has made in this process. */
+/* Returns the bytes of shared memory that UCX has made in this process. */
 static long long shared_bytes(void)
 {
 	long long bytes = 0;
@@ -80,7 +80,7 @@ static int small(struct rank *me)
 	return !rank_ok(me, bytes > 0 && bytes < 2 * MIB, "room for few messages");
 }
 
-/* Many sizes, both directions at once. */
+/* Transfers many sizes in both directions at once. */
 static int sizes(struct rank *me)
 {
 	static const size_t list[] = {
@@ -110,7 +110,7 @@ static int sizes(struct rank *me)
 	return bad;
 }
 
-/* Sends in one order, receives in the other; half of them posted before the sends. */
+/* Sends in one order and receives in the other; half of the receives are posted before the sends. */
 static int order(struct rank *me)
 {
 	enum { COUNT = 200, BYTES = 20000 };
@@ -142,7 +142,7 @@ static int order(struct rank *me)
 	return bad;
 }
 
-/* The same tag from three senders, and to oneself. */
+/* Sends with one tag from each rank to every rank, itself included. */
 static int pairwise(struct rank *me)
 {
 	enum { BYTES = 30000 };
@@ -182,7 +182,7 @@ static int to_itself(struct rank *me)
 	return bad;
 }
 
-/* A transfer starts when what it waits for is done, not before, and others overtake it. */
+/* Checks that a transfer starts only when the event that it waits for is done, and others overtake it. */
 static int after(struct rank *me)
 {
 	struct pd_event ready, first, second, go;
@@ -233,7 +233,7 @@ static int after_failure(struct rank *me)
 	return bad + !rank_ok(me, strcmp(me->gate.err.text, why.text) == 0, "the first reason");
 }
 
-/* 2,000 messages among all, sizes, order and moment of posting at random. */
+/* Sends 2,000 messages among all ranks, of random sizes, in random order and posted at random times. */
 static int stress(struct rank *me)
 {
 	enum { COUNT = 2000, WINDOW = 64 };
@@ -263,7 +263,7 @@ static int stress(struct rank *me)
 			}
 			used++;
 		}
-		/* full, or now and then: wait for them in reverse */
+		/* When the window is full, and at some other times, waits for all in reverse. */
 		if (used < WINDOW - 1 && m < COUNT - 1 && mix((uint64_t)m + 9) % 50)
 			continue;
 		while (used-- > 0) {
@@ -278,7 +278,7 @@ static int stress(struct rank *me)
 	return !rank_ok(me, bad == 0, "2000 messages");
 }
 
-/* One sleeps for a second; it costs nothing, and the message wakes it at once. */
+/* Measures a rank that sleeps for a second, which costs nothing, until a message wakes it at once. */
 static int sleeping(struct rank *me)
 {
 	char *buf = calloc(1, MIB);
@@ -310,7 +310,7 @@ static int sleeping(struct rank *me)
 	return bad;
 }
 
-/* After warm-up no memory is allocated for each transfer. */
+/* Measures the memory that transfers allocate after a warm-up. */
 static int steady(struct rank *me)
 {
 	static char out[100000], in[100000];
@@ -331,7 +331,7 @@ static int steady(struct rank *me)
 	return bad;
 }
 
-/* A message that is sent while a longer one comes from its receiver arrives before that. */
+/* Checks that a message which is sent while a longer one comes from its receiver arrives before that. */
 static int overtaking(struct rank *me)
 {
 	enum { LONG = 128 * MIB, SHORT = MIB, BEGUN_MS = 5 };
@@ -376,7 +376,7 @@ static void test_all(const char *how)
 		ok(r[1] < 200, "%s: awake at once", large ? "1 MiB" : "8 bytes");
 	}
 	is_int(run_ranks(2, steady, result, -1), 0, "%s: 3000 transfers one after another", how);
-	/* UCX's pools grow when one side is late; nothing is allocated for every transfer */
+	/* UCX's pools grow when one side is late, but no transfer needs an allocation of its own. */
 	diag("the last 2000 allocated %.0f and %.0f bytes", result[0], result[RANKS_RESULT]);
 	ok(result[0] < 4000 * 16 && result[RANKS_RESULT] < 4000 * 16,
 	   "the last 4000 transfers allocate less than 16 bytes each");

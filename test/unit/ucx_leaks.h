@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * For programs whose transports are closed between hosts in the middle of something: lib/transport/ucx
- * leaves such ones to the end of the process, and UCX has their memory by pointers that the leak
- * sanitizer does not see.
+ * Suppressions for programs whose transports are closed between hosts in the middle of transfers:
+ * lib/transport/ucx leaves these to the end of the process, and UCX keeps their memory by pointers that
+ * the leak sanitizer does not see.
  */
 #pragma once
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The orders in which a search has looked at a profile: each once, until it is swept. */
+/* Tests the orders in which a search has looked at a profile, each of which is kept once. */
 #include "planner/cut/views.h"
 #include "small_profile.h"
 #include "tap.h"
 
 #include <string.h>
 
-#define ORDERS 20               /* of a, then b to g in turn: 720 there are */
+#define ORDERS 20               /* orders of b to g between a and h, of which there are 720 */
 
-/* The n-th permutation of the six in the middle. */
+/* Stores the n-th permutation of the six layers in the middle. */
 static void order_of(int n, int *order)
 {
 	int left[6] = { 1, 2, 3, 4, 5, 6 };

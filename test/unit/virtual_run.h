@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Workers of a plan on simulated devices, whose operations a test may replace; and their records. */
+/* Runs a plan's workers on simulated devices, whose operations a test may replace, and records them. */
 #pragma once
 
 #include "data/loader.h"
@@ -9,20 +9,20 @@
 #include "transport/transport.h"
 
 struct virtual_run {
-	struct pd_record *records;      /* in the order in which operations retired */
+	struct pd_record *records;      /* in the order in which the operations retired */
 	size_t count, capacity;
 };
 
-/* What a test does in between; what is NULL is left as it is. */
+/* The operations that a test replaces; a member that is NULL replaces nothing. */
 struct virtual_hooks {
 	const struct pd_device_ops *device;     /* instead of pd_device_sim */
 	const struct pd_transport_ops *transport;
-	void (*advanced)(void);                 /* the clock has moved, and no worker knows it yet */
+	void (*advanced)(void);                 /* called when the clock has moved, before workers run */
 };
 
 /*
- * Does a phase from its beginning.  The loader is for a plan of one stage on one rank; NULL: there are
- * no samples.
+ * Runs a phase from its beginning.  The loader is for a plan of one stage on one rank; if it is NULL
+ * there are no samples.
  */
 struct virtual_run virtual_run(const struct pd_plan *plan, const struct virtual_hooks *hooks,
 			       struct pd_loader *loader, const struct pd_phase *phase);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an operation waits for (lib/worker), in virtual time, on devices with memory of their own
- * where everything takes time: a copy, too, so that samples are late or arrive while they are still
- * in use.  An operation begins when those that it needs have ended, and those that used its memory.
+ * Tests what an operation waits for (lib/worker), in virtual time, on devices with memory of their own
+ * where everything takes time: a copy, too, so that samples are late or arrive while their memory is
+ * still in use.  An operation begins when those that it needs have ended, and those that used its memory.
  */
 #include "small_model.h"
 #include "table.h"
@@ -18,12 +18,12 @@
 
 #define MICROBATCHES 24
 
-/* How many of its replica's microbatches lie between an operation and the one that it waits for. */
+/* The distance, in its replica's microbatches, from an operation to the one that it waits for. */
 enum distance { SAME, INBOXES, SLOTS, ARRIVING, LEAVING, GROUP, NEXT_GROUP };
 
 /*
- * GROUP: both belong to the same group, NEXT_GROUP: to this and the next; where one is an agree, in any
- * stage of the rank.
+ * The rules, by which operations `then` wait for operations `first`.  With GROUP both belong to the same
+ * group, with NEXT_GROUP to a group and the next one, in any stage of the rank if one is an agree.
  */
 static const struct rule {
 	enum pd_op_kind first, then;
@@ -66,11 +66,11 @@ static const struct rule {
 
 #define RULES (sizeof(rules) / sizeof(*rules))
 
-/* How many pairs of operations each rule was held against, in all plans. */
+/* The numbers of pairs of operations to which each rule applied, in all plans. */
 static int held[RULES];
 static int64_t copy_ns;
 
-/* A sum of two sources takes 1 ns for so many numbers. */
+/* The numbers for which a sum of two sources takes 1 ns. */
 #define SUMMED_PER_NS 50
 
 static int take(struct pd_stream *stream, int64_t ns, struct pd_event *ev)
@@ -106,7 +106,7 @@ static bool in_group(const struct pd_schedule *schedule, const struct pd_op *a,
 	       (b->kind != PD_OP_allreduce || later > 0 || a->bucket <= b->bucket);
 }
 
-/* Tells whether the rule is about these two, of the kinds that it names. */
+/* Tells whether the rule applies to these two operations of the kinds that it names. */
 static bool about(const struct pd_schedule *schedule, const struct rule *rule, const struct pd_op *a,
 		  const struct pd_op *b)
 {
@@ -129,7 +129,7 @@ static bool about(const struct pd_schedule *schedule, const struct rule *rule, c
 	       far[rule->distance] * schedule->plan->stages[a->stage].replicas;
 }
 
-/* Returns how often an operation began before one that the rule names had ended. */
+/* Returns how often an operation began before one that it waits for by the rule had ended. */
 static int early(const struct pd_schedule *schedule, const struct rule *rule,
 		 const struct virtual_run *run)
 {
@@ -151,7 +151,7 @@ static int early(const struct pd_schedule *schedule, const struct rule *rule,
 	return wrong;
 }
 
-/* What all take part in ends nowhere before it has begun everywhere. */
+/* Returns how often an operation of several ranks ended at one of them before it had begun at another. */
 static int ends_early(const struct pd_schedule *schedule, enum pd_op_kind kind,
 		      const struct virtual_run *run)
 {
@@ -186,7 +186,7 @@ static void test_phase(const char *what, const struct pd_schedule *schedule,
 	}
 }
 
-/* Takes over the plan. */
+/* Tests a plan, and frees it. */
 static void test_plan(const char *what, struct pd_plan *plan)
 {
 	struct pd_device_ops late = pd_device_sim;
@@ -230,7 +230,7 @@ static struct pd_plan *sparse(struct pd_plan *plan)
 	return plan;
 }
 
-/* Shorter links: computation and copies take about as long as transfers. */
+/* Returns a plan of shorter links, so that computation and copies take about as long as transfers. */
 static struct pd_plan *made(const char *graph, int number, int positions)
 {
 	struct pd_plan *plan = make_plan(graph, &plans[number], positions);
@@ -241,7 +241,7 @@ static struct pd_plan *made(const char *graph, int number, int positions)
 
 /* ---- evaluation ---- */
 
-/* Makes all layers take as long forward, and transfers nothing. */
+/* Makes all layers take the same time in forward, and transfers no time. */
 static void even(struct pd_plan *plan)
 {
 	for (int l = 0; l < plan->profile->layer_count; l++) {
@@ -251,7 +251,7 @@ static void even(struct pd_plan *plan)
 	plan->topology.level[0].latency_ns = 0;
 }
 
-/* Whatever skips stages, and however many a rank has. */
+/* Tests that all stages evaluate at once, with skips or several stages per rank, too. */
 static void test_evaluation(const char *what, struct pd_plan *plan)
 {
 	const struct pd_phase phase = { .last = 100, .evaluate = true };
@@ -312,7 +312,7 @@ static int period_of(const struct pd_plan *plan, const struct pd_device_ops *ops
 	return (int)(end_ns[1] - end_ns[0]) / (microbatches / 2);
 }
 
-/* What waits until a load has retired costs no time: a pipeline takes what its samples take. */
+/* Tests that waiting until a load has retired costs no time: a pipeline is as fast as its samples come. */
 static void test_late_samples(void)
 {
 	struct pd_device_ops late = pd_device_sim;
@@ -331,7 +331,7 @@ static void test_late_samples(void)
 /* ---- a loader, whose thread is real ---- */
 
 static struct pd_gate gate;
-static struct pd_stream *newest;        /* a worker opens that of its loads last */
+static struct pd_stream *newest;        /* the stream of loads, which a worker opens last */
 static atomic_int samples_read;
 static int loads, hasty;
 
@@ -346,7 +346,7 @@ static struct pd_stream *open_stream(struct pd_device *device, struct pd_error *
 	return newest = pd_device_sim.stream.open(device, err);
 }
 
-/* What loads wait for comes from the loader alone, as long as every microbatch has a new inbox. */
+/* Replaces waits: loads wait for the loader alone as long as every microbatch has a new inbox. */
 static int wait_loader(struct pd_stream *stream, struct pd_event *ev)
 {
 	if (stream != newest)
@@ -411,7 +411,7 @@ int main(void)
 	test_plan("interleaved", with(made(skips, 3, 2), PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH,
 				      8, 0));
 	test_plan("buckets", in_buckets(with(made(chain, 7, 2), plain, PD_WEIGHTS_FLUSH, 4, 0)));
-	/* stages on the same ranks, with four buckets and with two */
+	/* These are stages on the same ranks, with four buckets and with two. */
 	test_plan("interleaved, buckets", in_buckets(with(made(chain, 17, 1), PD_SCHEDULE_INTERLEAVED,
 							  PD_WEIGHTS_FLUSH, 2, 0)));
 	test_plan("sparse sums", sparse(in_buckets(made(chain, 7, 2))));

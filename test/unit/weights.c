@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The version store, with host memory for a device. */
+/* Tests the version store with host memory as the device's. */
 #include "tap.h"
 
 #include "weights/weights.h"
 
 #include <stdlib.h>
 
-/* Versions live now. */
+/* Returns how many versions live now. */
 static int live(const struct pd_weights *weights)
 {
 	int n = 0;
@@ -30,7 +30,7 @@ static const struct pd_device_ops host_ops = { .name = "host", .memory.alloc = h
 					       .memory.free = host_free };
 static struct pd_device host = { .ops = &host_ops };
 
-/* 1F1B of a stage with `warmup` forwards ahead: buffers live and what forward reads. */
+/* Tests 1F1B of a stage with `warmup` forwards ahead: the versions that are read, and how many live. */
 static void steady_state(int warmup)
 {
 	struct pd_weights w;
@@ -44,7 +44,7 @@ static void steady_state(int warmup)
 		const void *from;
 		void *to;
 
-		/* the number that the version's update wrote is still in its buffer */
+		/* The number that the version's update wrote is still in its buffer. */
 		right = right && *(const int64_t *)pd_weights_read(&w, version) == version;
 		if (i < warmup)
 			continue;

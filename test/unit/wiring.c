@@ -8,7 +8,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* "0>1:ab(300)" for each link: stages, tensors, bytes; then each stage's links in and out. */
+/* Returns "0>1:ab(300)" for each link: stages, tensors, bytes; then each stage's links in and out. */
 static char *show(const char *graph, int stages, const int *layers)
 {
 	static const int ones[8] = { 1, 1, 1, 1, 1, 1, 1, 1 };
