@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by first-run.sh and text-run.sh: where the trees are ($source, $build), and how to build.
+# first-run.sh and text-run.sh source this file.  It sets $source and $build, the source and build trees,
+# and has the function that builds.
 source=$(cd "$(dirname "$0")/.." && pwd)
 build=${PD_BUILD:-$source/build}
 PATH=$build/bin:$PATH
 
-# build_here KIND: with the packages that building takes and those of a kind of contrib/packages.sh
+# build_here KIND: installs the packages that building takes and those of this kind (contrib/packages.sh),
+# then builds.
 build_here() {
 	sh "$source/contrib/packages.sh" build "$1" >/dev/null
 	[ -x "$source/configure" ] || (cd "$source" && autoreconf -fi >/dev/null 2>&1)

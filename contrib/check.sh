@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds and passes the tests on a machine with nothing but Debian 12; ends with one line,
-# "N passed, N failed, N skipped", and fails if any test did.
+# Builds the tree and runs the tests on a machine with nothing but Debian 12.  It ends with one line,
+# "N passed, N failed, N skipped", and fails if any test failed.
 #
-#     sh contrib/check.sh            everything, as CI does
-#     sh contrib/check.sh quick      the plain build alone
+#     sh contrib/check.sh            runs everything, as CI does
+#     sh contrib/check.sh quick      runs the plain build alone
 set -u
 
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -13,7 +13,7 @@ build=${PD_BUILD:-$source/build-check}
 since=$(date +%s)
 step() { printf '\n== %s (after %d s)\n' "$*" $(($(date +%s) - since)); }
 
-# tally PASSED FAILED SKIPPED: in a file, since builds are tested beside each other.
+# tally PASSED FAILED SKIPPED: adds these to a file, since several builds are tested at once.
 tally() {
 	echo "$@" >>"$build/tally"
 }
@@ -23,7 +23,7 @@ skip() {
 	tally 0 0 1
 }
 
-# ends: with the sum of all; fails if anything did.
+# ends: prints the sum of all tallies and exits, with status 1 if anything failed.
 ends() {
 	awk '{ p += $1; f += $2; s += $3 }
 		END { printf "%d passed, %d failed, %d skipped\n", p, f, s; exit f > 0 }' "$build/tally"
@@ -36,7 +36,8 @@ die() {
 	ends
 }
 
-# check NAME WHAT TESTS MAKE-ARGUMENTS: make check in ./NAME of these; adds up what it says.
+# check NAME WHAT TESTS MAKE-ARGUMENTS: runs make check in build NAME with these tests, and tallies its
+# counts.  WHAT is part of the name of the log, check-WHAT.out.
 check() {
 	name=$1 out=$build/$1/check-$2.out tests=$3
 	shift 3
@@ -60,9 +61,9 @@ check() {
 	echo "$name: ${p:-0} passed, $f failed, ${s:-0} skipped"
 }
 
-# run NAME TESTS MAKE-ARGUMENTS: all of those, or all there are.  Several at once, more than there are
-# processors since tests of several processes wait for each other; then those that must be alone, but for
-# what is built ahead.
+# run NAME TESTS MAKE-ARGUMENTS: runs these tests in a build, or all tests if TESTS is empty.  First it runs
+# those that may run beside others, two at once for each processor, since tests of several processes wait
+# for each other.  Then it runs those that must be alone; only ahead() may still be building.
 run() {
 	name=$1 beside=$(print "$1" beside-tests "$2") alone=$(print "$1" alone-tests "$2")
 	shift 2
@@ -70,7 +71,7 @@ run() {
 	check "$name" alone "$alone" "$@"
 }
 
-# print NAME LIST TESTS: that list of test/local.mk, of those tests or of all.
+# print NAME LIST TESTS: prints that list of test/local.mk, of these tests or, if TESTS is empty, of all.
 print() {
 	if [ -n "$3" ]; then
 		make -s -C "$build/$1" "print-$2" TESTS="$(echo $3)"
@@ -79,13 +80,14 @@ print() {
 	fi
 }
 
-# some NAME TESTS: those alone, and of the programs for tests what they need.
+# some NAME TESTS: runs these tests alone, and builds only the programs for tests that they need.
 some() {
 	run "$1" "$2" check_PROGRAMS="$(print "$1" programs "$2")"
 }
 
-# configure NAME ARGUMENTS: what goes wrong is said when it is built.  By a path that is the same in
-# all builds, the distribution's too, for which ccache then has what another one compiled.
+# configure NAME ARGUMENTS: configures a build; built() reports what goes wrong.  The path to the source is
+# relative, so it is the same in all builds and in that of the distribution.  So ccache finds what another
+# build compiled.
 configure() {
 	name=$1
 	shift
@@ -94,8 +96,8 @@ configure() {
 			>configure.out 2>&1 && : >configured)
 }
 
-# ahead NAME...: builds those that are configured, one after the other, while a processor is idle: tests
-# take as long as alone.  What fails is said when its turn comes.
+# ahead NAME...: builds those that are configured, one after the other, while a processor is idle, so that
+# tests take as long as without it.  built() reports what fails.
 ahead() {
 	for name in "$@"; do
 		[ ! -f "$build/$name/configured" ] ||
@@ -103,7 +105,7 @@ ahead() {
 	done
 }
 
-# whole: the tarball has every file that git has, but for those of git and CI.
+# whole: checks that the tarball has every file that git has, except those of git and CI.
 whole() {
 	tar tf "$build"/plain/pipedream-*.tar.xz | sed 's,^[^/]*/,,' | sort >"$build/distributed"
 	git -C "$source" ls-files | sort | comm -23 - "$build/distributed" | grep -v '^\.' >"$build/missing"
@@ -111,8 +113,8 @@ whole() {
 	[ ! -s "$build/missing" ]
 }
 
-# distribution: builds from its own tarball, which is compressed as little as can be.  Programs for
-# tests could only lack a file there, and whole() sees that.
+# distribution: builds from the package's own tarball, which is compressed as little as can be.  It builds
+# no programs for tests, since they could only fail for want of a file, and whole() notices that.
 distribution() {
 	if (cd "$build/plain" && XZ_OPT=-0 make -j2 distcheck TESTS= check_PROGRAMS= \
 		DISTCHECK_CONFIGURE_FLAGS="--with-cuda=no --enable-werror $gold" && whole) \
@@ -145,9 +147,9 @@ if [ "${1-}" != quick ] && { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ];
 	fi
 fi
 
-# All others are configured while the first is built, and oneDNN 3 comes from afar.
-# They have the same flags, so that what is the same in several of them is compiled once; gold links them,
-# in a third of the time, but for the one with CUDA.
+# The other builds are configured, and oneDNN 3 is downloaded, while the plain one is built.  Most builds
+# have the same flags, so ccache compiles what they share once.  gold links all except the one with CUDA, in
+# a third of the time.
 if command -v ccache >/dev/null; then
 	export CC="ccache ${CC-gcc}" CCACHE_DIR="${CCACHE_DIR-$build/ccache}" CCACHE_NOHASHDIR=yes
 fi
@@ -155,8 +157,9 @@ gold=$(command -v ld.gold >/dev/null && echo LDFLAGS=-fuse-ld=gold)
 export CFLAGS="${CFLAGS--g1 -O2}"
 configure plain --enable-werror --with-cuda=no $gold &
 plain=$!
-# One kind of GPU: another is another back end of the same compiler.  Its longest passes only make kernels
-# faster, which run on no GPU here.
+# The build with CUDA is for one kind of GPU, since another one only takes another back end of the same
+# compiler.  Without a GPU no kernel runs here, so the longest passes of the compiler, which only make
+# kernels faster, are left out.
 [ -e /dev/nvidia0 ] || export NVCC_APPEND_FLAGS='-Xcicc -O1 -Xptxas -O1'
 [ -z "$cuda" ] || configure cuda --enable-werror --with-cuda=guess --with-cuda-arch=80 &
 if [ -n "$emulated" ]; then

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The main job on a machine with nothing but Debian 12: builds, then profiles a small
-# convolutional network, splits it into two stages, trains it on Fashion-MNIST with two
-# pipelined workers and weight stashing, and draws what happened.
+# Does the main job on a machine with nothing but Debian 12.  It builds, profiles a small convolutional
+# network, splits it into two stages, trains it on Fashion-MNIST with two pipelined workers and weight
+# stashing, and draws what happened.
 set -eu
 
 . "$(dirname "$0")/build-lib.sh"

@@ -1,16 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Puts what `make check-gpu` runs, and the libraries that it needs, into one folder and one archive
-# of it that can be taken to a machine with a GPU and nothing else installed: no packages, no network.
+# Puts what `make check-gpu` runs, and the libraries that it needs, into one folder and an archive of it.
+# The archive runs on a machine with a GPU that has no packages installed and no network.
 #
-#     sh contrib/gpu-bundle.sh BUILD OUT      BUILD: configured with CUDA; OUT, OUT.tar.gz: made anew
-#     tar xzf OUT.tar.gz && cd OUT && sh run-here.sh      over there
-#     ... && sh run-here.sh -- sh gpu-first.sh            the same and more, what says most first
+#     sh contrib/gpu-bundle.sh BUILD OUT      makes OUT and OUT.tar.gz anew; BUILD is configured with CUDA
 #
-# CUDA's libraries (cuBLASLt, cuDNN) stay behind: they are large, and a machine with a GPU has
-# them, in /usr/local/cuda or among Python's packages.  NCCL is taken along, some 200 MiB, where the
-# build has it.  PD_BUNDLE_NCCL=no leaves it behind, too, for a machine that has it there, as one
-# with PyTorch has; the archive is then to be under 40 MB, and it is an error where it is not.
+# On the machine with the GPU:
+#
+#     tar xzf OUT.tar.gz && cd OUT && sh run-here.sh      runs what `make check-gpu` runs
+#     ... && sh run-here.sh -- sh gpu-first.sh            runs that and more, what says most first
+#
+# CUDA's libraries (cuBLASLt, cuDNN) are left out: they are large, and a machine with a GPU has them, in
+# /usr/local/cuda or among Python's packages.  NCCL, some 200 MiB, is in the archive if the build has it.
+# PD_BUNDLE_NCCL=no leaves it out for a machine that has it, as one with PyTorch does.  The archive must
+# then be under 40 MB; a larger one is an error.
 set -eu
 
 [ $# -eq 2 ] || { echo "usage: sh contrib/gpu-bundle.sh BUILD OUT" >&2; exit 2; }
@@ -52,7 +55,7 @@ if command -v jq >/dev/null; then
 	cp "$(command -v jq)" "$out/bin/"
 fi
 
-# What every Linux has, and what belongs to CUDA, is not taken along.
+# Libraries that every Linux has, and those of CUDA, are left out.
 for file in "$out"/bin/* $(for t in $tests; do echo "$out/$t"; done); do
 	ldd "$file" | sed -n 's/^.* => \(\/[^ ]*\) .*/\1/p'
 done | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc_s)\.so' |
@@ -62,7 +65,7 @@ done | sort -u | grep -vE '/(libc|libm|libdl|librt|libpthread|libstdc\+\+|libgcc
 	esac
 	cp -L "$library" "$out/lib/"
 done
-# UCX loads these by name
+# UCX loads these modules by name, so ldd does not list them.
 for module in "$(dirname "$(ldd "$build/bin/pd-worker" | sed -n 's/^.*libucp[^ ]* => \([^ ]*\) .*/\1/p')")"/ucx/*.so.0; do
 	[ -e "$module" ] && cp -L "$module" "$out/lib/ucx/"
 done

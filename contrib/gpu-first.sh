@@ -1,21 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The first minutes on a GPU: runs everything that has only run without one, what says most in the
-# least time first.  A call takes no longer than BUDGET seconds (540) and leaves one file,
-# gpu-first.tar.gz, with logs, figures, a summary, and marks of which steps went well.  The next
-# call takes that up: it goes on with the steps that were not tried, then tries again those that
-# failed.  So it can be called one time after the other on machines that keep nothing.
+# Runs, in the first minutes on a GPU, everything that has only run without one.  The steps that say most in
+# the least time come first.  A call takes at most BUDGET seconds (540) and leaves one file,
+# gpu-first.tar.gz, with logs, figures, a summary, and marks of which steps succeeded.  The next call reads
+# that file: it runs the steps that were not tried, then those that failed.  So the script can be called
+# again and again on machines that keep nothing.
 #
 #     sh contrib/gpu-first.sh                     in a build tree, after make check TESTS=
 #     sh run-here.sh -- sh gpu-first.sh           in a folder made by contrib/gpu-bundle.sh
-#     sh ... gpu-first.sh layers nccl             these steps alone, again if need be
-#     sh ... gpu-first.sh --list                  the steps, each with its limit in seconds
+#     sh ... gpu-first.sh layers nccl             runs these steps alone, whether or not they ran before
+#     sh ... gpu-first.sh --list                  lists the steps, each with its limit in seconds
 #
-# FROM: the archive of the call before (gpu-first.tar.gz); OUT: the folder for the new one (.).  It is
-# written after each step, and when the script is told to end.  PD_SOURCE and PD_BUILD as for tests.
-# PYTHON: one that has PyTorch, for the comparison.  NETWORKS and BATCH: which models are timed, and
-# their samples in a minibatch (vgg16 resnet50; 64).  PERCENT: of each step's limit (100).
-# Status: 0 every step went well; 1 one did not; 4 none failed, but not all were run: call it again.
+# FROM is the archive of the call before (gpu-first.tar.gz), OUT the folder for the new one (.).  The
+# archive is written after each step, and when the script is told to end.  PD_SOURCE and PD_BUILD are those
+# of the tests.  PYTHON is a Python that has PyTorch, for the comparison.  NETWORKS are the models that are
+# timed (vgg16 resnet50), BATCH is their samples in a minibatch (64).  PERCENT scales the limit of each step
+# (100).
+#
+# The exit status is 0 if every step succeeded, 1 if one failed, and 4 if none failed but some have not run;
+# the script is then to be called again.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -27,7 +30,7 @@ if [ -z "${PD_SOURCE-}" ]; then
 fi
 PD_BUILD=$(cd "${PD_BUILD:-.}" && pwd)
 PATH=$PD_BUILD/bin:$PATH
-PD_GPU=yes      # that there is none is a failure
+PD_GPU=yes      # Without a GPU the tests fail.
 export PD_SOURCE PD_BUILD PATH PD_GPU
 networks=${NETWORKS:-vgg16 resnet50}
 batch=${BATCH:-64}
@@ -41,7 +44,7 @@ out=$(cd "${OUT:-.}" && pwd) || exit 3
 from=${FROM:-gpu-first.tar.gz}
 wanted=" $* "
 since=$(date +%s)
-# what is left at the end is for the archive, and for ending a step that will not
+# The last 15 seconds are for the archive, and for killing a step that does not end.
 end=$((since + ${BUDGET:-540} - 15))
 work=$(mktemp -d) || exit 3
 logs=$work/gpu-first
@@ -60,7 +63,7 @@ say() {
 
 finish() {
 	if [ -n "$child" ]; then
-		# timeout passes it on, and kills what does not end
+		# timeout(1) passes the signal on, and kills a step that does not end.
 		kill -TERM "$child" 2>/dev/null
 		wait "$child"
 		tail -c 400000 "$work/log" >"$logs/$name.log"
@@ -76,15 +79,16 @@ if [ $list = no ]; then
 	if [ -e "$from" ]; then
 		tar -C "$work" -xzf "$from" || { echo "$from: cannot be read" >&2; exit 2; }
 	fi
-	# another machine, perhaps: its libraries are loaded first, with time for that
+	# This may be another machine, so the first steps, which look at it and load its libraries, run
+	# again.
 	[ $# -gt 0 ] || rm -f "$logs"/machine.* "$logs"/there.*
 	trap 'finish 143' TERM
 	trap 'finish 130' INT HUP
 fi
 trap 'rm -rf "$work"' EXIT
 
-# tried NAME: does this pass leave it alone?  The first runs what was not tried, or was cut short;
-# the second what failed in a call before.
+# tried NAME: succeeds if this pass leaves the step alone.  The first pass runs the steps that were not
+# tried or were cut short, the second those that failed in a call before.
 tried() {
 	case $wanted in
 	"  ") ;;
@@ -99,7 +103,8 @@ tried() {
 	fi
 }
 
-# step NAME SECONDS COMMAND...: 0: it went well, or did so before, or is for another pass.
+# step NAME SECONDS COMMAND...: runs a step unless this pass leaves it alone.  It fails only if the step ran
+# and failed.
 step() {
 	name=$1 limit=$(($2 * ${PERCENT:-100} / 100))
 	shift 2
@@ -110,7 +115,7 @@ step() {
 	! tried "$name" || return 0
 	begun=$(date +%s)
 	left=$((end - begun))
-	# one that will hardly end in what is left is for the next call
+	# A step that will hardly end in the time left waits for the next call.
 	if [ $left -lt $((limit / 3)) ] || [ $left -lt 5 ]; then
 		say "$name" "not run: no time left in this call"
 		return 0
@@ -143,12 +148,13 @@ step() {
 	[ "$status" = 0 ]
 }
 
-# script NAME SECONDS FILE: a test script, of the GPU.
+# script NAME SECONDS FILE: runs a test script on the GPU, as a step.
 script() {
 	step "$1" "$2" env PD_TEST_DEVICE=cuda sh "$PD_SOURCE/test/$3"
 }
 
-# network MODEL TYPE: profiled, which times every algorithm and engine, planned, trained.
+# network MODEL TYPE: profiles a model, which times every algorithm and engine, plans it and trains it, as a
+# step.
 network() {
 	case $2 in
 	tf32) flags=--tf32 type=f32 ;;
@@ -167,7 +173,7 @@ network() {
 		sh "$logs" "$1-$2" "$models/$1.json"
 }
 
-# torch MODEL BATCH TYPE: against PyTorch, with which the comparison begins; MODEL can be gpt.
+# torch MODEL BATCH TYPE: compares with PyTorch, whose figure comes first, as a step.  MODEL can be gpt.
 torch() {
 	step "torch-$1-$2-$3" 400 env TYPES="$3" \
 		sh "$PD_SOURCE/test/bench/gpu-vs-torch.sh" "$1" "$2"
@@ -176,18 +182,18 @@ torch() {
 all() {
 	step machine 60 sh -c 'nvidia-smi; nvidia-smi topo -m; nproc; free -m
 		ldd "$PD_BUILD/bin/pd-worker"; true'
-	# the first load of the libraries, cold, takes a minute or two
+	# The first load of the libraries, with cold caches, takes a minute or two.
 	step there 180 pd-profile --device=cuda --no-link --iterations=1 --batch-size=4 \
 		"$models/lenet5.json" || { cat "$logs/there.log"; return 1; }
 
-	# kernels and streams
+	# The next steps test kernels and streams.
 	step arith 60 "$PD_BUILD/test/unit/cuda-arith"
 	step kernels 60 "$PD_BUILD/test/conform/kernels"
 	step stream 120 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/stream"
 	step layers 300 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/layers"
 	step iteration 120 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/iteration"
 
-	# whole networks, alone on the GPU, in the type that matters most; how fast
+	# The next steps time whole networks, alone on the GPU, in the type that matters most.
 	for model in $networks; do
 		network "$model" bf16
 	done
@@ -196,7 +202,8 @@ all() {
 	done
 	torch gpt 8 bf16
 
-	# several ranks; where NCCL hangs or fails: is it what CUDA does while transfers wait?
+	# The next steps run several ranks.  If NCCL hangs or fails, nccl-careful shows whether the cause is
+	# what CUDA does while transfers wait.
 	step transfers 120 "$PD_BUILD/test/conform/transfers"
 	step nccl 400 env PD_TEST_WAYS=nccl sh "$PD_SOURCE/test/t9004-nccl.sh"
 	if [ $list = yes ] || [ -e "$logs/nccl.bad" ]; then
@@ -205,7 +212,7 @@ all() {
 	fi
 	step staged 400 env PD_TEST_WAYS=staged sh "$PD_SOURCE/test/t9004-nccl.sh"
 
-	# the rest of the kernels; other types
+	# The next steps test the remaining kernels, and other types.
 	step no-graphs 120 env PD_TEST_DEVICE=cuda PD_CUDA_GRAPHS=no "$PD_BUILD/test/conform/stream"
 	step partition 300 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/partition"
 	script gpu 500 t9002-gpu.sh
@@ -216,7 +223,7 @@ all() {
 	step devices 300 "$PD_BUILD/test/conform/devices"
 	script sanitizer 500 t9003-sanitizer.sh
 
-	# training, each kind of schedule and update
+	# The next steps train, under each kind of schedule and update.
 	step auto 400 env PD_TEST_WAYS=auto sh "$PD_SOURCE/test/t9004-nccl.sh"
 	script order 300 t4014-order.sh
 	script pairs 300 t4003-pairs.sh
@@ -249,7 +256,7 @@ cat "$logs"/torch-*.log 2>/dev/null | grep '[0-9]%$' >"$logs/figures"
 say "$(date +%H:%M:%S)" "$(($(date +%s) - since)) s in this call"
 pack
 
-# what is good and bad of all there is, in this call or one before
+# The last line counts the steps by their marks, of this call and of those before.
 list=yes
 good=0 failed=0 open=0
 for name in $(all | awk '$1 != "nccl-careful" { print $1 }'); do

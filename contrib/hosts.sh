@@ -1,28 +1,35 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Several hosts on one machine: runs a command on the first of N hosts that exist while it runs.
+# Runs a command on the first of N hosts, which are made on this machine and exist while the command runs.
 #
 #     sh contrib/hosts.sh [--rate=RATE] [--racks=K --uplink=RATE] [--relay=PROGRAM [--delay=MS]
 #         [--loss=PERCENT] [--later]] [--clocks] [--limit=SECONDS] N COMMAND [ARGUMENT]...
 #
-# A host is a network namespace with a name of its own (UTS namespace), h1 to hN, 10.99.0.1 to .N,
-# connected to the others by a switch.  --rate shapes each host's link in both directions, such as
-# 100mbit.  --racks deals the hosts out to K racks, the first ones to the first, each with a switch
-# whose link to the others --uplink shapes.  --relay has all packets go through that program,
-# test/unit/relay of a build, in place of links and switches: it delivers them --delay milliseconds
-# later, and loses --loss percent of them; with --later, once it gets SIGUSR1.  --clocks gives each host a clock of its own, 1000 s
-# apart from the next.  After --limit=SECONDS (default 300), or when this script ends otherwise, all
-# processes of the hosts are killed and the hosts removed; so is what an earlier script left that was
-# killed.
+# A host is a network namespace with a name of its own (UTS namespace).  Their names are h1 to hN, their
+# addresses 10.99.0.1 to .N, and a switch connects them.
 #
-# The command finds in its environment
+#     --rate=RATE         shapes each host's link in both directions, for example to 100mbit
+#     --racks=K           deals the hosts out to K racks, the first ones to the first; each has a switch
+#     --uplink=RATE       shapes the link from the switch of each rack to the others
+#     --relay=PROGRAM     passes all packets through PROGRAM, test/unit/relay of a build, not switches
+#     --delay=MS          has the relay deliver packets so many milliseconds later
+#     --loss=PERCENT      has the relay lose so many packets
+#     --later             has the relay delay and lose packets only once it gets SIGUSR1
+#     --clocks            gives each host a clock of its own, 1000 s apart from the next
+#     --limit=SECONDS     ends the command after so long (300)
 #
-#     PD_HOSTS   h1,h2,...: for mpirun --host, which starts a rank on each
+# When the script ends, for whatever reason, all processes of the hosts are killed and the hosts are
+# removed.  So are those that an earlier script left because it was killed.
+#
+# The command finds these variables in its environment:
+#
+#     PD_HOSTS   h1,h2,...: mpirun --host takes it, and starts a rank on each
 #     PD_ON      a program that runs a command on a host: $PD_ON h2 'COMMAND'
-#     PD_RELAY   the relay's process, if there is one
-#     PD_NETNS   what namespaces are called but for the host: ip -n ${PD_NETNS}h2 link set eth0 down
+#     PD_RELAY   the process of the relay, if there is one
+#     PD_NETNS   the prefix of the names of namespaces: ip -n ${PD_NETNS}h2 link set eth0 down
 #
-# Needs root, iproute2 and util-linux; exits with 77 and a sentence where hosts cannot be had.
+# The script needs root, iproute2 and util-linux.  If it cannot make hosts, it exits with status 77 and a
+# sentence.
 set -u
 
 rate= racks=1 uplink= relay= delay=0 loss=0 later= clocks= limit=300 prefix=pd-$$-
@@ -57,7 +64,7 @@ for program in ip unshare timeout; do
 done
 
 relay_pid=
-# remove PREFIX: the hosts of a script, and what runs there.
+# remove PREFIX: kills all processes of the hosts whose namespaces begin so, and removes these hosts.
 remove() {
 	for netns in $(ip netns list 2>/dev/null | sed -n "s/^\($1[a-z0-9]*\).*/\1/p"); do
 		for pid in $(ip netns pids "$netns" 2>/dev/null); do
@@ -81,7 +88,7 @@ trap 'exit 143' TERM
 
 switch=${prefix}switch
 
-# shape NAMESPACE DEVICE RATE: what leaves there; "": as fast as can be.
+# shape NAMESPACE DEVICE RATE: limits what leaves there to that rate, or not at all if RATE is empty.
 shape() {
 	[ -z "$3" ] ||
 		tc -n "$1" qdisc add dev "$2" root tbf rate "$3" burst 256kb latency 50ms
@@ -91,7 +98,7 @@ bridge() {
 	ip -n "$switch" link add "$1" type bridge && ip -n "$switch" link set "$1" up
 }
 
-# One switch for all racks, and one in each, with a link between them.
+# Each rack has a switch, and a link from it to the one switch that connects all racks.
 {
 	ip netns add "$switch" && bridge br0 && k=0 &&
 	while [ $k -lt "$racks" ]; do
@@ -113,7 +120,7 @@ if [ -n "$relay" ]; then
 	done
 fi
 
-# attach N NAMESPACE RACK: eth0 of a host.
+# attach N NAMESPACE RACK: gives a host its interface, eth0.
 attach() {
 	if [ -n "$relay" ]; then
 		ip link set "pd$$r$1" netns "$2" name eth0
@@ -147,7 +154,7 @@ while [ $n -lt "$count" ]; do
 	cp "$directory/hosts" "/etc/netns/${prefix}h$n/hosts"
 done
 
-# In the form in which mpirun calls ssh: [OPTION]... HOST COMMAND
+# mpirun calls this program as it would call ssh: [OPTION]... HOST COMMAND.
 cat >"$directory/on" <<END
 #!/bin/sh
 while :; do case \$1 in -l | -p | -o) shift 2 ;; -*) shift ;; *) break ;; esac; done
@@ -166,7 +173,7 @@ OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export PD_HOSTS PD_ON PD_NETNS PD_RELAY OMPI_MCA_plm_rsh_agent OMPI_ALLOW_RUN_AS_ROOT \
 	OMPI_ALLOW_RUN_AS_ROOT_CONFIRM
 
-# word by word, quoted for the shell of the host
+# Each word of the command is quoted for the shell of the host.
 line=
 for word; do
 	line="$line '$(printf '%s' "$word" | sed "s/'/'\\\\''/g")'"

@@ -1,16 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Do the tests notice?  Breaks one line of a copy of the tree at a time, builds it, and runs the
-# tests that should fail until one does.
+# Shows whether the tests notice errors.  It breaks one line of a copy of the tree at a time, builds the
+# copy, and runs the tests that should fail until one does.
 #
-#     sh contrib/mutate.sh                   all breakages below
-#     sh contrib/mutate.sh checksum order    those whose names have one of these words
+#     sh contrib/mutate.sh                   makes all breakages below
+#     sh contrib/mutate.sh checksum order    makes those whose names have one of these words
 #
-# Prints a line for each: "caught", by which test and after how long, or "NOT CAUGHT"; fails if
-# there is one, or if a breakage no longer fits its file.  MUTATE_BUILD says where copy and build
-# are (build-mutate); MUTATE_TESTS which tests instead, "all" for all of make check.  A breakage
-# has four lines: its name; the file; what sed does to it; the tests.  The tests are run with
-# PD_TEST_QUICK=yes, as in the sanitized build, so that what CI runs twice is what is tried.
+# It prints a line for each breakage: "caught", by which test and after how long, or "NOT CAUGHT".  It fails
+# if one is not caught, or no longer fits its file.  MUTATE_BUILD names the folder of copy and build
+# (build-mutate).  MUTATE_TESTS names the tests to run instead; "all" stands for all of make check.
+#
+# A breakage has four lines: its name, its file, what sed does to the file, and its tests.  The tests run
+# with PD_TEST_QUICK=yes, as in the sanitized build, so only what CI runs twice is tried.
 set -u
 
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -221,7 +222,8 @@ test/t5002-what-if.sh
 END
 }
 
-# copy: the files that git knows, as they are here; those that have not changed keep their times.
+# copy: copies the files that git knows, as they are here, and builds them.  Unchanged files keep their
+# times, so that make need not compile them again.
 copy() {
 	mkdir -p "$build/source" "$build/build"
 	(cd "$source" && git ls-files -z | xargs -0 tar -cf - --) | tar -C "$build/source" -xf - ||
@@ -234,13 +236,13 @@ copy() {
 	compiled || die "the tree does not build: $build/build/make.out"
 }
 
-# compiled TEST...: the programs, and what these tests need
+# compiled TEST...: builds the programs, and what these tests need.
 compiled() {
 	make -j"$(nproc)" all >make.out 2>&1 &&
 		make -j"$(nproc)" $(make -s print-programs TESTS="$*") >>make.out 2>&1
 }
 
-# failing TEST...: which of them fails first, if any does
+# failing TEST...: prints the first of these tests that fails, and succeeds if one does.
 failing() {
 	if [ "$1" = all ]; then
 		make check -j"$(nproc)" >check.out 2>&1 && return 1
@@ -257,7 +259,7 @@ failing() {
 	return 1
 }
 
-# tried NAME FILE SED TESTS
+# tried NAME FILE SED TESTS: makes a breakage, prints whether a test notices it, and restores the file.
 tried() {
 	name=$1 file=$build/source/$2 change=$3
 	set -- $4
@@ -275,14 +277,14 @@ tried() {
 		verdict="NOT CAUGHT"
 	fi
 	echo "$name: $verdict ($(($(date +%s) - since)) s)"
-	cat "$build/whole" >"$file"     # newer than what was made of the broken one
+	cat "$build/whole" >"$file"     # The file is now newer than what was built from the broken one.
 	case $verdict in
 	caught*) caught=$((caught + 1)) ;;
 	*) missed=$((missed + 1)) ;;
 	esac
 }
 
-# wanted NAME WORD...: has it one of them, if any are given?
+# wanted NAME WORD...: succeeds if the name has one of these words, or if there are none.
 wanted() {
 	case $# in 1) return 0 ;; esac
 	wanted_name=$1

@@ -1,7 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Installs what is needed on Debian 12: sh contrib/packages.sh [build] [data] [test] [emulated]
-# [fuzz] [bench] [onednn3=DIR]; the last puts oneDNN 3 with GNU OpenMP into that folder, by pip.
+# Installs packages of these kinds on Debian 12:
+#
+#     sh contrib/packages.sh [build] [data] [test] [emulated] [fuzz] [bench] [onednn3=DIR]
+#
+# onednn3=DIR has pip download oneDNN 3 with GNU OpenMP, and unpacks it into that folder.
 set -eu
 
 packages= onednn3=
@@ -25,7 +28,8 @@ for package in $packages; do
 	dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' ||
 		missing="$missing $package"
 done
-# Unpacked rather than installed: a system's Python may be managed by the system alone.
+# onednn3: unpacks oneDNN 3 rather than have pip install it, since only the system may be allowed to change
+# its Python.
 onednn3() {
 	[ -n "$onednn3" ] && [ ! -r "$onednn3/include/oneapi/dnnl/dnnl.h" ] || return 0
 	new=$onednn3.new

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What the compiler makes of the CUDA kernels, on a machine without a GPU: registers, bytes
-# spilled, shared memory, and how many loads and stores of global memory take 16 bytes a thread,
-# of how many.  One line a kernel.
+# Shows what the compiler makes of the CUDA kernels; it needs no GPU.  A line for each kernel has its
+# registers, the bytes that it spills, its shared memory, its loads and stores of global memory, and how
+# many of these take 16 bytes a thread.
 #
 #     sh contrib/ptxas.sh [FILE.cu...]        default: all of lib/device/cuda
 #
-# CUDA_HOME: the toolkit (/usr/local/cuda); ARCH: of which GPU (90); CUOBJDUMP: the program that
-# shows machine code (cuobjdump, of the toolkit or on the path; without it loads and stores are
-# counted in PTX, marked with a star); NVCCFLAGS: those of lib/device/cuda/local.mk.
+# CUDA_HOME names the toolkit (/usr/local/cuda), ARCH the kind of GPU (90), CUOBJDUMP the program that shows
+# machine code (cuobjdump, of the toolkit or on the path).  Without that program loads and stores are
+# counted in PTX, and marked with a star.  NVCCFLAGS replaces the flags in lib/device/cuda/local.mk.
 set -eu
 
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -22,7 +22,7 @@ dump=${CUOBJDUMP-$(command -v cuobjdump || echo "$cuda/bin/cuobjdump")}
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# "registers spilled shared name" of each kernel
+# registers LOG: prints "registers spilled shared name" of each kernel.
 registers() {
 	awk '/Function properties for/ { name = $NF }
 	     /bytes stack frame/ { spilled = $5 + $9 }
@@ -37,7 +37,7 @@ registers() {
 	     }' "$1"
 }
 
-# "name loads wide-loads stores wide-stores" of each kernel
+# accesses OBJECT FILE.cu: prints "name loads wide-loads stores wide-stores" of each kernel.
 accesses() {
 	if [ -x "$dump" ]; then
 		PATH=$(dirname "$dump"):$PATH "$dump" -sass "$1"

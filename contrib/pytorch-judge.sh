@@ -1,15 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# PyTorch as judge of networks of sequences: GPT, BERT, Llama, GNMT, AWD-LM and S2VT of small sizes,
-# over one, two and four stages, under stash, 2bw and flush, end with the weights that float64 has
-# after 50 minibatches of the same data, by the same rule for versions; and they do not if that rule
-# is broken on purpose.
+# Compares training with PyTorch in float64, on small networks of sequences: GPT, BERT, Llama, GNMT, AWD-LM
+# and S2VT, over one, two and four stages, under stash, 2bw and flush.  After 50 minibatches of the same
+# data both must have the same weights, if PyTorch follows the same rule for weight versions.  They must
+# differ if that rule is broken on purpose.
 #
-#     sh contrib/pytorch-judge.sh [NETWORK...]    PYTHON: one that has torch; PD_BUILD: the build tree
+#     sh contrib/pytorch-judge.sh [NETWORK...]
 #
-# RATE is the learning rate (0.02), WEIGHTS some of the three rules, SINGLE=yes has it say how far
-# PyTorch's own float32 is off, TABLE names a file to which a line for each case is added.
-# As a test it says ok or not ok; it takes minutes, so it is not one of `make check`.
+# PYTHON is a Python that has torch (python3), PD_BUILD the build tree, RATE the learning rate (0.02),
+# WEIGHTS some of the three rules.  SINGLE=yes has the script say how far PyTorch's own float32 is off.
+# TABLE names a file to which a line is added for each case.  The script says ok or not ok, as a test does.
+# It takes minutes, so `make check` does not run it.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 python=${PYTHON:-python3}
@@ -18,7 +19,8 @@ $python -c 'import sys, torch; sys.exit(sys.version_info < (3, 10))' 2>/dev/null
 	test_skip_all "there is no PyTorch for $python"
 
 steps=50 batch=2 rate=${RATE:-0.02} single=${SINGLE:+single}
-# size NETWORK: what pd-model takes; without dropout, whose masks are other ones
+# size NETWORK MICROBATCHES: prints options of pd-model.  There is no dropout, since PyTorch would take
+# other masks.
 size() {
 	case $1 in
 	gpt) echo --layers=2 --hidden=16 --heads=2 --sequence=8 --vocabulary=20 --dropout=0 ;;
@@ -32,7 +34,7 @@ size() {
 	esac
 }
 
-# prepare NETWORK MICROBATCHES OPTION...: NETWORK.json, its profile, data, and parameters to begin with
+# prepare NETWORK MICROBATCHES OPTION...: makes model.json, its profile, data, and parameters to begin with.
 prepare() {
 	network=$1 group=$2
 	shift 2
@@ -46,7 +48,8 @@ prepare() {
 		"$(at first 1)"
 }
 
-# judged REPLICAS OPTION...: trained from those parameters on, and then by PyTorch
+# judged REPLICAS OPTION...: trains from the parameters that prepare() made, and has PyTorch judge the
+# weights.
 judged() {
 	plan_with="--weights=$weights --microbatches=$group"
 	plan profile.json $1 >plan.json
@@ -57,7 +60,7 @@ judged() {
 	against "$@"
 }
 
-# against OPTION...: what PyTorch says
+# against OPTION...: prints the verdict of PyTorch, and returns its status.
 against() {
 	said=0
 	$python "$judge" judge plan.json data init.safetensors "$(at ck $steps)" rate="$rate" "$@" >said ||
@@ -70,7 +73,8 @@ for network in ${*:-gpt bert llama gnmt awd-lm s2vt}; do
 	for weights in ${WEIGHTS:-stash 2bw flush}; do
 		group=1 tied=
 		[ $weights = stash ] || group=4
-		# under stash a weight that two stages have is refused
+		# Under stash two stages cannot share a weight, so networks with a shared one are made
+		# without it.
 		case $network,$weights in
 		gpt,stash | bert,stash | awd-lm,stash) tied=--untied ;;
 		esac

@@ -1,19 +1,19 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# In a folder made by contrib/gpu-bundle.sh: runs there what `make check-gpu` runs, on a machine
-# that has a GPU and CUDA's libraries.  Arguments: the tests to run, or a command after --.
+# Runs what `make check-gpu` runs, in a folder made by contrib/gpu-bundle.sh, on a machine that has a GPU
+# and CUDA's libraries.  The arguments are the tests to run, or a command after --.
 #
-#     sh run-here.sh                          all; ends with "N passed, N failed, N skipped"
-#     sh run-here.sh test/conform/layers      some
-#     PD_TIMEOUT=500 sh run-here.sh ...       no test longer than that; else 900 s each
-#     sh run-here.sh -- bin/pd-profile ...    anything, with the libraries found
+#     sh run-here.sh                          runs all; ends with "N passed, N failed, N skipped"
+#     sh run-here.sh test/conform/layers      runs some
+#     PD_TIMEOUT=500 sh run-here.sh ...       limits each test to 500 s; otherwise to 900 s
+#     sh run-here.sh -- bin/pd-profile ...    runs any command, with the libraries found
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
 cd "$here" || exit 1
 
-# CUDA's libraries: the toolkit's, else those that came with Python packages (nvidia/cu13/lib,
-# nvidia/cudnn/lib, nvidia/nccl/lib and so on)
+# CUDA's libraries come from the toolkit, and else from Python packages (nvidia/cu13/lib, nvidia/cudnn/lib,
+# nvidia/nccl/lib and so on).
 paths=
 for folder in /usr/local/cuda/lib64 /usr/local/nvidia/lib64 \
 	$(python3 -c 'import glob, site, sys
@@ -21,11 +21,11 @@ for root in {*site.getsitepackages(), *sys.path}:
     print(*glob.glob(root + "/nvidia/*/lib"))' 2>/dev/null); do
 	[ -d "$folder" ] && paths=$paths:$folder
 done
-PD_LIBRARY_PATH_BEFORE=${LD_LIBRARY_PATH-}      # for PyTorch, which finds its own
+PD_LIBRARY_PATH_BEFORE=${LD_LIBRARY_PATH-}      # PyTorch gets this path, since it finds its own libraries.
 LD_LIBRARY_PATH=$here/lib$paths${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 UCX_MODULE_DIR=$here/lib/ucx
 PD_SOURCE=$here PD_BUILD=$here PATH=$here/bin:$PATH
-PD_GPU=${PD_GPU-yes}    # that there is none is a failure
+PD_GPU=${PD_GPU-yes}    # Without a GPU the tests fail.
 export PD_LIBRARY_PATH_BEFORE LD_LIBRARY_PATH UCX_MODULE_DIR PD_SOURCE PD_BUILD PATH PD_GPU
 
 missing=$(ldd bin/pd-worker | sed -n 's/^[[:space:]]*\([^ ]*\) => not found.*/\1/p' | tr '\n' ' ')

@@ -1,17 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Trains small networks and ends the training at random moments, again and again: kills pd-run,
-# kills a worker, or signals the whole process group as timeout(1), a closed terminal and batch
-# systems do.  What is left is resumed.  Ends with status 1 at the first thing that is wrong:
+# Trains small networks and disturbs the training at random moments, again and again.  A disturbance kills
+# pd-run or a worker, or signals the whole process group, as timeout(1), a closed terminal and batch systems
+# do.  The training is then resumed.  The script ends with status 1 at the first error:
 #
-#   - the run does not end in SECONDS, or not with the status and the words that the manual has;
-#   - a process, shared memory or a temporary file is left;
-#   - a training that is done at last has other bits than one that nobody disturbed.
+#   - The run does not end in time, or not with the status and the words that the manual has.
+#   - A process, shared memory or a temporary file is left.
+#   - A training that has ended has other bits than one that nobody disturbed.
 #
 #     sh contrib/soak.sh [COUNT [SEED]]   (default: 1000 disturbances, seed 1)
 #
-# PD_BUILD names the build tree, KINDS what is done (default: all of them), SECONDS_MOST how long an
-# end may take (default 30), FIRST the round to begin with.  COUNT=1000 takes about half an hour.
+# PD_BUILD names the build tree, KINDS the disturbances (all: kill worker term twice hup int), SECONDS_MOST
+# the seconds that an end may take (30), FIRST the round to begin with (1).  1000 disturbances take about
+# half an hour.
 here=$(cd "$(dirname "$0")/.." && pwd)
 count=${1:-1000} seed=${2:-1}
 : "${KINDS:=kill worker term twice hup int}" "${SECONDS_MOST:=30}" "${FIRST:=1}"
@@ -21,7 +22,7 @@ export PD_SOURCE
 . "$here/test/train-lib.sh"
 minibatches=400
 
-# wrong WORDS: says so and keeps everything for who wants to look.
+# wrong WORDS: reports an error, and exits without removing the files, for whoever wants to look.
 wrong() {
 	echo "round $round of seed $seed ($kind, $name): $*"
 	echo "again: FIRST=$life_round KINDS='$KINDS' sh contrib/soak.sh $count $seed; see $PWD"
@@ -32,7 +33,7 @@ wrong() {
 	exit 1
 }
 
-# random N SALT: a number below N, the same for the same seed and round.
+# random N SALT: prints a number below N, which is the same for the same seed, round and salt.
 random() {
 	awk -v n="$1" -v a="$seed" -v b="$round" -v c="$2" 'BEGIN {
 		srand(((a * 7919 + b) * 10473 + c * 1299709) % 2147483647)
@@ -43,7 +44,8 @@ random() {
 
 residual_model >residual.json
 profile residual.json 4 >residual
-# NAME REPLICAS [OPTION of pd-plan]...: plans, with the options that they are trained with.
+# made NAME REPLICAS OPTIONS [PLAN-OPTIONS]: makes plan-NAME with these options of pd-plan, and notes the
+# options of pd-run that it is trained with.
 made() {
 	made_name=$1 made_replicas=$2 made_options=$3
 	plan_with="$4"
@@ -60,19 +62,19 @@ made adam "1 1" "--optimizer=adam --lr=0.001"
 made sync "1 1 1" "--lr=0.002" "--weights=vertical-sync"
 made double "1 1" "--lr=0.002 --clip-grad-norm=1" "--weights=2bw --microbatches=2"
 
-# begin COMMAND OPTION...: pd-run, in the place of this subshell.
+# begin COMMAND OPTION...: replaces this subshell by the command, which runs pd-run with the plan of $name.
 begin() {
 	exec env --default-signal=INT,TERM,HUP "$@" --device="${PD_TEST_DEVICE:-cpu}" --threads=1 \
 		--synthetic --minibatches=$minibatches $(cat "options-$name") "plan-$name"
 }
 
-# What shared memory there is, other people's too.
+# memory: lists the shared memory of the machine, including that of other programs.
 memory() {
 	ls /dev/shm 2>/dev/null | grep '^ucx_'
 	awk 'NR > 1 { print "sysv", $2 }' /proc/sysvipc/shm
 }
 
-# of_nobody: of the names on standard input, those that no living process uses.
+# of_nobody: prints those of the names on standard input that no living process uses.
 of_nobody() {
 	while read -r what number; do
 		if [ "$what" = sysv ]; then
@@ -84,7 +86,7 @@ of_nobody() {
 	done
 }
 
-# clean: the workers are gone and so is what they had; they are given a moment for it.
+# clean: checks that the workers are gone, with all that they had, and gives them a moment for it.
 clean() {
 	for try in $(seq 50); do
 		left=$(memory | grep -vxF -f before | of_nobody)
@@ -101,19 +103,19 @@ clean() {
 	[ -z "$left" ] || wrong "files left: $left"
 }
 
-# newest: the step of the newest checkpoint, or 0.
+# newest: prints the step of the newest checkpoint, or 0.
 newest() {
 	ls ck 2>/dev/null | sed -n 's/^step-0*//p' | sort -n | tail -n 1 | grep . || echo 0
 }
 
-# running PROCESS: it has not ended, whether or not somebody knows.
+# running PROCESS: succeeds if the process has not ended; a zombie has ended.
 running() {
 	case $(sed 's/.*) //; s/ .*//' "/proc/$1/stat" 2>/dev/null) in
 	Z | '') false ;;
 	esac
 }
 
-# disturb: at a moment of its own, by the time that an undisturbed training takes.
+# disturb: disturbs the run at a random moment, within the time that an undisturbed training takes.
 disturb() {
 	sleep "$(random "$(cat "took-$name")" 3 | awk '{ print 0.8 * $1 / 1000 }')"
 	workers=$(cat "/proc/$run/task/$run/children" 2>/dev/null)
@@ -132,7 +134,7 @@ disturb() {
 	esac 2>/dev/null
 }
 
-# judge: how the run ended.
+# judge: checks how the run ended.
 judge() {
 	last=$(tail -n 1 out)
 	outcome=$(echo "$last" | jq -r '.outcome // empty' 2>/dev/null)
@@ -155,7 +157,7 @@ judge() {
 		grep -q 'rank [0-9]* (stage .*killed by signal 9' err || wrong "not who was killed"
 		;;
 	*)
-		# before it listens it ends like any other program
+		# Before pd-run handles signals, it ends like any other program.
 		[ -n "$last" ] || return 0
 		[ "$outcome" = stopped ] || wrong "not stopped in order: $last"
 		stopped=$(echo "$last" | jq .step)
@@ -164,7 +166,7 @@ judge() {
 	esac
 }
 
-# one: a disturbance.  $fresh: of a new training.
+# one: disturbs a training once; if $fresh, a new training.
 one() {
 	if $fresh; then
 		rm -rf ck
@@ -187,7 +189,7 @@ one() {
 	[ "$step" -eq 0 ] && again= || again=--resume
 	memory >before
 	echo none >>before
-	# pd-run leads a process group of its own, as a shell at a terminal has it
+	# pd-run leads a process group of its own, as if a shell at a terminal had started it.
 	(begin setsid pd-run --checkpoint=ck --checkpoint-every=$((1 + $(random 9 5))) $again) \
 		>out 2>err &
 	run=$!

@@ -1,19 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Two data sets for pd-run --data out of Debian's packages:
+# Makes two data sets for pd-run --data out of Debian's packages:
 #
-#     sh contrib/text-data.sh [FOLDER [prose] [pairs]]   text-data, both; what is there is kept
+#     sh contrib/text-data.sh [FOLDER [prose] [pairs]]
+#
+# FOLDER is text-data by default.  Without a name both data sets are made.  One that is there is kept.
 #
 #     FOLDER/prose    train.txt, val.txt: English prose for language models, 3.5 MB: the Jargon
 #                     File, Debian's reference, developers' reference and policy, and Git's manuals
 #     FOLDER/pairs    train/, test/: sentences in English and German for translators such as GNMT, out
 #                     of the catalogues of messages of LibreOffice, GCC, util-linux, GnuCash, Gnumeric
-#                     and the C library (contrib/text-pairs.sh says how they become numbers, for which
-#                     it takes msgunfmt of the package gettext)
+#                     and the C library; contrib/text-pairs.sh says how they become numbers, and needs
+#                     msgunfmt of the package gettext
 #
-# Nothing is installed: packages are downloaded by apt-get and unpacked into a folder that is removed.
-# LENGTH (30) tokens have a place in a sentence; VOCABULARY (8000) words are known.  77: no network,
-# or no msgunfmt.
+# Nothing is installed: apt-get downloads the packages, and the script unpacks them into a folder that it
+# removes.  A sentence has room for LENGTH (30) tokens, and VOCABULARY (8000) words are known.  The exit
+# status is 77 if there is no network or no msgunfmt.
 set -eu
 export LC_ALL=C
 
@@ -34,12 +36,12 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/text-data.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# missing SET: is it wanted, and not there?
+# missing SET: succeeds if the set is wanted and not there.
 missing() {
 	case $wanted in *" $1 "*) ! [ -d "$folder/$1" ] ;; *) false ;; esac
 }
 
-# unpack PACKAGE...: each into a folder of its name
+# unpack PACKAGE...: downloads each package and unpacks it into a folder of its name.
 unpack() {
 	for package in "$@"; do
 		mkdir "$work/$package"
@@ -52,8 +54,9 @@ unpack() {
 	done
 }
 
-# paragraphs: those of the texts in these files that are prose, a line each: long enough, and of
-# letters, spaces, commas and full stops nearly throughout, which neither tables nor programs are.
+# paragraphs FILE...: prints the paragraphs of these texts that are prose, one a line.  A paragraph is prose
+# if it is long enough and nearly all letters, spaces, commas and full stops, which neither tables nor
+# programs are.
 paragraphs() {
 	for file; do
 		case $file in
@@ -71,7 +74,7 @@ paragraphs() {
 		length($0) >= 120 && words >= 0.93 * length($0) { print }'
 }
 
-# texts PACKAGE...: their plain texts, but for notes on releases
+# texts PACKAGE...: prints the names of the plain texts in these packages, without notes on releases.
 texts() {
 	for package in "$@"; do
 		find "$work/$package/usr/share" \( -name "*.txt" -o -name "*.txt.gz" \) ! -name "*.rst.txt" \
@@ -87,7 +90,7 @@ if missing prose; then
 	for package in $prose; do
 		# shellcheck disable=SC2046
 		paragraphs $(texts "$package") >"$work/text"
-		# the last tenth of each package is for the evaluation
+		# The last tenth of each package is for the evaluation.
 		lines=$(($(wc -l <"$work/text") * 9 / 10))
 		head -n "$lines" "$work/text" >>"$work/prose/train.txt"
 		tail -n "+$((lines + 1))" "$work/text" >>"$work/prose/val.txt"

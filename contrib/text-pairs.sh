@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Sentences in English and German out of gettext catalogues, as arrays for pd-model gnmt:
+# Makes arrays for pd-model gnmt out of the English and German sentences in gettext catalogues:
 #
 #     sh contrib/text-pairs.sh LENGTH VOCABULARY OUT CATALOGUE.mo...
 #
-# OUT/train and OUT/test have source.npy, source_length.npy, target.npy and labels.npy.  A token is a
-# word or a sign; the most frequent of each language are numbered from 4, in OUT/vocabulary.en and
-# OUT/vocabulary.de.  0 fills up, 1 is any other word, 2 begins a target and 3 ends a sentence.  Pairs
-# that do not fit into LENGTH are left out, so that nothing is cut.  Every twentieth, by a checksum of
-# its words, is for the test; OUT/train.en and so on have the sentences themselves.
-# Catalogues are read by msgunfmt (Debian's package gettext).
+# OUT/train and OUT/test get source.npy, source_length.npy, target.npy and labels.npy.  A token is a word or
+# a sign.  The most frequent tokens of each language are numbered from 4, in OUT/vocabulary.en and
+# OUT/vocabulary.de.  0 fills up a row, 1 is any other word, 2 begins a target and 3 ends a sentence.  Pairs
+# that do not fit into LENGTH are left out, so nothing is cut.  Every twentieth pair, by a checksum of its
+# words, is for the test.  OUT/train.en and so on have the sentences themselves.  msgunfmt of Debian's
+# package gettext reads the catalogues.
 set -eu
 export LC_ALL=C
 
@@ -30,14 +30,14 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/text-pairs.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 
-# Of catalogues' text, pairs of LENGTH - 1 tokens at most: a checksum, English and German, with tabs
-# between them.  Bytes from 128 on are letters, but for those of signs (UTF-8).
+# sentences: prints pairs of at most LENGTH - 1 tokens out of the text of catalogues: a checksum, English
+# and German, with tabs between them.  Bytes from 128 on are letters, except those of signs (UTF-8).
 sentences() {
 	awk -v length_limit="$length" '
 	BEGIN {
 		for (i = 1; i < 256; i++)
 			byte[sprintf("%c", i)] = i
-		# the accented capitals of Latin 1 in UTF-8, but for the multiplication sign
+		# These are the accented capitals of Latin 1 in UTF-8, except the multiplication sign.
 		for (i = 128; i <= 158; i++)
 			if (i != 151)
 				small[sprintf("\303%c", i)] = sprintf("\303%c", i + 32)
@@ -47,7 +47,8 @@ sentences() {
 			sum = (sum * 31 + byte[substr(text, i, 1)]) % 2147483647
 		return sum
 	}
-	# The tokens of a message, without marks of keys, markup and placeholders.
+	# sentence TEXT: returns the tokens of a message, without marks of keys and markup; a placeholder is
+	# an x.
 	function sentence(text,  letter, tokens) {
 		gsub(/%[-+ #0]*[0-9.*$]*<[A-Za-z0-9]*>/, " X ", text)
 		gsub(/<[^>]*>|\([&_~][A-Za-z0-9_\200-\377]\)/, "", text)
@@ -69,7 +70,7 @@ sentences() {
 		}
 		return tokens
 	}
-	# What stands between the first quotation mark of a line and the last one.
+	# quoted LINE: returns the text between the first quotation mark of a line and the last one.
 	function quoted(line) {
 		sub(/^[^"]*"/, "", line)
 		sub(/"$/, "", line)
@@ -84,7 +85,7 @@ sentences() {
 			source = sentence(english)
 			if (count >= 3 && count < length_limit && !(source in seen)) {
 				target = sentence(german)
-				# single words teach no grammar
+				# Single words teach no grammar.
 				if (count >= 3 && count < length_limit) {
 					seen[source]
 					print checksum(source) "\t" source "\t" target
@@ -102,7 +103,7 @@ sentences() {
 	END { end() }'
 }
 
-# words COLUMN: of the pairs to train on, the most frequent.
+# words COLUMN: prints the most frequent words of a column, of the pairs to train on.
 words() {
 	awk -F '\t' -v column="$1" '$1 % 20 {
 		n = split($column, word, " ")
@@ -124,7 +125,7 @@ words 2 >"$out/vocabulary.en"
 words 3 >"$out/vocabulary.de"
 mkdir "$out/train" "$out/test"
 awk -F '\t' -v width="$length" -v out="$out" '
-# save NAME: an array of u16, as numpy.save writes it.
+# begin NAME SHAPE: writes the header of an array of u16, as numpy.save does.
 function begin(name, shape,  text) {
 	text = "{\047descr\047: \047<u2\047, \047fortran_order\047: False, \047shape\047: (" shape "), }"
 	while ((length(text) + 11) % 64)
@@ -134,7 +135,7 @@ function begin(name, shape,  text) {
 function put(name, number) {
 	printf "%c%c", number % 256, int(number / 256) >name
 }
-# A row of numbers: `first` if there is one, those of the words, the end if there is one, zeros.
+# row: writes a row of numbers: `first` unless it is 0, those of the words, `last` unless it is 0, zeros.
 function row(name, text, known, language, first, last,  word, n, i) {
 	n = split(text, word, " ")
 	if (first)

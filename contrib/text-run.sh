@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A language model on a machine with nothing but Debian 12: builds, then trains a small GPT, divided
-# between two pipelined workers, on English prose or on a text of one's own:
+# Trains a language model on a machine with nothing but Debian 12.  It builds, then trains a small GPT with
+# two pipelined workers, on English prose or on a text of one's own:
 #
 #     sh contrib/text-run.sh [FILE.txt]
 #
 # It says how many bits the model needs for a byte of text that it was not trained on, and draws the
-# pipeline.  SIZE has options of pd-model, MINIBATCHES says how long it trains, LR is the learning rate,
-# RUN where its files go.
+# pipeline.  SIZE has options of pd-model, MINIBATCHES says how long it trains (600), LR is the learning
+# rate (0.0007), and RUN names the folder for its files.
 set -eu
 
 . "$(dirname "$0")/build-lib.sh"
@@ -36,7 +36,7 @@ say "pd-run --data=$text --minibatches=$minibatches --optimizer=adamw --lr=$lr -
 pd-run --data="$text" --minibatches="$minibatches" --optimizer=adamw --lr="$lr" --lr-warmup=50 \
 	--lr-schedule=cosine --report-every="$report_every" --trace=trace.jsonl plan.json \
 	>report.jsonl
-# a loss is in nats for a token, which is a byte here
+# A loss is in nats per token, and a token is a byte here.
 jq -r 'def bits: .loss / 0.6931471805599453 * 1000 | round / 1000;
 	if .event == "progress" then "minibatch \(.step): \(bits) bits per byte"
 	elif .event == "evaluation" then "what it has not seen: \(bits) bits per byte"

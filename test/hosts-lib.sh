@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced after train-lib.sh by the tests of several hosts.
+# Tests of several hosts source this file after test-lib.sh.
 
 need_mpirun() {
 	command -v mpirun >/dev/null || test_skip_all "mpirun is not installed"
@@ -8,13 +8,15 @@ need_mpirun() {
 pd_pmix=$(ldd "$PD_BUILD/bin/pd-run" | grep -c libpmix)
 [ "$pd_pmix" -gt 0 ] || test_skip_all "pd-run is built without PMIx"
 
-# mpirun as root, with more ranks than processors, in a folder that the test removes.
+# mpirun may run as root and with more ranks than processors, and has its files in a folder that the test
+# removes.
 OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
 OMPI_MCA_orte_tmpdir_base=$test_directory OMPI_MCA_hwloc_base_binding_policy=none
 export OMPI_ALLOW_RUN_AS_ROOT OMPI_ALLOW_RUN_AS_ROOT_CONFIRM OMPI_MCA_rmaps_base_oversubscribe \
 	OMPI_MCA_orte_tmpdir_base OMPI_MCA_hwloc_base_binding_policy
 
-# on_hosts ARGUMENT...: the test goes on on the first of several hosts (contrib/hosts.sh), and ends here.
+# on_hosts ARGUMENT...: runs this test on the first of several hosts (contrib/hosts.sh), and ends.  It does
+# nothing on a host.
 on_hosts() {
 	[ -z "${PD_NETNS-}" ] || return 0
 	status=0
@@ -24,7 +26,7 @@ on_hosts() {
 	exit $status
 }
 
-# same_weights DIR OTHER: all tensors of all steps are equal, bit by bit.
+# same_weights DIR OTHER: checks that all tensors of all steps are equal, bit by bit.
 same_weights() {
 	(cd "$1" && find . -name "*.safetensors") | sort >files
 	[ -s files ]
@@ -33,7 +35,7 @@ same_weights() {
 	done <files
 }
 
-# tree PROCESS: those that descend from it.
+# tree PROCESS: prints the processes that descend from it.
 tree() {
 	for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
 		echo "$child"
@@ -41,7 +43,7 @@ tree() {
 	done
 }
 
-# of NAME [N]: the processes of that name that descend from $run; of pd-worker the N-th rank's.
+# of NAME [N]: prints the processes of that name that descend from $run; of pd-worker that of rank N.
 of() {
 	for process in $(tree "$run"); do
 		case $(tr '\0' ' ' <"/proc/$process/cmdline" 2>/dev/null)/ in
@@ -50,7 +52,7 @@ of() {
 	done
 }
 
-# begin FILE COMMAND...: starts it in the background as $run, and waits until FILE has a report.
+# begin FILE COMMAND...: starts the command in the background as $run, and waits until FILE has a report.
 begin() {
 	begin_file=$1
 	shift
@@ -63,7 +65,7 @@ begin() {
 	done
 }
 
-# ended SECONDS STATUS: the run that began ends within that limit, with that status ("": any).
+# ended SECONDS STATUS: checks that $run ends within that limit, with that status; "" allows any.
 ended() {
 	since=$(date +%s)
 	actual=0
@@ -73,13 +75,14 @@ ended() {
 	[ -z "$2" ] || [ "$actual" -eq "$2" ] || { echo "status $actual"; cat err; return 1; }
 }
 
-# said SENTENCE: the program says it on standard error, and nothing else.
+# said SENTENCE: checks that the program says this, and no other sentence, on standard error.
 said() {
 	grep '^pd-[a-z]*: ' err >said || { cat err; return 1; }
 	one_line said && grep -qF -- "$1" said || { cat said; return 1; }
 }
 
-# reports FILE: without what is another time in each run; checkpoints come when they are written.
+# reports FILE: prints the reports without times, which differ in each run.  Checkpoints are left out, since
+# they come when they are written.
 reports() {
 	jq -c 'select(.event != "checkpoint") | del(.samples_per_s, .elapsed_ns)' "$1"
 }

@@ -1,16 +1,16 @@
-# Tests speak TAP.  test/unit: one file per noun of lib; test/conform: kernels against plain C;
-# test/tNNNN-*.sh: what a person could type, numbered from basic to complex (see test/README).
+# Tests speak TAP.  test/unit has one file per noun of lib; test/conform compares kernels with plain C;
+# test/tNNNN-*.sh do what a person could type, numbered from basic to complex (test/README).
 TAP_DRIVER = env AM_TAP_AWK='$(AWK)' $(SHELL) $(top_srcdir)/contrib/build-aux/tap-driver.sh
 LOG_DRIVER = $(TAP_DRIVER)
 SH_LOG_DRIVER = $(TAP_DRIVER)
 TEST_EXTENSIONS = .sh
 SH_LOG_COMPILER = $(SHELL)
-# Threads that wait sleep, as in pd-run: what runs beside them has the processors.
+# Threads that wait sleep, as in pd-run, so programs beside them have the processors.
 AM_TESTS_ENVIRONMENT = PD_SOURCE='$(abs_top_srcdir)'; PD_BUILD='$(abs_top_builddir)'; \
 	OMP_WAIT_POLICY=passive; export PD_SOURCE PD_BUILD OMP_WAIT_POLICY;
 
-# A program of one file needs no line of its own here: its name in a list is enough.  What several
-# share is in libtest.a, and no library is loaded that a program does not call.
+# A program of one file needs no line of its own here: its name in a list is enough.  libtest.a has what
+# several programs share.  Programs load no library that they do not call.
 check_LIBRARIES = test/libtest.a
 test_libtest_a_SOURCES = test/tap.c test/tap.h \
 	test/conform/chain.c test/conform/chain.h test/conform/models.c test/conform/ref.c test/conform/ref.h \
@@ -40,12 +40,12 @@ UNITS = test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel te
 test_unit_reducers_SOURCES = test/unit/reducers.c test/unit/shuffled.c test/unit/shuffled.h
 test_unit_cuda_graph_cache_SOURCES = test/unit/cuda-graph-cache.c lib/device/cuda/graph_cache.c \
 	lib/device/cuda/graph_cache.h
-# NCCL's transport over a double of NCCL
+# test/unit/nccl runs the transport over NCCL with a double of NCCL.
 test_unit_nccl_SOURCES = test/unit/nccl.c test/unit/nccl_ranks.c test/unit/nccl_ranks.h \
 	test/unit/nccl_sums.c test/double/nccl.c test/double/nccl.h $(NCCL_TRANSPORT)
 test_unit_nccl_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/double
 
-# kernels against plain C, on every device that this machine has
+# These programs compare kernels with plain C, on every device that this machine has.
 CONFORM = test/conform/devices test/conform/half test/conform/iteration test/conform/layers \
 	test/conform/chunks test/conform/partition test/conform/stream test/conform/transfers test/conform/widened
 test_conform_layers_SOURCES = test/conform/layers.c test/conform/layers.h test/conform/conforms.c \
@@ -59,13 +59,13 @@ else
 EXTRA_DIST += test/conform/kernels.c
 endif
 
-# Programs that scripts call; of check_PROGRAMS a build needs these and its tests.
+# Scripts call these programs, so a build that runs only some tests needs all of them (print-programs).
 SCRIPT_HELPERS = test/conform/serial test/conform/same-tensors test/unit/malform \
 	test/unit/read-document test/unit/relay test/unit/seeds test/unit/ucx-life
 test_conform_serial_SOURCES = test/conform/serial.c test/conform/serial.h \
 	test/conform/serial_rule.c test/conform/serial_sparse.c test/conform/serial_tensor.c test/conform/serial_update.c
 test_unit_seeds_SOURCES = test/unit/seeds.c contrib/fuzz/fuzz.c
-# what cuDNN answers where there is no GPU
+# test/unit/cudnn asks cuDNN what it can do, where there is no GPU.
 if HAVE_CUDA
 SCRIPT_HELPERS += test/unit/cudnn
 test_unit_cudnn_SOURCES = test/unit/cudnn.c test/double/described.c test/double/described.h
@@ -117,12 +117,13 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 	contrib/emulate-cuda.sh contrib/gpu-bundle.sh contrib/gpu-first.sh contrib/hosts.sh \
 	contrib/ptxas.sh contrib/run-here.sh
 
-# How contrib/check.sh runs the tests.
-# Networks of hundreds of megabytes: in the plain build only.
+# The lists below say how contrib/check.sh runs the tests.
+#
+# These tests have networks of hundreds of megabytes, and run in the plain build only.
 LARGE_TESTS = test/conform/devices test/t4019-large.sh
-# They measure links, which others beside them would change: one after the other.
+# These tests measure links, which other tests beside them would change, so they run one after the other.
 ALONE_TESTS = test/t6004-topo.sh
-# They take longest, computing or waiting, and begin first.
+# These tests take longest, computing or waiting, so they begin first.
 LONG_TESTS = test/conform/layers test/t7008-hosts.sh test/t7009-own-folders.sh test/t7002-kill.sh \
 	test/t4003-pairs.sh test/t4002-programs.sh test/t6001-ucx-life.sh \
 	test/t4005-memory.sh test/t7001-resume.sh test/t4021-amx.sh test/conform/partition \
@@ -132,25 +133,25 @@ LONG_TESTS = test/conform/layers test/t7008-hosts.sh test/t7009-own-folders.sh t
 	test/t7010-bad-links.sh test/t7011-addresses.sh test/t4037-skips.sh test/t4030-buckets.sh \
 	test/t9006-layouts.sh test/conform/iteration test/t9005-cudnn.sh test/conform/widened \
 	test/unit/search test/unit/check
-# Not with sanitizers, which find wrong accesses in the lines that run, whatever the numbers.  These call
-# libraries that leak, read pages or sources, or only hold against figures what others go through: the
-# bytes of t4005 are those that every run says, the kernels of t4011 oneDNN's.
+# These tests do not run with sanitizers, which find wrong accesses in the lines that run, whatever the
+# numbers.  They call libraries that leak, read manual pages or sources, or only check figures of code that
+# other tests run: t4005 the bytes that every run reports, t4011 the kernels of oneDNN.
 SANITIZED_SKIP = $(LARGE_TESTS) test/t0002-completion.sh test/t0003-memory.sh \
 	test/t2002-released.sh test/t4005-memory.sh test/t4011-kernels.sh \
 	test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh test/t7008-hosts.sh \
 	test/t7009-own-folders.sh test/t7010-bad-links.sh test/t7011-addresses.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh
-# Nor these, which train or replay what others do with other models, plans or data.  Replicas and
-# optimizers are in t4001, a network of sequences in t4022, tokens and .npy in units, replays in t5001 and
-# t5002, and shared memory in test/unit/ucx.
+# These tests do not run with sanitizers, since they train or replay what others do with other models, plans
+# or data.  Replicas and optimizers are in t4001, a network of sequences in t4022, tokens and .npy in units,
+# replays in t5001 and t5002, and shared memory in test/unit/ucx.
 SANITIZED_SKIP += test/t4002-programs.sh test/t4012-minibatch.sh test/t4013-torch.sh \
 	test/t4020-npy.sh test/t4023-gpt.sh test/t4024-text.sh \
 	test/t4033-sums.sh test/t5003-links.sh test/t5004-wide.sh test/t5005-replicas.sh \
 	test/t6001-ucx-life.sh
-# Nor these, by coverage (test/README): without them the list takes 12 % less processor time and reaches all
-# but 34 of the 25,400 branches of lib and bin that it reached.  Of functions it misses cannot_send() of
-# lib/launch/channel.c alone.  t4003 and t4006 reach little more, but with several stages on a rank, so with
-# arrays of another length: they stay.
+# Coverage says that these tests need not run with sanitizers (test/README).  Without them the list takes
+# 12 % less processor time and reaches all but 34 of the 25,400 branches of lib and bin that it reached.  Of
+# functions it misses cannot_send() of lib/launch/channel.c alone.  t4003 and t4006 reach little more, but
+# they stay: they have several stages on a rank, so arrays of another length.
 SANITIZED_SKIP += test/t4007-tied.sh test/t4008-recompute.sh test/t4015-pipemare.sh test/t7001-resume.sh \
 	test/t7004-names.sh test/t7007-signals.sh
 .PHONY: print-alone-tests print-beside-tests print-programs print-sanitized-tests
@@ -164,13 +165,13 @@ print-programs:
 print-sanitized-tests:
 	@echo $(filter-out $(SANITIZED_SKIP),$(TESTS))
 
-# what contrib/fuzz/run.sh builds: all that its readers call
+# print-readers lists what contrib/fuzz/run.sh builds: all that its readers call.
 .PHONY: print-readers
 print-readers:
 	@echo $(foreach folder,base model topology profile plan schedule trace data checkpoint,\
 		$(filter lib/$(folder)/%,$(lib_libpd_a_OBJECTS) $(lib_libpddevice_a_OBJECTS)))
 
-# the tests that say most about a GPU; skips where there is none, unless PD_GPU=yes
+# check-gpu runs the tests that say most about a GPU.  Without a GPU it skips them, unless PD_GPU=yes.
 GPU_TESTS = $(CONFORM) test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh \
 	test/t9003-sanitizer.sh test/t9004-nccl.sh
 .PHONY: check-gpu print-gpu-tests
@@ -188,7 +189,7 @@ check-gpu: all
 print-gpu-tests:
 	@echo $(GPU_TESTS)
 CLEANFILES += check-gpu.err
-# measured, not tested
+# These programs measure, and test nothing.
 check_PROGRAMS += test/bench/replay-speed test/bench/speed test/bench/lstm test/bench/all-reduce \
 	test/bench/start-up
 test_bench_lstm_SOURCES = test/bench/lstm.c test/bench/onednn_lstm.c test/bench/onednn_lstm.h

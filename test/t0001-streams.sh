@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every program: options that are none, files that are none, an output that takes nothing.
+# Every program refuses options and files that do not exist, and reports an output that cannot be written.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 programs="pd-profile pd-plan pd-schedule pd-run pd-replay"
@@ -12,7 +12,8 @@ pd-replay -f trace -m 6 plan.json >trace.jsonl
 mkdir folder
 head -c 200 plan.json >half.json
 
-# refused PROGRAM WORDS ARGUMENT...: in one line that begins with its name.
+# refused PROGRAM WORDS ARGUMENT...: checks that it refuses the arguments in one line, which begins with its
+# name and has the WORDS.
 refused() {
 	program=$1 words=$2
 	shift 2
@@ -46,7 +47,8 @@ test_ok "a document that is for another program" '
 	refused pd-run "expected .*, found \"pd-trace\", which is for pd-replay" trace.jsonl
 	refused pd-replay "expected .*, found \"pd-profile\", which is for pd-plan" chain.json'
 
-# lost WORDS COMMAND...: its output, which goes where nothing can be written, is missed.
+# lost WORDS COMMAND...: checks that the command reports, with these WORDS, an output that cannot be
+# written.
 lost() {
 	words=$1
 	shift

@@ -1,11 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What bash is told to complete: every option of every program, and the values of those that have a
-# list of them.
+# bash completes every option of every program, and the values of those that have a list of them.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 command -v bash >/dev/null || test_skip_all "bash is not installed"
 
-# complete WORD...: what bash would offer for the last one; the first is the program.
+# complete WORD...: prints what bash would offer for the last word; the first is the program.
 complete() {
 	bash -c '. "$PD_BUILD/share/completions/$1" && COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) &&
 		_${1/-/_} && printf "%s\n" "${COMPREPLY[@]}"' bash "$@"

@@ -1,19 +1,20 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# With any limit on the address space a program does its work, or says in one sentence what it had
-# no memory for: it never aborts, hangs, nor lets a library speak for it.
+# With any limit on the address space a program does its work, or says in one sentence what it had no memory
+# for.  It does not abort or hang, and no library speaks for it.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 pd-profile --device=cpu --iterations=1 --no-link --threads=1 --batch-size=4 "$MODELS/lenet5.json" >profile
 pd-plan --topology=2@10Gbit/s --straight profile >plan
 pd-run --device=cpu --threads=1 --synthetic --minibatches=5 --trace=trace plan >out
 pd-schedule plan >schedule
-# a sanitizer's own memory is many times what there is
+# A sanitizer needs many times this memory for itself.
 (ulimit -v 2000000 && pd-plan -t 2@10Gbit/s profile >out 2>err) ||
 	test_skip_all "these programs need an address space without a limit"
 ulimit -c 0
 
-# limited FROM STEP TO COMMAND...: under each limit in KiB.
+# limited FROM STEP TO COMMAND...: runs the command under each of these limits in KiB, and checks how it
+# ends.
 limited() {
 	first=$1 step=$2 last=$3
 	shift 3
@@ -29,7 +30,7 @@ limited() {
 		3)	one_line err
 			grep -q "^${1##*/}: .*" err
 			! grep out.of.memory err || none=1 ;;
-		# the program could not be loaded
+		# The program could not be loaded.
 		127)	one_line err ;;
 		*)	return 1 ;;
 		esac

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# Documents that are wrong in one place: every one is refused with exit status 2 and one
-# line on standard error that names it, whatever is wrong with it.
+# A document that is wrong in one place is refused, whatever is wrong with it, with exit status 2 and one
+# line on standard error that names it.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 unit=$PD_BUILD/test/unit
 data=$PD_SOURCE/test/data
 
-# refused FILE COMMAND...: exit 2, one line, nothing on standard output.
+# refused FILE COMMAND...: checks that it exits with 2 and says one line, and nothing on standard output.
 refused() {
 	file=$1
 	shift
@@ -17,7 +17,8 @@ refused() {
 	return 1
 }
 
-# all_refused_as KIND: each document in bad/, by one process: so that a sanitizer sees what is lost.
+# all_refused_as KIND: checks that each document in bad/ is refused, by one process, so that a sanitizer
+# sees leaks.
 all_refused_as() {
 	count=$(ls bad | wc -l)
 	status 2 timeout 600 "$unit/read-document" "$1" bad/* >out 2>err || { tail -n 1 err; return 1; }
@@ -25,7 +26,7 @@ all_refused_as() {
 		[ "$(wc -l <err)" -eq "$count" ] && ! [ -s out ]
 }
 
-# all_refused COMMAND...: with each document in bad/ as the last argument.
+# all_refused COMMAND...: checks that the command refuses each document in bad/, as its last argument.
 all_refused() {
 	bad=0 count=0
 	for file in bad/*; do
@@ -81,7 +82,7 @@ test_ok "wrong topology strings are refused" '
 		refused "$text" "$unit/read-document" topology "$text"
 	done'
 
-# The programs, where they are built, refuse the same.
+# Programs that are built refuse such documents as well.
 for pair in pd-profile:model pd-plan:profile pd-schedule:schedule pd-run:plan pd-replay:trace; do
 	program=${pair%:*} kind=${pair#*:}
 	if ! [ -x "$PD_BUILD/bin/$program" ]; then

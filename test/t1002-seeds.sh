@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What fuzzers begin with is right, and what they found once (bad-*) is refused in one sentence.
+# Readers accept the seeds of the fuzzers, and refuse in one sentence what a fuzzer once found (bad-*).
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 for kind in model profile topology plan schedule trace safetensors topology-string idx cifar npy tokens; do

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# pd-model writes networks that the other programs read, of the sizes that papers have; share/models
-# is what it writes.
+# pd-model writes networks that the other programs read, of the sizes that papers have.  share/models has
+# what it writes.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 command -v jq >/dev/null || test_skip_all "jq is not installed"
 
 reader=$PD_BUILD/test/unit/read-document
 
-# for m in share/models/*.json; do n=${m##*/}; bin/pd-model "${n%.json}" >$m; done     makes them
+# This command makes the files:
+#     for m in share/models/*.json; do n=${m##*/}; bin/pd-model "${n%.json}" >$m; done
 for file in "$MODELS"/*.json; do
 	name=$(basename "$file" .json)
 	test_ok "share/models/$name.json is what pd-model writes" '
@@ -15,7 +16,7 @@ for file in "$MODELS"/*.json; do
 		diff "$file" written.json'
 done
 
-# Lines of families, "vgg: VGG", and of presets, "  vgg16  138357544  layers=16 ...".
+# --list has lines for families, "vgg: VGG", and for presets, "  vgg16  138357544  layers=16 ...".
 pd-model --list >list
 sed -n 's/^\([a-z0-9-]*\): .*/\1/p' list >families
 sed -n 's/^  \([a-z0-9.-]*\) .*/\1/p' list >presets
@@ -24,11 +25,11 @@ test_ok "pd-model(1) has every family, and no others" '
 	awk "/^\.Ss/ { inside = /Families\$/ }
 		inside && /^\.It Cm/ { print \$3 }" "$PD_SOURCE/man/pd-model.1" | diff families -'
 
-# parameters PRESET: as the list has them
+# parameters PRESET: prints the number of parameters in the list.
 parameters() {
 	awk -v name="$1" '$1 == name { print $2 }' list
 }
-# Of torchvision 0.20's networks, and of the papers'.
+# These are the numbers of torchvision 0.20 and of the papers.
 while read -r name count; do
 	test_ok "$name has $count parameters" '[ "$(parameters "$name")" -eq "$count" ]'
 done <<'END'
@@ -72,7 +73,8 @@ test_ok "what it writes goes through a pipe into a plan" '
 	pd-model mlp --hidden=64 | pd-profile --no-link --batch-size=4 --iterations=1 |
 		pd-plan --topology=2@10Gbit/s --straight | jq -e ".stages | length == 2"'
 
-# refused WORDS ARGUMENT...: in one sentence, and nothing is written.
+# refused WORDS ARGUMENT...: checks that pd-model refuses these in one sentence with the WORDS, and writes
+# nothing.
 refused() {
 	words=$1
 	shift

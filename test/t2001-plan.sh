@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# pd-plan: profiles to plans.
+# pd-plan turns profiles into plans.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 chain 12 >chain.json
@@ -31,7 +31,7 @@ test_ok "--gpus takes the measured link" '
 test_ok "--straight has no replicas" '
 	pd-plan --straight -t 4@1GB/s chain.json |
 		jq -e "[.stages[].replicas] == [1, 1, 1, 1] and [.stages[].layers | length] == [3, 3, 3, 3]"'
-# Of three stages the replicas begin together again only after 2,090 minibatches.
+# The replicas of these three stages begin together again only after 2,090 minibatches.
 test_ok "replicas of one minibatch each are no faster than can be" '
 	pd-plan --schedule=none --stages=3x11,6x19,3x10 -t 40@9GB/s chain.json | jq -e "
 		.predicted.period_ns >= .predicted.lower_bound_ns and
@@ -57,7 +57,7 @@ test_row search "a plan that no single change improves is left where several do"
 	pd-plan -t 12@500MB/s --weights=flush --microbatches=24 --min-gain=0 changes.json >a.json
 	jq -c "[.stages[] | (.layers | length), .replicas, .warmup], .predicted.period_ns" a.json
 	jq -e ".predicted.period_ns <= 5000000" a.json'
-# What is expected of pipelines here is far too good: where tensors skip stages, gradients wait.
+# Estimates for pipelines are far too good here, since gradients wait where tensors skip stages.
 cat >far.jq <<'END'
 def put(k; v): reduce range(8) as $i (.; .layers[$i][k] = v[$i]);
 put("forward_ns"; [516, 26, 81, 47, 1720, 3, 6, 2] | map(1000 * .)) |
@@ -72,7 +72,8 @@ test_row search "no plan takes longer than data parallelism, if that fits" '
 	jq -e ".period_ns <= .data_parallel.period_ns" out'
 test_ok "no device is used for nothing" '
 	pd-plan --straight -t 7@1GB/s -c sosp19 chain.json | jq -e ".stages | length == 6"'
-# Layers of 3, 3 and 0.015 ms, too large to have replicas: a third device brings half a percent.
+# The layers take 3, 3 and 0.015 ms, and are too large to have replicas, so a third device brings half a
+# percent.
 chain 3 | jq ".layers[2] |= (.forward_ns = 5000 | .backward_ns = 10000) |
 	.layers[].parameter_bytes = 1000000000" >tail.json
 while read -r options devices; do
@@ -118,8 +119,8 @@ test_ok "no plan fits: the closest is, and what would make one fit" '
 test_ok "a plan keeps to the limit" '
 	pd-plan -t 4@1GB/s -m 25MB chain.json | jq -e ".predicted.memory_bytes <= 25000000 and
 		([.stages[].predicted.memory_bytes] | max) == .predicted.memory_bytes"'
-# Each of so many equal stages has room for two minibatches, so no period is below half of the way
-# through all.  It is longer if stages behind the middle admit two as well.
+# Each of these equal stages has room for two minibatches, so no period is below half of the way through all
+# stages.  It is longer if stages behind the middle admit two as well.
 for stages in 8 16 60; do
 	test_row room "$stages stages with room for two minibatches: half of the way through all" '
 		chain $stages | jq ".layers[].parameter_bytes = 10000000" >even.json
@@ -128,7 +129,8 @@ for stages in 8 16 60; do
 		jq -e "([.profile.layers[] | .forward_ns + .backward_ns] | add / 2) as \$half |
 			.predicted.period_ns >= \$half and .predicted.period_ns < 1.001 * \$half" a.json'
 done
-# planned FILTER OPTION...: the plan is read again, replayed, and FILTER is true of it.
+# planned FILTER OPTION...: plans, and checks that the plan can be read and replayed and that FILTER is true
+# of it.
 planned() {
 	filter=$1
 	shift
@@ -141,7 +143,7 @@ planned() {
 	jq -e "$filter" a.json
 }
 
-# refused WORDS OPTION...
+# refused WORDS OPTION...: checks that pd-plan refuses these in one sentence with the WORDS.
 refused() {
 	words=$1
 	shift
@@ -248,7 +250,7 @@ test_ok "recomputation is asked for, planned, takes time and saves memory" '
 	pd-plan -t 4@1GB/s --stages=3,3,3,3 --recompute --explain chain.json 2>&1 >out | grep -q recomputed
 	refused "--cost=sosp19 prices no recomputation" --recompute --cost=sosp19'
 jq ".layers[].stash_bytes = 4000000" chain.json >deep.json
-# deep FILTER OPTION...: of a plan for four devices of networks that keep much.
+# deep FILTER OPTION...: checks that FILTER is true of a plan for four devices of a network that keeps much.
 deep() {
 	filter=$1
 	shift
@@ -347,7 +349,7 @@ test_ok "an alternative is what its stages are by hand" '
 	jq -e ".predicted.period_ns == (.predicted.alternatives[] |
 		select(.name == \"unreplicated\") | .period_ns)" a.json
 	while read -r name stages schedule weights microbatches ranks period memory sent; do
-		[ "$name" = unreplicated ] && continue  # it is the plan itself, with its warm-ups
+		[ "$name" = unreplicated ] && continue  # This is the plan itself, with its warm-ups.
 		pd-plan -t 4@1GB/s --stages=$stages --schedule=$schedule --weights=$weights \
 			--microbatches=$microbatches chain.json >b.json
 		echo "$name"
@@ -380,7 +382,7 @@ test_ok "GPipe cuts 1 2 3 4 5 6 into 1 2 3, 4, 5, 6 ms or 1 2 3, 4 5, 6: the lea
 test_ok "--explain: times, versions, staleness, memory, links" '
 	pd-plan -e -t 4@1GB/s --stages=3,3,3,3 chain.json 2>err >a.json
 	cat err
-	# 3 layers of 3 ms in 9 ms; 4 minibatches ahead at the first stage
+	# Each stage has 3 layers of 3 ms and takes 9 ms; the first is 4 minibatches ahead.
 	grep -q "^ *0  *3  *1  *0  *3  *4  *4  *3  l0 to l2$" err
 	grep -q "^ *3  *3  *1  *3  *0  *1  *1  *0  l9 to l11$" err
 	grep -q "^ *0  *3 ms  *6 ms  *0 ns  *0 ns  *9 ms  *100.0%" err
@@ -402,7 +404,7 @@ test_ok "--explain: the limit is a processor, a link or the way of a minibatch" 
 	cat err; grep -Eq "^limit: (the link out of rank 0, level 0, busy for 50|the way from stage 0 to stage 1 and back, 68 ms for each of the 2)" err'
 
 test_ok "ranks that share processors: the period is what pd-replay says of the same" '
-	# 12 layers of 3 ms: 36 ms on one, 18 on each of two
+	# The 12 layers of 3 ms take 36 ms on one processor, and 18 ms on each of two.
 	for n in 1 2 3 4; do
 		pd-plan -t 4@1GB/s --stages=3,3,3,3 --processors=$n chain.json >a.json
 		pd-replay a.json | grep "^time per minibatch" >a
@@ -492,7 +494,8 @@ test_ok "the graph for dot: stages, what passes, all-reduces" '
 test_ok "a format that is none is refused" '
 	status 2 pd-plan --format=png -t 2@1GB/s chain.json 2>err >out; one_line err; [ ! -s out ]'
 
-# conv NAME INPUT MS BYTES PARAMETERS: forward and twice that backward
+# conv NAME INPUT TIME COMMA BYTES PARAMETERS: prints a layer that takes TIME / 10 ms forward and twice that
+# backward, behind COMMA.
 conv() {
 	printf '%s{"name": "%s", "inputs": [%s], "forward_ns": %s00000, "backward_ns": %s00000,' \
 		"$4" "$1" "$2" "$3" "$(($3 * 2))"
@@ -518,7 +521,8 @@ test_row search "a stage takes all of a server, where one device more is worse t
 		jq -s -e ".[0].predicted.period_ns < .[1].predicted.period_ns" a.json b.json
 	done'
 
-# What is best without a replay is far from what is best: changes of one winner do not lead there.
+# The best plan by the estimate is far from the best by a replay, and changes of the one do not lead to the
+# other.
 test_row search "not slower than stages by hand, where slow links decide" '
 	for plan in "24@1GB/s 2bw 3x13,1x6,2x5" "20@1GB/s 2bw 3x13,1x3,2x4" \
 		"20@500MB/s flush 3x11,1x5,2x4"; do
@@ -528,7 +532,7 @@ test_row search "not slower than stages by hand, where slow links decide" '
 		jq -s -e ".[0].predicted.period_ns < .[1].predicted.period_ns" a.json b.json
 	done'
 
-# Six layers of which each takes so many microseconds forward and backward, and makes so many bytes.
+# Each of the six layers takes so many microseconds forward and backward, and makes so many bytes.
 jq -n '{format: "pd-profile", version: 1, name: "six", batch_size: 8, device: {kind: "cpu"}, layers: [
 	[[1500, 1470, 370000], [710, 2950, 7160000], [440, 850, 4830000], [570, 3600, 4230000],
 	 [1210, 830, 9660000], [1540, 3130, 2480000]] | to_entries[] |
@@ -541,7 +545,7 @@ test_row search "devices are left out: of plans with as few, the one with warm-u
 	jq ".stages |= [.[:-1][] | .warmup += 1] + .[-1:]" a.json | pd-replay --format=json >b.json
 	jq -s -e ".[1].period_ns > 0.98 * .[0].predicted.period_ns" a.json b.json'
 
-# With one minibatch ahead, enough if links were not crowded, these stages take a third longer.
+# With one minibatch ahead these stages take a third longer.  It would be enough if links were not crowded.
 test_row search "not slower than stages by hand with more minibatches in flight" '
 	pd-plan -t 8@12GB/s,2@1GB/s large.json >a.json
 	pd-plan -t 8@12GB/s,2@1GB/s --stages=3x10,3 large.json | jq ".stages[0].warmup = 2 |
@@ -549,7 +553,8 @@ test_row search "not slower than stages by hand with more minibatches in flight"
 	rate=$(pd-replay b.json | sed -n "s/^samples per second  *\([0-9.]*\) in steady state.*/\1/p")
 	jq -e --arg rate "$rate" ".predicted.samples_per_s > (\$rate | tonumber) - 1" a.json'
 
-# An update is after as many minibatches as there are replicas: so many, or twice, are a period.
+# An update comes after as many minibatches as there are replicas, so a period has that many, or twice as
+# many.
 test_ok "4,096 replicas take what they compute and sum up, and no more" '
 	pd-plan -t 4096@10GB/s --stages=12x4096 chain.json >a.json
 	jq -c ".predicted | .period_ns, .lower_bound_ns" a.json
@@ -575,7 +580,8 @@ if [ -d "$profiles" ]; then
 				jq -e ".predicted | .gap >= 0 and .speedup_over_data_parallel >= 1" a.json'
 		done
 	done
-	# shape MODEL REPLICAS: of the plan on four servers of four GPUs of 16 GB
+	# shape MODEL REPLICAS: checks the replicas of the plan on four servers of four GPUs of 16 GB, and
+	# its memory.
 	shape() {
 		pd-plan -t 4@12GB/s,4@1.25GB/s "$profiles/$1.json" >a.json
 		jq -c "[.stages[].replicas], .predicted.memory_bytes" a.json

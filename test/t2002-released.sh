@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-# pd-plan --cost: the formulas that were published, and the released program's own answers.
+# pd-plan --cost computes the formulas that were published, and finds the released program's own answers.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# layer NAME INPUTS NS ACTIVATION PARAMETERS
+# layer NAME INPUTS NS ACTIVATION PARAMETERS: prints a layer of a profile.
 layer() {
 	printf '%s{"name": "%s", "inputs": [%s], "forward_ns": %s, "backward_ns": 0,' "$comma" \
 		"$1" "$(echo "$2" | sed 's/[^,]\{1,\}/"&"/g')" "$3"
 	printf ' "activation_bytes": %s, "parameter_bytes": %s}\n' "$4" "$5"
 	comma=,
 }
-# document LAYERS...: what they print, as a profile
+# document LAYERS...: runs LAYERS, a command that prints layers, and makes a profile of them.
 document() {
 	comma=
 	echo '{"format": "pd-profile", "version": 1, "name": "x", "batch_size": 1, "layers": ['
@@ -21,13 +21,13 @@ two() {
 	layer b a 600 0 3000
 }
 document two >two.json
-# period OPTION...
+# period OPTION...: prints the period of the plan.
 period() {
 	pd-plan "$@" | jq .predicted.period_ns
 }
 test_ok "the formulas on two layers, by hand: at 1 GB/s a byte takes a nanosecond" '
-	# one stage on two: sosp19 max(1200, 2 * 4000) / 2, the others (1200 + 4 / 2 * 4000) / 2
-	# two stages: 600, cuts of 2 * 1000 where they count
+	# One stage on two devices takes max(1200, 2 * 4000) / 2 by sosp19, (1200 + 4 / 2 * 4000) / 2 by the
+	# others.  Two stages take 600, and the cut 2 * 1000 where cuts count.
 	[ "$(period -c sosp19 -t 2@1GB/s --stages=2x2 two.json)" = 4000 ]
 	[ "$(period -c released -t 2@1GB/s --stages=2x2 two.json)" = 4600 ]
 	[ "$(period -c released-no-traffic -t 2@1GB/s --stages=2x2 two.json)" = 4600 ]
@@ -43,7 +43,7 @@ test_ok "data parallelism by the same formula" '
 	pd-plan -c released -t 2@1GB/s two.json | jq -e ".predicted.data_parallel.period_ns == 4600"
 	pd-plan -c sosp19 -t 2@1GB/s two.json | jq -e ".predicted.data_parallel.period_ns == 4000"'
 test_ok "ranks across components are priced with the slowest link" '
-	# stage of three: (1200 - 600 + 4 * 2/3 * 1000 / B) / 3 with B = 0.5
+	# The stage of three takes (1200 - 600 + 4 * 2/3 * 1000 / B) / 3, where B is 0.5.
 	[ "$(period -c released-no-traffic -t 2@1GB/s,2@500MB/s --stages=1x3,1 two.json)" = 1978 ]'
 test_ok "more devices than a network has layers: no plan without replicas" '
 	status 1 pd-plan -c released -t 3@1GB/s --straight two.json 2>err; one_line err
@@ -72,7 +72,7 @@ test_ok "a network that takes no time has plans too" '
 		done
 	done'
 
-# Two branches in turn: the best cut is between them.
+# branches: prints two branches, whose layers alternate.  The best cut is between the branches.
 branches() {
 	layer a '' 100 10 0
 	for n in 1 2 3 4; do
@@ -92,7 +92,7 @@ test_ok "stages that are no runs of layers" '
 	pd-replay plan.json >/dev/null
 	pd-schedule plan.json | pd-schedule --check -'
 
-# wide BLOCKS BRANCHES LENGTH
+# wide BLOCKS BRANCHES LENGTH: prints blocks of so many branches of LENGTH layers.
 wide() {
 	layer a '' 1000 100000 0
 	from=a n=0
@@ -120,7 +120,8 @@ test_ok "10 blocks with 4 branches of 8 layers, 65,000 states: a plan near the b
 	pd-plan -c released -t 4@12GB/s,4@1GB/s wide.json >plan.json
 	"$PD_BUILD/test/unit/read-document" plan plan.json >/dev/null'
 
-# The released program's answers; the least that its two counts of a cut can differ by is 1 %.
+# Periods are those of the released program.  On networks with branches it charges cuts for tensors that
+# nobody needs (pd-plan(1)), so a period may be up to 1 % below its own.
 profiles=$SHARED/profiles
 if [ -d "$profiles" ]; then
 	tr -d '\r' <"$profiles/released.csv" | sed '1d; s/,"\([^"]*\),\([^"]*\)",/,\1+\2,/' >rows
@@ -132,7 +133,7 @@ if [ -d "$profiles" ]; then
 		*) cost=released ;;
 		esac
 		least=1 option=
-		# on networks with branches a cut can be cheaper
+		# On networks with branches a cut can be cheaper.
 		[ $cost = released ] && [ "$model" != vgg16 ] && least=0.99
 		[ "$straight" = yes ] && option=--straight
 		test_ok "$model on $topology, $cost $option: $period s" '

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# pd-plan with machines and profiles that cannot be: one line that names the file and the place,
-# exit status 2, and soon.
+# pd-plan soon refuses impossible machines and profiles, with exit status 2 and one line that names the file
+# and the place.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 chain 3 >good.json
 
-# refused WORDS ARGUMENT...
+# refused WORDS ARGUMENT...: checks that pd-plan refuses these in one line with the WORDS.
 refused() {
 	words=$1
 	shift
@@ -16,13 +16,14 @@ refused() {
 	grep -q -- "$words" err
 }
 
-# profile FILTER WORDS: of bad.json, made from good.json
+# profile FILTER WORDS: checks that pd-plan refuses bad.json, which FILTER makes from good.json, with the
+# WORDS.
 profile() {
 	jq "$1" good.json >bad.json
 	refused "^pd-plan: bad.json: \(in \"l[0-9]*\", \)*$2" -t 2@1GB/s bad.json
 }
 
-# topology TEXT WORDS: a file, machine.json
+# topology TEXT WORDS: checks that pd-plan refuses machine.json, with TEXT for its levels, with the WORDS.
 topology() {
 	echo "{\"format\": \"pd-topology\", \"version\": 1, \"levels\": $1}" >machine.json
 	refused "^pd-plan: machine.json:$2" -t machine.json good.json
@@ -85,7 +86,7 @@ test_ok "links so slow that no clock shows it" '
 	status 2 timeout 600 pd-replay --minibatches=1000 slow.json >out 2>err
 	cat err; one_line err; [ ! -s out ]
 	grep -q "^pd-replay: the replay takes more than 73 years of virtual time" err
-	# one transfer, one sum alone: more nanoseconds than 63 bits hold
+	# One transfer, and one sum, take more nanoseconds than 63 bits hold.
 	made_up "[1,1]" "[1,0]" ".profile.layers[].activation_bytes = 2251799813685248
 		| .topology.levels[0].bandwidth_bytes_per_s = 1" >slow.json
 	made_up "[4,1]" "[0,0]" ".profile.layers[].parameter_bytes = 2251799813685248
@@ -118,10 +119,10 @@ test_ok "more memory than can be said" '
 	cat err; one_line err; [ ! -s out ]
 	grep -q "^pd-replay: rank 0 holds 2^63 bytes or more" err'
 chain 20000 >many.json
-# Of processor time, which others on the machine do not lengthen.
+# twenty_seconds COMMAND...: limits the processor time, which other programs on the machine do not lengthen.
 twenty_seconds() { (ulimit -t 20; "$@"); }
 test_ok "a million layers; twenty thousand" '
-	# not read to the end, which takes longer than this and 1.6 GB
+	# The layers are not read to the end, which would take longer than this and 1.6 GB.
 	chain 1000000 | status 2 twenty_seconds pd-plan -t 4@1GB/s >out 2>err
 	cat err; one_line err; [ ! -s out ]
 	grep -q "^pd-plan: standard input: layers: expected at most 16384 of them, found more" err
@@ -130,7 +131,7 @@ test_ok "a million layers; twenty thousand" '
 	refused "^pd-plan: many.json: layers: expected at most 16384 " --stages=20000 -t 4@1GB/s many.json
 	status 2 timeout 600 pd-plan -t 4@1GB/s <many.json >out 2>err; one_line err; [ ! -s out ]
 	grep -q "^pd-plan: standard input: layers: expected at most" err'
-# dense TEXT: sixty megabytes of it, as an array that never ends.
+# dense TEXT: prints sixty megabytes of TEXT, as an array that never ends.
 dense() { printf '['; yes "$1" | tr -d '\n' | head -c 60000000; }
 while read -r value program; do
 	test_row sixty "sixty megabytes of $value are not read to the end by $program" '

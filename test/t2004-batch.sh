@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# pd-plan: several profiles of one model, and the batch of an update.
+# pd-plan takes several profiles of one model, and the batch of an update.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# blocks BATCH >FILE: eight equal layers that take 300 us for a microbatch and 300 us for each
-# sample of it, and pass 10 kB for each.
+# blocks BATCH >FILE: writes eight equal layers that take 300 us for a microbatch and 300 us for each sample
+# of it, and pass 10 kB for each sample.
 blocks() {
 	awk -v b="$1" 'BEGIN {
 		printf "{\"format\": \"pd-profile\", \"version\": 1, \"name\": \"blocks\", \"batch_size\": %d,", b
@@ -70,7 +70,7 @@ test_ok "--explain begins with the profiles" '
 test_ok "without a batch each has its usual microbatches" '
 	pd-plan -t 4@1GB/s b4.json b16.json | jq -e ".profile.batch_size == 16 and .microbatches == 1"'
 
-# refused WORDS ARGUMENT...
+# refused WORDS ARGUMENT...: checks that pd-plan refuses these in one sentence with the WORDS.
 refused() {
 	words=$1
 	shift

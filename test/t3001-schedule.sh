@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# pd-schedule: schedules as documents, written, read, changed by hand and checked.
+# pd-schedule writes schedules as documents, reads them, and checks them after changes by hand.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# plan REPLICAS WARMUPS [FILTER]: what is sent and updated takes time; then changed
+# plan REPLICAS WARMUPS [FILTER]: prints a plan in which transfers and updates take time, changed by FILTER.
 plan() {
 	made_up "$1" "$2" '.profile.layers[] += {update_ns: 10, activation_bytes: 700}
 		| .topology.levels[0] += {count: 16, latency_ns: 300}' | jq "${3:-.}"
@@ -13,14 +13,15 @@ plan '[3,2,1]' '[1,1,0]' >replicas.json
 pd-schedule -m 8 straight.json >straight.jsonl
 pd-schedule -m 10 replicas.json >replicas.jsonl
 
-# wrong FILE: refused with 1 and one line that begins with the file and a line of it
+# wrong FILE: checks that it is refused with status 1 and one line, which begins with the file and the line
+# in it.
 wrong() {
 	status 1 pd-schedule --check "$1" 2>err
 	cat err
 	one_line err
 	grep -Eq "^pd-schedule: $1:[0-9]+: rank [0-9]+, .*: .*" err
 }
-# change FILTER [FILE]: each operation of a schedule, the header aside, into changed.jsonl
+# change FILTER [FILE]: changes each operation of a schedule, but not the header, and writes changed.jsonl.
 change() {
 	jq -c "if .format then . else ($1) end" "${2:-straight.jsonl}" >changed.jsonl
 	! cmp -s "${2:-straight.jsonl}" changed.jsonl
@@ -60,21 +61,22 @@ test_ok 'and may say what was measured' '
 test_ok 'times are those of the profile and the topology' '
 	[ "$(tail -n +2 straight.jsonl | jq -r "\"\(.op) \(.duration_ns)\"" | sort -u | tr "\n" ";")" = \
 	  "backward 2000;forward 1000;load 0;recv_activation 1000;recv_gradient 1000;send_activation 1000;send_gradient 1000;step 10;" ]
-	# three replicas: 4 steps of a third of 640 bytes, and the latency of each
+	# Three replicas take 4 steps of a third of 640 bytes, each with its latency.
 	grep allreduce replicas.jsonl | jq -e -s "all(.[]; .stage != 0 or .duration_ns == 4 * 300 + 854)"'
 test_ok 'what a rank holds comes back to where it was' '
 	tail -n +2 replicas.jsonl | jq -s -e "group_by(.rank) | all(.[];
 		(map(.memory_delta_bytes) | add) == 0 and all(range(length) as \$n | .[:\$n];
 		(map(.memory_delta_bytes) | add // 0) >= 0))"'
 
-# order RANK FILE: F0@0 is the forward of microbatch 0 that reads version 0, U1 writes version 1
+# order RANK FILE: prints its operations: F0@0 is the forward of microbatch 0 that reads version 0, U1
+# writes version 1.
 order() {
 	tail -n +2 "$2" | jq -r "select(.rank == $1)
 		| if .op == \"forward\" then \"F\(.microbatch)@\(.weight_version)\"
 		  elif .op == \"backward\" then \"B\(.microbatch)@\(.weight_version)\"
 		  elif .op == \"step\" then \"U\(.weight_version)\" else empty end" | tr "\n" " "
 }
-# SOSP 2019, Figures 4 and 8
+# Figures 4 and 8 of the SOSP 2019 paper have these orders.
 test_ok 'stashing on four stages is the published figure' '
 	[ "$(order 0 straight.jsonl)" = "F0@0 F1@0 F2@0 F3@0 B0@0 U1 F4@1 B1@0 U2 F5@2 B2@0 U3 F6@3 B3@0 U4 F7@4 B4@1 U5 B5@2 U6 B6@3 U7 B7@4 U8 " ]
 	[ "$(order 3 straight.jsonl)" = "F0@0 B0@0 U1 F1@1 B1@1 U2 F2@2 B2@2 U3 F3@3 B3@3 U4 F4@4 B4@4 U5 F5@5 B5@5 U6 F6@6 B6@6 U7 F7@7 B7@7 U8 " ]'
@@ -89,7 +91,8 @@ test_ok 'and on two replicas before one' '
 	plan "[2,1]" "[1,0]" | pd-schedule -m 6 >two.jsonl
 	[ "$(order 0 two.jsonl)" = "F0@0 F2@0 B0@0 U2 F4@2 B2@0 U4 B4@2 U6 " ]
 	[ "$(order 1 two.jsonl)" = "F1@0 F3@0 B1@0 U2 F5@2 B3@0 U4 B5@2 U6 " ]'
-# ICML 2021, Figure 2: the old version goes after the backward that uses it last
+# Figure 2 of the ICML 2021 paper has this order.  The old version goes after the backward that uses it
+# last.
 test_ok 'two buffers on four stages is the published figure' '
 	plan "[1,1,1,1]" "[3,2,1,0]" ".weights = \"2bw\" | .microbatches = 4" | pd-schedule -m 3 >2bw.jsonl
 	[ "$(order 0 2bw.jsonl)" = "F0@0 F1@0 F2@0 F3@0 B0@0 F4@0 B1@0 F5@0 B2@0 F6@0 B3@0 U4 F7@0 B4@0 F8@4 B5@0 F9@4 B6@0 F10@4 B7@0 U8 F11@4 B8@4 B9@4 B10@4 B11@4 U12 " ]
@@ -97,7 +100,7 @@ test_ok 'two buffers on four stages is the published figure' '
 		| .memory_delta_bytes" | tr "\n" " ")" = "-700 -700 -700 -700 -700 -700 -700 -1340 -700 " ]
 	pd-schedule --check 2bw.jsonl'
 
-# each a way of being wrong: a filter, and a word of the reason
+# Each line has a way of being wrong: its name, a filter, and words of the reason.
 while IFS=: read -r what filter reason; do
 	test_ok "it is found: $what" 'change "$filter" && wrong changed.jsonl && grep -q "$reason" err'
 done <<-'END'
@@ -130,7 +133,7 @@ test_ok 'it is found: more memory than a device has' '
 	jq -c "if .format then .plan.topology.device.memory_bytes = 3000 else . end" straight.jsonl >small.jsonl
 	wrong small.jsonl && grep -q "expected at most 3000, the memory of a device" err'
 test_ok 'a deadlock is found, though each list is in order' '
-	# two ranks that both send first: activations up against gradients down
+	# Two ranks both send first: one sends activations up, the other gradients down.
 	jq -c -s "(map(.rank == 1 and .op == \"recv_activation\" and .microbatch == 4) | index(true)) as \$r
 		| (map(.rank == 1 and .op == \"send_gradient\" and .microbatch == 1) | index(true)) as \$s
 		| .[\$r] as \$x | .[\$r] = .[\$s] | .[\$s] = \$x | .[]" straight.jsonl >changed.jsonl
@@ -184,7 +187,7 @@ test_ok 'what is no repetition' '
 		.op = "load":unknown key
 		del(.repeat):repeat: expected
 	END
-	# more digits than jq has
+	# This number has more digits than jq keeps.
 	sed "s/\"seq_advance\":[0-9]*/\"seq_advance\":9000000000000000000/" compact >x
 	status 2 pd-schedule --check x 2>err && one_line err
 	grep -q "the seq of its last repetition" err'
@@ -207,7 +210,7 @@ test_ok 'a step that does not say what it writes: copied as it is, and not right
 	sed "s/\\(\"op\":\"step\".*\\),\"weight_version\":[0-9]*/\\1/" straight.jsonl >x
 	! cmp -s x straight.jsonl || false
 	pd-schedule x >copy
-	# the first version stays as long as anybody reads it
+	# The first version stays as long as anybody reads it.
 	jq -s -e "[.[] | select(.op == \"step\" and .rank == 0).memory_delta_bytes]
 		| .[:3] == [640, 640, 640] and .[-1] == 0" copy
 	jq -e "select(.op == \"step\") | has(\"weight_version\") | not" copy >out
@@ -216,11 +219,11 @@ test_ok 'a step that does not say what it writes: copied as it is, and not right
 	grep -q "step of microbatch 0 at stage 0: expected a weight_version, 1$" err'
 test_row wide 'four thousand ranks stream' '
 	plan "[4000]" "[0]" ".topology.levels[0].count = 4096" >many.json
-	limit=150000    # KiB; a sanitizer wants more than that for itself
+	limit=150000    # This is in KiB; a sanitizer needs more than that for itself.
 	(ulimit -v $limit; pd-schedule --help) >help 2>&1 || limit=unlimited
 	(ulimit -v $limit; pd-schedule -m 20000 many.json) | tail -n 1 >last
 	[ -s last ] && jq -e ".rank == 3999 and .op == \"step\" and .weight_version == 20000" last
-	# and are checked without being kept
+	# Operations are checked without being kept.
 	(ulimit -v $limit; pd-schedule --check -m 400000 straight.json)'
 test_row wide 'and in compact form are checked' '
 	pd-schedule --compact -m 100000 many.json >compact

@@ -9,16 +9,16 @@ residual_model >residual.json
 profile "$MODELS/mlp.json" 4 >mlp
 profile "$MODELS/lenet5.json" 4 >lenet5
 profile residual.json 4 >residual
-idx_data data		# 27 minibatches an epoch
+idx_data data		# An epoch has 27 minibatches.
 
-# equals N DATA... : of plan.json
+# equals N OPTION...: trains N minibatches of plan.json, and compares with the serial program.
 equals() {
 	n=$1
 	shift
 	trained "$n" plan.json $sgd "$@"
 }
 
-# An epoch of synthetic data is ten minibatches: full groups and partial ones.
+# An epoch of synthetic data has ten minibatches, in full groups and partial ones.
 for replicas in "1" "2 1" "3 2 1" "1 1 1 1" "1 1" "1 1 1" "1 2" "3 1" "2 2" "1 3" "5 1"; do
 	test_row "residual ${#replicas}" "residual, replicas $replicas" '
 		plan residual $replicas >plan.json
@@ -34,7 +34,7 @@ for replicas in "1 2" "1 1" "3"; do
 		plan mlp $replicas >plan.json
 		equals 40 --data=data'
 done
-# Replicas on two servers: their all-reduce is a chain, with the same sums.
+# The all-reduce of replicas on two servers is a chain, with the same sums.
 test_row servers "residual, four replicas on two servers" '
 	layers=$(jq ".layers | length" residual)
 	pd-plan --topology=2@10GB/s,2@1Gbit/s --stages="${layers}x4" residual >plan.json
@@ -48,7 +48,7 @@ test_ok "without momentum" '
 	sgd="--lr=0.002 --momentum=0"
 	equals 21'
 
-# Optimizers and learning rates.
+# The next rows have other optimizers and learning rates.
 adam="--optimizer=adam --lr=0.003 --weight-decay=0.01"
 for schedule in "cosine --lr-warmup=6" "polynomial --lr-power=1.5" "step --lr-step=1 --lr-gamma=0.3"; do
 	test_row adam "adam, learning rate $schedule" '
@@ -106,7 +106,7 @@ test_ok "another order of stages gives other weights" '
 	"$serial" $sgd --minibatches=10 --output=serial other.json
 	status 1 "$same" serial "$(at ck-mutate 10)"'
 
-# With one minibatch in flight there is one version: plain SGD, wherever it is computed.
+# With one minibatch in flight there is one version.  That is plain SGD, wherever it is computed.
 test_ok "plain SGD: one stage is the same as its first minibatches in any pipeline" '
 	plan residual 1 >one.json
 	plan residual 1 1 1 1 >four.json

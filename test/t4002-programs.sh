@@ -1,11 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# From model to trained network in one pipe; what a run reports, what a trace says, and what
-# workers do that have nothing to do.
+# One pipe leads from a model to a trained network.  These tests check what a run reports, what a trace
+# says, and what workers do that have nothing to do.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# reports FILE N: lines of JSON with the documented events, which end after N minibatches.
+# reports FILE N: checks that it has lines of JSON with the documented events, which end after N
+# minibatches.
 reports() {
 	cat "$1"
 	jq -se --argjson n "$2" '
@@ -80,7 +81,7 @@ test_ok "two stages train, with a trace" '
 	sed 1d trace | jq -s . >ops
 	jq -e -s "length > 1 and .[0].format == \"pd-trace\"" trace >/dev/null'
 
-# ranked FILTER: true of the operations of each rank, in the order of the trace
+# ranked FILTER: checks that FILTER is true of the operations of each rank, in the order of the trace.
 ranked() {
 	jq -e 'group_by(.rank) | length == 2 and all(.[]; '"$1"')' ops >/dev/null
 }
@@ -129,7 +130,7 @@ test_ok "the trace can be replayed" '
 
 profile "$MODELS/lenet5.json" 4 >lenet
 pd-plan --topology=3@10Gbit/s --stages=13x3 lenet >three.json
-idx_data data		# 27 minibatches an epoch
+idx_data data		# An epoch has 27 minibatches.
 test_ok "an evaluation belongs to the epoch it follows, however far other replicas are" '
 	pd-run --threads=1 --data=data --epochs=20 --report-every=1000 three.json >out
 	jq -c "select(.event == \"evaluation\") | [.epoch, .step]" out >found
@@ -137,11 +138,11 @@ test_ok "an evaluation belongs to the epoch it follows, however far other replic
 		echo "[$epoch,$((epoch * 27))]"
 	done | diff - found'
 
-# What a sanitizer burns is not ours.
+# With a sanitizer the processor time says nothing, so the script ends here.
 [ -z "${PD_TEST_QUICK-}" ] || test_done
 
-# cpu_ms PLAN: processor time of 80 minibatches on all workers, in milliseconds: of 90 less
-# that of 10, so that starting up does not count.
+# cpu_ms PLAN: prints the processor time of 80 minibatches on all workers, in milliseconds.  It is that of
+# 90 less that of 10, so that starting up does not count.
 cpu_ms() {
 	for n in 10 90; do
 		sh -c '"$@" >/dev/null; times' sh pd-run --threads=1 --synthetic --minibatches=$n "$1" |
@@ -153,7 +154,7 @@ cpu_ms() {
 pd-plan --topology=1@10Gbit/s --stages=15x1 cnn >one.json
 pd-plan --topology=8@10Gbit/s --stages=2x1,2x1,2x1,2x1,2x1,2x1,2x1,1x1 cnn >eight.json
 test_ok "eight workers burn little more than one" '
-	for try in 1 2 3; do    # others may have had the caches meanwhile
+	for try in 1 2 3; do    # Other programs may have used the caches meanwhile.
 		one=$(cpu_ms one.json)
 		eight=$(cpu_ms eight.json)
 		echo "one worker: $one ms, eight: $eight ms"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every schedule with every policy of weights that goes with it: the weights after training are,
-# bit for bit, those of test/conform/serial.c, which knows the published rules and no schedule.
+# Every schedule runs with every policy of weights that goes with it.  The weights after training are, bit
+# for bit, those of test/conform/serial.c, which knows the published rules and no schedule.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -13,7 +13,7 @@ for replicas in "1" "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2" "2 2" "3 1" "1 3"; do
 		plan $model $replicas >"$model-$(echo "$replicas" | tr ' ' -)"
 	done
 done
-# chunks RANKS LAYERS...: stage s on rank s mod RANKS.
+# chunks RANKS LAYERS...: prints a plan whose stage s is on rank s mod RANKS.
 chunks() {
 	ranks=$1
 	shift
@@ -25,8 +25,8 @@ chunks 2 3 4 3 3 4 3 >chunks-2x3
 chunks 3 3 4 3 3 4 3 >chunks-3x2
 cp residual-1 chunks-1
 
-# An epoch is ten minibatches, and the run goes on into the next.  Where replicas add theirs, there
-# are full updates and partial ones.
+# An epoch has ten minibatches, and the run goes on into the next.  Where replicas add theirs, there are
+# full updates and partial ones.
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
 		test_row "$schedule $weights" "$schedule, $weights, $microbatches at a time, $plan" '
@@ -65,8 +65,8 @@ nf1b latest 2 residual-1-1 residual-1-1-1-1
 nf1b latest 3 residual-1-1-1
 END
 
-# Two servers with a slow link between them, and long ways inside: where a chain of eight and an
-# exchange take twice as long, two groups of four (lib/topology/allreduce).
+# Two servers have a slow link between them, and links of high latency inside.  A chain of eight and an
+# exchange take twice as long there as two groups of four (lib/topology/allreduce).
 plan residual 8 | jq --argjson bytes "$(jq '[.layers[].parameter_bytes] | add' residual)" '
 	.topology.levels = [{count: 4, bandwidth_bytes_per_s: 12000000000, latency_ns: 20000000},
 			    {count: 2, bandwidth_bytes_per_s: (10 * $bytes), latency_ns: 0}]' >wide
@@ -75,7 +75,8 @@ test_ok "the same, 2bw" '
 	pair wide 1f1b 2bw 8 >plan.json
 	trained 11 plan.json $sgd'
 
-# The start-up of SOSP 2019, figure 4: other versions at first.
+# eager PLAN SCHEDULE WEIGHTS MICROBATCHES: prints that plan with the start-up of the SOSP 2019 paper,
+# Figure 4, which reads other versions at first.
 eager() {
 	pair "$@" | jq '.startup = "eager"'
 }
@@ -101,9 +102,11 @@ test_ok "eager is not frugal, which the serial program tells apart" '
 	"$serial" $sgd --minibatches=10 --output=serial frugal.json
 	status 1 "$same" serial "$(at ck 10)"'
 
-# Accumulated gradients are added in the order of the microbatches: where each replica has
-# one of a group, or a stage has no replicas, no partition changes a bit.
-# alone PLAN SCHEDULE MICROBATCHES ONE: its weights are also those of the serial program for one stage.
+# Accumulated gradients are added in the order of the microbatches.  So no partition changes a bit where
+# each replica has one microbatch of a group, or a stage has no replicas.
+#
+# alone PLAN SCHEDULE MICROBATCHES ONE: checks that the weights are also those of the serial program for one
+# stage.
 alone() {
 	pair "$1" "$2" flush "$3" >plan.json
 	trained 11 plan.json $sgd
@@ -127,7 +130,7 @@ none 2 mlp-2-2
 interleaved 6 chunks-2x2 chunks-3x2
 END
 
-# The comparison can fail: another version, the newest, another order of the sum.
+# The comparison can fail: with another version, the newest one, or another order of the sum.
 while read -r schedule weights microbatches plan mutations; do
 	test_row wrong "$schedule, $weights, $plan: wrong rules give other weights ($mutations)" '
 		pair $plan $schedule $weights $microbatches >plan.json
@@ -154,8 +157,8 @@ test_ok "vertical sync is not stashing" '
 	train ck-stash stash.json $sgd --minibatches=10 --synthetic --no-evaluate >out
 	status 1 "$same" "$(at ck-sync 10)" "$(at ck-stash 10)"'
 
-# Stopped inside an epoch and resumed.
-idx_data data		# 55 microbatches an epoch: of 1, 2, 3, 4 in a minibatch 55, 27, 18, 13 of those
+# The next runs are stopped inside an epoch and resumed.
+idx_data data		# An epoch has 55, 27, 18, 13 minibatches of 1, 2, 3, 4 microbatches.
 while read -r schedule weights microbatches plan n stops; do
 	test_row "resumed $weights" "$schedule, $weights, $plan: resumed at $stops" '
 		case $schedule in

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Backward in two parts (zb-h1): the bits of backward in one, less idle time, and what it keeps.
+# Backward in two parts (zb-h1) gives the bits of backward in one, in the order of the schedule.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -8,13 +8,13 @@ residual_model >residual.json
 profile residual.json 4 >residual
 profile "$MODELS/lenet5.json" 4 >lenet5
 
-# with SCHEDULE MICROBATCHES: the plan, flushed
+# with SCHEDULE MICROBATCHES: prints the plan on standard input with these, and weights that are flushed.
 with() {
 	jq --arg schedule "$1" --argjson m "$2" \
 		'.schedule = $schedule | .weights = "flush" | .microbatches = $m'
 }
 
-# agree MODEL MICROBATCHES N REPLICAS...: both schedules train to the same bits.
+# agree MODEL MICROBATCHES N REPLICAS...: checks that both schedules train to the same bits.
 agree() {
 	model=$1 microbatches=$2 n=$3
 	shift 3
@@ -27,7 +27,7 @@ agree() {
 	"$same" "$(at ck-whole "$n")" "$(at ck-split "$n")"
 }
 
-# An epoch of synthetic data is ten minibatches.
+# An epoch of synthetic data has ten minibatches.
 for replicas in "1" "1 1" "1 1 1" "1 1 1 1"; do
 	for microbatches in 1 4; do
 		test_row "$microbatches" "residual, stages $replicas, $microbatches microbatches" '

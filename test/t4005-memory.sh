@@ -4,7 +4,7 @@
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# paired SCHEDULE WEIGHTS MICROBATCHES: plan.json that way, for two minibatches.
+# paired SCHEDULE WEIGHTS MICROBATCHES: runs plan.json with these, for two minibatches.
 paired() {
 	quick_jq ".schedule = \"$1\" | .weights = \"$2\" | .microbatches = $3" base.json >plan.json
 	as_predicted --minibatches=2
@@ -30,7 +30,7 @@ for replicas in "1" "3 2 1" "1 1" "1 1 1" "2 1" "1 2" "1 1 1 1 1 1 1"; do
 		as_predicted --minibatches=2
 		as_planned'
 done
-# A run may happen to need less than it has room for at once; with these times a replay does not.
+# A run may need less at once than it has room for.  A replay with these times needs all of it.
 test_ok 'what a picture shows of a run never exceeds what was predicted' '
 	plan residual 1 1 1 >plan.json
 	as_predicted --minibatches=6 --trace=trace.jsonl
@@ -44,7 +44,7 @@ test_ok 'what a picture shows of a run never exceeds what was predicted' '
 					    .[\$r] > \$room[\$r] / 2; .)"
 	done'
 
-# Every schedule with every policy that goes with it.
+# Every schedule runs with every policy that goes with it.
 while read -r microbatches replicas; do
 	test_ok "schedules and weights, $microbatches at a time, replicas $replicas" '
 		plan residual $replicas >base.json

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Updates that all stages agree on: the weights are, bit for bit, those of test/conform/serial.c,
-# which sees the whole network at once; the norm has the same bits wherever it is cut; agreeing
-# costs 2bw no time; and nothing of it is there where nobody asks for it.
+# All stages agree on an update.  The weights are, bit for bit, those of test/conform/serial.c, which sees
+# the whole network at once.  The norm has the same bits wherever the network is cut.  Agreeing costs 2bw no
+# time.  Nothing of it is in schedules where nobody asks for it.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
 residual_model >residual.json
-# plans DIRECTORY SAMPLES: plans there for so many samples in a microbatch
+# plans DIRECTORY SAMPLES: writes plans there for so many samples in a microbatch.
 plans() {
 	mkdir -p "$1"
 	profile residual.json "$2" >"$1/residual"
@@ -18,9 +18,9 @@ plans() {
 		jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >"$1/chunks"
 }
 plans . 2
-plans single 1          # whose gradients a large scale makes infinite
+plans single 1          # A large scale makes these gradients infinite.
 
-# An epoch is ten minibatches, and the run goes on into the next.
+# An epoch has ten minibatches, and the run goes on into the next.
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
 		test_row "$schedule $weights" "$schedule, $weights, $microbatches at a time, $plan: clipped" '
@@ -53,7 +53,7 @@ test_ok "a stage without parameters" '
 test_ok "clipped, adam" '
 	pair 1-1-1 1f1b 2bw 4 >plan.json
 	trained 11 plan.json --lr=0.001 --optimizer=adam --clip-grad-norm=0.5'
-# scaled SCHEDULE WEIGHTS MICROBATCHES PLAN SKIPPED OPTION...: so many updates are left out
+# scaled SCHEDULE WEIGHTS MICROBATCHES PLAN SKIPPED OPTION...: checks that so many updates are left out.
 scaled() {
 	pair single/$4 $1 $2 $3 >plan.json
 	skipped=$5
@@ -65,10 +65,10 @@ while read -r schedule weights microbatches plan; do
 	test_row "scaled $weights" "$schedule, $weights, $microbatches at a time, $plan: loss scales" '
 		scaled $schedule $weights $microbatches $plan 0 --loss-scale=1000
 		jq -e ".loss_scale == 1000" last
-		# some gradients are too large
+		# Some gradients are too large.
 		trained 12 plan.json $sgd --loss-scale=1e38
 		jq -e ".loss_scale == 1e38 and .skipped > 0" last
-		# it halves until all is finite, and grows again
+		# The scale halves until all is finite, and grows again.
 		trained 12 plan.json $sgd --loss-scale=dynamic --loss-scale-init=8e37 \
 			--loss-scale-interval=1
 		jq -e ".skipped > 1 and .skipped < 12" last
@@ -105,7 +105,7 @@ test_ok "the norm has the same bits wherever the network is cut" '
 	done >norms
 	[ "$(sort -u norms | wc -l)" -eq 1 ]'
 
-# All layers alike, and messages that take next to no time.
+# All layers are alike, and messages take next to no time.
 test_ok "2bw: agreeing takes no time from the pipeline" '
 	for m in 3 6; do
 		pair 1-1-1-1 1f1b 2bw $m | jq ".topology.levels[0].latency_ns = 1000 |
@@ -114,12 +114,12 @@ test_ok "2bw: agreeing takes no time from the pipeline" '
 		pd-replay --minibatches=$((60 / m)) a.json >a
 		pd-replay --minibatches=$((60 / m)) b.json >b
 		grep "in steady state\|over all" a b
-		# as the agreement takes microseconds, periods may differ by one part in 10,000
+		# The agreement takes microseconds, so periods may differ by one part in 10,000.
 		for x in a b; do
 			pd-replay --format=json --minibatches=$((60 / m)) $x.json | jq .period_ns
 		done | paste -s - | tee periods
 		awk "{ exit !(NF == 2 && \$1 > 0 && \$2 <= 1.0001 * \$1 && \$1 <= 1.0001 * \$2) }" periods
-		# the last update waits for microseconds, which may round to another millisecond
+		# The last update waits for microseconds, which may round to another millisecond.
 		cat a b | sed -n "s/.* over all of \([0-9]*\) ms.*/\1/p" | paste -s - |
 			awk "{ print; exit !(NF == 2 && \$1 > 500 && \$2 - \$1 <= 1 && \$1 <= \$2) }"
 	done'
@@ -193,8 +193,8 @@ test_ok "adam does not count updates that are left out" '
 		--loss-scale-init=8e37 --loss-scale-interval=2
 	jq -e ".skipped > 1" last'
 
-# Stopped inside an epoch and resumed: the whole folder is compared, scales and all.
-idx_data data		# 13 minibatches an epoch
+# The next runs are stopped inside an epoch and resumed.  The whole folder is compared, with the scales.
+idx_data data		# An epoch has 13 minibatches.
 while read -r weights plan options; do
 	test_row "resumed $weights" "$weights, $plan, $options: resumed" '
 		pair $plan 1f1b $weights 4 >plan.json

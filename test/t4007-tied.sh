@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Layers that share parameters, in one stage or several: with 2bw and flush their gradients are
-# summed before each update, and no partition changes a bit; with other weights they must be in
-# one stage.
+# Layers share parameters, in one stage or several.  With 2bw and flush their gradients are summed before
+# each update, and no partition changes a bit.  With other weights such layers must be in one stage.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -10,7 +9,7 @@ sgd="--lr=0.01 --momentum=0.9 --weight-decay=0.001"
 cp "$PD_SOURCE/test/data/tied-model.json" tied.json
 profile tied.json 2 >tied
 
-# cut LAYERSxREPLICAS...: a plan of those stages of $cut_from, which pd-plan would not cut
+# cut LAYERSxREPLICAS...: prints a plan of these stages of $cut_from, which pd-plan would not cut so.
 cut_from=tied
 cut() {
 	pd-plan --topology="$(echo "$@" | tr ' ' '\n' | awk -Fx '{ n += $2 } END { print n }')"@10Gbit/s \
@@ -59,7 +58,7 @@ test_ok "clipped, with a loss scale that adapts, by adam" '
 		--loss-scale-init=1e38 --loss-scale-interval=2
 	tail -n 1 out | jq -e ".skipped > 0"'
 
-# bits PLAN...: they end with the same
+# bits PLAN...: checks that all plans end with the same bits.
 bits() {
 	for plan in "$@"; do
 		rm -rf "ck-$plan"
@@ -96,7 +95,7 @@ test_ok "a checkpoint has them once, under the name of their owner" '
 	[ "$(grep -c "fc4.weight\"" names)" -eq 1 ]
 	! grep -q "fc2\|fc3\|mid" names || false'
 
-idx_data data		# 13 minibatches an epoch
+idx_data data		# An epoch has 13 minibatches.
 while read -r weights plan; do
 	test_row "resumed $weights" "$weights, $plan: resumed" '
 		pair $plan 1f1b $weights 4 >plan.json
@@ -130,7 +129,7 @@ for weights in stash vertical-sync latest; do
 		grep "share parameters: expected both in one stage, or weights \"2bw\" or \"flush\"" err
 		pair 1 1f1b $weights 1 | pd-schedule --check'
 done
-# by_hand WEIGHTS MICROBATCHES LIST DEVICES: pd-plan cuts between them where it is told to.
+# by_hand WEIGHTS MICROBATCHES LIST DEVICES: has pd-plan cut between layers that share, where it is told to.
 by_hand() {
 	pd-plan --weights="$1" --microbatches="$2" --stages="$3" --topology="$4@10Gbit/s" tied
 }
@@ -158,7 +157,7 @@ test_ok "pd-plan --stages: refused with other weights, which says which can" '
 	cat err
 	one_line err
 	grep -q "would separate layers that share parameters: expected --weights=2bw or flush" err'
-# The output layer, 3 ms as all others, shares the weight of the first.
+# The output layer takes 3 ms, as all others do, and shares the weight of the first.
 jq '.layers |= map(.forward_ns = 1000000 | .backward_ns = 2000000)' tied >even
 test_ok "pd-plan separates them where the weights have copies: faster, and trained with the same bits" '
 	pd-plan --topology=4@10Gbit/s --straight even >together 2>err
@@ -177,7 +176,7 @@ test_ok "pd-plan separates them where the weights have copies: faster, and train
 	pd-plan --topology=4@10Gbit/s --straight --weights=auto --microbatches=8 even >plan.json
 	jq -e ".weights == \"2bw\" and (.stages | length) == 4" plan.json'
 
-# A chain so long that a layer's number alone would not fit into a byte.
+# The chain is so long that a layer's number alone does not fit into a byte.
 jq '.layers = .layers[:3] + [range(260) | {name: "r\(.)", kind: "relu",
 		inputs: [if . == 0 then "a1" else "r\(. - 1)" end]}] + .layers[3:]
 	| .layers |= map(if .name == "fc1" then .inputs = ["r259"] else . end)' tied.json >long.json

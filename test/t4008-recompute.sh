@@ -1,16 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Recomputation: forward is done once more before backward.  The weights are those without, bit
-# for bit, the memory is what is predicted, and less than without where much is in flight.
+# With recomputation forward is done once more before backward.  The weights are, bit for bit, those without
+# it.  The memory is what is predicted, and less than without it where much is in flight.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
 residual_plans 2 "" "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2" "2 2" "3 1"
-# Two stages on each of two ranks.
+# Each of two ranks has two stages.
 pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
 	jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >chunks
 
-# again PLAN SCHEDULE WEIGHTS MICROBATCHES STAGES: those stages (all, or a list) recompute.
+# again PLAN SCHEDULE WEIGHTS MICROBATCHES STAGES: prints that plan, in which these stages (all, or a list)
+# recompute.
 again() {
 	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" --arg which "$5" '
 		.schedule = $schedule | .weights = $weights | .microbatches = $m
@@ -80,7 +81,7 @@ test_ok "statistics are added to once, and the masks of dropout are those of the
 	diff -r "$(at ck-none 14)" "$(at ck-all 14)"
 	cmp evaluation-none evaluation-all'
 
-# Four slots become one, and two places for what leaves; workspaces, the device's, stay.
+# Four slots become one, and two places for what leaves the stage.  Workspaces are the device's, and stay.
 test_ok "less memory where more than one is in flight" '
 	for which in none all; do
 		rm -rf ck-$which
@@ -93,7 +94,7 @@ test_ok "less memory where more than one is in flight" '
 	jq -s -e "map(.memory_bytes) | (.[1][0] < .[0][0] * 0.75) and
 		(.[1][1] < .[0][1]) and (.[1][3] == .[0][3])" none all'
 
-# order RANK FILE: its computations.
+# order RANK FILE: prints the computations of a rank.
 order() {
 	jq -j --argjson rank "$1" "select(.rank == \$rank) | (.op | {forward: \"F\", recompute: \"R\",
 		backward: \"B\"}[.]) as \$letter | select(\$letter)
@@ -132,7 +133,7 @@ for plan in "1-1-1 1f1b stash 1" "1-1 zb-h1 flush 4" "chunks interleaved flush 4
 		jq -e ".memory == \"as predicted\"" listed
 		train ck-plan plan.json $sgd --minibatches=$n --synthetic >out
 		"$same" "$(at ck-list $n)" "$(at ck-plan $n)"
-		# and in no more room: a forward leaves nothing in the slot that it works in
+		# The list takes no more room, since a forward leaves nothing in the slot that it works in.
 		tail -n 1 out | jq -s -c "map(.memory_bytes)" listed -
 		tail -n 1 out | jq -s -e "map(.memory_bytes) | transpose | all(.[]; .[0] <= .[1])" \
 			listed -'

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Training in 16 bits: weights, activations and their gradients in bf16 or f16, masters and sums in
+# Training in 16 bits has weights, activations and their gradients in bf16 or f16, and masters and sums in
 # f32.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
 residual_model >residual.json
 
-# refused STATUS SENTENCE COMMAND...: one line on standard error.
+# refused STATUS SENTENCE COMMAND...: checks that the command ends with that status, and has the sentence in
+# one line on standard error.
 refused() {
 	refused_status=$1 refused_text=$2
 	shift 2
@@ -40,13 +41,13 @@ fi
 PD_TEST_DTYPE=bf16 profile "$MODELS/mlp.json" 2 >mlp
 PD_TEST_DTYPE=bf16 profile "$MODELS/lenet5.json" 2 >lenet5
 
-# Layouts of a convolution are its kernel's, padded or not, and other kernels have others: only of
-# what no kernel lays out can be said that it is half as large.
+# The kernel of a convolution chooses the layout, padded or not, and other kernels choose others.  So only
+# what no kernel lays out is sure to be half as large.
 test_ok "the profile says so, the plan has it from there; what travels is half as large" '
 	plan residual 1 1 >plan.json
 	jq -e ".profile.dtype == \"bf16\"" plan.json
 	profile "$MODELS/mlp.json" 2 >f32-mlp
-	# the losses, the last, never travel: a GPU has them in f32
+	# The losses come last and never travel.  A GPU has them in f32.
 	jq -e --slurpfile f32 f32-mlp "[.layers[:-1], \$f32[0].layers[:-1]] | transpose |
 		length > 0 and all(.[0].activation_bytes * 2 == .[1].activation_bytes)" mlp'
 test_ok "f16 is for plans whose stages agree on updates" '
@@ -105,8 +106,8 @@ test_ok "the comparison can fail: in f32 the weights are others" '
 	"$serial" $sgd --minibatches=4 --output=serial plan.json
 	status 1 "$same" serial "$(at ck-narrow 4)"'
 
-# What a version takes is the difference between the stage that stashes them and the one that does
-# not; how large scratch and padding are is the kernels' own affair.
+# The size of a version is the difference between the stage that stashes versions and the one that does not.
+# The sizes of scratch and padding are up to the kernels.
 test_ok "four stages stash versions of half the size of the master, as the device lays them out" '
 	for dtype in bf16 f32; do
 		PD_TEST_DTYPE=$dtype profile "$MODELS/mlp.json" 2 >sized
@@ -124,10 +125,10 @@ test_ok "four stages stash versions of half the size of the master, as the devic
 			(.memory_bytes[0] - \$latest[0].memory_bytes[0]) / \$full" last-stash
 	done >versions
 	cat versions
-	# four instead of one
+	# The first stage has four versions instead of one.
 	jq -s -e ". == [1.5, 3]" versions'
 
-idx_data data		# 55 microbatches an epoch
+idx_data data		# An epoch has 55 microbatches.
 while read -r schedule weights microbatches plan n stops; do
 	test_ok "$schedule, $weights, $plan: resumed at $stops" '
 		pair $plan $schedule $weights $microbatches >plan.json
@@ -145,7 +146,7 @@ test_ok "another type goes on from a checkpoint, which has the master" '
 	train ck residual-1-1 $sgd --minibatches=18 --synthetic --no-evaluate --resume >out
 	tail -n 1 out | jq -e ".step == 18"'
 
-# The kernels of bf16, where the others are taken by themselves, and the other way round.
+# bf16 runs on each kind of kernels, also on the kind that is not the default.
 for way in native wide; do
 	export PD_CPU_BF16=$way
 	if [ "${PD_TEST_DEVICE:-cpu}" != cpu ] ||
@@ -174,12 +175,12 @@ PD_TEST_DTYPE=f16 profile "$MODELS/lenet5.json" 2 >lenet5
 for replicas in "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2"; do
 	plan f16 $replicas >"f16-$(echo "$replicas" | tr ' ' -)"
 done
-# in three stages, as pd-plan would not cut it
+# pd-plan would not cut this network into three stages.
 pd-plan --topology=3@10Gbit/s --weights=flush --stages=14 tied | jq 'del(.stages[].predicted) |
 	.stages = ([.profile.layers[].name] | [.[:4], .[4:7], .[7:]] | to_entries |
 		map({layers: .value, replicas: 1, ranks: [.key]}))' >tied-1-1-1
 plan lenet5 2 1 >lenet5-2-1
-# what pd-run takes by itself
+# These are the defaults of pd-run.
 scale="--loss-scale=dynamic --loss-scale-init=65536 --loss-scale-interval=2000"
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
@@ -204,9 +205,9 @@ test_ok "f16: scaled as said without being asked" '
 	train ck plan.json $sgd --minibatches=12 --synthetic --no-evaluate >out
 	"$serial" $sgd --minibatches=12 --output=serial $scale plan.json
 	"$same" serial "$(at ck 12)"'
-# Gradients of f16 that are too large are infinite, in the stages behind which they arise: all skip
-# the update, and halve the scale from 2^20 on.  Soon it grows and is too large again; good updates
-# in between then count no more.
+# Gradients that are too large for f16 become infinite in some stages.  All stages then skip the update and
+# halve the scale, which begins at 2^20.  Soon the scale grows and is too large again; the good updates
+# before that no longer count.
 large="--loss-scale=dynamic --loss-scale-init=1048576 --loss-scale-interval=3"
 for weights in flush 2bw; do
 	test_ok "f16, $weights: what overflows is skipped by all stages, and the scale halved" '
@@ -222,7 +223,7 @@ test_ok "f16: resumed, with the scale that it had" '
 	pair f16-2-1 1f1b 2bw 4 >plan.json
 	resumed plan.json 6 2 -- $sgd $large --synthetic'
 
-# Scratch is left out of it: what kernels want of that is their own affair.
+# Scratch is left out of it, since its size is up to the kernels.
 test_ok "replayed in virtual time, in less memory than f32" '
 	plan mlp 1 1 1 >of-mlp
 	plan f32-mlp 1 1 1 >of-f32-mlp

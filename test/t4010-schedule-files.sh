@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# pd-run of a schedule file: as pd-schedule writes it, and edited by hand.
+# pd-run follows a schedule file, as pd-schedule writes it or edited by hand.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -10,7 +10,7 @@ plan mlp 1 1 >mlp-1-1
 pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
 	jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >chunks-2x2
 
-# follows FILE DIRECTORY [OPTION...]: trains it, and takes the memory that is predicted of it
+# follows FILE DIRECTORY [OPTION...]: trains a file, and checks that it takes the memory predicted.
 follows() {
 	file=$1 directory=$2
 	shift 2
@@ -20,7 +20,7 @@ follows() {
 	tail -n 1 out | jq -e '.outcome == "done" and .memory == "as predicted"' >/dev/null
 }
 
-# An epoch is ten minibatches: where replicas add theirs, full updates and a partial one.
+# An epoch has ten minibatches.  Where replicas add theirs, there are full updates and a partial one.
 while read -r schedule weights microbatches plans; do
 	for plan in $plans; do
 		test_row "$schedule $weights" "$schedule, $weights, $microbatches at a time, $plan: as the plan" '
@@ -31,8 +31,8 @@ while read -r schedule weights microbatches plans; do
 			mv out listed
 			follows plan.json ck-plan --minibatches=$minibatches
 			"$same" "$(at ck-plan $minibatches)" "$(at ck $minibatches)"
-			# interleaved stages have an inbox to spare, and those of three, where a tensor
-			# skips one
+			# Interleaved stages have an inbox to spare, and so have three stages of which a
+			# tensor skips one.
 			case $schedule,$plan in
 			interleaved,* | *,residual-1-1-1) least=0 ;;
 			*) least=1 ;;
@@ -72,17 +72,17 @@ for wrong in 0 -1 many 1e13; do
 		'status 2 pd-run --synthetic=$wrong mlp-1-1 2>err && grep -q "^pd-run: --synthetic: expected" err'
 done
 
-# edit FILTER <FILE: the operations of each rank, as an array, to those of it in another order
+# edit FILTER <FILE: puts the operations of each rank, an array, into another order.
 edit() {
 	jq -c -s "def at(f): map(f) | index(true);
-		# the first that is f goes behind the first that is g
+		# behind(f; g): moves the first that is f behind the first that is g.
 		def behind(f; g): at(f) as \$i | .[\$i] as \$op | del(.[\$i])
 			| at(g) as \$j | .[:\$j + 1] + [\$op] + .[\$j + 1:];
 		def is(\$op; \$b): .op == \$op and .microbatch == \$b;
 		.[0], (.[1:] | group_by(.rank)[] | ($1) | .[])"
 }
-# right N: edited.jsonl is another order than schedule.jsonl, and ends with the weights that the
-# serial program has after N minibatches
+# right N: checks that edited.jsonl has another order than schedule.jsonl, and ends with the weights that
+# the serial program has after N minibatches.
 right() {
 	! cmp -s schedule.jsonl edited.jsonl || false
 	pd-schedule --check edited.jsonl
@@ -117,7 +117,7 @@ for plan in residual-1-1-1 residual-2-1; do
 	test_row edited "edited: every receive as late as can be, $plan" '
 		pair $plan 1f1b stash 1 >plan.json
 		pd-schedule -m 10 plan.json >schedule.jsonl
-		# behind what meets nobody, up to what needs it
+		# A receive goes behind operations that meet no other rank, up to the one that needs it.
 		edit "reduce range(length) as \$n (.; reduce range(length - 1) as \$i (.;
 			.[\$i] as \$a | .[\$i + 1] as \$b
 			| if (\$a.op | startswith(\"recv\")) and (\$b | has(\"seq\") | not)
@@ -125,7 +125,7 @@ for plan in residual-1-1-1 residual-2-1; do
 			  then .[\$i] = \$b | .[\$i + 1] = \$a else . end))" <schedule.jsonl >edited.jsonl
 		right 10'
 done
-# running statistics would follow that order
+# This network has no running statistics, which would follow that order.
 test_row edited "edited: microbatches change places on their way up" '
 	pair mlp-1-1 gpipe flush 4 >plan.json
 	pd-schedule -m 2 plan.json >schedule.jsonl
@@ -153,7 +153,8 @@ test_row edited "edited: two buffers, a forward before its time" '
 		else . end" <schedule.jsonl >edited.jsonl
 	right 2'
 
-# refused STATUS WORDS OPTION...: pd-run of edited.jsonl says so in one line and starts nothing
+# refused STATUS WORDS OPTION...: checks that pd-run refuses edited.jsonl in one line with the WORDS, and
+# starts nothing.
 refused() {
 	expected=$1 words=$2
 	shift 2
@@ -201,7 +202,7 @@ test_ok "in compact form it is trained the same" '
 	"$same" "$(at ck-plain 40)" "$(at ck 40)"
 	jq -s -e "map(select(.memory_bytes).memory_bytes) | .[0] == .[1]" listed out'
 
-idx_data data		# 55 minibatches an epoch
+idx_data data		# An epoch has 55 minibatches.
 test_ok "a data set, through the end of an epoch, and evaluated once" '
 	data=--data=data
 	pd-schedule -m 70 plan.json >schedule.jsonl

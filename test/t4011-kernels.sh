@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Which kernels the processor's layers run on: none of oneDNN's plain loops where there is a quick
-# one, whatever layout a convolution before them prefers; and pd-profile says where there is none.
+# The processor's layers run on none of oneDNN's plain loops where there is a quick kernel, whatever layout
+# a convolution before them prefers.  pd-profile says where there is none.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 if [ "${PD_TEST_DEVICE:-cpu}" != cpu ]; then
@@ -9,7 +9,7 @@ if [ "${PD_TEST_DEVICE:-cpu}" != cpu ]; then
 	test_done
 fi
 
-# grouped CHANNELS GROUPS: two blocks as those of ResNeXt, with pooling in between.
+# grouped CHANNELS GROUPS: prints two blocks like those of ResNeXt, with pooling in between.
 grouped() {
 	jq -n --argjson c "$1" --argjson g "$2" '
 		def conv($name; $in; $out; $kernel; $groups): {name: $name, kind: "conv2d",
@@ -35,7 +35,7 @@ grouped() {
 			{name: "loss", kind: "softmax_cross_entropy", inputs: ["out", "label"]}]}'
 }
 
-# kernels ISA TYPE MODEL: its profile, with no more instructions than those, into ./profile.
+# kernels ISA TYPE MODEL: profiles the model with no more instructions than ISA has, into ./profile.
 kernels() {
 	ONEDNN_MAX_CPU_ISA=$1 pd-profile --device=cpu --no-link -i 1 -b 2 -t 1 --dtype="$2" \
 		"$3" >profile 2>err
@@ -62,7 +62,8 @@ test_ok "alexnet.json, AVX2: quick kernels, though some convolutions write the p
 	kernels AVX2 f32 "$MODELS/alexnet.json"
 	jq -e "$quick" profile'
 
-# winograd [NAME=VALUE]...: what oneDNN says of itself into ./said; the kernels that are Winograd's.
+# winograd [NAME=VALUE]...: prints the number of Winograd's kernels; what oneDNN says of itself is in
+# ./said.
 winograd() {
 	env "$@" ONEDNN_VERBOSE=1 pd-profile --device=cpu --no-link -i 1 -b 16 -t 1 \
 		"$MODELS/fashion-cnn.json" >said
@@ -78,7 +79,7 @@ else
 		grep -q "exec,cpu,convolution,jit:" said'
 fi
 
-# Three channels more than a multiple of 16: with SSE4.1 alone there may be no kernel.
+# With 11 channels and SSE4.1 alone there may be no quick kernel.
 grouped 11 1 >model.json
 kernels SSE41 f32 model.json >/dev/null
 if jq -e "$quick" profile >/dev/null; then

@@ -1,15 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A minibatch is what one update is made of, and its microbatches are what travels, in every program
-# (pd(7)).  Its gradient is the mean over its samples; replicas under stash add their minibatches.
+# In every program an update is made of a minibatch, and its microbatches are what travels (pd(7)).  The
+# gradient of a minibatch is the mean over its samples; replicas under stash add their minibatches.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# With dropout, whose masks are those of the samples, in place of normalisation; and with one loss.
+# The model has dropout, whose masks are those of the samples, in place of normalisation, and one loss.
 jq 'del(.layers[] | select(.name | test("side"))) |
 	(.layers[] | select(.name == "norm")) |= (.kind = "dropout" | .p = 0.25)' \
 	"$PD_SOURCE/test/data/judged-model.json" >small.json
-# made BATCH MICROBATCHES WEIGHTS REPLICAS... >PLAN
+# made BATCH MICROBATCHES WEIGHTS REPLICAS... >PLAN: plans small.json with these.
 made() {
 	made_batch=$1 made_m=$2 made_weights=$3
 	shift 3
@@ -17,9 +17,9 @@ made() {
 	plan "profile-$made_batch" "$@" | jq --arg weights "$made_weights" --argjson m "$made_m" \
 		'.weights = $weights | .microbatches = $m | del(.stages[].predicted, .predicted)'
 }
-idx_data data		# 110 images
+idx_data data		# There are 110 images.
 
-# The same minibatches of 16 samples: six in an epoch, 14 samples of it are left out.
+# All plans have the same minibatches of 16 samples: six in an epoch, 14 samples of which are left out.
 made 16 1 flush 1 1 >16x1
 made 8 2 flush 1 1 >8x2
 made 4 4 flush 1 1 >4x4
@@ -28,7 +28,7 @@ made 4 4 flush 4 >4x4-data-parallel
 made 4 4 2bw 1 >4x4-2bw
 made 16 1 2bw 1 >16x1-2bw
 
-# ends PLAN OPTION...: in ck-PLAN, after nine minibatches; with momentum and a rate that changes
+# ends PLAN OPTION...: trains nine minibatches into ck-PLAN.
 ends() {
 	ends_plan=$1
 	shift
@@ -77,7 +77,7 @@ test_ok "the comparison can fail: another rate, or gradients that are added" '
 	status 1 "$same" added "$(at ck-4x4 9)"
 	status 1 "$same" added "$(at ck-16x1 9)" 1e-3'
 test_ok "where M is a power of two, dividing by it rounds nothing" '
-	# without decay, momentum and clipping: the sum of gradients at a quarter of the rate
+	# Without decay, momentum and clipping this is the sum of gradients at a quarter of the rate.
 	ends 4x4 --lr=0.5 --momentum=0 --synthetic
 	"$serial" --lr=0.125 --momentum=0 --minibatches=9 --mutate=mean --output=added 4x4
 	"$same" added "$(at ck-4x4 9)"'
@@ -90,7 +90,7 @@ test_ok "replicas under stash add their minibatches, under flush they are averag
 	train ck-averages averages --lr=0.25 --momentum=0 --minibatches=4 --synthetic >out
 	"$same" "$(at ck-adds 8)" "$(at ck-averages 4)"'
 
-# How many forwards there are on stage 0.
+# forwards FILE: prints how many forwards there are on stage 0.
 forwards() {
 	jq -s "[.[] | select(.op == \"forward\" and .stage == 0 and (.evaluate | not)) |
 		(.repeat // 1)] | add" "$1"
@@ -117,7 +117,7 @@ test_ok "-m 2 of a plan with four microbatches is eight forwards in every progra
 	pd-replay -m 2 4x4 | grep "^time per microbatch "
 	pd-replay -m 2 16x1 | grep "^time per minibatch "
 	for program in pd-schedule "pd-replay --format=trace"; do
-		$program 4x4 >out                 # as many as show it well: whole ones
+		$program 4x4 >out                 # It takes whole minibatches, as many as show it well.
 		[ $(($(forwards out) % 4)) -eq 0 ]
 	done'
 test_ok "epochs, reports and checkpoints count minibatches" '
@@ -138,7 +138,7 @@ test_ok "epochs, reports and checkpoints count minibatches" '
 	train ck 16x1 --data=data --epochs=3 --no-evaluate >out
 	tail -n 1 out | jq -e ".step == 18"'
 
-# Point by point: a minibatch is never cut.
+# A run stops only between minibatches.
 for plan in 4x4 2x8 4x4-2bw; do
 	test_row resumed "$plan, stopped with -m and resumed, inside an epoch and at its end" '
 		resumed $plan 15 1 4 6 7 13 -- $sgd --lr-schedule=constant --data=data

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# PyTorch as judge: minibatches cut into any microbatches, over stages and replicas, end with the
+# PyTorch is the judge: minibatches cut into any microbatches, over stages and replicas, end with the
 # weights of torch.optim.SGD on the mean over all samples, and the sum of all losses.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
@@ -8,7 +8,7 @@ python3 -c 'import sys, torch; sys.exit(sys.version_info < (3, 10))' 2>/dev/null
 	test_skip_all "there is no PyTorch for python3"
 
 cp "$PD_SOURCE/test/data/judged-model.json" judged.json
-# The rows of an image as a sequence; labels are lengths, too.
+# This model takes the rows of an image as a sequence, and labels as lengths, too.
 cat >looking.json <<'END'
 {"format": "pd-model", "version": 1, "name": "looking",
  "inputs": [{"name": "image", "dtype": "f32", "shape": [28, 28]},
@@ -34,7 +34,7 @@ for batch in 110 22 11; do
 done
 profile looking.json 22 >looking-22
 
-# Both directions, lengths, and state that goes on.
+# This model has LSTMs in both directions, lengths, and state that goes on.
 cat >sequences.json <<'END'
 {"format": "pd-model", "version": 1, "name": "sequences",
  "inputs": [{"name": "x", "dtype": "f32", "shape": [7, 5]},
@@ -59,7 +59,8 @@ for batch in 110 22; do
 	profile sequences.json $batch >sequences-$batch
 done
 
-# judged BATCH REPLICAS CLIP: one minibatch, from which PyTorch goes on, and six
+# judged BATCH REPLICAS CLIP: trains one minibatch, then up to six.  PyTorch goes on from the first and
+# compares.
 judged() {
 	rm -rf ck
 	plan $network-$1 $2 | jq --argjson m $((110 / $1)) \

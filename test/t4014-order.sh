@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Stages that are not runs of the profile's layers: where a network with branches is cut, and in
-# which order its branches then come, changes no bit.
+# Stages need not be runs of the profile's layers.  Where a network with branches is cut, and in which order
+# its branches then come, changes no bit.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -8,7 +8,7 @@ residual_model >residual.json
 profile residual.json 4 >residual
 idx_data data
 
-# cut OPTION... LAYERS...: a plan with these stages, each a word of layers with commas between.
+# cut OPTION... LAYERS...: prints a plan with these stages, each a word of layers with commas between.
 cut() {
 	options=
 	while case $1 in --*) ;; *) false ;; esac; do

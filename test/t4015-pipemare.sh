@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# PipeMare (MLSys 2021) for weights that are not stashed: learning rates of late stages are
-# lowered at first, and backward reads weights from which their latest moves are taken away.
+# PipeMare (MLSys 2021) is for weights that are not stashed.  The learning rates of late stages are lowered
+# at first, and backward reads weights from which their latest moves are taken away.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -9,11 +9,11 @@ residual_plans 2 residual- "1 1" "1 1 1" "1 1 1 1" "2 1" "1 2" "2 2" "3 1"
 profile "$MODELS/mlp.json" 2 >mlp
 plan mlp 1 1 1 >mlp-1-1-1
 
-# late PLAN [FILTER]: with weights that are not stashed
+# late PLAN [FILTER]: writes plan.json with weights that are not stashed.
 late() {
 	jq ".weights = \"latest\" | ${2:-.}" "$1" >plan.json
 }
-# learned N OPTION...: trained, of plan.json; and the loss is a number.
+# learned N OPTION...: trains plan.json for N minibatches, and checks that the loss is a number.
 learned() {
 	n=$1
 	shift
@@ -21,7 +21,7 @@ learned() {
 	jq -e ".loss | isnormal" last
 }
 
-# An epoch is ten minibatches: what was learned of moves goes on in the next.
+# An epoch has ten minibatches.  What was learned of the moves of weights goes on in the next.
 for replicas in 1-1-1-1 2-1; do
 	test_row rescheduling "rescheduling, $replicas" '
 		late residual-$replicas && learned 25 $sgd --lr-reschedule=15'
@@ -78,9 +78,9 @@ test_ok "the memory is two more copies of the weights, where gradients are late"
 		| .memory_bytes as \$m | [\$with[0].memory_bytes, \$m] | transpose | map(.[0] - .[1])
 		| .[0] >= 2 * \$w[0] and .[0] < 2 * \$w[0] + 1024 and .[1] > 0 and .[2] == 0" last'
 
-# A checkpoint at an epoch's end holds all there is: the pipeline is empty.
+# A checkpoint at the end of an epoch holds all there is, since the pipeline is empty.
 test_ok "stopped at the end of an epoch and resumed" '
-	idx_data data		# 55 minibatches an epoch
+	idx_data data		# An epoch has 55 minibatches.
 	late residual-1-1-1
 	options="$sgd --lr-reschedule=80 --discrepancy=0.5 --data=data --no-evaluate"
 	train ck-whole plan.json $options --minibatches=66 >out

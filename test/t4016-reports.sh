@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What pd-run says while it trains: the bar on a terminal, and next to nothing with --quiet.
+# pd-run shows a bar on a terminal while it trains, and says next to nothing with --quiet.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -38,7 +38,7 @@ test_ok "a loss that is no number: it trains on, and says once where that began"
 	one_line err'
 
 before=
-# on_terminal COLUMNS OPTION...: what a terminal would have been sent, with returns as line ends
+# on_terminal COLUMNS OPTION...: writes to ./screen what a terminal would get, with returns as line ends.
 on_terminal() {
 	terminal_columns=$1
 	shift
@@ -54,7 +54,7 @@ if command -v script >/dev/null && command -v stty >/dev/null; then
 		grep -q "^training \[#*\] 100% 30/30, epoch 3/3, loss [0-9.]*" screen
 		[ "$(tail -n 1 out | jq .step)" -eq 30 ]'
 	test_ok "how fast it goes, and how long it will take" '
-		# a rate is known after a second; a loaded machine takes its time to start
+		# A rate is known after a second, but a loaded machine takes its time to start.
 		for limit in 3 10 40; do
 			before="timeout --foreground -s INT $limit"
 			on_terminal 120 --minibatches=10000000 --no-evaluate

@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Networks with several losses: their sum is trained, each is reported by its name, a step is a step
-# and an evaluation takes the whole test set.  A network without a loss cannot be trained.  Samples
-# with several labels: the mean over all of them is trained and reported.
+# Networks may have several losses.  Their sum is trained, each is reported by its name, a minibatch is
+# still one step, and an evaluation takes the whole test set.  A network without a loss cannot be trained.
+# If samples have several labels, the mean over all of them is trained and reported.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# three HEADS: a trunk, and of the losses side, mid and main those that are asked for
+# three HEADS: prints a trunk, and those of the losses side, mid and main that are asked for.
 three() {
 	jq -n --arg heads "$1" '
 		def layer($name; $kind; $from; $more): {name: $name, kind: $kind, inputs: $from} + $more;
@@ -30,16 +30,16 @@ three() {
 }
 three "side mid main" >three.json
 profile three.json 5 >three
-# cut LAYERSxREPLICAS,... MICROBATCHES WEIGHTS >PLAN
+# cut LAYERSxREPLICAS,... MICROBATCHES WEIGHTS >PLAN: plans the network three with these.
 cut() {
 	pd-plan --topology="$(echo "$1" | tr , '\n' | awk -Fx '{ n += $2 } END { print n }')@10Gbit/s" \
 		--stages="$1" three | jq --argjson m "$2" --arg weights "$3" \
 		'.microbatches = $m | .weights = $weights | del(.stages[].predicted, .predicted)'
 }
-idx_data data		# 110 images, 10 to test: 22 and 2 microbatches
+idx_data data		# 110 images to train on make 22 microbatches, 10 to test make 2.
 sgd="--lr=0.05 --momentum=0.9"
 
-# reported N: out has the losses of N minibatches
+# reported N: checks that ./out has the losses of N minibatches.
 reported() {
 	tail -n 1 out | jq -e ".step == $1 and .memory == \"as predicted\""
 	jq -s -e "map(select(.event == \"progress\").step) == [range(1; $1 + 1)]" out
@@ -112,7 +112,7 @@ test_ok "a label must be a class of every loss" '
 	pd-run --threads=1 --synthetic plan.json >out
 	status 2 pd-run --data=data plan.json >out 2>err
 	one_line err'
-# rows SHAPE: a network whose samples have that many labels
+# rows SHAPE: prints a network whose samples have labels of this shape.
 rows() {
 	jq -n --argjson rows "$1" '{format: "pd-model", version: 1, name: "rows",
 		inputs: [{name: "x", dtype: "f32", shape: ($rows + [6])},
@@ -126,5 +126,6 @@ test_ok "seven labels in a sample: the loss and the accuracy are means over them
 	plan rows 1 >plan.json
 	pd-run --threads=1 --synthetic --minibatches=20 --lr=1e-9 plan.json >out
 	tail -n 1 out
-	tail -n 1 out | jq -e ".memory == \"as predicted\" and .loss > 6.9 and .loss < 9"'	# ln 1000 = 6.9
+	# ln 1000 is 6.9.
+	tail -n 1 out | jq -e ".memory == \"as predicted\" and .loss > 6.9 and .loss < 9"'
 test_done

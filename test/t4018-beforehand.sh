@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What can be known before the work is said before it: outputs that cannot be, data that do not fit,
+# Programs say before the work what can be known then: outputs that cannot be written, data that do not fit,
 # options that would do nothing.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
@@ -8,7 +8,8 @@
 pd-profile --device=cpu --no-link --threads=1 --batch-size=8 --iterations=1 "$MODELS/mlp.json" >profile
 pd-plan -t 1@1GB/s profile >plan
 
-# refused STATUS WORDS COMMAND...: at once, with these words, and nothing is written.
+# refused STATUS WORDS COMMAND...: checks that the command refuses at once, in one line with the WORDS, and
+# writes nothing.
 refused() {
 	expected=$1 words=$2
 	shift 2
@@ -50,7 +51,7 @@ test_ok "a trace into a pipe that is read, and into nothing" '
 	rm trace
 	pd-run --device=cpu --threads=1 --synthetic --minibatches=2 --trace=/dev/null plan >out'
 
-# A network that no data set of images has the inputs for.
+# No data set of images has the inputs of this network.
 cat >three.json <<'END'
 {"format": "pd-model", "version": 1, "name": "three",
  "inputs": [{"name": "a", "dtype": "f32", "shape": [3]}, {"name": "b", "dtype": "f32", "shape": [3]},
@@ -96,7 +97,7 @@ test_ok "a way between GPUs where no link is measured" '
 	refused 2 "^pd-profile: --transport does nothing here" \
 		pd-profile --device=cpu --no-link --transport=staged "$MODELS/mlp.json"'
 
-# No plan fits: after the search the answer would be no, status 1.
+# No plan fits, so after the search the status would be 1.
 test_ok "too many devices to be drawn" '
 	refused 2 "^pd-plan: --format: svg: expected at most 4096 devices, found 5000" \
 		pd-plan --format=svg --topology=5000@1GB/s --memory=1 profile'

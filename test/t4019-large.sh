@@ -1,11 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Large networks, once: profiled, planned, trained, in the memory that was
-# predicted; and with recomputation.
+# Large networks are profiled, planned and trained once, also with recomputation, in the memory predicted.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# VGG-16 in stages of one replica: four of all its parameters would be gigabytes.
+# VGG-16 has stages of one replica, since four copies of all its parameters would be gigabytes.
 while read -r model samples options; do
 	test_ok "$model: profiled, planned, trained" '
 		profile "$MODELS/$model.json" $samples >large

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Data of one's own, a .npy file for each input of the model: networks of several inputs are trained,
-# numbers are what the files say, and what cannot be trained on is refused in one sentence.
+# pd-run trains on data of one's own, a .npy file for each input of the model.  Networks of several inputs
+# are trained, numbers are what the files say, and what cannot be trained on is refused in one sentence.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -24,7 +24,7 @@ cat >pairs.json <<'END'
   {"name": "fc2", "kind": "linear", "inputs": ["drop"], "out_features": 5},
   {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc2", "label"]}]}
 END
-# pairs DIRECTORY: 42 samples to train on, 10 to test
+# pairs DIRECTORY: writes 42 samples to train on, and 10 to test.
 pairs() {
 	mkdir "$1"
 	for part in train test; do
@@ -61,13 +61,14 @@ test_ok "the files matter: with another image, other weights" '
 	train ck plan.json $sgd --minibatches=18 --data=other >out
 	! diff -r "$(at ck-whole 18)" "$(at ck 18)" >/dev/null || false'
 
-# scaled IMAGES.idx ...: pixels of the last as pd-run reads those of IDX, scaled by the first
+# scaled IMAGES.idx...: prints the pixels of the last file as pd-run reads those of IDX, scaled by the first
+# file.
 scaled() {
 	for file; do
 		tail -c +17 "$file" | od -An -v -tu1 -w784
 		echo end
 	done | awk '
-		# the nearest f32: the result of one operation, rounded
+		# f32(x): returns the nearest f32, as the rounded result of one operation.
 		function f32(x, s, rest) {
 			if (!x)
 				return 0
@@ -133,7 +134,7 @@ test_ok "the numbers that IDX files are read as, in .npy: the same losses and we
 	cmp losses-idx losses-same
 	diff -r "$(at ck-idx 54)" "$(at ck-same 54)"'
 
-# refused WORDS OPTION...: in one sentence, and at once.
+# refused WORDS OPTION...: checks that pd-run refuses these at once, in one sentence with the WORDS.
 plan pairs 1 1 >plan.json
 refused() {
 	words=$1
@@ -142,7 +143,7 @@ refused() {
 	cat err
 	one_line err && grep -q -e "^pd-run: $words" err && [ ! -s out ]
 }
-# spoilt FILE: a folder `bad` in which that file is what comes from standard input
+# spoilt FILE: makes a folder `bad` in which that file is what comes from standard input.
 spoilt() {
 	rm -rf bad
 	cp -r data bad

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# 16 bits on a processor with matrix instructions (AMX), which oneDNN's kernels then use, with layouts
-# of their own.  Any processor with AVX512-BF16 will do: test/emulated/amx.c stands in for the rest.
+# On a processor with matrix instructions (AMX) oneDNN's kernels of 16 bits use these, with layouts of their
+# own.  The test needs a processor with AVX512-BF16: test/emulated/amx.c stands in for the rest.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# skip_all WHY: ends the test.
+# skip_all WHY: ends the script as skipped.
 skip_all() {
 	test_skip "layers and training with AMX" "$1"
 	test_done
@@ -26,8 +26,8 @@ if [ ! -e "$library" ] || ! command -v objdump >/dev/null; then
 fi
 cc -O2 -shared -fPIC -Wl,-z,initfirst -o amx.so "$PD_SOURCE/test/emulated/amx.c" -ldl ||
 	skip_all "the compiler does not make it"
-# Where the library asks what the processor is.  Only pages that have such bytes are disassembled, from a
-# bit before each, so that instructions are found.
+# PD_AMX_PATCH lists where the library asks what the processor is.  Only pages that have such bytes are
+# disassembled, from a bit before each, so that instructions are found.
 PD_AMX_PATCH=$(LC_ALL=C grep -obUaP '\x0f\xa2|\x0f\x01\xd0' "$library" |
 	awk -F: '{ print int($1 / 4096) * 4096 }' | uniq | while read -r page; do
 		objdump -d --no-show-raw-insn --start-address=$((page - 256)) \
@@ -36,10 +36,10 @@ PD_AMX_PATCH=$(LC_ALL=C grep -obUaP '\x0f\xa2|\x0f\x01\xd0' "$library" |
 PD_AMX_COUNT=$PWD/products
 export PD_AMX_PATCH PD_AMX_COUNT
 
-# emulated COMMAND...: its cases must pass, and have multiplied tiles.
+# emulated COMMAND...: checks that its cases pass, and that tiles were multiplied.
 emulated() {
 	rm -f products
-	set +e  # what fails is to be shown; as a condition the shell would go on after a failure
+	set +e  # A failure is shown below.  In a condition the shell would ignore set -e.
 	(set -e; export LD_PRELOAD=$PWD/amx.so; "$@") >out 2>&1
 	emulated_status=$?
 	set -e
@@ -49,7 +49,7 @@ emulated() {
 }
 
 test_ok "every layer is as plain C has it" 'emulated "$PD_BUILD/test/conform/layers" 16-bits'
-# What was wrong here once was the memory of tensors whose layouts are padded.
+# narrow: trains in bf16.  The memory of tensors with padded layouts was once wrong here.
 residual_model >residual.json
 narrow() {
 	PD_TEST_DTYPE=bf16 profile residual.json 2 >residual

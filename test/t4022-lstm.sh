@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# LSTMs in pipelines: the bits of a serial program, state that goes on from minibatch to minibatch and
-# is resumed, memory as predicted, and what cannot be right is refused.
+# LSTMs in pipelines end with the bits of a serial program.  Their state goes on from minibatch to minibatch
+# and is resumed, their memory is as predicted, and what cannot be right is refused.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# text LANES: a label at each step; LANES, such as ', "lanes": 6', goes into both layers that can
-# have that
+# text LANES: prints a model with a label at each step.  LANES, such as ', "lanes": 6', goes into both
+# layers that can have it.
 text() {
 	cat <<-END
 	{"format": "pd-model", "version": 1, "name": "text",
@@ -22,7 +22,8 @@ text() {
 	  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["out", "y"]}]}
 	END
 }
-# Of each of six texts, of four samples, only the first sample says what all its labels are.
+# answers DIRECTORY: writes six texts of four samples.  Only the first sample of a text says what all its
+# labels are.
 answers() {
 	mkdir "$1"
 	for part in train test; do
@@ -107,7 +108,7 @@ test_ok "in 16 bits" '
 	plan half 1 1 >plan.json
 	trained 12 plan.json $sgd'
 
-# right PROFILE: the share of labels that are found
+# right PROFILE: trains, and prints the share of labels that are found.
 right() {
 	plan_with="--weights=flush --microbatches=2"
 	plan "$1" 1 1 >plan.json
@@ -176,7 +177,8 @@ test_ok "AWD-LM: words are dropped, activations regularised, tied weights in sta
 	"$same" serial "$(at ck 8)"
 	as_predicted --minibatches=2 --no-evaluate
 	as_planned'
-# Of two, three and six microbatches with all six lanes: stages that carry state, whatever is slow.
+# All six lanes are in 3, 2 or 6 microbatches.  Stages that carry state have that many replicas, however
+# slow they are.
 for round in 3 2 6; do
 	test_row "lanes divided" "pd-plan: the replicas of stages with lanes divide $round" '
 		profile text.json $((6 / round)) |

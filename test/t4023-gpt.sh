@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A small GPT: tokens and positions, two blocks, and an output layer that shares the weight of the
-# tokens, which lies in the first and in the last stage then.  Every partition ends with the same
-# bits, those of the published rule, and PyTorch with the same weights.
+# A small GPT has tokens and positions, two blocks, and an output layer that shares the weight of the
+# tokens.  With several stages that weight lies in the first and in the last.  Every partition ends with the
+# same bits, those of the published rule, and PyTorch ends with the same weights.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# gpt: 12 tokens of a vocabulary of 40, label 7 ignored
+# gpt: prints a model with 12 tokens of a vocabulary of 40, which ignores label 7.
 gpt() {
 	jq -n 'def start($std): {weight: "normal(\($std))"};
 	def linear($name; $in; $out; $std): {name: $name, kind: "linear", inputs: [$in],
@@ -44,7 +44,7 @@ gpt >gpt.json
 profile gpt.json 2 >gpt
 sgd="--lr=0.05 --momentum=0.9 --weight-decay=0.001"
 
-# pair STAGES WEIGHTS MICROBATCHES: that plan, of about as many layers in each stage
+# pair STAGES WEIGHTS MICROBATCHES: prints that plan, with about as many layers in each stage.
 pair() {
 	plan_with="--weights=$2 --microbatches=$3"
 	plan gpt $(seq "$1" | sed 's/.*/1/')
@@ -91,7 +91,7 @@ if ! python3 -c 'import sys, torch; sys.exit(sys.version_info < (3, 10))' 2>/dev
 	exit
 fi
 
-# Every sample has one label that is ignored, so that any microbatch has as many as any other.
+# Every sample has one label that is ignored, so any microbatch has as many as any other.
 mkdir -p data/train data/test
 python3 - <<'END'
 import random
@@ -115,7 +115,8 @@ for part, count in ("train", 8), ("test", 2):
     save(f"data/{part}/labels.npy", labels)
 END
 
-# judged STAGES MICROBATCHES: one minibatch of all samples, from which PyTorch goes on, and six
+# judged STAGES MICROBATCHES: trains one minibatch of all samples, then up to six.  PyTorch goes on from the
+# first and compares.
 judged() {
 	profile gpt.json $((8 / $2)) >judged
 	plan_with="--weights=flush --microbatches=$2"
@@ -138,7 +139,8 @@ done <<END
 END
 test_ok "the comparison can fail" 'status 4 judged 2 4 4'
 
-# What GPT has not: rotated queries, a gate, other norms and curves, what goes along axes, two losses.
+# This model has what GPT has not: rotated queries, a gate, other norms and curves, layers along other axes,
+# and two losses.
 cat >others.json <<'END'
 {"format": "pd-model", "version": 1, "name": "others",
  "inputs": [{"name": "tokens", "dtype": "i32", "shape": [12]},

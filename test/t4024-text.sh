@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Texts: tokens and bytes are trained on as the manual says, whatever the partition, and what cannot
-# be is refused in one sentence.
+# pd-run trains on texts, as tokens or as bytes, as the manual says, whatever the partition.  What cannot be
+# trained on is refused in one sentence.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# text BYTES SEED: words of a few letters
+# text BYTES SEED: prints words of a few letters.
 text() {
 	awk -v n="$1" -v seed="$2" 'BEGIN {
 		srand(seed)
@@ -17,7 +17,7 @@ text() {
 		}
 	}'
 }
-# u16: bytes on standard input as numbers of 16 bits
+# u16: prints the bytes on standard input as numbers of 16 bits.
 u16() {
 	od -An -v -tu1 | awk '{ for (i = 1; i <= NF; i++) printf "\\%03o\\000", $i; print "" }' |
 		while read -r line; do printf "$line"; done
@@ -42,7 +42,7 @@ for replicas in "1" "1 1" "2 1" "1 1 1"; do
 		"$same" serial "$(at ck 30)"'
 done
 plan gpt 1 1 >plan.json
-# losses DATA: of a run, without times
+# losses DATA: trains, and prints the reports of losses, without times.
 losses() {
 	rm -rf ck
 	train ck plan.json $adam --minibatches=50 --report-every=10 --data="$1" |
@@ -80,7 +80,7 @@ test_ok "the header of llm.c is passed over" '
 test_ok "stopped and resumed: the same bits" '
 	resumed plan.json 40 9 23 -- $adam --data=letters'
 
-# refused WORDS DATA: in one sentence, and at once.
+# refused WORDS DATA: checks that pd-run refuses the data at once, in one sentence with the WORDS.
 refused() {
 	status 2 pd-run --data="$2" plan.json 2>err >out
 	cat err
@@ -113,7 +113,7 @@ test_ok "the example of README, small" '
 	[ "$(grep -c "^minibatch " said)" -ge 5 ]
 	grep -q "<svg" pipeline.svg'
 
-# numbers LANGUAGE BEGIN END: of its sentences to train on, 7 in a row.
+# numbers LANGUAGE BEGIN END: prints the numbers of the sentences to train on, 7 in a row.
 numbers() {
 	awk -v begin="$2" -v end="$3" 'FILENAME == ARGV[1] { number[$0] = FNR + 3; next }
 		{
@@ -125,7 +125,7 @@ numbers() {
 				printf "%d%s", i <= n ? word[i] : 0, i < 7 ? " " : "\n"
 		}' "pairs/vocabulary.$1" "pairs/train.$1"
 }
-# array NAME: what the file has, 7 in a row.
+# array NAME: prints what the file has, 7 numbers in a row.
 array() {
 	tail -c +129 "pairs/train/$1.npy" | od -An -v -tu2 -w14 | tr -s ' ' | sed 's/^ //'
 }

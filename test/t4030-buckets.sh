@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Gradients that travel in several buckets while backward goes on: the weights are, bit for bit,
-# those with one bucket, and those of test/conform/serial.c; the memory is as predicted; replays show
-# the time that is gained.
+# Gradients travel in several buckets while backward goes on.  The weights are, bit for bit, those with one
+# bucket, and those of test/conform/serial.c.  The memory is as predicted, and replays show the time that is
+# gained.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -13,15 +13,15 @@ pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
 	jq '.topology.levels[0].count = 8 | .stages |= [to_entries[] | .value.replicas = 2 |
 		.value.ranks = [.key % 2, .key % 2 + 2] | .value]' >chunks
 
-# bucketed PLAN SCHEDULE WEIGHTS MICROBATCHES BYTES: that plan; 0 bytes: one bucket
+# bucketed PLAN SCHEDULE WEIGHTS MICROBATCHES BYTES: prints that plan; 0 bytes give one bucket.
 bucketed() {
 	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" --argjson bytes "$5" '
 		.schedule = $schedule | .weights = $weights | .microbatches = $m |
 		if $bytes > 0 then .bucket_bytes = $bytes else . end | del(.stages[].predicted)' "$1"
 }
 
-# alike N PLAN SCHEDULE WEIGHTS MICROBATCHES OPTION...: N minibatches with one bucket, with one of
-# each layer, with some
+# alike N PLAN SCHEDULE WEIGHTS MICROBATCHES OPTION...: compares N minibatches with one bucket, with one for
+# each layer, and with some.
 alike() {
 	alike_n=$1
 	bucketed "$2" "$3" "$4" "$5" 0 >one.json
@@ -69,7 +69,7 @@ test_ok "resumed from one bucket to several" '
 	train ck-some some.json $sgd --minibatches=6 --synthetic --no-evaluate --resume >out
 	diff -r "$(at ck-one 6)" "$(at ck-some 6)"'
 
-# reduced NAME BYTES CHECKPOINT: nine minibatches of four replicas with that reducer
+# reduced NAME BYTES CHECKPOINT: trains nine minibatches of four replicas with that reducer.
 reduced() {
 	jq --arg name "$1" ".reducer = \$name" 4 >plan.json
 	bucketed plan.json 1f1b stash 1 "$2" >named.json
@@ -79,7 +79,7 @@ reduced() {
 	tail -n 1 out >last
 	jq -e ".memory == \"as predicted\"" last
 }
-# near A B: the losses of two last lines
+# near A B: checks that the losses of two last lines are about equal.
 near() { jq -e -n "($(jq .loss "$1") - $(jq .loss "$2")) | fabs < 1e-3"; }
 plan residual 4 >4
 test_ok "recursive doubling: in its own order, which is that of two replicas, in any buckets" '
@@ -130,14 +130,14 @@ test_ok "what is no number of bytes is refused" '
 		grep -q "^pd-plan: --bucket: expected" why
 	done'
 
-# times: a stage of three layers, each 1 ms forward, 2 ms backward and a megabyte, that two replicas
-# sum over their link in 4 ms
+# The stage has three layers, each with 1 ms forward, 2 ms backward and a megabyte, which two replicas sum
+# over their link in 4 ms.
 jq -n '{format: "pd-profile", version: 1, name: "three", batch_size: 1, device: {kind: "cpu"},
 	layers: [{name: "a", inputs: []}, {name: "b", inputs: ["a"]}, {name: "c", inputs: ["b"]} |
 		. + {forward_ns: 1000000, backward_ns: 2000000, activation_bytes: 64,
 		parameter_bytes: 1000000, stash_bytes: 64, workspace_bytes: 0}]}' >three
 pd-plan --topology=2@250MB/s --stages=3x2 three | jq 'del(.stages[].predicted)' >one.json
-# takes BYTES MS: so long is an update of two minibatches with buckets of so many bytes
+# takes BYTES MS: checks that an update of two minibatches takes so long with buckets of so many bytes.
 takes() {
 	jq --argjson bytes "$1" 'if $bytes > 0 then .bucket_bytes = $bytes else . end' one.json >plan.json
 	pd-replay --format=json plan.json >report.json
@@ -215,7 +215,7 @@ test_ok "--explain: the way of a minibatch has the all-reduce of a replay, too" 
 	grep "^limit: " why
 	grep -qE "^limit: .* \(([0-9]{2}|100)% of the period\)" why'
 test_ok "auto: a ring that is about as fast as dense sums; these where it is not" '
-	# auto TOPOLOGY REPLICAS: the reducer, and its period over that of dense sums
+	# auto TOPOLOGY REPLICAS: prints the reducer, and its period over that of dense sums.
 	auto() {
 		pd-plan --topology="$1" --stages="3x$2" --all-reduce=dense three >dense.json
 		pd-plan --topology="$1" --stages="3x$2" --all-reduce=auto three >auto.json

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Sparse sums of gradients: the weights are, bit for bit, those of Algorithm 1 in one process
-# (test/conform/serial_sparse.c), for data parallelism and pipelines; memory is as predicted, schedules
+# With sparse sums of gradients the weights are, bit for bit, those of Algorithm 1 in one process
+# (test/conform/serial_sparse.c), for data parallelism and pipelines.  Memory is as predicted, schedules
 # pass the checker, and what is not made for sparse sums is refused.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
@@ -11,8 +11,8 @@ pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
 	jq '.topology.levels[0].count = 8 | .stages |= [to_entries[] | .value.replicas = 2 |
 		.value.ranks = [.key % 2, .key % 2 + 2] | .value]' >interleaved
 
-# sparse PLAN SCHEDULE WEIGHTS MICROBATCHES SPARSITY CHUNK WARMUP BYTES: plan.json is that plan, with
-# buckets above so many bytes; 0 bytes: one
+# sparse PLAN SCHEDULE WEIGHTS MICROBATCHES SPARSITY CHUNK WARMUP BYTES: writes plan.json, that plan with
+# buckets above so many bytes; 0 bytes give one bucket.
 sparse() {
 	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" --argjson bytes "$8" \
 		--argjson sparse "{\"sparsity\": $5, \"chunk\": $6, \"warmup\": $7}" '
@@ -20,14 +20,14 @@ sparse() {
 		.sparse = $sparse | if $bytes > 0 then .bucket_bytes = $bytes else . end |
 		del(.stages[].predicted)' "$1" >plan.json
 }
-# equals N OPTION...: of plan.json, which passes the checker
+# equals N OPTION...: checks plan.json, trains it, and compares with the serial program.
 equals() {
 	n=$1
 	shift
 	pd-schedule --check --minibatches="$n" plan.json
 	trained "$n" plan.json $sgd "$@"
 }
-# row KIND NAME PLAN SCHEDULE WEIGHTS MICROBATCHES SPARSITY CHUNK WARMUP BYTES N
+# row KIND NAME PLAN SCHEDULE WEIGHTS MICROBATCHES SPARSITY CHUNK WARMUP BYTES N: tests one such plan.
 row() {
 	test_row "$1" "$2" "sparse $3 $4 $5 $6 $7 $8 $9 ${10}; equals ${11}"
 }
@@ -63,7 +63,7 @@ for reducer in ring recursive-doubling; do
 		mv named.json plan.json
 		equals 14'
 done
-# narrow KIND NAME DTYPE REDUCER PLAN BYTES
+# narrow KIND NAME DTYPE REDUCER PLAN BYTES: tests a plan whose gradients travel in 16 bits.
 narrow() {
 	test_row "$1" "$2" "
 		sparse $5 1f1b stash 1 0.7 100 6 $6
@@ -80,7 +80,7 @@ test_ok "a stage without parameters has replicas" '
 	pd-plan --topology=4@10Gbit/s --stages="$((layers - 1))x2,1x2" residual >tail
 	sparse tail 1f1b stash 1 0.8 100 0 0
 	equals 8'
-# wrong MUTATION: so broken, the rule gives other weights.
+# A rule that is broken in one of these ways gives other weights.
 for mutation in correction set twice; do
 	test_row wrong "not with the $mutation wrong" '
 		sparse 3 1f1b stash 1 0.8 100 0 0
@@ -117,8 +117,8 @@ profile mlp.json 2 >mlp
 for n in 2 4; do
 	plan mlp $n >mlp-$n
 done
-# goes_on FROM TO: an update in which all chunks travel, with what stayed in many before, is the same but for
-# rounding with as many replicas as before and with others
+# goes_on FROM TO: trains an update in which all chunks travel, with what stayed in many before.  It is the
+# same, except for rounding, with as many replicas as before and with others.
 goes_on() {
 	sparse mlp-$1 1f1b flush 4 0.9 100 0 0
 	rm -rf ck ck-same ck-others

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Gradients that travel in 16 bits: the weights are, bit for bit, those of test/conform/serial.c, which
-# rounds each replica's gradients once and their sum once, under several schedules and weights, in any
-# buckets and groups; all replicas agree; memory is as predicted; plans and replays know of it.
+# Gradients travel in 16 bits.  The weights are, bit for bit, those of test/conform/serial.c, which rounds
+# each replica's gradients once and their sum once, under several schedules and weights, in any buckets and
+# groups.  All replicas agree, memory is as predicted, and plans and replays know of it.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -10,7 +10,7 @@ residual_plans 2 "" "2" "3" "4" "2 1" "2 2"
 layers=$(jq ".layers | length" residual)
 pd-plan --topology=2@10GB/s,2@1Gbit/s --stages="${layers}x4" residual >servers
 
-# rounds PLAN SCHEDULE WEIGHTS MICROBATCHES DTYPE REDUCER BYTES: that plan; 0 bytes: one bucket
+# rounds PLAN SCHEDULE WEIGHTS MICROBATCHES DTYPE REDUCER BYTES: prints that plan; 0 bytes give one bucket.
 rounds() {
 	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" --arg dtype "$5" --arg reducer "$6" \
 		--argjson bytes "$7" '.schedule = $schedule | .weights = $weights | .microbatches = $m |
@@ -18,7 +18,8 @@ rounds() {
 		if $bytes > 0 then .bucket_bytes = $bytes else . end | del(.stages[].predicted)' "$1"
 }
 
-# judged N PLAN SCHEDULE WEIGHTS MICROBATCHES DTYPE REDUCER BYTES OPTION...
+# judged N PLAN SCHEDULE WEIGHTS MICROBATCHES DTYPE REDUCER BYTES OPTION...: trains N minibatches of that
+# plan, and compares with the serial program.
 judged() {
 	judged_n=$1
 	rounds "$2" "$3" "$4" "$5" "$6" "$7" "$8" >plan.json
@@ -82,12 +83,12 @@ test_ok "what is no type is refused" '
 	if pd-schedule --check plan.json 2>why; then false; fi
 	grep "gradient_dtype: expected \"f32\", \"bf16\" or \"f16\"" why'
 
-# three layers of a megabyte each, that replicas sum over links of 250 MB/s
+# Three layers have a megabyte each, which replicas sum over links of 250 MB/s.
 jq -n '{format: "pd-profile", version: 1, name: "three", batch_size: 1, device: {kind: "cpu"},
 	layers: [{name: "a", inputs: []}, {name: "b", inputs: ["a"]}, {name: "c", inputs: ["b"]} |
 		. + {forward_ns: 1000000, backward_ns: 2000000, activation_bytes: 64,
 		parameter_bytes: 1000000, stash_bytes: 64, workspace_bytes: 0}]}' >three
-# takes REPLICAS REDUCER DTYPE MS: so long is an update, 9 ms of computing and the sum
+# takes REPLICAS REDUCER DTYPE MS: checks that an update takes so long: 9 ms of computing and the sum.
 takes() {
 	pd-plan --topology="$1@250MB/s" --stages="3x$1" --all-reduce="$2" --gradient-dtype="$3" \
 		three >plan.json
@@ -103,7 +104,7 @@ test_ok "a replay: dense sums take half the time" '
 test_ok "a ring: parts of sums go on in f32" 'takes 2 ring bf16 15 && takes 4 ring f16 21'
 test_ok "recursive doubling: after the first round, too" '
 	takes 2 recursive-doubling bf16 15 && takes 4 recursive-doubling f16 27'
-# period FILTER: of two replicas in bf16, of a profile that FILTER changes
+# period FILTER: prints that of two replicas in bf16, with a profile that FILTER changes.
 period() {
 	jq ".device.sum_bytes_per_s = 4000000000 | $1" three |
 		pd-plan --topology=2@250MB/s --stages=3x2 --gradient-dtype=bf16 - |

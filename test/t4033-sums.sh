@@ -1,17 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What replays, plans and runs say of sums among replicas: bytes, messages, and the time for which
-# nothing is computed; and what other sums would do.
+# Replays, plans and runs report the sums among replicas: bytes, messages, and the time for which nothing is
+# computed.  They also say what other sums would do.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 command -v jq >/dev/null || test_skip_all "jq is not installed"
 
-# three layers of 3 ms and a megabyte each, on links of 250 MB/s
+# Three layers take 3 ms and have a megabyte each, on links of 250 MB/s.
 jq -n '{format: "pd-profile", version: 1, name: "three", batch_size: 1, device: {kind: "cpu"},
 	layers: [{name: "a", inputs: []}, {name: "b", inputs: ["a"]}, {name: "c", inputs: ["b"]} |
 		. + {forward_ns: 1000000, backward_ns: 2000000, activation_bytes: 64,
 		parameter_bytes: 1000000, stash_bytes: 64, workspace_bytes: 0}]}' >three
 pd-plan --topology=4@250MB/s --stages=3x4 three >plan.json
-# says BYTES MESSAGES MS OPTION...: of a replica and update, of plan.json
+# says BYTES MESSAGES MS OPTION...: checks what a replay of plan.json says of a replica and update.
 says() {
 	says_bytes=$1 says_messages=$2 says_ms=$3
 	shift 3

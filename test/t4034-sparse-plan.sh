@@ -1,18 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Sparse sums in plans, predictions, replays and reports; and what is refused.
+# Plans, predictions, replays and reports know sparse sums, and refuse what does not go with them.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# a stage of three layers, each 1 ms forward, 2 ms backward and 250,000 gradients: 24 chunks of 32,000
-# and less, which two replicas sum over their link in 4 ms a layer
+# The stage has three layers, each with 1 ms forward, 2 ms backward and 250,000 gradients.  They make 24
+# chunks of 32,000 and less, and two replicas sum a layer over their link in 4 ms.
 jq -n '{format: "pd-profile", version: 1, name: "three", batch_size: 1, device: {kind: "cpu"},
 	layers: [{name: "a", inputs: []}, {name: "b", inputs: ["a"]}, {name: "c", inputs: ["b"]} |
 		. + {forward_ns: 1000000, backward_ns: 2000000, activation_bytes: 64,
 		parameter_bytes: 1000000, stash_bytes: 64, workspace_bytes: 0}]}' >three
-# planned OPTION...
+# planned OPTION...: plans the three layers for two replicas.
 planned() { pd-plan --topology=2@250MB/s --stages=3x2 "$@" three >plan.json; }
-# takes US OPTION...: so long is an update of two minibatches, in microseconds, by a replay
+# takes US OPTION...: checks by a replay that an update of two minibatches takes so many microseconds.
 takes() {
 	takes_us=$1
 	shift
@@ -94,7 +94,7 @@ residual_model >residual.json
 profile residual.json 2 >residual
 plan_with="--sparsity=0.5 --chunk=300"
 plan residual 2 1 >plan.json
-# refused WORD PROGRAM ARGUMENT...: with status 2 and a sentence that has the word
+# refused WORD PROGRAM ARGUMENT...: checks that it ends with status 2 and a sentence that has the word.
 refused() {
 	word=$1
 	shift

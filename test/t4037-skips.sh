@@ -1,25 +1,25 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Tensors that skip stages: a pipeline takes no longer for them than for one without, holds what is
-# predicted, and trains to the same bits.
+# A pipeline with tensors that skip stages takes no longer than one without, holds what is predicted, and
+# trains to the same bits.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
-# skipping STAGES EDGES [FILTER]: a made-up plan whose layers also take what others make: an object,
-# from layers to lists of layers.
+# skipping STAGES EDGES [FILTER]: prints a made-up plan whose layers also take what others make.  EDGES is
+# an object, from layers to lists of layers.
 skipping() {
 	made_up "$(quick_jq -nc "[range($1) | 1]")" "$(quick_jq -nc "[range($1) | $1 - 1 - .]")" "${3:-.}" |
 		quick_jq "$2 as \$more | .profile.layers |=
 			[.[] | .inputs += ((\$more[.name] // []) | map(\"l\\(.)\"))]"
 }
 
-# period PLAN
+# period PLAN: prints the period of a replay.
 period() {
 	pd-replay --minibatches=96 --format=json "$1" | quick_jq .period_ns
 }
 
-# as_fast FILTER: eight stages, and the same with tensors that skip all between, as in a U-Net, or over
-# four stages
+# as_fast FILTER: checks that eight stages are as fast with tensors that skip stages as without.  The
+# tensors skip all stages between two, as in a U-Net, or four.
 as_fast() {
 	skipping 8 '{}' "$1" >plain.json
 	for edges in '{l7: [0]}' '{l7: [0], l6: [1], l5: [2]}' '{l6: [1], l7: [2]}'; do
@@ -54,7 +54,7 @@ test_ok "two stages on each of four ranks: as fast as without" '
 test_ok "updates that all ranks agree on, as fast" '
 	as_fast ".weights = \"2bw\" | .microbatches = 16 | .agree = true"'
 
-# Its bytes are those of an earlier version, which had fewer buffers.
+# The bytes in this plan are those of an earlier version, which had fewer buffers.
 test_ok "a plan with too few bytes is to be made anew" '
 	skipping 8 "{l7: [0]}" ".profile.layers[].activation_bytes = 1000 |
 		.stages[].predicted = {memory_bytes: 16000}" >old.json
@@ -64,7 +64,7 @@ test_ok "a plan with too few bytes is to be made anew" '
 	jq "del(.stages[].predicted)" old.json >none.json
 	pd-schedule --check none.json'
 
-# Six stages, of which the last takes what the first makes.
+# The network has six stages, of which the last takes what the first makes.
 cat >skip.json <<END
 {"format": "pd-model", "version": 1, "name": "skip",
  "inputs": [{"name": "image", "dtype": "f32", "shape": [1, 28, 28]},
@@ -88,8 +88,8 @@ profile skip.json 2 >skip
 plan skip 1 >one.json
 plan skip 1 1 1 1 1 1 >six.json
 
-# trains SCHEDULE WEIGHTS MICROBATCHES [RECOMPUTE]: six stages come to the bits of one, in memory as
-# predicted
+# trains SCHEDULE WEIGHTS MICROBATCHES [RECOMPUTE]: checks that six stages come to the bits of one, in the
+# memory predicted.
 trains() {
 	for stages in one six; do
 		quick_jq --arg schedule "$1" --arg weights "$2" --argjson m "$3" --argjson again "${4:-false}" \

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# pd-replay: a plan in virtual time, its report and its pictures.
+# pd-replay runs a plan in virtual time, and writes a report and pictures.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# plan REPLICAS WARMUPS ACTIVATION_BYTES LATENCY: up to four servers of four
+# plan REPLICAS WARMUPS ACTIVATION_BYTES LATENCY: prints a plan for up to four servers of four.
 plan() {
 	made_up "$1" "$2" ".profile.name = \"made <up> & \\\"quoted\\\"\"
 		| .profile.layers[].activation_bytes = $3
@@ -83,7 +83,7 @@ test_ok 'rows of a process have names that differ, with stage and peer' '
 	grep -qx "stage 1: activations in from rank 0" names
 	grep -qx "stage 1: gradients out to rank 0" names'
 
-# The report as data.
+# A report can be had as data, too.
 test_ok 'a report as JSON: what adds up, adds up' '
 	pd-replay -f json -m 96 replicas.json >report.json
 	jq -e ".format == \"pd-report\" and .version == 1 and .window_ns as \$window
@@ -118,12 +118,12 @@ test_ok 'no comparison as data' '
 	one_line err
 	grep -q "expected --format=report, text, svg or chrome, found json" err'
 test_ok 'what is shorter than half a column is seen' '
-	# forwards of a fiftieth of their backwards
+	# A forward takes a fiftieth of its backward.
 	jq ".profile.layers[].forward_ns = 1000 | .profile.layers[].backward_ns = 50000 |
 		del(.predicted, .stages[].predicted)" straight.json >short.json
 	COLUMNS=80 pd-replay -f text -m 3 short.json >drawn
 	cat drawn
-	# the first stage does all its forwards within one column, the last one in turn
+	# The first stage does all its forwards within one column, the last one does them in turn.
 	[ "$(grep -c "^[0-3]:[0-3] F" drawn)" -eq 4 ]
 	grep -q "^3:3 FB0=*FB1=*FB2=*\.*$" drawn'
 
@@ -141,7 +141,7 @@ test_ok 'a drawing shows every operation that takes time' '
 	[ "$(grep -c "<title>0F[0-9]* forward" straight.svg)" -eq 6 ] &&
 	[ "$(grep -c "<title>3B[0-9]* backward" straight.svg)" -eq 6 ]'
 
-# a trace: what the replay of a plan did, as if it had been measured
+# The trace is what the replay of a plan did, as if it had been measured.
 plan '[1,1,1,1]' '[3,2,1,0]' 700 300 >links.json
 pd-replay -f chrome links.json | jq -c --slurpfile plan links.json '
 	{format: "pd-trace", version: 1, plan: $plan[0], device: "cpu", start_ns: 0},
@@ -171,7 +171,7 @@ test_ok 'a document that is neither' 'echo "{}" >x; status 2 pd-replay x 2>err &
 test_ok 'a pipeline that would deadlock' '
 	jq ".stages[0].warmup = 0 | .stages[1].warmup = 2" straight.json >x
 	status 2 pd-replay x 2>err && one_line err && grep -q "stages\[1\].warmup" err'
-# traced RECORD...: a trace of them
+# traced RECORD...: prints a trace of these records.
 traced() {
 	pd-replay -f trace -m 1 straight.json | head -n 1
 	printf '%s\n' "$@"

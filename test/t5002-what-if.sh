@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# A plan or a trace under other conditions; two of them side by side; several stages on a rank.
+# pd-replay replays a plan or a trace under other conditions, compares two of them, and knows several stages
+# on a rank.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 made_up '[1,1,1,1]' '[3,2,1,0]' >fast.json
@@ -8,7 +9,7 @@ pd-replay --format=trace plan.json >trace.jsonl
 jq '.schedule = "interleaved" | .weights = "flush" | .microbatches = 8
     | .stages[2].ranks = [0] | .stages[3].ranks = [1]' plan.json >chunks.json
 pd-replay --format=trace chunks.json >chunks.jsonl
-# the time of a line of what a report begins with
+# line NAME: prints the time in that line of the head of a report.
 line() {
 	sed -n "s/^  $1  *\([0-9.]* [nmu]*s\).*/\1/p"
 }
@@ -60,7 +61,7 @@ test_ok 'another schedule is that of a plan that has it' '
 test_ok 'as many minibatches as wanted' '
 	pd-replay --device-speed=2 --minibatches=7 trace.jsonl | grep -q "; 7 minibatches"'
 
-# durations as measured: every forward of stage 1 took 5 us, whatever the profile says
+# The durations are as measured: every forward of stage 1 took 5 us, whatever the profile says.
 jq -c 'if .op == "forward" and .stage == 1 then .end_ns = .start_ns + 5000 else . end' \
 	trace.jsonl >slow.jsonl
 test_ok 'a trace is replayed with its own durations' '
@@ -72,7 +73,7 @@ test_ok 'a trace is replayed with its own durations' '
 		jq -e -s "map(select(.op == \"forward\" and .stage == 1))
 			| length > 0 and all(.[]; .end_ns - .start_ns == 5000)"'
 
-# backwards of 4 us where the profile has 2: so have their parts, of which it has 0.5 and 1.5
+# Backwards take 4 us where the profile has 2.  So their parts take twice the 0.5 and 1.5 us of the profile.
 jq -c 'if .format then .plan.profile.layers[] |= . + {backward_input_ns: 500, backward_weight_ns: 1500}
        elif .op == "backward" then .end_ns = .start_ns + 4000 else . end' trace.jsonl >parts.jsonl
 test_ok 'another schedule splits a backward as measured' '
@@ -102,7 +103,7 @@ test_ok 'another order is not: status 1, and where it begins' '
 		--compare=trace.jsonl plan.json >out
 	cat out
 	grep -q "^  rank 3: operation 1 is 3F1 forward, there 3B0 backward$" out'
-# two forwards of rank 0 change places, nothing else
+# Two forwards of rank 0 change places, and nothing else does.
 jq -c 'if .rank == 0 and .op == "forward" and (.microbatch == 1 or .microbatch == 2)
        then .microbatch = 3 - .microbatch else . end' trace.jsonl >swapped.jsonl
 test_ok 'two operations swapped' '
@@ -122,7 +123,7 @@ test_ok 'residuals' '
 	grep -q "^forward, stage 1  *80  *5 us  *1 us  *+4 us  *+4 us  *+4 us  *+400.0%$" out
 	grep -q "^forward, stage 2  *80  *1 us  *1 us  *0 ns  *0 ns  *0 ns  *+0.0%$" out'
 
-# Training in two phases: the second begins when the first has drained.
+# The training has two phases; the second begins when the first has drained.
 test_ok 'a run with a pause between epochs compares with its plan' '
 	pd-replay -m 10 -f trace plan.json >half.jsonl
 	{ head -n 1 half.jsonl | jq -c ".epoch_minibatches = 10"; tail -n +2 half.jsonl
@@ -158,7 +159,7 @@ test_ok 'events of both are processes side by side' '
 	jq -e "[.traceEvents[] | select(.ph == \"s\" or .ph == \"f\")] | group_by(.id)
 		| all(.[]; length == 2)" both.json'
 
-# 700 ns each way around 3 us of computation; stage 1 alone takes 4 us more
+# In the trace 700 ns go each way around 3 us of computation, and stage 1 alone takes 4 us more.
 test_ok 'where the time went adds up' '
 	pd-replay --compare=slow.jsonl --topology=4@0.2GB/s plan.json >out
 	cat out
@@ -190,7 +191,7 @@ test_ok 'in the drawing they have shades, and the report one line' '
 	[ "$(grep -c ">stages 0, 2, rank 0<" svg)" -eq 1 ]
 	[ "$(sed -n "s/.*fill=\"\(#......\)\".*[02]F[0-9]* forward.*/\1/p" svg | sort -u | wc -l)" -eq 2 ]
 	pd-replay chunks.json >out && [ "$(grep -c "^stage 0,2  *[0-9.]*  *[0-9.]*  *[0-9.]*  *[0-9]" out)" -eq 1 ]'
-# each backward in two, its weights' part last
+# Each backward is in two parts, with that of the weights last.
 jq -c 'if .op == "backward" then
 	(.op = "backward_input" | .end_ns -= 1000), (.op = "backward_weight" | .start_ns += 1000)
        else . end' trace.jsonl >split.jsonl
@@ -202,7 +203,7 @@ test_ok 'the two parts of a backward are drawn' '
 	pd-replay -f svg -m 6 split.jsonl | grep -c "<title>3W[0-9]* backward_weight" | grep -qx 6
 	pd-replay split.jsonl >report && grep -q "^time per minibatch  *4.05 us" report'
 
-# stage 0 on rank 0 sends different things to both stages of rank 1
+# Stage 0 on rank 0 sends different things to both stages of rank 1.
 jq '.profile.layers[0] |= (.name = "a" | .activation_bytes = 300)
     | .profile.layers |= [.[0], (.[0] | .name = "b" | .inputs = ["a"] | .activation_bytes = 200),
 			  (.[1] | .inputs = ["a"]), .[2], (.[3] | .inputs = ["l2", "b"])]
@@ -216,7 +217,7 @@ test_ok 'of two links between two ranks each transfer finds its own' '
 	[ "$(wc -l <1)" -eq 8 ]
 	grep -q "^activations, stage 0 to 1  *300 B" 1 && grep -q "^activations, stage 0 to 3  *200 B" 1'
 
-# schedules: written, and changed by hand
+# Schedules are written, and changed by hand.
 jq '.schedule = "1f1b" | .weights = "flush" | .microbatches = 8' plan.json >flush.json
 jq '.schedule = "gpipe"' flush.json >gpipe.json
 jq '.schedule = "zb-h1"' flush.json >zb.json
@@ -228,7 +229,7 @@ for name in plan chunks flush gpipe zb; do
 		cmp 1 2'
 done
 test_ok 'from standard input' 'pd-replay <flush.list >1 && pd-replay flush.list >2 && cmp 1 2'
-# rank 0 does the forward of microbatch 4 before the backward of microbatch 0
+# Rank 0 does the forward of microbatch 4 before the backward of microbatch 0.
 jq -c -s 'map(select(.rank == 0 and .op == "forward" and .microbatch == 4)) as $moved | .[]
 	| if .rank == 0 and .op == "forward" and .microbatch == 4 then empty
 	  elif .rank == 0 and .op == "backward" and .microbatch == 0 then $moved[0], .

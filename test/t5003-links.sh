@@ -1,16 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Who waits for which link: on one level it is worked out (lib/transport/sim/link), on several
-# they move from one link to the next.  A second level of one component is the same machine.
+# Transfers wait for links.  On one level a replay works out which link each waits for
+# (lib/transport/sim/link); on several levels transfers move from one link to the next.  A second level of
+# one component is the same machine, so both ways must take the same times.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# plan REPLICAS WARMUPS BYTES PARAMETERS: each forward a little longer than the one before
+# plan REPLICAS WARMUPS BYTES PARAMETERS: prints a plan in which each forward is a little longer than the
+# one before.
 plan() {
 	made_up "$1" "$2" ".profile.layers |= [to_entries[] | .key as \$l | .value
 		+ {forward_ns: (1000 + 7 * \$l), activation_bytes: $3, parameter_bytes: $4}]"
 }
 
-# alike MINIBATCHES TOPOLOGY: the same times
+# alike MINIBATCHES TOPOLOGY: checks that one level and two take the same times.
 alike() {
 	pd-replay -m "$1" -t "$2" -f trace plan.json | tail -n +2 >one
 	pd-replay -m "$1" -t "$2,1@9GB/s" -f trace plan.json | tail -n +2 >two

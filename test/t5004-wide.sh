@@ -1,22 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Data parallelism over many ranks: an all-reduce ends in the time in which links can carry it, and in
-# not much more in groups, where there are thousands; and what the plan says is what every rank allocates.
+# With data parallelism over many ranks an all-reduce ends in the time in which links can carry it.  In
+# groups, where there are thousands, it takes not much more.  What the plan says is what every rank
+# allocates.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# plan REPLICAS PARAMETER_BYTES: one layer on all of them
+# plan REPLICAS PARAMETER_BYTES: prints a plan of one layer on all replicas.
 plan() {
 	made_up "[$1]" '[0]' ".profile.layers[].parameter_bytes = $2"
 }
 
-# reduced MINIBATCHES TOPOLOGY: nanoseconds from the first backward to the end of all-reduces
+# reduced MINIBATCHES TOPOLOGY: prints the nanoseconds from the beginning of the first all-reduce to the end
+# of the last.
 reduced() {
 	pd-replay -m "$1" -t "$2" -f trace plan.json |
 		jq -n '[inputs | select(.op == "allreduce")] |
 			(map(.end_ns) | max) - (map(.start_ns) | min)'
 }
 
-# Each of n sends (n - 1)/n of it twice, and no link ever waits for another.
+# Each of n replicas sends (n - 1)/n of the parameters twice, and no link ever waits for another.
 for n in 3 8 15 100; do
 	test_ok "an exchange among $n goes in rounds" "
 		plan $n 100000000 >plan.json
@@ -24,7 +26,7 @@ for n in 3 8 15 100; do
 		test \$ns -ge \$((200000000 * ($n - 1) / $n))
 		test \$ns -lt \$((200200000 * ($n - 1) / $n))"
 done
-# 100 MB at 1 GB/s: 200 ms there and back
+# 100 MB at 1 GB/s take 200 ms there and back.
 while read -r n most_ms; do
 	test_row all-reduce "an all-reduce among $n" "
 		plan $n 100000000 >plan.json

@@ -1,23 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What ranks cost each other, where the profile says it.  Replicas of a stage: what they do at once
-# takes longer, and a sum of gradients waits for the slowest.  Ranks that take turns on a processor.
-# Sums in each other's memory.
+# Ranks slow each other down where the profile says so.  Replicas of a stage compute at once, which takes
+# longer, and a sum of gradients waits for the slowest.  Ranks may take turns on a processor.  Sums may go
+# through each other's memory.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# plan REPLICAS WARMUPS [FILTER]: layers of 10 ms, 20 ms and, for the update, 2 ms; two workers were timed
+# plan REPLICAS WARMUPS [FILTER]: writes a plan with layers of 10 ms, 20 ms and, for the update, 2 ms.  Two
+# workers were timed.
 plan() {
 	made_up "$1" "$2" '.profile.layers[] += {forward_ns: 10e6, backward_ns: 20e6, update_ns: 2e6}
 		| .profile.device += {workers: 2, in_step: {forward: 1.1, backward: 1.2, update: 1.5,
 			slowest_ns: 3000000}}' | quick_jq "${3:-.}" >plan.json
 }
 
-# minibatches_ms N: the time of N minibatches, in the whole
+# minibatches_ms N: prints the time of N minibatches in all.
 minibatches_ms() {
 	pd-replay --format=json -m "$1" plan.json | quick_jq '.elapsed_ns / 1e6'
 }
 
-# within MS MOST: at least MS, and less than a tenth of a millisecond more
+# within MS LEAST: checks that MS is at least LEAST, and less than a tenth of a millisecond more.
 within() {
 	awk -v ms="$1" -v least="$2" 'BEGIN { exit !(ms >= least - 1e-6 && ms < least + 0.1) }'
 }
@@ -54,9 +55,9 @@ test_ok "and while one of them waits for the other it does not" '
 	plan "[1, 1]" "[0, 0]" ".schedule = \"none\" | .profile.device.in_turns = 1.25 |
 		.profile.layers[].update_ns = 0"
 	pd-replay -f json --processors=1 -m 1 plan.json | jq -e ".elapsed_ns / 1e6 - 60 | fabs < 0.1"'
-# sums MS FILTER: a minibatch of 30 ms and a sum of 65,536 gradients take so long in all, with links of
-# 100 MB/s and 0.1 ms.  In each other's memory the sum takes 1 ms and two empty messages; by messages it
-# takes 2 x 1.311 ms and two latencies.
+# sums MS FILTER: checks that a minibatch of 30 ms and a sum of 65,536 gradients take so long in all, with
+# links of 100 MB/s and 0.1 ms.  In each other's memory the sum takes 1 ms and two empty messages; by
+# messages it takes 2 x 1.311 ms and two latencies.
 sums() {
 	made_up "[2]" "[0]" ".profile.layers[] += {forward_ns: 10e6, backward_ns: 20e6,
 			parameter_bytes: 262144}

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Processes that talk through shared memory: asleep they cost nothing, and they leave nothing
-# behind, however they end.
+# Processes that talk through shared memory cost nothing while they sleep, and leave nothing behind, however
+# they end.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 life=$PD_BUILD/test/unit/ucx-life
 [ -x "$life" ] || test_skip_all "test/unit/ucx-life is not built (make check builds it)"
 
-# Segments of both kinds that are not in the file BEFORE; it may take a moment until the killed are gone.
+# left_behind BEFORE: lists segments of both kinds that are not in the file BEFORE, and fails once there are
+# none.  Killed processes may take a moment to go.
 left_behind() {
 	for try in $(seq 200); do
 		unattached | grep -vxF -f "$1" >left || return 1

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# mpirun starts the ranks: each of its processes is one, and the first speaks for all.
+# mpirun starts the ranks.  Each of its processes is one, and the first speaks for all.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 . "$PD_SOURCE/test/hosts-lib.sh"
@@ -11,7 +11,7 @@ profile residual.json 4 >residual
 plan residual 1 2 1 >plan
 pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here plan >out.here
 
-# mpi N ARGUMENT... : N processes of pd-run; what mpirun itself says goes elsewhere.
+# mpi N ARGUMENT...: runs N processes of pd-run; standard error goes to ./err.
 mpi() {
 	mpi_ranks=$1
 	shift
@@ -52,12 +52,12 @@ test_ok "ranks of one host exchange through shared memory: none listens" '
 		ls -l "/proc/$process/fd"
 	done | sed -n "s/.*socket:\[\([0-9]*\)\]/\1/p" | sort -u >sockets
 	awk "FNR > 1 && \$4 == \"0A\" { print \$10 }" /proc/net/tcp /proc/net/tcp6 | sort >listen
-	kill -9 $workers || :   # one that is killed takes the others along
+	kill -9 $workers || :   # One that is killed takes the others along.
 	wait $run || :
 	[ "$(echo $workers | wc -w)" -eq 4 ] && [ "$(echo $agents | wc -w)" -eq 4 ]
 	[ -s sockets ] && [ -z "$(comm -12 sockets listen)" ]
 '
-plan residual 8 8 >plan.json		# 16 ranks, as in pd-run(1)
+plan residual 8 8 >plan.json		# It has 16 ranks, as in pd-run(1).
 test_ok "so many ranks that their connections are more than the soft limit of descriptors" '
 	cat >few <<-END
 		ulimit -Sn 32
@@ -97,7 +97,7 @@ test_ok "a rank that is killed is named within seconds, and the status is 3" '
 	ended 10 3
 	said "rank 2 (stage 1 of 3) was killed by signal 9 (Killed)"
 '
-# mpirun, once it has been sent a signal, may read no reports any more: they go into files.
+# After a signal mpirun may read no reports any more, so they go into files.
 test_ok "SIGTERM to mpirun ends in a checkpoint" '
 	cat >apart <<-END
 		exec pd-run --threads=1 --synthetic --minibatches=100000000 --report-every=20 \

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# srun starts the ranks: Slurm on four nodes, which are hosts of contrib/hosts.sh, or, where there are
-# none, on one, this machine, on ports of the loopback interface.
+# srun starts the ranks.  Slurm runs on four nodes, which are hosts of contrib/hosts.sh.  Where these cannot
+# be had, it runs on one node, this machine, on ports of the loopback interface.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 . "$PD_SOURCE/test/hosts-lib.sh"
@@ -21,7 +21,7 @@ self=$(hostname -s)
 nodes=$(echo "${PD_HOSTS:-$self}" | tr , ' ')
 node_count=$(echo "$nodes" | wc -w)
 
-# address NODE
+# address NODE: prints the address of a node.
 address() {
 	[ -n "${PD_HOSTS-}" ] && echo "10.99.0.${1#h}" || echo 127.0.0.1
 }
@@ -77,7 +77,7 @@ others_begin() {
 	done
 }
 
-# what keeps Slurm from starting, if anything does
+# slurm/started has what keeps Slurm from starting, if anything does.
 {
 	munged --force --num-threads=1 --key-file="$slurm/munge.key" \
 		--socket="$slurm/munge.socket" --pid-file="$slurm/munged.pid" \
@@ -127,7 +127,7 @@ test_ok "a rank that is killed is named, also where srun lets the others run on"
 	said "rank 2 (stage 1 of 3"
 	said "was killed by signal 9 (Killed)"
 '
-# The script in pd-run(1), for ever, on as many nodes as there are, with four ranks on each.
+# The script in pd-run(1) runs for ever, on as many nodes as there are, with four ranks on each.
 layers=$(jq ".layers | length" residual)
 if [ "$node_count" -gt 1 ]; then
 	pd-plan --topology="4@10Gbit/s,$node_count@1Gbit/s" \
@@ -140,7 +140,7 @@ awk '/^\.Ed/ { copy = 0 } /^#!/ { copy = 1 } copy' "$PD_SOURCE/man/pd-run.1" |
 	sed "s/--nodes=4/--nodes=$node_count/; s/=DIR/=data/; s:=/shared/DIR:=CHECKPOINT:
 		s/ pd-run/& --minibatches=100000000 --report-every=10/" >script
 
-# begin_job CHECKPOINT: submits it as $job, and waits until it trains.
+# begin_job CHECKPOINT: submits the script as $job, and waits until it trains.
 begin_job() {
 	sed "s/CHECKPOINT/$1/" script >batch
 	job=$(sbatch --parsable batch)
@@ -152,7 +152,7 @@ begin_job() {
 	return 1
 }
 
-# ends_in CHECKPOINT: the job does, and another goes on from it.
+# ends_in CHECKPOINT: waits until $job has ended, and checks that another run goes on from there.
 ends_in() {
 	for try in $(seq 1000); do
 		squeue -h -j "$job" 2>/dev/null | grep -q . || break
@@ -169,11 +169,11 @@ test_ok "the batch script in pd-run(1): scancel ends it in a checkpoint; another
 	scancel "$job"
 	ends_in cancelled
 '
-# Slurm looks for such jobs twice a minute.
+# Slurm looks twice a minute for jobs whose time is nearly over.
 test_ok "so does its --signal, two minutes before its time is over" '
 	begin_job signalled
 	scontrol update JobId="$job" TimeLimit=2
 	ends_in signalled
-	scontrol show job "$job" | grep " ExitCode=138:0"	# SIGUSR1 ended pd-run
+	scontrol show job "$job" | grep " ExitCode=138:0"	# SIGUSR1 ended pd-run.
 '
 test_done

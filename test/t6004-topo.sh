@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# pd-topo against the truth: hosts whose links are shaped (contrib/hosts.sh).
+# pd-topo measures hosts whose links are shaped (contrib/hosts.sh), and must find these links.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/hosts-lib.sh"
 need_mpirun
@@ -37,7 +37,7 @@ topo() {
 		pd-topo --svg=machine.svg 2>err
 }
 
-# racks: are the links of out.json as they were shaped, within a tenth?
+# racks: checks that the links of out.json are as they were shaped, within a tenth.
 racks() {
 	jq -e '[.levels[].count] == [2, 2, 2] and [.levels[].shared_memory] == [true, null, null] and
 		([.levels[1:][].bandwidth_bytes_per_s * 8 / 1e6] | [.[0] / 200, .[1] / 50] |
@@ -45,7 +45,7 @@ racks() {
 }
 
 test_ok "hosts of two ranks in two racks: three levels, each link as it is shaped" '
-	for try in 1 2 3; do    # others may have had the processors meanwhile
+	for try in 1 2 3; do    # Other programs may have had the processors meanwhile.
 		{ topo "--rate=200mbit --racks=2 --uplink=50mbit" h1:2,h2:2,h3:2,h4:2 8 >out.json &&
 			racks && break; } || :
 	done

@@ -8,13 +8,13 @@
 sgd="--lr=0.002 --weight-decay=0.001"
 residual_model >residual.json
 profile residual.json 4 >residual
-idx_data data		# 27 minibatches an epoch
+idx_data data		# An epoch has 27 minibatches.
 for replicas in "1" "1 1" "1 1 1" "2 1" "1 2" "1 1 1 1"; do
 	plan residual $replicas >"plan$(echo " $replicas" | tr ' ' -)"
 done
 
-# resumed PLAN N K... : training to each K in turn, then to N, against training to N at once.
-# The whole folder is compared: the older versions too.
+# resumed PLAN N K...: trains to each K in turn, then to N, and compares with training to N at once.  The
+# whole folder is compared, with the older versions.
 resumed() {
 	with=$1 n=$2
 	shift 2
@@ -37,9 +37,9 @@ for k in 14 26 27 "2 4 27 31"; do
 done
 test_row replicas "two replicas behind one, resumed at 8 and 26" 'resumed plan-1-2 40 8 26'
 
-# killed EVERY PLAN N: kills pd-run once it has trained a few minibatches, then resumes.
+# killed EVERY PLAN N: kills pd-run once it has trained a few minibatches, resumes, and compares.
 killed() {
-	rm -rf ck out           # not to count the checkpoints of the run before
+	rm -rf ck out           # The checkpoints of the run before must not count.
 	: >out
 	pd-run --threads=1 --checkpoint=ck --checkpoint-every="$1" --report-every=1 $sgd \
 		--data=data --minibatches=100000 "$2" >out &
@@ -69,7 +69,8 @@ test_ok "checkpoints of replicas where all have updated" '
 	cat steps
 	[ "$(cat steps)" = "6 10 16 20 26 27 30 " ]'
 
-# interrupted SECONDS SIGNAL PLAN: so long after the workers have been started
+# interrupted SECONDS SIGNAL PLAN: signals so long after the workers have been started, resumes, and
+# compares.
 interrupted() {
 	rm -rf ck
 	env --default-signal=INT pd-run --threads=1 --checkpoint=ck $sgd --data=data \
@@ -102,8 +103,8 @@ for moment in 0.22 0.36; do
 	test_row terminated "terminated after $moment s with replicas, resumed" "interrupted $moment TERM plan-2-1"
 done
 
-# One minibatch an epoch, which is replica 0's: replica 1 is at the end of the epoch at once, and
-# waits for the running statistics.
+# one_minibatch: writes data of which an epoch has one minibatch, for replica 0.  So replica 1 is at the end
+# of the epoch at once, and waits for the running statistics.
 one_minibatch() {
 	mkdir one
 	for half in train t10k; do
@@ -113,7 +114,7 @@ one_minibatch() {
 	done
 }
 
-# terminated_apart SECONDS: replica 0 stands still when the signal comes.
+# terminated_apart SECONDS: terminates pd-run while replica 0 stands still, so long after the first report.
 terminated_apart() {
 	: >out
 	env --default-signal=INT pd-run --threads=1 $sgd --data=one --no-evaluate --timeout=60 \
@@ -136,7 +137,7 @@ for moment in 0.01 0.03 0.05 0.07 0.09 0.11 0.13 0.15; do
 		terminated_apart $moment"
 done
 
-# switched FROM K TO N: goes on under another plan.
+# switched FROM K TO N: trains to K under one plan and on to N under another, and compares.
 switched() {
 	rm -rf ck
 	train ck "$1" $sgd --data=data --minibatches="$2" >out
@@ -169,7 +170,7 @@ test_ok "the comparison can fail: the switch at another minibatch" '
 		plan-1-1-1
 	status 1 "$same" serial "$(at ck 40)"'
 
-# with Adam: both moments and the count of updates go on
+# With Adam both moments and the count of updates go on.
 adam="--optimizer=adam --lr=0.003 --lr-schedule=step --lr-step=1 --lr-warmup=20"
 for with in plan-1-1-1 plan-2-1; do
 	test_row adam "adam, $with, resumed at 14 and 26" "
@@ -212,7 +213,8 @@ test_ok "where nothing is left to train, what the checkpoint has is evaluated, u
 	pd-run --threads=1 --checkpoint=ck --resume --no-evaluate --data=data plan-1 >again
 	[ "$(wc -l <again)" -eq 1 ]'
 
-# refused WORDS OPTION... : one sentence, exit status 2, nothing started
+# refused WORDS OPTION...: checks that pd-run refuses these with status 2 in one sentence with the WORDS,
+# and starts nothing.
 refused() {
 	words=$1
 	shift

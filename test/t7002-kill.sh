@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A worker that dies or hangs at any moment ends the run in seconds, with one sentence and
-# nothing left behind; so does the death of pd-run.
+# A worker that dies or hangs at any moment ends the run in seconds, with one sentence and nothing left
+# behind.  So does the death of pd-run.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -12,7 +12,7 @@ plan residual 1 1 1 >plan-2
 plan residual 2 1 >plan-3
 plan residual 1 2 1 >plan-4
 
-# clean PIDS: those processes are gone, and so is all that they had; given a moment.
+# clean PIDS: checks that these processes are gone, with all that they had, and gives them a moment for it.
 clean() {
 	for try in $(seq 600); do
 		left=$(unattached | grep -vxF -f before || :)
@@ -35,14 +35,14 @@ workers_of() {
 	cat "/proc/$1/task/$1/children" 2>/dev/null || :
 }
 
-# begin PLAN OPTION... : a run, its workers started; its process in $run.  A death that only the
+# begin PLAN OPTION...: starts a run as $run, and waits until its workers are there.  A death that only the
 # heartbeat noticed would take ten minutes.
 begin() {
 	{ unattached; echo none; } >before
 	begin_plan=$1
 	shift
 	rm -rf trace
-	# as a terminal starts it, also where these tests run under nohup
+	# pd-run starts as from a terminal, also where these tests run under nohup.
 	env --default-signal=HUP pd-run --threads=1 --synthetic --checkpoint=ck \
 		--checkpoint-every=20 --trace=trace --timeout=600 "$@" "$begin_plan" >out 2>err &
 	run=$!
@@ -53,7 +53,7 @@ begin() {
 	done
 }
 
-# ended SECONDS: waits for the run; its exit status in $ended.
+# ended SECONDS: waits for the run, puts its exit status into $ended, and checks that it took no longer.
 ended() {
 	since=$(date +%s%N)
 	ended=0
@@ -63,7 +63,7 @@ ended() {
 	[ "$took" -lt $(($1 * 1000)) ]
 }
 
-# killed MOMENT: a random worker of a random plan, at a random time.
+# killed MOMENT: kills a random worker of a random plan at a random time, and checks how the run ends.
 killed() {
 	set -- "$1" $(awk -v s="$1" 'BEGIN {
 		srand(s * 7919)
@@ -76,7 +76,7 @@ killed() {
 	kill -KILL "$4" 2>/dev/null || :
 	ended 100
 	cat err
-	[ "$ended" -ne 0 ] || rm trace          # it came too late: the run is done
+	[ "$ended" -ne 0 ] || rm trace          # The signal came too late: the run is done.
 	clean "$workers"
 	[ "$ended" -ne 0 ] || { [ "$(tail -n 1 out | jq -r .outcome)" = done ]; return; }
 	[ "$ended" -eq 3 ]
@@ -129,7 +129,7 @@ test_ok "and one that is stopped" '
 	rm -f ck/.step*/* && rmdir ck/.step* || :
 	clean "$workers"'
 
-# alone: of a trace nothing is here but what has its name.
+# alone: checks that there is no file of a trace except the trace itself.
 alone() {
 	ls -A >names
 	cat names
@@ -196,8 +196,8 @@ test_ok "standard output that takes nothing: nothing is trained" '
 	one_line err && grep -q "standard output.*Bad file descriptor" err
 	[ ! -e ck ]'
 
-# unheard COMMAND...: it ends in order, though nobody hears any more how it goes: what has been
-# trained is in a checkpoint, which the last sentence names, and the trace is whole.
+# unheard COMMAND...: checks that the run ends in order, though nobody hears any more how it goes.  What has
+# been trained is in a checkpoint, which the last sentence names, and the trace is whole.
 unheard() {
 	status 3 "$@" --threads=1 --synthetic --minibatches=1000000 --checkpoint=ck --trace=trace \
 		plan-2 2>err
@@ -216,7 +216,7 @@ test_ok "who reads standard output leaves: stopped in order" '
 	[ "$(jq -r .event first)" = progress ]
 	wait'
 
-# full: a run that met a full disk says so.
+# full: checks that a run that met a full disk says so.
 full() {
 	one_line err
 	cat err

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Names of any length, alike but at their ends: a network trains, is saved and resumed as it would
-# under short names.
+# Names may have any length, and differ only at their ends.  A network then trains, is saved and resumed as
+# it would under short names.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -10,19 +10,19 @@ profile residual.json 4 >short
 plan short 1 1 1 >plan-short
 train ck-short plan-short $sgd --synthetic --minibatches=12 --no-evaluate >out
 
-# lengthen LENGTH: makes every name of a model so long, the last characters those that it had.
+# lengthen LENGTH: makes every name of a model so long; it ends with the characters that it had.
 lengthen() {
 	jq --argjson length "$1" '
 		def long: . as $name | "n" * ($length - ($name | length)) + $name;
 		.inputs |= map(.name |= long) | .layers |= map(.name |= long | .inputs |= map(long))'
 }
 
-# data_of FILE: what a safetensors file has behind its header.
+# data_of FILE: prints what a safetensors file has behind its header.
 data_of() {
 	tail -c +$((9 + $(od -A n -t u8 -N 8 "$1"))) "$1"
 }
 
-# 152 and less were once all that fitted with a parameter's name.
+# Names of 152 and fewer characters were once all that fitted with a parameter's name.
 for length in 152 153 160 5000; do
 	test_ok "names of $length characters: profiled, planned, trained, resumed" '
 		lengthen $length <residual.json >model.json
@@ -53,7 +53,7 @@ for length in 152 153 160 5000; do
 		done'
 done
 
-# A message has room for so much: what is wrong stands at its end and is seen whatever the name.
+# A message has limited room.  What is wrong stands at its end, and is seen whatever the name.
 test_ok "a file with a long name: the end of the sentence is there" '
 	folder=$(printf "%0240d/%0240d/%0240d" 1 2 3)
 	status 2 pd-plan "$folder/none.json" 2>err

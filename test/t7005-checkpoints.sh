@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What is in a directory of checkpoints: damaged ones are noticed and named, one run at a time
-# writes there, and where it cannot write it says so before it trains.
+# Damaged checkpoints in a directory are noticed and named.  One run at a time writes there, and one that
+# cannot write there says so before it trains.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -9,25 +9,26 @@ residual_model >residual.json
 profile residual.json 4 >residual
 plan residual 1 1 >plan
 
-# run OPTION...: made-up data, two stages.
+# run OPTION...: trains two stages on made-up data.
 run() {
 	pd-run --device="${PD_TEST_DEVICE:-cpu}" --threads=1 --synthetic "$@" plan
 }
 run --checkpoint=good --keep=9 --minibatches=8 --checkpoint-every=4 >out
 
-# fresh: the checkpoints of steps 4 and 8, whole, in ck.
+# fresh: puts the checkpoints of steps 4 and 8, whole, into ck.
 fresh() {
 	rm -rf ck
 	cp -r good ck
 }
 
-# flip FILE BYTE: one bit of it.
+# flip FILE BYTE: flips one bit of that byte.
 flip() {
 	was=$(od -An -tu1 -j "$2" -N 1 "$1" | tr -d ' ')
 	printf "$(printf '\\%03o' $((was ^ 16)))" | dd of="$1" bs=1 seek="$2" conv=notrunc 2>dd.err
 }
 
-# refused STATUS WORDS OPTION...: one sentence, nothing trained.
+# refused STATUS WORDS OPTION...: checks that pd-run refuses these in one sentence with the WORDS, and
+# trains nothing.
 refused() {
 	refused_status=$1 words=$2
 	shift 2
@@ -38,7 +39,7 @@ refused() {
 	[ ! -s out ]
 }
 
-# header FILE: bytes in front of the data.
+# header FILE: prints the number of bytes in front of the data.
 header() {
 	echo $((8 + $(od -An -tu4 -N 4 "$1")))
 }
@@ -141,7 +142,7 @@ test_ok "a plan from a pipe" '
 	[ "$(tail -n 1 out | jq .step)" -eq 4 ]
 	pd-run --threads=1 --synthetic --minibatches=4 <plan >out'
 
-# One that was written before there were checksums: without what came with them.
+# old: makes a checkpoint as it was written before there were checksums, without what came with them.
 old() {
 	fresh
 	rm -r "$(at ck 4)"
@@ -157,7 +158,7 @@ test_ok "a checkpoint without checksums, of an earlier version: taken, and said"
 	grep -q "step 8, whose checkpoint is of an earlier version and has no checksums" err
 	diff -r "$(at whole 12)" "$(at ck 12)"'
 
-# begin DIRECTORY: a long run there; its process in $long.
+# begin DIRECTORY: starts a long run there, as $long.
 begin() {
 	pd-run --threads=1 --synthetic --checkpoint="$1" --checkpoint-every=1 --minibatches=1000000 \
 		plan >long.out 2>long.err &
@@ -187,7 +188,7 @@ test_ok "two runs begun at once: one trains" '
 		wait $! || other=$?
 		echo $status $other
 		cat first.err second.err
-		# one may have ended before the other began
+		# One may have ended before the other began.
 		case $status$other in
 		03 | 30) grep -q "another run" first.err second.err ;;
 		02 | 20) grep -q "holds checkpoints" first.err second.err ;;

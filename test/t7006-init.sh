@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Training that begins with parameters out of a file.
+# Training can begin with parameters out of a file.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -10,12 +10,12 @@ for replicas in "1" "1 1 1" "2 1"; do
 	plan residual $replicas >"plan$(echo " $replicas" | tr ' ' -)"
 done
 
-# still CHECKPOINT PLAN OPTION...: one minibatch that changes no parameter.
+# still CHECKPOINT PLAN OPTION...: trains one minibatch that changes no parameter.
 still() {
 	rm -rf "$1"
 	train "$@" --synthetic --lr=0 --momentum=0 --minibatches=1 >out
 }
-# stage CHECKPOINT [STEP]: the file of a plan of one stage.
+# stage CHECKPOINT [STEP]: prints the file of a plan of one stage.
 stage() {
 	echo "$(at "$1" "${2:-1}")/stage-0.safetensors"
 }
@@ -25,7 +25,7 @@ cp "$(stage one)" first.safetensors
 still other plan-1 --seed=2
 cp "$(stage other)" second.safetensors
 
-# parameters FILE: a line of each, its name and a checksum of its bytes.
+# parameters FILE: prints a line for each, its name and a checksum of its bytes.
 parameters() {
 	dump "$1" | grep -v "running\|@"
 }
@@ -53,7 +53,7 @@ done
 test_ok "those of the seed: the same bits as without" '
 	rm -rf ck
 	train ck plan-1-1-1 --synthetic --minibatches=7 >out
-	# running statistics that one minibatch has changed are put back where they begin
+	# Running statistics that one minibatch has changed are put back to where they begin.
 	cp first.safetensors fresh.safetensors
 	length=$(od -An -tu4 -N 4 fresh.safetensors)
 	tail -c +9 fresh.safetensors | head -c "$length" | jq -r "to_entries[]
@@ -70,7 +70,8 @@ test_ok "those of the seed: the same bits as without" '
 	train ck-init plan-1-1-1 --synthetic --minibatches=7 --init=fresh.safetensors >out
 	diff -r "$(at ck 7)" "$(at ck-init 7)"'
 
-# file NAME DTYPE SHAPE BYTES [NAME ...]: a safetensors file; bytes as printf has them, repeated.
+# file NAME DTYPE SHAPE BYTES [NAME ...]: prints a safetensors file.  BYTES are as printf has them, and
+# repeated.
 file() {
 	header= at=0
 	: >data
@@ -104,7 +105,7 @@ END
 profile small.json 4 >small
 plan small 1 >plan-small
 
-# with FILE WORDS: refused, in one sentence.
+# with FILE WORDS: checks that the file is refused in one sentence with the WORDS.
 with() {
 	status 2 pd-run --synthetic --minibatches=1 --init="$1" plan-small >out 2>err
 	cat err
@@ -112,7 +113,7 @@ with() {
 	grep -q "^pd-run: --init: $1: .*$2" err
 	[ ! -s out ]
 }
-# values CHECKPOINT NAME: the distinct numbers of a tensor, as they are printed.
+# values CHECKPOINT NAME: prints the distinct numbers of a tensor.
 values() {
 	values_file=$(stage "$1")
 	values_length=$(od -An -tu4 -N 4 "$values_file")
@@ -130,7 +131,7 @@ test_ok "a file made by hand: parameters and running statistics" '
 	file $bn $weight $bias >w
 	still ck plan-small --init=w
 	[ "$(values ck fc1.weight) $(values ck fc1.bias)" = "1 2" ]
-	values ck bn.running_mean | awk "{ exit !(\$1 > 800 && \$1 < 1000) }"'	# it was 1000
+	values ck bn.running_mean | awk "{ exit !(\$1 > 800 && \$1 < 1000) }"'	# It was 1000.
 test_ok "numbers of 16 bits" '
 	file $bn fc1.weight F16 "[4,4]" "\0\076" fc1.bias BF16 "[4]" "\300\077" >w
 	still ck plan-small --init=w

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Signals to a whole process group, as terminals, timeout(1) and batch systems send them: pd-run
-# alone decides, nothing is lost, and it ends by the signal; and all stopped for a while and continued.
+# Terminals, timeout(1) and batch systems send signals to a whole process group.  pd-run alone decides,
+# nothing is lost, and it ends by the signal.  A group that is stopped for a while and continued goes on.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 
@@ -10,11 +10,11 @@ profile residual.json 4 >residual
 plan residual 1 1 1 >plan-3
 plan residual 2 1 >plan-2
 ulimit -c 0
-# as a terminal starts a program, whatever these tests were started by; what trains while others are
-# tested leaves them most of the processors
+# Runs start as from a terminal, whatever started these tests.  Their priority is low, since they train
+# while others are tested, and leave those most of the processors.
 fresh='nice -n 5 env --default-signal=INT,TERM,HUP,QUIT'
 
-# begin DIRECTORY OPTION...: a run in a group of its own; its process, and group, in $run.
+# begin DIRECTORY OPTION...: starts a run in a group of its own; $run is its process and its group.
 begin() {
 	rm -rf "$1"
 	mkdir "$1"
@@ -25,7 +25,7 @@ begin() {
 	run=$!
 }
 
-# trains DIRECTORY: it has begun to train.
+# trains DIRECTORY: waits until the run has begun to train.
 trains() {
 	for try in $(seq 600); do
 		[ ! -s "$1/out" ] || return 0
@@ -35,7 +35,7 @@ trains() {
 	return 1
 }
 
-# gone GROUP: no process of it is left; those that are killed may take a moment.
+# gone GROUP: waits until no process of it is left; those that are killed may take a moment.
 gone() {
 	for try in $(seq 600); do
 		kill -s 0 -- "-$1" 2>/dev/null || return 0
@@ -45,7 +45,7 @@ gone() {
 	return 1
 }
 
-# orderly DIRECTORY: it has said that it was stopped, and left its checkpoint and its trace.
+# orderly DIRECTORY: checks that the run said that it was stopped, and left its checkpoint and its trace.
 orderly() {
 	cat "$1/err"
 	[ ! -s "$1/err" ]
@@ -71,7 +71,7 @@ test_ok "timeout(1), which signals twice: one wish" '
 		--checkpoint=timed/ck --trace=timed/trace plan-3 >timed/out 2>timed/err &
 	run=$!
 	trains timed
-	kill -s TERM $run       # as if its time had come
+	kill -s TERM $run       # timeout(1) then acts as if the time were over.
 	status 143 wait $run
 	orderly timed'
 
@@ -125,7 +125,7 @@ test_ok "a worker that fails: a sentence, and no library speaks" '
 		grep -q "rank 2 (stage 2 of 3) was killed by signal" fails/err
 	done'
 
-# With a worker that is stopped, an orderly end takes as long as that is.
+# An orderly end takes as long as a worker is stopped.
 test_ok "two signals in a moment are one wish" '
 	begin twice
 	trains twice
@@ -133,7 +133,7 @@ test_ok "two signals in a moment are one wish" '
 	kill -STOP $2 $run
 	kill -s HUP -- -$run
 	kill -s TERM -- -$run
-	kill -CONT $run         # which reads both in the same moment, the lower number first
+	kill -CONT $run         # It reads both in the same moment, the lower number first.
 	sleep 0.5
 	kill -CONT $2
 	status 129 wait $run
@@ -164,7 +164,6 @@ test_ok "what was ignored when it began stays so" '
 	wait $!
 	[ "$(tail -n 1 out | jq -r .outcome)" = done ]'
 
-# stood SECONDS: a run whose group is stopped for so long and continued goes on.
 test_ok "all stopped for longer than any limit, and pd-run alone: they go on" '
 	begin all --timeout=1
 	all=$run
@@ -186,7 +185,7 @@ test_ok "all stopped for longer than any limit, and pd-run alone: they go on" '
 	orderly all
 	orderly self'
 
-# The one that does not move is rank number $1; who waits for it is not to be blamed.
+# named RANK: stops this rank, and checks that it is blamed, not a rank that waits for it.
 named() {
 	begin "named-$1" --timeout=2
 	trains "named-$1"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Four hosts (contrib/hosts.sh): the same weights as on one; and whatever is lost, a rank, a host, the
-# first process, a link, is named within seconds, and nothing is left on any host.
+# Four hosts (contrib/hosts.sh) train the same weights as one.  Whatever is lost, a rank, a host, the first
+# process or a link, is named within seconds, and nothing is left on any host.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 . "$PD_SOURCE/test/hosts-lib.sh"
@@ -14,26 +14,26 @@ profile residual.json 4 >residual
 plan residual 1 2 1 >plan
 pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here plan >out.here
 
-# there ARGUMENT...: pd-run on all hosts, a rank on each.
+# there ARGUMENT...: runs pd-run on all hosts, with a rank on each.
 there() {
 	set -- mpirun --host "$PD_HOSTS" -np 4 pd-run --threads=1 "$@"
 	timeout 600 "$@" 2>err
 }
 
-# begin_there: one that would run for ever.
+# begin_there: starts a run that would go on for ever.
 begin_there() {
 	begin out mpirun --host "$PD_HOSTS" -np 4 pd-run --threads=1 --synthetic \
 		--minibatches=100000000 --report-every=1 plan
 }
 
-# on HOST NAME: the processes there of that name.
+# on HOST NAME: prints the processes there of that name.
 on() {
 	for process in $(ip netns pids "$PD_NETNS$1"); do
 		[ "$(cat "/proc/$process/comm" 2>/dev/null)" != "$2" ] || echo "$process"
 	done
 }
 
-# none_left SECONDS: no process of pd-run on any host, within that limit.
+# none_left SECONDS: waits until no process of pd-run is on any host, within that limit.
 none_left() {
 	for try in $(seq $(($(within "$1") * 10))); do
 		left=
@@ -53,9 +53,9 @@ test_ok "weights and reports as on one host" '
 	reports out >reports
 	reports out.here | diff - reports
 '
-# agree TRACE: no forward or backward begins more than 5 ms before what it needs from another stage has
-# ended.  A clock that is taken to be ahead by too much shows in what its host waits for, one by too
-# little in what waits for its host.
+# agree TRACE: checks that no forward or backward begins more than 5 ms before what it needs from another
+# stage has ended.  A clock that is taken to be ahead by too much shows in what its host waits for, one by
+# too little in what waits for its host.
 agree() {
 	jq -se 'map(select(.op == "forward" or .op == "backward")) as $done |
 		[$done[] | {key: "\(.op) \(.stage) \(.microbatch)", value: .end_ns}] | from_entries as $ended |
@@ -72,7 +72,7 @@ test_ok "the clocks of the hosts, 1000 s apart, do not show in the trace" '
 	jq -se "[.[] | select(.op) | .start_ns] | min >= 0" trace
 	pd-replay trace
 '
-# two machines of two
+# The topology has two machines of two.
 jq ".topology.levels = [{count: 2, bandwidth_bytes_per_s: 1e9, latency_ns: 0},
 			{count: 2, bandwidth_bytes_per_s: 1e8, latency_ns: 0}]" plan >paired
 
@@ -117,7 +117,7 @@ test_ok "kill -9 of all processes of a host" '
 	kill -9 $(on h2 pd-worker) $(on h2 pd-run) $(on h2 orted) || :
 	none_left 3
 	ended 10 ""
-	# mpirun, which has lost its own process there, may be quicker to kill the first
+	# mpirun, which has lost its own process there, may kill the first process before it speaks.
 	said "rank 1 (stage 1 of 3, host h2) is lost with the process that started it" ||
 		grep -A 5 "lost communication with a remote daemon" err | grep -w h2
 '

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Checkpoints on four hosts' own disks (contrib/hosts.sh; a mount namespace each): every host has the
-# files that its ranks wrote, a run goes on from them with the bits of one host's, and says who lacks
-# what; --gather brings them together.
+# Four hosts (contrib/hosts.sh) have checkpoints on their own disks, by a mount namespace each.  Every host
+# has the files that its ranks wrote.  A run goes on from them with the bits of one host's, and says who
+# lacks what.  --gather brings them together.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 . "$PD_SOURCE/test/hosts-lib.sh"
@@ -15,7 +15,7 @@ plan residual 1 2 1 >plan
 pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here --keep=9 plan >out.here
 pd-run --threads=1 --synthetic --minibatches=40 --checkpoint=here --keep=9 --resume plan >out.here
 
-# own ARGUMENT...: pd-run on all hosts, each of which has a folder ck of its own, DISKS/HOST.
+# own ARGUMENT...: runs pd-run on all hosts, each of which has a folder ck of its own, disks/HOST.
 own() {
 	set -- mpirun --host "$PD_HOSTS" -np 4 unshare --mount sh wrapper pd-run --threads=1 \
 		--checkpoint=ck "$@"
@@ -27,18 +27,18 @@ cat >wrapper <<-END
 END
 mkdir ck disks disks/h1 disks/h2 disks/h3 disks/h4
 
-# again: the hosts' disks as they were after 20 minibatches.
+# again: restores the hosts' disks as they were after 20 minibatches.
 again() {
 	rm -rf disks
 	cp -a disks.20 disks
 }
 
-# held STEP: the files of that step, of all hosts, on one line.
+# held STEP: prints the files of that step, of all hosts, on one line.
 held() {
 	(cd disks && echo */step-*"$1"/*.safetensors)
 }
 
-# as_here STEP [DIR]: what hosts hold of that step is what one host wrote.
+# as_here STEP [DIR]: checks that what hosts hold of that step is what one host wrote.
 as_here() {
 	for file in disks/*/step-*"$1"/*.safetensors; do
 		cmp "$file" "${2-here}/${file#disks/*/}" || return 1
@@ -180,7 +180,7 @@ test_ok "sparse sums: each replica has a file of its own, which goes with it to 
 	status 2 own --synthetic --minibatches=50 --resume=40 sparse
 	grep -q "ck: step 40: host h3 lacks stage-1-replica-1.safetensors" err
 '
-# left: the processes on the other hosts.
+# left: prints the processes on the other hosts.
 left() {
 	for host in h2 h3 h4; do
 		ip netns pids "$PD_NETNS$host"

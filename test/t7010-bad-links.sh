@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Links that lose packets or take long (test/unit/relay, between tun devices), from the beginning or
-# from some time on: a run carries on, with the bits of one host's; and what is lost is named within
-# seconds there, too.
+# Links lose packets or take long (test/unit/relay, between tun devices), from the beginning or from some
+# time on.  A run carries on, with the bits of one host's.  What is lost is named within seconds there, too.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 . "$PD_SOURCE/test/hosts-lib.sh"
@@ -10,7 +9,7 @@ need_mpirun
 relay=$PD_BUILD/test/unit/relay
 [ -x "$relay" ] || test_skip_all "test/unit/relay is not built (make check builds it)"
 
-# bad OPTION... 2 COMMAND...: on the first of two hosts with such a link between them.
+# bad OPTION... 2 COMMAND...: runs the command on the first of two hosts with such a link between them.
 bad() {
 	sh "$PD_SOURCE/contrib/hosts.sh" --relay="$relay" --limit=600 "$@" 2>err
 }
@@ -22,7 +21,7 @@ plan residual 1 1 >plan
 pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here plan >out.here
 run="mpirun --host h1,h2 -np 2 pd-run --threads=1 --synthetic"
 
-# Trains until the link is bad, and on from there, until it is told to stop.
+# This script trains until the link is bad, and on from there, and then has the run stop.
 cat >turns <<'END'
 rm -f reports
 reports() {
@@ -39,7 +38,7 @@ kill -USR1 $run
 wait $run || :  # it ends as by that signal
 END
 
-# named OPTION...: kill -9 of the second rank, with such a link, is named within 10 s.
+# named OPTION...: checks that kill -9 of the second rank, with such a link, is named within 10 s.
 cat >kills <<'END'
 timeout 300 mpirun --host h1,h2 -np 2 pd-run --threads=1 --synthetic --minibatches=100000000 \
 	--report-every=1 plan >reports 2>err.run &
@@ -64,13 +63,13 @@ named() {
 test_ok "a link that loses 1 % of packets: weights as on one host" '
 	bad --loss=1 2 sh -c "$run --minibatches=20 --checkpoint=lossy plan && cat /proc/net/snmp" >out
 	same_weights here lossy
-	# segments sent again
+	# Segments were sent again.
 	[ "$(awk "/^Tcp: [0-9]/ { print \$13 }" out)" -gt 0 ]
 '
 test_ok "200 ms each way: weights as on one host" '
 	bad --delay=200 2 $run --minibatches=20 --checkpoint=far plan >out
 	same_weights here far
-	# both epochs go there and back
+	# Each of two epochs goes there and back.
 	tail -n 1 out | jq -e ".elapsed_ns > 800000000"
 '
 test_ok "one that begins to lose packets and to take 200 ms while a run trains: likewise" '

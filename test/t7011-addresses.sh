@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The addresses of ranks that mpirun starts go by its PMIx server, and to those alone that exchange
-# something with them; a rank that is lost on the way is named.  test/double/pmix.c looks on.
+# mpirun's PMIx server passes the addresses of the ranks, and only to those that exchange something with
+# them.  A rank that is lost on the way is named.  test/double/pmix.c takes notes.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
 . "$PD_SOURCE/test/hosts-lib.sh"
@@ -19,7 +19,7 @@ plan residual 1 1 1 1 >line
 plan_with=--all-reduce=ring
 plan residual 4 >replicas
 
-# watched RANKS COMMAND...: by mpirun, while notes are taken.
+# watched RANKS COMMAND...: runs the command by mpirun, while notes are taken.
 watched() {
 	rm -f notes
 	watched_ranks=$1
@@ -28,7 +28,7 @@ watched() {
 		-x LD_PRELOAD="$PWD/pmix.so" "$@" 2>err
 }
 
-# asked TEXT: these are the notes, "RANK OTHER..." a line.
+# asked TEXT: checks that these are the notes; a line of TEXT is "RANK OTHER...".
 asked() {
 	echo "$1" | awk '{ print "put", $1; print "get", $1, $1; for (i = 2; i <= NF; i++) print "get", $1, $i }' |
 		sort >expected
@@ -58,7 +58,7 @@ test_ok "pd-topo: each for its neighbours, and those as far away as components m
 2 0 1 3
 3 1 2"
 '
-# killed RANK CALL: its process, after that call; it is named.
+# killed RANK CALL: kills the process of that rank after that call, and checks that it is named.
 killed() {
 	begun=$(date +%s)
 	export PD_PMIX_VICTIM="$1" PD_PMIX_AFTER="$2"

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-# The manual says what is so: pages are well formed; what the .def tables and the readers
-# know is in them; options are those of --help; documents in them are read, commands run.
+# The manual says what is so.  Pages are well formed, what the .def tables and the readers know is in them,
+# options are those of --help, documents in them are read, and commands run.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 man=$PD_SOURCE/man
 reader=$PD_BUILD/test/unit/read-document
 
-# same A B: two lists in files are the same.
+# same A B: checks that two lists in files are the same.
 same() {
 	[ -s "$1" ] && diff "$1" "$2"
 }
 
-# Names in a .def table: entries NAME(name, ... or NAME(symbol, "name", ...
+# def_names FILE: prints the names in a .def table, with entries NAME(name, ... or NAME(symbol, "name", ...
 def_names() {
 	sed -n 's/^[A-Z_]*_KIND([A-Z0-9_]*, *"\([^"]*\)".*/\1/p; s/^[A-Z_]*_KIND(\([a-z0-9_]*\),.*/\1/p' "$1"
 }
 
-# The commands that stand as items under a heading, outside of inner lists.
+# page_items PAGE HEADING: prints the commands that are items under a heading, but not in inner lists.
 page_items() {
 	awk -v heading="$2" '
 		/^\.S[sh] / { inside = $0 ~ "^.S[sh] " heading "$"; depth = 0; next }
@@ -36,7 +36,8 @@ else
 	test_skip "pages are well formed" "mandoc is not installed"
 fi
 
-# The tables.  Layer kinds come with their attributes: "relu:", "linear: out_features bias".
+# Pages have what is in the tables.  Layer kinds come with their attributes: "relu:", "linear: out_features
+# bias".
 test_ok "pd-model(5) has every layer kind and its attributes, and no others" '
 	{ tr "\n\t" "  " <"$PD_SOURCE/lib/model/layer_kind.def"; echo; } | sed "s/LAYER_KIND/\\n&/g" |
 		sed -n "s/^LAYER_KIND(\([a-z0-9_]*\), *[a-z0-9_]*, *\"[fi?+]*\", *\"\([^\"]*\)\",.*/\1: \2/p" |
@@ -70,7 +71,7 @@ test_ok "pd-trace(5) has every kind of operation, with its letter" '
 	sed -n "/^\.It Cm/{N;s/^\.It Cm \([a-z_]*\)\n\([A-Za-z]\): .*/\1 \2/p}" "$man/pd-trace.5" >found
 	same expected found'
 
-# The keys that a reader expects: it lists them when it meets another one.
+# A reader lists the keys that it expects when it meets another one.
 for kind in model profile topology plan schedule trace; do
 	test_ok "pd-$kind(5) has every key" '
 		rm -rf bad
@@ -101,11 +102,11 @@ test_ok "the string in pd-topology(5) is the document above it" '
 	"$reader" topology doc | grep -o "\"levels.*" >two
 	same one two'
 
-# examples WHAT: commands from standard input, one after the other in one directory.
+# examples WHAT: runs commands from standard input, one after the other in one directory.
 examples() {
 	rm -rf examples
 	mkdir examples
-	unmade=         # what commands that were skipped would have written
+	unmade=         # It has what skipped commands would have written.
 	ln -s "$PD_SOURCE/share" examples/share
 	while read -r line; do
 		data=$(echo "$line" | grep -o '/usr/share/[^ ]*' | head -n 1)
@@ -131,7 +132,7 @@ examples() {
 	done
 }
 
-# Options: "f format" for each, in --help and in the page.
+# An option becomes a line such as "f format", from --help and from the page.
 for page in "$man"/*.1; do
 	program=$(basename "$page" .1)
 	if ! [ -x "$PD_BUILD/bin/$program" ]; then
@@ -151,7 +152,7 @@ for page in "$man"/*.1; do
 				}
 		}" >found
 		same expected found'
-	# a backslash at the end goes on
+	# A command goes on behind a backslash at the end of a line.
 	awk '/^\.Sh/ { inside = /EXAMPLES/ }
 		inside && /^\.Bd/ { literal = 1 }
 		/^\.Ed/ { literal = 0; more = 0 }
@@ -162,7 +163,7 @@ for page in "$man"/*.1; do
 	examples "$program" <commands
 done
 
-# README's, with seconds in place of minutes.
+# README's commands run with seconds in place of minutes.
 sed -n '/^    pd-[a-z]* [^ ]/s/^ *//p' "$PD_SOURCE/README" >commands
 test_ok "README has commands" '[ "$(wc -l <commands)" -ge 4 ] && grep -q "^pd-run .*--epochs=4 " commands'
 sed 's/--epochs=4/--minibatches=20/; s/^pd-profile /&--iterations=3 /' commands >shorter

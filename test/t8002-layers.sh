@@ -4,7 +4,7 @@
 # that need no device are linked without one.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-# the list, up to the empty line behind it: lines of four spaces, a word, and what it is
+# The list ends at an empty line.  Its lines have four spaces, a word, and what the folder is.
 awk '/^Folders, lowest first/ { found = 1 }
      found && /^    [a-z]/ { print $1; listed = 1 }
      listed && /^$/ { exit }' "$PD_SOURCE/contrib/HACKING" >order
@@ -14,7 +14,7 @@ test_ok "every folder of lib is in the list, once, and the other way round" '
 	sort order | diff folders -
 '
 
-# includes FOLDER: the folders that its files include
+# includes FOLDER: prints the folders that its files include.
 includes() {
 	find "$PD_SOURCE/lib/$1" -name "*.[ch]" -exec cat {} + |
 		sed -n "s/^#include \"\([a-z]*\)\/.*/\1/p" | sort -u
@@ -32,7 +32,7 @@ while read -r folder; do
 	'
 done <order
 
-# the planner's own folders, from its page in contrib/HACKING
+# The planner's own folders are on its page in contrib/HACKING.
 sed -n "s/^    planner\/\([a-z]*\)  .*/\1/p" "$PD_SOURCE/contrib/HACKING" >parts
 test_ok "every folder of lib/planner is on its page" '
 	(cd "$PD_SOURCE/lib/planner" && ls -d */) | tr -d / | sort >folders

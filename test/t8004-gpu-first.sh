@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# contrib/gpu-first.sh with stand-ins for what it runs: one call after the other, each with the
+# contrib/gpu-first.sh has stand-ins for what it runs here.  One call comes after the other, each with the
 # archive that the one before left, until all has been run.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 first=$PD_SOURCE/contrib/gpu-first.sh
 
-# All that the script runs says that it did, and does what a file of its name in ./do says.
+# stand_in FILE: makes a program that says that it ran, and does what a file of its name in ./do says.
 stand_in() {
 	mkdir -p "$(dirname "tree/$1")"
 	cat >"tree/$1" <<-EOF
@@ -32,7 +32,7 @@ mkdir -p tree/share/models
 PD_TREE=$PWD/tree
 unset FROM OUT BUDGET NETWORKS BATCH PERCENT PD_GPU
 
-# call ARGUMENTS: in a folder of its own, with nothing but the archive of the call before.
+# call ARGUMENTS: calls the script in a folder of its own, with nothing but the archive of the call before.
 call() {
 	rm -rf machine
 	mkdir machine
@@ -56,7 +56,7 @@ test_ok "no step may take longer than a call has" '
 	! [ -s ran ] || false
 '
 
-# Of the 30 seconds that this call has for steps one takes 6, so that the next is cut short.
+# This call has 30 seconds for steps, of which one takes 6, so the next is cut short.
 test_ok "one step fails, one does not end with the call: both are told" '
 	echo "exit 1" >do/layers
 	echo "[ \"\${PD_TEST_WAYS-}\" != staged ] || sleep 6" >do/t9004-nccl.sh

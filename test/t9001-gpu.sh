@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Without a GPU: programs start, with CUDA or without, say plainly that none can be used, and
-# compute on the processors where nobody asked for more.  With one: that is make check-gpu.
+# Without a GPU, programs start, with CUDA or without, say plainly that none can be used, and compute on the
+# processors where nobody asked for more.  make check-gpu tests machines with a GPU.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 model=$PD_SOURCE/share/models/mlp.json

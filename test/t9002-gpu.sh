@@ -1,7 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What needs a GPU: workers on it, alone and several sharing it.  PD_GPU=yes: there must be one,
-# and not to find it is a failure.
+# Workers run on a GPU, alone and several sharing it.  With PD_GPU=yes it is a failure if no GPU is found.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 if ! pd-profile --device=cuda --no-link --iterations=1 --batch-size=4 "$MODELS/lenet5.json" \
@@ -62,7 +61,7 @@ for dtype in bf16 f16; do
 	'
 done
 
-# the tests of the CPU device that train, with the serial program on the GPU as well
+# The tests of the CPU device that train run on the GPU, with the serial program on it as well.
 for test in t4001-weights t4005-memory; do
 	if ! command -v jq >/dev/null; then
 		test_skip "$test on the GPU" "jq is not installed"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The kernels under compute-sanitizer: minutes, on a machine with a GPU.  What CUDA's calls
-# return is not its business here: the libraries try out what a GPU can do by failing, and we
-# look at everything that is returned to us.
+# The kernels run under compute-sanitizer, which takes minutes on a machine with a GPU.  It does not report
+# what CUDA's calls return: the libraries try out what a GPU can do by failing, and we look at everything
+# that is returned to us.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 if ! pd-profile --device=cuda --no-link --iterations=1 --batch-size=4 "$MODELS/lenet5.json" \

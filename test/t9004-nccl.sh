@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Several ranks on GPUs, through NCCL and staged through the host: weights are those of the serial
-# program, a killed rank ends the run, the link is measured.  Where there are fewer GPUs than
-# ranks they share them: NCCL then takes each for a machine of its own.  PD_GPU=yes: there must be
-# a GPU, and not to find it is a failure.  PD_TEST_WAYS: these of auto, staged and nccl alone.
+# Several ranks run on GPUs, through NCCL and staged through the host.  Weights are those of the serial
+# program, a killed rank ends the run, and the link is measured.  If there are fewer GPUs than ranks, ranks
+# share them, and NCCL takes each rank for a machine of its own.  With PD_GPU=yes it is a failure if no GPU
+# is found.  PD_TEST_WAYS names some of auto, staged and nccl, to test these alone.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 if ! pd-profile --device=cuda --no-link --iterations=1 --batch-size=4 "$MODELS/lenet5.json" \
@@ -30,7 +30,7 @@ done
 residual_model >residual.json
 profile residual.json 4 >residual
 
-# Two and four ranks, pipelined and replicated; groups that are partial at an epoch's end.
+# Two and four ranks are pipelined and replicated.  Groups are partial at the end of an epoch.
 for replicas in "1 1" "2" "1 1 1 1" "2 2" "1 2 1" "3 1"; do
 	plan residual $replicas >plan.json
 	rm -rf serial
@@ -43,7 +43,7 @@ for replicas in "1 1" "2" "1 1 1 1" "2 2" "1 2 1" "3 1"; do
 	done
 done
 
-# What all ranks agree on goes from everybody to everybody else.
+# A value that all ranks agree on goes from everybody to everybody else.
 for way in $ways; do
 	test_ok "clipped gradients over four ranks, --transport=$way" '
 		pd-plan --topology=4@10Gbit/s --schedule=1f1b --weights=flush --microbatches=4 \

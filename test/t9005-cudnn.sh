@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What cuDNN answers about the convolutions of all models; needs the library, no GPU.
+# The test asks cuDNN about the convolutions of all models.  It needs the library, but no GPU.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 program=$PD_BUILD/test/unit/cudnn

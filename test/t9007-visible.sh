@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Which GPU a rank takes where mpirun or srun has given each process its own; what pd-topo measures of
-# GPUs.  Two GPUs can be had from test/emulated, too.
+# A rank takes the right GPU where mpirun or srun has given each process its own, and pd-topo measures GPUs.
+# test/emulated can provide two GPUs, too.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/hosts-lib.sh"
 need_mpirun
@@ -9,7 +9,7 @@ CUDA_VISIBLE_DEVICES=1 pd-profile --device=cuda --no-link --iterations=1 --batch
 	"$MODELS/lenet5.json" >lenet5 2>why || test_skip_all "no second GPU: $(cat why)"
 pd-plan --topology=4@10Gbit/s --stages="$(jq ".layers | length" lenet5)x4" lenet5 >plan
 
-# devices GPUS...: the numbers of the ranks' devices, where each of four processes sees those GPUs.
+# devices GPUS...: prints the numbers of the ranks' devices, where each of four processes sees one of these.
 devices() {
 	cat >one <<-END
 		shift \$OMPI_COMM_WORLD_RANK

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The emulated GPU notices what a real one would not forgive, or only most of the time: each mistake of
-# test/emulated/mistakes.cu, but not its correct counterpart.
+# The emulated GPU notices what a real one would not forgive, or would forgive only most of the time.  It
+# notices each mistake of test/emulated/mistakes.cu, but not its correct counterpart.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 nvcc=$(sed -n 's/^NVCC = //p' "$PD_BUILD/Makefile")
@@ -12,7 +12,8 @@ toolkit=${nvcc%/bin/nvcc}
 	"${CXX:-g++}" mistakes.o -L"$toolkit/lib64" -lcublasLt -lcudart_static -o mistakes >>log 2>&1 ||
 	{ cat log; test_ok "the mistakes compile" false; test_done; }
 
-# noticed NAME [WORDS]: a call is refused, the result is wrong, or the program is ended with these words.
+# noticed NAME [WORDS]: checks that a call is refused, the result is wrong, or the program ends with these
+# words.
 noticed() {
 	./mistakes "$1" right
 	if ./mistakes "$1" 2>err; then
@@ -52,7 +53,7 @@ test_ok "products with bad pointers, steps, arithmetic, or results over their ma
 '
 pd-profile --device=cuda --no-link --iterations=1 --batch-size=4 "$MODELS/lenet5.json" >profile.json &&
 	pd-plan --topology=2@10GB/s --straight profile.json >plan.json
-# run: the loss at the end of a training of two ranks that share the GPU.
+# run: prints the loss at the end of a training of two ranks that share the GPU.
 run() {
 	timeout 120 pd-run --device=cuda --synthetic --minibatches=6 plan.json 2>err |
 		sed -n "s/.*\"done\".*\"loss\": //p"

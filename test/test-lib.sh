@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced by every test/t*.sh.  A test is
+# Every test/t*.sh sources this file.  A test looks like this:
 #
 #     . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 #     test_ok "what must be true" 'shell commands, which run in a directory of their own'
@@ -15,7 +15,7 @@ SHARED=$PD_SOURCE/../shared
 LC_ALL=C
 export PD_SOURCE PD_BUILD PATH MODELS SHARED LC_ALL
 
-# What is said of the processors is tested on them, also where --device=auto would take a GPU.
+# Tests of the processors hide the GPUs, one of which --device=auto would take.
 case ${0##*/} in
 t9[0-9][0-9][0-9]-*) ;;
 *)
@@ -31,11 +31,11 @@ trap 'cd /; rm -rf "$test_directory"' EXIT
 trap 'exit 1' HUP INT TERM
 cd "$test_directory" || exit 99
 
-# test_ok WHAT COMMANDS: the first that fails ends them and is the verdict (`!` alone cannot:
-# say `! command || false`); their output is shown on failure.
+# test_ok WHAT COMMANDS: runs the commands up to the first that fails, and shows their output if one does.
+# A failed `! command` does not end them, so write `! command || false`.
 test_ok() {
 	test_count=$((test_count + 1))
-	# not as the condition of an `if`: the shell would ignore set -e there
+	# This is not the condition of an `if`, since the shell would ignore set -e there.
 	(set -e; eval "$2") >"$test_directory/.out" 2>&1 </dev/null
 	if [ $? -eq 0 ]; then
 		echo "ok $test_count - $1"
@@ -46,8 +46,8 @@ test_ok() {
 	fi
 }
 
-# test_row KIND WHAT COMMANDS: test_ok of one row of many; with PD_TEST_QUICK set only the first of
-# its kind is run.
+# test_row KIND WHAT COMMANDS: does test_ok for one row of many.  With PD_TEST_QUICK set only the first row
+# of each kind is run.
 test_rows=
 test_row() {
 	case $test_rows in
@@ -58,13 +58,13 @@ test_row() {
 	test_ok "$@"
 }
 
-# test_skip WHAT WHY
+# test_skip WHAT WHY: reports a test as skipped.
 test_skip() {
 	test_count=$((test_count + 1))
 	echo "ok $test_count - $1 # SKIP $2"
 }
 
-# test_skip_all WHY: the whole script.
+# test_skip_all WHY: reports the whole script as skipped, and ends it.
 test_skip_all() {
 	echo "1..0 # SKIP $1"
 	exit 0
@@ -76,7 +76,7 @@ test_done() {
 	exit
 }
 
-# status N COMMAND...: the command exits with N, neither more nor less.
+# status N COMMAND...: runs the command, and fails unless it exits with N.
 status() {
 	expected_status=$1
 	shift
@@ -86,30 +86,31 @@ status() {
 		{ echo "exit status $actual_status, expected $expected_status: $*"; return 1; }
 }
 
-# within SECONDS: that limit where nothing else runs; a busy machine has as many times longer as there are
-# processes that want a processor.
+# within SECONDS: prints this limit for an idle machine.  For a busy one it prints more, in proportion to
+# the processes that want a processor.
 within() {
 	awk -v seconds="$1" -v processors="$(nproc)" \
 		'{ print int(seconds * (1 + $1 / processors)) }' /proc/loadavg
 }
 
-# one_line FILE: it has exactly one line, which is not empty.
+# one_line FILE: succeeds if the file has exactly one line, which is not empty.
 one_line() {
 	[ "$(wc -l <"$1")" -eq 1 ] && [ -n "$(cat "$1")" ]
 }
 
-# gojq starts in a tenth of jq's time.  It sorts the keys of objects: it answers questions (-e) alone, and
+# gojq starts in a tenth of jq's time, but sorts the keys of objects.  So gojq answers questions (-e), and
 # jq writes what is read again.
 asked_jq=jq
 ! command -v gojq >/dev/null || asked_jq=gojq
 
-# quick_jq ARGUMENT...: jq, where nothing goes by the order of keys.
+# quick_jq ARGUMENT...: runs gojq, if it is there, as jq.  It is for output whose order of keys does not
+# matter.
 quick_jq() {
 	command "$asked_jq" "$@"
 }
 
-# jq whose -e says no where there is nothing: before 1.7 it says yes to that, and a program that
-# ends before it has written anything would pass.
+# jq ARGUMENT...: runs jq, but fails with -e on empty output.  jq before 1.7 succeeds there, so a program
+# that ends before it writes anything would pass.
 jq() {
 	case " $* " in
 	*" -e "* | *" -"[a-z]"e "*) ;;
@@ -124,8 +125,8 @@ jq() {
 	[ "$jq_status" -eq 0 ] && [ -n "$jq_out" ]
 }
 
-# unattached: shared memory that no process has, of UCX and of System V; a line each.  What belongs
-# to programs that run beside a test is not in it.
+# unattached: lists shared memory of UCX and of System V that no process has, one segment a line.  So it
+# does not list what belongs to programs that run beside a test.
 unattached() {
 	for segment in /dev/shm/ucx_*; do
 		[ ! -e "$segment" ] || grep -qsF "$segment" /proc/[0-9]*/maps || echo "$segment"
@@ -133,7 +134,7 @@ unattached() {
 	awk 'NR > 1 && $7 == 0 { print "sysv", $2 }' /proc/sysvipc/shm
 }
 
-# chain LAYERS >FILE: a profile of equal layers of 3 ms and 1 MB parameters.
+# chain LAYERS >FILE: writes a profile of equal layers of 3 ms and 1 MB of parameters.
 chain() {
 	awk -v n="$1" 'BEGIN {
 		printf "{\"format\": \"pd-profile\", \"version\": 1, \"name\": \"chain\", \"batch_size\": 8,"
@@ -147,8 +148,9 @@ chain() {
 	}'
 }
 
-# made_up REPLICAS WARMUPS [FILTER] >FILE: a plan of one layer per stage, forward 1 us, backward 2 us,
-# 640 bytes of parameters, nothing to send, on links of 1 byte per ns; then changed.
+# made_up REPLICAS WARMUPS [FILTER] >FILE: writes a plan of one layer per stage, changed by FILTER.  A layer
+# takes 1 us forward and 2 us backward, has 640 bytes of parameters and sends nothing; a link carries 1 byte
+# per ns.
 made_up() {
 	quick_jq -n --argjson replicas "$1" --argjson warmups "$2" '
 		($replicas | length) as $n | ($replicas | add) as $ranks

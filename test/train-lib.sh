@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Sourced after test-lib.sh by the tests that train: models, data and plans that take little time.
-# PD_TEST_DEVICE: the device that trains, and that serial computes on; else the processors.
-# PD_TEST_TRANSPORT: pd-run's --transport.
-# PD_TEST_DTYPE: what it computes in; else f32.
+# Tests that train source this file after test-lib.sh.  It has models, data and plans that take little time.
+# PD_TEST_DEVICE is the device that trains and that serial computes on (cpu), PD_TEST_TRANSPORT is pd-run's
+# --transport (auto), PD_TEST_DTYPE is the type that it computes in (f32).
 
 plan_with=
 sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
@@ -12,7 +11,8 @@ same=$PD_BUILD/test/conform/same-tensors
 	test_skip_all "test/conform/serial is not built (make check builds it)"
 command -v jq >/dev/null || test_skip_all "jq is not installed"
 
-# Normalisation, dropout, branches, and a tensor (relu1) that skips stages.
+# residual_model: writes a model with normalisation, dropout, branches, and a tensor (relu1) that skips
+# stages.
 residual_model() {
 	cat <<-'END'
 	{"format": "pd-model", "version": 1, "name": "residual",
@@ -46,14 +46,14 @@ residual_model() {
 	END
 }
 
-# profile MODEL.json BATCH: its costs do not matter here.
+# profile MODEL.json BATCH: profiles the model with one iteration, since its costs do not matter here.
 profile() {
 	pd-profile --device="${PD_TEST_DEVICE:-cpu}" --dtype="${PD_TEST_DTYPE:-f32}" --iterations=1 \
 		--no-link --threads=1 --batch-size="$2" "$1"
 }
 
-# plan PROFILE REPLICAS...: a stage of about as many layers for each number of replicas; plan_with
-# has further options.
+# plan PROFILE REPLICAS...: plans a stage for each number of replicas, all with about as many layers.
+# plan_with has further options.
 plan() {
 	plan_profile=$1
 	shift
@@ -68,7 +68,8 @@ plan() {
 	}') $plan_with "$plan_profile"
 }
 
-# residual_plans BATCH PREFIX REPLICAS...: residual_model's file, its profile, and PREFIX2-1 for "2 1".
+# residual_plans BATCH PREFIX REPLICAS...: writes residual_model's file, its profile, and plans; that for "2
+# 1" is PREFIX2-1.
 residual_plans() {
 	residual_model >residual.json
 	profile residual.json "$1" >residual
@@ -79,8 +80,9 @@ residual_plans() {
 	done
 }
 
-# pair PLAN SCHEDULE WEIGHTS MICROBATCHES: the plan with these, and without what was predicted of its
-# stages; each key has a line.  Starting jq takes a fifth of the time of a small training.
+# pair PLAN SCHEDULE WEIGHTS MICROBATCHES: prints the plan with these, and without the predictions for its
+# stages.  It relies on a line for each key, since starting jq takes a fifth of the time of a small
+# training.
 pair() {
 	awk -v schedule="\"$2\"" -v weights="\"$3\"" -v microbatches="$4" '
 		inside { inside = !/^      }/; next }
@@ -92,14 +94,15 @@ pair() {
 		END { if (changed != 3) exit 1; printf "%s", lines }' "$1"
 }
 
-# same_memory FILE: its line says that all ranks had the bytes that were predicted, and how many.
+# same_memory FILE: succeeds if its line says that all ranks had the bytes that were predicted, and how
+# many.
 same_memory() {
 	cat "$1"
 	grep -q '"memory": *"as predicted"' "$1" &&
 		grep -q '"memory_bytes": *\(\[[1-9][0-9]*\(, *[1-9][0-9]*\)*\]\).*"predicted_memory_bytes": *\1' "$1"
 }
 
-# idx_bytes COUNT FIRST LAST: COUNT bytes between FIRST and LAST, 1 or more.
+# idx_bytes COUNT FIRST LAST: prints COUNT random bytes from FIRST, which is 1 or more, to LAST.
 idx_bytes() {
 	awk -v n="$1" -v first="$2" -v last="$3" 'BEGIN {
 		srand(n)
@@ -108,7 +111,7 @@ idx_bytes() {
 	}'
 }
 
-# idx_data DIRECTORY: 110 images of 28 x 28 to train on, 10 to test.
+# idx_data DIRECTORY: writes 110 images of 28 x 28 to train on, and 10 to test.
 idx_data() {
 	mkdir "$1"
 	{ printf '\0\0\010\003\0\0\0\156\0\0\0\034\0\0\0\034'; idx_bytes 86240 1 127; } \
@@ -119,7 +122,7 @@ idx_data() {
 	{ printf '\0\0\010\001\0\0\0\012'; idx_bytes 10 1 9; } >"$1/t10k-labels-idx1-ubyte"
 }
 
-# npy TYPE SHAPE [ORDER]: the header that numpy.save writes; the elements go behind it.
+# npy TYPE SHAPE [ORDER]: prints the header that numpy.save writes; the elements go behind it.
 npy() {
 	header="{'descr': '$1', 'fortran_order': ${3:-False}, 'shape': $2, }"
 	length=$(((${#header} + 11 + 63) / 64 * 64 - 10))
@@ -128,7 +131,7 @@ npy() {
 	printf "%-$((length - 1))s\n" "$header"
 }
 
-# floats: the numbers on standard input, as f32.
+# floats: prints the numbers on standard input as f32.
 floats() {
 	printf "$(awk '{
 		sign = $1 < 0 ? 128 : 0
@@ -142,7 +145,7 @@ floats() {
 	}')"
 }
 
-# numbers COUNT SEED: in steps of 1/64, from -1 to 1
+# numbers COUNT SEED: prints random numbers from -1 to 1, in steps of 1/64.
 numbers() {
 	awk -v n="$1" -v seed="$2" 'BEGIN {
 		srand(seed)
@@ -151,7 +154,7 @@ numbers() {
 	}'
 }
 
-# train CHECKPOINT PLAN OPTION...: with one thread a rank, whatever else this machine has.
+# train CHECKPOINT PLAN OPTION...: trains with one thread a rank, whatever else this machine has.
 train() {
 	train_into=$1 train_plan=$2
 	shift 2
@@ -159,8 +162,9 @@ train() {
 		--threads=1 --checkpoint="$train_into" "$@" "$train_plan"
 }
 
-# trained N PLAN OPTION...: after N minibatches, of --data or synthetic ones, pd-run has the bits of the
-# serial program, and the memory that was predicted; its last line is in `last`.
+# trained N PLAN OPTION...: trains N minibatches, of --data or synthetic ones.  It checks that the weights
+# have the bits of the serial program, and that the memory is as predicted.  The last line of pd-run is in
+# `last`.
 trained() {
 	trained_n=$1 trained_plan=$2 trained_on="--synthetic --no-evaluate"
 	shift 2
@@ -173,7 +177,8 @@ trained() {
 	"$same" serial "$(at ck "$trained_n")"
 }
 
-# as_predicted OPTION...: a run of plan.json; its last line is in `last`.
+# as_predicted OPTION...: runs plan.json, and checks that the memory is as predicted.  The last line is in
+# `last`.
 as_predicted() {
 	rm -f last
 	pd-run --threads=1 --synthetic "$@" plan.json >out
@@ -181,13 +186,13 @@ as_predicted() {
 	same_memory last
 }
 
-# as_planned: so does the plan say of each of its stages.
+# as_planned: checks that the memory in `last` is what plan.json predicts for each of its stages.
 as_planned() {
 	jq -e --slurpfile plan plan.json '.memory_bytes as $m | $plan[0].stages |
 		all(.predicted.memory_bytes == $m[.ranks[]])' last >/dev/null
 }
 
-# again PROFILE REPLICAS...: as planned with recomputation, too.
+# again PROFILE REPLICAS...: plans and runs with recomputation, and checks that the memory is as planned.
 again() {
 	plan_with=--recompute
 	plan "$@" >plan.json
@@ -197,8 +202,9 @@ again() {
 	jq -e ".stages[0].recompute" plan.json
 }
 
-# resumed PLAN N STOP... -- OPTION...: stopped there and resumed, the checkpoint after N minibatches
-# is that of a run that was not: the whole folder, the older versions too.
+# resumed PLAN N STOP... -- OPTION...: trains N minibatches, stopped and resumed at each STOP, and checks
+# that the last checkpoint is that of a run that was not stopped.  The whole folder is compared, with the
+# older versions.
 resumed() {
 	resumed_plan=$1 resumed_n=$2 resumed_stops=
 	shift 2
@@ -217,7 +223,7 @@ resumed() {
 	diff -r "$(at ck-whole "$resumed_n")" "$(at ck "$resumed_n")"
 }
 
-# at CHECKPOINT STEP: the folder.
+# at CHECKPOINT STEP: prints the folder of that step.
 at() {
 	printf '%s/step-%012d' "$1" "$2"
 }

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds contrib/fuzz with clang, apart from everything else, and fuzzes all readers.
+# Builds contrib/fuzz with clang, in a build tree of its own, and fuzzes all readers.
 #
 #     sh contrib/packages.sh build fuzz
-#     sh contrib/fuzz/run.sh SECONDS [KIND...]       each for so long, two at once; 0 only builds
+#     sh contrib/fuzz/run.sh SECONDS [KIND...]       fuzzes each kind for SECONDS; 0 only builds
 #
-# FUZZ_BUILD says where it is built (build-fuzz), FUZZ_JOBS how many run at once.  What it finds
-# stays there, in KIND.found: `KIND FILE` shows it again.  A repaired one becomes a seed,
-# test/data/fuzz/KIND/NAME.
+# FUZZ_BUILD names the build tree (build-fuzz), FUZZ_JOBS says how many kinds run at once (2).  Inputs that
+# break a reader stay in the build tree, in KIND.found; there `./KIND FILE` shows one again.  Once the
+# reader is repaired the input becomes a seed, test/data/fuzz/KIND/NAME.
 set -u
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -23,12 +23,12 @@ sanitize=address,undefined
 [ -f Makefile ] || "$source/configure" CC=clang --with-cuda=no \
 	CFLAGS="-g1 -O1 -fsanitize=fuzzer-no-link,$sanitize -fno-sanitize-recover=undefined" \
 	>configure.out 2>&1 || { tail -n 5 configure.out; exit 3; }
-# What reads and nothing else: clang takes three times as long as gcc.
-make Makefile >make.out 2>&1    # says much where it is made anew
+# Only what the readers call is built, since clang takes three times as long as gcc.
+make Makefile >make.out 2>&1    # This says much if the Makefile is made anew.
 readers=$(make -s print-readers)
 make -j"$(nproc)" $readers >make.out 2>&1 || { tail -n 20 make.out; exit 3; }
 rm -f readers.a && ar rcs readers.a $readers || exit 3
-# Most kinds are one program, which goes by their names.
+# The program fuzz reads most kinds, and goes by their names.
 for program in fuzz checkpoint; do
 	clang -g1 -O1 -std=gnu11 -D_GNU_SOURCE -fsanitize=fuzzer,$sanitize \
 		-fno-sanitize-recover=undefined -I"$source/lib" -I. "$source/contrib/fuzz/$program.c" \
@@ -37,7 +37,8 @@ done
 
 [ "$seconds" -gt 0 ] || exit 0
 
-# Seeds: the documents of the tests, what is in test/data/fuzz, and their words as a dictionary.
+# seed KIND: fills the corpus with the documents of the tests and the files in test/data/fuzz, and makes a
+# dictionary of their words.
 seed() {
 	mkdir -p "$1.corpus" "$1.found"
 	for file in "$source"/test/data/small-"$1".json* "$source/test/data/fuzz/$1"/*; do

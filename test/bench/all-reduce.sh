@@ -1,16 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Sums of gradients in shared memory against PyTorch's gloo over loopback, in turns.
+# Compares sums of gradients in shared memory with PyTorch's gloo over loopback, in turns.
 #     sh test/bench/all-reduce.sh [MIB...]
-# MIB (1 4 16 64 256): sizes.  RANKS ("2 4"), ROUNDS (9) of each size, TURNS (3) of both programs;
-# figures are medians over the turns.  PD_BUILD names the build tree, where `make
-# test/bench/all-reduce` was done, PYTHON (python3) one that has PyTorch; without it only ours are
-# measured.  OUT (.) is where all-reduce.svg goes.  About three minutes on two processors.
+# MIB (1 4 16 64 256) are the sizes, RANKS ("2 4") the numbers of ranks, ROUNDS (9) the sums of each size,
+# TURNS (3) the runs of both programs.  Figures are medians over the turns.  PD_BUILD names the build tree,
+# where `make test/bench/all-reduce` was done.  PYTHON (python3) has PyTorch; without it only our sums are
+# measured.  all-reduce.svg goes to the folder OUT (.).  The script takes about three minutes on two
+# processors.
 #
-# How to read it.  `times' is gloo's time over that of the best of ours.  `of memory' is the share of
-# what the memory allows: a rank that added its n-th of all members' arrays and wrote it to all of them
-# would read the array once and write it once, and copying one rank's array moves as much; so that is
-# the time to copy the array, measured while all ranks copy, over the best of ours.
+# "times" is gloo's time over that of the best of ours.  "of memory" is the share of what the memory allows.
+# A rank that added its n-th of all members' arrays and wrote it to all of them would read the array once
+# and write it once.  Copying one rank's array moves as much.  So the share is the time to copy the array,
+# measured while all ranks copy, over that of the best of ours.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 [ $# -gt 0 ] || set -- 1 4 16 64 256
@@ -28,7 +29,7 @@ for ranks in ${RANKS:-2 4}; do
 	done
 done
 
-# of RANKS NAME MIB: the median, or -
+# of RANKS NAME MIB: prints the median, or -.
 of() {
 	found=$(awk -v ranks="$1" -v name="$2" -v mib="$3" \
 		'$1 == ranks && $2 == name && $3 == mib { print $4 }' "$work/times" | median)

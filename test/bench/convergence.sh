@@ -1,40 +1,42 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What each rule for weight versions does to learning, 4 stages, SEEDS (three):
+# Compares what each rule for weight versions does to learning, on 4 stages, with several SEEDS (1 2 3).
 #     sh test/bench/convergence.sh [lenet5] [gpt] [gnmt]           without a name: lenet5
-# lenet5: on Fashion-MNIST, EPOCHS (8); accuracy on the test set after every epoch.
-# gpt, gnmt: a GPT of 4 blocks of 64 on English prose and a translator with LSTMs of 64, English to
-# German, MINIBATCHES (800, 600) of the data of contrib/text-data.sh; the loss of samples that were
-# not trained before.  Then, how many minibatches it took to equal loss: the lowest that every run,
-# of every rule and seed, reached.
-# Mean over the seeds and half of the range between the worst and the best, as a table and as a
-# drawing.
-# PD_BUILD names the build tree, DATA Fashion-MNIST, TEXT a folder of text-data.sh (made for the
-# purpose where it is not set), OUT (.) where convergence-NETWORK.tsv and .svg go.  On two
-# processors lenet5 and gpt take some ten minutes, gnmt four; RULES="stash 2bw" does some alone.
+# lenet5 trains on Fashion-MNIST for EPOCHS (8); its figure is the accuracy on the test set after every
+# epoch.  gpt is a GPT of 4 blocks of 64 on English prose, gnmt a translator from English to German with
+# LSTMs of 64.  They train MINIBATCHES (800, 600) of the data of contrib/text-data.sh; their figure is the
+# loss of samples that were not trained before.  A second table has the minibatches that it took to equal
+# loss: the lowest that every run, of every rule and seed, reached.  Tables and drawings have the mean over
+# the seeds and half of the range between the worst and the best.
 #
-# What is the same for all: as many samples in an update (64; gpt and gnmt 32), in the same order
-# for a seed, the same initial parameters, the mean gradient of those samples and the learning rate
-# LR, which does not change: 0.01 for SGD with momentum 0.9 (lenet5), 0.0003 (gpt) and 0.001
-# (gnmt) for Adam, after 20 minibatches of warm-up.  Replicas under stash add the gradients of their
-# minibatches (pd(7)): for data parallelism over 4 of 16 samples pd-run is told LR / 4.
+# PD_BUILD names the build tree, DATA the folder of Fashion-MNIST, TEXT a folder of text-data.sh (made for
+# the purpose if it is not set), OUT (.) the folder for convergence-NETWORK.tsv and .svg.  RULES="stash 2bw"
+# runs these alone.  On two processors lenet5 and gpt take some ten minutes, gnmt four.
 #
-# What differs: how late the weights are that a gradient was computed with, in updates.
+# All rules have this in common: the number of samples in an update (64; 32 for gpt and gnmt), their order
+# for a seed, the initial parameters, the mean gradient of these samples, and the learning rate LR, which
+# does not change.  LR is 0.01 for SGD with momentum 0.9 (lenet5), 0.0003 (gpt) and 0.001 (gnmt) for Adam,
+# after 20 minibatches of warm-up.  Replicas under stash add the gradients of their minibatches (pd(7)), so
+# for data parallelism over 4 replicas of 16 samples pd-run is told LR / 4.
+#
+# The rules differ in how late the weights are that a gradient was computed with, in updates:
+#
 #     data parallelism    4 replicas, a quarter of the samples each: 0 (lenet5)
 #     flush               4 microbatches: 0, and so the same bits as data parallelism
 #     2bw                 4 microbatches: 1, at every stage
 #     stash               3 at the first stage, 2, 1, 0 at the last
 #     vertical-sync       3 at every stage
-#     latest              as stash in forward; backward takes the newest weights, with which
+#     latest              as stash in forward; backward reads the newest weights, with which
 #                         forward was not computed
-#     latest, PipeMare    the same with both answers of PipeMare: backward takes about what
-#                         forward had (--discrepancy=0.5), and the rates of the first two
+#     latest, PipeMare    as latest, with both answers of PipeMare: backward reads about what
+#                         forward read (--discrepancy=0.5), and the rates of the first two
 #                         stages begin at a third and a half and rise during the first epoch (lenet5)
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 seeds=${SEEDS:-1 2 3}
 
-# train NAME PROFILE RATE RULE OPTION-OF-PD-PLAN...: of every seed, lines "NAME seed x y", by $points.
+# train NAME PROFILE RATE RULE OPTION-OF-PD-PLAN...: trains with every seed, and adds lines "NAME seed x y"
+# to $table, by $points.
 train() {
 	name=$1 profile=$2 rate=$3
 	shift 3
@@ -49,14 +51,14 @@ train() {
 	done
 }
 
-# profiles MODEL BATCH: of so many samples, and of a quarter of them.
+# profiles MODEL BATCH: profiles the model with so many samples, and with a quarter of them.
 profiles() {
 	for batch in $(($2 / 4)) "$2"; do
 		pd-profile --threads=1 --iterations=3 --batch-size="$batch" "$1" >"$work/$batch"
 	done
 }
 
-# rules BATCH CUT: those that all networks have.
+# rules BATCH CUT: trains under the rules that all networks have.
 rules() {
 	train flush $(($1 / 4)) "$lr" flush --stages="$2" --weights=flush --microbatches=4
 	train 2bw $(($1 / 4)) "$lr" 2bw --stages="$2" --weights=2bw --microbatches=4
@@ -79,7 +81,8 @@ image() {
 	train "latest, PipeMare" 64 "$lr" pipemare --stages=2,2,4,5 --weights=latest
 }
 
-# text DATA MINIBATCHES RATE CUT FAMILY OPTION-OF-PD-MODEL...
+# text DATA MINIBATCHES RATE CUT FAMILY OPTION-OF-PD-MODEL...: trains such a network on text under all
+# rules.
 text() {
 	data=$1 minibatches=$2 lr=${LR:-$3} cut=$4 ylabel="loss, nats per token" xlabel=minibatch
 	shift 4
@@ -96,7 +99,7 @@ text() {
 	rules 32 "$cut"
 }
 
-# All of at most ten columns, else every fifth.
+# print_table: prints all columns if there are at most ten, and else every fifth.
 print_table() {
 	awk -F '\t' -v what="$xlabel" '{
 		if (!($1 in row)) {
@@ -122,7 +125,8 @@ print_table() {
 	}' "$work/means"
 }
 
-# Minibatches to the lowest loss that all runs reached; between two reports on the straight line.
+# print_equal_loss: prints the minibatches to the lowest loss that all runs reached, on a straight line
+# between two reports.
 print_equal_loss() {
 	awk -F '\t' '
 	{ run = $1 SUBSEP $2; if (!(run in least) || $4 < least[run]) least[run] = $4 }
@@ -156,7 +160,7 @@ for network; do
 	: >"$table"
 	case $network in
 	lenet5) image ;;
-	gpt)	# a block on each stage
+	gpt)	# Each stage has a block.
 		text prose "${MINIBATCHES:-800}" 0.0003 14,12,12,15 gpt-bytes --layers=4 --hidden=64 --heads=4 \
 			--sequence=64 ;;
 	gnmt)	text pairs "${MINIBATCHES:-600}" 0.001 3,4,6,2 gnmt --layers=3 --hidden=64 --vocabulary=2000 \

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Training steps on the CPU, ours and PyTorch's (channels last, eager and compiled; bf16 by
-# autocast), in turn: milliseconds of processor time and of wall clock per step, medians over all
-# rounds, and how many times as fast as the faster of PyTorch's two ours is.  Not a test: it says
-# what it measured, and on standard error what it is at.
+# Compares training steps on the CPU, ours and PyTorch's, in turn: milliseconds of processor time and of
+# wall clock per step, medians over all rounds, and how many times as fast ours is as the faster of
+# PyTorch's two.  PyTorch's are with channels last, eager and compiled; bf16 is by autocast.  This is not a
+# test: it prints what it measured, and its progress on standard error.
 #     sh test/bench/cpu-vs-torch.sh [MODEL BATCH-SIZE STEPS]...
-# A round is a process of ours, and as many steps of PyTorch's; nobody's first two steps count.
-# PD_BUILD names the build tree, PYTHON a Python that has PyTorch 2 (its compiler needs g++), THREADS
-# how many (1), ROUNDS how often (5), TYPES which of f32 and bf16.
+# A round is a process of ours, and as many steps of PyTorch's; the first two steps of either do not count.
+# PD_BUILD names the build tree, PYTHON a Python that has PyTorch 2 (its compiler needs g++).  THREADS is
+# the number of threads (1), ROUNDS that of rounds (5), TYPES some of f32 and bf16 (both).
 source=$(cd "$(dirname "$0")/../.." && pwd)
 build=${PD_BUILD:-$source}
 python=${PYTHON:-/usr/bin/python3}

@@ -1,21 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Training on one GPU, ours and PyTorch's, in turn on the same GPU: samples per second, ours over
-# the best of PyTorch's, and the share of the matrix rate that this GPU showed in a large product
-# of the same type.  Ours twice: a step on data that lie on the GPU (pd-profile's step_ns), as
-# PyTorch's is timed, and a whole run of pd-run with its loader.  PyTorch three times: eager,
-# compiled, and, in 16 bits, all of the net in that type (pure) where the first two are autocast;
-# channels last in 16 bits.  Not a test: it says what it measured.
+# Compares training on one GPU, ours and PyTorch's, in turn on the same GPU: samples per second, ours over
+# the best of PyTorch's, and the share of the matrix rate that this GPU showed in a large product of the
+# same type.  Ours is measured twice: a step on data that lie on the GPU (pd-profile's step_ns), as
+# PyTorch's is timed, and a whole run of pd-run with its loader.  PyTorch's is measured eager, compiled and,
+# in bf16, with all of the net in that type (pure); the first two use autocast.  In 16 bits it has channels
+# last.  This is not a test: it prints what it measured.
 #     sh test/bench/gpu-vs-torch.sh [MODEL BATCH-SIZE]...
-# MODEL: of share/models, or gpt: pd-model's gpt2 with a vocabulary of 50,304 and without dropout; its
-# samples have 1,024 tokens each, and tokens per second are on standard error.
-# PD_BUILD names the build tree, PYTHON a Python that has PyTorch, STEPS how many (30), TYPES
-# which of f32, tf32, bf16, f16 (bf16 tf32; f32 is without TF32 on either side).  Each figure is on
-# standard error as soon as it is known, PyTorch's eager one first: what is cut short has said that.
+# MODEL is one of share/models, or gpt: pd-model's gpt2 with a vocabulary of 50,304 and without dropout.
+# Samples of gpt have 1,024 tokens each, and tokens per second are on standard error.  PD_BUILD names the
+# build tree, PYTHON a Python that has PyTorch.  STEPS is the number of steps (30), TYPES are some of f32,
+# tf32, bf16 and f16 (bf16 tf32); f32 is without TF32 on either side.  Each figure is on standard error as
+# soon as it is known, PyTorch's eager one first, so a run that is cut short has said that.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 build=${PD_BUILD:-$source}
 python=${PYTHON:-python3}
-# with the libraries that it came with, not those of contrib/run-here.sh
+# pytorch ARGUMENT...: runs Python with the libraries that it came with, not those of contrib/run-here.sh.
 pytorch() {
 	LD_LIBRARY_PATH=${PD_LIBRARY_PATH_BEFORE-${LD_LIBRARY_PATH-}} "$python" "$@"
 }
@@ -31,14 +31,14 @@ trap 'rm -rf "$work"' EXIT
 
 "$build/bin/pd-model" gpt2 --vocabulary=50304 --dropout=0 >"$work/gpt.json" || exit 3
 
-# tell MODEL BATCH-SIZE TYPE WHOSE SAMPLES-PER-SECOND
+# tell MODEL BATCH-SIZE TYPE WHOSE SAMPLES-PER-SECOND: prints a figure on standard error.
 tell() {
 	of_tokens=
 	[ "$1" != gpt ] || of_tokens=$(awk "BEGIN { printf \", %.0f tokens/s\", $5 * 1024 }")
 	echo "$1 $2 $3: $4: $5 samples/s$of_tokens" >&2
 }
 
-# one MODEL BATCH-SIZE TYPE
+# one MODEL BATCH-SIZE TYPE: measures, and prints a line of the table.
 one() {
 	model=$source/share/models/$1.json
 	[ "$1" != gpt ] || model=$work/gpt.json
@@ -46,7 +46,7 @@ one() {
 	tf32) dtype=f32 flags=--tf32 ;;
 	*) dtype=$3 flags= ;;
 	esac
-	# the loss of f16 is scaled, which not every kind of weights goes with
+	# The loss of f16 is scaled, which not every kind of weights goes with.
 	weights=
 	[ "$3" = f16 ] && weights=--weights=flush
 	eager=$(pytorch "$theirs" "$model" "$2" "$steps" eager "$3") || exit 3

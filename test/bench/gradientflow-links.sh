@@ -1,39 +1,43 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What each of GradientFlow's steps brings on links that are real: data parallelism on four hosts
-# (contrib/hosts.sh), of AlexNet's shape at small images and of ResNet-18, beside PyTorch's
-# DistributedDataParallel over gloo on the same links in the same run.  Root runs it.
-#     sh test/bench/gradientflow-links.sh [alexnet|resnet18|mlp]...     (the first two; mlp: is it all there?)
+# Measures what each of GradientFlow's steps brings on real links, with data parallelism on four hosts
+# (contrib/hosts.sh, so root runs it).  The networks have AlexNet's shape at small images, and ResNet-18's.
+# PyTorch's DistributedDataParallel over gloo runs on the same links in the same run.
+#     sh test/bench/gradientflow-links.sh [alexnet|resnet18|mlp]...     (default: the first two)
+# mlp is small, and shows whether everything is there.
 #
-#     one-sum   a ring, behind the whole backward
-#     +overlap  a sum for each layer with parameters, as soon as its backward is done
-#     +lazy     in buckets of the size that pd-plan chooses
-#     +16       gradients rounded to bf16 before they travel
-#     +sparse   15 % of the chunks of 32,000, without warm-up
+#     one-sum   a ring sums once, behind the whole backward
+#     +overlap  each layer with parameters has a sum, as soon as its backward is done
+#     +lazy     gradients travel in buckets of the size that pd-plan chooses
+#     +16       gradients are rounded to bf16 before they travel
+#     +sparse   15 % of the chunks of 32,000 travel, without warm-up
 #
-# Printed are samples per second of all hosts, how many times those of the step before and of one-sum;
-# milliseconds of an update in which a host computes nothing since it waits for a sum; megabytes that a
-# host's interface sends for an update.  Each is measured and, in brackets, what pd-replay says of
-# the plan, with the links that pd-topo measured at first.  Figures are medians over ROUNDS (2), in
+# The table has samples per second of all hosts, and how many times those of the step before and of one-sum
+# they are; the milliseconds of an update in which a host computes nothing since it waits for a sum; and the
+# megabytes that a host's interface sends for an update.  Each is measured.  In brackets is what pd-replay
+# says of the plan, with the links that pd-topo measured at first.  Figures are medians over ROUNDS (2), in
 # which the steps take turns.
-# RATE (500mbit) of each host's link.  STEPS (10): updates of a training, of which the second half counts.
-# THETAS ("1MB 4MB 16MB"): sizes of buckets that are drawn, each trained once.  BATCH (16) of a host.
-# PYTHON: one with PyTorch, else DDP is left out.  OUT (.): where gradientflow-links.svg and
-# links-theta.svg go.  Some seven minutes on two processors that nobody else uses.
+#
+# RATE (500mbit) is that of each host's link, STEPS (10) are the updates of a training, of which the second
+# half counts, and BATCH (16) the samples of a host.  THETAS ("1MB 4MB 16MB") are sizes of buckets that are
+# drawn, each trained once.  PYTHON has PyTorch; otherwise DDP is left out.  gradientflow-links.svg and
+# links-theta.svg go to the folder OUT (.).  The script takes some seven minutes on two processors that
+# nobody else uses.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 steps=${STEPS:-10} batch=${BATCH:-16} rounds=${ROUNDS:-2} rate=${RATE:-500mbit}
 
-# ---- on the first of the hosts ----
+# ---- This part runs on the first of the hosts. ----
 
-# figures REPORT: samples per second, milliseconds exposed and bytes sent of a host and update
+# figures REPORT: prints samples per second, and the milliseconds exposed and bytes sent of a host and
+# update.
 figures() {
 	jq -r 'def known: . // error("no steady state: more STEPS");
 		[(.samples_per_s | known), (.stages[0].exposed_ns | known) / 1e6,
 		 .stages[0].sent_bytes + .stages[0].norm_bytes] | @tsv' "$1"
 }
 
-# plan NAME OPTION...: the plan of that name, and what is expected of it
+# plan NAME OPTION...: makes the plan of that name, and notes what is expected of it.
 plan() {
 	name=$1
 	shift
@@ -43,7 +47,7 @@ plan() {
 	figures "$work/report" >"$work/expected$name"
 }
 
-# measure NAME: a line of the table
+# measure NAME: trains that plan, and adds a line to the table.
 measure() {
 	train $((4 * steps)) "$work/plan$1"
 	pd-replay --format=json "$work/trace" >"$work/report"
@@ -86,9 +90,9 @@ if [ -n "${PD_NETNS-}" ]; then
 	exit
 fi
 
-# ---- before and after ----
+# ---- This part runs before and after the hosts. ----
 
-# model NAME: its document
+# model NAME: prints its document.
 model() {
 	case $1 in
 	alexnet) pd-model alexnet --size=64 --hidden=1024 --classes=100 --dropout=0 ;;
@@ -112,14 +116,14 @@ for network; do
 done
 cd - >/dev/null
 
-# median_of NETWORK NAME COLUMN: -: of none
+# median_of NETWORK NAME COLUMN: prints the median of a column, or - if it has no figures.
 median_of() {
 	found=$(awk -F '\t' -v network="$1" -v name="$2" -v column="$3" \
 		'$1 == network && $2 == name && $column != "-" { print $column }' "$table" | median)
 	echo "${found:--}"
 }
 
-# names NETWORK: the steps of the table
+# names NETWORK: prints the steps in the table.
 names() {
 	awk -F '\t' -v network="$1" '$1 == network && !seen[$2]++ { print $2 }' "$table"
 }

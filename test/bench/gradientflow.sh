@@ -1,52 +1,53 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# GradientFlow's tables 1 and 2 (arXiv 1902.06855) in virtual time: images per second of AlexNet and
-# ResNet-50 on 128 GPUs (16 servers of 8, "P") and 512 (64 of 8, "V") with 56 Gbit/s between servers,
-# by each of its steps, beside what the paper measured.
+# Replays GradientFlow's tables 1 and 2 (arXiv 1902.06855) in virtual time: images per second of AlexNet and
+# ResNet-50 on 128 GPUs (16 servers of 8, "P") and 512 (64 of 8, "V") with 56 Gbit/s between servers, by
+# each of its steps, beside what the paper measured.
 #     sh test/bench/gradientflow.sh [ROW...]
-# ROW: only these of alexnet:P, alexnet:V, resnet50:P, resnet50:V.  LATENCY (5us) of every link,
-# THETAS: the bucket sizes tried for lazy all-reduce, whose curve is printed below the table and drawn.
-# PD_BUILD names the build tree, OUT (.) where gradientflow.svg and theta.svg go.  About two minutes of processor time and 2 GB of memory; WIDE=yes
-# also replays 161 sums of ResNet-50 among 512, each in a ring of its own: minutes more, and 20 GB.
+# ROW is one of alexnet:P, alexnet:V, resnet50:P, resnet50:V; all are replayed by default.  LATENCY (5us) is
+# that of every link.  THETAS are the bucket sizes tried for lazy all-reduce; their curve is printed below
+# the table and drawn.  PD_BUILD names the build tree, and gradientflow.svg and theta.svg go to the folder
+# OUT (.).  The script takes about two minutes of processor time and 2 GB of memory.  WIDE=yes also replays
+# 161 sums of ResNet-50 among 512, each in a ring of its own, which takes minutes more, and 20 GB.
 #
-# What is put in: the models of pd-model(1); one GPU's images per second, from the paper; which part of
-# that each layer takes, from data sheets (roofline.jq); PCIe at 12 GB/s, shared by the GPUs of a server
-# as the network is.  The rest is a replay of one update.  Without overlap all of backward comes before
-# the first gradient.
+# The input is the models of pd-model(1), one GPU's images per second from the paper, the part of that time
+# that each layer takes from data sheets (roofline.jq), and PCIe at 12 GB/s.  The GPUs of a server share
+# PCIe as they share the network.  The rest is a replay of one update.  Without overlap all of backward
+# comes before the first gradient.
 #
-#     MPI      recursive doubling, a sum for each tensor, f32, no overlap
-#     NCCL     a ring for each tensor
-#     +16      forward, backward and gradients in f16
+#     MPI      recursive doubling has a sum for each tensor, f32, no overlap
+#     NCCL     a ring has a sum for each tensor
+#     +16      forward, backward and gradients are in f16
 #     +overlap a layer's sum begins when its backward is done
-#     +lazy    in buckets, of the best size of THETAS
-#     +sparse  15 % of the chunks of 32,000
+#     +lazy    gradients travel in buckets, of the best size of THETAS
+#     +sparse  15 % of the chunks of 32,000 travel
 #
-# - stands for a step that was not replayed.
+# A - stands for a step that was not replayed.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 latency=${LATENCY:-5us}
 thetas=${THETAS:-1 1MB 4MB 16MB 64MB 256MB}
 
-# profile MODEL BATCH IMAGES_PER_S DTYPE FLOPS BANDWIDTH
+# profile MODEL BATCH IMAGES_PER_S DTYPE FLOPS BANDWIDTH: prints a profile of the model on such a GPU.
 profile() {
 	pd-model "$1" | jq -f "$source/test/bench/roofline.jq" --argjson batch "$2" --arg dtype "$4" \
 		--argjson step_ns "$(awk -v n="$2" -v rate="$3" 'BEGIN { printf "%d", n / rate * 1e9 }')" \
 		--argjson flops "$5" --argjson bandwidth "$6"
 }
 
-# without_overlap: all of backward is in the last layer
+# without_overlap: moves all of backward into the last layer.
 without_overlap() {
 	jq '(.layers | map(.backward_ns) | add) as $all | .layers[].backward_ns = 0
 		| .layers[-1].backward_ns = $all'
 }
 
-# bytes SIZE: as a number
+# bytes SIZE: prints the size as a number.
 bytes() {
 	echo "$1" | sed 's/MB/000000/'
 }
 
-# thousands PROFILE FILTER: images per second of an update, by the plan that FILTER changes; - if this
-# version does not know such plans
+# thousands PROFILE FILTER: prints thousands of images per second of an update, by the plan that FILTER
+# changes, or - if this version does not know such plans.
 thousands() {
 	layers=$(jq '.layers | length' "$1")
 	pd-plan -t "8@12GB/s+$latency,$servers@7GB/s+$latency" --stages="${layers}x$ranks" "$1" |
@@ -59,7 +60,8 @@ thousands() {
 	fi
 }
 
-# row NAME SERVERS BATCH F32 F16 FLOPS BANDWIDTH PAPER...
+# row NAME SERVERS BATCH F32 F16 FLOPS BANDWIDTH PAPER...: prints what is replayed, and the paper's figures
+# below.
 row() {
 	name=$1 model=${1%:*} servers=$2 ranks=$(($2 * 8)) batch=$3 f32=$4 f16=$5 flops=$6 bandwidth=$7
 	shift 7
@@ -102,7 +104,7 @@ row() {
 	done | awk -F '\t' '$3 > 0' >>"$work/bars"
 }
 
-# print_gains: numbers, each with how many times the first it is
+# print_gains: prints numbers, each with how many times the first it is.
 print_gains() {
 	awk 'NR == 1 { first = $1 } { printf " %16s", $1 == "-" ? "-" : sprintf("%.1fK (%.1f)", $1, $1 / first) }'
 }

@@ -1,28 +1,34 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A pipeline against data parallelism on four hosts, as in Table 1 of the SOSP 2019 paper.  Hosts are
-# those of contrib/hosts.sh, so root runs it.  Links are shaped so that data parallelism spends as
-# much of its time in communication as in the paper (Figure 1, 10 Gbit/s: 91 to 96 % for VGG-16; the
-# language model: 88 %).  For each network: pd-profile, with workers on all processors; pd-topo on
-# the hosts; pd-plan; then data parallelism, ours and PyTorch's (DDP over gloo), and the plan run there.
-#     sh test/bench/hosts.sh [vgg16|lstm|mlp]...     (vgg16 and lstm; mlp: is it all there?)
-# What is printed: seconds per minibatch, predicted and measured, with the error; megabytes that all
-# hosts' interfaces sent per minibatch, likewise; and how many times as fast as data parallelism.
-# (What DDP sends includes its parameters, once.)
-# All hosts share this machine's processors, so pd-plan is told how many there are (--processors).
-# SHARE: percent of a step of data parallelism that is communication (vgg16 91, lstm 88), or RATE: of
-# a link, such as 500mbit.  STEPS (2): updates of data parallelism.  BATCH: samples (16, 20).  PYTHON: one
-# with PyTorch, else DDP is left out.  OUT (.): where hosts.svg and hosts.tsv go.  Some six minutes on
-# two processors that nobody else uses; OTHERS (5) percent more than which others took are told.
-# A prediction is for the machine that was profiled: where a profile behind the runs differs from that
-# before them by more than DRIFT (5) percent, all is done again, up to TRIES (3) times.
+# Compares a pipeline with data parallelism on four hosts, as in Table 1 of the SOSP 2019 paper.  Hosts are
+# those of contrib/hosts.sh, so root runs it.  Links are shaped so that data parallelism spends as much of
+# its time in communication as in the paper (Figure 1, 10 Gbit/s: 91 to 96 % for VGG-16, 88 % for the
+# language model).  For each network the script runs pd-profile with workers on all processors, pd-topo on
+# the hosts, and pd-plan.  Then it runs data parallelism, ours and PyTorch's (DDP over gloo), and the plan
+# there.
+#     sh test/bench/hosts.sh [vgg16|lstm|mlp]...     (default: vgg16 and lstm)
+# mlp is small, and shows whether everything is there.
+#
+# The output has seconds per minibatch, predicted and measured, with the error; megabytes that all hosts'
+# interfaces sent per minibatch, likewise; how many times as fast as data parallelism the plan is; and the
+# percent of the processors that others took.  What DDP sends includes its parameters, once.  All hosts
+# share this machine's processors, so pd-plan is told how many there are (--processors).
+#
+# SHARE is the percent of a step of data parallelism that is communication (vgg16 91, lstm 88).  RATE, such
+# as 500mbit, sets the rate of links instead.  STEPS (2) are updates of data parallelism, BATCH (16, 20) is
+# the number of samples.  PYTHON has PyTorch; otherwise DDP is left out.  hosts.svg and hosts.tsv go to the
+# folder OUT (.).  The script takes some six minutes on two processors that nobody else uses.
+#
+# A prediction is for the machine that was profiled.  If a profile after the runs differs from that before
+# them by more than DRIFT (5) percent, all is done again, up to TRIES (3) times.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 steps=${STEPS:-2}
 
-# ---- on the first of the hosts ----
+# ---- This part runs on the first of the hosts. ----
 
-# line NAME MINIBATCHES SECONDS PLAN: of the table: seconds and megabytes a minibatch, predicted and measured.
+# line NAME MINIBATCHES SECONDS PLAN: adds a line to the table: seconds and megabytes per minibatch,
+# predicted and measured.
 line() {
 	jq -r --arg name "$1" --argjson n "$2" --argjson s "$3" --argjson bytes "$bytes" --arg others "$others" '
 		[$name, .predicted.period_ns / 1e9, $s,
@@ -31,10 +37,10 @@ line() {
 	tail -n 1 "$table" >&2
 }
 
-# measure NAME PLAN MINIBATCHES: trains, one rank on each of the first hosts.
+# measure NAME PLAN MINIBATCHES: trains, with one rank on each of the first hosts, and adds a line.
 measure() {
 	train "$3" "$2"
-	# the period, or, of few updates, all the time
+	# A few updates have no period, so all the time counts.
 	seconds=$(pd-replay --format=json "$work/trace" |
 		jq --argjson n "$3" '(.period_ns // .elapsed_ns / $n) / 1e9')
 	line "$1" "$3" "$seconds" "$2"
@@ -63,19 +69,19 @@ if [ -n "${PD_NETNS-}" ]; then
 	exit
 fi
 
-# ---- before and after ----
+# ---- This part runs before and after the hosts. ----
 
 profile() {
 	quietly pd-profile --threads=1 --workers="$(nproc)" --batch-size="$batch" model.json
 }
 
-# prepare NETWORK: model.json, profile.json, and the rate of links, in bits per second.
+# prepare NETWORK: makes model.json and profile.json, and sets the rate of links, in bits per second.
 prepare() {
 	case $network in
 	vgg16) share=${SHARE:-91} batch=${BATCH:-16}
 		pd-model vgg16 --size=32 --classes=10 --dropout=0 >model.json ;;
 	lstm) share=${SHARE:-88} batch=${BATCH:-20}
-		# six layers, as the paper's, and halves that take equally long
+		# The network has six layers, as in the paper, and halves that take equally long.
 		pd-model awd-lm --name=lstm --layers=6 --hidden=640 --embedding=640 --vocabulary=2000 \
 			--untied --sequence=16 --lanes=0 --dropout=0 --alpha=0 --beta=0 >model.json ;;
 	mlp) share=${SHARE:-90} batch=${BATCH:-16}
@@ -88,7 +94,8 @@ prepare() {
 	rate=${RATE:-$(jq --argjson share "$share" --argjson processors "$(nproc)" '
 		([.profile.layers[] | .forward_ns + .backward_ns + (.update_ns // 0)] | add / 1e9) as $step |
 		([4 / $processors, 1] | max * $step) as $computes |
-		.predicted.sent_bytes_per_sample * .profile.batch_size as $bytes |   # of a rank, all four minibatches
+		# These bytes are of a rank, for all four minibatches.
+		.predicted.sent_bytes_per_sample * .profile.batch_size as $bytes |
 		8 * $bytes / ($computes * $share / (100 - $share)) | floor' parallel.json)bit}
 	echo "$network: links of $rate; others took $others % while it was profiled" >&2
 }

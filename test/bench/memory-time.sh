@@ -1,28 +1,29 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Memory against time: what each schedule and rule for weight versions costs, on the same four
-# stages of a VGG-style network (vgg11.json, images of 32 x 32), one thread a rank: the peak
-# of what each rank allocates and the samples trained per second, as measured and as predicted.
+# Compares what each schedule and rule for weight versions costs in memory and time, on the same four stages
+# of a VGG-style network (vgg11.json, images of 32 x 32), with one thread a rank.  The figures are the peak
+# of what each rank allocates and the samples trained per second, measured and predicted.
 #     sh test/bench/memory-time.sh
-# PD_BUILD names the build tree, OUT (.) where memory.svg (bytes of every rank, with what the
-# plan predicted as a tick) and memory-time.svg (the fullest rank against the time of a sample)
-# go.  RUNS (3) rounds, all kinds in each; medians.  Some two minutes a round on two processors.
+# PD_BUILD names the build tree.  memory.svg (bytes of every rank, with what the plan predicted as a tick)
+# and memory-time.svg (the fullest rank against the time of a sample) go to the folder OUT (.).  RUNS (3) is
+# the number of rounds; each has all kinds, and figures are medians.  A round takes some two minutes on two
+# processors.
 #
-# How to read it.  A microbatch has 16 samples.  none (model parallelism), gpipe, flush (1f1b)
-# and 2bw make an update of 8 of them, and need a second buffer of gradients to add them up;
-# stash and vertical-sync make one of each.  gpipe keeps the activations of all 8 microbatches,
-# the others those of as many as there are stages from here on.  The weights are there once
-# with none, gpipe and flush, twice with 2bw; stash has as many versions as microbatches are in
-# flight, so most where the weights of such a network are few; vertical-sync has as many at
-# every stage.  stash, vertical-sync and 2bw never drain the pipeline and should be equally
-# fast, flush and gpipe slower by their bubble.  Predicted time is that of the plan replayed
-# on as many processors as there are; with fewer than ranks these take turns.
+# A microbatch has 16 samples.  none (model parallelism), gpipe, flush (1f1b) and 2bw make an update of 8 of
+# them, and need a second buffer of gradients to add them up.  stash and vertical-sync make an update of
+# each.  gpipe keeps the activations of all 8 microbatches, the others those of as many as there are stages
+# from here on.  The weights are there once with none, gpipe and flush, and twice with 2bw.  stash has as
+# many versions as microbatches are in flight, so it has most where such a network has few weights;
+# vertical-sync has as many at every stage.  stash, vertical-sync and 2bw never drain the pipeline and
+# should be equally fast, flush and gpipe slower by their bubble.  Predicted time is that of the plan
+# replayed on as many processors as there are; if ranks are more, they take turns.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 microbatches=48
 cut=9,3,4,14
 
-# rank R mod 2 shares a processor where there are two: the profile is that of two at once
+# Ranks share the processors if there are fewer than four, so the profile is of as many workers as run at
+# once.
 pd-profile --threads=1 --workers=$(($(nproc) < 4 ? $(nproc) : 4)) --batch-size=16 --iterations=9 \
 	"$source/test/bench/vgg11.json" >"$work/profile"
 plan() {
@@ -38,7 +39,7 @@ plan stash "--weights=stash"
 plan vertical-sync "--weights=vertical-sync"
 plan 2bw "--weights=2bw --microbatches=8"
 
-# "KIND samples/s predicted-samples/s others"
+# once KIND: runs a round, and adds a line "KIND samples/s predicted-samples/s others" to $work/rates.
 once() {
 	quietly pd-run --synthetic --threads=1 --trace="$work/trace" "$work/$1.schedule" \
 		>"$work/$1.out"

@@ -1,15 +1,17 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# 16 bits against f32 on this machine, in turn: the time of a training step on one thread, medians
-# of RUNS profiles (5) of each, what the layers of each kind take of it, the bytes of activations,
-# and what a microbatch takes where MICROBATCHES (4) share an update.
+# Compares 16 bits with f32 on this machine, in turn: the time of a training step on one thread, medians of
+# RUNS (5) profiles of each, what the layers of each kind take of it, the bytes of activations, and what a
+# microbatch takes if MICROBATCHES (4) share an update.
 #     sh test/bench/mixed.sh [MODEL BATCH-SIZE]...
 # wide-mlp with small batches has next to nothing but weights to read and write.
-# With EPOCHS=N and DATA (Debian's Fashion-MNIST) the first MODEL is also trained, two workers, in
-# each, and the accuracies after each epoch are shown; the default, fashion-cnn, fits that.  All with
-# the same weights, flush, which f16 can be trained with: with 2bw f32 does not learn it either.
-# PD_BUILD names the build tree; DEVICE and TYPES what is compared with f32: bf16, f16, and of the
-# CPU bf16-native and bf16-wide (PD_CPU_BF16).
+#
+# With EPOCHS=N and DATA (Debian's Fashion-MNIST) two workers also train the first MODEL in each type, and
+# the accuracies after each epoch are shown.  The default, fashion-cnn, fits that.  All train with flush,
+# which f16 can be trained with.  With 2bw even f32 does not learn this network.
+#
+# PD_BUILD names the build tree, DEVICE the device (cpu), TYPES what is compared with f32: bf16, f16, and on
+# the CPU bf16-native and bf16-wide (PD_CPU_BF16).
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 [ $# -gt 0 ] || set -- fashion-cnn 64
@@ -17,7 +19,7 @@ device=${DEVICE:-cpu} first=$1 microbatches=${MICROBATCHES:-4}
 [ "$device" != cpu ] || types="bf16-native bf16-wide f16"
 types="f32 ${TYPES:-${types:-bf16 f16}}"
 
-# as TYPE COMMAND...: with the kernels that it asks for
+# as TYPE COMMAND...: runs the command with the kernels that the type asks for.
 as() {
 	case $1 in
 	*-*) PD_CPU_BF16=${1#*-} ;;
@@ -46,7 +48,7 @@ while [ $# -ge 2 ]; do
 		echo "$1, $2 samples, $type: $(cat "$work/$1-$type" | median |
 			awk '{ printf "%.2f", $1 / 1e6 }') ms a step; layers, $microbatches an update:" \
 			"$(cat "$work/$1-$type-m" | median | awk '{ printf "%.2f", $1 / 1e6 }') ms each"
-		# of the last run: by kind of layer, forward + backward and update
+		# The last run gives forward + backward and update, by kind of layer.
 		jq -r '(.model.layers | map({key: .name, value: .kind}) | from_entries) as $kind |
 			[.layers[] | .kind = $kind[.name]] | group_by(.kind)[] |
 			[.[0].kind, (map(.forward_ns) | add / 1e6), (map(.backward_ns) | add / 1e6),

@@ -1,26 +1,26 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The plans of the papers, with profiles of our own: what pd-plan finds for GNMT-8 and GNMT-16 on the
-# machines of PipeDream's evaluation (SOSP 2019, table 1), and for GPT and BERT of 2.2 billion
-# parameters on one and eight servers of PipeDream-2BW's (ICML 2021, figures 6 and 10), beside what
-# the papers measured.
+# Plans the networks of the papers, with profiles of our own, beside what the papers measured.  These are
+# GNMT-8 and GNMT-16 on the machines of PipeDream's evaluation (SOSP 2019, table 1), and GPT and BERT of 2.2
+# billion parameters on one and eight servers of PipeDream-2BW's (ICML 2021, figures 6 and 10).
 #     sh test/bench/papers-plans.sh [gnmt] [gpt] [bert]            without a name: all
-# PD_BUILD names the build tree.  PROFILES is a folder where profiles are kept, and taken from if they
-# are there; making them takes some three minutes on a quiet processor, and 8 GB.  BEST=yes: also what
-# pd-plan finds for each of the other rules, which takes minutes each; else they get 2BW's stages.
+# PD_BUILD names the build tree.  PROFILES is a folder where profiles are kept, and taken from if they are
+# there.  Making them takes some three minutes on a quiet processor, and 8 GB.  BEST=yes also has pd-plan
+# find a plan for each of the other rules, which takes minutes each; otherwise they get 2BW's stages.
 #
-# What a profile is made of.  There is no V100 here.  pd-profile measures, on the processor, every
-# layer of GNMT of full size with 8 samples, and of a GPT or BERT of full width with one block and
-# one sample of 512 tokens, in bf16; blocks are alike, so its figures stand for all 32.  Sizes are
-# those of the microbatch (activations and temporaries grow in proportion; parameters are what they
-# are), memory is 16 GB.  Then all times are multiplied by one factor, so that a microbatch takes what
-# it takes in the paper:
+# There is no V100 here, so a profile is made as follows.  pd-profile measures layers on the processor:
+# every layer of GNMT of full size with 8 samples, and of a GPT or BERT of full width with one block and one
+# sample of 512 tokens, in bf16.  Blocks are alike, so the figures of one stand for all 32.  Sizes are those
+# of the microbatch: activations and temporaries grow in proportion, and parameters stay.  Memory is 16 GB.
+# Then all times are multiplied by one factor, so that a microbatch takes what it takes in the paper:
+#
 #     GNMT        the released profiles: 89.4 ms for 32 x 47.5 tokens (GNMT-8), 520.5 ms for 128 x 25
 #     GPT, BERT   figure 12 of PipeDream-2BW: 22, 34, 39, 42 and 43.5 sequences a second on 8 devices with
 #                 microbatches of 1, 2, 4, 8 and 16, recomputed, which is 4/3 of the time
-# So how layers share that time is the processor's, not the GPU's.  An update moves 20 bytes for a
-# parameter at 900 GB/s.  GPT and BERT are planned with an output layer of their own, since layers
-# that share a weight would have to be one stage.  test/README says where figures differ, and why.
+#
+# So the processor decides how layers share that time, not the GPU.  An update moves 20 bytes for a
+# parameter at 900 GB/s.  GPT and BERT are planned with an output layer of their own, since layers that
+# share a weight would have to be in one stage.  test/README says where figures differ, and why.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 nvlink=30GB/s fast=3.125GB/s
@@ -28,7 +28,7 @@ profiles=${PROFILES:-$work}
 mkdir -p "$profiles"
 [ $# -gt 0 ] || set -- gnmt gpt bert
 
-# measured NAME BATCH TYPE OPTION-OF-PD-MODEL...: $profiles/NAME.profile
+# measured NAME BATCH TYPE OPTION-OF-PD-MODEL...: makes $profiles/NAME.profile, unless it is there.
 measured() {
 	file=$profiles/$1.profile batch=$2 type=$3
 	shift 3
@@ -39,7 +39,7 @@ measured() {
 	mv "$file.new" "$file"
 }
 
-# repeated MODEL PROFILE: the profile of the model from that of the same with one block
+# repeated MODEL PROFILE: prints the profile of the model, from that of the model with one block.
 repeated() {
 	jq --slurpfile one "$2" '. as $model | $one[0] as $p |
 		($p.layers | map({ (.name): . }) | add) as $cost | $p | .model = $model |
@@ -47,7 +47,7 @@ repeated() {
 			$cost[.name | sub("\\bh\\.[0-9]+\\."; "h.0.")] + { name, inputs }))' "$1"
 }
 
-# on_gpu BATCH NS PROFILE: of so many samples, whose forward and backward take so long
+# on_gpu BATCH NS PROFILE: prints the profile of so many samples, whose forward and backward take so long.
 on_gpu() {
 	jq --argjson batch "$1" --argjson ns "$2" '($batch / .batch_size) as $by |
 		($ns / ([.layers[] | .forward_ns + .backward_ns] | add)) as $faster |
@@ -73,30 +73,32 @@ gnmt() {
 	echo
 }
 
-# best OPTION...: the plan, in $work/plan, of the samples per second that it prints; or nothing
+# best OPTION...: plans into $work/plan, and prints samples per second, or nothing if there is no plan.
 best() {
 	pd-plan --topology="$topology" --batch="$batch" "$@" "$work"/b*.json >"$work/plan" \
 		2>"$work/why" && jq -r '1e9 * .profile.batch_size / .predicted.period_ns' "$work/plan"
 }
 
-# form: the plan in $work/plan: pipelines x stages, samples of a microbatch, recomputing stages
+# form: describes the plan in $work/plan by pipelines x stages, samples of a microbatch, microbatches and
+# recomputing stages.
 form() {
 	jq -r '"\([.stages[].replicas] | unique | map(tostring) | join("/"))x\(.stages | length)" +
 		" b=\(.profile.batch_size) m=\(.microbatches)" +
 		" r=\([.stages[] | select(.recompute)] | length)"' "$work/plan"
 }
 
-# replayed OPTION...: samples per second of 2BW's plan, in $work/2bw, under other rules
+# replayed OPTION...: prints samples per second of 2BW's plan, in $work/2bw, under other rules.
 replayed() {
 	pd-replay --format=json "$@" "$work/2bw" | jq .samples_per_s
 }
 
-# over RATE: how many times as fast 2BW's plan is; nothing without a rate
+# over RATE: prints how many times as fast 2BW's plan is, or nothing without a rate.
 over() {
 	awk "BEGIN { if (0$1) printf \"%.2f\", 0$fastest / 0$1 }"
 }
 
-# transformer FAMILY: lines of "DEVICES BATCH 2BW FLUSH GPIPE NONE", the paper's, on standard input
+# transformer FAMILY: prints a table.  Standard input has the paper's lines of "DEVICES BATCH 2BW FLUSH
+# GPIPE NONE".
 transformer() {
 	measured "$1" 1 bf16 "$1-2.2b" --layers=1 --untied
 	pd-model "$1-2.2b" --untied >"$work/whole"

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# How good plans are that the search finds: 100 random networks (FIRST to LAST) on five machines, planned by
-# two builds and compared by their periods, which are those of replays.  All devices may be used, however
-# little one brings, and updates have as many microbatches in both.
+# Measures how good the plans are that the search finds.  Two builds plan 100 random networks (FIRST to
+# LAST) on five machines, and their plans are compared by their periods, which are those of replays.  All
+# devices may be used, however little one brings, and updates have as many microbatches in both.
 #     OTHER=build-of-another-search sh test/bench/plan-search.sh
 # PD_BUILD names the build tree, OTHER the one it is compared with.  For a search with ten times the work
 # multiply in the other tree ESTIMATED, REPLAYED, LEAST_WORK, MOST_WORK, LOOKED, PATIENCE and FRUITLESS
-# (lib/planner/search/simulated.c), DOUBTFUL and TRIED (contest.c), and PD_CONTEST_CHANGED (contest.h)
-# by ten.  Goal: no plan of PD_BUILD is more than 1 % slower.
+# (lib/planner/search/simulated.c), DOUBTFUL and TRIED (contest.c), and PD_CONTEST_CHANGED (contest.h) by
+# ten.  The goal is that no plan of PD_BUILD is more than 1 % slower.
+#
 # A line for each network goes to plan-search.csv in OUT (.): its kind, machine, weights, both periods in ns
 # and both processor times in s.  Then come how many are slower and faster by more than 1 %, the worst, and
 # the sums of processor time.
@@ -17,13 +18,13 @@ out=$(cd "$out" && pwd)
 other=$(cd "${OTHER:?names a build tree}" && pwd)
 cd "$work"
 
-# network SEED KIND >FILE: 8 to 80 layers; a chain, or one with skips from anywhere, residual blocks,
-# modules of branches, or a way back up that meets the way down.
+# network SEED KIND >FILE: writes a profile of 8 to 80 layers: a chain, or one with skips from anywhere,
+# residual blocks, modules of branches, or a way back up that meets the way down.
 network() {
 	awk -v seed="$1" -v kind="$2" 'function below(n) { return int(rand() * n) }
 	function spread(low, high) { return low * exp(rand() * log(high / low)) }
 	function join(l) { return inputs (inputs == "" ? "" : ", ") "\"l" l "\"" }
-	function branches(p) {          # of two layers each, from a join to the next
+	function branches(p) {          # Branches have two layers each, from a join to the next.
 		p = (l - 1) % (2 * width + 1)
 		if (p == 0)
 			from = l - 1
@@ -64,7 +65,7 @@ network() {
 	}'
 }
 
-# planned PROGRAM ARGUMENT...: the period in ns, and seconds of processor time.
+# planned PROGRAM ARGUMENT...: prints the period in ns, and seconds of processor time.
 planned() {
 	( "$@" >plan.json; times >times )
 	jq .predicted.period_ns plan.json

@@ -1,25 +1,25 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# How long pd-plan takes: whole processes, from the profile on disk to the plan, medians of
+# Measures how long pd-plan takes as a whole process, from the profile on disk to the plan, in medians of
 # RUNS runs (5), and whether 1 GiB of address space is enough.
 #     sh test/bench/plan-speed.sh
-# First, networks of a known size: VGG-16's 40 states on 16 devices (goal 10 ms), a residual
-# network of the size of ResNet-101 on two servers of eight (goal 1 s), and a chain of 1,000
-# layers on 1,024 devices in three levels (goal 10 s and 1 GiB).  The first is the published
-# profile where ../shared has it, else a chain of 40 layers, also where links are shared or memory is
-# tight, and no bound says soon that nothing is faster.
-# Then chains of other lengths on other machines, as a table, and as plan-speed.csv and
-# plan-speed.svg.  LAYERS and DEVICES are lists, OUT (.) is where the drawing goes.  PD_BUILD
-# names the build tree.
+# First come networks of a known size: VGG-16's 40 states on 16 devices (goal 10 ms), a residual network of
+# the size of ResNet-101 on two servers of eight (goal 1 s), and a chain of 1,000 layers on 1,024 devices in
+# three levels (goal 10 s and 1 GiB).  The first is the published profile if ../shared has it, else a chain
+# of 40 layers.  It is also planned where links are shared or memory is tight, and no bound says soon that
+# nothing is faster.
+#
+# Then come chains of other lengths on other machines, as a table, and as plan-speed.csv and plan-speed.svg
+# in the folder OUT (.).  LAYERS and DEVICES are lists.  PD_BUILD names the build tree.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 out=$(cd "$out" && pwd)
 cd "$work"
 runs=${RUNS:-5}
 
-# profile LAYERS BRANCHES >FILE: times, activations and parameters as they come; with BRANCHES
-# every tenth layer also takes what entered the nine before it, and every hundredth block of
-# ten has a layer of its own on that way.
+# profile LAYERS BRANCHES >FILE: writes a profile with random times, activations and parameters.  With
+# BRANCHES every tenth layer also takes what entered the nine before it, and in every eighth of these blocks
+# there is a layer on that way.
 profile() {
 	awk -v n="$1" -v branches="$2" 'BEGIN {
 		srand(1)
@@ -33,7 +33,7 @@ profile() {
 				inputs = last ", " block
 				block = "\"l" l "\""
 			} else if (branches && l % 80 == 5 && l > 10) {
-				inputs = block          # beside the block, from its beginning
+				inputs = block          # It is beside the block, from its beginning.
 				side = last
 			} else if (branches && l % 80 == 6 && l > 10) {
 				block = last
@@ -51,7 +51,7 @@ profile() {
 	}'
 }
 
-# each COUNT COMMAND...: milliseconds of one of so many runs.
+# each COUNT COMMAND...: runs the command so often, and prints the milliseconds of one run.
 each() {
 	count=$1
 	shift
@@ -63,8 +63,9 @@ each() {
 	echo "$begin $end $count" | awk '{ printf "%.2f\n", ($2 - $1) / 1e6 / $3 }'
 }
 
-# took ARGUMENT...: milliseconds, the median; 60,000 where one run takes a minute or more.  The clock
-# is asked before and after ten runs where these are short: to start it takes a millisecond.
+# took ARGUMENT...: prints the median of milliseconds, or 60,000 if one run takes a minute or more.  Ten
+# runs are timed together if they are short, since asking the clock starts a process, which takes a
+# millisecond.
 took() {
 	: >times
 	timeout 60 pd-plan "$@" >plan.json || { echo 60000; return; }
@@ -75,7 +76,7 @@ took() {
 	median <times
 }
 
-# line WHAT GOAL-MS ARGUMENT...
+# line WHAT GOAL-MS ARGUMENT...: prints the time, whether the goal is met, and what the plan is.
 line() {
 	what=$1 goal=$2
 	shift 2
@@ -132,7 +133,7 @@ for n in ${LAYERS:-10 30 100 300 1000}; do
 done
 cp plan-speed.csv "$out"
 
-# Lines in a drawing with logarithms on both axes: one for each number of devices.
+# The drawing has logarithms on both axes, and a line for each number of devices.
 awk -F , '
 	function x(n) { return 70 + 420 * (log(n) - lx) / (hx - lx) }
 	function y(t) { return 320 - 290 * (log(t) - ly) / (hy - ly) }

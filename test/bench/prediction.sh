@@ -1,28 +1,27 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What pd-plan predicts against what pd-run measures, on this machine: for three models one rank,
-# two stages cut where pd-plan cuts them, two stages cut elsewhere, and two replicas, and the plan
-# that pd-plan prefers on two devices.  For each the period of a minibatch, predicted and
-# measured, medians of ROUNDS (3) rounds; then the median error, and whether the preferred plan is
-# the fastest measured, or within 5 % of it.
+# Compares what pd-plan predicts with what pd-run measures, on this machine.  Each of three models runs on
+# one rank, on two stages cut where pd-plan cuts them, on two stages cut elsewhere, on two replicas, and by
+# the plan that pd-plan prefers on two devices.  The table has the period of a minibatch, predicted and
+# measured, in medians of ROUNDS (3) rounds.  Below it are the median error, and whether the preferred plan
+# is the fastest measured, or within 5 % of it.
 #     sh test/bench/prediction.sh [MODEL...]
-# OTHERS (5): a profile or run of which others took more of the processors than so many percent is
-# made again, up to TRIES (4) times.
-# PD_BUILD names the build tree, DATA the data set (Debian's Fashion-MNIST; where it is absent,
-# made-up data for all), OUT (.) where prediction.svg goes.  About six minutes on two processors.
+# If others took more than OTHERS (5) percent of the processors during a profile or run, it is made again,
+# up to TRIES (4) times.  PD_BUILD names the build tree, DATA the data set (Debian's Fashion-MNIST; if it is
+# absent, all have made-up data).  prediction.svg goes to the folder OUT (.).  The script takes about six
+# minutes on two processors.
 #
-# pd-plan is told how many processors there are: what arrives at a rank is copied by the one that
-# computes there.  Plans have at most two ranks, as many as processors for who has two; more would
-# take turns (residuals.sh has such).  Each round profiles anew, as many workers side by
-# side as the plan keeps busy, since they share caches and memory.  `others' is the share of the
-# processors, in percent, that went to other processes during the run: where it is more than a
-# few, the figures are of them.
+# pd-plan is told how many processors there are, since what arrives at a rank is copied by the processor
+# that computes there.  Plans have at most two ranks, as many as processors on a machine of two.  More would
+# take turns (residuals.sh has such).  Each round profiles anew, with as many workers side by side as the
+# plan keeps busy, since they share caches and memory.  "others" is the share of the processors, in percent,
+# that went to other processes during the run; if it is more than a few, the figures say little.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 data=${DATA:-/usr/share/datasets/fashion-mnist}
 processors=$(nproc)
 
-# MODEL BATCH MINIBATCHES CUT-ELSEWHERE-IN-PERCENT-OF-LAYERS
+# Each line has MODEL BATCH MINIBATCHES CUT; CUT is the cut elsewhere, in percent of the layers.
 cat >"$work/models" <<'END'
 lenet5 64 300 40
 fashion-cnn 64 60 30
@@ -35,14 +34,14 @@ if [ $# -gt 0 ]; then
 	mv "$work/chosen" "$work/models"
 fi
 
-# once MODEL PLAN MINIBATCHES PROFILE OPTION...: a line of $work/times
+# once MODEL PLAN MINIBATCHES PROFILE OPTION...: plans and runs, and adds a line to $work/times.
 once() {
 	model=$1 name=$2 minibatches=$3 profile=$4
 	shift 4
 	cut=$work/$model-$name.cut
 	[ ! -f "$cut" ] || set -- --gpus=2 --stages="$(cat "$cut")"
 	pd-plan --processors="$processors" "$@" "$profile" >"$work/plan"
-	# the same plan in all rounds
+	# All rounds have the plan of the first.
 	jq -r '[.stages[] | "\(.layers | length)x\(.replicas)"] | join(",")' "$work/plan" >"$cut"
 	set -- --synthetic="$minibatches"
 	case $model in
@@ -79,7 +78,7 @@ for round in $(seq "${ROUNDS:-3}"); do
 	done <"$work/models"
 done
 
-# column MODEL PLAN N: the median of a column over the rounds.
+# column MODEL PLAN N: prints the median of a column over the rounds.
 column() {
 	awk -v model="$1" -v name="$2" -v n="$3" '$1 == model && $2 == name { print $n }' \
 		"$work/times" | median
@@ -100,7 +99,7 @@ while read -r model batch minibatches part; do
 		echo "$measured $(cat "$work/$model-$name.cut")" >>"$work/measured"
 		[ $name = preferred ] || tr -d - <"$work/error" >>"$work/errors"
 	done
-	# a plan that is there twice, once as preferred, counts by the mean of both
+	# A plan that is there twice, once as preferred, counts by the mean of both.
 	awk -v model="$model" '{ sum[$2] += $1; n[$2]++; last = $2 }
 		END {
 			best = 1e99

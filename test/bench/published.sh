@@ -1,25 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What pd-plan predicts for published profiles on the machines of PipeDream's evaluation
-# (SOSP 2019, tables 1 and 2), beside what the paper measured: configuration, and speed-up over
-# data parallelism per epoch.  Each as the profile is, and with times and activations scaled to
-# the minibatch of the paper.
+# Prints what pd-plan predicts for published profiles on the machines of PipeDream's evaluation (SOSP 2019,
+# tables 1 and 2), beside what the paper measured: configuration, and speed-up over data parallelism per
+# epoch.  Each profile is planned as it is, and with times and activations scaled to the minibatch of the
+# paper.
 #     sh test/bench/published.sh [PROFILES]
-# PROFILES is a folder of pd-profile documents named as below (../shared/profiles).  Those that
-# are not there are left out.  PD_BUILD names the build tree.  test/README says where the figures
-# differ, and why.
+# PROFILES is a folder of pd-profile documents named as below (../shared/profiles).  Documents that are not
+# there are left out.  PD_BUILD names the build tree.  test/README says where the figures differ, and why.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 profiles=${1:-$source/../shared/profiles}
 pcie=12GB/s nvlink=30GB/s slow=1.25GB/s fast=3.125GB/s
 
-# scaled BATCH PROFILE: the times and sizes that minibatches of so many samples would have
+# scaled BATCH PROFILE: prints the profile with the times and sizes of minibatches of so many samples.
 scaled() {
 	jq --argjson batch "$1" '($batch / .batch_size) as $by | .batch_size = $batch |
 		.layers |= map(reduce ("forward_ns", "backward_ns", "activation_bytes") as $key
 			(.; .[$key] = (.[$key] * $by | round)))' "$2"
 }
-# planned PROFILE TOPOLOGY: replicas by stage, and gain; the plan's limit in $limit
+# planned PROFILE TOPOLOGY: prints replicas by stage, and gain, and leaves the plan's limit in $limit.
 planned() {
 	pd-plan -e -t "$2" "$1" >"$work/plan" 2>"$work/explained"
 	limit=$(sed -n 's/^limit: \([^,]*\),.*(\(.*\) of the period.*/\1 (\2)/p' "$work/explained")
@@ -33,7 +32,7 @@ planned() {
 row='%-10s %-7s  %-9s %6.6s  %6s  %-15s %6.6s  %6s  %-15s %6.6s  %s\n'
 printf "$row" "" "" paper "" "the" "profile's" "" "the" "paper's" "" ""
 printf "$row" model machine "" gain batch planned gain batch planned gain "what limits the latter"
-# model, machine, topology, the paper's minibatch, configuration and speed-up per epoch
+# Each line has model, machine, topology, the paper's minibatch, configuration and speed-up per epoch.
 while read -r model machine topology batch configuration speedup; do
 	[ -e "$profiles/$model.json" ] || continue
 	topology=$(eval echo "$topology")

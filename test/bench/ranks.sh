@@ -1,18 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# How long a run of many ranks takes from its start to its end: mpirun starts one process for each on
-# this machine, which meet, connect, train a chain of small layers, a layer and 8 minibatches for each
-# rank, and end.
+# Measures how long a run of many ranks takes from its start to its end.  mpirun starts one process for each
+# rank on this machine.  They meet, connect, train a chain of small layers, with a layer and 8 minibatches
+# for each rank, and end.
 #     sh test/bench/ranks.sh [RANKS]...     (8 16 32 64)
-# Printed are medians of RUNS (3), in seconds: the whole; of it the training, from when all ranks are
-# ready; and the rest.  All ranks share this machine's processors.  PD_BUILD names the build tree.
-# Half a minute on two processors that nobody else uses.
+# The table has medians of RUNS (3), in seconds: the whole; of it the training, from when all ranks are
+# ready; and the rest.  All ranks share this machine's processors.  PD_BUILD names the build tree.  The
+# script takes half a minute on two processors that nobody else uses.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 runs=${RUNS:-3}
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 
-# chain LAYERS >FILE: a model
+# chain LAYERS >FILE: writes a model.
 chain() {
 	jq -n --argjson n "$1" '{format: "pd-model", version: 1, name: "chain", inputs: [
 			{name: "image", dtype: "f32", shape: [1, 28, 28]},
@@ -23,7 +23,7 @@ chain() {
 			[{name: "loss", kind: "softmax_cross_entropy", inputs: ["l\($n - 1)", "label"]}])}'
 }
 
-# run RANKS: seconds of the whole, of the training and of the rest
+# run RANKS: prints the seconds of the whole, of the training and of the rest.
 run() {
 	begin=$(date +%s%N)
 	mpirun --oversubscribe --bind-to none -np "$1" pd-run --threads=1 --synthetic --no-evaluate \

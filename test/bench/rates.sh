@@ -1,29 +1,32 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# How much of a link a run gets while it computes: between two hosts and in a ring of four
+# Measures how much of a link a run gets while it computes, between two hosts and in a ring of four
 # (contrib/hosts.sh, so root runs it).
 #     sh test/bench/rates.sh [RATE]...     (200mbit 500mbit 1gbit) of each host's link
 #
-#     idle          one direction, while nobody computes, as pd-topo measures it
-#     activations, gradients   tensors of 8.4 MB between two stages of wide layers, on two hosts
-#     dense, alone  sums of 16.8 MB by the ordered exchange of four, behind the whole backward
-#     ring, alone   the same in rings of four
-#     ring          the same, while the backward of convolutions goes on
+#     idle          one direction carries data while nobody computes, as pd-topo measures it
+#     activations   tensors of 8.4 MB go from one stage of wide layers to the next, on two hosts
+#     gradients     tensors of 8.4 MB go back
+#     dense, alone  the ordered exchange of four sums 16.8 MB, behind the whole backward
+#     ring, alone   rings of four sum 16.8 MB, behind the whole backward
+#     ring          rings of four sum 16.8 MB, while the backward of convolutions goes on
 #
-# A transfer lasts from when both its sides were ready to when it had arrived, a sum from when the last
-# member began to when the last had it.  Bytes are those of tensors: without headers, of which a link
-# has 4.4 %, and without the 256 KB that a shaper lets through at once.  Printed are medians: megabytes
+# A transfer lasts from when both its sides were ready to when it had arrived.  A sum lasts from when the
+# last member began to when the last had it.  Bytes are those of tensors: without headers, of which a link
+# has 4.4 %, and without the 256 KB that a shaper lets through at once.  The table has medians: megabytes
 # per second of each host, in percent of RATE and of idle, and the share of this time in which hosts
 # computed.  All hosts share this machine's processors, and packets need them, too.
-# TRANSFERS (10) of each kind.  OUT (.): where rates.svg goes.  About two minutes on two processors.
+#
+# TRANSFERS (10) is the number of each kind.  rates.svg goes to the folder OUT (.).  The script takes about
+# two minutes on two processors.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 transfers=${TRANSFERS:-10}
 
-# ---- on the first of the hosts ----
+# ---- This part runs on the first of the hosts. ----
 
-# megabytes_per_s OPERATION: of the trace; the median, and the percent of that time that is computed.
-# Records of one transfer or sum have the same number; the first three warm up.
+# megabytes_per_s OPERATION: prints the median rate of the operation in the trace, and the percent of that
+# time that is computed.  Records of one transfer or sum have the same number; the first three warm up.
 megabytes_per_s() {
 	jq -n --arg kind "$1" '
 		[inputs | select(.op)] as $all |
@@ -41,14 +44,14 @@ megabytes_per_s() {
 		@text "\(.[0])\t\(.[1])"' -r "$work/trace"
 }
 
-# line WHAT OPERATION: a line of the table
+# line WHAT OPERATION: adds a line to the table.
 line() {
 	megabytes_per_s "$2" >"$work/figures"
 	printf '%s\t%s\t%s\t%s\t%s\n' "$rate" "$1" "$(cat "$work/figures")" "$idle" "$others" >>"$table"
 	tail -n 1 "$table" >&2
 }
 
-# plan PROFILE OPTION...
+# plan PROFILE OPTION...: writes $work/plan.
 plan() {
 	profile=$1
 	shift
@@ -79,9 +82,9 @@ if [ -n "${PD_NETNS-}" ]; then
 	exit
 fi
 
-# ---- before and after ----
+# ---- This part runs before and after the hosts. ----
 
-# The first has as many bytes between stages as a bucket of the second has gradients.
+# The network wide has large tensors between stages, and rings has gradients for a large bucket.
 folder=$(mktemp -d)
 trap 'rm -rf "$work" "$folder"' EXIT
 cd "$folder"

@@ -1,35 +1,38 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Replay against reality: runs of four networks under several plans, each beside its plan in
-# virtual time.  First the time per minibatch of every run, measured and replayed, and the
-# median of what they differ by; then the operations of every run: the median duration of each
-# kind on each stage.  "bytes off": what all ranks allocated, and what the plan said.
+# Compares replays with reality.  Four networks run under several plans, each beside its plan in virtual
+# time.  First comes the time per minibatch of every run, measured and replayed, and the median by which
+# they differ.  Then come the operations of every run: the median duration of each kind on each stage.
+# "bytes off" is how far all ranks' memory is from what the plan said.
 #     sh test/bench/residuals.sh [sequences | NAME...]
-# sequences: GPT, BERT, GNMT and AWD-LM, small ones, of one to four stages; NAME: only these of the
+# sequences runs GPT, BERT, GNMT and AWD-LM, small ones, of one to four stages.  NAME runs only these of the
 # runs below.
-# OTHERS (5): a profile or run of which others took more of the processors than so many percent is
-# made again, up to TRIES (4) times.
-# DRIFT (5): where a profile behind a run differs from that before it by more than so many percent, the run
-# is done again, with a profile of its own, up to TRIES times.
-# PD_BUILD names the build tree, DATA the data set (Debian's Fashion-MNIST; where it is absent,
-# made-up data for all), OUT (.) where residuals.svg goes, ROUNDS (3) how often everything is
-# profiled, planned and run again: figures are medians over the rounds.  A quarter of an hour on
-# two quiet processors.  "spread": by how much the slowest round is longer than the fastest, in percent of
-# the median, of what was measured and of the profile's steps: the machine's own, which no prediction
-# can be better than.
 #
-# How to read it.  A profile is made anew in each round, of as many workers side by side as
-# the runs keep busy at once, so that it and they meet the same machine.  `others' is the share
-# of the processors, in percent, that went to other processes during the run: a trace of a
-# machine that is busy with something else says little.  More ranks than processors are
-# replayed as what they are, turns on a processor, and so their operations take longer than
-# the profile says, in the replay too.
+# If others took more than OTHERS (5) percent of the processors during a profile or run, it is made again,
+# up to TRIES (4) times.  If a profile after a run differs from that before it by more than DRIFT (5)
+# percent, the run is done again, with a profile of its own, up to TRIES times.
+#
+# PD_BUILD names the build tree, DATA the data set (Debian's Fashion-MNIST; if it is absent, all have
+# made-up data).  residuals.svg goes to the folder OUT (.).  ROUNDS (3) is how often everything is profiled,
+# planned and run again; figures are medians over the rounds.  The script takes a quarter of an hour on two
+# quiet processors.
+#
+# "spread" is by how much the slowest round is longer than the fastest, in percent of the median, of what
+# was measured and of the profile's steps.  It is the machine's own, and no prediction can be better than
+# it.
+#
+# A profile is made anew in each round, of as many workers side by side as the runs keep busy at once, so
+# that it and they meet the same machine.  "others" is the share of the processors, in percent, that went to
+# other processes during the run: a trace of a machine that is busy with something else says little.  If
+# ranks are more than processors they take turns, in the replay too, so their operations take longer than
+# the profile says.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 data=${DATA:-/usr/share/datasets/fashion-mnist}
 processors=$(nproc)
 
-# NAME MODEL BATCH MINIBATCHES RANKS OPTION-OF-PD-PLAN...; the cut is that of the first round
+# Each line has NAME MODEL BATCH MINIBATCHES RANKS OPTION-OF-PD-PLAN....  All rounds have the cut of the
+# first.
 cat >"$work/runs" <<'END'
 lenet5:1 lenet5 64 300 1 --straight
 lenet5:1-1-stash lenet5 64 300 2 --straight
@@ -51,7 +54,8 @@ for run in "gpt 8 40" "bert 8 40" "gnmt 16 40" "awd-lm 10 40"; do
 		echo "${run%% *}:$ranks $run $ranks --straight"
 	done
 done >"$work/sequences"
-# what these are; layers that share a weight would have to be in one stage
+# These are the networks of sequences.  Layers that share a weight would have to be in one stage, so none
+# do.
 pd-model gpt --layers=4 --hidden=128 --heads=4 --sequence=128 --vocabulary=256 --untied >"$work/gpt.json"
 pd-model bert --layers=4 --hidden=128 --heads=4 --sequence=96 --vocabulary=1000 --untied >"$work/bert.json"
 pd-model gnmt --layers=4 --hidden=128 --sequence=24 --vocabulary=2000 >"$work/gnmt.json"
@@ -66,7 +70,7 @@ elif [ $# -gt 0 ]; then
 	mv "$work/chosen" "$work/runs"
 fi
 
-# profile FILE OPTION...: of the run's model, with as many workers as it keeps busy.
+# profile FILE OPTION...: profiles the run's model, with as many workers as it keeps busy.
 profile() {
 	made=$1
 	shift
@@ -74,9 +78,9 @@ profile() {
 		"$(model_file "$model")"
 }
 
-# once NAME MODEL BATCH MINIBATCHES RANKS OPTION...: a line in $work/time, and in $work/op one for each
-# kind of operation and stage; leaves in $drift how much longer a step took afterwards, in percent.
-# A profile is made once a round.
+# once NAME MODEL BATCH MINIBATCHES RANKS OPTION...: runs, and writes a line to $work/time, and to $work/op
+# one for each kind of operation and stage.  It leaves in $drift how much longer a step took afterwards, in
+# percent.  A profile is made once a round.
 once() {
 	name=$1 model=$2 batch=$3 minibatches=$4 ranks=$5
 	shift 5
@@ -132,12 +136,13 @@ for round in $(seq "${ROUNDS:-3}"); do
 	done <"$work/runs"
 done
 
-# column FILE KEY N [KEY2]: the median of a column over the rounds.
+# column FILE KEY N [KEY2]: prints the median of a column over the rounds.
 column() {
 	awk -v key="$2" -v n="$3" -v key2="$4" '$1 == key && (key2 == "" || $2 == key2) { print $n }' \
 		"$work/$1" | median
 }
-# spread NAME N: how far the rounds' values of a column of the times lie apart, in percent of their median
+# spread NAME N: prints how far the rounds' values of a column of the times lie apart, in percent of their
+# median.
 spread() {
 	awk -v key="$1" -v n="$2" '$1 == key { print $n }' "$work/times" | sort -g | awk '{ v[NR] = $1 }
 		END { middle = (v[int((NR + 1) / 2)] + v[int(NR / 2) + 1]) / 2

@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Training steps of networks of sequences on the CPU, ours and PyTorch's, eager and compiled, in turn;
-# the table is that of cpu-vs-torch.sh, which says what can be set.
-#     sh test/bench/sequences-vs-torch.sh [NETWORK STEPS]...       gpt, lstm, gnmt
-# gpt: 6 blocks of 256 with 8 heads, 8 x 256 bytes.  lstm: 400-1150-1150-400, vocabulary 10,000,
-# 20 x 70 tokens.  gnmt: GNMT-8 with 256 hidden features, vocabulary 32,320, 32 pairs of 50 tokens,
-# all of the full length.  None has dropout.  MEMORY=yes prints another table: the most memory that a
-# process of each had resident in as many steps, and what PyTorch has before it makes a network, MB.
+# Compares training steps of networks of sequences on the CPU, ours and PyTorch's, eager and compiled, in
+# turn.  The table is that of cpu-vs-torch.sh, which says what can be set.
+#     sh test/bench/sequences-vs-torch.sh [NETWORK STEPS]...       (gpt 10 lstm 5 gnmt 5)
+# gpt has 6 blocks of 256 with 8 heads, and 8 x 256 bytes.  lstm has 400-1150-1150-400, vocabulary 10,000,
+# and 20 x 70 tokens.  gnmt is GNMT-8 with 256 hidden features, vocabulary 32,320, and 32 pairs of 50
+# tokens, all of the full length.  None has dropout.  MEMORY=yes prints another table, in MB: the most
+# memory that a process of each had resident in as many steps, and what PyTorch has before it makes a
+# network.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 build=${PD_BUILD:-$source}
 python=${PYTHON:-/usr/bin/python3}

@@ -1,33 +1,37 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What sparse sums do to learning, data parallelism over four replicas, SEEDS (three):
+# Compares what sparse sums do to learning, with data parallelism over four replicas and several SEEDS
+# (1 2 3).
 #     sh test/bench/sparse-accuracy.sh [lenet5] [gpt]              without a name: both
-# lenet5: on Fashion-MNIST, EPOCHS (4); accuracy on the test set after every epoch.  gpt: one of 2
-# blocks of 64 on English prose, MINIBATCHES (600); the loss of samples not trained before after every
-# quarter of them.  Mean over the seeds and half of the range between the worst and the best, as a
-# table and as a drawing.
-# PD_BUILD names the build tree, DATA Fashion-MNIST, TEXT a folder of contrib/text-data.sh (made for
-# the purpose where it is not set), OUT (.) where sparse-NETWORK.tsv and .svg go; RULES="dense
-# corrected" does some alone.  lenet5 takes some five minutes on two processors, gpt two.
+# lenet5 trains on Fashion-MNIST for EPOCHS (4); its figure is the accuracy on the test set after every
+# epoch.  gpt has 2 blocks of 64 and trains MINIBATCHES (600) of English prose; its figure is the loss of
+# samples not trained before, after every quarter of them.  The table and the drawing have the mean over the
+# seeds and half of the range between the worst and the best.
 #
-# What is the same for all: 64 samples in an update (gpt 16), a quarter at each replica, in the same
-# order for a seed, the same initial parameters, SGD with momentum 0.9 and a learning rate LR that does
-# not change; as many updates.  Replicas add gradients (pd(7)), so pd-run is told LR / 4.
+# PD_BUILD names the build tree, DATA the folder of Fashion-MNIST, TEXT a folder of contrib/text-data.sh
+# (made for the purpose if it is not set), OUT (.) the folder for sparse-NETWORK.tsv and .svg.  RULES="dense
+# corrected" runs these alone.  lenet5 takes some five minutes on two processors, gpt two.
 #
-# What differs:
+# All rules have this in common: 64 samples in an update (16 for gpt), a quarter at each replica, their
+# order for a seed, the initial parameters, SGD with momentum 0.9, a learning rate LR that does not change,
+# and the number of updates.  Replicas add gradients (pd(7)), so pd-run is told LR / 4.
+#
+# The rules differ in what travels and what becomes of the rest:
+#
 #     dense           all gradients travel
 #     both            SPARSITY (0.85) of the chunks stay, after a warm-up of WARMUP percent (5) of the
 #                     minibatches; what stays is corrected for momentum (Algorithm 1)
-#     corrected       the same without warm-up
-#     warm            warm-up, and what stays is lost: no correction
-#     neither         no warm-up, no correction
-#     kept            no warm-up; what stays is kept whole, not times the momentum
+#     corrected       as both, without warm-up
+#     warm            as both, but what stays is lost, without correction
+#     neither         without warm-up, and what stays is lost
+#     kept            without warm-up; what stays is kept whole, not times the momentum
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 seeds=${SEEDS:-1 2 3}
 sparsity=${SPARSITY:-0.85}
 
-# train RULE RESIDUAL OPTION-OF-PD-PLAN...: of every seed, lines "RULE seed x y", by $points.
+# train RULE RESIDUAL OPTION-OF-PD-PLAN...: trains with every seed, and adds lines "RULE seed x y" to
+# $table, by $point.
 train() {
 	rule=$1 residual=$2
 	shift 2
@@ -50,7 +54,7 @@ train() {
 	done
 }
 
-# rules LAST CHUNK: all of them, to so many minibatches.
+# rules LAST CHUNK: trains under all rules, to so many minibatches.
 rules() {
 	warm=--sparsity-warmup=$(($1 * ${WARMUP:-5} / 100))
 	sparse="--sparsity=$sparsity --chunk=$2"
@@ -66,7 +70,7 @@ rules() {
 	}
 }
 
-# show TITLE X Y
+# show TITLE X Y: prints the table, and draws it.
 show() {
 	means "$table" >"$work/means"
 	echo "$1: $3, mean over seeds $seeds, +- half of their range"
@@ -88,7 +92,7 @@ show() {
 		-v title="$1" "$work/means" >"$out/sparse-$network.svg"
 }
 
-# quarters N
+# quarters N: prints where each quarter of N ends.
 quarters() { echo $(($1 / 4)) $(($1 / 2)) $(($1 * 3 / 4)) "$1"; }
 
 lenet5() {

@@ -1,9 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Does the sum over a profile's layers predict a training step?  For each model: the sum of
-# forward, backward and update over the layers, the step that pd-profile measured as a
-# whole, the step of a run of one worker (median time between its updates in a trace), and
-# the differences.
+# Shows whether the sum over a profile's layers predicts a training step.  For each model it prints the sum
+# of forward, backward and update over the layers, the step that pd-profile measured as a whole, the step of
+# a run of one worker (median time between its updates in a trace), and the differences.
 #     sh test/bench/sum-of-layers.sh [MODEL BATCH-SIZE MINIBATCHES]...
 # PD_BUILD names the build tree.
 set -e

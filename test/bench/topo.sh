@@ -1,22 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# pd-topo against the truth: four hosts of one rank (contrib/hosts.sh, so root runs it) whose links are
-# shaped; with an uplink they are in two racks, and there are two levels.
+# Compares pd-topo with the truth, on four hosts of one rank (contrib/hosts.sh, so root runs it) whose links
+# are shaped.  With an uplink they are in two racks, and there are two levels.
 #     sh test/bench/topo.sh [RATE[/UPLINK]]...
-# For each level: the megabytes per second that the shaper lets through, headers included, what pd-topo
-# found, and that in percent; or why it found no machine, or other levels.  The last line says how many
-# machines had the right levels, and every link within a tenth.  Packets need the processors that all
-# hosts share: what others take of these makes fast links look slower.
-# TRIES (1): at most so many of each, until one is right.  PD_BUILD names the build tree.  Three minutes for the ten.
+# The table has for each level the megabytes per second that the shaper lets through, headers included, what
+# pd-topo found, and that in percent; or why it found no machine, or other levels.  The last line says how
+# many machines had the right levels, and every link within a tenth.  Packets need the processors that all
+# hosts share, so fast links look slower if others take these.
+#
+# TRIES (1) is how often each is measured at most, until one is right.  PD_BUILD names the build tree.  The
+# ten machines take three minutes.
 . "$(dirname "$0")/bench-lib.sh"
 tries=${TRIES:-1}
 
-# rates RATE/UPLINK: bytes per second of each level, as JSON
+# rates RATE/UPLINK: prints the bytes per second of each level, as JSON.
 rates() {
 	echo "$1" | tr / '\n' | sed 's/gbit/e9/; s/mbit/e6/; s/kbit/e3/; s:$: / 8:' | paste -sd, | sed 's/.*/[&]/'
 }
 
-# measure RATE/UPLINK: into $work/machine; fails if there is none
+# measure RATE/UPLINK: measures into $work/machine, and fails if there is none.
 measure() {
 	case $1 in
 	*/*) set -- --rate="${1%/*}" --racks=2 --uplink="${1#*/}" ;;
@@ -26,7 +28,7 @@ measure() {
 		>"$work/machine" 2>"$work/why"
 }
 
-# line RATE/UPLINK: of the table; fails where the machine is not as it is shaped
+# line RATE/UPLINK: prints a line of the table, and fails if the machine is not as it is shaped.
 line() {
 	jq -er --arg shape "$1" --argjson shaped "$(jq -n "$(rates "$1")")" '
 		[.levels[].bandwidth_bytes_per_s] as $found |
@@ -45,7 +47,7 @@ line() {
 		"$work/machine" >/dev/null
 }
 
-# try RATE/UPLINK: measures and prints; fails where the machine is not as it is shaped
+# try RATE/UPLINK: measures and prints a line, and fails if the machine is not as it is shaped.
 try() {
 	try_status=0
 	measure "$1" || try_status=$?

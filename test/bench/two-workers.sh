@@ -1,12 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Two pipelined workers against one, each on one thread, in turn on the same machine: samples
-# per second of training, medians of RUNS runs (5), and their ratio, for the plan that
-# pd-plan makes of the network for two straight stages; the plan's own prediction beside it.
-# DATA is the data set (Debian's Fashion-MNIST; it fits fashion-cnn and lenet5); other models
-# train on made-up data, in one epoch.
+# Compares two pipelined workers with one, each on one thread, in turn on the same machine.  It prints
+# samples per second of training, medians of RUNS runs (5), and their ratio, for the plan that pd-plan makes
+# of the network for two straight stages, and the plan's own prediction beside it.
 #     sh test/bench/two-workers.sh [MODEL BATCH-SIZE MINIBATCHES]...
-# PD_BUILD names the build tree.
+# DATA is the data set (Debian's Fashion-MNIST), which fits fashion-cnn and lenet5.  Other models train on
+# made-up data, in one epoch.  PD_BUILD names the build tree.
 set -e
 source=$(cd "$(dirname "$0")/../.." && pwd)
 PATH=${PD_BUILD:-$source}/bin:$PATH
