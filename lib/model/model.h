@@ -152,6 +152,12 @@ struct pd_model *pd_model_parse_at(const struct pd_place *place, struct pd_error
 struct pd_model *pd_model_read(const char *file, struct pd_error *err);
 void pd_model_free(struct pd_model *model);
 
+/* Returns the layer whose parameters a layer uses: itself, unless it shares another's. */
+static inline int pd_model_owner(const struct pd_model *model, int layer)
+{
+	return model->layers[layer].shares >= 0 ? model->layers[layer].shares : layer;
+}
+
 int pd_model_tensors(const struct pd_model *model);
 /* The producer is the layer whose output the tensor is, or -1 for an input. */
 const struct pd_shape *pd_model_shape(const struct pd_model *model, int tensor);

@@ -9,13 +9,8 @@
 struct list {
 	struct pd_copy_transfer *transfers;
 	size_t count, capacity;
-	int *told;                      /* per rank: one more than the last layer that it gets */
+	int *told;                      /* per rank: the last layer whose gradients it gets, plus 1 */
 };
-
-static int owner_of(const struct pd_model *model, int layer)
-{
-	return model->layers[layer].shares >= 0 ? model->layers[layer].shares : layer;
-}
 
 /* Adds the transfers of a layer's gradients to those ranks of a stage that do not get them yet. */
 static void add_stage(struct list *list, const struct pd_plan *plan, int layer, int stage)
@@ -52,7 +47,7 @@ size_t pd_plan_copy_transfers(const struct pd_plan *plan, struct pd_copy_transfe
 			shared[l] = shared[model->layers[l].shares] = true;
 	for (int l = 0; l < model->layer_count; l++)
 		for (int m = 0; shared[l] && m < model->layer_count; m++)
-			if (shared[m] && owner_of(model, m) == owner_of(model, l))
+			if (shared[m] && pd_model_owner(model, m) == pd_model_owner(model, l))
 				add_stage(&list, plan, l, pd_plan_stage_of_layer(plan, m));
 	free(list.told);
 	free(shared);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The gradients of copies of shared parameters (pd_weights_copy_shared), which ranks exchange before each
- * update.  A layer's gradients go from replica j mod r of its r replicas to replica j of every stage that
- * has another layer with the same parameters, once to each rank.
+ * Before each update ranks exchange the gradients of the copies of shared parameters
+ * (pd_weights_copy_shared).  A layer's gradients go from replica j mod r of its r replicas to replica j
+ * of every stage that has another layer with the same parameters, once to each rank.
  */
 #pragma once
 
@@ -15,7 +15,7 @@ struct pd_copy_transfer {
 };
 
 /*
- * Returns how many transfers an update has, and sets *list_p, which the caller frees: by layer, and from
- * each in the order of stages.  0 and NULL if the plan has no copies.
+ * Returns how many transfers an update has, and sets *list_p, which the caller frees, to all of them,
+ * ascending by layer.  Returns 0 and sets NULL if the plan has no copies.
  */
 size_t pd_plan_copy_transfers(const struct pd_plan *plan, struct pd_copy_transfer **list_p);

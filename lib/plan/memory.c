@@ -149,9 +149,7 @@ void pd_memory_of(const struct pd_profile *profile, int first, int count, int re
 /* Returns the layer whose parameters the layer uses. */
 static int owner_of(const struct pd_profile *profile, int layer)
 {
-	int shares = profile->model ? profile->model->layers[layer].shares : -1;
-
-	return shares >= 0 ? shares : layer;
+	return profile->model ? pd_model_owner(profile->model, layer) : layer;
 }
 
 /* The profile has these at the first layer that uses them. */

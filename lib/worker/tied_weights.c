@@ -5,7 +5,7 @@
  * The copies begin equal, and so they stay equal.  It does not matter which of them are in one
  * stage, so the bits do not depend on the partition.
  *
- * plan/copies.h says who sends what to whom.
+ * plan/copies.h says which rank sends which gradients to which.
  */
 #include "worker/internal.h"
 
@@ -52,11 +52,6 @@ static const struct pd_model *model_of(const struct pd_worker *w)
 	return w->config.schedule->plan->profile->model;
 }
 
-static int owner_of(const struct pd_model *model, int layer)
-{
-	return model->layers[layer].shares >= 0 ? model->layers[layer].shares : layer;
-}
-
 static int chunk_of(const struct pd_worker *w, int stage)
 {
 	for (int i = 0; i < w->chunk_count; i++)
@@ -68,7 +63,7 @@ static int chunk_of(const struct pd_worker *w, int stage)
 static struct group *group_of(struct tied_weights *tied, const struct pd_model *model, int owner)
 {
 	for (int g = 0; g < tied->group_count; g++)
-		if (owner_of(model, tied->groups[g].members[0].layer) == owner)
+		if (pd_model_owner(model, tied->groups[g].members[0].layer) == owner)
 			return &tied->groups[g];
 	return NULL;
 }
@@ -83,7 +78,7 @@ static int add_group(struct pd_worker *w, struct tied_weights *tied, int owner,
 	for (int l = 0; l < model->layer_count; l++) {
 		int at = group->count;
 
-		if (owner_of(model, l) != owner)
+		if (pd_model_owner(model, l) != owner)
 			continue;
 		if (group->count++ == PD_SUM_SOURCES)
 			return pd_error_input(err, "more than %d layers share the parameters of "

@@ -140,7 +140,7 @@ static void find_tied_layers(const struct pd_plan *plan, int s, struct pd_sim_ne
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count &&
 	     pd_plan_has_tied_weights(plan); l++) {
 		const struct pd_layer *layers = plan->profile->model->layers;
-		int owner = layers[l].shares >= 0 ? layers[l].shares : l;
+		int owner = pd_model_owner(plan->profile->model, l);
 		size_t bytes = pd_align((size_t)pd_memory_copy(plan->profile, l));
 		bool tied = owner != l;
 

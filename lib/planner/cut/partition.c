@@ -110,15 +110,16 @@ static struct pd_partition *partition_of(const struct pd_costs *costs, int count
 }
 
 /*
- * Returns the beginnings of last stages for `least` to `most` stages and each end, or NULL if that would
- * be too much work.
+ * Returns where the last stage begins, for each number of stages from `least` to `most` and each end, or
+ * NULL if that would be too much work.
  */
 static int *beginnings(const struct pd_costs *costs, int least, int most, int64_t bandwidth_bytes_per_s)
 {
 	int units = costs->unit_count, free_cuts = units - least + 1, *from;
 	bool squares = bandwidth_bytes_per_s == 0;
 	size_t room = (size_t)units + 1;
-	double *list, *sums[2], rows = squares ? 2 * sqrt(most) : most;  /* one_more() breaks */
+	/* For squares one_more() leaves its inner loop early. */
+	double *list, *sums[2], rows = squares ? 2 * sqrt(most) : most;
 
 	if ((int64_t)room * (int64_t)room > MOST_CELLS || rows * free_cuts * free_cuts > MOST_STEPS)
 		return NULL;

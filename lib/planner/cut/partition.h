@@ -26,7 +26,10 @@ void pd_partition_free(struct pd_partition *partition);
  */
 struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count,
 				       int64_t bandwidth_bytes_per_s);
-/* Sets those with the least variance of 1 to `most` stages, in order; all are NULL if it is too much work. */
+/*
+ * Sets partitions[n - 1] to the n stages whose computing times have the least variance, for n from 1 to
+ * `most`.  All are NULL if that would be too much work.
+ */
 void pd_even_partitions(const struct pd_costs *costs, int most, struct pd_partition **partitions);
 
 /*

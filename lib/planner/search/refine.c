@@ -14,9 +14,11 @@
 #include <string.h>
 
 #define WORSE 10                /* part by which a plan worth trying may be slower */
-#define FAR 2                   /* of plans slower by more than such a part of their time, none is changed */
+#define FAR 2                   /* plans that are slower by a larger part of their time than one in this are
+				   not changed */
 #define SHUFFLED 32             /* plans with random changes that are tried of one plan */
-#define CLOSE 10                /* plans that are slower by a larger part than one in this are not changed at random */
+#define CLOSE 10                /* plans that are slower by a larger part than one in this are not changed
+				   at random */
 #define MOVED_STATES 2          /* layers that a stage may have more or fewer at another state */
 #define DRAWS 8                 /* changes that are drawn until one is possible */
 
@@ -496,7 +498,7 @@ int pd_contest_shuffle(struct pd_contest *contest, size_t winner, int64_t most_w
 	for (int i = 0; i < SHUFFLED; i++) {
 		shape_copy(&climb.trial, &climb.at);
 		for (int changes = 2 + draw(contest, 2), left = DRAWS; changes > 0 && left > 0; left--) {
-			shape_copy(&climb.best, &climb.trial);  /* what it goes back to */
+			shape_copy(&climb.best, &climb.trial);  /* kept, in case the change is impossible */
 			change_at_random(&climb);
 			if (valid(&climb, &climb.trial))
 				changes--;

@@ -151,8 +151,8 @@ static int64_t work_of(const struct pd_task *task, int64_t each)
 }
 
 /*
- * Enters equal pipelines: stages that differ little, each on the same number of devices, of which some
- * may be left.
+ * Enters equal pipelines, whose stages take about the same time and have equally many devices.  Some
+ * devices may be idle.  One stage is data parallelism.
  */
 static void enter_equal(struct pd_contest *contest)
 {
