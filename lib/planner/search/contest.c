@@ -166,7 +166,8 @@ static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool c
 
 int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partition)
 {
-	struct pd_plan *plan;
+	struct pd_placements seen = { 0 };
+	struct pd_plan *plan, *own;
 	int64_t best = PD_NEVER;
 	bool choose;
 
@@ -179,12 +180,14 @@ int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partit
 		pd_partition_free(partition);
 		return PD_NEVER;
 	}
-	/* If all links are alike, placements differ only in the order of equal devices. */
-	if (partition->ranks && (contest->few || plan->topology.levels > 1))
-		best = enter_at(contest, pd_candidate_copy(plan), choose);
+	own = pd_candidate_copy(plan);
 	for (int n = 0; n < PD_PLACEMENTS && !(partition->ranks && contest->work > FEW_WORK); n++)
-		if (pd_placement_set(plan, n))
+		if (pd_placement_set(plan, n) && pd_placements_add(&seen, plan))
 			best = pd_min64(best, enter_at(contest, pd_candidate_copy(plan), choose));
+	if (partition->ranks && pd_placements_add(&seen, own))
+		best = pd_min64(best, enter_at(contest, pd_candidate_copy(own), choose));
+	pd_placements_release(&seen);
+	pd_candidate_drop(own);
 	pd_candidate_drop(plan);
 	pd_partition_free(partition);
 	return best;

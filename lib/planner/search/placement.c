@@ -98,13 +98,6 @@ bool pd_placement_set(struct pd_plan *plan, int n)
 	return true;
 }
 
-/* The placements that were found, as what is on each device. */
-struct layouts {
-	const struct pd_topology *topology;
-	size_t devices, count, capacity;
-	int *list;                      /* [count][devices]: a replica's number, or 0 */
-};
-
 static int by_devices(const int *a, const int *b, int64_t size)
 {
 	for (int64_t d = 0; d < size; d++)
@@ -114,15 +107,15 @@ static int by_devices(const int *a, const int *b, int64_t size)
 }
 
 /* Puts the components of a level, which are alike, into one order, inside each of them first. */
-static void sort_components(const struct layouts *layouts, int *at, int level)
+static void sort_components(const struct pd_topology *topology, int *at, int level)
 {
-	int64_t size = size_of(layouts->topology, level);
+	int64_t size = size_of(topology, level);
 
 	if (level < 0)
 		return;
-	for (int64_t i = 0; i < layouts->topology->level[level].count; i++)
-		sort_components(layouts, at + i * size, level - 1);
-	for (int64_t i = 1; i < layouts->topology->level[level].count; i++)
+	for (int64_t i = 0; i < topology->level[level].count; i++)
+		sort_components(topology, at + i * size, level - 1);
+	for (int64_t i = 1; i < topology->level[level].count; i++)
 		for (int64_t k = i; k > 0 && by_devices(at + k * size, at + (k - 1) * size, size) < 0;
 		     k--)
 			for (int64_t d = 0; d < size; d++) {
@@ -133,27 +126,32 @@ static void sort_components(const struct layouts *layouts, int *at, int level)
 			}
 }
 
-/* Adds the plan's placement; returns false if it was there, but for equal components. */
-static bool is_new(struct layouts *layouts, const struct pd_plan *plan)
+bool pd_placements_add(struct pd_placements *seen, const struct pd_plan *plan)
 {
+	const struct pd_topology *topology = &plan->topology;
+	size_t devices = (size_t)topology->devices;
 	int *own, number = 1;
 
-	layouts->list = pd_grow(layouts->list, &layouts->capacity, layouts->count + 1,
-				layouts->devices * sizeof(int));
-	own = layouts->list + layouts->count * layouts->devices;
-	memset(own, 0, layouts->devices * sizeof(int));
+	seen->list = pd_grow(seen->list, &seen->capacity, seen->count + 1, devices * sizeof(int));
+	own = seen->list + seen->count * devices;
+	memset(own, 0, devices * sizeof(int));
 	for (int s = 0; s < plan->stage_count; s++)
 		for (int r = 0; r < plan->stages[s].replicas; r++)
 			own[plan->stages[s].ranks[r]] = number++;
 	/* If ranks share processors, which one a rank has follows from its number. */
-	if (layouts->topology->processors == 0)
-		sort_components(layouts, own, layouts->topology->levels - 1);
-	for (size_t i = 0; i < layouts->count; i++)
-		if (memcmp(layouts->list + i * layouts->devices, own,
-			   layouts->devices * sizeof(int)) == 0)
+	if (topology->processors == 0)
+		sort_components(topology, own, topology->levels - 1);
+	for (size_t i = 0; i < seen->count; i++)
+		if (memcmp(seen->list + i * devices, own, devices * sizeof(int)) == 0)
 			return false;
-	layouts->count++;
+	seen->count++;
 	return true;
+}
+
+void pd_placements_release(struct pd_placements *seen)
+{
+	free(seen->list);
+	*seen = (struct pd_placements){ 0 };
 }
 
 /* Makes the next permutation in alphabetical order; false after the last. */
@@ -183,24 +181,23 @@ static bool permute(int *order, int n)
 bool pd_placement_each(struct pd_plan *plan, void (*found)(void *context, struct pd_plan *plan),
 		       void *context)
 {
-	struct layouts layouts = { .topology = &plan->topology,
-				   .devices = (size_t)plan->topology.devices };
+	struct pd_placements seen = { 0 };
 	int order[MOST_ORDERED], places = places_of(plan);
 	bool shared = plan->topology.processors > 0, one = plan->topology.levels == 1 && !shared;
 	bool all = one ||
 		   (places <= MOST_ORDERED && plan->topology.devices <= MOST_DEVICES);
 
 	for (int n = 0; n < PD_PLACEMENTS; n++)
-		if (pd_placement_set(plan, n) && (!all || one || is_new(&layouts, plan)))
+		if (pd_placement_set(plan, n) && pd_placements_add(&seen, plan))
 			found(context, plan);
 	for (int i = 0; i < MOST_ORDERED; i++)
 		order[i] = i;
 	while (all && !one && permute(order, places)) {
 		for (int i = 0, next = 0; i < places; i++)
 			next = put(plan, order[i], next);
-		if (is_new(&layouts, plan))
+		if (pd_placements_add(&seen, plan))
 			found(context, plan);
 	}
-	free(layouts.list);
+	pd_placements_release(&seen);
 	return all;
 }

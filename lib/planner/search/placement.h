@@ -19,6 +19,16 @@
 bool pd_placement_set(struct pd_plan *plan, int n);
 #define PD_PLACEMENTS (2 + PD_MAX_LEVELS)
 
+/* Placements of one plan: for each, what is on each device; { 0 } are none. */
+struct pd_placements {
+	size_t count, capacity;
+	int *list;                      /* [count][devices]: a replica's number, or 0 */
+};
+
+/* Adds the plan's placement; false if one was there that is the same but for equal components. */
+bool pd_placements_add(struct pd_placements *seen, const struct pd_plan *plan);
+void pd_placements_release(struct pd_placements *seen);
+
 /*
  * Calls `found` with the plan's ranks at every placement: the stages along the line in every order,
  * and those above; of placements that are the same but for the order of equal components only one. 
