@@ -448,15 +448,18 @@ static bool finds(struct line_search *search, int64_t time)
 }
 
 /*
- * Returns a time that is enough: often little above the bound, else up to twice as much, and so on
- * up to the most.
+ * Returns a time that is enough: often little above the bound, else the guess, else up to twice as much,
+ * and so on up to the most.
  */
 static int64_t above(struct line_search *search, int64_t *low_p)
 {
 	int64_t part = *low_p / LITTLE, high = *low_p + part, most = search->line->most_ns;
+	int64_t guess = search->line->guess_ns;
 
 	if (part > 0 && finds(search, high))
 		return high;
+	if (guess > high && (most == 0 || guess < most) && finds(search, guess))
+		return guess;
 	if (most > 0 && most < 2 * *low_p)
 		return finds(search, most) ? most : PD_COST_MAX;
 	for (high = 2 * *low_p; high < PD_COST_MAX && !finds(search, high); high *= 2) {

@@ -21,6 +21,7 @@ struct pd_line {
 	int kept;                       /* plans that are kept for each point */
 	int64_t bound_ns;               /* no plan takes less */
 	int64_t most_ns;                /* slower plans are not wanted; 0: all are */
+	int64_t guess_ns;               /* a time that may be enough; 0: none is known */
 	int64_t precision;              /* the time is found to one part in this */
 };
 

@@ -60,6 +60,7 @@ struct way {
 	int kept;
 	bool alone;                     /* take only the plan of least time */
 	int devices;                    /* most devices; 0: all */
+	int64_t most_ns;                /* slower plans are not wanted; 0: all that cannot win are not */
 };
 
 /* Returns a limit: changes of slower plans of the line cannot win; 0: there is none. */
@@ -78,6 +79,7 @@ static void enter_found(struct pd_contest *contest, const struct pd_line *line,
 	if (!partition)
 		return;
 	time = partition->cost_ns;
+	contest->line_ns = time;
 	pd_contest_enter(contest, partition);
 	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2 && !way->alone; i++) {
 		int64_t at = time + time / 100 * slower[i];
@@ -103,7 +105,8 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 		.wire = (1 - request->sparsity) * (double)pd_dtype_bytes(request->gradient_dtype) /
 			sizeof(float),
 		.least = way->least, .kept = way->kept, .bound_ns = task->bound_ns,
-		.most_ns = hopeful_ns(contest),
+		.most_ns = way->most_ns ? way->most_ns : hopeful_ns(contest),
+		.guess_ns = contest->line_ns,
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
 
@@ -316,10 +319,10 @@ static int64_t leave_out(struct pd_contest *contest, size_t winner, struct pd_er
 		before = winner;
 		for (int n = devices - 1; n >= 1 && n >= devices - FEWER; n--) {
 			struct way way = { .straight = task->straight, .kept = 1, .alone = true,
-					   .devices = n };
+					   .devices = n,
+					   .most_ns = pd_gain_limit_ns(gain, time_ns, devices, n) };
 
-			if (pd_bound_devices(&task->costs, task->request,
-					     pd_gain_limit_ns(gain, time_ns, devices, n)) <= n)
+			if (pd_bound_devices(&task->costs, task->request, way.most_ns) <= n)
 				enter_line(contest, &way);
 		}
 		for (int i = 0; i < FEWER_LOOKED; i++) {
