@@ -12,6 +12,7 @@ lib_libpddevice_a_SOURCES += lib/launch/agent.c \
 	lib/launch/pmix/pmix.h lib/launch/place.h
 if HAVE_PMIX
 lib_libpddevice_a_SOURCES += lib/launch/pmix/pmix.c
+lib/launch/pmix/libpddevice_a-%.$(OBJEXT): AM_CPPFLAGS += $(PMIX_CPPFLAGS)
 else
 lib_libpddevice_a_SOURCES += lib/launch/pmix/absent.c
 endif

@@ -44,5 +44,5 @@ lib_libpddevice_a_SOURCES += \
 # oneDNN's threads are OpenMP's, and are counted with it; a square root that sets errno
 # is not vectorised
 lib_libpddevice_a_CFLAGS = $(AM_CFLAGS) -fopenmp -fno-math-errno
-lib_libpddevice_a_CPPFLAGS = $(AM_CPPFLAGS) $(ONEDNN_CPPFLAGS) $(NCCL_CPPFLAGS) $(CUDA_CPPFLAGS) $(PMIX_CPPFLAGS)
+lib/device/cpu/libpddevice_a-%.$(OBJEXT): AM_CPPFLAGS += $(ONEDNN_CPPFLAGS)
 PD_DEVICE_LIBS += -lgomp

@@ -45,6 +45,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/product.c lib/device/cuda/product.h \
 	lib/device/cuda/graph_cache.c lib/device/cuda/graph_cache.h \
 	lib/device/cuda/stream.c lib/device/cuda/stream.h
+lib/device/cuda/libpddevice_a-%.$(OBJEXT): AM_CPPFLAGS += $(CUDA_CPPFLAGS)
 lib_libpddevice_a_LIBADD = $(CUDA_OBJECTS)
 PD_DEVICE_LIBS += $(CUDA_LDFLAGS) $(CUDA_LIBS)
 CLEANFILES += $(CUDA_OBJECTS)
