@@ -194,7 +194,7 @@ static void test_device(const struct pd_device_ops *ops, const struct pd_model *
 /* Checks that an iteration gets a place in the queue as a whole or not at all. */
 static void test_full(const struct pd_device_ops *ops, const struct pd_model *model)
 {
-	struct chain *c = chain_open(ops, model, NULL, 0, BATCH, 5, 1);
+	struct chain *c = chain_open(ops, model, NULL, 0, 1, 5, 1);
 	const struct pd_update update = update_of(c, PD_SGD, 0);
 	const struct pd_pass pass = pass_of(c);
 	const struct pd_iteration it = { .update = &update, .pass = &pass };

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct size {
 	int64_t channels, height, width, batch;
@@ -353,7 +354,8 @@ static struct pd_model *many_kinds(void)
 		"3]}");
 }
 
-static void test_device(const struct pd_device_ops *ops)
+/* Tests the kinds of images, which a device may lay out in several ways. */
+static void test_images(const struct pd_device_ops *ops)
 {
 	test_sizes(ops, "conv2d", ", 'out_channels': 16, 'kernel': 3, 'padding': 1", 2e-5);
 	test_sizes(ops, "conv2d", ", 'out_channels': 5, 'kernel': [3, 2], 'stride': [2, 1], "
@@ -366,9 +368,6 @@ static void test_device(const struct pd_device_ops *ops)
 	test_grouped(ops);
 	test_behind_groups(ops);
 	test_winograd(ops);
-	test_linear(ops);
-	test_rows(ops);
-	test_planes_of_logits(ops);
 	test_sizes(ops, "relu", "", 2e-5);
 	test_sizes(ops, "tanh", "", 5e-5);
 	test_sizes(ops, "sigmoid", "", 5e-5);
@@ -382,20 +381,27 @@ static void test_device(const struct pd_device_ops *ops)
 	test_sizes(ops, "batchnorm2d", "", 1e-4);
 	test_sizes(ops, "batchnorm2d", ", 'eps': 0.01, 'momentum': 0.4", 1e-4);
 	test_sizes(ops, "layernorm", "", 1e-4);
-	test_layernorm(ops);
 	test_norm_relu(ops, false);
 	test_norm_relu(ops, true);
 	test_sizes(ops, "dropout", ", 'p': 0.3", 2e-5);
-	layers_attention(ops);
 	test_sizes(ops, "flatten", "", 2e-5);
 	test_merges(ops, "add", 16, 16);
 	test_merges(ops, "add", 5, 5);
 	test_merges(ops, "concat", 16, 32);
 	test_merges(ops, "concat", 16, 5);
-	layers_sequences(ops);
-	layers_lstm(ops);
 	test_branching(ops);
 	test_residual(ops);
+}
+
+static void test_rest(const struct pd_device_ops *ops)
+{
+	test_linear(ops);
+	test_rows(ops);
+	test_planes_of_logits(ops);
+	test_layernorm(ops);
+	layers_attention(ops);
+	layers_sequences(ops);
+	layers_lstm(ops);
 }
 
 /* Tests the reference's gradients of each kind of layer against finite differences. */
@@ -421,17 +427,27 @@ static void test_reference(void)
 		"{'name': 'loss', 'kind': 'mse', 'inputs': ['a'], 'weight': 0.7}"), "mse of one");
 }
 
-/* Tests all types, or, with an argument, the 16-bit types alone (test/t4021-amx.sh). */
+/*
+ * Tests all types and kinds, or, with an argument, the 16-bit types alone (16-bits, test/t4021-amx.sh) or the
+ * kinds of images alone (images, test/t9006-layouts.sh).
+ */
 int main(int argc, char **argv)
 {
+	const char *only = argc > 1 ? argv[1] : "";
+	int first = strcmp(only, "16-bits") == 0;
+
 	if (argc == 1)
 		test_reference();
 	for (int i = 0; pd_devices[i]; i++)
-		for (int type = argc > 1 ? 1 : 0; type < CHAIN_TYPES && chain_usable(pd_devices[i]); type++)
-			if (chain_take(pd_devices[i], type))
-				test_device(pd_devices[i]);
-			else
+		for (int type = first; type < CHAIN_TYPES && chain_usable(pd_devices[i]); type++) {
+			if (!chain_take(pd_devices[i], type)) {
 				skip("not here", chain_name(pd_devices[i]));
+				continue;
+			}
+			test_images(pd_devices[i]);
+			if (strcmp(only, "images") != 0)
+				test_rest(pd_devices[i]);
+		}
 	if (getenv("PD_TEST_ENGINES"))
 		ok(chain_engines > 0, "layers took the engines that were recorded");
 	return done_testing();
