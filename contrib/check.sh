@@ -227,9 +227,9 @@ if [ "${1-}" != quick ]; then
 	unset PD_TEST_QUICK
 	wait
 
-	step "fuzzers: every reader, 2 s each"
+	step "fuzzers: every reader, 1 s each"
 	if sh "$source/contrib/packages.sh" fuzz >/dev/null; then
-		FUZZ_BUILD=$build/fuzz sh "$source/contrib/fuzz/run.sh" 2 >"$build/fuzz/run.out" 2>&1 ||
+		FUZZ_BUILD=$build/fuzz sh "$source/contrib/fuzz/run.sh" 1 >"$build/fuzz/run.out" 2>&1 ||
 			tally 0 1 0
 		cat "$build/fuzz/run.out"
 		tally "$(grep -c "nothing found$" "$build/fuzz/run.out")" 0 0

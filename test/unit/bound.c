@@ -324,7 +324,7 @@ static void random_case(const struct policy *policy, int n, struct tally *tally)
 static void test_random(const struct policy *policy)
 {
 	struct tally tally = { 0 };
-	int cases = test_quick() ? 20 : 50;
+	int cases = test_quick() ? 10 : 50;
 
 	for (int n = 0; n < cases; n++)
 		random_case(policy, n, &tally);

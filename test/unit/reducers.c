@@ -727,12 +727,14 @@ int main(void)
 	rounding = (struct pd_rounding){ PD_BF16, 1, false };
 	test_bits();
 	test_kinds();
-	test_long();
+	if (!test_quick())
+		test_long();
 	test_early(PD_REDUCER_ring);
 	test_early(PD_REDUCER_doubling);
 	test_early(PD_REDUCER_hierarchical);
 	rounding = (struct pd_rounding){ PD_F16, 0x1p-36f, false };
-	test_buckets();
+	if (!test_quick())
+		test_buckets();
 	test_kinds();
 	free(post.mail);
 	return done_testing();

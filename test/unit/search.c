@@ -14,7 +14,7 @@
 #include <string.h>
 
 /* The numbers of cases, which two arguments can replace; 1000 500 takes half a minute. */
-static int brute_cases = 300, random_cases = 150;
+static int brute_cases = 300, random_cases = 80;
 #define MOST_STAGES 6
 
 static uint32_t state = 7;
@@ -480,8 +480,8 @@ static void test_random(void)
 int main(int argc, char **argv)
 {
 	if (test_quick()) {
-		brute_cases = 30;
-		random_cases = 20;
+		brute_cases = 20;
+		random_cases = 10;
 	}
 	if (argc == 3) {
 		brute_cases = atoi(argv[1]);
