@@ -48,7 +48,7 @@ emulated() {
 	awk '{ sum += $1 } END { exit !(sum > 1000) }' products
 }
 
-test_ok "every layer is as plain C has it" 'emulated "$PD_BUILD/test/conform/layers" 16-bits'
+test_ok "every layer is as plain C has it" 'emulated "$PD_BUILD/test/conform/layers" bf16'
 # narrow: trains in bf16.  The memory of tensors with padded layouts was once wrong here.
 residual_model >residual.json
 narrow() {
