@@ -53,6 +53,9 @@ test_ok "a stage without parameters" '
 test_ok "clipped, adam" '
 	pair 1-1-1 1f1b 2bw 4 >plan.json
 	trained 11 plan.json --lr=0.001 --optimizer=adam --clip-grad-norm=0.5'
+test_ok "clipped, lars, whose norms are those of clipped gradients" '
+	pair 1-1-1 1f1b 2bw 4 >plan.json
+	trained 11 plan.json --lr=0.5 --optimizer=lars --weight-decay=0.01 --clip-grad-norm=0.5'
 # scaled SCHEDULE WEIGHTS MICROBATCHES PLAN SKIPPED OPTION...: checks that so many updates are left out.
 scaled() {
 	pair single/$4 $1 $2 $3 >plan.json

@@ -40,11 +40,11 @@ static double norm_of(const float *x, size_t count)
 	return sqrt(sum);
 }
 
-/* Computes v = momentum v + rate trust |w| / (|sum| + decay |w|) (sum + decay w);  w' = w - v. */
+/* Computes v = momentum v + rate trust |w| / (g + decay |w|) (sum + decay w);  w' = w - v, with g = |sum|. */
 __attribute__((optimize("fp-contract=off")))
-static void lars(struct tensor *v, const float *old, float *new, double now)
+static void lars(struct tensor *v, const float *old, float *new, double now, double g)
 {
-	double w = norm_of(old, v->elements), g = norm_of(v->sum, v->elements);
+	double w = norm_of(old, v->elements);
 	float step;
 
 	if (v->named->dims > 1 && w > 0 && g > 0)
@@ -106,21 +106,23 @@ static void correct(struct tensor *v, const float *old, const float *new, double
 	}
 }
 
-/* Updates a tensor after microbatch b, counted from the beginning. */
-static void update(const struct trainer *t, struct tensor *v, int64_t b, double next_scale)
+/* Updates a tensor by its sum times a factor after microbatch b, counted from the beginning. */
+static void update(const struct trainer *t, struct tensor *v, int64_t b, double next_scale, double factor)
 {
 	const float *old = v->versions[v->count - 1];
 	float *new = pd_calloc(v->elements, sizeof(float));
 
 	int64_t late = serial_lateness(t->plan, serial_stage_of(t->plan, v));
 	int64_t m = b / t->plan->microbatches;
-	double now = rate_after(t, m);
+	double now = rate_after(t, m), norm = norm_of(v->sum, v->elements) * factor;
 
+	for (size_t k = 0; k < v->elements; k++)
+		v->sum[k] = (float)(factor * (double)v->sum[k]);
 	if (late > 0 && m < asked.lr_reschedule)
 		now /= pow((double)late, 1 - (double)m / (double)asked.lr_reschedule);
 	v->updates++;
 	if (asked.optimizer == 3)
-		lars(v, old, new, now);
+		lars(v, old, new, now, norm);
 	else if (asked.optimizer)
 		adam(v, old, new, now);
 	else
@@ -209,10 +211,8 @@ static void update_all(struct trainer *t, int64_t b)
 
 		if (v->named->part != PD_PART_PARAMETER)
 			continue;
-		for (size_t k = 0; k < v->elements; k++)
-			v->sum[k] = (float)(factor * (double)v->sum[k]);
 		if (finite) {
-			update(t, v, t->first + b, next);
+			update(t, v, t->first + b, next, factor);
 		} else {
 			float *same = pd_calloc(v->elements, sizeof(float));
 
@@ -280,7 +280,7 @@ static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 	add_replicas(t, v, replicas);
 	if (asked.clip_norm > 0 || asked.loss_scale > 0 || serial_has_tied_weights(t))
 		return true;
-	update(t, v, t->first + b, 1);
+	update(t, v, t->first + b, 1, 1);
 	return false;
 }
 
@@ -293,7 +293,7 @@ static void update_sparse(struct trainer *t, int s, int64_t b)
 
 		if (v->named->part == PD_PART_PARAMETER &&
 		    pd_plan_stage_of_layer(t->plan, v->named->layer) == s)
-			update(t, v, t->first + b, 1);
+			update(t, v, t->first + b, 1, 1);
 	}
 }
 
