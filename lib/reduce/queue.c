@@ -13,8 +13,9 @@ void pd_reduction_queue_release(struct pd_reduction_queue *queue)
 
 /*
  * Does a part of the first n, as far as the stream has room.  Sets *issued_p to how many at the front have
- * all of it.  The last of a stage may let the stream wait when those before it have all of theirs there.
- * Second parts go in order, since an update waits for the end of the last sum alone.
+ * all of it.  One lets the stream wait only when those before it have all of theirs there: another member
+ * may need their sums before it gets to what the stream would wait for.  Second parts go in order, since an
+ * update waits for the end of the last sum alone.
  */
 static int progress(struct pd_reduction_queue *queue, enum pd_reduction_part upto, size_t n,
 		    size_t *issued_p)
@@ -26,6 +27,8 @@ static int progress(struct pd_reduction_queue *queue, enum pd_reduction_part upt
 		const struct pd_reduction_under_way *at = &queue->under_way[i];
 		int more;
 
+		if (*issued_p < i && !at->r->polls)
+			continue;
 		at->r->waits = *issued_p == i && !at->more;
 		more = at->r->ops->progress(at->r, upto);
 		if (more < 0)

@@ -10,11 +10,12 @@
  * sums end in the order in which they began.  Another stage's sums come behind all of that:
  * they may wait for a backward that is behind the update for which these are made.
  *
- * Ranks may order the parts otherwise than each other, and a transport may carry what one rank
- * sends to another in the order in which it was posted.  Still nothing waits for ever: whatever
- * a sum sends waits for first parts of that sum alone, so these come to their ends one sum after
- * the other, in the order in which sums began, which is the same at all their members; second parts
- * only wait for what is sent.
+ * Ranks may order the parts otherwise than each other, a transport may carry what one rank sends to
+ * another in the order in which it was posted, and a rank begins only so many sums before the first of them
+ * ends.  Still nothing waits for ever: whatever a sum sends waits for first parts of that sum and of those
+ * before it alone, since what lets the stream wait comes behind these.  So first parts come to their ends one
+ * sum after the other, in the order in which sums began, which is the same at all their members; second
+ * parts only wait for what is sent.
  */
 #pragma once
 

@@ -712,9 +712,56 @@ static void test_direct_costs(void)
 	}
 }
 
+/* A reduction of one step for each part, which is taken when the test lets it be. */
+struct stepwise {
+	struct pd_reduction base;
+	bool ready;
+	int steps;
+};
+
+static int stepwise_progress(struct pd_reduction *r, enum pd_reduction_part upto)
+{
+	struct stepwise *s = (struct stepwise *)r;
+	int before = s->steps, end = upto == PD_REDUCTION_ALL ? 2 : 1;
+
+	if (s->ready && s->steps < end)
+		s->steps = end;
+	return s->steps - before;
+}
+
+static bool stepwise_issued(const struct pd_reduction *r, enum pd_reduction_part upto)
+{
+	return ((const struct stepwise *)r)->steps > (upto == PD_REDUCTION_ALL);
+}
+
+/*
+ * Tests that what lets the stream wait goes there behind the sums before it: another member may begin it only
+ * when it has these.
+ */
+static void test_queue(void)
+{
+	static const struct pd_reduction_ops ops = { .progress = stepwise_progress, .issued = stepwise_issued };
+	struct pd_reduction_queue queue = { .count = 0 };
+	struct stepwise small = { { .ops = &ops, .polls = true }, false, 0 }, large = { { .ops = &ops }, true, 0 },
+			last = { { .ops = &ops, .polls = true }, true, 0 };
+
+	pd_reduction_queue_add(&queue, &small.base, true);
+	pd_reduction_queue_add(&queue, &large.base, true);
+	pd_reduction_queue_add(&queue, &last.base, false);
+	pd_reduction_queue_progress(&queue);
+	is_int(large.steps, 0, "what lets the stream wait does not overtake");
+	is_int(last.steps, 1, "what polls does");
+	small.ready = true;
+	pd_reduction_queue_progress(&queue);
+	ok(small.steps == 2 && large.steps == 2 && last.steps == 2 && pd_reduction_queue_empty(&queue),
+	   "then all go");
+	pd_reduction_queue_release(&queue);
+}
+
 int main(void)
 {
 	post.rng = 1;
+	test_queue();
 	test_rows();
 	test_meets();
 	test_costs();
