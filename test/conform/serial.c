@@ -387,6 +387,8 @@ int main(int argc, char **argv)
 	}
 	if (asked.loss_scale_text && strcmp(asked.loss_scale_text, "dynamic") != 0)
 		asked.loss_scale = atof(asked.loss_scale_text);
+	else if (asked.loss_scale_text && asked.loss_scale_interval == 0)
+		asked.loss_scale_interval = 2000;       /* pd-run's default */
 	plan = read_plan_file(pd_operand(argc, argv, first, 0), &err);
 	serial_check(plan != NULL, &err);
 	if (asked.other_plan) {
