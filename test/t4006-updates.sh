@@ -112,7 +112,8 @@ test_ok "the norm has the same bits wherever the network is cut" '
 test_ok "2bw: agreeing takes no time from the pipeline" '
 	for m in 3 6; do
 		pair 1-1-1-1 1f1b 2bw $m | jq ".topology.levels[0].latency_ns = 1000 |
-			.profile.layers |= map(.forward_ns = 1000000 | .backward_ns = 2000000)" >a.json
+			.profile.layers |= map(.forward_ns = 1000000 | .backward_ns = 2000000 |
+				.update_ns = 1000 | .update_apart_ns = 1000)" >a.json
 		jq .agree=true a.json >b.json
 		pd-replay --minibatches=$((60 / m)) a.json >a
 		pd-replay --minibatches=$((60 / m)) b.json >b
