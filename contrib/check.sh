@@ -148,8 +148,8 @@ if [ "${1-}" != quick ] && { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ];
 fi
 
 # The other builds are configured, and oneDNN 3 is downloaded, while the plain one is built.  Most builds
-# have the same flags, so ccache compiles what they share once; that it need not preprocess, since the compiler
-# lists what a file includes.  gold links all except the one with CUDA, in a third of the time.
+# have the same flags, so ccache compiles what they share once.  It runs no preprocessor (CCACHE_DEPEND), since
+# the compiler lists what a file includes.  gold links all except the one with CUDA, in a third of the time.
 if command -v ccache >/dev/null; then
 	export CC="ccache ${CC-gcc}" CCACHE_DIR="${CCACHE_DIR-$build/ccache}" CCACHE_NOHASHDIR=yes \
 		CCACHE_DEPEND=yes

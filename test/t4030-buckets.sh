@@ -57,8 +57,9 @@ test_row 2bw "2bw" 'alike 5 2-1 1f1b 2bw 4'
 test_row 2bw "2bw, all ranks agree on updates" 'alike 5 2-1 1f1b 2bw 4 --clip-grad-norm=0.5'
 test_row latest "latest" 'alike 9 2-1 1f1b latest 1'
 
-# Large buckets, which both ranks add in each other's memory, and small ones lie among each other.  Ranks that
-# were a window of operations apart waited for each other for ever, in about every second run.
+# Large buckets, which both ranks add in each other's memory, alternate with small ones, which travel as
+# messages.  The two ranks once waited for each other for ever, in about every second run: one had begun a
+# large bucket that the other could not begin before a small one ended.
 test_ok "more buckets than a rank begins at once, of all sizes" '
 	pd-model resnext --layers=50 --width=1 --groups=4 --size=32 --classes=10 >resnext.json
 	profile resnext.json 2 >resnext

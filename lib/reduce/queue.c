@@ -13,9 +13,9 @@ void pd_reduction_queue_release(struct pd_reduction_queue *queue)
 
 /*
  * Does a part of the first n, as far as the stream has room.  Sets *issued_p to how many at the front have
- * all of it.  One lets the stream wait only when those before it have all of theirs there: another member
- * may need their sums before it gets to what the stream would wait for.  Second parts go in order, since an
- * update waits for the end of the last sum alone.
+ * all of it.  A reduction lets the stream wait only when those before it have all of theirs there: another
+ * member may need their sums before it begins the one that the stream would wait for.  Second parts go in
+ * order, since an update waits for the end of the last sum alone.
  */
 static int progress(struct pd_reduction_queue *queue, enum pd_reduction_part upto, size_t n,
 		    size_t *issued_p)

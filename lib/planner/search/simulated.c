@@ -60,7 +60,7 @@ struct way {
 	int kept;
 	bool alone;                     /* take only the plan of least time */
 	int devices;                    /* most devices; 0: all */
-	int64_t most_ns;                /* slower plans are not wanted; 0: all that cannot win are not */
+	int64_t most_ns;                /* the slowest plan that is wanted; 0: hopeful_ns() says */
 };
 
 /* Returns a limit: changes of slower plans of the line cannot win; 0: there is none. */
