@@ -192,7 +192,7 @@ static int live(struct rank *me, pid_t parent, int (*body)(struct rank *me))
 		return 1;
 	}
 	status = body(me);
-	if (ranks_apart && status == 0 && me->transport) /* others would lose a rank that ends */
+	if (ranks_apart && me->transport && !atomic_load(&me->gate.failed)) /* others would lose a rank that ends */
 		ranks_barrier(me);
 	if (atomic_load(&me->gate.failed))
 		fprintf(stderr, "# rank %d: %s\n", me->rank, me->gate.err.text);
