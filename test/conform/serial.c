@@ -387,8 +387,13 @@ int main(int argc, char **argv)
 	}
 	if (asked.loss_scale_text && strcmp(asked.loss_scale_text, "dynamic") != 0)
 		asked.loss_scale = atof(asked.loss_scale_text);
-	else if (asked.loss_scale_text && asked.loss_scale_interval == 0)
-		asked.loss_scale_interval = 2000;       /* pd-run's default */
+	else if (asked.loss_scale_text) {
+		/* pd-run's defaults */
+		if (asked.loss_scale == 0)
+			asked.loss_scale = 65536;
+		if (asked.loss_scale_interval == 0)
+			asked.loss_scale_interval = 2000;
+	}
 	plan = read_plan_file(pd_operand(argc, argv, first, 0), &err);
 	serial_check(plan != NULL, &err);
 	if (asked.other_plan) {
