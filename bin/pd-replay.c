@@ -179,23 +179,24 @@ static void draw(const struct pd_view *views, int count)
 	}
 }
 
-static int compare(const char *file, const struct pd_subject *subject, struct pd_error *err)
+static int compare(const char *file, struct pd_error *err)
 {
-	struct pd_subject other;
-	struct pd_view views[2];
+	const char *const files[2] = { file, other_name };
+	struct pd_subject subjects[2];
 	struct pd_timeline *timelines[2];
+	struct pd_view views[2];
 	char *names[2];
 	bool same = true;
 
-	if (pd_subject_read_like(other_name, subject->trace, &other, err) < 0)
+	if (pd_subject_read_two(files, &what, minibatches, subjects, err) < 0)
 		return -1;
-	pd_trace_join_transfers(other.trace);
-	timelines[0] = pd_timeline_new(subject->trace);
-	timelines[1] = pd_timeline_new(other.trace);
-	names[0] = name_of(file, subject);
-	names[1] = name_of(other_name, &other);
-	for (int i = 0; i < 2; i++)
+	pd_mem_for("the report or drawing");
+	for (int i = 0; i < 2; i++) {
+		pd_trace_join_transfers(subjects[i].trace);
+		timelines[i] = pd_timeline_new(subjects[i].trace);
+		names[i] = name_of(files[i], &subjects[i]);
 		views[i] = (struct pd_view){ timelines[i], names[i] };
+	}
 	if (format == REPORT)
 		same = print_differences(views);
 	else
@@ -203,33 +204,40 @@ static int compare(const char *file, const struct pd_subject *subject, struct pd
 	for (int i = 0; i < 2; i++) {
 		pd_timeline_free(timelines[i]);
 		free(names[i]);
+		pd_subject_release(&subjects[i]);
 	}
-	pd_subject_release(&other);
 	return same ? PD_EXIT_YES : PD_EXIT_NO;
 }
 
-static int show(const struct pd_subject *subject, struct pd_error *err)
+static int show(const char *file, struct pd_error *err)
 {
-	struct pd_timeline *timeline = pd_timeline_new(subject->trace);
+	struct pd_subject subject;
+	struct pd_timeline *timeline;
 	int result = 0;
 
+	if (pd_subject_read(file, &what, minibatches, &subject, err) < 0)
+		return -1;
+	if (format != TRACE)
+		pd_trace_join_transfers(subject.trace);
+	pd_mem_for("the report or drawing");
+	timeline = pd_timeline_new(subject.trace);
 	if (format == REPORT)
-		pd_subject_print_change(subject, &what, stdout);
+		pd_subject_print_change(&subject, &what, stdout);
 	if (format == REPORT || format == JSON || format == CSV) {
-		result = print_report(timeline, subject->measured, err);
+		result = print_report(timeline, subject.measured, err);
 	} else if (format == TRACE) {
-		result = pd_trace_write(subject->trace, stdout, err);
+		result = pd_trace_write(subject.trace, stdout, err);
 	} else {
 		draw(&(struct pd_view){ timeline, NULL }, 1);
 	}
 	pd_timeline_free(timeline);
+	pd_subject_release(&subject);
 	return result;
 }
 
 int main(int argc, char **argv)
 {
 	struct pd_error err;
-	struct pd_subject subject;
 	int first = pd_command_parse(&command, argc, argv), status;
 	const char *file = pd_operand(argc, argv, first, 0);
 
@@ -241,12 +249,6 @@ int main(int argc, char **argv)
 	if (pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	pd_mem_for("what is replayed");
-	if (pd_subject_read(file, &what, minibatches, &subject, &err) < 0)
-		return pd_command_fail(&err);
-	if (format != TRACE)
-		pd_trace_join_transfers(subject.trace);
-	pd_mem_for("the report or drawing");
-	status = other_name ? compare(file, &subject, &err) : show(&subject, &err);
-	pd_subject_release(&subject);
+	status = other_name ? compare(file, &err) : show(file, &err);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(status);
 }

@@ -7,7 +7,9 @@
 BUILD is a build of which "make check TESTS=" has made the programs.  FIRST (1) is the number of the first
 case, COUNT (100) how many there are; a number always makes the same case.  A case is wrong if a program
 fails, if the memory is not as predicted, if the weights do not have the bits of test/conform/serial, or if
-those of a run that was stopped and resumed are not the same.  What programs refuse is counted alone.  For
+those of a run that was stopped and resumed are not the same.  It is also wrong if a resumed run by another
+plan does not have the bits of the serial program, if two runs with another reducer differ, or if the
+plan's schedule, its replay or the run's trace is refused.  What programs refuse is counted alone.  For
 each wrong case it prints the commands that repeat it.  The exit status is 1 if any was wrong.
 """
 import json
@@ -156,6 +158,61 @@ def check_resumed(case, train, count, replicas_together):
                 raise Wrong(f"resumed after {stop} of {count} minibatches, {name} differs")
 
 
+def check_other_plan(case, arguments, common, count):
+    """Checks a run that another plan goes on with, against the serial program."""
+    draw = case.draw
+    layers = len(json.loads(read(case, "profile.json"))["layers"])
+    microbatches = json.loads(read(case, "plan.json"))["microbatches"]
+    replicas = [draw.choice([1, 1, 2]) for _ in range(draw.randint(1, min(3, layers)))]
+    if microbatches % math.lcm(*replicas):
+        replicas = [1] * len(replicas)
+    kept = [option for option in arguments if option.startswith(("--weights", "--agree", "--recompute"))]
+    other = case.run("bin/pd-plan", *kept, "--stages=" + stage_list(case, layers, replicas),
+                     f"--topology={sum(replicas)}@1GB/s", f"--microbatches={microbatches}", "profile.json",
+                     into="other.json", may_refuse=True)
+    if json.loads(other)["microbatches"] != microbatches:
+        return
+    stop = draw.randint(1, count - 1) // microbatches * microbatches
+    if stop == 0:
+        return
+    train = ["--device=cpu", "--threads=1", "--synthetic", "--no-evaluate", *common]
+    case.run("bin/pd-run", *train, "--checkpoint=moved", f"--minibatches={stop}", "plan.json")
+    case.run("bin/pd-run", *train, "--checkpoint=moved", f"--minibatches={count}", "--resume", "other.json")
+    case.run("test/conform/serial", *common, f"--minibatches={count}", f"--switch={stop}", "--to=other.json",
+             "--output=moved-serial", "plan.json")
+    case.run("test/conform/same-tensors", "moved-serial", f"moved/step-{count:012d}")
+
+
+def check_reducer(case, arguments, train, count):
+    """Checks that two runs with a reducer that adds in an order of its own have the same bits."""
+    reducer = case.draw.choice(["ring", "hierarchical", "recursive-doubling"])
+    case.run("bin/pd-plan", *arguments, f"--all-reduce={reducer}", "profile.json", into="reduced.json",
+             may_refuse=True)
+    for name in ("first", "second"):
+        ends = case.run("bin/pd-run", *train, f"--checkpoint={name}", f"--minibatches={count}", "reduced.json",
+                        may_refuse=True)
+        if json.loads(ends.strip().split("\n")[-1])["memory"] != "as predicted":
+            raise Wrong(f"with {reducer} the memory is not as predicted")
+    for name in os.listdir(os.path.join(case.folder, "first", f"step-{count:012d}")):
+        if read(case, f"first/step-{count:012d}/{name}") != read(case, f"second/step-{count:012d}/{name}"):
+            raise Wrong(f"two runs with {reducer} differ in {name}")
+
+
+def check_documents(case, count):
+    """Checks that the schedule, its replay and the trace of a run are documents that programs take."""
+    case.run("bin/pd-schedule", f"--minibatches={count}", "plan.json", into="schedule.jsonl")
+    case.run("bin/pd-schedule", "--check", "schedule.jsonl")
+    for document in ("plan.json", "schedule.jsonl", "trace.jsonl"):
+        output = case.draw.choice(["report", "json", "csv", "text", "svg", "chrome", "trace"])
+        case.run("bin/pd-replay", f"--format={output}", document)
+    case.run("bin/pd-replay", "--compare=trace.jsonl", "plan.json")
+
+
+def read(case, name):
+    with open(os.path.join(case.folder, name), "rb") as file:
+        return file.read()
+
+
 def check(case):
     draw = case.draw
     model = json.loads(case.run("bin/pd-model", *model_arguments(case), into="model.json"))
@@ -169,8 +226,8 @@ def check(case):
     plan = json.loads(case.run("bin/pd-plan", *arguments, "profile.json", into="plan.json", may_refuse=True))
     count = draw.randint(3, 13)
     train = ["--device=cpu", "--threads=1", "--synthetic", "--no-evaluate", *common]
-    ends = case.run("bin/pd-run", *train, "--checkpoint=whole", f"--minibatches={count}", "plan.json",
-                    may_refuse=True)
+    ends = case.run("bin/pd-run", *train, "--checkpoint=whole", f"--minibatches={count}",
+                    "--trace=trace.jsonl", "plan.json", may_refuse=True)
     if json.loads(ends.strip().split("\n")[-1])["memory"] != "as predicted":
         raise Wrong("the memory is not as predicted")
     case.run("test/conform/serial", *common, f"--minibatches={count}", "--output=serial", "plan.json")
@@ -180,6 +237,15 @@ def check(case):
         updates_alone = plan["microbatches"] == 1
         check_resumed(case, train, count, math.lcm(*(len(stage["ranks"]) for stage in plan["stages"]))
                       if updates_alone else 1)
+    check_documents(case, count)
+    try:
+        if any(len(stage["ranks"]) > 1 for stage in plan["stages"]):
+            check_reducer(case, arguments, train, count)
+        # The serial program goes over to no other plan with sums that are sparse.
+        if "sparse" not in plan:
+            check_other_plan(case, arguments, common, count)
+    except Refused:
+        pass
 
 
 def main():

@@ -132,6 +132,13 @@ test_ok 'a run with a pause between epochs compares with its plan' '
 	pd-replay --compare=plan.json two.jsonl >out
 	grep -q "^500 operations in both" out
 	! grep -q "only in" out || false'
+test_ok 'and its plan with it, and with a schedule' '
+	pd-replay --compare=two.jsonl plan.json >out
+	grep -q "^500 operations in both" out
+	! grep -q "only in" out || false
+	pd-schedule --minibatches=7 plan.json >seven.list
+	pd-replay --compare=seven.list plan.json >out
+	! grep -q "only in" out || false'
 test_ok 'the steady state is that of an epoch, without the pause' '
 	for trace in half two; do
 		pd-replay -f json $trace.jsonl | jq "{period_ns, periodic, samples_per_s}" >$trace.period

@@ -29,7 +29,8 @@ static int replay_changed(struct pd_plan *plan, const struct pd_what_if *what,
 	pd_trace_free(before);
 	if (pd_what_if_apply(what, plan, err) < 0)
 		return -1;
-	changed.processors = what->processors;
+	if (what->processors)
+		changed.processors = what->processors;
 	out_p->trace = pd_replay(plan, &changed, err);
 	return out_p->trace ? 0 : -1;
 }
@@ -81,69 +82,113 @@ static int replay_lists(struct pd_lists *lists, const struct pd_what_if *what,
 	return result;
 }
 
-int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t minibatches,
-		    struct pd_subject *out_p, struct pd_error *err)
+/* What a file holds: one of the three. */
+struct document {
+	const char *file;
+	struct pd_trace *trace;
+	struct pd_plan *plan;
+	struct pd_lists *lists;
+};
+
+static int read_document(const char *file, struct document *out_p, struct pd_error *err)
+{
+	struct document doc = { .file = file };
+
+	if (pd_trace_or_lists_read(file, &doc.trace, &doc.plan, &doc.lists, err) < 0)
+		return -1;
+	*out_p = doc;
+	return 0;
+}
+
+static void release_document(struct document *doc)
+{
+	pd_trace_free(doc->trace);
+	pd_plan_free(doc->plan);
+	pd_lists_free(doc->lists);
+}
+
+/*
+ * Makes a subject of a document and takes that over, also when it fails.  A plan is replayed with
+ * the processors of `like`, if that is not NULL, and for its microbatches and in its phases, if no
+ * minibatches are given.
+ */
+static int subject_of(struct document *doc, const struct pd_what_if *what, int64_t minibatches,
+		      const struct pd_trace *like, struct pd_subject *out_p, struct pd_error *err)
 {
 	struct pd_replay_options with = { .minibatches = minibatches };
 	struct pd_subject subject = { .changed = pd_what_if_any(what) };
-	struct pd_trace *trace;
-	struct pd_lists *lists;
-	struct pd_plan *plan;
+	struct pd_plan *plan = doc->plan;
+	int64_t *bounds = NULL;
 	int result;
 
-	if (pd_trace_or_lists_read(file, &trace, &plan, &lists, err) < 0)
-		return -1;
-	if (lists)
-		return replay_lists(lists, what, minibatches, out_p, err);
-	if (trace && !subject.changed) {
-		subject.trace = trace;
+	if (doc->lists)
+		return replay_lists(doc->lists, what, minibatches, out_p, err);
+	if (doc->trace && !subject.changed) {
+		subject.trace = doc->trace;
 		subject.measured = true;
 		if (minibatches)
-			pd_trace_limit(trace, minibatches);
+			pd_trace_limit(subject.trace, minibatches);
 		*out_p = subject;
 		return 0;
 	}
-	if (trace) {
-		subject.measured_ns = pd_trace_period_ns(trace);
-		plan = measured_plan(file, trace, what, err);
-		pd_trace_free(trace);
+	if (doc->trace) {
+		subject.measured_ns = pd_trace_period_ns(doc->trace);
+		plan = measured_plan(doc->file, doc->trace, what, err);
+		pd_trace_free(doc->trace);
 		if (!plan)
 			return -1;
+	} else if (like) {
+		with.processors = like->processors;
+		with.threads = like->threads;
+		if (!minibatches)
+			with.phase_count = pd_trace_phases(like, &bounds);
+		with.bounds = bounds;
 	}
 	result = replay_changed(plan, what, &with, &subject, err);
+	free(bounds);
 	pd_plan_free(plan);
 	if (result == 0)
 		*out_p = subject;
 	return result;
 }
 
-int pd_subject_read_like(const char *file, const struct pd_trace *like,
-			 struct pd_subject *out_p, struct pd_error *err)
+int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t minibatches,
+		    struct pd_subject *out_p, struct pd_error *err)
+{
+	struct document doc;
+
+	if (read_document(file, &doc, err) < 0)
+		return -1;
+	return subject_of(&doc, what, minibatches, NULL, out_p, err);
+}
+
+int pd_subject_read_two(const char *const files[2], const struct pd_what_if *what,
+			int64_t minibatches, struct pd_subject subjects[2], struct pd_error *err)
 {
 	static const struct pd_what_if nothing = PD_WHAT_IF_NOTHING;
-	struct pd_replay_options with = { .processors = like->processors,
-					  .threads = like->threads };
-	struct pd_lists *lists;
-	struct pd_trace *trace;
-	struct pd_plan *plan;
-	int64_t *bounds = NULL;
+	struct document docs[2];
+	const struct pd_trace *like = NULL;
+	int k;
 
-	if (pd_trace_or_lists_read(file, &trace, &plan, &lists, err) < 0)
+	if (read_document(files[0], &docs[0], err) < 0)
 		return -1;
-	if (lists)
-		return replay_lists(lists, &nothing, 0, out_p, err);
-	if (trace) {
-		*out_p = (struct pd_subject){ .trace = trace, .measured = true };
-		return 0;
+	if (read_document(files[1], &docs[1], err) < 0) {
+		release_document(&docs[0]);
+		return -1;
 	}
-	with.phase_count = pd_trace_phases(like, &bounds);
-	with.bounds = bounds;
-	trace = pd_replay(plan, &with, err);
-	free(bounds);
-	pd_plan_free(plan);
-	if (!trace)
+	k = docs[0].plan && !docs[1].plan;      /* the one that the other is replayed like */
+	for (int i = 0; i < 2; i++, k = 1 - k) {
+		if (subject_of(&docs[k], k == 0 ? what : &nothing, k == 0 ? minibatches : 0, like,
+			       &subjects[k], err) == 0) {
+			like = subjects[k].trace;
+			continue;
+		}
+		if (like)
+			pd_subject_release(&subjects[1 - k]);
+		else
+			release_document(&docs[1 - k]);
 		return -1;
-	*out_p = (struct pd_subject){ .trace = trace };
+	}
 	return 0;
 }
 

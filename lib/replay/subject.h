@@ -24,11 +24,12 @@ struct pd_subject {
 int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t minibatches,
 		    struct pd_subject *out_p, struct pd_error *err);
 /*
- * Does the same for what a trace is compared with.  A plan is replayed for the microbatches of
- * `like`, in its phases if it has consecutive ones, with as many processors.
+ * Does the same for two that are compared; only the first is changed or limited.  A plan is replayed
+ * for the microbatches of the other one, in its phases if it has consecutive ones, and with as many
+ * processors.  Of two plans the second is replayed like the first.
  */
-int pd_subject_read_like(const char *file, const struct pd_trace *like,
-			 struct pd_subject *out_p, struct pd_error *err);
+int pd_subject_read_two(const char *const files[2], const struct pd_what_if *what,
+			int64_t minibatches, struct pd_subject subjects[2], struct pd_error *err);
 void pd_subject_release(struct pd_subject *subject);
 
 /* Prints the periods before and after, for people, if something was changed. */
