@@ -54,7 +54,8 @@
  *
  * With --switch=K --to=PLAN it goes over to another plan after K minibatches, as a resumed
  * run does: a stage whose layers all had the same warm-up, replicas and G before goes on
- * with the older versions, any other begins with the newest.
+ * with the older versions, any other begins with the newest.  With vertical-sync so does any
+ * whose first stage had others.
  */
 #include "serial.h"
 #include "unit/read_plan.h"
@@ -206,18 +207,26 @@ static void open_data(struct trainer *t)
 	serial_check(t->loader != NULL, &err);
 }
 
+/* Tells whether two stages keep the same versions, but for vertical-sync. */
+static bool keep_the_same(const struct pd_plan *from, const struct pd_stage *old,
+			  const struct pd_plan *to, const struct pd_stage *new)
+{
+	return old->warmup == new->warmup && old->replicas == new->replicas &&
+	       serial_group(from, old) == serial_group(to, new);
+}
+
 /* Tells whether a tensor's stage under `to` finds the versions that it needs after `from`. */
 static bool goes_on(const struct pd_plan *from, const struct pd_plan *to, const struct tensor *v)
 {
 	const struct pd_stage *stage = serial_stage_of(to, v);
+	int end = stage->first_layer + stage->layer_count;
 
-	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
-		const struct pd_stage *old = &from->stages[pd_plan_stage_of_layer(from, l)];
-
-		if (old->warmup != stage->warmup || old->replicas != stage->replicas ||
-		    serial_group(from, old) != serial_group(to, stage))
+	if (to->weights == PD_WEIGHTS_VERTICAL_SYNC &&
+	    !keep_the_same(from, &from->stages[0], to, &to->stages[0]))
+		return false;
+	for (int l = stage->first_layer; l < end; l++)
+		if (!keep_the_same(from, &from->stages[pd_plan_stage_of_layer(from, l)], to, stage))
 			return false;
-	}
 	return true;
 }
 
@@ -305,7 +314,7 @@ static void stretch(struct trainer *t, int64_t first, int64_t last)
 	}
 }
 
-/* Goes over to the other plan; counts the updates of each tensor as if it had made them all. */
+/* Goes over to the other plan; counts the updates of each tensor as if that had made them all. */
 static void go_over(struct trainer *t, const struct pd_plan *other)
 {
 	t->plan = other;
@@ -315,7 +324,8 @@ static void go_over(struct trainer *t, const struct pd_plan *other)
 		int64_t per_epoch = (t->epoch * other->microbatches + group - 1) / group;
 		int64_t rest = asked.switch_at % t->epoch * other->microbatches;
 
-		v->updates = asked.switch_at / t->epoch * per_epoch + (rest + group - 1) / group;
+		v->updates = asked.switch_at / t->epoch * per_epoch + (rest + group - 1) / group -
+			     t->skipped;
 	}
 }
 

@@ -66,6 +66,7 @@ struct trainer {
 	int count;
 	int most_replicas;
 	int64_t good;                   /* groups since the scale changed or one was skipped */
+	int64_t skipped;                /* groups that were not finite */
 };
 
 /* Ends the program with the error unless `good`. */

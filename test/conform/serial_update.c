@@ -206,6 +206,7 @@ static void update_all(struct trainer *t, int64_t b)
 	next = scale_after(t, asked.mutation == SCALE ? now / 2 : used, now, finite);
 	if (asked.clip_norm > 0 && asked.clip_norm / (norm + 1e-6) < 1 && asked.mutation != CLIP)
 		factor = asked.clip_norm / (norm + 1e-6) / used;
+	t->skipped += !finite;
 	for (int i = 0; i < t->count; i++) {
 		struct tensor *v = &t->tensors[i];
 
