@@ -89,7 +89,7 @@ done <<END
 --min-gain=0 3
 --weights=auto 2
 END
-test_ok "of many devices each may bring less than a percent" '
+test_full "of many devices each may bring less than a percent" '
 	chain 12 | jq ".layers[].parameter_bytes = 1" >small.json
 	pd-plan -t 512@100GB/s small.json >a.json
 	jq -e "[.stages[].replicas] | add == 512" a.json'
@@ -109,7 +109,7 @@ test_ok "no plan fits: what is closest, by how much, where" '
 	status 1 pd-plan -m 1MB -t 4@1GB/s chain.json 2>err >out; one_line err; [ ! -s out ]
 	grep -q "closest needs .* on stage .* more than the 1 MB" err
 	status 1 pd-plan -m 1MB --stages=12 -t 4@1GB/s chain.json 2>err; one_line err'
-test_ok "no plan fits: the closest is, and what would make one fit" '
+test_full "no plan fits: the closest is, and what would make one fit" '
 	status 1 pd-plan -m 9MB -t 4@1GB/s chain.json 2>err
 	grep -q "closest needs 9.01 MB (9011000 bytes) .*; 8 devices would do" err
 	pd-plan -m 9.1MB -t 4@1GB/s chain.json | jq -e "[.stages[].warmup] == [0, 0, 0, 0]"
@@ -236,7 +236,7 @@ test_ok "an eager start-up is asked for, planned, and takes memory" '
 		| [\$frugal[0].stages[].predicted.memory_bytes] as [\$e, \$f, \$g, \$h]
 		| \$a == \$e and \$b > \$f and \$c > \$g and \$d == \$h"
 	refused "only schedule \"1f1b\" has a start-up" --schedule=gpipe --eager'
-test_ok "recomputation is asked for, planned, takes time and saves memory" '
+test_full "recomputation is asked for, planned, takes time and saves memory" '
 	planned "all(.stages[]; .recompute | not)" --stages=3,3,3,3
 	planned "[.stages[].recompute] == [true, true, true, false]" --stages=3,3,3,3 --recompute
 	planned "all(.stages[]; .recompute)" --stages=3,3,3,3 --schedule=gpipe --recompute
@@ -607,7 +607,7 @@ if [ -d "$profiles" ]; then
 	test_ok "VGG-16 on 16 devices of 25 Gbit/s: 15-1, as published" '
 		pd-plan -m 1TB -t 16@3.125GB/s -c sosp19 "$profiles/vgg16.json" |
 			jq -e "[.stages[].replicas] == [15, 1]"'
-	test_ok "sosp19: no plan by hand of two stages is faster than the one found" '
+	test_full "sosp19: no plan by hand of two stages is faster than the one found" '
 		pd-plan -m 1TB -t 4@1GB/s -c sosp19 "$profiles/vgg16.json" >a.json
 		best=$(jq .predicted.period_ns a.json)
 		for layers in 5 10 17 18 24 25 31 39; do

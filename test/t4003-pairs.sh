@@ -160,7 +160,7 @@ test_ok "vertical sync is not stashing" '
 # The next runs are stopped inside an epoch and resumed.
 idx_data data		# An epoch has 55, 27, 18, 13 minibatches of 1, 2, 3, 4 microbatches.
 while read -r schedule weights microbatches plan n stops; do
-	test_row "resumed $weights" "$schedule, $weights, $plan: resumed at $stops" '
+	test_row resumed "$schedule, $weights, $plan: resumed at $stops" '
 		case $schedule in
 		eager) eager $plan 1f1b $weights $microbatches ;;
 		*) pair $plan $schedule $weights $microbatches ;;

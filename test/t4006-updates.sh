@@ -200,7 +200,7 @@ test_ok "adam does not count updates that are left out" '
 # The next runs are stopped inside an epoch and resumed.  The whole folder is compared, with the scales.
 idx_data data		# An epoch has 13 minibatches.
 while read -r weights plan options; do
-	test_row "resumed $weights" "$weights, $plan, $options: resumed" '
+	test_row resumed "$weights, $plan, $options: resumed" '
 		pair $plan 1f1b $weights 4 >plan.json
 		rm -rf ck ck-whole
 		train ck-whole plan.json $options --minibatches=16 --data=data --no-evaluate >out

@@ -28,7 +28,7 @@ if [ "${PD_TEST_DEVICE:-cpu}" = cpu ]; then
 			ONEDNN_MAX_CPU_ISA=AVX2 PD_TEST_DTYPE=$type profile residual.json 2 |
 				jq -e --arg type $type ".dtype == \$type"
 		done'
-	test_ok "but those of bf16 they have not" '
+	test_full "but those of bf16 they have not" '
 		PD_CPU_BF16=native ONEDNN_MAX_CPU_ISA=AVX2 refused 2 \
 			"dtype bf16: PD_CPU_BF16 is \"native\", and this processor has no AVX-512" \
 			pd-profile --device=cpu --dtype=bf16 "$MODELS/mlp.json"'
@@ -130,7 +130,7 @@ test_ok "four stages stash versions of half the size of the master, as the devic
 
 idx_data data		# An epoch has 55 microbatches.
 while read -r schedule weights microbatches plan n stops; do
-	test_ok "$schedule, $weights, $plan: resumed at $stops" '
+	test_row resumed "$schedule, $weights, $plan: resumed at $stops" '
 		pair $plan $schedule $weights $microbatches >plan.json
 		resumed plan.json $n $stops -- $sgd --data=data'
 done <<END

@@ -53,7 +53,7 @@ if command -v script >/dev/null && command -v stty >/dev/null; then
 		grep -q "^training \[\.*\]   0% 0/30, epoch 1/3, connecting" screen
 		grep -q "^training \[#*\] 100% 30/30, epoch 3/3, loss [0-9.]*" screen
 		[ "$(tail -n 1 out | jq .step)" -eq 30 ]'
-	test_ok "how fast it goes, and how long it will take" '
+	test_full "how fast it goes, and how long it will take" '
 		# A rate is known after a second, but a loaded machine takes its time to start.
 		for limit in 3 10 40; do
 			before="timeout --foreground -s INT $limit"

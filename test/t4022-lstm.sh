@@ -64,7 +64,7 @@ done
 profile text.json 1 >ones
 for replicas in "2 1" "1 3" "3 2"; do
 	for weights in stash flush 2bw; do
-		test_row "dealt $weights" "replicas that have some of the lanes each, $replicas, $weights, recomputing" '
+		test_row dealt "replicas that have some of the lanes each, $replicas, $weights, recomputing" '
 			plan_with="--weights=$weights --microbatches=$([ $weights = stash ] && echo 1 || echo 6)
 				--recompute"
 			plan ones $replicas >plan.json
@@ -116,7 +116,7 @@ right() {
 	train "ck-$1" plan.json --optimizer=adam --lr=0.02 --minibatches=160 --data=data >out
 	jq -s "map(select(.event == \"evaluation\")) | last | .accuracy" out
 }
-test_ok "what a sample cannot tell is known from those before it" '
+test_full "what a sample cannot tell is known from those before it" '
 	right text >with
 	right short >without
 	cat with without
@@ -158,7 +158,7 @@ test_ok "a stage with lanes that recomputes under latest: the state is that of t
 	plan text 1 1 1 >plan.json
 	plan_with=
 	trained 21 plan.json $sgd'
-test_ok "replicas, without lanes" '
+test_full "replicas, without lanes" '
 	plan pairs 2 1 >plan.json
 	rm -rf ck
 	train ck plan.json --lr=0.05 --synthetic --minibatches=8 >out
@@ -180,7 +180,7 @@ test_ok "AWD-LM: words are dropped, activations regularised, tied weights in sta
 # All six lanes are in 3, 2 or 6 microbatches.  Stages that carry state have that many replicas, however
 # slow they are.
 for round in 3 2 6; do
-	test_row "lanes divided" "pd-plan: the replicas of stages with lanes divide $round" '
+	test_full "pd-plan: the replicas of stages with lanes divide $round" '
 		profile text.json $((6 / round)) |
 			jq ".layers |= map(.forward_ns = 1e6 | .backward_ns = 2e6 | .update_ns = 0 |
 				if .name == \"l1\" then .forward_ns = 1e8 else . end)" >slow

@@ -60,7 +60,7 @@ test_row latest "latest" 'alike 9 2-1 1f1b latest 1'
 # Large buckets, which both ranks add in each other's memory, alternate with small ones, which travel as
 # messages.  The two ranks once waited for each other for ever, in about every second run: one had begun a
 # large bucket that the other could not begin before a small one ended.
-test_ok "more buckets than a rank begins at once, of all sizes" '
+test_full "more buckets than a rank begins at once, of all sizes" '
 	pd-model resnext --layers=50 --width=1 --groups=4 --size=32 --classes=10 >resnext.json
 	profile resnext.json 2 >resnext
 	pd-plan --topology=2@10Gbit/s --stages="$(jq ".layers | length" resnext)x2" --bucket=1 resnext >plan.json
@@ -92,7 +92,7 @@ reduced() {
 # near A B: checks that the losses of two last lines are about equal.
 near() { jq -e -n "($(jq .loss "$1") - $(jq .loss "$2")) | fabs < 1e-3"; }
 plan residual 4 >4
-test_ok "recursive doubling: in its own order, which is that of two replicas, in any buckets" '
+test_full "recursive doubling: in its own order, which is that of two replicas, in any buckets" '
 	reduced dense 0 ck-dense
 	mv last last-dense
 	reduced recursive-doubling 0 ck-one
@@ -110,7 +110,7 @@ test_ok "a ring: each run the same, near the ordered sums" '
 	reduced ring 1200 ck-some
 	diff -r "$(at ck-one 9)" "$(at ck-some 9)"
 	if diff -r "$(at ck-one 9)" "$(at ck-dense 9)"; then false; fi'
-test_ok "hierarchical on two servers: in its own order, the same in any buckets" '
+test_full "hierarchical on two servers: in its own order, the same in any buckets" '
 	reduced dense 0 ck-dense
 	mv last last-dense
 	cp 4 flat

@@ -47,11 +47,11 @@ END
 test_ok "nf1b, no warm-up, 16 at a time: as fast as without" '
 	as_fast ".schedule = \"nf1b\" | .weights = \"vertical-sync\" | .microbatches = 16 |
 		.stages[].warmup = 0"'
-test_ok "two stages on each of four ranks: as fast as without" '
+test_full "two stages on each of four ranks: as fast as without" '
 	as_fast ".schedule = \"interleaved\" | .weights = \"flush\" | .microbatches = 16 |
 		.topology.levels[0].count = 4 |
 		.stages |= [to_entries[] | .value.ranks = [.key % 4] | .value]"'
-test_ok "updates that all ranks agree on, as fast" '
+test_full "updates that all ranks agree on, as fast" '
 	as_fast ".weights = \"2bw\" | .microbatches = 16 | .agree = true"'
 
 # The bytes in this plan are those of an earlier version, which had fewer buffers.

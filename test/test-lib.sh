@@ -58,6 +58,11 @@ test_row() {
 	test_ok "$@"
 }
 
+# test_full WHAT COMMANDS: does test_ok, but nothing with PD_TEST_QUICK set.
+test_full() {
+	[ -n "${PD_TEST_QUICK-}" ] || test_ok "$@"
+}
+
 # test_skip WHAT WHY: reports a test as skipped.
 test_skip() {
 	test_count=$((test_count + 1))
