@@ -211,7 +211,8 @@ static void open_data(struct trainer *t)
 static bool keep_the_same(const struct pd_plan *from, const struct pd_stage *old,
 			  const struct pd_plan *to, const struct pd_stage *new)
 {
-	return old->warmup == new->warmup && old->replicas == new->replicas &&
+	return (from->schedule == PD_SCHEDULE_NONE) == (to->schedule == PD_SCHEDULE_NONE) &&
+	       old->warmup == new->warmup && old->replicas == new->replicas &&
 	       serial_group(from, old) == serial_group(to, new);
 }
 
