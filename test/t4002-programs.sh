@@ -141,10 +141,10 @@ test_ok "an evaluation belongs to the epoch it follows, however far other replic
 # With a sanitizer the processor time says nothing, so the script ends here.
 [ -z "${PD_TEST_QUICK-}" ] || test_done
 
-# cpu_ms PLAN: prints the processor time of 80 minibatches on all workers, in milliseconds.  It is that of
-# 90 less that of 10, so that starting up does not count.
+# cpu_ms PLAN: prints the processor time of 30 minibatches on all workers, in milliseconds.  It is that of
+# 35 less that of 5, so that starting up does not count.
 cpu_ms() {
-	for n in 10 90; do
+	for n in 5 35; do
 		sh -c '"$@" >/dev/null; times' sh pd-run --threads=1 --synthetic --minibatches=$n "$1" |
 			tail -n 1 | sed 's/[ms]/ /g'
 	done | awk '{ ms[NR] = ($1 * 60 + $2 + $3 * 60 + $4) * 1000 }
