@@ -2,14 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains random networks by random plans with random options, and checks what comes of it.
 
-    python3 contrib/random-runs.py BUILD [FIRST [COUNT]]
+    python3 contrib/random-runs.py BUILD [FIRST [COUNT [LAUNCHER]]]
 
 BUILD is a build of which "make check TESTS=" has made the programs.  FIRST (1) is the number of the first
 case, COUNT (100) how many there are; a number always makes the same case.  A case is wrong if a program
 fails, if the memory is not as predicted, if the weights do not have the bits of test/conform/serial, or if
 those of a run that was stopped and resumed are not the same.  It is also wrong if a resumed run by another
 plan does not have the bits of the serial program, if two runs with another reducer differ, or if the
-plan's schedule, its replay or the run's trace is refused.  What programs refuse is counted alone.  For
+plan's schedule, its replay or the run's trace is refused.  With a LAUNCHER, such as "mpirun --oversubscribe
+-np", which is followed by the number of ranks, a run that it starts must have the same bits, too.  What programs refuse is counted alone.  For
 each wrong case it prints the commands that repeat it.  The exit status is 1 if any was wrong.
 """
 import json
@@ -42,16 +43,16 @@ class Refused(Exception):
 class Case:
     """A case in a folder of its own, and the commands that it ran so far."""
 
-    def __init__(self, build, number, folder):
-        self.build, self.folder, self.commands = build, folder, []
+    def __init__(self, build, number, folder, launcher):
+        self.build, self.folder, self.launcher, self.commands = build, folder, launcher, []
         self.draw = random.Random(number)
 
     def maybe(self, probability, *options):
         return list(options) if self.draw.random() < probability else []
 
-    def run(self, program, *arguments, into=None, may_refuse=False):
+    def run(self, program, *arguments, into=None, may_refuse=False, launcher=()):
         """Runs a program of the build; returns its output, which it also writes into a file."""
-        command = [os.path.join(self.build, program), *arguments]
+        command = [*launcher, os.path.join(self.build, program), *arguments]
         self.commands.append(shlex.join(command) + (f" >{into}" if into else ""))
         try:
             done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, timeout=SECONDS)
@@ -151,11 +152,14 @@ def check_resumed(case, train, count, replicas_together):
         return
     case.run("bin/pd-run", *train, "--checkpoint=again", f"--minibatches={stop}", "plan.json")
     case.run("bin/pd-run", *train, "--checkpoint=again", f"--minibatches={count}", "--resume", "plan.json")
-    for name in os.listdir(os.path.join(case.folder, "whole", f"step-{count:012d}")):
-        paths = [os.path.join(case.folder, run, f"step-{count:012d}", name) for run in ("whole", "again")]
-        with open(paths[0], "rb") as one, open(paths[1], "rb") as other:
-            if one.read() != other.read():
-                raise Wrong(f"resumed after {stop} of {count} minibatches, {name} differs")
+    check_same(case, "whole", "again", count, f"resumed after {stop} of {count} minibatches")
+
+
+def check_same(case, one, other, count, what):
+    """Checks that two runs ended with the same files."""
+    for name in os.listdir(os.path.join(case.folder, one, f"step-{count:012d}")):
+        if read(case, f"{one}/step-{count:012d}/{name}") != read(case, f"{other}/step-{count:012d}/{name}"):
+            raise Wrong(f"{what}: {name} differs")
 
 
 def check_other_plan(case, arguments, common, count):
@@ -194,9 +198,7 @@ def check_reducer(case, arguments, train, count):
                         may_refuse=True)
         if json.loads(ends.strip().split("\n")[-1])["memory"] != "as predicted":
             raise Wrong(f"with {reducer} the memory is not as predicted")
-    for name in os.listdir(os.path.join(case.folder, "first", f"step-{count:012d}")):
-        if read(case, f"first/step-{count:012d}/{name}") != read(case, f"second/step-{count:012d}/{name}"):
-            raise Wrong(f"two runs with {reducer} differ in {name}")
+    check_same(case, "first", "second", count, f"two runs with {reducer}")
 
 
 def check_documents(case, count):
@@ -239,6 +241,11 @@ def check(case):
         check_resumed(case, train, count, math.lcm(*(len(stage["ranks"]) for stage in plan["stages"]))
                       if updates_alone else 1)
     check_documents(case, count)
+    if case.launcher:
+        ranks = len({rank for stage in plan["stages"] for rank in stage["ranks"]})
+        case.run("bin/pd-run", *train, "--checkpoint=launched", f"--minibatches={count}", "plan.json",
+                 launcher=[*case.launcher, str(ranks)])
+        check_same(case, "whole", "launched", count, "started by the launcher")
     try:
         if any(len(stage["ranks"]) > 1 for stage in plan["stages"]):
             check_reducer(case, arguments, train, count)
@@ -254,10 +261,11 @@ def main():
     build = os.path.abspath(sys.argv[1])
     first = int(sys.argv[2]) if len(sys.argv) > 2 else 1
     count = int(sys.argv[3]) if len(sys.argv) > 3 else 100
+    launcher = shlex.split(sys.argv[4]) if len(sys.argv) > 4 else []
     counts = {"right": 0, "refused": 0, "wrong": 0}
     for number in range(first, first + count):
         with tempfile.TemporaryDirectory() as folder:
-            case = Case(build, number, folder)
+            case = Case(build, number, folder, launcher)
             try:
                 check(case)
                 counts["right"] += 1
