@@ -151,7 +151,10 @@ static int connect_all(struct rank *me, struct pd_error *err)
 	ranks_barrier(me);
 	for (int r = 0; r < me->ranks; r++)
 		addresses[r] = me->shared->address[r];
-	return ops->connect(me->transport, addresses, me->shared->length, err);
+	if (ops->connect(me->transport, addresses, me->shared->length, err) < 0)
+		return -1;
+	ranks_barrier(me);      /* a rank that ended earlier could not be reached */
+	return 0;
 }
 
 static int join(struct rank *me, struct pd_error *err)
