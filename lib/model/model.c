@@ -200,6 +200,7 @@ struct pd_model *pd_model_in_order(const struct pd_model *model, const int *orde
 	copy->name = pd_strdup(model->name);
 	copy->input_count = model->input_count;
 	copy->layer_count = model->layer_count;
+	copy->has_shared = model->has_shared;
 	copy->inputs = pd_calloc(inputs, sizeof(*copy->inputs));
 	for (size_t i = 0; i < inputs; i++) {
 		copy->inputs[i] = model->inputs[i];

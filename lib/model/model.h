@@ -73,6 +73,7 @@ struct pd_layer {
 	int *inputs;                    /* tensor numbers */
 	struct pd_shape output;
 	int shares;                     /* layer whose parameters it uses, or -1 */
+	bool shared;                    /* another layer uses the same parameters */
 
 	/* attributes; those a kind does not have are zero */
 	int64_t out_channels;           /* conv2d; linear's out_features too */
@@ -134,6 +135,7 @@ struct pd_model {
 	int input_count, layer_count;
 	struct pd_input *inputs;
 	struct pd_layer *layers;
+	bool has_shared;                /* some layers use the same parameters */
 	json_t *json;                   /* the document, carried along; owned */
 
 	int *numbers;                   /* per layer, its place before pd_model_reorder; or NULL */

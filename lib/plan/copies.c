@@ -35,22 +35,16 @@ size_t pd_plan_copy_transfers(const struct pd_plan *plan, struct pd_copy_transfe
 {
 	const struct pd_model *model = plan->profile->model;
 	struct list list = { 0 };
-	bool *shared;
 
 	*list_p = NULL;
 	if (!pd_plan_has_tied_weights(plan))
 		return 0;
 	list.told = pd_calloc((size_t)plan->rank_count, sizeof(*list.told));
-	shared = pd_calloc((size_t)model->layer_count, sizeof(*shared));
 	for (int l = 0; l < model->layer_count; l++)
-		if (model->layers[l].shares >= 0)
-			shared[l] = shared[model->layers[l].shares] = true;
-	for (int l = 0; l < model->layer_count; l++)
-		for (int m = 0; shared[l] && m < model->layer_count; m++)
-			if (shared[m] && pd_model_owner(model, m) == pd_model_owner(model, l))
+		for (int m = 0; model->layers[l].shared && m < model->layer_count; m++)
+			if (pd_model_owner(model, m) == pd_model_owner(model, l))
 				add_stage(&list, plan, l, pd_plan_stage_of_layer(plan, m));
 	free(list.told);
-	free(shared);
 	*list_p = list.transfers;
 	return list.count;
 }

@@ -146,20 +146,17 @@ void pd_memory_of(const struct pd_profile *profile, int first, int count, int re
 	pd_memory_price(profile, &sums, replicas, warmup, in_bytes, out_bytes, out_p);
 }
 
-/* Returns the layer whose parameters the layer uses. */
-static int owner_of(const struct pd_profile *profile, int layer)
-{
-	return profile->model ? pd_model_owner(profile->model, layer) : layer;
-}
-
 /* The profile has these at the first layer that uses them. */
 int64_t pd_memory_copy(const struct pd_profile *profile, int layer)
 {
-	int owner = owner_of(profile, layer);
+	const struct pd_model *model = profile->model;
 	int64_t bytes = 0;
 
+	if (!model || !model->layers[layer].shared)
+		return profile->layers[layer].parameter_bytes;
 	for (int l = 0; l < profile->layer_count; l++)
-		if (owner_of(profile, l) == owner && profile->layers[l].parameter_bytes > bytes)
+		if (pd_model_owner(model, l) == pd_model_owner(model, layer) &&
+		    profile->layers[l].parameter_bytes > bytes)
 			bytes = profile->layers[l].parameter_bytes;
 	return bytes;
 }

@@ -82,12 +82,7 @@ bool pd_plan_has_tied_weights(const struct pd_plan *plan)
 {
 	const struct pd_model *model = plan->profile->model;
 
-	if (!model || !pd_weights_copy_shared(plan->weights))
-		return false;
-	for (int l = 0; l < model->layer_count; l++)
-		if (model->layers[l].shares >= 0)
-			return true;
-	return false;
+	return model && model->has_shared && pd_weights_copy_shared(plan->weights);
 }
 
 bool pd_plan_agrees(const struct pd_plan *plan)

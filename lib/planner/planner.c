@@ -228,14 +228,6 @@ static void take_order(struct pd_task *task, struct pd_plan *plan)
 	free(order);
 }
 
-static bool has_shares(const struct pd_profile *profile)
-{
-	for (int l = 0; profile->model && l < profile->layer_count; l++)
-		if (profile->model->layers[l].shares >= 0)
-			return true;
-	return false;
-}
-
 static void task_begin(struct pd_task *task, struct pd_views *views, bool copies)
 {
 	const struct pd_plan_request *request = task->request;
@@ -270,7 +262,8 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	task.straight = request->straight || request->schedule == PD_SCHEDULE_NF1B;
 	copied = task;
 	task_begin(&task, &views[0], false);
-	if (request->cost == PD_COST_SIMULATED && has_shares(profile)) {
+	if (request->cost == PD_COST_SIMULATED && profile->model &&
+	    profile->model->has_shared) {
 		task_begin(&copied, &views[1], true);
 		task.copied = &copied;
 	}

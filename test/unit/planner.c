@@ -123,13 +123,15 @@ static void test_shared(void)
 {
 	struct pd_profile *profile = random_profile(6, false);
 	struct pd_layer layers[6] = { 0 };
-	struct pd_model model = { .layer_count = 6, .layers = layers };
+	struct pd_model model = { .layer_count = 6, .layers = layers, .has_shared = true };
 	struct pd_partition *partition;
 	struct pd_costs costs, copies;
 	struct pd_error err;
 
-	for (int l = 0; l < 6; l++)
+	for (int l = 0; l < 6; l++) {
 		layers[l].shares = l == 4 ? 1 : -1;
+		layers[l].shared = l == 1 || l == 4;
+	}
 	profile->model = &model;
 	pd_costs_init(&costs, profile, false);
 	ok(costs.unit_count == 3 &&
@@ -164,7 +166,7 @@ static void price_sums(int what, int stages, enum pd_weight_kind weights, int64_
 {
 	struct pd_profile *profile = random_profile(6, false);
 	struct pd_layer layers[6] = { 0 };
-	struct pd_model model = { .layer_count = 6, .layers = layers };
+	struct pd_model model = { .layer_count = 6, .layers = layers, .has_shared = true };
 	struct pd_topology topology;
 	struct pd_wiring *wiring;
 	struct pd_prices prices;
@@ -172,6 +174,7 @@ static void price_sums(int what, int stages, enum pd_weight_kind weights, int64_
 
 	for (int l = 0; l < 6; l++) {
 		layers[l].shares = l == 4 && what == SHARED ? 1 : -1;
+		layers[l].shared = what == SHARED && (l == 1 || l == 4);
 		profile->layers[l].parameter_bytes = 64000 * (l + 1);
 		profile->layers[l].activation_bytes = 64;
 	}

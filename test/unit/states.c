@@ -120,8 +120,10 @@ static void test_all(void)
 		int expected = 0;
 		bool fine, copies = n % 4 == 3;
 
-		for (int l = 0; l < 10; l++)
+		for (int l = 0; l < 10; l++) {
 			layers[l].shares = copies && l > 0 ? 0 : -1;
+			layers[l].shared = copies;
+		}
 		if (n % 2)
 			profile->model = &model;
 		pd_states_init(&states, profile, copies ? PD_STATES_COPIES : PD_STATES_ALL);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/search/candidate.h"
 
+#include "base/checksum.h"
 #include "base/mem.h"
 #include "base/sort.h"
 #include "plan/sparse.h"
@@ -228,4 +229,18 @@ int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y)
 	for (int l = 0; !order && x->profile != y->profile && l < x->profile->layer_count; l++)
 		PD_ORDER(pd_profile_number(x->profile, l), pd_profile_number(y->profile, l));
 	return order;
+}
+
+uint64_t pd_candidate_mark(const struct pd_plan *plan)
+{
+	uint64_t mark = 0;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+		int64_t numbers[] = { stage->layer_count, stage->warmup, stage->recompute };
+
+		mark = pd_checksum(mark, numbers, sizeof(numbers));
+		mark = pd_checksum(mark, stage->ranks, (size_t)stage->replicas * sizeof(int));
+	}
+	return mark;
 }

@@ -60,6 +60,8 @@ int64_t pd_candidate_fullest(const struct pd_plan *plan, int *stage_p);
  * order.  Returns 0 only for equal plans.
  */
 int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y);
+/* Returns a number that is the same for equal plans, and most likely another for others. */
+uint64_t pd_candidate_mark(const struct pd_plan *plan);
 
 /* Reads --stages: "8x1,6" is 8 layers on one rank, then 6 on one. */
 struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char *list,

@@ -46,28 +46,29 @@ void pd_contest_release(struct pd_contest *contest)
 	*contest = (struct pd_contest){ 0 };
 }
 
-/* Returns the number of the plan's entry, or the number of entries. */
-static size_t find(const struct pd_contest *contest, const struct pd_plan *plan)
+/* Returns the number of the entry of the plan that has this mark, or the number of entries. */
+static size_t find(const struct pd_contest *contest, const struct pd_plan *plan, uint64_t mark)
 {
 	size_t i = 0;
 
-	while (i < contest->count &&
-	       (contest->entries[i].plan->stages[0].layer_count != plan->stages[0].layer_count ||
-		pd_candidate_compare(contest->entries[i].plan, plan) != 0))
+	while (i < contest->count && (contest->entries[i].mark != mark ||
+				      pd_candidate_compare(contest->entries[i].plan, plan) != 0))
 		i++;
 	return i;
 }
 
 void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected)
 {
-	if (find(contest, plan) < contest->count) {
+	uint64_t mark = pd_candidate_mark(plan);
+
+	if (find(contest, plan, mark) < contest->count) {
 		pd_candidate_drop(plan);
 		return;
 	}
 	contest->entries = pd_grow(contest->entries, &contest->capacity, contest->count + 1,
 				   sizeof(*contest->entries));
 	contest->entries[contest->count++] = (struct pd_entry){
-		.plan = plan, .expected = expected, .time_ns = PD_NEVER,
+		.plan = plan, .mark = mark, .expected = expected, .time_ns = PD_NEVER,
 		.likely_ns = (int64_t)fmin((double)expected.estimate_ns * contest->slower,
 					   (double)PD_COST_MAX) };
 }
@@ -321,7 +322,7 @@ static size_t enter_deeper(struct pd_contest *contest, size_t from, int least, i
 		plan = next;
 		depth++;
 	}
-	at = depth < contest->entries[from].depth + least ? from : find(contest, plan);
+	at = depth < contest->entries[from].depth + least ? from : find(contest, plan, pd_candidate_mark(plan));
 	if (at < contest->count) {
 		pd_candidate_drop(plan);
 		return at;
