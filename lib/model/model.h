@@ -135,7 +135,6 @@ struct pd_model {
 	int input_count, layer_count;
 	struct pd_input *inputs;
 	struct pd_layer *layers;
-	bool has_shared;                /* some layers use the same parameters */
 	json_t *json;                   /* the document, carried along; owned */
 
 	int *numbers;                   /* per layer, its place before pd_model_reorder; or NULL */
@@ -144,6 +143,7 @@ struct pd_model {
 	json_t *names;                  /* name -> tensor */
 	struct pd_uses uses;            /* tensor -> layers */
 	bool *gradient;                 /* tensor: does a gradient flow into it? */
+	int *shared, shared_count;      /* layers whose parameters another one uses, ascending */
 };
 
 /* Reads a document (takes a reference to value); document is its name in messages. */

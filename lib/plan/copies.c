@@ -40,10 +40,13 @@ size_t pd_plan_copy_transfers(const struct pd_plan *plan, struct pd_copy_transfe
 	if (!pd_plan_has_tied_weights(plan))
 		return 0;
 	list.told = pd_calloc((size_t)plan->rank_count, sizeof(*list.told));
-	for (int l = 0; l < model->layer_count; l++)
-		for (int m = 0; model->layers[l].shared && m < model->layer_count; m++)
-			if (pd_model_owner(model, m) == pd_model_owner(model, l))
-				add_stage(&list, plan, l, pd_plan_stage_of_layer(plan, m));
+	for (int i = 0; i < model->shared_count; i++)
+		for (int k = 0; k < model->shared_count; k++) {
+			int from = model->shared[i], to = model->shared[k];
+
+			if (pd_model_owner(model, from) == pd_model_owner(model, to))
+				add_stage(&list, plan, from, pd_plan_stage_of_layer(plan, to));
+		}
 	free(list.told);
 	*list_p = list.transfers;
 	return list.count;

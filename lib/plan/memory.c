@@ -154,10 +154,13 @@ int64_t pd_memory_copy(const struct pd_profile *profile, int layer)
 
 	if (!model || !model->layers[layer].shared)
 		return profile->layers[layer].parameter_bytes;
-	for (int l = 0; l < profile->layer_count; l++)
+	for (int i = 0; i < model->shared_count; i++) {
+		int l = model->shared[i];
+
 		if (pd_model_owner(model, l) == pd_model_owner(model, layer) &&
 		    profile->layers[l].parameter_bytes > bytes)
 			bytes = profile->layers[l].parameter_bytes;
+	}
 	return bytes;
 }
 

@@ -82,7 +82,7 @@ bool pd_plan_has_tied_weights(const struct pd_plan *plan)
 {
 	const struct pd_model *model = plan->profile->model;
 
-	return model && model->has_shared && pd_weights_copy_shared(plan->weights);
+	return model && model->shared_count > 0 && pd_weights_copy_shared(plan->weights);
 }
 
 bool pd_plan_agrees(const struct pd_plan *plan)

@@ -263,7 +263,7 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	copied = task;
 	task_begin(&task, &views[0], false);
 	if (request->cost == PD_COST_SIMULATED && profile->model &&
-	    profile->model->has_shared) {
+	    profile->model->shared_count > 0) {
 		task_begin(&copied, &views[1], true);
 		task.copied = &copied;
 	}

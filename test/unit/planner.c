@@ -123,7 +123,8 @@ static void test_shared(void)
 {
 	struct pd_profile *profile = random_profile(6, false);
 	struct pd_layer layers[6] = { 0 };
-	struct pd_model model = { .layer_count = 6, .layers = layers, .has_shared = true };
+	struct pd_model model = { .layer_count = 6, .layers = layers,
+				  .shared = (int[]){ 1, 4 }, .shared_count = 2 };
 	struct pd_partition *partition;
 	struct pd_costs costs, copies;
 	struct pd_error err;
@@ -166,7 +167,8 @@ static void price_sums(int what, int stages, enum pd_weight_kind weights, int64_
 {
 	struct pd_profile *profile = random_profile(6, false);
 	struct pd_layer layers[6] = { 0 };
-	struct pd_model model = { .layer_count = 6, .layers = layers, .has_shared = true };
+	struct pd_model model = { .layer_count = 6, .layers = layers,
+				  .shared = (int[]){ 1, 4 }, .shared_count = 2 };
 	struct pd_topology topology;
 	struct pd_wiring *wiring;
 	struct pd_prices prices;

@@ -115,7 +115,8 @@ static void test_all(void)
 	for (int n = 0; n < cases; n++) {
 		struct pd_profile *profile = random_graph(1 + below(10));
 		struct pd_layer layers[10] = { 0 };
-		struct pd_model model = { .layer_count = 10, .layers = layers };
+		int numbers[10];
+		struct pd_model model = { .layer_count = 10, .layers = layers, .shared = numbers };
 		struct pd_states states;
 		int expected = 0;
 		bool fine, copies = n % 4 == 3;
@@ -123,7 +124,9 @@ static void test_all(void)
 		for (int l = 0; l < 10; l++) {
 			layers[l].shares = copies && l > 0 ? 0 : -1;
 			layers[l].shared = copies;
+			numbers[l] = l;
 		}
+		model.shared_count = copies ? profile->layer_count : 0;
 		if (n % 2)
 			profile->model = &model;
 		pd_states_init(&states, profile, copies ? PD_STATES_COPIES : PD_STATES_ALL);
