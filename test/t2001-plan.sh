@@ -109,6 +109,18 @@ test_ok "no plan fits: what is closest, by how much, where" '
 	status 1 pd-plan -m 1MB -t 4@1GB/s chain.json 2>err >out; one_line err; [ ! -s out ]
 	grep -q "closest needs .* on stage .* more than the 1 MB" err
 	status 1 pd-plan -m 1MB --stages=12 -t 4@1GB/s chain.json 2>err; one_line err'
+test_ok "the closest fits as soon as there is room for it" '
+	chain 3 | jq ".layers[].activation_bytes = 64 | .layers[].parameter_bytes = 4096 |
+		.layers[1].parameter_bytes = 4 |
+		.layers[2] *= {activation_bytes: 0, stash_bytes: 20000000}" >three.json
+	set -- --weights=flush -t 2@1GB/s three.json
+	status 1 pd-plan -m 1MB "$@" 2>err
+	need=$(sed "s/.*(\([0-9]*\) bytes).*/\1/" err)
+	pd-plan -m "${need}B" "$@" | jq -e ".predicted.memory_bytes == $need"
+	status 1 pd-plan -m "$((need - 1))B" "$@" 2>err'
+test_ok "that nothing fits is said, even if some replicas do not divide the microbatches" '
+	status 1 pd-plan -m 1MB --weights=2bw --microbatches=5 -t 4@1GB/s chain.json 2>err
+	grep -q "no plan fits" err'
 test_full "no plan fits: the closest is, and what would make one fit" '
 	status 1 pd-plan -m 9MB -t 4@1GB/s chain.json 2>err
 	grep -q "closest needs 9.01 MB (9011000 bytes) .*; 8 devices would do" err

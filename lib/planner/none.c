@@ -112,8 +112,7 @@ static int is_small(const struct pd_fewest *fewest, int u, int i, int behind, in
 	return pd_row_memory(&fewest->points->row, u + 1 + i, 1, 0) <= bytes ? 1 : PD_FEWEST_NONE;
 }
 
-/* Returns the stages that need the least memory, with one minibatch at a time. */
-static struct pd_partition *least_memory(const struct pd_task *task)
+struct pd_partition *pd_least_memory_partition(const struct pd_task *task)
 {
 	struct pd_partition *partition = pd_fewest_stages(&task->costs, (int)task->topology->devices, 1,
 							  is_small, NULL, NULL);
@@ -125,7 +124,7 @@ static struct pd_partition *least_memory(const struct pd_task *task)
 
 void pd_none_explain(const struct pd_task *task, struct pd_error *err)
 {
-	struct pd_partition *partition = least_memory(task);
+	struct pd_partition *partition = pd_least_memory_partition(task);
 	char advice[128] = "";
 	struct pd_plan *plan;
 

@@ -70,6 +70,11 @@ struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char
 /* Returns one stage on all devices. */
 struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices);
 /*
+ * Returns the stages that need the least memory, with one minibatch at a time; NULL: one would need more
+ * than 2^61 bytes.
+ */
+struct pd_partition *pd_least_memory_partition(const struct pd_task *task);
+/*
  * Returns the memory of a device: the request's, else the topology's, else the profile's; INT64_MAX
  * if none is known.  For published formulas, which ignore memory, the profile's is no limit.
  */

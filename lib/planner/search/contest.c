@@ -181,6 +181,7 @@ int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partit
 		pd_partition_free(partition);
 		return PD_NEVER;
 	}
+	contest->planned = true;
 	own = pd_candidate_copy(plan);
 	for (int n = 0; n < PD_PLACEMENTS && !(partition->ranks && contest->work > FEW_WORK); n++)
 		if (pd_placement_set(plan, n) && pd_placements_add(&seen, plan))

@@ -31,6 +31,7 @@ struct pd_contest {
 	bool all;                       /* entries include all plans that may win */
 	bool proven;                    /* a replayed entry is the best plan */
 	bool nearly;                    /* or so nearly that no search is worth while */
+	bool planned;                   /* some partition made a plan, which may not fit */
 	bool refused;                   /* the schedule refused a partition; the reason */
 	struct pd_error why;
 	struct pd_map map;              /* the task's machine */

@@ -207,6 +207,8 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 							   .least = true });
 	}
 	enter_states(contest);
+	if (contest->count == 0)
+		pd_contest_enter(contest, pd_least_memory_partition(task));
 	return pd_contest_look(contest, LOOKED, err);
 }
 
@@ -381,7 +383,7 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 			*time_ns_p = contest.entries[winner].time_ns;
 			contest.entries[winner].plan = NULL;
 		}
-	} else if (contest.refused) {
+	} else if (contest.refused && !contest.planned) {
 		*err = contest.why;
 	} else if (task->request->chunks) {
 		none_with_chunks(task, err);
@@ -400,7 +402,7 @@ bool pd_simulated_fits(const struct pd_task *task)
 	pd_contest_init(&contest, task);
 	enter_line(&contest, &(struct way){ .straight = task->straight, .kept = 1, .least = true });
 	if (contest.count == 0)
-		enter_line(&contest, &(struct way){ .straight = true, .kept = 1, .least = true });
+		pd_contest_enter(&contest, pd_least_memory_partition(task));
 	fits = contest.count > 0;
 	pd_contest_release(&contest);
 	return fits;
