@@ -371,7 +371,7 @@ static void test_recurrent(const struct pd_device_ops *ops, int threads)
 {
 	struct pd_model *model = recurrent_model();
 
-	test_device(ops, model, 2);
+	test_device(ops, model, threads);
 	test_again(ops, model);
 	test_layer_sizes(ops, model, false);
 	if (ops->splits) {
