@@ -10,8 +10,9 @@ fails, if the memory is not as predicted, if the weights do not have the bits of
 those of a run that was stopped and resumed are not the same.  It is also wrong if a resumed run by another
 plan does not have the bits of the serial program, if two runs with another reducer differ, or if the
 plan's schedule, its replay or the run's trace is refused.  With a LAUNCHER, such as "mpirun --oversubscribe
--np", which is followed by the number of ranks, a run that it starts must have the same bits, too.  What programs refuse is counted alone.  For
-each wrong case it prints the commands that repeat it.  The exit status is 1 if any was wrong.
+-np", which is followed by the number of ranks, a run that it starts must have the same bits, too.  What
+programs refuse is counted alone.  For each wrong case it prints the commands that repeat it.  The exit
+status is 1 if any was wrong.
 """
 import json
 import math

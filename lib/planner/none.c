@@ -105,26 +105,10 @@ static void advise(const struct pd_task *task, char *text, size_t room)
 		 "devices would do");
 }
 
-static int is_small(const struct pd_fewest *fewest, int u, int i, int behind, int most, int64_t bytes)
-{
-	(void)behind;
-	(void)most;
-	return pd_row_memory(&fewest->points->row, u + 1 + i, 1, 0) <= bytes ? 1 : PD_FEWEST_NONE;
-}
-
-struct pd_partition *pd_least_memory_partition(const struct pd_task *task)
-{
-	struct pd_partition *partition = pd_fewest_stages(&task->costs, (int)task->topology->devices, 1,
-							  is_small, NULL, NULL);
-
-	if (partition)
-		partition->warmups = pd_calloc((size_t)partition->stage_count, sizeof(int));
-	return partition;
-}
-
 void pd_none_explain(const struct pd_task *task, struct pd_error *err)
 {
-	struct pd_partition *partition = pd_least_memory_partition(task);
+	struct pd_partition *partition = pd_straight_least_memory(&task->costs,
+								  (int)task->topology->devices);
 	char advice[128] = "";
 	struct pd_plan *plan;
 

@@ -181,6 +181,23 @@ struct pd_partition *pd_fewest_stages(const struct pd_costs *costs, int most, in
 	return partition;
 }
 
+/* Tells whether a stage keeps to so many bytes with one minibatch at a time. */
+static int is_small(const struct pd_fewest *fewest, int u, int i, int behind, int most, int64_t bytes)
+{
+	(void)behind;
+	(void)most;
+	return pd_row_memory(&fewest->points->row, u + 1 + i, 1, 0) <= bytes ? 1 : PD_FEWEST_NONE;
+}
+
+struct pd_partition *pd_straight_least_memory(const struct pd_costs *costs, int count)
+{
+	struct pd_partition *partition = pd_fewest_stages(costs, count, 1, is_small, NULL, NULL);
+
+	if (partition)
+		partition->warmups = pd_calloc((size_t)partition->stage_count, sizeof(int));
+	return partition;
+}
+
 struct limits { int64_t bandwidth_bytes_per_s, memory_bytes; };
 
 /* Tells whether a stage keeps to a time, and fits. */

@@ -40,6 +40,12 @@ struct pd_partition *pd_straight_most(const struct pd_costs *costs, int count,
 				      int64_t bandwidth_bytes_per_s, int64_t limit_bytes);
 
 /*
+ * Returns those of at most so many stages that need the least memory, with warm-ups of one minibatch at a
+ * time; NULL if one would need more than 2^61 bytes.
+ */
+struct pd_partition *pd_straight_least_memory(const struct pd_costs *costs, int count);
+
+/*
  * Returns the pipeline with the fewest stages, at most `most`, that keeps to the least value, from `low`
  * on; cost_ns is that value.  `stage`, `context` and ns are those of fewest.h.  NULL if there is none.
  */

@@ -231,16 +231,16 @@ int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y)
 	return order;
 }
 
-uint64_t pd_candidate_mark(const struct pd_plan *plan)
+uint64_t pd_candidate_hash(const struct pd_plan *plan)
 {
-	uint64_t mark = 0;
+	uint64_t hash = 0;
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 		int64_t numbers[] = { stage->layer_count, stage->warmup, stage->recompute };
 
-		mark = pd_checksum(mark, numbers, sizeof(numbers));
-		mark = pd_checksum(mark, stage->ranks, (size_t)stage->replicas * sizeof(int));
+		hash = pd_checksum(hash, numbers, sizeof(numbers));
+		hash = pd_checksum(hash, stage->ranks, (size_t)stage->replicas * sizeof(int));
 	}
-	return mark;
+	return hash;
 }

@@ -61,7 +61,7 @@ int64_t pd_candidate_fullest(const struct pd_plan *plan, int *stage_p);
  */
 int pd_candidate_compare(const struct pd_plan *x, const struct pd_plan *y);
 /* Returns a number that is the same for equal plans, and most likely another for others. */
-uint64_t pd_candidate_mark(const struct pd_plan *plan);
+uint64_t pd_candidate_hash(const struct pd_plan *plan);
 
 /* Reads --stages: "8x1,6" is 8 layers on one rank, then 6 on one. */
 struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char *list,
@@ -69,11 +69,6 @@ struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char
 					struct pd_error *err);
 /* Returns one stage on all devices. */
 struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices);
-/*
- * Returns the stages that need the least memory, with one minibatch at a time; NULL: one would need more
- * than 2^61 bytes.
- */
-struct pd_partition *pd_least_memory_partition(const struct pd_task *task);
 /*
  * Returns the memory of a device: the request's, else the topology's, else the profile's; INT64_MAX
  * if none is known.  For published formulas, which ignore memory, the profile's is no limit.

@@ -46,12 +46,12 @@ void pd_contest_release(struct pd_contest *contest)
 	*contest = (struct pd_contest){ 0 };
 }
 
-/* Returns the number of the entry of the plan that has this mark, or the number of entries. */
-static size_t find(const struct pd_contest *contest, const struct pd_plan *plan, uint64_t mark)
+/* Returns the number of the entry of the plan that has this hash, or the number of entries. */
+static size_t find(const struct pd_contest *contest, const struct pd_plan *plan, uint64_t hash)
 {
 	size_t i = 0;
 
-	while (i < contest->count && (contest->entries[i].mark != mark ||
+	while (i < contest->count && (contest->entries[i].hash != hash ||
 				      pd_candidate_compare(contest->entries[i].plan, plan) != 0))
 		i++;
 	return i;
@@ -59,16 +59,16 @@ static size_t find(const struct pd_contest *contest, const struct pd_plan *plan,
 
 void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected)
 {
-	uint64_t mark = pd_candidate_mark(plan);
+	uint64_t hash = pd_candidate_hash(plan);
 
-	if (find(contest, plan, mark) < contest->count) {
+	if (find(contest, plan, hash) < contest->count) {
 		pd_candidate_drop(plan);
 		return;
 	}
 	contest->entries = pd_grow(contest->entries, &contest->capacity, contest->count + 1,
 				   sizeof(*contest->entries));
 	contest->entries[contest->count++] = (struct pd_entry){
-		.plan = plan, .mark = mark, .expected = expected, .time_ns = PD_NEVER,
+		.plan = plan, .hash = hash, .expected = expected, .time_ns = PD_NEVER,
 		.likely_ns = (int64_t)fmin((double)expected.estimate_ns * contest->slower,
 					   (double)PD_COST_MAX) };
 }
@@ -323,7 +323,7 @@ static size_t enter_deeper(struct pd_contest *contest, size_t from, int least, i
 		plan = next;
 		depth++;
 	}
-	at = depth < contest->entries[from].depth + least ? from : find(contest, plan, pd_candidate_mark(plan));
+	at = depth < contest->entries[from].depth + least ? from : find(contest, plan, pd_candidate_hash(plan));
 	if (at < contest->count) {
 		pd_candidate_drop(plan);
 		return at;

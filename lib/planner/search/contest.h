@@ -11,7 +11,7 @@
 /* A plan that competes. */
 struct pd_entry {
 	struct pd_plan *plan;           /* its profile is the task's or a view of it */
-	uint64_t mark;                  /* pd_candidate_mark() */
+	uint64_t hash;                  /* pd_candidate_hash() */
 	struct pd_expected expected;    /* the bound is set when it is asked for */
 	int64_t likely_ns;              /* the estimate, times what replays of a plan like it took
 					   longer */

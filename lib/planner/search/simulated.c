@@ -172,6 +172,14 @@ static void enter_equal(struct pd_contest *contest)
 	}
 }
 
+/* Enters the plan that is said to be closest if nothing fits. */
+static void enter_least_memory(struct pd_contest *contest)
+{
+	const struct pd_task *task = contest->task;
+
+	pd_contest_enter(contest, pd_straight_least_memory(&task->costs, (int)task->topology->devices));
+}
+
 static int enter_all(struct pd_contest *contest, struct pd_error *err)
 {
 	const struct pd_task *task = contest->task;
@@ -208,7 +216,7 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 	}
 	enter_states(contest);
 	if (contest->count == 0)
-		pd_contest_enter(contest, pd_least_memory_partition(task));
+		enter_least_memory(contest);
 	return pd_contest_look(contest, LOOKED, err);
 }
 
@@ -402,7 +410,7 @@ bool pd_simulated_fits(const struct pd_task *task)
 	pd_contest_init(&contest, task);
 	enter_line(&contest, &(struct way){ .straight = task->straight, .kept = 1, .least = true });
 	if (contest.count == 0)
-		pd_contest_enter(&contest, pd_least_memory_partition(task));
+		enter_least_memory(&contest);
 	fits = contest.count > 0;
 	pd_contest_release(&contest);
 	return fits;
