@@ -53,6 +53,10 @@ test_ok "memory: a microbatch that does not fit is left out; none that fits is n
 	pd-plan --weights=2bw --batch=256 -t 8@1GB/s -m $bytes $all >b.json
 	jq -e ".predicted.memory_bytes <= $bytes" b.json
 	status 1 pd-plan --weights=2bw --batch=256 -t 8@1GB/s -m 1MB $all 2>err >out
+	one_line err; [ ! -s out ]; grep -q "no plan fits" err
+	options="--schedule=interleaved --weights=flush --batch=64 -t 3@1GB/s b4.json"
+	pd-plan $options >a.json
+	status 1 pd-plan $options -m 1B 2>err >out; cat err
 	one_line err; [ ! -s out ]; grep -q "no plan fits" err'
 test_full "flush and stashing take a batch too; the same input gives the same bytes" '
 	for weights in flush stash; do

@@ -158,7 +158,14 @@ static struct pd_plan *best_of_grid(struct pd_profile *profile, const struct pd_
 	return best;
 }
 
-/* Returns the best plan of one profile, or NULL and why there is none. */
+/* Keeps the first reason, but one that nothing fits rather than what is impossible. */
+static void keep_reason(struct pd_error *err, const struct pd_error *why)
+{
+	if (err->status == PD_EXIT_YES || (err->status != PD_EXIT_NO && why->status == PD_EXIT_NO))
+		*err = *why;
+}
+
+/* Returns the best plan of one profile, or NULL and adds why there is none to err. */
 static struct pd_plan *plan_one(struct pd_profile *profile, const struct pd_plan_request *request,
 				int64_t batch, struct pd_batch_choice *choice, struct pd_error *err)
 {
@@ -166,8 +173,8 @@ static struct pd_plan *plan_one(struct pd_profile *profile, const struct pd_plan
 	/* numbers of microbatches: all of the batch, and what many replicas can share */
 	int64_t all = batch ? microbatches_of(profile, batch, 1) : request->microbatches, two = 1;
 	int64_t tries[3] = { all };
-	struct pd_plan *best = NULL;
-	struct pd_error ignored;
+	struct pd_plan *best = NULL, *plan;
+	struct pd_error why;
 
 	while (batch && two <= request->topology->devices / 2 && two <= all / 2)
 		two *= 2;
@@ -180,7 +187,10 @@ static struct pd_plan *plan_one(struct pd_profile *profile, const struct pd_plan
 		with.microbatches = tries[i];
 		if (i > 0 && (tries[i] == 0 || tries[i] == tries[0] || tries[i] == tries[i - 1]))
 			continue;
-		take(&best, pd_planner_plan(profile, &with, i || best ? &ignored : err));
+		plan = pd_planner_plan(profile, &with, &why);
+		if (!plan)
+			keep_reason(err, &why);
+		take(&best, plan);
 	}
 	if (best)
 		choice->search_samples_per_s = best->predicted.samples_per_s;
@@ -216,18 +226,17 @@ struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_
 				 struct pd_batch_choice *choices, struct pd_error *err)
 {
 	struct pd_plan *best = NULL;
-	struct pd_error why, *first = err;
 	int from = -1;
 
 	if (check((const struct pd_profile *const *)profiles, count, batch, request, err) < 0)
 		return NULL;
+	err->status = PD_EXIT_YES;
 	for (int i = 0; i < count; i++) {
 		choices[i] = (struct pd_batch_choice){ .batch_size = profiles[i]->batch_size };
 		if (batch && profiles[i]->batch_size > batch)
 			continue;
-		if (take(&best, plan_one(profiles[i], request, batch, &choices[i], first)))
+		if (take(&best, plan_one(profiles[i], request, batch, &choices[i], err)))
 			from = i;
-		first = &why;           /* report the first that fails */
 	}
 	if (best) {
 		profiles[from] = NULL;
