@@ -8,8 +8,13 @@ BUILD is a build of the programs, best one with sanitizers.  FIRST (1) is the nu
 (100) how many there are; a number always makes the same case.  A case is wrong if a program fails, if the
 plan's schedule is refused, if its period is not that of pd-replay within 1 %, if the plan that is said to be
 closest is not found with exactly so many bytes, or if --explain or a refusal is not what a user can read.
+It is also wrong if pd-replay writes a document that nobody can read, if its figures contradict each other, if a
+replayed trace differs from its plan, or if what a question ("what if") answers is not what the plan does that
+it asks for.
 For each wrong case it prints the command.  The exit status is 1 if any was wrong.
 """
+import csv
+import io
 import json
 import os
 import random
@@ -18,6 +23,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import xml.dom.minidom
 
 WEIGHTS = {
     None: ["stash", "vertical-sync", "2bw", "flush", "latest", "auto"],
@@ -118,6 +124,76 @@ def check_plan(build, folder, given, text):
         raise Wrong("--explain fails")
 
 
+def replay(build, folder, *arguments):
+    done = run(build, folder, "pd-replay", *arguments)
+    if done.returncode or done.stderr:
+        raise Wrong(f"pd-replay {shlex.join(arguments)} ends with {done.returncode}: {done.stderr[-300:]}")
+    return done.stdout
+
+
+def check_figures(report):
+    """Checks that the parts of a report add up."""
+    for rank in report["ranks"]:
+        parts = [rank[key] for key in rank if key == "busy_ns" or key.startswith("wait_")]
+        if abs(sum(parts) - report["window_ns"]) > len(parts):
+            raise Wrong(f"of {report['window_ns']} ns rank {rank['rank']} spends {parts}")
+        if rank["overlapped_ns"] > rank["transfer_ns"] + 1:
+            raise Wrong(f"rank {rank['rank']} computes for longer than its transfers take")
+    busy = sum(rank["busy_ns"] for rank in report["ranks"]) / len(report["ranks"])
+    if report["window_ns"] and abs(100 - 100 * busy / report["window_ns"] - report["bubble_percent"]) > 0.1:
+        raise Wrong(f"the bubble is not {report['bubble_percent']} %")
+
+
+def check_replays(build, folder):
+    """Checks what pd-replay says of a plan, in every format."""
+    report = json.loads(replay(build, folder, "--format=json", "plan.json"))
+    check_figures(report)
+    rows = list(csv.DictReader(io.StringIO(replay(build, folder, "--format=csv", "plan.json"))))
+    periods = [row["value"] for row in rows if row["key"] == "period_ns"]
+    if len(periods) != 1 or abs(float(periods[0] or 0) - (report["period_ns"] or 0)) > 1e-3:
+        raise Wrong(f"as CSV the period is {periods}, and as JSON {report['period_ns']}")
+    xml.dom.minidom.parseString(replay(build, folder, "--format=svg", "--minibatches=5", "plan.json"))
+    json.loads(replay(build, folder, "--format=chrome", "--minibatches=5", "plan.json"))
+    if not replay(build, folder, "--format=text", "--minibatches=5", "plan.json"):
+        raise Wrong("its timeline is empty")
+    replay(build, folder, "plan.json")
+    with open(os.path.join(folder, "trace.jsonl"), "w", encoding="utf-8") as file:
+        file.write(replay(build, folder, "--format=trace", "plan.json"))
+    again = json.loads(replay(build, folder, "--format=json", "trace.jsonl"))
+    if again["period_ns"] != report["period_ns"]:
+        raise Wrong(f"its trace has a period of {again['period_ns']} ns, not {report['period_ns']}")
+    replay(build, folder, "--compare=plan.json", "trace.jsonl")
+    replay(build, folder, "--compare=trace.jsonl", "plan.json")
+
+
+def check_what_if(build, folder, draw):
+    """Checks that a question is answered with what an edited plan does."""
+    with open(os.path.join(folder, "plan.json"), encoding="utf-8") as file:
+        plan = json.load(file)
+    levels = [dict(level, bandwidth_bytes_per_s=draw.choice([10 ** 8, 10 ** 9, 10 ** 10]),
+                   latency_ns=draw.choice([0, 5000])) for level in plan["topology"]["levels"]]
+    links = ",".join(f"{level['count']}@{level['bandwidth_bytes_per_s']}B/s+{level['latency_ns']}ns"
+                     for level in levels)
+    reducer, dtype = draw.choice(["dense", "ring", "hierarchical"]), draw.choice(["f32", "bf16", "f16"])
+    bucket_bytes = draw.choice([1000, 10 ** 6])
+    question, edits = draw.choice([
+        (f"--topology={links}", {"topology": dict(plan["topology"], levels=levels)}),
+        (f"--all-reduce={reducer}", {"reducer": reducer}),
+        (f"--gradient-dtype={dtype}", {"gradient_dtype": dtype}),
+        (f"--bucket={bucket_bytes}", {"bucket_bytes": bucket_bytes})])
+    with open(os.path.join(folder, "edited.json"), "w", encoding="utf-8") as file:
+        json.dump(dict(plan, **edits), file)
+    edited = run(build, folder, "pd-replay", "--format=json", "edited.json")
+    if edited.returncode:
+        refusal(edited)
+        refusal(run(build, folder, "pd-replay", "--format=json", question, "plan.json"))
+        return
+    asked = json.loads(replay(build, folder, "--format=json", question, "plan.json"))["period_ns"]
+    period = json.loads(edited.stdout)["period_ns"]
+    if asked != period:
+        raise Wrong(f"pd-replay {question} says {asked} ns, where a plan that asks for it takes {period}")
+
+
 def check_closest(build, folder, given):
     """Checks that nothing fits into a byte, and that what is said to be closest fits as soon as it can."""
     sentence = refusal(run(build, folder, "pd-plan", *given, "--memory=1B", "profile.json"))
@@ -128,13 +204,15 @@ def check_closest(build, folder, given):
         raise Wrong(f"nothing is found for {need[1]} bytes, which the closest needs")
 
 
-def check(build, folder, given):
+def check(build, folder, given, draw):
     """Returns whether pd-plan makes a plan with these options."""
     done = run(build, folder, "pd-plan", *given, "profile.json")
     if done.returncode:
         refusal(done)
         return False
     check_plan(build, folder, given, done.stdout)
+    check_replays(build, folder)
+    check_what_if(build, folder, draw)
     check_closest(build, folder, given)
     return True
 
@@ -151,7 +229,7 @@ def main():
                 json.dump(profile(draw), file)
             given = options(draw)
             try:
-                counts["right" if check(build, folder, given) else "refused"] += 1
+                counts["right" if check(build, folder, given, draw) else "refused"] += 1
             except Wrong as why:
                 counts["wrong"] += 1
                 print(f"case {number}: {why}\n    pd-plan {shlex.join(given)}", flush=True)

@@ -7,7 +7,8 @@
 BUILD is a build of which "make check TESTS=" has made the programs.  FIRST (1) is the number of the first
 case, COUNT (100) how many there are; a number always makes the same case.  A case is wrong if a program
 fails, if the memory is not as predicted, if the weights do not have the bits of test/conform/serial, or if
-those of a run that was stopped and resumed are not the same.  It is also wrong if a resumed run by another
+those of a run that was stopped and resumed are not the same.  Nor may they be others if pd-run or a worker was
+killed at some moment, which must end all of them.  It is also wrong if a resumed run by another
 plan does not have the bits of the serial program, if two runs with another reducer differ, or if the
 plan's schedule, its replay or the run's trace is refused.  With a LAUNCHER, such as "mpirun --oversubscribe
 -np", which is followed by the number of ranks, a run that it starts must have the same bits, too.  What
@@ -19,9 +20,11 @@ import math
 import os
 import random
 import shlex
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 # What goes with which schedule, and the weights that update only together, so that ranks can agree.
 WEIGHTS = {
@@ -31,6 +34,7 @@ WEIGHTS = {
 }
 TOGETHER = ("2bw", "flush")
 SECONDS = 120  # after which a program counts as stuck
+SECONDS_KILLED = 15  # after which all processes of a run that was killed have ended
 
 
 class Wrong(Exception):
@@ -163,6 +167,51 @@ def check_same(case, one, other, count, what):
             raise Wrong(f"{what}: {name} differs")
 
 
+def processes(folder):
+    """Returns the processes whose working folder this is."""
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if os.readlink(f"/proc/{name}/cwd") == folder:
+                found.append(int(name))
+        except OSError:
+            pass
+    return found
+
+
+def check_killed(case, train, replicas_together):
+    """Checks that a run which is killed at some moment ends, and goes on with the same bits when resumed."""
+    draw = case.draw
+    every = replicas_together * draw.randint(1, 3)
+    command = [os.path.join(case.build, "bin/pd-run"), *train, "--checkpoint=killed",
+               f"--checkpoint-every={every}", "--minibatches=1000000", "plan.json"]
+    who, how = draw.choice([("pd-run", signal.SIGKILL), ("pd-run", signal.SIGTERM), ("pd-run", signal.SIGINT),
+                            ("a worker", signal.SIGKILL)])
+    case.commands.append(f"{shlex.join(command)} # {who} gets {how.name}")
+    with subprocess.Popen(command, cwd=case.folder, stdout=subprocess.DEVNULL,
+                          stderr=subprocess.DEVNULL) as run:
+        time.sleep(draw.uniform(0.02, 0.8))
+        found = [run.pid] if who == "pd-run" else [p for p in processes(case.folder) if p != run.pid]
+        if found:
+            os.kill(draw.choice(found), how)
+        else:
+            run.kill()
+        since = time.monotonic()
+        while run.poll() is None or processes(case.folder):
+            time.sleep(0.01)
+            if time.monotonic() - since > SECONDS_KILLED:
+                run.kill()
+                raise Wrong(f"{processes(case.folder)} are there {SECONDS_KILLED} s after it was killed")
+    steps = [int(name[5:]) for name in os.listdir(os.path.join(case.folder, "killed"))
+             if name.startswith("step-")] if os.path.isdir(os.path.join(case.folder, "killed")) else []
+    if not steps:
+        return
+    count = max(steps) + replicas_together * draw.randint(1, 4)
+    for name, resume in (("killed", ["--resume"]), ("unkilled", [])):
+        case.run("bin/pd-run", *train, f"--checkpoint={name}", f"--minibatches={count}", *resume, "plan.json")
+    check_same(case, "unkilled", "killed", count, f"resumed after {max(steps)} of {count} minibatches")
+
+
 def check_other_plan(case, arguments, common, count):
     """Checks a run that another plan goes on with, against the serial program."""
     draw = case.draw
@@ -237,10 +286,9 @@ def check(case):
     case.run("test/conform/serial", *common, f"--minibatches={count}", "--output=serial", "plan.json")
     case.run("test/conform/same-tensors", "serial", f"whole/step-{count:012d}")
     # Backward of latest reads the newest weights, which those of a run that was stopped are not (pd-run(1)).
+    together = math.lcm(*(len(stage["ranks"]) for stage in plan["stages"])) if plan["microbatches"] == 1 else 1
     if weights != "latest":
-        updates_alone = plan["microbatches"] == 1
-        check_resumed(case, train, count, math.lcm(*(len(stage["ranks"]) for stage in plan["stages"]))
-                      if updates_alone else 1)
+        check_resumed(case, train, count, together)
     check_documents(case, count)
     if case.launcher:
         ranks = len({rank for stage in plan["stages"] for rank in stage["ranks"]})
@@ -256,6 +304,8 @@ def check(case):
             check_other_plan(case, arguments, common, count)
     except Refused:
         pass
+    if weights != "latest":
+        check_killed(case, train, together)
 
 
 def main():

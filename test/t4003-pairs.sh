@@ -18,7 +18,7 @@ chunks() {
 	ranks=$1
 	shift
 	pd-plan --topology=$#@10Gbit/s --stages="$(echo "$@" | tr ' ' ,)" residual |
-		jq --argjson p "$ranks" '.stages |= [to_entries[] | .value.ranks = [.key % $p] | .value]'
+		ordered_jq --argjson p "$ranks" '.stages |= [to_entries[] | .value.ranks = [.key % $p] | .value]'
 }
 chunks 2 5 5 5 5 >chunks-2x2
 chunks 2 3 4 3 3 4 3 >chunks-2x3
@@ -67,7 +67,7 @@ END
 
 # Two servers have a slow link between them, and links of high latency inside.  A chain of eight and an
 # exchange take twice as long there as two groups of four (lib/topology/allreduce).
-plan residual 8 | jq --argjson bytes "$(jq '[.layers[].parameter_bytes] | add' residual)" '
+plan residual 8 | ordered_jq --argjson bytes "$(jq '[.layers[].parameter_bytes] | add' residual)" '
 	.topology.levels = [{count: 4, bandwidth_bytes_per_s: 12000000000, latency_ns: 20000000},
 			    {count: 2, bandwidth_bytes_per_s: (10 * $bytes), latency_ns: 0}]' >wide
 test_ok "eight replicas in two groups, stash" 'trained 20 wide $sgd'

@@ -6,7 +6,7 @@
 
 # paired SCHEDULE WEIGHTS MICROBATCHES: runs plan.json with these, for two minibatches.
 paired() {
-	quick_jq ".schedule = \"$1\" | .weights = \"$2\" | .microbatches = $3" base.json >plan.json
+	jq ".schedule = \"$1\" | .weights = \"$2\" | .microbatches = $3" base.json >plan.json
 	as_predicted --minibatches=2
 }
 

@@ -15,7 +15,7 @@ plans() {
 		plan "$1/residual" $replicas >"$1/$(echo "$replicas" | tr ' ' -)"
 	done
 	pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 "$1/residual" |
-		jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >"$1/chunks"
+		ordered_jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >"$1/chunks"
 }
 plans . 2
 plans single 1          # A large scale makes these gradients infinite.

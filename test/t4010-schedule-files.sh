@@ -8,7 +8,7 @@ residual_plans 2 residual- "1" "1 1" "1 1 1" "2 1" "1 2"
 profile "$MODELS/mlp.json" 2 >mlp
 plan mlp 1 1 >mlp-1-1
 pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
-	jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >chunks-2x2
+	ordered_jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >chunks-2x2
 
 # follows FILE DIRECTORY [OPTION...]: trains a file, and checks that it takes the memory predicted.
 follows() {

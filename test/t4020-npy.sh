@@ -127,7 +127,7 @@ plan residual 1 1 >residual-plan
 test_ok "the numbers that IDX files are read as, in .npy: the same losses and weights" '
 	for data in idx same; do
 		train ck-$data residual-plan --lr=0.002 --epochs=2 --data=$data --report-every=1 |
-			jq -S -c "select(.event == \"progress\" or .event == \"evaluation\") |
+			ordered_jq -S -c "select(.event == \"progress\" or .event == \"evaluation\") |
 				del(.samples_per_s)" >losses-$data
 	done
 	[ "$(grep -c evaluation losses-idx)" -eq 2 ]

@@ -46,7 +46,7 @@ plan gpt 1 1 >plan.json
 losses() {
 	rm -rf ck
 	train ck plan.json $adam --minibatches=50 --report-every=10 --data="$1" |
-		jq -S -c "select(.event == \"progress\" or .event == \"evaluation\") | del(.samples_per_s)"
+		ordered_jq -S -c "select(.event == \"progress\" or .event == \"evaluation\") | del(.samples_per_s)"
 }
 test_ok "tokens that are those bytes: the same losses, which fall" '
 	losses letters >one

@@ -8,14 +8,14 @@
 # skipping STAGES EDGES [FILTER]: prints a made-up plan whose layers also take what others make.  EDGES is
 # an object, from layers to lists of layers.
 skipping() {
-	made_up "$(quick_jq -nc "[range($1) | 1]")" "$(quick_jq -nc "[range($1) | $1 - 1 - .]")" "${3:-.}" |
-		quick_jq "$2 as \$more | .profile.layers |=
+	made_up "$(jq -nc "[range($1) | 1]")" "$(jq -nc "[range($1) | $1 - 1 - .]")" "${3:-.}" |
+		jq "$2 as \$more | .profile.layers |=
 			[.[] | .inputs += ((\$more[.name] // []) | map(\"l\\(.)\"))]"
 }
 
 # period PLAN: prints the period of a replay.
 period() {
-	pd-replay --minibatches=96 --format=json "$1" | quick_jq .period_ns
+	pd-replay --minibatches=96 --format=json "$1" | jq .period_ns
 }
 
 # as_fast FILTER: checks that eight stages are as fast with tensors that skip stages as without.  The
@@ -92,7 +92,7 @@ plan skip 1 1 1 1 1 1 >six.json
 # memory predicted.
 trains() {
 	for stages in one six; do
-		quick_jq --arg schedule "$1" --arg weights "$2" --argjson m "$3" --argjson again "${4:-false}" \
+		jq --arg schedule "$1" --arg weights "$2" --argjson m "$3" --argjson again "${4:-false}" \
 			'.schedule = $schedule | .weights = $weights | .microbatches = $m |
 			 del(.stages[].predicted) | .stages[].recompute = $again' \
 			$stages.json >plan.json

@@ -99,7 +99,7 @@ test_ok 'it has the figures of the report for people' '
 test_ok 'a report as CSV has the same' '
 	pd-replay -f csv -m 96 replicas.json | tr -d "\r" >report.csv
 	[ "$(head -n 1 report.csv)" = "table,row,key,value" ]
-	jq -r "to_entries[] | select(.value | type != \"array\") |
+	ordered_jq -r "to_entries[] | select(.value | type != \"array\") |
 		\"report,0,\(.key),\(.value // if .value == false then false else \"\" end)\"" report.json >a
 	grep "^report," report.csv | cut -d, -f1-3 >b
 	cut -d, -f1-3 a | diff - b

@@ -10,12 +10,12 @@
 plan() {
 	made_up "$1" "$2" '.profile.layers[] += {forward_ns: 10e6, backward_ns: 20e6, update_ns: 2e6}
 		| .profile.device += {workers: 2, in_step: {forward: 1.1, backward: 1.2, update: 1.5,
-			slowest_ns: 3000000}}' | quick_jq "${3:-.}" >plan.json
+			slowest_ns: 3000000}}' | jq "${3:-.}" >plan.json
 }
 
 # minibatches_ms N: prints the time of N minibatches in all.
 minibatches_ms() {
-	pd-replay --format=json -m "$1" plan.json | quick_jq '.elapsed_ns / 1e6'
+	pd-replay --format=json -m "$1" plan.json | jq '.elapsed_ns / 1e6'
 }
 
 # within MS LEAST: checks that MS is at least LEAST, and less than a tenth of a millisecond more.
@@ -63,7 +63,7 @@ sums() {
 			parameter_bytes: 262144}
 		| .profile.device += {workers: 2, in_step: {slowest_ns: 0, sum_bytes_per_s: 262144000}}
 		| .topology.levels[0] += {bandwidth_bytes_per_s: 100000000, latency_ns: 100000,
-			shared_memory: true}" | quick_jq "$2" >plan.json
+			shared_memory: true}" | jq "$2" >plan.json
 	pd-replay --format=json plan.json >report.json
 	jq -c "[.period_ns * 2 / 1e6, .stages[0].allreduce_ns / 1e6]" report.json
 	jq -e --argjson ms "$1" "(.period_ns * 2 / 1e6 - \$ms | fabs) < 0.01" report.json

@@ -103,24 +103,22 @@ one_line() {
 	[ "$(wc -l <"$1")" -eq 1 ] && [ -n "$(cat "$1")" ]
 }
 
-# gojq starts in a tenth of jq's time, but sorts the keys of objects.  So gojq answers questions (-e), and
-# jq writes what is read again.
+# gojq starts in a tenth of jq's time, but sorts the keys of objects.
 asked_jq=jq
 ! command -v gojq >/dev/null || asked_jq=gojq
 
-# quick_jq ARGUMENT...: runs gojq, if it is there, as jq.  It is for output whose order of keys does not
-# matter.
-quick_jq() {
-	command "$asked_jq" "$@"
+# ordered_jq ARGUMENT...: runs jq itself, for output whose order of keys matters.
+ordered_jq() {
+	command jq "$@"
 }
 
-# jq ARGUMENT...: runs jq, but fails with -e on empty output.  jq before 1.7 succeeds there, so a program
-# that ends before it writes anything would pass.
+# jq ARGUMENT...: runs gojq, if it is there, as jq, but fails with -e on empty output.  jq before 1.7 succeeds
+# there, so a program that ends before it writes anything would pass.
 jq() {
 	case " $* " in
 	*" -e "* | *" -"[a-z]"e "*) ;;
 	*)
-		command jq "$@"
+		command "$asked_jq" "$@"
 		return
 		;;
 	esac
@@ -157,7 +155,7 @@ chain() {
 # takes 1 us forward and 2 us backward, has 640 bytes of parameters and sends nothing; a link carries 1 byte
 # per ns.
 made_up() {
-	quick_jq -n --argjson replicas "$1" --argjson warmups "$2" '
+	jq -n --argjson replicas "$1" --argjson warmups "$2" '
 		($replicas | length) as $n | ($replicas | add) as $ranks
 		| {format: "pd-plan", version: 1,
 		   profile: {format: "pd-profile", version: 1, name: "made up", batch_size: 8,
@@ -173,5 +171,5 @@ made_up() {
 		   schedule: "1f1b", weights: "stash", microbatches: 1,
 		   stages: [range($n) as $s | {layers: ["l\($s)"], replicas: $replicas[$s],
 			    ranks: [range($replicas[$s]) + ([$replicas[:$s][]] | add // 0)],
-			    warmup: $warmups[$s], recompute: false}]}' | quick_jq "${3:-.}"
+			    warmup: $warmups[$s], recompute: false}]}' | jq "${3:-.}"
 }
