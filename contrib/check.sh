@@ -92,7 +92,7 @@ configure() {
 	name=$1
 	shift
 	rm -rf "${build:?}/$name" && mkdir -p "$build/$name" &&
-		(cd "$build/$name" && "$(realpath --relative-to=. "$source")/configure" "$@" \
+		(cd "$build/$name" && "$(realpath --relative-to=. "$source")/configure" $untracked "$@" \
 			>configure.out 2>&1 && : >configured)
 }
 
@@ -129,6 +129,15 @@ distribution() {
 	fi
 }
 
+# fuzzed: fuzzes every reader, once the fuzzers are built while a processor is idle.
+fuzzed() {
+	mkdir -p "$build/fuzz"
+	export FUZZ_BUILD="$build/fuzz" FUZZ_JOBS=1
+	sh "$source/contrib/packages.sh" fuzz >/dev/null || return 0
+	nice -n 19 sh "$source/contrib/fuzz/run.sh" 0 >"$build/fuzz/built.out" 2>&1 &&
+		FUZZ_BUILT=yes sh "$source/contrib/fuzz/run.sh" 1 >"$build/fuzz/run.out" 2>&1 || tally 0 1 0
+}
+
 built() {
 	[ -f "$build/$1/Makefile" ] && make -C "$build/$1" -j"$(nproc)" >"$build/$1/make.out" 2>&1 ||
 		{ tail -n 30 "$build/$1"/*.out "$build/cuda-$1.out" 2>/dev/null; die "$1: the build failed"; }
@@ -140,8 +149,11 @@ if command -v dash >/dev/null; then
 	export CONFIG_SHELL
 fi
 mkdir -p "$build" && : >"$build/tally"
-sh "$source/contrib/packages.sh" build test >/dev/null || die "packages cannot be installed"
+sh "$source/contrib/packages.sh" build >/dev/null || die "packages cannot be installed"
+sh "$source/contrib/packages.sh" test >/dev/null &
+packages=$!
 (cd "$source" && autoreconf -fi >/dev/null 2>&1) || die "autoreconf failed"
+wait "$packages" || die "packages for the tests cannot be installed"
 
 cuda= emulated=
 if [ "${1-}" != quick ] && { command -v nvcc || [ -x /usr/local/cuda/bin/nvcc ]; } >/dev/null; then
@@ -228,20 +240,18 @@ fi
 if [ "${1-}" != quick ]; then
 	step "address and undefined behaviour sanitizers; units, conformity, refusals, a row of each kind"
 	built sanitized
-	mkdir -p "$build/fuzz"
-	sh "$source/contrib/packages.sh" fuzz >/dev/null && FUZZ_BUILD=$build/fuzz \
-		nice -n 19 sh "$source/contrib/fuzz/run.sh" 0 >"$build/fuzz/built.out" 2>&1 &
+	fuzzed &
 	export PD_TEST_QUICK=yes
 	some sanitized "$(print sanitized sanitized-tests "")"
 	unset PD_TEST_QUICK
 	wait
 
-	step "fuzzers: every reader, 1 s each"
-	if sh "$source/contrib/packages.sh" fuzz >/dev/null; then
-		FUZZ_BUILD=$build/fuzz sh "$source/contrib/fuzz/run.sh" 1 >"$build/fuzz/run.out" 2>&1 ||
-			tally 0 1 0
+	step "fuzzers: every reader, 1 s each; ran beside the tests"
+	if [ -e "$build/fuzz/run.out" ]; then
 		cat "$build/fuzz/run.out"
 		tally "$(grep -c "nothing found$" "$build/fuzz/run.out")" 0 0
+	elif [ -e "$build/fuzz/built.out" ]; then
+		tail -n 20 "$build/fuzz/built.out"
 	else
 		skip "nothing was fuzzed, since clang is absent"
 	fi

@@ -100,7 +100,7 @@ within() {
 
 # one_line FILE: succeeds if the file has exactly one line, which is not empty.
 one_line() {
-	[ "$(wc -l <"$1")" -eq 1 ] && [ -n "$(cat "$1")" ]
+	{ IFS= read -r one_line && [ -n "$one_line" ] && ! IFS= read -r one_line && [ -z "$one_line" ]; } <"$1"
 }
 
 # gojq starts in a tenth of jq's time, but sorts the keys of objects.

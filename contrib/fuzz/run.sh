@@ -5,9 +5,10 @@
 #     sh contrib/packages.sh build fuzz
 #     sh contrib/fuzz/run.sh SECONDS [KIND...]       fuzzes each kind for SECONDS; 0 only builds
 #
-# FUZZ_BUILD names the build tree (build-fuzz), FUZZ_JOBS says how many kinds run at once (2).  Inputs that
-# break a reader stay in the build tree, in KIND.found; there `./KIND FILE` shows one again.  Once the
-# reader is repaired the input becomes a seed, test/data/fuzz/KIND/NAME.
+# FUZZ_BUILD names the build tree (build-fuzz), FUZZ_JOBS says how many kinds run at once (2).  With
+# FUZZ_BUILT=yes nothing is built again.  Inputs that break a reader stay in the build tree, in KIND.found;
+# there `./KIND FILE` shows one again.  Once the reader is repaired the input becomes a seed,
+# test/data/fuzz/KIND/NAME.
 set -u
 
 source=$(cd "$(dirname "$0")/../.." && pwd)
@@ -19,22 +20,25 @@ shift
 		tokens checkpoint
 
 mkdir -p "$build" && cd "$build" || exit 3
-sanitize=address,undefined
-[ -f Makefile ] || "$source/configure" CC=clang --with-cuda=no \
-	CFLAGS="-g1 -O1 -fsanitize=fuzzer-no-link,$sanitize -fno-sanitize-recover=undefined" \
-	>configure.out 2>&1 || { tail -n 5 configure.out; exit 3; }
-# Only what the readers call is built, since clang takes three times as long as gcc.
-make Makefile >make.out 2>&1    # This says much if the Makefile is made anew.
-readers=$(make -s print-readers)
-make -j"$(nproc)" $readers >make.out 2>&1 || { tail -n 20 make.out; exit 3; }
-rm -f readers.a && ar rcs readers.a $readers || exit 3
-# The program fuzz reads most kinds, and goes by their names.
-for program in fuzz checkpoint; do
-	clang -g1 -O1 -std=gnu11 -D_GNU_SOURCE -fsanitize=fuzzer,$sanitize \
-		-fno-sanitize-recover=undefined -I"$source/lib" -I. "$source/contrib/fuzz/$program.c" \
-		readers.a -ljansson -lz -lxxhash -lm -lpthread -o $program || exit 3
-done
+build() {
+	sanitize=address,undefined
+	[ -f Makefile ] || "$source/configure" CC=clang --with-cuda=no \
+		CFLAGS="-g1 -O1 -fsanitize=fuzzer-no-link,$sanitize -fno-sanitize-recover=undefined" \
+		>configure.out 2>&1 || { tail -n 5 configure.out; exit 3; }
+	# Only what the readers call is built, since clang takes three times as long as gcc.
+	make Makefile >make.out 2>&1    # This says much if the Makefile is made anew.
+	readers=$(make -s print-readers)
+	make -j"$(nproc)" $readers >make.out 2>&1 || { tail -n 20 make.out; exit 3; }
+	rm -f readers.a && ar rcs readers.a $readers || exit 3
+	# The program fuzz reads most kinds, and goes by their names.
+	for program in fuzz checkpoint; do
+		clang -g1 -O1 -std=gnu11 -D_GNU_SOURCE -fsanitize=fuzzer,$sanitize \
+			-fno-sanitize-recover=undefined -I"$source/lib" -I. "$source/contrib/fuzz/$program.c" \
+			readers.a -ljansson -lz -lxxhash -lm -lpthread -o $program || exit 3
+	done
+}
 
+[ -n "${FUZZ_BUILT-}" ] || build
 [ "$seconds" -gt 0 ] || exit 0
 
 # seed KIND: fills the corpus with the documents of the tests and the files in test/data/fuzz, and makes a
