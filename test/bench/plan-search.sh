@@ -6,7 +6,7 @@
 #     OTHER=build-of-another-search sh test/bench/plan-search.sh
 # PD_BUILD names the build tree, OTHER the one it is compared with.  For a search with ten times the work
 # multiply in the other tree ESTIMATED, REPLAYED, LEAST_WORK, MOST_WORK, LOOKED, PATIENCE and FRUITLESS
-# (lib/planner/search/simulated.c), DOUBTFUL and TRIED (contest.c), and PD_CONTEST_CHANGED (contest.h) by
+# (lib/planner/search/simulated.c), DOUBTFUL (contest.c), and PD_CONTEST_CHANGED (contest.h) by
 # ten.  The goal is that no plan of PD_BUILD is more than 1 % slower.
 #
 # A line for each network goes to plan-search.csv in OUT (.): its kind, machine, weights, both periods in ns

@@ -17,15 +17,10 @@
 
 /* estimates above which only a partition's own placement is tried */
 #define FEW_WORK 8000000
-#define NEAR 0.03               /* how much slower than the best a plan may be, at least */
-#define TRIED 30                /* after so many tries, or fewer where the bound is near, a plan that is
-				   not near the best is not deepened */
-#define DOUBTFUL 8              /* replays of plans whose estimate is above the best time; fewer where the
-				   bound is near */
+#define DOUBTFUL 8              /* replays of plans whose estimate is above the best time */
 #define DEEPER 2                /* beyond pd_warmup_most; the replay shows whether that helps */
 #define NEARLY 200              /* part by which no plan is faster, so that a search is not worth
 				   while */
-#define FAR_BELOW 0.1           /* part of the best time by which the bound is far below it */
 #define PROVEN 100000           /* part by which no plan is faster than the best, nor as fast with fewer
 				   devices */
 
@@ -96,39 +91,6 @@ static bool fill(struct pd_contest *contest, struct pd_plan *plan, bool choose,
 	return true;
 }
 
-/* Returns the expected period of the last entry that refine.c will change, as far as is known. */
-static int64_t worst_changed_ns(const struct pd_contest *contest)
-{
-	int64_t best[PD_CONTEST_CHANGED];
-	int count = 0;
-
-	for (size_t i = 0; i < contest->count; i++) {
-		int64_t ns = contest->entries[i].expected.estimate_ns;
-		int at;
-
-		if (contest->entries[i].depth > 0)
-			continue;
-		at = count < PD_CONTEST_CHANGED ? count++ : PD_CONTEST_CHANGED;
-		for (; at > 0 && best[at - 1] > ns; at--)
-			if (at < PD_CONTEST_CHANGED)
-				best[at] = best[at - 1];
-		if (at < PD_CONTEST_CHANGED)
-			best[at] = ns;
-	}
-	return count < PD_CONTEST_CHANGED ? PD_NEVER : best[PD_CONTEST_CHANGED - 1];
-}
-
-/*
- * Returns a limit: a plan that is expected to take longer can neither win nor lead to a winner; 0:
- * none.
- */
-static int64_t limit_ns(const struct pd_contest *contest)
-{
-	int64_t ns = contest->changed_ns > 0 ? contest->changed_ns : worst_changed_ns(contest);
-
-	return contest->most_ns > 0 && ns < PD_NEVER ? pd_max64(contest->most_ns, ns) : 0;
-}
-
 /*
  * Enters the plan at one placement; takes it.  Where memory is tight it enters it with recomputation,
  * too, since it may then have more in flight.
@@ -136,8 +98,9 @@ static int64_t limit_ns(const struct pd_contest *contest)
 static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool choose)
 {
 	const struct pd_task *task = contest->task;
-	struct pd_warmup_limits limits = { .limit_bytes = task->limit_bytes,
-					   .most_ns = limit_ns(contest) };
+	/* A slower change of a plan can neither win nor lead to a winner. */
+	int64_t most_ns = contest->changed_ns > 0 ? pd_max64(contest->most_ns, contest->changed_ns) : 0;
+	struct pd_warmup_limits limits = { .limit_bytes = task->limit_bytes, .most_ns = most_ns };
 	struct pd_expected expected, others;
 	struct pd_plan *again = NULL;
 	int64_t best;
@@ -202,13 +165,6 @@ static int by_expectation(const void *a, const void *b)
 	if (x->likely_ns != y->likely_ns)
 		return x->likely_ns < y->likely_ns ? -1 : 1;
 	return pd_candidate_compare(x->plan, y->plan);
-}
-
-bool pd_contest_gains_little(const struct pd_contest *contest)
-{
-	int64_t most_ns = contest->most_ns;
-
-	return most_ns > 0 && most_ns - most_ns / PD_CONTEST_LITTLE < contest->task->bound_ns;
 }
 
 void pd_contest_sort(struct pd_contest *contest)
@@ -307,118 +263,57 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 }
 
 /*
- * Enters a plan with `by` more minibatches in flight on every stage but the last, or as many more
- * as are possible.  If links are busy, this helps more than the bound knows.  Returns the old entry
- * if that is less than `least` more.
+ * Enters a plan with one more minibatch in flight on every stage but the last.  If links are busy, this helps
+ * more than the bound knows.  Returns its entry, or the number of entries if there is no such plan.
  */
-static size_t enter_deeper(struct pd_contest *contest, size_t from, int least, int by)
+static size_t enter_deeper(struct pd_contest *contest, size_t from)
 {
-	struct pd_plan *plan = pd_candidate_copy(contest->entries[from].plan), *next;
-	int depth = contest->entries[from].depth;
+	const struct pd_plan *plan = contest->entries[from].plan;
+	int depth = contest->entries[from].depth + 1;
+	struct pd_plan *next;
 	size_t at;
 
-	for (; by > 0 && plan->schedule == PD_SCHEDULE_1F1B && plan->stage_count > 1 &&
-	       (next = deeper(contest, plan)); by--) {
-		pd_candidate_drop(plan);
-		plan = next;
-		depth++;
-	}
-	at = depth < contest->entries[from].depth + least ? from : find(contest, plan, pd_candidate_hash(plan));
+	if (plan->schedule != PD_SCHEDULE_1F1B || plan->stage_count == 1 || !(next = deeper(contest, plan)))
+		return contest->count;
+	at = find(contest, next, pd_candidate_hash(next));
 	if (at < contest->count) {
-		pd_candidate_drop(plan);
+		pd_candidate_drop(next);
 		return at;
 	}
-	pd_contest_add(contest, plan, pd_contest_expect(plan, false));
+	pd_contest_add(contest, next, pd_contest_expect(next, false));
 	contest->entries[at].depth = depth;
 	return at;
 }
 
-/* An entry and its deeper variants. */
-struct deeper {
-	size_t at;                      /* the one that was replayed last */
-	int64_t least_ns;               /* time of the fastest */
-};
-
-/* Replays a variant if it may win; returns whether it was replayed, or -1 for an error. */
-static int judge_deeper(struct pd_contest *contest, struct deeper *deeper, size_t next,
-			int64_t *most_work, int64_t *best, struct pd_error *err)
-{
-	if (!may_beat(&contest->entries[next], &contest->entries[*best]))
-		return 0;
-	if (judge(contest, next, most_work, best, err) < 0)
-		return -1;
-	deeper->at = next;
-	deeper->least_ns = pd_min64(deeper->least_ns, contest->entries[next].time_ns);
-	return 1;
-}
-
-/* Tells whether other warm-ups of an entry may be faster. */
+/* Tells whether deeper variants of an entry may win. */
 static bool may_deepen(const struct pd_contest *contest, size_t at, int64_t most_work)
 {
 	struct pd_entry *entry = &contest->entries[at];
 
-	return most_work > 0 && !contest->nearly && entry->time_ns > bound_of(entry);
+	return most_work > 0 && !contest->nearly && !contest->all && entry->time_ns > bound_of(entry);
 }
 
 /*
- * Tries deeper variants of an entry while each is faster by one part in PD_WARMUP_WORTH, since they
- * cost memory.
+ * Replays an entry, and deeper variants while each is faster by one part in PD_WARMUP_WORTH, since they cost
+ * memory.
  */
-static int deepen(struct pd_contest *contest, struct deeper *deeper, int64_t *most_work,
-		  int64_t *best, struct pd_error *err)
-{
-	while (may_deepen(contest, deeper->at, *most_work)) {
-		const struct pd_entry *entry = &contest->entries[deeper->at];
-		int64_t before_ns = entry->time_ns;
-		int depth = entry->depth, status;
-		size_t next = enter_deeper(contest, deeper->at, 1, 1);
-
-		if (contest->entries[next].depth != depth + 1)
-			break;
-		status = judge_deeper(contest, deeper, next, most_work, best, err);
-		if (status <= 0)
-			return status;
-		if (contest->entries[next].time_ns > before_ns - before_ns / PD_WARMUP_WORTH)
-			break;
-	}
-	return 0;
-}
-
-/*
- * Replays an entry and its deeper variants.  After a few, it skips the variants of an entry as deep
- * as the best that is slower by more than variants have gained so far.
- */
-static int judge_entry(struct pd_contest *contest, size_t i, int64_t *most_work, int64_t *best,
+static int judge_entry(struct pd_contest *contest, size_t at, int64_t *most_work, int64_t *best,
 		       struct pd_error *err)
 {
-	bool first = *best < 0;
-	struct deeper deeper = { .at = i };
-	int64_t first_ns;
-	size_t at = i;
+	int64_t before_ns = PD_NEVER;
 
-	if (!first && !contest->few) {
-		int64_t best_ns = contest->entries[*best].time_ns;
-
-		at = enter_deeper(contest, i, 0, contest->entries[*best].depth);
-		if (!may_beat(&contest->entries[at], &contest->entries[*best]))
-			at = i;
+	if (judge(contest, at, most_work, best, err) < 0)
+		return -1;
+	while ((contest->entries[at].time_ns <= before_ns - before_ns / PD_WARMUP_WORTH ||
+		contest->entries[at].depth < contest->entries[*best].depth) &&
+	       may_deepen(contest, at, *most_work)) {
+		before_ns = contest->entries[at].time_ns;
+		at = enter_deeper(contest, at);
+		if (at == contest->count || !may_beat(&contest->entries[at], &contest->entries[*best]))
+			break;
 		if (judge(contest, at, most_work, best, err) < 0)
 			return -1;
-		if (contest->tried >= TRIED * pd_contest_hope(contest, best_ns) &&
-		    (double)contest->entries[at].time_ns > (double)best_ns * (contest->gain + NEAR))
-			return 0;
 	}
-	if (judge(contest, i, most_work, best, err) < 0)
-		return -1;
-	if (contest->all)
-		return 0;
-	first_ns = contest->entries[at].time_ns;
-	deeper.least_ns = contest->entries[i].time_ns;
-	if (deepen(contest, &deeper, most_work, best, err) < 0)
-		return -1;
-	contest->tried += contest->entries[i].plan->stage_count > 1;
-	if (!first && (double)first_ns > contest->gain * (double)deeper.least_ns)
-		contest->gain = (double)first_ns / (double)deeper.least_ns;
 	return 0;
 }
 
@@ -459,11 +354,6 @@ int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
 	return 0;
 }
 
-double pd_contest_hope(const struct pd_contest *contest, int64_t best_ns)
-{
-	return fmin(1, (1 - (double)contest->task->bound_ns / (double)best_ns) / FAR_BELOW);
-}
-
 static bool is_doubtful(const struct pd_contest *contest, const struct pd_entry *entry, int64_t best)
 {
 	return best >= 0 && entry->likely_ns > contest->entries[best].time_ns;
@@ -493,14 +383,11 @@ static bool is_open(const struct pd_contest *contest, struct pd_entry *entry, in
 static int64_t next_of(const struct pd_contest *contest, size_t count, int64_t best,
 		       int64_t most_work, int doubtful)
 {
-	double hope = best < 0 ? 1 : pd_contest_hope(contest, contest->entries[best].time_ns);
-	int most = (int)ceil(DOUBTFUL * hope);
-
 	for (size_t i = 0; i < count; i++) {
 		struct pd_entry *entry = &contest->entries[i];
 
 		if (is_open(contest, entry, best, most_work))
-			return doubtful < most || contest->few ||
+			return doubtful < DOUBTFUL || contest->few ||
 			       !is_doubtful(contest, entry, best) ? (int64_t)i : -1;
 	}
 	return -1;

@@ -37,8 +37,6 @@ struct pd_contest {
 	struct pd_map map;              /* the task's machine */
 	double slower;                  /* what the replay of the plan at hand took longer than its
 					   estimate; or 1 */
-	int tried;                      /* entries whose deeper variants were tried */
-	double gain;                    /* the most by which these were faster */
 	int64_t most_ns;                /* slower plans cannot win; 0: none was replayed */
 	int64_t line_ns;                /* the time that line.c found last; 0: none */
 	int64_t changed_ns;             /* expected period of the plan at hand; or 0 */
@@ -73,19 +71,6 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
 int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t most_work);
 /* Does the same by two or three random changes at once, from any entry that is nearly as fast. */
 int pd_contest_shuffle(struct pd_contest *contest, size_t winner, int64_t most_work);
-
-/*
- * When a function below returns true, plans may be faster than the best replayed one by at most one
- * part in this.  Plans expected to be that much slower are not worth trying.
- */
-#define PD_CONTEST_LITTLE 8
-bool pd_contest_gains_little(const struct pd_contest *contest);
-
-/*
- * Returns how far the bound of all plans is below this time: 1 for a tenth of it or more, in proportion
- * if less.
- */
-double pd_contest_hope(const struct pd_contest *contest, int64_t best_ns);
 
 /* Tells whether there are few enough shapes of plans for pd_contest_exhaust. */
 bool pd_contest_few(const struct pd_task *task);

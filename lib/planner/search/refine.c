@@ -341,8 +341,6 @@ static void climb_release(struct climb *climb)
 void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
 {
 	struct pd_entry first[PD_CONTEST_CHANGED];
-	int64_t most_ns = pd_contest_gains_little(contest)
-		? contest->most_ns + contest->most_ns / PD_CONTEST_LITTLE : PD_NEVER;
 	struct climb climb;
 	int count = 0;
 
@@ -351,7 +349,7 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
 	climb_init(&climb, contest, most_work);
 	pd_contest_sort(contest);
 	for (size_t i = 0; i < contest->count && count < PD_CONTEST_CHANGED; i++)
-		if (contest->entries[i].depth == 0 && contest->entries[i].expected.estimate_ns <= most_ns)
+		if (contest->entries[i].depth == 0)
 			first[count++] = contest->entries[i];
 	for (int i = 0; i < count; i++) {
 		climb.most_work = contest->work + (most_work - contest->work) / (count - i);

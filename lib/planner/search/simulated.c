@@ -26,6 +26,7 @@
 #include "planner/search/line.h"
 #include "planner/search/recompute.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define MOST_EQUAL 64           /* stages of equal pipelines */
@@ -41,6 +42,7 @@
 #define LOOKED 3                /* plans that are replayed before others are searched */
 #define CHANGED 4               /* part of the work for one plan's changes */
 #define PATIENCE 2000000        /* operations that are replayed in vain, where the bound is far */
+#define FAR_ABOVE 0.1           /* part of its time by which a plan is far above the bound */
 #define PART 8                  /* part of all operations so far that may be in vain, too */
 #define FASTER 200              /* a plan that is faster by a part in this is not in vain */
 #define FRUITLESS 20            /* changed plans in a row of which nothing comes that may be faster */
@@ -63,11 +65,15 @@ struct way {
 	int64_t most_ns;                /* the slowest plan that is wanted; 0: hopeful_ns() says */
 };
 
-/* Returns a limit: changes of slower plans of the line cannot win; 0: there is none. */
+/*
+ * Returns a limit: changes of slower plans of the line cannot win, since they gain no more than the best plan is
+ * above the bound; 0: there is none.
+ */
 static int64_t hopeful_ns(const struct pd_contest *contest)
 {
-	return contest->most_ns + contest->most_ns / (pd_contest_gains_little(contest)
-						      ? PD_CONTEST_LITTLE : HOPELESS);
+	int64_t most_ns = contest->most_ns;
+
+	return most_ns + pd_min64(most_ns / HOPELESS, most_ns - pd_min64(most_ns, contest->task->bound_ns));
 }
 
 static void enter_found(struct pd_contest *contest, const struct pd_line *line,
@@ -231,7 +237,9 @@ static int64_t effort_of(const struct pd_contest *contest)
  */
 static int64_t patience(const struct pd_contest *contest, int64_t best_ns)
 {
-	return pd_max64((int64_t)(PATIENCE * pd_contest_hope(contest, best_ns)), effort_of(contest) / PART);
+	double above = 1 - (double)contest->task->bound_ns / (double)best_ns;
+
+	return pd_max64((int64_t)(PATIENCE * fmin(1, above / FAR_ABOVE)), effort_of(contest) / PART);
 }
 
 /*
