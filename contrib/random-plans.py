@@ -8,10 +8,9 @@ BUILD is a build of the programs, best one with sanitizers.  FIRST (1) is the nu
 (100) how many there are; a number always makes the same case.  A case is wrong if a program fails, if the
 plan's schedule is refused, if its period is not that of pd-replay within 1 %, if the plan that is said to be
 closest is not found with exactly so many bytes, or if --explain or a refusal is not what a user can read.
-It is also wrong if pd-replay writes a document that nobody can read, if its figures contradict each other, if a
-replayed trace differs from its plan, or if what a question ("what if") answers is not what the plan does that
-it asks for.
-For each wrong case it prints the command.  The exit status is 1 if any was wrong.
+It is also wrong if a document that pd-replay writes cannot be read, if its figures contradict each other, if the
+trace of a replay differs from its plan, or if the answer to a question ("what if") is not what a plan does that
+was edited in that way.  For each wrong case it prints the command.  The exit status is 1 if any was wrong.
 """
 import csv
 import io
@@ -104,6 +103,13 @@ def refusal(done):
     return lines[0]
 
 
+def replay(build, folder, *arguments):
+    done = run(build, folder, "pd-replay", *arguments)
+    if done.returncode or done.stderr:
+        raise Wrong(f"pd-replay {shlex.join(arguments)} ends with {done.returncode}: {done.stderr[-300:]}")
+    return done.stdout
+
+
 def check_plan(build, folder, given, text):
     with open(os.path.join(folder, "plan.json"), "w", encoding="utf-8") as file:
         file.write(text)
@@ -113,22 +119,12 @@ def check_plan(build, folder, given, text):
     checked = run(build, folder, "pd-schedule", "--check", "schedule.jsonl")
     if schedule.returncode or checked.returncode:
         raise Wrong("its schedule is wrong: " + (schedule.stderr + checked.stderr)[-300:])
-    replay = run(build, folder, "pd-replay", "--format=json", "plan.json")
-    if replay.returncode:
-        raise Wrong("it cannot be replayed: " + replay.stderr[-300:])
     predicted = json.loads(text)["predicted"]
-    period = json.loads(replay.stdout)["period_ns"]
+    period = json.loads(replay(build, folder, "--format=json", "plan.json"))["period_ns"]
     if period and predicted["period_from"] == "replay" and abs(period / predicted["period_ns"] - 1) > 0.01:
         raise Wrong(f"it is replayed in {period} ns, not {predicted['period_ns']}")
     if run(build, folder, "pd-plan", *given, "--explain", "profile.json").returncode:
         raise Wrong("--explain fails")
-
-
-def replay(build, folder, *arguments):
-    done = run(build, folder, "pd-replay", *arguments)
-    if done.returncode or done.stderr:
-        raise Wrong(f"pd-replay {shlex.join(arguments)} ends with {done.returncode}: {done.stderr[-300:]}")
-    return done.stdout
 
 
 def check_figures(report):

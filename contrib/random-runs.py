@@ -7,8 +7,8 @@
 BUILD is a build of which "make check TESTS=" has made the programs.  FIRST (1) is the number of the first
 case, COUNT (100) how many there are; a number always makes the same case.  A case is wrong if a program
 fails, if the memory is not as predicted, if the weights do not have the bits of test/conform/serial, or if
-those of a run that was stopped and resumed are not the same.  Nor may they be others if pd-run or a worker was
-killed at some moment, which must end all of them.  It is also wrong if a resumed run by another
+those of a run that was stopped and resumed are not the same.  It is also wrong if a process is left after pd-run
+or a worker was killed, or if the weights differ when such a run is resumed.  So it is if a resumed run by another
 plan does not have the bits of the serial program, if two runs with another reducer differ, or if the
 plan's schedule, its replay or the run's trace is refused.  With a LAUNCHER, such as "mpirun --oversubscribe
 -np", which is followed by the number of ranks, a run that it starts must have the same bits, too.  What
@@ -285,8 +285,8 @@ def check(case):
         raise Wrong("the memory is not as predicted")
     case.run("test/conform/serial", *common, f"--minibatches={count}", "--output=serial", "plan.json")
     case.run("test/conform/same-tensors", "serial", f"whole/step-{count:012d}")
-    # Backward of latest reads the newest weights, which those of a run that was stopped are not (pd-run(1)).
     together = math.lcm(*(len(stage["ranks"]) for stage in plan["stages"])) if plan["microbatches"] == 1 else 1
+    # Backward of latest reads the newest weights, which those of a run that was stopped are not (pd-run(1)).
     if weights != "latest":
         check_resumed(case, train, count, together)
     check_documents(case, count)

@@ -294,8 +294,8 @@ static bool may_deepen(const struct pd_contest *contest, size_t at, int64_t most
 }
 
 /*
- * Replays an entry, and deeper variants while each is faster by one part in PD_WARMUP_WORTH, since they cost
- * memory.
+ * Replays an entry, and deeper variants of it: until one is as deep as the best entry, and on while each is
+ * faster by one part in PD_WARMUP_WORTH, since they cost memory.
  */
 static int judge_entry(struct pd_contest *contest, size_t at, int64_t *most_work, int64_t *best,
 		       struct pd_error *err)
