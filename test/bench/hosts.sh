@@ -51,8 +51,9 @@ on_hosts() {
 	jq -r '.levels[0] | "link: \(.bandwidth_bytes_per_s / 1e6) MB/s, \(.latency_ns / 1e3) us"' \
 		"$work/topology.json" >&2
 	layers=$(jq '.layers | length' profile.json)
-	plan="pd-plan --topology=$work/topology.json --processors=$(nproc)"
-	$plan --stages="${layers}x4" --bucket=auto --all-reduce=ring profile.json >"$work/parallel.json"
+	# Ranks that share processors share a memory, too, but not these: hence a ring.
+	plan="pd-plan --topology=$work/topology.json --processors=$(nproc) --all-reduce=ring"
+	$plan --stages="${layers}x4" --bucket=auto profile.json >"$work/parallel.json"
 	$plan profile.json >"$work/plan.json"
 	jq -r '"plan: " + ([.stages[] | "\(.layers | length)x\(.replicas)"] | join(","))' \
 		"$work/plan.json" >&2
