@@ -3,8 +3,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "base/processors.h"
 #include "base/progress_bar.h"
-#include "launch/process.h"
 #include "measure/beside.h"
 #include "measure/layers.h"
 #include "measure/link.h"
@@ -69,7 +69,7 @@ static void show(void *bar, int64_t done, int64_t total)
 /* Chooses a worker's threads: its share of the processors, counting at least two workers. */
 static int choose_threads(struct pd_error *err)
 {
-	int processors = pd_process_processors();
+	int processors = pd_processors();
 
 	if (threads == 0)
 		threads = processors / (workers > 2 ? workers : 2);

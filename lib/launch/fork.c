@@ -3,6 +3,7 @@
 #include "launch/launcher.h"
 
 #include "base/mem.h"
+#include "base/processors.h"
 #include "launch/process.h"
 
 #include <stdlib.h>
@@ -57,7 +58,7 @@ static const struct pd_seat *fork_seat(const struct pd_launcher *launcher, int r
 
 static int fork_processors(const struct pd_launcher *launcher)
 {
-	return pd_process_processors();
+	return pd_processors();
 }
 
 static struct pd_drift fork_drift(struct pd_launcher *launcher, int rank)

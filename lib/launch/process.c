@@ -2,6 +2,7 @@
 #include "launch/process.h"
 
 #include "base/mem.h"
+#include "base/processors.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -40,13 +41,6 @@ static int share(int index, int count, cpu_set_t *out)
 	for (int i = first; i < last; i++)
 		CPU_SET(cpus[i], out);
 	return last - first;
-}
-
-int pd_process_processors(void)
-{
-	cpu_set_t cpus;
-
-	return sched_getaffinity(0, sizeof(cpus), &cpus) == 0 ? CPU_COUNT(&cpus) : 1;
 }
 
 /* Finds pd-worker beside the running program (in a build tree), or where it was installed. */
@@ -175,7 +169,7 @@ int pd_process_start_on(struct pd_process *process, int fd, int rank, const stru
 	process->pid = fork();
 	if (process->pid == 0)
 		child(process, path, fd, parent, &cpus,
-		      threads * seat->sharers > pd_process_processors(), rank);
+		      threads * seat->sharers > pd_processors(), rank);
 	if (process->pid > 0)
 		return 0;
 	process->pid = 0;

@@ -32,8 +32,6 @@ int pd_process_start(struct pd_process *process, int rank, const struct pd_seat 
 /* Starts it where the rank's end of its channel is there: fd, which stays open here, too. */
 int pd_process_start_on(struct pd_process *process, int fd, int rank, const struct pd_seat *seat,
 			struct pd_error *err);
-/* Processors that this process may use, and gives to those it starts. */
-int pd_process_processors(void);
 /* Kills the process if it runs, and waits for its end. */
 void pd_process_kill(struct pd_process *process);
 /* Returns whether the process has ended, without waiting. */

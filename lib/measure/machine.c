@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "launch/process.h"
+#include "base/processors.h"
 #include "transport/address.h"
 
 #include <stdlib.h>
@@ -435,7 +435,7 @@ static int measure_levels(struct measuring *m, struct pd_error *err)
 	topology->level[0].shared_memory = m->machine->ranks > 1 && !m->own_processors &&
 		pd_seat_beside(&m->machine->seats[0], &m->machine->seats[1]);
 	if (m->machine->seats[0].hosts == 1 && !m->own_processors)
-		topology->processors = pd_process_processors();
+		topology->processors = pd_processors();
 	return 0;
 }
 

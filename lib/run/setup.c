@@ -3,9 +3,9 @@
 #include "run/internal.h"
 
 #include "base/mem.h"
+#include "base/processors.h"
 #include "checkpoint/checkpoint.h"
 #include "device/rehearse.h"
-#include "launch/process.h"
 #include "schedule/peers.h"
 #include "transport/address.h"
 
@@ -157,7 +157,7 @@ static int open_transport(struct rank *rank, struct pd_error *err)
 /* Returns as many threads as the plan was made for, if this process has so many processors. */
 static int64_t threads_of(const struct pd_job *job)
 {
-	int64_t share = pd_process_processors(), profiled = job->plan->profile->device_threads;
+	int64_t share = pd_processors(), profiled = job->plan->profile->device_threads;
 
 	if (job->threads > 0)
 		return job->threads;

@@ -3,10 +3,10 @@
 #include "device/cpu/cpu.h"
 
 #include "base/mem.h"
+#include "base/processors.h"
 #include "base/shared_memory.h"
 #include "device/queue.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,13 +16,6 @@
 static int cpu_count(struct pd_error *why)
 {
 	return 1;
-}
-
-static int usable_threads(void)
-{
-	cpu_set_t set;
-
-	return sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
 static struct pd_device *cpu_open(const struct pd_device_config *config, struct pd_error *err)
@@ -35,7 +28,7 @@ static struct pd_device *cpu_open(const struct pd_device_config *config, struct 
 	}
 	cpu = pd_zalloc(sizeof(*cpu));
 	cpu->base.ops = &pd_device_cpu;
-	cpu->threads = config->threads ? config->threads : usable_threads();
+	cpu->threads = config->threads ? config->threads : pd_processors();
 	cpu->gate = config->gate;
 	return &cpu->base;
 }
