@@ -5,9 +5,9 @@
 #include "plan/buckets.h"
 #include "plan/copies.h"
 #include "plan/prediction.h"
-#include "planner/search/judge.h"
 #include "planner/price/links.h"
 #include "planner/price/predict.h"
+#include "planner/search/judge.h"
 #include "planner/search/recompute.h"
 #include "schedule/schedule.h"
 #include "topology/traffic.h"
@@ -58,62 +58,13 @@ static struct pd_plan *fit(const struct finder *finder, struct pd_plan *plan)
 	return NULL;
 }
 
+/* Makes a plan of a partition; NULL if there is none. */
 static struct pd_plan *plan_of(const struct finder *finder, const struct pd_partition *partition,
 			       enum pd_schedule_kind schedule, enum pd_weight_kind weights,
 			       int64_t microbatches)
 {
-	return fit(finder, pd_candidate_with(finder->task, partition, schedule, weights,
-					     microbatches));
-}
-
-static struct pd_alternative describe(const struct finder *finder, enum pd_alternative_kind kind,
-				      const struct pd_plan *plan, int64_t period_ns,
-				      enum pd_period_kind from)
-{
-	int64_t most = pd_candidate_fullest(plan, NULL);
-
-	return (struct pd_alternative){
-		.kind = kind, .schedule = plan->schedule, .weights = plan->weights,
-		.microbatches = plan->microbatches, .ranks = plan->rank_count,
-		.stages = pd_plan_stages_text(plan), .recompute = pd_plan_recomputed_text(plan),
-		.period_ns = period_ns, .period_from = from, .memory_bytes = most,
-		.sent_bytes_per_sample = sent_per_sample(plan),
-		.fits = most <= finder->task->limit_bytes,
-	};
-}
-
-/* Adds a plan (or NULL); frees it, but not its profile. */
-static int add(struct finder *finder, enum pd_alternative_kind kind, struct pd_plan *plan,
-	       struct pd_error *err)
-{
-	struct pd_prediction *predicted = &finder->plan->predicted;
-	int64_t period_ns = predicted->data_parallel_period_ns;
-	enum pd_period_kind from = predicted->data_parallel_from;
-	int status = 0;
-
-	if (!plan)
-		return 0;
-	if (kind != PD_ALTERNATIVE_DATA_PARALLEL)
-		status = pd_judge_period(plan, &period_ns, &from, err);
-	if (status == 0)
-		predicted->alternatives[predicted->alternative_count++] =
-			describe(finder, kind, plan, period_ns, from);
-	pd_candidate_drop(plan);
-	return status;
-}
-
-static int64_t slowest_bandwidth(const struct finder *finder)
-{
-	const struct pd_topology *topology = &finder->plan->topology;
-
-	return pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s;
-}
-
-static int most_stages(const struct finder *finder)
-{
-	int64_t devices = finder->plan->topology.devices, units = finder->task->costs.unit_count;
-
-	return (int)(devices < units ? devices : units);
+	return partition ? fit(finder, pd_candidate_with(finder->task, partition, schedule, weights,
+							 microbatches)) : NULL;
 }
 
 /* Gives the partition the plan's schedule and weights, if a stage on each device can have them. */
@@ -127,30 +78,26 @@ static struct pd_plan *as_requested(const struct finder *finder,
 		       won->weights, finder->task->request->microbatches);
 }
 
-/*
- * Adds plans with a stage on each device: a pipeline, one minibatch at a time, and GPipe's even
- * cut.
- */
-static int add_pipelines(struct finder *finder, struct pd_error *err)
+static bool fits(const struct finder *finder, const struct pd_plan *plan)
 {
-	int64_t bandwidth = slowest_bandwidth(finder);
-	int count = most_stages(finder);
-	struct pd_partition *straight = pd_even_partition(&finder->task->costs, count, bandwidth);
-	struct pd_partition *even = pd_even_partition(&finder->task->costs, count, 0);
-	int status = 0;
+	return pd_candidate_fullest(plan, NULL) <= finder->task->limit_bytes;
+}
 
-	if (straight)
-		status = add(finder, PD_ALTERNATIVE_STRAIGHT, as_requested(finder, straight), err);
-	if (straight && status == 0)
-		status = add(finder, PD_ALTERNATIVE_MODEL_PARALLEL,
-			     plan_of(finder, straight, PD_SCHEDULE_NONE, PD_WEIGHTS_FLUSH, 1), err);
-	if (even && status == 0)
-		status = add(finder, PD_ALTERNATIVE_GPIPE,
-			     plan_of(finder, even, PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH,
-				     finder->task->request->microbatches), err);
-	pd_partition_free(straight);
-	pd_partition_free(even);
-	return status;
+/* Adds a plan (or NULL) to the alternatives. */
+static void add(const struct finder *finder, enum pd_alternative_kind kind, const struct pd_plan *plan)
+{
+	struct pd_prediction *predicted = &finder->plan->predicted;
+
+	if (!plan)
+		return;
+	predicted->alternatives[predicted->alternative_count++] = (struct pd_alternative){
+		.kind = kind, .schedule = plan->schedule, .weights = plan->weights,
+		.microbatches = plan->microbatches, .ranks = plan->rank_count,
+		.stages = pd_plan_stages_text(plan), .recompute = pd_plan_recomputed_text(plan),
+		.period_ns = plan->predicted.period_ns, .period_from = plan->predicted.period_from,
+		.memory_bytes = pd_candidate_fullest(plan, NULL),
+		.sent_bytes_per_sample = sent_per_sample(plan), .fits = fits(finder, plan),
+	};
 }
 
 static bool is_straight(const struct pd_plan *plan)
@@ -161,61 +108,57 @@ static bool is_straight(const struct pd_plan *plan)
 	return plan->schedule != PD_SCHEDULE_INTERLEAVED;
 }
 
-/* Tells whether `a` is better than b. */
-static bool better(const struct pd_alternative *a, const struct pd_alternative *b)
+/* Returns the better one of two plans, either of which may be NULL. */
+static const struct pd_plan *better_of(const struct finder *finder, const struct pd_plan *a,
+				       const struct pd_plan *b)
 {
-	return a->fits != b->fits ? a->fits : a->period_ns < b->period_ns;
-}
-
-/* Keeps the better one of two, of which the first may have no stages; frees the other. */
-static void keep_better(struct pd_alternative *best, struct pd_alternative other)
-{
-	struct pd_alternative before = *best;
-
-	if (!best->stages || better(&other, best)) {
-		*best = other;
-		other = before;
-	}
-	free(other.stages);
-	free(other.recompute);
+	if (!a || !b)
+		return a ? a : b;
+	if (fits(finder, a) != fits(finder, b))
+		return fits(finder, a) ? a : b;
+	return b->predicted.period_ns < a->predicted.period_ns ? b : a;
 }
 
 /*
- * Adds the best plan without replicas: the plan itself if it has none, the pipeline with a stage on
- * each device, or the one with any number of stages, by what its stages and links take.
+ * Adds plans with a stage on each device: a pipeline, one minibatch at a time, and GPipe's even cut.  Then
+ * the best plan without replicas: the plan itself if it has none, the pipeline, or the one with any
+ * number of stages, by what its stages and links take.
  */
-static int add_unreplicated(struct finder *finder, struct pd_error *err)
+static int add_pipelines(const struct finder *finder, struct pd_error *err)
 {
 	const struct pd_task *task = finder->task;
-	const struct pd_plan *won = finder->plan;
-	struct pd_prediction *predicted = &finder->plan->predicted;
-	struct pd_alternative *list = predicted->alternatives, best = { .stages = NULL };
-	int at = predicted->alternative_count, count = most_stages(finder), status = 0;
-	int64_t bandwidth = slowest_bandwidth(finder);
-	struct pd_partition *partition = pd_straight_most(&task->costs, count, bandwidth,
-							  task->limit_bytes);
+	const struct pd_topology *topology = &finder->plan->topology;
+	const struct pd_costs *costs = &task->costs;
+	int64_t bandwidth = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s;
+	int64_t microbatches = task->request->microbatches;
+	int count = (int)pd_min64(topology->devices, costs->unit_count), status = 0;
+	struct pd_partition *each = pd_even_partition(costs, count, bandwidth);
+	struct pd_partition *even = pd_even_partition(costs, count, 0);
+	struct pd_partition *most = pd_straight_most(costs, count, bandwidth, task->limit_bytes);
+	enum { PIPELINE, ALONE, EVEN, FEWER, PLANS };
+	struct pd_plan *plans[PLANS];
 
-	if (!partition)         /* one that can say by how much it does not fit */
-		partition = pd_straight_most(&task->costs, count, bandwidth, INT64_MAX);
-	if (is_straight(won))
-		best = describe(finder, PD_ALTERNATIVE_UNREPLICATED, won, predicted->period_ns,
-				predicted->period_from);
-	if (partition)
-		status = add(finder, PD_ALTERNATIVE_UNREPLICATED, as_requested(finder, partition), err);
-	pd_partition_free(partition);
-	if (predicted->alternative_count > at)
-		keep_better(&best, list[at]);
-	for (int i = 0; i < at; i++)
-		if (list[i].kind == PD_ALTERNATIVE_STRAIGHT) {
-			struct pd_alternative straight = list[i];
-
-			straight.kind = PD_ALTERNATIVE_UNREPLICATED;
-			straight.stages = pd_strdup(straight.stages);
-			straight.recompute = straight.recompute ? pd_strdup(straight.recompute) : NULL;
-			keep_better(&best, straight);
-		}
-	list[at] = best;
-	predicted->alternative_count = at + (best.stages != NULL);
+	if (!most)              /* one that can say by how much it does not fit */
+		most = pd_straight_most(costs, count, bandwidth, INT64_MAX);
+	plans[PIPELINE] = as_requested(finder, each);
+	plans[ALONE] = plan_of(finder, each, PD_SCHEDULE_NONE, PD_WEIGHTS_FLUSH, 1);
+	plans[EVEN] = plan_of(finder, even, PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH, microbatches);
+	plans[FEWER] = as_requested(finder, most);
+	for (int i = 0; i < PLANS && status == 0; i++)
+		if (plans[i])
+			status = pd_judge_period(plans[i], &plans[i]->predicted.period_ns,
+						 &plans[i]->predicted.period_from, err);
+	add(finder, PD_ALTERNATIVE_STRAIGHT, plans[PIPELINE]);
+	add(finder, PD_ALTERNATIVE_MODEL_PARALLEL, plans[ALONE]);
+	add(finder, PD_ALTERNATIVE_GPIPE, plans[EVEN]);
+	add(finder, PD_ALTERNATIVE_UNREPLICATED,
+	    better_of(finder, better_of(finder, is_straight(finder->plan) ? finder->plan : NULL,
+					plans[FEWER]), plans[PIPELINE]));
+	for (int i = 0; i < PLANS; i++)
+		pd_candidate_drop(plans[i]);
+	pd_partition_free(each);
+	pd_partition_free(even);
+	pd_partition_free(most);
 	return status;
 }
 
@@ -238,22 +181,22 @@ static int price_data_parallel(const struct pd_task *task, struct pd_plan *all,
 int pd_alternatives_find(struct pd_plan *plan, const struct pd_task *task, struct pd_error *err)
 {
 	struct finder finder = { .plan = plan, .task = task };
+	struct pd_prediction *predicted = &plan->predicted;
 	struct pd_partition *one = pd_data_parallel_partition(&task->costs, plan->topology.devices);
 	struct pd_plan *all = pd_candidate_plain(task, one);
-	int status = price_data_parallel(task, all, &plan->predicted, err);
+	int status = price_data_parallel(task, all, predicted, err);
 
 	pd_partition_free(one);
-	if (status < 0 || task->request->cost != PD_COST_SIMULATED) {
-		pd_candidate_drop(all);
-		return status;
-	}
-	plan->predicted.sent_bytes_per_sample = sent_per_sample(plan);
-	plan->predicted.alternatives = pd_calloc(PD_ALTERNATIVE_KINDS,
-						 sizeof(*plan->predicted.alternatives));
-	status = add(&finder, PD_ALTERNATIVE_DATA_PARALLEL, fit(&finder, all), err);
-	if (status == 0)
+	if (status == 0 && task->request->cost == PD_COST_SIMULATED) {
+		predicted->sent_bytes_per_sample = sent_per_sample(plan);
+		predicted->alternatives = pd_calloc(PD_ALTERNATIVE_KINDS,
+						    sizeof(*predicted->alternatives));
+		all->predicted.period_ns = predicted->data_parallel_period_ns;
+		all->predicted.period_from = predicted->data_parallel_from;
+		all = fit(&finder, all);
+		add(&finder, PD_ALTERNATIVE_DATA_PARALLEL, all);
 		status = add_pipelines(&finder, err);
-	if (status == 0)
-		status = add_unreplicated(&finder, err);
+	}
+	pd_candidate_drop(all);
 	return status;
 }
