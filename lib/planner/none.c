@@ -107,17 +107,19 @@ static void advise(const struct pd_task *task, char *text, size_t room)
 
 void pd_none_explain(const struct pd_task *task, struct pd_error *err)
 {
-	struct pd_partition *partition = pd_straight_least_memory(&task->costs,
-								  (int)task->topology->devices);
+	bool chunks = task->request->chunks > 0;
+	struct pd_partition *partition = chunks ? pd_chunks_partition(task, err)
+		: pd_straight_least_memory(&task->costs, (int)task->topology->devices);
 	char advice[128] = "";
-	struct pd_plan *plan;
+	struct pd_plan *plan = NULL;
 
-	if (!partition) {
+	if (partition)
+		plan = pd_candidate_plan(task, partition, err);
+	else if (!chunks)
 		pd_error_no(err, "no plan fits: a stage would need more than 2^61 bytes");
-		return;
-	}
-	plan = pd_candidate_plan(task, partition, err);
-	if (plan) {
+	if (plan && chunks) {
+		pd_none_hand(task, plan, "no plan fits: interleaved needs", err);
+	} else if (plan) {
 		advise(task, advice, sizeof(advice));
 		too_large(task, plan, "no plan fits: the closest needs", advice, err);
 	}

@@ -29,7 +29,7 @@
  *     takes from z to u is lost to the replica.  (With backward in two parts only the input's
  *     part counts on that way.)
  *  6. Without pipelining (none) a replica that began a minibatch does nothing until it comes
- *     back from all later stages: F + B are those of all units from u on.
+ *     back from all later stages: F + B are those of all units from u on (in networks without branches).
  *
  * What is left out (warm-ups, latency, links that several stages share, what processors wait
  * for) only takes more time, and each of these holds for one stage by itself, wherever its
@@ -83,7 +83,6 @@ struct bound {
 	 */
 	int64_t *passes_ns, *way_ns, *update_ns;
 	int64_t *before_ns;             /* z to u: the least way to a stage that begins there */
-	int64_t *behind_ns;             /* the least time of a minibatch in all that is behind it */
 	int64_t longest_ns;             /* the longest way of all from z on */
 	struct pd_fewest fewest;
 };
@@ -142,21 +141,6 @@ static int64_t *ways(const struct pd_profile *profile, time_of of, int64_t *long
 	return to;
 }
 
-/* Returns by layer the longest way from it to the end, its own time included. */
-static int64_t *ways_on(const struct pd_profile *profile)
-{
-	int64_t *on = pd_calloc((size_t)profile->layer_count, sizeof(*on));
-
-	for (int l = profile->layer_count - 1; l >= 0; l--) {
-		const struct pd_profile_layer *layer = &profile->layers[l];
-
-		on[l] += passes_of(layer);
-		for (int i = 0; i < layer->input_count; i++)
-			on[layer->inputs[i]] = pd_max64(on[layer->inputs[i]], on[l]);
-	}
-	return on;
-}
-
 /* Returns the least way to a layer with which a stage behind the state may begin. */
 static int64_t least_way(const struct pd_states *states, int s, const int64_t *to)
 {
@@ -174,47 +158,17 @@ static int64_t least_way(const struct pd_states *states, int s, const int64_t *t
 	return least == INT64_MAX ? 0 : least;
 }
 
-/* Returns the least way on, outside the state, from a layer with which a stage up to it may end. */
-static int64_t least_way_on(const struct pd_states *states, int s, const int64_t *on)
-{
-	int n = states->profile->layer_count;
-	int64_t *out = pd_calloc((size_t)n, sizeof(*out)), least = INT64_MAX;
-	bool *inside = pd_calloc((size_t)n, sizeof(*inside));
-
-	for (int l = 0; l < n; l++)
-		for (int i = 0; i < states->profile->layers[l].input_count; i++) {
-			int t = states->profile->layers[l].inputs[i];
-
-			if (pd_states_has(states, s, l))
-				inside[t] = true;
-			else
-				out[t] = pd_max64(out[t], on[l]);
-		}
-	for (int t = 0; t < n; t++)
-		if (pd_states_has(states, s, t) && (out[t] > 0 || !inside[t]))
-			least = pd_min64(least, out[t]);
-	free(out);
-	free(inside);
-	return least == INT64_MAX ? 0 : least;
-}
-
 static void find_ways(struct bound *b, time_of of)
 {
 	const struct pd_profile *profile = b->costs->profile;
 	int last = b->points.last;
 	int64_t *to = ways(profile, of, &b->longest_ns);
-	int64_t *on = b->request->schedule == PD_SCHEDULE_NONE ? ways_on(profile) : NULL;
 
 	b->before_ns = pd_calloc((size_t)last + 1, sizeof(int64_t));
-	b->behind_ns = pd_calloc((size_t)last + 1, sizeof(int64_t));
 	for (int p = 0; p < last && drains(b->request); p++)
 		b->before_ns[p] = b->states.count ? least_way(&b->states, p, to)
 						  : to[b->costs->first[p]];
-	for (int p = 1; p < last && on; p++)
-		b->behind_ns[p] = b->states.count ? least_way_on(&b->states, p, on)
-						  : b->passes_ns[last] - b->passes_ns[p];
 	free(to);
-	free(on);
 }
 
 /* Finds the points where stages may begin and end: units if there is one order, else states. */
@@ -269,7 +223,6 @@ static void bound_release(struct bound *b)
 	free(b->way_ns);
 	free(b->update_ns);
 	free(b->before_ns);
-	free(b->behind_ns);
 }
 
 /*
@@ -305,11 +258,12 @@ static struct stage stage_of(const struct bound *b, int u, int i)
 	const struct pd_points *points = &b->points;
 	int v = pd_points_end(points, u, i);
 	bool known = !points->states || points->traffic;
+	bool alone = b->request->schedule == PD_SCHEDULE_NONE && !points->states;
 	int64_t bytes = summed_bytes(b->request,
 				     points->parameter_bytes[v] - points->parameter_bytes[u]);
 
 	return (struct stage){
-		.passes_ns = b->passes_ns[v] - b->passes_ns[u] + b->behind_ns[v],
+		.passes_ns = b->passes_ns[alone ? points->last : v] - b->passes_ns[u],
 		.way_ns = b->way_ns[v] - b->way_ns[u], .before_ns = b->before_ns[u],
 		.update_ns = b->update_ns[v] - b->update_ns[u],
 		.traffic_ns = known ? pd_cost_of((double)pd_points_traffic(points, u, i) * b->ns_per_byte)

@@ -213,63 +213,17 @@ static void add_next(struct lattice *lattice)
 			room = expand(lattice, at, PD_STATES_ALL);
 }
 
-/*
- * Chooses states on the way of the profile's order: ends[p] is the number of layers of the one in piece p
- * of equal compute time, with the fewest bytes cut there; the last is the whole network.
- */
-static int choose_ends(const struct pd_profile *profile, int pieces, int *ends)
-{
-	int n = profile->layer_count, count = 0;
-	int *wanted = pd_calloc((size_t)n, sizeof(*wanted));    /* uses of an output to come */
-	double total = 0, done = 0, next = 0;
-	int64_t cut = 0, least = INT64_MAX;
-
-	for (int l = 0; l < n; l++) {
-		const struct pd_profile_layer *layer = &profile->layers[l];
-
-		total += (double)(layer->forward_ns + layer->backward_ns) + 1;
-		for (int i = 0; i < layer->input_count; i++)
-			wanted[layer->inputs[i]]++;
-	}
-	for (int l = 0; l < n; l++) {
-		const struct pd_profile_layer *layer = &profile->layers[l];
-
-		cut += wanted[l] ? layer->activation_bytes : 0;
-		for (int i = 0; i < layer->input_count; i++)
-			if (--wanted[layer->inputs[i]] == 0)
-				cut -= profile->layers[layer->inputs[i]].activation_bytes;
-		done += (double)(layer->forward_ns + layer->backward_ns) + 1;
-		if (count < pieces && (done >= next || n <= pieces)) {      /* a new piece */
-			count++;
-			next = total * count / pieces;
-			least = INT64_MAX;
-		}
-		if (cut < least || l == n - 1) {
-			least = cut;
-			ends[count - 1] = l + 1;
-		}
-	}
-	free(wanted);
-	return count;
-}
-
-/* Adds the sets on the way of the profile's order, as far as there is room. */
+/* Adds as many sets on the way of the profile's order as there is room for, the whole network among them. */
 static void add_order(struct lattice *lattice)
 {
-	int pieces = lattice->most - lattice->count, count, *ends;
-	uint64_t *set;
+	int64_t n = lattice->profile->layer_count, pieces = lattice->most - lattice->count;
+	uint64_t *set = pd_calloc(lattice->words, sizeof(*set));
 
-	if (pieces < 1)
-		return;
-	ends = pd_calloc((size_t)pieces, sizeof(*ends));
-	set = pd_calloc(lattice->words, sizeof(*set));
-	count = choose_ends(lattice->profile, pieces, ends);
-	for (int p = 0, l = 0; p < count; p++) {
-		while (l < ends[p])
-			pd_set_put(set, l++);
-		add(lattice, set);
+	for (int64_t l = 0; l < n; l++) {
+		pd_set_put(set, (int)l);
+		if ((l + 1) * pieces / n > l * pieces / n)
+			add(lattice, set);
 	}
-	free(ends);
 	free(set);
 }
 

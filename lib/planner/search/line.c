@@ -111,16 +111,20 @@ static bool fits(const struct line_search *search, int v, int m, int64_t warmup,
 	       pd_points_memory(points, search->u, v, m, (int)warmup) <= line->memory_limit_bytes;
 }
 
-/* Tells whether keep() would drop a plan with so many devices and a way of at least behind_ns. */
-static bool superfluous(const struct line_search *search, int64_t devices, int64_t behind_ns)
+/*
+ * Returns where keep() puts a plan with so many devices and such a way: it keeps those with the fewest
+ * devices, and of these those with the shortest ways.  search->kept: it drops the plan.
+ */
+static int place_of(const struct line_search *search, int64_t devices, int64_t behind_ns)
 {
 	const struct node *list = line_nodes(search, search->u);
 	int i = 0;
 
 	while (i < search->kept && list[i].devices < devices)
 		i++;
-	return i == search->kept ||
-	       (list[i].devices == devices && list[i].behind_ns <= behind_ns);
+	if (i < search->kept && list[i].devices == devices && list[i].behind_ns <= behind_ns)
+		return search->kept;
+	return i;
 }
 
 /*
@@ -176,7 +180,7 @@ static enum answer stage_holds(const struct line_search *search, int v, const st
 	if (pd_ceil_div(try->compute, m) + pd_ceil_div(try->reduce, group) > time)
 		return NO;
 	lead(search, v, try, time, node_p);
-	if (superfluous(search, try->own.end, node_p->behind_ns) ||
+	if (place_of(search, try->own.end, node_p->behind_ns) == search->kept ||
 	    !fits(search, v, m, 0, false) ||
 	    !pd_map_holds(search->map, &load, try->rest->load_ns, (double)time, node_p->load_ns))
 		return NO;
@@ -237,22 +241,15 @@ static int64_t enough(const struct line_search *search, int v, int64_t m, int64_
 	}
 }
 
-/*
- * Keeps a plan if it is among those with the fewest devices, and of these among the shortest ways.
- */
 static void keep(const struct line_search *search, const struct node *node)
 {
 	struct node *list = line_nodes(search, search->u);
-	int i = 0;
+	int i = place_of(search, node->devices, node->behind_ns);
 
-	while (i < search->kept && list[i].devices < node->devices)
-		i++;
 	if (i == search->kept)
 		return;
 	if (list[i].devices != node->devices)
 		memmove(&list[i + 1], &list[i], (size_t)(search->kept - 1 - i) * sizeof(*list));
-	else if (list[i].behind_ns <= node->behind_ns)
-		return;
 	list[i] = *node;
 }
 
@@ -274,7 +271,7 @@ static void fill_before(const struct line_search *search, int v, const struct no
 	for (int t = 0; m <= most && t < TRIES; t++, m++) {
 		m = enough(search, v, m, most, time, &try);
 		if (m <= most &&
-		    !superfluous(search, try.own.end, rest->behind_ns + try.compute) &&
+		    place_of(search, try.own.end, rest->behind_ns + try.compute) < search->kept &&
 		    holds(search, v, &try, time, &node))
 			keep(search, &node);
 	}

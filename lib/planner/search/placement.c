@@ -154,50 +154,36 @@ void pd_placements_release(struct pd_placements *seen)
 	*seen = (struct pd_placements){ 0 };
 }
 
-/* Makes the next permutation in alphabetical order; false after the last. */
-static bool permute(int *order, int n)
+struct orders {
+	struct pd_placements seen;
+	void (*found)(void *context, struct pd_plan *plan);
+	void *context;
+};
+
+/* Puts stages that are not among `placed`, a bit for each place, behind `next` devices in every order. */
+static void put_rest(struct orders *orders, struct pd_plan *plan, unsigned placed, int next)
 {
-	int i = n - 2, k = n - 1;
+	int places = places_of(plan);
 
-	while (i >= 0 && order[i] > order[i + 1])
-		i--;
-	if (i < 0)
-		return false;
-	while (order[k] < order[i])
-		k--;
-	for (int moved = order[i]; moved >= 0; moved = -1) {
-		order[i] = order[k];
-		order[k] = moved;
-	}
-	for (int a = i + 1, b = n - 1; a < b; a++, b--) {
-		int moved = order[a];
-
-		order[a] = order[b];
-		order[b] = moved;
-	}
-	return true;
+	for (int p = 0; p < places; p++)
+		if (!(placed >> p & 1))
+			put_rest(orders, plan, placed | 1U << p, put(plan, p, next));
+	if (placed == (1U << places) - 1 && pd_placements_add(&orders->seen, plan))
+		orders->found(orders->context, plan);
 }
 
 bool pd_placement_each(struct pd_plan *plan, void (*found)(void *context, struct pd_plan *plan),
 		       void *context)
 {
-	struct pd_placements seen = { 0 };
-	int order[MOST_ORDERED], places = places_of(plan);
-	bool shared = plan->topology.processors > 0, one = plan->topology.levels == 1 && !shared;
-	bool all = one ||
-		   (places <= MOST_ORDERED && plan->topology.devices <= MOST_DEVICES);
+	struct orders orders = { .found = found, .context = context };
+	bool one = plan->topology.levels == 1 && plan->topology.processors == 0;
+	bool few = places_of(plan) <= MOST_ORDERED && plan->topology.devices <= MOST_DEVICES;
 
 	for (int n = 0; n < PD_PLACEMENTS; n++)
-		if (pd_placement_set(plan, n) && pd_placements_add(&seen, plan))
+		if (pd_placement_set(plan, n) && pd_placements_add(&orders.seen, plan))
 			found(context, plan);
-	for (int i = 0; i < MOST_ORDERED; i++)
-		order[i] = i;
-	while (all && !one && permute(order, places)) {
-		for (int i = 0, next = 0; i < places; i++)
-			next = put(plan, order[i], next);
-		if (pd_placements_add(&seen, plan))
-			found(context, plan);
-	}
-	pd_placements_release(&seen);
-	return all;
+	if (few && !one)
+		put_rest(&orders, plan, 0, 0);
+	pd_placements_release(&orders.seen);
+	return one || few;
 }

@@ -137,20 +137,19 @@ static void enter_line(struct pd_contest *contest, const struct way *way)
 	pd_points_release(&points);
 }
 
-/* Enters plans with other stages. */
-static void enter_states(struct pd_contest *contest)
+/*
+ * Enters plans by the other ways to search: without replicas and, where memory is limited, with the least
+ * warm-ups.  `usual`: by the usual way, too.
+ */
+static void enter_others(struct pd_contest *contest, struct pd_points *points, bool usual)
 {
 	const struct pd_task *task = contest->task;
-	struct pd_points *points = task->views ? &task->views->points : NULL;
 
-	if (!points || !points->states)
-		return;
-	enter_points(contest, points, &(struct way){ .straight = task->straight, .kept = 1 });
-	if (!task->straight)
-		enter_points(contest, points, &(struct way){ .straight = true, .kept = 1 });
-	if (task->limit_bytes != INT64_MAX)
-		enter_points(contest, points, &(struct way){ .straight = task->straight, .kept = 1,
-							     .least = true });
+	for (int least = 0; least <= (task->limit_bytes != INT64_MAX); least++)
+		for (int straight = task->straight; straight <= 1; straight++)
+			if (usual || least > 0 || straight > task->straight)
+				enter_points(contest, points, &(struct way){
+						.straight = straight, .kept = 1, .least = least });
 }
 
 static int64_t work_of(const struct pd_task *task, int64_t each)
@@ -190,6 +189,7 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 {
 	const struct pd_task *task = contest->task;
 	struct way way = { .straight = task->straight, .kept = 1, .alone = true };
+	struct pd_points points;
 
 	if (task->request->chunks) {
 		struct pd_partition *partition = pd_chunks_partition(task, err);
@@ -210,17 +210,13 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 	if (!task->straight) {
 		pd_contest_enter(contest, pd_data_parallel_partition(&task->costs,
 								     task->topology->devices));
-		enter_line(contest, &(struct way){ .straight = true, .kept = 1 });
 		enter_equal(contest);
 	}
-	if (task->limit_bytes != INT64_MAX) {
-		enter_line(contest, &(struct way){ .straight = task->straight, .kept = 1,
-						   .least = true });
-		if (!task->straight)
-			enter_line(contest, &(struct way){ .straight = true, .kept = 1,
-							   .least = true });
-	}
-	enter_states(contest);
+	pd_points_of_units(&points, &task->costs);
+	enter_others(contest, &points, false);
+	pd_points_release(&points);
+	if (task->views && task->views->points.states)
+		enter_others(contest, &task->views->points, true);
 	if (contest->count == 0)
 		enter_least_memory(contest);
 	return pd_contest_look(contest, LOOKED, err);
@@ -276,42 +272,26 @@ static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err
 }
 
 /*
- * Returns the best expected entry with fewer devices that may be preferred to the winner and was
- * not replayed, or the number of entries.
+ * Returns the entry that is preferred to the winner for having fewer devices, or the winner.  It goes by times
+ * or, of what was not replayed, by estimates.  `whole`: only entries that were replayed to the end count.
  */
-static size_t next_fewer(const struct pd_contest *contest, const struct pd_entry *winner)
+static size_t preferred(const struct pd_contest *contest, size_t winner, bool whole)
 {
 	double gain = contest->task->request->min_gain;
-	double least = pd_gain_of(gain, winner->time_ns, winner->plan->rank_count);
-	size_t next = contest->count;
-
-	for (size_t i = 0; i < contest->count; i++) {
-		const struct pd_entry *entry = &contest->entries[i];
-		double expected = pd_gain_of(gain, entry->expected.estimate_ns, entry->plan->rank_count);
-
-		if (entry->plan->rank_count < winner->plan->rank_count &&
-		    entry->time_ns == PD_NEVER && expected < least) {
-			least = expected;
-			next = i;
-		}
-	}
-	return next;
-}
-
-/* Returns the preferred one of the replayed entries; `winner` is the fastest. */
-static size_t preferred(const struct pd_contest *contest, size_t winner)
-{
-	double gain = contest->task->request->min_gain;
+	const struct pd_entry *won = &contest->entries[winner];
+	double least = pd_gain_of(gain, won->time_ns, won->plan->rank_count);
 	size_t best = winner;
 
 	for (size_t i = 0; i < contest->count; i++) {
-		const struct pd_entry *x = &contest->entries[i], *y = &contest->entries[best];
+		const struct pd_entry *entry = &contest->entries[i];
+		double value = pd_gain_of(gain, entry->time_ns != PD_NEVER ? entry->time_ns
+					  : entry->expected.estimate_ns, entry->plan->rank_count);
 
-		if (x->time_ns != PD_NEVER &&
-		    x->plan->rank_count < contest->entries[winner].plan->rank_count &&
-		    pd_gain_of(gain, x->time_ns, x->plan->rank_count) <
-		    pd_gain_of(gain, y->time_ns, y->plan->rank_count))
+		if (entry->plan->rank_count < won->plan->rank_count && (entry->whole || !whole) &&
+		    value < least) {
+			least = value;
 			best = i;
+		}
 	}
 	return best;
 }
@@ -343,30 +323,15 @@ static int64_t leave_out(struct pd_contest *contest, size_t winner, struct pd_er
 			if (pd_bound_devices(&task->costs, task->request, way.most_ns) <= n)
 				enter_line(contest, &way);
 		}
-		for (int i = 0; i < FEWER_LOOKED; i++) {
-			size_t next = next_fewer(contest, &contest->entries[winner]);
-
-			if (next < contest->count && replay_whole(contest, next, err) < 0)
-				return -1;
-		}
-		while ((winner = preferred(contest, before)) != before &&
-		       !contest->entries[winner].whole)
+		for (int left = FEWER_LOOKED; left >= 0; left--) {
+			winner = preferred(contest, before, left == 0);
+			if (winner == before || contest->entries[winner].whole)
+				break;
 			if (replay_whole(contest, winner, err) < 0)
 				return -1;
+		}
 	}
 	return (int64_t)winner;
-}
-
-/* Says by how much the only plan with chunks does not fit. */
-static void none_with_chunks(const struct pd_task *task, struct pd_error *err)
-{
-	struct pd_partition *partition = pd_chunks_partition(task, err);
-	struct pd_plan *plan = pd_candidate_plan(task, partition, err);
-
-	if (plan)
-		pd_none_hand(task, plan, "no plan fits: interleaved needs", err);
-	pd_candidate_drop(plan);
-	pd_partition_free(partition);
 }
 
 struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
@@ -401,8 +366,6 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 		}
 	} else if (contest.refused && !contest.planned) {
 		*err = contest.why;
-	} else if (task->request->chunks) {
-		none_with_chunks(task, err);
 	} else {
 		pd_none_explain(task, err);
 	}
