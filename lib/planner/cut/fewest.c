@@ -5,8 +5,6 @@
 
 #include <stdlib.h>
 
-#define BLOCK 64                /* points whose least F is known together */
-
 /* Tells whether so many devices can do what is between two points. */
 static bool enough(const struct pd_fewest *fewest, int u, int v, int devices, int64_t value)
 {
@@ -35,20 +33,18 @@ void pd_fewest_init(struct pd_fewest *fewest)
 		fewest->look = look;
 	fewest->devices = pd_calloc(room, sizeof(int));
 	fewest->next = pd_calloc(room, sizeof(int));
-	fewest->least = pd_calloc(room / BLOCK + 1, sizeof(int));
 }
 
 void pd_fewest_release(struct pd_fewest *fewest)
 {
 	free(fewest->devices);
 	free(fewest->next);
-	free(fewest->least);
 }
 
 void pd_fewest_each(struct pd_fewest *fewest, int u, int most, int64_t value)
 {
 	const struct pd_points *points = fewest->points;
-	const int *devices = fewest->devices, *least = fewest->least;
+	const int *devices = fewest->devices;
 
 	if (most > 0)
 		pd_points_set(fewest->points, u);
@@ -60,26 +56,9 @@ void pd_fewest_each(struct pd_fewest *fewest, int u, int most, int64_t value)
 				continue;
 			break;
 		}
-		if (!points->states && v % BLOCK == 0 &&
-		    (least[v / BLOCK] >= most ||
-		     !enough(fewest, u, v, most - least[v / BLOCK], value))) {
-			i += BLOCK - 1;
-			continue;
-		}
 		if (devices[v] < most && enough(fewest, u, v, most - devices[v], value))
 			most = fewest->look(fewest, u, i, most, value);
 	}
-}
-
-void pd_fewest_note(struct pd_fewest *fewest, int u)
-{
-	int *least = &fewest->least[u / BLOCK];
-
-	if (u % BLOCK != 0)
-		return;
-	*least = PD_FEWEST_NONE;
-	for (int v = u; v < u + BLOCK && v <= fewest->points->last; v++)
-		*least = fewest->devices[v] < *least ? fewest->devices[v] : *least;
 }
 
 int pd_fewest_devices(struct pd_fewest *fewest, int64_t value)
@@ -87,11 +66,9 @@ int pd_fewest_devices(struct pd_fewest *fewest, int64_t value)
 	int last = fewest->points->last;
 
 	fewest->devices[last] = 0;
-	pd_fewest_note(fewest, last);
 	for (int u = last - 1; u >= 0; u--) {
 		fewest->devices[u] = PD_FEWEST_NONE;
 		pd_fewest_each(fewest, u, fewest->most, value);
-		pd_fewest_note(fewest, u);
 	}
 	return fewest->devices[0];
 }

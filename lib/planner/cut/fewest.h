@@ -39,7 +39,6 @@ struct pd_fewest {
 	pd_fewest_look look;            /* instead of stage: pd_fewest_each() alone is called then */
 	const void *context;
 	int *devices, *next;            /* F and the v that gives it, by point; or PD_FEWEST_NONE */
-	int *least;                     /* the least F of each block of points */
 };
 
 /* Completes what the caller has set. */
@@ -48,8 +47,6 @@ void pd_fewest_release(struct pd_fewest *fewest);
 
 /* Looks at each stage from u that so many devices may do, the nearest ends first. */
 void pd_fewest_each(struct pd_fewest *fewest, int u, int most, int64_t value);
-/* Notes F(u), which the caller or a look has set; points are noted from the last to the first. */
-void pd_fewest_note(struct pd_fewest *fewest, int u);
 
 /* Returns F(0) for a value, if it is `most` or fewer, else PD_FEWEST_NONE. */
 int pd_fewest_devices(struct pd_fewest *fewest, int64_t value);

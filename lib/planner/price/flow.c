@@ -22,26 +22,13 @@
  * last of a group and goes on as the first of another loses up to r_s - 1 tokens.  That is why warm-ups that are enough without
  * replicas (SOSP 2019: 3-2-1 has 1, 1, 0) are not enough with them.
  *
- * A link l that skips stages, s -> t, has buffers for gradients: two on each replica of s
- * (PD_PASSAGES), k on each of t (pd_schedule_leaving).  So it takes those of n once B_s has used those two
- * before, and t makes others in the same buffer once they have gone:
- *
- *     G_l(n) = C + max( B_t(n),  B_s(n - 2 r_s) )
- *     B_s(n) >= b + G_l(n),     B_t(n + k r_t) >= b + G_l(n)
- *
- * Where t has no warm-up and forwards of s are listed r_t ahead, the same holds for F_t(n + k r_t): t
- * receives the activations of n + (k + 1) r_t before it, in the inbox of n + (k - 1) r_t, which is behind
- * G_l(n) in the list.  A gradient waits for those that go through all stages in between, so 2 + k
- * microbatches share their time.  Between neighbours these terms are never the largest, and are left out.
- *
  * Why no replay settles below this.  Let x(n) be all the times that the recurrence has found when n
  * microbatches have come back, and y(n) those of a replay.  Both do the operations of a rank in the
  * list's order.  What an operation waits for here it waits for there as well (an operation retires after
- * those before it in the list, and a buffer is free when what used it has retired: lib/worker); and passes,
- * transfers and all-reduces take no less there: processors may be shared, transfers wait for links too, and
- * of an all-reduce only what it takes for sure is here (pd_reduce_times).  Maxima and sums grow with their
- * terms, so by induction along the lists y(n) >= x(n) + c, with one c for all n.  In the long run, then,
- * a microbatch takes no less.
+ * those before it in the list: lib/worker); and passes, transfers and all-reduces take no less there:
+ * processors may be shared, transfers wait for links and buffers too, and of an all-reduce only what it
+ * takes for sure is here (pd_reduce_times).  Maxima and sums grow with their terms, so by induction along
+ * the lists y(n) >= x(n) + c, with one c for all n.  In the long run, then, a microbatch takes no less.
  *
  * If x(n) = x(n - p) + d in all its terms, this goes on, with d / p for a microbatch.  If x does not
  * repeat itself as far as it is computed, the estimate is the slope of the first stage, and the bound is
@@ -57,7 +44,6 @@
 #include "planner/price/flow_parts.h"
 #include "planner/price/links.h"
 #include "planner/price/predict.h"
-#include "schedule/buffer_counts.h"
 #include "trace/steady.h"
 
 #include <math.h>
@@ -89,25 +75,7 @@ static void set_turns(struct pd_flow *flow, int64_t first)
 		flow->links[l].turn = (int)(first % flow->links[l].behind->replicas);
 }
 
-/*
- * Returns when the buffer has been sent in which a microbatch's gradients will leave over links that
- * skip stages, of those from stages that are ahead by so many microbatches.
- */
-static int64_t left_ns(const struct pd_flow *flow, const struct pd_flow_stage *stage, int64_t n,
-		       int64_t ahead)
-{
-	int64_t before = n - stage->leaving * stage->replicas, last_ns = 0;
-
-	for (int i = 0; i < stage->in_count && flow->skips; i++) {
-		const struct pd_flow_link *link = &flow->links[stage->in[i]];
-
-		if (link->skips && link->before->ahead >= ahead)
-			last_ns = pd_max64(last_ns, link->come_ns[before & link->come_mask]);
-	}
-	return last_ns;
-}
-
-static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n, int64_t last)
+static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n)
 {
 	int rank = take_turn(stage, &stage->down);
 	int64_t end_ns = flow->free_ns[rank];
@@ -117,8 +85,6 @@ static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n
 
 		end_ns = pd_max64(end_ns, link->arrival_ns[n & link->mask]);
 	}
-	if (stage->lead == 0 && n + stage->replicas < last)
-		end_ns = pd_max64(end_ns, left_ns(flow, stage, n, stage->replicas));
 	end_ns += stage->forward_ns;
 	flow->free_ns[rank] = end_ns;
 	for (int i = 0; i < stage->out_count; i++) {
@@ -158,33 +124,18 @@ static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 	}
 }
 
-/* Returns when a microbatch's gradients have come over a link. */
-static int64_t come_ns(const struct pd_flow *flow, struct pd_flow_link *link, int64_t n, int rank)
-{
-	int64_t way_ns = pd_flow_way_ns(flow, link, rank, link->behind->rank), *used_ns;
-
-	if (!link->skips)
-		return link->behind->end_ns + way_ns;
-	used_ns = &link->used_ns[(n - PD_PASSAGES * link->before->replicas) & link->used_mask];
-	link->come_ns[n & link->come_mask] = pd_max64(link->behind->end_ns, *used_ns) + way_ns;
-	return link->come_ns[n & link->come_mask];
-}
-
-static void backward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n)
+static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
 {
 	int rank = take_turn(stage, &stage->up);
 	int64_t end_ns = flow->free_ns[rank] + stage->again_ns; /* it waits for no gradient */
 
-	for (int i = 0; i < stage->out_count; i++)
-		end_ns = pd_max64(end_ns, come_ns(flow, &flow->links[stage->out[i]], n, rank));
-	end_ns = pd_max64(end_ns, left_ns(flow, stage, n, 0)) + stage->backward_ns;
-	flow->free_ns[rank] = stage->end_ns = end_ns;
-	for (int i = 0; i < stage->out_count && flow->skips; i++) {
+	for (int i = 0; i < stage->out_count; i++) {
 		const struct pd_flow_link *link = &flow->links[stage->out[i]];
 
-		if (link->skips)
-			link->used_ns[n & link->used_mask] = end_ns;
+		end_ns = pd_max64(end_ns, link->behind->end_ns +
+				  pd_flow_way_ns(flow, link, rank, link->behind->rank));
 	}
+	flow->free_ns[rank] = stage->end_ns = end_ns + stage->backward_ns;
 	stage->rank = rank;
 	if (--stage->left == 0) {
 		stage->left = stage->group;
@@ -208,14 +159,14 @@ static void tick(struct pd_flow *flow, int64_t first, int64_t last, int64_t k)
 		int64_t n = k + stage->lead;
 
 		if (n >= first && n < last)
-			forward(flow, stage, n, last);
+			forward(flow, stage, n);
 	}
 	if (k < first)
 		return;
 	for (int s = stages - 1; s >= 0; s--) {
 		struct pd_flow_stage *stage = &flow->stages[s];
 
-		backward(flow, stage, k);
+		backward(flow, stage);
 		sum += stage->weight * (uint64_t)stage->end_ns;
 	}
 	flow->backward_end[k] = flow->stages[0].end_ns;

@@ -5,8 +5,6 @@
 #include "base/rng.h"
 #include "plan/buckets.h"
 #include "planner/price/cost.h"
-#include "schedule/buffer_counts.h"
-#include "schedule/tick.h"
 #include "trace/steady.h"
 
 #include <stdlib.h>
@@ -39,8 +37,6 @@ static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *ti
 			.forward_ns = own->forward_ns, .backward_ns = own->backward_ns,
 			.update_ns = own->update_ns, .again_ns = own->again_ns,
 			.lead = pd_min64(own->lead, most), .group = own->group, .left = own->group,
-			.ahead = pd_tick_ahead(schedule, s, INT64_MAX),
-			.leaving = pd_schedule_leaving(schedule, s),
 			.reduces = reduces, .weight = weight_of(s),
 		};
 		flow->weights += stage->weight;
@@ -98,17 +94,9 @@ static void measure_link(struct pd_flow *flow, const struct pd_link *at, struct 
 	*link = (struct pd_flow_link){
 		.before = from, .behind = to,
 		.mask = power_of_two(from->lead - to->lead + 1) - 1,
-		.skips = at->to > at->from + 1,
-		.come_mask = power_of_two(to->leaving * (int64_t)to->replicas) - 1,
-		.used_mask = power_of_two(PD_PASSAGES * from->replicas) - 1,
 	};
 	measure_way(flow, at, link);
 	link->arrival_ns = pd_calloc((size_t)link->mask + 1, sizeof(int64_t));
-	if (!link->skips)
-		return;
-	flow->skips = true;
-	link->come_ns = pd_calloc((size_t)link->come_mask + 1, sizeof(int64_t));
-	link->used_ns = pd_calloc((size_t)link->used_mask + 1, sizeof(int64_t));
 }
 
 void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
@@ -142,11 +130,8 @@ void pd_flow_release(struct pd_flow *flow)
 {
 	for (int k = 0; k < PD_MAX_LEVELS; k++)
 		free(flow->component[k]);
-	for (int l = 0; l < flow->schedule->wiring->link_count; l++) {
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
 		free(flow->links[l].arrival_ns);
-		free(flow->links[l].come_ns);
-		free(flow->links[l].used_ns);
-	}
 	free(flow->stages);
 	free(flow->links);
 	free(flow->reduces);

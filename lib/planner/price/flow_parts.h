@@ -13,13 +13,6 @@ struct pd_flow_link {                   /* a link between two stages */
 	int turn;                       /* replica to which the next microbatch goes */
 	int64_t *arrival_ns;            /* of microbatches on the link: n at n & mask */
 	int64_t mask;
-	bool skips;                     /* it goes farther than to the next stage */
-	/*
-	 * If so: when gradients had come and when they had been used, of as many microbatches as there
-	 * are buffers for, `leaving` on each replica behind and PD_PASSAGES on each before; n at n & its
-	 * mask.
-	 */
-	int64_t *come_ns, *used_ns, come_mask, used_mask;
 };
 
 struct pd_flow_stage {
@@ -32,8 +25,6 @@ struct pd_flow_stage {
 	const struct pd_reduce *reduces;        /* per replica: what it takes for sure */
 	int64_t grouped_ns;             /* what an all-reduce in groups is expected to take; or 0 */
 	int64_t lead;                   /* microbatches by which forwards are ahead of backwards */
-	int64_t ahead;                  /* the part of it before the last stage's (schedule/tick.c) */
-	int leaving;                    /* buffers for gradients on their way out */
 	int64_t group, left;            /* microbatches of an update; those left until it */
 	int down, up;                   /* replicas of the next forward, and of the next backward */
 	uint64_t weight;                /* weight in the sums */
@@ -54,7 +45,6 @@ struct pd_flow {
 	uint64_t *marks;                /* sums over the other stages, by microbatch: tick() */
 	uint64_t weights;               /* sum of all stages' weights */
 	bool likely;
-	bool skips;                     /* some link does */
 	bool longer;                    /* some all-reduce takes longer if it is likely, or would */
 };
 

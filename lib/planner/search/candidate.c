@@ -182,10 +182,6 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_pa
 		pd_candidate_drop(plan);
 		return NULL;
 	}
-	if (pd_planner_plain(request) && !partition->warmups && !request->agree &&
-	    request->startup == PD_STARTUP_FRUGAL && request->recompute != PD_RECOMPUTE_ALL &&
-	    !request->recomputed)
-		return plan;
 	plan->schedule = request->schedule;
 	plan->weights = request->weights;
 	/* If the weights do not allow this, the plan is refused when its schedule is made. */

@@ -340,13 +340,11 @@ static bool probe(struct line_search *search, int64_t time)
 		search->nodes[i].devices = NONE;
 	line_nodes(search, U)[0] = (struct node){ .devices = 0 };
 	search->fewest.devices[U] = 0;
-	pd_fewest_note(&search->fewest, U);
 	for (int u = U - 1; u >= 0; u--) {
 		search->u = u;
 		search->room = room_for(search, u, time);
 		pd_fewest_each(&search->fewest, u, search->room, time);
 		search->fewest.devices[u] = line_nodes(search, u)[0].devices;
-		pd_fewest_note(&search->fewest, u);
 	}
 	return search->fewest.devices[0] != NONE;
 }
