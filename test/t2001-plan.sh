@@ -610,6 +610,10 @@ if [ -d "$profiles" ]; then
 		pd-plan -t 2@12GB/s,2@6GB/s,2@1.25GB/s "$profiles/vgg16.json" >a.json
 		jq -c "[.stages[] | .replicas, .warmup], .predicted.period_ns" a.json
 		jq -e ".predicted.period_ns < 116.72e6" a.json'
+	test_row published "interleaved stages are cut where little is sent" '
+		pd-plan -m 1TB -t 8@1GB/s --schedule=interleaved --microbatches=8 "$profiles/vgg16.json" >a.json
+		jq -c "[.stages[].ranks], .predicted.period_ns" a.json
+		jq -e "[.stages[].ranks] == [range(16) | [. % 8]] and .predicted.period_ns < 700e6" a.json'
 	test_row published "VGG-16 on 16 devices of 10 Gbit/s: 15-1, and nothing is faster" '
 		pd-plan -m 1TB -t 16@1.25GB/s "$profiles/vgg16.json" >a.json
 		jq -c "[.stages[] | .replicas, .warmup], .predicted.period_ns" a.json

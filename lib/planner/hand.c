@@ -171,48 +171,26 @@ struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, str
 	return take_only(task, partition, "--stages: this plan needs", time_ns_p, err);
 }
 
-/* Divides stages with the most units until there are `target`; first[s] is a unit. */
-static void divide(int *first, int stages, int target)
-{
-	for (; stages < target; stages++) {
-		int most = 0;
-
-		for (int s = 1; s < stages; s++)
-			if (first[s + 1] - first[s] > first[most + 1] - first[most])
-				most = s;
-		memmove(&first[most + 2], &first[most + 1],
-			(size_t)(stages - most) * sizeof(*first));
-		first[most + 1] = (first[most] + first[most + 2]) / 2;
-	}
-}
-
-struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_error *err)
+struct pd_partition *pd_chunks_partition(const struct pd_task *task, int64_t bandwidth_bytes_per_s,
+					 struct pd_error *err)
 {
 	const struct pd_costs *costs = &task->costs;
-	const struct pd_topology *topology = task->topology;
-	int64_t chunks = task->request->chunks, ranks = costs->unit_count / chunks;
+	int64_t chunks = task->request->chunks;
+	int count = (int)(pd_min64(costs->unit_count / chunks, task->topology->devices) * chunks);
 	struct pd_partition *partition;
-	int *first, count;
 
-	if (ranks > task->topology->devices)
-		ranks = task->topology->devices;
-	if (ranks < 1) {
+	if (count == 0) {
 		pd_error_input(err, "--chunks: the network can be cut into %d stages, expected"
 				      " at least %" PRId64, costs->unit_count, chunks);
 		return NULL;
 	}
-	count = (int)(ranks * chunks);
-	partition = pd_straight_most(costs, count,
-				     pd_slowest_link(topology, topology->levels - 1)
-				     .bandwidth_bytes_per_s, INT64_MAX);
-	first = pd_calloc((size_t)count + 2, sizeof(*first));
-	for (int s = 0, layer = 0; s < partition->stage_count; s++)
-		first[s + 1] = pd_costs_unit(costs, layer += partition->layers[s]);
-	divide(first, partition->stage_count, count);
-	pd_partition_free(partition);
+	partition = pd_even_partition(costs, count, bandwidth_bytes_per_s);
+	if (partition)
+		return partition;
 	partition = pd_partition_new(count);
-	for (int s = 0; s < count; s++)
-		partition->layers[s] = costs->first[first[s + 1]] - costs->first[first[s]];
-	free(first);
+	for (int64_t s = 0, u = 0, v; s < count; s++, u = v) {
+		v = (int64_t)costs->unit_count * (s + 1) / count;
+		partition->layers[s] = costs->first[v] - costs->first[u];
+	}
 	return partition;
 }

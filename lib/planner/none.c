@@ -108,7 +108,7 @@ static void advise(const struct pd_task *task, char *text, size_t room)
 void pd_none_explain(const struct pd_task *task, struct pd_error *err)
 {
 	bool chunks = task->request->chunks > 0;
-	struct pd_partition *partition = chunks ? pd_chunks_partition(task, err)
+	struct pd_partition *partition = chunks ? pd_chunks_partition(task, 0, err)
 		: pd_straight_least_memory(&task->costs, (int)task->topology->devices);
 	char advice[128] = "";
 	struct pd_plan *plan = NULL;

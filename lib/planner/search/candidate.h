@@ -90,11 +90,11 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 				  struct pd_error *err);
 
 /*
- * Returns stages for interleaved: the best straight pipeline with as many stages as there are
- * chunks.  If that needs fewer stages, its longest ones are divided, since each rank must have all
- * its chunks.
+ * Returns stages for interleaved, as many as all ranks have chunks: pd_even_partition(), or stages of equally
+ * many units where that would be too much work.
  */
-struct pd_partition *pd_chunks_partition(const struct pd_task *task, struct pd_error *err);
+struct pd_partition *pd_chunks_partition(const struct pd_task *task, int64_t bandwidth_bytes_per_s,
+					 struct pd_error *err);
 
 /* Tells, after a quick look, whether there is a plan that fits. */
 bool pd_simulated_fits(const struct pd_task *task);

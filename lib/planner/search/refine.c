@@ -106,8 +106,10 @@ static bool too_slow(const struct climb *climb, const struct shape *shape)
 
 static bool valid(const struct climb *climb, const struct shape *shape)
 {
-	int devices = 0, before = 0;
+	int devices = 0, before = 0, chunks = climb->contest->task->request->chunks;
 
+	if (chunks && shape->count % chunks != 0)
+		return false;
 	for (int s = 0; s < shape->count; s++) {
 		if (shape->ends[s] <= before || shape->replicas[s] < 1 ||
 		    (climb->straight && shape->replicas[s] > 1))
@@ -321,9 +323,11 @@ static void climb_from(struct climb *climb, const struct pd_entry *entry)
 static void climb_init(struct climb *climb, struct pd_contest *contest, int64_t most_work)
 {
 	const struct pd_task *task = contest->task;
+	int chunks = task->request->chunks;
 
-	*climb = (struct climb){ .contest = contest, .devices = (int)task->topology->devices,
-				 .straight = task->straight, .most_work = most_work };
+	*climb = (struct climb){ .contest = contest, .most_work = most_work,
+				 .devices = (int)task->topology->devices * (chunks ? chunks : 1),
+				 .straight = task->straight || chunks };
 	shape_init(&climb->at, task->profile->layer_count);
 	shape_init(&climb->best, task->profile->layer_count);
 	shape_init(&climb->trial, task->profile->layer_count);

@@ -50,6 +50,7 @@
 #define FEWER 4                 /* most devices that are left out at once */
 #define FEWER_LOOKED 4          /* plans that are replayed for that */
 #define EXHAUSTED 200000000     /* operations, if all plans are tried */
+#define SPEEDS 4                /* links are taken to be faster or slower by up to this factor */
 #define LEAST_WORK 20000
 #define MOST_WORK 8000000
 
@@ -185,18 +186,36 @@ static void enter_least_memory(struct pd_contest *contest)
 	pd_contest_enter(contest, pd_straight_least_memory(&task->costs, (int)task->topology->devices));
 }
 
+/*
+ * Enters interleaved plans: with even stages, and with those that are fast on links of several speeds, since a
+ * link carries the traffic of all chunks of a rank, and often what others send.
+ */
+static int enter_chunks(struct pd_contest *contest, struct pd_error *err)
+{
+	const struct pd_topology *topology = contest->task->topology;
+	int64_t slow = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s / SPEEDS;
+	int64_t bandwidth = topology->level[0].bandwidth_bytes_per_s * SPEEDS;
+
+	for (bool even = false; !even; bandwidth /= 2) {
+		struct pd_partition *partition;
+
+		even = bandwidth < slow || bandwidth == 0;
+		partition = pd_chunks_partition(contest->task, even ? 0 : bandwidth, err);
+		if (!partition)
+			return -1;
+		pd_contest_enter(contest, partition);
+	}
+	return pd_contest_look(contest, LOOKED, err);
+}
+
 static int enter_all(struct pd_contest *contest, struct pd_error *err)
 {
 	const struct pd_task *task = contest->task;
 	struct way way = { .straight = task->straight, .kept = 1, .alone = true };
 	struct pd_points points;
 
-	if (task->request->chunks) {
-		struct pd_partition *partition = pd_chunks_partition(task, err);
-
-		pd_contest_enter(contest, partition);
-		return partition ? 0 : -1;
-	}
+	if (task->request->chunks)
+		return enter_chunks(contest, err);
 	enter_line(contest, &way);
 	if (pd_contest_look(contest, 1, err) < 0)
 		return -1;
@@ -251,7 +270,7 @@ static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err
 	bool at_random = false;
 	int vain = 0;
 
-	if (task->request->chunks || contest->most_ns == 0)
+	if (contest->most_ns == 0)
 		return winner;
 	while (winner >= 0 && !contest->nearly && vain < FRUITLESS &&
 	       effort_of(contest) - since <= patience(contest, best_ns)) {
@@ -349,7 +368,7 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 	}
 	if (contest.count > 0) {
 		winner = judge_and_change(&contest, err);
-		if (winner >= 0 && !contest.nearly && !task->request->chunks) {
+		if (winner >= 0 && !contest.nearly) {
 			pd_contest_refine(&contest, contest.work + work_of(task, ESTIMATED));
 			winner = judge_and_change(&contest, err);
 		}
