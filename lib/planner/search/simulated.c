@@ -194,7 +194,7 @@ static int enter_chunks(struct pd_contest *contest, struct pd_error *err)
 {
 	const struct pd_topology *topology = contest->task->topology;
 	int64_t slow = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s / SPEEDS;
-	int64_t bandwidth = topology->level[0].bandwidth_bytes_per_s * SPEEDS;
+	int64_t bandwidth = pd_times(SPEEDS, topology->level[0].bandwidth_bytes_per_s);
 
 	for (bool even = false; !even; bandwidth /= 2) {
 		struct pd_partition *partition;
