@@ -147,10 +147,9 @@ struct pd_plan *pd_formula_plan(struct pd_task *task, int64_t *time_ns_p, struct
 struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
 {
 	const struct pd_plan_request *request = task->request;
-	int64_t most = request->chunks ? request->chunks * task->topology->devices
-				       : task->topology->devices;
-	struct pd_partition *partition = pd_fixed_partition(&task->costs, request->stages,
-							    request->weights, most, err);
+	struct pd_partition *partition =
+		pd_fixed_partition(&task->costs, request->stages, request->weights,
+				   pd_task_stages(task, task->topology->devices), err);
 	int status = 0;
 
 	if (!partition)

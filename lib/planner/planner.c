@@ -159,6 +159,12 @@ static bool is_open(const struct pd_plan_request *request, int schedule, int wei
 	return request->any_weights ? weights != PD_WEIGHTS_LATEST : same;
 }
 
+/* Tells whether no stage may have replicas. */
+static bool is_straight(const struct pd_plan_request *request)
+{
+	return request->straight || request->chunks || request->schedule == PD_SCHEDULE_NF1B;
+}
+
 /* Plans with one combination, as if it had been asked for. */
 static struct pd_plan *plan_with(struct pd_task *task, struct pd_plan_request *request,
 				 int64_t *time_ns_p, int64_t *bound_ns_p, struct pd_error *err)
@@ -170,7 +176,7 @@ static struct pd_plan *plan_with(struct pd_task *task, struct pd_plan_request *r
 	request->chunks = request->schedule != PD_SCHEDULE_INTERLEAVED ? 0
 			: task->request->chunks ? task->request->chunks : PD_PLANNER_CHUNKS;
 	one.request = request;
-	one.straight = request->straight || request->schedule == PD_SCHEDULE_NF1B;
+	one.straight = is_straight(request);
 	plan = solve(&one, time_ns_p, err);
 	/* A bound does not depend on memory, for want of which there may be no plan. */
 	*bound_ns_p = plan || err->status == PD_EXIT_NO ? task_bound_ns(&one) : PD_NEVER;
@@ -259,7 +265,7 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	if (request->any_bucket)
 		request->bucket_bytes = pd_bucket_usual(profile);
 	task.limit_bytes = pd_task_limit_bytes(profile, request);
-	task.straight = request->straight || request->schedule == PD_SCHEDULE_NF1B;
+	task.straight = is_straight(request);
 	copied = task;
 	task_begin(&task, &views[0], false);
 	if (request->cost == PD_COST_SIMULATED && profile->model &&

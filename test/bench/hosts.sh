@@ -51,7 +51,7 @@ on_hosts() {
 	jq -r '.levels[0] | "link: \(.bandwidth_bytes_per_s / 1e6) MB/s, \(.latency_ns / 1e3) us"' \
 		"$work/topology.json" >&2
 	layers=$(jq '.layers | length' profile.json)
-	# Ranks that share processors share a memory, too, but not these: hence a ring.
+	# pd-plan expects ranks that share processors to share a memory.  These do not, so they sum in a ring.
 	plan="pd-plan --topology=$work/topology.json --processors=$(nproc) --all-reduce=ring"
 	$plan --stages="${layers}x4" --bucket=auto profile.json >"$work/parallel.json"
 	$plan profile.json >"$work/plan.json"

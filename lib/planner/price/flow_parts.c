@@ -56,6 +56,7 @@ static void measure_way(const struct pd_flow *flow, const struct pd_link *at,
 			struct pd_flow_link *link)
 {
 	const struct pd_topology *topology = &flow->plan->topology;
+	const struct pd_flow_stage *from = &flow->stages[at->from], *to = link->behind;
 
 	for (int k = 0; k < topology->levels; k++) {
 		int64_t bandwidth = pd_slowest_link(topology, k).bandwidth_bytes_per_s;
@@ -68,9 +69,8 @@ static void measure_way(const struct pd_flow *flow, const struct pd_link *at,
 		}
 	}
 	link->only_ns = -1;
-	if (link->before->replicas == 1 && link->behind->replicas == 1)
-		link->only_ns = pd_flow_way_ns(flow, link, link->before->ranks[0],
-					       link->behind->ranks[0]);
+	if (from->replicas == 1 && to->replicas == 1)
+		link->only_ns = pd_flow_way_ns(flow, link, from->ranks[0], to->ranks[0]);
 }
 
 /* Returns the least power of two from n on. */
@@ -92,7 +92,7 @@ static void measure_link(struct pd_flow *flow, const struct pd_link *at, struct 
 	const struct pd_flow_stage *from = &flow->stages[at->from], *to = &flow->stages[at->to];
 
 	*link = (struct pd_flow_link){
-		.before = from, .behind = to,
+		.behind = to,
 		.mask = power_of_two(from->lead - to->lead + 1) - 1,
 	};
 	measure_way(flow, at, link);

@@ -7,7 +7,7 @@
 #include "schedule/schedule.h"
 
 struct pd_flow_link {                   /* a link between two stages */
-	const struct pd_flow_stage *before, *behind;
+	const struct pd_flow_stage *behind;
 	int64_t way_ns[PD_MAX_LEVELS];  /* time of its tensors, by outermost level of the way */
 	int64_t only_ns;                /* the same if neither stage has replicas; else -1 */
 	int turn;                       /* replica to which the next microbatch goes */

@@ -16,9 +16,15 @@ struct pd_task {
 	const struct pd_topology *topology;
 	struct pd_costs costs;
 	int64_t limit_bytes;            /* memory of a device */
-	bool straight;
+	bool straight;                  /* no stage has replicas */
 	int64_t bound_ns;               /* of every plan with these options; 0: not known yet */
 };
+
+/* Returns how many stages a plan can have on so many devices: with chunks, several on each. */
+static inline int64_t pd_task_stages(const struct pd_task *task, int64_t devices)
+{
+	return devices * (task->request->chunks ? task->request->chunks : 1);
+}
 
 /*
  * Makes a plan of a partition, as the task asks for, with its stages' predictions; warm-ups are the

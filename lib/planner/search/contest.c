@@ -106,6 +106,7 @@ static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool c
 	int64_t best;
 	bool fits;
 
+	/* The schedule of an interleaved plan is made microbatch by microbatch. */
 	contest->work += plan->stage_count * (task->request->chunks ? pd_max64(64, plan->microbatches) : 64);
 	pd_predict_stages(plan);
 	fits = fill(contest, plan, choose, &limits, &expected);

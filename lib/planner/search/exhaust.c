@@ -35,19 +35,12 @@ struct exhaust {
 	bool plain;                     /* each minibatch of a replica has its own update */
 };
 
-/* Returns how many stages a plan can have: with chunks, several on each device. */
-static int64_t most_stages(const struct pd_task *task, int64_t devices)
-{
-	return devices * (task->request->chunks ? task->request->chunks : 1);
-}
-
 /* Tells whether there are few chains of points, each with all numbers of replicas for its stages. */
 static bool few_of(const struct pd_task *task, const struct pd_points *points)
 {
-	int64_t devices = most_stages(task, task->topology->devices);
-	bool straight = task->straight || task->request->chunks;
+	int64_t devices = pd_task_stages(task, task->topology->devices);
 	size_t room = (size_t)points->last + 1;
-	double *chains, *next, all = 0, gifts = straight ? 1 : (double)devices;
+	double *chains, *next, all = 0, gifts = task->straight ? 1 : (double)devices;
 
 	if (points->last > MOST_SHAPES)         /* plans of two stages are already more */
 		return false;
@@ -61,7 +54,7 @@ static bool few_of(const struct pd_task *task, const struct pd_points *points)
 			for (int i = 0; chains[u] > 0 && i < pd_points_ends(points, u); i++)
 				next[pd_points_end(points, u, i)] += chains[u];
 		all += next[points->last] * gifts;
-		gifts = straight ? 1 : gifts * (double)(devices - s) / (s + 1);
+		gifts = task->straight ? 1 : gifts * (double)(devices - s) / (s + 1);
 		memcpy(chains, next, room * sizeof(*chains));
 	}
 	free(chains);
@@ -178,14 +171,13 @@ static void place(struct exhaust *exhaust)
 static void extend(struct exhaust *exhaust, int u, int devices)
 {
 	const struct pd_points *points = exhaust->points;
-	bool straight = exhaust->task->straight || exhaust->task->request->chunks;
 
 	if (u == points->last) {
 		place(exhaust);
 		return;
 	}
 	for (int i = 0; i < pd_points_ends(points, u); i++)
-		for (int m = 1; m <= (straight ? 1 : devices); m++) {
+		for (int m = 1; m <= (exhaust->task->straight ? 1 : devices); m++) {
 			int v = pd_points_end(points, u, i);
 			int64_t compute = points->compute_ns[v] - points->compute_ns[u];
 
@@ -219,7 +211,7 @@ bool pd_contest_exhaust(struct pd_contest *contest, size_t winner)
 	exhaust.replicas = pd_calloc(room, sizeof(int));
 	/* Plans that are as fast with fewer devices are left if none is faster. */
 	devices = task->bound_ns >= exhaust.time_ns ? exhaust.ranks : task->topology->devices;
-	extend(&exhaust, 0, (int)most_stages(task, devices));
+	extend(&exhaust, 0, (int)pd_task_stages(task, devices));
 	pd_points_release(&units);
 	free(exhaust.ends);
 	free(exhaust.replicas);

@@ -35,7 +35,7 @@ struct climb {
 	int64_t most_work;
 	const struct pd_costs *costs;   /* those of the profile of `at` */
 	struct pd_costs own;            /* the same, if they are not the task's */
-	int devices;
+	int places;                     /* devices or, with chunks, stages on all of them */
 	bool straight;
 	struct shape at, best, trial;
 	int64_t best_ns;
@@ -117,7 +117,7 @@ static bool valid(const struct climb *climb, const struct shape *shape)
 		before = shape->ends[s];
 		devices += shape->replicas[s];
 	}
-	return before == climb->costs->profile->layer_count && devices <= climb->devices;
+	return before == climb->costs->profile->layer_count && devices <= climb->places;
 }
 
 /* Estimates `trial`, and resets it to the current plan. */
@@ -159,7 +159,7 @@ static void move_stages(struct shape *shape, int from, int to)
 
 static int idle_devices(const struct climb *climb, const struct shape *shape)
 {
-	int idle = climb->devices;
+	int idle = climb->places;
 
 	for (int s = 0; s < shape->count; s++)
 		idle -= shape->replicas[s];
@@ -323,11 +323,10 @@ static void climb_from(struct climb *climb, const struct pd_entry *entry)
 static void climb_init(struct climb *climb, struct pd_contest *contest, int64_t most_work)
 {
 	const struct pd_task *task = contest->task;
-	int chunks = task->request->chunks;
 
 	*climb = (struct climb){ .contest = contest, .most_work = most_work,
-				 .devices = (int)task->topology->devices * (chunks ? chunks : 1),
-				 .straight = task->straight || chunks };
+				 .places = (int)pd_task_stages(task, task->topology->devices),
+				 .straight = task->straight };
 	shape_init(&climb->at, task->profile->layer_count);
 	shape_init(&climb->best, task->profile->layer_count);
 	shape_init(&climb->trial, task->profile->layer_count);

@@ -187,8 +187,8 @@ static void enter_least_memory(struct pd_contest *contest)
 }
 
 /*
- * Enters interleaved plans: with even stages, and with those that are fast on links of several speeds, since a
- * link carries the traffic of all chunks of a rank, and often what others send.
+ * Enters interleaved plans: with even stages, and with those that would be fast on faster and slower links.  A
+ * link carries the traffic of all chunks of its rank, so only replays tell which of them are fast here.
  */
 static int enter_chunks(struct pd_contest *contest, struct pd_error *err)
 {
