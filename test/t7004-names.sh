@@ -53,6 +53,27 @@ for length in 152 153 160 5000; do
 		done'
 done
 
+# A path has the bytes that the system takes, whatever a document may have.
+latin=$(printf "caf\351 \377")
+test_ok "paths that are not UTF-8: data, parameters, checkpoints and a trace are those that were named" '
+	mkdir "$latin"
+	idx_data "$latin/data"
+	cp plan-short "$latin/plan.json"
+	set -- $sgd --minibatches=6 --data="$latin/data"
+	"$serial" "$@" --output=serial plan-short
+	train "$latin/ck" "$latin/plan.json" --no-evaluate "$@" --trace="$latin/trace" >out
+	"$same" serial "$(at "$latin/ck" 6)"
+	[ -s "$latin/trace" ]
+	iconv -f UTF-8 -t UTF-8 out >/dev/null
+	jq -s -e "last.outcome == \"done\"" out
+'
+test_ok "paths that are not UTF-8: what a rank says of one is told" '
+	rm -r "$latin/data"
+	status 2 train "$latin/other" plan-short $sgd --synthetic --minibatches=6 --init="$latin/ck" 2>err
+	cat err
+	one_line err
+	grep -aq "$latin/ck" err'
+
 # A message has limited room.  What is wrong stands at its end, and is seen whatever the name.
 test_ok "a file with a long name: the end of the sentence is there" '
 	folder=$(printf "%0240d/%0240d/%0240d" 1 2 3)

@@ -53,6 +53,12 @@ test_ok "no #ifdef outside the back ends" '
 		--include="*.[ch]" | grep -v "lib/device/c" | grep -v "lib/transport/[nu]"
 '
 
+# A member that cannot be made would be left out of a document or a message, and nobody would miss it.
+test_ok "members are set where one that cannot be made is an error" '
+	! grep -rnE "json_(object_set_new|array_append_new)(_nocheck)?\(" "$PD_SOURCE/lib" "$PD_SOURCE/bin" \
+		--include="*.[ch]" | grep -v "lib/base/json.c"
+'
+
 for program in pd-model pd-plan pd-replay pd-schedule; do
 	test_ok "$program needs no device library" '
 		! ldd "$PD_BUILD/bin/$program" | grep -E "dnnl|libuc[pst]|cuda|cudnn|nccl"

@@ -2,6 +2,7 @@
 #include "base/json.h"
 
 #include "base/array_limit.h"
+#include "base/mem.h"
 #include "base/ration.h"
 
 #include <errno.h>
@@ -436,6 +437,57 @@ int pd_json_get_choice(const struct pd_place *object, const char *key, const cha
 		pd_list_name(list, sizeof(list), names[i], "\"");
 	}
 	return pd_place_expected(&at, err, "one of %s", list);
+}
+
+void pd_json_set(json_t *object, const char *key, json_t *value)
+{
+	if (json_object_set_new(object, key, value) != 0)
+		pd_bug("JSON: member \"%s\" cannot be made", key);
+}
+
+void pd_json_add(json_t *array, json_t *value)
+{
+	if (json_array_append_new(array, value) != 0)
+		pd_bug("JSON: an element of an array cannot be made");
+}
+
+json_t *pd_json_bytes(const char *bytes)
+{
+	return json_string_nocheck(bytes);
+}
+
+/* Returns how many bytes at the front are a character; 0: none. */
+static size_t character(const char *bytes)
+{
+	for (size_t n = 1; n <= 4 && bytes[n - 1]; n++) {
+		json_t *one = json_stringn(bytes, n);
+
+		json_decref(one);
+		if (one)
+			return n;
+	}
+	return 0;
+}
+
+json_t *pd_json_shown(const char *bytes)
+{
+	json_t *value = json_string(bytes);
+	size_t used = 0;
+	char *text;
+
+	if (value)
+		return value;
+	text = pd_zalloc(3 * strlen(bytes) + 1);
+	while (*bytes) {
+		size_t n = character(bytes);
+
+		memcpy(text + used, n ? bytes : "\xef\xbf\xbd", n ? n : 3);
+		used += n ? n : 3;
+		bytes += n ? n : 1;
+	}
+	value = json_string(text);
+	free(text);
+	return value;
 }
 
 #define LINE_WIDTH 120

@@ -115,6 +115,18 @@ static inline bool pd_member_true(const json_t *object, const char *key)
 	return json_is_true(json_object_get(object, key));
 }
 
+/*
+ * Set a member of an object, and add an element to an array, whose reference they take.  A value that
+ * cannot be made (NULL: a number that JSON does not have, text that is not UTF-8) would be left out, and
+ * nobody would miss it: that ends the program.
+ */
+void pd_json_set(json_t *object, const char *key, json_t *value);
+void pd_json_add(json_t *array, json_t *value);
+/* A string of any bytes, such as a path: for messages (launch/message.h), since documents are UTF-8. */
+json_t *pd_json_bytes(const char *bytes);
+/* A string for people: each byte that is not part of a character becomes U+FFFD. */
+json_t *pd_json_shown(const char *bytes);
+
 /* Returns how many digits, 15 to 17, every real number in a value needs to be read back as it is. */
 int pd_json_digits(const json_t *value);
 

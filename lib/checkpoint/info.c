@@ -35,7 +35,7 @@ static json_t *strings(char *const *list, int count)
 	json_t *array = json_array();
 
 	for (int i = 0; i < count; i++)
-		json_array_append_new(array, json_string(list[i]));
+		pd_json_add(array, json_string(list[i]));
 	return array;
 }
 
@@ -47,10 +47,10 @@ static json_t *stage_json(const struct pd_checkpoint_info *info, int number)
 
 	for (int i = info->stage_count; i < info->file_count; i++)
 		if (info->files[i].stage == number)
-			json_array_append_new(sums, json_string(pd_checksum_text(
+			pd_json_add(sums, json_string(pd_checksum_text(
 					info->files[i].checksum, sum)));
 	for (int i = 0; i < stage->version_count; i++)
-		json_array_append_new(versions, json_integer(stage->versions[i]));
+		pd_json_add(versions, json_integer(stage->versions[i]));
 	json = json_pack("{s:s, s:o, s:i, s:i, s:o, s:s}", "file", file, "layers",
 			 strings(stage->layers, stage->layer_count), "warmup", stage->warmup,
 			 "replicas", stage->replicas, "versions", versions, "header_checksum",
@@ -69,7 +69,7 @@ static json_t *info_json(const struct pd_checkpoint_info *info)
 	if (info->seed > INT64_MAX)
 		pd_bug("checkpoint: seed %" PRIu64, info->seed);
 	for (int i = 0; i < info->stage_count; i++)
-		json_array_append_new(stages, stage_json(info, i));
+		pd_json_add(stages, stage_json(info, i));
 	json = json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:O, s:o, s:s}",
 			 "format", "pd-checkpoint", "version", VERSION,
 			 "step", (json_int_t)info->step,
@@ -143,7 +143,7 @@ static int parse_layers(const struct pd_place *place, json_t *seen,
 			return -1;
 		if (json_object_get(seen, name))
 			return pd_place_error(&item, err, "layer \"%.60s\" stands twice", name);
-		json_object_set_new(seen, name, json_true());
+		pd_json_set(seen, name, json_true());
 		stage->layers[stage->layer_count++] = pd_strdup(name);
 	}
 	return 0;

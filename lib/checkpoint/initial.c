@@ -77,7 +77,7 @@ static int look_for(struct pd_initial *initial, const char *name, const char *ow
 	const struct pd_tensor *tensor = pd_safetensors_find(initial->st, name), *before;
 	json_t *found = json_object_get(initial->found, owner);
 
-	json_object_set_new(initial->known, name, json_true());
+	pd_json_set(initial->known, name, json_true());
 	if (!tensor)
 		return 0;
 	if (check_shape(initial, tensor, size, dims, err) < 0)
@@ -87,7 +87,7 @@ static int look_for(struct pd_initial *initial, const char *name, const char *ow
 		return pd_error_input(err, "%s: \"%.120s\": expected type F32, F16 or BF16, found %s",
 				      pd_safetensors_file(initial->st), name, tensor->dtype);
 	if (!found) {
-		json_object_set_new(initial->found, owner, json_string(name));
+		pd_json_set(initial->found, owner, json_string(name));
 		return 0;
 	}
 	before = pd_safetensors_find(initial->st, json_string_value(found));

@@ -58,13 +58,13 @@ static void write_note(const struct pd_checkpoint_lock *lock)
 
 	gethostname(host, sizeof(host) - 1);
 	strftime(since, sizeof(since), "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
-	note = json_pack("{s:s, s:I, s:s, s:s}", "host", host, "pid", (json_int_t)getpid(),
-			 "since", since, "what", lock->what);
+	note = json_pack("{s:o, s:I, s:s, s:o}", "host", pd_json_shown(host), "pid",
+			 (json_int_t)getpid(), "since", since, "what", pd_json_shown(lock->what));
 	if (*lock->run) {
-		json_object_set_new(note, "run", json_string(lock->run));
-		json_object_set_new(note, "keeper", json_integer(lock->keeper));
+		pd_json_set(note, "run", json_string(lock->run));
+		pd_json_set(note, "keeper", json_integer(lock->keeper));
 	}
-	text = note ? json_dumps(note, 0) : NULL;
+	text = json_dumps(note, 0);
 	json_decref(note);
 	/*
 	 * If this cannot be written, the lock still works, and others are told a process's number.

@@ -25,7 +25,7 @@ static json_t *describe(const struct pd_tensor *tensor, int64_t begin, int64_t *
 	int64_t elements = elements_of(tensor);
 
 	for (int i = 0; i < tensor->dims; i++)
-		json_array_append_new(shape, json_integer(tensor->size[i]));
+		pd_json_add(shape, json_integer(tensor->size[i]));
 	if (elements > INT64_MAX / 4 || !pd_add(begin, elements * 4, end_p))
 		pd_bug("safetensors: size of \"%s\"", tensor->name);
 	return json_pack("{s:s, s:o, s:[I, I]}", "dtype", "F32", "shape", shape, "data_offsets",
@@ -49,9 +49,9 @@ static char *make_header(const struct pd_tensor *tensors, size_t count, json_t *
 	for (size_t i = 0; i < count; i++) {
 		json_t *tensor = describe(&tensors[i], at, &at);
 
-		if (json_object_get(header, tensors[i].name) ||
-		    json_object_set_new(header, tensors[i].name, tensor) != 0)
+		if (json_object_get(header, tensors[i].name))
 			pd_bug("safetensors: name \"%s\"", tensors[i].name);
+		pd_json_set(header, tensors[i].name, tensor);
 	}
 	text = json_dumps(header, JSON_COMPACT);
 	if (!text)

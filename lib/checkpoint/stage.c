@@ -39,17 +39,17 @@ static json_t *make_metadata(int64_t step, const struct pd_checkpoint_file *file
 	json_t *metadata = json_object();
 
 	/* Other programs look for this in a file of tensors in PyTorch's layout. */
-	json_object_set_new(metadata, "format", json_string("pt"));
-	json_object_set_new(metadata, "step", json_sprintf("%" PRId64, step));
-	json_object_set_new(metadata, "stage", json_sprintf("%d", file->stage));
+	pd_json_set(metadata, "format", json_string("pt"));
+	pd_json_set(metadata, "step", json_sprintf("%" PRId64, step));
+	pd_json_set(metadata, "stage", json_sprintf("%d", file->stage));
 	if (file->replica > 0)
-		json_object_set_new(metadata, "replica", json_sprintf("%d", file->replica));
+		pd_json_set(metadata, "replica", json_sprintf("%d", file->replica));
 	for (size_t i = 0; i < count; i++) {
 		char *key = pd_format(CHECKSUM_KEY "%s", tensors[i].name);
 		uint64_t sum = pd_checksum(context(step, file->stage, &tensors[i]), data[i],
 					   (size_t)tensors[i].elements * sizeof(float));
 
-		json_object_set_new(metadata, key, json_string(pd_checksum_text(sum, text)));
+		pd_json_set(metadata, key, json_string(pd_checksum_text(sum, text)));
 		free(key);
 	}
 	return metadata;
@@ -315,7 +315,7 @@ static int check_tensors(const struct pd_safetensors *st, const struct pd_checkp
 	int status = 0;
 
 	for (int i = 0; i < stage->layer_count; i++)
-		json_object_set_new(layers, stage->layers[i], json_true());
+		pd_json_set(layers, stage->layers[i], json_true());
 	for (size_t i = 0; i < count && status == 0; i++)
 		status = check_tensor(st, info, stage, layers, &list[i], err);
 	json_decref(layers);

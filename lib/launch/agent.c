@@ -56,7 +56,7 @@ static json_t *visible_devices(void)
 			char place[PD_DEVICE_PLACE];
 
 			pd_devices[i]->place(ordinal, place);
-			json_array_append_new(places, json_string(place));
+			pd_json_add(places, json_string(place));
 		}
 	}
 	return places;
@@ -73,8 +73,8 @@ json_t *pd_hosts_place(void)
 		boot[0] = 0;
 	if (file)
 		fclose(file);
-	place = json_pack("{s:s, s:s, s:s, s:s, s:o}", "event", "place", "host", host, "boot", boot,
-			  "processors", text, "devices", visible_devices());
+	place = json_pack("{s:s, s:o, s:s, s:s, s:o}", "event", "place", "host", pd_json_bytes(host),
+			  "boot", boot, "processors", text, "devices", visible_devices());
 	free(text);
 	return place;
 }

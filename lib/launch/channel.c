@@ -68,14 +68,10 @@ static int cannot_send(struct pd_error *err)
 
 int pd_channel_send(struct pd_channel *channel, json_t *message, struct pd_error *err)
 {
-	char *text = json_dumps(message, JSON_COMPACT);
-	size_t length;
+	char *text = pd_message_text(message);
+	size_t length = strlen(text);
 	int status;
 
-	json_decref(message);
-	if (!text)
-		pd_bug("channel: a message that cannot be written");
-	length = strlen(text);
 	text[length++] = '\n';          /* replaces the final zero */
 	status = send_pair(channel, text, length, NULL, 0) < 0 ? cannot_send(err) : 0;
 	free(text);
@@ -163,7 +159,7 @@ static bool take_line(struct pd_channel *channel, json_t **message_p)
 	if (!end)
 		return false;
 	length = (size_t)(end - channel->buffer);
-	*message_p = json_loadb(channel->buffer, length, 0, NULL);
+	*message_p = pd_message_parse(channel->buffer, length);
 	drop_front(channel, length + 1);
 	return true;
 }
@@ -256,11 +252,4 @@ int pd_channel_wait(struct pd_channel *channel, int timeout_ms, json_t **message
 			return -1;
 	}
 	return verdict;
-}
-
-int pd_message_is(const json_t *message, const char *event)
-{
-	const char *text = pd_member_text(message, "event");
-
-	return text && strcmp(text, event) == 0;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "base/json.h"
+#include "launch/message.h"
 #include "launch/packed.h"
 
 #include <pthread.h>
@@ -57,6 +58,3 @@ FILE *pd_channel_stream(struct pd_channel *channel);
 void pd_channel_on_bytes(struct pd_channel *channel,
 			 void (*take)(void *context, const char *bytes, size_t count),
 			 void *context);
-
-/* Returns whether the member "event" of a message is this word. */
-int pd_message_is(const json_t *message, const char *event);

@@ -44,8 +44,10 @@ int pd_exchange_put(struct pd_exchange *exchange, const char *address, json_t *r
 {
 	json_t *answer;
 
-	if (exchange->server.fd < 0)
-		return json_object_set_new(ready, "address", json_string(address));
+	if (exchange->server.fd < 0) {
+		pd_json_set(ready, "address", json_string(address));
+		return 0;
+	}
 	answer = ask(exchange, json_pack("{s:s, s:s}", "event", "put", "address", address), err);
 	json_decref(answer);
 	return answer ? 0 : -1;
@@ -61,7 +63,7 @@ int pd_exchange_get(struct pd_exchange *exchange, const bool *peers, int ranks, 
 	list = json_array();
 	for (int r = 0; r < ranks; r++)
 		if (peers[r])
-			json_array_append_new(list, json_integer(r));
+			pd_json_add(list, json_integer(r));
 	answer = ask(exchange, json_pack("{s:s, s:o}", "event", "get", "ranks", list), err);
 	if (!answer)
 		return -1;

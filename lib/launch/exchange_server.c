@@ -30,7 +30,7 @@ static json_t *get(const json_t *list, struct pd_error *err)
 
 		snprintf(key, sizeof(key), "%d", ranks[i]);
 		if (texts[i])
-			json_object_set_new(addresses, key, json_string(texts[i]));
+			pd_json_set(addresses, key, json_string(texts[i]));
 		free(texts[i]);
 	}
 	free(texts);
@@ -63,7 +63,8 @@ static void *serve(void *context)
 		json_t *answer = answer_to(request, &err);
 
 		if (!answer)
-			answer = json_pack("{s:s, s:s, s:i}", "event", "error", "text", err.text, "peer",
+			answer = json_pack("{s:s, s:o, s:i}", "event", "error", "text",
+					   pd_json_bytes(err.text), "peer",
 					   err.cause == PD_CAUSE_PEER ? err.peer : -1);
 		pd_channel_send(&rank, answer, NULL);
 		json_decref(request);

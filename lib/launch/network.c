@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "launch/network.h"
 
+#include "base/json.h"
 #include "base/mem.h"
 
 #include <arpa/inet.h>
@@ -91,7 +92,7 @@ json_t *pd_network_addresses(bool loopback)
 	struct ifaddrs *all = NULL;
 
 	if (loopback) {
-		json_array_append_new(list, json_string("127.0.0.1"));
+		pd_json_add(list, json_string("127.0.0.1"));
 		return list;
 	}
 	if (getifaddrs(&all) < 0)
@@ -102,7 +103,7 @@ json_t *pd_network_addresses(bool loopback)
 
 		if (is_usable(i) && inet_ntop(i->ifa_addr->sa_family, number_of(i->ifa_addr, &size),
 					      text, sizeof(text)))
-			json_array_append_new(list, json_string(text));
+			pd_json_add(list, json_string(text));
 	}
 	freeifaddrs(all);
 	return list;

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "launch/message.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -10,13 +11,12 @@
 
 struct pd_packed pd_pack(json_t *message)
 {
-	char *text = json_dumps(message, JSON_COMPACT);
-	struct pd_packed packed = { .bytes = text ? strlen(text) : 0 };
+	char *text = pd_message_text(message);
+	struct pd_packed packed = { .bytes = strlen(text) };
 	uLongf count = compressBound(packed.bytes);
 
-	json_decref(message);
 	packed.text = pd_zalloc(count);
-	if (!text || compress((Bytef *)packed.text, &count, (Bytef *)text, packed.bytes) != Z_OK)
+	if (compress((Bytef *)packed.text, &count, (Bytef *)text, packed.bytes) != Z_OK)
 		pd_bug("channel: a message that cannot be compressed");
 	packed.count = count;
 	free(text);
@@ -36,7 +36,7 @@ json_t *pd_unpack(const struct pd_packed *packed)
 	json_t *message = NULL;
 
 	if (uncompress((Bytef *)text, &bytes, (const Bytef *)packed->text, packed->count) == Z_OK)
-		message = json_loadb(text, bytes, 0, NULL);
+		message = pd_message_parse(text, bytes);
 	free(text);
 	return message;
 }

@@ -138,7 +138,7 @@ static json_t *flow_json(const struct flow *f)
 	json_t *times = json_array();
 
 	for (int64_t i = 0; i < f->count; i++)
-		json_array_append_new(times, json_integer(f->times_ns[i]));
+		pd_json_add(times, json_integer(f->times_ns[i]));
 	return json_pack("{s:I, s:o}", "bytes", (json_int_t)f->bytes, "times", times);
 }
 
@@ -156,7 +156,7 @@ static json_t *run_flows(struct end *e, const json_t *list, struct pd_error *err
 		status = do_flows(e, flows, n, err);
 	for (size_t i = 0; i < n && status == 0; i++)
 		if (flows[i].receive)
-			json_array_append_new(received, flow_json(&flows[i]));
+			pd_json_add(received, flow_json(&flows[i]));
 	/* where it failed, the transport may write to buffers yet, and the process ends */
 	for (size_t i = 0; i < n && status == 0; i++) {
 		free(flows[i].times_ns);

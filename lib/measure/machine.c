@@ -95,7 +95,7 @@ static json_t *round_of(struct measuring *m, int r)
 static void add_flow(struct measuring *m, int from, int to, int64_t bytes, int64_t count)
 {
 	for (int receive = 0; receive < 2; receive++)
-		json_array_append_new(json_object_get(round_of(m, receive ? to : from), "flows"),
+		pd_json_add(json_object_get(round_of(m, receive ? to : from), "flows"),
 			json_pack("{s:i, s:b, s:I, s:I}", "peer", receive ? from : to, "receive",
 				  receive, "bytes", (json_int_t)bytes, "count", (json_int_t)count));
 }
@@ -263,9 +263,9 @@ static int measure_latency(struct measuring *m, int a, int b, int64_t *latency_n
 	struct outcome outcome;
 
 	for (int k = 0; k < 2; k++)
-		json_object_set_new(round_of(m, k ? b : a), "ping",
-				    json_pack("{s:i, s:b, s:i}", "peer", k ? a : b, "first", !k, "count",
-					      PINGS));
+		pd_json_set(round_of(m, k ? b : a), "ping",
+			    json_pack("{s:i, s:b, s:i}", "peer", k ? a : b, "first", !k, "count",
+				      PINGS));
 	if (do_round(m, &outcome, err) < 0)
 		return -1;
 	*latency_ns_p = outcome.latency_ns;

@@ -26,7 +26,7 @@ static int read_name(const struct pd_place *place, struct pd_model *model, int t
 	if (json_object_get(model->names, name))
 		return pd_place_error(&at, err, "\"%.60s\" is the name of an earlier input or "
 				      "layer: expected a name of its own", name);
-	json_object_set_new(model->names, name, json_integer(tensor));
+	pd_json_set(model->names, name, json_integer(tensor));
 	*name_p = pd_strdup(name);
 	return 0;
 }

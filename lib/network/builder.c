@@ -15,7 +15,7 @@ const char *pd_network_name(struct pd_network *network, const char *fmt, ...)
 	va_start(ap, fmt);
 	name = json_vsprintf(fmt, ap);
 	va_end(ap);
-	json_array_append_new(network->names, name);
+	pd_json_add(network->names, name);
 	return json_string_value(name);
 }
 
@@ -27,10 +27,10 @@ const char *pd_network_input(struct pd_network *network, const char *name, const
 
 	va_start(ap, dims);
 	for (int d = 0; d < dims; d++)
-		json_array_append_new(shape, json_integer(va_arg(ap, int64_t)));
+		pd_json_add(shape, json_integer(va_arg(ap, int64_t)));
 	va_end(ap);
-	json_array_append_new(network->inputs, json_pack("{s:s, s:s, s:o}", "name", name,
-							 "dtype", dtype, "shape", shape));
+	pd_json_add(network->inputs, json_pack("{s:s, s:s, s:o}", "name", name,
+					       "dtype", dtype, "shape", shape));
 	return name;
 }
 
@@ -41,7 +41,7 @@ static json_t *words(const char *text)
 	while (*text) {
 		size_t length = strcspn(text, " ");
 
-		json_array_append_new(list, json_stringn(text, length));
+		pd_json_add(list, json_stringn(text, length));
 		text += length + (text[length] == ' ');
 	}
 	return list;
@@ -54,7 +54,7 @@ const char *pd_network_layer(struct pd_network *network, const char *kind, const
 				  words(inputs)), *more;
 	va_list ap;
 
-	json_array_append_new(network->layers, layer);
+	pd_json_add(network->layers, layer);
 	if (!attributes)
 		return pd_member_text(layer, "name");
 	va_start(ap, attributes);

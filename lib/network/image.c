@@ -34,16 +34,16 @@ static const char *windows(struct pd_network *n, const char *kind, const char *n
 	json_t *more = json_object();
 
 	if (w.channels)
-		json_object_set_new(more, "out_channels", json_integer(w.channels));
-	json_object_set_new(more, "kernel", json_integer(w.kernel));
+		pd_json_set(more, "out_channels", json_integer(w.channels));
+	pd_json_set(more, "kernel", json_integer(w.kernel));
 	if (w.stride)
-		json_object_set_new(more, "stride", json_integer(w.stride));
+		pd_json_set(more, "stride", json_integer(w.stride));
 	if (w.padding)
-		json_object_set_new(more, "padding", json_integer(w.padding));
+		pd_json_set(more, "padding", json_integer(w.padding));
 	if (w.groups > 1)
-		json_object_set_new(more, "groups", json_integer(w.groups));
+		pd_json_set(more, "groups", json_integer(w.groups));
 	if (w.unbiased)
-		json_object_set_new(more, "bias", json_false());
+		pd_json_set(more, "bias", json_false());
 	return pd_network_layer(n, kind, name, in, "o", more);
 }
 

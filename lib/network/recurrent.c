@@ -120,9 +120,9 @@ static const char *awd_lstm(struct pd_network *n, int64_t number, const char *in
 				 (json_int_t)(last && !size->untied ? size->embedding : size->hidden));
 
 	if (size->dropout > 0)
-		json_object_set_new(more, "weight_dropout", json_real(DROPOUT_WEIGHT));
+		pd_json_set(more, "weight_dropout", json_real(DROPOUT_WEIGHT));
 	if (size->lanes > 0)
-		json_object_set_new(more, "lanes", json_integer(size->lanes));
+		pd_json_set(more, "lanes", json_integer(size->lanes));
 	return pd_network_layer(n, "lstm", pd_network_name(n, "lstm%" PRId64, number), in, "o", more);
 }
 
@@ -175,7 +175,7 @@ static int build_awd(struct pd_network *n, const struct pd_network_size *size, s
 	pd_network_input(n, "tokens", "i32", 1, size->sequence);
 	pd_network_input(n, "labels", "i32", 1, size->sequence);
 	if (drops)
-		json_object_set_new(more, "weight_dropout", json_real(DROPOUT_EMBEDDING));
+		pd_json_set(more, "weight_dropout", json_real(DROPOUT_EMBEDDING));
 	at = pd_network_layer(n, "embedding", "embedding", "tokens", "o", more);
 	at = locked_dropout(n, "dropout0", at, drops ? DROPOUT_INPUT : 0);
 	for (int64_t l = 1; l <= size->layers; l++) {

@@ -78,9 +78,9 @@ static const char *megatron_attention(const struct megatron *m, const char *bloc
 	inputs = pd_network_name(n, "%s %s %s%s%s", qkv[0], qkv[1], qkv[2], m->lengths ? " " : "",
 				 m->lengths ? m->lengths : "");
 	if (!m->lengths)
-		json_object_set_new(more, "causal", json_true());
+		pd_json_set(more, "causal", json_true());
 	if (size->dropout > 0)
-		json_object_set_new(more, "dropout", json_real(size->dropout));
+		pd_json_set(more, "dropout", json_real(size->dropout));
 	in = pd_network_layer(n, "attention", pd_network_name(n, "%s.attn", block), inputs, "o", more);
 	return linear(n, pd_network_name(n, "%s.attn.proj", block), in, size->hidden, true, deviation);
 }

@@ -331,10 +331,10 @@ static json_t *stage_json(const struct pd_plan *plan, const struct pd_stage *sta
 	json_t *layers = json_array(), *ranks = json_array();
 
 	for (int l = 0; l < stage->layer_count; l++)
-		json_array_append_new(layers,
+		pd_json_add(layers,
 				json_string(plan->profile->layers[stage->first_layer + l].name));
 	for (int r = 0; r < stage->replicas; r++)
-		json_array_append_new(ranks, json_integer(stage->ranks[r]));
+		pd_json_add(ranks, json_integer(stage->ranks[r]));
 	return json_pack("{so si so si sb s{sI sI sI sI}}", "layers", layers,
 			 "replicas", stage->replicas, "ranks", ranks, "warmup", stage->warmup,
 			 "recompute", stage->recompute, "predicted",
@@ -359,7 +359,7 @@ json_t *pd_plan_json(const struct pd_plan *plan)
 			    "warmup", plan->sparsity_warmup) : NULL;
 
 	for (int s = 0; s < plan->stage_count; s++)
-		json_array_append_new(stages, stage_json(plan, &plan->stages[s]));
+		pd_json_add(stages, stage_json(plan, &plan->stages[s]));
 	return json_pack("{ss si so so ss ss so* sI so* so* so* so* so* so so}", "format", "pd-plan", "version", 1,
 			 "profile", pd_profile_json(plan->profile),
 			 "topology", pd_topology_json(&plan->topology),

@@ -226,7 +226,7 @@ json_t *pd_prediction_json(const struct pd_prediction *predicted)
 		return json;
 	list = json_array();
 	for (int i = 0; i < predicted->alternative_count; i++)
-		json_array_append_new(list, alternative_json(&predicted->alternatives[i]));
-	json_object_set_new(json, "alternatives", list);
+		pd_json_add(list, alternative_json(&predicted->alternatives[i]));
+	pd_json_set(json, "alternatives", list);
 	return json;
 }

@@ -19,8 +19,8 @@ static int read_outer_inputs(const struct pd_place *root, struct pd_profile *pro
 
 	if (profile->model) {
 		for (int i = 0; i < profile->model->input_count; i++)
-			json_object_set_new(profile->names, profile->model->inputs[i].name,
-					    json_integer(-1));
+			pd_json_set(profile->names, profile->model->inputs[i].name,
+				    json_integer(-1));
 		if (inputs.value)
 			return pd_place_error(&inputs, err, "expected only where there is no "
 					      "model, which says them");
@@ -37,7 +37,7 @@ static int read_outer_inputs(const struct pd_place *root, struct pd_profile *pro
 		if (json_object_get(profile->names, name))
 			return pd_place_error(&at, err, "\"%.60s\" is the name of an earlier input",
 					      name);
-		json_object_set_new(profile->names, name, json_integer(-1));
+		pd_json_set(profile->names, name, json_integer(-1));
 	}
 	return 0;
 }
@@ -202,26 +202,26 @@ static json_t *device_json(const struct pd_profile *profile)
 				   "memory_bytes", profile->device_memory_bytes);
 
 	if (profile->sum_bytes_per_s > 0)
-		json_object_set_new(device, "sum_bytes_per_s",
-				    json_integer(profile->sum_bytes_per_s));
+		pd_json_set(device, "sum_bytes_per_s",
+			    json_integer(profile->sum_bytes_per_s));
 	if (profile->round_bytes_per_s > 0)
-		json_object_set_new(device, "round_bytes_per_s",
-				    json_integer(profile->round_bytes_per_s));
+		pd_json_set(device, "round_bytes_per_s",
+			    json_integer(profile->round_bytes_per_s));
 	if (profile->mixed_sum_bytes_per_s > 0)
-		json_object_set_new(device, "mixed_sum_bytes_per_s",
-				    json_integer(profile->mixed_sum_bytes_per_s));
+		pd_json_set(device, "mixed_sum_bytes_per_s",
+			    json_integer(profile->mixed_sum_bytes_per_s));
 	if (profile->operation_ns > 0)
-		json_object_set_new(device, "operation_ns", json_integer(profile->operation_ns));
+		pd_json_set(device, "operation_ns", json_integer(profile->operation_ns));
 	if (profile->workers > 0)
-		json_object_set_new(device, "workers", json_integer(profile->workers));
+		pd_json_set(device, "workers", json_integer(profile->workers));
 	if (in_step->update > 0 || in_step->sum_bytes_per_s > 0)
-		json_object_set_new(device, "in_step", json_pack(
+		pd_json_set(device, "in_step", json_pack(
 			"{sf sf sf sI so*}", "forward", in_step->forward, "backward",
 			in_step->backward, "update", in_step->update, "slowest_ns",
 			in_step->slowest_ns, "sum_bytes_per_s", in_step->sum_bytes_per_s > 0
 			? json_integer(in_step->sum_bytes_per_s) : NULL));
 	if (profile->in_turns > 0)
-		json_object_set_new(device, "in_turns", json_real(profile->in_turns));
+		pd_json_set(device, "in_turns", json_real(profile->in_turns));
 	return device;
 }
 
@@ -234,20 +234,20 @@ json_t *pd_profile_json(const struct pd_profile *profile)
 
 	if (profile->model)
 		json_object_set(object, "model", profile->model->json);
-	json_object_set_new(object, "batch_size", json_integer(profile->batch_size));
-	json_object_set_new(object, "dtype", json_string(pd_dtype_name[profile->dtype]));
-	json_object_set_new(object, "device", device_json(profile));
+	pd_json_set(object, "batch_size", json_integer(profile->batch_size));
+	pd_json_set(object, "dtype", json_string(pd_dtype_name[profile->dtype]));
+	pd_json_set(object, "device", device_json(profile));
 	if (profile->link_bandwidth_bytes_per_s > 0)
-		json_object_set_new(object, "link", json_pack("{sI sI}", "bandwidth_bytes_per_s",
+		pd_json_set(object, "link", json_pack("{sI sI}", "bandwidth_bytes_per_s",
 				profile->link_bandwidth_bytes_per_s, "latency_ns",
 				profile->link_latency_ns));
 	if (profile->step_ns > 0)
-		json_object_set_new(object, "step_ns", json_integer(profile->step_ns));
+		pd_json_set(object, "step_ns", json_integer(profile->step_ns));
 	for (int l = 0; l < profile->layer_count; l++)
 		now[profile->numbers ? profile->numbers[l] : l] = l;
 	for (int n = 0; n < profile->layer_count; n++)
-		json_array_append_new(layers, pd_profile_layer_json(profile, now[n]));
+		pd_json_add(layers, pd_profile_layer_json(profile, now[n]));
 	free(now);
-	json_object_set_new(object, "layers", layers);
+	pd_json_set(object, "layers", layers);
 	return object;
 }

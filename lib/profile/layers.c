@@ -91,7 +91,7 @@ static int read_layer(const struct pd_place *place, struct pd_profile *profile, 
 	if (json_object_get(profile->names, name))
 		return pd_place_error(&at, err, "\"%.60s\" is the name of an earlier input or "
 				      "layer: expected a name of its own", name);
-	json_object_set_new(profile->names, name, json_integer(index));
+	pd_json_set(profile->names, name, json_integer(index));
 	layer->name = pd_strdup(name);
 	name = NULL;
 	if (pd_json_opt_string(place, "engines", &name, err) < 0)
@@ -296,31 +296,31 @@ json_t *pd_profile_layer_json(const struct pd_profile *profile, int index)
 		const struct pd_layer *of_model = &profile->model->layers[index];
 
 		for (int i = 0; i < of_model->input_count; i++)
-			json_array_append_new(inputs,
-					      json_string(pd_model_tensor_name(profile->model,
-							of_model->inputs[i])));
+			pd_json_add(inputs,
+				    json_string(pd_model_tensor_name(profile->model,
+					      of_model->inputs[i])));
 	} else {
 		for (int i = 0; i < layer->input_count; i++)
-			json_array_append_new(inputs,
+			pd_json_add(inputs,
 					json_string(profile->layers[layer->inputs[i]].name));
 	}
-	json_object_set_new(object, "name", json_string(layer->name));
-	json_object_set_new(object, "inputs", inputs);
+	pd_json_set(object, "name", json_string(layer->name));
+	pd_json_set(object, "inputs", inputs);
 	for (size_t n = 0; n < PD_COUNT(numbers); n++) {
 		int64_t value = *field(layer, n);
 
 		if (value > 0 || (value == 0 && numbers[n].absent != ZERO))
-			json_object_set_new(object, numbers[n].key, json_integer(value));
+			pd_json_set(object, numbers[n].key, json_integer(value));
 	}
 	if (layer->engines)
-		json_object_set_new(object, "engines", json_string(layer->engines));
+		pd_json_set(object, "engines", json_string(layer->engines));
 	if (layer->slow_kernel)
-		json_object_set_new(object, "slow_kernel", json_string(layer->slow_kernel));
+		pd_json_set(object, "slow_kernel", json_string(layer->slow_kernel));
 	if (layer->in_place)
-		json_object_set_new(object, "in_place", json_true());
+		pd_json_set(object, "in_place", json_true());
 	if (layer->passes_gradient)
-		json_object_set_new(object, "passes_gradient", json_true());
+		pd_json_set(object, "passes_gradient", json_true());
 	if (layer->spread > 0 && isfinite(layer->spread))
-		json_object_set_new(object, "spread", json_real(layer->spread));
+		pd_json_set(object, "spread", json_real(layer->spread));
 	return object;
 }

@@ -74,7 +74,7 @@ static int look(struct rank *rank, const json_t *message)
 	       pd_checkpoint_info(ck)->document_checksum == checksum;
 	for (int i = 0; same && i < pd_checkpoint_info(ck)->file_count; i++)
 		if (pd_checkpoint_holds(ck, i))
-			json_array_append_new(files, json_integer(i));
+			pd_json_add(files, json_integer(i));
 	pd_checkpoint_close(ck);
 	return say(rank, json_pack("{s:s, s:b, s:o}", "event", "holds", "document", (int)same,
 				   "files", files));

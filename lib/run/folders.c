@@ -64,8 +64,9 @@ static int find_keepers(struct supervisor *s, struct pd_error *err)
 	int status = 0;
 
 	for (int r = 0; r < s->count; r++)
-		supervisor_tell(s, r, json_pack("{s:s, s:s, s:s, s:s}", "event", "folder",
-				"directory", job->checkpoint, "run", job->run, "what", what));
+		supervisor_tell(s, r, json_pack("{s:s, s:o, s:s, s:o}", "event", "folder", "directory",
+						pd_json_bytes(job->checkpoint), "run", job->run,
+						"what", pd_json_bytes(what)));
 	free(what);
 	for (int r = 0; r < s->count && status == 0; r++) {
 		json_t *answer = hear(s, r, "folder", err);

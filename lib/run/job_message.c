@@ -43,7 +43,7 @@ static json_t *member_json(const void *at, const struct member *m)
 {
 	switch (m->type) {
 	case TEXT:
-		return json_string(*(const char *const *)at);
+		return pd_json_bytes(*(const char *const *)at);
 	case FLAG:
 		return json_boolean(*(const bool *)at);
 	case NUMBER:
@@ -62,7 +62,8 @@ static json_t *tell(const void *from, const struct member *members, size_t count
 	json_t *object = json_object();
 
 	for (const struct member *m = members; m < members + count; m++)
-		json_object_set_new(object, m->name, member_json((const char *)from + m->offset, m));
+		if (m->type != TEXT || *(const char *const *)((const char *)from + m->offset))
+			pd_json_set(object, m->name, member_json((const char *)from + m->offset, m));
 	return object;
 }
 
@@ -94,9 +95,9 @@ json_t *pd_job_place_json(const struct pd_job *job, int rank, const struct pd_se
 	char *text = job->lists ? pd_lists_text(job->lists, rank) : NULL;
 
 	if (text) {
-		json_object_set_new(value, "schedule", json_string(text));
-		json_object_set_new(value, "schedule_minibatches",
-				    json_integer(job->lists->minibatches));
+		pd_json_set(value, "schedule", json_string(text));
+		pd_json_set(value, "schedule_minibatches",
+			    json_integer(job->lists->minibatches));
 	}
 	free(text);
 	return value;
@@ -106,9 +107,9 @@ json_t *pd_job_json(const struct pd_job *job)
 {
 	json_t *value = TELL(job, job_members);
 
-	json_object_set_new(value, "event", json_string("job"));
-	json_object_set_new(value, "plan", pd_plan_json(job->plan));
-	json_object_set_new(value, "optimizer", TELL(&job->optimizer, optimizer_members));
+	pd_json_set(value, "event", json_string("job"));
+	pd_json_set(value, "plan", pd_plan_json(job->plan));
+	pd_json_set(value, "optimizer", TELL(&job->optimizer, optimizer_members));
 	return value;
 }
 

@@ -91,10 +91,10 @@ void supervisor_print_mapping(const struct supervisor *s)
 		json_t *line;
 
 		for (int i = 0; i < s->schedule->chunks; i++)
-			json_array_append_new(list, json_integer(stages[i]));
-		line = json_pack("{s:s, s:i, s:o, s:i, s:s, s:i}", "event", "rank", "rank", r,
-				 "stages", list, "replica", replica, "host", seat->host, "device",
-				 seat->device);
+			pd_json_add(list, json_integer(stages[i]));
+		line = json_pack("{s:s, s:i, s:o, s:i, s:o, s:i}", "event", "rank", "rank", r,
+				 "stages", list, "replica", replica, "host",
+				 pd_json_shown(seat->host), "device", seat->device);
 		json_dumpf(line, stdout, 0);
 		putchar('\n');
 		json_decref(line);

@@ -34,16 +34,16 @@ static json_t *describe_optimizer(const struct pd_optimizer *o)
 	json_t *value = json_pack("{s:s, s:f}", "kind", pd_update_kind_name[o->kind], "lr", o->rate);
 
 	if (pd_optimizer_has_velocity(o->kind)) {
-		json_object_set_new(value, "momentum", json_real(o->momentum));
+		pd_json_set(value, "momentum", json_real(o->momentum));
 	} else {
-		json_object_set_new(value, "betas", json_pack("[f, f]", o->beta1, o->beta2));
-		json_object_set_new(value, "eps", json_real(o->eps));
+		pd_json_set(value, "betas", json_pack("[f, f]", o->beta1, o->beta2));
+		pd_json_set(value, "eps", json_real(o->eps));
 	}
-	json_object_set_new(value, "weight_decay", json_real(o->weight_decay));
+	pd_json_set(value, "weight_decay", json_real(o->weight_decay));
 	if (o->kind == PD_LARS)
-		json_object_set_new(value, "trust", json_real(o->trust));
+		pd_json_set(value, "trust", json_real(o->trust));
 	if (o->spares_vectors)
-		json_object_set_new(value, "decay", json_string("matrices"));
+		pd_json_set(value, "decay", json_string("matrices"));
 	return value;
 }
 

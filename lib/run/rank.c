@@ -111,10 +111,10 @@ static int exported(struct rank *rank, struct rank_part *part, struct pd_saver *
 	json_t *versions = json_array(), *scales = pd_plan_agrees(job->plan) ? json_array() : NULL;
 
 	for (int i = 0; i < saver->version_count; i++)
-		json_array_append_new(versions,
-				      json_integer(pd_job_minibatches(job, saver->versions[i].number)));
+		pd_json_add(versions,
+			    json_integer(pd_job_minibatches(job, saver->versions[i].number)));
 	for (int i = 0; i < saver->version_count && scales; i++)
-		json_array_append_new(scales, json_pack("{s:I, s:f, s:I, s:I}",
+		pd_json_add(scales, json_pack("{s:I, s:f, s:I, s:I}",
 			"version", (json_int_t)pd_job_minibatches(job, saver->versions[i].number),
 			"loss_scale", saver->versions[i].scale.loss_scale,
 			"good", (json_int_t)saver->versions[i].scale.good,
@@ -446,9 +446,9 @@ enum pd_exit pd_rank_main(int number, int fd, int exchange_fd,
 	if (status < 0) {
 		if (!err.text[0])
 			err = rank.send_error;
-		say(&rank, json_pack("{s:s, s:s, s:i, s:i, s:i}", "event", "error", "text", err.text,
-				     "status", (int)err.status, "cause", (int)err.cause,
-				     "peer", err.peer));
+		say(&rank, json_pack("{s:s, s:o, s:i, s:i, s:i}", "event", "error", "text",
+				     pd_json_bytes(err.text), "status", (int)err.status, "cause",
+				     (int)err.cause, "peer", err.peer));
 		/* nothing is freed, since streams may wait for events that never come */
 		_exit(err.status);
 	}

@@ -205,10 +205,10 @@ static void add_quality(const struct pd_run_report *report, const struct pd_sums
 
 	if (share < 0)
 		return;
-	json_object_set_new(to, "accuracy", json_real(share));
+	pd_json_set(to, "accuracy", json_real(share));
 	if (layer_of(report, loss)->output.dims > 0)
-		json_object_set_new(to, "perplexity", real(exp(mean_of(sums, loss,
-								       sums->losses[loss].sum))));
+		pd_json_set(to, "perplexity", real(exp(mean_of(sums, loss,
+							       sums->losses[loss].sum))));
 }
 
 /* Adds loss and accuracy; with several losses, also each by its name. */
@@ -217,14 +217,14 @@ static void add_losses(const struct pd_run_report *report, const struct pd_sums 
 {
 	json_t *all = json_object();
 
-	json_object_set_new(event, "loss", real(mean_loss(report, sums)));
+	pd_json_set(event, "loss", real(mean_loss(report, sums)));
 	add_quality(report, sums, report->main_loss, event);
 	for (int k = 0; k < report->losses; k++) {
 		json_t *each = json_object();
 
-		json_object_set_new(each, "loss", real(mean_of(sums, k, sums->losses[k].sum)));
+		pd_json_set(each, "loss", real(mean_of(sums, k, sums->losses[k].sum)));
 		add_quality(report, sums, k, each);
-		json_object_set_new(all, layer_of(report, k)->name, each);
+		pd_json_set(all, layer_of(report, k)->name, each);
 	}
 	if (report->losses > 1)
 		json_object_set(event, "losses", all);
@@ -254,7 +254,7 @@ static void evaluated(struct pd_run_report *report)
 	report->last_evaluation = json_object();
 	add_losses(report, sums, report->last_evaluation);
 	json_object_update(event, report->last_evaluation);
-	json_object_set_new(event, "samples", json_integer(sums->samples));
+	pd_json_set(event, "samples", json_integer(sums->samples));
 	line(report, event);
 	sums_clear(&report->evaluation, report->losses);
 	begin_stretch(report, report->done);    /* the next rate is for training alone */
@@ -275,9 +275,9 @@ static void add_update(const struct pd_run_report *report, json_t *event)
 {
 	if (!report->updated)
 		return;
-	json_object_set_new(event, "grad_norm", real(report->grad_norm));
-	json_object_set_new(event, "loss_scale", real(report->loss_scale));
-	json_object_set_new(event, "skipped", json_integer(report->skipped));
+	pd_json_set(event, "grad_norm", real(report->grad_norm));
+	pd_json_set(event, "loss_scale", real(report->loss_scale));
+	pd_json_set(event, "skipped", json_integer(report->skipped));
 }
 
 static void minibatch_done(struct pd_run_report *report)
@@ -297,9 +297,9 @@ static void minibatch_done(struct pd_run_report *report)
 			  "step", (json_int_t)report->done, "epoch",
 			  (json_int_t)((report->done - 1) / report->job->epoch_minibatches + 1));
 	add_losses(report, sums, event);
-	json_object_set_new(event, "samples_per_s",
-			    json_real(pd_pace_stretch_end(&report->stretch, report->done, pd_now_ns()) *
-				      (double)samples_of(report, 1)));
+	pd_json_set(event, "samples_per_s",
+		    json_real(pd_pace_stretch_end(&report->stretch, report->done, pd_now_ns()) *
+			      (double)samples_of(report, 1)));
 	add_update(report, event);
 	line(report, event);
 	sums_clear(sums, report->losses);
@@ -379,8 +379,8 @@ void pd_run_report_release(struct pd_run_report *report)
 void pd_run_report_checkpoint(struct pd_run_report *report, const char *directory, int64_t step)
 {
 	pd_progress_bar_hide(&report->bar);
-	line(report, json_pack("{s:s, s:I, s:s}", "event", "checkpoint", "step", (json_int_t)step,
-		       "directory", directory));
+	line(report, json_pack("{s:s, s:I, s:o}", "event", "checkpoint", "step", (json_int_t)step,
+			       "directory", pd_json_shown(directory)));
 }
 
 static bool predict_memory(const struct pd_run_report *report, const struct pd_schedule *schedule,
@@ -417,8 +417,8 @@ static void report_memory(const struct pd_run_report *report, const struct pd_sc
 
 		exact &= predict_memory(report, schedule, r, &memory);
 		begun &= memory_bytes[r] > 0;
-		json_array_append_new(measured, json_integer(memory_bytes[r]));
-		json_array_append_new(predicted, json_integer(memory.total_bytes));
+		pd_json_add(measured, json_integer(memory_bytes[r]));
+		pd_json_add(predicted, json_integer(memory.total_bytes));
 		more = memory_bytes[r] - memory.total_bytes;
 		if (more != 0) {
 			char *so_far = verdict;
@@ -430,11 +430,11 @@ static void report_memory(const struct pd_run_report *report, const struct pd_sc
 			differs = true;
 		}
 	}
-	json_object_set_new(event, "memory_bytes", measured);
-	json_object_set_new(event, "predicted_memory_bytes", predicted);
-	json_object_set_new(event, "memory",
-			    json_string(!begun ? "not compared: not all ranks had begun" : !exact ?
-					"not compared: the profile does not say enough" : verdict));
+	pd_json_set(event, "memory_bytes", measured);
+	pd_json_set(event, "predicted_memory_bytes", predicted);
+	pd_json_set(event, "memory",
+		    json_string(!begun ? "not compared: not all ranks had begun" : !exact ?
+				"not compared: the profile does not say enough" : verdict));
 	free(verdict);
 }
 
@@ -449,7 +449,7 @@ void pd_run_report_end(struct pd_run_report *report, const struct pd_schedule *s
 
 	report_memory(report, schedule, memory_bytes, event);
 	if (report->done > report->first_done)
-		json_object_set_new(event, "loss", real(report->last_loss));
+		pd_json_set(event, "loss", real(report->last_loss));
 	add_update(report, event);
 	json_object_set(event, "evaluation", report->last_evaluation);
 	pd_progress_bar_end(&report->bar);

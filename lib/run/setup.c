@@ -36,7 +36,7 @@ static void on_losses(void *context, const struct pd_op *op, const struct pd_los
 
 	/* JSON has no infinity: a diverged loss is null */
 	for (int k = 0; k < count; k++)
-		json_array_append_new(list, json_pack("{s:o, s:I, s:I, s:I}", "sum",
+		pd_json_add(list, json_pack("{s:o, s:I, s:I, s:I}", "sum",
 			isfinite(losses[k].sum) ? json_real(losses[k].sum) : json_null(),
 			"correct", (json_int_t)losses[k].correct,
 			"samples", (json_int_t)losses[k].samples,
@@ -315,8 +315,8 @@ static int say_transport(struct rank *rank)
 {
 	const char *why, *name = pd_routes_chosen(rank->transport, &why);
 
-	return why ? say(rank, json_pack("{s:s, s:s, s:s}", "event", "exchange", "transport", name,
-					 "why", why)) : 0;
+	return why ? say(rank, json_pack("{s:s, s:s, s:o}", "event", "exchange", "transport", name,
+					 "why", pd_json_bytes(why))) : 0;
 }
 
 /* A rank knows its own address as the others do. */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "topology/seat.h"
 
+#include "base/json.h"
+
 #include <stdio.h>
 
 json_t *pd_seat_json(const struct pd_seat *seat)
 {
-	return json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I}", "host", seat->host,
-			 "local", seat->local, "locals", seat->locals, "hosts", seat->hosts,
+	return json_pack("{s:o, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:I}", "host",
+			 pd_json_bytes(seat->host), "local", seat->local, "locals", seat->locals, "hosts", seat->hosts,
 			 "sharer", seat->sharer, "sharers", seat->sharers, "device", seat->device,
 			 "device_sharers", seat->device_sharers,
 			 "clock_ahead_ns", (json_int_t)seat->clock_ahead_ns);

@@ -172,7 +172,7 @@ json_t *pd_topology_json(const struct pd_topology *topology)
 	for (int l = 0; l < topology->levels; l++) {
 		const struct pd_level *level = &topology->level[l];
 
-		json_array_append_new(levels, json_pack("{sI sI sI so*}", "count", level->count,
+		pd_json_add(levels, json_pack("{sI sI sI so*}", "count", level->count,
 				"bandwidth_bytes_per_s", level->bandwidth_bytes_per_s,
 				"latency_ns", level->latency_ns, "shared_memory",
 				level->shared_memory ? json_true() : NULL));
@@ -180,7 +180,7 @@ json_t *pd_topology_json(const struct pd_topology *topology)
 	json = json_pack("{ss si s{sI} so}", "format", "pd-topology", "version", 1,
 			 "device", "memory_bytes", topology->memory_bytes, "levels", levels);
 	if (topology->processors > 0)
-		json_object_set_new(json, "processors", json_integer(topology->processors));
+		pd_json_set(json, "processors", json_integer(topology->processors));
 	return json;
 }
 

@@ -3,6 +3,7 @@
  * Writes events for chrome://tracing and Perfetto (the Trace Event Format): M is a name, X an
  * operation, s and f are the ends of an arrow, C is a counter.
  */
+#include "base/json.h"
 #include "base/mem.h"
 #include "base/sort.h"
 #include "trace/timeline.h"
@@ -111,11 +112,7 @@ static void put_names(struct writer *w, const struct pd_timeline *timeline, int 
 	text = pd_format("rank %d: stage%s %s, replica %d%s%s", rank,
 			 timeline->stage_counts[rank] > 1 ? "s" : "", stages,
 			 timeline->replicas[rank], w->name ? "; " : "", w->name ? w->name : "");
-	name = json_string(text);
-	if (!name)                      /* the view's name, that of a file, is not UTF-8 */
-		name = json_sprintf("rank %d: stage%s %s, replica %d", rank,
-				    timeline->stage_counts[rank] > 1 ? "s" : "", stages,
-				    timeline->replicas[rank]);
+	name = pd_json_shown(text);
 	free(text);
 	fputs(",\"name\":\"process_name\",\"args\":{\"name\":", event(w, 'M', pid, 0));
 	json_dumpf(name, w->out, JSON_COMPACT | JSON_ENCODE_ANY);
@@ -324,8 +321,8 @@ static void put_about(const struct pd_view *views, int count, FILE *out)
 					  "weights", pd_weight_kind_name[plan->weights]);
 
 		if (views[v].name)
-			json_object_set_new(about, "of", json_string(views[v].name));
-		json_array_append_new(all, about);
+			pd_json_set(about, "of", pd_json_shown(views[v].name));
+		pd_json_add(all, about);
 	}
 	fputs("\"otherData\":", out);
 	if (count == 1)

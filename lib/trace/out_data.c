@@ -37,13 +37,13 @@ static json_t *rank_json(const struct pd_report *report, int rank)
 
 	for (int s = timeline->stages[rank]; s < plan->stage_count; s++)
 		if (plan->stages[s].replicas > replica && plan->stages[s].ranks[replica] == rank)
-			json_array_append_new(stages, json_integer(s));
+			pd_json_add(stages, json_integer(s));
 	json = json_pack("{s:i, s:o, s:i, s:I}", "rank", rank, "stages", stages, "replica", replica,
 			 "busy_ns", (json_int_t)one->busy_ns);
 	for (int w = 0; w < PD_WAITS; w++)
-		json_object_set_new(json, keys[w], json_integer(one->wait_ns[w]));
-	json_object_set_new(json, "transfer_ns", json_integer(one->transfer_ns));
-	json_object_set_new(json, "overlapped_ns", json_integer(one->overlapped_ns));
+		pd_json_set(json, keys[w], json_integer(one->wait_ns[w]));
+	pd_json_set(json, "transfer_ns", json_integer(one->transfer_ns));
+	pd_json_set(json, "overlapped_ns", json_integer(one->overlapped_ns));
 	return json;
 }
 
@@ -113,14 +113,14 @@ static void add_head(const struct pd_report *report, json_t *json)
 
 	json_object_update(json, head);
 	json_decref(head);
-	json_object_set_new(json, "period_ns", real_or_null(settled, steady->period_ns));
-	json_object_set_new(json, "periodic", settled ? json_boolean(steady->cycle) : json_null());
-	json_object_set_new(json, "samples_per_s", real_or_null(settled, (double)
-			    plan->profile->batch_size * 1e9 / steady->period_ns));
-	json_object_set_new(json, "bubble_percent", real_or_null(report->end_ns > report->begin_ns,
-								bubble(report)));
-	json_object_set_new(json, "planned_period_ns", plan->predicted.period_ns > 0
-			    ? json_integer(plan->predicted.period_ns) : json_null());
+	pd_json_set(json, "period_ns", real_or_null(settled, steady->period_ns));
+	pd_json_set(json, "periodic", settled ? json_boolean(steady->cycle) : json_null());
+	pd_json_set(json, "samples_per_s", real_or_null(settled, (double)
+		    plan->profile->batch_size * 1e9 / steady->period_ns));
+	pd_json_set(json, "bubble_percent", real_or_null(report->end_ns > report->begin_ns,
+							bubble(report)));
+	pd_json_set(json, "planned_period_ns", plan->predicted.period_ns > 0
+		    ? json_integer(plan->predicted.period_ns) : json_null());
 }
 
 static void add_tables(const struct pd_report *report, json_t *json)
@@ -129,15 +129,15 @@ static void add_tables(const struct pd_report *report, json_t *json)
 	json_t *ranks = json_array(), *stages = json_array(), *links = json_array();
 
 	for (int r = 0; r < plan->rank_count; r++)
-		json_array_append_new(ranks, rank_json(report, r));
+		pd_json_add(ranks, rank_json(report, r));
 	for (int s = 0; s < plan->stage_count; s++)
-		json_array_append_new(stages, stage_json(report, s));
+		pd_json_add(stages, stage_json(report, s));
 	for (int i = 0; i < report->link_count; i++)
 		if (report->links[i].activations || report->links[i].gradients)
-			json_array_append_new(links, link_json(&report->links[i]));
-	json_object_set_new(json, "stages", stages);
-	json_object_set_new(json, "ranks", ranks);
-	json_object_set_new(json, "links", links);
+			pd_json_add(links, link_json(&report->links[i]));
+	pd_json_set(json, "stages", stages);
+	pd_json_set(json, "ranks", ranks);
+	pd_json_set(json, "links", links);
 }
 
 json_t *pd_report_json(const struct pd_report *report, const struct pd_report *predicted)
@@ -145,9 +145,9 @@ json_t *pd_report_json(const struct pd_report *report, const struct pd_report *p
 	json_t *json = json_pack("{s:s, s:i}", "format", "pd-report", "version", 1);
 
 	add_head(report, json);
-	json_object_set_new(json, "replayed_period_ns", real_or_null(
-			    predicted && predicted->has_steady,
-			    predicted ? predicted->steady.period_ns : 0));
+	pd_json_set(json, "replayed_period_ns", real_or_null(
+		    predicted && predicted->has_steady,
+		    predicted ? predicted->steady.period_ns : 0));
 	add_tables(report, json);
 	return json;
 }

@@ -72,12 +72,12 @@ int pd_trace_write_header(FILE *out, const struct pd_trace *trace, struct pd_err
 	int result;
 
 	if (trace->processors > 0) {
-		json_object_set_new(header, "processors", json_integer(trace->processors));
-		json_object_set_new(header, "threads", json_integer(trace->threads));
+		pd_json_set(header, "processors", json_integer(trace->processors));
+		pd_json_set(header, "threads", json_integer(trace->threads));
 	}
 	if (trace->epoch_minibatches > 0)
-		json_object_set_new(header, "epoch_minibatches",
-				    json_integer(trace->epoch_minibatches));
+		pd_json_set(header, "epoch_minibatches",
+			    json_integer(trace->epoch_minibatches));
 	result = json_dumpf(header, out, JSON_COMPACT |
 			    JSON_REAL_PRECISION((size_t)pd_json_digits(header)));
 	json_decref(header);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests that messages of two threads, some of them compressed, and a stream come over the socket of a
- * channel whole and in order.
+ * channel whole and in order, and strings with the bytes that they had.
  */
 #include "launch/channel.h"
 
@@ -125,6 +125,53 @@ static void damaged(void)
 	pd_channel_release(&here);
 }
 
+#define ODD "caf\351 \303\251 \377\200 \303"   /* bytes of Latin-1, an accented letter, bytes of nothing */
+
+/* Tests that paths come with their bytes, beside text, as they were or compressed. */
+static void bytes(bool packs)
+{
+	json_t *message = json_pack("{s:s, s:o, s:s, s:[o, s]}", "event", "job", "path",
+				    pd_json_bytes(ODD), "text", "na\303\257ve", "list",
+				    pd_json_bytes(ODD "/x"), "plain"), *list, *mine = json_incref(message);
+	struct pd_packed packed;
+	int pair[2];
+
+	if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+		pd_bug("socketpair");
+	pd_channel_init(&here, pair[0], 0);
+	pd_channel_init(&there, pair[1], 0);
+	if (packs) {
+		packed = pd_pack(message);
+		pd_channel_send_packed(&there, &packed, NULL);
+		pd_packed_release(&packed);
+	} else {
+		pd_channel_send(&there, message, NULL);
+	}
+	ok(strcmp(pd_member_text(mine, "path"), ODD) == 0, "what is sent stays as it was");
+	json_decref(mine);
+	is_int(pd_channel_wait(&here, LIMIT_MS, &message), 1, "a message with odd bytes comes");
+	ok(pd_message_is(message, "job"), "as what it was");
+	ok(strcmp(pd_member_text(message, "path"), ODD) == 0, "a path has its bytes");
+	ok(strcmp(pd_member_text(message, "text"), "na\303\257ve") == 0, "text beside it, too");
+	list = json_object_get(message, "list");
+	ok(strcmp(json_string_value(json_array_get(list, 0)), ODD "/x") == 0, "one in a list, too");
+	ok(strcmp(json_string_value(json_array_get(list, 1)), "plain") == 0, "and what is ASCII");
+	json_decref(message);
+	pd_channel_release(&there);
+	pd_channel_release(&here);
+}
+
+static void shown(void)
+{
+	json_t *text = pd_json_shown(ODD), *same = pd_json_shown("na\303\257ve");
+
+	ok(strcmp(json_string_value(text), "caf\357\277\275 \303\251 \357\277\275\357\277\275"
+		  " \357\277\275") == 0, "for people, odd bytes are U+FFFD");
+	ok(strcmp(json_string_value(same), "na\303\257ve") == 0, "and text is itself");
+	json_decref(text);
+	json_decref(same);
+}
+
 int main(void)
 {
 	bool in_order = true, done = false;
@@ -159,6 +206,9 @@ int main(void)
 	is_int(pd_channel_wait(&here, LIMIT_MS, &message), -1, "the other side is gone");
 	pd_channel_release(&here);
 	damaged();
+	bytes(false);
+	bytes(true);
+	shown();
 	free(stream.text);
 	return done_testing();
 }
