@@ -58,6 +58,7 @@ enum { JSON, SVG, DOT };
 static const char *const formats[] = { "json", "svg", "dot", NULL };
 
 static const struct pd_opt options[] = {
+	PD_OPT_GROUP("Machine"),
 	{ "gpus", 'g', PD_OPT_COUNT, "N", "plan for N devices with links as in the profile", &gpus,
 	  1, PD_MAX_RANKS },
 	{ "topology", 't', PD_OPT_STRING, "FILE|STRING", "the machine, such as 4@12GB/s,4@10Gbit/s",
@@ -66,6 +67,7 @@ static const struct pd_opt options[] = {
 	  &processors, 1, PD_MAX_RANKS },
 	{ "memory", 'm', PD_OPT_BYTES, "BYTES", "memory of one device, such as 16GB",
 	  &request.memory_bytes, 1 },
+	PD_OPT_GROUP("Schedule and weights"),
 	{ "schedule", 0, PD_OPT_CHOICE, "NAME",
 	  "1f1b (default), gpipe, interleaved, zb-h1, nf1b, none, auto", &schedule,
 	  .choices = schedules },
@@ -85,6 +87,7 @@ static const struct pd_opt options[] = {
 	  "stages that recompute: auto (default), none, all, 0,2", &recompute, .otherwise = "all" },
 	{ "agree", 0, PD_OPT_FLAG, NULL, "all stages agree on every update, as to clip gradients",
 	  &request.agree },
+	PD_OPT_GROUP("Sums of gradients"),
 	{ "all-reduce", 0, PD_OPT_CHOICE, "NAME",
 	  "how replicas sum gradients: dense (default), ring, hierarchical, recursive-doubling, nccl, auto",
 	  &all_reduce, .choices = reducers },
@@ -101,6 +104,7 @@ static const struct pd_opt options[] = {
 	{ "sparsity-warmup", 0, PD_OPT_COUNT, "N",
 	  "with --sparsity: minibatches in which it rises from 0 (default: 0)",
 	  &request.sparsity_warmup, 0, PD_MAX_EXTENT },
+	PD_OPT_GROUP("Search"),
 	{ "straight", 's', PD_OPT_FLAG, NULL, "one rank per stage: no replicas",
 	  &request.straight },
 	{ "stages", 0, PD_OPT_STRING, "LIST", "layers and replicas by hand, such as 8x1,6x1",
@@ -110,6 +114,7 @@ static const struct pd_opt options[] = {
 	{ "cost", 'c', PD_OPT_CHOICE, "NAME",
 	  "compare plans by: simulated (default), sosp19, released, released-no-traffic", &cost,
 	  .choices = pd_cost_kind_name },
+	PD_OPT_GROUP("Output"),
 	{ "format", 'f', PD_OPT_CHOICE, "NAME",
 	  "write the plan (json, the default) or a drawing of it: svg, dot", &format,
 	  .choices = formats },

@@ -26,12 +26,14 @@ static const char *other_name;
 static struct pd_what_if what = PD_WHAT_IF_NOTHING;
 
 static const struct pd_opt options[] = {
+	PD_OPT_GROUP("Output"),
 	{ "format", 'f', PD_OPT_CHOICE, "NAME",
 	  "report (default), json, csv, text, svg, chrome, trace", &format, .choices = formats },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N",
 	  "replay N minibatches; of a trace as it is, show the first N", &minibatches, 1, 1e9 },
 	{ "compare", 'c', PD_OPT_STRING, "OTHER",
 	  "compare with another, operation by operation, or draw both", &other_name },
+	PD_OPT_GROUP("What if"),
 	{ "topology", 't', PD_OPT_STRING, "FILE|STRING",
 	  "what if: other links, such as 4@12GB/s,4@10Gbit/s", &what.topology },
 	{ "device-speed", 0, PD_OPT_REAL, "FACTOR", "what if: every device FACTOR times as fast",

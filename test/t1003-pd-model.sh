@@ -22,7 +22,7 @@ sed -n 's/^\([a-z0-9-]*\): .*/\1/p' list >families
 sed -n 's/^  \([a-z0-9.-]*\) .*/\1/p' list >presets
 test_ok "pd-model(1) has every family, and no others" '
 	[ "$(wc -l <families)" -ge 7 ]
-	awk "/^\.Ss/ { inside = /Families\$/ }
+	awk "/^\.Sh/ { inside = /FAMILIES\$/ }
 		inside && /^\.It Cm/ { print \$3 }" "$PD_SOURCE/man/pd-model.1" | diff families -'
 
 # parameters PRESET: prints the number of parameters in the list.

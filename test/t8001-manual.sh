@@ -26,15 +26,38 @@ page_items() {
 		/^\.It Cm / && depth == 1 { for (i = 3; i <= NF; i++) if ($i != ",") print $i }' "$1"
 }
 
+# EXAMPLES stand early, for those who look for a command; mandoc wants them late.
 if command -v mandoc >/dev/null; then
 	for page in "$man"/*.[1-8]; do
-		test_ok "${page##*/} is well formed" \
-			'mandoc -Tlint -W warning "$page" >lint || { cat lint; false; }
-			[ "$(sed -n 2p "$page" | cut -c 1-4)" = ".Dd " ]'
+		test_ok "${page##*/} is well formed, and fits into 80 columns" \
+			'mandoc -Tlint -W warning "$page" >lint || :
+			! grep -v "sections out of conventional order" lint
+			[ "$(sed -n 2p "$page" | cut -c 1-4)" = ".Dd " ]
+			mandoc -Tascii -O width=78 "$page" | sed "s/.\x08//g" >text
+			[ -s text ] && ! grep -E "^.{80}" text'
 	done
 else
 	test_skip "pages are well formed" "mandoc is not installed"
 fi
+for page in "$man"/*.[15]; do
+	test_ok "${page##*/} has its examples behind its description" '
+		grep -A 1 "^\.Sh DESCRIPTION\$" "$page" >/dev/null
+		[ "$(sed -n "s/^\.Sh //p" "$page" | grep -A 1 "^DESCRIPTION\$" | tail -n 1)" = EXAMPLES ]'
+done
+test_ok "every page is installed, in README, and in SEE ALSO of pd(7)" '
+	for page in "$man"/*.[1-8]; do
+		name=${page##*/}
+		grep -qE "man/$name( |\$)" "$man/local.mk" || { echo "not installed: $name"; false; }
+		[ "$name" = pd.7 ] || grep -q "^\.Xr ${name%.*} ${name##*.}" "$man/pd.7" ||
+			{ echo "not in pd(7): $name"; false; }
+		grep -q "${name%.*}(${name##*.})" "$PD_SOURCE/README" || { echo "not in README: $name"; false; }
+	done'
+test_ok "pages have the environment variables of our own that the code reads, and no others" '
+	find "$PD_SOURCE/lib" "$PD_SOURCE/bin" -name "*.[ch]*" -exec grep -ho "getenv(\"PD_[A-Z0-9_]*" {} + |
+		sed "s/.*\"//" | sort -u >expected
+	sed -n "/^\.Sh ENVIRONMENT/,/^\.Sh FILES/s/^\.It Ev \(PD_[A-Z0-9_]*\)\$/\1/p" "$man/pd.7" | sort >found
+	same expected found
+	[ -z "$(cat "$man"/*.[1-8] | grep -o "PD_[A-Z0-9_]*" | sort -u | comm -23 - expected)" ]'
 
 # Pages have what is in the tables.  Layer kinds come with their attributes: "relu:", "linear: out_features
 # bias".
@@ -91,8 +114,9 @@ for kind in model profile topology plan schedule trace; do
 	test_ok "the example in pd-$kind(5) is one" '
 		awk "/^\.Sh/ { inside = /EXAMPLES/ }
 			/^\.Ed/ { if (copy) exit }
-			copy { print }
-			inside && /^\.Bd/ { copy = 1 }" "$man/pd-$kind.5" >example
+			copy { printf \"%s%s\", /^ / || NR == first ? \"\" : \"\\n\", \$0 }
+			inside && /^\.Bd/ { copy = 1; first = NR + 1 }
+			END { print \"\" }" "$man/pd-$kind.5" >example    # a line goes on behind a space
 		[ -s example ]
 		"$reader" $kind example >out'
 done
@@ -152,15 +176,23 @@ for page in "$man"/*.1; do
 				}
 		}" >found
 		same expected found'
-	# A command goes on behind a backslash at the end of a line.
+	test_ok "$program: so are the groups of options" '
+		"$program" --help | sed -n "s/^\([A-Z].*\):\$/\1/p" >expected
+		sed -n "/^\.Sh OPTIONS/,/^\.Sh/s/^\.Ss //p" "$page" >found
+		[ -s expected ] || ! [ -s found ] && diff expected found'
+done
+
+# A command goes on behind a backslash or a bar at the end of a line.
+for page in "$man"/*.[1-8]; do
 	awk '/^\.Sh/ { inside = /EXAMPLES/ }
 		inside && /^\.Bd/ { literal = 1 }
 		/^\.Ed/ { literal = 0; more = 0 }
 		literal && (/^\$ / || more) {
 			sub(/^\$ /, ""); gsub(/\\e/, "\\"); gsub(/\\-/, "-")
-			more = sub(/\\$/, ""); printf "%s%s", $0, more ? "" : "\n"
+			more = sub(/\\$/, "") || /\|$/; printf "%s%s", $0, more ? " " : "\n"
 		}' "$page" >commands
-	examples "$program" <commands
+	test_ok "${page##*/}: examples set the variables that they use" '! grep "[$][A-Za-z_{]" commands'
+	examples "${page##*/}" <commands
 done
 
 # README's commands run with seconds in place of minutes.

@@ -45,11 +45,12 @@ void pd_command_completion(const struct pd_command *command)
 	       "\t\tprev=${COMP_WORDS[COMP_CWORD-2]}\n\tfi\n"
 	       "\tset -- -f\n\tcase $prev in\n", command->name, function);
 	for (const struct pd_opt *o = command->options; o->name; o++)
-		if (o->kind != PD_OPT_FLAG && !o->otherwise)
+		if (o->kind != PD_OPT_FLAG && o->kind != PD_OPT_TITLE && !o->otherwise)
 			print_case(o);
 	fputs("\t*) [[ $cur != -* ]] || set -- -W \"", stdout);
 	for (const struct pd_opt *o = command->options; o->name; o++)
-		printf("--%s%s ", o->name, o->kind == PD_OPT_FLAG || o->otherwise ? "" : "=");
+		if (o->kind != PD_OPT_TITLE)
+			printf("--%s%s ", o->name, o->kind == PD_OPT_FLAG || o->otherwise ? "" : "=");
 	printf("--help --version\" ;;\n\tesac\n"
 	       "\tCOMPREPLY=()\n\t[[ $1 != none ]] || return 0\n"
 	       "\tmapfile -t COMPREPLY < <(compgen \"$@\" -- \"$cur\")\n"

@@ -32,12 +32,18 @@ static void help(const struct pd_command *command)
 		char left[80];
 		int has = has_argument(o);
 
+		if (o->kind == PD_OPT_TITLE) {
+			printf("%s%s:\n", o == command->options ? "" : "\n", o->help);
+			continue;
+		}
 		snprintf(left, sizeof(left), "  %s%c%s --%s%s%s%s", o->letter ? "-" : " ",
 			 o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
 			 before[has], has == no_argument ? "" : o->argument, after[has]);
 		printf("%-32s  %s\n", left, o->help);
 	}
-	printf("      --help                      show this help and exit\n"
+	if (command->options[0].kind == PD_OPT_TITLE)
+		puts("\nHelp:");
+	printf("  -h, --help                      show this help and exit\n"
 	       "      --version                   show the version and exit\n\n"
 	       "Exit status: 0 yes; 1 the answer is no; 2 usage or bad input; 3 the run failed.\n"
 	       "Full documentation: man %s\n", command->name);
@@ -76,6 +82,8 @@ static int store(const struct pd_opt *o, const char *text, struct pd_error *err)
 		for (int i = 0; o->choices[i]; i++)
 			pd_list_name(known, sizeof(known), o->choices[i], "");
 		return pd_error_input(err, "expected one of %s, found \"%.60s\"", known, text);
+	case PD_OPT_TITLE:
+		break;
 	}
 	pd_bug("option --%s: kind %d", o->name, (int)o->kind);
 }
@@ -112,7 +120,7 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 	struct option *table;
 	char *letters;
 	struct pd_error err;
-	int n = 0, c, used = 0;
+	int n = 0, c, used = 0, names = 0;
 
 	pd_program_begin(command->name);
 	if (argc == 2 && strcmp(argv[1], "--completion") == 0) {
@@ -122,26 +130,29 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 	while (command->options[n].name)
 		n++;
 	table = pd_calloc((size_t)n + 3, sizeof(*table));
-	letters = pd_zalloc((size_t)n * 2 + 2);
+	letters = pd_zalloc((size_t)n * 2 + 3);
 	letters[used++] = ':';
+	letters[used++] = 'h';
 	for (int i = 0; i < n; i++) {
 		const struct pd_opt *o = &command->options[i];
 
-		table[i] = (struct option){ o->name, has_argument(o), NULL, OPT_FIRST + i };
+		if (o->kind == PD_OPT_TITLE)
+			continue;
+		table[names++] = (struct option){ o->name, has_argument(o), NULL, OPT_FIRST + i };
 		if (o->letter) {
 			letters[used++] = o->letter;
 			if (has_argument(o) == required_argument)
 				letters[used++] = ':';
 		}
 	}
-	table[n] = (struct option){ "help", no_argument, NULL, OPT_HELP };
-	table[n + 1] = (struct option){ "version", no_argument, NULL, OPT_VERSION };
+	table[names++] = (struct option){ "help", no_argument, NULL, OPT_HELP };
+	table[names] = (struct option){ "version", no_argument, NULL, OPT_VERSION };
 
 	opterr = 0;
 	while ((c = getopt_long(argc, argv, letters, table, NULL)) != -1) {
 		int i = c - OPT_FIRST;
 
-		if (c == OPT_HELP) {
+		if (c == OPT_HELP || c == 'h') {
 			help(command);
 			exit(pd_command_end(PD_EXIT_YES));
 		}

@@ -16,7 +16,10 @@ enum pd_opt_kind {
 	PD_OPT_BYTES,           /* int64_t *; 16GB, 12MiB, 4096; min or more */
 	PD_OPT_REAL,            /* double *; finite, min to max */
 	PD_OPT_CHOICE,          /* int *; index into choices */
+	PD_OPT_TITLE,           /* no option: the title of the group of those behind it, for --help */
 };
+
+#define PD_OPT_GROUP(title) { "", 0, PD_OPT_TITLE, NULL, title, NULL }
 
 struct pd_opt {
 	const char *name;               /* long name; NULL ends the table */
