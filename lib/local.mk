@@ -7,6 +7,7 @@ PD_LIBS = lib/libpd.a $(JANSSON_LIBS) $(XXHASH_LIBS) $(PMIX_LIBS)
 PD_DEVICE_LIBS = lib/libpddevice.a $(PD_LIBS) $(ONEDNN_LIBS) $(UCX_LIBS) $(ZLIB_LIBS)
 
 include lib/base/local.mk
+include lib/socket/local.mk
 include lib/model/local.mk
 include lib/network/local.mk
 include lib/topology/local.mk

@@ -6,9 +6,9 @@
 #include "device/device.h"
 #include "launch/exchange_server.h"
 #include "launch/meeting.h"
-#include "launch/network.h"
 #include "launch/process.h"
 #include "launch/place.h"
+#include "socket/socket.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -95,15 +95,10 @@ static int mind_no_signals(void)
 
 static int start_rank(struct agent *a, const json_t *message, struct pd_error *err)
 {
-	const char *network = pd_member_text(message, "network");
 	int rank = (int)pd_member_int(message, "rank"), status;
 
 	if (pd_seat_parse(json_object_get(message, "seat"), &a->seat) < 0)
 		return pd_error_failed(err, "the first process sent a seat that cannot be read");
-	if (network)
-		snprintf(a->process.network, sizeof(a->process.network), "%s", network);
-	else
-		pd_network_interface(a->rank_fd, a->process.network);
 	a->process.exchange = pd_exchange_server_begin(&a->exchange, err);
 	if (a->process.exchange < 0)
 		return -1;
@@ -188,10 +183,11 @@ static int join(struct agent *a, const json_t *invitation, struct pd_error *err)
 {
 	int number = pd_hosts_job()->rank, fd;
 
+	pd_socket_allow_many();
 	fd = pd_meeting_join(invitation, number, PD_MEETING_AGENT, err);
 	if (fd < 0)
 		return -1;
-	pd_network_watch(fd);
+	pd_socket_watch(fd);
 	pd_channel_init(&a->first, fd, PD_SEND_PATIENCE_S);
 	a->rank_fd = pd_meeting_join(invitation, number, PD_MEETING_RANK, err);
 	return a->rank_fd < 0 ? -1 : pd_channel_send(&a->first, pd_hosts_place(), err);

@@ -5,10 +5,10 @@
 #include "base/mem.h"
 #include "launch/exchange_server.h"
 #include "launch/meeting.h"
-#include "launch/network.h"
 #include "launch/pmix/pmix.h"
 #include "launch/process.h"
 #include "launch/place.h"
+#include "socket/socket.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -17,7 +17,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -277,7 +276,7 @@ static void take_connections(struct hosts *h, struct pd_meeting *meeting)
 		struct epoll_event event = { .events = EPOLLIN, .data.u32 = (uint32_t)r };
 		int fd = pd_meeting_take(meeting, r, PD_MEETING_AGENT);
 
-		pd_network_watch(fd);
+		pd_socket_watch(fd);
 		epoll_ctl(h->events, EPOLL_CTL_ADD, fd, &event);
 		pd_channel_init(&remote->agent, fd, PD_SEND_PATIENCE_S);
 		pd_channel_init(&remote->channel, pd_meeting_take(meeting, r, PD_MEETING_RANK),
@@ -285,14 +284,25 @@ static void take_connections(struct hosts *h, struct pd_meeting *meeting)
 	}
 }
 
-/* Finds the interface by which this host is connected to others. */
-static void find_network(struct hosts *h)
+/*
+ * Finds at which address of its host others reach a rank: the one from which its agent came, and for those
+ * of this host the one to which agents of others came.
+ */
+static void find_addresses(struct hosts *h)
 {
-	struct pd_process *own = &h->remote[0].process;
+	char own[PD_SOCKET_ADDRESS] = "";
 
-	for (int r = 1; r < h->ranks; r++)
-		if (!own->network[0] && !pd_seat_beside(&h->remote[0].seat, &h->remote[r].seat))
-			pd_network_interface(h->remote[r].agent.fd, own->network);
+	for (int r = 1; r < h->ranks && !own[0]; r++)
+		if (!pd_seat_beside(&h->remote[0].seat, &h->remote[r].seat))
+			pd_socket_own_address(h->remote[r].agent.fd, own);
+	for (int r = 0; r < h->ranks && own[0]; r++) {
+		struct pd_seat *seat = &h->remote[r].seat;
+
+		if (pd_seat_beside(seat, &h->remote[0].seat))
+			memcpy(seat->address, own, sizeof(own));
+		else
+			pd_socket_peer_address(h->remote[r].agent.fd, seat->address);
+	}
 }
 
 static int gather(struct hosts *h, struct pd_error *err)
@@ -302,19 +312,35 @@ static int gather(struct hosts *h, struct pd_error *err)
 			return -1;
 	tell_hosts_apart(h);
 	count_neighbours(h);
-	find_network(h);
+	find_addresses(h);
 	return measure_clocks(h, err);
 }
 
-/* Each rank takes two descriptors, and the usual limit is some hundreds of ranks. */
-static void allow_descriptors(void)
+/*
+ * Returns the addresses at which agents come.  Where the names of their hosts say by which of its addresses
+ * this one is connected to them, these are not more than needed; else they are all.
+ */
+static json_t *own_addresses(void)
 {
-	struct rlimit limit;
+	json_t *list = json_array();
+	char own[PD_SEAT_HOST] = "", *names, *rest, *name;
+	bool known;
 
-	if (getrlimit(RLIMIT_NOFILE, &limit) < 0)
-		return;
-	limit.rlim_cur = limit.rlim_max;
-	setrlimit(RLIMIT_NOFILE, &limit);
+	if (self.job.one_host) {
+		pd_json_add(list, json_string(PD_LOOPBACK));
+		return list;
+	}
+	gethostname(own, sizeof(own) - 1);
+	names = pd_pmix_hosts();
+	known = names != NULL;
+	for (name = known ? strtok_r(names, ",", &rest) : NULL; name && known;
+	     name = strtok_r(NULL, ",", &rest))
+		known = strcmp(name, own) == 0 || pd_socket_addresses_toward(name, list) == 0;
+	free(names);
+	if (known && json_array_size(list) > 0)
+		return list;
+	json_decref(list);
+	return pd_socket_addresses();
 }
 
 static void hosts_close(struct pd_launcher *launcher);
@@ -322,6 +348,7 @@ static void hosts_close(struct pd_launcher *launcher);
 static struct pd_launcher *hosts_open(int ranks, struct pd_error *err)
 {
 	struct pd_meeting *meeting;
+	json_t *addresses;
 	struct hosts *h;
 	int status;
 
@@ -330,8 +357,10 @@ static struct pd_launcher *hosts_open(int ranks, struct pd_error *err)
 			       "process for each rank", ranks, self.job.size);
 		return NULL;
 	}
-	allow_descriptors();
-	meeting = pd_meeting_open(ranks, self.job.one_host, err);
+	pd_socket_allow_many();
+	addresses = own_addresses();
+	meeting = pd_meeting_open(ranks, addresses, err);
+	json_decref(addresses);
 	if (!meeting)
 		return NULL;
 	h = pd_zalloc(sizeof(*h));
@@ -455,16 +484,13 @@ static int start_own(struct hosts *h, struct pd_error *err)
 
 static int hosts_start(struct pd_launcher *launcher, int rank, struct pd_error *err)
 {
-	const struct pd_process *own = &remote(launcher, 0)->process;
 	struct remote *r = remote(launcher, rank);
-	bool beside = pd_seat_beside(&r->seat, &remote(launcher, 0)->seat);
 
 	if (rank == 0)
 		return start_own((struct hosts *)launcher, err);
 	r->started = true;
-	return pd_channel_send(&r->agent, json_pack("{s:s, s:i, s:o, s:s*}", "event", "start",
-						    "rank", rank, "seat", pd_seat_json(&r->seat),
-						    "network", beside ? own->network : NULL), err);
+	return pd_channel_send(&r->agent, json_pack("{s:s, s:i, s:o}", "event", "start", "rank", rank,
+						    "seat", pd_seat_json(&r->seat)), err);
 }
 
 static struct pd_channel *hosts_channel(struct pd_launcher *launcher, int rank)

@@ -9,7 +9,7 @@
  * find the first (launch/meeting.h).
  *
  * No rank outlives its agent, no agent its connection to the first; and what is lost is found out in
- * seconds, at both ends (pd_network_watch).
+ * seconds, at both ends (pd_socket_watch).
  */
 #pragma once
 

@@ -3,86 +3,61 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "launch/network.h"
+#include "socket/door.h"
+#include "socket/socket.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
 
-#define WORD 16                         /* bytes of a random word */
-#define MOST_STRANGERS 256              /* connections that have not said yet who they are */
-#define STRANGER_NS INT64_C(5000000000) /* and may stay so for so long */
 #define ANSWER_S 20                     /* the first may be busy with others */
-
-/* The first bytes on a connection, in network order. */
-struct hello {
-	uint8_t word[WORD];
-	uint32_t process, kind;
-};
-
-struct expected {
-	uint8_t ask[WORD], answer[WORD];
-	int fd;                         /* -1: not there yet */
-};
-
-struct stranger {
-	int fd;
-	int64_t since_ns;
-	size_t got;
-	struct hello hello;
-};
+#define AGAIN_MS 20                     /* between two attempts */
 
 struct pd_meeting {
-	int listener, port, processes, missing;
-	bool one_host;
-	struct expected *expected;      /* [process][kind] */
-	struct stranger strangers[MOST_STRANGERS];
-	int stranger_count;
+	struct pd_door *door;           /* NULL: closed */
+	json_t *at;                     /* [[address, port]...] */
+	int processes;
+	int *fds;                       /* [process][kind]; -1: not there yet, or taken */
 };
 
-static struct expected *expected(const struct pd_meeting *m, int process, int kind)
+static size_t guest_of(int process, enum pd_meeting_kind kind)
 {
-	return &m->expected[process * PD_MEETING_KINDS + kind];
+	return (size_t)(process - 1) * PD_MEETING_KINDS + kind;
 }
 
-static int fill_random(void *bytes, size_t count, struct pd_error *err)
+static int listen_at(struct pd_meeting *m, const json_t *addresses, struct pd_error *err)
 {
-	for (size_t done = 0; done < count;) {
-		ssize_t n = getrandom((char *)bytes + done, count - done, 0);
+	json_t *address;
+	size_t i;
 
-		if (n < 0 && errno != EINTR)
-			return pd_error_failed(err, "no random numbers: %s", strerror(errno));
-		done += n > 0 ? (size_t)n : 0;
+	json_array_foreach(addresses, i, address) {
+		int port = pd_door_listen(m->door, json_string_value(address), err);
+
+		if (port < 0)
+			return -1;
+		pd_json_add(m->at, json_pack("[O, i]", address, port));
 	}
-	return 0;
+	return i > 0 ? 0 : pd_error_failed(err, "this host has no address at which others reach it");
 }
 
-struct pd_meeting *pd_meeting_open(int processes, bool one_host, struct pd_error *err)
+struct pd_meeting *pd_meeting_open(int processes, const json_t *addresses, struct pd_error *err)
 {
 	struct pd_meeting *m = pd_zalloc(sizeof(*m));
-	int status = 0;
+	size_t guests = guest_of(processes, 0);
 
 	m->processes = processes;
-	m->one_host = one_host;
-	m->missing = (processes - 1) * PD_MEETING_KINDS;
-	m->expected = pd_calloc((size_t)processes * PD_MEETING_KINDS, sizeof(*m->expected));
-	m->listener = pd_network_listen(one_host, &m->port, err);
-	for (int i = 0; i < processes * PD_MEETING_KINDS && status == 0; i++) {
-		status = fill_random(&m->expected[i], offsetof(struct expected, fd), err);
-		m->expected[i].fd = -1;
-	}
-	if (m->listener >= 0 && status == 0)
+	m->at = json_array();
+	m->fds = pd_calloc(guests, sizeof(*m->fds));
+	for (size_t i = 0; i < guests; i++)
+		m->fds[i] = -1;
+	m->door = pd_door_open(guests, err);
+	if (m->door && listen_at(m, addresses, err) == 0)
 		return m;
 	pd_meeting_close(m);
 	return NULL;
@@ -92,53 +67,50 @@ void pd_meeting_close(struct pd_meeting *m)
 {
 	if (!m)
 		return;
-	for (int i = 0; i < m->processes * PD_MEETING_KINDS; i++)
-		if (m->expected[i].fd > 0)
-			close(m->expected[i].fd);
-	for (int i = 0; i < m->stranger_count; i++)
-		close(m->strangers[i].fd);
-	if (m->listener >= 0)
-		close(m->listener);
-	free(m->expected);
+	for (size_t i = 0; i < guest_of(m->processes, 0); i++)
+		if (m->fds[i] >= 0)
+			close(m->fds[i]);
+	pd_door_close(m->door);
+	json_decref(m->at);
+	free(m->fds);
 	free(m);
 }
 
 int pd_meeting_take(struct pd_meeting *m, int process, enum pd_meeting_kind kind)
 {
-	int fd = expected(m, process, (int)kind)->fd;
+	int *at = &m->fds[guest_of(process, kind)], fd = *at;
 
-	expected(m, process, (int)kind)->fd = -1;
+	*at = -1;
 	return fd;
 }
 
 /* ---- invitations ---- */
 
-#define PAIR_DIGITS (4 * WORD)          /* hexadecimal, of both words */
+#define PAIR_DIGITS (2 * sizeof(struct pd_words))       /* hexadecimal */
 
 json_t *pd_meeting_invitation(const struct pd_meeting *m)
 {
-	size_t pairs = (size_t)m->processes * PD_MEETING_KINDS;
-	char *words = pd_zalloc(pairs * PAIR_DIGITS + 1), *at = words;
+	size_t guests = guest_of(m->processes, 0);
+	char *words = pd_zalloc(guests * PAIR_DIGITS + 1), *at = words;
 	json_t *invitation;
 
-	for (size_t i = 0; i < pairs; i++)
-		for (size_t k = 0; k < 2 * (size_t)WORD; k++)
-			at += sprintf(at, "%02x", ((const uint8_t *)&m->expected[i])[k]);
-	invitation = json_pack("{s:i, s:o, s:s}", "port", m->port, "addresses",
-			       pd_network_addresses(m->one_host), "words", words);
+	for (size_t i = 0; i < guests; i++)
+		for (size_t k = 0; k < sizeof(struct pd_words); k++)
+			at += sprintf(at, "%02x", ((const uint8_t *)pd_door_words(m->door, i))[k]);
+	invitation = json_pack("{s:O, s:s}", "at", m->at, "words", words);
 	free(words);
 	return invitation;
 }
 
 static int read_words(const json_t *invitation, int process, enum pd_meeting_kind kind,
-		      struct expected *out)
+		      struct pd_words *out)
 {
 	const char *words = pd_member_text(invitation, "words");
-	size_t at = ((size_t)process * PD_MEETING_KINDS + kind) * PAIR_DIGITS;
+	size_t at = guest_of(process, kind) * PAIR_DIGITS;
 
 	if (!words || strlen(words) < at + PAIR_DIGITS)
 		return -1;
-	for (size_t k = 0; k < 2 * (size_t)WORD; k++)
+	for (size_t k = 0; k < sizeof(*out); k++)
 		if (sscanf(words + at + 2 * k, "%2hhx", &((uint8_t *)out)[k]) != 1)
 			return -1;
 	return 0;
@@ -146,158 +118,108 @@ static int read_words(const json_t *invitation, int process, enum pd_meeting_kin
 
 /* ---- those who come ---- */
 
-/* Compares words in a time that does not depend on where they differ. */
-static bool same_word(const uint8_t *a, const uint8_t *b)
+static void block(int fd)
 {
-	unsigned int difference = 0;
-
-	for (int i = 0; i < WORD; i++)
-		difference |= a[i] ^ b[i];
-	return difference == 0;
-}
-
-/* Calls block from now on, and what is sent goes at once. */
-static void make_plain(int fd)
-{
-	int yes = 1;
-
 	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
-	setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
 }
 
-static void accept_all(struct pd_meeting *m)
+static void came(void *meeting, size_t guest, int fd)
 {
-	int fd;
-
-	while (m->stranger_count < MOST_STRANGERS &&
-	       (fd = accept4(m->listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK)) >= 0)
-		m->strangers[m->stranger_count++] = (struct stranger){ .fd = fd,
-								       .since_ns = pd_now_ns() };
-}
-
-/* Returns which of those expected it is, or NULL. */
-static struct expected *recognize(const struct pd_meeting *m, const struct hello *hello)
-{
-	uint32_t process = ntohl(hello->process), kind = ntohl(hello->kind);
-	struct expected *e;
-
-	if (process == 0 || process >= (uint32_t)m->processes || kind >= PD_MEETING_KINDS)
-		return NULL;
-	e = expected(m, (int)process, (int)kind);
-	return e->fd < 0 && same_word(e->ask, hello->word) ? e : NULL;
-}
-
-/* Reads on; returns whether it is a stranger still. */
-static bool listen_to(struct pd_meeting *m, struct stranger *s)
-{
-	ssize_t n = recv(s->fd, (char *)&s->hello + s->got, sizeof(s->hello) - s->got, 0);
-	struct expected *e;
-
-	if (n < 0 && (errno == EAGAIN || errno == EINTR) &&
-	    pd_now_ns() - s->since_ns < STRANGER_NS)
-		return true;
-	s->got += n > 0 ? (size_t)n : 0;
-	if (n > 0 && s->got < sizeof(s->hello))
-		return true;
-	e = n > 0 ? recognize(m, &s->hello) : NULL;
-	if (!e || send(s->fd, e->answer, WORD, MSG_NOSIGNAL) != WORD) {
-		close(s->fd);
-		return false;
-	}
-	make_plain(s->fd);
-	e->fd = s->fd;
-	m->missing--;
-	return false;
-}
-
-static void listen_to_all(struct pd_meeting *m)
-{
-	int kept = 0;
-
-	for (int i = 0; i < m->stranger_count; i++)
-		if (listen_to(m, &m->strangers[i]))
-			m->strangers[kept++] = m->strangers[i];
-	m->stranger_count = kept;
-}
-
-static void sleep_until_somebody(const struct pd_meeting *m)
-{
-	struct pollfd fds[MOST_STRANGERS + 1];
-	nfds_t n = 0;
-
-	for (; n < (nfds_t)m->stranger_count; n++)
-		fds[n] = (struct pollfd){ .fd = m->strangers[n].fd, .events = POLLIN };
-	if (m->stranger_count < MOST_STRANGERS)
-		fds[n++] = (struct pollfd){ .fd = m->listener, .events = POLLIN };
-	poll(fds, n, 1000);
+	block(fd);
+	((struct pd_meeting *)meeting)->fds[guest] = fd;
 }
 
 static int first_missing(const struct pd_meeting *m)
 {
-	int process = 1;
+	int guest = 0;
 
-	while (expected(m, process, PD_MEETING_AGENT)->fd >= 0 &&
-	       expected(m, process, PD_MEETING_RANK)->fd >= 0)
-		process++;
-	return process;
+	while (m->fds[guest] >= 0)
+		guest++;
+	return 1 + guest / PD_MEETING_KINDS;
 }
 
 int pd_meeting_wait(struct pd_meeting *m, int patience_s, struct pd_error *err)
 {
 	int64_t until = pd_now_ns() + patience_s * INT64_C(1000000000);
+	struct pollfd at_door = { .fd = pd_door_fd(m->door), .events = POLLIN };
+	size_t missing;
 
-	while (m->missing > 0 && pd_now_ns() < until) {
-		sleep_until_somebody(m);
-		accept_all(m);
-		listen_to_all(m);
-	}
-	close(m->listener);
-	m->listener = -1;
-	return m->missing == 0 ? 0
+	while ((missing = pd_door_look(m->door, came, m)) > 0 && pd_now_ns() < until)
+		poll(&at_door, 1, 1000);
+	pd_door_close(m->door);
+	m->door = NULL;
+	return missing == 0 ? 0
 	       : pd_error_failed(err, "rank %d has not connected within %d s", first_missing(m),
 				 patience_s);
 }
 
 /* ---- one who joins ---- */
 
-static int introduce(int fd, const struct expected *words, int process, enum pd_meeting_kind kind)
+/* Says the word, and waits for the answer.  -1 with errno: EPROTO where it is another's. */
+static int introduce(int fd, const struct pd_words *words)
 {
-	struct hello hello = { .process = htonl((uint32_t)process), .kind = htonl(kind) };
 	struct timeval patience = { .tv_sec = ANSWER_S }, for_ever = { 0 };
-	uint8_t answer[WORD];
+	uint8_t answer[PD_WORD_BYTES];
+	ssize_t n;
 
-	memcpy(hello.word, words->ask, WORD);
-	make_plain(fd);
+	pd_socket_at_once(fd);
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
-	if (send(fd, &hello, sizeof(hello), MSG_NOSIGNAL) != sizeof(hello) ||
-	    recv(fd, answer, WORD, MSG_WAITALL) != WORD || !same_word(answer, words->answer)) {
-		errno = EPROTO;
+	if (send(fd, words->ask, PD_WORD_BYTES, MSG_NOSIGNAL) != PD_WORD_BYTES)
 		return -1;
-	}
+	n = recv(fd, answer, PD_WORD_BYTES, MSG_WAITALL);
+	if (n >= 0)
+		errno = n == 0 ? ECONNRESET : EPROTO;
+	if (n != PD_WORD_BYTES || !pd_words_same(answer, words->answer))
+		return -1;
 	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &for_ever, sizeof(for_ever));
 	return 0;
+}
+
+static int join_at(const json_t *at, const struct pd_words *words)
+{
+	int fd = pd_socket_connect(json_string_value(json_array_get(at, 0)),
+				   (int)json_integer_value(json_array_get(at, 1))), why;
+
+	if (fd < 0 || introduce(fd, words) == 0)
+		return fd;
+	why = errno;
+	close(fd);
+	errno = why;
+	return -1;
+}
+
+/* Where a connection was lost among those of strangers, or could not be begun for them, another may stay. */
+static bool may_try_again(int error)
+{
+	return error == ECONNRESET || error == EPIPE || error == ETIMEDOUT;
 }
 
 int pd_meeting_join(const json_t *invitation, int process, enum pd_meeting_kind kind,
 		    struct pd_error *err)
 {
-	int port = (int)pd_member_int(invitation, "port");
-	const char *address = "";
-	struct expected words;
-	json_t *one;
+	int64_t until = pd_now_ns() + ANSWER_S * INT64_C(1000000000);
+	struct pd_words words;
+	const json_t *at = NULL;
+	bool again = true;
 	size_t i;
 
 	if (read_words(invitation, process, kind, &words) < 0)
 		return pd_error_failed(err, "the first process sent an invitation that cannot be read");
 	errno = EADDRNOTAVAIL;
-	json_array_foreach(json_object_get(invitation, "addresses"), i, one) {
-		int fd = pd_network_connect(address = json_string_value(one), port);
+	while (again) {
+		again = false;
+		json_array_foreach(json_object_get(invitation, "at"), i, at) {
+			int fd = join_at(at, &words);
 
-		if (fd >= 0 && introduce(fd, &words, process, kind) == 0)
-			return fd;
-		if (fd >= 0)
-			close(fd);
+			if (fd >= 0)
+				return fd;
+			again |= may_try_again(errno) && pd_now_ns() < until;
+		}
+		if (again)
+			poll(NULL, 0, AGAIN_MS);
 	}
-	return pd_error_failed(err, "cannot reach the first process at %s, port %d: %s", address, port,
+	return pd_error_failed(err, "cannot reach the first process at %s, port %d: %s",
+			       json_string_value(json_array_get(at, 0)),
+			       (int)json_integer_value(json_array_get(at, 1)),
 			       errno == EPROTO ? "something else answers there" : strerror(errno));
 }

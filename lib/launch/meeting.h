@@ -3,11 +3,7 @@
  * How the processes of a run come together: the first invites, the others connect.
  *
  * An invitation says where the first process listens, and for each connection that it expects a pair
- * of random words that serve once: one by which it knows who comes, one by which the other knows it.
- * It reaches the others by way of whoever started all.  The words travel unencrypted, but one that
- * has been seen is worth nothing: its connection is there already.  Until the first word is right the
- * port says nothing; a connection that says anything else, or nothing for some seconds, is closed,
- * and no other notices.  Once all have come nobody listens any more.
+ * of random words (socket/door.h).  It reaches the others by way of whoever started all.
  */
 #pragma once
 
@@ -18,8 +14,8 @@ enum pd_meeting_kind { PD_MEETING_AGENT, PD_MEETING_RANK, PD_MEETING_KINDS };
 
 struct pd_meeting;
 
-/* Listens; one_host: for processes of this host alone. */
-struct pd_meeting *pd_meeting_open(int processes, bool one_host, struct pd_error *err);
+/* Listens at these addresses of this host, an array of texts. */
+struct pd_meeting *pd_meeting_open(int processes, const json_t *addresses, struct pd_error *err);
 json_t *pd_meeting_invitation(const struct pd_meeting *meeting);    /* a new reference */
 /* Waits until all connections are there, so many seconds at most, and stops listening. */
 int pd_meeting_wait(struct pd_meeting *meeting, int patience_s, struct pd_error *err);

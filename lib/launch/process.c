@@ -141,9 +141,6 @@ static void child(const struct pd_process *process, const char *path, int fd, pi
 		setenv("OMP_WAIT_POLICY", "passive", 0);
 	/* UCX makes a named segment of shared memory while it loads, unless told not to */
 	setenv("UCX_MEM_EVENTS", "n", 0);
-	/* between hosts data takes the way that the channel takes, on its one rail */
-	if (process->network[0])
-		setenv("UCX_NET_DEVICES", process->network, 0);
 	/* a GPU's streams get queues of their own: one whose transfer waits for another rank must
 	 * not stand before one that this other rank waits for */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);

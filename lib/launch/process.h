@@ -20,7 +20,6 @@ struct pd_process {
 	struct pd_channel channel;
 	int words;                      /* what it said before its main(); -1: nobody listens */
 	int exchange;                   /* the rank's end of its launcher's exchange; -1: none */
-	char network[16];               /* the interface that leads to other hosts; "": none is needed */
 };
 
 /*

@@ -11,9 +11,11 @@
 #include <string.h>
 
 #define PD_SEAT_HOST 64
+#define PD_SEAT_ADDRESS 46
 
 struct pd_seat {
 	char host[PD_SEAT_HOST];        /* the same for ranks of one host, and for no others */
+	char address[PD_SEAT_ADDRESS];  /* at which other hosts reach it, a number; "": there is one host */
 	int local, locals;              /* its number among the ranks of its host, and how many */
 	int hosts;                      /* of the whole run */
 	int sharer, sharers;            /* its number among the ranks that have the same processors, and

@@ -14,6 +14,7 @@
 #include "launch/place.h"
 #include "run/internal.h"
 #include "schedule/peers.h"
+#include "socket/socket.h"
 #include "transport/address.h"
 
 #include <stdio.h>
@@ -111,7 +112,8 @@ static void measure(int ranks)
 	struct pd_job job = { .plan = make_plan(ranks), .device = "cpu", .data = "/data/set",
 			      .resume_step = -1 };
 	struct pd_error err;
-	struct pd_meeting *meeting = pd_meeting_open(ranks, false, &err);
+	json_t *addresses = pd_socket_addresses();
+	struct pd_meeting *meeting = pd_meeting_open(ranks, addresses, &err);
 	struct supervisor s = { .job = &job, .count = ranks };
 	char *address = make_address(ranks);
 	double invitation, sent, received = 0, seconds;
@@ -157,6 +159,7 @@ static void measure(int ranks)
 	pd_schedule_free(s.schedule);
 	pd_plan_free(job.plan);
 	pd_meeting_close(meeting);
+	json_decref(addresses);
 }
 
 int main(int argc, char **argv)

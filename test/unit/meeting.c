@@ -3,7 +3,8 @@
 #include "launch/meeting.h"
 
 #include "base/mem.h"
-#include "launch/network.h"
+#include "socket/door.h"
+#include "socket/socket.h"
 #include "tap.h"
 
 #include <errno.h>
@@ -14,14 +15,31 @@
 #include <unistd.h>
 
 #define PROCESSES 3
-#define WORD 16
+#define FLOOD 2300                      /* silent connections */
 
 static json_t *invitation;
 static int joined[PROCESSES][PD_MEETING_KINDS];
 
+static struct pd_meeting *open_meeting(void)
+{
+	json_t *addresses = json_pack("[s]", PD_LOOPBACK);
+	struct pd_error err = { 0 };
+	struct pd_meeting *meeting = pd_meeting_open(PROCESSES, addresses, &err);
+
+	json_decref(addresses);
+	invitation = pd_meeting_invitation(meeting);
+	return meeting;
+}
+
+/* Where the first process listens: [address, port]. */
+static json_t *at(void)
+{
+	return json_array_get(json_object_get(invitation, "at"), 0);
+}
+
 static int port(void)
 {
-	return (int)json_integer_value(json_object_get(invitation, "port"));
+	return (int)json_integer_value(json_array_get(at(), 1));
 }
 
 static void *join_all(void *unused)
@@ -40,7 +58,7 @@ static void *join_all(void *unused)
 /* Connects as a stranger and sends so many bytes; returns the connection. */
 static int stranger(const void *bytes, size_t count)
 {
-	int fd = pd_network_connect("127.0.0.1", port());
+	int fd = pd_socket_connect("127.0.0.1", port());
 
 	if (fd < 0 || send(fd, bytes, count, MSG_NOSIGNAL) != (ssize_t)count)
 		diag("a stranger cannot connect: %s", strerror(errno));
@@ -51,15 +69,9 @@ static int stranger(const void *bytes, size_t count)
 static bool was_ignored(int fd)
 {
 	char byte;
+	ssize_t n = recv(fd, &byte, 1, MSG_DONTWAIT);
 
-	return recv(fd, &byte, 1, MSG_DONTWAIT) <= 0 && errno != EAGAIN;
-}
-
-/* Stores the first message of a process with a wrong word of the right length. */
-static void wrong_hello(char hello[WORD + 8], int process)
-{
-	memset(hello, 'x', WORD);
-	memcpy(hello + WORD, (char[]){ 0, 0, 0, (char)process, 0, 0, 0, 0 }, 8);
+	return n == 0 || (n < 0 && errno != EAGAIN);
 }
 
 static bool connected(int a, int b)
@@ -73,22 +85,19 @@ static bool connected(int a, int b)
 static void among_strangers(void)
 {
 	struct pd_error err = { 0 };
-	struct pd_meeting *meeting = pd_meeting_open(PROCESSES, true, &err);
-	char hello[2][WORD + 8], garbage[4096];
+	struct pd_meeting *meeting = open_meeting();
+	char garbage[4096];
 	int strangers[4], silent;
 	bool all = true;
 	pthread_t thread;
 
 	memset(garbage, 'G', sizeof(garbage));
-	wrong_hello(hello[0], 1);
-	wrong_hello(hello[1], 100);
-	invitation = pd_meeting_invitation(meeting);
 	pthread_create(&thread, NULL, join_all, NULL);
 	strangers[0] = stranger(garbage, sizeof(garbage));
-	strangers[1] = stranger(hello[0], sizeof(hello[0]));
-	strangers[2] = stranger(hello[1], sizeof(hello[1]));
+	strangers[1] = stranger(garbage, PD_WORD_BYTES);
+	strangers[2] = stranger("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", PD_WORD_BYTES);
 	strangers[3] = stranger("GET / HTTP/1.0\r\n\r\n 1234567890", 29);
-	silent = stranger("", 0);
+	silent = stranger(garbage, PD_WORD_BYTES / 2);
 	is_int(pd_meeting_wait(meeting, 20, &err), 0, "all come, whoever else does");
 	pthread_join(thread, NULL);
 	for (int i = 0; i < 4; i++)
@@ -103,9 +112,9 @@ static void among_strangers(void)
 			       connected(fd, joined[process][kind]);
 		}
 	ok(all, "each connection is that of its process and kind");
-	ok(pd_network_connect("127.0.0.1", port()) < 0, "then nobody listens any more");
+	ok(pd_socket_connect("127.0.0.1", port()) < 0, "then nobody listens any more");
 	pd_meeting_close(meeting);
-	ok(was_ignored(silent), "one who said nothing is forgotten");
+	ok(was_ignored(silent), "one who said half a word is forgotten");
 }
 
 static void *join_twice(void *result)
@@ -120,12 +129,12 @@ static void *join_twice(void *result)
 static void late(void)
 {
 	struct pd_error err = { 0 };
-	struct pd_meeting *meeting = pd_meeting_open(PROCESSES, true, &err);
+	struct pd_meeting *meeting;
 	int fds[2];
 	pthread_t thread;
 
 	json_decref(invitation);
-	invitation = pd_meeting_invitation(meeting);
+	meeting = open_meeting();
 	pthread_create(&thread, NULL, join_twice, fds);
 	is_int(pd_meeting_wait(meeting, 1, &err), -1, "who does not come is not waited for for ever");
 	is_str(err.text, "rank 1 has not connected within 1 s", "and is named");
@@ -145,7 +154,7 @@ static void late(void)
 static void *answer_anything(void *listener)
 {
 	struct pollfd p = { .fd = *(int *)listener, .events = POLLIN };
-	char hello[WORD + 8], answer[WORD] = "sixteen letters";
+	char hello[PD_WORD_BYTES], answer[PD_WORD_BYTES] = "sixteen letters";
 	int fd = poll(&p, 1, 20000) > 0 ? accept(p.fd, NULL, NULL) : -1;
 
 	if (recv(fd, hello, sizeof(hello), MSG_WAITALL) != (ssize_t)sizeof(hello) ||
@@ -159,12 +168,11 @@ static void *answer_anything(void *listener)
 static void false_first(void)
 {
 	struct pd_error err = { 0 };
-	struct pd_meeting *meeting = pd_meeting_open(PROCESSES, true, &err);
-	int number, listener = pd_network_listen(true, &number, &err);
+	struct pd_meeting *meeting = open_meeting();
+	int number, listener = pd_socket_listen(PD_LOOPBACK, &number, &err);
 	pthread_t thread;
 
-	invitation = pd_meeting_invitation(meeting);
-	json_object_set_new(invitation, "port", json_integer(number));
+	json_array_set_new(at(), 1, json_integer(number));
 	pthread_create(&thread, NULL, answer_anything, &listener);
 	ok(pd_meeting_join(invitation, 1, PD_MEETING_AGENT, &err) < 0 &&
 	   strstr(err.text, "something else answers there"), "who answers with another word is not it");
@@ -174,9 +182,35 @@ static void false_first(void)
 	pd_meeting_close(meeting);
 }
 
+/* Tests that those who are expected need not wait for those who say nothing, from the same address too. */
+static void flood(void)
+{
+	static int silent[FLOOD];
+	struct pd_error err = { 0 };
+	struct pd_meeting *meeting;
+	int gone = 0;
+	pthread_t thread;
+
+	json_decref(invitation);
+	meeting = open_meeting();
+	pd_socket_allow_many();
+	for (int i = 0; i < FLOOD; i++)
+		silent[i] = stranger("", 0);
+	pthread_create(&thread, NULL, join_all, NULL);
+	is_int(pd_meeting_wait(meeting, 20, &err), 0, "all come, behind %d silent connections", FLOOD);
+	pthread_join(thread, NULL);
+	for (int i = 0; i < FLOOD; i++) {
+		gone += was_ignored(silent[i]);
+		close(silent[i]);
+	}
+	is_int(gone, FLOOD, "which are gone");
+	pd_meeting_close(meeting);
+}
+
 int main(void)
 {
 	among_strangers();
+	flood();
 	late();
 	false_first();
 	return done_testing();

@@ -25,20 +25,35 @@ static int failed(struct pd_error *err, const char *what, pmix_status_t status)
 			       "program runs on this machine alone", what, PMIx_Error_string(status));
 }
 
-/* Returns a number that the server has about the job; 0: it does not say. */
-static int number_of(const char *key)
+/* Asks what the server has about the job, to be released; NULL: it does not say. */
+static pmix_value_t *about_job(const char *key)
 {
 	pmix_proc_t job = self;
 	pmix_value_t *value = NULL;
-	int number = 0;
 
 	job.rank = PMIX_RANK_WILDCARD;
-	if (PMIx_Get(&job, key, NULL, 0, &value) != PMIX_SUCCESS)
-		return 0;
-	if (value->type == PMIX_UINT32)
-		number = (int)value->data.uint32;
-	PMIX_VALUE_RELEASE(value);
+	return PMIx_Get(&job, key, NULL, 0, &value) == PMIX_SUCCESS ? value : NULL;
+}
+
+/* Returns a number; 0: the server does not say. */
+static int number_of(const char *key)
+{
+	pmix_value_t *value = about_job(key);
+	int number = value && value->type == PMIX_UINT32 ? (int)value->data.uint32 : 0;
+
+	if (value)
+		PMIX_VALUE_RELEASE(value);
 	return number;
+}
+
+char *pd_pmix_hosts(void)
+{
+	pmix_value_t *value = about_job(PMIX_NODE_LIST);
+	char *names = value && value->type == PMIX_STRING ? pd_strdup(value->data.string) : NULL;
+
+	if (value)
+		PMIX_VALUE_RELEASE(value);
+	return names;
 }
 
 /* The library's threads take no signals: those are for descriptors of this program's own. */

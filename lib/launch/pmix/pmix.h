@@ -20,6 +20,8 @@ struct pd_pmix_job {
  * servers tell that there is one.
  */
 int pd_pmix_begin(struct pd_pmix_job *job, struct pd_error *err);
+/* Returns the names of the hosts of all, with commas between them, to be freed; NULL: the server does not say. */
+char *pd_pmix_hosts(void);
 /* In the first process: gives the others a text.  Waits for all of them, a minute at most. */
 int pd_pmix_tell(const char *text, struct pd_error *err);
 /* In the others: that text, to be freed, or NULL.  Waits as long. */
