@@ -79,7 +79,8 @@ test_ok "a stage without parameters has replicas" '
 	layers=$(jq ".layers | length" residual)
 	pd-plan --topology=4@10Gbit/s --stages="$((layers - 1))x2,1x2" residual >tail
 	sparse tail 1f1b stash 1 0.8 100 0 0
-	equals 8'
+	equals 8
+	resumed plan.json 9 4 -- $sgd --synthetic --checkpoint-every=4 --timeout=60'
 # A rule that is broken in one of these ways gives other weights.
 for mutation in correction set twice; do
 	test_row wrong "not with the $mutation wrong" '

@@ -99,8 +99,9 @@ int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err)
 			return pd_error_failed(err, "%s hangs in a checkpoint: nothing has moved",
 					       supervisor_who(s, r, name));
 	r = waited_for(s);
-	return pd_error_failed(err, "nothing has moved for %" PRId64 " s; %s waits in %s",
+	return pd_error_failed(err, "nothing has moved for %" PRId64 " s; %s %s%s",
 			       s->how->timeout_s, supervisor_who(s, r, name),
+			       s->ranks[r].doing[0] ? "waits in " : "has nothing left to do",
 			       s->ranks[r].doing);
 }
 

@@ -13,7 +13,8 @@ void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low)
 {
 	saver->step = step;
 	saver->low = low;
-	saver->has_state = saver->complete = false;
+	saver->has_state = saver->replica > 0;  /* replica 0 saves it */
+	saver->has_newest = saver->complete = false;
 }
 
 void pd_saver_release(struct pd_saver *saver)
@@ -148,20 +149,21 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 				 v->number == newest && newest == saver->step, err) < 0)
 			return -1;
 	}
-	return newest == saver->step ? take_arenas(saver, err) : 0;
+	if (newest != saver->step)
+		return 0;
+	saver->has_newest = true;
+	return take_arenas(saver, err);
 }
 
 int pd_saver_take(struct pd_saver *saver, bool state, struct pd_error *err)
 {
-	if (state && !saver->has_state && saver->replica == 0 &&
+	if (state && !saver->has_state &&
 	    take_arena(saver, PD_ARENA_state, PD_PART_STATE, err) < 0)
 		return -1;
 	saver->has_state |= state;
 	if (take_versions(saver, err) < 0)
 		return -1;
-	saver->complete = saver->has_state && (saver->replica > 0
-					       ? saver->arenas[PD_ARENA_residual] != NULL
-					       : has_version(saver, saver->step));
+	saver->complete = saver->has_state && saver->has_newest;
 	return 0;
 }
 

@@ -26,7 +26,7 @@ struct pd_saver {
 	int replica;
 	int64_t step;                   /* in microbatches, as versions are; -1: unused */
 	int64_t low;                    /* the oldest version it needs */
-	bool has_state, complete;
+	bool has_state, has_newest, complete;   /* newest: the version of the step, and the arenas */
 	int version_count;
 	struct pd_saved_version *versions;      /* ascending */
 	float *arenas[PD_ARENAS];       /* arenas that are saved, and the running statistics */

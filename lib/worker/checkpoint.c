@@ -4,6 +4,13 @@
 
 #include "base/mem.h"
 
+/* A pause for a version must not replace one for the state, in which versions are taken, too. */
+static void want_version(struct pd_worker *w)
+{
+	if (!w->wanted)
+		w->wanted = PD_PAUSE_VERSION;
+}
+
 void worker_pause_before(struct pd_worker *w, const struct pd_op *op)
 {
 	for (size_t i = 0; i < w->checkpoint_count && !w->wanted && !w->phase.evaluate; i++) {
@@ -25,7 +32,7 @@ void worker_pause_after(struct pd_worker *w, const struct pd_op *op)
 
 		if (c->at >= 0 && op->kind == PD_OP_step && op->version <= c->at &&
 		    op->version >= pd_cursor_oldest(&w->source.cursor, op->stage, c->at))
-			w->wanted = PD_PAUSE_VERSION;
+			want_version(w);
 	}
 }
 
@@ -47,7 +54,7 @@ void pd_worker_checkpoint(struct pd_worker *w, int64_t at)
 
 		pd_weights_newest(&w->chunks[k].weights, &newest);
 		if (newest >= pd_worker_checkpoint_oldest(w, k, at))
-			w->wanted = PD_PAUSE_VERSION;
+			want_version(w);
 	}
 }
 
