@@ -84,13 +84,55 @@ refused() {
 }
 test_ok "a family, a preset or an option that there is not" '
 	refused "expected a family of networks, one of mlp, .*--list"
-	refused "\"vgg17\": expected a family of networks, one of mlp, .*--list" vgg17
-	refused "--preset=vgg16: resnet has none of that name" resnet --preset=vgg16
+	refused "expected a family of networks, one of mlp, .*--list.*found \"vgg17\"; did you mean \"vgg16\"?" vgg17
+	refused "expected a family .*found \"gtp\"; did you mean \"gpt\"?" gtp
+	refused "--preset: expected one of resnet50, .*, found \"vgg16\"$" resnet --preset=vgg16
 	refused "--groups: vgg has no such option; expected some of --layers --hidden" vgg --groups=2'
 test_ok "sizes that do not fit" '
 	refused "--layers=17: vgg has 11, 13, 16 or 19" vgg --layers=17
 	refused "--layers=18: resnext has 50, 101 or 152" resnext --layers=18
+	refused "--heads=7: llama expects a divisor of its 64 hidden features" llama --heads=7 --hidden=64
+	refused "--kv-heads=3: llama expects a divisor of its 4 heads" llama --heads=4 --kv-heads=3
+	refused "--layers=1: gnmt expects 2 or more" gnmt --layers=1
 	refused "the network: layers\[[0-9]*\]: maxpool2d \"pool2\" has a window" alexnet --size=20'
+
+# sizes ARGUMENT...: prints heads, heads of keys and values, and features of queries and of the output.
+sizes() {
+	pd-model --layers=1 "$@" | jq -r "[.layers[] | select(.kind == \"attention\") | .heads, .kv_heads // .heads] +
+		[.layers[] | select(.name | test(\"[.]q(_proj)?\$|gate_proj\")) | .out_features] | join(\" \")"
+}
+test_ok "sizes that are not given follow those that are" '
+	[ "$(sizes llama)" = "32 32 4096 11008" ]
+	[ "$(sizes llama --heads=4)" = "4 4 4096 11008" ]
+	[ "$(sizes llama --hidden=512)" = "4 4 512 1376" ]
+	[ "$(sizes llama --hidden=64)" = "1 1 64 172" ]
+	[ "$(sizes llama --hidden=64 --kv-heads=2)" = "2 2 64 172" ]
+	[ "$(sizes llama --preset=llama-3-8b --heads=8)" = "8 2 4096 14336" ]
+	[ "$(sizes llama --preset=llama-3-8b --heads=6 --hidden=384)" = "6 2 384 1344" ]
+	[ "$(sizes llama --kv-heads=3 --feed-forward=100)" = "33 3 4092 100" ]
+	[ "$(sizes gpt --heads=5)" = "5 5 770" ]
+	[ "$(sizes gpt --hidden=128)" = "2 2 128" ]
+	[ "$(sizes bert --hidden=6)" = "1 1 6" ]'
+test_ok "a family takes any value of any size that alone is given, or says that the value is none" '
+	while read -r family option values; do
+		for value in $values; do
+			pd-model $family --$option=$value >out
+		done
+	done <<-END
+	gpt hidden 1 2 7 100 1000
+	gpt heads 1 2 7 100 1000
+	bert hidden 1 3 96
+	bert heads 1 3 96
+	llama hidden 2 6 100 1000
+	llama heads 1 2 7 100 1000
+	llama kv-heads 1 2 7 100 1000
+	gnmt hidden 1 7
+	awd-lm embedding 1 7
+	awd-lm hidden 1 7
+	cnn layers 1 5 8
+	resnext width 1 3
+	resnext groups 1 3
+	END'
 test_ok "a disk that is full" '
 	[ -c /dev/full ]
 	status 3 pd-model resnet50 2>err >/dev/full

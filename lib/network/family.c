@@ -165,13 +165,16 @@ json_t *pd_network_document(const struct pd_family *family, const struct pd_pres
 			    struct pd_error *err)
 {
 	struct pd_network network = { json_array(), json_array(), json_array() };
-	struct pd_network_size size;
+	struct pd_network_sizes sizes = { .given = *given };
 	json_t *document = NULL;
-	bool any;
+	bool any, fits;
 
-	preset_size(family, preset, &size);
-	if (override(family, given, &size, &any, err) == 0 &&
-	    family->build(&network, &size, err) == 0)
+	preset_size(family, preset, &sizes.preset);
+	sizes.size = sizes.preset;
+	fits = override(family, given, &sizes.size, &any, err) == 0;
+	if (fits && family->follow)
+		family->follow(&sizes);
+	if (fits && family->build(&network, &sizes.size, err) == 0)
 		document = json_pack("{s:s, s:i, s:s, s:O, s:O}", "format", "pd-model", "version", 1,
 				     "name", name ? name : any ? family->name : preset->name,
 				     "inputs", network.inputs, "layers", network.layers);

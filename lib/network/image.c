@@ -90,6 +90,15 @@ static int build_mlp(struct pd_network *n, const struct pd_network_size *size, s
 					    size->classes));
 }
 
+/* Each block halves the image. */
+static void follow_blocks(struct pd_network_sizes *sizes)
+{
+	int64_t least = INT64_C(1) << (sizes->size.layers < 30 ? sizes->size.layers : 30);
+
+	if (sizes->given.size == PD_NETWORK_UNSAID && sizes->size.size < least)
+		sizes->size.size = least;
+}
+
 /* Two convolutions and a pool in each block, twice as many channels as in the block before. */
 static int build_cnn(struct pd_network *n, const struct pd_network_size *size, struct pd_error *err)
 {
@@ -322,7 +331,7 @@ const struct pd_family pd_family_mlp = {
 };
 const struct pd_family pd_family_cnn = {
 	"cnn", "a small convolutional network", (const struct pd_preset[]){
-		{ "fashion-cnn", "layers=2 width=32 hidden=256 " MNIST }, { NULL } }, build_cnn
+		{ "fashion-cnn", "layers=2 width=32 hidden=256 " MNIST }, { NULL } }, build_cnn, follow_blocks
 };
 const struct pd_family pd_family_lenet = {
 	"lenet", "LeNet-5", (const struct pd_preset[]){

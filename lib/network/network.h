@@ -28,6 +28,11 @@ struct pd_preset {
 };
 
 struct pd_network;
+/* What a network is made of: the preset's sizes, what is given, and both, in which the latter comes first. */
+struct pd_network_sizes {
+	struct pd_network_size preset, given, size;
+};
+
 struct pd_family {
 	const char *name;
 	const char *what;               /* one line */
@@ -35,6 +40,8 @@ struct pd_family {
 	/* Adds inputs and layers.  Errors: a size that it does not have. */
 	int (*build)(struct pd_network *network, const struct pd_network_size *size,
 		     struct pd_error *err);
+	/* Changes sizes that are not given so that they fit those that are; or NULL. */
+	void (*follow)(struct pd_network_sizes *sizes);
 };
 
 /* Ends with one that has no name. */

@@ -85,7 +85,9 @@ static int build_gnmt(struct pd_network *n, const struct pd_network_size *size,
 {
 	const char *bound = pd_network_name(n, "uniform(%g)", 1 / sqrt((double)size->hidden)), *at;
 
-	(void)err;
+	if (size->layers < 2)
+		return pd_error_input(err, "--layers=%" PRId64 ": gnmt expects 2 or more in its encoder, of "
+				      "which the first reads in both directions", size->layers);
 	pd_network_input(n, "source", "i32", 1, size->sequence);
 	pd_network_input(n, "source_length", "i32", 0);
 	pd_network_input(n, "target", "i32", 1, size->sequence);

@@ -19,6 +19,48 @@ struct megatron {
 	const char *lengths;            /* input, or NULL: attention is causal */
 };
 
+static int64_t nearest_multiple(int64_t of, int64_t to)
+{
+	int64_t half = of / 2;
+
+	return to < of ? of : (to + half) / of * of;
+}
+
+/* Returns the most heads, up to `most`, for so many features: each has an even number where that can be. */
+static int64_t heads_for(int64_t hidden, int64_t most, int64_t kv_heads)
+{
+	int64_t even = hidden % 2 == 0 ? 2 : 1, heads = most < kv_heads ? kv_heads : most;
+
+	while (heads > 1 && (hidden % (even * heads) != 0 || heads % kv_heads != 0))
+		heads--;
+	return heads;
+}
+
+/* Heads keep their features, and their share of the heads of keys and values, as far as these divide. */
+static void follow_heads(struct pd_network_sizes *sizes)
+{
+	const struct pd_network_size *preset = &sizes->preset, *given = &sizes->given;
+	struct pd_network_size *size = &sizes->size;
+	bool kv = preset->kv_heads != PD_NETWORK_UNSAID, kv_given = given->kv_heads != PD_NETWORK_UNSAID;
+	int64_t kv_heads = kv_given ? size->kv_heads : 1, share = kv ? preset->heads / preset->kv_heads : 1;
+	int64_t even = kv ? 2 : 1;      /* what is rotated has an even number of features */
+
+	if (given->heads == PD_NETWORK_UNSAID && given->hidden != PD_NETWORK_UNSAID)
+		size->heads = heads_for(size->hidden, size->hidden / (preset->hidden / preset->heads),
+					kv_heads);
+	else if (given->heads == PD_NETWORK_UNSAID)
+		size->heads = nearest_multiple(kv_heads, preset->heads);
+	if (given->hidden == PD_NETWORK_UNSAID)
+		size->hidden = nearest_multiple(even * size->heads, preset->hidden);
+	while (size->heads % share != 0)
+		share--;
+	if (kv && !kv_given)
+		size->kv_heads = size->heads / share;
+	if (preset->feed_forward != PD_NETWORK_UNSAID && given->feed_forward == PD_NETWORK_UNSAID)
+		size->feed_forward = (int64_t)ceil((double)preset->feed_forward / (double)preset->hidden *
+						   (double)size->hidden);
+}
+
 static int check_heads(const char *family, const struct pd_network_size *size, struct pd_error *err)
 {
 	if (size->hidden % size->heads != 0)
@@ -252,6 +294,9 @@ static int build_llama(struct pd_network *n, const struct pd_network_size *size,
 
 	if (check_heads("llama", size, err) < 0)
 		return -1;
+	if (size->heads % size->kv_heads != 0)
+		return pd_error_input(err, "--kv-heads=%" PRId64 ": llama expects a divisor of its %" PRId64
+				      " heads", size->kv_heads, size->heads);
 	pd_network_input(n, "tokens", "i32", 1, size->sequence);
 	pd_network_input(n, "labels", "i32", 1, size->sequence);
 	at = embedding(n, "model.embed_tokens", "tokens", size->vocabulary, size->hidden);
@@ -280,14 +325,14 @@ const struct pd_family pd_family_gpt = {
 		{ "gpt-3.8b", "layers=32 hidden=3072 heads=32 sequence=512 vocabulary=50304" },
 		{ "gpt-bytes", "layers=6 hidden=256 heads=8 sequence=256 vocabulary=256 "
 		  "untied=true" },
-		{ NULL } }, build_gpt
+		{ NULL } }, build_gpt, follow_heads
 };
 const struct pd_family pd_family_bert = {
 	"bert", "transformers that find masked tokens", (const struct pd_preset[]){
 		{ "bert-336m", "layers=24 hidden=1024 heads=16 sequence=512 vocabulary=30592 "
 		  "untied=false dropout=0.1" },
 		{ "bert-2.2b", "layers=32 hidden=2304 heads=32" },
-		{ "bert-3.8b", "layers=32 hidden=3072 heads=32" }, { NULL } }, build_bert
+		{ "bert-3.8b", "layers=32 hidden=3072 heads=32" }, { NULL } }, build_bert, follow_heads
 };
 const struct pd_family pd_family_llama = {
 	"llama", "Llama", (const struct pd_preset[]){
@@ -297,5 +342,5 @@ const struct pd_family pd_family_llama = {
 		{ "llama-3-8b", "kv-heads=8 feed-forward=14336 sequence=8192 vocabulary=128256 "
 		  "rope-base=500000" },
 		{ "tinyllama", "layers=22 hidden=2048 kv-heads=4 feed-forward=5632 sequence=2048" },
-		{ NULL } }, build_llama
+		{ NULL } }, build_llama, follow_heads
 };
