@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* the name of a family of networks and sizes -> model */
 #include "base/mem.h"
+#include "base/names.h"
 #include "base/opt.h"
 #include "model/model.h"
 #include "network/network.h"
@@ -71,20 +72,39 @@ static int print_list(struct pd_error *err)
 	return 0;
 }
 
+static void try_presets(const struct pd_family *family, struct pd_likeness *likeness)
+{
+	for (const struct pd_preset *of = family->presets; of->name; of++)
+		pd_likeness_try(likeness, of->name);
+}
+
 static int unknown(const char *what, struct pd_error *err)
 {
-	char names[256] = "";
+	struct pd_likeness likeness = { .word = what ? what : "" };
+	char names[256] = "", meant[PD_MEANT_TEXT];
 
 	for (const struct pd_family *const *family = pd_families; *family; family++) {
-		size_t used = strlen(names);
-
-		snprintf(names + used, sizeof(names) - used, "%s%s", used ? ", " : "", (*family)->name);
+		pd_list_name(names, sizeof(names), (*family)->name, "");
+		pd_likeness_try(&likeness, (*family)->name);
+		try_presets(*family, &likeness);
 	}
 	if (!what)
 		return pd_error_input(err, "expected a family of networks, one of %s; or a preset "
 				      "(--list)", names);
-	return pd_error_input(err, "\"%s\": expected a family of networks, one of %s; or a preset "
-			      "(--list)", what, names);
+	return pd_error_input(err, "expected a family of networks, one of %s, or a preset (--list), found "
+			      "\"%.60s\"%s", names, what, pd_likeness_say(&likeness, meant));
+}
+
+static int unknown_preset(const struct pd_family *family, struct pd_error *err)
+{
+	struct pd_likeness likeness = { .word = preset };
+	char names[256] = "", meant[PD_MEANT_TEXT];
+
+	try_presets(family, &likeness);
+	for (const struct pd_preset *of = family->presets; of->name; of++)
+		pd_list_name(names, sizeof(names), of->name, "");
+	return pd_error_input(err, "--preset: expected one of %s, found \"%.60s\"%s", names, preset,
+			      pd_likeness_say(&likeness, meant));
 }
 
 static int choose(const char *what, const struct pd_family **family_p,
@@ -95,8 +115,7 @@ static int choose(const char *what, const struct pd_family **family_p,
 	if (!preset)
 		return 0;
 	*preset_p = pd_preset_find(*family_p, preset);
-	return *preset_p ? 0 : pd_error_input(err, "--preset=%s: %s has none of that name (--list)",
-					      preset, (*family_p)->name);
+	return *preset_p ? 0 : unknown_preset(*family_p, err);
 }
 
 static int write_network(const char *what, struct pd_error *err)

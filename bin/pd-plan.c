@@ -20,7 +20,6 @@ static bool explain, eager;
 static int cost, format;
 static const char *bucket, *recompute = "auto";
 static int gradient_dtype;
-static const char *const gradient_dtypes[] = { "f32", "bf16", "f16", NULL };
 /* Each is the number of a kind, or that of "auto", which is how many kinds there are. */
 static int schedule = PD_SCHEDULE_1F1B, all_reduce = PD_REDUCER_dense;
 static int weights = -1;                /* -1: not said */
@@ -93,7 +92,7 @@ static const struct pd_opt options[] = {
 	  &all_reduce, .choices = reducers },
 	{ "gradient-dtype", 0, PD_OPT_CHOICE, "TYPE",
 	  "what gradients are rounded to between replicas: f32 (default), bf16, f16",
-	  &gradient_dtype, .choices = gradient_dtypes },
+	  &gradient_dtype, .choices = pd_dtype_of_nets },
 	{ "bucket", 0, PD_OPT_STRING, "BYTES|auto",
 	  "replicas sum gradients in buckets of more than BYTES, under backward", &bucket },
 	{ "sparsity", 0, PD_OPT_REAL, "PART",
@@ -189,7 +188,7 @@ static int request_sums(struct pd_error *err)
 		request.sparsity = 0;
 	else if (request.chunk == 0)
 		request.chunk = PD_CHUNK_USUAL;
-	request.gradient_dtype = pd_dtype_find(gradient_dtypes[gradient_dtype]);
+	request.gradient_dtype = pd_dtype_find(pd_dtype_of_nets[gradient_dtype]);
 	request.any_reducer = all_reduce == PD_REDUCER_KINDS;
 	if (!request.any_reducer) {
 		request.reducer = (enum pd_reducer_kind)all_reduce;

@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *device = "auto", *dtype = "f32";
+static const char *device = "auto";
+static int dtype;
 static bool no_link;
 static int transport;
 static int64_t threads, workers = 1;
@@ -25,8 +26,8 @@ static const struct pd_opt options[] = {
 	PD_OPT_GROUP("What is computed"),
 	{ "batch-size", 'b', PD_OPT_COUNT, "N", "samples in a microbatch (default: 32)",
 	  &measure.batch_size, 1, 1 << 20 },
-	{ "dtype", 0, PD_OPT_STRING, "TYPE", "type to compute in: f32 (default), bf16, f16",
-	  &dtype },
+	{ "dtype", 0, PD_OPT_CHOICE, "TYPE", "type to compute in: f32 (default), bf16, f16",
+	  &dtype, .choices = pd_dtype_of_nets },
 	{ "iterations", 'i', PD_OPT_COUNT, "N", "timed steps (default: enough for a stable median)",
 	  &measure.iterations, 1, 100000 },
 	PD_OPT_GROUP("Device"),
@@ -54,9 +55,7 @@ static const struct pd_command command = {
 
 static int check_options(struct pd_error *err)
 {
-	measure.dtype = pd_dtype_find(dtype);
-	if (measure.dtype == PD_DTYPES)
-		return pd_error_input(err, "--dtype: expected f32, bf16 or f16, found \"%s\"", dtype);
+	measure.dtype = pd_dtype_find(pd_dtype_of_nets[dtype]);
 	if (no_link && transport > 0)
 		return pd_error_input(err, "--transport does nothing here: the link is not measured with "
 				      "--no-link");

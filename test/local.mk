@@ -30,7 +30,7 @@ UNITS = test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel te
 	test/unit/failure test/unit/figures test/unit/half test/unit/heartbeat test/unit/join \
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
 	test/unit/lock test/unit/machine test/unit/meeting test/unit/memory test/unit/model test/unit/nccl \
-	test/unit/network test/unit/npy \
+	test/unit/names test/unit/network test/unit/npy \
 	test/unit/number test/unit/optimizer test/unit/pace test/unit/period test/unit/placement test/unit/plan test/unit/planner \
 	test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/sparse test/unit/states \

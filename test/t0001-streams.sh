@@ -37,9 +37,36 @@ done
 
 test_ok "a value that is no value, an option that could be several" '
 	refused pd-run "unexpected operand \"plan.json\" behind \"20\"" --synthetic 20 plan.json
-	refused pd-run "ambiguous option --lr-s=step" --lr-s=step plan.json
+	refused pd-run "ambiguous option --lr-s=step: expected one of --lr-schedule, --lr-step " --lr-s=step plan.json
 	refused pd-run "unknown option --gpus=2" --gpus=2 plan.json
 	refused pd-plan "topology \"4\": no such file; expected one, or COUNT@BANDWIDTH" -t 4 chain.json'
+test_ok "an option, a value or a name that is like another one" '
+	refused pd-plan "unknown option --gps=2; did you mean --gpus? (try --help)" --gps=2 chain.json
+	refused pd-plan "unknown option -gpus=2; did you mean --gpus=2?" -gpus=2 chain.json
+	refused pd-plan "unknown option -straight; did you mean --straight?" -straight chain.json
+	refused pd-plan "found \"1f1c\"; did you mean \"1f1b\"?" --schedule=1f1c -g 1 chain.json
+	refused pd-replay "^*--weights: expected one of .*, found \"flsh\"; did you mean \"flush\"?" \
+		--weights=flsh plan.json
+	refused pd-replay "--gradient-dtype: .*did you mean \"bf16\"?" --gradient-dtype=bfloat16 plan.json
+	refused pd-replay "--faster: .*found \"l22:2\"" --faster=l22:2:2 plan.json
+	refused pd-replay "--faster: .*found \"ll2\"; did you mean \"l2\"?" --faster=ll2:2 plan.json
+	refused pd-profile "--device: .*found \"gpu\"; did you mean \"cuda\"?" --no-link --device=gpu \
+		"$PD_SOURCE/test/data/small-model.json"
+	sed "s/\"schedule\"/\"shedule\"/" plan.json >bad.json
+	refused pd-replay "unknown key \"shedule\"; expected one of .*; did you mean \"schedule\"?" bad.json
+	sed "s/\"1f1b\"/\"1F1B\"/" plan.json >bad.json
+	refused pd-replay "schedule: expected one of .*, found \"1F1B\"; did you mean \"1f1b\"?" bad.json'
+test_ok "-o: results go to standard output" '
+	for program in pd-model $programs; do
+		refused $program "unknown option -o: the result goes to standard output" -o plan.json
+		refused $program "unknown option --output=x: the result goes to standard output" --output=x
+	done'
+test_ok "-h is --help" '
+	for program in pd-model pd-topo $programs; do
+		$program -h >short
+		$program --help | cmp - short
+		grep -q "^  -h, --help " short
+	done'
 test_ok "a document that is for another program" '
 	refused pd-plan "pd-profile\", found \"pd-plan\", which is for pd-run, pd-replay or" plan.json
 	refused pd-profile "expected \"pd-model\", found \"pd-profile\", which is for pd-plan" chain.json

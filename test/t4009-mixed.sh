@@ -18,9 +18,9 @@ refused() {
 }
 
 test_ok "a type that there is not" '
-	refused 2 "^pd-profile: --dtype: expected f32, bf16 or f16, found \"f64\"$" \
+	refused 2 "^pd-profile: --dtype: expected one of f32, bf16, f16, found \"f64\"$" \
 		pd-profile --dtype=f64 "$MODELS/mlp.json"
-	refused 2 "^pd-profile: --dtype: expected f32, bf16 or f16, found \"i32\"$" \
+	refused 2 "^pd-profile: --dtype: expected one of f32, bf16, f16, found \"i32\"" \
 		pd-profile --dtype=i32 "$MODELS/mlp.json"'
 if [ "${PD_TEST_DEVICE:-cpu}" = cpu ]; then
 	test_ok "processors without AVX-512 compute in 16 bits too, with kernels of f32" '

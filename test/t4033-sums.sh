@@ -44,9 +44,9 @@ test_ok "what if is what a plan that has it does" '
 	cmp 1 2'
 test_ok "what is none is refused" '
 	status 2 pd-replay --all-reduce=tree plan.json 2>err && one_line err
-	grep "^pd-replay: --all-reduce: pd-plan(5) has no reducer \"tree\"" err
+	grep "^pd-replay: --all-reduce: expected one of dense, .*, found \"tree\"" err
 	status 2 pd-replay --gradient-dtype=i32 plan.json 2>err && one_line err
-	grep "^pd-replay: --gradient-dtype: expected f32, bf16 or f16, found \"i32\"" err'
+	grep "^pd-replay: --gradient-dtype: expected one of f32, bf16, f16, found \"i32\"" err'
 test_ok "NCCL sums f32 alone" '
 	pd-plan --topology=4@250MB/s --stages=3x4 --all-reduce=nccl three >nccl.json
 	jq -e ".reducer == \"nccl\" and .predicted.gap >= 0" nccl.json

@@ -2,6 +2,7 @@
 #include "base/json.h"
 
 #include "base/array_limit.h"
+#include "base/names.h"
 #include "base/mem.h"
 #include "base/ration.h"
 
@@ -295,20 +296,27 @@ int pd_json_keys(const struct pd_place *object, const char *const *known, struct
 	if (!json_is_object(object->value))
 		return pd_place_expected(object, err, "an object");
 	json_object_foreach(object->value, key, value) {
-		int i = 0;
+		char list[384] = "", meant[PD_MEANT_TEXT];
 
-		while (known[i] && strcmp(known[i], key) != 0)
-			i++;
-		if (!known[i]) {
-			char list[384] = "";
-
-			for (i = 0; known[i]; i++)
-				pd_list_name(list, sizeof(list), known[i], "");
-			return pd_place_error(object, err, "unknown key \"%.60s\"; expected one of %s",
-					      key, list);
-		}
+		if (pd_names_index(known, key) >= 0)
+			continue;
+		for (int i = 0; known[i]; i++)
+			pd_list_name(list, sizeof(list), known[i], "");
+		return pd_place_error(object, err, "unknown key \"%.60s\"; expected one of %s%s", key, list,
+				      pd_names_say(known, key, meant));
 	}
 	return 0;
+}
+
+const char *pd_json_keys_say(const json_t *object, const char *word, char text[PD_MEANT_TEXT])
+{
+	struct pd_likeness likeness = { .word = word };
+	json_t *any = (json_t *)(uintptr_t)object, *value;
+	const char *key;
+
+	json_object_foreach(any, key, value)
+		pd_likeness_try(&likeness, key);
+	return pd_likeness_say(&likeness, text);
 }
 
 int pd_json_array(const struct pd_place *place, size_t *count_p, struct pd_error *err)
@@ -427,16 +435,19 @@ int pd_json_get_choice(const struct pd_place *object, const char *key, const cha
 {
 	struct pd_place at = pd_place_key(object, key);
 	const char *text = json_string_value(at.value);
-	char list[160] = "";
+	char list[160] = "", meant[PD_MEANT_TEXT];
+	int found = text ? pd_names_index(names, text) : -1;
 
-	for (int i = 0; names[i]; i++) {
-		if (text && strcmp(text, names[i]) == 0) {
-			*out_p = i;
-			return 0;
-		}
-		pd_list_name(list, sizeof(list), names[i], "\"");
+	if (found >= 0) {
+		*out_p = found;
+		return 0;
 	}
-	return pd_place_expected(&at, err, "one of %s", list);
+	for (int i = 0; names[i]; i++)
+		pd_list_name(list, sizeof(list), names[i], "\"");
+	if (!text)
+		return pd_place_expected(&at, err, "one of %s", list);
+	return pd_place_error(&at, err, "expected one of %s, found \"%.60s\"%s", list, text,
+			      pd_names_say(names, text, meant));
 }
 
 void pd_json_set(json_t *object, const char *key, json_t *value)

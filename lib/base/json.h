@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "base/error.h"
+#include "base/names.h"
 
 #include <jansson.h>
 #include <stdbool.h>
@@ -68,6 +68,8 @@ int pd_json_header_of(const struct pd_place *root, const char *format, int64_t n
 int pd_json_other_format(const struct pd_place *name, const char *expected, struct pd_error *err);
 /* Checks that this is an object whose keys are all in `known`, a NULL-terminated list. */
 int pd_json_keys(const struct pd_place *object, const char *const *known, struct pd_error *err);
+/* Writes which key of an object is like a word, for a message (base/names.h). */
+const char *pd_json_keys_say(const json_t *object, const char *word, char text[PD_MEANT_TEXT]);
 /* Checks that this is an array, and sets its length. */
 int pd_json_array(const struct pd_place *place, size_t *count_p, struct pd_error *err);
 /* Checks that this is an array of 1 to `most` elements, which messages call `things`. */

@@ -10,7 +10,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/json.c lib/base/json.h \
 	lib/base/lines.c lib/base/lines.h \
 	lib/base/mem.c lib/base/mem.h \
-	lib/base/number.c lib/base/opt.c lib/base/opt.h \
+	lib/base/names.c lib/base/names.h lib/base/number.c lib/base/opt.c lib/base/opt.h \
 	lib/base/piece.h lib/base/processors.h lib/base/program.c lib/base/program.h \
 	lib/base/progress_bar.c lib/base/ration.c lib/base/ration.h lib/base/progress_bar.h \
 	lib/base/inline.h lib/base/rng.h lib/base/shared_memory.c lib/base/shared_memory.h \

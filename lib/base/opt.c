@@ -2,6 +2,7 @@
 #include "base/opt.h"
 
 #include "base/mem.h"
+#include "base/names.h"
 #include "base/program.h"
 #include "config.h"
 
@@ -73,15 +74,8 @@ static int store(const struct pd_opt *o, const char *text, struct pd_error *err)
 	case PD_OPT_REAL:
 		return pd_parse_real(text, o->min, max, o->value, err);
 	case PD_OPT_CHOICE:
-		for (int i = 0; o->choices[i]; i++)
-			if (strcmp(text, o->choices[i]) == 0) {
-				*(int *)o->value = i;
-				return 0;
-			}
-		char known[256] = "";
-		for (int i = 0; o->choices[i]; i++)
-			pd_list_name(known, sizeof(known), o->choices[i], "");
-		return pd_error_input(err, "expected one of %s, found \"%.60s\"", known, text);
+		*(int *)o->value = pd_names_find(o->choices, text, err);
+		return *(int *)o->value < 0 ? -1 : 0;
 	case PD_OPT_TITLE:
 		break;
 	}
@@ -101,18 +95,50 @@ void usage_error(const struct pd_command *command, const char *fmt, ...)
 	exit(PD_EXIT_USAGE);
 }
 
-/* Returns whether --word or --word=value begins the name of an option. */
-static bool is_prefix(const struct option *table, const char *word)
+/* Returns the name in -name, --name or --name=value; the caller frees it. */
+static char *bare(const char *word)
 {
-	size_t length;
+	word += strspn(word, "-");
+	return pd_format("%.*s", (int)strcspn(word, "="), word);
+}
 
-	if (strncmp(word, "--", 2) != 0)
-		return false;
-	word += 2;
-	length = strcspn(word, "=");
-	while (table->name && strncmp(table->name, word, length) != 0)
-		table++;
-	return table->name;
+/* Refuses an option that is in no table, or whose beginning is that of several. */
+static __attribute__((noreturn))
+void unknown_option(const struct pd_command *command, const struct option *table, const char *word)
+{
+	char *name = bare(word), several[256] = "", meant[PD_MEANT_TEXT] = "";
+	struct pd_likeness likeness = { .word = name };
+
+	for (; table->name; table++) {
+		pd_likeness_try(&likeness, table->name);
+		if (strncmp(word, "--", 2) == 0 && strncmp(table->name, name, strlen(name)) == 0)
+			snprintf(several + strlen(several), sizeof(several) - strlen(several), "%s--%s",
+				 *several ? ", " : "", table->name);
+	}
+	if (*several)
+		usage_error(command, "ambiguous option %s: expected one of %s", word, several);
+	if (strcmp(name, "o") == 0 || strncmp(name, "out", 3) == 0)
+		usage_error(command, "unknown option %s: the result goes to standard output, as in \"%s ... "
+			    ">FILE\"", word, command->name);
+	if (likeness.name)
+		snprintf(meant, sizeof(meant), "; did you mean --%s?", likeness.name);
+	usage_error(command, "unknown option %s%s", word, meant);
+}
+
+/* Refuses -name or -name=value where --name was meant: they would be taken for a row of letters. */
+static void check_hyphens(const struct pd_command *command, const struct option *table, int argc,
+			  char **argv)
+{
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+		char *name = bare(argv[i]);
+
+		for (const struct option *o = table; o->name && argv[i][0] == '-' && argv[i][1] != '-' &&
+		     strlen(name) > 1; o++)
+			if (strcmp(o->name, name) == 0)
+				usage_error(command, "unknown option %s; did you mean -%s?", argv[i],
+					    argv[i]);
+		free(name);
+	}
 }
 
 int pd_command_parse(const struct pd_command *command, int argc, char **argv)
@@ -148,6 +174,7 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 	table[names++] = (struct option){ "help", no_argument, NULL, OPT_HELP };
 	table[names] = (struct option){ "version", no_argument, NULL, OPT_VERSION };
 
+	check_hyphens(command, table, argc, argv);
 	opterr = 0;
 	while ((c = getopt_long(argc, argv, letters, table, NULL)) != -1) {
 		int i = c - OPT_FIRST;
@@ -165,8 +192,7 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 		if (c == '?' && optopt >= OPT_HELP)
 			usage_error(command, "option %s takes no value", argv[optind - 1]);
 		if (c == '?')
-			usage_error(command, "%s option %s", is_prefix(table, argv[optind - 1]) ?
-				    "ambiguous" : "unknown", argv[optind - 1]);
+			unknown_option(command, table, argv[optind - 1]);
 		if (c < OPT_FIRST)
 			for (i = 0; command->options[i].letter != c; i++)
 				;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/device.h"
 
+#include "base/names.h"
+
 #include <string.h>
 
 const struct pd_device_ops *const pd_devices[] = {
@@ -11,7 +13,8 @@ const struct pd_device_ops *const pd_devices[] = {
 
 const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *err)
 {
-	char known[256] = "auto";
+	char known[256] = "auto", meant[PD_MEANT_TEXT];
+	struct pd_likeness likeness = { .word = strcmp(name, "gpu") == 0 ? pd_device_cuda.name : name };
 	struct pd_error why;
 
 	for (int i = 0; pd_devices[i]; i++) {
@@ -26,7 +29,10 @@ const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *er
 			}
 		}
 		pd_list_name(known, sizeof(known), pd_devices[i]->name, "");
+		pd_likeness_try(&likeness, pd_devices[i]->name);
 	}
-	pd_error_input(err, "--device: expected one of %s, found \"%.60s\"", known, name);
+	pd_likeness_try(&likeness, "auto");
+	pd_error_input(err, "--device: expected one of %s, found \"%.60s\"%s", known, name,
+		       pd_likeness_say(&likeness, meant));
 	return NULL;
 }

@@ -91,12 +91,13 @@ static int read_inputs(const struct pd_place *root, struct pd_model *model, stru
 /* Writes the names of all kinds, for a message. */
 static int unknown_kind(const struct pd_place *place, struct pd_error *err)
 {
-	char list[512] = "";
+	const char *found = json_string_value(place->value);
+	char list[512] = "", meant[PD_MEANT_TEXT];
 
 	for (int kind = 0; kind < PD_LAYER_KINDS; kind++)
 		pd_list_name(list, sizeof(list), pd_layer_kind_name[kind], "");
-	return pd_place_error(place, err, "unknown kind \"%.40s\"; expected one of %s",
-			      json_string_value(place->value), list);
+	return pd_place_error(place, err, "unknown kind \"%.40s\"; expected one of %s%s", found, list,
+			      pd_names_say(pd_layer_kind_name, found, meant));
 }
 
 static int read_layer(const struct pd_place *place, struct pd_model *model, int index,
@@ -138,6 +139,7 @@ static int resolve_inputs(const struct pd_place *place, struct pd_model *model, 
 	layer->input_count = (int)count;
 	for (size_t i = 0; i < count; i++) {
 		struct pd_place at = pd_place_index(&inputs, i);
+		char meant[PD_MEANT_TEXT];
 		const char *name;
 		json_t *tensor;
 
@@ -145,8 +147,8 @@ static int resolve_inputs(const struct pd_place *place, struct pd_model *model, 
 			return -1;
 		tensor = json_object_get(model->names, name);
 		if (!tensor)
-			return pd_place_error(&at, err, "no input or layer is called \"%.60s\"",
-					      name);
+			return pd_place_error(&at, err, "no input or layer is called \"%.60s\"%s", name,
+					      pd_json_keys_say(model->names, name, meant));
 		layer->inputs[i] = (int)json_integer_value(tensor);
 	}
 	return 0;
@@ -224,6 +226,7 @@ static int resolve_shares(const struct pd_place *place, struct pd_model *model, 
 {
 	struct pd_place at = pd_place_key(place, "shares");
 	const struct pd_layer *other;
+	char meant[PD_MEANT_TEXT];
 	const char *name;
 	int found;
 
@@ -236,7 +239,8 @@ static int resolve_shares(const struct pd_place *place, struct pd_model *model, 
 				      "layer that owns the parameters");
 	found = pd_model_find(model, name);
 	if (found < 0)
-		return pd_place_error(&at, err, "no layer is called \"%.60s\"", name);
+		return pd_place_error(&at, err, "no layer is called \"%.60s\"%s", name,
+				      pd_json_keys_say(model->names, name, meant));
 	other = &model->layers[found];
 	if (found == index || other->parameter_count == 0 ||
 	    !same_parameters(other, &model->layers[index]))

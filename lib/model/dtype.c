@@ -10,6 +10,8 @@ const char *const pd_dtype_name[PD_DTYPES + 1] = {
 	NULL
 };
 
+const char *const pd_dtype_of_nets[] = { "f32", "bf16", "f16", NULL };
+
 size_t pd_dtype_bytes(enum pd_dtype dtype)
 {
 	static const size_t bytes[PD_DTYPES] = {

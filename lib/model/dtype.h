@@ -30,6 +30,8 @@ size_t pd_dtype_bytes(enum pd_dtype dtype);
  * those of other nets are multiplied by 1024, so that what is between 6e-8 and 64 is a normal number.
  */
 struct pd_rounding pd_dtype_gradients(enum pd_dtype gradients, enum pd_dtype net);
+/* The names of the types that a network can compute in, f32 first; NULL-terminated. */
+extern const char *const pd_dtype_of_nets[];
 /*
  * Finds the type called name that a network can compute in (f32, bf16, f16), or returns PD_DTYPES.
  */

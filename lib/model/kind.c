@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/kind.h"
 
+#include "base/names.h"
+
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,10 +23,7 @@ const struct pd_kind pd_kinds[PD_LAYER_KINDS] = {
 
 int pd_layer_kind_find(const char *name)
 {
-	for (int kind = 0; kind < PD_LAYER_KINDS; kind++)
-		if (strcmp(pd_layer_kind_name[kind], name) == 0)
-			return kind;
-	return -1;
+	return pd_names_index(pd_layer_kind_name, name);
 }
 
 char pd_kind_input(enum pd_layer_kind kind, int input)

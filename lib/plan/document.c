@@ -23,6 +23,7 @@ static int read_layer(const struct pd_place *at, const struct pd_plan *plan, int
 		      struct reading *reading, struct pd_error *err)
 {
 	const struct pd_profile_layer *layers = plan->profile->layers;
+	char meant[PD_MEANT_TEXT];
 	const char *name;
 	int layer;
 
@@ -30,7 +31,8 @@ static int read_layer(const struct pd_place *at, const struct pd_plan *plan, int
 		return -1;
 	layer = pd_profile_find(plan->profile, name);
 	if (layer < 0)
-		return pd_place_error(at, err, "the profile has no layer \"%.60s\"", name);
+		return pd_place_error(at, err, "the profile has no layer \"%.60s\"%s", name,
+				      pd_profile_say(plan->profile, name, meant));
 	if (reading->stage[layer] >= 0)
 		return pd_place_error(at, err, "layer \"%.60s\" is there twice", name);
 	for (int i = 0; i < layers[layer].input_count; i++)
@@ -278,8 +280,7 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 	struct pd_place profile, topology, predicted, startup_at = pd_place_key(place, "startup");
 	struct pd_place reducer_at = pd_place_key(place, "reducer");
 	struct pd_place dtype_at = pd_place_key(place, "gradient_dtype");
-	const char *dtype = dtype_at.value ? json_string_value(dtype_at.value) : "f32";
-	int schedule, weights, startup = PD_STARTUP_FRUGAL, reducer = PD_REDUCER_dense;
+	int schedule, weights, startup = PD_STARTUP_FRUGAL, reducer = PD_REDUCER_dense, dtype = 0;
 
 	if (pd_json_header(place, "pd-plan", err) < 0 || pd_json_keys(place, known, err) < 0 ||
 	    pd_json_get_choice(place, "schedule", pd_schedule_kind_name, &schedule, err) < 0 ||
@@ -287,11 +288,11 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 	    (startup_at.value &&
 	     pd_json_get_choice(place, "startup", pd_startup_kind_name, &startup, err) < 0) ||
 	    (reducer_at.value &&
-	     pd_json_get_choice(place, "reducer", pd_reducer_kind_name, &reducer, err) < 0))
+	     pd_json_get_choice(place, "reducer", pd_reducer_kind_name, &reducer, err) < 0) ||
+	    (dtype_at.value &&
+	     pd_json_get_choice(place, "gradient_dtype", pd_dtype_of_nets, &dtype, err) < 0))
 		return -1;
-	if (!dtype || pd_dtype_find(dtype) == PD_DTYPES)
-		return pd_place_expected(&dtype_at, err, "\"f32\", \"bf16\" or \"f16\"");
-	plan->gradient_dtype = pd_dtype_find(dtype);
+	plan->gradient_dtype = pd_dtype_find(pd_dtype_of_nets[dtype]);
 	if (plan->gradient_dtype != PD_F32 && pd_reducers[reducer]->of_transport)
 		return pd_place_expected(&dtype_at, err, "\"f32\" with reducer \"nccl\"");
 	plan->schedule = (enum pd_schedule_kind)schedule;

@@ -114,12 +114,12 @@ static int read_link(const struct pd_place *root, struct pd_profile *profile, st
 static int read_dtype(const struct pd_place *root, struct pd_profile *profile,
 		      struct pd_error *err)
 {
-	struct pd_place at = pd_place_key(root, "dtype");
-	const char *dtype = at.value ? json_string_value(at.value) : "f32";
+	int dtype = 0;
 
-	if (!dtype || pd_dtype_find(dtype) == PD_DTYPES)
-		return pd_place_expected(&at, err, "\"f32\", \"bf16\" or \"f16\"");
-	profile->dtype = pd_dtype_find(dtype);
+	if (pd_place_key(root, "dtype").value &&
+	    pd_json_get_choice(root, "dtype", pd_dtype_of_nets, &dtype, err) < 0)
+		return -1;
+	profile->dtype = pd_dtype_find(pd_dtype_of_nets[dtype]);
 	return 0;
 }
 

@@ -141,6 +141,7 @@ static int read_layer_inputs(const struct pd_place *place, struct pd_profile *pr
 	layer->inputs = pd_calloc(count, sizeof(*layer->inputs));
 	for (size_t i = 0; i < count; i++) {
 		struct pd_place at = pd_place_index(&inputs, i);
+		char meant[PD_MEANT_TEXT];
 		const char *name;
 		json_t *found;
 
@@ -148,8 +149,8 @@ static int read_layer_inputs(const struct pd_place *place, struct pd_profile *pr
 			return -1;
 		found = json_object_get(profile->names, name);
 		if (!found)
-			return pd_place_error(&at, err, "no input or layer is called \"%.60s\"",
-					      name);
+			return pd_place_error(&at, err, "no input or layer is called \"%.60s\"%s", name,
+					      pd_json_keys_say(profile->names, name, meant));
 		if (json_integer_value(found) >= 0)
 			layer->inputs[layer->input_count++] = (int)json_integer_value(found);
 	}

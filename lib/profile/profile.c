@@ -21,6 +21,15 @@ int pd_profile_find(const struct pd_profile *profile, const char *name)
 	return -1;
 }
 
+const char *pd_profile_say(const struct pd_profile *profile, const char *word, char text[PD_MEANT_TEXT])
+{
+	struct pd_likeness likeness = { .word = word };
+
+	for (int l = 0; l < profile->layer_count; l++)
+		pd_likeness_try(&likeness, profile->layers[l].name);
+	return pd_likeness_say(&likeness, text);
+}
+
 int64_t pd_profile_lane_round(const struct pd_profile *profile)
 {
 	return profile->model ? pd_model_lanes(profile->model) / profile->batch_size : 0;

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "base/error.h"
+#include "base/names.h"
 #include "model/model.h"
 
 #include <jansson.h>
@@ -116,6 +116,8 @@ int pd_profile_same_model(const struct pd_profile *a, const char *a_file,
 			  const struct pd_profile *b, const char *b_file, struct pd_error *err);
 /* Returns the layer called name, or -1. */
 int pd_profile_find(const struct pd_profile *profile, const char *name);
+/* Writes which layer's name is like a word, for a message (base/names.h). */
+const char *pd_profile_say(const struct pd_profile *profile, const char *word, char text[PD_MEANT_TEXT]);
 /*
  * Returns how many microbatches have every lane once: replicas of a stage that carries state divide
  * them.  0: no layer carries state.

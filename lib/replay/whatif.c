@@ -23,12 +23,16 @@ bool pd_what_if_any(const struct pd_what_if *what)
 	       what->gradient_dtype || what->processors > 0 || what->device_speed > 0 || what->faster;
 }
 
-static int name_in(const char *const *names, const char *name)
+/* Sets a number of `names` to that of the word, where there is one. */
+static int apply_name(const char *option, const char *const *names, const char *word, int *number,
+		      struct pd_error *err)
 {
-	for (int i = 0; names[i]; i++)
-		if (strcmp(names[i], name) == 0)
-			return i;
-	return -1;
+	int found = word ? pd_names_find(names, word, err) : *number;
+
+	if (found < 0)
+		return pd_error_prefix(err, "%s", option);
+	*number = found;
+	return 0;
 }
 
 /* Leaves -1, a time that was not measured. */
@@ -58,6 +62,7 @@ static void speed_up_layers(struct pd_profile *profile, int first, int count, do
 static int apply_faster(struct pd_plan *plan, char *entry, struct pd_error *err)
 {
 	char *colon = strrchr(entry, ':');
+	char meant[PD_MEANT_TEXT];
 	struct pd_error why;
 	double factor;
 	int64_t stage;
@@ -76,8 +81,8 @@ static int apply_faster(struct pd_plan *plan, char *entry, struct pd_error *err)
 	}
 	if (pd_parse_count(entry, 0, plan->stage_count - 1, &stage, &why) < 0)
 		return pd_error_input(err, "--faster: expected the name of a layer or the number of "
-				      "a stage from 0 to %d, found \"%.60s\"", plan->stage_count - 1,
-				      entry);
+				      "a stage from 0 to %d, found \"%.60s\"%s", plan->stage_count - 1,
+				      entry, pd_profile_say(plan->profile, entry, meant));
 	speed_up_layers(plan->profile, plan->stages[stage].first_layer,
 			plan->stages[stage].layer_count, factor);
 	return 0;
@@ -97,17 +102,11 @@ static int apply_all_faster(struct pd_plan *plan, const char *list, struct pd_er
 static int apply_schedule(const struct pd_what_if *what, struct pd_plan *plan,
 			  struct pd_error *err)
 {
-	int schedule = what->schedule ? name_in(pd_schedule_kind_name, what->schedule)
-				      : (int)plan->schedule;
-	int weights = what->weights ? name_in(pd_weight_kind_name, what->weights)
-				    : (int)plan->weights;
+	int schedule = (int)plan->schedule, weights = (int)plan->weights;
 
-	if (schedule < 0)
-		return pd_error_input(err, "--schedule: pd-plan(5) has no schedule \"%.60s\"",
-				      what->schedule);
-	if (weights < 0)
-		return pd_error_input(err, "--weights: pd-plan(5) has no weights \"%.60s\"",
-				      what->weights);
+	if (apply_name("--schedule", pd_schedule_kind_name, what->schedule, &schedule, err) < 0 ||
+	    apply_name("--weights", pd_weight_kind_name, what->weights, &weights, err) < 0)
+		return -1;
 	plan->schedule = (enum pd_schedule_kind)schedule;
 	if (plan->schedule != PD_SCHEDULE_1F1B)
 		plan->startup = PD_STARTUP_FRUGAL;
@@ -120,20 +119,16 @@ static int apply_schedule(const struct pd_what_if *what, struct pd_plan *plan,
 /* Changes how replicas sum gradients. */
 static int apply_sums(const struct pd_what_if *what, struct pd_plan *plan, struct pd_error *err)
 {
-	int reducer = what->reducer ? name_in(pd_reducer_kind_name, what->reducer)
-				    : (int)plan->reducer;
+	int reducer = (int)plan->reducer;
+	int dtype = pd_names_index(pd_dtype_of_nets, pd_dtype_name[plan->gradient_dtype]);
 
-	if (reducer < 0)
-		return pd_error_input(err, "--all-reduce: pd-plan(5) has no reducer \"%.60s\"",
-				      what->reducer);
+	if (apply_name("--all-reduce", pd_reducer_kind_name, what->reducer, &reducer, err) < 0 ||
+	    apply_name("--gradient-dtype", pd_dtype_of_nets, what->gradient_dtype, &dtype, err) < 0)
+		return -1;
 	plan->reducer = (enum pd_reducer_kind)reducer;
 	if (what->bucket_bytes)
 		plan->bucket_bytes = what->bucket_bytes;
-	if (what->gradient_dtype)
-		plan->gradient_dtype = pd_dtype_find(what->gradient_dtype);
-	if (plan->gradient_dtype == PD_DTYPES)
-		return pd_error_input(err, "--gradient-dtype: expected f32, bf16 or f16, found "
-				      "\"%.60s\"", what->gradient_dtype);
+	plan->gradient_dtype = pd_dtype_find(pd_dtype_of_nets[dtype]);
 	if (pd_reducer_check(plan->reducer, plan->gradient_dtype, err) < 0)
 		return -1;
 	if (what->sparsity < 0)

@@ -17,16 +17,19 @@ int pd_op_kind_read(const struct pd_place *place, const char *manual, enum pd_op
 		    struct pd_error *err)
 {
 	struct pd_place at = pd_place_key(place, "op");
+	char meant[PD_MEANT_TEXT];
 	const char *name;
+	int kind;
 
 	if (pd_json_string(&at, &name, err) < 0)
 		return -1;
-	for (int kind = 0; kind < PD_OP_KINDS; kind++)
-		if (strcmp(pd_op_kind_name[kind], name) == 0) {
-			*kind_p = (enum pd_op_kind)kind;
-			return 0;
-		}
-	return pd_place_expected(&at, err, "an operation of %s such as \"forward\"", manual);
+	kind = pd_names_index(pd_op_kind_name, name);
+	if (kind < 0)
+		return pd_place_error(&at, err, "expected an operation of %s such as \"forward\", found "
+				      "\"%.60s\"%s", manual, name,
+				      pd_names_say(pd_op_kind_name, name, meant));
+	*kind_p = (enum pd_op_kind)kind;
+	return 0;
 }
 
 int pd_op_bucket_read(const struct pd_place *place, const struct pd_plan *plan, struct pd_op *op,
