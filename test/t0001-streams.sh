@@ -56,6 +56,46 @@ test_ok "an option, a value or a name that is like another one" '
 	refused pd-replay "unknown key \"shedule\"; expected one of .*; did you mean \"schedule\"?" bad.json
 	sed "s/\"1f1b\"/\"1F1B\"/" plan.json >bad.json
 	refused pd-replay "schedule: expected one of .*, found \"1F1B\"; did you mean \"1f1b\"?" bad.json'
+# What is met in place of a document, of parameters or of a data set.
+printf "PK\3\4......................\20\0\0\0archive/data.pkl" >x.pt
+gzip -c plan.json >plan.gz
+printf "\357\273\277" | cat - plan.json >bom.json
+printf "\377\376{\0\42\0" >utf16.json
+printf "\10\7\22\7pytorch" >net.onnx
+printf "\222NUMPY" | tr "\222" "\223" >x.npy
+printf "\20\0\0\0\0\0\0\0{\42a\42:" >x.safetensors
+test_ok "files of other kinds are named, with what to do" '
+	for program in $programs; do
+		refused $program "x.pt: expected a JSON document, found a PyTorch archive (.pt); safetensors.torch" x.pt
+	done
+	refused pd-run "plan.gz: expected a JSON document, found a gzip file; gunzip unpacks it" plan.gz
+	refused pd-run "bom.json: expected .* found text with a byte order mark (BOM); .*tail -c +4" bom.json
+	tail -c +4 bom.json | cmp - plan.json
+	refused pd-replay "utf16.json: expected a JSON document, found text in UTF-16; iconv" utf16.json
+	refused pd-profile "net.onnx: expected a JSON document, found an ONNX model; pd-model(5)" net.onnx
+	refused pd-schedule "x.npy: expected a JSON document, found a NumPy array" x.npy
+	refused pd-plan "x.safetensors: expected a JSON document, found a safetensors file" -g 1 x.safetensors
+	refused pd-plan "plan.gz: expected a JSON document, found a gzip file" -t plan.gz chain.json'
+test_ok "so are those in the place of parameters and data" '
+	pd-model mlp --hidden=8 --layers=2 | pd-profile --no-link --iterations=1 --batch-size=4 |
+		pd-plan -t 1@1GB/s >real.json
+	refused pd-run "x.pt: expected a safetensors file, found a PyTorch archive" --init=x.pt real.json
+	refused pd-run "plan.json: expected a safetensors file, found a JSON document" --init=plan.json real.json
+	# in place of --synthetic
+	data() {
+		status 2 timeout 200 pd-run "--data=$1" "$2" 2>err >out
+		cat err
+		one_line err && grep -q "^pd-run: .*$3" err
+	}
+	data x.pt real.json "x.pt: expected a directory with a data set, .*, found a PyTorch archive"
+	pd-model gpt --layers=1 --hidden=8 --sequence=4 --vocabulary=256 |
+		pd-profile --no-link --iterations=1 --batch-size=4 | pd-plan -t 1@1GB/s >text.json
+	cp plan.gz book.txt
+	data book.txt text.json "book.txt: expected a text, found a gzip file; gunzip"
+	mkdir tokens
+	cp x.pt tokens/train.bin
+	cp x.pt tokens/val.bin
+	data tokens text.json "train.bin: expected tokens, found a PyTorch archive"'
 test_ok "-o: results go to standard output" '
 	for program in pd-model $programs; do
 		refused $program "unknown option -o: the result goes to standard output" -o plan.json

@@ -2,6 +2,7 @@
 #include "base/json.h"
 
 #include "base/array_limit.h"
+#include "base/file_kind.h"
 #include "base/names.h"
 #include "base/mem.h"
 #include "base/ration.h"
@@ -37,6 +38,8 @@ struct text {
 	FILE *in;
 	struct pd_array_limit limit;
 	const char *overfull;		/* the key of an array that has too many objects */
+	char head[PD_FILE_KIND_BYTES];  /* what it begins with */
+	size_t head_count;
 };
 
 /*
@@ -50,6 +53,8 @@ static size_t next_byte(void *buffer, size_t size, void *data)
 
 	if (c == EOF)
 		return 0;
+	if (text->head_count < sizeof(text->head))
+		text->head[text->head_count++] = (char)c;
 	if (text->limit.most > 0)
 		text->overfull = pd_array_limit_next(&text->limit, (char)c);
 	*(char *)buffer = (char)(c ? c : '\1');
@@ -79,6 +84,21 @@ json_t *pd_json_load_text(const char *text, size_t bytes, const char *name, stru
 	return value;
 }
 
+/* Says what is no JSON, by name where it is known. */
+static void not_json(struct text *text, const char *name, const json_error_t *why, struct pd_error *err)
+{
+	const struct pd_file_kind *kind;
+	char found[PD_FILE_KIND_TEXT];
+
+	while (text->head_count < sizeof(text->head) && next_byte(found, 1, text) > 0)
+		;
+	kind = pd_file_kind(text->head, text->head_count);
+	if (kind && pd_file_kind("{", 1) != kind)
+		pd_error_input(err, "%s: expected a JSON document%s", name, pd_file_kind_say(kind, found));
+	else
+		pd_error_input(err, "%s:%d:%d: not JSON: %s", name, why->line, why->column, why->text);
+}
+
 static json_t *load(FILE *in, const char *name, bool more, size_t most, struct pd_error *err)
 {
 	struct text text = { .in = in, .limit.most = most };
@@ -106,7 +126,7 @@ static json_t *load(FILE *in, const char *name, bool more, size_t most, struct p
 		 json_error_code(&why) == json_error_premature_end_of_input)
 		pd_error_input(err, "%s: empty: expected a JSON object", name);
 	else if (!value)
-		pd_error_input(err, "%s:%d:%d: not JSON: %s", name, why.line, why.column, why.text);
+		not_json(&text, name, &why, err);
 	return value;
 }
 

@@ -5,7 +5,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/array_limit.c lib/base/array_limit.h \
 	lib/base/error.c lib/base/error.h \
 	lib/base/event.c lib/base/event.h \
-	lib/base/file.c lib/base/file.h \
+	lib/base/file.c lib/base/file.h lib/base/file_kind.c lib/base/file_kind.h \
 	lib/base/half.h \
 	lib/base/json.c lib/base/json.h \
 	lib/base/lines.c lib/base/lines.h \

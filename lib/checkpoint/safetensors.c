@@ -2,6 +2,7 @@
 #include "checkpoint/safetensors.h"
 
 #include "base/checksum.h"
+#include "base/file_kind.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/sort.h"
@@ -226,6 +227,8 @@ static int parse_header(struct pd_safetensors *st, json_t *json, struct pd_error
 
 static int read_header(struct pd_safetensors *st, struct pd_error *err)
 {
+	const struct pd_file_kind *kind;
+	char found[PD_FILE_KIND_TEXT];
 	struct stat info;
 	uint64_t length = 0;
 	struct pd_checksum sum;
@@ -241,6 +244,10 @@ static int read_header(struct pd_safetensors *st, struct pd_error *err)
 				      (int64_t)info.st_size);
 	if (read_at(st, &length, 8, 0, err) < 0)
 		return -1;
+	kind = pd_file_kind_of(st->file);
+	if ((length > HEADER_BYTES_MOST || (int64_t)length > info.st_size - 8) && kind)
+		return pd_error_input(err, "%s: expected a safetensors file%s", st->file,
+				      pd_file_kind_say(kind, found));
 	if (length > HEADER_BYTES_MOST || (int64_t)length > info.st_size - 8)
 		return pd_error_input(err, "%s: expected a safetensors file, found one whose first 8"
 				      " bytes announce a header of %" PRIu64 " bytes; at most %" PRId64

@@ -2,6 +2,7 @@
 /* The formats are asked in this order whether a directory is theirs. */
 #include "data/format.h"
 
+#include "base/file_kind.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -26,6 +27,17 @@ static int nothing_found(const char *directory, struct pd_error *err)
 	return pd_error_input(err, "%s: no data set found: expected %s", directory, list);
 }
 
+static int no_directory(const char *file, struct pd_error *err)
+{
+	const struct pd_file_kind *kind = pd_file_kind_of(file);
+	char found[PD_FILE_KIND_TEXT] = ", found another file";
+
+	if (kind)
+		pd_file_kind_say(kind, found);
+	return pd_error_input(err, "%s: expected a directory with a data set, or a text called NAME.txt%s",
+			      file, found);
+}
+
 int pd_dataset_open(const char *directory, const struct pd_model *model,
 		    struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
 {
@@ -38,8 +50,7 @@ int pd_dataset_open(const char *directory, const struct pd_model *model,
 	while (i < PD_COUNT(formats) && !formats[i]->recognise(directory))
 		i++;
 	if (i == PD_COUNT(formats) && !S_ISDIR(st.st_mode))
-		return pd_error_input(err, "%s: expected a directory with a data set, or a text called "
-				      "NAME.txt, found another file", directory);
+		return no_directory(directory, err);
 	if (i == PD_COUNT(formats))
 		return nothing_found(directory, err);
 	if (formats[i]->open(directory, model, NULL, &train, err) < 0 ||

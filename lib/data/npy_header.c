@@ -7,6 +7,7 @@
  */
 #include "data/npy.h"
 
+#include "base/file_kind.h"
 #include "base/mem.h"
 
 #include <inttypes.h>
@@ -191,12 +192,17 @@ static int64_t little_endian(const uint8_t *bytes, int count)
 int pd_npy_header_read(const char *file, const uint8_t *bytes, int64_t count,
 		       struct pd_npy_header *header_p, struct pd_error *err)
 {
+	const struct pd_file_kind *kind = pd_file_kind(bytes, (size_t)count);
 	struct cursor c = { .file = file, .bytes = bytes };
+	char found[PD_FILE_KIND_TEXT];
 	int64_t length;
 
 	if (count < LONG_BYTES)
 		return pd_error_input(err, "%s: truncated: expected a .npy header, found %" PRId64
 				      " bytes", file, count);
+	if (memcmp(bytes, MAGIC, MAGIC_BYTES) != 0 && kind)
+		return pd_error_input(err, "%s: expected a file written by numpy.save%s", file,
+				      pd_file_kind_say(kind, found));
 	if (memcmp(bytes, MAGIC, MAGIC_BYTES) != 0)
 		return pd_error_input(err, "%s: begins with 0x%02x%02x%02x%02x%02x%02x: expected "
 				      "0x934e554d5059, a file written by numpy.save", file,

@@ -5,6 +5,7 @@
  */
 #include "data/token_file.h"
 
+#include "base/file_kind.h"
 #include "base/mem.h"
 
 #include <dirent.h>
@@ -135,6 +136,18 @@ static int check_tokens(const struct pd_token_file *text, int64_t vocabulary, st
 			      vocabulary - 1);
 }
 
+/* Checks that it is not a file of another kind, which would be taken for numbers or for a text. */
+static int check_kind(const struct pd_token_file *text, bool bytes, struct pd_error *err)
+{
+	const struct pd_file_kind *kind = pd_file_kind(text->map.bytes, (size_t)text->map.count);
+	char found[PD_FILE_KIND_TEXT];
+
+	if (!kind || (bytes ? kind->text : !kind->sure))
+		return 0;
+	return pd_error_input(err, "%s: expected %s%s", text->name, bytes ? "a text" : "tokens",
+			      pd_file_kind_say(kind, found));
+}
+
 int pd_token_file_open(struct pd_token_file *text, char *name, bool bytes, int64_t vocabulary,
 		       struct pd_error *err)
 {
@@ -143,6 +156,8 @@ int pd_token_file_open(struct pd_token_file *text, char *name, bool bytes, int64
 
 	*text = (struct pd_token_file){ .name = name };
 	if (pd_file_map_open(&text->map, name, bytes ? "a text" : "tokens", err) < 0)
+		return -1;
+	if (check_kind(text, bytes, err) < 0)
 		return -1;
 	header = bytes ? PD_COUNT(headers) : find_header(text);
 	if (header < PD_COUNT(headers))

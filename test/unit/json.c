@@ -63,7 +63,7 @@ static void test_load(void)
 	} cases[] = {
 		{ "", "empty: expected a JSON object" }, { "{", "not JSON" }, { "{} {}", "end of "
 									       "file expected" },
-		{ "{\"a\": 1, \"a\": 2}", "duplicate object key" }, { "\xff\xfe\x01", "not JSON" },
+		{ "{\"a\": 1, \"a\": 2}", "duplicate object key" }, { "\xff\x01", "not JSON" },
 		{ "{\"a\": 99999999999999999999}", "too big integer" }, { "{\"a\": 1e999}", "real "
 									 "number" },
 		{ "{\"a\": \"\\ud800\"}", "not JSON" },

@@ -247,7 +247,9 @@ static void test_header_refused(void)
 	put("bad/train/image.npy", 4, header("<f4", "(3, 1, 2, 3)"), zeros, sizeof(zeros));
 	ok(refuses("bad", model_of_images(), "image.npy", "version 4.0 of .npy"), "version 4");
 	scratch_write(scratch_path("bad/train/image.npy"), "PK\3\4 and so on", 14);
-	ok(refuses("bad", model_of_images(), "image.npy", "begins with 0x504b0304"), "another file");
+	ok(refuses("bad", model_of_images(), "image.npy", "found a zip archive"), "another file");
+	scratch_write(scratch_path("bad/train/image.npy"), "Q1234567890123", 14);
+	ok(refuses("bad", model_of_images(), "image.npy", "begins with 0x513132333435"), "an unknown one");
 	scratch_write(scratch_path("bad/train/image.npy"), "", 0);
 	ok(refuses("bad", model_of_images(), "image.npy", "found nothing in it"), "an empty file");
 }

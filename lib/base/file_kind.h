@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a file is, by its first bytes, for messages about one that is not what was expected. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define PD_FILE_KIND_BYTES 96           /* as many of the first ones say what a file is */
+#define PD_FILE_KIND_TEXT 240
+
+struct pd_file_kind {
+	const char *what;               /* such as "a gzip file" */
+	const char *advice;             /* what to do with it, or NULL */
+	bool text;                      /* a text may begin so */
+	bool sure;                      /* numbers hardly begin so */
+};
+
+/* Returns what begins with these bytes, or NULL if that is not known. */
+const struct pd_file_kind *pd_file_kind(const void *bytes, size_t count);
+/* Reads them from a file; NULL also where it is not a regular one that can be read. */
+const struct pd_file_kind *pd_file_kind_of(const char *file);
+/* Writes ", found WHAT; ADVICE" of the kind into text, and returns it. */
+const char *pd_file_kind_say(const struct pd_file_kind *kind, char text[PD_FILE_KIND_TEXT]);
