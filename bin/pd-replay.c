@@ -8,6 +8,7 @@
 #include "replay/subject.h"
 #include "trace/compare.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -15,6 +16,7 @@
 
 #define LEAST_COLUMNS 40
 #define MOST_COLUMNS 1000
+#define MOST_OPERATIONS 100000  /* for viewers of traces: some 25 MB */
 
 enum format { REPORT, JSON, CSV, TEXT, SVG, CHROME, TRACE };
 
@@ -22,6 +24,7 @@ static const char *const formats[] = { "report", "json", "csv", "text", "svg", "
 				       NULL };
 static int format;
 static int64_t minibatches;
+static bool all;
 static const char *other_name;
 static struct pd_what_if what = PD_WHAT_IF_NOTHING;
 
@@ -31,6 +34,8 @@ static const struct pd_opt options[] = {
 	  "report (default), json, csv, text, svg, chrome, trace", &format, .choices = formats },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N",
 	  "replay N minibatches; of a trace as it is, show the first N", &minibatches, 1, 1e9 },
+	{ "all", 'a', PD_OPT_FLAG, NULL,
+	  "leave out nothing: draw every replica; all minibatches in chrome", &all },
 	{ "compare", 'c', PD_OPT_STRING, "OTHER",
 	  "compare with another, operation by operation, or draw both", &other_name },
 	PD_OPT_GROUP("What if"),
@@ -161,6 +166,33 @@ static bool print_differences(const struct pd_view *views)
 	return same;
 }
 
+/* Keeps the first minibatches of a trace, and says so, if it has many operations. */
+static void limit_operations(struct pd_trace *trace)
+{
+	size_t count = trace->count;
+	int64_t kept = pd_trace_limit_operations(trace, MOST_OPERATIONS);
+
+	if (trace->count < count)
+		pd_say("%s: only the first %" PRId64 " minibatches, %zu of %zu operations; --all writes all",
+		       formats[format], kept, trace->count, count);
+}
+
+/*
+ * Makes a timeline for what was asked.  For viewers of traces it has the first minibatches alone if there
+ * are more operations than viewers like; in pictures of many ranks a stage has one row.
+ */
+static struct pd_timeline *timeline_of(const struct pd_subject *subject)
+{
+	struct pd_timeline *timeline;
+
+	if (format == CHROME && !all && !minibatches)
+		limit_operations(subject->trace);
+	timeline = pd_timeline_new(subject->trace);
+	if ((format == TEXT || format == SVG) && !all && timeline->rank_count > PD_ROWS_UNFOLDED)
+		pd_timeline_fold(timeline);
+	return timeline;
+}
+
 static void draw(const struct pd_view *views, int count)
 {
 	switch ((enum format)format) {
@@ -195,7 +227,7 @@ static int compare(const char *file, struct pd_error *err)
 	pd_mem_for("the report or drawing");
 	for (int i = 0; i < 2; i++) {
 		pd_trace_join_transfers(subjects[i].trace);
-		timelines[i] = pd_timeline_new(subjects[i].trace);
+		timelines[i] = timeline_of(&subjects[i]);
 		names[i] = name_of(files[i], &subjects[i]);
 		views[i] = (struct pd_view){ timelines[i], names[i] };
 	}
@@ -222,7 +254,7 @@ static int show(const char *file, struct pd_error *err)
 	if (format != TRACE)
 		pd_trace_join_transfers(subject.trace);
 	pd_mem_for("the report or drawing");
-	timeline = pd_timeline_new(subject.trace);
+	timeline = timeline_of(&subject);
 	if (format == REPORT)
 		pd_subject_print_change(&subject, &what, stdout);
 	if (format == REPORT || format == JSON || format == CSV) {

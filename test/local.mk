@@ -33,10 +33,10 @@ UNITS = test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel te
 	test/unit/names test/unit/network test/unit/npy \
 	test/unit/number test/unit/optimizer test/unit/pace test/unit/period test/unit/placement test/unit/plan test/unit/planner \
 	test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
-	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/sparse test/unit/states \
+	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
 	test/unit/tally test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
 	test/unit/trace-memory test/unit/ucx test/unit/ucx-end test/unit/views test/unit/waits test/unit/weights \
-	test/unit/wiring
+	test/unit/window test/unit/wiring
 test_unit_reducers_SOURCES = test/unit/reducers.c test/unit/shuffled.c test/unit/shuffled.h
 test_unit_cuda_graph_cache_SOURCES = test/unit/cuda-graph-cache.c lib/device/cuda/graph_cache.c \
 	lib/device/cuda/graph_cache.h

@@ -30,8 +30,11 @@ limited() {
 		3)	one_line err
 			grep -q "^${1##*/}: .*" err
 			! grep out.of.memory err || none=1 ;;
-		# The program could not be loaded.
+		# The program could not be loaded, which some loaders end with a crash.
 		127)	one_line err ;;
+		139)	got=0
+			(ulimit -v "$limit"; exec "$1" --version >out 2>err) || got=$?
+			[ "$got" -eq 139 ] ;;
 		*)	return 1 ;;
 		esac
 	done

@@ -141,6 +141,55 @@ test_ok 'a drawing shows every operation that takes time' '
 	[ "$(grep -c "<title>0F[0-9]* forward" straight.svg)" -eq 6 ] &&
 	[ "$(grep -c "<title>3B[0-9]* backward" straight.svg)" -eq 6 ]'
 
+test_ok 'its title has the period, the rate and the bubble' '
+	pd-replay -f svg straight.json >long.svg
+	pd-replay -f json straight.json | jq -r "\"\(.period_ns / 1000) us per minibatch, \(
+		.samples_per_s * 10 | round / 10) samples/s, bubble \"" >figures
+	cat figures
+	grep -F "$(cat figures)" long.svg
+	grep -q ">steady state, which repeats every 3 us<" long.svg'
+test_ok 'its legend has what is drawn, and nothing else' '
+	for what in forward backward idle; do grep -q ">$what<" straight.svg; done
+	! grep -E ">(activations|gradients|update|all-reduce|load|recompute|forward of)" straight.svg || false
+	for what in activations gradients all-reduce; do grep -q ">$what" replicas.svg; done'
+test_ok 'transfers too short to be seen are not drawn, and a note says so' '
+	jq ".profile.layers[].activation_bytes = 10" straight.json | pd-replay -f svg >short.svg
+	! grep "<title>.*activation" short.svg || false
+	grep -q ">transfers and updates shorter than 2 pixels are not drawn<" short.svg'
+test_ok 'an operation has a label in its bar or none in its row' '
+	jq ".profile.layers[1].forward_ns = 300" straight.json | pd-replay -f svg -m 8 |
+		awk "/<title>[0-9]*[FB]/ { y = \$3; bars[y]++ } /<text class=\"s m\"/ { labels[y]++ }
+			END { for (y in bars) { n++; if (labels[y] + 0 != bars[y] && labels[y] + 0 != 0) exit 1 }
+			      if (n != 4) exit 1 }"'
+# many JQ: prints a plan with sixteen replicas of its first stage.
+many() {
+	plan '[16,1]' '[1,0]' 0 0 | jq '.topology.levels[1].count = 5'
+}
+test_ok 'above sixteen ranks a row stands for the replicas of a stage' '
+	many >many.json
+	pd-replay -f text many.json >folded
+	[ "$(grep -c "^ *0:0-15 F" folded)" -ge 1 ]
+	grep -q "of replicas, the first is drawn" folded
+	! grep "0:15 " folded || false
+	pd-replay -f svg many.json >folded.svg
+	grep -q ">stage 0, ranks 0-15<" folded.svg
+	! grep ">stage 0, rank 15<" folded.svg || false'
+test_ok 'and with --all each has its own' '
+	pd-replay -f text --all many.json >rows
+	grep -q "^ *0:15 F" rows
+	pd-replay -f svg --all many.json | grep -q ">stage 0, rank 15<"
+	pd-replay -f text replicas.json | grep -q "^0:2 "'
+test_ok 'of many operations viewers of traces get the first, and a word' '
+	made_up "[$(seq -s, 1 40 | sed "s/[0-9]\{1,\}/1/g")]" "[$(seq -s, 78 -2 0)]" >deep.json
+	pd-replay -f chrome deep.json 2>err >short.json
+	one_line err
+	grep -Eq "^pd-replay: chrome: only the first [0-9]+ minibatches, [0-9]+ of [0-9]+ operations; --all" err
+	[ "$(grep -c "\"ph\":\"X\"" short.json)" -le 100000 ]
+	pd-replay -f chrome --all deep.json 2>err >long.json
+	[ ! -s err ]
+	[ "$(grep -c "\"ph\":\"X\"" long.json)" -gt 100000 ]
+	rm -f short.json long.json'
+
 # The trace is what the replay of a plan did, as if it had been measured.
 plan '[1,1,1,1]' '[3,2,1,0]' 700 300 >links.json
 pd-replay -f chrome links.json | jq -c --slurpfile plan links.json '

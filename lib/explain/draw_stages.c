@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
-#include "base/xml.h"
+#include "base/svg.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +27,7 @@ static void put_name(const struct pd_drawing *d, int layer)
 			*c = '\0';
 			break;
 		}
-	pd_put_xml(name, d->out);
+	pd_svg_put(name, d->out);
 	free(name);
 }
 

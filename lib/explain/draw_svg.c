@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
-#include "base/xml.h"
+#include "base/svg.h"
 #include "explain/explain.h"
 
 #include <inttypes.h>
@@ -75,7 +75,7 @@ static double put_all(const struct pd_drawing *d)
 	double y = 46;
 
 	fprintf(d->out, "<text x=\"%d\" y=\"18\" font-size=\"13\">", SVG_MARGIN);
-	pd_put_xml(plan->profile->name ? plan->profile->name : "", d->out);
+	pd_svg_put(plan->profile->name ? plan->profile->name : "", d->out);
 	fprintf(d->out, ": %s, %s, %d of %lld devices</text>\n<text class=\"s\" x=\"%d\" y=\"34\">"
 		"%s per %s of %lld samples (no plan takes less than %s); data parallelism%s "
 		"takes %.2f times as long</text>\n", pd_schedule_kind_name[plan->schedule],

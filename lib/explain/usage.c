@@ -192,26 +192,3 @@ bool pd_data_parallel_fits(const struct pd_plan *plan)
 			return predicted->alternatives[i].fits;
 	return true;
 }
-
-const char *pd_show_ranks(const struct pd_stage *stage, char *buf, size_t room)
-{
-	size_t used = 0;
-
-	buf[0] = '\0';
-	for (int i = 0, end; i < stage->replicas; i = end + 1) {
-		char run[32];
-
-		for (end = i; end + 1 < stage->replicas &&
-		     stage->ranks[end + 1] == stage->ranks[end] + 1;)
-			end++;
-		snprintf(run, sizeof(run), end > i ? "%s%d-%d" : "%s%d", i ? "," : "",
-			 stage->ranks[i], stage->ranks[end]);
-		if (used + strlen(run) + 4 > room) {
-			strcpy(buf + used, "...");
-			break;
-		}
-		strcpy(buf + used, run);
-		used += strlen(run);
-	}
-	return buf;
-}

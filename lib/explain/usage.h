@@ -3,6 +3,7 @@
 #pragma once
 
 #include "plan/memory.h"
+#include "plan/show.h"
 #include "planner/price/links.h"
 #include "schedule/schedule.h"
 #include "trace/report.h"
@@ -53,6 +54,3 @@ double pd_usage_busy_ns(const struct pd_usage *usage, int stage);
 
 /* Tells whether data parallelism fits into the devices' memory; true if it is not known. */
 bool pd_data_parallel_fits(const struct pd_plan *plan);
-
-/* Writes "0-2,4" for ranks, cut short with "...", into buf and returns it. */
-const char *pd_show_ranks(const struct pd_stage *stage, char *buf, size_t room);

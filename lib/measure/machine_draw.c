@@ -3,7 +3,7 @@
 #include "measure/machine.h"
 
 #include "base/opt.h"
-#include "base/xml.h"
+#include "base/svg.h"
 
 #include <inttypes.h>
 
@@ -71,14 +71,14 @@ static void draw_ranks(const struct pd_machine *m, double y, FILE *out)
 		fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#fff\" "
 			"stroke=\"#456\"><title>rank %d on ", MARGIN + r * per_rank + 1, y, per_rank - 2,
 			RANK, r);
-		pd_put_xml(m->seats[r].host, out);
+		pd_svg_put(m->seats[r].host, out);
 		fputs("</title></rect>\n", out);
 		if (per_rank < 24)
 			continue;
 		fprintf(out, "<text x=\"%.1f\" y=\"%.1f\">%d</text>\n", MARGIN + r * per_rank + 6, y + 14,
 			r);
 		fprintf(out, "<text x=\"%.1f\" y=\"%.1f\">", MARGIN + r * per_rank + 6, y + 28);
-		pd_put_xml(per_rank < 60 ? "" : m->seats[r].host, out);
+		pd_svg_put(per_rank < 60 ? "" : m->seats[r].host, out);
 		fputs("</text>\n", out);
 	}
 }

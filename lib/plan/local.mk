@@ -9,4 +9,5 @@ lib_libpd_a_SOURCES += \
 	lib/plan/prediction.c lib/plan/prediction.h \
 	lib/plan/sparse.c lib/plan/sparse.h lib/plan/startup_kind.def \
 	lib/plan/scratch.c lib/plan/scratch.h \
+	lib/plan/show.c lib/plan/show.h \
 	lib/plan/wiring.c lib/plan/wiring.h

@@ -84,17 +84,6 @@ static json_t *link_json(const struct pd_link_report *one)
 			 "gradient_ns", mean(one->gradient_ns));
 }
 
-/* Returns the bubble in percent of the time of all ranks. */
-static double bubble(const struct pd_report *report)
-{
-	double window = (double)(report->end_ns - report->begin_ns), busy = 0;
-	int count = report->timeline->trace->plan->rank_count;
-
-	for (int r = 0; r < count; r++)
-		busy += (double)report->ranks[r].busy_ns;
-	return 100 - 100 * busy / (window * count);
-}
-
 static void add_head(const struct pd_report *report, json_t *json)
 {
 	const struct pd_timeline *timeline = report->timeline;
@@ -118,7 +107,7 @@ static void add_head(const struct pd_report *report, json_t *json)
 	pd_json_set(json, "samples_per_s", real_or_null(settled, (double)
 		    plan->profile->batch_size * 1e9 / steady->period_ns));
 	pd_json_set(json, "bubble_percent", real_or_null(report->end_ns > report->begin_ns,
-							bubble(report)));
+							pd_report_bubble(report)));
 	pd_json_set(json, "planned_period_ns", plan->predicted.period_ns > 0
 		    ? json_integer(plan->predicted.period_ns) : json_null());
 }

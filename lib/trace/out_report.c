@@ -41,8 +41,7 @@ static void print_head(const struct pd_report *report, FILE *out)
 {
 	const struct pd_trace *trace = report->timeline->trace;
 	const struct pd_plan *plan = trace->plan;
-	int64_t whole = report->timeline->end_ns - report->timeline->begin_ns, busy = 0;
-	int64_t window = report->end_ns - report->begin_ns;
+	int64_t whole = report->timeline->end_ns - report->timeline->begin_ns;
 	const char *unit = pd_plan_unit(plan);
 	char a[32], b[32], label[32];
 
@@ -65,12 +64,9 @@ static void print_head(const struct pd_report *report, FILE *out)
 	if (report->has_steady)
 		fprintf(out, "samples per second   %.1f in steady state\n",
 			(double)plan->profile->batch_size * 1e9 / report->steady.period_ns);
-	for (int r = 0; r < plan->rank_count; r++)
-		busy += report->ranks[r].busy_ns;
-	if (window > 0)
+	if (report->end_ns > report->begin_ns)
 		fprintf(out, "bubble               %.1f %% of the time of all ranks%s\n",
-			100 - percent((double)busy, (double)window * plan->rank_count),
-			report->has_steady ? " in steady state" : "");
+			pd_report_bubble(report), report->has_steady ? " in steady state" : "");
 }
 
 static void sum_ranks(const struct pd_report *report, const int *ranks, int count,

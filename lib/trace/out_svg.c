@@ -1,126 +1,200 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Draws the timeline: a row per rank, with thin rows below it for transfers. */
+/*
+ * Draws the timeline: a row per rank, with thin rows below it for transfers.  What is too short to be
+ * seen is left out, and a note says so.
+ */
 #include "base/mem.h"
 #include "base/opt.h"
-#include "base/xml.h"
-#include "trace/timeline.h"
+#include "trace/colours.h"
+#include "trace/report.h"
+#include "trace/window.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LEFT 100
-#define WIDTH 760               /* of the time axis: legible across a page */
-#define RIGHT 14
+#define LEFT 100                /* the least room for the names of rows */
+#define WIDTH 820               /* of the time axis: legible across a page */
 #define ROW 18                  /* height of a row for computation */
 #define THIN 4                  /* height of a row for transfers */
 #define GAP 6
-#define LETTER 6.2              /* width of a label's character */
-#define OPS_PER_ROW 36
-#define PALEST 0.6              /* share of white in the last stage of a rank */
+#define LEAST_PIXELS 3.0        /* of an operation, where a window must be long */
+#define VISIBLE 2               /* pixels; transfers and updates that are shorter are left out */
+#define PADDING 2               /* around a label */
+#define LABELLED 0.9            /* the part of a row's operations that must have room for theirs */
+#define NUMBERED_CHUNKS 8       /* more are not numbered in the legend */
 
-/* These colours also differ in lightness, so that they can be told apart in grey. */
-static const struct { const char *name; int red, green, blue; } style[PD_OP_KINDS] = {
-	[PD_OP_forward] = { "forward", 0x3b, 0x6f, 0xa8 },
-	[PD_OP_recompute] = { "recompute", 0x5f, 0xa8, 0xa3 },
-	[PD_OP_backward] = { "backward", 0xee, 0x84, 0x1c },
-	[PD_OP_backward_input] = { "backward, inputs", 0xee, 0x84, 0x1c },
-	[PD_OP_backward_weight] = { "backward, weights", 0xf0, 0xc2, 0x5a },
-	[PD_OP_step] = { "update", 0x4d, 0x94, 0x45 },
-	[PD_OP_load] = { "load", 0xba, 0xb0, 0xac },
-	[PD_OP_recv_activation] = { NULL, 0x85, 0xb8, 0xe0 },
-	[PD_OP_send_activation] = { "activations, in and out", 0x85, 0xb8, 0xe0 },
-	[PD_OP_recv_gradient] = { NULL, 0xf7, 0xb2, 0x6a },
-	[PD_OP_send_gradient] = { "gradients, in and out", 0xf7, 0xb2, 0x6a },
-	[PD_OP_allreduce] = { "all-reduce", 0xa6, 0x6f, 0x97 },
-	[PD_OP_norms] = { "norms", 0xd3, 0xa6, 0xc7 },
-	[PD_OP_agree] = { "agree", 0x8a, 0x5a, 0x44 },
+struct picture {
+	FILE *out;
+	bool used[PD_OP_KINDS], evaluates, folded;
+	bool left_out;                  /* something is too short to be drawn */
+	int chunks;                     /* most stages of a rank */
 };
 
-static const enum pd_op_kind legend[] = {
-	PD_OP_forward, PD_OP_recompute, PD_OP_backward, PD_OP_backward_input,
-	PD_OP_backward_weight, PD_OP_step, PD_OP_load, PD_OP_send_activation,
-	PD_OP_send_gradient, PD_OP_allreduce, PD_OP_norms, PD_OP_agree,
+/* One window of one timeline. */
+struct pane {
+	struct picture *picture;
+	const struct pd_timeline *timeline;
+	const struct pd_window *window;
+	double ns_per_pixel;
 };
 
-/* Writes "#rrggbb" with a share of white. */
-static const char *shade(enum pd_op_kind kind, double white, char buf[8])
+static double x_of(const struct pane *pane, int64_t ns)
 {
-	snprintf(buf, 8, "#%02x%02x%02x",
-		 (unsigned)(style[kind].red + white * (255 - style[kind].red)) & 255,
-		 (unsigned)(style[kind].green + white * (255 - style[kind].green)) & 255,
-		 (unsigned)(style[kind].blue + white * (255 - style[kind].blue)) & 255);
-	return buf;
+	return LEFT + (double)pd_window_shown(pane->window, ns) / pane->ns_per_pixel;
 }
 
-/* Tells whether the colour is so light that its label must be dark. */
-static bool is_light(enum pd_op_kind kind, double white)
+static double width_of(const struct pane *pane, const struct pd_record *record)
 {
-	double luma = 0.3 * style[kind].red + 0.59 * style[kind].green + 0.11 * style[kind].blue;
-
-	return luma + white * (255 - luma) > 165;
+	return x_of(pane, record->end_ns) - x_of(pane, record->start_ns);
 }
 
-/* Returns a share of white that is higher for later stages of a rank; transfers have none. */
-static double white_of(const struct pd_timeline *timeline, const struct pd_op *op)
+static bool computes(enum pd_op_kind kind)
 {
-	int count = timeline->stage_counts[op->rank];
-
-	return count < 2 || pd_lane_of(op->kind) != PD_LANE_COMPUTE
-		? 0 : PALEST * timeline->chunks[op->stage] / (count - 1);
+	return pd_lane_of(kind) == PD_LANE_COMPUTE;
 }
 
-static double x_of(const struct pd_time_window *window, int64_t ns)
+/* Tells whether a bar is in the window and long enough; updates and transfers may be too short. */
+static bool is_drawn(const struct pane *pane, const struct pd_record *record)
 {
-	return LEFT + WIDTH * (double)(ns - window->begin_ns)
-			      / (double)(window->end_ns - window->begin_ns);
+	double width = pd_window_has(pane->window, record) ? width_of(pane, record) : 0;
+
+	if (width >= VISIBLE || (width > 0 && computes(record->op.kind) && record->op.kind != PD_OP_step))
+		return true;
+	pane->picture->left_out |= width > 0;
+	return false;
 }
 
-static void put_bar(const struct pd_timeline *timeline, const struct pd_record *record,
-		    const struct pd_time_window *window, double y, double height, FILE *out)
+/* Returns the colour of an operation; of the stages of a rank, later ones are darker. */
+static struct pd_colour colour_of(const struct pd_timeline *timeline, const struct pd_op *op)
+{
+	if (op->evaluate && op->kind == PD_OP_forward)
+		return pd_evaluation_colour();
+	return pd_op_colour(op->kind, timeline->chunks[op->stage],
+			    computes(op->kind) ? timeline->stage_counts[op->rank] : 1);
+}
+
+/* Returns the middle of a bar, or of its part before time is left out. */
+static double middle_of(const struct pane *pane, const struct pd_record *record)
+{
+	const struct pd_window *window = pane->window;
+	int64_t end = record->end_ns;
+
+	for (int i = window->cut_count - 1; i >= 0; i--)
+		if (window->cuts[i].begin_ns > record->start_ns && window->cuts[i].begin_ns < end)
+			end = window->cuts[i].begin_ns;
+	return (x_of(pane, record->start_ns) + x_of(pane, end)) / 2;
+}
+
+static void put_bar(const struct pane *pane, const struct pd_record *record, double y, double height,
+		    bool labelled)
 {
 	const struct pd_op *op = &record->op;
-	int64_t from = record->start_ns, to = record->end_ns;
-	char label[40], from_text[32], length_text[32], colour[8];
-	double x, width, white = white_of(timeline, op);
+	struct pd_colour ground = colour_of(pane->timeline, op);
+	double x = x_of(pane, record->start_ns), width = width_of(pane, record);
+	char label[40], from[32], length[32], colour[8];
+	FILE *out = pane->picture->out;
 
-	if (to <= window->begin_ns || from >= window->end_ns || to == from)
-		return;
-	from = from < window->begin_ns ? window->begin_ns : from;
-	to = to > window->end_ns ? window->end_ns : to;
-	x = x_of(window, from);
-	width = x_of(window, to) - x;
+	pane->picture->used[op->kind] |= !op->evaluate || op->kind != PD_OP_forward;
+	pane->picture->evaluates |= op->evaluate && op->kind == PD_OP_forward;
 	fprintf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"%s>"
-		"<title>%s %s: from %s for %s</title></rect>\n", x, y, width, height,
-		shade(op->kind, white, colour), width > 3 ? " class=\"b\"" : "",
+		"<title>%s %s%s: from %s for %s</title></rect>\n", x, y, width, height,
+		pd_show_colour(ground, colour), width > 3 ? " class=\"b\"" : "",
 		pd_op_short(op, label), pd_op_kind_name[op->kind],
-		pd_show_time(record->start_ns - timeline->begin_ns, from_text),
-		pd_show_time(record->end_ns - record->start_ns, length_text));
-	if (height < ROW)
-		return;
+		op->evaluate ? ", evaluation" : "",
+		pd_show_time(record->start_ns - pane->timeline->begin_ns, from),
+		pd_show_time(record->end_ns - record->start_ns, length));
 	snprintf(label, sizeof(label), "%" PRId64, op->microbatch);
-	if ((double)strlen(label) * LETTER + 1 <= width)
-		fprintf(out, "<text class=\"op%s\" x=\"%.2f\" y=\"%.1f\">%s</text>\n",
-			is_light(op->kind, white) ? " dark" : "", x + width / 2, y + ROW - 5,
+	if (labelled && pd_svg_text_width(label, PD_SVG_SMALL) + PADDING <= width)
+		fprintf(out, "<text class=\"s m\" fill=\"%s\" x=\"%.2f\" y=\"%.1f\">%s</text>\n",
+			pd_show_colour(pd_colour_on(ground), colour), middle_of(pane, record), y + ROW - 5,
 			label);
 }
 
-static double rank_height(const struct pd_timeline *timeline, int rank)
+/*
+ * Decides for all of a row: nearly all operations that are in the window as a whole have room.  Those that
+ * are shorter than half a label do not count.
+ */
+static bool is_labelled(const struct pane *pane, const struct pd_lane *lane)
+{
+	const struct pd_window *window = pane->window;
+	int whole = 0, fit = 0;
+
+	for (size_t i = 0; i < lane->count; i++) {
+		const struct pd_record *record = lane->bars[i].record;
+		char label[24];
+		double room, width;
+
+		if (record->op.kind == PD_OP_step || !pd_window_has(window, record) ||
+		    record->start_ns < window->begin_ns || record->end_ns > window->end_ns)
+			continue;
+		snprintf(label, sizeof(label), "%" PRId64, record->op.microbatch);
+		room = pd_svg_text_width(label, PD_SVG_SMALL) + PADDING;
+		width = width_of(pane, record);
+		whole += width >= room / 2;
+		fit += width >= room;
+	}
+	return fit >= LABELLED * whole;
+}
+
+/* Returns where the thin rows of a lane are: per depth its number among those with a bar, or -1. */
+static int *thin_rows(const struct pane *pane, const struct pd_lane *lane, int *count_p)
+{
+	int *rows = pd_calloc((size_t)lane->depth, sizeof(*rows));
+
+	for (int d = 0; d < lane->depth; d++)
+		rows[d] = -1;
+	for (size_t i = 0; i < lane->count; i++)
+		if (is_drawn(pane, lane->bars[i].record))
+			rows[lane->bars[i].depth] = 0;
+	*count_p = 0;
+	for (int d = 0; d < lane->depth; d++)
+		if (rows[d] == 0)
+			rows[d] = (*count_p)++;
+	return rows;
+}
+
+static double rank_height(const struct pane *pane, int rank)
 {
 	double height = ROW + GAP;
 
-	for (int l = PD_LANE_COMPUTE + 1; l < PD_LANES; l++)
-		height += THIN * pd_timeline_lane(timeline, rank, l)->depth;
+	for (int l = PD_LANE_COMPUTE + 1; l < PD_LANES; l++) {
+		int count;
+
+		free(thin_rows(pane, pd_timeline_lane(pane->timeline, rank, l), &count));
+		height += THIN * count;
+	}
 	return height;
 }
 
+static void put_rank(const struct pane *pane, int rank, double y)
+{
+	for (int l = 0; l < PD_LANES; l++) {
+		const struct pd_lane *lane = pd_timeline_lane(pane->timeline, rank, l);
+		bool main = l == PD_LANE_COMPUTE, labelled = main && is_labelled(pane, lane);
+		int count, *rows = thin_rows(pane, lane, &count);
+
+		for (size_t i = 0; i < lane->count; i++)
+			if (is_drawn(pane, lane->bars[i].record))
+				put_bar(pane, lane->bars[i].record,
+					y + (main ? 0 : THIN * rows[lane->bars[i].depth]),
+					main ? ROW : THIN, labelled);
+		y += main ? ROW : THIN * count;
+		free(rows);
+	}
+}
+
+/* ---- names of rows, and the axis ---- */
+
 static const char *row_name(const struct pd_timeline *timeline, int rank, char *buf, size_t size)
 {
-	char stages[64];
+	char stages[64], ranks[24];
 
-	snprintf(buf, size, "stage%s %s, rank %d", timeline->stage_counts[rank] > 1 ? "s" : "",
-		 pd_timeline_stages(timeline, rank, ", ", stages, sizeof(stages)), rank);
+	pd_timeline_ranks(timeline, rank, ranks, sizeof(ranks));
+	snprintf(buf, size, "stage%s %s, rank%s %s", timeline->stage_counts[rank] > 1 ? "s" : "",
+		 pd_timeline_stages(timeline, rank, ", ", stages, sizeof(stages)),
+		 strpbrk(ranks, "-,") ? "s" : "", ranks);
 	return buf;
 }
 
@@ -129,150 +203,159 @@ static double overhang(const struct pd_timeline *timeline)
 {
 	double most = 0;
 
-	for (int rank = 0; rank < timeline->rank_count; rank++) {
-		char name[96];
-		double length;
+	for (int i = 0; i < timeline->row_count; i++) {
+		char name[128];
 
-		row_name(timeline, rank, name, sizeof(name));
-		length = LETTER * (double)strlen(name);
-		most = length + 12 - LEFT > most ? length + 12 - LEFT : most;
+		row_name(timeline, timeline->rows[i], name, sizeof(name));
+		most = fmax(most, pd_svg_text_width(name, PD_SVG_FONT) + 12 - LEFT);
 	}
 	return ceil(most);
 }
 
 /* Draws the ground of a row first, so that the lines of the axis are on top of it. */
-static void put_ground(const struct pd_timeline *timeline, int rank, double y, FILE *out)
+static void put_ground(const struct pane *pane, int rank, double y)
 {
-	char name[96];
+	char name[128], colour[8];
 
-	fprintf(out, "<rect x=\"%d\" y=\"%.1f\" width=\"%d\" height=\"%d\" fill=\"#f0f0f0\"/>\n"
-		"<text class=\"rank\" x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT, y, WIDTH, ROW,
-		LEFT - 8, y + ROW - 5, row_name(timeline, rank, name, sizeof(name)));
+	fprintf(pane->picture->out, "<rect x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n"
+		"<text class=\"e\" x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT, y,
+		x_of(pane, pane->window->end_ns) - LEFT, ROW, pd_show_colour(PD_IDLE_COLOUR, colour),
+		LEFT - 8, y + ROW - 5, row_name(pane->timeline, rank, name, sizeof(name)));
 }
 
-static void put_rank(const struct pd_timeline *timeline, int rank,
-		     const struct pd_time_window *window, double y, FILE *out)
+/* Returns 1, 2 or 5 times a power of ten, which makes four to ten steps of a whole line. */
+static double tick_ns(const struct pane *pane)
 {
-	for (int l = 0; l < PD_LANES; l++) {
-		const struct pd_lane *lane = pd_timeline_lane(timeline, rank, l);
-		double height = l == PD_LANE_COMPUTE ? ROW : THIN;
-
-		for (size_t i = 0; i < lane->count; i++)
-			put_bar(timeline, lane->bars[i].record, window,
-				y + (l == PD_LANE_COMPUTE ? 0 : height * lane->bars[i].depth),
-				height, out);
-		y += l == PD_LANE_COMPUTE ? height : height * lane->depth;
-	}
-}
-
-/* Returns 1, 2 or 5 times a power of ten, which makes four to ten steps. */
-static double tick_ns(const struct pd_time_window *window)
-{
-	double length = (double)(window->end_ns - window->begin_ns) / 10;
+	double length = pane->ns_per_pixel * WIDTH / 10;
 	double ten = pow(10, floor(log10(length > 1 ? length : 1)));
 
 	return length <= ten ? ten : length <= 2 * ten ? 2 * ten : length <= 5 * ten ? 5 * ten
 										      : 10 * ten;
 }
 
-static void put_axis(const struct pd_timeline *timeline, const struct pd_time_window *window,
-		     double top, double y, FILE *out)
+static bool is_cut(const struct pd_window *window, int64_t ns)
+{
+	for (int i = 0; i < window->cut_count; i++)
+		if (ns > window->cuts[i].begin_ns && ns < window->cuts[i].end_ns)
+			return true;
+	return false;
+}
+
+static void put_axis(const struct pane *pane, double top, double y)
 {
 	static const struct { const char *name; double ns; } units[] = {
 		{ "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 },
 	};
-	double step = tick_ns(window);
-	int64_t zero = timeline->begin_ns;
+	const struct pd_window *window = pane->window;
+	double step = tick_ns(pane), clear = LEFT - 20;
+	int64_t zero = pane->timeline->begin_ns;
+	FILE *out = pane->picture->out;
 	size_t unit = 0;
 
 	while (unit + 1 < PD_COUNT(units) && step >= units[unit + 1].ns / 10)
 		unit++;
 	for (double t = ceil((double)(window->begin_ns - zero) / step) * step;
 	     t <= (double)(window->end_ns - zero); t += step) {
-		double x = x_of(window, zero + (int64_t)t);
+		double x = x_of(pane, zero + (int64_t)t), half;
+		char text[32];
 
-		fprintf(out, "<line x1=\"%.2f\" x2=\"%.2f\" y1=\"%.1f\" y2=\"%.1f\"/>\n"
-			"<text class=\"tick\" x=\"%.2f\" y=\"%.1f\">%.10g</text>\n", x, x, top,
-			y + 3, x, y + 15, t / units[unit].ns);
-	}
-	fprintf(out, "<text class=\"rank tick\" x=\"%d\" y=\"%.1f\">time, %s</text>\n", LEFT - 8,
-		y + 15, units[unit].name);
-}
-
-/* Draws the entries side by side, on as many lines as they need; returns the y below them. */
-static double put_legend(const struct pd_view *views, int count, double y, FILE *out)
-{
-	bool used[PD_OP_KINDS] = { false };
-	int shades = 1;
-	double x = LEFT;
-	char colour[8];
-
-	for (int v = 0; v < count; v++) {
-		const struct pd_timeline *timeline = views[v].timeline;
-
-		if (timeline->rank_count && timeline->stage_counts[0] > shades)
-			shades = timeline->stage_counts[0];
-		for (size_t i = 0; i < timeline->trace->count; i++) {
-			const struct pd_record *record = &timeline->trace->records[i];
-
-			used[record->op.kind] |= record->end_ns > record->start_ns;
-		}
-	}
-	for (size_t i = 0; i < PD_COUNT(legend); i++) {
-		enum pd_op_kind kind = legend[i];
-		int boxes = pd_lane_of(kind) == PD_LANE_COMPUTE ? shades : 1;
-		double length = 10 * boxes + 20 + LETTER * (double)strlen(style[kind].name);
-
-		if (!used[kind])
+		snprintf(text, sizeof(text), "%.10g", t / units[unit].ns);
+		half = pd_svg_text_width(text, PD_SVG_FONT) / 2;
+		if (is_cut(window, zero + (int64_t)t))
 			continue;
-		if (x + length > LEFT + WIDTH && x > LEFT) {
-			x = LEFT;
-			y += 15;
-		}
-		for (int c = 0; c < boxes; c++)
-			fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"10\" height=\"10\" "
-				"fill=\"%s\"/>", x + 10 * c, y - 9,
-				shade(kind, boxes > 1 ? PALEST * c / (boxes - 1) : 0, colour));
-		fprintf(out, "<text x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + 10 * boxes + 4, y,
-			style[kind].name);
-		x += length;
+		fprintf(out, "<path d=\"M%.2f %.1fV%.1f\" stroke=\"#000\" stroke-opacity=\".15\"/>\n",
+			x, top, y + 3);
+		if (x - half < clear)
+			continue;
+		clear = x + half + 4;
+		fprintf(out, "<text class=\"m q\" x=\"%.2f\" y=\"%.1f\">%s</text>\n", x, y + 15, text);
 	}
-	return y + 10;
+	fprintf(out, "<text class=\"e q\" x=\"%d\" y=\"%.1f\">time, %s</text>\n", LEFT - 24, y + 15,
+		units[unit].name);
 }
 
-/* Draws ranks by stage, so that replicas of a stage are neighbours. */
-static double put_window(const struct pd_timeline *timeline, const struct pd_time_window *window,
-			 double y, FILE *out)
+/* Draws a jagged strip through all rows where time is left out. */
+static void put_cuts(const struct pane *pane, double top, double bottom)
 {
+	static const struct { double dx; const char *stroke; int width; } strokes[] = {
+		{ 0, "#fff", 5 }, { -3, "#555", 1 }, { 3, "#555", 1 },
+	};
+
+	for (int i = 0; i < pane->window->cut_count; i++) {
+		const struct pd_cut *cut = &pane->window->cuts[i];
+		char time[32];
+
+		fprintf(pane->picture->out, "<g><title>%s left out</title>",
+			pd_show_time(cut->end_ns - cut->begin_ns, time));
+		for (size_t k = 0; k < PD_COUNT(strokes); k++) {
+			fprintf(pane->picture->out, "<path stroke=\"%s\" stroke-width=\"%d\" d=\"M%.1f %.1f",
+				strokes[k].stroke, strokes[k].width,
+				x_of(pane, cut->begin_ns) + strokes[k].dx - 2, top - 3);
+			for (double y = top - 3, way = 4; y < bottom; y += 5, way = -way)
+				fprintf(pane->picture->out, "l%.0f 5", way);
+			fputs("\"/>", pane->picture->out);
+		}
+		fputs("</g>\n", pane->picture->out);
+	}
+}
+
+/* Draws ranks by stage, so that replicas of a stage are neighbours; returns the y below them. */
+static double put_pane(const struct pane *pane, double y)
+{
+	const struct pd_timeline *timeline = pane->timeline;
 	double top, bottom;
 
-	if (window->what) {
-		fprintf(out, "<text x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT, y + 12, window->what);
+	if (*pane->window->what) {
+		fprintf(pane->picture->out, "<text x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT, y + 12,
+			pane->window->what);
 		y += 18;
 	}
 	top = bottom = y;
-	for (int i = 0; i < timeline->rank_count; i++) {
-		put_ground(timeline, timeline->rows[i], bottom, out);
-		bottom += rank_height(timeline, timeline->rows[i]);
+	for (int i = 0; i < timeline->row_count; i++) {
+		put_ground(pane, timeline->rows[i], bottom);
+		bottom += rank_height(pane, timeline->rows[i]);
 	}
-	put_axis(timeline, window, top, bottom, out);
-	for (int i = 0; i < timeline->rank_count; i++) {
-		put_rank(timeline, timeline->rows[i], window, y, out);
-		y += rank_height(timeline, timeline->rows[i]);
+	put_axis(pane, top, bottom);
+	for (int i = 0; i < timeline->row_count; i++) {
+		put_rank(pane, timeline->rows[i], y);
+		y += rank_height(pane, timeline->rows[i]);
 	}
+	put_cuts(pane, top, bottom);
 	return y + 26;
 }
 
+/* ---- title and legend ---- */
+
+static void put_figures(const struct pd_timeline *timeline, double y, FILE *out)
+{
+	const struct pd_plan *plan = timeline->trace->plan;
+	struct pd_report *report = pd_report_new(timeline);
+	char time[32];
+
+	fprintf(out, "<text class=\"q\" x=\"%d\" y=\"%.1f\">", LEFT, y);
+	if (report->has_steady)
+		fprintf(out, "%s per %s, %.1f samples/s, bubble %.1f %%",
+			pd_show_time((int64_t)(report->steady.period_ns + 0.5), time), pd_plan_unit(plan),
+			(double)plan->profile->batch_size * 1e9 / report->steady.period_ns,
+			pd_report_bubble(report));
+	else
+		fprintf(out, "%s in all, no steady state",
+			pd_show_time(timeline->end_ns - timeline->begin_ns, time));
+	fputs("</text>\n", out);
+	pd_report_free(report);
+}
+
+/* Draws two lines: what it is, and its figures. */
 static void put_title(const struct pd_view *view, double y, FILE *out)
 {
 	const struct pd_plan *plan = view->timeline->trace->plan;
 
 	fprintf(out, "<text x=\"%d\" y=\"%.1f\" font-size=\"13\">", LEFT, y);
 	if (view->name) {
-		pd_put_xml(view->name, out);
+		pd_svg_put(view->name, out);
 		fputs(": ", out);
 	}
-	pd_put_xml(plan->profile->name ? plan->profile->name : "", out);
+	pd_svg_put(plan->profile->name ? plan->profile->name : "", out);
 	fprintf(out, "%s%s, %s, ", view->name ? ", " : ": ", pd_schedule_kind_name[plan->schedule],
 		pd_weight_kind_name[plan->weights]);
 	if (plan->microbatches > 1)
@@ -280,53 +363,144 @@ static void put_title(const struct pd_view *view, double y, FILE *out)
 	fprintf(out, "%d rank%s, %s</text>\n", view->timeline->rank_count,
 		view->timeline->rank_count == 1 ? "" : "s",
 		strcmp(view->timeline->trace->device, "sim") == 0 ? "simulated" : "measured");
+	put_figures(view->timeline, y + 16, out);
 }
 
-/*
- * Draws a title above the legend, and titles above the windows of several views; returns the y
- * below all.
- */
-static double put_body(const struct pd_view *views, int count, FILE *out)
+/* Adds what operations of a kind look like: where ranks have several stages, in each of these. */
+static void put_kind(const struct picture *picture, enum pd_op_kind kind, struct pd_legend *legend)
 {
-	struct pd_time_window windows[count][2];
-	int n = pd_view_windows(views, count, OPS_PER_ROW, windows);
-	double y = count == 1 ? 36 : 18;
+	const char *name = pd_op_colour_name(kind);
+	int chunks = computes(kind) ? picture->chunks : 1;
+	struct pd_colour *colours = pd_calloc((size_t)chunks, sizeof(*colours));
+	char numbers[NUMBERED_CHUNKS][4], text[64];
+	const char *inside[NUMBERED_CHUNKS];
 
-	if (count == 1)
-		put_title(views, 18, out);
-	y = put_legend(views, count, y, out);
-	for (int w = 0; w < n; w++)
+	for (int c = 0; c < chunks; c++)
+		colours[c] = pd_op_colour(kind, c, chunks);
+	for (int c = 0; c < chunks && c < NUMBERED_CHUNKS; c++) {
+		snprintf(numbers[c], sizeof(numbers[c]), "%d", c + 1);
+		inside[c] = numbers[c];
+	}
+	snprintf(text, sizeof(text), chunks > 1 ? "%s, a rank's 1st to last stage" : "%s", name);
+	pd_legend_boxes(legend, colours, chunks > 1 && chunks <= NUMBERED_CHUNKS ? inside : NULL, chunks,
+			text);
+	free(colours);
+}
+
+/* Adds the kinds that compute, or all others. */
+static void put_kinds(const struct picture *picture, bool computing, struct pd_legend *legend)
+{
+	for (int kind = 0; kind < PD_OP_KINDS; kind++) {
+		bool used = picture->used[kind];
+
+		if (kind == PD_OP_send_activation)      /* one entry for both ends */
+			used |= picture->used[PD_OP_recv_activation];
+		if (kind == PD_OP_send_gradient)
+			used |= picture->used[PD_OP_recv_gradient];
+		if (used && computes(kind) == computing && pd_op_colour_name(kind))
+			put_kind(picture, kind, legend);
+	}
+}
+
+/* Explains what is in the picture, and nothing else; returns the y below. */
+static double put_legend(const struct picture *picture, double y, FILE *out)
+{
+	const struct pd_colour idle = PD_IDLE_COLOUR, evaluation = pd_evaluation_colour();
+	struct pd_legend legend = pd_legend_begin(LEFT, LEFT + WIDTH, y, out);
+	char note[96];
+
+	put_kinds(picture, true, &legend);
+	if (picture->evaluates)
+		pd_legend_boxes(&legend, &evaluation, NULL, 1, "forward of an evaluation");
+	pd_legend_boxes(&legend, &idle, NULL, 1, "idle");
+	put_kinds(picture, false, &legend);
+	if (picture->left_out) {
+		snprintf(note, sizeof(note), "transfers and updates shorter than %d pixels are not drawn",
+			 VISIBLE);
+		pd_legend_note(&legend, note);
+	}
+	if (picture->folded)
+		pd_legend_note(&legend, "of replicas, the first is drawn");
+	return pd_legend_end(&legend);
+}
+
+/* Draws all panes, with titles if there are several views; returns how high they are. */
+static double put_panes(struct picture *picture, const struct pd_view *views, int count,
+			struct pd_window (*windows)[PD_WINDOWS], const int64_t scales[PD_WINDOWS])
+{
+	double y = 0;
+
+	for (int k = 0; k < PD_WINDOWS; k++)
 		for (int v = 0; v < count; v++) {
+			struct pane pane = { picture, views[v].timeline, &windows[v][k],
+					     (double)scales[k] / WIDTH };
+
+			if (pane.window->end_ns == pane.window->begin_ns)
+				continue;
 			if (count > 1) {
 				y += 14;
-				put_title(&views[v], y, out);
-				y += 6;
+				put_title(&views[v], y, picture->out);
+				y += 20;
 			}
-			y = put_window(views[v].timeline, &windows[v][w], y, out);
+			y = put_pane(&pane, y);
 		}
 	return y;
 }
 
-void pd_timeline_svg(const struct pd_view *views, int count, FILE *out)
+/* Returns the pixels of the longest label. */
+static double label_width(const struct pd_view *views, int count)
 {
-	char *body;
-	size_t size;
-	FILE *memory = pd_mem_stream(&body, &size);
-	double left = 0, y;
+	int64_t highest = 0;
+	char label[24];
 
 	for (int v = 0; v < count; v++)
+		for (size_t i = 0; i < views[v].timeline->trace->count; i++) {
+			int64_t microbatch = views[v].timeline->trace->records[i].op.microbatch;
+
+			highest = microbatch > highest ? microbatch : highest;
+		}
+	snprintf(label, sizeof(label), "%" PRId64, highest);
+	return pd_svg_text_width(label, PD_SVG_SMALL) + PADDING;
+}
+
+static void look(struct picture *picture, const struct pd_timeline *timeline)
+{
+	for (int r = 0; r < timeline->rank_count; r++)
+		if (timeline->stage_counts[r] > picture->chunks)
+			picture->chunks = timeline->stage_counts[r];
+	picture->folded |= timeline->folded;
+}
+
+void pd_timeline_svg(const struct pd_view *views, int count, FILE *out)
+{
+	struct pd_window windows[count][PD_WINDOWS];
+	struct picture picture = { .chunks = 1 };
+	double left = 0, top, height;
+	int64_t scales[PD_WINDOWS];
+	char *panes, *legend;
+	size_t size, legend_size;
+
+	pd_windows_of(views, count, WIDTH / label_width(views, count), WIDTH / LEAST_PIXELS, windows, scales);
+	for (int v = 0; v < count; v++) {
 		left = fmax(left, overhang(views[v].timeline));
-	y = put_body(views, count, memory);     /* the height is known only afterwards */
-	pd_mem_stream_close(memory);
-	fprintf(out, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" "
-		"viewBox=\"%.0f 0 %.0f %.0f\" font-family=\"Helvetica, Arial, sans-serif\" "
-		"font-size=\"11\">\n"
-		"<style>.b{stroke:#fff;stroke-width:.5}.op{fill:#fff;text-anchor:middle}"
-		".dark{fill:#222}.tick{text-anchor:middle;fill:#555}.rank{text-anchor:end}"
-		"line{stroke:#000;stroke-opacity:.15}</style>\n"
-		"<rect x=\"%.0f\" width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-		left + LEFT + WIDTH + RIGHT, y, -left, left + LEFT + WIDTH + RIGHT, y, -left);
-	fwrite(body, 1, size, out);
-	fputs("</svg>\n", out);
-	free(body);
+		look(&picture, views[v].timeline);
+	}
+	/* When the panes are drawn it is known how high they are, and what the legend has. */
+	picture.out = pd_mem_stream(&panes, &size);
+	height = put_panes(&picture, views, count, windows, scales);
+	pd_mem_stream_close(picture.out);
+	picture.out = pd_mem_stream(&legend, &legend_size);
+	top = put_legend(&picture, count == 1 ? 54 : 18, picture.out);
+	pd_mem_stream_close(picture.out);
+
+	pd_svg_begin(-left, left + LEFT + WIDTH + PD_SVG_MARGIN, top + height, out);
+	if (count == 1)
+		put_title(views, 18, out);
+	fwrite(legend, 1, legend_size, out);
+	fprintf(out, "<g transform=\"translate(0 %.1f)\">\n", top);
+	fwrite(panes, 1, size, out);
+	fputs("</g>\n", out);
+	pd_svg_end(out);
+	free(legend);
+	free(panes);
 }

@@ -2,24 +2,45 @@
 /* Draws the timeline in a terminal: cells such as F3-- and B1====. */
 #include "base/mem.h"
 #include "base/opt.h"
-#include "trace/timeline.h"
+#include "trace/window.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define LEAST_CELLS 20
-#define NAME 40
+#define LEAST_COLUMNS 1.5       /* of an operation without its stage, where a window must be long */
+#define ROUNDING 0.5            /* an operation of so many more columns than n has n */
+#define LABELLED 0.9            /* the part of a row's operations that must have room for a label */
+#define NAME 48
 
 struct cell {
 	const struct pd_record *record;
 	int64_t time_ns;                /* part of the record in the cell */
 };
 
-/* Returns the ANSI colour of a kind, and the character that fills its cells. */
-static const char *colour_of(enum pd_op_kind kind)
+static int larger(int a, int b)
 {
-	switch (kind) {
+	return a > b ? a : b;
+}
+
+static bool is_evaluation(const struct pd_op *op)
+{
+	return op->evaluate && op->kind == PD_OP_forward;
+}
+
+static char letter_of(const struct pd_op *op)
+{
+	return is_evaluation(op) ? 'E' : pd_op_kind_letter[op->kind];
+}
+
+/* Returns the ANSI colour of an operation, and the character that fills its cells. */
+static const char *colour_of(const struct pd_op *op)
+{
+	if (is_evaluation(op))
+		return "\033[100;97m";
+	switch (op->kind) {
 	case PD_OP_forward:
 		return "\033[44;97m";
 	case PD_OP_recompute:
@@ -33,9 +54,9 @@ static const char *colour_of(enum pd_op_kind kind)
 	}
 }
 
-static char filling_of(enum pd_op_kind kind)
+static char filling_of(const struct pd_op *op)
 {
-	switch (kind) {
+	switch (op->kind) {
 	case PD_OP_forward:
 		return '-';
 	case PD_OP_step:
@@ -50,16 +71,25 @@ static char filling_of(enum pd_op_kind kind)
 }
 
 struct row {
-	const struct pd_time_window *window;
+	const struct pd_window *window;
 	struct cell *cell;
 	int cells;
+	double ns_per_cell;
 };
 
 static int64_t cell_begin(const struct row *row, int c)
 {
-	double length = (double)(row->window->end_ns - row->window->begin_ns);
+	return pd_window_moment(row->window, (int64_t)(row->ns_per_cell * c));
+}
 
-	return row->window->begin_ns + (int64_t)(length * c / row->cells);
+/* Tells whether time is left out in a cell. */
+static bool is_cut(const struct row *row, int c)
+{
+	for (int i = 0; i < row->window->cut_count; i++)
+		if (cell_begin(row, c) <= row->window->cuts[i].begin_ns &&
+		    cell_begin(row, c + 1) > row->window->cuts[i].begin_ns)
+			return true;
+	return false;
 }
 
 /* Calls use() for each operation of the lane in the window, with the cell in which it begins. */
@@ -74,6 +104,8 @@ static void for_operations(const struct pd_lane *lane, const struct row *row,
 
 		if (record->start_ns >= row->window->end_ns)
 			break;
+		if (!pd_window_has(row->window, record))
+			continue;
 		while (first < row->cells && cell_begin(row, first + 1) <= record->start_ns)
 			first++;
 		use(row, record, first);
@@ -147,29 +179,71 @@ static void fill_cells(const struct pd_lane *lane, const struct row *row)
 	for_operations(lane, row, show_short);
 }
 
-/*
- * Prints one operation over n cells: its label if that fits, with the stage if the rank has
- * several, else its letter.
- */
-static void print_run(const struct pd_timeline *timeline, const struct pd_op *op, int n,
-		      bool colour, FILE *out)
-{
-	char text[40], *label = text;
-	int length;
+/* What a label says; if the rank has several stages, the stage comes first, but in the shortest. */
+enum label { NUMBER, KIND, SHORTEST };
 
-	pd_op_short(op, label);
-	if (timeline->stage_counts[op->rank] == 1)
-		label += strspn(label, "0123456789");
-	length = (int)strlen(label);
-	if (length + (label == text) > n) {     /* with a stage, the label needs an end */
-		label = text + strspn(text, "0123456789");
-		length = 1;
+/* Writes a label, and returns how many cells it needs. */
+static int label_of(const struct pd_timeline *timeline, const struct pd_op *op, enum label which,
+		    char label[40])
+{
+	char stage[16] = "", letter = letter_of(op);
+	bool several = timeline->stage_counts[op->rank] > 1;
+
+	if (several && which != SHORTEST)
+		snprintf(stage, sizeof(stage), "%d", op->stage);
+	if (which != NUMBER)
+		return snprintf(label, 40, "%s%c", stage, letter);
+	/* Before a number that is a stage, one that is a microbatch needs an end. */
+	return snprintf(label, 40, "%s%c%" PRId64, stage, letter, op->microbatch) + several;
+}
+
+/* Returns how many cells from c on one operation has. */
+static int run_of(const struct row *row, int c)
+{
+	int n = 1;
+
+	while (c + n < row->cells && row->cell[c + n].record == row->cell[c].record &&
+	       !is_cut(row, c + n))
+		n++;
+	return n;
+}
+
+/*
+ * Decides for all operations of a row: they have numbers if nearly all have room for theirs.  Those of one
+ * cell do not count.
+ */
+static enum label label_of_row(const struct pd_timeline *timeline, const struct row *row)
+{
+	int whole = 0, fit = 0;
+	char label[40];
+
+	for (int c = 0, n; c < row->cells; c += n) {
+		const struct pd_record *record = row->cell[c].record;
+
+		n = run_of(row, c);
+		if (!record || n == 1 || record->op.kind == PD_OP_step || record->start_ns < row->window->begin_ns ||
+		    record->end_ns > row->window->end_ns)
+			continue;
+		whole++;
+		fit += label_of(timeline, &record->op, NUMBER, label) <= n;
 	}
+	return fit >= LABELLED * whole ? NUMBER : KIND;
+}
+
+/* Prints one operation over n cells. */
+static void print_run(const struct pd_timeline *timeline, const struct pd_op *op, int n,
+		      enum label which, bool colour, FILE *out)
+{
+	char label[40];
+
+	while (which < SHORTEST && label_of(timeline, op, which, label) > n)
+		which++;
+	label_of(timeline, op, which, label);
 	if (colour)
-		fputs(colour_of(op->kind), out);
-	fwrite(label, 1, (size_t)length, out);
-	for (int i = length; i < n; i++)
-		putc(filling_of(op->kind), out);
+		fputs(colour_of(op), out);
+	fputs(label, out);
+	for (int i = (int)strlen(label); i < n; i++)
+		putc(filling_of(op), out);
 	if (colour)
 		fputs("\033[0m", out);
 }
@@ -177,44 +251,45 @@ static void print_run(const struct pd_timeline *timeline, const struct pd_op *op
 static void print_row(const struct pd_timeline *timeline, const struct row *row, bool colour,
 		      FILE *out)
 {
-	const struct cell *cell = row->cell;
+	enum label which = label_of_row(timeline, row);
 
 	for (int c = 0, n; c < row->cells; c += n) {
-		n = 1;
-		if (!cell[c].record) {
-			putc('.', out);
-			continue;
-		}
-		while (c + n < row->cells && cell[c + n].record == cell[c].record)
-			n++;
-		print_run(timeline, &cell[c].record->op, n, colour, out);
+		n = is_cut(row, c) ? 1 : run_of(row, c);
+		if (is_cut(row, c))
+			putc('/', out);
+		else if (row->cell[c].record)
+			print_run(timeline, &row->cell[c].record->op, n, which, colour, out);
+		else
+			for (int i = 0; i < n; i++)
+				putc('.', out);
 	}
 	putc('\n', out);
 }
 
-/* Writes "2:5" or "0,4:0"; a long list of stages is cut. */
+/* Writes "2:5" or "0,4:0", or "2:8-15" for replicas in one row. */
 static const char *row_name(const struct pd_timeline *timeline, int rank, char name[NAME])
 {
-	char stages[NAME / 2];
+	char stages[NAME / 2], ranks[NAME / 2];
 
 	pd_timeline_stages(timeline, rank, ",", stages, sizeof(stages));
-	snprintf(name, NAME, "%s:%d", stages, rank);
+	snprintf(name, NAME, "%s:%s", stages,
+		 pd_timeline_ranks(timeline, rank, ranks, sizeof(ranks)));
 	return name;
 }
 
-static void print_window(const struct pd_timeline *timeline, const struct pd_time_window *window,
-			 int columns, int label, bool colour, FILE *out)
+static void print_window(const struct pd_timeline *timeline, const struct pd_window *window,
+			 double ns_per_cell, int label, bool colour, FILE *out)
 {
 	char from[32], to[32], each[32];
-	int cells = columns - label - 1 < LEAST_CELLS ? LEAST_CELLS : columns - label - 1;
 	int64_t zero = timeline->begin_ns;
-	struct row row = { window, pd_calloc((size_t)cells, sizeof(*row.cell)), cells };
+	struct row row = { .window = window, .ns_per_cell = ns_per_cell };
 
-	fprintf(out, "%s%s%s to %s, one column is %s\n", window->what ? window->what : "",
-		window->what ? ": " : "", pd_show_time(window->begin_ns - zero, from),
-		pd_show_time(window->end_ns - zero, to),
-		pd_show_time((window->end_ns - window->begin_ns) / cells, each));
-	for (int i = 0; i < timeline->rank_count; i++) {
+	row.cells = (int)((double)pd_window_shown(window, window->end_ns) / ns_per_cell + 0.999);
+	row.cell = pd_calloc((size_t)row.cells, sizeof(*row.cell));
+	fprintf(out, "%s%s%s to %s, one column is %s\n", window->what, *window->what ? ": " : "",
+		pd_show_time(window->begin_ns - zero, from),
+		pd_show_time(window->end_ns - zero, to), pd_show_time((int64_t)ns_per_cell, each));
+	for (int i = 0; i < timeline->row_count; i++) {
 		int rank = timeline->rows[i];
 		char name[NAME];
 
@@ -225,71 +300,89 @@ static void print_window(const struct pd_timeline *timeline, const struct pd_tim
 	free(row.cell);
 }
 
-/*
- * Returns the columns per operation with which an operation of two thirds of the mean length has
- * its label.
- */
-static double columns_per_op(const struct pd_timeline *timeline)
+/* Returns the columns that stages take in labels: none if ranks have one each. */
+static int stage_columns(const struct pd_timeline *timeline)
+{
+	bool several = timeline->rank_count > 0 && timeline->stage_counts[0] > 1;
+
+	return several ? snprintf(NULL, 0, "%d", timeline->trace->plan->stage_count - 1) : 0;
+}
+
+/* Returns the columns of the longest label, with its end. */
+static int label_columns(const struct pd_timeline *timeline)
 {
 	const struct pd_trace *trace = timeline->trace;
 	int64_t highest = 0;
-	double per_op;
 
 	for (size_t i = 0; i < trace->count; i++)
 		if (trace->records[i].op.microbatch > highest)
 			highest = trace->records[i].op.microbatch;
-	per_op = 1.5 * (1 + snprintf(NULL, 0, "%" PRId64, highest));
-	if (timeline->rank_count && timeline->stage_counts[0] > 1)
-		per_op += 1.5 * (1 + snprintf(NULL, 0, "%d", trace->plan->stage_count - 1));
-	return per_op;
+	return stage_columns(timeline) + 1 + snprintf(NULL, 0, "%" PRId64, highest) +
+	       (stage_columns(timeline) > 0);
 }
 
-static void print_legend(const struct pd_view *views, int count, FILE *out)
+/* Explains what is in the windows of the views, and nothing else. */
+static void print_legend(const struct pd_view *views, int count,
+			 struct pd_window (*windows)[PD_WINDOWS], FILE *out)
 {
-	static const struct { enum pd_op_kind kind; const char *what; } legend[] = {
-		{ PD_OP_forward, "forward" }, { PD_OP_backward, "backward" },
-		{ PD_OP_backward_input, "backward, inputs" },
-		{ PD_OP_backward_weight, "backward, weights" },
-		{ PD_OP_recompute, "recompute" }, { PD_OP_step, "update" },
+	static const struct { struct pd_op op; const char *what; } legend[] = {
+		{ { .kind = PD_OP_forward }, "forward" }, { { .kind = PD_OP_backward }, "backward" },
+		{ { .kind = PD_OP_backward_input }, "backward, inputs" },
+		{ { .kind = PD_OP_backward_weight }, "backward, weights" },
+		{ { .kind = PD_OP_recompute }, "recompute" }, { { .kind = PD_OP_step }, "update" },
+		{ { .kind = PD_OP_forward, .evaluate = true }, "forward of an evaluation" },
 	};
-	bool used[PD_OP_KINDS] = { false };
+	bool used[UCHAR_MAX + 1] = { false }, folded = false;
 
-	for (int v = 0; v < count; v++)
-		for (size_t i = 0; i < views[v].timeline->trace->count; i++)
-			used[views[v].timeline->trace->records[i].op.kind] = true;
+	for (int v = 0; v < count; v++) {
+		const struct pd_trace *trace = views[v].timeline->trace;
+
+		folded |= views[v].timeline->folded;
+		for (size_t i = 0; i < trace->count; i++)
+			for (int k = 0; k < PD_WINDOWS; k++)
+				used[(unsigned char)letter_of(&trace->records[i].op)] |=
+					pd_window_has(&windows[v][k],
+								      &trace->records[i]);
+	}
 	fputs("stage:rank; ", out);
-	for (size_t i = 0; i < PD_COUNT(legend); i++)
-		if (used[legend[i].kind])
-			fprintf(out, "%c%c %s, ", pd_op_kind_letter[legend[i].kind],
-				filling_of(legend[i].kind), legend[i].what);
-	fputs(". idle\n", out);
+	for (size_t i = 0; i < PD_COUNT(legend); i++) {
+		char letter = letter_of(&legend[i].op);
+
+		if (used[(unsigned char)letter])
+			fprintf(out, "%c%c %s, ", letter, filling_of(&legend[i].op), legend[i].what);
+	}
+	fprintf(out, ". idle%s\n", folded ? "; of replicas, the first is drawn" : "");
 }
 
 void pd_timeline_text(const struct pd_view *views, int count, int columns, bool colour, FILE *out)
 {
-	struct pd_time_window windows[count][2];
-	double per_op = 0;
-	int label = 0, n;
+	struct pd_window windows[count][PD_WINDOWS];
+	int names = 0, label = 0, stage = 0, cells;
+	int64_t scales[PD_WINDOWS];
 
 	for (int v = 0; v < count; v++) {
-		double each = columns_per_op(views[v].timeline);
+		const struct pd_timeline *timeline = views[v].timeline;
 
-		per_op = each > per_op ? each : per_op;
-		for (int r = 0; r < views[v].timeline->rank_count; r++) {
+		label = larger(label, label_columns(timeline));
+		stage = larger(stage, stage_columns(timeline));
+		for (int i = 0; i < timeline->row_count; i++) {
 			char name[NAME];
 
-			n = (int)strlen(row_name(views[v].timeline, r, name));
-			label = n > label ? n : label;
+			names = larger(names, (int)strlen(row_name(timeline, timeline->rows[i], name)));
 		}
 	}
-	n = pd_view_windows(views, count, (columns - label - 1) / per_op, windows);
-	print_legend(views, count, out);
-	for (int w = 0; w < n; w++)
+	cells = larger(columns - names - 1, LEAST_CELLS);
+	pd_windows_of(views, count, cells / (label + ROUNDING), cells / (stage + LEAST_COLUMNS), windows,
+		      scales);
+	print_legend(views, count, windows, out);
+	for (int k = 0; k < PD_WINDOWS; k++)
 		for (int v = 0; v < count; v++) {
+			if (windows[v][k].end_ns == windows[v][k].begin_ns)
+				continue;
 			putc('\n', out);
 			if (views[v].name)
 				fprintf(out, "%s\n", views[v].name);
-			print_window(views[v].timeline, &windows[v][w], columns, label, colour,
-				     out);
+			print_window(views[v].timeline, &windows[v][k], (double)scales[k] / cells,
+				     names, colour, out);
 		}
 }

@@ -245,6 +245,16 @@ struct pd_report *pd_report_new(const struct pd_timeline *timeline)
 	return report;
 }
 
+double pd_report_bubble(const struct pd_report *report)
+{
+	double window = (double)(report->end_ns - report->begin_ns), busy = 0;
+	int count = report->timeline->rank_count;
+
+	for (int r = 0; r < count; r++)
+		busy += (double)report->ranks[r].busy_ns;
+	return 100 - 100 * busy / (window * count);
+}
+
 void pd_report_free(struct pd_report *report)
 {
 	if (!report)

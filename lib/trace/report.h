@@ -71,6 +71,9 @@ struct pd_report {
 struct pd_report *pd_report_new(const struct pd_timeline *timeline);
 void pd_report_free(struct pd_report *report);
 
+/* Returns the bubble in percent of the window of all ranks, which must not be empty. */
+double pd_report_bubble(const struct pd_report *report);
+
 /* Prints what sums of gradients among replicas send and how long is waited for them, if there are any. */
 void pd_report_print_sums(const struct pd_report *report, const struct pd_report *predicted,
 			  FILE *out);

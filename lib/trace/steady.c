@@ -54,10 +54,10 @@ static size_t stretch_end(const struct pd_trace *trace, const struct back *list,
 	return i;
 }
 
-/* Returns the smallest c for which all e(b + c) - e(b) are equal, or 0. */
+/* Returns the smallest c for which all e(b + c) - e(b), of which there are several, are equal, or 0. */
 static size_t cycle_of(const int64_t *ends, size_t n)
 {
-	for (size_t c = 1; c <= n / 2; c++) {
+	for (size_t c = 1; c <= n / 2 && c + 2 <= n; c++) {
 		int64_t difference = ends[c] - ends[0];
 		size_t i = 1;
 
@@ -125,6 +125,14 @@ int64_t pd_steady_minibatches(const struct pd_plan *plan)
 	int64_t n = pd_steady_microbatches(plan);
 
 	return n / plan->microbatches + (n % plan->microbatches != 0);
+}
+
+int64_t pd_steady_turn(const struct pd_plan *plan)
+{
+	int64_t in_flight, turn;
+
+	pipeline_of(plan, &in_flight, &turn);
+	return turn;
 }
 
 int64_t pd_steady_in_flight(const struct pd_plan *plan)
@@ -314,21 +322,52 @@ int64_t pd_progress_next(const struct pd_progress *progress, int64_t n)
 	return n + (step > progress->turn ? step : progress->turn);
 }
 
+/* Returns the first microbatch that was trained; INT64_MAX: there is none. */
+static int64_t first_microbatch(const struct pd_trace *trace)
+{
+	int64_t first = INT64_MAX;
+
+	for (size_t i = 0; i < trace->count; i++)
+		if (!trace->records[i].op.evaluate && trace->records[i].op.microbatch < first)
+			first = trace->records[i].op.microbatch;
+	return first;
+}
+
 void pd_trace_limit(struct pd_trace *trace, int64_t minibatches)
 {
-	int64_t first = INT64_MAX, most;
+	int64_t first = first_microbatch(trace), most;
 	size_t n = 0;
 
 	if (!pd_mul(minibatches, trace->plan->microbatches, &most))
 		most = INT64_MAX;
 	for (size_t i = 0; i < trace->count; i++)
-		if (!trace->records[i].op.evaluate && trace->records[i].op.microbatch < first)
-			first = trace->records[i].op.microbatch;
-	for (size_t i = 0; i < trace->count; i++)
 		if (!trace->records[i].op.evaluate
 		    && trace->records[i].op.microbatch - first < most)
 			trace->records[n++] = trace->records[i];
 	trace->count = n;
+}
+
+int64_t pd_trace_limit_operations(struct pd_trace *trace, size_t most)
+{
+	int64_t first = first_microbatch(trace), size = trace->plan->microbatches, minibatches = 0;
+	int64_t *numbers = pd_calloc(trace->count, sizeof(*numbers));
+	size_t n = 0, kept = 0;
+
+	for (size_t i = 0; i < trace->count; i++)
+		if (!trace->records[i].op.evaluate)
+			numbers[n++] = (trace->records[i].op.microbatch - first) / size;
+	qsort(numbers, n, sizeof(*numbers), pd_by_value);
+	for (size_t next; kept < n && trace->count > most; kept = next) {
+		for (next = kept; next < n && numbers[next] == numbers[kept];)
+			next++;
+		if (next > most && minibatches > 0)
+			break;
+		minibatches = numbers[kept] + 1;
+	}
+	free(numbers);
+	if (minibatches > 0)
+		pd_trace_limit(trace, minibatches);
+	return minibatches;
 }
 
 double pd_trace_period_ns(const struct pd_trace *trace)

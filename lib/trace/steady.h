@@ -51,6 +51,11 @@ int64_t pd_steady_minibatches(const struct pd_plan *plan);
  */
 bool pd_steady_shows_updates(const struct pd_plan *plan);
 
+/*
+ * Returns the microbatches after which all stages begin again with their first replica and a new
+ * update; 1 if there are too many to be of use.
+ */
+int64_t pd_steady_turn(const struct pd_plan *plan);
 /* Returns the most minibatches in flight at a stage, all its replicas together. */
 int64_t pd_steady_in_flight(const struct pd_plan *plan);
 
@@ -80,6 +85,11 @@ bool pd_steady_repeats(const struct pd_progress *progress, int64_t n, double *pe
 int64_t pd_progress_first(const struct pd_progress *progress);
 int64_t pd_progress_next(const struct pd_progress *progress, int64_t n);
 
+/*
+ * Keeps the operations of the first minibatches, one at least, of which there are at most so many, and
+ * returns how many minibatches that are; of a trace with fewer operations it keeps all.
+ */
+int64_t pd_trace_limit_operations(struct pd_trace *trace, size_t most);
 /* Keeps the operations of the first `minibatches` trained minibatches, and no evaluation. */
 void pd_trace_limit(struct pd_trace *trace, int64_t minibatches);
 

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
-#include "trace/steady.h"
+#include "plan/show.h"
 
 #include <stdlib.h>
 
@@ -125,7 +125,7 @@ struct pd_timeline *pd_timeline_new(const struct pd_trace *trace)
 	const struct pd_plan *plan = trace->plan;
 
 	timeline->trace = trace;
-	timeline->rank_count = plan->rank_count;
+	timeline->rank_count = timeline->row_count = plan->rank_count;
 	fill_ranks(timeline, plan);
 	for (size_t i = 0; i < trace->count; i++) {
 		const struct pd_record *record = &trace->records[i];
@@ -155,90 +155,49 @@ void pd_timeline_free(struct pd_timeline *timeline)
 	free(timeline);
 }
 
+void pd_timeline_fold(struct pd_timeline *timeline)
+{
+	int kept = 0;
+
+	for (int i = 0; i < timeline->row_count; i++)
+		if (timeline->replicas[timeline->rows[i]] == 0)
+			timeline->rows[kept++] = timeline->rows[i];
+	timeline->folded = kept < timeline->row_count;
+	timeline->row_count = kept;
+}
+
+#define STAGES_NAMED 6
+
 const char *pd_timeline_stages(const struct pd_timeline *timeline, int rank,
 			       const char *separator, char *buf, size_t size)
 {
 	const struct pd_plan *plan = timeline->trace->plan;
-	int left = timeline->stage_counts[rank];
+	int count = timeline->stage_counts[rank], at = 0;
 	size_t used = 0;
 
 	*buf = '\0';
-	for (int s = timeline->stages[rank]; left > 0 && s < plan->stage_count && used + 1 < size;
+	for (int s = timeline->stages[rank]; at < count && s < plan->stage_count && used + 1 < size;
 	     s++) {
 		if (plan->stages[s].replicas <= timeline->replicas[rank] ||
 		    plan->stages[s].ranks[timeline->replicas[rank]] != rank)
 			continue;
+		at++;
+		if (count > STAGES_NAMED && at > 2 && at < count) {
+			used += (size_t)snprintf(buf + used, size - used, at == 3 ? "%s..." : "",
+						 separator);
+			continue;
+		}
 		used += (size_t)snprintf(buf + used, size - used, "%s%d", used ? separator : "", s);
-		left--;
 	}
 	return buf;
 }
 
-/* Returns the mean time of a computing operation; those of no length do not count. */
-static double mean_op_ns(const struct pd_timeline *timeline)
+const char *pd_timeline_ranks(const struct pd_timeline *timeline, int rank, char *buf, size_t size)
 {
-	double sum = 0;
-	size_t count = 0;
+	const struct pd_stage *stage = &timeline->trace->plan->stages[timeline->stages[rank]];
 
-	for (size_t i = 0; i < timeline->trace->count; i++) {
-		const struct pd_record *record = &timeline->trace->records[i];
-
-		if (record->op.kind == PD_OP_step || record->end_ns <= record->start_ns
-		    || pd_lane_of(record->op.kind) != PD_LANE_COMPUTE)
-			continue;
-		sum += (double)(record->end_ns - record->start_ns);
-		count++;
-	}
-	return count ? sum / (double)count : 0;
-}
-
-int pd_timeline_windows(const struct pd_timeline *timeline, double ops, struct pd_time_window *out)
-{
-	double whole = (double)(timeline->end_ns - timeline->begin_ns);
-	double length = ops * mean_op_ns(timeline);
-	struct pd_steady steady;
-
-	if (whole <= 0)
-		return 0;
-	out[0] = (struct pd_time_window){ .begin_ns = timeline->begin_ns,
-					  .end_ns = timeline->end_ns };
-	if (length <= 0 || whole <= 1.5 * length || !pd_trace_steady(timeline->trace, &steady))
-		return 1;
-	out[0].what = "start-up";
-	out[0].end_ns = timeline->begin_ns + (int64_t)length;
-	out[1].what = "steady state";
-	out[1].begin_ns = steady.begin_ns;
-	if (out[1].begin_ns > timeline->end_ns - (int64_t)length)
-		out[1].begin_ns = timeline->end_ns - (int64_t)length;
-	out[1].end_ns = out[1].begin_ns + (int64_t)length;
-	return 2;
-}
-
-int pd_view_windows(const struct pd_view *views, int count, double ops,
-		    struct pd_time_window (*windows)[2])
-{
-	int64_t length[2] = { 0, 0 };
-	int least = 2, most = 0;
-
-	for (int v = 0; v < count; v++) {
-		int n = pd_timeline_windows(views[v].timeline, ops, windows[v]);
-
-		least = n < least ? n : least;
-		most = n > most ? n : most;
-	}
-	for (int v = 0; v < count && least < 2; v++)    /* if one has fewer than two windows, all
-							   are shown as a whole */
-		windows[v][0] = (struct pd_time_window){ .begin_ns = views[v].timeline->begin_ns,
-							 .end_ns = views[v].timeline->end_ns };
-	most = least < 2 && most > 0 ? 1 : most;
-	for (int w = 0; w < most; w++) {
-		for (int v = 0; v < count; v++) {
-			int64_t own = windows[v][w].end_ns - windows[v][w].begin_ns;
-
-			length[w] = own > length[w] ? own : length[w];
-		}
-		for (int v = 0; v < count; v++)
-			windows[v][w].end_ns = windows[v][w].begin_ns + length[w];
-	}
-	return most;
+	if (timeline->folded)
+		return pd_show_ranks(stage, buf, size);
+	snprintf(buf, size, "%d", rank);
+	return buf;
 }

@@ -42,8 +42,9 @@ struct pd_lane {
 struct pd_timeline {
 	const struct pd_trace *trace;   /* borrowed */
 	int64_t begin_ns, end_ns;       /* of all records; both 0 if there are none */
-	int rank_count;
+	int rank_count, row_count;
 	int *rows;                      /* ranks in the order of drawing: by stage, then replica */
+	bool folded;                    /* rows has the first replica of each stage alone */
 	/* Per rank: its first stage, its replica, and how many stages it has (interleaved). */
 	int *stages, *replicas, *stage_counts;
 	int *chunks;                    /* per stage: its number among those of its ranks */
@@ -55,26 +56,24 @@ struct pd_timeline {
 struct pd_timeline *pd_timeline_new(const struct pd_trace *trace);
 void pd_timeline_free(struct pd_timeline *timeline);
 
-/* Writes the stages of a rank, as "1" or "0, 2, 4", into buf (of size bytes) and returns it. */
+/* Where there are more ranks than this, pd-replay draws one row for all replicas of a stage. */
+#define PD_ROWS_UNFOLDED 16
+void pd_timeline_fold(struct pd_timeline *timeline);
+
+/*
+ * Writes the stages of a rank, as "1" or "0, 2, 4", into buf (of size bytes) and returns it.  Of many,
+ * those in the middle are left out.
+ */
 const char *pd_timeline_stages(const struct pd_timeline *timeline, int rank,
 			       const char *separator, char *buf, size_t size);
+/* Writes the ranks that a row stands for, as "3", or "0-7" where it is folded. */
+const char *pd_timeline_ranks(const struct pd_timeline *timeline, int rank, char *buf, size_t size);
 
 static inline const struct pd_lane *pd_timeline_lane(const struct pd_timeline *timeline, int rank,
 						     enum pd_lane_kind kind)
 {
 	return &timeline->lanes[(size_t)rank * PD_LANES + kind];
 }
-
-/*
- * The parts of a timeline that are shown, so that `ops` operations side by side can be told apart:
- * all of it, or the start-up and a part of the steady state.  Returns the number of windows (0 to
- * 2).
- */
-struct pd_time_window {
-	const char *what;               /* NULL: all of it */
-	int64_t begin_ns, end_ns;
-};
-int pd_timeline_windows(const struct pd_timeline *timeline, double ops, struct pd_time_window *out);
 
 /* The bytes that a rank holds from a moment on. */
 struct pd_memory_point {
@@ -96,13 +95,6 @@ struct pd_view {
 	const struct pd_timeline *timeline;
 	const char *name;               /* such as "plan.json, replayed"; NULL for a single one */
 };
-
-/*
- * Sets the windows of several timelines: windows[v][w] is the w-th of views[v], and those of one w
- * are equally long.  Returns how many each has (0 to 2).
- */
-int pd_view_windows(const struct pd_view *views, int count, double ops,
-		    struct pd_time_window (*windows)[2]);
 
 /* Draws one row of cells per rank, `columns` wide in all. */
 void pd_timeline_text(const struct pd_view *views, int count, int columns, bool colour, FILE *out);

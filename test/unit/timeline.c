@@ -289,27 +289,6 @@ static void test_limit(void)
 	is_int(trace.count, 8, "the first minibatch alone, without evaluations");
 }
 
-static void test_windows(void)
-{
-	struct pd_timeline *timeline;
-	struct pd_time_window windows[2];
-	int64_t ends[40];
-
-	for (int b = 0; b < 40; b++)
-		ends[b] = 10 * (b + 1);
-	add_ends(ends, 40);
-	for (size_t i = 0; i < trace.count; i++)
-		trace.records[i].start_ns = trace.records[i].end_ns - 10;
-	timeline = pd_timeline_new(&trace);
-	is_int(pd_timeline_windows(timeline, 40, windows), 1, "what fits is shown whole");
-	is_int(windows[0].end_ns, 400, "to its end");
-	is_int(pd_timeline_windows(timeline, 10, windows), 2, "what does not, in two pieces");
-	is_int(windows[0].end_ns - windows[0].begin_ns, 100, "the first as long as wanted");
-	is_int(windows[1].end_ns - windows[1].begin_ns, 100, "and so the second");
-	ok(windows[1].begin_ns >= 200 && windows[1].end_ns <= 400, "from the steady state");
-	pd_timeline_free(timeline);
-}
-
 int main(void)
 {
 	test_lanes();
@@ -320,7 +299,6 @@ int main(void)
 	test_svg();
 	test_steady();
 	test_limit();
-	test_windows();
 	free(trace.records);
 	return done_testing();
 }

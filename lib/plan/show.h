@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Parts of a plan in few characters, for tables and pictures. */
+#pragma once
+
+#include "plan/plan.h"
+
+/* Writes "0-2,4" for the ranks of a stage, cut short with "...", into buf (of room bytes) and returns it. */
+const char *pd_show_ranks(const struct pd_stage *stage, char *buf, size_t room);
+
+/*
+ * Returns with how many bytes the names of all layers begin, up to a separator such as a full stop, if
+ * these are enough to be worth leaving out; else 0.
+ */
+size_t pd_layers_prefix(const struct pd_profile *profile);
+
+/* How names are put together, in a terminal or in a picture. */
+struct pd_name_style {
+	const char *between;            /* the first and the last */
+	const char *dots;               /* instead of what is left out */
+	int most;                       /* characters in all */
+};
+/*
+ * Returns the names of a stage's first and last layer without their first `prefix` bytes.  If they are
+ * too long, the last one lacks what it shares with the first, and names are cut in their middle.
+ * free() it.
+ */
+char *pd_show_layers(const struct pd_profile *profile, const struct pd_stage *stage, size_t prefix,
+		     const struct pd_name_style *style);
