@@ -222,7 +222,8 @@ if [ -n "$emulated" ]; then
 	step "an emulated GPU: lib/device/cuda, computed by the processor"
 	built emulated
 	(export PD_TEST_DEVICE=cuda
-	some emulated "test/conform/iteration test/conform/layers test/t9006-layouts.sh test/t9007-visible.sh
+	some emulated "test/conform/iteration test/conform/layers test/conform/nonfinite
+		test/t9006-layouts.sh test/t9007-visible.sh
 		test/t9008-emulated.sh test/conform/stream test/conform/kernels test/conform/widened") &
 fi
 
@@ -230,7 +231,7 @@ if [ "${1-}" != quick ] && [ -d "$build/with-onednn3" ]; then
 	step "build with oneDNN 3; the conformity suite, and training"
 	built with-onednn3
 	(export PD_TEST_QUICK=yes
-	some with-onednn3 "test/conform/layers test/conform/partition
+	some with-onednn3 "test/conform/layers test/conform/nonfinite test/conform/partition
 		test/conform/half test/conform/stream test/t4001-weights.sh test/t4011-kernels.sh") &
 elif [ "${1-}" != quick ]; then
 	tail -n 3 "$build/onednn3.out"

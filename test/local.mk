@@ -47,10 +47,11 @@ test_unit_nccl_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/double
 
 # These programs compare kernels with plain C, on every device that this machine has.
 CONFORM = test/conform/devices test/conform/half test/conform/iteration test/conform/layers \
-	test/conform/chunks test/conform/partition test/conform/stream test/conform/transfers test/conform/widened
+	test/conform/chunks test/conform/nonfinite test/conform/partition test/conform/stream test/conform/transfers test/conform/widened
 test_conform_layers_SOURCES = test/conform/layers.c test/conform/layers.h test/conform/conforms.c \
 	test/conform/conforms.h test/conform/layers_attention.c test/conform/layers_lstm.c \
 	test/conform/layers_sequences.c
+test_conform_nonfinite_SOURCES = test/conform/nonfinite.c test/conform/conforms.c test/conform/conforms.h
 test_conform_stream_SOURCES = test/conform/stream.c test/conform/stream.h \
 	test/conform/stream_parameters.c test/conform/stream_sums.c test/conform/stream_updates.c
 if HAVE_CUDA

@@ -71,7 +71,7 @@ struct pd_compiled_device {
 	int (*add)(struct pd_compiled *net, enum pd_dtype dtype, void *dst, const void *a,
 		   const void *b, size_t count, struct pd_error *err);
 	/*
-	 * Computes dst = y > 0 ? a + b : 0, where y is a relu's output, in the net's dtype.  NULL:
+	 * Computes dst = a + b, or 0 where y, a relu's output, is 0, in the net's dtype.  NULL:
 	 * the device has a pass of its own for every relu's backward.
 	 */
 	int (*add_relu)(struct pd_compiled *net, void *dst, const void *a, const void *b,

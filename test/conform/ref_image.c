@@ -120,7 +120,7 @@ static void pool_one(const struct ref_job *j, int64_t plane, int64_t y, struct w
 			int64_t i = plane * j->in->size[1] * width + r * width + c;
 
 			sum += j->x[i];
-			if (best < 0 || j->x[i] > j->x[best])
+			if (best < 0 || j->x[i] > j->x[best] || isnan(j->x[i]))
 				best = i;
 			if (j->back && j->layer->kind != PD_LAYER_maxpool2d)
 				j->dx[i] += j->dy[y] / w.divisor;

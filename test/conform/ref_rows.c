@@ -14,8 +14,10 @@ void ref_curve(const struct ref_job *j)
 		double x = j->x[i], y, slope;
 
 		if (j->layer->kind == PD_LAYER_relu) {
-			y = x > 0 ? x : 0;
-			slope = x > 0;
+			y = x <= 0 ? 0 : x;     /* a NaN stays one */
+			slope = !(x <= 0);
+			if (slope == 0)         /* whatever the gradient */
+				continue;
 		} else if (j->layer->kind == PD_LAYER_tanh) {
 			y = tanh(x);
 			slope = 1 - y * y;

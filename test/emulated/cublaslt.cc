@@ -208,7 +208,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t how, const 
 				sum += element(a, pa, ta, row, k) * element(b, pb, tb, k, column);
 			if (p.epilogue & CUBLASLT_EPILOGUE_BIAS)
 				sum += number_read(p.bias, row, d.type);
-			if (p.epilogue & CUBLASLT_EPILOGUE_RELU && sum < 0)
+			if (p.epilogue & CUBLASLT_EPILOGUE_RELU && !(sum > 0))  /* nobody promises NaN */
 				sum = 0;
 			number_write(pd, row + column * d.step, d.type, sum);
 		}

@@ -29,7 +29,7 @@ struct cudnnConvolutionStruct {
 	cudnnMathType_t math;
 };
 struct cudnnActivationStruct {
-	bool relu;
+	bool relu, keeps_nan;
 	float most;
 };
 
@@ -151,7 +151,13 @@ struct convolution {
 	const void *px, *pw, *py, *bias;
 	bool relu;
 	float most = INFINITY;          /* the largest number that the relu lets through */
+	bool keeps_nan = false;
 };
+
+static float rectified(const convolution &c, float v)
+{
+	return isnan(v) ? (c.keeps_nan ? v : 0) : v < 0 ? 0 : v > c.most ? c.most : v;
+}
 
 static void compute(const convolution &c, enum way way, void *out)
 {
@@ -176,7 +182,7 @@ static void compute(const convolution &c, enum way way, void *out)
 		size_t channel = i / made.step[1] % made.size[1];
 		float v = sums[i] + (c.bias ? number_read(c.bias, channel, c.y.type) : 0);
 
-		number_write(out, i, made.type, !c.relu ? v : v < 0 ? 0 : v > c.most ? c.most : v);
+		number_write(out, i, made.type, c.relu ? rectified(c, v) : v);
 	}
 }
 
@@ -300,10 +306,12 @@ cudnnStatus_t cudnnSetConvolutionMathType(cudnnConvolutionDescriptor_t conv, cud
 }
 
 cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t activation,
-					   cudnnActivationMode_t mode, cudnnNanPropagation_t,
+					   cudnnActivationMode_t mode,
+					   cudnnNanPropagation_t propagation,
 					   double coefficient)
 {
-	*activation = { mode == CUDNN_ACTIVATION_RELU, (float)coefficient };
+	*activation = { mode == CUDNN_ACTIVATION_RELU, propagation == CUDNN_PROPAGATE_NAN,
+			(float)coefficient };
 	return CUDNN_STATUS_SUCCESS;
 }
 
@@ -355,7 +363,7 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
 	if (elements(*bias) != (size_t)y->size[1] || bias->size[1] != y->size[1])
 		return CUDNN_STATUS_BAD_PARAM;
 	return queue(handle, { *x, *w, *y, *conv, px, pw, NULL, pb, activation->relu,
-			       activation->most }, FORWARD, py, workspace, bytes);
+			       activation->most, activation->keeps_nan }, FORWARD, py, workspace, bytes);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardData(

@@ -157,10 +157,13 @@ static bool follow(const descriptor &op, const descriptor **from, meaning *m)
 	if (op.type != CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR || m->c.relu ||
 	    &op.part(CUDNN_ATTR_OPERATION_POINTWISE_XDESC) != *from || id_of(**from) != 0)
 		return false;
-	if (how.one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_RELU_FWD)
+	if (how.one<cudnnPointwiseMode_t>(CUDNN_ATTR_POINTWISE_MODE) == CUDNN_POINTWISE_RELU_FWD) {
 		m->c.relu = true;
-	else
+		m->c.keeps_nan = how.one<cudnnNanPropagation_t>(CUDNN_ATTR_POINTWISE_NAN_PROPAGATION) ==
+				 CUDNN_PROPAGATE_NAN;
+	} else {
 		m->bias = id_of(op.part(CUDNN_ATTR_OPERATION_POINTWISE_BDESC));
+	}
 	if (!m->c.relu)
 		look_at(op.part(CUDNN_ATTR_OPERATION_POINTWISE_BDESC), m);
 	look_at(y, m);

@@ -304,7 +304,7 @@ static void finish(const struct job *j, int64_t head, int64_t q, int64_t count)
 	for (int64_t i = 0; i < count; i++) {
 		float sum = j->room.sum[i];
 
-		if (sum == 0) {         /* P is made again as 0 */
+		if (j->length == 0) {   /* P is made again as 0 */
 			logs[i] = INFINITY;
 			continue;
 		}

@@ -20,6 +20,23 @@
 #define PD_VECTOR
 #endif
 
+/* What a relu keeps, of its input and of the gradient of its output: what is positive, or a NaN. */
+static inline bool pd_relu_keeps(float x)
+{
+	return !(x <= 0);
+}
+
+/* The same by the bits of 16 as an integer, which ascend with positive numbers, from that of -infinity on. */
+static inline bool pd_relu_keeps_bits(int16_t x, int16_t minus_infinity)
+{
+	return x > minus_infinity && x != 0;
+}
+
+static inline int16_t pd_minus_infinity(enum pd_dtype dtype)
+{
+	return dtype == PD_BF16 ? (int16_t)0xff80 : (int16_t)0xfc00;
+}
+
 struct pd_cpu_device {
 	struct pd_device base;
 	int threads;
@@ -60,7 +77,7 @@ void pd_cpu_sum_all(float *const *arrays, int n, size_t count);
 void pd_cpu_sum_narrow(enum pd_dtype dtype, void *dst, const void *const *src, int n,
 		       size_t count);
 void pd_cpu_mixed_sum(const struct pd_mixed_sum *sum);
-/* Computes y > 0 ? a + b : 0, or a + b where y is NULL; dst may be a or b. */
+/* Computes a + b, or 0 where y, a relu's output unless NULL, is 0; dst may be a or b. */
 void pd_cpu_sum_relu(enum pd_dtype dtype, void *dst, const void *a, const void *b, const void *y,
 		     size_t count);
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * dropout keeps an element when its random number is at least p, and scales it by 1 / (1 - p).  The
+ * dropout keeps an element when its random number is at least p, and scales it by 1 / (1 - p).  Of
+ * others it makes 0, or a NaN of what is not finite, as a product with 0 does.  The
  * random number follows from the sample's global number and the element's place in channels,
  * height, width order (base/rng.h); the slot keeps one bit per element.  If the places along an axis
  * share a mask, the slot keeps that of the first place, and elements are numbered without the axis.
@@ -28,7 +29,8 @@ void pd_cpu_drop_weights(const struct pd_compiled_layer *l, const struct pd_pass
 						(uint32_t)((first + i) / 4));
 
 		for (int k = 0; k < 4 && i + k < count; k++)
-			values[i + k] = pd_unit(r.v[k]) >= p ? values[i + k] * scale : 0;
+			values[i + k] = pd_unit(r.v[k]) >= p ? values[i + k] * scale
+							     : values[i + k] - values[i + k];
 	}
 }
 
@@ -80,7 +82,7 @@ PD_VECTOR static void mask(float *dst, const float *src, const unsigned char *ke
 			   int64_t elements, float scale)
 {
 	for (int64_t i = 0; i < elements; i++)
-		dst[i] = keep[i / 8] >> (i % 8) & 1 ? src[i] * scale : 0;
+		dst[i] = keep[i / 8] >> (i % 8) & 1 ? src[i] * scale : src[i] - src[i];
 }
 
 /* Converts 16 bits piece by piece, since a sample may be large. */

@@ -4,8 +4,7 @@
  * may overwrite its input, since a second relu changes nothing: a forward that runs again
  * (recomputation, the profiler) gives the same bits.  For the others and dropout that does not hold.
  * relu has loops of our own, equal to those of the sums that do its backward (sum.c), so that both
- * give the same bits.  In 16 bits they work on the bits: one sign bit, and otherwise numbers ascend
- * with their bits.
+ * give the same bits.  In 16 bits they work on the bits.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -102,30 +101,30 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 /* dst may be src. */
-PD_VECTOR static void rectify(int16_t *dst, const int16_t *src, size_t count)
+PD_VECTOR static void rectify(int16_t *dst, const int16_t *src, int16_t minus_infinity, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		dst[i] = src[i] > 0 ? src[i] : 0;
+		dst[i] = pd_relu_keeps_bits(src[i], minus_infinity) ? src[i] : 0;
 }
 
 PD_VECTOR static void rectify_f32(float *dst, const float *src, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		dst[i] = src[i] > 0 ? src[i] : 0;
+		dst[i] = pd_relu_keeps(src[i]) ? src[i] : 0;
 }
 
 PD_VECTOR static void pass_on(int16_t *diff_src, const int16_t *diff_dst, const int16_t *dst,
-			      size_t count)
+			      int16_t minus_infinity, size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		diff_src[i] = dst[i] > 0 ? diff_dst[i] : 0;
+		diff_src[i] = pd_relu_keeps_bits(dst[i], minus_infinity) ? diff_dst[i] : 0;
 }
 
 PD_VECTOR static void pass_on_f32(float *diff_src, const float *diff_dst, const float *dst,
 				  size_t count)
 {
 	for (size_t i = 0; i < count; i++)
-		diff_src[i] = dst[i] > 0 ? diff_dst[i] : 0;
+		diff_src[i] = pd_relu_keeps(dst[i]) ? diff_dst[i] : 0;
 }
 
 static size_t elements(const struct pd_compiled_layer *l)
@@ -146,7 +145,8 @@ static int forward_relu(struct pd_compiled_layer *l, const struct pd_pass *pass,
 		if (f32)
 			rectify_f32((float *)l->dst + at, (const float *)l->src[0] + at, n);
 		else
-			rectify((int16_t *)l->dst + at, (const int16_t *)l->src[0] + at, n);
+			rectify((int16_t *)l->dst + at, (const int16_t *)l->src[0] + at,
+				pd_minus_infinity(l->net->dtype), n);
 	}
 	return 0;
 }
@@ -170,7 +170,7 @@ static int backward_relu(struct pd_compiled_layer *l, const struct pd_pass *pass
 				    (const float *)l->dst + at, n);
 		else
 			pass_on((int16_t *)diff_src + at, (const int16_t *)l->diff_dst + at,
-				(const int16_t *)l->dst + at, n);
+				(const int16_t *)l->dst + at, pd_minus_infinity(l->net->dtype), n);
 	}
 	return 0;
 }

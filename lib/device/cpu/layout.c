@@ -155,19 +155,32 @@ static bool is_plain(const struct pd_layout *layout)
 	return is_tagged(layout, plain_tags[pd_dnn_dims(layout->md)]);
 }
 
+/* The layouts of images, and how many channels lie side by side in each; 0: all. */
+static const struct {
+	dnnl_format_tag_t tag;
+	int lanes;
+} of_images[] = {
+	{ dnnl_nchw, 1 }, { dnnl_nhwc, 0 }, { dnnl_nChw16c, 16 }, { dnnl_nChw8c, 8 }, { dnnl_nChw4c, 4 }
+};
+
+int64_t pd_layout_lanes(const struct pd_layout *layout)
+{
+	for (size_t i = 0; i < PD_COUNT(of_images); i++)
+		if (is_tagged(layout, of_images[i].tag))
+			return of_images[i].lanes ? of_images[i].lanes : pd_dnn_size(layout->md)[1];
+	pd_bug("a layout of images with other blocks");
+}
+
 const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_layout *layout,
 				       const int64_t *size)
 {
-	static const dnnl_format_tag_t tags[] = {
-		dnnl_nchw, dnnl_nhwc, dnnl_nChw16c, dnnl_nChw8c, dnnl_nChw4c
-	};
 	int dims = pd_dnn_dims(layout->md);
 
 	if (is_plain(layout))
 		return pd_layout_plain(dnn, dims, size);
-	for (size_t i = 0; dims == 4 && i < PD_COUNT(tags); i++)
-		if (is_tagged(layout, tags[i]))
-			return made(dnn, type_of(layout->md), dims, size, tags[i]);
+	for (size_t i = 0; dims == 4 && i < PD_COUNT(of_images); i++)
+		if (is_tagged(layout, of_images[i].tag))
+			return made(dnn, type_of(layout->md), dims, size, of_images[i].tag);
 	return NULL;
 }
 

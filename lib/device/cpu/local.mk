@@ -21,7 +21,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/lstm_gradients.c lib/device/cpu/lstm_lanes.c \
 	lib/device/cpu/lstm_steps.c lib/device/cpu/lstm_way.c \
 	lib/device/cpu/loss.c \
-	lib/device/cpu/mse.c \
+	lib/device/cpu/maxpool.c lib/device/cpu/maxpool.h lib/device/cpu/mse.c \
 	lib/device/cpu/mul.c \
 	lib/device/cpu/rope.c \
 	lib/device/cpu/join.c \

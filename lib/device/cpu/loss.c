@@ -154,6 +154,7 @@ static float row_loss(const struct pd_compiled_layer *l, int64_t r, int32_t labe
 	sum = pd_lanes_total(lanes);
 	maxima(l)[r] = max;
 	inverses(l)[r] = 1 / sum;
+	*right_p &= !isnan(sum);
 	if (smooth > 0)
 		return logf(sum) + (1 - smooth) * (max - logit) +
 		       smooth * (max - pd_lanes_total(all) / (float)classes);

@@ -40,6 +40,8 @@ bool pd_layout_is_full(const struct pd_layout *layout);
 /* The layout of the same kind (blocking, order of axes) for other extents; NULL: there is none. */
 const struct pd_layout *pd_layout_like(struct pd_onednn *dnn, const struct pd_layout *layout,
 				       const int64_t *size);
+/* Returns how many channels lie side by side in a layout of images of which there are others like it. */
+int64_t pd_layout_lanes(const struct pd_layout *layout);
 /* Returns the layout that reads a plain matrix as its transpose. */
 const struct pd_layout *pd_layout_transposed(struct pd_onednn *dnn, const struct pd_layout *layout);
 #define PD_LAYOUT_PANEL 64

@@ -2,9 +2,12 @@
 /*
  * maxpool2d, avgpool2d, adaptive_avgpool2d: by oneDNN where all windows have one size, else plain
  * loops, in which window i of n over an axis of length s is [floor(i s / n), ceil((i + 1) s / n)).
+ * Max pooling of what is not finite goes another way (maxpool.c); the slot keeps which way it went
+ * behind what was chosen.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
+#include "device/cpu/maxpool.h"
 
 #include <string.h>
 
@@ -12,7 +15,30 @@ struct pool {
 	struct pd_primitive *forward, *backward;
 	size_t forward_scratch, backward_scratch;
 	struct pd_reorder src, dst, diff_dst, diff_src;
+	bool max;
+	struct pd_maxpool loops;        /* those that max pooling may take */
+	size_t way;                     /* where in the slot it says which way forward went */
 };
+
+static void prepare_loops(struct pd_compiled_layer *l, struct pool *p, const struct pd_pooling *pool,
+			  const struct pd_layout *in)
+{
+	const int64_t *from = l->in_shape[0]->size, *to = l->layer->output.size;
+	int64_t lanes = pd_layout_lanes(in);
+	size_t chosen;
+
+	p->loops = (struct pd_maxpool){
+		.dtype = pd_onednn_widens(l->net->engine) ? PD_F32 : l->net->dtype,
+		.batch = l->net->batch, .blocks = (from[0] + lanes - 1) / lanes, .lanes = lanes,
+		.in = { from[1], from[2] }, .out = { to[1], to[2] },
+		.kernel = { pool->kernel[0], pool->kernel[1] },
+		.stride = { pool->stride[0], pool->stride[1] },
+		.padding = { pool->padding[0], pool->padding[1] },
+	};
+	chosen = pd_maxpool_bytes(&p->loops);
+	p->way = pd_align(chosen > l->extra_bytes ? chosen : l->extra_bytes);
+	l->extra_bytes = p->way + pd_align(sizeof(bool));
+}
 
 static int prepare_reorders(struct pd_compiled_layer *l, struct pool *p, struct pd_error *err)
 {
@@ -48,6 +74,9 @@ static int prepare(struct pd_compiled_layer *l, const struct pd_pooling *pool, s
 		return -1;
 	if (pd_primitive_layout(p->forward, PD_ARG_WORKSPACE))
 		l->extra_bytes = pd_layout_bytes(pd_primitive_layout(p->forward, PD_ARG_WORKSPACE));
+	p->max = pool->max;
+	if (p->max)
+		prepare_loops(l, p, pool, in);
 	p->backward = pd_primitive_pool(dnn, PD_BACKWARD_DATA, pool, in, l->out, p->forward, err);
 	if (!p->backward ||
 	    pd_primitive_prepare(l, p->backward, &p->backward_scratch, &l->backward_bytes, err) < 0)
@@ -79,6 +108,14 @@ static int prepare_average(struct pd_compiled_layer *l, struct pd_error *err)
 	return prepare_window(l, false, err);
 }
 
+/* Whether max pooling went by its own loops. */
+static bool *way_of(const struct pd_compiled_layer *l)
+{
+	const struct pool *p = l->own;
+
+	return (bool *)((char *)l->extra + p->way);
+}
+
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct pool *p = l->own;
@@ -89,8 +126,13 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 		[PD_ARG_SCRATCH] = (char *)l->temporary + p->forward_scratch,
 	};
 
-	return !args[PD_ARG_SRC] || pd_primitive_run(p->forward, args, err) < 0
-		? -1 : pd_reorder_out(l, &p->dst, l->dst, err);
+	if (!args[PD_ARG_SRC])
+		return -1;
+	if (p->max && (*way_of(l) = pd_maxpool_must(&p->loops, args[PD_ARG_SRC])))
+		pd_maxpool_forward(&p->loops, (void *)args[PD_ARG_DST], l->extra, args[PD_ARG_SRC]);
+	else if (pd_primitive_run(p->forward, args, err) < 0)
+		return -1;
+	return pd_reorder_out(l, &p->dst, l->dst, err);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
@@ -105,8 +147,14 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 		return 0;
 	args[PD_ARG_DIFF_DST] = pd_reorder_in(l, &p->diff_dst, l->diff_dst, err);
 	args[PD_ARG_DIFF_SRC] = pd_reorder_buffer(l, &p->diff_src, l->diff_src[0]);
-	return !args[PD_ARG_DIFF_DST] || pd_primitive_run(p->backward, args, err) < 0
-		? -1 : pd_reorder_out(l, &p->diff_src, l->diff_src[0], err);
+	if (!args[PD_ARG_DIFF_DST])
+		return -1;
+	if (p->max && *way_of(l))
+		pd_maxpool_backward(&p->loops, (void *)args[PD_ARG_DIFF_SRC], l->extra,
+				    args[PD_ARG_DIFF_DST]);
+	else if (pd_primitive_run(p->backward, args, err) < 0)
+		return -1;
+	return pd_reorder_out(l, &p->diff_src, l->diff_src[0], err);
 }
 
 /* Adaptive pooling with windows of several sizes. */

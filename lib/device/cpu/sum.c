@@ -16,7 +16,7 @@ PD_VECTOR static void add(float *restrict dst, const float *restrict src, size_t
 }
 
 /*
- * Computes a + b, but 0 where y, a relu's output, is not positive; y may be NULL, and dst a or b.
+ * Computes a + b, but 0 where y, a relu's output, is 0; y may be NULL, and dst a or b.
  */
 PD_VECTOR static void add_two(float *dst, const float *a, const float *b, const float *y,
 			      size_t count)
@@ -24,7 +24,7 @@ PD_VECTOR static void add_two(float *dst, const float *a, const float *b, const 
 	if (y) {
 #pragma omp simd
 		for (size_t i = 0; i < count; i++)
-			dst[i] = y[i] > 0 ? a[i] + b[i] : 0;
+			dst[i] = pd_relu_keeps(y[i]) ? a[i] + b[i] : 0;
 	} else {
 #pragma omp simd
 		for (size_t i = 0; i < count; i++)
@@ -32,16 +32,17 @@ PD_VECTOR static void add_two(float *dst, const float *a, const float *b, const 
 	}
 }
 
-/* A bf16's bits, as an integer, are positive exactly if the number is. */
 PD_VECTOR static void add_two_bf16(uint16_t *dst, const uint16_t *a, const uint16_t *b,
 				   const int16_t *y, size_t count)
 {
+	int16_t minus_infinity = pd_minus_infinity(PD_BF16);
+
 	if (y) {
 #pragma omp simd
 		for (size_t i = 0; i < count; i++) {
 			uint16_t sum = pd_to_bf16(pd_from_bf16(a[i]) + pd_from_bf16(b[i]));
 
-			dst[i] = y[i] > 0 ? sum : 0;
+			dst[i] = pd_relu_keeps_bits(y[i], minus_infinity) ? sum : 0;
 		}
 	} else {
 #pragma omp simd
@@ -150,10 +151,12 @@ void pd_cpu_sum_all(float *const *arrays, int n, size_t count)
 		sum_all_piece(arrays, n, at, count - at < PIECE ? count - at : PIECE);
 }
 
-static void zero_where_not_positive(uint16_t *dst, const int16_t *y, size_t count)
+static void zero_where_relu_did(uint16_t *dst, const int16_t *y, size_t count)
 {
+	int16_t minus_infinity = pd_minus_infinity(PD_F16);
+
 	for (size_t i = 0; i < count; i++)
-		dst[i] = y[i] > 0 ? dst[i] : 0;
+		dst[i] = pd_relu_keeps_bits(y[i], minus_infinity) ? dst[i] : 0;
 }
 
 static void sum_piece_narrow(enum pd_dtype dtype, uint16_t *dst, const void *const *src, int n,
@@ -196,7 +199,7 @@ static void sum_two(enum pd_dtype dtype, void *dst, const void *const src[2], co
 	} else {
 		sum_piece_narrow(dtype, dst, src, 2, at, count);
 		if (y)
-			zero_where_not_positive((uint16_t *)dst + at, relu, count);
+			zero_where_relu_did((uint16_t *)dst + at, relu, count);
 	}
 }
 

@@ -172,13 +172,14 @@ static float TILE(greatest)(const float *x, int64_t n)
 /*
  * 2^x = 2^n 2^r, with n the nearest whole number: adding ROUND leaves it in the last bits.  2^r is a
  * polynomial in r, from -1/2 to 1/2, whose relative error is 2.6e-9 (found with Remez' algorithm).
+ * x: below 127.5.  A NaN stays one.
  */
 #define ROUND 0x1.8p23f
 
 INLINE VEC TILE(exp2)(VEC x)
 {
 	VEC shifted = x + ROUND, r = x - (shifted - ROUND), y;
-	INTS exponent = (INTS)shifted << 23;
+	VEC power = (VEC)(((INTS)shifted << 23) + 0x3f800000);  /* 2^n */
 
 	y = 1.55946770e-4f * r + 1.34066438e-3f;
 	y = y * r + 9.61769298e-3f;
@@ -186,8 +187,7 @@ INLINE VEC TILE(exp2)(VEC x)
 	y = y * r + 2.40226528e-1f;
 	y = y * r + 6.93147215e-1f;
 	y = y * r + 1.0f;
-	y = (VEC)((INTS)y + exponent);
-	return TILE(choose)(x < -126.0f, (VEC){ 0 }, y);
+	return TILE(choose)(x < -126.0f, (VEC){ 0 }, y * power);
 }
 
 static float TILE(exp2_sum)(float *x, float shift, int64_t n)

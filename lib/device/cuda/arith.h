@@ -91,7 +91,10 @@ PD_INLINE struct pd_axis_range pd_pool_outputs(const struct pd_pool_shape *s, in
 	return range;
 }
 
-/* Finds the largest input of a window, the first of several, and its place in the plane. */
+/*
+ * Finds the largest input of a window, the first of several, and its place in the plane.  A NaN is larger
+ * than every number, and the last of several is found, as in PyTorch.
+ */
 PD_LANED void pd_pool_largest(const struct pd_pool_shape *s, const pd_value *plane, int row,
 			      int column, float *most, int32_t *best)
 {
@@ -110,7 +113,7 @@ PD_LANED void pd_pool_largest(const struct pd_pool_shape *s, const pd_value *pla
 
 			p = *(const pack *)&plane[(int64_t)at * s->step];
 			for (int k = 0; k < pd_lanes; k++)
-				if ((float)p.v[k] > most[k]) {
+				if ((float)p.v[k] > most[k] || isnan((float)p.v[k])) {
 					most[k] = (float)p.v[k];
 					best[k] = at;
 				}
@@ -172,6 +175,16 @@ PD_TYPED float pd_pool_share(const struct pd_pool_shape *s, const pd_value *grad
 			sum += (float)gradient[(int64_t)(i * s->out[1] + j) * s->step] /
 			       pd_pool_divisor(s, i, j);
 	return sum;
+}
+
+/*
+ * ---- dropout: what it makes of x; of what is not kept 0, or a NaN if it is not finite, as a product with
+ * 0 does ----
+ */
+
+PD_INLINE float pd_dropped(float x, bool kept, float scale)
+{
+	return kept ? x * scale : x - x;
 }
 
 /* ---- dropout: a bit for each of eight elements of a sample, from number 8 * byte on ---- */

@@ -194,10 +194,10 @@ __device__ static void finish(struct room *s, const struct pd_kernel_attention &
 	if (row < TILE && at.first + row < a.queries) {
 		float sum = s->sum[row];
 
-		s->factor[row] = sum == 0 ? 0 : 1 / sum;
+		s->factor[row] = at.length == 0 ? 0 : 1 / sum;
 		if (at.slice == 0)
 			a.logs[(at.sample * a.heads + at.head) * a.queries + at.first + row] =
-				sum == 0 ? INFINITY : s->most[row] + log2f(sum);
+				at.length == 0 ? INFINITY : s->most[row] + log2f(sum);
 	}
 	__syncthreads();
 }
@@ -315,12 +315,11 @@ __device__ static void tile_back(float (*p)[4], float (*ds)[4], float (*factor)[
 	for (int i = 0; i < 4; i++)
 		for (int j = 0; j < 4; j++) {
 			int c = across + j * SIDE;
+			bool seen = sees(a, at, query + row + i, key + c);
 
 			factor[i][j] = a.drops ? s->p[(row + i) * P_STEP + c] : 1;
-			p[i][j] = sees(a, at, query + row + i, key + c)
-				  ? exp2f(p[i][j] * (a.scale * LOG2_E) - a.logs[from + i]) : 0;
-			ds[i][j] = p[i][j] == 0 ? 0
-				 : p[i][j] * (ds[i][j] * factor[i][j] - a.delta[from + i]);
+			p[i][j] = seen ? exp2f(p[i][j] * (a.scale * LOG2_E) - a.logs[from + i]) : 0;
+			ds[i][j] = seen ? p[i][j] * (ds[i][j] * factor[i][j] - a.delta[from + i]) : 0;
 		}
 	__syncthreads();
 }

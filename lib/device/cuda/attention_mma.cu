@@ -250,10 +250,10 @@ __device__ static void finish(float *factor, const struct running *so_far,
 		float sum = pd_quad_sum(so_far->sum[h]);
 		int64_t query = at.first + me.row + 8 * h;
 
-		factor[h] = sum == 0 ? 0 : 1 / sum;
+		factor[h] = at.length == 0 ? 0 : 1 / sum;
 		if (me.column == 0 && query < a.queries)
 			a.logs[(at.sample * a.heads + at.head) * a.queries + query] =
-				sum == 0 ? INFINITY : so_far->most[h] + log2f(sum);
+				at.length == 0 ? INFINITY : so_far->most[h] + log2f(sum);
 	}
 }
 

@@ -84,7 +84,7 @@ static int set_after(struct pd_cuda_conv *c, struct pd_error *err)
 	return pd_cudnn_check(cudnnSetActivationDescriptor(
 				c->after, c->relu ? CUDNN_ACTIVATION_RELU
 						  : CUDNN_ACTIVATION_IDENTITY,
-				CUDNN_NOT_PROPAGATE_NAN, DBL_MAX), "a relu", err);
+				CUDNN_PROPAGATE_NAN, DBL_MAX), "a relu", err);
 }
 
 static int describe(struct pd_cuda_conv *c, const struct pd_compiled_layer *l, struct pd_error *err)

@@ -111,9 +111,12 @@ static cudnnBackendDescriptor_t pointwise(const struct builder *b, cudnnPointwis
 {
 	cudnnBackendDescriptor_t how = create(b->bag, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
 	cudnnBackendDescriptor_t d = create(b->bag, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+	const cudnnNanPropagation_t keep = CUDNN_PROPAGATE_NAN;
 
 	how = finish(how, set(how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1,
 			      &mode) &&
+		     set(how, CUDNN_ATTR_POINTWISE_NAN_PROPAGATION, CUDNN_TYPE_NAN_PROPOGATION, 1,
+			 &keep) &&
 		     set_type(how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_DATA_FLOAT));
 	return finish(d, set_part(d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how) &&
 		      set_part(d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x) &&

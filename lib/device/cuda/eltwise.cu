@@ -85,7 +85,7 @@ __device__ static float slope(enum pd_kernel_curve which, float v, float g)
 
 	switch (which) {
 	case PD_KERNEL_RELU:
-		return v > 0 ? g : 0;
+		return v <= 0 ? 0 : g;
 	case PD_KERNEL_TANH:
 		return g * (1 - v * v);
 	case PD_KERNEL_SIGMOID:
@@ -218,10 +218,10 @@ __global__ static void sum_relu(T *dst, const T *a, const T *b, const T *__restr
 
 #pragma unroll
 		for (int k = 0; k < N; k++)
-			p.v[k] = (T)((float)r.v[k] > 0 ? (float)p.v[k] + (float)q.v[k] : 0);
+			p.v[k] = (T)((float)r.v[k] <= 0 ? 0 : (float)p.v[k] + (float)q.v[k]);
 		*(struct pd_pack<T, N> *)&dst[i] = p;
 	}, [&](size_t i) {
-		dst[i] = (T)((float)y[i] > 0 ? (float)a[i] + (float)b[i] : 0);
+		dst[i] = (T)((float)y[i] <= 0 ? 0 : (float)a[i] + (float)b[i]);
 	});
 }
 
@@ -275,7 +275,7 @@ __global__ static void dropout(struct pd_kernel_dropout d, const struct pd_pass_
 				int64_t number = sharer_of(d, 8 * byte + k, e);
 				int64_t at = sample * d.elements + place_of(d, number);
 
-				y[at] = (T)(bits >> k & 1 ? (float)x[at] * d.scale : 0);
+				y[at] = (T)pd_dropped((float)x[at], bits >> k & 1, d.scale);
 			}
 	}
 }
@@ -306,7 +306,7 @@ __global__ static void dropout_back(struct pd_kernel_dropout d, T *dx, const uns
 			: number / d.inner / d.extent * d.inner + number % d.inner;
 		bool kept = keep[sample * row + k / 8] >> (k % 8) & 1;
 
-		dx[at] = (T)(kept ? (float)dy[at] * d.scale : 0);
+		dx[at] = (T)pd_dropped((float)dy[at], kept, d.scale);
 	}
 }
 

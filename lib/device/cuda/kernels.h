@@ -66,7 +66,7 @@ cudaError_t pd_kernel_mul(cudaStream_t stream, enum pd_dtype dtype, void *dst, c
 #define PD_KERNEL_SOURCES 16
 cudaError_t pd_kernel_sum(cudaStream_t stream, enum pd_dtype dtype, void *dst,
 			  const void *const *src, int n, size_t count, bool relu);
-/* Computes dst = y > 0 ? a + b : 0, where y is a relu's output. */
+/* Computes dst = a + b, or 0 where y, a relu's output, is 0. */
 cudaError_t pd_kernel_sum_relu(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *a,
 			       const void *b, const void *y, size_t count);
 /* Draws the mask, one bit per element; each sample begins with a new byte. */

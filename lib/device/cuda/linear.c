@@ -3,16 +3,15 @@
  * linear: products by cuBLASLt (product.h).  Samples of several dimensions are as many rows of their
  * last axis.
  *
- * The bias, and the relu that follows, are added in the epilogue, where the library can.  In 16
- * bits the gradient of the weights is f32 nevertheless.
+ * The bias is added in the epilogue, where the library can.  A relu behind it is not done there, since
+ * no manual says what becomes of a NaN.  In 16 bits the gradient of the weights is f32 nevertheless.
  */
 #include "device/cuda/product.h"
 
 struct linear {
 	struct pd_cuda_own own;         /* nothing to release: the descriptors lie here */
 	struct pd_cuda_product products[PD_WAYS];
-	bool fused;                     /* forward adds the bias and does the relu */
-	bool relu;
+	bool fused;                     /* forward adds the bias */
 };
 
 /* A candidate, and the memory that it is timed in. */
@@ -94,15 +93,14 @@ static int choose(struct pd_cuda_product *p, struct pd_compiled_layer *l, int wa
 	return verdict < 0 ? -1 : 0;
 }
 
-/* Chooses forward's algorithm, with bias and relu if there is one. */
+/* Chooses forward's algorithm, with the bias if there is one. */
 static int choose_forward(struct linear *linear, struct pd_compiled_layer *l,
 			  struct pd_error *err)
 {
 	struct pd_cuda_product *p = &linear->products[PD_WAY_FORWARD];
 	bool tf32 = pd_cuda_engine(l)->tf32 && l->net->dtype == PD_F32;
-	cublasLtEpilogue_t epilogue = linear->relu
-		? l->layer->bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU
-		: l->layer->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+	cublasLtEpilogue_t epilogue = l->layer->bias ? CUBLASLT_EPILOGUE_BIAS
+						     : CUBLASLT_EPILOGUE_DEFAULT;
 	int verdict;
 
 	if (pd_cuda_product_how(p, tf32, true, false, epilogue, err) < 0)
@@ -153,7 +151,6 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!l->inside)
 		return 0;
 	l->own = linear = pd_zalloc(sizeof(*linear));
-	linear->relu = pd_cuda_does_relu(l->net, l->index);
 	if (prepare_ways(l, linear, err) < 0)
 		return -1;
 	rows = pd_cuda_matrix_rows(l, l->in_shape[0]);
@@ -178,11 +175,10 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	     pd_cuda_product_bias(p, l->parameters[1], err) < 0) ||
 	    pd_cuda_product_run(p, l, l->parameters[0], l->src[0], l->dst, l->temporary, err) < 0)
 		return -1;
-	if (linear->fused || (!l->layer->bias && !linear->relu))
+	if (linear->fused || !l->layer->bias)
 		return 0;
 	return pd_cuda_queued(l, pd_kernel_bias(pd_cuda_engine(l)->stream, l->net->dtype, l->dst,
-						l->layer->bias ? l->parameters[1] : NULL,
-						linear->relu,
+						l->parameters[1], false,
 						pd_cuda_matrix_rows(l, l->in_shape[0]),
 						pd_shape_width(&l->layer->output), 1), err);
 }
@@ -211,7 +207,6 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 const struct pd_compiled_kind pd_cuda_linear = {
-	.does_relu = true,
 	.plain = true,
 	.prepare = prepare,
 	.forward = forward,

@@ -62,7 +62,7 @@ __global__ static void losses(struct pd_kernel_logits s, const struct pd_pass_nu
 		return;
 	out[n] = good ? pd_softmax_loss(x + n * classes, classes, label[n], best.value, sum,
 					s.smooth, below) : 0;
-	verdict[n] = good && best.at == label[n] ? RIGHT : ignored ? IGNORED
+	verdict[n] = good && best.at == label[n] && !isnan(out[n]) ? RIGHT : ignored ? IGNORED
 		: valid && !good ? NO_CLASS : WRONG;
 }
 

@@ -233,8 +233,8 @@ __global__ static void drop(struct pd_kernel_drop d, const struct pd_pass_number
 						(uint32_t)(d.first / 4 + (int64_t)i));
 
 		for (int k = 0; k < 4; k++)
-			y[4 * i + k] = (T)(pd_unit(r.v[k]) >= d.p ? (float)x[4 * i + k] * d.scale
-								  : 0);
+			y[4 * i + k] = (T)pd_dropped((float)x[4 * i + k], pd_unit(r.v[k]) >= d.p,
+						     d.scale);
 	}
 }
 

@@ -3,7 +3,7 @@
  * Batch normalisation backward, and the sum over rows that is the gradient of a bias.
  *
  * Where forward did the relu behind it, the gradient that arrives is that of the relu's output.  It
- * is zeroed where that output was not positive, which is computed again from what forward kept, in
+ * is zeroed where that output was 0, which is computed again from what forward kept, in
  * forward's order of operations and rounded as the output was.  So it is the same, whatever weights
  * backward reads.
  */
@@ -32,13 +32,13 @@ struct remembered {
 		return (x - middle[c]) * deviation[c];
 	}
 
-	/* g, or zero where relu's output was not positive. */
+	/* g, or zero where relu's output was. */
 	template <typename T>
 	__device__ float gradient(int c, float hat, float g) const
 	{
 		int at = RELU ? c : 0;
 
-		return RELU && !((float)(T)(hat * times[at] + plus[at]) > 0) ? 0 : g;
+		return RELU && (float)(T)(hat * times[at] + plus[at]) <= 0 ? 0 : g;
 	}
 };
 
