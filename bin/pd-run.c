@@ -25,7 +25,7 @@ static struct pd_job job = {
 		       .step_epochs = -1, .gamma = -1, .power = -1, .discrepancy = -1 },
 };
 static struct pd_supervision how = { .launcher = &pd_launcher_fork, .timeout_s = 300,
-				     .keep = 2 };
+				     .silence_s = 10, .keep = 2 };
 static bool no_evaluate;
 static const char *resume;
 static int64_t keep = -1;
@@ -120,6 +120,8 @@ static const struct pd_opt options[] = {
 	  &how.force },
 	{ "print-mapping", 0, PD_OPT_FLAG, NULL, "print which rank is where, and train nothing",
 	  &how.print_mapping },
+	{ "silence", 0, PD_OPT_COUNT, "SECONDS", "a worker hangs that sleeps and is silent for so long (default: 10)",
+	  &how.silence_s, 1, 1e6 },
 	{ "timeout", 0, PD_OPT_COUNT, "SECONDS", "give up when nothing moves for long (default: 300)",
 	  &how.timeout_s, 1, 1e6 },
 	{ 0 }

@@ -109,6 +109,30 @@ test_ok "a worker that is stopped is given up" '
 	grep -q "rank 1 (stage 1 of 3) hangs" err
 	clean "$workers"'
 
+# slowly DOES SECONDS OPTION...: runs plan-1 with workers that do this for so long before they begin.
+slowly() {
+	rm -rf slow
+	mkdir slow
+	cp "$PD_BUILD/bin/pd-run" slow/
+	printf "#!/bin/sh\n%s\nexec %s/bin/pd-worker \"\$@\"\n" \
+		"until=\$((\$(cut -d. -f1 /proc/uptime) + $2)); $1" "$PD_BUILD" >slow/pd-worker
+	chmod +x slow/pd-worker
+	shift 2
+	slow/pd-run --threads=1 --synthetic --minibatches=2 --no-evaluate "$@" plan-1
+}
+computes="while read -r now rest </proc/uptime && [ \${now%.*} -lt \$until ]; do :; done"
+test_ok "a worker that computes for long before it begins does not hang, whatever --silence says" '
+	slowly "$computes" 7 --silence=2 --timeout=3
+	slowly "$computes" 0 --silence=2'
+test_ok "one that sleeps does, and --timeout is asked as well" '
+	status 3 slowly "exec sleep 600" 0 --silence=2 2>err
+	cat err
+	one_line err
+	grep -q "rank 0 (stage 0 of 2) hangs: it has not answered for seconds while starting" err
+	status 3 slowly "exec sleep 600" 0 --timeout=2 2>err
+	cat err
+	grep -q "rank [01] (stage [01] of 2).* while starting" err'
+
 test_ok "pd-run killed: its workers go with it" '
 	rm -rf ck
 	begin plan-4 --minibatches=1000000

@@ -1,4 +1,5 @@
 lib_libpd_a_SOURCES += \
+	lib/base/activity.c lib/base/activity.h \
 	lib/base/arena.c lib/base/arena.h lib/base/awake.h \
 	lib/base/checksum.c lib/base/checksum.h \
 	lib/base/clock.h lib/base/completion.c lib/base/container.h \

@@ -115,6 +115,11 @@ static int handle(struct agent *a, const json_t *message, struct pd_error *err)
 	if (pd_message_is(message, "ping"))
 		return pd_channel_send(&a->first, json_pack("{s:s, s:I}", "event", "pong", "ns",
 							    (json_int_t)pd_now_ns()), err);
+	if (pd_message_is(message, "look"))
+		return pd_channel_send(&a->first, json_pack("{s:s, s:i}", "event", "activity", "activity",
+							    (int)pd_activity_of(a->process.pid,
+										&a->process.ticks)),
+				       err);
 	if (pd_message_is(message, "start"))
 		return start_rank(a, message, err);
 	if (pd_message_is(message, "kill"))

@@ -87,6 +87,13 @@ static enum pd_ended fork_ended(struct pd_launcher *launcher, int rank)
 	return process->status == 0 ? PD_ENDED_WELL : PD_ENDED_BADLY;
 }
 
+static enum pd_activity fork_activity(struct pd_launcher *launcher, int rank)
+{
+	struct pd_process *process = &forked(launcher, rank)->process;
+
+	return pd_activity_of(process->pid, &process->ticks);
+}
+
 /* A channel ends with its rank. */
 static int fork_fd(const struct pd_launcher *launcher)
 {
@@ -117,6 +124,7 @@ const struct pd_launcher_ops pd_launcher_fork = {
 	.start = fork_start,
 	.channel = fork_channel,
 	.ended = fork_ended,
+	.activity = fork_activity,
 	.fd = fork_fd,
 	.look = fork_look,
 	.fate = fork_fate,

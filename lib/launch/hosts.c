@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #define PATIENCE_S 60                   /* for all to connect */
-#define ANSWER_MS 10000                 /* for one to say what it was asked */
+#define ANSWER_MS 60000                 /* for one to say what it was asked */
 #define END_NS INT64_C(2000000000)      /* for a rank that is killed to be gone */
 #define PINGS 32                        /* of a host, for its clock; fewer where they take longer */
 #define PINGS_NS INT64_C(200000000)
@@ -35,6 +35,8 @@ struct remote {
 	struct pd_process process;      /* of rank 0 */
 	struct pd_channel agent, channel;       /* of the others */
 	bool started, ended, well, lost;
+	bool looking;                   /* its agent was asked what it does, and has not answered */
+	enum pd_activity activity;      /* what it said last */
 	char fate[PD_FATE_TEXT];
 };
 
@@ -122,14 +124,30 @@ int pd_hosts_begin(struct pd_error *err)
 
 /* ---- seats ---- */
 
+/* Takes an agent's word on what its rank does; false: the message is another. */
+static bool take_activity(struct remote *r, const json_t *message)
+{
+	if (!pd_message_is(message, "activity"))
+		return false;
+	r->activity = (enum pd_activity)pd_member_int(message, "activity");
+	r->looking = false;
+	return true;
+}
+
 /* Returns the next message from an agent, which must be of that kind; a new reference. */
 static json_t *hear(struct hosts *h, int r, const char *event, struct pd_error *err)
 {
+	struct remote *remote = &h->remote[r];
 	json_t *message = NULL;
 
-	if (pd_channel_wait(&h->remote[r].agent, ANSWER_MS, &message) > 0 &&
-	    pd_message_is(message, event))
-		return message;
+	while (pd_channel_wait(&remote->agent, ANSWER_MS, &message) > 0) {
+		if (pd_message_is(message, event))
+			return message;
+		if (!take_activity(remote, message))
+			break;
+		json_decref(message);
+		message = NULL;
+	}
 	json_decref(message);
 	pd_error_failed(err, "rank %d: the process that is to start it has gone silent", r);
 	return NULL;
@@ -371,7 +389,8 @@ static struct pd_launcher *hosts_open(int ranks, struct pd_error *err)
 	for (int r = 0; r < ranks; r++)
 		h->remote[r] = (struct remote){ .process = { .channel.fd = -1, .words = -1,
 							     .exchange = -1 },
-						.agent.fd = -1, .channel.fd = -1 };
+						.agent.fd = -1, .channel.fd = -1,
+						.activity = PD_HELD_UP };
 	self.hosts = h;
 	status = invite(h, meeting, err);
 	if (status == 0) {
@@ -528,6 +547,7 @@ static void attend(struct remote *r)
 			r->well = pd_member_true(message, "well");
 			snprintf(r->fate, sizeof(r->fate), "%s", pd_member_text(message, "fate"));
 		}
+		take_activity(r, message);
 		json_decref(message);
 	}
 	if (verdict < 0)
@@ -562,6 +582,27 @@ static enum pd_ended hosts_ended(struct pd_launcher *launcher, int rank)
 	if (r->started && !r->ended && !r->lost)
 		return PD_STILL_RUNS;
 	return r->ended && r->well ? PD_ENDED_WELL : PD_ENDED_BADLY;
+}
+
+/*
+ * The answer is that to the last call's question.  An agent that does not answer is not given time by its
+ * host, which is no fault of its rank; that a host is lost is found out otherwise.
+ */
+static enum pd_activity hosts_activity(struct pd_launcher *launcher, int rank)
+{
+	struct remote *r = remote(launcher, rank);
+	enum pd_activity activity;
+
+	if (rank == 0)
+		return pd_activity_of(r->process.pid, &r->process.ticks);
+	if (r->agent.fd >= 0)
+		attend(r);
+	if (r->looking || r->agent.fd < 0)
+		return PD_HELD_UP;
+	activity = r->activity;
+	r->looking = true;
+	pd_channel_send(&r->agent, json_pack("{s:s}", "event", "look"), NULL);
+	return activity;
 }
 
 static const char *hosts_fate(const struct pd_launcher *launcher, int rank, char buf[PD_FATE_TEXT])
@@ -600,6 +641,7 @@ const struct pd_launcher_ops pd_launcher_hosts = {
 	.start = hosts_start,
 	.channel = hosts_channel,
 	.ended = hosts_ended,
+	.activity = hosts_activity,
 	.fd = hosts_fd,
 	.look = hosts_look,
 	.fate = hosts_fate,

@@ -8,12 +8,13 @@
  */
 #pragma once
 
+#include "base/activity.h"
 #include "launch/channel.h"
 #include "topology/seat.h"
 #include "trace/drift.h"
 
 #define PD_FATE_TEXT 256
-#define PD_SEND_PATIENCE_S 10           /* for a rank to take what it is told */
+#define PD_SEND_PATIENCE_S 60           /* for a rank, which may be starting, to take what it is told */
 
 enum pd_ended { PD_STILL_RUNS, PD_ENDED_WELL, PD_ENDED_BADLY };
 
@@ -39,6 +40,11 @@ struct pd_launcher_ops {
 	struct pd_channel *(*channel)(struct pd_launcher *launcher, int rank);
 	/* Returns whether a rank's process has ended; one that was never started has. */
 	enum pd_ended (*ended)(struct pd_launcher *launcher, int rank);
+	/*
+	 * Returns what a rank's process does and did since the last call, which is to be a second ago or
+	 * more.
+	 */
+	enum pd_activity (*activity)(struct pd_launcher *launcher, int rank);
 	/*
 	 * A descriptor that can be read when there is news of ranks that are lost with their hosts,
 	 * and what takes that news: the channel of such a rank ends.  -1: nobody has such news.

@@ -17,6 +17,7 @@
 struct pd_process {
 	pid_t pid;                      /* 0: it does not run */
 	int status;                     /* from waitpid, once it has ended */
+	long ticks;                     /* its processor time when it was last looked at */
 	struct pd_channel channel;
 	int words;                      /* what it said before its main(); -1: nobody listens */
 	int exchange;                   /* the rank's end of its launcher's exchange; -1: none */

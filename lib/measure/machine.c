@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_MS 120000              /* for a round, and for a process to begin */
+#define PATIENCE_S 120                  /* asleep, for a round, and for a process to begin */
 #define PINGS 40
 #define PROBE_BYTES 65536
 #define PROBE_COUNT 24
@@ -47,7 +47,7 @@ static int failed(struct measuring *m, int r, int verdict, struct pd_error *err)
 		return pd_error_failed(err, "rank %d on host %s %s", r, host,
 				       m->launcher->ops->fate(m->launcher, r, fate));
 	return pd_error_failed(err, "rank %d on host %s has not answered for %d s", r, host,
-			       PATIENCE_MS / 1000);
+			       PATIENCE_S);
 }
 
 /* Takes over what a rank says; wrong input is so for every rank, so one sentence is enough. */
@@ -61,13 +61,26 @@ static void rank_failed(struct measuring *m, int r, const json_t *message, struc
 		pd_error_failed(err, "rank %d on host %s: %s", r, m->machine->seats[r].host, text);
 }
 
+/* Waits for the next message of a rank, as long as it does anything. */
+static int wait_for(struct measuring *m, int r, json_t **message_p)
+{
+	int verdict;
+
+	for (int asleep_s = 0; (verdict = pd_channel_wait(channel(m, r), 1000, message_p)) == 0 &&
+	     asleep_s < PATIENCE_S;) {
+		m->launcher->ops->look(m->launcher);
+		asleep_s += m->launcher->ops->activity(m->launcher, r) == PD_ASLEEP;
+	}
+	return verdict;
+}
+
 /* Returns a new reference to the next message of a rank that is of that kind, or NULL. */
 static json_t *hear(struct measuring *m, int r, const char *event, struct pd_error *err)
 {
 	json_t *message = NULL;
 	int verdict;
 
-	while ((verdict = pd_channel_wait(channel(m, r), PATIENCE_MS, &message)) > 0 &&
+	while ((verdict = wait_for(m, r, &message)) > 0 &&
 	       !pd_message_is(message, event)) {
 		bool bad = pd_message_is(message, "error");
 

@@ -82,7 +82,7 @@ static int train(const char *device, int64_t minibatches, int64_t *spent_ns_p,
 		 struct pd_error *err)
 {
 	const struct pd_supervision how = { .launcher = &pd_launcher_fork, .timeout_s = TIMEOUT_S,
-					    .report_every = MANY, .keep = 1 };
+					    .silence_s = TIMEOUT_S, .report_every = MANY, .keep = 1 };
 	struct pd_job job = {
 		.device = device, .epochs = -1, .minibatches = minibatches, .seed = 1, .threads = 1,
 		.synthetic_epoch = minibatches, .resume_step = -1,

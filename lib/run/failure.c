@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #define CAUSE_NS (2 * SECOND_NS)        /* time for a rank that another has lost to report itself */
-#define LATE_NS (2 * SECOND_NS)         /* ranks report every second */
 #define GRACE_NS (2 * SECOND_NS)        /* time for a rank to say why it failed */
 
 /* "rank 1 (stage 1 of 2)"; with several hosts "rank 1 (stage 1 of 2, host h3)" */
@@ -103,6 +102,18 @@ int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err)
 			       s->how->timeout_s, supervisor_who(s, r, name),
 			       s->ranks[r].doing[0] ? "waits in " : "has nothing left to do",
 			       s->ranks[r].doing);
+}
+
+/* No rank has become ready for long, and none of those that are not uses a processor. */
+int supervisor_nothing_starts(struct supervisor *s, struct pd_error *err)
+{
+	char name[WHO_TEXT];
+	int r = 0;
+
+	while (r < s->count - 1 && s->ranks[r].threads > 0)
+		r++;
+	return pd_error_failed(err, "nothing has moved for %" PRId64 " s while starting; %s is not ready",
+			       s->how->timeout_s, supervisor_who(s, r, name));
 }
 
 /* Finds out why a rank's process, or its socket, has ended. */

@@ -20,11 +20,10 @@
 /* Waits for the rank's answer of that kind; a new reference. */
 static json_t *hear(struct supervisor *s, int r, const char *event, struct pd_error *err)
 {
-	struct watched *w = &s->ranks[r];
 	json_t *message = NULL;
 	int verdict;
 
-	for (w->heard_ns = pd_awake_ns(&s->awake);;) {
+	for (supervisor_heard(s, r);;) {
 		s->launcher->ops->look(s->launcher);
 		verdict = pd_channel_wait(supervisor_channel(s, r), 1000, &message);
 		supervisor_read_signals(s);
@@ -32,7 +31,7 @@ static json_t *hear(struct supervisor *s, int r, const char *event, struct pd_er
 			supervisor_on_gone(s, r, err);
 		else if (s->stop_asked)
 			pd_error_failed(err, "interrupted before training began");
-		else if (verdict == 0 && pd_awake_ns(&s->awake) - w->heard_ns > SILENCE_NS)
+		else if (verdict == 0 && supervisor_is_silent(s, r))
 			supervisor_rank_silent(s, r, err);
 		else if (verdict > 0 && pd_message_is(message, "error"))
 			supervisor_on_error(s, r, message, err);
@@ -40,7 +39,7 @@ static json_t *hear(struct supervisor *s, int r, const char *event, struct pd_er
 			return message;
 		else {
 			if (verdict > 0) {
-				w->heard_ns = pd_awake_ns(&s->awake);
+				supervisor_heard(s, r);
 				json_decref(message);
 			}
 			continue;

@@ -27,7 +27,7 @@
 #include <signal.h>
 
 #define SECOND_NS INT64_C(1000000000)
-#define SILENCE_NS (10 * SECOND_NS)     /* a rank that is silent for so long hangs */
+#define LATE_NS (2 * SECOND_NS)         /* ranks report every second */
 
 /* ---- a rank ---- */
 
@@ -134,6 +134,8 @@ struct watched {
 	int keeper;                     /* the rank that keeps the folder it sees; 0: the supervisor */
 	int64_t memory_bytes, threads;
 	int64_t heard_ns;               /* time of its last message; this and moved_ns by pd_awake */
+	int64_t looked_ns;              /* time of the last look at what its process does */
+	int64_t asleep_ns;              /* for how long it has been late, and asleep; 0: it is not late */
 	int64_t retired;
 	char doing[64];                 /* its oldest unfinished operation */
 	bool computing;                 /* that operation needs no other rank */
@@ -169,6 +171,13 @@ struct supervisor {
 	int64_t zero_ns;                /* times of the trace count from here */
 };
 
+/* Notes that rank r has said something, or has been asked for something. */
+static inline void supervisor_heard(struct supervisor *s, int r)
+{
+	s->ranks[r].heard_ns = pd_awake_ns(&s->awake);
+	s->ranks[r].asleep_ns = 0;
+}
+
 /* supervisor.c */
 int supervisor_stage_of(const struct supervisor *s, int r, int *replica_p);
 struct pd_channel *supervisor_channel(struct supervisor *s, int r);
@@ -203,9 +212,13 @@ static inline bool supervisor_keeps(const struct supervisor *s, int r)
 	return r > 0 && s->ranks[r].keeper == r;
 }
 
-/* watch.c: waits until all ranks are done; until all have ended; ends early if at_once is set */
+/*
+ * watch.c: waits until all ranks are done; until all have ended; ends early if at_once is set.  The third
+ * tells whether rank r has said nothing for too long and slept meanwhile; to be called once a second.
+ */
 int supervisor_watch(struct supervisor *s, struct pd_error *err);
 int supervisor_settle(struct supervisor *s, struct pd_error *err);
+bool supervisor_is_silent(struct supervisor *s, int r);
 
 /* signals.c */
 int supervisor_catch_signals(struct supervisor *s, struct pd_error *err);
@@ -222,6 +235,7 @@ const char *supervisor_who(const struct supervisor *s, int r, char buf[WHO_TEXT]
 int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate);
 int supervisor_rank_silent(struct supervisor *s, int r, struct pd_error *err);
 int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err);
+int supervisor_nothing_starts(struct supervisor *s, struct pd_error *err);
 int supervisor_lost_output(const struct supervisor *s, struct pd_error *err);
 int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err);
 int supervisor_on_error(struct supervisor *s, int r, const json_t *message, struct pd_error *err);

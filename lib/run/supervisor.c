@@ -167,8 +167,9 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 {
 	struct watched *w = &s->ranks[r];
 
-	w->heard_ns = pd_awake_ns(&s->awake);
+	supervisor_heard(s, r);
 	if (pd_message_is(message, "ready")) {
+		s->moved_ns = w->heard_ns;
 		w->address = json_incref(json_object_get(message, "address"));
 		w->memory_bytes = pd_member_int(message, "memory_bytes");
 		w->threads = pd_member_int(message, "threads");
@@ -249,8 +250,9 @@ static int start_all(struct supervisor *s, struct pd_error *err)
 		return -1;
 	for (int r = 0; r < s->count; r++) {
 		supervisor_receive_trace(s, r);
-		s->ranks[r].heard_ns = pd_awake_ns(&s->awake);
+		supervisor_heard(s, r);
 	}
+	s->moved_ns = pd_awake_ns(&s->awake);
 	if (!s->job->gather)
 		tell_jobs(s);
 	return 0;

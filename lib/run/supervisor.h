@@ -10,8 +10,10 @@
 
 struct pd_supervision {
 	const struct pd_launcher_ops *launcher;
-	/* the run is given up if no operation finishes on any rank for so long */
+	/* the run is given up if no operation finishes on any rank for so long, or while it starts none runs */
 	int64_t timeout_s;
+	/* a rank hangs that says nothing for so long and sleeps; at most timeout_s */
+	int64_t silence_s;
 	int64_t report_every;           /* minibatches between progress reports; 0: ten an epoch */
 	int keep;                       /* checkpoints kept */
 	bool quiet;                     /* reports only the end */

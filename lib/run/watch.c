@@ -12,17 +12,57 @@
 #include <string.h>
 #include <unistd.h>
 
+/* A rank may be late by LATE_NS, and is seen to sleep by two looks at least. */
+static int64_t silence_ns(const struct supervisor *s)
+{
+	const struct pd_supervision *how = s->how;
+	int64_t ns = (how->silence_s < how->timeout_s ? how->silence_s : how->timeout_s) * SECOND_NS;
+
+	return ns > LATE_NS ? ns : LATE_NS + 1;
+}
+
+/*
+ * Looks at what a rank's process does, once a second.  Where it is late, time that it sleeps counts, from
+ * its last message on; the first look is what the next is compared with.  While ranks start, one that runs
+ * gets on.
+ */
+static void look_at(struct supervisor *s, int r, bool late)
+{
+	struct watched *w = &s->ranks[r];
+	int64_t now = pd_awake_ns(&s->awake);
+	enum pd_activity activity;
+
+	if (now - w->looked_ns < SECOND_NS)
+		return;
+	activity = s->launcher->ops->activity(s->launcher, r);
+	if (late && w->asleep_ns == 0)
+		w->asleep_ns = LATE_NS;
+	else if (late && activity == PD_ASLEEP)
+		w->asleep_ns += now - w->looked_ns;
+	if (activity == PD_RUNS && !s->connected)
+		s->moved_ns = now;
+	w->looked_ns = now;
+}
+
+bool supervisor_is_silent(struct supervisor *s, int r)
+{
+	int64_t now = pd_awake_ns(&s->awake);
+	bool late = now - s->ranks[r].heard_ns > LATE_NS;
+
+	if (late || (!s->connected && now - s->moved_ns > LATE_NS))
+		look_at(s, r, late);
+	return late && s->ranks[r].asleep_ns >= silence_ns(s);
+}
+
 static int check_silence(struct supervisor *s, struct pd_error *err)
 {
-	int64_t now = pd_awake_ns(&s->awake), patience = s->how->timeout_s * SECOND_NS;
-
 	for (int r = 0; r < s->count; r++)
-		if (now - s->ranks[r].heard_ns > SILENCE_NS)
+		if (supervisor_is_silent(s, r))
 			return supervisor_rank_silent(s, r, err);
 	/* ranks report progress once a second, and perhaps late */
-	if (!s->connected || now - s->moved_ns <= patience + 2 * SECOND_NS)
+	if (pd_awake_ns(&s->awake) - s->moved_ns <= s->how->timeout_s * SECOND_NS + LATE_NS)
 		return 0;
-	return supervisor_nothing_moves(s, err);
+	return s->connected ? supervisor_nothing_moves(s, err) : supervisor_nothing_starts(s, err);
 }
 
 /*
@@ -97,12 +137,12 @@ int supervisor_settle(struct supervisor *s, struct pd_error *err)
 	}
 	supervisor_tell_all(s, json_pack("{s:s}", "event", "exit"));
 	for (int r = 0; r < s->count; r++) {
-		int64_t until = pd_awake_ns(&s->awake) + SILENCE_NS;
 		char fate[PD_FATE_TEXT], name[WHO_TEXT];
 		enum pd_ended ended;
 
+		supervisor_heard(s, r);
 		while ((ended = launcher->ops->ended(launcher, r)) == PD_STILL_RUNS &&
-		       pd_awake_ns(&s->awake) < until)
+		       !supervisor_is_silent(s, r))
 			usleep(500);
 		if (ended != PD_ENDED_WELL)
 			return pd_error_failed(err, "%s %s after its work was done",

@@ -63,9 +63,16 @@ static void look(struct pd_launcher *launcher)
 {
 }
 
+static enum pd_activity does;
+
+static enum pd_activity activity(struct pd_launcher *launcher, int rank)
+{
+	return does;
+}
+
 static const struct pd_launcher_ops launcher_ops = {
 	.name = "sockets", .channel = channel, .ended = ended, .fate = fate, .seat = seat,
-	.look = look,
+	.look = look, .activity = activity,
 };
 
 /* ---- the rank that is named ---- */
@@ -166,6 +173,48 @@ static void causes(void)
 	}
 }
 
+/* Lets a second pass; returns whether rank 1 is given up, which said its last word four seconds ago. */
+static bool is_given_up(struct supervisor *s, enum pd_activity what)
+{
+	does = what;
+	ranks[1].looked_ns = pd_awake_ns(&s->awake) - SECOND_NS;
+	return supervisor_is_silent(s, 1);
+}
+
+/* Tests that silence is held against a rank only while it sleeps. */
+static void silence(void)
+{
+	struct pd_launcher launcher = { .ops = &launcher_ops };
+	struct pd_supervision patient = { .timeout_s = 100, .silence_s = 4 };
+	struct supervisor s = { .job = &job, .how = &patient, .launcher = &launcher, .ranks = ranks,
+				.count = RANKS, .connected = true, .last_checkpoint = -1 };
+	int64_t moved_ns;
+	bool any = false;
+
+	start_all();
+	pd_awake_ns(&s.awake);
+	ranks[1].heard_ns = -4 * SECOND_NS;
+	for (int i = 0; i < 50; i++)
+		any |= is_given_up(&s, i % 2 ? PD_RUNS : PD_HELD_UP);
+	ok(!any, "a rank that says nothing does not hang while it runs, or waits for a disk");
+	ok(!is_given_up(&s, PD_ASLEEP), "nor as soon as it sleeps");
+	ok(is_given_up(&s, PD_ASLEEP), "but then");
+	supervisor_heard(&s, 1);
+	ok(!is_given_up(&s, PD_ASLEEP), "and no more, once it has said something");
+	patient.timeout_s = 1;
+	ranks[1].heard_ns = -4 * SECOND_NS;
+	ok(!is_given_up(&s, PD_ASLEEP), "a shorter --timeout: one look is not enough");
+	ok(is_given_up(&s, PD_ASLEEP), "a second is");
+
+	s.connected = false;
+	s.moved_ns = moved_ns = -9 * SECOND_NS;
+	ranks[1].heard_ns = pd_awake_ns(&s.awake);
+	is_given_up(&s, PD_HELD_UP);
+	ok(s.moved_ns == moved_ns, "while ranks start, one that does not run does not get on");
+	is_given_up(&s, PD_RUNS);
+	ok(s.moved_ns > moved_ns, "and one that runs does");
+}
+
 int main(void)
 {
 	for (int r = 0; r < RANKS; r++) {
@@ -195,5 +244,6 @@ int main(void)
 	is_named(1, "and where there are several hosts, with its own");
 	hosts = 1;
 	causes();
+	silence();
 	return done_testing();
 }
