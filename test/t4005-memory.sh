@@ -124,7 +124,7 @@ test_ok "a profile that is wrong is told" '
 		residual >wrong
 	plan wrong 1 1 >plan.json
 	status 1 as_predicted --minibatches=2
-	jq -e ".memory | test(\"^error: rank 0 has [0-9]+ bytes fewer than predicted$\")" last'
+	jq -e ".memory | test(\"^not as predicted: rank 0 has [0-9]+ bytes fewer than predicted$\")" last'
 test_ok "a profile that does not say enough is not held against it" '
 	jq "del(.layers[].backward_workspace_bytes, .layers[].forward_workspace_bytes)" \
 		residual >plain

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #define BETWEEN_NS INT64_C(1000000000)  /* rates are computed so often */
@@ -36,16 +37,19 @@ void pd_pace_interrupt(struct pd_pace *pace)
 	pace->at_ns = 0;
 }
 
-void pd_pace_stretch_begin(struct pd_pace_stretch *stretch, int64_t round, int64_t done,
+void pd_pace_stretch_begin(struct pd_pace_stretch *stretch, int64_t round, int64_t epoch, int64_t done,
 			   int64_t now_ns)
 {
-	*stretch = (struct pd_pace_stretch){ .round = round, .begun = done, .from = done, .to = done,
-					     .from_ns = now_ns, .to_ns = now_ns };
+	*stretch = (struct pd_pace_stretch){ .round = round, .epoch = epoch, .begun = done, .from = done,
+					     .to = done, .from_ns = now_ns, .to_ns = now_ns,
+					     .rate = stretch->rate };
 }
 
 bool pd_pace_stretch_done(struct pd_pace_stretch *stretch, int64_t done, int64_t now_ns)
 {
-	bool ends = (done - stretch->begun) % stretch->round == 0;
+	int64_t first = done - 1 - (done - 1) % stretch->epoch;
+	bool ends = (done - (first > stretch->begun ? first : stretch->begun)) % stretch->round == 0 ||
+		    done % stretch->epoch == 0;
 
 	if (ends) {
 		stretch->to = done;
@@ -54,20 +58,15 @@ bool pd_pace_stretch_done(struct pd_pace_stretch *stretch, int64_t done, int64_t
 	return ends;
 }
 
-double pd_pace_stretch_end(struct pd_pace_stretch *stretch, int64_t done, int64_t now_ns)
+double pd_pace_stretch_end(struct pd_pace_stretch *stretch)
 {
-	double rate;
+	int64_t ns = stretch->to_ns - stretch->from_ns;
 
-	if (stretch->to == stretch->from) {
-		stretch->to = done;
-		stretch->to_ns = now_ns;
-	}
-	rate = stretch->to_ns > stretch->from_ns
-		? (double)(stretch->to - stretch->from) * 1e9 /
-		  (double)(stretch->to_ns - stretch->from_ns) : 0;
+	if (stretch->to > stretch->from && ns > 0)
+		stretch->rate = (double)(stretch->to - stretch->from) * 1e9 / (double)ns;
 	stretch->from = stretch->to;
 	stretch->from_ns = stretch->to_ns;
-	return rate;
+	return stretch->rate > 0 ? stretch->rate : NAN;
 }
 
 size_t pd_pace_place(const struct pd_pace *pace, int64_t done, char *text, size_t size)

@@ -21,24 +21,26 @@ void pd_pace_measure(struct pd_pace *pace, int64_t done, int64_t samples);
 void pd_pace_interrupt(struct pd_pace *pace);
 /*
  * A stretch of training between two reports.  Replicas end their minibatches together, in rounds of so
- * many.  The rate of a stretch is that of its whole rounds: its ends are where a round ended.
+ * many; the last round of an epoch may be shorter.  The rate of a stretch is that of its whole rounds:
+ * its ends are where a round ended.  Between a round's minibatches passes no time that says anything.
  */
 struct pd_pace_stretch {
-	int64_t round;                  /* minibatches */
-	int64_t begun;                  /* where rounds are counted from */
+	int64_t round, epoch;           /* minibatches */
+	int64_t begun;                  /* where the first round began */
 	int64_t from, to, from_ns, to_ns;       /* minibatches done, and when */
+	double rate;                    /* of the newest whole rounds; 0: there was none */
 };
 
-/* Begins rounds of so many minibatches, of which so many are done. */
-void pd_pace_stretch_begin(struct pd_pace_stretch *stretch, int64_t round, int64_t done,
+/* Begins rounds of so many minibatches, of which so many are done; keeps the rate. */
+void pd_pace_stretch_begin(struct pd_pace_stretch *stretch, int64_t round, int64_t epoch, int64_t done,
 			   int64_t now_ns);
 /* Takes note that another minibatch is done; returns whether a round has ended. */
 bool pd_pace_stretch_done(struct pd_pace_stretch *stretch, int64_t done, int64_t now_ns);
 /*
- * Ends a stretch and begins the next.  Returns minibatches per second; without a whole round, those of
- * what there is.
+ * Ends a stretch and begins the next.  Returns minibatches per second; without a whole round, those of the
+ * newest one before, or not a number if there is none.
  */
-double pd_pace_stretch_end(struct pd_pace_stretch *stretch, int64_t done, int64_t now_ns);
+double pd_pace_stretch_end(struct pd_pace_stretch *stretch);
 /* Writes "120/1000, epoch 2/8" into text, and returns its length. */
 size_t pd_pace_place(const struct pd_pace *pace, int64_t done, char *text, size_t size);
 /* Writes ", 512 samples/s, 1:20 left" into text, or "" where the rate is not known. */

@@ -72,7 +72,7 @@ static void show_trained(struct pd_run_report *report)
 {
 	char loss[32];
 
-	if (pd_pace_stretch_done(&report->stretch, report->done, pd_now_ns()))
+	if (pd_pace_stretch_done(&report->stretch, report->done, report->newest_ns))
 		pd_pace_measure(&report->pace, report->done,
 				samples_of(report, report->done - report->first_done));
 	snprintf(loss, sizeof(loss), "loss %.4f", report->last_loss);
@@ -157,13 +157,14 @@ static double mean_loss(const struct pd_run_report *report, const struct pd_sums
 static void begin_stretch(struct pd_run_report *report, int64_t done)
 {
 	const struct pd_plan *plan = report->job->plan;
-	int64_t round = 1;
+	/* a schedule is one phase, whatever its epochs */
+	int64_t round = 1, epoch = report->job->lists ? INT64_MAX : report->job->epoch_minibatches;
 
-	for (int s = 0; s < plan->stage_count && round <= report->every; s++)
+	for (int s = 0; s < plan->stage_count && round < epoch; s++)
 		if (plan->microbatches == 1)
 			round *= plan->stages[s].replicas /
 				 pd_gcd(round, plan->stages[s].replicas);
-	pd_pace_stretch_begin(&report->stretch, round, done, pd_now_ns());
+	pd_pace_stretch_begin(&report->stretch, round, epoch, done, report->newest_ns);
 }
 
 void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job, int64_t every,
@@ -182,7 +183,7 @@ void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job,
 	pd_tally_begin(&report->tested, report->losses, 0);
 	if (report->every == 0)
 		report->every = job->epoch_minibatches > 10 ? job->epoch_minibatches / 10 : 1;
-	report->begun_ns = pd_now_ns();
+	report->begun_ns = report->newest_ns = pd_now_ns();
 	begin_stretch(report, first);
 	report->quiet = quiet;
 	report->pace.total = job->total_minibatches;
@@ -298,8 +299,7 @@ static void minibatch_done(struct pd_run_report *report)
 			  (json_int_t)((report->done - 1) / report->job->epoch_minibatches + 1));
 	add_losses(report, sums, event);
 	pd_json_set(event, "samples_per_s",
-		    json_real(pd_pace_stretch_end(&report->stretch, report->done, pd_now_ns()) *
-			      (double)samples_of(report, 1)));
+		    real(pd_pace_stretch_end(&report->stretch) * (double)samples_of(report, 1)));
 	add_update(report, event);
 	line(report, event);
 	sums_clear(sums, report->losses);
@@ -353,6 +353,9 @@ void pd_run_report_losses(struct pd_run_report *report, const json_t *message)
 	int64_t size = pd_job_microbatches(report->job, 1);
 	const struct pd_loss *values;
 
+	/* when the rank had them: messages are read late where the host is busy */
+	if (report->begun_ns + pd_member_int(message, "at_ns") > report->newest_ns)
+		report->newest_ns = report->begun_ns + pd_member_int(message, "at_ns");
 	note(report, message, evaluates);
 	if (evaluates)
 		pd_pace_interrupt(&report->pace);
@@ -401,8 +404,8 @@ static bool predict_memory(const struct pd_run_report *report, const struct pd_s
 }
 
 /*
- * Names each rank whose memory differs from the prediction.  A difference is an error: of the rule,
- * or of a profile made for another device or number of threads.
+ * Names each rank whose memory differs from the prediction: the rule is wrong, or the profile was made for
+ * another device or number of threads.
  */
 static void report_memory(const struct pd_run_report *report, const struct pd_schedule *schedule,
 			  const int64_t *memory_bytes, json_t *event)
@@ -424,7 +427,7 @@ static void report_memory(const struct pd_run_report *report, const struct pd_sc
 			char *so_far = verdict;
 
 			verdict = pd_format("%s%s rank %d has %" PRId64 " bytes %s than predicted",
-					    differs ? so_far : "error:", differs ? "," : "", r,
+					    differs ? so_far : "not as predicted:", differs ? "," : "", r,
 					    more > 0 ? more : -more, more > 0 ? "more" : "fewer");
 			free(so_far);
 			differs = true;

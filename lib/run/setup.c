@@ -2,6 +2,7 @@
 /* Sets a rank up: data, device, transport, worker, parameters. */
 #include "run/internal.h"
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/processors.h"
 #include "checkpoint/checkpoint.h"
@@ -41,8 +42,8 @@ static void on_losses(void *context, const struct pd_op *op, const struct pd_los
 			"correct", (json_int_t)losses[k].correct,
 			"samples", (json_int_t)losses[k].samples,
 			"rows", (json_int_t)losses[k].rows));
-	say(rank, json_pack("{s:s, s:I, s:b, s:i, s:i, s:o}", "event", "losses",
-			    "microbatch", (json_int_t)op->microbatch, "evaluate", (int)op->evaluate,
+	say(rank, json_pack("{s:s, s:I, s:I, s:b, s:i, s:i, s:o}", "event", "losses",
+			    "at_ns", (json_int_t)(pd_now_ns() - rank->zero_ns), "microbatch", (json_int_t)op->microbatch, "evaluate", (int)op->evaluate,
 			    "phase", rank->position.number, "first",
 			    pd_model_losses(plan->profile->model, 0,
 					    plan->stages[op->stage].first_layer),
@@ -104,8 +105,8 @@ static int open_part(struct rank *rank, struct rank_part *part, struct pd_error 
 		return pd_error_input(err, "schedule \"%s\": the %s device cannot split backward in"
 				      " two", pd_schedule_kind_name[plan->schedule], device->name);
 	if (pd_plan_agrees(plan) && !device->math.squares)
-		return pd_error_input(err, "plan: agree: the %s device cannot make the norm of"
-				      " gradients", device->name);
+		return pd_error_input(err, "%s: agree: the %s device cannot make the norm of"
+				      " gradients", pd_plan_name(plan), device->name);
 	if (net.copies && !device->net.tied_layers)
 		return pd_error_input(err, "parameters that layers share: the %s device has one place"
 				      " for them", device->name);
