@@ -127,6 +127,7 @@ static const struct pd_command command = {
 	.summary = "Divide a network into stages, and stages among devices.",
 	.options = options,
 	.max_operands = MOST_PROFILES,
+	.files = true,
 };
 
 /* Returns a schedule's usual weights. */

@@ -51,6 +51,7 @@ static const struct pd_command command = {
 	.summary = "Time every layer of a network on a device.",
 	.options = options,
 	.max_operands = 1,
+	.files = true,
 };
 
 static int check_options(struct pd_error *err)

@@ -74,6 +74,7 @@ static const struct pd_command command = {
 	.summary = "Show when each operation of a plan, a schedule or a trace happens.",
 	.options = options,
 	.max_operands = 1,
+	.files = true,
 };
 
 static int columns(void)

@@ -133,6 +133,7 @@ static const struct pd_command command = {
 	.summary = "Train the network of a plan with pipelined workers, one process each.",
 	.options = options,
 	.max_operands = 1,
+	.files = true,
 };
 
 /* Sets an option that is not given to its default; refuses one that has no effect. */

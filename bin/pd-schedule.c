@@ -28,6 +28,7 @@ static const struct pd_command command = {
 	.summary = "Write or check the operations of every rank, in order.",
 	.options = options,
 	.max_operands = 1,
+	.files = true,
 };
 
 static int correct(int64_t count, int ranks)

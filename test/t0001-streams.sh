@@ -107,6 +107,22 @@ test_ok "-h is --help" '
 		$program --help | cmp - short
 		grep -q "^  -h, --help " short
 	done'
+test_ok "a file that is missing is noticed before options that are" '
+	for program in $programs; do
+		status 2 timeout 200 "$program" absent 2>err >out
+		cat err
+		one_line err
+		grep -q "^$program: absent: cannot open: No such file" err
+	done'
+test_ok "what is wrong with a plan is said with the name of its file" '
+	sed "s/\"warmup\": 0/\"warmup\": 5/" plan.json >deep.json
+	refused pd-schedule "^*deep.json: stages.1..warmup: 5 x 1 replicas is more than" deep.json
+	refused pd-replay "^*deep.json: stages.1..warmup: 5 x 1 replicas is more than" deep.json
+	refused pd-replay "^*deep.json: stages.1..warmup: " --compare=deep.json plan.json
+	refused pd-replay "^*plan.json with schedule gpipe: schedule \"gpipe\" does not go with weights \"stash\"" \
+		--schedule=gpipe plan.json
+	refused pd-plan "the plan: microbatches: expected a multiple of the 2 replicas of stages.0.," \
+		-t 3@1GB/s --stages=3x2,3 --microbatches=3 chain.json'
 test_ok "a document that is for another program" '
 	refused pd-plan "pd-profile\", found \"pd-plan\", which is for pd-run, pd-replay or" plan.json
 	refused pd-profile "expected \"pd-model\", found \"pd-profile\", which is for pd-plan" chain.json

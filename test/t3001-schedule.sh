@@ -237,7 +237,7 @@ test_ok 'numbers of operations that do not fit in 63 bits' '
 	made_up "[$ones]" "[$none]" ".weights = \"flush\"" >deep.json
 	status 2 pd-schedule --compact -m 1000000000 deep.json >out 2>err
 	cat err; [ ! -s out ]
-	grep -q "^pd-schedule: plan: 1000000000 microbatches on 1024 stages: the numbers" err
+	grep -q "^pd-schedule: deep.json: 1000000000 microbatches on 1024 stages: the numbers" err
 	status 2 pd-schedule --check -m 1000000000 deep.json
 	pd-schedule --compact -m 40000000 deep.json | tail -n +2 |
 		jq -se "all(.[]; .repeat == null or .seq_advance > 0)"'

@@ -179,7 +179,7 @@ while read -r weights; do
 		jq .agree=true plan.json >agree.json
 		status 2 pd-schedule agree.json 2>err
 		one_line err
-		grep "plan: agree: weights \"$weights\"" err'
+		grep "^pd-schedule: agree.json: agree: weights \"$weights\"" err'
 done <<END
 stash
 vertical-sync

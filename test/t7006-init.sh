@@ -177,8 +177,8 @@ test_ok "no such file, half a file, a pipe, another kind of file" '
 	mkfifo pipe
 	with pipe "expected a file"
 	with plan-small "expected a safetensors file, found a JSON document"
-	echo "neither of them" >other
-	with other "expected a safetensors file, found one whose first 8 bytes announce"'
+	echo "neither of them" >neither
+	with neither "expected a safetensors file, found one whose first 8 bytes announce"'
 test_ok "not with --resume" '
 	status 2 pd-run --synthetic --checkpoint=ck --resume --init=w plan-small >out 2>err
 	one_line err

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum pd_opt_kind {
@@ -40,6 +41,7 @@ struct pd_command {
 	const char *summary;            /* one line */
 	const struct pd_opt *options;
 	int max_operands;
+	bool files;                     /* operands are files to read, which have to be there, or "-" */
 };
 
 /*

@@ -320,6 +320,8 @@ struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *
 {
 	struct pd_plan *plan = pd_zalloc(sizeof(*plan));
 
+	plan->document = place->up ? pd_format("%s: %s", place->document, place->key)
+				   : pd_strdup(place->document);
 	if (read_plan(place, plan, err) < 0) {
 		pd_plan_free(plan);
 		return NULL;

@@ -36,7 +36,13 @@ void pd_plan_free(struct pd_plan *plan)
 	free(plan->stages);
 	pd_prediction_clear(&plan->predicted);
 	pd_profile_free(plan->profile);
+	free(plan->document);
 	free(plan);
+}
+
+const char *pd_plan_name(const struct pd_plan *plan)
+{
+	return plan->document ? plan->document : "the plan";
 }
 
 int pd_plan_warmup(const struct pd_plan *plan, int stage)

@@ -102,6 +102,7 @@ struct pd_prediction {
 };
 
 struct pd_plan {
+	char *document;                 /* where it was read, for messages; NULL: nowhere; owned */
 	struct pd_profile *profile;     /* owned */
 	struct pd_topology topology;
 	enum pd_schedule_kind schedule;
@@ -125,6 +126,8 @@ struct pd_plan {
 
 struct pd_place;
 struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *err);
+/* Returns what messages about the plan begin with: the document that it was read from, or "the plan". */
+const char *pd_plan_name(const struct pd_plan *plan);
 json_t *pd_plan_json(const struct pd_plan *plan);                   /* a new reference */
 void pd_plan_free(struct pd_plan *plan);
 /* Sets all predictions to zero. */

@@ -270,7 +270,7 @@ static void gather(void *context, const struct pd_record *record)
 static struct pd_plan *copy_of(const struct pd_plan *plan, struct pd_error *err)
 {
 	json_t *json = pd_plan_json(plan);
-	struct pd_place place = pd_place_root("plan", json);
+	struct pd_place place = pd_place_root(pd_plan_name(plan), json);
 	struct pd_plan *copy = pd_plan_parse_at(&place, err);
 
 	json_decref(json);

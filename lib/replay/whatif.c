@@ -153,6 +153,22 @@ static int apply_topology(const char *name, struct pd_plan *plan, struct pd_erro
 	return 0;
 }
 
+/* Makes messages about the plan say that it was changed. */
+static void rename_plan(const struct pd_what_if *what, struct pd_plan *plan)
+{
+	char *with = NULL, *document = plan->document;
+	size_t bytes;
+	FILE *out = pd_what_if_any(what) ? open_memstream(&with, &bytes) : NULL;
+
+	if (!out)
+		return;
+	pd_what_if_print(what, out);
+	fclose(out);
+	plan->document = pd_format("%s with %s", pd_plan_name(plan), with);
+	free(document);
+	free(with);
+}
+
 int pd_what_if_apply(const struct pd_what_if *what, struct pd_plan *plan, struct pd_error *err)
 {
 	if (apply_schedule(what, plan, err) < 0 || apply_sums(what, plan, err) < 0 ||
@@ -162,6 +178,7 @@ int pd_what_if_apply(const struct pd_what_if *what, struct pd_plan *plan, struct
 		speed_up_layers(plan->profile, 0, plan->profile->layer_count, what->device_speed);
 	if (what->faster && apply_all_faster(plan, what->faster, err) < 0)
 		return -1;
+	rename_plan(what, plan);
 	pd_prediction_clear(&plan->predicted);
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
@@ -341,7 +358,7 @@ static void measure(const struct pd_trace *trace, struct pd_plan *plan)
 struct pd_plan *pd_plan_measured(const struct pd_trace *trace, struct pd_error *err)
 {
 	json_t *json = pd_plan_json(trace->plan);
-	struct pd_place place = pd_place_root("plan", json);
+	struct pd_place place = pd_place_root(pd_plan_name(trace->plan), json);
 	struct pd_plan *plan = pd_plan_parse_at(&place, err);
 
 	json_decref(json);

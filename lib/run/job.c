@@ -28,9 +28,9 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 	int64_t microbatches = job->plan->microbatches, size, total, all;
 
 	if (!pd_mul(profile->batch_size, microbatches, &size) || size > MOST_SAMPLES)
-		return pd_error_input(err, "plan: microbatches: %" PRId64 " of %" PRId64 " samples are"
+		return pd_error_input(err, "%s: microbatches: %" PRId64 " of %" PRId64 " samples are"
 				      " more than a minibatch of this version holds, 2^40",
-				      microbatches, profile->batch_size);
+				      pd_plan_name(job->plan), microbatches, profile->batch_size);
 	*train_p = *test_p = (struct pd_dataset){ 0 };
 	if (job->data) {
 		if (pd_dataset_open(job->data, profile->model, train_p,

@@ -128,7 +128,7 @@ static int parse_list(struct pd_job *job, json_t *value, struct pd_error *err)
 
 struct pd_job *pd_job_parse(json_t *value, struct pd_error *err)
 {
-	struct pd_place root = pd_place_root("job", value), plan = pd_place_key(&root, "plan");
+	struct pd_place plan = pd_place_root("the plan", json_object_get(value, "plan"));
 	struct pd_job *job = pd_zalloc(sizeof(*job));
 
 	job->json = json_incref(value);

@@ -51,9 +51,9 @@ static int check_plan(const struct pd_plan *plan, struct pd_error *err)
 {
 	for (int s = 0; s < plan->stage_count && plan->microbatches > 1; s++)
 		if (plan->microbatches % plan->stages[s].replicas != 0)
-			return pd_error_input(err, "plan: microbatches: expected a multiple of the"
+			return pd_error_input(err, "%s: microbatches: expected a multiple of the"
 					      " %d replicas of stages[%d], found %" PRId64,
-					      plan->stages[s].replicas, s, plan->microbatches);
+					      pd_plan_name(plan), plan->stages[s].replicas, s, plan->microbatches);
 	return 0;
 }
 

@@ -183,9 +183,9 @@ int pd_schedule_fits(const struct pd_schedule *schedule, int64_t microbatches,
 	more += pd_schedule_next_base(schedule, &few);
 	if ((double)microbatches / (double)few.last * 2 * (double)more < 0x1p62)
 		return 0;
-	return pd_error_input(err, "plan: %" PRId64 " microbatches on %d stages: the numbers of "
+	return pd_error_input(err, "%s: %" PRId64 " microbatches on %d stages: the numbers of "
 			      "their operations would not fit in 63 bits; expected fewer",
-			      microbatches, schedule->stage_count);
+			      pd_plan_name(schedule->plan), microbatches, schedule->stage_count);
 }
 
 /* Returns after how many microbatches a stage's gradients wait as they did before. */

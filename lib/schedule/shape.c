@@ -45,16 +45,16 @@ static int check_kind(const struct pd_plan *plan, struct pd_error *err)
 	char known[128] = "";
 
 	if (plan->startup != PD_STARTUP_FRUGAL && plan->schedule != PD_SCHEDULE_1F1B)
-		return pd_error_input(err, "plan: startup \"%s\" goes with schedule \"1f1b\", "
-				      "found \"%s\"", pd_startup_kind_name[plan->startup],
+		return pd_error_input(err, "%s: startup \"%s\" goes with schedule \"1f1b\", "
+				      "found \"%s\"", pd_plan_name(plan), pd_startup_kind_name[plan->startup],
 				      pd_schedule_kind_name[plan->schedule]);
 	if (goes_with(plan->schedule, plan->weights))
 		return 0;
 	for (int w = 0; w < PD_WEIGHT_KINDS; w++)
 		if (goes_with(plan->schedule, (enum pd_weight_kind)w))
 			pd_list_name(known, sizeof(known), pd_weight_kind_name[w], "");
-	return pd_error_input(err, "plan: schedule \"%s\" does not go with weights \"%s\""
-			      ", but with %s", pd_schedule_kind_name[plan->schedule],
+	return pd_error_input(err, "%s: schedule \"%s\" does not go with weights \"%s\""
+			      ", but with %s", pd_plan_name(plan), pd_schedule_kind_name[plan->schedule],
 			      pd_weight_kind_name[plan->weights], known);
 }
 
@@ -66,9 +66,9 @@ static int check_agree(const struct pd_plan *plan, struct pd_error *err)
 {
 	if (!pd_plan_agrees(plan) || plan->weights == PD_WEIGHTS_2BW || plan->weights == PD_WEIGHTS_FLUSH)
 		return 0;
-	return pd_error_input(err, "plan: agree: weights \"%s\" update after every minibatch, and all"
+	return pd_error_input(err, "%s: agree: weights \"%s\" update after every minibatch, and all"
 			      " stages would wait for each other in each; expected weights \"2bw\" or"
-			      " \"flush\"", pd_weight_kind_name[plan->weights]);
+			      " \"flush\"", pd_plan_name(plan), pd_weight_kind_name[plan->weights]);
 }
 
 static void set_agree(struct pd_schedule *schedule)
@@ -97,12 +97,13 @@ static int set_groups(struct pd_schedule *schedule, struct pd_error *err)
 
 		schedule->group[s] = pd_plan_group(plan, s);
 		if (schedule->group[s] % r != 0)
-			return pd_error_input(err, "plan: microbatches: expected a multiple of the %"
-					      PRId64 " replicas of stages[%d], found %" PRId64, r, s,
-					      plan->microbatches);
+			return pd_error_input(err, "%s: microbatches: expected a multiple of the %"
+					      PRId64 " replicas of stages[%d], found %" PRId64,
+					      pd_plan_name(plan), r, s, plan->microbatches);
 		if (plan->schedule == PD_SCHEDULE_NF1B && r != 1)
-			return pd_error_input(err, "plan: stages[%d].replicas: schedule \"nf1b\" is"
-					      " for unreplicated stages, found %" PRId64, s, r);
+			return pd_error_input(err, "%s: stages[%d].replicas: schedule \"nf1b\" is"
+					      " for unreplicated stages, found %" PRId64,
+					      pd_plan_name(plan), s, r);
 	}
 	return 0;
 }
@@ -139,16 +140,16 @@ static int set_warmups(struct pd_schedule *schedule, struct pd_error *err)
 		int64_t before = schedule->warmup[s - 1] * replicas(schedule, s - 1);
 
 		if (schedule->warmup[s] * replicas(schedule, s) > before)
-			return pd_error_input(err, "plan: stages[%d].warmup: %d x %d replicas is more "
+			return pd_error_input(err, "%s: stages[%d].warmup: %d x %d replicas is more "
 					      "than the %" PRId64 " minibatches that stage %d admits "
 					      "before its first backward: the pipeline would deadlock",
-					      s, schedule->warmup[s], plan->stages[s].replicas, before,
+					      pd_plan_name(plan), s, schedule->warmup[s], plan->stages[s].replicas, before,
 					      s - 1);
 	}
 	if (plan->weights == PD_WEIGHTS_2BW &&
 	    schedule->warmup[0] * replicas(schedule, 0) > common_group(schedule))
-		return pd_error_input(err, "plan: microbatches: 2bw needs at least the %" PRId64
-				      " that are ahead at the first stage, found %" PRId64,
+		return pd_error_input(err, "%s: microbatches: 2bw needs at least the %" PRId64
+				      " that are ahead at the first stage, found %" PRId64, pd_plan_name(plan),
 				      schedule->warmup[0] * replicas(schedule, 0),
 				      plan->microbatches);
 	return 0;
@@ -304,19 +305,20 @@ static int set_chunks(struct pd_schedule *schedule, struct pd_error *err)
 	schedule->positions = p;
 	schedule->chunks = plan->stage_count / p;
 	if (schedule->chunks > MOST_CHUNKS)
-		return pd_error_input(err, "plan: stages: expected at most %d on a rank, found %d",
-				      MOST_CHUNKS, schedule->chunks);
+		return pd_error_input(err, "%s: stages: expected at most %d on a rank, found %d",
+				      pd_plan_name(plan), MOST_CHUNKS, schedule->chunks);
 	if (plan->stage_count % p != 0)
-		return pd_error_input(err, "plan: stages: expected a multiple of the %d stages that "
-				      "have ranks of their own, found %d", p, plan->stage_count);
+		return pd_error_input(err, "%s: stages: expected a multiple of the %d stages that "
+				      "have ranks of their own, found %d", pd_plan_name(plan), p,
+				      plan->stage_count);
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *a = &plan->stages[s % p], *b = &plan->stages[s];
 
 		if (b->replicas != plan->stages[0].replicas ||
 		    memcmp(a->ranks, b->ranks, (size_t)a->replicas * sizeof(*a->ranks)) != 0)
-			return pd_error_input(err, "plan: stages[%d].ranks: schedule \"interleaved\" "
+			return pd_error_input(err, "%s: stages[%d].ranks: schedule \"interleaved\" "
 					      "puts stage s on the ranks of stage s mod %d, as many "
-					      "everywhere", s, p);
+					      "everywhere", pd_plan_name(plan), s, p);
 	}
 	return 0;
 }
@@ -356,9 +358,10 @@ static int set_interleaved(struct pd_schedule *schedule, struct pd_error *err)
 		return -1;
 	p = schedule->positions;
 	if (local % p != 0)
-		return pd_error_input(err, "plan: microbatches: schedule \"interleaved\" needs a "
+		return pd_error_input(err, "%s: microbatches: schedule \"interleaved\" needs a "
 				      "multiple of %d (stages on a rank's path x replicas), found %"
-				      PRId64, p * (int)replicas(schedule, 0), schedule->plan->microbatches);
+				      PRId64, pd_plan_name(schedule->plan), p * (int)replicas(schedule, 0),
+				      schedule->plan->microbatches);
 	for (int s = 0; s < schedule->stage_count; s++) {
 		schedule->slots[s] = most_in_flight(schedule, s, local < ENOUGH * p ? local
 										    : ENOUGH * p);
