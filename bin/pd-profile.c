@@ -121,12 +121,12 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	struct pd_progress_bar bar;
 	double in_turns = 0;
 
+	if (choose_threads(err) < 0)
+		return NULL;
 	if (measure_link(&bandwidth, &latency, err) < 0 || find_device(err) < 0)
 		return NULL;
 	if (!no_link && !measure.device->separate_memory &&
 	    pd_measure_operation(measure.device->name, &operation, err) < 0)
-		return NULL;
-	if (choose_threads(err) < 0)
 		return NULL;
 	if (workers > 1 && pd_measure_turns(model, &measure, &in_turns, err) < 0)
 		return NULL;

@@ -38,6 +38,22 @@ test_ok "a trace whose name is just short enough, and once more over it" '
 	done
 	[ "$(ls -A | grep -c 000)" -eq 1 ]'
 
+test_ok "more threads than processors" '
+	refused 2 "^pd-run: --threads=4096: this machine lets us use [0-9]* processor" \
+		pd-run --synthetic --threads=4096 plan
+	refused 2 "^pd-profile: --threads=4096: this machine lets us use" \
+		pd-profile --threads=4096 "$MODELS/mlp.json"'
+test_ok "one of several processes of a launcher without PMIx" '
+	refused 2 "^pd-run: MPICH.* started 4 processes.*expected mpirun" \
+		env PMI_RANK=1 PMI_SIZE=4 PMI_FD=9 pd-run --synthetic plan
+	refused 2 "^pd-run: Intel MPI.* started 4 processes" \
+		env PMI_RANK=1 PMI_SIZE=4 I_MPI_MPIRUN=mpirun pd-run --synthetic plan
+	refused 2 "^pd-run: torchrun started 2 processes.*expected pd-run alone" \
+		env RANK=0 LOCAL_RANK=0 WORLD_SIZE=2 TORCHELASTIC_RUN_ID=x pd-run --synthetic plan
+	refused 2 "^pd-topo: srun started 2 processes" env SLURM_STEP_NUM_TASKS=2 pd-topo
+	env PMI_RANK=0 PMI_SIZE=1 pd-run --threads=1 --synthetic --minibatches=1 plan >out
+	env WORLD_SIZE=2 pd-run --threads=1 --synthetic --minibatches=1 plan >out'
+
 mkfifo pipe
 test_ok "a trace that nobody would read, or that would not be taken" '
 	refused 2 "^pd-run: --trace: pipe: nobody reads this pipe" pd-run --synthetic --trace=pipe plan

@@ -113,7 +113,7 @@ test_ok "what is wrong with the input is said once, and srun has the status" '
 '
 test_ok "tasks without PMIx would each be a run of their own, and are refused" '
 	status 2 timeout 600 srun --mpi=none --overcommit -N "$node_count" -n 4 pd-run --synthetic plan 2>err
-	[ "$(grep -c "srun started 4 tasks without PMIx" err)" -eq 4 ]
+	[ "$(grep -c "srun started 4 processes without PMIx" err)" -eq 4 ]
 '
 test_ok "a rank that is killed is named, also where srun lets the others run on" '
 	begin out srun --mpi=pmix --overcommit -N "$node_count" -n 4 pd-run --threads=1 --report-every=1 \

@@ -213,6 +213,15 @@ test_ok "where nothing is left to train, what the checkpoint has is evaluated, u
 	pd-run --threads=1 --checkpoint=ck --resume --no-evaluate --data=data plan-1 >again
 	[ "$(wc -l <again)" -eq 1 ]'
 
+test_ok "a run of no minibatches evaluates what --init gives" '
+	rm -rf ck
+	pd-run --threads=1 --checkpoint=ck --data=data --epochs=1 --momentum=0 plan-1 >out
+	pd-run --threads=1 --data=data --minibatches=0 --init=$(ls ck/step-*/stage-0.*) plan-1 >again 2>err
+	cat out again err
+	[ "$(grep evaluation\" out | jq -c "[.loss, .accuracy]")" = \
+	  "$(grep evaluation\" again | jq -c "[.loss, .accuracy]")" ]
+	grep -q "^pd-run: nothing is left to train: .* ends at step 0; evaluating$" err'
+
 # refused WORDS OPTION...: checks that pd-run refuses these with status 2 in one sentence with the WORDS,
 # and starts nothing.
 refused() {

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "launch/exchange_server.h"
 #include "launch/meeting.h"
+#include "launch/other_launchers.h"
 #include "launch/pmix/pmix.h"
 #include "launch/process.h"
 #include "launch/place.h"
@@ -93,23 +94,12 @@ static void on_end(int status, void *unused)
 					NULL);
 }
 
-/* A step of several tasks whose launcher does not say so by PMIx: each would be a run of its own. */
-static int check_alone(struct pd_error *err)
-{
-	const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
-
-	if (!tasks || atoi(tasks) <= 1)
-		return PD_HOSTS_ALONE;
-	return pd_error_input(err, "srun started %s tasks without PMIx: expected srun --mpi=pmix",
-			      tasks);
-}
-
 int pd_hosts_begin(struct pd_error *err)
 {
 	int found = pd_pmix_begin(&self.job, err);
 
 	if (found <= 0)
-		return found < 0 ? -1 : check_alone(err);
+		return found < 0 || pd_launched_alone(err) < 0 ? -1 : PD_HOSTS_ALONE;
 	if (self.job.size == 1) {
 		pd_pmix_end();
 		return PD_HOSTS_ALONE;

@@ -10,6 +10,7 @@ lib/launch/process.$(OBJEXT): AM_CPPFLAGS += -DPD_LIBEXECDIR='"$(pkglibexecdir)"
 lib_libpddevice_a_SOURCES += lib/launch/agent.c \
 	lib/launch/exchange_server.c lib/launch/exchange_server.h lib/launch/hosts.c lib/launch/hosts.h \
 	lib/launch/meeting.c lib/launch/meeting.h \
+	lib/launch/other_launchers.c lib/launch/other_launchers.h \
 	lib/launch/pmix/pmix.h lib/launch/place.h
 if HAVE_PMIX
 lib_libpddevice_a_SOURCES += lib/launch/pmix/pmix.c

@@ -265,5 +265,7 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 	pd_dataset_release(&test);
 	if (status < 0)
 		return -1;
+	if (!resume)
+		pd_job_say_trained(job);
 	return claim_checkpoints(job, resume, err);
 }

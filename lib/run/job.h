@@ -111,11 +111,13 @@ static inline int64_t pd_job_first(const struct pd_job *job)
 	return job->resume_step < 0 ? 0 : pd_job_microbatches(job, job->resume_step);
 }
 
-/* Returns whether a run that is resumed has nothing left to train. */
+/* Returns whether nothing is left to train, by a run that is resumed or of no minibatches. */
 static inline bool pd_job_trained(const struct pd_job *job)
 {
-	return job->resume_step >= job->total_minibatches;
+	return pd_job_first(job) >= pd_job_microbatches(job, job->total_minibatches);
 }
+/* Says so, unless the job is quiet. */
+void pd_job_say_trained(const struct pd_job *job);
 
 /* Returns whether an epoch ends before that microbatch. */
 static inline bool pd_job_epoch_ends(const struct pd_job *job, int64_t at)

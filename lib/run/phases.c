@@ -5,7 +5,7 @@
 void pd_job_begin(const struct pd_job *job, struct pd_position *position)
 {
 	*position = (struct pd_position){ .number = -1, .next = pd_job_first(job) };
-	/* where nothing is left to train, what the checkpoint has is evaluated */
+	/* where nothing is left to train, what the run begins with is evaluated */
 	position->evaluate_next = pd_job_trained(job) && job->test_microbatches > 0;
 }
 

@@ -111,6 +111,14 @@ static int note_cut(const struct pd_job *job, const struct pd_checkpoint *ck, st
 	return 0;
 }
 
+void pd_job_say_trained(const struct pd_job *job)
+{
+	if (!job->quiet && pd_job_trained(job))
+		pd_say("nothing is left to train: by --minibatches or --epochs training ends at step"
+		       " %" PRId64 "%s", job->total_minibatches,
+		       job->test_microbatches > 0 ? "; evaluating" : "");
+}
+
 int pd_job_go_on(struct pd_job *job, const struct pd_checkpoint *ck, struct pd_error *err)
 {
 	const struct pd_checkpoint_info *info = pd_checkpoint_info(ck);
@@ -121,9 +129,8 @@ int pd_job_go_on(struct pd_job *job, const struct pd_checkpoint *ck, struct pd_e
 		pd_say("%s: goes on from step %" PRId64 "%s", job->checkpoint, info->step,
 		       info->checksums ? "" : ", whose checkpoint is of an earlier version and has no"
 		       " checksums: damaged numbers in it would not be noticed");
-	if (status == 0 && !job->quiet && pd_job_trained(job))
-		pd_say("nothing is left to train: by --minibatches or --epochs training ends at step"
-		       " %" PRId64, job->total_minibatches);
+	if (status == 0)
+		pd_job_say_trained(job);
 	return status < 0 ? -1 : note_cut(job, ck, err);
 }
 

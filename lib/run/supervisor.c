@@ -293,6 +293,19 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 	return status;
 }
 
+/* More threads than processors only get in each other's way, and a thousand never begin. */
+static int check_threads(const struct supervisor *s, struct pd_error *err)
+{
+	int processors = s->launcher->ops->processors(s->launcher);
+	bool several = s->launcher->ops->seat(s->launcher, 0)->hosts > 1;
+
+	if (s->job->threads <= processors)
+		return 0;
+	return pd_error_input(err, "--threads=%" PRId64 ": %s us use %d processor%s%s", s->job->threads,
+			      several ? "these machines let" : "this machine lets", processors,
+			      processors == 1 ? "" : "s", several ? " in all" : "");
+}
+
 int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd_error *err)
 {
 	struct supervisor s = { .job = job, .how = how, .count = job->plan->rank_count,
@@ -309,7 +322,7 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 		s.ranks[r].trace = -1;
 	s.launcher = how->launcher->open(s.count, err);
 	if (s.launcher) {
-		status = supervisor_check_mapping(&s, err);
+		status = check_threads(&s, err) < 0 ? -1 : supervisor_check_mapping(&s, err);
 		if (how->print_mapping)
 			supervisor_print_mapping(&s);
 		else if (status == 0 && (status = supervisor_catch_signals(&s, err)) == 0)
