@@ -478,18 +478,38 @@ test_ok "it has every device and every link, and is the same each time" '
 	! grep -i "nan\|inf" a.svg || false
 	pd-plan --format=svg -t 3@1GB/s,2@100MB/s chain.json | cmp - a.svg
 	pd-plan --format=svg -t 3@1GB/s,2@1GB/s --stages=12x2 chain.json >b.svg
-	[ "$(grep -c "not used" b.svg)" -eq 4 ]'
+	[ "$(grep -c ": not used<" b.svg)" -eq 4 ]'
 test_ok "names are quoted in drawings" '
 	jq ".layers[3].name = \"<\\\"&\" | .layers[4].inputs = [.layers[3].name]" chain.json >odd.json
 	pd-plan -f svg -t 2@1GB/s --stages=3,9 odd.json >odd.svg
 	grep -q ">&lt;.&amp; " odd.svg
 	pd-plan -f dot -t 2@1GB/s --stages=3,9 odd.json | grep -Fq "<\\\"& "'
 test_ok "long names are cut, but not inside a character" '
-	name=$(printf "\316\261\316\262%.0s" 1 2 3 4 5 6 7 8 9)
+	name=$(printf "\316\261\316\262%.0s" 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20)
 	jq --arg name "$name" ".layers[3].name = \$name | .layers[4].inputs = [\$name]" chain.json >odd.json
 	pd-plan -f svg -t 2@1GB/s --stages=3,9 odd.json >odd.svg
-	grep -q ">$(echo "$name" | cut -b 1-28) " odd.svg
+	grep -q ">$(echo "$name" | cut -b 1-20).*$(printf "\342\200\246").*$(echo "$name" | cut -b 61-80) .* l11<" odd.svg
 	iconv -f UTF-8 -t UTF-8 <odd.svg >/dev/null'
+test_ok "what all names begin with is said once" '
+	jq ".layers[] |= (.name |= \"encoder.block.\" + . | .inputs[] |= \"encoder.block.\" + .)" \
+		chain.json >named.json
+	pd-plan -e -f svg -t 2@1GB/s --stages=3,9 named.json >named.svg 2>err
+	[ "$(grep -c "encoder" named.svg)" -eq 1 ]
+	grep -q ">l3 .* l11<" named.svg
+	grep -q "which, all behind encoder\.block\.$" err
+	grep -q " l3 to l11$" err'
+test_ok "ranks, and every stage of a rank" '
+	pd-plan -f svg -t 3@1GB/s --schedule=interleaved --chunks=2 chain.json >chunks.svg
+	for r in 0 1 2; do
+		grep -q "<title>rank $r, stages $r, $((r + 3))<" chunks.svg
+		grep -q "font-weight=\"bold\">rank $r<.*>2 stages<" chunks.svg
+	done
+	grep -q ">3: l" chunks.svg
+	grep -q ">[0-9.]* kB back to the first<" chunks.svg
+	grep -q "font-weight=\"bold\">stage 0 .* 2<.*>ranks 0-1<" b.svg'
+test_ok "its legend has what is drawn, and nothing else" '
+	for what in forward backward idle "device that is not used"; do grep -q ">$what<" b.svg; done
+	! grep -E ">(device that|60 to 90 %|above 90 %)" chunks.svg || false'
 test_ok "that data parallelism does not fit is said with its time" '
 	pd-plan -e -t 4@1GB/s --memory=20MB chain.json 2>err >out
 	jq -e ".predicted.alternatives[] | select(.name == \"data-parallel\") | .fits == false" out

@@ -1,156 +1,123 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Draws the machine: boxes in boxes, devices in the colours of their stages, links by how busy they
- * are.
- */
+/* Draws the machine: devices in the colours of all their stages, links by how busy they are. */
 #include "explain/draw_svg.h"
 
+#include "base/mem.h"
 #include "base/opt.h"
+#include "topology/picture.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
-#define STUB 20                 /* length of a link */
-#define PAD 8
+#define STAGE_FONT 8.0
 
-/* A component below level k, as it is drawn; [levels] is the machine. */
-struct machine {
-	const struct pd_drawing *d;
-	double width[PD_MAX_LEVELS + 1], height[PD_MAX_LEVELS + 1];
-	int per_row[PD_MAX_LEVELS + 1];
-	int font;                       /* in a device; 0: no text */
+const struct pd_draw_load pd_draw_loads[4] = {
+	{ 0, "link busy below 20 %", { 0x6f, 0x7f, 0x8f } },
+	{ 0.2, "20 to 60 %", { 0x2f, 0x5f, 0x9b } },
+	{ 0.6, "60 to 90 %", { 0xc4, 0x5c, 0x0e } },
+	{ 0.9, "above 90 %", { 0xb0, 0x2a, 0x1f } },
 };
-
-/* Returns a colour from grey (not busy) through blue to red (always busy). */
-const char *pd_draw_load_colour(double part)
-{
-	return part >= 0.9 ? "#b02a1f" : part >= 0.6 ? "#ee841c" : part >= 0.2 ? "#3b6fa8"
-		: part > 0 ? "#8fa9c4" : "#cccccc";
-}
 
 double pd_draw_load_width(double part)
 {
 	return 1 + 6 * (part > 1 ? 1 : part);
 }
 
-/* Sets the size of the components, which is the same for all of a level. */
-static void measure(struct machine *m)
+/* Writes "stages 0, 4" of a rank into a title. */
+static void put_title(const struct pd_drawing *d, int64_t rank, int first)
 {
-	const struct pd_topology *topology = &m->d->plan->topology;
-	int64_t devices = topology->devices;
-	double cell = devices <= 48 ? 34 : devices <= 160 ? 24 : devices <= 640 ? 15 : 8;
-
-	m->font = devices <= 160 ? 10 : devices <= 640 ? 7 : 0;
-	m->width[0] = m->height[0] = cell;
-	for (int k = 1; k <= topology->levels; k++) {
-		double most = SVG_WIDTH - 2 * SVG_MARGIN - 2 * PAD * (topology->levels - k);
-		int64_t count = topology->level[k - 1].count, rows;
-		int64_t fit = (int64_t)((most - 2 * PAD + PAD) / (m->width[k - 1] + PAD));
-
-		fit = fit < 1 ? 1 : fit < count ? fit : count;
-		rows = (count + fit - 1) / fit;
-		m->per_row[k] = (int)fit;
-		m->width[k] = (double)fit * (m->width[k - 1] + PAD) + PAD;
-		m->height[k] = (double)rows * (STUB + m->height[k - 1] + PAD) + PAD + 12;
-	}
+	fprintf(d->out, "<title>rank %" PRId64 ", stage%s %d", rank, d->next_stage[first] < 0 ? "" : "s",
+		first);
+	for (int s = d->next_stage[first]; s >= 0; s = d->next_stage[s])
+		fprintf(d->out, ", %d", s);
+	fputs("</title>", d->out);
 }
 
-static void put_device(const struct machine *m, int64_t device, double x, double y)
+/* Draws one of a rank's stages, with its number if that fits. */
+static void put_stage(const struct pd_drawing *d, int s, double x, double y, double width,
+		      double height)
 {
-	int s = m->d->stage_of[device];
-	char colour[8];
+	struct pd_colour ground = pd_draw_colour(s);
+	double font = fmin(height - 1, width > 30 ? STAGE_FONT + 1 : STAGE_FONT);
+	char number[16], colour[8];
 
-	if (s < 0) {
-		fprintf(m->d->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
-			"fill=\"#fff\" stroke=\"#aaa\" stroke-dasharray=\"2 2\"><title>device %"
-			PRId64 ": not used</title></rect>\n", x, y, m->width[0], m->height[0],
-			device);
+	fprintf(d->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\"/>", x, y,
+		width, height, pd_show_colour(ground, colour));
+	snprintf(number, sizeof(number), "%d", s);
+	if (font >= 6 && pd_svg_text_width(number, font) <= width)
+		fprintf(d->out, "<text class=\"m\" style=\"font-size:%.1fpx\" fill=\"%s\" x=\"%.1f\" "
+			"y=\"%.1f\">%s</text>", font, pd_show_colour(pd_colour_on(ground), colour),
+			x + width / 2, y + height / 2 + font * 0.36, number);
+}
+
+/* Draws all stages of a rank, one below the other, in columns if there are many. */
+static void put_device(void *context, int64_t device, const struct pd_machine_size *size, double x,
+		       double y, FILE *out)
+{
+	struct pd_drawing *d = context;
+	int first = d->stage_of[device], count = 0, columns, rows, i = 0;
+
+	if (first < 0) {
+		d->unused = true;
+		fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"#fff\" "
+			"stroke=\"#888\" stroke-dasharray=\"2 2\"><title>device %" PRId64 ": not used"
+			"</title></rect>\n", x, y, size->width, size->height, device);
 		return;
 	}
-	fprintf(m->d->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\">"
-		"<title>rank %" PRId64 ", stage %d</title></rect>\n", x, y, m->width[0],
-		m->height[0], pd_draw_colour(s, colour), device, s);
-	if (m->font)
-		fprintf(m->d->out, "<text class=\"m\" font-size=\"%d\" x=\"%.1f\" y=\"%.1f\">%d"
-			"</text>\n", m->font, x + m->width[0] / 2,
-			y + m->height[0] / 2 + m->font * 0.36, s);
+	for (int s = first; s >= 0; s = d->next_stage[s])
+		count++;
+	columns = (int)ceil(count * STAGE_FONT / size->height);
+	rows = (count + columns - 1) / columns;
+	fputs("<g>", out);
+	put_title(d, device, first);
+	for (int s = first; s >= 0; s = d->next_stage[s], i++)
+		put_stage(d, s, x + i / rows * size->width / columns, y + i % rows * size->height / rows,
+			  size->width / columns, size->height / rows);
+	fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"none\" "
+		"stroke=\"#666\" stroke-width=\".7\"/></g>\n", x, y, size->width, size->height);
 }
 
-/* Draws the link from a component to the others of its level. */
-static void put_link(const struct machine *m, int k, int64_t component, double x, double y)
+static void set_link(void *context, int level, int64_t component, struct pd_link_look *look)
 {
-	const struct pd_links *links = &m->d->usage->links;
+	struct pd_drawing *d = context;
+	const struct pd_links *links = &d->usage->links;
 	static const struct pd_load none[PD_WAYS];
-	const struct pd_load *load = component < links->components[k] ? links->load[k][component] : none;
-	double part = pd_usage_part(m->d->usage, fmax(load[PD_WAY_OUT].busy_ns, load[PD_WAY_IN].busy_ns));
+	const struct pd_load *load = component < links->components[level]
+				   ? links->load[level][component] : none;
+	double part = pd_usage_part(d->usage, fmax(load[PD_WAY_OUT].busy_ns, load[PD_WAY_IN].busy_ns));
+	size_t class = PD_COUNT(pd_draw_loads) - 1;
 	char a[32], b[32];
 
-	fprintf(m->d->out, "<path d=\"M%.1f %.1f v%d\" stroke=\"%s\" stroke-width=\"%.1f\"><title>"
-		"out %s, in %s per %s</title></path>\n", x, y, STUB,
-		pd_draw_load_colour(part), pd_draw_load_width(part),
-		pd_show_bytes((int64_t)(load[PD_WAY_OUT].bytes + 0.5), a),
-		pd_show_bytes((int64_t)(load[PD_WAY_IN].bytes + 0.5), b),
-		pd_plan_unit(m->d->plan));
-	if (part >= 0.005 && (k > 0 || m->width[0] > 30))
-		fprintf(m->d->out, "<text class=\"t\" x=\"%.1f\" y=\"%.1f\">%.0f%%</text>\n",
-			x + 2 + pd_draw_load_width(part) / 2, y + STUB - 7, 100 * part);
+	while (part < pd_draw_loads[class].least)
+		class--;
+	d->loads[class] = true;
+	look->colour = pd_draw_loads[class].colour;
+	look->width = pd_draw_load_width(part);
+	if (part >= 0.005)
+		snprintf(look->text, sizeof(look->text), "%.0f%%", 100 * part);
+	snprintf(look->title, sizeof(look->title), "out %s, in %s per %s",
+		 pd_show_bytes((int64_t)(load[PD_WAY_OUT].bytes + 0.5), a),
+		 pd_show_bytes((int64_t)(load[PD_WAY_IN].bytes + 0.5), b), pd_plan_unit(d->plan));
 }
 
-static void put_component(const struct machine *m, int k, int64_t component, double x, double y);
-
-/* Draws a row of children, and the line to which their links lead. */
-static void put_row(const struct machine *m, int k, int64_t first, int64_t count, double x,
-		    double y)
+/* The first component of a level says what its links are. */
+static void set_name(void *context, int level, int64_t component, char *buf, size_t size)
 {
-	double step = m->width[k - 1] + PAD, half = m->width[k - 1] / 2;
-
-	fprintf(m->d->out, "<path d=\"M%.1f %.1f H%.1f\" stroke=\"#444\" stroke-width=\"2\"/>\n",
-		x + PAD / 2.0, y, x + PAD + (double)(count - 1) * step + 2 * half);
-	for (int64_t i = 0; i < count; i++) {
-		double at = x + PAD + (double)i * step;
-
-		put_link(m, k - 1, first + i, at + half, y);
-		put_component(m, k - 1, first + i, at, y + STUB);
-	}
-}
-
-static void put_component(const struct machine *m, int k, int64_t component, double x, double y)
-{
-	const struct pd_topology *topology = &m->d->plan->topology;
-	const struct pd_level *level = &topology->level[k > 0 ? k - 1 : 0];
-	int64_t first = component * level->count;
-	double row, top = y + PAD + 12;
+	const struct pd_drawing *d = context;
 	char rate[32];
 
-	if (k == 0) {
-		put_device(m, component, x, y);
-		return;
-	}
-	row = STUB + m->height[k - 1] + PAD;
-	if (k < topology->levels)
-		fprintf(m->d->out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" "
-			"fill=\"%s\" stroke=\"#bbb\"/>\n", x, y, m->width[k], m->height[k],
-			k % 2 ? "#f6f6f6" : "#fff");
 	if (component == 0)
-		fprintf(m->d->out, "<text class=\"s\" x=\"%.1f\" y=\"%.1f\">%s each</text>\n",
-			x + PAD / 2.0, top - 5, pd_show_rate(level->bandwidth_bytes_per_s, rate));
-	for (int64_t i = 0; i < level->count; i += m->per_row[k]) {
-		int64_t count = level->count - i < m->per_row[k] ? level->count - i : m->per_row[k];
-		double at = top + (double)(i / m->per_row[k]) * row;
-
-		if (i > 0)
-			fprintf(m->d->out, "<path d=\"M%.1f %.1f v%.1f\" stroke=\"#444\" "
-				"stroke-width=\"2\"/>\n", x + PAD / 2.0, at, -row);
-		put_row(m, k, first + i, count, x, at);
-	}
+		snprintf(buf, size, "%s each", pd_show_rate(
+			 d->plan->topology.level[level - 1].bandwidth_bytes_per_s, rate));
 }
 
-double pd_draw_machine(const struct pd_drawing *d, double y)
+double pd_draw_machine(struct pd_drawing *d, double y)
 {
-	int levels = d->plan->topology.levels;
-	struct machine m = { .d = d };
+	const struct pd_machine_look look = {
+		.topology = &d->plan->topology, .context = d, .device = put_device, .link = set_link,
+		.name = set_name, .component_width = pd_svg_text_width("100 MB/s each", PD_SVG_SMALL) + 8,
+	};
 
-	measure(&m);
-	put_component(&m, levels, 0, SVG_MARGIN, y);
-	return y + m.height[levels];
+	return pd_machine_picture(&look, y, d->out);
 }

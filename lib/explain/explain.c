@@ -48,23 +48,24 @@ static void explain_rest(const struct pd_plan *plan, FILE *out)
 static void explain_stages(const struct pd_usage *usage, FILE *out)
 {
 	const struct pd_plan *plan = usage->plan;
-	const struct pd_profile_layer *layers = plan->profile->layers;
+	const struct pd_name_style style = { " to ", "...", 44 };
+	size_t prefix = pd_layers_prefix(plan->profile);
 
-	fprintf(out, "%5s  %6s  %8s  %-16s  %6s  %9s  %8s  %5s  %s\n", "stage", "layers",
-		"replicas", "ranks", "warmup", "in flight", "versions", "stale", "which");
+	fprintf(out, "%5s  %6s  %8s  %-16s  %6s  %9s  %8s  %5s  which%s%.*s\n", "stage", "layers",
+		"replicas", "ranks", "warmup", "in flight", "versions", "stale",
+		prefix ? ", all behind " : "", (int)prefix, plan->profile->layers[0].name);
 	for (int s = 0; s < shown_stages(plan); s++) {
 		const struct pd_stage *stage = &plan->stages[s];
 		const struct pd_stage_usage *at = &usage->stages[s];
-		bool several = stage->layer_count > 1;
+		char *names = pd_show_layers(plan->profile, stage, prefix, &style);
 		char ranks[20];
 
-		fprintf(out, "%5d  %6d  %8d  %-16s  %6d  %9d  %8d  %5lld  %.20s%s%.20s%s\n", s,
+		fprintf(out, "%5d  %6d  %8d  %-16s  %6d  %9d  %8d  %5lld  %s%s\n", s,
 			stage->layer_count, stage->replicas,
 			pd_show_ranks(stage, ranks, sizeof(ranks)), stage->warmup, at->in_flight,
-			at->versions, (long long)at->stale, layers[stage->first_layer].name,
-			several ? " to " : "",
-			several ? layers[stage->first_layer + stage->layer_count - 1].name : "",
+			at->versions, (long long)at->stale, names,
 			stage->recompute ? ", recomputed" : "");
+		free(names);
 	}
 	explain_rest(plan, out);
 }

@@ -3,4 +3,5 @@ lib_libpd_a_SOURCES += lib/topology/topology.c lib/topology/topology.h \
 	lib/topology/direct.c lib/topology/direct.h \
 	lib/topology/hierarchy.c lib/topology/hierarchy.h \
 	lib/topology/reducer.c lib/topology/reducer.h lib/topology/reducer_kind.def \
+	lib/topology/picture.c lib/topology/picture.h \
 	lib/topology/seat.c lib/topology/seat.h lib/topology/traffic.c lib/topology/traffic.h

@@ -3,6 +3,7 @@
 #include "base/svg.h"
 
 #include "base/mem.h"
+#include "explain/draw_svg.h"
 #include "plan/show.h"
 #include "tap.h"
 #include "trace/colours.h"
@@ -41,6 +42,12 @@ static void test_palette(void)
 	ok(label >= 4.5, "labels have a contrast of at least 4.5: %.2f", label);
 	ok(ground >= 3, "bars have a contrast of at least 3 with what is behind them: %.2f", ground);
 	ok(between > 1.1, "stages of a rank differ: %.2f", between);
+	for (size_t i = 0; i < PD_COUNT(pd_draw_loads); i++)
+		ok(pd_contrast(pd_draw_loads[i].colour, PD_IDLE_COLOUR) >= 3, "links: %s",
+		   pd_draw_loads[i].name);
+	for (int s = 0; s < 10; s++)
+		label = fmin(label, pd_contrast(pd_draw_colour(s), pd_colour_on(pd_draw_colour(s))));
+	ok(label >= 4.5, "numbers of stages: %.2f", label);
 	ok(pd_contrast(pd_evaluation_colour(), PD_IDLE_COLOUR) >= 3, "evaluations, too");
 }
 
