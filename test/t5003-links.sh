@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Transfers wait for links.  On one level a replay works out which link each waits for
-# (lib/transport/sim/link); on several levels transfers move from one link to the next.  A second level of
-# one component is the same machine, so both ways must take the same times.
+# Transfers wait for links.  A second level of one component is the same machine, so both must take the same
+# times, though a way has as many links more.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 # plan REPLICAS WARMUPS BYTES PARAMETERS: prints a plan in which each forward is a little longer than the

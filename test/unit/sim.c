@@ -427,6 +427,43 @@ static void test_turns(void)
 	pd_sim_free(sim);
 }
 
+/*
+ * Tests that a transfer which needs two links gets them when both are free at one time, before younger ones
+ * that need one of them, and that it is overtaken 128 times at most where they never are.
+ */
+static void test_two_busy_links(void)
+{
+	static const struct pd_topology flat = {
+		.levels = 1, .devices = 4,
+		.level = { { .count = 4, .bandwidth_bytes_per_s = 1000000000 } } };
+	struct pd_sim *sim = pd_sim_new(&plan, &wiring);
+	struct pd_sim_fabric *fabric = pd_sim_fabric_new(sim, &flat);
+	struct move both, up[80], down[80];
+
+	move(fabric, 2, 3, 1, 10, &down[0]);
+	move(fabric, 0, 1, 1, 10, &up[0]);
+	move(fabric, 0, 3, 1, 10, &both);
+	move(fabric, 2, 3, 2, 10, &down[1]);
+	move(fabric, 0, 1, 2, 10, &up[1]);
+	run_out(sim);
+	is_event(&both.sent, 10, 20, "it is before a younger one, whichever link was free first");
+	is_event(&down[1].sent, 20, 30, "which comes next");
+
+	move(fabric, 0, 1, 11, 10, &up[0]);
+	move(fabric, 2, 3, 11, 5, &down[0]);
+	move(fabric, 0, 3, 11, 10, &both);
+	for (int i = 1; i < 80; i++) {
+		move(fabric, 0, 1, (uint64_t)(11 + i), 10, &up[i]);
+		move(fabric, 2, 3, (uint64_t)(11 + i), 10, &down[i]);
+	}
+	run_out(sim);
+	is_event(&up[64].sent, 670, 680, "of two links that are never free at one time");
+	is_event(&both.sent, 680, 690, "one is kept for it in the end");
+	is_event(&down[65].sent, 690, 700, "and younger ones wait then");
+	pd_sim_fabric_free(fabric);
+	pd_sim_free(sim);
+}
+
 static void test_dependent_transfers(void)
 {
 	static const struct pd_topology free_links = { .levels = 1, .devices = 4,
@@ -580,6 +617,7 @@ int main(void)
 	test_sizes();
 	test_links();
 	test_turns();
+	test_two_busy_links();
 	test_dependent_transfers();
 	test_many_tags();
 	test_order();

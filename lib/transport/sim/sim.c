@@ -11,6 +11,8 @@
 
 #define FIRST_BUCKETS 256
 #define LEAST_SPREAD  4
+/* With fewer links idle more; with more, what needs several busy ones waits for long (pd-replay(1)). */
+#define MOST_OVERTAKEN 128
 
 /*
  * A transfer fits a cache line, since there are many.  Most wait in a bucket for the other side; the
@@ -20,6 +22,7 @@ struct sim_transfer {
 	struct pd_sim_activity activity; /* of the sender, until it has left */
 	int32_t to;
 	bool sent, received;            /* posted by the sender, the receiver */
+	uint16_t overtaken;             /* at links for which it was the first to wait */
 	union {
 		uint64_t tag;	/* until both sides have posted the transfer and it is ready */
 		uint64_t order;         /* order in which transfers became ready */
@@ -67,8 +70,6 @@ struct pd_sim_fabric {
 	uint8_t *states;                /* states of links by number (link.h) */
 	struct pd_sim_link *links;      /* by number, from 1 on */
 	uint32_t link_count;
-	bool two;                       /* every way has two links, or none */
-	uint64_t passes;                /* number of the last pass (link.h) */
 	struct pd_sim_activity give_out;
 	struct pd_sim_link *first_freed, *last_freed;
 	struct sim_transfer **buckets;
@@ -128,9 +129,8 @@ static void free_link(struct pd_sim_fabric *fabric, uint32_t number)
 	fabric->states[number] &= (uint8_t)~PD_SIM_BUSY;
 	if (!(fabric->states[number] & PD_SIM_KNOWN))
 		return;
-	if (fabric->two ? !pd_sim_link_awaited(link) : link->count == 0) {
-		if (link->first == link->end)
-			fabric->states[number] &= (uint8_t)~PD_SIM_KNOWN;
+	if (!pd_sim_link_first(link)) {
+		fabric->states[number] &= (uint8_t)~PD_SIM_KNOWN;
 		return;
 	}
 	fabric->states[number] |= PD_SIM_FREED;
@@ -193,10 +193,20 @@ static void travel(struct pd_sim *sim, struct sim_transfer *x, int64_t bandwidth
 	pd_sim_at(sim, &x->activity, sim->now_ns + ns - copy_ns);
 }
 
+/* Gives a link to a transfer, which waits no longer. */
+static void occupy(struct pd_sim_fabric *fabric, uint32_t number, const struct sim_transfer *x)
+{
+	struct sim_transfer *first = pd_sim_link_first(&fabric->links[number]);
+
+	fabric->states[number] |= PD_SIM_BUSY;
+	if (first && first->order < x->order && first->overtaken < MOST_OVERTAKEN)
+		first->overtaken++;
+}
+
 static void start(struct pd_sim *sim, struct sim_transfer *x, const struct path *path)
 {
 	for (int i = 0; i < path->count; i++)
-		sim->fabric->states[path->links[i]] |= PD_SIM_BUSY;
+		occupy(sim->fabric, path->links[i], x);
 	for (int i = 0; i < path->count; i += 2)
 		if (path->own[i / 2] > path->bandwidth)
 			relieve_later(sim, &path->links[i],
@@ -205,37 +215,112 @@ static void start(struct pd_sim *sim, struct sim_transfer *x, const struct path 
 	travel(sim, x, path->bandwidth);
 }
 
-static void wait_at(struct pd_sim_fabric *fabric, struct sim_transfer *x, const struct path *path,
-		    int i)
+/* Tells whether no transfer that became ready before this one waits for a link of its way. */
+static bool is_next(const struct pd_sim_fabric *fabric, const struct sim_transfer *x)
 {
-	struct pd_sim_link *at = &fabric->links[path->links[i]];
+	struct path path;
 
-	fabric->states[path->links[i]] |= PD_SIM_KNOWN;
-	if (fabric->two) {
-		fabric->states[path->links[1 - i]] |= PD_SIM_KNOWN;
-		pd_sim_link_wait_two(at, &fabric->links[path->links[1 - i]], x->order, x,
-				     fabric->passes);
-	} else {
-		pd_sim_link_wait(at, x->order, x);
-	}
+	path_of(fabric, x, &path);
+	for (int i = 0; i < path.count; i++)
+		if (pd_sim_link_first(&fabric->links[path.links[i]]) != x)
+			return false;
+	return true;
 }
 
 /*
- * Starts a transfer if all its links are free, and lets it wait at a busy one if not.  A new
- * transfer does not overtake those that wait for a link to be given out.
+ * Tells whether a link is kept for the first that waits for it, which is not x: since it has been overtaken
+ * too often, and nobody else is before it at any link of its way.
  */
-static void try_start(struct pd_sim *sim, struct sim_transfer *x, bool newcomer)
+static bool is_kept(const struct pd_sim_fabric *fabric, uint32_t number, const struct sim_transfer *x)
 {
-	uint8_t taken = newcomer ? PD_SIM_BUSY | PD_SIM_FREED : PD_SIM_BUSY;
-	struct path path;
+	const struct sim_transfer *first = pd_sim_link_first(&fabric->links[number]);
 
-	path_of(sim->fabric, x, &path);
-	for (int i = 0; i < path.count; i++)
-		if (sim->fabric->states[path.links[i]] & taken) {
-			wait_at(sim->fabric, x, &path, i);
-			return;
-		}
-	start(sim, x, &path);
+	return first && first != x && first->overtaken >= MOST_OVERTAKEN && is_next(fabric, first);
+}
+
+/* Returns a link of its way that a transfer cannot have, being in one of these states or kept; 0: it can have all. */
+static uint32_t taken(const struct pd_sim_fabric *fabric, const struct sim_transfer *x,
+		      const struct path *path, uint8_t states)
+{
+	for (int i = 0; i < path->count; i++) {
+		uint8_t state = fabric->states[path->links[i]];
+
+		if ((state & states) || ((state & PD_SIM_KNOWN) && is_kept(fabric, path->links[i], x)))
+			return path->links[i];
+	}
+	return 0;
+}
+
+/*
+ * Returns the first of the transfers that wait for a link, before this order, whose links are all free;
+ * NULL: there is none.
+ */
+static struct sim_transfer *startable(struct pd_sim_fabric *fabric, uint32_t number, uint64_t before,
+				      struct path *path)
+{
+	struct pd_sim_link *link = &fabric->links[number];
+
+	if (fabric->states[number] & PD_SIM_BUSY)
+		return NULL;
+	for (uint32_t i = link->first; i < link->end && link->turns[i].order < before; i++) {
+		struct sim_transfer *x = link->turns[i].transfer;
+		uint32_t busy;
+
+		if (fabric->states[link->hints[i]] & PD_SIM_BUSY)
+			continue;
+		path_of(fabric, x, path);
+		busy = taken(fabric, x, path, PD_SIM_BUSY);
+		if (busy == 0)
+			return x;
+		link->hints[i] = busy;
+	}
+	return NULL;
+}
+
+/* Returns a transfer that waits, may start and became ready before x, which wants the same link; or NULL. */
+static struct sim_transfer *rival(struct pd_sim_fabric *fabric, const struct sim_transfer *x,
+				  const struct path *path, struct path *rival_path)
+{
+	struct sim_transfer *y = NULL;
+
+	for (int i = 0; i < path->count && !y; i++)
+		if (fabric->states[path->links[i]] & PD_SIM_KNOWN)
+			y = startable(fabric, path->links[i], x->order, rival_path);
+	return y;
+}
+
+/* Starts a transfer that waits, or one that became ready before it and wants the same link. */
+static void start_first(struct pd_sim *sim, struct sim_transfer *x, struct path *path)
+{
+	struct pd_sim_fabric *fabric = sim->fabric;
+	struct path other;
+
+	for (struct sim_transfer *y; (y = rival(fabric, x, path, &other)); x = y)
+		*path = other;
+	for (int i = 0; i < path->count; i++)
+		pd_sim_link_leave(&fabric->links[path->links[i]], x->order);
+	start(sim, x, path);
+}
+
+/* Starts a new transfer, or lets it wait: behind those that wait for a link which is to be given out, too. */
+static void begin(struct pd_sim *sim, struct sim_transfer *x)
+{
+	struct pd_sim_fabric *fabric = sim->fabric;
+	struct path path, other;
+	uint32_t busy;
+
+	path_of(fabric, x, &path);
+	busy = taken(fabric, x, &path, PD_SIM_BUSY | PD_SIM_FREED);
+	if (busy == 0 && fabric->last_freed && rival(fabric, x, &path, &other))
+		busy = path.links[0];
+	if (busy == 0) {
+		start(sim, x, &path);
+		return;
+	}
+	for (int i = 0; i < path.count; i++) {
+		pd_sim_link_wait(&fabric->links[path.links[i]], x->order, x, busy);
+		fabric->states[path.links[i]] |= PD_SIM_KNOWN;
+	}
 }
 
 /* Links are given to waiting transfers once all transfers that end at this time have ended. */
@@ -246,17 +331,12 @@ static void give_out(struct pd_sim *sim, struct pd_sim_activity *activity)
 	struct path path;
 
 	for (struct pd_sim_link *link; (link = fabric->first_freed);) {
-		uint8_t *state = &fabric->states[link->number];
+		uint32_t number = (uint32_t)(link - fabric->links);
 
 		fabric->first_freed = link->next_freed;
-		*state &= (uint8_t)~PD_SIM_FREED;
-		while (!(*state & PD_SIM_BUSY) && link->count > 0)
-			try_start(sim, pd_sim_link_take(link), false);
-		if (fabric->two && !(*state & PD_SIM_BUSY) &&
-		    (x = pd_sim_link_offer(link, fabric->states, ++fabric->passes))) {
-			path_of(fabric, x, &path);
-			start(sim, x, &path);
-		}
+		fabric->states[number] &= (uint8_t)~PD_SIM_FREED;
+		while ((x = startable(fabric, number, UINT64_MAX, &path)))
+			start_first(sim, x, &path);
 	}
 	fabric->last_freed = NULL;
 }
@@ -303,7 +383,7 @@ static void transfer_ready(struct pd_sim *sim, struct pd_sim_activity *activity)
 	}
 	x->order = sim->fabric->order++;
 	activity->next = transfer_left;
-	try_start(sim, x, true);
+	begin(sim, x);
 }
 
 /*
@@ -480,8 +560,6 @@ static void make_links(struct pd_sim_fabric *fabric)
 		fabric->link_count += 2 * (uint32_t)fabric->level[l].components;
 	}
 	fabric->links = pd_calloc((size_t)fabric->link_count + 1, sizeof(*fabric->links));
-	for (uint32_t i = 1; i <= fabric->link_count; i++)
-		fabric->links[i].number = i;
 	fabric->states = pd_calloc((size_t)fabric->link_count + 1, sizeof(*fabric->states));
 	fabric->states[0] = PD_SIM_BUSY;
 }
@@ -490,7 +568,6 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 {
 	struct pd_sim_fabric *fabric = pd_zalloc(sizeof(*fabric));
 	int64_t components = sim->rank_count, narrowest = INT64_MAX;
-	int timed = 0;                  /* levels */
 
 	fabric->sim = sim;
 	sim->fabric = fabric;
@@ -506,11 +583,9 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 		if (level->bandwidth > 0 && level->bandwidth < narrowest)
 			narrowest = level->bandwidth;
 		level->narrowest = narrowest;
-		timed += level->bandwidth > 0;
 		level->components = (size_t)components;
 		components = (components + level->count - 1) / level->count;
 	}
-	fabric->two = timed == 1;
 	make_links(fabric);
 	find_hops(fabric);
 	set_buckets(fabric, FIRST_BUCKETS);
