@@ -245,4 +245,14 @@ test_ok 'bytes that cannot be counted, and sums of many that can' '
 	sed "s/9007199254740991/9007199254740992/" x >y
 	status 2 pd-replay y 2>err && one_line err
 	grep -q "bytes: expected a whole number from 0 to 9007199254740991, found" err'
+
+# Times and bandwidths that are all eight times as long make a replay eight times as long: nothing in it is a
+# time of its own, nor how a sum is cut.
+made_up '[4]' '[0]' '.profile.layers |= map(. + {parameter_bytes: 1605184})' >short.json
+jq '.profile.layers |= map(.forward_ns *= 8 | .backward_ns *= 8)' short.json >long.json
+test_ok "a replay has no times of its own" '
+	pd-replay -t 2@10GB/s+2us,2@1GB/s+20us -f json short.json >short
+	pd-replay -t 2@1250MB/s+16us,2@125MB/s+160us -f json long.json >long
+	jq -s -e ".[1].period_ns / .[0].period_ns / 8 - 1 | fabs < 1e-4" short long'
+
 test_done

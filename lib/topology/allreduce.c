@@ -7,10 +7,11 @@
 #include <math.h>
 
 /*
- * The cost of a message for its sender, whatever its length, as communication libraries have it on
- * fast links.  It limits how short pieces may be.
+ * What a message costs its sender, whatever its length, in bytes of the slowest link on its way: 2 us at
+ * 10 Gbit/s.  It limits how short pieces may be.  (As a time it would cut the same sum otherwise on links and
+ * processors that are all so many times as fast.)
  */
-#define MESSAGE_NS 2000.0
+#define MESSAGE_BYTES 2500.0
 #define MOST_MESSAGES 128       /* messages of a member each way, in a grouped all-reduce */
 #define FEW_MESSAGES 48         /* the same among few members, where more would gain little */
 #define LARGEST_GROUP 64
@@ -27,6 +28,7 @@ struct crossings {
 	int n, count;
 	struct crossing at[PD_MAX_LEVELS];
 	int64_t lines;                  /* cache lines of the buffer; there are no more pieces */
+	double message_ns;              /* what a message costs */
 };
 
 struct pd_allreduce pd_allreduce_direct(int members, int64_t bytes)
@@ -85,21 +87,22 @@ static void measure(const struct pd_topology *topology, const int *ranks, int64_
 {
 	struct spread here = spread_of_line(0, n, 1), outer;
 	int64_t size = 1;
-	double ns = 0;
+	double slowest = 0;
 
 	*crossings = (struct crossings){ .n = n, .lines = bytes / 4 / PD_PIECE_ALIGN };
 	for (int k = 0; k < topology->levels && here.runs > 1; k++) {
 		const struct pd_level *level = &topology->level[k];
-		double own = 1e9 / (double)level->bandwidth_bytes_per_s * (double)bytes;
+		double own = 1e9 / (double)level->bandwidth_bytes_per_s;
 
-		ns = own > ns ? own : ns;
+		slowest = fmax(slowest, own);
 		size *= level->count;
 		outer = ranks ? spread_of(ranks, n, size) : spread_of_line(first, n, size);
 		crossings->at[crossings->count++] = (struct crossing){
-			ns, (double)level->latency_ns, here.runs, outer.runs, here.most,
+			slowest * (double)bytes, (double)level->latency_ns, here.runs, outer.runs, here.most,
 		};
 		here = outer;
 	}
+	crossings->message_ns = slowest * MESSAGE_BYTES;
 }
 
 /*
@@ -112,7 +115,7 @@ static double direct_ns(const struct crossings *c)
 
 	for (int k = 0; k < c->count; k++)
 		most = fmax(most, 2 * c->at[k].most / c->n * c->at[k].ns);
-	return most + 2 * (c->at[c->count - 1].latency_ns + MESSAGE_NS * (c->n - 1));
+	return most + 2 * (c->at[c->count - 1].latency_ns + c->message_ns * (c->n - 1));
 }
 
 /*
@@ -143,16 +146,16 @@ static double grouped_ns(const struct crossings *c, int size, struct pd_allreduc
 		exchange = fmax(exchange, load * at->ns);
 		chain = fmax(chain, cross * (at->runs > 2 && groups > 2 ? 2 : 1) * at->ns);
 		fill += 2.0 * (double)bounds * cross * at->ns;
-		steps += 2.0 * (double)bounds * (at->latency_ns + MESSAGE_NS);
+		steps += 2.0 * (double)bounds * (at->latency_ns + c->message_ns);
 		if (S < a)
 			inside = 2 * at->latency_ns;
 	}
 	room = messages + 1 - (int)a;
-	owned = (int)fmin(fmin(sqrt(fill / (2 * MESSAGE_NS)), room), (double)c->lines / a);
+	owned = (int)fmin(fmin(sqrt(fill / (2 * c->message_ns)), room), (double)c->lines / a);
 	owned = owned > 1 ? owned : 1;
 	*how_p = (struct pd_allreduce){ c->n, groups, owned * (int)a };
 	return exchange + chain + fill / owned + steps + inside +
-		2 * MESSAGE_NS * (a - 1 + owned);
+		2 * c->message_ns * (a - 1 + owned);
 }
 
 /* Tries groups of one and more: as many members as a component has, or a power of two. */
@@ -221,10 +224,10 @@ double pd_allreduce_expect(const struct pd_topology *topology, const int *ranks,
 		return 0;
 	measure(topology, line ? NULL : ranks, ranks[0], n, bytes, &crossings);
 	if (how_p->groups == 1)
-		return fmax(0, direct_ns(&crossings) - 2 * MESSAGE_NS * (n - 1));
+		return fmax(0, direct_ns(&crossings) - 2 * crossings.message_ns * (n - 1));
 	ns = best_grouped_ns(&crossings, &grouped);
-	return fmax(0, ns - 2 * MESSAGE_NS * ((n + grouped.groups - 1) / grouped.groups - 1 +
-					      grouped.pieces / (n / grouped.groups)));
+	return fmax(0, ns - 2 * crossings.message_ns *
+		    ((n + grouped.groups - 1) / grouped.groups - 1 + grouped.pieces / (n / grouped.groups)));
 }
 
 int64_t pd_allreduce_staging_bytes(const struct pd_allreduce *how, int64_t bytes,
