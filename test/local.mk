@@ -35,7 +35,7 @@ UNITS = test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel te
 	test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
 	test/unit/tally test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
-	test/unit/trace-memory test/unit/ucx test/unit/ucx-end test/unit/views test/unit/waits test/unit/weights \
+	test/unit/trace-memory test/unit/transfers test/unit/transfers-end test/unit/views test/unit/waits test/unit/weights \
 	test/unit/window test/unit/wiring
 test_unit_reducers_SOURCES = test/unit/reducers.c test/unit/shuffled.c test/unit/shuffled.h
 test_unit_cuda_graph_cache_SOURCES = test/unit/cuda-graph-cache.c lib/device/cuda/graph_cache.c \
@@ -144,7 +144,7 @@ SANITIZED_SKIP = $(LARGE_TESTS) test/t0002-completion.sh test/t0003-memory.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh
 # These tests do not run with sanitizers, since they train or replay what others do with other models, plans
 # or data.  Replicas and optimizers are in t4001, a network of sequences in t4022, tokens and .npy in units,
-# replays in t5001 and t5002, and shared memory in test/unit/ucx.
+# replays in t5001 and t5002, and shared memory in test/unit/transfers.
 SANITIZED_SKIP += test/t4002-programs.sh test/t4012-minibatch.sh test/t4013-torch.sh \
 	test/t4020-npy.sh test/t4023-gpt.sh test/t4024-text.sh \
 	test/t4033-sums.sh test/t5003-links.sh test/t5004-wide.sh test/t5005-replicas.sh \

@@ -295,7 +295,7 @@ static int open_ends(struct end *end, const struct pd_link_ends *ends, struct pd
 
 	if (ends->device && !(device = pd_device_find(ends->device, err)))
 		return -1;
-	if (device && !device->separate_memory && ends->how)
+	if (device && !device->separate_memory && ends->how && pd_provider_of_devices(ends->how))
 		return pd_error_input(err, "--transport=%s: the %s device's workers share a memory,"
 				      " and pass everything through that", ends->how, device->name);
 	if (device && device->separate_memory)

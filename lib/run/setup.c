@@ -176,7 +176,7 @@ static int open_device(struct rank *rank, struct pd_error *err)
 
 	if (!ops)
 		return -1;
-	if (!ops->separate_memory && job->transport)
+	if (!ops->separate_memory && job->transport && pd_provider_of_devices(job->transport))
 		return pd_error_input(err, "--transport=%s: the %s device's workers share a memory,"
 				      " and pass everything through that", job->transport,
 				      ops->name);

@@ -2,7 +2,7 @@
 /*
  * A provider opens transports (transport.h) and knows which peers they reach.
  *
- * Some providers move host memory; others move, over a transport of the host's, the memory of
+ * Some providers move host memory, each to some peers (joint.h); others move, over a transport of the host's, the memory of
  * devices that have their own (pd_device_ops.separate_memory).  A rank takes for each peer the
  * first provider that reaches it (routes.h).  What a provider must know of a peer to decide that,
  * the peer offers: those bytes travel with its address.
@@ -31,12 +31,13 @@ struct pd_transport_config {
 	int rank, ranks;
 	struct pd_gate *gate;           /* NULL in virtual time */
 	const struct pd_seat *seat;     /* borrowed; NULL: there is one host */
+	const bool *peers;              /* with whom this rank exchanges by this provider, and they
+					   with it; itself where it sends to itself.  Borrowed; NULL: all */
+	const char *how;                /* the provider of host memory that is asked for; NULL: none is */
+	bool asked;                     /* the user wants this provider, and no other */
 	/* over a transport of the host's, all borrowed: */
 	struct pd_transport *host;      /* connected, but in offer() */
 	struct pd_device *device;
-	const bool *peers;              /* with whom this rank exchanges by this provider, and they
-					   with it; itself where it sends to itself */
-	bool asked;                     /* the user wants this provider, and no other */
 	const struct pd_transport_end *ends;    /* by rank; NULL in offer() */
 };
 
@@ -72,7 +73,10 @@ struct pd_transport_provider {
 
 /* These are the providers of this program, best first (lib/transport/list.c). */
 extern const struct pd_transport_provider *const pd_providers[];
-/* "auto" and the names of the providers of device memory, NULL-terminated. */
+/* "auto" and the names of all providers, NULL-terminated. */
 extern const char *const pd_provider_names[];
+/* Returns whether the provider of that name moves the memory of devices. */
+bool pd_provider_of_devices(const char *name);
 
-extern const struct pd_transport_provider pd_provider_ucx, pd_provider_nccl, pd_provider_staged;
+extern const struct pd_transport_provider pd_provider_ucx, pd_provider_tcp, pd_provider_nccl,
+	pd_provider_staged;

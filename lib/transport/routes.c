@@ -2,6 +2,7 @@
 #include "transport/routes.h"
 
 #include "base/mem.h"
+#include "transport/joint.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,12 @@ struct routes {
 	char why[256];
 };
 
+/* Returns the name of a provider that is asked for where it is one of devices' memory, or of the host's. */
+static const char *asked_for(const char *how, bool of_devices)
+{
+	return how && pd_provider_of_devices(how) == of_devices ? how : NULL;
+}
+
 static bool is_allowed(const struct pd_transport_provider *provider, const char *how)
 {
 	return provider->of_devices && (!how || strcmp(how, provider->name) == 0);
@@ -50,6 +57,7 @@ static bool is_allowed(const struct pd_transport_provider *provider, const char 
 void pd_routes_prepare(const char *how, const struct pd_device_ops *device, int rank, int ranks,
 		       const struct pd_seat *seat)
 {
+	how = asked_for(how, true);
 	for (int i = 0; pd_providers[i]; i++)
 		if (is_allowed(pd_providers[i], how) && pd_providers[i]->prepare)
 			pd_providers[i]->prepare(device, rank, ranks, seat, how != NULL);
@@ -474,19 +482,11 @@ static const struct pd_transport_ops routes_ops = {
 	.group = routes_group,
 };
 
-static const struct pd_transport_provider *first_of_host(void)
-{
-	int i = 0;
-
-	while (pd_providers[i]->of_devices)
-		i++;
-	return pd_providers[i];
-}
-
 struct pd_transport *pd_routes_open(const struct pd_routes_config *config, struct pd_error *err)
 {
 	struct pd_transport_config ends = { .rank = config->rank, .ranks = config->ranks,
-					    .gate = config->gate, .seat = &config->seat };
+					    .gate = config->gate, .seat = &config->seat,
+					    .how = asked_for(config->how, false) };
 	struct routes *t = pd_zalloc(sizeof(*t));
 	int providers = 0;
 
@@ -494,13 +494,15 @@ struct pd_transport *pd_routes_open(const struct pd_routes_config *config, struc
 		providers++;
 	t->base.ops = &routes_ops;
 	t->config = *config;
+	t->config.how = asked_for(config->how, true);
 	if (!config->host)
-		t->config.host = first_of_host();
+		t->config.host = &pd_provider_joint;
 	t->over = pd_calloc((size_t)providers, sizeof(struct pd_transport *));
 	t->peers = pd_calloc((size_t)config->ranks, sizeof(*t->peers));
 	for (int r = 0; r < config->ranks; r++)
 		t->peers[r] = !config->peers || config->peers[r];
 	t->config.peers = NULL;
+	ends.peers = t->peers;
 	t->host = t->config.host->open(&ends, err);
 	if (!t->host) {
 		routes_close(&t->base);

@@ -2,7 +2,7 @@
 /*
  * A rank's transport uses, for each peer, the first provider that reaches it.
  *
- * Host memory goes through a transport of the host's.  Device memory that the host cannot address
+ * Host memory goes through a transport of the host's (joint.h).  Device memory that the host cannot address
  * goes by NCCL where each rank has a GPU to itself, else staged through the host.
  *
  * NCCL refuses two ranks on one GPU, unless it is told that each is a machine of its own; then it
@@ -15,14 +15,16 @@
 #include "transport/provider.h"
 
 struct pd_routes_config {
-	/* the provider between devices, equal at all ranks; NULL: the first that reaches a peer */
+	/* the provider between devices, or of the hosts' memory, equal at all ranks; NULL: the first that
+	 * reaches a peer */
 	const char *how;
 	int rank, ranks;
 	struct pd_seat seat;
 	const bool *peers;              /* with whom this rank exchanges, and they with it; itself
 					   where it sends to itself.  Copied; NULL: all.  Of others
 					   no addresses are needed */
-	const struct pd_transport_provider *host;       /* of the host's memory; NULL: pd_providers' */
+	const struct pd_transport_provider *host;       /* of the host's memory; NULL: pd_providers',
+					   joined */
 	struct pd_device *device;       /* with memory of its own, borrowed; NULL: there is none */
 	struct pd_gate *gate;
 };

@@ -4,7 +4,7 @@
  *
  * No call blocks.  A send or receive is posted with the event after which its buffer is ready
  * (NULL: now) and the event to complete.  Transfers between two ranks are matched by tag, so they
- * may be posted in any order.  A tag has 48 bits and is unique among the pending transfers of one
+ * may be posted in any order.  A send may end only once its receive is posted.  A tag has 48 bits and is unique among the pending transfers of one
  * sender and one receiver; the upper 16 bits hold the sender's rank, so there are at most 65,536
  * ranks.  Both sides give the same number of bytes, and 0 is allowed.  A rank may send to itself.
  * The times of an event are those at which the transfer could begin (posted, and `after` done) and

@@ -99,6 +99,7 @@ int ranks_recv(struct rank *me, int peer, uint64_t tag, void *buf, size_t bytes,
 bool ranks_staged;
 const struct pd_device_ops *ranks_device;
 const char *ranks_how;
+const struct pd_transport_provider *ranks_provider = &pd_provider_ucx;
 bool ranks_apart;
 int ranks_limit_s = 60;
 
@@ -162,7 +163,7 @@ static int join(struct rank *me, struct pd_error *err)
 	struct pd_seat seat = { .locals = 1, .hosts = me->ranks };
 	struct pd_transport_config config = {
 		.rank = me->rank, .ranks = me->ranks, .gate = &me->gate,
-		.seat = ranks_apart ? &seat : NULL,
+		.seat = ranks_apart ? &seat : NULL, .asked = true,
 	};
 
 	snprintf(seat.host, sizeof(seat.host), "h%d", me->rank);
@@ -170,7 +171,7 @@ static int join(struct rank *me, struct pd_error *err)
 		return -1;
 	if (ranks_device)
 		return open_routes(me, err) < 0 ? -1 : connect_all(me, err);
-	me->transport = pd_provider_ucx.open(&config, err);
+	me->transport = ranks_provider->open(&config, err);
 	if (!me->transport || connect_all(me, err) < 0)
 		return -1;
 	if (!ranks_staged)

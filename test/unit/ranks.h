@@ -27,6 +27,7 @@ extern bool ranks_staged;
 /* The device, if not NULL, whose memory has the messages of later ranks; rank r has device number r. */
 extern const struct pd_device_ops *ranks_device;
 extern const char *ranks_how;           /* pd_routes_config.how */
+extern const struct pd_transport_provider *ranks_provider;      /* of the host's memory; UCX by default */
 extern bool ranks_apart;                /* the transport is told that each rank is on its own host */
 extern int ranks_limit_s;               /* seconds, 60 by default */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Transfers by UCX (UCP tag matching): on one host through shared memory, without a network port;
- * between hosts, where there are several, by TCP.
+ * between hosts by InfiniBand or RoCE, where both have it, and by UCX's TCP where it is asked for.
  *
  * What UCX is told, and why (a variable UCX_... that is set in the environment wins):
  *
@@ -21,8 +21,11 @@
  * RCACHE_ENABLE=n: nothing here needs memory to be registered; without it UCX does not
  *   replace malloc and mmap of the process.
  * LOG_LEVEL=fatal: failures are told in our words, once.
- * With several hosts, TLS has tcp, too; and MAX_RNDV_LANES=1 keeps a message of one host from going
- *   half by its network.
+ * With several hosts, TLS has ib, too, where this one has a port of it, and tcp where UCX is asked for;
+ *   and MAX_RNDV_LANES=1 keeps a message of one host from going half by its network.  UCX's TCP listens
+ *   for as long as the run takes, and whoever reaches that port can write into this process's memory.
+ * NET_DEVICES=the interface that leads to the other hosts, where UCX is asked for and there is no
+ *   InfiniBand: data takes the way that the channel takes, on its one rail.
  *
  * Endpoints of one host are without UCX's own error handling, which would have to do without cma: a
  * peer that died is noticed by whoever started it.  Until then transfers with it stay
@@ -31,6 +34,7 @@
  */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "socket/socket.h"
 #include "transport/provider.h"
 #include "transport/ucx/shm_memfd.h"
 #include "transport/ucx/transfer.h"
@@ -78,35 +82,31 @@ static void give_back_signals(void)
 static int ucx_send(struct pd_transport *t, int peer, uint64_t tag, const void *buf, size_t bytes,
 		    const struct pd_event *after, struct pd_event *done)
 {
-	return pd_ucx_transfer((struct ucx *)t, false, peer, tag, (void *)buf, bytes, after, done);
+	return pd_ucx_transfer((struct ucx *)t, &(struct pd_transfer){
+		.peer = peer, .tag = tag, .buf = (void *)buf, .bytes = bytes, .after = after,
+		.done = done });
 }
 
 static int ucx_recv(struct pd_transport *t, int peer, uint64_t tag, void *buf, size_t bytes,
 		    const struct pd_event *after, struct pd_event *done)
 {
-	return pd_ucx_transfer((struct ucx *)t, true, peer, tag, buf, bytes, after, done);
+	return pd_ucx_transfer((struct ucx *)t, &(struct pd_transfer){
+		.receive = true, .peer = peer, .tag = tag, .buf = buf, .bytes = bytes, .after = after,
+		.done = done });
 }
 
 static int ucx_progress(struct pd_transport *t)
 {
 	struct ucx *u = (struct ucx *)t;
-	int n = pd_ucx_post_ready(u);
+	int n = pd_transfers_post_ready(&u->transfers);
 
 	n += (int)ucp_worker_progress(u->worker);
-	return u->broken ? -1 : n;
+	return u->transfers.broken ? -1 : n;
 }
 
 static int ucx_fd(struct pd_transport *t)
 {
 	return ((struct ucx *)t)->fd;
-}
-
-static void give_up(struct ucx *u, const struct pd_error *why)
-{
-	struct pd_event none = {.state = PD_EVENT_PENDING};
-
-	pd_event_fail(&none, why, u->gate);
-	u->broken = true;
 }
 
 static int ucx_arm(struct pd_transport *t)
@@ -115,13 +115,13 @@ static int ucx_arm(struct pd_transport *t)
 	struct pd_error err;
 	ucs_status_t status;
 
-	if (u->broken || pd_ucx_is_ready(u))
+	if (u->transfers.broken || pd_transfers_ready(&u->transfers))
 		return 1;
 	status = ucp_worker_arm(u->worker);
 	if (status != UCS_OK && status != UCS_ERR_BUSY) {
-		pd_error_failed(&err, "rank %d: UCX cannot wait: %s", u->rank,
+		pd_error_failed(&err, "rank %d: UCX cannot wait: %s", u->transfers.rank,
 				ucs_status_string(status));
-		give_up(u, &err);
+		pd_transfers_give_up(&u->transfers, &err);
 	}
 	return status != UCS_OK;
 }
@@ -141,10 +141,10 @@ static void peer_lost(void *transport, ucp_ep_h endpoint, ucs_status_t status)
 	struct pd_error err;
 
 	for (int r = 0; r < u->ranks; r++)
-		if ((u->peers[r] == endpoint || u->answers[r] == endpoint) && !u->broken) {
-			pd_error_peer(&err, r, "rank %d: lost rank %d: %s", u->rank, r,
+		if ((u->peers[r] == endpoint || u->answers[r] == endpoint) && !u->transfers.broken) {
+			pd_error_peer(&err, r, "rank %d: lost rank %d: %s", u->transfers.rank, r,
 				      ucs_status_string(status));
-			give_up(u, &err);
+			pd_transfers_give_up(&u->transfers, &err);
 		}
 }
 
@@ -171,7 +171,7 @@ static ucs_status_t connect_one(struct ucx *u, int r, const char *address)
 	if (status != UCS_OK || beside)
 		return status;
 	u->answers[r] = u->peers[r];
-	return ucp_ep_create(u->worker, &params, u->rank < r ? &u->answers[r] : &u->peers[r]);
+	return ucp_ep_create(u->worker, &params, u->transfers.rank < r ? &u->answers[r] : &u->peers[r]);
 }
 
 static int ucx_connect(struct pd_transport *t, const void *const *addresses, const size_t *lengths,
@@ -186,8 +186,8 @@ static int ucx_connect(struct pd_transport *t, const void *const *addresses, con
 		ucs_status_t status = addresses[r] ? connect_one(u, r, addresses[r]) : UCS_OK;
 
 		if (status != UCS_OK)
-			return pd_error_peer(err, r, "rank %d: UCX cannot reach rank %d: %s", u->rank,
-					     r, ucs_status_string(status));
+			return pd_error_peer(err, r, "rank %d: UCX cannot reach rank %d: %s",
+					     u->transfers.rank, r, ucs_status_string(status));
 	}
 	return 0;
 }
@@ -201,7 +201,7 @@ static void flush(struct ucx *u)
 {
 	int64_t end_ns = pd_now_ns() + FLUSH_NS;
 
-	while (!u->broken && pd_now_ns() < end_ns) {
+	while (!u->transfers.broken && pd_now_ns() < end_ns) {
 		if (ucp_worker_progress(u->worker) > 0)
 			continue;
 		if (ucp_worker_arm(u->worker) != UCS_ERR_BUSY)
@@ -214,10 +214,10 @@ static void ucx_cancel(struct pd_transport *t)
 {
 	struct ucx *u = (struct ucx *)t;
 
-	if (u->closing)
+	if (u->transfers.closing)
 		return;
 	pd_ucx_cancel_all(u);
-	if (u->peers && !u->broken)
+	if (u->peers && !u->transfers.broken)
 		flush(u);
 }
 
@@ -242,7 +242,7 @@ static void ucx_close(struct pd_transport *t)
 	if (!u)
 		return;
 	ucx_cancel(t);
-	if (u->several_hosts && (u->broken || u->unfinished)) {
+	if (u->networks && (u->transfers.broken || u->unfinished)) {
 		leave(u);
 		return;
 	}
@@ -252,7 +252,7 @@ static void ucx_close(struct pd_transport *t)
 		ucp_worker_destroy(u->worker);
 	if (u->context)
 		ucp_cleanup(u->context);
-	pd_ucx_transfers_release(u);
+	pd_transfers_release(&u->transfers);
 	free(u->peers);
 	free(u);
 }
@@ -267,20 +267,23 @@ static ucs_status_t set(ucp_config_t *config, const char *name, const char *valu
 
 static ucs_status_t configure(const struct ucx *u, ucp_config_t *config)
 {
+	bool ib = u->networks && (u->fabrics.infiniband || u->fabrics.roce);
 	const char *const settings[][2] = {
-		{"TLS", u->several_hosts ? "posix,cma,self,tcp" : "posix,cma,self"},
+		{"TLS", !u->networks ? "posix,cma,self" : !ib ? "posix,cma,self,tcp"
+			: u->asked ? "posix,cma,self,ib,tcp" : "posix,cma,self,ib"},
 		{"RNDV_THRESH", "8000"},
 		/* UCX makes room for so many messages at a time, and writes all of it; its own is 512. */
 		{"MM_RX_BUFS_GROW", "128"},
-		{"RCACHE_ENABLE", "n"},
+		{"RCACHE_ENABLE", ib ? NULL : "n"},
 		{"LOG_LEVEL", "fatal"},
+		{"MAX_RNDV_LANES", u->networks ? "1" : NULL},
+		{"NET_DEVICES", u->interface[0] && !ib ? u->interface : NULL},
 	};
 	ucs_status_t status = UCS_OK;
 
 	for (size_t i = 0; i < PD_COUNT(settings) && status == UCS_OK; i++)
-		status = set(config, settings[i][0], settings[i][1]);
-	if (status == UCS_OK && u->several_hosts)
-		status = set(config, "MAX_RNDV_LANES", "1");
+		if (settings[i][1])
+			status = set(config, settings[i][0], settings[i][1]);
 	return status;
 }
 
@@ -332,6 +335,19 @@ static ucs_status_t start(struct ucx *u)
 	return status;
 }
 
+/* Finds the networks by which other hosts are reached, where there are any. */
+static void sit(struct ucx *u, const struct pd_seat *seat, bool asked)
+{
+	memcpy(u->host, seat->host, sizeof(u->host));
+	if (seat->hosts <= 1)
+		return;
+	u->asked = asked;
+	u->fabrics = pd_ucx_fabrics();
+	u->networks = asked || u->fabrics.infiniband || u->fabrics.roce;
+	if (asked)
+		pd_socket_interface(seat->address, u->interface);
+}
+
 static struct pd_transport *ucx_open(const struct pd_transport_config *config, struct pd_error *err)
 {
 	struct ucx *u;
@@ -345,17 +361,13 @@ static struct pd_transport *ucx_open(const struct pd_transport_config *config, s
 	}
 	u = pd_zalloc(sizeof(*u));
 	u->base.ops = &pd_transport_ucx;
-	u->rank = config->rank;
 	u->ranks = config->ranks;
-	u->gate = config->gate;
-	if (config->seat) {
-		u->several_hosts = config->seat->hosts > 1;
-		memcpy(u->host, config->seat->host, sizeof(u->host));
-	}
-	pd_ucx_transfers_init(u);
+	pd_ucx_transfers_init(u, config->rank, config->gate);
+	if (config->seat)
+		sit(u, config->seat, config->asked);
 	status = start(u);
 	if (status != UCS_OK) {
-		pd_error_failed(err, "rank %d: UCX cannot start: %s", u->rank,
+		pd_error_failed(err, "rank %d: UCX cannot start: %s", config->rank,
 				ucs_status_string(status));
 		ucx_close(&u->base);
 		return NULL;
@@ -376,15 +388,32 @@ const struct pd_transport_ops pd_transport_ucx = {
 	.arm = ucx_arm,
 };
 
-/* Through shared memory, or by the network, to which both are connected in a run of several hosts. */
+static void *ucx_offer(const struct pd_transport_config *config, size_t *bytes_p, struct pd_error *err)
+{
+	struct pd_ucx_fabrics fabrics = pd_ucx_fabrics();
+
+	*bytes_p = sizeof(fabrics);
+	return pd_memdup(&fabrics, sizeof(fabrics));
+}
+
+static bool have_fabric(const struct pd_transport_end *self, const struct pd_transport_end *peer)
+{
+	const struct pd_ucx_fabrics *a = self->offer, *b = peer->offer;
+
+	return a && b && ((a->infiniband && b->infiniband) || (a->roce && b->roce));
+}
+
+/* Through shared memory, or by a network, which is UCX's TCP only where it is asked for. */
 static bool ucx_reaches(const struct pd_transport_end *self, const struct pd_transport_end *peer,
 			bool asked)
 {
-	return pd_seat_beside(&self->seat, &peer->seat) || self->seat.hosts > 1;
+	return pd_seat_beside(&self->seat, &peer->seat) ||
+	       (self->seat.hosts > 1 && (asked || have_fabric(self, peer)));
 }
 
 const struct pd_transport_provider pd_provider_ucx = {
 	.name = "ucx",
+	.offer = ucx_offer,
 	.reaches = ucx_reaches,
 	.open = ucx_open,
 };

@@ -217,7 +217,7 @@ static int after(struct rank *me)
 
 static int after_failure(struct rank *me)
 {
-	struct pd_event ready, done, other;
+	struct pd_event ready, done, sent, received;
 	struct pd_error why;
 	int x = 0, y = 0, bad = 0;
 
@@ -226,10 +226,9 @@ static int after_failure(struct rank *me)
 	pd_error_failed(&why, "expected here: the kernel failed");
 	pd_event_fail(&ready, &why, &me->gate);
 	bad += !rank_ok(me, ranks_until(me, &done) == -1, "its transfer fails");
-	bad += ranks_send(me, 1 - me->rank, 2, &x, sizeof(x), NULL, &other) != 0 ||
-	       ranks_until(me, &other) != 0;
-	bad += ranks_recv(me, 1 - me->rank, 2, &y, sizeof(y), NULL, &other) != 0 ||
-	       ranks_until(me, &other) != 0;
+	bad += ranks_recv(me, 1 - me->rank, 2, &y, sizeof(y), NULL, &received) != 0 ||
+	       ranks_send(me, 1 - me->rank, 2, &x, sizeof(x), NULL, &sent) != 0 ||
+	       ranks_until(me, &received) != 0 || ranks_until(me, &sent) != 0;
 	return bad + !rank_ok(me, strcmp(me->gate.err.text, why.text) == 0, "the first reason");
 }
 
@@ -362,6 +361,28 @@ static int overtaking(struct rank *me)
 	return bad;
 }
 
+/* Checks that a short message need not wait until a long one to the same rank has been sent. */
+static int brief(struct rank *me)
+{
+	enum { LONG = 128 * MIB, SHORT = 8 };
+	char *buf = calloc(1, LONG), word[SHORT] = { 0 };
+	struct pd_event ev[2];
+	int bad = 0;
+
+	if (me->rank == 0) {
+		bad += ranks_send(me, 1, 0, buf, LONG, NULL, &ev[0]) != 0;
+		bad += ranks_send(me, 1, 1, word, SHORT, NULL, &ev[1]) != 0;
+	} else {
+		bad += ranks_recv(me, 0, 0, buf, LONG, NULL, &ev[0]) != 0;
+		bad += ranks_recv(me, 0, 1, word, SHORT, NULL, &ev[1]) != 0;
+	}
+	bad += ranks_until(me, &ev[1]) != 0 || ranks_until(me, &ev[0]) != 0;
+	if (me->rank == 1)
+		bad += !rank_ok(me, ev[1].end_ns < ev[0].end_ns, "the short one was first");
+	free(buf);
+	return bad;
+}
+
 static void test_all(const char *how)
 {
 	double result[RANKS_MAX * RANKS_RESULT];
@@ -385,7 +406,7 @@ static void test_all(const char *how)
 		ok(r[1] < 200, "%s: awake at once", large ? "1 MiB" : "8 bytes");
 	}
 	is_int(run_ranks(2, steady, result, -1), 0, "%s: 3000 transfers one after another", how);
-	/* UCX's pools grow when one side is late, but no transfer needs an allocation of its own. */
+	/* Pools grow when one side is late, but no transfer needs an allocation of its own. */
 	diag("the last 2000 allocated %.0f and %.0f bytes", result[0], result[RANKS_RESULT]);
 	ok(result[0] < 4000 * 16 && result[RANKS_RESULT] < 4000 * 16,
 	   "the last 4000 transfers allocate less than 16 bytes each");
@@ -402,5 +423,10 @@ int main(void)
 	ranks_apart = false;
 	ranks_staged = true;
 	test_all("staged");
+	ranks_staged = false;
+	ranks_provider = &pd_provider_tcp;
+	test_all("tcp");
+	is_int(run_ranks(2, overtaking, NULL, -1), 0, "tcp: a short message overtakes a long one");
+	is_int(run_ranks(2, brief, NULL, -1), 0, "tcp: also one that its own sender is sending");
 	return done_testing();
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests transfers by UCX that do not end well, or end while other work goes on. */
+/* Tests transfers that do not end well, or end while other work goes on. */
 #include "base/clock.h"
 #include "tap.h"
 #include "unit/ranks.h"
@@ -252,5 +252,9 @@ int main(void)
 	test_lost();
 	ranks_staged = true;
 	test_ends("staged");
+	ranks_staged = false;
+	ranks_provider = &pd_provider_tcp;
+	test_ends("tcp");
+	test_lost();
 	return done_testing();
 }
