@@ -38,7 +38,7 @@ static const struct pd_opt options[] = {
 	{ "workers", 'w', PD_OPT_COUNT, "N", "workers at once, one of them timed (default: 1)",
 	  &workers, 1, 4096 },
 	PD_OPT_GROUP("Link"),
-	{ "transport", 0, PD_OPT_CHOICE, "NAME", "between GPUs: auto (default), nccl or staged",
+	{ "transport", 0, PD_OPT_CHOICE, "NAME", "auto (default); GPUs: nccl, staged; hosts: tcp, ucx",
 	  &transport, .choices = pd_provider_names },
 	{ "no-link", 0, PD_OPT_FLAG, NULL, "measure neither the link nor the cost of operations",
 	  &no_link },

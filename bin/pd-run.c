@@ -42,7 +42,7 @@ static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Device"),
 	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu or cuda", &job.device },
 	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 products to TF32", &job.tf32 },
-	{ "transport", 0, PD_OPT_CHOICE, "NAME", "way between GPUs: auto (default), nccl or staged",
+	{ "transport", 0, PD_OPT_CHOICE, "NAME", "auto (default); GPUs: nccl, staged; hosts: tcp, ucx",
 	  &transport, .choices = pd_provider_names },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads per worker (default: the profile's)",
 	  &job.threads, 1, 4096 },
