@@ -218,8 +218,8 @@ test_ok "a run of no minibatches evaluates what --init gives" '
 	pd-run --threads=1 --checkpoint=ck --data=data --epochs=1 --momentum=0 plan-1 >out
 	pd-run --threads=1 --data=data --minibatches=0 --init=$(ls ck/step-*/stage-0.*) plan-1 >again 2>err
 	cat out again err
-	[ "$(grep evaluation\" out | jq -c "[.loss, .accuracy]")" = \
-	  "$(grep evaluation\" again | jq -c "[.loss, .accuracy]")" ]
+	[ "$(jq -c "select(.event == \"evaluation\") | [.loss, .accuracy]" out)" = \
+	  "$(jq -c "select(.event == \"evaluation\") | [.loss, .accuracy]" again)" ]
 	grep -q "^pd-run: nothing is left to train: .* ends at step 0; evaluating$" err'
 
 # refused WORDS OPTION...: checks that pd-run refuses these with status 2 in one sentence with the WORDS,
