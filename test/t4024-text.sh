@@ -92,6 +92,24 @@ test_ok "a token outside of the vocabulary, and where it is" '
 	plan few 1 1 >plan.json
 	refused "letters/train.txt: token 1[0-9][0-9] at place [0-9]*: expected one from 0 to 99, the model.s vocabulary" \
 		letters'
+test_ok "tokens of another width than the vocabulary asks for, a text, CIFAR-100" '
+	mkdir wide narrow plain hundred
+	u16 <tokens/train.bin >wide/train.bin
+	refused "wide/train.bin: every other token is 0: these have 32 bits" wide
+	head -c 4000 tokens/train.bin >narrow/train.bin
+	pd-model gpt ${gpt%--vocab*} --vocabulary=70000 --untied >many.json
+	profile many.json 4 >many
+	plan many 1 1 >plan.json
+	refused "narrow/train.bin: token [0-9]* at place 0: .* taken to have 32 bits" narrow
+	pd-model gpt ${gpt%--vocab*} --vocabulary=50257 --untied >many.json
+	profile many.json 4 >many
+	plan many 1 1 >plan.json
+	cp letters/train.txt plain/train.bin
+	refused "plain/train.bin: expected the numbers of a tokenizer, found a text" plain
+	plan gpt 1 1 >plan.json
+	cp tokens/train.bin hundred
+	echo apple >hundred/fine_label_names.txt
+	refused "hundred: found CIFAR-100" hundred'
 test_ok "a model of images, too little text, nothing to evaluate on" '
 	residual_model >residual.json
 	profile residual.json 4 >residual

@@ -41,6 +41,9 @@ static int read_file(struct pd_source *source, struct capacity *capacity, struct
 	}
 	if (got < 0)
 		return -1;
+	if (got > 0 && ((set->samples - first) * (1 + PIXELS) + got) % (2 + PIXELS) == 0)
+		return pd_error_input(err, "%s: records of %d bytes, as in CIFAR-100: expected those of "
+				      "CIFAR-10, of %d", source->name, 2 + PIXELS, 1 + PIXELS);
 	if (got > 0)
 		return pd_error_input(err, "%s: truncated: expected records of %d bytes, found %"
 				      PRId64 " bytes after the last whole one", source->name,

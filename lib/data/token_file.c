@@ -8,12 +8,16 @@
 #include "base/file_kind.h"
 #include "base/mem.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define HEADER_BYTES 1024
+/* Bytes, or tokens, of a file without a header that are looked at, and how many of them say something. */
+#define MOST_LOOKED_AT (1 << 20)
+#define LEAST_LOOKED_AT 128
 
 static const struct {
 	int32_t magic, version;
@@ -109,17 +113,6 @@ static int read_header(struct pd_token_file *text, size_t row, struct pd_error *
 	return 0;
 }
 
-static int read_bare(struct pd_token_file *text, const char *type, struct pd_error *err)
-{
-	text->type = pd_npy_type_find(type);
-	if (text->map.count % text->type->bytes != 0)
-		return pd_error_input(err, "%s: %" PRId64 " bytes: expected whole tokens of %d bytes",
-				      text->name, text->map.count, text->type->bytes);
-	text->data = text->map.bytes;
-	text->count = text->map.count / text->type->bytes;
-	return 0;
-}
-
 static int check_tokens(const struct pd_token_file *text, int64_t vocabulary, struct pd_error *err)
 {
 	int64_t types = INT64_C(1) << (8 * text->type->bytes), at;
@@ -131,9 +124,57 @@ static int check_tokens(const struct pd_token_file *text, int64_t vocabulary, st
 	if (at == text->count)
 		return 0;
 	return pd_error_input(err, "%s: token %" PRIu64 " at place %" PRId64 ": expected one from 0 to %"
-			      PRId64 ", the model's vocabulary", text->name,
+			      PRId64 ", the model's vocabulary%s", text->name,
 			      text->type->value(text->data + at * text->type->bytes), at,
-			      vocabulary - 1);
+			      vocabulary - 1, text->data > text->map.bytes || text->type->bytes == 1 ? ""
+			      : text->type->bytes == 2 ? "; without a header they are taken to have 16 bits"
+			      : "; without a header they are taken to have 32 bits, since the vocabulary "
+				"has more than 65,536");
+}
+
+/* Whether every other of the first tokens is 0, as the upper halves of wider ones are. */
+static bool are_halves(const struct pd_token_file *text)
+{
+	int64_t most = text->count < MOST_LOOKED_AT ? text->count : MOST_LOOKED_AT;
+	bool lower = false, upper = false;
+
+	for (int64_t i = 0; i < most && !upper; i++) {
+		uint64_t token = text->type->value(text->data + i * text->type->bytes);
+
+		*(i % 2 ? &upper : &lower) |= token != 0;
+	}
+	return lower && !upper;
+}
+
+/* Whether the first bytes are those of a text in ASCII, which tokens hardly have. */
+static bool are_letters(const struct pd_token_file *text)
+{
+	int64_t most = text->map.count < MOST_LOOKED_AT ? text->map.count : MOST_LOOKED_AT, i = 0;
+
+	while (i < most && (isprint(text->map.bytes[i]) || isspace(text->map.bytes[i])))
+		i++;
+	return i == most;
+}
+
+/* Bare numbers do not say of which type they are; some cannot be of the one that they are taken for. */
+static int read_bare(struct pd_token_file *text, bool bytes, int64_t vocabulary, struct pd_error *err)
+{
+	bool looks = !bytes && text->map.count >= LEAST_LOOKED_AT;
+
+	text->type = pd_npy_type_find(bytes ? "|u1" : vocabulary <= 65536 ? "<u2" : "<u4");
+	if (looks && are_letters(text))
+		return pd_error_input(err, "%s: expected the numbers of a tokenizer, found a text: it is taken "
+				      "as bytes where its name ends in .txt", text->name);
+	if (text->map.count % text->type->bytes != 0)
+		return pd_error_input(err, "%s: %" PRId64 " bytes: expected whole tokens of %d bytes",
+				      text->name, text->map.count, text->type->bytes);
+	text->data = text->map.bytes;
+	text->count = text->map.count / text->type->bytes;
+	if (looks && text->type->bytes == 2 && are_halves(text))
+		return pd_error_input(err, "%s: every other token is 0: these have 32 bits or more; expected "
+				      "16 (uint16), since the vocabulary has at most 65,536, or llm.c's header",
+				      text->name);
+	return 0;
 }
 
 /* Checks that it is not a file of another kind, which would be taken for numbers or for a text. */
@@ -163,7 +204,7 @@ int pd_token_file_open(struct pd_token_file *text, char *name, bool bytes, int64
 	if (header < PD_COUNT(headers))
 		status = read_header(text, header, err);
 	else
-		status = read_bare(text, bytes ? "|u1" : vocabulary <= 65536 ? "<u2" : "<u4", err);
+		status = read_bare(text, bytes, vocabulary, err);
 	return status < 0 ? -1 : check_tokens(text, vocabulary, err);
 }
 

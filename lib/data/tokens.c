@@ -201,6 +201,9 @@ static bool recognise_binary(const char *directory)
 static int open_binary(const char *directory, const struct pd_model *model,
 		       const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
+	if (pd_source_exists(directory, "fine_label_names.txt"))
+		return pd_error_input(err, "%s: found CIFAR-100, of which this version knows no format: "
+				      "expected arrays in .npy files, or CIFAR-10", directory);
 	return open_part(&pd_data_tokens, directory, ".bin", model, train, set_p, err);
 }
 

@@ -368,6 +368,8 @@ static void test_cifar(void)
 				     n ? "truncated" : "found none");
 	}
 	ok(all, "CIFAR-10: truncated files are refused");
+	scratch_write(scratch_path("cifar/data_batch_3.bin"), bytes, 2 * (RECORD + 1));
+	ok(refuses("cifar", model, "data_batch_3.bin", "as in CIFAR-100"), "CIFAR-100's are named");
 	bytes[RECORD] = 10;
 	scratch_write(scratch_path("cifar/data_batch_3.bin"), bytes, count);
 	ok(refuses("cifar", model, "data_batch_3.bin", "label 10 of sample 4"),
