@@ -118,9 +118,9 @@ test_ok "too many devices to be drawn" '
 	refused 2 "^pd-plan: --format: svg: expected at most 4096 devices, found 5000" \
 		pd-plan --format=svg --topology=5000@1GB/s --memory=1 profile'
 test_ok "an output that takes nothing, before what is read" '
-	: >empty
+	: >hollow
 	for command in pd-profile pd-plan pd-schedule pd-replay; do
-		status 3 $command empty >&- 2>err
+		status 3 $command hollow >&- 2>err
 		one_line err
 		grep -q "^$command: standard output: cannot write" err
 	done'
