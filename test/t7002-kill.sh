@@ -128,7 +128,7 @@ test_ok "one that sleeps does, and --timeout is asked as well" '
 	status 3 slowly "exec sleep 600" 0 --silence=2 2>err
 	cat err
 	one_line err
-	grep -q "rank 0 (stage 0 of 2) hangs: it has not answered for seconds while starting" err
+	grep -q "rank 0 (stage 0 of 2) hangs: it has not answered for [0-9]* s while starting" err
 	status 3 slowly "exec sleep 600" 0 --timeout=2 2>err
 	cat err
 	grep -q "rank [01] (stage [01] of 2).* while starting" err'

@@ -138,7 +138,7 @@ test_ok "a rank that is stopped hangs, and is named" '
 	kill -STOP $(on h4 pd-worker)
 	none_left 15
 	ended 10 3
-	said "rank 3 (stage 2 of 3, host h4) hangs: it has not answered for seconds"
+	said "rank 3 (stage 2 of 3, host h4) hangs: it has not answered for "
 '
 test_ok "a link that is down for two seconds holds a run up; down for good, its host is lost" '
 	begin_there
@@ -155,7 +155,7 @@ test_ok "a link that is down for two seconds holds a run up; down for good, its 
 	[ "$(grep -c progress out)" -gt $((held + 20)) ]
 	ip -n "${PD_NETNS}h4" link set eth0 down
 	none_left 12
-	said "rank 3 (stage 2 of 3, host h4) has not been heard of for seconds, nor has its host"
+	said "rank 3 (stage 2 of 3, host h4) has not been heard of for 7 s, nor has its host"
 	# mpirun itself waits for its own process on that host
 	kill -9 $(of mpirun) $run 2>/dev/null || :
 	wait $run || :

@@ -516,9 +516,11 @@ static void lose(struct remote *r)      /* with errno, or 0 */
 
 	if (!r->ended && r->started) {
 		r->lost = true;
-		snprintf(r->fate, sizeof(r->fate), "%s", silent
-			 ? "has not been heard of for seconds, nor has its host"
-			 : "is lost with the process that started it");
+		if (silent)
+			snprintf(r->fate, sizeof(r->fate), "has not been heard of for %d s, nor has its host",
+				 PD_SOCKET_SILENCE_S);
+		else
+			snprintf(r->fate, sizeof(r->fate), "is lost with the process that started it");
 		shutdown(r->channel.fd, SHUT_RDWR);
 	}
 	pd_channel_release(&r->agent);

@@ -54,7 +54,11 @@ int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, co
 
 int supervisor_rank_silent(struct supervisor *s, int r, struct pd_error *err)
 {
-	return supervisor_rank_failed(s, r, err, "hangs: it has not answered for seconds");
+	int64_t silent_s = (pd_awake_ns(&s->awake) - s->ranks[r].heard_ns) / SECOND_NS;
+	char fate[64];
+
+	snprintf(fate, sizeof(fate), "hangs: it has not answered for %" PRId64 " s", silent_s);
+	return supervisor_rank_failed(s, r, err, fate);
 }
 
 /* Returns the rank whose last message is the oldest, if it should have sent another since; or -1. */
@@ -85,18 +89,20 @@ static int waited_for(const struct supervisor *s)
  */
 int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err)
 {
-	char name[WHO_TEXT];
+	char name[WHO_TEXT], fate[64];
 	int r = silent_rank(s);
 
+	snprintf(fate, sizeof(fate), "hangs: nothing has moved for %" PRId64 " s", s->how->timeout_s);
 	if (r >= 0)
 		return supervisor_rank_silent(s, r, err);
 	for (r = 0; r < s->count; r++)
 		if (s->ranks[r].computing && !s->ranks[r].busy)
-			return supervisor_rank_failed(s, r, err, "hangs: nothing has moved");
+			return supervisor_rank_failed(s, r, err, fate);
 	for (r = 0; r < s->count; r++)
 		if (s->ranks[r].busy)
-			return pd_error_failed(err, "%s hangs in a checkpoint: nothing has moved",
-					       supervisor_who(s, r, name));
+			return pd_error_failed(err, "%s hangs in a checkpoint: nothing has moved for %"
+					       PRId64 " s", supervisor_who(s, r, name),
+					       s->how->timeout_s);
 	r = waited_for(s);
 	return pd_error_failed(err, "nothing has moved for %" PRId64 " s; %s %s%s",
 			       s->how->timeout_s, supervisor_who(s, r, name),

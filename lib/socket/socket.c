@@ -20,7 +20,6 @@
 
 #define LISTEN_BACKLOG 4096
 #define CONNECT_MS 3000
-#define SILENCE_MS 7000                 /* of the other host */
 
 /* ---- addresses ---- */
 
@@ -255,8 +254,8 @@ void pd_socket_at_once(int fd)
 
 void pd_socket_watch(int fd)
 {
-	int yes = 1, idle_s = 2, between_s = 1, count = SILENCE_MS / 1000 - idle_s;
-	unsigned int silence_ms = SILENCE_MS;
+	int yes = 1, idle_s = 2, between_s = 1, count = PD_SOCKET_SILENCE_S - idle_s;
+	unsigned int silence_ms = PD_SOCKET_SILENCE_S * 1000;
 
 	setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &yes, sizeof(yes));
 	setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));

@@ -24,8 +24,9 @@ int pd_socket_begin_connect(const char *address, int port);
 int pd_socket_error(int fd);
 /* What is sent goes at once. */
 void pd_socket_at_once(int fd);
+#define PD_SOCKET_SILENCE_S 7
 /*
- * Ends a connection whose other host does not answer for some seconds, be it idle or not: what is
+ * Ends a connection whose other host does not answer for so many seconds, be it idle or not: what is
  * read then fails with ETIMEDOUT.
  */
 void pd_socket_watch(int fd);
