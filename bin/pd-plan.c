@@ -79,7 +79,7 @@ static const struct pd_opt options[] = {
 	{ "batch", 'b', PD_OPT_COUNT, "B", "most samples of an update, cut into microbatches",
 	  &batch, 1, PD_MAX_EXTENT },
 	{ "chunks", 0, PD_OPT_COUNT, "V", "stages of each rank, interleaved (default: 2)", &chunks,
-	  1, 1024 },
+	  1, 4096 },
 	{ "eager", 0, PD_OPT_FLAG, NULL, "do every forward that arrives before the first backward",
 	  &eager },
 	{ "recompute", 0, PD_OPT_STRING, "STAGES",

@@ -33,7 +33,7 @@ static const struct pd_opt options[] = {
 	{ "format", 'f', PD_OPT_CHOICE, "NAME",
 	  "report (default), json, csv, text, svg, chrome, trace", &format, .choices = formats },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N",
-	  "replay N minibatches; of a trace as it is, show the first N", &minibatches, 1, 1e9 },
+	  "replay N minibatches; of a trace as it is, show the first N", &minibatches, 1, 1 << 30 },
 	{ "all", 'a', PD_OPT_FLAG, NULL,
 	  "leave out nothing: draw every replica; all minibatches in chrome", &all },
 	{ "compare", 'c', PD_OPT_STRING, "OTHER",

@@ -18,7 +18,7 @@ static const struct pd_opt options[] = {
 	  &check },
 	{ "compact", 0, PD_OPT_FLAG, NULL, "write what repeats itself once", &compact },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N", "of a plan: train N minibatches", &minibatches, 1,
-	  1e9 },
+	  1 << 30 },
 	{ 0 }
 };
 

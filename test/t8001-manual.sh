@@ -182,6 +182,48 @@ for page in "$man"/*.1; do
 		[ -s expected ] || ! [ -s found ] && diff expected found'
 done
 
+# item PAGE HEAD: prints the items whose head begins with HEAD, with numbers as programs print them.
+item() {
+	sed 's/\\-/-/g' "$1" | awk -v head=".It $2" '
+		/^\.It / { inside = index($0 " ", head " ") == 1 || index($0, head "=") || index($0, head " Ns") }
+		/^\.(El|S[hs])/ { inside = 0 }
+		inside' | sed 's/2^63 - 1/9223372036854775807/g; s/2^30/1073741824/g; s/2^20/1048576/g
+		s/1,048,576/1048576/g; s/1e12/1e+12/g' | tr '\n' ' '
+}
+while read -r program option page key; do
+	test_ok "$program --$option and $key in $page: the same limit, in both pages" '
+		status 2 $program --$option=none 2>err
+		limits=$(sed -n "s/.*number from \(.* to [^,]*\), found.*/\1/p" err)
+		[ -n "$limits" ]
+		letter=$($program --help | sed -n "s/^  -\(.\), --$option.*/Fl \1 , /p")
+		item "$man/$program.1" "${letter}Fl -$option" >one
+		item "$man/$page" "Cm $key" >two
+		cat one two
+		echo "[$limits]"
+		grep -qF "$limits" one
+		grep -qF -e " to ${limits#* to }" -e "at most ${limits#* to }" two'
+done <<END
+pd-model lanes pd-model.5 lanes
+pd-model rope-base pd-model.5 base
+pd-model dropout pd-model.5 p
+pd-profile batch-size pd-profile.5 batch_size
+pd-profile threads pd-profile.5 threads
+pd-profile workers pd-profile.5 workers
+pd-plan processors pd-topology.5 processors
+pd-plan microbatches pd-plan.5 microbatches
+pd-plan sparsity pd-plan.5 sparsity
+pd-plan chunk pd-plan.5 chunk
+pd-plan sparsity-warmup pd-plan.5 warmup
+pd-plan chunks pd-plan.5 ranks
+pd-schedule minibatches pd-schedule.5 minibatches
+pd-replay minibatches pd-schedule.5 minibatches
+pd-replay microbatches pd-plan.5 microbatches
+pd-replay sparsity pd-plan.5 sparsity
+pd-replay chunk pd-plan.5 chunk
+pd-replay processors pd-topology.5 processors
+pd-run seed pd-checkpoint.5 seed
+END
+
 # A command goes on behind a backslash or a bar at the end of a line.
 for page in "$man"/*.[1-8]; do
 	awk '/^\.Sh/ { inside = /EXAMPLES/ }

@@ -53,6 +53,7 @@ static void help(const struct pd_command *command)
 static int store(const struct pd_opt *o, const char *text, struct pd_error *err)
 {
 	double max = o->max == 0 && o->min == 0 ? 1e15 : o->max;
+	int64_t most = o->max == 0 && o->min == 0 ? INT64_MAX : (int64_t)o->max;
 
 	if (!text)
 		text = o->otherwise;
@@ -64,7 +65,7 @@ static int store(const struct pd_opt *o, const char *text, struct pd_error *err)
 		*(const char **)o->value = text;
 		return 0;
 	case PD_OPT_COUNT:
-		return pd_parse_count(text, (int64_t)o->min, (int64_t)max, o->value, err);
+		return pd_parse_count(text, (int64_t)o->min, most, o->value, err);
 	case PD_OPT_BYTES:
 		if (pd_parse_bytes(text, o->value, err) < 0)
 			return -1;
