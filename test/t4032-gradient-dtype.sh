@@ -45,6 +45,12 @@ plan residual-f16 2 2 >f16-2-2
 test_row f16-net "a network of f16, whose gradients have its loss scale" '
 	judged 4 f16-2-1 1f1b flush 4 f16 dense 1200 --loss-scale=1000'
 test_row f16-net "of f16, 2bw, round a ring" 'judged 4 f16-2-2 1f1b 2bw 4 f16 ring 0 --loss-scale=1000'
+test_row scale "of f32 with f16 gradients: a constant loss scale, which f16 need not hold" '
+	judged 4 2-1 1f1b flush 4 f16 dense 1200 --loss-scale=3e6'
+test_row scale "and one that adapts: an overflow leaves out the update" '
+	judged 10 2-1 1f1b flush 4 f16 dense 0 --loss-scale=dynamic --loss-scale-init=1e7 \
+		--loss-scale-interval=3
+	tail -n 1 out | jq -e ".skipped >= 1 and .skipped < 10"'
 test_ok "of f16: an overflow on one replica leaves out the update on all" '
 	judged 10 f16-2-1 1f1b flush 4 f16 dense 0 --loss-scale=dynamic --loss-scale-init=1e7 \
 		--loss-scale-interval=3
@@ -81,7 +87,7 @@ test_ok "what is no type is refused" '
 	grep "gradient-dtype" why
 	jq ".gradient_dtype = \"i32\"" 2 >plan.json
 	if pd-schedule --check plan.json 2>why; then false; fi
-	grep "gradient_dtype: expected \"f32\", \"bf16\" or \"f16\"" why'
+	grep "gradient_dtype: expected one of \"f32\", \"bf16\", \"f16\"" why'
 
 # Three layers have a megabyte each, which replicas sum over links of 250 MB/s.
 jq -n '{format: "pd-profile", version: 1, name: "three", batch_size: 1, device: {kind: "cpu"},

@@ -218,7 +218,7 @@ int pd_bench_queue_sum(struct pd_bench *b, enum bench_sum what, struct pd_event 
 	const float *parts[] = { b->gradients, b->velocity };
 	bool rounds = what == BENCH_ROUND;
 	const struct pd_mixed_sum mixed = {
-		.rounding = pd_dtype_gradients(PD_BF16, b->options->dtype),
+		.rounding = pd_dtype_gradients(PD_BF16, 1, false),
 		.dst = rounds ? b->velocity : b->gradients, .src = { b->gradients, b->velocity },
 		.n = rounds ? 1 : 2, .narrow = rounds, .narrow_sources = rounds ? 0 : 2,
 		.count = sizes->full_bytes / sizeof(float),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "model/dtype.h"
 
+#include <math.h>
 #include <string.h>
 
 const char *const pd_dtype_name[PD_DTYPES + 1] = {
@@ -23,11 +24,12 @@ size_t pd_dtype_bytes(enum pd_dtype dtype)
 	return bytes[dtype];
 }
 
-struct pd_rounding pd_dtype_gradients(enum pd_dtype gradients, enum pd_dtype net)
+struct pd_rounding pd_dtype_gradients(enum pd_dtype gradients, double loss_scale, bool adapts)
 {
-	bool scales = gradients == PD_F16 && net != PD_F16;
+	bool scales = gradients == PD_F16 && !adapts;
 
-	return (struct pd_rounding){ gradients, scales ? 1024 : 1, scales };
+	return (struct pd_rounding){ gradients, scales ? ldexpf(1024, -(int)lround(log2(loss_scale))) : 1,
+				     scales };
 }
 
 enum pd_dtype pd_dtype_find(const char *name)

@@ -25,11 +25,12 @@ struct pd_rounding {
 
 size_t pd_dtype_bytes(enum pd_dtype dtype);
 /*
- * Returns how gradients are rounded of a net that computes in `net`.  With f16 the gradients of an
- * f16 net have its loss scale, and one that is too large becomes infinite, so that the update is left out;
- * those of other nets are multiplied by 1024, so that what is between 6e-8 and 64 is a normal number.
+ * Returns how gradients are rounded that have a loss scale, 1 if none.  With f16 they are multiplied by 1024
+ * over that (the nearest power of two), so that what is between 6e-8 and 64 without it is a normal number.
+ * If the scale adapts, nothing is multiplied: what is too large becomes infinite, so that the update is
+ * left out and the scale falls.
  */
-struct pd_rounding pd_dtype_gradients(enum pd_dtype gradients, enum pd_dtype net);
+struct pd_rounding pd_dtype_gradients(enum pd_dtype gradients, double loss_scale, bool adapts);
 /* The names of the types that a network can compute in, f32 first; NULL-terminated. */
 extern const char *const pd_dtype_of_nets[];
 /*

@@ -60,7 +60,7 @@ static void find_met(const struct pd_schedule *schedule, int stage, int replica,
 	const struct pd_stage *s = &plan->stages[stage];
 	struct pd_members members = {
 		&plan->topology, s->ranks, s->replicas,
-		pd_dtype_gradients(plan->gradient_dtype, plan->profile->dtype).dtype,
+		plan->gradient_dtype,
 	};
 	int count = pd_plan_bucket_count(plan, stage);
 	struct pd_bucket *buckets = pd_calloc((size_t)count, sizeof(*buckets));

@@ -38,6 +38,15 @@ static int open_one(struct pd_worker *w, struct pd_reduction *r, struct pd_reduc
 	return 0;
 }
 
+static struct pd_rounding rounding_of(const struct pd_worker *w)
+{
+	const struct pd_plan *plan = w->config.schedule->plan;
+	const struct pd_optimizer *o = &w->config.optimizer;
+
+	return pd_dtype_gradients(plan->gradient_dtype, o->loss_scale > 0 ? o->loss_scale : 1,
+				  plan->profile->dtype == PD_F16 || o->loss_scale_interval > 0);
+}
+
 static int open_reductions(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 {
 	const struct pd_plan *plan = w->config.schedule->plan;
@@ -45,7 +54,7 @@ static int open_reductions(struct pd_worker *w, struct chunk *c, struct pd_error
 		.transport = w->config.transport, .device = w->config.device, .stream = w->reduce,
 		.topology = &plan->topology, .ranks = c->stage->ranks,
 		.members = c->stage->replicas, .me = w->replica,
-		.rounding = pd_dtype_gradients(plan->gradient_dtype, plan->profile->dtype),
+		.rounding = rounding_of(w),
 	};
 
 	for (int i = 0; i < c->bucket_count && c->stage->replicas > 1; i++) {
@@ -58,7 +67,7 @@ static int open_reductions(struct pd_worker *w, struct chunk *c, struct pd_error
 			return -1;
 	}
 	config.floats = (size_t)worker_chunks(w, c);
-	config.rounding = pd_dtype_gradients(PD_F32, plan->profile->dtype);
+	config.rounding = pd_dtype_gradients(PD_F32, 1, false);
 	return !pd_plan_is_sparse(plan, c->index) ? 0
 		: open_one(w, pd_reductions[plan->reducer]->open(&config, err), &c->norm_sum);
 }

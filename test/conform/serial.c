@@ -33,7 +33,8 @@
  * the order of the replicas, with zeros for a replica that has none in the last group.
  * If the plan has a gradient_dtype and the stage replicas, each replica's sum is rounded to that type
  * first, and so is the sum of all, except with recursive doubling.  If f16 is that type and not the
- * network's, a number is multiplied by 1024 while it is f16, and is at most the largest f16 number.
+ * network's, and the loss scale S constant, a number is multiplied by 1024 / S (the nearest power of two)
+ * while it is f16, and is at most the largest f16 number.
  * Running statistics are those of a stage's replica 0.
  *
  * If layers share parameters, with 2bw and flush each has a copy; their sums are added up, from

@@ -225,12 +225,14 @@ static void update_all(struct trainer *t, int64_t b)
 
 void serial_round(const struct pd_plan *plan, float *x, size_t elements)
 {
-	float scale = plan->profile->dtype == PD_F16 ? 1 : 1024, most = 65504 / scale;
+	bool adapts = plan->profile->dtype == PD_F16 || asked.loss_scale_interval > 0;
+	double loss_scale = asked.loss_scale > 0 ? asked.loss_scale : 1;
+	float scale = adapts ? 1 : (float)exp2(10 - round(log2(loss_scale))), most = 65504 / scale;
 
 	for (size_t i = 0; i < elements && plan->gradient_dtype == PD_BF16; i++)
 		x[i] = pd_from_bf16(pd_to_bf16(x[i]));
 	for (size_t i = 0; i < elements && plan->gradient_dtype == PD_F16; i++) {
-		if (scale > 1 && isfinite(x[i]) && fabsf(x[i]) > most)
+		if (!adapts && isfinite(x[i]) && fabsf(x[i]) > most)
 			x[i] = copysignf(most, x[i]);
 		x[i] = pd_from_f16(pd_to_f16(x[i] * scale)) / scale;
 	}
