@@ -101,14 +101,13 @@ static void assign(struct pd_loader *loader)
 	while (loader->free && loader->next < loader->last) {
 		struct loader_slot *slot = loader->free;
 		struct pd_batch *batch = &slot->batch;
-		int64_t left;
 
 		loader->free = slot->next_free;
 		batch->evaluate = loader->evaluate;
 		batch->microbatch = loader->listed ? loader->listed[loader->next] : loader->next;
 		batch->first_sample = batch->microbatch * batch_size;
-		left = set->samples - batch->first_sample;
-		batch->valid = loader->evaluate && left < batch_size ? left : batch_size;
+		batch->valid = loader->evaluate
+			? pd_loader_valid(set->samples, batch->first_sample, batch_size) : batch_size;
 		batch->buffers = slot->own;
 		if (loader->made_count > 0)
 			batch->buffers = loader->made[batch->microbatch % loader->made_count];

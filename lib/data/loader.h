@@ -82,3 +82,9 @@ void pd_loader_release(struct pd_loader *loader, struct pd_batch *batch);
 int64_t pd_loader_epoch(const struct pd_dataset *train, int64_t batch_size, int64_t microbatches);
 /* Returns the microbatches of a test set, the last of which may be partly empty. */
 int64_t pd_loader_tests(const struct pd_dataset *test, int64_t batch_size);
+/* Returns how many of the samples of a microbatch there are in a test set of so many. */
+static inline int64_t pd_loader_valid(int64_t samples, int64_t first_sample, int64_t batch_size)
+{
+	return samples - first_sample < batch_size ? samples - first_sample : batch_size;
+}
+

@@ -231,6 +231,7 @@ static int open_worker(struct rank *rank, struct pd_error *err)
 		.stages = stages, .first_tensor = job->plan->profile->model->input_count,
 		.transport = rank->transport, .gate = &rank->gate,
 		.batch_size = job->plan->profile->batch_size,
+		.test_samples = rank->test.samples,
 		.optimizer = job->optimizer,
 		.retired = rank->trace ? on_retired : NULL, .losses = on_losses,
 		.updated = rank->number == 0 ? on_updated : NULL, .context = rank,

@@ -39,7 +39,6 @@ struct microbatch {
 	struct fence *sent;		/* per link out */
 	struct fence *ended;		/* that of the last operation to use the inbox, or NULL */
 	struct pd_batch *batch;
-	int64_t valid;                  /* samples that are real */
 	struct fence forward;		/* with outboxes there are two events, the second for the
 					   copy there */
 	struct fence backward;

@@ -18,6 +18,16 @@ static bool slot_left(const struct pd_worker *w, const struct chunk *c, const st
 	return true;
 }
 
+/* Returns the samples of a microbatch that are real, which a stage that loads nothing must know, too. */
+static int64_t valid_of(const struct pd_worker *w, const struct pd_op *op)
+{
+	int64_t batch_size = w->config.batch_size;
+
+	return op->evaluate && w->config.test_samples > 0
+		? pd_loader_valid(w->config.test_samples, op->microbatch * batch_size, batch_size)
+		: batch_size;
+}
+
 static void fill_pass(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 		      struct microbatch *microbatch, const void *weights, struct pd_pass *pass)
 {
@@ -26,7 +36,7 @@ static void fill_pass(struct pd_worker *w, struct chunk *c, const struct pd_op *
 		.scale = w->global_norm ? worker_scale(c, weights) : NULL,
 		.inbox = microbatch->inbox, .slot = worker_slot(w, c, op)->memory,
 		.scratch = w->scratch, .first_sample = op->microbatch * w->config.batch_size,
-		.valid = c->loader ? microbatch->valid : w->config.batch_size,
+		.valid = valid_of(w, op),
 		.evaluate = op->evaluate, .losses = microbatch->losses,
 	};
 }

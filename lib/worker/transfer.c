@@ -19,7 +19,6 @@ int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 			return 0;
 		if (batch->microbatch != op->microbatch || batch->evaluate != op->evaluate)
 			pd_bug("loader: out of step with the schedule");
-		microbatch->valid = batch->valid;
 		if (device->stream.wait(stream, &batch->ready) != 0)
 			return -1;
 	}

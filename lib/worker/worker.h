@@ -41,6 +41,7 @@ struct pd_worker_config {
 	struct pd_transport *transport;
 	struct pd_gate *gate;           /* NULL in virtual time */
 	int64_t batch_size;
+	int64_t test_samples;           /* of an evaluation; 0: there is none, or in virtual time */
 	/*
 	 * If not NULL, training phases do this list instead of what the schedule generates
 	 * (pd_op_source_init), and have no checkpoint inside.  buffer_counts (of each of the rank's
