@@ -77,6 +77,17 @@ test_ok "the losses of three stages are those of one, to the last bit" '
 	done
 	cmp one three-stages
 	jq -s -e "length == 6" one'
+test_ok "a loss for which no label counts is null, and the sum is that of the others" '
+	jq "(.layers[] | select(.name == \"side\")).ignore_index = 0" three.json >zero.json
+	profile zero.json 5 >zero
+	plan zero 1 >plan.json
+	mkdir -p zeros/train
+	{ npy "<f4" "(5, 1, 28, 28)"; head -c $((5 * 784 * 4)) /dev/zero; } >zeros/train/image.npy
+	{ npy "|u1" "(5,)"; head -c 5 /dev/zero; } >zeros/train/label.npy
+	pd-run --threads=1 --data=zeros --minibatches=1 --no-evaluate plan.json >out
+	cat out
+	jq -s -e ".[0] | .event == \"progress\" and .losses.side.loss == null and
+		((.losses.main.loss + .losses.mid.loss) / .loss - 1 | fabs) < 1e-6" out'
 test_ok "one loss is reported as ever" '
 	three "main" >one.json
 	profile one.json 5 >one-loss
@@ -84,6 +95,24 @@ test_ok "one loss is reported as ever" '
 	pd-run --threads=1 --data=data plan.json >out
 	jq -s -e "all(.[]; has(\"losses\") | not) and (map(select(.event == \"evaluation\")) | length == 1)
 		" out'
+test_ok "an evaluation whose last microbatch is not full: the same, whether the loss stage loads data or not" '
+	jq -n "{format: \"pd-model\", version: 1, name: \"square\",
+		inputs: [{name: \"x\", dtype: \"f32\", shape: [1]}],
+		layers: [{name: \"a\", kind: \"linear\", inputs: [\"x\"], out_features: 1},
+			{name: \"loss\", kind: \"mse\", inputs: [\"a\"]}]}" >square.json
+	profile square.json 4 >square
+	for part in train test; do
+		mkdir -p squares/$part
+		{ npy "|u1" "(5, 1)"; printf "\1\2\3\4\5"; } >squares/$part/x.npy
+	done
+	for stages in 2x1 1x1,1x1; do
+		pd-plan --topology=2@10GB/s --stages=$stages square >plan.json
+		pd-run --threads=1 --data=squares --lr=0 --minibatches=1 plan.json |
+			jq -c "select(.event == \"evaluation\")"
+	done >out
+	cat out
+	[ "$(wc -l <out)" = 2 ] && [ "$(sort -u out | wc -l)" = 1 ]
+	jq -e ".samples == 5 and .loss > 0" out'
 test_ok "every loss is trained: without one the weights are others" '
 	three "side main" >two.json
 	profile two.json 5 >two

@@ -140,14 +140,20 @@ static double accuracy(const struct pd_run_report *report, const struct pd_sums 
 		? mean_of(sums, loss, (double)sums->losses[loss].correct) : 0;
 }
 
-/* Returns the mean of the training loss, which is the sum of all losses. */
+/*
+ * Returns the mean of the training loss, which is the sum of all losses; of those for which some row
+ * counts, if there are any.
+ */
 static double mean_loss(const struct pd_run_report *report, const struct pd_sums *sums)
 {
 	double sum = 0;
+	bool counts = false;
 
-	for (int k = 0; k < report->losses; k++)
-		sum += mean_of(sums, k, sums->losses[k].sum);
-	return sum;
+	for (int k = 0; k < report->losses; k++) {
+		sum += sums->losses[k].rows > 0 ? mean_of(sums, k, sums->losses[k].sum) : 0;
+		counts |= sums->losses[k].rows > 0;
+	}
+	return counts ? sum : NAN;
 }
 
 /*
