@@ -182,8 +182,8 @@ struct pd_pass {
  *     w' = w - rate / (1 - beta1^t) * v / (sqrt(s) / sqrt(1 - beta2^t) + eps)
  * AdamW is Adam with g = gradient, and  w' = (1 - rate * weight_decay) * w - ...  instead.
  * LARS (arXiv 1708.03888, algorithm 1) gives each parameter tensor a rate of its own, which follows
- * from the Euclidean norms of its weights and its gradient.  A tensor of one axis, or of which one of
- * the norms is 0, has local = 1:
+ * from the Euclidean norms of its weights and its gradient.  A tensor of one axis, or where |w| or the
+ * divisor is 0, has local = 1:
  *     local = trust * |w| / (|gradient| + weight_decay * |w|)
  *     v = momentum * v + rate * local * (gradient + weight_decay * w);  w' = w - v
  * Where spares_vectors is set, weight_decay is 0 for tensors of one axis, whatever the kind.

@@ -12,7 +12,7 @@
  */
 PD_INLINE double pd_lars_local(double trust, double decay, double weights, double gradient, double factor)
 {
-	double w = sqrt(weights), g = sqrt(gradient) * factor;
+	double w = sqrt(weights), divisor = sqrt(gradient) * factor + decay * w;
 
-	return w > 0 && g > 0 ? trust * w / (g + decay * w) : 1;
+	return w > 0 && divisor > 0 ? trust * w / divisor : 1;
 }

@@ -47,7 +47,7 @@ static void lars(struct tensor *v, const float *old, float *new, double now, dou
 	double w = norm_of(old, v->elements);
 	float step;
 
-	if (v->named->dims > 1 && w > 0 && g > 0)
+	if (v->named->dims > 1 && w > 0 && g + asked.weight_decay * w > 0)
 		now *= asked.trust * w / (g + asked.weight_decay * w);
 	step = (float)now;
 	for (size_t i = 0; i < v->elements; i++) {

@@ -242,10 +242,10 @@ static void test_device(const struct pd_device_ops *ops)
 		test_agreed(ops, c, true);
 	}
 	chain_close(c);
-	for (int lars = 0; lars <= 1; lars++) {
+	for (int lars = 0; lars <= 2; lars++) {
 		c = chain_open(ops, model, NULL, 0, 3, 17, 2);
 		chain_load(c, x, y);
-		test_by_tensor(ops, c, lars ? PD_LARS : PD_SGD);
+		test_by_tensor(ops, c, lars ? PD_LARS : PD_SGD, lars == 2);
 		chain_close(c);
 	}
 	for (enum pd_update_kind kind = PD_ADAM; kind <= PD_ADAMW; kind++) {
