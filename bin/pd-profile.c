@@ -207,7 +207,9 @@ int main(int argc, char **argv)
 	model = pd_model_read(pd_operand(argc, argv, first, 0), &err);
 	if (!model)
 		return pd_command_fail(&err);
-	profile = run(model, &err);
+	profile = pd_model_check_batch(model, measure.batch_size, &err) < 0
+		? (pd_error_prefix(&err, "%s", pd_document_name(pd_operand(argc, argv, first, 0))), NULL)
+		: run(model, &err);
 	pd_model_free(model);
 	if (!profile)
 		return pd_command_fail(&err);

@@ -113,6 +113,23 @@ test_ok "a way between GPUs where no link is measured" '
 	refused 2 "^pd-profile: --transport does nothing here" \
 		pd-profile --device=cpu --no-link --transport=staged "$MODELS/mlp.json"'
 
+cat >norm.json <<'END'
+{"format": "pd-model", "version": 1, "name": "norm",
+ "inputs": [{"name": "image", "dtype": "f32", "shape": [4, 2, 2]},
+	    {"name": "label", "dtype": "i32", "shape": []}],
+ "layers": [{"name": "bn", "kind": "batchnorm2d", "inputs": ["image"]},
+	    {"name": "mean", "kind": "adaptive_avgpool2d", "inputs": ["bn"], "output_size": 1},
+	    {"name": "bn1", "kind": "batchnorm2d", "inputs": ["mean"]},
+	    {"name": "flat", "kind": "flatten", "inputs": ["bn1"]},
+	    {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["flat", "label"]}]}
+END
+test_ok "a channel that has one value in a batch is not normalised over it" '
+	one="layer \"bn1\": a channel has one value in a batch of one sample"
+	refused 2 "^pd-profile: norm.json: $one" pd-profile --device=cpu --no-link --batch-size=1 norm.json
+	profile norm.json 2 | jq ".batch_size = 1" | pd-plan -t 1@1GB/s >norm
+	refused 2 "^pd-run: norm: $one" pd-run --synthetic norm
+	jq ".profile.batch_size = 2" norm >two
+	pd-run --device=cpu --threads=1 --synthetic -m 2 two'
 # No plan fits, so after the search the status would be 1.
 test_ok "too many devices to be drawn" '
 	refused 2 "^pd-plan: --format: svg: expected at most 4096 devices, found 5000" \

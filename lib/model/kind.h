@@ -23,6 +23,7 @@ enum pd_kind_flag {
 	PD_KIND_REDRAWS = 16,           /* backward draws the random numbers again */
 	PD_KIND_KEEPS_GATES = 32,       /* the input part keeps the gradients of four gates, four times
 					   the output, for the weight part */
+	PD_KIND_OVER_BATCH = 64,        /* training normalises each channel over the batch */
 };
 
 struct pd_kind {

@@ -77,6 +77,21 @@ bool pd_model_carries(const struct pd_model *model, int first, int count)
 	return false;
 }
 
+int pd_model_check_batch(const struct pd_model *model, int64_t batch_size, struct pd_error *err)
+{
+	for (int l = 0; l < model->layer_count && batch_size == 1; l++) {
+		const struct pd_layer *layer = &model->layers[l];
+		const struct pd_shape *in = pd_model_shape(model, layer->inputs[0]);
+
+		if (pd_layer_is(layer, PD_KIND_OVER_BATCH) && pd_shape_elements(in) == in->size[0])
+			return pd_error_input(err, "layer \"%s\": a channel has one value in a batch of "
+					      "one sample, of which %s would make 0: expected a larger "
+					      "batch size", layer->name,
+					      pd_layer_kind_name[layer->kind]);
+	}
+	return 0;
+}
+
 int64_t pd_model_lanes(const struct pd_model *model)
 {
 	for (int l = 0; l < model->layer_count; l++)

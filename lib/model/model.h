@@ -188,6 +188,11 @@ bool pd_model_needs_gradient(const struct pd_model *model, int tensor);
 int pd_model_losses(const struct pd_model *model, int first, int count);
 /* Tells whether one of those layers carries state from minibatch to minibatch (lanes). */
 bool pd_model_carries(const struct pd_model *model, int first, int count);
+/*
+ * Refuses batches in which a channel that is normalised over the batch would have one value: it would be 0,
+ * whatever it was.
+ */
+int pd_model_check_batch(const struct pd_model *model, int64_t batch_size, struct pd_error *err);
 /* The lanes that they have; 0: no layer carries state. */
 int64_t pd_model_lanes(const struct pd_model *model);
 /*

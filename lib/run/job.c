@@ -254,6 +254,8 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 		return pd_error_input(err, "model \"%s\" has no loss, so there is nothing to make small"
 				      " by training: expected a layer of kind"
 				      " softmax_cross_entropy", profile->model->name);
+	if (pd_model_check_batch(profile->model, profile->batch_size, err) < 0)
+		return pd_error_prefix(err, "%s", job->file);
 	if (check_outputs(job, err) < 0 || set_agree(job, err) < 0 || check_late(job, err) < 0 ||
 	    check_lanes(job, err) < 0 || check_sparse(job, err) < 0 ||
 	    check_order(job, err) < 0 || check_init(job, err) < 0)
