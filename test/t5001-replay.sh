@@ -161,7 +161,18 @@ test_ok 'an operation has a label in its bar or none in its row' '
 		awk "/<title>[0-9]*[FB]/ { y = \$3; bars[y]++ } /<text class=\"s m\"/ { labels[y]++ }
 			END { for (y in bars) { n++; if (labels[y] + 0 != bars[y] && labels[y] + 0 != 0) exit 1 }
 			      if (n != 4) exit 1 }"'
-# many JQ: prints a plan with sixteen replicas of its first stage.
+test_ok 'the legend of a timeline has what the timeline shows' '
+	for f in straight replicas; do
+		pd-replay -f text $f.json >out
+		head -1 out
+		for letter in F B U I W R E; do
+			legend=0 rows=0
+			head -1 out | grep -q "[;,] $letter[-=+:~] " && legend=1
+			sed -n "s/^ *[0-9,]*:[0-9]* //p" out | grep -q $letter && rows=1
+			[ $legend -eq $rows ] || { echo "$letter: legend $legend, rows $rows"; exit 1; }
+		done
+	done'
+# many: prints a plan with sixteen replicas of its first stage.
 many() {
 	plan '[16,1]' '[1,0]' 0 0 | jq '.topology.levels[1].count = 5'
 }

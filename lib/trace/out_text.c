@@ -70,7 +70,13 @@ static char filling_of(const struct pd_op *op)
 	}
 }
 
+/* What a drawing has: letters of operations, and folded replicas. */
+struct shown {
+	bool letters[UCHAR_MAX + 1], folded;
+};
+
 struct row {
+	struct shown *shown;
 	const struct pd_window *window;
 	struct cell *cell;
 	int cells;
@@ -255,13 +261,15 @@ static void print_row(const struct pd_timeline *timeline, const struct row *row,
 
 	for (int c = 0, n; c < row->cells; c += n) {
 		n = is_cut(row, c) ? 1 : run_of(row, c);
-		if (is_cut(row, c))
+		if (is_cut(row, c)) {
 			putc('/', out);
-		else if (row->cell[c].record)
+		} else if (row->cell[c].record) {
+			row->shown->letters[(unsigned char)letter_of(&row->cell[c].record->op)] = true;
 			print_run(timeline, &row->cell[c].record->op, n, which, colour, out);
-		else
+		} else {
 			for (int i = 0; i < n; i++)
 				putc('.', out);
+		}
 	}
 	putc('\n', out);
 }
@@ -278,12 +286,13 @@ static const char *row_name(const struct pd_timeline *timeline, int rank, char n
 }
 
 static void print_window(const struct pd_timeline *timeline, const struct pd_window *window,
-			 double ns_per_cell, int label, bool colour, FILE *out)
+			 double ns_per_cell, int label, bool colour, struct shown *shown, FILE *out)
 {
 	char from[32], to[32], each[32];
 	int64_t zero = timeline->begin_ns;
-	struct row row = { .window = window, .ns_per_cell = ns_per_cell };
+	struct row row = { .shown = shown, .window = window, .ns_per_cell = ns_per_cell };
 
+	shown->folded |= timeline->folded;
 	row.cells = (int)((double)pd_window_shown(window, window->end_ns) / ns_per_cell + 0.999);
 	row.cell = pd_calloc((size_t)row.cells, sizeof(*row.cell));
 	fprintf(out, "%s%s%s to %s, one column is %s\n", window->what, *window->what ? ": " : "",
@@ -321,9 +330,8 @@ static int label_columns(const struct pd_timeline *timeline)
 	       (stage_columns(timeline) > 0);
 }
 
-/* Explains what is in the windows of the views, and nothing else. */
-static void print_legend(const struct pd_view *views, int count,
-			 struct pd_window (*windows)[PD_WINDOWS], FILE *out)
+/* Explains what is shown, and nothing else. */
+static void print_legend(const struct shown *shown, FILE *out)
 {
 	static const struct { struct pd_op op; const char *what; } legend[] = {
 		{ { .kind = PD_OP_forward }, "forward" }, { { .kind = PD_OP_backward }, "backward" },
@@ -332,26 +340,15 @@ static void print_legend(const struct pd_view *views, int count,
 		{ { .kind = PD_OP_recompute }, "recompute" }, { { .kind = PD_OP_step }, "update" },
 		{ { .kind = PD_OP_forward, .evaluate = true }, "forward of an evaluation" },
 	};
-	bool used[UCHAR_MAX + 1] = { false }, folded = false;
 
-	for (int v = 0; v < count; v++) {
-		const struct pd_trace *trace = views[v].timeline->trace;
-
-		folded |= views[v].timeline->folded;
-		for (size_t i = 0; i < trace->count; i++)
-			for (int k = 0; k < PD_WINDOWS; k++)
-				used[(unsigned char)letter_of(&trace->records[i].op)] |=
-					pd_window_has(&windows[v][k],
-								      &trace->records[i]);
-	}
 	fputs("stage:rank; ", out);
 	for (size_t i = 0; i < PD_COUNT(legend); i++) {
 		char letter = letter_of(&legend[i].op);
 
-		if (used[(unsigned char)letter])
+		if (shown->letters[(unsigned char)letter])
 			fprintf(out, "%c%c %s, ", letter, filling_of(&legend[i].op), legend[i].what);
 	}
-	fprintf(out, ". idle%s\n", folded ? "; of replicas, the first is drawn" : "");
+	fprintf(out, ". idle%s\n", shown->folded ? "; of replicas, the first is drawn" : "");
 }
 
 void pd_timeline_text(const struct pd_view *views, int count, int columns, bool colour, FILE *out)
@@ -359,6 +356,10 @@ void pd_timeline_text(const struct pd_view *views, int count, int columns, bool 
 	struct pd_window windows[count][PD_WINDOWS];
 	int names = 0, label = 0, stage = 0, cells;
 	int64_t scales[PD_WINDOWS];
+	struct shown shown = { .folded = false };
+	char *body;
+	size_t size;
+	FILE *stream = pd_mem_stream(&body, &size);
 
 	for (int v = 0; v < count; v++) {
 		const struct pd_timeline *timeline = views[v].timeline;
@@ -374,15 +375,18 @@ void pd_timeline_text(const struct pd_view *views, int count, int columns, bool 
 	cells = larger(columns - names - 1, LEAST_CELLS);
 	pd_windows_of(views, count, cells / (label + ROUNDING), cells / (stage + LEAST_COLUMNS), windows,
 		      scales);
-	print_legend(views, count, windows, out);
 	for (int k = 0; k < PD_WINDOWS; k++)
 		for (int v = 0; v < count; v++) {
 			if (windows[v][k].end_ns == windows[v][k].begin_ns)
 				continue;
-			putc('\n', out);
+			putc('\n', stream);
 			if (views[v].name)
-				fprintf(out, "%s\n", views[v].name);
+				fprintf(stream, "%s\n", views[v].name);
 			print_window(views[v].timeline, &windows[v][k], (double)scales[k] / cells,
-				     names, colour, out);
+				     names, colour, &shown, stream);
 		}
+	pd_mem_stream_close(stream);
+	print_legend(&shown, out);      /* what it has is known now */
+	fwrite(body, 1, size, out);
+	free(body);
 }
