@@ -1,330 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Draws the timeline: a row per rank, with thin rows below it for transfers.  What is too short to be
- * seen is left out, and a note says so.
+ * Draws timelines: a title with the figures, a legend, and panes.  What is too short to be seen is left
+ * out, and a note says so.
  */
 #include "base/mem.h"
 #include "base/opt.h"
 #include "trace/colours.h"
+#include "trace/pane.h"
 #include "trace/report.h"
-#include "trace/window.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LEFT 100                /* the least room for the names of rows */
-#define WIDTH 820               /* of the time axis: legible across a page */
-#define ROW 18                  /* height of a row for computation */
-#define THIN 4                  /* height of a row for transfers */
-#define GAP 6
 #define LEAST_PIXELS 3.0        /* of an operation, where a window must be long */
-#define VISIBLE 2               /* pixels; transfers and updates that are shorter are left out */
-#define PADDING 2               /* around a label */
-#define LABELLED 0.9            /* the part of a row's operations that must have room for theirs */
 #define NUMBERED_CHUNKS 8       /* more are not numbered in the legend */
-
-struct picture {
-	FILE *out;
-	bool used[PD_OP_KINDS], evaluates, folded;
-	bool left_out;                  /* something is too short to be drawn */
-	int chunks;                     /* most stages of a rank */
-};
-
-/* One window of one timeline. */
-struct pane {
-	struct picture *picture;
-	const struct pd_timeline *timeline;
-	const struct pd_window *window;
-	double ns_per_pixel;
-};
-
-static double x_of(const struct pane *pane, int64_t ns)
-{
-	return LEFT + (double)pd_window_shown(pane->window, ns) / pane->ns_per_pixel;
-}
-
-static double width_of(const struct pane *pane, const struct pd_record *record)
-{
-	return x_of(pane, record->end_ns) - x_of(pane, record->start_ns);
-}
-
-static bool computes(enum pd_op_kind kind)
-{
-	return pd_lane_of(kind) == PD_LANE_COMPUTE;
-}
-
-/* Tells whether a bar is in the window and long enough; updates and transfers may be too short. */
-static bool is_drawn(const struct pane *pane, const struct pd_record *record)
-{
-	double width = pd_window_has(pane->window, record) ? width_of(pane, record) : 0;
-
-	if (width >= VISIBLE || (width > 0 && computes(record->op.kind) && record->op.kind != PD_OP_step))
-		return true;
-	pane->picture->left_out |= width > 0;
-	return false;
-}
-
-/* Returns the colour of an operation; of the stages of a rank, later ones are darker. */
-static struct pd_colour colour_of(const struct pd_timeline *timeline, const struct pd_op *op)
-{
-	if (op->evaluate && op->kind == PD_OP_forward)
-		return pd_evaluation_colour();
-	return pd_op_colour(op->kind, timeline->chunks[op->stage],
-			    computes(op->kind) ? timeline->stage_counts[op->rank] : 1);
-}
-
-/* Returns the middle of a bar, or of its part before time is left out. */
-static double middle_of(const struct pane *pane, const struct pd_record *record)
-{
-	const struct pd_window *window = pane->window;
-	int64_t end = record->end_ns;
-
-	for (int i = window->cut_count - 1; i >= 0; i--)
-		if (window->cuts[i].begin_ns > record->start_ns && window->cuts[i].begin_ns < end)
-			end = window->cuts[i].begin_ns;
-	return (x_of(pane, record->start_ns) + x_of(pane, end)) / 2;
-}
-
-static void put_bar(const struct pane *pane, const struct pd_record *record, double y, double height,
-		    bool labelled)
-{
-	const struct pd_op *op = &record->op;
-	struct pd_colour ground = colour_of(pane->timeline, op);
-	double x = x_of(pane, record->start_ns), width = width_of(pane, record);
-	char label[40], from[32], length[32], colour[8];
-	FILE *out = pane->picture->out;
-
-	pane->picture->used[op->kind] |= !op->evaluate || op->kind != PD_OP_forward;
-	pane->picture->evaluates |= op->evaluate && op->kind == PD_OP_forward;
-	fprintf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"%s>"
-		"<title>%s %s%s: from %s for %s</title></rect>\n", x, y, width, height,
-		pd_show_colour(ground, colour), width > 3 ? " class=\"b\"" : "",
-		pd_op_short(op, label), pd_op_kind_name[op->kind],
-		op->evaluate ? ", evaluation" : "",
-		pd_show_time(record->start_ns - pane->timeline->begin_ns, from),
-		pd_show_time(record->end_ns - record->start_ns, length));
-	snprintf(label, sizeof(label), "%" PRId64, op->microbatch);
-	if (labelled && pd_svg_text_width(label, PD_SVG_SMALL) + PADDING <= width)
-		fprintf(out, "<text class=\"s m\" fill=\"%s\" x=\"%.2f\" y=\"%.1f\">%s</text>\n",
-			pd_show_colour(pd_colour_on(ground), colour), middle_of(pane, record), y + ROW - 5,
-			label);
-}
-
-/*
- * Decides for all of a row: nearly all operations that are in the window as a whole have room.  Those that
- * are shorter than half a label do not count.
- */
-static bool is_labelled(const struct pane *pane, const struct pd_lane *lane)
-{
-	const struct pd_window *window = pane->window;
-	int whole = 0, fit = 0;
-
-	for (size_t i = 0; i < lane->count; i++) {
-		const struct pd_record *record = lane->bars[i].record;
-		char label[24];
-		double room, width;
-
-		if (record->op.kind == PD_OP_step || !pd_window_has(window, record) ||
-		    record->start_ns < window->begin_ns || record->end_ns > window->end_ns)
-			continue;
-		snprintf(label, sizeof(label), "%" PRId64, record->op.microbatch);
-		room = pd_svg_text_width(label, PD_SVG_SMALL) + PADDING;
-		width = width_of(pane, record);
-		whole += width >= room / 2;
-		fit += width >= room;
-	}
-	return fit >= LABELLED * whole;
-}
-
-/* Returns where the thin rows of a lane are: per depth its number among those with a bar, or -1. */
-static int *thin_rows(const struct pane *pane, const struct pd_lane *lane, int *count_p)
-{
-	int *rows = pd_calloc((size_t)lane->depth, sizeof(*rows));
-
-	for (int d = 0; d < lane->depth; d++)
-		rows[d] = -1;
-	for (size_t i = 0; i < lane->count; i++)
-		if (is_drawn(pane, lane->bars[i].record))
-			rows[lane->bars[i].depth] = 0;
-	*count_p = 0;
-	for (int d = 0; d < lane->depth; d++)
-		if (rows[d] == 0)
-			rows[d] = (*count_p)++;
-	return rows;
-}
-
-static double rank_height(const struct pane *pane, int rank)
-{
-	double height = ROW + GAP;
-
-	for (int l = PD_LANE_COMPUTE + 1; l < PD_LANES; l++) {
-		int count;
-
-		free(thin_rows(pane, pd_timeline_lane(pane->timeline, rank, l), &count));
-		height += THIN * count;
-	}
-	return height;
-}
-
-static void put_rank(const struct pane *pane, int rank, double y)
-{
-	for (int l = 0; l < PD_LANES; l++) {
-		const struct pd_lane *lane = pd_timeline_lane(pane->timeline, rank, l);
-		bool main = l == PD_LANE_COMPUTE, labelled = main && is_labelled(pane, lane);
-		int count, *rows = thin_rows(pane, lane, &count);
-
-		for (size_t i = 0; i < lane->count; i++)
-			if (is_drawn(pane, lane->bars[i].record))
-				put_bar(pane, lane->bars[i].record,
-					y + (main ? 0 : THIN * rows[lane->bars[i].depth]),
-					main ? ROW : THIN, labelled);
-		y += main ? ROW : THIN * count;
-		free(rows);
-	}
-}
-
-/* ---- names of rows, and the axis ---- */
-
-static const char *row_name(const struct pd_timeline *timeline, int rank, char *buf, size_t size)
-{
-	char stages[64], ranks[24];
-
-	pd_timeline_ranks(timeline, rank, ranks, sizeof(ranks));
-	snprintf(buf, size, "stage%s %s, rank%s %s", timeline->stage_counts[rank] > 1 ? "s" : "",
-		 pd_timeline_stages(timeline, rank, ", ", stages, sizeof(stages)),
-		 strpbrk(ranks, "-,") ? "s" : "", ranks);
-	return buf;
-}
-
-/* Returns how far the longest name extends to the left of the column of names. */
-static double overhang(const struct pd_timeline *timeline)
-{
-	double most = 0;
-
-	for (int i = 0; i < timeline->row_count; i++) {
-		char name[128];
-
-		row_name(timeline, timeline->rows[i], name, sizeof(name));
-		most = fmax(most, pd_svg_text_width(name, PD_SVG_FONT) + 12 - LEFT);
-	}
-	return ceil(most);
-}
-
-/* Draws the ground of a row first, so that the lines of the axis are on top of it. */
-static void put_ground(const struct pane *pane, int rank, double y)
-{
-	char name[128], colour[8];
-
-	fprintf(pane->picture->out, "<rect x=\"%d\" y=\"%.1f\" width=\"%.2f\" height=\"%d\" fill=\"%s\"/>\n"
-		"<text class=\"e\" x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT, y,
-		x_of(pane, pane->window->end_ns) - LEFT, ROW, pd_show_colour(PD_IDLE_COLOUR, colour),
-		LEFT - 8, y + ROW - 5, row_name(pane->timeline, rank, name, sizeof(name)));
-}
-
-/* Returns 1, 2 or 5 times a power of ten, which makes four to ten steps of a whole line. */
-static double tick_ns(const struct pane *pane)
-{
-	double length = pane->ns_per_pixel * WIDTH / 10;
-	double ten = pow(10, floor(log10(length > 1 ? length : 1)));
-
-	return length <= ten ? ten : length <= 2 * ten ? 2 * ten : length <= 5 * ten ? 5 * ten
-										      : 10 * ten;
-}
-
-static bool is_cut(const struct pd_window *window, int64_t ns)
-{
-	for (int i = 0; i < window->cut_count; i++)
-		if (ns > window->cuts[i].begin_ns && ns < window->cuts[i].end_ns)
-			return true;
-	return false;
-}
-
-static void put_axis(const struct pane *pane, double top, double y)
-{
-	static const struct { const char *name; double ns; } units[] = {
-		{ "ns", 1 }, { "us", 1e3 }, { "ms", 1e6 }, { "s", 1e9 },
-	};
-	const struct pd_window *window = pane->window;
-	double step = tick_ns(pane), clear = LEFT - 20;
-	int64_t zero = pane->timeline->begin_ns;
-	FILE *out = pane->picture->out;
-	size_t unit = 0;
-
-	while (unit + 1 < PD_COUNT(units) && step >= units[unit + 1].ns / 10)
-		unit++;
-	for (double t = ceil((double)(window->begin_ns - zero) / step) * step;
-	     t <= (double)(window->end_ns - zero); t += step) {
-		double x = x_of(pane, zero + (int64_t)t), half;
-		char text[32];
-
-		snprintf(text, sizeof(text), "%.10g", t / units[unit].ns);
-		half = pd_svg_text_width(text, PD_SVG_FONT) / 2;
-		if (is_cut(window, zero + (int64_t)t))
-			continue;
-		fprintf(out, "<path d=\"M%.2f %.1fV%.1f\" stroke=\"#000\" stroke-opacity=\".15\"/>\n",
-			x, top, y + 3);
-		if (x - half < clear)
-			continue;
-		clear = x + half + 4;
-		fprintf(out, "<text class=\"m q\" x=\"%.2f\" y=\"%.1f\">%s</text>\n", x, y + 15, text);
-	}
-	fprintf(out, "<text class=\"e q\" x=\"%d\" y=\"%.1f\">time, %s</text>\n", LEFT - 24, y + 15,
-		units[unit].name);
-}
-
-/* Draws a jagged strip through all rows where time is left out. */
-static void put_cuts(const struct pane *pane, double top, double bottom)
-{
-	static const struct { double dx; const char *stroke; int width; } strokes[] = {
-		{ 0, "#fff", 5 }, { -3, "#555", 1 }, { 3, "#555", 1 },
-	};
-
-	for (int i = 0; i < pane->window->cut_count; i++) {
-		const struct pd_cut *cut = &pane->window->cuts[i];
-		char time[32];
-
-		fprintf(pane->picture->out, "<g><title>%s left out</title>",
-			pd_show_time(cut->end_ns - cut->begin_ns, time));
-		for (size_t k = 0; k < PD_COUNT(strokes); k++) {
-			fprintf(pane->picture->out, "<path stroke=\"%s\" stroke-width=\"%d\" d=\"M%.1f %.1f",
-				strokes[k].stroke, strokes[k].width,
-				x_of(pane, cut->begin_ns) + strokes[k].dx - 2, top - 3);
-			for (double y = top - 3, way = 4; y < bottom; y += 5, way = -way)
-				fprintf(pane->picture->out, "l%.0f 5", way);
-			fputs("\"/>", pane->picture->out);
-		}
-		fputs("</g>\n", pane->picture->out);
-	}
-}
-
-/* Draws ranks by stage, so that replicas of a stage are neighbours; returns the y below them. */
-static double put_pane(const struct pane *pane, double y)
-{
-	const struct pd_timeline *timeline = pane->timeline;
-	double top, bottom;
-
-	if (*pane->window->what) {
-		fprintf(pane->picture->out, "<text x=\"%d\" y=\"%.1f\">%s</text>\n", LEFT, y + 12,
-			pane->window->what);
-		y += 18;
-	}
-	top = bottom = y;
-	for (int i = 0; i < timeline->row_count; i++) {
-		put_ground(pane, timeline->rows[i], bottom);
-		bottom += rank_height(pane, timeline->rows[i]);
-	}
-	put_axis(pane, top, bottom);
-	for (int i = 0; i < timeline->row_count; i++) {
-		put_rank(pane, timeline->rows[i], y);
-		y += rank_height(pane, timeline->rows[i]);
-	}
-	put_cuts(pane, top, bottom);
-	return y + 26;
-}
-
-/* ---- title and legend ---- */
+#define MOST_SHADES 16          /* of chunks, in the legend */
 
 static void put_figures(const struct pd_timeline *timeline, double y, FILE *out)
 {
@@ -332,7 +24,7 @@ static void put_figures(const struct pd_timeline *timeline, double y, FILE *out)
 	struct pd_report *report = pd_report_new(timeline);
 	char time[32];
 
-	fprintf(out, "<text class=\"q\" x=\"%d\" y=\"%.1f\">", LEFT, y);
+	fprintf(out, "<text class=\"q\" x=\"%d\" y=\"%.1f\">", PD_PANE_LEFT, y);
 	if (report->has_steady)
 		fprintf(out, "%s per %s, %.1f samples/s, bubble %.1f %%",
 			pd_show_time((int64_t)(report->steady.period_ns + 0.5), time), pd_plan_unit(plan),
@@ -350,7 +42,7 @@ static void put_title(const struct pd_view *view, double y, FILE *out)
 {
 	const struct pd_plan *plan = view->timeline->trace->plan;
 
-	fprintf(out, "<text x=\"%d\" y=\"%.1f\" font-size=\"13\">", LEFT, y);
+	fprintf(out, "<text x=\"%d\" y=\"%.1f\" font-size=\"13\">", PD_PANE_LEFT, y);
 	if (view->name) {
 		pd_svg_put(view->name, out);
 		fputs(": ", out);
@@ -367,28 +59,28 @@ static void put_title(const struct pd_view *view, double y, FILE *out)
 }
 
 /* Adds what operations of a kind look like: where ranks have several stages, in each of these. */
-static void put_kind(const struct picture *picture, enum pd_op_kind kind, struct pd_legend *legend)
+static void put_kind(const struct pd_picture *picture, enum pd_op_kind kind, struct pd_legend *legend)
 {
 	const char *name = pd_op_colour_name(kind);
-	int chunks = computes(kind) ? picture->chunks : 1;
-	struct pd_colour *colours = pd_calloc((size_t)chunks, sizeof(*colours));
+	int chunks = pd_op_computes(kind) ? picture->chunks : 1;
+	int boxes = chunks < MOST_SHADES ? chunks : MOST_SHADES;
+	struct pd_colour colours[MOST_SHADES];
 	char numbers[NUMBERED_CHUNKS][4], text[64];
 	const char *inside[NUMBERED_CHUNKS];
 
-	for (int c = 0; c < chunks; c++)
-		colours[c] = pd_op_colour(kind, c, chunks);
-	for (int c = 0; c < chunks && c < NUMBERED_CHUNKS; c++) {
+	for (int c = 0; c < boxes; c++)         /* of very many chunks, some from the first to the last */
+		colours[c] = pd_op_colour(kind, boxes < chunks ? c * (chunks - 1) / (boxes - 1) : c, chunks);
+	for (int c = 0; c < boxes && c < NUMBERED_CHUNKS; c++) {
 		snprintf(numbers[c], sizeof(numbers[c]), "%d", c + 1);
 		inside[c] = numbers[c];
 	}
 	snprintf(text, sizeof(text), chunks > 1 ? "%s, a rank's 1st to last stage" : "%s", name);
-	pd_legend_boxes(legend, colours, chunks > 1 && chunks <= NUMBERED_CHUNKS ? inside : NULL, chunks,
+	pd_legend_boxes(legend, colours, chunks > 1 && chunks <= NUMBERED_CHUNKS ? inside : NULL, boxes,
 			text);
-	free(colours);
 }
 
 /* Adds the kinds that compute, or all others. */
-static void put_kinds(const struct picture *picture, bool computing, struct pd_legend *legend)
+static void put_kinds(const struct pd_picture *picture, bool computing, struct pd_legend *legend)
 {
 	for (int kind = 0; kind < PD_OP_KINDS; kind++) {
 		bool used = picture->used[kind];
@@ -397,16 +89,16 @@ static void put_kinds(const struct picture *picture, bool computing, struct pd_l
 			used |= picture->used[PD_OP_recv_activation];
 		if (kind == PD_OP_send_gradient)
 			used |= picture->used[PD_OP_recv_gradient];
-		if (used && computes(kind) == computing && pd_op_colour_name(kind))
+		if (used && pd_op_computes(kind) == computing && pd_op_colour_name(kind))
 			put_kind(picture, kind, legend);
 	}
 }
 
 /* Explains what is in the picture, and nothing else; returns the y below. */
-static double put_legend(const struct picture *picture, double y, FILE *out)
+static double put_legend(const struct pd_picture *picture, double y, FILE *out)
 {
 	const struct pd_colour idle = PD_IDLE_COLOUR, evaluation = pd_evaluation_colour();
-	struct pd_legend legend = pd_legend_begin(LEFT, LEFT + WIDTH, y, out);
+	struct pd_legend legend = pd_legend_begin(PD_PANE_LEFT, PD_PANE_LEFT + PD_PANE_WIDTH, y, out);
 	char note[96];
 
 	put_kinds(picture, true, &legend);
@@ -416,7 +108,7 @@ static double put_legend(const struct picture *picture, double y, FILE *out)
 	put_kinds(picture, false, &legend);
 	if (picture->left_out) {
 		snprintf(note, sizeof(note), "transfers and updates shorter than %d pixels are not drawn",
-			 VISIBLE);
+			 PD_PANE_VISIBLE);
 		pd_legend_note(&legend, note);
 	}
 	if (picture->folded)
@@ -425,15 +117,15 @@ static double put_legend(const struct picture *picture, double y, FILE *out)
 }
 
 /* Draws all panes, with titles if there are several views; returns how high they are. */
-static double put_panes(struct picture *picture, const struct pd_view *views, int count,
+static double put_panes(struct pd_picture *picture, const struct pd_view *views, int count,
 			struct pd_window (*windows)[PD_WINDOWS], const int64_t scales[PD_WINDOWS])
 {
 	double y = 0;
 
 	for (int k = 0; k < PD_WINDOWS; k++)
 		for (int v = 0; v < count; v++) {
-			struct pane pane = { picture, views[v].timeline, &windows[v][k],
-					     (double)scales[k] / WIDTH };
+			struct pd_pane pane = { picture, views[v].timeline, &windows[v][k],
+					     (double)scales[k] / PD_PANE_WIDTH };
 
 			if (pane.window->end_ns == pane.window->begin_ns)
 				continue;
@@ -442,7 +134,7 @@ static double put_panes(struct picture *picture, const struct pd_view *views, in
 				put_title(&views[v], y, picture->out);
 				y += 20;
 			}
-			y = put_pane(&pane, y);
+			y = pd_pane_put(&pane, y);
 		}
 	return y;
 }
@@ -459,11 +151,10 @@ static double label_width(const struct pd_view *views, int count)
 
 			highest = microbatch > highest ? microbatch : highest;
 		}
-	snprintf(label, sizeof(label), "%" PRId64, highest);
-	return pd_svg_text_width(label, PD_SVG_SMALL) + PADDING;
+	return pd_pane_label(highest, label);
 }
 
-static void look(struct picture *picture, const struct pd_timeline *timeline)
+static void look(struct pd_picture *picture, const struct pd_timeline *timeline)
 {
 	for (int r = 0; r < timeline->rank_count; r++)
 		if (timeline->stage_counts[r] > picture->chunks)
@@ -474,15 +165,16 @@ static void look(struct picture *picture, const struct pd_timeline *timeline)
 void pd_timeline_svg(const struct pd_view *views, int count, FILE *out)
 {
 	struct pd_window windows[count][PD_WINDOWS];
-	struct picture picture = { .chunks = 1 };
+	struct pd_picture picture = { .chunks = 1 };
 	double left = 0, top, height;
 	int64_t scales[PD_WINDOWS];
 	char *panes, *legend;
 	size_t size, legend_size;
 
-	pd_windows_of(views, count, WIDTH / label_width(views, count), WIDTH / LEAST_PIXELS, windows, scales);
+	pd_windows_of(views, count, PD_PANE_WIDTH / label_width(views, count),
+		      PD_PANE_WIDTH / LEAST_PIXELS, windows, scales);
 	for (int v = 0; v < count; v++) {
-		left = fmax(left, overhang(views[v].timeline));
+		left = fmax(left, pd_pane_overhang(views[v].timeline));
 		look(&picture, views[v].timeline);
 	}
 	/* When the panes are drawn it is known how high they are, and what the legend has. */
@@ -493,7 +185,7 @@ void pd_timeline_svg(const struct pd_view *views, int count, FILE *out)
 	top = put_legend(&picture, count == 1 ? 54 : 18, picture.out);
 	pd_mem_stream_close(picture.out);
 
-	pd_svg_begin(-left, left + LEFT + WIDTH + PD_SVG_MARGIN, top + height, out);
+	pd_svg_begin(-left, left + PD_PANE_LEFT + PD_PANE_WIDTH + PD_SVG_MARGIN, top + height, out);
 	if (count == 1)
 		put_title(views, 18, out);
 	fwrite(legend, 1, legend_size, out);

@@ -227,8 +227,7 @@ static enum label label_of_row(const struct pd_timeline *timeline, const struct 
 		const struct pd_record *record = row->cell[c].record;
 
 		n = run_of(row, c);
-		if (!record || n == 1 || record->op.kind == PD_OP_step || record->start_ns < row->window->begin_ns ||
-		    record->end_ns > row->window->end_ns)
+		if (!record || n == 1 || !pd_window_has_whole(row->window, record))
 			continue;
 		whole++;
 		fit += label_of(timeline, &record->op, NUMBER, label) <= n;

@@ -29,6 +29,13 @@ static inline bool pd_window_has(const struct pd_window *window, const struct pd
 	       record->end_ns > window->begin_ns;
 }
 
+/* Tells whether it has all of an operation that may have a label; updates are too short. */
+static inline bool pd_window_has_whole(const struct pd_window *window, const struct pd_record *record)
+{
+	return pd_window_has(window, record) && record->op.kind != PD_OP_step &&
+	       record->start_ns >= window->begin_ns && record->end_ns <= window->end_ns;
+}
+
 /* Returns how much of the time from the beginning of the window to a moment in it is drawn. */
 int64_t pd_window_shown(const struct pd_window *window, int64_t ns);
 /* Does the opposite: returns the moment before which so much is drawn. */

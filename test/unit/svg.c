@@ -96,13 +96,15 @@ static void test_legend(void)
 	free(text);
 }
 
+#define UMLAUTS "\xc3\xa4\xc3\xb6"
+
 static void test_names(void)
 {
 	struct pd_profile_layer layers[4] = {
 		{ .name = (char[]){ "transformer.encoder.h.0.attention.query" } },
 		{ .name = (char[]){ "transformer.encoder.h.0.mlp.projection" } },
 		{ .name = (char[]){ "transformer.encoder.h.11.mlp.projection.weight" } },
-		{ .name = (char[]){ "transformer.encoder.\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4" } },
+		{ .name = (char[]){ "transformer.encoder." UMLAUTS UMLAUTS UMLAUTS } },
 	};
 	const struct pd_profile profile = { .layers = layers, .layer_count = 4 };
 	const struct { int first, count, most; const char *shown; } rows[] = {
@@ -110,8 +112,8 @@ static void test_names(void)
 		{ 0, 2, 40, "h.0.attention.query to ..mlp.projection" },
 		{ 0, 2, 24, "h.0...uery to ..ml..tion" },
 		{ 2, 1, 10, "h.11..ight" },
-		{ 3, 1, 6, "\xc3\xa4\xc3\xb6..\xc3\xbc\xc3\xa4" },
-		{ 2, 2, 80, "h.11.mlp.projection.weight to \xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4\xc3\xb6\xc3\xbc\xc3\xa4" },
+		{ 3, 1, 5, UMLAUTS "..\xc3\xb6" },
+		{ 2, 2, 80, "h.11.mlp.projection.weight to " UMLAUTS UMLAUTS UMLAUTS },
 	};
 	size_t prefix = pd_layers_prefix(&profile);
 
