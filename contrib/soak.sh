@@ -118,7 +118,7 @@ running() {
 # disturb: disturbs the run at a random moment, within the time that an undisturbed training takes.
 disturb() {
 	sleep "$(random "$(cat "took-$name")" 3 | awk '{ print 0.8 * $1 / 1000 }')"
-	workers=$(cat "/proc/$run/task/$run/children" 2>/dev/null)
+	workers=$(children "$run")
 	case $kind in
 	kill) kill -KILL "$run" ;;
 	worker)

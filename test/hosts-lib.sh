@@ -37,7 +37,7 @@ same_weights() {
 
 # tree PROCESS: prints the processes that descend from it.
 tree() {
-	for child in $(cat /proc/"$1"/task/*/children 2>/dev/null); do
+	for child in $(children "$1"); do
 		echo "$child"
 		tree "$child"
 	done

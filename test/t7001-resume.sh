@@ -75,7 +75,7 @@ interrupted() {
 	rm -rf ck
 	env --default-signal=INT pd-run --threads=1 --checkpoint=ck $sgd --data=data \
 		--minibatches=100000 "$3" >out &
-	until [ -n "$(cat "/proc/$!/task/$!/children")" ]; do sleep 0.01; done
+	until [ -n "$(children $!)" ]; do sleep 0.01; done
 	sleep "$1"
 	kill -"$2" $!
 	case $2 in INT) by=130 ;; TERM) by=143 ;; esac
@@ -121,7 +121,7 @@ terminated_apart() {
 		--report-every=1 --minibatches=100000 plan-2-1 >out &
 	until [ -s out ]; do sleep 0.01; done
 	sleep "$1"
-	first=$(cut -d" " -f1 "/proc/$!/task/$!/children")
+	first=$(children $! | head -n 1)
 	kill -STOP "$first"
 	sleep 0.05
 	kill -TERM $!

@@ -31,10 +31,6 @@ clean() {
 	return 1
 }
 
-workers_of() {
-	cat "/proc/$1/task/$1/children" 2>/dev/null || :
-}
-
 # begin PLAN OPTION...: starts a run as $run, and waits until its workers are there.  A death that only the
 # heartbeat noticed would take ten minutes.
 begin() {
@@ -48,7 +44,7 @@ begin() {
 	run=$!
 	workers= ranks=$(jq '[.stages[].replicas] | add' "$begin_plan")
 	while [ "$(echo "$workers" | wc -w)" -ne "$ranks" ] && kill -0 "$run" 2>/dev/null; do
-		workers=$(workers_of "$run")
+		workers=$(children "$run")
 		sleep 0.01
 	done
 }

@@ -168,7 +168,7 @@ begin() {
 test_ok "two runs, one directory: the second is told who has it" '
 	rm -rf ck
 	begin ck
-	set -- $(cat "/proc/$long/task/$long/children")
+	set -- $(children $long)
 	for n in 1 2 3; do
 		refused 3 "^pd-run: ck: another run writes its checkpoints there: process $long on $(
 			)$(uname -n), since 20.*Z, with plan (residual)" \

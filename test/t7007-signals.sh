@@ -95,7 +95,7 @@ test_ok "a signal while the workers start: nothing is left" '
 test_ok "a worker alone does not end by it" '
 	begin alone
 	trains alone
-	kill -TERM $(cat /proc/$run/task/$run/children)
+	kill -TERM $(children $run)
 	sleep 0.5
 	kill -TERM $run
 	status 143 wait $run
@@ -117,7 +117,7 @@ test_ok "a worker that fails: a sentence, and no library speaks" '
 	for signal in SEGV BUS FPE ILL ABRT; do
 		begin fails
 		trains fails
-		set -- $(cat /proc/$run/task/$run/children)
+		set -- $(children $run)
 		kill -s $signal $3
 		status 3 wait $run
 		cat fails/err
@@ -129,7 +129,7 @@ test_ok "a worker that fails: a sentence, and no library speaks" '
 test_ok "two signals in a moment are one wish" '
 	begin twice
 	trains twice
-	set -- $(cat /proc/$run/task/$run/children)
+	set -- $(children $run)
 	kill -STOP $2 $run
 	kill -s HUP -- -$run
 	kill -s TERM -- -$run
@@ -142,7 +142,7 @@ test_ok "two signals in a moment are one wish" '
 test_ok "a second one, a second later, ends it at once" '
 	begin second
 	trains second
-	set -- $(cat /proc/$run/task/$run/children)
+	set -- $(children $run)
 	kill -STOP $2
 	kill -s TERM -- -$run
 	for try in $(seq 40); do
@@ -190,7 +190,7 @@ named() {
 	begin "named-$1" --timeout=2
 	trains "named-$1"
 	shift_by=$1
-	set -- "$1" $(cat "/proc/$run/task/$run/children")
+	set -- "$1" $(children $run)
 	shift $((shift_by + 1))
 	kill -STOP "$1"
 	status 3 wait $run

@@ -70,7 +70,7 @@ for way in $ways; do
 			sleep 0.1
 		done
 		grep -q progress out
-		set -- $(cat "/proc/$run/task/$run/children")
+		set -- $(children $run)
 		kill -KILL "$3"
 		ended=0
 		since=$(date +%s)

@@ -98,6 +98,12 @@ within() {
 		'{ print int(seconds * (1 + $1 / processors)) }' /proc/loadavg
 }
 
+# children PID: prints the processes that this one started, the oldest first.  Not every kernel has
+# /proc/PID/task/PID/children.
+children() {
+	grep -sl "^PPid:[[:space:]]*$1\$" /proc/[0-9]*/status | cut -d / -f 3 | sort -n
+}
+
 # one_line FILE: succeeds if the file has exactly one line, which is not empty.
 one_line() {
 	{ IFS= read -r one_line && [ -n "$one_line" ] && ! IFS= read -r one_line && [ -z "$one_line" ]; } <"$1"
