@@ -71,6 +71,16 @@ void skip(const char *why, const char *what)
 	printf("ok %d - %s # SKIP %s\n", ++count, what, why);
 }
 
+void absent(const char *why, const char *what)
+{
+	const char *gpu = getenv("PD_GPU");
+
+	if (gpu && strcmp(gpu, "yes") == 0)
+		ok(false, "%s: %s", what, why);
+	else
+		skip(why, what);
+}
+
 bool test_quick(void)
 {
 	return getenv("PD_TEST_QUICK") != NULL;

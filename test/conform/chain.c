@@ -31,7 +31,7 @@ static const struct {
 	enum pd_dtype dtype;
 	const char *way;                /* the value of PD_CPU_BF16, which chooses the CPU's kernels */
 } types[CHAIN_TYPES] = {
-	{ PD_F32, NULL }, { PD_BF16, "native" }, { PD_BF16, "wide" }, { PD_F16, NULL },
+	{ PD_F32, NULL }, { PD_BF16, "native" }, { PD_F16, NULL }, { PD_BF16, "wide" },
 };
 
 static const char *chain_way;           /* the value of PD_CPU_BF16 that chain_take() chose */
@@ -68,6 +68,11 @@ static bool knows_type(const struct pd_device_ops *ops, enum pd_dtype dtype)
 	return knows;
 }
 
+int chain_types(const struct pd_device_ops *ops)
+{
+	return ops == &pd_device_cpu ? CHAIN_TYPES : CHAIN_TYPES - 1;
+}
+
 bool chain_take(const struct pd_device_ops *ops, int number)
 {
 	bool cpu = ops == &pd_device_cpu;
@@ -78,9 +83,11 @@ bool chain_take(const struct pd_device_ops *ops, int number)
 		setenv("PD_CPU_BF16", chain_way, 1);
 	else
 		unsetenv("PD_CPU_BF16");
-	if (!cpu && types[number].way && strcmp(types[number].way, "wide") == 0)
-		return false;
-	return chain_dtype == PD_F32 || knows_type(ops, chain_dtype);
+	if (chain_dtype == PD_F32 || knows_type(ops, chain_dtype))
+		return true;
+	/* processors without these instructions are no reason to look again */
+	(cpu ? skip : absent)("not here", chain_name(ops));
+	return false;
 }
 
 float chain_round(enum pd_dtype dtype, float x)

@@ -63,11 +63,16 @@ extern bool chain_untimed;
 /* Returns the name of the device and, if it is not f32, of the type. */
 const char *chain_name(const struct pd_device_ops *ops);
 /*
- * Sets chain_dtype to the type of that number, and the environment's PD_CPU_BF16 to the CPU's kernels
- * for it.  Returns false if the device does not compute in this type on this machine, or has no such
- * choice of kernels.  Number 0 is f32, which every device has.
+ * Types are numbered from 0, which is f32; with some, the CPU has a choice of kernels.  Returns how many
+ * of these a device has.
  */
 #define CHAIN_TYPES 4
+int chain_types(const struct pd_device_ops *ops);
+/*
+ * Sets chain_dtype to the type of that number, and the environment's PD_CPU_BF16 to the CPU's kernels
+ * for it.  Where the device does not compute in it on this machine, prints that and returns false: it is
+ * skipped on processors, and a failure where PD_GPU=yes promises a GPU.
+ */
 bool chain_take(const struct pd_device_ops *ops, int number);
 /* Rounds x to a number of that type. */
 float chain_round(enum pd_dtype dtype, float x);

@@ -269,7 +269,7 @@ int main(void)
 			skip("it takes them one by one", pd_devices[i]->name);
 			continue;
 		}
-		for (int type = 0; type < CHAIN_TYPES; type++)
+		for (int type = 0; type < chain_types(pd_devices[i]); type++)
 			if (chain_take(pd_devices[i], type))
 				test_device(pd_devices[i], branching);
 		chain_take(pd_devices[i], 0);

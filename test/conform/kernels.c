@@ -505,7 +505,7 @@ int main(void)
 	int devices = 0;
 
 	if (cudaGetDeviceCount(&devices) != cudaSuccess || devices == 0) {
-		skip("no GPU", "kernels");
+		absent("no GPU", "kernels");
 		return done_testing();
 	}
 	for (size_t t = 0; t < PD_COUNT(types); t++) {
