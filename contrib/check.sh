@@ -211,7 +211,7 @@ if [ -n "$cuda" ]; then
 	if grep -q '^CUDA_LIBS = .*cudnn' "$build/cuda/Makefile"; then
 		some cuda "test/unit/cuda-arith test/conform/stream test/t9001-gpu.sh
 			test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh
-			test/t9005-cudnn.sh test/unit/nccl test/conform/transfers
+			test/t9005-cudnn.sh test/t8005-gpu-bundle.sh test/unit/nccl test/conform/transfers
 			test/t8002-layers.sh" &
 	else
 		echo "not built: $(grep "for the CUDA toolkit" "$build/cuda/configure.out")"
