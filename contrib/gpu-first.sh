@@ -1,25 +1,34 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs, in the first minutes on a GPU, everything that has only run without one.  The steps that say most in
-# the least time come first.  A call takes at most BUDGET seconds (540) and leaves one file,
-# gpu-first.tar.gz, with logs, figures, a summary, and marks of which steps succeeded.  The next call reads
-# that file: it runs the steps that were not tried, then those that failed.  So the script can be called
-# again and again on machines that keep nothing.
+# Runs, in the first minutes on a GPU, everything that has only run without one: the steps that say most in the
+# least time come first.  Three calls fit the quarter of an hour for which a GPU may be lent; --plan prints
+# them.  A call leaves one file, gpu-first.tar.gz, with logs, figures, a summary, and marks of which steps
+# succeeded.  The next call goes on from that file, so it does not matter whether the machine is the same.
 #
 #     sh contrib/gpu-first.sh                     in a build tree, after make check TESTS=
 #     sh run-here.sh -- sh gpu-first.sh           in a folder made by contrib/gpu-bundle.sh
 #     sh ... gpu-first.sh layers nccl             runs these steps alone, whether or not they ran before
-#     sh ... gpu-first.sh --list                  lists the steps, each with its limit in seconds
+#     sh ... gpu-first.sh --plan                  prints the steps of each call, each with its limit in seconds
 #
-# FROM is the archive of the call before (gpu-first.tar.gz), OUT the folder for the new one (.).  The
-# archive is written after each step, and when the script is told to end.  PD_SOURCE and PD_BUILD are those
-# of the tests.  PYTHON is a Python that has PyTorch, for the comparison.  NETWORKS are the models that are
-# timed (vgg16 resnet50), BATCH is their samples in a minibatch (64).  PERCENT scales the limit of each step
+# A call runs the steps that neither succeeded before nor failed with this build.  Those that failed it runs
+# alone, without graphs and then under compute-sanitizer: at its end, and from the third call on first.  It
+# takes as many seconds as --plan says, or BUDGET.
+#
+# The archive is written after each step, and when the script is told to end: into OUT (the build tree) and,
+# for the next call, into the build tree.  FROM is the archive of the call before for a build tree that has
+# none, as on another machine.  PD_SOURCE and PD_BUILD are those of the tests.  PYTHON is a Python that has
+# PyTorch, for the comparison.  DATA is a folder with Fashion-MNIST.  PERCENT scales the limit of each step
 # (100).
 #
-# The exit status is 0 if every step succeeded, 1 if one failed, and 4 if none failed but some have not run;
-# the script is then to be called again.
+# A test that looked at nothing, or left something out, has failed.  The exit status is 0 if every step
+# succeeded, 1 if one failed, and 4 if none failed but some have not run; the script is then to be called
+# again.
 set -u
+
+START=90        # seconds until a machine that is lent can be used
+CALLS="290 250 210"     # seconds of each call; later ones have LATER
+LATER=540
+AROUND=18       # seconds of a call before its first step, and for the archive after its last
 
 here=$(cd "$(dirname "$0")" && pwd)
 if [ -z "${PD_SOURCE-}" ]; then
@@ -32,29 +41,33 @@ PD_BUILD=$(cd "${PD_BUILD:-.}" && pwd)
 PATH=$PD_BUILD/bin:$PATH
 PD_GPU=yes      # Without a GPU the tests fail.
 export PD_SOURCE PD_BUILD PATH PD_GPU
-networks=${NETWORKS:-vgg16 resnet50}
-batch=${BATCH:-64}
 models=$PD_SOURCE/share/models
-list=no
-[ "${1-}" != --list ] || list=yes
-[ $list = yes ] || [ -x "$PD_BUILD/bin/pd-worker" ] ||
-	{ echo "$PD_BUILD: no build tree (PD_BUILD names it)" >&2; exit 2; }
-
-out=$(cd "${OUT:-.}" && pwd) || exit 3
-from=${FROM:-gpu-first.tar.gz}
+data=${DATA:-/usr/share/datasets/fashion-mnist}
+out=$(cd "${OUT:-$PD_BUILD}" && pwd) || exit 3
 wanted=" $* "
 since=$(date +%s)
-# The last 15 seconds are for the archive, and for killing a step that does not end.
-end=$((since + ${BUDGET:-540} - 15))
 work=$(mktemp -d) || exit 3
 logs=$work/gpu-first
 mkdir "$logs"
+trap 'rm -rf "$work"' EXIT
 child=
 
+# pack: writes the archive where it is asked for, and where the next call looks for it.
 pack() {
-	tar -C "$work" -czf "$out/gpu-first.tar.gz.new" gpu-first &&
-		mv "$out/gpu-first.tar.gz.new" "$out/gpu-first.tar.gz" ||
-		{ echo "$out/gpu-first.tar.gz: cannot be written" >&2; exit 3; }
+	for folder in "$out" "$PD_BUILD"; do
+		tar -C "$work" -czf "$folder/gpu-first.tar.gz.new" gpu-first &&
+			mv "$folder/gpu-first.tar.gz.new" "$folder/gpu-first.tar.gz" ||
+			{ echo "$folder/gpu-first.tar.gz: cannot be written" >&2; exit 3; }
+	done
+}
+
+# unpack: takes up what the call before left.  This may be another machine, so the first steps, which look at
+# it and load its libraries, run again.
+unpack() {
+	from=$PD_BUILD/gpu-first.tar.gz
+	[ -e "$from" ] || from=${FROM-}
+	[ -z "$from" ] || tar -C "$work" -xzf "$from" || { echo "$from: cannot be read" >&2; exit 2; }
+	[ "$wanted" != "  " ] || rm -f "$logs"/machine.* "$logs"/there.*
 }
 
 say() {
@@ -70,58 +83,66 @@ finish() {
 		say "$name" "cut: the call was told to end"
 		pack
 	fi
-	rm -rf "$work"
-	trap - EXIT
 	exit "$1"
 }
 
-if [ $list = no ]; then
-	if [ -e "$from" ]; then
-		tar -C "$work" -xzf "$from" || { echo "$from: cannot be read" >&2; exit 2; }
-	fi
-	# This may be another machine, so the first steps, which look at it and load its libraries, run
-	# again.
-	[ $# -gt 0 ] || rm -f "$logs"/machine.* "$logs"/there.*
-	trap 'finish 143' TERM
-	trap 'finish 130' INT HUP
-fi
-trap 'rm -rf "$work"' EXIT
-
-# tried NAME: succeeds if this pass leaves the step alone.  The first pass runs the steps that were not
-# tried or were cut short, the second those that failed in a call before.
+# tried NAME: succeeds if the step need not be run: it succeeded, or failed with this build; or, where steps
+# were named, it was not, or was run.
 tried() {
 	case $wanted in
-	"  ") ;;
-	*" $1 "*) [ $pass = 2 ] ; return ;;
-	*) return 0 ;;
+	"  ") [ -e "$logs/$1.good" ] || failed "$1" ;;
+	*" $1 "*) [ -e "$work/$1.now" ] ;;
 	esac
-	[ ! -e "$logs/$1.good" ] || return 0
-	if [ $pass = 1 ]; then
-		[ -e "$logs/$1.bad" ]
-	else
-		[ ! -e "$logs/$1.bad" ] || [ -e "$work/$1.now" ]
+}
+
+failed() {
+	[ "$(cat "$logs/$1.bad" 2>/dev/null)" = "$build" ]
+}
+
+# wrong STATUS: prints what is wrong with the step that ended so, or nothing.
+wrong() {
+	if [ "$1" -eq 124 ]; then
+		echo "over $limit s"
+	elif [ "$1" -ne 0 ]; then
+		echo "status $1"
+	elif [ "$kind" = check ] && [ "$skipped" -gt 0 ]; then
+		echo "$skipped skipped"
+	elif [ "$kind" = check ] && [ "$good" -eq 0 ]; then
+		echo "it tested nothing"
 	fi
 }
 
-# step NAME SECONDS COMMAND...: runs a step unless this pass leaves it alone.  It fails only if the step ran
-# and failed.
-step() {
-	name=$1 limit=$(($2 * ${PERCENT:-100} / 100))
-	shift 2
-	if [ $list = yes ]; then
-		printf '%-16s %s\n' "$name" "$limit"
-		return 0
+# judge STATUS SECONDS: says how the step ended, and leaves its mark.  One that was cut short by the end of
+# the call has none.
+judge() {
+	good=$(grep -c '^ok ' "$work/log") skipped=$(grep -cE '^(ok .*|1\.\.0.*)# SKIP' "$work/log")
+	counts="$2 s: $good ok, $(grep -c '^not ok ' "$work/log") not ok, $skipped skipped"
+	why=$(wrong "$1")
+	rm -f "$logs/$name.good" "$logs/$name.bad"
+	if [ -z "$why" ]; then
+		touch "$logs/$name.good"
+		say "$name" "good, $counts"
+	elif { [ "$1" -eq 124 ] || [ "$1" -eq 137 ]; } && [ "$limit" -lt $((full * 3 / 4)) ]; then
+		say "$name" "cut by the end of this call, $counts"
+	else
+		echo "$build" >"$logs/$name.bad"
+		say "$name" "BAD, $why, $counts"
+		grep '^not ok ' "$work/log" | head -n 5
 	fi
-	! tried "$name" || return 0
+}
+
+# run NAME SECONDS COMMAND...: runs a step with this limit, or with what is left of the call.  A step that
+# will hardly end in that waits for the next call.
+run() {
+	name=$1 full=$(($2 * ${PERCENT:-100} / 100))
+	shift 2
 	begun=$(date +%s)
-	left=$((end - begun))
-	# A step that will hardly end in the time left waits for the next call.
-	if [ $left -lt $((limit / 3)) ] || [ $left -lt 5 ]; then
+	limit=$((end - begun))
+	if [ $limit -lt $((full / 3)) ] || [ $limit -lt 5 ]; then
 		say "$name" "not run: no time left in this call"
 		return 0
 	fi
-	full=$limit
-	[ $left -ge "$limit" ] || limit=$left
+	[ $limit -lt $full ] || limit=$full
 	touch "$work/$name.now"
 	timeout -k 5 "$limit" "$@" >"$work/log" 2>&1 </dev/null &
 	child=$!
@@ -129,102 +150,153 @@ step() {
 	status=$?
 	child=
 	tail -c 400000 "$work/log" >"$logs/$name.log"
-	took=$(($(date +%s) - begun))
-	counts="$(grep -c '^ok ' "$work/log") ok, $(grep -c '^not ok ' "$work/log") not ok,"
-	counts="$counts $(grep -c '# SKIP' "$work/log") skipped"
-	rm -f "$logs/$name.good" "$logs/$name.bad"
-	if [ $status -eq 0 ]; then
-		touch "$logs/$name.good"
-		say "$name" "good, $took s: $counts"
-	elif { [ $status -eq 124 ] || [ $status -eq 137 ]; } && [ $limit -lt $((full * 3 / 4)) ]; then
-		say "$name" "cut after $took s, the end of this call: $counts"
-		status=0
-	else
-		touch "$logs/$name.bad"
-		[ $status -ne 124 ] || status="124, over $limit s"
-		say "$name" "BAD, status $status, $took s: $counts"
-	fi
+	judge $status $(($(date +%s) - begun))
 	pack
-	[ "$status" = 0 ]
+}
+
+# alone NAME SECONDS COMMAND...: looks for the cause of a failure, with each means once for a build.
+alone() {
+	first=$1 seconds=$2
+	shift 2
+	tried "$first-plain" || run "$first-plain" "$seconds" env PD_CUDA_GRAPHS=no "$@"
+	sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+	[ -z "$sanitizer" ] || tried "$first-checked" ||
+		run "$first-checked" "$seconds" "$sanitizer" --report-api-errors no \
+			--target-processes all --error-exitcode 9 "$@"
+}
+
+# step NAME SECONDS COMMAND...: names a step.  In the pass called "new" it is run unless it was tried before,
+# in the pass "failed" looked at alone if it failed before this call.
+step() {
+	case $pass in
+	plan) printf '%-16s %5d\n' "$1" $(($2 * ${PERCENT:-100} / 100)) ;;
+	new) tried "$1" || run "$@" ;;
+	failed) ! failed "$1" || [ -e "$work/$1.now" ] || alone "$@" ;;
+	esac
+	kind=step
+}
+
+# check NAME SECONDS COMMAND...: names a step that prints TAP.  One that looks at nothing, or leaves something
+# out, fails.
+check() {
+	kind=check
+	step "$@"
 }
 
 # script NAME SECONDS FILE: runs a test script on the GPU, as a step.
 script() {
-	step "$1" "$2" env PD_TEST_DEVICE=cuda sh "$PD_SOURCE/test/$3"
+	check "$1" "$2" env PD_TEST_DEVICE=cuda sh "$PD_SOURCE/test/$3"
 }
 
-# network MODEL TYPE: profiles a model, which times every algorithm and engine, plans it and trains it, as a
-# step.
-network() {
-	case $2 in
-	tf32) flags=--tf32 type=f32 ;;
-	*) flags= type=$2 ;;
-	esac
-	step "$1-$2" 300 sh -ec '
-		at=$1/$2
-		pd-profile --device=cuda --dtype='"$type $flags"' --no-link --iterations=10 \
-			--batch-size='"$batch"' "$3" >"$at.json"
-		echo "layers with engines of the graph API: $(grep -c "\"engines\"" "$at.json")"
-		grep "\"step_ns\"" "$at.json"
-		pd-plan --gpus=1 "$at.json" >"$at.plan"
-		pd-run --device=cuda '"$flags"' --synthetic --minibatches=60 "$at.plan" |
-			tail -n 1 | tee "$at.report"
-		grep -q "\"memory\": \"as predicted\"" "$at.report"' \
-		sh "$logs" "$1-$2" "$models/$1.json"
+# conform NAME SECONDS: runs a conformity test on the GPU, as a step.
+conform() {
+	check "$1" "$2" env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/$1"
 }
 
-# torch MODEL BATCH TYPE: compares with PyTorch, whose figure comes first, as a step.  MODEL can be gpt.
+# torch MODEL BATCH TYPE SECONDS HOW: compares with PyTorch, whose figure comes first, as a step.  MODEL can be
+# gpt; HOW are PyTorch's ways.
 torch() {
-	step "torch-$1-$2-$3" 400 env TYPES="$3" \
+	step "torch-$1-$2-$3" "$4" env TYPES="$3" HOW="$5" \
 		sh "$PD_SOURCE/test/bench/gpu-vs-torch.sh" "$1" "$2"
 }
 
-all() {
-	step machine 60 sh -c 'nvidia-smi; nvidia-smi topo -m; nproc; free -m
-		ldd "$PD_BUILD/bin/pd-worker"; true'
-	# The first load of the libraries, with cold caches, takes a minute or two.
-	step there 180 pd-profile --device=cuda --no-link --iterations=1 --batch-size=4 \
-		"$models/lenet5.json" || { cat "$logs/there.log"; return 1; }
+# gpt VOCABULARY SECONDS: profiles GPT-2 in bf16, which times every algorithm, plans it and trains it.
+gpt() {
+	step "gpt-$1" "$2" sh -ec '
+		pd-model gpt2 --vocabulary="$2" --dropout=0 >"$1.model"
+		pd-profile --device=cuda --dtype=bf16 --no-link --iterations=10 --batch-size=8 \
+			"$1.model" >"$1.json"
+		grep "\"step_ns\"" "$1.json"
+		pd-plan --gpus=1 "$1.json" >"$1.plan"
+		pd-run --device=cuda --synthetic --no-evaluate --minibatches=30 "$1.plan" >"$1.report"
+		tail -n 1 "$1.report"
+		grep -q "\"memory\": \"as predicted\"" "$1.report"' sh "$logs/gpt-$1" "$1"
+}
 
-	# The next steps test kernels and streams.
-	step arith 60 "$PD_BUILD/test/unit/cuda-arith"
-	step kernels 60 "$PD_BUILD/test/conform/kernels"
-	step stream 120 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/stream"
-	step layers 300 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/layers"
-	step iteration 120 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/iteration"
+# two WAY SECONDS: trains on two ranks that share the GPU, pipelined.  WAY is a transport, or careful: NCCL
+# without whatever a GPU that is shared may not allow, which says what it does.  Weights must have the same
+# bits, whatever the way.
+two() {
+	step "two-$1" "$2" sh -ec '
+		cd "$1"
+		[ -s two.json ] || pd-profile --device=cuda --no-link --iterations=3 --batch-size=64 \
+			"$3/fashion-cnn.json" >two.json
+		pd-plan --topology=2@10GB/s --straight two.json >two.plan
+		transport=$2
+		if [ "$2" = careful ]; then
+			transport=nccl
+			export CUDA_MODULE_LOADING=EAGER PD_CUDA_GRAPHS=no NCCL_CUMEM_ENABLE=0 \
+				NCCL_CUMEM_HOST_ENABLE=0 NCCL_DEBUG=INFO
+		fi
+		rm -rf "two-$2"
+		pd-run --device=cuda --transport="$transport" --synthetic --no-evaluate \
+			--minibatches=100 --checkpoint="two-$2" two.plan >"two-$2.report"
+		tail -n 1 "two-$2.report"
+		for other in two-*/step-000000000100; do
+			"$PD_BUILD/test/conform/same-tensors" "$other" "two-$2/step-000000000100"
+		done' sh "$logs" "$1" "$models"
+}
 
-	# The next steps time whole networks, alone on the GPU, in the type that matters most.
-	for model in $networks; do
-		network "$model" bf16
-	done
-	for model in $networks; do
-		torch "$model" "$batch" bf16
-	done
-	torch gpt 8 bf16
-
-	# The next steps run several ranks.  If NCCL hangs or fails, nccl-careful shows whether the cause is
-	# what CUDA does while transfers wait.
-	step transfers 120 "$PD_BUILD/test/conform/transfers"
-	step nccl 400 env PD_TEST_WAYS=nccl sh "$PD_SOURCE/test/t9004-nccl.sh"
-	if [ $list = yes ] || [ -e "$logs/nccl.bad" ]; then
-		step nccl-careful 400 env PD_TEST_WAYS=nccl CUDA_MODULE_LOADING=EAGER \
-			PD_CUDA_GRAPHS=no NCCL_DEBUG=WARN sh "$PD_SOURCE/test/t9004-nccl.sh"
+# fashion SECONDS: trains on Fashion-MNIST to 90 %, pipelined over two ranks that share the GPU.
+fashion() {
+	if [ $pass != plan ] && [ ! -d "$data" ]; then
+		[ $pass = failed ] || tried fashion || say fashion "not run: no data in $data (DATA)"
+		return 0
 	fi
-	step staged 400 env PD_TEST_WAYS=staged sh "$PD_SOURCE/test/t9004-nccl.sh"
+	step fashion "$1" sh -ec '
+		pd-profile --device=cuda --no-link --iterations=3 --batch-size=64 \
+			"$1/fashion-cnn.json" >"$3.json"
+		pd-plan --topology=2@10GB/s --straight "$3.json" >"$3"
+		pd-run --device=cuda --data="$2" --epochs=4 "$3" >"$3.report"
+		tail -n 1 "$3.report"
+		grep "\"accuracy\"" "$3.report" | tail -n 1 | sed "s/.*\"accuracy\": \([0-9.]*\).*/\1/" |
+			awk "{ print \"accuracy\", \$1; exit !(\$1 > 0.9) }"' \
+		sh "$models" "$data" "$logs/fashion.plan"
+}
 
-	# The next steps test the remaining kernels, and other types.
-	step no-graphs 120 env PD_TEST_DEVICE=cuda PD_CUDA_GRAPHS=no "$PD_BUILD/test/conform/stream"
-	step partition 300 env PD_TEST_DEVICE=cuda "$PD_BUILD/test/conform/partition"
-	script gpu 500 t9002-gpu.sh
-	for model in $networks; do
-		network "$model" tf32
-		torch "$model" "$batch" tf32
-	done
-	step devices 300 "$PD_BUILD/test/conform/devices"
+# call: the steps that follow belong to the next call.
+call() {
+	[ $pass != plan ] || echo call
+}
+
+# all: names the steps, in order.  It fails where the machine has no GPU.
+all() {
+	call
+	step machine 10 sh -c 'nvidia-smi; nvidia-smi topo -m; nproc; free -m
+		ldd "$PD_BUILD/bin/pd-worker"; true'
+	# The libraries are loaded for the first time, with cold caches.
+	step there 50 pd-profile --device=cuda --no-link --iterations=1 --batch-size=4 \
+		"$models/lenet5.json"
+	[ ! -e "$work/there.now" ] || ! grep -q "no GPU can be used" "$logs/there.log" || return 1
+	check arith 5 "$PD_BUILD/test/unit/cuda-arith"
+	conform kernels 25
+	conform stream 30
+	conform iteration 30
+	conform layers 60
+	gpt 50304 30
+	gpt 50257 30
+
+	call
+	two nccl 45
+	[ ! -e "$logs/two-nccl.bad" ] || two careful 45
+	two staged 45
+	torch gpt 8 bf16 140 eager
+
+	call
+	torch resnet50 64 bf16 92 eager
+	conform partition 50
+	fashion 50
+
+	call
+	check nccl 400 env PD_TEST_WAYS=nccl sh "$PD_SOURCE/test/t9004-nccl.sh"
+	check staged 400 env PD_TEST_WAYS=staged sh "$PD_SOURCE/test/t9004-nccl.sh"
 	script sanitizer 500 t9003-sanitizer.sh
-
-	# The next steps train, under each kind of schedule and update.
-	step auto 400 env PD_TEST_WAYS=auto sh "$PD_SOURCE/test/t9004-nccl.sh"
+	check no-graphs 120 env PD_TEST_DEVICE=cuda PD_CUDA_GRAPHS=no "$PD_BUILD/test/conform/stream"
+	check transfers 120 "$PD_BUILD/test/conform/transfers"
+	conform widened 120
+	script gpu 500 t9002-gpu.sh
+	conform devices 300
+	check auto 400 env PD_TEST_WAYS=auto sh "$PD_SOURCE/test/t9004-nccl.sh"
 	script order 300 t4014-order.sh
 	script pairs 300 t4003-pairs.sh
 	script split 300 t4004-split.sh
@@ -234,41 +306,69 @@ all() {
 	script tied 300 t4007-tied.sh
 	script pipemare 300 t4015-pipemare.sh
 	script files 300 t4010-schedule-files.sh
-	for model in $networks; do
-		for more in 128 256; do
-			torch "$model" "$more" bf16
-			torch "$model" "$more" tf32
-		done
+	for type in bf16 tf32; do
+		torch gpt 32 $type 400 "eager compiled pure"
+		torch resnet50 128 $type 400 "eager compiled pure"
+		torch vgg16 128 $type 400 "eager compiled pure"
 	done
-	torch gpt 32 bf16
 }
 
-pass=1
-if [ $list = yes ]; then
-	all
+# plan: prints the steps of each call, and the sum of the calls that fit the quarter of an hour.
+plan() {
+	pass=plan
+	all | awk -v calls="$CALLS" -v later=$LATER -v start=$START -v around=$AROUND '
+		BEGIN { n = split(calls, seconds, " "); sum = start }
+		$1 == "call" {
+			number++
+			print "call " number ", " (number <= n ? seconds[number] : later) " s" (number > n ? ", and further such calls" : "")
+			if (number <= n) { printf "  %-16s %5d\n", "around", around; sum += seconds[number] }
+			next
+		}
+		{ printf "  %-16s %5d\n", $1, $2 }
+		END { print sum " s for " n " calls, " start " s until the machine has started among them" }'
+}
+
+# tell: counts the steps by their marks, of this call and of those before.
+tell() {
+	pass=plan
+	good=0 bad=0 open=0
+	for name in $(all | awk '$1 != "call" && $1 != "two-careful" { print $1 }'); do
+		if [ -e "$logs/$name.good" ]; then
+			good=$((good + 1))
+		elif [ -e "$logs/$name.bad" ]; then
+			bad=$((bad + 1))
+		else
+			open=$((open + 1))
+		fi
+	done
+	echo "$good good, $bad failed, $open not run; $out/gpu-first.tar.gz"
+	[ $bad -eq 0 ] || finish 1
+	[ $open -eq 0 ] || finish 4
+	finish 0
+}
+
+if [ "${1-}" = --plan ]; then
+	plan
 	exit 0
 fi
-say "$(date +%H:%M:%S)" "on $(nvidia-smi -L 2>/dev/null | head -n 1)"
-for pass in 1 2; do
-	all || break
+[ -x "$PD_BUILD/bin/pd-worker" ] || { echo "$PD_BUILD: no build tree (PD_BUILD names it)" >&2; exit 2; }
+unpack
+trap 'finish 143' TERM
+trap 'finish 130' INT HUP
+build=$(cksum <"$PD_BUILD/bin/pd-worker")
+[ "$wanted" != "  " ] || echo call >>"$logs/calls"
+number=$(cat "$logs/calls" 2>/dev/null | wc -l)
+budget=
+[ "$wanted" != "  " ] || budget=$(echo $CALLS | cut -d ' ' -f "$number")
+end=$((since + ${BUDGET:-${budget:-$LATER}} - AROUND))
+say "$(date +%H:%M:%S)" "call $number on $(nvidia-smi -L 2>/dev/null | head -n 1)"
+passes="new failed"
+[ "$number" -lt 3 ] || passes="failed new"
+kind=step
+for pass in $passes; do
+	all || { cat "$logs/there.log"; break; }
 done
 cat "$logs"/torch-*.log 2>/dev/null | grep '[0-9]%$' >"$logs/figures"
 say "$(date +%H:%M:%S)" "$(($(date +%s) - since)) s in this call"
 pack
-
-# The last line counts the steps by their marks, of this call and of those before.
-list=yes
-good=0 failed=0 open=0
-for name in $(all | awk '$1 != "nccl-careful" { print $1 }'); do
-	if [ -e "$logs/$name.good" ]; then
-		good=$((good + 1))
-	elif [ -e "$logs/$name.bad" ]; then
-		failed=$((failed + 1))
-	else
-		open=$((open + 1))
-	fi
-done
-echo "$good good, $failed failed, $open not run; $out/gpu-first.tar.gz"
-[ $failed -eq 0 ] || finish 1
-[ $open -eq 0 ] || finish 4
-finish 0
+tell

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""gpu-vs-torch.py MODEL.json BATCH-SIZE STEPS eager|compiled|pure f32|tf32|bf16|f16: samples per
-second of training steps of a pd-model in PyTorch on a GPU, on data that lie on the GPU; the median
-over the steps after ten that warm up.  A step is timed with events, as ours are.  bf16 and f16 are
-autocast, channels last; pure: the whole net and its optimizer in that type.
-... rate TYPE: operations per second of a large product of matrices of that type.
-... work TYPE: operations of convolutions, linear layers and attention in a training step, per
-sample."""
+"""gpu-vs-torch.py MODEL.json BATCH-SIZE STEPS f32|tf32|bf16|f16 WHAT...: prints each WHAT and its
+figure, a line each, as soon as it is known, of training steps of a pd-model in PyTorch on a GPU.
+eager, compiled, pure: samples per second on data that lie on the GPU; the median over the steps
+after ten that warm up.  A step is timed with events, as ours are.  bf16 and f16 are autocast,
+channels last; pure: the whole net and its optimizer in that type.
+rate: operations per second of a large product of matrices of that type.
+work: operations of convolutions, linear layers and attention in a training step, per sample."""
 import contextlib
 import importlib.util
 import json
@@ -120,15 +120,17 @@ def samples_per_s(model, batch, steps, how, name):
 
 def main():
     model = json.load(open(sys.argv[1]))
-    batch, steps, how, name = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]
+    batch, steps, name = int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = name != "f32"
     torch.backends.cudnn.benchmark = True
-    if how == "rate":
-        print(f"{rate(steps, TYPES[name]):.6g}")
-    elif how == "work":
-        print(work(model))
-    else:
-        print(f"{samples_per_s(model, batch, steps, how, name):.1f}")
+    for what in sys.argv[5:]:
+        if what == "rate":
+            figure = f"{rate(steps, TYPES[name]):.6g}"
+        elif what == "work":
+            figure = work(model)
+        else:
+            figure = f"{samples_per_s(model, batch, steps, what, name):.1f}"
+        print(what, figure, flush=True)
 
 
 if __name__ == "__main__":

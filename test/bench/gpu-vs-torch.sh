@@ -10,8 +10,9 @@
 # MODEL is one of share/models, or gpt: pd-model's gpt2 with a vocabulary of 50,304 and without dropout.
 # Samples of gpt have 1,024 tokens each, and tokens per second are on standard error.  PD_BUILD names the
 # build tree, PYTHON a Python that has PyTorch.  STEPS is the number of steps (30), TYPES are some of f32,
-# tf32, bf16 and f16 (bf16 tf32); f32 is without TF32 on either side.  Each figure is on standard error as
-# soon as it is known, PyTorch's eager one first, so a run that is cut short has said that.
+# tf32, bf16 and f16 (bf16 tf32); f32 is without TF32 on either side.  HOW are PyTorch's ways (eager compiled
+# pure).  Each figure is on standard error as soon as it is known, PyTorch's eager one first, so a run that is
+# cut short has said that.
 source=$(cd "$(dirname "$0")/../.." && pwd)
 build=${PD_BUILD:-$source}
 python=${PYTHON:-python3}
@@ -21,10 +22,8 @@ pytorch() {
 }
 steps=${STEPS:-30}
 types=${TYPES:-bf16 tf32}
-theirs=$source/test/bench/gpu-vs-torch.py
+how=${HOW:-eager compiled pure}
 
-pytorch -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' 2>/dev/null ||
-	{ echo "$0: $python has no PyTorch that sees a GPU" >&2; exit 3; }
 work=$(mktemp -d) || exit 3
 trap 'rm -rf "$work"' EXIT
 [ $# -gt 0 ] || set -- vgg16 64 vgg16 128 vgg16 256 resnet50 64 resnet50 128 resnet50 256 gpt 8 gpt 32
@@ -38,6 +37,29 @@ tell() {
 	echo "$1 $2 $3: $4: $5 samples/s$of_tokens" >&2
 }
 
+# theirs MODEL BATCH-SIZE TYPE WHAT...: has one process of PyTorch measure these, and keeps the figures.
+theirs() {
+	torch_model=$1 torch_batch=$2 torch_type=$3
+	shift 3
+	pytorch "$source/test/bench/gpu-vs-torch.py" "$model" "$torch_batch" "$steps" "$torch_type" "$@" |
+		while read -r what value; do
+			echo "$what $value" >>"$work/figures"
+			case $what in
+			rate | work) ;;
+			*) tell "$torch_model" "$torch_batch" "$torch_type" "PyTorch, $what" "$value" ;;
+			esac
+		done
+	for what in "$@"; do
+		grep -q "^$what " "$work/figures" ||
+			{ echo "$0: $python: no figure for $what; has it a PyTorch that sees a GPU?" >&2; return 1; }
+	done
+}
+
+# figure WHAT: prints what PyTorch said of it, or 0.
+figure() {
+	awk -v what="$1" '$1 == what { found = $2 } END { print found + 0 ? found : 0 }' "$work/figures"
+}
+
 # one MODEL BATCH-SIZE TYPE: measures, and prints a line of the table.
 one() {
 	model=$source/share/models/$1.json
@@ -46,11 +68,11 @@ one() {
 	tf32) dtype=f32 flags=--tf32 ;;
 	*) dtype=$3 flags= ;;
 	esac
+	: >"$work/figures"
 	# The loss of f16 is scaled, which not every kind of weights goes with.
 	weights=
 	[ "$3" = f16 ] && weights=--weights=flush
-	eager=$(pytorch "$theirs" "$model" "$2" "$steps" eager "$3") || exit 3
-	tell "$1" "$2" "$3" "PyTorch, eager" "$eager"
+	theirs "$1" "$2" "$3" eager rate work || exit 3
 	"$build/bin/pd-profile" --device=cuda --dtype="$dtype" $flags --no-link \
 		--iterations="$steps" --batch-size="$2" "$model" >"$work/profile.json" || exit 3
 	step=$(sed -n 's/.*"step_ns": \([0-9]*\).*/\1/p' "$work/profile.json" | head -n 1)
@@ -61,16 +83,14 @@ one() {
 			--minibatches="$((steps + 20))" "$work/plan.json" >"$work/report" || exit 3
 	run=$(tail -n 1 "$work/report" | sed 's/.*"samples_per_s": \([0-9.]*\).*/\1/')
 	tell "$1" "$2" "$3" "pd-run" "$run"
-	compiled=$(pytorch "$theirs" "$model" "$2" "$steps" compiled "$3") || compiled=0
-	tell "$1" "$2" "$3" "PyTorch, compiled" "$compiled"
-	pure=0
-	case $3 in
-	bf16)
-		pure=$(pytorch "$theirs" "$model" "$2" "$steps" pure "$3") || pure=0
-		tell "$1" "$2" "$3" "PyTorch, all of it in bf16" "$pure" ;;
-	esac
-	rate=$(pytorch "$theirs" "$model" "$2" "$steps" rate "$3") || exit 3
-	work_flop=$(pytorch "$theirs" "$model" "$2" "$steps" work "$3") || exit 3
+	for way in $how; do
+		case $way,$3 in
+		eager,*) ;;
+		pure,bf16 | compiled,*) theirs "$1" "$2" "$3" "$way" ;;
+		esac
+	done
+	eager=$(figure eager) compiled=$(figure compiled) pure=$(figure pure)
+	rate=$(figure rate) work_flop=$(figure work)
 	printf '%-10s %5s %5s %10s %10.1f %10s %10s %10s %6s %8s %6s\n' "$1" "$2" "$3" "$ours" \
 		"$run" "$eager" "$compiled" "$pure" \
 		"$(awk "BEGIN { b = $eager; if ($compiled > b) b = $compiled
