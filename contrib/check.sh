@@ -224,7 +224,7 @@ if [ -n "$emulated" ]; then
 	(export PD_TEST_DEVICE=cuda
 	some emulated "test/conform/iteration test/conform/layers test/conform/nonfinite
 		test/t9006-layouts.sh test/t9007-visible.sh
-		test/t9008-emulated.sh test/conform/stream test/conform/kernels test/conform/widened") &
+		test/t9008-emulated.sh test/conform/stream test/conform/kernels test/conform/chunks test/conform/widened") &
 fi
 
 if [ "${1-}" != quick ] && [ -d "$build/with-onednn3" ]; then

@@ -23,7 +23,7 @@ build=$(cd "$1" && pwd)
 out=$2
 
 programs="bin/pd-model bin/pd-profile bin/pd-plan bin/pd-run bin/pd-worker bin/pd-schedule bin/pd-replay"
-tests="test/conform/devices test/conform/iteration test/conform/kernels test/conform/layers
+tests="test/conform/chunks test/conform/devices test/conform/iteration test/conform/kernels test/conform/layers
 	test/conform/partition test/conform/stream
 	test/conform/transfers test/conform/widened test/conform/serial test/conform/same-tensors
 	test/unit/cuda-arith test/unit/read-document test/bench/speed"

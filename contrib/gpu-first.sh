@@ -294,6 +294,7 @@ all() {
 	check no-graphs 120 env PD_TEST_DEVICE=cuda PD_CUDA_GRAPHS=no "$PD_BUILD/test/conform/stream"
 	check transfers 120 "$PD_BUILD/test/conform/transfers"
 	conform widened 120
+	conform chunks 60
 	script gpu 500 t9002-gpu.sh
 	conform devices 300
 	check auto 400 env PD_TEST_WAYS=auto sh "$PD_SOURCE/test/t9004-nccl.sh"

@@ -20,6 +20,31 @@ __device__ static int64_t count_from(const uint32_t *bits, int64_t count, uint32
 }
 
 /*
+ * Numbers the chunks whose norm is above the least, and the first `equal` of those that have it.  Each
+ * thread numbers a range of them, from how many the threads before it have.
+ */
+__device__ static void number_chunks(const uint32_t *bits, int64_t count, uint32_t least, int64_t equal,
+				     int32_t *places)
+{
+	int64_t each = (count + PD_THREADS - 1) / PD_THREADS, from = threadIdx.x * each;
+	int64_t to = from + each < count ? from + each : count, above = 0, same = 0;
+
+	for (int64_t i = from; i < to; i++) {
+		above += bits[i] > least;
+		same += bits[i] == least;
+	}
+	above = pd_block_before<PD_THREADS>(above);
+	same = pd_block_before<PD_THREADS>(same);
+	for (int64_t i = from; i < to; i++) {
+		bool sent = bits[i] > least || (bits[i] == least && same < equal);
+
+		places[i] = sent ? (int32_t)(above + (same < equal ? same : equal)) : -1;
+		above += bits[i] > least;
+		same += bits[i] == least;
+	}
+}
+
+/*
  * One block finds the smallest norm that is sent, a bit in each pass, and then numbers the chunks of
  * that norm and above.  Of equal norms the first are sent, as many as there is room for.
  */
@@ -28,14 +53,12 @@ __global__ static void choose_chunks(struct pd_chunks w)
 	const uint32_t *bits = (const uint32_t *)w.norms + w.first;
 	uint32_t least = 0;
 	int64_t equal;
-	int32_t place = 0;
 
 	for (uint32_t bit = UINT32_C(1) << 31; bit > 0; bit >>= 1)
 		if (count_from(bits, w.count, least | bit) >= w.sent)
 			least |= bit;
 	equal = w.sent - (least < UINT32_MAX ? count_from(bits, w.count, least + 1) : 0);
-	for (int64_t i = 0; i < w.count && threadIdx.x == 0; i++)
-		w.places[w.first + i] = bits[i] > least || (bits[i] == least && equal-- > 0) ? place++ : -1;
+	number_chunks(bits, w.count, least, equal, w.places + w.first);
 }
 
 __global__ static void pass_chunks(struct pd_chunks w)
