@@ -344,9 +344,10 @@ struct pd_net_ops {
 	/*
 	 * Ends a rehearsal (device/rehearse.h): every kind of pass over all layers of the net has
 	 * run twice, and nothing is on a stream.  Makes everything for which the device has to be
-	 * idle, so that no later pass of the net does.  Blocks.  NULL: passes never do that.
+	 * idle, so that no later pass of the net does, if those of a kind have at most so many
+	 * combinations of buffers.  Blocks.  NULL: passes never do that.
 	 */
-	int (*settle)(struct pd_net *net, struct pd_error *err);
+	int (*settle)(struct pd_net *net, int64_t turns, struct pd_error *err);
 	/* Lists named tensors, in layer order; the net owns the list. */
 	int (*named)(const struct pd_net *net, const struct pd_named **list_p);
 	/* Lists in layer order; the net owns the list.  NULL: the device has no copies. */

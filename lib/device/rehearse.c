@@ -11,6 +11,7 @@ struct rehearsal {
 	struct pd_device *device;
 	const struct pd_device_ops *ops;
 	struct pd_net *net;
+	const struct pd_rehearsal *what;
 	const struct pd_net_config *config;
 	struct pd_gate *gate;
 	struct pd_stream *stream;
@@ -55,7 +56,7 @@ static int passes(struct rehearsal *r, struct pd_pass pass, struct pd_error *err
 	enum pd_backward_part to = c->split ? PD_BACKWARD_WEIGHT : PD_BACKWARD_ALL;
 
 	/* evaluation, training, recomputation */
-	for (int k = 0; k < 3; k++) {
+	for (int k = r->what->evaluates ? 0 : 1; k < (c->recomputes ? 3 : 2); k++) {
 		pass.evaluate = k == 0;
 		pass.again = k == 2;
 		if (finish(r, r->ops->net.forward(r->stream, r->net, &pass, c->first, c->count,
@@ -74,7 +75,6 @@ static int passes(struct rehearsal *r, struct pd_pass pass, struct pd_error *err
 static int updates(struct rehearsal *r, struct pd_update update, struct pd_scale *scale,
 		   struct pd_error *err)
 {
-	static const enum pd_update_kind kinds[] = { PD_SGD, PD_ADAM };
 	const struct pd_squares squares = {
 		.gradients = update.gradients, .scale = scale, .clear = true,
 		.vector = (double *)update.norm.vector,
@@ -85,28 +85,21 @@ static int updates(struct rehearsal *r, struct pd_update update, struct pd_scale
 	     finish(r, r->ops->math.unite(r->stream, squares.vector, squares.vector,
 					  (size_t)update.norm.layers + 1, arm(r)), err) < 0))
 		return -1;
-	for (size_t k = 0; k < PD_COUNT(kinds); k++) {
-		update.kind = kinds[k];
-		if (finish(r, r->ops->net.update(r->stream, r->net, &update, r->config->first,
-						 r->config->count, arm(r)), err) < 0)
-			return -1;
-	}
-	return 0;
+	return finish(r, r->ops->net.update(r->stream, r->net, &update, r->config->first,
+					    r->config->count, arm(r)), err);
 }
 
-/* A stage that sends nothing on has iterations: without an update, or with SGD or Adam. */
+/* A stage that sends nothing on has iterations, without an update or with one. */
 static int iterations(struct rehearsal *r, const struct pd_pass *pass, struct pd_update update,
 		      struct pd_error *err)
 {
-	static const enum pd_update_kind kinds[] = { PD_SGD, PD_SGD, PD_ADAM };
 	struct pd_iteration it = { .pass = pass };
 
 	if (!r->ops->net.iterate || r->config->split || r->ops->net.sizes(r->net)->out_count > 0)
 		return 0;
 	update.norm.vector = NULL;
 	update.delta = NULL;
-	for (size_t k = 0; k < PD_COUNT(kinds); k++) {
-		update.kind = kinds[k];
+	for (int k = 0; k < (r->what->joins ? 2 : 1); k++) {
 		it.update = k > 0 ? &update : NULL;
 		it.ended = arm(r);
 		if (finish(r, r->ops->net.iterate(r->stream, r->net, &it, r->config->first,
@@ -189,7 +182,7 @@ static int all(struct rehearsal *r, struct pd_error *err)
 		.valid = r->config->batch_size,
 	};
 	struct pd_update update = {
-		.weights = pass.weights, .next = (void *)pass.weights, .gradients = pass.gradients,
+		.kind = r->what->update, .weights = pass.weights, .next = (void *)pass.weights, .gradients = pass.gradients,
 		.velocity = pass.gradients, .second = pass.gradients,
 		.delta = pass.gradients, .corrected = (void *)pass.weights,
 		.master = half ? take(r, sizes->full_bytes, err) : NULL,
@@ -212,14 +205,14 @@ static int all(struct rehearsal *r, struct pd_error *err)
 			return -1;
 	if (sums(r, numbers, err) < 0)
 		return -1;
-	return r->ops->net.settle ? r->ops->net.settle(r->net, err) : 0;
+	return r->ops->net.settle ? r->ops->net.settle(r->net, r->what->turns, err) : 0;
 }
 
-int pd_rehearse(struct pd_device *device, struct pd_net *net, const struct pd_net_config *config,
+int pd_rehearse(struct pd_device *device, struct pd_net *net, const struct pd_rehearsal *what,
 		struct pd_gate *gate, struct pd_error *err)
 {
-	struct rehearsal r = { .device = device, .ops = device->ops, .net = net,
-			       .config = config, .gate = gate };
+	struct rehearsal r = { .device = device, .ops = device->ops, .net = net, .what = what,
+			       .config = what->config, .gate = gate };
 	int status = -1;
 
 	r.stream = r.ops->stream.open(device, err);

@@ -13,12 +13,20 @@
 
 #include "device/device.h"
 
+/* What a rank will ask of a net. */
+struct pd_rehearsal {
+	const struct pd_net_config *config;     /* with which the net was opened */
+	bool evaluates;
+	enum pd_update_kind update;
+	bool joins;                     /* updates may come together with passes (net.iterate) */
+	int64_t turns;                  /* passes of one kind come with so many combinations of buffers */
+};
+
 /*
- * Rehearses a net that was opened with config on the device.  Takes as much memory as a stage with
- * one version and one minibatch in flight, and gives it back.  Nothing else may complete at the
- * device's gate meanwhile.
+ * Rehearses it on the device.  Takes as much memory as a stage with one version and one minibatch in
+ * flight, and gives it back.  Nothing else may complete at the device's gate meanwhile.
  */
-int pd_rehearse(struct pd_device *device, struct pd_net *net, const struct pd_net_config *config,
+int pd_rehearse(struct pd_device *device, struct pd_net *net, const struct pd_rehearsal *what,
 		struct pd_gate *gate, struct pd_error *err);
 /*
  * Rehearses only the sum of two arrays in device memory, of any alignment: for a rank without a

@@ -85,6 +85,29 @@ static int open_loader(struct rank *rank, struct rank_part *part, struct pd_erro
 	return n == 0 || part->loader ? 0 : -1;
 }
 
+/* Rehearses, before any transfer of this rank can wait on the device for another rank. */
+static int rehearse(struct rank *rank, struct rank_part *part, const struct pd_net_config *net,
+		    struct pd_error *err)
+{
+	const struct pd_plan *plan = rank->job->plan;
+	struct pd_buffer_counts counts;
+	struct pd_rehearsal what = {
+		.config = net, .evaluates = rank->job->test_microbatches > 0,
+		.update = rank->job->optimizer.kind,
+		.joins = pd_optimizer_joins(&rank->job->optimizer, plan),
+	};
+
+	if (!rank->device->ops->separate_memory || plan->rank_count == 1)
+		return 0;
+	if (rank->buffer_counts)
+		counts = rank->buffer_counts[part - rank->parts];
+	else
+		pd_buffer_counts_of_stage(rank->schedule, part->stage, &counts);
+	/* where several backwards are added up, the first goes to another arena than the others */
+	what.turns = pd_buffer_counts_turns(&counts) * (plan->microbatches > 1 ? 2 : 1);
+	return pd_rehearse(rank->device, part->net, &what, &rank->gate, err);
+}
+
 static int open_part(struct rank *rank, struct rank_part *part, struct pd_error *err)
 {
 	const struct pd_plan *plan = rank->job->plan;
@@ -123,11 +146,7 @@ static int open_part(struct rank *rank, struct rank_part *part, struct pd_error 
 	free(engines);
 	if (!part->net)
 		return -1;
-	/* before any transfer of this rank can wait on the device for another rank */
-	if (device->separate_memory && plan->rank_count > 1 &&
-	    pd_rehearse(rank->device, part->net, &net, &rank->gate, err) < 0)
-		return -1;
-	return open_loader(rank, part, err);
+	return rehearse(rank, part, &net, err) < 0 ? -1 : open_loader(rank, part, err);
 }
 
 /* With whom this rank exchanges anything; a new array. */
@@ -211,15 +230,14 @@ static int restore_weights(struct rank *rank, struct pd_error *err)
 	return status;
 }
 
-static void follow_list(struct rank *rank, struct pd_worker_config *config)
+/* Counts the buffers that a schedule from a file needs. */
+static void count_buffers(struct rank *rank)
 {
 	if (!rank->job->lists)
 		return;
 	rank->buffer_counts = pd_calloc((size_t)rank->part_count, sizeof(*rank->buffer_counts));
 	pd_buffer_counts_of_list(rank->schedule, rank->job->lists, rank->number,
 				 rank->job->test_microbatches > 0, rank->buffer_counts);
-	config->buffer_counts = rank->buffer_counts;
-	config->list = &rank->job->lists->ranks[rank->number];
 }
 
 static int open_worker(struct rank *rank, struct pd_error *err)
@@ -232,14 +250,14 @@ static int open_worker(struct rank *rank, struct pd_error *err)
 		.transport = rank->transport, .gate = &rank->gate,
 		.batch_size = job->plan->profile->batch_size,
 		.test_samples = rank->test.samples,
-		.optimizer = job->optimizer,
+		.list = job->lists ? &job->lists->ranks[rank->number] : NULL,
+		.buffer_counts = rank->buffer_counts, .optimizer = job->optimizer,
 		.retired = rank->trace ? on_retired : NULL, .losses = on_losses,
 		.updated = rank->number == 0 ? on_updated : NULL, .context = rank,
 	};
 
 	for (int i = 0; i < rank->part_count; i++)
 		stages[i] = (struct pd_worker_stage){ rank->parts[i].net, rank->parts[i].loader };
-	follow_list(rank, &config);
 	pd_mem_for("weights, activations and gradients");
 	rank->worker = pd_worker_new(&config, err);
 	free(stages);
@@ -292,8 +310,10 @@ int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 	rank->threads = threads_of(rank->job);
 	set_parts(rank);
 	pd_mem_for("the data set");
-	return pd_job_data(rank->job, &rank->train, &rank->test, err) < 0 ||
-	       open_device(rank, err) < 0 || open_trace(rank, err) < 0 ||
+	if (pd_job_data(rank->job, &rank->train, &rank->test, err) < 0)
+		return -1;
+	count_buffers(rank);
+	return open_device(rank, err) < 0 || open_trace(rank, err) < 0 ||
 	       open_worker(rank, err) < 0 ? -1 : 0;
 }
 

@@ -17,6 +17,29 @@ void pd_buffer_counts_of_stage(const struct pd_schedule *schedule, int stage,
 	};
 }
 
+static int64_t least_multiple(int64_t a, int64_t b)
+{
+	int64_t x = a, y = b;
+
+	while (y > 0) {
+		int64_t rest = x % y;
+
+		x = y;
+		y = rest;
+	}
+	return a / x * b;
+}
+
+int64_t pd_buffer_counts_turns(const struct pd_buffer_counts *c)
+{
+	int64_t passages = least_multiple(c->arriving, c->leaving);
+
+	/* a list's microbatches take what has been free for longest, in any order */
+	if (c->buffers)
+		return (int64_t)c->slots * c->inboxes * passages * c->versions;
+	return least_multiple(least_multiple(c->slots, c->inboxes), passages) * c->versions;
+}
+
 /* Buffers of one kind.  The ring has the free ones, those free for longest first. */
 struct stock {
 	int32_t *free;

@@ -48,4 +48,9 @@ void pd_buffer_counts_of_stage(const struct pd_schedule *schedule, int stage,
  */
 void pd_buffer_counts_of_list(const struct pd_schedule *schedule, const struct pd_lists *lists,
 			      int rank, bool evaluates, struct pd_buffer_counts *buffer_counts);
+/*
+ * Returns in how many combinations a microbatch's buffers and versions of the weights can come: buffers take
+ * turns together, and versions as updates come.
+ */
+int64_t pd_buffer_counts_turns(const struct pd_buffer_counts *counts);
 void pd_buffer_counts_release(struct pd_buffer_counts *buffer_counts, int count);

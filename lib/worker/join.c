@@ -59,11 +59,7 @@ static bool keeps(const struct pd_worker *w, const struct chunk *c)
 int worker_queue_update(struct pd_worker *w, struct chunk *c, const struct pd_update *update,
 			struct pd_event *ev)
 {
-	/*
-	 * An agreed update makes the loss scale that is copied before the backward; one that treats
-	 * tensors differently is not among those that a device has made a graph of beforehand.
-	 */
-	if (!keeps(w, c) || w->global_norm || update->kind == PD_LARS || update->spares_vectors)
+	if (!keeps(w, c) || !pd_optimizer_joins(&w->config.optimizer, w->config.schedule->plan))
 		return w->config.device->ops->net.update(w->compute, c->net, update,
 							 c->stage->first_layer, c->stage->layer_count,
 							 ev);

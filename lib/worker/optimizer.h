@@ -62,6 +62,16 @@ static inline bool pd_optimizer_has_velocity(enum pd_update_kind kind)
 	return kind == PD_SGD || kind == PD_LARS;
 }
 
+/*
+ * Tells whether its updates may come together with passes (pd_device_ops.net.iterate).  One that ranks agree on
+ * makes the loss scale that is copied before the backward, and one that treats tensors differently takes a
+ * kernel for each.
+ */
+static inline bool pd_optimizer_joins(const struct pd_optimizer *o, const struct pd_plan *plan)
+{
+	return !pd_plan_agrees(plan) && o->kind != PD_LARS && !o->spares_vectors;
+}
+
 static inline double pd_optimizer_residual(const struct pd_optimizer *o)
 {
 	return o->has_residual ? o->residual : o->momentum;

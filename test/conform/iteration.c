@@ -22,6 +22,7 @@
 /* Only the emulated GPU (contrib/emulate-cuda.sh) defines these. */
 extern int emulated_firsts(void) __attribute__((weak));
 extern int emulated_launches(void) __attribute__((weak));
+extern int emulated_graphs(void) __attribute__((weak));
 
 struct result {
 	float *arenas[ARENAS];
@@ -119,13 +120,21 @@ static struct result train(const struct pd_device_ops *ops, const struct pd_mode
 		.model = model, .count = model->layer_count, .batch_size = BATCH,
 		.dtype = chain_dtype,
 	};
+	const struct pd_rehearsal what = {
+		.config = &config, .evaluates = kind == PD_ADAM, .update = kind, .joins = true,
+		.turns = 3,
+	};
 	struct chain *c = chain_open(ops, model, NULL, 0, BATCH, 5, 1);
 	struct result r = { .ascending = true };
 	struct pd_error err;
 
 	if (rehearsed)
-		ok(pd_rehearse(c->device, c->stages[0].net, &config, &c->gate, &err) == 0,
+		ok(pd_rehearse(c->device, c->stages[0].net, &what, &c->gate, &err) == 0,
 		   "%s: rehearsal", chain_name(ops));
+	/* forward, backward, and both with an update or without; an evaluation */
+	if (rehearsed && emulated_graphs && !getenv("PD_EMULATED_NO_CAPTURE"))
+		is_int(emulated_graphs(), (what.evaluates ? 5 : 4) * what.turns,
+		       "%s: graphs are made for each kind of pass that there will be", chain_name(ops));
 	r.firsts = -firsts();
 	for (int step = 0; step < STEPS; step++) {
 		load(c, step);

@@ -102,12 +102,13 @@ static struct result train_rehearsed(const struct pd_device_ops *ops, const stru
 		.model = model, .count = model->layer_count, .batch_size = BATCH,
 		.dtype = chain_dtype, .split = split,
 	};
+	const struct pd_rehearsal what = { .config = &config, .update = PD_SGD, .turns = 2 };
 	struct chain *c = split ? chain_open_split(ops, model, NULL, 0, BATCH, SEED, threads)
 				: chain_open(ops, model, NULL, 0, BATCH, SEED, threads);
 	struct pd_error err;
 	struct result r;
 
-	ok(pd_rehearse(c->device, c->stages[0].net, &config, &c->gate, &err) == 0 &&
+	ok(pd_rehearse(c->device, c->stages[0].net, &what, &c->gate, &err) == 0 &&
 	   pd_rehearse_sum(c->device, c->stream, &c->gate, &err) == 0, "%s, %d threads: rehearsal%s",
 	   chain_name(ops), threads, split ? " in two parts" : "");
 	c->parts = split;

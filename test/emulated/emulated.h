@@ -92,9 +92,13 @@ void emulated_count_first(void);
 void emulated_count_kernel(void *kernel);
 /* Returns how many operations emulated_count_*() have counted; tests look this function up by name. */
 extern "C" int emulated_firsts(void);
-/* Return how many kernels have run, those of graphs included, and how many graphs were launched. */
+/*
+ * Return how many kernels have run, those of graphs included, how many graphs were launched, and how many
+ * are instantiated now.
+ */
 extern "C" int emulated_kernels(void);
 extern "C" int emulated_launches(void);
+extern "C" int emulated_graphs(void);
 /* Holds a stream, whose work is not done until another, or NULL, is held. */
 extern "C" void emulated_hold(void *stream);
 

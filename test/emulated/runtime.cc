@@ -67,7 +67,7 @@ static thread_local int device;
 static thread_local cudaStream_t capturing;     /* the stream that this thread captures */
 /* The stream on which no work is done, or NULL. */
 static std::atomic<cudaStream_t> held;
-static std::atomic<int> launches;
+static std::atomic<int> launches, graphs;
 
 void emulated_hold(void *stream)
 {
@@ -77,6 +77,11 @@ void emulated_hold(void *stream)
 int emulated_launches(void)
 {
 	return launches;
+}
+
+int emulated_graphs(void)
+{
+	return graphs;
 }
 
 static thread_local cudaError_t last = cudaSuccess;
@@ -484,6 +489,7 @@ cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *made, cudaGraph_t gra
 					  unsigned long long)
 {
 	emulated_count_first();
+	graphs++;
 	*made = new CUgraphExec_st{ graph->nodes };
 	return cudaSuccess;
 }
@@ -532,6 +538,7 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t made)
 {
+	graphs--;
 	delete made;
 	return cudaSuccess;
 }

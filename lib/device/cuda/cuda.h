@@ -186,7 +186,7 @@ void pd_cuda_poller_close(struct pd_cuda_device *cuda);
 struct pd_net *pd_cuda_net_open(struct pd_device *device, const struct pd_net_config *config,
 				struct pd_error *err);
 void pd_cuda_net_close(struct pd_net *net);
-int pd_cuda_net_settle(struct pd_net *net, struct pd_error *err);
+int pd_cuda_net_settle(struct pd_net *net, int64_t turns, struct pd_error *err);
 int pd_cuda_net_export(struct pd_net *net, int named, enum pd_form form, const void *arena,
 		       float *host);
 int pd_cuda_net_import(struct pd_net *net, int named, enum pd_form form, void *arena,

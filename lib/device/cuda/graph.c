@@ -103,14 +103,18 @@ static struct kind *find_kind(struct pd_cuda_graphs *graphs, const struct pd_gra
 	return NULL;
 }
 
-/* Makes the graph its kind's model, if the kind has none; returns whether it did. */
+/*
+ * Makes the graph its kind's model, if the kind has none, and its instance the first spare one of a net that
+ * will be settled; returns whether it did.
+ */
 static bool keep_model(struct pd_cuda_graphs *graphs, const struct pd_graph_key *key,
-		       int events, cudaGraph_t graph)
+		       int events, cudaGraph_t graph, struct instance *in)
 {
 	if (graphs->settled || graphs->kind_count == KINDS || find_kind(graphs, key))
 		return false;
 	graphs->kinds[graphs->kind_count++] = (struct kind){
-		.like = *key, .events = events, .model = graph,
+		.like = *key, .events = events, .model = graph, .spares = { in },
+		.spare_count = in->made != NULL,
 	};
 	return true;
 }
@@ -127,14 +131,16 @@ static int add_spare(struct pd_cuda_graphs *graphs, struct kind *kind, cudaStrea
 	return pd_cuda_check(cudaGraphUpload(in->made, stream), "a graph", err);
 }
 
-int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
+int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, int64_t turns, cudaStream_t stream,
 			  struct pd_error *err)
 {
+	int enough = turns < PD_CUDA_SPARES ? (int)turns : PD_CUDA_SPARES;
+
 	if (!graphs || graphs->settled)
 		return 0;
 	graphs->cache = (struct pd_graph_cache){ 0 };
 	for (int k = 0; k < graphs->kind_count; k++)
-		while (graphs->kinds[k].spare_count < PD_CUDA_SPARES)
+		while (graphs->kinds[k].spare_count < enough)
 			if (add_spare(graphs, &graphs->kinds[k], stream, err) < 0)
 				return -1;
 	graphs->settled = true;
@@ -289,7 +295,7 @@ static void make_with(const struct pd_cuda_job *job, struct instance *in,
 		entry->made = in;
 	else
 		entry->never = true;
-	if (!entry->made || !keep_model(graphs, &entry->key, job->count - 1, graph))
+	if (!entry->made || !keep_model(graphs, &entry->key, job->count - 1, graph, in))
 		cudaGraphDestroy(graph);
 }
 

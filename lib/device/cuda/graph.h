@@ -13,11 +13,12 @@
  *
  * Instantiating a graph may have to wait until the GPU is idle.  A net that has been rehearsed
  * (device/rehearse.h) is settled: for each kind of pass that was seen, as many graphs are
- * instantiated as may be used.  From then on a captured graph only updates one of those.
+ * instantiated as passes have combinations of buffers, and at most PD_CUDA_SPARES, since each takes
+ * memory of the GPU.  From then on a captured graph only updates one of those.
  *
  * A pass is queued kernel by kernel with PD_CUDA_GRAPHS=no, where capturing fails (a message says
  * so once), for passes over some of a stage's layers, beyond the first PD_GRAPH_CACHE_KEYS passes
- * of a net, and, in a settled net, beyond the first PD_CUDA_SPARES of each kind.
+ * of a net, and, in a settled net, where no graph of its kind is left.
  */
 #pragma once
 
@@ -49,8 +50,8 @@ void pd_cuda_graphs_free(struct pd_cuda_graphs *graphs);
 /* Queues the job on the engine's stream: 0, or -1 with *err. */
 int pd_cuda_graphs_run(struct pd_cuda_job *job, struct pd_error *err);
 /*
- * Settles the graphs (see above): nothing is instantiated afterwards.  Nobody else may use stream
- * meanwhile.  0, or -1.
+ * Settles the graphs (see above), with `turns` for each kind of pass: nothing is instantiated
+ * afterwards.  Nobody else may use stream meanwhile.  0, or -1.
  */
-int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, cudaStream_t stream,
+int pd_cuda_graphs_settle(struct pd_cuda_graphs *graphs, int64_t turns, cudaStream_t stream,
 			  struct pd_error *err);

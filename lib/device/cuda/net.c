@@ -185,7 +185,7 @@ void pd_cuda_net_close(struct pd_net *base)
 	free(engine);
 }
 
-int pd_cuda_net_settle(struct pd_net *base, struct pd_error *err)
+int pd_cuda_net_settle(struct pd_net *base, int64_t turns, struct pd_error *err)
 {
 	struct pd_cuda_device *cuda = (struct pd_cuda_device *)base->device;
 	struct pd_cuda_engine *engine = ((struct pd_compiled *)base)->engine;
@@ -193,7 +193,7 @@ int pd_cuda_net_settle(struct pd_net *base, struct pd_error *err)
 
 	cudaSetDevice(cuda->number);
 	pthread_mutex_lock(&cuda->side_lock);
-	status = pd_cuda_graphs_settle(engine->graphs, cuda->look.side, err);
+	status = pd_cuda_graphs_settle(engine->graphs, turns, cuda->look.side, err);
 	pthread_mutex_unlock(&cuda->side_lock);
 	return status;
 }
