@@ -25,7 +25,7 @@ out=$2
 programs="bin/pd-model bin/pd-profile bin/pd-plan bin/pd-run bin/pd-worker bin/pd-schedule bin/pd-replay"
 tests="test/conform/chunks test/conform/devices test/conform/iteration test/conform/kernels test/conform/layers
 	test/conform/partition test/conform/stream
-	test/conform/transfers test/conform/widened test/conform/serial test/conform/same-tensors
+	test/conform/nonfinite test/conform/transfers test/conform/widened test/conform/serial test/conform/same-tensors
 	test/unit/cuda-arith test/unit/read-document test/bench/speed"
 scripts="test/bench/cpu-vs-torch.py test/bench/sequences-vs-torch.py test/test-lib.sh
 	test/train-lib.sh test/t4001-weights.sh test/t4003-pairs.sh test/t4004-split.sh test/t4005-memory.sh test/t4014-order.sh

@@ -295,6 +295,7 @@ all() {
 	check transfers 120 "$PD_BUILD/test/conform/transfers"
 	conform widened 120
 	conform chunks 60
+	conform nonfinite 120
 	script gpu 500 t9002-gpu.sh
 	conform devices 300
 	check auto 400 env PD_TEST_WAYS=auto sh "$PD_SOURCE/test/t9004-nccl.sh"

@@ -46,7 +46,7 @@ if [ "${1-}" = -- ]; then
 fi
 [ $# -gt 0 ] || set -- test/unit/cuda-arith test/conform/kernels \
 	test/conform/stream test/conform/iteration test/conform/layers test/conform/partition test/conform/devices test/t9002-gpu.sh \
-	test/conform/widened test/conform/chunks test/conform/transfers test/t9004-nccl.sh test/t9003-sanitizer.sh
+	test/conform/widened test/conform/chunks test/conform/nonfinite test/conform/transfers test/t9004-nccl.sh test/t9003-sanitizer.sh
 
 passed=0 failed=0 skipped=0
 for test in "$@"; do

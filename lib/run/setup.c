@@ -263,6 +263,7 @@ static int open_worker(struct rank *rank, struct pd_error *err)
 	free(stages);
 	if (!rank->worker)
 		return -1;
+	pd_routes_expect(rank->transport, pd_worker_under_way_bytes(rank->worker));
 	pd_mem_for("parameters");
 	if (rank_begin_weights(rank, err) < 0)
 		return -1;

@@ -38,6 +38,7 @@ struct pd_transport_config {
 	/* over a transport of the host's, all borrowed: */
 	struct pd_transport *host;      /* connected, but in offer() */
 	struct pd_device *device;
+	int64_t under_way_bytes;        /* of the device's memory, at once; 0: not known */
 	const struct pd_transport_end *ends;    /* by rank; NULL in offer() */
 };
 

@@ -85,6 +85,7 @@ static struct pd_transport_config over_host(const struct routes *t, const bool *
 		.rank = t->config.rank, .ranks = t->config.ranks, .gate = t->config.gate,
 		.host = t->host, .device = t->config.device, .seat = &t->config.seat,
 		.peers = peers, .asked = t->config.how != NULL, .ends = ends,
+		.under_way_bytes = t->config.under_way_bytes,
 	};
 }
 
@@ -510,6 +511,11 @@ struct pd_transport *pd_routes_open(const struct pd_routes_config *config, struc
 	}
 	write_address(t);
 	return &t->base;
+}
+
+void pd_routes_expect(struct pd_transport *base, int64_t bytes)
+{
+	((struct routes *)base)->config.under_way_bytes = bytes;
 }
 
 const char *pd_routes_chosen(const struct pd_transport *base, const char **why_p)

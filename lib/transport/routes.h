@@ -27,6 +27,7 @@ struct pd_routes_config {
 					   joined */
 	struct pd_device *device;       /* with memory of its own, borrowed; NULL: there is none */
 	struct pd_gate *gate;
+	int64_t under_way_bytes;        /* pd_routes_expect() */
 };
 
 /* Calls the prepare() of the providers that may be used. */
@@ -36,6 +37,9 @@ void pd_routes_prepare(const char *how, const struct pd_device_ops *device, int 
  * Opens the transport.  connect() decides which provider reaches each peer, as the peer does, too.
  */
 struct pd_transport *pd_routes_open(const struct pd_routes_config *config, struct pd_error *err);
+
+/* Says, before it connects, how many bytes of device memory will be under way at once. */
+void pd_routes_expect(struct pd_transport *t, int64_t bytes);
 
 /*
  * Returns the name of the provider between devices, once connected (the last, if several).  *why_p is

@@ -41,11 +41,31 @@ struct staged {
 	struct staged_transfer *active, **last;         /* in the order of their calls */
 	struct staged_transfer *idle;
 	struct host_buffer *buffers;			/* the unused ones */
+	char *array;                                    /* what buffers are parts of; or NULL */
+	size_t array_bytes, array_used;
 };
 
 /* ---- memory ---- */
 
-/* Takes an unused buffer that fits without wasting more than half, or allocates one. */
+static bool in_array(const struct staged *s, const struct host_buffer *buffer)
+{
+	const char *memory = buffer->memory;
+
+	return s->array && memory >= s->array && memory < s->array + s->array_bytes;
+}
+
+/* Returns memory for a buffer that is kept: of the array, as long as it lasts. */
+static void *take_memory(struct staged *s, size_t bytes, struct pd_error *err)
+{
+	char *memory = s->array + s->array_used;
+
+	if (bytes > s->array_bytes - s->array_used)
+		return s->device->ops->memory.host_alloc(s->device, bytes, err);
+	s->array_used += bytes;
+	return memory;
+}
+
+/* Takes an unused buffer that fits without wasting more than half, or makes one. */
 static struct host_buffer *take_buffer(struct staged *s, size_t bytes, struct pd_error *err)
 {
 	struct host_buffer **at = &s->buffers, *buffer;
@@ -59,11 +79,23 @@ static struct host_buffer *take_buffer(struct staged *s, size_t bytes, struct pd
 	}
 	buffer = pd_zalloc(sizeof(*buffer));
 	buffer->bytes = pd_align(bytes ? bytes : 1);
-	buffer->memory = s->device->ops->memory.host_alloc(s->device, buffer->bytes, err);
+	buffer->memory = take_memory(s, buffer->bytes, err);
 	if (buffer->memory)
 		return buffer;
 	free(buffer);
 	return NULL;
+}
+
+static void free_buffers(struct staged *s)
+{
+	for (struct host_buffer *buffer = s->buffers, *next; buffer; buffer = next) {
+		next = buffer->next;
+		if (!in_array(s, buffer))
+			s->device->ops->memory.host_free(s->device, buffer->memory);
+		free(buffer);
+	}
+	if (s->array)
+		s->device->ops->memory.host_free(s->device, s->array);
 }
 
 static void give_buffer(struct staged *s, struct host_buffer *buffer)
@@ -318,11 +350,7 @@ static void staged_close(struct pd_transport *base)
 		next = x->next;
 		free(x);
 	}
-	for (struct host_buffer *buffer = s->buffers, *next; buffer; buffer = next) {
-		next = buffer->next;
-		s->device->ops->memory.host_free(s->device, buffer->memory);
-		free(buffer);
-	}
+	free_buffers(s);
 	free(s);
 }
 
@@ -343,8 +371,18 @@ static const struct pd_transport_ops staged_ops = {
 	.arm = staged_arm,
 };
 
+static int allocate_array(struct staged *s, int64_t bytes, struct pd_error *err)
+{
+	if (bytes <= 0)
+		return 0;
+	s->array = s->device->ops->memory.host_alloc(s->device, (size_t)bytes, err);
+	s->array_bytes = s->array ? (size_t)bytes : 0;
+	return s->array ? 0 : -1;
+}
+
 struct pd_transport *pd_staged_open(struct pd_transport *host, struct pd_device *device,
-				    struct pd_gate *gate, struct pd_error *err)
+				    int64_t under_way_bytes, struct pd_gate *gate,
+				    struct pd_error *err)
 {
 	struct staged *s = pd_zalloc(sizeof(*s));
 
@@ -354,7 +392,7 @@ struct pd_transport *pd_staged_open(struct pd_transport *host, struct pd_device 
 	s->gate = gate;
 	s->last = &s->active;
 	s->stream = device->ops->stream.open(device, err);
-	if (s->stream)
+	if (s->stream && allocate_array(s, under_way_bytes, err) == 0)
 		return &s->base;
 	staged_close(&s->base);
 	return NULL;
@@ -371,7 +409,8 @@ static bool staged_reaches(const struct pd_transport_end *self, const struct pd_
 
 static struct pd_transport *provide(const struct pd_transport_config *config, struct pd_error *err)
 {
-	return pd_staged_open(config->host, config->device, config->gate, err);
+	return pd_staged_open(config->host, config->device, config->under_way_bytes, config->gate,
+			      err);
 }
 
 const struct pd_transport_provider pd_provider_staged = {

@@ -331,6 +331,39 @@ void *pd_worker_arena(struct pd_worker *w, int i, enum pd_arena_kind kind)
 	return *arena_of(&w->chunks[i], kind, 0);
 }
 
+static int64_t bytes_of(const struct chunk *c, enum pd_arena_kind kind)
+{
+	return pd_times(c->arenas[kind].count, c->arenas[kind].each_bytes);
+}
+
+/* Outputs are sent from slots, where a stage has no outboxes. */
+static int64_t leaving_bytes(const struct chunk *c)
+{
+	int64_t bytes = 0;
+
+	for (int t = 0; t < c->sizes->out_count; t++)
+		bytes = pd_plus(bytes, (int64_t)pd_align(c->sizes->out[t].bytes));
+	return c->counts.outboxes > 0 ? bytes_of(c, PD_ARENA_outbox)
+				      : pd_times(c->counts.slots, bytes);
+}
+
+int64_t pd_worker_under_way_bytes(const struct pd_worker *w)
+{
+	static const enum pd_arena_kind kinds[] = {
+		PD_ARENA_inbox, PD_ARENA_gradient_in, PD_ARENA_gradient_out,
+		/* replicas receive what they add here, and send as much */
+		PD_ARENA_staging, PD_ARENA_staging,
+	};
+	int64_t bytes = 0;
+
+	for (const struct chunk *c = w->chunks; c < w->chunks + w->chunk_count; c++) {
+		bytes = pd_plus(bytes, leaving_bytes(c));
+		for (size_t k = 0; k < PD_COUNT(kinds); k++)
+			bytes = pd_plus(bytes, bytes_of(c, kinds[k]));
+	}
+	return bytes;
+}
+
 int64_t pd_worker_bytes(const struct pd_worker *w)
 {
 	return w->bytes;

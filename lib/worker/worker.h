@@ -165,6 +165,8 @@ int64_t pd_worker_checkpoint_oldest(const struct pd_worker *worker, int i, int64
 bool pd_worker_checkpoint_holds(const struct pd_worker *worker, int i, int64_t at,
 				int64_t version);
 
+/* Returns about how many bytes of the rank's memory transfers read and write at once, at most. */
+int64_t pd_worker_under_way_bytes(const struct pd_worker *worker);
 /* Returns the bytes allocated from the device. */
 int64_t pd_worker_bytes(const struct pd_worker *worker);
 /* Returns the number of operations that have been issued and have not retired. */

@@ -251,11 +251,9 @@ static void test_case(const struct pd_device_ops *ops, const struct kind_case *k
 int main(void)
 {
 	for (int i = 0; pd_devices[i]; i++)
-		for (int type = 0; type < CHAIN_TYPES && chain_usable(pd_devices[i]); type++) {
-			if (!chain_take(pd_devices[i], type)) {
-				skip("not here", chain_name(pd_devices[i]));
+		for (int type = 0; type < chain_types(pd_devices[i]) && chain_usable(pd_devices[i]); type++) {
+			if (!chain_take(pd_devices[i], type))
 				continue;
-			}
 			for (size_t k = 0; k < PD_COUNT(cases); k++)
 				test_case(pd_devices[i], &cases[k]);
 		}

@@ -97,6 +97,7 @@ int ranks_recv(struct rank *me, int peer, uint64_t tag, void *buf, size_t bytes,
 }
 
 bool ranks_staged;
+int64_t ranks_under_way_bytes;
 const struct pd_device_ops *ranks_device;
 const char *ranks_how;
 const struct pd_transport_provider *ranks_provider = &pd_provider_ucx;
@@ -114,11 +115,36 @@ static int rehearse(struct rank *me, struct pd_error *err)
 	return status;
 }
 
+static int allocations;
+
+static void *counted_alloc(struct pd_device *device, size_t bytes, struct pd_error *err)
+{
+	allocations++;
+	return pd_device_cpu.memory.host_alloc(device, bytes, err);
+}
+
+/* Has the device count what is allocated of the host's memory. */
+static void count_allocations(struct pd_device *device)
+{
+	static struct pd_device_ops counting;
+
+	counting = pd_device_cpu;
+	counting.memory.host_alloc = counted_alloc;
+	device->ops = &counting;
+}
+
+int ranks_allocations(void)
+{
+	return allocations;
+}
+
 static int open_device(struct rank *me, struct pd_error *err)
 {
 	struct pd_device_config config = { .gate = &me->gate, .threads = 1, .ordinal = me->rank };
 
 	me->device = (ranks_device ? ranks_device : &pd_device_cpu)->open(&config, err);
+	if (me->device && ranks_staged)
+		count_allocations(me->device);
 	return me->device ? 0 : -1;
 }
 
@@ -178,7 +204,7 @@ static int join(struct rank *me, struct pd_error *err)
 		return 0;
 	me->host = me->transport;
 	me->transport = open_device(me, err) < 0 ? NULL
-			: pd_staged_open(me->host, me->device, &me->gate, err);
+			: pd_staged_open(me->host, me->device, ranks_under_way_bytes, &me->gate, err);
 	return me->transport ? 0 : -1;
 }
 

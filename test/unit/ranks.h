@@ -24,6 +24,9 @@ struct rank {
 /* Transfers of later ranks are staged through a device that is treated as if the host could not read its
  * memory. */
 extern bool ranks_staged;
+extern int64_t ranks_under_way_bytes;   /* what pd_staged_open() is told then */
+/* Returns how often this rank has allocated memory of the host for what is staged. */
+int ranks_allocations(void);
 /* The device, if not NULL, whose memory has the messages of later ranks; rank r has device number r. */
 extern const struct pd_device_ops *ranks_device;
 extern const char *ranks_how;           /* pd_routes_config.how */

@@ -412,6 +412,27 @@ static void test_all(const char *how)
 	   "the last 4000 transfers allocate less than 16 bytes each");
 }
 
+/* Exchanges messages of two sizes, again and again, and counts what was allocated for staging them. */
+static int allocated_once(struct rank *me)
+{
+	static char out[2][MIB], in[2][MIB];
+	int bad = 0;
+
+	for (uint64_t n = 0; n < 20; n++) {
+		struct pd_event sent[2], received[2];
+
+		for (int i = 0; i < 2; i++) {
+			size_t bytes = i == 0 ? MIB : MIB / 3;
+
+			bad += ranks_recv(me, 1 - me->rank, 2 * n + i, in[i], bytes, NULL, &received[i]) != 0;
+			bad += ranks_send(me, 1 - me->rank, 2 * n + i, out[i], bytes, NULL, &sent[i]) != 0;
+		}
+		for (int i = 0; i < 2; i++)
+			bad += ranks_until(me, &received[i]) != 0 || ranks_until(me, &sent[i]) != 0;
+	}
+	return bad + !rank_ok(me, ranks_allocations() == 1, "one allocation, before the first transfer");
+}
+
 int main(void)
 {
 	is_int(run_ranks(2, small, NULL, -1), 0, "a rank begins with less than 2 MiB of shared memory");
@@ -423,6 +444,8 @@ int main(void)
 	ranks_apart = false;
 	ranks_staged = true;
 	test_all("staged");
+	ranks_under_way_bytes = 3 * MIB;
+	is_int(run_ranks(2, allocated_once, NULL, -1), 0, "staged: no memory is allocated while transfers are under way");
 	ranks_staged = false;
 	ranks_provider = &pd_provider_tcp;
 	test_all("tcp");
