@@ -228,7 +228,7 @@ static int request_recompute(struct pd_error *err)
 }
 
 /* Reads the topology that is named, or makes one of devices that are joined by the profile's link. */
-static int make_topology(const struct pd_profile *profile, struct pd_topology *topology,
+static int make_topology(const char *file, const struct pd_profile *profile, struct pd_topology *topology,
 			 struct pd_error *err)
 {
 	int64_t bandwidth = profile->link_bandwidth_bytes_per_s;
@@ -242,9 +242,8 @@ static int make_topology(const struct pd_profile *profile, struct pd_topology *t
 		return pd_error_input(err, "nothing says how many devices there are: give --gpus=N "
 				      "or --topology");
 	if (gpus > 1 && !bandwidth)
-		return pd_error_input(err, "profile \"%.60s\" has no measured link: give "
-				      "--topology, such as --topology=%" PRId64 "@10Gbit/s",
-				      profile->name, gpus);
+		return pd_error_input(err, "%s: has no measured link: give --topology, such as "
+				      "--topology=%" PRId64 "@10Gbit/s", pd_document_name(file), gpus);
 	/* A single device sends nothing, so any bandwidth will do. */
 	if (pd_topology_flat(gpus, bandwidth ? bandwidth : 1, profile->link_latency_ns, topology, err) < 0)
 		return -1;
@@ -346,7 +345,7 @@ int main(int argc, char **argv)
 	request.topology = &topology;
 	pd_mem_for("the profile");
 	if (read_profiles(argc, argv, first, profiles, &count, &err) == 0 &&
-	    make_topology(profiles[0], &topology, &err) == 0) {
+	    make_topology(pd_operand(argc, argv, first, 0), profiles[0], &topology, &err) == 0) {
 		if (processors)
 			topology.processors = processors;
 		pd_mem_for("the search for a plan");

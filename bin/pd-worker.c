@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* One rank of a run: started by pd-run, told what to do over a socket; not for people. */
+#include "base/opt.h"
 #include "base/program.h"
 #include "launch/process.h"
 #include "measure/flows.h"
@@ -8,6 +9,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 int main(int argc, char **argv)
@@ -15,6 +17,10 @@ int main(int argc, char **argv)
 	struct stat st;
 
 	pd_program_begin("pd-worker");
+	if (argc == 2 && (strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "--help") == 0)) {
+		puts("Usage: none.  pd-run starts a pd-worker for each rank.");
+		return pd_command_end(PD_EXIT_YES);
+	}
 	if (argc != 2 || fstat(PD_WORKER_FD, &st) < 0 || !S_ISSOCK(st.st_mode)) {
 		fputs("pd-worker: started by pd-run, not by hand\n", stderr);
 		return PD_EXIT_USAGE;

@@ -106,7 +106,8 @@ test_ok "-h is --help" '
 		$program -h >short
 		$program --help | cmp - short
 		grep -q "^  -h, --help " short
-	done'
+	done
+	pd-worker --help | grep "pd-run starts"'
 test_ok "a file that is missing is noticed before options that are" '
 	for program in $programs; do
 		status 2 timeout 200 "$program" absent 2>err >out

@@ -89,11 +89,11 @@ test_ok "--print-mapping says where ranks are, and trains nothing" '
 '
 test_ok "a plan for two machines of two is refused on four" '
 	status 2 there --synthetic --minibatches=20 paired
-	said "the plan has ranks 0 and 1 on one machine, found them on hosts h1 and h2; --force "
+	said " has ranks 0 and 1 on one machine, found them on hosts h1 and h2; --force "
 '
 test_ok "--force trains all the same, and says so" '
 	there --force --synthetic --minibatches=20 --checkpoint=forced paired >out
-	said "the plan has ranks 0 and 1 on one machine, found them on hosts h1 and h2; predictions"
+	said " has ranks 0 and 1 on one machine, found them on hosts h1 and h2; predictions"
 	same_weights here forced
 '
 PD_HOSTS=h1:2,h2:2
@@ -101,7 +101,7 @@ test_ok "on two machines of two it is right, and the other plan is not" '
 	there --synthetic --minibatches=20 --checkpoint=paired.ck paired >out
 	same_weights here paired.ck
 	status 2 there --synthetic --minibatches=20 plan
-	said "the plan has ranks 0 and 1 on different machines, found both on host h1; --force "
+	said " has ranks 0 and 1 on different machines, found both on host h1; --force "
 '
 PD_HOSTS=h1,h2,h3,h4
 

@@ -200,11 +200,11 @@ static int stalled(const struct replay *replay, struct pd_error *err)
 			       used ? text + 1 : "");
 }
 
-static int too_long(const struct pd_replay_options *options, struct pd_error *err)
+static int too_long(const struct pd_plan *plan, const struct pd_replay_options *options, struct pd_error *err)
 {
 	if (!options->too_long)
-		return pd_error_input(err, "the replay takes more than 73 years of virtual time: "
-				      "expected faster links or layers");
+		return pd_error_input(err, "%s: the replay takes more than 73 years of virtual time: "
+				      "expected faster links or layers", pd_plan_name(plan));
 	*options->too_long = true;
 	return 0;
 }
@@ -223,7 +223,7 @@ static int train_phase(struct replay *replay, const struct pd_phase *phase,
 		if (!pd_sim_advance(replay->sim))
 			return stalled(replay, err);
 		if (pd_sim_now_ns(replay->sim) >= PD_SIM_MOST_NS)
-			return too_long(options, err);
+			return too_long(replay->plan, options, err);
 		for (int r; (r = pd_sim_ready(replay->sim)) >= 0;)
 			if (drive(replay, r, err) < 0)
 				return -1;

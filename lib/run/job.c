@@ -248,14 +248,14 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 	int status;
 
 	if (!profile->model)
-		return pd_error_input(err, "the plan's profile has no model: it can be replayed, not"
-				      " run");
+		return pd_error_input(err, "%s: profile: has no model: it can be replayed, not run",
+				      pd_plan_name(job->plan));
 	if (pd_model_losses(profile->model, 0, profile->model->layer_count) == 0)
-		return pd_error_input(err, "model \"%s\" has no loss, so there is nothing to make small"
-				      " by training: expected a layer of kind"
-				      " softmax_cross_entropy", profile->model->name);
+		return pd_error_input(err, "%s: model \"%s\" has no loss, so there is nothing to make small"
+				      " by training: expected a layer of kind softmax_cross_entropy or mse",
+				      pd_plan_name(job->plan), profile->model->name);
 	if (pd_model_check_batch(profile->model, profile->batch_size, err) < 0)
-		return pd_error_prefix(err, "%s", job->file);
+		return pd_error_prefix(err, "%s", pd_plan_name(job->plan));
 	if (check_outputs(job, err) < 0 || set_agree(job, err) < 0 || check_late(job, err) < 0 ||
 	    check_lanes(job, err) < 0 || check_sparse(job, err) < 0 ||
 	    check_order(job, err) < 0 || check_init(job, err) < 0)

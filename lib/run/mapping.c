@@ -59,16 +59,16 @@ static void describe(const struct supervisor *s, char *text, size_t size)
 	if (r < 0)
 		snprintf(text, size, "the ranks of a host are not in a row: see --print-mapping");
 	else if (pd_seat_beside(seat_of(s, r - 1), seat_of(s, r)))
-		snprintf(text, size, "the plan has ranks %d and %d on different machines, found both on "
-			 "host %s", r - 1, r, seat_of(s, r)->host);
+		snprintf(text, size, "%.80s has ranks %d and %d on different machines, found both on "
+			 "host %s", pd_plan_name(s->job->plan), r - 1, r, seat_of(s, r)->host);
 	else
-		snprintf(text, size, "the plan has ranks %d and %d on one machine, found them on hosts "
-			 "%s and %s", r - 1, r, seat_of(s, r - 1)->host, seat_of(s, r)->host);
+		snprintf(text, size, "%.80s has ranks %d and %d on one machine, found them on hosts "
+			 "%s and %s", pd_plan_name(s->job->plan), r - 1, r, seat_of(s, r - 1)->host, seat_of(s, r)->host);
 }
 
 int supervisor_check_mapping(struct supervisor *s, struct pd_error *err)
 {
-	char text[256];
+	char text[360];
 
 	if (seat_of(s, 0)->hosts == 1 || is_as_planned(s))
 		return 0;
