@@ -159,7 +159,11 @@ test_ok "what is missing" '
 	file $bn $weight >w
 	with w "expected \"fc1.bias\" of model \"small\", found nothing of that name"
 	file $weight $bias >w
-	with w "expected \"bn.weight\" and 3 more tensors of model"'
+	with w "expected \"bn.weight\" and 3 more tensors of model"
+	file $bn $weight module.fc9.bias F32 "[4]" "\0\0\0\0" fc_1.bias F32 "[4]" "\0\0\0\0" >w
+	with w "expected \"fc1.bias\" of model \"small\", found nothing of that name, but \"fc_1.bias\"$"
+	file $bn $weight module.fc1.bias F32 "[4]" "\0\0\0\0" >w
+	with w "expected \"fc1.bias\" .*, found nothing of that name, but \"module.fc1.bias\"$"'
 test_ok "what is too much" '
 	file $bn $weight $bias fc3.weight F32 "[1]" "\0\0\0\0" >w
 	with w "\"fc3.weight\": model \"small\" has no such parameter"

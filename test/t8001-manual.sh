@@ -44,6 +44,13 @@ for page in "$man"/*.[15]; do
 		grep -A 1 "^\.Sh DESCRIPTION\$" "$page" >/dev/null
 		[ "$(sed -n "s/^\.Sh //p" "$page" | grep -A 1 "^DESCRIPTION\$" | tail -n 1)" = EXAMPLES ]'
 done
+for page in "$man"/*.[1-8]; do
+	test_ok "${page##*/}: sections that it refers to are in it" '
+		sed -n "s/^\.[SP][hsq] *//p" "$page" | grep -v "^Sx" | sort -u >sections
+		sed -n "s/^\.\(Pq \)*Sx //p" "$page" | sed "s/ [.,:;]\$//; s/^\"\(.*\)\"\$/\1/" | sort -u >named
+		missing=$(comm -13 sections named)
+		[ -z "$missing" ] || { echo "no such section: $missing"; false; }'
+done
 test_ok "every page is installed, in README, and in SEE ALSO of pd(7)" '
 	for page in "$man"/*.[1-8]; do
 		name=${page##*/}

@@ -2,6 +2,7 @@
 #include "checkpoint/initial.h"
 
 #include "base/mem.h"
+#include "base/names.h"
 #include "checkpoint/safetensors.h"
 
 #include <inttypes.h>
@@ -133,29 +134,6 @@ static void note_missing(struct pd_initial *initial, const char *layer, const ch
 		free(name);
 }
 
-static int check_complete(struct pd_initial *initial, const struct pd_model *model,
-			  struct pd_error *err)
-{
-	char more[64] = "";
-
-	for (int l = 0; l < model->layer_count; l++) {
-		const struct pd_layer *layer = &model->layers[l];
-
-		for (int p = 0; layer->shares < 0 && p < layer->parameter_count; p++)
-			note_missing(initial, layer->name, layer->parameters[p].name);
-		/* lanes begin with zeros */
-		for (int s = 0; layer->lanes == 0 && s < layer->state_count; s++)
-			note_missing(initial, layer->name, layer->states[s].name);
-	}
-	if (initial->missing == 0)
-		return 0;
-	if (initial->missing > 1)
-		snprintf(more, sizeof(more), " and %d more tensors", initial->missing - 1);
-	return pd_error_input(err, "%s: expected \"%.120s\"%s of model \"%.80s\", found nothing of that "
-			      "name", pd_safetensors_file(initial->st), initial->first_missing, more,
-			      model->name ? model->name : "");
-}
-
 /*
  * Tells whether the name is of something that PyTorch saves with a normalisation's statistics and
  * nothing here uses.
@@ -175,19 +153,62 @@ static bool overlooked(const struct pd_model *model, const char *name)
 	return l >= 0 && model->layers[l].state_count > 0;
 }
 
+/*
+ * Returns the tensor of the file, of those that the model has no place for, whose name is most like the
+ * one that is wanted, else the first of them; NULL: there is none.
+ */
+static const char *stranger(const struct pd_initial *initial, const struct pd_model *model,
+			    const char *wanted)
+{
+	struct pd_likeness likeness = { .word = wanted };
+	const struct pd_tensor *list;
+	size_t count = pd_safetensors_list(initial->st, &list);
+	const char *first = NULL;
+
+	for (size_t i = 0; i < count; i++)
+		if (!json_object_get(initial->known, list[i].name) && !overlooked(model, list[i].name)) {
+			pd_likeness_try(&likeness, list[i].name);
+			first = first ? first : list[i].name;
+		}
+	return likeness.name ? likeness.name : first;
+}
+
+static int check_complete(struct pd_initial *initial, const struct pd_model *model,
+			  struct pd_error *err)
+{
+	const char *other;
+	char more[64] = "", but[160] = "";
+
+	for (int l = 0; l < model->layer_count; l++) {
+		const struct pd_layer *layer = &model->layers[l];
+
+		for (int p = 0; layer->shares < 0 && p < layer->parameter_count; p++)
+			note_missing(initial, layer->name, layer->parameters[p].name);
+		/* lanes begin with zeros */
+		for (int s = 0; layer->lanes == 0 && s < layer->state_count; s++)
+			note_missing(initial, layer->name, layer->states[s].name);
+	}
+	if (initial->missing == 0)
+		return 0;
+	if (initial->missing > 1)
+		snprintf(more, sizeof(more), " and %d more tensors", initial->missing - 1);
+	other = stranger(initial, model, initial->first_missing);
+	if (other)
+		snprintf(but, sizeof(but), ", but \"%.120s\"", other);
+	return pd_error_input(err, "%s: expected \"%.120s\"%s of model \"%.80s\", found nothing of that "
+			      "name%s", pd_safetensors_file(initial->st), initial->first_missing, more,
+			      model->name ? model->name : "", but);
+}
+
 static int check_nothing_else(const struct pd_initial *initial, const struct pd_model *model,
 			      struct pd_error *err)
 {
-	const struct pd_tensor *list;
-	size_t count = pd_safetensors_list(initial->st, &list);
+	const char *other = stranger(initial, model, "");
 
-	for (size_t i = 0; i < count; i++)
-		if (!json_object_get(initial->known, list[i].name) &&
-		    !overlooked(model, list[i].name))
-			return pd_error_input(err, "%s: \"%.120s\": model \"%.80s\" has no such "
-					      "parameter", pd_safetensors_file(initial->st),
-					      list[i].name, model->name ? model->name : "");
-	return 0;
+	if (!other)
+		return 0;
+	return pd_error_input(err, "%s: \"%.120s\": model \"%.80s\" has no such parameter",
+			      pd_safetensors_file(initial->st), other, model->name ? model->name : "");
 }
 
 struct pd_initial *pd_initial_open(const char *file, const struct pd_model *model,
