@@ -26,7 +26,7 @@ LDADD = test/libtest.a $(AS_NEEDED) $(PD_DEVICE_LIBS)
 
 UNITS = test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel test/unit/check test/unit/checkpoint \
 	test/unit/checksum test/unit/cuda-arith test/unit/cuda-choice \
-	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/drift test/unit/edits test/unit/exchange \
+	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/door test/unit/drift test/unit/edits test/unit/exchange \
 	test/unit/failure test/unit/figures test/unit/file-kind test/unit/half test/unit/heartbeat test/unit/join \
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
 	test/unit/lock test/unit/machine test/unit/meeting test/unit/memory test/unit/model test/unit/nccl \
@@ -34,7 +34,7 @@ UNITS = test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel te
 	test/unit/number test/unit/optimizer test/unit/pace test/unit/period test/unit/placement test/unit/plan test/unit/planner \
 	test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
-	test/unit/tally test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
+	test/unit/tally test/unit/tcp test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
 	test/unit/trace-memory test/unit/transfers test/unit/transfers-end test/unit/views test/unit/waits test/unit/weights \
 	test/unit/window test/unit/wiring
 test_unit_reducers_SOURCES = test/unit/reducers.c test/unit/shuffled.c test/unit/shuffled.h
@@ -62,7 +62,7 @@ endif
 
 # Scripts call these programs, so a build that runs only some tests needs all of them (print-programs).
 SCRIPT_HELPERS = test/conform/serial test/conform/same-tensors test/unit/malform \
-	test/unit/read-document test/unit/relay test/unit/seeds test/unit/ucx-life
+	test/unit/read-document test/unit/relay test/unit/seeds test/unit/stranger test/unit/ucx-life
 test_conform_serial_SOURCES = test/conform/serial.c test/conform/serial.h \
 	test/conform/serial_rule.c test/conform/serial_sparse.c test/conform/serial_tensor.c test/conform/serial_update.c
 test_unit_seeds_SOURCES = test/unit/seeds.c contrib/fuzz/fuzz.c
@@ -92,7 +92,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 	test/t6001-ucx-life.sh test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh \
 	test/t7001-resume.sh test/t7002-kill.sh test/t7004-names.sh test/t7005-checkpoints.sh \
 	test/t7006-init.sh test/t7007-signals.sh test/t7008-hosts.sh test/t7009-own-folders.sh \
-	test/t7010-bad-links.sh test/t7011-addresses.sh \
+	test/t7010-bad-links.sh test/t7011-addresses.sh test/t7012-strangers.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh test/t8005-gpu-bundle.sh \
 	test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh \
 	test/t9005-cudnn.sh test/t9006-layouts.sh test/t9007-visible.sh test/t9008-emulated.sh
@@ -131,7 +131,7 @@ LONG_TESTS = test/conform/layers test/t7008-hosts.sh test/t7009-own-folders.sh t
 	test/t7007-signals.sh test/t4006-updates.sh test/t4001-weights.sh test/t4008-recompute.sh \
 	test/t4007-tied.sh test/t4009-mixed.sh test/t2001-plan.sh test/t8001-manual.sh \
 	test/t8004-gpu-first.sh test/t4010-schedule-files.sh test/t4022-lstm.sh test/t6003-slurm.sh \
-	test/t7010-bad-links.sh test/t7011-addresses.sh test/t4037-skips.sh test/t4030-buckets.sh \
+	test/t7010-bad-links.sh test/t7011-addresses.sh test/t7012-strangers.sh test/t4037-skips.sh test/t4030-buckets.sh \
 	test/t9006-layouts.sh test/conform/iteration test/t9005-cudnn.sh test/conform/widened \
 	test/unit/search test/unit/check
 # These tests do not run with sanitizers, which find wrong accesses in the lines that run, whatever the
@@ -140,7 +140,7 @@ LONG_TESTS = test/conform/layers test/t7008-hosts.sh test/t7009-own-folders.sh t
 SANITIZED_SKIP = $(LARGE_TESTS) test/t0002-completion.sh test/t0003-memory.sh \
 	test/t2002-released.sh test/t4005-memory.sh test/t4011-kernels.sh \
 	test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh test/t7008-hosts.sh \
-	test/t7009-own-folders.sh test/t7010-bad-links.sh test/t7011-addresses.sh \
+	test/t7009-own-folders.sh test/t7010-bad-links.sh test/t7011-addresses.sh test/t7012-strangers.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh test/t8005-gpu-bundle.sh
 # These tests do not run with sanitizers, since they train or replay what others do with other models, plans
 # or data.  Replicas and optimizers are in t4001, a network of sequences in t4022, tokens and .npy in units,

@@ -137,7 +137,8 @@ else
 fi >plan.json
 idx_data data
 awk '/^\.Ed/ { copy = 0 } /^#!/ { copy = 1 } copy' "$PD_SOURCE/man/pd-run.1" |
-	sed "s/\\\\e\$/\\\\/; s/--nodes=4/--nodes=$node_count/; s/=DIR/=data/; s:=/shared/DIR:=CHECKPOINT:
+	sed ':a; /\\e$/ { N; s/\\e\n *//; ta }' |
+	sed "s/--nodes=4/--nodes=$node_count/; s/=DIR/=data/; s:=/shared/DIR:=CHECKPOINT:
 		s/ pd-run/& --minibatches=100000000 --report-every=10/" >script
 
 # begin_job CHECKPOINT: submits the script as $job, and waits until it trains.

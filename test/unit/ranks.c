@@ -102,6 +102,7 @@ const struct pd_device_ops *ranks_device;
 const char *ranks_how;
 const struct pd_transport_provider *ranks_provider = &pd_provider_ucx;
 bool ranks_apart;
+const char *ranks_address = "";
 int ranks_limit_s = 60;
 
 /* Rehearses the sums of an all-reduce. */
@@ -193,6 +194,7 @@ static int join(struct rank *me, struct pd_error *err)
 	};
 
 	snprintf(seat.host, sizeof(seat.host), "h%d", me->rank);
+	snprintf(seat.address, sizeof(seat.address), "%s", ranks_address);
 	if (pd_gate_init(&me->gate, err) != 0)
 		return -1;
 	if (ranks_device)

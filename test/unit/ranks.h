@@ -32,6 +32,7 @@ extern const struct pd_device_ops *ranks_device;
 extern const char *ranks_how;           /* pd_routes_config.how */
 extern const struct pd_transport_provider *ranks_provider;      /* of the host's memory; UCX by default */
 extern bool ranks_apart;                /* the transport is told that each rank is on its own host */
+extern const char *ranks_address;       /* at which others reach a rank; "": of loopback */
 extern int ranks_limit_s;               /* seconds, 60 by default */
 
 /*

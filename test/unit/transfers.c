@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/mem.h"
+#include "socket/socket.h"
 #include "tap.h"
 #include "unit/ranks.h"
 
@@ -433,6 +434,22 @@ static int allocated_once(struct rank *me)
 	return bad + !rank_ok(me, ranks_allocations() == 1, "one allocation, before the first transfer");
 }
 
+static void by_ipv6(void)
+{
+	struct pd_error err;
+	int port, fd = pd_socket_listen("::1", &port, &err);
+
+	if (fd < 0) {
+		skip(err.text, "tcp: by IPv6");
+		return;
+	}
+	close(fd);
+	ranks_apart = true;
+	ranks_address = "::1";
+	is_int(run_ranks(2, sizes, NULL, -1), 0, "tcp: by IPv6");
+	ranks_apart = false;
+}
+
 int main(void)
 {
 	is_int(run_ranks(2, small, NULL, -1), 0, "a rank begins with less than 2 MiB of shared memory");
@@ -451,5 +468,6 @@ int main(void)
 	test_all("tcp");
 	is_int(run_ranks(2, overtaking, NULL, -1), 0, "tcp: a short message overtakes a long one");
 	is_int(run_ranks(2, brief, NULL, -1), 0, "tcp: also one that its own sender is sending");
+	by_ipv6();
 	return done_testing();
 }

@@ -18,15 +18,6 @@
 #define FLUSH_NS INT64_C(1000000000)
 #define EVENTS 64
 
-/* An address: where this rank listens, and by which words each of its peers is known. */
-struct guest { int32_t rank; struct pd_words words; };
-struct address {
-	char at[PD_SOCKET_ADDRESS];
-	int32_t port;
-	uint32_t guests;
-	struct guest guest[];
-};
-
 /* ---- transfers ---- */
 
 static struct tcp *tcp_of(struct pd_transport *t)
@@ -128,7 +119,7 @@ static void tcp_address(struct pd_transport *t, const void **bytes_p, size_t *le
 	*length_p = tcp_of(t)->address_bytes;
 }
 
-static const struct guest *guest_in(const struct address *address, int rank)
+static const struct tcp_guest *guest_in(const struct tcp_address *address, int rank)
 {
 	for (uint32_t i = 0; i < address->guests; i++)
 		if (address->guest[i].rank == rank)
@@ -148,8 +139,8 @@ static void make_ends(struct tcp *u, int r)
 
 static int connect_one(struct tcp *u, int r, const void *bytes, size_t length, struct pd_error *err)
 {
-	struct address *address = pd_memdup(bytes, length);
-	const struct guest *self = guest_in(address, u->transfers.rank);
+	struct tcp_address *address = pd_memdup(bytes, length);
+	const struct tcp_guest *self = guest_in(address, u->transfers.rank);
 	struct tcp_out *o;
 
 	make_ends(u, r);
@@ -251,15 +242,15 @@ static void tcp_close(struct pd_transport *t)
 
 static void write_address(struct tcp *u, const char *at, int port)
 {
-	struct address *address;
+	struct tcp_address *address;
 
-	u->address_bytes = sizeof(*address) + u->guest_count * sizeof(struct guest);
+	u->address_bytes = sizeof(*address) + u->guest_count * sizeof(struct tcp_guest);
 	u->address = address = pd_zalloc(u->address_bytes);
 	memcpy(address->at, at, strlen(at));
 	address->port = port;
 	address->guests = (uint32_t)u->guest_count;
 	for (size_t g = 0; g < u->guest_count; g++)
-		address->guest[g] = (struct guest){ .rank = u->guests[g],
+		address->guest[g] = (struct tcp_guest){ .rank = u->guests[g],
 						    .words = *pd_door_words(u->door, g) };
 }
 

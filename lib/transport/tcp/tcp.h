@@ -30,6 +30,15 @@
 #define MOST_EARLY (1 << 20)                    /* grants of a peer that nothing was sent for */
 #define MOST_TRIES 1000                         /* to connect: strangers may be in the way */
 
+/* An address: where a rank listens, and the words of its peers. */
+struct tcp_guest { int32_t rank; struct pd_words words; };
+struct tcp_address {
+	char at[PD_SOCKET_ADDRESS];
+	int32_t port;
+	uint32_t guests;
+	struct tcp_guest guest[];
+};
+
 /* Both have the byte order of the ranks' processors, as the messages themselves have. */
 struct grant { uint64_t tag, bytes; };
 struct frame { uint64_t tag, total, bytes; };
