@@ -164,10 +164,10 @@ test_ok 'an operation has a label in its bar or none in its row' '
 test_ok 'the legend of a timeline has what the timeline shows' '
 	for f in straight replicas; do
 		pd-replay -f text $f.json >out
-		head -1 out
+		sed -n 3p out
 		for letter in F B U I W R E; do
 			legend=0 rows=0
-			head -1 out | grep -q "[;,] $letter[-=+:~] " && legend=1
+			sed -n 3p out | grep -q "[;,] $letter[-=+:~] " && legend=1
 			sed -n "s/^ *[0-9,]*:[0-9]* //p" out | grep -q $letter && rows=1
 			[ $legend -eq $rows ] || { echo "$letter: legend $legend, rows $rows"; exit 1; }
 		done
@@ -225,7 +225,9 @@ test_ok 'a report on a trace is that on its plan, and beside it' '
 test_ok 'the first minibatches of a trace' '
 	pd-replay -m 3 trace.jsonl | grep -q "; 3 minibatches of 8 samples, measured"'
 test_ok 'a picture of a trace is that of its replay' '
-	pd-replay -f text links.json >1 && pd-replay -f text trace.jsonl >2 && cmp 1 2'
+	pd-replay -f text links.json | tail -n +2 >1
+	pd-replay -f text trace.jsonl | tail -n +2 >2
+	cmp 1 2'
 
 test_ok 'a document that is neither' 'echo "{}" >x; status 2 pd-replay x 2>err && one_line err'
 test_ok 'a pipeline that would deadlock' '

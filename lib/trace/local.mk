@@ -7,4 +7,4 @@ lib_libpd_a_SOURCES += lib/trace/colours.c lib/trace/colours.h \
 	lib/trace/compare.h lib/trace/compare.c lib/trace/time_spent.c lib/trace/phases.c \
 	lib/trace/outline.c lib/trace/outline.h lib/trace/window.c lib/trace/window.h \
 	lib/trace/out_compare.c lib/trace/out_data.c \
-	lib/trace/out_report.c lib/trace/out_text.c lib/trace/out_svg.c lib/trace/pane.c lib/trace/pane.h lib/trace/out_chrome.c
+	lib/trace/out_report.c lib/trace/out_text.c lib/trace/out_svg.c lib/trace/pane.c lib/trace/pane.h lib/trace/title.c lib/trace/out_chrome.c

@@ -144,11 +144,14 @@ static void put_bars(struct writer *w, const struct pd_timeline *timeline, int r
 			const struct pd_op *op = &record->op;
 			char name[40];
 
+			pd_op_short(op, name);
+			if (op->evaluate && op->kind == PD_OP_forward)  /* as in a terminal */
+				snprintf(name, sizeof(name), "%dE%" PRId64, op->stage, op->microbatch);
 			event(w, 'X', pid_of(w, rank), tid_of(l, lane->bars[i].depth));
 			put_us(w, "ts", record->start_ns - w->zero_ns);
 			put_us(w, "dur", record->end_ns - record->start_ns);
 			fprintf(w->out, ",\"name\":\"%s\",\"cat\":\"%s\",\"args\":{\"stage\":%d,"
-				"\"microbatch\":%" PRId64, pd_op_short(op, name),
+				"\"microbatch\":%" PRId64, name,
 				pd_op_kind_name[op->kind], op->stage, op->microbatch);
 			if (op->version >= 0)
 				fprintf(w->out, ",\"version\":%" PRId64, op->version);

@@ -4,58 +4,31 @@
  * out, and a note says so.
  */
 #include "base/mem.h"
-#include "base/opt.h"
 #include "trace/colours.h"
 #include "trace/pane.h"
-#include "trace/report.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define LEAST_PIXELS 3.0        /* of an operation, where a window must be long */
 #define NUMBERED_CHUNKS 8       /* more are not numbered in the legend */
 #define MOST_SHADES 16          /* of chunks, in the legend */
 
-static void put_figures(const struct pd_timeline *timeline, double y, FILE *out)
+static void put_text(char *text, const char *style, double y, FILE *out)
 {
-	const struct pd_plan *plan = timeline->trace->plan;
-	struct pd_report *report = pd_report_new(timeline);
-	char time[32];
-
-	fprintf(out, "<text class=\"q\" x=\"%d\" y=\"%.1f\">", PD_PANE_LEFT, y);
-	if (report->has_steady)
-		fprintf(out, "%s per %s, %.1f samples/s, bubble %.1f %%",
-			pd_show_time((int64_t)(report->steady.period_ns + 0.5), time), pd_plan_unit(plan),
-			(double)plan->profile->batch_size * 1e9 / report->steady.period_ns,
-			pd_report_bubble(report));
-	else
-		fprintf(out, "%s in all, no steady state",
-			pd_show_time(timeline->end_ns - timeline->begin_ns, time));
+	fprintf(out, "<text %s x=\"%d\" y=\"%.1f\">", style, PD_PANE_LEFT, y);
+	pd_svg_put(text, out);
 	fputs("</text>\n", out);
-	pd_report_free(report);
+	free(text);
 }
 
-/* Draws two lines: what it is, and its figures. */
-static void put_title(const struct pd_view *view, double y, FILE *out)
+/* Draws a line that says what it is and, if wanted, one with its figures; returns the y below. */
+static double put_title(const struct pd_view *view, bool figures, double y, FILE *out)
 {
-	const struct pd_plan *plan = view->timeline->trace->plan;
-
-	fprintf(out, "<text x=\"%d\" y=\"%.1f\" font-size=\"13\">", PD_PANE_LEFT, y);
-	if (view->name) {
-		pd_svg_put(view->name, out);
-		fputs(": ", out);
-	}
-	pd_svg_put(plan->profile->name ? plan->profile->name : "", out);
-	fprintf(out, "%s%s, %s, ", view->name ? ", " : ": ", pd_schedule_kind_name[plan->schedule],
-		pd_weight_kind_name[plan->weights]);
-	if (plan->microbatches > 1)
-		fprintf(out, "%" PRId64 " microbatches, ", plan->microbatches);
-	fprintf(out, "%d rank%s, %s</text>\n", view->timeline->rank_count,
-		view->timeline->rank_count == 1 ? "" : "s",
-		strcmp(view->timeline->trace->device, "sim") == 0 ? "simulated" : "measured");
-	put_figures(view->timeline, y + 16, out);
+	put_text(pd_view_title(view), "font-size=\"13\"", y, out);
+	if (figures)
+		put_text(pd_view_figures(view), "class=\"q\"", y += 16, out);
+	return y + 4;
 }
 
 /* Adds what operations of a kind look like: where ranks have several stages, in each of these. */
@@ -129,11 +102,8 @@ static double put_panes(struct pd_picture *picture, const struct pd_view *views,
 
 			if (pane.window->end_ns == pane.window->begin_ns)
 				continue;
-			if (count > 1) {
-				y += 14;
-				put_title(&views[v], y, picture->out);
-				y += 20;
-			}
+			if (count > 1)
+				y = put_title(&views[v], k == PD_WINDOW_START, y + 14, picture->out);
 			y = pd_pane_put(&pane, y);
 		}
 	return y;
@@ -187,7 +157,7 @@ void pd_timeline_svg(const struct pd_view *views, int count, FILE *out)
 
 	pd_svg_begin(-left, left + PD_PANE_LEFT + PD_PANE_WIDTH + PD_SVG_MARGIN, top + height, out);
 	if (count == 1)
-		put_title(views, 18, out);
+		put_title(views, true, 18, out);
 	fwrite(legend, 1, legend_size, out);
 	fprintf(out, "<g transform=\"translate(0 %.1f)\">\n", top);
 	fwrite(panes, 1, size, out);

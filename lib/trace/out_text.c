@@ -329,6 +329,16 @@ static int label_columns(const struct pd_timeline *timeline)
 	       (stage_columns(timeline) > 0);
 }
 
+/* Prints two lines: what it is, and its figures. */
+static void print_title(const struct pd_view *view, FILE *out)
+{
+	char *title = pd_view_title(view), *figures = pd_view_figures(view);
+
+	fprintf(out, "%s\n%s\n", title, figures);
+	free(title);
+	free(figures);
+}
+
 /* Explains what is shown, and nothing else. */
 static void print_legend(const struct shown *shown, FILE *out)
 {
@@ -385,6 +395,8 @@ void pd_timeline_text(const struct pd_view *views, int count, int columns, bool 
 				     names, colour, &shown, stream);
 		}
 	pd_mem_stream_close(stream);
+	for (int v = 0; v < count; v++)
+		print_title(&views[v], out);
 	print_legend(&shown, out);      /* what it has is known now */
 	fwrite(body, 1, size, out);
 	free(body);

@@ -209,14 +209,30 @@ static double tick_ns(const struct pd_pane *pane)
 										      : 10 * ten;
 }
 
-static bool is_cut(const struct pd_window *window, int64_t ns)
+/* Returns the first moment from ns on that is not left out. */
+static int64_t not_cut(const struct pd_window *window, int64_t ns)
 {
 	for (int i = 0; i < window->cut_count; i++)
 		if (ns > window->cuts[i].begin_ns && ns < window->cuts[i].end_ns)
-			return true;
-	return false;
+			ns = window->cuts[i].end_ns;
+	return ns;
 }
 
+/* Writes a number below the axis, if the one before ends at least at clear; returns where it ends. */
+static double put_number(const struct pd_pane *pane, double x, double y, double number, double clear)
+{
+	char text[32];
+	double half;
+
+	snprintf(text, sizeof(text), "%.10g", number);
+	half = pd_svg_text_width(text, PD_SVG_FONT) / 2;
+	if (x - half < clear)
+		return clear;
+	fprintf(pane->picture->out, "<text class=\"m q\" x=\"%.2f\" y=\"%.1f\">%s</text>\n", x, y, text);
+	return x + half + 4;
+}
+
+/* Draws a line at each step; if there is none, the beginning has a number. */
 static void put_axis(const struct pd_pane *pane, double top, double y)
 {
 	static const struct { const char *name; double ns; } units[] = {
@@ -227,25 +243,22 @@ static void put_axis(const struct pd_pane *pane, double top, double y)
 	int64_t zero = pane->timeline->begin_ns;
 	FILE *out = pane->picture->out;
 	size_t unit = 0;
+	bool any = false;
 
 	while (unit + 1 < PD_COUNT(units) && step >= units[unit + 1].ns / 10)
 		unit++;
-	for (double t = ceil((double)(window->begin_ns - zero) / step) * step;
-	     t <= (double)(window->end_ns - zero); t += step) {
-		double x = x_of(pane, zero + (int64_t)t), half;
-		char text[32];
-
-		snprintf(text, sizeof(text), "%.10g", t / units[unit].ns);
-		half = pd_svg_text_width(text, PD_SVG_FONT) / 2;
-		if (is_cut(window, zero + (int64_t)t))
-			continue;
+	for (double t = (double)(window->begin_ns - zero); ; t += step) {
+		t = ceil((double)(not_cut(window, zero + (int64_t)t) - zero) / step) * step;
+		if (t > (double)(window->end_ns - zero))
+			break;
 		fprintf(out, "<path d=\"M%.2f %.1fV%.1f\" stroke=\"#000\" stroke-opacity=\".15\"/>\n",
-			x, top, y + 3);
-		if (x - half < clear)
-			continue;
-		clear = x + half + 4;
-		fprintf(out, "<text class=\"m q\" x=\"%.2f\" y=\"%.1f\">%s</text>\n", x, y + 15, text);
+			x_of(pane, zero + (int64_t)t), top, y + 3);
+		clear = put_number(pane, x_of(pane, zero + (int64_t)t), y + 15, t / units[unit].ns, clear);
+		any = true;
 	}
+	if (!any)
+		put_number(pane, PD_PANE_LEFT, y + 15, (double)(window->begin_ns - zero) / units[unit].ns,
+			   clear);
 	fprintf(out, "<text class=\"e q\" x=\"%d\" y=\"%.1f\">time, %s</text>\n", PD_PANE_LEFT - 24, y + 15,
 		units[unit].name);
 }

@@ -96,6 +96,13 @@ struct pd_view {
 	const char *name;               /* such as "plan.json, replayed"; NULL for a single one */
 };
 
+/*
+ * Return what stands above a drawing: what it is, and the period, the rate and the bubble of its steady
+ * state.  free() them.
+ */
+char *pd_view_title(const struct pd_view *view);
+char *pd_view_figures(const struct pd_view *view);
+
 /* Draws one row of cells per rank, `columns` wide in all. */
 void pd_timeline_text(const struct pd_view *views, int count, int columns, bool colour, FILE *out);
 void pd_timeline_svg(const struct pd_view *views, int count, FILE *out);
