@@ -121,11 +121,17 @@ static const struct pd_opt options[] = {
 	{ 0 }
 };
 
+static const char *const elsewhere[][2] = {
+	{ "batch-size", "pd-profile" }, { "dtype", "pd-profile" }, { "workers", "pd-profile" },
+	{ "device", "pd-profile" }, { NULL }
+};
+
 static const struct pd_command command = {
 	.name = "pd-plan",
 	.synopsis = "[OPTION]... [profile.json ...]",
 	.summary = "Divide a network into stages, and stages among devices.",
 	.options = options,
+	.elsewhere = elsewhere,
 	.max_operands = MOST_PROFILES,
 	.files = true,
 };

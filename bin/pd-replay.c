@@ -68,11 +68,16 @@ static const struct pd_opt options[] = {
 	{ 0 }
 };
 
+static const char *const elsewhere[][2] = {
+	{ "gpus", "pd-plan" }, { "stages", "pd-plan" }, { "memory", "pd-plan" }, { "trace", "pd-run" }, { NULL }
+};
+
 static const struct pd_command command = {
 	.name = "pd-replay",
 	.synopsis = "[OPTION]... [plan.json | schedule.jsonl | trace.jsonl]",
 	.summary = "Show when each operation of a plan, a schedule or a trace happens.",
 	.options = options,
+	.elsewhere = elsewhere,
 	.max_operands = 1,
 	.files = true,
 };

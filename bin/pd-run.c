@@ -127,11 +127,19 @@ static const struct pd_opt options[] = {
 	{ 0 }
 };
 
+static const char *const elsewhere[][2] = {
+	{ "learning-rate", "--lr" }, { "batch-size", "pd-profile" }, { "dtype", "pd-profile" },
+	{ "workers", "pd-profile" }, { "gpus", "pd-plan" }, { "topology", "pd-plan" }, { "stages", "pd-plan" },
+	{ "schedule", "pd-plan" }, { "weights", "pd-plan" }, { "microbatches", "pd-plan" },
+	{ "memory", "pd-plan" }, { "recompute", "pd-plan" }, { "sparsity", "pd-plan" }, { NULL }
+};
+
 static const struct pd_command command = {
 	.name = "pd-run",
 	.synopsis = "[OPTION]... [plan.json | schedule.jsonl]",
 	.summary = "Train the network of a plan with pipelined workers, one process each.",
 	.options = options,
+	.elsewhere = elsewhere,
 	.max_operands = 1,
 	.files = true,
 };

@@ -42,6 +42,10 @@ test_ok "a value that is no value, an option that could be several" '
 	refused pd-plan "topology \"4\": no such file; expected one, or COUNT@BANDWIDTH" -t 4 chain.json'
 test_ok "an option, a value or a name that is like another one" '
 	refused pd-plan "unknown option --gps=2; did you mean --gpus? (try --help)" --gps=2 chain.json
+	refused pd-run "unknown option --learning-rate=1; did you mean --lr?" --learning-rate=1 plan.json
+	refused pd-run "unknown option --dtype=bf16: it is one of pd-profile" --dtype=bf16 plan.json
+	refused pd-plan "unknown option --batch-size=8: it is one of pd-profile" --batch-size=8 chain.json
+	refused pd-model "unknown option --vocab-size=9; did you mean --vocabulary?" --vocab-size=9
 	refused pd-plan "unknown option -gpus=2; did you mean --gpus=2?" -gpus=2 chain.json
 	refused pd-plan "unknown option -straight; did you mean --straight?" -straight chain.json
 	refused pd-plan "found \"1f1c\"; did you mean \"1f1b\"?" --schedule=1f1c -g 1 chain.json
@@ -50,7 +54,7 @@ test_ok "an option, a value or a name that is like another one" '
 	refused pd-replay "--gradient-dtype: .*did you mean \"bf16\"?" --gradient-dtype=bfloat16 plan.json
 	refused pd-replay "--faster: .*found \"l22:2\"" --faster=l22:2:2 plan.json
 	refused pd-replay "--faster: .*found \"ll2\"; did you mean \"l2\"?" --faster=ll2:2 plan.json
-	refused pd-profile "--device: .*found \"gpu\"; did you mean \"cuda\"?" --no-link --device=gpu \
+	refused pd-profile "--device: .*found \"GPU\"; did you mean \"cuda\"?" --no-link --device=GPU \
 		"$PD_SOURCE/test/data/small-model.json"
 	sed "s/\"schedule\"/\"shedule\"/" plan.json >bad.json
 	refused pd-replay "unknown key \"shedule\"; expected one of .*; did you mean \"schedule\"?" bad.json

@@ -66,6 +66,16 @@ static int common(const char *a, const char *b)
 	return n;
 }
 
+/* Tells whether they begin alike: vocab-size is vocabulary, stashing is stash, num-layers is layers. */
+static bool begins_alike(const char *name, const char *word)
+{
+	int part = (int)strcspn(word, "-_"), same = common(word, name);
+
+	if ((part == 1 || part == 3) && word[part] && strncmp(word, "num", (size_t)part) == 0)
+		return begins_alike(name, word + part + 1);
+	return (same >= 3 && same == part) || (same >= 4 && same == (int)strlen(name));
+}
+
 void pd_likeness_try(struct pd_likeness *l, const char *name)
 {
 	size_t length = strlen(l->word);
@@ -74,7 +84,7 @@ void pd_likeness_try(struct pd_likeness *l, const char *name)
 	if (length < 2 || length > LONGEST || strlen(name) > LONGEST)
 		return;
 	steps = distance(l->word, name);
-	if (steps > most && abbreviates(name, l->word))
+	if (steps > most && (abbreviates(name, l->word) || begins_alike(name, l->word)))
 		steps = most;
 	if (steps > most)
 		return;

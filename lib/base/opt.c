@@ -121,6 +121,10 @@ void unknown_option(const struct pd_command *command, const struct option *table
 	if (strcmp(name, "o") == 0 || strncmp(name, "out", 3) == 0)
 		usage_error(command, "unknown option %s: the result goes to standard output, as in \"%s ... "
 			    ">FILE\"", word, command->name);
+	for (const char *const (*other)[2] = command->elsewhere; other && (*other)[0]; other++)
+		if (strcmp(name, (*other)[0]) == 0)
+			usage_error(command, (*other)[1][0] == '-' ? "unknown option %s; did you mean %s?" :
+				    "unknown option %s: it is one of %s", word, (*other)[1]);
 	if (likeness.name)
 		snprintf(meant, sizeof(meant), "; did you mean --%s?", likeness.name);
 	usage_error(command, "unknown option %s%s", word, meant);

@@ -41,6 +41,8 @@ struct pd_command {
 	const char *summary;            /* one line */
 	const struct pd_opt *options;
 	int max_operands;
+	/* Options that are looked for here: NAME, and the program that has it, or what it is called here. */
+	const char *const (*elsewhere)[2];
 	bool files;                     /* operands are files to read, which have to be there, or "-" */
 };
 

@@ -4,6 +4,7 @@
 #include "base/names.h"
 
 #include <string.h>
+#include <strings.h>
 
 const struct pd_device_ops *const pd_devices[] = {
 	&pd_device_cuda,
@@ -14,7 +15,7 @@ const struct pd_device_ops *const pd_devices[] = {
 const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *err)
 {
 	char known[256] = "auto", meant[PD_MEANT_TEXT];
-	struct pd_likeness likeness = { .word = strcmp(name, "gpu") == 0 ? pd_device_cuda.name : name };
+	struct pd_likeness likeness = { .word = strcasecmp(name, "gpu") == 0 ? pd_device_cuda.name : name };
 	struct pd_error why;
 
 	for (int i = 0; pd_devices[i]; i++) {

@@ -33,6 +33,10 @@ int main(void)
 	meant("float32", "f32");
 	meant("bfloat16", "bf16");
 	meant("flsh", "flush");
+	meant("flushing", "flush");
+	meant("topo-file", "topology");
+	meant("num-stages", "stages");
+	meant("stages-per-rank", "stages");
 	meant("2wb", "2bw");
 	meant("gpipe", NULL);
 	meant("", NULL);
