@@ -110,7 +110,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 	test/data/fuzz/cifar/one test/data/fuzz/idx/four test/data/fuzz/safetensors/small \
 	test/data/fuzz/npy/plain test/data/fuzz/npy/wide test/data/fuzz/tokens/bare \
 	test/data/fuzz/tokens/header test/data/fuzz/topology-string/levels \
-	test/double/pmix.c test/emulated/amx.c test/emulated/cublaslt.cc test/emulated/cudnn.cc \
+	test/double/pmix.c test/double/readdir.c test/emulated/amx.c test/emulated/cublaslt.cc test/emulated/cudnn.cc \
 	test/emulated/device/cuda/mma.cuh \
 	test/emulated/emulated.h test/emulated/graph.h test/emulated/grid.cc test/emulated/memory.cc \
 	test/emulated/mistakes.cu test/emulated/number.h test/emulated/nvcc \

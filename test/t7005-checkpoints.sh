@@ -197,22 +197,71 @@ test_ok "two runs begun at once: one trains" '
 	done'
 
 test_ok "a directory of checkpoints that cannot be made, before anything is trained" '
-	refused 3 "no/such/place: cannot create: No such file" --checkpoint=no/such/place
+	refused 2 "no/such/place: cannot create: No such file" --checkpoint=no/such/place
 	: >plain
 	refused 2 "plain: expected a directory, found a file" --checkpoint=plain'
 if [ "$(id -u)" -ne 0 ]; then
 	test_ok "a directory that cannot be written to, before anything is trained" '
 		mkdir closed
 		chmod 555 closed
-		refused 3 "closed: .*Permission denied" --checkpoint=closed
+		refused 2 "closed: .*Permission denied" --checkpoint=closed
 		chmod 755 closed'
 elif mkdir small && mount -t tmpfs -o ro,size=1m none small 2>/dev/null; then
 	trap 'cd /; umount "$test_directory/small"; rm -rf "$test_directory"' EXIT
 	test_ok "a directory that cannot be written to, before anything is trained" '
-		refused 3 "small: .*Read-only file system" --checkpoint=small
-		refused 3 "small/ck: cannot create: Read-only file system" --checkpoint=small/ck'
+		refused 2 "small: .*Read-only file system" --checkpoint=small
+		refused 2 "small/ck: cannot create: Read-only file system" --checkpoint=small/ck'
 else
 	test_skip "a directory that cannot be written to" "root, and no file system can be mounted"
+fi
+test_ok "what is called as a checkpoint and is none is in the way, and is noticed before anything is trained" '
+	mkdir way
+	: >way/step-000000000012
+	refused 2 "way/step-000000000012: expected a folder" --checkpoint=way --minibatches=12
+	fresh
+	: >ck/step-000000000012
+	refused 2 "ck/step-000000000012: expected a folder" --checkpoint=ck --resume --minibatches=12
+	rm ck/step-000000000012
+	run --checkpoint=ck --resume --minibatches=12 >out'
+test_ok "a limit on files is an error, as a full disk is" '
+	# in blocks of 512 bytes; shared memory is under the limit, too
+	pd-model mlp --layers=2 --hidden=3500 >large.json
+	profile large.json 1 >large
+	plan large 1 >one
+	rm -rf ck
+	status 3 sh -c "ulimit -f 24000; exec pd-run --threads=1 --synthetic --minibatches=1 --checkpoint=ck one" \
+		>out 2>err
+	cat err
+	one_line err
+	grep -q "stage-0.safetensors: cannot write: File too large" err
+	status 3 sh -c "ulimit -f 1; exec pd-plan -t 2@1GB/s residual" >out 2>err
+	cat err
+	grep -q "^pd-plan: cannot write the document: File too large" err'
+if nm "$PD_BUILD/bin/pd-run" 2>/dev/null | grep -q __asan_init; then
+	test_skip "a folder that cannot be read" "sanitizers must come before anything that is preloaded"
+elif ! cc -shared -fPIC -o readdir.so "$PD_SOURCE/test/double/readdir.c" -ldl; then
+	test_skip "a folder that cannot be read" "the compiler does not make what is in the way"
+else
+	# unreadable DIRECTORY COMMAND...: runs the command, which cannot read the directory to its end.
+	unreadable() {
+		unreadable=$1
+		shift
+		PD_UNREADABLE=$unreadable LD_PRELOAD=$PWD/readdir.so "$@"
+	}
+	test_ok "a folder that cannot be read is not an empty one" '
+		fresh
+		cp -r ck before-ck
+		unreadable ck refused 2 "ck: cannot read: Input/output error" --checkpoint=ck
+		unreadable ck refused 2 "ck: cannot read: Input/output error" --checkpoint=ck --resume
+		diff -r before-ck ck
+		pd-model gpt --layers=1 --hidden=8 --heads=2 --sequence=4 --vocabulary=256 >gpt.json
+		profile gpt.json 2 >gpt
+		plan gpt 1 >gpt-plan
+		mkdir text
+		head -c 2000 "$PD_SOURCE/README" >text/train.txt
+		status 2 unreadable text pd-run --data=text --no-evaluate gpt-plan 2>err
+		cat err
+		grep -q "text: cannot read: Input/output error" err'
 fi
 test_ok "a run that ends before its first checkpoint leaves no directory" '
 	run --checkpoint=empty --minibatches=0 >out

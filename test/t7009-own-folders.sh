@@ -23,6 +23,7 @@ own() {
 }
 cat >wrapper <<-END
 	mount --bind disks/\$(hostname) ck
+	[ ! -d mounted/\$(hostname) ] || mount --bind mounted/\$(hostname) ck/step-000000000030
 	exec "\$@"
 END
 mkdir ck disks disks/h1 disks/h2 disks/h3 disks/h4
@@ -67,10 +68,17 @@ test_ok "resume: the other replica is brought its stage, and the weights are tho
 '
 test_ok "a checkpoint that one host cannot complete: all still have the one before" '
 	again
-	touch disks/h4/step-000000000030
+	# a file system in its place cannot be renamed
+	mkdir -p mounted/h4 disks/h4/step-000000000030
 	status 3 own --synthetic --minibatches=40 --keep=1 --resume plan
+	rmdir mounted/h4
 	grep "^pd-run: rank 3 (stage 2 of 3, host h4): ck/.step-000000000030.tmp: cannot rename" err
 	[ ! -e disks/h1/step-000000000030 ]
+	rmdir disks/h4/step-000000000030
+	touch disks/h4/step-000000000030
+	status 2 own --synthetic --minibatches=40 --keep=1 --resume plan
+	cat err
+	grep "^pd-run: host h4: ck/step-000000000030: expected a folder" err
 	rm disks/h4/step-000000000030
 	own --synthetic --minibatches=40 --keep=1 --resume plan >out
 	grep -q "goes on from step 20$" err

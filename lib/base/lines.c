@@ -90,5 +90,7 @@ int pd_document_end(FILE *in, const char *document, const char *what, struct pd_
 		if (!isspace(c))
 			return pd_error_input(err, "%s: text after %s: expected its end", document,
 					      what);
+	if (ferror(in))
+		return pd_error_input(err, "%s: cannot read: %m", document);
 	return 0;
 }

@@ -35,6 +35,7 @@ void pd_program_begin(const char *name)
 	pd_program = name;
 	restore_descriptors();
 	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);       /* a limit on files is an error of the write, as a full disk is */
 	pd_mem_on_end(end);
 	pd_ration_install();
 }

@@ -141,10 +141,12 @@ struct pd_checkpoint *pd_checkpoint_newest(const char *directory,
 							       const struct pd_error *why),
 					   void *context, struct pd_error *err);
 /*
- * Returns the highest step below `below` after which a folder in the directory is named, whatever it
- * contains; -1: none.
+ * Sets *step_p to the highest step below `below` after which a folder in the directory is named, whatever
+ * it contains; -1: none.  Errors count as input: the directory cannot be read.
  */
-int64_t pd_checkpoint_highest(const char *directory, int64_t below);
+int pd_checkpoint_highest(const char *directory, int64_t below, int64_t *step_p, struct pd_error *err);
+/* Refuses what is named as the folder of a checkpoint and is none: it would be in the way of one. */
+int pd_checkpoint_check_names(const char *directory, struct pd_error *err);
 /* Tells whether there is a folder of that step, whatever it contains. */
 bool pd_checkpoint_exists(const char *directory, int64_t step);
 void pd_checkpoint_close(struct pd_checkpoint *ck);

@@ -6,11 +6,11 @@
  */
 #include "checkpoint/info.h"
 
+#include "base/directory.h"
 #include "base/file.h"
 #include "base/mem.h"
 
 #include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -81,23 +81,43 @@ static bool is_unfinished(const char *name)
 	       strcmp(name + length - 4, ".tmp") == 0 && isdigit((unsigned char)name[6]);
 }
 
+int pd_checkpoint_check_names(const char *directory, struct pd_error *err)
+{
+	struct pd_directory all;
+	int status = 0;
+
+	if (pd_directory_read(directory, &all) < 0)
+		return pd_error_input(err, "%s: cannot read: %s", directory, strerror(errno));
+	for (size_t i = 0; i < all.count && status == 0; i++) {
+		char *path = pd_format("%s/%s", directory, all.names[i]);
+		struct stat st;
+
+		if (pd_checkpoint_folder_step(all.names[i]) >= 0 &&
+		    (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)))
+			status = pd_error_input(err, "%s: expected a folder, as those of checkpoints are "
+						"called so, found something else", path);
+		free(path);
+	}
+	pd_directory_release(&all);
+	return status;
+}
+
 /* Removes what earlier writers left unfinished. */
 static int sweep(const char *directory, struct pd_error *err)
 {
-	DIR *dir = opendir(directory);
-	struct dirent *entry;
+	struct pd_directory all;
 	int status = 0;
 
-	if (!dir)
+	if (pd_directory_read(directory, &all) < 0)
 		return pd_error_failed(err, "%s: cannot read: %s", directory, strerror(errno));
-	while (status == 0 && (entry = readdir(dir)))
-		if (is_unfinished(entry->d_name)) {
-			char *path = pd_format("%s/%s", directory, entry->d_name);
+	for (size_t i = 0; i < all.count && status == 0; i++)
+		if (is_unfinished(all.names[i])) {
+			char *path = pd_format("%s/%s", directory, all.names[i]);
 
 			status = pd_remove_tree(path, err);
 			free(path);
 		}
-	closedir(dir);
+	pd_directory_release(&all);
 	return status;
 }
 
@@ -156,23 +176,21 @@ static int descending(const void *a, const void *b)
 
 int pd_checkpoint_prune(const char *directory, int64_t step, int keep, struct pd_error *err)
 {
-	DIR *dir = opendir(directory);
-	struct dirent *entry;
-	int64_t *steps = NULL;
-	size_t count = 0, capacity = 0;
+	struct pd_directory all;
+	int64_t *steps;
+	size_t count = 0;
 	int status = 0;
 
-	if (!dir)
+	if (pd_directory_read(directory, &all) < 0)
 		return pd_error_failed(err, "%s: cannot read: %s", directory, strerror(errno));
-	while ((entry = readdir(dir))) {
-		int64_t other = pd_checkpoint_folder_step(entry->d_name);
+	steps = pd_calloc(all.count, sizeof(*steps));
+	for (size_t i = 0; i < all.count; i++) {
+		int64_t other = pd_checkpoint_folder_step(all.names[i]);
 
-		if (other < 0 || other >= step)
-			continue;
-		steps = pd_grow(steps, &capacity, count + 1, sizeof(*steps));
-		steps[count++] = other;
+		if (other >= 0 && other < step)
+			steps[count++] = other;
 	}
-	closedir(dir);
+	pd_directory_release(&all);
 	if (count)
 		qsort(steps, count, sizeof(*steps), descending);
 	for (size_t i = (size_t)keep - 1; i < count && status == 0; i++)

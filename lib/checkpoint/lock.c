@@ -153,8 +153,8 @@ static int try_once(struct pd_checkpoint_lock *lock, struct pd_error *err)
 
 	lock->fd = open(lock->path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
 	if (lock->fd < 0)
-		return pd_error_failed(err, "%s: cannot write there: %s: %s", lock->directory,
-				       LOCK_FILE, strerror(errno));
+		return pd_error_input(err, "%s: cannot write there: %s: %s", lock->directory,
+				      LOCK_FILE, strerror(errno));
 	if (fstat(lock->fd, &st) != 0 || !S_ISREG(st.st_mode))
 		return pd_error_failed(err, "%s: expected a file", lock->path);
 	if (fcntl(lock->fd, F_SETLK, &mine) == 0)
@@ -188,8 +188,8 @@ static int take(struct pd_checkpoint_lock *lock, struct pd_error *err)
 	if (mkdir(lock->directory, 0777) == 0)
 		lock->made = true;
 	else if (errno != EEXIST)
-		return pd_error_failed(err, "%s: cannot create: %s", lock->directory,
-				       strerror(errno));
+		return pd_error_input(err, "%s: cannot create: %s", lock->directory,
+				      strerror(errno));
 	for (int i = 0; i < TRIES && taken == 0; i++) {
 		if (i > 0)
 			pause_shortly();
@@ -214,8 +214,14 @@ struct pd_checkpoint_lock *pd_checkpoint_lock(const char *directory, const char 
 		.directory = pd_strdup(directory), .path = pd_format("%s/" LOCK_FILE, directory),
 		.what = pd_strdup(what), .run = pd_strdup(run), .keeper = keeper, .fd = -1,
 	};
+	if (take(lock, err) < 0 || pd_checkpoint_check_names(directory, err) < 0) {
+		pd_checkpoint_unlock(lock);
+		return NULL;
+	}
 	/* Creating a folder and removing it shows that checkpoints can be written. */
-	if (take(lock, err) < 0 || pd_checkpoint_begin(directory, 0, err) < 0) {
+	if (pd_checkpoint_begin(directory, 0, err) < 0) {
+		if (err)                /* nothing has been done yet: it is the place that is wrong */
+			err->status = PD_EXIT_USAGE;
 		pd_checkpoint_unlock(lock);
 		return NULL;
 	}
@@ -230,7 +236,11 @@ int pd_checkpoint_lock_keep(struct pd_checkpoint_lock *lock, struct pd_error *er
 
 	if (!same_file(lock->fd, lock->path)) {
 		close_file(lock);
-		return take(lock, err);
+		if (take(lock, err) == 0)
+			return 0;
+		if (err)
+			err->status = PD_EXIT_FAILED;
+		return -1;
 	}
 	if (fcntl(lock->fd, F_SETLK, &mine) == 0 || (errno != EAGAIN && errno != EACCES))
 		return 0;

@@ -15,8 +15,8 @@ struct pd_checkpoint_lock;
  * Creates the directory if it is missing (not its parents) and takes the lock.  Writes `what`, the
  * process's work, into it.  Removes what earlier writers left unfinished, and checks that a folder
  * can be created there.  If the file system has no locks, it says so on standard error and
- * continues without.  Errors count as failed: another process has the lock, or nothing can be
- * written there.
+ * continues without.  Errors count as failed where another process has the lock, and as input where
+ * nothing can be written there, or something is in the way of checkpoints.
  *
  * A run of several hosts gives its own name, equal nowhere else, and which rank keeps this folder,
  * 0 for the first process; pd_checkpoint_keeper() finds both there.  Otherwise run is "".

@@ -2,10 +2,10 @@
 /* Reads checkpoints. */
 #include "checkpoint/info.h"
 
+#include "base/directory.h"
 #include "base/mem.h"
 #include "checkpoint/stage.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -105,32 +105,21 @@ int pd_checkpoint_verify(const struct pd_checkpoint *ck, struct pd_error *err)
 	return 0;
 }
 
-/* Returns the highest step below `below` after which a folder is named, -1 if there is none. */
-static int64_t highest(const char *directory, int64_t below, struct pd_error *err)
+int pd_checkpoint_highest(const char *directory, int64_t below, int64_t *step_p, struct pd_error *err)
 {
-	DIR *dir = opendir(directory);
-	struct dirent *entry;
-	int64_t best = -1;
+	struct pd_directory all;
 
-	if (!dir) {
-		pd_error_input(err, "%s: no complete checkpoint found: cannot read: %s", directory,
-			       strerror(errno));
-		return -1;
+	if (pd_directory_read(directory, &all) < 0)
+		return pd_error_input(err, "%s: cannot read: %s", directory, strerror(errno));
+	*step_p = -1;
+	for (size_t i = 0; i < all.count; i++) {
+		int64_t step = pd_checkpoint_folder_step(all.names[i]);
+
+		if (step < below && step > *step_p)
+			*step_p = step;
 	}
-	pd_error_input(err, "%s: no complete checkpoint found", directory);
-	while ((entry = readdir(dir))) {
-		int64_t step = pd_checkpoint_folder_step(entry->d_name);
-
-		if (step < below && step > best)
-			best = step;
-	}
-	closedir(dir);
-	return best;
-}
-
-int64_t pd_checkpoint_highest(const char *directory, int64_t below)
-{
-	return highest(directory, below, NULL);
+	pd_directory_release(&all);
+	return 0;
 }
 
 struct passed {
@@ -149,7 +138,15 @@ struct pd_checkpoint *pd_checkpoint_newest(const char *directory,
 	int64_t step = INT64_MAX;
 	struct pd_error why;
 
-	while (!ck && (step = highest(directory, step, &why)) >= 0) {
+	pd_error_input(err, "%s: no complete checkpoint found", directory);
+	while (!ck) {
+		if (pd_checkpoint_highest(directory, step, &step, &why) < 0) {
+			pd_error_input(err, "no complete checkpoint found: %.400s", why.text);
+			free(passed);
+			return NULL;
+		}
+		if (step < 0)
+			break;
 		ck = pd_checkpoint_open(directory, step, &why);
 		if (ck && pd_checkpoint_verify(ck, &why) == 0)
 			break;
@@ -163,8 +160,6 @@ struct pd_checkpoint *pd_checkpoint_newest(const char *directory,
 	if (!ck && count > 0)
 		pd_error_input(err, "%s: no complete checkpoint found: %.400s", directory,
 			       passed[0].why.text);
-	else if (!ck && err)
-		*err = why;
 	free(passed);
 	return ck;
 }

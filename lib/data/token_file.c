@@ -5,11 +5,12 @@
  */
 #include "data/token_file.h"
 
+#include "base/directory.h"
 #include "base/file_kind.h"
 #include "base/mem.h"
 
 #include <ctype.h>
-#include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,25 +52,23 @@ static int by_name(const void *a, const void *b)
 }
 
 int pd_token_files_list(const char *directory, const char *part, const char *suffix,
-			char ***names_p)
+			char ***names_p, struct pd_error *err)
 {
-	DIR *dir = opendir(directory);
-	struct dirent *entry;
-	char **names = NULL;
-	size_t capacity = 0, count = 0;
+	struct pd_directory all;
+	char **names;
+	int count = 0;
 
-	while (dir && (entry = readdir(dir))) {
-		if (!is_part(entry->d_name, part, suffix))
-			continue;
-		names = pd_grow(names, &capacity, count + 1, sizeof(*names));
-		names[count++] = pd_format("%s/%s", directory, entry->d_name);
-	}
-	if (dir)
-		closedir(dir);
+	if (pd_directory_read(directory, &all) < 0)
+		return pd_error_input(err, "%s: cannot read: %s", directory, strerror(errno));
+	names = pd_calloc(all.count, sizeof(*names));
+	for (size_t i = 0; i < all.count; i++)
+		if (is_part(all.names[i], part, suffix))
+			names[count++] = pd_format("%s/%s", directory, all.names[i]);
+	pd_directory_release(&all);
 	if (count)
-		qsort(names, count, sizeof(*names), by_name);
+		qsort(names, (size_t)count, sizeof(*names), by_name);
 	*names_p = names;
-	return (int)count;
+	return count;
 }
 
 /* ---- one file ---- */

@@ -18,11 +18,11 @@ struct pd_token_file {
 
 /*
  * The names of the files of one part ("train", "val") of a directory's texts, sorted by their bytes:
- * PART.SUFFIX, and those that end in _PART.SUFFIX or have _PART_ within.  Returns how many; free()
- * each and the array.
+ * PART.SUFFIX, and those that end in _PART.SUFFIX or have _PART_ within.  Returns how many, -1 if the
+ * directory cannot be read; free() each and the array.
  */
 int pd_token_files_list(const char *directory, const char *part, const char *suffix,
-			char ***names_p);
+			char ***names_p, struct pd_error *err);
 
 /*
  * Opens a text as bytes; or as the numbers of a tokenizer, u16 or u32, little-endian.  The latter may

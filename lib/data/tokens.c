@@ -131,7 +131,9 @@ static int open_part(const struct pd_data_format *format, const char *directory,
 	if (status < 0)
 		return -1;
 	tokens = set_p->state;
-	count = pd_token_files_list(directory, part, suffix, &names);
+	count = pd_token_files_list(directory, part, suffix, &names, err);
+	if (count < 0)
+		return -1;
 	tokens->texts = pd_calloc((size_t)count, sizeof(*tokens->texts));
 	while (status == 0 && opened < count)
 		status = add_text(tokens, names[opened++], bytes, err);
@@ -144,15 +146,17 @@ static int open_part(const struct pd_data_format *format, const char *directory,
 	return status < 0 ? -1 : count_samples("", set_p, err);
 }
 
+/* A directory that cannot be read may have any: then opening it says why not. */
 static bool has_train(const char *directory, const char *suffix)
 {
-	char **names;
-	int count = pd_token_files_list(directory, "train", suffix, &names);
+	char **names = NULL;
+	struct stat st;
+	int count = pd_token_files_list(directory, "train", suffix, &names, NULL);
 
 	for (int i = 0; i < count; i++)
 		free(names[i]);
 	free(names);
-	return count > 0;
+	return count > 0 || (count < 0 && stat(directory, &st) == 0 && S_ISDIR(st.st_mode));
 }
 
 static struct text *text_of(struct tokens *tokens, int64_t sample)

@@ -191,12 +191,14 @@ int supervisor_on_error(struct supervisor *s, int r, const json_t *message, stru
 {
 	char name[WHO_TEXT];
 	int status = (int)pd_member_int(message, "status");
+	const struct pd_seat *seat = s->launcher->ops->seat(s->launcher, r);
 	const char *text = pd_member_text(message, "text");
 	int blames = blamed(s, message);
 
-	/* input errors are the same for every rank, so one sentence is enough */
+	/* input errors are the same for every rank of a host, so its name is enough */
 	if (status == PD_EXIT_USAGE)
-		return pd_error_input(err, "%s", text);
+		return pd_error_input(err, "%s%s%s%s", seat->hosts > 1 ? "host " : "",
+				      seat->hosts > 1 ? seat->host : "", seat->hosts > 1 ? ": " : "", text);
 	if (blames >= 0) {
 		int64_t until = pd_awake_ns(&s->awake) + CAUSE_NS;
 

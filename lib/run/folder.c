@@ -43,6 +43,7 @@ static int find(struct rank *rank, const json_t *message, struct pd_error *err)
 {
 	struct rank_folder *folder = &rank->folder;
 	const char *run = pd_member_text(message, "run");
+	int64_t highest;
 
 	folder->directory = pd_strdup(pd_member_text(message, "directory"));
 	folder->keeper = pd_checkpoint_keeper(folder->directory, run);
@@ -53,11 +54,11 @@ static int find(struct rank *rank, const json_t *message, struct pd_error *err)
 		folder->keeper = rank->number;
 	else if (folder->keeper < 0)    /* another rank may have been quicker */
 		folder->keeper = pd_checkpoint_keeper(folder->directory, run);
-	if (folder->keeper < 0)
+	if (folder->keeper < 0 ||
+	    pd_checkpoint_highest(folder->directory, INT64_MAX, &highest, err) < 0)
 		return -1;
 	return say(rank, json_pack("{s:s, s:i, s:I}", "event", "folder", "keeper", folder->keeper,
-				   "highest", (json_int_t)pd_checkpoint_highest(folder->directory,
-										INT64_MAX)));
+				   "highest", (json_int_t)highest));
 }
 
 /* Says whether the same checkpoint is here, and the numbers of its files that are. */

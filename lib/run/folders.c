@@ -206,11 +206,15 @@ static struct pd_checkpoint *choose(struct supervisor *s, struct holding **holdi
 
 	pd_error_input(err, "%s on host %s: no complete checkpoint found", job->checkpoint,
 		       host_of(s, 0));
-	if (step < 0)
-		step = pd_checkpoint_highest(job->checkpoint, INT64_MAX);
-	for (; step >= 0; step = pd_checkpoint_highest(job->checkpoint, step)) {
-		struct pd_checkpoint *ck = pd_checkpoint_open_part(job->checkpoint, step, &why);
+	for (int64_t below = INT64_MAX;; below = step) {
+		struct pd_checkpoint *ck;
 
+		if (job->resume_step < 0 &&
+		    pd_checkpoint_highest(job->checkpoint, below, &step, err) < 0)
+			return NULL;
+		if (step < 0)
+			return NULL;
+		ck = pd_checkpoint_open_part(job->checkpoint, step, &why);
 		*holdings_p = ck ? survey(s, ck, err) : NULL;
 		if (ck && !*holdings_p) {
 			pd_checkpoint_close(ck);
@@ -223,11 +227,10 @@ static struct pd_checkpoint *choose(struct supervisor *s, struct holding **holdi
 		pd_checkpoint_close(ck);
 		if (job->resume_step >= 0) {
 			*err = why;
-			break;
+			return NULL;
 		}
 		pd_job_pass_over(job, step, &why);
 	}
-	return NULL;
 }
 
 /* ---- bringing files ---- */

@@ -66,8 +66,10 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 /* Refuses to overwrite checkpoints that exist, whole or damaged. */
 static int check_fresh(const struct pd_job *job, struct pd_error *err)
 {
-	int64_t step = pd_checkpoint_highest(job->checkpoint, INT64_MAX);
+	int64_t step;
 
+	if (pd_checkpoint_highest(job->checkpoint, INT64_MAX, &step, err) < 0)
+		return -1;
 	return step < 0 ? 0 : pd_error_input(err, "%s: holds checkpoints, the newest of step %" PRId64
 					     ": --resume goes on from them, or give another "
 					     "directory", job->checkpoint, step);

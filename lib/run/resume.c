@@ -26,7 +26,8 @@ static struct pd_checkpoint *open_resumed(struct pd_job *job, struct pd_error *e
 
 	if (job->resume_step < 0)
 		return pd_checkpoint_newest(job->checkpoint, pd_job_pass_over, job, err);
-	highest = pd_checkpoint_highest(job->checkpoint, INT64_MAX);
+	if (pd_checkpoint_highest(job->checkpoint, INT64_MAX, &highest, err) < 0)
+		return NULL;
 	if (highest >= 0 && !pd_checkpoint_exists(job->checkpoint, job->resume_step)) {
 		pd_error_input(err, "--resume=%" PRId64 ": %s has no checkpoint of that step; the newest is"
 			       " of step %" PRId64, job->resume_step, job->checkpoint, highest);

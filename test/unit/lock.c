@@ -131,10 +131,10 @@ static void test_refused(void)
 	const char *plain = scratch_path("plain"), *odd = scratch_path("odd/.lock");
 
 	ok(!taken(scratch_path("no/such/place"), &err) &&
-	   one_sentence(&err, PD_EXIT_FAILED, "no/such/place", "cannot create"),
+	   one_sentence(&err, PD_EXIT_USAGE, "no/such/place", "cannot create"),
 	   "no parent directory");
 	scratch_write(plain, "x", 1);
-	ok(!taken(plain, &err) && one_sentence(&err, PD_EXIT_FAILED, plain, "Not a directory"),
+	ok(!taken(plain, &err) && one_sentence(&err, PD_EXIT_USAGE, plain, "Not a directory"),
 	   "a file in its place");
 	mkdir(scratch_path("odd"), 0777);
 	mkfifo(odd, 0600);
@@ -143,7 +143,7 @@ static void test_refused(void)
 	unlink(odd);
 	if (symlink("elsewhere", odd) == 0)
 		ok(!taken(scratch_path("odd"), &err) &&
-		   one_sentence(&err, PD_EXIT_FAILED, "odd", "cannot write there"),
+		   one_sentence(&err, PD_EXIT_USAGE, "odd", "cannot write there"),
 		   "a link in the lock's place is not followed");
 	unlink(odd);
 	if (geteuid() == 0) {
