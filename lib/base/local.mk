@@ -8,7 +8,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/directory.c lib/base/directory.h \
 	lib/base/event.c lib/base/event.h \
 	lib/base/file.c lib/base/file.h lib/base/file_kind.c lib/base/file_kind.h \
-	lib/base/half.h \
+	lib/base/finite.h lib/base/half.h \
 	lib/base/json.c lib/base/json.h \
 	lib/base/lines.c lib/base/lines.h \
 	lib/base/mem.c lib/base/mem.h \

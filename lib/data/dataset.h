@@ -36,6 +36,8 @@ struct pd_data_format {
 	 * of an i32 input are in pd_dataset_range().
 	 */
 	void (*read)(const struct pd_dataset *set, int input, int64_t sample, void *out);
+	/* Returns the file with that input's samples; NULL where all numbers are finite. */
+	const char *(*file)(const struct pd_dataset *set, int input);
 	void (*close)(struct pd_dataset *set);
 };
 

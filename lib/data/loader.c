@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,7 +28,8 @@ struct loader_slot {
 struct pd_loader {
 	struct pd_loader_config config;
 	int *inputs;
-	struct pd_samples samples;      /* used by the thread alone */
+	struct pd_samples samples;      /* used by the thread alone, but: */
+	atomic_bool met_not_finite;     /* samples.not_finite is set, and stays */
 	struct loader_slot *slots;
 	void ***made;                   /* buffers of the minibatches of a synthetic set */
 	int64_t made_count;             /* 0: none are made ahead */
@@ -65,7 +67,14 @@ static void fill(struct pd_loader *loader, struct pd_batch *batch)
 
 	if (loader->made_count == 0)
 		pd_samples_fill(&loader->samples, batch);
+	atomic_store(&loader->met_not_finite, loader->samples.not_finite.file != NULL);
 	pd_event_complete(&batch->ready, start_ns, pd_now_ns(), loader->config.gate);
+}
+
+struct pd_not_finite pd_loader_not_finite(struct pd_loader *loader)
+{
+	return atomic_load(&loader->met_not_finite) ? loader->samples.not_finite
+						    : (struct pd_not_finite){ 0 };
 }
 
 static void *prepare(void *context)

@@ -54,6 +54,12 @@ struct pd_batch {
 	const size_t *bytes;            /* size of each buffer */
 };
 
+/* A sample with a number that is not finite, as the network takes it, in a file of floating-point numbers. */
+struct pd_not_finite {
+	const char *file;               /* the data set's; NULL: there was none so far */
+	int64_t sample;
+};
+
 /* Errors: a batch larger than the training set or than memory; no thread to be had. */
 struct pd_loader *pd_loader_open(const struct pd_loader_config *config, struct pd_error *err);
 void pd_loader_close(struct pd_loader *loader);
@@ -72,6 +78,10 @@ void pd_loader_plan_listed(struct pd_loader *loader, const int64_t *listed, int6
  * It is a bug to ask for more than were planned.
  */
 struct pd_batch *pd_loader_next(struct pd_loader *loader);
+/*
+ * Returns the first such sample that was loaded; it is known before the microbatch is ready.  file NULL: none.
+ */
+struct pd_not_finite pd_loader_not_finite(struct pd_loader *loader);
 /* Gives back a microbatch that was ready; any order will do. */
 void pd_loader_release(struct pd_loader *loader, struct pd_batch *batch);
 

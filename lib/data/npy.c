@@ -196,6 +196,11 @@ static void read_sample(const struct pd_dataset *set, int input, int64_t sample,
 		column->type->to_f32(from, column->elements, out);
 }
 
+static const char *file_of(const struct pd_dataset *set, int input)
+{
+	return ((const struct npy *)set->state)->columns[input].file;
+}
+
 static void close_set(struct pd_dataset *set)
 {
 	struct npy *npy = set->state;
@@ -210,5 +215,5 @@ static void close_set(struct pd_dataset *set)
 
 const struct pd_data_format pd_data_npy = {
 	.name = "NumPy", .files = "train/NAME.npy for each input NAME of the model",
-	.recognise = recognise, .open = open_set, .read = read_sample, .close = close_set,
+	.recognise = recognise, .open = open_set, .read = read_sample, .file = file_of, .close = close_set,
 };

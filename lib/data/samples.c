@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "data/samples.h"
 
+#include "base/finite.h"
 #include "base/half.h"
 #include "base/mem.h"
 #include "data/order.h"
@@ -137,7 +138,19 @@ static void round_sample(const struct pd_samples *samples, uint16_t *out, int64_
 			out[i] = pd_to_f16(values[i]);
 }
 
-static void fill_sample(const struct pd_samples *samples, const struct pd_batch *batch, int k,
+/* Tells whether elements of a buffer are finite, as the network takes them. */
+static bool is_finite(const struct pd_samples *samples, const void *buffer, int64_t first, int64_t count)
+{
+	enum pd_dtype dtype = samples->config->dtype;
+
+	return dtype == PD_F32
+		? pd_all_finite((const float *)buffer + first, (size_t)count)
+		: pd_all_finite_narrow((const uint16_t *)buffer + first,
+				       dtype == PD_BF16 ? PD_BF16_LAST_BIT : PD_F16_LAST_BIT,
+				       (size_t)count);
+}
+
+static void fill_sample(struct pd_samples *samples, const struct pd_batch *batch, int k,
 			int64_t i)
 {
 	const struct pd_loader_config *config = samples->config;
@@ -150,6 +163,10 @@ static void fill_sample(const struct pd_samples *samples, const struct pd_batch 
 	set->format->read(set, config->inputs[k], index, values);
 	if (rounds)
 		round_sample(samples, (uint16_t *)batch->buffers[k] + i * elements, elements);
+	if (set->format->file && !samples->not_finite.file && input_of(samples, k)->dtype != PD_I32 &&
+	    !is_finite(samples, batch->buffers[k], i * elements, elements))
+		samples->not_finite = (struct pd_not_finite){
+			set->format->file(set, config->inputs[k]), index };
 }
 
 /* Makes the order of the training samples in the epoch of a microbatch, unless it is there. */

@@ -16,6 +16,7 @@ struct pd_samples {
 	int64_t lanes;                  /* of the model; 0: none */
 	uint32_t *order;                /* of samples in epoch order_epoch; NULL: synthetic, or lanes */
 	int64_t order_epoch;
+	struct pd_not_finite not_finite;        /* the first sample that is not; file NULL: none was */
 };
 
 /* config: borrowed. */

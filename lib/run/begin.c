@@ -2,6 +2,7 @@
 /* Sets a rank's parameters and running statistics before the first minibatch of a training. */
 #include "run/internal.h"
 
+#include "base/finite.h"
 #include "base/mem.h"
 #include "checkpoint/initial.h"
 
@@ -43,6 +44,10 @@ static int import_part(struct rank *rank, int part, const struct pd_initial *ini
 		host = pd_calloc((size_t)named[n].elements, sizeof(*host));
 
 		status = pd_initial_read(initial, named[n].name, named[n].elements, host, err);
+		if (status == 0 && rank->replica == 0 && !rank->told_not_finite[PD_GIVEN_INIT] &&
+		    !pd_all_finite(host, (size_t)named[n].elements))
+			status = rank_say_not_finite(rank, PD_GIVEN_INIT, pd_format("--init: %s: \"%s\" has "
+				"a number that is not finite", rank->job->init, named[n].name));
 		if (status == 0)
 			status = import_one(rank, part, n, &named[n], host, err);
 		free(host);

@@ -3,7 +3,7 @@
  * A rank and the supervisor of all ranks, private to this folder.  They exchange messages.  The
  * supervisor sends job (the same to all), place (a rank's seat), connect, stop (freeze and report
  * your place), stop_at, write (its files of a checkpoint), exit.  A rank sends ready, staged (why transfers are), alive, losses,
- * updated, reached, exported, saved, done, error.
+ * updated, reached, exported, saved, not_finite (a number that it was given), done, error.
  *
  * Before the job, on several hosts, the supervisor asks about folders of checkpoints: folder (whose
  * is it?), look (what is in one?), send and receive (a file), received (all of it was sent);
@@ -82,6 +82,7 @@ struct rank {
 	bool in_phase, frozen, stopping, exit;
 	bool cut_off;                   /* all done, and others have gone */
 	int stop_phase;
+	bool told_not_finite[PD_GIVEN]; /* the supervisor knows of such a number */
 	struct pd_error send_error;
 };
 
@@ -122,6 +123,9 @@ void rank_folder_release(struct rank *rank);
 /* messages.c: reads pending messages; reports now and then; sleeps until something happens */
 int rank_read_messages(struct rank *rank, struct pd_error *err);
 int rank_say_alive(struct rank *rank);
+/* Names the first number in the data, or in a file of parameters, that is not finite. */
+int rank_say_not_finite_data(struct rank *rank);
+int rank_say_not_finite(struct rank *rank, enum pd_given which, char *text);
 void rank_sleep(struct rank *rank);
 
 /* ---- the supervisor ---- */

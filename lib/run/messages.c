@@ -3,10 +3,12 @@
 #include "run/internal.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -98,6 +100,32 @@ int rank_read_messages(struct rank *rank, struct pd_error *err)
 			return -1;
 	rank->heard = false;
 	return verdict < 0 ? pd_error_failed(err, "the launcher is gone") : 0;
+}
+
+int rank_say_not_finite(struct rank *rank, enum pd_given which, char *text)
+{
+	json_t *message = json_pack("{s:s, s:i, s:o}", "event", "not_finite", "given", (int)which,
+				    "text", pd_json_bytes(text));
+
+	rank->told_not_finite[which] = true;
+	free(text);
+	return say(rank, message);
+}
+
+int rank_say_not_finite_data(struct rank *rank)
+{
+	for (int i = 0; i < rank->part_count && !rank->told_not_finite[PD_GIVEN_DATA]; i++) {
+		struct pd_not_finite met = { 0 };
+
+		if (rank->parts[i].loader)
+			met = pd_loader_not_finite(rank->parts[i].loader);
+		if (!met.file)
+			continue;
+		return rank_say_not_finite(rank, PD_GIVEN_DATA, pd_format("%s: sample %" PRId64 " has a number that is "
+			"not finite in %s", met.file, met.sample,
+			pd_dtype_name[rank->job->plan->profile->dtype]));
+	}
+	return 0;
 }
 
 int rank_say_alive(struct rank *rank)

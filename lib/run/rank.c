@@ -265,7 +265,8 @@ static int train(struct rank *rank, struct pd_error *err)
 
 	pd_job_begin(rank->job, &rank->position);
 	while (!rank->exit) {
-		if (rank_read_messages(rank, err) < 0 || rank_say_alive(rank) < 0)
+		if (rank_read_messages(rank, err) < 0 || rank_say_alive(rank) < 0 ||
+		    rank_say_not_finite_data(rank) < 0)
 			return -1;
 		if (rank->exit)
 			break;

@@ -178,9 +178,11 @@ void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job,
 {
 	const struct pd_model *model = job->plan->profile->model;
 	int64_t first = job->resume_step < 0 ? 0 : job->resume_step;
+	bool not_finite = report->not_finite[PD_GIVEN_INIT];    /* ranks begin before this */
 
 	*report = (struct pd_run_report){ .job = job, .every = every, .done = first,
-					  .evaluated = first, .first_done = first, .last_loss = -1 };
+					  .evaluated = first, .first_done = first, .last_loss = -1,
+					  .not_finite = { not_finite } };
 	report->losses = pd_model_losses(model, 0, model->layer_count);
 	report->main_loss = find_main_loss(report);
 	report->training.losses = pd_calloc((size_t)report->losses, sizeof(struct pd_loss));
@@ -314,13 +316,25 @@ static void minibatch_done(struct pd_run_report *report)
 /* Says in which minibatch a loss was not finite, of the first such loss that arrives. */
 static void diverged(struct pd_run_report *report, int64_t microbatch, int loss)
 {
-	if (report->diverged)
+	if (report->diverged_at)
 		return;
-	report->diverged = true;
+	report->diverged_at = microbatch / pd_job_microbatches(report->job, 1) + 1;
 	pd_progress_bar_hide(&report->bar);
-	pd_say("layer %s: the loss of minibatch %" PRId64 " is not a finite number: training has "
-	       "diverged; a lower --lr, --lr-warmup or --clip-grad-norm may help",
-	       layer_of(report, loss)->name, microbatch / pd_job_microbatches(report->job, 1) + 1);
+	pd_say("layer %s: the loss of minibatch %" PRId64 " is not a finite number: %s",
+	       layer_of(report, loss)->name, report->diverged_at, report->not_finite[PD_GIVEN_INIT] ||
+	       report->not_finite[PD_GIVEN_DATA] ? "nor are all that it was made of" : "training has diverged; a lower --lr, --lr-warmup or"
+	       " --clip-grad-norm may help");
+}
+
+void pd_run_report_not_finite(struct pd_run_report *report, const json_t *message)
+{
+	bool *said = &report->not_finite[pd_member_int(message, "given") != PD_GIVEN_INIT];
+
+	if (*said)                      /* one is enough */
+		return;
+	*said = true;
+	pd_progress_bar_hide(&report->bar);
+	pd_say("%s", pd_member_text(message, "text"));
 }
 
 /*

@@ -13,6 +13,9 @@ struct pd_sums {
 	int64_t samples, microbatches;
 };
 
+/* Where numbers that a run is given come from. */
+enum pd_given { PD_GIVEN_INIT, PD_GIVEN_DATA, PD_GIVEN };
+
 struct pd_run_report {
 	const struct pd_job *job;
 	int losses;                     /* loss layers of the model */
@@ -21,7 +24,8 @@ struct pd_run_report {
 	struct pd_progress_bar bar;
 	struct pd_pace pace;
 	bool quiet;                     /* nothing but the last line */
-	bool diverged;                  /* a loss was not finite, which was said */
+	bool not_finite[PD_GIVEN];      /* numbers that it was given are not, which was said */
+	int64_t diverged_at;            /* the minibatch of the first loss that was not finite; 0: none */
 	int64_t done;                   /* whole minibatches since training began */
 	int64_t evaluated;              /* minibatches before the last evaluation */
 	int64_t begun_ns, ended_ns;     /* of this run; ended_ns: 0 while it goes on */
@@ -47,6 +51,8 @@ void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job,
 			 bool quiet);
 /* Takes the losses of a microbatch from the message of a rank. */
 void pd_run_report_losses(struct pd_run_report *report, const json_t *message);
+/* Takes from a rank's message that numbers which it was given are not finite. */
+void pd_run_report_not_finite(struct pd_run_report *report, const json_t *message);
 /* Takes the numbers of an update on which all ranks agree from the message of one of them. */
 void pd_run_report_update(struct pd_run_report *report, const json_t *message);
 void pd_run_report_checkpoint(struct pd_run_report *report, const char *directory, int64_t step);

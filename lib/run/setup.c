@@ -34,7 +34,12 @@ static void on_losses(void *context, const struct pd_op *op, const struct pd_los
 	struct rank *rank = context;
 	const struct pd_plan *plan = rank->job->plan;
 	json_t *list = json_array();
+	bool finite = true;
 
+	for (int k = 0; k < count; k++)
+		finite &= isfinite(losses[k].sum);
+	if (!finite)                    /* the cause is named before what it has done */
+		rank_say_not_finite_data(rank);
 	/* JSON has no infinity: a diverged loss is null */
 	for (int k = 0; k < count; k++)
 		pd_json_add(list, json_pack("{s:o, s:I, s:I, s:I}", "sum",

@@ -182,6 +182,8 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 	} else if (pd_message_is(message, "losses")) {
 		s->moved_ns = w->heard_ns;
 		pd_run_report_losses(&s->report, message);
+	} else if (pd_message_is(message, "not_finite")) {
+		pd_run_report_not_finite(&s->report, message);
 	} else if (pd_message_is(message, "exchange")) {
 		say_exchange(s, message);
 	} else if (pd_message_is(message, "updated")) {

@@ -6,6 +6,7 @@
  */
 #include "device/cpu/maxpool.h"
 
+#include "base/finite.h"
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
 
@@ -13,29 +14,20 @@
 
 #define PIECE 32768
 
-/* An exponent of ones, that of a NaN or infinity, becomes the bit of the sign when its last bit is added. */
-PD_VECTOR static bool all_finite_f32(const uint32_t *x, size_t count)
+PD_VECTOR static bool all_finite(const float *x, size_t count)
 {
-	uint32_t found = 0;
-
-	for (size_t i = 0; i < count; i++)
-		found |= (x[i] & 0x7fffffff) + 0x800000;
-	return found < 0x80000000;
+	return pd_all_finite(x, count);
 }
 
 PD_VECTOR static bool all_finite_narrow(const uint16_t *x, uint16_t last_bit, size_t count)
 {
-	uint16_t found = 0;
-
-	for (size_t i = 0; i < count; i++)
-		found = (uint16_t)(found | ((x[i] & 0x7fff) + last_bit));
-	return found < 0x8000;
+	return pd_all_finite_narrow(x, last_bit, count);
 }
 
 bool pd_maxpool_must(const struct pd_maxpool *m, const void *src)
 {
 	size_t count = (size_t)(m->batch * m->blocks * m->lanes * m->in[0] * m->in[1]);
-	uint16_t last_bit = m->dtype == PD_BF16 ? 0x80 : 0x400;
+	uint16_t last_bit = m->dtype == PD_BF16 ? PD_BF16_LAST_BIT : PD_F16_LAST_BIT;
 	bool found = false;
 
 #pragma omp parallel for schedule(static) reduction(|| : found) if (count > PIECE)
@@ -43,7 +35,7 @@ bool pd_maxpool_must(const struct pd_maxpool *m, const void *src)
 		size_t n = count - at < PIECE ? count - at : PIECE;
 
 		found = found || !(m->dtype == PD_F32
-			? all_finite_f32((const uint32_t *)src + at, n)
+			? all_finite((const float *)src + at, n)
 			: all_finite_narrow((const uint16_t *)src + at, last_bit, n));
 	}
 	return found;
