@@ -29,10 +29,15 @@ static struct pd_supervision how = { .launcher = &pd_launcher_fork, .timeout_s =
 static bool no_evaluate;
 static const char *resume;
 static int64_t keep = -1;
-static int optimizer, schedule, transport, decay;
+static int optimizer, schedule, transport, decay, on_divergence;
 
 enum { DECAY_ALL, DECAY_MATRICES };
 static const char *const decay_names[] = { [DECAY_ALL] = "all", [DECAY_MATRICES] = "matrices", NULL };
+
+enum { DIVERGENCE_CONTINUE, DIVERGENCE_STOP };
+static const char *const divergence_names[] = {
+	[DIVERGENCE_CONTINUE] = "continue", [DIVERGENCE_STOP] = "stop", NULL
+};
 
 static const char *loss_scale;
 static double scale_init;
@@ -107,6 +112,8 @@ static const struct pd_opt options[] = {
 	{ "keep", 0, PD_OPT_COUNT, "N", "checkpoints kept (default: 2)", &keep, 1, 1e6 },
 	{ "resume", 'r', PD_OPT_STRING, "STEP", "resume from a checkpoint (default: the newest)",
 	  &resume, .otherwise = NEWEST },
+	{ "on-divergence", 0, PD_OPT_CHOICE, "WHAT", "if a loss is not finite: continue (default) or stop",
+	  &on_divergence, .choices = divergence_names },
 	{ "gather", 0, PD_OPT_STRING, "DIR", "bring a checkpoint of several hosts together in DIR",
 	  &job.gather },
 	PD_OPT_GROUP("Reports"),
@@ -232,6 +239,7 @@ static int check_options(struct pd_error *err)
 	job.optimizer.corrects = job.optimizer.discrepancy >= 0;
 	job.optimizer.schedule = (enum pd_lr_schedule)schedule;
 	job.evaluate = !no_evaluate;
+	how.stops_on_divergence = on_divergence == DIVERGENCE_STOP;
 	return 0;
 }
 

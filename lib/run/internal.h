@@ -172,6 +172,7 @@ struct supervisor {
 	bool at_once;                   /* a signal ended the run at once, out of order */
 	int64_t moved_ns;               /* time at which an operation last finished on any rank */
 	int64_t last_checkpoint;
+	int64_t bad_step;               /* of the first checkpoint whose weights are not finite; -1: none */
 	int64_t zero_ns;                /* times of the trace count from here */
 };
 
@@ -182,7 +183,24 @@ static inline void supervisor_heard(struct supervisor *s, int r)
 	s->ranks[r].asleep_ns = 0;
 }
 
+/* How a run ended that is to stop when training diverges. */
+struct run_end {
+	int64_t diverged_at;            /* the minibatch whose loss is not finite; 0: none */
+	int64_t bad_step;               /* of the checkpoint whose weights are not; -1: none */
+	int64_t last_checkpoint;        /* that was written, or that the run began with; -1: none */
+	int64_t unit;                   /* pd_schedule_unit() */
+};
+
+/* divergence.c: brings a checkpoint of the last good step about.  Returns as pd_supervise() does, never 0. */
+int supervisor_stop_at_good(struct pd_job *job, const struct pd_supervision *how,
+			    const struct run_end *first, struct pd_error *err);
+
 /* supervisor.c */
+/* Runs the job once; returns as pd_supervise() does, and 0 if *end_p says that training has diverged. */
+int supervisor_run(struct pd_job *job, const struct pd_supervision *how, struct run_end *end_p,
+		   struct pd_error *err);
+/* Tells whether the run is to end at once, since it has diverged. */
+bool supervisor_gives_up(const struct supervisor *s);
 int supervisor_stage_of(const struct supervisor *s, int r, int *replica_p);
 struct pd_channel *supervisor_channel(struct supervisor *s, int r);
 void supervisor_tell(struct supervisor *s, int r, json_t *message);

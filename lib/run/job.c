@@ -56,7 +56,7 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 	if (!pd_mul(total, microbatches, &all) || all > PD_MOST_MICROBATCHES)
 		return pd_error_input(err, "%" PRId64 " minibatches are more than this version counts",
 				      total);
-	job->total_minibatches = total;
+	job->total_minibatches = job->until > 0 ? job->until : total;
 	job->optimizer.epoch = job->epoch_minibatches;
 	job->optimizer.one_phase = job->lists != NULL;
 	job->optimizer.total = total;

@@ -60,6 +60,8 @@ struct pd_job {
 	bool evaluate;                  /* after each epoch, where there is a test set */
 	int64_t resume_step;	/* minibatches trained before; -1: starts from the beginning */
 
+	int64_t until;                  /* ends at this step, as if training went on; 0: with training */
+
 	/* set once the data are known: */
 	int64_t epoch_minibatches, total_minibatches;
 	int64_t test_microbatches;      /* microbatches of an evaluation; 0: no evaluation */

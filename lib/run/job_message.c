@@ -25,7 +25,8 @@ static const struct member job_members[] = {
 	JOB(TEXT, device), JOB(TEXT, data), JOB(TEXT, checkpoint), JOB(TEXT, trace), JOB(TEXT, init),
 	JOB(TEXT, transport), JOB(NUMBER, epochs), JOB(NUMBER, minibatches),
 	JOB(NUMBER, checkpoint_every), JOB(NUMBER, seed), JOB(NUMBER, threads),
-	JOB(NUMBER, resume_step), JOB(NUMBER, synthetic_epoch), JOB(FLAG, evaluate),
+	JOB(NUMBER, resume_step), JOB(NUMBER, synthetic_epoch), JOB(NUMBER, until),
+	JOB(FLAG, evaluate),
 	JOB(FLAG, apart), JOB(FLAG, tf32),
 };
 static const struct member optimizer_members[] = {

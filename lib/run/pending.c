@@ -10,6 +10,7 @@
 #include "checkpoint/lock.h"
 #include "plan/sparse.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 /* A checkpoint that some ranks have exported, but not all have written. */
@@ -194,7 +195,7 @@ int supervisor_published(struct supervisor *s, const json_t *message, struct pd_
 {
 	struct pending *p = pending_of(s, pd_member_int(message, "step"));
 
-	return p && --p->unpublished == 0 ? finish_checkpoint(s, p, err) : 0;
+	return p && !supervisor_gives_up(s) && --p->unpublished == 0 ? finish_checkpoint(s, p, err) : 0;
 }
 
 static void fill_versions(const json_t *versions, struct pd_checkpoint_stage *out)
@@ -205,11 +206,27 @@ static void fill_versions(const json_t *versions, struct pd_checkpoint_stage *ou
 		out->versions[i] = json_integer_value(json_array_get(versions, (size_t)i));
 }
 
+/* Says so, of the first one. */
+static void note_bad(struct supervisor *s, int64_t step, const char *name)
+{
+	if (s->bad_step >= 0 || supervisor_gives_up(s))
+		return;
+	s->bad_step = step;
+	pd_progress_bar_hide(&s->report.bar);
+	pd_say("the checkpoint of step %" PRId64 ": \"%s\" has a number that is not finite", step, name);
+}
+
 int supervisor_exported(struct supervisor *s, const json_t *message, struct pd_error *err)
 {
 	int64_t step = pd_member_int(message, "step");
 	json_t *scales = json_object_get(message, "scales");
+	const char *not_finite = pd_member_text(message, "not_finite");
 	struct pending *p = pending_of(s, step);
+
+	if (not_finite)
+		note_bad(s, step, not_finite);
+	if (supervisor_gives_up(s))
+		return 0;
 
 	if (!p)
 		p = new_pending(s, step);
@@ -228,7 +245,7 @@ int supervisor_saved(struct supervisor *s, const json_t *message, struct pd_erro
 	struct pd_checkpoint_file file = file_of_message(message);
 	int number = p ? pd_checkpoint_file_number(&p->info, file.stage, file.replica) : -1;
 
-	if (number < 0)
+	if (number < 0 || supervisor_gives_up(s))
 		return 0;
 	p->info.files[number].checksum = file.checksum;
 	return ++p->saved == p->info.file_count ? publish(s, p, err) : 0;

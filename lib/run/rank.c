@@ -109,7 +109,10 @@ static int exported(struct rank *rank, struct rank_part *part, struct pd_saver *
 {
 	const struct pd_job *job = rank->job;
 	json_t *versions = json_array(), *scales = pd_plan_agrees(job->plan) ? json_array() : NULL;
+	char *bad = pd_saver_not_finite(saver);
+	json_t *not_finite = bad ? json_string(bad) : NULL;
 
+	free(bad);
 	for (int i = 0; i < saver->version_count; i++)
 		pd_json_add(versions,
 			    json_integer(pd_job_minibatches(job, saver->versions[i].number)));
@@ -120,10 +123,11 @@ static int exported(struct rank *rank, struct rank_part *part, struct pd_saver *
 			"good", (json_int_t)saver->versions[i].scale.good,
 			"skipped", (json_int_t)saver->versions[i].scale.skipped));
 	part->exported = saver->step;
-	return say(rank, json_pack("{s:s, s:i, s:i, s:I, s:o, s:o*}", "event", "exported",
+	return say(rank, json_pack("{s:s, s:i, s:i, s:I, s:o, s:o*, s:o*}", "event", "exported",
 				   "stage", saver->stage, "replica", saver->replica, "step",
 				   (json_int_t)pd_job_minibatches(job, saver->step),
-				   "versions", versions, "scales", scales));
+				   "versions", versions, "scales", scales, "not_finite",
+				   not_finite));
 }
 
 static int take_pause_of(struct rank *rank, struct rank_part *part, enum pd_pause pause,

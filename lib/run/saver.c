@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/saver.h"
 
+#include "base/finite.h"
 #include "base/mem.h"
 
 #include <errno.h>
@@ -185,7 +186,7 @@ struct list {
 	size_t count;
 };
 
-static void add_part(struct pd_saver *saver, struct list *list, enum pd_part part,
+static void add_part(const struct pd_saver *saver, struct list *list, enum pd_part part,
 		     const float *data, enum pd_arena_kind kind, int64_t version)
 {
 	const struct pd_named *named;
@@ -217,7 +218,7 @@ static char *norms_name(const struct pd_saver *saver)
 			 plan->profile->layers[plan->stages[saver->stage].first_layer].name);
 }
 
-static void add_norms(struct pd_saver *saver, struct list *list)
+static void add_norms(const struct pd_saver *saver, struct list *list)
 {
 	struct pd_tensor *t = &list->tensors[list->count];
 
@@ -229,14 +230,14 @@ static void add_norms(struct pd_saver *saver, struct list *list)
 	list->data[list->count++] = saver->norms;
 }
 
-int pd_saver_write(struct pd_saver *saver, struct pd_checkpoint_file *file_p, struct pd_error *err)
+/* Lists all that was taken. */
+static struct list list_of(const struct pd_saver *saver)
 {
 	const struct pd_named *named;
 	size_t room = (size_t)saver->device->ops->net.named(saver->net, &named) *
 		      ((size_t)saver->version_count + PD_ARENAS) + 1;
 	struct list list = { pd_calloc(room, sizeof(*list.tensors)),
 			     pd_calloc(room, sizeof(*list.data)), 0 };
-	int status;
 
 	for (int i = 0; i < saver->version_count; i++)
 		add_part(saver, &list, PD_PART_PARAMETER, saver->versions[i].parameters,
@@ -247,13 +248,38 @@ int pd_saver_write(struct pd_saver *saver, struct pd_checkpoint_file *file_p, st
 			add_part(saver, &list, PD_PART_PARAMETER, saver->arenas[kind], kind, -1);
 	add_part(saver, &list, PD_PART_STATE, saver->arenas[PD_ARENA_state], PD_ARENA_state, -1);
 	add_norms(saver, &list);
+	return list;
+}
+
+static void list_release(struct list *list)
+{
+	for (size_t i = 0; i < list->count; i++)
+		free(list->tensors[i].name);
+	free(list->tensors);
+	free(list->data);
+}
+
+char *pd_saver_not_finite(const struct pd_saver *saver)
+{
+	struct list list = list_of(saver);
+	char *name = NULL;
+
+	for (size_t i = 0; i < list.count && !name; i++)
+		if (!pd_all_finite(list.data[i], (size_t)list.tensors[i].elements))
+			name = pd_strdup(list.tensors[i].name);
+	list_release(&list);
+	return name;
+}
+
+int pd_saver_write(struct pd_saver *saver, struct pd_checkpoint_file *file_p, struct pd_error *err)
+{
+	struct list list = list_of(saver);
+	int status;
+
 	*file_p = (struct pd_checkpoint_file){ .stage = saver->stage, .replica = saver->replica };
 	status = pd_checkpoint_write(saver->job->checkpoint, pd_job_minibatches(saver->job, saver->step),
 				     file_p, list.tensors, list.data, list.count, err);
-	for (size_t i = 0; i < list.count; i++)
-		free(list.tensors[i].name);
-	free(list.tensors);
-	free(list.data);
+	list_release(&list);
 	pd_saver_release(saver);
 	return status;
 }

@@ -36,6 +36,8 @@ struct pd_saver {
 void pd_saver_begin(struct pd_saver *saver, int64_t step, int64_t low);
 /* Takes the versions that are here and were not taken before; if asked for, also the state. */
 int pd_saver_take(struct pd_saver *saver, bool state, struct pd_error *err);
+/* Returns the name, to be freed, of a tensor that it took and of which not all numbers are finite; or NULL. */
+char *pd_saver_not_finite(const struct pd_saver *saver);
 /* Writes the replica's file, and describes it in *file_p; the saver is unused afterwards. */
 int pd_saver_write(struct pd_saver *saver, struct pd_checkpoint_file *file_p, struct pd_error *err);
 void pd_saver_release(struct pd_saver *saver);

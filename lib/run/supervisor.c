@@ -163,6 +163,11 @@ static void on_alive(struct supervisor *s, struct watched *w, const json_t *mess
 	snprintf(w->doing, sizeof(w->doing), "%s", pd_member_text(message, "doing"));
 }
 
+bool supervisor_gives_up(const struct supervisor *s)
+{
+	return s->how->stops_on_divergence && (s->report.diverged_at > 0 || s->bad_step >= 0);
+}
+
 static int on_message(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
 {
 	struct watched *w = &s->ranks[r];
@@ -270,6 +275,8 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 	status = start_all(s, err);
 	if (status == 0 && !s->job->gather)
 		status = supervisor_watch(s, err);
+	if (supervisor_gives_up(s))
+		s->at_once = true;
 	if (status == 0 && s->connected && s->job->trace && !s->at_once)
 		supervisor_measure_drift(s);
 	if (status == 0 && (s->connected || s->job->gather) && !s->at_once)
@@ -278,7 +285,7 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 		s->launcher->ops->kill(s->launcher, r);
 		memory[r] = s->ranks[r].memory_bytes;
 	}
-	in_order = status == 0 && !s->at_once && !s->job->gather;
+	in_order = status == 0 && !s->at_once && !s->job->gather && s->job->until == 0;
 	if (in_order && !s->connected)  /* stopped before anything was trained */
 		pd_run_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
 	if (in_order)
@@ -308,9 +315,10 @@ static int check_threads(const struct supervisor *s, struct pd_error *err)
 			      processors == 1 ? "" : "s", several ? " in all" : "");
 }
 
-int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd_error *err)
+int supervisor_run(struct pd_job *job, const struct pd_supervision *how, struct run_end *end_p,
+		   struct pd_error *err)
 {
-	struct supervisor s = { .job = job, .how = how, .count = job->plan->rank_count,
+	struct supervisor s = { .job = job, .how = how, .count = job->plan->rank_count, .bad_step = -1,
 				.last_checkpoint = job->resume_step, .signal_fd = -1 };
 	int status = -1;
 
@@ -333,10 +341,24 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 		s.launcher->ops->close(s.launcher);
 	}
 	supervisor_forget_pending(&s);
+	*end_p = (struct run_end){
+		.diverged_at = supervisor_gives_up(&s) ? s.report.diverged_at : 0,
+		.bad_step = supervisor_gives_up(&s) ? s.bad_step : -1,
+		.last_checkpoint = s.last_checkpoint, .unit = pd_schedule_unit(s.schedule),
+	};
 	for (int r = 0; r < s.count; r++)
 		json_decref(s.ranks[r].address);
 	free(s.ranks);
 	pd_run_report_release(&s.report);
 	pd_schedule_free(s.schedule);
 	return status < 0 ? -1 : s.stop_asked ? s.signal : 0;
+}
+
+int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd_error *err)
+{
+	struct run_end end = { .bad_step = -1 };
+	int status = supervisor_run(job, how, &end, err);
+
+	return status == 0 && (end.diverged_at > 0 || end.bad_step >= 0)
+		? supervisor_stop_at_good(job, how, &end, err) : status;
 }

@@ -19,6 +19,11 @@ struct pd_supervision {
 	bool quiet;                     /* reports only the end */
 	bool force;                     /* ranks need not be where the plan has them */
 	bool print_mapping;             /* only says where ranks are, and trains nothing */
+	/*
+	 * A loss of training, or a weight at a checkpoint, that is not finite ends the run, which is an
+	 * error.  Then the job's folder has a checkpoint of the last good step.
+	 */
+	bool stops_on_divergence;
 };
 
 /*

@@ -106,6 +106,12 @@ int supervisor_watch(struct supervisor *s, struct pd_error *err)
 		for (int r = 0; r < s->count && status == 0; r++)
 			if (fds[r].revents)
 				status = supervisor_read_rank(s, r, err);
+		if (supervisor_gives_up(s)) {
+			/* the loss that led to bad weights was sent before these */
+			for (int r = 0; r < s->count && status == 0; r++)
+				status = supervisor_read_rank(s, r, err);
+			break;
+		}
 		if (status == 0)
 			status = check_silence(s, err);
 		if (status == 0 && s->report.lost)
