@@ -6,12 +6,8 @@
 
 #include <stdlib.h>
 
+#define SHORT_PART 0.03
 #define MOST_UNEVEN 2.5         /* usual operations are so many times as long as short ones, at most */
-
-static int64_t smaller(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
 
 static int by_ns(const void *a, const void *b)
 {
@@ -50,15 +46,28 @@ static int by_key(const void *a, const void *b)
 	return (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-/* Finds slow operations among n of one kind and stage, sorted; returns the median. */
-static int64_t look_at_kind(struct pd_outline *outline, const struct duration *list, size_t n)
+/* Moves slow operations among n of one kind and stage, sorted, to the outline; returns how many are left. */
+static size_t take_slow(struct pd_outline *outline, const struct duration *list, size_t n)
 {
 	int64_t median = list[(n - 1) / 2].ns;
 
-	for (size_t i = n; i-- > 0 && list[i].ns > PD_SLOW * median;)
-		outline->slow[outline->slow_count++] = (struct pd_cut){ list[i].record->start_ns,
-							    list[i].record->end_ns };
-	return median;
+	for (; list[n - 1].ns > PD_SLOW * median; n--)
+		outline->slow[outline->slow_count++] = (struct pd_cut){
+			list[n - 1].record->start_ns, list[n - 1].record->end_ns };
+	return n;
+}
+
+/* Returns how long operations are, of n, ascending, that take together a part of the time of all. */
+static int64_t at_part(const int64_t *sorted, size_t n, double part)
+{
+	double all = 0, sum = 0;
+	size_t i = 0;
+
+	for (size_t k = 0; k < n; k++)
+		all += (double)sorted[k];
+	while (i + 1 < n && (sum += (double)sorted[i]) < part * all)
+		i++;
+	return n > 0 ? sorted[i] : 0;
 }
 
 /* Sets what is slow, and what computing operations usually take: those of training, if there are any. */
@@ -66,11 +75,10 @@ static void look_at_durations(struct pd_outline *outline)
 {
 	const struct pd_trace *trace = outline->timeline->trace;
 	struct duration *list = pd_calloc(trace->count, sizeof(*list));
+	int64_t *computing = pd_calloc(trace->count, sizeof(*computing));
 	bool evaluates = first_forward(trace, false, INT64_MIN) == INT64_MAX;
-	double sum = 0, counted = 0;
-	size_t n = 0;
+	size_t n = 0, count = 0;
 
-	outline->short_ns = INT64_MAX;
 	for (size_t i = 0; i < trace->count; i++) {
 		const struct pd_record *record = &trace->records[i];
 
@@ -82,22 +90,38 @@ static void look_at_durations(struct pd_outline *outline)
 	qsort(list, n, sizeof(*list), by_key);
 	for (size_t i = 0, j; i < n; i = j) {
 		enum pd_op_kind kind = list[i].record->op.kind;
-		int64_t median;
+		size_t left;
 
 		for (j = i; j < n && list[j].key == list[i].key;)
 			j++;
-		median = look_at_kind(outline, list + i, j - i);
-		if (kind == PD_OP_step || pd_lane_of(kind) != PD_LANE_COMPUTE)
-			continue;
-		sum += (double)median * (double)(j - i);
-		counted += (double)(j - i);
-		outline->short_ns = smaller(outline->short_ns, list[i + (j - i - 1) / 10].ns);
+		left = take_slow(outline, list + i, j - i);
+		for (size_t k = i; k < i + left; k++)
+			if (kind != PD_OP_step && pd_lane_of(kind) == PD_LANE_COMPUTE)
+				computing[count++] = list[k].ns;
 	}
-	outline->usual_ns = counted > 0 ? (int64_t)(sum / counted) : 0;
-	outline->short_ns = pd_clamp(outline->short_ns,
+	qsort(computing, count, sizeof(*computing), pd_by_value);
+	outline->usual_ns = at_part(computing, count, 0.5);
+	outline->short_ns = pd_clamp(at_part(computing, count, SHORT_PART),
 				     (int64_t)((double)outline->usual_ns / MOST_UNEVEN),
 				     outline->usual_ns);
+	free(computing);
 	free(list);
+}
+
+/* Counts the computing operations of the rank that has most of them before a moment. */
+static int64_t most_operations(const struct pd_timeline *timeline, int64_t end_ns)
+{
+	int64_t most = 0;
+
+	for (int r = 0; r < timeline->rank_count; r++) {
+		const struct pd_lane *lane = pd_timeline_lane(timeline, r, PD_LANE_COMPUTE);
+		int64_t count = 0;
+
+		for (size_t i = 0; i < lane->count && lane->bars[i].record->start_ns < end_ns; i++)
+			count += lane->bars[i].record->op.kind != PD_OP_step;
+		most = count > most ? count : most;
+	}
+	return most;
 }
 
 static void look_at_moments(struct pd_outline *outline)
@@ -158,6 +182,7 @@ void pd_outline_init(struct pd_outline *outline, const struct pd_timeline *timel
 	look_at_durations(outline);
 	look_at_moments(outline);
 	look_at_phases(outline);
+	outline->operations = most_operations(timeline, outline->end_ns);
 }
 
 void pd_outline_release(struct pd_outline *outline)

@@ -19,8 +19,10 @@ struct pd_outline {
 	size_t count;
 	struct pd_cut *slow;            /* when operations run that take much longer than others */
 	size_t slow_count;
-	int64_t usual_ns;               /* mean of computing operations, without the slow ones */
-	int64_t short_ns;               /* what nearly all of them take */
+	/* Of computing operations that are not slow: those that are shorter take half of the time of all,
+	   or next to nothing.  So it does not matter how many very short ones there are. */
+	int64_t usual_ns, short_ns;
+	int64_t operations;             /* that one rank computes before end_ns, at most */
 	int64_t begin_ns, end_ns;       /* of training before the first evaluation */
 	int64_t evaluate_ns, evaluated_ns;      /* of the evaluation; equal: there is none */
 	bool goes_on;                   /* training, after the first evaluation */

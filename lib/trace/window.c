@@ -218,10 +218,12 @@ void pd_windows_of(const struct pd_view *views, int count, double labels, double
 	for (int v = 0; v < count; v++) {
 		pd_outline_init(&outlines[v], views[v].timeline);
 		length = larger(length, (int64_t)(labels * (double)outlines[v].short_ns));
-		most = larger(most, (int64_t)(most_ops * (double)outlines[v].usual_ns));
+		set_start(&outlines[v], 0, &windows[v][PD_WINDOW_START]);
+		if (outlines[v].operations > 0)
+			most = larger(most, (int64_t)(most_ops * (double)shown(&windows[v][PD_WINDOW_START]) /
+						      (double)outlines[v].operations));
 	}
 	for (int v = 0; v < count; v++) {
-		set_start(&outlines[v], 0, &windows[v][PD_WINDOW_START]);
 		windows[v][PD_WINDOW_STEADY] = (struct pd_window){ 0 };
 		if (shown(&windows[v][PD_WINDOW_START]) > length || outlines[v].goes_on)
 			set_steady(&outlines[v], length, most, &windows[v][PD_WINDOW_STEADY]);

@@ -219,6 +219,24 @@ static void test_cut(void)
 	pd_trace_free(trace);
 }
 
+/* Many very short operations between long ones do not make windows short. */
+static void test_short_operations(void)
+{
+	struct pd_trace *trace = by_hand();
+	struct pd_window w[PD_WINDOWS];
+	int64_t ns = 0;
+
+	for (int i = 0; i < 200; i++) {
+		ns = add(trace, PD_OP_forward, i, false, ns, 10000);
+		ns = add(trace, PD_OP_backward, i, false, ns, 10000);
+		for (int k = 0; k < 6; k++)
+			ns = add(trace, PD_OP_recompute, i, false, ns, 10);
+	}
+	windows_of(trace, w);
+	ok(w[PD_WINDOW_START].end_ns >= LABELS * 9000, "long operations have room for as many labels");
+	pd_trace_free(trace);
+}
+
 int main(void)
 {
 	for (size_t i = 0; i < PD_COUNT(rows); i++)
@@ -226,5 +244,6 @@ int main(void)
 	test_evaluation();
 	test_short();
 	test_cut();
+	test_short_operations();
 	return done_testing();
 }
