@@ -43,12 +43,15 @@ static const char *loss_scale;
 static double scale_init;
 static int64_t scale_interval;
 
+static const char *network;
+
 static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Device"),
 	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu or cuda", &job.device },
 	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 products to TF32", &job.tf32 },
 	{ "transport", 0, PD_OPT_CHOICE, "NAME", "auto (default); GPUs: nccl, staged; hosts: tcp, ucx",
 	  &transport, .choices = pd_provider_names },
+	{ "network", 0, PD_OPT_STRING, "INTERFACE", "of the first host, by which hosts exchange", &network },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads per worker (default: the profile's)",
 	  &job.threads, 1, 4096 },
 	PD_OPT_GROUP("Data and length"),
@@ -295,7 +298,7 @@ int main(int argc, char **argv)
 	first = pd_command_parse(&command, argc, argv);
 	job.quiet = how.quiet;
 	job.file = pd_document_name(pd_operand(argc, argv, first, 0));
-	if (check_options(&err) < 0)
+	if (check_options(&err) < 0 || pd_hosts_network(network, &err) < 0)
 		return pd_command_fail(&err);
 	pd_mem_for("the plan or schedule that is read");
 	status = read_order(pd_operand(argc, argv, first, 0), &err);

@@ -12,12 +12,13 @@
 static int64_t ranks;
 static bool quiet;
 static const char *device = "auto";
-static const char *svg;
+static const char *svg, *network;
 
 static const struct pd_opt options[] = {
 	{ "ranks", 'n', PD_OPT_COUNT, "N", "without a launcher: N processes of this host (default: 2)",
 	  &ranks, 2, 65536 },
 	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu or cuda", &device },
+	{ "network", 0, PD_OPT_STRING, "INTERFACE", "of the first host, by which hosts exchange", &network },
 	{ "svg", 0, PD_OPT_STRING, "FILE", "also draw the machine", &svg },
 	{ "quiet", 'q', PD_OPT_FLAG, NULL, "no progress, and no summary on standard error", &quiet },
 	{ 0 }
@@ -101,6 +102,8 @@ int main(int argc, char **argv)
 	}
 	pd_command_parse(&command, argc, argv);
 	pd_mem_for("what the processes say");
+	if (pd_hosts_network(network, &err) < 0)
+		return pd_command_fail(&err);
 	if (role == PD_HOSTS_FIRST && ranks > 0)
 		status = pd_error_input(&err, "--ranks: mpirun or srun says how many ranks there are");
 	else if (role == PD_HOSTS_FIRST)

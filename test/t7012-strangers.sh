@@ -63,14 +63,16 @@ test_ok "weights as on one host, whatever comes from a third" '
 	same_weights here there
 	[ "$(cat err)" = "" ]
 '
-test_ok "the stranger came to both hosts, heard words, said them again, and was told nothing" '
-	jq -e ".ports >= 2 and .connections > 20 and .words > 0 and .replayed > 0 and .answered == 0" strange
+# How many words it hears, and says again while somebody still listens, is a matter of luck: test/unit/door has
+# that without any.
+test_ok "the stranger came to several ports, and was told nothing" '
+	jq -e ".ports >= 2 and .connections > 0 and .answered == 0" strange || { cat strange; false; }
 '
 test_ok "so it is in a flood: start upon start" '
 	for start in 1 2 3; do
 		beset 20000 there --minibatches=20 --checkpoint=flood$start plan >out
 		same_weights here flood$start
-		jq -e ".answered == 0" strange
+		jq -e ".answered == 0" strange || { cat strange; false; }
 	done
 '
 test_ok "while a run trains nobody listens" '
@@ -83,6 +85,24 @@ test_ok "while a run trains nobody listens" '
 test_ok "by UCX, which has to be asked for, the weights are the same" '
 	there --transport=ucx --minibatches=20 --checkpoint=ucx plan >out || { cat err; false; }
 	same_weights here ucx
+'
+# A second network, between the two hosts alone.
+ip link add e1 netns "${PD_NETNS}h1" type veth peer name e1 netns "${PD_NETNS}h2"
+for n in 1 2; do
+	ip -n "${PD_NETNS}h$n" addr add "10.98.0.$n/24" dev e1
+	ip -n "${PD_NETNS}h$n" link set e1 up
+done
+# carried INTERFACE: prints the bytes that the first host has received by it.
+carried() {
+	ip netns exec "${PD_NETNS}h1" sed -n "s/^ *$1: *\([0-9]*\) .*/\1/p" /proc/net/dev
+}
+test_ok "--network has bytes go by the interface that it names" '
+	before=$(carried e1)
+	there --network=e1 --minibatches=20 --checkpoint=other plan >out
+	same_weights here other
+	[ $(($(carried e1) - before)) -gt 10000 ]
+	status 2 there --network=e9 --minibatches=20 plan
+	said "--network: expected an interface of this host that is up and has an address, as ip(8) shows"
 '
 test_ok "by TCP within one host, too" '
 	pd-run --threads=1 --transport=tcp --synthetic --minibatches=20 --checkpoint=tcp plan >out

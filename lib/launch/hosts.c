@@ -53,6 +53,7 @@ struct hosts {
 /* Before main() ends there is one job, and one meeting of it. */
 static struct {
 	struct pd_pmix_job job;
+	const char *network;            /* NULL: any */
 	bool invited;
 	struct hosts *hosts;
 } self;
@@ -65,6 +66,22 @@ const struct pd_pmix_job *pd_hosts_job(void)
 int pd_hosts_processes(void)
 {
 	return self.job.size;
+}
+
+int pd_hosts_network(const char *interface, struct pd_error *err)
+{
+	json_t *addresses = interface ? pd_socket_addresses(interface) : NULL;
+	bool none = interface && json_array_size(addresses) == 0;
+
+	json_decref(addresses);
+	if (interface && self.job.size <= 1)
+		return pd_error_input(err, "--network does nothing here: it is for several hosts, with mpirun or "
+				      "srun");
+	if (none)
+		return pd_error_input(err, "--network: expected an interface of this host that is up and has an "
+				      "address, as ip(8) shows them, found \"%.40s\"", interface);
+	self.network = interface;
+	return 0;
 }
 
 static char *refusal(int status)
@@ -338,6 +355,10 @@ static json_t *own_addresses(void)
 		pd_json_add(list, json_string(PD_LOOPBACK));
 		return list;
 	}
+	if (self.network) {
+		json_decref(list);
+		return pd_socket_addresses(self.network);
+	}
 	gethostname(own, sizeof(own) - 1);
 	names = pd_pmix_hosts();
 	known = names != NULL;
@@ -348,7 +369,7 @@ static json_t *own_addresses(void)
 	if (known && json_array_size(list) > 0)
 		return list;
 	json_decref(list);
-	return pd_socket_addresses();
+	return pd_socket_addresses(NULL);
 }
 
 static void hosts_close(struct pd_launcher *launcher);

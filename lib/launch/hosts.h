@@ -28,6 +28,11 @@ enum pd_hosts_role {
 int pd_hosts_begin(struct pd_error *err);
 /* Returns how many processes were started together. */
 int pd_hosts_processes(void);
+/*
+ * In the first process: hosts come together by that interface of this one, and exchange by the addresses by
+ * which they are connected to it.  NULL: by any.
+ */
+int pd_hosts_network(const char *interface, struct pd_error *err);
 /* All that an agent does.  Returns its exit status, or -1. */
 int pd_hosts_agent(struct pd_error *err);
 

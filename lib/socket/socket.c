@@ -60,7 +60,7 @@ static bool is_usable(const struct ifaddrs *i)
 	       (i->ifa_addr->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr));
 }
 
-json_t *pd_socket_addresses(void)
+json_t *pd_socket_addresses(const char *interface)
 {
 	json_t *list = json_array();
 	struct ifaddrs *all = NULL;
@@ -70,7 +70,7 @@ json_t *pd_socket_addresses(void)
 	for (const struct ifaddrs *i = all; i; i = i->ifa_next) {
 		char text[PD_SOCKET_ADDRESS];
 
-		if (!is_usable(i))
+		if (!is_usable(i) || (interface && strcmp(i->ifa_name, interface) != 0))
 			continue;
 		write_address(i->ifa_addr, text);
 		pd_json_add(list, json_string(text));

@@ -33,8 +33,8 @@ void pd_socket_watch(int fd);
 /* Raises the limit of descriptors that this process and its children may have, as far as it may. */
 void pd_socket_allow_many(void);
 
-/* Returns a new array of the addresses at which this host can be reached. */
-json_t *pd_socket_addresses(void);
+/* Returns a new array of the addresses at which this host can be reached, by one interface; NULL: by any. */
+json_t *pd_socket_addresses(const char *interface);
 /* Adds to the list those from which this host reaches a host of that name; -1: it finds none. */
 int pd_socket_addresses_toward(const char *host, json_t *list);
 /* The address of a connection's own end, or of the other; "": it has none. */

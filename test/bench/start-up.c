@@ -112,7 +112,7 @@ static void measure(int ranks)
 	struct pd_job job = { .plan = make_plan(ranks), .device = "cpu", .data = "/data/set",
 			      .resume_step = -1 };
 	struct pd_error err;
-	json_t *addresses = pd_socket_addresses();
+	json_t *addresses = pd_socket_addresses(NULL);
 	struct pd_meeting *meeting = pd_meeting_open(ranks, addresses, &err);
 	struct supervisor s = { .job = &job, .count = ranks };
 	char *address = make_address(ranks);
