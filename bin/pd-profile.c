@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *device = "auto";
+static const char *device = "auto", *file;
 static int dtype;
 static bool no_link;
 static int transport;
@@ -113,6 +113,14 @@ static int find_device(struct pd_error *err)
 			      " each worker has its own", (int)workers, measure.device->name);
 }
 
+/* Begins a message about what the model asks for with the name of its document. */
+static void *in_model(struct pd_error *err)
+{
+	if (err->status == PD_EXIT_USAGE)
+		pd_error_prefix(err, "%s", pd_document_name(file));
+	return NULL;
+}
+
 static struct pd_profile *run(const struct pd_model *model, struct pd_error *err)
 {
 	int64_t bandwidth = 0, latency = 0, operation = 0;
@@ -129,7 +137,7 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	    pd_measure_operation(measure.device->name, &operation, err) < 0)
 		return NULL;
 	if (workers > 1 && pd_measure_turns(model, &measure, &in_turns, err) < 0)
-		return NULL;
+		return in_model(err);
 	beside = pd_beside_start(model, &measure, (int)workers - 1, err);
 	if (!beside)
 		return NULL;
@@ -142,6 +150,8 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	measure.context = &bar;
 	profile = pd_measure_layers(model, &measure, err);
 	pd_progress_bar_end(&bar);
+	if (!profile)
+		in_model(err);
 	if (pd_beside_end(beside, err) < 0) {
 		pd_profile_free(profile);
 		return NULL;
@@ -204,12 +214,12 @@ int main(int argc, char **argv)
 	if (check_options(&err) < 0 || pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	pd_mem_for("the model");
-	model = pd_model_read(pd_operand(argc, argv, first, 0), &err);
+	file = pd_operand(argc, argv, first, 0);
+	model = pd_model_read(file, &err);
 	if (!model)
 		return pd_command_fail(&err);
 	profile = pd_model_check_batch(model, measure.batch_size, &err) < 0
-		? (pd_error_prefix(&err, "%s", pd_document_name(pd_operand(argc, argv, first, 0))), NULL)
-		: run(model, &err);
+		? in_model(&err) : run(model, &err);
 	pd_model_free(model);
 	if (!profile)
 		return pd_command_fail(&err);

@@ -99,7 +99,11 @@ test_ok "so are those in the place of parameters and data" '
 	mkdir tokens
 	cp x.pt tokens/train.bin
 	cp x.pt tokens/val.bin
-	data tokens text.json "train.bin: expected tokens, found a PyTorch archive"'
+	data tokens text.json "train.bin: expected tokens, found a PyTorch archive"
+	mkdir images
+	cp x.pt images/train-images-idx3-ubyte
+	cp x.pt images/train-labels-idx1-ubyte
+	data images real.json "train-images-idx3-ubyte: expected an IDX file, found a zip archive"'
 test_ok "-o: results go to standard output" '
 	for program in pd-model $programs; do
 		refused $program "unknown option -o: the result goes to standard output" -o plan.json

@@ -4,6 +4,7 @@
 #include <ctype.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LONGEST 63              /* longer names are like no other */
@@ -78,12 +79,14 @@ static bool begins_alike(const char *name, const char *word)
 
 void pd_likeness_try(struct pd_likeness *l, const char *name)
 {
-	size_t length = strlen(l->word);
+	size_t length = strlen(l->word), other = strlen(name);
 	int steps, most = length < 6 ? 1 : (int)(length / 3);
 
-	if (length < 2 || length > LONGEST || strlen(name) > LONGEST)
+	if (length < 2 || length > LONGEST || other > LONGEST)
 		return;
-	steps = distance(l->word, name);
+	steps = abs((int)length - (int)other);          /* at least so many */
+	if (steps <= most)
+		steps = distance(l->word, name);
 	if (steps > most && (abbreviates(name, l->word) || begins_alike(name, l->word)))
 		steps = most;
 	if (steps > most)

@@ -5,6 +5,7 @@
  */
 #include "data/format.h"
 
+#include "base/file_kind.h"
 #include "base/mem.h"
 #include "data/images.h"
 
@@ -20,11 +21,17 @@ static uint32_t big_endian(const uint8_t *bytes)
 /* Reads the header: `dims` dimensions, into size. */
 static int header(struct pd_source *source, int dims, int64_t *size, struct pd_error *err)
 {
+	const struct pd_file_kind *kind;
 	uint8_t bytes[16];
+	char found[PD_FILE_KIND_TEXT];
 	uint32_t expected = 0x0800 | (uint32_t)dims;
 
 	if (pd_source_fill(source, bytes, 4 + 4 * dims, "IDX header", err) < 0)
 		return -1;
+	kind = bytes[0] ? pd_file_kind(bytes, (size_t)(4 + 4 * dims)) : NULL;
+	if (kind)
+		return pd_error_input(err, "%s: expected an IDX file%s", source->name,
+				      pd_file_kind_say(kind, found));
 	if (big_endian(bytes) != expected)
 		return pd_error_input(err, "%s: begins with 0x%08" PRIx32 ": expected 0x%08" PRIx32
 				      ", an IDX file of bytes in %d dimension%s", source->name,
