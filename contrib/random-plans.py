@@ -7,7 +7,8 @@
 BUILD is a build of the programs, best one with sanitizers.  FIRST (1) is the number of the first case, COUNT
 (100) how many there are; a number always makes the same case.  A case is wrong if a program fails, if the
 plan's schedule is refused, if its period is not that of pd-replay within 1 %, if the plan that is said to be
-closest is not found with exactly so many bytes, or if --explain or a refusal is not what a user can read.
+closest is not found with exactly so many bytes, if none is found with those of the plan without a limit
+(ONLY=memory checks these two alone), or if --explain or a refusal is not what a user can read.
 It is also wrong if a document that pd-replay writes cannot be read, if its figures contradict each other, if the
 trace of a replay differs from its plan, or if the answer to a question ("what if") is not what a plan does that
 was edited in that way.  For each wrong case it prints the command.  The exit status is 1 if any was wrong.
@@ -200,12 +201,26 @@ def check_closest(build, folder, given):
         raise Wrong(f"nothing is found for {need[1]} bytes, which the closest needs")
 
 
+def check_own_memory(build, folder, given, text):
+    """Checks that a plan is found where there is as much memory as the one without a limit needs."""
+    need = json.loads(text)["predicted"]["memory_bytes"]
+    again = run(build, folder, "pd-plan", *given, f"--memory={need}B", "profile.json")
+    if again.returncode:
+        raise Wrong(f"without a limit it needs {need} bytes, and with so many it says: {again.stderr[-300:]}")
+    if json.loads(again.stdout)["predicted"]["memory_bytes"] > need:
+        raise Wrong(f"for {need} bytes it makes a plan that needs more")
+
+
 def check(build, folder, given, draw):
     """Returns whether pd-plan makes a plan with these options."""
     done = run(build, folder, "pd-plan", *given, "profile.json")
     if done.returncode:
         refusal(done)
         return False
+    check_own_memory(build, folder, given, done.stdout)
+    if os.environ.get("ONLY") == "memory":
+        check_closest(build, folder, given)
+        return True
     check_plan(build, folder, given, done.stdout)
     check_replays(build, folder)
     check_what_if(build, folder, draw)

@@ -118,6 +118,23 @@ test_ok "the closest fits as soon as there is room for it" '
 	need=$(sed "s/.*(\([0-9]*\) bytes).*/\1/" err)
 	pd-plan -m "${need}B" "$@" | jq -e ".predicted.memory_bytes == $need"
 	status 1 pd-plan -m "$((need - 1))B" "$@" 2>err'
+# An uneven cut of a network whose first layer has the parameters needs least; it is not the fastest one.
+chain 5 | jq '.layers |= [to_entries[] | .value + {activation_bytes: (if .key == 1 then 100000 else 1000 end),
+	parameter_bytes: (if .key == 0 then 40000 else 4 end), stash_bytes: 0, forward_ns: (1000 * (1 + .key)),
+	backward_ns: 2000}]' >uneven.json
+test_ok "a plan is found in the memory that the one without a limit needs, with every schedule" '
+	for schedule in interleaved zb-h1 gpipe 1f1b none nf1b; do
+		set -- --schedule=$schedule -t 4@1GB/s uneven.json
+		need=$(pd-plan "$@" | jq .predicted.memory_bytes)
+		pd-plan --memory="${need}B" "$@" | jq -e ".predicted.memory_bytes <= $need"
+	done'
+test_ok "what is closest fits as soon as there is room for it, with every schedule" '
+	for schedule in interleaved zb-h1 gpipe none nf1b auto; do
+		set -- --schedule=$schedule -t 4@1GB/s uneven.json
+		status 1 pd-plan -m 1B "$@" 2>err
+		need=$(sed "s/.*(\([0-9]*\) bytes).*/\1/" err)
+		pd-plan -m "${need}B" "$@" | jq -e ".predicted.memory_bytes <= $need"
+	done'
 test_ok "that nothing fits is said, even if some replicas do not divide the microbatches" '
 	status 1 pd-plan -m 1MB --weights=2bw --microbatches=5 -t 4@1GB/s chain.json 2>err
 	grep -q "no plan fits" err'

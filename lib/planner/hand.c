@@ -170,12 +170,12 @@ struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, str
 	return take_only(task, partition, "--stages: this plan needs", time_ns_p, err);
 }
 
-struct pd_partition *pd_chunks_partition(const struct pd_task *task, int64_t bandwidth_bytes_per_s,
+struct pd_partition *pd_chunks_partition(const struct pd_task *task, int64_t ranks, int64_t bandwidth_bytes_per_s,
 					 struct pd_error *err)
 {
 	const struct pd_costs *costs = &task->costs;
 	int64_t chunks = task->request->chunks;
-	int count = (int)(pd_min64(costs->unit_count / chunks, task->topology->devices) * chunks);
+	int count = (int)(pd_min64(costs->unit_count / chunks, ranks) * chunks);
 	struct pd_partition *partition;
 
 	if (count == 0) {

@@ -105,24 +105,16 @@ static void advise(const struct pd_task *task, char *text, size_t room)
 		 "devices would do");
 }
 
-void pd_none_explain(const struct pd_task *task, struct pd_error *err)
+void pd_none_explain(const struct pd_task *task, const struct pd_plan *closest, struct pd_error *err)
 {
-	bool chunks = task->request->chunks > 0;
-	struct pd_partition *partition = chunks ? pd_chunks_partition(task, 0, err)
-		: pd_straight_least_memory(&task->costs, (int)task->topology->devices);
 	char advice[128] = "";
-	struct pd_plan *plan = NULL;
 
-	if (partition)
-		plan = pd_candidate_plan(task, partition, err);
-	else if (!chunks)
+	if (task->closest_bytes)
+		*task->closest_bytes = closest ? pd_candidate_fullest(closest, NULL) : INT64_MAX;
+	if (!closest) {
 		pd_error_no(err, "no plan fits: a stage would need more than 2^61 bytes");
-	if (plan && chunks) {
-		pd_none_hand(task, plan, "no plan fits: interleaved needs", err);
-	} else if (plan) {
-		advise(task, advice, sizeof(advice));
-		too_large(task, plan, "no plan fits: the closest needs", advice, err);
+		return;
 	}
-	pd_candidate_drop(plan);
-	pd_partition_free(partition);
+	advise(task, advice, sizeof(advice));
+	too_large(task, closest, "no plan fits: the closest needs", advice, err);
 }

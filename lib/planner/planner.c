@@ -108,17 +108,18 @@ static struct pd_plan *search(struct pd_task *task, int64_t *time_ns_p, struct p
 	struct pd_error why;
 	int64_t time_ns;
 
-	if (!plan || (dense.reducer == PD_REDUCER_dense && dense.sparsity == 0))
+	if ((!plan && err->status != PD_EXIT_NO) || (dense.reducer == PD_REDUCER_dense && dense.sparsity == 0))
 		return plan;
 	dense.reducer = PD_REDUCER_dense;
 	dense.sparsity = 0;
 	dense.chunk = dense.sparsity_warmup = 0;
 	with.request = &dense;
 	with.bound_ns = 0;
+	with.closest_bytes = NULL;
 	task_bound_ns(&with);
 	other = pd_simulated_plan(&with, &time_ns, &why);
 	if (!other || !take_sums(task, other, &time_ns) ||
-	    !is_better(other, time_ns, plan, *time_ns_p, dense.min_gain)) {
+	    (plan && !is_better(other, time_ns, plan, *time_ns_p, dense.min_gain))) {
 		pd_candidate_drop(other);
 		return plan;
 	}
@@ -187,6 +188,7 @@ static struct pd_plan *plan_with(struct pd_task *task, struct pd_plan_request *r
 static struct pd_plan *plan_any(struct pd_task *task, int64_t *time_ns_p, int64_t *bound_ns_p,
 				struct pd_error *err)
 {
+	int64_t *closest_p = task->closest_bytes, least_bytes = INT64_MAX;
 	struct pd_plan *best = NULL;
 	struct pd_error why;
 	bool told = false;
@@ -201,10 +203,14 @@ static struct pd_plan *plan_any(struct pd_task *task, int64_t *time_ns_p, int64_
 			continue;
 		request.schedule = (enum pd_schedule_kind)(k / PD_WEIGHT_KINDS);
 		request.weights = (enum pd_weight_kind)(k % PD_WEIGHT_KINDS);
+		*closest_p = INT64_MAX;
 		plan = plan_with(task, &request, &time_ns, &bound_ns, &why);
-		if (!plan && (!told || why.status == PD_EXIT_NO)) {
-			*err = why;     /* that nothing fits says more than what is impossible */
+		/* That nothing fits says more than what is impossible, and what is closest most. */
+		if (!plan && (!told || (why.status == PD_EXIT_NO &&
+					(err->status != PD_EXIT_NO || *closest_p < least_bytes)))) {
+			*err = why;
 			told = true;
+			least_bytes = *closest_p;
 		}
 		*bound_ns_p = pd_min64(*bound_ns_p, bound_ns);
 		if (plan && (!best || is_better(plan, time_ns, best, *time_ns_p, request.min_gain))) {
@@ -216,6 +222,7 @@ static struct pd_plan *plan_any(struct pd_task *task, int64_t *time_ns_p, int64_
 		}
 		pd_candidate_drop(plan);
 	}
+	*closest_p = least_bytes;
 	return best;
 }
 
@@ -252,15 +259,76 @@ static void task_end(struct pd_task *task)
 		pd_views_release(task->views);
 }
 
+/* What a plan was found for: with copies of shared parameters or without. */
+struct found {
+	struct pd_task *at;
+	int64_t period_ns, bound_ns, closest_bytes;
+};
+
+/* Plans with all that the request asks for and leaves open, but for figures. */
+static struct pd_plan *find(struct pd_task *task, struct found *found, struct pd_error *err)
+{
+	const struct pd_plan_request *request = task->request;
+	struct pd_plan *plan;
+
+	*found = (struct found){ .at = task, .closest_bytes = INT64_MAX };
+	task->closest_bytes = &found->closest_bytes;
+	if (task->copied)
+		task->copied->closest_bytes = &found->closest_bytes;
+	if (request->any_schedule || request->any_weights) {
+		plan = plan_any(task, &found->period_ns, &found->bound_ns, err);
+		found->at = plan ? task_with(task, plan->weights) : task;
+	} else {
+		found->at = task_with(task, request->weights);
+		plan = solve(found->at, &found->period_ns, err);
+		found->bound_ns = plan ? task_bound_ns(found->at) : 0;
+	}
+	if (!plan || pd_sums_choose(found->at, plan, &found->period_ns, &found->bound_ns, err) == 0)
+		return plan;
+	pd_candidate_drop(plan);
+	return NULL;
+}
+
+static void set_limit(struct pd_task *task, int64_t limit_bytes)
+{
+	task->limit_bytes = limit_bytes;
+	if (task->copied)
+		task->copied->limit_bytes = limit_bytes;
+}
+
+/*
+ * Plans; where nothing that fits is found, it takes the plan that it would make without a limit, if that fits.
+ * If it does not, but is closer than what is said to be closest, it is that.
+ */
+static struct pd_plan *find_fitting(struct pd_task *task, struct found *found, struct pd_error *err)
+{
+	struct pd_plan *plan = find(task, found, err);
+	int64_t limit_bytes = task->limit_bytes, closest_bytes = found->closest_bytes;
+	struct pd_error why;
+
+	if (plan || err->status != PD_EXIT_NO || task->request->stages ||
+	    task->request->cost != PD_COST_SIMULATED || limit_bytes == INT64_MAX)
+		return plan;
+	set_limit(task, INT64_MAX);
+	plan = find(task, found, &why);
+	set_limit(task, limit_bytes);
+	if (!plan || pd_candidate_fullest(plan, NULL) <= limit_bytes)
+		return plan;
+	if (pd_candidate_fullest(plan, NULL) < closest_bytes)
+		pd_none_explain(found->at, plan, err);
+	pd_candidate_drop(plan);
+	return NULL;
+}
+
 struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *asked,
 				struct pd_error *err)
 {
 	struct pd_plan_request given = *asked, *request = &given;
 	struct pd_views views[2];
 	struct pd_task task = { .profile = profile, .request = request,
-				.topology = request->topology }, copied, *at = &task;
+				.topology = request->topology }, copied;
+	struct found found;
 	struct pd_plan *plan;
-	int64_t period = 0, bound = 0;
 
 	if (request->any_bucket)
 		request->bucket_bytes = pd_bucket_usual(profile);
@@ -273,18 +341,10 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 		task_begin(&copied, &views[1], true);
 		task.copied = &copied;
 	}
-	if (request->any_schedule || request->any_weights) {
-		plan = plan_any(&task, &period, &bound, err);
-		at = plan ? task_with(&task, plan->weights) : at;
-	} else {
-		at = task_with(&task, request->weights);
-		plan = solve(at, &period, err);
-		bound = plan ? task_bound_ns(at) : 0;
-	}
-	if (plan && at->views)
-		take_order(at, plan);
-	if (plan && (pd_sums_choose(at, plan, &period, &bound, err) < 0 ||
-		     finish(at, plan, period, bound, err) < 0)) {
+	plan = find_fitting(&task, &found, err);
+	if (plan && found.at->views)
+		take_order(found.at, plan);
+	if (plan && finish(found.at, plan, found.period_ns, found.bound_ns, err) < 0) {
 		pd_candidate_drop(plan);
 		plan = NULL;
 	}

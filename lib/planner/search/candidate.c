@@ -203,6 +203,24 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_pa
 	return NULL;
 }
 
+struct pd_plan *pd_candidate_least(const struct pd_task *task, const struct pd_partition *partition,
+				   struct pd_error *err)
+{
+	struct pd_plan *plan = pd_candidate_plan(task, partition, err);
+	struct pd_error why;
+
+	if (!plan)
+		return NULL;
+	for (int s = 0; s < plan->stage_count && plan->schedule == PD_SCHEDULE_1F1B; s++)
+		plan->stages[s].warmup = 0;
+	if (pd_recompute_free(task->request))
+		pd_recompute_fit(plan, 0);
+	if (pd_candidate_weigh(plan, &why))
+		return plan;
+	pd_candidate_drop(plan);
+	return NULL;
+}
+
 static int compare_stages(const struct pd_stage *x, const struct pd_stage *y)
 {
 	PD_ORDER(x->layer_count, y->layer_count);

@@ -18,6 +18,7 @@ struct pd_task {
 	int64_t limit_bytes;            /* memory of a device */
 	bool straight;                  /* no stage has replicas */
 	int64_t bound_ns;               /* of every plan with these options; 0: not known yet */
+	int64_t *closest_bytes;         /* set where no plan fits: what the closest needs */
 };
 
 /* Returns how many stages a plan can have on so many devices: with chunks, several on each. */
@@ -32,6 +33,9 @@ static inline int64_t pd_task_stages(const struct pd_task *task, int64_t devices
  */
 struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_partition *partition,
 				  struct pd_error *err);
+/* Does the same with the least warm-ups and, if that is free, with recomputation wherever it saves memory. */
+struct pd_plan *pd_candidate_least(const struct pd_task *task, const struct pd_partition *partition,
+				   struct pd_error *err);
 /* Does the same for 1f1b with stashing, whatever the task asks for; cannot fail. */
 struct pd_plan *pd_candidate_plain(const struct pd_task *task,
 				   const struct pd_partition *partition);
@@ -96,10 +100,10 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 				  struct pd_error *err);
 
 /*
- * Returns stages for interleaved, as many as all ranks have chunks: pd_even_partition(), or stages of equally
- * many units where that would be too much work.
+ * Returns stages for interleaved on so many ranks or, where there are too few layers, as many as can be:
+ * pd_even_partition(), or stages of equally many units where that would be too much work.
  */
-struct pd_partition *pd_chunks_partition(const struct pd_task *task, int64_t bandwidth_bytes_per_s,
+struct pd_partition *pd_chunks_partition(const struct pd_task *task, int64_t ranks, int64_t bandwidth_bytes_per_s,
 					 struct pd_error *err);
 
 /* Tells, after a quick look, whether there is a plan that fits. */
@@ -118,5 +122,5 @@ int pd_alternatives_find(struct pd_plan *plan, const struct pd_task *task, struc
  */
 int pd_none_hand(const struct pd_task *task, struct pd_plan *plan, const char *what,
 		 struct pd_error *err);
-/* Reports that no plan fits. */
-void pd_none_explain(const struct pd_task *task, struct pd_error *err);
+/* Reports that no plan fits; closest: a plan that needs least, or NULL where none can be made. */
+void pd_none_explain(const struct pd_task *task, const struct pd_plan *closest, struct pd_error *err);

@@ -60,6 +60,11 @@ void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_
 struct pd_expected pd_contest_expect(const struct pd_plan *plan, bool bound);
 /* Sorts by likely_ns, best first; equal ones by pd_candidate_compare. */
 void pd_contest_sort(struct pd_contest *contest);
+/*
+ * Returns the partition of least memory to which small changes of this one lead, for about so much work
+ * (refine.c); takes it.  It does not depend on the limit.
+ */
+struct pd_partition *pd_contest_least(struct pd_contest *contest, struct pd_partition *from, int64_t most_work);
 /* Enters plans that differ from the first few entries by small changes (refine.c). */
 void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
 

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,8 +38,9 @@ struct climb {
 	struct pd_costs own;            /* the same, if they are not the task's */
 	int places;                     /* devices or, with chunks, stages on all of them */
 	bool straight;
+	bool least;                     /* less memory is better, and not a shorter period */
 	struct shape at, best, trial;
-	int64_t best_ns;
+	int64_t best_ns;                /* or bytes */
 };
 
 static void shape_init(struct shape *shape, int room)
@@ -120,19 +122,52 @@ static bool valid(const struct climb *climb, const struct shape *shape)
 	return before == climb->costs->profile->layer_count && devices <= climb->places;
 }
 
-/* Estimates `trial`, and resets it to the current plan. */
+/*
+ * Returns the bytes of the fullest ranks with the least warm-ups, and with recomputation if that is free;
+ * PD_NEVER if the schedule refuses the partition.  The eighth power makes fewer of several full ranks less.
+ */
+static int64_t bytes_of(struct climb *climb, const struct pd_partition *partition)
+{
+	const struct pd_task *task = climb->contest->task;
+	struct pd_plan *plan = pd_candidate_least(task, partition, &climb->contest->why);
+	double most, sum = 0;
+
+	if (!plan)
+		return PD_NEVER;
+	climb->contest->work += 16 * plan->stage_count;
+	most = (double)pd_max64(pd_candidate_fullest(plan, NULL), 1);
+	for (int s = 0; s < plan->stage_count; s++)
+		sum += pow((double)plan->stages[s].memory_bytes / most, 8);
+	pd_candidate_drop(plan);
+	return (int64_t)fmin(most * pow(sum, 1.0 / 8), (double)PD_COST_MAX);
+}
+
+/* Returns what the climb wants less of, for a shape. */
+static int64_t value_of(struct climb *climb, const struct shape *shape)
+{
+	struct pd_partition *partition = partition_of(shape, climb->contest->task);
+	int64_t bytes;
+
+	if (!climb->least) {
+		climb->contest->changed_ns = climb->best_ns;
+		return pd_contest_enter(climb->contest, partition);
+	}
+	bytes = bytes_of(climb, partition);
+	pd_partition_free(partition);
+	return bytes;
+}
+
+/* Tries `trial`, and resets it to the current plan. */
 static void consider(struct climb *climb)
 {
-	int64_t ns;
+	int64_t value;
 
 	climb->contest->work += climb->trial.count;
 	if (valid(climb, &climb->trial) && climb->contest->work < climb->most_work &&
-	    !too_slow(climb, &climb->trial)) {
-		climb->contest->changed_ns = climb->best_ns;
-		ns = pd_contest_enter(climb->contest, partition_of(&climb->trial,
-								   climb->contest->task));
-		if (ns < climb->best_ns) {
-			climb->best_ns = ns;
+	    (climb->least || !too_slow(climb, &climb->trial))) {
+		value = value_of(climb, &climb->trial);
+		if (value < climb->best_ns) {
+			climb->best_ns = value;
 			shape_copy(&climb->best, &climb->trial);
 		}
 	}
@@ -305,11 +340,9 @@ static void change_once(struct climb *climb)
 		change_stage(climb, s);
 }
 
-static void climb_from(struct climb *climb, const struct pd_entry *entry)
+/* Takes the best change of the current plan, and of what comes of it, until none helps. */
+static void climb_on(struct climb *climb)
 {
-	shape_of(&climb->at, entry->plan);
-	go_to(climb, &climb->at);
-	climb->best_ns = entry->expected.estimate_ns;
 	for (;;) {
 		int64_t before = climb->best_ns;
 
@@ -318,6 +351,14 @@ static void climb_from(struct climb *climb, const struct pd_entry *entry)
 			return;
 		go_to(climb, &climb->best);
 	}
+}
+
+static void climb_from(struct climb *climb, const struct pd_entry *entry)
+{
+	shape_of(&climb->at, entry->plan);
+	go_to(climb, &climb->at);
+	climb->best_ns = entry->expected.estimate_ns;
+	climb_on(climb);
 }
 
 static void climb_init(struct climb *climb, struct pd_contest *contest, int64_t most_work)
@@ -359,6 +400,25 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
 		climb_from(&climb, &first[i]);
 	}
 	climb_release(&climb);
+}
+
+struct pd_partition *pd_contest_least(struct pd_contest *contest, struct pd_partition *from, int64_t most_work)
+{
+	struct pd_plan *plan = pd_candidate_plain(contest->task, from);
+	struct pd_partition *least;
+	struct climb climb;
+
+	climb_init(&climb, contest, contest->work + most_work);
+	climb.least = true;
+	shape_of(&climb.at, plan);
+	go_to(&climb, &climb.at);
+	climb.best_ns = bytes_of(&climb, from);
+	climb_on(&climb);
+	least = partition_of(&climb.at, contest->task);
+	climb_release(&climb);
+	pd_candidate_drop(plan);
+	pd_partition_free(from);
+	return least;
 }
 
 static bool same_shape(const struct pd_plan *a, const struct pd_plan *b)

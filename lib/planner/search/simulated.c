@@ -51,6 +51,7 @@
 #define FEWER_LOOKED 4          /* plans that are replayed for that */
 #define EXHAUSTED 200000000     /* operations, if all plans are tried */
 #define SPEEDS 4                /* links are taken to be faster or slower by up to this factor */
+#define LEAST_MEMORY 4000000    /* work for a plan of least memory */
 #define LEAST_WORK 20000
 #define MOST_WORK 8000000
 
@@ -178,12 +179,51 @@ static void enter_equal(struct pd_contest *contest)
 	}
 }
 
-/* Enters the plan that is said to be closest if nothing fits. */
-static void enter_least_memory(struct pd_contest *contest)
+/* Returns a partition from which one of least memory may come: on so many ranks, with one stage or chunks each. */
+static struct pd_partition *seed_of(const struct pd_task *task, int64_t ranks)
+{
+	struct pd_error err;
+
+	return task->request->chunks ? pd_chunks_partition(task, ranks, 0, &err)
+	     : pd_straight_least_memory(&task->costs, (int)ranks);
+}
+
+/*
+ * Enters the plan of least memory that is found, and makes it *closest_p where it does not fit either; there is
+ * none for networks whose stages need more than can be counted.
+ */
+static void enter_least_memory(struct pd_contest *contest, struct pd_plan **closest_p)
 {
 	const struct pd_task *task = contest->task;
+	struct pd_partition *best = NULL;
+	int64_t most = task->topology->devices;
 
-	pd_contest_enter(contest, pd_straight_least_memory(&task->costs, (int)task->topology->devices));
+	for (int64_t ranks = most; ranks >= 1; ranks /= 2) {
+		struct pd_partition *partition = seed_of(task, ranks);
+		struct pd_plan *plan;
+
+		if (!partition)
+			continue;
+		partition = pd_contest_least(contest, partition, LEAST_MEMORY);
+		plan = pd_candidate_least(task, partition, &contest->why);
+		contest->refused |= !plan;
+		contest->planned |= plan != NULL;
+		if (plan && (!*closest_p ||
+			     pd_candidate_fullest(plan, NULL) < pd_candidate_fullest(*closest_p, NULL))) {
+			struct pd_plan *other = *closest_p;
+
+			*closest_p = plan;
+			plan = other;
+			pd_partition_free(best);
+			best = partition;
+			partition = NULL;
+		}
+		pd_candidate_drop(plan);
+		pd_partition_free(partition);
+	}
+	if (best && task->request->schedule == PD_SCHEDULE_1F1B)
+		best->warmups = pd_calloc((size_t)best->stage_count, sizeof(int));
+	pd_contest_enter(contest, best);
 }
 
 /*
@@ -200,7 +240,7 @@ static int enter_chunks(struct pd_contest *contest, struct pd_error *err)
 		struct pd_partition *partition;
 
 		even = bandwidth < slow || bandwidth == 0;
-		partition = pd_chunks_partition(contest->task, even ? 0 : bandwidth, err);
+		partition = pd_chunks_partition(contest->task, topology->devices, even ? 0 : bandwidth, err);
 		if (!partition)
 			return -1;
 		pd_contest_enter(contest, partition);
@@ -236,8 +276,6 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 	pd_points_release(&points);
 	if (task->views && task->views->points.states)
 		enter_others(contest, &task->views->points, true);
-	if (contest->count == 0)
-		enter_least_memory(contest);
 	return pd_contest_look(contest, LOOKED, err);
 }
 
@@ -357,7 +395,7 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 				  struct pd_error *err)
 {
 	struct pd_contest contest;
-	struct pd_plan *plan = NULL;
+	struct pd_plan *plan = NULL, *closest = NULL;
 	int64_t winner;
 
 	pd_contest_init(&contest, task);
@@ -366,6 +404,8 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 		pd_contest_release(&contest);
 		return NULL;
 	}
+	if (contest.count == 0 && (contest.planned || !contest.refused))
+		enter_least_memory(&contest, &closest);
 	if (contest.count > 0) {
 		winner = judge_and_change(&contest, err);
 		if (winner >= 0 && !contest.nearly) {
@@ -386,21 +426,25 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 	} else if (contest.refused && !contest.planned) {
 		*err = contest.why;
 	} else {
-		pd_none_explain(task, err);
+		pd_none_explain(task, closest, err);
 	}
+	pd_candidate_drop(closest);
 	pd_contest_release(&contest);
 	return plan;
 }
 
 bool pd_simulated_fits(const struct pd_task *task)
 {
+	struct pd_plan *closest = NULL;
 	struct pd_contest contest;
 	bool fits;
 
 	pd_contest_init(&contest, task);
-	enter_line(&contest, &(struct way){ .straight = task->straight, .kept = 1, .least = true });
+	if (!task->request->chunks)
+		enter_line(&contest, &(struct way){ .straight = task->straight, .kept = 1, .least = true });
 	if (contest.count == 0)
-		enter_least_memory(&contest);
+		enter_least_memory(&contest, &closest);
+	pd_candidate_drop(closest);
 	fits = contest.count > 0;
 	pd_contest_release(&contest);
 	return fits;
