@@ -84,6 +84,14 @@ void pd_source_close(struct pd_source *source)
 	*source = (struct pd_source){ 0 };
 }
 
+/* Returns what zlib says is wrong, less the name "<fd:3>: " that it has for the file. */
+static const char *reason(const char *why)
+{
+	const char *name = strncmp(why, "<fd:", 4) == 0 ? strstr(why, ">: ") : NULL;
+
+	return name ? name + 3 : why;
+}
+
 int64_t pd_source_read(struct pd_source *source, void *buf, int64_t bytes, struct pd_error *err)
 {
 	int64_t done = 0;
@@ -102,7 +110,7 @@ int64_t pd_source_read(struct pd_source *source, void *buf, int64_t bytes, struc
 			return pd_error_input(err, "%s: cannot read: %s", source->name,
 					      code == Z_ERRNO ? strerror(errno) :
 					      code == Z_BUF_ERROR ? "the compressed data end early"
-								  : why);
+								  : reason(why));
 		if (got == 0)
 			break;
 		done += got;
