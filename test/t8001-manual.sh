@@ -127,6 +127,9 @@ for kind in model profile topology plan schedule trace; do
 		[ -s example ]
 		"$reader" $kind example >out'
 done
+test_ok "the example in pd-checkpoint(5) is JSON" '
+	awk "/^\.Bd/ { inside = 1; next } /^\.Ed/ { inside = 0 } inside && /^[{} ]/" "$man/pd-checkpoint.5" |
+		sed -n "/^{/,/^}/p" | jq -e ".format == \"pd-checkpoint\" and (.stages | length == 2)"'
 test_ok "the string in pd-topology(5) is the document above it" '
 	"$reader" topology "$(sed -n "s/^\.Dl //p" "$man/pd-topology.5")" | grep -o "\"levels.*" >one
 	awk "/^\.Bd/ { copy = 1; next } /^\.Ed/ { copy = 0 } copy" "$man/pd-topology.5" >doc
