@@ -193,6 +193,13 @@ test_ok 'a rank with several stages has one row, its operations say which' '
 		COLUMNS=$columns pd-replay -f text chunks.json | awk -v most=$columns \
 			"/^[0-9,]+:[0-9]+ / { rows++; if (length > most) exit 1 } END { exit rows != 4 }"
 	done'
+test_ok 'and operations of two columns are named after their stage, be there no room for more' '
+	for columns in 40 60 80 160; do
+		COLUMNS=$columns pd-replay -f text chunks.json >out
+		cat out
+		grep -q "^[0-9,]*:[0-9].*[0-3]F" out
+		! sed -n "s/^[0-9,]*:[0-9]* //p" out | grep -E "(^|[^0-9])[FB][-=]" || exit 1
+	done'
 test_ok 'in the drawing they have shades, and the report one line' '
 	pd-replay -f svg -m 1 chunks.json >svg
 	[ "$(grep -c ">stages 0, 2, rank 0<" svg)" -eq 1 ]
