@@ -21,10 +21,20 @@ jq ".topology.levels = [{count: 2, bandwidth_bytes_per_s: 1e9, latency_ns: 0},
 pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here plan >out.here
 
 # Four ranks: each host's two share its memory, and are connected with the other host's.  The last one's
-# process comes a second late, and so does its worker: so long the first process listens, and then the workers.
+# process comes a second late, and its worker gets little time: so long the first process listens, and then the
+# workers.
 mkdir late
 cp "$PD_BUILD/bin/pd-run" late
-printf '#!/bin/sh\nsleep 1\nexec "%s" "$@"\n' "$PD_BUILD/bin/pd-worker" >late/pd-worker
+cat >late/pd-worker <<END
+#!/bin/sh
+for turn in 1 2 3 4 5 6 7 8; do
+	sleep 0.03
+	kill -STOP \$\$
+	sleep 0.2
+	kill -CONT \$\$
+done </dev/null >/dev/null 2>&1 3<&- 4<&- 5<&- &
+exec "$PD_BUILD/bin/pd-worker" "\$@"
+END
 chmod +x late/pd-worker
 cat >begin-rank <<'END'
 [ "$OMPI_COMM_WORLD_RANK" -eq 3 ] || exec pd-run "$@"
@@ -69,7 +79,7 @@ test_ok "the stranger came to several ports, and was told nothing" '
 	jq -e ".ports >= 2 and .connections > 0 and .answered == 0" strange || { cat strange; false; }
 '
 test_ok "so it is in a flood: start upon start" '
-	for start in 1 2 3; do
+	for start in 1 2; do
 		beset 20000 there --minibatches=20 --checkpoint=flood$start plan >out
 		same_weights here flood$start
 		jq -e ".answered == 0" strange || { cat strange; false; }
