@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LONGEST_NAME 80         /* characters */
 #define PALE 0.4                /* white in the colour of a stage, which is paler than kinds of work */
 
 static const struct pd_colour palette[] = {
@@ -74,12 +75,15 @@ static double put_all(struct pd_drawing *d)
 {
 	const struct pd_plan *plan = d->plan;
 	const struct pd_prediction *predicted = &plan->predicted;
+	static const struct pd_name_style style = { .dots = "\xe2\x80\xa6", .most = LONGEST_NAME };
+	char *name = pd_show_name(plan->profile->name ? plan->profile->name : "", &style);
 	size_t prefix = pd_layers_prefix(plan->profile);
 	char time[32], bound[32];
 	double y = 46;
 
 	fprintf(d->out, "<text x=\"%d\" y=\"18\" font-size=\"13\">", PD_SVG_MARGIN);
-	pd_svg_put(plan->profile->name ? plan->profile->name : "", d->out);
+	pd_svg_put(name, d->out);
+	free(name);
 	fprintf(d->out, ": %s, %s, %d of %lld devices</text>\n<text class=\"q\" x=\"%d\" y=\"34\">"
 		"%s per %s of %lld samples, %.1f samples/s (no plan takes less than %s); data parallelism%s "
 		"takes %.2f times as long</text>\n", pd_schedule_kind_name[plan->schedule],
@@ -91,9 +95,8 @@ static double put_all(struct pd_drawing *d)
 		pd_data_parallel_fits(plan) ? "" : ", which does not fit,",
 		predicted->speedup_over_data_parallel);
 	if (prefix > 0) {
-		char *name = pd_format("all names of layers begin with %.*s", (int)prefix,
-				       plan->profile->layers[0].name);
-
+		name = pd_format("all names of layers begin with %.*s", (int)prefix,
+				 plan->profile->layers[0].name);
 		fprintf(d->out, "<text class=\"q\" x=\"%d\" y=\"50\">", PD_SVG_MARGIN);
 		pd_svg_put(name, d->out);
 		fputs("</text>\n", d->out);

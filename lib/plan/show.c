@@ -100,6 +100,11 @@ static char *join(const char *a, const char *b, const struct pd_name_style *styl
 	return both;
 }
 
+char *pd_show_name(const char *name, const struct pd_name_style *style)
+{
+	return cut(name, style, style->most);
+}
+
 char *pd_show_layers(const struct pd_profile *profile, const struct pd_stage *stage, size_t prefix,
 		     const struct pd_name_style *style)
 {

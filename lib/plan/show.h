@@ -19,6 +19,8 @@ struct pd_name_style {
 	const char *dots;               /* instead of what is left out */
 	int most;                       /* characters in all */
 };
+/* Returns the name without its middle if it is too long; free() it. */
+char *pd_show_name(const char *name, const struct pd_name_style *style);
 /*
  * Returns the names of a stage's first and last layer without their first `prefix` bytes.  If they are
  * too long, the last one lacks what it shares with the first, and names are cut in their middle.
