@@ -132,6 +132,27 @@ goes_on() {
 	train ck-others plan.json $sgd --minibatches=21 --synthetic --no-evaluate --resume >out
 	"$same" "$(at ck-same 21)/stage-0.safetensors" "$(at ck-others 21)/stage-0.safetensors" 1e-4
 }
+
+# moved WARMUP SPARSITY: prints which parameters the first update changes.  The last layer has 64 and one of
+# 850 chunks of 64 numbers; no kernel pads such parameters.
+pd-model mlp --layers=2 --hidden=64 --classes=64 >wide.json
+profile wide.json 4 >wide
+plan wide 2 >wide-2
+moved() {
+	sparse wide-2 1f1b flush 2 $2 64 $1 0
+	for rate in 0 0.5; do
+		rm -rf ck
+		train ck plan.json --lr=$rate --momentum=0 --residual=1 --minibatches=1 --synthetic --no-evaluate >out
+		file=$(at ck 1)/stage-0.safetensors
+		tail -c +9 "$file" | head -c $(od -An -tu8 -N8 "$file") | jq -r ".__metadata__ | to_entries[] |
+			select(.key | test(\"^xxh64:fc\")) | .key + \" \" + .value" >sums-$rate
+	done
+	diff sums-0 sums-0.5 | sed -n "s/^> xxh64:\\([a-z0-9.]*\\) .*/\\1/p" | sort | tr "\n" " "
+}
+test_ok "the first chunks are those of the last layer, and the first update of a warm-up has all" '
+	[ "$(moved 0 0.92365)" = "fc2.bias fc2.weight " ]
+	[ "$(moved 0 0.92483)" = "fc2.weight " ]
+	[ "$(moved 4 0.92365)" = "fc1.bias fc1.weight fc2.bias fc2.weight " ]'
 test_ok "resumed with fewer replicas: each takes over what several kept" 'goes_on 4 2'
 test_ok "resumed with more replicas: what was kept is there once" 'goes_on 2 4'
 test_done
