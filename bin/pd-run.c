@@ -132,7 +132,7 @@ static const struct pd_opt options[] = {
 	  &how.print_mapping },
 	{ "silence", 0, PD_OPT_COUNT, "SECONDS", "a worker hangs that sleeps and is silent for so long (default: 10)",
 	  &how.silence_s, 1, 1e6 },
-	{ "timeout", 0, PD_OPT_COUNT, "SECONDS", "give up when nothing moves for long (default: 300)",
+	{ "timeout", 0, PD_OPT_COUNT, "SECONDS", "give up when nothing moves for so long (default: 300)",
 	  &how.timeout_s, 1, 1e6 },
 	{ 0 }
 };

@@ -114,6 +114,7 @@ test_ok "-h is --help" '
 		$program -h >short
 		$program --help | cmp - short
 		grep -q "^  -h, --help " short
+		! grep -E "^.{81}" short || false
 	done
 	pd-worker --help | grep "pd-run starts"'
 test_ok "a file that is missing is noticed before options that are" '

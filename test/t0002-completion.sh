@@ -12,7 +12,7 @@ complete() {
 
 for program in pd-model pd-profile pd-plan pd-schedule pd-run pd-replay pd-topo; do
 	test_ok "$program: the options that --help has, no more" '
-		$program --help | sed -n "s/^  [ -][ a-z][ ,]* \(--[a-z0-9-]*=\?\).*/\1/p" | sort >expected
+		$program --help | sed -n "s/^  [ -][ a-z][ ,] \(--[a-z0-9-]*=\?\).*/\1/p" | sort >expected
 		complete $program -- | sort >found
 		[ "$(wc -l <found)" -gt 3 ]
 		diff expected found'

@@ -24,6 +24,28 @@ static int has_argument(const struct pd_opt *o)
 								     : required_argument;
 }
 
+#define HELP_COLUMN 34
+#define HELP_END 80
+
+/* Prints words from the column of help on, in as many lines as they take; `at` columns are taken. */
+static void print_words(const char *text, size_t at)
+{
+	if (at + 2 > HELP_COLUMN)
+		printf("\n%*s", HELP_COLUMN, "");
+	at = HELP_COLUMN;
+	while (*text) {
+		size_t length = strcspn(text, " ");
+
+		if (at > HELP_COLUMN && at + 1 + length > HELP_END) {
+			printf("\n%*s", HELP_COLUMN, "");
+			at = HELP_COLUMN;
+		}
+		at += (size_t)printf("%s%.*s", at > HELP_COLUMN ? " " : "", (int)length, text);
+		text += length + strspn(text + length, " ");
+	}
+	putchar('\n');
+}
+
 static void help(const struct pd_command *command)
 {
 	static const char *const before[] = { "", "=", "[=" }, *const after[] = { "", "", "]" };
@@ -40,7 +62,8 @@ static void help(const struct pd_command *command)
 		snprintf(left, sizeof(left), "  %s%c%s --%s%s%s%s", o->letter ? "-" : " ",
 			 o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
 			 before[has], has == no_argument ? "" : o->argument, after[has]);
-		printf("%-32s  %s\n", left, o->help);
+		printf("%-*s", HELP_COLUMN, left);
+		print_words(o->help, strlen(left));
 	}
 	if (command->options[0].kind == PD_OPT_TITLE)
 		puts("\nHelp:");
