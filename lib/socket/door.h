@@ -5,8 +5,8 @@
  * For every guest there is a pair of random words that serve once: one by which the guest is known, one
  * by which the guest knows that the door is the right one.  They reach the guest by a way of their own.
  * The first, its ask, is the first thing on its connection, and all that is read before it is right; until
- * then nothing is said.  Words travel unencrypted, but one that has been seen is worth nothing: its
- * connection is there already.
+ * then nothing is said.  Words travel unencrypted, but one that has been seen on the network is worth
+ * nothing, unless it overtakes the packet in which it was: its connection is there already.
  *
  * Strangers are let in without delay, and only so many may stay without a word.  When another comes, the
  * oldest of those leaves whose address has the most: so many silent ones of one host are in nobody's way

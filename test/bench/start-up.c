@@ -89,12 +89,12 @@ static struct pd_plan *make_plan(int ranks)
 	return plan;
 }
 
-/* Returns the address of a real transport of this machine as text. */
-static char *make_address(int ranks)
+/* Returns the address of a real transport of this machine as text; it has a word for each peer. */
+static char *make_address(int ranks, const bool *peers)
 {
 	struct pd_gate gate;
 	struct pd_error err;
-	struct pd_routes_config config = { .ranks = ranks, .gate = &gate,
+	struct pd_routes_config config = { .ranks = ranks, .peers = peers, .gate = &gate,
 					   .seat = { .host = "h", .locals = 1, .hosts = 2 } };
 	struct pd_transport *transport;
 	char *text;
@@ -115,7 +115,7 @@ static void measure(int ranks)
 	json_t *addresses = pd_socket_addresses(NULL);
 	struct pd_meeting *meeting = pd_meeting_open(ranks, addresses, &err);
 	struct supervisor s = { .job = &job, .count = ranks };
-	char *address = make_address(ranks);
+	char *address;
 	double invitation, sent, received = 0, seconds;
 	clock_t begun = clock();
 	int sampled = 0, step = ranks < 64 ? 1 : 64, peer_count = 0;
@@ -125,6 +125,8 @@ static void measure(int ranks)
 	if (!meeting || !s.schedule)
 		pd_bug("%s", err.text);
 	s.ranks = pd_calloc((size_t)ranks, sizeof(*s.ranks));
+	pd_schedule_peers(s.schedule, ranks / 2, peers);
+	address = make_address(ranks, peers);
 	invitation = bytes_of(pd_meeting_invitation(meeting));
 	begun = clock();
 	sent = ranks * packed_bytes(pd_job_json(&job));
