@@ -16,7 +16,7 @@
 static struct pd_plan_request request = { .sparsity = -1 };
 static int64_t gpus, processors;
 static const char *topology_name;
-static bool explain, eager;
+static bool explain, quiet, eager;
 static int cost, format;
 static const char *bucket, *recompute = "auto";
 static int gradient_dtype;
@@ -118,6 +118,7 @@ static const struct pd_opt options[] = {
 	  "write the plan (json, the default) or a drawing of it: svg, dot", &format,
 	  .choices = formats },
 	{ "explain", 'e', PD_OPT_FLAG, NULL, "explain the plan on standard error", &explain },
+	{ "quiet", 'q', PD_OPT_FLAG, NULL, "do not say what limits the plan", &quiet },
 	{ 0 }
 };
 
@@ -369,6 +370,8 @@ int main(int argc, char **argv)
 		pd_batch_explain(choices, count, stderr);
 	if (status == 0 && explain)
 		pd_plan_explain(plan, stderr);
+	else if (status == 0 && !quiet)
+		pd_plan_say(plan);
 	pd_plan_free(plan);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
 }

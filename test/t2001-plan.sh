@@ -5,6 +5,18 @@
 chain 12 >chain.json
 chain 200 >long.json
 
+test_ok "one line says which devices are used, how long a minibatch takes, and what limits it" '
+	pd-plan -t 4@1GB/s chain.json >out 2>err
+	cat err
+	one_line err
+	grep -q "^pd-plan: 4 of 4 devices, 9.*ms per minibatch, 888.9 samples/s; limit: the processors of stage [0-3], busy for 9 ms" err
+	pd-plan -t 4@10MB/s --stages=12 chain.json 2>err >out
+	cat err
+	grep -q "^pd-plan: 1 of 4 devices, 36 ms per minibatch" err
+	for option in --quiet --explain; do
+		pd-plan -t 4@1GB/s $option chain.json >out 2>err
+		! grep "^pd-plan: " err || false
+	done'
 test_ok "a plan from a pipe is the plan from a file" '
 	pd-plan -t 4@1GB/s chain.json >a.json
 	pd-plan --topology=4@1GB/s <chain.json >b.json

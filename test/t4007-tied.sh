@@ -160,11 +160,11 @@ test_ok "pd-plan --stages: refused with other weights, which says which can" '
 # The output layer takes 3 ms, as all others do, and shares the weight of the first.
 jq '.layers |= map(.forward_ns = 1000000 | .backward_ns = 2000000)' tied >even
 test_ok "pd-plan separates them where the weights have copies: faster, and trained with the same bits" '
-	pd-plan --topology=4@10Gbit/s --straight even >together 2>err
+	pd-plan --quiet --topology=4@10Gbit/s --straight even >together 2>err
 	one_line err
 	grep -q "\"fc1\" and \"fc2\" share parameters and stay in one stage: with --weights=2bw" err
 	for weights in 2bw flush; do
-		pd-plan --topology=4@10Gbit/s --straight --weights=$weights --microbatches=8 even \
+		pd-plan --quiet --topology=4@10Gbit/s --straight --weights=$weights --microbatches=8 even \
 			>plan.json 2>err
 		[ ! -s err ]
 		jq -e --slurpfile together together "(.stages | length) == 4 and .predicted as \$p |

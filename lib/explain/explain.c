@@ -185,13 +185,13 @@ static void explain_links(const struct pd_usage *usage, FILE *out)
 	free(list);
 }
 
-static void explain_limit(const struct pd_usage *usage, FILE *out)
+/* Writes what takes the largest part of the period. */
+static void put_limit(const struct pd_usage *usage, FILE *out)
 {
 	const struct pd_limit *limit = &usage->limit;
 	double part = 100 * pd_usage_part(usage, limit->ns);
 	char time[32], where[64];
 
-	fprintf(out, "limit: ");
 	switch (limit->kind) {
 	case PD_LIMIT_PROCESSOR:
 		fprintf(out, "the processors of stage %d%s, busy for %s", limit->first,
@@ -214,7 +214,7 @@ static void explain_limit(const struct pd_usage *usage, FILE *out)
 			show_ns(limit->ns, time), (long long)limit->tokens, pd_plan_unit(usage->plan));
 		break;
 	}
-	fprintf(out, " per %s (%.0f%% of the period)%s\n", pd_plan_unit(usage->plan), part,
+	fprintf(out, " per %s (%.0f%% of the period)%s", pd_plan_unit(usage->plan), part,
 		part < 99.5 ? "; the rest is waiting for transfers and neighbours" :
 		part > 100.5 ? "; the formula of the chosen cost counts less" : "");
 }
@@ -301,7 +301,9 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 	explain_times(usage, out);
 	explain_memory(usage, out);
 	explain_links(usage, out);
-	explain_limit(usage, out);
+	fputs("limit: ", out);
+	put_limit(usage, out);
+	fputc('\n', out);
 	fprintf(out, "bound: no plan takes less than %s: ",
 		pd_show_time(predicted->lower_bound_ns, time));
 	if (predicted->period_from == PD_PERIOD_ESTIMATE)
@@ -321,6 +323,29 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 	if ((plan->bucket_bytes > 0 || predicted->any_bucket) && pd_sums_of(plan) > 0)
 		explain_buckets(plan, out);
 	explain_alternatives(plan, out);
+	pd_usage_free(usage);
+}
+
+void pd_plan_say(const struct pd_plan *plan)
+{
+	const struct pd_prediction *predicted = &plan->predicted;
+	struct pd_usage *usage = pd_usage_new(plan);
+	char time[32], *text = NULL;
+	size_t size;
+	FILE *out;
+
+	if (!usage)             /* a plan of the planner has a schedule */
+		pd_bug("explain: a plan that has no schedule");
+	out = pd_mem_stream(&text, &size);
+	fprintf(out, "%d of %lld device%s, %s%s per %s, %.1f samples/s; limit: ", plan->rank_count,
+		(long long)plan->topology.devices, plan->topology.devices == 1 ? "" : "s",
+		pd_show_time(predicted->period_ns, time),
+		predicted->period_from == PD_PERIOD_ESTIMATE ? " (an estimate)" : "", pd_plan_unit(plan),
+		predicted->samples_per_s);
+	put_limit(usage, out);
+	pd_mem_stream_close(out);
+	pd_say("%s", text);
+	free(text);
 	pd_usage_free(usage);
 }
 

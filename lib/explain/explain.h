@@ -10,6 +10,8 @@
  * Prints tables for people: stages, their times and memory, links, the limit, and the comparison.
  */
 void pd_plan_explain(const struct pd_plan *plan, FILE *out);
+/* Says in one line on standard error which devices a plan uses, its period, and what limits it. */
+void pd_plan_say(const struct pd_plan *plan);
 /* Prints what was found for each of several profiles. */
 void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *out);
 /*
