@@ -219,6 +219,26 @@ what-if: a backward is not made faster
 lib/replay/whatif.c
 s/^\t*speed_up(&layer->backward_ns, factor);//
 test/t5002-what-if.sh
+
+pictures: labels are white, whatever is behind them
+lib/base/svg.c
+s/pd_contrast(PD_WHITE, ground) >= pd_contrast(PD_BLACK, ground)/pd_contrast(PD_WHITE, ground) > 0/
+test/unit/svg
+
+pictures: evaluations are drawn among training
+lib/trace/window.h
+s/record->op.evaluate == window->evaluates && //
+test/unit/window
+
+pictures: a steady state ends in the middle of what repeats
+lib/trace/window.c
+s/\.end_ns = end > 0 ? end$/.end_ns = end > 0 ? begin + length/
+test/unit/window
+
+pictures: an operation without room for its number lacks its stage
+lib/trace/out_text.c
+s/^\t\twhich++;/\t\twhich = SHORTEST;/
+test/t5002-what-if.sh
 END
 }
 
