@@ -13,6 +13,7 @@
 #define ROW 18                  /* height of a row for computation */
 #define THIN 4                  /* height of a row for transfers */
 #define GAP 6
+#define LEAST 1.0               /* width of a bar, be it shorter */
 #define PADDING 2               /* around a label */
 #define LABELLED 0.9            /* the part of a row's operations that must have room for theirs */
 
@@ -79,7 +80,7 @@ static void put_bar(const struct pd_pane *pane, const struct pd_record *record, 
 	pane->picture->used[op->kind] |= !op->evaluate || op->kind != PD_OP_forward;
 	pane->picture->evaluates |= op->evaluate && op->kind == PD_OP_forward;
 	fprintf(out, "<rect x=\"%.2f\" y=\"%.1f\" width=\"%.2f\" height=\"%.1f\" fill=\"%s\"%s>"
-		"<title>%s %s%s: from %s for %s</title></rect>\n", x, y, width, height,
+		"<title>%s %s%s: from %s for %s</title></rect>\n", x, y, fmax(width, LEAST), height,
 		pd_show_colour(ground, colour), width > 3 ? " class=\"b\"" : "",
 		pd_op_short(op, label), pd_op_kind_name[op->kind],
 		op->evaluate ? ", evaluation" : "",
