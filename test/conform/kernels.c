@@ -406,22 +406,27 @@ static void test_widen(enum pd_dtype dtype)
 #define BATCH 7
 #define MINIBATCH 21                    /* samples over which the mean is taken */
 #define VALID 6                         /* samples of the batch that count; the third has no label */
+#define GAP 3                           /* elements between rows, in every second case */
 
 struct loss_case {
 	enum pd_dtype dtype;
-	int64_t classes;
+	int64_t classes, apart;
 	float *x, *out, *dx;
 	struct pd_kernel_loss loss;
 };
 
 static void loss_run(struct loss_case *c, const int32_t *label)
 {
-	size_t count = (size_t)(BATCH * c->classes);
+	size_t count = (size_t)(BATCH * c->apart);
 	struct array x = filled(c->dtype, count, 0, 8, c->x);
-	struct array dx = array_new(c->dtype, count, 0), out = array_new(PD_F32, BATCH, 0);
+	float *before = pd_calloc(count, sizeof(*before));
+	struct array dx = filled(c->dtype, count, 0, 9, before), out = array_new(PD_F32, BATCH, 0);
 	struct array labels = array_new(PD_F32, BATCH, 0);
 	struct array verdict = array_new(PD_F32, BATCH + 1, 0);
-	const struct pd_kernel_logits s = { BATCH, 1, c->classes, MINIBATCH / BATCH, -100, 0 };
+	const struct pd_kernel_logits s = {
+		.batch = BATCH, .rows = 1, .classes = c->classes, .apart = c->apart,
+		.microbatches = MINIBATCH / BATCH, .ignored = -100,
+	};
 	struct pd_pass_numbers *numbers, value = { .valid = VALID };
 
 	/* If several logits are the largest, the first counts as the prediction. */
@@ -440,6 +445,7 @@ static void loss_run(struct loss_case *c, const int32_t *label)
 	c->out = get(&out);
 	c->dx = get(&dx);
 	c->loss = *value.loss;
+	free(before);
 	cudaFreeHost(value.loss);
 	cudaFree(numbers);
 	cudaFree(x.memory);
@@ -452,7 +458,7 @@ static void loss_run(struct loss_case *c, const int32_t *label)
 /* Tells whether the device's results for sample n are right; counts a correct prediction in *correct_p. */
 static bool loss_sample(const struct loss_case *c, int64_t n, int32_t label, int *correct_p)
 {
-	const float *x = c->x + n * c->classes, *dx = c->dx + n * c->classes;
+	const float *x = c->x + n * c->apart, *dx = c->dx + n * c->apart;
 	bool counts = n < VALID && label >= 0, good = true;
 	double sum = 0;
 	int64_t best = 0;
@@ -468,6 +474,8 @@ static bool loss_sample(const struct loss_case *c, int64_t n, int32_t label, int
 
 		good = good && fabs(dx[i] - d) <= units_in_last[c->dtype] * fabs(d) + 1e-7;
 	}
+	for (int64_t i = c->classes; i < c->apart; i++)
+		good = good && dx[i] == 0;
 	if (!good)
 		diag("%s, %d classes, sample %d", pd_dtype_name[c->dtype], (int)c->classes, (int)n);
 	return good;
@@ -479,9 +487,9 @@ static void test_loss(enum pd_dtype dtype)
 	bool good = true;
 
 	for (size_t i = 0; i < PD_COUNT(classes); i++) {
-		size_t count = (size_t)(BATCH * classes[i]);
-		struct loss_case c = { .dtype = dtype, .classes = classes[i],
-				       .x = pd_calloc(count, sizeof(float)) };
+		int64_t apart = classes[i] + (i % 2 == 0 ? GAP : 0);
+		struct loss_case c = { .dtype = dtype, .classes = classes[i], .apart = apart,
+				       .x = pd_calloc((size_t)(BATCH * apart), sizeof(float)) };
 		int32_t label[BATCH];
 		int correct = 0;
 

@@ -198,6 +198,33 @@ static void test_rows(const struct pd_device_ops *ops)
 	ok(good, "%s: linear and softmax_cross_entropy by rows", chain_name(ops));
 }
 
+/* A GPU has rows of logits in 16 bits at multiples of 16 bytes; nowhere else are there gaps. */
+static void test_gaps(const struct pd_device_ops *ops)
+{
+	static const struct { const char *between, *logits; int64_t row; } cases[] = {
+		{ "", "out", 16 },
+		{ "{'name': 'r', 'kind': 'relu', 'inputs': ['out']}, ", "r", CLASSES },
+	};
+	bool gpu = chain_dtype != PD_F32 && ops->separate_memory;
+
+	for (size_t i = 0; i < PD_COUNT(cases); i++) {
+		char *layers = pd_format("{'name': 'out', 'kind': 'linear', 'inputs': ['x'], 'out_features': "
+					 "%d}, %s{'name': 'loss', 'kind': 'softmax_cross_entropy', "
+					 "'inputs': ['%s', 'y']}", CLASSES, cases[i].between,
+					 cases[i].logits);
+		struct pd_model *model = model_with("3, 5", "3", layers);
+		struct chain *c = chain_open(ops, model, NULL, 0, 4, SEED, 1);
+		struct pd_net_layer out;
+
+		ops->net.layer(c->stages[0].net, 0, &out);
+		is_int((int64_t)(out.activation_bytes / pd_dtype_bytes(chain_dtype)),
+		       4 * 3 * (gpu ? cases[i].row : CLASSES), "%s: logits, gaps included", chain_name(ops));
+		chain_close(c);
+		pd_model_free(model);
+		free(layers);
+	}
+}
+
 /* Tests a loss over the last axis of logits in the layout that a convolution writes. */
 static void test_planes_of_logits(const struct pd_device_ops *ops)
 {
@@ -397,6 +424,7 @@ static void test_rest(const struct pd_device_ops *ops)
 {
 	test_linear(ops);
 	test_rows(ops);
+	test_gaps(ops);
 	test_planes_of_logits(ops);
 	test_layernorm(ops);
 	layers_attention(ops);

@@ -180,6 +180,7 @@ static void open_device(struct trainer *t)
 	t->in = alloc(t, t->sizes->gradient_in_bytes);
 	t->out = alloc(t, t->sizes->gradient_out_bytes);
 	t->scale = alloc(t, sizeof(struct pd_scale));
+	t->vector = alloc(t, ((size_t)t->model->layer_count + 1) * sizeof(double));
 	serial_check(t->ops->net.init(t->net, t->weights, t->master, t->state, &err) == 0, &err);
 }
 
@@ -360,7 +361,7 @@ static void train(struct trainer *t, const struct pd_plan *other)
 static void close_all(struct trainer *t)
 {
 	char *const arenas[] = { t->weights, t->master, t->gradients, t->state, t->inbox, t->slot,
-				 t->scratch, t->spare, t->in, t->out, t->scale };
+				 t->scratch, t->spare, t->in, t->out, t->scale, t->vector };
 
 	serial_tensors_close(t);
 	pd_loader_close(t->loader);

@@ -57,6 +57,7 @@ struct trainer {
 	struct pd_net *net;
 	const struct pd_net_sizes *sizes;
 	char *weights, *master, *gradients, *state, *inbox, *slot, *scratch, *spare, *in, *out, *scale;
+	char *vector;                   /* sums of squares of a group, per layer */
 	struct pd_dataset train;
 	struct pd_loader *loader;
 	int *inputs;                    /* the model's inputs that the network reads */

@@ -138,14 +138,17 @@ static double all_squares(struct trainer *t)
 {
 	int layers = t->model->layer_count;
 	double *vector = pd_calloc((size_t)layers + 1, sizeof(*vector)), sum = 0;
-	struct pd_squares what = { .gradients = t->gradients, .vector = vector, .clear = true };
+	struct pd_squares what = {
+		.gradients = t->gradients, .vector = (double *)t->vector, .clear = true,
+	};
 	struct pd_event ev;
 
 	for (int i = 0; i < t->count; i++)
 		if (t->tensors[i].named->part == PD_PART_PARAMETER)
 			t->ops->net.import(t->net, i, PD_FULL, t->gradients, t->tensors[i].sum);
+	t->ops->math.squares(t->stream, t->net, &what, NULL);
 	pd_event_arm(&ev);
-	t->ops->math.squares(t->stream, t->net, &what, &ev);
+	t->ops->stream.copy(t->stream, vector, t->vector, (size_t)layers * sizeof(*vector), PD_COPY_TO_HOST, &ev);
 	pd_event_wait(&ev, &t->gate);
 	for (int l = 0; l < layers; l++)
 		sum += vector[l] >= 0 || isnan(vector[l]) ? vector[l] : 0;

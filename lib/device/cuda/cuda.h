@@ -119,7 +119,15 @@ int pd_cuda_trial_memory(void *out_p, enum pd_dtype dtype, size_t bytes);
 
 /* --- layout.c */
 extern const struct pd_layout pd_cuda_last;
-/* Returns how many rows (along the last axis) a batch of a shape has. */
+/*
+ * Returns the elements from one row (along the last axis) of a tensor of the model to the next.  They follow
+ * one another, but for logits in 16 bits that a linear layer makes and the loss alone reads: these begin
+ * at multiples of 16 bytes, without which a vocabulary of 50,257 would take the time of several.
+ */
+int64_t pd_cuda_row(const struct pd_compiled *net, int tensor);
+/* Returns the elements of a batch of that tensor, gaps included. */
+size_t pd_cuda_elements(const struct pd_compiled *net, int tensor);
+/* Returns how many rows a batch of a shape has. */
 int64_t pd_cuda_matrix_rows(const struct pd_compiled_layer *l, const struct pd_shape *shape);
 /* Returns whether this net's convolutions want channels last, by its dtype and the whole model. */
 bool pd_cuda_wants_last(const struct pd_compiled *net, bool tf32);

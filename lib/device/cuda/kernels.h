@@ -292,6 +292,7 @@ cudaError_t pd_kernel_additive_values(cudaStream_t stream, enum pd_dtype dtype,
 /* --- loss.cu */
 struct pd_kernel_logits {
 	int64_t batch, rows, classes;   /* samples, rows of one, logits of a row */
+	int64_t apart;                  /* elements from one row to the next; gradients have zeros in gaps */
 	int64_t microbatches;           /* of a minibatch, over which the mean is taken */
 	int32_t ignored;                /* a label */
 	float smooth;

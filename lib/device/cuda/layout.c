@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file decides which tensors have their channels last. */
+/* This file decides which tensors have their channels last, and which have gaps between rows. */
 #include "device/cuda/cuda.h"
 
 #include <stdlib.h>
@@ -24,6 +24,31 @@ bool pd_cuda_wants_last(const struct pd_compiled *net, bool tf32)
 	if (wish && strcmp(wish, "plain") == 0)
 		return false;
 	return net->dtype != PD_F32 || tf32;
+}
+
+#define ROW_ELEMENTS 8          /* of 16 bits: the 16 bytes at whose multiples tensor cores want rows */
+
+int64_t pd_cuda_row(const struct pd_compiled *net, int tensor)
+{
+	int64_t width = pd_shape_width(pd_model_shape(net->model, tensor));
+	int producer = pd_model_producer(net->model, tensor), consumer;
+
+	if (net->dtype == PD_F32 || producer < 0 ||
+	    net->layers[producer].kind != &pd_cuda_linear ||
+	    pd_model_consumers(net->model, tensor, NULL) != 1)
+		return width;
+	pd_model_consumers(net->model, tensor, &consumer);
+	return net->layers[consumer].kind == &pd_cuda_softmax_cross_entropy
+		? (width + ROW_ELEMENTS - 1) / ROW_ELEMENTS * ROW_ELEMENTS : width;
+}
+
+size_t pd_cuda_elements(const struct pd_compiled *net, int tensor)
+{
+	const struct pd_shape *shape = pd_model_shape(net->model, tensor);
+	int64_t width = pd_shape_width(shape), row = pd_cuda_row(net, tensor);
+	int64_t elements = net->batch * pd_shape_elements(shape);
+
+	return (size_t)(row == width ? elements : elements / width * row);
 }
 
 int64_t pd_cuda_matrix_rows(const struct pd_compiled_layer *l, const struct pd_shape *shape)

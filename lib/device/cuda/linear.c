@@ -12,7 +12,17 @@ struct linear {
 	struct pd_cuda_own own;         /* nothing to release: the descriptors lie here */
 	struct pd_cuda_product products[PD_WAYS];
 	bool fused;                     /* forward adds the bias */
+	/*
+	 * Elements from one row of the output to the next.  Our own kernels go over gaps, too: those of the
+	 * gradient are zeros, and arrays of parameters have room for a bias of this length.
+	 */
+	int64_t row;
 };
+
+static int output_of(const struct pd_compiled_layer *l)
+{
+	return l->net->model->input_count + l->index;
+}
 
 /* A candidate, and the memory that it is timed in. */
 struct trial {
@@ -40,7 +50,7 @@ static int pick(struct pd_cuda_product *p, struct pd_compiled_layer *l, int way,
 		const cublasLtMatmulHeuristicResult_t *found, int n)
 {
 	size_t x = sizeof(float) * pd_cuda_batch_elements(l, l->in_shape[0]);
-	size_t y = sizeof(float) * pd_cuda_batch_elements(l, &l->layer->output);
+	size_t y = sizeof(float) * pd_cuda_elements(l->net, output_of(l));
 	size_t w = sizeof(float) * (size_t)l->layer->parameters[0].elements;
 	size_t a = way == PD_WAY_WEIGHTS ? x : w, b = way == PD_WAY_FORWARD ? x : y;
 	size_t d = way == PD_WAY_FORWARD ? y : way == PD_WAY_DATA ? x : w;
@@ -116,28 +126,28 @@ static int choose_forward(struct linear *linear, struct pd_compiled_layer *l,
 static int prepare_ways(struct pd_compiled_layer *l, struct linear *linear, struct pd_error *err)
 {
 	int64_t n = pd_cuda_matrix_rows(l, l->in_shape[0]), in = pd_shape_width(l->in_shape[0]);
-	int64_t out = pd_shape_width(&l->layer->output);
+	int64_t out = pd_shape_width(&l->layer->output), row = linear->row;
 	struct pd_cuda_product *forward = &linear->products[PD_WAY_FORWARD];
 	struct pd_cuda_product *data = &linear->products[PD_WAY_DATA];
 	struct pd_cuda_product *weights = &linear->products[PD_WAY_WEIGHTS];
 	bool tf32 = pd_cuda_engine(l)->tf32 && l->net->dtype == PD_F32;
 	cudaDataType type = pd_cuda_product_type(l);
 
-	if (pd_cuda_product_matrix(&forward->a, type, in, out, err) < 0 ||
-	    pd_cuda_product_matrix(&forward->b, type, in, n, err) < 0 ||
-	    pd_cuda_product_matrix(&forward->d, type, out, n, err) < 0 ||
+	if (pd_cuda_product_matrix(&forward->a, type, in, out, in, err) < 0 ||
+	    pd_cuda_product_matrix(&forward->b, type, in, n, in, err) < 0 ||
+	    pd_cuda_product_matrix(&forward->d, type, out, n, row, err) < 0 ||
 	    choose_forward(linear, l, err) < 0)
 		return -1;
 	if (pd_cuda_product_how(data, tf32, false, false, CUBLASLT_EPILOGUE_DEFAULT, err) < 0 ||
-	    pd_cuda_product_matrix(&data->a, type, in, out, err) < 0 ||
-	    pd_cuda_product_matrix(&data->b, type, out, n, err) < 0 ||
-	    pd_cuda_product_matrix(&data->d, type, in, n, err) < 0 ||
+	    pd_cuda_product_matrix(&data->a, type, in, out, in, err) < 0 ||
+	    pd_cuda_product_matrix(&data->b, type, out, n, row, err) < 0 ||
+	    pd_cuda_product_matrix(&data->d, type, in, n, in, err) < 0 ||
 	    (l->wants[0] && choose(data, l, PD_WAY_DATA, err) < 0))
 		return -1;
 	if (pd_cuda_product_how(weights, tf32, false, true, CUBLASLT_EPILOGUE_DEFAULT, err) < 0 ||
-	    pd_cuda_product_matrix(&weights->a, type, in, n, err) < 0 ||
-	    pd_cuda_product_matrix(&weights->b, type, out, n, err) < 0 ||
-	    pd_cuda_product_matrix(&weights->d, CUDA_R_32F, in, out, err) < 0)
+	    pd_cuda_product_matrix(&weights->a, type, in, n, in, err) < 0 ||
+	    pd_cuda_product_matrix(&weights->b, type, out, n, row, err) < 0 ||
+	    pd_cuda_product_matrix(&weights->d, CUDA_R_32F, in, out, in, err) < 0)
 		return -1;
 	return choose(weights, l, PD_WAY_WEIGHTS, err);
 }
@@ -151,6 +161,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!l->inside)
 		return 0;
 	l->own = linear = pd_zalloc(sizeof(*linear));
+	linear->row = pd_cuda_row(l->net, output_of(l));
 	if (prepare_ways(l, linear, err) < 0)
 		return -1;
 	rows = pd_cuda_matrix_rows(l, l->in_shape[0]);
@@ -159,10 +170,10 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		back = linear->products[PD_WAY_DATA].workspace;
 	l->forward_bytes = pd_cuda_workspace_bytes(linear->products[PD_WAY_FORWARD].workspace);
 	l->backward_bytes = pd_cuda_workspace_bytes(back);
-	sums = sizeof(float) * pd_kernel_norm_scratch(rows, pd_shape_width(&l->layer->output));
+	sums = sizeof(float) * pd_kernel_norm_scratch(rows, linear->row);
 	if (l->layer->bias && sums > l->backward_bytes)
 		l->backward_bytes = sums;
-	l->split_bytes = pd_cuda_batch_bytes(l, &l->layer->output);
+	l->split_bytes = pd_dtype_bytes(l->net->dtype) * pd_cuda_elements(l->net, output_of(l));
 	return 0;
 }
 
@@ -180,7 +191,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	return pd_cuda_queued(l, pd_kernel_bias(pd_cuda_engine(l)->stream, l->net->dtype, l->dst,
 						l->parameters[1], false,
 						pd_cuda_matrix_rows(l, l->in_shape[0]),
-						pd_shape_width(&l->layer->output), 1), err);
+						linear->row, 1), err);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
@@ -196,8 +207,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 							l->diff_parameters[1], l->temporary,
 							l->diff_dst,
 							pd_cuda_matrix_rows(l, l->in_shape[0]),
-							pd_shape_width(&l->layer->output)),
-				   err) < 0)
+							linear->row), err) < 0)
 			return -1;
 	}
 	if (pass->part == PD_BACKWARD_WEIGHT || !l->diff_src[0])

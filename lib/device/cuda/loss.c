@@ -10,6 +10,7 @@ static struct pd_kernel_logits describe(const struct pd_compiled_layer *l)
 	return (struct pd_kernel_logits){
 		.batch = l->net->batch, .rows = pd_shape_rows(l->in_shape[0]),
 		.classes = pd_shape_width(l->in_shape[0]),
+		.apart = pd_cuda_row(l->net, l->layer->inputs[0]),
 		.microbatches = l->net->minibatch / l->net->batch,
 		.ignored = (int32_t)l->layer->ignore_index,
 		.smooth = (float)l->layer->label_smoothing,

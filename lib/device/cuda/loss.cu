@@ -52,15 +52,16 @@ __global__ static void losses(struct pd_kernel_logits s, const struct pd_pass_nu
 	struct pd_softmax_best best = { 0, classes };
 	float sum = 1, below = 0;
 
+	x += n * s.apart;
 	/* a block has one row, so all its threads take the same branch */
 	if (good)
-		best = denominator(x + n * classes, classes, &sum);
+		best = denominator(x, classes, &sum);
 	if (good && s.smooth > 0)
-		below = pd_block_sum<THREADS>(pd_softmax_below(x + n * classes, classes, threadIdx.x,
+		below = pd_block_sum<THREADS>(pd_softmax_below(x, classes, threadIdx.x,
 							       THREADS, best.value));
 	if (threadIdx.x != 0)
 		return;
-	out[n] = good ? pd_softmax_loss(x + n * classes, classes, label[n], best.value, sum,
+	out[n] = good ? pd_softmax_loss(x, classes, label[n], best.value, sum,
 					s.smooth, below) : 0;
 	verdict[n] = good && best.at == label[n] && !isnan(out[n]) ? RIGHT : ignored ? IGNORED
 		: valid && !good ? NO_CLASS : WRONG;
@@ -134,8 +135,10 @@ __global__ static void losses_back(struct pd_kernel_logits s,
 	float factor = scale ? (float)scale->loss_scale : 1, sum;
 	struct pd_softmax_best best;
 
-	dx += n * classes;
-	x += n * classes;
+	dx += n * s.apart;
+	x += n * s.apart;
+	for (int64_t i = classes + threadIdx.x; i < s.apart; i += THREADS)
+		dx[i] = (T)0.0f;
 	if (n < numbers->valid * s.rows && label[n] != s.ignored && is_class(label[n], classes)) {
 		best = denominator(x, classes, &sum);
 		pd_softmax_gradient(dx, x, classes, threadIdx.x, THREADS, label[n], best.value,

@@ -17,14 +17,13 @@ static const struct pd_compiled_kind *const kinds[PD_LAYER_KINDS] = {
 /* Labels are i32 and losses f32, whatever the net's dtype. */
 static void set_tensor(struct pd_compiled *net, int t, const struct pd_layout *layout)
 {
-	int64_t elements = pd_shape_elements(pd_model_shape(net->model, t));
 	int producer = pd_model_producer(net->model, t);
 	bool four = pd_model_dtype(net->model, t) == PD_I32 ||
 		    (producer >= 0 && pd_layer_is(net->layers[producer].layer, PD_KIND_LOSS));
 
 	net->tensors[t].layout = layout;
 	net->tensors[t].bytes = (four ? sizeof(float) : pd_dtype_bytes(net->dtype)) *
-				(size_t)(net->batch * elements);
+				pd_cuda_elements(net, t);
 }
 
 static void set_input(struct pd_compiled *net, int t)

@@ -40,10 +40,10 @@ int pd_cuda_product_how(struct pd_cuda_product *p, bool tf32, bool a_transposed,
 }
 
 int pd_cuda_product_matrix(cublasLtMatrixLayoutOpaque_t *m, cudaDataType type, int64_t rows,
-			   int64_t columns, struct pd_error *err)
+			   int64_t columns, int64_t apart, struct pd_error *err)
 {
 	return pd_cublas_check(cublasLtMatrixLayoutInit(m, type, (uint64_t)rows,
-							(uint64_t)columns, rows), "a matrix", err);
+							(uint64_t)columns, apart), "a matrix", err);
 }
 
 static int prefer(cublasLtMatmulPreferenceOpaque_t *p, struct pd_error *err)
@@ -107,11 +107,11 @@ static int set_ways(struct pd_cuda_product *p, const struct pd_compiled_layer *l
 {
 	cudaDataType type = pd_cuda_product_type(l);
 	bool weights = way == PD_WAY_WEIGHTS, forward = way == PD_WAY_FORWARD;
+	int64_t b = forward ? in : out, d = forward ? out : in;
 
-	return pd_cuda_product_matrix(&p->a, type, in, weights ? samples : out, err) < 0 ||
-	       pd_cuda_product_matrix(&p->b, type, forward ? in : out, samples, err) < 0 ||
-	       pd_cuda_product_matrix(&p->d, made, forward ? out : in, weights ? out : samples,
-				      err) < 0 ? -1 : 0;
+	return pd_cuda_product_matrix(&p->a, type, in, weights ? samples : out, in, err) < 0 ||
+	       pd_cuda_product_matrix(&p->b, type, b, samples, b, err) < 0 ||
+	       pd_cuda_product_matrix(&p->d, made, d, weights ? out : samples, d, err) < 0 ? -1 : 0;
 }
 
 int pd_cuda_product_prepare(struct pd_cuda_product *p, const struct pd_compiled_layer *l, int way,

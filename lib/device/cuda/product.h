@@ -28,8 +28,9 @@ cudaDataType pd_cuda_product_type(const struct pd_compiled_layer *l);
 int pd_cuda_product_how(struct pd_cuda_product *p, bool tf32, bool a_transposed, bool b_transposed,
 			cublasLtEpilogue_t epilogue, struct pd_error *err);
 int pd_cuda_product_bias(struct pd_cuda_product *p, const void *bias, struct pd_error *err);
+/* apart: from one column to the next. */
 int pd_cuda_product_matrix(cublasLtMatrixLayoutOpaque_t *m, cudaDataType type, int64_t rows,
-			   int64_t columns, struct pd_error *err);
+			   int64_t columns, int64_t apart, struct pd_error *err);
 /* Algorithms, best first, into found, at most PD_CUDA_PRODUCTS: how many; -1 with *err. */
 int pd_cuda_product_find(struct pd_cuda_product *p, const struct pd_compiled_layer *l,
 			 cublasLtMatmulHeuristicResult_t *found, struct pd_error *err);
