@@ -113,6 +113,20 @@ test_ok "an evaluation whose last microbatch is not full: the same, whether the 
 	cat out
 	[ "$(wc -l <out)" = 2 ] && [ "$(sort -u out | wc -l)" = 1 ]
 	jq -e ".samples == 5 and .loss > 0" out'
+test_ok "an evaluation by a first stage that works in its inbox: that of one stage" '
+	jq ".layers |= [{name: \"r\", kind: \"relu\", inputs: [\"x\"]}] + (.[0].inputs = [\"r\"])" \
+		square.json >relu.json
+	profile relu.json 2 >relu
+	{ npy "<f4" "(20, 1)"; numbers 20 3 | floats; } >squares/test/x.npy
+	for stages in 3x1 1x1,2x1; do
+		pd-plan --topology=2@10GB/s --stages=$stages --weights=flush --microbatches=1 relu >plan.json
+		for again in 1 2 3 4 5 6; do
+			pd-run --threads=1 --data=squares --lr=0.01 --epochs=4 plan.json |
+				jq -c "select(.event == \"evaluation\")" | cksum
+		done
+	done >out
+	cat out
+	[ "$(sort -u out | wc -l)" = 1 ]'
 test_ok "every loss is trained: without one the weights are others" '
 	three "side main" >two.json
 	profile two.json 5 >two

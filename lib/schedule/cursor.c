@@ -23,7 +23,7 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 
 	switch (stream->kind) {
 	case PD_OP_load:
-		return pd_tick_of_inbox(schedule, evaluate, stream->stage, n) + 1;
+		return pd_tick_of_inbox(schedule, evaluate, stream->stage, n) + (evaluate ? 3 : 1);
 	case PD_OP_forward:
 		return pd_tick_of_forward(schedule, evaluate, stream->stage, n);
 	case PD_OP_recv_activation:

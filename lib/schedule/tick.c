@@ -84,7 +84,8 @@
  * it waits.  It sums the gradients of that group in a second arena.
  *
  * Evaluation only goes up, with 32 S ticks for each microbatch.  An inbox is free after the forward
- * that used it.  Where a tensor skips stages, or a rank has several, that timeline is slanted, too:
+ * that used it; a load there comes 3 ticks later, after the send of what a layer that works in place has
+ * left in it.  Where a tensor skips stages, or a rank has several, that timeline is slanted, too:
  *
  *     forward_s(n) = (n - leads_s) 32 S + 16 s + 4
  *

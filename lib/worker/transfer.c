@@ -2,6 +2,20 @@
 /* Issues a stage's inputs and outputs: from the data set, from and to other ranks. */
 #include "worker/issue.h"
 
+/*
+ * Tells whether the microbatch that had the inbox before has left it: a layer that works in place may have
+ * put there what is sent.
+ */
+static bool inbox_left(const struct pd_worker *w, const struct chunk *c, const struct microbatch *microbatch)
+{
+	for (int p = 0; p < c->links_out_count; p++)
+		for (int t = 0; t < c->links_out[p].link->tensor_count; t++)
+			if (c->links_out[p].tensors[t]->inbox &&
+			    !worker_may_arm(w, &microbatch->sent[p]))
+				return false;
+	return true;
+}
+
 /* Loads on a stream of its own, beside the computation, if the device has separate memory. */
 int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
@@ -11,7 +25,7 @@ int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	struct pd_batch *batch = NULL;
 	int n = 0, k = 0;
 
-	if (!worker_may_arm(w, &microbatch->loaded))
+	if (!worker_may_arm(w, &microbatch->loaded) || !inbox_left(w, c, microbatch))
 		return 0;
 	if (c->loader) {
 		batch = pd_loader_next(c->loader);
