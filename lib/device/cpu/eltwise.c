@@ -13,6 +13,8 @@
 
 struct eltwise {
 	bool takes_output;
+	bool loses_nan;                 /* oneDNN's plain loop makes 0 of it */
+	enum pd_dtype dtype;            /* of the op */
 	struct pd_primitive *forward, *backward;
 	size_t forward_scratch, backward_scratch;
 	struct pd_reorder src, dst, kept, diff_dst, diff_src;
@@ -52,10 +54,12 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		return 0;
 	l->own = e = pd_zalloc(sizeof(*e));
 	e->takes_output = pd_curve_takes_output(curve);
+	e->dtype = pd_onednn_widens(dnn) ? PD_F32 : l->net->dtype;
 	e->forward = pd_primitive_eltwise(dnn, PD_FORWARD, curve, l->out, NULL, err);
 	if (!e->forward ||
 	    pd_primitive_prepare(l, e->forward, &e->forward_scratch, &l->forward_bytes, err) < 0)
 		return -1;
+	e->loses_nan = curve == PD_CURVE_SIGMOID && pd_primitive_is_slow(e->forward);
 	e->backward = pd_primitive_eltwise(dnn, PD_BACKWARD_DATA, curve, l->out, e->forward, err);
 	if (!e->backward ||
 	    pd_primitive_prepare(l, e->backward, &e->backward_scratch, &l->backward_bytes, err) < 0)
@@ -69,6 +73,32 @@ static int prepare_relu(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
+PD_VECTOR static void keep_nan(float *dst, const float *src, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		dst[i] = src[i] == src[i] ? dst[i] : src[i];
+}
+
+/* minus_infinity: its bits, between those of numbers and of NaNs of that sign. */
+PD_VECTOR static void keep_nan_narrow(uint16_t *dst, const uint16_t *src, uint16_t minus_infinity,
+				      size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		dst[i] = (src[i] | 0x8000) > minus_infinity ? src[i] : dst[i];
+}
+
+/* Puts the NaNs of an op's input into its output. */
+static void restore_nan(const struct eltwise *e, void *dst, const void *src)
+{
+	size_t count = pd_layout_bytes(pd_primitive_layout(e->forward, PD_ARG_DST)) /
+		       pd_dtype_bytes(e->dtype);
+
+	if (e->dtype == PD_F32)
+		keep_nan(dst, src, count);
+	else
+		keep_nan_narrow(dst, src, (uint16_t)pd_minus_infinity(e->dtype), count);
+}
+
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct eltwise *e = l->own;
@@ -78,8 +108,11 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 		[PD_ARG_SCRATCH] = (char *)l->temporary + e->forward_scratch,
 	};
 
-	return !args[PD_ARG_SRC] || pd_primitive_run(e->forward, args, err) < 0
-		? -1 : pd_reorder_out(l, &e->dst, l->dst, err);
+	if (!args[PD_ARG_SRC] || pd_primitive_run(e->forward, args, err) < 0)
+		return -1;
+	if (e->loses_nan)
+		restore_nan(e, (void *)args[PD_ARG_DST], args[PD_ARG_SRC]);
+	return pd_reorder_out(l, &e->dst, l->dst, err);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
