@@ -23,10 +23,18 @@ test_ok "without it, no terminal: reports, and nothing on standard error" '
 	wc -l out
 	[ "$(wc -l <out)" -gt 3 ]
 	[ ! -s err ]'
+# said_once: checks that standard error says in one line which loss was no number, and in others, if there are
+# any, which weights of a checkpoint are none.
+said_once() {
+	cat err
+	[ "$(grep -c ": the loss of minibatch [0-9]* is not a finite number" err)" -eq 1 ]
+	! grep -v -e ": the loss of minibatch" -e "^pd-run: the checkpoint of step .* has a number that is not finite" err ||
+		false
+}
 test_ok "a loss that is no number: it trains on, and says once where that began" '
 	rm -rf ck
 	train ck plan.json --synthetic --lr=1000000 --minibatches=25 >out 2>err
-	one_line err
+	said_once
 	step=$(sed -n "s/^pd-run: layer loss: the loss of minibatch \([0-9]*\) is not a finite number: .*/\1/p" err)
 	[ "$step" -gt 1 ] && [ "$step" -le 25 ]
 	rm -rf ck
@@ -35,7 +43,7 @@ test_ok "a loss that is no number: it trains on, and says once where that began"
 	tail -n 1 out | jq -e ".loss != null"
 	rm -rf ck
 	train ck plan.json --synthetic --minibatches=$step --lr=1000000 >out 2>err
-	one_line err'
+	said_once'
 
 before=
 # on_terminal COLUMNS OPTION...: writes to ./screen what a terminal would get, with returns as line ends.

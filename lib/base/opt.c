@@ -240,8 +240,9 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 		usage_error(command, "unexpected operand \"%s\"", argv[optind + command->max_operands]);
 	for (int i = optind; i < argc && command->files; i++)
 		if (strcmp(argv[i], "-") != 0 && access(argv[i], F_OK) != 0) {
-			pd_say("%s: cannot open: %s", *argv[i] ? argv[i] : "\"\"", strerror(errno));
-			exit(PD_EXIT_USAGE);
+			pd_error_input(&err, "%s: cannot open: %s", *argv[i] ? argv[i] : "\"\"",
+				       strerror(errno));
+			exit(pd_command_fail(&err));
 		}
 	return optind;
 }
