@@ -197,8 +197,8 @@ struct pd_profile *pd_profile_read(const char *file, int most_layers, struct pd_
 static json_t *device_json(const struct pd_profile *profile)
 {
 	const struct pd_in_step *in_step = &profile->in_step;
-	json_t *device = json_pack("{ss ss sI sI}", "kind", profile->device_kind, "name",
-				   profile->device_name, "threads", profile->device_threads,
+	json_t *device = json_pack("{ss so sI sI}", "kind", profile->device_kind, "name",
+				   pd_json_shown(profile->device_name), "threads", profile->device_threads,
 				   "memory_bytes", profile->device_memory_bytes);
 
 	if (profile->sum_bytes_per_s > 0)
