@@ -214,7 +214,9 @@ static void put_limit(const struct pd_usage *usage, FILE *out)
 			show_ns(limit->ns, time), (long long)limit->tokens, pd_plan_unit(usage->plan));
 		break;
 	}
-	fprintf(out, " per %s (%.0f%% of the period)%s", pd_plan_unit(usage->plan), part,
+	if (limit->kind != PD_LIMIT_WINDOW)
+		fprintf(out, " per %s", pd_plan_unit(usage->plan));
+	fprintf(out, " (%.0f%% of the period)%s", part,
 		part < 99.5 ? "; the rest is waiting for transfers and neighbours" :
 		part > 100.5 ? "; the formula of the chosen cost counts less" : "");
 }
