@@ -176,8 +176,7 @@ static void test_errors(void)
 		{ "{" HEAD "'batch_size': 0, 'layers': []}", "doc: batch_size: expected" },
 		{ "{" HEAD "'batch_size': 1, 'device': {}, 'layers': []}", "doc: device.kind: "
 		 "expected" },
-		{ "{" HEAD DEVICE "'dtype': 'f33', 'layers': []}", "doc: dtype: expected \"f32\", "
-		 "\"bf16\" or \"f16\"" },
+		{ "{" HEAD DEVICE "'dtype': 'f33', 'layers': []}", "doc: dtype: expected one of \"f32\", \"bf16\", \"f16\"" },
 		{ WITH_MODEL("{'name': 'a', 'inputs': ['x'], " COST "}"),
 		  "layers: the model's layer \"b\" is missing" },
 		{ WITH_MODEL("{'name': 'a', 'inputs': ['x'], " COST "}, {'name': 'c', 'inputs': "
