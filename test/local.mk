@@ -24,7 +24,7 @@ test_libtest_a_SOURCES = test/tap.c test/tap.h \
 	test/unit/table.c test/unit/table.h test/unit/virtual_run.c test/unit/virtual_run.h
 LDADD = test/libtest.a $(AS_NEEDED) $(PD_DEVICE_LIBS)
 
-UNITS = test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel test/unit/check test/unit/checkpoint \
+UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel test/unit/check test/unit/checkpoint \
 	test/unit/checksum test/unit/cuda-arith test/unit/cuda-choice \
 	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/door test/unit/drift test/unit/edits test/unit/exchange \
 	test/unit/failure test/unit/figures test/unit/file-kind test/unit/half test/unit/heartbeat test/unit/join \

@@ -54,6 +54,10 @@ test_ok "one of several processes of a launcher without PMIx" '
 	env PMI_RANK=0 PMI_SIZE=1 pd-run --threads=1 --synthetic --minibatches=1 plan >out
 	env WORLD_SIZE=2 pd-run --threads=1 --synthetic --minibatches=1 plan >out'
 
+test_ok "a place for the parts of a trace that is not there" '
+	refused 2 "^pd-run: no/such/pd-trace: cannot create: No such file" \
+		env TMPDIR=no/such pd-run --synthetic --trace=/dev/null plan'
+
 mkfifo pipe
 test_ok "a trace that nobody would read, or that would not be taken" '
 	refused 2 "^pd-run: --trace: pipe: nobody reads this pipe" pd-run --synthetic --trace=pipe plan

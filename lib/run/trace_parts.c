@@ -34,8 +34,8 @@ int supervisor_open_trace(struct supervisor *s, int r, struct pd_error *err)
 		name = pd_format("%s/pd-trace", temporary && *temporary ? temporary : "/tmp");
 	s->ranks[r].trace = pd_file_unnamed(name ? name : s->job->trace);
 	if (s->ranks[r].trace < 0)
-		pd_error_failed(err, "%s: cannot create: %s", name ? name : s->job->trace,
-				strerror(errno));
+		pd_error_input(err, "%s: cannot create: %s", name ? name : s->job->trace,
+			       strerror(errno));
 	free(name);
 	return s->ranks[r].trace < 0 ? -1 : 0;
 }
