@@ -67,6 +67,14 @@ test_ok "paths that are not UTF-8: data, parameters, checkpoints and a trace are
 	iconv -f UTF-8 -t UTF-8 out >/dev/null
 	jq -s -e "last.outcome == \"done\"" out
 '
+test_ok "paths with a newline: sentences are lines all the same" '
+	odd=$(printf "a\nb")
+	mkdir "$odd"
+	train "$odd/ck" plan-short $sgd --minibatches=2 --synthetic --no-evaluate >out
+	jq -s -e "map(select(.event == \"checkpoint\"))[0].directory == \"a\\nb/ck\"" out
+	train "$odd/ck" plan-short $sgd --minibatches=3 --synthetic --no-evaluate --resume >out 2>err
+	cat err
+	one_line err'
 test_ok "paths that are not UTF-8: what a rank says of one is told" '
 	rm -r "$latin/data"
 	status 2 train "$latin/other" plan-short $sgd --synthetic --minibatches=6 --init="$latin/ck" 2>err

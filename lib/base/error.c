@@ -131,6 +131,7 @@ static void say(const char *what, const char *fmt, va_list ap)
 	int n = snprintf(line, sizeof(line), "%s: %s", pd_program, what);
 
 	print(line + n, sizeof(line) - (size_t)n - 1, fmt, ap);
+	make_one_line(line);
 	strcat(line, "\n");
 	/* One write keeps lines of several processes apart. */
 	if (write(STDERR_FILENO, line, strlen(line)) < 0)

@@ -39,7 +39,7 @@ int pd_launched_alone(struct pd_error *err)
 	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
 		if (is_it(&others[i]))
 			return pd_error_input(err, "%s started %.20s processes without PMIx, and each would "
-					      "train by itself: expected %s (if that is meant, unset %s)",
+					      "work by itself: expected %s (if that is meant, unset %s)",
 					      others[i].name, getenv(others[i].size), others[i].instead,
 					      others[i].size);
 	return 0;
