@@ -230,6 +230,12 @@ static int compare(const char *file, struct pd_error *err)
 
 	if (pd_subject_read_two(files, &what, minibatches, subjects, err) < 0)
 		return -1;
+	if (format == REPORT && !pd_subject_same_model(subjects)) {
+		for (int i = 0; i < 2; i++)
+			pd_subject_release(&subjects[i]);
+		return pd_error_input(err, "--compare: the two are of different models, whose layers have "
+				      "other names: expected plans, schedules or traces of one model");
+	}
 	pd_mem_for("the report or drawing");
 	for (int i = 0; i < 2; i++) {
 		pd_trace_join_transfers(subjects[i].trace);

@@ -268,4 +268,16 @@ test_ok "a replay has no times of its own" '
 	pd-replay -t 2@1250MB/s+16us,2@125MB/s+160us -f json long.json >long
 	jq -s -e ".[1].period_ns / .[0].period_ns / 8 - 1 | fabs < 1e-4" short long'
 
+test_ok "plans of two models are not compared" '
+	made_up "[1,1]" "[1,0]" >one.json
+	made_up "[1,1]" "[1,0]" | sed "s/\"l1\"/\"other\"/g" >two.json
+	pd-replay --compare=one.json one.json
+	status 2 pd-replay --compare=one.json two.json 2>err; one_line err; grep -q "different models" err'
+# An update of 0 ns stands before each forward, and waits for nothing.
+test_ok "who waits for an activation is not said to wait for something else" '
+	made_up "[1,1]" "[1,0]" ".profile.layers[0] += {forward_ns: 100000, backward_ns: 100000,
+		activation_bytes: 10000000} | .profile.layers[1] += {forward_ns: 10, backward_ns: 10}" >slow.json
+	pd-replay -t 2@100MB/s -f json slow.json |
+		jq -e ".ranks[1] | .wait_activation_ns > 0 and .wait_other_ns < .wait_activation_ns / 100"'
+
 test_done

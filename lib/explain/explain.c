@@ -62,7 +62,7 @@ static void explain_stages(const struct pd_usage *usage, FILE *out)
 
 		fprintf(out, "%5d  %6d  %8d  %-16s  %6d  %9d  %8d  %5lld  %s%s\n", s,
 			stage->layer_count, stage->replicas,
-			pd_show_ranks(stage, ranks, sizeof(ranks)), stage->warmup, at->in_flight,
+			pd_show_ranks(stage, ranks, sizeof(ranks)), usage->schedule->warmup[s], at->in_flight,
 			at->versions, (long long)at->stale, names,
 			stage->recompute ? ", recomputed" : "");
 		free(names);
@@ -198,6 +198,10 @@ static void put_limit(const struct pd_usage *usage, FILE *out)
 			usage->stages[limit->first].serial &&
 			usage->stages[limit->first].allreduce_ns > 0 ? " with its all-reduce" : "",
 			show_ns(limit->ns, time));
+		break;
+	case PD_LIMIT_CHUNKS:
+		fprintf(out, "the processors of rank %d with its %d stages, busy for %s", limit->first,
+			usage->schedule->chunks, show_ns(limit->ns, time));
 		break;
 	case PD_LIMIT_TURNS:
 		fprintf(out, "the processors that ranks share, the busiest for %s",

@@ -107,11 +107,26 @@ static void limit(struct pd_usage *usage, struct pd_limit limit)
 		usage->limit = limit;
 }
 
+/* Considers ranks with several stages, which take turns there. */
+static void limit_chunks(struct pd_usage *usage)
+{
+	const struct pd_plan *plan = usage->plan;
+	double *busy_ns = pd_calloc((size_t)plan->rank_count, sizeof(*busy_ns));
+
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int i = 0; i < plan->stages[s].replicas; i++)
+			busy_ns[plan->stages[s].ranks[i]] += pd_usage_busy_ns(usage, s);
+	for (int r = 0; r < plan->rank_count && usage->schedule->chunks > 1; r++)
+		limit(usage, (struct pd_limit){ .kind = PD_LIMIT_CHUNKS, .first = r, .ns = busy_ns[r] });
+	free(busy_ns);
+}
+
 static void limit_processors(struct pd_usage *usage)
 {
 	for (int s = 0; s < usage->plan->stage_count; s++)
 		limit(usage, (struct pd_limit){ .kind = PD_LIMIT_PROCESSOR, .first = s, .last = s,
 						.ns = pd_usage_busy_ns(usage, s) });
+	limit_chunks(usage);
 	limit(usage, (struct pd_limit){ .kind = PD_LIMIT_TURNS,
 					.ns = (double)pd_predict_turns_ns(usage->plan) });
 }

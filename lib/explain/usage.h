@@ -19,13 +19,14 @@ struct pd_stage_usage {
 	int64_t ahead_bytes;            /* the part of that for more than one minibatch in flight */
 };
 
-enum pd_limit_kind { PD_LIMIT_PROCESSOR, PD_LIMIT_TURNS, PD_LIMIT_LINK, PD_LIMIT_WINDOW };
+enum pd_limit_kind { PD_LIMIT_PROCESSOR, PD_LIMIT_CHUNKS, PD_LIMIT_TURNS, PD_LIMIT_LINK, PD_LIMIT_WINDOW };
 
 /* The limit: what takes the largest part of the period. */
 struct pd_limit {
 	enum pd_limit_kind kind;
 	double ns;                      /* for one minibatch */
-	int first, last;                /* stages of a window; or the stage of a processor */
+	int first, last;                /* stages of a window; or the stage of a processor, the rank
+					   of several stages */
 	int level, component;           /* of a link */
 	enum pd_way way;
 	int64_t tokens;                 /* minibatches that are in the window together */

@@ -2,6 +2,7 @@
 #include "replay/subject.h"
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/opt.h"
 #include "replay/replay.h"
 #include "schedule/check.h"
@@ -9,6 +10,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Replays the plan as it is, and under the other conditions; changes it. */
 static int replay_changed(struct pd_plan *plan, const struct pd_what_if *what,
@@ -190,6 +192,36 @@ int pd_subject_read_two(const char *const files[2], const struct pd_what_if *wha
 		return -1;
 	}
 	return 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Returns the layers' names, sorted; the caller frees the array. */
+static const char **names_of(const struct pd_profile *profile)
+{
+	size_t count = (size_t)profile->layer_count;
+	const char **names = pd_calloc(count, sizeof(*names));
+
+	for (size_t l = 0; l < count; l++)
+		names[l] = profile->layers[l].name;
+	qsort(names, count, sizeof(*names), by_name);
+	return names;
+}
+
+bool pd_subject_same_model(const struct pd_subject subjects[2])
+{
+	const struct pd_profile *a = subjects[0].trace->plan->profile, *b = subjects[1].trace->plan->profile;
+	const char **x = names_of(a), **y = names_of(b);
+	bool same = a->layer_count == b->layer_count;
+
+	for (int l = 0; same && l < a->layer_count; l++)
+		same = strcmp(x[l], y[l]) == 0;
+	free(x);
+	free(y);
+	return same;
 }
 
 void pd_subject_release(struct pd_subject *subject)

@@ -30,6 +30,8 @@ int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t min
  */
 int pd_subject_read_two(const char *const files[2], const struct pd_what_if *what,
 			int64_t minibatches, struct pd_subject subjects[2], struct pd_error *err);
+/* Tells whether both have layers of the same names, in any order. */
+bool pd_subject_same_model(const struct pd_subject subjects[2]);
 void pd_subject_release(struct pd_subject *subject);
 
 /* Prints the periods before and after, for people, if something was changed. */

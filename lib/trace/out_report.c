@@ -237,8 +237,8 @@ static void print_stages(const struct pd_report *report, FILE *out)
 static void print_differences(const struct pd_report *report, const struct pd_report *predicted,
 			      FILE *out)
 {
-	fprintf(out, "\n%-8s %-30s%s\n%-8s %10s %10s %8s %10s %10s\n", "", "    forward",
-		"    backward", "", "predicted", "measured", "", "predicted", "measured");
+	fprintf(out, "\n%-8s %-30s%s\n%-8s %10s %10s %8s %10s %10s\n", "", "    forward, mean",
+		"    backward, mean", "", "predicted", "measured", "", "predicted", "measured");
 	for (int s = 0; s < report->timeline->trace->plan->stage_count; s++) {
 		const struct pd_stage_report *here = &report->stages[s];
 		const struct pd_stage_report *there = &predicted->stages[s];

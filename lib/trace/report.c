@@ -48,8 +48,11 @@ static void add_waits(struct pd_report *report, int rank, const struct pd_arriva
 			record->start_ns <= end;
 		stage = &report->stages[record->op.stage];
 		stage->steps += whole;
+		awaited = start > at ? pd_arrivals_awaited(arrivals, record) : NULL;
+		/* What takes no time and waited for nothing hides what the next one waited for. */
+		if (start > at && stop == start && !awaited)
+			continue;
 		if (start > at) {
-			awaited = pd_arrivals_awaited(arrivals, record);
 			what = awaited ? wait_of(awaited->op.kind) : PD_WAIT_OTHER;
 			until = awaited ? pd_clamp(awaited->end_ns, at, start) : at;
 			mine->wait_ns[what] += until - at;

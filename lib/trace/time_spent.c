@@ -63,7 +63,9 @@ static void add_rank(struct pd_time_spent *spent, size_t *capacity, const struct
 		int64_t start = pd_clamp(record->start_ns, at, end);
 		int64_t stop = pd_clamp(record->end_ns, start, end);
 
-		if (record->end_ns < at)
+		/* What takes no time and waited for nothing hides what the next one waited for. */
+		if (record->end_ns < at ||
+		    (start > at && stop == start && !pd_arrivals_awaited(arrivals, record)))
 			continue;
 		if (start > at)
 			add_gap(spent, capacity, arrivals, record, at, start);
