@@ -6,9 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+/* That the other side has closed is always of interest. */
 static struct epoll_event wanted(const struct tcp_end *end)
 {
-	return (struct epoll_event){ .events = EPOLLIN | (end->writes ? EPOLLOUT : 0),
+	return (struct epoll_event){ .events = EPOLLRDHUP | (end->reads ? EPOLLIN : 0) |
+					       (end->writes ? EPOLLOUT : 0),
 				     .data.ptr = (void *)end };
 }
 
@@ -18,6 +20,7 @@ void tcp_end_take(struct tcp_end *end, int fd, enum end_state state)
 
 	end->fd = fd;
 	end->state = state;
+	end->reads = true;
 	end->writes = state == END_CONNECTING;
 	event = wanted(end);
 	epoll_ctl(end->owner->events, EPOLL_CTL_ADD, fd, &event);
@@ -31,12 +34,13 @@ void tcp_end_close(struct tcp_end *end)
 	end->state = END_OVER;
 }
 
-void tcp_end_set_writes(struct tcp_end *end, bool writes)
+void tcp_end_wait(struct tcp_end *end, bool reads, bool writes)
 {
 	struct epoll_event event;
 
-	if (end->writes == writes)
+	if (end->reads == reads && end->writes == writes)
 		return;
+	end->reads = reads;
 	end->writes = writes;
 	event = wanted(end);
 	epoll_ctl(end->owner->events, EPOLL_CTL_MOD, end->fd, &event);

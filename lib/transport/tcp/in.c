@@ -29,7 +29,7 @@ static void send_grants(struct tcp_in *i)
 	}
 	if (i->grants_sent == i->grants_used)
 		i->grants_sent = i->grants_used = 0;
-	tcp_end_set_writes(&i->end, i->grants_used > 0);
+	tcp_end_wait(&i->end, true, i->grants_used > 0);
 }
 
 void tcp_in_post(struct tcp_in *i, struct pd_transfer *x)
@@ -104,6 +104,22 @@ static void advance(struct tcp_in *i, size_t n)
 		begin_frame(i);
 }
 
+/*
+ * Says for how many bytes the owner is to be woken: for many where they are expected.  Before a frame nobody
+ * knows which comes.
+ */
+static void set_enough(struct tcp_in *i)
+{
+	size_t enough = !i->current || i->left < ENOUGH_BYTES / 2 ? 1
+			: i->left < ENOUGH_BYTES ? i->left : ENOUGH_BYTES;
+	int bytes = (int)enough;
+
+	if (enough == i->enough)
+		return;
+	setsockopt(i->end.fd, SOL_SOCKET, SO_RCVLOWAT, &bytes, sizeof(bytes));
+	i->enough = enough;
+}
+
 static void read_on(struct tcp_in *i)
 {
 	size_t taken = 0;
@@ -144,6 +160,8 @@ void tcp_in_handle(struct tcp_in *i, uint32_t events)
 {
 	if (i->end.state == END_OPEN && events & ~(uint32_t)EPOLLOUT)
 		read_on(i);
+	if (i->end.state == END_OPEN)
+		set_enough(i);
 	if (i->end.state == END_OPEN && events & EPOLLOUT)
 		send_grants(i);
 }

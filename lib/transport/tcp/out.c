@@ -94,7 +94,7 @@ static void write_on(struct tcp_out *o)
 		if (o->sent == sizeof(o->frame) + o->frame.bytes)
 			end_frame(o);
 	}
-	tcp_end_set_writes(&o->end, have_frame(o));
+	tcp_end_wait(&o->end, o->ungranted > 0, have_frame(o));
 }
 
 /* ---- what is granted ---- */
@@ -108,16 +108,32 @@ static void enqueue(struct tcp_out *o, struct pd_transfer *x, uint64_t granted)
 		write_on(o);
 }
 
+static void read_grants(struct tcp_out *o);
+
+/* Takes the grant that came before its transfer; NULL: none has come. */
+static struct pd_transfer *early_grant(const struct tcp_out *o, const struct pd_transfer *x)
+{
+	struct pd_transfer *grant = tcp_table_find(&o->end.owner->table, false, x->peer, x->tag);
+
+	return grant && !grant->done ? grant : NULL;
+}
+
+/* Nobody was woken for grants that no transfer waited for, so they may be here unread. */
 void tcp_out_post(struct tcp_out *o, struct pd_transfer *x)
 {
 	struct tcp *u = o->end.owner;
-	struct pd_transfer *grant = tcp_table_find(&u->table, false, x->peer, x->tag);
+	struct pd_transfer *grant = early_grant(o, x);
 	uint64_t granted;
 
 	o->end.pending++;
-	if (!grant || grant->done) {
+	if (!grant) {
+		o->ungranted++;
 		tcp_table_add(&u->table, x);
 		pd_ring_append(&u->posted, x);
+		if (o->end.state == END_OPEN && !o->end.reads)
+			read_grants(o);
+		if (o->end.state == END_OPEN)
+			tcp_end_wait(&o->end, o->ungranted > 0, o->end.writes);
 		return;
 	}
 	granted = grant->granted;
@@ -135,6 +151,7 @@ static void take_grant(struct tcp_out *o, const struct grant *g)
 	if (x && x->done) {
 		tcp_table_remove(&u->table, x);
 		pd_ring_remove(x);
+		o->ungranted--;
 		enqueue(o, x, g->bytes);
 		return;
 	}
@@ -220,7 +237,7 @@ static void greet(struct tcp_out *o)
 		return;
 	}
 	o->end.state = END_GREETED;
-	tcp_end_set_writes(&o->end, false);
+	tcp_end_wait(&o->end, true, false);
 }
 
 static void hear_answer(struct tcp_out *o)
@@ -258,4 +275,6 @@ void tcp_out_handle(struct tcp_out *o, uint32_t events)
 		read_grants(o);
 	if (o->end.state == END_OPEN && events & EPOLLOUT)
 		write_on(o);
+	if (o->end.state == END_OPEN)
+		tcp_end_wait(&o->end, o->ungranted > 0, o->end.writes);
 }

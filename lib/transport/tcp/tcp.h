@@ -7,7 +7,8 @@
  * grants: one for each receive that is posted, with its tag and bytes.  A sender sends what it has a grant
  * for, in frames, each with the tag, the bytes of the whole message, and its own.  So bytes always find a
  * receive that is posted, and go from the socket into its buffer; a frame that fits none breaks the
- * transport.  What is granted and not yet sent is remembered, and is all that waits for anybody.
+ * transport.  What is granted and not yet sent is remembered, and is all that waits for anybody;
+ * it is read when a transfer wants it, so that it wakes nobody before.
  *
  * Frames end after FRAME_BYTES, so that a short message need not wait for a long one.  Messages of one
  * length or another keep the order in which they could be sent.
@@ -26,6 +27,7 @@
 #define FRAME_BYTES ((size_t)256 << 10)         /* the most that one has */
 #define SHORT_BYTES ((size_t)64 << 10)          /* of a message that goes before longer ones */
 #define SLICE_BYTES ((size_t)1 << 20)           /* the most that a connection moves at a time */
+#define ENOUGH_BYTES ((size_t)128 << 10)        /* of a frame, to wake for: to wake takes a busy host long */
 #define GRANTS_READ 64                          /* at a time */
 #define MOST_EARLY (1 << 20)                    /* grants of a peer that nothing was sent for */
 #define MOST_TRIES 1000                         /* to connect: strangers may be in the way */
@@ -51,7 +53,7 @@ struct tcp_end {
 	bool incoming;
 	int peer, fd;                   /* fd -1: none */
 	enum end_state state;
-	bool writes;                    /* it waits until it can write */
+	bool reads, writes;             /* it waits until it can read, and write */
 	int pending;                    /* transfers that are posted */
 };
 
@@ -65,6 +67,7 @@ struct tcp_out {
 	struct grant grants[GRANTS_READ];
 	size_t grant_bytes;
 	int early;                      /* grants for which nothing was sent yet */
+	int ungranted;                  /* transfers that wait for a grant: else none is read */
 	struct pd_transfer brief, lengthy;      /* rings: granted, in order */
 	struct pd_transfer *current;    /* of the frame under way; NULL: none is */
 	struct frame frame;
@@ -78,6 +81,7 @@ struct tcp_in {
 	struct pd_transfer *current;
 	struct frame frame;
 	size_t head, left;              /* bytes of the frame that are here, bytes behind it that are not */
+	size_t enough;                  /* so many bytes wake the owner */
 };
 
 /* Transfers by direction, peer and tag. */
@@ -115,7 +119,7 @@ struct pd_transfer *tcp_table_any(const struct tcp_table *table, int peer);
 /* Takes a connection, which is closed with the end. */
 void tcp_end_take(struct tcp_end *end, int fd, enum end_state state);
 void tcp_end_close(struct tcp_end *end);
-void tcp_end_set_writes(struct tcp_end *end, bool writes);
+void tcp_end_wait(struct tcp_end *end, bool reads, bool writes);
 /* The connection has ended, with errno or 0. */
 void tcp_end_lost(struct tcp_end *end, int error);
 /* The peer has sent what it should not. */
