@@ -4,8 +4,8 @@
 # weights of torch.optim.SGD on the mean over all samples, and the sum of all losses.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 . "$PD_SOURCE/test/train-lib.sh"
-python3 -c 'import sys, torch; sys.exit(sys.version_info < (3, 10))' 2>/dev/null ||
-	test_skip_all "there is no PyTorch for python3"
+python3 -c 'import sys, torch.func; sys.exit(sys.version_info < (3, 10))' 2>/dev/null ||
+	test_skip_all "there is no PyTorch 2 for python3"
 
 cp "$PD_SOURCE/test/data/judged-model.json" judged.json
 # This model takes the rows of an image as a sequence, and labels as lengths, too.
@@ -27,12 +27,28 @@ cat >looking.json <<'END'
   {"name": "fc", "kind": "linear", "inputs": ["flat"], "out_features": 10},
   {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc", "label"]}]}
 END
+# This one has every kind that computes element by element, side by side, and attributes that differ.
+curves=$(sed -n 's/^LAYER_KIND(\([a-z0-9_]*\), same,.*/\1/p' "$PD_SOURCE/lib/model/layer_kind.def")
+jq -n --args '{format: "pd-model", version: 1, name: "curves",
+ inputs: [{name: "image", dtype: "f32", shape: [1, 28, 28]}, {name: "label", dtype: "i32", shape: []}],
+ layers: ([{name: "conv", kind: "conv2d", inputs: ["image"], out_channels: 6, kernel: 5, stride: 3},
+  {name: "far", kind: "add", inputs: ["conv", "conv", "conv"]}] +
+  [$ARGS.positional[] | {name: ., kind: ., inputs: ["far"]}] +
+  [{name: "by_tanh", kind: "gelu", inputs: ["far"], approximate: "tanh"},
+  {name: "leaky", kind: "leaky_relu", inputs: ["far"], negative_slope: 0.3},
+  {name: "shallow", kind: "elu", inputs: ["far"], alpha: 0.7},
+  {name: "all", kind: "concat", inputs: ($ARGS.positional + ["by_tanh", "leaky", "shallow"])},
+  {name: "flat", kind: "flatten", inputs: ["all"]},
+  {name: "norm", kind: "layernorm", inputs: ["flat"]},
+  {name: "fc", kind: "linear", inputs: ["norm"], out_features: 10},
+  {name: "loss", kind: "softmax_cross_entropy", inputs: ["fc", "label"]}])}' $curves >curves.json
 idx_data data
 # A minibatch is the whole data set, so that the order of the samples does not matter.
 for batch in 110 22 11; do
 	profile judged.json $batch >judged-$batch
 done
 profile looking.json 22 >looking-22
+profile curves.json 110 >curves-110
 
 # This model has LSTMs in both directions, lengths, and state that goes on.
 cat >sequences.json <<'END'
@@ -87,6 +103,9 @@ END
 test_ok "attention and additive attention, replicas 1 1" '
 	network=looking
 	judged 22 1 1'
+test_ok "curves, replicas 1 1" '
+	network=curves
+	judged 110 "1 1"'
 test_ok "the comparison can fail" '
 	network=judged
 	judged 22 1

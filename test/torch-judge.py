@@ -34,7 +34,7 @@ def images(folder):
     count, rows, columns = struct.unpack(">3I", data[4:16])
     pixels = torch.tensor(list(data[16:]), dtype=torch.float64).reshape(count, 1, rows, columns) / 255
     labels = (pathlib.Path(folder) / "train-labels-idx1-ubyte").read_bytes()[8:]
-    pixels = (pixels - pixels.mean()) / pixels.std(correction=0)
+    pixels = (pixels - pixels.mean()) / pixels.std(unbiased=False)
     return pixels.float(), torch.tensor(list(labels))
 
 
@@ -110,6 +110,13 @@ def lstm(layer, x, lengths, parameters, state):
         out, batch_first=True, total_length=x.shape[1])[0]
 
 
+def by_name(layer, kind, x):
+    """What PyTorch has by the kind's name, with the attributes as arguments."""
+    function = getattr(functional, kind, None) or sys.exit(f"torch-judge.py: no {kind}")
+    known = ("name", "kind", "inputs", "shares", "init")
+    return function(x, **{key: value for key, value in layer.items() if key not in known})
+
+
 def loss_of(model, parameters, given, state):
     values, loss = dict(given), 0
     for layer in model["layers"]:
@@ -138,10 +145,6 @@ def loss_of(model, parameters, given, state):
                 x = additive_attention(lambda part: parameters[f"{layer['name']}.{part}"], *inputs)
             case "lstm":
                 x = lstm(layer, x, inputs[1] if len(inputs) > 1 else None, parameters, state)
-            case "gelu":
-                x = functional.gelu(x, approximate=layer.get("approximate", "none"))
-            case "silu":
-                x = functional.silu(x)
             case "add":
                 x = sum(inputs[1:], x)
             case "mul":
@@ -159,8 +162,6 @@ def loss_of(model, parameters, given, state):
                 x = x.reshape([len(x)] + (shape if isinstance(shape, list) else [shape]))
             case "mean":
                 x = x.mean(layer["dim"], keepdim=layer.get("keepdim", False))
-            case "tanh":
-                x = torch.tanh(x)
             case "flatten":
                 x = x.flatten(1)
             case "softmax_cross_entropy":
@@ -174,7 +175,7 @@ def loss_of(model, parameters, given, state):
                 x = layer.get("weight", 1) * functional.mse_loss(x, other)
                 loss = loss + x
             case kind:
-                sys.exit(f"torch-judge.py: no {kind}")
+                x = by_name(layer, kind, x)
         values[layer["name"]] = x
     return loss
 

@@ -48,6 +48,8 @@ static const struct attribute {
 	/* not 1: what is kept is divided by 1 - p */
 	{ "p", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
 	{ "dropout", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
+	{ "negative_slope", REAL, offsetof(struct pd_layer, alpha), -1000000, 1e6 },
+	{ "alpha", REAL, offsetof(struct pd_layer, alpha), -1000000, 1e6 },
 	{ "approximate", CHOICE, offsetof(struct pd_layer, approximate), .choices = gelus },
 	{ "num_embeddings", COUNT, offsetof(struct pd_layer, num_embeddings), 1, PD_MAX_EXTENT },
 	{ "embedding_dim", COUNT, offsetof(struct pd_layer, embedding_dim), 1, PD_MAX_EXTENT },

@@ -24,16 +24,15 @@ static const struct size sizes[] = {
 	{ 20, 7, 7, 3 }, { 32, 10, 10, 3 }, { 6, 9, 9, 1 },
 };
 
-static void test_sizes(const struct pd_device_ops *ops, const char *kind, const char *attributes,
-		       double tolerance)
+/* Tests layers from 'in' to 'it'. */
+static void test_layers(const struct pd_device_ops *ops, const char *what, const char *layers,
+			double tolerance)
 {
-	char *layer = pd_format("{'name': 'it', 'kind': '%s', 'inputs': ['in']%s}", kind,
-				attributes);
 	bool good = true;
 
 	for (size_t i = 0; i < PD_COUNT(sizes); i++) {
 		const struct size *s = &sizes[i];
-		struct pd_model *model = model_around(s->channels, s->height, s->width, layer);
+		struct pd_model *model = model_around(s->channels, s->height, s->width, layers);
 		/* In every third case the last sample is padding. */
 		bool one = conforms(ops, model, s->batch, s->batch - (i % 3 == 1), tolerance);
 
@@ -43,8 +42,57 @@ static void test_sizes(const struct pd_device_ops *ops, const char *kind, const 
 		good = good && one;
 		pd_model_free(model);
 	}
-	ok(good, "%s: %s%s", chain_name(ops), kind, attributes);
+	ok(good, "%s: %s", chain_name(ops), what);
+}
+
+static void test_sizes(const struct pd_device_ops *ops, const char *kind, const char *attributes,
+		       double tolerance)
+{
+	char *what = pd_format("%s%s", kind, attributes);
+	char *layer = pd_format("{'name': 'it', 'kind': '%s', 'inputs': ['in']%s}", kind, attributes);
+
+	test_layers(ops, what, layer, tolerance);
 	free(layer);
+	free(what);
+}
+
+/* A curve of numbers from some -9 to 9. */
+static char *curve_layers(const char *kind, const char *attributes)
+{
+	return pd_format("{'name': 'far', 'kind': 'add', 'inputs': ['in', 'in', 'in']}, "
+			 "{'name': 'it', 'kind': '%s', 'inputs': ['far']%s}", kind, attributes);
+}
+
+static void test_curve(const struct pd_device_ops *ops, const char *kind, const char *attributes)
+{
+	char *what = pd_format("%s%s", kind, attributes), *layers = curve_layers(kind, attributes);
+
+	test_layers(ops, what, layers, 5e-5);
+	free(layers);
+	free(what);
+}
+
+/* Calls test(kind, attributes) for all kinds that compute element by element. */
+static void each_curve(void (*test)(const struct pd_device_ops *ops, const char *kind,
+				    const char *attributes), const struct pd_device_ops *ops)
+{
+#define LAYER_KIND(name, shape, inputs, attributes, parameters, states, flags, what) \
+	if (strcmp(#shape, "same") == 0) \
+		test(ops, #name, "");
+#include "model/layer_kind.def"
+#undef LAYER_KIND
+	test(ops, "gelu", ", 'approximate': 'tanh'");
+	test(ops, "leaky_relu", ", 'negative_slope': 0.3");
+	test(ops, "elu", ", 'alpha': 0.7");
+}
+
+static void test_curve_reference(const struct pd_device_ops *ops, const char *kind,
+				 const char *attributes)
+{
+	char *layers = curve_layers(kind, attributes);
+
+	conform_differences(model_around(3, 4, 5, layers), kind);
+	free(layers);
 }
 
 static void test_grouped(const struct pd_device_ops *ops)
@@ -395,9 +443,7 @@ static void test_images(const struct pd_device_ops *ops)
 	test_grouped(ops);
 	test_behind_groups(ops);
 	test_winograd(ops);
-	test_sizes(ops, "relu", "", 2e-5);
-	test_sizes(ops, "tanh", "", 5e-5);
-	test_sizes(ops, "sigmoid", "", 5e-5);
+	each_curve(test_curve, ops);
 	test_sizes(ops, "maxpool2d", ", 'kernel': 2", 2e-5);
 	test_sizes(ops, "maxpool2d", ", 'kernel': [3, 2], 'stride': [2, 1], 'padding': 1", 2e-5);
 	test_sizes(ops, "avgpool2d", ", 'kernel': 3, 'stride': 2, 'padding': 1", 2e-5);
@@ -438,6 +484,7 @@ static void test_reference(void)
 	struct pd_model *model;
 
 	conform_differences(many_kinds(), "of images");
+	each_curve(test_curve_reference, NULL);
 	layers_attention_reference();
 	layers_lstm_reference();
 	model = transformer_model();

@@ -102,19 +102,10 @@ double ref_weight_factor(const struct ref_job *j, int64_t number)
 }
 
 static void (*const work[PD_LAYER_KINDS])(const struct ref_job *) = {
-	[PD_LAYER_conv2d] = ref_conv2d, [PD_LAYER_linear] = ref_linear, [PD_LAYER_relu] = ref_curve,
-	[PD_LAYER_tanh] = ref_curve, [PD_LAYER_sigmoid] = ref_curve, [PD_LAYER_maxpool2d] = ref_pool2d,
-	[PD_LAYER_avgpool2d] = ref_pool2d, [PD_LAYER_adaptive_avgpool2d] = ref_pool2d,
-	[PD_LAYER_batchnorm2d] = ref_batchnorm2d, [PD_LAYER_layernorm] = ref_layernorm,
-	[PD_LAYER_dropout] = ref_dropout, [PD_LAYER_attention] = ref_attention, [PD_LAYER_lstm] = ref_lstm,
-	[PD_LAYER_additive_attention] = ref_additive_attention,
-	[PD_LAYER_add] = ref_join, [PD_LAYER_concat] = ref_join, [PD_LAYER_flatten] = ref_join,
-	[PD_LAYER_softmax_cross_entropy] = ref_loss, [PD_LAYER_mse] = ref_mse,
-	[PD_LAYER_gelu] = ref_curve, [PD_LAYER_silu] = ref_curve, [PD_LAYER_rmsnorm] = ref_layernorm,
-	[PD_LAYER_mul] = ref_mul, [PD_LAYER_reshape] = ref_join, [PD_LAYER_transpose] = ref_transpose,
-	[PD_LAYER_slice] = ref_along, [PD_LAYER_mean] = ref_along, [PD_LAYER_embedding] = ref_embedding,
-	[PD_LAYER_position_embedding] = ref_position_embedding, [PD_LAYER_bias] = ref_added_bias,
-	[PD_LAYER_rope] = ref_rope,
+#define LAYER_KIND(name, shape, inputs, attributes, parameters, states, flags, what) \
+	[PD_LAYER_##name] = ref_##shape,
+#include "model/layer_kind.def"
+#undef LAYER_KIND
 };
 
 static void run(struct ref *r, int l, bool back)

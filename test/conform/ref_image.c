@@ -131,7 +131,7 @@ static void pool_one(const struct ref_job *j, int64_t plane, int64_t y, struct w
 		j->y[y] = j->layer->kind == PD_LAYER_maxpool2d ? j->x[best] : sum / w.divisor;
 }
 
-void ref_pool2d(const struct ref_job *j)
+void ref_pool(const struct ref_job *j)
 {
 	const int64_t *out = j->layer->output.size;
 	int64_t y = 0;
@@ -140,6 +140,11 @@ void ref_pool2d(const struct ref_job *j)
 		for (int64_t p = 0; p < out[1]; p++)
 			for (int64_t q = 0; q < out[2]; q++, y++)
 				pool_one(j, plane, y, window_of(j, p, q));
+}
+
+void ref_adaptive_pool(const struct ref_job *j)
+{
+	ref_pool(j);
 }
 
 static void statistics(const struct ref_job *j, int64_t c, double *mean_p, double *variance_p)
@@ -183,7 +188,7 @@ static void batchnorm_back(const struct ref_job *j, int64_t c, double mean, doub
 	j->dw[1][c] += sum;
 }
 
-void ref_batchnorm2d(const struct ref_job *j)
+void ref_batchnorm(const struct ref_job *j)
 {
 	int64_t area = j->in->size[1] * j->in->size[2];
 	double *means = j->kept, *variances = j->kept + j->in->size[0];

@@ -22,23 +22,8 @@ size_t ref_elements(const struct ref *r, int tensor);
 /* Returns the factor of weight_dropout for an element of a weight in this microbatch. */
 double ref_weight_factor(const struct ref_job *j, int64_t number);
 
-void ref_conv2d(const struct ref_job *j);
-void ref_linear(const struct ref_job *j);
-void ref_curve(const struct ref_job *j);
-void ref_pool2d(const struct ref_job *j);
-void ref_batchnorm2d(const struct ref_job *j);
-void ref_layernorm(const struct ref_job *j);
-void ref_dropout(const struct ref_job *j);
-void ref_attention(const struct ref_job *j);
-void ref_lstm(const struct ref_job *j);
-void ref_additive_attention(const struct ref_job *j);
-void ref_join(const struct ref_job *j);
-void ref_loss(const struct ref_job *j);
-void ref_mse(const struct ref_job *j);
-void ref_mul(const struct ref_job *j);
-void ref_transpose(const struct ref_job *j);
-void ref_along(const struct ref_job *j);
-void ref_embedding(const struct ref_job *j);
-void ref_position_embedding(const struct ref_job *j);
-void ref_added_bias(const struct ref_job *j);
-void ref_rope(const struct ref_job *j);
+/* ref_SHAPE() of each row of layer_kind.def computes the kinds whose shapes are found alike. */
+#define LAYER_KIND(name, shape, inputs, attributes, parameters, states, flags, what) \
+	void ref_##shape(const struct ref_job *j);
+#include "model/layer_kind.def"
+#undef LAYER_KIND

@@ -6,48 +6,67 @@
 
 #include <math.h>
 
-void ref_curve(const struct ref_job *j)
+/* A curve at a place.  Where it is flat the gradient is 0, whatever that of the output. */
+struct ref_point {
+	double y, slope;
+	bool flat;
+};
+
+static struct ref_point gelu_at(const struct pd_layer *layer, double x)
+{
+	double phi = 0.5 * (1 + erf(x / sqrt(2))), t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+
+	if (layer->approximate == PD_GELU_NONE)
+		return (struct ref_point){ x * phi, phi + x * exp(-x * x / 2) / sqrt(2 * M_PI) };
+	return (struct ref_point){ 0.5 * x * (1 + t),
+				   0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) *
+				   (1 + 3 * 0.044715 * x * x) };
+}
+
+static struct ref_point curve_at(const struct pd_layer *layer, double x)
+{
+	double s = 1 / (1 + exp(-x)), t = tanh(x), a = layer->alpha;
+
+	switch ((int)layer->kind) {
+	case PD_LAYER_relu:             /* a NaN stays one */
+		return (struct ref_point){ x <= 0 ? 0 : x, 1, x <= 0 };
+	case PD_LAYER_relu6:
+		return (struct ref_point){ x <= 0 ? 0 : x >= 6 ? 6 : x, 1, x <= 0 || x >= 6 };
+	case PD_LAYER_leaky_relu:
+		return (struct ref_point){ x > 0 ? x : a * x, x > 0 ? 1 : a };
+	case PD_LAYER_elu:
+		return (struct ref_point){ x > 0 ? x : a * expm1(x), x <= 0 ? a * exp(x) : 1 };
+	case PD_LAYER_tanh:
+		return (struct ref_point){ t, 1 - t * t };
+	case PD_LAYER_sigmoid:
+		return (struct ref_point){ s, s * (1 - s) };
+	case PD_LAYER_hardsigmoid:
+		return (struct ref_point){ x <= -3 ? 0 : x >= 3 ? 1 : x / 6 + 0.5, 1. / 6,
+					   !(x > -3 && x < 3) };
+	case PD_LAYER_silu:
+		return (struct ref_point){ x * s, s * (1 + x * (1 - s)) };
+	case PD_LAYER_hardswish:
+		return (struct ref_point){ x * fmin(fmax(x + 3, 0), 6) / 6, x < 3 ? x / 3 + 0.5 : 1,
+					   x <= -3 };
+	default:
+		return gelu_at(layer, x);
+	}
+}
+
+void ref_same(const struct ref_job *j)
 {
 	size_t n = ref_elements(j->r, j->layer->inputs[0]);
 
 	for (size_t i = 0; i < n; i++) {
-		double x = j->x[i], y, slope;
+		struct ref_point p = curve_at(j->layer, j->x[i]);
 
-		if (j->layer->kind == PD_LAYER_relu) {
-			y = x <= 0 ? 0 : x;     /* a NaN stays one */
-			slope = !(x <= 0);
-			if (slope == 0)         /* whatever the gradient */
-				continue;
-		} else if (j->layer->kind == PD_LAYER_tanh) {
-			y = tanh(x);
-			slope = 1 - y * y;
-		} else if (j->layer->kind == PD_LAYER_gelu &&
-			   j->layer->approximate == PD_GELU_NONE) {
-			double phi = 0.5 * (1 + erf(x / sqrt(2)));
-
-			y = x * phi;
-			slope = phi + x * exp(-x * x / 2) / sqrt(2 * M_PI);
-		} else if (j->layer->kind == PD_LAYER_gelu) {
-			double t = tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
-
-			y = 0.5 * x * (1 + t);
-			slope = 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * sqrt(2 / M_PI) *
-				(1 + 3 * 0.044715 * x * x);
-		} else if (j->layer->kind == PD_LAYER_silu) {
-			double s = 1 / (1 + exp(-x));
-
-			y = x * s;
-			slope = s * (1 + x * (1 - s));
-		} else {
-			y = 1 / (1 + exp(-x));
-			slope = y * (1 - y);
-		}
-		if (j->back)
-			j->dx[i] += slope * j->dy[i];
-		else
-			j->y[i] = y;
+		if (!j->back)
+			j->y[i] = p.y;
+		else if (!p.flat)
+			j->dx[i] += p.slope * j->dy[i];
 	}
 }
+
 /* Computes one row; the sums that the gradients of all its elements have in common come first. */
 static void layernorm_row(const struct ref_job *j, int64_t begin, int64_t width)
 {
@@ -120,8 +139,8 @@ void ref_dropout(const struct ref_job *j)
 		}
 }
 
-/* Computes add, concat and flatten, which add each sample's inputs or put them one after the other. */
-void ref_join(const struct ref_job *j)
+/* Computes add, concat, flatten and reshape, which add each sample's inputs or put them one after the other. */
+static void join(const struct ref_job *j)
 {
 	const struct pd_layer *a = j->layer;
 	int64_t rows = j->r->batch, row, begin = 0;
@@ -145,7 +164,7 @@ void ref_join(const struct ref_job *j)
 	}
 }
 
-void ref_mul(const struct ref_job *j)
+static void multiply(const struct ref_job *j)
 {
 	int one = j->layer->inputs[0], other = j->layer->inputs[1];
 	size_t n = ref_elements(j->r, one);
@@ -160,6 +179,29 @@ void ref_mul(const struct ref_job *j)
 	}
 }
 
+void ref_add(const struct ref_job *j)
+{
+	if (j->layer->kind == PD_LAYER_mul)
+		multiply(j);
+	else
+		join(j);
+}
+
+void ref_concat(const struct ref_job *j)
+{
+	join(j);
+}
+
+void ref_flatten(const struct ref_job *j)
+{
+	join(j);
+}
+
+void ref_reshape(const struct ref_job *j)
+{
+	join(j);
+}
+
 /* Adds element x of the input times a factor to element y of the output, or the gradient the other way. */
 static void pass(const struct ref_job *j, int64_t y, int64_t x, double factor)
 {
@@ -170,7 +212,7 @@ static void pass(const struct ref_job *j, int64_t y, int64_t x, double factor)
 }
 
 /* Computes slice and mean, which take a part of an axis. */
-void ref_along(const struct ref_job *j)
+static void along(const struct ref_job *j)
 {
 	const struct pd_layer *a = j->layer;
 	struct pd_axis axis = pd_shape_axis(j->in, a->dim);
@@ -185,6 +227,16 @@ void ref_along(const struct ref_job *j)
 				pass(j, row * axis.inner + i, (o * axis.extent + e) * axis.inner + i,
 				     mean ? 1 / (double)axis.extent : 1);
 			}
+}
+
+void ref_slice(const struct ref_job *j)
+{
+	along(j);
+}
+
+void ref_mean(const struct ref_job *j)
+{
+	along(j);
 }
 
 void ref_transpose(const struct ref_job *j)
@@ -242,7 +294,7 @@ void ref_position_embedding(const struct ref_job *j)
 	add_to_each(j, pd_shape_elements(j->in));
 }
 
-void ref_added_bias(const struct ref_job *j)
+void ref_bias(const struct ref_job *j)
 {
 	add_to_each(j, pd_shape_width(j->in));
 }

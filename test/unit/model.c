@@ -109,6 +109,8 @@ static void test_shapes(void)
 		{ "[6, 5, 4]", "'kind': 'concat', 'inputs': ['x', 'x'], 'dim': -1", "6 x 5 x 8", 0 },
 		{ "[6, 5]", "'kind': 'gelu', 'approximate': 'tanh'", "6 x 5", 0 },
 		{ "[6, 5]", "'kind': 'silu'", "6 x 5", 0 },
+		{ "[6, 5]", "'kind': 'leaky_relu', 'negative_slope': -0.1", "6 x 5", 0 },
+		{ "[6, 5]", "'kind': 'elu', 'alpha': 0", "6 x 5", 0 },
 		{ "[6, 5]", "'kind': 'mul', 'inputs': ['x', 'x']", "6 x 5", 0 },
 		{ "[6, 5]", "'kind': 'rmsnorm'", "6 x 5", 5 },
 		{ "[6, 5]", "'kind': 'rmsnorm', 'normalized_shape': [6, 5]", "6 x 5", 30 },
@@ -237,6 +239,14 @@ static void test_attributes(void)
 	ok(l->least == 1 && l->limit == 7, "lstm: lengths are 1 to the steps");
 	ok(l->state_count == 2 && l->states[0].size[0] == 3 && l->states[0].size[1] == 4 &&
 	   pd_model_lanes(model) == 3, "lstm: the state of each lane");
+	pd_model_free(model);
+
+	model = model_of_layer("[4]", "'inputs': ['x'], 'kind': 'leaky_relu'");
+	ok(model->layers->alpha == 0.01, "leaky_relu: default");
+	pd_model_free(model);
+
+	model = model_of_layer("[4]", "'inputs': ['x'], 'kind': 'elu'");
+	ok(model->layers->alpha == 1, "elu: default");
 	pd_model_free(model);
 
 	model = model_of_layer("[4]", "'inputs': ['x'], 'kind': 'dropout'");
@@ -369,6 +379,9 @@ static void test_errors(void)
 		  "no layer is called \"k\"" },
 		{ "[4]", "'kind': 'gelu', 'inputs': ['x'], 'approximate': 'erf'",
 		  "layers[0].approximate: expected one of \"none\", \"tanh\", found \"erf\"" },
+		{ "[4]", "'kind': 'elu', 'inputs': ['x'], 'negative_slope': 0.1",
+		  "layers[0]: unknown key \"negative_slope\"; expected one of name, kind, inputs, shares, "
+		  "init, alpha" },
 		{ "[4]", "'kind': 'mul', 'inputs': ['x', 'x', 'x']",
 		  "layers[0].inputs: expected 2 inputs for mul, found 3" },
 		{ "[4, 5]", "'kind': 'concat', 'inputs': ['x', 'x'], 'dim': 0",

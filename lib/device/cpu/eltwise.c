@@ -4,10 +4,11 @@
  * may overwrite its input, since a second relu changes nothing: a forward that runs again
  * (recomputation, the profiler) gives the same bits.  For the others and dropout that does not hold.
  * relu has loops of our own, equal to those of the sums that do its backward (sum.c), so that both
- * give the same bits.  In 16 bits they work on the bits.
+ * give the same bits.  In 16 bits they work on the bits.  Curves that are not oneDNN's are in curves.c.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
+#include "device/curve.h"
 
 #define PIECE 32768
 
@@ -33,19 +34,9 @@ static int prepare_reorders(struct pd_compiled_layer *l, struct eltwise *e, stru
 		? -1 : 0;
 }
 
-static enum pd_curve curve_of(const struct pd_layer *layer)
-{
-	static const enum pd_curve curves[PD_LAYER_KINDS] = {
-		[PD_LAYER_tanh] = PD_CURVE_TANH, [PD_LAYER_sigmoid] = PD_CURVE_SIGMOID,
-		[PD_LAYER_gelu] = PD_CURVE_GELU, [PD_LAYER_silu] = PD_CURVE_SILU,
-	};
-
-	return layer->approximate == PD_GELU_TANH ? PD_CURVE_GELU_TANH : curves[layer->kind];
-}
-
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
-	enum pd_curve curve = curve_of(l->layer);
+	enum pd_curve curve = pd_curve_of(l->layer);
 	struct pd_onednn *dnn = l->net->engine;
 	struct eltwise *e;
 
@@ -53,13 +44,13 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!l->inside)
 		return 0;
 	l->own = e = pd_zalloc(sizeof(*e));
-	e->takes_output = pd_curve_takes_output(curve);
+	e->takes_output = pd_curve_from_output(curve);
 	e->dtype = pd_onednn_widens(dnn) ? PD_F32 : l->net->dtype;
 	e->forward = pd_primitive_eltwise(dnn, PD_FORWARD, curve, l->out, NULL, err);
 	if (!e->forward ||
 	    pd_primitive_prepare(l, e->forward, &e->forward_scratch, &l->forward_bytes, err) < 0)
 		return -1;
-	e->loses_nan = curve == PD_CURVE_SIGMOID && pd_primitive_is_slow(e->forward);
+	e->loses_nan = curve == PD_CURVE_sigmoid && pd_primitive_is_slow(e->forward);
 	e->backward = pd_primitive_eltwise(dnn, PD_BACKWARD_DATA, curve, l->out, e->forward, err);
 	if (!e->backward ||
 	    pd_primitive_prepare(l, e->backward, &e->backward_scratch, &l->backward_bytes, err) < 0)

@@ -213,6 +213,27 @@ bool pd_dnn_is_padded(const_dnnl_memory_desc_t md)
 	return false;
 }
 
+void pd_layout_clear_padding(const struct pd_layout *layout, void *tensor)
+{
+	const int64_t *size = pd_dnn_size(layout->md);
+	int64_t lanes, blocks, area;
+	size_t each;
+
+	if (!pd_dnn_is_padded(layout->md))
+		return;
+	lanes = pd_layout_lanes(layout);
+	blocks = (size[1] + lanes - 1) / lanes;
+	area = size[2] * size[3];
+	each = pd_layout_bytes(layout) / (size_t)(size[0] * blocks * area * lanes);
+	for (int64_t n = 0; n < size[0]; n++)
+		for (int64_t at = 0; at < area; at++) {
+			int64_t last = (((n + 1) * blocks - 1) * area + at) * lanes;
+
+			memset((char *)tensor + (size_t)(last + size[1] % lanes) * each, 0,
+			       (size_t)(lanes - size[1] % lanes) * each);
+		}
+}
+
 bool pd_layout_stacks(const struct pd_layout *layout)
 {
 	static const dnnl_format_tag_t tags[] = { dnnl_nChw16c, dnnl_nChw8c, dnnl_nChw4c };

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "device/curve.h"
 #include "model/dtype.h"
 
 #include <stdbool.h>
@@ -51,6 +52,8 @@ const struct pd_layout *pd_layout_transposed(struct pd_onednn *dnn, const struct
  */
 bool pd_layout_in_panels(const struct pd_layout *layout);
 size_t pd_layout_bytes(const struct pd_layout *layout);
+/* Writes zeros into the padding of a tensor. */
+void pd_layout_clear_padding(const struct pd_layout *layout, void *tensor);
 bool pd_layout_same(const struct pd_layout *a, const struct pd_layout *b);
 /*
  * The layout in which batch normalisation and pooling of this tensor have quick kernels: this one
@@ -86,16 +89,12 @@ struct pd_pooling {
 	bool max, count_include_pad;
 };
 
-enum pd_curve { PD_CURVE_TANH, PD_CURVE_SIGMOID, PD_CURVE_GELU, PD_CURVE_GELU_TANH, PD_CURVE_SILU };
-/* Tells whether backward takes the output, not the input. */
-bool pd_curve_takes_output(enum pd_curve curve);
-
 /*
  * Each returns NULL after filling *err.  `forward` is the forward op that a backward one
  * belongs to.  Weights: the layout to take them (or, in f32, give their gradient) in, or NULL for
  * whichever is fastest; conv and linear fall back to that when the one asked for has no fast
  * kernel, so ask the op (pd_primitive_layout) what it got.  Backward of elementwise functions
- * takes PD_ARG_DST or PD_ARG_SRC (pd_curve_takes_output).  Gradients of parameters, batch normalisation's
+ * takes PD_ARG_DST or PD_ARG_SRC (pd_curve_from_output).  Gradients of parameters, batch normalisation's
  * scale and shift and its statistics are f32.
  */
 struct pd_primitive *pd_primitive_conv(struct pd_onednn *dnn, enum pd_way way,

@@ -175,11 +175,6 @@ struct pd_primitive *pd_primitive_linear(struct pd_onednn *dnn, enum pd_way way,
 								forward, err);
 }
 
-bool pd_curve_takes_output(enum pd_curve curve)
-{
-	return curve == PD_CURVE_TANH || curve == PD_CURVE_SIGMOID;
-}
-
 struct pd_primitive *pd_primitive_product(struct pd_onednn *dnn, const struct pd_layout *src,
 					  const struct pd_layout *dst, struct pd_error *err)
 {
@@ -198,13 +193,13 @@ struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_way way
 					  const struct pd_primitive *forward, struct pd_error *err)
 {
 	static const dnnl_alg_kind_t algorithm[] = {
-		[PD_CURVE_TANH] = dnnl_eltwise_tanh_use_dst_for_bwd,
-		[PD_CURVE_SIGMOID] = dnnl_eltwise_logistic_use_dst_for_bwd,
-		[PD_CURVE_GELU] = dnnl_eltwise_gelu_erf,
-		[PD_CURVE_GELU_TANH] = dnnl_eltwise_gelu_tanh,
-		[PD_CURVE_SILU] = dnnl_eltwise_swish,
+		[PD_CURVE_tanh] = dnnl_eltwise_tanh_use_dst_for_bwd,
+		[PD_CURVE_sigmoid] = dnnl_eltwise_logistic_use_dst_for_bwd,
+		[PD_CURVE_gelu] = dnnl_eltwise_gelu_erf,
+		[PD_CURVE_gelu_tanh] = dnnl_eltwise_gelu_tanh,
+		[PD_CURVE_silu] = dnnl_eltwise_swish,
 	};
-	const float alpha = curve == PD_CURVE_SILU;
+	const float alpha = curve == PD_CURVE_silu;
 	const_dnnl_memory_desc_t md = pd_dnn_as(dnn, dnn->of_ops, layout);
 	dnnl_primitive_desc_t desc = NULL;
 	dnnl_status_t status;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * relu, tanh, sigmoid, gelu, silu, mul, dropout: element by element, in place where the CPU's are
+ * The curves of device/curve.def, mul, dropout: element by element, in place where the CPU's are
  * (device/cpu/eltwise.c).
  */
 #include "device/cuda/cuda.h"
@@ -13,15 +13,17 @@ static int prepare_curve(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-static int curve(struct pd_compiled_layer *l, enum pd_kernel_curve which, struct pd_error *err)
+static int forward_curve(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			 struct pd_error *err)
 {
 	int before = pd_model_producer(l->net->model, l->layer->inputs[0]);
 
 	/* the layer before may have done this relu */
-	if (which == PD_KERNEL_RELU && l->dst == l->src[0] && before >= 0 &&
+	if (l->kind->is_relu && l->dst == l->src[0] && before >= 0 &&
 	    pd_cuda_does_relu(l->net, before))
 		return 0;
-	return pd_cuda_queued(l, pd_kernel_curve(pd_cuda_engine(l)->stream, l->net->dtype, which,
+	return pd_cuda_queued(l, pd_kernel_curve(pd_cuda_engine(l)->stream, l->net->dtype,
+						 pd_curve_of(l->layer), (float)l->layer->alpha,
 						 l->dst, l->src[0],
 						 pd_cuda_batch_elements(l, l->in_shape[0])), err);
 }
@@ -36,90 +38,38 @@ static bool left_to_norm(const struct pd_compiled_layer *l)
 	       pd_cuda_does_relu(l->net, before);
 }
 
-static int curve_back(struct pd_compiled_layer *l, enum pd_kernel_curve which,
-		      struct pd_error *err)
+static int backward_curve(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			  struct pd_error *err)
 {
+	enum pd_curve curve = pd_curve_of(l->layer);
+
 	if (!l->diff_src[0])
 		return 0;
 	/* another layer has done this relu's backward, or will */
-	if (which == PD_KERNEL_RELU && l->diff_src[0] == l->diff_dst &&
-	    (l->completed || left_to_norm(l)))
+	if (l->kind->is_relu && l->diff_src[0] == l->diff_dst && (l->completed || left_to_norm(l)))
 		return 0;
-	return pd_cuda_queued(l, pd_kernel_curve_back(pd_cuda_engine(l)->stream, l->net->dtype,
-						      which, l->diff_src[0],
-						      pd_kernel_curve_from_output(which) ? l->dst
-							: l->src[0], l->diff_dst,
+	return pd_cuda_queued(l, pd_kernel_curve_back(pd_cuda_engine(l)->stream, l->net->dtype, curve,
+						      (float)l->layer->alpha, l->diff_src[0],
+						      pd_curve_from_output(curve) ? l->dst
+										  : l->src[0],
+						      l->diff_dst,
 						      pd_cuda_batch_elements(l, l->in_shape[0])),
 			      err);
 }
 
-#define CURVE(name, NAME) \
-	static int forward_##name(struct pd_compiled_layer *l, const struct pd_pass *pass, \
-				  struct pd_error *err) \
-	{ \
-		return curve(l, PD_KERNEL_##NAME, err); \
-	} \
-	static int backward_##name(struct pd_compiled_layer *l, const struct pd_pass *pass, \
-				   struct pd_error *err) \
-	{ \
-		return curve_back(l, PD_KERNEL_##NAME, err); \
-	}
-CURVE(relu, RELU)
-CURVE(tanh, TANH)
-CURVE(sigmoid, SIGMOID)
-CURVE(gelu_none, GELU)
-CURVE(gelu_tanh, GELU_TANH)
-CURVE(silu, SILU)
+#define CURVE(name, cpu, flags, value, gradient)                                \
+	const struct pd_compiled_kind pd_cuda_##name = {                        \
+		.is_relu = PD_CURVE_##name == PD_CURVE_relu,                    \
+		.keeps_output = (flags) & PD_CURVE_FROM_OUTPUT,                 \
+		.in_place = (flags) & PD_CURVE_IDEMPOTENT,                      \
+		.prepare = prepare_curve,                                       \
+		.forward = forward_curve,                                       \
+		.backward = backward_curve,                                     \
+	};
+#define VARIANT(name, cpu, flags, value, gradient)
+#include "device/curve.def"
+#undef VARIANT
 #undef CURVE
-
-const struct pd_compiled_kind pd_cuda_relu = {
-	.is_relu = true,
-	.keeps_output = true,
-	.in_place = true,
-	.prepare = prepare_curve,
-	.forward = forward_relu,
-	.backward = backward_relu,
-};
-
-const struct pd_compiled_kind pd_cuda_tanh = {
-	.keeps_output = true,
-	.prepare = prepare_curve,
-	.forward = forward_tanh,
-	.backward = backward_tanh,
-};
-
-const struct pd_compiled_kind pd_cuda_sigmoid = {
-	.keeps_output = true,
-	.prepare = prepare_curve,
-	.forward = forward_sigmoid,
-	.backward = backward_sigmoid,
-};
-
-static int forward_gelu(struct pd_compiled_layer *l, const struct pd_pass *pass,
-			struct pd_error *err)
-{
-	return l->layer->approximate == PD_GELU_TANH ? forward_gelu_tanh(l, pass, err)
-						     : forward_gelu_none(l, pass, err);
-}
-
-static int backward_gelu(struct pd_compiled_layer *l, const struct pd_pass *pass,
-			 struct pd_error *err)
-{
-	return l->layer->approximate == PD_GELU_TANH ? backward_gelu_tanh(l, pass, err)
-						     : backward_gelu_none(l, pass, err);
-}
-
-const struct pd_compiled_kind pd_cuda_gelu = {
-	.prepare = prepare_curve,
-	.forward = forward_gelu,
-	.backward = backward_gelu,
-};
-
-const struct pd_compiled_kind pd_cuda_silu = {
-	.prepare = prepare_curve,
-	.forward = forward_silu,
-	.backward = backward_silu,
-};
 
 /* ---- mul ---- */
 

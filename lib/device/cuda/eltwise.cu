@@ -26,85 +26,71 @@ __device__ static void for_packs(size_t count, Pack pack_at, One one_at)
 		one_at(i);
 }
 
-/* Constants of PyTorch's approximation by tanh: sqrt(2 / pi), and the factor of the cube. */
-#define GELU_INNER 0.79788456f
-#define GELU_CUBE 0.044715f
+/* ---- curves: the formulas of device/curve.def ---- */
 
-__device__ static float gelu_tanh(float v)
+#define EXP(x) expf(x)
+#define EXPM1(x) expm1f(x)
+
+/* Constants of PyTorch's approximation by tanh: sqrt(2 / pi), and the factor of the cube. */
+#define PD_GELU_INNER 0.79788456f
+#define PD_GELU_CUBE 0.044715f
+
+__device__ static float pd_gelu_tanh(float v)
 {
-	return tanhf(GELU_INNER * (v + GELU_CUBE * (v * v * v)));
+	return tanhf(PD_GELU_INNER * (v + PD_GELU_CUBE * (v * v * v)));
 }
 
-__device__ static float curved(enum pd_kernel_curve which, float v)
+__device__ static float curved(enum pd_curve which, float x, float a)
 {
 	switch (which) {
-	case PD_KERNEL_RELU:
-		return v < 0 ? 0 : v;
-	case PD_KERNEL_TANH:
-		return tanhf(v);
-	case PD_KERNEL_SIGMOID:
-		return 1 / (1 + expf(-v));
-	case PD_KERNEL_GELU:
-		return 0.5f * v * (1 + erff(v * 0.70710678f));
-	case PD_KERNEL_GELU_TANH:
-		return 0.5f * v * (1 + gelu_tanh(v));
-	default:
-		return v / (1 + expf(-v));
+#define CURVE(name, cpu, flags, value, gradient) case PD_CURVE_##name: return value;
+#define VARIANT CURVE
+#include "device/curve.def"
+#undef VARIANT
+#undef CURVE
+	default: return x;
+	}
+}
+
+/* Returns the gradient at v, which is the output or the input as pd_curve_from_output() says. */
+__device__ static float slope(enum pd_curve which, float v, float g, float a)
+{
+	switch (which) {
+#define CURVE(name, cpu, flags, value, gradient) case PD_CURVE_##name: return gradient;
+#define VARIANT CURVE
+#include "device/curve.def"
+#undef VARIANT
+#undef CURVE
+	default: return g;
 	}
 }
 
 template <typename T, int N>
-__global__ static void curve(enum pd_kernel_curve which, T *y, const T *x, size_t count)
+__global__ static void curve(enum pd_curve which, float a, T *y, const T *x, size_t count)
 {
 	for_packs<N>(count, [&](size_t i) {
 		struct pd_pack<T, N> p = *(const struct pd_pack<T, N> *)&x[i];
 
 		for (int k = 0; k < N; k++)
-			p.v[k] = (T)curved(which, (float)p.v[k]);
+			p.v[k] = (T)curved(which, (float)p.v[k], a);
 		*(struct pd_pack<T, N> *)&y[i] = p;
 	}, [&](size_t i) {
-		y[i] = (T)curved(which, (float)x[i]);
+		y[i] = (T)curved(which, (float)x[i], a);
 	});
 }
 
-cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_kernel_curve which,
+cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_curve which, float a,
 			    void *y, const void *x, size_t count)
 {
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(y, x, x), N, (
 			curve<T, N><<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
-				which, (T *)y, (const T *)x, count))));
+				which, a, (T *)y, (const T *)x, count))));
 	return cudaGetLastError();
 }
 
-/* Returns the gradient g times the slope at v, which is the output or the input as
- * pd_kernel_curve_from_output() says. */
-__device__ static float slope(enum pd_kernel_curve which, float v, float g)
-{
-	float s;
-
-	switch (which) {
-	case PD_KERNEL_RELU:
-		return v <= 0 ? 0 : g;
-	case PD_KERNEL_TANH:
-		return g * (1 - v * v);
-	case PD_KERNEL_SIGMOID:
-		return g * (v * (1 - v));
-	case PD_KERNEL_GELU:
-		return g * (0.5f * (1 + erff(v * 0.70710678f)) +
-			    v * expf(-0.5f * v * v) * 0.39894228f);
-	case PD_KERNEL_GELU_TANH:
-		s = gelu_tanh(v);
-		return g * (0.5f * (1 + s) + 0.5f * v * (1 - s * s) * GELU_INNER *
-			    (1 + 3 * GELU_CUBE * v * v));
-	default:
-		s = 1 / (1 + expf(-v));
-		return g * (s * (1 + v * (1 - s)));
-	}
-}
-
 template <typename T, int N>
-__global__ static void curve_back(enum pd_kernel_curve which, T *dx, const T *y, const T *dy,
+__global__ static void curve_back(enum pd_curve which, float a, T *dx, const T *y, const T *dy,
 				  size_t count)
 {
 	for_packs<N>(count, [&](size_t i) {
@@ -112,24 +98,25 @@ __global__ static void curve_back(enum pd_kernel_curve which, T *dx, const T *y,
 		struct pd_pack<T, N> g = *(const struct pd_pack<T, N> *)&dy[i];
 
 		for (int k = 0; k < N; k++)
-			g.v[k] = (T)slope(which, (float)p.v[k], (float)g.v[k]);
+			g.v[k] = (T)slope(which, (float)p.v[k], (float)g.v[k], a);
 		*(struct pd_pack<T, N> *)&dx[i] = g;
 	}, [&](size_t i) {
-		dx[i] = (T)slope(which, (float)y[i], (float)dy[i]);
+		dx[i] = (T)slope(which, (float)y[i], (float)dy[i], a);
 	});
 }
 
-cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype,
-				 enum pd_kernel_curve which, void *dx, const void *y,
-				 const void *dy, size_t count)
+cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype, enum pd_curve which,
+				 float a, void *dx, const void *y, const void *dy, size_t count)
 {
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(dx, y, dy), N, (
 			curve_back<T, N>
 				<<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
-				which, (T *)dx, (const T *)y, (const T *)dy, count))));
+				which, a, (T *)dx, (const T *)y, (const T *)dy, count))));
 	return cudaGetLastError();
 }
+
+/* ---- products and sums ---- */
 
 template <typename T, int N>
 __global__ static void product(T *dst, const T *a, const T *b, size_t count)

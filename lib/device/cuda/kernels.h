@@ -8,6 +8,7 @@
 
 #include "device/cuda/arith.h"
 #include "device/chunks.h"
+#include "device/curve.h"
 #include "device/global_norm.h"
 #include "device/mixed_sum.h"
 #include "model/dtype.h"
@@ -45,21 +46,13 @@ cudaError_t pd_kernel_set_numbers(cudaStream_t stream, struct pd_pass_numbers *n
 				  const struct pd_pass_numbers *value);
 
 /* --- eltwise.cu: count elements; outputs may overwrite inputs */
-enum pd_kernel_curve {
-	PD_KERNEL_RELU, PD_KERNEL_TANH, PD_KERNEL_SIGMOID,
-	PD_KERNEL_GELU, PD_KERNEL_GELU_TANH, PD_KERNEL_SILU
-};
-/* Tells whether backward reads the output, not the input. */
-static inline bool pd_kernel_curve_from_output(enum pd_kernel_curve curve)
-{
-	return curve <= PD_KERNEL_SIGMOID;
-}
-cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_kernel_curve curve,
+/* a: the attribute of curves that have one (device/curve.def). */
+cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_curve curve, float a,
 			    void *y, const void *x, size_t count);
-/* kept: the output or the input, as that says. */
-cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype,
-				 enum pd_kernel_curve curve, void *dx, const void *kept,
-				 const void *dy, size_t count);
+/* kept: the output or the input, as pd_curve_from_output() says. */
+cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype, enum pd_curve curve,
+				 float a, void *dx, const void *kept, const void *dy,
+				 size_t count);
 cudaError_t pd_kernel_mul(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *a,
 			  const void *b, size_t count);
 /* Computes dst = src[0] + src[1] + ..., in that order, then relu; n is 1 to PD_KERNEL_SOURCES. */

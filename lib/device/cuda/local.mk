@@ -52,7 +52,7 @@ CLEANFILES += $(CUDA_OBJECTS)
 
 # what these include: few and seldom changed
 $(CUDA_OBJECTS): $(CUDA_INCLUDED) lib/base/rng.h lib/base/inline.h lib/device/adam.h lib/device/lars.h \
-	lib/device/global_norm.h
+	lib/device/curve.h lib/device/curve.def lib/device/global_norm.h
 $(CUDA_OBJECTS): %.o: %.cu
 	@$(MKDIR_P) $(@D)
 	$(AM_V_GEN)$(NVCC) $(NVCCFLAGS) $(CUDA_GENCODE) -I$(top_srcdir)/lib \
