@@ -345,4 +345,5 @@ def main():
     return judge(plan, sys.argv[3], sys.argv[4], sys.argv[5], options)
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())
