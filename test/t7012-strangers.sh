@@ -96,10 +96,11 @@ test_ok "by UCX, which has to be asked for, the weights are the same" '
 	there --transport=ucx --minibatches=20 --checkpoint=ucx plan >out || { cat err; false; }
 	same_weights here ucx
 '
-# A second network, between the two hosts alone.
+# A second network, between the two hosts alone: IPv6, where the kernel has that.
 ip link add e1 netns "${PD_NETNS}h1" type veth peer name e1 netns "${PD_NETNS}h2"
 for n in 1 2; do
-	ip -n "${PD_NETNS}h$n" addr add "10.98.0.$n/24" dev e1
+	ip -n "${PD_NETNS}h$n" addr add "fd98::$n/64" dev e1 nodad 2>/dev/null ||
+		ip -n "${PD_NETNS}h$n" addr add "10.98.0.$n/24" dev e1
 	ip -n "${PD_NETNS}h$n" link set e1 up
 done
 # carried INTERFACE: prints the bytes that the first host has received by it.
