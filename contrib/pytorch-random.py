@@ -198,7 +198,7 @@ def case(build, number, folder):
         "--microbatches=1", "profile.json", into="plan.json")
     report = run(build, folder, "pd-run", "--device=cpu", "--threads=1", "--data=data",
                  "--lr=0.05", "--momentum=0.9", f"--epochs={epochs}", "--init=init.safetensors",
-                 "--checkpoint=ck", "plan.json")
+                 "--checkpoint=ck", *["--loss-scale=1"][:dtype == "f16"], "plan.json")
     network.train(sets["train"], epochs)
     found = {}
     for file in (folder / "ck" / f"step-{epochs:012}").glob("stage-*.safetensors"):
