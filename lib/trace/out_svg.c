@@ -38,7 +38,7 @@ static void put_kind(const struct pd_picture *picture, enum pd_op_kind kind, str
 	int chunks = pd_op_computes(kind) ? picture->chunks : 1;
 	int boxes = chunks < MOST_SHADES ? chunks : MOST_SHADES;
 	struct pd_colour colours[MOST_SHADES];
-	char numbers[NUMBERED_CHUNKS][4], text[64];
+	char numbers[NUMBERED_CHUNKS][12], text[64];
 	const char *inside[NUMBERED_CHUNKS];
 
 	for (int c = 0; c < boxes; c++)         /* of very many chunks, some from the first to the last */
