@@ -20,9 +20,10 @@ static const struct pd_opt options[] = {
 	{ "preset", 'p', PD_OPT_STRING, "NAME", "begin with a size that has a name (--list)", &preset },
 #define NETWORK_OPTION(field, option, kind, argument, least, most, help)                        \
 	{ option, 0, PD_OPT_##kind, argument, help, &size.field, least, most },
+#define NETWORK_CHOICE(field, option, names, argument, help)                                    \
+	{ option, 0, PD_OPT_CHOICE, argument, help, &size.field, .choices = names },
 #define NETWORK_GROUP(title) PD_OPT_GROUP(title),
 #include "network/option.def"
-#undef NETWORK_OPTION
 	PD_OPT_GROUP("Document"),
 	{ "name", 'n', PD_OPT_STRING, "NAME", "the model's name", &name },
 	{ "list", 'l', PD_OPT_FLAG, NULL, "list families and presets with their sizes, and end", &list },

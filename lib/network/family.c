@@ -2,7 +2,7 @@
 #include "network/builder.h"
 
 #include "base/mem.h"
-#include "base/opt.h"
+#include "base/names.h"
 #include "model/kind.h"
 
 #include <inttypes.h>
@@ -17,17 +17,26 @@ const struct pd_family *const pd_families[] = {
 	&pd_family_gnmt, &pd_family_awd, &pd_family_s2vt, NULL
 };
 
-enum kind { COUNT, REAL, FLAG };
+const char *const pd_network_bias_name[] = { "none", "qkv", "attention", "mlp", "all", NULL };
+const char *const pd_network_activation_name[] = { "relu", "gelu", "gelu-tanh", "silu", "tanh", "sigmoid",
+						   NULL };
+const char *const pd_network_norm_name[] = { "pre", "post", NULL };
+const char *const pd_network_head_name[] = { "pretraining", "masked", NULL };
+
+enum kind { COUNT, REAL, FLAG, CHOICE };
 
 static const struct option {
 	const char *name;
 	enum kind kind;
 	size_t at;                      /* in struct pd_network_size */
+	double least, most;
+	const char *const *choices;
 } options[] = {
 #define NETWORK_OPTION(field, name, kind, argument, least, most, help)                          \
-	{ name, kind, offsetof(struct pd_network_size, field) },
+	{ name, kind, offsetof(struct pd_network_size, field), least, most, NULL },
+#define NETWORK_CHOICE(field, name, choices, argument, help)                                    \
+	{ name, CHOICE, offsetof(struct pd_network_size, field), 0, 0, choices },
 #include "network/option.def"
-#undef NETWORK_OPTION
 };
 
 static void *field(const struct option *option, const struct pd_network_size *size)
@@ -44,6 +53,8 @@ static bool said(const struct option *option, const struct pd_network_size *size
 		return *(double *)field(option, size) >= 0;
 	case FLAG:
 		return *(bool *)field(option, size);
+	case CHOICE:
+		return *(int *)field(option, size) != PD_NETWORK_UNSAID;
 	}
 	return false;
 }
@@ -51,7 +62,7 @@ static bool said(const struct option *option, const struct pd_network_size *size
 static void copy_field(const struct option *option, const struct pd_network_size *from,
 		       struct pd_network_size *to)
 {
-	static const size_t bytes[] = { sizeof(int64_t), sizeof(double), sizeof(bool) };
+	static const size_t bytes[] = { sizeof(int64_t), sizeof(double), sizeof(bool), sizeof(int) };
 
 	memcpy(field(option, to), field(option, from), bytes[option->kind]);
 }
@@ -64,6 +75,24 @@ void pd_network_size_init(struct pd_network_size *size_p)
 			*(int64_t *)field(&options[o], size_p) = PD_NETWORK_UNSAID;
 		else if (options[o].kind == REAL)
 			*(double *)field(&options[o], size_p) = PD_NETWORK_UNSAID;
+		else if (options[o].kind == CHOICE)
+			*(int *)field(&options[o], size_p) = PD_NETWORK_UNSAID;
+}
+
+const char *pd_network_said(const struct pd_network_size *size)
+{
+	for (size_t o = 0; o < PD_COUNT(options); o++)
+		if (said(&options[o], size))
+			return options[o].name;
+	return NULL;
+}
+
+static const struct option *find_option(const char *name)
+{
+	for (size_t o = 0; o < PD_COUNT(options); o++)
+		if (strcmp(options[o].name, name) == 0)
+			return &options[o];
+	pd_bug("no option of networks is called \"%s\"", name);
 }
 
 /* Does the family take it?  Its first preset has all that it takes. */
@@ -76,40 +105,59 @@ static bool takes(const struct pd_family *family, const struct option *option)
 
 static void read_word(const struct pd_word *word, struct pd_network_size *size)
 {
-	for (size_t o = 0; o < PD_COUNT(options); o++) {
-		void *at = field(&options[o], size);
+	const struct option *option = find_option(word->name);
+	void *at = field(option, size);
 
-		if (strcmp(options[o].name, word->name) != 0)
-			continue;
-		switch (options[o].kind) {
-		case COUNT:
-			*(int64_t *)at = strtoll(word->value, NULL, 10);
-			return;
-		case REAL:
-			*(double *)at = strtod(word->value, NULL);
-			return;
-		case FLAG:
-			*(bool *)at = strcmp(word->value, "true") == 0;
-			return;
-		}
+	switch (option->kind) {
+	case COUNT:
+		*(int64_t *)at = strtoll(word->value, NULL, 10);
+		return;
+	case REAL:
+		*(double *)at = strtod(word->value, NULL);
+		return;
+	case FLAG:
+		*(bool *)at = strcmp(word->value, "true") == 0;
+		return;
+	case CHOICE:
+		*(int *)at = pd_names_index(option->choices, word->value);
+		return;
 	}
-	pd_bug("no option of networks is called \"%s\"", word->name);
 }
 
-static void read_words(const char *text, struct pd_network_size *size)
+void pd_network_size_words(const char *words, struct pd_network_size *size)
 {
 	struct pd_word word;
 
-	while (pd_word_next(&text, &word))
+	while (pd_word_next(&words, &word))
 		read_word(&word, size);
+}
+
+int pd_network_size_read(const struct pd_place *place, const char *name, struct pd_network_size *size,
+			 struct pd_error *err)
+{
+	const struct option *option = find_option(name);
+	void *at = field(option, size);
+
+	switch (option->kind) {
+	case COUNT:
+		return pd_json_int(place, option->least < 1 ? 1 : (int64_t)option->least,
+				   (int64_t)option->most, at, err);
+	case REAL:
+		return pd_json_real(place, option->least, option->most, at, err);
+	case FLAG:
+		return pd_json_bool(place, at, err);
+	case CHOICE:
+		return pd_json_get_choice(place->up, place->key, option->choices, at, err);
+	}
+	return -1;
 }
 
 static void preset_size(const struct pd_family *family, const struct pd_preset *preset,
 			struct pd_network_size *size_p)
 {
 	pd_network_size_init(size_p);
-	read_words(family->presets[0].size, size_p);
-	read_words(preset->size, size_p);
+	pd_network_size_words(family->presets[0].size, size_p);
+	pd_network_size_words(preset->size, size_p);
 }
 
 const struct pd_preset *pd_preset_find(const struct pd_family *family, const char *name)
@@ -135,13 +183,12 @@ bool pd_family_find(const char *name, const struct pd_family **family_p,
 	return false;
 }
 
-/* Lets given sizes replace the preset's.  *any_p: true if any is given. */
+/* Lets given sizes replace the preset's. */
 static int override(const struct pd_family *family, const struct pd_network_size *given,
-		    struct pd_network_size *size, bool *any_p, struct pd_error *err)
+		    struct pd_network_size *size, struct pd_error *err)
 {
 	char list[400] = "";
 
-	*any_p = false;
 	for (size_t o = 0; o < PD_COUNT(options); o++) {
 		size_t used = strlen(list);
 
@@ -155,31 +202,36 @@ static int override(const struct pd_family *family, const struct pd_network_size
 			return pd_error_input(err, "--%s: %s has no such option; expected some of%s",
 					      options[o].name, family->name, list);
 		copy_field(&options[o], given, size);
-		*any_p = true;
 	}
 	return 0;
+}
+
+json_t *pd_network_sized(const struct pd_family *family, const struct pd_network_size *preset,
+			 const struct pd_network_size *given, const char *name, struct pd_error *err)
+{
+	struct pd_network network = { json_array(), json_array(), json_array() };
+	struct pd_network_sizes sizes = { *preset, *given, *preset };
+	json_t *document = NULL;
+	bool fits = override(family, given, &sizes.size, err) == 0;
+
+	if (fits && family->follow)
+		family->follow(&sizes);
+	if (fits && family->build(&network, &sizes.size, err) == 0)
+		document = json_pack("{s:s, s:i, s:s, s:O, s:O}", "format", "pd-model", "version", 1,
+				     "name", name, "inputs", network.inputs, "layers", network.layers);
+	json_decref(network.inputs);
+	json_decref(network.layers);
+	json_decref(network.names);
+	return document;
 }
 
 json_t *pd_network_document(const struct pd_family *family, const struct pd_preset *preset,
 			    const struct pd_network_size *given, const char *name,
 			    struct pd_error *err)
 {
-	struct pd_network network = { json_array(), json_array(), json_array() };
-	struct pd_network_sizes sizes = { .given = *given };
-	json_t *document = NULL;
-	bool any, fits;
+	const char *own = pd_network_said(given) ? family->name : preset->name;
+	struct pd_network_size size;
 
-	preset_size(family, preset, &sizes.preset);
-	sizes.size = sizes.preset;
-	fits = override(family, given, &sizes.size, &any, err) == 0;
-	if (fits && family->follow)
-		family->follow(&sizes);
-	if (fits && family->build(&network, &sizes.size, err) == 0)
-		document = json_pack("{s:s, s:i, s:s, s:O, s:O}", "format", "pd-model", "version", 1,
-				     "name", name ? name : any ? family->name : preset->name,
-				     "inputs", network.inputs, "layers", network.layers);
-	json_decref(network.inputs);
-	json_decref(network.layers);
-	json_decref(network.names);
-	return document;
+	preset_size(family, preset, &size);
+	return pd_network_sized(family, &size, given, name ? name : own, err);
 }
