@@ -1,19 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* the name of a family of networks and sizes -> model */
+/* the name of a family of networks and sizes, or a Hugging Face folder -> model */
 #include "base/mem.h"
 #include "base/names.h"
 #include "base/opt.h"
 #include "model/model.h"
+#include "model/summary.h"
+#include "network/config.h"
 #include "network/network.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static struct pd_network_size size;
 static const char *preset, *name;
-static bool list;
+static const char *place = "the network";       /* what messages call the document */
+static bool list, summary;
 
 static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Size"),
@@ -26,27 +30,18 @@ static const struct pd_opt options[] = {
 #include "network/option.def"
 	PD_OPT_GROUP("Document"),
 	{ "name", 'n', PD_OPT_STRING, "NAME", "the model's name", &name },
+	{ "summary", 's', PD_OPT_FLAG, NULL, "print layers, shapes and parameters as a table", &summary },
 	{ "list", 'l', PD_OPT_FLAG, NULL, "list families and presets with their sizes, and end", &list },
 	{ NULL }
 };
 
 static const struct pd_command command = {
 	.name = "pd-model",
-	.synopsis = "[OPTION]... FAMILY | PRESET",
-	.summary = "Write a network of a family, of any size, as a model document.",
+	.synopsis = "[OPTION]... FAMILY | PRESET | FOLDER | FILE.json",
+	.summary = "Write a network of a family, of any size, or of a Hugging Face folder, as a model document.",
 	.options = options,
 	.max_operands = 1,
 };
-
-static int64_t parameters(const struct pd_model *model)
-{
-	int64_t sum = 0;
-
-	for (int l = 0; l < model->layer_count; l++)
-		if (model->layers[l].shares < 0)
-			sum += model->layers[l].parameter_elements;
-	return sum;
-}
 
 static int print_preset(const struct pd_family *family, const struct pd_preset *of,
 			struct pd_error *err)
@@ -55,7 +50,7 @@ static int print_preset(const struct pd_family *family, const struct pd_preset *
 	struct pd_model *model = document ? pd_model_parse("the network", document, err) : NULL;
 
 	if (model)
-		printf("  %-18s%14" PRId64 "  %s\n", of->name, parameters(model), of->size);
+		printf("  %-18s%14" PRId64 "  %s\n", of->name, pd_model_parameters(model), of->size);
 	json_decref(document);
 	pd_model_free(model);
 	return model ? 0 : -1;
@@ -90,10 +85,10 @@ static int unknown(const char *what, struct pd_error *err)
 		try_presets(*family, &likeness);
 	}
 	if (!what)
-		return pd_error_input(err, "expected a family of networks, one of %s; or a preset "
-				      "(--list)", names);
-	return pd_error_input(err, "expected a family of networks, one of %s, or a preset (--list), found "
-			      "\"%.60s\"%s", names, what, pd_likeness_say(&likeness, meant));
+		return pd_error_input(err, "expected a family of networks, one of %s; a preset (--list); or "
+				      "a Hugging Face folder", names);
+	return pd_error_input(err, "expected a family of networks, one of %s; a preset (--list); or a folder "
+			      "or file, found \"%.60s\"%s", names, what, pd_likeness_say(&likeness, meant));
 }
 
 static int unknown_preset(const struct pd_family *family, struct pd_error *err)
@@ -108,32 +103,128 @@ static int unknown_preset(const struct pd_family *family, struct pd_error *err)
 			      pd_likeness_say(&likeness, meant));
 }
 
-static int choose(const char *what, const struct pd_family **family_p,
-		  const struct pd_preset **preset_p, struct pd_error *err)
+static json_t *family_document(const struct pd_family *family, const struct pd_preset *of,
+			       struct pd_error *err)
 {
-	if (!what || !pd_family_find(what, family_p, preset_p))
-		return unknown(what, err);
-	if (!preset)
-		return 0;
-	*preset_p = pd_preset_find(*family_p, preset);
-	return *preset_p ? 0 : unknown_preset(*family_p, err);
+	if (preset)
+		of = pd_preset_find(family, preset);
+	if (!of) {
+		unknown_preset(family, err);
+		return NULL;
+	}
+	return pd_network_document(family, of, &size, name, err);
+}
+
+/* The name of the folder that the file is in, or NULL: its path does not say.  free() it. */
+static char *folder_name(const char *file)
+{
+	const char *end = strrchr(file, '/'), *begin = end;
+
+	while (begin && begin > file && begin[-1] != '/')
+		begin--;
+	return !end || begin == end || *begin == '.' ? NULL
+						      : pd_format("%.*s", (int)(end - begin), begin);
+}
+
+/* It is called like its folder, or else like its family. */
+static json_t *config_document(const struct pd_place *root, struct pd_error *err)
+{
+	struct pd_config config;
+	json_t *document;
+	char *folder;
+
+	if (pd_config_read(root, &config, err) < 0)
+		return NULL;
+	folder = folder_name(root->document);
+	document = pd_network_sized(config.family, &config.size, &size,
+				    name ? name : folder ? folder : config.family->name, err);
+	if (!document)
+		pd_error_prefix(err, "%s", root->document);
+	free(folder);
+	return document;
+}
+
+/* A model document stays as it is, but for its name. */
+static json_t *same_document(const struct pd_place *root, struct pd_error *err)
+{
+	const char *said = pd_network_said(&size);
+
+	if (!json_object_get(root->value, "format")) {
+		pd_place_expected(root, err, "a model document, which says its \"format\", or a config.json, "
+				  "which says its \"model_type\"");
+		return NULL;
+	}
+	if (said) {
+		pd_error_input(err, "--%s: %s is a model document, whose network stays as it is; expected a "
+			       "family, a preset or a Hugging Face folder", said, root->document);
+		return NULL;
+	}
+	place = root->document;
+	if (name)
+		pd_json_set(root->value, "name", json_string(name));
+	return json_incref(root->value);
+}
+
+static json_t *file_document(const char *file, struct pd_error *err)
+{
+	json_t *value = pd_json_load(file, err), *document;
+	struct pd_place root = pd_place_root(pd_document_name(file), value);
+
+	if (!value)
+		return NULL;
+	document = pd_config_is(value) ? config_document(&root, err) : same_document(&root, err);
+	json_decref(value);
+	return document;
+}
+
+static json_t *folder_document(const char *folder, struct pd_error *err)
+{
+	bool slash = folder[0] && folder[strlen(folder) - 1] == '/';
+	char *file = pd_format("%s%sconfig.json", folder, slash ? "" : "/");
+	json_t *document = NULL;
+	struct stat found;
+
+	if (stat(file, &found) != 0)
+		pd_error_input(err, "%s: expected a Hugging Face folder, but it has no config.json", folder);
+	else
+		document = file_document(file, err);
+	free(file);
+	return document;
+}
+
+/* Families come first: a folder that is called like one is written ./gpt. */
+static json_t *find_document(const char *what, struct pd_error *err)
+{
+	const struct pd_family *family;
+	const struct pd_preset *of;
+	struct stat found;
+
+	if (what && pd_family_find(what, &family, &of))
+		return family_document(family, of, err);
+	if (!what || (strcmp(what, "-") != 0 && stat(what, &found) != 0)) {
+		unknown(what, err);
+		return NULL;
+	}
+	if (preset) {
+		pd_error_input(err, "--preset: expected a family beside it, found \"%.200s\"", what);
+		return NULL;
+	}
+	if (strcmp(what, "-") != 0 && S_ISDIR(found.st_mode))
+		return folder_document(what, err);
+	return file_document(what, err);
 }
 
 static int write_network(const char *what, struct pd_error *err)
 {
-	const struct pd_family *family;
-	const struct pd_preset *of;
+	json_t *document = find_document(what, err);
 	struct pd_model *model;
-	json_t *document;
 	int status;
 
-	if (choose(what, &family, &of, err) < 0)
-		return -1;
-	document = pd_network_document(family, of, &size, name, err);
 	if (!document)
 		return -1;
-	model = pd_model_parse("the network", document, err);   /* sizes may not fit each other */
-	status = model ? pd_network_write(document, stdout, err) : -1;
+	model = pd_model_parse(place, document, err);     /* sizes may not fit each other */
+	status = !model ? -1 : summary ? pd_model_summary(model, stdout, err)
+			: pd_network_write(document, stdout, err);
 	pd_model_free(model);
 	json_decref(document);
 	return status;

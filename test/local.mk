@@ -76,7 +76,7 @@ test_unit_cudnn_LDFLAGS = $(AM_LDFLAGS) \
 endif
 
 SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.sh \
-	test/t1001-malformed.sh test/t1002-seeds.sh test/t1003-pd-model.sh \
+	test/t1001-malformed.sh test/t1002-seeds.sh test/t1003-pd-model.sh test/t1004-config.sh \
 	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh \
 	test/t3001-schedule.sh \
 	test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh test/t4004-split.sh \
@@ -103,11 +103,14 @@ TESTS += $(UNITS) $(CONFORM) $(SCRIPT_TESTS)
 EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh test/train-lib.sh test/torch-judge.py \
 	test/data/gpu-a100.json test/data/gpu-h100.json test/data/grouped-convolutions.json \
 	test/data/judged-model.json test/data/odd-convolutions.json test/data/small-model.json \
-	test/data/small-plan.json test/data/tied-model.json \
+	test/data/small-config.json test/data/small-plan.json test/data/tied-model.json \
 	test/data/small-profile.json test/data/small-schedule.jsonl test/data/small-topology.json \
 	test/data/small-trace.jsonl \
 	test/data/fuzz/checkpoint/adam test/data/fuzz/checkpoint/initial \
 	test/data/fuzz/checkpoint/one test/data/fuzz/checkpoint/two \
+	test/data/fuzz/config/bad-padding.json test/data/fuzz/config/bad-scaled.json \
+	test/data/fuzz/config/bad-sizes.json test/data/fuzz/config/bert.json \
+	test/data/fuzz/config/gpt2.json test/data/fuzz/config/mistral.json \
 	test/data/fuzz/cifar/one test/data/fuzz/idx/four test/data/fuzz/safetensors/small \
 	test/data/fuzz/npy/plain test/data/fuzz/npy/wide test/data/fuzz/tokens/bare \
 	test/data/fuzz/tokens/header test/data/fuzz/topology-string/levels \
@@ -170,7 +173,7 @@ print-sanitized-tests:
 # print-readers lists what contrib/fuzz/run.sh builds: all that its readers call.
 .PHONY: print-readers
 print-readers:
-	@echo $(foreach folder,base model topology profile plan schedule trace data checkpoint,\
+	@echo $(foreach folder,base model network topology profile plan schedule trace data checkpoint,\
 		$(filter lib/$(folder)/%,$(lib_libpd_a_OBJECTS) $(lib_libpddevice_a_OBJECTS)))
 
 # check-gpu runs the tests that say most about a GPU.  Without a GPU it skips them, unless PD_GPU=yes.

@@ -139,7 +139,8 @@ test_ok "the string in pd-topology(5) is the document above it" '
 # examples WHAT: runs commands from standard input, one after the other in one directory.
 examples() {
 	rm -rf examples
-	mkdir examples
+	mkdir examples examples/Qwen3
+	cp "$PD_SOURCE/test/data/small-config.json" examples/Qwen3/config.json
 	unmade=         # It has what skipped commands would have written.
 	ln -s "$PD_SOURCE/share" examples/share
 	while read -r line; do

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "checkpoint/safetensors.h"
 #include "data/dataset.h"
+#include "network/config.h"
 #include "plan/plan.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
@@ -105,6 +106,34 @@ static int read_model(const char *file, struct pd_error *err)
 
 	pd_model_free(model);
 	return model ? 0 : -1;
+}
+
+/* A small network is written, too; it may still not be one. */
+static int use_config(const struct pd_config *config, struct pd_error *err)
+{
+	struct pd_network_size none;
+	struct pd_model *model;
+	json_t *document;
+
+	pd_network_size_init(&none);
+	if (config->size.layers > 16)
+		return 0;
+	document = pd_network_sized(config->family, &config->size, &none, "read", err);
+	model = document ? pd_model_parse("read", document, err) : NULL;
+	json_decref(document);
+	pd_model_free(model);
+	return model ? 0 : -1;
+}
+
+static int read_config(const char *file, struct pd_error *err)
+{
+	json_t *value = pd_json_load(file, err);
+	struct pd_place root = pd_place_root("config.json", value);
+	struct pd_config config;
+	int result = value && pd_config_read(&root, &config, err) == 0 ? use_config(&config, err) : -1;
+
+	json_decref(value);
+	return result;
 }
 
 static int read_profile(const char *file, struct pd_error *err)
@@ -360,7 +389,7 @@ static const struct kind {
 	void (*open)(const struct input *input);
 	bool two;                       /* the input is two files; see pd_fuzz_read */
 } kinds[] = {
-	{ "model", read_model, NULL }, { "profile", read_profile, NULL },
+	{ "model", read_model, NULL }, { "config", read_config, NULL }, { "profile", read_profile, NULL },
 	{ "topology", read_topology, NULL }, { "plan", read_plan, NULL },
 	{ "schedule", read_schedule, NULL }, { "trace", read_trace, NULL },
 	{ "safetensors", read_safetensors, NULL }, { "topology-string", read_string, NULL },

@@ -60,6 +60,16 @@ bool pd_model_needs_gradient(const struct pd_model *model, int tensor)
 	return model->gradient[tensor];
 }
 
+int64_t pd_model_parameters(const struct pd_model *model)
+{
+	int64_t sum = 0;
+
+	for (int l = 0; l < model->layer_count; l++)
+		if (model->layers[l].shares < 0)
+			sum += model->layers[l].parameter_elements;
+	return sum;
+}
+
 int pd_model_losses(const struct pd_model *model, int first, int count)
 {
 	int losses = 0;

@@ -185,6 +185,8 @@ static inline int pd_model_number(const struct pd_model *model, int layer)
 int pd_model_find(const struct pd_model *model, const char *name);
 /* Tells whether a gradient flows into this tensor.  (Some layer below it has parameters.) */
 bool pd_model_needs_gradient(const struct pd_model *model, int tensor);
+/* Counts the parameters; those that layers share count once. */
+int64_t pd_model_parameters(const struct pd_model *model);
 /* Counts the losses, outputs that training minimises, among `count` layers from `first` on. */
 int pd_model_losses(const struct pd_model *model, int first, int count);
 /* Tells whether one of those layers carries state from minibatch to minibatch (lanes). */

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * config.json of a Hugging Face folder: a size of a family that somebody else has written down, by
+ * transformers' names, of version 4 or 5.  All of its keys are known to change nothing, or are
+ * computed, or are refused.
+ */
+#pragma once
+
+#include "network/network.h"
+
+struct pd_config {
+	const struct pd_family *family;
+	struct pd_network_size size;
+};
+
+/* Is it such a document? */
+bool pd_config_is(const json_t *document);
+/*
+ * Keys that are missing are what transformers takes for them.  The samples have 1024 tokens, or as
+ * many as there are positions, or as attention sees, if these are fewer.
+ */
+int pd_config_read(const struct pd_place *root, struct pd_config *config_p, struct pd_error *err);
