@@ -275,9 +275,10 @@ test_ok "plans of two models are not compared" '
 	status 2 pd-replay --compare=one.json two.json 2>err; one_line err; grep -q "different models" err'
 # An update of 0 ns stands before each forward, and waits for nothing.
 test_ok "who waits for an activation is not said to wait for something else" '
-	made_up "[1,1]" "[1,0]" ".profile.layers[0] += {forward_ns: 100000, backward_ns: 100000,
-		activation_bytes: 10000000} | .profile.layers[1] += {forward_ns: 10, backward_ns: 10}" >slow.json
-	pd-replay -t 2@100MB/s -f json slow.json |
-		jq -e ".ranks[1] | .wait_activation_ns > 0 and .wait_other_ns < .wait_activation_ns / 100"'
+	made_up "[2,1]" "[1,0]" ".profile.layers = [.profile.layers[0] + {forward_ns: 5000000,
+		backward_ns: 9000000, activation_bytes: 1600000, parameter_bytes: 64},
+		.profile.layers[1] + {forward_ns: 500000, backward_ns: 900000}]" >slow.json
+	pd-replay -t 4@12GB/s -f json slow.json |
+		jq -e ".ranks[2] | .wait_activation_ns > 0 and .wait_other_ns < .wait_activation_ns / 100"'
 
 test_done

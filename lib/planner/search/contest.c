@@ -204,8 +204,8 @@ static int64_t rival_ns(const struct pd_contest *contest, int64_t best)
 	return contest->few || best < 0 ? PD_NEVER : contest->entries[best].time_ns;
 }
 
-/* Makes warm-ups deeper by one on every stage but the last. */
-static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_plan *plan)
+/* Makes warm-ups deeper by one on every stage but the last, or on that one, too. */
+static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_plan *plan, bool last)
 {
 	struct pd_warmup_limits limits = { .limit_bytes = contest->task->limit_bytes };
 	struct pd_plan *next = pd_candidate_copy(plan);
@@ -214,6 +214,8 @@ static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_
 
 	for (int s = 0; s + 1 < next->stage_count; s++)
 		next->stages[s].warmup += next->stages[s].warmup < pd_warmup_most(next, s) + more;
+	if (last)
+		next->stages[next->stage_count - 1].warmup++;
 	if (pd_warmup_fit(next, &limits))
 		for (int s = 0; s < next->stage_count; s++)
 			same &= next->stages[s].warmup <= plan->stages[s].warmup;
@@ -267,14 +269,16 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
  * Enters a plan with one more minibatch in flight on every stage but the last.  If links are busy, this helps
  * more than the bound knows.  Returns its entry, or the number of entries if there is no such plan.
  */
-static size_t enter_deeper(struct pd_contest *contest, size_t from)
+static size_t enter_deeper(struct pd_contest *contest, size_t from, bool last)
 {
 	const struct pd_plan *plan = contest->entries[from].plan;
-	int depth = contest->entries[from].depth + 1;
+	int depth = contest->entries[from].depth + 1, end = plan->stage_count - 1;
 	struct pd_plan *next;
 	size_t at;
 
-	if (plan->schedule != PD_SCHEDULE_1F1B || plan->stage_count == 1 || !(next = deeper(contest, plan)))
+	if (plan->schedule != PD_SCHEDULE_1F1B || plan->stage_count == 1 ||
+	    (last && plan->stages[end].warmup >= pd_warmup_most_last(plan)) ||
+	    !(next = deeper(contest, plan, last)))
 		return contest->count;
 	at = find(contest, next, pd_candidate_hash(next));
 	if (at < contest->count) {
@@ -295,27 +299,35 @@ static bool may_deepen(const struct pd_contest *contest, size_t at, int64_t most
 }
 
 /*
- * Replays an entry, and deeper variants of it: until one is as deep as the best entry, and on while each is
- * faster by one part in PD_WARMUP_WORTH, since they cost memory.
+ * Replays deeper variants of an entry: until one is as deep as the best entry, and on while each is faster by
+ * one part in PD_WARMUP_WORTH, since they cost memory.
  */
-static int judge_entry(struct pd_contest *contest, size_t at, int64_t *most_work, int64_t *best,
-		       struct pd_error *err)
+static int judge_deeper(struct pd_contest *contest, size_t at, bool last, int64_t *most_work, int64_t *best,
+			struct pd_error *err)
 {
 	int64_t before_ns = PD_NEVER;
 
-	if (judge(contest, at, most_work, best, err) < 0)
-		return -1;
 	while ((contest->entries[at].time_ns <= before_ns - before_ns / PD_WARMUP_WORTH ||
 		contest->entries[at].depth < contest->entries[*best].depth) &&
 	       may_deepen(contest, at, *most_work)) {
 		before_ns = contest->entries[at].time_ns;
-		at = enter_deeper(contest, at);
+		at = enter_deeper(contest, at, last);
 		if (at == contest->count || !may_beat(&contest->entries[at], &contest->entries[*best]))
 			break;
 		if (judge(contest, at, most_work, best, err) < 0)
 			return -1;
 	}
 	return 0;
+}
+
+/* Replays an entry, and deeper variants of it, also with inputs ahead of the last stage. */
+static int judge_entry(struct pd_contest *contest, size_t at, int64_t *most_work, int64_t *best,
+		       struct pd_error *err)
+{
+	if (judge(contest, at, most_work, best, err) < 0 ||
+	    judge_deeper(contest, at, false, most_work, best, err) < 0)
+		return -1;
+	return judge_deeper(contest, at, true, most_work, best, err);
 }
 
 /* Returns the best of those that were replayed, or -1. */

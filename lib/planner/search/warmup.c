@@ -39,13 +39,42 @@
 #define HOPELESS 4              /* other warm-ups rarely make a plan faster by such a part */
 #define WORK 1000000            /* of estimates for one plan: stages times minibatches */
 
+#define MOST_LAST 2             /* warm-ups of the last stage */
+
+/*
+ * Returns the most warm-ups of the last stage.  They make room for inputs that are on their way: where a link's
+ * latency is of the order of what the stage takes, one at a time is too few.
+ */
+static int most_of_last(const struct pd_plan *plan)
+{
+	const struct pd_stage *last = &plan->stages[plan->stage_count - 1], *before = last - 1;
+	int64_t pass_ns = (last->forward_ns + last->backward_ns) / last->replicas, latency_ns;
+
+	if (plan->stage_count == 1 || plan->schedule != PD_SCHEDULE_1F1B)
+		return 0;
+	latency_ns = pd_topology_transfer_ns(&plan->topology, before->ranks[0], last->ranks[0], 0);
+	if (2 * latency_ns < pass_ns || latency_ns == 0)
+		return 0;
+	return (int)pd_min64(pd_ceil_div(latency_ns, pd_max64(pass_ns, 1)), MOST_LAST);
+}
+
+int pd_warmup_most_last(const struct pd_plan *plan)
+{
+	int replicas = plan->stages[plan->stage_count - 1].replicas;
+	bool groups = plan->weights == PD_WEIGHTS_2BW && plan->microbatches > replicas;
+
+	return (int)pd_max64(most_of_last(plan), groups && plan->stage_count > 1);
+}
+
 int pd_warmup_most(const struct pd_plan *plan, int stage)
 {
-	int64_t behind = 0, r = plan->stages[stage].replicas;
+	int64_t behind = 0, r = plan->stages[stage].replicas, last = most_of_last(plan);
 
 	for (int s = stage + 1; s < plan->stage_count; s++)
 		behind += plan->stages[s].replicas;
-	return behind ? (int)pd_ceil_div(2 * behind, r) + 1 : 0;
+	if (behind == 0)
+		return (int)last;
+	return (int)pd_ceil_div(2 * behind + last * plan->stages[plan->stage_count - 1].replicas, r) + 1;
 }
 
 /* The times of the windows. */

@@ -33,6 +33,11 @@ bool pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits,
  * Returns the most warm-ups of a stage that are considered: enough to fill what is behind it twice.
  */
 int pd_warmup_most(const struct pd_plan *plan, int stage);
+/*
+ * Returns the most of the last stage that replays judge: with 2BW an update of several microbatches stands between
+ * a backward and the next forward, and one may help.
+ */
+int pd_warmup_most_last(const struct pd_plan *plan);
 
 /* Lowers the plan's warm-ups until they fit; returns false if none do. */
 bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_limits *limits);
