@@ -48,7 +48,7 @@ test_ok "how GPUs exchange is no question for processors" '
 		cat err
 		one_line err
 		grep -q "transport=nccl: the cpu device.s workers share a memory" err
-		status 2 $program --device=cpu --transport=tcp "$file" >out 2>err
+		status 2 $program --device=cpu --transport=wires "$file" >out 2>err
 		cat err
 		grep -q "transport.*auto.*nccl.*staged" err
 	done
