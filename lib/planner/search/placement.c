@@ -98,9 +98,11 @@ bool pd_placement_set(struct pd_plan *plan, int n)
 	return true;
 }
 
-static int by_devices(const int *a, const int *b, int64_t size)
+static int by_devices(const void *x, const void *y, void *size)
 {
-	for (int64_t d = 0; d < size; d++)
+	const int *a = x, *b = y;
+
+	for (int64_t d = 0; d < *(const int64_t *)size; d++)
 		if (a[d] != b[d])
 			return a[d] > b[d] ? -1 : 1;
 	return 0;
@@ -115,15 +117,7 @@ static void sort_components(const struct pd_topology *topology, int *at, int lev
 		return;
 	for (int64_t i = 0; i < topology->level[level].count; i++)
 		sort_components(topology, at + i * size, level - 1);
-	for (int64_t i = 1; i < topology->level[level].count; i++)
-		for (int64_t k = i; k > 0 && by_devices(at + k * size, at + (k - 1) * size, size) < 0;
-		     k--)
-			for (int64_t d = 0; d < size; d++) {
-				int moved = at[k * size + d];
-
-				at[k * size + d] = at[(k - 1) * size + d];
-				at[(k - 1) * size + d] = moved;
-			}
+	qsort_r(at, (size_t)topology->level[level].count, (size_t)size * sizeof(*at), by_devices, &size);
 }
 
 bool pd_placements_add(struct pd_placements *seen, const struct pd_plan *plan)
