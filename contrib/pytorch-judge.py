@@ -136,8 +136,11 @@ def rope_of(layer, inputs, parameter, state):
     """Half-split, as the Hugging Face hub's Llama."""
     x = inputs[0].unflatten(-1, (-1, layer["head_dim"]))
     half = layer["head_dim"] // 2
-    angle = torch.arange(x.shape[1], dtype=real)[:, None] * \
-        layer["base"] ** (-torch.arange(half, dtype=real) / half)
+    step = layer["base"] ** (-torch.arange(half, dtype=real) / half)
+    low, high = layer.get("low_freq_factor", 1), layer.get("high_freq_factor", 4)
+    whole = (layer.get("original_positions", 0) * step / (2 * math.pi) - low) / (high - low)
+    step = torch.lerp(step / layer.get("factor", 1), step, whole.clamp(0, 1))
+    angle = torch.arange(x.shape[1], dtype=real)[:, None] * step
     cos, sin = angle.cos()[:, None], angle.sin()[:, None]
     a, b = x[..., :half], x[..., half:]
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).flatten(2)

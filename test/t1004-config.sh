@@ -23,9 +23,12 @@ llama() {
 eps=', "rms_norm_eps": 1e-05' qwen=', "rms_norm_eps": 1e-06, "rope_theta": 1000000.0, "use_sliding_window": false'
 llama llama LlamaForCausalLM 32 4096 32 32 11008 32000 "$eps, \"pretraining_tp\": 1, \"rope_scaling\": null,
 	\"max_position_embeddings\": 4096, \"tie_word_embeddings\": false" | config llama-2-7b
+scaled='"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+	"original_max_position_embeddings": 8192, "rope_type": "llama3"'
 llama llama LlamaForCausalLM 32 4096 32 8 14336 128256 "$eps, \"rope_theta\": 500000.0,
-	\"attention_bias\": false, \"mlp_bias\": false, \"max_position_embeddings\": 131072" | config llama-3.1-8b
-llama llama LlamaForCausalLM 80 8192 64 8 28672 128256 "$eps, \"rope_theta\": 500000.0" | config llama-3.1-70b
+	\"rope_scaling\": {$scaled}, \"attention_bias\": false, \"mlp_bias\": false, \"max_position_embeddings\": 131072" | config llama-3.1-8b
+llama llama LlamaForCausalLM 80 8192 64 8 28672 128256 "$eps,
+	\"rope_parameters\": {\"rope_theta\": 500000.0, $scaled}" | config llama-3.1-70b
 llama qwen2 Qwen2ForCausalLM 28 3584 28 4 18944 152064 "$qwen, \"sliding_window\": 131072,
 	\"max_window_layers\": 28, \"tie_word_embeddings\": false" | config qwen2.5-7b
 llama qwen2 Qwen2ForCausalLM 80 8192 64 8 29568 152064 "$qwen, \"max_window_layers\": 70" | config qwen2.5-72b
@@ -80,7 +83,7 @@ test_ok "a family has the sizes that a folder says" '
 		diff one two
 	}
 	same llama-2-7b llama-2-7b
-	same llama-3.1-8b llama-3-8b
+	same llama-3.1-8b llama-3.1-8b
 	same mistral-7b-v0.3 mistral-7b
 	same qwen2.5-7b qwen2.5-7b
 	same qwen3-32b llama --preset=qwen3-8b --layers=64 --hidden=5120 --heads=64 --kv-heads=8 \
@@ -124,8 +127,19 @@ test_ok "biases, activations, padding, dropout, deviation and the base of rotary
 	attributes more "[.[0].padding_idx, .[0].init.weight] +
 		(map(select(.kind == \"gelu\").approximate) | unique) +
 		(map(select(.kind == \"attention\").dropout) | unique) +
-		(map(select(.kind == \"rope\").base) | unique)" >found
-	[ "$(cat found)" = "[299,\"normal(0.5)\",\"tanh\",0.25,77]" ]'
+		(map(select(.kind == \"rope\").base) | unique) ==
+		[299, \"normal(0.5)\", \"tanh\", 0.25, 77]" | grep "^true$"'
+test_ok "rotary positions are scaled as Llama 3.1 scales them, or all alike, or not" '
+	ropes() {
+		attributes $1 "[.[] | select(.kind == \"rope\") | del(.name, .kind, .inputs, .head_dim, .base)] |
+			unique == [{$2}]" | grep "^true$"
+	}
+	ropes ./llama-3.1-70b "factor: 8, high_freq_factor: 4, low_freq_factor: 1, original_positions: 8192"
+	with scaled ".rope_parameters += {rope_type: \"llama3\", factor: 8, low_freq_factor: 2, high_freq_factor: 6}"
+	ropes scaled "factor: 8, high_freq_factor: 6, low_freq_factor: 2, original_positions: 64"
+	with scaled ".rope_scaling = {type: \"linear\", factor: 2.5}"
+	ropes scaled "factor: 2.5"
+	ropes l ""'
 test_ok "version 4 and 5 say the same" '
 	with four "del(.rope_parameters, .dtype) | .rope_theta = 1000000.0 | .rope_scaling = null |
 		.torch_dtype = \"bfloat16\""
@@ -179,9 +193,11 @@ test_ok "what is not computed is refused, and the sentence says what was found a
 	without ".model_type = \"phi3\"" "model_type: expected one of bert, .*, qwen3; pd-model(5) .*, found \"phi3\"$"
 	without ".architectures = [\"LlamaModel\"]" "architectures.0.: expected \"LlamaForCausalLM\".*found \"LlamaModel\"$"
 	without ".hidden_act = \"xielu\"" "hidden_act: expected one of \"relu\", .*, found \"xielu\"$"
-	without ".rope_parameters = {rope_type: \"llama3\", factor: 8, rope_theta: 5e5}" \
-		"rope_parameters.rope_type: expected \"default\".*delete rope_parameters.*found \"llama3\"$"
-	without ".rope_scaling = {type: \"linear\", factor: 2}" "rope_scaling.type: .*delete rope_scaling.*\"linear\"$"
+	without ".rope_parameters = {rope_type: \"yarn\", factor: 8, rope_theta: 5e5}" \
+		"rope_parameters.rope_type: expected \"default\", .*delete rope_parameters.*found \"yarn\"$"
+	without ".rope_scaling = {type: \"linear\"}" "rope_scaling.factor: expected a number from 1 .*, found nothing$"
+	without ".rope_scaling = {rope_type: \"llama3\", factor: 2}" "rope_scaling.low_freq_factor: .*found nothing$"
+	without ".rope_scaling = {type: \"linear\", factor: 2, attention_factor: 3}" "rope_scaling: unknown key \"attention_f"
 	without ".rope_parameters.partial_rotary_factor = 0.5" "rope_parameters.partial_rotary_factor: expected 1, .*found 0.5$"
 	without ".quantization_config = {bits: 4}" "quantization_config: expected none, .*take the folder"
 	without ".auto_map = {AutoModel: \"x.X\"}" "auto_map: expected none, since code of the folder.s own"

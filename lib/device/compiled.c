@@ -456,3 +456,12 @@ bool pd_compiled_next_tensor(const struct pd_compiled *net, int end, int *layer_
 	}
 	return false;
 }
+
+struct pd_rotary pd_compiled_rotary(const struct pd_layer *layer)
+{
+	return (struct pd_rotary){
+		.pairs = layer->head_dim / 2, .base = layer->base, .factor = layer->factor,
+		.low = layer->low_freq_factor, .high = layer->high_freq_factor,
+		.length = (double)layer->original_positions,
+	};
+}

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "device/device.h"
+#include "device/rotary.h"
 #include "plan/scratch.h"
 
 struct pd_compiled;
@@ -305,3 +306,6 @@ static inline int64_t pd_compiled_parts(const struct pd_compiled_layer *l)
 {
 	return l->net->batch * pd_shape_elements(l->in_shape[0]) / pd_compiled_used(l);
 }
+
+/* By which angles a layer of kind rope rotates. */
+struct pd_rotary pd_compiled_rotary(const struct pd_layer *layer);

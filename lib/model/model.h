@@ -98,7 +98,8 @@ struct pd_layer {
 	bool keepdim;
 	struct pd_shape shape;          /* reshape */
 	int64_t head_dim;               /* rope */
-	double base;
+	double base, factor, low_freq_factor, high_freq_factor;
+	int64_t original_positions;
 	bool interleaved;
 	int64_t ignore_index;           /* softmax_cross_entropy */
 	double label_smoothing;

@@ -148,6 +148,9 @@ int infer_rope(const struct infer *w)
 	width = pd_shape_width(w->in);
 	if (layer->head_dim == 0)       /* left out */
 		layer->head_dim = width;
+	if (layer->high_freq_factor <= layer->low_freq_factor)
+		return infer_error(w, "has high_freq_factor %g: expected more than its low_freq_factor, %g",
+				layer->high_freq_factor, layer->low_freq_factor);
 	return layer->head_dim % 2 == 0 && width % layer->head_dim == 0 ? 0 :
 	       infer_error(w, "has head_dim %" PRId64 ": expected an even divisor of its %" PRId64
 			" features", layer->head_dim, width);

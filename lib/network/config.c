@@ -19,7 +19,8 @@ struct architecture {
 
 /* What transformers takes for keys that are missing. */
 #define LLAMA "layers=32 hidden=4096 heads=32 kv-heads=0 head-dim=0 feed-forward=11008 vocabulary=32000 " \
-	"padding=-1 window=0 tied=false rope-base=10000 qk-norm=false bias=none activation=silu eps=1e-6 " \
+	"padding=-1 window=0 tied=false rope-base=10000 rope-factor=1 " \
+	"rope-low=1 rope-high=4 rope-original=0 qk-norm=false bias=none activation=silu eps=1e-6 " \
 	"deviation=0.02 attention-dropout=0"
 #define QWEN LLAMA " kv-heads=32 feed-forward=22016 vocabulary=151936"
 static const struct type {
@@ -55,6 +56,7 @@ struct reader {
 	int64_t length, window, window_layers;  /* as in struct type */
 	bool typed;                             /* layer_types says which layers have windows */
 	bool windows, attention_bias, mlp_bias;
+	bool scaled;                            /* positions, as Llama 3 does */
 	bool pads;                              /* a token is padding, as pad_token_id says */
 	int64_t padding;                        /* < 0: counted from the end of the vocabulary */
 };
@@ -183,27 +185,58 @@ static int whole(const struct pd_place *at, struct reader *r, const char *text, 
 	return pd_place_expected(at, err, "1, since heads are rotated as a whole here");
 }
 
+/* How positions are scaled. */
+static int rope_type(const struct pd_place *at, const char **type_p, struct pd_error *err)
+{
+	struct pd_place type = pd_place_key(at, "rope_type"), old = pd_place_key(at, "type");
+
+	*type_p = "default";
+	if (!type.value)
+		type = old;
+	if (!type.value)
+		return 0;
+	*type_p = json_string_value(type.value);
+	if (*type_p && (strcmp(*type_p, "default") == 0 || strcmp(*type_p, "linear") == 0 ||
+			strcmp(*type_p, "llama3") == 0))
+		return 0;
+	return pd_place_expected(&type, err, "\"default\", \"linear\" or \"llama3\", since rotary positions "
+				 "are not scaled otherwise here (delete %s for plain ones, which compute "
+				 "something else)", at->key);
+}
+
+static int llama3(const struct pd_place *at, struct reader *r, struct pd_error *err)
+{
+	struct pd_place low = pd_place_key(at, "low_freq_factor"), high = pd_place_key(at, "high_freq_factor");
+	struct pd_place original = pd_place_key(at, "original_max_position_embeddings");
+
+	r->scaled = true;
+	if (size(&low, r, "rope-low", err) < 0 || size(&high, r, "rope-high", err) < 0)
+		return -1;
+	return original.value ? size(&original, r, "rope-original", err) : 0;
+}
+
 /* Version 4 has an object only where positions are scaled, version 5 always. */
 static int rope(const struct pd_place *at, struct reader *r, const char *text, struct pd_error *err)
 {
-	static const char *const known[] = { "rope_type", "type", "rope_theta", "partial_rotary_factor", NULL };
-	struct pd_place base = pd_place_key(at, "rope_theta"), part = pd_place_key(at, "partial_rotary_factor");
+	static const char *const known[] = {
+		"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", "low_freq_factor",
+		"high_freq_factor", "original_max_position_embeddings", NULL
+	};
+	struct pd_place base = pd_place_key(at, "rope_theta"), factor = pd_place_key(at, "factor");
+	struct pd_place part = pd_place_key(at, "partial_rotary_factor");
+	const char *type;
 
 	(void)text;
 	if (is_empty(at->value))
 		return 0;
-	for (int k = 0; k < 2; k++) {
-		struct pd_place type = pd_place_key(at, known[k]);
-		const char *name = json_string_value(type.value);
-
-		if (type.value && (!name || strcmp(name, "default") != 0))
-			return pd_place_expected(&type, err, "\"default\", since rotary positions are not "
-						 "scaled here (delete %s for plain ones, which compute "
-						 "something else)", at->key);
-	}
-	if (pd_json_keys(at, known, err) < 0 || whole(&part, r, "", err) < 0)
+	if (rope_type(at, &type, err) < 0 || pd_json_keys(at, known, err) < 0 ||
+	    whole(&part, r, "", err) < 0 || (base.value && size(&base, r, "rope-base", err) < 0))
 		return -1;
-	return base.value ? size(&base, r, "rope-base", err) : 0;
+	if (strcmp(type, "default") == 0)
+		return 0;
+	if (size(&factor, r, "rope-factor", err) < 0)
+		return -1;
+	return strcmp(type, "llama3") == 0 ? llama3(at, r, err) : 0;
 }
 
 static int window(const struct pd_place *at, struct reader *r, const char *text, struct pd_error *err)
@@ -409,6 +442,8 @@ static int finish(struct reader *r, struct pd_error *err)
 		s->window = r->window;
 	if (s->window > 0 && s->window < s->sequence)
 		s->sequence = s->window;
+	if (r->scaled && s->rope_original == 0)
+		s->rope_original = positions;
 	return finish_padding(r, err) < 0 || check_heads(r, err) < 0 ? -1 : 0;
 }
 

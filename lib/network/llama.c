@@ -57,18 +57,32 @@ static const char *head_norm(const struct pd_transformer *t, const char *attenti
 				"shape", (json_int_t)t->size->sequence, (json_int_t)(heads * head_dim));
 }
 
+static json_t *rope(const struct pd_network_size *size)
+{
+	json_t *attributes = json_pack("{s:I, s:f}", "head_dim", (json_int_t)pd_transformer_head_dim(size),
+				       "base", size->rope_base);
+
+	if (size->rope_factor == 1)
+		return attributes;
+	pd_json_set(attributes, "factor", json_real(size->rope_factor));
+	if (size->rope_original == 0)
+		return attributes;
+	pd_json_set(attributes, "low_freq_factor", json_real(size->rope_low));
+	pd_json_set(attributes, "high_freq_factor", json_real(size->rope_high));
+	pd_json_set(attributes, "original_positions", json_integer(size->rope_original));
+	return attributes;
+}
+
 /* Queries or keys, which are rotated. */
 static const char *rotated(const struct pd_transformer *t, const char *attention, const char *part,
 			   const char *in, int64_t heads)
 {
-	struct pd_network *n = t->network;
+	const char *name = pd_network_name(t->network, "%s.%s_rope", attention, part);
 
 	in = projection(t, attention, part, in, heads);
 	if (t->size->qk_norm)
 		in = head_norm(t, attention, part, in, heads);
-	return pd_network_layer(n, "rope", pd_network_name(n, "%s.%s_rope", attention, part), in,
-				"{s:I, s:f}", "head_dim", (json_int_t)pd_transformer_head_dim(t->size),
-				"base", t->size->rope_base);
+	return pd_network_layer(t->network, "rope", name, in, "o", rope(t->size));
 }
 
 static const char *attention(const struct pd_transformer *t, const char *block, const char *in)
@@ -139,10 +153,14 @@ const struct pd_family pd_family_llama = {
 	"llama", "Llama, Mistral, Qwen", (const struct pd_preset[]){
 		{ "llama-2-7b", "layers=32 hidden=4096 heads=32 kv-heads=32 head-dim=0 feed-forward=11008 "
 		  "sequence=4096 window=0 vocabulary=32000 padding=-1 tied=false rope-base=10000 "
-		  "qk-norm=false bias=none activation=silu eps=1e-5 deviation=0.02 attention-dropout=0" },
+		  "rope-factor=1 rope-low=1 rope-high=4 rope-original=0 qk-norm=false bias=none activation=silu eps=1e-5 deviation=0.02 attention-dropout=0" },
 		{ "llama-2-13b", "layers=40 hidden=5120 heads=40 kv-heads=40 feed-forward=13824" },
 		{ "llama-3-8b", "kv-heads=8 feed-forward=14336 sequence=8192 vocabulary=128256 "
 		  "rope-base=500000" },
+		{ "llama-3.1-8b", "kv-heads=8 feed-forward=14336 sequence=8192 vocabulary=128256 "
+		  "rope-base=500000 rope-factor=8 rope-original=8192" },
+		{ "llama-3.2-1b", "layers=16 hidden=2048 kv-heads=8 feed-forward=8192 sequence=8192 "
+		  "vocabulary=128256 tied=true rope-base=500000 rope-factor=32 rope-original=8192" },
 		{ "tinyllama", "layers=22 hidden=2048 kv-heads=4 feed-forward=5632 sequence=2048" },
 		{ "mistral-7b", "kv-heads=8 feed-forward=14336 sequence=8192 vocabulary=32768 "
 		  "rope-base=1000000" },

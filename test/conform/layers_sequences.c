@@ -112,6 +112,9 @@ static void test_features(const struct pd_device_ops *ops)
 		{ "7, 5", IT("rope", ", 'head_dim': 6, 'interleaved': true"), "7" },
 		{ "7, 2, 5", IT("rope", ", 'head_dim': 12, 'interleaved': true"), "7, 2" },
 		{ "1, 5", IT("rope", ", 'head_dim': 2"), "1" },
+		{ "9, 5", IT("rope", ", 'head_dim': 4, 'base': 30, 'factor': 2"), "9" },
+		{ "11, 5", IT("rope", ", 'head_dim': 12, 'base': 100, 'factor': 8, "
+				      "'original_positions': 40, 'low_freq_factor': 1.5"), "11" },
 	};
 	static const struct sequence drops[] = {
 		{ "7, 5", IT("dropout", ", 'p': 0.3, 'shared_dim': 1"), "7" },

@@ -299,6 +299,20 @@ void ref_bias(const struct ref_job *j)
 	add_to_each(j, pd_shape_width(j->in));
 }
 
+/* As transformers has Llama 3's: by wave lengths. */
+static double rope_step(const struct pd_layer *a, int64_t pair)
+{
+	double step = pow(a->base, -2.0 * (double)pair / (double)a->head_dim);
+	double wave = 2 * 3.14159265358979323846 / step, length = (double)a->original_positions, smooth;
+
+	if (length == 0 || wave > length / a->low_freq_factor)
+		return step / a->factor;
+	if (wave < length / a->high_freq_factor)
+		return step;
+	smooth = (length / wave - a->low_freq_factor) / (a->high_freq_factor - a->low_freq_factor);
+	return (1 - smooth) * step / a->factor + smooth * step;
+}
+
 void ref_rope(const struct ref_job *j)
 {
 	const struct pd_layer *a = j->layer;
@@ -309,7 +323,7 @@ void ref_rope(const struct ref_job *j)
 		bool second = a->interleaved ? i % 2 : i >= d / 2;
 		int64_t pair = a->interleaved ? i / 2 : i % (d / 2);
 		int64_t other = a->interleaved ? i ^ 1 : (i + d / 2) % d;
-		double angle = (double)t * pow(a->base, -2.0 * (double)pair / (double)d);
+		double angle = (double)t * rope_step(a, pair);
 
 		pass(j, n, n, cos(angle));
 		pass(j, n, begin + other, second ? sin(angle) : -sin(angle));

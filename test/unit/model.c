@@ -410,6 +410,8 @@ static void test_errors(void)
 		{ "[4, 6]", "'kind': 'rope', 'inputs': ['x'], 'head_dim': 3",
 		  "has head_dim 3: expected an even divisor of its 6 features" },
 		{ "[4, 6]", "'kind': 'rope', 'inputs': ['x'], 'head_dim': 4", "has head_dim 4" },
+		{ "[4, 6]", "'kind': 'rope', 'inputs': ['x'], 'low_freq_factor': 4",
+		  "has high_freq_factor 4: expected more than its low_freq_factor, 4" },
 		{ "[4]", "'kind': 'mse', 'inputs': ['x', 'y']",
 		  "cannot take \"y\" as its input number 2: expected f32, found i32" },
 		{ "[4]", "'kind': 'softmax_cross_entropy', 'inputs': ['x', 'y'], 'ignore_index': "

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * rope: rotary position embedding (Su et al. 2021).  Pair i of the d features of a head at position t
- * is rotated by the angle t / base^(2 i / d).  A pair is features i and i + d/2 or, if interleaved,
+ * is rotated by t times its step (device/rotary.h).  A pair is features i and i + d/2 or, if interleaved,
  * 2 i and 2 i + 1.  Backward rotates the other way.  The cosines and sines of all positions are
  * computed once, in double.  In 16 bits a head is widened at a time.
  */
@@ -18,7 +18,8 @@ struct rope {
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
-	int64_t half = l->layer->head_dim / 2, positions = l->in_shape[0]->size[0];
+	const struct pd_rotary rotary = pd_compiled_rotary(l->layer);
+	int64_t half = rotary.pairs, positions = l->in_shape[0]->size[0];
 	size_t count = (size_t)(positions * half);
 	struct rope *r;
 
@@ -29,8 +30,8 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	*r = (struct rope){ half, positions, pd_shape_elements(l->in_shape[0]) / positions /
 			    l->layer->head_dim };
 	for (size_t i = 0; i < count; i++) {
-		double t = (double)(i / (size_t)half), pair = (double)(i % (size_t)half);
-		double angle = t * pow(l->layer->base, -pair / (double)half);
+		int64_t t = (int64_t)i / half, pair = (int64_t)i % half;
+		double angle = (double)t * pd_rotary_step(&rotary, pair);
 
 		r->cosines[i] = (float)cos(angle);
 		r->cosines[count + i] = (float)sin(angle);

@@ -283,16 +283,6 @@ PD_TYPED void pd_softmax_gradient(pd_value *dx, const pd_value *x, int64_t class
 	}
 }
 
-/* ---- rope: the angle of a pair of features at a position, between 0 and a turn ---- */
-
-PD_INLINE float pd_rope_angle(int64_t position, int64_t pair, int64_t pairs, double base)
-{
-	const double turn = 6.283185307179586;
-	double angle = (double)position * pow(base, -(double)pair / (double)pairs);
-
-	return (float)(angle - turn * floor(angle / turn));
-}
-
 /* ---- updates of element i; next may be weights ---- */
 
 /*

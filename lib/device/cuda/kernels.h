@@ -11,6 +11,7 @@
 #include "device/curve.h"
 #include "device/global_norm.h"
 #include "device/mixed_sum.h"
+#include "device/rotary.h"
 #include "model/dtype.h"
 
 #include <cuda_runtime_api.h>
@@ -329,8 +330,8 @@ cudaError_t pd_kernel_mean_back(cudaStream_t stream, enum pd_dtype dtype, void *
 				const void *dy, int64_t outer, int64_t extent, int64_t inner);
 struct pd_kernel_rope {
 	int64_t samples, positions;
-	int64_t rows, pairs;            /* heads of a position, and pairs of features of one */
-	double base;
+	int64_t rows;                   /* heads of a position */
+	struct pd_rotary rotary;
 	bool interleaved, back;
 };
 cudaError_t pd_kernel_rope(cudaStream_t stream, enum pd_dtype dtype,
