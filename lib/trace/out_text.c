@@ -287,16 +287,16 @@ static const char *row_name(const struct pd_timeline *timeline, int rank, char n
 static void print_window(const struct pd_timeline *timeline, const struct pd_window *window,
 			 double ns_per_cell, int label, bool colour, struct shown *shown, FILE *out)
 {
-	char from[32], to[32], each[32];
+	char from[32], length[32], each[32];
 	int64_t zero = timeline->begin_ns;
 	struct row row = { .shown = shown, .window = window, .ns_per_cell = ns_per_cell };
 
 	shown->folded |= timeline->folded;
 	row.cells = (int)((double)pd_window_shown(window, window->end_ns) / ns_per_cell + 0.999);
 	row.cell = pd_calloc((size_t)row.cells, sizeof(*row.cell));
-	fprintf(out, "%s%s%s to %s, one column is %s\n", window->what, *window->what ? ": " : "",
-		pd_show_time(window->begin_ns - zero, from),
-		pd_show_time(window->end_ns - zero, to), pd_show_time((int64_t)ns_per_cell, each));
+	fprintf(out, "%s%s%s from %s on, one column is %s\n", window->what, *window->what ? ": " : "",
+		pd_show_time(window->end_ns - window->begin_ns, length),
+		pd_show_time(window->begin_ns - zero, from), pd_show_time((int64_t)ns_per_cell, each));
 	for (int i = 0; i < timeline->row_count; i++) {
 		int rank = timeline->rows[i];
 		char name[NAME];

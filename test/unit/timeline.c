@@ -194,7 +194,7 @@ static void test_text(void)
 	       "100 ns in all, no steady state\n"
 	       "stage:rank; F- forward, B= backward, . idle\n"
 	       "\n"
-	       "0 ns to 100 ns, one column is 2 ns\n"
+	       "100 ns from 0 ns on, one column is 2 ns\n"
 	       "0:0 F0--------F1--------...............B0=============\n"
 	       "1:1 ...............F0---B0========....................\n",
 	       "a timeline of two ranks in 54 columns");
