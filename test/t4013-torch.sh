@@ -27,12 +27,20 @@ cat >looking.json <<'END'
   {"name": "fc", "kind": "linear", "inputs": ["flat"], "out_features": 10},
   {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc", "label"]}]}
 END
-# This one has every kind that computes element by element, side by side, and attributes that differ.
+# This one has squeeze and excitation, parameters as layers, and every kind that computes element by
+# element, side by side, and with attributes that differ.
 curves=$(sed -n 's/^LAYER_KIND(\([a-z0-9_]*\), same,.*/\1/p' "$PD_SOURCE/lib/model/layer_kind.def")
 jq -n --args '{format: "pd-model", version: 1, name: "curves",
  inputs: [{name: "image", dtype: "f32", shape: [1, 28, 28]}, {name: "label", dtype: "i32", shape: []}],
  layers: ([{name: "conv", kind: "conv2d", inputs: ["image"], out_channels: 6, kernel: 5, stride: 3},
-  {name: "far", kind: "add", inputs: ["conv", "conv", "conv"]}] +
+  {name: "lines", kind: "mean", inputs: ["conv"], dim: 3, keepdim: true},
+  {name: "squeezed", kind: "mean", inputs: ["lines"], dim: 2, keepdim: true},
+  {name: "gate", kind: "sigmoid", inputs: ["squeezed"]},
+  {name: "excited", kind: "mul", inputs: ["conv", "gate"]},
+  {name: "scale", kind: "parameter", inputs: ["image"], shape: [6, 1, 1], init: {weight: 3}},
+  {name: "scaled", kind: "mul", inputs: ["scale", "excited"]},
+  {name: "shift", kind: "parameter", inputs: ["conv"], shape: [1, 8, 8]},
+  {name: "far", kind: "add", inputs: ["scaled", "shift"]}] +
   [$ARGS.positional[] | {name: ., kind: ., inputs: ["far"]}] +
   [{name: "by_tanh", kind: "gelu", inputs: ["far"], approximate: "tanh"},
   {name: "leaky", kind: "leaky_relu", inputs: ["far"], negative_slope: 0.3},
@@ -103,7 +111,7 @@ END
 test_ok "attention and additive attention, replicas 1 1" '
 	network=looking
 	judged 22 1 1'
-test_ok "curves, replicas 1 1" '
+test_ok "curves and unlike shapes, replicas 1 1" '
 	network=curves
 	judged 110 "1 1"'
 test_ok "the comparison can fail" '

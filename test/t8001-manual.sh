@@ -70,7 +70,7 @@ test_ok "pages have the environment variables of our own that the code reads, an
 # bias".
 test_ok "pd-model(5) has every layer kind and its attributes, and no others" '
 	{ tr "\n\t" "  " <"$PD_SOURCE/lib/model/layer_kind.def"; echo; } | sed "s/LAYER_KIND/\\n&/g" |
-		sed -n "s/^LAYER_KIND(\([a-z0-9_]*\), *[a-z0-9_]*, *\"[fi?+]*\", *\"\([^\"]*\)\",.*/\1: \2/p" |
+		sed -n "s/^LAYER_KIND(\([a-z0-9_]*\), *[a-z0-9_]*, *\"[fia?+]*\", *\"\([^\"]*\)\",.*/\1: \2/p" |
 		tr -d "!" | sed "s/=[^ ]*//g; s/ *\$//" >expected
 	awk "/^\.Ss/ { inside = /Kinds\$/; depth = 0 }
 		!inside { next }

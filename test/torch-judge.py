@@ -137,6 +137,8 @@ def loss_of(model, parameters, given, state):
                 x = functional.embedding(x, w, layer.get("padding_idx"))
             case "position_embedding":
                 x = x + w[:x.shape[1]]
+            case "parameter":
+                x = w.expand(len(x), *w.shape)
             case "rope":
                 x = rotated(x, layer)
             case "attention":

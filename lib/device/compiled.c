@@ -25,6 +25,8 @@ static void layer_init(struct pd_compiled *net, int index)
 	l->net = net;
 	l->layer = layer;
 	l->kind = net->device->kinds[layer->kind];
+	if (layer->broadcasts && l->kind->broadcast)
+		l->kind = l->kind->broadcast;
 	l->index = index;
 	l->inside = index >= net->first && index < net->first + net->count;
 	l->group = layer->shares >= 0 ? layer->shares : index;

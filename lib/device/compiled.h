@@ -26,6 +26,8 @@ struct pd_compiled_kind {
 	bool does_relu;         /* it can apply the relu behind it */
 	bool plain;             /* it takes its inputs in plain layout */
 	bool plain_parameters;  /* it and those that share its parameters take them plain */
+	/* what computes a layer whose inputs' shapes differ (pd_layer.broadcasts); NULL: this does */
+	const struct pd_compiled_kind *broadcast;
 	/* Sets the layouts and sizes below, and makes kernels if the layer is inside the stage. */
 	int (*prepare)(struct pd_compiled_layer *l, struct pd_error *err);
 	int (*forward)(struct pd_compiled_layer *l, const struct pd_pass *pass,
@@ -291,20 +293,29 @@ static inline struct pd_axis pd_compiled_around(const struct pd_compiled_layer *
 	return a;
 }
 
+/* Returns how an input is repeated to become the output, samples among what is outer. */
+static inline struct pd_axis pd_compiled_repeats(const struct pd_compiled_layer *l, int input)
+{
+	struct pd_axis a = pd_shape_repeats(l->in_shape[input], &l->layer->output);
+
+	a.outer *= l->net->batch;
+	return a;
+}
+
 /*
- * These count the elements of a position_embedding's or bias's parameter that are used, those of a
- * sample's positions or of a row, and the parts of the batch to which they are added.
+ * These count the elements of a position_embedding's, bias's or parameter's parameter that are used, those of
+ * a sample's positions or of a row, and the parts of the batch to which they are added.
  */
 static inline int64_t pd_compiled_used(const struct pd_compiled_layer *l)
 {
-	int64_t all = pd_shape_elements(l->in_shape[0]);
+	int64_t all = pd_shape_elements(&l->layer->output);
 
 	return all < l->layer->parameter_elements ? all : l->layer->parameter_elements;
 }
 
 static inline int64_t pd_compiled_parts(const struct pd_compiled_layer *l)
 {
-	return l->net->batch * pd_shape_elements(l->in_shape[0]) / pd_compiled_used(l);
+	return l->net->batch * pd_shape_elements(&l->layer->output) / pd_compiled_used(l);
 }
 
 /* By which angles a layer of kind rope rotates. */

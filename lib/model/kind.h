@@ -38,7 +38,7 @@ extern const char *const pd_layer_kind_name[PD_LAYER_KINDS + 1];   /* NULL-termi
 /* Returns the kind called name, or -1. */
 int pd_layer_kind_find(const char *name);
 
-/* Returns the letter of an input, counted from 0: 'f' or 'i'. */
+/* Returns the letter of an input, counted from 0: 'f', 'i' or 'a'. */
 char pd_kind_input(enum pd_layer_kind kind, int input);
 /* Gives the least and the greatest number of inputs of the kind; INT_MAX: there is no limit. */
 void pd_kind_inputs(enum pd_layer_kind kind, int *fewest_p, int *most_p);

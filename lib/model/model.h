@@ -42,6 +42,11 @@ struct pd_axis {
 	int64_t outer, extent, inner;
 };
 struct pd_axis pd_shape_axis(const struct pd_shape *shape, int64_t axis);
+/*
+ * A shape around the axes along which it is repeated to become another of as many dimensions, where these lie
+ * side by side and it has one place: `extent` times.  Extent 1: they are alike; 0: it cannot be so.
+ */
+struct pd_axis pd_shape_repeats(const struct pd_shape *in, const struct pd_shape *out);
 
 struct pd_input {
 	char *name;
@@ -96,7 +101,8 @@ struct pd_layer {
 	int64_t dim, dim0, dim1, shared_dim;
 	int64_t start, end;             /* slice */
 	bool keepdim;
-	struct pd_shape shape;          /* reshape */
+	struct pd_shape shape;          /* reshape, parameter */
+	bool broadcasts;                /* add, mul: its inputs' shapes differ */
 	int64_t head_dim;               /* rope */
 	double base, factor, low_freq_factor, high_freq_factor;
 	int64_t original_positions;

@@ -40,6 +40,20 @@ struct pd_axis pd_shape_axis(const struct pd_shape *shape, int64_t axis)
 	return a;
 }
 
+struct pd_axis pd_shape_repeats(const struct pd_shape *in, const struct pd_shape *out)
+{
+	int first = 0, last = out->dims - 1;
+	struct pd_axis a = { 1, 1, 1 };
+
+	while (first <= last && in->size[first] == out->size[first])
+		a.outer *= out->size[first++];
+	while (last > first && in->size[last] == out->size[last])
+		a.inner *= out->size[last--];
+	for (int d = first; d <= last; d++)
+		a.extent = in->size[d] == 1 ? a.extent * out->size[d] : 0;
+	return a;
+}
+
 const char *pd_shape_text(const struct pd_shape *shape, char *buf)
 {
 	size_t used = 0;
@@ -210,7 +224,7 @@ static int check_inputs(const struct infer *w)
 		enum pd_dtype found = pd_model_dtype(w->model, layer->inputs[i]);
 		enum pd_dtype wanted = pd_kind_input(layer->kind, i) == 'i' ? PD_I32 : PD_F32;
 
-		if (found != wanted)
+		if (found != wanted && pd_kind_input(layer->kind, i) != 'a')
 			return infer_error(w, "cannot take \"%.60s\" as its input number %d: expected "
 					"%s, found %s",
 					pd_model_tensor_name(w->model, layer->inputs[i]), i + 1,

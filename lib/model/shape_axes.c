@@ -22,10 +22,39 @@ static int find_axis(const struct infer *w, const char *name, int dims, int64_t 
 	return 0;
 }
 
-int infer_add(const struct infer *w)
+/* Two inputs, along whose axes one may have one place where the other has more. */
+static int broadcast(const struct infer *w)
 {
+	const struct pd_shape *other = infer_input(w, 1);
+	char one[PD_SHAPE_TEXT], two[PD_SHAPE_TEXT];
+	struct pd_shape *out = &w->layer->output;
+
+	for (int d = 0; d < out->dims && d < other->dims; d++)
+		if (out->size[d] < other->size[d])
+			out->size[d] = other->size[d];
+	if (other->dims == out->dims && pd_shape_repeats(w->in, out).extent > 0 &&
+	    pd_shape_repeats(other, out).extent > 0)
+		return 0;
+	return infer_error(w, "needs inputs of one shape, or 1 along axes side by side where the other has "
+			   "more, found %s and %s", pd_shape_text(w->in, one), pd_shape_text(other, two));
+}
+
+int infer_broadcast(const struct infer *w)
+{
+	const struct pd_shape *other = infer_input(w, 1);
+
 	w->layer->output = *w->in;
-	return infer_needs_alike(w, PD_NO_AXIS);
+	w->layer->broadcasts = w->layer->input_count == 2 &&
+			       (other->dims != w->in->dims ||
+				memcmp(other->size, w->in->size,
+				       sizeof(*other->size) * (size_t)other->dims) != 0);
+	return w->layer->broadcasts ? broadcast(w) : infer_needs_alike(w, PD_NO_AXIS);
+}
+
+int infer_own(const struct infer *w)
+{
+	w->layer->output = w->layer->shape;
+	return infer_parameter(w, "weight", w->layer->shape.dims, w->layer->shape.size);
 }
 
 int infer_concat(const struct infer *w)

@@ -429,6 +429,19 @@ static struct pd_model *many_kinds(void)
 		"3]}");
 }
 
+/* Squeeze and excitation; channels that are added; a plane that all channels are multiplied by. */
+static void test_repeated(const struct pd_device_ops *ops)
+{
+#define SQUEEZED "{'name': 'p', 'kind': 'adaptive_avgpool2d', 'inputs': ['in'], 'output_size': 1}, " \
+		 "{'name': 'g', 'kind': 'hardsigmoid', 'inputs': ['p']}, "
+	test_layers(ops, "mul by channels", SQUEEZED "{'name': 'it', 'kind': 'mul', 'inputs': ['in', 'g']}",
+		    2e-5);
+	test_layers(ops, "add to channels", SQUEEZED "{'name': 'it', 'kind': 'add', 'inputs': ['g', 'in']}",
+		    2e-5);
+	test_layers(ops, "mul by a plane", "{'name': 'p', 'kind': 'mean', 'inputs': ['in'], 'dim': 1, "
+		    "'keepdim': true}, {'name': 'it', 'kind': 'mul', 'inputs': ['p', 'in']}", 2e-5);
+}
+
 /* Tests the kinds of images, which a device may lay out in several ways. */
 static void test_images(const struct pd_device_ops *ops)
 {
@@ -462,6 +475,7 @@ static void test_images(const struct pd_device_ops *ops)
 	test_merges(ops, "add", 5, 5);
 	test_merges(ops, "concat", 16, 32);
 	test_merges(ops, "concat", 16, 5);
+	test_repeated(ops);
 	test_branching(ops);
 	test_residual(ops);
 }
@@ -492,6 +506,11 @@ static void test_reference(void)
 	model->layers[pd_model_find(model, "tok")].padding_idx = -1;
 	model->layers[pd_model_find(model, "tok")].weight_dropout = 0.3;
 	conform_differences(model, "a transformer");
+	conform_differences(model_around(3, 4, 5, "{'name': 'q', 'kind': 'parameter', 'inputs': ['in'], "
+		"'shape': [3, 1, 1]}, {'name': 'a', 'kind': 'mul', 'inputs': ['in', 'q']}, "
+		"{'name': 'm', 'kind': 'mean', 'inputs': ['in'], 'dim': 2, 'keepdim': true}, "
+		"{'name': 'b', 'kind': 'mul', 'inputs': ['m', 'a']}, "
+		"{'name': 'it', 'kind': 'add', 'inputs': ['q', 'b']}"), "unlike shapes");
 	conform_differences(model_of("3, 5",
 		"{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4}, "
 		"{'name': 'b', 'kind': 'gelu', 'inputs': ['a'], 'approximate': 'tanh'}, "

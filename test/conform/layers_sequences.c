@@ -106,6 +106,33 @@ static void test_features(const struct pd_device_ops *ops)
 		  "{'name': 'it', 'kind': 'mul', 'inputs': ['in', 't']}", "7" },
 		{ "5", "{'name': 'it', 'kind': 'mul', 'inputs': ['in', 'in']}", "" },
 	};
+	/* an input, and one that has one place along axes at the end, at the beginning, between */
+#define MEAN(dim) "{'name': 'm', 'kind': 'mean', 'inputs': ['in'], 'dim': " dim ", 'keepdim': true}, "
+	static const struct sequence repeated[] = {
+		{ "7, 5", MEAN("1") "{'name': 'it', 'kind': 'mul', 'inputs': ['in', 'm']}", "7" },
+		{ "7, 5", MEAN("2") "{'name': 'it', 'kind': 'mul', 'inputs': ['m', 'in']}", "7" },
+		{ "3, 4, 5", MEAN("2") "{'name': 'it', 'kind': 'add', 'inputs': ['m', 'in']}", "3, 4" },
+		{ "3, 4, 5", MEAN("-1") "{'name': 'it', 'kind': 'add', 'inputs': ['in', 'm']}", "3, 4" },
+		{ "2, 1, 3, 5", MEAN("3") "{'name': 'it', 'kind': 'mul', 'inputs': ['m', 'in']}",
+		  "2, 1, 3" },
+		{ "90, 5", MEAN("1") "{'name': 't', 'kind': 'tanh', 'inputs': ['m']}, "
+		  "{'name': 'it', 'kind': 'mul', 'inputs': ['t', 'in']}", "90" },
+		{ "7, 5", MEAN("1") "{'name': 'n', 'kind': 'mean', 'inputs': ['in'], 'dim': 2, 'keepdim': "
+		  "true}, {'name': 'it', 'kind': 'mul', 'inputs': ['m', 'n']}", "7" },
+		{ "7, 5", MEAN("1") "{'name': 'n', 'kind': 'mean', 'inputs': ['in'], 'dim': 2, 'keepdim': "
+		  "true}, {'name': 'it', 'kind': 'add', 'inputs': ['n', 'm']}", "7" },
+	};
+	/* a scale, a token before others, and a learned query; what it hangs on has a gradient or not */
+	static const struct sequence parameters[] = {
+		{ "7, 5", "{'name': 's', 'kind': 'parameter', 'inputs': ['in'], 'shape': [1, 12]}, "
+		  "{'name': 'it', 'kind': 'mul', 'inputs': ['in', 's']}", "7" },
+		{ "7, 5", "{'name': 's', 'kind': 'parameter', 'inputs': ['x'], 'shape': [1, 12]}, "
+		  "{'name': 'it', 'kind': 'concat', 'inputs': ['s', 'in']}", "8" },
+		{ "7, 5", "{'name': 's', 'kind': 'parameter', 'inputs': ['y'], 'shape': [3, 12]}, "
+		  "{'name': 'it', 'kind': 'attention', 'inputs': ['s', 'in', 'in'], 'heads': 2}", "3" },
+		{ "7, 5", "{'name': 's', 'kind': 'parameter', 'inputs': ['in'], 'shape': [7, 1]}, "
+		  "{'name': 'it', 'kind': 'add', 'inputs': ['in', 's']}", "7" },
+	};
 	static const struct sequence ropes[] = {
 		{ "7, 5", IT("rope", ""), "7" },
 		{ "9, 5", IT("rope", ", 'head_dim': 4, 'base': 100"), "9" },
@@ -124,6 +151,8 @@ static void test_features(const struct pd_device_ops *ops)
 
 	TEST_SEQUENCES(ops, "rmsnorm", 1e-4, norms);
 	TEST_SEQUENCES(ops, "mul", 5e-5, products);
+	TEST_SEQUENCES(ops, "sums and products of unlike shapes", 5e-5, repeated);
+	TEST_SEQUENCES(ops, "parameter", 5e-5, parameters);
 	TEST_SEQUENCES(ops, "rope", 2e-5, ropes);
 	TEST_SEQUENCES(ops, "dropout along an axis", 2e-5, drops);
 }

@@ -152,8 +152,8 @@ struct pd_model *recurrent_model(void)
 
 /*
  * The layers of transformer_model(): tokens and features with positions, a block of attention on rotated
- * queries and keys, which are slices of one product, a block with a gate, layers along the positions, and
- * a mean that is concatenated with its input.
+ * queries and keys, which are slices of one product, a block with a gate that is scaled by a parameter,
+ * layers along the positions, and a mean that is concatenated with its input.
  */
 static const char transformer[] =
 	"{'name': 'tok', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': 10, "
@@ -179,7 +179,9 @@ static const char transformer[] =
 	"{'name': 'm', 'kind': 'mul', 'inputs': ['s', 'gate']}, "
 	"{'name': 'd', 'kind': 'dropout', 'inputs': ['m'], 'p': 0.2, 'shared_dim': 1}, "
 	"{'name': 'down', 'kind': 'linear', 'inputs': ['d'], 'out_features': 12}, "
-	"{'name': 'a2', 'kind': 'add', 'inputs': ['a1', 'down']}, "
+	"{'name': 'lambda', 'kind': 'parameter', 'inputs': ['n2'], 'shape': [1, 12]}, "
+	"{'name': 'scaled', 'kind': 'mul', 'inputs': ['down', 'lambda']}, "
+	"{'name': 'a2', 'kind': 'add', 'inputs': ['a1', 'scaled']}, "
 	"{'name': 't', 'kind': 'transpose', 'inputs': ['a2'], 'dim0': 1, 'dim1': 2}, "
 	"{'name': 'mix', 'kind': 'linear', 'inputs': ['t'], 'out_features': 6}, "
 	"{'name': 'g', 'kind': 'gelu', 'inputs': ['mix']}, "

@@ -82,6 +82,12 @@ static const struct kind_case cases[] = {
 	  IT("conv2d", ", 'out_channels': 5, 'kernel': 3, 'padding': 1"), true },
 	{ "add", "7, 6", "7, 3", HALVES "{'name': 'it', 'kind': 'add', 'inputs': ['a', 'b']}", false },
 	{ "mul", "7, 6", "7, 3", HALVES "{'name': 'it', 'kind': 'mul', 'inputs': ['a', 'b']}", false },
+	{ "mul of unlike shapes", "7, 6", "7, 6", "{'name': 'a', 'kind': 'slice', 'inputs': ['p'], 'dim': -1, "
+	  "'start': 3, 'end': 4}, {'name': 'it', 'kind': 'mul', 'inputs': ['p', 'a']}", false },
+	{ "add of unlike shapes", "7, 6", "7, 6", "{'name': 'a', 'kind': 'slice', 'inputs': ['p'], 'dim': 1, "
+	  "'start': 3, 'end': 4}, {'name': 'it', 'kind': 'add', 'inputs': ['a', 'p']}", false },
+	{ "parameter", "7, 6", "7, 6", "{'name': 'a', 'kind': 'parameter', 'inputs': ['p'], 'shape': [1, 6]}, "
+	  "{'name': 'it', 'kind': 'add', 'inputs': ['p', 'a']}", false },
 	{ "concat", "7, 6", "7, 6", HALVES "{'name': 'it', 'kind': 'concat', 'inputs': ['b', 'a'], "
 	  "'dim': -1}", false },
 	{ "flatten", "7, 6", "42", IT("flatten", ""), false },

@@ -164,27 +164,62 @@ static void join(const struct ref_job *j)
 	}
 }
 
-static void multiply(const struct ref_job *j)
+/* Returns where an input has what the output has at element e of a sample. */
+static int64_t place_in(const struct pd_shape *in, const struct pd_shape *out, int64_t e)
 {
-	int one = j->layer->inputs[0], other = j->layer->inputs[1];
-	size_t n = ref_elements(j->r, one);
+	int64_t place = 0, step = 1;
 
-	for (size_t i = 0; i < n; i++) {
-		if (!j->back) {
-			j->y[i] = j->r->x[one][i] * j->r->x[other][i];
-			continue;
+	for (int d = out->dims - 1; d >= 0; d--) {
+		place += in->size[d] == 1 ? 0 : e % out->size[d] * step;
+		e /= out->size[d];
+		step *= in->size[d];
+	}
+	return place;
+}
+
+/* Two inputs of one shape, or of which one is repeated along an axis. */
+static void of_two(const struct ref_job *j)
+{
+	const struct pd_shape *out = &j->layer->output;
+	int64_t count = pd_shape_elements(out);
+	bool product = j->layer->kind == PD_LAYER_mul;
+
+	for (int64_t i = 0; i < j->r->batch * count; i++) {
+		double *x[2], *dx[2];
+
+		for (int k = 0; k < 2; k++) {
+			const struct pd_shape *in = pd_model_shape(j->r->model, j->layer->inputs[k]);
+			int64_t at = i / count * pd_shape_elements(in) + place_in(in, out, i % count);
+
+			x[k] = &j->r->x[j->layer->inputs[k]][at];
+			dx[k] = &j->r->dx[j->layer->inputs[k]][at];
 		}
-		j->r->dx[one][i] += j->dy[i] * j->r->x[other][i];
-		j->r->dx[other][i] += j->dy[i] * j->r->x[one][i];
+		if (!j->back)
+			j->y[i] = product ? *x[0] * *x[1] : *x[0] + *x[1];
+		for (int k = 0; k < 2 && j->back; k++)
+			*dx[k] += product ? j->dy[i] * *x[1 - k] : j->dy[i];
 	}
 }
 
-void ref_add(const struct ref_job *j)
+void ref_broadcast(const struct ref_job *j)
 {
-	if (j->layer->kind == PD_LAYER_mul)
-		multiply(j);
+	if (j->layer->kind == PD_LAYER_mul || j->layer->broadcasts)
+		of_two(j);
 	else
 		join(j);
+}
+
+/* Its input has no gradient. */
+void ref_own(const struct ref_job *j)
+{
+	int64_t count = j->layer->parameter_elements;
+
+	for (int64_t i = 0; i < j->r->batch * count; i++) {
+		if (j->back)
+			j->dw[0][i % count] += j->dy[i];
+		else
+			j->y[i] = j->w[0][i % count];
+	}
 }
 
 void ref_concat(const struct ref_job *j)

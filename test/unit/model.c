@@ -112,6 +112,8 @@ static void test_shapes(void)
 		{ "[6, 5]", "'kind': 'leaky_relu', 'negative_slope': -0.1", "6 x 5", 0 },
 		{ "[6, 5]", "'kind': 'elu', 'alpha': 0", "6 x 5", 0 },
 		{ "[6, 5]", "'kind': 'mul', 'inputs': ['x', 'x']", "6 x 5", 0 },
+		{ "[6, 5]", "'kind': 'parameter', 'shape': [1, 5]", "1 x 5", 5 },
+		{ "[6, 5]", "'kind': 'parameter', 'shape': 7, 'inputs': ['y']", "7", 7 },
 		{ "[6, 5]", "'kind': 'rmsnorm'", "6 x 5", 5 },
 		{ "[6, 5]", "'kind': 'rmsnorm', 'normalized_shape': [6, 5]", "6 x 5", 30 },
 		{ "[6, 5]", "'kind': 'dropout', 'shared_dim': 1", "6 x 5", 0 },
@@ -384,6 +386,7 @@ static void test_errors(void)
 		  "init, alpha" },
 		{ "[4]", "'kind': 'mul', 'inputs': ['x', 'x', 'x']",
 		  "layers[0].inputs: expected 2 inputs for mul, found 3" },
+		{ "[4]", "'kind': 'parameter', 'inputs': ['x']", "layers[0].shape: expected" },
 		{ "[4, 5]", "'kind': 'concat', 'inputs': ['x', 'x'], 'dim': 0",
 		  "has dim 0: expected 1 to 2, or -1 for the last axis to -2" },
 		{ "[4, 5]", "'kind': 'slice', 'inputs': ['x'], 'dim': 3", "has dim 3: expected 1 to 2" },
@@ -484,7 +487,7 @@ static void test_errors(void)
 		  "lies on a cycle" },
 		{ GRAPH("{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 3},"
 			"{'name': 'b', 'kind': 'add', 'inputs': ['a', 'x']}"),
-		  "add \"b\" needs inputs of one shape, found 3 and 4" },
+		  "add \"b\" needs inputs of one shape, or 1 along axes" },
 		{ GRAPH("{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4},"
 			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, "
 			"'shares': 'a'},"
@@ -524,6 +527,16 @@ static void test_errors(void)
 		  "has keys of 6 features: expected 4" },
 		{ SEQUENCES("'kind': 'attention', 'heads': 1, 'inputs': ['q', 'k', 'k', 'rows']"),
 		  "needs one length for each sample" },
+		{ SEQUENCES("'kind': 'mul', 'inputs': ['q', 'k']"), "mul \"a\" needs inputs of one shape, or "
+		  "1 along axes side by side where the other has more, found 3 x 4 and 7 x 4" },
+		{ "{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': [{'name': 'x', 'dtype': "
+		  "'f32', 'shape': [1, 5, 1]}, {'name': 'n', 'dtype': 'f32', 'shape': [4, 5, 6]}], 'layers': "
+		  "[{'name': 'a', 'kind': 'add', 'inputs': ['x', 'n']}]}",
+		  "1 along axes side by side where the other has more, found 1 x 5 x 1 and 4 x 5 x 6" },
+		{ "{'format': 'pd-model', 'version': 1, 'name': 'm', 'inputs': [{'name': 'x', 'dtype': "
+		  "'f32', 'shape': [1, 5]}, {'name': 'n', 'dtype': 'f32', 'shape': [4, 5]}], 'layers': "
+		  "[{'name': 'a', 'kind': 'add', 'inputs': ['n', 'n', 'x']}]}",
+		  "needs inputs of one shape, found 4 x 5 and 1 x 5" },
 		{ GRAPH(""), "layers: expected 1 to 1000000 layers, found an array of 0" },
 		{ "[]", "doc: expected a pd-model document" },
 		{ "{'format': 'pd-plan'}", "doc: format: expected \"pd-model\", found "

@@ -81,6 +81,9 @@ void pd_cpu_mixed_sum(const struct pd_mixed_sum *sum);
 void pd_cpu_sum_relu(enum pd_dtype dtype, void *dst, const void *a, const void *b, const void *y,
 		     size_t count);
 
+/* --- broadcast.c: sums and products of two inputs whose shapes differ */
+extern const struct pd_compiled_kind pd_cpu_broadcast;
+
 /* --- dropout.c */
 /*
  * Multiplies values of a weight, which are its elements `first` (a multiple of 4) and on, by what

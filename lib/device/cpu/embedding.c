@@ -6,7 +6,7 @@
  * away from a whole microbatch, as in AWD-LM; who shares the weight has all of them.
  *
  * position_embedding: row t of the weight is added to position t; bias: to every row.  The gradient is
- * the sum over what it was added to, in the order of that.
+ * the sum over what it was added to, in the order of that.  parameter: a copy for each sample.
  */
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
@@ -148,7 +148,7 @@ const struct pd_compiled_kind pd_cpu_embedding = {
 	.backward = backward,
 };
 
-/* ---- position_embedding and bias ---- */
+/* ---- position_embedding, bias and parameter ---- */
 
 static int prepare_positions(struct pd_compiled_layer *l, struct pd_error *err)
 {
@@ -184,8 +184,8 @@ static void positions_back(const struct pd_compiled_layer *l, float *all, int64_
 						      room), n);
 }
 
-static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
-			      struct pd_error *err)
+/* The gradient of the parameter, in either part of backward. */
+static void parameter_back(const struct pd_compiled_layer *l, const struct pd_pass *pass)
 {
 	int64_t used = pd_compiled_used(l);
 	size_t bytes = sizeof(float) * (size_t)l->layer->parameter_elements;
@@ -193,13 +193,19 @@ static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass 
 
 	if (pass->part == PD_BACKWARD_WEIGHT) {
 		memcpy(all, l->split, bytes);
-		return 0;
+		return;
 	}
 #pragma omp parallel for schedule(static)
 	for (int64_t from = 0; from < used; from += COLUMNS)
 		positions_back(l, all, from);
 	memset(all + used, 0, bytes - sizeof(*all) * (size_t)used);
-	if (l->diff_src[0] && l->diff_src[0] != l->diff_dst)
+}
+
+static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			      struct pd_error *err)
+{
+	parameter_back(l, pass);
+	if (pass->part != PD_BACKWARD_WEIGHT && l->diff_src[0] && l->diff_src[0] != l->diff_dst)
 		memcpy(l->diff_src[0], l->diff_dst, pd_layout_bytes(l->out));
 	return 0;
 }
@@ -218,4 +224,39 @@ const struct pd_compiled_kind pd_cpu_bias = {
 	.prepare = prepare_positions,
 	.forward = forward_positions,
 	.backward = backward_positions,
+};
+
+static int prepare_parameter(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	l->out = pd_cpu_plain(l->net, &l->layer->output);
+	l->parameter[0] = plain_weight(l);
+	l->split_bytes = pd_compiled_reserved(l->net, sizeof(float) *
+					      (size_t)l->layer->parameter_elements);
+	return 0;
+}
+
+static int forward_parameter(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			     struct pd_error *err)
+{
+	size_t bytes = pd_layout_bytes(l->out) / (size_t)l->net->batch;
+
+	for (int64_t n = 0; n < l->net->batch; n++)
+		memcpy((char *)l->dst + (size_t)n * bytes, l->parameters[0], bytes);
+	return 0;
+}
+
+static int backward_parameter(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			      struct pd_error *err)
+{
+	parameter_back(l, pass);
+	if (pass->part != PD_BACKWARD_WEIGHT && l->diff_src[0])
+		memset(l->diff_src[0], 0, l->net->tensors[l->layer->inputs[0]].bytes);
+	return 0;
+}
+
+const struct pd_compiled_kind pd_cpu_parameter = {
+	.plain_parameters = true,
+	.prepare = prepare_parameter,
+	.forward = forward_parameter,
+	.backward = backward_parameter,
 };

@@ -222,6 +222,7 @@ static int backward_flatten(struct pd_compiled_layer *l, const struct pd_pass *p
 }
 
 const struct pd_compiled_kind pd_cpu_add = {
+	.broadcast = &pd_cpu_broadcast,
 	.prepare = prepare_add,
 	.forward = forward_add,
 	.backward = backward_add,

@@ -4,6 +4,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/attention_tiles.c \
 	lib/device/cpu/axes.c \
 	lib/device/cpu/batchnorm2d.c \
+	lib/device/cpu/broadcast.c \
 	lib/device/cpu/chunks.c \
 	lib/device/cpu/conv2d.c \
 	lib/device/cpu/curves.c \

@@ -61,6 +61,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 const struct pd_compiled_kind pd_cpu_mul = {
+	.broadcast = &pd_cpu_broadcast,
 	.plain = true,
 	.prepare = prepare,
 	.forward = forward,

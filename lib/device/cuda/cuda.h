@@ -241,6 +241,9 @@ static inline size_t pd_cuda_batch_bytes(const struct pd_compiled_layer *l,
 	return pd_dtype_bytes(l->net->dtype) * pd_cuda_batch_elements(l, shape);
 }
 
+/* --- broadcast.c: sums and products of two inputs whose shapes differ */
+extern const struct pd_compiled_kind pd_cuda_broadcast;
+
 #define LAYER_KIND(name, shape, inputs, attributes, parameters, states, flags, what) \
 	extern const struct pd_compiled_kind pd_cuda_##name;
 #include "model/layer_kind.def"

@@ -102,6 +102,7 @@ static int backward_mul(struct pd_compiled_layer *l, const struct pd_pass *pass,
 }
 
 const struct pd_compiled_kind pd_cuda_mul = {
+	.broadcast = &pd_cuda_broadcast,
 	.plain = true,
 	.prepare = prepare_mul,
 	.forward = forward_mul,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* embedding, position_embedding, bias: see the CPU's. */
+/* embedding, position_embedding, bias, parameter: see the CPU's. */
 #include "device/cuda/cuda.h"
 
 #include "base/rng.h"
@@ -89,8 +89,8 @@ static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *
 						     pd_compiled_parts(l), pd_compiled_used(l)), err);
 }
 
-static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
-			      struct pd_error *err)
+/* The gradient of the parameter, in either part of backward. */
+static int parameter_back(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	float *all = pass->part == PD_BACKWARD_INPUT ? l->split : l->diff_parameters[0];
 	int64_t used = pd_compiled_used(l);
@@ -103,7 +103,15 @@ static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass 
 			   err) < 0 ||
 	    (rest > 0 && l->net->device->zero(l->net, all + used, rest, err) < 0))
 		return -1;
-	if (!l->diff_src[0] || l->diff_src[0] == l->diff_dst)
+	return 0;
+}
+
+static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			      struct pd_error *err)
+{
+	if (parameter_back(l, pass, err) < 0)
+		return -1;
+	if (pass->part == PD_BACKWARD_WEIGHT || !l->diff_src[0] || l->diff_src[0] == l->diff_dst)
 		return 0;
 	return l->net->device->copy(l->net, l->diff_src[0], l->diff_dst,
 				    pd_cuda_batch_bytes(l, l->in_shape[0]), err);
@@ -123,4 +131,36 @@ const struct pd_compiled_kind pd_cuda_bias = {
 	.prepare = prepare_positions,
 	.forward = forward_positions,
 	.backward = backward_positions,
+};
+
+static int prepare_parameter(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	l->split_bytes = pd_compiled_reserved(l->net, weight_bytes(l));
+	return 0;
+}
+
+static int forward_parameter(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			     struct pd_error *err)
+{
+	return pd_cuda_queued(l, pd_kernel_copies(pd_cuda_engine(l)->stream, l->net->dtype, l->dst,
+						  l->parameters[0], l->net->batch,
+						  l->layer->parameter_elements), err);
+}
+
+static int backward_parameter(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			      struct pd_error *err)
+{
+	if (parameter_back(l, pass, err) < 0)
+		return -1;
+	if (pass->part == PD_BACKWARD_WEIGHT || !l->diff_src[0])
+		return 0;
+	return l->net->device->zero(l->net, l->diff_src[0],
+				    l->net->tensors[l->layer->inputs[0]].bytes, err);
+}
+
+const struct pd_compiled_kind pd_cuda_parameter = {
+	.plain_parameters = true,
+	.prepare = prepare_parameter,
+	.forward = forward_parameter,
+	.backward = backward_parameter,
 };

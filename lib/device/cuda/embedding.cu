@@ -167,6 +167,23 @@ cudaError_t pd_kernel_positions(cudaStream_t stream, enum pd_dtype dtype, void *
 }
 
 template <typename T>
+__global__ static void copies(T *y, const T *__restrict__ weight, size_t all, size_t count)
+{
+	PD_FOR_EACH(i, all)
+		y[i] = weight[pd_rest(i, count)];
+}
+
+cudaError_t pd_kernel_copies(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *weight,
+			     int64_t samples, int64_t count)
+{
+	size_t all = (size_t)(samples * count);
+
+	PD_BY_TYPE(dtype, T, (copies<T><<<pd_blocks(all), PD_THREADS, 0, stream>>>(
+		(T *)y, (const T *)weight, all, (size_t)count)));
+	return cudaGetLastError();
+}
+
+template <typename T>
 __global__ static void add_samples(float *d_weight, const T *__restrict__ dy, int64_t samples,
 				   size_t count)
 {

@@ -56,6 +56,26 @@ cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype, enum 
 				 size_t count);
 cudaError_t pd_kernel_mul(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *a,
 			  const void *b, size_t count);
+/*
+ * --- broadcast.cu: an input is outer x inner elements, each repeated `extent` times to be outer x extent x
+ * inner; extent 1: it is as it is
+ */
+struct pd_kernel_repeated {
+	const void *values;
+	int64_t extent, inner;
+};
+/* Computes dst = a b, or a + b, of count elements. */
+cudaError_t pd_kernel_broadcast(cudaStream_t stream, enum pd_dtype dtype, bool product, void *dst,
+				struct pd_kernel_repeated a, struct pd_kernel_repeated b, size_t count);
+/*
+ * Computes the gradient of an input of outer x inner elements, repeated `extent` times; other: the other one,
+ * of a product; its values are NULL in a sum.
+ */
+cudaError_t pd_kernel_broadcast_back(cudaStream_t stream, enum pd_dtype dtype, void *dx,
+				     const void *dy, struct pd_kernel_repeated other, int64_t outer,
+				     int64_t extent, int64_t inner);
+
+/* --- eltwise.cu, too */
 /* Computes dst = src[0] + src[1] + ..., in that order, then relu; n is 1 to PD_KERNEL_SOURCES. */
 #define PD_KERNEL_SOURCES 16
 cudaError_t pd_kernel_sum(cudaStream_t stream, enum pd_dtype dtype, void *dst,
@@ -356,6 +376,9 @@ cudaError_t pd_kernel_embedding_back(cudaStream_t stream, enum pd_dtype dtype,
 /* Adds the weight to each sample of `count` elements; backward sums over the samples. */
 cudaError_t pd_kernel_positions(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *x,
 				const void *weight, int64_t samples, int64_t count);
+/* Each of `samples` parts of y becomes the weight, of count elements. */
+cudaError_t pd_kernel_copies(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *weight,
+			     int64_t samples, int64_t count);
 cudaError_t pd_kernel_positions_back(cudaStream_t stream, enum pd_dtype dtype, float *d_weight,
 				     const void *dy, int64_t samples, int64_t count);
 

@@ -2,7 +2,7 @@
 # multiplications and additions apart, as the CPU's loops are, and tiny numbers taken as zero.
 CUDA_KERNELS = lib/device/cuda/additive_attention.cu lib/device/cuda/attention.cu \
 	lib/device/cuda/attention_mma.cu \
-	lib/device/cuda/axes.cu lib/device/cuda/bias.cu \
+	lib/device/cuda/axes.cu lib/device/cuda/bias.cu lib/device/cuda/broadcast.cu \
 	lib/device/cuda/eltwise.cu lib/device/cuda/embedding.cu \
 	lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu \
 	lib/device/cuda/lstm.cu lib/device/cuda/mixed_sum.cu lib/device/cuda/norm.cu \
@@ -20,7 +20,7 @@ if HAVE_CUDA
 CUDA_OBJECTS = $(CUDA_KERNELS:.cu=.o)
 lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/additive_attention.c lib/device/cuda/attention.c lib/device/cuda/axes.c \
-	lib/device/cuda/batchnorm2d.c \
+	lib/device/cuda/batchnorm2d.c lib/device/cuda/broadcast.c \
 	lib/device/cuda/choice.c lib/device/cuda/choice.h \
 	lib/device/cuda/clock.c \
 	lib/device/cuda/conv2d.c lib/device/cuda/conv2d.h lib/device/cuda/conv2d_choose.c \
