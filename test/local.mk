@@ -111,7 +111,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 	test/data/fuzz/config/bad-padding.json test/data/fuzz/config/bad-scaled.json \
 	test/data/fuzz/config/bad-sizes.json test/data/fuzz/config/bert.json \
 	test/data/fuzz/config/gpt2.json test/data/fuzz/config/llama3.json \
-	test/data/fuzz/config/mistral.json \
+	test/data/fuzz/config/mistral.json test/data/fuzz/config/vit.json \
 	test/data/fuzz/cifar/one test/data/fuzz/idx/four test/data/fuzz/safetensors/small \
 	test/data/fuzz/npy/plain test/data/fuzz/npy/wide test/data/fuzz/tokens/bare \
 	test/data/fuzz/tokens/header test/data/fuzz/topology-string/levels \

@@ -46,6 +46,9 @@ resnet152 60192808
 resnext50-32x4d 25028904
 resnext101-32x8d 88791336
 resnext101-64x4d 83455272
+vit-b-16 86567656
+vit-l-16 304326632
+vit-h-14 632045800
 END
 test_ok "the weight of the embedding is the one of the classifier, or not" '
 	pd-model gpt2 | jq -e "[.layers[] | select(.shares == \"wte\").name] == [\"head\"]"

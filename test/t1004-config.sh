@@ -55,6 +55,16 @@ config bert-large <<'END'
  "position_embedding_type": "absolute", "type_vocab_size": 2, "use_cache": true, "vocab_size": 30522}
 END
 
+config vit-h-14 <<'END'
+{"architectures": ["ViTForImageClassification"], "attention_probs_dropout_prob": 0.0, "encoder_stride": 16,
+ "hidden_act": "gelu", "hidden_dropout_prob": 0.0, "hidden_size": 1280, "image_size": 224,
+ "initializer_range": 0.02, "intermediate_size": 5120, "label2id": {"no": 0}, "layer_norm_eps": 1e-12,
+ "model_type": "vit", "num_attention_heads": 16, "num_channels": 3, "num_hidden_layers": 32,
+ "patch_size": 14, "qkv_bias": true}
+END
+jq '.id2label = ([range(1000) | {key: "\(.)", value: "class \(.)"}] | from_entries)' vit-h-14/config.json \
+	>vit.json && mv vit.json vit-h-14/config.json
+
 # summed WHAT: prints the number of parameters that the last line of the table says.
 summed() {
 	pd-model --summary "$@" | sed -n '$s/.* layers, \([0-9,]*\) parameters.*/\1/p' | tr -d ,
@@ -74,6 +84,7 @@ qwen3-0.6b 596049920
 mistral-7b-v0.3 7248023552
 gpt2-xl 1557611200
 bert-large 336226108
+vit-h-14 632045800
 END
 test_ok "a family has the sizes that a folder says" '
 	same() {
@@ -89,7 +100,9 @@ test_ok "a family has the sizes that a folder says" '
 	same qwen3-32b llama --preset=qwen3-8b --layers=64 --hidden=5120 --heads=64 --kv-heads=8 \
 		--feed-forward=25600
 	same gpt2-xl gpt2-xl --positions=1024
-	same bert-large bert-large --positions=512'
+	same bert-large bert-large --positions=512
+	pd-model ./vit-h-14 --eps=1e-6 --name=x >one
+	pd-model vit-h-14 --name=x | diff one -'
 
 # attributes WHAT FILTER: prints what a jq filter finds in the layers.
 attributes() {
@@ -190,7 +203,7 @@ without() {
 	refused "no/config.json: $2" no
 }
 test_ok "what is not computed is refused, and the sentence says what was found and what to do" '
-	without ".model_type = \"phi3\"" "model_type: expected one of bert, .*, qwen3; pd-model(5) .*, found \"phi3\"$"
+	without ".model_type = \"phi3\"" "model_type: expected one of bert, .*, vit; pd-model(5) .*, found \"phi3\"$"
 	without ".architectures = [\"LlamaModel\"]" "architectures.0.: expected \"LlamaForCausalLM\".*found \"LlamaModel\"$"
 	without ".hidden_act = \"xielu\"" "hidden_act: expected one of \"relu\", .*, found \"xielu\"$"
 	without ".rope_parameters = {rope_type: \"yarn\", factor: 8, rope_theta: 5e5}" \
@@ -214,7 +227,11 @@ test_ok "what is not computed is refused, and the sentence says what was found a
 	jq ".embd_pdrop = 0.25" gpt2-xl/config.json | config no
 	refused "no/config.json: embd_pdrop: expected 0.1, as resid_pdrop has.*found 0.25$" no
 	jq ".position_embedding_type = \"relative_key\"" bert-large/config.json | config no
-	refused "no/config.json: position_embedding_type: expected \"absolute\"" no'
+	refused "no/config.json: position_embedding_type: expected \"absolute\"" no
+	jq ".qkv_bias = false" vit-h-14/config.json | config no
+	refused "no/config.json: qkv_bias: expected true, .*found false$" no
+	jq ".patch_size = 15" vit-h-14/config.json | config no
+	refused "no/config.json: --patch=15: vit expects a divisor of its images. --size, 224$" no'
 test_ok "a sliding window is computed where it sees all of a sample, and refused where it does not" '
 	jq ".sliding_window = 64 | .num_hidden_layers = 1" mistral-7b-v0.3/config.json | config window
 	pd-model window | jq -e ".inputs[0].shape == [64]"

@@ -86,7 +86,7 @@ static void masked(const struct pd_transformer *t, const char *in)
 
 static void published(struct pd_network *n, const struct pd_network_size *size)
 {
-	const struct pd_transformer t = { n, size, "length" };
+	const struct pd_transformer t = { n, size, .lengths = "length" };
 	const char *at = embeddings(&t);
 
 	for (int64_t i = 0; i < size->layers; i++)

@@ -29,4 +29,4 @@ const char *pd_network_dropout(struct pd_network *network, const char *name, con
 
 extern const struct pd_family pd_family_mlp, pd_family_cnn, pd_family_lenet, pd_family_alexnet,
 	pd_family_vgg, pd_family_resnet, pd_family_resnext, pd_family_gpt, pd_family_llama,
-	pd_family_bert, pd_family_gnmt, pd_family_awd, pd_family_s2vt;
+	pd_family_bert, pd_family_vit, pd_family_gnmt, pd_family_awd, pd_family_s2vt;

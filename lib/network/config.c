@@ -46,6 +46,9 @@ static const struct type {
 	  { { "Qwen2ForCausalLM", "" } } },
 	{ "qwen3", &pd_family_llama, QWEN " head-dim=128 qk-norm=true", 32768, 4096, 28, false,
 	  { { "Qwen3ForCausalLM", "" } } },
+	{ "vit", &pd_family_vit, "layers=12 hidden=768 heads=12 feed-forward=3072 channels=3 size=224 patch=16 "
+	  "classes=2 activation=gelu eps=1e-12 deviation=0.02 dropout=0 attention-dropout=0", 0, 0, 0, false,
+	  { { "ViTForImageClassification", "" } } },
 };
 
 /* A config.json that is being read. */
@@ -100,6 +103,13 @@ static int off(const struct pd_place *at, struct reader *r, const char *why, str
 {
 	(void)r;
 	return is_empty(at->value) ? 0 : pd_place_expected(at, err, "none, since %s", why);
+}
+
+static int on(const struct pd_place *at, struct reader *r, const char *why, struct pd_error *err)
+{
+	(void)r;
+	return json_is_null(at->value) || json_is_true(at->value) ? 0
+		: pd_place_expected(at, err, "true, since %s", why);
 }
 
 /* ---- rules of one key ---- */
@@ -308,11 +318,14 @@ static int padding(const struct pd_place *at, struct reader *r, const char *text
 	return !r->pads ? 0 : pd_json_int(at, -PD_NETWORK_MOST, PD_NETWORK_MOST, &r->padding, err);
 }
 
-static int scaled(const struct pd_place *at, struct reader *r, const char *text, struct pd_error *err)
+/* The classes of an image. */
+static int classes(const struct pd_place *at, struct reader *r, const char *text, struct pd_error *err)
 {
-	(void)r, (void)text;
-	return json_is_null(at->value) || json_is_true(at->value) ? 0 :
-	       pd_place_expected(at, err, "true, since attention is scaled here");
+	(void)text;
+	if (json_is_null(at->value))
+		return 0;
+	r->size->classes = (int64_t)json_object_size(at->value);
+	return r->size->classes > 0 ? 0 : pd_place_expected(at, err, "an object with a name for each class");
 }
 
 /* There is one probability for all layers but attention. */
@@ -437,7 +450,8 @@ static int finish(struct reader *r, struct pd_error *err)
 		s->kv_heads = s->heads;
 	if (r->attention_bias || r->mlp_bias)
 		s->bias = biases[r->attention_bias][r->mlp_bias];
-	s->sequence = positions < MOST_TOKENS ? positions : MOST_TOKENS;
+	if (positions > 0)
+		s->sequence = positions < MOST_TOKENS ? positions : MOST_TOKENS;
 	if (r->windows && r->window > 0 && r->window_layers < s->layers)
 		s->window = r->window;
 	if (s->window > 0 && s->window < s->sequence)

@@ -13,7 +13,7 @@
 
 const struct pd_family *const pd_families[] = {
 	&pd_family_mlp, &pd_family_cnn, &pd_family_lenet, &pd_family_alexnet, &pd_family_vgg,
-	&pd_family_resnet, &pd_family_resnext, &pd_family_gpt, &pd_family_llama, &pd_family_bert,
+	&pd_family_resnet, &pd_family_resnext, &pd_family_gpt, &pd_family_llama, &pd_family_bert, &pd_family_vit,
 	&pd_family_gnmt, &pd_family_awd, &pd_family_s2vt, NULL
 };
 

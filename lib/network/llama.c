@@ -133,7 +133,7 @@ static const char *block(const struct pd_transformer *t, int64_t number, const c
 static int build_llama(struct pd_network *n, const struct pd_network_size *size,
 		       struct pd_error *err)
 {
-	const struct pd_transformer t = { n, size, NULL };
+	const struct pd_transformer t = { n, size, .lengths = NULL };
 	const char *at;
 
 	if (pd_transformer_check("llama", size, err) < 0)

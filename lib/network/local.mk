@@ -8,4 +8,5 @@ lib_libpd_a_SOURCES += \
 	lib/network/megatron.c \
 	lib/network/network.h lib/network/option.def \
 	lib/network/recurrent.c \
-	lib/network/transformer.c lib/network/transformer.h
+	lib/network/transformer.c lib/network/transformer.h \
+	lib/network/vit.c

@@ -72,7 +72,7 @@ static const char *blocks(const struct pd_transformer *t, const char *in)
 
 static int build_gpt(struct pd_network *n, const struct pd_network_size *size, struct pd_error *err)
 {
-	const struct pd_transformer t = { n, size, NULL };
+	const struct pd_transformer t = { n, size, .lengths = NULL };
 	const char *at;
 
 	if (pd_transformer_check("gpt", size, err) < 0)
@@ -110,7 +110,7 @@ static void masked(const struct pd_transformer *t, const char *in)
 
 void pd_megatron_bert(struct pd_network *network, const struct pd_network_size *size)
 {
-	const struct pd_transformer t = { network, size, "length" };
+	const struct pd_transformer t = { network, size, .lengths = "length" };
 	const char *at = pd_transformer_tokens(&t, "wte");
 
 	at = pd_transformer_sum(&t, "embeddings", at,

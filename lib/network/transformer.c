@@ -173,7 +173,7 @@ const char *pd_transformer_attention(const struct pd_transformer *t, const char 
 
 	if (size->kv_heads != PD_NETWORK_UNSAID)
 		pd_json_set(attributes, "kv_heads", json_integer(size->kv_heads));
-	if (!t->lengths)
+	if (!t->lengths && !t->sees_all)
 		pd_json_set(attributes, "causal", json_true());
 	if (size->attention_dropout > 0)
 		pd_json_set(attributes, "dropout", json_real(size->attention_dropout));

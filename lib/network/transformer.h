@@ -8,7 +8,8 @@
 struct pd_transformer {
 	struct pd_network *network;
 	const struct pd_network_size *size;
-	const char *lengths;            /* input, or NULL: attention is causal */
+	const char *lengths;            /* input, or NULL */
+	bool sees_all;                  /* attention is causal unless it does, or has lengths */
 };
 
 /* Heads keep their features, and their share of the heads of keys and values, as far as these divide. */
