@@ -126,21 +126,35 @@ static char *folder_name(const char *file)
 						      : pd_format("%.*s", (int)(end - begin), begin);
 }
 
-/* It is called like its folder, or else like its family. */
+/* It is called like its folder, or else like its family.  Returns a new reference. */
+static json_t *config_name(const char *file, const struct pd_family *family)
+{
+	char *folder = folder_name(file);
+	json_t *called = folder ? pd_json_shown(folder) : json_string(family->name);
+
+	for (const char *c = folder; c && *c; c++)
+		if ((unsigned char)*c < ' ' || *c == 127) {
+			json_decref(called);
+			called = json_string(family->name);
+			break;
+		}
+	free(folder);
+	return called;
+}
+
 static json_t *config_document(const struct pd_place *root, struct pd_error *err)
 {
 	struct pd_config config;
-	json_t *document;
-	char *folder;
+	json_t *document, *called;
 
 	if (pd_config_read(root, &config, err) < 0)
 		return NULL;
-	folder = folder_name(root->document);
+	called = config_name(root->document, config.family);
 	document = pd_network_sized(config.family, &config.size, &size,
-				    name ? name : folder ? folder : config.family->name, err);
+				    name ? name : json_string_value(called), err);
 	if (!document)
 		pd_error_prefix(err, "%s", root->document);
-	free(folder);
+	json_decref(called);
 	return document;
 }
 
@@ -192,6 +206,15 @@ static json_t *folder_document(const char *folder, struct pd_error *err)
 	return document;
 }
 
+/* A document has no other text. */
+static int check_name(struct pd_error *err)
+{
+	json_t *text = name ? json_string(name) : json_null();
+
+	json_decref(text);
+	return text ? 0 : pd_error_input(err, "--name: expected text in UTF-8, found \"%s\"", name);
+}
+
 /* Families come first: a folder that is called like one is written ./gpt. */
 static json_t *find_document(const char *what, struct pd_error *err)
 {
@@ -199,6 +222,8 @@ static json_t *find_document(const char *what, struct pd_error *err)
 	const struct pd_preset *of;
 	struct stat found;
 
+	if (check_name(err) < 0)
+		return NULL;
 	if (what && pd_family_find(what, &family, &of))
 		return family_document(family, of, err);
 	if (!what || (strcmp(what, "-") != 0 && stat(what, &found) != 0)) {

@@ -265,6 +265,19 @@ test_ok "a folder without config.json, and what is no document" '
 	echo "{\"model_type\": 3}" >what.json
 	refused "what.json: model_type: expected a non-empty string, found 3$" what.json'
 
+test_ok "a name is UTF-8 without control characters, whatever a folder is called" '
+	bytes=$(printf "a\377")
+	refused "--name: expected text in UTF-8" mlp --name="$bytes"
+	refused "--name: expected text in UTF-8" gpt.json --name="$bytes"
+	mkdir "$bytes" "two
+lines"
+	cp l/config.json "$bytes"
+	cp l/config.json "two
+lines"
+	pd-model "$bytes" | jq -e ".name == \"a\uFFFD\""
+	pd-model "two
+lines" | jq -e ".name == \"llama\""'
+
 test_ok "the table has a line for every input and layer, aligned, and the sum below" '
 	pd-model gpt --layers=1 --hidden=8 --heads=2 --vocabulary=1000 --sequence=4 --dropout=0 --name=small \
 		--summary >table

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Private to this folder: what is known of networks with a config.json, and rules for its keys. */
+#pragma once
+
+#include "network/network.h"
+
+/* Classes of transformers that a network is, and the words of its size that this says. */
+struct pd_config_architecture {
+	const char *name, *words;
+};
+
+struct pd_config_type {
+	const char *name;
+	const struct pd_family *family;
+	const char *size;
+	/* positions; how many of them sliding windows see, and behind how many layers these begin */
+	int64_t length, window, window_layers;
+	bool windows;                   /* unless use_sliding_window says otherwise */
+	struct pd_config_architecture architectures[3];
+};
+
+/* A config.json that is being read. */
+struct pd_config_reader {
+	const struct pd_config_type *type;
+	const struct pd_place *root;
+	struct pd_network_size *size;
+	int64_t length, window, window_layers;  /* as in struct pd_config_type */
+	bool typed;                             /* layer_types says which layers have windows */
+	bool windows, attention_bias, mlp_bias;
+	bool scaled;                            /* positions, as Llama 3 does */
+	bool pads;                              /* a token is padding, as pad_token_id says */
+	int64_t padding;                        /* < 0: counted from the end of the vocabulary */
+};
+
+/* A rule takes what a key says, or refuses it. */
+typedef int pd_config_rule(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+			   struct pd_error *err);
+
+/* The key of a rule, its networks and its rule (config.def); it ends with one that has no key. */
+struct pd_config_row {
+	const char *types, *key;
+	pd_config_rule *rule;
+	const char *text;
+};
+extern const struct pd_config_row pd_config_rows[];
