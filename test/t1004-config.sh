@@ -255,6 +255,10 @@ test_ok "a model document is read, and stays as it is" '
 	pd-model - <gpt.json | cmp - gpt.json
 	pd-model --name=other gpt.json | jq -e ".name == \"other\""
 	refused "--layers: gpt.json is a model document, whose network stays as it is" gpt.json --layers=2'
+test_ok "other programs say which one reads a config.json" '
+	status 2 pd-profile --no-link l/config.json 2>err
+	cat err
+	one_line err && grep -q "l/config.json: expected a model document, which pd-model writes of a Hugging" err'
 test_ok "a folder without config.json, and what is no document" '
 	mkdir -p empty
 	refused "empty: expected a Hugging Face folder, but it has no config.json$" empty

@@ -309,6 +309,9 @@ static int read_model(const struct pd_place *place, struct pd_model *model, stru
 	const char *name;
 	int *order, result;
 
+	if (json_object_get(place->value, "model_type") && !json_object_get(place->value, "format"))
+		return pd_place_expected(place, err, "a model document, which pd-model writes of a Hugging Face "
+					 "config.json");
 	if (pd_json_header(place, "pd-model", err) < 0 || pd_json_keys(place, known, err) < 0 ||
 	    pd_json_get_string(place, "name", &name, err) < 0)
 		return -1;
