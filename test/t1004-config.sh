@@ -159,6 +159,21 @@ test_ok "version 4 and 5 say the same" '
 	pd-model l --name=x >one
 	pd-model four --name=x >two
 	diff one two'
+test_ok "every activation is the kind of layer that it names" '
+	while read -r given kind; do
+		with act ".hidden_act = \"$given\""
+		attributes act "map(select(.name | test(\"mlp[.]$kind\")) | .kind) == [\"$kind\", \"$kind\"]" | grep "^true$"
+	done <<-END
+	relu relu
+	gelu gelu
+	gelu_new gelu
+	swish silu
+	tanh tanh
+	sigmoid sigmoid
+	relu6 relu6
+	leaky_relu leaky_relu
+	hardswish hardswish
+	END'
 test_ok "keys that are missing are what transformers takes for them" '
 	echo "{\"model_type\": \"llama\"}" | config bare
 	[ "$(summed bare)" -eq 6738415616 ]

@@ -94,13 +94,14 @@ static int activation(const struct pd_place *at, struct pd_config_reader *r, con
 {
 	static const char *const names[] = {
 		"relu", "gelu", "gelu_python", "gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh",
-		"gelu_fast", "gelu_accurate", "silu", "swish", "tanh", "sigmoid", NULL
+		"gelu_fast", "gelu_accurate", "silu", "swish", "tanh", "sigmoid", "relu6", "leaky_relu",
+		"hardswish", NULL
 	};
 	static const enum pd_network_activation of[] = {
 		PD_ACTIVATION_RELU, PD_ACTIVATION_GELU, PD_ACTIVATION_GELU, PD_ACTIVATION_GELU_TANH,
 		PD_ACTIVATION_GELU_TANH, PD_ACTIVATION_GELU_TANH, PD_ACTIVATION_GELU_TANH,
 		PD_ACTIVATION_GELU_TANH, PD_ACTIVATION_SILU, PD_ACTIVATION_SILU, PD_ACTIVATION_TANH,
-		PD_ACTIVATION_SIGMOID
+		PD_ACTIVATION_SIGMOID, PD_ACTIVATION_RELU6, PD_ACTIVATION_LEAKY_RELU, PD_ACTIVATION_HARDSWISH
 	};
 	int name;
 

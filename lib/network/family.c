@@ -19,7 +19,7 @@ const struct pd_family *const pd_families[] = {
 
 const char *const pd_network_bias_name[] = { "none", "qkv", "attention", "mlp", "all", NULL };
 const char *const pd_network_activation_name[] = { "relu", "gelu", "gelu-tanh", "silu", "tanh", "sigmoid",
-						   NULL };
+						   "relu6", "leaky_relu", "hardswish", NULL };
 const char *const pd_network_norm_name[] = { "pre", "post", NULL };
 const char *const pd_network_head_name[] = { "pretraining", "masked", NULL };
 

@@ -10,7 +10,8 @@
 /* The choices; their names are NULL-terminated. */
 enum pd_network_bias { PD_BIAS_NONE, PD_BIAS_QKV, PD_BIAS_ATTENTION, PD_BIAS_MLP, PD_BIAS_ALL };
 enum pd_network_activation { PD_ACTIVATION_RELU, PD_ACTIVATION_GELU, PD_ACTIVATION_GELU_TANH,
-			     PD_ACTIVATION_SILU, PD_ACTIVATION_TANH, PD_ACTIVATION_SIGMOID };
+			     PD_ACTIVATION_SILU, PD_ACTIVATION_TANH, PD_ACTIVATION_SIGMOID,
+			     PD_ACTIVATION_RELU6, PD_ACTIVATION_LEAKY_RELU, PD_ACTIVATION_HARDSWISH };
 enum pd_network_norm { PD_NORM_PRE, PD_NORM_POST };
 enum pd_network_head { PD_HEAD_PRETRAINING, PD_HEAD_MASKED };
 extern const char *const pd_network_bias_name[], *const pd_network_activation_name[],

@@ -154,7 +154,8 @@ const char *pd_transformer_norm(const struct pd_transformer *t, const char *kind
 
 const char *pd_transformer_activation(const struct pd_transformer *t, const char *prefix, const char *in)
 {
-	static const char *const kinds[] = { "relu", "gelu", "gelu", "silu", "tanh", "sigmoid" };
+	static const char *const kinds[] = { "relu", "gelu", "gelu", "silu", "tanh", "sigmoid", "relu6",
+					     "leaky_relu", "hardswish" };
 	const char *kind = kinds[t->size->activation];
 	const char *name = pd_network_name(t->network, "%s.%s", prefix, kind);
 
