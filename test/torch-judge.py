@@ -139,6 +139,8 @@ def loss_of(model, parameters, given, state):
                 x = x + w[:x.shape[1]]
             case "parameter":
                 x = w.expand(len(x), *w.shape)
+            case "softmax":
+                x = x.softmax(layer.get("dim", -1))
             case "rope":
                 x = rotated(x, layer)
             case "attention":

@@ -145,6 +145,12 @@ int infer_mean(const struct infer *w)
 	return 0;
 }
 
+int infer_softmax(const struct infer *w)
+{
+	w->layer->output = *w->in;
+	return infer_needs_axis(w) < 0 ? -1 : find_axis(w, "dim", w->in->dims, &w->layer->dim);
+}
+
 int infer_dropout(const struct infer *w)
 {
 	w->layer->output = *w->in;

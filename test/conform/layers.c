@@ -511,6 +511,8 @@ static void test_reference(void)
 		"{'name': 'm', 'kind': 'mean', 'inputs': ['in'], 'dim': 2, 'keepdim': true}, "
 		"{'name': 'b', 'kind': 'mul', 'inputs': ['m', 'a']}, "
 		"{'name': 'it', 'kind': 'add', 'inputs': ['q', 'b']}"), "unlike shapes");
+	conform_differences(model_around(3, 4, 5, "{'name': 'a', 'kind': 'softmax', 'inputs': ['in'], 'dim': "
+		"2}, {'name': 'it', 'kind': 'softmax', 'inputs': ['a']}"), "softmax");
 	conform_differences(model_of("3, 5",
 		"{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4}, "
 		"{'name': 'b', 'kind': 'gelu', 'inputs': ['a'], 'approximate': 'tanh'}, "

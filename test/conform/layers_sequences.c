@@ -71,6 +71,17 @@ static void test_axes(const struct pd_device_ops *ops)
 		{ "70, 5", "{'name': 't', 'kind': 'transpose', 'inputs': ['in'], 'dim0': 1, "
 		  "'dim1': 2}, {'name': 'it', 'kind': 'mean', 'inputs': ['t'], 'dim': 2}", "" },
 	};
+	static const struct sequence softmaxes[] = {
+		{ "7, 5", IT("softmax", ""), "7" },
+		/* behind a curve: a number that is added along the axis has no gradient but rounding */
+		{ "7, 5", "{'name': 't', 'kind': 'tanh', 'inputs': ['in']}, "
+		  "{'name': 'it', 'kind': 'softmax', 'inputs': ['t'], 'dim': 1}", "7" },
+		{ "3, 4, 5", "{'name': 't', 'kind': 'tanh', 'inputs': ['in']}, "
+		  "{'name': 'it', 'kind': 'softmax', 'inputs': ['t'], 'dim': 2}", "3, 4" },
+		{ "1100, 5", "{'name': 't', 'kind': 'transpose', 'inputs': ['in'], 'dim0': 1, "
+		  "'dim1': 2}, {'name': 's', 'kind': 'softmax', 'inputs': ['t']}, {'name': 'it', 'kind': "
+		  "'mean', 'inputs': ['s'], 'dim': 1}", "" },
+	};
 	static const struct sequence reshapes[] = {
 		{ "7, 5", IT("reshape", ", 'shape': [7, 3, 4]"), "7, 3" },
 		{ "4, 3, 5", IT("reshape", ", 'shape': [2, 72]"), "2" },
@@ -89,6 +100,7 @@ static void test_axes(const struct pd_device_ops *ops)
 	TEST_SEQUENCES(ops, "slice", 2e-5, slices);
 	TEST_SEQUENCES(ops, "transpose", 2e-5, transposes);
 	TEST_SEQUENCES(ops, "mean", 2e-5, means);
+	TEST_SEQUENCES(ops, "softmax", 5e-5, softmaxes);
 	TEST_SEQUENCES(ops, "reshape", 2e-5, reshapes);
 	TEST_SEQUENCES(ops, "concat along an axis", 5e-5, concats);
 }

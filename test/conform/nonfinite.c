@@ -88,6 +88,8 @@ static const struct kind_case cases[] = {
 	  "'start': 3, 'end': 4}, {'name': 'it', 'kind': 'add', 'inputs': ['a', 'p']}", false },
 	{ "parameter", "7, 6", "7, 6", "{'name': 'a', 'kind': 'parameter', 'inputs': ['p'], 'shape': [1, 6]}, "
 	  "{'name': 'it', 'kind': 'add', 'inputs': ['p', 'a']}", false },
+	{ "softmax", "7, 6", "7, 6", IT("softmax", ""), false },
+	{ "softmax along positions", "7, 6", "7, 6", IT("softmax", ", 'dim': 1"), false },
 	{ "concat", "7, 6", "7, 6", HALVES "{'name': 'it', 'kind': 'concat', 'inputs': ['b', 'a'], "
 	  "'dim': -1}", false },
 	{ "flatten", "7, 6", "42", IT("flatten", ""), false },

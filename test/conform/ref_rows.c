@@ -164,6 +164,32 @@ static void join(const struct ref_job *j)
 	}
 }
 
+void ref_softmax(const struct ref_job *j)
+{
+	struct pd_axis a = pd_shape_axis(j->in, j->layer->dim);
+
+	for (int64_t n = 0; n < j->r->batch * a.outer * a.inner; n++) {
+		int64_t begin = n / a.inner * a.extent * a.inner + n % a.inner;
+		double most = -INFINITY, sum = 0, along = 0;
+
+		for (int64_t k = 0; k < a.extent; k++)
+			most = fmax(most, j->x[begin + k * a.inner]);
+		for (int64_t k = 0; k < a.extent; k++)
+			sum += exp(j->x[begin + k * a.inner] - most);
+		for (int64_t k = 0; k < a.extent && j->back; k++)
+			along += j->dy[begin + k * a.inner] * exp(j->x[begin + k * a.inner] - most) / sum;
+		for (int64_t k = 0; k < a.extent; k++) {
+			int64_t at = begin + k * a.inner;
+			double y = exp(j->x[at] - most) / sum;
+
+			if (j->back)
+				j->dx[at] += y * (j->dy[at] - along);
+			else
+				j->y[at] = y;
+		}
+	}
+}
+
 /* Returns where an input has what the output has at element e of a sample. */
 static int64_t place_in(const struct pd_shape *in, const struct pd_shape *out, int64_t e)
 {

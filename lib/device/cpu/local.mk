@@ -35,7 +35,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/pool2d.c \
 	lib/device/cpu/primitives.c \
 	lib/device/cpu/quick.c \
-	lib/device/cpu/sgd.c \
+	lib/device/cpu/sgd.c lib/device/cpu/softmax.c \
 	lib/device/cpu/squares.c \
 	lib/device/cpu/stream.c \
 	lib/device/cpu/sum.c \

@@ -348,6 +348,14 @@ cudaError_t pd_kernel_mean(cudaStream_t stream, enum pd_dtype dtype, void *y, co
 			   int64_t outer, int64_t extent, int64_t inner);
 cudaError_t pd_kernel_mean_back(cudaStream_t stream, enum pd_dtype dtype, void *dx,
 				const void *dy, int64_t outer, int64_t extent, int64_t inner);
+
+/* --- softmax.cu: along the middle one of three axes */
+cudaError_t pd_kernel_softmax(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *x,
+			      int64_t outer, int64_t extent, int64_t inner);
+cudaError_t pd_kernel_softmax_back(cudaStream_t stream, enum pd_dtype dtype, void *dx, const void *y,
+				   const void *dy, int64_t outer, int64_t extent, int64_t inner);
+
+/* --- axes.cu, too */
 struct pd_kernel_rope {
 	int64_t samples, positions;
 	int64_t rows;                   /* heads of a position */

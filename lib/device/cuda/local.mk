@@ -6,7 +6,7 @@ CUDA_KERNELS = lib/device/cuda/additive_attention.cu lib/device/cuda/attention.c
 	lib/device/cuda/eltwise.cu lib/device/cuda/embedding.cu \
 	lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu \
 	lib/device/cuda/lstm.cu lib/device/cuda/mixed_sum.cu lib/device/cuda/norm.cu \
-	lib/device/cuda/norm_back.cu lib/device/cuda/pass_numbers.cu lib/device/cuda/pool.cu \
+	lib/device/cuda/norm_back.cu lib/device/cuda/pass_numbers.cu lib/device/cuda/pool.cu lib/device/cuda/softmax.cu \
 	lib/device/cuda/chunks.cu lib/device/cuda/squares.cu \
 	lib/device/cuda/update.cu lib/device/cuda/widen.cu
 CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/attention.cuh lib/device/cuda/mma.cuh \
@@ -41,7 +41,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/join.c \
 	lib/device/cuda/net.c \
 	lib/device/cuda/plain.c \
-	lib/device/cuda/pool2d.c \
+	lib/device/cuda/pool2d.c lib/device/cuda/softmax.c \
 	lib/device/cuda/product.c lib/device/cuda/product.h \
 	lib/device/cuda/graph_cache.c lib/device/cuda/graph_cache.h \
 	lib/device/cuda/stream.c lib/device/cuda/stream.h
