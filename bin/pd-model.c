@@ -38,7 +38,7 @@ static const struct pd_opt options[] = {
 static const struct pd_command command = {
 	.name = "pd-model",
 	.synopsis = "[OPTION]... FAMILY | PRESET | FOLDER | FILE.json",
-	.summary = "Write a network of a family, of any size, or of a Hugging Face folder, as a model document.",
+	.summary = "Write a network as a model document: of a family, or of a Hugging Face folder.",
 	.options = options,
 	.max_operands = 1,
 };
