@@ -21,7 +21,7 @@
 /*
  * The events of one use of a buffer, and the last operation that arms them or waits for them.  They
  * may be armed anew only after that operation has retired: then no stream and no transport uses
- * them any more.
+ * them any more.  What was received is the exception: see worker_behind.
  */
 struct fence {
 	struct pd_event *events;
@@ -41,7 +41,9 @@ struct microbatch {
 	struct pd_batch *batch;
 	struct fence forward;		/* with outboxes there are two events, the second for the
 					   copy there */
-	struct fence backward;
+	/* These take turns, because a receive that has not retired may wait for the one before. */
+	struct fence backward[2];
+	int turn;                       /* the number of the newest backward's */
 	/* The rest is used less often. */
 	struct fence weight;		/* a separate one if backward has two parts */
 	struct fence loaded, recomputed;
@@ -150,7 +152,9 @@ struct chunk {
 	void *state, *velocity, *second;        /* running statistics, moments; or NULL */
 	int64_t delay;                  /* pd_schedule_delay */
 	void *delta, *corrected;        /* for discrepancy correction, or NULL (discrepancy.c) */
-	struct fence step;
+	/* These take turns, because an update may end long before it retires. */
+	struct fence step[2];
+	int step_turn;                  /* the number of the newest update's */
 	/* Only sparse sums have these; else they are NULL. */
 	float *residual;
 	void *chunk_table;              /* pd_plan_chunk_table_bytes */
@@ -170,6 +174,7 @@ struct pd_worker {
 	int64_t entry_count;            /* a power of two, which grows as needed */
 	struct issued_op *entries;	/* number n in entries[n % entry_count] */
 	enum pd_pause wanted, paused;   /* wanted: pause as soon as all operations have retired */
+	const struct fence *until;      /* what `next` waits for; NULL: until others have retired */
 	uint64_t tensors_most;          /* the most of a link, for tags */
 	uint64_t sums_most;             /* the most of a group of any stage, for tags */
 	void *scratch;                  /* shared by all chunks, which take turns */

@@ -68,6 +68,7 @@ static int issue_all(struct pd_worker *w, struct pd_error *err)
 {
 	int any = 0;
 
+	w->until = NULL;
 	while (!w->wanted && !w->frozen && !w->held && w->issued - w->retired < w->ring) {
 		int verdict;
 

@@ -4,7 +4,8 @@
  * global_norm.c.  An operation states its dependencies and is handed to a stream or the transport.
  *
  * Two rules keep events safe.  First, before an operation arms a fence's events, the last operation
- * that armed them or waits for them must have retired (worker_may_arm).  Otherwise the operation is
+ * that armed them or waits for them must have retired (worker_may_arm); for events that one operation
+ * alone waits for, it is enough that this one has ended (worker_behind).  Otherwise the operation is
  * not issued yet.  Waiting is always safe, because the list is in an order that cannot deadlock
  * even if every operation blocks.  Second, memory is written only by an operation that waits for
  * the last one that used it, through an event or on the same stream.
@@ -39,20 +40,41 @@ static inline void worker_arm(struct pd_worker *w, struct fence *fence)
 	fence->last_use = w->issued;
 }
 
+/* Tells whether the fence is done.  If not, what is issued next waits for that, whatever retires. */
+static inline bool worker_ended(struct pd_worker *w, const struct fence *fence)
+{
+	bool done = worker_fence_done(fence);
+
+	w->until = done ? NULL : fence;
+	return done;
+}
+
 /*
- * Makes work queued on the stream from now on start after the fence's events.  The operation counts
- * as a user of events that are done already, since their data is still to be read.
+ * Makes work queued on the stream from now on start after the fence's events.  Who arms them anew
+ * must ask whether that work has ended: it need not have retired, because one that is older and has
+ * nothing to do with it may be under way for long.
  */
-static inline int worker_after(struct pd_worker *w, struct pd_stream *stream, struct fence *fence)
+static inline int worker_behind(struct pd_worker *w, struct pd_stream *stream,
+				const struct fence *fence)
 {
 	for (int i = 0; i < fence->count; i++) {
-		fence->last_use = w->issued;
 		if (pd_event_done(&fence->events[i]) && w->config.gate)
 			continue;
 		if (w->config.device->ops->stream.wait(stream, &fence->events[i]) != 0)
 			return -1;
 	}
 	return 0;
+}
+
+/*
+ * Does the same, and the events are not armed anew before the operation has retired.  It counts as a
+ * user of events that are done already, since their data is still to be read.
+ */
+static inline int worker_after(struct pd_worker *w, struct pd_stream *stream, struct fence *fence)
+{
+	if (fence->count > 0)
+		fence->last_use = w->issued;
+	return worker_behind(w, stream, fence);
 }
 
 /* Returns the fence's last event, on whatever stream; when it is done, the others are. */
@@ -76,15 +98,6 @@ static inline struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c,
 	int64_t group = w->config.schedule->group[c->index];
 
 	return &c->sums[(op->microbatch - w->phase.first) / group % c->sum_count];
-}
-
-/* Tells whether a backward's gradients may be added to the sum of what it is about. */
-static inline bool worker_may_add(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
-{
-	const struct bucket_sum *sum = &worker_sum_of(w, c, op)->buckets[op->bucket > 0
-									 ? op->bucket - 1 : 0];
-
-	return worker_may_arm(w, &sum->summed) && (!op->more || worker_may_arm(w, &sum->made));
 }
 
 /* Returns the memory of a microbatch from forward to backward. */
@@ -153,6 +166,8 @@ int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 int worker_issue_norms(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
+/* Tells whether a backward's gradients may be added to the sum of what it is about. */
+bool worker_may_add(struct pd_worker *w, struct chunk *c, const struct pd_op *op);
 /*
  * Call this when a backward that makes gradients, or a part of one, was queued, with its fence. 
  * Returns 0 or -1.

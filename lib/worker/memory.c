@@ -112,7 +112,8 @@ static void slots_new(struct pd_worker *w, struct chunk *c)
 		worker_fence_init(w, &microbatch->loaded, 1);
 		worker_fence_init(w, &microbatch->forward, c->counts.outboxes > 0 ? 2 : 1);
 		worker_fence_init(w, &microbatch->recomputed, 1);
-		worker_fence_init(w, &microbatch->backward, 1);
+		worker_fence_init(w, &microbatch->backward[0], 1);
+		worker_fence_init(w, &microbatch->backward[1], 1);
 		worker_fence_init(w, &microbatch->weight, 1);
 	}
 }
@@ -283,7 +284,8 @@ static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 	c->links_out = stage_links_new(w, wiring->out[s], c->links_out_count, sizes->out,
 				       sizes->out_count, &c->outbox_bytes);
 	buckets_new(w, c);
-	worker_fence_init(w, &c->step, 1);
+	worker_fence_init(w, &c->step[0], 1);
+	worker_fence_init(w, &c->step[1], 1);
 	worker_fence_init(w, &c->norms, 1);
 	slots_new(w, c);
 	gradient_buffers_new(w, c);

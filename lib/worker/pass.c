@@ -92,7 +92,7 @@ int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 	if (w->kept && !arrived(w, c, microbatch) && worker_queue_kept(w) < 0)
 		return -1;
 	for (int i = 0; i < c->links_in_count; i++)
-		if (worker_after(w, w->compute, &microbatch->received[i]) < 0)
+		if (worker_behind(w, w->compute, &microbatch->received[i]) < 0)
 			return -1;
 	if (w->load && worker_after(w, w->compute, &microbatch->loaded) < 0)
 		return -1;
@@ -216,12 +216,13 @@ int worker_issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 {
 	bool whole = op->kind == PD_OP_backward;        /* for inputs and weights */
 	struct microbatch *microbatch = worker_microbatch(w, c, op);
-	struct fence *fence = fence_of(w, c, op, &microbatch->backward);
+	struct fence *end = &microbatch->backward[1 - microbatch->turn];
+	struct fence *fence = fence_of(w, c, op, end);
 	struct gradient_buffer *in = worker_gradients_in(w, c, op),
 		*out = worker_gradients_out(w, c, op);
 	struct pd_pass pass;
 
-	if (!worker_may_arm(w, &microbatch->backward) || (whole && !worker_may_add(w, c, op)))
+	if (!worker_may_arm(w, end) || (whole && !worker_may_add(w, c, op)))
 		return 0;
 	for (int i = 0; i < c->links_in_count; i++)	/* what it overwrites has been sent */
 		if (!worker_may_arm(w, &out->transfers[i]))
@@ -233,6 +234,8 @@ int worker_issue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	pass.gradient_in = in->memory;
 	pass.gradient_out = out->memory;
 	out->made = w->issued;
+	if (!op->more)
+		microbatch->turn = 1 - microbatch->turn;
 	pass.part = whole ? PD_BACKWARD_ALL : PD_BACKWARD_INPUT;
 	if (whole && !op->more)
 		end_microbatch(w, c, op, fence);

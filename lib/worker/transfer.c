@@ -86,15 +86,15 @@ static uint64_t tag_of(const struct pd_worker *w, const struct pd_op *op, int te
 static struct fence *made_by(const struct pd_worker *w, struct microbatch *microbatch,
 			     const struct gradient_buffer *buffer)
 {
-	return buffer->made < w->retired ? NULL : &microbatch->backward;
+	return buffer->made < w->retired ? NULL : &microbatch->backward[microbatch->turn];
 }
 
 /*
  * Issues a transfer.  Activations go straight from slot to inbox, and gradients from gradient-out
  * to gradient-in.  A receive waits for the last use of its buffer.  For an inbox that is the
  * backward of the microbatch that had it before (its second part if there are two; in evaluation
- * the forward).  For gradient-in it is the backward that used it before, which worker_may_arm has
- * seen retired.
+ * the forward).  The forward must have ended, because it is what waited for these events.  For
+ * gradient-in it is the backward that used it before, which worker_may_arm has seen retired.
  */
 int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
@@ -115,6 +115,8 @@ int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 			      : op->kind == PD_OP_recv_gradient ? NULL : microbatch->ended;
 
 	if (!worker_may_arm(w, fence))
+		return 0;
+	if (op->kind == PD_OP_recv_activation && !worker_ended(w, &microbatch->forward))
 		return 0;
 	if (op->kind == PD_OP_recv_activation)
 		for (int i = 0; i < c->links_out_count; i++)

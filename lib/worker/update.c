@@ -26,6 +26,22 @@ static int64_t group_share(const struct pd_worker *w, const struct chunk *c,
 	return before(w, c, end) - before(w, c, begin);
 }
 
+/* Tells whether a backward adds the last gradients to others of its group. */
+static bool completes(const struct pd_worker *w, const struct chunk *c, const struct pd_op *op,
+		      const struct sum *sum)
+{
+	return sum->backwards > 0 && sum->backwards + 1 == group_share(w, c, op);
+}
+
+bool worker_may_add(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	const struct sum *sum = worker_sum_of(w, c, op);
+	const struct bucket_sum *part = &sum->buckets[op->bucket > 0 ? op->bucket - 1 : 0];
+
+	return (!completes(w, c, op, sum) || worker_may_arm(w, &part->summed)) &&
+	       (!op->more || worker_may_arm(w, &part->made));
+}
+
 /*
  * Adds gradients.  The first microbatch of a group leaves its gradients in place, and every other
  * one is added to them: g0 + g1 + g2 ..., the same order for every schedule of the generator.
@@ -43,12 +59,12 @@ int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_o
 	int64_t before = sum->backwards;
 	struct pd_event *ev = NULL;
 
-	sum->backwards += !op->more;
-	if (before > 0 && before + 1 == group_share(w, c, op)) {
+	if (completes(w, c, op, sum)) {
 		made = &sum->buckets[first].summed;
 		worker_arm(w, made);
 		ev = &made->events[0];
 	}
+	sum->backwards += !op->more;
 	for (int i = first; i <= last; i++)
 		sum->buckets[i].ready = made;
 	return before == 0 ? 0 : w->config.device->ops->math.sum(w->compute, gradients, parts, 2,
@@ -127,6 +143,7 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	struct sum *sum = worker_sum_of(w, c, op);
 	int64_t microbatches = w->config.schedule->plan->microbatches;
 	int64_t done = op->version / microbatches;
+	struct fence *fence = &c->step[1 - c->step_turn];
 	struct fence *before = w->global_norm ? worker_global_norm_done(w) : worker_allreduced(c);
 	struct pd_update update = {
 		.kind = o->kind, .gradients = sum->gradients, .velocity = c->velocity,
@@ -143,7 +160,8 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 
 	update.places = worker_places(w, c);
 	update.chunk = w->config.schedule->plan->chunk;
-	if (!worker_may_arm(w, &c->step))
+	/* It comes when the one before has ended, not sooner, so that it can join what follows (join.c). */
+	if (!worker_may_arm(w, fence) || !worker_ended(w, &c->step[c->step_turn]))
 		return 0;
 	if (before && worker_after(w, w->compute, before) < 0)
 		return -1;
@@ -161,9 +179,10 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 		sum->buckets[i].ready = NULL;
 	sum->scale = NULL;
 	sum->backwards = 0;
-	worker_arm(w, &c->step);
-	worker_new_entry(w, op, &c->step);
-	return worker_queue_update(w, c, &update, &c->step.events[0]) == 0 ? 1 : -1;
+	c->step_turn = 1 - c->step_turn;
+	worker_arm(w, fence);
+	worker_new_entry(w, op, fence);
+	return worker_queue_update(w, c, &update, &fence->events[0]) == 0 ? 1 : -1;
 }
 
 int64_t pd_worker_norm_count(const struct pd_worker *w, int i)

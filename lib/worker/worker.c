@@ -302,7 +302,7 @@ const struct pd_event *pd_worker_awaits(const struct pd_worker *w)
 	if (w->global_norm || w->retired == w->issued ||
 	    !pd_reduction_queue_empty(&w->reductions))
 		return NULL;
-	fence = worker_entry(w, w->retired)->fence;
+	fence = w->until ? w->until : worker_entry(w, w->retired)->fence;
 	for (int i = 0; i < fence->count; i++)
 		if (!pd_event_done(&fence->events[i]))
 			return &fence->events[i];

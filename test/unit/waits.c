@@ -328,6 +328,54 @@ static void test_late_samples(void)
 	pd_plan_free(plan);
 }
 
+/* ---- activations that are late ---- */
+
+/* Returns how many updates of the last stage, of one rank, do not begin when their gradients are made. */
+static int late_updates(const struct pd_plan *plan)
+{
+	const struct pd_phase phase = { .last = MICROBATCHES };
+	struct virtual_run run = virtual_run(plan, &(struct virtual_hooks){ 0 }, NULL, &phase);
+	int64_t made_ns = 0, updates = 0;
+	int late = 0;
+
+	for (const struct pd_record *a = run.records; a < run.records + run.count; a++) {
+		if (a->op.stage != plan->stage_count - 1)
+			continue;
+		if (a->op.kind == PD_OP_backward)
+			made_ns = a->end_ns;
+		if (a->op.kind != PD_OP_step)
+			continue;
+		updates++;
+		if (a->start_ns != made_ns && late++ == 0)
+			diag("the update after %d begins at %d instead of %d", (int)a->op.microbatch,
+			     (int)a->start_ns, (int)made_ns);
+	}
+	free(run.records);
+	return updates == MICROBATCHES / plan->microbatches ? late : -1;
+}
+
+/*
+ * Tests that an update does not wait for activations of later microbatches.  The replicas of the
+ * first stage send theirs at once, and then compute for long.
+ */
+static void test_late_activations(void)
+{
+	const int layers[] = { 3, 1 };
+
+	for (int replicas = 1; replicas <= 4; replicas++) {
+		struct pd_plan *plan = plan_of("a<x b<a c<b d<c", 2, layers, (int[]){ replicas, 1 });
+
+		even(plan);
+		plan->topology.level[0].latency_ns = 60;
+		for (int l = 0; l < 4; l++)
+			plan->profile->layers[l].update_ns = 500;
+		is_int(late_updates(plan), 0, "%d replicas before: no update is late", replicas);
+		use(plan, PD_SCHEDULE_1F1B, PD_WEIGHTS_2BW, 12);
+		is_int(late_updates(plan), 0, "%d replicas before, 2bw: no update is late", replicas);
+		pd_plan_free(plan);
+	}
+}
+
 /* ---- a loader, whose thread is real ---- */
 
 static struct pd_gate gate;
@@ -419,6 +467,7 @@ int main(void)
 						    PD_WEIGHTS_FLUSH, 4, 0)));
 	test_evaluations();
 	test_late_samples();
+	test_late_activations();
 	test_loader();
 	for (size_t r = 0; r < RULES; r++)
 		ok(held[r] > 0, "%s waits for %s %d times", pd_op_kind_name[rules[r].then],
