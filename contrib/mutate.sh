@@ -187,7 +187,7 @@ test/t7002-kill.sh
 
 worker: a forward does not wait for what it receives
 lib/worker/pass.c
-s/worker_after(w, w->compute, &microbatch->received\[i\]) < 0/!w/
+s/worker_behind(w, w->compute, &microbatch->received\[i\]) < 0/!w/
 test/t4001-weights.sh
 
 worker: a forward does not wait for its samples, where memory is separate
@@ -204,6 +204,11 @@ worker: a backward does not wait for the gradients it receives
 lib/worker/pass.c
 s/worker_after(w, w->compute, &in->transfers\[i\]) < 0/!w/
 test/t4001-weights.sh
+
+worker: an update has the event of the one before
+lib/worker/update.c
+s/c->step_turn = 1 - c->step_turn;//
+test/unit/waits
 
 worker: an update does not wait for the sum
 lib/worker/update.c
