@@ -54,17 +54,25 @@ static size_t stretch_end(const struct pd_trace *trace, const struct back *list,
 	return i;
 }
 
-/* Returns the smallest c for which all e(b + c) - e(b), of which there are several, are equal, or 0. */
+/*
+ * Returns the smallest c for which all e(b + c) - e(b), of which there are several, are equal, or 0.  Where
+ * the last c was wrong the next one most likely is, too, so it is looked at first.
+ */
 static size_t cycle_of(const int64_t *ends, size_t n)
 {
+	size_t wrong = 0;
+
 	for (size_t c = 1; c <= n / 2 && c + 2 <= n; c++) {
 		int64_t difference = ends[c] - ends[0];
 		size_t i = 1;
 
+		if (wrong + c < n && ends[wrong + c] - ends[wrong] != difference)
+			continue;
 		while (i + c < n && ends[i + c] - ends[i] == difference)
 			i++;
 		if (i + c == n)
 			return c;
+		wrong = i;
 	}
 	return 0;
 }
@@ -233,19 +241,30 @@ bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
 
 #define LEAST_REPEATED 4        /* minibatches that must repeat */
 
-/*
- * Tells whether the first stage's minibatches before n, from `first` on, end as those `cycle`
- * before.
- */
-static bool front_repeats(const struct pd_progress *progress, int64_t n, int64_t first,
-			  int64_t cycle)
+/* Tells whether the first stage's minibatch b ends as that `cycle` before, and as it is marked. */
+static inline bool is_same(const struct pd_progress *progress, int64_t n, int64_t b, int64_t cycle)
 {
 	const int64_t *ends = progress->ends;
-	int64_t difference = ends[n - 1] - ends[n - 1 - cycle];
+	const uint64_t *marks = progress->marks;
 
-	for (int64_t b = first; b < n - 1; b++)
-		if (ends[b] - ends[b - cycle] != difference)
+	return ends[b] - ends[b - cycle] == ends[n - 1] - ends[n - 1 - cycle] &&
+	       (!marks || marks[b] == marks[b - cycle]);
+}
+
+/*
+ * Tells whether all minibatches before n, from `first` on, are.  *wrong_p is one that is not, and is looked at
+ * first: where the last cycle was wrong the next one most likely is, too.
+ */
+static bool front_repeats(const struct pd_progress *progress, int64_t n, int64_t first, int64_t cycle,
+			  int64_t *wrong_p)
+{
+	if (*wrong_p >= first && !is_same(progress, n, *wrong_p, cycle))
+		return false;
+	for (int64_t b = first; b < n; b++)
+		if (!is_same(progress, n, b, cycle)) {
+			*wrong_p = b;
 			return false;
+		}
 	return true;
 }
 
@@ -253,15 +272,13 @@ static bool front_repeats(const struct pd_progress *progress, int64_t n, int64_t
  * Tells whether those of all stages do.  If not, it usually shows at the first stage, or at the
  * oldest or newest minibatch of some stage.
  */
-static bool repeat(const struct pd_progress *progress, int64_t n, int64_t first, int64_t cycle)
+static bool repeat(const struct pd_progress *progress, int64_t n, int64_t first, int64_t cycle,
+		   int64_t *wrong_p)
 {
 	int64_t difference = progress->ends[n - 1] - progress->ends[n - 1 - cycle];
 	const int64_t *ends = progress->ends;
 
-	if (progress->marks && memcmp(progress->marks + first, progress->marks + first - cycle,
-				      (size_t)(n - first) * sizeof(*progress->marks)) != 0)
-		return false;
-	if (!front_repeats(progress, n, first, cycle))
+	if (!front_repeats(progress, n, first, cycle, wrong_p))
 		return false;
 	if (progress->marks)
 		return true;
@@ -279,7 +296,7 @@ static bool repeat(const struct pd_progress *progress, int64_t n, int64_t first,
 
 bool pd_steady_repeats(const struct pd_progress *progress, int64_t n, double *period_ns_p)
 {
-	int64_t turn = progress->turn, more = turn > LEAST_REPEATED ? turn : LEAST_REPEATED;
+	int64_t turn = progress->turn, more = turn > LEAST_REPEATED ? turn : LEAST_REPEATED, wrong = n - 1;
 
 	for (int64_t cycle = turn; 3 * cycle <= n; cycle += turn) {
 		int64_t longer = cycle > progress->in_flight ? cycle : progress->in_flight;
@@ -287,7 +304,7 @@ bool pd_steady_repeats(const struct pd_progress *progress, int64_t n, double *pe
 
 		if (first < cycle)
 			break;
-		if (repeat(progress, n, first, cycle)) {
+		if (repeat(progress, n, first, cycle, &wrong)) {
 			*period_ns_p = (double)(progress->ends[n - 1] -
 						progress->ends[n - 1 - cycle]) / (double)cycle;
 			return true;
