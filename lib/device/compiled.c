@@ -56,13 +56,20 @@ static void layer_init(struct pd_compiled *net, int index)
  */
 static void find_adders(struct pd_compiled *net)
 {
-	for (int l = 0; l < net->model->layer_count; l++)
-		for (int m = l + 1; m < net->model->layer_count; m++)
-			if (net->layers[m].group == net->layers[l].group) {
-				net->layers[l].shared = net->layers[m].shared = true;
-				net->layers[l].adds = !net->copies;
-				net->layers[l].adds_room = true;
-			}
+	/* By group, the number of the layer that follows in it, plus 1. */
+	int *next = pd_calloc((size_t)net->model->layer_count, sizeof(*next));
+
+	for (int l = net->model->layer_count - 1; l >= 0; l--) {
+		int *m = &next[net->layers[l].group];
+
+		if (*m > 0) {
+			net->layers[l].shared = net->layers[*m - 1].shared = true;
+			net->layers[l].adds = !net->copies;
+			net->layers[l].adds_room = true;
+		}
+		*m = l + 1;
+	}
+	free(next);
 }
 
 /* Returns the first layer with these parameters, which decides their layout. */
@@ -169,17 +176,12 @@ static void name_all(struct pd_compiled *net)
 static void list_tied_layers(struct pd_compiled *net)
 {
 	net->tied_layers = pd_calloc((size_t)net->count, sizeof(*net->tied_layers));
-	for (int l = net->first; l < net->first + net->count && net->copies; l++) {
-		bool tied = net->layers[l].group != l;
-
-		for (int m = 0; m < net->model->layer_count; m++)
-			tied |= m != l && net->layers[m].group == l;
-		if (tied)
+	for (int l = net->first; l < net->first + net->count && net->copies; l++)
+		if (net->layers[l].shared)
 			net->tied_layers[net->tied_layer_count++] = (struct pd_tied_layer){
 				.layer = l, .owner = net->layers[l].group,
 				.offset = net->step_offset[l], .bytes = net->step_bytes[l],
 			};
-	}
 }
 
 int pd_compiled_build(struct pd_compiled *net, struct pd_error *err)
