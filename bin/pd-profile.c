@@ -15,6 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define SHORT_NS 1000000000     /* of which no progress is shown */
+
 static const char *device = "auto", *file;
 static int dtype;
 static bool no_link;
@@ -145,6 +147,7 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	pd_measure_pin(0, (int)threads);
 	pd_mem_for("a layer that is timed");
 	pd_progress_bar_begin(&bar, "profiling", 1, false);
+	bar.after_ns = SHORT_NS;
 	pd_progress_bar_show(&bar, 0, NULL);
 	measure.progress = show;
 	measure.context = &bar;

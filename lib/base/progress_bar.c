@@ -32,7 +32,8 @@ void pd_progress_bar_show(struct pd_progress_bar *bar, int64_t done, const char 
 	int most, width, full;
 	char cells[64];
 
-	if (!bar->shown || (bar->drawn_ns && now - bar->drawn_ns < 100000000 && done < bar->total))
+	if (!bar->shown || now - bar->begun_ns < bar->after_ns ||
+	    (bar->drawn_ns && now - bar->drawn_ns < 100000000 && done < bar->total))
 		return;
 	bar->drawn_ns = now;
 	if (part > 1)
@@ -63,7 +64,6 @@ void pd_progress_bar_hide(struct pd_progress_bar *bar)
 
 void pd_progress_bar_end(struct pd_progress_bar *bar)
 {
-	if (bar->shown)
-		fputs("\r\033[K", stderr);
+	pd_progress_bar_hide(bar);
 	bar->shown = 0;
 }

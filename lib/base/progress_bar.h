@@ -9,6 +9,7 @@ struct pd_progress_bar {
 	const char *what;
 	int64_t total;
 	int64_t drawn_ns, begun_ns;
+	int64_t after_ns;               /* it is drawn so long after it began; 0 unless the caller sets it */
 	int shown;
 };
 
