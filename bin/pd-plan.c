@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "base/progress_bar.h"
 #include "explain/explain.h"
 #include "plan/sparse.h"
 #include "planner/planner.h"
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #define MOST_PROFILES 64
+#define SHORT_NS 1000000000     /* of which no progress is shown */
 
 static struct pd_plan_request request = { .sparsity = -1 };
 static int64_t gpus, processors;
@@ -24,7 +26,9 @@ static int gradient_dtype;
 static int schedule = PD_SCHEDULE_1F1B, all_reduce = PD_REDUCER_dense;
 static int weights = -1;                /* -1: not said */
 static int64_t chunks, batch;
-static double min_gain = 1;
+static double min_gain = 1, times = 1;
+static struct pd_effort effort;
+static struct pd_progress_bar bar;
 
 static const char *const schedules[] = {
 #define SCHEDULE_KIND(symbol, name, what) name,
@@ -110,6 +114,8 @@ static const struct pd_opt options[] = {
 	  &request.stages },
 	{ "min-gain", 0, PD_OPT_REAL, "PERCENT",
 	  "gain that one more device must bring (default: 1)", &min_gain, 0, 100 },
+	{ "effort", 0, PD_OPT_REAL, "TIMES",
+	  "how long a search may go on, in times of the usual (default: 1)", &times, 0, 1e6 },
 	{ "cost", 'c', PD_OPT_CHOICE, "NAME",
 	  "compare plans by: simulated (default), sosp19, released, released-no-traffic", &cost,
 	  .choices = pd_cost_kind_name },
@@ -136,6 +142,22 @@ static const struct pd_command command = {
 	.max_operands = MOST_PROFILES,
 	.files = true,
 };
+
+static void show(void *context, int64_t done, int64_t most)
+{
+	(void)context;
+	bar.total = most;
+	pd_progress_bar_show(&bar, done, "of the most");
+}
+
+/* Says how much a search may do, and how far it is. */
+static void begin_search(void)
+{
+	pd_progress_bar_begin(&bar, "searching", 0, quiet);
+	bar.after_ns = SHORT_NS;
+	effort = (struct pd_effort){ .most = (int64_t)(times * PD_PLANNER_EFFORT), .progress = show };
+	request.effort = &effort;
+}
 
 /* Returns a schedule's usual weights. */
 static int usual_weights(int kind)
@@ -356,8 +378,10 @@ int main(int argc, char **argv)
 		if (processors)
 			topology.processors = processors;
 		pd_mem_for("the search for a plan");
+		begin_search();
 		if (format != SVG || pd_plan_svg_check(&topology, &err) == 0)
 			plan = make_plan(profiles, count, choices, &err);
+		pd_progress_bar_end(&bar);
 	}
 	free_profiles(profiles, count);
 	if (!plan)

@@ -25,6 +25,54 @@ test_ok "the same input gives the same bytes" '
 	pd-plan -t 3@1GB/s,2@100MB/s+5us chain.json >a.json
 	pd-plan -t 3@1GB/s,2@100MB/s+5us chain.json >b.json
 	cmp a.json b.json'
+test_ok "a search whose effort is spent ends with the best plan so far, and says so" '
+	pd-plan -t 4@1GB/s --effort=1 chain.json 2>err >a.json
+	jq -e ".predicted | has(\"ended_early\") | not" a.json
+	! grep "ended early" err || false
+	for options in "" --straight --schedule=interleaved --weights=2bw "-m 20MB" --schedule=auto; do
+		pd-plan -t 4@1GB/s $options chain.json >a.json
+		pd-plan -t 4@1GB/s $options --effort=0 chain.json 2>err >early.json
+		cat err
+		one_line err
+		grep -q "the search ended early, with the best so far (--effort)$" err
+		jq -e ".predicted | .ended_early and .lower_bound_ns <= .period_ns" early.json
+		jq -e ".predicted.period_ns < 1.1 * $(jq .predicted.period_ns a.json)" early.json
+		"$PD_BUILD/test/unit/read-document" plan early.json >again
+		cmp early.json again
+	done
+	pd-plan -t 4@1GB/s --effort=0 --explain chain.json 2>err >out
+	grep -q "^search: it ended early" err
+	status 1 pd-plan -t 4@1GB/s --effort=0 -m 2MB chain.json'
+test_ok "where a search ends does not depend on the machine, and what is asked for by hand is no search" '
+	for effort in 1e-6 3e-5; do
+		pd-plan -t 8@1GB/s,8@100MB/s --effort=$effort long.json >a.json
+		nice pd-plan -t 8@1GB/s,8@100MB/s --effort=$effort long.json >b.json
+		cmp a.json b.json
+		jq -e .predicted.ended_early a.json
+	done
+	for option in --stages=6,6 --cost=sosp19; do
+		pd-plan -t 4@1GB/s $option --effort=0 chain.json >early.json
+		pd-plan -t 4@1GB/s $option chain.json >a.json
+		cmp a.json early.json
+	done'
+# searched OPTION...: writes to ./screen what a terminal would get, with returns as line ends.
+searched() {
+	script -qefc "pd-plan $* chain.json >out" /dev/null </dev/null | tr "\r" "\n" >screen
+}
+if command -v script >/dev/null; then
+	test_ok "a search of more than a second draws a bar on a terminal" '
+		for devices in 100000 400000 1000000; do
+			searched -t $devices@1GB/s
+			! grep -q "^searching \[#*\.*\] *[0-9]*% of the most" screen || break
+		done
+		grep -q "^searching" screen
+		grep -q "pd-plan: $devices of $devices devices" screen
+		jq -e ".predicted.ended_early | not" out
+		searched -t 4@1GB/s
+		! grep "^searching" screen || false'
+else
+	test_skip "a bar" "script is not installed"
+fi
 test_ok "a plan can be read again" '
 	pd-plan -t 4@1GB/s chain.json >a.json
 	"$PD_BUILD/test/unit/read-document" plan a.json >again

@@ -5,7 +5,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/clock.h lib/base/completion.c lib/base/container.h \
 	lib/base/array_limit.c lib/base/array_limit.h \
 	lib/base/error.c lib/base/error.h \
-	lib/base/directory.c lib/base/directory.h \
+	lib/base/directory.c lib/base/directory.h lib/base/effort.h \
 	lib/base/event.c lib/base/event.h \
 	lib/base/file.c lib/base/file.h lib/base/file_kind.c lib/base/file_kind.h \
 	lib/base/finite.h lib/base/half.h \

@@ -316,6 +316,8 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 		fprintf(out, "the period is an estimate, so what could be gained is not known\n");
 	else
 		fprintf(out, "at most %.1f%% could be gained\n", 100 * predicted->gap);
+	if (predicted->ended_early)
+		fputs("search: it ended early, its effort being spent (--effort), with the best so far\n", out);
 	fprintf(out, "data parallelism on all devices: %s per %s, %s on each%s; this plan is "
 		"%.2f times as fast\n", pd_show_time(predicted->data_parallel_period_ns, time),
 		pd_plan_unit(plan),
@@ -349,6 +351,8 @@ void pd_plan_say(const struct pd_plan *plan)
 		predicted->period_from == PD_PERIOD_ESTIMATE ? " (an estimate)" : "", pd_plan_unit(plan),
 		predicted->samples_per_s);
 	put_limit(usage, out);
+	if (predicted->ended_early)
+		fputs("; the search ended early, with the best so far (--effort)", out);
 	pd_mem_stream_close(out);
 	pd_say("%s", text);
 	free(text);

@@ -163,11 +163,12 @@ int pd_prediction_read(const struct pd_place *place, struct pd_prediction *out,
 	static const char *const known[] = {
 		"period_ns", "samples_per_s", "memory_bytes", "sent_bytes_per_sample",
 		"lower_bound_ns", "gap", "data_parallel", "speedup_over_data_parallel",
-		"alternatives", "period_from", NULL };
+		"alternatives", "period_from", "ended_early", NULL };
 
 	if (!place->value)
 		return 0;
 	if (pd_json_keys(place, known, err) < 0 ||
+	    pd_json_opt_bool(place, "ended_early", &out->ended_early, err) < 0 ||
 	    pd_json_opt_int(place, "period_ns", 0, INT64_MAX, &out->period_ns, err) < 0 ||
 	    read_from(place, &out->period_from, err) < 0 ||
 	    pd_json_opt_real(place, "samples_per_s", 0, HUGE_VAL, &out->samples_per_s, err) < 0 ||
@@ -222,6 +223,8 @@ json_t *pd_prediction_json(const struct pd_prediction *predicted)
 			 "memory_bytes", predicted->data_parallel_memory_bytes,
 			 "speedup_over_data_parallel",
 			 number(predicted->speedup_over_data_parallel));
+	if (predicted->ended_early)
+		pd_json_set(json, "ended_early", json_true());
 	if (predicted->alternative_count == 0)
 		return json;
 	list = json_array();

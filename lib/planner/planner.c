@@ -58,6 +58,7 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 		period = pd_max64(period, bound);
 	predicted->period_ns = period;
 	predicted->memory_bytes = pd_candidate_fullest(plan, NULL);
+	predicted->ended_early = !task->request->stages && task->request->effort && task->request->effort->early;
 	predicted->lower_bound_ns = bound;
 	if (pd_alternatives_find(plan, task, err) < 0)
 		return -1;
@@ -116,6 +117,7 @@ static struct pd_plan *search(struct pd_task *task, int64_t *time_ns_p, struct p
 	with.request = &dense;
 	with.bound_ns = 0;
 	with.closest_bytes = NULL;
+	pd_effort_begin(dense.effort);
 	task_bound_ns(&with);
 	other = pd_simulated_plan(&with, &time_ns, &why);
 	if (!other || !take_sums(task, other, &time_ns) ||
@@ -133,6 +135,7 @@ static struct pd_plan *solve(struct pd_task *task, int64_t *time_ns_p, struct pd
 {
 	const struct pd_plan_request *request = task->request;
 
+	pd_effort_begin(request->effort);
 	if (!request->stages && request->cost == PD_COST_SIMULATED)
 		task_bound_ns(task);
 	return request->stages ? pd_hand_plan(task, time_ns_p, err)
@@ -330,6 +333,8 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	struct found found;
 	struct pd_plan *plan;
 
+	if (request->effort)
+		request->effort->early = false;
 	if (request->any_bucket)
 		request->bucket_bytes = pd_bucket_usual(profile);
 	task.limit_bytes = pd_task_limit_bytes(profile, request);

@@ -7,6 +7,7 @@
  */
 #pragma once
 
+#include "base/effort.h"
 #include "plan/plan.h"
 #include "planner/price/cost.h"
 
@@ -43,6 +44,8 @@ struct pd_plan_request {
 	const char *recomputed;         /* with stages: those that recompute, such as "0,2"; or NULL */
 	bool any_schedule, any_weights; /* take the one with the fastest plan */
 	double min_gain;                /* gain that one more device must bring; 0: any (gain.h) */
+	struct pd_effort *effort;       /* of each search (a combination of schedule and weights is
+					   one); NULL: it ends only by itself */
 };
 
 /*
@@ -83,6 +86,8 @@ struct pd_batch_choice {
 struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_t batch,
 				 const struct pd_plan_request *request,
 				 struct pd_batch_choice *choices, struct pd_error *err);
+/* The usual effort of a search; those for some hundred layers and devices need less. */
+#define PD_PLANNER_EFFORT 120e9
 /* The most layers of a network; the time of searches grows with their square. */
 #define PD_PLANNER_LAYERS 16384
 /* Stages per rank if interleaved, if the user gives no number. */

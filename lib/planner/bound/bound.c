@@ -65,6 +65,7 @@
 #define SHORT (8 * PD_PIECE_ALIGN)      /* bytes: twice what pieces are rounded by */
 #define EXACT_POINTS 300        /* with more points the last 1/ROUGH of the bound is given up */
 #define ROUGH 5000
+#define PART 4                  /* part of a search's effort that the bound may take */
 
 struct bound {
 	const struct pd_costs *costs;
@@ -209,7 +210,8 @@ static void bound_init(struct bound *b, const struct pd_costs *costs,
 	find_ways(b, way);
 	b->fewest = (struct pd_fewest){ .points = &b->points, .most = b->devices,
 					.each = b->straight ? 1 : b->devices,
-					.ns = b->passes_ns, .stage = stage_devices, .context = b };
+					.ns = b->passes_ns, .stage = stage_devices, .context = b,
+					.effort = request->effort };
 	pd_fewest_init(&b->fewest);
 }
 
@@ -372,18 +374,28 @@ int pd_bound_devices(const struct pd_costs *costs, const struct pd_plan_request 
 	else if (has_stages(&b))
 		fewest = pd_fewest_devices(&b.fewest, pd_max64(period_ns, 1));
 	bound_release(&b);
-	return fewest;
+	return pd_effort_spent(request->effort) ? 1 : fewest;
 }
 
 int64_t pd_bound_ns(const struct pd_costs *costs, const struct pd_plan_request *request)
 {
+	struct pd_effort *effort = request->effort, part = { .most = 0 };
 	struct bound b;
 	int64_t ns;
 
 	bound_init(&b, costs, request);
+	if (effort) {
+		part = *effort;
+		part.most = effort->done + (effort->most - effort->done) / PART;
+		b.fewest.effort = &part;
+	}
 	ns = simple(&b);
 	if (has_stages(&b))
 		pd_fewest_value(&b.fewest, ns, b.points.last < EXACT_POINTS ? INT64_MAX : ROUGH, &ns);
+	if (effort) {
+		part.most = effort->most;
+		*effort = part;
+	}
 	bound_release(&b);
 	return ns;
 }

@@ -5,10 +5,18 @@
 
 #include <stdlib.h>
 
+#define STAGE_STEPS 16          /* steps (base/effort.h) of looking at a stage */
+
 /* Tells whether so many devices can do what is between two points. */
 static bool enough(const struct pd_fewest *fewest, int u, int v, int devices, int64_t value)
 {
 	return !fewest->ns || fewest->ns[v] - fewest->ns[u] <= (__int128)value * devices;
+}
+
+/* Returns a number of devices that no plan of the layers behind u is below. */
+static int64_t least(const struct pd_fewest *fewest, int u, int64_t value)
+{
+	return fewest->ns ? pd_ceil_div(fewest->ns[fewest->points->last] - fewest->ns[u], value) : 1;
 }
 
 /* Keeps the fewest devices. */
@@ -18,11 +26,12 @@ static int look(struct pd_fewest *fewest, int u, int i, int most, int64_t value)
 	int m = fewest->stage(fewest, u, i, behind,
 			      most - behind < fewest->each ? most - behind : fewest->each, value);
 
+	pd_effort_spend(fewest->effort, STAGE_STEPS);
 	if (m == PD_FEWEST_NONE)
 		return most;
 	fewest->devices[u] = m + behind;
 	fewest->next[u] = v;
-	return m + behind - 1;
+	return m + behind <= least(fewest, u, value) ? 0 : m + behind - 1;
 }
 
 void pd_fewest_init(struct pd_fewest *fewest)
@@ -46,9 +55,13 @@ void pd_fewest_each(struct pd_fewest *fewest, int u, int most, int64_t value)
 	const struct pd_points *points = fewest->points;
 	const int *devices = fewest->devices;
 
+	int i = 0;
+
+	if (pd_effort_spent(fewest->effort))
+		return;
 	if (most > 0)
 		pd_points_set(fewest->points, u);
-	for (int i = 0, ends = pd_points_ends(points, u); i < ends && most > 0; i++) {
+	for (int ends = pd_points_ends(points, u); i < ends && most > 0; i++) {
 		int v = pd_points_end(points, u, i);
 
 		if (!enough(fewest, u, v, most < fewest->each ? most : fewest->each, value)) {
@@ -59,6 +72,7 @@ void pd_fewest_each(struct pd_fewest *fewest, int u, int most, int64_t value)
 		if (devices[v] < most && enough(fewest, u, v, most - devices[v], value))
 			most = fewest->look(fewest, u, i, most, value);
 	}
+	pd_effort_spend(fewest->effort, i);
 }
 
 int pd_fewest_devices(struct pd_fewest *fewest, int64_t value)
@@ -82,7 +96,7 @@ int64_t pd_fewest_value(struct pd_fewest *fewest, int64_t low, int64_t part, int
 {
 	int64_t high = low = pd_max64(low, 1);
 
-	while (high < PD_COST_MAX && !holds(fewest, high)) {
+	while (high < PD_COST_MAX && !holds(fewest, high) && !pd_effort_spent(fewest->effort)) {
 		low = high + 1;
 		high = pd_min64(2 * high, PD_COST_MAX);
 	}
@@ -91,10 +105,12 @@ int64_t pd_fewest_value(struct pd_fewest *fewest, int64_t low, int64_t part, int
 
 		if (holds(fewest, middle))
 			high = middle;
+		else if (pd_effort_spent(fewest->effort))
+			break;
 		else
 			low = middle + 1;
 	}
 	if (below_p)
 		*below_p = low;
-	return high < PD_COST_MAX && holds(fewest, high) ? high : PD_COST_MAX;
+	return !pd_effort_spent(fewest->effort) && high < PD_COST_MAX && holds(fewest, high) ? high : PD_COST_MAX;
 }

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "base/effort.h"
 #include "planner/cut/points.h"
 
 #define PD_FEWEST_NONE INT32_MAX
@@ -38,6 +39,7 @@ struct pd_fewest {
 	pd_fewest_stage stage;
 	pd_fewest_look look;            /* instead of stage: pd_fewest_each() alone is called then */
 	const void *context;
+	struct pd_effort *effort;       /* when it is spent no stage is looked at; NULL: no end */
 	int *devices, *next;            /* F and the v that gives it, by point; or PD_FEWEST_NONE */
 };
 
@@ -53,7 +55,7 @@ int pd_fewest_devices(struct pd_fewest *fewest, int64_t value);
 
 /*
  * Returns the least value, from `low` on, for which F(0) is few enough, to within low / part; the search
- * is then at such a value.  PD_COST_MAX if there is none below.  Sets *below_p, if not NULL, to one
+ * is then at such a value.  PD_COST_MAX if there is none below, or the effort is spent.  Sets *below_p, if not NULL, to one
  * that is not above the least.
  */
 int64_t pd_fewest_value(struct pd_fewest *fewest, int64_t low, int64_t part, int64_t *below_p);

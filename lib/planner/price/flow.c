@@ -49,6 +49,10 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Steps (base/effort.h) of a stage's forward and backward, and of what is done once for a rank. */
+#define TICK_STEPS 32
+#define RANK_STEPS 16
+
 /*
  * Takes turns among a stage's replicas; returns the one whose turn it is.  (A division would take
  * longer than all else for a microbatch.)
@@ -174,7 +178,7 @@ static void tick(struct pd_flow *flow, int64_t first, int64_t last, int64_t k)
 }
 
 /* The period, as a bound and as an estimate. */
-struct periods { double bound_ns, estimate_ns; };
+struct periods { double bound_ns, estimate_ns; int64_t ticks; };
 
 /* Goes on until everything repeats, which it checks from time to time. */
 static struct periods run(struct pd_flow *flow)
@@ -183,6 +187,7 @@ static struct periods run(struct pd_flow *flow)
 	int64_t group = schedule->drains ? schedule->group[0] : flow->n, look;
 	struct pd_progress progress;
 	struct pd_steady steady = { .period_ns = 0 };
+	int64_t ticks = 0;
 
 	pd_progress_init(&progress, flow->plan, flow->backward_end, flow->n);
 	progress.marks = flow->marks;
@@ -193,15 +198,17 @@ static struct periods run(struct pd_flow *flow)
 		set_turns(flow, first);
 		for (int64_t k = first - flow->stages[0].lead; k < last; k++) {
 			tick(flow, first, last, k);
+			ticks++;
 			if (k + 1 < look)
 				continue;
 			look = pd_progress_next(&progress, k + 1);
 			if (pd_steady_repeats(&progress, k + 1, &steady.period_ns))
-				return (struct periods){ steady.period_ns, steady.period_ns };
+				return (struct periods){ steady.period_ns, steady.period_ns, ticks };
 		}
 	}
 	pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->n, !schedule->drains, &steady);
-	return (struct periods){ 0, steady.cycle ? steady.period_ns : steady.period_ns * 0.99 };
+	return (struct periods){ 0, steady.cycle ? steady.period_ns : steady.period_ns * 0.99,
+				ticks };
 }
 
 /*
@@ -251,7 +258,7 @@ static struct pd_expected recur(const struct pd_schedule *schedule, const struct
 				bool likely, bool *matters_p)
 {
 	struct pd_flow flow;
-	struct periods periods = { 0, 0 };
+	struct periods periods = { 0 };
 
 	pd_flow_init(&flow, schedule, times, likely);
 	if (longest_ns(&flow) * (double)flow.n < (double)PD_COST_MAX)
@@ -260,7 +267,8 @@ static struct pd_expected recur(const struct pd_schedule *schedule, const struct
 		periods.estimate_ns = (double)pd_cycle_slowest(times, flow.plan->stage_count).period_ns;
 	*matters_p = flow.longer;
 	pd_flow_release(&flow);
-	return (struct pd_expected){ pd_cost_of(periods.bound_ns), pd_cost_of(periods.estimate_ns) };
+	return (struct pd_expected){ pd_cost_of(periods.bound_ns), pd_cost_of(periods.estimate_ns),
+				     TICK_STEPS * periods.ticks * schedule->plan->stage_count };
 }
 
 /* Returns a time that no period of a plan with any schedule is below. */
@@ -294,10 +302,12 @@ static struct pd_expected expect(const struct pd_schedule *schedule, bool likely
 	if (known ? is_chain(schedule, times) : schedule->plan->schedule != PD_SCHEDULE_ZB_H1) {
 		expected.estimate_ns = pd_cycle_slowest(times, schedule->plan->stage_count).period_ns;
 		expected.bound_ns = expected.estimate_ns;
+		expected.steps = 0;
 	} else {
 		expected = recur(schedule, times, likely, &matters);
 	}
 	free(times);
+	expected.steps += RANK_STEPS * schedule->plan->rank_count;
 	expected.bound_ns = known ? pd_max64(expected.bound_ns, least_ns) : least_ns;
 	expected.estimate_ns = pd_max64(expected.estimate_ns, least_ns);
 	if (known && likely && matters)
@@ -309,7 +319,11 @@ struct pd_expected pd_flow_expect(const struct pd_schedule *schedule, bool bound
 {
 	struct pd_expected expected = expect(schedule, true, busiest_ns);
 
-	if (bound && expected.bound_ns < 0)
-		expected.bound_ns = expect(schedule, false, busiest_ns).bound_ns;
+	if (bound && expected.bound_ns < 0) {
+		struct pd_expected again = expect(schedule, false, busiest_ns);
+
+		expected.bound_ns = again.bound_ns;
+		expected.steps += again.steps;
+	}
 	return expected;
 }

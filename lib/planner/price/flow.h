@@ -10,6 +10,7 @@ bool pd_flow_knows(const struct pd_plan *plan);
 struct pd_expected {
 	int64_t bound_ns;               /* no replay settles below this: it prunes */
 	int64_t estimate_ns;            /* about what a replay takes: it ranks; not below the bound */
+	int64_t steps;                  /* what it took to know (base/effort.h) */
 };
 
 /*

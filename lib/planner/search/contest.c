@@ -17,6 +17,9 @@
 
 /* estimates above which only a partition's own placement is tried */
 #define FEW_WORK 8000000
+/* Steps (base/effort.h) of a plan's rank that is copied, priced and placed, and of a replayed operation. */
+#define COPY_STEPS 100
+#define REPLAY_STEPS 400
 #define DOUBTFUL 8              /* replays of plans whose estimate is above the best time */
 #define DEEPER 2                /* beyond pd_warmup_most; the replay shows whether that helps */
 #define NEARLY 200              /* part by which no plan is faster, so that a search is not worth
@@ -68,12 +71,13 @@ void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_
 					   (double)PD_COST_MAX) };
 }
 
-struct pd_expected pd_contest_expect(const struct pd_plan *plan, bool bound)
+struct pd_expected pd_contest_expect(const struct pd_contest *contest, const struct pd_plan *plan, bool bound)
 {
-	struct pd_expected expected = { PD_COST_MAX, PD_COST_MAX };
+	struct pd_expected expected = { PD_COST_MAX, PD_COST_MAX, 0 };
 	struct pd_error err;
 
 	pd_judge_expect(plan, bound, &expected, &err);
+	pd_effort_spend(contest->task->request->effort, expected.steps);
 	return expected;
 }
 
@@ -87,7 +91,7 @@ static bool fill(struct pd_contest *contest, struct pd_plan *plan, bool choose,
 		return pd_warmup_choose(plan, limits, expected_p, &contest->work);
 	if (!pd_warmup_fit(plan, limits))
 		return false;
-	*expected_p = pd_contest_expect(plan, false);
+	*expected_p = pd_contest_expect(contest, plan, false);
 	return true;
 }
 
@@ -100,12 +104,14 @@ static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool c
 	const struct pd_task *task = contest->task;
 	/* A slower change of a plan can neither win nor lead to a winner. */
 	int64_t most_ns = contest->changed_ns > 0 ? pd_max64(contest->most_ns, contest->changed_ns) : 0;
-	struct pd_warmup_limits limits = { .limit_bytes = task->limit_bytes, .most_ns = most_ns };
+	struct pd_warmup_limits limits = { .limit_bytes = task->limit_bytes, .most_ns = most_ns,
+					   .effort = task->request->effort };
 	struct pd_expected expected, others;
 	struct pd_plan *again = NULL;
 	int64_t best;
 	bool fits;
 
+	pd_effort_spend(task->request->effort, COPY_STEPS * plan->rank_count);
 	/* The schedule of an interleaved plan is made microbatch by microbatch. */
 	contest->work += plan->stage_count * (task->request->chunks ? pd_max64(64, plan->microbatches) : 64);
 	pd_predict_stages(plan);
@@ -174,19 +180,19 @@ void pd_contest_sort(struct pd_contest *contest)
 		qsort(contest->entries, contest->count, sizeof(*contest->entries), by_expectation);
 }
 
-static int64_t bound_of(struct pd_entry *entry)
+static int64_t bound_of(const struct pd_contest *contest, struct pd_entry *entry)
 {
 	if (entry->expected.bound_ns < 0)
-		entry->expected.bound_ns = pd_contest_expect(entry->plan, true).bound_ns;
+		entry->expected.bound_ns = pd_contest_expect(contest, entry->plan, true).bound_ns;
 	return entry->expected.bound_ns;
 }
 
 /* Tells whether x may still beat y, whose time is known. */
-static bool may_beat(struct pd_entry *x, const struct pd_entry *y)
+static bool may_beat(const struct pd_contest *contest, struct pd_entry *x, const struct pd_entry *y)
 {
 	if (x->expected.estimate_ns < y->time_ns)
 		return true;            /* the bound is no higher */
-	if (bound_of(x) != y->time_ns)
+	if (bound_of(contest, x) != y->time_ns)
 		return x->expected.bound_ns < y->time_ns;
 	return pd_candidate_compare(x->plan, y->plan) < 0;
 }
@@ -245,7 +251,7 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 		 struct pd_error *err)
 {
 	struct pd_entry *entry = &contest->entries[at];
-	int64_t work = pd_judge_work(entry->plan);
+	int64_t work = pd_judge_work(entry->plan), replayed = contest->replayed;
 
 	if (entry->time_ns != PD_NEVER)
 		return 0;
@@ -256,6 +262,7 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 	    pd_judge_rival(entry->plan, rival_ns(contest, *best), &entry->time_ns,
 			   &entry->plan->predicted.period_from, &contest->replayed, err) < 0)
 		return -1;
+	pd_effort_spend(contest->task->request->effort, REPLAY_STEPS * (contest->replayed - replayed));
 	if (*best < 0 || beats(entry, &contest->entries[*best])) {
 		*best = (int64_t)at;
 		contest->nearly = is_proven(contest, entry->plan, entry->time_ns, NEARLY);
@@ -285,7 +292,7 @@ static size_t enter_deeper(struct pd_contest *contest, size_t from, bool last)
 		pd_candidate_drop(next);
 		return at;
 	}
-	pd_contest_add(contest, next, pd_contest_expect(next, false));
+	pd_contest_add(contest, next, pd_contest_expect(contest, next, false));
 	contest->entries[at].depth = depth;
 	return at;
 }
@@ -295,7 +302,8 @@ static bool may_deepen(const struct pd_contest *contest, size_t at, int64_t most
 {
 	struct pd_entry *entry = &contest->entries[at];
 
-	return most_work > 0 && !contest->nearly && !contest->all && entry->time_ns > bound_of(entry);
+	return most_work > 0 && !contest->nearly && !contest->all &&
+	       !pd_effort_spent(contest->task->request->effort) && entry->time_ns > bound_of(contest, entry);
 }
 
 /*
@@ -312,7 +320,7 @@ static int judge_deeper(struct pd_contest *contest, size_t at, bool last, int64_
 	       may_deepen(contest, at, *most_work)) {
 		before_ns = contest->entries[at].time_ns;
 		at = enter_deeper(contest, at, last);
-		if (at == contest->count || !may_beat(&contest->entries[at], &contest->entries[*best]))
+		if (at == contest->count || !may_beat(contest, &contest->entries[at], &contest->entries[*best]))
 			break;
 		if (judge(contest, at, most_work, best, err) < 0)
 			return -1;
@@ -357,7 +365,7 @@ int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
 
 		if (entry->time_ns != PD_NEVER)
 			continue;
-		if (best >= 0 && !may_beat(entry, &contest->entries[best]))
+		if (best >= 0 && !may_beat(contest, entry, &contest->entries[best]))
 			break;
 		if (judge_entry(contest, i, &work, &best, err) < 0)
 			return -1;
@@ -380,13 +388,15 @@ static bool is_open(const struct pd_contest *contest, struct pd_entry *entry, in
 		return false;
 	if (best < 0)
 		return true;
+	if (pd_effort_spent(contest->task->request->effort))
+		return false;
 	if (contest->nearly &&
 	    entry->plan->stage_count >= contest->entries[best].plan->stage_count)
 		return false;
 	/* One stage takes about as long as expected, others may take far longer. */
 	if (most_work <= 0 && entry->plan->stage_count > 1)
 		return false;
-	return may_beat(entry, &contest->entries[best]);
+	return may_beat(contest, entry, &contest->entries[best]);
 }
 
 /*

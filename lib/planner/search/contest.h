@@ -57,7 +57,7 @@ int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partit
 /* Enters a plan that fits, unless it is there; takes it. */
 void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected);
 /* Returns what is expected of a plan with its warm-ups (pd_judge_expect). */
-struct pd_expected pd_contest_expect(const struct pd_plan *plan, bool bound);
+struct pd_expected pd_contest_expect(const struct pd_contest *contest, const struct pd_plan *plan, bool bound);
 /* Sorts by likely_ns, best first; equal ones by pd_candidate_compare. */
 void pd_contest_sort(struct pd_contest *contest);
 /*

@@ -83,7 +83,7 @@ static bool may_win(const struct exhaust *exhaust, const struct pd_plan *plan, i
 
 static struct pd_expected expect(struct exhaust *exhaust, const struct pd_plan *plan)
 {
-	struct pd_expected expected = pd_contest_expect(plan, true);
+	struct pd_expected expected = pd_contest_expect(exhaust->contest, plan, true);
 
 	exhaust->bounds += expected.bound_ns < PD_COST_MAX;
 	return expected;

@@ -31,6 +31,7 @@
 #define PROBES 48
 #define LITTLE 256                      /* part of the bound by which times are tried */
 #define TRIES 4                         /* numbers of replicas, from the least on, that are tried */
+#define TRY_STEPS 100                   /* steps (base/effort.h) of a try */
 #define NONE PD_FEWEST_NONE
 
 struct node {                           /* a plan of the layers behind u */
@@ -269,6 +270,7 @@ static void fill_before(const struct line_search *search, int v, const struct no
 	if (search->line->straight && most > 1)
 		most = 1;
 	for (int t = 0; m <= most && t < TRIES; t++, m++) {
+		pd_effort_spend(search->line->effort, TRY_STEPS);
 		m = enough(search, v, m, most, time, &try);
 		if (m <= most &&
 		    place_of(search, try.own.end, rest->behind_ns + try.compute) < search->kept &&
@@ -417,7 +419,8 @@ static struct line_search *search_new(const struct pd_line *line)
 	search->fewest = (struct pd_fewest){
 		.points = line->points, .most = line->devices,
 		.each = line->straight ? 1 : line->devices,
-		.ns = line->points->compute_ns, .look = look, .context = search };
+		.ns = line->points->compute_ns, .look = look, .context = search,
+		.effort = line->effort };
 	pd_fewest_init(&search->fewest);
 	return search;
 }
@@ -458,7 +461,7 @@ static int64_t above(struct line_search *search, int64_t *low_p)
 	if (most > 0 && most < 2 * *low_p)
 		return finds(search, most) ? most : PD_COST_MAX;
 	for (high = 2 * *low_p; high < PD_COST_MAX && !finds(search, high); high *= 2) {
-		if (most > 0 && high >= most)
+		if ((most > 0 && high >= most) || pd_effort_spent(search->line->effort))
 			return PD_COST_MAX;
 		*low_p = high;
 	}
@@ -480,6 +483,8 @@ struct pd_partition *pd_line_search(const struct pd_line *line)
 
 			if (finds(search, middle))
 				high = middle;
+			else if (pd_effort_spent(line->effort))
+				break;
 			else
 				low = middle + 1;
 		}

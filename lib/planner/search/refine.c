@@ -157,13 +157,20 @@ static int64_t value_of(struct climb *climb, const struct shape *shape)
 	return bytes;
 }
 
+static bool goes_on(const struct climb *climb)
+{
+	const struct pd_contest *contest = climb->contest;
+
+	return contest->work < climb->most_work && (climb->least || !pd_effort_spent(contest->task->request->effort));
+}
+
 /* Tries `trial`, and resets it to the current plan. */
 static void consider(struct climb *climb)
 {
 	int64_t value;
 
 	climb->contest->work += climb->trial.count;
-	if (valid(climb, &climb->trial) && climb->contest->work < climb->most_work &&
+	if (valid(climb, &climb->trial) && goes_on(climb) &&
 	    (climb->least || !too_slow(climb, &climb->trial))) {
 		value = value_of(climb, &climb->trial);
 		if (value < climb->best_ns) {
@@ -336,7 +343,7 @@ static void go_to(struct climb *climb, const struct shape *shape)
 static void change_once(struct climb *climb)
 {
 	shape_copy(&climb->trial, &climb->at);
-	for (int s = 0; s < climb->at.count && climb->contest->work < climb->most_work; s++)
+	for (int s = 0; s < climb->at.count && goes_on(climb); s++)
 		change_stage(climb, s);
 }
 
@@ -347,7 +354,7 @@ static void climb_on(struct climb *climb)
 		int64_t before = climb->best_ns;
 
 		change_once(climb);
-		if (climb->best_ns == before || climb->contest->work >= climb->most_work)
+		if (climb->best_ns == before || !goes_on(climb))
 			return;
 		go_to(climb, &climb->best);
 	}

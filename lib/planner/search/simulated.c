@@ -92,7 +92,7 @@ static void enter_found(struct pd_contest *contest, const struct pd_line *line,
 	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2 && !way->alone; i++) {
 		int64_t at = time + time / 100 * slower[i];
 
-		if (line->most_ns > 0 && at > line->most_ns)
+		if ((line->most_ns > 0 && at > line->most_ns) || pd_effort_spent(line->effort))
 			break;
 		pd_contest_enter(contest, pd_line_at(line, at));
 	}
@@ -114,7 +114,7 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 			sizeof(float),
 		.least = way->least, .kept = way->kept, .bound_ns = task->bound_ns,
 		.most_ns = way->most_ns ? way->most_ns : hopeful_ns(contest),
-		.guess_ns = contest->line_ns,
+		.guess_ns = contest->line_ns, .effort = request->effort,
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
 
@@ -248,6 +248,21 @@ static int enter_chunks(struct pd_contest *contest, struct pd_error *err)
 	return pd_contest_look(contest, LOOKED, err);
 }
 
+/* Enters plans that are at hand without a search, and replays them. */
+static int enter_simple(struct pd_contest *contest, struct pd_error *err)
+{
+	const struct pd_task *task = contest->task;
+	const struct pd_topology *topology = task->topology;
+	int64_t bandwidth = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s;
+	int count = (int)pd_min64(topology->devices, task->costs.unit_count);
+
+	if (!task->straight)
+		pd_contest_enter(contest, pd_data_parallel_partition(&task->costs, topology->devices));
+	pd_contest_enter(contest, pd_straight_most(&task->costs, count, bandwidth, task->limit_bytes));
+	return pd_contest_look(contest, LOOKED, err);
+}
+
+/* Enters what is found before the changes of plans. */
 static int enter_all(struct pd_contest *contest, struct pd_error *err)
 {
 	const struct pd_task *task = contest->task;
@@ -276,7 +291,9 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 	pd_points_release(&points);
 	if (task->views && task->views->points.states)
 		enter_others(contest, &task->views->points, true);
-	return pd_contest_look(contest, LOOKED, err);
+	if (pd_contest_look(contest, LOOKED, err) < 0)
+		return -1;
+	return pd_effort_spent(task->request->effort) ? enter_simple(contest, err) : 0;
 }
 
 static int64_t effort_of(const struct pd_contest *contest)
@@ -310,7 +327,7 @@ static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err
 
 	if (contest->most_ns == 0)
 		return winner;
-	while (winner >= 0 && !contest->nearly && vain < FRUITLESS &&
+	while (winner >= 0 && !contest->nearly && vain < FRUITLESS && !pd_effort_spent(task->request->effort) &&
 	       effort_of(contest) - since <= patience(contest, best_ns)) {
 		int64_t most_work = contest->work + work_of(task, ESTIMATED) / CHANGED;
 		int more = at_random ? pd_contest_shuffle(contest, (size_t)winner, most_work)
@@ -377,7 +394,8 @@ static int64_t leave_out(struct pd_contest *contest, size_t winner, struct pd_er
 					   .devices = n,
 					   .most_ns = pd_gain_limit_ns(gain, time_ns, devices, n) };
 
-			if (pd_bound_devices(&task->costs, task->request, way.most_ns) <= n)
+			if (!pd_effort_spent(task->request->effort) &&
+			    pd_bound_devices(&task->costs, task->request, way.most_ns) <= n)
 				enter_line(contest, &way);
 		}
 		for (int left = FEWER_LOOKED; left >= 0; left--) {
@@ -412,7 +430,7 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 			pd_contest_refine(&contest, contest.work + work_of(task, ESTIMATED));
 			winner = judge_and_change(&contest, err);
 		}
-		if (winner >= 0)
+		if (winner >= 0 && !pd_effort_spent(task->request->effort))
 			contest.all = pd_contest_exhaust(&contest, (size_t)winner);
 		if (contest.all)
 			winner = pd_contest_judge(&contest, EXHAUSTED, err);

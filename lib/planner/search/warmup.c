@@ -292,8 +292,10 @@ static void try(struct choice *choice, bool settle_for_equal)
 	for (int s = 0; s < plan->stage_count && same; s++)
 		same = plan->stages[s].warmup == choice->best[s].warmup &&
 		       plan->stages[s].recompute == choice->best[s].recompute;
-	if (schedule && !same)
+	if (schedule && !same) {
 		expected = pd_flow_expect(schedule, false, choice->busiest_ns);
+		pd_effort_spend(choice->limits->effort, expected.steps);
+	}
 	pd_schedule_free(schedule);
 	if (!schedule || same || (choice->best_ns >= 0 &&
 				  expected.estimate_ns >= choice->best_ns + settle_for_equal))

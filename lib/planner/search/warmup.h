@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "base/effort.h"
 #include "planner/price/flow.h"
 
 #include <stdbool.h>
@@ -16,6 +17,7 @@ struct pd_warmup_limits {
 	bool recompute;                 /* stages may recompute to fit */
 	bool tight;                     /* set if some that were tried did not fit */
 	int64_t most_ns;                /* slower plans are not wanted; 0: all are */
+	struct pd_effort *effort;       /* is spent; NULL: nobody counts */
 };
 
 /*

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much a search does, counted in steps that take about a nanosecond, so that one that would go on for ever
+ * ends, and with the same result wherever it runs.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct pd_effort {
+	int64_t done, most;
+	bool early;                     /* something was not done, because all steps were */
+	/* Is told now and then how far it is; may be NULL. */
+	void (*progress)(void *context, int64_t done, int64_t most);
+	void *context;
+	int64_t told;                   /* when it was told last */
+};
+
+#define PD_EFFORT_TELL (INT64_C(1) << 26)
+
+/* All three take NULL for one without an end. */
+static inline void pd_effort_begin(struct pd_effort *effort)
+{
+	if (effort)
+		effort->done = effort->told = 0;
+}
+
+static inline void pd_effort_spend(struct pd_effort *effort, int64_t steps)
+{
+	if (!effort)
+		return;
+	effort->done += steps;
+	if (effort->progress && effort->done - effort->told >= PD_EFFORT_TELL) {
+		effort->told = effort->done;
+		effort->progress(effort->context, effort->done, effort->most);
+	}
+}
+
+/* Tells whether all of it is spent; then something is left out. */
+static inline bool pd_effort_spent(struct pd_effort *effort)
+{
+	if (!effort || effort->done < effort->most)
+		return false;
+	effort->early = true;
+	return true;
+}
