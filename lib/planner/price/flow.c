@@ -50,7 +50,7 @@
 #include <stdlib.h>
 
 /* Steps (base/effort.h) of a stage's forward and backward, and of what is done once for a rank. */
-#define TICK_STEPS 32
+#define TICK_STEPS 8
 #define RANK_STEPS 16
 
 /*
