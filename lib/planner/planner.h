@@ -87,7 +87,7 @@ struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_
 				 const struct pd_plan_request *request,
 				 struct pd_batch_choice *choices, struct pd_error *err);
 /* The usual effort of a search; those for some hundred layers and devices need less. */
-#define PD_PLANNER_EFFORT 120e9
+#define PD_PLANNER_EFFORT 200e9
 /* The most layers of a network; the time of searches grows with their square. */
 #define PD_PLANNER_LAYERS 16384
 /* Stages per rank if interleaved, if the user gives no number. */

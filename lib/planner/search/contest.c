@@ -18,7 +18,7 @@
 /* estimates above which only a partition's own placement is tried */
 #define FEW_WORK 8000000
 /* Steps (base/effort.h) of a plan's rank that is copied, priced and placed, and of a replayed operation. */
-#define COPY_STEPS 100
+#define COPY_STEPS 30
 #define REPLAY_STEPS 400
 #define DOUBTFUL 8              /* replays of plans whose estimate is above the best time */
 #define DEEPER 2                /* beyond pd_warmup_most; the replay shows whether that helps */
