@@ -429,7 +429,7 @@ static void test_turns(void)
 
 /*
  * Tests that a transfer which needs two links gets them when both are free at one time, before younger ones
- * that need one of them, and that it is overtaken 128 times at most where they never are.
+ * that need one of them, and that it is overtaken 32 times at most where they never are.
  */
 static void test_two_busy_links(void)
 {
@@ -457,9 +457,9 @@ static void test_two_busy_links(void)
 		move(fabric, 2, 3, (uint64_t)(11 + i), 10, &down[i]);
 	}
 	run_out(sim);
-	is_event(&up[64].sent, 670, 680, "of two links that are never free at one time");
-	is_event(&both.sent, 680, 690, "one is kept for it in the end");
-	is_event(&down[65].sent, 690, 700, "and younger ones wait then");
+	is_event(&up[16].sent, 190, 200, "of two links that are never free at one time");
+	is_event(&both.sent, 200, 210, "one is kept for it in the end");
+	is_event(&down[17].sent, 210, 220, "and younger ones wait then");
 	pd_sim_fabric_free(fabric);
 	pd_sim_free(sim);
 }

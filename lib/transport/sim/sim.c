@@ -12,7 +12,7 @@
 #define FIRST_BUCKETS 256
 #define LEAST_SPREAD  4
 /* With fewer links idle more; with more, what needs several busy ones waits for long (pd-replay(1)). */
-#define MOST_OVERTAKEN 128
+#define MOST_OVERTAKEN 32
 
 /*
  * A transfer fits a cache line, since there are many.  Most wait in a bucket for the other side; the

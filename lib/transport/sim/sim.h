@@ -13,7 +13,7 @@
  * Of the transfers that may start at one time, that which became ready first does.  So one that
  * waits for a link delays none at other links; but one that needs several busy links might wait for
  * ever, since they need not be free at one time.  A transfer that was the first to wait for a link,
- * and has been overtaken there 128 times, has the links of its way kept free for it, as soon as it is
+ * and has been overtaken there 32 times, has the links of its way kept free for it, as soon as it is
  * the first at all of them.
  */
 #pragma once
