@@ -76,7 +76,7 @@ test_unit_cudnn_LDFLAGS = $(AM_LDFLAGS) \
 endif
 
 SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.sh \
-	test/t1001-malformed.sh test/t1002-seeds.sh test/t1003-pd-model.sh test/t1004-config.sh \
+	test/t1001-malformed.sh test/t1002-seeds.sh test/t1003-pd-model.sh test/t1004-config.sh test/t1005-import.sh \
 	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh \
 	test/t3001-schedule.sh \
 	test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh test/t4004-split.sh \
@@ -105,7 +105,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 	test/data/judged-model.json test/data/odd-convolutions.json test/data/small-model.json \
 	test/data/small-config.json test/data/small-plan.json test/data/tied-model.json \
 	test/data/small-profile.json test/data/small-schedule.jsonl test/data/small-topology.json \
-	test/data/small-trace.jsonl \
+	test/data/small-trace.jsonl test/data/import \
 	test/data/fuzz/checkpoint/adam test/data/fuzz/checkpoint/initial \
 	test/data/fuzz/checkpoint/one test/data/fuzz/checkpoint/two \
 	test/data/fuzz/config/bad-padding.json test/data/fuzz/config/bad-scaled.json \
