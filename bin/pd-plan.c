@@ -343,16 +343,16 @@ static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
 /* Says which layers share parameters if that keeps them in one stage, and what would not. */
 static void say_shared(const struct pd_plan *plan)
 {
-	const struct pd_model *model = plan->profile->model;
+	const struct pd_profile *profile = plan->profile;
 
 	if (request.stages || request.cost != PD_COST_SIMULATED || plan->topology.devices == 1 ||
 	    pd_weights_copy_shared(plan->weights))
 		return;
-	for (int l = 0; model && l < model->layer_count; l++)
-		if (model->layers[l].shares >= 0) {
+	for (int l = 0; l < profile->layer_count; l++)
+		if (pd_profile_owner(profile, l) != l) {
 			pd_say("layers \"%.60s\" and \"%.60s\" share parameters and stay in one stage: "
 			       "with --weights=2bw or flush each has a copy",
-			       model->layers[model->layers[l].shares].name, model->layers[l].name);
+			       profile->layers[pd_profile_owner(profile, l)].name, profile->layers[l].name);
 			return;
 		}
 }

@@ -247,7 +247,6 @@ static int resolve_shares(const struct pd_place *place, struct pd_model *model, 
 		return pd_place_error(&at, err, "\"%.60s\" is not another layer with parameters of "
 				      "these names and shapes", name);
 	model->layers[index].shares = found;
-	model->layers[index].shared = model->layers[found].shared = true;
 	return 0;
 }
 

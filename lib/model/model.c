@@ -142,7 +142,6 @@ void pd_model_free(struct pd_model *model)
 	free(model->layers);
 	free(model->name);
 	free(model->gradient);
-	free(model->shared);
 	free(model->numbers);
 	pd_uses_release(&model->uses);
 	json_decref(model->names);
@@ -184,8 +183,6 @@ void pd_model_index(struct pd_model *model)
 	int *input_counts = pd_calloc((size_t)count, sizeof(*input_counts));
 
 	model->gradient = pd_calloc((size_t)pd_model_tensors(model), sizeof(*model->gradient));
-	model->shared = pd_calloc((size_t)count, sizeof(*model->shared));
-	model->shared_count = 0;
 	for (int l = 0; l < count; l++) {
 		const struct pd_layer *layer = &model->layers[l];
 		bool *gradient = &model->gradient[model->input_count + l];
@@ -195,8 +192,6 @@ void pd_model_index(struct pd_model *model)
 		*gradient = layer->parameter_count > 0;
 		for (int i = 0; i < layer->input_count; i++)
 			*gradient |= model->gradient[layer->inputs[i]];
-		if (layer->shared)
-			model->shared[model->shared_count++] = l;
 	}
 	pd_uses_init(&model->uses, pd_model_tensors(model), count, inputs, input_counts);
 	free(inputs);
@@ -213,7 +208,6 @@ void pd_model_reorder(struct pd_model *model, const int *order)
 	model->numbers = numbers;
 	pd_model_sort(model, order);
 	free(model->gradient);
-	free(model->shared);
 	pd_uses_release(&model->uses);
 	pd_model_index(model);
 }

@@ -78,7 +78,6 @@ struct pd_layer {
 	int *inputs;                    /* tensor numbers */
 	struct pd_shape output;
 	int shares;                     /* layer whose parameters it uses, or -1 */
-	bool shared;                    /* another layer uses the same parameters */
 
 	/* attributes; those a kind does not have are zero */
 	int64_t out_channels;           /* conv2d; linear's out_features too */
@@ -151,7 +150,6 @@ struct pd_model {
 	json_t *names;                  /* name -> tensor */
 	struct pd_uses uses;            /* tensor -> layers */
 	bool *gradient;                 /* tensor: does a gradient flow into it? */
-	int *shared, shared_count;      /* layers whose parameters another one uses, ascending */
 };
 
 /* Reads a document (takes a reference to value); document is its name in messages. */
@@ -161,12 +159,6 @@ struct pd_place;
 struct pd_model *pd_model_parse_at(const struct pd_place *place, struct pd_error *err);
 struct pd_model *pd_model_read(const char *file, struct pd_error *err);
 void pd_model_free(struct pd_model *model);
-
-/* Returns the layer whose parameters a layer uses: itself, unless it shares another's. */
-static inline int pd_model_owner(const struct pd_model *model, int layer)
-{
-	return model->layers[layer].shares >= 0 ? model->layers[layer].shares : layer;
-}
 
 int pd_model_tensors(const struct pd_model *model);
 /* The producer is the layer whose output the tensor is, or -1 for an input. */

@@ -33,20 +33,17 @@ static void add_stage(struct list *list, const struct pd_plan *plan, int layer, 
 
 size_t pd_plan_copy_transfers(const struct pd_plan *plan, struct pd_copy_transfer **list_p)
 {
-	const struct pd_model *model = plan->profile->model;
+	const struct pd_profile *profile = plan->profile;
 	struct list list = { 0 };
 
 	*list_p = NULL;
 	if (!pd_plan_has_tied_weights(plan))
 		return 0;
 	list.told = pd_calloc((size_t)plan->rank_count, sizeof(*list.told));
-	for (int i = 0; i < model->shared_count; i++)
-		for (int k = 0; k < model->shared_count; k++) {
-			int from = model->shared[i], to = model->shared[k];
-
-			if (pd_model_owner(model, from) == pd_model_owner(model, to))
+	for (int from = 0; from < profile->layer_count; from++)
+		for (int to = 0; profile->layers[from].shared && to < profile->layer_count; to++)
+			if (pd_profile_owner(profile, from) == pd_profile_owner(profile, to))
 				add_stage(&list, plan, from, pd_plan_stage_of_layer(plan, to));
-		}
 	free(list.told);
 	*list_p = list.transfers;
 	return list.count;

@@ -91,8 +91,7 @@ int64_t pd_memory_parameters(const struct pd_profile *profile, int layer, bool c
 {
 	if (copies)
 		return pd_memory_copy(profile, layer);
-	return !profile->model || profile->model->layers[layer].shares < 0
-		? profile->layers[layer].parameter_bytes : 0;
+	return pd_profile_owner(profile, layer) == layer ? profile->layers[layer].parameter_bytes : 0;
 }
 
 void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_sums *sums,
@@ -149,18 +148,13 @@ void pd_memory_of(const struct pd_profile *profile, int first, int count, int re
 /* The profile has these at the first layer that uses them. */
 int64_t pd_memory_copy(const struct pd_profile *profile, int layer)
 {
-	const struct pd_model *model = profile->model;
-	int64_t bytes = 0;
+	int64_t bytes = profile->layers[layer].parameter_bytes;
 
-	if (!model || !model->layers[layer].shared)
-		return profile->layers[layer].parameter_bytes;
-	for (int i = 0; i < model->shared_count; i++) {
-		int l = model->shared[i];
-
-		if (pd_model_owner(model, l) == pd_model_owner(model, layer) &&
+	for (int l = 0; profile->layers[layer].shared && l < profile->layer_count; l++)
+		if (profile->layers[l].shared &&
+		    profile->layers[l].owner == profile->layers[layer].owner &&
 		    profile->layers[l].parameter_bytes > bytes)
 			bytes = profile->layers[l].parameter_bytes;
-	}
 	return bytes;
 }
 

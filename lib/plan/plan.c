@@ -86,9 +86,7 @@ bool pd_weights_copy_shared(enum pd_weight_kind weights)
 
 bool pd_plan_has_tied_weights(const struct pd_plan *plan)
 {
-	const struct pd_model *model = plan->profile->model;
-
-	return model && model->shared_count > 0 && pd_weights_copy_shared(plan->weights);
+	return plan->profile->shared_count > 0 && pd_weights_copy_shared(plan->weights);
 }
 
 bool pd_plan_agrees(const struct pd_plan *plan)
@@ -159,17 +157,16 @@ int pd_plan_stage_of_rank(const struct pd_plan *plan, int rank, int *replica_p)
 
 int pd_plan_check_shares(const struct pd_plan *plan, const char *where, struct pd_error *err)
 {
-	const struct pd_model *model = plan->profile->model;
+	const struct pd_profile *profile = plan->profile;
 
-	for (int l = 0; model && l < model->layer_count && !pd_plan_has_tied_weights(plan); l++) {
-		const struct pd_layer *layer = &model->layers[l];
+	for (int l = 0; l < profile->layer_count && !pd_plan_has_tied_weights(plan); l++) {
+		int owner = pd_profile_owner(profile, l);
 
-		if (layer->shares >= 0 && pd_plan_stage_of_layer(plan, l) !=
-		    pd_plan_stage_of_layer(plan, layer->shares))
+		if (pd_plan_stage_of_layer(plan, l) != pd_plan_stage_of_layer(plan, owner))
 			return pd_error_input(err, "%slayers \"%.60s\" and \"%.60s\" share "
 					      "parameters: expected both in one stage, or weights "
-					      "\"2bw\" or \"flush\"", where, layer->name,
-					      model->layers[layer->shares].name);
+					      "\"2bw\" or \"flush\"", where, profile->layers[l].name,
+					      profile->layers[owner].name);
 	}
 	return 0;
 }

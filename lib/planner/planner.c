@@ -341,8 +341,7 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	task.straight = is_straight(request);
 	copied = task;
 	task_begin(&task, &views[0], false);
-	if (request->cost == PD_COST_SIMULATED && profile->model &&
-	    profile->model->shared_count > 0) {
+	if (request->cost == PD_COST_SIMULATED && profile->shared_count > 0) {
 		task_begin(&copied, &views[1], true);
 		task.copied = &copied;
 	}

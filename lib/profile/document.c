@@ -128,7 +128,7 @@ static void find_gradients(struct pd_profile *profile)
 	for (int l = 0; l < profile->layer_count; l++) {
 		struct pd_profile_layer *layer = &profile->layers[l];
 
-		layer->needs_gradient = layer->parameter_bytes > 0;
+		layer->needs_gradient = layer->parameter_bytes > 0 || layer->shared;
 		for (int i = 0; i < layer->input_count; i++)
 			layer->needs_gradient |= profile->layers[layer->inputs[i]].needs_gradient;
 	}

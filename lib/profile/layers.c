@@ -72,7 +72,8 @@ static int read_layer(const struct pd_place *place, struct pd_profile *profile, 
 		      struct pd_error *err)
 {
 	static const char *const others[] = {
-		"name", "inputs", "in_place", "spread", "engines", "slow_kernel", "passes_gradient",
+		"name", "inputs", "shares", "in_place", "spread", "engines", "slow_kernel",
+		"passes_gradient",
 	};
 	const char *known[PD_COUNT(numbers) + PD_COUNT(others) + 1] = { NULL };
 	struct pd_profile_layer *layer = &profile->layers[index];
@@ -155,6 +156,52 @@ static int read_layer_inputs(const struct pd_place *place, struct pd_profile *pr
 			layer->inputs[layer->input_count++] = (int)json_integer_value(found);
 	}
 	return 0;
+}
+
+/* Notes that a layer uses the parameters of another, both in the document's numbers. */
+static void share(struct pd_profile *profile, int layer, int owner)
+{
+	struct pd_profile_layer *layers = profile->layers;
+
+	profile->shared_count += 1 + !layers[owner].shared;
+	layers[owner].shared = layers[layer].shared = true;
+	layers[owner].owner = layers[layer].owner = owner;
+}
+
+/* Reads whose parameters a layer uses, where no model says so. */
+static int read_shares(const struct pd_place *place, struct pd_profile *profile, int index,
+		       struct pd_error *err)
+{
+	struct pd_place at = pd_place_key(place, "shares");
+	char meant[PD_MEANT_TEXT];
+	const char *name;
+	int owner;
+
+	if (!at.value)
+		return 0;
+	if (profile->model)
+		return pd_place_error(&at, err, "expected only where there is no model, which says it");
+	if (pd_json_string(&at, &name, err) < 0)
+		return -1;
+	owner = pd_profile_find(profile, name);
+	if (owner < 0)
+		return pd_place_error(&at, err, "no layer is called \"%.60s\"%s", name,
+				      pd_profile_say(profile, name, meant));
+	if (owner == index || profile->layers[owner].parameter_bytes == 0 ||
+	    json_object_get(json_array_get(place->up->value, (size_t)owner), "shares"))
+		return pd_place_error(&at, err, "layer \"%.60s\" has no parameters of its own to share: "
+				      "expected another layer that has", name);
+	share(profile, index, owner);
+	return 0;
+}
+
+static void share_as_model(struct pd_profile *profile)
+{
+	const struct pd_model *model = profile->model;
+
+	for (int l = 0; model && l < model->layer_count; l++)
+		if (model->layers[l].shares >= 0)
+			share(profile, l, model->layers[l].shares);
 }
 
 /* Checks that the layer has the same inputs as in the model. */
@@ -273,7 +320,8 @@ int pd_profile_read_layers(const struct pd_place *layers, struct pd_profile *pro
 	for (size_t l = 0; l < count; l++) {
 		struct pd_place place = pd_place_index(layers, l);
 
-		if (read_layer_inputs(&place, profile, (int)l, err) < 0)
+		if (read_layer_inputs(&place, profile, (int)l, err) < 0 ||
+		    read_shares(&place, profile, (int)l, err) < 0)
 			return -1;
 	}
 	if (check_sums(layers, profile, err) < 0)
@@ -282,8 +330,10 @@ int pd_profile_read_layers(const struct pd_place *layers, struct pd_profile *pro
 	order = pd_calloc(count, sizeof(*order));
 	result = profile->model ? order_by_model(layers, profile, order, err)
 				: order_by_inputs(layers, profile, order, err);
-	if (result == 0)
+	if (result == 0) {
 		pd_profile_sort(profile, order);
+		share_as_model(profile);
+	}
 	free(order);
 	return result;
 }
@@ -307,6 +357,9 @@ json_t *pd_profile_layer_json(const struct pd_profile *profile, int index)
 	}
 	pd_json_set(object, "name", json_string(layer->name));
 	pd_json_set(object, "inputs", inputs);
+	if (!profile->model && pd_profile_owner(profile, index) != index)
+		pd_json_set(object, "shares",
+			    json_string(profile->layers[layer->owner].name));
 	for (size_t n = 0; n < PD_COUNT(numbers); n++) {
 		int64_t value = *field(layer, n);
 

@@ -68,9 +68,11 @@ void pd_profile_sort(struct pd_profile *profile, const int *order)
 		if (profile->names)
 			json_integer_set(json_object_get(profile->names, sorted[n].name), n);
 	}
-	for (int n = 0; n < count; n++)
+	for (int n = 0; n < count; n++) {
+		sorted[n].owner = sorted[n].shared ? now[sorted[n].owner] : 0;
 		for (int i = 0; i < sorted[n].input_count; i++)
 			sorted[n].inputs[i] = now[sorted[n].inputs[i]];
+	}
 	free(profile->layers);
 	free(now);
 	profile->layers = sorted;
@@ -156,7 +158,8 @@ static bool same_layer(const struct pd_profile_layer *a, const struct pd_profile
 {
 	return strcmp(a->name, b->name) == 0 && a->input_count == b->input_count &&
 	       memcmp(a->inputs, b->inputs, (size_t)a->input_count * sizeof(*a->inputs)) == 0 &&
-	       a->parameter_bytes == b->parameter_bytes;
+	       a->parameter_bytes == b->parameter_bytes && a->shared == b->shared &&
+	       a->owner == b->owner;
 }
 
 int pd_profile_same_model(const struct pd_profile *a, const char *a_file,

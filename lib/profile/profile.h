@@ -15,6 +15,8 @@ struct pd_profile_layer {
 	char *name;
 	int input_count;
 	int *inputs;                    /* layer indices; model inputs are left out */
+	bool shared;                    /* another layer uses the same parameters */
+	int owner;                      /* if shared: the layer that has them, perhaps this one */
 	int64_t forward_ns, backward_ns;
 	int64_t backward_input_ns, backward_weight_ns;  /* -1: not split */
 	int64_t update_ns;              /* the optimizer's step on its parameters; 0 where absent */
@@ -63,6 +65,7 @@ struct pd_profile {
 	int64_t step_ns;                /* one whole training step measured; 0 where absent */
 	int layer_count;
 	struct pd_profile_layer *layers;
+	int shared_count;               /* layers with parameters that another uses, too */
 	int *numbers;                   /* per layer, its original number; or NULL */
 	json_t *json;                   /* the document; owned */
 	json_t *names;                  /* name -> layer, -1: input; NULL if made by hand */
@@ -100,6 +103,11 @@ void pd_profile_uses(const struct pd_profile *profile, struct pd_uses *uses);
  */
 int64_t pd_profile_input_ns(const struct pd_profile_layer *layer);
 int64_t pd_profile_weight_ns(const struct pd_profile_layer *layer);
+/* Returns the layer whose parameters a layer uses: itself, unless it shares another's. */
+static inline int pd_profile_owner(const struct pd_profile *profile, int layer)
+{
+	return profile->layers[layer].shared ? profile->layers[layer].owner : layer;
+}
 /* Returns the time of a layer's forward, backward and update. */
 static inline int64_t pd_profile_step_ns(const struct pd_profile_layer *layer)
 {

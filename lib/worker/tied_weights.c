@@ -47,9 +47,9 @@ struct tied_weights {
 	int arrivals, sums;
 };
 
-static const struct pd_model *model_of(const struct pd_worker *w)
+static const struct pd_profile *profile_of(const struct pd_worker *w)
 {
-	return w->config.schedule->plan->profile->model;
+	return w->config.schedule->plan->profile;
 }
 
 static int chunk_of(const struct pd_worker *w, int stage)
@@ -60,10 +60,10 @@ static int chunk_of(const struct pd_worker *w, int stage)
 	return -1;
 }
 
-static struct group *group_of(struct tied_weights *tied, const struct pd_model *model, int owner)
+static struct group *group_of(struct tied_weights *tied, const struct pd_profile *profile, int owner)
 {
 	for (int g = 0; g < tied->group_count; g++)
-		if (pd_model_owner(model, tied->groups[g].members[0].layer) == owner)
+		if (pd_profile_owner(profile, tied->groups[g].members[0].layer) == owner)
 			return &tied->groups[g];
 	return NULL;
 }
@@ -72,19 +72,19 @@ static struct group *group_of(struct tied_weights *tied, const struct pd_model *
 static int add_group(struct pd_worker *w, struct tied_weights *tied, int owner,
 		     struct pd_error *err)
 {
-	const struct pd_model *model = model_of(w);
+	const struct pd_profile *profile = profile_of(w);
 	struct group *group = &tied->groups[tied->group_count++];
 
-	for (int l = 0; l < model->layer_count; l++) {
+	for (int l = 0; l < profile->layer_count; l++) {
 		int at = group->count;
 
-		if (pd_model_owner(model, l) != owner)
+		if (pd_profile_owner(profile, l) != owner)
 			continue;
 		if (group->count++ == PD_SUM_SOURCES)
 			return pd_error_input(err, "more than %d layers share the parameters of "
-					      "\"%.60s\"", PD_SUM_SOURCES, model->layers[owner].name);
-		for (; at > 0 && pd_model_number(model, group->members[at - 1].layer) <
-				 pd_model_number(model, l); at--)
+					      "\"%.60s\"", PD_SUM_SOURCES, profile->layers[owner].name);
+		for (; at > 0 && pd_profile_number(profile, group->members[at - 1].layer) <
+				 pd_profile_number(profile, l); at--)
 			group->members[at] = group->members[at - 1];
 		group->members[at] = (struct member){ .layer = l, .chunk = -1 };
 	}
@@ -141,16 +141,16 @@ static void place_group(struct pd_worker *w, struct tied_weights *tied, struct g
 
 static int find_local(struct pd_worker *w, struct tied_weights *tied, int i, struct pd_error *err)
 {
-	const struct pd_model *model = model_of(w);
+	const struct pd_profile *profile = profile_of(w);
 	const struct pd_tied_layer *list;
 	int count = w->config.device->ops->net.tied_layers(w->chunks[i].net, &list);
 
 	for (int t = 0; t < count; t++) {
-		struct group *group = group_of(tied, model, list[t].owner);
+		struct group *group = group_of(tied, profile, list[t].owner);
 
 		if (!group && add_group(w, tied, list[t].owner, err) < 0)
 			return -1;
-		group = group_of(tied, model, list[t].owner);
+		group = group_of(tied, profile, list[t].owner);
 		group->bytes = list[t].bytes;
 		for (int m = 0; m < group->count; m++)
 			if (group->members[m].layer == list[t].layer) {
@@ -168,13 +168,13 @@ int worker_tied_new(struct pd_worker *w, struct pd_error *err)
 
 	if (!pd_plan_has_tied_weights(w->config.schedule->plan))
 		return 0;
-	if (model_of(w)->layer_count > MOST_LAYERS)
+	if (profile_of(w)->layer_count > MOST_LAYERS)
 		return pd_error_input(err, "a model of %d layers, some of which share parameters: this "
 				      "version can sum their gradients in models of at most %d",
-				      model_of(w)->layer_count, MOST_LAYERS);
+				      profile_of(w)->layer_count, MOST_LAYERS);
 	tied = w->tied = pd_zalloc(sizeof(*tied));
 	tied->transfer_count = pd_plan_copy_transfers(w->config.schedule->plan, &tied->transfers);
-	tied->groups = pd_calloc((size_t)model_of(w)->layer_count, sizeof(*tied->groups));
+	tied->groups = pd_calloc((size_t)profile_of(w)->layer_count, sizeof(*tied->groups));
 	for (int i = 0; i < w->chunk_count; i++)
 		if (find_local(w, tied, i, err) < 0)
 			return -1;

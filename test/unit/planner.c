@@ -119,21 +119,22 @@ static void test_straight(const char *what, bool limited)
 	is_int(good, cases, "pipelines equal brute force: %s", what);
 }
 
+/* Has layer 4 share the parameters of layer 1. */
+static void share(struct pd_profile *profile)
+{
+	profile->layers[1].shared = profile->layers[4].shared = true;
+	profile->layers[1].owner = profile->layers[4].owner = 1;
+	profile->shared_count = 2;
+}
+
 static void test_shared(void)
 {
 	struct pd_profile *profile = random_profile(6, false);
-	struct pd_layer layers[6] = { 0 };
-	struct pd_model model = { .layer_count = 6, .layers = layers,
-				  .shared = (int[]){ 1, 4 }, .shared_count = 2 };
 	struct pd_partition *partition;
 	struct pd_costs costs, copies;
 	struct pd_error err;
 
-	for (int l = 0; l < 6; l++) {
-		layers[l].shares = l == 4 ? 1 : -1;
-		layers[l].shared = l == 1 || l == 4;
-	}
-	profile->model = &model;
+	share(profile);
 	pd_costs_init(&costs, profile, false);
 	ok(costs.unit_count == 3 &&
 	   memcmp(costs.first, (int[]){ 0, 1, 5, 6 }, 4 * sizeof(int)) == 0,
@@ -151,7 +152,6 @@ static void test_shared(void)
 	ok(partition && partition->layers[0] == 2, "but with weights of which each has a copy");
 	pd_partition_free(partition);
 	pd_costs_release(&costs);
-	profile->model = NULL;
 	pd_profile_free(profile);
 }
 
@@ -166,22 +166,18 @@ static void price_sums(int what, int stages, enum pd_weight_kind weights, int64_
 		       struct sums *sums)
 {
 	struct pd_profile *profile = random_profile(6, false);
-	struct pd_layer layers[6] = { 0 };
-	struct pd_model model = { .layer_count = 6, .layers = layers,
-				  .shared = (int[]){ 1, 4 }, .shared_count = 2 };
 	struct pd_topology topology;
 	struct pd_wiring *wiring;
 	struct pd_prices prices;
 	struct pd_plan *plan;
 
 	for (int l = 0; l < 6; l++) {
-		layers[l].shares = l == 4 && what == SHARED ? 1 : -1;
-		layers[l].shared = what == SHARED && (l == 1 || l == 4);
 		profile->layers[l].parameter_bytes = 64000 * (l + 1);
 		profile->layers[l].activation_bytes = 64;
 	}
 	profile->layers[4].parameter_bytes = what == OWN ? profile->layers[1].parameter_bytes : 0;
-	profile->model = what == SHARED ? &model : NULL;
+	if (what == SHARED)
+		share(profile);
 	pd_topology_parse_string("4@1GB/s", &topology, NULL);
 	plan = pd_plan_new(profile, &topology, stages, stages == 1 ? (int[]){ 6 } : (int[]){ 4, 2 },
 			   stages == 1 ? (int[]){ 4 } : (int[]){ 2, 2 }, NULL);
@@ -202,7 +198,6 @@ static void price_sums(int what, int stages, enum pd_weight_kind weights, int64_
 	}
 	pd_prices_release(&prices);
 	pd_wiring_free(wiring);
-	profile->model = NULL;
 	pd_plan_free(plan);
 }
 

@@ -115,18 +115,14 @@ static void test_all(void)
 	for (int n = 0; n < cases; n++) {
 		struct pd_profile *profile = random_graph(1 + below(10));
 		struct pd_layer layers[10] = { 0 };
-		int numbers[10];
-		struct pd_model model = { .layer_count = 10, .layers = layers, .shared = numbers };
+		struct pd_model model = { .layer_count = 10, .layers = layers };
 		struct pd_states states;
 		int expected = 0;
 		bool fine, copies = n % 4 == 3;
 
-		for (int l = 0; l < 10; l++) {
-			layers[l].shares = copies && l > 0 ? 0 : -1;
-			layers[l].shared = copies;
-			numbers[l] = l;
-		}
-		model.shared_count = copies ? profile->layer_count : 0;
+		profile->shared_count = copies ? profile->layer_count : 0;
+		for (int l = 0; l < profile->shared_count; l++)
+			profile->layers[l].shared = true;       /* with layer 0 */
 		if (n % 2)
 			profile->model = &model;
 		pd_states_init(&states, profile, copies ? PD_STATES_COPIES : PD_STATES_ALL);

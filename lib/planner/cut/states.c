@@ -261,11 +261,8 @@ struct tests {
 
 static bool keeps_shares(const struct tests *tests, const uint64_t *set)
 {
-	const struct pd_model *model = tests->profile->model;
-
-	for (int l = 0; model && l < tests->profile->layer_count; l++)
-		if (model->layers[l].shares >= 0 &&
-		    pd_set_has(set, l) != pd_set_has(set, model->layers[l].shares))
+	for (int l = 0; tests->profile->shared_count > 0 && l < tests->profile->layer_count; l++)
+		if (pd_set_has(set, l) != pd_set_has(set, pd_profile_owner(tests->profile, l)))
 			return false;
 	return true;
 }

@@ -42,13 +42,12 @@ static bool *legal_cuts(const struct pd_profile *profile, bool copies)
 	bool *legal = pd_calloc((size_t)n + 1, sizeof(*legal));
 	int *change = pd_calloc((size_t)n + 1, sizeof(*change));
 
-	for (int l = 0; profile->model && !copies && l < n; l++) {
-		int shares = profile->model->layers[l].shares;
+	for (int l = 0; !copies && l < n; l++) {
+		int owner = pd_profile_owner(profile, l);
 
-		if (shares >= 0) {      /* no cut before any of low + 1 to high */
-			change[(shares < l ? shares : l) + 1]++;
-			change[(shares < l ? l : shares) + 1]--;
-		}
+		/* no cut before any of low + 1 to high */
+		change[(owner < l ? owner : l) + 1]++;
+		change[(owner < l ? l : owner) + 1]--;
 	}
 	for (int l = 0; l <= n; l++) {
 		tied += change[l];
