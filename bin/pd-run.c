@@ -26,7 +26,7 @@ static struct pd_job job = {
 };
 static struct pd_supervision how = { .launcher = &pd_launcher_fork, .timeout_s = 300,
 				     .silence_s = 10, .keep = 2 };
-static bool no_evaluate;
+static bool evaluate, no_evaluate;
 static const char *resume;
 static int64_t keep = -1;
 static int optimizer, schedule, transport, decay, on_divergence;
@@ -62,6 +62,8 @@ static const struct pd_opt options[] = {
 	{ "epochs", 'e', PD_OPT_COUNT, "N", "train N epochs in all (default: 1)", &job.epochs },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N", "train N minibatches in all", &job.minibatches },
 	{ "no-evaluate", 0, PD_OPT_FLAG, NULL, "do not evaluate after each epoch", &no_evaluate },
+	{ "evaluate", 0, PD_OPT_FLAG, NULL,
+	  "train nothing; evaluate --init, or a checkpoint of --checkpoint", &evaluate },
 	{ "seed", 's', PD_OPT_COUNT, "N", "seed of parameters, samples, dropout (default: 1)",
 	  &job.seed },
 	PD_OPT_GROUP("Optimizer"),
@@ -144,6 +146,14 @@ static const char *const elsewhere[][2] = {
 	{ "memory", "pd-plan" }, { "recompute", "pd-plan" }, { "sparsity", "pd-plan" }, { NULL }
 };
 
+static bool given[PD_COUNT(options)];
+
+/* What has a meaning where nothing is trained. */
+static const char *const of_evaluation[] = {
+	"evaluate", "device", "tf32", "transport", "network", "threads", "data", "init", "checkpoint", "resume",
+	"trace", "quiet", "force", "print-mapping", "silence", "timeout", NULL
+};
+
 static const struct pd_command command = {
 	.name = "pd-run",
 	.synopsis = "[OPTION]... [plan.json | schedule.jsonl]",
@@ -152,6 +162,7 @@ static const struct pd_command command = {
 	.elsewhere = elsewhere,
 	.max_operands = 1,
 	.files = true,
+	.given = given,
 };
 
 /* Sets an option that is not given to its default; refuses one that has no effect. */
@@ -209,12 +220,32 @@ static int set_loss_scale(struct pd_error *err)
 	return 0;
 }
 
+static int check_evaluation(struct pd_error *err)
+{
+	const char *other = pd_command_given_but(&command, of_evaluation);
+
+	if (other)
+		return pd_error_input(err, "--%s: --evaluate trains nothing, so it has no effect%s", other,
+				      strcmp(other, "synthetic") == 0 ? ", and made-up data have no"
+				      " test set: expected --data=DIR or --data=FILE" : "");
+	if (!job.init == !job.checkpoint)
+		return pd_error_input(err, "--evaluate: expected either --init=FILE or --checkpoint=DIR, "
+				      "found %s", job.init ? "both" : "neither");
+	job.only_evaluates = true;
+	job.minibatches = 0;
+	job.optimizer.momentum = 0;     /* which needs no memory */
+	return 0;
+}
+
 static int check_options(struct pd_error *err)
 {
+	if (evaluate && check_evaluation(err) < 0)
+		return -1;
 	if (job.data && job.synthetic_epoch)
 		return pd_error_input(err, "--data and --synthetic exclude each other");
 	if (!job.data && !job.synthetic_epoch && !job.gather)
-		return pd_error_input(err, "no data: give --data=DIR, --data=FILE or --synthetic");
+		return pd_error_input(err, "no data: give --data=DIR%s", evaluate ? " or --data=FILE" :
+				      ", --data=FILE or --synthetic");
 	if (job.epochs >= 0 && job.minibatches >= 0)
 		return pd_error_input(err, "--epochs and --minibatches exclude each other");
 	if ((resume || job.checkpoint_every || job.gather) && !job.checkpoint)
@@ -268,6 +299,9 @@ static int read_order(const char *file, struct pd_error *err)
 {
 	if (pd_schedule_or_plan_read(file, &job.lists, &job.plan, err) < 0)
 		return -1;
+	if (job.lists && evaluate)
+		return pd_error_input(err, "%s: a schedule says what is trained, and --evaluate trains nothing: "
+				      "expected a plan", job.lists->name);
 	if (job.lists) {
 		if (check_lists_options(job.lists, err) < 0)
 			return -1;
@@ -303,7 +337,7 @@ int main(int argc, char **argv)
 	pd_mem_for("the plan or schedule that is read");
 	status = read_order(pd_operand(argc, argv, first, 0), &err);
 	if (status == 0)
-		status = pd_job_check(&job, resume || job.gather, &err);
+		status = pd_job_check(&job, (resume && !evaluate) || job.gather, &err);
 	pd_mem_for("what the workers say");
 	if (status == 0)
 		status = pd_supervise(&job, &how, &err);

@@ -224,6 +224,8 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 		if (c < OPT_FIRST)
 			for (i = 0; command->options[i].letter != c; i++)
 				;
+		if (command->given)
+			command->given[i] = true;
 		if (store(&command->options[i], optarg, &err) < 0) {
 			fprintf(stderr, "%s: --%s: %s\n", command->name, command->options[i].name,
 				err.text);
@@ -245,6 +247,19 @@ int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 			exit(pd_command_fail(&err));
 		}
 	return optind;
+}
+
+const char *pd_command_given_but(const struct pd_command *command, const char *const *names)
+{
+	for (int i = 0; command->options[i].name; i++) {
+		const char *const *name = names;
+
+		while (*name && strcmp(*name, command->options[i].name) != 0)
+			name++;
+		if (command->given[i] && !*name)
+			return command->options[i].name;
+	}
+	return NULL;
 }
 
 const char *pd_operand(int argc, char **argv, int first, int n)

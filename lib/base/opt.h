@@ -44,7 +44,11 @@ struct pd_command {
 	/* Options that are looked for here: NAME, and the program that has it, or what it is called here. */
 	const char *const (*elsewhere)[2];
 	bool files;                     /* operands are files to read, which have to be there, or "-" */
+	bool *given;                    /* unless NULL, for each of the options: set where it was given */
 };
+
+/* Returns the first option that was given and is not in the list of names, which NULL ends; NULL: none. */
+const char *pd_command_given_but(const struct pd_command *command, const char *const *names);
 
 /*
  * Parses; prints --help or --version and exits 0 for those (the one place where

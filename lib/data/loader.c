@@ -276,7 +276,7 @@ static int64_t count_made(const struct pd_loader *loader)
 {
 	int64_t distinct = loader->samples.distinct, batch = loader->config.batch_size;
 
-	return loader->config.train->synthetic && !loader->config.test && distinct % batch == 0
+	return loader->config.train && loader->config.train->synthetic && !loader->config.test && distinct % batch == 0
 		? distinct / batch : 0;
 }
 
@@ -352,7 +352,7 @@ struct pd_loader *pd_loader_open(const struct pd_loader_config *config, struct p
 	if (config->batch_size < 1 || config->ahead < 2)
 		pd_bug("loader: batch size %" PRId64 ", %d ahead", config->batch_size,
 		       config->ahead);
-	if (pd_loader_epoch(set, config->batch_size, 1) < 1) {
+	if (set && pd_loader_epoch(set, config->batch_size, 1) < 1) {
 		pd_error_input(err, "batch size %" PRId64 ": the training set has only %" PRId64
 			       " samples", config->batch_size, set->samples);
 		return NULL;

@@ -31,7 +31,7 @@
 
 struct pd_loader_config {
 	const struct pd_model *model;
-	const struct pd_dataset *train, *test;  /* borrowed; test may be NULL */
+	const struct pd_dataset *train, *test;  /* borrowed; one may be NULL */
 	int64_t batch_size;             /* samples of a microbatch */
 	int64_t microbatches;           /* microbatches of a minibatch; 0: 1 */
 	enum pd_dtype dtype;            /* f32, bf16 or f16: what f32 inputs are rounded to */

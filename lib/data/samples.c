@@ -28,7 +28,7 @@ void pd_samples_init(struct pd_samples *samples, const struct pd_loader_config *
 					.lanes = pd_model_lanes(config->model) };
 	samples->elements = pd_calloc((size_t)config->input_count, sizeof(*samples->elements));
 	samples->bytes = pd_calloc((size_t)config->input_count, sizeof(*samples->bytes));
-	if (!set->synthetic && samples->lanes == 0)
+	if (set && !set->synthetic && samples->lanes == 0)
 		samples->order = pd_calloc((size_t)set->samples, sizeof(*samples->order));
 }
 
@@ -81,7 +81,7 @@ int pd_samples_measure(struct pd_samples *samples, struct pd_error *err)
 					      "for each of the model's %" PRId64 " lanes, or more",
 					      one->samples, e ? " for evaluation" : "", samples->lanes);
 	}
-	if (set->synthetic)
+	if (set && set->synthetic)
 		samples->distinct = distinct_samples(config);
 	for (int k = 0; k < config->input_count; k++) {
 		const struct pd_input *input = input_of(samples, k);

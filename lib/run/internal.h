@@ -108,7 +108,7 @@ int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err);
 int rank_say_ready(struct rank *rank, struct pd_error *err);
 int rank_connect(struct rank *rank, json_t *message, struct pd_error *err);
 
-/* begin.c: sets the initial parameters, random or from the job's file */
+/* begin.c: sets the initial parameters, random, or those that the job names */
 int rank_begin_weights(struct rank *rank, struct pd_error *err);
 
 /* folder.c: a message about a file of a checkpoint; the file that one is about */

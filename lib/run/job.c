@@ -47,6 +47,8 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 								  : SYNTHETIC_MINIBATCHES;
 		job->test_microbatches = 0;
 	}
+	if (job->only_evaluates)
+		job->epoch_minibatches = 1;
 	if (job->epoch_minibatches == 0)
 		return pd_error_input(err, "%s: %" PRId64 " samples are fewer than one minibatch of %"
 				      PRId64, job->data, train_p->samples, size);
@@ -242,6 +244,13 @@ static int check_lanes(const struct pd_job *job, struct pd_error *err)
 	return 0;
 }
 
+/* Checks that what the options ask of updates goes with the plan. */
+static int check_training(struct pd_job *job, struct pd_error *err)
+{
+	return set_agree(job, err) < 0 || check_late(job, err) < 0 || check_lanes(job, err) < 0 ||
+	       check_sparse(job, err) < 0 ? -1 : 0;
+}
+
 int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 {
 	const struct pd_profile *profile = job->plan->profile;
@@ -258,18 +267,20 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 				      pd_plan_name(job->plan), profile->model->name);
 	if (pd_model_check_batch(profile->model, profile->batch_size, err) < 0)
 		return pd_error_prefix(err, "%s", pd_plan_name(job->plan));
-	if (check_outputs(job, err) < 0 || set_agree(job, err) < 0 || check_late(job, err) < 0 ||
-	    check_lanes(job, err) < 0 || check_sparse(job, err) < 0 ||
-	    check_order(job, err) < 0 || check_init(job, err) < 0)
+	if (check_outputs(job, err) < 0 || (!job->only_evaluates && check_training(job, err) < 0) ||
+	    check_order(job, err) < 0 || check_init(job, err) < 0 ||
+	    (job->only_evaluates && job->checkpoint && pd_job_find_evaluated(job, err) < 0))
 		return -1;
 	before = pd_mem_for("the data set");
 	status = pd_job_data(job, &train, &test, err);
 	pd_mem_for(before);
+	if (status == 0 && job->only_evaluates)
+		pd_job_say_evaluated(job, &test);
 	pd_dataset_release(&train);
 	pd_dataset_release(&test);
 	if (status < 0)
 		return -1;
-	if (!resume)
+	if (!resume && !job->only_evaluates)
 		pd_job_say_trained(job);
 	return claim_checkpoints(job, resume, err);
 }

@@ -177,7 +177,7 @@ void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job,
 			 bool quiet)
 {
 	const struct pd_model *model = job->plan->profile->model;
-	int64_t first = job->resume_step < 0 ? 0 : job->resume_step;
+	int64_t first = pd_job_first_step(job);
 	bool not_finite = report->not_finite[PD_GIVEN_INIT];    /* ranks begin before this */
 
 	*report = (struct pd_run_report){ .job = job, .every = every, .done = first,
@@ -240,6 +240,30 @@ static void add_losses(const struct pd_run_report *report, const struct pd_sums 
 	json_decref(all);
 }
 
+/* Adds what is evaluated, and on which data. */
+static void add_subject(const struct pd_job *job, json_t *event)
+{
+	pd_json_set(event, "parameters", pd_json_shown(job->evaluated ? job->evaluated : job->init));
+	pd_json_set(event, "data", pd_json_shown(job->data));
+}
+
+/* Says on standard error what the report of an evaluation says. */
+static void say_quality(const struct pd_run_report *report)
+{
+	const struct pd_sums *sums = &report->evaluation;
+	double loss = mean_loss(report, sums), share = accuracy(report, sums, report->main_loss);
+	char more[64] = "";
+
+	if (report->quiet)
+		return;
+	if (share >= 0)
+		snprintf(more, sizeof(more), ", accuracy %.2f %%", 100 * share);
+	if (json_object_get(report->last_evaluation, "perplexity"))
+		snprintf(more + strlen(more), sizeof(more) - strlen(more), ", perplexity %.6g",
+			 exp(mean_of(sums, report->main_loss, sums->losses[report->main_loss].sum)));
+	pd_say("loss %.6g%s%s", loss, more, isfinite(loss) ? "" : ": not a finite number");
+}
+
 /*
  * Reports an evaluation.  Its epoch is counted here: replicas that have ended it may already train
  * the next one, so `done` can be too large.
@@ -247,7 +271,7 @@ static void add_losses(const struct pd_run_report *report, const struct pd_sums 
 static void evaluated(struct pd_run_report *report)
 {
 	const struct pd_sums *sums = &report->evaluation;
-	int64_t size = report->job->epoch_minibatches, epoch;
+	int64_t size = report->job->epoch_minibatches;
 	json_t *event;
 
 	report->evaluated = (report->evaluated / size + 1) * size;
@@ -255,15 +279,20 @@ static void evaluated(struct pd_run_report *report)
 		report->evaluated = report->job->total_minibatches;
 	if (report->evaluated < report->first_done)     /* nothing was left to train */
 		report->evaluated = report->first_done;
-	epoch = (report->evaluated - 1) / size + 1;
 	pd_progress_bar_hide(&report->bar);
-	event = json_pack("{s:s, s:I, s:I}", "event", "evaluation",
-			  "step", (json_int_t)report->evaluated, "epoch", (json_int_t)epoch);
+	event = json_pack("{s:s, s:I}", "event", "evaluation", "step", (json_int_t)report->evaluated);
+	if (report->job->only_evaluates)
+		add_subject(report->job, event);
+	else
+		pd_json_set(event, "epoch", json_integer((report->evaluated - 1) / size + 1));
 	json_decref(report->last_evaluation);
 	report->last_evaluation = json_object();
 	add_losses(report, sums, report->last_evaluation);
 	json_object_update(event, report->last_evaluation);
 	pd_json_set(event, "samples", json_integer(sums->samples));
+	if (report->job->only_evaluates)
+		say_quality(report);
+	report->tested_samples = sums->samples;
 	line(report, event);
 	sums_clear(&report->evaluation, report->losses);
 	begin_stretch(report, report->done);    /* the next rate is for training alone */
@@ -465,7 +494,8 @@ void pd_run_report_end(struct pd_run_report *report, const struct pd_schedule *s
 		       const char *outcome, const int64_t *memory_bytes)
 {
 	int64_t ns = (report->ended_ns ? report->ended_ns : pd_now_ns()) - report->begun_ns;
-	double samples = (double)samples_of(report, report->done - report->first_done);
+	double samples = report->job->only_evaluates ? (double)report->tested_samples
+		       : (double)samples_of(report, report->done - report->first_done);
 	json_t *event = json_pack("{s:s, s:s, s:I, s:I, s:f}", "event", "done", "outcome", outcome,
 				  "step", (json_int_t)report->done, "elapsed_ns", (json_int_t)ns,
 				  "samples_per_s", ns > 0 ? samples * 1e9 / (double)ns : 0);

@@ -28,6 +28,7 @@ struct pd_run_report {
 	int64_t diverged_at;            /* the minibatch of the first loss that was not finite; 0: none */
 	int64_t done;                   /* whole minibatches since training began */
 	int64_t evaluated;              /* minibatches before the last evaluation */
+	int64_t tested_samples;         /* in that */
 	int64_t begun_ns, ended_ns;     /* of this run; ended_ns: 0 while it goes on */
 	int64_t newest_ns;              /* when a rank had the newest losses, by this host's clock */
 	int64_t first_done;

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 void pd_job_pass_over(void *context, int64_t step, const struct pd_error *why)
@@ -42,6 +43,16 @@ static struct pd_checkpoint *open_resumed(struct pd_job *job, struct pd_error *e
 	return ck;
 }
 
+static int check_same_model(const struct pd_job *job, const struct pd_checkpoint_info *info,
+			    struct pd_error *err)
+{
+	const char *name = job->plan->profile->name;
+
+	return strcmp(info->name, name) == 0 ? 0 :
+		pd_error_input(err, "%s: a checkpoint of \"%s\", found a plan for \"%s\"",
+			       job->checkpoint, info->name, name);
+}
+
 static int check_same_run(const struct pd_job *job, const struct pd_checkpoint_info *info,
 			  struct pd_error *err)
 {
@@ -49,9 +60,8 @@ static int check_same_run(const struct pd_job *job, const struct pd_checkpoint_i
 	const char *kind = pd_member_text(info->optimizer, "kind");
 	const struct pd_profile *profile = job->plan->profile;
 
-	if (strcmp(info->name, profile->name) != 0)
-		return pd_error_input(err, "%s: a checkpoint of \"%s\", found a plan for \"%s\"",
-				      job->checkpoint, info->name, profile->name);
+	if (check_same_model(job, info, err) < 0)
+		return -1;
 	/* the order of samples and all random numbers depend on it */
 	if (info->seed != (uint64_t)job->seed)
 		return pd_error_input(err, "%s: trained with --seed=%" PRIu64 ", found --seed=%" PRId64,
@@ -142,4 +152,29 @@ int pd_job_resume(struct pd_job *job, struct pd_error *err)
 
 	pd_checkpoint_close(ck);
 	return status;
+}
+
+int pd_job_find_evaluated(struct pd_job *job, struct pd_error *err)
+{
+	struct pd_checkpoint *ck = open_resumed(job, err);
+	int status = ck ? check_same_model(job, pd_checkpoint_info(ck), err) : -1;
+
+	if (status == 0)
+		job->evaluated_step = pd_checkpoint_info(ck)->step;
+	pd_checkpoint_close(ck);
+	job->evaluated = job->checkpoint;
+	job->checkpoint = NULL;         /* nothing is written there */
+	job->resume_step = -1;
+	return status;
+}
+
+void pd_job_say_evaluated(const struct pd_job *job, const struct pd_dataset *test)
+{
+	char *what = job->evaluated ? pd_format("step %" PRId64 " of %s", job->evaluated_step,
+						job->evaluated) : pd_strdup(job->init);
+
+	if (!job->quiet)
+		pd_say("evaluates %s on the test set of %s (%s), %" PRId64 " sample%s", what, job->data,
+		       test->format->name, test->samples, test->samples == 1 ? "" : "s");
+	free(what);
 }

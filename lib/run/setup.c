@@ -71,7 +71,7 @@ static int open_loader(struct rank *rank, struct rank_part *part, struct pd_erro
 	const struct pd_net_sizes *sizes = rank->device->ops->net.sizes(part->net);
 	int *inputs = pd_calloc((size_t)model->input_count, sizeof(*inputs)), n = 0;
 	struct pd_loader_config config = {
-		.model = model, .train = &rank->train,
+		.model = model, .train = rank->job->only_evaluates ? NULL : &rank->train,
 		.test = rank->job->test_microbatches ? &rank->test : NULL,
 		.batch_size = rank->job->plan->profile->batch_size,
 		.microbatches = rank->job->plan->microbatches,
