@@ -11,7 +11,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/finite.h lib/base/half.h \
 	lib/base/json.c lib/base/json.h \
 	lib/base/lines.c lib/base/lines.h \
-	lib/base/mem.c lib/base/mem.h \
+	lib/base/map.c lib/base/map.h lib/base/mem.c lib/base/mem.h \
 	lib/base/names.c lib/base/names.h lib/base/number.c lib/base/opt.c lib/base/opt.h \
 	lib/base/piece.h lib/base/processors.h lib/base/program.c lib/base/program.h \
 	lib/base/progress_bar.c lib/base/ration.c lib/base/ration.h lib/base/progress_bar.h \

@@ -10,7 +10,6 @@ lib_libpddevice_a_SOURCES += \
 	lib/data/format.h \
 	lib/data/formats.c \
 	lib/data/idx.c \
-	lib/data/map.c lib/data/map.h \
 	lib/data/npy.c lib/data/npy.h \
 	lib/data/npy_header.c \
 	lib/data/npy_type.c \

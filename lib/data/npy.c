@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "data/format.h"
-#include "data/map.h"
+#include "base/map.h"
 
 #include <inttypes.h>
 #include <stdio.h>

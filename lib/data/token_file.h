@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "data/map.h"
+#include "base/map.h"
 #include "data/npy.h"
 
 struct pd_token_file {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to this folder: a file of a data set, mapped into memory and read where it lies. */
+/* A file that is mapped into memory and read where it lies. */
 #pragma once
 
 #include "base/error.h"
