@@ -11,7 +11,8 @@ packages= onednn3=
 for what in "$@"; do
 	case $what in
 	build) packages="$packages gcc make autoconf automake libc6-dev libjansson-dev libdnnl-dev
-		libucx-dev zlib1g-dev libxxhash-dev libpmix-dev" ;;
+		libucx-dev zlib1g-dev libxxhash-dev libpmix-dev protobuf-c-compiler libprotobuf-c-dev
+		libonnx-dev" ;;
 	data) packages="$packages dataset-fashion-mnist" ;;
 	test) packages="$packages dataset-fashion-mnist jq gojq bash mandoc libxml2-utils procps bsdutils
 		xz-utils git ccache openmpi-bin iproute2 slurm-wlm munge gettext" ;;

@@ -1,13 +1,14 @@
-# libpd.a: pure C, jansson and xxHash; enough for pd-plan and pd-replay.
+# libpd.a: pure C, jansson, xxHash and protobuf-c; enough for pd-plan and pd-replay.
 # libpddevice.a: the devices and transports that compute and move.
 noinst_LIBRARIES += lib/libpd.a lib/libpddevice.a
 lib_libpd_a_SOURCES =
 lib_libpddevice_a_SOURCES =
-PD_LIBS = lib/libpd.a $(JANSSON_LIBS) $(XXHASH_LIBS) $(PMIX_LIBS)
+PD_LIBS = lib/libpd.a $(JANSSON_LIBS) $(XXHASH_LIBS) $(PROTOBUF_C_LIBS) $(PMIX_LIBS)
 PD_DEVICE_LIBS = lib/libpddevice.a $(PD_LIBS) $(ONEDNN_LIBS) $(UCX_LIBS) $(ZLIB_LIBS)
 
 include lib/base/local.mk
 include lib/socket/local.mk
+include lib/onnx/local.mk
 include lib/model/local.mk
 include lib/network/local.mk
 include lib/topology/local.mk

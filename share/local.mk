@@ -1,4 +1,4 @@
-EXTRA_DIST += share/aclocal/pd_cuda.m4 share/aclocal/pd_nccl.m4 share/aclocal/pd_require.m4
+EXTRA_DIST += share/aclocal/pd_cuda.m4 share/aclocal/pd_nccl.m4 share/aclocal/pd_onnx.m4 share/aclocal/pd_require.m4
 modelsdir = $(pkgdatadir)/models
 dist_models_DATA = \
 	share/models/alexnet.json \

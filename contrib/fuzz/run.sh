@@ -34,7 +34,7 @@ build() {
 	for program in fuzz checkpoint; do
 		clang -g1 -O1 -std=gnu11 -D_GNU_SOURCE -fsanitize=fuzzer,$sanitize \
 			-fno-sanitize-recover=undefined -I"$source/lib" -I. "$source/contrib/fuzz/$program.c" \
-			readers.a -ljansson -lz -lxxhash -lm -lpthread -o $program || exit 3
+			readers.a -ljansson -lz -lxxhash -lprotobuf-c -lm -lpthread -o $program || exit 3
 	done
 }
 

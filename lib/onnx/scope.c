@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Nodes that torch.onnx writes carry the modules that they were made in.  metadata_props, which has them, is
+ * younger than the definition of ONNX that is compiled in, so protobuf-c keeps it as an unknown field; its
+ * text is a list as Python writes one, ['', 'layer1', 'layer1.0', 'layer1.0.conv1', 'conv2d'], whose last
+ * element is the operation.
+ */
+#include "onnx/memory.h"
+
+#include <string.h>
+
+#define METADATA_TAG 9
+
+/* Copies the element of such a list before the last one, or "". */
+static char *before_last(struct pd_onnx *onnx, const char *list)
+{
+	const char *last = strrchr(list, ','), *begin = last, *end;
+	char *text;
+	size_t length;
+
+	while (begin && begin > list && *--begin != ',')
+		;
+	begin = begin ? strpbrk(begin, "'\"") : NULL;
+	end = begin && begin < last ? strpbrk(begin + 1, "'\"") : NULL;
+	length = end && end < last ? (size_t)(end - begin - 1) : 0;
+	text = pd_arena_take(&onnx->memory->arena, length + 1, 1);
+	if (length > 0)
+		memcpy(text, begin + 1, length);
+	return text;
+}
+
+static void keep(struct pd_onnx *onnx, const Onnx__StringStringEntryProto *entry, struct pd_onnx_node *node)
+{
+	if (!entry->key || !entry->value)
+		return;
+	if (strcmp(entry->key, "pkg.torch.onnx.name_scopes") == 0) {
+		node->scope = before_last(onnx, entry->value);
+	} else if (strcmp(entry->key, "pkg.torch.onnx.class_hierarchy") == 0) {
+		char *text = before_last(onnx, entry->value), *dot = strrchr(text, '.');
+
+		node->class_name = dot ? dot + 1 : text;
+	}
+}
+
+void pd_onnx_scope(struct pd_onnx *onnx, const Onnx__NodeProto *from, struct pd_onnx_node *node)
+{
+	static char none[] = "";
+	ProtobufCAllocator *allocator = &onnx->memory->allocator;
+
+	node->scope = node->class_name = none;
+	for (unsigned i = 0; i < from->base.n_unknown_fields; i++) {
+		const ProtobufCMessageUnknownField *field = &from->base.unknown_fields[i];
+		Onnx__StringStringEntryProto *entry;
+		size_t prefix = 0;
+
+		if (field->tag != METADATA_TAG || field->wire_type != PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED)
+			continue;
+		while (prefix < field->len && field->data[prefix] & 0x80)
+			prefix++;
+		if (prefix++ >= field->len)
+			continue;
+		entry = onnx__string_string_entry_proto__unpack(allocator, field->len - prefix,
+								field->data + prefix);
+		if (!entry)
+			continue;
+		keep(onnx, entry, node);
+		onnx__string_string_entry_proto__free_unpacked(entry, allocator);
+	}
+}
