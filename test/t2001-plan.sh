@@ -437,6 +437,21 @@ test_ok "two inputs are on their way to the last stage where latencies are long"
 	pd-plan -t 2@1TB/s+60ms far.json >a.json
 	jq -e "[.stages[].warmup] == [3, 0] and .predicted.period_ns < 46000000" a.json'
 
+# Like VGG-16: activations on a slow link, and an update of which the last stage's sums take long.
+chain 6 | jq '.layers |= [to_entries[] | .key as $l | .value + if $l < 3
+	then {forward_ns: 58000000, backward_ns: 113000000, parameter_bytes: 2300000,
+		activation_bytes: (if $l == 2 then 103000000 else 400000000 end)}
+	else {forward_ns: 20000000, backward_ns: 33000000, parameter_bytes: (if $l == 3 then 400000000 else 73000000 end),
+		activation_bytes: (if $l == 3 then 100000000 else 500000 end)} end]' >crowded.json
+test_ok "with 2BW the warm-up of the last stage may be the only one that is deeper" '
+	pd-plan -t 4@12GB/s,2@1.25GB/s --weights=2bw --microbatches=24 crowded.json >a.json
+	jq -e "[.stages[].replicas] == [6, 2]" a.json
+	for warmups in 2,0 3,0 2,1 3,1; do
+		jq ".stages[0].warmup = ${warmups%,*} | .stages[1].warmup = ${warmups#*,}" a.json |
+			pd-replay -f json >b.json
+		jq -s -e ".[0].predicted.period_ns <= .[1].period_ns + 1" a.json b.json
+	done'
+
 test_ok "alternatives: all of them, in order, no faster than the plan where they are of its kind" '
 	for options in "-t 4@1GB/s" "-t 3@1GB/s,2@100MB/s" "-t 2@10MB/s" "-t 1@1GB/s"; do
 		pd-plan $options chain.json >a.json

@@ -210,17 +210,20 @@ static int64_t rival_ns(const struct pd_contest *contest, int64_t best)
 	return contest->few || best < 0 ? PD_NEVER : contest->entries[best].time_ns;
 }
 
-/* Makes warm-ups deeper by one on every stage but the last, or on that one, too. */
-static struct pd_plan *deeper(const struct pd_contest *contest, const struct pd_plan *plan, bool last)
+/* Whose warm-ups are one more: of every stage but the last, of every stage, of the last. */
+enum deeper { EARLIER, ALL, LAST };
+
+/* Returns a copy of a plan with deeper warm-ups; NULL: they do not fit. */
+static struct pd_plan *deepen(const struct pd_contest *contest, const struct pd_plan *plan, enum deeper whose)
 {
 	struct pd_warmup_limits limits = { .limit_bytes = contest->task->limit_bytes };
 	struct pd_plan *next = pd_candidate_copy(plan);
 	int more = contest->few ? 0 : DEEPER;
 	bool same = true;
 
-	for (int s = 0; s + 1 < next->stage_count; s++)
+	for (int s = 0; s + 1 < next->stage_count && whose != LAST; s++)
 		next->stages[s].warmup += next->stages[s].warmup < pd_warmup_most(next, s) + more;
-	if (last)
+	if (whose != EARLIER)
 		next->stages[next->stage_count - 1].warmup++;
 	if (pd_warmup_fit(next, &limits))
 		for (int s = 0; s < next->stage_count; s++)
@@ -273,10 +276,10 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 }
 
 /*
- * Enters a plan with one more minibatch in flight on every stage but the last.  If links are busy, this helps
- * more than the bound knows.  Returns its entry, or the number of entries if there is no such plan.
+ * Enters a plan with more minibatches in flight.  If links are busy, this helps more than the bound knows.
+ * Returns its entry, or the number of entries if there is no such plan.
  */
-static size_t enter_deeper(struct pd_contest *contest, size_t from, bool last)
+static size_t enter_deeper(struct pd_contest *contest, size_t from, enum deeper whose)
 {
 	const struct pd_plan *plan = contest->entries[from].plan;
 	int depth = contest->entries[from].depth + 1, end = plan->stage_count - 1;
@@ -284,8 +287,8 @@ static size_t enter_deeper(struct pd_contest *contest, size_t from, bool last)
 	size_t at;
 
 	if (plan->schedule != PD_SCHEDULE_1F1B || plan->stage_count == 1 ||
-	    (last && plan->stages[end].warmup >= pd_warmup_most_last(plan)) ||
-	    !(next = deeper(contest, plan, last)))
+	    (whose != EARLIER && plan->stages[end].warmup >= pd_warmup_most_last(plan)) ||
+	    !(next = deepen(contest, plan, whose)))
 		return contest->count;
 	at = find(contest, next, pd_candidate_hash(next));
 	if (at < contest->count) {
@@ -310,8 +313,8 @@ static bool may_deepen(const struct pd_contest *contest, size_t at, int64_t most
  * Replays deeper variants of an entry: until one is as deep as the best entry, and on while each is faster by
  * one part in PD_WARMUP_WORTH, since they cost memory.
  */
-static int judge_deeper(struct pd_contest *contest, size_t at, bool last, int64_t *most_work, int64_t *best,
-			struct pd_error *err)
+static int judge_deeper(struct pd_contest *contest, size_t at, enum deeper whose, int64_t *most_work,
+			int64_t *best, struct pd_error *err)
 {
 	int64_t before_ns = PD_NEVER;
 
@@ -319,7 +322,7 @@ static int judge_deeper(struct pd_contest *contest, size_t at, bool last, int64_
 		contest->entries[at].depth < contest->entries[*best].depth) &&
 	       may_deepen(contest, at, *most_work)) {
 		before_ns = contest->entries[at].time_ns;
-		at = enter_deeper(contest, at, last);
+		at = enter_deeper(contest, at, whose);
 		if (at == contest->count || !may_beat(contest, &contest->entries[at], &contest->entries[*best]))
 			break;
 		if (judge(contest, at, most_work, best, err) < 0)
@@ -328,14 +331,16 @@ static int judge_deeper(struct pd_contest *contest, size_t at, bool last, int64_
 	return 0;
 }
 
-/* Replays an entry, and deeper variants of it, also with inputs ahead of the last stage. */
+/* Replays an entry, and deeper variants of it. */
 static int judge_entry(struct pd_contest *contest, size_t at, int64_t *most_work, int64_t *best,
 		       struct pd_error *err)
 {
-	if (judge(contest, at, most_work, best, err) < 0 ||
-	    judge_deeper(contest, at, false, most_work, best, err) < 0)
+	if (judge(contest, at, most_work, best, err) < 0)
 		return -1;
-	return judge_deeper(contest, at, true, most_work, best, err);
+	for (enum deeper whose = EARLIER; whose <= LAST; whose++)
+		if (judge_deeper(contest, at, whose, most_work, best, err) < 0)
+			return -1;
+	return 0;
 }
 
 /* Returns the best of those that were replayed, or -1. */
