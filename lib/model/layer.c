@@ -57,7 +57,7 @@ static const struct attribute {
 	{ "dim", COUNT, offsetof(struct pd_layer, dim), -PD_MAX_DIMS, PD_MAX_DIMS },
 	{ "dim0", COUNT, offsetof(struct pd_layer, dim0), -PD_MAX_DIMS, PD_MAX_DIMS },
 	{ "dim1", COUNT, offsetof(struct pd_layer, dim1), -PD_MAX_DIMS, PD_MAX_DIMS },
-	{ "shared_dim", COUNT, offsetof(struct pd_layer, shared_dim), -PD_MAX_DIMS, PD_MAX_DIMS },
+	{ "shared_dim", SHAPE, offsetof(struct pd_layer, mask), -PD_MAX_DIMS, PD_MAX_DIMS },
 	{ "start", COUNT, offsetof(struct pd_layer, start), 0, PD_MAX_EXTENT },
 	{ "end", COUNT, offsetof(struct pd_layer, end), 1, PD_MAX_EXTENT },
 	{ "keepdim", FLAG, offsetof(struct pd_layer, keepdim), 0, 0 },

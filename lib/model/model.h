@@ -97,7 +97,8 @@ struct pd_layer {
 	int64_t padding_idx;            /* embedding; -1: none */
 	/* Axes of a sample, from 0, once shapes are known; PD_NO_AXIS: none.  In documents 1 is the
 	 * first and -1 the last. */
-	int64_t dim, dim0, dim1, shared_dim;
+	int64_t dim, dim0, dim1;
+	struct pd_shape mask;           /* dropout: its input's, with 1 along axes that share one */
 	int64_t start, end;             /* slice */
 	bool keepdim;
 	struct pd_shape shape;          /* reshape, parameter */

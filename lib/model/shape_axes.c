@@ -153,11 +153,17 @@ int infer_softmax(const struct infer *w)
 
 int infer_dropout(const struct infer *w)
 {
-	w->layer->output = *w->in;
-	if (w->layer->shared_dim == 0) {        /* left out */
-		w->layer->shared_dim = PD_NO_AXIS;
-		return 0;
+	struct pd_shape axes = w->layer->mask, *mask = &w->layer->mask;
+	char text[PD_SHAPE_TEXT];
+
+	*mask = w->layer->output = *w->in;
+	for (int a = 0; a < axes.dims; a++) {
+		if (find_axis(w, "shared_dim", w->in->dims, &axes.size[a]) < 0)
+			return -1;
+		mask->size[axes.size[a]] = 1;
 	}
-	return find_axis(w, "shared_dim", w->in->dims, &w->layer->shared_dim);
+	return pd_shape_repeats(mask, w->in).extent > 0 ? 0 :
+	       infer_error(w, "has a mask of %s: expected a shared_dim of axes side by side",
+			   pd_shape_text(mask, text));
 }
 

@@ -470,6 +470,8 @@ static void test_images(const struct pd_device_ops *ops)
 	test_norm_relu(ops, false);
 	test_norm_relu(ops, true);
 	test_sizes(ops, "dropout", ", 'p': 0.3", 2e-5);
+	test_sizes(ops, "dropout", ", 'p': 0.4, 'shared_dim': [2, 3]", 2e-5);
+	test_sizes(ops, "dropout", ", 'p': 0.4, 'shared_dim': [1, 2, 3]", 2e-5);
 	test_sizes(ops, "flatten", "", 2e-5);
 	test_merges(ops, "add", 16, 16);
 	test_merges(ops, "add", 5, 5);

@@ -159,6 +159,9 @@ static void test_features(const struct pd_device_ops *ops)
 		{ "7, 5", IT("dropout", ", 'p': 0.3, 'shared_dim': 1"), "7" },
 		{ "7, 5", IT("dropout", ", 'p': 0.3, 'shared_dim': -1"), "7" },
 		{ "3, 4, 5", IT("dropout", ", 'p': 0.4, 'shared_dim': 2"), "3, 4" },
+		{ "7, 5", IT("dropout", ", 'p': 0.5, 'shared_dim': [1, 2]"), "7" },
+		{ "300, 5", IT("dropout", ", 'p': 0.5, 'shared_dim': [2, 1]"), "300" },
+		{ "3, 4, 5", IT("dropout", ", 'p': 0.4, 'shared_dim': [2, 3]"), "3, 4" },
 	};
 
 	TEST_SEQUENCES(ops, "rmsnorm", 1e-4, norms);
@@ -166,7 +169,7 @@ static void test_features(const struct pd_device_ops *ops)
 	TEST_SEQUENCES(ops, "sums and products of unlike shapes", 5e-5, repeated);
 	TEST_SEQUENCES(ops, "parameter", 5e-5, parameters);
 	TEST_SEQUENCES(ops, "rope", 2e-5, ropes);
-	TEST_SEQUENCES(ops, "dropout along an axis", 2e-5, drops);
+	TEST_SEQUENCES(ops, "dropout along axes", 2e-5, drops);
 }
 
 /* Tests embeddings of the labels, which are so few that most occur in many places; one may be padding. */

@@ -77,6 +77,7 @@ static const struct kind_case cases[] = {
 	{ "rmsnorm", "7, 6", "7, 6", IT("rmsnorm", ""), false },
 	{ "dropout", "7, 6", "7, 6", IT("dropout", ", 'p': 0.4"), false },
 	{ "dropout along an axis", "7, 6", "7, 6", IT("dropout", ", 'p': 0.4, 'shared_dim': 1"), false },
+	{ "dropout of samples", "7, 6", "7, 6", IT("dropout", ", 'p': 0.4, 'shared_dim': [1, 2]"), false },
 	{ "linear", "7, 6", "7, 5", IT("linear", ", 'out_features': 5"), false },
 	{ "conv2d", "3, 8, 9", "5, 8, 9",
 	  IT("conv2d", ", 'out_channels': 5, 'kernel': 3, 'padding': 1"), true },

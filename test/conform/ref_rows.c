@@ -107,15 +107,17 @@ void ref_layernorm(const struct ref_job *j)
 		layernorm_row(j, begin, width);
 }
 
-/* Returns the number of the random draw for element e of a sample. */
-static int64_t drawn(const struct ref_job *j, int64_t e)
+/* Returns where what is repeated along some axes has what the whole has at element e of a sample. */
+static int64_t place_in(const struct pd_shape *in, const struct pd_shape *out, int64_t e)
 {
-	struct pd_axis a;
+	int64_t place = 0, step = 1;
 
-	if (j->layer->shared_dim == PD_NO_AXIS)
-		return e;
-	a = pd_shape_axis(j->in, j->layer->shared_dim);
-	return e / a.inner / a.extent * a.inner + e % a.inner;
+	for (int d = out->dims - 1; d >= 0; d--) {
+		place += in->size[d] == 1 ? 0 : e % out->size[d] * step;
+		e /= out->size[d];
+		step *= in->size[d];
+	}
+	return place;
 }
 
 void ref_dropout(const struct ref_job *j)
@@ -125,7 +127,7 @@ void ref_dropout(const struct ref_job *j)
 	for (int64_t n = 0; n < j->r->batch; n++)
 		for (int64_t e = 0; e < count; e++) {
 			int64_t sample = j->r->first_sample + n, i = n * count + e;
-			int64_t number = drawn(j, e);
+			int64_t number = place_in(&j->layer->mask, j->in, e);
 			struct pd_random4 r = pd_random(j->r->seed,
 				PD_RNG_DROPOUT + (uint64_t)j->index, (uint32_t)sample,
 				(uint32_t)(number / 4));
@@ -188,19 +190,6 @@ void ref_softmax(const struct ref_job *j)
 				j->y[at] = y;
 		}
 	}
-}
-
-/* Returns where an input has what the output has at element e of a sample. */
-static int64_t place_in(const struct pd_shape *in, const struct pd_shape *out, int64_t e)
-{
-	int64_t place = 0, step = 1;
-
-	for (int d = out->dims - 1; d >= 0; d--) {
-		place += in->size[d] == 1 ? 0 : e % out->size[d] * step;
-		e /= out->size[d];
-		step *= in->size[d];
-	}
-	return place;
 }
 
 /* Two inputs of one shape, or of which one is repeated along an axis. */

@@ -119,6 +119,7 @@ static void test_shapes(void)
 		{ "[6, 5]", "'kind': 'rmsnorm'", "6 x 5", 5 },
 		{ "[6, 5]", "'kind': 'rmsnorm', 'normalized_shape': [6, 5]", "6 x 5", 30 },
 		{ "[6, 5]", "'kind': 'dropout', 'shared_dim': 1", "6 x 5", 0 },
+		{ "[6, 5, 4]", "'kind': 'dropout', 'shared_dim': [1, -1, 2]", "6 x 5 x 4", 0 },
 		{ "[6, 5]", "'kind': 'reshape', 'shape': [2, 3, 5, 1]", "2 x 3 x 5 x 1", 0 },
 		{ "[6, 5]", "'kind': 'reshape', 'shape': 30", "30", 0 },
 		{ "[2, 3, 4, 5]", "'kind': 'transpose', 'dim0': 1, 'dim1': -2", "4 x 3 x 2 x 5", 0 },
@@ -405,6 +406,9 @@ static void test_errors(void)
 		{ "[]", "'kind': 'transpose', 'inputs': ['x'], 'dim0': 1, 'dim1': 1",
 		  "needs an input of one dimension or more" },
 		{ "[4]", "'kind': 'dropout', 'inputs': ['x'], 'shared_dim': 2", "has shared_dim 2" },
+		{ "[4]", "'kind': 'dropout', 'inputs': ['x'], 'shared_dim': 0", "has shared_dim 0" },
+		{ "[4, 5, 6]", "'kind': 'dropout', 'inputs': ['x'], 'shared_dim': [1, 3]",
+		  "has a mask of 1 x 5 x 1: expected a shared_dim of axes side by side" },
 		{ "[4]", "'kind': 'embedding', 'inputs': ['x'], 'num_embeddings': 3, "
 		  "'embedding_dim': 2", "cannot take \"x\" as its input number 1: expected i32" },
 		{ "[4]", "'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': 3, "

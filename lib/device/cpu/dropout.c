@@ -3,8 +3,8 @@
  * dropout keeps an element when its random number is at least p, and scales it by 1 / (1 - p).  Of
  * others it makes 0, or a NaN of what is not finite, as a product with 0 does.  The
  * random number follows from the sample's global number and the element's place in channels,
- * height, width order (base/rng.h); the slot keeps one bit per element.  If the places along an axis
- * share a mask, the slot keeps that of the first place, and elements are numbered without the axis.
+ * height, width order (base/rng.h); the slot keeps one bit per element.  If the places along axes
+ * share a mask, the slot keeps that of the first place, and elements are numbered without these axes.
  */
 #include "base/mem.h"
 #include "base/rng.h"
@@ -37,9 +37,7 @@ void pd_cpu_drop_weights(const struct pd_compiled_layer *l, const struct pd_pass
 /* Elements of one sample that draw a number each. */
 static int64_t drawn(const struct pd_compiled_layer *l)
 {
-	int64_t elements = pd_shape_elements(l->in_shape[0]), axis = l->layer->shared_dim;
-
-	return axis == PD_NO_AXIS ? elements : elements / l->in_shape[0]->size[axis];
+	return pd_shape_elements(&l->layer->mask);
 }
 
 static size_t row_bytes(const struct pd_compiled_layer *l)
@@ -100,32 +98,45 @@ static void mask_narrow(enum pd_dtype dtype, uint16_t *dst, const uint16_t *src,
 	}
 }
 
-/* Applies the mask to a sample in which all places along an axis share it. */
+/* Finds the bits of n elements of a sample from element `at` on, where places along axes share one. */
+static void spread(unsigned char *bits, const unsigned char *keep, const struct pd_axis *a, int64_t at,
+		   int64_t n)
+{
+	int64_t each = a->extent * a->inner, rest = at % each, place = at % a->inner;
+	int64_t from = at / each * a->inner;
+
+	memset(bits, 0, PIECE / 8);
+	for (int64_t i = 0; i < n; i++) {
+		int64_t bit = from + place;
+
+		bits[i / 8] |= (unsigned char)((keep[bit / 8] >> (bit % 8) & 1) << (i % 8));
+		if (++place == a->inner)
+			place = 0;
+		if (++rest == each) {
+			rest = 0;
+			from += a->inner;
+		}
+	}
+}
+
+/* Applies the mask to a sample in which all places along axes share it. */
 static void apply_shared(const struct pd_compiled_layer *l, void *dst, const void *src,
 			 const unsigned char *keep, float scale)
 {
-	const struct pd_axis a = pd_shape_axis(l->in_shape[0], l->layer->shared_dim);
-	size_t each = pd_dtype_bytes(l->net->dtype);
+	const struct pd_axis a = pd_shape_repeats(&l->layer->mask, l->in_shape[0]);
+	int64_t elements = pd_shape_elements(l->in_shape[0]);
 	unsigned char bits[PIECE / 8];
 
-	for (int64_t row = 0; row < a.outer * a.extent; row++)
-		for (int64_t at = 0; at < a.inner; at += PIECE) {
-			int64_t n = a.inner - at < PIECE ? a.inner - at : PIECE;
-			int64_t from = row / a.extent * a.inner + at;
-			size_t offset = (size_t)(row * a.inner + at) * each;
+	for (int64_t at = 0; at < elements; at += PIECE) {
+		int64_t n = elements - at < PIECE ? elements - at : PIECE;
 
-			memset(bits, 0, sizeof(bits));
-			for (int64_t i = 0; i < n; i++)
-				bits[i / 8] |= (unsigned char)((keep[(from + i) / 8] >>
-								((from + i) % 8) & 1) << (i % 8));
-			if (each == sizeof(float))
-				mask((float *)((char *)dst + offset),
-				     (const float *)((const char *)src + offset), bits, n, scale);
-			else
-				mask_narrow(l->net->dtype, (uint16_t *)((char *)dst + offset),
-					    (const uint16_t *)((const char *)src + offset), bits, n,
-					    scale);
-		}
+		spread(bits, keep, &a, at, n);
+		if (l->net->dtype == PD_F32)
+			mask((float *)dst + at, (const float *)src + at, bits, n, scale);
+		else
+			mask_narrow(l->net->dtype, (uint16_t *)dst + at, (const uint16_t *)src + at, bits,
+				    n, scale);
+	}
 }
 
 /* Applies the mask to all samples; draws it first if `drawing`. */
@@ -144,7 +155,7 @@ static void apply(struct pd_compiled_layer *l, void *dst, const void *src,
 
 		if (drawing)
 			draw(l, pass->first_sample + n, keep);
-		if (l->layer->shared_dim != PD_NO_AXIS)
+		if (drawn(l) < elements)
 			apply_shared(l, to, from, keep, scale);
 		else if (l->net->dtype == PD_F32)
 			mask(to, from, keep, elements, scale);

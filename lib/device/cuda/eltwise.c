@@ -111,35 +111,26 @@ const struct pd_compiled_kind pd_cuda_mul = {
 
 /* ---- dropout: the mask is the CPU's, bit for bit ---- */
 
-/* The axis that shares a mask; where there is none, one of one place. */
-static struct pd_axis shared_axis(const struct pd_compiled_layer *l)
-{
-	const struct pd_axis none = { pd_shape_elements(l->in_shape[0]), 1, 1 };
-
-	return l->layer->shared_dim == PD_NO_AXIS ? none
-		: pd_shape_axis(l->in_shape[0], l->layer->shared_dim);
-}
-
 static int prepare_dropout(struct pd_compiled_layer *l, struct pd_error *err)
 {
-	struct pd_axis a = shared_axis(l);
-
 	l->out = l->in[0];
 	if (l->inside)
-		l->extra_bytes = ((size_t)(a.outer * a.inner) + 7) / 8 * (size_t)l->net->batch;
+		l->extra_bytes = ((size_t)pd_shape_elements(&l->layer->mask) + 7) / 8 *
+				 (size_t)l->net->batch;
 	return 0;
 }
 
 static struct pd_kernel_dropout describe(const struct pd_compiled_layer *l)
 {
 	const struct pd_shape *shape = l->in_shape[0];
+	const struct pd_axis shared = pd_shape_repeats(&l->layer->mask, shape);
 	bool last = l->in[0] && !pd_cuda_flat(shape);
 
 	return (struct pd_kernel_dropout){
 		.seed = l->net->seed, .stream = PD_RNG_DROPOUT +
 			(uint64_t)pd_model_number(l->net->model, l->index),
 		.samples = l->net->batch, .elements = pd_shape_elements(shape),
-		.extent = shared_axis(l).extent, .inner = shared_axis(l).inner,
+		.extent = shared.extent, .inner = shared.inner,
 		.area = last ? shape->size[1] * shape->size[2] : pd_shape_elements(shape),
 		.channels = last ? shape->size[0] : 1, .p = (float)l->layer->p,
 		.scale = (float)(1 / (1 - l->layer->p)),

@@ -237,13 +237,7 @@ __host__ __device__ static int64_t drawn_of(const struct pd_kernel_dropout &d)
 	return d.elements / d.extent;
 }
 
-/* Returns the element at place e of the shared axis that uses the k-th number drawn. */
-__device__ static int64_t sharer_of(const struct pd_kernel_dropout &d, int64_t k, int64_t e)
-{
-	return d.extent == 1 ? k : (k / d.inner * d.extent + e) * d.inner + k % d.inner;
-}
-
-/* A thread draws eight numbers of a sample, a byte of the mask. */
+/* A thread draws eight numbers of a sample, a byte of the mask, and applies it unless places share it. */
 template <typename T>
 __global__ static void dropout(struct pd_kernel_dropout d, const struct pd_pass_numbers *numbers,
 			       T *y, unsigned char *keep, const T *x)
@@ -257,13 +251,11 @@ __global__ static void dropout(struct pd_kernel_dropout d, const struct pd_pass_
 						     drawn, d.p);
 
 		keep[i] = bits;
-		for (int64_t e = 0; e < d.extent; e++)
-			for (int k = 0; k < 8 && 8 * byte + k < drawn; k++) {
-				int64_t number = sharer_of(d, 8 * byte + k, e);
-				int64_t at = sample * d.elements + place_of(d, number);
+		for (int k = 0; k < 8 && 8 * byte + k < drawn && d.extent == 1; k++) {
+			int64_t at = sample * d.elements + place_of(d, 8 * byte + k);
 
-				y[at] = (T)pd_dropped((float)x[at], bits >> k & 1, d.scale);
-			}
+			y[at] = (T)pd_dropped((float)x[at], bits >> k & 1, d.scale);
+		}
 	}
 }
 
@@ -277,7 +269,7 @@ cudaError_t pd_kernel_dropout(cudaStream_t stream, enum pd_dtype dtype,
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, (dropout<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
 			*d, numbers, (T *)y, keep, (const T *)x)));
-	return cudaGetLastError();
+	return d->extent > 1 ? pd_kernel_dropout_back(stream, dtype, d, y, keep, x) : cudaGetLastError();
 }
 
 template <typename T>

@@ -87,7 +87,7 @@ cudaError_t pd_kernel_sum_relu(cudaStream_t stream, enum pd_dtype dtype, void *d
 struct pd_kernel_dropout {
 	uint64_t seed, stream;
 	int64_t samples, elements;      /* in one sample */
-	int64_t extent, inner;          /* of the axis that shares a mask; none: 1, 1 */
+	int64_t extent, inner;          /* of the axes that share a mask; none: 1, 1 */
 	/* of one sample: element k lies at k % area * channels + k / area; plain: elements, 1 */
 	int64_t area, channels;
 	float p, scale;
