@@ -57,6 +57,9 @@ static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Data and length"),
 	{ "data", 0, PD_OPT_STRING, "DIR|FILE",
 	  "data set: IDX, CIFAR-10, .npy files, tokens or text", &job.data },
+	{ "normalize", 0, PD_OPT_STRING, "MEAN,STD",
+	  "normalise images: (bytes / 255 - MEAN) / STD; 0.5:0.4:0.3 for 3 channels", &job.normalize },
+	{ "augment", 0, PD_OPT_STRING, "HOW", "train on images changed at random: crop:N, flip, or both", &job.augment },
 	{ "synthetic", 0, PD_OPT_COUNT, "MINIBATCHES", "train on made-up data, epochs of so many (default: 10)",
 	  &job.synthetic_epoch, 1, 1e12, .otherwise = "10" },
 	{ "epochs", 'e', PD_OPT_COUNT, "N", "train N epochs in all (default: 1)", &job.epochs },
@@ -150,7 +153,7 @@ static bool given[PD_COUNT(options)];
 
 /* What has a meaning where nothing is trained. */
 static const char *const of_evaluation[] = {
-	"evaluate", "device", "tf32", "transport", "network", "threads", "data", "init", "checkpoint", "resume",
+	"evaluate", "device", "tf32", "transport", "network", "threads", "data", "normalize", "init", "checkpoint", "resume",
 	"trace", "quiet", "force", "print-mapping", "silence", "timeout", NULL
 };
 

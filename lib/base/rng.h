@@ -13,6 +13,7 @@
  *               n = (head * queries + query) * ((keys + 3) / 4) + key / 4; stream more by
  *               2^24 * (n / 2^32)
  *   data order  stream PD_RNG_SHUFFLE + epoch
+ *   augment     stream PD_RNG_AUGMENT + epoch, counter = (sample's number in its set, 0)
  *   synthetic   stream PD_RNG_DATA + input index, counter as dropout
  * A layer's number is its place in the model, however a plan orders the layers.
  */
@@ -26,6 +27,7 @@
 #define PD_RNG_DROPOUT   (UINT64_C(2) << 32)
 #define PD_RNG_SHUFFLE   (UINT64_C(3) << 32)
 #define PD_RNG_DATA      (UINT64_C(4) << 32)
+#define PD_RNG_AUGMENT   (UINT64_C(5) << 32)
 
 /* Two streams next to one another for each layer, and those of further pairs of parameters far
  * behind; numbers of layers are below 2^23. */

@@ -17,6 +17,7 @@ struct pd_dataset {
 	void *state;                    /* the format's */
 	int64_t samples;
 	bool synthetic;                 /* its samples are not shuffled */
+	const float *black;             /* what an image's black is read as, per channel; NULL: 0 */
 };
 
 struct pd_data_format {
@@ -33,7 +34,8 @@ struct pd_data_format {
 		    const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err);
 	/*
 	 * One sample of one of the model's inputs, into room for its elements, f32 or i32.  Numbers
-	 * of an i32 input are in pd_dataset_range().
+	 * of an i32 input are in pd_dataset_range().  Where an f32 input says how it is normalised,
+	 * bytes come divided by 255, and the loader does the rest (loader.h).
 	 */
 	void (*read)(const struct pd_dataset *set, int input, int64_t sample, void *out);
 	/* Returns the file with that input's samples; NULL where all numbers are finite. */

@@ -49,14 +49,16 @@ static void statistics(struct pd_images *set)
 	}
 }
 
-/* Computes mean, deviation and table of a training set from its pixels. */
-static void scale(struct pd_images *images)
+/* Computes the table of a set: with the training set's mean and deviation, or not normalised. */
+static void scale(struct pd_images *images, bool normalizes)
 {
-	statistics(images);
-	for (int c = 0; c < images->channels; c++)
+	for (int c = 0; c < images->channels; c++) {
 		for (int v = 0; v < 256; v++)
-			images->table[c][v] = ((float)v / 255.0f - images->mean[c]) /
-					      images->deviation[c];
+			images->table[c][v] = normalizes
+				? ((float)v / 255.0f - images->mean[c]) / images->deviation[c]
+				: (float)v / 255.0f;
+		images->black[c] = images->table[c][0];
+	}
 }
 
 int pd_images_open(const struct pd_data_format *format, pd_images_reader *reader,
@@ -64,11 +66,13 @@ int pd_images_open(const struct pd_data_format *format, pd_images_reader *reader
 		   const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
 	const struct pd_images *like = train ? train->state : NULL;
+	bool normalizes;
 	struct pd_images *images;
 	int64_t classes;
 
 	if (!train && check_inputs(directory, model, err) < 0)
 		return -1;
+	normalizes = model->inputs[pd_model_data_input(model)].channels == 0;
 	images = pd_zalloc(sizeof(*images));
 	images->label = pd_model_label_input(model);
 	classes = pd_dataset_range(model, images->label).limit;
@@ -77,13 +81,14 @@ int pd_images_open(const struct pd_data_format *format, pd_images_reader *reader
 	if (reader(directory, train != NULL, model, images, err) < 0)
 		return -1;
 	set_p->samples = images->samples;
-	if (!train) {
-		scale(images);
-		return 0;
+	set_p->black = images->black;
+	if (like) {
+		memcpy(images->mean, like->mean, sizeof(images->mean));
+		memcpy(images->deviation, like->deviation, sizeof(images->deviation));
+	} else if (normalizes) {
+		statistics(images);
 	}
-	memcpy(images->mean, like->mean, sizeof(images->mean));
-	memcpy(images->deviation, like->deviation, sizeof(images->deviation));
-	memcpy(images->table, like->table, sizeof(images->table));
+	scale(images, normalizes);
 	return 0;
 }
 

@@ -2,7 +2,8 @@
 /*
  * Labelled images in memory, as the files of IDX and CIFAR-10 hold them; private to this folder.
  * Pixels stay bytes.  They are read as floats: (pixel / 255 - mean) / deviation, with mean and
- * standard deviation of their channel over the training set.
+ * standard deviation of their channel over the training set; or, where the model says how they are
+ * normalised, as pixel / 255.
  */
 #pragma once
 
@@ -19,6 +20,7 @@ struct pd_images {
 	uint8_t *labels;
 	float mean[PD_IMAGES_CHANNELS], deviation[PD_IMAGES_CHANNELS];
 	float table[PD_IMAGES_CHANNELS][256];   /* maps a pixel to its float */
+	float black[PD_IMAGES_CHANNELS];        /* the table's first */
 };
 
 /*

@@ -8,7 +8,10 @@
  * samples as they are.  The order of training samples depends on the seed and the epoch alone; a
  * test set comes in the order of its files.
  *
- * A synthetic set is not shuffled.  Sample n, counted through all epochs, is sample n modulo the
+ * Images that are trained on are then changed as config.augment says (augment.h), and f32 inputs that
+ * say how they are normalised are.
+ *
+ * A synthetic set is not shuffled, changed or normalised.  Sample n, counted through all epochs, is sample n modulo the
  * number of distinct samples (order.h): those of the set, or, if fewer, as many whole minibatches
  * as PD_SYNTHETIC_BYTES hold, at least one.  If the distinct samples are whole minibatches, all are
  * made when the loader is opened, and handed out again and again.
@@ -19,6 +22,7 @@
 #pragma once
 
 #include "base/event.h"
+#include "data/augment.h"
 #include "data/dataset.h"
 #include "device/device.h"
 #include "model/model.h"
@@ -36,6 +40,7 @@ struct pd_loader_config {
 	int64_t microbatches;           /* microbatches of a minibatch; 0: 1 */
 	enum pd_dtype dtype;            /* f32, bf16 or f16: what f32 inputs are rounded to */
 	uint64_t seed;
+	struct pd_augment augment;      /* of images that are trained on */
 	int input_count;
 	const int *inputs;              /* the model inputs (numbers) that this stage uses */
 	int ahead;                      /* microbatches prepared ahead, at least 2 */

@@ -1,5 +1,6 @@
 # the readers need zlib, so only programs that compute have them; the loader does not
 lib_libpd_a_SOURCES += \
+	lib/data/augment.c lib/data/augment.h \
 	lib/data/dataset.c lib/data/dataset.h \
 	lib/data/images.c lib/data/images.h \
 	lib/data/loader.c lib/data/loader.h \

@@ -184,6 +184,13 @@ static bool recognise(const char *directory)
 	return found;
 }
 
+/* What a model normalises are bytes from 0 to 1, as in images. */
+static void scale_bytes(float *values, int64_t count)
+{
+	for (int64_t i = 0; i < count; i++)
+		values[i] /= 255.0f;
+}
+
 static void read_sample(const struct pd_dataset *set, int input, int64_t sample, void *out)
 {
 	const struct npy *npy = set->state;
@@ -194,6 +201,8 @@ static void read_sample(const struct pd_dataset *set, int input, int64_t sample,
 		column->type->to_i32(from, column->elements, out);
 	else
 		column->type->to_f32(from, column->elements, out);
+	if (column->input->channels > 0 && column->type->is_byte)
+		scale_bytes(out, column->elements);
 }
 
 static const char *file_of(const struct pd_dataset *set, int input)

@@ -28,6 +28,7 @@ struct pd_npy_type {
 	const char *name;               /* as in a header */
 	int bytes;
 	bool negative;                  /* has numbers below 0 */
+	bool is_byte;                   /* of an image */
 	void (*to_f32)(const uint8_t *from, int64_t count, float *to);
 	/* NULL unless elements are whole numbers */
 	void (*to_i32)(const uint8_t *from, int64_t count, int32_t *to);

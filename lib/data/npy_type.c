@@ -66,7 +66,7 @@ static void float_to_f32(const uint8_t *from, int64_t count, float *to)
 }
 
 #define WHOLE_ROW(name, type, negative)                                                         \
-	{ name, sizeof(type), negative, type##_to_f32, type##_to_i32, type##_find_outside,      \
+	{ name, sizeof(type), negative, name[1] == 'u' && sizeof(type) == 1, type##_to_f32, type##_to_i32, type##_find_outside,      \
 	  type##_value }
 
 static const struct pd_npy_type types[] = {
@@ -79,9 +79,9 @@ static const struct pd_npy_type types[] = {
 	WHOLE_ROW("<i4", int32_t, true),
 	WHOLE_ROW("<u8", uint64_t, false),
 	WHOLE_ROW("<i8", int64_t, true),
-	{ "<f2", 2, true, half_to_f32 },
-	{ "<f4", 4, true, float_to_f32 },
-	{ "<f8", 8, true, double_to_f32 },
+	{ "<f2", 2, true, false, half_to_f32 },
+	{ "<f4", 4, true, false, float_to_f32 },
+	{ "<f8", 8, true, false, double_to_f32 },
 };
 
 const struct pd_npy_type *pd_npy_type_find(const char *name)

@@ -38,6 +38,7 @@ void pd_samples_release(struct pd_samples *samples)
 	free(samples->bytes);
 	free(samples->order);
 	free(samples->unrounded);
+	free(samples->unchanged);
 }
 
 /*
@@ -99,6 +100,8 @@ int pd_samples_measure(struct pd_samples *samples, struct pd_error *err)
 	}
 	if (config->dtype != PD_F32)
 		samples->unrounded = pd_calloc((size_t)most, sizeof(*samples->unrounded));
+	if (pd_augments(&config->augment))
+		samples->unchanged = pd_calloc((size_t)most, sizeof(*samples->unchanged));
 	return 0;
 }
 
@@ -150,6 +153,33 @@ static bool is_finite(const struct pd_samples *samples, const void *buffer, int6
 				       (size_t)count);
 }
 
+static void normalize(const struct pd_input *input, float *values)
+{
+	int64_t each = input->channels ? pd_shape_elements(&input->shape) / input->channels : 0;
+
+	for (int64_t c = 0; c < input->channels; c++, values += each)
+		for (int64_t i = 0; i < each; i++)
+			values[i] = (values[i] - input->mean[c]) / input->deviation[c];
+}
+
+/* Reads a sample of an f32 input, changed and normalised. */
+static void read_floats(const struct pd_samples *samples, const struct pd_batch *batch, int k,
+			int64_t index, float *values)
+{
+	const struct pd_loader_config *config = samples->config;
+	const struct pd_dataset *set = dataset(samples, batch->evaluate);
+	bool augments = samples->unchanged && !batch->evaluate && !set->synthetic;
+
+	set->format->read(set, config->inputs[k], index, augments ? samples->unchanged : values);
+	if (augments)
+		pd_augment_image(&config->augment, config->seed,
+				 batch->microbatch / pd_loader_epoch(set, config->batch_size,
+								     config->microbatches),
+				 index, &input_of(samples, k)->shape, set->black, samples->unchanged, values);
+	if (!set->synthetic)
+		normalize(input_of(samples, k), values);
+}
+
 static void fill_sample(struct pd_samples *samples, const struct pd_batch *batch, int k,
 			int64_t i)
 {
@@ -160,7 +190,10 @@ static void fill_sample(struct pd_samples *samples, const struct pd_batch *batch
 	void *values = rounds ? (void *)samples->unrounded
 			      : (char *)batch->buffers[k] + i * elements * (int64_t)sizeof(float);
 
-	set->format->read(set, config->inputs[k], index, values);
+	if (input_of(samples, k)->dtype == PD_F32)
+		read_floats(samples, batch, k, index, values);
+	else
+		set->format->read(set, config->inputs[k], index, values);
 	if (rounds)
 		round_sample(samples, (uint16_t *)batch->buffers[k] + i * elements, elements);
 	if (set->format->file && !samples->not_finite.file && input_of(samples, k)->dtype != PD_I32 &&

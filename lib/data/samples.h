@@ -12,6 +12,7 @@ struct pd_samples {
 	int64_t *elements;                      /* of one sample, per input */
 	size_t *bytes;                          /* of a microbatch, per input */
 	float *unrounded;               /* one sample before it is rounded; NULL: none is */
+	float *unchanged;               /* one before it is augmented; NULL: none is */
 	int64_t distinct;               /* of a synthetic set: after so many samples it repeats itself */
 	int64_t lanes;                  /* of the model; 0: none */
 	uint32_t *order;                /* of samples in epoch order_epoch; NULL: synthetic, or lanes */

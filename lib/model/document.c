@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "model/layer.h"
+#include "model/normalize.h"
 #include "model/order.h"
 
 #include <stdlib.h>
@@ -55,8 +56,9 @@ static int read_shape(const struct pd_place *place, struct pd_shape *shape, stru
 static int read_input(const struct pd_place *place, struct pd_model *model, int index,
 		      struct pd_error *err)
 {
-	static const char *const known[] = { "name", "dtype", "shape", NULL };
+	static const char *const known[] = { "name", "dtype", "shape", "normalize", NULL };
 	struct pd_place dtype = pd_place_key(place, "dtype"), shape = pd_place_key(place, "shape");
+	struct pd_place normalize = pd_place_key(place, "normalize");
 	struct pd_input *input = &model->inputs[index];
 	const char *type;
 
@@ -67,7 +69,8 @@ static int read_input(const struct pd_place *place, struct pd_model *model, int 
 	if (!type || (strcmp(type, "f32") != 0 && strcmp(type, "i32") != 0))
 		return pd_place_expected(&dtype, err, "\"f32\" or \"i32\"");
 	input->dtype = strcmp(type, "f32") == 0 ? PD_F32 : PD_I32;
-	return read_shape(&shape, &input->shape, err);
+	return read_shape(&shape, &input->shape, err) < 0 ? -1
+	       : pd_normalize_read(&normalize, input, err);
 }
 
 static int read_inputs(const struct pd_place *root, struct pd_model *model, struct pd_error *err)

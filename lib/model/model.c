@@ -126,12 +126,19 @@ int pd_model_data_input(const struct pd_model *model)
 	return -1;
 }
 
+static void free_input(struct pd_input *input)
+{
+	free(input->name);
+	free(input->mean);
+	free(input->deviation);
+}
+
 void pd_model_free(struct pd_model *model)
 {
 	if (!model)
 		return;
 	for (int i = 0; i < model->input_count; i++)
-		free(model->inputs[i].name);
+		free_input(&model->inputs[i]);
 	for (int l = 0; l < model->layer_count; l++) {
 		free(model->layers[l].name);
 		free(model->layers[l].inputs);
@@ -217,6 +224,16 @@ static struct pd_layer_tensor *copy_tensors(const struct pd_layer_tensor *tensor
 	return count ? pd_memdup(tensors, (size_t)count * sizeof(*tensors)) : NULL;
 }
 
+static void copy_input(const struct pd_input *input, struct pd_input *copy)
+{
+	size_t bytes = (size_t)input->channels * sizeof(*input->mean);
+
+	*copy = *input;
+	copy->name = pd_strdup(input->name);
+	copy->mean = bytes ? pd_memdup(input->mean, bytes) : NULL;
+	copy->deviation = bytes ? pd_memdup(input->deviation, bytes) : NULL;
+}
+
 struct pd_model *pd_model_in_order(const struct pd_model *model, const int *order)
 {
 	struct pd_model *copy = pd_zalloc(sizeof(*copy));
@@ -227,8 +244,7 @@ struct pd_model *pd_model_in_order(const struct pd_model *model, const int *orde
 	copy->layer_count = model->layer_count;
 	copy->inputs = pd_calloc(inputs, sizeof(*copy->inputs));
 	for (size_t i = 0; i < inputs; i++) {
-		copy->inputs[i] = model->inputs[i];
-		copy->inputs[i].name = pd_strdup(model->inputs[i].name);
+		copy_input(&model->inputs[i], &copy->inputs[i]);
 	}
 	copy->layers = pd_calloc(layers, sizeof(*copy->layers));
 	copy->numbers = pd_calloc(layers, sizeof(*copy->numbers));

@@ -52,6 +52,9 @@ struct pd_input {
 	char *name;
 	enum pd_dtype dtype;
 	struct pd_shape shape;
+	/* f32: what is taken off the numbers of each channel, and what they are then divided by */
+	int64_t channels;               /* equal parts of a sample; 0: numbers are taken as they are */
+	float *mean, *deviation;
 };
 
 /*

@@ -7,7 +7,9 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/initial.h"
 #include "checkpoint/lock.h"
+#include "data/augment.h"
 #include "data/loader.h"
+#include "model/normalize.h"
 #include "plan/sparse.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
@@ -251,6 +253,21 @@ static int check_training(struct pd_job *job, struct pd_error *err)
 	       check_sparse(job, err) < 0 ? -1 : 0;
 }
 
+/* Checks what is asked of the data; the model then says itself how they are normalised. */
+static int set_data_options(struct pd_job *job, struct pd_error *err)
+{
+	const char *option = job->normalize ? "normalize" : "augment";
+	struct pd_model *model = job->plan->profile->model;
+	struct pd_augment augment;
+
+	if (!job->data && (job->normalize || job->augment))
+		return pd_error_input(err, "--%s does nothing here: made-up data are what the network takes, "
+				      "expected --data=DIR or --data=FILE", option);
+	if (job->normalize && pd_model_normalize(model, job->normalize, err) < 0)
+		return -1;
+	return job->augment ? pd_augment_parse(job->augment, model, &augment, err) : 0;
+}
+
 int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 {
 	const struct pd_profile *profile = job->plan->profile;
@@ -267,7 +284,7 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 				      pd_plan_name(job->plan), profile->model->name);
 	if (pd_model_check_batch(profile->model, profile->batch_size, err) < 0)
 		return pd_error_prefix(err, "%s", pd_plan_name(job->plan));
-	if (check_outputs(job, err) < 0 || (!job->only_evaluates && check_training(job, err) < 0) ||
+	if (check_outputs(job, err) < 0 || set_data_options(job, err) < 0 || (!job->only_evaluates && check_training(job, err) < 0) ||
 	    check_order(job, err) < 0 || check_init(job, err) < 0 ||
 	    (job->only_evaluates && job->checkpoint && pd_job_find_evaluated(job, err) < 0))
 		return -1;

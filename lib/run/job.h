@@ -34,6 +34,7 @@ struct pd_job {
 	bool tf32;                      /* as in struct pd_device_config */
 	const char *transport;          /* provider between devices; NULL: auto */
 	const char *data;               /* directory; NULL: synthetic data */
+	const char *normalize, *augment; /* options; NULL: not given */
 	int64_t synthetic_epoch;        /* minibatches of an epoch of synthetic data; 0: ten */
 	const char *checkpoint;         /* directory, or NULL */
 	struct pd_checkpoint_lock *lock; /* of that directory; the supervisor's, else NULL */

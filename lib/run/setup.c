@@ -84,7 +84,8 @@ static int open_loader(struct rank *rank, struct rank_part *part, struct pd_erro
 		if (sizes->in[i].tensor < model->input_count)
 			inputs[n++] = sizes->in[i].tensor;
 	config.input_count = n;
-	if (n > 0)
+	if (n > 0 && (!rank->job->augment ||
+		      pd_augment_parse(rank->job->augment, model, &config.augment, err) == 0))
 		part->loader = pd_loader_open(&config, err);
 	free(inputs);
 	return n == 0 || part->loader ? 0 : -1;

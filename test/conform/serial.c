@@ -64,6 +64,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "model/normalize.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -82,6 +83,8 @@ static const char *const mutations[] = { "none", "version", "latest", "sum", "cl
 
 static const struct pd_opt options[] = {
 	{ "data", 0, PD_OPT_STRING, "DIR", "data set (default: synthetic)", &asked.data },
+	{ "normalize", 0, PD_OPT_STRING, "MEAN,STD", "as pd-run's", &asked.normalize },
+	{ "augment", 0, PD_OPT_STRING, "HOW", "likewise", &asked.augment },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N", "to train", &asked.minibatches },
 	{ "lr", 0, PD_OPT_REAL, "X", "learning rate", &asked.rate, 0, 1e6 },
 	{ "momentum", 0, PD_OPT_REAL, "X", "momentum", &asked.momentum, 0, 1 },
@@ -195,6 +198,10 @@ static void open_data(struct trainer *t)
 	};
 	struct pd_error err;
 
+	if (asked.normalize)
+		serial_check(pd_model_normalize(t->plan->profile->model, asked.normalize, &err) == 0, &err);
+	if (asked.augment)
+		serial_check(pd_augment_parse(asked.augment, t->model, &config.augment, &err) == 0, &err);
 	if (asked.data)
 		serial_check(pd_dataset_open(asked.data, t->model, &t->train, NULL, &err) == 0, &err);
 	else

@@ -16,7 +16,7 @@ enum mutation {
 
 /* The values of the options. */
 struct asked {
-	const char *data, *output, *other_plan, *loss_scale_text;
+	const char *data, *normalize, *augment, *output, *other_plan, *loss_scale_text;
 	int64_t minibatches, seed, switch_at;
 	int optimizer;                  /* sgd, adam, adamw, lars */
 	int decay;                      /* all, matrices */

@@ -40,9 +40,12 @@ static void make_set(struct pd_dataset *set, int samples)
 	*set = (struct pd_dataset){ .format = &images_format, .state = images, .samples = samples };
 	images->pixels = malloc((size_t)samples * CHANNELS * PLANE);
 	images->labels = malloc((size_t)samples);
-	for (int c = 0; c < CHANNELS; c++)
+	set->black = images->black;
+	for (int c = 0; c < CHANNELS; c++) {
 		for (int v = 0; v < 256; v++)
 			images->table[c][v] = ((float)v / 255.0f - mean[c]) / deviation[c];
+		images->black[c] = images->table[c][0];
+	}
 	for (int s = 0; s < samples; s++) {
 		images->labels[s] = (uint8_t)(s % 10);
 		for (int i = 0; i < CHANNELS * PLANE; i++)
@@ -51,12 +54,13 @@ static void make_set(struct pd_dataset *set, int samples)
 }
 
 static enum pd_dtype loader_dtype = PD_F32;
+static struct pd_augment loader_augment;
 
 static struct pd_loader *open_loader(uint64_t seed, int ahead)
 {
 	struct pd_loader_config config = {
 		.model = small_model(&store, CHANNELS, 2, 3, 10), .train = &train, .test = &test,
-		.batch_size = BATCH, .dtype = loader_dtype, .seed = seed, .input_count = 2,
+		.batch_size = BATCH, .dtype = loader_dtype, .seed = seed, .augment = loader_augment, .input_count = 2,
 		.inputs = both, .ahead = ahead, .gate = &gate,
 	};
 	struct pd_error err = { 0 };
@@ -305,6 +309,122 @@ static void test_rounded(enum pd_dtype dtype, uint16_t (*round)(float x))
 	pd_loader_close(rounded);
 }
 
+/* ---- images changed at random ---- */
+
+#define CROP 2
+#define SIDES (2 * CROP + 1)
+
+/* Every pixel of these sets has a number of its own. */
+static void number_pixels(const struct pd_dataset *set)
+{
+	struct pd_images *images = set->state;
+
+	for (int64_t i = 0; i < set->samples * CHANNELS * PLANE; i++)
+		images->pixels[i] = (uint8_t)(1 + i % (CHANNELS * PLANE) + i / (CHANNELS * PLANE) * 4);
+}
+
+/* Tells whether the image is that of a sample, moved down and to the right, and perhaps mirrored. */
+static bool is_moved(const float *image, int s, int down, int right, bool flip)
+{
+	const struct pd_images *images = train.state;
+
+	for (int e = 0; e < CHANNELS * PLANE; e++) {
+		int c = e / PLANE, y = e % PLANE / 3 - down, x = e % 3;
+		uint8_t pixel = 0;
+
+		x = (flip ? 2 - x : x) - right;
+		if (y >= 0 && y < 2 && x >= 0 && x < 3)
+			pixel = images->pixels[s * CHANNELS * PLANE + c * PLANE + y * 3 + x];
+		if (image[e] != images->table[c][pixel])
+			return false;
+	}
+	return true;
+}
+
+/* Returns in which way a sample was changed, from 0, that can be told from the others; -1: in none. */
+static int way_of(const float *image, int s, const struct pd_augment *how)
+{
+	for (int w = 0; w < SIDES * SIDES * 2; w++) {
+		int down = w / 2 % SIDES - CROP, right = w / 2 / SIDES - CROP;
+
+		if ((how->crop == 0 && (down || right)) || (!how->flip && w % 2))
+			continue;
+		if (is_moved(image, s, down, right, w % 2))
+			return w;
+	}
+	return -1;
+}
+
+/* The samples of minibatches first, first + stride ... in the order of an epoch, as the loader changes them. */
+static int collect_ways(uint64_t seed, int64_t first, int64_t stride, int64_t last, int *ways)
+{
+	struct pd_loader *loader = open_loader(seed, 3);
+	static uint32_t order[TRAIN];
+	int wrong = 0;
+
+	pd_loader_plan(loader, false, first, stride, last);
+	for (int64_t m = first; m < last; m += stride) {
+		struct pd_batch *batch = take(loader);
+
+		pd_order_shuffle(seed, m / PER_EPOCH, TRAIN, order);
+		for (int i = 0; i < BATCH; i++) {
+			int s = (int)order[m % PER_EPOCH * BATCH + i];
+			const float *image = (const float *)batch->buffers[0] + i * CHANNELS * PLANE;
+
+			ways[m * BATCH + i] = way_of(image, s, &loader_augment);
+			wrong += ways[m * BATCH + i] < 0 ||
+				 ((const int32_t *)batch->buffers[1])[i] != s % 10;
+		}
+		pd_loader_release(loader, batch);
+	}
+	pd_loader_close(loader);
+	return wrong;
+}
+
+static void test_augmented(void)
+{
+	enum { EPOCHS = 40, COUNT = EPOCHS * PER_EPOCH * BATCH };
+	static int ways[COUNT], again[COUNT];
+	int seen[SIDES * SIDES * 2] = { 0 }, missing = 0;
+	struct pd_loader *loader;
+	struct pd_batch *batch;
+	bool plain = true;
+
+	number_pixels(&train);
+	number_pixels(&test);
+	loader_augment = (struct pd_augment){ .crop = CROP, .flip = true };
+	is_int(collect_ways(7, 0, 1, EPOCHS * PER_EPOCH, ways), 0, "each image is its sample, moved or mirrored");
+	for (int i = 0; i < COUNT; i++)
+		seen[ways[i]]++;
+	for (int w = 0; w < SIDES * SIDES * 2; w++)     /* what is moved out of sight is black, whichever way */
+		missing += seen[w] == 0 && abs(w / 2 % SIDES - CROP) < 2;
+	is_int(missing, 0, "in every way that can be told");
+	for (int k = 0; k < 3; k++)
+		collect_ways(7, k, 3, EPOCHS * PER_EPOCH, again);
+	ok(memcmp(ways, again, sizeof(ways)) == 0, "three loaders with stride 3: the same images");
+	memset(again, 0, sizeof(again));
+	collect_ways(7, 100, 1, EPOCHS * PER_EPOCH, again);
+	ok(memcmp(ways + 100 * BATCH, again + 100 * BATCH, sizeof(ways) - 100 * BATCH * sizeof(int)) == 0,
+	   "resumed: the same images");
+	collect_ways(8, 0, 1, EPOCHS * PER_EPOCH, again);
+	ok(memcmp(ways, again, sizeof(ways)) != 0, "seeds differ");
+	loader = open_loader(7, 2);
+	pd_loader_plan(loader, true, 0, 1, 1);
+	batch = take(loader);
+	for (int i = 0; i < BATCH * CHANNELS * PLANE; i++)
+		plain &= ((float *)batch->buffers[0])[i] ==
+			 ((struct pd_images *)test.state)->table[i / PLANE % CHANNELS]
+			 [((struct pd_images *)test.state)->pixels[i]];
+	ok(plain, "what is evaluated stays as it is");
+	pd_loader_release(loader, batch);
+	pd_loader_close(loader);
+	loader_augment = (struct pd_augment){ .flip = true };
+	is_int(collect_ways(7, 0, 1, EPOCHS * PER_EPOCH, ways), 0, "only mirrored");
+	loader_augment = (struct pd_augment){ .crop = CROP };
+	is_int(collect_ways(7, 0, 1, EPOCHS * PER_EPOCH, ways), 0, "only moved");
+	loader_augment = (struct pd_augment){ 0 };
+}
+
 /* Tests two rounds of three lanes through eleven samples. */
 static void test_lanes(void)
 {
@@ -494,6 +614,7 @@ int main(void)
 	test_large();
 	test_unbiased();
 	test_refused();
+	test_augmented();
 	pd_gate_release(&gate);
 	pd_dataset_release(&train);
 	pd_dataset_release(&test);
