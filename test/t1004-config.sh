@@ -38,6 +38,8 @@ llama qwen3 Qwen3ForCausalLM 28 1024 16 8 3072 151936 ", \"head_dim\": 128, \"ti
 	\"rope_parameters\": {\"rope_theta\": 1000000, \"rope_type\": \"default\"}" | config qwen3-0.6b
 llama mistral MistralForCausalLM 32 4096 32 8 14336 32768 "$eps, \"rope_theta\": 1000000.0,
 	\"head_dim\": 128, \"max_position_embeddings\": 32768, \"sliding_window\": null" | config mistral-7b-v0.3
+llama mistral MistralForCausalLM 32 4096 32 8 14336 32000 "$eps, \"rope_theta\": 10000.0,
+	\"max_position_embeddings\": 32768, \"sliding_window\": 4096" | config mistral-7b-v0.1
 config gpt2-xl <<'END'
 {"activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1,
  "bos_token_id": 50256, "embd_pdrop": 0.1, "eos_token_id": 50256, "initializer_range": 0.02,
@@ -81,6 +83,7 @@ qwen2.5-7b 7615616512
 qwen2.5-72b 72706203648
 qwen3-32b 32762123264
 qwen3-0.6b 596049920
+mistral-7b-v0.1 7241732096
 mistral-7b-v0.3 7248023552
 gpt2-xl 1557611200
 bert-large 336226108
@@ -247,6 +250,14 @@ test_ok "what is not computed is refused, and the sentence says what was found a
 	refused "no/config.json: qkv_bias: expected true, .*found false$" no
 	jq ".patch_size = 15" vit-h-14/config.json | config no
 	refused "no/config.json: --patch=15: vit expects a divisor of its images. --size, 224$" no'
+llama phi3 Phi3ForCausalLM 32 3072 32 32 8192 32064 "$eps, \"auto_map\":
+	{\"AutoConfig\": \"configuration_phi3.Phi3Config\", \"AutoModelForCausalLM\": \"modeling_phi3.Phi3ForCausalLM\"},
+	\"embd_pdrop\": 0.0, \"resid_pdrop\": 0.0, \"max_position_embeddings\": 4096, \"original_max_position_embeddings\":
+	4096, \"rope_scaling\": null, \"rope_theta\": 10000.0, \"sliding_window\": 2047, \"tie_word_embeddings\": false,
+	\"pad_token_id\": 32000, \"attention_bias\": false" | config phi-3-mini
+test_ok "Phi-3 is none of the networks that are known, and the sentence says which are and what to do" '
+	refused "phi-3-mini/config.json: model_type: expected one of .*llama, mistral.*; pd-model(5) .*, found \"phi3\"$" \
+		phi-3-mini'
 test_ok "a sliding window is computed where it sees all of a sample, and refused where it does not" '
 	jq ".sliding_window = 64 | .num_hidden_layers = 1" mistral-7b-v0.3/config.json | config window
 	pd-model window | jq -e ".inputs[0].shape == [64]"

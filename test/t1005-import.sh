@@ -21,11 +21,9 @@ read_in() {
 	pd-model "$data/$1" >model.json
 	profile model.json 8 >profile.json
 }
-# lost OPTION...: prints the loss of the test set after training on two stages.
-lost() {
-	rm -rf ck
-	train ck plan.json --data="$data/$network" --init="$data/$network/$weights" "$@" >out
-	grep '"evaluation", ' out | tail -n 1 | jq .loss
+# evaluated OPTION...: prints the loss of the test set.
+evaluated() {
+	pd-run --threads=1 --evaluate --data="$data/$network" "$@" plan.json | jq 'select(.event == "evaluation").loss'
 }
 
 plan_with="--weights=flush --microbatches=1"
@@ -37,9 +35,12 @@ while read -r network weights; do
 	test_ok "$network: PyTorch's loss, before and after five updates" '
 		read_in $network
 		plan profile.json 1 1 >plan.json
-		near $(lost --lr=0 --momentum=0 --minibatches=1) $(expected $network loss) 1e-5
-		near $(lost --lr=$(expected $network rate) --momentum=$(expected $network momentum) \
-			--epochs=$(expected $network steps)) $(expected $network trained) 1e-4'
+		init=$data/$network/$weights
+		near $(evaluated --init=$init) $(expected $network loss) 1e-5
+		rm -rf ck
+		train ck plan.json --data=$data/$network --init=$init --lr=$(expected $network rate) \
+			--momentum=$(expected $network momentum) --epochs=$(expected $network steps) >out
+		near $(evaluated --checkpoint=ck) $(expected $network trained) 1e-4'
 done <<'END'
 qwen2 model.safetensors
 qwen3 model.safetensors
