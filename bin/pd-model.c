@@ -146,15 +146,26 @@ static json_t *config_document(const struct pd_place *root, struct pd_error *err
 {
 	struct pd_config config;
 	json_t *document, *called;
+	const char *changed;
 
 	if (pd_config_read(root, &config, err) < 0)
 		return NULL;
 	called = config_name(root->document, config.family);
 	document = pd_network_sized(config.family, &config.size, &size,
 				    name ? name : json_string_value(called), err);
-	if (!document)
-		pd_error_prefix(err, "%s", root->document);
 	json_decref(called);
+	if (!document) {
+		pd_error_prefix(err, "%s", root->document);
+		return NULL;
+	}
+	if (pd_config_name(&config, place, document, err) < 0) {
+		json_decref(document);
+		return NULL;
+	}
+	pd_config_keep(&config, root->value, &size, document, &changed);
+	if (changed && !summary)
+		pd_say("--%s: the network is not that of %s, so that no config.json will be exported with it",
+		       changed, root->document);
 	return document;
 }
 

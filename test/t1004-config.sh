@@ -89,11 +89,15 @@ gpt2-xl 1557611200
 bert-large 336226108
 vit-h-14 632045800
 END
+# ours: leaves out of a document what the outside calls its parameters.
+ours() {
+	jq "del(.source, .layers[].names)"
+}
 test_ok "a family has the sizes that a folder says" '
 	same() {
-		pd-model ./$1 --name=x --sequence=64 >one
+		pd-model ./$1 --name=x --sequence=64 | ours >one
 		shift
-		pd-model "$@" --name=x --sequence=64 >two
+		pd-model "$@" --name=x --sequence=64 | ours >two
 		diff one two
 	}
 	same llama-2-7b llama-2-7b
@@ -104,8 +108,8 @@ test_ok "a family has the sizes that a folder says" '
 		--feed-forward=25600
 	same gpt2-xl gpt2-xl --positions=1024
 	same bert-large bert-large --positions=512
-	pd-model ./vit-h-14 --eps=1e-6 --name=x >one
-	pd-model vit-h-14 --name=x | diff one -'
+	pd-model ./vit-h-14 --eps=1e-6 --name=x | ours >one
+	pd-model vit-h-14 --name=x | ours | diff one -'
 
 # attributes WHAT FILTER: prints what a jq filter finds in the layers.
 attributes() {
@@ -159,8 +163,8 @@ test_ok "rotary positions are scaled as Llama 3.1 scales them, or all alike, or 
 test_ok "version 4 and 5 say the same" '
 	with four "del(.rope_parameters, .dtype) | .rope_theta = 1000000.0 | .rope_scaling = null |
 		.torch_dtype = \"bfloat16\""
-	pd-model l --name=x >one
-	pd-model four --name=x >two
+	pd-model l --name=x | ours >one
+	pd-model four --name=x | ours >two
 	diff one two'
 test_ok "every activation is the kind of layer that it names" '
 	while read -r given kind; do
@@ -271,9 +275,32 @@ test_ok "a sliding window is computed where it sees all of a sample, and refused
 	pd-model unlike | jq -e ".inputs[0].shape == [1024]"'
 test_ok "keys of generation, of where it comes from and of other heads are passed over" '
 	with more ".temperature = 0.5 | ._name_or_path = \"x\" | .id2label = {\"0\": \"no\"} | .anything = null"
-	pd-model l --name=x >one
-	pd-model more --name=x >two
+	pd-model l --name=x | ours >one
+	pd-model more --name=x | ours >two
 	diff one two'
+test_ok "a document says what the files of the folder call its parameters" '
+	pd-model ./gpt2-xl --layers=1 --sequence=8 2>/dev/null >named
+	jq -ec ".layers | map({key: .name, value: .names}) | from_entries |
+		.[\"wte\"] == {weight: \"transformer.wte.weight\"} and .[\"head\"] == null and
+		.[\"h.0.ln_1\"] == {weight: \"transformer.h.0.ln_1.weight\", bias: \"transformer.h.0.ln_1.bias\"} and
+		.[\"h.0.attn.v\"] == {weight: {name: \"transformer.h.0.attn.c_attn.weight\", transpose: true, start: 3200},
+			bias: {name: \"transformer.h.0.attn.c_attn.bias\", start: 3200}} and
+		.[\"h.0.mlp.proj\"].weight == {name: \"transformer.h.0.mlp.c_proj.weight\", transpose: true}" named
+	pd-model ./vit-h-14 | jq -ec "[.layers[] | select(.names).names.weight] == [
+		{name: \"vit.embeddings.cls_token\", shape: [1, 1, 1280]},
+		{name: \"vit.embeddings.position_embeddings\", shape: [1, 257, 1280]}]"
+	pd-model ./bert-large | jq -ec "[.layers[].names] | any | not"
+	pd-model l | jq -ec "[.layers[].names] | any | not"'
+test_ok "it carries the config.json along, every key as it was, unless options make another network of it" '
+	pd-model l >carried
+	jq -e --slurpfile config l/config.json ".source.config == \$config[0]" carried
+	jq -e ".source.format == \"huggingface\" and .source.prefix == \"model.\"" carried
+	pd-model l --sequence=8 --attention-dropout=0.5 2>err | jq -e .source.config
+	[ ! -s err ]
+	pd-model l --layers=1 2>err >other
+	jq -e ".source | has(\"config\") | not" other
+	grep -q "^pd-model: --layers: the network is not that of l/config.json" err
+	pd-model l | pd-model - | cmp - carried'
 
 test_ok "a model document is read, and stays as it is" '
 	pd-model gpt --layers=1 --hidden=8 --heads=2 --vocabulary=9 --sequence=4 >gpt.json

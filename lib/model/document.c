@@ -11,6 +11,7 @@
 #include "model/layer.h"
 #include "model/normalize.h"
 #include "model/order.h"
+#include "model/outside.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -284,7 +285,8 @@ static int infer(const struct pd_place *layers, struct pd_model *model, const in
 	for (int l = 0; l < model->layer_count; l++) {
 		struct pd_place place = pd_place_index(layers, (size_t)order[l]);
 
-		if (pd_layer_infer(&place, model, &model->layers[l], err) < 0)
+		if (pd_layer_infer(&place, model, &model->layers[l], err) < 0 ||
+		    pd_names_read(&place, &model->layers[l], err) < 0)
 			return -1;
 	}
 	for (int l = 0; l < model->layer_count; l++) {
@@ -303,9 +305,26 @@ static int infer(const struct pd_place *layers, struct pd_model *model, const in
 	return 0;
 }
 
+/* Do the layers agree on what the outside calls their parameters? */
+static int check_names(const struct pd_place *layers, const struct pd_model *model, struct pd_error *err)
+{
+	struct pd_outsides outsides;
+	struct pd_error why;
+
+	for (int l = 0; l < model->layer_count; l++) {
+		if (!model->layers[l].names)
+			continue;
+		if (pd_outsides_make(model, &outsides, &why) < 0)
+			return pd_place_error(layers, err, "%s", why.text);
+		pd_outsides_release(&outsides);
+		return 0;
+	}
+	return 0;
+}
+
 static int read_model(const struct pd_place *place, struct pd_model *model, struct pd_error *err)
 {
-	static const char *const known[] = { "format", "version", "name", "inputs", "layers",
+	static const char *const known[] = { "format", "version", "name", "source", "inputs", "layers",
 					     NULL };
 	struct pd_place layers;
 	const char *name;
@@ -315,7 +334,7 @@ static int read_model(const struct pd_place *place, struct pd_model *model, stru
 		return pd_place_expected(place, err, "a model document, which pd-model writes of a Hugging Face "
 					 "config.json");
 	if (pd_json_header(place, "pd-model", err) < 0 || pd_json_keys(place, known, err) < 0 ||
-	    pd_json_get_string(place, "name", &name, err) < 0)
+	    pd_json_get_string(place, "name", &name, err) < 0 || pd_source_check(place, err) < 0)
 		return -1;
 	model->name = pd_strdup(name);
 	layers = pd_place_key(place, "layers");
@@ -326,6 +345,8 @@ static int read_model(const struct pd_place *place, struct pd_model *model, stru
 	if (result == 0) {
 		pd_model_sort(model, order);
 		result = infer(&layers, model, order, err);
+		if (result == 0)
+			result = check_names(&layers, model, err);
 	}
 	free(order);
 	if (result == 0)

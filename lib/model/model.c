@@ -254,6 +254,7 @@ struct pd_model *pd_model_in_order(const struct pd_model *model, const int *orde
 
 		*layer = model->layers[l];
 		layer->name = pd_strdup(layer->name);
+		layer->names = NULL;
 		layer->inputs = pd_memdup(layer->inputs, bytes);
 		layer->parameters = copy_tensors(layer->parameters, layer->parameter_count);
 		layer->states = copy_tensors(layer->states, layer->state_count);

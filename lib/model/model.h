@@ -81,6 +81,7 @@ struct pd_layer {
 	int *inputs;                    /* tensor numbers */
 	struct pd_shape output;
 	int shares;                     /* layer whose parameters it uses, or -1 */
+	const json_t *names;            /* the document's, or NULL (outside.h) */
 
 	/* attributes; those a kind does not have are zero */
 	int64_t out_channels;           /* conv2d; linear's out_features too */

@@ -87,14 +87,20 @@ static void write_list(const json_t *document, const char *key, const char *betw
 
 	json_array_foreach(list, i, value) {
 		fputs(i ? between : "", out);
-		json_dumpf(value, out, JSON_REAL_PRECISION(15));
+		json_dumpf(value, out, JSON_REAL_PRECISION((size_t)pd_json_digits(value)));
 	}
 }
 
 int pd_network_write(const json_t *document, FILE *out, struct pd_error *err)
 {
+	const json_t *source = json_object_get(document, "source");
+
 	fputs("{\"format\": \"pd-model\", \"version\": 1, \"name\": ", out);
 	json_dumpf(json_object_get(document, "name"), out, JSON_ENCODE_ANY);
+	if (source) {
+		fputs(",\n \"source\": ", out);
+		json_dumpf(source, out, JSON_REAL_PRECISION((size_t)pd_json_digits(source)));
+	}
 	fputs(",\n \"inputs\": [", out);
 	write_list(document, "inputs", ",\n            ", out);
 	fputs("],\n \"layers\": [\n  ", out);

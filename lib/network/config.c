@@ -19,21 +19,21 @@
 	"deviation=0.02 attention-dropout=0"
 #define QWEN LLAMA " kv-heads=32 feed-forward=22016 vocabulary=151936"
 static const struct pd_config_type types[] = {
-	{ "bert", &pd_family_bert, "layers=12 hidden=768 heads=12 feed-forward=3072 positions=512 "
+	{ "bert", "bert.", &pd_family_bert, "layers=12 hidden=768 heads=12 feed-forward=3072 positions=512 "
 	  "vocabulary=30522 types=2 padding=0 untied=false norm=post head=pretraining activation=gelu "
 	  "eps=1e-12 deviation=0.02 dropout=0.1 attention-dropout=0.1", 0, 0, 0, false,
 	  { { "BertForPreTraining", "head=pretraining" }, { "BertForMaskedLM", "head=masked" } } },
-	{ "gpt2", &pd_family_gpt, "layers=12 hidden=768 heads=12 feed-forward=0 positions=1024 "
+	{ "gpt2", "transformer.", &pd_family_gpt, "layers=12 hidden=768 heads=12 feed-forward=0 positions=1024 "
 	  "vocabulary=50257 untied=false activation=gelu-tanh eps=1e-5 deviation=0.02 dropout=0.1 "
 	  "attention-dropout=0.1", 0, 0, 0, false, { { "GPT2LMHeadModel", "" } } },
-	{ "llama", &pd_family_llama, LLAMA, 2048, 0, 0, false, { { "LlamaForCausalLM", "" } } },
-	{ "mistral", &pd_family_llama, LLAMA " kv-heads=8 feed-forward=14336", 131072, 4096, 0, true,
+	{ "llama", "model.", &pd_family_llama, LLAMA, 2048, 0, 0, false, { { "LlamaForCausalLM", "" } } },
+	{ "mistral", "model.", &pd_family_llama, LLAMA " kv-heads=8 feed-forward=14336", 131072, 4096, 0, true,
 	  { { "MistralForCausalLM", "" } } },
-	{ "qwen2", &pd_family_llama, QWEN " bias=qkv", 32768, 4096, 28, false,
+	{ "qwen2", "model.", &pd_family_llama, QWEN " bias=qkv", 32768, 4096, 28, false,
 	  { { "Qwen2ForCausalLM", "" } } },
-	{ "qwen3", &pd_family_llama, QWEN " head-dim=128 qk-norm=true", 32768, 4096, 28, false,
+	{ "qwen3", "model.", &pd_family_llama, QWEN " head-dim=128 qk-norm=true", 32768, 4096, 28, false,
 	  { { "Qwen3ForCausalLM", "" } } },
-	{ "vit", &pd_family_vit, "layers=12 hidden=768 heads=12 feed-forward=3072 channels=3 size=224 patch=16 "
+	{ "vit", "vit.", &pd_family_vit, "layers=12 hidden=768 heads=12 feed-forward=3072 channels=3 size=224 patch=16 "
 	  "classes=2 activation=gelu eps=1e-12 deviation=0.02 dropout=0 attention-dropout=0", 0, 0, 0, false,
 	  { { "ViTForImageClassification", "" } } },
 };
@@ -157,6 +157,7 @@ int pd_config_read(const struct pd_place *root, struct pd_config *config_p, stru
 
 	if (find_type(root, &r.type, err) < 0)
 		return -1;
+	config_p->type = r.type;
 	config_p->family = r.type->family;
 	pd_network_size_init(r.size);
 	pd_network_size_words(r.type->size, r.size);

@@ -8,7 +8,9 @@
 
 #include "network/network.h"
 
+struct pd_config_type;
 struct pd_config {
+	const struct pd_config_type *type;
 	const struct pd_family *family;
 	struct pd_network_size size;
 };
@@ -20,3 +22,14 @@ bool pd_config_is(const json_t *document);
  * many as there are positions, or as attention sees, if these are fewer.
  */
 int pd_config_read(const struct pd_place *root, struct pd_config *config_p, struct pd_error *err);
+/*
+ * Adds to the document of such a network what the folder's files call its parameters (pd-model(5)).  place
+ * is what messages call the document.  Errors: sizes that do not fit each other.
+ */
+int pd_config_name(const struct pd_config *config, const char *place, json_t *document, struct pd_error *err);
+/*
+ * Adds its source: the config.json itself, unless `given` makes another network of it, whereupon *changed_p is
+ * the option that does; else NULL.
+ */
+void pd_config_keep(const struct pd_config *config, json_t *json, const struct pd_network_size *given,
+		    json_t *document, const char **changed_p);

@@ -10,7 +10,7 @@ struct pd_config_architecture {
 };
 
 struct pd_config_type {
-	const char *name;
+	const char *name, *prefix;      /* what names begin with, but for those of heads */
 	const struct pd_family *family;
 	const char *size;
 	/* positions; how many of them sliding windows see, and behind how many layers these begin */

@@ -39,6 +39,8 @@ static const struct option {
 #include "network/option.def"
 };
 
+static const size_t option_bytes[] = { sizeof(int64_t), sizeof(double), sizeof(bool), sizeof(int) };
+
 static void *field(const struct option *option, const struct pd_network_size *size)
 {
 	return (char *)(uintptr_t)size + option->at;
@@ -62,9 +64,7 @@ static bool said(const struct option *option, const struct pd_network_size *size
 static void copy_field(const struct option *option, const struct pd_network_size *from,
 		       struct pd_network_size *to)
 {
-	static const size_t bytes[] = { sizeof(int64_t), sizeof(double), sizeof(bool), sizeof(int) };
-
-	memcpy(field(option, to), field(option, from), bytes[option->kind]);
+	memcpy(field(option, to), field(option, from), option_bytes[option->kind]);
 }
 
 void pd_network_size_init(struct pd_network_size *size_p)
@@ -83,6 +83,23 @@ const char *pd_network_said(const struct pd_network_size *size)
 {
 	for (size_t o = 0; o < PD_COUNT(options); o++)
 		if (said(&options[o], size))
+			return options[o].name;
+	return NULL;
+}
+
+static bool is_same(const struct option *option, const struct pd_network_size *a,
+		    const struct pd_network_size *b)
+{
+	return memcmp(field(option, a), field(option, b), option_bytes[option->kind]) == 0;
+}
+
+const char *pd_network_changed(const struct pd_network_size *of, const struct pd_network_size *said_p)
+{
+	static const char *const training[] = { "sequence", "dropout", "attention-dropout", "deviation", NULL };
+
+	for (size_t o = 0; o < PD_COUNT(options); o++)
+		if (said(&options[o], said_p) && !is_same(&options[o], of, said_p) &&
+		    pd_names_index(training, options[o].name) < 0)
 			return options[o].name;
 	return NULL;
 }

@@ -69,6 +69,11 @@ const struct pd_preset *pd_preset_find(const struct pd_family *family, const cha
 void pd_network_size_init(struct pd_network_size *size_p);
 /* Returns the name of an option that is said, or NULL. */
 const char *pd_network_said(const struct pd_network_size *size);
+/*
+ * Returns the name of an option that is said otherwise than in `of`, and changes what is computed in an
+ * evaluation of the same samples; or NULL.
+ */
+const char *pd_network_changed(const struct pd_network_size *of, const struct pd_network_size *said);
 /* Sets what words such as "layers=16 tied=true" say. */
 void pd_network_size_words(const char *words, struct pd_network_size *size);
 /*

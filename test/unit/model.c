@@ -324,7 +324,7 @@ static void test_errors(void)
 		  "number from 1 to 1073741824, found nothing" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 3, 'kernel': 3",
 		  "layers[0]: unknown key \"kernel\"; expected one of name, kind, inputs, shares, "
-		  "init, out_features, bias" },
+		  "init, names, out_features, bias" },
 		{ "[]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 3",
 		  "needs an input of one dimension or more, found a scalar" },
 		{ "[6, 5, 4]", "'kind': 'layernorm', 'inputs': ['x'], 'normalized_shape': [6, 5]",
@@ -386,7 +386,7 @@ static void test_errors(void)
 		  "layers[0].approximate: expected one of \"none\", \"tanh\", found \"erf\"" },
 		{ "[4]", "'kind': 'elu', 'inputs': ['x'], 'negative_slope': 0.1",
 		  "layers[0]: unknown key \"negative_slope\"; expected one of name, kind, inputs, shares, "
-		  "init, alpha" },
+		  "init, names, alpha" },
 		{ "[4]", "'kind': 'mul', 'inputs': ['x', 'x', 'x']",
 		  "layers[0].inputs: expected 2 inputs for mul, found 3" },
 		{ "[4]", "'kind': 'parameter', 'inputs': ['x']", "layers[0].shape: expected" },
