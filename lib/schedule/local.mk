@@ -9,4 +9,5 @@ lib_libpd_a_SOURCES += lib/schedule/cursor.c lib/schedule/cursor.h \
 lib_libpd_a_SOURCES += lib/schedule/list.c lib/schedule/list.h lib/schedule/price.c \
 	lib/schedule/price.h lib/schedule/file.c lib/schedule/file.h lib/schedule/check.c \
 	lib/schedule/check.h lib/schedule/check_exchanges.c lib/schedule/check_microbatch.c \
-	lib/schedule/check_rank.c lib/schedule/check_rank.h
+	lib/schedule/check_rank.c lib/schedule/check_rank.h lib/schedule/torch_write.c \
+	lib/schedule/torch.h lib/schedule/torch_action.def

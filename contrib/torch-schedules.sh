@@ -1,0 +1,71 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Has torch.distributed.pipelining read and run the tables that pd-schedule --format=torch writes.
+#
+#     sh contrib/torch-schedules.sh
+#
+# PYTHON is a Python that has torch 2.15 or later (python3), PD_BUILD the build tree.  The script says ok or
+# not ok, as a test does.  It takes minutes, so `make check` does not run it.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+python=${PYTHON:-python3}
+judge=$PD_SOURCE/contrib/torch-schedules.py
+$python -c 'import torch.distributed.pipelining.schedules as s; s._validate_send_waits' 2>/dev/null ||
+	test_skip_all "there is no PyTorch 2.15 for $python"
+
+# tables SCHEDULE RANKS STAGES MICROBATCHES: writes both tables, and adds them to the cases.
+tables() {
+	name=$1-$2-$3-$4
+	chain "$3" | pd-plan -q --topology="$2@10GB/s" --schedule="$1" --weights=flush --microbatches="$4" \
+		--stages="$(yes 1 | head -n "$3" | paste -sd, -)" \
+		$([ "$1" != interleaved ] || echo "--chunks=$(($3 / $2))") >plan.json
+	pd-schedule --format=torch plan.json >"$name.csv"
+	pd-schedule --format=torch-comms plan.json >"$name-comms.csv"
+	echo "$2 $3 $4 compute_only $name.csv" >>cases
+	echo "$2 $3 $4 compute_comms $name-comms.csv" >>cases
+}
+
+for schedule in gpipe 1f1b zb-h1; do
+	test_ok "$schedule, 2 to 8 ranks, 1 to 32 microbatches: PyTorch takes every table" '
+		: >cases
+		for ranks in 2 3 4 5 6 7 8; do
+			for microbatches in 1 2 3 4 5 7 8 11 16 21 27 32; do
+				tables $schedule $ranks $ranks $microbatches
+			done
+		done
+		$python "$judge" load <cases'
+done
+test_ok "interleaved, 2 to 8 ranks, 2 to 4 stages of each, up to 32 microbatches" '
+	: >cases
+	for ranks in 2 3 4 5 6 7 8; do
+		for chunks in 2 3 4; do
+			for rounds in 1 2 3 4; do
+				tables interleaved $ranks $((ranks * chunks)) $((ranks * rounds))
+			done
+		done
+	done
+	$python "$judge" load <cases'
+test_ok "a table that is not complete: PyTorch refuses it, so this judges" '
+	sed "1s/0B0,//" 1f1b-4-4-8.csv >wrong.csv
+	echo "4 4 8 compute_only wrong.csv" | status 1 $python "$judge" load'
+
+while read -r schedule ranks stages microbatches; do
+	for kind in compute_only compute_comms; do
+		test_ok "$schedule, $ranks processes, $stages stages, $microbatches microbatches, $kind: gradients" '
+			tables $schedule $ranks $stages $microbatches
+			[ $kind = compute_only ] || name=$name-comms
+			timeout 300 $python "$judge" run $stages $microbatches $kind $name.csv'
+	done
+done <<END
+gpipe 2 2 4
+1f1b 4 4 8
+1f1b 2 2 1
+interleaved 2 8 4
+interleaved 4 8 8
+zb-h1 4 4 8
+zb-h1 2 2 3
+END
+test_ok "without REDUCE_GRAD gradients are of another size, so this judges" '
+	sed "s/,[0-9]*[A-Z_]*REDUCE_GRAD//g" 1f1b-4-4-8-comms.csv >wrong.csv
+	! timeout 300 $python "$judge" run 4 8 compute_comms wrong.csv 2>err || false
+	grep -q "off by" err'
+test_done

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of actions of torch.distributed.pipelining: a row for each rank, a cell for each action,
+ * "2F0" for the forward of microbatch 0 at stage 2, "(0F8;7B0)OVERLAP_F_B" for two at once.  A step()
+ * there is one minibatch, with one version of the weights.
+ */
+#pragma once
+
+#include "schedule/list.h"
+
+#include <stdio.h>
+
+enum pd_torch_action {
+#define TORCH_ACTION(name, has_microbatch, what) PD_TORCH_##name,
+#include "schedule/torch_action.def"
+#undef TORCH_ACTION
+	PD_TORCH_ACTIONS
+};
+
+extern const char *const pd_torch_action_name[PD_TORCH_ACTIONS + 1];    /* NULL-terminated */
+
+/*
+ * Refuses a plan whose schedule such a table cannot say, and says what to do instead.  Says on standard
+ * error what the table leaves to the user.
+ */
+int pd_torch_sayable(const struct pd_plan *plan, const struct pd_wiring *wiring, struct pd_error *err);
+/*
+ * Writes the lists, of one minibatch, or what schedule makes for one if that is not NULL.  With comms
+ * there are transfers, their waits and the reductions of gradients, as PyTorch 2.15 wants them; without,
+ * computations alone, and PyTorch adds the rest.
+ */
+int pd_torch_write(FILE *out, const struct pd_lists *lists, const struct pd_schedule *schedule, bool comms,
+		   struct pd_error *err);

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes one minibatch as a table for torch.distributed.pipelining. */
+#include "schedule/torch.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const pd_torch_action_name[] = {
+#define TORCH_ACTION(name, has_microbatch, what) #name,
+#include "schedule/torch_action.def"
+#undef TORCH_ACTION
+	NULL
+};
+
+/* Returns the action for an operation, or PD_TORCH_ACTIONS if it has none. */
+static enum pd_torch_action action_of(enum pd_op_kind kind)
+{
+	switch (kind) {
+	case PD_OP_forward:
+		return PD_TORCH_F;
+	case PD_OP_backward:
+		return PD_TORCH_B;
+	case PD_OP_backward_input:
+		return PD_TORCH_I;
+	case PD_OP_backward_weight:
+		return PD_TORCH_W;
+	case PD_OP_send_activation:
+		return PD_TORCH_SEND_F;
+	case PD_OP_recv_activation:
+		return PD_TORCH_RECV_F;
+	case PD_OP_send_gradient:
+		return PD_TORCH_SEND_B;
+	case PD_OP_recv_gradient:
+		return PD_TORCH_RECV_B;
+	default:
+		return PD_TORCH_ACTIONS;
+	}
+}
+
+static int check_weights(const struct pd_plan *plan, struct pd_error *err)
+{
+	if (plan->weights == PD_WEIGHTS_FLUSH)
+		return 0;
+	return pd_error_input(err, "%s: weights: \"%s\" cannot be said in PyTorch's tables, whose step() would "
+			      "train by flush without a word: expected \"flush\", as pd-plan --weights=flush "
+			      "plans", pd_plan_name(plan), pd_weight_kind_name[plan->weights]);
+}
+
+static int check_replicas(const struct pd_plan *plan, struct pd_error *err)
+{
+	for (int s = 1; s < plan->stage_count; s++)
+		if (plan->stages[s].replicas != plan->stages[0].replicas)
+			return pd_error_input(err, "%s: stages[%d].replicas: a table of PyTorch has one rank for "
+					      "each stage, which data parallelism repeats as a whole: expected "
+					      "%d replicas as of stage 0, found %d (pd-plan --straight plans "
+					      "none)", pd_plan_name(plan), s, plan->stages[0].replicas,
+					      plan->stages[s].replicas);
+	return 0;
+}
+
+/* Returns a tensor of the link that another stage made than the one from which the link goes, or that skips stages; or -1. */
+static int passed_on(const struct pd_plan *plan, const struct pd_link *link)
+{
+	for (int i = 0; i < link->tensor_count; i++)
+		if (link->to > link->from + 1 ||
+		    pd_plan_stage_of_layer(plan, link->tensors[i]) != link->from)
+			return link->tensors[i];
+	return -1;
+}
+
+/* In PyTorch a stage takes what the stage before it makes, and nothing else. */
+static int check_links(const struct pd_plan *plan, const struct pd_wiring *wiring, struct pd_error *err)
+{
+	for (int l = 0; l < wiring->link_count; l++) {
+		const struct pd_link *link = &wiring->links[l];
+		int layer = passed_on(plan, link);
+
+		if (layer >= 0)
+			return pd_error_input(err, "%s: the output of layer \"%.60s\" goes from stage %d to stage "
+					      "%d, and PyTorch's stages send to the next stage alone: expected "
+					      "other cuts (pd-plan --stages)", pd_plan_name(plan),
+					      plan->profile->layers[layer].name,
+					      pd_plan_stage_of_layer(plan, layer), link->to);
+	}
+	for (int s = 1; s < plan->stage_count; s++)
+		if (wiring->in_count[s] == 0)
+			return pd_error_input(err, "%s: stages[%d] takes nothing from stage %d, and PyTorch's "
+					      "stages each take what the one before makes: expected other cuts "
+					      "(pd-plan --stages)", pd_plan_name(plan), s, s - 1);
+	return 0;
+}
+
+static int check_shares(const struct pd_plan *plan, struct pd_error *err)
+{
+	const struct pd_model *model = plan->profile->model;
+
+	for (int l = 0; model && l < model->layer_count; l++) {
+		int other = model->layers[l].shares;
+
+		if (other >= 0 && pd_plan_stage_of_layer(plan, l) != pd_plan_stage_of_layer(plan, other))
+			return pd_error_input(err, "%s: layers \"%.60s\" and \"%.60s\" share parameters and are in "
+					      "different stages, whose gradients PyTorch's pipelines do not add "
+					      "up: expected both in one stage (pd-plan --stages)",
+					      pd_plan_name(plan), model->layers[other].name,
+					      model->layers[l].name);
+	}
+	return 0;
+}
+
+static void say_what_is_left(const struct pd_plan *plan)
+{
+	int replicas = plan->stages[0].replicas;
+
+	if (replicas > 1)
+		pd_say("each row stands for %d ranks, the replicas of its stages, each with one of %d microbatches: "
+		       "data parallelism over them is yours to set up", replicas, replicas);
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].recompute) {
+			pd_say("stage %d recomputes in the plan, which the table cannot say: wrap its module in "
+			       "torch.utils.checkpoint", s);
+			break;
+		}
+}
+
+int pd_torch_sayable(const struct pd_plan *plan, const struct pd_wiring *wiring, struct pd_error *err)
+{
+	if (check_weights(plan, err) < 0 || check_replicas(plan, err) < 0 ||
+	    check_links(plan, wiring, err) < 0 || check_shares(plan, err) < 0)
+		return -1;
+	say_what_is_left(plan);
+	return 0;
+}
+
+/* A row while it is written. */
+struct row {
+	FILE *out;
+	bool comms, begun;
+	int replicas;
+	int64_t microbatches;           /* of one replica */
+	int64_t *done;                  /* per stage: microbatches whose gradients are complete */
+	int whole;                      /* the stage whose gradients are to be reduced, or -1 */
+	struct pd_list sent;            /* activations that no wait has followed, and gradients */
+};
+
+static void cell(struct row *row, int stage, enum pd_torch_action action, int64_t microbatch)
+{
+	fprintf(row->out, "%s%d%s", row->begun ? "," : "", stage, pd_torch_action_name[action]);
+	if (microbatch >= 0)
+		fprintf(row->out, "%" PRId64, microbatch);
+	row->begun = true;
+}
+
+/* Waits for the send of an activation once its gradient is back: its receiver has used it. */
+static void wait_forward(struct row *row, const struct pd_op *op)
+{
+	struct pd_list *sent = &row->sent;
+
+	for (size_t n = 0; n < sent->count; n++) {
+		const struct pd_op *send = &sent->ops[n];
+
+		if (send->kind == PD_OP_send_activation && send->stage == op->stage &&
+		    send->microbatch == op->microbatch) {
+			cell(row, op->stage, PD_TORCH_WAIT_SEND_F, op->microbatch / row->replicas);
+			memmove(&sent->ops[n], &sent->ops[n + 1], (sent->count - n - 1) * sizeof(*sent->ops));
+			sent->count--;
+			return;
+		}
+	}
+}
+
+/* Reduces the gradients of a stage that is through: without that PyTorch does not take their mean. */
+static void reduce(struct row *row)
+{
+	if (row->whole < 0)
+		return;
+	cell(row, row->whole, PD_TORCH_REDUCE_GRAD, -1);
+	cell(row, row->whole, PD_TORCH_WAIT_REDUCE_GRAD, -1);
+	row->whole = -1;
+}
+
+/* Notes or writes what must follow an operation. */
+static void follow(struct row *row, const struct pd_op *op)
+{
+	if (pd_op_sends(op->kind))
+		pd_list_add(&row->sent, op, NULL);
+	if (op->kind == PD_OP_backward || op->kind == PD_OP_backward_input)
+		wait_forward(row, op);
+	if ((op->kind == PD_OP_backward || op->kind == PD_OP_backward_weight) &&
+	    ++row->done[op->stage] == row->microbatches)
+		row->whole = op->stage;
+}
+
+static void write_row(struct row *row, struct pd_op_source *source)
+{
+	struct pd_op op;
+
+	while (pd_op_source_next(source, &op) && !ferror(row->out)) {
+		enum pd_torch_action action = action_of(op.kind);
+		bool transfers = pd_op_transfers(op.kind);
+
+		/* Parts of a backward are one action; a transfer within the rank is none. */
+		if (action == PD_TORCH_ACTIONS || op.more || (transfers && (!row->comms || op.peer == op.rank)))
+			continue;
+		if (!transfers)         /* what is made is sent first */
+			reduce(row);
+		cell(row, op.stage, action, op.microbatch / row->replicas);
+		if (row->comms)
+			follow(row, &op);
+	}
+	reduce(row);
+	for (size_t n = 0; n < row->sent.count; n++)
+		cell(row, row->sent.ops[n].stage, row->sent.ops[n].kind == PD_OP_send_activation
+		     ? PD_TORCH_WAIT_SEND_F : PD_TORCH_WAIT_SEND_B, row->sent.ops[n].microbatch / row->replicas);
+	putc('\n', row->out);
+}
+
+/* Returns the rank that is row p: without replicas p, else the first replica of stage p. */
+static int rank_of_row(const struct pd_plan *plan, int p)
+{
+	return plan->stages[0].replicas == 1 ? p : plan->stages[p].ranks[0];
+}
+
+int pd_torch_write(FILE *out, const struct pd_lists *lists, const struct pd_schedule *schedule, bool comms,
+		   struct pd_error *err)
+{
+	const struct pd_plan *plan = lists->plan;
+	int replicas = plan->stages[0].replicas;
+
+	for (int p = 0; p < lists->rank_count / replicas && !ferror(out); p++) {
+		struct row row = { .out = out, .comms = comms, .replicas = replicas, .whole = -1,
+				   .microbatches = lists->microbatches / replicas,
+				   .done = pd_calloc((size_t)plan->stage_count, sizeof(*row.done)) };
+		struct pd_op_source source;
+
+		pd_op_source_begin(&source, schedule, lists, rank_of_row(plan, p), lists->microbatches);
+		write_row(&row, &source);
+		pd_op_source_end(&source);
+		pd_list_release(&row.sent);
+		free(row.done);
+	}
+	if (fflush(out) != 0 || ferror(out))
+		return pd_error_failed(err, "cannot write the table: %s", strerror(errno));
+	return 0;
+}
