@@ -87,7 +87,7 @@ class Network:
             else:
                 self.follow(name, kind, CURVES[kind])
             return
-        kind = self.draw.choice([*CURVES, "conv2d", "conv2d", "batchnorm2d", "maxpool2d", "avgpool2d",
+        kind = self.draw.choice([*CURVES, "conv2d", "conv2d", "conv_transpose2d", "batchnorm2d", "maxpool2d", "avgpool2d",
                                  "adaptive_avgpool2d", "residual", "flatten"])
         channels, size, _ = self.shape
         if size < 3 and "pool" in kind:
@@ -96,6 +96,15 @@ class Network:
             out = self.draw.choice([2, 4, 16])
             self.follow(name, kind, nn.Conv2d(channels, out, 3, padding=1), [out, size, size],
                         out_channels=out, kernel=3, padding=1)
+        elif kind == "conv_transpose2d":
+            out, kernel, stride = self.draw.choice([2, 6, 16]), self.draw.choice([2, 3]), self.draw.choice([1, 2])
+            how = {"stride": stride, "padding": self.draw.choice([0, 1]), "dilation": self.draw.choice([1, 2]),
+                   "output_padding": self.draw.choice([0, stride - 1]), "bias": self.draw.random() < 0.8,
+                   "groups": self.draw.choice([1, math.gcd(channels, out)])}
+            large = (size - 1) * stride + how["dilation"] * (kernel - 1) + 1 + how["output_padding"] - \
+                2 * how["padding"]
+            self.follow(name, kind, nn.ConvTranspose2d(channels, out, kernel, **how), [out, large, large],
+                        out_channels=out, kernel=kernel, **how)
         elif kind == "batchnorm2d":
             self.follow(name, kind, nn.BatchNorm2d(channels))
         elif kind == "maxpool2d":

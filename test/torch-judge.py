@@ -137,6 +137,10 @@ def loss_of(model, parameters, given, state):
                 x = functional.embedding(x, w, layer.get("padding_idx"))
             case "position_embedding":
                 x = x + w[:x.shape[1]]
+            case "conv_transpose2d":
+                x = functional.conv_transpose2d(x, w, b, **{
+                    key: layer[key] for key in ("stride", "padding", "output_padding", "groups", "dilation")
+                    if key in layer})
             case "parameter":
                 x = w.expand(len(x), *w.shape)
             case "softmax":

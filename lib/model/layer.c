@@ -27,6 +27,7 @@ static const struct attribute {
 	{ "kernel", PAIR, offsetof(struct pd_layer, kernel), 1, PD_MAX_EXTENT },
 	{ "stride", PAIR, offsetof(struct pd_layer, stride), 1, PD_MAX_EXTENT },
 	{ "padding", PAIR, offsetof(struct pd_layer, padding), 0, PD_MAX_EXTENT },
+	{ "output_padding", PAIR, offsetof(struct pd_layer, output_padding), 0, PD_MAX_EXTENT },
 	{ "dilation", PAIR, offsetof(struct pd_layer, dilation), 1, PD_MAX_EXTENT },
 	{ "output_size", PAIR, offsetof(struct pd_layer, output_size), 1, PD_MAX_EXTENT },
 	{ "normalized_shape", SHAPE, offsetof(struct pd_layer, normalized_shape), 1, PD_MAX_EXTENT },

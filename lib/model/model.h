@@ -67,7 +67,8 @@ enum pd_begins { PD_BEGINS_CONSTANT, PD_BEGINS_UNIFORM, PD_BEGINS_NORMAL };
 struct pd_layer_tensor {
 	const char *name;               /* "weight"; lives for ever */
 	int dims;
-	int64_t size[4];                /* conv2d weight: O, I/groups, KH, KW; linear: O, I */
+	int64_t size[4];                /* conv2d weight: O, I/groups, KH, KW; linear: O, I;
+					   conv_transpose2d: I, O/groups, KH, KW */
 	int64_t elements;
 	enum pd_begins begins;
 	float value;
@@ -86,6 +87,8 @@ struct pd_layer {
 	/* attributes; those a kind does not have are zero */
 	int64_t out_channels;           /* conv2d; linear's out_features too */
 	int64_t kernel[2], stride[2], padding[2], dilation[2], groups;
+	int64_t output_padding[2];      /* conv_transpose2d */
+	bool transposed;                /* the convolution that leads from the output to the input */
 	int64_t output_size[2];
 	struct pd_shape normalized_shape;       /* layernorm: the last axes of its input */
 	int64_t heads, kv_heads;        /* attention */

@@ -32,7 +32,29 @@ static int windows(const struct infer *w, int axis, int64_t dilation)
 	return 0;
 }
 
-int infer_conv2d(const struct infer *w)
+/*
+ * Sets the output's size along an axis to that of which a convolution makes the input.  A row more of padding
+ * than its stride would be a window more.
+ */
+static int spread(const struct infer *w, int axis)
+{
+	const struct pd_layer *layer = w->layer;
+	int64_t reach = (layer->kernel[axis] - 1) * layer->dilation[axis] + 1;
+	int64_t size = (w->in->size[1 + axis] - 1) * layer->stride[axis] + reach +
+		       layer->output_padding[axis] - 2 * layer->padding[axis];
+
+	if (layer->output_padding[axis] >= layer->stride[axis])
+		return infer_error(w, "has an output_padding of %" PRId64 ": expected less than its stride of %"
+				PRId64, layer->output_padding[axis], layer->stride[axis]);
+	if (size < 1)
+		return infer_error(w, "has padding %" PRId64 ", which leaves none of its output's %s",
+				layer->padding[axis], axis ? "width" : "height");
+	w->layer->output.size[1 + axis] = size;
+	return 0;
+}
+
+/* The weight has the channels of the one end, and by groups of the other; outputs have a bias. */
+static int infer_convolution(const struct infer *w, int64_t one, int64_t other)
 {
 	struct pd_layer *layer = w->layer;
 	int64_t out = layer->out_channels;
@@ -45,13 +67,23 @@ int infer_conv2d(const struct infer *w)
 				w->in->size[0], out);
 	layer->output = (struct pd_shape){ 3, { out } };
 	for (int axis = 0; axis < 2; axis++)
-		if (windows(w, axis, layer->dilation[axis]) < 0)
+		if ((layer->transposed ? spread(w, axis) : windows(w, axis, layer->dilation[axis])) < 0)
 			return -1;
 	if (infer_parameter(w, "weight", 4,
-			  (int64_t[]){ out, w->in->size[0] / layer->groups, layer->kernel[0],
-				       layer->kernel[1] }) < 0)
+			  (int64_t[]){ one, other / layer->groups, layer->kernel[0], layer->kernel[1] }) < 0)
 		return -1;
 	return layer->bias ? infer_parameter(w, "bias", 1, &out) : 0;
+}
+
+int infer_conv2d(const struct infer *w)
+{
+	return infer_convolution(w, w->layer->out_channels, w->in->size[0]);
+}
+
+int infer_conv_transpose2d(const struct infer *w)
+{
+	w->layer->transposed = true;
+	return infer_convolution(w, w->in->size[0], w->layer->out_channels);
 }
 
 int infer_pool(const struct infer *w)

@@ -95,7 +95,7 @@ static void test_curve_reference(const struct pd_device_ops *ops, const char *ki
 	free(layers);
 }
 
-static void test_grouped(const struct pd_device_ops *ops)
+static void test_grouped(const struct pd_device_ops *ops, const char *kind)
 {
 	static const struct {
 		int channels, out, groups;
@@ -103,18 +103,18 @@ static void test_grouped(const struct pd_device_ops *ops)
 	bool good = true;
 
 	for (size_t i = 0; i < PD_COUNT(cases); i++) {
-		char *layer = pd_format("{'name': 'it', 'kind': 'conv2d', 'inputs': ['in'], "
+		char *layer = pd_format("{'name': 'it', 'kind': '%s', 'inputs': ['in'], "
 		                        "'out_channels': %d, "
 					"'groups': %d, 'kernel': [3, 2], 'padding': 1, "
 					"'stride': [1, 2]}",
-					cases[i].out, cases[i].groups);
+					kind, cases[i].out, cases[i].groups);
 		struct pd_model *model = model_around(cases[i].channels, 8, 9, layer);
 
 		good = conforms(ops, model, 3, 3, 2e-5) && good;
 		pd_model_free(model);
 		free(layer);
 	}
-	ok(good, "%s: conv2d in groups", chain_name(ops));
+	ok(good, "%s: %s in groups", chain_name(ops), kind);
 }
 
 /* Tests shapes for which the CPU may take Winograd's algorithm, some of them with cut-off tiles. */
@@ -453,7 +453,15 @@ static void test_images(const struct pd_device_ops *ops)
 	test_sizes(ops, "conv2d", ", 'out_channels': 32, 'kernel': 5, 'stride': 2, "
 	                "'padding': 2", 2e-5);
 	test_sizes(ops, "conv2d", ", 'out_channels': 1, 'kernel': 1", 2e-5);
-	test_grouped(ops);
+	test_sizes(ops, "conv_transpose2d", ", 'out_channels': 16, 'kernel': 2, 'stride': 2", 2e-5);
+	test_sizes(ops, "conv_transpose2d", ", 'out_channels': 5, 'kernel': [3, 2], 'stride': [2, 1], "
+		   "'padding': 1, 'output_padding': [1, 0], 'bias': false", 2e-5);
+	test_sizes(ops, "conv_transpose2d", ", 'out_channels': 20, 'kernel': 3, 'dilation': 2, "
+		   "'padding': [2, 1]", 2e-5);
+	/* a GPU rounds such an output twice, without a bias once */
+	test_sizes(ops, "conv_transpose2d", ", 'out_channels': 1, 'kernel': 1, 'bias': false", 2e-5);
+	test_grouped(ops, "conv2d");
+	test_grouped(ops, "conv_transpose2d");
 	test_behind_groups(ops);
 	test_winograd(ops);
 	each_curve(test_curve, ops);
@@ -513,6 +521,10 @@ static void test_reference(void)
 		"{'name': 'm', 'kind': 'mean', 'inputs': ['in'], 'dim': 2, 'keepdim': true}, "
 		"{'name': 'b', 'kind': 'mul', 'inputs': ['m', 'a']}, "
 		"{'name': 'it', 'kind': 'add', 'inputs': ['q', 'b']}"), "unlike shapes");
+	conform_differences(model_around(4, 4, 5, "{'name': 'a', 'kind': 'conv_transpose2d', 'inputs': ['in'], "
+		"'out_channels': 6, 'kernel': [3, 2], 'stride': 2, 'padding': 1, 'output_padding': [1, 0], "
+		"'groups': 2}, {'name': 'it', 'kind': 'conv_transpose2d', 'inputs': ['a'], 'out_channels': 3, "
+		"'kernel': 2, 'dilation': 2, 'bias': false}"), "conv_transpose2d");
 	conform_differences(model_around(3, 4, 5, "{'name': 'a', 'kind': 'softmax', 'inputs': ['in'], 'dim': "
 		"2}, {'name': 'it', 'kind': 'softmax', 'inputs': ['a']}"), "softmax");
 	conform_differences(model_of("3, 5",

@@ -81,6 +81,8 @@ static const struct kind_case cases[] = {
 	{ "linear", "7, 6", "7, 5", IT("linear", ", 'out_features': 5"), false },
 	{ "conv2d", "3, 8, 9", "5, 8, 9",
 	  IT("conv2d", ", 'out_channels': 5, 'kernel': 3, 'padding': 1"), true },
+	{ "conv_transpose2d", "3, 4, 5", "5, 8, 10",
+	  IT("conv_transpose2d", ", 'out_channels': 5, 'kernel': 2, 'stride': 2"), true },
 	{ "add", "7, 6", "7, 3", HALVES "{'name': 'it', 'kind': 'add', 'inputs': ['a', 'b']}", false },
 	{ "mul", "7, 6", "7, 3", HALVES "{'name': 'it', 'kind': 'mul', 'inputs': ['a', 'b']}", false },
 	{ "mul of unlike shapes", "7, 6", "7, 6", "{'name': 'a', 'kind': 'slice', 'inputs': ['p'], 'dim': -1, "

@@ -54,6 +54,40 @@ UNCHECKED void ref_conv2d(const struct ref_job *j)
 	}
 }
 
+UNCHECKED void ref_conv_transpose2d(const struct ref_job *j)
+{
+	const struct pd_layer *a = j->layer;
+	const int64_t *in = j->in->size, *out = a->output.size;
+	int64_t of = out[0] / a->groups, cf = in[0] / a->groups, planes = out[1] * out[2];
+
+	for (int64_t y = 0; y < j->r->batch * out[0] * planes; y++)
+		bias(j, y, y / planes % out[0]);
+	for (int64_t n = 0, x = 0; n < j->r->batch; n++)
+	for (int64_t c = 0; c < in[0]; c++)
+	for (int64_t p = 0; p < in[1]; p++)
+	for (int64_t q = 0; q < in[2]; q++, x++) {
+		for (int64_t o = 0; o < of; o++)
+		for (int64_t k = 0; k < a->kernel[0]; k++) {
+			int64_t row = p * a->stride[0] - a->padding[0] + k * a->dilation[0];
+			int64_t y = ((n * out[0] + c / cf * of + o) * out[1] + row) * out[2];
+			int64_t w = ((c * of + o) * a->kernel[0] + k) * a->kernel[1];
+
+			for (int64_t l = 0; l < a->kernel[1] && row >= 0 && row < out[1]; l++) {
+				int64_t col = q * a->stride[1] - a->padding[1] + l * a->dilation[1];
+
+				if (col < 0 || col >= out[2])
+					continue;
+				if (j->back) {
+					j->dx[x] += j->w[0][w + l] * j->dy[y + col];
+					j->dw[0][w + l] += j->x[x] * j->dy[y + col];
+				} else {
+					j->y[y + col] += j->w[0][w + l] * j->x[x];
+				}
+			}
+		}
+	}
+}
+
 UNCHECKED void ref_linear(const struct ref_job *j)
 {
 	int64_t in = pd_shape_width(j->in), out = pd_shape_width(&j->layer->output);

@@ -73,6 +73,9 @@ static void test_shapes(void)
 		 "[2, 3], "
 		  "'padding': [0, 1], 'dilation': [2, 1], 'groups': 2, 'bias': false",
 		  "6 x 3 x 3", 6 * 2 * 6 },
+		{ "[4, 9, 8]", "'kind': 'conv_transpose2d', 'out_channels': 6, 'kernel': [3, 2], 'stride': "
+		  "[2, 3], 'padding': [0, 1], 'output_padding': [1, 2], 'dilation': [2, 1], 'groups': 2",
+		  "6 x 22 x 23", 4 * 3 * 6 + 6 },
 		{ "[7]", "'kind': 'linear', 'out_features': 5", "5", 40 },
 		{ "[7]", "'kind': 'linear', 'out_features': 5, 'bias': false", "5", 35 },
 		{ "[2, 3, 4]", "'kind': 'relu'", "2 x 3 x 4", 0 },
@@ -348,6 +351,12 @@ static void test_errors(void)
 		  "window of height 5, larger than its padded input of 4" },
 		{ "[1, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 2, "
 		  "'dilation': 1073741824", "larger than its padded input" },
+		{ "[4]", "'kind': 'conv_transpose2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 3",
+		  "needs an input of three dimensions" },
+		{ "[1, 4, 4]", "'kind': 'conv_transpose2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 3, "
+		  "'output_padding': [0, 1]", "output_padding of 1: expected less than its stride of 1" },
+		{ "[1, 1, 4]", "'kind': 'conv_transpose2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 2, "
+		  "'padding': 1", "has padding 1, which leaves none of its output's height" },
 		{ "[4, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 6, 'kernel': 1, "
 		  "'groups': 4", "has 4 groups: expected a divisor of its 4 input and 6 output" },
 		{ "[1, 4, 4]", "'kind': 'maxpool2d', 'inputs': ['x'], 'kernel': 2, 'padding': 2",

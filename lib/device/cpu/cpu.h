@@ -149,10 +149,17 @@ int pd_cpu_plain_gradient(struct pd_compiled_layer *l, int i, void *gradient,
 int64_t pd_cpu_rows(const struct pd_compiled *net, const struct pd_shape *shape);
 const struct pd_layout *pd_cpu_matrix(struct pd_compiled *net, const struct pd_shape *shape);
 
-/* --- conv_linear.c: shared by conv2d and linear */
+/* --- conv_linear.c: shared by conv2d, conv_transpose2d and linear */
 struct pd_conv_linear_ops {
 	struct pd_primitive *forward, *data, *weights;
 	bool transposed;        /* linear_transposed.c makes the input's gradient; else data, unless NULL */
+	/*
+	 * forward is the op of a convolution that makes the gradient of its input, and data, which makes its
+	 * output, is that of forward; no op knows the layer's bias
+	 */
+	bool turned;
+	/* is given what forward made, before it is rounded; NULL: nothing is to be done */
+	void (*behind)(const struct pd_compiled_layer *l, const struct pd_layout *layout, void *made);
 };
 
 int pd_conv_linear_prepare(struct pd_compiled_layer *l, const struct pd_conv_linear_ops *ops,

@@ -6,7 +6,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/batchnorm2d.c \
 	lib/device/cpu/broadcast.c \
 	lib/device/cpu/chunks.c \
-	lib/device/cpu/conv2d.c \
+	lib/device/cpu/conv2d.c lib/device/cpu/conv_transpose2d.c \
 	lib/device/cpu/curves.c \
 	lib/device/cpu/cpu.c lib/device/cpu/cpu.h \
 	lib/device/cpu/dnn.h lib/device/cpu/dnnl2.h \

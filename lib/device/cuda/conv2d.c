@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conv2d by cuDNN.
+ * conv2d and conv_transpose2d by cuDNN.
  *
  * Each way is an algorithm of the library's older calls or an engine of its graph API
  * (conv2d_graph.c).  The same call adds bias and the relu behind it where the library can, else a
@@ -90,7 +90,7 @@ static int set_after(struct pd_cuda_conv *c, struct pd_error *err)
 static int describe(struct pd_cuda_conv *c, const struct pd_compiled_layer *l, struct pd_error *err)
 {
 	const int64_t *w = l->layer->parameters[0].size, batch = l->net->batch;
-	const int64_t *x = l->in_shape[0]->size, *y = l->layer->output.size;
+	const int64_t *x = pd_cuda_conv_x(l)->size, *y = pd_cuda_conv_y(l)->size;
 
 	if (l->net->batch > INT_MAX)
 		return pd_error_input(err, "a batch of %lld is too large for cuDNN",
@@ -127,14 +127,15 @@ static void size(struct pd_cuda_conv *c, struct pd_compiled_layer *l)
 
 	if (c->workspace[PD_WAY_WEIGHTS] > ways)
 		ways = c->workspace[PD_WAY_WEIGHTS];
-	if (l->wants[0] && c->workspace[PD_WAY_DATA] > ways)
-		ways = c->workspace[PD_WAY_DATA];
+	if (l->wants[0] && c->workspace[pd_cuda_conv_way(l, PD_WAY_DATA)] > ways)
+		ways = c->workspace[pd_cuda_conv_way(l, PD_WAY_DATA)];
 	if (pd_cuda_unlike(l->in[0], l->out, l->in_shape[0]))
 		c->turned_bytes = pd_align(pd_cuda_batch_bytes(l, l->in_shape[0]));
 	if (l->net->dtype != PD_F32)
 		c->narrow_bytes = pd_align(pd_dtype_bytes(l->net->dtype) *
 					   (size_t)l->layer->parameters[0].elements);
-	l->forward_bytes = c->turned_bytes + pd_cuda_workspace_bytes(c->workspace[PD_WAY_FORWARD]);
+	l->forward_bytes = c->turned_bytes +
+			   pd_cuda_workspace_bytes(c->workspace[pd_cuda_conv_way(l, PD_WAY_FORWARD)]);
 	l->backward_bytes = c->turned_bytes + c->narrow_bytes + pd_cuda_workspace_bytes(ways);
 	l->split_bytes = pd_cuda_batch_bytes(l, out);
 }
@@ -176,7 +177,7 @@ static const void *input(struct pd_compiled_layer *l, struct pd_error *err)
 		? NULL : l->temporary;
 }
 
-/* Runs the engine of a way. */
+/* Runs the engine of a way, else its algorithm: one of x, w and y is computed from the others. */
 static int run(struct pd_compiled_layer *l, int way, const void *x, const void *w, const void *y,
 	       void *workspace, struct pd_error *err)
 {
@@ -185,8 +186,34 @@ static int run(struct pd_compiled_layer *l, int way, const void *x, const void *
 		.x = x, .w = w, .y = y, .workspace = workspace,
 		.bias = c->engine[way].bias ? l->parameters[1] : NULL,
 	};
+	cudnnHandle_t dnn = pd_cuda_engine(l)->dnn;
+	const float one = 1, zero = 0;
+	cudnnStatus_t status;
 
-	return check(l, pd_dnn_run(&c->engine[way], pd_cuda_engine(l)->dnn, &data), err);
+	if (c->engine[way].plan)
+		status = pd_dnn_run(&c->engine[way], dnn, &data);
+	else if (way == PD_WAY_FORWARD)
+		status = cudnnConvolutionForward(dnn, &one, c->x, x, c->w, w, c->conv[way],
+						 (cudnnConvolutionFwdAlgo_t)c->algorithm[way], workspace,
+						 c->workspace[way], &zero, c->y, (void *)y);
+	else if (way == PD_WAY_DATA)
+		status = cudnnConvolutionBackwardData(dnn, &one, c->w, w, c->y, y, c->conv[way],
+						      (cudnnConvolutionBwdDataAlgo_t)c->algorithm[way],
+						      workspace, c->workspace[way], &zero, c->x, (void *)x);
+	else
+		status = cudnnConvolutionBackwardFilter(dnn, &one, c->x, x, c->y, y, c->conv[way],
+							(cudnnConvolutionBwdFilterAlgo_t)c->algorithm[way],
+							workspace, c->workspace[way], &zero, c->w, (void *)w);
+	return check(l, status, err);
+}
+
+/* Runs a way of the layer with its input and output, or gradients of these. */
+static int run_layer(struct pd_compiled_layer *l, int way, const void *in, const void *w, const void *out,
+		     void *workspace, struct pd_error *err)
+{
+	const void *x = l->layer->transposed ? out : in, *y = l->layer->transposed ? in : out;
+
+	return run(l, pd_cuda_conv_way(l, way), x, w, y, workspace, err);
 }
 
 /* Runs forward in one call: 1; 0 where the library cannot. */
@@ -207,19 +234,6 @@ static int forward_fused(struct pd_compiled_layer *l, const void *x, void *works
 	return check(l, status, err) < 0 ? -1 : 1;
 }
 
-static int forward_algorithm(struct pd_compiled_layer *l, const void *x, void *workspace,
-			     struct pd_error *err)
-{
-	const float one = 1, zero = 0;
-	struct pd_cuda_conv *c = l->own;
-
-	return check(l, cudnnConvolutionForward(
-			pd_cuda_engine(l)->dnn, &one, c->x, x, c->w, l->parameters[0],
-			c->conv[PD_WAY_FORWARD],
-			(cudnnConvolutionFwdAlgo_t)c->algorithm[PD_WAY_FORWARD], workspace,
-			c->workspace[PD_WAY_FORWARD], &zero, c->y, l->dst), err);
-}
-
 static int forward_rest(struct pd_compiled_layer *l, bool bias, bool relu, struct pd_error *err)
 {
 	const struct pd_shape *out = &l->layer->output;
@@ -236,24 +250,21 @@ static int forward_rest(struct pd_compiled_layer *l, bool bias, bool relu, struc
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct pd_cuda_conv *c = l->own;
-	const struct pd_dnn_engine *engine = &c->engine[PD_WAY_FORWARD];
+	const struct pd_dnn_engine *engine = &c->engine[pd_cuda_conv_way(l, PD_WAY_FORWARD)];
 	void *workspace = pd_cuda_workspace((char *)l->temporary + c->turned_bytes);
 	const void *x = input(l, err);
 
 	if (!x)
 		return -1;
-	if (engine->plan)
-		return run(l, PD_WAY_FORWARD, x, l->parameters[0], l->dst, workspace, err) < 0
-			? -1 : forward_rest(l, false, c->relu && !engine->relu, err);
-	if (c->fused) {
+	if (c->fused && !engine->plan) {
 		int verdict = forward_fused(l, x, workspace, err);
 
 		if (verdict != 0)
 			return verdict < 0 ? -1 : 0;
 		c->fused = false;       /* do not try again */
 	}
-	return forward_algorithm(l, x, workspace, err) < 0
-		? -1 : forward_rest(l, l->layer->bias, c->relu, err);
+	return run_layer(l, PD_WAY_FORWARD, x, l->parameters[0], l->dst, workspace, err) < 0
+		? -1 : forward_rest(l, l->layer->bias && !engine->bias, c->relu && !engine->relu, err);
 }
 
 static int backward_bias(struct pd_compiled_layer *l, void *room, struct pd_error *err)
@@ -273,33 +284,20 @@ static int backward_bias(struct pd_compiled_layer *l, void *room, struct pd_erro
 static int backward_weights(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			    struct pd_error *err)
 {
-	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
-	const float one = 1, zero = 0;
 	struct pd_cuda_conv *c = l->own;
 	char *narrow = (char *)l->temporary + c->turned_bytes;
 	void *workspace = pd_cuda_workspace(narrow + c->narrow_bytes);
 	void *dw = c->narrow_bytes ? pd_cuda_conv_narrow(l, pass, narrow) : l->diff_parameters[0];
 	const void *x = input(l, err);
 
-	if (!x)
-		return -1;
-	if (c->engine[PD_WAY_WEIGHTS].plan) {
-		if (run(l, PD_WAY_WEIGHTS, x, dw, l->diff_dst, workspace, err) < 0)
-			return -1;
-	} else if (check(l, cudnnConvolutionBackwardFilter(
-			engine->dnn, &one, c->x, x, c->y, l->diff_dst, c->conv[PD_WAY_WEIGHTS],
-			(cudnnConvolutionBwdFilterAlgo_t)c->algorithm[PD_WAY_WEIGHTS], workspace,
-			c->workspace[PD_WAY_WEIGHTS], &zero, c->w, dw), err) < 0) {
-		return -1;
-	}
-	if (c->narrow_bytes && pd_cuda_conv_widen(l, pass, dw, err) < 0)
+	if (!x || run_layer(l, PD_WAY_WEIGHTS, x, dw, l->diff_dst, workspace, err) < 0 ||
+	    (c->narrow_bytes && pd_cuda_conv_widen(l, pass, dw, err) < 0))
 		return -1;
 	return l->layer->bias ? backward_bias(l, workspace, err) : 0;
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	const float one = 1, zero = 0;
 	struct pd_cuda_conv *c = l->own;
 	void *workspace, *dx;
 
@@ -309,22 +307,21 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 		return 0;
 	workspace = pd_cuda_workspace((char *)l->temporary + c->turned_bytes);
 	dx = c->turned_bytes ? l->temporary : l->diff_src[0];
-	if (c->engine[PD_WAY_DATA].plan) {
-		if (run(l, PD_WAY_DATA, dx, l->parameters[0], l->diff_dst, workspace, err) < 0)
-			return -1;
-	} else if (check(l, cudnnConvolutionBackwardData(
-			pd_cuda_engine(l)->dnn, &one, c->w, l->parameters[0], c->y, l->diff_dst,
-			c->conv[PD_WAY_DATA],
-			(cudnnConvolutionBwdDataAlgo_t)c->algorithm[PD_WAY_DATA], workspace,
-			c->workspace[PD_WAY_DATA], &zero, c->x, dx), err) < 0) {
+	if (run_layer(l, PD_WAY_DATA, dx, l->parameters[0], l->diff_dst, workspace, err) < 0)
 		return -1;
-	}
 	return dx == l->diff_src[0] ? 0
 		: pd_cuda_turn(l, l->diff_src[0], l->in[0], dx, l->in_shape[0], err);
 }
 
 const struct pd_compiled_kind pd_cuda_conv2d = {
 	.does_relu = true,
+	.prepare = prepare,
+	.forward = forward,
+	.backward = backward,
+};
+
+/* A relu behind it is a layer like others. */
+const struct pd_compiled_kind pd_cuda_conv_transpose2d = {
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

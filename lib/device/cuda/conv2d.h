@@ -35,7 +35,7 @@ static inline bool pd_cuda_conv_fuses(const struct pd_cuda_conv *c,
 				      const struct pd_compiled_layer *l, int algorithm)
 {
 	/* without a relu the library fuses only this algorithm */
-	return l->layer->bias &&
+	return pd_cuda_conv_biased(l) &&
 	       (c->relu || algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM);
 }
 

@@ -56,7 +56,7 @@ static bool suits(const struct pd_compiled_layer *l, cudnnStatus_t status,
 static bool rounds_twice(const struct pd_cuda_conv *c, const struct pd_compiled_layer *l, int way,
 			 int algorithm)
 {
-	return way == PD_WAY_FORWARD && l->net->dtype != PD_F32 && l->layer->bias &&
+	return way == PD_WAY_FORWARD && l->net->dtype != PD_F32 && pd_cuda_conv_biased(l) &&
 	       !pd_cuda_conv_fuses(c, l, algorithm);
 }
 
@@ -227,8 +227,8 @@ static int queue_algorithm(const struct trial *t, int candidate)
 		status = cudnnConvolutionForward(t->dnn, &one, c->x, t->x, c->w, t->w, conv,
 						 (cudnnConvolutionFwdAlgo_t)algorithm, workspace,
 						 bytes, &zero, c->y, t->y);
-		return status == CUDNN_STATUS_SUCCESS ? queue_rest(t, t->l->layer->bias, c->relu)
-						      : -1;
+		return status == CUDNN_STATUS_SUCCESS ? queue_rest(t, pd_cuda_conv_biased(t->l),
+									   c->relu) : -1;
 	}
 	if (t->way == PD_WAY_DATA)
 		status = cudnnConvolutionBackwardData(t->dnn, &one, c->w, t->w, c->y, t->y, conv,
@@ -265,8 +265,8 @@ static int choose(const struct pd_cuda_conv *c, struct pd_compiled_layer *l, int
 	int best = 0;
 
 	if (!l->net->measure ||
-	    (pd_cuda_trial_memory(&t.x, type, pd_cuda_batch_bytes(l, l->in_shape[0])) == 0 &&
-	     pd_cuda_trial_memory(&t.y, type, pd_cuda_batch_bytes(l, &l->layer->output)) == 0 &&
+	    (pd_cuda_trial_memory(&t.x, type, pd_cuda_batch_bytes(l, pd_cuda_conv_x(l))) == 0 &&
+	     pd_cuda_trial_memory(&t.y, type, pd_cuda_batch_bytes(l, pd_cuda_conv_y(l))) == 0 &&
 	     pd_cuda_trial_memory(&t.w, type, bytes * elements) == 0 &&
 	     pd_cuda_trial_memory(&t.bias, type, bytes * channels) == 0 &&
 	     pd_cuda_trial_memory(&t.wide, PD_F32, sizeof(float) * elements) == 0 &&
@@ -353,7 +353,8 @@ static int choose_way(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int w
 				       "samples, that is deterministic and needs at most %zu bytes "
 				       "of workspace", l->layer->name,
 				       engines ? "algorithm or engine"
-					       : "algorithm (and PD_CUDA_ENGINES=no)", what[way],
+					       : "algorithm (and PD_CUDA_ENGINES=no)",
+				       what[pd_cuda_conv_way(l, way)],
 				       pd_dtype_name[l->net->dtype], (long long)l->net->batch,
 				       PD_CUDA_WORKSPACE_MOST);
 	status = take(c, l, way, &found, choose(c, l, way, &found), err);
@@ -364,7 +365,8 @@ static int choose_way(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int w
 int pd_cuda_conv_choose(struct pd_cuda_conv *c, struct pd_compiled_layer *l, struct pd_error *err)
 {
 	for (int way = 0; way < PD_WAYS; way++)
-		if ((way != PD_WAY_DATA || l->wants[0]) && choose_way(c, l, way, err) < 0)
+		if ((way != pd_cuda_conv_way(l, PD_WAY_DATA) || l->wants[0]) &&
+		    choose_way(c, l, way, err) < 0)
 			return -1;
 	return 0;
 }

@@ -133,7 +133,7 @@ static int forward(const struct builder *b, cudnnBackendDescriptor_t x,
 	const int64_t channels[DIMS] = { 1, size[1], 1, 1 };
 	int n = 0;
 
-	if (!b->l->layer->bias) {
+	if (!pd_cuda_conv_biased(b->l)) {
 		made[0] = convolve(b, PD_WAY_FORWARD, x, w, y);
 		return made[0] ? 1 : 0;
 	}
@@ -152,9 +152,8 @@ static int forward(const struct builder *b, cudnnBackendDescriptor_t x,
 
 static int build(const struct builder *b, int way, bool relu, cudnnBackendDescriptor_t made[3])
 {
-	const struct pd_layer *layer = b->l->layer;
-	const int64_t *in = b->l->in_shape[0]->size, *out = layer->output.size;
-	const int64_t *kernel = layer->parameters[0].size;
+	const int64_t *in = pd_cuda_conv_x(b->l)->size, *out = pd_cuda_conv_y(b->l)->size;
+	const int64_t *kernel = b->l->layer->parameters[0].size;
 	const int64_t x_size[DIMS] = { b->l->net->batch, in[0], in[1], in[2] };
 	const int64_t y_size[DIMS] = { b->l->net->batch, out[0], out[1], out[2] };
 	const int64_t w_size[DIMS] = { kernel[0], kernel[1], kernel[2], kernel[3] };
@@ -191,7 +190,7 @@ int pd_dnn_graph_open(struct pd_dnn_graph *g, const struct pd_compiled_layer *l,
 	cudnnHandle_t dnn = pd_cuda_engine(l)->dnn;
 	int n;
 
-	g->bias = way == PD_WAY_FORWARD && l->layer->bias;
+	g->bias = way == PD_WAY_FORWARD && pd_cuda_conv_biased(l);
 	g->relu = g->bias && relu;
 	g->exact = l->net->dtype == PD_F32 && !pd_cuda_engine(l)->tf32;
 	n = build(&b, way, g->relu, made);

@@ -11,6 +11,33 @@
 
 #include <cudnn_backend.h>
 
+/*
+ * A conv_transpose2d is the convolution that makes its input of its output: it runs forward as the gradient
+ * of that one's input, and the other way round.  x and y are what the convolution reads and makes.
+ */
+static inline const struct pd_shape *pd_cuda_conv_x(const struct pd_compiled_layer *l)
+{
+	return l->layer->transposed ? &l->layer->output : l->in_shape[0];
+}
+
+static inline const struct pd_shape *pd_cuda_conv_y(const struct pd_compiled_layer *l)
+{
+	return l->layer->transposed ? l->in_shape[0] : &l->layer->output;
+}
+
+/* Returns whether the convolution adds the layer's bias. */
+static inline bool pd_cuda_conv_biased(const struct pd_compiled_layer *l)
+{
+	return l->layer->bias && !l->layer->transposed;
+}
+
+/* Returns which way of the convolution is this one of the layer. */
+static inline int pd_cuda_conv_way(const struct pd_compiled_layer *l, int way)
+{
+	return !l->layer->transposed || way == PD_WAY_WEIGHTS ? way
+		: way == PD_WAY_FORWARD ? PD_WAY_DATA : PD_WAY_FORWARD;
+}
+
 #define PD_DNN_ENGINES 16       /* the most engines of a way */
 
 /* A bag holds descriptors that are destroyed together. */

@@ -37,6 +37,11 @@ static size_t place_of(const struct pd_compiled_layer *l)
 	return l->net->parameters[l->owner][0].offset;
 }
 
+static bool convolves(const struct pd_compiled_layer *l)
+{
+	return l->kind == &pd_cuda_conv2d || l->kind == &pd_cuda_conv_transpose2d;
+}
+
 static bool shares(const struct pd_compiled_layer *l)
 {
 	return l->adds_room || l->group != l->index;
@@ -48,7 +53,7 @@ static void list(struct order *o, struct pd_compiled *net)
 		struct pd_compiled_layer *l = &net->layers[i];
 
 		/* where nothing depends on the output, backward only clears the gradient */
-		if (l->kind == &pd_cuda_conv2d && conv_of(l)->narrow_bytes > 0 &&
+		if (convolves(l) && conv_of(l)->narrow_bytes > 0 &&
 		    l->diff_dst_at.buffer != PD_NOWHERE && !shares(l))
 			o->layers[o->count++] = l;
 	}
