@@ -87,7 +87,7 @@ class Network:
             else:
                 self.follow(name, kind, CURVES[kind])
             return
-        kind = self.draw.choice([*CURVES, "conv2d", "conv2d", "conv_transpose2d", "batchnorm2d", "maxpool2d", "avgpool2d",
+        kind = self.draw.choice([*CURVES, "conv2d", "conv2d", "conv_transpose2d", "upsample", "batchnorm2d", "maxpool2d", "avgpool2d",
                                  "adaptive_avgpool2d", "residual", "flatten"])
         channels, size, _ = self.shape
         if size < 3 and "pool" in kind:
@@ -105,6 +105,16 @@ class Network:
                 2 * how["padding"]
             self.follow(name, kind, nn.ConvTranspose2d(channels, out, kernel, **how), [out, large, large],
                         out_channels=out, kernel=kernel, **how)
+        elif kind == "upsample":
+            mode, how = self.draw.choice(["nearest", "bilinear"]), {}
+            if self.draw.random() < 0.5:
+                how["scale_factor"] = self.draw.choice([2, 1.5, 0.8, 1.1])
+                out = int(size * how["scale_factor"])
+            else:
+                how["size"] = out = self.draw.choice([4, size, size + 3])
+            if mode == "bilinear":
+                how["align_corners"] = self.draw.random() < 0.5
+            self.follow(name, kind, nn.Upsample(mode=mode, **how), [channels, out, out], mode=mode, **how)
         elif kind == "batchnorm2d":
             self.follow(name, kind, nn.BatchNorm2d(channels))
         elif kind == "maxpool2d":

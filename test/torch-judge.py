@@ -137,6 +137,10 @@ def loss_of(model, parameters, given, state):
                 x = functional.embedding(x, w, layer.get("padding_idx"))
             case "position_embedding":
                 x = x + w[:x.shape[1]]
+            case "upsample":
+                x = functional.interpolate(x, **{
+                    key: layer[key] for key in ("size", "scale_factor", "mode", "align_corners")
+                    if key in layer})
             case "conv_transpose2d":
                 x = functional.conv_transpose2d(x, w, b, **{
                     key: layer[key] for key in ("stride", "padding", "output_padding", "groups", "dilation")

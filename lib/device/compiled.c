@@ -461,6 +461,22 @@ bool pd_compiled_next_tensor(const struct pd_compiled *net, int end, int *layer_
 	return false;
 }
 
+struct pd_resize pd_compiled_resize(const struct pd_compiled_layer *l, int axis)
+{
+	const struct pd_layer *layer = l->layer;
+	struct pd_resize r = {
+		.in = l->in_shape[0]->size[1 + axis], .out = layer->output.size[1 + axis],
+		.blends = layer->mode == PD_RESIZE_BILINEAR, .aligns = layer->align_corners,
+	};
+
+	if (layer->align_corners)
+		r.step = r.out > 1 ? (double)(r.in - 1) / (double)(r.out - 1) : 0;
+	else
+		r.step = layer->scale_factor[axis] > 0 ? 1 / layer->scale_factor[axis]
+						       : (double)r.in / (double)r.out;
+	return r;
+}
+
 struct pd_rotary pd_compiled_rotary(const struct pd_layer *layer)
 {
 	return (struct pd_rotary){

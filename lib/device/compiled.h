@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "device/device.h"
+#include "device/resize.h"
 #include "device/rotary.h"
 #include "plan/scratch.h"
 
@@ -318,5 +319,7 @@ static inline int64_t pd_compiled_parts(const struct pd_compiled_layer *l)
 	return l->net->batch * pd_shape_elements(&l->layer->output) / pd_compiled_used(l);
 }
 
+/* From where an upsample takes its outputs along an axis: 0, the height, or 1. */
+struct pd_resize pd_compiled_resize(const struct pd_compiled_layer *l, int axis);
 /* By which angles a layer of kind rope rotates. */
 struct pd_rotary pd_compiled_rotary(const struct pd_layer *layer);

@@ -2,7 +2,7 @@ lib_libpd_a_SOURCES += lib/device/chunks.h lib/device/global_norm.h lib/device/d
 	lib/device/mixed_sum.h
 lib_libpddevice_a_SOURCES += lib/device/list.c \
 	lib/device/adam.h lib/device/lars.h lib/device/compiled.c lib/device/compiled.h lib/device/memory_layout.c \
-	lib/device/rotary.h \
+	lib/device/resize.h lib/device/rotary.h \
 	lib/device/curve.c lib/device/curve.h lib/device/curve.def \
 	lib/device/queue.c lib/device/queue.h lib/device/rehearse.c lib/device/rehearse.h \
 	lib/device/run.c

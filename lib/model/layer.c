@@ -10,9 +10,11 @@
 
 #define COMMON 6                        /* keys that every layer has */
 
-enum attribute_type { COUNT, PAIR, SHAPE, FLAG, REAL, CHOICE };
+enum attribute_type { COUNT, PAIR, SHAPE, FLAG, REAL, REALS, CHOICE };
 
 static const char *const gelus[] = { "none", "tanh", NULL };     /* enum pd_gelu */
+
+static const char *const modes[] = { "nearest", "bilinear", NULL };     /* enum pd_resize_mode */
 
 static const struct attribute {
 	const char *name;
@@ -30,6 +32,10 @@ static const struct attribute {
 	{ "output_padding", PAIR, offsetof(struct pd_layer, output_padding), 0, PD_MAX_EXTENT },
 	{ "dilation", PAIR, offsetof(struct pd_layer, dilation), 1, PD_MAX_EXTENT },
 	{ "output_size", PAIR, offsetof(struct pd_layer, output_size), 1, PD_MAX_EXTENT },
+	{ "size", PAIR, offsetof(struct pd_layer, output_size), 1, PD_MAX_EXTENT },
+	{ "scale_factor", REALS, offsetof(struct pd_layer, scale_factor), 0, 1e6 },
+	{ "mode", CHOICE, offsetof(struct pd_layer, mode), .choices = modes },
+	{ "align_corners", FLAG, offsetof(struct pd_layer, align_corners), 0, 0 },
 	{ "normalized_shape", SHAPE, offsetof(struct pd_layer, normalized_shape), 1, PD_MAX_EXTENT },
 	{ "groups", COUNT, offsetof(struct pd_layer, groups), 1, PD_MAX_EXTENT },
 	{ "heads", COUNT, offsetof(struct pd_layer, heads), 1, PD_MAX_EXTENT },
@@ -76,26 +82,34 @@ static const struct attribute {
 	{ "weight_dropout", REAL, offsetof(struct pd_layer, weight_dropout), 0, 0.999 },
 };
 
-/* Reads [h, w], or one number that stands for both. */
-static int read_pair(const struct pd_place *place, const struct attribute *attribute,
-		     int64_t pair[2], struct pd_error *err)
+static int read_number(const struct pd_place *place, const struct attribute *attribute, void *at,
+		       struct pd_error *err)
 {
+	return attribute->type == REALS
+		? pd_json_real(place, (double)attribute->min, attribute->max, at, err)
+		: pd_json_int(place, attribute->min, (int64_t)attribute->max, at, err);
+}
+
+/* Reads [h, w], or one number that stands for both. */
+static int read_pair(const struct pd_place *place, const struct attribute *attribute, char *pair,
+		     struct pd_error *err)
+{
+	const size_t each = attribute->type == REALS ? sizeof(double) : sizeof(int64_t);
+	const char *number = attribute->type == REALS ? "number" : "whole number";
 	size_t count;
 
-	if (json_is_integer(place->value)) {
-		if (pd_json_int(place, attribute->min, (int64_t)attribute->max, &pair[0], err) < 0)
+	if (attribute->type == REALS ? json_is_number(place->value) : json_is_integer(place->value)) {
+		if (read_number(place, attribute, pair, err) < 0)
 			return -1;
-		pair[1] = pair[0];
+		memcpy(pair + each, pair, each);
 		return 0;
 	}
 	if (!json_is_array(place->value) || pd_json_array(place, &count, err) < 0 || count != 2)
-		return pd_place_expected(place, err, "[height, width] or one whole number for "
-					 "both");
+		return pd_place_expected(place, err, "[height, width] or one %s for both", number);
 	for (size_t i = 0; i < 2; i++) {
 		struct pd_place element = pd_place_index(place, i);
 
-		if (pd_json_int(&element, attribute->min, (int64_t)attribute->max, &pair[i],
-				err) < 0)
+		if (read_number(&element, attribute, pair + i * each, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -135,6 +149,7 @@ static int read_attribute(const struct pd_place *place, const struct attribute *
 	case COUNT:
 		return pd_json_int(place, attribute->min, (int64_t)attribute->max, at, err);
 	case PAIR:
+	case REALS:
 		return read_pair(place, attribute, at, err);
 	case SHAPE:
 		return read_shape(place, attribute, at, err);
@@ -185,7 +200,8 @@ static void set_default(const struct attribute *attribute, const char *value,
 			memcpy(pair, (char *)layer + other->at, 2 * sizeof(*pair));
 		return;
 	case SHAPE:
-		return;                 /* a scalar, which no document can say */
+	case REALS:
+		return;                 /* a scalar, or zeros, which no document can say */
 	case FLAG:
 		*(bool *)at = strcmp(value, "true") == 0;
 		return;

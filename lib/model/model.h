@@ -89,7 +89,10 @@ struct pd_layer {
 	int64_t kernel[2], stride[2], padding[2], dilation[2], groups;
 	int64_t output_padding[2];      /* conv_transpose2d */
 	bool transposed;                /* the convolution that leads from the output to the input */
-	int64_t output_size[2];
+	int64_t output_size[2];         /* upsample: 0 where scale_factor is given */
+	double scale_factor[2];         /* upsample: 0 where output_size is given */
+	int mode;                       /* upsample: enum pd_resize_mode */
+	bool align_corners;
 	struct pd_shape normalized_shape;       /* layernorm: the last axes of its input */
 	int64_t heads, kv_heads;        /* attention */
 	bool causal;
@@ -138,6 +141,7 @@ struct pd_layer {
 #define PD_NO_AXIS (-1)
 #define PD_NO_NUMBER INT64_MIN
 
+enum pd_resize_mode { PD_RESIZE_NEAREST, PD_RESIZE_BILINEAR };
 enum pd_gelu { PD_GELU_NONE, PD_GELU_TANH };
 
 static inline bool pd_layer_is(const struct pd_layer *layer, enum pd_kind_flag flag)

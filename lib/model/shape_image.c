@@ -3,6 +3,7 @@
 #include "model/infer.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 static int need_plane(const struct infer *w)
@@ -111,6 +112,29 @@ int infer_adaptive_pool(const struct infer *w)
 	layer->output = *w->in;
 	memcpy(&layer->output.size[1], layer->output_size, sizeof(layer->output_size));
 	return need_plane(w);
+}
+
+int infer_upsample(const struct infer *w)
+{
+	struct pd_layer *layer = w->layer;
+	bool sized = layer->output_size[0] > 0, scaled = layer->scale_factor[0] > 0 && layer->scale_factor[1] > 0;
+
+	if (need_plane(w) < 0)
+		return -1;
+	if (sized == scaled)
+		return infer_error(w, "needs a size or a scale_factor above 0, and not both");
+	if (layer->align_corners && layer->mode != PD_RESIZE_BILINEAR)
+		return infer_error(w, "has align_corners, which only mode \"bilinear\" knows");
+	layer->output = *w->in;
+	for (int axis = 0; axis < 2; axis++) {
+		double scaled_size = floor((double)w->in->size[1 + axis] * layer->scale_factor[axis]);
+
+		layer->output.size[1 + axis] = scaled ? (int64_t)scaled_size : layer->output_size[axis];
+		if (layer->output.size[1 + axis] < 1)
+			return infer_error(w, "has a scale_factor that leaves none of its output's %s",
+					   axis ? "width" : "height");
+	}
+	return 0;
 }
 
 int infer_batchnorm(const struct infer *w)

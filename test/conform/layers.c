@@ -460,6 +460,11 @@ static void test_images(const struct pd_device_ops *ops)
 		   "'padding': [2, 1]", 2e-5);
 	/* a GPU rounds such an output twice, without a bias once */
 	test_sizes(ops, "conv_transpose2d", ", 'out_channels': 1, 'kernel': 1, 'bias': false", 2e-5);
+	test_sizes(ops, "upsample", ", 'scale_factor': 2", 2e-5);
+	test_sizes(ops, "upsample", ", 'size': [5, 13]", 2e-5);
+	test_sizes(ops, "upsample", ", 'scale_factor': [1.5, 0.7], 'mode': 'bilinear'", 2e-5);
+	test_sizes(ops, "upsample", ", 'size': [19, 3], 'mode': 'bilinear', 'align_corners': true", 2e-5);
+	test_sizes(ops, "upsample", ", 'scale_factor': 2, 'mode': 'bilinear'", 2e-5);
 	test_grouped(ops, "conv2d");
 	test_grouped(ops, "conv_transpose2d");
 	test_behind_groups(ops);
@@ -525,6 +530,10 @@ static void test_reference(void)
 		"'out_channels': 6, 'kernel': [3, 2], 'stride': 2, 'padding': 1, 'output_padding': [1, 0], "
 		"'groups': 2}, {'name': 'it', 'kind': 'conv_transpose2d', 'inputs': ['a'], 'out_channels': 3, "
 		"'kernel': 2, 'dilation': 2, 'bias': false}"), "conv_transpose2d");
+	conform_differences(model_around(3, 4, 5, "{'name': 'a', 'kind': 'upsample', 'inputs': ['in'], "
+		"'scale_factor': [1.7, 0.6]}, {'name': 'b', 'kind': 'upsample', 'inputs': ['a'], 'size': 7, "
+		"'mode': 'bilinear'}, {'name': 'it', 'kind': 'upsample', 'inputs': ['b'], 'size': [9, 4], "
+		"'mode': 'bilinear', 'align_corners': true}"), "upsample");
 	conform_differences(model_around(3, 4, 5, "{'name': 'a', 'kind': 'softmax', 'inputs': ['in'], 'dim': "
 		"2}, {'name': 'it', 'kind': 'softmax', 'inputs': ['a']}"), "softmax");
 	conform_differences(model_of("3, 5",

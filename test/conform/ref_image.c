@@ -114,6 +114,47 @@ UNCHECKED void ref_linear(const struct ref_job *j)
 		}
 }
 
+/* The place of output o along an axis: two inputs, and how much the second counts. */
+static double between(const struct pd_layer *a, int axis, int64_t in, int64_t o, int64_t at[2])
+{
+	int64_t out = a->output.size[1 + axis];
+	double step = a->scale_factor[axis] > 0 ? 1 / a->scale_factor[axis] : (double)in / (double)out, place;
+
+	if (a->align_corners)
+		step = out > 1 ? (double)(in - 1) / (double)(out - 1) : 0;
+	if (in == out)
+		step = 1;
+	place = a->align_corners || a->mode == PD_RESIZE_NEAREST ? (double)o * step
+		: fmax(0, ((double)o + 0.5) * step - 0.5);
+	at[0] = (int64_t)fmin(floor(place + 1e-9), (double)in - 1);
+	at[1] = at[0] + 1 < in && in != out ? at[0] + 1 : at[0];
+	return a->mode == PD_RESIZE_NEAREST ? 0 : fmax(0, fmin(1, place - (double)at[0]));
+}
+
+void ref_upsample(const struct ref_job *j)
+{
+	const int64_t *in = j->in->size, *out = j->layer->output.size;
+
+	for (int64_t p = 0, y = 0; p < j->r->batch * in[0]; p++)
+	for (int64_t v = 0; v < out[1]; v++)
+	for (int64_t h = 0; h < out[2]; h++, y++) {
+		int64_t rows[2], columns[2];
+		double down = between(j->layer, 0, in[1], v, rows), right = between(j->layer, 1, in[2], h, columns);
+
+		for (int k = 0; k < 4; k++) {
+			int64_t x = (p * in[1] + rows[k / 2]) * in[2] + columns[k % 2];
+			double part = (k / 2 ? down : 1 - down) * (k % 2 ? right : 1 - right);
+
+			if (part == 0 && j->layer->mode == PD_RESIZE_NEAREST)
+				continue;       /* others make a NaN of 0 times infinity */
+			if (j->back)
+				j->dx[x] += part * j->dy[y];
+			else
+				j->y[y] += part * j->x[x];
+		}
+	}
+}
+
 struct window {
 	int64_t begin[2], end[2];       /* inside the plane */
 	double divisor;

@@ -76,6 +76,8 @@ static void test_shapes(void)
 		{ "[4, 9, 8]", "'kind': 'conv_transpose2d', 'out_channels': 6, 'kernel': [3, 2], 'stride': "
 		  "[2, 3], 'padding': [0, 1], 'output_padding': [1, 2], 'dilation': [2, 1], 'groups': 2",
 		  "6 x 22 x 23", 4 * 3 * 6 + 6 },
+		{ "[4, 9, 8]", "'kind': 'upsample', 'scale_factor': [1.5, 2]", "4 x 13 x 16", 0 },
+		{ "[4, 9, 8]", "'kind': 'upsample', 'size': 7, 'mode': 'bilinear'", "4 x 7 x 7", 0 },
 		{ "[7]", "'kind': 'linear', 'out_features': 5", "5", 40 },
 		{ "[7]", "'kind': 'linear', 'out_features': 5, 'bias': false", "5", 35 },
 		{ "[2, 3, 4]", "'kind': 'relu'", "2 x 3 x 4", 0 },
@@ -351,6 +353,14 @@ static void test_errors(void)
 		  "window of height 5, larger than its padded input of 4" },
 		{ "[1, 4, 4]", "'kind': 'conv2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 2, "
 		  "'dilation': 1073741824", "larger than its padded input" },
+		{ "[1, 4, 4]", "'kind': 'upsample', 'inputs': ['x']", "needs a size or a scale_factor above 0" },
+		{ "[1, 4, 4]", "'kind': 'upsample', 'inputs': ['x'], 'size': 8, 'scale_factor': 2", "and not both" },
+		{ "[1, 4, 4]", "'kind': 'upsample', 'inputs': ['x'], 'scale_factor': [2, 0.2]",
+		  "leaves none of its output's width" },
+		{ "[1, 4, 4]", "'kind': 'upsample', 'inputs': ['x'], 'scale_factor': [2]",
+		  "scale_factor: expected [height, width] or one number for both" },
+		{ "[1, 4, 4]", "'kind': 'upsample', 'inputs': ['x'], 'size': 8, 'align_corners': true",
+		  "has align_corners, which only mode" },
 		{ "[4]", "'kind': 'conv_transpose2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 3",
 		  "needs an input of three dimensions" },
 		{ "[1, 4, 4]", "'kind': 'conv_transpose2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 3, "

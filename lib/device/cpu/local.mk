@@ -39,7 +39,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/squares.c \
 	lib/device/cpu/stream.c \
 	lib/device/cpu/sum.c \
-	lib/device/cpu/update.c \
+	lib/device/cpu/update.c lib/device/cpu/upsample.c \
 	lib/device/cpu/reorder.c \
 	lib/device/cpu/tile.c lib/device/cpu/tile.h lib/device/cpu/tile_kernels.h \
 	lib/device/cpu/conv_linear.c

@@ -11,6 +11,7 @@
 #include "device/curve.h"
 #include "device/global_norm.h"
 #include "device/mixed_sum.h"
+#include "device/resize.h"
 #include "device/rotary.h"
 #include "model/dtype.h"
 
@@ -113,6 +114,16 @@ cudaError_t pd_kernel_meanpool(cudaStream_t stream, enum pd_dtype dtype,
 cudaError_t pd_kernel_meanpool_back(cudaStream_t stream, enum pd_dtype dtype,
 				    const struct pd_pool_shape *shape, int64_t planes, void *dx,
 				    const void *dy);
+
+/* --- upsample.cu: planes, in which elements are `step` apart, rows and columns resized as said */
+struct pd_kernel_resize {
+	struct pd_resize rows, columns;
+	int64_t planes, step;           /* step: 1, or the number of channels, that of planes of a sample */
+};
+cudaError_t pd_kernel_upsample(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_resize *r,
+			       void *y, const void *x);
+cudaError_t pd_kernel_upsample_back(cudaStream_t stream, enum pd_dtype dtype,
+				    const struct pd_kernel_resize *r, void *dx, const void *dy);
 
 /* --- layout.cu: samples of (channels, area) to (area, channels), or back */
 cudaError_t pd_kernel_turn(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *src,

@@ -8,7 +8,7 @@ CUDA_KERNELS = lib/device/cuda/additive_attention.cu lib/device/cuda/attention.c
 	lib/device/cuda/lstm.cu lib/device/cuda/mixed_sum.cu lib/device/cuda/norm.cu \
 	lib/device/cuda/norm_back.cu lib/device/cuda/pass_numbers.cu lib/device/cuda/pool.cu lib/device/cuda/softmax.cu \
 	lib/device/cuda/chunks.cu lib/device/cuda/squares.cu \
-	lib/device/cuda/update.cu lib/device/cuda/widen.cu
+	lib/device/cuda/update.cu lib/device/cuda/upsample.cu lib/device/cuda/widen.cu
 CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/attention.cuh lib/device/cuda/mma.cuh \
 	lib/device/cuda/host_device.cuh \
 	lib/device/cuda/block_sum.cuh lib/device/cuda/columns.cuh \
@@ -44,7 +44,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/pool2d.c lib/device/cuda/softmax.c \
 	lib/device/cuda/product.c lib/device/cuda/product.h \
 	lib/device/cuda/graph_cache.c lib/device/cuda/graph_cache.h \
-	lib/device/cuda/stream.c lib/device/cuda/stream.h
+	lib/device/cuda/stream.c lib/device/cuda/stream.h lib/device/cuda/upsample.c
 lib/device/cuda/libpddevice_a-%.$(OBJEXT): AM_CPPFLAGS += $(CUDA_CPPFLAGS)
 lib_libpddevice_a_LIBADD = $(CUDA_OBJECTS)
 PD_DEVICE_LIBS += $(CUDA_LDFLAGS) $(CUDA_LIBS)
