@@ -85,11 +85,12 @@ def without_dropout(module):
     return module
 
 
-def unequal(module, small=True, seed=5):
+def unequal(module, seed=5):
     """Parameters and statistics that an exporter cannot take for one another.  Those of normalisations and
     biases begin equal, and small networks with numbers that hardly change anything; others keep what
     PyTorch drew.  All are rounded to 16 bits, so that a file may have either type."""
     torch.manual_seed(seed)
+    small = sum(values.numel() for values in module.parameters()) < 10000
     with torch.no_grad():
         for name, values in list(module.named_parameters()) + list(module.named_buffers()):
             if not values.is_floating_point() or "inv_freq" in name:
@@ -305,11 +306,9 @@ def small_onnx():
     }
 
 
-def onnx_case(name, make, draw, small=True):
-    """Large networks have many relus, some of whose inputs are 0 up to rounding: they learn slowly, so that
-    float32 stays near float64."""
+def onnx_case(name, make, draw, rate=RATE):
     torch.manual_seed(3)
-    return Case(name, unequal(make(), small), draw, of_call, RATE if small else RATE / 2500)
+    return Case(name, unequal(make()), draw, of_call, rate)
 
 
 def write_onnx(case, file, recipe=True, external=False):

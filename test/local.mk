@@ -114,7 +114,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 	test/data/fuzz/config/gpt2.json test/data/fuzz/config/llama3.json \
 	test/data/fuzz/config/mistral.json test/data/fuzz/config/vit.json \
 	test/data/fuzz/cifar/one test/data/fuzz/idx/four test/data/fuzz/safetensors/small \
-	test/data/fuzz/npy/plain test/data/fuzz/npy/wide test/data/fuzz/tokens/bare \
+	test/data/fuzz/model/names.json test/data/fuzz/model/source.json test/data/fuzz/npy/plain test/data/fuzz/npy/wide test/data/fuzz/tokens/bare \
 	test/data/fuzz/tokens/header test/data/fuzz/topology-string/levels \
 	test/double/pmix.c test/double/readdir.c test/emulated/amx.c test/emulated/cublaslt.cc test/emulated/cudnn.cc \
 	test/emulated/device/cuda/mma.cuh \

@@ -108,18 +108,22 @@ static int read_model(const char *file, struct pd_error *err)
 	return model ? 0 : -1;
 }
 
-/* A small network is written, too; it may still not be one. */
-static int use_config(const struct pd_config *config, struct pd_error *err)
+/* A small network is written, too, with what files call its parameters; it may still not be one. */
+static int use_config(const struct pd_config *config, json_t *source, struct pd_error *err)
 {
 	struct pd_network_size none;
-	struct pd_model *model;
+	struct pd_model *model = NULL;
+	const char *changed;
 	json_t *document;
 
 	pd_network_size_init(&none);
 	if (config->size.layers > 16)
 		return 0;
 	document = pd_network_sized(config->family, &config->size, &none, "read", err);
-	model = document ? pd_model_parse("read", document, err) : NULL;
+	if (document && pd_config_name(config, "read", document, err) == 0) {
+		pd_config_keep(config, source, &none, document, &changed);
+		model = pd_model_parse("read", document, err);
+	}
 	json_decref(document);
 	pd_model_free(model);
 	return model ? 0 : -1;
@@ -130,7 +134,7 @@ static int read_config(const char *file, struct pd_error *err)
 	json_t *value = pd_json_load(file, err);
 	struct pd_place root = pd_place_root("config.json", value);
 	struct pd_config config;
-	int result = value && pd_config_read(&root, &config, err) == 0 ? use_config(&config, err) : -1;
+	int result = value && pd_config_read(&root, &config, err) == 0 ? use_config(&config, value, err) : -1;
 
 	json_decref(value);
 	return result;
