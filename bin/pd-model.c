@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* the name of a family of networks and sizes, or a Hugging Face folder -> model */
+/* the name of a family of networks and sizes, a Hugging Face folder or an ONNX model -> model */
+#include "base/file_kind.h"
 #include "base/mem.h"
 #include "base/names.h"
 #include "base/opt.h"
@@ -7,6 +8,7 @@
 #include "model/summary.h"
 #include "network/config.h"
 #include "network/network.h"
+#include "network/onnx.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,6 +20,7 @@ static struct pd_network_size size;
 static const char *preset, *name;
 static const char *place = "the network";       /* what messages call the document */
 static bool list, summary;
+static int loss = PD_NETWORK_UNSAID;
 
 static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Size"),
@@ -30,6 +33,8 @@ static const struct pd_opt options[] = {
 #include "network/option.def"
 	PD_OPT_GROUP("Document"),
 	{ "name", 'n', PD_OPT_STRING, "NAME", "the model's name", &name },
+	{ "loss", 0, PD_OPT_CHOICE, "NAME", "of an ONNX model: cross-entropy (default) or mse", &loss,
+	  .choices = pd_onnx_loss_name },
 	{ "summary", 's', PD_OPT_FLAG, NULL, "print layers, shapes and parameters as a table", &summary },
 	{ "list", 'l', PD_OPT_FLAG, NULL, "list families and presets with their sizes, and end", &list },
 	{ NULL }
@@ -37,8 +42,8 @@ static const struct pd_opt options[] = {
 
 static const struct pd_command command = {
 	.name = "pd-model",
-	.synopsis = "[OPTION]... FAMILY | PRESET | FOLDER | FILE.json",
-	.summary = "Write a network as a model document: of a family, or of a Hugging Face folder.",
+	.synopsis = "[OPTION]... FAMILY | PRESET | FOLDER | FILE.onnx | FILE.json",
+	.summary = "Write a network as a model document: a family, a Hugging Face folder, ONNX.",
 	.options = options,
 	.max_operands = 1,
 };
@@ -190,13 +195,55 @@ static json_t *same_document(const struct pd_place *root, struct pd_error *err)
 	return json_incref(root->value);
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+	size_t length = strlen(text), count = strlen(end);
+
+	return length > count && strcmp(text + length - count, end) == 0;
+}
+
+/* It is called like its file. */
+static json_t *onnx_document(const char *file, struct pd_error *err)
+{
+	const char *slash = strrchr(file, '/'), *base = slash ? slash + 1 : file, *said = pd_network_said(&size);
+	char *stem = pd_format("%.*s", (int)strlen(base) - (ends_with(base, ".onnx") ? 5 : 0), base);
+	json_t *called = pd_json_shown(stem), *document = NULL;
+
+	place = file;
+	if (said)
+		pd_error_input(err, "--%s: %s is an ONNX model, whose network stays as it is", said, file);
+	else
+		document = pd_onnx_document(file, name ? name : json_string_value(called),
+					    loss == PD_NETWORK_UNSAID ? PD_ONNX_CROSS_ENTROPY : (enum pd_onnx_loss)loss,
+					    err);
+	json_decref(called);
+	free(stem);
+	return document;
+}
+
 static json_t *file_document(const char *file, struct pd_error *err)
 {
-	json_t *value = pd_json_load(file, err), *document;
-	struct pd_place root = pd_place_root(pd_document_name(file), value);
+	const struct pd_file_kind *kind = strcmp(file, "-") == 0 ? NULL : pd_file_kind_of(file);
+	json_t *value, *document;
+	struct pd_place root;
 
+	if (ends_with(file, ".onnx") || (kind && kind->maker == PD_FILE_ONNX))
+		return onnx_document(file, err);
+	if (kind && kind->maker == PD_FILE_PYTORCH) {
+		pd_error_input(err, "%s: expected a network, found %s: in Python, torch.onnx.export(model.eval(), (x,), "
+			       "\"net.onnx\", dynamo=True, optimize=False, opset_version=23) writes one that pd-model "
+			       "reads", file, kind->what);
+		return NULL;
+	}
+	value = pd_json_load(file, err);
+	root = pd_place_root(pd_document_name(file), value);
 	if (!value)
 		return NULL;
+	if (loss != PD_NETWORK_UNSAID) {
+		pd_error_input(err, "--loss: %s has its losses already; expected an ONNX model", file);
+		json_decref(value);
+		return NULL;
+	}
 	document = pd_config_is(value) ? config_document(&root, err) : same_document(&root, err);
 	json_decref(value);
 	return document;
@@ -235,8 +282,12 @@ static json_t *find_document(const char *what, struct pd_error *err)
 
 	if (check_name(err) < 0)
 		return NULL;
-	if (what && pd_family_find(what, &family, &of))
-		return family_document(family, of, err);
+	if (what && pd_family_find(what, &family, &of)) {
+		if (loss == PD_NETWORK_UNSAID)
+			return family_document(family, of, err);
+		pd_error_input(err, "--loss: networks of a family have their losses; expected an ONNX model");
+		return NULL;
+	}
 	if (!what || (strcmp(what, "-") != 0 && stat(what, &found) != 0)) {
 		unknown(what, err);
 		return NULL;
@@ -245,9 +296,8 @@ static json_t *find_document(const char *what, struct pd_error *err)
 		pd_error_input(err, "--preset: expected a family beside it, found \"%.200s\"", what);
 		return NULL;
 	}
-	if (strcmp(what, "-") != 0 && S_ISDIR(found.st_mode))
-		return folder_document(what, err);
-	return file_document(what, err);
+	return strcmp(what, "-") != 0 && S_ISDIR(found.st_mode) ? folder_document(what, err)
+								 : file_document(what, err);
 }
 
 static int write_network(const char *what, struct pd_error *err)

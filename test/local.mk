@@ -31,7 +31,7 @@ UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound t
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
 	test/unit/lock test/unit/machine test/unit/meeting test/unit/memory test/unit/model test/unit/nccl \
 	test/unit/names test/unit/network test/unit/npy \
-	test/unit/number test/unit/onnx test/unit/optimizer test/unit/outside test/unit/pace test/unit/period test/unit/placement test/unit/plan test/unit/planner \
+	test/unit/number test/unit/onnx test/unit/onnx-views test/unit/optimizer test/unit/outside test/unit/pace test/unit/period test/unit/placement test/unit/plan test/unit/planner \
 	test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
 	test/unit/tally test/unit/tcp test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
@@ -76,7 +76,7 @@ test_unit_cudnn_LDFLAGS = $(AM_LDFLAGS) \
 endif
 
 SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.sh \
-	test/t1001-malformed.sh test/t1002-seeds.sh test/t1003-pd-model.sh test/t1004-config.sh test/t1005-import.sh \
+	test/t1001-malformed.sh test/t1002-seeds.sh test/t1003-pd-model.sh test/t1004-config.sh test/t1005-import.sh test/t1006-onnx.sh \
 	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2006-foreign.sh \
 	test/t3001-schedule.sh \
 	test/t3002-torch-csv.sh \

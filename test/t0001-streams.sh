@@ -76,7 +76,7 @@ test_ok "files of other kinds are named, with what to do" '
 	refused pd-run "bom.json: expected .* found text with a byte order mark (BOM); .*tail -c +4" bom.json
 	tail -c +4 bom.json | cmp - plan.json
 	refused pd-replay "utf16.json: expected a JSON document, found text in UTF-16; iconv" utf16.json
-	refused pd-profile "net.onnx: expected a JSON document, found an ONNX model; pd-model(5)" net.onnx
+	refused pd-profile "net.onnx: expected a JSON document, found an ONNX model; pd-model makes" net.onnx
 	refused pd-schedule "x.npy: expected a JSON document, found a NumPy array" x.npy
 	refused pd-plan "x.safetensors: expected a JSON document, found a safetensors file" -g 1 x.safetensors
 	refused pd-plan "plan.gz: expected a JSON document, found a gzip file" -t plan.gz chain.json'

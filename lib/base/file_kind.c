@@ -43,14 +43,31 @@ static const struct {
 };
 
 static const struct pd_file_kind
-	pickle = { "a Python pickle, as old files of PyTorch are", CONVERT, false, false },
-	torch = { "a PyTorch archive (.pt)", CONVERT, false, true },
+	pickle = { "a Python pickle, as old files of PyTorch are", CONVERT, false, false, PD_FILE_PYTORCH },
+	torch = { "a PyTorch archive (.pt)", CONVERT, false, true, PD_FILE_PYTORCH },
+	exported = { "a program exported from PyTorch (.pt2)", NULL, false, true, PD_FILE_PYTORCH },
 	arrays = { "a zip archive of NumPy arrays (.npz)", "unzip unpacks it, for DIR/train/NAME.npy", false, true },
 	zip = { "a zip archive", "unzip unpacks it", false, true },
-	onnx = { "an ONNX model", "pd-model(5) says how a network is written in JSON", false, false },
+	onnx = { "an ONNX model", "pd-model makes a model document of it", false, false, PD_FILE_ONNX },
 	safetensors = { "a safetensors file", "pd-run --init reads it", false, false },
 	markup = { "XML or HTML", NULL, true, false },
 	json = { "a JSON document", NULL, true, false };
+
+static bool ends(const char *name, size_t length, const char *end)
+{
+	size_t count = strlen(end);
+
+	return length >= count && memcmp(name + length - count, end, count) == 0;
+}
+
+/* Of a program exported from PyTorch the weights come first. */
+static bool has(const char *name, size_t length, const char *part)
+{
+	for (size_t count = strlen(part); length >= count; length--, name++)
+		if (memcmp(name, part, count) == 0)
+			return true;
+	return false;
+}
 
 /* A zip archive begins with an entry; its name, whose length is at 26, is at 30. */
 static const struct pd_file_kind *kind_of_zip(const unsigned char *bytes, size_t count)
@@ -60,9 +77,11 @@ static const struct pd_file_kind *kind_of_zip(const unsigned char *bytes, size_t
 
 	if (length < 4 || 30 + length > count)
 		return &zip;
-	if (length >= 9 && memcmp(name + length - 9, "/data.pkl", 9) == 0)
+	if (ends(name, length, "/data.pkl") || ends(name, length, "/data/0"))
 		return &torch;
-	return memcmp(name + length - 4, ".npy", 4) == 0 ? &arrays : &zip;
+	if (has(name, length, "/data/weights/") || ends(name, length, "/models/model.json"))
+		return &exported;
+	return ends(name, length, ".npy") ? &arrays : &zip;
 }
 
 /* The length of a header, in eight bytes, and the header, which is JSON. */

@@ -8,11 +8,14 @@
 #define PD_FILE_KIND_BYTES 96           /* as many of the first ones say what a file is */
 #define PD_FILE_KIND_TEXT 240
 
+enum pd_file_maker { PD_FILE_OTHERS, PD_FILE_PYTORCH, PD_FILE_ONNX };
+
 struct pd_file_kind {
 	const char *what;               /* such as "a gzip file" */
 	const char *advice;             /* what to do with it, or NULL */
 	bool text;                      /* a text may begin so */
 	bool sure;                      /* numbers hardly begin so */
+	enum pd_file_maker maker;       /* whose networks it has */
 };
 
 /* Returns what begins with these bytes, or NULL if that is not known. */

@@ -11,4 +11,37 @@ lib_libpd_a_SOURCES += \
 	lib/network/network.h lib/network/option.def \
 	lib/network/recurrent.c \
 	lib/network/transformer.c lib/network/transformer.h \
-	lib/network/vit.c
+	lib/network/vit.c \
+	lib/network/onnx.h \
+	lib/network/onnx/array.c \
+	lib/network/onnx/array.h \
+	lib/network/onnx/attention.c \
+	lib/network/onnx/attribute.h \
+	lib/network/onnx/document.c \
+	lib/network/onnx/fold.c \
+	lib/network/onnx/fold.def \
+	lib/network/onnx/fold.h \
+	lib/network/onnx/fold_graph.c \
+	lib/network/onnx/fold_move.c \
+	lib/network/onnx/fold_number.c \
+	lib/network/onnx/fold_rows.h \
+	lib/network/onnx/graph.c \
+	lib/network/onnx/graph.h \
+	lib/network/onnx/layers.c \
+	lib/network/onnx/number.c \
+	lib/network/onnx/op_axes.c \
+	lib/network/onnx/op_image.c \
+	lib/network/onnx/op_linear.c \
+	lib/network/onnx/op_pair.c \
+	lib/network/onnx/op_rows.c \
+	lib/network/onnx/pattern.c \
+	lib/network/onnx/place.c \
+	lib/network/onnx/place.h \
+	lib/network/onnx/rope.c \
+	lib/network/onnx/rows.def \
+	lib/network/onnx/shape.c \
+	lib/network/onnx/shape.h \
+	lib/network/onnx/translate.c \
+	lib/network/onnx/translate.h \
+	lib/network/onnx/view.c \
+	lib/network/onnx/view.h

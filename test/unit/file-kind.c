@@ -29,6 +29,8 @@ int main(void)
 	char text[PD_FILE_KIND_TEXT];
 
 	IS(ZIP("\x10", "archive/data.pkl"), "a PyTorch archive (.pt)");
+	IS(ZIP("\x0c", "model/data/0"), "a PyTorch archive (.pt)");
+	IS(ZIP("\x17", "m/data/weights/weight_0"), "a program exported from PyTorch (.pt2)");
 	IS(ZIP("\x09", "image.npy"), "a zip archive of NumPy arrays (.npz)");
 	IS(ZIP("\x05", "a.txt"), "a zip archive");
 	IS("PK\3\4", "a zip archive");

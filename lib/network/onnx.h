@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A model document of an ONNX file, as torch.onnx writes one that it has been told not to optimize.  Weights
+ * stay where they are: the document says how they are called there.
+ */
+#pragma once
+
+#include "base/json.h"
+
+enum pd_onnx_loss { PD_ONNX_CROSS_ENTROPY, PD_ONNX_MSE };
+extern const char *const pd_onnx_loss_name[];   /* NULL-terminated */
+
+/*
+ * Returns a new reference.  Errors count as input: the file cannot be read, or has what no kind of layer
+ * computes.
+ */
+json_t *pd_onnx_document(const char *file, const char *name, enum pd_onnx_loss loss, struct pd_error *err);

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Private to this folder: constants of an ONNX graph.  Whole numbers and truth values are int64_t, all others
+ * double; a row-major array has up to eight axes.
+ */
+#pragma once
+
+#include "base/arena.h"
+#include "onnx/onnx.h"
+
+struct array {
+	bool whole;                     /* the numbers are integers; else they are reals */
+	bool truth;                     /* whole, 0 or 1 */
+	int dims;
+	int64_t size[PD_ONNX_DIMS];
+	int64_t elements;
+	union {
+		int64_t *integers;
+		double *reals;
+	};
+};
+
+/* What constants are made in: an arena with a limit. */
+struct constants {
+	struct pd_arena arena;
+	int64_t bytes;                  /* taken so far */
+};
+
+#define MOST_ARRAY_ELEMENTS (INT64_C(1) << 24)
+#define MOST_CONSTANT_BYTES (INT64_C(1) << 30)
+
+/* Returns an array of zeros, or NULL: it would be too large.  Of `like` it takes whole and truth. */
+struct array *array_new(struct constants *constants, const struct array *like, int dims,
+			const int64_t *size);
+struct array *array_integers(struct constants *constants, int dims, const int64_t *size);
+double array_real(const struct array *array, int64_t i);
+int64_t array_integer(const struct array *array, int64_t i);
+/* Copies element i of `from`, which is alike, to element n. */
+void array_copy(struct array *array, int64_t n, const struct array *from, int64_t i);
+/* Sets an element, of either type. */
+void array_set(struct array *array, int64_t n, double real, int64_t integer);
+/* Counts elements of the axes from `from` up to, but without, `to`. */
+int64_t array_part(const struct array *array, int from, int to);
+/* Is it one number?  It may have axes of size 1. */
+bool array_scalar(const struct array *array, double *number_p);
+/* Are all elements this number? */
+bool array_all(const struct array *array, double number);
+/* Takes the number of an axis, perhaps counted from the end, below dims; or returns -1. */
+int array_axis(int64_t axis, int dims);
+/* Finds the shape that two broadcast to, as NumPy has it; false: there is none. */
+bool array_broadcast(int dims_a, const int64_t *a, int dims_b, const int64_t *b, int *dims_p,
+		     int64_t *size);
+/* Returns the number of the element that element n of a broadcast shape is of. */
+int64_t array_broadcast_index(const struct array *array, int dims, const int64_t *size, int64_t n);

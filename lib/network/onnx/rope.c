@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rotary positions, as they are written out: x cos + rotated(x) sin, where the halves of each head change
+ * places and one its sign.  What they rotate by is computed and compared with powers of a base.
+ */
+#include "network/onnx/translate.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What a value is as cosines, beside sines. */
+struct rotation {
+	const struct value *sines;
+	int64_t positions, features;
+	double base, factor;
+	bool known;
+};
+
+static const struct value *bare(const struct graph *g, const struct value *value)
+{
+	value = pattern_origin(g, value);
+	while (value && !value->constant && value->node && is_op(value->node, "Unsqueeze"))
+		value = pattern_origin(g, graph_in(g, value->node, 0));
+	return value;
+}
+
+/* The number with the fewest digits that is nearly this one. */
+static double round_number(double number)
+{
+	char text[40];
+
+	for (int digits = 1; digits < 12; digits++) {
+		double rounded;
+
+		snprintf(text, sizeof(text), "%.*g", digits, number);
+		rounded = strtod(text, NULL);
+		if (fabs(rounded - number) < 5e-6 * fabs(number))
+			return rounded;
+	}
+	return number;
+}
+
+static double angle(const struct rotation *r, int64_t position, int64_t i)
+{
+	return (double)position / r->factor * pow(r->base, -2.0 * (double)i / (double)r->features);
+}
+
+/* Are all angles those of base and factor? */
+static bool is_geometric(const struct rotation *r, const struct array *cosines, const struct array *sines)
+{
+	for (int64_t n = 0; n < cosines->elements; n++) {
+		int64_t position = n / r->features % r->positions, i = n % r->features % (r->features / 2);
+		double by = angle(r, position, i), near = 1e-4 + (double)position * 5e-7;
+
+		if (fabs(cosines->reals[n] - cos(by)) > near || fabs(sines->reals[n] - sin(by)) > near)
+			return false;
+	}
+	return true;
+}
+
+static void find_rotation(struct rotation *r, const struct array *cosines, const struct array *sines)
+{
+	int dims = cosines ? cosines->dims : 0;
+	int64_t last;
+	double first, smallest;
+
+	if (!cosines || !sines || dims < 2 || cosines->whole || sines->whole || dims != sines->dims ||
+	    memcmp(cosines->size, sines->size, (size_t)dims * sizeof(*sines->size)) != 0)
+		return;
+	r->positions = cosines->size[dims - 2];
+	r->features = cosines->size[dims - 1];
+	last = r->features / 2 - 1;
+	if (r->positions < 2 || r->features < 2 || r->features % 2 != 0)
+		return;
+	first = atan2(sines->reals[r->features], cosines->reals[r->features]);
+	smallest = atan2(sines->reals[r->features + last], cosines->reals[r->features + last]);
+	if (!(first > 0 && smallest > 0))
+		return;
+	r->factor = round_number(1 / first);
+	r->base = last > 0 ? round_number(pow(smallest / first, -(double)r->features / (2.0 * (double)last))) : 10000;
+	r->known = r->base >= 1 && r->base <= 1e12 && r->factor >= 1 && is_geometric(r, cosines, sines);
+}
+
+static const struct rotation *rotation_of(struct graph *g, const struct value *cosines, const struct value *sines)
+{
+	struct value *of = graph_find(g, cosines->name);
+	struct constants room = { .bytes = 0 };
+	struct rotation *made;
+
+	if (of->rotation && of->rotation->sines == sines)
+		return of->rotation;
+	made = pd_arena_take(&g->constants.arena, 1, sizeof(*made));
+	made->sines = sines;
+	find_rotation(made, graph_compute(g, &room, cosines, NULL, NULL), graph_compute(g, &room, sines, NULL, NULL));
+	pd_arena_release(&room.arena);
+	return of->rotation = made;
+}
+
+/* Concat(-second half, first half) of the last axis: returns what is so rotated. */
+static bool rotates(const struct graph *g, const struct value *value, const struct view *x)
+{
+	const struct pd_onnx_node *joined = pattern_made(g, value, "Concat"), *negative;
+	const struct value *high, *low;
+	struct view first, second;
+	int64_t half;
+
+	if (!joined || joined->inputs != 2 || x->axes < 2)
+		return false;
+	half = view_size(x, x->axes - 1) / 2;
+	negative = pattern_made(g, graph_in(g, joined, 0), "Neg");
+	high = negative ? graph_in(g, negative, 0) : NULL;
+	low = graph_in(g, joined, 1);
+	return half > 0 && high && low && high->view && low->view &&
+	       view_part(&first, x, x->axes - 1, 0, half) && view_part(&second, x, x->axes - 1, half, 2 * half) &&
+	       view_same(low->view, &first) && view_same(high->view, &second);
+}
+
+/* Of Mul(x, y) with x in either place: returns y. */
+static const struct value *factor_beside(const struct graph *g, const struct pd_onnx_node *product, size_t i)
+{
+	return bare(g, graph_in(g, product, 1 - i));
+}
+
+/* Shows heads behind one another, [T, H d], and adds the layer. */
+static int rotate(struct graph *g, const struct pd_onnx_node *node, const struct view *x,
+		  const struct rotation *r, struct pd_error *err)
+{
+	int time = x->axes - 2, layer, base;
+	struct view rows = { .base = x->base, .offset = x->offset }, out;
+	struct extent sample;
+	int64_t width;
+	json_t *attributes;
+
+	if (!view_axis_of(&rows, x, 0) || !view_axis_of(&rows, x, time) || !view_axis(&rows))
+		return graph_error(node, err, "has too many axes");
+	for (int a = 1; a < x->axes; a++)
+		for (int k = x->first[a]; a != time && k < x->first[a + 1]; k++)
+			if (!view_factor(&rows, x->factor[k].size, x->factor[k].stride))
+				return graph_error(node, err, "has too many axes");
+	if (place(g, &rows, node, &base, &sample, err) < 0)
+		return -1;
+	width = view_size(&rows, 2);
+	attributes = json_pack("{s:f}", "base", r->base);
+	if (width != r->features)
+		pd_json_set(attributes, "head_dim", json_integer(r->features));
+	if (r->factor != 1)
+		pd_json_set(attributes, "factor", json_real(r->factor));
+	layer = layer_add_one(g, "rope", node, base, &sample, attributes);
+	out = (struct view){ .base = layer };
+	for (int a = 0; a < x->axes; a++) {
+		int64_t size = view_size(x, a);
+
+		view_axis(&out);
+		view_factor(&out, size, a == 0 ? SAMPLES : a == time ? width : a == x->axes - 1 ? 1 : r->features);
+	}
+	return graph_set(g, node, &out);
+}
+
+int translate_rope(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	for (size_t n = 0; n < 8; n++) {
+		const struct pd_onnx_node *plain = pattern_made(g, graph_in(g, node, n & 1), "Mul");
+		const struct pd_onnx_node *turned = pattern_made(g, graph_in(g, node, !(n & 1)), "Mul");
+		size_t i = n >> 1 & 1, k = n >> 2 & 1;
+		const struct value *x = pattern_in(g, plain, i);
+		const struct rotation *r;
+
+		if (!turned || !x || !x->view || !rotates(g, graph_in(g, turned, k), x->view))
+			continue;
+		if (!factor_beside(g, plain, i) || !factor_beside(g, turned, k) || x->view->axes > 4 ||
+		    view_samples(x->view) != 0 || view_factors(x->view, 0) != 1)
+			return NOT_THIS;
+		r = rotation_of(g, factor_beside(g, plain, i), factor_beside(g, turned, k));
+		if (!r->known)
+			return graph_error(node, err, "rotates positions by angles that are no powers of one base, or of "
+					   "one position alone: pd-model reads scaled positions from a Hugging Face "
+					   "folder");
+		if (r->positions != view_size(x->view, x->view->axes - 2) ||
+		    r->features != view_size(x->view, x->view->axes - 1))
+			return graph_error(node, err, "rotates a part of each head: expected all of it");
+		return rotate(g, node, x->view, r, err);
+	}
+	return NOT_THIS;
+}
