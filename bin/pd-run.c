@@ -56,7 +56,7 @@ static const struct pd_opt options[] = {
 	  &job.threads, 1, 4096 },
 	PD_OPT_GROUP("Data and length"),
 	{ "data", 0, PD_OPT_STRING, "DIR|FILE",
-	  "data set: IDX, CIFAR-10, .npy files, tokens or text", &job.data },
+	  "data set: IDX, CIFAR-10, .npy, .npz, tokens or text", &job.data },
 	{ "normalize", 0, PD_OPT_STRING, "MEAN,STD",
 	  "normalise images: (bytes / 255 - MEAN) / STD; 0.5:0.4:0.3 for 3 channels", &job.normalize },
 	{ "augment", 0, PD_OPT_STRING, "HOW", "train on images changed at random: crop:N, flip, or both", &job.augment },

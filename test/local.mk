@@ -30,7 +30,7 @@ UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound t
 	test/unit/failure test/unit/figures test/unit/file-kind test/unit/half test/unit/heartbeat test/unit/join \
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
 	test/unit/lock test/unit/machine test/unit/meeting test/unit/memory test/unit/model test/unit/nccl \
-	test/unit/names test/unit/network test/unit/npy \
+	test/unit/names test/unit/network test/unit/npy test/unit/npz \
 	test/unit/number test/unit/onnx test/unit/onnx-views test/unit/optimizer test/unit/outside test/unit/pace test/unit/period test/unit/placement test/unit/plan test/unit/planner \
 	test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
@@ -114,7 +114,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 	test/data/fuzz/config/gpt2.json test/data/fuzz/config/llama3.json \
 	test/data/fuzz/config/mistral.json test/data/fuzz/config/vit.json \
 	test/data/fuzz/cifar/one test/data/fuzz/idx/four test/data/fuzz/safetensors/small \
-	test/data/fuzz/model/names.json test/data/fuzz/model/source.json test/data/fuzz/npy/plain test/data/fuzz/npy/wide test/data/fuzz/tokens/bare \
+	test/data/fuzz/model/names.json test/data/fuzz/model/source.json test/data/fuzz/npy/plain test/data/fuzz/npy/wide test/data/fuzz/npz/deflated test/data/fuzz/npz/stored test/data/fuzz/tokens/bare \
 	test/data/fuzz/tokens/header test/data/fuzz/topology-string/levels \
 	test/double/pmix.c test/double/readdir.c test/emulated/amx.c test/emulated/cublaslt.cc test/emulated/cudnn.cc \
 	test/emulated/device/cuda/mma.cuh \

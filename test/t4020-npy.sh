@@ -163,8 +163,8 @@ test_ok "a test set is needed, but with --no-evaluate" '
 	refused "bad/test/left.npy: cannot open: No such file" --data=bad
 	pd-run --device=cpu --threads=1 --data=bad --no-evaluate -m 2 plan.json'
 test_ok "samples of another shape, or not as many" '
-	{ npy "<f4" "(42, 6, 6)"; numbers 1512 1 | floats; } | spoilt train/left.npy
-	refused "bad/train/left.npy: shape (42, 6, 6): expected (samples, 1, 6, 6)" --data=bad
+	{ npy "<f4" "(42, 36)"; numbers 1512 1 | floats; } | spoilt train/left.npy
+	refused "bad/train/left.npy: shape (42, 36): expected (samples, 1, 6, 6)" --data=bad
 	{ npy "|u1" "(41,)"; idx_bytes 41 1 4; } | spoilt train/label.npy
 	refused "bad/train/label.npy: 41 samples: expected 42, as many as in bad/train/left.npy" --data=bad'
 test_ok "other orders and types, with what writes the right ones" '
@@ -203,6 +203,25 @@ with open(\"numpy/train/left.npy\", \"wb\") as out:
 		rm -rf ck
 		train ck plan.json $sgd --minibatches=18 --data=numpy >out
 		diff -r "$(at ck-whole 18)" "$(at ck 18)"'
+	test_ok "what numpy.savez and numpy.savez_compressed write is what is read" '
+		python3 -c "
+import os, numpy as np
+os.makedirs(\"archives\")
+one = {}
+for part in \"train\", \"test\":
+	arrays = {name: np.load(f\"data/{part}/{name}.npy\") for name in (\"left\", \"right eye\", \"label\")}
+	np.savez_compressed(f\"archives/{part}.npz\", **arrays)
+	one.update({f\"{name}_{part}\": array for name, array in arrays.items()})
+one[\"y_train\"] = one.pop(\"label_train\").reshape(-1, 1).astype(\"i8\")
+one[\"y_test\"] = one.pop(\"label_test\")
+one[\"left_train\"] = one[\"left_train\"].reshape(42, 6, 6)
+np.savez(\"one.npz\", **one)
+"
+		for from in archives one.npz one.npz:left,"right eye",y; do
+			rm -rf ck
+			train ck plan.json $sgd --minibatches=18 --data="$from" >out
+			diff -r "$(at ck-whole 18)" "$(at ck 18)"
+		done'
 	test_ok "arrays that numpy.save writes otherwise are refused" '
 		python3 -c "
 import numpy as np

@@ -265,6 +265,7 @@ static int read_string(const char *file, struct pd_error *err)
 static struct pd_model *model;
 static struct input second;             /* labels of IDX and .npy */
 static char folder[] = "fuzz-data-XXXXXX";
+static const char *data_path = folder;
 
 static void link_to(const char *name, const struct input *input)
 {
@@ -340,6 +341,13 @@ static void open_npy(const struct input *input)
 	}
 }
 
+static void open_npz(const struct input *input)
+{
+	make_folder(1, 2, 2);
+	link_to("both.npz", input);
+	data_path = pd_format("%s/both.npz", folder);
+}
+
 /* A vocabulary of 200, windows of 3. */
 static void open_tokens(const struct input *input)
 {
@@ -378,7 +386,7 @@ static int read_data(const char *file, struct pd_error *err)
 	struct pd_dataset train, test;
 
 	(void)file;
-	if (pd_dataset_open(folder, model, &train, &test, err) < 0)
+	if (pd_dataset_open(data_path, model, &train, &test, err) < 0)
 		return -1;
 	use_set(&train);
 	use_set(&test);
@@ -398,7 +406,7 @@ static const struct kind {
 	{ "schedule", read_schedule, NULL }, { "trace", read_trace, NULL },
 	{ "safetensors", read_safetensors, NULL }, { "topology-string", read_string, NULL },
 	{ "idx", read_data, open_idx, true }, { "cifar", read_data, open_cifar },
-	{ "npy", read_data, open_npy, true }, { "tokens", read_data, open_tokens },
+	{ "npy", read_data, open_npy, true }, { "npz", read_data, open_npz }, { "tokens", read_data, open_tokens },
 };
 static const struct kind *kind;
 static struct input first;

@@ -17,7 +17,7 @@ seconds=${1:?"usage: run.sh SECONDS [KIND...]"}
 shift
 [ $# -gt 0 ] ||
 	set -- model config profile topology plan schedule trace safetensors topology-string idx cifar npy \
-		tokens checkpoint
+		npz tokens checkpoint
 
 mkdir -p "$build" && cd "$build" || exit 3
 build() {

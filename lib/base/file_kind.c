@@ -46,7 +46,7 @@ static const struct pd_file_kind
 	pickle = { "a Python pickle, as old files of PyTorch are", CONVERT, false, false, PD_FILE_PYTORCH },
 	torch = { "a PyTorch archive (.pt)", CONVERT, false, true, PD_FILE_PYTORCH },
 	exported = { "a program exported from PyTorch (.pt2)", NULL, false, true, PD_FILE_PYTORCH },
-	arrays = { "a zip archive of NumPy arrays (.npz)", "unzip unpacks it, for DIR/train/NAME.npy", false, true },
+	arrays = { "a zip archive of NumPy arrays (.npz)", "pd-run --data reads it as FILE.npz", false, true },
 	zip = { "a zip archive", "unzip unpacks it", false, true },
 	onnx = { "an ONNX model", "pd-model makes a model document of it", false, false, PD_FILE_ONNX },
 	safetensors = { "a safetensors file", "pd-run --init reads it", false, false },

@@ -23,7 +23,7 @@ struct pd_dataset {
 struct pd_data_format {
 	const char *name;
 	const char *files;              /* by which it is recognised, for messages */
-	/* Tells by names whether a directory has files of this format, or a file is of it. */
+	/* Tells by names whether a directory has files of this format, or a file is of it; neither may be there. */
 	bool (*recognise)(const char *directory);
 	/*
 	 * Opens the training set where `train` is NULL, else the test set beside that.  A set that
@@ -44,7 +44,7 @@ struct pd_data_format {
 };
 
 /*
- * The training set found in a directory or file, in the first format that recognises it, and the test
+ * The training set found in a directory or file (FILE.npz:NAME,NAME too), in the first format that recognises it, and the test
  * set, which is not looked at where test_p is NULL.  Errors: input.
  */
 int pd_dataset_open(const char *directory, const struct pd_model *model,

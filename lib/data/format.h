@@ -26,5 +26,5 @@ int pd_source_fill(struct pd_source *source, void *buf, int64_t bytes, const cha
 /* Checks that the file ends here. */
 int pd_source_end(struct pd_source *source, struct pd_error *err);
 
-extern const struct pd_data_format pd_data_idx, pd_data_cifar, pd_data_npy, pd_data_tokens,
+extern const struct pd_data_format pd_data_idx, pd_data_cifar, pd_data_npy, pd_data_npz, pd_data_tokens,
 	pd_data_text, pd_data_book;

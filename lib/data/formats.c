@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 
 static const struct pd_data_format *const formats[] = {
-	&pd_data_idx, &pd_data_cifar, &pd_data_npy, &pd_data_tokens, &pd_data_text, &pd_data_book,
+	&pd_data_idx, &pd_data_cifar, &pd_data_npy, &pd_data_npz, &pd_data_tokens, &pd_data_text, &pd_data_book,
 };
 
 static int nothing_found(const char *directory, struct pd_error *err)
@@ -34,7 +34,7 @@ static int no_directory(const char *file, struct pd_error *err)
 
 	if (kind)
 		pd_file_kind_say(kind, found);
-	return pd_error_input(err, "%s: expected a directory with a data set, or a text called NAME.txt%s",
+	return pd_error_input(err, "%s: expected a directory with a data set, or FILE.npz, or a text called NAME.txt%s",
 			      file, found);
 }
 
@@ -45,10 +45,10 @@ int pd_dataset_open(const char *directory, const struct pd_model *model,
 	struct stat st;
 	size_t i = 0;
 
-	if (stat(directory, &st) != 0)
-		return pd_error_input(err, "%s: cannot open: %s", directory, strerror(errno));
 	while (i < PD_COUNT(formats) && !formats[i]->recognise(directory))
 		i++;
+	if (i == PD_COUNT(formats) && stat(directory, &st) != 0)
+		return pd_error_input(err, "%s: cannot open: %s", directory, strerror(errno));
 	if (i == PD_COUNT(formats) && !S_ISDIR(st.st_mode))
 		return no_directory(directory, err);
 	if (i == PD_COUNT(formats))

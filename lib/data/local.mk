@@ -12,8 +12,11 @@ lib_libpddevice_a_SOURCES += \
 	lib/data/formats.c \
 	lib/data/idx.c \
 	lib/data/npy.c lib/data/npy.h \
+	lib/data/npy_column.c \
 	lib/data/npy_header.c \
 	lib/data/npy_type.c \
+	lib/data/npz.c \
 	lib/data/source.c \
 	lib/data/token_file.c lib/data/token_file.h \
-	lib/data/tokens.c
+	lib/data/tokens.c \
+	lib/data/zip.c lib/data/zip.h

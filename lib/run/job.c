@@ -284,7 +284,8 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 				      pd_plan_name(job->plan), profile->model->name);
 	if (pd_model_check_batch(profile->model, profile->batch_size, err) < 0)
 		return pd_error_prefix(err, "%s", pd_plan_name(job->plan));
-	if (check_outputs(job, err) < 0 || set_data_options(job, err) < 0 || (!job->only_evaluates && check_training(job, err) < 0) ||
+	if (check_outputs(job, err) < 0 || set_data_options(job, err) < 0 ||
+	    (!job->only_evaluates && check_training(job, err) < 0) ||
 	    check_order(job, err) < 0 || check_init(job, err) < 0 ||
 	    (job->only_evaluates && job->checkpoint && pd_job_find_evaluated(job, err) < 0))
 		return -1;

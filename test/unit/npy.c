@@ -208,8 +208,10 @@ static void test_header_refused(void)
 		{ "{'descr': '<f4', 'fortran_order': True, 'shape': (3, 1, 2, 3), }",
 		  "in Fortran order: expected C order, which numpy.save(file, "
 		  "numpy.ascontiguousarray(array)) writes" },
-		{ "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2, 3), }",
-		  "shape (3, 2, 3): expected (samples, 1, 2, 3)" },
+		{ "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 3, 2), }",
+		  "shape (3, 3, 2): expected (samples, 1, 2, 3)" },
+		{ "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 6), }",
+		  "shape (3, 6): expected (samples, 1, 2, 3)" },
 		{ "{'descr': '<f4', 'fortran_order': False, 'shape': (), }",
 		  "shape (): expected (samples, 1, 2, 3)" },
 		{ "{'descr': '<f4', 'fortran_order': False, 'shape': (0, 1, 2, 3), }", "found none" },
@@ -262,8 +264,8 @@ static void test_sets_refused(void)
 	put("sets/train/label.npy", 1, header("|u1", "(4,)"), many, 4);
 	ok(refuses("sets", model_of_images(), "train/label.npy", "4 samples: expected 3, as many as in"),
 	   "not as many labels as images");
-	put("sets/train/label.npy", 1, header("|u1", "(3, 1)"), many, 3);
-	ok(refuses("sets", model_of_images(), "train/label.npy", "shape (3, 1): expected (samples,)"),
+	put("sets/train/label.npy", 1, header("|u1", "(3, 2)"), many, 6);
+	ok(refuses("sets", model_of_images(), "train/label.npy", "shape (3, 2): expected (samples,)"),
 	   "labels of another shape");
 	put("sets/train/label.npy", 1, header("<f4", "(2,)"), many, 8);
 	ok(refuses("sets", model_of_images(), "train/label.npy", "'<f4': expected, for the i32 input "
