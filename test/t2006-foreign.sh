@@ -46,10 +46,18 @@ test_ok "layers that share parameters are in one stage with weights that have no
 		grep "layers \"wte\" and \"lm_head\" share parameters and stay in one stage"'
 test_ok "with weights that have copies, these are in memory twice, and their gradients are on the link" '
 	[ "$(stages untied.json --weights=flush --microbatches=4)" = "[2,2]" ]
-	memory=$(jq ".stages[1].predicted.memory_bytes" plan.json)
+	jq ".stages[1].predicted.memory_bytes" plan.json >memory
 	[ "$(stages tied.json --weights=flush --microbatches=4)" = "[2,2]" ]
-	[ $(($(jq ".stages[1].predicted.memory_bytes" plan.json) - memory)) -ge 12000000 ]
+	[ $(($(jq ".stages[1].predicted.memory_bytes" plan.json) - $(cat memory))) -ge 12000000 ]
 	pd-replay --format=json plan.json | jq -e ".period_ns > 8000000"'
+test_ok "what a layer has besides what it shares is counted once, and is on no link" '
+	jq ".layers[3].parameter_bytes = 400000" tied.json >more.json
+	[ "$(stages more.json --weights=flush --microbatches=4)" = "[2,2]" ]
+	[ $(($(jq ".stages[1].predicted.memory_bytes" plan.json) - $(cat memory))) -ge 13200000 ]
+	pd-replay plan.json
+	[ "$(stages more.json)" = "[4]" ]
+	[ $(($(jq ".stages[0].predicted.memory_bytes" plan.json) -
+		$(pd-plan -t 2@1GB/s --straight tied.json | jq ".stages[0].predicted.memory_bytes"))) -ge 1200000 ]'
 test_ok "a plan keeps what its profile says is shared" '
 	stages tied.json --weights=flush --microbatches=4
 	jq -e ".profile.layers[3].shares == \"wte\"" plan.json

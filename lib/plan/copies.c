@@ -27,7 +27,7 @@ static void add_stage(struct list *list, const struct pd_plan *plan, int layer, 
 		list->transfers = pd_grow(list->transfers, &list->capacity, list->count + 1,
 					  sizeof(*list->transfers));
 		list->transfers[list->count++] = (struct pd_copy_transfer){
-			layer, from, to, pd_memory_copy(plan->profile, layer) };
+			layer, from, to, pd_memory_shared(plan->profile, layer) };
 	}
 }
 

@@ -89,9 +89,7 @@ int64_t pd_memory_master(const struct pd_profile *profile, int64_t full_bytes)
 
 int64_t pd_memory_parameters(const struct pd_profile *profile, int layer, bool copies)
 {
-	if (copies)
-		return pd_memory_copy(profile, layer);
-	return pd_profile_owner(profile, layer) == layer ? profile->layers[layer].parameter_bytes : 0;
+	return copies ? pd_memory_copy(profile, layer) : profile->layers[layer].parameter_bytes;
 }
 
 void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_sums *sums,
@@ -145,17 +143,32 @@ void pd_memory_of(const struct pd_profile *profile, int first, int count, int re
 	pd_memory_price(profile, &sums, replicas, warmup, in_bytes, out_bytes, out_p);
 }
 
-/* The profile has these at the first layer that uses them. */
+/* One layer's bytes are those of what all of them share; others have what is theirs alone. */
+static int holder(const struct pd_profile *profile, int layer)
+{
+	const struct pd_profile_layer *layers = profile->layers;
+	int most = layer;
+
+	for (int l = 0; l < profile->layer_count; l++)
+		if (layers[l].shared && layers[l].owner == layers[layer].owner &&
+		    layers[l].parameter_bytes > layers[most].parameter_bytes)
+			most = l;
+	return most;
+}
+
+int64_t pd_memory_shared(const struct pd_profile *profile, int layer)
+{
+	return profile->layers[layer].shared
+		? profile->layers[holder(profile, layer)].parameter_bytes : 0;
+}
+
 int64_t pd_memory_copy(const struct pd_profile *profile, int layer)
 {
 	int64_t bytes = profile->layers[layer].parameter_bytes;
 
-	for (int l = 0; profile->layers[layer].shared && l < profile->layer_count; l++)
-		if (profile->layers[l].shared &&
-		    profile->layers[l].owner == profile->layers[layer].owner &&
-		    profile->layers[l].parameter_bytes > bytes)
-			bytes = profile->layers[l].parameter_bytes;
-	return bytes;
+	if (!profile->layers[layer].shared || holder(profile, layer) == layer)
+		return bytes;
+	return bytes + pd_memory_shared(profile, layer);
 }
 
 /* Tells whether the weight part of backward needs the gradient of the layer's output. */

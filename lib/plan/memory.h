@@ -75,6 +75,8 @@ void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiri
  * what it shares (pd_plan_has_tied_weights).
  */
 int64_t pd_memory_parameters(const struct pd_profile *profile, int layer, bool copies);
+/* Returns the parameters that a layer shares with others; 0: none. */
+int64_t pd_memory_shared(const struct pd_profile *profile, int layer);
 /* Returns the parameters of a layer with such a copy. */
 int64_t pd_memory_copy(const struct pd_profile *profile, int layer);
 /*

@@ -139,13 +139,11 @@ static void find_tied_layers(const struct pd_plan *plan, int s, struct pd_sim_ne
 	net->tied_layers = pd_calloc((size_t)stage->layer_count, sizeof(*net->tied_layers));
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count &&
 	     pd_plan_has_tied_weights(plan); l++) {
-		size_t bytes = pd_align((size_t)pd_memory_copy(plan->profile, l));
-
 		if (plan->profile->layers[l].shared)
 			net->tied_layers[net->tied_layer_count++] = (struct pd_tied_layer){
-				.layer = l, .owner = plan->profile->layers[l].owner,
-				.offset = offset, .bytes = bytes };
-		offset += bytes;
+				.layer = l, .owner = plan->profile->layers[l].owner, .offset = offset,
+				.bytes = pd_align((size_t)pd_memory_shared(plan->profile, l)) };
+		offset += pd_align((size_t)pd_memory_copy(plan->profile, l));
 	}
 }
 

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles the networks of networks.py, checks that this changes nothing, and writes NAME.json for each."""
+import json
+import sys
+
+import torch
+
+import networks
+import pd_profile
+
+
+def state(module):
+    return [t.clone() for t in (*module.parameters(), *module.buffers())] + [torch.random.get_rng_state()]
+
+
+def faults(module, document, before, after):
+    """Says what is wrong with a profile of the module."""
+    layers = document["layers"]
+    parameters = sum(4 * p.numel() for p in module.parameters())
+    bytes_found = sum(layer["parameter_bytes"] for layer in layers)
+    if bytes_found != parameters:
+        yield f"{bytes_found} bytes of parameters, expected {parameters}"
+    if not all(torch.equal(a, b) for a, b in zip(before, after)):
+        yield "the module or the random numbers have changed"
+    if any(p.grad is not None for p in module.parameters()):
+        yield "a parameter has a gradient"
+    times = sum(layer["forward_ns"] + layer["backward_ns"] for layer in layers)
+    if not 0 < times <= document["step_ns"] * 1.01 + 100 * len(layers):
+        yield f"layers take {times} ns, the step {document['step_ns']}"
+    used = {name for layer in layers for name in layer["inputs"]}
+    idle = [layer["name"] for layer in layers[:-1] if layer["name"] not in used]
+    if len(idle) > 1:
+        yield "nobody uses " + ", ".join(idle)
+
+
+def main():
+    for number, make in enumerate(networks.ALL, 1):
+        torch.manual_seed(0)
+        module, given, *loss = make()
+        keywords = given if isinstance(given, dict) else None
+        before = state(module)
+        document = pd_profile.profile(module, () if keywords else given, keywords, *loss, rounds=2)
+        found = list(faults(module, document, before, state(module)))
+        with open(make.__name__ + ".json", "w", encoding="utf-8") as out:
+            json.dump(document, out)
+        print("not ok" if found else "ok", number, "-", make.__name__, len(document["layers"]), "layers", *found)
+        sys.stdout.flush()
+
+
+main()

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small networks of torchvision and transformers, as pd_profile.py takes them: module, arguments, loss.
+
+check.sh runs them.  Some have what is hard to profile: modules and parameters that are used twice, work in
+place, functions between modules, tuples and dictionaries of tensors.
+"""
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+def images(make, side=64, **options):
+    module = make(num_classes=10, **options).train()
+    x, labels = torch.randn(4, 3, side, side), torch.randint(10, (4,))
+    return module, (x,), lambda out: F.cross_entropy(out, labels)
+
+
+def resnet18():
+    from torchvision import models
+    return images(models.resnet18)
+
+
+def mobilenet_v3():
+    from torchvision import models
+    return images(models.mobilenet_v3_small)
+
+
+def efficientnet_b0():
+    from torchvision import models
+    return images(models.efficientnet_b0)
+
+
+def googlenet():
+    from torchvision import models
+    return images(models.googlenet, aux_logits=False, init_weights=False)
+
+
+def vit():
+    from torchvision import models
+    return images(models.VisionTransformer, 32, image_size=32, patch_size=8, num_layers=2, num_heads=4,
+                  hidden_dim=64, mlp_dim=128)
+
+
+def tokens(network, config, labels="input_ids", **sizes):
+    import transformers
+    module = getattr(transformers, network)(getattr(transformers, config)(
+        vocab_size=100, bos_token_id=0, eos_token_id=0, **sizes)).train()
+    given = {"input_ids": torch.randint(100, (2, 16))}
+    if labels != "input_ids":
+        given[labels] = torch.randint(100, (2, 16))
+    if network != "BertForMaskedLM":
+        given["use_cache"] = False
+    return module, given, lambda out: F.cross_entropy(out.logits.flatten(0, 1), given[labels].flatten())
+
+
+def gpt2():
+    return tokens("GPT2LMHeadModel", "GPT2Config", n_layer=2, n_embd=64, n_head=4)
+
+
+def bert():
+    return tokens("BertForMaskedLM", "BertConfig", num_hidden_layers=2, hidden_size=64, num_attention_heads=4,
+                  intermediate_size=128)
+
+
+def llama():
+    return tokens("LlamaForCausalLM", "LlamaConfig", num_hidden_layers=2, hidden_size=64, num_attention_heads=4,
+                  num_key_value_heads=2, intermediate_size=128)
+
+
+def t5():
+    return tokens("T5ForConditionalGeneration", "T5Config", "decoder_input_ids", d_model=64, num_layers=2, d_ff=128,
+                  num_heads=4, d_kv=16)
+
+
+def lstm():
+    class Language(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.tokens, self.steps = nn.Embedding(50, 32), nn.LSTM(32, 32, 2, batch_first=True)
+            self.logits = nn.Linear(32, 50)
+
+        def forward(self, x):
+            states, _ = self.steps(self.tokens(x))
+            return self.logits(states)
+
+    x = torch.randint(50, (4, 10))
+    return Language(), (x,), lambda out: F.cross_entropy(out.flatten(0, 1), x.flatten())
+
+
+def shared():
+    class Shared(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.out, self.relu = nn.Linear(32, 32), nn.Linear(32, 32), nn.ReLU(inplace=True)
+            self.out.weight = self.a.weight
+
+        def forward(self, given):
+            x, y = given["pair"]
+            h = self.a(self.relu(self.a(x)))
+            h += x
+            left, right = h.chunk(2, -1)
+            return {"out": self.out(torch.cat([right, left], -1)) * y}
+
+    return Shared(), ({"pair": (torch.randn(8, 32), torch.randn(8, 1))},)
+
+
+def unet():
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.down, self.deep = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 16, 3, padding=1)
+            self.up, self.out = nn.ConvTranspose2d(16, 8, 2, 2), nn.Conv2d(16, 2, 1)
+
+        def forward(self, x):
+            skip = F.relu(self.down(x))
+            deep = F.relu(self.deep(F.max_pool2d(skip, 2)), inplace=True)
+            return self.out(torch.cat([skip, self.up(deep)], 1))
+
+    labels = torch.randint(2, (4, 32, 32))
+    return Net(), (torch.randn(4, 3, 32, 32),), lambda out: F.cross_entropy(out, labels)
+
+
+ALL = (resnet18, mobilenet_v3, efficientnet_b0, googlenet, vit, gpt2, bert, llama, t5, lstm, shared, unet)

@@ -1,0 +1,449 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles a network of PyTorch where it is: any nn.Module and a batch become a pd-profile(5) document.
+
+    import pd_profile
+    pd_profile.write("net.json", module, (images,), loss=lambda out: F.cross_entropy(out, labels))
+
+or, where FUNCTION of FILE.py returns the module, its arguments and perhaps the loss,
+
+    python3 pd_profile.py FILE.py:FUNCTION >net.json
+
+Then `pd-plan --gpus=16 net.json` splits it.  A layer is a module without modules of its own, one of the
+blocks that are asked for, or a function between modules.  Each runs alone, several times, on copies of what
+it gets; its times are then its share of the times of whole steps, as in pd-profile(1).  Parameters,
+running statistics and random numbers are left as they were.  Nothing but PyTorch is needed.
+"""
+import argparse
+import contextlib
+import functools
+import importlib.util
+import inspect
+import json
+import os
+import re
+import statistics
+import sys
+import time
+
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._pytree import tree_flatten, tree_map
+
+TYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}
+
+
+def tensors_in(tree):
+    return [leaf for leaf in tree_flatten(tree)[0] if isinstance(leaf, torch.Tensor)]
+
+
+def place(tensor):
+    """What tensors that share memory have in common."""
+    return tensor.untyped_storage().data_ptr()
+
+
+def size(tensor):
+    return tensor.numel() * tensor.element_size()
+
+
+class Clock:
+    """Times what a device does: a GPU by its events, a processor by its clock."""
+
+    def __init__(self, device):
+        self.cuda = device.type == "cuda"
+
+    def now(self):
+        if not self.cuda:
+            return time.perf_counter_ns()
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def between(self, marks):
+        """Returns the nanoseconds between each mark and the next."""
+        if not self.cuda:
+            return [b - a for a, b in zip(marks, marks[1:])]
+        marks[-1].synchronize()
+        return [round(a.elapsed_time(b) * 1e6) for a, b in zip(marks, marks[1:])]
+
+
+@contextlib.contextmanager
+def undisturbed(module):
+    """Puts back what forward changes besides its outputs."""
+    kept = [(buffer, buffer.detach().clone()) for buffer in module.buffers()]
+    with torch.random.fork_rng(range(torch.cuda.device_count())):
+        yield
+    with torch.no_grad():
+        for buffer, value in kept:
+            buffer.copy_(value)
+
+
+def copied(tree):
+    """Returns a copy of arguments, and the copies' leaves to which gradients flow."""
+    leaves = []
+
+    def copy(leaf):
+        if not isinstance(leaf, torch.Tensor) or isinstance(leaf, torch.nn.Parameter):
+            return leaf
+        if not leaf.requires_grad:
+            return leaf.detach().clone()
+        leaves.append(leaf.detach().clone().requires_grad_())
+        return leaves[-1].clone()       # what works in place may not be given a leaf
+
+    return tree_map(copy, tree), leaves
+
+
+class Layer:
+    def __init__(self, name, inputs, parameters):
+        self.name, self.inputs, self.parameters = name, inputs, parameters
+        self.shares = None
+        self.activation = self.stash = self.state = self.workspace = 0
+        self.times = {}
+        self.spread = 0
+
+
+class Recorder(TorchFunctionMode):
+    """Runs a network once, and times each layer where it comes by."""
+
+    def __init__(self, module, inputs, blocks, rounds, clock):
+        super().__init__()
+        self.module, self.rounds, self.clock = module, rounds, clock
+        self.layers, self.named, self.names, self.alive = [], {}, {}, []
+        self.origin = {place(t): [name] for name, t in inputs}  # names of what made a tensor
+        self.input_places = set(self.origin)
+        self.maker = {}                 # place of a tensor -> the layer that it is the output of
+        self.stashed = set()
+        self.parameters = {place(p): p for p in module.parameters()}
+        self.owner = {}                 # place of a parameter -> the layer that has it
+        self.current = None             # the layer that runs
+        self.scopes = []
+        self.units = self.choose(blocks)
+
+    def choose(self, blocks):
+        units = {}
+        for name, module in self.module.named_modules():
+            inside = any(name.startswith(unit + ".") for unit in units.values())
+            if not inside and (blocks.fullmatch(name) if blocks else False):
+                units[module] = name
+        for name, module in self.module.named_modules():
+            inside = any(name.startswith(unit + ".") for unit in units.values())
+            if name and not inside and module not in units and not any(True for _ in module.children()):
+                units[module] = name
+        return units
+
+    def __enter__(self):
+        self.scope_of = {m: n for n, m in self.module.named_modules()}
+        self.hooks = [torch.nn.modules.module.register_module_forward_pre_hook(self.enter_module),
+                      torch.nn.modules.module.register_module_forward_hook(self.leave_module,
+                                                                           always_call=True)]
+        for unit, name in self.units.items():
+            unit.forward = functools.partial(self.call_unit, unit, name, unit.forward)
+        self.saved = torch.autograd.graph.saved_tensors_hooks(self.save, lambda t: t)
+        self.saved.__enter__()
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        super().__exit__(*error)
+        self.saved.__exit__(*error)
+        for unit in self.units:
+            del unit.forward
+        for hook in self.hooks:
+            hook.remove()
+
+    def enter_module(self, module, _arguments):
+        self.scopes.append(self.scope_of.get(module, ""))
+
+    def leave_module(self, _module, _arguments, _output):
+        self.scopes.pop()
+
+    def save(self, tensor):
+        """Counts what backward will read, once, where it was made."""
+        at = place(tensor)
+        if self.current and at not in self.parameters and at not in self.input_places \
+                and at not in self.stashed:
+            self.stashed.add(at)
+            self.maker.get(at, self.current).stash += tensor.untyped_storage().nbytes()
+        return tensor
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if self.current:
+            return func(*args, **kwargs)
+        given = tensors_in((args, kwargs))
+        was = [(place(t), t._version) for t in given] if torch.is_grad_enabled() else None
+        if was is None or not self.is_layer(func, args, kwargs, given, was):
+            out = func(*args, **kwargs)
+            self.inherit(out, given)
+            return out
+        scope = self.scopes[-1] if self.scopes else ""
+        name = getattr(func, "__name__", "function").strip("_")
+        return self.run(f"{scope}.{name}" if scope else name, func, args, kwargs, [], None)
+
+    def is_layer(self, func, args, kwargs, given, was):
+        """Tells whether a function makes an activation; it is tried on copies."""
+        if not any(t.requires_grad for t in given) or getattr(func, "__name__", "") in ("__get__", "__set__"):
+            return False
+        with self.quietly(), undisturbed(torch.nn.Module()):
+            (again, more), _ = copied((args, kwargs))
+            at = {place(t): t._version for t in tensors_in((again, more))}
+            made = tensors_in(func(*again, **more))
+        return any(t.is_floating_point() and t.requires_grad and
+                   (place(t) not in at or t._version != at[place(t)]) and
+                   place(t) not in self.parameters for t in made)
+
+    @contextlib.contextmanager
+    def quietly(self):
+        before, self.current = self.current, Layer("", [], [])
+        with torch.autograd.graph.saved_tensors_hooks(lambda t: t, lambda t: t):
+            yield
+        self.current = before
+
+    def inherit(self, out, given):
+        names = dict.fromkeys(name for t in given for name in self.origin.get(place(t), []))
+        for t in tensors_in(out):
+            self.alive.append(t)
+            if place(t) not in self.parameters:
+                self.origin.setdefault(place(t), list(names))
+
+    def call_unit(self, unit, name, forward, *args, **kwargs):
+        if self.current:
+            return forward(*args, **kwargs)
+        return self.run(name, forward, args, kwargs, list(unit.parameters()), unit)
+
+    def called(self, name):
+        self.names[name] = self.names.get(name, 0) + 1
+        return name if self.names[name] == 1 else f"{name}#{self.names[name]}"
+
+    def run(self, name, function, args, kwargs, parameters, unit):
+        given = tensors_in((args, kwargs))
+        seen = {place(p) for p in parameters}
+        parameters = parameters + [self.parameters[at] for at in dict.fromkeys(map(place, given))
+                                   if at in self.parameters and at not in seen]
+        inputs = list(dict.fromkeys(n for t in given for n in self.origin.get(place(t), [])))
+        layer = Layer(self.called(name), inputs, parameters)
+        self.claim(layer)
+        self.current = layer
+        with undisturbed(unit or torch.nn.Module()):
+            self.measure(layer, function, args, kwargs)
+        out = function(*args, **kwargs)
+        self.current = None
+        self.layers.append(layer)
+        for buffer in unit.buffers() if unit else []:
+            layer.state += size(buffer) if buffer.is_floating_point() else 0
+        for t in tensors_in(out):
+            self.alive.append(t)
+            if not t.is_floating_point():
+                self.origin.setdefault(place(t), inputs)
+                continue
+            layer.activation += 0 if self.maker.get(place(t)) is layer else size(t)
+            self.origin[place(t)], self.maker[place(t)] = [layer.name], layer
+        return out
+
+    def claim(self, layer):
+        """Notes whose parameters a layer has, its own or those of a layer before."""
+        before = {self.owner[place(p)].name for p in layer.parameters if place(p) in self.owner}
+        layer.own = [p for p in layer.parameters if place(p) not in self.owner]
+        before = {self.named[name].shares or name for name in before}
+        if len(before) > 1:
+            raise SystemExit("pd_profile: \"{}\" has parameters of \"{}\" and \"{}\": choose blocks (--blocks) that "
+                             "share those of one layer only".format(layer.name, *sorted(before)[:2]))
+        layer.shares = before.pop() if before else None
+        self.named[layer.name] = layer
+        for p in layer.own:
+            self.owner[place(p)] = layer
+
+    def measure(self, layer, function, args, kwargs):
+        learning = [p for p in layer.parameters if p.requires_grad]
+        taken = {"forward": [], "backward": [], "input": [], "weight": []}
+        if self.clock.cuda:
+            torch.cuda.reset_peak_memory_stats()
+        with self.quietly(), torch.enable_grad():
+            for turn in range(self.rounds + 1):
+                (again, more), leaves = copied((args, kwargs))
+                before = torch.cuda.memory_allocated() if self.clock.cuda else 0
+                marks = [self.clock.now()]
+                out = function(*again, **more)
+                marks.append(self.clock.now())
+                outputs = [t for t in tensors_in(out) if t.requires_grad]
+                gradients = [torch.ones_like(t) for t in outputs]
+                marks.append(self.clock.now())
+                if outputs and leaves + learning:
+                    torch.autograd.grad(outputs, leaves + learning, gradients, allow_unused=True,
+                                        retain_graph=bool(leaves and learning))
+                marks.append(self.clock.now())
+                if outputs and leaves and learning:
+                    torch.autograd.grad(outputs, leaves, gradients, allow_unused=True, retain_graph=True)
+                    marks.append(self.clock.now())
+                    torch.autograd.grad(outputs, learning, gradients, allow_unused=True)
+                    marks.append(self.clock.now())
+                if self.clock.cuda and turn == 0:
+                    layer.workspace = max(0, torch.cuda.max_memory_allocated() - before -
+                                          sum(map(size, outputs)))
+                if turn:
+                    spans = self.clock.between(marks)
+                    taken["forward"].append(spans[0])
+                    taken["backward"].append(spans[2] if outputs else 0)
+                    if len(spans) > 3:
+                        taken["input"].append(spans[3])
+                        taken["weight"].append(spans[4])
+        layer.times = {key: statistics.median(spans) for key, spans in taken.items() if spans}
+        both = sorted(f + b for f, b in zip(taken["forward"], taken["backward"]))
+        layer.spread = (both[len(both) * 3 // 4] - both[len(both) // 4]) / max(1, statistics.median(both))
+
+
+def whole_steps(module, args, kwargs, loss, rounds, clock, optimizer):
+    """Returns medians of a whole step's forward, backward and update."""
+    spans = []
+    learning = [p for p in module.parameters() if p.requires_grad]
+    with undisturbed(module):
+        for _ in range(rounds + 1):
+            marks = [clock.now()]
+            out = module(*args, **kwargs)
+            outputs = [loss(out)] if loss else [t for t in tensors_in(out) if t.requires_grad]
+            marks.append(clock.now())
+            gradients = torch.autograd.grad(outputs, learning, [torch.ones_like(t) for t in outputs],
+                                            allow_unused=True)
+            marks.append(clock.now())
+            spans.append(clock.between(marks))
+            del out, outputs, gradients
+    forward, backward = (statistics.median(s[i] for s in spans[1:]) for i in range(2))
+    return forward, backward, update_ns(learning, rounds, clock, optimizer)
+
+
+def update_ns(parameters, rounds, clock, optimizer):
+    """Times the optimizer's step on parameters, which it leaves as they are."""
+    if not parameters:
+        return 0
+    kept = [(p.detach().clone(), p.grad) for p in parameters]
+    for p in parameters:
+        p.grad = torch.zeros_like(p)
+    steps, spans = optimizer(parameters), []
+    for _ in range(rounds + 1):
+        marks = [clock.now()]
+        steps.step()
+        spans += clock.between(marks + [clock.now()])
+    with torch.no_grad():
+        for p, (value, grad) in zip(parameters, kept):
+            p.copy_(value)
+            p.grad = grad
+    return statistics.median(spans[1:])
+
+
+def momentum(parameters):
+    return torch.optim.SGD(parameters, lr=0.0, momentum=0.9)
+
+
+def input_names(module, args, kwargs):
+    """Names tensors that the network gets after the parameters of its forward."""
+    bound = inspect.signature(module.forward).bind_partial(*args, **kwargs).arguments
+    named = {}
+    for name, value in bound.items():
+        tensors = tensors_in(value)
+        for i, t in enumerate(tensors):
+            named.setdefault(place(t), (name if len(tensors) == 1 else f"{name}.{i}", t))
+    return list(named.values())
+
+
+def device_of(device):
+    if device.type == "cuda":
+        about = torch.cuda.get_device_properties(device)
+        return {"kind": "cuda", "name": about.name, "memory_bytes": about.total_memory}
+    return {"kind": "cpu", "name": "PyTorch " + torch.__version__, "threads": torch.get_num_threads(),
+            "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")}
+
+
+def profile(module, args, kwargs=None, loss=None, blocks=None, rounds=7, batch_size=None,
+            optimizer=momentum, name=None):
+    """Returns the document, a dict.
+
+    args, kwargs: the arguments of one call, with one microbatch; loss(output) gives a number.  blocks: a
+    regular expression for the names of modules that are one layer each.  rounds: how often each is timed.
+    optimizer(parameters): what updates are timed with.
+    """
+    kwargs = kwargs or {}
+    args = args if isinstance(args, (tuple, list)) else (args,)
+    inputs = input_names(module, args, kwargs)
+    device = next((t.device for t in list(module.parameters()) + [t for _, t in inputs]), torch.device("cpu"))
+    clock = Clock(device)
+    forward, backward, update = whole_steps(module, args, kwargs, loss, rounds, clock, optimizer)
+    with undisturbed(module), Recorder(module, inputs, re.compile(blocks) if blocks else None, rounds,
+                                       clock) as record:
+        out = module(*args, **kwargs)
+        if loss:
+            loss(out)
+    del out
+    if not record.layers:
+        raise SystemExit("pd_profile: the network has no layer that learns")
+    scale = {"forward": forward / max(1, sum(layer.times["forward"] for layer in record.layers)),
+             "backward": backward / max(1, sum(layer.times["backward"] for layer in record.layers))}
+    updates = [update_ns([p for p in layer.own if p.requires_grad], rounds, clock, optimizer)
+               for layer in record.layers]
+    used = {n for layer in record.layers for n in layer.inputs}
+    types = [p.dtype for p in module.parameters() if p.dtype in TYPES]
+    document = {"format": "pd-profile", "version": 1, "name": name or type(module).__name__,
+                "batch_size": batch_size or next((t.shape[0] for _, t in inputs if t.dim()), 1),
+                "dtype": TYPES[max(set(types), key=types.count)] if types else "f32",
+                "device": device_of(device),
+                "step_ns": round(forward + backward + update),
+                "inputs": [n for n, _ in inputs if n in used], "layers": []}
+    for layer, update in zip(record.layers, updates):
+        document["layers"].append(describe(layer, scale, update))
+    return document
+
+
+def describe(layer, scale, update):
+    times = layer.times
+    entry = {"name": layer.name, "inputs": layer.inputs,
+             "forward_ns": round(times["forward"] * scale["forward"]),
+             "backward_ns": round(times["backward"] * scale["backward"])}
+    if "input" in times:
+        entry["backward_input_ns"] = round(times["input"] * scale["backward"])
+        entry["backward_weight_ns"] = round(times["weight"] * scale["backward"])
+    entry.update(update_ns=round(update), activation_bytes=layer.activation,
+                 parameter_bytes=sum(4 * p.numel() for p in layer.own), stash_bytes=layer.stash)
+    if layer.shares:
+        entry["shares"] = layer.shares
+    for key, value in (("workspace_bytes", layer.workspace), ("state_bytes", layer.state)):
+        if value:
+            entry[key] = value
+    entry["spread"] = round(layer.spread, 3)
+    return entry
+
+
+def write(file, *args, **kwargs):
+    """Profiles as profile() does, and writes the document."""
+    document = profile(*args, **kwargs)
+    with open(file, "w", encoding="utf-8") as out:
+        json.dump(document, out, indent=1)
+        out.write("\n")
+
+
+def load(where):
+    file, _, function = where.rpartition(":")
+    if not file:
+        raise SystemExit(f"pd_profile: expected FILE.py:FUNCTION, found \"{where}\"")
+    spec = importlib.util.spec_from_file_location("profiled", file)
+    code = importlib.util.module_from_spec(spec)
+    sys.path.insert(0, os.path.dirname(os.path.abspath(file)))
+    spec.loader.exec_module(code)
+    return getattr(code, function)()
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Profiles a PyTorch module, and prints a pd-profile(5) document.")
+    parser.add_argument("what", metavar="FILE.py:FUNCTION",
+                        help="a function that returns a module, its arguments (a tuple or a dict) and perhaps a loss")
+    parser.add_argument("--blocks", metavar="REGEX", help="modules of these names are one layer each")
+    parser.add_argument("--rounds", type=int, default=7, help="how often each layer is timed (7)")
+    parser.add_argument("--name", help="the network's name")
+    options = parser.parse_args()
+    made = load(options.what)
+    arguments = made[1]
+    json.dump(profile(made[0], () if isinstance(arguments, dict) else arguments,
+                      arguments if isinstance(arguments, dict) else None, made[2] if len(made) > 2 else None,
+                      blocks=options.blocks, rounds=options.rounds, name=options.name), sys.stdout, indent=1)
+    print()
+
+
+if __name__ == "__main__":
+    main()
