@@ -274,7 +274,7 @@ test_ok "a sliding window is computed where it sees all of a sample, and refused
 	jq ".layer_types = [\"full_attention\"]" window/config.json | config unlike
 	pd-model unlike | jq -e ".inputs[0].shape == [1024]"'
 test_ok "keys of generation, of where it comes from and of other heads are passed over" '
-	with more ".temperature = 0.5 | ._name_or_path = \"x\" | .id2label = {\"0\": \"no\"} | .anything = null"
+	with more ".temperature = 0.5 | .max_sequence_length = 9 | .rope_interleaved = false | ._name_or_path = \"x\" | .id2label = {\"0\": \"no\"} | .anything = null"
 	pd-model l --name=x | ours >one
 	pd-model more --name=x | ours >two
 	diff one two'
