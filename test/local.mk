@@ -204,7 +204,7 @@ test_bench_lstm_CPPFLAGS = $(AM_CPPFLAGS) $(ONEDNN_CPPFLAGS)
 EXTRA_DIST += test/bench/hosts.sh test/bench/hosts-ddp.py test/bench/mixed.sh \
 	test/bench/sum-of-layers.sh test/bench/two-workers.sh \
 	test/bench/bench-lib.sh test/bench/plot.awk test/bench/vgg11.json test/bench/wide-mlp.json \
-	test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh \
+	test/bench/torch-plans.sh test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh \
 	test/bench/sparse-accuracy.sh \
 	test/bench/papers-plans.sh \
 	test/bench/plan-search.sh test/bench/plan-speed.sh test/bench/prediction.sh test/bench/published.sh \

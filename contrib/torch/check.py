@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Profiles the networks of networks.py, checks that this changes nothing, and writes NAME.json for each."""
+"""Judges pd_profile.py and pd_run.py on the networks of networks.py.
+
+    check.py                    profiles them, checks that this changes nothing, and writes NAME.json for each
+    check.py NAME GRADIENTS     compares what pd_run.py saved of two ranks with the gradients of one process
+"""
 import json
 import sys
 
@@ -34,7 +38,19 @@ def faults(module, document, before, after):
         yield "nobody uses " + ", ".join(idle)
 
 
-def main():
+def compare(name, files):
+    torch.manual_seed(0)
+    module, args, loss, target = getattr(networks, name)()
+    loss(module(*args), target).backward()
+    saved = {**torch.load(f"{files}.0"), **torch.load(f"{files}.1")}
+    largest = max(p.grad.abs().max() for p in module.parameters())
+    wrong = [n for n, p in module.named_parameters()
+             if not (saved[n] - p.grad).abs().max() <= 2e-6 * largest]
+    print(len(saved), "gradients;", "wrong:" if wrong else "all equal", *wrong)
+    return bool(wrong)
+
+
+def judge():
     for number, make in enumerate(networks.ALL, 1):
         torch.manual_seed(0)
         module, given, *loss = make()
@@ -48,4 +64,5 @@ def main():
         sys.stdout.flush()
 
 
-main()
+if __name__ == "__main__":
+    sys.exit(compare(*sys.argv[1:]) if len(sys.argv) > 1 else judge())

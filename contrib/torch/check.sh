@@ -10,10 +10,11 @@ PD_SOURCE=${PD_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 . "$PD_SOURCE/test/test-lib.sh"
 PYTHONPATH=$PD_SOURCE/contrib/torch
 export PYTHONPATH
-"${PYTHON:-python3}" -c 'import torch, torchvision, transformers' 2>/dev/null ||
-	test_skip_all "there is no PyTorch with torchvision and transformers for ${PYTHON:-python3}"
+python=${PYTHON:-python3}
+"$python" -c 'import torch, torchvision, transformers' 2>/dev/null ||
+	test_skip_all "there is no PyTorch with torchvision and transformers for $python"
 
-"${PYTHON:-python3}" "$PYTHONPATH/check.py" >checked 2>log || cat log
+"$python" "$PYTHONPATH/check.py" >checked 2>log || cat log
 while read -r line; do
 	name=$(echo "$line" | sed 's/.* - \([^ ]*\) .*/\1/')
 	test_ok "$name is profiled: $line" 'case $line in not*) false ;; esac'
@@ -22,5 +23,20 @@ while read -r line; do
 		pd-plan -t 4@10GB/s --straight --weights=flush --microbatches=8 "$name.json" >plan.json
 		pd-replay plan.json'
 done <checked
+# trained NAME BLOCKS: plans train_NAME for two ranks, has PyTorch train it, and compares the gradients with those
+# of one process.
+trained() {
+	"$python" "$PYTHONPATH/pd_profile.py" --threads=1 --rounds=2 --blocks="$2" --link \
+		"$PYTHONPATH/networks.py:train_$1" >"$1.json"
+	pd-plan -t 2@2GB/s+50us --straight --weights=flush --microbatches=4 "$1.json" >plan.json
+	"$python" -m torch.distributed.run --nproc-per-node=2 "$PYTHONPATH/pd_run.py" plan.json \
+		"$PYTHONPATH/networks.py:train_$1" --steps=2 --save=gradients >result.json
+	jq -e ".step_ns > 0 and .losses[0] > 0" result.json
+	"$python" "$PYTHONPATH/check.py" "train_$1" gradients
+}
+test_ok "ResNet-18, trained by PyTorch as planned: gradients are those of one process" \
+	'trained resnet18 "layer\d\.\d"'
+test_ok "a small GPT, trained by PyTorch as planned: gradients are those of one process" 'trained gpt "h\.\d"'
+test_ok "a U-Net, trained by PyTorch as planned: gradients are those of one process" 'trained unet "net|deeper"'
 test_ok "all networks were profiled" '[ "$(grep -c "^ok" checked)" -ge 12 ]'
 test_done

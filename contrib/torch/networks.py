@@ -120,4 +120,63 @@ def unet():
     return Net(), (torch.randn(4, 3, 32, 32),), lambda out: F.cross_entropy(out, labels)
 
 
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.ln_1, self.ln_2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.proj = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.fc, self.out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        samples, length, width = x.shape
+        heads = [t.view(samples, length, 4, width // 4).transpose(1, 2) for t in self.qkv(self.ln_1(x)).chunk(3, -1)]
+        seen = F.scaled_dot_product_attention(*heads, is_causal=True).transpose(1, 2)
+        x = x + self.proj(seen.reshape(samples, length, width))
+        return x + self.out(F.gelu(self.fc(self.ln_2(x))))
+
+
+class Language(nn.Module):
+    def __init__(self, blocks, width, words, length):
+        super().__init__()
+        self.tokens, self.places = nn.Embedding(words, width), nn.Parameter(torch.randn(length, width) * 0.02)
+        self.h = nn.ModuleList([Block(width) for _ in range(blocks)])
+        self.ln, self.head = nn.LayerNorm(width), nn.Linear(width, words)
+
+    def forward(self, x):
+        x = self.tokens(x) + self.places
+        for block in self.h:
+            x = block(x)
+        return self.head(self.ln(x))
+
+
+class Levels(nn.Module):
+    """A U-Net of one level, with a block before and one behind: its skip stays inside of one stage."""
+
+    def __init__(self, width):
+        super().__init__()
+        self.stem, self.net, self.head = nn.Conv2d(3, 3, 3, padding=1), unet()[0], nn.Conv2d(2, 10, 3, padding=1)
+        self.deeper = nn.Sequential(nn.Conv2d(2, width, 3, padding=1), nn.ReLU(), nn.Conv2d(width, 2, 3, padding=1))
+
+    def forward(self, x):
+        return self.head(self.deeper(self.net(self.stem(x))))
+
+
+# What pd_run.py trains has a loss of its output and the targets.
+def train_resnet18():
+    from torchvision import models
+    return models.resnet18(num_classes=10).train(), (torch.randn(4, 3, 32, 32),), F.cross_entropy, \
+        torch.randint(10, (4,))
+
+
+def train_gpt():
+    def loss(out, target):
+        return F.cross_entropy(out.flatten(0, 1), target.flatten())
+
+    return Language(4, 128, 256, 64), (torch.randint(256, (4, 64)),), loss, torch.randint(256, (4, 64))
+
+
+def train_unet():
+    return Levels(32), (torch.randn(4, 3, 32, 32),), F.cross_entropy, torch.randint(10, (4, 32, 32))
+
+
 ALL = (resnet18, mobilenet_v3, efficientnet_b0, googlenet, vit, gpt2, bert, llama, t5, lstm, shared, unet)

@@ -24,6 +24,7 @@ import os
 import re
 import statistics
 import sys
+import tempfile
 import time
 
 import torch
@@ -410,6 +411,42 @@ def describe(layer, scale, update):
     return entry
 
 
+def exchange(rank, meeting, answer, cuda):
+    """One of two processes: messages go to and fro."""
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("nccl" if cuda else "gloo", init_method=f"file://{meeting}", rank=rank,
+                                         world_size=2)
+    device = torch.device("cuda", rank) if cuda else torch.device("cpu")
+    ways = (torch.distributed.send, torch.distributed.recv)[::1 if rank == 0 else -1]
+
+    def half_ns(elements):
+        message, spans = torch.zeros(elements, device=device), []
+        for _ in range(40):
+            begun = time.perf_counter_ns()
+            for way in ways:
+                way(message, 1 - rank)
+            if cuda:
+                torch.cuda.synchronize()
+            spans.append((time.perf_counter_ns() - begun) / 2)
+        return statistics.median(spans[8:])
+
+    latency, whole = half_ns(2), half_ns(1 << 18)
+    if rank == 0:
+        answer.put({"bandwidth_bytes_per_s": round((4 << 18) / max(1e-9, (whole - latency) / 1e9)),
+                    "latency_ns": round(latency)})
+    torch.distributed.destroy_process_group()
+
+
+def link():
+    """Measures the link between two processes, over NCCL with two GPUs, else over gloo."""
+    context = torch.multiprocessing.get_context("spawn")
+    answer = context.SimpleQueue()
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(exchange, (os.path.join(folder, "meeting"), answer,
+                                               torch.cuda.device_count() > 1), nprocs=2)
+    return answer.get()
+
+
 def write(file, *args, **kwargs):
     """Profiles as profile() does, and writes the document."""
     document = profile(*args, **kwargs)
@@ -432,16 +469,26 @@ def load(where):
 def main():
     parser = argparse.ArgumentParser(description="Profiles a PyTorch module, and prints a pd-profile(5) document.")
     parser.add_argument("what", metavar="FILE.py:FUNCTION",
-                        help="a function that returns a module, its arguments (a tuple or a dict) and perhaps a loss")
+                        help="a function that returns a module, its arguments (a tuple or a dict), perhaps a loss, "
+                        "loss(output), or loss(output, target) and the targets")
     parser.add_argument("--blocks", metavar="REGEX", help="modules of these names are one layer each")
     parser.add_argument("--rounds", type=int, default=7, help="how often each layer is timed (7)")
+    parser.add_argument("--link", action="store_true", help="measure the link between two processes, too")
+    parser.add_argument("--threads", type=int, help="threads that compute (PyTorch's default)")
     parser.add_argument("--name", help="the network's name")
     options = parser.parse_args()
-    made = load(options.what)
-    arguments = made[1]
-    json.dump(profile(made[0], () if isinstance(arguments, dict) else arguments,
-                      arguments if isinstance(arguments, dict) else None, made[2] if len(made) > 2 else None,
-                      blocks=options.blocks, rounds=options.rounds, name=options.name), sys.stdout, indent=1)
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    module, arguments, *more = load(options.what)
+    loss = more[0] if more else None
+    if len(more) == 2:
+        loss = functools.partial(lambda measure, target, out: measure(out, target), *more)
+    keywords = arguments if isinstance(arguments, dict) else None
+    document = profile(module, () if keywords else arguments, keywords, loss, blocks=options.blocks,
+                       rounds=options.rounds, name=options.name)
+    if options.link:
+        document["link"] = link()
+    json.dump(document, sys.stdout, indent=1)
     print()
 
 
