@@ -272,8 +272,8 @@ void pd_buffer_counts_of_list(const struct pd_schedule *schedule, const struct p
 			      int rank, bool evaluates, struct pd_buffer_counts *buffer_counts)
 {
 	struct pd_phase phase = { .last = lists->microbatches };
-	int chunks = schedule->chunks, stages[chunks];
-	struct walk walks[chunks];
+	int chunks = pd_schedule_chunks(schedule, rank), stages[chunks];
+	struct walk walks[chunks], *at;
 	struct pd_list_cursor cursor;
 	struct pd_op op;
 
@@ -282,8 +282,11 @@ void pd_buffer_counts_of_list(const struct pd_schedule *schedule, const struct p
 		walk_init(&walks[c], schedule, lists->microbatches, stages[c], evaluates,
 			  &buffer_counts[c]);
 	pd_list_begin(&cursor, &lists->ranks[rank], &phase);
-	while (pd_list_next(&cursor, &op))
-		follow(&walks[(op.stage - stages[0]) / schedule->positions], &op);
+	while (pd_list_next(&cursor, &op)) {
+		for (at = walks; at->stage != op.stage;)
+			at++;
+		follow(at, &op);
+	}
 	for (int c = 0; c < chunks; c++)
 		walk_end(&walks[c]);
 }

@@ -42,7 +42,7 @@ struct pd_buffer_counts {
 void pd_buffer_counts_of_stage(const struct pd_schedule *schedule, int stage,
 			       struct pd_buffer_counts *out_p);
 /*
- * Counts for a rank's list that pd_check has found right, into rooms[schedule->chunks], by stage;
+ * Counts for a rank's list that pd_check has found right, into rooms[pd_schedule_chunks], by stage;
  * schedule is that of the same plan.  With `evaluates` there are enough for evaluations by the
  * generator, too.
  */

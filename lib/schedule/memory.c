@@ -56,12 +56,12 @@ bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 {
 	struct pd_arena_need needs[PD_ARENAS];
 	struct pd_memory memory = { .total_bytes = 0 };
-	int stages[schedule->chunks];
+	int chunks = pd_schedule_chunks(schedule, rank), stages[chunks];
 	int64_t rank_bytes = 0;
 	bool exact = true;
 
 	pd_schedule_stages(schedule, rank, stages);
-	for (int i = 0; i < schedule->chunks; i++) {
+	for (int i = 0; i < chunks; i++) {
 		struct pd_stage_memory stage;
 
 		pd_memory_of_stage(schedule->plan, schedule->wiring, stages[i], &stage);
@@ -82,11 +82,11 @@ bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 bool pd_schedule_memory(const struct pd_schedule *schedule, int rank,
 			const struct pd_moments *moments, struct pd_memory *out_p)
 {
-	struct pd_buffer_counts buffer_counts[schedule->chunks];
-	int stages[schedule->chunks];
+	int chunks = pd_schedule_chunks(schedule, rank), stages[chunks];
+	struct pd_buffer_counts buffer_counts[chunks];
 
 	pd_schedule_stages(schedule, rank, stages);
-	for (int i = 0; i < schedule->chunks; i++)
+	for (int i = 0; i < chunks; i++)
 		pd_buffer_counts_of_stage(schedule, stages[i], &buffer_counts[i]);
 	return pd_schedule_memory_in(schedule, rank, buffer_counts, moments, out_p);
 }

@@ -115,20 +115,32 @@ int64_t pd_schedule_delay(const struct pd_schedule *schedule, int stage)
 
 int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages)
 {
-	for (int c = 0; c < schedule->chunks; c++)
-		stages[c] = schedule->ranks[rank].stage + c * schedule->positions;
+	for (int c = 0; c < schedule->ranks[rank].count; c++)
+		stages[c] = schedule->rank_stages[schedule->ranks[rank].first + c];
 	return schedule->ranks[rank].replica;
 }
 
 static void set_ranks(struct pd_schedule *schedule)
 {
 	const struct pd_plan *plan = schedule->plan;
+	int first = 0;
 
 	schedule->ranks = pd_calloc((size_t)plan->rank_count, sizeof(*schedule->ranks));
-	for (int s = plan->stage_count; s-- > 0;)
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int r = 0; r < plan->stages[s].replicas; r++)
+			schedule->ranks[plan->stages[s].ranks[r]].count++;
+	for (int k = 0; k < plan->rank_count; k++) {
+		schedule->ranks[k].first = first;
+		first += schedule->ranks[k].count;
+		schedule->ranks[k].count = 0;
+	}
+	schedule->rank_stages = pd_calloc((size_t)first, sizeof(int));
+	for (int s = 0; s < plan->stage_count; s++)
 		for (int r = 0; r < plan->stages[s].replicas; r++) {
-			schedule->ranks[plan->stages[s].ranks[r]].stage = s;
-			schedule->ranks[plan->stages[s].ranks[r]].replica = r;
+			int k = plan->stages[s].ranks[r];
+
+			schedule->rank_stages[schedule->ranks[k].first + schedule->ranks[k].count++] = s;
+			schedule->ranks[k].replica = r;
 		}
 }
 
@@ -293,7 +305,8 @@ static int64_t origin(const struct pd_schedule *schedule)
 	return -least * schedule->scale;
 }
 
-struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error *err)
+/* Makes a schedule that knows where stages are, but no order. */
+static struct pd_schedule *placed(const struct pd_plan *plan)
 {
 	struct pd_schedule *schedule = pd_zalloc(sizeof(*schedule));
 	size_t n = (size_t)plan->stage_count;
@@ -316,6 +329,27 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->lingers = pd_calloc(n, sizeof(*schedule->lingers));
 	schedule->delay = pd_calloc(n, sizeof(*schedule->delay));
 	schedule->wiring = pd_wiring_new(plan);
+	return schedule;
+}
+
+struct pd_schedule *pd_schedule_of_lists(const struct pd_plan *plan)
+{
+	struct pd_schedule *schedule = placed(plan);
+
+	schedule->drains = true;
+	schedule->agrees = pd_plan_agrees(plan);
+	for (int s = 0; s < plan->stage_count; s++)
+		schedule->group[s] = pd_plan_group(plan, s);
+	for (int k = 0; k < plan->rank_count; k++)
+		if (schedule->ranks[k].count > schedule->chunks)
+			schedule->chunks = schedule->ranks[k].count;
+	return schedule;
+}
+
+struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_schedule *schedule = placed(plan);
+
 	if (pd_shape_set(schedule, err) < 0) {
 		pd_schedule_free(schedule);
 		return NULL;
@@ -333,6 +367,7 @@ void pd_schedule_free(struct pd_schedule *schedule)
 		return;
 	pd_wiring_free(schedule->wiring);
 	free(schedule->ranks);
+	free(schedule->rank_stages);
 	free(schedule->group);
 	free(schedule->buckets);
 	free(schedule->warmup);

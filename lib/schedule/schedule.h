@@ -66,13 +66,14 @@ struct pd_schedule {
 	const struct pd_plan *plan;     /* borrowed */
 	struct pd_wiring *wiring;       /* owned */
 	int stage_count;
-	int chunks, positions;          /* stages per rank; stages / chunks */
+	int chunks, positions;          /* the most stages of a rank; stages / chunks */
 	bool drains;                    /* after every group there is an update before the next
 					   forward */
 	bool agrees;                    /* all ranks agree on every update */
 	bool splits;                    /* backward is backward_input and backward_weight */
-	/* Per rank: its first stage, and which of its replicas it is. */
-	struct { int stage, replica; } *ranks;
+	/* Per rank: where its stages begin in rank_stages, how many it has, and which replica it is. */
+	struct { int first, count, replica; } *ranks;
+	int *rank_stages;               /* by rank, ascending */
 	/* The rest is per stage. */
 	int64_t *group;                 /* microbatches per update */
 	int *buckets;                   /* pd_plan_bucket_count */
@@ -112,6 +113,11 @@ struct pd_phase {
  * microbatches that the replicas cannot share.
  */
 struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error *err);
+/*
+ * Makes a schedule that has no order of its own, for lists of a plan with weights flush: any rank may
+ * have any stages.
+ */
+struct pd_schedule *pd_schedule_of_lists(const struct pd_plan *plan);
 void pd_schedule_free(struct pd_schedule *schedule);
 
 /*
@@ -147,7 +153,12 @@ int pd_schedule_versions(const struct pd_schedule *schedule, int stage);
  * are not stashed, they are then so much newer.
  */
 int64_t pd_schedule_delay(const struct pd_schedule *schedule, int stage);
-/* Sets the stages of a rank, in order (schedule->chunks of them); returns its replica. */
+/* Returns how many stages a rank has: schedule->chunks, but with lists. */
+static inline int pd_schedule_chunks(const struct pd_schedule *schedule, int rank)
+{
+	return schedule->ranks[rank].count;
+}
+/* Sets the stages of a rank, in order (pd_schedule_chunks of them); returns its replica. */
 int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages);
 /*
  * These return the bytes of the vector that an agree exchanges (lib/worker/global_norm.c), and its

@@ -111,9 +111,9 @@ static int open_streams(struct pd_worker *w, struct pd_error *err)
 static void set_chunks(struct pd_worker *w)
 {
 	const struct pd_schedule *schedule = w->config.schedule;
-	int stages[schedule->chunks];
+	int count = pd_schedule_chunks(schedule, w->config.rank), stages[count];
 
-	w->chunk_count = schedule->chunks;
+	w->chunk_count = count;
 	w->chunks = worker_keep(w, w->chunk_count, sizeof(*w->chunks));
 	w->replica = pd_schedule_stages(schedule, w->config.rank, stages);
 	for (int i = 0; i < w->chunk_count; i++) {
