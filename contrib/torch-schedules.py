@@ -8,11 +8,18 @@
         trains a small network for one step() with the table, on as many processes of gloo as it has rows,
         and compares the gradients with those of one process.  Exit status 1: they differ by more than a
         millionth of the largest.
-    torch-schedules.py generate RANKS MICROBATCHES SCHEDULE CHUNKS COMMS
-        writes the table that PyTorch's own SCHEDULE (1F1B, GPipe, Interleaved1F1B, ...) would dump, with
-        transfers if COMMS is yes."""
+    torch-schedules.py right FOLDER COUNT SEED
+        writes COUNT tables that are right: PyTorch's own schedules and orders drawn at random, on stages placed
+        at random, half of them with transfers.
+    torch-schedules.py broken FOLDER COUNT SEED
+        breaks such tables in one place each: a computation is missing, doubled, before what it needs, or in a
+        place where the ranks wait for each other for ever; a wait, a transfer or a reduction is missing.  The
+        name of a file begins with what was done.  Whether ranks wait for ever is found out here by PyTorch's own
+        lowering (computations) or by doing all with transfers that block (transfers)."""
 import csv
 import datetime
+import random
+import re
 import sys
 import tempfile
 
@@ -115,24 +122,171 @@ def run(count, microbatches, kind, name):
     return 0
 
 
-def generate(ranks, microbatches, name, chunks, comms):
-    ranks, microbatches, chunks = int(ranks), int(microbatches), int(chunks)
-    cls, count = schedules.get_schedule_class(name), ranks * chunks
-    if issubclass(cls, schedules.PipelineScheduleSingle):
-        made = cls(Stage(0, count, ranks), microbatches)
-        order = made._get_pipeline_order()
-        order = {r: [a for a in order[r] if a is None or a.is_compute_op] for r in order}
-    else:
-        stages = [Stage(s, count, ranks) for s in range(0, count, ranks)]
-        order = cls(stages, microbatches, loss_fn=lambda output, target: output.sum()).pipeline_order
-    if comms == "yes":
-        made = runtime(ranks, count, microbatches)
-        made._prepare_schedule_with_comms(order)
-        order = made.pipeline_order_with_comms
-        order = {r: [a for a in order[r] if "SHARD" not in str(a.computation_type)] for r in order}
-    csv.writer(sys.stdout).writerows([["" if a is None else str(a) for a in order[r]] for r in sorted(order)])
+def own_schedule(draw, ranks, microbatches):
+    """Returns the order of one of PyTorch's schedules: rank -> actions."""
+    name, chunks = draw.choice([("Interleaved1F1B", 2), ("Interleaved1F1B", 3), ("LoopedBFS", 2),
+                                ("InterleavedZeroBubble", 2), ("ZBVZeroBubble", 2), ("DualPipeV", 2)])
+    count = ranks * chunks
+    microbatches = max(2 * ranks, microbatches // ranks * ranks)
+    made = schedules.get_schedule_class(name)([Stage(s, count, ranks) for s in range(0, count, ranks)],
+                                              microbatches, loss_fn=lambda output, target: output.sum())
+    return made.pipeline_order, count, microbatches
+
+
+def random_order(draw, ranks, microbatches):
+    """Returns an order drawn at random among those that can be done: rank -> actions."""
+    count = ranks * draw.choice([1, 1, 2])
+    where = list(range(ranks)) + [draw.randrange(ranks) for _ in range(count - ranks)]
+    draw.shuffle(where)
+    split = draw.random() < 0.5
+    todo = {(s, k, m) for s in range(count) for k in ("FIW" if split else "FB") for m in range(microbatches)}
+    order, done = {r: [] for r in range(ranks)}, set()
+    back = "I" if split else "B"
+    while todo:
+        can = [(s, k, m) for s, k, m in sorted(todo)
+               if (k == "F" and (s == 0 or (s - 1, "F", m) in done))
+               or (k == back and (s, "F", m) in done and (s == count - 1 or (s + 1, back, m) in done))
+               or (k == "W" and (s, "I", m) in done)]
+        s, k, m = chosen = draw.choice(can)
+        todo.remove(chosen)
+        done.add(chosen)
+        order[where[s]].append(schedules._Action.from_str(f"{s}{k}{m}"))
+    return order, count, microbatches
+
+
+def lowered(order, count, microbatches):
+    made = runtime(len(order), count, microbatches)
+    made._prepare_schedule_with_comms({r: list(row) for r, row in order.items()})
+    return {r: [a for a in row if "SHARD" not in str(a)] for r, row in made.pipeline_order_with_comms.items()}
+
+
+def draw_table(draw, comms):
+    """Returns a right table as rows of texts."""
+    ranks, microbatches = draw.randint(2, 6), draw.randint(1, 12)
+    order, count, microbatches = draw.choice([own_schedule, random_order])(draw, ranks, microbatches)
+    complete = lowered(order, count, microbatches)      # PyTorch takes it
+    rows = [[str(a) if a else "" for a in (complete if comms else order)[r]] for r in sorted(order)]
+    return rows, count, microbatches
+
+
+def write(folder, number, what, rows):
+    with open(f"{folder}/{what}-{number}.csv", "w") as out:
+        csv.writer(out).writerows(rows)
+
+
+def right(folder, amount, seed):
+    draw = random.Random(int(seed))
+    for number in range(int(amount)):
+        write(folder, number, "right", draw_table(draw, number % 2)[0])
+    return 0
+
+
+def hangs(rows):
+    """Tells whether a table with transfers that block both ends cannot be done."""
+    todo = [[c for c in row if re.match(r"\d+(SEND|RECV)_", c)] for row in rows]
+    other = {}
+    for row in todo:
+        for cell in row:
+            stage, move, kind, microbatch = re.match(r"(\d+)(SEND|RECV)_([FB])(\d+)", cell).groups()
+            step = 1 if (move == "SEND") == (kind == "F") else -1
+            other[cell] = f"{int(stage) + step}{'RECV' if move == 'SEND' else 'SEND'}_{kind}{microbatch}"
+    more = True
+    while more:
+        more = False
+        heads = {row[0] for row in todo if row}
+        for row in todo:
+            if row and other[row[0]] in heads:
+                mine, theirs = row[0], other[row[0]]
+                for each in todo:
+                    if each and each[0] in (mine, theirs):
+                        each.pop(0)
+                more = True
+                break
+    return any(todo)
+
+
+def refused(rows, count, microbatches):
+    """Tells whether PyTorch cannot put transfers into a table without."""
+    try:
+        lowered({r: [schedules._Action.from_str(c) for c in row] for r, row in enumerate(rows)}, count,
+                microbatches)
+    except AssertionError as error:
+        return "Malformed" in str(error)
+    return False
+
+
+COMPUTES = re.compile(r"^\d+[FIWB]\d+$")
+
+
+def break_one(draw, rows, count, microbatches, what):
+    """Returns the rows with one place broken, or None if this table has no such place."""
+    rows = [list(row) for row in rows]
+    row = draw.choice(rows)
+    places = [i for i, cell in enumerate(row) if COMPUTES.match(cell)]
+    if what in ("missing", "doubled"):
+        if not places:
+            return None
+        i = draw.choice(places)
+        row[i:i + 1] = [] if what == "missing" else [row[i]] * 2
+        return rows
+    if what == "swapped":
+        pairs = [(i, k) for i in places for k in places if i < k
+                 and re.sub("F", "[BI]", row[i], count=1) and re.match(re.sub("F", "[BI]", row[i]) + "$", row[k])
+                 and "F" in row[i]]
+        pairs += [(i, k) for i in places for k in places if "I" in row[i] and row[k] == row[i].replace("I", "W")]
+        if not pairs:
+            return None
+        i, k = draw.choice(pairs)
+        row[i], row[k] = row[k], row[i]
+        return rows
+    if what == "deadlock":
+        comms = any("SEND" in cell for row in rows for cell in row)
+        for _ in range(40):
+            tried = [list(r) for r in rows]
+            row = draw.choice(tried)
+            moves = [i for i, c in enumerate(row) if (re.match(r"\d+(SEND|RECV)_", c) if comms
+                                                       else COMPUTES.match(c))]
+            if len(moves) < 2:
+                continue
+            i, k = sorted(draw.sample(moves, 2))
+            if comms and any(not re.match(r"\d+(SEND|RECV)_", c) for c in row[i:k + 1]):
+                continue                # nothing that computes changes its place
+            row.insert(i, row.pop(k))
+            if (hangs(tried) if comms else valid(tried, count, microbatches) and
+                    refused(tried, count, microbatches)):
+                return tried
+        return None
+    wanted = {"wait": "WAIT_SEND", "transfer": "SEND_|RECV_", "reduction": "REDUCE_GRAD"}[what]
+    places = [i for i, cell in enumerate(row) if re.match(rf"\d+({wanted})", cell)]
+    if not places:
+        return None
+    del row[draw.choice(places)]
+    return rows
+
+
+def valid(rows, count, microbatches):
+    """Tells whether PyTorch's validator accepts a table."""
+    try:
+        schedules._validate_schedule({r: [schedules._Action.from_str(c) for c in row] for r, row in
+                                      enumerate(rows)}, len(rows), count, microbatches)
+    except (AssertionError, IndexError):        # its message can fail, too
+        return False
+    return True
+
+
+def broken(folder, amount, seed):
+    draw, number = random.Random(int(seed)), 0
+    ways = ["missing", "doubled", "swapped", "deadlock", "deadlock", "wait", "transfer", "reduction"]
+    while number < int(amount):
+        what = ways[number % len(ways)]
+        rows, count, microbatches = draw_table(draw, what in ("wait", "transfer", "reduction")
+                                               or draw.random() < 0.5)
+        rows = break_one(draw, rows, count, microbatches, what)
+        if rows:
+            write(folder, number, what, rows)
+            number += 1
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit({"load": load, "run": run, "generate": generate}[sys.argv[1]](*sys.argv[2:]))
+    sys.exit({"load": load, "run": run, "right": right, "broken": broken}[sys.argv[1]](*sys.argv[2:]))

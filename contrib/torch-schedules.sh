@@ -48,6 +48,39 @@ test_ok "a table that is not complete: PyTorch refuses it, so this judges" '
 	sed "1s/0B0,//" 1f1b-4-4-8.csv >wrong.csv
 	echo "4 4 8 compute_only wrong.csv" | status 1 $python "$judge" load'
 
+mkdir right broken
+count=${COUNT:-300}
+# checked FOLDER STATUS: checks all tables of a folder, and fails at the first whose check has another status
+# or, where it is wrong, does not name a rank or the table as a whole.
+checked() {
+	said=0
+	for file in "$1"/*.csv; do
+		actual=0
+		timeout 20 pd-schedule --check "$file" 2>err || actual=$?
+		[ "$actual" -eq "$2" ] && { [ "$2" -eq 0 ] || grep -q "rank [0-9]\|the table has" err; } ||
+			{ echo "$file: status $actual: $(cat err)"; said=1; }
+	done
+	return $said
+}
+test_ok "$count tables that PyTorch takes are right" '
+	$python "$judge" right right $count 1
+	checked right 0'
+test_ok "$count tables with one place broken are wrong" '
+	$python "$judge" broken broken $count 2
+	checked broken 1'
+test_ok "tables that need more memory than devices have are wrong, with the plan" '
+	for microbatches in 8 12 16 24 32; do
+		tables 1f1b 4 4 $microbatches
+		# room for what 1f1b keeps, but not for two microbatches more
+		jq ".profile.layers[].stash_bytes = 1000000 | .topology.device.memory_bytes =
+			3 * 1000000 + 6 * 1002000 + 20000" plan.json >tight.json
+		pd-schedule --check --plan=tight.json $name.csv
+		tables gpipe 4 4 $microbatches
+		status 1 pd-schedule --check --plan=tight.json $name.csv 2>err
+		cat err
+		grep -q "rank [0-3].* holds .* bytes" err
+	done'
+
 while read -r schedule ranks stages microbatches; do
 	for kind in compute_only compute_comms; do
 		test_ok "$schedule, $ranks processes, $stages stages, $microbatches microbatches, $kind: gradients" '

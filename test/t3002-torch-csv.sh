@@ -81,4 +81,130 @@ test_ok "refused: parameters that stages share" '
 	pd-plan -q --topology=2@10GB/s --weights=flush --microbatches=2 \
 		--stages="$(jq -r ".layers | length | \"\(. - 4),4\"" profile)" profile |
 		refused "share parameters and are in different stages"'
+
+pd-schedule --format=torch 1f1b.json >1f1b.csv
+pd-schedule --format=torch-comms 1f1b.json >comms.csv
+plan 4 --topology=4@10GB/s --microbatches=3 >four.json
+# ZB-V, with stages 0 and 3 on rank 0, and DualPipeV with pairs.
+cat >v.csv <<END
+0F0,0F1,0F2,3F0,3I0,3W0,0I0,0W0,3F1,3I1,3W1,0I1,0W1,3F2,3I2,3W2,0I2,0W2
+1F0,2F0,1F1,2F1,2I0,2W0,1I0,1W0,1F2,2I1,2W1,1I1,1W1,2F2,2I2,2W2,1I2,1W2
+END
+cat >pairs.csv <<END
+0F0,0F1,,0F2,3F0,3B0,(3F1;0B0)OVERLAP_F_B,3B1,(3F2;0B1)OVERLAP_F_B,3B2,,0B2
+1F0, 1F1 ,2F0,(1F2;2B0)OVERLAP_F_B,(2F1;1B0)OVERLAP_F_B,2B1,(2F2;1B1)OVERLAP_F_B,2B2,1B2,
+END
+test_ok "a table is right: ours with and without transfers, V placement, pairs, idle moments, CRLF" '
+	for file in 1f1b comms v pairs; do
+		pd-schedule --check $file.csv 2>err
+		sed "s/$/\r/" $file.csv | pd-schedule --check 2>err.2
+		cmp err err.2
+		cat err
+	done
+	pd-schedule --check 1f1b.csv 2>err
+	grep -qx "pd-schedule: activations that ranks hold at most: 3 2 1" err
+	pd-schedule --check v.csv 2>err
+	grep -qx "pd-schedule: activations that ranks hold at most: 4 4" err'
+test_ok "with the plan: memory, and the time of a minibatch, which is that of the plan itself" '
+	for file in 1f1b comms; do
+		pd-schedule --check --plan=1f1b.json $file.csv 2>err
+		cat err
+		grep -q "memory that ranks hold at most: .*MB" err
+		sed -n "s/.*a minibatch takes \(.*\), and \(.*\) by the plan.*/\1 \2/p" err >times
+		[ "$(cut -d" " -f 1,2 times)" = "$(cut -d" " -f 3,4 times)" ]
+	done
+	pd-schedule --check --plan=four.json v.csv'
+test_ok "it becomes a schedule, of several minibatches too, which is right and can be replayed" '
+	pd-schedule --plan=1f1b.json 1f1b.csv >list.jsonl
+	pd-schedule --check list.jsonl
+	pd-schedule --format=torch list.jsonl | cmp - 1f1b.csv
+	for file in v pairs; do
+		pd-schedule --plan=four.json --minibatches=3 $file.csv >list.jsonl
+		pd-schedule --check list.jsonl
+		pd-replay list.jsonl >out
+		pd-schedule --plan=four.json --minibatches=3 --compact $file.csv | pd-schedule --check
+	done'
+test_ok "a replay: our own table takes as long as the plan, a V schedule has no bubble" '
+	for file in 1f1b comms; do
+		pd-replay --schedule=$file.csv --format=json 1f1b.json >out
+		pd-replay --format=json 1f1b.json >plain
+		jq -s -e ".[0].period_ns == .[1].period_ns" out plain
+	done
+	pd-replay --schedule=v.csv four.json >out
+	grep -q "^what if: schedule v.csv" out
+	pd-replay --schedule=v.csv --compare=four.json --format=text four.json >out || [ $? -eq 1 ]'
+
+# wrong ROW WORDS: reads a table, and checks that it is refused in one line, which names the row and has the
+# WORDS.
+wrong() {
+	status 1 pd-schedule --check >out 2>err
+	cat err
+	[ ! -s out ] && one_line err && grep -q "^pd-schedule: standard input:$1[,:].*$2" err
+}
+test_ok "wrong: what is missing, twice, or in disorder" '
+	sed 2s/,1F2// 1f1b.csv | wrong 2 "cell 6: rank 1, backward of microbatch 2 at stage 1: its forward does not"
+	sed 2s/,1B2// 1f1b.csv | wrong 2 "rank 1, .* not that of microbatch 2"
+	sed 2s/1B2/1B2,1B2/ 1f1b.csv | wrong 2 "cell 8: rank 1, .*a second time"
+	sed "2s/1F3,1B2,1B3/1B3,1F3,1B2/" 1f1b.csv | wrong 2 "cell 6: rank 1, .*its forward does not stand before"
+	sed 2s/1F3/1F4/ 1f1b.csv | wrong 2 "cell 6: rank 1, .*expected a microbatch from 0 to 3"
+	sed 2s/1F3/2F3/ 1f1b.csv | wrong 3 "cell 1: rank 2, 2F0: rank 1 has stage 2, too"
+	sed 1s/0W0,// v.csv | wrong 1 "rank 0, .* not that of microbatch 0"
+	sed 1s/3I0,3W0/3W0,3I0/ v.csv | wrong 1 "cell 5: rank 0, .*its backward_input does not stand before"
+	sed "2s/.*//" 1f1b.csv | wrong 2 "rank 1 has no action"
+	sed "1s/$/,0REDUCE_GRAD/" 1f1b.csv | wrong 1 "compute_only"
+	status 1 pd-schedule --check <<END 2>err
+0F0,0B0
+2F0,2B0
+END
+	grep -q "no rank has stage 1" err'
+test_ok "wrong: a deadlock, with the ranks that wait for each other" '
+	# Rank 0 wants the first gradient before its third forward, rank 1 has that forward first.
+	printf "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1F1,1F2,1B0,1B1,1B2\n" |
+		wrong 1 "cell 3: rank 0, .*deadlock: it waits for 1B0 of rank 1, which is at 1F2 and waits for 0F2 of rank 0"
+	sed "1s/0F2,3F0,3I0,3W0,0I0/0F2,0I0,3F0,3I0,3W0/" v.csv |
+		wrong "[12]" "deadlock: it waits for"
+	# A pair begins when both its halves can.
+	sed "1s/0F2,3F0,3B0,(3F1;0B0)OVERLAP_F_B/0F2,(3F0;0B0)OVERLAP_F_B,3B0,3F1/" pairs.csv | wrong 1 "deadlock"
+	# Both send first.
+	sed "1s/0RECV_B0,0B0,0WAIT_SEND_F0,0F3,0SEND_F3/0F3,0SEND_F3,0RECV_B0,0B0,0WAIT_SEND_F0/" comms.csv |
+		wrong "[12]" "deadlock: it waits for .*SEND"'
+test_ok "wrong: what PyTorch says nothing of, or what its version refuses" '
+	sed "s/,1REDUCE_GRAD,1WAIT_REDUCE_GRAD//" comms.csv | wrong 2 "no REDUCE_GRAD of stage 1"
+	sed "s/,1REDUCE_GRAD//" comms.csv | wrong 2 "1WAIT_REDUCE_GRAD: its REDUCE_GRAD"
+	sed "s/,1WAIT_SEND_F0//" comms.csv | wrong 2 "1SEND_F0: no WAIT_SEND_F"
+	sed "s/,1SEND_F2//" comms.csv | wrong 2 "1WAIT_SEND_F2: its send does not"
+	sed "s/,1SEND_F2//; s/,1WAIT_SEND_F2//" comms.csv |
+		wrong 3 "rank 2, recv_activation of microbatch 2 .*waits for 1SEND_F2 of rank 1, which does not do it"
+	sed "s/,2RECV_F2//" comms.csv | wrong 3 "recv_activation from stage 1 does not stand before it"
+	sed "2s/$/,/" comms.csv | wrong 2 "empty"'
+test_ok "wrong: more memory than the devices have, with the plan" '
+	jq ".profile.layers[].stash_bytes = 1000000 | .topology.device.memory_bytes = 7100000" 1f1b.json >tight.json
+	pd-schedule --check --plan=tight.json 1f1b.csv
+	pd-replay --schedule=1f1b.csv tight.json >out
+	plan 3 --topology=3@10GB/s --microbatches=4 --schedule=gpipe | pd-schedule --format=torch >gpipe.csv
+	pd-schedule --check gpipe.csv
+	status 1 pd-schedule --check --plan=tight.json gpipe.csv 2>err
+	grep -q "^pd-schedule: gpipe.csv:1, cell 4: rank 0, .*holds .* bytes" err
+	status 1 pd-replay --schedule=gpipe.csv tight.json 2>err'
+
+# unusable WORDS OPTION... : checks that what is read is refused with status 2 in one line with the WORDS.
+unusable() {
+	words=$1
+	shift
+	status 2 pd-schedule "$@" >out 2>err
+	cat err
+	[ ! -s out ] && one_line err && grep -q "$words" err
+}
+test_ok "unusable: what is no cell, and a plan of other stages" '
+	for cell in 1X2 F0 1F 1F0x 1REDUCE_GRAD0 "(0F0" "(0F0;0SEND_F0)OVERLAP_F_B" "(0F0;0B0)PAIR" 99999999999F0; do
+		echo "0F0,$cell" | unusable "standard input:1, cell 2: expected" --check
+	done
+	unusable "the table has 3 stages, the plan four.json has 4" --check --plan=four.json 1f1b.csv
+	jq ".microbatches = 8" 1f1b.json >eight.json
+	unusable "the table has 4 microbatches, the plan eight.json has 8" --check --plan=eight.json 1f1b.csv
+	unusable "expected --check, or the --plan" 1f1b.csv
+	unusable "for tables" --plan=1f1b.json 1f1b.json
+	status 2 pd-run --synthetic 1f1b.csv 2>err && grep -q "pd-schedule --plan=plan.json" err
+	status 2 pd-replay 1f1b.csv 2>err && grep -q "pd-replay --schedule=table.csv" err
+	status 2 pd-replay --schedule=1f1b.csv --weights=stash 1f1b.json 2>err && grep -q "none of --weights" err'
 test_done

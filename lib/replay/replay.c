@@ -122,7 +122,8 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 		      const struct pd_replay_options *options, struct pd_error *err)
 {
 	*replay = (struct replay){ .plan = plan, .options = options };
-	replay->schedule = pd_schedule_new(plan, err);
+	replay->schedule = options->lists && plan->weights == PD_WEIGHTS_FLUSH ? pd_schedule_of_lists(plan)
+									       : pd_schedule_new(plan, err);
 	if (!replay->schedule)
 		return -1;
 	if (options->lists)
@@ -133,7 +134,8 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 	replay->workers = pd_calloc((size_t)plan->rank_count, sizeof(struct pd_worker *));
 	replay->done = pd_calloc((size_t)plan->rank_count, sizeof(bool));
 	for (int r = 0; r < plan->rank_count; r++) {
-		int chunks = replay->schedule->chunks, stages[chunks];
+		int most = replay->schedule->chunks, chunks = pd_schedule_chunks(replay->schedule, r);
+		int stages[chunks];
 		struct pd_worker_stage nets[chunks];
 		struct pd_buffer_counts buffer_counts[chunks];
 		struct pd_worker_config config = {
@@ -143,14 +145,15 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 			.batch_size = plan->profile->batch_size,
 			.optimizer = { .momentum = 1 },       /* the velocity counts as memory */
 			.list = options->lists ? &options->lists->ranks[r] : NULL,
-			.buffer_counts = options->lists ? &replay->buffer_counts[r * chunks]
+			.buffer_counts = options->lists ? &replay->buffer_counts[r * most]
 			: buffer_counts, .arena = &replay->arena,
 			.retired = options->recurrence ? note : options->retired,
 			.context = options->recurrence ? replay : options->context,
 		};
 
 		pd_schedule_stages(replay->schedule, r, stages);
-		counts_of_stages(replay, options, stages, buffer_counts);
+		if (!options->lists)
+			counts_of_stages(replay, options, stages, buffer_counts);
 		for (int i = 0; i < chunks; i++)
 			nets[i] = (struct pd_worker_stage){
 				.net = pd_sim_net(replay->sim, stages[i]) };

@@ -6,11 +6,36 @@
 #include "base/opt.h"
 #include "replay/replay.h"
 #include "schedule/check.h"
+#include "schedule/torch.h"
 #include "trace/compare.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Replays the stages of a plan in the order of a table. */
+static int replay_table(const struct pd_plan *plan, const struct pd_what_if *what,
+			const struct pd_replay_options *with, struct pd_subject *out_p, struct pd_error *err)
+{
+	struct pd_replay_options options = { .processors = with->processors, .threads = with->threads };
+	struct pd_lists *lists;
+	int64_t minibatches = with->minibatches;
+
+	if (what->weights || what->microbatches || what->bucket_bytes || what->sparsity >= 0 || what->reducer ||
+	    what->gradient_dtype)
+		return pd_error_input(err, "--schedule: a table says itself what is done: expected none of --weights, "
+				      "--microbatches, --bucket, --sparsity, --all-reduce and --gradient-dtype");
+	lists = pd_torch_read_file(what->schedule, plan, err);
+	if (!lists)
+		return -1;
+	if (with->phase_count > 0)
+		minibatches = with->bounds[with->phase_count] / plan->microbatches;
+	pd_lists_do_again(lists, minibatches > 0 ? minibatches : pd_steady_minibatches(lists->plan));
+	options.lists = lists;
+	out_p->trace = pd_replay(lists->plan, &options, err);
+	pd_lists_free(lists);
+	return out_p->trace ? 0 : -1;
+}
 
 /* Replays the plan as it is, and under the other conditions; changes it. */
 static int replay_changed(struct pd_plan *plan, const struct pd_what_if *what,
@@ -33,6 +58,8 @@ static int replay_changed(struct pd_plan *plan, const struct pd_what_if *what,
 		return -1;
 	if (what->processors)
 		changed.processors = what->processors;
+	if (pd_what_if_table(what))
+		return replay_table(plan, what, &changed, out_p, err);
 	out_p->trace = pd_replay(plan, &changed, err);
 	return out_p->trace ? 0 : -1;
 }

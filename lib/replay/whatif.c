@@ -23,6 +23,13 @@ bool pd_what_if_any(const struct pd_what_if *what)
 	       what->gradient_dtype || what->processors > 0 || what->device_speed > 0 || what->faster;
 }
 
+bool pd_what_if_table(const struct pd_what_if *what)
+{
+	size_t length = what->schedule ? strlen(what->schedule) : 0;
+
+	return length > 4 && strcmp(what->schedule + length - 4, ".csv") == 0;
+}
+
 /* Sets a number of `names` to that of the word, where there is one. */
 static int apply_name(const char *option, const char *const *names, const char *word, int *number,
 		      struct pd_error *err)
@@ -104,7 +111,8 @@ static int apply_schedule(const struct pd_what_if *what, struct pd_plan *plan,
 {
 	int schedule = (int)plan->schedule, weights = (int)plan->weights;
 
-	if (apply_name("--schedule", pd_schedule_kind_name, what->schedule, &schedule, err) < 0 ||
+	if (apply_name("--schedule", pd_schedule_kind_name, pd_what_if_table(what) ? NULL : what->schedule,
+		       &schedule, err) < 0 ||
 	    apply_name("--weights", pd_weight_kind_name, what->weights, &weights, err) < 0)
 		return -1;
 	plan->schedule = (enum pd_schedule_kind)schedule;

@@ -15,7 +15,7 @@
 #define PD_WHAT_IF_NOTHING { .sparsity = -1 }
 struct pd_what_if {
 	const char *topology;   /* a file or a string (pd_topology_read) */
-	const char *schedule, *weights;
+	const char *schedule, *weights; /* the schedule may be the file of a table (schedule/torch.h) */
 	int64_t microbatches;
 	int64_t bucket_bytes;   /* as in a plan */
 	double sparsity;        /* as in a plan, behind its warm-up; below 0: unchanged */
@@ -28,6 +28,8 @@ struct pd_what_if {
 };
 
 bool pd_what_if_any(const struct pd_what_if *what);
+/* Tells whether the schedule is a table: its name ends in ".csv". */
+bool pd_what_if_table(const struct pd_what_if *what);
 
 /*
  * Changes the plan, and drops its predictions.  An error (usage) leaves it partly changed. 

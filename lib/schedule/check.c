@@ -28,7 +28,7 @@ void pd_fault(struct pd_fault *fault, int rank, size_t n, const struct pd_op *op
 	      ...)
 {
 	const struct pd_list *list = &fault->lists->ranks[rank];
-	char what[80] = "at its end", wrong[300];
+	char what[80] = "at its end", wrong[300], cell[32] = "";
 	size_t at = op || n == 0 ? n : n - 1, stored = stored_at(list, at);
 	int64_t line = list->notes && stored < list->count ? list->notes[stored].line
 							   : fault->first[rank] + (int64_t)at;
@@ -43,7 +43,9 @@ void pd_fault(struct pd_fault *fault, int rank, size_t n, const struct pd_op *op
 	va_start(ap, fmt);
 	vsnprintf(wrong, sizeof(wrong), fmt, ap);
 	va_end(ap);
-	pd_error_no(fault->err, "%s:%" PRId64 ": rank %d, %s: %s", fault->lists->name, line,
+	if (list->notes && stored < list->count && list->notes[stored].cell > 0)
+		snprintf(cell, sizeof(cell), ", cell %" PRId64, list->notes[stored].cell);
+	pd_error_no(fault->err, "%s:%" PRId64 "%s: rank %d, %s: %s", fault->lists->name, line, cell,
 		    rank, what, wrong);
 }
 
@@ -93,7 +95,7 @@ static int check_all(const struct pd_lists *lists, const struct pd_schedule *sch
 	for (int r = 0; r < lists->rank_count; r++) {
 		fault.first[r + 1] = fault.first[r] + count_of(&fault, r);
 		pd_check_rank(&fault, &prices, r);
-		ascend = pd_check_numbers(&fault, r) && ascend;
+		ascend = lists->lack == PD_LACK_NOTHING && pd_check_numbers(&fault, r) && ascend;
 	}
 	pd_prices_release(&prices);
 	if (ascend)

@@ -107,7 +107,7 @@ static bool check_transfer(struct rank_walk *w, struct stage_walk *part, const s
 			return WRONG(w, "its forward does not stand before it");
 		break;
 	case PD_OP_recv_gradient:
-		if (++part->waiting[p] > PD_PASSAGES)
+		if (++part->waiting[p] > PD_PASSAGES && !w->lists->any_wait)
 			return WRONG(w, "%d gradients wait from stage %d; expected a backward "
 				     "between, there are %d buffers", part->waiting[p], far,
 				     PD_PASSAGES);
@@ -144,7 +144,7 @@ static bool check_forward(struct rank_walk *w, struct stage_walk *part, const st
 
 	if (w->lists->wiring->loads[part->s] && !*did(part, PD_OP_load, i))
 		return WRONG(w, "its load does not stand before it");
-	for (int p = 0; p < part->ins; p++)
+	for (int p = 0; p < part->ins && w->lists->lack != PD_LACK_TRANSFERS; p++)
 		if (!*did(part, transfer(p, false), i))
 			return WRONG(w, "the recv_activation from stage %d does not stand before "
 				     "it", other_stage(w, part, p));
@@ -178,6 +178,8 @@ static bool check_backward(struct rank_walk *w, struct stage_walk *part, const s
 		return WRONG(w, "its forward does not stand before it");
 	if (part->stage->recompute && !*did(part, PD_OP_recompute, i))
 		return WRONG(w, "its recompute does not stand before it");
+	if (w->lists->lack == PD_LACK_TRANSFERS)
+		return check_same_version(w, part, op, i);
 	for (int p = part->ins; p < part->ins + part->outs; p++) {
 		if (!*did(part, transfer(p, true), i))
 			return WRONG(w, "the recv_gradient from stage %d does not stand before it",
@@ -185,7 +187,7 @@ static bool check_backward(struct rank_walk *w, struct stage_walk *part, const s
 		part->waiting[p]--;
 	}
 	for (int p = 0; p < part->ins; p++)
-		if (++part->waiting[p] > w->prices->stages[part->s].leaving)
+		if (++part->waiting[p] > w->prices->stages[part->s].leaving && !w->lists->any_wait)
 			return WRONG(w, "%d gradients wait to go to stage %d; expected a "
 				     "send_gradient between, there are %d buffers",
 				     part->waiting[p], other_stage(w, part, p),

@@ -33,6 +33,17 @@ static int64_t backwards_of(const struct stage_walk *part, int64_t u, int bucket
 					 part->in_parts / part->group == u);
 }
 
+/* Returns the first microbatch of a group whose gradients are not complete. */
+static int64_t backward_missing(const struct stage_walk *part, int64_t u)
+{
+	int64_t i = below(part, u * part->group);
+
+	while (i + 1 < part->count && (part->did[PD_OP_backward * part->count + i] ||
+				       part->did[PD_OP_backward_weight * part->count + i]))
+		i++;
+	return i * part->stage->replicas + part->replica;
+}
+
 /* Checks the sum of a bucket, or all of a group, whose turn it is. */
 static bool check_group(struct rank_walk *w, const struct stage_walk *part, const struct pd_op *op,
 			bool sums)
@@ -44,8 +55,9 @@ static bool check_group(struct rank_walk *w, const struct stage_walk *part, cons
 		return WRONG(w, "expected the group that begins with microbatch %" PRId64 " next",
 			     u * part->group);
 	if (backwards_of(part, u, bucket) < size)
-		return WRONG(w, "%" PRId64 " of the %" PRId64 " backwards of its group stand "
-			     "before it; expected all", backwards_of(part, u, bucket), size);
+		return WRONG(w, "%" PRId64 " of the %" PRId64 " backwards of its group stand before it, "
+			     "not that of microbatch %" PRId64 "; expected all",
+			     backwards_of(part, u, bucket), size, backward_missing(part, u));
 	return !sums || part->stage->replicas == 1 || part->sums == (u + 1) * part->buckets ||
 	       WRONG(w, "its allreduce does not stand before it");
 }

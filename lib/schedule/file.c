@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/lines.h"
 #include "base/mem.h"
+#include "schedule/torch.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -265,18 +266,12 @@ struct pd_lists *pd_lists_read_at(FILE *in, const struct pd_place *root, struct 
 	return lists;
 }
 
-int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct pd_plan **plan_p,
-			     struct pd_error *err)
+static int read_json(FILE *in, const char *document, struct pd_lists **lists_p, struct pd_plan **plan_p,
+		     struct pd_error *err)
 {
-	FILE *in = pd_document_open(file, err);
-	struct pd_place root, format;
+	struct pd_place root = pd_place_root(document, NULL), format;
 	json_t *value;
 
-	*lists_p = NULL;
-	*plan_p = NULL;
-	if (!in)
-		return -1;
-	root = pd_place_root(pd_document_name(file), NULL);
 	value = root.value = pd_json_load_stream(in, root.document, true, err);
 	if (value) {
 		const char *name;
@@ -291,8 +286,44 @@ int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct
 			*plan_p = pd_plan_parse_at(&root, err);
 	}
 	json_decref(value);
-	pd_document_close(in);
 	return *lists_p || *plan_p ? 0 : -1;
+}
+
+int pd_schedule_table_or_plan_read(const char *file, const struct pd_plan *of_table, struct pd_lists **lists_p,
+				   struct pd_plan **plan_p, struct pd_error *err)
+{
+	FILE *in = pd_document_open(file, err);
+	int result;
+
+	*lists_p = NULL;
+	*plan_p = NULL;
+	if (!in)
+		return -1;
+	if (pd_torch_begins(in))
+		result = (*lists_p = pd_torch_read(in, pd_document_name(file), of_table, err)) ? 0 : -1;
+	else
+		result = read_json(in, pd_document_name(file), lists_p, plan_p, err);
+	pd_document_close(in);
+	return result;
+}
+
+int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct pd_plan **plan_p,
+			     struct pd_error *err)
+{
+	FILE *in = pd_document_open(file, err);
+	int result;
+
+	*lists_p = NULL;
+	*plan_p = NULL;
+	if (!in)
+		return -1;
+	if (pd_torch_begins(in))
+		result = pd_error_input(err, "%s: this is a table of PyTorch: pd-schedule --plan=plan.json makes a "
+					"schedule of it", pd_document_name(file));
+	else
+		result = read_json(in, pd_document_name(file), lists_p, plan_p, err);
+	pd_document_close(in);
+	return result;
 }
 
 int pd_lists_read_text(struct pd_lists *lists, const char *text, struct pd_error *err)

@@ -13,6 +13,12 @@
  */
 int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct pd_plan **plan_p,
 			     struct pd_error *err);
+/*
+ * Does the same, and reads one minibatch of a table of PyTorch, too (schedule/torch.h), for a plan or, if that
+ * is NULL, a made-up one.
+ */
+int pd_schedule_table_or_plan_read(const char *file, const struct pd_plan *of_table, struct pd_lists **lists_p,
+				   struct pd_plan **plan_p, struct pd_error *err);
 /* Reads a schedule whose header has been read; root is its place. */
 struct pd_place;
 struct pd_lists *pd_lists_read_at(FILE *in, const struct pd_place *root, struct pd_error *err);

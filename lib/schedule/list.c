@@ -110,6 +110,26 @@ void pd_lists_repeat(struct pd_lists *lists, int rank, const struct pd_block *bl
 	made->behind_count = 0;
 }
 
+void pd_lists_do_again(struct pd_lists *lists, int64_t minibatches)
+{
+	int64_t numbers = 0;
+
+	for (int r = 0; r < lists->rank_count; r++)
+		for (size_t n = 0; n < lists->ranks[r].count; n++)
+			if (lists->ranks[r].ops[n].seq >= numbers)
+				numbers = lists->ranks[r].ops[n].seq + 1;
+	for (int r = 0; r < lists->rank_count && minibatches > 1; r++) {
+		struct pd_block block = { .length = lists->ranks[r].count, .repeat = minibatches,
+					  .microbatches = lists->microbatches, .versions = lists->microbatches,
+					  .numbers = numbers };
+
+		pd_lists_repeat(lists, r, &block);
+	}
+	lists->minibatches = minibatches;
+	lists->microbatches *= minibatches;
+	pd_lists_end(lists);
+}
+
 /*
  * Sets the oldest version that any later forward reads, per stage.  The list is walked backwards.
  */

@@ -11,6 +11,7 @@
 /* A document may say this of an operation, besides what it does. */
 struct pd_note {
 	int64_t line;                   /* of the document, from 1 */
+	int64_t cell;                   /* of that line, from 1; 0: lines have no cells */
 	int64_t duration_ns;            /* -1: not given */
 	int64_t memory_delta_bytes;     /* INT64_MIN: not given */
 };
@@ -47,6 +48,13 @@ struct pd_role {
 	int rank, stage, replica;
 };
 
+/* What is not in the lists yet. */
+enum pd_lack {
+	PD_LACK_NOTHING,
+	PD_LACK_NUMBERS,                /* the sequence numbers of exchanges */
+	PD_LACK_TRANSFERS,              /* transfers, and all exchanges */
+};
+
 struct pd_lists {
 	char *name;                     /* name of the document, for messages; owned */
 	const struct pd_plan *plan;
@@ -55,6 +63,8 @@ struct pd_lists {
 	int64_t minibatches;
 	int64_t microbatches;           /* minibatches x microbatches of each */
 	int rank_count;
+	enum pd_lack lack;
+	bool any_wait;                  /* any number of gradients may wait for their transfer or use */
 	struct pd_list *ranks;          /* per rank */
 	int role_count;
 	struct pd_role *roles;          /* by rank, then stage */
@@ -77,6 +87,8 @@ void pd_list_release(struct pd_list *list);
 void pd_lists_add(struct pd_lists *lists, const struct pd_op *op, const struct pd_note *note);
 /* Repeats the last block->length operations of a rank block->repeat times. */
 void pd_lists_repeat(struct pd_lists *lists, int rank, const struct pd_block *block);
+/* Has every rank do its whole list, of one minibatch, so many times in all; the pipeline drains in between. */
+void pd_lists_do_again(struct pd_lists *lists, int64_t minibatches);
 /* Call this after the last operation: it sets pd_op's keep, which depends on later forwards. */
 void pd_lists_end(struct pd_lists *lists);
 /* Returns the replica that a rank is in a stage, or -1. */

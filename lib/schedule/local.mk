@@ -10,4 +10,7 @@ lib_libpd_a_SOURCES += lib/schedule/list.c lib/schedule/list.h lib/schedule/pric
 	lib/schedule/price.h lib/schedule/file.c lib/schedule/file.h lib/schedule/check.c \
 	lib/schedule/check.h lib/schedule/check_exchanges.c lib/schedule/check_microbatch.c \
 	lib/schedule/check_rank.c lib/schedule/check_rank.h lib/schedule/torch_write.c \
+	lib/schedule/peaks.c lib/schedule/peaks.h \
+	lib/schedule/torch_table.c lib/schedule/torch_table.h lib/schedule/torch_lists.c \
+	lib/schedule/torch_transfers.c lib/schedule/torch_number.c lib/schedule/torch_complete.h \
 	lib/schedule/torch.h lib/schedule/torch_action.def

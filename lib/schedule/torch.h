@@ -19,6 +19,20 @@ enum pd_torch_action {
 
 extern const char *const pd_torch_action_name[PD_TORCH_ACTIONS + 1];    /* NULL-terminated */
 
+/* Writes "2F0" into buf (at least 40 bytes) and returns it. */
+const char *pd_torch_short(const struct pd_op *op, char *buf);
+
+/* Tells whether what is to be read begins as a table does, and not as JSON; reads nothing. */
+bool pd_torch_begins(FILE *in);
+/*
+ * Reads a table and checks it (PD_EXIT_NO with "FILE:ROW, cell N: rank R, OPERATION: what is wrong").
+ * Returns its lists, of one minibatch, with the transfers, loads and updates that a run has.  They own their plan: the stages, times and machine of `plan`, whose name messages about it
+ * have, with the ranks of the table and weights flush; or without a plan (NULL) a made-up one, for which
+ * times and bytes mean nothing.
+ */
+struct pd_lists *pd_torch_read(FILE *in, const char *name, const struct pd_plan *plan, struct pd_error *err);
+struct pd_lists *pd_torch_read_file(const char *file, const struct pd_plan *plan, struct pd_error *err);
+
 /*
  * Refuses a plan whose schedule such a table cannot say, and says what to do instead.  Says on standard
  * error what the table leaves to the user.

@@ -42,6 +42,15 @@ static enum pd_torch_action action_of(enum pd_op_kind kind)
 	}
 }
 
+const char *pd_torch_short(const struct pd_op *op, char *buf)
+{
+	enum pd_torch_action action = action_of(op->kind);
+
+	snprintf(buf, 40, "%d%s%" PRId64, op->stage, action < PD_TORCH_ACTIONS ? pd_torch_action_name[action]
+		 : pd_op_kind_name[op->kind], op->microbatch);
+	return buf;
+}
+
 static int check_weights(const struct pd_plan *plan, struct pd_error *err)
 {
 	if (plan->weights == PD_WEIGHTS_FLUSH)

@@ -6,6 +6,7 @@
 #include "base/lines.h"
 #include "base/mem.h"
 #include "schedule/file.h"
+#include "schedule/torch.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -166,6 +167,11 @@ int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct p
 	if (!in)
 		return -1;
 	root = pd_place_root(pd_document_name(file), NULL);
+	if (pd_torch_begins(in)) {
+		pd_document_close(in);
+		return pd_error_input(err, "%s: this is a table of PyTorch: pd-replay --schedule=table.csv plan.json "
+				      "replays the stages of a plan in its order", root.document);
+	}
 	value = root.value = pd_json_load_stream(in, root.document, true, err);
 	if (value) {
 		const char *name;

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Makes lists of a table. */
+#include "schedule/torch.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "schedule/check.h"
+#include "schedule/torch_complete.h"
+#include "schedule/torch_table.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+
+bool pd_torch_begins(FILE *in)
+{
+	int c = getc(in);
+
+	if (c != EOF)
+		ungetc(c, in);
+	return isdigit(c) || c == '(' || c == ',';
+}
+
+/* Returns the name of the order that comes nearest: it says who may share ranks, and what slots hold. */
+static const char *order_of(const struct pd_torch_table *table)
+{
+	return pd_schedule_kind_name[table->shared ? PD_SCHEDULE_INTERLEAVED
+				     : table->splits ? PD_SCHEDULE_ZB_H1 : PD_SCHEDULE_1F1B];
+}
+
+/* Returns a plan of a chain of equal layers, one for each stage. */
+static json_t *made_up(const struct pd_torch_table *table)
+{
+	json_t *layers = json_array(), *stages = json_array();
+	char *before = NULL;
+
+	for (int s = 0; s < table->stage_count; s++) {
+		char *name = pd_format("stage %d", s);
+		json_t *inputs = s > 0 ? json_pack("[s]", before) : json_array();
+
+		pd_json_add(layers, json_pack("{ss so si si si si}", "name", name, "inputs", inputs, "forward_ns",
+					      1000, "backward_ns", 2000, "activation_bytes", 4,
+					      "parameter_bytes", 4));
+		pd_json_add(stages, json_pack("{s[s] si s[i]}", "layers", name, "replicas", 1, "ranks",
+					      table->row_of[s]));
+		free(before);
+		before = name;
+	}
+	free(before);
+	return json_pack("{ss si s{ss si ss si s{ss} so} s{ss si s[{si si}]} ss ss sI so}", "format", "pd-plan",
+			 "version", 1, "profile", "format", "pd-profile", "version", 1, "name", "made up",
+			 "batch_size", 1, "device", "kind", "cpu", "layers", layers, "topology", "format",
+			 "pd-topology", "version", 1, "levels", "count", table->row_count,
+			 "bandwidth_bytes_per_s", 1000000000, "schedule", order_of(table), "weights", "flush",
+			 "microbatches", (json_int_t)table->microbatches, "stages", stages);
+}
+
+/* Returns the plan as a document with the table's ranks and order, and without what flush has no use for. */
+static json_t *changed(const struct pd_torch_table *table, const struct pd_plan *plan)
+{
+	static const char *const dropped[] = { "startup", "reducer", "gradient_dtype", "bucket_bytes", "sparse",
+					       "predicted", NULL };
+	json_t *json = pd_plan_json(plan), *stages = json_object_get(json, "stages");
+
+	for (int i = 0; dropped[i]; i++)
+		json_object_del(json, dropped[i]);
+	pd_json_set(json, "schedule", json_string(order_of(table)));
+	pd_json_set(json, "weights", json_string(pd_weight_kind_name[PD_WEIGHTS_FLUSH]));
+	for (int s = 0; s < table->stage_count; s++) {
+		json_t *stage = json_array_get(stages, (size_t)s);
+
+		json_object_del(stage, "warmup");
+		json_object_del(stage, "predicted");
+		pd_json_set(stage, "ranks", json_pack("[i]", table->row_of[s]));
+	}
+	return json;
+}
+
+static int check_fits(const struct pd_torch_table *table, const struct pd_plan *plan, struct pd_error *err)
+{
+	if (plan->stage_count != table->stage_count)
+		return pd_error_input(err, "%s: the table has %d stages, the plan %s has %d", table->name,
+				      table->stage_count, pd_plan_name(plan), plan->stage_count);
+	if (plan->microbatches != table->microbatches)
+		return pd_error_input(err, "%s: the table has %" PRId64 " microbatches, the plan %s has %" PRId64
+				      " (pd-plan --microbatches)", table->name, table->microbatches,
+				      pd_plan_name(plan), plan->microbatches);
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].replicas > 1)
+			return pd_error_input(err, "%s: stages[%d].replicas: a table has one rank for a stage: expected "
+					      "the plan of one replica, found %d", pd_plan_name(plan), s,
+					      plan->stages[s].replicas);
+	return 0;
+}
+
+/* Returns the plan for the lists of a table. */
+static struct pd_plan *plan_for(const struct pd_torch_table *table, const struct pd_plan *plan,
+				struct pd_error *err)
+{
+	struct pd_place place;
+	struct pd_plan *made;
+	json_t *json;
+
+	if (plan && check_fits(table, plan, err) < 0)
+		return NULL;
+	json = plan ? changed(table, plan) : made_up(table);
+	place = pd_place_root(plan ? pd_plan_name(plan) : table->name, json);
+	made = pd_plan_parse_at(&place, err);
+	json_decref(json);
+	return made;
+}
+
+/* Adds an operation of a cell. */
+static struct pd_op *add(struct pd_lists *lists, const struct pd_torch_cell *cell, enum pd_op_kind kind)
+{
+	struct pd_op op = { .kind = kind, .rank = cell->row, .stage = cell->stage, .peer = -1, .link = -1,
+			    .microbatch = cell->microbatch, .version = -1, .keep = -1, .seq = -1 };
+	struct pd_note note = { .line = cell->row + 1, .cell = cell->number, .duration_ns = -1,
+				.memory_delta_bytes = INT64_MIN };
+	struct pd_list *list = &lists->ranks[cell->row];
+
+	if (kind == PD_OP_forward || kind == PD_OP_recompute || kind == PD_OP_backward ||
+	    kind == PD_OP_backward_input || kind == PD_OP_backward_weight)
+		op.version = 0;
+	pd_lists_add(lists, &op, &note);
+	return &list->ops[list->count - 1];
+}
+
+/* Returns the link from a stage to the next, or -1. */
+static int link_to_next(const struct pd_wiring *wiring, int stage)
+{
+	for (int i = 0; stage >= 0 && i < wiring->out_count[stage]; i++)
+		if (wiring->links[wiring->out[stage][i]].to == stage + 1)
+			return wiring->out[stage][i];
+	return -1;
+}
+
+/* Adds an end of a transfer between a stage and the next, which is at `far`. */
+static int add_end(struct pd_lists *lists, const struct pd_torch_cell *cell, enum pd_op_kind kind, int far,
+		   struct pd_error *err, const struct pd_torch_table *table)
+{
+	int link = link_to_next(lists->wiring, far > cell->stage ? cell->stage : far);
+	struct pd_op *op;
+
+	if (link < 0 || far >= table->stage_count)
+		return pd_torch_no(table, cell, err, "nothing travels between this stage and stage %d", far);
+	if (table->row_of[far] == cell->row)
+		return pd_torch_no(table, cell, err, "stage %d is on the same rank, within which PyTorch has no "
+				   "transfers", far);
+	op = add(lists, cell, kind);
+	op->link = link;
+	op->peer = table->row_of[far];
+	return 0;
+}
+
+/* Adds both ends of a transfer within the rank, which a table does not have. */
+static void add_within(struct pd_lists *lists, const struct pd_torch_cell *cell,
+		       const struct pd_torch_table *table)
+{
+	bool forward = cell->action == PD_TORCH_F;
+	int far = forward ? cell->stage + 1 : cell->stage - 1, link;
+	struct pd_torch_cell there = *cell;
+
+	if (far < 0 || far >= table->stage_count || table->row_of[far] != cell->row)
+		return;
+	link = link_to_next(lists->wiring, forward ? cell->stage : far);
+	if (link < 0)
+		return;
+	there.stage = far;
+	for (int end = 0; end < 2; end++) {
+		struct pd_op *op = end == 0
+			? add(lists, cell, forward ? PD_OP_send_activation : PD_OP_send_gradient)
+			: add(lists, &there, forward ? PD_OP_recv_activation : PD_OP_recv_gradient);
+
+		op->link = link;
+		op->peer = cell->row;
+	}
+}
+
+static int add_cell(struct pd_lists *lists, const struct pd_torch_table *table, const struct pd_torch_cell *cell,
+		    struct pd_error *err)
+{
+	static const enum pd_op_kind kinds[] = {
+		[PD_TORCH_F] = PD_OP_forward, [PD_TORCH_I] = PD_OP_backward_input,
+		[PD_TORCH_W] = PD_OP_backward_weight, [PD_TORCH_B] = PD_OP_backward,
+	};
+
+	switch (cell->action) {
+	case PD_TORCH_F:
+		if (lists->wiring->loads[cell->stage])
+			add(lists, cell, PD_OP_load);
+		break;
+	case PD_TORCH_B:
+	case PD_TORCH_I:
+		if (lists->plan->stages[cell->stage].recompute)
+			add(lists, cell, PD_OP_recompute);
+		break;
+	case PD_TORCH_W:
+		break;
+	case PD_TORCH_SEND_F:
+		return add_end(lists, cell, PD_OP_send_activation, cell->stage + 1, err, table);
+	case PD_TORCH_RECV_F:
+		return add_end(lists, cell, PD_OP_recv_activation, cell->stage - 1, err, table);
+	case PD_TORCH_SEND_B:
+		return add_end(lists, cell, PD_OP_send_gradient, cell->stage - 1, err, table);
+	case PD_TORCH_RECV_B:
+		return add_end(lists, cell, PD_OP_recv_gradient, cell->stage + 1, err, table);
+	default:
+		return 0;
+	}
+	add(lists, cell, kinds[cell->action]);
+	if (table->comms && cell->action != PD_TORCH_W)
+		add_within(lists, cell, table);
+	return 0;
+}
+
+/* Adds the updates at the end of a row, whose last cell is given. */
+static void add_updates(struct pd_lists *lists, const struct pd_torch_cell *last)
+{
+	const struct pd_role *roles = &lists->roles[lists->first_role[last->row]];
+	int count = lists->first_role[last->row + 1] - lists->first_role[last->row];
+	struct pd_torch_cell cell = *last;
+
+	cell.microbatch = 0;
+	cell.stage = roles[0].stage;
+	if (pd_plan_agrees(lists->plan))
+		add(lists, &cell, PD_OP_agree);
+	for (int i = 0; i < count; i++) {
+		cell.stage = roles[i].stage;
+		add(lists, &cell, PD_OP_step)->version = lists->microbatches;
+	}
+}
+
+static int add_cells(struct pd_lists *lists, const struct pd_torch_table *table, struct pd_error *err)
+{
+	for (size_t i = 0; i < table->count; i++) {
+		if (add_cell(lists, table, &table->cells[i], err) < 0)
+			return -1;
+		if (i + 1 == table->count || table->cells[i + 1].row != table->cells[i].row)
+			add_updates(lists, &table->cells[i]);
+	}
+	return 0;
+}
+
+/* Checks the lists of a table and puts what it does not say into them. */
+static int complete(struct pd_lists *lists, const struct pd_torch_table *table, struct pd_error *err)
+{
+	lists->any_wait = true;
+	lists->lack = table->comms ? PD_LACK_NUMBERS : PD_LACK_TRANSFERS;
+	if (add_cells(lists, table, err) < 0 || pd_check(lists, err) < 0)
+		return -1;
+	if (!table->comms)
+		return pd_torch_add_transfers(lists, err);
+	return pd_torch_check_comms(table, err) < 0 ? -1 : pd_torch_number(lists, err);
+}
+
+struct pd_lists *pd_torch_read(FILE *in, const char *name, const struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_torch_table table;
+	struct pd_lists *lists = NULL;
+	struct pd_plan *own;
+
+	if (pd_torch_table_read(in, name, &table, err) < 0)
+		return NULL;
+	own = plan_for(&table, plan, err);
+	lists = own ? pd_lists_new(name, NULL, own, 1, err) : NULL;
+	if (lists && (complete(lists, &table, err) < 0 || pd_check(lists, err) < 0)) {
+		pd_lists_free(lists);
+		lists = NULL;
+	}
+	pd_torch_table_release(&table);
+	if (lists)
+		pd_lists_end(lists);
+	return lists;
+}
+
+struct pd_lists *pd_torch_read_file(const char *file, const struct pd_plan *plan, struct pd_error *err)
+{
+	FILE *in = pd_document_open(file, err);
+	struct pd_lists *lists = NULL;
+
+	if (!in)
+		return NULL;
+	if (pd_torch_begins(in))
+		lists = pd_torch_read(in, pd_document_name(file), plan, err);
+	else
+		pd_error_input(err, "%s: expected a table of PyTorch, such as pd-schedule --format=torch writes",
+			       pd_document_name(file));
+	pd_document_close(in);
+	return lists;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule/torch_complete.h"
+
+#include "base/mem.h"
+#include "schedule/check.h"
+#include "schedule/torch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define MOST_SAID 3     /* ranks of a deadlock that a message names */
+
+int pd_torch_deadlock(const struct pd_lists *lists, const struct pd_torch_wait *waits, struct pd_error *err)
+{
+	struct pd_fault fault = { .lists = lists, .line = INT64_MAX, .err = err };
+	char text[280] = "", what[40], at[40];
+	int rank = 0, first;
+	size_t used = 0;
+
+	while (waits[rank].rank < 0)
+		rank++;
+	for (int r = 0; r < lists->rank_count && waits[waits[rank].rank].rank >= 0; r++)
+		rank = waits[rank].rank;        /* as far as this, it must be in a circle */
+	first = rank;
+	for (int k = 0; k < MOST_SAID && used < sizeof(text); k++) {
+		const struct pd_torch_wait *wait = &waits[rank], *other = &waits[wait->rank];
+
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s waits for %s of rank %d",
+					 k > 0 ? " and" : "it", pd_torch_short(&wait->op, what), wait->rank);
+		if (used >= sizeof(text))
+			break;
+		if (other->rank < 0) {
+			snprintf(text + used, sizeof(text) - used, ", which does not do it");
+			break;
+		}
+		rank = wait->rank;
+		if (rank == first) {
+			snprintf(text + used, sizeof(text) - used, k > 0 ? ", so that none goes on"
+				 : ", which stands behind it");
+			break;
+		}
+		used += (size_t)snprintf(text + used, sizeof(text) - used, ", which is at %s%s", pd_torch_short(
+					 &lists->ranks[rank].ops[other->n], at), k == MOST_SAID - 1 ? " and waits" : "");
+	}
+	pd_fault(&fault, first, waits[first].n, &lists->ranks[first].ops[waits[first].n], "deadlock: %s", text);
+	return -1;
+}
+
+/* Lists while their exchanges are done. */
+struct numbering {
+	struct pd_lists *lists;
+	size_t *next;                   /* per rank */
+	int64_t seq;
+};
+
+static struct pd_op *current(const struct numbering *a, int rank)
+{
+	struct pd_list *list = &a->lists->ranks[rank];
+
+	return a->next[rank] < list->count ? &list->ops[a->next[rank]] : NULL;
+}
+
+/* Sets the operation that is the other end of a transfer. */
+static struct pd_op other_end(const struct pd_op *op)
+{
+	static const enum pd_op_kind kinds[PD_OP_KINDS] = {
+		[PD_OP_send_activation] = PD_OP_recv_activation,
+		[PD_OP_recv_activation] = PD_OP_send_activation,
+		[PD_OP_send_gradient] = PD_OP_recv_gradient,
+		[PD_OP_recv_gradient] = PD_OP_send_gradient,
+	};
+	bool up = op->kind == PD_OP_send_activation || op->kind == PD_OP_recv_gradient;
+
+	return (struct pd_op){ .kind = kinds[op->kind], .rank = op->peer, .microbatch = op->microbatch,
+			       .stage = up ? op->stage + 1 : op->stage - 1, .link = op->link };
+}
+
+static bool meets(const struct pd_op *op, const struct pd_op *end)
+{
+	return op && op->kind == end->kind && op->link == end->link && op->microbatch == end->microbatch;
+}
+
+/* Numbers an agree once all ranks are at theirs. */
+static bool agree(struct numbering *a)
+{
+	for (int r = 0; r < a->lists->rank_count; r++)
+		if (!current(a, r) || current(a, r)->kind != PD_OP_agree)
+			return false;
+	for (int r = 0; r < a->lists->rank_count; r++) {
+		current(a, r)->seq = a->seq;
+		a->next[r]++;
+	}
+	a->seq++;
+	return true;
+}
+
+/* Does a rank's next operation, if it can; else says what it waits for. */
+static bool go_on(struct numbering *a, int rank, struct pd_torch_wait *wait)
+{
+	struct pd_op *op = current(a, rank), *peer, end;
+
+	wait->rank = -1;
+	if (!op)
+		return false;
+	if (op->kind == PD_OP_agree)
+		return agree(a);
+	if (!pd_op_transfers(op->kind)) {
+		a->next[rank]++;
+		return true;
+	}
+	end = other_end(op);
+	peer = op->peer == rank ? op + 1 : current(a, op->peer);        /* within a rank both stand together */
+	if (!meets(peer, &end)) {
+		*wait = (struct pd_torch_wait){ a->next[rank], op->peer, end };
+		return false;
+	}
+	op->seq = peer->seq = a->seq++;
+	a->next[rank]++;
+	a->next[op->peer]++;
+	return true;
+}
+
+/* A rank that waits for what the other's list does not have waits for nothing that could go on. */
+static void find_missing(const struct numbering *a, struct pd_torch_wait *waits)
+{
+	for (int r = 0; r < a->lists->rank_count; r++) {
+		struct pd_torch_wait *wait = &waits[r];
+		const struct pd_list *list = wait->rank >= 0 ? &a->lists->ranks[wait->rank] : NULL;
+		bool there = !list;
+
+		for (size_t n = 0; list && n < list->count; n++)
+			there |= meets(&list->ops[n], &wait->op);
+		if (there)
+			continue;
+		waits[wait->rank].rank = -1;
+		for (int k = 0; k < r; k++)
+			waits[k].rank = -1;
+		return;
+	}
+}
+
+int pd_torch_number(struct pd_lists *lists, struct pd_error *err)
+{
+	int ranks = lists->rank_count, result = 0;
+	struct numbering a = { .lists = lists, .next = pd_calloc((size_t)ranks, sizeof(*a.next)) };
+	struct pd_torch_wait *waits = pd_calloc((size_t)ranks, sizeof(*waits));
+	bool more = true, left;
+
+	while (more) {
+		more = left = false;
+		for (int r = 0; r < ranks; r++) {
+			while (go_on(&a, r, &waits[r]))
+				more = true;
+			left |= current(&a, r) != NULL;
+		}
+	}
+	if (left) {
+		find_missing(&a, waits);
+		result = pd_torch_deadlock(lists, waits, err);
+	} else {
+		lists->lack = PD_LACK_NOTHING;
+	}
+	free(waits);
+	free(a.next);
+	return result;
+}

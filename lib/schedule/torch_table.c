@@ -1,0 +1,382 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "schedule/torch_table.h"
+
+#include "base/error.h"
+#include "base/mem.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_NUMBER 999999999   /* of stages and microbatches: nine digits */
+
+static const bool has_microbatch[] = {
+#define TORCH_ACTION(name, has_microbatch, what) has_microbatch,
+#include "schedule/torch_action.def"
+#undef TORCH_ACTION
+};
+
+/* Where the text of a cell is. */
+struct reading {
+	struct pd_torch_table *table;
+	int row;
+	int64_t number;
+	struct pd_error *err;
+};
+
+static int wrong(const struct reading *at, const char *text, const char *expected)
+{
+	return pd_error_input(at->err, "%s:%d, cell %" PRId64 ": expected %s, found \"%.40s\"",
+			      at->table->name, at->row + 1, at->number, expected, text);
+}
+
+/* Reads digits; returns what is behind them, or NULL if there are none or too many. */
+static const char *digits(const char *text, int64_t *out_p)
+{
+	int64_t n = 0;
+	int count = 0;
+
+	for (; isdigit((unsigned char)*text); text++, count++)
+		if (n <= MOST_NUMBER)
+			n = 10 * n + (*text - '0');
+	*out_p = n;
+	return count > 0 && n <= MOST_NUMBER ? text : NULL;
+}
+
+/* Reads "2F0" or "2REDUCE_GRAD" and adds it. */
+static int read_action(const struct reading *at, const char *text)
+{
+	struct pd_torch_table *table = at->table;
+	struct pd_torch_cell cell = { .row = at->row, .number = at->number, .microbatch = -1 };
+	int64_t stage;
+	const char *name = digits(text, &stage), *end = name;
+	size_t length;
+	int action;
+
+	while (end && (isupper((unsigned char)*end) || *end == '_'))
+		end++;
+	length = end ? (size_t)(end - name) : 0;
+	for (action = 0; action < PD_TORCH_ACTIONS; action++)
+		if (length > 0 && strlen(pd_torch_action_name[action]) == length &&
+		    strncmp(pd_torch_action_name[action], name, length) == 0)
+			break;
+	if (length == 0 || action == PD_TORCH_ACTIONS)
+		return wrong(at, text, "an action such as 2F0 (stage, F, I, W, B or another of PyTorch's, "
+			     "microbatch)");
+	if (has_microbatch[action])
+		end = digits(end, &cell.microbatch);
+	if (!end || *end != '\0')
+		return wrong(at, text, has_microbatch[action] ? "the number of a microbatch behind the action"
+							      : "nothing behind an action without microbatches");
+	cell.action = (enum pd_torch_action)action;
+	cell.stage = (int)stage;
+	table->cells = pd_grow(table->cells, &table->capacity, table->count + 1, sizeof(*table->cells));
+	table->cells[table->count++] = cell;
+	return 0;
+}
+
+/* Reads "(0F8;7B0)OVERLAP_F_B", whose parts share the number of the cell. */
+static int read_overlap(const struct reading *at, char *text)
+{
+	char *end = strchr(text, ')'), *next = text + 1;
+
+	if (!end || strcmp(end + 1, "OVERLAP_F_B") != 0)
+		return wrong(at, text, "(ACTION;ACTION)OVERLAP_F_B");
+	*end = '\0';
+	for (char *part = next; part; part = next) {
+		next = strchr(part, ';');
+		if (next)
+			*next++ = '\0';
+		if (read_action(at, part) < 0)
+			return -1;
+		if (at->table->cells[at->table->count - 1].action > PD_TORCH_B)
+			return wrong(at, part, "computations in an OVERLAP_F_B");
+	}
+	return 0;
+}
+
+static char *trim(char *text)
+{
+	char *end = text + strlen(text);
+
+	while (isspace((unsigned char)*text))
+		text++;
+	while (end > text && isspace((unsigned char)end[-1]))
+		*--end = '\0';
+	return text;
+}
+
+static int read_row(struct reading *at, char *line)
+{
+	size_t before = at->table->count;
+	char *next = line;
+
+	at->number = 0;
+	for (char *cell = next; cell; cell = next) {
+		next = strchr(cell, ',');
+		if (next)
+			*next++ = '\0';
+		at->number++;
+		cell = trim(cell);
+		if (!*cell && at->table->idle_row < 0) {
+			at->table->idle_row = at->row;
+			at->table->idle_number = at->number;
+		}
+		if (*cell && (*cell == '(' ? read_overlap(at, cell) : read_action(at, cell)) < 0)
+			return -1;
+	}
+	if (at->table->count == before)
+		return pd_error_no(at->err, "%s:%d: rank %d has no action: PyTorch takes an empty line for a rank, "
+				   "too; expected a stage for each", at->table->name, at->row + 1, at->row);
+	at->row++;
+	return 0;
+}
+
+static int read_rows(FILE *in, struct pd_torch_table *table, struct pd_error *err)
+{
+	struct reading at = { .table = table, .err = err };
+	size_t size = 0;
+	char *line = NULL;
+	int result = 0;
+
+	while (result == 0 && getline(&line, &size, in) >= 0)
+		result = at.row == PD_MAX_RANKS
+			? pd_error_input(err, "%s: expected at most %d rows", table->name, PD_MAX_RANKS)
+			: read_row(&at, line);
+	free(line);
+	table->row_count = at.row;
+	if (result == 0 && ferror(in))
+		return pd_error_input(err, "%s: cannot read: %s", table->name, strerror(errno));
+	if (result == 0 && at.row == 0)
+		return pd_error_input(err, "%s: expected a row of actions for each rank, found nothing",
+				      table->name);
+	return result;
+}
+
+int pd_torch_no(const struct pd_torch_table *table, const struct pd_torch_cell *cell, struct pd_error *err,
+		const char *fmt, ...)
+{
+	char text[240], microbatch[24] = "";
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (cell->microbatch >= 0)
+		snprintf(microbatch, sizeof(microbatch), "%" PRId64, cell->microbatch);
+	return pd_error_no(err, "%s:%d, cell %" PRId64 ": rank %d, %d%s%s: %s", table->name, cell->row + 1,
+			   cell->number, cell->row, cell->stage, pd_torch_action_name[cell->action], microbatch,
+			   text);
+}
+
+/* Sets which row has each stage. */
+static int place_stages(struct pd_torch_table *table, struct pd_error *err)
+{
+	int *stages = pd_calloc((size_t)table->row_count, sizeof(*stages)), result = 0;
+
+	table->row_of = pd_calloc((size_t)table->stage_count, sizeof(*table->row_of));
+	for (int s = 0; s < table->stage_count; s++)
+		table->row_of[s] = -1;
+	for (size_t i = 0; i < table->count && result == 0; i++) {
+		const struct pd_torch_cell *cell = &table->cells[i];
+		int *row = &table->row_of[cell->stage];
+
+		if (*row < 0) {
+			*row = cell->row;
+			table->shared |= stages[cell->row]++ > 0;
+		} else if (*row != cell->row) {
+			result = pd_torch_no(table, cell, err, "rank %d has stage %d, too; expected one rank for a stage",
+				    *row, cell->stage);
+		}
+	}
+	for (int s = 0; s < table->stage_count && result == 0; s++)
+		if (table->row_of[s] < 0)
+			result = pd_error_no(err, "%s: no rank has stage %d; expected stages 0 to %d", table->name,
+					     s, table->stage_count - 1);
+	free(stages);
+	return result;
+}
+
+static int by_number(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+
+	return (x > y) - (x < y);
+}
+
+/* Returns the number of microbatches that most stages have, so that a wrong number is found where it is. */
+static int64_t most_common(const struct pd_torch_table *table)
+{
+	int64_t *counts = pd_calloc((size_t)table->stage_count, sizeof(*counts)), best = 0;
+	int most = 0, run = 0;
+
+	for (size_t i = 0; i < table->count; i++)
+		if (table->cells[i].microbatch >= counts[table->cells[i].stage])
+			counts[table->cells[i].stage] = table->cells[i].microbatch + 1;
+	qsort(counts, (size_t)table->stage_count, sizeof(*counts), by_number);
+	for (int s = 0; s < table->stage_count; s++) {
+		run = s > 0 && counts[s] == counts[s - 1] ? run + 1 : 1;
+		if (run >= most) {
+			most = run;
+			best = counts[s];
+		}
+	}
+	free(counts);
+	return best;
+}
+
+/* Sets how many stages and microbatches there are, as far as the numbers can be right. */
+static int set_counts(struct pd_torch_table *table, struct pd_error *err)
+{
+	bool reduces = false;
+
+	for (size_t i = 0; i < table->count; i++) {
+		const struct pd_torch_cell *cell = &table->cells[i];
+
+		reduces |= cell->action >= PD_TORCH_REDUCE_GRAD;
+		table->comms |= cell->action > PD_TORCH_B && cell->action < PD_TORCH_REDUCE_GRAD;
+		table->splits |= cell->action == PD_TORCH_I || cell->action == PD_TORCH_W;
+		if (cell->stage >= table->stage_count)
+			table->stage_count = cell->stage + 1;
+	}
+	if ((size_t)table->stage_count > table->count)
+		return pd_error_no(err, "%s: the table has %zu actions, too few for stages 0 to %d", table->name,
+				   table->count, table->stage_count - 1);
+	table->microbatches = most_common(table);
+	table->comms |= reduces && table->row_count == 1;
+	if ((size_t)table->stage_count * (size_t)table->microbatches <= table->count)
+		return 0;
+	return pd_error_no(err, "%s: the table has %zu actions, too few for %d stages and %" PRId64
+			   " microbatches, each of which goes forward and backward through every stage",
+			   table->name, table->count, table->stage_count, table->microbatches);
+}
+
+/* Refuses what PyTorch does not take in a table of its kind. */
+static int check_kind(const struct pd_torch_table *table, struct pd_error *err)
+{
+	if (table->comms && table->idle_row >= 0)
+		return pd_error_no(err, "%s:%d, cell %" PRId64 ": rank %d: empty: PyTorch takes no idle moments in a "
+				   "table with transfers, nor a comma at its end", table->name,
+				   table->idle_row + 1, table->idle_number, table->idle_row);
+	for (size_t i = 0; i < table->count && !table->comms; i++)
+		if (table->cells[i].action > PD_TORCH_B)
+			return pd_torch_no(table, &table->cells[i], err, "a table without transfers (compute_only) "
+					   "has F, I, W, B and OVERLAP_F_B alone: PyTorch adds reductions itself");
+	return 0;
+}
+
+/* What has been done in a row so far. */
+struct comms {
+	const struct pd_torch_table *table;
+	bool *pending;                  /* [stage][activations, gradients][microbatch]: sent, not waited for */
+	int *reduced;                   /* per stage: 0 no, 1 begun, 2 waited for */
+};
+
+static bool *pending(const struct comms *c, const struct pd_torch_cell *cell)
+{
+	int gradient = cell->action == PD_TORCH_SEND_B || cell->action == PD_TORCH_WAIT_SEND_B;
+
+	return &c->pending[((int64_t)2 * cell->stage + gradient) * c->table->microbatches + cell->microbatch];
+}
+
+static int follow(struct comms *c, const struct pd_torch_cell *cell, struct pd_error *err)
+{
+	int *reduced = &c->reduced[cell->stage];
+
+	if (cell->microbatch >= c->table->microbatches)
+		return pd_torch_no(c->table, cell, err, "expected a microbatch from 0 to %" PRId64,
+				   c->table->microbatches - 1);
+	switch (cell->action) {
+	case PD_TORCH_SEND_F:
+	case PD_TORCH_SEND_B:
+		*pending(c, cell) = true;
+		return 0;
+	case PD_TORCH_WAIT_SEND_F:
+	case PD_TORCH_WAIT_SEND_B:
+		if (!*pending(c, cell))
+			return pd_torch_no(c->table, cell, err, "its send does not stand before it, or has been "
+					   "waited for");
+		*pending(c, cell) = false;
+		return 0;
+	case PD_TORCH_B:
+	case PD_TORCH_W:
+		return *reduced == 0 ? 0 : pd_torch_no(c->table, cell, err, "the stage's REDUCE_GRAD stands before "
+						       "it: its gradients would be left out");
+	case PD_TORCH_REDUCE_GRAD:
+		if (*reduced != 0)
+			return pd_torch_no(c->table, cell, err, "a second time; expected it once");
+		*reduced = 1;
+		return 0;
+	case PD_TORCH_WAIT_REDUCE_GRAD:
+		if (*reduced != 1)
+			return pd_torch_no(c->table, cell, err, "its REDUCE_GRAD does not stand before it, or has been "
+					   "waited for");
+		*reduced = 2;
+		return 0;
+	default:
+		return 0;
+	}
+}
+
+static int check_ends(const struct comms *c, struct pd_error *err)
+{
+	const struct pd_torch_table *table = c->table;
+
+	for (size_t i = 0; i < table->count; i++) {
+		const struct pd_torch_cell *cell = &table->cells[i];
+
+		if ((cell->action == PD_TORCH_SEND_F || cell->action == PD_TORCH_SEND_B) && *pending(c, cell))
+			return pd_torch_no(table, cell, err, "no WAIT_%s stands behind it, without which PyTorch "
+					   "2.15 refuses the table", pd_torch_action_name[cell->action]);
+	}
+	for (int s = 0; s < table->stage_count; s++)
+		if (c->reduced[s] < 2)
+			return pd_error_no(err, "%s:%d: rank %d, at its end: no %sREDUCE_GRAD of stage %d: %s",
+					   table->name, table->row_of[s] + 1, table->row_of[s],
+					   c->reduced[s] ? "WAIT_" : "", s, c->reduced[s]
+					   ? "PyTorch 2.15 refuses the table"
+					   : "PyTorch would not take the mean over microbatches, and say nothing");
+	return 0;
+}
+
+int pd_torch_check_comms(const struct pd_torch_table *table, struct pd_error *err)
+{
+	size_t stages = (size_t)table->stage_count;
+	struct comms c = {
+		.table = table,
+		.pending = pd_calloc(2 * stages * (size_t)table->microbatches, sizeof(bool)),
+		.reduced = pd_calloc(stages, sizeof(*c.reduced)),
+	};
+	int result = 0;
+
+	for (size_t i = 0; i < table->count && result == 0; i++)
+		result = follow(&c, &table->cells[i], err);
+	if (result == 0)
+		result = check_ends(&c, err);
+	free(c.pending);
+	free(c.reduced);
+	return result;
+}
+
+int pd_torch_table_read(FILE *in, const char *name, struct pd_torch_table *out_p, struct pd_error *err)
+{
+	struct pd_torch_table table = { .name = pd_strdup(name), .idle_row = -1 };
+
+	if (read_rows(in, &table, err) < 0 || set_counts(&table, err) < 0 || place_stages(&table, err) < 0 ||
+	    check_kind(&table, err) < 0) {
+		pd_torch_table_release(&table);
+		return -1;
+	}
+	*out_p = table;
+	return 0;
+}
+
+void pd_torch_table_release(struct pd_torch_table *table)
+{
+	free(table->name);
+	free(table->cells);
+	free(table->row_of);
+	*table = (struct pd_torch_table){ 0 };
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The cells of a table that was read (schedule/torch.h), before it becomes lists. */
+#pragma once
+
+#include "schedule/torch.h"
+
+struct pd_torch_cell {
+	int row;                        /* from 0 */
+	int64_t number;                 /* of the cell in its row, from 1 */
+	enum pd_torch_action action;
+	int stage;
+	int64_t microbatch;             /* -1: the action has none */
+};
+
+struct pd_torch_table {
+	char *name;                     /* of the document, for messages; owned */
+	size_t count, capacity;
+	struct pd_torch_cell *cells;    /* by row and number; the parts of an OVERLAP_F_B share one */
+	int row_count, stage_count;
+	int64_t microbatches;
+	int *row_of;                    /* per stage: the row that computes it */
+	bool shared, splits, comms;     /* some row has several stages; backwards come in two parts; there
+					   are transfers */
+	int idle_row;                   /* the first empty cell, or -1 */
+	int64_t idle_number;
+};
+
+/*
+ * Reads cells.  Fails if a cell is none (usage), or if the table cannot be one of stages: a stage in two
+ * rows or in none, a row without one (PD_EXIT_NO).
+ */
+int pd_torch_table_read(FILE *in, const char *name, struct pd_torch_table *out_p, struct pd_error *err);
+/* Checks the waits and the reductions of a table with transfers, which lists do not have. */
+int pd_torch_check_comms(const struct pd_torch_table *table, struct pd_error *err);
+/* Says what is wrong with a cell (PD_EXIT_NO) and returns -1. */
+int pd_torch_no(const struct pd_torch_table *table, const struct pd_torch_cell *cell, struct pd_error *err,
+		const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void pd_torch_table_release(struct pd_torch_table *table);
