@@ -88,6 +88,29 @@ test_ok "text: perplexity is e to the power of the mean loss" '
 	head -n 1 again | jq -e ".perplexity / (.loss | exp) - 1 | fabs < 1e-6"
 	grep -q "^pd-run: evaluates step 3 of ck-gpt on the test set of text (" err
 	grep -q "^pd-run: loss [0-9.]*, accuracy [0-9.]* %, perplexity [0-9.]*\$" err'
+test_ok "without a training set, but where images are normalised by it" '
+	mkdir alone
+	cp text/val.txt alone
+	pd-run --threads=1 --data=alone --checkpoint=ck-gpt --evaluate gpt-plan >only
+	[ "$(head -n 1 again | figures)" = "$(head -n 1 only | figures)" ]
+	mkdir pixels
+	cp data/t10k* pixels
+	status 2 pd-run --threads=1 --data=pixels --checkpoint=ck --evaluate plan-1 2>err
+	cat err
+	one_line err && grep -q "by those trained on, without --normalize: pixels/train-images-idx3-ubyte: cannot" err
+	for from in pixels data; do
+		pd-run --threads=1 --data=$from --checkpoint=ck --evaluate --normalize=0.5,0.5 plan-1-1 >$from.out
+	done
+	[ "$(head -n 1 pixels.out | figures)" = "$(head -n 1 data.out | figures)" ]
+	mkdir -p arrays/test
+	{ npy "|u1" "(10, 28, 28)"; tail -c +17 data/t10k-images-idx3-ubyte; } >arrays/test/image.npy
+	{ npy "|u1" "(10,)"; tail -c +9 data/t10k-labels-idx1-ubyte; } >arrays/test/label.npy
+	pd-run --threads=1 --data=arrays --checkpoint=ck --evaluate --normalize=0.5,0.5 plan-2-1 >arrays.out
+	[ "$(head -n 1 arrays.out | figures)" = "$(head -n 1 data.out | figures)" ]
+	rm alone/val.txt
+	cp text/train.txt alone
+	status 2 pd-run --threads=1 --data=alone --checkpoint=ck-gpt --evaluate gpt-plan 2>err
+	one_line err && grep -q "alone: expected val.txt for the evaluation, found none" err'
 test_ok "a loss that is no number is said to be none" '
 	mkdir -p nan/train nan/test
 	{ npy "<f4" "(2, 1, 28, 28)"; printf "\000\000\300\177"; head -c 6268 /dev/zero; } >nan/train/image.npy

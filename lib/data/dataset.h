@@ -23,14 +23,17 @@ struct pd_dataset {
 struct pd_data_format {
 	const char *name;
 	const char *files;              /* by which it is recognised, for messages */
-	/* Tells by names whether a directory has files of this format, or a file is of it; neither may be there. */
-	bool (*recognise)(const char *directory);
 	/*
-	 * Opens the training set where `train` is NULL, else the test set beside that.  A set that
+	 * Tells by names whether a directory has a training set, or a test set, of this format, or a file
+	 * is of it; neither may be there.
+	 */
+	bool (*recognise)(const char *directory, bool test);
+	/*
+	 * Opens the training set, or the test set; train: the other set where that is open.  A set that
 	 * does not give what the model's inputs take is an error.  After an error, set_p holds what
 	 * was opened of it.
 	 */
-	int (*open)(const char *directory, const struct pd_model *model,
+	int (*open)(const char *directory, const struct pd_model *model, bool test,
 		    const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err);
 	/*
 	 * One sample of one of the model's inputs, into room for its elements, f32 or i32.  Numbers
@@ -45,7 +48,7 @@ struct pd_data_format {
 
 /*
  * The training set found in a directory or file (FILE.npz:NAME,NAME too), in the first format that recognises it, and the test
- * set, which is not looked at where test_p is NULL.  Errors: input.
+ * set.  One of these that is NULL is not looked at and need not be there.  Errors: input.
  */
 int pd_dataset_open(const char *directory, const struct pd_model *model,
 		    struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err);

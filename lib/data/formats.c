@@ -38,28 +38,39 @@ static int no_directory(const char *file, struct pd_error *err)
 			      file, found);
 }
 
+/* Returns the number of the first format of which there is a set; PD_COUNT(formats): there is none. */
+static size_t find_format(const char *directory, bool test)
+{
+	size_t i = 0;
+
+	while (i < PD_COUNT(formats) && !formats[i]->recognise(directory, test))
+		i++;
+	return i;
+}
+
 int pd_dataset_open(const char *directory, const struct pd_model *model,
 		    struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
 {
 	struct pd_dataset train = { 0 }, test = { 0 };
+	size_t i = find_format(directory, train_p == NULL);
 	struct stat st;
-	size_t i = 0;
 
-	while (i < PD_COUNT(formats) && !formats[i]->recognise(directory))
-		i++;
+	if (i == PD_COUNT(formats) && !train_p)
+		i = find_format(directory, false);      /* which then says what of the test set is missing */
 	if (i == PD_COUNT(formats) && stat(directory, &st) != 0)
 		return pd_error_input(err, "%s: cannot open: %s", directory, strerror(errno));
 	if (i == PD_COUNT(formats) && !S_ISDIR(st.st_mode))
 		return no_directory(directory, err);
 	if (i == PD_COUNT(formats))
 		return nothing_found(directory, err);
-	if (formats[i]->open(directory, model, NULL, &train, err) < 0 ||
-	    (test_p && formats[i]->open(directory, model, &train, &test, err) < 0)) {
+	if ((train_p && formats[i]->open(directory, model, false, NULL, &train, err) < 0) ||
+	    (test_p && formats[i]->open(directory, model, true, train_p ? &train : NULL, &test, err) < 0)) {
 		pd_dataset_release(&train);
 		pd_dataset_release(&test);
 		return -1;
 	}
-	*train_p = train;
+	if (train_p)
+		*train_p = train;
 	if (test_p)
 		*test_p = test;
 	return 0;

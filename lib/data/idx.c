@@ -129,15 +129,15 @@ static int read_set(const char *directory, bool test, const struct pd_model *mod
 	return status;
 }
 
-static bool recognise(const char *directory)
+static bool recognise(const char *directory, bool test)
 {
-	return pd_source_exists(directory, "train-images-idx3-ubyte");
+	return pd_source_exists(directory, test ? "t10k-images-idx3-ubyte" : "train-images-idx3-ubyte");
 }
 
-static int open_set(const char *directory, const struct pd_model *model,
+static int open_set(const char *directory, const struct pd_model *model, bool test,
 		    const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
-	return pd_images_open(&pd_data_idx, read_set, directory, model, train, set_p, err);
+	return pd_images_open(&pd_data_idx, read_set, directory, model, test, train, set_p, err);
 }
 
 const struct pd_data_format pd_data_idx = {

@@ -61,33 +61,71 @@ static void scale(struct pd_images *images, bool normalizes)
 	}
 }
 
+static void take_statistics(struct pd_images *images, const struct pd_images *from)
+{
+	memcpy(images->mean, from->mean, sizeof(images->mean));
+	memcpy(images->deviation, from->deviation, sizeof(images->deviation));
+}
+
+static void prepare(struct pd_images *images, const struct pd_model *model)
+{
+	int64_t classes;
+
+	images->label = pd_model_label_input(model);
+	classes = pd_dataset_range(model, images->label).limit;
+	images->classes = classes < 256 ? (int)classes : 256;   /* labels are bytes */
+}
+
+static void free_images(struct pd_images *images)
+{
+	free(images->pixels);
+	free(images->labels);
+	free(images);
+}
+
+/* Reads the training set for its mean and deviation alone. */
+static int read_statistics(pd_images_reader *reader, const char *directory, const struct pd_model *model,
+			   struct pd_images *images, struct pd_error *err)
+{
+	struct pd_images *train = pd_zalloc(sizeof(*train));
+	int status;
+
+	prepare(train, model);
+	status = reader(directory, false, model, train, err);
+	if (status == 0) {
+		statistics(train);
+		take_statistics(images, train);
+	} else {
+		pd_error_prefix(err, "images are normalised by those trained on, without --normalize");
+	}
+	free_images(train);
+	return status;
+}
+
 int pd_images_open(const struct pd_data_format *format, pd_images_reader *reader,
-		   const char *directory, const struct pd_model *model,
+		   const char *directory, const struct pd_model *model, bool test,
 		   const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
 	const struct pd_images *like = train ? train->state : NULL;
 	bool normalizes;
 	struct pd_images *images;
-	int64_t classes;
 
-	if (!train && check_inputs(directory, model, err) < 0)
+	if (check_inputs(directory, model, err) < 0)
 		return -1;
 	normalizes = model->inputs[pd_model_data_input(model)].channels == 0;
 	images = pd_zalloc(sizeof(*images));
-	images->label = pd_model_label_input(model);
-	classes = pd_dataset_range(model, images->label).limit;
-	images->classes = classes < 256 ? (int)classes : 256;   /* labels are bytes */
+	prepare(images, model);
 	*set_p = (struct pd_dataset){ .format = format, .state = images };
-	if (reader(directory, train != NULL, model, images, err) < 0)
+	if (reader(directory, test, model, images, err) < 0)
 		return -1;
 	set_p->samples = images->samples;
 	set_p->black = images->black;
-	if (like) {
-		memcpy(images->mean, like->mean, sizeof(images->mean));
-		memcpy(images->deviation, like->deviation, sizeof(images->deviation));
-	} else if (normalizes) {
+	if (like)
+		take_statistics(images, like);
+	else if (normalizes && !test)
 		statistics(images);
-	}
+	else if (normalizes && read_statistics(reader, directory, model, images, err) < 0)
+		return -1;
 	scale(images, normalizes);
 	return 0;
 }
@@ -113,11 +151,7 @@ void pd_images_read(const struct pd_dataset *set, int input, int64_t sample, voi
 
 void pd_images_close(struct pd_dataset *set)
 {
-	struct pd_images *images = set->state;
-
-	free(images->pixels);
-	free(images->labels);
-	free(images);
+	free_images(set->state);
 }
 
 int pd_images_shape(const char *file, const struct pd_model *model, int64_t channels,

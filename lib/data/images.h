@@ -30,7 +30,7 @@ typedef int pd_images_reader(const char *directory, bool test, const struct pd_m
 			     struct pd_images *images_p, struct pd_error *err);
 /* Opens a set with a format's reader: the open() of a format of labelled images. */
 int pd_images_open(const struct pd_data_format *format, pd_images_reader *reader,
-		   const char *directory, const struct pd_model *model,
+		   const char *directory, const struct pd_model *model, bool test,
 		   const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err);
 /* These are the read() and close() of a format of labelled images. */
 void pd_images_read(const struct pd_dataset *set, int input, int64_t sample, void *out);

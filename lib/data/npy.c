@@ -21,18 +21,19 @@ static int open_column(struct pd_npy_column *column, struct pd_dataset_range ran
 	return pd_npy_column_fill(column, map->bytes, range, err);
 }
 
-static int open_set(const char *directory, const struct pd_model *model,
+static int open_set(const char *directory, const struct pd_model *model, bool test,
 		    const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
 	struct pd_npy_set *npy = pd_zalloc(sizeof(*npy));
 
+	(void)train;
 	*set_p = (struct pd_dataset){ .format = &pd_data_npy, .state = npy };
 	npy->columns = pd_calloc((size_t)model->input_count, sizeof(*npy->columns));
 	for (int i = 0; i < model->input_count; i++) {
 		struct pd_npy_column *column = &npy->columns[npy->count++];
 
 		column->input = &model->inputs[i];
-		column->file = pd_format("%s/%s/%s.npy", directory, train ? "test" : "train",
+		column->file = pd_format("%s/%s/%s.npy", directory, test ? "test" : "train",
 					 column->input->name);
 		if (open_column(column, pd_dataset_range(model, i), err) < 0 ||
 		    pd_npy_check_samples(set_p, err) < 0)
@@ -41,13 +42,13 @@ static int open_set(const char *directory, const struct pd_model *model,
 	return 0;
 }
 
-static bool recognise(const char *directory)
+static bool recognise(const char *directory, bool test)
 {
-	char *train = pd_format("%s/train", directory);
+	char *part = pd_format("%s/%s", directory, test ? "test" : "train");
 	struct stat st;
-	bool found = stat(train, &st) == 0 && S_ISDIR(st.st_mode);
+	bool found = stat(part, &st) == 0 && S_ISDIR(st.st_mode);
 
-	free(train);
+	free(part);
 	return found;
 }
 

@@ -62,9 +62,9 @@ static struct path split(const char *path, bool test)
 	return (struct path){ pd_format("%s/%s" SUFFIX, path, test ? "test" : "train"), NULL, false };
 }
 
-static bool recognise(const char *path)
+static bool recognise(const char *path, bool test)
 {
-	struct path parts = split(path, false);
+	struct path parts = split(path, test);
 	bool found = parts.both || access(parts.file, F_OK) == 0;
 
 	free(parts.file);
@@ -251,16 +251,17 @@ static int open_columns(const struct path *path, const struct pd_model *model, b
 	return 0;
 }
 
-static int open_set(const char *name, const struct pd_model *model, const struct pd_dataset *train,
-		    struct pd_dataset *set_p, struct pd_error *err)
+static int open_set(const char *name, const struct pd_model *model, bool test,
+		    const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
 	struct pd_npy_set *npy = pd_zalloc(sizeof(*npy));
-	struct path path = split(name, train != NULL);
+	struct path path = split(name, test);
 	int status;
 
+	(void)train;
 	*set_p = (struct pd_dataset){ .format = &pd_data_npz, .state = npy };
 	npy->columns = pd_calloc((size_t)model->input_count, sizeof(*npy->columns));
-	status = open_columns(&path, model, train != NULL, set_p, err);
+	status = open_columns(&path, model, test, set_p, err);
 	free(path.file);
 	return status;
 }

@@ -119,10 +119,10 @@ static int add_text(struct tokens *tokens, char *name, bool bytes, struct pd_err
 
 /* One set of a directory, of the files of one part. */
 static int open_part(const struct pd_data_format *format, const char *directory, const char *suffix,
-		     const struct pd_model *model, const struct pd_dataset *train,
-		     struct pd_dataset *set_p, struct pd_error *err)
+		     const struct pd_model *model, bool test, struct pd_dataset *set_p,
+		     struct pd_error *err)
 {
-	const char *part = train ? "val" : "train";
+	const char *part = test ? "val" : "train";
 	bool bytes = strcmp(suffix, ".txt") == 0;
 	struct tokens *tokens;
 	char **names;
@@ -142,16 +142,16 @@ static int open_part(const struct pd_data_format *format, const char *directory,
 	free(names);
 	if (status == 0 && count == 0)
 		return pd_error_input(err, "%s: expected %s%s for the %s, found none", directory, part,
-				      suffix, train ? "evaluation" : "training");
+				      suffix, test ? "evaluation" : "training");
 	return status < 0 ? -1 : count_samples("", set_p, err);
 }
 
 /* A directory that cannot be read may have any: then opening it says why not. */
-static bool has_train(const char *directory, const char *suffix)
+static bool has_part(const char *directory, const char *part, const char *suffix)
 {
 	char **names = NULL;
 	struct stat st;
-	int count = pd_token_files_list(directory, "train", suffix, &names, NULL);
+	int count = pd_token_files_list(directory, part, suffix, &names, NULL);
 
 	for (int i = 0; i < count; i++)
 		free(names[i]);
@@ -197,48 +197,52 @@ static void close_tokens(struct pd_dataset *set)
 
 /* ---- the formats ---- */
 
-static bool recognise_binary(const char *directory)
+static bool recognise_binary(const char *directory, bool test)
 {
-	return has_train(directory, ".bin");
+	return has_part(directory, test ? "val" : "train", ".bin");
 }
 
-static int open_binary(const char *directory, const struct pd_model *model,
+static int open_binary(const char *directory, const struct pd_model *model, bool test,
 		       const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
+	(void)train;
 	if (pd_source_exists(directory, "fine_label_names.txt"))
 		return pd_error_input(err, "%s: found CIFAR-100, of which this version knows no format: "
 				      "expected arrays in .npy files, or CIFAR-10", directory);
-	return open_part(&pd_data_tokens, directory, ".bin", model, train, set_p, err);
+	return open_part(&pd_data_tokens, directory, ".bin", model, test, set_p, err);
 }
 
-static bool recognise_text(const char *directory)
+static bool recognise_text(const char *directory, bool test)
 {
-	return has_train(directory, ".txt");
+	return has_part(directory, test ? "val" : "train", ".txt");
 }
 
-static int open_text(const char *directory, const struct pd_model *model,
+static int open_text(const char *directory, const struct pd_model *model, bool test,
 		     const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
-	return open_part(&pd_data_text, directory, ".txt", model, train, set_p, err);
+	(void)train;
+	return open_part(&pd_data_text, directory, ".txt", model, test, set_p, err);
 }
 
-static bool recognise_book(const char *file)
+static bool recognise_book(const char *file, bool test)
 {
 	size_t length = strlen(file);
 	struct stat st;
 
+	(void)test;
 	return length > 4 && strcmp(file + length - 4, ".txt") == 0 && stat(file, &st) == 0 &&
 	       !S_ISDIR(st.st_mode);
 }
 
 /* Opens the first nine tenths of a file, or the rest of it. */
-static int open_book(const char *file, const struct pd_model *model,
+static int open_book(const char *file, const struct pd_model *model, bool test,
 		     const struct pd_dataset *train, struct pd_dataset *set_p, struct pd_error *err)
 {
 	struct tokens *tokens;
 	struct text *text;
 	int64_t most;
 
+	(void)train;
 	if (new_set(&pd_data_book, file, model, set_p, err) < 0)
 		return -1;
 	tokens = set_p->state;
@@ -247,9 +251,9 @@ static int open_book(const char *file, const struct pd_model *model,
 		return -1;
 	text = &tokens->texts[0];
 	most = text->count - (text->count + 9) / 10;
-	text->data += train ? most : 0;
-	text->count = train ? text->count - most : most;
-	return count_samples(train ? " in its last tenth" : " in its first nine tenths", set_p, err);
+	text->data += test ? most : 0;
+	text->count = test ? text->count - most : most;
+	return count_samples(test ? " in its last tenth" : " in its first nine tenths", set_p, err);
 }
 
 const struct pd_data_format pd_data_tokens = {

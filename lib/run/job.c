@@ -35,7 +35,7 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 				      pd_plan_name(job->plan), microbatches, profile->batch_size);
 	*train_p = *test_p = (struct pd_dataset){ 0 };
 	if (job->data) {
-		if (pd_dataset_open(job->data, profile->model, train_p,
+		if (pd_dataset_open(job->data, profile->model, job->only_evaluates ? NULL : train_p,
 				    job->evaluate ? test_p : NULL, err) < 0)
 			return -1;
 		job->epoch_minibatches = pd_job_minibatches(job, pd_loader_epoch(train_p,
