@@ -136,10 +136,14 @@ def of_tokens(module, given):
     return [(module(input_ids=given["tokens"].long()).logits, given["labels"])]
 
 
-def of_masked(module, given):
+def called(module, given):
+    """What BERT makes of tokens, types and lengths."""
     seen = (torch.arange(given["tokens"].shape[1]) < given["length"][:, None]).long()
-    return [(module(input_ids=given["tokens"].long(), token_type_ids=given["types"].long(),
-                    attention_mask=seen).logits, given["labels"])]
+    return module(input_ids=given["tokens"].long(), token_type_ids=given["types"].long(), attention_mask=seen)
+
+
+def of_masked(module, given):
+    return [(called(module, given).logits, given["labels"])]
 
 
 def of_pixels(module, given):
@@ -178,9 +182,8 @@ def hugging_face(layers=1):
     }
 
 
-def hugging_face_case(name, layers=1):
+def hugging_face_case(name, cls, config, draw, logits):
     torch.manual_seed(3)
-    cls, config, draw, logits = hugging_face(layers)[name]
     return Case(name, unequal(cls(config)), draw, logits)
 
 
@@ -289,6 +292,11 @@ class Tokens(nn.Module):
         return self.m(input_ids=tokens).logits
 
 
+def causal(name, layers):
+    cls, config, *_ = hugging_face(layers)[name]
+    return Tokens(cls(config))
+
+
 def small_vit():
     from torchvision.models import VisionTransformer
     return VisionTransformer(image_size=8, patch_size=4, num_layers=1, num_heads=2, hidden_dim=HIDDEN,
@@ -302,7 +310,7 @@ def small_onnx():
         "gpt": (GPT, texts()),
         "torchvision-vit": (small_vit, images(8, 6, name="x")),
         "unet": (UNet, images(8, 3, places=(8, 8))),
-        "llama-onnx": (lambda: Tokens(hugging_face_case("llama").module), texts()),
+        "llama-onnx": (lambda: causal("llama", 1), texts()),
     }
 
 

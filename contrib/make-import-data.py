@@ -32,7 +32,7 @@ SCOPED = {"convnet", "gpt", "unet"}
 
 
 def hugging_face(name, folder):
-    case = networks.hugging_face_case(name, LAYERS.get(name, 1))
+    case = networks.hugging_face_case(name, *networks.hugging_face(LAYERS.get(name, 1))[name])
     module = case.module.bfloat16() if name in HALF else case.module
     module.save_pretrained(folder, max_shard_size=SHARDED.get(name, "1GB"))
     case.module = case.module.float()
