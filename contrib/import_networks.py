@@ -123,10 +123,10 @@ def masked_texts(count):
             "types": (torch.arange(LENGTH) > 2).int().repeat(count, 1), "length": length, "labels": labels}
 
 
-def images(size, classes, channels=3, places=(), name="image"):
+def images(size, classes, channels=3, places=(), name="image", labels="labels"):
     def draw(count):
         return {name: torch.randn(count, channels, size, size).half().float(),
-                "label": torch.randint(classes, (count, *places), dtype=torch.int32)}
+                labels: torch.randint(classes, (count, *places), dtype=torch.int32)}
     return draw
 
 
@@ -178,7 +178,7 @@ def hugging_face(layers=1):
             num_hidden_layers=layers, tie_word_embeddings=True, head_dim=8, **LLAMA), texts(), of_tokens),
         "vit": (t.ViTForImageClassification, t.ViTConfig(
             num_hidden_layers=layers, image_size=8, patch_size=4, num_labels=6, **ENCODER),
-                images(8, 6), of_pixels),
+                images(8, 6, labels="label"), of_pixels),
     }
 
 
@@ -193,7 +193,7 @@ def of_call(module, given):
     at = next(iter(given))
     values = given[at]
     out = module(values if values.is_floating_point() else values.long())
-    return [(getattr(out, "logits", out), given["labels" if "labels" in given else "label"])]
+    return [(getattr(out, "logits", out), given["labels"])]
 
 
 class Squeeze(nn.Module):
