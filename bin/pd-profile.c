@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model + device -> profile */
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/processors.h"
 #include "base/progress_bar.h"
 #include "measure/beside.h"
+#include "measure/kineto.h"
 #include "measure/layers.h"
 #include "measure/link.h"
 #include "measure/operation.h"
@@ -13,11 +15,13 @@
 #include "transport/provider.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#define MOST_RANKS 4096         /* of traces that are read */
 #define SHORT_NS 1000000000     /* of which no progress is shown */
 
-static const char *device = "auto", *file;
+static const char *device = "auto", *file, *from, *trace_file;
 static int dtype;
 static bool no_link;
 static int transport;
@@ -39,6 +43,10 @@ static const struct pd_opt options[] = {
 	  &threads, 1, 1 << 20 },
 	{ "workers", 'w', PD_OPT_COUNT, "N", "workers at once, one of them timed (default: 1)",
 	  &workers, 1, 1 << 20 },
+	PD_OPT_GROUP("Another program's measurements"),
+	{ "from", 0, PD_OPT_STRING, "TRACE", "measure nothing, read torch.profiler's; operands: the other ranks'",
+	  &from },
+	{ "trace", 0, PD_OPT_STRING, "FILE", "write what they say as a trace, too", &trace_file },
 	PD_OPT_GROUP("Link"),
 	{ "transport", 0, PD_OPT_CHOICE, "NAME", "auto (default); GPUs: nccl, staged; hosts: tcp, ucx",
 	  &transport, .choices = pd_provider_names },
@@ -47,14 +55,32 @@ static const struct pd_opt options[] = {
 	{ 0 }
 };
 
+static bool given[PD_COUNT(options)];
+
 static const struct pd_command command = {
 	.name = "pd-profile",
-	.synopsis = "[OPTION]... [model.json]",
+	.synopsis = "[OPTION]... [model.json | TRACE...]",
 	.summary = "Time every layer of a network on a device.",
 	.options = options,
-	.max_operands = 1,
+	.max_operands = MOST_RANKS - 1,
 	.files = true,
+	.given = given,
 };
+
+/* Refuses options that nothing of this call takes any notice of. */
+static int check_from(int operands, struct pd_error *err)
+{
+	static const char *const of_traces[] = { "from", "trace", NULL };
+	const char *other = pd_command_given_but(&command, of_traces);
+
+	if (from && other)
+		return pd_error_input(err, "--%s does nothing with --from, which measures nothing", other);
+	if (!from && trace_file)
+		return pd_error_input(err, "--trace: expected only with --from");
+	if (!from && operands > 1)
+		return pd_error_input(err, "expected one model, found %d files", operands);
+	return 0;
+}
 
 static int check_options(struct pd_error *err)
 {
@@ -206,31 +232,79 @@ static void warn_slow(const struct pd_profile *profile)
 	}
 }
 
+static int print(struct pd_profile *profile, struct pd_error *err)
+{
+	json_t *document;
+	int status;
+
+	pd_mem_for("the profile to be written");
+	document = pd_profile_json(profile);
+	status = pd_json_write(document, stdout, err);
+	json_decref(document);
+	return status;
+}
+
+static int write_trace(const struct pd_trace *trace, struct pd_error *err)
+{
+	struct pd_file out;
+
+	if (pd_file_create(&out, trace_file, err) < 0)
+		return pd_error_prefix(err, "--trace");
+	if (pd_trace_write(trace, out.stream, err) == 0 && pd_file_commit(&out, err) == 0)
+		return 0;
+	pd_file_abandon(&out);
+	return -1;
+}
+
+/* Makes a profile, and a trace, of the traces of torch.profiler: `from` and the operands. */
+static int convert(int count, char **operands, struct pd_error *err)
+{
+	const char **files = pd_calloc((size_t)count + 1, sizeof(*files));
+	struct pd_trace *trace;
+	int status = -1;
+
+	files[0] = from;
+	for (int f = 0; f < count; f++)
+		files[f + 1] = operands[f];
+	pd_mem_for("the traces");
+	trace = pd_kineto_read(files, count + 1, err);
+	free(files);
+	if (trace && (!trace_file || write_trace(trace, err) == 0))
+		status = print(trace->plan->profile, err);
+	pd_trace_free(trace);
+	return status;
+}
+
+static int measure_model(const char *operand, struct pd_error *err)
+{
+	struct pd_model *model;
+	struct pd_profile *profile;
+	int status;
+
+	pd_mem_for("the model");
+	file = operand;
+	model = pd_model_read(file, err);
+	if (!model)
+		return -1;
+	profile = pd_model_check_batch(model, measure.batch_size, err) < 0
+		? in_model(err) : run(model, err);
+	pd_model_free(model);
+	if (!profile)
+		return -1;
+	warn_slow(profile);
+	status = print(profile, err);
+	pd_profile_free(profile);
+	return status;
+}
+
 int main(int argc, char **argv)
 {
 	int first = pd_command_parse(&command, argc, argv), status;
 	struct pd_error err = { 0 };
-	struct pd_profile *profile;
-	struct pd_model *model;
-	json_t *document;
 
-	if (check_options(&err) < 0 || pd_output_check(&err) < 0)
+	if (check_from(argc - first, &err) < 0 || check_options(&err) < 0 || pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
-	pd_mem_for("the model");
-	file = pd_operand(argc, argv, first, 0);
-	model = pd_model_read(file, &err);
-	if (!model)
-		return pd_command_fail(&err);
-	profile = pd_model_check_batch(model, measure.batch_size, &err) < 0
-		? in_model(&err) : run(model, &err);
-	pd_model_free(model);
-	if (!profile)
-		return pd_command_fail(&err);
-	warn_slow(profile);
-	pd_mem_for("the profile to be written");
-	document = pd_profile_json(profile);
-	status = pd_json_write(document, stdout, &err);
-	json_decref(document);
-	pd_profile_free(profile);
+	status = from ? convert(argc - first, argv + first, &err)
+		      : measure_model(pd_operand(argc, argv, first, 0), &err);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
 }

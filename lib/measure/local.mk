@@ -6,4 +6,5 @@ lib_libpddevice_a_SOURCES += lib/measure/layers.c lib/measure/layers.h \
 	lib/measure/end.c lib/measure/end.h lib/measure/link.c lib/measure/link.h \
 	lib/measure/flows.c lib/measure/flows.h lib/measure/machine.c lib/measure/machine.h \
 	lib/measure/machine_levels.c lib/measure/machine_draw.c
-lib_libpd_a_SOURCES += lib/measure/figures.c lib/measure/figures.h
+lib_libpd_a_SOURCES += lib/measure/figures.c lib/measure/figures.h lib/measure/kineto.c lib/measure/kineto.h \
+	lib/measure/kineto_file.c lib/measure/kineto_file.h

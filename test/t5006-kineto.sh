@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+# pd-profile --from: traces of torch.profiler become a profile and a trace.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+# event NAME START LENGTH [CATEGORY]: prints an event, in microseconds.
+event() {
+	printf '%s\n{"ph": "X", "cat": "%s", "name": "%s", "pid": 1, "tid": 2, "ts": %s, "dur": %s, "args": {"Ev Idx": 7}}' \
+		"$comma" "${4-user_annotation}" "$1" "$2" "$3"
+	comma=,
+}
+# document RANK BASE EVENTS...: prints the trace of a rank; EVENTS is a command that prints events.
+document() {
+	printf '{"schemaVersion": 1, "deviceProperties": [], "distributedInfo": {"backend": "gloo", "rank": %s},\n' "$1"
+	printf '"trace_id": "a \\"quoted\\" one", "traceEvents": ['
+	base=$2 comma=
+	shift 2
+	"$@"
+	printf '\n], "displayTimeUnit": "ms", "baseTimeNanoseconds": %s, "traceName": "x"}\n' "$base"
+}
+# A step of two stages and one microbatch.  Both ranks post their receives before these can end.
+first() {
+	event PP:0UNSHARD "$1" 0.1
+	event PP:0F0 "$1" 100
+	event aten::mm "$1" 90 cpu_op
+	event PP:0SEND_F0 $(($1 + 100)) 1
+	event gloo:send "$1"100.5 49 cpu_op
+	event gloo:send $(($1 + 100)).5 49.5
+	event PP:0RECV_B0 $(($1 + 101)) 1
+	event gloo:recv $(($1 + 101)).5 398.5
+	event PP:0B0 $(($1 + 102)) 598
+	event PP:0REDUCE_GRAD $(($1 + 700)) 0.5
+	event Optimizer.step#SGD.step $(($1 + 701)) 9
+}
+second() {
+	event PP:1RECV_F0 $(($1 + 10)) 1
+	event gloo:recv $(($1 + 10)).5 139.5
+	event PP:1F0 $(($1 + 11)) 239
+	event PP:1B0 $(($1 + 250)) 200
+	event PP:1SEND_B0 $(($1 + 450)) 1
+	event gloo:send $(($1 + 450)).5 49.5
+	event Optimizer.step#SGD.step $(($1 + 460)) 5
+	event Optimizer.step#SGD.step $(($1 + 466)) 4
+}
+steps() {
+	"$1" 1000
+	"$1" 2000
+	"$1" 3000
+}
+document 4 5000000 steps first >0.json
+document 6 5000000 steps second >1.json
+
+# refused WORDS FILE...: checks that these files are refused in one line with the WORDS.
+refused() {
+	words=$1
+	shift
+	status 2 pd-profile --from="$@" >out 2>err
+	grep "$words" err && one_line err && [ ! -s out ]
+}
+
+test_ok "layers are stages; the time that a rank waits for a message is no computation" '
+	pd-profile --from=1.json 0.json >profile.json
+	[ "$(jq -c ".layers[] | [.name, .inputs, .forward_ns, .backward_ns, .update_ns]" profile.json | tr "\n" " ")" = \
+		"[\"stage0\",[],100000,200000,9000] [\"stage1\",[\"stage0\"],100000,200000,10000] " ]
+	pd-plan -t 2@1GB/s profile.json'
+test_ok "--trace: operations on one clock, which are reported and drawn" '
+	pd-profile --from=0.json 1.json --trace=trace.jsonl >profile.json
+	jq -c "select(.op == \"recv_activation\") | [.rank, .peer, .microbatch, .start_ns, .end_ns]" trace.jsonl >out
+	printf "[1,0,%s]\n" 0,10000,150000 1,1010000,1150000 2,2010000,2150000 | cmp - out
+	jq -c "select(.op == \"forward\" and .rank == 1) | [.weight_version, .start_ns, .end_ns]" trace.jsonl >out
+	printf "[%s]\n" 0,150000,250000 1,1150000,1250000 2,2150000,2250000 | cmp - out
+	pd-replay trace.jsonl | grep "2 stages on 2 ranks, 1f1b, flush; 3 minibatches"
+	pd-replay --format=svg trace.jsonl | grep -q "</svg>"'
+test_ok "events of a GPU are taken where there are any" '
+	sed "s/\"PP:\(.\)F0\", \"pid\": 1, \"tid\": 2, \"ts\": \([0-9]*\), \"dur\": [0-9]*/&, \"args\": {}},{\"ph\": \"X\", \"cat\": \
+\"gpu_user_annotation\", \"name\": \"PP:\1F0\", \"ts\": \2.5, \"dur\": 42/; s/^{\(.*\"PP:.[BSR]\)/{\1/" 0.json |
+		sed "s/\"cat\": \"user_annotation\", \"name\": \"PP:0B/\"cat\": \"gpu_user_annotation\", \"name\": \"PP:0B/" >gpu.json
+	sed "s/\"cat\": \"user_annotation\"/\"cat\": \"gpu_user_annotation\"/" 1.json >gpu1.json
+	pd-profile --from=gpu.json gpu1.json | jq -e ".device.kind == \"cuda\" and .layers[0].forward_ns == 42000 and
+		.layers[0].backward_ns == 598000 and .layers[1].forward_ns == 239000"'
+test_ok "two halves of a backward, two stages a rank, several microbatches" '
+	halves() {
+		for m in 0 1; do
+			for s in $1; do
+				event "PP:${s}F$m" $((s * 10 + m * 100)) 4
+				event "PP:${s}I$m" $((s * 10 + m * 100 + 1000)) 5
+				event "PP:${s}W$m" $((s * 10 + m * 100 + 2000)) 3
+			done
+		done
+		event Optimizer.step#AdamW.step 3000 8
+	}
+	document 0 0 halves "0 2" >a.json
+	document 1 0 halves "1 3" >b.json
+	pd-profile --from=a.json b.json --trace=trace.jsonl >profile.json
+	jq -e "[.layers[] | [.forward_ns, .backward_input_ns, .backward_weight_ns, .backward_ns, .update_ns]] |
+		all(. == [4000, 5000, 3000, 8000, 4000])" profile.json
+	pd-replay trace.jsonl | grep "4 stages on 2 ranks, interleaved"'
+test_ok "what is no whole pipeline is named" '
+	refused "^pd-profile: 1.json: nobody has stage 0 of 2: expected the traces of all ranks" 1.json
+	refused "1.json: it is of rank 6, as 1.json is" 1.json 1.json
+	sed "s/\"rank\": 6/\"rank\": 9/" 1.json >again.json
+	refused "it has stage 1, as .* has: expected the ranks of one pipeline" 0.json 1.json again.json
+	grep -v "PP:1B0.*\"ts\": 2250" 1.json >less.json
+	refused "less.json: stage 1, microbatch 0: 3 forwards and 2 backwards, where there are 3 steps" 0.json less.json
+	grep -v "PP:" 0.json >none.json
+	refused "none.json: expected actions of a pipeline, such as \"PP:0F0\", found none" none.json
+	sed "s/PP:0/PP:2/; s/PP:1/PP:0/; s/PP:2/PP:1/" 0.json >x.json; sed "s/PP:1/PP:0/" 1.json >y.json
+	refused "y.json: stage 0 is on rank 1: expected it on rank 0" x.json y.json
+	sed "s/PP:0F0/PP:999999F999999/" 0.json >far.json
+	refused "1000000 stages and 1000000 microbatches in" far.json 1.json
+	refused "absent.json: cannot open" absent.json'
+test_ok "a file that ends early, or is something else, is refused" '
+	bytes=$(wc -c <0.json)
+	for part in 1 2 3 5 8 13 21 34 55 89; do
+		head -c $((bytes * part / 90)) 0.json >cut.json
+		refused "cut.json" cut.json 1.json
+	done
+	echo "[1, 2]" >list.json
+	refused "list.json: expected a trace of torch.profiler" list.json
+	echo "{}" >list.json
+	refused "found no \"traceEvents\" in it" list.json
+	sed "s/\"dur\": 598/\"dur\": -1/" 0.json >back.json
+	refused "back.json: event \"PP:0B0\": expected \"ts\" and \"dur\"" back.json 1.json'
+test_ok "options that would do nothing are refused" '
+	refused "dtype does nothing with --from" 0.json --dtype=bf16
+	status 2 pd-profile --trace=x 0.json 2>err
+	grep "expected only with --from" err
+	status 2 pd-profile 0.json 1.json 2>err
+	grep "expected one model, found 2 files" err'
+test_done
