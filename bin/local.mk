@@ -27,3 +27,6 @@ bin_pd_topo_LDADD = $(PD_DEVICE_LIBS)
 bin_PROGRAMS += bin/pd-schedule
 bin_pd_schedule_SOURCES = bin/pd-schedule.c
 bin_pd_schedule_LDADD = $(PD_LIBS)
+bin_PROGRAMS += bin/pd-export
+bin_pd_export_SOURCES = bin/pd-export.c
+bin_pd_export_LDADD = $(PD_LIBS)

@@ -111,7 +111,7 @@ static const struct pd_opt options[] = {
 	{ "discrepancy", 0, PD_OPT_REAL, "D", "latest: correct late weights, with decay D below 1",
 	  &job.optimizer.discrepancy, 0, BETA_MOST },
 	PD_OPT_GROUP("Parameters and checkpoints"),
-	{ "init", 0, PD_OPT_STRING, "FILE", "begin with parameters from a safetensors file",
+	{ "init", 0, PD_OPT_STRING, "PATH", "begin with parameters from a file, folder or checkpoint",
 	  &job.init },
 	{ "checkpoint", 'c', PD_OPT_STRING, "DIR", "write checkpoints into DIR, one each epoch",
 	  &job.checkpoint },
@@ -348,6 +348,7 @@ int main(int argc, char **argv)
 	pd_file_abandon(&job.trace_file);
 	free(job.passed_over);
 	free(job.run);
+	free(job.init_found);
 	if (job.lists)
 		pd_lists_free(job.lists);
 	else

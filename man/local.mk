@@ -1,4 +1,4 @@
-dist_man_MANS += man/pd-checkpoint.5
+dist_man_MANS += man/pd-checkpoint.5 man/pd-export.1
 dist_man_MANS += man/pd-replay.1
 dist_man_MANS += man/pd-profile.1 man/pd-run.1
 dist_man_MANS += man/pd-model.5 man/pd-plan.5 man/pd-profile.5 man/pd-topology.5 man/pd-trace.5 \

@@ -11,10 +11,11 @@ dist_models_DATA = \
 
 # bash completion, out of the programs' own tables of options
 completiondir = $(datadir)/bash-completion/completions
-completion_DATA = share/completions/pd-model share/completions/pd-plan share/completions/pd-profile \
+completion_DATA = share/completions/pd-export share/completions/pd-model share/completions/pd-plan share/completions/pd-profile \
 	share/completions/pd-replay share/completions/pd-run share/completions/pd-schedule \
 	share/completions/pd-topo
 CLEANFILES += $(completion_DATA)
+share/completions/pd-export: bin/pd-export$(EXEEXT)
 share/completions/pd-model: bin/pd-model$(EXEEXT)
 share/completions/pd-plan: bin/pd-plan$(EXEEXT)
 share/completions/pd-profile: bin/pd-profile$(EXEEXT)

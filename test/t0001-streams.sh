@@ -110,7 +110,7 @@ test_ok "-o: results go to standard output" '
 		refused $program "unknown option --output=x: the result goes to standard output" --output=x
 	done'
 test_ok "-h is --help" '
-	for program in pd-model pd-topo $programs; do
+	for program in pd-export pd-model pd-topo $programs; do
 		$program -h >short
 		$program --help | cmp - short
 		grep -q "^  -h, --help " short

@@ -10,7 +10,7 @@ complete() {
 		_${1/-/_} && printf "%s\n" "${COMPREPLY[@]}"' bash "$@"
 }
 
-for program in pd-model pd-profile pd-plan pd-schedule pd-run pd-replay pd-topo; do
+for program in pd-export pd-model pd-profile pd-plan pd-schedule pd-run pd-replay pd-topo; do
 	test_ok "$program: the options that --help has, no more" '
 		$program --help | sed -n "s/^  [ -][ a-z][ ,] \(--[a-z0-9-]*=\?\).*/\1/p" | sort >expected
 		complete $program -- | sort >found

@@ -43,6 +43,11 @@ while read -r network weights; do
 		near $(evaluated --checkpoint=ck) $(expected $network trained) 1e-4'
 done <<'END'
 qwen2 model.safetensors
-qwen3 model.safetensors
+qwen3 .
+bert .
+gpt2 .
+llama .
+llama model.safetensors.index.json
+vit .
 END
 test_done

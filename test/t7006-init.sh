@@ -142,8 +142,14 @@ test_ok "in training of 16 bits: the master has all of them" '
 	file $bn $weight fc1.bias F32 "[4]" "\001\0\200\077" >w
 	still ck plan-16 --init=w
 	[ "$(values ck fc1.bias)" = 1.0000001 ]'
-test_ok "what PyTorch counts is overlooked" '
-	file $bn bn.num_batches_tracked I64 "[]" "\01\0\0\0\0\0\0\0" $weight $bias >w
+test_ok "numbers of 64 bits" '
+	file $bn fc1.weight F64 "[4,4]" "\0\0\0\0\0\0\370\077" $bias >w
+	still ck plan-small --init=w
+	[ "$(values ck fc1.weight)" = 1.5 ]'
+test_ok "buffers that nothing uses are overlooked" '
+	file $bn bn.num_batches_tracked I64 "[]" "\01\0\0\0\0\0\0\0" $weight $bias h.0.attn.bias U8 "[1,1,2,2]" "\01" \
+		h.0.attn.masked_bias F32 "[]" "\0\0\0\0" a.rotary_emb.inv_freq F32 "[2]" "\0\0\0\0" \
+		e.position_ids I64 "[1]" "\0\0\0\0\0\0\0\0" >w
 	still ck plan-small --init=w
 	[ "$(values ck fc1.weight)" = 1 ]'
 test_ok "shared parameters, under both names or the other" '
@@ -159,21 +165,22 @@ test_ok "what is missing" '
 	file $bn $weight >w
 	with w "expected \"fc1.bias\" of model \"small\", found nothing of that name"
 	file $weight $bias >w
-	with w "expected \"bn.weight\" and 3 more tensors of model"
+	with w "expected \"bn.weight\", \"bn.bias\", \"bn.running_mean\" and 1 more of model \"small\", found nothing of these names$"
 	file $bn $weight module.fc9.bias F32 "[4]" "\0\0\0\0" fc_1.bias F32 "[4]" "\0\0\0\0" >w
-	with w "expected \"fc1.bias\" of model \"small\", found nothing of that name, but \"fc_1.bias\"$"
+	with w "expected \"fc1.bias\" of model \"small\", found nothing of that name, but \"fc_1.bias\" and 1 more$"
 	file $bn $weight module.fc1.bias F32 "[4]" "\0\0\0\0" >w
 	with w "expected \"fc1.bias\" .*, found nothing of that name, but \"module.fc1.bias\"$"'
 test_ok "what is too much" '
 	file $bn $weight $bias fc3.weight F32 "[1]" "\0\0\0\0" >w
 	with w "\"fc3.weight\": model \"small\" has no such parameter"
-	file $bn $weight $bias fc1.num_batches_tracked I64 "[]" "\01\0\0\0\0\0\0\0" >w
-	with w "\"fc1.num_batches_tracked\": model"'
+	file $bn $weight $bias a F32 "[1]" "\0\0\0\0" b F32 "[1]" "\0\0\0\0" c F32 "[]" "\0\0\0\0" \
+		d F32 "[1]" "\0\0\0\0" >w
+	with w "\"a\", \"b\", \"c\" and 1 more: model \"small\" has no such parameters"'
 test_ok "other shapes and types" '
 	file $bn $bias fc1.weight F32 "[16]" "\0\0\0\0" >w
 	with w "\"fc1.weight\": expected shape \[4, 4\], found \[16\]"
-	file $bn $bias fc1.weight F64 "[4,4]" "\0\0\0\0\0\0\0\0" >w
-	with w "\"fc1.weight\": expected type F32, F16 or BF16, found F64"'
+	file $bn $bias fc1.weight I64 "[4,4]" "\0\0\0\0\0\0\0\0" >w
+	with w "\"fc1.weight\": expected type F32, F16, BF16 or F64, found I64"'
 test_ok "no such file, half a file, a pipe, another kind of file" '
 	with nothing "cannot open"
 	file $bn $weight $bias | head -c -1 >w

@@ -59,7 +59,7 @@ test_ok "members are set where one that cannot be made is an error" '
 		--include="*.[ch]" | grep -v "lib/base/json.c"
 '
 
-for program in pd-model pd-plan pd-replay pd-schedule; do
+for program in pd-export pd-model pd-plan pd-replay pd-schedule; do
 	test_ok "$program needs no device library" '
 		! ldd "$PD_BUILD/bin/$program" | grep -E "dnnl|libuc[pst]|cuda|cudnn|nccl"
 	'

@@ -66,6 +66,7 @@ struct pd_checkpoint_info {
 	char *name;                     /* of the model */
 	char *dtype;                    /* "f32" */
 	json_t *optimizer;              /* an object that is passed on unchanged */
+	json_t *model;                  /* its document (pd-model(5)); NULL: of an older version; owned */
 	int stage_count;
 	struct pd_checkpoint_stage *stages;
 	/* First those of the stages, in their order; then those of replicas, by stage and replica. */
@@ -141,6 +142,11 @@ struct pd_checkpoint *pd_checkpoint_newest(const char *directory,
 							       const struct pd_error *why),
 					   void *context, struct pd_error *err);
 /*
+ * Opens what a path names: DIRECTORY/step-N, as pd_checkpoint_open() does, or the newest in a DIRECTORY, whereupon
+ * programs say what is wrong with newer ones.
+ */
+struct pd_checkpoint *pd_checkpoint_open_path(const char *path, struct pd_error *err);
+/*
  * Sets *step_p to the highest step below `below` after which a folder in the directory is named, whatever
  * it contains; -1: none.  Errors count as input: the directory cannot be read.
  */
@@ -150,6 +156,8 @@ int pd_checkpoint_check_names(const char *directory, struct pd_error *err);
 /* Tells whether there is a folder of that step, whatever it contains. */
 bool pd_checkpoint_exists(const char *directory, int64_t step);
 void pd_checkpoint_close(struct pd_checkpoint *ck);
+/* Returns its path, DIRECTORY/step-N. */
+const char *pd_checkpoint_opened(const struct pd_checkpoint *ck);
 const struct pd_checkpoint_info *pd_checkpoint_info(const struct pd_checkpoint *ck);
 /*
  * Returns the stage that had a layer, with its versions, warmup and replicas; NULL if none had it.
@@ -158,6 +166,11 @@ const struct pd_checkpoint_stage *pd_checkpoint_stage_of(const struct pd_checkpo
 							 const char *layer);
 /* Returns the number of that stage, or -1. */
 int pd_checkpoint_stage_number(const struct pd_checkpoint *ck, const char *layer);
+/*
+ * Lists the newest version of every parameter, and the states, as a new array; free() it.  Only what is
+ * here: files may be elsewhere.
+ */
+size_t pd_checkpoint_list(const struct pd_checkpoint *ck, const struct pd_tensor ***list_p);
 /* Tells whether there is a tensor of that name. */
 bool pd_checkpoint_has(const struct pd_checkpoint *ck, const char *name);
 /* Returns the elements of the tensor of that name, -1 if there is none. */

@@ -79,6 +79,11 @@ static json_t *info_json(const struct pd_checkpoint_info *info)
 			 "stages", stages, "checksum", NO_CHECKSUM);
 	if (!json)
 		pd_bug("checkpoint: a document that cannot be made");
+	if (info->model) {
+		json_object_del(json, "checksum");      /* which comes last */
+		json_object_set(json, "model", info->model);
+		pd_json_set(json, "checksum", json_string(NO_CHECKSUM));
+	}
 	return json;
 }
 
@@ -124,6 +129,7 @@ void pd_checkpoint_info_release(struct pd_checkpoint_info *info)
 	free(info->name);
 	free(info->dtype);
 	json_decref(info->optimizer);
+	json_decref(info->model);
 	*info = (struct pd_checkpoint_info){ 0 };
 }
 
@@ -274,14 +280,14 @@ static int parse(const struct pd_place *root, struct pd_checkpoint_info *info, s
 {
 	static const char *const keys[] = {
 		"format", "version", "step", "epoch", "minibatch", "seed", "batch_size", "name",
-		"dtype", "optimizer", "stages", "checksum", NULL
+		"dtype", "optimizer", "stages", "model", "checksum", NULL
 	};
 	static const char *const old_keys[] = {
 		"format", "version", "step", "epoch", "minibatch", "seed", "batch_size", "name",
 		"dtype", "optimizer", "stages", NULL
 	};
 	struct pd_place optimizer = pd_place_key(root, "optimizer");
-	struct pd_place stages = pd_place_key(root, "stages");
+	struct pd_place stages = pd_place_key(root, "stages"), model = pd_place_key(root, "model");
 	const char *name, *dtype;
 	int64_t seed, version;
 
@@ -303,6 +309,9 @@ static int parse(const struct pd_place *root, struct pd_checkpoint_info *info, s
 	if (!json_is_object(optimizer.value))
 		return pd_place_expected(&optimizer, err, "an object");
 	info->optimizer = json_incref(optimizer.value);
+	if (model.value && !json_is_object(model.value))
+		return pd_place_expected(&model, err, "an object");
+	info->model = json_incref(model.value);
 	return parse_stages(&stages, info, err);
 }
 

@@ -3,31 +3,99 @@
 
 #include "base/mem.h"
 #include "base/names.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/tensors.h"
+#include "model/outside.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define COMPARED (1 << 20)              /* elements at once */
+#define SHOWN 3                         /* names in a message */
+#define LIST_TEXT 400
+
+/* Where a tensor of ours is: a part of one of theirs. */
+struct place {
+	const struct pd_tensor *tensor;
+	const struct pd_outside *outside;
+	const struct pd_outside_part *part;
+};
+
 struct pd_initial {
-	struct pd_safetensors *st;
-	json_t *known;                  /* all names of the model -> the name under which the owner
-					   has the tensor */
-	json_t *found;                  /* these tensors -> a name in the file */
-	int missing;
-	char *first_missing;
+	const struct pd_model *model;
+	struct pd_tensors *tensors;
+	struct pd_outsides outside, ours;
+	json_t *known;                  /* names of theirs that are used, or may be */
+	json_t *found;                  /* "LAYER.weight" of the owner -> number of its place */
+	struct place *places;
+	size_t count, room;
 };
 
 void pd_initial_close(struct pd_initial *initial)
 {
 	if (!initial)
 		return;
-	pd_safetensors_close(initial->st);
+	pd_tensors_close(initial->tensors);
+	pd_outsides_release(&initial->outside);
+	pd_outsides_release(&initial->ours);
 	json_decref(initial->known);
 	json_decref(initial->found);
-	free(initial->first_missing);
+	free(initial->places);
 	free(initial);
 }
+
+/* ---- reading ---- */
+
+/* Columns of theirs are rows of ours. */
+static int read_turned(const struct pd_initial *initial, const struct place *place, int64_t row, int64_t rows,
+		       float *out, struct pd_error *err)
+{
+	int64_t width = place->outside->size[1], inputs = place->outside->size[0];
+	float *column = pd_calloc((size_t)rows, sizeof(*column));
+	int status = 0;
+
+	for (int64_t i = 0; i < inputs && status == 0; i++) {
+		status = pd_tensors_read(initial->tensors, place->tensor, i * width + place->part->start + row,
+					 rows, column, err);
+		for (int64_t r = 0; r < rows; r++)
+			out[r * inputs + i] = column[r];
+	}
+	free(column);
+	return status;
+}
+
+/* Reads rows of the first axis of ours. */
+static int read_rows(const struct pd_initial *initial, const struct place *place, int64_t row, int64_t rows,
+		     float *out, struct pd_error *err)
+{
+	const struct pd_layer_tensor *ours = place->part->tensor;
+	int64_t elements = ours->elements / ours->size[0];
+
+	if (place->outside->transposed)
+		return read_turned(initial, place, row, rows, out, err);
+	return pd_tensors_read(initial->tensors, place->tensor, (place->part->start + row) * elements,
+			       rows * elements, out, err);
+}
+
+static const struct place *find_place(const struct pd_initial *initial, const char *name)
+{
+	json_t *number = json_object_get(initial->found, name);
+
+	return number ? &initial->places[json_integer_value(number)] : NULL;
+}
+
+int pd_initial_read(const struct pd_initial *initial, const char *name, int64_t elements, float *out,
+		    struct pd_error *err)
+{
+	const struct place *place = find_place(initial, name);
+
+	if (!place || place->part->tensor->elements != elements)
+		return pd_error_input(err, "%s: no \"%.120s\" of %" PRId64 " elements",
+				      pd_tensors_path(initial->tensors), name, elements);
+	return read_rows(initial, place, 0, place->part->tensor->size[0], out, err);
+}
+
+/* ---- finding ---- */
 
 /* Writes "[3, 2, 5, 5]" into buf. */
 static void show_shape(const int64_t *size, int dims, char *buf, size_t bytes)
@@ -40,205 +108,322 @@ static void show_shape(const int64_t *size, int dims, char *buf, size_t bytes)
 	snprintf(buf + used, bytes - used, "]");
 }
 
-static int check_shape(const struct pd_initial *initial, const struct pd_tensor *tensor,
-		       const int64_t *size, int dims, struct pd_error *err)
+static int check_form(const struct pd_initial *initial, const struct pd_tensor *tensor,
+		      const struct pd_outside *outside, struct pd_error *err)
 {
 	char is[PD_TENSOR_DIMS * 22 + 3], expected[PD_TENSOR_DIMS * 22 + 3];
+	const char *path = pd_tensors_path(initial->tensors);
 
-	if (tensor->dims == dims && memcmp(tensor->size, size, (size_t)dims * sizeof(*size)) == 0)
-		return 0;
-	show_shape(tensor->size, tensor->dims, is, sizeof(is));
-	show_shape(size, dims, expected, sizeof(expected));
-	return pd_error_input(err, "%s: \"%.120s\": expected shape %s, found %s",
-			      pd_safetensors_file(initial->st), tensor->name, expected, is);
+	if (tensor->dims != outside->dims ||
+	    memcmp(tensor->size, outside->size, (size_t)tensor->dims * sizeof(*tensor->size)) != 0) {
+		show_shape(tensor->size, tensor->dims, is, sizeof(is));
+		show_shape(outside->size, outside->dims, expected, sizeof(expected));
+		return pd_error_input(err, "%s: \"%.120s\": expected shape %s, found %s", path, tensor->name,
+				      expected, is);
+	}
+	return pd_tensor_is_float(tensor) ? 0
+		: pd_error_input(err, "%s: \"%.120s\": expected type " PD_TENSOR_FLOATS ", found %s", path,
+				 tensor->name, tensor->dtype);
 }
 
-/* Checks that two names of one tensor have the same numbers. */
-static int check_same(const struct pd_initial *initial, const struct pd_tensor *a,
-		      const struct pd_tensor *b, struct pd_error *err)
+static bool differ(const float *a, const float *b, int64_t count)
 {
-	float *first = pd_calloc((size_t)a->elements, sizeof(*first));
-	float *second = pd_calloc((size_t)b->elements, sizeof(*second));
-	int status = pd_safetensors_read(initial->st, a, first, err) < 0 ||
-		     pd_safetensors_read(initial->st, b, second, err) < 0 ? -1 : 0;
+	return memcmp(a, b, (size_t)count * sizeof(*a)) != 0;
+}
 
-	if (status == 0 && memcmp(first, second, (size_t)a->elements * sizeof(*first)) != 0)
-		status = pd_error_input(err, "%s: \"%.100s\" and \"%.100s\" differ: expected the same, "
-					"since the model's layers share them",
-					pd_safetensors_file(initial->st), a->name, b->name);
+/* Checks that both have the same numbers of one tensor of ours. */
+static int check_same(const struct pd_initial *initial, const struct place *a, const struct place *b,
+		      struct pd_error *err)
+{
+	const struct pd_layer_tensor *ours = a->part->tensor;
+	int64_t rows = ours->size[0], width = ours->elements / rows, some = 1 + COMPARED / width;
+	float *first, *second;
+	int status = 0;
+
+	if (some > rows)
+		some = rows;
+	first = pd_calloc((size_t)(some * width), sizeof(*first));
+	second = pd_calloc((size_t)(some * width), sizeof(*second));
+	for (int64_t row = 0; row < rows && status == 0; row += some) {
+		int64_t count = rows - row < some ? rows - row : some;
+
+		status = read_rows(initial, a, row, count, first, err) < 0 ||
+			 read_rows(initial, b, row, count, second, err) < 0 ? -1 : 0;
+		if (status == 0 && differ(first, second, count * width))
+			status = pd_error_input(err, "%s: \"%.100s\" and \"%.100s\" differ: expected the same, "
+						"since the model's layers share them",
+						pd_tensors_path(initial->tensors), a->tensor->name,
+						b->tensor->name);
+	}
 	free(first);
 	free(second);
 	return status;
 }
 
-/* Looks for a tensor of the model, called name, which is the one called owner. */
-static int look_for(struct pd_initial *initial, const char *name, const char *owner,
-		    const int64_t *size, int dims, struct pd_error *err)
+/* Takes a part of theirs as the tensor of ours that it is, unless that was found before. */
+static int take_part(struct pd_initial *initial, const struct place *place, struct pd_error *err)
 {
-	const struct pd_tensor *tensor = pd_safetensors_find(initial->st, name), *before;
-	json_t *found = json_object_get(initial->found, owner);
+	char *name = pd_format("%s.%s", initial->model->layers[place->part->layer].name,
+			       place->part->tensor->name);
+	const struct place *before = find_place(initial, name);
+	int status = 0;
 
+	if (before) {
+		status = check_same(initial, before, place, err);
+	} else {
+		initial->places = pd_grow(initial->places, &initial->room, initial->count + 1,
+					  sizeof(*initial->places));
+		initial->places[initial->count] = *place;
+		pd_json_set(initial->found, name, json_integer((json_int_t)initial->count++));
+	}
+	free(name);
+	return status;
+}
+
+static int look_for(struct pd_initial *initial, const char *name, const struct pd_outside *outside,
+		    struct pd_error *err)
+{
+	const struct pd_tensor *tensor = pd_tensors_find(initial->tensors, name);
+
+	if (json_object_get(initial->known, name))
+		return 0;
 	pd_json_set(initial->known, name, json_true());
 	if (!tensor)
 		return 0;
-	if (check_shape(initial, tensor, size, dims, err) < 0)
+	if (check_form(initial, tensor, outside, err) < 0)
 		return -1;
-	if (strcmp(tensor->dtype, "F32") != 0 && strcmp(tensor->dtype, "F16") != 0 &&
-	    strcmp(tensor->dtype, "BF16") != 0)
-		return pd_error_input(err, "%s: \"%.120s\": expected type F32, F16 or BF16, found %s",
-				      pd_safetensors_file(initial->st), name, tensor->dtype);
-	if (!found) {
-		pd_json_set(initial->found, owner, json_string(name));
-		return 0;
+	for (int p = 0; p < outside->part_count; p++) {
+		struct place place = { tensor, outside, &outside->parts[p] };
+
+		if (take_part(initial, &place, err) < 0)
+			return -1;
 	}
-	before = pd_safetensors_find(initial->st, json_string_value(found));
-	return check_same(initial, before, tensor, err);
+	return 0;
 }
 
-static int look_for_layer(struct pd_initial *initial, const struct pd_model *model,
-			  const struct pd_layer *layer, struct pd_error *err)
+/* Names that were given up, by their endings: of normalisations, and of a parameter with two names. */
+static const struct {
+	const char *now, *before;
+	bool normalises;
+} renamed[] = {
+	{ ".weight", ".gamma", true }, { ".bias", ".beta", true },
+	{ "cls.predictions.bias", "cls.predictions.decoder.bias", false },
+};
+
+/* Returns the text with another ending, or NULL; free() it. */
+static char *with_ending(const char *text, const char *ending, const char *other)
 {
-	const struct pd_layer *owner = layer->shares < 0 ? layer : &model->layers[layer->shares];
-	int status = 0;
+	size_t length = strlen(text), end = strlen(ending);
 
-	for (int p = 0; p < layer->parameter_count && status == 0; p++) {
-		const struct pd_layer_tensor *parameter = &layer->parameters[p];
-		char *name = pd_format("%s.%s", layer->name, parameter->name);
-		char *whose = pd_format("%s.%s", owner->name, parameter->name);
+	if (length < end || strcmp(text + length - end, ending) != 0)
+		return NULL;
+	return pd_format("%.*s%s", (int)(length - end), text, other);
+}
 
-		status = look_for(initial, name, whose, parameter->size, parameter->dims, err);
-		free(name);
-		free(whose);
-	}
-	for (int s = 0; s < layer->state_count && status == 0; s++) {
-		const struct pd_layer_tensor *state = &layer->states[s];
-		char *name = pd_format("%s.%s", layer->name, state->name);
+static int look_for_old(struct pd_initial *initial, const char *name, const struct pd_outside *outside,
+			struct pd_error *err)
+{
+	bool normalises = initial->model->layers[outside->parts[0].layer].kind == PD_LAYER_layernorm;
+	int status = look_for(initial, name, outside, err);
 
-		status = look_for(initial, name, name, state->size, state->dims, err);
-		free(name);
+	for (size_t i = 0; i < PD_COUNT(renamed) && status == 0; i++) {
+		char *old = renamed[i].normalises && !normalises ? NULL
+			: with_ending(name, renamed[i].now, renamed[i].before);
+
+		if (old)
+			status = look_for(initial, old, outside, err);
+		free(old);
 	}
 	return status;
 }
 
-static void note_missing(struct pd_initial *initial, const char *layer, const char *what)
+/* Under its name, with and without what names may begin with. */
+static int look_for_all(struct pd_initial *initial, const struct pd_outsides *outsides, struct pd_error *err)
 {
-	char *name = pd_format("%s.%s", layer, what);
+	const char *prefix = pd_model_prefix(initial->model);
+	size_t length = strlen(prefix);
 
-	if (json_object_get(initial->found, name)) {
-		free(name);
-		return;
+	for (int i = 0; i < outsides->count; i++) {
+		const struct pd_outside *outside = &outsides->all[i];
+
+		if (look_for_old(initial, outside->name, outside, err) < 0)
+			return -1;
+		if (length > 0 && strncmp(outside->name, prefix, length) == 0 &&
+		    look_for_old(initial, outside->name + length, outside, err) < 0)
+			return -1;
 	}
-	if (initial->missing++ == 0)
-		initial->first_missing = name;
-	else
+	return 0;
+}
+
+static bool is_whole(const struct pd_initial *initial, const struct pd_outside *outside)
+{
+	bool whole = true;
+
+	for (int p = 0; p < outside->part_count && whole; p++) {
+		char *name = pd_format("%s.%s", initial->model->layers[outside->parts[p].layer].name,
+				       outside->parts[p].tensor->name);
+
+		whole = find_place(initial, name);
 		free(name);
+	}
+	return whole;
 }
 
-/*
- * Tells whether the name is of something that PyTorch saves with a normalisation's statistics and
- * nothing here uses.
- */
-static bool overlooked(const struct pd_model *model, const char *name)
+/* What is not there under the outside's name may be there under ours. */
+static int look_for_ours(struct pd_initial *initial, struct pd_error *err)
 {
-	static const char what[] = ".num_batches_tracked";
-	size_t length = strlen(name), ending = strlen(what);
-	char *layer;
-	int l;
+	for (int i = 0; i < initial->ours.count; i++) {
+		const struct pd_outside *ours = &initial->ours.all[i];
 
-	if (length <= ending || strcmp(name + length - ending, what) != 0)
-		return false;
-	layer = pd_format("%.*s", (int)(length - ending), name);
-	l = pd_model_find(model, layer);
-	free(layer);
-	return l >= 0 && model->layers[l].state_count > 0;
+		if (!is_whole(initial, ours) && look_for(initial, ours->name, ours, err) < 0)
+			return -1;
+	}
+	return 0;
 }
 
-/*
- * Returns the tensor of the file, of those that the model has no place for, whose name is most like the
- * one that is wanted, else the first of them; NULL: there is none.
- */
-static const char *stranger(const struct pd_initial *initial, const struct pd_model *model,
-			    const char *wanted)
+/* State of lanes begins with zeros, whatever is there. */
+static void know_lanes(struct pd_initial *initial)
 {
-	struct pd_likeness likeness = { .word = wanted };
-	const struct pd_tensor *list;
-	size_t count = pd_safetensors_list(initial->st, &list);
-	const char *first = NULL;
+	for (int l = 0; l < initial->model->layer_count; l++) {
+		const struct pd_layer *layer = &initial->model->layers[l];
 
-	for (size_t i = 0; i < count; i++)
-		if (!json_object_get(initial->known, list[i].name) && !overlooked(model, list[i].name)) {
-			pd_likeness_try(&likeness, list[i].name);
-			first = first ? first : list[i].name;
+		for (int s = 0; s < layer->state_count && layer->lanes > 0; s++) {
+			char *name = pd_format("%s.%s", layer->name, layer->states[s].name);
+
+			pd_json_set(initial->known, name, json_true());
+			free(name);
 		}
-	return likeness.name ? likeness.name : first;
-}
-
-static int check_complete(struct pd_initial *initial, const struct pd_model *model,
-			  struct pd_error *err)
-{
-	const char *other;
-	char more[64] = "", but[160] = "";
-
-	for (int l = 0; l < model->layer_count; l++) {
-		const struct pd_layer *layer = &model->layers[l];
-
-		for (int p = 0; layer->shares < 0 && p < layer->parameter_count; p++)
-			note_missing(initial, layer->name, layer->parameters[p].name);
-		/* lanes begin with zeros */
-		for (int s = 0; layer->lanes == 0 && s < layer->state_count; s++)
-			note_missing(initial, layer->name, layer->states[s].name);
 	}
-	if (initial->missing == 0)
-		return 0;
-	if (initial->missing > 1)
-		snprintf(more, sizeof(more), " and %d more tensors", initial->missing - 1);
-	other = stranger(initial, model, initial->first_missing);
-	if (other)
-		snprintf(but, sizeof(but), ", but \"%.120s\"", other);
-	return pd_error_input(err, "%s: expected \"%.120s\"%s of model \"%.80s\", found nothing of that "
-			      "name%s", pd_safetensors_file(initial->st), initial->first_missing, more,
-			      model->name ? model->name : "", but);
 }
 
-static int check_nothing_else(const struct pd_initial *initial, const struct pd_model *model,
-			      struct pd_error *err)
+/* ---- what is missing, and what is too much ---- */
+
+/* Buffers that PyTorch saves and nothing here uses, by their endings; dims 0: of any number. */
+static const struct {
+	const char *ending;
+	int dims;
+} unused[] = {
+	{ ".num_batches_tracked", 0 }, { ".attn.bias", 4 }, { ".attn.masked_bias", 0 }, { ".inv_freq", 0 },
+	{ ".position_ids", 0 }, { "cls.predictions.bias", 0 },
+};
+
+static bool is_unused(const struct pd_tensor *tensor)
 {
-	const char *other = stranger(initial, model, "");
+	for (size_t i = 0; i < PD_COUNT(unused); i++) {
+		char *rest = with_ending(tensor->name, unused[i].ending, "");
+		bool fits = rest && (unused[i].dims == 0 || unused[i].dims == tensor->dims);
 
-	if (!other)
-		return 0;
-	return pd_error_input(err, "%s: \"%.120s\": model \"%.80s\" has no such parameter",
-			      pd_safetensors_file(initial->st), other, model->name ? model->name : "");
+		free(rest);
+		if (fits)
+			return true;
+	}
+	return false;
 }
 
-struct pd_initial *pd_initial_open(const char *file, const struct pd_model *model,
-				   struct pd_error *err)
+/* Adds a name to a list for a message, which has the first few. */
+static void list_one(char list[LIST_TEXT], int count, const char *name)
+{
+	size_t used = strlen(list);
+
+	if (count < SHOWN)
+		snprintf(list + used, LIST_TEXT - used, "%s\"%.100s\"", used ? ", " : "", name);
+}
+
+/* Ends the list with how many more there are. */
+static void end_list(char list[LIST_TEXT], int count, int shown)
+{
+	size_t used = strlen(list);
+
+	if (count > shown)
+		snprintf(list + used, LIST_TEXT - used, " and %d more", count - shown);
+}
+
+static int list_missing(const struct pd_initial *initial, char list[LIST_TEXT], const char **first_p)
+{
+	int missing = 0;
+
+	for (int i = 0; i < initial->outside.count; i++) {
+		const struct pd_outside *outside = &initial->outside.all[i];
+
+		if (outside->alias || is_whole(initial, outside))
+			continue;
+		*first_p = missing ? *first_p : outside->name;
+		list_one(list, missing++, outside->name);
+	}
+	end_list(list, missing, SHOWN);
+	return missing;
+}
+
+static bool is_strange(const struct pd_initial *initial, const struct pd_tensor *tensor)
+{
+	return !json_object_get(initial->known, tensor->name) && !is_unused(tensor);
+}
+
+/* Those that the model has no place for; where one is wanted, the one whose name is most like it alone. */
+static int list_strangers(const struct pd_initial *initial, const char *wanted, char list[LIST_TEXT])
+{
+	struct pd_likeness likeness = { .word = wanted ? wanted : "" };
+	const struct pd_tensor *const *all;
+	size_t count = pd_tensors_list(initial->tensors, &all);
+	const char *first = NULL;
+	int strangers = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		if (!is_strange(initial, all[i]))
+			continue;
+		first = first ? first : all[i]->name;
+		pd_likeness_try(&likeness, all[i]->name);
+		if (!wanted)
+			list_one(list, strangers, all[i]->name);
+		strangers++;
+	}
+	if (wanted && first)
+		list_one(list, 0, likeness.name ? likeness.name : first);
+	end_list(list, strangers, wanted ? 1 : SHOWN);
+	return strangers;
+}
+
+static int check_complete(const struct pd_initial *initial, struct pd_error *err)
+{
+	char missing[LIST_TEXT] = "", strangers[LIST_TEXT] = "";
+	const char *name = initial->model->name, *first = NULL;
+	int count = list_missing(initial, missing, &first);
+	bool others = pd_tensors_have_constants(initial->tensors);
+
+	if (count > 0) {
+		bool but = !others && list_strangers(initial, first, strangers) > 0;
+
+		return pd_error_input(err, "%s: expected %s of model \"%.80s\", found nothing of %s%s%s",
+				      pd_tensors_path(initial->tensors), missing, name,
+				      count > 1 ? "these names" : "that name", but ? ", but " : "", strangers);
+	}
+	count = others ? 0 : list_strangers(initial, NULL, strangers);
+	return count == 0 ? 0 : pd_error_input(err, "%s: %s: model \"%.80s\" has no such parameter%s",
+					       pd_tensors_path(initial->tensors), strangers, name,
+					       count > 1 ? "s" : "");
+}
+
+static int open_all(struct pd_initial *initial, const char *path, struct pd_error *err)
+{
+	initial->tensors = pd_tensors_open(path, err);
+	if (!initial->tensors ||
+	    pd_outsides_make(initial->model, true, &initial->ours, err) < 0 ||
+	    pd_outsides_make(initial->model, pd_tensors_are_ours(initial->tensors), &initial->outside, err) < 0 ||
+	    look_for_all(initial, &initial->outside, err) < 0 || look_for_ours(initial, err) < 0)
+		return -1;
+	know_lanes(initial);
+	return check_complete(initial, err);
+}
+
+struct pd_initial *pd_initial_open(const char *path, const struct pd_model *model, struct pd_error *err)
 {
 	struct pd_initial *initial = pd_zalloc(sizeof(*initial));
-	int status;
 
+	initial->model = model;
 	initial->known = json_object();
 	initial->found = json_object();
-	initial->st = pd_safetensors_open(file, err);
-	status = initial->st ? 0 : -1;
-	for (int l = 0; l < model->layer_count && status == 0; l++)
-		status = look_for_layer(initial, model, &model->layers[l], err);
-	if (status < 0 || check_complete(initial, model, err) < 0 ||
-	    check_nothing_else(initial, model, err) < 0) {
-		pd_initial_close(initial);
-		return NULL;
-	}
-	return initial;
-}
-
-int pd_initial_read(const struct pd_initial *initial, const char *name, int64_t elements, float *out,
-		    struct pd_error *err)
-{
-	const char *found = pd_member_text(initial->found, name);
-	const struct pd_tensor *tensor = found ? pd_safetensors_find(initial->st, found) : NULL;
-
-	if (!tensor || tensor->elements != elements)
-		return pd_error_input(err, "%s: no \"%.120s\" of %" PRId64 " elements",
-				      pd_safetensors_file(initial->st), name, elements);
-	return pd_safetensors_read(initial->st, tensor, out, err);
+	if (open_all(initial, path, err) == 0)
+		return initial;
+	pd_initial_close(initial);
+	return NULL;
 }

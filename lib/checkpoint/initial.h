@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Parameters to begin training with, from a safetensors file in which tensors have PyTorch's names:
- * "LAYER.weight", "LAYER.bias", "LAYER.running_mean", "LAYER.running_var".  Each layer that shares
- * parameters may have them.  "LAYER.num_batches_tracked" is ignored.
+ * Parameters to begin training with, from wherever tensors are (checkpoint/tensors.h): under the names, and in
+ * the form, that the model says the outside has them in (model/outside.h), or under ours, "LAYER.weight".  Each
+ * layer that shares parameters may have them.  Buffers that nothing uses are passed over.
  */
 #pragma once
 
@@ -14,11 +14,10 @@
 struct pd_initial;
 
 /*
- * Opens the file, and checks that it has all parameters and running statistics of the model, in its
- * shapes, of type F32, F16 or BF16, and nothing else.  Errors count as input.
+ * Opens what the path names, and checks that it has all parameters and running statistics of the model, in
+ * its shapes, as floats, and nothing else.  The model must outlive it.  Errors count as input.
  */
-struct pd_initial *pd_initial_open(const char *file, const struct pd_model *model,
-				   struct pd_error *err);
+struct pd_initial *pd_initial_open(const char *path, const struct pd_model *model, struct pd_error *err);
 void pd_initial_close(struct pd_initial *initial);
 /*
  * Reads a tensor of the model by its name, that of the layer which owns it, into out, `elements`

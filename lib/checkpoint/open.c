@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct pd_checkpoint {
 	char *folder;
@@ -164,6 +165,45 @@ struct pd_checkpoint *pd_checkpoint_newest(const char *directory,
 	return ck;
 }
 
+static void say_passed_over(void *unused, int64_t step, const struct pd_error *why)
+{
+	(void)unused, (void)step;
+	pd_say("%s", why->text);
+}
+
+struct pd_checkpoint *pd_checkpoint_open_path(const char *path, struct pd_error *err)
+{
+	size_t length = strlen(path), begin;
+	char *last, *directory, *document = pd_format("%s/" PD_CHECKPOINT_DOCUMENT, path);
+	bool one = access(document, F_OK) == 0;
+	struct pd_checkpoint *ck = NULL;
+	int64_t step;
+
+	free(document);
+	if (!one)
+		return pd_checkpoint_newest(path, say_passed_over, NULL, err);
+	while (length > 1 && path[length - 1] == '/')
+		length--;
+	for (begin = length; begin > 0 && path[begin - 1] != '/';)
+		begin--;
+	last = pd_format("%.*s", (int)(length - begin), path + begin);
+	directory = begin == 0 ? pd_strdup(".") : pd_format("%.*s", begin > 1 ? (int)begin - 1 : 1, path);
+	step = pd_checkpoint_folder_step(last);
+	if (step < 0)
+		pd_error_input(err, "%s: expected the name that the checkpoint's folder was given, "
+			       "step- and twelve digits", path);
+	else
+		ck = pd_checkpoint_open(directory, step, err);
+	free(last);
+	free(directory);
+	return ck;
+}
+
+const char *pd_checkpoint_opened(const struct pd_checkpoint *ck)
+{
+	return ck->folder;
+}
+
 const struct pd_checkpoint_info *pd_checkpoint_info(const struct pd_checkpoint *ck)
 {
 	return &ck->info;
@@ -197,6 +237,25 @@ static int find(const struct pd_checkpoint *ck, const char *name, const struct p
 			return i;
 	}
 	return -1;
+}
+
+size_t pd_checkpoint_list(const struct pd_checkpoint *ck, const struct pd_tensor ***list_p)
+{
+	const struct pd_tensor *of;
+	size_t count = 0, room = 0;
+
+	*list_p = NULL;
+	for (int i = 0; i < ck->info.stage_count; i++) {
+		size_t tensors = ck->files[i] ? pd_safetensors_list(ck->files[i], &of) : 0;
+
+		for (size_t t = 0; t < tensors; t++) {
+			if (!pd_stage_is_newest(&of[t]))
+				continue;
+			*list_p = pd_grow(*list_p, &room, count + 1, sizeof(**list_p));
+			(*list_p)[count++] = &of[t];
+		}
+	}
+	return count;
 }
 
 bool pd_checkpoint_has(const struct pd_checkpoint *ck, const char *name)

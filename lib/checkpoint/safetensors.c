@@ -3,9 +3,9 @@
 
 #include "base/checksum.h"
 #include "base/file_kind.h"
-#include "base/half.h"
 #include "base/mem.h"
 #include "base/sort.h"
+#include "checkpoint/element.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -31,19 +31,6 @@ struct pd_safetensors {
 	uint64_t header_checksum;
 };
 
-static const struct element_type {
-	const char *name;
-	int bits;
-	float (*from_half)(uint16_t x);         /* converts a 16-bit float */
-} types[] = {
-	{ "F32", 32, NULL }, { "F16", 16, pd_from_f16 }, { "BF16", 16, pd_from_bf16 },
-	{ "F64", 64, NULL }, { "C64", 64, NULL }, { "F8_E4M3", 8, NULL }, { "F8_E5M2", 8, NULL },
-	{ "F8_E8M0", 8, NULL }, { "F8_E4M3FNUZ", 8, NULL }, { "F8_E5M2FNUZ", 8, NULL },
-	{ "F6_E2M3", 6, NULL }, { "F6_E3M2", 6, NULL }, { "F4", 4, NULL }, { "I8", 8, NULL },
-	{ "U8", 8, NULL }, { "I16", 16, NULL }, { "U16", 16, NULL }, { "I32", 32, NULL },
-	{ "U32", 32, NULL }, { "I64", 64, NULL }, { "U64", 64, NULL }, { "BOOL", 8, NULL },
-};
-
 static int read_at(const struct pd_safetensors *st, void *buf, int64_t bytes, int64_t offset,
 		   struct pd_error *err)
 {
@@ -63,14 +50,6 @@ static int read_at(const struct pd_safetensors *st, void *buf, int64_t bytes, in
 		done += got;
 	}
 	return 0;
-}
-
-static const struct element_type *find_type(const char *dtype)
-{
-	for (size_t i = 0; i < PD_COUNT(types); i++)
-		if (strcmp(types[i].name, dtype) == 0)
-			return &types[i];
-	return NULL;
 }
 
 static int parse_shape(const struct pd_place *place, struct pd_tensor *tensor, struct pd_error *err)
@@ -115,7 +94,7 @@ static int parse_tensor(const struct pd_place *place, int64_t data_bytes, struct
 			struct pd_error *err)
 {
 	struct pd_place dtype, shape, offsets;
-	const struct element_type *element;
+	const struct pd_element *element;
 	const char *type;
 	int64_t bits;
 
@@ -126,7 +105,7 @@ static int parse_tensor(const struct pd_place *place, int64_t data_bytes, struct
 	offsets = pd_place_key(place, "data_offsets");
 	if (pd_json_string(&dtype, &type, err) < 0)
 		return -1;
-	element = find_type(type);
+	element = pd_element_find(type);
 	if (!element)
 		return pd_place_expected(&dtype, err, "an element type such as \"F32\"");
 	tensor->dtype = element->name;
@@ -347,32 +326,56 @@ const struct pd_tensor *pd_safetensors_find(const struct pd_safetensors *st, con
 	return found ? *found : NULL;
 }
 
+bool pd_tensor_is_float(const struct pd_tensor *tensor)
+{
+	const struct pd_element *type = pd_element_find(tensor->dtype);
+
+	return type && type->read;
+}
+
+/* Elements that are wider than a float are read piece by piece. */
+static int read_wide(const struct pd_safetensors *st, const struct pd_element *type, int64_t offset,
+		     int64_t count, float *out, struct pd_error *err)
+{
+	int64_t bytes = type->bits / 8, most = PIECE_BYTES / bytes;
+	char *piece = pd_zalloc(PIECE_BYTES);
+	int status = 0;
+
+	for (int64_t done = 0; done < count && status == 0; done += most) {
+		int64_t some = count - done < most ? count - done : most;
+
+		status = read_at(st, piece, some * bytes, offset + done * bytes, err);
+		if (status == 0)
+			type->read(piece, some, out + done);
+	}
+	free(piece);
+	return status;
+}
+
+int pd_safetensors_read_some(const struct pd_safetensors *st, const struct pd_tensor *tensor, int64_t first,
+			     int64_t count, float *out, struct pd_error *err)
+{
+	const struct pd_element *type = pd_element_find(tensor->dtype);
+	int64_t bytes = count * type->bits / 8;
+	int64_t offset = st->data_offset + tensor->begin_bytes + first * type->bits / 8;
+	char *end = (char *)(out + count) - bytes;
+
+	if (!type->read)
+		return pd_error_input(err, "%s: \"%.60s\": expected elements of type " PD_TENSOR_FLOATS
+				      ", found %s", st->file, tensor->name, type->name);
+	if (type->bits > 32)
+		return read_wide(st, type, offset, count, out, err);
+	/* An element is then written where earlier ones were read. */
+	if (read_at(st, end, bytes, offset, err) < 0)
+		return -1;
+	type->read(end, count, out);
+	return 0;
+}
+
 int pd_safetensors_read(const struct pd_safetensors *st, const struct pd_tensor *tensor, float *out,
 			struct pd_error *err)
 {
-	const struct element_type *type = find_type(tensor->dtype);
-	int64_t offset = st->data_offset + tensor->begin_bytes;
-	int64_t bytes = tensor->end_bytes - tensor->begin_bytes;
-	char *halves = (char *)out + bytes;
-
-	if (strcmp(type->name, "F32") == 0)
-		return read_at(st, out, bytes, offset, err);
-	if (!type->from_half)
-		return pd_error_input(err, "%s: \"%.60s\": expected elements of type F32, F16 or "
-				      "BF16, found %s", st->file, tensor->name, type->name);
-	/*
-	 * Read into the second half of out: an element is then written where earlier ones were
-	 * read.
-	 */
-	if (read_at(st, halves, bytes, offset, err) < 0)
-		return -1;
-	for (int64_t i = 0; i < tensor->elements; i++) {
-		uint16_t half;
-
-		memcpy(&half, halves + 2 * i, sizeof(half));
-		out[i] = type->from_half(half);
-	}
-	return 0;
+	return pd_safetensors_read_some(st, tensor, 0, tensor->elements, out, err);
 }
 
 int pd_safetensors_checksum(const struct pd_safetensors *st, const struct pd_tensor *tensor,

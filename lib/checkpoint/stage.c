@@ -215,6 +215,14 @@ static bool parse_name(const char *name, struct parts *parts)
 			    : pd_kinds_have(false, last + 1, parts->base - parts->layer - 1);
 }
 
+bool pd_stage_is_newest(const struct pd_tensor *tensor)
+{
+	struct parts parts;
+
+	return strncmp(tensor->name, PD_CHUNK_NORMS, strlen(PD_CHUNK_NORMS)) != 0 &&
+	       parse_name(tensor->name, &parts) && !*parts.follows;
+}
+
 /* Checks that a tensor is there and has the same shape. */
 static int need(const struct pd_safetensors *st, const struct pd_tensor *of, const char *suffix,
 		struct pd_error *err)

@@ -24,3 +24,5 @@ int pd_stage_verify(const struct pd_safetensors *st, const struct pd_checkpoint_
 /* Reads a tensor into out, tensor->elements floats, and verifies it.  Errors count as input. */
 int pd_stage_read(const struct pd_safetensors *st, const struct pd_checkpoint_info *info, int stage,
 		  const struct pd_tensor *tensor, float *out, struct pd_error *err);
+/* Is it a parameter in its newest version, or a state?  Not a moment, an older version and the like. */
+bool pd_stage_is_newest(const struct pd_tensor *tensor);

@@ -314,7 +314,7 @@ static int check_names(const struct pd_place *layers, const struct pd_model *mod
 	for (int l = 0; l < model->layer_count; l++) {
 		if (!model->layers[l].names)
 			continue;
-		if (pd_outsides_make(model, &outsides, &why) < 0)
+		if (pd_outsides_make(model, false, &outsides, &why) < 0)
 			return pd_place_error(layers, err, "%s", why.text);
 		pd_outsides_release(&outsides);
 		return 0;

@@ -23,7 +23,7 @@ struct making {
 	const struct pd_model *model;
 	struct pd_outsides *to;
 	size_t room;
-	bool sourced;
+	bool ours, sourced;
 	struct pd_error *err;
 };
 
@@ -48,7 +48,7 @@ const char *pd_model_prefix(const struct pd_model *model)
 static void read_entry(const struct making *m, const struct pd_layer *layer,
 		       const struct pd_layer_tensor *tensor, struct entry *entry_p)
 {
-	const json_t *value = json_object_get(layer->names, tensor->name);
+	const json_t *value = m->ours ? NULL : json_object_get(layer->names, tensor->name);
 	const json_t *start = json_object_get(value, "start");
 	const char *name = json_is_object(value) ? pd_member_text(value, "name") : json_string_value(value);
 
@@ -202,9 +202,10 @@ static int finish(const struct making *m, struct pd_outside *outside)
 	return 0;
 }
 
-int pd_outsides_make(const struct pd_model *model, struct pd_outsides *outsides_p, struct pd_error *err)
+int pd_outsides_make(const struct pd_model *model, bool ours, struct pd_outsides *outsides_p,
+		     struct pd_error *err)
 {
-	struct making m = { .model = model, .to = outsides_p, .sourced = source(model), .err = err };
+	struct making m = { .model = model, .to = outsides_p, .ours = ours, .sourced = source(model), .err = err };
 	int status = 0;
 
 	*outsides_p = (struct pd_outsides){ .by_name = json_object() };

@@ -40,10 +40,11 @@ struct pd_outsides {
 };
 
 /*
- * Makes the table of a model, which has its document.  Errors count as input, and are without place:
- * parts that overlap or leave gaps, one name for two tensors.
+ * Makes the table of a model, which has its document.  `ours`: as if its layers had no names.  Errors count
+ * as input, and are without place: parts that overlap or leave gaps, one name for two tensors.
  */
-int pd_outsides_make(const struct pd_model *model, struct pd_outsides *outsides_p, struct pd_error *err);
+int pd_outsides_make(const struct pd_model *model, bool ours, struct pd_outsides *outsides_p,
+		     struct pd_error *err);
 void pd_outsides_release(struct pd_outsides *outsides);
 
 /* The key "config" of the document's source, borrowed; NULL: there is none. */

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/initial.h"
+#include "checkpoint/tensors.h"
 #include "checkpoint/lock.h"
 #include "data/augment.h"
 #include "data/loader.h"
@@ -79,12 +80,16 @@ static int check_fresh(const struct pd_job *job, struct pd_error *err)
 					     "directory", job->checkpoint, step);
 }
 
-static int check_init(const struct pd_job *job, struct pd_error *err)
+static int check_init(struct pd_job *job, struct pd_error *err)
 {
 	struct pd_initial *initial;
 
 	if (!job->init)
 		return 0;
+	job->init_found = pd_tensors_find_newest(job->init, err);
+	if (!job->init_found)
+		return pd_error_prefix(err, "--init");
+	job->init = job->init_found;
 	initial = pd_initial_open(job->init, job->plan->profile->model, err);
 	pd_initial_close(initial);
 	return initial ? 0 : pd_error_prefix(err, "--init");

@@ -48,7 +48,8 @@ struct pd_job {
 	bool quiet;                     /* does not say from which checkpoint it goes on */
 	int64_t *passed_over;           /* steps of damaged checkpoints, highest first; owned */
 	size_t passed_count, passed_capacity;
-	const char *init;               /* file of initial parameters; NULL: random ones */
+	const char *init;               /* where initial parameters are; NULL: random ones */
+	char *init_found;               /* the supervisor's: that, or the newest of its checkpoints; owned */
 	const char *trace;              /* file, or NULL */
 	/* the supervisor's, open if it is a pipe or a device; else empty */
 	struct pd_file trace_file;

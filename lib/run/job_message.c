@@ -156,5 +156,6 @@ void pd_job_free(struct pd_job *job)
 	pd_lists_free(job->lists);
 	pd_plan_free(job->plan);
 	json_decref(job->json);
+	free(job->init_found);
 	free(job);
 }

@@ -84,6 +84,7 @@ static void fill_info(const struct supervisor *s, int64_t step, struct pd_checkp
 		.name = pd_strdup(plan->profile->name),
 		.dtype = pd_strdup("f32"),      /* of the master, in a net of 16 bits */
 		.optimizer = describe_optimizer(&job->optimizer),
+		.model = json_incref(plan->profile->model->json),
 		.stage_count = plan->stage_count,
 	};
 	info->stages = pd_calloc((size_t)info->stage_count, sizeof(*info->stages));

@@ -28,7 +28,7 @@ static const char *shown(const char *text, char *out, size_t room)
 	size_t used = 0;
 
 	snprintf(out, room, "%s", err.text);
-	if (!model || pd_outsides_make(model, &outsides, &err) < 0)
+	if (!model || pd_outsides_make(model, false, &outsides, &err) < 0)
 		return out;
 	for (int i = 0; i < outsides.count; i++) {
 		const struct pd_outside *o = &outsides.all[i];
