@@ -27,6 +27,8 @@ lib_libpd_a_SOURCES += \
 	lib/network/onnx/fold_rows.h \
 	lib/network/onnx/graph.c \
 	lib/network/onnx/graph.h \
+	lib/network/onnx/image.c \
+	lib/network/onnx/image.h \
 	lib/network/onnx/layers.c \
 	lib/network/onnx/number.c \
 	lib/network/onnx/op_axes.c \
@@ -34,6 +36,7 @@ lib_libpd_a_SOURCES += \
 	lib/network/onnx/op_linear.c \
 	lib/network/onnx/op_pair.c \
 	lib/network/onnx/op_rows.c \
+	lib/network/onnx/op_upsample.c \
 	lib/network/onnx/pattern.c \
 	lib/network/onnx/place.c \
 	lib/network/onnx/place.h \

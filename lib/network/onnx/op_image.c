@@ -1,66 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Nodes that see an image: samples of channels, height and width. */
-#include "network/onnx/translate.h"
-
-#include <inttypes.h>
-
-/* Sets the sample that input 0 shows, an image whose samples come first. */
-static int image(struct graph *g, const struct pd_onnx_node *node, const struct view **view_p, int *base_p,
-		 struct extent *sample_p, struct pd_error *err)
-{
-	if (graph_view(g, node, 0, view_p, err) < 0)
-		return -1;
-	if ((*view_p)->axes != 4 || view_samples(*view_p) != 0)
-		return graph_error(node, err, "expected an image, with axes for samples, channels, height and width; "
-				   "found %d axes", (*view_p)->axes);
-	return place(g, *view_p, node, base_p, sample_p, err);
-}
-
-static int set_image(struct graph *g, const struct pd_onnx_node *node, int layer, const struct extent *sample)
-{
-	struct view out;
-
-	view_whole(&out, layer, sample, 0, g->batch);
-	return graph_set(g, node, &out);
-}
-
-/* Sets a pair, unless it is what the layer has anyway. */
-static void set_pair(json_t *attributes, const char *key, const int64_t pair[2], int64_t usual)
-{
-	if (pair[0] == pair[1] && pair[0] == usual)
-		return;
-	pd_json_set(attributes, key, pair[0] == pair[1] ? json_integer(pair[0])
-		    : json_pack("[I, I]", (json_int_t)pair[0], (json_int_t)pair[1]));
-}
-
-struct window {
-	int64_t kernel[2], stride[2], padding[2], dilation[2];
-};
-
-/* Reads what windows of convolutions and pools have in common, but for the kernel. */
-static int read_window(const struct pd_onnx_node *node, struct window *w, struct pd_error *err)
-{
-	const char *automatic = text_of(node, "auto_pad", "NOTSET");
-
-	if (strcmp(automatic, "NOTSET") != 0 && strcmp(automatic, "VALID") != 0)
-		return graph_error(node, err, "pads by auto_pad %.20s: expected numbers", automatic);
-	if (integer_of(node, "ceil_mode", 0))
-		return graph_error(node, err, "rounds its output up (ceil_mode): layers round down");
-	for (size_t d = 0; d < 2; d++) {
-		w->stride[d] = listed(node, "strides", d, 1);
-		w->dilation[d] = listed(node, "dilations", d, 1);
-		w->padding[d] = listed(node, "pads", d, 0);
-		w->kernel[d] = listed(node, "kernel_shape", d, 0);
-		if (listed(node, "pads", d + 2, 0) != w->padding[d])
-			return graph_error(node, err, "pads %" PRId64 " on one side and %" PRId64 " on the other: "
-					   "expected the same", w->padding[d], listed(node, "pads", d + 2, 0));
-		if (w->stride[d] < 1 || w->dilation[d] < 1 || w->padding[d] < 0 || w->kernel[d] < 0 ||
-		    w->kernel[d] > 1 << 30 || w->padding[d] > 1 << 30 || w->dilation[d] > 1 << 30 ||
-		    w->stride[d] > 1 << 30)
-			return graph_error(node, err, "expected kernel, strides, dilations and pads of windows");
-	}
-	return 0;
-}
+#include "network/onnx/image.h"
 
 /* Changes the size of an image to that of the windows' output. */
 static int slide(const struct pd_onnx_node *node, const struct window *w, struct extent *sample,
@@ -78,8 +18,7 @@ static int slide(const struct pd_onnx_node *node, const struct window *w, struct
 
 int translate_conv(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
 {
-	const struct pd_onnx_tensor *weight = translate_whole(g, node, 1), *bias = translate_whole(g, node, 2);
-	const struct array *zero = graph_constant(g, node, 2);
+	const struct pd_onnx_tensor *weight, *bias;
 	int64_t groups = integer_of(node, "group", 1);
 	struct extent sample;
 	const struct view *view;
@@ -87,21 +26,19 @@ int translate_conv(struct graph *g, const struct pd_onnx_node *node, struct pd_e
 	json_t *attributes;
 	int base, layer;
 
-	if (image(g, node, &view, &base, &sample, err) < 0 || read_window(node, &w, err) < 0)
+	if (image_in(g, node, &view, &base, &sample, err) < 0 || image_window(node, &w, err) < 0 ||
+	    image_weights(g, node, &weight, &bias, err) < 0)
 		return -1;
-	if (!weight || weight->dims != 4 || (!bias && node->inputs > 2 && *node->input[2] &&
-					     !(zero && array_all(zero, 0))))
-		return graph_error(node, err, "expected weight and bias that are parameters");
 	w.kernel[0] = weight->size[2];
 	w.kernel[1] = weight->size[3];
 	if (slide(node, &w, &sample, err) < 0)
 		return -1;
 	sample.size[0] = weight->size[0];
 	attributes = json_pack("{s:I}", "out_channels", (json_int_t)weight->size[0]);
-	set_pair(attributes, "kernel", w.kernel, 0);
-	set_pair(attributes, "stride", w.stride, 1);
-	set_pair(attributes, "padding", w.padding, 0);
-	set_pair(attributes, "dilation", w.dilation, 1);
+	image_pair(attributes, "kernel", w.kernel, 0);
+	image_pair(attributes, "stride", w.stride, 1);
+	image_pair(attributes, "padding", w.padding, 0);
+	image_pair(attributes, "dilation", w.dilation, 1);
 	if (groups != 1)
 		pd_json_set(attributes, "groups", json_integer(groups));
 	if (!bias)
@@ -110,7 +47,7 @@ int translate_conv(struct graph *g, const struct pd_onnx_node *node, struct pd_e
 	layer_parameter(g, layer, "weight", weight, NULL);
 	if (bias)
 		layer_parameter(g, layer, "bias", bias, NULL);
-	return set_image(g, node, layer, &sample);
+	return image_set(g, node, layer, &sample);
 }
 
 /* Of pools; windows that pad more than half of themselves are refused by the kind. */
@@ -122,18 +59,18 @@ static int pool(struct graph *g, const struct pd_onnx_node *node, const char *ki
 	struct window w;
 	int base;
 
-	if (image(g, node, &view, &base, &sample, err) < 0 || read_window(node, &w, err) < 0 ||
+	if (image_in(g, node, &view, &base, &sample, err) < 0 || image_window(node, &w, err) < 0 ||
 	    (w.dilation[0] != 1 || w.dilation[1] != 1
 	     ? graph_error(node, err, "has windows with gaps (dilations): expected none") : 0) < 0 ||
 	    slide(node, &w, &sample, err) < 0) {
 		json_decref(attributes);
 		return -1;
 	}
-	set_pair(attributes, "kernel", w.kernel, 0);
+	image_pair(attributes, "kernel", w.kernel, 0);
 	if (w.stride[0] != w.kernel[0] || w.stride[1] != w.kernel[1])
-		set_pair(attributes, "stride", w.stride, 0);
-	set_pair(attributes, "padding", w.padding, 0);
-	return set_image(g, node, layer_add_one(g, kind, node, base, &sample, attributes), &sample);
+		image_pair(attributes, "stride", w.stride, 0);
+	image_pair(attributes, "padding", w.padding, 0);
+	return image_set(g, node, layer_add_one(g, kind, node, base, &sample, attributes), &sample);
 }
 
 int translate_maxpool(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
@@ -161,10 +98,10 @@ int translate_global_average(struct graph *g, const struct pd_onnx_node *node, s
 	const struct view *view;
 	int base;
 
-	if (image(g, node, &view, &base, &sample, err) < 0)
+	if (image_in(g, node, &view, &base, &sample, err) < 0)
 		return -1;
 	sample.size[1] = sample.size[2] = 1;
-	return set_image(g, node, layer_add_one(g, "adaptive_avgpool2d", node, base, &sample,
+	return image_set(g, node, layer_add_one(g, "adaptive_avgpool2d", node, base, &sample,
 						json_pack("{s:i}", "output_size", 1)), &sample);
 }
 
@@ -235,7 +172,7 @@ int translate_batchnorm(struct graph *g, const struct pd_onnx_node *node, struct
 	const struct view *view;
 	int base, layer;
 
-	if (image(g, node, &view, &base, &sample, err) < 0)
+	if (image_in(g, node, &view, &base, &sample, err) < 0)
 		return -1;
 	for (size_t i = 0; i < 4; i++) {
 		tensors[i] = translate_whole(g, node, i + 1);
@@ -247,5 +184,5 @@ int translate_batchnorm(struct graph *g, const struct pd_onnx_node *node, struct
 					shortest(1 - kept)));
 	for (size_t i = 0; i < 4; i++)
 		layer_parameter(g, layer, names[i], tensors[i], NULL);
-	return set_image(g, node, layer, &sample);
+	return image_set(g, node, layer, &sample);
 }
