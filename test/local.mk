@@ -16,7 +16,7 @@ test_libtest_a_SOURCES = test/tap.c test/tap.h \
 	test/conform/chain.c test/conform/chain.h test/conform/models.c test/conform/ref.c test/conform/ref.h \
 	test/conform/ref_attention.c test/conform/ref_image.c test/conform/ref_kind.h \
 	test/conform/ref_loss.c test/conform/ref_lstm.c test/conform/ref_rows.c \
-	test/unit/document.h test/unit/made_lists.h test/unit/made_up.h test/unit/ranks.c \
+	test/unit/document.h test/unit/made_lists.h test/unit/made_up.h test/unit/onnx_text.c test/unit/onnx_text.h test/unit/ranks.c \
 	test/unit/ranks.h test/unit/read_plan.h test/unit/rendezvous.c test/unit/rendezvous.h \
 	test/unit/replayed.h test/unit/scratch.c test/unit/scratch.h test/unit/small_checkpoint.c \
 	test/unit/ucx_leaks.h \
@@ -31,7 +31,7 @@ UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound t
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
 	test/unit/lock test/unit/machine test/unit/meeting test/unit/memory test/unit/model test/unit/nccl \
 	test/unit/names test/unit/network test/unit/npy test/unit/npz \
-	test/unit/number test/unit/onnx test/unit/onnx-views test/unit/optimizer test/unit/outside test/unit/pace test/unit/period test/unit/placement test/unit/plan test/unit/planner \
+	test/unit/number test/unit/onnx test/unit/onnx-network test/unit/onnx-views test/unit/optimizer test/unit/outside test/unit/pace test/unit/period test/unit/placement test/unit/plan test/unit/planner \
 	test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
 	test/unit/tally test/unit/tcp test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
@@ -113,6 +113,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 	test/data/fuzz/config/bad-sizes.json test/data/fuzz/config/bert.json \
 	test/data/fuzz/config/gpt2.json test/data/fuzz/config/llama3.json \
 	test/data/fuzz/config/mistral.json test/data/fuzz/config/vit.json \
+	test/data/fuzz/onnx/images.onnx test/data/fuzz/onnx/rotary.onnx test/data/fuzz/onnx/sequence.onnx \
 	test/data/fuzz/cifar/one test/data/fuzz/idx/four test/data/fuzz/safetensors/small \
 	test/data/fuzz/model/names.json test/data/fuzz/model/source.json test/data/fuzz/npy/plain test/data/fuzz/npy/wide test/data/fuzz/npz/deflated test/data/fuzz/npz/stored test/data/fuzz/tokens/bare \
 	test/data/fuzz/tokens/header test/data/fuzz/topology-string/levels \

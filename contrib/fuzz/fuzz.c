@@ -10,6 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include "data/dataset.h"
 #include "network/config.h"
+#include "network/onnx.h"
 #include "plan/plan.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
@@ -138,6 +139,17 @@ static int read_config(const char *file, struct pd_error *err)
 
 	json_decref(value);
 	return result;
+}
+
+/* What is written of a graph may still be no network: kinds of layer say more than their shapes. */
+static int read_onnx(const char *file, struct pd_error *err)
+{
+	json_t *document = pd_onnx_document(file, "read", PD_ONNX_CROSS_ENTROPY, err);
+	struct pd_model *model = document ? pd_model_parse("read", document, err) : NULL;
+
+	json_decref(document);
+	pd_model_free(model);
+	return model ? 0 : -1;
 }
 
 static int read_profile(const char *file, struct pd_error *err)
@@ -401,7 +413,7 @@ static const struct kind {
 	void (*open)(const struct input *input);
 	bool two;                       /* the input is two files; see pd_fuzz_read */
 } kinds[] = {
-	{ "model", read_model, NULL }, { "config", read_config, NULL }, { "profile", read_profile, NULL },
+	{ "model", read_model, NULL }, { "config", read_config, NULL }, { "onnx", read_onnx, NULL }, { "profile", read_profile, NULL },
 	{ "topology", read_topology, NULL }, { "plan", read_plan, NULL },
 	{ "schedule", read_schedule, NULL }, { "trace", read_trace, NULL },
 	{ "safetensors", read_safetensors, NULL }, { "topology-string", read_string, NULL },

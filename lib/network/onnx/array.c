@@ -16,9 +16,9 @@ struct array *array_new(struct constants *constants, const struct array *like, i
 	for (int d = 0; d < dims; d++)
 		if (size[d] < 0 || !pd_mul(elements, size[d], &elements) || elements > MOST_ARRAY_ELEMENTS)
 			return NULL;
-	if (constants->bytes + elements * 8 > MOST_CONSTANT_BYTES)
+	if (constants->bytes + elements * array_width(like) > MOST_CONSTANT_BYTES)
 		return NULL;
-	constants->bytes += elements * 8 + (int64_t)sizeof(*array);
+	constants->bytes += elements * array_width(like) + (int64_t)sizeof(*array);
 	array = pd_arena_take(&constants->arena, 1, sizeof(*array));
 	array->whole = like->whole;
 	array->truth = like->truth;
@@ -26,7 +26,7 @@ struct array *array_new(struct constants *constants, const struct array *like, i
 	if (dims > 0)
 		memcpy(array->size, size, (size_t)dims * sizeof(*size));
 	array->elements = elements;
-	array->integers = pd_arena_take(&constants->arena, elements ? (size_t)elements : 1, 8);
+	array->data = pd_arena_take(&constants->arena, elements ? (size_t)elements : 1, (size_t)array_width(like));
 	return array;
 }
 
@@ -37,28 +37,35 @@ struct array *array_integers(struct constants *constants, int dims, const int64_
 
 double array_real(const struct array *array, int64_t i)
 {
-	return array->whole ? (double)array->integers[i] : array->reals[i];
+	return array->truth ? array->truths[i] : array->whole ? (double)array->integers[i] : array->reals[i];
+}
+
+int64_t array_cut(double real)
+{
+	return real >= 9e18 ? INT64_MAX : real <= -9e18 ? INT64_MIN : real != real ? 0 : (int64_t)real;
 }
 
 int64_t array_integer(const struct array *array, int64_t i)
 {
-	double real;
-
 	if (array->whole)
-		return array->integers[i];
-	real = array->reals[i];
-	return real >= 9e18 ? INT64_MAX : real <= -9e18 ? INT64_MIN : real != real ? 0 : (int64_t)real;
+		return array->truth ? array->truths[i] : array->integers[i];
+	return array_cut(array->reals[i]);
 }
 
 void array_copy(struct array *array, int64_t n, const struct array *from, int64_t i)
 {
-	array->integers[n] = from->integers[i];         /* eight bytes, whatever they mean */
+	if (array->truth)
+		array->truths[n] = from->truths[i];
+	else
+		array->integers[n] = from->integers[i];         /* eight bytes, whatever they mean */
 }
 
 void array_set(struct array *array, int64_t n, double real, int64_t integer)
 {
-	if (array->whole)
-		array->integers[n] = array->truth ? integer != 0 : integer;
+	if (array->truth)
+		array->truths[n] = integer != 0;
+	else if (array->whole)
+		array->integers[n] = integer;
 	else
 		array->reals[n] = real;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Private to this folder: constants of an ONNX graph.  Whole numbers and truth values are int64_t, all others
- * double; a row-major array has up to eight axes.
+ * Private to this folder: constants of an ONNX graph, row-major arrays of up to eight axes.  Whole numbers are
+ * int64_t and reals double.  Masks are the largest of them, so truth values take a byte.
  */
 #pragma once
 
@@ -9,14 +9,16 @@
 #include "onnx/onnx.h"
 
 struct array {
-	bool whole;                     /* the numbers are integers; else they are reals */
-	bool truth;                     /* whole, 0 or 1 */
+	bool whole;                     /* integers or truth values; else the numbers are reals */
+	bool truth;                     /* 0 or 1 */
 	int dims;
 	int64_t size[PD_ONNX_DIMS];
 	int64_t elements;
 	union {
 		int64_t *integers;
 		double *reals;
+		uint8_t *truths;
+		void *data;
 	};
 };
 
@@ -26,13 +28,26 @@ struct constants {
 	int64_t bytes;                  /* taken so far */
 };
 
-#define MOST_ARRAY_ELEMENTS (INT64_C(1) << 24)
-#define MOST_CONSTANT_BYTES (INT64_C(1) << 30)
+#define MOST_ARRAY_ELEMENTS (INT64_C(1) << 25)
+#define MOST_CONSTANT_BYTES (INT64_C(1) << 28)
+
+static inline int array_width(const struct array *array)
+{
+	return array->truth ? 1 : 8;
+}
 
 /* Returns an array of zeros, or NULL: it would be too large.  Of `like` it takes whole and truth. */
 struct array *array_new(struct constants *constants, const struct array *like, int dims,
 			const int64_t *size);
 struct array *array_integers(struct constants *constants, int dims, const int64_t *size);
+/* Are the numbers integers, to be read as such? */
+static inline bool array_counts(const struct array *array)
+{
+	return array && array->whole && !array->truth;
+}
+
+/* A real number cut to an integer; one that is too large, or none, becomes the nearest, or 0. */
+int64_t array_cut(double real);
 double array_real(const struct array *array, int64_t i);
 int64_t array_integer(const struct array *array, int64_t i);
 /* Copies element i of `from`, which is alike, to element n. */

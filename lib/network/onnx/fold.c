@@ -7,17 +7,33 @@
 
 #include "base/mem.h"
 
+#include <stdlib.h>
+
+/* Reads truth values by way of integers. */
+static bool read_truths(const struct pd_onnx *onnx, struct pd_onnx_tensor *tensor, struct array *out)
+{
+	int64_t *integers = pd_calloc((size_t)out->elements + 1, sizeof(*integers));
+	struct pd_error unread;
+	bool read = pd_onnx_read_integers(onnx, tensor, integers, &unread) == 0;
+
+	for (int64_t i = 0; i < out->elements; i++)
+		out->truths[i] = integers[i] != 0;
+	free(integers);
+	return read;
+}
+
 struct array *fold_tensor(struct constants *constants, const struct pd_onnx *onnx,
 			  struct pd_onnx_tensor *tensor)
 {
 	struct array like = { .whole = pd_onnx_is_integer(tensor->type),
 			      .truth = tensor->type == PD_ONNX_BOOL };
-	struct array *out = array_new(constants, &like, tensor->dims, tensor->size);
+	struct array *out = like.whole || pd_onnx_is_float(tensor->type)
+				    ? array_new(constants, &like, tensor->dims, tensor->size) : NULL;
 	struct pd_error unread;
 
-	if (!out || (!like.whole && !pd_onnx_is_float(tensor->type)) ||
-	    (like.whole ? pd_onnx_read_integers(onnx, tensor, out->integers, &unread)
-			: pd_onnx_read_doubles(onnx, tensor, out->reals, &unread)) < 0)
+	if (!out || !(like.truth ? read_truths(onnx, tensor, out)
+		      : like.whole ? pd_onnx_read_integers(onnx, tensor, out->integers, &unread) == 0
+		      : pd_onnx_read_doubles(onnx, tensor, out->reals, &unread) == 0))
 		return NULL;
 	return out;
 }
@@ -54,7 +70,7 @@ struct array *fold_filled(const struct fold *f, int unused)
 	struct array *out;
 
 	(void)unused;
-	if (!shape || !shape->whole || shape->dims != 1 || shape->elements > PD_ONNX_DIMS || (value && !one) ||
+	if (!array_counts(shape) || shape->dims != 1 || shape->elements > PD_ONNX_DIMS || (value && !one) ||
 	    (one && one->elements != 1))
 		return NULL;
 	out = take(f, one ? one : &zero, (int)shape->elements, shape->integers);

@@ -19,7 +19,7 @@ struct array *fold_concat(const struct fold *f, int unused)
 	for (size_t k = 0; k < f->inputs; k++) {
 		const struct array *from = in(f, k);
 
-		if (!from || from->dims != first->dims || from->whole != first->whole ||
+		if (!from || from->dims != first->dims || from->whole != first->whole || from->truth != first->truth ||
 		    !pd_add(size[axis], from->size[axis], &size[axis]))
 			return NULL;
 		for (int d = 0; d < first->dims; d++)
@@ -117,7 +117,7 @@ struct array *fold_expand(const struct fold *f, int unused)
 	int dims;
 
 	(void)unused;
-	if (!shape || !shape->whole || shape->dims != 1 || shape->elements > PD_ONNX_DIMS ||
+	if (!array_counts(shape) || shape->dims != 1 || shape->elements > PD_ONNX_DIMS ||
 	    !array_broadcast(from->dims, from->size, (int)shape->elements, shape->integers, &dims, size))
 		return NULL;
 	out = take(f, from, dims, size);
@@ -165,7 +165,7 @@ struct array *fold_gather(const struct fold *f, int unused)
 	int64_t inner;
 
 	(void)unused;
-	if (axis < 0 || !which || !which->whole || from->dims - 1 + which->dims > PD_ONNX_DIMS)
+	if (axis < 0 || !array_counts(which) || from->dims - 1 + which->dims > PD_ONNX_DIMS)
 		return NULL;
 	for (int d = 0; d < axis; d++)
 		to.size[to.dims++] = from->size[d];
@@ -193,7 +193,7 @@ struct array *fold_elements(const struct fold *f, int unused)
 	struct array *out;
 
 	(void)unused;
-	if (axis < 0 || !which || !which->whole || which->dims != from->dims)
+	if (axis < 0 || !array_counts(which) || which->dims != from->dims)
 		return NULL;
 	for (int d = 0; d < from->dims; d++)
 		if (d != axis && which->size[d] > from->size[d])
@@ -220,7 +220,7 @@ struct array *fold_points(const struct fold *f, int unused)
 	struct array *out;
 
 	(void)unused;
-	if (integer_of(f->node, "batch_dims", 0) || named < 1 || named > from->dims || !which->whole ||
+	if (integer_of(f->node, "batch_dims", 0) || named < 1 || named > from->dims || !array_counts(which) ||
 	    which->dims - 1 + from->dims - named > PD_ONNX_DIMS)
 		return NULL;
 	for (int d = 0; d < which->dims - 1; d++)

@@ -56,7 +56,7 @@ static int64_t binary_whole(int what, int64_t x, int64_t y)
 	case '*': return (int64_t)(a * b);
 	case '/': return y == 0 || y == -1 ? (int64_t)(0 - a) * (y != 0) : x / y;
 	case '%': return y == 0 || y == -1 ? 0 : (x % y + y) % y;
-	case '^': return (int64_t)pow((double)(x % 1000), (double)(y % 6));
+	case '^': return y < 0 ? 0 : (int64_t)pow((double)(x % 1000), (double)(y % 6));
 	case 'M': return x > y ? x : y;
 	default: return x < y ? x : y;
 	}
@@ -92,14 +92,14 @@ struct array *fold_binary(const struct fold *f, int what)
 	const struct array *a = in(f, 0), *b = in(f, 1);
 	struct array *out = f->inputs == 2 ? pair(f, a, a, b) : NULL;
 
-	if (!out || a->whole != b->whole)
+	if (!out || a->whole != b->whole || a->truth != b->truth)
 		return NULL;
 	for (int64_t n = 0; n < out->elements; n++) {
 		int64_t i = array_broadcast_index(a, out->dims, out->size, n);
 		int64_t j = array_broadcast_index(b, out->dims, out->size, n);
 
 		if (out->whole)
-			array_set(out, n, 0, binary_whole(what, a->integers[i], b->integers[j]));
+			array_set(out, n, 0, binary_whole(what, array_integer(a, i), array_integer(b, j)));
 		else
 			out->reals[n] = binary_real(what, a->reals[i], b->reals[j]);
 	}
@@ -113,19 +113,20 @@ struct array *fold_compared(const struct fold *f, int what)
 	struct array *out = pair(f, &truth, a, b);
 
 	for (int64_t n = 0; out && n < out->elements; n++)
-		out->integers[n] =
-			compared(what, array_real(a, array_broadcast_index(a, out->dims, out->size, n)),
-				 array_real(b, array_broadcast_index(b, out->dims, out->size, n)));
+		out->truths[n] = compared(what, array_real(a, array_broadcast_index(a, out->dims, out->size, n)),
+					  array_real(b, array_broadcast_index(b, out->dims, out->size, n)));
 	return out;
 }
 
 struct array *fold_where(const struct fold *f, int unused)
 {
 	const struct array *which = in(f, 0), *yes = in(f, 1), *no = in(f, 2);
-	struct array *both = pair(f, yes, yes, no), *out = both ? pair(f, yes, which, both) : NULL;
+	struct array both = { 0 }, *out = NULL;
 
 	(void)unused;
-	if (!out || yes->whole != no->whole)
+	if (yes && no && array_broadcast(yes->dims, yes->size, no->dims, no->size, &both.dims, both.size))
+		out = pair(f, yes, which, &both);
+	if (!out || yes->whole != no->whole || yes->truth != no->truth)
 		return NULL;
 	for (int64_t n = 0; n < out->elements; n++) {
 		const struct array *from =
@@ -150,7 +151,7 @@ struct array *fold_range(const struct fold *f, int unused)
 		return NULL;
 	out = take(f, in(f, 0), 1, &(int64_t){ (int64_t)count });
 	for (int64_t i = 0; out && i < out->elements; i++)
-		array_set(out, i, begin + (double)i * step, (int64_t)(begin + (double)i * step));
+		array_set(out, i, begin + (double)i * step, array_cut(begin + (double)i * step));
 	return out;
 }
 
@@ -163,7 +164,7 @@ struct array *fold_running(const struct fold *f, int unused)
 	int64_t step;
 
 	(void)unused;
-	if (axis < 0 || integer_of(f->node, "exclusive", 0) || integer_of(f->node, "reverse", 0))
+	if (axis < 0 || from->truth || integer_of(f->node, "exclusive", 0) || integer_of(f->node, "reverse", 0))
 		return NULL;
 	out = take(f, from, from->dims, from->size);
 	step = array_part(from, axis + 1, from->dims);

@@ -38,6 +38,6 @@ static inline struct array *shaped(const struct fold *f, const struct array *fro
 
 	if (!out || out->elements != from->elements)
 		return NULL;
-	memcpy(out->integers, from->integers, (size_t)out->elements * 8);
+	memcpy(out->data, from->data, (size_t)(out->elements * array_width(out)));
 	return out;
 }

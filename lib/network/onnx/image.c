@@ -14,11 +14,13 @@ int image_in(struct graph *g, const struct pd_onnx_node *node, const struct view
 	return place(g, *view_p, node, base_p, sample_p, err);
 }
 
-int image_set(struct graph *g, const struct pd_onnx_node *node, int layer, const struct extent *sample)
+int image_set(struct graph *g, const struct pd_onnx_node *node, int layer, const struct extent *sample,
+	      struct pd_error *err)
 {
 	struct view out;
 
-	view_whole(&out, layer, sample, 0, g->batch);
+	if (!view_whole(&out, layer, sample, 0, g->batch))
+		return graph_error(node, err, "makes too large an image");
 	return graph_set(g, node, &out);
 }
 
@@ -36,8 +38,6 @@ int image_window(const struct pd_onnx_node *node, struct window *w, struct pd_er
 
 	if (strcmp(automatic, "NOTSET") != 0 && strcmp(automatic, "VALID") != 0)
 		return graph_error(node, err, "pads by auto_pad %.20s: expected numbers", automatic);
-	if (integer_of(node, "ceil_mode", 0))
-		return graph_error(node, err, "rounds its output up (ceil_mode): layers round down");
 	for (size_t d = 0; d < 2; d++) {
 		w->stride[d] = listed(node, "strides", d, 1);
 		w->dilation[d] = listed(node, "dilations", d, 1);

@@ -13,7 +13,8 @@ struct window {
 int image_in(struct graph *g, const struct pd_onnx_node *node, const struct view **view_p, int *base_p,
 	     struct extent *sample_p, struct pd_error *err);
 /* Gives the output of a node the image that a layer makes. */
-int image_set(struct graph *g, const struct pd_onnx_node *node, int layer, const struct extent *sample);
+int image_set(struct graph *g, const struct pd_onnx_node *node, int layer, const struct extent *sample,
+	      struct pd_error *err);
 /* Sets a pair of attributes, unless both are what the layer has anyway. */
 void image_pair(json_t *attributes, const char *key, const int64_t pair[2], int64_t usual);
 /* Reads a window; the kernel is 0 where the node leaves it out. */

@@ -150,7 +150,7 @@ int translate_expand(struct graph *g, const struct pd_onnx_node *node, struct pd
 
 	if (graph_view(g, node, 0, &view, err) < 0)
 		return -1;
-	if (!shape || !shape->whole || shape->dims != 1 || shape->elements > PD_ONNX_DIMS)
+	if (!array_counts(shape) || shape->dims != 1 || shape->elements > PD_ONNX_DIMS)
 		return graph_error(node, err, "has a shape that is not known before samples are: export with a "
 				   "static batch, without dynamic_shapes");
 	return set(g, node, view_expanded(&out, view, (int)shape->elements, shape->integers), &out, err);
@@ -285,7 +285,8 @@ static int counting_axis(const struct array *which)
 		}
 	step = counts < 0 ? 1 : array_part(which, counts + 1, which->dims);
 	for (int64_t i = 0; i < which->elements; i++)
-		if (which->integers[i] - which->integers[0] != (counts < 0 ? 0 : i / step % which->size[counts]))
+		if ((int64_t)((uint64_t)which->integers[i] - (uint64_t)which->integers[0]) !=
+		    (counts < 0 ? 0 : i / step % which->size[counts]))
 			return -2;
 	return counts;
 }
@@ -332,7 +333,7 @@ int translate_gather(struct graph *g, const struct pd_onnx_node *node, struct pd
 	if (graph_view(g, node, 0, &view, err) < 0)
 		return -1;
 	axis = array_axis(integer_of(node, "axis", 0), view->axes);
-	if (axis < 0 || !which || !which->whole || which->elements < 1 || view->axes + which->dims > PD_ONNX_DIMS)
+	if (axis < 0 || !array_counts(which) || which->elements < 1 || view->axes + which->dims > PD_ONNX_DIMS)
 		return graph_error(node, err, "takes places of an axis that are not constants");
 	size = view_size(view, axis);
 	if (names_all(which, size)) {

@@ -11,6 +11,8 @@ static int slide(const struct pd_onnx_node *node, const struct window *w, struct
 
 		if (room < 0)
 			return graph_error(node, err, "expected an image that is larger than its windows");
+		if (room % w->stride[d] != 0 && integer_of(node, "ceil_mode", 0))
+			return graph_error(node, err, "rounds the size of its output up (ceil_mode): layers round down");
 		sample->size[d + 1] = room / w->stride[d] + 1;
 	}
 	return 0;
@@ -47,7 +49,7 @@ int translate_conv(struct graph *g, const struct pd_onnx_node *node, struct pd_e
 	layer_parameter(g, layer, "weight", weight, NULL);
 	if (bias)
 		layer_parameter(g, layer, "bias", bias, NULL);
-	return image_set(g, node, layer, &sample);
+	return image_set(g, node, layer, &sample, err);
 }
 
 /* Of pools; windows that pad more than half of themselves are refused by the kind. */
@@ -70,7 +72,7 @@ static int pool(struct graph *g, const struct pd_onnx_node *node, const char *ki
 	if (w.stride[0] != w.kernel[0] || w.stride[1] != w.kernel[1])
 		image_pair(attributes, "stride", w.stride, 0);
 	image_pair(attributes, "padding", w.padding, 0);
-	return image_set(g, node, layer_add_one(g, kind, node, base, &sample, attributes), &sample);
+	return image_set(g, node, layer_add_one(g, kind, node, base, &sample, attributes), &sample, err);
 }
 
 int translate_maxpool(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
@@ -102,7 +104,7 @@ int translate_global_average(struct graph *g, const struct pd_onnx_node *node, s
 		return -1;
 	sample.size[1] = sample.size[2] = 1;
 	return image_set(g, node, layer_add_one(g, "adaptive_avgpool2d", node, base, &sample,
-						json_pack("{s:i}", "output_size", 1)), &sample);
+						json_pack("{s:i}", "output_size", 1)), &sample, err);
 }
 
 /* Leaves out axes of size 1 that were averaged. */
@@ -184,5 +186,5 @@ int translate_batchnorm(struct graph *g, const struct pd_onnx_node *node, struct
 					shortest(1 - kept)));
 	for (size_t i = 0; i < 4; i++)
 		layer_parameter(g, layer, names[i], tensors[i], NULL);
-	return image_set(g, node, layer, &sample);
+	return image_set(g, node, layer, &sample, err);
 }

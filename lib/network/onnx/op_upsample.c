@@ -2,8 +2,6 @@
 /* Nodes that make images larger. */
 #include "network/onnx/image.h"
 
-#include <math.h>
-
 int translate_conv_transpose(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
 {
 	const struct pd_onnx_tensor *weight, *bias;
@@ -43,7 +41,7 @@ int translate_conv_transpose(struct graph *g, const struct pd_onnx_node *node, s
 	layer_parameter(g, layer, "weight", weight, NULL);
 	if (bias)
 		layer_parameter(g, layer, "bias", bias, NULL);
-	return image_set(g, node, layer, &sample);
+	return image_set(g, node, layer, &sample, err);
 }
 
 /* Says how places of the output are found in the input; NULL: in none of the ways that the kind knows. */
@@ -82,7 +80,7 @@ static int resize_to(const struct graph *g, const struct pd_onnx_node *node, str
 				   "samples and channels stay");
 	for (int d = 0; d < 2; d++) {
 		by[d] = array_real(said, d + 2);
-		to[d] = said == sizes ? sizes->integers[d + 2] : (int64_t)floor((double)sample->size[d + 1] * by[d]);
+		to[d] = said == sizes ? array_integer(sizes, d + 2) : array_cut((double)sample->size[d + 1] * by[d]);
 		if (to[d] < 1 || to[d] > 1 << 30)
 			return graph_error(node, err, "expected an image of 1 to 2^30 rows and columns");
 		sample->size[d + 1] = to[d];
@@ -109,5 +107,5 @@ int translate_resize(struct graph *g, const struct pd_onnx_node *node, struct pd
 		json_decref(attributes);
 		return -1;
 	}
-	return image_set(g, node, layer_add_one(g, "upsample", node, base, &sample, attributes), &sample);
+	return image_set(g, node, layer_add_one(g, "upsample", node, base, &sample, attributes), &sample, err);
 }

@@ -20,7 +20,7 @@ bool extent_reshaped(const struct extent *from, const struct array *to, bool zer
 	int64_t known = 1, all = elements_of(from);
 	int open = -1;
 
-	if (to->dims != 1 || to->elements > PD_ONNX_DIMS || !to->whole)
+	if (to->dims != 1 || to->elements > PD_ONNX_DIMS || !array_counts(to))
 		return false;
 	extent_p->dims = (int)to->elements;
 	for (int d = 0; d < extent_p->dims; d++) {

@@ -5,6 +5,8 @@
 
 #include <string.h>
 
+#define MOST_ELEMENTS (INT64_C(1) << 48)         /* of a view */
+
 static void begin(struct view *view, const struct view *from)
 {
 	*view = (struct view){ .base = from->base, .offset = from->offset };
@@ -23,7 +25,13 @@ bool view_factor(struct view *view, int64_t size, int64_t stride)
 {
 	int *end = &view->first[view->axes], begins = view->first[view->axes - 1];
 	struct factor *last = *end > begins ? &view->factor[*end - 1] : NULL;
+	int64_t all = size;
 
+	for (int k = 0; k < *end; k++)
+		if (!pd_mul(all, view->factor[k].size, &all))
+			return false;
+	if (all > MOST_ELEMENTS)
+		return false;
 	if (size == 1 && stride != SAMPLES)
 		return true;
 	if (last && stride >= 0 && last->stride == stride * size) {
@@ -95,7 +103,8 @@ bool view_whole(struct view *view, int base, const struct extent *sample, int at
 
 	*view = (struct view){ .base = base };
 	for (int d = 0; d < sample->dims; d++)
-		stride *= sample->size[d];
+		if (!pd_mul(stride, sample->size[d], &stride) || stride > MOST_ELEMENTS)
+			return false;
 	for (int d = 0; room && d <= sample->dims; d++) {
 		if (d == at)
 			room = view_axis(view) && view_factor(view, batch, SAMPLES);

@@ -1,0 +1,249 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What pd-model makes of ONNX nodes: a kind of layer for each operator or pattern, or a sentence. */
+#include "network/onnx.h"
+
+#include "base/mem.h"
+#include "model/model.h"
+#include "onnx_text.h"
+#include "scratch.h"
+#include "tap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *file;
+
+/* Writes the layers but the loss, without their names and inputs: "conv2d {...}; relu {}". */
+static char *described(const json_t *document)
+{
+	const json_t *layers = json_object_get(document, "layers");
+	char *text = pd_strdup("");
+
+	for (size_t i = 0; i + 1 < json_array_size(layers); i++) {
+		json_t *layer = json_copy(json_array_get(layers, i));
+		char *kind = pd_strdup(pd_member_text(layer, "kind")), *rest, *longer;
+
+		json_object_del(layer, "kind");
+		json_object_del(layer, "name");
+		json_object_del(layer, "inputs");
+		rest = json_dumps(layer, JSON_REAL_PRECISION(9));
+		longer = pd_format("%s%s%s%s%s", text, i > 0 ? "; " : "", kind, json_object_size(layer) ? " " : "",
+				   json_object_size(layer) ? rest : "");
+		free(text);
+		free(rest);
+		free(kind);
+		json_decref(layer);
+		text = longer;
+	}
+	return text;
+}
+
+static void becomes(const char *what, const char *graph, const char *layers)
+{
+	struct pd_error err = { .text = "" };
+	struct pd_model *model;
+	json_t *document;
+	char *text;
+
+	onnx_write(file, graph);
+	document = pd_onnx_document(file, "m", PD_ONNX_MSE, &err);
+	model = document ? pd_model_parse("m", document, &err) : NULL;
+	text = model ? described(document) : pd_strdup(err.text);
+	is_str(text, layers, "%s", what);
+	free(text);
+	pd_model_free(model);
+	json_decref(document);
+}
+
+static void refused(const char *what, const char *graph, const char *sentence)
+{
+	struct pd_error err = { .text = "" };
+	json_t *document;
+
+	onnx_write(file, graph);
+	document = pd_onnx_document(file, "m", PD_ONNX_CROSS_ENTROPY, &err);
+	ok(!document && one_sentence(&err, PD_EXIT_USAGE, file, sentence), "refused: %s", what);
+	json_decref(document);
+}
+
+#define IMAGE "input x 2 3 8 8\n"
+#define ROWS "input x 2 6 8\n"
+#define OUT "\noutput y"
+
+static void test_images(void)
+{
+	becomes("Conv", IMAGE "tensor c.weight 4 3 3 3\ntensor c.bias 4\n"
+		"Conv x,c.weight,c.bias -> y kernel_shape=3,3 pads=1,1,1,1 strides=2,1" OUT,
+		"conv2d {\"out_channels\": 4, \"kernel\": 3, \"stride\": [2, 1], \"padding\": 1}");
+	becomes("Conv with a bias of zeros", IMAGE "tensor c.weight 6 1 3 3\nExpand #0.0,#[6] -> zeros\n"
+		"Conv x,c.weight,zeros -> y group=3 dilations=2,2" OUT,
+		"conv2d {\"out_channels\": 6, \"kernel\": 3, \"dilation\": 2, \"groups\": 3, \"bias\": false}");
+	becomes("BatchNormalization", IMAGE "tensor b.weight 3\ntensor b.bias 3\ntensor b.running_mean 3\n"
+		"tensor b.running_var 3\nBatchNormalization x,b.weight,b.bias,b.running_mean,b.running_var -> y "
+		"momentum=0.9 epsilon=0.001" OUT,
+		"batchnorm2d {\"eps\": 0.001, \"momentum\": 0.1}");
+	becomes("MaxPool, whose rounding up changes nothing", IMAGE
+		"MaxPool x -> y kernel_shape=2,2 strides=2,2 ceil_mode=1" OUT, "maxpool2d {\"kernel\": 2}");
+	becomes("AveragePool", IMAGE "AveragePool x -> y kernel_shape=3,3 strides=1,1 pads=1,1,1,1" OUT,
+		"avgpool2d {\"count_include_pad\": false, \"kernel\": 3, \"stride\": 1, \"padding\": 1}");
+	becomes("GlobalAveragePool and Flatten", IMAGE "GlobalAveragePool x -> p\nFlatten p -> y axis=1" OUT,
+		"adaptive_avgpool2d {\"output_size\": 1}; flatten");
+	becomes("ReduceMean of channels", IMAGE "ReduceMean x,#[-1;-2] -> y keepdims=0" OUT,
+		"adaptive_avgpool2d {\"output_size\": 1}; flatten");
+	becomes("ReduceMean along one axis", ROWS "ReduceMean x,#[1] -> y keepdims=0" OUT,
+		"mean {\"dim\": 1, \"keepdim\": true}; flatten");
+	becomes("ConvTranspose", IMAGE "tensor u.weight 3 5 2 2\nConvTranspose x,u.weight -> y strides=2,2" OUT,
+		"conv_transpose2d {\"out_channels\": 5, \"kernel\": 2, \"stride\": 2, \"bias\": false}");
+	becomes("Resize to a size", IMAGE "Resize x,,,#[2;3;16;8] -> y mode=nearest nearest_mode=floor "
+		"coordinate_transformation_mode=asymmetric" OUT, "upsample {\"size\": [16, 8]}");
+	becomes("squeeze and excitation", IMAGE "ReduceMean x,#[2;3] -> m\nSigmoid m -> s\nMul s,x -> y" OUT,
+		"adaptive_avgpool2d {\"output_size\": 1}; sigmoid; mul");
+	refused("pads that differ", IMAGE "MaxPool x -> y kernel_shape=2,2 pads=0,0,1,1" OUT,
+		"pads 0 on one side and 1 on the other");
+	refused("a size that is rounded up", IMAGE "MaxPool x -> y kernel_shape=3,3 strides=2,2 ceil_mode=1" OUT,
+		"ceil_mode");
+	refused("Resize of another kind", IMAGE "Resize x,,,#[2;3;16;16] -> y mode=cubic" OUT, "expected nearest");
+}
+
+static void test_rows(void)
+{
+	becomes("activations", ROWS "Relu x -> a\nSigmoid a -> b\nTanh b -> c\nHardSwish c -> d\n"
+		"HardSigmoid d -> e alpha=0.16666667 beta=0.5\nLeakyRelu e -> f alpha=0.2\nElu f -> g\n"
+		"Gelu g -> h approximate=tanh\nSoftmax h -> i axis=-1\nClip i,#0.0,#6.0 -> y" OUT,
+		"relu; sigmoid; tanh; hardswish; hardsigmoid; leaky_relu {\"negative_slope\": 0.2}; "
+		"elu {\"alpha\": 1.0}; gelu {\"approximate\": \"tanh\"}; softmax {\"dim\": 2}; relu6");
+	becomes("Gelu of erf", ROWS "Div x,#1.4142135 -> a\nErf a -> b\nAdd b,#1.0 -> c\nMul x,c -> d\nMul d,#0.5 -> y"
+		OUT, "gelu");
+	becomes("Gelu of tanh, halved first", ROWS "Mul x,#0.5 -> h\nPow x,#3.0 -> a\nMul a,#0.044715 -> b\nAdd x,b -> c\n"
+		"Mul c,#0.7978846 -> d\nTanh d -> e\nAdd e,#1.0 -> f\nMul h,f -> y" OUT, "gelu {\"approximate\": \"tanh\"}");
+	becomes("SiLU", ROWS "Sigmoid x -> s\nMul x,s -> y" OUT, "silu");
+	becomes("LayerNormalization", ROWS "tensor n.weight 8\ntensor n.bias 8\n"
+		"LayerNormalization x,n.weight,n.bias -> y epsilon=0.000001" OUT, "layernorm {\"eps\": 1e-6}");
+	becomes("RMSNormalization", ROWS "tensor n.weight 8\nRMSNormalization x,n.weight -> y epsilon=0.000001" OUT,
+		"rmsnorm {\"eps\": 1e-6}");
+	becomes("RMSNorm, written out", ROWS "tensor n.weight 8\nPow x,#2.0 -> a\nReduceMean a,#[-1] -> b\n"
+		"Add b,#0.00001 -> c\nSqrt c -> d\nReciprocal d -> e\nMul x,e -> f\nMul n.weight,f -> y" OUT,
+		"rmsnorm {\"eps\": 1e-5}");
+	becomes("RMSNorm over positions is none", ROWS "tensor n.weight 8\nPow x,#2.0 -> a\nReduceMean a,#[1] -> b\n"
+		"Add b,#0.00001 -> c\nSqrt c -> d\nReciprocal d -> e\nMul x,e -> f\nMul n.weight,f -> z\nRelu x -> y" OUT,
+		"relu");
+	becomes("Dropout", ROWS "Dropout x,#0.25,#1.0 -> y" OUT, "dropout {\"p\": 0.25}");
+	becomes("Dropout that is off", ROWS "Relu x -> r\nDropout r,#0.25 -> y" OUT, "relu");
+	refused("another HardSigmoid", ROWS "HardSigmoid x -> y" OUT, "expected x / 6 + 0.5");
+	refused("other bounds", ROWS "Clip x,#-1.0,#1.0 -> y" OUT, "has bounds -1 and 1");
+	refused("a factor", ROWS "Mul x,#2.0 -> y" OUT, "computes with a constant");
+	refused("an operator that is not known", ROWS "Relu x -> a\nMish a -> y" OUT, "y (Mish): no kind of layer");
+}
+
+static void test_products(void)
+{
+	becomes("MatMul of a transposed weight, and Add", ROWS "tensor l.weight 4 8\ntensor l.bias 4\n"
+		"Transpose l.weight -> t perm=1,0\nMatMul x,t -> m\nAdd m,l.bias -> y" OUT, "linear {\"out_features\": 4}");
+	becomes("MatMul of a weight as it is", ROWS "tensor l.weight 8 4\nMatMul x,l.weight -> y" OUT,
+		"linear {\"out_features\": 4, \"bias\": false, \"names\": {\"weight\": {\"transpose\": true, \"name\": "
+		"\"l.weight\"}}}");
+	becomes("Gemm of joined rows", ROWS "tensor l.weight 4 8\ntensor l.bias 4\nReshape x,#[12;8] -> a\n"
+		"Gemm a,l.weight,l.bias -> b transB=1\nReshape b,#[2;6;4] -> y" OUT, "linear {\"out_features\": 4}");
+	becomes("a bias by itself", ROWS "tensor b 8\nRelu x -> a\nAdd a,b -> y" OUT,
+		"relu; bias {\"names\": {\"bias\": \"b\"}}");
+	becomes("positions", ROWS "tensor p 1 6 8\nAdd x,p -> y" OUT,
+		"position_embedding {\"names\": {\"weight\": {\"shape\": [1, 6, 8], \"name\": \"p\"}}}");
+	becomes("positions that are looked up", "tokens x 2 6\ntensor e.weight 9 8\ntensor p.weight 7 8\n"
+		"Gather e.weight,x -> a\nGather p.weight,#[0;1;2;3;4;5] -> b\nAdd a,b -> y" OUT,
+		"embedding {\"num_embeddings\": 9, \"embedding_dim\": 8}; position_embedding {\"num_embeddings\": 7}");
+	becomes("a scale of channels", IMAGE "tensor s 3 1 1\nMul s,x -> y" OUT,
+		"parameter {\"shape\": [3, 1, 1], \"names\": {\"weight\": \"s\"}}; mul");
+	becomes("a token for each sample", ROWS "tensor c 1 1 8\nExpand c,#[2;1;8] -> e\nConcat e,x -> y axis=1" OUT,
+		"parameter {\"shape\": [1, 8], \"names\": {\"weight\": {\"shape\": [1, 1, 8], \"name\": \"c\"}}}; "
+		"concat {\"dim\": 1}");
+	becomes("a weight that two share", "tokens x 2 6\ntensor e.weight 9 8\nGather e.weight,x -> a\n"
+		"Transpose e.weight -> t\nMatMul a,t -> y" OUT,
+		"embedding {\"num_embeddings\": 9, \"embedding_dim\": 8}; "
+		"linear {\"out_features\": 9, \"bias\": false, \"shares\": \"e\"}");
+	refused("a product of activations", ROWS "Transpose x -> t perm=0,2,1\nMatMul x,t -> y" OUT,
+		"attention is read where it is one node");
+	refused("numbers that are computed", "input x 2 6\ntensor e.weight 9 8\nCast x -> i to=7\n"
+		"Gather e.weight,i -> y" OUT, "layers compute with reals");
+}
+
+static void test_axes(void)
+{
+	becomes("axes that come back", ROWS "Reshape x,#[2;6;2;4] -> a\nTranspose a -> b perm=0,2,1,3\n"
+		"Transpose b -> c perm=0,2,1,3\nReshape c,#[2;6;8] -> d\nRelu d -> y" OUT, "relu");
+	becomes("a part of an axis", ROWS "Slice x,#[2],#[4],#[1],#[1] -> y" OUT,
+		"slice {\"dim\": 1, \"start\": 2, \"end\": 4}");
+	becomes("Split", ROWS "Split x -> a,b axis=2 num_outputs=2\nAdd a,b -> y" OUT,
+		"slice {\"dim\": 2, \"start\": 0, \"end\": 4}; slice {\"dim\": 2, \"start\": 4, \"end\": 8}; add");
+	becomes("the first position", ROWS "Gather x,#[0] -> a axis=1\nSqueeze a,#[1] -> y" OUT,
+		"slice {\"dim\": 1, \"start\": 0, \"end\": 1}; flatten");
+	becomes("channels that change places", IMAGE "Transpose x -> y perm=0,2,3,1" OUT,
+		"transpose {\"dim0\": 1, \"dim1\": 3}; transpose {\"dim0\": 1, \"dim1\": 2}");
+	becomes("shapes that are computed", ROWS "Shape x -> s\nSlice s,#[0],#[2] -> t\nConcat t,#[2;4] -> u axis=0\n"
+		"Reshape x,u -> a\nRelu a -> b\nReshape b,s -> y" OUT, "relu");
+	refused("every second place", ROWS "Slice x,#[0],#[6],#[1],#[2] -> y" OUT, "takes every 2th place");
+	refused("another order of places", ROWS "Gather x,#[1;0] -> y axis=1" OUT, "in another order");
+}
+
+#define HEADS(name, from) "Reshape " from ",#[2;6;2;4] -> " name "r\nTranspose " name "r -> " name " perm=0,2,1,3\n"
+#define QKV ROWS HEADS("q", "x") HEADS("k", "x") HEADS("v", "x")
+#define JOINED "Transpose a -> b perm=0,2,1,3\nReshape b,#[2;6;8] -> y" OUT
+
+static void test_attention(void)
+{
+	becomes("Attention", QKV "Attention q,k,v -> a is_causal=1\n" JOINED, "attention {\"heads\": 2, \"causal\": true}");
+	becomes("a scale of its own", QKV "Attention q,k,v -> a scale=0.25\n" JOINED,
+		"attention {\"heads\": 2, \"scale\": 0.25}");
+	becomes("a mask that hides the future", QKV "Range #[0],#[6],#[1] -> p0\nReshape #[0;1;2;3;4;5],#[6;1] -> row\n"
+		"LessOrEqual #[0;1;2;3;4;5],row -> m\nAttention q,k,v,m -> a\n" JOINED,
+		"attention {\"heads\": 2, \"causal\": true}");
+	becomes("a mask that hides nothing", QKV "Reshape #[0;1;2;3;4;5],#[6;1] -> row\nLessOrEqual row,#[9] -> m\n"
+		"Attention q,k,v,m -> a\n" JOINED, "attention {\"heads\": 2}");
+	becomes("keys that serve several heads", ROWS "tensor k.weight 8 4\nMatMul x,k.weight -> s\n" HEADS("q", "x")
+		"Reshape s,#[2;6;1;4] -> sr\nTranspose sr -> st perm=0,2,1,3\nUnsqueeze st,#[2] -> su\n"
+		"Expand su,#[2;1;2;6;4] -> se\nReshape se,#[2;2;6;4] -> k\nAttention q,k,k -> a\n" JOINED,
+		"linear {\"out_features\": 4, \"bias\": false, \"names\": {\"weight\": {\"transpose\": true, \"name\": "
+		"\"k.weight\"}}}; attention {\"heads\": 2, \"kv_heads\": 1}");
+	refused("another mask", QKV "Reshape #[0;1;2;3;4;5],#[6;1] -> row\nLess #[0;1;2;3;4;5],row -> m\n"
+		"Attention q,k,v,m -> a\n" JOINED, "has a mask, m: expected one that hides nothing");
+	refused("a cap", QKV "Attention q,k,v -> a softcap=30.0\n" JOINED, "caps its scores");
+}
+
+/* A mask of tokens becomes the length of each sample. */
+static void test_lengths(void)
+{
+	struct pd_error err = { .text = "" };
+	json_t *document;
+
+	onnx_write(file, QKV "tokens mask 2 6\nReshape mask,#[2;1;1;6] -> c\nCast c -> m to=9\n"
+		   "Expand m,#[2;1;6;6] -> e\nAttention q,k,v,e -> a\n" JOINED);
+	document = pd_onnx_document(file, "m", PD_ONNX_MSE, &err);
+	is_str(pd_member_text(json_array_get(json_object_get(document, "inputs"), 1), "name"), "length",
+	       "a mask of tokens becomes a length %s", err.text);
+	json_decref(document);
+}
+
+static void test_files(void)
+{
+	refused("a batch that is not known", "input x batch 8\nRelu x -> y" OUT, "found batch: export without dynamic");
+	refused("a weight that was computed", ROWS "tensor val_3 8 4\nMatMul x,val_3 -> y" OUT, "optimize=False");
+	refused("two outputs", ROWS "Relu x -> y\nTanh x -> z\noutput z" OUT, "one output");
+	refused("a value that nobody makes", ROWS "Relu z -> y" OUT, "expected a value that is made before");
+	refused("a value that is made twice", ROWS "Relu x -> y\nTanh x -> y" OUT, "found two");
+	refused("inputs of several batches", "input x 2 8\ninput z 3 8\nRelu x -> y" OUT, "expected 2 samples");
+	refused("one number for each sample", "input x 2 8\nReduceMean x,#[1] -> y keepdims=0" OUT, "--loss=mse takes it");
+	becomes("images have a loss for each pixel", IMAGE "Relu x -> y" OUT, "relu");
+}
+
+int main(void)
+{
+	file = pd_strdup(scratch_path("net.onnx"));
+	test_images();
+	test_rows();
+	test_products();
+	test_axes();
+	test_attention();
+	test_lengths();
+	test_files();
+	free((char *)file);
+	return done_testing();
+}
