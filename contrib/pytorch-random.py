@@ -57,9 +57,10 @@ class Network:
             self.modules[name] = how.double()
         self.steps.append((name, inputs, how))
 
-    def follow(self, name, kind, how, shape=None, **attributes):
+    def follow(self, name, kind, how, then=None, **attributes):
+        """Adds a layer behind the last; its output has the shape `then`, or that of its input."""
         self.add(name, kind, [self.last], how, **attributes)
-        self.last, self.shape = name, shape or self.shape
+        self.last, self.shape = name, then or self.shape
 
     def flat(self, name):
         if len(self.shape) == 1:
@@ -87,8 +88,9 @@ class Network:
             else:
                 self.follow(name, kind, CURVES[kind])
             return
-        kind = self.draw.choice([*CURVES, "conv2d", "conv2d", "conv_transpose2d", "upsample", "batchnorm2d", "maxpool2d", "avgpool2d",
-                                 "adaptive_avgpool2d", "residual", "flatten"])
+        kind = self.draw.choice([*CURVES, "conv2d", "conv2d", "conv_transpose2d", "upsample", "batchnorm2d",
+                                 "maxpool2d", "avgpool2d", "adaptive_avgpool2d", "residual", "flatten",
+                                 "groupnorm", "prelu", "conv1d"])
         channels, size, _ = self.shape
         if size < 3 and "pool" in kind:
             kind = "relu"
@@ -117,6 +119,16 @@ class Network:
             self.follow(name, kind, nn.Upsample(mode=mode, **how), [channels, out, out], mode=mode, **how)
         elif kind == "batchnorm2d":
             self.follow(name, kind, nn.BatchNorm2d(channels))
+        elif kind == "groupnorm":
+            groups = self.draw.choice([g for g in range(1, channels + 1) if channels % g == 0])
+            affine = self.draw.random() < 0.8
+            self.follow(name, kind, nn.GroupNorm(groups, channels, affine=affine), num_groups=groups,
+                        affine=affine)
+        elif kind == "prelu":
+            count = self.draw.choice([1, channels])
+            self.follow(name, kind, nn.PReLU(count), num_parameters=count)
+        elif kind == "conv1d":
+            self.add_lines(name, channels, size)
         elif kind == "maxpool2d":
             kernel, stride, padding = self.draw.choice([(2, 2, 0), (3, 2, 1), (3, 1, 1)])
             out = (size + 2 * padding - kernel) // stride + 1
@@ -138,6 +150,18 @@ class Network:
             self.last, self.shape = self.flat(name), [math.prod(self.shape)]
         else:
             self.follow(name, kind, CURVES[kind])
+
+    def add_lines(self, name, channels, size):
+        """A conv1d of all places of an image, which it gives back as an image."""
+        kernel, padding = self.draw.choice([(3, 1), (1, 0), (5, 2)])
+        groups = self.draw.choice([1, channels])
+        lines = nn.Conv1d(channels, 2 * channels, kernel, padding=padding, groups=groups)
+        self.follow(name + "l", "reshape", lambda x: x.flatten(2), [channels, size * size],
+                    shape=[channels, size * size])
+        self.follow(name + "c", "conv1d", lines, [2 * channels, size * size], out_channels=2 * channels,
+                    kernel=kernel, padding=padding, groups=groups)
+        self.follow(name, "reshape", lambda x: x.unflatten(2, (size, size)), [2 * channels, size, size],
+                    shape=[2 * channels, size, size])
 
     def document(self):
         inputs = [{"name": "x", "dtype": "f32", "shape": self.image},

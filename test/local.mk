@@ -13,7 +13,8 @@ AM_TESTS_ENVIRONMENT = PD_SOURCE='$(abs_top_srcdir)'; PD_BUILD='$(abs_top_buildd
 # several programs share.  Programs load no library that they do not call.
 check_LIBRARIES = test/libtest.a
 test_libtest_a_SOURCES = test/tap.c test/tap.h \
-	test/conform/chain.c test/conform/chain.h test/conform/models.c test/conform/ref.c test/conform/ref.h \
+	test/conform/chain.c test/conform/chain.h test/conform/conforms.c test/conform/conforms.h \
+	test/conform/kind_cases.c test/conform/kind_cases.h test/conform/models.c test/conform/ref.c test/conform/ref.h \
 	test/conform/ref_attention.c test/conform/ref_image.c test/conform/ref_kind.h \
 	test/conform/ref_loss.c test/conform/ref_lstm.c test/conform/ref_rows.c \
 	test/unit/document.h test/unit/made_lists.h test/unit/made_up.h test/unit/onnx_text.c test/unit/onnx_text.h test/unit/ranks.c \
@@ -48,10 +49,8 @@ test_unit_nccl_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/double
 # These programs compare kernels with plain C, on every device that this machine has.
 CONFORM = test/conform/devices test/conform/half test/conform/iteration test/conform/layers \
 	test/conform/chunks test/conform/nonfinite test/conform/partition test/conform/stream test/conform/transfers test/conform/widened
-test_conform_layers_SOURCES = test/conform/layers.c test/conform/layers.h test/conform/conforms.c \
-	test/conform/conforms.h test/conform/layers_attention.c test/conform/layers_lstm.c \
-	test/conform/layers_sequences.c
-test_conform_nonfinite_SOURCES = test/conform/nonfinite.c test/conform/conforms.c test/conform/conforms.h
+test_conform_layers_SOURCES = test/conform/layers.c test/conform/layers.h test/conform/layers_attention.c \
+	test/conform/layers_lstm.c test/conform/layers_sequences.c
 test_conform_stream_SOURCES = test/conform/stream.c test/conform/stream.h \
 	test/conform/stream_parameters.c test/conform/stream_sums.c test/conform/stream_updates.c
 if HAVE_CUDA

@@ -27,7 +27,7 @@ cat >looking.json <<'END'
   {"name": "fc", "kind": "linear", "inputs": ["flat"], "out_features": 10},
   {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc", "label"]}]}
 END
-# This one has squeeze and excitation, parameters as layers, and every kind that computes element by
+# This one has squeeze and excitation, normalised groups, slopes that are learned, lines of channels, parameters as layers, and every kind that computes element by
 # element, side by side, and with attributes that differ.
 curves=$(sed -n 's/^LAYER_KIND(\([a-z0-9_]*\), same,.*/\1/p' "$PD_SOURCE/lib/model/layer_kind.def")
 jq -n --args '{format: "pd-model", version: 1, name: "curves",
@@ -35,6 +35,13 @@ jq -n --args '{format: "pd-model", version: 1, name: "curves",
  layers: ([{name: "conv", kind: "conv2d", inputs: ["image"], out_channels: 6, kernel: 5, stride: 3},
   {name: "soft", kind: "softmax", inputs: ["conv"], dim: 2},
   {name: "lines", kind: "mean", inputs: ["conv"], dim: 3, keepdim: true},
+  {name: "grouped", kind: "groupnorm", inputs: ["conv"], num_groups: 3},
+  {name: "bent", kind: "prelu", inputs: ["grouped"], num_parameters: 6},
+  {name: "steep", kind: "prelu", inputs: ["grouped"]},
+  {name: "places", kind: "reshape", inputs: ["bent"], shape: [6, 64]},
+  {name: "line", kind: "conv1d", inputs: ["places"], out_channels: 4, kernel: 3, stride: 2, padding: 2,
+   dilation: 2, groups: 2},
+  {name: "plane", kind: "reshape", inputs: ["line"], shape: [2, 8, 8]},
   {name: "squeezed", kind: "mean", inputs: ["lines"], dim: 2, keepdim: true},
   {name: "gate", kind: "sigmoid", inputs: ["squeezed"]},
   {name: "excited", kind: "mul", inputs: ["conv", "gate"]},
@@ -52,7 +59,8 @@ jq -n --args '{format: "pd-model", version: 1, name: "curves",
   {name: "smaller", kind: "upsample", inputs: ["larger"], size: [15, 17]},
   {name: "again", kind: "upsample", inputs: ["smaller"], size: 16, mode: "bilinear", align_corners: true},
   {name: "lowered", kind: "conv2d", inputs: ["again"], out_channels: 4, kernel: 2, stride: 2},
-  {name: "all", kind: "concat", inputs: ($ARGS.positional + ["soft", "by_tanh", "leaky", "shallow", "lowered"])},
+  {name: "all", kind: "concat",
+   inputs: ($ARGS.positional + ["soft", "steep", "plane", "by_tanh", "leaky", "shallow", "lowered"])},
   {name: "flat", kind: "flatten", inputs: ["all"]},
   {name: "norm", kind: "layernorm", inputs: ["flat"]},
   {name: "fc", kind: "linear", inputs: ["norm"], out_features: 10},

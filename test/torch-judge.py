@@ -125,8 +125,14 @@ def loss_of(model, parameters, given, state):
         owner = layer.get("shares", layer["name"])
         w, b = (parameters.get(f"{owner}.{part}") for part in ("weight", "bias"))
         match layer["kind"]:
-            case "conv2d":
-                x = functional.conv2d(x, w, b, stride=layer["stride"])
+            case "conv1d" | "conv2d" as kind:
+                how = {name: layer.get(name, 0 if name == "padding" else 1)
+                       for name in ("stride", "padding", "dilation", "groups")}
+                x = getattr(functional, kind)(x, w, b, **how)
+            case "groupnorm":
+                x = functional.group_norm(x, layer["num_groups"], w, b, layer.get("eps", 1e-5))
+            case "prelu":
+                x = functional.prelu(x, w)
             case "linear":
                 x = functional.linear(x, w, b)
             case "layernorm":

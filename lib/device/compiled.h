@@ -294,6 +294,22 @@ static inline struct pd_axis pd_compiled_around(const struct pd_compiled_layer *
 	return a;
 }
 
+/*
+ * Returns the input around the numbers of a prelu's weight: of one, that of all, each of the parts before the
+ * inner places has its own sum.
+ */
+static inline struct pd_axis pd_compiled_slopes(const struct pd_compiled_layer *l)
+{
+	const struct pd_axis scalars = { l->net->batch, 1, 1 };
+	struct pd_axis a = l->in_shape[0]->dims > 0 ? pd_compiled_around(l, 0) : scalars;
+
+	if (l->layer->out_channels > 1)
+		return a;
+	a.outer *= a.extent;
+	a.extent = 1;
+	return a;
+}
+
 /* Returns how an input is repeated to become the output, samples among what is outer. */
 static inline struct pd_axis pd_compiled_repeats(const struct pd_compiled_layer *l, int input)
 {

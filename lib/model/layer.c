@@ -26,6 +26,7 @@ static const struct attribute {
 } attributes[] = {
 	{ "out_channels", COUNT, offsetof(struct pd_layer, out_channels), 1, PD_MAX_EXTENT },
 	{ "out_features", COUNT, offsetof(struct pd_layer, out_channels), 1, PD_MAX_EXTENT },
+	{ "num_parameters", COUNT, offsetof(struct pd_layer, out_channels), 1, PD_MAX_EXTENT },
 	{ "kernel", PAIR, offsetof(struct pd_layer, kernel), 1, PD_MAX_EXTENT },
 	{ "stride", PAIR, offsetof(struct pd_layer, stride), 1, PD_MAX_EXTENT },
 	{ "padding", PAIR, offsetof(struct pd_layer, padding), 0, PD_MAX_EXTENT },
@@ -44,6 +45,8 @@ static const struct attribute {
 	{ "scale", REAL, offsetof(struct pd_layer, scale), 0, 1e6 },
 	{ "bias", FLAG, offsetof(struct pd_layer, bias), 0, 0 },
 	{ "elementwise_affine", FLAG, offsetof(struct pd_layer, elementwise_affine), 0, 0 },
+	{ "num_groups", COUNT, offsetof(struct pd_layer, num_groups), 1, PD_MAX_EXTENT },
+	{ "affine", FLAG, offsetof(struct pd_layer, elementwise_affine), 0, 0 },
 	{ "count_include_pad", FLAG, offsetof(struct pd_layer, count_include_pad), 0, 0 },
 	{ "eps", REAL, offsetof(struct pd_layer, eps), 0, 1 },
 	{ "momentum", REAL, offsetof(struct pd_layer, momentum), 0, 1 },

@@ -37,6 +37,9 @@ int64_t pd_shape_elements(const struct pd_shape *shape);
 int64_t pd_shape_width(const struct pd_shape *shape);
 int64_t pd_shape_rows(const struct pd_shape *shape);
 
+/* Channels x places as planes with a height of 1; a shape of other dimensions stays what it is. */
+struct pd_shape pd_shape_plane(const struct pd_shape *shape);
+
 /* A shape around one of its axes: the elements of those before it, its own, of those behind it. */
 struct pd_axis {
 	int64_t outer, extent, inner;
@@ -67,8 +70,8 @@ enum pd_begins { PD_BEGINS_CONSTANT, PD_BEGINS_UNIFORM, PD_BEGINS_NORMAL };
 struct pd_layer_tensor {
 	const char *name;               /* "weight"; lives for ever */
 	int dims;
-	int64_t size[4];                /* conv2d weight: O, I/groups, KH, KW; linear: O, I;
-					   conv_transpose2d: I, O/groups, KH, KW */
+	int64_t size[4];                /* conv2d weight: O, I/groups, KH, KW; linear: O, I; conv1d: O,
+					   I/groups, K; conv_transpose2d: I, O/groups, KH, KW */
 	int64_t elements;
 	enum pd_begins begins;
 	float value;
@@ -85,8 +88,8 @@ struct pd_layer {
 	const json_t *names;            /* the document's, or NULL (outside.h) */
 
 	/* attributes; those a kind does not have are zero */
-	int64_t out_channels;           /* conv2d; linear's out_features too */
-	int64_t kernel[2], stride[2], padding[2], dilation[2], groups;
+	int64_t out_channels;           /* conv2d; linear's out_features, prelu's num_parameters too */
+	int64_t kernel[2], stride[2], padding[2], dilation[2], groups;  /* conv1d: of planes with a height of 1 */
 	int64_t output_padding[2];      /* conv_transpose2d */
 	bool transposed;                /* the convolution that leads from the output to the input */
 	int64_t output_size[2];         /* upsample: 0 where scale_factor is given */
@@ -98,7 +101,8 @@ struct pd_layer {
 	bool causal;
 	double scale;                   /* of scores; never 0 once it is read */
 	bool bias;
-	bool elementwise_affine;
+	bool elementwise_affine;        /* groupnorm's affine, too */
+	int64_t num_groups;             /* groupnorm */
 	bool count_include_pad;
 	double eps, momentum, p;
 	int approximate;                /* gelu: enum pd_gelu */

@@ -29,6 +29,11 @@ int64_t pd_shape_rows(const struct pd_shape *shape)
 	return pd_shape_elements(shape) / pd_shape_width(shape);
 }
 
+struct pd_shape pd_shape_plane(const struct pd_shape *shape)
+{
+	return shape->dims == 2 ? (struct pd_shape){ 3, { shape->size[0], 1, shape->size[1] } } : *shape;
+}
+
 struct pd_axis pd_shape_axis(const struct pd_shape *shape, int64_t axis)
 {
 	struct pd_axis a = { 1, shape->size[axis], 1 };

@@ -2,6 +2,8 @@
 /* Shapes of layers that look at planes of pixels. */
 #include "model/infer.h"
 
+#include "base/mem.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -16,14 +18,15 @@ static int need_plane(const struct infer *w)
 }
 
 /*
- * Sets the output's size along an axis to the number of windows that fit (floor mode).  All factors
- * are at most 2^30, so (kernel - 1) * dilation stays below 2^60.
+ * Sets the output's size along an axis to the number of windows that fit into planes (floor mode).  All
+ * factors are at most 2^30, so (kernel - 1) * dilation stays below 2^60.
  */
 static int windows(const struct infer *w, int axis, int64_t dilation)
 {
 	const struct pd_layer *layer = w->layer;
+	const struct pd_shape in = pd_shape_plane(w->in);
 	int64_t reach = (layer->kernel[axis] - 1) * dilation + 1;
-	int64_t padded = w->in->size[1 + axis] + 2 * layer->padding[axis];
+	int64_t padded = in.size[1 + axis] + 2 * layer->padding[axis];
 
 	if (reach > padded)
 		return infer_error(w, "has a window of %s %" PRId64
@@ -54,14 +57,16 @@ static int spread(const struct infer *w, int axis)
 	return 0;
 }
 
-/* The weight has the channels of the one end, and by groups of the other; outputs have a bias. */
+/*
+ * A convolution of planes, or of lines, which are planes of height 1.  The weight has the channels of the one
+ * end, and by groups of the other; outputs have a bias.
+ */
 static int infer_convolution(const struct infer *w, int64_t one, int64_t other)
 {
 	struct pd_layer *layer = w->layer;
-	int64_t out = layer->out_channels;
+	int64_t out = layer->out_channels, wide = layer->kernel[1];
+	bool lines = w->in->dims == 2;
 
-	if (need_plane(w) < 0)
-		return -1;
 	if (w->in->size[0] % layer->groups || out % layer->groups)
 		return infer_error(w, "has %" PRId64 " groups: expected a divisor of its %" PRId64
 				" input and %" PRId64 " output channels", layer->groups,
@@ -70,21 +75,40 @@ static int infer_convolution(const struct infer *w, int64_t one, int64_t other)
 	for (int axis = 0; axis < 2; axis++)
 		if ((layer->transposed ? spread(w, axis) : windows(w, axis, layer->dilation[axis])) < 0)
 			return -1;
-	if (infer_parameter(w, "weight", 4,
-			  (int64_t[]){ one, other / layer->groups, layer->kernel[0], layer->kernel[1] }) < 0)
+	if (lines)
+		layer->output = (struct pd_shape){ 2, { out, layer->output.size[2] } };
+	if (infer_parameter(w, "weight", lines ? 3 : 4,
+			  (int64_t[]){ one, other / layer->groups, lines ? wide : layer->kernel[0], wide }) < 0)
 		return -1;
 	return layer->bias ? infer_parameter(w, "bias", 1, &out) : 0;
 }
 
 int infer_conv2d(const struct infer *w)
 {
-	return infer_convolution(w, w->layer->out_channels, w->in->size[0]);
+	return need_plane(w) < 0 ? -1 : infer_convolution(w, w->layer->out_channels, w->in->size[0]);
 }
 
 int infer_conv_transpose2d(const struct infer *w)
 {
 	w->layer->transposed = true;
-	return infer_convolution(w, w->in->size[0], w->layer->out_channels);
+	return need_plane(w) < 0 ? -1 : infer_convolution(w, w->in->size[0], w->layer->out_channels);
+}
+
+int infer_conv1d(const struct infer *w)
+{
+	static const char *const keys[] = { "kernel", "stride", "padding", "dilation" };
+	struct pd_layer *layer = w->layer;
+	char text[PD_SHAPE_TEXT];
+
+	for (size_t k = 0; k < PD_COUNT(keys); k++)
+		if (json_is_array(json_object_get(w->place->value, keys[k])))
+			return infer_error(w, "has a %s of two: expected one whole number", keys[k]);
+	if (w->in->dims != 2)
+		return infer_error(w, "needs an input of two dimensions (channels x places), found %s",
+				   pd_shape_text(w->in, text));
+	layer->kernel[0] = layer->stride[0] = layer->dilation[0] = 1;
+	layer->padding[0] = 0;
+	return infer_convolution(w, layer->out_channels, w->in->size[0]);
 }
 
 int infer_pool(const struct infer *w)
@@ -135,6 +159,32 @@ int infer_upsample(const struct infer *w)
 					   axis ? "width" : "height");
 	}
 	return 0;
+}
+
+int infer_groupnorm(const struct infer *w)
+{
+	const int64_t *channels = w->in->size, groups = w->layer->num_groups;
+
+	w->layer->output = *w->in;
+	if (infer_needs_axis(w) < 0)
+		return -1;
+	if (*channels % groups)
+		return infer_error(w, "has %" PRId64 " groups: expected a divisor of its %" PRId64
+				" channels", groups, *channels);
+	return w->layer->elementwise_affine && (infer_parameter(w, "weight", 1, channels) < 0 ||
+						infer_parameter(w, "bias", 1, channels) < 0) ? -1 : 0;
+}
+
+int infer_prelu(const struct infer *w)
+{
+	int64_t count = w->layer->out_channels;
+	char text[PD_SHAPE_TEXT];
+
+	w->layer->output = *w->in;
+	if (count > 1 && (w->in->dims == 0 || w->in->size[0] != count))
+		return infer_error(w, "has num_parameters %" PRId64 ": expected 1, or the channels of its input "
+				   "of %s", count, pd_shape_text(w->in, text));
+	return infer_parameter(w, "weight", 1, &count);
 }
 
 int infer_batchnorm(const struct infer *w)

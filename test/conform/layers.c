@@ -7,6 +7,7 @@
  * that is a random projection of the layer's input gradient; the linear layer behind it has a weight
  * gradient with at least as many numbers for each element of the layer's output as there are samples.
  */
+#include "kind_cases.h"
 #include "layers.h"
 #include "tap.h"
 
@@ -54,6 +55,26 @@ static void test_sizes(const struct pd_device_ops *ops, const char *kind, const 
 	test_layers(ops, what, layer, tolerance);
 	free(layer);
 	free(what);
+}
+
+/* Tests a kind with an attribute that is the number of channels. */
+static void test_channels(const struct pd_device_ops *ops, const char *kind, const char *attributes,
+			  double tolerance)
+{
+	bool good = true;
+
+	for (size_t i = 0; i < PD_COUNT(sizes); i++) {
+		const struct size *s = &sizes[i];
+		char *with = pd_format(attributes, (int)s->channels);
+		char *layer = pd_format("{'name': 'it', 'kind': '%s', 'inputs': ['in']%s}", kind, with);
+		struct pd_model *model = model_around(s->channels, s->height, s->width, layer);
+
+		good = conforms(ops, model, s->batch, s->batch, tolerance) && good;
+		pd_model_free(model);
+		free(layer);
+		free(with);
+	}
+	ok(good, "%s: %s of each channel", chain_name(ops), kind);
 }
 
 /* A curve of numbers from some -9 to 9. */
@@ -480,6 +501,9 @@ static void test_images(const struct pd_device_ops *ops)
 	test_sizes(ops, "batchnorm2d", "", 1e-4);
 	test_sizes(ops, "batchnorm2d", ", 'eps': 0.01, 'momentum': 0.4", 1e-4);
 	test_sizes(ops, "layernorm", "", 1e-4);
+	test_sizes(ops, "groupnorm", ", 'num_groups': 1", 1e-4);
+	test_channels(ops, "groupnorm", ", 'num_groups': %d, 'eps': 0.01", 1e-4);
+	test_channels(ops, "prelu", ", 'num_parameters': %d", 2e-5);
 	test_norm_relu(ops, false);
 	test_norm_relu(ops, true);
 	test_sizes(ops, "dropout", ", 'p': 0.3", 2e-5);
@@ -495,8 +519,23 @@ static void test_images(const struct pd_device_ops *ops)
 	test_residual(ops);
 }
 
+static void test_case(const struct pd_device_ops *ops, const struct kind_case *k)
+{
+	struct pd_model *model = kind_case_model(k);
+
+	if (!k->edges || chain_dtype == PD_F32)
+		ok(conforms(ops, model, 3, 3, 1e-4), "%s: small: %s", chain_name(ops), k->what);
+	pd_model_free(model);
+}
+
+static void test_case_reference(const struct pd_device_ops *ops, const struct kind_case *k)
+{
+	conform_differences(kind_case_model(k), k->what);
+}
+
 static void test_rest(const struct pd_device_ops *ops)
 {
+	each_kind_case(test_case, ops);
 	test_linear(ops);
 	test_rows(ops);
 	test_gaps(ops);
@@ -512,6 +551,7 @@ static void test_reference(void)
 {
 	struct pd_model *model;
 
+	each_kind_case(test_case_reference, NULL);
 	conform_differences(many_kinds(), "of images");
 	each_curve(test_curve_reference, NULL);
 	layers_attention_reference();

@@ -155,6 +155,28 @@ static void test_features(const struct pd_device_ops *ops)
 		{ "11, 5", IT("rope", ", 'head_dim': 12, 'base': 100, 'factor': 8, "
 				      "'original_positions': 40, 'low_freq_factor': 1.5"), "11" },
 	};
+	/* groups of channels that are the first axis, of one and of many places; numbers for all or for each */
+	static const struct sequence grouped[] = {
+		{ "6, 5", IT("groupnorm", ", 'num_groups': 2"), "6" },
+		{ "4, 3, 5", IT("groupnorm", ", 'num_groups': 4, 'affine': false"), "4, 3" },
+		{ "5", IT("groupnorm", ", 'num_groups': 3"), "" },
+		{ "300, 5", IT("groupnorm", ", 'num_groups': 3"), "300" },
+		{ "2, 100, 5", IT("groupnorm", ", 'num_groups': 2"), "2, 100" },
+	};
+	static const struct sequence bent[] = {
+		{ "7, 5", IT("prelu", ""), "7" }, { "5", IT("prelu", ", 'num_parameters': 12"), "" },
+		{ "300, 5", IT("prelu", ", 'num_parameters': 300"), "300" },
+		{ "3, 130, 5", IT("prelu", ", 'num_parameters': 3"), "3, 130" },
+	};
+	static const struct sequence lines[] = {
+		{ "7, 5", IT("conv1d", ", 'out_channels': 5, 'kernel': 3"), "5" },
+		{ "6, 5", IT("conv1d", ", 'out_channels': 4, 'kernel': 5, 'stride': 2, 'padding': 3, "
+			     "'dilation': 2, 'groups': 2, 'bias': false"), "4" },
+		{ "16, 5", IT("conv1d", ", 'out_channels': 32, 'kernel': 3, 'padding': 1"), "32" },
+		{ "8, 5", IT("conv1d", ", 'out_channels': 8, 'kernel': 4, 'padding': 2, 'groups': 8"), "8" },
+		{ "7, 5", "{'name': 'c', 'kind': 'conv1d', 'inputs': ['in'], 'out_channels': 8, 'kernel': 1}, "
+		  "{'name': 'it', 'kind': 'relu', 'inputs': ['c']}", "8" },
+	};
 	static const struct sequence drops[] = {
 		{ "7, 5", IT("dropout", ", 'p': 0.3, 'shared_dim': 1"), "7" },
 		{ "7, 5", IT("dropout", ", 'p': 0.3, 'shared_dim': -1"), "7" },
@@ -170,6 +192,9 @@ static void test_features(const struct pd_device_ops *ops)
 	TEST_SEQUENCES(ops, "parameter", 5e-5, parameters);
 	TEST_SEQUENCES(ops, "rope", 2e-5, ropes);
 	TEST_SEQUENCES(ops, "dropout along axes", 2e-5, drops);
+	TEST_SEQUENCES(ops, "groupnorm", 1e-4, grouped);
+	TEST_SEQUENCES(ops, "prelu", 2e-5, bent);
+	TEST_SEQUENCES(ops, "conv1d", 2e-5, lines);
 }
 
 /* Tests embeddings of the labels, which are so few that most occur in many places; one may be padding. */

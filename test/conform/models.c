@@ -156,7 +156,7 @@ struct pd_model *recurrent_model(void)
 /*
  * The layers of transformer_model(): tokens and features with positions, a block of attention on rotated
  * queries and keys, which are slices of one product, a block with a gate that is scaled by a parameter,
- * layers along the positions, and a mean that is concatenated with its input.
+ * layers along the positions, and of features as channels, and a mean that is concatenated with its input.
  */
 static const char transformer[] =
 	"{'name': 'tok', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': 10, "
@@ -186,7 +186,11 @@ static const char transformer[] =
 	"{'name': 'scaled', 'kind': 'mul', 'inputs': ['down', 'lambda']}, "
 	"{'name': 'a2', 'kind': 'add', 'inputs': ['a1', 'scaled']}, "
 	"{'name': 't', 'kind': 'transpose', 'inputs': ['a2'], 'dim0': 1, 'dim1': 2}, "
-	"{'name': 'mix', 'kind': 'linear', 'inputs': ['t'], 'out_features': 6}, "
+	"{'name': 'line', 'kind': 'conv1d', 'inputs': ['t'], 'out_channels': 12, 'kernel': 3, 'padding': 1, "
+	"'groups': 2}, "
+	"{'name': 'gn', 'kind': 'groupnorm', 'inputs': ['line'], 'num_groups': 3}, "
+	"{'name': 'pr', 'kind': 'prelu', 'inputs': ['gn'], 'num_parameters': 12}, "
+	"{'name': 'mix', 'kind': 'linear', 'inputs': ['pr'], 'out_features': 6}, "
 	"{'name': 'g', 'kind': 'gelu', 'inputs': ['mix']}, "
 	"{'name': 'r', 'kind': 'reshape', 'inputs': ['g'], 'shape': [6, 12]}, "
 	"{'name': 'mean', 'kind': 'mean', 'inputs': ['r'], 'dim': 1, 'keepdim': true}, "

@@ -20,7 +20,8 @@ static void bias(const struct ref_job *j, int64_t y, int64_t channel)
 UNCHECKED void ref_conv2d(const struct ref_job *j)
 {
 	const struct pd_layer *a = j->layer;
-	const int64_t *in = j->in->size, *out = a->output.size;
+	const struct pd_shape from = pd_shape_plane(j->in), to = pd_shape_plane(&a->output);
+	const int64_t *in = from.size, *out = to.size;
 	int64_t of = out[0] / a->groups, cf = in[0] / a->groups;
 
 	for (int64_t n = 0, y = 0; n < j->r->batch; n++)
@@ -86,6 +87,11 @@ UNCHECKED void ref_conv_transpose2d(const struct ref_job *j)
 			}
 		}
 	}
+}
+
+void ref_conv1d(const struct ref_job *j)
+{
+	ref_conv2d(j);
 }
 
 UNCHECKED void ref_linear(const struct ref_job *j)
@@ -220,6 +226,44 @@ void ref_pool(const struct ref_job *j)
 void ref_adaptive_pool(const struct ref_job *j)
 {
 	ref_pool(j);
+}
+
+/* A group of channels of a sample; the sums that the gradients of all its elements have in common come first. */
+static void groupnorm_row(const struct ref_job *j, int64_t begin, int64_t width, int64_t area)
+{
+	int64_t channels = j->in->size[0];
+	bool affine = j->layer->parameter_count > 0;
+	double mean = 0, variance = 0, scale, sum = 0, sum_x = 0;
+
+	for (int64_t i = begin; i < begin + width; i++)
+		mean += j->x[i] / (double)width;
+	for (int64_t i = begin; i < begin + width; i++)
+		variance += pow(j->x[i] - mean, 2) / (double)width;
+	scale = 1 / sqrt(variance + j->layer->eps);
+	for (int64_t i = begin; i < begin + width; i++) {
+		int64_t c = i / area % channels;
+		double w = affine ? j->w[0][c] : 1, normal = (j->x[i] - mean) * scale;
+
+		sum += w * j->dy[i] / (double)width;
+		sum_x += w * j->dy[i] * normal / (double)width;
+		if (!j->back)
+			j->y[i] = normal * w + (affine ? j->w[1][c] : 0);
+		if (j->back && affine) {
+			j->dw[0][c] += j->dy[i] * normal;
+			j->dw[1][c] += j->dy[i];
+		}
+	}
+	for (int64_t i = begin; i < begin + width && j->back; i++)
+		j->dx[i] += scale * ((affine ? j->w[0][i / area % channels] : 1) * j->dy[i] - sum -
+				     (j->x[i] - mean) * scale * sum_x);
+}
+
+void ref_groupnorm(const struct ref_job *j)
+{
+	int64_t elements = pd_shape_elements(j->in), width = elements / j->layer->num_groups;
+
+	for (int64_t begin = 0; begin < j->r->batch * elements; begin += width)
+		groupnorm_row(j, begin, width, elements / j->in->size[0]);
 }
 
 static void statistics(const struct ref_job *j, int64_t c, double *mean_p, double *variance_p)

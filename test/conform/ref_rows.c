@@ -67,6 +67,23 @@ void ref_same(const struct ref_job *j)
 	}
 }
 
+void ref_prelu(const struct ref_job *j)
+{
+	int64_t count = pd_shape_elements(j->in), each = count / j->layer->parameter_elements;
+
+	for (int64_t i = 0; i < j->r->batch * count; i++) {
+		int64_t c = i % count / each;
+		double slope = j->x[i] > 0 ? 1 : j->w[0][c];
+
+		if (!j->back) {
+			j->y[i] = slope * j->x[i];
+			continue;
+		}
+		j->dx[i] += slope * j->dy[i];
+		j->dw[0][c] += j->x[i] > 0 ? 0 : j->x[i] * j->dy[i];
+	}
+}
+
 /* Computes one row; the sums that the gradients of all its elements have in common come first. */
 static void layernorm_row(const struct ref_job *j, int64_t begin, int64_t width)
 {

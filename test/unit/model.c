@@ -73,6 +73,9 @@ static void test_shapes(void)
 		 "[2, 3], "
 		  "'padding': [0, 1], 'dilation': [2, 1], 'groups': 2, 'bias': false",
 		  "6 x 3 x 3", 6 * 2 * 6 },
+		{ "[4, 9]", "'kind': 'conv1d', 'out_channels': 6, 'kernel': 3, 'stride': 2, 'padding': 1, "
+		  "'groups': 2", "6 x 5", 6 * 2 * 3 + 6 },
+		{ "[4, 1]", "'kind': 'conv1d', 'out_channels': 6, 'kernel': 1, 'bias': false", "6 x 1", 24 },
 		{ "[4, 9, 8]", "'kind': 'conv_transpose2d', 'out_channels': 6, 'kernel': [3, 2], 'stride': "
 		  "[2, 3], 'padding': [0, 1], 'output_padding': [1, 2], 'dilation': [2, 1], 'groups': 2",
 		  "6 x 22 x 23", 4 * 3 * 6 + 6 },
@@ -96,6 +99,10 @@ static void test_shapes(void)
 		{ "[6, 5, 4]", "'kind': 'layernorm', 'normalized_shape': [5, 4], 'bias': false",
 		  "6 x 5 x 4", 20 },
 		{ "[6, 5, 4]", "'kind': 'layernorm', 'elementwise_affine': false", "6 x 5 x 4", 0 },
+		{ "[6, 5, 4]", "'kind': 'groupnorm', 'num_groups': 3", "6 x 5 x 4", 12 },
+		{ "[6, 5]", "'kind': 'groupnorm', 'num_groups': 6, 'affine': false", "6 x 5", 0 },
+		{ "[6, 5, 4]", "'kind': 'prelu'", "6 x 5 x 4", 1 },
+		{ "[6, 5]", "'kind': 'prelu', 'num_parameters': 6", "6 x 5", 6 },
 		{ "[6, 5, 4]", "'kind': 'dropout', 'p': 0.1", "6 x 5 x 4", 0 },
 		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 2", "6 x 8",
 		  0 },
@@ -323,7 +330,7 @@ static void test_errors(void)
 	} cases[] = {
 		{ "[4]", "'kind': 'conv3d', 'inputs': ['x']", "doc: in \"l\", layers[0].kind: unknown kind "
 		 "\"conv3d\"; "
-		  "expected one of conv2d, linear" },
+		  "expected one of conv2d, conv1d, conv_transpose2d, linear" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x']", "layers[0].out_features: expected a "
 		 "whole "
 		  "number from 1 to 1073741824, found nothing" },
@@ -424,6 +431,16 @@ static void test_errors(void)
 		  "16]", "expected one of as many elements" },
 		{ "[]", "'kind': 'transpose', 'inputs': ['x'], 'dim0': 1, 'dim1': 1",
 		  "needs an input of one dimension or more" },
+		{ "[4, 5, 6]", "'kind': 'conv1d', 'inputs': ['x'], 'out_channels': 4, 'kernel': 3",
+		  "needs an input of two dimensions (channels x places), found 4 x 5 x 6" },
+		{ "[4, 5]", "'kind': 'conv1d', 'inputs': ['x'], 'out_channels': 4, 'kernel': [1, 3]",
+		  "has a kernel of two: expected one whole number" },
+		{ "[4, 5]", "'kind': 'conv1d', 'inputs': ['x'], 'out_channels': 4, 'kernel': 6",
+		  "has a window of width 6, larger than its padded input of 5" },
+		{ "[4, 5]", "'kind': 'groupnorm', 'inputs': ['x'], 'num_groups': 3",
+		  "has 3 groups: expected a divisor of its 4 channels" },
+		{ "[4, 5]", "'kind': 'prelu', 'inputs': ['x'], 'num_parameters': 5",
+		  "has num_parameters 5: expected 1, or the channels of its input of 4 x 5" },
 		{ "[4]", "'kind': 'dropout', 'inputs': ['x'], 'shared_dim': 2", "has shared_dim 2" },
 		{ "[4]", "'kind': 'dropout', 'inputs': ['x'], 'shared_dim': 0", "has shared_dim 0" },
 		{ "[4, 5, 6]", "'kind': 'dropout', 'inputs': ['x'], 'shared_dim': [1, 3]",

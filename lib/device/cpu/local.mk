@@ -15,7 +15,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/embedding.c \
 	lib/device/cpu/exp.h \
 	lib/device/cpu/floats.c lib/device/cpu/floats.h \
-	lib/device/cpu/half.c \
+	lib/device/cpu/groupnorm.c lib/device/cpu/half.c \
 	lib/device/cpu/layout.c \
 	lib/device/cpu/layernorm.c \
 	lib/device/cpu/linear.c lib/device/cpu/linear_transposed.c \
@@ -32,7 +32,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/primitive.c \
 	lib/device/cpu/linear_blocked.c \
 	lib/device/cpu/plain.c \
-	lib/device/cpu/pool2d.c \
+	lib/device/cpu/pool2d.c lib/device/cpu/prelu.c \
 	lib/device/cpu/primitives.c \
 	lib/device/cpu/quick.c \
 	lib/device/cpu/sgd.c lib/device/cpu/softmax.c \

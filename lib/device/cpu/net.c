@@ -23,18 +23,25 @@ const struct pd_layout *pd_cpu_plain(struct pd_compiled *net, const struct pd_sh
 	return pd_layout_plain(net->engine, 1 + shape->dims, size);
 }
 
+/* Kernels have an axis for groups, where there are several, and a height: neither changes plain order. */
+static const struct pd_layout *plain_kernel(struct pd_compiled *net, const struct pd_layer *layer)
+{
+	const int64_t *weight = layer->parameters[0].size;
+	int64_t size[5] = { layer->groups, weight[0] / layer->groups, weight[1], layer->kernel[0],
+			    layer->kernel[1] };
+
+	if (layer->groups > 1)
+		return pd_layout_plain(net->engine, 5, size);
+	return pd_layout_plain(net->engine, 4, size + 1);
+}
+
 static const struct pd_layout *plain_parameter(struct pd_compiled *net,
 					       const struct pd_layer *layer, int p)
 {
 	const struct pd_layer_tensor *parameter = &layer->parameters[p];
-	int64_t size[5] = { layer->groups, parameter->size[0] };
 
-	memcpy(size + 1, parameter->size, sizeof(parameter->size));
-	if (p > 0 || layer->groups <= 1)
-		return pd_layout_plain(net->engine, parameter->dims, parameter->size);
-	/* kernels have an axis for groups, which changes nothing in plain order */
-	size[1] /= layer->groups;
-	return pd_layout_plain(net->engine, 5, size);
+	return p == 0 && layer->groups > 0 ? plain_kernel(net, layer)
+		: pd_layout_plain(net->engine, parameter->dims, parameter->size);
 }
 
 static void set_tensor(struct pd_compiled *net, int t, const struct pd_layout *layout)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * conv2d and conv_transpose2d by cuDNN.
+ * conv2d and conv_transpose2d by cuDNN, and conv1d, which is a conv2d of plain planes with a height of 1.
  *
  * Each way is an algorithm of the library's older calls or an engine of its graph API
  * (conv2d_graph.c).  The same call adds bias and the relu behind it where the library can, else a
@@ -43,7 +43,7 @@ static cudnnDataType_t type_of(const struct pd_compiled_layer *l)
 
 static cudnnTensorFormat_t format_of(const struct pd_compiled_layer *l)
 {
-	return pd_cuda_engine(l)->last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
+	return pd_cuda_conv_last(l) ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
 }
 
 static int set_tensor(cudnnTensorDescriptor_t *p, const struct pd_compiled_layer *l, int64_t batch,
@@ -89,8 +89,9 @@ static int set_after(struct pd_cuda_conv *c, struct pd_error *err)
 
 static int describe(struct pd_cuda_conv *c, const struct pd_compiled_layer *l, struct pd_error *err)
 {
-	const int64_t *w = l->layer->parameters[0].size, batch = l->net->batch;
-	const int64_t *x = pd_cuda_conv_x(l)->size, *y = pd_cuda_conv_y(l)->size;
+	const struct pd_shape in = pd_shape_plane(pd_cuda_conv_x(l)), out = pd_shape_plane(pd_cuda_conv_y(l));
+	const int64_t *w = l->layer->parameters[0].size, *kernel = l->layer->kernel;
+	const int64_t *x = in.size, *y = out.size, batch = l->net->batch;
 
 	if (l->net->batch > INT_MAX)
 		return pd_error_input(err, "a batch of %lld is too large for cuDNN",
@@ -100,7 +101,7 @@ static int describe(struct pd_cuda_conv *c, const struct pd_compiled_layer *l, s
 	    set_tensor(&c->bias, l, 1, y[0], 1, 1, err) < 0 || set_after(c, err) < 0 ||
 	    pd_cudnn_check(cudnnCreateFilterDescriptor(&c->w), "a kernel", err) < 0 ||
 	    pd_cudnn_check(cudnnSetFilter4dDescriptor(c->w, type_of(l), format_of(l), (int)w[0],
-						      (int)w[1], (int)w[2], (int)w[3]),
+						      (int)w[1], (int)kernel[0], (int)kernel[1]),
 			   "a kernel", err) < 0)
 		return -1;
 	for (int way = 0; way < PD_WAYS; way++)
@@ -144,7 +145,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	struct pd_cuda_conv *c;
 
-	if (pd_cuda_engine(l)->last)
+	if (pd_cuda_conv_last(l))
 		l->out = l->parameter[0] = &pd_cuda_last;
 	if (!l->inside)
 		return 0;
@@ -315,6 +316,14 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 
 const struct pd_compiled_kind pd_cuda_conv2d = {
 	.does_relu = true,
+	.prepare = prepare,
+	.forward = forward,
+	.backward = backward,
+};
+
+const struct pd_compiled_kind pd_cuda_conv1d = {
+	.does_relu = true,
+	.plain = true,
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

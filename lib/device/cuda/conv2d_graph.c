@@ -152,11 +152,11 @@ static int forward(const struct builder *b, cudnnBackendDescriptor_t x,
 
 static int build(const struct builder *b, int way, bool relu, cudnnBackendDescriptor_t made[3])
 {
-	const int64_t *in = pd_cuda_conv_x(b->l)->size, *out = pd_cuda_conv_y(b->l)->size;
-	const int64_t *kernel = b->l->layer->parameters[0].size;
-	const int64_t x_size[DIMS] = { b->l->net->batch, in[0], in[1], in[2] };
-	const int64_t y_size[DIMS] = { b->l->net->batch, out[0], out[1], out[2] };
-	const int64_t w_size[DIMS] = { kernel[0], kernel[1], kernel[2], kernel[3] };
+	const struct pd_shape in = pd_shape_plane(pd_cuda_conv_x(b->l)), out = pd_shape_plane(pd_cuda_conv_y(b->l));
+	const int64_t *kernel = b->l->layer->kernel, *channels = b->l->layer->parameters[0].size;
+	const int64_t x_size[DIMS] = { b->l->net->batch, in.size[0], in.size[1], in.size[2] };
+	const int64_t y_size[DIMS] = { b->l->net->batch, out.size[0], out.size[1], out.size[2] };
+	const int64_t w_size[DIMS] = { channels[0], channels[1], kernel[0], kernel[1] };
 	cudnnBackendDescriptor_t x = tensor(b, 'x', b->type, x_size, false);
 	cudnnBackendDescriptor_t w = tensor(b, 'w', b->type, w_size, false);
 
@@ -182,7 +182,7 @@ int pd_dnn_graph_open(struct pd_dnn_graph *g, const struct pd_compiled_layer *l,
 		      bool relu)
 {
 	const struct builder b = {
-		.bag = &g->bag, .l = l, .last = pd_cuda_engine(l)->last,
+		.bag = &g->bag, .l = l, .last = pd_cuda_conv_last(l),
 		.type = l->net->dtype == PD_BF16 ? CUDNN_DATA_BFLOAT16
 			: l->net->dtype == PD_F16 ? CUDNN_DATA_HALF : CUDNN_DATA_FLOAT,
 	};

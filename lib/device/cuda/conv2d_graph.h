@@ -46,6 +46,12 @@ struct pd_dnn_bag {
 	int count;
 };
 
+/* Returns whether the convolution has its channels last; lines, planes of height 1, are plain. */
+static inline bool pd_cuda_conv_last(const struct pd_compiled_layer *l)
+{
+	return pd_cuda_engine(l)->last && l->in_shape[0]->dims == 3;
+}
+
 /* The graph of one way: forward includes the bias, if there is one, and then the relu. */
 struct pd_dnn_graph {
 	struct pd_dnn_bag bag;

@@ -37,9 +37,10 @@ static size_t place_of(const struct pd_compiled_layer *l)
 	return l->net->parameters[l->owner][0].offset;
 }
 
+/* A conv2d or one of its relatives, which share its functions. */
 static bool convolves(const struct pd_compiled_layer *l)
 {
-	return l->kind == &pd_cuda_conv2d || l->kind == &pd_cuda_conv_transpose2d;
+	return l->kind->forward == pd_cuda_conv2d.forward;
 }
 
 static bool shares(const struct pd_compiled_layer *l)

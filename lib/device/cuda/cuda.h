@@ -145,6 +145,8 @@ int pd_cuda_turn(struct pd_compiled_layer *l, void *dst, const struct pd_layout 
  */
 void pd_cuda_rows(const struct pd_compiled_layer *l, const struct pd_layout *layout,
 		  const struct pd_shape *shape, int64_t *samples_p, int64_t *area_p);
+/* Returns the channels of a layer's first input, as its layout has them. */
+struct pd_kernel_channels pd_cuda_channels(const struct pd_compiled_layer *l);
 /*
  * Returns whether this layer does the relu behind it, which is then its output's only user.  The
  * answer depends on the whole model, so that it is the same whatever the stage.

@@ -175,6 +175,42 @@ cudaError_t pd_kernel_norm_back(cudaStream_t stream, enum pd_dtype dtype,
 cudaError_t pd_kernel_columns(cudaStream_t stream, enum pd_dtype dtype, float *sums, float *room,
 			      const void *dy, int64_t rows, int64_t channels);
 
+/* --- channels.cuh: samples of channels of some places, channels last or first */
+struct pd_kernel_channels {
+	int64_t samples, channels, area;
+	bool last;
+};
+
+/* --- groupnorm.cu; kept: the means of all groups, then their inverse deviations */
+struct pd_kernel_groupnorm {
+	struct pd_kernel_channels channels;
+	int64_t groups;                 /* of a sample */
+	float eps;
+};
+cudaError_t pd_kernel_groupnorm(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_groupnorm *g,
+				void *y, const void *x, const void *weight, const void *bias, float *kept);
+/* Writes two sums for each channel of each sample into room, which the next two read. */
+cudaError_t pd_kernel_groupnorm_sums(cudaStream_t stream, enum pd_dtype dtype,
+				     const struct pd_kernel_groupnorm *g, float *room, const void *x,
+				     const void *dy, const float *kept);
+cudaError_t pd_kernel_groupnorm_parameters(cudaStream_t stream, const struct pd_kernel_groupnorm *g,
+					   float *d_weight, float *d_bias, const float *room);
+cudaError_t pd_kernel_groupnorm_back(cudaStream_t stream, enum pd_dtype dtype,
+				     const struct pd_kernel_groupnorm *g, void *dx, const void *x,
+				     const void *dy, const void *weight, const float *kept,
+				     const float *room);
+
+/* --- prelu.cu: of all, or of each channel, whose slope is an element of the weight; its channels may be one */
+cudaError_t pd_kernel_prelu(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_channels *s,
+			    void *y, const void *x, const void *weight);
+cudaError_t pd_kernel_prelu_back(cudaStream_t stream, enum pd_dtype dtype,
+				 const struct pd_kernel_channels *s, void *dx, const void *x,
+				 const void *dy, const void *weight);
+/* room: two floats for each channel of each sample */
+cudaError_t pd_kernel_prelu_weight(cudaStream_t stream, enum pd_dtype dtype,
+				   const struct pd_kernel_channels *s, float *d_weight, float *room,
+				   const void *x, const void *dy);
+
 /* --- layernorm.cu */
 struct pd_kernel_layernorm {
 	int64_t rows, width;

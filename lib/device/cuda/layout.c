@@ -84,6 +84,14 @@ void pd_cuda_rows(const struct pd_compiled_layer *l, const struct pd_layout *lay
 	*area_p = layout ? 1 : area;
 }
 
+struct pd_kernel_channels pd_cuda_channels(const struct pd_compiled_layer *l)
+{
+	const struct pd_axis a = pd_compiled_around(l, 0);
+
+	return (struct pd_kernel_channels){ .samples = a.outer, .channels = a.extent, .area = a.inner,
+					    .last = l->in[0] && !pd_cuda_flat(l->in_shape[0]) };
+}
+
 bool pd_cuda_does_relu(const struct pd_compiled *net, int layer)
 {
 	const struct pd_cuda_engine *engine = net->engine;

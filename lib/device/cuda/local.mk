@@ -4,14 +4,15 @@ CUDA_KERNELS = lib/device/cuda/additive_attention.cu lib/device/cuda/attention.c
 	lib/device/cuda/attention_mma.cu \
 	lib/device/cuda/axes.cu lib/device/cuda/bias.cu lib/device/cuda/broadcast.cu \
 	lib/device/cuda/eltwise.cu lib/device/cuda/embedding.cu \
-	lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu \
+	lib/device/cuda/groupnorm.cu lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu \
 	lib/device/cuda/lstm.cu lib/device/cuda/mixed_sum.cu lib/device/cuda/norm.cu \
-	lib/device/cuda/norm_back.cu lib/device/cuda/pass_numbers.cu lib/device/cuda/pool.cu lib/device/cuda/softmax.cu \
+	lib/device/cuda/norm_back.cu lib/device/cuda/pass_numbers.cu lib/device/cuda/pool.cu \
+	lib/device/cuda/prelu.cu lib/device/cuda/softmax.cu \
 	lib/device/cuda/chunks.cu lib/device/cuda/squares.cu \
 	lib/device/cuda/update.cu lib/device/cuda/upsample.cu lib/device/cuda/widen.cu
 CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/attention.cuh lib/device/cuda/mma.cuh \
 	lib/device/cuda/host_device.cuh \
-	lib/device/cuda/block_sum.cuh lib/device/cuda/columns.cuh \
+	lib/device/cuda/block_sum.cuh lib/device/cuda/channels.cuh lib/device/cuda/columns.cuh \
 	lib/device/cuda/grid.cuh \
 	lib/device/cuda/kernels.h lib/device/cuda/typed.cuh lib/device/mixed_sum.h lib/model/dtype.h lib/model/dtype.def
 EXTRA_DIST += $(CUDA_KERNELS) $(CUDA_INCLUDED)
@@ -33,7 +34,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/embedding.c \
 	lib/device/cuda/poller.c \
 	lib/device/cuda/graph.c lib/device/cuda/graph.h \
-	lib/device/cuda/layernorm.c \
+	lib/device/cuda/groupnorm.c lib/device/cuda/layernorm.c \
 	lib/device/cuda/layout.c \
 	lib/device/cuda/linear.c \
 	lib/device/cuda/loss.c \
@@ -41,7 +42,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cuda/join.c \
 	lib/device/cuda/net.c \
 	lib/device/cuda/plain.c \
-	lib/device/cuda/pool2d.c lib/device/cuda/softmax.c \
+	lib/device/cuda/pool2d.c lib/device/cuda/prelu.c lib/device/cuda/softmax.c \
 	lib/device/cuda/product.c lib/device/cuda/product.h \
 	lib/device/cuda/graph_cache.c lib/device/cuda/graph_cache.h \
 	lib/device/cuda/stream.c lib/device/cuda/stream.h lib/device/cuda/upsample.c
