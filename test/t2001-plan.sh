@@ -42,7 +42,14 @@ test_ok "a search whose effort is spent ends with the best plan so far, and says
 	done
 	pd-plan -t 4@1GB/s --effort=0 --explain chain.json 2>err >out
 	grep -q "^search: it ended early" err
-	status 1 pd-plan -t 4@1GB/s --effort=0 -m 2MB chain.json'
+	status 1 pd-plan -t 4@1GB/s --effort=0 -m 2MB chain.json 2>err
+	one_line err
+	grep -q "no plan was found, the search having ended early (--effort): the closest needs" err'
+# Without an end of what looks for the least memory this takes minutes.
+chain 6000 >endless.json
+test_ok "where memory is tight everything of a search counts its effort, too" '
+	timeout 300 pd-plan -t 8@100GB/s,128@10GB/s -m 40MB --effort=0 endless.json |
+		jq -e "(.stages | length) > 500 and .predicted.ended_early and .predicted.memory_bytes <= 40000000"'
 test_ok "where a search ends does not depend on the machine, and what is asked for by hand is no search" '
 	for effort in 1e-6 1e-5; do
 		pd-plan -t 8@1GB/s,8@100MB/s --effort=$effort long.json >a.json

@@ -20,7 +20,10 @@ struct pd_effort {
 
 #define PD_EFFORT_TELL (INT64_C(1) << 26)
 
-/* All three take NULL for one without an end. */
+/* The least part (pd_effort_share): what small searches need for what is at hand. */
+#define PD_EFFORT_LEAST INT64_C(1000000000)
+
+/* All of these take NULL for one without an end. */
 static inline void pd_effort_begin(struct pd_effort *effort)
 {
 	if (effort)
@@ -36,6 +39,25 @@ static inline void pd_effort_spend(struct pd_effort *effort, int64_t steps)
 		effort->told = effort->done;
 		effort->progress(effort->context, effort->done, effort->most);
 	}
+}
+
+/*
+ * Gives what follows one part in so many of all steps, however many are spent.  Returns the limit, which
+ * pd_effort_return() sets again.
+ */
+static inline int64_t pd_effort_share(struct pd_effort *effort, int64_t parts)
+{
+	int64_t most = effort ? effort->most : 0, part = most / parts;
+
+	if (effort)
+		effort->most = effort->done + (part > PD_EFFORT_LEAST ? part : PD_EFFORT_LEAST);
+	return most;
+}
+
+static inline void pd_effort_return(struct pd_effort *effort, int64_t most)
+{
+	if (effort)
+		effort->most = most;
 }
 
 /* Tells whether all of it is spent; then something is left out. */

@@ -14,6 +14,8 @@
 
 #include <stdlib.h>
 
+#define PART 16                 /* part of a search's effort for pipelines, even where all of it is spent */
+
 struct finder {
 	struct pd_plan *plan;           /* the plan that won */
 	const struct pd_task *task;
@@ -132,6 +134,7 @@ static int add_pipelines(const struct finder *finder, struct pd_error *err)
 	int64_t bandwidth = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s;
 	int64_t microbatches = task->request->microbatches;
 	int count = (int)pd_min64(topology->devices, costs->unit_count), status = 0;
+	int64_t effort = pd_effort_share(costs->effort, PART);
 	struct pd_partition *each = pd_even_partition(costs, count, bandwidth);
 	struct pd_partition *even = pd_even_partition(costs, count, 0);
 	struct pd_partition *most = pd_straight_most(costs, count, bandwidth, task->limit_bytes);
@@ -140,6 +143,7 @@ static int add_pipelines(const struct finder *finder, struct pd_error *err)
 
 	if (!most)              /* one that can say by how much it does not fit */
 		most = pd_straight_most(costs, count, bandwidth, INT64_MAX);
+	pd_effort_return(costs->effort, effort);
 	plans[PIPELINE] = as_requested(finder, each);
 	plans[ALONE] = plan_of(finder, each, PD_SCHEDULE_NONE, PD_WEIGHTS_FLUSH, 1);
 	plans[EVEN] = plan_of(finder, even, PD_SCHEDULE_GPIPE, PD_WEIGHTS_FLUSH, microbatches);

@@ -76,6 +76,12 @@ static bool would_fit(const struct pd_task *task, enum pd_weight_kind weights, i
 	return pd_simulated_fits(&other);
 }
 
+/* Tells whether some of the search was left out. */
+static bool ended_early(const struct pd_task *task)
+{
+	return task->request->effort && task->request->effort->early;
+}
+
 /* Says what would make a plan fit. */
 static void advise(const struct pd_task *task, char *text, size_t room)
 {
@@ -101,20 +107,28 @@ static void advise(const struct pd_task *task, char *text, size_t room)
 				 task->topology->devices * times);
 			return;
 		}
+	if (ended_early(task))
+		return;
 	snprintf(text, room, "; neither other weights, recomputation nor eight times as many "
 		 "devices would do");
 }
 
 void pd_none_explain(const struct pd_task *task, const struct pd_plan *closest, struct pd_error *err)
 {
+	bool early = ended_early(task);
 	char advice[128] = "";
 
 	if (task->closest_bytes)
 		*task->closest_bytes = closest ? pd_candidate_fullest(closest, NULL) : INT64_MAX;
+	if (!closest && early) {
+		pd_error_no(err, "no plan was found: the search ended early (--effort)");
+		return;
+	}
 	if (!closest) {
 		pd_error_no(err, "no plan fits: a stage would need more than 2^61 bytes");
 		return;
 	}
 	advise(task, advice, sizeof(advice));
-	too_large(task, closest, "no plan fits: the closest needs", advice, err);
+	too_large(task, closest, early ? "no plan was found, the search having ended early (--effort): the closest needs"
+		  : "no plan fits: the closest needs", advice, err);
 }

@@ -234,6 +234,7 @@ static void take_order(struct pd_task *task, struct pd_plan *plan)
 {
 	int *order = pd_views_order(task->views, plan->profile);
 	bool copies = task->costs.copies;
+	struct pd_effort *effort = task->costs.effort;
 
 	plan->profile = task->profile;
 	if (!order)
@@ -241,6 +242,7 @@ static void take_order(struct pd_task *task, struct pd_plan *plan)
 	pd_profile_reorder(task->profile, order);
 	pd_costs_release(&task->costs);
 	pd_costs_init(&task->costs, task->profile, copies);
+	task->costs.effort = effort;
 	free(order);
 }
 
@@ -251,6 +253,7 @@ static void task_begin(struct pd_task *task, struct pd_views *views, bool copies
 	pd_costs_init(&task->costs, task->profile, copies);
 	if (request->cost != PD_COST_SIMULATED || request->runs || request->stages)
 		return;
+	task->costs.effort = request->effort;
 	pd_views_init(views, task->profile, copies ? PD_STATES_COPIES : PD_STATES_ALL);
 	task->views = views;
 }

@@ -27,8 +27,8 @@ static int look(struct pd_fewest *fewest, int u, int i, int most, int64_t value)
 			      most - behind < fewest->each ? most - behind : fewest->each, value);
 
 	pd_effort_spend(fewest->effort, STAGE_STEPS);
-	if (m == PD_FEWEST_NONE)
-		return most;
+	if (m == PD_FEWEST_NONE || m == PD_FEWEST_TOO_LONG)
+		return m == PD_FEWEST_NONE ? most : 0;
 	fewest->devices[u] = m + behind;
 	fewest->next[u] = v;
 	return m + behind <= least(fewest, u, value) ? 0 : m + behind - 1;

@@ -15,12 +15,13 @@
 #include "planner/cut/points.h"
 
 #define PD_FEWEST_NONE INT32_MAX
+#define PD_FEWEST_TOO_LONG (INT32_MAX - 1)      /* none, nor of stages from u to further ends */
 
 struct pd_fewest;
 
 /*
  * Returns m for the stage from u to its i-th end, with `behind` devices behind it, if it is `most` or
- * fewer, else PD_FEWEST_NONE.  It does not rise with the value.
+ * fewer, else PD_FEWEST_NONE or PD_FEWEST_TOO_LONG.  It does not rise with the value.
  */
 typedef int (*pd_fewest_stage)(const struct pd_fewest *fewest, int u, int i, int behind, int most,
 			       int64_t value);

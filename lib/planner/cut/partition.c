@@ -163,7 +163,7 @@ struct pd_partition *pd_fewest_stages(const struct pd_costs *costs, int most, in
 {
 	struct pd_points points;
 	struct pd_fewest fewest = { .points = &points, .most = most, .each = 1, .stage = stage,
-				    .context = context, .ns = ns };
+				    .context = context, .ns = ns, .effort = costs->effort };
 	struct pd_partition *partition = NULL;
 	int64_t value;
 
@@ -186,12 +186,25 @@ static int is_small(const struct pd_fewest *fewest, int u, int i, int behind, in
 {
 	(void)behind;
 	(void)most;
+	if (pd_points_exceed(fewest->points, u, u + 1 + i, bytes))
+		return PD_FEWEST_TOO_LONG;
 	return pd_row_memory(&fewest->points->row, u + 1 + i, 1, 0) <= bytes ? 1 : PD_FEWEST_NONE;
+}
+
+/* Returns bytes that some stage takes: weights, gradients and moments of the largest unit. */
+static int64_t least_bytes(const struct pd_costs *costs)
+{
+	int64_t most = 1;
+
+	for (int u = 0; u < costs->unit_count && !costs->copies; u++)
+		most = pd_max64(most, pd_times(3, costs->parameter_bytes[u + 1] - costs->parameter_bytes[u]));
+	return most;
 }
 
 struct pd_partition *pd_straight_least_memory(const struct pd_costs *costs, int count)
 {
-	struct pd_partition *partition = pd_fewest_stages(costs, count, 1, is_small, NULL, NULL);
+	struct pd_partition *partition = pd_fewest_stages(costs, count, least_bytes(costs), is_small, NULL,
+							  NULL);
 
 	if (partition)
 		partition->warmups = pd_calloc((size_t)partition->stage_count, sizeof(int));
@@ -208,6 +221,8 @@ static int is_fast(const struct pd_fewest *fewest, int u, int i, int behind, int
 	int v = u + 1 + i;
 
 	(void)most;
+	if (pd_points_exceed(fewest->points, u, v, limits->memory_bytes))
+		return PD_FEWEST_TOO_LONG;
 	return stage_ns(row, v, limits->bandwidth_bytes_per_s) <= time &&
 	       (limits->memory_bytes == INT64_MAX ||
 		pd_row_memory(row, v, 1, behind) <= limits->memory_bytes) ? 1 : PD_FEWEST_NONE;

@@ -220,6 +220,13 @@ void pd_points_set(struct pd_points *points, int u)
 		pd_row_set(&points->row, u);
 }
 
+/* Copies that layers share are counted more than once. */
+bool pd_points_exceed(const struct pd_points *points, int u, int v, int64_t bytes)
+{
+	return !points->states && !points->row.costs->copies &&
+	       pd_times(3, points->parameter_bytes[v] - points->parameter_bytes[u]) > bytes;
+}
+
 /* Counts all that crosses a cut as what the stage uses of it, and the largest workspace as scratch. */
 int64_t pd_points_memory(const struct pd_points *points, int u, int v, int replicas, int warmup)
 {

@@ -73,6 +73,11 @@ static inline int64_t pd_points_traffic(const struct pd_points *points, int u, i
 			       : points->cut_bytes[u] + points->cut_bytes[v];
 }
 
+/*
+ * Tells whether weights, gradients and moments of stage [u, v) alone are more than so many bytes, and so are
+ * those of all longer stages.
+ */
+bool pd_points_exceed(const struct pd_points *points, int u, int v, int64_t bytes);
 /* Returns the bytes of one replica of stage [u, v), like pd_row_memory; for states, an estimate. */
 int64_t pd_points_memory(const struct pd_points *points, int u, int v, int replicas, int warmup);
 /* Estimates how many of these bytes recomputing saves. */

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#define LAYER_STEPS 16                  /* steps (base/effort.h) of a layer whose memory is added up */
 #define KNOWN_UNITS 4096                /* above this, bytes of stages are not stored */
 
 struct pd_known {                       /* bytes of a replica without warm-up, plus 1 */
@@ -261,6 +262,7 @@ static void work_out_memory(const struct pd_row *row, int v, struct pd_known *kn
 	int first = costs->first[row->unit], count = costs->first[v] - first;
 	struct pd_memory_sums sums;
 
+	pd_effort_spend(costs->effort, LAYER_STEPS * count);
 	pd_memory_add_up(costs->profile, first, count, &sums);
 	for (int many = 0; many < 2; many++)
 		known->bytes[many] = price(row, v, &sums, 1 + many, 0) + 1;

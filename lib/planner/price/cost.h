@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include "base/effort.h"
 #include "plan/memory.h"
 #include "profile/profile.h"
 #include "topology/topology.h"
@@ -42,6 +43,7 @@ struct pd_costs {
 	int *last_use;                          /* per layer: the last layer that uses its output,
 						   or -1 */
 	struct pd_known *known;                 /* bytes of stages that were asked for so far */
+	struct pd_effort *effort;               /* what is asked of many stages is counted; or NULL */
 	bool chain;                             /* each layer takes only what the one before makes */
 };
 

@@ -294,19 +294,6 @@ static void fill_stage(const struct line_search *search, int v, int64_t time)
 }
 
 /*
- * Tells whether weights, gradients and moments are too large for a device, and so are those of all longer
- * stages.  Copies that layers share are counted more than once.
- */
-static bool too_large(const struct line_search *search, int v)
-{
-	const struct pd_points *points = search->points;
-
-	return !points->states && !points->row.costs->copies &&
-	       pd_times(3, points->parameter_bytes[v] - points->parameter_bytes[search->u]) >
-	       search->line->memory_limit_bytes;
-}
-
-/*
  * Returns the devices left for u: the layers before u compute too, and no device for longer than
  * this time.
  */
@@ -325,7 +312,7 @@ static int look(struct pd_fewest *fewest, int u, int i, int most, int64_t time)
 	const struct node *worst = &line_nodes(search, u)[search->kept - 1];
 	int v = pd_points_end(points, u, i);
 
-	if (too_large(search, v))
+	if (pd_points_exceed(points, u, v, search->line->memory_limit_bytes))
 		return 0;
 	search->traffic_bytes = pd_points_traffic(points, u, i);
 	fill_stage(search, v, time);

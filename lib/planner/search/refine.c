@@ -22,6 +22,9 @@
 				   at random */
 #define MOVED_STATES 2          /* layers that a stage may have more or fewer at another state */
 #define DRAWS 8                 /* changes that are drawn until one is possible */
+/* Steps (base/effort.h) of a stage, and of a layer, of a plan whose memory is worked out. */
+#define STAGE_STEPS 650
+#define LAYER_STEPS 50
 
 /* The parts of a plan that are changed. */
 struct shape {
@@ -135,6 +138,8 @@ static int64_t bytes_of(struct climb *climb, const struct pd_partition *partitio
 	if (!plan)
 		return PD_NEVER;
 	climb->contest->work += 16 * plan->stage_count;
+	pd_effort_spend(task->request->effort, STAGE_STEPS * plan->stage_count +
+			LAYER_STEPS * plan->profile->layer_count);
 	most = (double)pd_max64(pd_candidate_fullest(plan, NULL), 1);
 	for (int s = 0; s < plan->stage_count; s++)
 		sum += pow((double)plan->stages[s].memory_bytes / most, 8);
@@ -161,7 +166,7 @@ static bool goes_on(const struct climb *climb)
 {
 	const struct pd_contest *contest = climb->contest;
 
-	return contest->work < climb->most_work && (climb->least || !pd_effort_spent(contest->task->request->effort));
+	return contest->work < climb->most_work && !pd_effort_spent(contest->task->request->effort);
 }
 
 /* Tries `trial`, and resets it to the current plan. */
@@ -336,6 +341,7 @@ static void go_to(struct climb *climb, const struct shape *shape)
 	if (climb->at.profile == task->profile)
 		return;
 	pd_costs_init(&climb->own, climb->at.profile, task->costs.copies);
+	climb->own.effort = task->costs.effort;
 	climb->costs = &climb->own;
 }
 

@@ -53,6 +53,9 @@
 #define SPEEDS 4                /* links are taken to be faster or slower by up to this factor */
 #define LEAST_MEMORY 4000000    /* work for a plan of least memory */
 #define LEAST_WORK 20000
+/* Parts of the effort for plans that are at hand, and for one of least memory. */
+#define SIMPLE_PART 16
+#define LEAST_PART 8
 #define MOST_WORK 8000000
 
 /* By how many percent plans may be slower than the best of the line. */
@@ -190,13 +193,14 @@ static struct pd_partition *seed_of(const struct pd_task *task, int64_t ranks)
 
 /*
  * Enters the plan of least memory that is found, and makes it *closest_p where it does not fit either; there is
- * none for networks whose stages need more than can be counted.
+ * none for networks whose stages need more than can be counted.  It takes a part of the effort, even where all
+ * of it is spent.
  */
 static void enter_least_memory(struct pd_contest *contest, struct pd_plan **closest_p)
 {
 	const struct pd_task *task = contest->task;
 	struct pd_partition *best = NULL;
-	int64_t most = task->topology->devices;
+	int64_t most = task->topology->devices, effort = pd_effort_share(task->request->effort, LEAST_PART);
 
 	for (int64_t ranks = most; ranks >= 1; ranks /= 2) {
 		struct pd_partition *partition = seed_of(task, ranks);
@@ -224,6 +228,7 @@ static void enter_least_memory(struct pd_contest *contest, struct pd_plan **clos
 	if (best && task->request->schedule == PD_SCHEDULE_1F1B)
 		best->warmups = pd_calloc((size_t)best->stage_count, sizeof(int));
 	pd_contest_enter(contest, best);
+	pd_effort_return(task->request->effort, effort);
 }
 
 /*
@@ -255,10 +260,12 @@ static int enter_simple(struct pd_contest *contest, struct pd_error *err)
 	const struct pd_topology *topology = task->topology;
 	int64_t bandwidth = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s;
 	int count = (int)pd_min64(topology->devices, task->costs.unit_count);
+	int64_t effort = pd_effort_share(task->request->effort, SIMPLE_PART);
 
 	if (!task->straight)
 		pd_contest_enter(contest, pd_data_parallel_partition(&task->costs, topology->devices));
 	pd_contest_enter(contest, pd_straight_most(&task->costs, count, bandwidth, task->limit_bytes));
+	pd_effort_return(task->request->effort, effort);
 	return pd_contest_look(contest, LOOKED, err);
 }
 
