@@ -5,8 +5,8 @@
     python3 contrib/pytorch-random.py BUILD [FIRST [COUNT]]
 
 BUILD is a build; FIRST (1) is the number of the first case, COUNT (100) how many there are; a number always
-makes the same case.  A case has layers of most kinds, losses along the way, so that several stages have some,
-one to three stages, and one to three epochs of one minibatch.  In most there is a NaN or infinity in the data.
+makes the same case.  A case has layers of most kinds, some of them frozen, losses along the way, so that several stages have
+some, one to three stages, and one to three epochs of one minibatch.  In most there is a NaN or infinity in the data.
 Weights and running statistics must be as far off as rounding at most, and must not be finite where PyTorch's
 are not, and nowhere else; so must be the losses of an evaluation.  In f16 all numbers are finite, since an
 overflow there leaves out the update.  It needs PyTorch.  For each wrong case it prints a folder that has all of
@@ -52,6 +52,10 @@ class Network:
         self.add_loss("end", mse=False)
 
     def add(self, name, kind, inputs, how, **attributes):
+        # some layers learn nothing, but for those that make the losses' inputs
+        if isinstance(how, nn.Module) and name[0] != "h" and self.draw.random() < 0.2:
+            attributes["frozen"] = True
+            how.requires_grad_(False)
         self.layers.append({"name": name, "kind": kind, "inputs": inputs, **attributes})
         if isinstance(how, nn.Module):
             self.modules[name] = how.double()
@@ -180,7 +184,8 @@ class Network:
         return [values[name] for name in self.losses]
 
     def train(self, data, epochs):
-        parameters = [p for module in self.modules.values() for p in module.parameters()]
+        parameters = [p for module in self.modules.values() for p in module.parameters()
+                      if p.requires_grad]
         sgd = torch.optim.SGD(parameters, lr=0.05, momentum=0.9)
         for _ in range(epochs):
             sgd.zero_grad()

@@ -48,7 +48,7 @@ test_unit_nccl_CPPFLAGS = $(AM_CPPFLAGS) -I$(top_srcdir)/test/double
 
 # These programs compare kernels with plain C, on every device that this machine has.
 CONFORM = test/conform/devices test/conform/half test/conform/iteration test/conform/layers \
-	test/conform/chunks test/conform/nonfinite test/conform/partition test/conform/stream test/conform/transfers test/conform/widened
+	test/conform/chunks test/conform/frozen test/conform/nonfinite test/conform/partition test/conform/stream test/conform/transfers test/conform/widened
 test_conform_layers_SOURCES = test/conform/layers.c test/conform/layers.h test/conform/layers_attention.c \
 	test/conform/layers_lstm.c test/conform/layers_sequences.c
 test_conform_stream_SOURCES = test/conform/stream.c test/conform/stream.h \

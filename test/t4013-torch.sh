@@ -129,6 +129,12 @@ test_ok "attention and additive attention, replicas 1 1" '
 test_ok "curves and unlike shapes, replicas 1 1" '
 	network=curves
 	judged 110 "1 1"'
+test_ok "layers that are frozen, in front and in the middle, replicas 1 1" '
+	network=frozen
+	jq ".layers |= map(if .name | IN(\"conv\", \"norm\") then .frozen = true else . end)" \
+		judged.json >frozen.json
+	profile frozen.json 22 >frozen-22
+	judged 22 "1 1" 0.5'
 test_ok "the comparison can fail" '
 	network=judged
 	judged 22 1

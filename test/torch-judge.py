@@ -113,7 +113,7 @@ def lstm(layer, x, lengths, parameters, state):
 def by_name(layer, kind, x):
     """What PyTorch has by the kind's name, with the attributes as arguments."""
     function = getattr(functional, kind, None) or sys.exit(f"torch-judge.py: no {kind}")
-    known = ("name", "kind", "inputs", "shares", "init")
+    known = ("name", "kind", "inputs", "shares", "init", "frozen")
     return function(x, **{key: value for key, value in layer.items() if key not in known})
 
 
@@ -204,19 +204,24 @@ def main():
     before, after = tensors(sys.argv[3]), tensors(sys.argv[4])
     clip = float(sys.argv[6]) if len(sys.argv) > 6 else math.inf
     state = {name: values for name, values in before.items() if name.endswith((".hidden", ".cell"))}
-    parameters = {name: values.requires_grad_() for name, values in before.items()
-                  if not name.endswith(".velocity") and name not in state}
+    frozen = {layer["name"] for layer in model["layers"] if layer.get("frozen")}
+    parameters, still = {}, {}
+    for name, values in before.items():
+        if name.rsplit(".", 1)[0] in frozen:
+            still[name] = values
+        elif not name.endswith(".velocity") and name not in state:
+            parameters[name] = values.requires_grad_()
     sgd = torch.optim.SGD(parameters.values(), lr=0.2, momentum=0.9, weight_decay=0.01)
     for name, values in parameters.items():
         sgd.state[values]["momentum_buffer"] = before[name + ".velocity"].clone()
     for _ in range(int(sys.argv[5])):
         sgd.zero_grad()
-        loss = loss_of(model, parameters, given, state)
+        loss = loss_of(model, parameters | still, given, state)
         loss.backward()
         norm = torch.nn.utils.clip_grad_norm_(parameters.values(), clip)
         sgd.step()
     print(f"loss {loss.item():.6f}, norm {norm:.6f}")
-    worst = 0
+    worst = sum(not torch.equal(values, after[name]) for name, values in still.items())
     for name, values in parameters.items():
         for mine, theirs in ((values, after[name]),
                              (sgd.state[values]["momentum_buffer"], after[name + ".velocity"])):

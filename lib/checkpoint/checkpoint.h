@@ -44,6 +44,8 @@
 struct pd_checkpoint_stage {
 	int layer_count;
 	char **layers;                  /* names */
+	/* by layer: its parameters have neither older versions nor moments; NULL: none is frozen */
+	bool *frozen;
 	int warmup, replicas;           /* as in the plan that was trained */
 	int version_count;
 	int64_t *versions;              /* in its file, ascending; the last is the newest */

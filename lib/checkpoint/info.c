@@ -39,11 +39,21 @@ static json_t *strings(char *const *list, int count)
 	return array;
 }
 
+static json_t *frozen_json(const struct pd_checkpoint_stage *stage)
+{
+	json_t *array = json_array();
+
+	for (int l = 0; l < stage->layer_count && stage->frozen; l++)
+		if (stage->frozen[l])
+			pd_json_add(array, json_string(stage->layers[l]));
+	return array;
+}
+
 static json_t *stage_json(const struct pd_checkpoint_info *info, int number)
 {
 	const struct pd_checkpoint_stage *stage = &info->stages[number];
 	char *file = pd_checkpoint_file_name(&info->files[number]), sum[PD_CHECKSUM_DIGITS + 1];
-	json_t *versions = json_array(), *sums = json_array(), *json;
+	json_t *versions = json_array(), *sums = json_array(), *frozen = frozen_json(stage), *json;
 
 	for (int i = info->stage_count; i < info->file_count; i++)
 		if (info->files[i].stage == number)
@@ -58,7 +68,10 @@ static json_t *stage_json(const struct pd_checkpoint_info *info, int number)
 	free(file);
 	if (json_array_size(sums) > 0)
 		json_object_set(json, "replica_checksums", sums);
+	if (json_array_size(frozen) > 0)
+		json_object_set(json, "frozen", frozen);
 	json_decref(sums);
+	json_decref(frozen);
 	return json;
 }
 
@@ -117,6 +130,7 @@ static void release_stage(struct pd_checkpoint_stage *stage)
 	for (int i = 0; i < stage->layer_count; i++)
 		free(stage->layers[i]);
 	free(stage->layers);
+	free(stage->frozen);
 	free(stage->versions);
 }
 
@@ -141,6 +155,7 @@ static int parse_layers(const struct pd_place *place, json_t *seen,
 	if (pd_json_array(place, &count, err) < 0)
 		return -1;
 	stage->layers = pd_calloc(count, sizeof(*stage->layers));
+	stage->frozen = pd_calloc(count, sizeof(*stage->frozen));
 	for (size_t i = 0; i < count; i++) {
 		struct pd_place item = pd_place_index(place, i);
 		const char *name;
@@ -151,6 +166,32 @@ static int parse_layers(const struct pd_place *place, json_t *seen,
 			return pd_place_error(&item, err, "layer \"%.60s\" stands twice", name);
 		pd_json_set(seen, name, json_true());
 		stage->layers[stage->layer_count++] = pd_strdup(name);
+	}
+	return 0;
+}
+
+/* Reads the names of frozen layers, if there are any: some of the stage's, in their order. */
+static int parse_frozen(const struct pd_place *place, struct pd_checkpoint_stage *stage,
+			struct pd_error *err)
+{
+	size_t count;
+	int l = 0;
+
+	if (!place->value)
+		return 0;
+	if (pd_json_array(place, &count, err) < 0)
+		return -1;
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place item = pd_place_index(place, i);
+		const char *name;
+
+		if (pd_json_string(&item, &name, err) < 0)
+			return -1;
+		while (l < stage->layer_count && strcmp(stage->layers[l], name) != 0)
+			l++;
+		if (l == stage->layer_count)
+			return pd_place_expected(&item, err, "a layer of the stage, in their order");
+		stage->frozen[l] = true;
 	}
 	return 0;
 }
@@ -216,12 +257,13 @@ static int parse_stage(const struct pd_place *place, json_t *seen, int number,
 {
 	static const char *const keys[] = {
 		"file", "layers", "warmup", "replicas", "versions", "header_checksum",
-		"replica_checksums", NULL
+		"replica_checksums", "frozen", NULL
 	};
 	static const char *const old_keys[] = {
 		"file", "layers", "warmup", "replicas", "versions", NULL
 	};
 	struct pd_place file_place, layers, versions, sum = pd_place_key(place, "header_checksum");
+	struct pd_place frozen = pd_place_key(place, "frozen");
 	struct pd_checkpoint_stage *stage = &info->stages[number];
 	int64_t warmup, replicas;
 	const char *file;
@@ -242,7 +284,7 @@ static int parse_stage(const struct pd_place *place, json_t *seen, int number,
 	if (!same)
 		pd_place_expected(&file_place, err, "\"%s\"", expected);
 	free(expected);
-	if (!same || parse_layers(&layers, seen, stage, err) < 0 ||
+	if (!same || parse_layers(&layers, seen, stage, err) < 0 || parse_frozen(&frozen, stage, err) < 0 ||
 	    pd_json_get_int(place, "warmup", 0, MOST, &warmup, err) < 0 ||
 	    pd_json_get_int(place, "replicas", 1, MOST, &replicas, err) < 0 ||
 	    parse_versions(&versions, stage, err) < 0)

@@ -283,8 +283,9 @@ static int check_tensor(const struct pd_safetensors *st, const struct pd_checkpo
 {
 	const char *file = pd_safetensors_file(st);
 	struct parts parts;
+	const json_t *known;
 	char *layer, *base;
-	bool known, whole;
+	bool whole;
 
 	if (strcmp(tensor->dtype, "F32") != 0)
 		return pd_error_input(err, "%s: tensor \"%.120s\": expected type F32, found %s",
@@ -310,7 +311,11 @@ static int check_tensor(const struct pd_safetensors *st, const struct pd_checkpo
 	if (*parts.follows == '@' && !has_version(stage, parts.follows))
 		return pd_error_input(err, "%s: tensor \"%.120s\" is of none of the stage's older "
 				      "versions", file, tensor->name);
-	return *parts.follows || parts.state ? 0 : check_parameter(st, info, stage, tensor, err);
+	if (*parts.follows && json_is_true(known))
+		return pd_error_input(err, "%s: tensor \"%.120s\" is of a frozen layer, which has neither older "
+				      "versions nor moments", file, tensor->name);
+	return *parts.follows || parts.state || json_is_true(known)
+		? 0 : check_parameter(st, info, stage, tensor, err);
 }
 
 static int check_tensors(const struct pd_safetensors *st, const struct pd_checkpoint_info *info,
@@ -323,7 +328,7 @@ static int check_tensors(const struct pd_safetensors *st, const struct pd_checkp
 	int status = 0;
 
 	for (int i = 0; i < stage->layer_count; i++)
-		pd_json_set(layers, stage->layers[i], json_true());
+		pd_json_set(layers, stage->layers[i], json_boolean(stage->frozen && stage->frozen[i]));
 	for (size_t i = 0; i < count && status == 0; i++)
 		status = check_tensor(st, info, stage, layers, &list[i], err);
 	json_decref(layers);

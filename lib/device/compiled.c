@@ -30,7 +30,8 @@ static void layer_init(struct pd_compiled *net, int index)
 	l->index = index;
 	l->inside = index >= net->first && index < net->first + net->count;
 	l->group = layer->shares >= 0 ? layer->shares : index;
-	l->owner = net->copies ? index : l->group;
+	l->frozen = layer->frozen && layer->parameter_count > 0;
+	l->owner = net->copies || l->frozen ? index : l->group;
 	l->in = pd_calloc(n, sizeof(*l->in));
 	l->in_shape = pd_calloc(n, sizeof(*l->in_shape));
 	l->wants = pd_calloc(n, sizeof(*l->wants));
@@ -62,7 +63,7 @@ static void find_adders(struct pd_compiled *net)
 	for (int l = net->model->layer_count - 1; l >= 0; l--) {
 		int *m = &next[net->layers[l].group];
 
-		if (*m > 0) {
+		if (*m > 0 && !net->layers[l].frozen) {
 			net->layers[l].shared = net->layers[*m - 1].shared = true;
 			net->layers[l].adds = !net->copies;
 			net->layers[l].adds_room = true;
@@ -77,7 +78,7 @@ static int first_of(const struct pd_compiled *net, int index)
 {
 	int first = 0;
 
-	if (!net->copies)
+	if (!net->copies || net->layers[index].frozen)
 		return net->layers[index].owner;
 	while (net->layers[first].group != net->layers[index].group)
 		first++;
@@ -123,6 +124,8 @@ static int layer_prepare(struct pd_compiled *net, int index, struct pd_error *er
 		return -1;
 	if (l->kind->plain && l->inside && net->device->plain_prepare(l, err) < 0)
 		return -1;
+	if (l->frozen)
+		l->split_bytes = 0;     /* there is no second part of backward */
 	net->device->set_tensor(net, net->model->input_count + index, l->out);
 	for (int p = 0; p < layer->parameter_count; p++)
 		net->device->set_parameter(net, l, p);
@@ -144,10 +147,10 @@ static void named_add(struct pd_compiled *net, int index, enum pd_part part, int
 	const struct pd_layer *layer = &net->model->layers[index];
 	struct pd_named *n = &net->named[net->named_count++];
 
-	if (part == PD_PART_PARAMETER)
+	if (part != PD_PART_STATE)
 		layer = &net->model->layers[net->layers[index].group];
 	n->name = pd_format("%s.%s", layer->name, tensor->name);
-	n->copy = part == PD_PART_PARAMETER && net->layers[index].group != index;
+	n->copy = part != PD_PART_STATE && net->layers[index].group != index;
 	n->part = part;
 	n->layer = index;
 	n->which = which;
@@ -165,9 +168,11 @@ static void name_all(struct pd_compiled *net)
 	net->named = pd_calloc((size_t)count, sizeof(*net->named));
 	for (int l = net->first; l < net->first + net->count; l++) {
 		const struct pd_layer *layer = &net->model->layers[l];
+		enum pd_part part = layer->frozen ? PD_PART_FROZEN : PD_PART_PARAMETER;
+		bool own = net->copies || layer->shares < 0 || layer->frozen;
 
-		for (int p = 0; (net->copies || layer->shares < 0) && p < layer->parameter_count; p++)
-			named_add(net, l, PD_PART_PARAMETER, p);
+		for (int p = 0; own && p < layer->parameter_count; p++)
+			named_add(net, l, part, p);
 		for (int s = 0; s < layer->state_count; s++)
 			named_add(net, l, PD_PART_STATE, s);
 	}
@@ -306,7 +311,7 @@ void pd_compiled_layer_sizes(const struct pd_net *base, int layer, struct pd_net
 			(net->split ? pd_align(l->split_bytes) : 0),
 		.split_bytes = pd_align(l->split_bytes),
 		.scratch_bytes = scratch > l->forward_bytes ? scratch : l->forward_bytes,
-		.state_bytes = pd_align(l->state_bytes),
+		.state_bytes = pd_align(l->state_bytes) + pd_compiled_frozen_bytes(l),
 		.forward_bytes = l->forward_bytes,
 		.backward_bytes = l->backward_reserved,
 		.in_place = l->same_memory || l->kind->in_place,
@@ -314,6 +319,15 @@ void pd_compiled_layer_sizes(const struct pd_net *base, int layer, struct pd_net
 		.engines = l->engines, .slow_kernel = l->slow_kernel,
 		.activation_bytes = net->tensors[out].bytes,
 	};
+}
+
+size_t pd_compiled_frozen_bytes(const struct pd_compiled_layer *l)
+{
+	size_t bytes = 0;
+
+	for (int p = 0; l->frozen && p < l->layer->parameter_count; p++)
+		pd_take(&bytes, pd_compiled_working(l->net, l->net->parameters[l->owner][p].bytes));
+	return bytes;
 }
 
 int pd_compiled_named(const struct pd_net *base, const struct pd_named **list_p)
@@ -353,6 +367,8 @@ size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *
 
 	if (named->part == PD_PART_PARAMETER)
 		return net->parameters[named->layer][named->which].offset;
+	if (named->part == PD_PART_FROZEN)
+		return net->parameters[named->layer][named->which].frozen_offset;
 	for (int s = 0; s < named->which; s++)
 		offset += state_bytes(&net->model->layers[named->layer].states[s]);
 	return offset;

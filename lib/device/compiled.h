@@ -111,6 +111,7 @@ struct pd_compiled_layer {
 	const struct pd_shape **in_shape;
 	bool *wants;                            /* whether a gradient of that input is wanted */
 	size_t state_bytes;                     /* all states, each aligned */
+	bool frozen;                            /* it has parameters, and no update moves them */
 
 	/* set by prepare */
 	const struct pd_layout *out;
@@ -168,11 +169,12 @@ struct pd_compiled_tensor {
 	size_t in_offset;                       /* in gradient-in, if it leaves */
 };
 
-/* A parameter tensor belongs to the layer that owns it. */
+/* A parameter tensor belongs to the layer that owns it; frozen ones that are shared, to each that uses it. */
 struct pd_compiled_parameter {
 	const struct pd_layout *layout, *plain; /* layout: in the net's dtype */
 	const struct pd_layout *full;           /* the same layout in f32; plain is f32, too */
-	size_t offset, bytes;                   /* in an f32 arena */
+	size_t offset, bytes;                   /* in an f32 arena; of a frozen layer only the bytes hold */
+	size_t frozen_offset;                   /* in the arena of states, in the net's dtype */
 };
 
 struct pd_compiled {
@@ -213,6 +215,8 @@ void pd_compiled_free(struct pd_compiled *net);
 /* These are the device's functions of the same names. */
 const struct pd_net_sizes *pd_compiled_sizes(const struct pd_net *net);
 void pd_compiled_layer_sizes(const struct pd_net *net, int layer, struct pd_net_layer *out_p);
+/* Returns what a layer's frozen parameters take among the states. */
+size_t pd_compiled_frozen_bytes(const struct pd_compiled_layer *l);
 int pd_compiled_named(const struct pd_net *net, const struct pd_named **list_p);
 int pd_compiled_tied_layers(const struct pd_net *net, const struct pd_tied_layer **list_p);
 int pd_compiled_init(struct pd_net *net, void *weights, void *master, void *state,
@@ -278,6 +282,15 @@ int pd_compiled_lanes(struct pd_compiled_layer *l, struct pd_error *err);
 /* --- memory_layout.c */
 /* Sets all offsets (parameters, state, slots, gradients, scratch) and net->sizes. */
 int pd_compiled_lay_out(struct pd_compiled *net, struct pd_error *err);
+
+/*
+ * Tells whether the layer's gradients of parameters are made in scratch: they are to be added; or they are
+ * made beside that of the input, and nobody wants them.
+ */
+static inline bool pd_compiled_puts_aside(const struct pd_compiled_layer *l)
+{
+	return l->adds_room || (l->frozen && !pd_layer_is(l->layer, PD_KIND_SPLITS));
+}
 
 /* --- run.c: called by a stream's thread; -1 with *err */
 int pd_compiled_forward(struct pd_compiled *net, const struct pd_pass *pass, int from, int count,

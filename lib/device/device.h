@@ -100,7 +100,7 @@ struct pd_net_sizes {
 	 * bits, offset n of the first corresponds to n / 2 of the second.
 	 */
 	size_t full_bytes, weights_bytes;
-	size_t state_bytes;
+	size_t state_bytes, moved_bytes;        /* moved: at its beginning, what forwards change */
 	size_t inbox_bytes, slot_bytes;
 	size_t scratch_bytes;
 	size_t gradient_in_bytes, gradient_out_bytes;
@@ -258,10 +258,13 @@ struct pd_call {
 enum pd_copy { PD_COPY_TO_DEVICE, PD_COPY_TO_HOST, PD_COPY_WITHIN };
 
 /* A named tensor of a layer, for checkpoints: in host memory, plain layout, f32. */
-enum pd_part { PD_PART_PARAMETER, PD_PART_STATE };
+enum pd_part { PD_PART_PARAMETER, PD_PART_STATE, PD_PART_FROZEN };
 struct pd_named {
 	char *name;                     /* "conv1.weight", "bn1.running_mean"; owned by the net */
-	/* a PARAMETER is in all arenas of parameters; a STATE is always f32 */
+	/*
+	 * a PARAMETER is in all arenas of parameters; a STATE is always f32; a FROZEN one, a parameter of a
+	 * frozen layer, is in the arena of states and of the net's dtype, whatever the form
+	 */
 	enum pd_part part;
 	bool copy;                      /* a copy of the owner's tensor, in a net with copies */
 	int layer;

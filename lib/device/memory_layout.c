@@ -3,7 +3,8 @@
  * This file places everything in the caller's buffers.
  *
  * Parameters, gradients, moments: tensors aligned to PD_ALIGN, in 16 bits, too, in the order in
- * which backward completes their gradients, last layer first; the gaps stay zero.
+ * which backward completes their gradients, last layer first; the gaps stay zero.  Those of frozen layers
+ * lie behind the states, one for all versions, and have neither gradients nor moments.
  *
  * Inboxes hold the tensors that come in, and what a recomputing stage carries from the first forward
  * of a microbatch to the second.  Slots hold each layer's output and extras.  An output
@@ -31,7 +32,7 @@ static int place_parameters(struct pd_compiled *net, struct pd_error *err)
 			return pd_error_input(err, "layers \"%s\" and \"%s\" share parameters and "
 					      "must be in one stage", model->layers[l].name,
 					      model->layers[net->home[owner]].name);
-		if (net->home[owner] != l)
+		if (net->home[owner] != l || net->layers[l].frozen)
 			continue;
 		for (int p = 0; p < model->layers[owner].parameter_count; p++) {
 			struct pd_compiled_parameter *parameter = &net->parameters[owner][p];
@@ -50,10 +51,22 @@ static int place_parameters(struct pd_compiled *net, struct pd_error *err)
 					      "must be in one stage", model->layers[home].name,
 					      model->layers[l].name);
 	}
-	for (int l = net->first; l <= last; l++)
-		net->layers[l].state_offset = pd_take(&net->sizes.state_bytes,
-						      net->layers[l].state_bytes);
 	return 0;
+}
+
+static void place_states(struct pd_compiled *net)
+{
+	size_t *bytes = &net->sizes.state_bytes;
+
+	for (int l = net->first; l < net->first + net->count; l++)
+		net->layers[l].state_offset = pd_take(bytes, net->layers[l].state_bytes);
+	net->sizes.moved_bytes = *bytes;
+	for (int l = net->first; l < net->first + net->count; l++)
+		for (int p = 0; net->layers[l].frozen && p < net->model->layers[l].parameter_count; p++) {
+			struct pd_compiled_parameter *parameter = &net->parameters[l][p];
+
+			parameter->frozen_offset = pd_take(bytes, pd_compiled_working(net, parameter->bytes));
+		}
 }
 
 /* Finds the tensors that come in and those that leave. */
@@ -161,7 +174,7 @@ static size_t backward_reserved(struct pd_compiled *net, struct pd_compiled_laye
 {
 	size_t added = 0;
 
-	for (int p = 0; l->adds_room && p < l->layer->parameter_count; p++)
+	for (int p = 0; pd_compiled_puts_aside(l) && p < l->layer->parameter_count; p++)
 		pd_take(&added, net->parameters[l->owner][p].bytes);
 	l->added_offset = pd_align(l->backward_bytes);
 	return l->added_offset + added;
@@ -184,7 +197,7 @@ static void place_scratch(struct pd_compiled *net)
 		struct pd_compiled_layer *l = &net->layers[net->first + i];
 		struct pd_scratch_tensor *out = &tensors[net->model->input_count + l->index];
 
-		out->stays = net->split && pd_layer_is(l->layer, PD_KIND_SPLITS);
+		out->stays = net->split && pd_layer_is(l->layer, PD_KIND_SPLITS) && !l->frozen;
 		out->slot_offset = l->split_offset;
 		l->backward_reserved = backward_reserved(net, l);
 		layers[i] = (struct pd_scratch_layer){
@@ -244,6 +257,7 @@ int pd_compiled_lay_out(struct pd_compiled *net, struct pd_error *err)
 {
 	if (place_parameters(net, err) < 0)
 		return -1;
+	place_states(net);
 	cross(net);
 	place_slot(net);
 	net->sizes.in = list(net, true, &net->sizes.in_count);

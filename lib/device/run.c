@@ -29,9 +29,12 @@ static void point(struct pd_compiled *net, struct pd_compiled_layer *l, const st
 	l->carried = (char *)(net->recomputes ? pass->inbox : pass->slot) + l->carried_offset;
 	l->split = (char *)pass->slot + l->split_offset;
 	l->state = (char *)pass->state + l->state_offset;
-	for (int p = 0; p < l->layer->parameter_count; p++)
-		l->parameters[p] = (const char *)pass->weights +
-				   pd_compiled_working(net, net->parameters[l->owner][p].offset);
+	for (int p = 0; p < l->layer->parameter_count; p++) {
+		const struct pd_compiled_parameter *parameter = &net->parameters[l->owner][p];
+
+		l->parameters[p] = l->frozen ? (const char *)pass->state + parameter->frozen_offset
+			: (const char *)pass->weights + pd_compiled_working(net, parameter->offset);
+	}
 }
 
 static int take_plain(struct pd_compiled_layer *l, bool back, struct pd_error *err)
@@ -106,7 +109,7 @@ static void point_back(struct pd_compiled *net, struct pd_compiled_layer *l,
 		const struct pd_compiled_parameter *parameter = &net->parameters[l->owner][p];
 
 		l->diff_parameters[p] = (char *)pass->gradients + parameter->offset;
-		if (l->adds) {
+		if (l->adds || l->frozen) {
 			l->diff_parameters[p] = (char *)l->temporary + added;
 			added += pd_align(parameter->bytes);
 		}
@@ -172,6 +175,30 @@ static int backward_kind(struct pd_compiled_layer *l, const struct pd_pass *pass
 	return 0;
 }
 
+static bool wants_any(const struct pd_compiled_layer *l)
+{
+	bool any = false;
+
+	for (int i = 0; i < l->layer->input_count; i++)
+		any |= l->wants[i];
+	return any;
+}
+
+static int backward_one(struct pd_compiled *net, struct pd_compiled_layer *l,
+			const struct pd_pass *pass, struct pd_error *err);
+
+/* Runs what a frozen layer has of backward: the part that leads on, if any. */
+static int backward_frozen(struct pd_compiled *net, struct pd_compiled_layer *l, const struct pd_pass *pass,
+			   struct pd_error *err)
+{
+	struct pd_pass part = *pass;
+
+	if (!wants_any(l))
+		return 0;
+	part.part = pd_layer_is(l->layer, PD_KIND_SPLITS) ? PD_BACKWARD_INPUT : PD_BACKWARD_ALL;
+	return backward_one(net, l, &part, err);
+}
+
 static int backward_one(struct pd_compiled *net, struct pd_compiled_layer *l,
 			const struct pd_pass *pass, struct pd_error *err)
 {
@@ -200,9 +227,9 @@ int pd_compiled_backward(struct pd_compiled *net, const struct pd_pass *pass, in
 	for (int index = from + count - 1; index >= from; index--) {
 		struct pd_compiled_layer *l = &net->layers[index];
 
-		if (pass->part == PD_BACKWARD_WEIGHT && l->layer->parameter_count == 0)
+		if (pass->part == PD_BACKWARD_WEIGHT && !pd_layer_learns(l->layer))
 			continue;
-		if (backward_one(net, l, pass, err) < 0)
+		if ((l->frozen ? backward_frozen : backward_one)(net, l, pass, err) < 0)
 			return -1;
 	}
 	return 0;

@@ -124,7 +124,8 @@ static int read_layer(const struct pd_place *place, struct pd_model *model, int 
 	if (found < 0)
 		return unknown_kind(&at, err);
 	layer->kind = (enum pd_layer_kind)found;
-	return pd_layer_read(place, layer, err);
+	return pd_json_opt_bool(place, "frozen", &layer->frozen, err) < 0 ? -1
+	       : pd_layer_read(place, layer, err);
 }
 
 /* Looks up the layer's inputs.  Their tensor numbers count the layers in the document's order. */
@@ -228,6 +229,7 @@ static bool same_parameters(const struct pd_layer *a, const struct pd_layer *b)
 static int resolve_shares(const struct pd_place *place, struct pd_model *model, int index,
 			  struct pd_error *err)
 {
+	static const char *const owned[] = { "init", "frozen" };
 	struct pd_place at = pd_place_key(place, "shares");
 	const struct pd_layer *other;
 	char meant[PD_MEANT_TEXT];
@@ -238,9 +240,10 @@ static int resolve_shares(const struct pd_place *place, struct pd_model *model, 
 		return 0;
 	if (pd_json_string(&at, &name, err) < 0)
 		return -1;
-	if (pd_place_key(place, "init").value)
-		return pd_place_error(place, err, "\"init\" beside \"shares\": expected it of the "
-				      "layer that owns the parameters");
+	for (size_t k = 0; k < PD_COUNT(owned); k++)
+		if (pd_place_key(place, owned[k]).value)
+			return pd_place_error(place, err, "\"%s\" beside \"shares\": expected it of the "
+					      "layer that owns the parameters", owned[k]);
 	found = pd_model_find(model, name);
 	if (found < 0)
 		return pd_place_error(&at, err, "no layer is called \"%.60s\"%s", name,
@@ -251,6 +254,7 @@ static int resolve_shares(const struct pd_place *place, struct pd_model *model, 
 		return pd_place_error(&at, err, "\"%.60s\" is not another layer with parameters of "
 				      "these names and shapes", name);
 	model->layers[index].shares = found;
+	model->layers[index].frozen = other->frozen;
 	return 0;
 }
 

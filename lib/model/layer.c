@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COMMON 6                        /* keys that every layer has */
+#define COMMON 7                        /* keys that every layer has */
 
 enum attribute_type { COUNT, PAIR, SHAPE, FLAG, REAL, REALS, CHOICE };
 
@@ -234,7 +234,7 @@ static int read_one(const struct pd_place *place, const struct pd_word *word,
 int pd_layer_read(const struct pd_place *place, struct pd_layer *layer, struct pd_error *err)
 {
 	const char *known[COMMON + PD_COUNT(attributes) + 1] = { "name", "kind", "inputs", "shares",
-								   "init", "names" };
+								   "init", "frozen", "names" };
 	struct pd_word words[PD_COUNT(attributes)];
 	const char *list = pd_kinds[layer->kind].attributes;
 	int count = 0;

@@ -196,7 +196,7 @@ void pd_model_index(struct pd_model *model)
 
 		inputs[l] = layer->inputs;
 		input_counts[l] = layer->input_count;
-		*gradient = layer->parameter_count > 0;
+		*gradient = pd_layer_learns(layer);
 		for (int i = 0; i < layer->input_count; i++)
 			*gradient |= model->gradient[layer->inputs[i]];
 	}

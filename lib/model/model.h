@@ -85,6 +85,7 @@ struct pd_layer {
 	int *inputs;                    /* tensor numbers */
 	struct pd_shape output;
 	int shares;                     /* layer whose parameters it uses, or -1 */
+	bool frozen;                    /* no update moves its parameters; as its owner, if it shares */
 	const json_t *names;            /* the document's, or NULL (outside.h) */
 
 	/* attributes; those a kind does not have are zero */
@@ -151,6 +152,12 @@ enum pd_gelu { PD_GELU_NONE, PD_GELU_TANH };
 static inline bool pd_layer_is(const struct pd_layer *layer, enum pd_kind_flag flag)
 {
 	return pd_kinds[layer->kind].flags & flag;
+}
+
+/* Tells whether updates move parameters of the layer. */
+static inline bool pd_layer_learns(const struct pd_layer *layer)
+{
+	return layer->parameter_count > 0 && !layer->frozen;
 }
 
 struct pd_model {

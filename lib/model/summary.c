@@ -88,15 +88,21 @@ static void print_parameters(const struct columns *c, const struct pd_model *mod
 
 static void print_sum(const struct pd_model *model, FILE *out)
 {
-	int64_t total = pd_model_parameters(model), used = 0;
+	int64_t total = pd_model_parameters(model), used = 0, frozen = 0;
 	char text[COUNT_TEXT];
 
-	for (int l = 0; l < model->layer_count; l++)
-		used += model->layers[l].parameter_elements;
+	for (int l = 0; l < model->layer_count; l++) {
+		const struct pd_layer *layer = &model->layers[l];
+
+		used += layer->parameter_elements;
+		frozen += layer->frozen && layer->shares < 0 ? layer->parameter_elements : 0;
+	}
 	fprintf(out, "\n%s: %d layers, %s parameters", model->name, model->layer_count,
 		show_count(total, text));
 	if (used != total)
 		fprintf(out, " (%s if those that are shared counted again)", show_count(used, text));
+	if (frozen > 0)
+		fprintf(out, ", of which %s are frozen", show_count(frozen, text));
 	fprintf(out, "\n");
 }
 

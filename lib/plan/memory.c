@@ -180,8 +180,12 @@ static bool keeps_gradient(const struct pd_profile *profile, int layer)
 
 int64_t pd_memory_split(const struct pd_profile *profile, int layer)
 {
-	if (profile->model && pd_layer_is(&profile->model->layers[layer], PD_KIND_KEEPS_GATES)) {
-		int directions = profile->model->layers[layer].bidirectional ? 2 : 1;
+	const struct pd_layer *at = profile->model ? &profile->model->layers[layer] : NULL;
+
+	if (at && at->frozen)
+		return 0;
+	if (at && pd_layer_is(at, PD_KIND_KEEPS_GATES)) {
+		int directions = at->bidirectional ? 2 : 1;
 		int64_t output = profile->layers[layer].activation_bytes / directions;
 
 		return pd_times(directions, aligned(pd_times(4, output)));

@@ -200,7 +200,7 @@ static void share_as_model(struct pd_profile *profile)
 	const struct pd_model *model = profile->model;
 
 	for (int l = 0; model && l < model->layer_count; l++)
-		if (model->layers[l].shares >= 0)
+		if (model->layers[l].shares >= 0 && !model->layers[l].frozen)
 			share(profile, l, model->layers[l].shares);
 }
 

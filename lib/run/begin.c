@@ -19,7 +19,7 @@ static int import_one(struct rank *rank, int part, int n, const struct pd_named 
 	void *master = pd_worker_arena(rank->worker, part, PD_ARENA_master);
 	bool bad;
 
-	if (named->part == PD_PART_STATE)
+	if (named->part != PD_PART_PARAMETER)
 		bad = device->net.import(net, n, PD_FULL,
 					 pd_worker_arena(rank->worker, part, PD_ARENA_state),
 					 host) < 0;

@@ -54,8 +54,11 @@ static void fill_stage(const struct pd_plan *plan, int stage, struct pd_checkpoi
 
 	out->layer_count = from->layer_count;
 	out->layers = pd_calloc((size_t)from->layer_count, sizeof(*out->layers));
-	for (int l = 0; l < from->layer_count; l++)
+	out->frozen = pd_calloc((size_t)from->layer_count, sizeof(*out->frozen));
+	for (int l = 0; l < from->layer_count; l++) {
 		out->layers[l] = pd_strdup(plan->profile->layers[from->first_layer + l].name);
+		out->frozen[l] = plan->profile->model->layers[from->first_layer + l].frozen;
+	}
 	out->warmup = from->warmup;
 	out->replicas = from->replicas;
 }

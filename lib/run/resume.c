@@ -83,6 +83,26 @@ static int check_same_run(const struct pd_job *job, const struct pd_checkpoint_i
 	return 0;
 }
 
+/* Refuses a plan in which other layers learn: moments and older versions of theirs are missing, or too much. */
+static int check_frozen(const struct pd_job *job, const struct pd_checkpoint_info *info, struct pd_error *err)
+{
+	const struct pd_model *model = job->plan->profile->model;
+
+	for (int i = 0; i < info->stage_count; i++)
+		for (int k = 0; k < info->stages[i].layer_count; k++) {
+			const struct pd_checkpoint_stage *stage = &info->stages[i];
+			int l = pd_model_find(model, stage->layers[k]);
+			bool was = stage->frozen && stage->frozen[k];
+
+			if (l >= 0 && model->layers[l].frozen != was)
+				return pd_error_input(err, "%s: layer \"%.60s\" %s, found a plan in which it %s; "
+						      "--init begins with a checkpoint's parameters",
+						      job->checkpoint, stage->layers[k],
+						      was ? "was frozen" : "learned", was ? "learns" : "is frozen");
+		}
+	return 0;
+}
+
 /* Returns whether every stage has the replicas that the checkpoint was trained with. */
 static bool same_replicas(const struct pd_plan *plan, const struct pd_checkpoint *ck)
 {
@@ -133,7 +153,7 @@ void pd_job_say_trained(const struct pd_job *job)
 int pd_job_go_on(struct pd_job *job, const struct pd_checkpoint *ck, struct pd_error *err)
 {
 	const struct pd_checkpoint_info *info = pd_checkpoint_info(ck);
-	int status = check_same_run(job, info, err);
+	int status = check_same_run(job, info, err) < 0 || check_frozen(job, info, err) < 0 ? -1 : 0;
 
 	job->resume_step = info->step;
 	if (status == 0 && !job->quiet)

@@ -34,8 +34,14 @@ void pd_saver_release(struct pd_saver *saver)
 	saver->step = -1;
 }
 
-/* Exports all named tensors of one part from an arena, one after the other. */
-static float *export_part(struct pd_saver *saver, enum pd_part part, enum pd_form form,
+/* Is this in the arena of states, or, not `state`, in one of parameters? */
+static bool belongs(const struct pd_named *named, bool state)
+{
+	return (named->part != PD_PART_PARAMETER) == state;
+}
+
+/* Exports all named tensors of an arena, one after the other. */
+static float *export_part(struct pd_saver *saver, bool state, enum pd_form form,
 			  const void *arena, struct pd_error *err)
 {
 	const struct pd_device_ops *device = saver->device->ops;
@@ -45,12 +51,12 @@ static float *export_part(struct pd_saver *saver, enum pd_part part, enum pd_for
 	float *out;
 
 	for (int i = 0; i < count; i++)
-		if (named[i].part == part && !named[i].copy)
+		if (belongs(&named[i], state) && !named[i].copy)
 			total += named[i].elements;
 	out = pd_calloc((size_t)total, sizeof(*out));
 	total = 0;
 	for (int i = 0; i < count; i++) {
-		if (named[i].part != part || named[i].copy)
+		if (!belongs(&named[i], state) || named[i].copy)
 			continue;
 		if (device->net.export(saver->net, i, form, arena, out + total) < 0) {
 			pd_error_failed(err, "%s: cannot be read from the device", named[i].name);
@@ -82,7 +88,7 @@ static int take_version(struct pd_saver *saver, int64_t number, const void *buff
 		? pd_worker_arena(saver->worker, saver->number, PD_ARENA_master) : NULL;
 	struct pd_saved_version taken = { .number = number, .scale.loss_scale = 1 };
 
-	taken.parameters = export_part(saver, PD_PART_PARAMETER, master ? PD_FULL : PD_WORKING,
+	taken.parameters = export_part(saver, false, master ? PD_FULL : PD_WORKING,
 				       master ? master : buffer, err);
 	if (!taken.parameters)
 		return -1;
@@ -101,14 +107,13 @@ static int take_version(struct pd_saver *saver, int64_t number, const void *buff
 }
 
 /* Takes the stage's arena, if it has one that was not taken before. */
-static int take_arena(struct pd_saver *saver, enum pd_arena_kind kind, enum pd_part part,
-		      struct pd_error *err)
+static int take_arena(struct pd_saver *saver, enum pd_arena_kind kind, struct pd_error *err)
 {
 	const void *arena = pd_worker_arena(saver->worker, saver->number, kind);
 
 	if (!arena || saver->arenas[kind])
 		return 0;
-	saver->arenas[kind] = export_part(saver, part, PD_FULL, arena, err);
+	saver->arenas[kind] = export_part(saver, kind == PD_ARENA_state, PD_FULL, arena, err);
 	return saver->arenas[kind] ? 0 : -1;
 }
 
@@ -127,7 +132,7 @@ static int take_arenas(struct pd_saver *saver, struct pd_error *err)
 {
 	for (int kind = 0; kind < PD_ARENAS; kind++)
 		if (pd_arena_saved[kind] && (saver->replica == 0 || kind == PD_ARENA_residual) &&
-		    take_arena(saver, kind, PD_PART_PARAMETER, err) < 0)
+		    take_arena(saver, kind, err) < 0)
 			return -1;
 	return take_norms(saver, err);
 }
@@ -158,8 +163,7 @@ static int take_versions(struct pd_saver *saver, struct pd_error *err)
 
 int pd_saver_take(struct pd_saver *saver, bool state, struct pd_error *err)
 {
-	if (state && !saver->has_state &&
-	    take_arena(saver, PD_ARENA_state, PD_PART_STATE, err) < 0)
+	if (state && !saver->has_state && take_arena(saver, PD_ARENA_state, err) < 0)
 		return -1;
 	saver->has_state |= state;
 	if (take_versions(saver, err) < 0)
@@ -186,16 +190,17 @@ struct list {
 	size_t count;
 };
 
-static void add_part(const struct pd_saver *saver, struct list *list, enum pd_part part,
-		     const float *data, enum pd_arena_kind kind, int64_t version)
+static void add_part(const struct pd_saver *saver, struct list *list, const float *data,
+		     enum pd_arena_kind kind, int64_t version)
 {
 	const struct pd_named *named;
 	int count = saver->device->ops->net.named(saver->net, &named);
+	bool state = kind == PD_ARENA_state;
 
 	for (int i = 0; i < count && data; i++) {
 		struct pd_tensor *t = &list->tensors[list->count];
 
-		if (named[i].part != part || named[i].copy)
+		if (!belongs(&named[i], state) || named[i].copy)
 			continue;
 		t->name = saved_name(&named[i], kind, version);
 		t->dims = named[i].dims;
@@ -240,13 +245,13 @@ static struct list list_of(const struct pd_saver *saver)
 			     pd_calloc(room, sizeof(*list.data)), 0 };
 
 	for (int i = 0; i < saver->version_count; i++)
-		add_part(saver, &list, PD_PART_PARAMETER, saver->versions[i].parameters,
+		add_part(saver, &list, saver->versions[i].parameters,
 			 PD_ARENA_weights, i == saver->version_count - 1
 			 ? -1 : pd_job_minibatches(saver->job, saver->versions[i].number));
 	for (int kind = 0; kind < PD_ARENAS; kind++)
 		if (pd_arena_saved[kind])
-			add_part(saver, &list, PD_PART_PARAMETER, saver->arenas[kind], kind, -1);
-	add_part(saver, &list, PD_PART_STATE, saver->arenas[PD_ARENA_state], PD_ARENA_state, -1);
+			add_part(saver, &list, saver->arenas[kind], kind, -1);
+	add_part(saver, &list, saver->arenas[PD_ARENA_state], PD_ARENA_state, -1);
 	add_norms(saver, &list);
 	return list;
 }
@@ -329,7 +334,6 @@ static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *sa
 		       struct pd_error *err)
 {
 	const struct pd_device_ops *device = saver->device->ops;
-	enum pd_part part = kind == PD_ARENA_state ? PD_PART_STATE : PD_PART_PARAMETER;
 	const struct pd_named *named;
 	int count = device->net.named(saver->net, &named);
 
@@ -338,7 +342,7 @@ static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *sa
 		float *host;
 		int status;
 
-		if (named[i].part != part)
+		if (!belongs(&named[i], kind == PD_ARENA_state))
 			continue;
 		name = saved_name(&named[i], kind, -1);
 		/* a checkpoint of SGD without momentum, or without correction: it starts from rest */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What forwards change in a stage with replicas (its state), where a training phase ends.
+ * What forwards change in a stage with replicas (its state, but for frozen parameters), where a training phase
+ * ends.
  *
  * Running statistics are those of replica 0; the other replicas read them only in evaluations, and
  * take them over.  The state of a lane is that of the replica that has the lane's microbatches:
@@ -35,7 +36,7 @@ static int transfer(struct rank *rank, int i, int replica, bool sends)
 	struct rank_part *part = &rank->parts[i];
 	const struct pd_transport_ops *transport = rank->transport->ops;
 	struct pd_event *event = &part->shares[part->share_count++];
-	size_t bytes = rank->device->ops->net.sizes(part->net)->state_bytes;
+	size_t bytes = rank->device->ops->net.sizes(part->net)->moved_bytes;
 	void *state = pd_worker_arena(rank->worker, i, PD_ARENA_state);
 	int peer = stage_of(rank, part)->ranks[replica];
 	uint64_t tag = TAG_STATE + (uint64_t)i;
@@ -124,7 +125,7 @@ static int share(struct rank *rank, int i, struct pd_error *err)
 	struct rank_part *part = &rank->parts[i];
 
 	if (stage_of(rank, part)->replicas == 1 ||
-	    rank->device->ops->net.sizes(part->net)->state_bytes == 0)
+	    rank->device->ops->net.sizes(part->net)->moved_bytes == 0)
 		return 1;
 	while (part->share_step <= gathers(rank, part)) {
 		for (int k = 0; k < part->share_count; k++) {

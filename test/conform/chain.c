@@ -434,7 +434,7 @@ float *chain_export(struct chain *c, enum arena arena, int64_t *count_p)
 		for (int k = 0; k < n; k++) {
 			size_t elements = (size_t)list[k].elements;
 
-			if ((list[k].part == PD_PART_STATE) != (arena == STATE))
+			if ((list[k].part != PD_PART_PARAMETER) != (arena == STATE))
 				continue;
 			all = pd_grow(all, &capacity, count + elements, sizeof(*all));
 			c->ops->net.export(s->net, k, arena == WEIGHTS ? PD_WORKING : PD_FULL,
@@ -454,7 +454,7 @@ void chain_import_weights(struct chain *c, const float *all)
 		int n = c->ops->net.named(s->net, &list);
 
 		for (int k = 0; k < n; k++) {
-			if (list[k].part == PD_PART_STATE)
+			if (list[k].part != PD_PART_PARAMETER)
 				continue;
 			c->ops->net.import(s->net, k, PD_WORKING, s->weights, all);
 			all += list[k].elements;

@@ -99,7 +99,7 @@ void chain_step(struct chain *c, const struct pd_update *how);
 void chain_update(struct chain *c, float rate, float momentum, float decay);
 
 enum arena { WEIGHTS, GRADIENTS, VELOCITY, STATE, MASTER };
-/* Returns all named tensors of that arena, one after the other in the order of the layers. */
+/* Returns all named tensors of that arena (frozen parameters are in STATE), one after the other in the order of the layers. */
 float *chain_export(struct chain *c, enum arena arena, int64_t *count_p);
 /* Sets the weights that forward reads from the order of chain_export(); a master stays as it is. */
 void chain_import_weights(struct chain *c, const float *all);

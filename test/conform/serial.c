@@ -353,7 +353,7 @@ static void train(struct trainer *t, const struct pd_plan *other)
 		for (int i = 0; i < t->count; i++) {
 			struct tensor *v = &t->tensors[i];
 
-			if (v->named->part == PD_PART_STATE || end == asked.minibatches)
+			if (v->named->part != PD_PART_PARAMETER || end == asked.minibatches)
 				continue;
 			if (end % t->epoch == 0 || !goes_on(t->plan, other, v))
 				serial_forget(v);

@@ -27,7 +27,7 @@ void serial_tensors_open(struct trainer *t)
 
 		v->named = &named[i];
 		v->elements = (size_t)named[i].elements;
-		if (named[i].part == PD_PART_STATE) {
+		if (named[i].part != PD_PART_PARAMETER) {
 			t->ops->net.export(t->net, i, PD_FULL, t->state, values);
 			v->state = values;
 			continue;

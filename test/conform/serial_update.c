@@ -268,7 +268,7 @@ static bool learn(struct trainer *t, struct tensor *v, int number, int64_t b, in
 	int64_t replicas = stage->replicas, member = b % replicas;
 	int64_t in_group = b % serial_group(t->plan, stage);
 
-	if (v->named->part == PD_PART_STATE) {
+	if (v->named->part != PD_PART_PARAMETER) {
 		/* Each microbatch changes the state of its own lanes. */
 		if (member == 0 || t->model->layers[v->named->layer].lanes > 0)
 			t->ops->net.export(t->net, number, PD_FULL, t->state, v->state);

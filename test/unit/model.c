@@ -321,6 +321,18 @@ static void test_graph(void)
 	   "inputs follow the order");
 	is_str(pd_model_tensor_name(model, model->layers[3].inputs[1]), "a", "name of a tensor");
 	pd_model_free(model);
+	model = parse(GRAPH(
+		"{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4, 'frozen': true},"
+		"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, 'shares': 'a'},"
+		"{'name': 'c', 'kind': 'linear', 'inputs': ['b'], 'out_features': 4},"
+		"{'name': 'd', 'kind': 'bias', 'inputs': ['c'], 'frozen': true}"),
+		NULL);
+	ok(model->layers[0].frozen && model->layers[1].frozen && !model->layers[2].frozen,
+	   "a layer that shares frozen parameters is frozen");
+	ok(!pd_model_needs_gradient(model, 2) && !pd_model_needs_gradient(model, 3) &&
+	   pd_model_needs_gradient(model, 4) && pd_model_needs_gradient(model, 5),
+	   "gradients flow above what learns, and through what is frozen");
+	pd_model_free(model);
 }
 
 static void test_errors(void)
@@ -336,7 +348,7 @@ static void test_errors(void)
 		  "number from 1 to 1073741824, found nothing" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 3, 'kernel': 3",
 		  "layers[0]: unknown key \"kernel\"; expected one of name, kind, inputs, shares, "
-		  "init, names, out_features, bias" },
+		  "init, frozen, names, out_features, bias" },
 		{ "[]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 3",
 		  "needs an input of one dimension or more, found a scalar" },
 		{ "[6, 5, 4]", "'kind': 'layernorm', 'inputs': ['x'], 'normalized_shape': [6, 5]",
@@ -368,6 +380,8 @@ static void test_errors(void)
 		  "scale_factor: expected [height, width] or one number for both" },
 		{ "[1, 4, 4]", "'kind': 'upsample', 'inputs': ['x'], 'size': 8, 'align_corners': true",
 		  "has align_corners, which only mode" },
+		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, 'frozen': 1",
+		  "layers[0].frozen: expected" },
 		{ "[4]", "'kind': 'conv_transpose2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 3",
 		  "needs an input of three dimensions" },
 		{ "[1, 4, 4]", "'kind': 'conv_transpose2d', 'inputs': ['x'], 'out_channels': 3, 'kernel': 3, "
@@ -412,7 +426,7 @@ static void test_errors(void)
 		  "layers[0].approximate: expected one of \"none\", \"tanh\", found \"erf\"" },
 		{ "[4]", "'kind': 'elu', 'inputs': ['x'], 'negative_slope': 0.1",
 		  "layers[0]: unknown key \"negative_slope\"; expected one of name, kind, inputs, shares, "
-		  "init, names, alpha" },
+		  "init, frozen, names, alpha" },
 		{ "[4]", "'kind': 'mul', 'inputs': ['x', 'x', 'x']",
 		  "layers[0].inputs: expected 2 inputs for mul, found 3" },
 		{ "[4]", "'kind': 'parameter', 'inputs': ['x']", "layers[0].shape: expected" },
@@ -537,6 +551,10 @@ static void test_errors(void)
 			"{'name': 'c', 'kind': 'linear', 'inputs': ['b'], 'out_features': 4, "
 			"'shares': 'b'}"),
 		  "layers[2].shares: \"b\" shares parameters itself" },
+		{ GRAPH("{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4},"
+			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, "
+			"'shares': 'a', 'frozen': true}"),
+		  "\"frozen\" beside \"shares\": expected it of the layer that owns" },
 		{ GRAPH("{'name': 'a', 'kind': 'linear', 'inputs': ['x'], 'out_features': 4},"
 			"{'name': 'b', 'kind': 'linear', 'inputs': ['a'], 'out_features': 4, "
 			"'bias': false, 'shares': 'a'}"),

@@ -201,7 +201,7 @@ static int lay_out(const struct pd_layout *from, const void *src, const struct p
 struct found {
 	const struct pd_compiled *net;
 	const struct pd_compiled_parameter *parameter;
-	size_t offset;                  /* in an f32 arena */
+	size_t offset;                  /* in the arena */
 	int64_t elements;
 	bool rounded;                   /* the arena is of 16 bits */
 };
@@ -210,12 +210,15 @@ static struct found find(struct pd_net *base, int number, enum pd_form form)
 {
 	const struct pd_compiled *net = (struct pd_compiled *)base;
 	const struct pd_named *named = &net->named[number];
-	struct found f = { .net = net, .elements = named->elements,
-			   .rounded = form == PD_WORKING && net->dtype != PD_F32 };
+	struct found f = { .net = net, .elements = named->elements };
 
 	f.offset = pd_compiled_offset(net, named);
-	if (named->part == PD_PART_PARAMETER)
+	if (named->part != PD_PART_STATE) {
 		f.parameter = &net->parameters[named->layer][named->which];
+		f.rounded = net->dtype != PD_F32 && (form == PD_WORKING || named->part == PD_PART_FROZEN);
+	}
+	if (f.rounded && named->part == PD_PART_PARAMETER)
+		f.offset = pd_compiled_working(net, f.offset);
 	return f;
 }
 
@@ -235,8 +238,7 @@ static int export(struct pd_net *base, int number, enum pd_form form, const void
 			       f.parameter->plain, host, f.elements);
 	wide = pd_calloc(1, f.parameter->bytes);
 	pd_cpu_widen(f.net->dtype, wide,
-		     (const char *)arena + pd_compiled_working(f.net, f.offset),
-		     f.parameter->bytes / sizeof(float));
+		     (const char *)arena + f.offset, f.parameter->bytes / sizeof(float));
 	status = lay_out(f.parameter->full, wide, f.parameter->plain, host, f.elements);
 	free(wide);
 	return status;
@@ -268,8 +270,7 @@ static int import(struct pd_net *base, int number, enum pd_form form, void *aren
 			       (char *)arena + f.offset, f.elements);
 	wide = pd_calloc(1, f.parameter->bytes);
 	status = lay_out(f.parameter->plain, host, f.parameter->full, wide, f.elements);
-	pd_cpu_narrow(f.net->dtype, (char *)arena + pd_compiled_working(f.net, f.offset), wide,
-		      f.parameter->bytes / sizeof(float));
+	pd_cpu_narrow(f.net->dtype, (char *)arena + f.offset, wide, f.parameter->bytes / sizeof(float));
 	free(wide);
 	return status;
 }

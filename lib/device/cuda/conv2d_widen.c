@@ -40,7 +40,7 @@ static size_t place_of(const struct pd_compiled_layer *l)
 /* A conv2d or one of its relatives, which share its functions. */
 static bool convolves(const struct pd_compiled_layer *l)
 {
-	return l->kind->forward == pd_cuda_conv2d.forward;
+	return l->kind->forward == pd_cuda_conv2d.forward && !l->frozen;
 }
 
 static bool shares(const struct pd_compiled_layer *l)

@@ -227,12 +227,12 @@ static struct found find(const struct pd_compiled *net, const struct pd_named *n
 	struct found f = { .dtype = PD_F32, .channels = 1, .area = 1 };
 
 	f.offset = pd_compiled_offset(net, n);
-	if (form == PD_WORKING && n->part == PD_PART_PARAMETER) {
+	if (n->part == PD_PART_FROZEN || (form == PD_WORKING && n->part == PD_PART_PARAMETER))
 		f.dtype = net->dtype;
+	if (n->part == PD_PART_PARAMETER && f.dtype != PD_F32)
 		f.offset = pd_compiled_working(net, f.offset);
-	}
 	f.bytes = pd_dtype_bytes(f.dtype) * (size_t)n->elements;
-	if (n->part == PD_PART_PARAMETER && n->dims == 4 &&
+	if (n->part != PD_PART_STATE && n->dims == 4 &&
 	    net->parameters[net->layers[n->layer].owner][n->which].layout) {
 		f.channels = n->size[1];
 		f.area = n->size[2] * n->size[3];
