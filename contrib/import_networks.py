@@ -57,6 +57,10 @@ class Case:
                 "rate": self.rate, "momentum": MOMENTUM,
                 "parameters": sum(values.numel() for values in self.module.parameters())}
 
+    def save(self, folder, shard, dtype):
+        """As transformers does.  A copy, since buffers that are not saved lose digits, too."""
+        copy.deepcopy(self.module).to(dtype).save_pretrained(folder, max_shard_size=shard)
+
     def write_samples(self, folder):
         for part in ("train", "test"):
             to = pathlib.Path(folder) / part

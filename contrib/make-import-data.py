@@ -33,9 +33,7 @@ SCOPED = {"convnet", "gpt", "unet"}
 
 def hugging_face(name, folder):
     case = networks.hugging_face_case(name, *networks.hugging_face(LAYERS.get(name, 1))[name])
-    module = case.module.bfloat16() if name in HALF else case.module
-    module.save_pretrained(folder, max_shard_size=SHARDED.get(name, "1GB"))
-    case.module = case.module.float()
+    case.save(folder, SHARDED.get(name, "1GB"), torch.bfloat16 if name in HALF else torch.float32)
     (folder / "generation_config.json").unlink(missing_ok=True)
     return case
 
