@@ -8,6 +8,7 @@
 #include "scratch.h"
 #include "tap.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,6 +83,9 @@ static void test_images(void)
 		"tensor b.running_var 3\nBatchNormalization x,b.weight,b.bias,b.running_mean,b.running_var -> y "
 		"momentum=0.9 epsilon=0.001" OUT,
 		"batchnorm2d {\"eps\": 0.001, \"momentum\": 0.1}");
+	becomes("BatchNormalization of rows", "input x 2 5\ntensor b.weight 5\ntensor b.bias 5\ntensor b.running_mean 5\n"
+		"tensor b.running_var 5\nBatchNormalization x,b.weight,b.bias,b.running_mean,b.running_var -> y" OUT,
+		"reshape {\"shape\": [5, 1, 1]}; batchnorm2d {\"eps\": 1e-5, \"momentum\": 0.1}; flatten");
 	becomes("MaxPool, whose rounding up changes nothing", IMAGE
 		"MaxPool x -> y kernel_shape=2,2 strides=2,2 ceil_mode=1" OUT, "maxpool2d {\"kernel\": 2}");
 	becomes("AveragePool", IMAGE "AveragePool x -> y kernel_shape=3,3 strides=1,1 pads=1,1,1,1" OUT,
@@ -131,7 +135,9 @@ static void test_rows(void)
 	becomes("Dropout that is off", ROWS "Relu x -> r\nDropout r,#0.25 -> y" OUT, "relu");
 	refused("another HardSigmoid", ROWS "HardSigmoid x -> y" OUT, "expected x / 6 + 0.5");
 	refused("other bounds", ROWS "Clip x,#-1.0,#1.0 -> y" OUT, "has bounds -1 and 1");
-	refused("a factor", ROWS "Mul x,#2.0 -> y" OUT, "computes with a constant");
+	refused("a factor", ROWS "Mul x,#2.0 -> a\nRelu a -> y" OUT, "takes a, which is multiplied by 2");
+	refused("a factor at the end", ROWS "Mul x,#2.0 -> y" OUT, "is multiplied by 2");
+	refused("a summand", ROWS "Add x,#2.0 -> y" OUT, "computes with a constant");
 	refused("an operator that is not known", ROWS "Relu x -> a\nMish a -> y" OUT, "y (Mish): no kind of layer");
 }
 
@@ -180,7 +186,9 @@ static void test_axes(void)
 		"transpose {\"dim0\": 1, \"dim1\": 3}; transpose {\"dim0\": 1, \"dim1\": 2}");
 	becomes("shapes that are computed", ROWS "Shape x -> s\nSlice s,#[0],#[2] -> t\nConcat t,#[2;4] -> u axis=0\n"
 		"Reshape x,u -> a\nRelu a -> b\nReshape b,s -> y" OUT, "relu");
-	refused("every second place", ROWS "Slice x,#[0],#[6],#[1],#[2] -> y" OUT, "takes every 2th place");
+	becomes("a part without places", ROWS "Slice x,#[8],#[99],#[2] -> e\nConcat x,e -> a axis=2\nRelu a -> y" OUT,
+		"relu");
+	refused("every second place", ROWS "Slice x,#[0],#[6],#[1],#[2] -> y" OUT, "some places of an axis, 2 apart");
 	refused("another order of places", ROWS "Gather x,#[1;0] -> y axis=1" OUT, "in another order");
 }
 
@@ -193,6 +201,8 @@ static void test_attention(void)
 	becomes("Attention", QKV "Attention q,k,v -> a is_causal=1\n" JOINED, "attention {\"heads\": 2, \"causal\": true}");
 	becomes("a scale of its own", QKV "Attention q,k,v -> a scale=0.25\n" JOINED,
 		"attention {\"heads\": 2, \"scale\": 0.25}");
+	becomes("a scale of the queries", ROWS "Mul x,#0.25 -> z\n" HEADS("q", "z") HEADS("k", "x") HEADS("v", "x")
+		"Attention q,k,v -> a scale=1.0\n" JOINED, "attention {\"heads\": 2, \"scale\": 0.25}");
 	becomes("a mask that hides the future", QKV "Range #[0],#[6],#[1] -> p0\nReshape #[0;1;2;3;4;5],#[6;1] -> row\n"
 		"LessOrEqual #[0;1;2;3;4;5],row -> m\nAttention q,k,v,m -> a\n" JOINED,
 		"attention {\"heads\": 2, \"causal\": true}");
@@ -206,6 +216,56 @@ static void test_attention(void)
 	refused("another mask", QKV "Reshape #[0;1;2;3;4;5],#[6;1] -> row\nLess #[0;1;2;3;4;5],row -> m\n"
 		"Attention q,k,v,m -> a\n" JOINED, "has a mask, m: expected one that hides nothing");
 	refused("a cap", QKV "Attention q,k,v -> a softcap=30.0\n" JOINED, "caps its scores");
+}
+
+/* Writes nodes that rotate x, of 2 samples, 6 positions and 8 pairs, by these angles. */
+static char *rotated(const double *angles)
+{
+	char *text = pd_strdup("input x 2 1 6 16\n"), *parts = pd_strdup(""), *all;
+
+	for (int i = 0; i < 8; i++) {
+		char *longer = pd_format("%sReshape #%.9g,#[1] -> f%d\n", text, angles[i], i);
+		char *more = pd_format("%s%sf%d", parts, i > 0 ? "," : "", i);
+
+		free(text);
+		free(parts);
+		text = longer;
+		parts = more;
+	}
+	all = pd_format("%sConcat %s -> f axis=0\nRange #0.0,#6.0,#1.0 -> p\nUnsqueeze p,#[1] -> q\nMul q,f -> h\n"
+			"Concat h,h -> a axis=1\nCos a -> c\nSin a -> s\nSplit x -> l,u axis=3 num_outputs=2\n"
+			"Neg u -> n\nConcat n,l -> r axis=3\nMul x,c -> xc\nMul r,s -> rs\nAdd xc,rs -> y" OUT, text, parts);
+	free(text);
+	free(parts);
+	return all;
+}
+
+static void test_rotary(void)
+{
+	double angles[8];
+	char *text;
+
+	for (int i = 0; i < 8; i++)
+		angles[i] = pow(500000, -i / 8.0);
+	text = rotated(angles);
+	becomes("rotary positions", text, "reshape {\"shape\": [6, 16]}; rope {\"base\": 500000.0}; "
+		"reshape {\"shape\": [1, 6, 16]}");
+	free(text);
+	for (int i = 0; i < 8; i++) {           /* factor 8, low 1, high 4, original 64 */
+		double share = (64 * angles[i] / (2 * M_PI) - 1) / 3;
+
+		share = share < 0 ? 0 : share > 1 ? 1 : share;
+		angles[i] *= share + (1 - share) / 8;
+	}
+	text = rotated(angles);
+	becomes("scaled as Llama 3.1 does", text, "reshape {\"shape\": [6, 16]}; rope {\"base\": 500000.0, "
+		"\"factor\": 8.0, \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_positions\": 64}; "
+		"reshape {\"shape\": [1, 6, 16]}");
+	free(text);
+	angles[4] *= 1.5;
+	text = rotated(angles);
+	refused("other angles", text, "no powers of one base");
+	free(text);
 }
 
 /* A mask of tokens becomes the length of each sample. */
@@ -242,6 +302,7 @@ int main(void)
 	test_products();
 	test_axes();
 	test_attention();
+	test_rotary();
 	test_lengths();
 	test_files();
 	free((char *)file);

@@ -179,7 +179,7 @@ static int place_heads(struct graph *g, const struct pd_onnx_node *node, const s
 		struct extent sample;
 		struct view shown;
 
-		if (graph_view(g, node, i, &views[i], err) < 0 ||
+		if ((i < 2 ? graph_scaled_view : graph_view)(g, node, i, &views[i], err) < 0 ||
 		    side_by_side(node, views[i], &shown, &heads[i], err) < 0 ||
 		    place(g, &shown, node, &base[i], &sample, err) < 0)
 			return -1;
@@ -187,11 +187,14 @@ static int place_heads(struct graph *g, const struct pd_onnx_node *node, const s
 	return heads[1] == heads[2] ? 0 : graph_error(node, err, "has other heads of values than of keys");
 }
 
-static json_t *attributes_of(const struct pd_onnx_node *node, const int64_t heads[3], int64_t width, bool causal)
+static json_t *attributes_of(const struct pd_onnx_node *node, const struct view *const views[3],
+			     const int64_t heads[3], bool causal)
 {
 	json_t *attributes = json_pack("{s:I}", "heads", (json_int_t)heads[0]);
-	double usual = 1 / sqrt((double)width), scale = number_of(node, "scale", usual);
+	double usual = 1 / sqrt((double)view_size(views[0], 3)), scale = number_of(node, "scale", usual);
 
+	for (int i = 0; i < 2; i++)
+		scale *= views[i]->scaled ? views[i]->by : 1;
 	if (heads[1] != heads[0])
 		pd_json_set(attributes, "kv_heads", json_integer(heads[1]));
 	if (causal)
@@ -221,7 +224,7 @@ int translate_attention(struct graph *g, const struct pd_onnx_node *node, struct
 	base[3] = mask && mask->lengths >= 0 ? mask->lengths : -1;
 	layer = layer_add(g, "attention", node, base[3] >= 0 ? 4 : 3, base,
 			  &(struct extent){ 2, { queries, heads[0] * width } },
-			  attributes_of(node, heads, view_size(views[0], 3),
+			  attributes_of(node, views, heads,
 					integer_of(node, "is_causal", 0) || (mask && mask->causal)));
 	out = (struct view){ .base = layer };
 	view_axis(&out);

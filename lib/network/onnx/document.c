@@ -268,6 +268,9 @@ static int place_output(struct graph *g, enum pd_onnx_loss loss, int *base_p, st
 		return pd_error_input(err, "%s: %s", g->onnx->file,
 				      output->why ? output->why : "expected an output that is computed of inputs");
 	view = *output->view;
+	if (view.scaled)
+		return pd_error_input(err, "%s: output %.100s: is multiplied by %g, which no kind of layer does but "
+				      "attention", g->onnx->file, output->name, view.by);
 	if (view_samples(&view) != 0 || view_factors(&view, 0) != 1)
 		return pd_error_input(err, "%s: output %.100s: expected an axis for samples, which comes first",
 				      g->onnx->file, output->name);

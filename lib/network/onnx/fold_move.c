@@ -138,7 +138,7 @@ struct array *fold_slice(const struct fold *f, int unused)
 	if (!extent_sliced(&extent, said, &part))
 		return NULL;
 	for (int d = 0; d < to.dims; d++)
-		to.size[d] = (part.end[d] - part.start[d] - 1) / part.step[d] + 1;
+		to.size[d] = (part.end[d] - part.start[d] + part.step[d] - 1) / part.step[d];
 	out = take(f, from, to.dims, to.size);
 	for (int64_t n = 0; out && n < out->elements; n++) {
 		int64_t rest = n, i = 0, step = 1;

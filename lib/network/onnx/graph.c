@@ -57,8 +57,8 @@ int graph_error(const struct pd_onnx_node *node, struct pd_error *err, const cha
 			      node->op, *node->scope ? " of " : "", node->scope, text);
 }
 
-int graph_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
-	       struct pd_error *err)
+int graph_scaled_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
+		      struct pd_error *err)
 {
 	const struct value *value = graph_in(g, node, i);
 
@@ -70,6 +70,17 @@ int graph_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const
 	if (value->why)
 		return pd_error_input(err, "%s", value->why);
 	return graph_error(node, err, "computes with a constant, %.100s, which no kind of layer does", value->name);
+}
+
+int graph_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
+	       struct pd_error *err)
+{
+	if (graph_scaled_view(g, node, i, view_p, err) < 0)
+		return -1;
+	if ((*view_p)->scaled)
+		return graph_error(node, err, "takes %.100s, which is multiplied by %g: no kind of layer does that but "
+				   "attention", node->input[i], (*view_p)->by);
+	return 0;
 }
 
 int graph_set(struct graph *g, const struct pd_onnx_node *node, const struct view *view)

@@ -21,6 +21,7 @@ struct value {
 	const struct array *constant;           /* computed, or NULL */
 	const struct view *view;                /* of a layer, an input or a parameter, or NULL */
 	const char *why;                        /* there is neither: the reason */
+	bool empty;                             /* it has no elements */
 	const struct mask *mask;                /* what it is as a mask of attention, once that is known */
 	const struct rotation *rotation;        /* what it is as the cosine of rotary positions */
 };
@@ -87,6 +88,9 @@ int graph_error(const struct pd_onnx_node *node, struct pd_error *err, const cha
 /* Sets *view_p to input i of a node.  Errors: it is a constant, or could not be translated. */
 int graph_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
 	       struct pd_error *err);
+/* The same, where it may be scaled. */
+int graph_scaled_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
+		      struct pd_error *err);
 /* Gives the first output of a node a view. */
 int graph_set(struct graph *g, const struct pd_onnx_node *node, const struct view *view);
 /* Is it the view of a parameter that is no layer, and which? */

@@ -16,15 +16,27 @@ static int set(struct graph *g, const struct pd_onnx_node *node, bool shown, con
 	return graph_set(g, node, out);
 }
 
+/* The type that Cast, or CastLike, makes of numbers. */
+static int cast_to(const struct graph *g, const struct pd_onnx_node *node)
+{
+	const struct value *like = graph_in(g, node, 1);
+
+	if (is_op(node, "Cast"))
+		return (int)integer_of(node, "to", 0);
+	if (like && like->constant)
+		return like->constant->truth ? PD_ONNX_BOOL : like->constant->whole ? PD_ONNX_I64 : PD_ONNX_F32;
+	return like && like->view && !g->layers[like->view->base].whole ? PD_ONNX_F32 : PD_ONNX_I64;
+}
+
 int translate_same(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
 {
 	const struct value *from = graph_in(g, node, 0);
+	int to = is_op(node, "Identity") ? PD_ONNX_F32 : cast_to(g, node);
 	const struct view *view;
-	int to = (int)integer_of(node, "to", 0);
 
-	if (graph_view(g, node, 0, &view, err) < 0)
+	if (graph_scaled_view(g, node, 0, &view, err) < 0)
 		return -1;
-	if (is_op(node, "Cast") && !pd_onnx_is_float(to) &&
+	if (!is_op(node, "Identity") && !pd_onnx_is_float(to) &&
 	    !(pd_onnx_is_integer(to) && to != PD_ONNX_BOOL && g->layers[view->base].whole))
 		return graph_error(node, err, "makes %s numbers of those of %.100s: layers compute with reals",
 				   pd_onnx_type_name(to), from->name);
@@ -47,6 +59,7 @@ static int reshape(struct graph *g, const struct pd_onnx_node *node, const struc
 	if (place(g, view, node, &base, &sample, err) < 0)
 		return -1;
 	view_alike(&plain, base, view, -1, 0);
+	view_scale_as(&plain, view);
 	return set(g, node, view_reshaped(&out, &plain, to), &out, err);
 }
 
@@ -56,7 +69,7 @@ int translate_reshape(struct graph *g, const struct pd_onnx_node *node, struct p
 	struct extent from, to;
 	const struct view *view;
 
-	if (graph_view(g, node, 0, &view, err) < 0)
+	if (graph_scaled_view(g, node, 0, &view, err) < 0)
 		return -1;
 	from = view_extent(view);
 	if (!shape || !extent_reshaped(&from, shape, integer_of(node, "allowzero", 0) != 0, &to))
@@ -71,7 +84,7 @@ int translate_flatten(struct graph *g, const struct pd_onnx_node *node, struct p
 	const struct view *view;
 	int64_t axis;
 
-	if (graph_view(g, node, 0, &view, err) < 0)
+	if (graph_scaled_view(g, node, 0, &view, err) < 0)
 		return -1;
 	from = view_extent(view);
 	axis = integer_of(node, "axis", 1);
@@ -88,7 +101,7 @@ int translate_transpose(struct graph *g, const struct pd_onnx_node *node, struct
 	const struct view *view;
 	struct view out;
 
-	if (graph_view(g, node, 0, &view, err) < 0)
+	if (graph_scaled_view(g, node, 0, &view, err) < 0)
 		return -1;
 	for (int d = 0; d < view->axes; d++) {
 		order[d] = array_axis(listed(node, "perm", (size_t)d, view->axes - 1 - d), view->axes);
@@ -105,7 +118,7 @@ int translate_squeeze(struct graph *g, const struct pd_onnx_node *node, struct p
 	const struct view *view;
 	struct view out, next;
 
-	if (graph_view(g, node, 0, &view, err) < 0)
+	if (graph_scaled_view(g, node, 0, &view, err) < 0)
 		return -1;
 	named = extent_axes(node, graph_constant(g, node, 1), view->axes, chosen);
 	if (!named && node->inputs > 1)
@@ -129,7 +142,7 @@ int translate_unsqueeze(struct graph *g, const struct pd_onnx_node *node, struct
 	struct view out, next;
 	int dims;
 
-	if (graph_view(g, node, 0, &view, err) < 0)
+	if (graph_scaled_view(g, node, 0, &view, err) < 0)
 		return -1;
 	if (more > PD_ONNX_DIMS - view->axes || !extent_axes(node, given, dims = view->axes + (int)more, chosen))
 		return graph_error(node, err, "expected axes that are constants");
@@ -148,7 +161,7 @@ int translate_expand(struct graph *g, const struct pd_onnx_node *node, struct pd
 	const struct view *view;
 	struct view out;
 
-	if (graph_view(g, node, 0, &view, err) < 0)
+	if (graph_scaled_view(g, node, 0, &view, err) < 0)
 		return -1;
 	if (!array_counts(shape) || shape->dims != 1 || shape->elements > PD_ONNX_DIMS)
 		return graph_error(node, err, "has a shape that is not known before samples are: export with a "
@@ -169,6 +182,7 @@ static int show_part(struct graph *g, const struct pd_onnx_node *node, const str
 	if (place(g, view, node, &base, &sample, err) < 0)
 		return -1;
 	view_alike(&plain, base, view, -1, 0);
+	view_scale_as(&plain, view);
 	return view_part(out, &plain, axis, start, end)
 		? 0 : graph_error(node, err, "takes a part of an axis that has the samples in it");
 }
@@ -181,20 +195,24 @@ int translate_slice(struct graph *g, const struct pd_onnx_node *node, struct pd_
 	struct extent from;
 	struct part part;
 
-	if (graph_view(g, node, 0, &view, err) < 0)
+	if (graph_scaled_view(g, node, 0, &view, err) < 0)
 		return -1;
 	from = view_extent(view);
 	for (size_t i = 0; i < 4; i++)
 		said[i] = graph_constant(g, node, i + 1);
 	if (!extent_sliced(&from, said, &part))
-		return graph_error(node, err, "expected a slice with constant bounds that leaves something");
+		return graph_error(node, err, "expected a slice with constant bounds");
 	out = *view;
 	for (int a = 0; a < from.dims; a++) {
 		if (part.step[a] != 1)
-			return graph_error(node, err, "takes every %" PRId64 "th place of an axis: expected all",
+			return graph_error(node, err, "takes some places of an axis, %" PRId64 " apart: expected all",
 					   part.step[a]);
 		if (part.end[a] - part.start[a] == from.size[a])
 			continue;
+		if (part.end[a] == part.start[a]) {
+			graph_find(g, node->output[0])->empty = true;
+			return graph_error(node, err, "leaves nothing of an axis: expected something");
+		}
 		if (show_part(g, node, &out, a, part.start[a], part.end[a], &next, err) < 0)
 			return -1;
 		out = next;
@@ -231,7 +249,7 @@ int translate_split(struct graph *g, const struct pd_onnx_node *node, struct pd_
 	const struct view *view;
 	int axis;
 
-	if (graph_view(g, node, 0, &view, err) < 0)
+	if (graph_scaled_view(g, node, 0, &view, err) < 0)
 		return -1;
 	axis = array_axis(integer_of(node, "axis", 0), view->axes);
 	for (size_t k = 0; axis >= 0 && k < node->outputs; k++) {
@@ -262,7 +280,7 @@ int translate_part(struct graph *g, const struct pd_onnx_node *node, struct pd_e
 
 	if (!split || !which || which->elements != 1 || !integer_of(split, "keepdims", 1))
 		return NOT_THIS;
-	if (graph_view(g, split, 0, &view, err) < 0)
+	if (graph_scaled_view(g, split, 0, &view, err) < 0)
 		return -1;
 	axis = array_axis(integer_of(split, "axis", 0), view->axes);
 	if (axis < 0 || !part_bounds(graph_constant(g, split, 1), 0, view_size(view, axis),
@@ -306,6 +324,7 @@ static bool put_axes(struct view *out, const struct view *from, int axis, const 
 		     const struct array *which, int counts)
 {
 	*out = (struct view){ .base = part->base, .offset = part->offset };
+	view_scale_as(out, part);
 	if (counts < 0 && view_factors(part, axis) > 0)
 		return false;
 	for (int a = 0; a < axis; a++)
@@ -330,7 +349,7 @@ int translate_gather(struct graph *g, const struct pd_onnx_node *node, struct pd
 	int64_t size, start;
 	int axis, counts;
 
-	if (graph_view(g, node, 0, &view, err) < 0)
+	if (graph_scaled_view(g, node, 0, &view, err) < 0)
 		return -1;
 	axis = array_axis(integer_of(node, "axis", 0), view->axes);
 	if (axis < 0 || !array_counts(which) || which->elements < 1 || view->axes + which->dims > PD_ONNX_DIMS)

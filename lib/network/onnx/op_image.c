@@ -165,16 +165,37 @@ int translate_mean(struct graph *g, const struct pd_onnx_node *node, struct pd_e
 	return without(g, node, &out, chosen, err);
 }
 
+/* Shows what has only channels, or channels and one axis, as an image. */
+static int as_image(struct graph *g, const struct pd_onnx_node *node, struct view *shown, struct pd_error *err)
+{
+	const struct view *view;
+	struct view next;
+
+	if (graph_view(g, node, 0, &view, err) < 0)
+		return -1;
+	if (view->axes < 2 || view->axes > 4 || view_samples(view) != 0)
+		return graph_error(node, err, "expected an axis of samples, one of channels, and up to two more");
+	*shown = *view;
+	while (shown->axes < 4) {
+		if (!view_inserted(&next, shown, 2))
+			return graph_error(node, err, "has too many axes");
+		*shown = next;
+	}
+	return 0;
+}
+
 int translate_batchnorm(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
 {
 	static const char *const names[] = { "weight", "bias", "running_mean", "running_var" };
 	const struct pd_onnx_tensor *tensors[4];
 	double kept = shortest(number_of(node, "momentum", 0.9));
-	struct extent sample;
 	const struct view *view;
+	struct view shown, out, next;
+	struct extent sample;
 	int base, layer;
 
-	if (image_in(g, node, &view, &base, &sample, err) < 0)
+	if (as_image(g, node, &shown, err) < 0 || graph_view(g, node, 0, &view, err) < 0 ||
+	    place(g, &shown, node, &base, &sample, err) < 0)
 		return -1;
 	for (size_t i = 0; i < 4; i++) {
 		tensors[i] = translate_whole(g, node, i + 1);
@@ -186,5 +207,11 @@ int translate_batchnorm(struct graph *g, const struct pd_onnx_node *node, struct
 					shortest(1 - kept)));
 	for (size_t i = 0; i < 4; i++)
 		layer_parameter(g, layer, names[i], tensors[i], NULL);
-	return image_set(g, node, layer, &sample, err);
+	if (!view_whole(&out, layer, &sample, 0, g->batch))
+		return graph_error(node, err, "makes too large an image");
+	while (out.axes > view->axes) {
+		view_removed(&next, &out, 2);
+		out = next;
+	}
+	return graph_set(g, node, &out);
 }

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /* Does an axis count the samples, or could it? */
@@ -96,6 +97,28 @@ static int pair(struct graph *g, const struct pd_onnx_node *node, const char *ki
 		? -1 : translate_pair(g, node, kind, a, b, err);
 }
 
+/* A product with one number is none yet: attention can multiply. */
+int translate_scaled(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	bool divided = is_op(node, "Div");
+
+	for (size_t i = 0; i < (divided ? 1 : 2) && node->inputs == 2; i++) {
+		const struct array *constant = graph_constant(g, node, 1 - i);
+		const struct value *value = graph_in(g, node, i);
+		struct view out;
+		double by;
+
+		if (!array_scalar(constant, &by) || by == 0 || !value || !value->view ||
+		    constant->dims > value->view->axes)
+			continue;
+		out = *value->view;
+		out.by = (out.scaled ? out.by : 1) * (divided ? 1 / by : by);
+		out.scaled = fabs(out.by - 1) > 1e-7;
+		return graph_set(g, node, &out);
+	}
+	return NOT_THIS;
+}
+
 int translate_product(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
 {
 	return pair(g, node, "mul", 1, err);
@@ -176,43 +199,79 @@ int translate_positions(struct graph *g, const struct pd_onnx_node *node, struct
 	return NOT_THIS;
 }
 
-int translate_concat(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+/* Lists the inputs of a node that have elements. */
+static size_t with_elements(const struct graph *g, const struct pd_onnx_node *node, size_t *which)
 {
-	int *base = pd_calloc(node->inputs + 1, sizeof(*base)), axis = -1, samples = -1, dim = -1, layer;
-	struct extent sample = { 0 }, part = { 0 };
-	const struct view *view;
-	struct view shown, out;
-	int result = -1;
+	size_t count = 0;
 
-	for (size_t i = 0; i < node->inputs && samples < 0; i++) {
-		if (graph_view(g, node, i, &view, err) < 0)
-			goto end;
+	for (size_t i = 0; i < node->inputs; i++) {
+		const struct value *value = graph_in(g, node, i);
+
+		if (!value || !value->empty)
+			which[count++] = i;
+	}
+	return count;
+}
+
+/* Places input i of a node as a part along its axis; *dim_p: which axis of the sample that is. */
+static int place_part(struct graph *g, const struct pd_onnx_node *node, size_t i, int samples, int *base_p,
+		      struct extent *part_p, int *dim_p, struct pd_error *err)
+{
+	const struct view *view;
+	struct view shown;
+	int axis;
+
+	if (graph_view(g, node, i, &view, err) < 0 ||
+	    beside(g, node, view, view->axes, samples, &shown, err) < 0 ||
+	    place(g, &shown, node, base_p, part_p, err) < 0)
+		return -1;
+	axis = array_axis(integer_of(node, "axis", 0), view->axes);
+	*dim_p = axis < 0 ? -1 : place_axis(&shown, axis);
+	if (*dim_p < 0 || part_p->size[*dim_p] != view_size(&shown, axis))
+		return graph_error(node, err, "joins tensors along the samples");
+	return 0;
+}
+
+static int joined(struct graph *g, const struct pd_onnx_node *node, const size_t *which, size_t count, int *base,
+		  struct pd_error *err)
+{
+	struct extent sample = { 0 }, part;
+	int samples = -1, dim = -1, layer;
+	const struct view *view;
+	struct view out;
+
+	for (size_t k = 0; k < count && samples < 0; k++) {
+		if (graph_view(g, node, which[k], &view, err) < 0)
+			return -1;
 		samples = view_samples(view);
 	}
-	for (size_t i = 0; i < node->inputs; i++) {
-		if (graph_view(g, node, i, &view, err) < 0)
-			goto end;
-		axis = array_axis(integer_of(node, "axis", 0), view->axes);
-		if (beside(g, node, view, view->axes, samples, &shown, err) < 0 ||
-		    place(g, &shown, node, &base[i], &part, err) < 0)
-			goto end;
-		dim = axis < 0 ? -1 : place_axis(&shown, axis);
-		if (dim < 0 || part.size[dim] != view_size(&shown, axis) || (i > 0 && part.dims != sample.dims)) {
-			graph_error(node, err, "joins tensors along the samples, or some that do not fit");
-			goto end;
-		}
-		if (i > 0)
-			part.size[dim] += sample.size[dim];
+	for (size_t k = 0; k < count; k++) {
+		if (place_part(g, node, which[k], samples, &base[k], &part, &dim, err) < 0)
+			return -1;
+		if (k > 0 && part.dims != sample.dims)
+			return graph_error(node, err, "joins tensors that do not fit each other");
+		part.size[dim] += k > 0 ? sample.size[dim] : 0;
 		sample = part;
 	}
-	layer = node->inputs == 1 ? base[0]
-		: layer_add(g, "concat", node, (int)node->inputs, base, &sample,
-			    json_pack("{s:i}", "dim", dim + 1));
-	if (node->inputs > 0 && view_whole(&out, layer, &sample, samples, g->batch))
-		result = graph_set(g, node, &out);
+	layer = layer_add(g, "concat", node, (int)count, base, &sample, json_pack("{s:i}", "dim", dim + 1));
+	if (!view_whole(&out, layer, &sample, samples, g->batch))
+		return graph_error(node, err, "joins tensors of too many axes");
+	return graph_set(g, node, &out);
+}
+
+int translate_concat(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	size_t *which = pd_calloc(node->inputs + 1, sizeof(*which)), count = with_elements(g, node, which);
+	int *base = pd_calloc(node->inputs + 1, sizeof(*base)), result;
+	const struct view *view;
+
+	if (count == 0)
+		result = NOT_THIS;
+	else if (count > 1)
+		result = joined(g, node, which, count, base, err);
 	else
-		graph_error(node, err, "joins tensors of too many axes");
-end:
+		result = graph_view(g, node, which[0], &view, err) < 0 ? -1 : graph_set(g, node, view);
+	free(which);
 	free(base);
 	return result;
 }

@@ -9,6 +9,7 @@ const struct value *pattern_origin(const struct graph *g, const struct value *va
 {
 	while (value && value->node && !value->constant &&
 	       (is_op(value->node, "Identity") ||
+		is_op(value->node, "CastLike") ||
 		(is_op(value->node, "Cast") && pd_onnx_is_float((int)integer_of(value->node, "to", 0)))))
 		value = graph_in(g, value->node, 0);
 	return value;

@@ -15,7 +15,7 @@
 struct rotation {
 	const struct value *sines;
 	int64_t positions, features;
-	double base, factor;
+	double base, factor, low, high, original;       /* of the kind "rope" */
 	bool known;
 };
 
@@ -27,8 +27,8 @@ static const struct value *bare(const struct graph *g, const struct value *value
 	return value;
 }
 
-/* The number with the fewest digits that is nearly this one. */
-static double round_number(double number)
+/* The number with the fewest digits that is this one, up to such a part of it. */
+static double round_number(double number, double near)
 {
 	char text[40];
 
@@ -37,51 +37,110 @@ static double round_number(double number)
 
 		snprintf(text, sizeof(text), "%.*g", digits, number);
 		rounded = strtod(text, NULL);
-		if (fabs(rounded - number) < 5e-6 * fabs(number))
+		if (fabs(rounded - number) < near * fabs(number))
 			return rounded;
 	}
 	return number;
 }
 
-static double angle(const struct rotation *r, int64_t position, int64_t i)
+/* The angle of pair i from one position to the next, as the kind has it. */
+static double angle(const struct rotation *r, int64_t i)
 {
-	return (double)position / r->factor * pow(r->base, -2.0 * (double)i / (double)r->features);
+	double plain = pow(r->base, -2.0 * (double)i / (double)r->features);
+	double turns = r->original * plain / (2 * M_PI), share = (turns - r->low) / (r->high - r->low);
+
+	share = r->original == 0 || share < 0 ? 0 : share > 1 ? 1 : share;
+	return plain * (share + (1 - share) / r->factor);
 }
 
-/* Are all angles those of base and factor? */
-static bool is_geometric(const struct rotation *r, const struct array *cosines, const struct array *sines)
+/* Are all angles as the kind has them? */
+static bool is_so(const struct rotation *r, const struct array *cosines, const struct array *sines)
 {
-	for (int64_t n = 0; n < cosines->elements; n++) {
-		int64_t position = n / r->features % r->positions, i = n % r->features % (r->features / 2);
-		double by = angle(r, position, i), near = 1e-4 + (double)position * 5e-7;
+	int64_t half = r->features / 2;
+	double *angles = pd_calloc((size_t)half, sizeof(*angles));
+	bool so = r->base >= 1 && r->base <= 1e12 && r->factor >= 1 && r->factor <= 1e6 && r->low >= 0 &&
+		  r->low < r->high && r->high <= 1e6 && r->original >= 0 && r->original <= 1 << 30;
 
-		if (fabs(cosines->reals[n] - cos(by)) > near || fabs(sines->reals[n] - sin(by)) > near)
-			return false;
+	for (int64_t i = 0; i < half; i++)
+		angles[i] = angle(r, i);
+	for (int64_t n = 0; so && n < cosines->elements; n++) {
+		int64_t position = n / r->features % r->positions;
+		double by = (double)position * angles[n % half], near = 1e-4 + (double)position * 5e-7;
+
+		so = fabs(cosines->reals[n] - cos(by)) <= near && fabs(sines->reals[n] - sin(by)) <= near;
 	}
-	return true;
+	free(angles);
+	return so;
+}
+
+/* The angle that is seen. */
+static double seen(const struct rotation *r, const struct array *cosines, const struct array *sines, int64_t i)
+{
+	return atan2(sines->reals[r->features + i], cosines->reals[r->features + i]);
+}
+
+/* One base, and perhaps one factor for all pairs. */
+static bool find_even(struct rotation *r, const struct array *cosines, const struct array *sines)
+{
+	int64_t last = r->features / 2 - 1;
+	double first = seen(r, cosines, sines, 0), smallest = seen(r, cosines, sines, last);
+
+	if (!(first > 0 && smallest > 0))
+		return false;
+	r->low = 1;
+	r->high = 4;
+	r->factor = round_number(1 / first, 5e-6);
+	r->base = last > 0 ? round_number(pow(smallest / first, -(double)r->features / (2.0 * (double)last)), 5e-6)
+			   : 10000;
+	return is_so(r, cosines, sines);
+}
+
+/*
+ * Fast pairs as they are and slow ones slower, as Llama 3.1 has it: the base shows in two neighbours of either
+ * kind, here pair i and the next, and the factor in the last.  What share of its angle a pair between the two
+ * keeps is a line, which low, high and original describe; low is taken to be 1, as it always is.
+ */
+static bool find_uneven(struct rotation *r, const struct array *cosines, const struct array *sines, int64_t pair)
+{
+	int64_t last = r->features / 2 - 1;
+	double before = seen(r, cosines, sines, pair), after = seen(r, cosines, sines, pair + 1), x[2], y[2], slope;
+	int found = 0;
+
+	if (!(before > 0 && after > 0 && after < before && seen(r, cosines, sines, last) > 0))
+		return false;
+	r->base = round_number(pow(after / before, -(double)r->features / 2), 3e-5);
+	r->factor = pow(r->base, -2.0 * (double)last / (double)r->features) / seen(r, cosines, sines, last);
+	r->factor = round_number(r->factor, 5e-5);
+	for (int64_t i = 1; i < last && found < 2 && r->factor > 1; i++) {
+		double plain = pow(r->base, -2.0 * (double)i / (double)r->features);
+
+		x[found] = plain / (2 * M_PI);
+		y[found] = (seen(r, cosines, sines, i) / plain - 1 / r->factor) / (1 - 1 / r->factor);
+		found += y[found] > 1e-3 && y[found] < 1 - 1e-3;
+	}
+	if (found == 0)
+		return false;
+	r->low = 1;
+	slope = found == 2 ? (y[1] - y[0]) / (x[1] - x[0]) : 0;
+	r->high = found == 2 ? 1 + 1 / (slope * x[0] - y[0]) : 4;
+	r->high = fabs(r->high - round(r->high)) < 0.01 ? round(r->high) : r->high;
+	r->original = round((y[0] * (r->high - 1) + 1) / x[0]);
+	return is_so(r, cosines, sines);
 }
 
 static void find_rotation(struct rotation *r, const struct array *cosines, const struct array *sines)
 {
 	int dims = cosines ? cosines->dims : 0;
-	int64_t last;
-	double first, smallest;
 
 	if (!cosines || !sines || dims < 2 || cosines->whole || sines->whole || dims != sines->dims ||
 	    memcmp(cosines->size, sines->size, (size_t)dims * sizeof(*sines->size)) != 0)
 		return;
 	r->positions = cosines->size[dims - 2];
 	r->features = cosines->size[dims - 1];
-	last = r->features / 2 - 1;
-	if (r->positions < 2 || r->features < 2 || r->features % 2 != 0)
-		return;
-	first = atan2(sines->reals[r->features], cosines->reals[r->features]);
-	smallest = atan2(sines->reals[r->features + last], cosines->reals[r->features + last]);
-	if (!(first > 0 && smallest > 0))
-		return;
-	r->factor = round_number(1 / first);
-	r->base = last > 0 ? round_number(pow(smallest / first, -(double)r->features / (2.0 * (double)last))) : 10000;
-	r->known = r->base >= 1 && r->base <= 1e12 && r->factor >= 1 && is_geometric(r, cosines, sines);
+	if (r->positions >= 2 && r->features >= 2 && r->features % 2 == 0)
+		r->known = find_even(r, cosines, sines) ||
+			   (r->features >= 8 && (find_uneven(r, cosines, sines, 0) ||
+						 find_uneven(r, cosines, sines, r->features / 2 - 2)));
 }
 
 static const struct rotation *rotation_of(struct graph *g, const struct value *cosines, const struct value *sines)
@@ -124,6 +183,21 @@ static const struct value *factor_beside(const struct graph *g, const struct pd_
 	return bare(g, graph_in(g, product, 1 - i));
 }
 
+static json_t *attributes_of(const struct rotation *r, int64_t width)
+{
+	json_t *attributes = json_pack("{s:f}", "base", r->base);
+
+	if (width != r->features)
+		pd_json_set(attributes, "head_dim", json_integer(r->features));
+	if (r->factor != 1)
+		pd_json_set(attributes, "factor", json_real(r->factor));
+	if (r->original > 0)
+		json_object_update_new(attributes, json_pack("{s:f, s:f, s:I}", "low_freq_factor", r->low,
+							     "high_freq_factor", r->high, "original_positions",
+							     (json_int_t)r->original));
+	return attributes;
+}
+
 /* Shows heads behind one another, [T, H d], and adds the layer. */
 static int rotate(struct graph *g, const struct pd_onnx_node *node, const struct view *x,
 		  const struct rotation *r, struct pd_error *err)
@@ -132,7 +206,6 @@ static int rotate(struct graph *g, const struct pd_onnx_node *node, const struct
 	struct view rows = { .base = x->base, .offset = x->offset }, out;
 	struct extent sample;
 	int64_t width;
-	json_t *attributes;
 
 	if (!view_axis_of(&rows, x, 0) || !view_axis_of(&rows, x, time) || !view_axis(&rows))
 		return graph_error(node, err, "has too many axes");
@@ -143,12 +216,7 @@ static int rotate(struct graph *g, const struct pd_onnx_node *node, const struct
 	if (place(g, &rows, node, &base, &sample, err) < 0)
 		return -1;
 	width = view_size(&rows, 2);
-	attributes = json_pack("{s:f}", "base", r->base);
-	if (width != r->features)
-		pd_json_set(attributes, "head_dim", json_integer(r->features));
-	if (r->factor != 1)
-		pd_json_set(attributes, "factor", json_real(r->factor));
-	layer = layer_add_one(g, "rope", node, base, &sample, attributes);
+	layer = layer_add_one(g, "rope", node, base, &sample, attributes_of(r, width));
 	out = (struct view){ .base = layer };
 	for (int a = 0; a < x->axes; a++) {
 		int64_t size = view_size(x, a);
@@ -175,9 +243,8 @@ int translate_rope(struct graph *g, const struct pd_onnx_node *node, struct pd_e
 			return NOT_THIS;
 		r = rotation_of(g, factor_beside(g, plain, i), factor_beside(g, turned, k));
 		if (!r->known)
-			return graph_error(node, err, "rotates positions by angles that are no powers of one base, or of "
-					   "one position alone: pd-model reads scaled positions from a Hugging Face "
-					   "folder");
+			return graph_error(node, err, "rotates positions by angles that are no powers of one base, as they "
+					   "are or scaled as Llama 3.1 does; or there is one position alone");
 		if (r->positions != view_size(x->view, x->view->axes - 2) ||
 		    r->features != view_size(x->view, x->view->axes - 1))
 			return graph_error(node, err, "rotates a part of each head: expected all of it");

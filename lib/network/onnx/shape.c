@@ -89,8 +89,10 @@ bool extent_sliced(const struct extent *from, const struct array *const constant
 		part_p->start[axis] = within(array_integer(starts, i), from->size[axis]);
 		part_p->end[axis] = within(array_integer(ends, i), from->size[axis]);
 		part_p->step[axis] = steps ? array_integer(steps, i) : 1;
-		if (part_p->step[axis] < 1 || part_p->start[axis] >= part_p->end[axis])
+		if (part_p->step[axis] < 1)
 			return false;
+		if (part_p->end[axis] < part_p->start[axis])
+			part_p->end[axis] = part_p->start[axis];
 	}
 	return true;
 }

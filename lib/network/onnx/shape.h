@@ -22,5 +22,5 @@ bool extent_axes(const struct pd_onnx_node *node, const struct array *given, int
 struct part {
 	int64_t start[PD_ONNX_DIMS], end[PD_ONNX_DIMS], step[PD_ONNX_DIMS];
 };
-/* What Slice(., starts, ends, axes, steps) leaves; false: the constants do not say, or nothing is left. */
+/* What Slice(., starts, ends, axes, steps) leaves; false: the constants do not say.  Perhaps nothing is left. */
 bool extent_sliced(const struct extent *from, const struct array *const constants[4], struct part *part_p);

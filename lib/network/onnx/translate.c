@@ -12,8 +12,15 @@ static const struct row {
 #undef ROW
 };
 
-static int unknown(const struct pd_onnx_node *node, struct pd_error *err)
+/* What an input could not be translated for is the reason for what it is needed for, too. */
+static int unknown(const struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
 {
+	for (size_t i = 0; i < node->inputs; i++) {
+		const struct value *value = graph_in(g, node, i);
+
+		if (value && value->why)
+			return pd_error_input(err, "%s", value->why);
+	}
 	if (*node->domain)
 		return graph_error(node, err, "is of %.60s: expected operators of ONNX", node->domain);
 	return graph_error(node, err, "no kind of layer computes %.40s; see pd-model(5) for those that there are",
@@ -27,7 +34,7 @@ static int translate(struct graph *g, const struct pd_onnx_node *node, struct pd
 	for (size_t i = 0; result == NOT_THIS && !*node->domain && i < PD_COUNT(rows); i++)
 		if (strcmp(rows[i].op, node->op) == 0)
 			result = rows[i].translate(g, node, err);
-	return result == NOT_THIS ? unknown(node, err) : result;
+	return result == NOT_THIS ? unknown(g, node, err) : result;
 }
 
 void graph_translate(struct graph *g)

@@ -10,6 +10,7 @@
 static void begin(struct view *view, const struct view *from)
 {
 	*view = (struct view){ .base = from->base, .offset = from->offset };
+	view_scale_as(view, from);
 }
 
 bool view_axis(struct view *view)
@@ -91,7 +92,7 @@ struct extent view_extent(const struct view *view)
 
 bool view_same(const struct view *a, const struct view *b)
 {
-	return a->base == b->base && a->offset == b->offset && a->axes == b->axes &&
+	return a->base == b->base && a->offset == b->offset && !a->scaled && !b->scaled && a->axes == b->axes &&
 	       memcmp(a->first, b->first, sizeof(a->first)) == 0 &&
 	       memcmp(a->factor, b->factor, (size_t)a->first[a->axes] * sizeof(*a->factor)) == 0;
 }

@@ -23,6 +23,8 @@ struct factor {
 struct view {
 	int base;                       /* the layer or input */
 	int64_t offset;                 /* of the first element */
+	bool scaled;                    /* all is multiplied by the factor, which attention alone can do */
+	double by;
 	int axes;
 	int first[PD_ONNX_DIMS + 1];    /* of each axis, and behind the last one */
 	struct factor factor[MOST_FACTORS];
@@ -57,6 +59,13 @@ bool view_whole(struct view *view, int base, const struct extent *sample, int at
  * or row by row.  Axis `but` has `size` elements instead; -1: none.
  */
 bool view_alike(struct view *view, int base, const struct view *like, int but, int64_t size);
+
+/* Scales a view as another is. */
+static inline void view_scale_as(struct view *view, const struct view *other)
+{
+	view->scaled = other->scaled;
+	view->by = other->by;
+}
 
 /* What nodes make of views.  False: no view shows that. */
 bool view_permuted(struct view *view, const struct view *from, const int *order);
