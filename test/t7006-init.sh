@@ -71,13 +71,16 @@ test_ok "those of the seed: the same bits as without" '
 	diff -r "$(at ck 7)" "$(at ck-init 7)"'
 
 # file NAME DTYPE SHAPE BYTES [NAME ...]: prints a safetensors file.  BYTES are as printf has them, and
-# repeated.
+# repeated; or @FILE, which has all of them.
 file() {
 	header= at=0
 	: >data
 	while [ $# -gt 0 ]; do
 		elements=$(echo "$3" | jq 'reduce .[] as $n (1; . * $n)')
-		for n in $(seq "$elements"); do printf "$4"; done >>data
+		case $4 in
+		@*) cat "${4#@}" ;;
+		*) for n in $(seq "$elements"); do printf "$4"; done ;;
+		esac >>data
 		end=$(stat -c %s data)
 		header="$header${header:+,}\"$1\":{\"dtype\":\"$2\",\"shape\":$3,\"data_offsets\":[$at,$end]}"
 		at=$end
@@ -115,12 +118,16 @@ with() {
 }
 # values CHECKPOINT NAME: prints the distinct numbers of a tensor.
 values() {
+	elements "$@" | tr ' ' '\n' | sort -u
+}
+# elements CHECKPOINT NAME: prints its numbers.
+elements() {
 	values_file=$(stage "$1")
 	values_length=$(od -An -tu4 -N 4 "$values_file")
 	set -- $(tail -c +9 "$values_file" | head -c "$values_length" |
 		jq -r --arg name "$2" '.[$name].data_offsets | "\(.[0]) \(.[1] - .[0])"')
 	tail -c +$((9 + values_length + $1)) "$values_file" | head -c "$2" | od -An -v -w4 -tf4 |
-		tr -d ' ' | sort -u
+		tr -d ' ' | paste -s -d ' ' -
 }
 
 bn="bn.weight F32 [1] \0\0\200\077 bn.bias F32 [1] \0\0\0\0
@@ -181,6 +188,136 @@ test_ok "other shapes and types" '
 	with w "\"fc1.weight\": expected shape \[4, 4\], found \[16\]"
 	file $bn $bias fc1.weight I64 "[4,4]" "\0\0\0\0\0\0\0\0" >w
 	with w "\"fc1.weight\": expected type F32, F16, BF16 or F64, found I64"'
+
+# Queries and keys lie side by side in "attn.w", and are transposed; a normalisation has its old name.
+cat >named.json <<'END'
+{"format": "pd-model", "version": 1, "name": "named",
+ "source": {"format": "huggingface", "prefix": "base."},
+ "inputs": [{"name": "x", "dtype": "f32", "shape": [2]}, {"name": "label", "dtype": "i32", "shape": []}],
+ "layers": [
+  {"name": "q", "kind": "linear", "inputs": ["x"], "out_features": 2, "bias": false,
+   "names": {"weight": {"name": "base.attn.w", "transpose": true, "start": 0}}},
+  {"name": "k", "kind": "linear", "inputs": ["x"], "out_features": 2,
+   "names": {"weight": {"name": "base.attn.w", "transpose": true, "start": 2},
+             "bias": {"name": "base.k", "shape": [1, 2]}}},
+  {"name": "add", "kind": "add", "inputs": ["q", "k"]},
+  {"name": "ln", "kind": "layernorm", "inputs": ["add"], "names": {"weight": "base.ln.weight", "bias": "base.ln.bias"}},
+  {"name": "head", "kind": "linear", "inputs": ["ln"], "out_features": 2, "bias": false, "shares": "q"},
+  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["head", "label"]}
+ ]}
+END
+profile named.json 4 >named
+plan named 1 >plan-named
+printf '\0\0\200\077\0\0\0\100\0\0\100\100\0\0\200\100\0\0\240\100\0\0\300\100\0\0\340\100\0\0\0\101' >eight
+w='base.attn.w F32 [2,4] @eight'
+k='base.k F32 [1,2] \0\0\100\100'
+ln='base.ln.weight F32 [2] \0\0\200\077 base.ln.bias F32 [2] \0\0\0\0'
+# named FILE WORDS: as with, for this model.
+named() {
+	status 2 pd-run --synthetic --minibatches=1 --init="$1" plan-named >out 2>err
+	cat err
+	one_line err
+	grep -q "^pd-run: --init: $1.*$2" err
+}
+test_ok "names of the outside: transposed, side by side, in another shape" '
+	file $w $k $ln >w
+	still ck plan-named --init=w
+	[ "$(elements ck q.weight)" = "1 5 2 6" ]
+	[ "$(elements ck k.weight)" = "3 7 4 8" ]
+	[ "$(elements ck k.bias)" = "3 3" ]'
+test_ok "without what names begin with; old names of a normalisation; names of ours" '
+	file attn.w F32 "[2,4]" @eight k F32 "[1,2]" "\0\0\100\100" base.ln.gamma F32 "[2]" "\0\0\0\100" \
+		ln.beta F32 "[2]" "\0\0\200\077" >w
+	still ck plan-named --init=w
+	[ "$(elements ck k.weight) $(elements ck ln.weight) $(elements ck ln.bias)" = "3 7 4 8 2 2 1 1" ]
+	still two plan-named --init="$(stage ck)"
+	cmp "$(stage ck)" "$(stage two)"
+	file q.weight F32 "[2,2]" "\0\0\200\077" k.weight F32 "[2,2]" "\0\0\0\100" $k $ln >w
+	still ck plan-named --init=w
+	[ "$(elements ck k.weight) $(elements ck q.weight)" = "2 2 2 2 1 1 1 1" ]'
+test_ok "a shared weight that the source has once may be there under the other name, too" '
+	printf "\0\0\200\077\0\0\240\100\0\0\0\100\0\0\300\100" >q
+	file $w $k $ln head.weight F32 "[2,2]" @q >w
+	still ck plan-named --init=w
+	[ "$(elements ck q.weight)" = "1 5 2 6" ]
+	file $w $k $ln head.weight F32 "[2,2]" "\0\0\0\0" >w
+	named w "\"base.attn.w\" and \"head.weight\" differ"'
+test_ok "what is missing or too much, or has another shape, by names of the outside" '
+	file $k >w
+	named w ": expected \"base.attn.w\", \"base.ln.weight\", \"base.ln.bias\" of model \"named\", found nothing of these names$"
+	file $k $ln attn.ww F32 "[1]" "\0\0\0\0" >w
+	named w ": expected \"base.attn.w\" of model \"named\", found nothing of that name, but \"attn.ww\"$"
+	file $w $k $ln base.pooler.dense.bias F32 "[1]" "\0\0\0\0" >w
+	named w ": \"base.pooler.dense.bias\": model \"named\" has no such parameter"
+	file base.attn.w F32 "[4,2]" @eight $k $ln >w
+	named w "\"base.attn.w\": expected shape .2, 4., found .4, 2."
+	file $w base.k F32 "[2]" "\0\0\0\0" $ln >w
+	named w "\"base.k\": expected shape .1, 2., found .2."'
+
+# sharded MAP: makes a folder of the files a and b, and an index with that weight_map.
+sharded() {
+	rm -rf folder
+	mkdir folder
+	cp a b folder/
+	echo "{\"metadata\": {\"total_size\": 1}, \"weight_map\": {$1}}" >folder/model.safetensors.index.json
+}
+map='"base.attn.w": "a", "base.k": "b", "base.ln.weight": "b", "base.ln.bias": "b"'
+test_ok "a folder, an index with shards, a folder that has both" '
+	file $w >a
+	file $k $ln >b
+	sharded "$map"
+	for path in folder folder/ folder/model.safetensors.index.json; do
+		still ck plan-named --init=$path
+		[ "$(elements ck k.weight)" = "3 7 4 8" ]
+	done
+	file base.attn.w F32 "[2,4]" "\0\0\0\0" $k $ln >folder/model.safetensors
+	still ck plan-named --init=folder
+	[ "$(values ck k.weight)" = 0 ]'
+test_ok "an index that is not that of its files" '
+	sharded "$map, \"c\": \"b\""
+	named folder "index.json: weight_map.c: b has no such tensor"
+	sharded "\"base.attn.w\": \"a\", \"base.k\": \"b\", \"base.ln.weight\": \"b\""
+	named folder "/b: \"base.ln.bias\": expected it in no file, as its index says"
+	sharded "$map, \"c\": \"../a\""
+	named folder "weight_map.c: expected the name of a file beside the index, found \"../a\""
+	sharded "$map"
+	rm folder/b
+	named folder "/b: cannot open"
+	sharded "$map"
+	echo "{\"weight_map\": [1]}" >folder/model.safetensors.index.json
+	named folder "weight_map: expected an object with the file of each tensor, found an array"
+	echo "{}" >folder/model.safetensors.index.json
+	named folder "expected a safetensors file, found a JSON document; an index of several files has a \"weight_map\""'
+test_ok "folders of something else" '
+	mkdir -p empty pickled
+	named empty "expected a folder with model.safetensors or model.safetensors.index.json, or with checkpoints"
+	touch pickled/pytorch_model.bin
+	named pickled "expected model.safetensors, found pytorch_model.bin; in Python, save_pretrained"
+	cp -r "$(at ck 1)" moved
+	named moved "expected the name that the checkpoint.s folder was given, step- and twelve digits"
+	touch no.onnx
+	named no.onnx ""'
+test_ok "heads that a network from a Hugging Face folder does not have are passed over, and named" '
+	cp -r "$PD_SOURCE/test/data/import/bert" bert
+	pd-model ./bert >bert.json
+	profile bert.json 4 >bert-profile
+	plan bert-profile 1 >plan-bert
+	header_bytes=$(od -An -tu4 -N 4 bert/model.safetensors)
+	tail -c +9 bert/model.safetensors | head -c "$header_bytes" |
+		jq -r "del(.__metadata__) | to_entries | sort_by(.value.data_offsets[0])[] |
+			\"\(.key) \(.value.dtype) \(.value.shape | tojson) \(.value.data_offsets[0]) \(
+				.value.data_offsets[1] - .value.data_offsets[0])\"" >list
+	set --
+	while read -r name type shape from bytes; do
+		tail -c +$((9 + header_bytes + from)) bert/model.safetensors | head -c "$bytes" >"bytes-$name"
+		set -- "$@" "$name" "$type" "$shape" "@bytes-$name"
+	done <list
+	file "$@" bert.pooler.dense.weight F32 "[1]" "\0\0\0\0" cls.seq_relationship.bias F32 "[2]" "\0\0\0\0" >more
+	mv more bert/model.safetensors
+	still ck plan-bert --init=bert 2>err
+	cat err
+	grep -q "bert: passes over \"bert.pooler.dense.weight\", \"cls.seq_relationship.bias\", of heads that model \"bert\" does not" err'
+
 test_ok "no such file, half a file, a pipe, another kind of file" '
 	with nothing "cannot open"
 	file $bn $weight $bias | head -c -1 >w

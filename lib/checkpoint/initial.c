@@ -12,7 +12,6 @@
 
 #define COMPARED (1 << 20)              /* elements at once */
 #define SHOWN 3                         /* names in a message */
-#define LIST_TEXT 400
 
 /* Where a tensor of ours is: a part of one of theirs. */
 struct place {
@@ -210,14 +209,18 @@ static const struct {
 	{ "cls.predictions.bias", "cls.predictions.decoder.bias", false },
 };
 
-/* Returns the text with another ending, or NULL; free() it. */
-static char *with_ending(const char *text, const char *ending, const char *other)
+static bool ends_with(const char *text, const char *ending)
 {
 	size_t length = strlen(text), end = strlen(ending);
 
-	if (length < end || strcmp(text + length - end, ending) != 0)
-		return NULL;
-	return pd_format("%.*s%s", (int)(length - end), text, other);
+	return length >= end && strcmp(text + length - end, ending) == 0;
+}
+
+/* Returns the text with another ending, or NULL; free() it. */
+static char *with_ending(const char *text, const char *ending, const char *other)
+{
+	return !ends_with(text, ending) ? NULL
+		: pd_format("%.*s%s", (int)(strlen(text) - strlen(ending)), text, other);
 }
 
 static int look_for_old(struct pd_initial *initial, const char *name, const struct pd_outside *outside,
@@ -307,38 +310,48 @@ static const struct {
 	{ ".position_ids", 0 }, { "cls.predictions.bias", 0 },
 };
 
+/* Parameters of heads: files of BERT and ViT have them, whatever config.json says that the network is. */
+static const char *const heads[] = {
+	"pooler.dense.weight", "pooler.dense.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias",
+};
+
 static bool is_unused(const struct pd_tensor *tensor)
 {
-	for (size_t i = 0; i < PD_COUNT(unused); i++) {
-		char *rest = with_ending(tensor->name, unused[i].ending, "");
-		bool fits = rest && (unused[i].dims == 0 || unused[i].dims == tensor->dims);
-
-		free(rest);
-		if (fits)
+	for (size_t i = 0; i < PD_COUNT(unused); i++)
+		if (ends_with(tensor->name, unused[i].ending) &&
+		    (unused[i].dims == 0 || unused[i].dims == tensor->dims))
 			return true;
-	}
+	return false;
+}
+
+/* Is it of a head that the network does not have? */
+static bool is_of_head(const struct pd_initial *initial, const struct pd_tensor *tensor)
+{
+	for (size_t i = 0; i < PD_COUNT(heads) && pd_model_config(initial->model); i++)
+		if (ends_with(tensor->name, heads[i]))
+			return !json_object_get(initial->known, tensor->name);
 	return false;
 }
 
 /* Adds a name to a list for a message, which has the first few. */
-static void list_one(char list[LIST_TEXT], int count, const char *name)
+static void list_one(char list[PD_INITIAL_TEXT], int count, const char *name)
 {
 	size_t used = strlen(list);
 
 	if (count < SHOWN)
-		snprintf(list + used, LIST_TEXT - used, "%s\"%.100s\"", used ? ", " : "", name);
+		snprintf(list + used, PD_INITIAL_TEXT - used, "%s\"%.100s\"", used ? ", " : "", name);
 }
 
 /* Ends the list with how many more there are. */
-static void end_list(char list[LIST_TEXT], int count, int shown)
+static void end_list(char list[PD_INITIAL_TEXT], int count, int shown)
 {
 	size_t used = strlen(list);
 
 	if (count > shown)
-		snprintf(list + used, LIST_TEXT - used, " and %d more", count - shown);
+		snprintf(list + used, PD_INITIAL_TEXT - used, " and %d more", count - shown);
 }
 
-static int list_missing(const struct pd_initial *initial, char list[LIST_TEXT], const char **first_p)
+static int list_missing(const struct pd_initial *initial, char list[PD_INITIAL_TEXT], const char **first_p)
 {
 	int missing = 0;
 
@@ -356,11 +369,26 @@ static int list_missing(const struct pd_initial *initial, char list[LIST_TEXT], 
 
 static bool is_strange(const struct pd_initial *initial, const struct pd_tensor *tensor)
 {
-	return !json_object_get(initial->known, tensor->name) && !is_unused(tensor);
+	return !json_object_get(initial->known, tensor->name) && !is_unused(tensor) &&
+	       !is_of_head(initial, tensor);
+}
+
+int pd_initial_other_heads(const struct pd_initial *initial, char list[PD_INITIAL_TEXT])
+{
+	const struct pd_tensor *const *all;
+	size_t count = pd_tensors_list(initial->tensors, &all);
+	int heads_count = 0;
+
+	*list = '\0';
+	for (size_t i = 0; i < count; i++)
+		if (is_of_head(initial, all[i]))
+			list_one(list, heads_count++, all[i]->name);
+	end_list(list, heads_count, SHOWN);
+	return heads_count;
 }
 
 /* Those that the model has no place for; where one is wanted, the one whose name is most like it alone. */
-static int list_strangers(const struct pd_initial *initial, const char *wanted, char list[LIST_TEXT])
+static int list_strangers(const struct pd_initial *initial, const char *wanted, char list[PD_INITIAL_TEXT])
 {
 	struct pd_likeness likeness = { .word = wanted ? wanted : "" };
 	const struct pd_tensor *const *all;
@@ -385,7 +413,7 @@ static int list_strangers(const struct pd_initial *initial, const char *wanted, 
 
 static int check_complete(const struct pd_initial *initial, struct pd_error *err)
 {
-	char missing[LIST_TEXT] = "", strangers[LIST_TEXT] = "";
+	char missing[PD_INITIAL_TEXT] = "", strangers[PD_INITIAL_TEXT] = "";
 	const char *name = initial->model->name, *first = NULL;
 	int count = list_missing(initial, missing, &first);
 	bool others = pd_tensors_have_constants(initial->tensors);

@@ -2,7 +2,8 @@
 /*
  * Parameters to begin training with, from wherever tensors are (checkpoint/tensors.h): under the names, and in
  * the form, that the model says the outside has them in (model/outside.h), or under ours, "LAYER.weight".  Each
- * layer that shares parameters may have them.  Buffers that nothing uses are passed over.
+ * layer that shares parameters may have them.  Buffers that nothing uses are passed over, and so are
+ * parameters of heads that the network does not have, where it comes from a Hugging Face folder.
  */
 #pragma once
 
@@ -19,6 +20,9 @@ struct pd_initial;
  */
 struct pd_initial *pd_initial_open(const char *path, const struct pd_model *model, struct pd_error *err);
 void pd_initial_close(struct pd_initial *initial);
+/* Writes the first few names of such heads' parameters for a message, and returns how many there are. */
+#define PD_INITIAL_TEXT 400
+int pd_initial_other_heads(const struct pd_initial *initial, char list[PD_INITIAL_TEXT]);
 /*
  * Reads a tensor of the model by its name, that of the layer which owns it, into out, `elements`
  * floats.  Errors count as input.

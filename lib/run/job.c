@@ -82,6 +82,7 @@ static int check_fresh(const struct pd_job *job, struct pd_error *err)
 
 static int check_init(struct pd_job *job, struct pd_error *err)
 {
+	char heads[PD_INITIAL_TEXT];
 	struct pd_initial *initial;
 
 	if (!job->init)
@@ -91,8 +92,13 @@ static int check_init(struct pd_job *job, struct pd_error *err)
 		return pd_error_prefix(err, "--init");
 	job->init = job->init_found;
 	initial = pd_initial_open(job->init, job->plan->profile->model, err);
+	if (!initial)
+		return pd_error_prefix(err, "--init");
+	if (pd_initial_other_heads(initial, heads) > 0)
+		pd_say("%s: passes over %s, of heads that model \"%s\" does not have", job->init, heads,
+		       job->plan->profile->model->name);
 	pd_initial_close(initial);
-	return initial ? 0 : pd_error_prefix(err, "--init");
+	return 0;
 }
 
 char *pd_job_what(const struct pd_job *job)
