@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define MARGIN 0.1              /* of memory: what caching allocators keep, commonly */
 #define MOST_PROFILES 64
 #define SHORT_NS 1000000000     /* of which no progress is shown */
 
@@ -57,6 +58,10 @@ static const char *const recompute_kinds[] = {
 #undef RECOMPUTE_KIND
 };
 
+static int memory_model;
+static double memory_margin = -1;
+static bool shard_optimizer;
+
 enum { JSON, SVG, DOT };
 static const char *const formats[] = { "json", "svg", "dot", NULL };
 
@@ -70,6 +75,13 @@ static const struct pd_opt options[] = {
 	  &processors, 1, PD_MAX_RANKS },
 	{ "memory", 'm', PD_OPT_BYTES, "BYTES", "memory of one device, such as 16GB",
 	  &request.memory_bytes, 1 },
+	{ "memory-model", 0, PD_OPT_CHOICE, "NAME", "whose memory: pd-run (default), torch, megatron",
+	  &memory_model, .choices = pd_memory_model_name },
+	{ "memory-margin", 0, PD_OPT_REAL, "PERCENT",
+	  "with --memory-model: what the allocator keeps, of what is used (default: 10)", &memory_margin,
+	  0, 1000 },
+	{ "shard-optimizer", 0, PD_OPT_FLAG, NULL,
+	  "with --memory-model: replicas share out what the optimizer keeps", &shard_optimizer },
 	PD_OPT_GROUP("Schedule and weights"),
 	{ "schedule", 0, PD_OPT_CHOICE, "NAME",
 	  "1f1b (default), gpipe, interleaved, zb-h1, nf1b, none, auto", &schedule,
@@ -318,6 +330,24 @@ static int read_profiles(int argc, char **argv, int first, struct pd_profile **p
 	return 0;
 }
 
+/* Sets whose memory is predicted, unless the profile says it and no option does. */
+static int set_memory(struct pd_profile **profiles, int count, struct pd_error *err)
+{
+	struct pd_memory_rule rule = { (enum pd_memory_model)memory_model, shard_optimizer,
+				       memory_margin < 0 ? MARGIN : memory_margin / 100 };
+
+	if (memory_model == PD_MEMORY_OWN && (memory_margin >= 0 || shard_optimizer))
+		return pd_error_input(err, "--%s: expected only with --memory-model=torch or megatron",
+				      shard_optimizer ? "shard-optimizer" : "memory-margin");
+	for (int i = 0; i < count && memory_model != PD_MEMORY_OWN; i++)
+		profiles[i]->memory = rule;
+	if (profiles[0]->memory.model != PD_MEMORY_OWN &&
+	    (request.any_weights || request.weights != PD_WEIGHTS_FLUSH))
+		return pd_error_input(err, "memory of %s: it keeps one version of the weights: expected "
+				      "--weights=flush", pd_memory_model_name[profiles[0]->memory.model]);
+	return 0;
+}
+
 static void free_profiles(struct pd_profile **profiles, int count)
 {
 	for (int i = 0; i < count; i++)
@@ -374,6 +404,7 @@ int main(int argc, char **argv)
 	request.topology = &topology;
 	pd_mem_for("the profile");
 	if (read_profiles(argc, argv, first, profiles, &count, &err) == 0 &&
+	    set_memory(profiles, count, &err) == 0 &&
 	    make_topology(pd_operand(argc, argv, first, 0), profiles[0], &topology, &err) == 0) {
 		if (processors)
 			topology.processors = processors;

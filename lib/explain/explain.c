@@ -96,6 +96,16 @@ static void explain_times(const struct pd_usage *usage, FILE *out)
 	explain_rest(usage->plan, out);
 }
 
+/* Says whose memory it is, if it is another program's. */
+static void explain_rule(const struct pd_memory_rule *rule, FILE *out)
+{
+	if (rule->model != PD_MEMORY_OWN)
+		fprintf(out, "memory as in %s%s; the sum has %g %% for what the allocator keeps\n",
+			pd_memory_model_name[rule->model],
+			rule->sharded ? ", where replicas share out what the optimizer keeps" : "",
+			100 * rule->margin);
+}
+
 static void explain_memory(const struct pd_usage *usage, FILE *out)
 {
 	fprintf(out, "%5s  %10s  %10s  %10s  %10s  %10s  %10s  %10s  %s\n", "stage", "weights",
@@ -113,6 +123,7 @@ static void explain_memory(const struct pd_usage *usage, FILE *out)
 			pd_show_bytes(usage->plan->stages[s].memory_bytes, g),
 			pd_show_bytes(usage->stages[s].ahead_bytes, h));
 	}
+	explain_rule(&usage->plan->profile->memory, out);
 	explain_rest(usage->plan, out);
 }
 

@@ -92,6 +92,55 @@ int64_t pd_memory_parameters(const struct pd_profile *profile, int layer, bool c
 	return copies ? pd_memory_copy(profile, layer) : profile->layers[layer].parameter_bytes;
 }
 
+/* Bytes of a parameter's weight, gradient and the rest, and whether gradients are summed in buffers. */
+static const struct parameter_bytes {
+	int64_t weight, gradient, rest;
+} bytes_of[PD_MEMORY_MODELS][2] = {
+#define MEMORY_MODEL(symbol, name, weight, gradient, rest, weight16, gradient16, rest16, ...) \
+	{ { weight, gradient, rest }, { weight16, gradient16, rest16 } },
+#include "profile/memory_model.def"
+};
+static const bool has_buffers[PD_MEMORY_MODELS] = {
+#define MEMORY_MODEL(symbol, name, weight, gradient, rest, weight16, gradient16, rest16, buffers, what) buffers,
+#include "profile/memory_model.def"
+};
+
+void pd_memory_elsewhere(const struct pd_profile *profile, const struct pd_memory_sums *sums, int replicas,
+			 int64_t in_flight, int64_t slots, int64_t in_bytes, int64_t out_bytes,
+			 struct pd_memory *memory)
+{
+	const struct pd_memory_rule *rule = &profile->memory;
+	const struct parameter_bytes *each = &bytes_of[rule->model][profile->dtype != PD_F32];
+	int64_t parameters = sums->parameters / (int64_t)sizeof(float);
+	int64_t rest = pd_times(each->rest, parameters), buffers = pd_times(each->gradient, parameters);
+	struct pd_memory more = {
+		.weights_bytes = pd_times(each->weight, parameters),
+		.gradient_bytes = pd_times(each->gradient, parameters),
+		.state_bytes = sums->state,
+		.optimizer_bytes = rule->sharded ? (rest - 1) / replicas + 1 : rest,
+		.stash_bytes = pd_plus(pd_times(slots, sums->stash),
+				       pd_times(in_flight, pd_plus(in_bytes, sums->loaded))),
+		.transfer_bytes = pd_plus(pd_times(2, pd_plus(in_bytes, out_bytes)),
+					  has_buffers[rule->model] && replicas > 1 ? buffers : 0),
+		.scratch_bytes = sums->scratch,
+	};
+
+	more.total_bytes = pd_plus(pd_plus(pd_plus(more.weights_bytes, more.gradient_bytes),
+					   pd_plus(more.optimizer_bytes, more.stash_bytes)),
+				   pd_plus(pd_plus(more.transfer_bytes, more.scratch_bytes), more.state_bytes));
+	more.margin_bytes = (int64_t)((double)more.total_bytes * rule->margin);
+	more.total_bytes = pd_plus(more.total_bytes, more.margin_bytes);
+	memory->weights_bytes = pd_plus(memory->weights_bytes, more.weights_bytes);
+	memory->gradient_bytes = pd_plus(memory->gradient_bytes, more.gradient_bytes);
+	memory->state_bytes = pd_plus(memory->state_bytes, more.state_bytes);
+	memory->optimizer_bytes = pd_plus(memory->optimizer_bytes, more.optimizer_bytes);
+	memory->stash_bytes = pd_plus(memory->stash_bytes, more.stash_bytes);
+	memory->transfer_bytes = pd_plus(memory->transfer_bytes, more.transfer_bytes);
+	memory->scratch_bytes = pd_plus(memory->scratch_bytes, more.scratch_bytes);
+	memory->margin_bytes = pd_plus(memory->margin_bytes, more.margin_bytes);
+	memory->total_bytes = pd_plus(memory->total_bytes, more.total_bytes);
+}
+
 void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_sums *sums,
 		     int replicas, int warmup, int64_t in_bytes, int64_t out_bytes,
 		     struct pd_memory *out_p)
@@ -109,6 +158,11 @@ void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_su
 		.scratch_bytes = sums->scratch,
 	};
 
+	if (profile->memory.model != PD_MEMORY_OWN) {
+		*out_p = (struct pd_memory){ .total_bytes = 0 };
+		pd_memory_elsewhere(profile, sums, replicas, slots, slots, in_bytes, out_bytes, out_p);
+		return;
+	}
 	memory.total_bytes = pd_plus(pd_plus(pd_plus(memory.weights_bytes, memory.gradient_bytes),
 				       pd_plus(memory.optimizer_bytes, memory.stash_bytes)),
 				  pd_plus(pd_plus(memory.transfer_bytes, memory.scratch_bytes),

@@ -20,6 +20,7 @@ struct pd_memory {
 	int64_t stash_bytes;            /* (warmup + 1) slots, (warmup + 2) inboxes */
 	int64_t transfer_bytes;         /* gradients arriving and leaving, two each; all-reduce staging */
 	int64_t scratch_bytes;          /* gradients of activations, and a layer's workspace */
+	int64_t margin_bytes;           /* what another program's allocator keeps */
 	int64_t total_bytes;
 };
 
@@ -43,6 +44,14 @@ void pd_memory_add_up(const struct pd_profile *profile, int first, int count,
 void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_sums *sums,
 		     int replicas, int warmup, int64_t in_bytes, int64_t out_bytes,
 		     struct pd_memory *out_p);
+
+/*
+ * Adds what a stage takes in another program (pd_profile.memory) that has so many microbatches in flight, and
+ * what so many of them, slots, keep from forward to backward.
+ */
+void pd_memory_elsewhere(const struct pd_profile *profile, const struct pd_memory_sums *sums, int replicas,
+			 int64_t in_flight, int64_t slots, int64_t in_bytes, int64_t out_bytes,
+			 struct pd_memory *memory);
 
 /*
  * Returns the bytes of one version of the weights, of full_bytes in f32 as in the profile's

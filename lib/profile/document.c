@@ -123,6 +123,22 @@ static int read_dtype(const struct pd_place *root, struct pd_profile *profile,
 	return 0;
 }
 
+static int read_memory(const struct pd_place *root, struct pd_profile *profile, struct pd_error *err)
+{
+	static const char *const known[] = { "model", "sharded", "margin", NULL };
+	struct pd_place memory = pd_place_key(root, "memory");
+	int model;
+
+	if (!memory.value)
+		return 0;
+	if (pd_json_keys(&memory, known, err) < 0 ||
+	    pd_json_get_choice(&memory, "model", pd_memory_model_name, &model, err) < 0 ||
+	    pd_json_opt_bool(&memory, "sharded", &profile->memory.sharded, err) < 0)
+		return -1;
+	profile->memory.model = (enum pd_memory_model)model;
+	return pd_json_opt_real(&memory, "margin", 0, 10, &profile->memory.margin, err);
+}
+
 static void find_gradients(struct pd_profile *profile)
 {
 	for (int l = 0; l < profile->layer_count; l++) {
@@ -138,7 +154,7 @@ static int read_profile(const struct pd_place *place, struct pd_profile *profile
 			struct pd_error *err)
 {
 	static const char *const known[] = { "format", "version", "name", "model", "batch_size",
-					     "dtype", "device", "link", "step_ns", "inputs",
+					     "dtype", "device", "link", "memory", "step_ns", "inputs",
 					     "layers", NULL };
 	struct pd_place model, layers;
 	const char *name;
@@ -150,7 +166,7 @@ static int read_profile(const struct pd_place *place, struct pd_profile *profile
 	if (pd_json_get_int(place, "batch_size", 1, PD_MAX_EXTENT, &profile->batch_size, err) < 0 ||
 	    pd_json_opt_int(place, "step_ns", 0, PD_MAX_TIME_NS, &profile->step_ns, err) < 0 ||
 	    read_dtype(place, profile, err) < 0 || read_device(place, profile, err) < 0 ||
-	    read_link(place, profile, err) < 0)
+	    read_link(place, profile, err) < 0 || read_memory(place, profile, err) < 0)
 		return -1;
 	model = pd_place_key(place, "model");
 	if (model.value) {
@@ -241,6 +257,10 @@ json_t *pd_profile_json(const struct pd_profile *profile)
 		pd_json_set(object, "link", json_pack("{sI sI}", "bandwidth_bytes_per_s",
 				profile->link_bandwidth_bytes_per_s, "latency_ns",
 				profile->link_latency_ns));
+	if (profile->memory.model != PD_MEMORY_OWN)
+		pd_json_set(object, "memory", json_pack(
+			"{ss sb sf}", "model", pd_memory_model_name[profile->memory.model], "sharded",
+			profile->memory.sharded, "margin", profile->memory.margin));
 	if (profile->step_ns > 0)
 		pd_json_set(object, "step_ns", json_integer(profile->step_ns));
 	for (int l = 0; l < profile->layer_count; l++)

@@ -9,6 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const pd_memory_model_name[PD_MEMORY_MODELS + 1] = {
+#define MEMORY_MODEL(symbol, name, ...) name,
+#include "profile/memory_model.def"
+};
+
 int pd_profile_find(const struct pd_profile *profile, const char *name)
 {
 	json_t *layer = json_object_get(profile->names, name);

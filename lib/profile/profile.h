@@ -45,6 +45,20 @@ struct pd_in_step {
 					   gradients; 0: not measured */
 };
 
+/* Whose memory a plan predicts (memory_model.def). */
+enum pd_memory_model {
+#define MEMORY_MODEL(symbol, ...) PD_MEMORY_##symbol,
+#include "profile/memory_model.def"
+	PD_MEMORY_MODELS
+};
+extern const char *const pd_memory_model_name[PD_MEMORY_MODELS + 1];    /* NULL-terminated */
+
+struct pd_memory_rule {
+	enum pd_memory_model model;
+	bool sharded;                   /* replicas share out what the optimizer keeps */
+	double margin;                  /* what the allocator keeps, over what is used; 0 with PD_MEMORY_OWN */
+};
+
 struct pd_profile {
 	char *name;
 	struct pd_model *model;         /* NULL where absent; owned */
@@ -63,6 +77,7 @@ struct pd_profile {
 					   a processor, over that of one alone; 0: not measured */
 	int64_t link_bandwidth_bytes_per_s, link_latency_ns;    /* bandwidth 0: not measured */
 	int64_t step_ns;                /* one whole training step measured; 0 where absent */
+	struct pd_memory_rule memory;   /* of the program that will train */
 	int layer_count;
 	struct pd_profile_layer *layers;
 	int shared_count;               /* layers with parameters that another uses, too */

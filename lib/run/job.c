@@ -289,6 +289,10 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 	if (!profile->model)
 		return pd_error_input(err, "%s: profile: has no model: it can be replayed, not run",
 				      pd_plan_name(job->plan));
+	if (job->plan->profile->memory.model != PD_MEMORY_OWN)
+		return pd_error_input(err, "%s: profile: memory: it is that of %s: expected a plan made without "
+				      "--memory-model", pd_plan_name(job->plan),
+				      pd_memory_model_name[job->plan->profile->memory.model]);
 	if (pd_model_losses(profile->model, 0, profile->model->layer_count) == 0)
 		return pd_error_input(err, "%s: model \"%s\" has no loss, so there is nothing to make small"
 				      " by training: expected a layer of kind softmax_cross_entropy or mse",

@@ -50,6 +50,24 @@ static int64_t vectors(const struct pd_plan *plan)
 	       (int64_t)pd_align((size_t)pd_schedule_norm_bytes(plan));
 }
 
+/* Adds what a stage takes in another program. */
+static void add_elsewhere(const struct pd_schedule *schedule, int s, struct pd_memory *memory)
+{
+	const struct pd_plan *plan = schedule->plan;
+	const struct pd_wiring *wiring = schedule->wiring;
+	const struct pd_stage *stage = &plan->stages[s];
+	int64_t in_bytes = 0, out_bytes = 0;
+	struct pd_memory_sums sums;
+
+	for (int i = 0; i < wiring->in_count[s]; i++)
+		in_bytes = pd_plus(in_bytes, wiring->links[wiring->in[s][i]].bytes);
+	for (int i = 0; i < wiring->out_count[s]; i++)
+		out_bytes = pd_plus(out_bytes, wiring->links[wiring->out[s][i]].bytes);
+	pd_memory_add_up(plan->profile, stage->first_layer, stage->layer_count, &sums);
+	pd_memory_elsewhere(plan->profile, &sums, stage->replicas, pd_schedule_in_flight(schedule, s, false),
+			    pd_schedule_slots(schedule, s, false), in_bytes, out_bytes, memory);
+}
+
 bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 			   const struct pd_buffer_counts *buffer_counts,
 			   const struct pd_moments *moments, struct pd_memory *out_p)
@@ -64,6 +82,11 @@ bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 	for (int i = 0; i < chunks; i++) {
 		struct pd_stage_memory stage;
 
+		if (schedule->plan->profile->memory.model != PD_MEMORY_OWN) {
+			add_elsewhere(schedule, stages[i], &memory);
+			exact = false;
+			continue;
+		}
 		pd_memory_of_stage(schedule->plan, schedule->wiring, stages[i], &stage);
 		pd_schedule_arenas(schedule, stages[i], &buffer_counts[i], moments, &stage, needs);
 		pd_arenas_add(needs, &memory);

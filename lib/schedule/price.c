@@ -89,6 +89,25 @@ static int64_t fixed_bytes(const struct pd_plan *plan, int s, int leaving,
 	return memory.total_bytes;
 }
 
+/* Sets the memory of a stage in another program; what arrives and leaves has been set. */
+static void price_elsewhere(struct pd_stage_price *price, const struct pd_plan *plan, int s)
+{
+	const struct pd_stage *stage = &plan->stages[s];
+	double with_margin = 1 + plan->profile->memory.margin;
+	struct pd_memory memory = { .total_bytes = 0 };
+	struct pd_memory_sums sums;
+
+	pd_memory_add_up(plan->profile, stage->first_layer, stage->layer_count, &sums);
+	pd_memory_elsewhere(plan->profile, &sums, stage->replicas, 0, 0, price->arriving_bytes,
+			    price->leaving_bytes, &memory);
+	price->full_bytes = sums.parameters;
+	price->slot_bytes = (int64_t)((double)sums.stash * with_margin);
+	price->loaded_bytes = (int64_t)((double)sums.loaded * with_margin);
+	/* The microbatch that comes next counts from when it comes, and what is sent while it is. */
+	price->fixed_bytes = memory.total_bytes - price->arriving_bytes -
+			     (stage->recompute ? price->leaving_bytes : 0);
+}
+
 static void price_memory(struct pd_stage_price *price, const struct pd_plan *plan,
 			 const struct pd_wiring *wiring, int s)
 {
@@ -100,6 +119,10 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 	for (int i = 0; i < wiring->out_count[s]; i++)
 		price->leaving_bytes = pd_plus(price->leaving_bytes,
 					       wiring->links[wiring->out[s][i]].bytes);
+	if (plan->profile->memory.model != PD_MEMORY_OWN) {
+		price_elsewhere(price, plan, s);
+		return;
+	}
 	pd_memory_of_stage(plan, wiring, s, &sizes);
 	price->slot_bytes = sizes.slot_bytes;
 	for (int l = 0; l < plan->stages[s].layer_count && plan->stages[s].recompute; l++)

@@ -227,6 +227,11 @@ bool pd_points_exceed(const struct pd_points *points, int u, int v, int64_t byte
 	       pd_times(3, points->parameter_bytes[v] - points->parameter_bytes[u]) > bytes;
 }
 
+const struct pd_profile *pd_points_profile(const struct pd_points *points)
+{
+	return points->states ? points->states->profile : points->row.costs->profile;
+}
+
 /* Counts all that crosses a cut as what the stage uses of it, and the largest workspace as scratch. */
 int64_t pd_points_memory(const struct pd_points *points, int u, int v, int replicas, int warmup)
 {

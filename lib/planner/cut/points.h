@@ -29,6 +29,7 @@ struct pd_points {
 void pd_points_of_units(struct pd_points *points, const struct pd_costs *costs);
 void pd_points_of_states(struct pd_points *points, const struct pd_states *states);
 void pd_points_release(struct pd_points *points);
+const struct pd_profile *pd_points_profile(const struct pd_points *points);
 /* Tells whether a network has only one order: each layer uses the one before. */
 bool pd_points_one_order(const struct pd_profile *profile);
 /* Returns a sum over the layers before each point, which the caller frees. */

@@ -45,8 +45,10 @@ static void exact_memory(struct pd_plan *plan, const int64_t *in)
 		int more = pd_schedule_leaving(schedule, s) - PD_PASSAGES;
 		struct pd_memory memory;
 
-		if (plan->profile->model && pd_schedule_memory(schedule, plan->stages[s].ranks[0],
-							       &pd_momentum, &memory))
+		bool elsewhere = plan->profile->memory.model != PD_MEMORY_OWN;
+
+		if ((plan->profile->model || elsewhere) &&
+		    (pd_schedule_memory(schedule, plan->stages[s].ranks[0], &pd_momentum, &memory) || elsewhere))
 			*bytes = memory.total_bytes;
 		else
 			*bytes = pd_plus(*bytes, pd_times(more, in[s]));
@@ -77,7 +79,7 @@ void pd_predict_stages(struct pd_plan *plan)
 			     stage->warmup, in[s], out[s], &memory);
 		stage->memory_bytes = memory.total_bytes;
 	}
-	if (plan->profile->model || skips)
+	if (plan->profile->model || skips || plan->profile->memory.model != PD_MEMORY_OWN)
 		exact_memory(plan, in);
 	free(in);
 	free(out);

@@ -106,6 +106,8 @@ static bool fits(const struct line_search *search, int v, int m, int64_t warmup,
 	more = versions(line, warmup, warmup * m) - (warmup + 1);
 	if (line->group > m)
 		more++;
+	if (pd_points_profile(points)->memory.model != PD_MEMORY_OWN)     /* which has one version, and counts so */
+		more = 0;
 	if (again)
 		saved = pd_points_saved(points, search->u, v, (int)warmup);
 	return (__int128)more * parameters - saved +
