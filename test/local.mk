@@ -104,6 +104,8 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 	test/data/gpu-a100.json test/data/gpu-h100.json test/data/grouped-convolutions.json \
 	test/data/judged-model.json test/data/odd-convolutions.json test/data/small-model.json \
 	test/data/small-config.json test/data/small-plan.json test/data/tied-model.json \
+	test/data/tutorial/data.npz test/data/tutorial/net.onnx test/data/tutorial/tokens/train.bin \
+	test/data/tutorial/tokens/val.bin \
 	test/data/small-profile.json test/data/small-schedule.jsonl test/data/small-topology.json \
 	test/data/small-trace.jsonl test/data/import \
 	test/data/fuzz/checkpoint/adam test/data/fuzz/checkpoint/initial \

@@ -138,11 +138,13 @@ test_ok "the string in pd-topology(5) is the document above it" '
 
 # examples WHAT: runs commands from standard input, one after the other in one directory.
 examples() {
-	rm -rf examples
-	mkdir examples examples/Qwen3
-	cp "$PD_SOURCE/test/data/small-config.json" examples/Qwen3/config.json
+	mkdir -p examples examples/Qwen3
+	[ -e examples/Qwen3/config.json ] ||
+		cp "$PD_SOURCE/test/data/small-config.json" examples/Qwen3/config.json
 	unmade=         # It has what skipped commands would have written.
 	ln -s "$PD_SOURCE/share" examples/share
+	python=
+	python3 -c "import torch, onnxscript, safetensors" 2>python.err && python=yes
 	while read -r line; do
 		data=$(echo "$line" | grep -o '/usr/share/[^ ]*' | head -n 1)
 		missing=
@@ -156,7 +158,12 @@ examples() {
 			*" $word "*) data=$word ;;
 			esac
 		done
-		if [ -n "$missing" ]; then
+		case $line in
+		"python3 "*) [ "$python" ] || missing=$line ;;
+		esac
+		if [ -n "$missing" ] && [ "$missing" = "$line" ]; then
+			test_skip "$1: $line" "python3 has no torch with onnxscript and safetensors"
+		elif [ -n "$missing" ]; then
 			test_skip "$1: $line" "$missing is not built"
 		elif [ -n "$data" ] && ! [ -e "$data" ]; then
 			test_skip "$1: $line" "there is no $data"
@@ -165,6 +172,7 @@ examples() {
 			test_ok "$1: $line" 'cd examples && eval "$line"'
 		fi
 	done
+	rm -rf examples
 }
 
 # An option becomes a line such as "f format", from --help and from the page.
@@ -235,17 +243,33 @@ pd-replay processors pd-topology.5 processors
 pd-run seed pd-checkpoint.5 seed
 END
 
-# A command goes on behind a backslash or a bar at the end of a line.
-for page in "$man"/*.[1-8]; do
-	awk '/^\.Sh/ { inside = /EXAMPLES/ }
+# examples_of PAGE: runs the commands of the page's examples, or with `all` set those of the whole page.  A
+# command goes on behind a backslash or a bar at the end of a line.
+examples_of() {
+	awk -v all="$all" '/^\.Sh/ { inside = all || /EXAMPLES/ }
 		inside && /^\.Bd/ { literal = 1 }
 		/^\.Ed/ { literal = 0; more = 0 }
 		literal && (/^\$ / || more) {
 			sub(/^\$ /, ""); gsub(/\\e/, "\\"); gsub(/\\-/, "-")
 			more = sub(/\\$/, "") || /\|$/; printf "%s%s", $0, more ? " " : "\n"
-		}' "$page" >commands
-	test_ok "${page##*/}: examples set the variables that they use" '! grep "[$][A-Za-z_{]" commands'
-	examples "${page##*/}" <commands
+		}' "$1" >commands
+	test_ok "${1##*/}: examples set the variables that they use" '! grep "[$][A-Za-z_{]" commands'
+	examples "${1##*/}" <commands
+}
+
+# The tutorial has files, behind a line .\" file: NAME.  What its Python would write comes from test/data,
+# which contrib/make-tutorial-data.py makes; and the folder of Hugging Face has weights.
+mkdir -p examples/Qwen3
+cp "$PD_SOURCE/test/data/import/qwen3/config.json" "$PD_SOURCE/test/data/import/qwen3/model.safetensors" examples/Qwen3
+cp -r "$PD_SOURCE"/test/data/tutorial/* examples
+awk '/^\.\\" file: / { name = $3 }
+	/^\.Ed/ { name = ""; copy = 0 }
+	copy { print >"examples/" name }
+	/^\.Bd/ && name { copy = 1 }' "$man/pd-tutorial.7"
+all=yes examples_of "$man/pd-tutorial.7"
+
+for page in "$man"/*.[1-8]; do
+	[ "${page##*/}" = pd-tutorial.7 ] || all= examples_of "$page"
 done
 
 # README's commands run with seconds in place of minutes.
