@@ -107,6 +107,7 @@ static const char *const optional[] = {
 	"stride", "padding", "dilation", "groups", "bias", "eps", "momentum",
 	"microbatches", "predicted", "warmup",
 	"recompute", "weight_version", "seq", "bytes", "evaluate", "group", "duration_ns",
+	"source", "prefix", "names", "weight", "transpose", "start", "normalize",
 	"memory_delta_bytes", "state_bytes", "in_place", "in_turns", "passes_gradient", "weight_version_advance", "seq_advance",
 	NULL
 };
