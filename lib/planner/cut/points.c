@@ -220,16 +220,16 @@ void pd_points_set(struct pd_points *points, int u)
 		pd_row_set(&points->row, u);
 }
 
-/* Copies that layers share are counted more than once. */
-bool pd_points_exceed(const struct pd_points *points, int u, int v, int64_t bytes)
-{
-	return !points->states && !points->row.costs->copies &&
-	       pd_times(3, points->parameter_bytes[v] - points->parameter_bytes[u]) > bytes;
-}
-
 const struct pd_profile *pd_points_profile(const struct pd_points *points)
 {
 	return points->states ? points->states->profile : points->row.costs->profile;
+}
+
+/* Copies that layers share are counted more than once; a weight and a gradient of 16 bits are half of f32's. */
+bool pd_points_exceed(const struct pd_points *points, int u, int v, int64_t bytes)
+{
+	return !points->states && !points->row.costs->copies &&
+	       pd_times(pd_points_profile(points)->memory.sharded ? 1 : 3, points->parameter_bytes[v] - points->parameter_bytes[u]) > bytes;
 }
 
 /* Counts all that crosses a cut as what the stage uses of it, and the largest workspace as scratch. */
