@@ -32,6 +32,7 @@ lib_libpd_a_SOURCES += \
 	lib/network/onnx/layers.c \
 	lib/network/onnx/number.c \
 	lib/network/onnx/op_axes.c \
+	lib/network/onnx/op_channels.c \
 	lib/network/onnx/op_image.c \
 	lib/network/onnx/op_linear.c \
 	lib/network/onnx/op_pair.c \

@@ -109,6 +109,18 @@ static void test_images(void)
 	refused("Resize of another kind", IMAGE "Resize x,,,#[2;3;16;16] -> y mode=cubic" OUT, "expected nearest");
 }
 
+static void test_channels(void)
+{
+	becomes("Conv of one axis", "input x 2 3 9\ntensor c.weight 4 3 3\nConv x,c.weight -> y strides=2, pads=1,1" OUT,
+		"conv1d {\"out_channels\": 4, \"kernel\": 3, \"stride\": 2, \"padding\": 1, \"bias\": false}");
+	becomes("GroupNormalization", IMAGE "tensor n.weight 3\ntensor n.bias 3\n"
+		"GroupNormalization x,n.weight,n.bias -> y num_groups=3" OUT, "groupnorm {\"num_groups\": 3, \"eps\": 1e-5}");
+	becomes("PRelu of one number", IMAGE "tensor p.weight 1\nReshape p.weight,#[1;1;1] -> s\nPRelu x,s -> y" OUT,
+		"prelu");
+	becomes("PRelu of a number for each channel", IMAGE "tensor p.weight 3\nReshape p.weight,#[1;3;1;1] -> s\n"
+		"PRelu x,s -> y" OUT, "prelu {\"num_parameters\": 3}");
+}
+
 static void test_rows(void)
 {
 	becomes("activations", ROWS "Relu x -> a\nSigmoid a -> b\nTanh b -> c\nHardSwish c -> d\n"
@@ -298,6 +310,7 @@ int main(void)
 {
 	file = pd_strdup(scratch_path("net.onnx"));
 	test_images();
+	test_channels();
 	test_rows();
 	test_products();
 	test_axes();

@@ -54,15 +54,16 @@ int image_window(const struct pd_onnx_node *node, struct window *w, struct pd_er
 	return 0;
 }
 
-int image_weights(struct graph *g, const struct pd_onnx_node *node, const struct pd_onnx_tensor **weight_p,
-		  const struct pd_onnx_tensor **bias_p, struct pd_error *err)
+int image_weights(struct graph *g, const struct pd_onnx_node *node, int dims,
+		  const struct pd_onnx_tensor **weight_p, const struct pd_onnx_tensor **bias_p,
+		  struct pd_error *err)
 {
 	const struct array *zero = graph_constant(g, node, 2);
 	bool none = node->inputs < 3 || !*node->input[2] || (zero && array_all(zero, 0));
 
 	*weight_p = translate_whole(g, node, 1);
 	*bias_p = translate_whole(g, node, 2);
-	if (!*weight_p || (*weight_p)->dims != 4 || (!*bias_p && !none))
+	if (!*weight_p || (*weight_p)->dims != dims || (!*bias_p && !none))
 		return graph_error(node, err, "expected weight and bias that are parameters");
 	return 0;
 }

@@ -19,6 +19,7 @@ int image_set(struct graph *g, const struct pd_onnx_node *node, int layer, const
 void image_pair(json_t *attributes, const char *key, const int64_t pair[2], int64_t usual);
 /* Reads a window; the kernel is 0 where the node leaves it out. */
 int image_window(const struct pd_onnx_node *node, struct window *w, struct pd_error *err);
-/* Of a convolution: its weight, and its bias, which is NULL if there is none, or one of zeros. */
-int image_weights(struct graph *g, const struct pd_onnx_node *node, const struct pd_onnx_tensor **weight_p,
-		  const struct pd_onnx_tensor **bias_p, struct pd_error *err);
+/* Of a convolution: its weight of so many axes, and its bias, which is NULL if there is none, or one of zeros. */
+int image_weights(struct graph *g, const struct pd_onnx_node *node, int dims,
+		  const struct pd_onnx_tensor **weight_p, const struct pd_onnx_tensor **bias_p,
+		  struct pd_error *err);

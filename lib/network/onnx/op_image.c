@@ -29,7 +29,7 @@ int translate_conv(struct graph *g, const struct pd_onnx_node *node, struct pd_e
 	int base, layer;
 
 	if (image_in(g, node, &view, &base, &sample, err) < 0 || image_window(node, &w, err) < 0 ||
-	    image_weights(g, node, &weight, &bias, err) < 0)
+	    image_weights(g, node, 4, &weight, &bias, err) < 0)
 		return -1;
 	w.kernel[0] = weight->size[2];
 	w.kernel[1] = weight->size[3];

@@ -13,7 +13,7 @@ int translate_conv_transpose(struct graph *g, const struct pd_onnx_node *node, s
 	int base, layer;
 
 	if (image_in(g, node, &view, &base, &sample, err) < 0 || image_window(node, &w, err) < 0 ||
-	    image_weights(g, node, &weight, &bias, err) < 0)
+	    image_weights(g, node, 4, &weight, &bias, err) < 0)
 		return -1;
 	if (pd_onnx_attribute(node, "output_shape", PD_ONNX_INTEGERS))
 		return graph_error(node, err, "says its output_shape: expected output_padding");
