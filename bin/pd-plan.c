@@ -5,11 +5,14 @@
 #include "base/opt.h"
 #include "base/progress_bar.h"
 #include "explain/explain.h"
+#include "layout/read.h"
+#include "layout/write.h"
 #include "plan/sparse.h"
 #include "planner/planner.h"
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MARGIN 0.1              /* of memory: what caching allocators keep, commonly */
@@ -62,8 +65,18 @@ static int memory_model;
 static double memory_margin = -1;
 static bool shard_optimizer;
 
-enum { JSON, SVG, DOT };
-static const char *const formats[] = { "json", "svg", "dot", NULL };
+enum { JSON, SVG, DOT, LAYOUTS };       /* then enum pd_layout_kind */
+static const char *const formats[] = {
+	"json", "svg", "dot",
+#define LAYOUT_KIND(name, system) #name,
+#include "layout/layout_kind.def"
+#undef LAYOUT_KIND
+	NULL
+};
+
+enum { CUT_LAYERS, CUT_MODULES, CUT_BLOCKS };
+static const char *const cuts[] = { "layers", "modules", "blocks", NULL };
+static int cut = -1;                    /* -1: not said */
 
 static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Machine"),
@@ -122,8 +135,11 @@ static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Search"),
 	{ "straight", 's', PD_OPT_FLAG, NULL, "one rank per stage: no replicas",
 	  &request.straight },
-	{ "stages", 0, PD_OPT_STRING, "LIST", "layers and replicas by hand, such as 8x1,6x1",
+	{ "stages", 0, PD_OPT_STRING, "LIST",
+	  "layers and replicas by hand, such as 8x1,6x1; megatron:LAYOUT, parts:0,9,18 or fqns:FILE",
 	  &request.stages },
+	{ "cut", 0, PD_OPT_CHOICE, "WHERE", "where stages may begin: layers (default), modules, blocks", &cut,
+	  .choices = cuts },
 	{ "min-gain", 0, PD_OPT_REAL, "PERCENT",
 	  "gain that one more device must bring (default: 1)", &min_gain, 0, 100 },
 	{ "effort", 0, PD_OPT_REAL, "TIMES",
@@ -133,7 +149,8 @@ static const struct pd_opt options[] = {
 	  .choices = pd_cost_kind_name },
 	PD_OPT_GROUP("Output"),
 	{ "format", 'f', PD_OPT_CHOICE, "NAME",
-	  "write the plan (json, the default) or a drawing of it: svg, dot", &format,
+	  "write the plan (json, the default), a drawing of it (svg, dot), or its stages for another system: "
+	  "torchtitan, megatron, deepspeed, galvatron", &format,
 	  .choices = formats },
 	{ "explain", 'e', PD_OPT_FLAG, NULL, "explain the plan on standard error", &explain },
 	{ "quiet", 'q', PD_OPT_FLAG, NULL, "do not say what limits the plan", &quiet },
@@ -171,10 +188,10 @@ static void begin_search(void)
 	request.effort = &effort;
 }
 
-/* Returns a schedule's usual weights. */
+/* Returns a schedule's usual weights; other systems train by flush alone. */
 static int usual_weights(int kind)
 {
-	return kind == PD_SCHEDULE_1F1B ? PD_WEIGHTS_STASH
+	return format >= LAYOUTS ? PD_WEIGHTS_FLUSH : kind == PD_SCHEDULE_1F1B ? PD_WEIGHTS_STASH
 	     : kind == PD_SCHEDULE_NF1B ? PD_WEIGHTS_VERTICAL_SYNC : PD_WEIGHTS_FLUSH;
 }
 
@@ -301,10 +318,37 @@ static int write_plan(const struct pd_plan *plan, struct pd_error *err)
 		return pd_plan_svg(plan, stdout, err);
 	if (format == DOT)
 		return pd_plan_dot(plan, stdout, err);
+	if (format >= LAYOUTS)
+		return pd_layout_write((enum pd_layout_kind)(format - LAYOUTS), plan, stdout, err);
 	json = pd_plan_json(plan);
 	status = pd_json_write(json, stdout, err);
 	json_decref(json);
 	return status;
+}
+
+/* Sets where profiles may be cut: as was said, or as the format has it. */
+static int join(struct pd_profile **profiles, int count, struct pd_error *err)
+{
+	int kind = cut == CUT_MODULES ? PD_LAYOUT_torchtitan : cut == CUT_BLOCKS ? PD_LAYOUT_megatron
+		 : cut < 0 && format >= LAYOUTS ? format - LAYOUTS : -1;
+
+	request.runs = kind >= 0;
+	for (int i = 0; i < count && kind >= 0; i++)
+		if (pd_layout_join((enum pd_layout_kind)kind, profiles[i], err) < 0)
+			return -1;
+	return 0;
+}
+
+/* Brings stages by hand into a list, of layers of the first profile; all are of one model. */
+static int list_stages(const struct pd_profile *profile, char **list_p, struct pd_error *err)
+{
+	if (!request.stages)
+		return 0;
+	if (cut >= 0)
+		return pd_error_input(err, "--cut: --stages says itself where stages begin");
+	*list_p = pd_layout_stages(profile, request.stages, err);
+	request.stages = *list_p;
+	return *list_p ? 0 : -1;
 }
 
 /*
@@ -394,6 +438,7 @@ int main(int argc, char **argv)
 	struct pd_profile *profiles[MOST_PROFILES];
 	struct pd_batch_choice choices[MOST_PROFILES];
 	struct pd_plan *plan = NULL;
+	char *list = NULL;
 	int first = pd_command_parse(&command, argc, argv), count = 0, status;
 
 	request.cost = (enum pd_cost_kind)cost;
@@ -405,6 +450,7 @@ int main(int argc, char **argv)
 	pd_mem_for("the profile");
 	if (read_profiles(argc, argv, first, profiles, &count, &err) == 0 &&
 	    set_memory(profiles, count, &err) == 0 &&
+	    list_stages(profiles[0], &list, &err) == 0 && (list || join(profiles, count, &err) == 0) &&
 	    make_topology(pd_operand(argc, argv, first, 0), profiles[0], &topology, &err) == 0) {
 		if (processors)
 			topology.processors = processors;
@@ -415,8 +461,10 @@ int main(int argc, char **argv)
 		pd_progress_bar_end(&bar);
 	}
 	free_profiles(profiles, count);
-	if (!plan)
+	if (!plan) {
+		free(list);
 		return pd_command_fail(&err);
+	}
 	pd_mem_for("the plan to be written");
 	status = write_plan(plan, &err);
 	if (status == 0)
@@ -428,5 +476,6 @@ int main(int argc, char **argv)
 	else if (status == 0 && !quiet)
 		pd_plan_say(plan);
 	pd_plan_free(plan);
+	free(list);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
 }

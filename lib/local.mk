@@ -15,6 +15,7 @@ include lib/topology/local.mk
 include lib/profile/local.mk
 include lib/plan/local.mk
 include lib/schedule/local.mk
+include lib/layout/local.mk
 include lib/trace/local.mk
 include lib/device/local.mk
 include lib/transport/local.mk

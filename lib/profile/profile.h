@@ -30,6 +30,8 @@ struct pd_profile_layer {
 	char *slow_kernel;              /* the slow kernel that it has to run on; NULL: none */
 	bool in_place;                  /* its input's gradient may overwrite its output's */
 	bool passes_gradient;           /* its inputs' gradients are its output's */
+	bool joined;                    /* pd-plan does not cut between it and the layer before; no
+					   document says so */
 	bool needs_gradient;            /* a gradient of its output: it or a layer before has
 					   parameters */
 	double spread;                  /* interquartile range / median of forward_ns + backward_ns;

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "plan/chain.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -51,76 +52,6 @@ const char *pd_torch_short(const struct pd_op *op, char *buf)
 	return buf;
 }
 
-static int check_weights(const struct pd_plan *plan, struct pd_error *err)
-{
-	if (plan->weights == PD_WEIGHTS_FLUSH)
-		return 0;
-	return pd_error_input(err, "%s: weights: \"%s\" cannot be said in PyTorch's tables, whose step() would "
-			      "train by flush without a word: expected \"flush\", as pd-plan --weights=flush "
-			      "plans", pd_plan_name(plan), pd_weight_kind_name[plan->weights]);
-}
-
-static int check_replicas(const struct pd_plan *plan, struct pd_error *err)
-{
-	for (int s = 1; s < plan->stage_count; s++)
-		if (plan->stages[s].replicas != plan->stages[0].replicas)
-			return pd_error_input(err, "%s: stages[%d].replicas: a table of PyTorch has one rank for "
-					      "each stage, which data parallelism repeats as a whole: expected "
-					      "%d replicas as of stage 0, found %d (pd-plan --straight plans "
-					      "none)", pd_plan_name(plan), s, plan->stages[0].replicas,
-					      plan->stages[s].replicas);
-	return 0;
-}
-
-/* Returns a tensor of the link that another stage made than the one from which the link goes, or that skips stages; or -1. */
-static int passed_on(const struct pd_plan *plan, const struct pd_link *link)
-{
-	for (int i = 0; i < link->tensor_count; i++)
-		if (link->to > link->from + 1 ||
-		    pd_plan_stage_of_layer(plan, link->tensors[i]) != link->from)
-			return link->tensors[i];
-	return -1;
-}
-
-/* In PyTorch a stage takes what the stage before it makes, and nothing else. */
-static int check_links(const struct pd_plan *plan, const struct pd_wiring *wiring, struct pd_error *err)
-{
-	for (int l = 0; l < wiring->link_count; l++) {
-		const struct pd_link *link = &wiring->links[l];
-		int layer = passed_on(plan, link);
-
-		if (layer >= 0)
-			return pd_error_input(err, "%s: the output of layer \"%.60s\" goes from stage %d to stage "
-					      "%d, and PyTorch's stages send to the next stage alone: expected "
-					      "other cuts (pd-plan --stages)", pd_plan_name(plan),
-					      plan->profile->layers[layer].name,
-					      pd_plan_stage_of_layer(plan, layer), link->to);
-	}
-	for (int s = 1; s < plan->stage_count; s++)
-		if (wiring->in_count[s] == 0)
-			return pd_error_input(err, "%s: stages[%d] takes nothing from stage %d, and PyTorch's "
-					      "stages each take what the one before makes: expected other cuts "
-					      "(pd-plan --stages)", pd_plan_name(plan), s, s - 1);
-	return 0;
-}
-
-static int check_shares(const struct pd_plan *plan, struct pd_error *err)
-{
-	const struct pd_model *model = plan->profile->model;
-
-	for (int l = 0; model && l < model->layer_count; l++) {
-		int other = model->layers[l].shares;
-
-		if (other >= 0 && pd_plan_stage_of_layer(plan, l) != pd_plan_stage_of_layer(plan, other))
-			return pd_error_input(err, "%s: layers \"%.60s\" and \"%.60s\" share parameters and are in "
-					      "different stages, whose gradients PyTorch's pipelines do not add "
-					      "up: expected both in one stage (pd-plan --stages)",
-					      pd_plan_name(plan), model->layers[other].name,
-					      model->layers[l].name);
-	}
-	return 0;
-}
-
 static void say_what_is_left(const struct pd_plan *plan)
 {
 	int replicas = plan->stages[0].replicas;
@@ -138,8 +69,9 @@ static void say_what_is_left(const struct pd_plan *plan)
 
 int pd_torch_sayable(const struct pd_plan *plan, const struct pd_wiring *wiring, struct pd_error *err)
 {
-	if (check_weights(plan, err) < 0 || check_replicas(plan, err) < 0 ||
-	    check_links(plan, wiring, err) < 0 || check_shares(plan, err) < 0)
+	if (pd_chain_check_flush(plan, "PyTorch", err) < 0 || pd_chain_check_replicas(plan, "PyTorch", err) < 0 ||
+	    pd_chain_check_links(plan, wiring, "PyTorch", err) < 0 ||
+	    pd_chain_check_shares(plan, "PyTorch", err) < 0)
 		return -1;
 	say_what_is_left(plan);
 	return 0;

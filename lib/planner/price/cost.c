@@ -35,7 +35,7 @@ int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s)
 
 /*
  * Returns whether the network may be cut before each layer: not between layers that share
- * parameters, unless these have copies.
+ * parameters, unless these have copies, nor where it is joined to the one before.
  */
 static bool *legal_cuts(const struct pd_profile *profile, bool copies)
 {
@@ -52,7 +52,7 @@ static bool *legal_cuts(const struct pd_profile *profile, bool copies)
 	}
 	for (int l = 0; l <= n; l++) {
 		tied += change[l];
-		legal[l] = tied == 0;
+		legal[l] = tied == 0 && !(l < n && profile->layers[l].joined);
 	}
 	free(change);
 	return legal;

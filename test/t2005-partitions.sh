@@ -1,0 +1,170 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Stages of a plan in the words of Megatron, torchtitan, DeepSpeed and Galvatron, out and in.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+# transformer BLOCKS >FILE: writes a profile of an embedding, a dropout, blocks of three layers, a norm, a head and
+# a loss.
+transformer() {
+	jq -n --argjson n "$1" '
+		def layer($name; $bytes; $ns): {name: $name, forward_ns: $ns, backward_ns: (2 * $ns),
+			activation_bytes: 1000, parameter_bytes: $bytes};
+		[layer("embed"; 4000; 1000), layer("drop"; 0; 1000),
+		 (range($n) | layer("layers.\(.).norm"; 400; 100000), layer("layers.\(.).mlp"; 4000; 900000),
+			layer("layers.\(.).add"; 0; 1000)),
+		 layer("norm"; 400; 1000), layer("head"; 4000; 500000), layer("loss"; 0; 1000)]
+		| {format: "pd-profile", version: 1, name: "small", batch_size: 4, device: {kind: "cpu"},
+		   layers: [foreach .[] as $layer ({}; {before: .now, now: $layer.name};
+			$layer + {inputs: (if .before then [.before] else [] end)})]}'
+}
+transformer 8 >eight.json
+flush="-q --topology=4@10GB/s --weights=flush --microbatches=8"
+
+# firsts: prints the first layer of each stage of a plan, and its replicas where it has some.
+firsts() {
+	jq -r '.stages | map(.layers[0] + if .replicas > 1 then "x\(.replicas)" else "" end) | join(" ")'
+}
+# stages WORDS FIRSTS: checks which stages pd-plan makes of the words.
+stages() {
+	pd-plan $flush --stages="$1" eight.json | firsts >out
+	cat out
+	[ "$(cat out)" = "$2" ]
+}
+
+test_ok "megatron: uneven stages, the embedding and the head alone, and back" '
+	stages "megatron:Et*3|t*3|ttL" "embed layers.3.norm layers.6.norm"
+	stages "megatron:E|t*4,t*4|L" "embed layers.0.norm norm"
+	stages "megatron:E(tt|)*3t*2L" "embed layers.2.norm layers.4.norm layers.6.norm"
+	stages "megatron:Et*5|t*3Lx2" "embedx2 layers.5.normx2"
+	while read -r layout shortest; do
+		pd-plan $flush --stages="megatron:$layout" --format=megatron eight.json >out
+		cat out
+		grep -Fq -- " --pipeline-model-parallel-layout \"$shortest\" --micro-batch-size 4 --global-batch-size 32" out
+	done <<END
+Ettt|ttt|ttL Ettt|ttt|ttL
+E|tttttttt|L E|t*8|L
+Ett|tt|tt|ttL Ett(|tt)*3L
+END'
+test_ok "megatron: virtual stages, recomputation, and replicas" '
+	pd-plan -q --topology=2@10GB/s --schedule=interleaved --chunks=4 --microbatches=8 --recompute=all \
+		--stages="megatron:E(t|)*7tL" --format=megatron eight.json >out
+	cat out
+	[ "$(cat out)" = "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout \"Et(|t)*7L\" --micro-batch-size 4 --global-batch-size 32 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1" ]
+	pd-plan $flush --stages="megatron:Et*4|t*4Lx2" --format=megatron eight.json | grep -q "^--pipeline-model-parallel-size 2 "'
+test_ok "torchtitan: modules of each stage, as the outside calls them, and back" '
+	pd-plan $flush --stages="megatron:Et*3|t*5L" --format=torchtitan eight.json >fqns.toml
+	cat >expected <<END
+# 2 stages on 2 ranks, 1f1b, 8 microbatches of 4 samples
+module_fqns_per_model_part = [
+    ["embed", "layers.0", "layers.1", "layers.2"],
+    ["layers.3", "layers.4", "layers.5", "layers.6", "layers.7", "norm", "head"],
+]
+END
+	diff expected fqns.toml
+	stages fqns:fqns.toml "embed layers.3.norm"
+	echo "[[\"embed\",\"layers.0\"],[\"layers.1\",\"layers.2\",\"layers.3\",\"layers.4\",\"layers.5\",\"layers.6\",\"layers.7\",\"norm\",\"head\"]]" >list.json
+	stages fqns:list.json "embed layers.1.norm"
+	pd-model llama --layers=2 --hidden=8 --heads=2 --sequence=4 --vocabulary=8 |
+		jq ".layers |= map(if .name | test(\"embed\") then .names = {weight: \"tok_embeddings.weight\"}
+			elif .name | test(\"input_layernorm\") then
+				.names = {weight: (.name | sub(\"model.layers\"; \"blocks\") + \".weight\")}
+			else . end)" | pd-profile --no-link -i 1 -b 1 >named.json
+	pd-plan $flush --stages="megatron:Et|tL" --format=torchtitan named.json >out
+	grep -Fqx "    [\"tok_embeddings\", \"blocks.0\"]," out
+	grep -Fqx "    [\"blocks.1\", \"model.norm\", \"lm_head\"]," out
+	pd-plan $flush --stages=fqns:out named.json | firsts | grep -qx "model.embed_tokens model.layers.1.input_layernorm"'
+test_ok "deepspeed: a subclass with the parts, in modules, and back" '
+	pd-plan $flush --stages="megatron:Et*3|t*5L" --format=deepspeed eight.json >out.py
+	grep -qx "        self.parts = \[0, 4, 11\]" out.py
+	grep -q "gradient_accumulation_steps 8; the 11 layers are" out.py
+	! command -v python3 || python3 -m py_compile out.py
+	stages parts:0,4,11 "embed layers.3.norm"
+	stages parts:0,1,9,11x1 "embed layers.0.norm norm"'
+test_ok "galvatron: blocks of each stage, and which recompute" '
+	pd-plan $flush --stages="megatron:Et*3|t*5L" --recompute=1 --format=galvatron eight.json >out
+	jq -e ".pp_deg == 2 and .pp_division == \"3,5\" and .checkpoint == \"0,0,0,1,1,1,1,1\" and .chunks == 8
+		and .global_bsz == 32 and .pipeline_type == \"pipedream_flush\" and (.tp_sizes_enc | length) == 15" out
+	pd-plan $flush --schedule=gpipe --stages="megatron:Et*3|t*5L" --format=galvatron eight.json |
+		jq -e ".pipeline_type == \"gpipe\""'
+test_ok "a search cuts where the system can, and --cut has it do so for a plan" '
+	for format in torchtitan megatron deepspeed galvatron; do
+		pd-plan -q --topology=4@10GB/s --straight --microbatches=8 --format=$format eight.json >out
+	done
+	pd-plan -q --topology=4@10GB/s --straight --cut=blocks $flush eight.json | firsts >out
+	grep -Eqx "embed( (layers\.[0-9]\.norm|norm))+" out
+	pd-plan -q --topology=4@10GB/s --straight --cut=modules $flush eight.json | firsts >out
+	grep -Eqx "embed( (layers\.[0-9]\.norm|norm|head))+" out
+	pd-plan -q --topology=4@10GB/s --straight --schedule=interleaved --microbatches=8 --format=megatron eight.json >out'
+test_ok "200 layouts by hand become stages, and the same layout again" '
+	awk "BEGIN { srand(7); for (i = 0; i < 200; i++) {
+		text = \"E\"; if (rand() < 0.3) text = text \"|\"
+		for (t = 0; t < 8; t++) text = text \"t\" (t < 7 && rand() < 0.4 ? \"|\" : \"\")
+		print text (rand() < 0.3 ? \"|\" : \"\") \"L\" } }" | sort -u >layouts
+	[ "$(wc -l <layouts)" -gt 100 ]
+	[ -n "${PD_TEST_QUICK-}" ] && head -n 20 layouts >some || cp layouts some
+	while read -r layout; do
+		pd-plan -q --topology=16@10GB/s --weights=flush --microbatches=1 --stages="megatron:$layout" \
+			eight.json >plan.json
+		[ "$(jq ".stages | length" plan.json)" -eq "$(echo "$layout" | tr "|" "\n" | wc -l)" ]
+		pd-plan -q --topology=16@10GB/s --weights=flush --microbatches=1 --stages="megatron:$layout" \
+			--format=megatron eight.json | sed "s/.*layout \"\(.*\)\" --micro.*/\1/" >short
+		pd-plan -q --topology=16@10GB/s --weights=flush --microbatches=1 --stages="megatron:$(cat short)" \
+			eight.json | cmp - plan.json
+	done <some'
+
+# refused WORDS OPTION...: checks that pd-plan refuses in one line with the WORDS.
+refused() {
+	words=$1
+	shift
+	status 2 pd-plan "$@" >out 2>err
+	cat err
+	[ ! -s out ] && one_line err && grep -q -- "$words" err
+}
+test_ok "refused: what a system cannot say" '
+	halves="--stages=megatron:Et*4|t*4L"
+	for format in torchtitan megatron deepspeed galvatron; do
+		refused "weights: \"stash\" cannot be said.*flush" $flush --weights=stash $halves --format=$format eight.json
+		refused "stages\[1\].replicas: .*expected 1 replicas" $flush --stages=14x1,15x2 --microbatches=8 \
+			--format=$format eight.json
+		refused "stage 1 begins with layer \"layers.3.mlp\", within a module" $flush --stages=12,17 \
+			--format=$format eight.json
+	done
+	for format in megatron deepspeed galvatron; do
+		refused "schedule: .* has no \"zb-h1\"" $flush --schedule=zb-h1 $halves --format=$format eight.json
+	done
+	refused "schedule: DeepSpeed has no \"gpipe\"" $flush --schedule=gpipe $halves --format=deepspeed eight.json
+	for format in torchtitan megatron deepspeed; do
+		refused "recompute: .*in all stages or in none" $flush --recompute=1 $halves --format=$format eight.json
+	done
+	refused "stage 1 begins with \"head\", and Megatron keeps" $flush --stages=27,2 --format=megatron eight.json
+	refused "stage 0 has no block" $flush --stages=2,27 --format=galvatron eight.json
+	jq ".layers[20].inputs += [\"layers.1.add\"]" eight.json >skip.json
+	for format in torchtitan deepspeed; do
+		refused "the output of layer \"layers.1.add\" goes from stage 0 to stage 2" $flush \
+			--stages=8,6,15 --format=$format skip.json
+	done
+	chain 6 | refused "no layer has a number in its name" $flush --straight --format=megatron
+	jq ".layers |= map((.name, .inputs[]) |= sub(\"layers.(?<n>[0-2])\"; \"early.\(.n)\"))" eight.json >two.json
+	for format in megatron galvatron; do
+		refused "one list of blocks, and there is \"early.0\" beside \"layers.3\"" $flush --format=$format two.json
+	done'
+test_ok "refused: stages in words that do not fit" '
+	refused "the layout has 7 decoder layers (t), profile \"small\" has 8" $flush --stages="megatron:Et*7L" eight.json
+	refused "stage 1 has no layer" $flush --stages="megatron:Et*4||t*4L" eight.json
+	refused "expected a whole number" $flush --stages="megatron:Et*8Lx" eight.json
+	refused "found \"yL\"" $flush --stages="megatron:Et*8yL" eight.json
+	refused "m, layers that predict" $flush --stages="megatron:Et*8mL" eight.json
+	refused "expected L, the loss" $flush --stages="megatron:Et*8" eight.json
+	refused "has no \*N behind it" $flush --stages="megatron:E(tt)t*6L" eight.json
+	refused "parts have 9 modules, profile \"small\" has 11" $flush --stages=parts:0,4,9 eight.json
+	refused "ascending from 0 to 11, found \"12\"" $flush --stages=parts:0,4,12 eight.json
+	refused "stage 1 has no layer" $flush --stages=parts:0,4,4,11 eight.json
+	echo "[[\"embed\", \"layers.1\"]]" >list.json
+	refused "list.json: \[0\]\[1\]: expected \"layers.0\" next, found \"layers.1\"" $flush --stages=fqns:list.json eight.json
+	echo "[[\"embed\"]]" >list.json
+	refused "expected \"layers.0\" next, found the end" $flush --stages=fqns:list.json eight.json
+	echo "nothing" >list.json
+	refused "expected an array" $flush --stages=fqns:list.json eight.json
+	refused "megatron:LAYOUT, parts" $flush --stages=nothing:1 eight.json
+	refused "cut: --stages says" $flush --stages=29 --cut=blocks eight.json'
+test_done
