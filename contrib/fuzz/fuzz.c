@@ -7,7 +7,7 @@
  */
 #include "base/json.h"
 #include "base/mem.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/tensors.h"
 #include "data/dataset.h"
 #include "network/config.h"
 #include "network/onnx.h"
@@ -272,7 +272,7 @@ static int read_string(const char *file, struct pd_error *err)
 	return 0;
 }
 
-/* ---- data sets: a folder of links to files in memory ---- */
+/* ---- folders of links to files in memory ---- */
 
 static struct pd_model *model;
 static struct input second;             /* labels of IDX and .npy */
@@ -297,6 +297,53 @@ static void make_folder_for(char *text)
 	free(text);
 	if (!model || !mkdtemp(folder))
 		abort();
+}
+
+static void write_shard(const char *name, const char *first_tensor, const char *second_tensor)
+{
+	static const float ones[] = { 1, 1, 1, 1, 1, 1 };
+	const struct pd_tensor tensors[] = {
+		{ .name = (char *)(uintptr_t)first_tensor, .dims = 2, .size = { 2, 3 } },
+		{ .name = (char *)(uintptr_t)second_tensor, .dims = 1, .size = { 3 } },
+	};
+	const float *data[] = { ones, ones };
+	char *path = pd_format("%s/%s", folder, name);
+	struct pd_error err;
+	uint64_t checksum;
+
+	if (pd_safetensors_write(path, tensors, data, PD_COUNT(tensors), NULL, &checksum, &err) < 0)
+		abort();
+	free(path);
+}
+
+/* The index of two files. */
+static void open_index(const struct input *input)
+{
+	if (!mkdtemp(folder))
+		abort();
+	write_shard("one.safetensors", "fc.weight", "fc.bias");
+	write_shard("two.safetensors", "head.weight", "head.bias");
+	link_to("model.safetensors.index.json", input);
+}
+
+/* Whatever is in it has the names and sizes of the files. */
+static int read_index(const char *file, struct pd_error *err)
+{
+	struct pd_tensors *tensors = pd_tensors_open(folder, err);
+	const struct pd_tensor *const *list;
+	size_t count;
+	float values[6];
+
+	(void)file;
+	if (!tensors)
+		return -1;
+	count = pd_tensors_list(tensors, &list);
+	for (size_t i = 0; i < count; i++)
+		if (list[i]->elements > 6 || pd_tensors_find(tensors, list[i]->name) != list[i] ||
+		    pd_tensors_read(tensors, list[i], 0, list[i]->elements, values, err) < 0 || values[0] != 1)
+			abort();
+	pd_tensors_close(tensors);
+	return 0;
 }
 
 static void make_folder(int channels, int height, int width)
@@ -413,12 +460,13 @@ static const struct kind {
 	void (*open)(const struct input *input);
 	bool two;                       /* the input is two files; see pd_fuzz_read */
 } kinds[] = {
-	{ "model", read_model, NULL }, { "config", read_config, NULL }, { "onnx", read_onnx, NULL }, { "profile", read_profile, NULL },
-	{ "topology", read_topology, NULL }, { "plan", read_plan, NULL },
+	{ "model", read_model, NULL }, { "config", read_config, NULL }, { "onnx", read_onnx, NULL },
+	{ "profile", read_profile, NULL }, { "topology", read_topology, NULL }, { "plan", read_plan, NULL },
 	{ "schedule", read_schedule, NULL }, { "trace", read_trace, NULL },
-	{ "safetensors", read_safetensors, NULL }, { "topology-string", read_string, NULL },
-	{ "idx", read_data, open_idx, true }, { "cifar", read_data, open_cifar },
-	{ "npy", read_data, open_npy, true }, { "npz", read_data, open_npz }, { "tokens", read_data, open_tokens },
+	{ "safetensors", read_safetensors, NULL }, { "index", read_index, open_index },
+	{ "topology-string", read_string, NULL }, { "idx", read_data, open_idx, true },
+	{ "cifar", read_data, open_cifar }, { "npy", read_data, open_npy, true },
+	{ "npz", read_data, open_npz }, { "tokens", read_data, open_tokens },
 };
 static const struct kind *kind;
 static struct input first;
