@@ -68,6 +68,16 @@ test_ok "llama: in as many files, with an index" '
 	still ck2 plan-llama --init=one/model.safetensors
 	cmp "$(at ck 1)/stage-0.safetensors" "$(at ck2 1)/stage-0.safetensors"'
 
+test_ok "an ONNX file's weights, and those of a file beside it: what came out goes in again" '
+	for network in torchvision-vit gpt; do
+		pd-model "$data/$network/model.onnx" >$network.json
+		planned $network 1
+		still ck plan-$network --init="$data/$network/model.onnx"
+		export_ck
+		still ck2 plan-$network --init=out
+		cmp "$(at ck 1)/stage-0.safetensors" "$(at ck2 1)/stage-0.safetensors"
+	done
+	header out/model.safetensors | jq -e "has(\"wte.weight\") and has(\"lm_head.weight\")"'
 test_ok "a checkpoint of another plan, and of another step, is what a training begins with" '
 	planned gpt2 1 1
 	rm -rf ck
