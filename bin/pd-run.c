@@ -19,7 +19,7 @@
 
 static struct pd_job job = {
 	.device = "auto", .epochs = -1, .minibatches = -1, .seed = 1, .evaluate = true,
-	.resume_step = -1,
+	.resume_step = -1, .evaluated_step = -1,
 	/* below 0: not given, see defaults */
 	.optimizer = { .rate = 0.01, .momentum = -1, .residual = -1, .trust = -1, .beta1 = -1, .beta2 = -1, .eps = -1,
 		       .step_epochs = -1, .gamma = -1, .power = -1, .discrepancy = -1 },

@@ -23,12 +23,12 @@ for with in 1 1-1 2-1 1-1-1; do
 		cat out err
 		[ "$(wc -l <out)" -eq 2 ]
 		[ "$(head -n 1 out | figures)" = "$(tail -n 1 evaluations | figures)" ]
-		head -n 1 out | jq -e ".event == \"evaluation\" and .parameters == \"ck\" and .data == \"data\" and
+		head -n 1 out | jq -e ".event == \"evaluation\" and .parameters == \"$(at ck 54)\" and .data == \"data\" and
 			(has(\"epoch\") | not)"
 		tail -n 1 out >last
 		same_memory last
 		jq -e ".outcome == \"done\" and .step == 54 and .samples_per_s > 0 and (has(\"loss\") | not)" last
-		[ "$(sed -n 1p err)" = "pd-run: evaluates step 54 of ck on the test set of data (IDX), 10 samples" ]
+		[ "$(sed -n 1p err)" = "pd-run: evaluates $(at ck 54) on the test set of data (IDX), 10 samples" ]
 		sed -n 2p err | grep -q "^pd-run: loss [0-9.]*, accuracy [0-9.]* %\$"
 		[ "$(wc -l <err)" -eq 2 ]
 		grep -q "\"op\": *\"forward\"" trace
@@ -86,7 +86,7 @@ test_ok "text: perplexity is e to the power of the mean loss" '
 	cat again err
 	[ "$(grep evaluation out | head -n 1 | figures)" = "$(head -n 1 again | figures)" ]
 	head -n 1 again | jq -e ".perplexity / (.loss | exp) - 1 | fabs < 1e-6"
-	grep -q "^pd-run: evaluates step 3 of ck-gpt on the test set of text (" err
+	grep -q "^pd-run: evaluates ck-gpt/step-0*3 on the test set of text (" err
 	grep -q "^pd-run: loss [0-9.]*, accuracy [0-9.]* %, perplexity [0-9.]*\$" err'
 test_ok "without a training set, but where images are normalised by it" '
 	mkdir alone

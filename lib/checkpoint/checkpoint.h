@@ -155,6 +155,8 @@ struct pd_checkpoint *pd_checkpoint_open_path(const char *path, struct pd_error 
 int pd_checkpoint_highest(const char *directory, int64_t below, int64_t *step_p, struct pd_error *err);
 /* Refuses what is named as the folder of a checkpoint and is none: it would be in the way of one. */
 int pd_checkpoint_check_names(const char *directory, struct pd_error *err);
+/* Returns DIRECTORY/step-N; free() it. */
+char *pd_checkpoint_folder(const char *directory, int64_t step);
 /* Tells whether there is a folder of that step, whatever it contains. */
 bool pd_checkpoint_exists(const char *directory, int64_t step);
 void pd_checkpoint_close(struct pd_checkpoint *ck);

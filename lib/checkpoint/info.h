@@ -12,8 +12,6 @@ char *pd_checkpoint_path(const char *folder, const struct pd_checkpoint_file *fi
 /* Returns the path of a file in the unfinished folder; free() it. */
 char *pd_checkpoint_unfinished_path(const char *directory, int64_t step,
 				    const struct pd_checkpoint_file *file);
-/* Returns DIRECTORY/step-N; free() it. */
-char *pd_checkpoint_folder(const char *directory, int64_t step);
 /* Returns the step in a folder's name, -1 if it is not a checkpoint's. */
 int64_t pd_checkpoint_folder_step(const char *name);
 

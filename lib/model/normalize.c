@@ -192,3 +192,47 @@ int pd_model_normalize(struct pd_model *model, const char *text, struct pd_error
 	json_decref(value);
 	return status;
 }
+
+/* Returns the document of an input, or NULL. */
+static json_t *find_document(json_t *document, const char *name)
+{
+	json_t *input;
+	size_t i;
+
+	json_array_foreach(json_object_get(document, "inputs"), i, input)
+		if (pd_member_text(input, "name") && strcmp(pd_member_text(input, "name"), name) == 0)
+			return input;
+	return NULL;
+}
+
+static int normalize_one(struct pd_model *model, int i, const char *whose, json_t *document, const char **note_p,
+			 struct pd_error *err)
+{
+	struct pd_input *input = &model->inputs[i];
+	struct pd_place root = pd_place_root(whose, find_document(document, input->name));
+	struct pd_place place = pd_place_key(&root, "normalize");
+	struct pd_input read = { .name = input->name, .dtype = input->dtype, .shape = input->shape };
+	int status = pd_normalize_read(&place, &read, err);
+
+	if (status == 0 && input->channels > 0 && read.channels == 0) {
+		*note_p = "was trained on data that --normalize, or its model, did not normalise";
+	} else if (status == 0 && input->channels > 0 && !same(input, &read)) {
+		status = pd_error_input(err, "%s: was trained with \"%.60s\" normalised with other numbers: expected "
+					"the same of the plan's model and --normalize", whose, input->name);
+	} else if (status == 0 && read.channels > 0 && input->channels == 0) {
+		*note_p = "normalises its data as in training";
+		status = give(model, i, &read, place.value, err);
+	}
+	free(read.mean);
+	free(read.deviation);
+	return status;
+}
+
+int pd_model_normalize_as(struct pd_model *model, const char *whose, json_t *document, const char **note_p,
+			  struct pd_error *err)
+{
+	for (int i = 0; i < model->input_count; i++)
+		if (model->inputs[i].dtype == PD_F32 && normalize_one(model, i, whose, document, note_p, err) < 0)
+			return -1;
+	return 0;
+}

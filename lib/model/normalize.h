@@ -12,3 +12,10 @@ int pd_normalize_read(const struct pd_place *place, struct pd_input *input, stru
  * with ":" between them; its document says so from then on.  Errors: input, also where the model says otherwise.
  */
 int pd_model_normalize(struct pd_model *model, const char *text, struct pd_error *err);
+/*
+ * Normalises the inputs as a document of the same model does, which is called `whose`, where this one says nothing
+ * itself.  *note_p: what to tell of that, or of an input of which only this one says something; else it stays.
+ * Errors: input, where both say something else.
+ */
+int pd_model_normalize_as(struct pd_model *model, const char *whose, json_t *document, const char **note_p,
+			  struct pd_error *err);

@@ -4,7 +4,6 @@
 
 #include "base/finite.h"
 #include "base/mem.h"
-#include "checkpoint/checkpoint.h"
 #include "checkpoint/initial.h"
 
 #include <stdlib.h>
@@ -29,37 +28,8 @@ static int import_one(struct rank *rank, int part, int n, const struct pd_named 
 	return bad ? pd_error_failed(err, "%s: cannot be written to the device", named->name) : 0;
 }
 
-/* Where parameters come from. */
-struct source {
-	struct pd_initial *initial;     /* --init, or NULL and then: */
-	struct pd_checkpoint *ck;
-	const char *file;
-};
-
-static int open_source(const struct pd_job *job, struct source *source, struct pd_error *err)
-{
-	*source = (struct source){ .file = job->evaluated ? job->evaluated : job->init };
-	if (job->evaluated)
-		source->ck = pd_checkpoint_open(job->evaluated, job->evaluated_step, err);
-	else
-		source->initial = pd_initial_open(job->init, job->plan->profile->model, err);
-	return source->ck || source->initial ? 0 : -1;
-}
-
-static void close_source(struct source *source)
-{
-	pd_initial_close(source->initial);
-	pd_checkpoint_close(source->ck);
-}
-
-static int read_source(const struct source *source, const struct pd_named *named, float *host,
+static int import_part(struct rank *rank, int part, const struct pd_initial *initial,
 		       struct pd_error *err)
-{
-	return source->ck ? pd_checkpoint_read(source->ck, named->name, -1, named->elements, host, err)
-			  : pd_initial_read(source->initial, named->name, named->elements, host, err);
-}
-
-static int import_part(struct rank *rank, int part, const struct source *source, struct pd_error *err)
 {
 	const struct pd_named *named;
 	int count = rank->device->ops->net.named(rank->parts[part].net, &named), status = 0;
@@ -73,12 +43,12 @@ static int import_part(struct rank *rank, int part, const struct source *source,
 			continue;
 		host = pd_calloc((size_t)named[n].elements, sizeof(*host));
 
-		status = read_source(source, &named[n], host, err);
+		status = pd_initial_read(initial, named[n].name, named[n].elements, host, err);
 		if (status == 0 && rank->replica == 0 && !rank->told_not_finite[PD_GIVEN_INIT] &&
 		    !pd_all_finite(host, (size_t)named[n].elements))
 			status = rank_say_not_finite(rank, PD_GIVEN_INIT, pd_format("%s%s: \"%s\" has "
-				"a number that is not finite", source->ck ? "" : "--init: ",
-				source->file, named[n].name));
+				"a number that is not finite", rank->job->evaluated_step < 0 ? "--init: " : "",
+				rank->job->init, named[n].name));
 		if (status == 0)
 			status = import_one(rank, part, n, &named[n], host, err);
 		free(host);
@@ -88,12 +58,13 @@ static int import_part(struct rank *rank, int part, const struct source *source,
 
 static int import_all(struct rank *rank, struct pd_error *err)
 {
-	struct source source;
-	int status = open_source(rank->job, &source, err);
+	struct pd_initial *initial = pd_initial_open(rank->job->init,
+						     rank->job->plan->profile->model, err);
+	int status = initial ? 0 : -1;
 
 	for (int i = 0; i < rank->part_count && status == 0; i++)
-		status = import_part(rank, i, &source, err);
-	close_source(&source);
+		status = import_part(rank, i, initial, err);
+	pd_initial_close(initial);
 	return status;
 }
 
@@ -105,5 +76,5 @@ int rank_begin_weights(struct rank *rank, struct pd_error *err)
 				pd_worker_arena(rank->worker, i, PD_ARENA_master),
 				pd_worker_arena(rank->worker, i, PD_ARENA_state), err) < 0)
 			return -1;
-	return rank->job->init || rank->job->evaluated ? import_all(rank, err) : 0;
+	return rank->job->init ? import_all(rank, err) : 0;
 }

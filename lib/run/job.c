@@ -87,13 +87,12 @@ static int check_init(struct pd_job *job, struct pd_error *err)
 
 	if (!job->init)
 		return 0;
-	job->init_found = pd_tensors_find_newest(job->init, err);
 	if (!job->init_found)
-		return pd_error_prefix(err, "--init");
+		job->init_found = pd_tensors_find_newest(job->init, err);
 	job->init = job->init_found;
-	initial = pd_initial_open(job->init, job->plan->profile->model, err);
+	initial = job->init ? pd_initial_open(job->init, job->plan->profile->model, err) : NULL;
 	if (!initial)
-		return pd_error_prefix(err, "--init");
+		return job->evaluated_step < 0 ? pd_error_prefix(err, "--init") : -1;
 	if (pd_initial_other_heads(initial, heads) > 0)
 		pd_say("%s: passes over %s, of heads that model \"%s\" does not have", job->init, heads,
 		       job->plan->profile->model->name);
@@ -301,8 +300,9 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 		return pd_error_prefix(err, "%s", pd_plan_name(job->plan));
 	if (check_outputs(job, err) < 0 || set_data_options(job, err) < 0 ||
 	    (!job->only_evaluates && check_training(job, err) < 0) ||
-	    check_order(job, err) < 0 || check_init(job, err) < 0 ||
-	    (job->only_evaluates && job->checkpoint && pd_job_find_evaluated(job, err) < 0))
+	    check_order(job, err) < 0 ||
+	    (job->only_evaluates && job->checkpoint && pd_job_find_evaluated(job, err) < 0) ||
+	    check_init(job, err) < 0)
 		return -1;
 	before = pd_mem_for("the data set");
 	status = pd_job_data(job, &train, &test, err);

@@ -61,9 +61,7 @@ struct pd_job {
 	struct pd_optimizer optimizer;  /* its epoch and total are set once the data are known */
 	bool evaluate;                  /* after each epoch, where there is a test set */
 	bool only_evaluates;            /* once, and trains nothing */
-	/* What it evaluates: init's parameters, or a checkpoint.  Nothing is written there. */
-	const char *evaluated;          /* the checkpoint's directory; NULL: init */
-	int64_t evaluated_step;
+	int64_t evaluated_step;         /* where a checkpoint of --checkpoint is evaluated, which is `init`; else -1 */
 	int64_t resume_step;	/* minibatches trained before; -1: starts from the beginning */
 
 	int64_t until;                  /* ends at this step, as if training went on; 0: with training */
@@ -130,7 +128,9 @@ void pd_job_say_trained(const struct pd_job *job);
 /* Returns the minibatches that what the run begins with was trained for, as far as is known. */
 static inline int64_t pd_job_first_step(const struct pd_job *job)
 {
-	return job->only_evaluates ? job->evaluated_step : job->resume_step < 0 ? 0 : job->resume_step;
+	int64_t step = job->only_evaluates ? job->evaluated_step : job->resume_step;
+
+	return step < 0 ? 0 : step;
 }
 
 /* Returns whether an epoch ends before that microbatch. */
@@ -151,7 +151,7 @@ struct pd_position {
 char *pd_job_what(const struct pd_job *job);
 /* Finds and verifies the checkpoint of resume_step, or the newest, in one folder with all stages. */
 int pd_job_resume(struct pd_job *job, struct pd_error *err);
-/* Finds and verifies in the same way the checkpoint that a job evaluates, and writes nothing there. */
+/* Finds and verifies in the same way the checkpoint that a job evaluates: sets init, for nothing is written there. */
 int pd_job_find_evaluated(struct pd_job *job, struct pd_error *err);
 /* Says what a job evaluates, and on which data, unless it is quiet. */
 void pd_job_say_evaluated(const struct pd_job *job, const struct pd_dataset *test);

@@ -243,7 +243,7 @@ static void add_losses(const struct pd_run_report *report, const struct pd_sums 
 /* Adds what is evaluated, and on which data. */
 static void add_subject(const struct pd_job *job, json_t *event)
 {
-	pd_json_set(event, "parameters", pd_json_shown(job->evaluated ? job->evaluated : job->init));
+	pd_json_set(event, "parameters", pd_json_shown(job->init));
 	pd_json_set(event, "data", pd_json_shown(job->data));
 }
 

@@ -3,6 +3,7 @@
 #include "run/job.h"
 
 #include "base/mem.h"
+#include "model/normalize.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -43,17 +44,25 @@ static struct pd_checkpoint *open_resumed(struct pd_job *job, struct pd_error *e
 	return ck;
 }
 
-static int check_same_model(const struct pd_job *job, const struct pd_checkpoint_info *info,
+/* Data are normalised as they were in training. */
+static int check_same_model(struct pd_job *job, const struct pd_checkpoint_info *info,
 			    struct pd_error *err)
 {
 	const char *name = job->plan->profile->name;
+	const char *note = NULL;
 
-	return strcmp(info->name, name) == 0 ? 0 :
-		pd_error_input(err, "%s: a checkpoint of \"%s\", found a plan for \"%s\"",
-			       job->checkpoint, info->name, name);
+	if (strcmp(info->name, name) != 0)
+		return pd_error_input(err, "%s: a checkpoint of \"%s\", found a plan for \"%s\"",
+				      job->checkpoint, info->name, name);
+	if (job->data && info->model &&
+	    pd_model_normalize_as(job->plan->profile->model, job->checkpoint, info->model, &note, err) < 0)
+		return -1;
+	if (note && !job->quiet)
+		pd_say("%s: %s", job->checkpoint, note);
+	return 0;
 }
 
-static int check_same_run(const struct pd_job *job, const struct pd_checkpoint_info *info,
+static int check_same_run(struct pd_job *job, const struct pd_checkpoint_info *info,
 			  struct pd_error *err)
 {
 	const char *wanted = pd_update_kind_name[job->optimizer.kind];
@@ -179,10 +188,11 @@ int pd_job_find_evaluated(struct pd_job *job, struct pd_error *err)
 	struct pd_checkpoint *ck = open_resumed(job, err);
 	int status = ck ? check_same_model(job, pd_checkpoint_info(ck), err) : -1;
 
-	if (status == 0)
+	if (status == 0) {
 		job->evaluated_step = pd_checkpoint_info(ck)->step;
+		job->init = job->init_found = pd_checkpoint_folder(job->checkpoint, job->evaluated_step);
+	}
 	pd_checkpoint_close(ck);
-	job->evaluated = job->checkpoint;
 	job->checkpoint = NULL;         /* nothing is written there */
 	job->resume_step = -1;
 	return status;
@@ -190,11 +200,7 @@ int pd_job_find_evaluated(struct pd_job *job, struct pd_error *err)
 
 void pd_job_say_evaluated(const struct pd_job *job, const struct pd_dataset *test)
 {
-	char *what = job->evaluated ? pd_format("step %" PRId64 " of %s", job->evaluated_step,
-						job->evaluated) : pd_strdup(job->init);
-
 	if (!job->quiet)
-		pd_say("evaluates %s on the test set of %s (%s), %" PRId64 " sample%s", what, job->data,
+		pd_say("evaluates %s on the test set of %s (%s), %" PRId64 " sample%s", job->init, job->data,
 		       test->format->name, test->samples, test->samples == 1 ? "" : "s");
-	free(what);
 }
