@@ -262,17 +262,21 @@ llama phi3 Phi3ForCausalLM 32 3072 32 32 8192 32064 "$eps, \"auto_map\":
 test_ok "Phi-3 is none of the networks that are known, and the sentence says which are and what to do" '
 	refused "phi-3-mini/config.json: model_type: expected one of .*llama, mistral.*; pd-model(5) .*, found \"phi3\"$" \
 		phi-3-mini'
-test_ok "a sliding window is computed where it sees all of a sample, and refused where it does not" '
-	jq ".sliding_window = 64 | .num_hidden_layers = 1" mistral-7b-v0.3/config.json | config window
-	pd-model window | jq -e ".inputs[0].shape == [64]"
-	refused "window/config.json: --window=64: in samples of 65 tokens .* --sequence of at most 64$" window --sequence=65
-	refused "--window=4: .* --sequence of at most 4$" llama --window=4 --layers=1
-	jq ".sliding_window = 64 | .use_sliding_window = true" q2/config.json | config window
-	pd-model window | jq -e ".inputs[0].shape == [1024]"
-	jq ".sliding_window = 64 | .use_sliding_window = true | .max_window_layers = 0" q2/config.json | config window
-	pd-model window | jq -e ".inputs[0].shape == [64]"
-	jq ".layer_types = [\"full_attention\"]" window/config.json | config unlike
-	pd-model unlike | jq -e ".inputs[0].shape == [1024]"'
+test_ok "a sliding window is in the layers that have one, where it does not see all of a sample" '
+	windows() { pd-model "$@" | jq -c "[.inputs[0].shape[0]] + [.layers[] | select(.kind == \"attention\") |
+		.window // 0]"; }
+	jq ".sliding_window = 64 | .num_hidden_layers = 2" mistral-7b-v0.3/config.json | config window
+	[ "$(windows window)" = "[1024,64,64]" ]
+	[ "$(windows window --sequence=64)" = "[64,0,0]" ]
+	[ "$(windows llama --window=4 --window-from=1 --layers=3 --sequence=8)" = "[8,0,4,4]" ]
+	jq ".sliding_window = 64 | .use_sliding_window = true | .num_hidden_layers = 3" q2/config.json | config window
+	[ "$(windows window)" = "[1024,0,0,0]" ]
+	jq ".max_window_layers = 1 | del(.layer_types)" window/config.json | config some
+	[ "$(windows some)" = "[1024,0,64,64]" ]
+	jq ".layer_types = [\"full_attention\", \"full_attention\", \"sliding_attention\"]" some/config.json | config typed
+	[ "$(windows typed)" = "[1024,0,0,64]" ]
+	jq ".layer_types |= reverse" typed/config.json | config turned
+	refused "turned/config.json: layer_types.1.: expected .sliding_attention., since windows begin at one layer" turned'
 test_ok "keys of generation, of where it comes from and of other heads are passed over" '
 	with more ".temperature = 0.5 | .max_sequence_length = 9 | .rope_interleaved = false | ._name_or_path = \"x\" | .id2label = {\"0\": \"no\"} | .anything = null"
 	pd-model l --name=x | ours >one

@@ -77,7 +77,9 @@ def attended(layer, q, k, v):
     q, k, v = (t.unflatten(-1, (n, -1)).transpose(1, 2) for t, n in
                ((q, layer["heads"]), (k, layer.get("kv_heads", layer["heads"])),
                 (v, layer.get("kv_heads", layer["heads"]))))
-    y = functional.scaled_dot_product_attention(q, k, v, is_causal=layer.get("causal", False),
+    behind = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
+    seen = (behind >= 0) & (behind < (layer.get("window") or len(behind)))
+    y = functional.scaled_dot_product_attention(q, k, v, seen if layer.get("causal") else None,
                                                 scale=layer.get("scale") or None, enable_gqa=True)
     return y.transpose(1, 2).flatten(-2)
 

@@ -42,6 +42,7 @@ static const struct attribute {
 	{ "heads", COUNT, offsetof(struct pd_layer, heads), 1, PD_MAX_EXTENT },
 	{ "kv_heads", COUNT, offsetof(struct pd_layer, kv_heads), 1, PD_MAX_EXTENT },
 	{ "causal", FLAG, offsetof(struct pd_layer, causal), 0, 0 },
+	{ "window", COUNT, offsetof(struct pd_layer, window), 0, PD_MAX_EXTENT },
 	{ "scale", REAL, offsetof(struct pd_layer, scale), 0, 1e6 },
 	{ "bias", FLAG, offsetof(struct pd_layer, bias), 0, 0 },
 	{ "elementwise_affine", FLAG, offsetof(struct pd_layer, elementwise_affine), 0, 0 },

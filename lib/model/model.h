@@ -100,6 +100,7 @@ struct pd_layer {
 	struct pd_shape normalized_shape;       /* layernorm: the last axes of its input */
 	int64_t heads, kv_heads;        /* attention */
 	bool causal;
+	int64_t window;                 /* the keys that a query sees at most, its own the last; 0: all before */
 	double scale;                   /* of scores; never 0 once it is read */
 	bool bias;
 	bool elementwise_affine;        /* groupnorm's affine, too */

@@ -55,6 +55,9 @@ int infer_attention(const struct infer *w)
 				keys->size[0], values->size[0]);
 	if (need_heads(w) < 0)
 		return -1;
+	if (layer->window > 0 && !layer->causal)
+		return infer_error(w, "has a window of %" PRId64 ": expected \"causal\": true, since a window "
+				"ends at the query", layer->window);
 	layer->output = (struct pd_shape){ 2, { w->in->size[0] } };
 	/* at most 2^30 heads of 2^30 features */
 	layer->output.size[1] = values->size[1] / layer->kv_heads * layer->heads;

@@ -14,7 +14,7 @@
 
 /* What transformers takes for keys that are missing. */
 #define LLAMA "layers=32 hidden=4096 heads=32 kv-heads=0 head-dim=0 feed-forward=11008 vocabulary=32000 " \
-	"padding=-1 window=0 tied=false rope-base=10000 rope-factor=1 " \
+	"padding=-1 window=0 window-from=0 tied=false rope-base=10000 rope-factor=1 " \
 	"rope-low=1 rope-high=4 rope-original=0 qk-norm=false bias=none activation=silu eps=1e-6 " \
 	"deviation=0.02 attention-dropout=0"
 #define QWEN LLAMA " kv-heads=32 feed-forward=22016 vocabulary=151936"
@@ -135,10 +135,10 @@ static int finish(struct pd_config_reader *r, struct pd_error *err)
 		s->bias = biases[r->attention_bias][r->mlp_bias];
 	if (positions > 0)
 		s->sequence = positions < MOST_TOKENS ? positions : MOST_TOKENS;
-	if (r->windows && r->window > 0 && r->window_layers < s->layers)
+	if (r->windows && r->window > 0 && r->window_layers < s->layers) {
 		s->window = r->window;
-	if (s->window > 0 && s->window < s->sequence)
-		s->sequence = s->window;
+		s->window_from = r->window_layers;
+	}
 	if (r->scaled && s->rope_original == 0)
 		s->rope_original = positions;
 	return finish_padding(r, err) < 0 || check_heads(r, err) < 0 ? -1 : 0;

@@ -214,7 +214,7 @@ static int window_layers(const struct pd_place *at, struct pd_config_reader *r, 
 	return 0;
 }
 
-/* These count, and not the number of layers without a window. */
+/* These count, and not the number of layers without a window.  Windows begin at one layer, and do not end. */
 static int layer_types(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
 {
 	size_t count;
@@ -231,9 +231,12 @@ static int layer_types(const struct pd_place *at, struct pd_config_reader *r, co
 		const char *name = json_string_value(type.value);
 
 		if (name && strcmp(name, "sliding_attention") == 0 && r->type->window > 0)
-			r->window_layers = 0;
+			r->window_layers = r->window_layers < (int64_t)l ? r->window_layers : (int64_t)l;
 		else if (!name || strcmp(name, "full_attention") != 0)
 			return pd_place_expected(&type, err, "\"full_attention\"");
+		else if (r->window_layers < PD_NETWORK_MOST)
+			return pd_place_expected(&type, err, "\"sliding_attention\", since windows begin at "
+						 "one layer and do not end here");
 	}
 	return 0;
 }

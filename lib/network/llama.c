@@ -119,11 +119,12 @@ static const char *mlp(const struct pd_transformer *t, const char *block, const 
 	return mlp_linear(t, name, "down", in, t->size->hidden);
 }
 
-static const char *block(const struct pd_transformer *t, int64_t number, const char *in)
+static const char *block(struct pd_transformer *t, int64_t number, const char *in)
 {
 	struct pd_network *n = t->network;
 	const char *name = pd_network_name(n, "model.layers.%" PRId64, number), *branch;
 
+	t->window = number >= t->size->window_from ? t->size->window : 0;
 	branch = attention(t, name, rms(t, pd_network_name(n, "%s.input_layernorm", name), in));
 	in = pd_transformer_sum(t, pd_network_name(n, "%s.self_attn.add", name), in, branch);
 	branch = mlp(t, name, rms(t, pd_network_name(n, "%s.post_attention_layernorm", name), in));
@@ -133,7 +134,7 @@ static const char *block(const struct pd_transformer *t, int64_t number, const c
 static int build_llama(struct pd_network *n, const struct pd_network_size *size,
 		       struct pd_error *err)
 {
-	const struct pd_transformer t = { n, size, .lengths = NULL };
+	struct pd_transformer t = { n, size, .lengths = NULL };
 	const char *at;
 
 	if (pd_transformer_check("llama", size, err) < 0)
@@ -152,7 +153,7 @@ static int build_llama(struct pd_network *n, const struct pd_network_size *size,
 const struct pd_family pd_family_llama = {
 	"llama", "Llama, Mistral, Qwen", (const struct pd_preset[]){
 		{ "llama-2-7b", "layers=32 hidden=4096 heads=32 kv-heads=32 head-dim=0 feed-forward=11008 "
-		  "sequence=4096 window=0 vocabulary=32000 padding=-1 tied=false rope-base=10000 "
+		  "sequence=4096 window=0 window-from=0 vocabulary=32000 padding=-1 tied=false rope-base=10000 "
 		  "rope-factor=1 rope-low=1 rope-high=4 rope-original=0 qk-norm=false bias=none activation=silu eps=1e-5 deviation=0.02 attention-dropout=0" },
 		{ "llama-2-13b", "layers=40 hidden=5120 heads=40 kv-heads=40 feed-forward=13824" },
 		{ "llama-3-8b", "kv-heads=8 feed-forward=14336 sequence=8192 vocabulary=128256 "

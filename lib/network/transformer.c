@@ -74,11 +74,6 @@ int pd_transformer_check(const char *family, const struct pd_network_size *size,
 	if (size->kv_heads != PD_NETWORK_UNSAID && size->heads % size->kv_heads != 0)
 		return pd_error_input(err, "--kv-heads=%" PRId64 ": %s expects a divisor of its %" PRId64
 				      " heads", size->kv_heads, family, size->heads);
-	if (size->window > 0 && size->window < size->sequence)
-		return pd_error_input(err, "--window=%" PRId64 ": in samples of %" PRId64 " tokens "
-				      "attention would need a sliding window, which is not computed here: "
-				      "expected a --sequence of at most %" PRId64, size->window,
-				      size->sequence, size->window);
 	return 0;
 }
 
@@ -176,6 +171,8 @@ const char *pd_transformer_attention(const struct pd_transformer *t, const char 
 		pd_json_set(attributes, "kv_heads", json_integer(size->kv_heads));
 	if (!t->lengths && !t->sees_all)
 		pd_json_set(attributes, "causal", json_true());
+	if (t->window > 0 && t->window < size->sequence)
+		pd_json_set(attributes, "window", json_integer(t->window));
 	if (size->attention_dropout > 0)
 		pd_json_set(attributes, "dropout", json_real(size->attention_dropout));
 	return pd_network_layer(t->network, "attention", name, inputs, "o", attributes);

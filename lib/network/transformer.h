@@ -10,6 +10,7 @@ struct pd_transformer {
 	const struct pd_network_size *size;
 	const char *lengths;            /* input, or NULL */
 	bool sees_all;                  /* attention is causal unless it does, or has lengths */
+	int64_t window;                 /* of the attention of the layer that is being built; 0: none */
 };
 
 /* Heads keep their features, and their share of the heads of keys and values, as far as these divide. */

@@ -60,7 +60,7 @@ static const char branching[] =
 	"{'name': 'c3', 'kind': 'conv2d', 'inputs': ['cat'], 'out_channels': 32, 'kernel': 1}, "
 	"{'name': 'u1', 'kind': 'conv_transpose2d', 'inputs': ['c3'], 'out_channels': 32, 'kernel': 2, "
 	"'stride': 2}, "
-	"{'name': 'u2', 'kind': 'upsample', 'inputs': ['u1'], 'scale_factor': 1.5, 'mode': 'bilinear'}, "
+	"{'name': 'u2', 'kind': 'upsample', 'inputs': ['u1'], 'scale_factor': 0.8, 'mode': 'bilinear'}, "
 	"{'name': 'p3', 'kind': 'adaptive_avgpool2d', 'inputs': ['u2'], 'output_size': [3, 3]}, "
 	"{'name': 't3', 'kind': 'tanh', 'inputs': ['p3']}, "
 	"{'name': 'flat', 'kind': 'flatten', 'inputs': ['t3']}, "
@@ -154,7 +154,7 @@ struct pd_model *recurrent_model(void)
 }
 
 /*
- * The layers of transformer_model(): tokens and features with positions, a block of attention on rotated
+ * The layers of transformer_model(): tokens and features with positions, a block of attention, in a window, on rotated
  * queries and keys, which are slices of one product, a block with a gate that is scaled by a parameter,
  * layers along the positions, and of features as channels, and a mean that is concatenated with its input.
  */
@@ -172,7 +172,7 @@ static const char transformer[] =
 	"{'name': 'qr', 'kind': 'rope', 'inputs': ['q'], 'head_dim': 6}, "
 	"{'name': 'kr', 'kind': 'rope', 'inputs': ['k'], 'head_dim': 6, 'interleaved': true}, "
 	"{'name': 'att', 'kind': 'attention', 'inputs': ['qr', 'kr', 'v'], 'heads': 2, "
-	"'causal': true}, "
+	"'causal': true, 'window': 4}, "
 	"{'name': 'o', 'kind': 'linear', 'inputs': ['att'], 'out_features': 12}, "
 	"{'name': 'a1', 'kind': 'add', 'inputs': ['a0', 'o']}, "
 	"{'name': 'n2', 'kind': 'layernorm', 'inputs': ['a1']}, "

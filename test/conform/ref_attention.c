@@ -13,7 +13,7 @@
 /* One head of one query. */
 struct head {
 	int64_t sample, head, kv_head, query;
-	int64_t width, value_width, keys, length;
+	int64_t width, value_width, keys, first, length;        /* it sees keys from first to length - 1 */
 	double *p, *dp, *factor;        /* by key; factor: the factor of dropout */
 };
 
@@ -45,15 +45,15 @@ static void soften(const struct ref_job *j, const struct head *h)
 	const double *q = j->x + query_place(j, h, h->width), *k = j->r->x[j->layer->inputs[1]];
 	double most = -INFINITY, sum = 0;
 
-	for (int64_t i = 0; i < h->length; i++) {
+	for (int64_t i = h->first; i < h->length; i++) {
 		h->p[i] = 0;
 		for (int64_t c = 0; c < h->width; c++)
 			h->p[i] += j->layer->scale * q[c] * k[key_place(j, h, i, h->width) + c];
 		most = fmax(most, h->p[i]);
 	}
-	for (int64_t i = 0; i < h->length; i++)
+	for (int64_t i = h->first; i < h->length; i++)
 		sum += h->p[i] = exp(h->p[i] - most);
-	for (int64_t i = 0; i < h->length; i++) {
+	for (int64_t i = h->first; i < h->length; i++) {
 		h->p[i] /= sum;
 		h->factor[i] = keep_factor(j, h, i);
 	}
@@ -63,7 +63,7 @@ static void attend(const struct ref_job *j, const struct head *h)
 {
 	const double *v = j->r->x[j->layer->inputs[2]];
 
-	for (int64_t i = 0; i < h->length; i++)
+	for (int64_t i = h->first; i < h->length; i++)
 		for (int64_t c = 0; c < h->value_width; c++)
 			j->y[query_place(j, h, h->value_width) + c] += h->p[i] * h->factor[i] *
 				v[key_place(j, h, i, h->value_width) + c];
@@ -76,7 +76,7 @@ static void attend_back(const struct ref_job *j, const struct head *h)
 	const double *dy = j->dy + query_place(j, h, h->value_width);
 	double sum = 0;
 
-	for (int64_t i = 0; i < h->length; i++) {
+	for (int64_t i = h->first; i < h->length; i++) {
 		int64_t v = key_place(j, h, i, h->value_width);
 
 		h->dp[i] = 0;
@@ -86,7 +86,7 @@ static void attend_back(const struct ref_job *j, const struct head *h)
 		}
 		sum += h->p[i] * h->dp[i];
 	}
-	for (int64_t i = 0; i < h->length; i++) {
+	for (int64_t i = h->first; i < h->length; i++) {
 		int64_t k = key_place(j, h, i, h->width);
 		double ds = j->layer->scale * h->p[i] * (h->dp[i] - sum);
 
@@ -117,6 +117,7 @@ void ref_attention(const struct ref_job *j)
 				h.length = lengths ? (int64_t)lengths[h.sample] : h.keys;
 				if (a->causal && h.length > h.query + 1)
 					h.length = h.query + 1;
+				h.first = a->window > 0 && h.query >= a->window ? h.query - a->window + 1 : 0;
 				soften(j, &h);
 				if (j->back)
 					attend_back(j, &h);

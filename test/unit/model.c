@@ -503,6 +503,8 @@ static void test_errors(void)
 		  "as its input number 4: expected i32, found f32" },
 		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x'], 'heads': 2",
 		  "expected 3 to 4 inputs for attention, found 2" },
+		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 2, 'window': 3",
+		  "has a window of 3: expected \"causal\": true" },
 		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 3",
 		  "has 3 heads: expected a divisor of its queries' 8 features" },
 		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 4, 'kv_heads': "

@@ -23,7 +23,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		.queries = l->in_shape[Q]->size[0], .keys = l->in_shape[K]->size[0],
 		.width = l->in_shape[Q]->size[1] / layer->heads,
 		.value_width = l->in_shape[V]->size[1] / layer->kv_heads,
-		.causal = layer->causal, .scale = (float)layer->scale, .p = (float)layer->p,
+		.causal = layer->causal, .window = layer->window, .scale = (float)layer->scale, .p = (float)layer->p,
 		.seed = l->net->seed,
 		.stream = PD_RNG_DROPOUT + (uint64_t)pd_model_number(l->net->model, l->index),
 		.threads = ((struct pd_cpu_device *)l->net->base.device)->threads,

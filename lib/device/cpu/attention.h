@@ -25,6 +25,7 @@ struct pd_attention {
 	int64_t queries, keys;          /* rows of a sample */
 	int64_t width, value_width;     /* of one head's queries and keys; of its values */
 	bool causal;                    /* query i sees keys 0 to i */
+	int64_t window;                 /* and of them the last so many; 0: all */
 	float scale;
 	float p;                        /* of dropout */
 	uint64_t seed, stream;          /* its random numbers (base/rng.h) */

@@ -198,6 +198,12 @@ static int64_t seen(const struct job *j, int64_t i, int64_t first)
 	return keys > first ? keys - first : 0;
 }
 
+/* Returns the first key that query i sees. */
+static int64_t first_seen(const struct job *j, int64_t i)
+{
+	return j->a->window > 0 && i >= j->a->window ? i - j->a->window + 1 : 0;
+}
+
 /* S of queries from q and `keys` keys from k on; k_turned: those, in rows of `row`. */
 static void scores(const struct job *j, int64_t q, int64_t count, int64_t k, int64_t keys,
 		   const float *k_turned, int64_t row)
@@ -209,9 +215,12 @@ static void scores(const struct job *j, int64_t q, int64_t count, int64_t k, int
 	};
 
 	j->ops->multiply(&product);
-	for (int64_t i = 0; i < count; i++)
+	for (int64_t i = 0; i < count; i++) {
+		for (int64_t at = least(first_seen(j, q + i) - k, product.n) - 1; at >= 0; at--)
+			j->room.p[i * KEYS + at] = -INFINITY;
 		for (int64_t at = seen(j, q + i, k); at < product.n; at++)
 			j->room.p[i * KEYS + at] = -INFINITY;
+	}
 }
 
 /* ---- dropout ---- */
@@ -304,7 +313,8 @@ static void finish(const struct job *j, int64_t head, int64_t q, int64_t count)
 	for (int64_t i = 0; i < count; i++) {
 		float sum = j->room.sum[i];
 
-		if (j->length == 0) {   /* P is made again as 0 */
+		if (seen(j, q + i, first_seen(j, q + i)) == 0) {        /* no key: P is made again as 0 */
+			memset(j->room.o + i * j->values, 0, sizeof(float) * (size_t)j->values);
 			logs[i] = INFINITY;
 			continue;
 		}
@@ -325,7 +335,7 @@ static void forward_queries(const struct job *j, int64_t head, int64_t q, int64_
 		j->room.most[i] = -INFINITY;
 		j->room.sum[i] = 0;
 	}
-	for (int64_t k = 0; k < last; k += KEYS) {
+	for (int64_t k = first_seen(j, q) / KEYS * KEYS; k < last; k += KEYS) {
 		int64_t keys = least(KEYS, last - k), padded = pd_tile_padded(keys);
 
 		scores(j, q, count, k, keys, j->room.k_turned + k, row);
@@ -437,6 +447,7 @@ static void back_keys(const struct job *j, int64_t k, int64_t keys)
 	const struct room *room = &j->room;
 	int64_t seen_here = least(keys, j->length - k);         /* or less than 1 */
 	int64_t first = a->causal ? k / QUERIES * QUERIES : 0;
+	int64_t end = a->window > 0 ? least(a->queries, k + keys - 1 + a->window) : a->queries;
 
 	memset(room->dk, 0, sizeof(float) * (size_t)(keys * j->width));
 	memset(room->dv, 0, sizeof(float) * (size_t)(keys * j->values));
@@ -448,7 +459,7 @@ static void back_keys(const struct job *j, int64_t k, int64_t keys)
 		read_turned(j, room->k_turned, KEYS, key_rows(j, j->pass->k, k, seen_here, a->width),
 			    j->width, room->k);
 		for (int64_t number = 0; number < group_of(a); number++)
-			for (int64_t q = first; q < a->queries; q += QUERIES) {
+			for (int64_t q = first; q < end; q += QUERIES) {
 				int64_t count = least(QUERIES, a->queries - q);
 
 				back_tile(j, number, q, count, k,

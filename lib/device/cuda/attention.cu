@@ -192,12 +192,13 @@ __device__ static void finish(struct room *s, const struct pd_kernel_attention &
 	int64_t row = threadIdx.x;
 
 	if (row < TILE && at.first + row < a.queries) {
+		bool none = sees_none(a, at, at.first + row);
 		float sum = s->sum[row];
 
-		s->factor[row] = at.length == 0 ? 0 : 1 / sum;
+		s->factor[row] = none ? 0 : 1 / sum;
 		if (at.slice == 0)
 			a.logs[(at.sample * a.heads + at.head) * a.queries + at.first + row] =
-				at.length == 0 ? INFINITY : s->most[row] + log2f(sum);
+				none ? INFINITY : s->most[row] + log2f(sum);
 	}
 	__syncthreads();
 }
@@ -220,7 +221,7 @@ __global__ static void forward(struct pd_kernel_attention a)
 		s.most[threadIdx.x] = -INFINITY;
 		s.sum[threadIdx.x] = 0;
 	}
-	for (int64_t key = 0; key < last; key += TILE) {
+	for (int64_t key = first_tile(a, at.first); key < last; key += TILE) {
 		multiply_rows(p, &s, q, key_rows<const T>(a, a.k, at.sample, kv_head, key, a.width));
 		for (int i = 0; i < 4; i++)
 			for (int j = 0; j < 4; j++) {
@@ -350,7 +351,8 @@ __global__ static void keys_back(struct pd_kernel_attention a)
 	clear<N>(dv);
 	for (int64_t head = at.head * group; head < (at.head + 1) * group && at.first < at.length;
 	     head++)
-		for (int64_t query = a.causal ? at.first : 0; query < a.queries; query += TILE) {
+		for (int64_t query = a.causal ? at.first : 0; query < end_of_queries(a, at.first);
+		     query += TILE) {
 			tile_back<T>(p, ds, factor, &s, a, at, head, query, at.head, at.first);
 			put_tile(&s, p, factor);
 			add_product<true, N>(dv, &s, query_rows<const T>(a, a.d_o, at.sample, head,
@@ -379,7 +381,7 @@ __global__ static void queries_back(struct pd_kernel_attention a)
 	float dq[N][4][4], p[4][4], ds[4][4], factor[4][4];
 
 	clear<N>(dq);
-	for (int64_t key = 0; key < last; key += TILE) {
+	for (int64_t key = first_tile(a, at.first); key < last; key += TILE) {
 		tile_back<T>(p, ds, factor, &s, a, at, at.head, at.first, kv_head, key);
 		put_tile(&s, ds, NULL);
 		add_product<false, N>(dq, &s, key_rows<const T>(a, a.k, at.sample, kv_head, key,

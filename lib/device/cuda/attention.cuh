@@ -92,11 +92,39 @@ __device__ static inline struct rows<T> key_rows(const struct pd_kernel_attentio
 	return rows_of<T>(tensor, sample, a.keys, a.kv_heads, kv_head, first, width);
 }
 
+/* Returns the first key that a query sees. */
+__device__ static inline int64_t first_seen(const struct pd_kernel_attention &a, int64_t query)
+{
+	return a.window > 0 && query >= a.window ? query - a.window + 1 : 0;
+}
+
+/* Returns the tile of keys with which a tile of queries from `query` on begins. */
+__device__ static inline int64_t first_tile(const struct pd_kernel_attention &a, int64_t query)
+{
+	return first_seen(a, query) / TILE * TILE;
+}
+
+/* Returns the end of the queries that see keys of the TILE from `key` on. */
+__device__ static inline int64_t end_of_queries(const struct pd_kernel_attention &a, int64_t key)
+{
+	int64_t end = key + TILE - 1 + a.window;
+
+	return a.window > 0 && end < a.queries ? end : a.queries;
+}
+
 /* Tells whether a query sees a key. */
 __device__ static inline bool sees(const struct pd_kernel_attention &a, const struct place &at,
 				   int64_t query, int64_t key)
 {
-	return query < a.queries && key < at.length && (!a.causal || key <= query);
+	return query < a.queries && key < at.length && (!a.causal || key <= query) &&
+	       key >= first_seen(a, query);
+}
+
+/* Tells whether a query sees no key at all. */
+__device__ static inline bool sees_none(const struct pd_kernel_attention &a, const struct place &at,
+					int64_t query)
+{
+	return first_seen(a, query) >= at.length;
 }
 
 /* The factors of dropout of 4 keys from `key`, a multiple of 4, on. */

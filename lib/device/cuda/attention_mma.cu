@@ -162,10 +162,11 @@ __device__ static void write_rows(const struct rows<T> &to, const float (*out)[4
 
 /*
  * The mask of a tile of queries and one of keys: key k is seen by query q, both counted from where
- * their tiles begin, if neither is behind the last one and k - q is at most `diagonal`.
+ * their tiles begin, if neither is behind the last one and k - q is more than `before` and at most
+ * `diagonal`.
  */
 struct seen {
-	int queries, keys, diagonal;
+	int queries, keys, before, diagonal;
 	bool all;
 };
 
@@ -177,13 +178,16 @@ __device__ static struct seen seen_of(const struct pd_kernel_attention &a, const
 	seen.queries = least(a.queries - query, queries);
 	seen.keys = least(at.length - key, keys);
 	seen.diagonal = a.causal ? least(query - key, keys) : keys;
-	seen.all = seen.queries == queries && seen.keys == keys && seen.diagonal >= keys - 1;
+	seen.before = a.window > 0 && query - key - a.window > -TILE ? least(query - key - a.window, keys)
+								      : -TILE;
+	seen.all = seen.queries == queries && seen.keys == keys && seen.diagonal >= keys - 1 &&
+		   seen.before <= -queries;
 	return seen;
 }
 
 __device__ static inline bool is_seen(const struct seen &seen, int q, int k)
 {
-	return q < seen.queries && k < seen.keys && k - q <= seen.diagonal;
+	return q < seen.queries && k < seen.keys && k - q <= seen.diagonal && k - q > seen.before;
 }
 
 /* ---- forward ---- */
@@ -249,11 +253,12 @@ __device__ static void finish(float *factor, const struct running *so_far,
 	for (int h = 0; h < 2; h++) {
 		float sum = pd_quad_sum(so_far->sum[h]);
 		int64_t query = at.first + me.row + 8 * h;
+		bool none = sees_none(a, at, query);
 
-		factor[h] = at.length == 0 ? 0 : 1 / sum;
+		factor[h] = none ? 0 : 1 / sum;
 		if (me.column == 0 && query < a.queries)
 			a.logs[(at.sample * a.heads + at.head) * a.queries + query] =
-				at.length == 0 ? INFINITY : so_far->most[h] + log2f(sum);
+				none ? INFINITY : so_far->most[h] + log2f(sum);
 	}
 }
 
@@ -276,7 +281,7 @@ __global__ static void BOUNDS(W) forward(struct pd_kernel_attention a)
 	for (int k = 0; k < W / 16; k++)
 		load_left<T, W>(q[k], keys, 16 * k);
 	__syncthreads();
-	for (int64_t key = 0; key < last; key += TILE) {
+	for (int64_t key = first_tile(a, at.first); key < last; key += TILE) {
 		float s[TILE / 8][4] = {};
 
 		load_tile<T, W, TILE>(keys, key_rows<const T>(a, a.k, at.sample, kv_head, key,
@@ -379,7 +384,8 @@ __global__ static void BOUNDS(W) keys_back(struct pd_kernel_attention a)
 						     a.value_width));
 	for (int64_t head = at.head * group; head < (at.head + 1) * group && at.first < at.length;
 	     head++)
-		for (int64_t query = a.causal ? at.first : 0; query < a.queries; query += R) {
+		for (int64_t query = a.causal ? at.first : 0; query < end_of_queries(a, at.first);
+		     query += R) {
 			__syncthreads();        /* the tile before has been read */
 			load_tile<T, W, R>(s.z, query_rows<const T>(a, a.q, at.sample, head, query,
 								    a.width));
@@ -416,7 +422,7 @@ __global__ static void BOUNDS(W) queries_back(struct pd_kernel_attention a)
 	load_tile<T, W, TILE>(s.y, query_rows<const T>(a, a.d_o, at.sample, at.head, at.first,
 						       a.value_width));
 	load_numbers<TILE>(s.logs, s.deltas, a, at, at.head, at.first);
-	for (int64_t key = 0; key < last; key += R) {
+	for (int64_t key = first_tile(a, at.first); key < last; key += R) {
 		__syncthreads();        /* the tile before has been read */
 		load_tile<T, W, R>(s.z, key_rows<const T>(a, a.k, at.sample, kv_head, key, a.width));
 		load_tile<T, W, R>(s.u, key_rows<const T>(a, a.v, at.sample, kv_head, key,

@@ -241,6 +241,7 @@ struct pd_kernel_attention {
 	int64_t queries, keys;          /* rows of a sample */
 	int64_t width, value_width;     /* of one head's queries and keys; of its values */
 	bool causal, drops;
+	int64_t window;                 /* query i sees keys after i - window; 0: all before */
 	bool tensor_cores;              /* what pd_kernel_attention_mma_suits() says */
 	float scale, p;
 	uint64_t seed, stream;
