@@ -61,7 +61,6 @@ struct pd_onnx_node {
 	const char *const *output;
 	const struct pd_onnx_attribute *attribute;
 	char *scope;                    /* the module that PyTorch made it in, such as "layer1.0.conv1"; "" */
-	char *class_name;               /* the class of that module, such as "Conv2d"; "" */
 };
 
 /* What is known of a value: an input, an output, or one between nodes. */

@@ -29,25 +29,12 @@ static char *before_last(struct pd_onnx *onnx, const char *list)
 	return text;
 }
 
-static void keep(struct pd_onnx *onnx, const Onnx__StringStringEntryProto *entry, struct pd_onnx_node *node)
-{
-	if (!entry->key || !entry->value)
-		return;
-	if (strcmp(entry->key, "pkg.torch.onnx.name_scopes") == 0) {
-		node->scope = before_last(onnx, entry->value);
-	} else if (strcmp(entry->key, "pkg.torch.onnx.class_hierarchy") == 0) {
-		char *text = before_last(onnx, entry->value), *dot = strrchr(text, '.');
-
-		node->class_name = dot ? dot + 1 : text;
-	}
-}
-
 void pd_onnx_scope(struct pd_onnx *onnx, const Onnx__NodeProto *from, struct pd_onnx_node *node)
 {
 	static char none[] = "";
 	ProtobufCAllocator *allocator = &onnx->memory->allocator;
 
-	node->scope = node->class_name = none;
+	node->scope = none;
 	for (unsigned i = 0; i < from->base.n_unknown_fields; i++) {
 		const ProtobufCMessageUnknownField *field = &from->base.unknown_fields[i];
 		Onnx__StringStringEntryProto *entry;
@@ -63,7 +50,8 @@ void pd_onnx_scope(struct pd_onnx *onnx, const Onnx__NodeProto *from, struct pd_
 								field->data + prefix);
 		if (!entry)
 			continue;
-		keep(onnx, entry, node);
+		if (entry->key && entry->value && strcmp(entry->key, "pkg.torch.onnx.name_scopes") == 0)
+			node->scope = before_last(onnx, entry->value);
 		onnx__string_string_entry_proto__free_unpacked(entry, allocator);
 	}
 }

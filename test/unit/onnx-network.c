@@ -298,12 +298,41 @@ static void test_files(void)
 {
 	refused("a batch that is not known", "input x batch 8\nRelu x -> y" OUT, "found batch: export without dynamic");
 	refused("a weight that was computed", ROWS "tensor val_3 8 4\nMatMul x,val_3 -> y" OUT, "optimize=False");
+	refused("a convolution that a normalisation was folded into", IMAGE "tensor c.weight 4 3 3 3\ntensor c.bias 4\n"
+		"Conv@c x,c.weight,c.bias -> getitem\nRelu@r getitem -> y" OUT, "optimize=False");
+	refused("a scale that two modules were given", ROWS "tensor a.weight 8\ntensor a.bias 8\n"
+		"LayerNormalization@a x,a.weight,a.bias -> z\nLayerNormalization@b z,a.weight,a.bias -> y" OUT,
+		"a.weight: parameters were folded or merged");
 	refused("two outputs", ROWS "Relu x -> y\nTanh x -> z\noutput z" OUT, "one output");
 	refused("a value that nobody makes", ROWS "Relu z -> y" OUT, "expected a value that is made before");
 	refused("a value that is made twice", ROWS "Relu x -> y\nTanh x -> y" OUT, "found two");
 	refused("inputs of several batches", "input x 2 8\ninput z 3 8\nRelu x -> y" OUT, "expected 2 samples");
 	refused("one number for each sample", "input x 2 8\nReduceMean x,#[1] -> y keepdims=0" OUT, "--loss=mse takes it");
 	becomes("images have a loss for each pixel", IMAGE "Relu x -> y" OUT, "relu");
+}
+
+/* Writes the names of the layers but the loss, and what a file calls their parameters. */
+static void test_names(void)
+{
+	static const char *const expected[] = { "e", "block.relu", "block.relu_2", "block.act", "block.linear.reshape",
+						"block.linear", "head" };
+	struct pd_error err = { .text = "" };
+	json_t *document, *layers;
+
+	onnx_write(file, "tokens x 2 6\ntensor head.weight 9 8\ntensor block.linear.weight 48 48\n"
+		   "Gather@e head.weight,x -> a\nRelu@block a -> b\nRelu@block b -> c\nTanh@block.act c -> d\n"
+		   "Reshape@block d,#[2;1;48] -> f\nTranspose block.linear.weight -> w\n"
+		   "MatMul@block.linear f,w -> g\nReshape@block g,#[2;6;8] -> h\nTranspose@head head.weight -> v\n"
+		   "MatMul@head h,v -> y" OUT);
+	document = pd_onnx_document(file, "m", PD_ONNX_CROSS_ENTROPY, &err);
+	layers = json_object_get(document, "layers");
+	for (size_t i = 0; i < PD_COUNT(expected) - 1; i++)
+		is_str(pd_member_text(json_array_get(layers, i), "name"), expected[i], "%s %s", expected[i], err.text);
+	is_str(pd_member_text(json_object_get(json_array_get(layers, 0), "names"), "weight"), "head.weight",
+	       "a tied weight has the name in the file");
+	is_str(pd_member_text(json_object_get(json_array_get(layers, json_array_size(layers) - 2), "names"), "weight"),
+	       "e.weight", "and its other name, in PyTorch");
+	json_decref(document);
 }
 
 int main(void)
@@ -318,6 +347,7 @@ int main(void)
 	test_rotary();
 	test_lengths();
 	test_files();
+	test_names();
 	free((char *)file);
 	return done_testing();
 }

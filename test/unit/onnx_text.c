@@ -154,12 +154,36 @@ static char **names(char *text, size_t *count_p)
 	return list;
 }
 
+/* Says the module of a node, in a field that the definition of ONNX does not have yet. */
+static void set_module(Onnx__NodeProto *node, const char *module)
+{
+	Onnx__StringStringEntryProto entry = ONNX__STRING_STRING_ENTRY_PROTO__INIT;
+	ProtobufCMessageUnknownField *field = pd_arena_take(&arena, 1, sizeof(*field));
+	char *list = pd_format("['', '%s', 'operation']", module);
+	size_t size;
+
+	entry.key = (char *)"pkg.torch.onnx.name_scopes";
+	entry.value = list;
+	size = onnx__string_string_entry_proto__get_packed_size(&entry);
+	field->tag = 9;
+	field->wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED;
+	field->len = size + 1;
+	field->data = pd_arena_take(&arena, size + 1, 1);
+	field->data[0] = (uint8_t)size;         /* below 128 */
+	onnx__string_string_entry_proto__pack(&entry, field->data + 1);
+	node->base.n_unknown_fields = 1;
+	node->base.unknown_fields = field;
+	free(list);
+}
+
 static void add_node(char *op, char *rest)
 {
 	Onnx__NodeProto *node = NEW(Onnx__NodeProto, ONNX__NODE_PROTO__INIT);
 	char *in = strsep(&rest, " "), *word;
 
-	node->op_type = copy(op);
+	node->op_type = copy(strsep(&op, "@"));
+	if (op)
+		set_module(node, op);
 	node->input = names(in, &node->n_input);
 	strsep(&rest, " ");
 	node->output = names(strsep(&rest, " "), &node->n_output);

@@ -28,6 +28,19 @@ static bool made_up(const char *name)
 	return strncmp(name, "val_", 4) == 0 && name[4] && strspn(name + 4, "0123456789") == length - 4;
 }
 
+/*
+ * Is a node a product that a normalisation was folded into?  The exporter gives a convolution a bias, of zeros if
+ * it has none, and its optimizer takes these out; and the product then has the name of the normalisation's output.
+ */
+static bool folded(const struct pd_onnx_node *node)
+{
+	bool convolution = is_op(node, "Conv") && node->inputs < 3;
+	bool product = is_op(node, "Conv") || is_op(node, "ConvTranspose") || is_op(node, "Gemm");
+
+	return *node->scope && node->outputs > 0 &&
+	       (convolution || (product && strncmp(node->output[0], "getitem", 7) == 0));
+}
+
 /* Does a node read a row of numbers that is of another module than its own? */
 static bool of_another(const struct pd_onnx_node *node, const char *name)
 {
@@ -43,11 +56,13 @@ static bool of_another(const struct pd_onnx_node *node, const char *name)
 static int check_recipe(struct graph *g, struct pd_error *err)
 {
 	for (size_t i = 0; i < g->onnx->tensors; i++)
-		if (pd_onnx_is_float(g->onnx->tensor[i].type) && made_up(g->onnx->tensor[i].name))
+		if (made_up(g->onnx->tensor[i].name))
 			return optimized(g->onnx, g->onnx->tensor[i].name, err);
 	for (size_t n = 0; n < g->onnx->nodes; n++) {
 		const struct pd_onnx_node *node = &g->onnx->node[n];
 
+		if (folded(node))
+			return optimized(g->onnx, node->output[0], err);
 		for (size_t i = 0; i < node->inputs; i++) {
 			const struct value *value = graph_in(g, node, i);
 
