@@ -114,6 +114,19 @@ test_ok "with the plan: memory, and the time of a minibatch, which is that of th
 		[ "$(cut -d" " -f 1,2 times)" = "$(cut -d" " -f 3,4 times)" ]
 	done
 	pd-schedule --check --plan=four.json v.csv'
+test_ok "with equal replicas: the table of one is done by all, which sum their gradients" '
+	chain 4 | pd-plan -q --topology=4@10GB/s --weights=flush --stages=2x2,2x2 --microbatches=4 >replicas.json
+	pd-schedule --format=torch replicas.json >replicas.csv
+	for format in torch torch-comms; do
+		pd-schedule --format=$format replicas.json | pd-schedule --check --plan=replicas.json 2>err
+		cat err
+		sed -n "s/.*a minibatch takes \(.*\), and \(.*\) by the plan.*/\1 \2/p" err >times
+		[ "$(cut -d" " -f 1,2 times)" = "$(cut -d" " -f 3,4 times)" ]
+	done
+	pd-schedule --plan=replicas.json replicas.csv >list.jsonl
+	[ "$(grep -c "op\":\"allreduce" list.jsonl)" -eq 4 ]
+	pd-schedule --check list.jsonl
+	pd-schedule --format=torch list.jsonl | cmp - replicas.csv'
 test_ok "it becomes a schedule, of several minibatches too, which is right and can be replayed" '
 	pd-schedule --plan=1f1b.json 1f1b.csv >list.jsonl
 	pd-schedule --check list.jsonl
@@ -201,6 +214,9 @@ test_ok "unusable: what is no cell, and a plan of other stages" '
 	done
 	unusable "the table has 3 stages, the plan four.json has 4" --check --plan=four.json 1f1b.csv
 	jq ".microbatches = 8" 1f1b.json >eight.json
+	chain 2 | pd-plan -q --topology=3@10GB/s --weights=flush --stages=1x1,1x2 --microbatches=2 >unequal.json
+	printf "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n" >four.csv
+	unusable "stages\[1\].replicas: .*expected 1 replicas" --check --plan=unequal.json four.csv
 	unusable "the table has 4 microbatches, the plan eight.json has 8" --check --plan=eight.json 1f1b.csv
 	unusable "expected --check, or the --plan" 1f1b.csv
 	unusable "for tables" --plan=1f1b.json 1f1b.json

@@ -18,6 +18,12 @@ int pd_torch_add_transfers(struct pd_lists *lists, struct pd_error *err);
 /* Numbers the exchanges that lists have (PD_LACK_NUMBERS).  Fails (PD_EXIT_NO) at a deadlock. */
 int pd_torch_number(struct pd_lists *lists, struct pd_error *err);
 
+/*
+ * Numbers what ranks sum and agree on, which is at the end of their lists, from seq on: stage after stage.
+ * The lists then lack nothing.
+ */
+void pd_torch_number_ends(struct pd_lists *lists, int64_t seq);
+
 /* Where a rank is that can do nothing more, and what it waits for. */
 struct pd_torch_wait {
 	size_t n;                       /* the operation in its list that it is at */

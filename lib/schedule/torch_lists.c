@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "plan/chain.h"
 #include "schedule/check.h"
 #include "schedule/torch_complete.h"
 #include "schedule/torch_table.h"
@@ -55,11 +56,37 @@ static json_t *made_up(const struct pd_torch_table *table)
 			 "microbatches", (json_int_t)table->microbatches, "stages", stages);
 }
 
+/* Tells whether a table has other stages together on a rank than the plan, or without replicas other ranks. */
+static bool moves(const struct pd_torch_table *table, const struct pd_plan *plan)
+{
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+
+		if (stage->replicas == 1 && stage->ranks[0] != table->row_of[s])
+			return true;
+		for (int t = 0; t < s && plan->rank_count > 1; t++)
+			if ((stage->ranks[0] == plan->stages[t].ranks[0]) !=
+			    (table->row_of[s] == table->row_of[t]))
+				return true;
+	}
+	return false;
+}
+
+/* Returns the ranks of a row. */
+static json_t *ranks_of(int row, int replicas)
+{
+	json_t *ranks = json_array();
+
+	for (int r = 0; r < replicas; r++)
+		pd_json_add(ranks, json_integer((json_int_t)row * replicas + r));
+	return ranks;
+}
+
 /* Returns the plan as a document with the table's ranks and order, and without what flush has no use for. */
 static json_t *changed(const struct pd_torch_table *table, const struct pd_plan *plan)
 {
-	static const char *const dropped[] = { "startup", "reducer", "gradient_dtype", "bucket_bytes", "sparse",
-					       "predicted", NULL };
+	static const char *const dropped[] = { "startup", "bucket_bytes", "sparse", "predicted", NULL };
+	bool moved = moves(table, plan);
 	json_t *json = pd_plan_json(plan), *stages = json_object_get(json, "stages");
 
 	for (int i = 0; dropped[i]; i++)
@@ -71,7 +98,8 @@ static json_t *changed(const struct pd_torch_table *table, const struct pd_plan 
 
 		json_object_del(stage, "warmup");
 		json_object_del(stage, "predicted");
-		pd_json_set(stage, "ranks", json_pack("[i]", table->row_of[s]));
+		if (moved)
+			pd_json_set(stage, "ranks", ranks_of(table->row_of[s], plan->stages[s].replicas));
 	}
 	return json;
 }
@@ -81,15 +109,13 @@ static int check_fits(const struct pd_torch_table *table, const struct pd_plan *
 	if (plan->stage_count != table->stage_count)
 		return pd_error_input(err, "%s: the table has %d stages, the plan %s has %d", table->name,
 				      table->stage_count, pd_plan_name(plan), plan->stage_count);
-	if (plan->microbatches != table->microbatches)
+	if (pd_chain_check_replicas(plan, "PyTorch", err) < 0)
+		return -1;
+	if (plan->microbatches != table->microbatches * plan->stages[0].replicas)
 		return pd_error_input(err, "%s: the table has %" PRId64 " microbatches, the plan %s has %" PRId64
-				      " (pd-plan --microbatches)", table->name, table->microbatches,
-				      pd_plan_name(plan), plan->microbatches);
-	for (int s = 0; s < plan->stage_count; s++)
-		if (plan->stages[s].replicas > 1)
-			return pd_error_input(err, "%s: stages[%d].replicas: a table has one rank for a stage: expected "
-					      "the plan of one replica, found %d", pd_plan_name(plan), s,
-					      plan->stages[s].replicas);
+				      " (pd-plan --microbatches) for each of %d replicas", table->name,
+				      table->microbatches, pd_plan_name(plan),
+				      plan->microbatches / plan->stages[0].replicas, plan->stages[0].replicas);
 	return 0;
 }
 
@@ -110,19 +136,33 @@ static struct pd_plan *plan_for(const struct pd_torch_table *table, const struct
 	return made;
 }
 
-/* Adds an operation of a cell. */
-static struct pd_op *add(struct pd_lists *lists, const struct pd_torch_cell *cell, enum pd_op_kind kind)
+/* Lists while they are made of a table, for one replica after the other. */
+struct making {
+	struct pd_lists *lists;
+	const struct pd_torch_table *table;
+	int replicas, replica;
+};
+
+/* Returns the rank of a stage in the replica's pipeline. */
+static int rank_of(const struct making *m, int stage)
 {
-	struct pd_op op = { .kind = kind, .rank = cell->row, .stage = cell->stage, .peer = -1, .link = -1,
-			    .microbatch = cell->microbatch, .version = -1, .keep = -1, .seq = -1 };
+	return m->lists->plan->stages[stage].ranks[m->replica];
+}
+
+/* Adds an operation of a cell. */
+static struct pd_op *add(const struct making *m, const struct pd_torch_cell *cell, enum pd_op_kind kind)
+{
+	struct pd_op op = { .kind = kind, .rank = rank_of(m, cell->stage), .stage = cell->stage, .peer = -1,
+			    .link = -1, .microbatch = cell->microbatch * m->replicas + m->replica,
+			    .version = -1, .keep = -1, .seq = -1 };
 	struct pd_note note = { .line = cell->row + 1, .cell = cell->number, .duration_ns = -1,
 				.memory_delta_bytes = INT64_MIN };
-	struct pd_list *list = &lists->ranks[cell->row];
+	struct pd_list *list = &m->lists->ranks[op.rank];
 
 	if (kind == PD_OP_forward || kind == PD_OP_recompute || kind == PD_OP_backward ||
 	    kind == PD_OP_backward_input || kind == PD_OP_backward_weight)
 		op.version = 0;
-	pd_lists_add(lists, &op, &note);
+	pd_lists_add(m->lists, &op, &note);
 	return &list->ops[list->count - 1];
 }
 
@@ -136,49 +176,47 @@ static int link_to_next(const struct pd_wiring *wiring, int stage)
 }
 
 /* Adds an end of a transfer between a stage and the next, which is at `far`. */
-static int add_end(struct pd_lists *lists, const struct pd_torch_cell *cell, enum pd_op_kind kind, int far,
-		   struct pd_error *err, const struct pd_torch_table *table)
+static int add_end(const struct making *m, const struct pd_torch_cell *cell, enum pd_op_kind kind, int far,
+		   struct pd_error *err)
 {
-	int link = link_to_next(lists->wiring, far > cell->stage ? cell->stage : far);
+	int link = link_to_next(m->lists->wiring, far > cell->stage ? cell->stage : far);
 	struct pd_op *op;
 
-	if (link < 0 || far >= table->stage_count)
-		return pd_torch_no(table, cell, err, "nothing travels between this stage and stage %d", far);
-	if (table->row_of[far] == cell->row)
-		return pd_torch_no(table, cell, err, "stage %d is on the same rank, within which PyTorch has no "
+	if (link < 0 || far >= m->table->stage_count)
+		return pd_torch_no(m->table, cell, err, "nothing travels between this stage and stage %d", far);
+	if (m->table->row_of[far] == cell->row)
+		return pd_torch_no(m->table, cell, err, "stage %d is on the same rank, within which PyTorch has no "
 				   "transfers", far);
-	op = add(lists, cell, kind);
+	op = add(m, cell, kind);
 	op->link = link;
-	op->peer = table->row_of[far];
+	op->peer = rank_of(m, far);
 	return 0;
 }
 
 /* Adds both ends of a transfer within the rank, which a table does not have. */
-static void add_within(struct pd_lists *lists, const struct pd_torch_cell *cell,
-		       const struct pd_torch_table *table)
+static void add_within(const struct making *m, const struct pd_torch_cell *cell)
 {
 	bool forward = cell->action == PD_TORCH_F;
 	int far = forward ? cell->stage + 1 : cell->stage - 1, link;
 	struct pd_torch_cell there = *cell;
 
-	if (far < 0 || far >= table->stage_count || table->row_of[far] != cell->row)
+	if (far < 0 || far >= m->table->stage_count || m->table->row_of[far] != cell->row)
 		return;
-	link = link_to_next(lists->wiring, forward ? cell->stage : far);
+	link = link_to_next(m->lists->wiring, forward ? cell->stage : far);
 	if (link < 0)
 		return;
 	there.stage = far;
 	for (int end = 0; end < 2; end++) {
 		struct pd_op *op = end == 0
-			? add(lists, cell, forward ? PD_OP_send_activation : PD_OP_send_gradient)
-			: add(lists, &there, forward ? PD_OP_recv_activation : PD_OP_recv_gradient);
+			? add(m, cell, forward ? PD_OP_send_activation : PD_OP_send_gradient)
+			: add(m, &there, forward ? PD_OP_recv_activation : PD_OP_recv_gradient);
 
 		op->link = link;
-		op->peer = cell->row;
+		op->peer = op->rank;
 	}
 }
 
-static int add_cell(struct pd_lists *lists, const struct pd_torch_table *table, const struct pd_torch_cell *cell,
-		    struct pd_error *err)
+static int add_cell(const struct making *m, const struct pd_torch_cell *cell, struct pd_error *err)
 {
 	static const enum pd_op_kind kinds[] = {
 		[PD_TORCH_F] = PD_OP_forward, [PD_TORCH_I] = PD_OP_backward_input,
@@ -187,58 +225,69 @@ static int add_cell(struct pd_lists *lists, const struct pd_torch_table *table, 
 
 	switch (cell->action) {
 	case PD_TORCH_F:
-		if (lists->wiring->loads[cell->stage])
-			add(lists, cell, PD_OP_load);
+		if (m->lists->wiring->loads[cell->stage])
+			add(m, cell, PD_OP_load);
 		break;
 	case PD_TORCH_B:
 	case PD_TORCH_I:
-		if (lists->plan->stages[cell->stage].recompute)
-			add(lists, cell, PD_OP_recompute);
+		if (m->lists->plan->stages[cell->stage].recompute)
+			add(m, cell, PD_OP_recompute);
 		break;
 	case PD_TORCH_W:
 		break;
 	case PD_TORCH_SEND_F:
-		return add_end(lists, cell, PD_OP_send_activation, cell->stage + 1, err, table);
+		return add_end(m, cell, PD_OP_send_activation, cell->stage + 1, err);
 	case PD_TORCH_RECV_F:
-		return add_end(lists, cell, PD_OP_recv_activation, cell->stage - 1, err, table);
+		return add_end(m, cell, PD_OP_recv_activation, cell->stage - 1, err);
 	case PD_TORCH_SEND_B:
-		return add_end(lists, cell, PD_OP_send_gradient, cell->stage - 1, err, table);
+		return add_end(m, cell, PD_OP_send_gradient, cell->stage - 1, err);
 	case PD_TORCH_RECV_B:
-		return add_end(lists, cell, PD_OP_recv_gradient, cell->stage + 1, err, table);
+		return add_end(m, cell, PD_OP_recv_gradient, cell->stage + 1, err);
 	default:
 		return 0;
 	}
-	add(lists, cell, kinds[cell->action]);
-	if (table->comms && cell->action != PD_TORCH_W)
-		add_within(lists, cell, table);
+	add(m, cell, kinds[cell->action]);
+	if (m->table->comms && cell->action != PD_TORCH_W)
+		add_within(m, cell);
 	return 0;
 }
 
-/* Adds the updates at the end of a row, whose last cell is given. */
-static void add_updates(struct pd_lists *lists, const struct pd_torch_cell *last)
+/* Adds what the stages of a rank do at the end of its row, whose last cell is given. */
+static void add_ends(const struct making *m, const struct pd_torch_cell *last)
 {
-	const struct pd_role *roles = &lists->roles[lists->first_role[last->row]];
-	int count = lists->first_role[last->row + 1] - lists->first_role[last->row];
+	const struct pd_lists *lists = m->lists;
+	int rank = rank_of(m, last->stage), first = lists->first_role[rank], end = lists->first_role[rank + 1];
 	struct pd_torch_cell cell = *last;
 
 	cell.microbatch = 0;
-	cell.stage = roles[0].stage;
+	for (int i = first; i < end && m->replicas > 1; i++) {
+		cell.stage = lists->roles[i].stage;
+		add(m, &cell, PD_OP_allreduce)->microbatch = 0;
+	}
+	cell.stage = lists->roles[first].stage;
 	if (pd_plan_agrees(lists->plan))
-		add(lists, &cell, PD_OP_agree);
-	for (int i = 0; i < count; i++) {
-		cell.stage = roles[i].stage;
-		add(lists, &cell, PD_OP_step)->version = lists->microbatches;
+		add(m, &cell, PD_OP_agree)->microbatch = 0;
+	for (int i = first; i < end; i++) {
+		struct pd_op *step;
+
+		cell.stage = lists->roles[i].stage;
+		step = add(m, &cell, PD_OP_step);
+		step->microbatch = 0;
+		step->version = lists->microbatches;
 	}
 }
 
 static int add_cells(struct pd_lists *lists, const struct pd_torch_table *table, struct pd_error *err)
 {
-	for (size_t i = 0; i < table->count; i++) {
-		if (add_cell(lists, table, &table->cells[i], err) < 0)
-			return -1;
-		if (i + 1 == table->count || table->cells[i + 1].row != table->cells[i].row)
-			add_updates(lists, &table->cells[i]);
-	}
+	struct making m = { .lists = lists, .table = table, .replicas = lists->plan->stages[0].replicas };
+
+	for (; m.replica < m.replicas; m.replica++)
+		for (size_t i = 0; i < table->count; i++) {
+			if (add_cell(&m, &table->cells[i], err) < 0)
+				return -1;
+			if (i + 1 == table->count || table->cells[i + 1].row != table->cells[i].row)
+				add_ends(&m, &table->cells[i]);
+		}
 	return 0;
 }
 

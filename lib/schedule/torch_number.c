@@ -80,18 +80,18 @@ static bool meets(const struct pd_op *op, const struct pd_op *end)
 	return op && op->kind == end->kind && op->link == end->link && op->microbatch == end->microbatch;
 }
 
-/* Numbers an agree once all ranks are at theirs. */
-static bool agree(struct numbering *a)
+void pd_torch_number_ends(struct pd_lists *lists, int64_t seq)
 {
-	for (int r = 0; r < a->lists->rank_count; r++)
-		if (!current(a, r) || current(a, r)->kind != PD_OP_agree)
-			return false;
-	for (int r = 0; r < a->lists->rank_count; r++) {
-		current(a, r)->seq = a->seq;
-		a->next[r]++;
-	}
-	a->seq++;
-	return true;
+	for (int r = 0; r < lists->rank_count; r++)
+		for (size_t n = 0; n < lists->ranks[r].count; n++) {
+			struct pd_op *op = &lists->ranks[r].ops[n];
+
+			if (op->kind == PD_OP_allreduce)
+				op->seq = seq + op->stage;
+			else if (op->kind == PD_OP_agree)
+				op->seq = seq + lists->plan->stage_count;
+		}
+	lists->lack = PD_LACK_NOTHING;
 }
 
 /* Does a rank's next operation, if it can; else says what it waits for. */
@@ -102,8 +102,6 @@ static bool go_on(struct numbering *a, int rank, struct pd_torch_wait *wait)
 	wait->rank = -1;
 	if (!op)
 		return false;
-	if (op->kind == PD_OP_agree)
-		return agree(a);
 	if (!pd_op_transfers(op->kind)) {
 		a->next[rank]++;
 		return true;
@@ -158,7 +156,7 @@ int pd_torch_number(struct pd_lists *lists, struct pd_error *err)
 		find_missing(&a, waits);
 		result = pd_torch_deadlock(lists, waits, err);
 	} else {
-		lists->lack = PD_LACK_NOTHING;
+		pd_torch_number_ends(lists, a.seq);
 	}
 	free(waits);
 	free(a.next);

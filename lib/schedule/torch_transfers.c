@@ -25,20 +25,22 @@ struct adding {
 	int64_t seq;
 };
 
-/* Returns the rank of a stage: tables have no replicas. */
-static int rank_of(const struct adding *a, int stage)
+/* Returns the rank that has a microbatch at a stage. */
+static int rank_of(const struct adding *a, int stage, int64_t microbatch)
 {
-	return a->lists->plan->stages[stage].ranks[0];
+	const struct pd_stage *at = &a->lists->plan->stages[stage];
+
+	return at->ranks[microbatch % at->replicas];
 }
 
 /* Adds one end of a transfer to a rank's list, at the cell where the rank is. */
 static void add_end(struct adding *a, enum pd_op_kind kind, int stage, int far, int link, int64_t microbatch)
 {
-	int rank = rank_of(a, stage);
+	int rank = rank_of(a, stage, microbatch);
 	const struct pd_list *from = &a->lists->ranks[rank];
 	size_t at = a->next[rank] < from->count ? a->next[rank] : from->count - 1;
-	struct pd_op op = { .kind = kind, .rank = rank, .stage = stage, .peer = rank_of(a, far), .link = link,
-			    .microbatch = microbatch, .version = -1, .keep = -1, .seq = a->seq };
+	struct pd_op op = { .kind = kind, .rank = rank, .stage = stage, .peer = rank_of(a, far, microbatch),
+			    .link = link,			    .microbatch = microbatch, .version = -1, .keep = -1, .seq = a->seq };
 
 	pd_list_add(&a->to[rank], &op, &from->notes[at]);
 }
@@ -154,7 +156,7 @@ static bool do_cell(struct adding *a, int rank, struct pd_torch_wait *wait)
 			const struct pd_link *link = &a->lists->wiring->links[w / 2];
 			int stage = w % 2 ? link->to : link->from;
 
-			*wait = (struct pd_torch_wait){ n, rank_of(a, stage),
+			*wait = (struct pd_torch_wait){ n, rank_of(a, stage, op->microbatch),
 				{ .kind = op->kind, .stage = stage, .microbatch = op->microbatch } };
 			return false;
 		}
@@ -203,15 +205,6 @@ static int do_all(struct adding *a, struct pd_error *err)
 	return result;
 }
 
-/* All ranks agree at the end, after all else that they exchange. */
-static void number_agrees(struct adding *a)
-{
-	for (int r = 0; r < a->lists->rank_count; r++)
-		for (size_t n = 0; n < a->to[r].count; n++)
-			if (a->to[r].ops[n].kind == PD_OP_agree)
-				a->to[r].ops[n].seq = a->seq;
-}
-
 int pd_torch_add_transfers(struct pd_lists *lists, struct pd_error *err)
 {
 	size_t ranks = (size_t)lists->rank_count, ways = 2 * (size_t)lists->wiring->link_count;
@@ -226,14 +219,13 @@ int pd_torch_add_transfers(struct pd_lists *lists, struct pd_error *err)
 		a.ways[w].queue = pd_calloc(microbatches, sizeof(int64_t));
 	}
 	result = do_all(&a, err);
-	number_agrees(&a);
 	for (size_t r = 0; r < ranks; r++) {
 		pd_list_release(result == 0 ? &lists->ranks[r] : &a.to[r]);
 		if (result == 0)
 			lists->ranks[r] = a.to[r];
 	}
 	if (result == 0)
-		lists->lack = PD_LACK_NOTHING;
+		pd_torch_number_ends(lists, a.seq);
 	for (size_t w = 0; w < ways; w++) {
 		free(a.ways[w].state);
 		free(a.ways[w].queue);
