@@ -141,6 +141,7 @@ examples() {
 	mkdir -p examples examples/Qwen3
 	[ -e examples/Qwen3/config.json ] ||
 		cp "$PD_SOURCE/test/data/small-config.json" examples/Qwen3/config.json
+	cp "$PD_SOURCE/test/data/tutorial/net.onnx" examples
 	unmade=         # It has what skipped commands would have written.
 	ln -s "$PD_SOURCE/share" examples/share
 	python=
