@@ -1,34 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "checkpoint/initial.h"
+#include "checkpoint/initial_found.h"
 
 #include "base/mem.h"
-#include "base/names.h"
-#include "checkpoint/tensors.h"
-#include "model/outside.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define COMPARED (1 << 20)              /* elements at once */
-#define SHOWN 3                         /* names in a message */
-
-/* Where a tensor of ours is: a part of one of theirs. */
-struct place {
-	const struct pd_tensor *tensor;
-	const struct pd_outside *outside;
-	const struct pd_outside_part *part;
-};
-
-struct pd_initial {
-	const struct pd_model *model;
-	struct pd_tensors *tensors;
-	struct pd_outsides outside, ours;
-	json_t *known;                  /* names of theirs that are used, or may be */
-	json_t *found;                  /* "LAYER.weight" of the owner -> number of its place */
-	struct place *places;
-	size_t count, room;
-};
 
 void pd_initial_close(struct pd_initial *initial)
 {
@@ -46,7 +25,7 @@ void pd_initial_close(struct pd_initial *initial)
 /* ---- reading ---- */
 
 /* Columns of theirs are rows of ours. */
-static int read_turned(const struct pd_initial *initial, const struct place *place, int64_t row, int64_t rows,
+static int read_turned(const struct pd_initial *initial, const struct pd_found *place, int64_t row, int64_t rows,
 		       float *out, struct pd_error *err)
 {
 	int64_t width = place->outside->size[1], inputs = place->outside->size[0];
@@ -64,7 +43,7 @@ static int read_turned(const struct pd_initial *initial, const struct place *pla
 }
 
 /* Reads rows of the first axis of ours. */
-static int read_rows(const struct pd_initial *initial, const struct place *place, int64_t row, int64_t rows,
+static int read_rows(const struct pd_initial *initial, const struct pd_found *place, int64_t row, int64_t rows,
 		     float *out, struct pd_error *err)
 {
 	const struct pd_layer_tensor *ours = place->part->tensor;
@@ -76,7 +55,7 @@ static int read_rows(const struct pd_initial *initial, const struct place *place
 			       rows * elements, out, err);
 }
 
-static const struct place *find_place(const struct pd_initial *initial, const char *name)
+static const struct pd_found *find_place(const struct pd_initial *initial, const char *name)
 {
 	json_t *number = json_object_get(initial->found, name);
 
@@ -86,7 +65,7 @@ static const struct place *find_place(const struct pd_initial *initial, const ch
 int pd_initial_read(const struct pd_initial *initial, const char *name, int64_t elements, float *out,
 		    struct pd_error *err)
 {
-	const struct place *place = find_place(initial, name);
+	const struct pd_found *place = find_place(initial, name);
 
 	if (!place || place->part->tensor->elements != elements)
 		return pd_error_input(err, "%s: no \"%.120s\" of %" PRId64 " elements",
@@ -131,7 +110,7 @@ static bool differ(const float *a, const float *b, int64_t count)
 }
 
 /* Checks that both have the same numbers of one tensor of ours. */
-static int check_same(const struct pd_initial *initial, const struct place *a, const struct place *b,
+static int check_same(const struct pd_initial *initial, const struct pd_found *a, const struct pd_found *b,
 		      struct pd_error *err)
 {
 	const struct pd_layer_tensor *ours = a->part->tensor;
@@ -160,11 +139,11 @@ static int check_same(const struct pd_initial *initial, const struct place *a, c
 }
 
 /* Takes a part of theirs as the tensor of ours that it is, unless that was found before. */
-static int take_part(struct pd_initial *initial, const struct place *place, struct pd_error *err)
+static int take_part(struct pd_initial *initial, const struct pd_found *place, struct pd_error *err)
 {
 	char *name = pd_format("%s.%s", initial->model->layers[place->part->layer].name,
 			       place->part->tensor->name);
-	const struct place *before = find_place(initial, name);
+	const struct pd_found *before = find_place(initial, name);
 	int status = 0;
 
 	if (before) {
@@ -192,7 +171,7 @@ static int look_for(struct pd_initial *initial, const char *name, const struct p
 	if (check_form(initial, tensor, outside, err) < 0)
 		return -1;
 	for (int p = 0; p < outside->part_count; p++) {
-		struct place place = { tensor, outside, &outside->parts[p] };
+		struct pd_found place = { tensor, outside, &outside->parts[p] };
 
 		if (take_part(initial, &place, err) < 0)
 			return -1;
@@ -209,17 +188,10 @@ static const struct {
 	{ "cls.predictions.bias", "cls.predictions.decoder.bias", false },
 };
 
-static bool ends_with(const char *text, const char *ending)
-{
-	size_t length = strlen(text), end = strlen(ending);
-
-	return length >= end && strcmp(text + length - end, ending) == 0;
-}
-
 /* Returns the text with another ending, or NULL; free() it. */
 static char *with_ending(const char *text, const char *ending, const char *other)
 {
-	return !ends_with(text, ending) ? NULL
+	return !pd_name_ends(text, ending) ? NULL
 		: pd_format("%.*s%s", (int)(strlen(text) - strlen(ending)), text, other);
 }
 
@@ -258,7 +230,7 @@ static int look_for_all(struct pd_initial *initial, const struct pd_outsides *ou
 	return 0;
 }
 
-static bool is_whole(const struct pd_initial *initial, const struct pd_outside *outside)
+bool pd_initial_has_all(const struct pd_initial *initial, const struct pd_outside *outside)
 {
 	bool whole = true;
 
@@ -278,11 +250,13 @@ static int look_for_ours(struct pd_initial *initial, struct pd_error *err)
 	for (int i = 0; i < initial->ours.count; i++) {
 		const struct pd_outside *ours = &initial->ours.all[i];
 
-		if (!is_whole(initial, ours) && look_for(initial, ours->name, ours, err) < 0)
+		if (!pd_initial_has_all(initial, ours) && look_for(initial, ours->name, ours, err) < 0)
 			return -1;
 	}
 	return 0;
 }
+
+/* ---- opening ---- */
 
 /* State of lanes begins with zeros, whatever is there. */
 static void know_lanes(struct pd_initial *initial)
@@ -299,138 +273,6 @@ static void know_lanes(struct pd_initial *initial)
 	}
 }
 
-/* ---- what is missing, and what is too much ---- */
-
-/* Buffers that PyTorch saves and nothing here uses, by their endings; dims 0: of any number. */
-static const struct {
-	const char *ending;
-	int dims;
-} unused[] = {
-	{ ".num_batches_tracked", 0 }, { ".attn.bias", 4 }, { ".attn.masked_bias", 0 }, { ".inv_freq", 0 },
-	{ ".position_ids", 0 }, { "cls.predictions.bias", 0 },
-};
-
-/* Parameters of heads: files of BERT and ViT have them, whatever config.json says that the network is. */
-static const char *const heads[] = {
-	"pooler.dense.weight", "pooler.dense.bias", "cls.seq_relationship.weight", "cls.seq_relationship.bias",
-};
-
-static bool is_unused(const struct pd_tensor *tensor)
-{
-	for (size_t i = 0; i < PD_COUNT(unused); i++)
-		if (ends_with(tensor->name, unused[i].ending) &&
-		    (unused[i].dims == 0 || unused[i].dims == tensor->dims))
-			return true;
-	return false;
-}
-
-/* Is it of a head that the network does not have? */
-static bool is_of_head(const struct pd_initial *initial, const struct pd_tensor *tensor)
-{
-	for (size_t i = 0; i < PD_COUNT(heads) && pd_model_config(initial->model); i++)
-		if (ends_with(tensor->name, heads[i]))
-			return !json_object_get(initial->known, tensor->name);
-	return false;
-}
-
-/* Adds a name to a list for a message, which has the first few. */
-static void list_one(char list[PD_INITIAL_TEXT], int count, const char *name)
-{
-	size_t used = strlen(list);
-
-	if (count < SHOWN)
-		snprintf(list + used, PD_INITIAL_TEXT - used, "%s\"%.100s\"", used ? ", " : "", name);
-}
-
-/* Ends the list with how many more there are. */
-static void end_list(char list[PD_INITIAL_TEXT], int count, int shown)
-{
-	size_t used = strlen(list);
-
-	if (count > shown)
-		snprintf(list + used, PD_INITIAL_TEXT - used, " and %d more", count - shown);
-}
-
-static int list_missing(const struct pd_initial *initial, char list[PD_INITIAL_TEXT], const char **first_p)
-{
-	int missing = 0;
-
-	for (int i = 0; i < initial->outside.count; i++) {
-		const struct pd_outside *outside = &initial->outside.all[i];
-
-		if (outside->alias || is_whole(initial, outside))
-			continue;
-		*first_p = missing ? *first_p : outside->name;
-		list_one(list, missing++, outside->name);
-	}
-	end_list(list, missing, SHOWN);
-	return missing;
-}
-
-static bool is_strange(const struct pd_initial *initial, const struct pd_tensor *tensor)
-{
-	return !json_object_get(initial->known, tensor->name) && !is_unused(tensor) &&
-	       !is_of_head(initial, tensor);
-}
-
-int pd_initial_other_heads(const struct pd_initial *initial, char list[PD_INITIAL_TEXT])
-{
-	const struct pd_tensor *const *all;
-	size_t count = pd_tensors_list(initial->tensors, &all);
-	int heads_count = 0;
-
-	*list = '\0';
-	for (size_t i = 0; i < count; i++)
-		if (is_of_head(initial, all[i]))
-			list_one(list, heads_count++, all[i]->name);
-	end_list(list, heads_count, SHOWN);
-	return heads_count;
-}
-
-/* Those that the model has no place for; where one is wanted, the one whose name is most like it alone. */
-static int list_strangers(const struct pd_initial *initial, const char *wanted, char list[PD_INITIAL_TEXT])
-{
-	struct pd_likeness likeness = { .word = wanted ? wanted : "" };
-	const struct pd_tensor *const *all;
-	size_t count = pd_tensors_list(initial->tensors, &all);
-	const char *first = NULL;
-	int strangers = 0;
-
-	for (size_t i = 0; i < count; i++) {
-		if (!is_strange(initial, all[i]))
-			continue;
-		first = first ? first : all[i]->name;
-		pd_likeness_try(&likeness, all[i]->name);
-		if (!wanted)
-			list_one(list, strangers, all[i]->name);
-		strangers++;
-	}
-	if (wanted && first)
-		list_one(list, 0, likeness.name ? likeness.name : first);
-	end_list(list, strangers, wanted ? 1 : SHOWN);
-	return strangers;
-}
-
-static int check_complete(const struct pd_initial *initial, struct pd_error *err)
-{
-	char missing[PD_INITIAL_TEXT] = "", strangers[PD_INITIAL_TEXT] = "";
-	const char *name = initial->model->name, *first = NULL;
-	int count = list_missing(initial, missing, &first);
-	bool others = pd_tensors_have_constants(initial->tensors);
-
-	if (count > 0) {
-		bool but = !others && list_strangers(initial, first, strangers) > 0;
-
-		return pd_error_input(err, "%s: expected %s of model \"%.80s\", found nothing of %s%s%s",
-				      pd_tensors_path(initial->tensors), missing, name,
-				      count > 1 ? "these names" : "that name", but ? ", but " : "", strangers);
-	}
-	count = others ? 0 : list_strangers(initial, NULL, strangers);
-	return count == 0 ? 0 : pd_error_input(err, "%s: %s: model \"%.80s\" has no such parameter%s",
-					       pd_tensors_path(initial->tensors), strangers, name,
-					       count > 1 ? "s" : "");
-}
-
 static int open_all(struct pd_initial *initial, const char *path, struct pd_error *err)
 {
 	initial->tensors = pd_tensors_open(path, err);
@@ -440,7 +282,7 @@ static int open_all(struct pd_initial *initial, const char *path, struct pd_erro
 	    look_for_all(initial, &initial->outside, err) < 0 || look_for_ours(initial, err) < 0)
 		return -1;
 	know_lanes(initial);
-	return check_complete(initial, err);
+	return pd_initial_check(initial, err);
 }
 
 struct pd_initial *pd_initial_open(const char *path, const struct pd_model *model, struct pd_error *err)

@@ -19,13 +19,6 @@ struct pd_tensors {
 	float *elements;
 };
 
-static bool ends_with(const char *text, const char *ending)
-{
-	size_t length = strlen(text), end = strlen(ending);
-
-	return length >= end && strcmp(text + length - end, ending) == 0;
-}
-
 static bool is_folder(const char *path)
 {
 	struct stat st;
@@ -36,7 +29,7 @@ static bool is_folder(const char *path)
 /* Returns FOLDER/NAME if it is there, else NULL; free() it. */
 static char *inside(const char *folder, const char *name)
 {
-	char *path = pd_format("%s%s%s", folder, ends_with(folder, "/") ? "" : "/", name);
+	char *path = pd_format("%s%s%s", folder, pd_name_ends(folder, "/") ? "" : "/", name);
 
 	if (access(path, F_OK) == 0)
 		return path;
@@ -101,9 +94,9 @@ static const struct pd_tensors_ops *open_any(const char *path, void **of_p, stru
 {
 	if (is_folder(path))
 		return open_folder(path, of_p, err);
-	if (ends_with(path, ".onnx"))
+	if (pd_name_ends(path, ".onnx"))
 		return pd_tensors_of_onnx(path, of_p, err);
-	return ends_with(path, ".json") ? pd_tensors_of_index(path, of_p, err)
+	return pd_name_ends(path, ".json") ? pd_tensors_of_index(path, of_p, err)
 					: pd_tensors_of_file(path, of_p, err);
 }
 
