@@ -220,6 +220,9 @@ static void test_attention(void)
 		"attention {\"heads\": 2, \"causal\": true}");
 	becomes("a mask that hides nothing", QKV "Reshape #[0;1;2;3;4;5],#[6;1] -> row\nLessOrEqual row,#[9] -> m\n"
 		"Attention q,k,v,m -> a\n" JOINED, "attention {\"heads\": 2}");
+	becomes("a mask that hides what is behind a window", QKV "Reshape #[0;1;2;3;4;5],#[6;1] -> row\n"
+		"LessOrEqual #[0;1;2;3;4;5],row -> c\nSub row,#[3] -> late\nGreater #[0;1;2;3;4;5],late -> w\nAnd c,w -> m\n"
+		"Attention q,k,v,m -> a\n" JOINED, "attention {\"heads\": 2, \"causal\": true, \"window\": 3}");
 	becomes("keys that serve several heads", ROWS "tensor k.weight 8 4\nMatMul x,k.weight -> s\n" HEADS("q", "x")
 		"Reshape s,#[2;6;1;4] -> sr\nTranspose sr -> st perm=0,2,1,3\nUnsqueeze st,#[2] -> su\n"
 		"Expand su,#[2;1;2;6;4] -> se\nReshape se,#[2;2;6;4] -> k\nAttention q,k,k -> a\n" JOINED,

@@ -13,6 +13,7 @@
 /* What a mask hides. */
 struct mask {
 	bool causal;
+	int64_t window;                 /* how many keys a query sees, the last ones; 0: all */
 	int lengths;                    /* the input with the number of keys of each sample; -1: all are seen */
 	const char *why;                /* it is none of these: the reason */
 };
@@ -28,11 +29,11 @@ static int shows(const struct array *mask, int64_t i)
 }
 
 /*
- * Is a mask of queries and keys all that lengths (NULL: all keys) and, with `causal`, an order in time hide?
- * Axes before these two are the samples, and perhaps more.
+ * Is a mask of queries and keys all that lengths (NULL: all keys) and, with `causal`, an order in time and a
+ * window (0: none) hide?  Axes before these two are the samples, and perhaps more.
  */
 static bool hides(const struct array *mask, const int64_t *lengths, int64_t batch, int64_t queries, int64_t keys,
-		  bool causal)
+		  bool causal, int64_t window)
 {
 	int64_t rows = mask->dims > 1 ? mask->size[mask->dims - 2] : 1, columns = mask->size[mask->dims - 1];
 	int64_t samples = mask->dims > 2 ? mask->size[0] : 1, part = mask->elements / samples;
@@ -42,12 +43,23 @@ static bool hides(const struct array *mask, const int64_t *lengths, int64_t batc
 		return false;
 	for (int64_t i = 0; i < mask->elements; i++) {
 		int64_t key = i % columns, query = i / columns % rows;
-		bool seen = (!lengths || key < lengths[i / part]) && (!causal || key <= query);
+		bool seen = (!lengths || key < lengths[i / part]) && (!causal || key <= query) &&
+			    (!window || key > query - window);
 
 		if (shows(mask, i) != seen)
 			return false;
 	}
 	return true;
+}
+
+/* Counts the keys that the last query sees: all of a window. */
+static int64_t seen_last(const struct array *mask)
+{
+	int64_t columns = mask->size[mask->dims - 1], seen = 0;
+
+	for (int64_t i = mask->elements - columns; i < mask->elements; i++)
+		seen += shows(mask, i) == 1;
+	return seen;
 }
 
 #define TRIALS 4
@@ -80,7 +92,7 @@ static bool by_lengths(struct graph *g, const struct value *mask, const struct v
 		const struct array *is = padding(&room, &like, g->batch, keys, trial, lengths), *made;
 
 		made = is ? graph_compute(g, &room, mask, input, is) : NULL;
-		found = made && made->dims > 2 && hides(made, lengths, g->batch, queries, keys, causal);
+		found = made && made->dims > 2 && hides(made, lengths, g->batch, queries, keys, causal, 0);
 		pd_arena_release(&room.arena);
 	}
 	free(lengths);
@@ -105,11 +117,12 @@ static int lengths_input(struct graph *g)
 static void find_mask(struct graph *g, const struct value *value, int64_t queries, int64_t keys, struct mask *mask)
 {
 	mask->lengths = -1;
-	for (int causal = 0; value->constant && causal < 2; causal++)
-		if (value->constant->dims > 0 && hides(value->constant, NULL, g->batch, queries, keys, causal)) {
-			mask->causal = causal;
+	for (int way = 0; value->constant && value->constant->dims > 0 && way < 3; way++) {
+		mask->causal = way > 0;
+		mask->window = way > 1 ? seen_last(value->constant) : 0;
+		if (hides(value->constant, NULL, g->batch, queries, keys, mask->causal, mask->window))
 			return;
-		}
+	}
 	for (size_t i = 0; !value->constant && i < 2 * g->onnx->inputs; i++) {
 		const struct value *input = graph_find(g, g->onnx->input[i / 2].name);
 
@@ -120,7 +133,8 @@ static void find_mask(struct graph *g, const struct value *value, int64_t querie
 			return;
 		}
 	}
-	mask->why = "expected one that hides nothing, the future, or what is behind the length of a sample";
+	mask->why = "expected one that hides nothing, the future, what is behind a window, or behind the length of a "
+		    "sample";
 }
 
 static const struct mask *mask_of(struct graph *g, struct value *value, int64_t queries, int64_t keys)
@@ -188,7 +202,7 @@ static int place_heads(struct graph *g, const struct pd_onnx_node *node, const s
 }
 
 static json_t *attributes_of(const struct pd_onnx_node *node, const struct view *const views[3],
-			     const int64_t heads[3], bool causal)
+			     const int64_t heads[3], const struct mask *mask)
 {
 	json_t *attributes = json_pack("{s:I}", "heads", (json_int_t)heads[0]);
 	double usual = 1 / sqrt((double)view_size(views[0], 3)), scale = number_of(node, "scale", usual);
@@ -197,8 +211,10 @@ static json_t *attributes_of(const struct pd_onnx_node *node, const struct view 
 		scale *= views[i]->scaled ? views[i]->by : 1;
 	if (heads[1] != heads[0])
 		pd_json_set(attributes, "kv_heads", json_integer(heads[1]));
-	if (causal)
+	if (integer_of(node, "is_causal", 0) || (mask && mask->causal))
 		pd_json_set(attributes, "causal", json_true());
+	if (mask && mask->window > 0)
+		pd_json_set(attributes, "window", json_integer(mask->window));
 	if (fabs(scale - usual) > 1e-6 * usual)
 		pd_json_set(attributes, "scale", json_real(shortest(scale)));
 	return attributes;
@@ -224,8 +240,7 @@ int translate_attention(struct graph *g, const struct pd_onnx_node *node, struct
 	base[3] = mask && mask->lengths >= 0 ? mask->lengths : -1;
 	layer = layer_add(g, "attention", node, base[3] >= 0 ? 4 : 3, base,
 			  &(struct extent){ 2, { queries, heads[0] * width } },
-			  attributes_of(node, views, heads,
-					integer_of(node, "is_causal", 0) || (mask && mask->causal)));
+			  attributes_of(node, views, heads, mask));
 	out = (struct view){ .base = layer };
 	view_axis(&out);
 	view_factor(&out, g->batch, SAMPLES);
