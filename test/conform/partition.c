@@ -307,6 +307,12 @@ static void check_predicted(const struct pd_device_ops *ops, struct pd_model *mo
 
 	profile.layers = pd_calloc(n, sizeof(*profile.layers));
 	for (int l = 0; l < model->layer_count; l++) {
+		int owner = model->layers[l].shares;
+
+		if (owner >= 0) {
+			profile.layers[l].shared = profile.layers[owner].shared = true;
+			profile.layers[l].owner = profile.layers[owner].owner = owner;
+		}
 		ops->net.layer(c->stages[0].net, l, &layers[l]);
 		profile.layers[l].parameter_bytes = (int64_t)layers[l].parameter_bytes;
 		profile.layers[l].activation_bytes = (int64_t)layers[l].activation_bytes;
