@@ -337,7 +337,7 @@ test_full "recomputation is asked for, planned, takes time and saves memory" '
 	planned "[.stages[].recompute] == [true, true, true, false]" --stages=3,3,3,3 --recompute
 	planned "all(.stages[]; .recompute)" --stages=3,3,3,3 --schedule=gpipe --recompute
 	planned "any(.stages[]; .recompute)" --straight --recompute --weights=2bw
-	planned "any(.stages[]; .recompute)" --recompute --schedule=auto
+	planned "any(.stages[]; .recompute)" --straight --recompute --schedule=auto
 	pd-plan -t 4@1GB/s --stages=3,3,3,3 chain.json >once.json
 	pd-plan -t 4@1GB/s --stages=3,3,3,3 --recompute chain.json | jq -e --slurpfile once once.json "
 		\$once[0] as \$o | .predicted.period_ns >= \$o.predicted.period_ns and
@@ -444,6 +444,11 @@ test_ok "two inputs are on their way to the last stage where latencies are long"
 	pd-plan -t 2@1TB/s+60ms far.json >a.json
 	jq -e "[.stages[].warmup] == [3, 0] and .predicted.period_ns < 46000000" a.json'
 
+test_ok "with 2BW the next forward does not wait for the sum" '
+	chain 2 | pd-plan -t 2@1GB/s --weights=2bw --microbatches=2 --stages=2x2 >a.json
+	jq -e ".predicted | .period_ns == 3000000 and .lower_bound_ns == 3000000" a.json
+	pd-schedule -m 2 a.json | jq -r "select(.rank == 1) | .op" | grep -v load >ops
+	[ "$(paste -sd " " ops)" = "forward backward allreduce forward step backward allreduce step" ]'
 # Like VGG-16: activations on a slow link, and an update of which the last stage's sums take long.
 chain 6 | jq '.layers |= [to_entries[] | .key as $l | .value + if $l < 3
 	then {forward_ns: 58000000, backward_ns: 113000000, parameter_bytes: 2300000,

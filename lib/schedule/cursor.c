@@ -47,7 +47,7 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 	case PD_OP_agree:
 		return pd_tick_of_agree(schedule, n);
 	case PD_OP_step:
-		return pd_tick_of_step(schedule, stream->stage, n);
+		return pd_tick_of_step(schedule, stream->stage, c->replica, n);
 	default:
 		pd_bug("schedule: no time for operation %d", (int)stream->kind);
 	}

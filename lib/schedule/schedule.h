@@ -158,6 +158,11 @@ static inline int pd_schedule_chunks(const struct pd_schedule *schedule, int ran
 {
 	return schedule->ranks[rank].count;
 }
+/*
+ * Tells whether a stage's step comes behind the next forward, which reads an older version, so that its
+ * replicas sum beside that.
+ */
+bool pd_schedule_defers(const struct pd_schedule *schedule, int stage);
 /* Sets the stages of a rank, in order (pd_schedule_chunks of them); returns its replica. */
 int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages);
 /*

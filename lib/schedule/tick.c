@@ -71,6 +71,14 @@
  *     allreduce_s(u)  = the last backward of group u + 4;  step_s(u) = that + 6
  *     norms_s(u)      = allreduce_s(u) + 1           if the stage's sums are sparse (plan/sparse.h)
  *
+ * With 2bw the forward of n reads the version before that of its group.  So where a stage with replicas
+ * has lead_s < G, the step comes behind the replica's next forward, and sums go on beside that:
+ *
+ *     step_s(u) = forward_s((u + 1) G + lead_s + replica) + 1
+ *
+ * This forward belongs to group u + 1, and reads version u G; the next backward of the replica, and what is
+ * recomputed for it, comes later in the same span.
+ *
  * If all ranks agree on an update (clipping by global norm, loss scaling; 2bw and flush), they do so
  * once a group, and the step waits for that:
  *
@@ -331,11 +339,13 @@ int64_t pd_tick_of_agree(const struct pd_schedule *schedule, int64_t u)
 	return pd_tick_of_allreduce(schedule, schedule->last, u) + 1;
 }
 
-int64_t pd_tick_of_step(const struct pd_schedule *schedule, int s, int64_t u)
+int64_t pd_tick_of_step(const struct pd_schedule *schedule, int s, int replica, int64_t u)
 {
-	return schedule->agrees
-		? pd_tick_of_agree(schedule, u) + 1 + schedule->delay[s] * schedule->span
-		: pd_tick_of_allreduce(schedule, s, u) + 2;
+	if (schedule->agrees)
+		return pd_tick_of_agree(schedule, u) + 1 + schedule->delay[s] * schedule->span;
+	if (!pd_schedule_defers(schedule, s))
+		return pd_tick_of_allreduce(schedule, s, u) + 2;
+	return ((u + 1) * schedule->group[s] + replica + schedule->behind[s]) * schedule->span + 16 * s + 5;
 }
 
 int64_t pd_ticks_per_microbatch(const struct pd_schedule *schedule, bool evaluate)

@@ -29,7 +29,7 @@ int64_t pd_tick_of_buckets(const struct pd_schedule *schedule, int s, int64_t u)
 /* Returns the tick at which the norms of chunks are summed, before the step: a checkpoint has them. */
 int64_t pd_tick_of_norms(const struct pd_schedule *schedule, int s, int64_t u);
 int64_t pd_tick_of_agree(const struct pd_schedule *schedule, int64_t u);
-int64_t pd_tick_of_step(const struct pd_schedule *schedule, int s, int64_t u);
+int64_t pd_tick_of_step(const struct pd_schedule *schedule, int s, int replica, int64_t u);
 
 /*
  * Returns the ticks from an operation of one microbatch to the same of the next, for schedules in

@@ -361,10 +361,11 @@ static void test_exact(void)
 	is_int(pd_bound_ns(&costs, &with), (1200 + 2400) / 4, "one that is not");
 	with.weights = PD_WEIGHTS_2BW;
 	with.microbatches = 4;
-	is_int(pd_bound_ns(&costs, &with), (1200 + 2400) / 4, "an update of all four");
-	is_int(pd_bound_devices(&costs, &with, 934), 4, "three take 934, but do not divide four");
+	/* Of an all-reduce what is longer than a forward adds. */
+	is_int(pd_bound_ns(&costs, &with), (1200 + 2000) / 4, "an update of all four");
+	is_int(pd_bound_devices(&costs, &with, 834), 4, "three take 834, but do not divide four");
 	with.microbatches = 8;
-	is_int(pd_bound_ns(&costs, &with), (2400 + 2400) / 8, "every eighth time");
+	is_int(pd_bound_ns(&costs, &with), (2400 + 2000) / 8, "every eighth time");
 	pd_topology_parse_string("2@1GB/s,2@100MB/s", &topology, NULL);
 	with.microbatches = 1;
 	with.weights = PD_WEIGHTS_STASH;

@@ -11,8 +11,9 @@
  *  1. Its processor takes F + B, and U for each update: one stream does all of them.
  *  2. A list has the step right behind its all-reduce, and one stream does the step before the
  *     next forward, whatever weights that reads.  So the all-reduce lies between backward and
- *     forward and adds to that.  (Only with 2bw, where all stages agree on an update, steps of
- *     other stages than the first are put off.)  It begins for a replica when its own last
+ *     forward and adds to that.  (With 2bw the step may stand behind the next forward, and what is
+ *     longer than that adds; where all stages agree on an update, steps of other stages than the first
+ *     are put off farther.)  It begins for a replica when its own last
  *     backward is done; from then on the replica sends a piece of W/m to each of the others, and
  *     the sum of its own piece to each of them, so it takes at least 2 (m - 1) W/m / b_0, and where only D_k devices fit
  *     into a component of level k, 2 (m - D_k) W/m / b_k.  Replicas that may be on one host, and sum
@@ -80,9 +81,10 @@ struct bound {
 	struct pd_reduce_least reduce;
 	/*
 	 * By point, sums over the layers before it: of forward and backward, of what of these is on a
-	 * microbatch's way (with backward in two parts only the input's), and of updates.
+	 * microbatch's way (with backward in two parts only the input's), of updates, and of what may be
+	 * beside a sum.
 	 */
-	int64_t *passes_ns, *way_ns, *update_ns;
+	int64_t *passes_ns, *way_ns, *update_ns, *beside_ns;
 	int64_t *before_ns;             /* z to u: the least way to a stage that begins there */
 	int64_t longest_ns;             /* the longest way of all from z on */
 	struct pd_fewest fewest;
@@ -103,6 +105,12 @@ static int64_t group_of(const struct pd_plan_request *request)
 	return request->microbatches != 1 || common ? request->microbatches : -1;
 }
 
+/* Tells whether an update may come behind the next forward (lib/schedule/tick.c). */
+static bool defers(const struct bound *b)
+{
+	return b->request->weights == PD_WEIGHTS_2BW && !b->agree;
+}
+
 static int64_t passes_of(const struct pd_profile_layer *layer)
 {
 	return layer->forward_ns + layer->backward_ns;
@@ -116,6 +124,17 @@ static int64_t split_of(const struct pd_profile_layer *layer)
 static int64_t update_of(const struct pd_profile_layer *layer)
 {
 	return layer->update_ns;
+}
+
+static int64_t forward_of(const struct pd_profile_layer *layer)
+{
+	return layer->forward_ns;
+}
+
+static int64_t nothing_of(const struct pd_profile_layer *layer)
+{
+	(void)layer;
+	return 0;
 }
 
 typedef int64_t (*time_of)(const struct pd_profile_layer *layer);
@@ -207,6 +226,7 @@ static void bound_init(struct bound *b, const struct pd_costs *costs,
 	b->passes_ns = pd_points_sum(&b->points, passes_of);
 	b->way_ns = pd_points_sum(&b->points, way);
 	b->update_ns = pd_points_sum(&b->points, update_of);
+	b->beside_ns = pd_points_sum(&b->points, defers(b) ? forward_of : nothing_of);
 	find_ways(b, way);
 	b->fewest = (struct pd_fewest){ .points = &b->points, .most = b->devices,
 					.each = b->straight ? 1 : b->devices,
@@ -224,6 +244,7 @@ static void bound_release(struct bound *b)
 	free(b->passes_ns);
 	free(b->way_ns);
 	free(b->update_ns);
+	free(b->beside_ns);
 	free(b->before_ns);
 }
 
@@ -240,6 +261,7 @@ static bool is_serial(const struct bound *b, bool input)
 /* The work of a replica of a stage, without what depends on m. */
 struct stage {
 	int64_t passes_ns, way_ns, update_ns, before_ns, traffic_ns;
+	int64_t beside_ns;              /* under which a sum may be hidden */
 	int64_t bytes, sure_bytes;      /* of its sum; m times the shortest piece */
 	bool serial;
 };
@@ -271,7 +293,7 @@ static struct stage stage_of(const struct bound *b, int u, int i)
 		.traffic_ns = known ? pd_cost_of((double)pd_points_traffic(points, u, i) * b->ns_per_byte)
 				    : 0,
 		.bytes = bytes, .sure_bytes = pd_max64(0, bytes - SHORT * (int64_t)b->devices),
-		.serial = is_serial(b, u == 0),
+		.serial = is_serial(b, u == 0), .beside_ns = b->beside_ns[v] - b->beside_ns[u],
 	};
 }
 
@@ -290,7 +312,8 @@ static int64_t total_ns(const struct bound *b, const struct stage *stage, int64_
 	int64_t sum = pd_cost_of((double)stage->bytes * b->reduce.own_sum[m]);
 	int64_t outer = pd_cost_of((double)stage->sure_bytes * b->reduce.own_outer[m]);
 	int64_t shared = pd_cost_of((double)stage->sure_bytes * b->reduce.outer_link[m]);
-	int64_t update = stage->update_ns + (stage->serial ? pd_max64(sum, outer) : 0);
+	int64_t update = stage->update_ns +
+			 (stage->serial ? pd_max64(0, pd_max64(sum, outer) - stage->beside_ns) : 0);
 	int64_t busy = stage->passes_ns + share(b, update, m);
 	int64_t wire = stage->traffic_ns + share(b, own, m);
 

@@ -8,7 +8,8 @@
  *
  *     F_s(n) = f + max( rank is free, F_q(n) + C  for all links q -> s )
  *     B_s(n) = b + max( rank is free, B_t(n) + C  for all links s -> t )
- *     after the last B of a group: all ranks of s are free at  max(theirs) + A + u
+ *     after the last B of a group: all ranks of s are free at  max(theirs) + A + u,
+ *     or, where the update is put off (2BW), not before the next B
  *
  * where a rank does F_s(n) before B_s(n - w r) and after B_s(n - (w + 1) r).  Taken in the
  * schedule's own order every term is known when it is needed: a minibatch costs a few
@@ -115,23 +116,32 @@ static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 		last_ns = pd_max64(last_ns, flow->free_ns[stage->ranks[i]]);
 	for (int i = 0; i < stage->replicas; i++) {
 		const struct pd_reduce *reduce = &stage->reduces[i];
-		int64_t *free_ns = &flow->free_ns[stage->ranks[i]];
+		int64_t *free_ns = &flow->free_ns[stage->ranks[i]], summed_ns = *free_ns;
 
 		if (reduce->sends_ns) {
-			*free_ns = pd_max64(*free_ns + reduce->sends_ns,
-					    last_ns + reduce->rest_ns);
-			flow->longer |= last_ns + stage->grouped_ns > *free_ns;
+			summed_ns = pd_max64(*free_ns + reduce->sends_ns,
+					     last_ns + reduce->rest_ns);
+			flow->longer |= last_ns + stage->grouped_ns > summed_ns;
 			if (flow->likely)
-				*free_ns = pd_max64(*free_ns, last_ns + stage->grouped_ns);
+				summed_ns = pd_max64(summed_ns, last_ns + stage->grouped_ns);
 		}
-		*free_ns += stage->update_ns;
+		if (stage->deferred)
+			flow->summed_ns[stage->ranks[i]] = summed_ns;
+		else
+			*free_ns = summed_ns + stage->update_ns;
 	}
 }
 
 static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
 {
 	int rank = take_turn(stage, &stage->up);
-	int64_t end_ns = flow->free_ns[rank] + stage->again_ns; /* it waits for no gradient */
+	int64_t end_ns = flow->free_ns[rank];
+
+	if (flow->summed_ns[rank] >= 0) {
+		end_ns = pd_max64(end_ns, flow->summed_ns[rank]) + stage->update_ns;
+		flow->summed_ns[rank] = -1;
+	}
+	end_ns += stage->again_ns;      /* it waits for no gradient */
 
 	for (int i = 0; i < stage->out_count; i++) {
 		const struct pd_flow_link *link = &flow->links[stage->out[i]];

@@ -38,9 +38,10 @@ static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *ti
 			.update_ns = own->update_ns, .again_ns = own->again_ns,
 			.lead = pd_min64(own->lead, most), .group = own->group, .left = own->group,
 			.reduces = reduces, .weight = weight_of(s),
+			.deferred = pd_schedule_defers(schedule, s),
 		};
 		flow->weights += stage->weight;
-		if (pd_reduce_is_serial(schedule, s)) {
+		if (pd_reduce_is_serial(schedule, s) || (stage->deferred && schedule->buckets[s] == 1)) {
 			struct pd_members members = pd_plan_members(plan, s);
 
 			stage->grouped_ns = pd_reduce_grouped_ns(plan, s);
@@ -113,6 +114,9 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 	flow->links = pd_calloc((size_t)schedule->wiring->link_count, sizeof(*flow->links));
 	flow->reduces = pd_calloc(ranks, sizeof(*flow->reduces));
 	flow->free_ns = pd_calloc(ranks, sizeof(int64_t));
+	flow->summed_ns = pd_calloc(ranks, sizeof(int64_t));
+	for (size_t r = 0; r < ranks; r++)
+		flow->summed_ns[r] = -1;
 	flow->backward_end = pd_calloc((size_t)flow->n, sizeof(int64_t));
 	flow->marks = pd_calloc((size_t)flow->n, sizeof(*flow->marks));
 	for (int k = 0; k + 1 < topology->levels; k++) {
@@ -136,6 +140,7 @@ void pd_flow_release(struct pd_flow *flow)
 	free(flow->links);
 	free(flow->reduces);
 	free(flow->free_ns);
+	free(flow->summed_ns);
 	free(flow->backward_end);
 	free(flow->marks);
 }

@@ -24,6 +24,7 @@ struct pd_flow_stage {
 	int64_t again_ns;               /* time of a forward before each backward */
 	const struct pd_reduce *reduces;        /* per replica: what it takes for sure */
 	int64_t grouped_ns;             /* what an all-reduce in groups is expected to take; or 0 */
+	bool deferred;                  /* the update is behind the next forward */
 	int64_t lead;                   /* microbatches by which forwards are ahead of backwards */
 	int64_t group, left;            /* microbatches of an update; those left until it */
 	int down, up;                   /* replicas of the next forward, and of the next backward */
@@ -40,6 +41,7 @@ struct pd_flow {
 	struct pd_flow_link *links;
 	struct pd_reduce *reduces;      /* those of all stages */
 	int64_t *free_ns;               /* per rank */
+	int64_t *summed_ns;             /* per rank: when an update that is put off may begin; or -1 */
 	int *component[PD_MAX_LEVELS];  /* of each rank, above level k */
 	int64_t *backward_end;          /* of the first stage, by microbatch */
 	uint64_t *marks;                /* sums over the other stages, by microbatch: tick() */

@@ -36,13 +36,14 @@ int64_t pd_reduce_grouped_ns(const struct pd_plan *plan, int stage);
 
 /*
  * Tells whether the all-reduce of a stage stands between its last backward and the next forward.  In
- * a list the step is right behind it and both are done by one stream.  If all stages agree on an
- * update, steps with 2bw may come later (lib/schedule/tick.c).  Sums of several buckets are under
+ * a list the step is right behind it and both are done by one stream.  With 2bw steps may come later
+ * (lib/schedule/tick.c).  Sums of several buckets are under
  * backward; only the last of them is behind it.
  */
 static inline bool pd_reduce_is_serial(const struct pd_schedule *schedule, int stage)
 {
-	return (!schedule->agrees || schedule->delay[stage] == 0) && schedule->buckets[stage] == 1;
+	return (!schedule->agrees || schedule->delay[stage] == 0) && schedule->buckets[stage] == 1 &&
+	       !pd_schedule_defers(schedule, stage);
 }
 
 /*

@@ -238,6 +238,9 @@ static int64_t enough(const struct line_search *search, int v, int64_t m, int64_
 		try->own.end = try->own.begin + (int)m;
 		if (m > 1)
 			try->reduce = pd_map_reduce_ns(search->map, &try->own, try->piece);
+		if (search->line->defers)
+			try->reduce = pd_max64(0, try->reduce - (points->forward_ns[v] -
+								 points->forward_ns[search->u]));
 		if (m == 1 || search->line->group ||
 		    try->compute + try->reduce <= pd_times(m, time))
 			return m;

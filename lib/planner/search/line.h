@@ -23,6 +23,7 @@ struct pd_line {
 	int64_t bound_ns;               /* no plan takes less */
 	int64_t most_ns;                /* slower plans are not wanted; 0: all are */
 	int64_t guess_ns;               /* a time that may be enough; 0: none is known */
+	bool defers;                    /* updates are behind the next forward (lib/schedule/tick.c) */
 	struct pd_effort *effort;       /* when it is spent the best so far is returned */
 	int64_t precision;              /* the time is found to one part in this */
 };

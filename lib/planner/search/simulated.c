@@ -64,6 +64,7 @@ static const int slower[] = { 2, 5, 10, 20, 40, 80 };
 /* A way to search a line. */
 struct way {
 	bool straight, least;
+	bool defers;                    /* updates are behind the next forward (lib/schedule/tick.c) */
 	int kept;
 	bool alone;                     /* take only the plan of least time */
 	int devices;                    /* most devices; 0: all */
@@ -118,6 +119,7 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 		.least = way->least, .kept = way->kept, .bound_ns = task->bound_ns,
 		.most_ns = way->most_ns ? way->most_ns : hopeful_ns(contest),
 		.guess_ns = contest->line_ns, .effort = request->effort,
+		.defers = way->defers,
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
 
@@ -269,6 +271,15 @@ static int enter_simple(struct pd_contest *contest, struct pd_error *err)
 	return pd_contest_look(contest, LOOKED, err);
 }
 
+/* Tells whether updates may come behind the next forward. */
+static bool may_defer(const struct pd_task *task)
+{
+	const struct pd_plan_request *request = task->request;
+
+	return request->weights == PD_WEIGHTS_2BW && request->schedule == PD_SCHEDULE_1F1B &&
+	       !pd_planner_agrees(request, task->profile, request->weights);
+}
+
 /* Enters what is found before the changes of plans. */
 static int enter_all(struct pd_contest *contest, struct pd_error *err)
 {
@@ -284,6 +295,8 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 	if (contest->proven)
 		return 0;
 	enter_line(contest, &(struct way){ .straight = task->straight, .kept = 4 });
+	if (may_defer(task))
+		enter_line(contest, &(struct way){ .straight = task->straight, .kept = 4, .defers = true });
 	if (pd_contest_look(contest, LOOKED, err) < 0)
 		return -1;
 	if (contest->nearly)

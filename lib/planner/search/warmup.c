@@ -119,12 +119,15 @@ static void window_init(struct window *window, const struct pd_plan *plan)
 {
 	struct pd_wiring *wiring = pd_wiring_new(plan);
 	size_t stages = (size_t)plan->stage_count;
+	bool defers;
 
 	window->pass_ns = pd_calloc(5 * stages, sizeof(int64_t));
 	window->update_ns = window->pass_ns + stages;
 	window->transfer_ns = window->update_ns + stages;
 	window->once_ns = window->transfer_ns + stages;
 	window->sends_ns = window->once_ns + stages;
+	/* Sums are beside the next forward (lib/schedule/tick.c). */
+	defers = plan->weights == PD_WEIGHTS_2BW && !pd_plan_agrees(plan);
 	window->busiest_ns = pd_links_busiest_ns(plan, wiring);
 	window_pass(window, plan);
 	memcpy(window->once_ns, window->pass_ns, stages * sizeof(int64_t));
@@ -132,7 +135,8 @@ static void window_init(struct window *window, const struct pd_plan *plan)
 		const struct pd_stage *stage = &plan->stages[s];
 
 		window->sends_ns[s] = own_sends_ns(plan, s);
-		window->update_ns[s] = stage->allreduce_ns;
+		window->update_ns[s] = defers ? pd_max64(0, stage->allreduce_ns - stage->forward_ns)
+					      : stage->allreduce_ns;
 		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
 			window->update_ns[s] += plan->profile->layers[l].update_ns;
 		window->transfer_ns[s] = pd_stage_way_ns(plan, wiring, s);
