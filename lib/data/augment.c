@@ -82,13 +82,33 @@ static int64_t draw(uint32_t random, int64_t most)
 	return (int64_t)(((uint64_t)random * (uint64_t)(most + 1)) >> 32);
 }
 
-/* One row of the result: a row of the image moved to the right, or a black one. */
-static void make_row(const float *row, int64_t width, int64_t right, float black, bool flip, float *out)
+static void fill(float *out, int64_t count, float black)
 {
-	for (int64_t x = 0; x < width; x++) {
-		int64_t from = (flip ? width - 1 - x : x) - right;
+	for (int64_t x = 0; x < count; x++)
+		out[x] = black;
+}
 
-		out[x] = row && from >= 0 && from < width ? row[from] : black;
+/* One row of the result: a row of the image moved to the right, or a black one. */
+static void make_row(const float *row, int64_t width, int64_t right, float black, float *out)
+{
+	int64_t before = right > 0 ? right : 0, behind = right < 0 ? -right : 0;
+
+	if (!row) {
+		fill(out, width, black);
+		return;
+	}
+	fill(out, before, black);
+	memcpy(out + before, row + behind, (size_t)(width - before - behind) * sizeof(*out));
+	fill(out + width - behind, behind, black);
+}
+
+static void mirror(float *row, int64_t width)
+{
+	for (int64_t x = 0; x < width / 2; x++) {
+		float other = row[width - 1 - x];
+
+		row[width - 1 - x] = row[x];
+		row[x] = other;
 	}
 }
 
@@ -107,7 +127,11 @@ void pd_augment_image(const struct pd_augment *augment, uint64_t seed, int64_t e
 			int64_t from = y - down;
 			bool inside = from >= 0 && from < height;
 
+			float *to = out + (c * height + y) * width;
+
 			make_row(inside ? image + (c * height + from) * width : NULL, width, right,
-				 black ? black[c] : 0, flip, out + (c * height + y) * width);
+				 black ? black[c] : 0, to);
+			if (flip)
+				mirror(to, width);
 		}
 }

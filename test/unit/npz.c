@@ -41,7 +41,7 @@ static void add(uint8_t *to, size_t *at, const void *bytes, size_t count)
 static void add_number(uint8_t *to, size_t *at, uint64_t value, int bytes)
 {
 	for (int i = 0; i < bytes; i++)
-		to[(*at)++] = (uint8_t)(value >> (8 * i));
+		to[(*at)++] = i < 8 ? (uint8_t)(value >> (8 * i)) : 0;
 }
 
 static void begin(void)
