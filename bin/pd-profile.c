@@ -78,7 +78,7 @@ static int check_from(int operands, struct pd_error *err)
 	if (!from && trace_file)
 		return pd_error_input(err, "--trace: expected only with --from");
 	if (!from && operands > 1)
-		return pd_error_input(err, "expected one model, found %d files", operands);
+		return pd_error_input(err, "unexpected operand: expected one model, found %d files", operands);
 	return 0;
 }
 

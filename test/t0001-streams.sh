@@ -26,7 +26,7 @@ refused() {
 for program in $programs; do
 	test_ok "$program: an option that is none, operands that are too many" '
 		refused $program "unknown option --nonsense" --nonsense plan.json
-		refused $program "unexpected operand" plan.json plan.json $(seq 100)'
+		refused $program "unexpected operand" $(yes plan.json | head -n 5000)'
 	test_ok "$program: nothing, an empty file, a folder, half a document, none" '
 		refused $program "standard input: empty"
 		refused $program "empty: empty: expected a JSON object" empty

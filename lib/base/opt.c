@@ -25,6 +25,7 @@ static int has_argument(const struct pd_opt *o)
 }
 
 #define HELP_COLUMN 34
+#define HELP_BYTES 32768
 #define HELP_END 80
 
 /* Prints words from the column of help on, in as many lines as they take; `at` columns are taken. */
@@ -49,7 +50,10 @@ static void print_words(const char *text, size_t at)
 static void help(const struct pd_command *command)
 {
 	static const char *const before[] = { "", "=", "[=" }, *const after[] = { "", "", "]" };
+	static char text[HELP_BYTES];
 
+	/* All is written at the end, whose failure says why. */
+	setvbuf(stdout, text, _IOFBF, sizeof(text));
 	printf("Usage: %s %s\n%s\n\n", command->name, command->synopsis, command->summary);
 	for (const struct pd_opt *o = command->options; o->name; o++) {
 		char left[80];
