@@ -113,7 +113,11 @@ test_ok "with the plan: memory, and the time of a minibatch, which is that of th
 		sed -n "s/.*a minibatch takes \(.*\), and \(.*\) by the plan.*/\1 \2/p" err >times
 		[ "$(cut -d" " -f 1,2 times)" = "$(cut -d" " -f 3,4 times)" ]
 	done
-	pd-schedule --check --plan=four.json v.csv'
+	pd-schedule --check --plan=four.json v.csv
+	plan 3 --topology=3@10GB/s --microbatches=4 --memory-model=torch >torch.json
+	pd-schedule --check --plan=torch.json 1f1b.csv 2>torch.err
+	grep "memory that" torch.err >theirs
+	! grep "memory that" err | cmp -s - theirs || false'
 test_ok "with equal replicas: the table of one is done by all, which sum their gradients" '
 	chain 4 | pd-plan -q --topology=4@10GB/s --weights=flush --stages=2x2,2x2 --microbatches=4 >replicas.json
 	pd-schedule --format=torch replicas.json >replicas.csv

@@ -10,39 +10,52 @@
 
 #define MOST_SAID 3     /* ranks of a deadlock that a message names */
 
-int pd_torch_deadlock(const struct pd_lists *lists, const struct pd_torch_wait *waits, struct pd_error *err)
+/* Returns a rank of a circle of ranks that wait for each other, or one that waits for what nobody does. */
+static int stuck_rank(const struct pd_lists *lists, const struct pd_torch_wait *waits)
 {
-	struct pd_fault fault = { .lists = lists, .line = INT64_MAX, .err = err };
-	char text[280] = "", what[40], at[40];
-	int rank = 0, first;
-	size_t used = 0;
+	int rank = 0;
 
 	while (waits[rank].rank < 0)
 		rank++;
 	for (int r = 0; r < lists->rank_count && waits[waits[rank].rank].rank >= 0; r++)
-		rank = waits[rank].rank;        /* as far as this, it must be in a circle */
-	first = rank;
-	for (int k = 0; k < MOST_SAID && used < sizeof(text); k++) {
+		rank = waits[rank].rank;
+	return rank;
+}
+
+/* Says what a rank waits for, what the rank that should do it waits for, and so on. */
+static void say_waits(const struct pd_lists *lists, const struct pd_torch_wait *waits, int first, FILE *out)
+{
+	int rank = first;
+	char what[40];
+
+	for (int k = 0; k < MOST_SAID; k++) {
 		const struct pd_torch_wait *wait = &waits[rank], *other = &waits[wait->rank];
 
-		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s waits for %s of rank %d",
-					 k > 0 ? " and" : "it", pd_torch_short(&wait->op, what), wait->rank);
-		if (used >= sizeof(text))
-			break;
-		if (other->rank < 0) {
-			snprintf(text + used, sizeof(text) - used, ", which does not do it");
-			break;
-		}
+		fprintf(out, "%s waits for %s of rank %d", k > 0 ? " and" : "it", pd_torch_short(&wait->op, what),
+			wait->rank);
 		rank = wait->rank;
-		if (rank == first) {
-			snprintf(text + used, sizeof(text) - used, k > 0 ? ", so that none goes on"
-				 : ", which stands behind it");
-			break;
+		if (other->rank < 0 || rank == first) {
+			fputs(other->rank < 0 ? ", which does not do it" : k > 0 ? ", so that none goes on"
+			      : ", which stands behind it", out);
+			return;
 		}
-		used += (size_t)snprintf(text + used, sizeof(text) - used, ", which is at %s%s", pd_torch_short(
-					 &lists->ranks[rank].ops[other->n], at), k == MOST_SAID - 1 ? " and waits" : "");
+		fprintf(out, ", which is at %s", pd_torch_short(&lists->ranks[rank].ops[other->n], what));
 	}
-	pd_fault(&fault, first, waits[first].n, &lists->ranks[first].ops[waits[first].n], "deadlock: %s", text);
+	fputs(" and waits", out);
+}
+
+int pd_torch_deadlock(const struct pd_lists *lists, const struct pd_torch_wait *waits, struct pd_error *err)
+{
+	struct pd_fault fault = { .lists = lists, .line = INT64_MAX, .err = err };
+	int rank = stuck_rank(lists, waits);
+	char *text = NULL;
+	size_t size, n = waits[rank].n;
+	FILE *out = pd_mem_stream(&text, &size);
+
+	say_waits(lists, waits, rank, out);
+	pd_mem_stream_close(out);
+	pd_fault(&fault, rank, n, &lists->ranks[rank].ops[n], "deadlock: %s", text);
+	free(text);
 	return -1;
 }
 
