@@ -31,7 +31,7 @@ planned() {
 	plan profile.json 1 1 >plan.json
 }
 
-for network in gpt2 bert llama qwen2 qwen3 vit convnet gpt torchvision-vit llama-onnx; do
+for network in gpt2 bert llama qwen2 qwen3 vit convnet unet gpt torchvision-vit llama-onnx; do
 	folder=$data/$network
 	what=$folder
 	[ ! -e "$folder/model.onnx" ] || what=$folder/model.onnx

@@ -161,15 +161,12 @@ int pd_onnx_tensor_of(const struct pd_onnx *onnx, const Onnx__TensorProto *from,
 /* The file stays in the folder of the model: no absolute path, nothing that leads up. */
 static bool inside(const char *location)
 {
-	const char *at = location;
-
 	if (!*location || *location == '/')
 		return false;
-	while (at) {
+	for (const char *at = location; at; at = strchr(at, '/')) {
+		at += *at == '/';
 		if (strncmp(at, "..", 2) == 0 && (at[2] == '/' || at[2] == '\0'))
 			return false;
-		at = strchr(at, '/');
-		at += at != NULL;
 	}
 	return true;
 }

@@ -12,13 +12,14 @@
 int layer_add(struct graph *g, const char *kind, const struct pd_onnx_node *node, int inputs,
 	      const int *input, const struct extent *sample, json_t *attributes)
 {
+	const struct extent own = *sample;              /* perhaps that of a layer, which may move */
 	struct layer *layer;
 	int most = (int)PD_COUNT(layer->input);
 
 	g->layers = pd_grow(g->layers, &g->layer_room, (size_t)g->layer_count + 1, sizeof(*g->layers));
 	layer = &g->layers[g->layer_count];
 	*layer = (struct layer){ .kind = kind, .node = node, .inputs = inputs, .attributes = attributes,
-				 .shares = -1, .sample = *sample, .as_layer = -1, .placed = -1 };
+				 .shares = -1, .sample = own, .as_layer = -1, .placed = -1 };
 	for (int i = 0; i < inputs && i < most; i++)
 		layer->input[i] = input[i];
 	if (inputs > most)
