@@ -86,6 +86,10 @@ static void test_images(void)
 	becomes("BatchNormalization of rows", "input x 2 5\ntensor b.weight 5\ntensor b.bias 5\ntensor b.running_mean 5\n"
 		"tensor b.running_var 5\nBatchNormalization x,b.weight,b.bias,b.running_mean,b.running_var -> y" OUT,
 		"reshape {\"shape\": [5, 1, 1]}; batchnorm2d {\"eps\": 1e-5, \"momentum\": 0.1}; flatten");
+	refused("BatchNormalization of rows of samples", ROWS "tensor b.weight 8\ntensor b.bias 8\ntensor b.running_mean 8\n"
+		"tensor b.running_var 8\nReshape x,#[12;8] -> r\n"
+		"BatchNormalization r,b.weight,b.bias,b.running_mean,b.running_var -> n\nReshape n,#[2;6;8] -> y" OUT,
+		"expected an axis of samples");
 	becomes("MaxPool, whose rounding up changes nothing", IMAGE
 		"MaxPool x -> y kernel_shape=2,2 strides=2,2 ceil_mode=1" OUT, "maxpool2d {\"kernel\": 2}");
 	becomes("AveragePool", IMAGE "AveragePool x -> y kernel_shape=3,3 strides=1,1 pads=1,1,1,1" OUT,

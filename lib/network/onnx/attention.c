@@ -154,7 +154,7 @@ static int side_by_side(const struct pd_onnx_node *node, const struct view *from
 {
 	bool room, repeated = false;
 
-	if (from->axes != 4 || view_samples(from) != 0 || view_factors(from, 0) != 1)
+	if (from->axes != 4 || !view_counts(from, 0))
 		return graph_error(node, err, "expected axes for samples, heads, positions and features");
 	*out = (struct view){ .base = from->base, .offset = from->offset };
 	*heads_p = 1;

@@ -286,7 +286,7 @@ static int place_output(struct graph *g, enum pd_onnx_loss loss, int *base_p, st
 	if (view.scaled)
 		return pd_error_input(err, "%s: output %.100s: is multiplied by %g, which no kind of layer does but "
 				      "attention", g->onnx->file, output->name, view.by);
-	if (view_samples(&view) != 0 || view_factors(&view, 0) != 1)
+	if (view.axes < 1 || !view_counts(&view, 0))
 		return pd_error_input(err, "%s: output %.100s: expected an axis for samples, which comes first",
 				      g->onnx->file, output->name);
 	if (loss == PD_ONNX_CROSS_ENTROPY)

@@ -8,7 +8,7 @@ int image_in(struct graph *g, const struct pd_onnx_node *node, const struct view
 {
 	if (graph_view(g, node, 0, view_p, err) < 0)
 		return -1;
-	if ((*view_p)->axes != 4 || view_samples(*view_p) != 0)
+	if ((*view_p)->axes != 4 || !view_counts(*view_p, 0))
 		return graph_error(node, err, "expected an image, with axes for samples, channels, height and width; "
 				   "found %d axes", (*view_p)->axes);
 	return place(g, *view_p, node, base_p, sample_p, err);

@@ -8,7 +8,7 @@ static int channels(struct graph *g, const struct pd_onnx_node *node, const stru
 {
 	if (graph_view(g, node, 0, view_p, err) < 0)
 		return -1;
-	if ((*view_p)->axes < 2 || view_samples(*view_p) != 0 || view_factors(*view_p, 0) != 1)
+	if ((*view_p)->axes < 2 || !view_counts(*view_p, 0))
 		return graph_error(node, err, "expected axes for samples and channels, which come first");
 	return 0;
 }

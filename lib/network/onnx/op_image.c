@@ -144,7 +144,7 @@ int translate_mean(struct graph *g, const struct pd_onnx_node *node, struct pd_e
 		if (a == view_samples(view) || view_factors(view, a) > 1)
 			return graph_error(node, err, "takes the mean over samples, or of an axis that was joined");
 	}
-	channels = count == 2 && view->axes == 4 && chosen[2] && chosen[3] && view_samples(view) == 0;
+	channels = count == 2 && view->axes == 4 && chosen[2] && chosen[3] && view_counts(view, 0);
 	if (!channels && count != 1)
 		return graph_error(node, err, "takes the mean over %d axes: expected one, or height and width", count);
 	if (place(g, view, node, &base, &sample, err) < 0)
@@ -173,7 +173,7 @@ static int as_image(struct graph *g, const struct pd_onnx_node *node, struct vie
 
 	if (graph_view(g, node, 0, &view, err) < 0)
 		return -1;
-	if (view->axes < 2 || view->axes > 4 || view_samples(view) != 0)
+	if (view->axes < 2 || view->axes > 4 || !view_counts(view, 0))
 		return graph_error(node, err, "expected an axis of samples, one of channels, and up to two more");
 	*shown = *view;
 	while (shown->axes < 4) {
@@ -210,7 +210,8 @@ int translate_batchnorm(struct graph *g, const struct pd_onnx_node *node, struct
 	if (!view_whole(&out, layer, &sample, 0, g->batch))
 		return graph_error(node, err, "makes too large an image");
 	while (out.axes > view->axes) {
-		view_removed(&next, &out, 2);
+		if (!view_removed(&next, &out, 2))
+			return graph_error(node, err, "has too many axes");
 		out = next;
 	}
 	return graph_set(g, node, &out);

@@ -171,7 +171,7 @@ int translate_positions(struct graph *g, const struct pd_onnx_node *node, struct
 		int base, layer;
 
 		if (!table || !value || !table->view || !value->view || !graph_parameter(g, table->view) ||
-		    graph_parameter(g, value->view) || view_samples(value->view) != 0)
+		    graph_parameter(g, value->view) || value->view->axes < 1 || !view_counts(value->view, 0))
 			continue;
 		if (place(g, value->view, node, &base, &sample, err) < 0)
 			return -1;
@@ -227,7 +227,8 @@ static int place_part(struct graph *g, const struct pd_onnx_node *node, size_t i
 		return -1;
 	axis = array_axis(integer_of(node, "axis", 0), view->axes);
 	*dim_p = axis < 0 ? -1 : place_axis(&shown, axis);
-	if (*dim_p < 0 || part_p->size[*dim_p] != view_size(&shown, axis))
+	if (*dim_p < 0 || part_p->size[*dim_p] != view_size(&shown, axis) ||
+	    (samples >= 0 && !view_counts(&shown, samples)))
 		return graph_error(node, err, "joins tensors along the samples");
 	return 0;
 }

@@ -17,8 +17,8 @@ int place_axis(const struct view *view, int axis)
 	int at = 0;
 
 	for (int a = 0; a < axis; a++)
-		at += !(view_factors(view, a) == 1 && view->factor[view->first[a]].stride == SAMPLES);
-	return view_factors(view, axis) == 1 && view->factor[view->first[axis]].stride == SAMPLES ? -1 : at;
+		at += !view_counts(view, a);
+	return view_counts(view, axis) ? -1 : at;
 }
 
 /* The shape of the sample, and the factors that are in it. */

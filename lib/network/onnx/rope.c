@@ -239,7 +239,7 @@ int translate_rope(struct graph *g, const struct pd_onnx_node *node, struct pd_e
 		if (!turned || !x || !x->view || !rotates(g, graph_in(g, turned, k), x->view))
 			continue;
 		if (!factor_beside(g, plain, i) || !factor_beside(g, turned, k) || x->view->axes > 4 ||
-		    view_samples(x->view) != 0 || view_factors(x->view, 0) != 1)
+		    x->view->axes < 3 || !view_counts(x->view, 0))
 			return NOT_THIS;
 		r = rotation_of(g, factor_beside(g, plain, i), factor_beside(g, turned, k));
 		if (!r->known)

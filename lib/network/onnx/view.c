@@ -73,6 +73,11 @@ int view_samples(const struct view *view)
 	return -1;
 }
 
+bool view_counts(const struct view *view, int axis)
+{
+	return view_factors(view, axis) == 1 && view->factor[view->first[axis]].stride == SAMPLES;
+}
+
 bool view_repeats(const struct view *view, int axis)
 {
 	for (int k = view->first[axis]; k < view->first[axis + 1]; k++)

@@ -47,6 +47,8 @@ bool view_axis_of(struct view *view, const struct view *from, int axis);
 int64_t view_size(const struct view *view, int axis);
 /* The axis in which samples are counted, or -1. */
 int view_samples(const struct view *view);
+/* Does this axis count the samples, and nothing else? */
+bool view_counts(const struct view *view, int axis);
 /* Is an axis a repetition, or of size 1? */
 bool view_repeats(const struct view *view, int axis);
 struct extent view_extent(const struct view *view);
