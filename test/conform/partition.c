@@ -316,6 +316,9 @@ static void check_predicted(const struct pd_device_ops *ops, struct pd_model *mo
 		ops->net.layer(c->stages[0].net, l, &layers[l]);
 		profile.layers[l].parameter_bytes = (int64_t)layers[l].parameter_bytes;
 		profile.layers[l].activation_bytes = (int64_t)layers[l].activation_bytes;
+		profile.layers[l].owner = model->layers[l].shares >= 0 ? model->layers[l].shares : l;
+		if (profile.layers[l].owner != l)
+			profile.layers[l].shared = profile.layers[profile.layers[l].owner].shared = true;
 	}
 	for (int l = 0; l < model->layer_count; l++) {
 		size_t predicted = pd_align((size_t)pd_memory_split(&profile, l));
