@@ -77,10 +77,10 @@ test_ok "paths with a newline: sentences are lines all the same" '
 	one_line err'
 test_ok "paths that are not UTF-8: what a rank says of one is told" '
 	rm -r "$latin/data"
-	status 2 train "$latin/other" plan-short $sgd --synthetic --minibatches=6 --init="$latin/ck" 2>err
+	status 2 train "$latin/other" plan-short $sgd --synthetic --minibatches=6 --init="$latin/gone" 2>err
 	cat err
 	one_line err
-	grep -aq "$latin/ck" err'
+	grep -aq "$latin/gone: cannot open" err'
 
 # A message has limited room.  What is wrong stands at its end, and is seen whatever the name.
 test_ok "a file with a long name: the end of the sentence is there" '
