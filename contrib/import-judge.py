@@ -43,7 +43,10 @@ def of_transformers():
         "llama_biases": (cls, t.LlamaConfig(**llama.to_dict() | {"attention_bias": True, "mlp_bias": True}),
                          *rest),
         "mistral": (t.MistralForCausalLM, t.MistralConfig(**networks.LLAMA | {
-            "num_hidden_layers": 2, "sliding_window": None, "pad_token_id": 0}), *rest),
+            "num_hidden_layers": 2, "sliding_window": 3, "pad_token_id": 0}), *rest),
+        "qwen2_window": (t.Qwen2ForCausalLM, t.Qwen2Config(**networks.LLAMA | {
+            "num_hidden_layers": 2, "sliding_window": 3, "use_sliding_window": True,
+            "max_window_layers": 1}), *rest),
     }
 
 
