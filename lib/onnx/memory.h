@@ -29,5 +29,5 @@ int pd_onnx_graph(struct pd_onnx *onnx, struct pd_error *err);
 /* In tensor.c: makes one of a tensor's. */
 int pd_onnx_tensor_of(const struct pd_onnx *onnx, const Onnx__TensorProto *from,
 		      struct pd_onnx_tensor *tensor, struct pd_error *err);
-/* In scope.c: the scope of a node, from metadata that older definitions do not have. */
+/* In scope.c: the scope and padding of a node, from metadata that older definitions do not have. */
 void pd_onnx_scope(struct pd_onnx *onnx, const Onnx__NodeProto *from, struct pd_onnx_node *node);

@@ -61,6 +61,7 @@ struct pd_onnx_node {
 	const char *const *output;
 	const struct pd_onnx_attribute *attribute;
 	char *scope;                    /* the module that PyTorch made it in, such as "layer1.0.conv1"; "" */
+	int64_t padding;                /* of an embedding: padding_idx of PyTorch's; -1: none */
 };
 
 /* What is known of a value: an input, an output, or one between nodes. */

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes that torch.onnx writes carry the modules that they were made in.  metadata_props, which has them, is
- * younger than the definition of ONNX that is compiled in, so protobuf-c keeps it as an unknown field; its
- * text is a list as Python writes one, ['', 'layer1', 'layer1.0', 'layer1.0.conv1', 'conv2d'], whose last
- * element is the operation.
+ * Nodes that torch.onnx writes carry the modules that they were made in, and PyTorch's own operation.
+ * metadata_props, which has both, is younger than the definition of ONNX that is compiled in, so protobuf-c
+ * keeps it as an unknown field.  The first is a list as Python writes one, ['', 'layer1', 'layer1.0',
+ * 'layer1.0.conv1', 'conv2d'], whose last element is the operation; the other is a call,
+ * call_function[target=torch.ops.aten.embedding.default](args = (%weight, %tokens, 0), kwargs = {}).
  */
 #include "onnx/memory.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define METADATA_TAG 9
@@ -29,12 +31,38 @@ static char *before_last(struct pd_onnx *onnx, const char *list)
 	return text;
 }
 
+/* Returns the third argument of an embedding, or -1. */
+static int64_t padding_of(const char *call)
+{
+	const char *at = strstr(call, "aten.embedding.default](args = (");
+	char *end;
+	long long row;
+
+	for (int comma = 0; at && comma < 2; comma++)
+		at = strchr(at + 1, ',');
+	if (!at)
+		return -1;
+	row = strtoll(at + 1, &end, 10);
+	return end > at + 1 && (*end == ',' || *end == ')') && row >= 0 ? row : -1;
+}
+
+static void set_said(struct pd_onnx *onnx, const Onnx__StringStringEntryProto *entry, struct pd_onnx_node *node)
+{
+	if (!entry->key || !entry->value)
+		return;
+	if (strcmp(entry->key, "pkg.torch.onnx.name_scopes") == 0)
+		node->scope = before_last(onnx, entry->value);
+	else if (strcmp(entry->key, "pkg.torch.onnx.fx_node") == 0)
+		node->padding = padding_of(entry->value);
+}
+
 void pd_onnx_scope(struct pd_onnx *onnx, const Onnx__NodeProto *from, struct pd_onnx_node *node)
 {
 	static char none[] = "";
 	ProtobufCAllocator *allocator = &onnx->memory->allocator;
 
 	node->scope = none;
+	node->padding = -1;
 	for (unsigned i = 0; i < from->base.n_unknown_fields; i++) {
 		const ProtobufCMessageUnknownField *field = &from->base.unknown_fields[i];
 		Onnx__StringStringEntryProto *entry;
@@ -50,8 +78,7 @@ void pd_onnx_scope(struct pd_onnx *onnx, const Onnx__NodeProto *from, struct pd_
 								field->data + prefix);
 		if (!entry)
 			continue;
-		if (entry->key && entry->value && strcmp(entry->key, "pkg.torch.onnx.name_scopes") == 0)
-			node->scope = before_last(onnx, entry->value);
+		set_said(onnx, entry, node);
 		onnx__string_string_entry_proto__free_unpacked(entry, allocator);
 	}
 }

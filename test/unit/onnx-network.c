@@ -178,6 +178,12 @@ static void test_products(void)
 	becomes("a token for each sample", ROWS "tensor c 1 1 8\nExpand c,#[2;1;8] -> e\nConcat e,x -> y axis=1" OUT,
 		"parameter {\"shape\": [1, 8], \"names\": {\"weight\": {\"shape\": [1, 1, 8], \"name\": \"c\"}}}; "
 		"concat {\"dim\": 1}");
+	becomes("a row that is padding", "tokens x 2 6\ntensor e.weight 9 8\nGather@e:3 e.weight,x -> y" OUT,
+		"embedding {\"num_embeddings\": 9, \"embedding_dim\": 8, \"padding_idx\": 3}");
+	becomes("other arguments of an embedding", "tokens x 2 6\ntensor e.weight 9 8\n"
+		"Gather@e:-1,True e.weight,x -> a\nGather@f:9,False e.weight,x -> b\nAdd a,b -> y" OUT,
+		"embedding {\"num_embeddings\": 9, \"embedding_dim\": 8}; "
+		"embedding {\"num_embeddings\": 9, \"embedding_dim\": 8, \"shares\": \"e\"}; add");
 	becomes("a weight that two share", "tokens x 2 6\ntensor e.weight 9 8\nGather e.weight,x -> a\n"
 		"Transpose e.weight -> t\nMatMul a,t -> y" OUT,
 		"embedding {\"num_embeddings\": 9, \"embedding_dim\": 8}; "

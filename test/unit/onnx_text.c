@@ -154,26 +154,36 @@ static char **names(char *text, size_t *count_p)
 	return list;
 }
 
-/* Says the module of a node, in a field that the definition of ONNX does not have yet. */
-static void set_module(Onnx__NodeProto *node, const char *module)
+/* Says something of a node, in a field that the definition of ONNX does not have yet. */
+static void add_metadata(Onnx__NodeProto *node, const char *key, char *value)
 {
 	Onnx__StringStringEntryProto entry = ONNX__STRING_STRING_ENTRY_PROTO__INIT;
-	ProtobufCMessageUnknownField *field = pd_arena_take(&arena, 1, sizeof(*field));
-	char *list = pd_format("['', '%s', 'operation']", module);
+	ProtobufCMessageUnknownField *field = &node->base.unknown_fields[node->base.n_unknown_fields++];
 	size_t size;
 
-	entry.key = (char *)"pkg.torch.onnx.name_scopes";
-	entry.value = list;
+	entry.key = (char *)(uintptr_t)key;
+	entry.value = value;
 	size = onnx__string_string_entry_proto__get_packed_size(&entry);
 	field->tag = 9;
 	field->wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED;
-	field->len = size + 1;
-	field->data = pd_arena_take(&arena, size + 1, 1);
-	field->data[0] = (uint8_t)size;         /* below 128 */
-	onnx__string_string_entry_proto__pack(&entry, field->data + 1);
-	node->base.n_unknown_fields = 1;
-	node->base.unknown_fields = field;
-	free(list);
+	field->len = size + 2;
+	field->data = pd_arena_take(&arena, size + 2, 1);
+	field->data[0] = (uint8_t)(size | 128);
+	field->data[1] = (uint8_t)(size >> 7);
+	onnx__string_string_entry_proto__pack(&entry, field->data + 2);
+	free(value);
+}
+
+static void set_module(Onnx__NodeProto *node, char *module)
+{
+	const char *name = strsep(&module, ":");
+
+	node->base.unknown_fields = pd_arena_take(&arena, 2, sizeof(*node->base.unknown_fields));
+	add_metadata(node, "pkg.torch.onnx.name_scopes", pd_format("['', '%s', 'operation']", name));
+	if (module)
+		add_metadata(node, "pkg.torch.onnx.fx_node",
+			     pd_format("%%e : [num_users=1] = call_function[target=torch.ops.aten.embedding.default]"
+				       "(args = (%%w, %%x, %s), kwargs = {})", module));
 }
 
 static void add_node(char *op, char *rest)

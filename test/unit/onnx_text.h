@@ -10,7 +10,8 @@
  *     output NAME
  *     OP IN,... -> OUT,... KEY=VALUE...
  *
- * OP@MODULE says in which module of PyTorch a node was made.
+ * OP@MODULE says in which module of PyTorch a node was made; OP@MODULE:ROW, that it is an embedding whose
+ * padding is this row.
  *
  * A value is a number, several with commas between them, or a text.  "#[1,2]" as an input is a constant of i64,
  * "#1.5" one of f32; an empty one is left out.

@@ -284,6 +284,7 @@ int translate_embedding(struct graph *g, const struct pd_onnx_node *node, struct
 	const struct view *ids;
 	struct extent sample;
 	struct view out;
+	json_t *attributes;
 	int base, layer;
 
 	if (!tensor || tensor->dims != 2 || integer_of(node, "axis", 0) != 0 || graph_constant(g, node, 1))
@@ -294,9 +295,11 @@ int translate_embedding(struct graph *g, const struct pd_onnx_node *node, struct
 		return graph_error(node, err, "looks up numbers that are computed: expected an input of the network, "
 				   "of at most three axes beside the batch's");
 	sample.size[sample.dims++] = tensor->size[1];
-	layer = layer_add_one(g, "embedding", node, base, &sample,
-			      json_pack("{s:I, s:I}", "num_embeddings", (json_int_t)tensor->size[0], "embedding_dim",
-					(json_int_t)tensor->size[1]));
+	attributes = json_pack("{s:I, s:I}", "num_embeddings", (json_int_t)tensor->size[0], "embedding_dim",
+			       (json_int_t)tensor->size[1]);
+	if (node->padding >= 0 && node->padding < tensor->size[0])
+		pd_json_set(attributes, "padding_idx", json_integer(node->padding));
+	layer = layer_add_one(g, "embedding", node, base, &sample, attributes);
 	layer_parameter(g, layer, "weight", tensor, NULL);
 	if (!view_inserted(&out, ids, ids->axes) || !view_alike(&out, layer, &out, ids->axes, tensor->size[1]))
 		return graph_error(node, err, "has too many axes");
