@@ -64,6 +64,11 @@ def timm_vit():
     return timm.create_model("vit_tiny_patch16_224", img_size=PIXELS, depth=3, num_classes=CLASSES)
 
 
+def made(name):
+    cls, config, *_ = of_transformers()[name]
+    return cls(config)
+
+
 def of_onnx():
     """name -> (module, draw) or (module, draw, rate).  Some inputs of many relus are 0 up to rounding, so
     such networks learn slowly: float32 then stays near float64."""
@@ -78,8 +83,10 @@ def of_onnx():
         "vit_timm": (timm_vit, x, 0.001),
         "unet_transposed": (lambda: networks.UNet(8, 3), pixels),
         "unet_bilinear": (lambda: networks.UNet(8, 3, bilinear=True), pixels),
-        "gpt2_onnx": (lambda: networks.causal("gpt2", 2), texts()),
-        "qwen3_onnx": (lambda: networks.causal("qwen3", 2), texts()),
+        "bert_onnx": (lambda: networks.Masked(made("bert")), networks.masked_texts),
+        "mistral_onnx": (lambda: networks.Tokens(made("mistral")), texts()),
+        "gpt2_onnx": (lambda: networks.Tokens(made("gpt2")), texts()),
+        "qwen3_onnx": (lambda: networks.Tokens(made("qwen3")), texts()),
     }
 
 
@@ -127,7 +134,11 @@ def loaded(name, exported):
     with torch.no_grad():
         for values in case.module.parameters():
             values.zero_()
-    case.module.load_state_dict(found)
+    # A bias of BERT has two names, of which forward, and so the graph, has one.
+    aliases = {"m.cls.predictions.bias"}
+    missing, surplus = case.module.load_state_dict(found, strict=False)
+    if surplus or set(missing) - aliases:
+        raise SystemExit(f"missing {missing}, too much {surplus}")
     return case, case.module.eval()
 
 

@@ -73,7 +73,7 @@ for network in ${*:-$($python "$judge" list 2>/dev/null)}; do
 		near $(cat after) $(said trained) 1e-4'
 	test_ok "$network: exported, PyTorch loads it and finds the same loss" '
 		pd-export --dtype=f32 -o exported ck
-		$python $judge judge $network $folder exported $(cat after) | tee verdict
+		$python $judge judge $network $folder exported $(cat after) >verdict || { cat verdict; false; }
 		row $(sed "s/.*off by \([^ ]*\).*differs by \([^ ]*\).*/\1 \2/" verdict)'
 	test_ok "$network: read and exported, it is the same" '
 		train first plan.json --data=$folder --init=$what --lr=0 --momentum=0 --minibatches=1 \

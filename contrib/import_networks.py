@@ -193,11 +193,15 @@ def hugging_face_case(name, cls, config, draw, logits):
 
 # ---- ONNX ----
 
+def arguments(given):
+    """What a module is called with: all but labels, whole numbers as PyTorch wants them."""
+    seen = {name: torch.arange(given["tokens"].shape[1]) < values[:, None] if name == "length" else values
+            for name, values in given.items() if name != "labels"}
+    return tuple(values if values.is_floating_point() else values.long() for values in seen.values())
+
+
 def of_call(module, given):
-    at = next(iter(given))
-    values = given[at]
-    out = module(values if values.is_floating_point() else values.long())
-    return [(getattr(out, "logits", out), given["labels"])]
+    return [(module(*arguments(given)), given["labels"])]
 
 
 class Squeeze(nn.Module):
@@ -218,8 +222,9 @@ class ConvNet(nn.Module):
         super().__init__()
         self.stem = nn.Sequential(nn.Conv2d(3, channels, 3, stride=2, padding=1, bias=False),
                                   nn.BatchNorm2d(channels, eps=1e-3, momentum=0.01), nn.Hardswish())
-        self.depthwise = nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1, groups=channels, bias=False),
-                                       nn.BatchNorm2d(channels), nn.ReLU())
+        self.depthwise = nn.Sequential(
+            nn.Conv2d(channels, channels, 3, padding=1, groups=channels, bias=False),
+            nn.BatchNorm2d(channels), nn.ReLU())
         self.squeeze, self.project = Squeeze(channels, 4), nn.Conv2d(channels, channels, 1)
         self.avgpool, self.classifier = nn.AdaptiveAvgPool2d(1), nn.Linear(channels, classes)
 
@@ -296,8 +301,19 @@ class Tokens(nn.Module):
         return self.m(input_ids=tokens).logits
 
 
-def causal(name, layers):
-    cls, config, *_ = hugging_face(layers)[name]
+class Masked(nn.Module):
+    """BERT, whose forward takes tokens, types and a mask, and gives logits."""
+
+    def __init__(self, module):
+        super().__init__()
+        self.m = module
+
+    def forward(self, tokens, types, mask):
+        return self.m(input_ids=tokens, token_type_ids=types, attention_mask=mask).logits
+
+
+def causal(name):
+    cls, config, *_ = hugging_face()[name]
     return Tokens(cls(config))
 
 
@@ -314,7 +330,7 @@ def small_onnx():
         "gpt": (GPT, texts()),
         "torchvision-vit": (small_vit, images(8, 6, name="x")),
         "unet": (UNet, images(8, 3, places=(8, 8))),
-        "llama-onnx": (lambda: causal("llama", 1), texts()),
+        "llama-onnx": (lambda: causal("llama"), texts()),
     }
 
 
@@ -325,10 +341,9 @@ def onnx_case(name, make, draw, rate=RATE):
 
 def write_onnx(case, file, recipe=True, external=False):
     """The recipe, or torch.onnx.export's defaults.  Two samples, as one would be taken for a scalar."""
-    values = next(iter(case.train.values()))[:2]
-    values = values if values.is_floating_point() else values.long()
+    few = {name: values[:2] for name, values in case.train.items()}
     how = {"optimize": False, "opset_version": 23} if recipe else {}
-    torch.onnx.export(case.module.eval(), (values,), str(file), dynamo=True, external_data=external,
+    torch.onnx.export(case.module.eval(), arguments(few), str(file), dynamo=True, external_data=external,
                       verbose=False, **how)
 
 
