@@ -222,7 +222,7 @@ if [ -n "$emulated" ]; then
 	step "an emulated GPU: lib/device/cuda, computed by the processor"
 	built emulated
 	(export PD_TEST_DEVICE=cuda
-	some emulated "test/conform/iteration test/conform/layers test/conform/nonfinite
+	some emulated "test/conform/iteration test/conform/layers test/conform/nonfinite test/conform/frozen
 		test/t9006-layouts.sh test/t9007-visible.sh
 		test/t9008-emulated.sh test/conform/stream test/conform/kernels test/conform/chunks test/conform/widened") &
 fi

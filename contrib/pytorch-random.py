@@ -98,6 +98,8 @@ class Network:
         channels, size, _ = self.shape
         if size < 3 and "pool" in kind:
             kind = "relu"
+        if size < 2:    # weights over padding alone: the gradient is 0, in PyTorch a NaN if there is one
+            kind = "flatten"
         if kind == "conv2d":
             out = self.draw.choice([2, 4, 16])
             self.follow(name, kind, nn.Conv2d(channels, out, 3, padding=1), [out, size, size],
