@@ -6,6 +6,7 @@
 #include "base/opt.h"
 #include "base/processors.h"
 #include "base/progress_bar.h"
+#include "estimate/estimate.h"
 #include "measure/beside.h"
 #include "measure/kineto.h"
 #include "measure/layers.h"
@@ -22,6 +23,7 @@
 #define SHORT_NS 1000000000     /* of which no progress is shown */
 
 static const char *device = "auto", *file, *from, *trace_file;
+static bool fit;
 static int dtype;
 static bool no_link;
 static int transport;
@@ -37,7 +39,9 @@ static const struct pd_opt options[] = {
 	{ "iterations", 'i', PD_OPT_COUNT, "N", "timed steps (default: enough for a stable median)",
 	  &measure.iterations, 1, 100000 },
 	PD_OPT_GROUP("Device"),
-	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu or cuda", &device },
+	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu, cuda, or one by its data sheet",
+	  &device },
+	{ "fit", 0, PD_OPT_FLAG, NULL, "fit that device to measured profiles, the operands, and write it", &fit },
 	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 products to TF32", &measure.tf32 },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads of a worker (default: half the processors)",
 	  &threads, 1, 1 << 20 },
@@ -77,8 +81,29 @@ static int check_from(int operands, struct pd_error *err)
 		return pd_error_input(err, "--%s does nothing with --from, which measures nothing", other);
 	if (!from && trace_file)
 		return pd_error_input(err, "--trace: expected only with --from");
-	if (!from && operands > 1)
+	if (!from && !fit && operands > 1)
 		return pd_error_input(err, "unexpected operand: expected one model, found %d files", operands);
+	return 0;
+}
+
+/* Tells whether times are to come from a data sheet: the device is none of this machine's. */
+static bool by_sheet(void)
+{
+	return strcmp(device, "auto") != 0 && strcmp(device, "cpu") != 0 && strcmp(device, "cuda") != 0;
+}
+
+/* Refuses options that have no meaning where nothing runs. */
+static int check_sheet(struct pd_error *err)
+{
+	static const char *const of_sheets[] = { "device", "batch-size", "dtype", "tf32", "no-link", NULL };
+	static const char *const of_fits[] = { "device", "fit", NULL };
+	const char *other = pd_command_given_but(&command, fit ? of_fits : of_sheets);
+
+	if (fit && !by_sheet())
+		return pd_error_input(err, "--fit: expected --device=NAME, a device by its data sheet (pd-device(5))");
+	if (by_sheet() && other && !from)
+		return pd_error_input(err, "--%s does nothing with %s, since nothing runs", other,
+				      fit ? "--fit" : "a device by its data sheet");
 	return 0;
 }
 
@@ -275,6 +300,42 @@ static int convert(int count, char **operands, struct pd_error *err)
 	return status;
 }
 
+/* Fits a device to the profiles, and writes its document. */
+static int fit_device(int count, char **operands, struct pd_error *err)
+{
+	struct pd_sheet *sheet = pd_sheet_read(device, err);
+	struct pd_profile **profiles = pd_calloc((size_t)count + 1, sizeof(struct pd_profile *));
+	json_t *document = NULL;
+	int read = 0, status = sheet ? 0 : -1;
+
+	for (; read < count && status == 0; read++) {
+		profiles[read] = pd_profile_read(operands[read], 0, err);
+		status = profiles[read] ? 0 : -1;
+	}
+	if (status == 0 && read == 0)
+		status = pd_error_input(err, "--fit: expected the files of measured profiles");
+	if (status == 0 && pd_estimate_fit(sheet, profiles, read, err) == 0)
+		document = pd_sheet_json(sheet, profiles[0]->device_name);
+	status = document ? pd_json_write(document, stdout, err) : -1;
+	json_decref(document);
+	for (int p = 0; p < read; p++)
+		pd_profile_free(profiles[p]);
+	free(profiles);
+	pd_sheet_free(sheet);
+	return status;
+}
+
+/* Estimates the profile of a device by its data sheet. */
+static struct pd_profile *estimate(const struct pd_model *model, struct pd_error *err)
+{
+	struct pd_sheet *sheet = pd_sheet_read(device, err);
+	const struct pd_estimate how = { sheet, measure.batch_size, measure.dtype, measure.tf32 };
+	struct pd_profile *profile = sheet ? pd_estimate_profile(&how, model, err) : NULL;
+
+	pd_sheet_free(sheet);
+	return profile;
+}
+
 static int measure_model(const char *operand, struct pd_error *err)
 {
 	struct pd_model *model;
@@ -286,12 +347,13 @@ static int measure_model(const char *operand, struct pd_error *err)
 	model = pd_model_read(file, err);
 	if (!model)
 		return -1;
-	profile = pd_model_check_batch(model, measure.batch_size, err) < 0
-		? in_model(err) : run(model, err);
+	profile = pd_model_check_batch(model, measure.batch_size, err) < 0 ? in_model(err)
+		: by_sheet() ? estimate(model, err) : run(model, err);
 	pd_model_free(model);
 	if (!profile)
 		return -1;
-	warn_slow(profile);
+	if (profile->model && !profile->estimated_from)
+		warn_slow(profile);
 	status = print(profile, err);
 	pd_profile_free(profile);
 	return status;
@@ -302,9 +364,11 @@ int main(int argc, char **argv)
 	int first = pd_command_parse(&command, argc, argv), status;
 	struct pd_error err = { 0 };
 
-	if (check_from(argc - first, &err) < 0 || check_options(&err) < 0 || pd_output_check(&err) < 0)
+	if (check_from(argc - first, &err) < 0 || check_sheet(&err) < 0 || check_options(&err) < 0 ||
+	    pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	status = from ? convert(argc - first, argv + first, &err)
+	       : fit ? fit_device(argc - first, argv + first, &err)
 		      : measure_model(pd_operand(argc, argv, first, 0), &err);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
 }

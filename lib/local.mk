@@ -13,6 +13,7 @@ include lib/model/local.mk
 include lib/network/local.mk
 include lib/topology/local.mk
 include lib/profile/local.mk
+include lib/estimate/local.mk
 include lib/plan/local.mk
 include lib/schedule/local.mk
 include lib/layout/local.mk

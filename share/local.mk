@@ -9,6 +9,14 @@ dist_models_DATA = \
 	share/models/resnet50.json \
 	share/models/vgg16.json
 
+devicesdir = $(pkgdatadir)/devices
+dist_devices_DATA = \
+	share/devices/a100-40.json \
+	share/devices/a100-80.json \
+	share/devices/b200.json \
+	share/devices/h100-sxm.json \
+	share/devices/h200.json
+
 # bash completion, out of the programs' own tables of options
 completiondir = $(datadir)/bash-completion/completions
 completion_DATA = share/completions/pd-export share/completions/pd-model share/completions/pd-plan share/completions/pd-profile \

@@ -27,7 +27,7 @@ LDADD = test/libtest.a $(AS_NEEDED) $(PD_DEVICE_LIBS)
 
 UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel test/unit/check test/unit/checkpoint \
 	test/unit/checksum test/unit/cuda-arith test/unit/cuda-choice \
-	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/door test/unit/drift test/unit/edits test/unit/exchange \
+	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/door test/unit/drift test/unit/edits test/unit/estimate test/unit/exchange \
 	test/unit/failure test/unit/figures test/unit/file-kind test/unit/half test/unit/heartbeat test/unit/join \
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
 	test/unit/lock test/unit/machine test/unit/meeting test/unit/megatron test/unit/memory test/unit/model test/unit/nccl \
@@ -76,7 +76,7 @@ endif
 
 SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.sh \
 	test/t1001-malformed.sh test/t1002-seeds.sh test/t1003-pd-model.sh test/t1004-config.sh test/t1005-import.sh test/t1006-onnx.sh \
-	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2005-partitions.sh test/t2006-foreign.sh test/t2007-memory-model.sh \
+	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2005-partitions.sh test/t2006-foreign.sh test/t2007-memory-model.sh test/t2008-estimate.sh \
 	test/t3001-schedule.sh \
 	test/t3002-torch-csv.sh \
 	test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh test/t4004-split.sh \

@@ -2,6 +2,8 @@
 # The manual says what is so.  Pages are well formed, what the .def tables and the readers know is in them,
 # options are those of --help, documents in them are read, and commands run.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+PD_DEVICES=$PD_SOURCE/share/devices
+export PD_DEVICES
 
 man=$PD_SOURCE/man
 reader=$PD_BUILD/test/unit/read-document

@@ -14,6 +14,14 @@
 #define MOST_STAGES 48          /* rows of a table */
 #define MOST_LINKS 8
 
+/* Says that nobody has measured the times, if that is so. */
+static void put_source(const struct pd_profile *profile, const char *before, FILE *out)
+{
+	if (profile->estimated_from)
+		fprintf(out, "%stimes are estimated for %s by its data sheet, and may be off by %g%%", before,
+			profile->estimated_from, 100 * profile->estimated_spread);
+}
+
 static void explain_head(const struct pd_plan *plan, FILE *out)
 {
 	const struct pd_prediction *predicted = &plan->predicted;
@@ -24,13 +32,15 @@ static void explain_head(const struct pd_plan *plan, FILE *out)
 	if (plan->microbatches > 1)
 		fprintf(out, ", %lld microbatches in a minibatch", (long long)plan->microbatches);
 	fprintf(out, ", on %d of %lld devices\nperiod: %s%s per %s of %lld samples, "
-		"%.1f samples/s, at most %s on one device, %.4g MB sent per sample\n\n",
+		"%.1f samples/s, at most %s on one device, %.4g MB sent per sample\n",
 		plan->rank_count, (long long)plan->topology.devices,
 		pd_show_time(predicted->period_ns, time),
 		predicted->period_from == PD_PERIOD_ESTIMATE ? " (an estimate)" : "", pd_plan_unit(plan),
 		(long long)plan->profile->batch_size,
 		predicted->samples_per_s, pd_show_bytes(predicted->memory_bytes, bytes),
 		predicted->sent_bytes_per_sample / 1e6);
+	put_source(plan->profile, "", out);
+	fputs(plan->profile->estimated_from ? "\n\n" : "\n", out);
 }
 
 static int shown_stages(const struct pd_plan *plan)
@@ -364,6 +374,7 @@ void pd_plan_say(const struct pd_plan *plan)
 	put_limit(usage, out);
 	if (predicted->ended_early)
 		fputs("; the search ended early, with the best so far (--effort)", out);
+	put_source(plan->profile, "; ", out);
 	pd_mem_stream_close(out);
 	pd_say("%s", text);
 	free(text);

@@ -60,13 +60,27 @@ static int read_in_step(const struct pd_place *device, struct pd_in_step *in_ste
 	       pd_json_opt_real(&place, "update", 0, MOST_FACTOR, &in_step->update, err) < 0 ? -1 : 0;
 }
 
+static int read_estimated(const struct pd_place *device, struct pd_profile *profile, struct pd_error *err)
+{
+	static const char *const known[] = { "from", "spread", NULL };
+	struct pd_place place = pd_place_key(device, "estimated");
+	const char *from;
+
+	if (!place.value)
+		return 0;
+	if (pd_json_keys(&place, known, err) < 0 || pd_json_get_string(&place, "from", &from, err) < 0)
+		return -1;
+	profile->estimated_from = pd_strdup(from);
+	return pd_json_opt_real(&place, "spread", 0, 10, &profile->estimated_spread, err);
+}
+
 static int read_device(const struct pd_place *root, struct pd_profile *profile,
 		       struct pd_error *err)
 {
 	static const char *const known[] = { "kind", "name", "threads", "memory_bytes",
 					     "sum_bytes_per_s", "round_bytes_per_s",
 					     "mixed_sum_bytes_per_s", "operation_ns", "workers",
-					     "in_step", "in_turns", NULL };
+					     "in_step", "in_turns", "estimated", NULL };
 	struct pd_place device = pd_place_key(root, "device");
 	const char *kind, *name;
 
@@ -89,7 +103,7 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 	    pd_json_opt_int(&device, "mixed_sum_bytes_per_s", 0, INT64_MAX,
 			    &profile->mixed_sum_bytes_per_s, err) < 0)
 		return -1;
-	if (read_in_step(&device, &profile->in_step, err) < 0 ||
+	if (read_estimated(&device, profile, err) < 0 || read_in_step(&device, &profile->in_step, err) < 0 ||
 	    pd_json_opt_real(&device, "in_turns", 0, MOST_FACTOR, &profile->in_turns, err) < 0)
 		return -1;
 	return pd_json_opt_int(&device, "memory_bytes", 0, INT64_MAX, &profile->device_memory_bytes,
@@ -236,6 +250,9 @@ static json_t *device_json(const struct pd_profile *profile)
 			in_step->backward, "update", in_step->update, "slowest_ns",
 			in_step->slowest_ns, "sum_bytes_per_s", in_step->sum_bytes_per_s > 0
 			? json_integer(in_step->sum_bytes_per_s) : NULL));
+	if (profile->estimated_from)
+		pd_json_set(device, "estimated", json_pack("{ss sf}", "from", profile->estimated_from, "spread",
+							   profile->estimated_spread));
 	if (profile->in_turns > 0)
 		pd_json_set(device, "in_turns", json_real(profile->in_turns));
 	return device;

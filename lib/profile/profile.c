@@ -54,6 +54,7 @@ void pd_profile_free(struct pd_profile *profile)
 	free(profile->name);
 	free(profile->device_kind);
 	free(profile->device_name);
+	free(profile->estimated_from);
 	free(profile->numbers);
 	pd_model_free(profile->model);
 	json_decref(profile->names);
@@ -105,6 +106,7 @@ struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const i
 	copy->name = pd_strdup(profile->name);
 	copy->device_kind = pd_strdup(profile->device_kind);
 	copy->device_name = pd_strdup(profile->device_name);
+	copy->estimated_from = profile->estimated_from ? pd_strdup(profile->estimated_from) : NULL;
 	copy->json = copy->names = NULL;
 	copy->model = NULL;
 	copy->layers = pd_calloc(n, sizeof(*copy->layers));

@@ -67,6 +67,8 @@ struct pd_profile {
 	int64_t batch_size;
 	enum pd_dtype dtype;            /* type in which forward and backward compute */
 	char *device_kind, *device_name;
+	char *estimated_from;           /* the data sheet that times are from; NULL: they were measured */
+	double estimated_spread;        /* how far these may be off, as a part of them */
 	int64_t device_threads, device_memory_bytes;    /* 0: unknown */
 	/* Speeds, in bytes of gradients in f32; 0: not measured. */
 	int64_t sum_bytes_per_s;        /* of adding them to others */

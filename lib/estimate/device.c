@@ -1,0 +1,180 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "estimate/device.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "estimate/folder.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MOST_PER_S 1e18
+
+/* Reads a positive number; absent, *out_p stays, unless it is required. */
+static int read_rate(const struct pd_place *object, const char *key, bool required, double most, double *out_p,
+		     struct pd_error *err)
+{
+	struct pd_place at = pd_place_key(object, key);
+
+	if (required && !at.value)
+		return pd_place_error(object, err, "expected a \"%s\"", key);
+	if (at.value && !(json_number_value(at.value) > 0))
+		return pd_place_expected(&at, err, "a number above 0");
+	return pd_json_opt_real(object, key, 0, most, out_p, err);
+}
+
+static int read_products(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
+{
+	static const char *const known[] = { "f32", "tf32", "bf16", "f16", NULL };
+	struct pd_place at = pd_place_key(root, "products_per_s");
+
+	if (pd_json_keys(&at, known, err) < 0 ||
+	    read_rate(&at, "f32", true, MOST_PER_S, &sheet->products_per_s[PD_F32], err) < 0 ||
+	    read_rate(&at, "tf32", false, MOST_PER_S, &sheet->tf32_per_s, err) < 0 ||
+	    read_rate(&at, "bf16", false, MOST_PER_S, &sheet->products_per_s[PD_BF16], err) < 0)
+		return -1;
+	return read_rate(&at, "f16", false, MOST_PER_S, &sheet->products_per_s[PD_F16], err);
+}
+
+static int read_tiles(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
+{
+	struct pd_place tiles = pd_place_key(root, "tiles");
+	size_t count = 0, sides;
+
+	if (tiles.value && pd_json_array(&tiles, &count, err) < 0)
+		return -1;
+	if (count > PD_TILES)
+		return pd_place_expected(&tiles, err, "at most %d tiles", PD_TILES);
+	for (size_t t = 0; t < count; t++) {
+		struct pd_place tile = pd_place_index(&tiles, t);
+
+		if (pd_json_array(&tile, &sides, err) < 0)
+			return -1;
+		for (size_t i = 0; i < 2; i++) {
+			struct pd_place side = pd_place_index(&tile, i);
+			int64_t value;
+
+			if (sides != 2)
+				return pd_place_expected(&tile, err, "two sides, rows and columns");
+			if (pd_json_int(&side, 1, 1 << 16, &value, err) < 0)
+				return -1;
+			sheet->tiles[t][i] = (int)value;
+		}
+	}
+	sheet->tile_count = (int)count;
+	if ((count > 0) != (sheet->units > 0))
+		return pd_place_error(root, err, "expected both of \"units\" and \"tiles\", or neither");
+	return 0;
+}
+
+static int read_efficiency(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
+{
+	static const char *const known[] = { "products", "memory", "attention", NULL };
+	struct pd_place at = pd_place_key(root, "efficiency");
+
+	if (pd_json_keys(&at, known, err) < 0 ||
+	    read_rate(&at, "products", true, 1, &sheet->efficiency.products, err) < 0 ||
+	    read_rate(&at, "memory", true, 2, &sheet->efficiency.memory, err) < 0)
+		return -1;
+	sheet->efficiency.attention = sheet->efficiency.products;
+	return read_rate(&at, "attention", false, 1, &sheet->efficiency.attention, err);
+}
+
+static int read_sheet(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
+{
+	static const char *const known[] = { "format", "version", "name", "kind", "memory_bytes", "products_per_s",
+					     "bandwidth_bytes_per_s", "kernel_ns", "units", "tiles", "fill",
+					     "efficiency", "spread", "fitted_to", "sources", NULL };
+	const char *name, *kind, *ignored;
+
+	if (pd_json_header(root, "pd-device", err) < 0 || pd_json_keys(root, known, err) < 0 ||
+	    pd_json_get_string(root, "name", &name, err) < 0 || pd_json_get_string(root, "kind", &kind, err) < 0 ||
+	    pd_json_opt_string(root, "fitted_to", &ignored, err) < 0)
+		return -1;
+	sheet->name = pd_strdup(name);
+	sheet->kind = pd_strdup(kind);
+	if (pd_json_get_int(root, "memory_bytes", 1, INT64_MAX, &sheet->memory_bytes, err) < 0 ||
+	    read_products(root, sheet, err) < 0 ||
+	    read_rate(root, "bandwidth_bytes_per_s", true, MOST_PER_S, &sheet->bandwidth_bytes_per_s, err) < 0 ||
+	    pd_json_get_int(root, "kernel_ns", 0, 1000000000, &sheet->kernel_ns, err) < 0 ||
+	    pd_json_opt_int(root, "units", 1, 1 << 20, &sheet->units, err) < 0 ||
+	    pd_json_opt_real(root, "fill", 0, 1 << 20, &sheet->fill, err) < 0 ||
+	    pd_json_opt_real(root, "spread", 0, 10, &sheet->spread, err) < 0)
+		return -1;
+	return read_tiles(root, sheet, err) < 0 ? -1 : read_efficiency(root, sheet, err);
+}
+
+static char *file_of(const char *name)
+{
+	const char *folder = getenv("PD_DEVICES");
+
+	return pd_format("%s/%s.json", folder && *folder ? folder : PD_DEVICES_FOLDER, name);
+}
+
+static bool is_file(const char *what)
+{
+	size_t length = strlen(what);
+
+	return strchr(what, '/') || (length > 5 && strcmp(what + length - 5, ".json") == 0);
+}
+
+bool pd_sheet_known(const char *name)
+{
+	char *file = is_file(name) ? pd_strdup(name) : file_of(name);
+	bool known = access(file, R_OK) == 0;
+
+	free(file);
+	return known;
+}
+
+struct pd_sheet *pd_sheet_read(const char *what, struct pd_error *err)
+{
+	struct pd_sheet *sheet = pd_zalloc(sizeof(*sheet));
+	char *file = is_file(what) ? pd_strdup(what) : file_of(what);
+	struct pd_place root;
+	int status = -1;
+
+	sheet->json = pd_json_load(file, err);
+	if (sheet->json) {
+		root = pd_place_root(file, sheet->json);
+		status = read_sheet(&root, sheet, err);
+	}
+	free(file);
+	if (status == 0)
+		return sheet;
+	pd_sheet_free(sheet);
+	return NULL;
+}
+
+void pd_sheet_free(struct pd_sheet *sheet)
+{
+	if (!sheet)
+		return;
+	free(sheet->name);
+	free(sheet->kind);
+	json_decref(sheet->json);
+	free(sheet);
+}
+
+/* Rounds to three digits, since no more are known. */
+static double rounded(double value)
+{
+	double scale = value > 0 ? pow(10, floor(log10(value)) - 2) : 1;
+
+	return round(value / scale) * scale;
+}
+
+json_t *pd_sheet_json(const struct pd_sheet *sheet, const char *fitted_to)
+{
+	json_t *json = json_deep_copy(sheet->json);
+
+	pd_json_set(json, "kernel_ns", json_integer(sheet->kernel_ns));
+	pd_json_set(json, "efficiency", json_pack("{sf sf sf}", "products", rounded(sheet->efficiency.products),
+						  "memory", rounded(sheet->efficiency.memory), "attention",
+						  rounded(sheet->efficiency.attention)));
+	pd_json_set(json, "spread", json_real(rounded(sheet->spread)));
+	pd_json_set(json, "fitted_to", json_string(fitted_to));
+	return json;
+}

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A device by its data sheet: the document pd-device(5). */
+#pragma once
+
+#include "base/error.h"
+#include "model/dtype.h"
+
+#include <jansson.h>
+#include <stdint.h>
+
+#define PD_TILES 8
+
+/* What part of a data sheet's figures kernels reach. */
+struct pd_efficiency {
+	double products, memory, attention;
+};
+
+struct pd_sheet {
+	char *name, *kind;
+	int64_t memory_bytes;
+	double products_per_s[PD_DTYPES];       /* multiplications and additions of products; 0: not in this type */
+	double tf32_per_s;                      /* the same of f32 rounded to TF32; 0: none */
+	double bandwidth_bytes_per_s;           /* of its memory */
+	int64_t kernel_ns;                      /* from one kernel to the next, whatever it does */
+	int64_t units;                          /* that compute tiles side by side; 0: tiles do not matter */
+	int tile_count, tiles[PD_TILES][2];     /* of an output: rows and columns */
+	double fill;                            /* what a tile's beginning and end take, in steps of its sum */
+	struct pd_efficiency efficiency;
+	double spread;                          /* how far times may be off, as a part of them */
+	json_t *json;                           /* the document; owned */
+};
+
+/*
+ * Reads a device: a file if `what` has a '/' or ends with ".json", else NAME.json of the folder of devices, which
+ * PD_DEVICES names, or the one that was installed.  Errors count as input.
+ */
+struct pd_sheet *pd_sheet_read(const char *what, struct pd_error *err);
+void pd_sheet_free(struct pd_sheet *sheet);
+/* Tells whether the folder of devices has one of that name. */
+bool pd_sheet_known(const char *name);
+/* Makes a document of the device with other efficiencies, kernel_ns and spread, fitted to a profile's device. */
+json_t *pd_sheet_json(const struct pd_sheet *sheet, const char *fitted_to);

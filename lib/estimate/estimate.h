@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Profiles of devices that nobody has at hand: the times of layers from what they multiply and move (cost.h) and
+ * from a device's data sheet (device.h).
+ */
+#pragma once
+
+#include "estimate/cost.h"
+#include "estimate/device.h"
+#include "profile/profile.h"
+
+struct pd_estimate {
+	const struct pd_sheet *sheet;
+	int64_t batch_size;
+	enum pd_dtype dtype;
+	bool tf32;
+};
+
+/*
+ * Returns the time of a part of a layer: for each kernel kernel_ns, and the longer of its products and its bytes.
+ * A product takes as long as whole waves of tiles, the best of those that the sheet has, each with its beginning
+ * and end.
+ */
+double pd_estimate_ns(const struct pd_estimate *how, const struct pd_cost *cost);
+/*
+ * Returns a profile of the model.  Fails if the device has no products in that type, or if a time is out of
+ * range.
+ */
+struct pd_profile *pd_estimate_profile(const struct pd_estimate *how, const struct pd_model *model,
+				       struct pd_error *err);
+/*
+ * Sets the efficiencies, kernel_ns and the spread of the sheet so that it estimates what the profiles, which have
+ * models, measured.  Fails if they say too little.
+ */
+int pd_estimate_fit(struct pd_sheet *sheet, struct pd_profile *const *profiles, int count, struct pd_error *err);

@@ -1,0 +1,8 @@
+lib_libpd_a_SOURCES += lib/estimate/cost.c lib/estimate/cost.h lib/estimate/products.c lib/estimate/kind_cost.def \
+	lib/estimate/device.c lib/estimate/device.h lib/estimate/estimate.c lib/estimate/estimate.h lib/estimate/fit.c
+nodist_lib_libpd_a_SOURCES += lib/estimate/folder.h
+BUILT_SOURCES += lib/estimate/folder.h
+CLEANFILES += lib/estimate/folder.h
+lib/estimate/folder.h: Makefile
+	@$(MKDIR_P) lib/estimate
+	$(AM_V_GEN)echo '#define PD_DEVICES_FOLDER "$(pkgdatadir)/devices"' >$@

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+# pd-profile --device=NAME: profiles of devices by their data sheets.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+PD_DEVICES=$PD_SOURCE/share/devices
+export PD_DEVICES
+
+# A device whose times can be worked out by hand: 1000 operations and 100 bytes take a microsecond.
+cat >hand.json <<'END'
+{"format": "pd-device", "version": 1, "name": "hand", "kind": "cuda", "memory_bytes": 1000000000,
+ "products_per_s": {"f32": 1e9, "bf16": 4e9}, "bandwidth_bytes_per_s": 1e8, "kernel_ns": 7,
+ "efficiency": {"products": 1, "memory": 1}, "spread": 0.1}
+END
+cat >net.json <<'END'
+{"format": "pd-model", "version": 1, "name": "net",
+ "inputs": [{"name": "x", "dtype": "f32", "shape": [30]}, {"name": "label", "dtype": "i32", "shape": []}],
+ "layers": [
+  {"name": "fc1", "kind": "linear", "inputs": ["x"], "out_features": 20, "bias": false},
+  {"name": "relu", "kind": "relu", "inputs": ["fc1"]},
+  {"name": "shape", "kind": "reshape", "inputs": ["relu"], "shape": [20, 1]},
+  {"name": "flat", "kind": "flatten", "inputs": ["shape"]},
+  {"name": "fc2", "kind": "linear", "inputs": ["flat"], "out_features": 10, "bias": false},
+  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc2", "label"]}]}
+END
+# parts LAYER: prints forward, the two parts of backward, and the update of a layer, in ns.
+parts() {
+	jq -c ".layers[] | select(.name == \"$1\") | [.forward_ns, .backward_input_ns, .backward_weight_ns, .update_ns // 0]" \
+		profile.json
+}
+same() {
+	[ "$1" = "$2" ] || { echo "found $1, expected $2"; return 1; }
+}
+
+test_ok "times by hand: products or bytes, whichever take longer, and kernels" '
+	pd-profile --device=./hand.json --batch-size=100 net.json >profile.json
+	# 2 * 100 * 30 * 20 operations take 120 us; 4 * (3000 + 2000 + 600) bytes 224 us
+	same "$(parts fc1)" "[224007,0,248007,120007]"
+	# input: dy, w, dx; weight: dy, x, and the sum of 200 read and written
+	same "$(parts fc2)" "[128007,128007,136007,40007]"
+	same "$(parts relu)" "[160007,240007,0,0]"
+	same "$(parts shape)" "[0,0,0,0]"
+	jq -e ".device.estimated == {from: \"hand\", spread: 0.1} and .device.memory_bytes == 1000000000 and
+		.layers[0].parameter_bytes == 2400 and .layers[0].activation_bytes == 8000" profile.json
+	pd-profile --device=./hand.json --dtype=bf16 --batch-size=100 net.json >profile.json
+	same "$(parts fc1)" "[112007,0,148007,132007]"'
+test_ok "whole waves of whole tiles, with a beginning and an end" '
+	jq ".units = 4 | .tiles = [[64, 16]] | .fill = 30 | .bandwidth_bytes_per_s = 1e15" hand.json >tiles.json
+	pd-profile --device=./tiles.json --batch-size=100 net.json >profile.json
+	# 2 x 2 tiles of 64 x 16 are one wave: 4 * 64 * 16 * 2 * 30 * (1 + 30 / 30) operations
+	same "$(parts fc1 | jq -c "[.[0], .[2]]")" "[491527,$((2 * 4 * 64 * 16 * 130 + 7))]"'
+test_ok "every family has a profile on every device that is known by name, and a plan" '
+	for device in a100-40 a100-80 h100-sxm h200 b200; do
+		pd-model gpt2 --layers=2 | pd-profile --device=$device --dtype=bf16 --batch-size=4 - >profile.json
+		jq -e ".device.name == \"$device\" and all(.layers[]; .kind != \"linear\" or .forward_ns > 0)" profile.json
+	done
+	for network in mlp lenet5 resnet18 resnext50-32x4d "awd-lm --lanes=8" gnmt bert-large vit-b16 tinyllama s2vt; do
+		# shellcheck disable=SC2086
+		pd-model $network >model.json || continue
+		pd-profile --device=h100-sxm --batch-size=8 model.json >profile.json
+		jq -e "[.layers[].forward_ns] | add > 0" profile.json
+		pd-plan -t 8@450GB/s --straight profile.json >plan.json 2>err
+		grep "estimated for h100-sxm by its data sheet, and may be off by 25%" err
+	done'
+test_ok "a larger device takes less time" '
+	for device in a100-80 h100-sxm b200; do
+		pd-model gpt2 | pd-profile --device=$device --dtype=bf16 --batch-size=8 - | jq "[.layers[].forward_ns] | add"
+	done >times
+	sort -rn times | cmp - times'
+test_ok "--explain and plans say where times come from" '
+	pd-profile --device=./hand.json --batch-size=100 net.json >profile.json
+	pd-plan -t 2@1GB/s --explain profile.json >plan.json 2>out
+	grep "times are estimated for hand by its data sheet, and may be off by 10%" out
+	jq -e ".profile.device.estimated.from == \"hand\"" plan.json
+	pd-replay plan.json'
+test_ok "--fit finds the efficiencies of which times were made" '
+	jq ".efficiency = {products: 0.5, memory: 0.25, attention: 0.125} | .kernel_ns = 3000" \
+		"$PD_DEVICES/a100-80.json" >slow.json
+	pd-model gpt2 --layers=3 | pd-profile --device=./slow.json --dtype=bf16 --batch-size=4 - >measured.json
+	pd-profile --device=a100-80 --fit measured.json >fitted.json
+	jq -e ".efficiency | (.products / 0.5 - 1 | fabs < 0.05) and (.memory / 0.25 - 1 | fabs < 0.05) and
+		(.attention / 0.125 - 1 | fabs < 0.05)" fitted.json
+	jq -e ".spread < 0.05 and .fitted_to == \"A100 SXM 80 GB\" or .fitted_to == \"a100-80\"" fitted.json
+	pd-model bert-large --layers=2 >bert.json
+	for device in slow fitted; do
+		pd-profile --device=./$device.json --dtype=bf16 --batch-size=4 bert.json |
+			jq "[.layers[] | .forward_ns + .backward_ns] | add"
+	done >times
+	awk "NR == 1 { slow = \$1 } NR == 2 { exit !(\$1 / slow > 0.95 && \$1 / slow < 1.05) }" times'
+# refused WORDS OPTION...: checks that pd-profile refuses these in one line with the WORDS.
+refused() {
+	words=$1
+	shift
+	status 2 pd-profile "$@" >out 2>err
+	grep "$words" err && one_line err
+}
+test_ok "devices and options that are none are refused" '
+	refused "h101.json: cannot open" --device=h101 net.json
+	refused "does nothing with a device by its data sheet" --device=h100-sxm --threads=2 net.json
+	refused "fit: expected --device=NAME" --fit net.json
+	refused "fit: expected the files of measured profiles" --device=h100-sxm --fit
+	jq "del(.model) | .inputs = [\"x\", \"label\"]" profile.json >bare.json
+	refused "0 measured times: expected profiles with a model" --device=h100-sxm --fit bare.json
+	refused "products_per_s has no \"f16\"" --device=./hand.json --dtype=f16 net.json
+	jq ".units = 4" hand.json >bad.json
+	refused "expected both of \"units\" and \"tiles\"" --device=./bad.json net.json
+	jq ".efficiency.products = 2" hand.json >bad.json
+	refused "efficiency.products: expected" --device=./bad.json net.json
+	jq "del(.bandwidth_bytes_per_s)" hand.json >bad.json
+	refused "expected a \"bandwidth_bytes_per_s\"" --device=./bad.json net.json
+	jq ".tiles = [[1, 2, 3]] | .units = 1" hand.json >bad.json
+	refused "two sides" --device=./bad.json net.json'
+test_done

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What layers cost is what loops over their elements count. */
+#include "estimate/cost.h"
+
+#include "base/json.h"
+#include "tap.h"
+#include "unit/document.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void test_rows(void)
+{
+	int rows[PD_LAYER_KINDS] = { 0 };
+	const char *without = NULL;
+
+#define KIND_COST(kind, ...) rows[PD_LAYER_##kind]++;
+#include "estimate/kind_cost.def"
+	for (int k = 0; k < PD_LAYER_KINDS; k++)
+		if (rows[k] != 1)
+			without = pd_layer_kind_name[k];
+	is_str(without ? without : "all", "all", "every kind has one row of costs");
+}
+
+/* Returns the operations of a part of layer 0 of a network with one layer that counts, and its loss. */
+static double operations(const char *input, const char *layers, enum pd_cost_part part)
+{
+	char text[1024];
+	struct pd_error err;
+	struct pd_model *model;
+	struct pd_cost cost;
+	json_t *json;
+
+	snprintf(text, sizeof(text), "{'format': 'pd-model', 'version': 1, 'name': 'n', 'inputs': [{'name': 'x', "
+		 "'dtype': 'f32', 'shape': %s}], 'layers': [%s]}", input, layers);
+	json = document_parse(text, &err);
+	model = json ? pd_model_parse("model", json, &err) : NULL;
+	json_decref(json);
+	if (!model) {
+		diag("%s", err.text);
+		return -1;
+	}
+	pd_cost_of(model, model->layer_count - 1, 3, PD_F32, part, &cost);
+	pd_model_free(model);
+	return pd_cost_operations(&cost);
+}
+
+/* A layer in front, so that there is a gradient of the inputs. */
+#define FRONT "{'name': 'p', 'kind': 'bias', 'inputs': ['x']}, "
+
+static void test_products(void)
+{
+	static const char conv[] = FRONT "{'name': 'c', 'kind': 'conv2d', 'inputs': ['p'], 'out_channels': 6, 'kernel': "
+				   "[3, 2], 'stride': [2, 1], 'groups': 2}";
+	static const char up[] = FRONT "{'name': 'c', 'kind': 'conv_transpose2d', 'inputs': ['p'], 'out_channels': 6, "
+				 "'kernel': [3, 2], 'groups': 2}";
+	static const char line[] = FRONT "{'name': 'c', 'kind': 'conv1d', 'inputs': ['p'], 'out_channels': 6, 'kernel': 3}";
+	static const char full[] = FRONT "{'name': 'l', 'kind': 'linear', 'inputs': ['p'], 'out_features': 7}";
+	static const char attention[] = FRONT "{'name': 'a', 'kind': 'attention', 'inputs': ['p', 'p', 'p'], 'heads': 2, "
+					"'causal': true}";
+	static const char lstm[] = FRONT "{'name': 'l', 'kind': 'lstm', 'inputs': ['p'], 'hidden_size': 5, "
+				   "'bidirectional': true}";
+	int64_t counted;
+
+	for (int part = 0; part < PD_COST_PARTS; part++) {
+		counted = 0;
+		for (int n = 0; n < 3; n++)
+			for (int o = 0; o < 6; o++)
+				for (int y = 0; y + 3 <= 9; y += 2)
+					for (int x = 0; x + 2 <= 8; x++)
+						counted += 2 * 3 * 2 * (4 / 2);
+		is_int((int64_t)operations("[4, 9, 8]", conv, (enum pd_cost_part)part), counted, "conv2d, part %d", part);
+		counted = 0;
+		for (int n = 0; n < 3; n++)
+			for (int i = 0; i < 4; i++)
+				for (int at = 0; at < 9 * 8; at++)
+					counted += 2 * 3 * 2 * (6 / 2);
+		is_int((int64_t)operations("[4, 9, 8]", up, (enum pd_cost_part)part), counted,
+		       "conv_transpose2d, part %d", part);
+		is_int((int64_t)operations("[4, 9]", line, (enum pd_cost_part)part), 2 * 3 * 6 * 7 * 3 * 4,
+		       "conv1d, part %d", part);
+		is_int((int64_t)operations("[5, 4]", full, (enum pd_cost_part)part), 2 * 3 * 5 * 4 * 7, "linear, part %d",
+		       part);
+		is_int((int64_t)operations("[11, 6]", lstm, (enum pd_cost_part)part),
+		       (int64_t)2 * 3 * 11 * 2 * 20 * (6 + 5), "lstm, part %d", part);
+	}
+	counted = 0;
+	for (int query = 0; query < 11; query++)
+		for (int key = 0; key <= query; key++)
+			counted += 3 * 2 * 2 * (3 + 3);
+	is_int((int64_t)operations("[11, 6]", attention, PD_COST_FORWARD), counted, "attention: what it sees");
+	is_int((int64_t)operations("[11, 6]", attention, PD_COST_INPUT), counted / 2 * 5,
+	       "its backward has five products for two");
+	is_int((int64_t)operations("[11, 6]", attention, PD_COST_WEIGHT), 0, "and no parameters");
+	is_int((int64_t)operations("[4]", "{'name': 'l', 'kind': 'linear', 'inputs': ['x'], 'out_features': 7}",
+				   PD_COST_INPUT), 0, "nobody wants a gradient of the network's inputs");
+}
+
+int main(void)
+{
+	test_rows();
+	test_products();
+	return done_testing();
+}
