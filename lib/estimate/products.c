@@ -58,17 +58,24 @@ void pd_products_conv(const struct pd_cost_layer *of, struct pd_cost *cost)
 		.columns = weight->size[0] / layer->groups, .depth = in_group, .times = layer->groups });
 }
 
-/*
- * Scores and their use, per head: two products, and backward five, since it makes the scores again.  A causal one
- * leaves out nearly half of them.
- */
+/* Returns how many keys a query sees in the mean: of those before it, or of a window of them. */
+static int64_t keys_seen(const struct pd_layer *layer, int64_t queries, int64_t keys)
+{
+	int64_t most = layer->window > 0 && layer->window < keys ? layer->window : keys;
+
+	if (!layer->causal || queries != keys)
+		return keys;
+	return (most * keys - most * (most - 1) / 2 + keys - 1) / keys;
+}
+
+/* Scores and their use, per head: two products, and backward five, since it makes the scores again. */
 void pd_products_attention(const struct pd_cost_layer *of, struct pd_cost *cost)
 {
 	const struct pd_layer *layer = of->layer;
 	int64_t queries = input(of, 0)->size[0], keys = input(of, 1)->size[0];
 	int64_t width = pd_shape_width(input(of, 0)) / layer->heads;
 	int64_t values = pd_shape_width(&layer->output) / layer->heads;
-	int64_t seen = layer->causal && queries == keys ? (keys + 1) / 2 : keys;
+	int64_t seen = keys_seen(layer, queries, keys);
 	int64_t scores = of->part == PD_COST_INPUT ? 3 : 1, used = of->part == PD_COST_INPUT ? 2 : 1;
 
 	add(cost, (struct pd_product){ queries, seen, width, scores * of->batch * layer->heads, .attention = true });

@@ -59,6 +59,8 @@ static void test_products(void)
 	static const char full[] = FRONT "{'name': 'l', 'kind': 'linear', 'inputs': ['p'], 'out_features': 7}";
 	static const char attention[] = FRONT "{'name': 'a', 'kind': 'attention', 'inputs': ['p', 'p', 'p'], 'heads': 2, "
 					"'causal': true}";
+	static const char windowed[] = FRONT "{'name': 'a', 'kind': 'attention', 'inputs': ['p', 'p', 'p'], 'heads': 2, "
+				       "'causal': true, 'window': 4}";
 	static const char lstm[] = FRONT "{'name': 'l', 'kind': 'lstm', 'inputs': ['p'], 'hidden_size': 5, "
 				   "'bidirectional': true}";
 	int64_t counted;
@@ -93,6 +95,12 @@ static void test_products(void)
 	is_int((int64_t)operations("[11, 6]", attention, PD_COST_INPUT), counted / 2 * 5,
 	       "its backward has five products for two");
 	is_int((int64_t)operations("[11, 6]", attention, PD_COST_WEIGHT), 0, "and no parameters");
+	counted = 0;
+	for (int query = 0; query < 16; query++)
+		for (int key = query < 3 ? 0 : query - 3; key <= query; key++)
+			counted += 3 * 2 * 2 * (3 + 3);
+	/* 58 pairs of 16 queries are 3.6 for each, and count as four */
+	is_int((int64_t)operations("[16, 6]", windowed, PD_COST_FORWARD), counted / 58 * 64, "a window of keys");
 	is_int((int64_t)operations("[4]", "{'name': 'l', 'kind': 'linear', 'inputs': ['x'], 'out_features': 7}",
 				   PD_COST_INPUT), 0, "nobody wants a gradient of the network's inputs");
 }
