@@ -190,6 +190,7 @@ static void test_products(void)
 		"linear {\"out_features\": 9, \"bias\": false, \"shares\": \"e\"}");
 	refused("a product of activations", ROWS "Transpose x -> t perm=0,2,1\nMatMul x,t -> y" OUT,
 		"attention is read where it is one node");
+	refused("an LSTM", ROWS "tensor w 1 32 8\ntensor r 1 32 8\nLSTM x,w,r -> y" OUT, "write the network as pd-model(5)");
 	refused("numbers that are computed", "input x 2 6\ntensor e.weight 9 8\nCast x -> i to=7\n"
 		"Gather e.weight,i -> y" OUT, "layers compute with reals");
 }

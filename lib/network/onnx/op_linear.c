@@ -57,8 +57,9 @@ static int linear(struct graph *g, const struct pd_onnx_node *node, int over, co
 	tensor = graph_parameter(g, weight);
 	order = tensor && weight->axes == 2 ? order_of(weight, tensor, over) : ORDER_NONE;
 	if (!tensor)
-		return graph_error(node, err, "multiplies two activations: attention is read where it is one node; "
-				   "export with opset_version=23 and in eval mode");
+		return graph_error(node, err, "multiplies two activations: attention is read where it is one node, as "
+				   "scaled_dot_product_attention is with opset_version=23 and in eval mode (in "
+				   "transformers, attn_implementation=\"sdpa\" calls it)");
 	if (order == ORDER_NONE)
 		return graph_error(node, err, "multiplies with a weight that is not the whole of one parameter");
 	if (place_in(g, node, 0, &view, &base, &sample, err) < 0)

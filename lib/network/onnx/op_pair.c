@@ -305,3 +305,11 @@ int translate_embedding(struct graph *g, const struct pd_onnx_node *node, struct
 		return graph_error(node, err, "has too many axes");
 	return graph_set(g, node, &out);
 }
+
+/* It has its weights in another order than PyTorch, and without their names. */
+int translate_lstm(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	(void)g;
+	return graph_error(node, err, "is not read, since the file has the weights of an LSTM in another order and "
+			   "without names: write the network as pd-model(5) says; --init takes a state_dict");
+}
