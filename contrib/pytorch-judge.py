@@ -114,9 +114,12 @@ def attention_of(layer, inputs, parameter, state):
     mask = None
     if len(inputs) > 3:
         mask = (torch.arange(k.shape[2]) < inputs[3][:, None])[:, None, None, :]
+    if layer.get("window"):
+        behind = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
+        mask = (behind >= 0) & (behind < layer["window"]) & (True if mask is None else mask)
     out = functional.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, is_causal=layer.get("causal", False), enable_gqa=kv != heads,
-        scale=layer.get("scale"))
+        q, k, v, attn_mask=mask, is_causal=layer.get("causal", False) and not layer.get("window"),
+        enable_gqa=kv != heads, scale=layer.get("scale"))
     return out.transpose(1, 2).flatten(2)
 
 

@@ -25,7 +25,7 @@ size() {
 	case $1 in
 	gpt) echo --layers=2 --hidden=16 --heads=2 --sequence=8 --vocabulary=20 --dropout=0 ;;
 	bert) echo --layers=2 --hidden=16 --heads=2 --sequence=8 --vocabulary=20 --dropout=0 ;;
-	llama) echo --layers=2 --hidden=16 --heads=4 --kv-heads=2 --feed-forward=24 --sequence=8 \
+	llama) echo --layers=2 --hidden=16 --heads=4 --kv-heads=2 --feed-forward=24 --sequence=8 --window=5 \
 		--vocabulary=20 ;;
 	gnmt) echo --layers=3 --hidden=12 --sequence=7 --vocabulary=20 --dropout=0 ;;
 	awd-lm) echo --layers=3 --hidden=14 --embedding=12 --sequence=7 --vocabulary=20 --dropout=0 \

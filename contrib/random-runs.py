@@ -89,7 +89,7 @@ def model_arguments(case):
         ["bert", *transformer, *dropout, *case.maybe(0.5, "--norm=post"), *case.maybe(0.3, "--head=masked")],
         ["llama", *transformer, "--kv-heads=2", "--feed-forward=24", *case.maybe(0.3, "--tied"),
          *case.maybe(0.3, "--qk-norm"), *case.maybe(0.3, "--head-dim=6"), *case.maybe(0.3, "--bias=all"),
-         *case.maybe(0.3, "--rope-factor=4")],
+         *case.maybe(0.3, "--rope-factor=4"), *case.maybe(0.3, "--window=3")],
         ["vit", f"--layers={draw.randint(1, 4)}", "--hidden=16", "--heads=4", "--patch=8", *image, *dropout],
         ["gnmt", f"--layers={draw.randint(2, 4)}", "--hidden=8", "--sequence=7", "--vocabulary=40"],
         ["awd-lm", f"--layers={draw.randint(1, 4)}", "--hidden=12", "--embedding=8", "--sequence=9",
