@@ -65,7 +65,7 @@ static int read_files(struct pipeline *p, const char *const *files, struct pd_er
 /* Finds how many stages and microbatches there are; each microbatch has an action at each stage. */
 static int find_size(struct pipeline *p, struct pd_error *err)
 {
-	int64_t events = 0;
+	int64_t events = 0, stages = 0;
 
 	for (int f = 0; f < p->ranks; f++)
 		for (size_t i = 0; i < p->files[f].count; i++) {
@@ -73,16 +73,17 @@ static int find_size(struct pipeline *p, struct pd_error *err)
 
 			if (event->kind != PD_KINETO_ACTION)
 				continue;
-			if (event->stage >= p->stages)
-				p->stages = (int)event->stage + 1;
-			if (event->microbatch >= p->microbatches)
-				p->microbatches = event->microbatch + 1;
+			if (event->act.stage >= stages)
+				stages = event->act.stage + 1;
+			if (event->act.microbatch >= p->microbatches)
+				p->microbatches = event->act.microbatch + 1;
 			events++;
 		}
-	if (p->stages * p->microbatches > events)
-		return pd_error_input(err, "%s: %d stages and %" PRId64 " microbatches in %" PRId64 " actions: expected "
-				      "the traces of all ranks, and whole steps", p->files[0].name, p->stages,
+	if (stages * p->microbatches > events)
+		return pd_error_input(err, "%s: %" PRId64 " stages and %" PRId64 " microbatches in %" PRId64 " actions: expected "
+				      "the traces of all ranks, and whole steps", p->files[0].name, stages,
 				      p->microbatches, events);
+	p->stages = (int)stages;
 	return 0;
 }
 
@@ -95,13 +96,13 @@ static int find_ranks(struct pipeline *p, struct pd_error *err)
 		for (size_t i = 0; i < p->files[f].count; i++) {
 			const struct pd_kineto_event *event = &p->files[f].events[i];
 
-			if (event->kind != PD_KINETO_ACTION || event->action != PD_TORCH_F)
+			if (event->kind != PD_KINETO_ACTION || event->act.action != PD_TORCH_F)
 				continue;
-			if (p->rank_of[event->stage] >= 0 && p->rank_of[event->stage] != f)
+			if (p->rank_of[event->act.stage] >= 0 && p->rank_of[event->act.stage] != f)
 				return pd_error_input(err, "%s: it has stage %" PRId64 ", as %s has: expected the ranks "
 						      "of one pipeline, without its replicas", p->files[f].name,
-						      event->stage, p->files[p->rank_of[event->stage]].name);
-			p->rank_of[event->stage] = f;
+						      event->act.stage, p->files[p->rank_of[event->act.stage]].name);
+			p->rank_of[event->act.stage] = f;
 		}
 	for (int s = 0; s < p->stages; s++) {
 		if (p->rank_of[s] < 0)
@@ -157,9 +158,9 @@ static int64_t message_end(const struct pd_kineto_file *file, size_t at)
 /* A computation of the processor waits for its message before it begins; a GPU's begins behind it. */
 static int64_t begin_of(const struct pipeline *p, const struct pd_kineto_event *event)
 {
-	bool forward = event->action == PD_TORCH_F;
-	int64_t came_ns = p->received_ns[place(p, event->stage, forward ? PD_TORCH_RECV_F : PD_TORCH_RECV_B,
-					       event->microbatch)];
+	bool forward = event->act.action == PD_TORCH_F;
+	int64_t came_ns = p->received_ns[place(p, event->act.stage, forward ? PD_TORCH_RECV_F : PD_TORCH_RECV_B,
+					       event->act.microbatch)];
 
 	return came_ns > event->start_ns && came_ns <= event->end_ns ? came_ns : event->start_ns;
 }
@@ -167,12 +168,12 @@ static int64_t begin_of(const struct pipeline *p, const struct pd_kineto_event *
 static void add_action(struct pipeline *p, const struct pd_kineto_file *file, size_t at)
 {
 	const struct pd_kineto_event *event = &file->events[at];
-	size_t n = place(p, event->stage, event->action, event->microbatch);
-	enum pd_op_kind kind = kind_of(event->action);
+	size_t n = place(p, event->act.stage, event->act.action, event->act.microbatch);
+	enum pd_op_kind kind = kind_of(event->act.action);
 	int64_t step = p->seen[n]++;
 	struct pd_record record = {
-		.op = { .kind = kind, .rank = p->rank_of[event->stage], .stage = (int)event->stage, .peer = -1,
-			.link = -1, .microbatch = step * p->microbatches + event->microbatch, .version = -1,
+		.op = { .kind = kind, .rank = p->rank_of[event->act.stage], .stage = (int)event->act.stage, .peer = -1,
+			.link = -1, .microbatch = step * p->microbatches + event->act.microbatch, .version = -1,
 			.keep = -1, .seq = -1 },
 		.start_ns = event->start_ns, .end_ns = event->end_ns,
 	};
@@ -181,18 +182,18 @@ static void add_action(struct pipeline *p, const struct pd_kineto_file *file, si
 		return;
 	if (pd_op_transfers(kind)) {
 		bool up = kind == PD_OP_send_activation || kind == PD_OP_recv_gradient;
-		int64_t peer = event->stage + (up ? 1 : -1);
+		int64_t peer = event->act.stage + (up ? 1 : -1);
 
 		if (peer < 0 || peer >= p->stages)
 			return;
 		record.op.peer = p->rank_of[peer];
-		record.op.link = (int)(up ? event->stage : peer);
+		record.op.link = (int)(up ? event->act.stage : peer);
 		record.end_ns = file->gpu ? event->end_ns : message_end(file, at);
 		p->received_ns[n] = record.end_ns;
 	} else {
 		record.op.version = step * p->microbatches;
 		record.start_ns = file->gpu ? event->start_ns : begin_of(p, event);
-		add_time(&p->times[event->stage * ACTIONS + event->action], record.end_ns - record.start_ns);
+		add_time(&p->times[event->act.stage * ACTIONS + event->act.action], record.end_ns - record.start_ns);
 	}
 	add(p, &record);
 }

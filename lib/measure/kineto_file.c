@@ -5,14 +5,10 @@
 #include "base/mem.h"
 #include "base/sort.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define MOST_STAGES (1 << 20)
-#define MOST_MICROBATCHES (1 << 20)
 
 struct reader {
 	FILE *in;
@@ -22,45 +18,12 @@ struct reader {
 	struct pd_kineto_file all[2];   /* of the processor; of the GPU */
 };
 
-/* Reads the number that text begins with, below a limit, and returns what is behind it, or NULL. */
-static const char *number(const char *text, int64_t limit, int64_t *out_p)
-{
-	int64_t value = 0;
-	const char *c = text;
-
-	for (; isdigit((unsigned char)*c); c++) {
-		value = 10 * value + (*c - '0');
-		if (value >= limit)
-			return NULL;
-	}
-	*out_p = value;
-	return c > text ? c : NULL;
-}
-
-/* Reads an action with a microbatch, such as "2F0".  Others, and two that overlap, have no time of their own. */
-static bool find_action(const char *text, struct pd_kineto_event *event)
-{
-	text = number(text, MOST_STAGES, &event->stage);
-	for (int a = 0; text && a < PD_TORCH_ACTIONS; a++) {
-		size_t length = strlen(pd_torch_action_name[a]);
-		const char *rest;
-
-		if (strncmp(text, pd_torch_action_name[a], length) != 0)
-			continue;
-		rest = number(text + length, MOST_MICROBATCHES, &event->microbatch);
-		event->action = (enum pd_torch_action)a;
-		if (rest && *rest == '\0')
-			return true;
-	}
-	return false;
-}
-
 static bool begins(const char *text, const char *with)
 {
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
-/* Tells whether the pipeline is concerned, and how. */
+/* Tells whether the pipeline is concerned, and how.  Actions without a microbatch have no operation here. */
 static bool classify(const char *name, struct pd_kineto_event *event)
 {
 	if (begins(name, "gloo:") || begins(name, "nccl:")) {
@@ -72,7 +35,7 @@ static bool classify(const char *name, struct pd_kineto_event *event)
 		return true;
 	}
 	event->kind = PD_KINETO_ACTION;
-	return begins(name, "PP:") && find_action(name + 3, event);
+	return begins(name, "PP:") && pd_torch_action_read(name + 3, &event->act) && event->act.microbatch >= 0;
 }
 
 /* Microseconds become nanoseconds; a time that is none, or far off, is refused. */
@@ -91,7 +54,7 @@ static int take_event(struct reader *r, json_t *value, struct pd_error *err)
 	const char *name = json_string_value(json_object_get(value, "name"));
 	const char *phase = json_string_value(json_object_get(value, "ph"));
 	const char *category = json_string_value(json_object_get(value, "cat"));
-	struct pd_kineto_event event = { .stage = -1, .microbatch = -1 };
+	struct pd_kineto_event event = { .start_ns = 0 };
 	struct pd_kineto_file *to;
 	int64_t duration;
 
@@ -218,7 +181,7 @@ static int by_start(const void *a, const void *b)
 static bool acts(const struct pd_kineto_file *events)
 {
 	for (size_t i = 0; i < events->count; i++)
-		if (events->events[i].kind == PD_KINETO_ACTION && events->events[i].action == PD_TORCH_F)
+		if (events->events[i].kind == PD_KINETO_ACTION && events->events[i].act.action == PD_TORCH_F)
 			return true;
 	return false;
 }

@@ -14,8 +14,7 @@ enum pd_kineto_kind { PD_KINETO_ACTION, PD_KINETO_MESSAGE, PD_KINETO_UPDATE };
 
 struct pd_kineto_event {
 	enum pd_kineto_kind kind;
-	enum pd_torch_action action;    /* of an action: with its stage and microbatch */
-	int64_t stage, microbatch;
+	struct pd_torch_named act;      /* of an action */
 	int64_t start_ns, end_ns;       /* since 1970 */
 };
 

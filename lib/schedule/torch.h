@@ -19,6 +19,13 @@ enum pd_torch_action {
 
 extern const char *const pd_torch_action_name[PD_TORCH_ACTIONS + 1];    /* NULL-terminated */
 
+struct pd_torch_named {
+	enum pd_torch_action action;
+	int64_t stage, microbatch;      /* microbatch -1: the action has none */
+};
+/* Reads "2F0" or "2REDUCE_GRAD"; returns false if the text is no action.  Numbers have nine digits at most. */
+bool pd_torch_action_read(const char *text, struct pd_torch_named *out_p);
+
 /* Writes "2F0" into buf (at least 40 bytes) and returns it. */
 const char *pd_torch_short(const struct pd_op *op, char *buf);
 

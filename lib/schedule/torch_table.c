@@ -45,35 +45,38 @@ static const char *digits(const char *text, int64_t *out_p)
 	return count > 0 && n <= MOST_NUMBER ? text : NULL;
 }
 
-/* Reads "2F0" or "2REDUCE_GRAD" and adds it. */
-static int read_action(const struct reading *at, const char *text)
+bool pd_torch_action_read(const char *text, struct pd_torch_named *out_p)
 {
-	struct pd_torch_table *table = at->table;
-	struct pd_torch_cell cell = { .row = at->row, .number = at->number, .microbatch = -1 };
-	int64_t stage;
-	const char *name = digits(text, &stage), *end = name;
+	const char *name = digits(text, &out_p->stage), *end = name;
 	size_t length;
-	int action;
 
 	while (end && (isupper((unsigned char)*end) || *end == '_'))
 		end++;
 	length = end ? (size_t)(end - name) : 0;
-	for (action = 0; action < PD_TORCH_ACTIONS; action++)
-		if (length > 0 && strlen(pd_torch_action_name[action]) == length &&
-		    strncmp(pd_torch_action_name[action], name, length) == 0)
-			break;
-	if (length == 0 || action == PD_TORCH_ACTIONS)
-		return wrong(at, text, "an action such as 2F0 (stage, F, I, W, B or another of PyTorch's, "
-			     "microbatch)");
-	if (has_microbatch[action])
-		end = digits(end, &cell.microbatch);
-	if (!end || *end != '\0')
-		return wrong(at, text, has_microbatch[action] ? "the number of a microbatch behind the action"
-							      : "nothing behind an action without microbatches");
-	cell.action = (enum pd_torch_action)action;
-	cell.stage = (int)stage;
+	for (int a = 0; a < PD_TORCH_ACTIONS && length > 0; a++) {
+		if (strlen(pd_torch_action_name[a]) != length || strncmp(pd_torch_action_name[a], name, length) != 0)
+			continue;
+		out_p->action = (enum pd_torch_action)a;
+		out_p->microbatch = -1;
+		if (has_microbatch[a])
+			end = digits(end, &out_p->microbatch);
+		return end && *end == '\0';
+	}
+	return false;
+}
+
+static int add_action(const struct reading *at, const char *text)
+{
+	struct pd_torch_table *table = at->table;
+	struct pd_torch_named named;
+
+	if (!pd_torch_action_read(text, &named))
+		return wrong(at, text, "an action such as 2F0 (stage; F, I, W, B or another of PyTorch's; its "
+			     "microbatch where it has one)");
 	table->cells = pd_grow(table->cells, &table->capacity, table->count + 1, sizeof(*table->cells));
-	table->cells[table->count++] = cell;
+	table->cells[table->count++] = (struct pd_torch_cell){
+		.row = at->row, .number = at->number, .action = named.action, .stage = (int)named.stage,
+		.microbatch = named.microbatch };
 	return 0;
 }
 
@@ -89,7 +92,7 @@ static int read_overlap(const struct reading *at, char *text)
 		next = strchr(part, ';');
 		if (next)
 			*next++ = '\0';
-		if (read_action(at, part) < 0)
+		if (add_action(at, part) < 0)
 			return -1;
 		if (at->table->cells[at->table->count - 1].action > PD_TORCH_B)
 			return wrong(at, part, "computations in an OVERLAP_F_B");
@@ -124,7 +127,7 @@ static int read_row(struct reading *at, char *line)
 			at->table->idle_row = at->row;
 			at->table->idle_number = at->number;
 		}
-		if (*cell && (*cell == '(' ? read_overlap(at, cell) : read_action(at, cell)) < 0)
+		if (*cell && (*cell == '(' ? read_overlap(at, cell) : add_action(at, cell)) < 0)
 			return -1;
 	}
 	if (at->table->count == before)
