@@ -89,7 +89,19 @@ static int check_from(int operands, struct pd_error *err)
 /* Tells whether times are to come from a data sheet: the device is none of this machine's. */
 static bool by_sheet(void)
 {
-	return strcmp(device, "auto") != 0 && strcmp(device, "cpu") != 0 && strcmp(device, "cuda") != 0;
+	return strcmp(device, "auto") != 0 && strcmp(device, "cpu") != 0 && strcmp(device, "cuda") != 0 &&
+	       pd_sheet_known(device);
+}
+
+/* Refuses a name like that of a device by its data sheet; others are refused where devices are looked for. */
+static int check_name(struct pd_error *err)
+{
+	char meant[PD_MEANT_TEXT];
+
+	if (pd_sheet_known(device) || !*pd_sheet_say(device, meant))
+		return 0;
+	return pd_error_input(err, "--device: expected one of auto, cuda, cpu, or a device by its data sheet (pd-device(5)), "
+			      "found \"%.60s\"%s", device, meant);
 }
 
 /* Refuses options that have no meaning where nothing runs. */
@@ -99,6 +111,8 @@ static int check_sheet(struct pd_error *err)
 	static const char *const of_fits[] = { "device", "fit", NULL };
 	const char *other = pd_command_given_but(&command, fit ? of_fits : of_sheets);
 
+	if (check_name(err) < 0)
+		return -1;
 	if (fit && !by_sheet())
 		return pd_error_input(err, "--fit: expected --device=NAME, a device by its data sheet (pd-device(5))");
 	if (by_sheet() && other && !from)

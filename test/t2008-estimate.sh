@@ -93,7 +93,9 @@ refused() {
 	grep "$words" err && one_line err
 }
 test_ok "devices and options that are none are refused" '
-	refused "h101.json: cannot open" --device=h101 net.json
+	refused "a device by its data sheet (pd-device(5)), found \"h100-sxn\"; did you mean \"h100-sxm\"?" --device=h100-sxn net.json
+	refused "device: expected one of auto, cuda, cpu, found \"mi300\"" --no-link --device=mi300 net.json
+	refused "absent.json: cannot open" --device=./absent.json net.json
 	refused "does nothing with a device by its data sheet" --device=h100-sxm --threads=2 net.json
 	refused "fit: expected --device=NAME" --fit net.json
 	refused "fit: expected the files of measured profiles" --device=h100-sxm --fit

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "estimate/folder.h"
 
+#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,11 +107,16 @@ static int read_sheet(const struct pd_place *root, struct pd_sheet *sheet, struc
 	return read_tiles(root, sheet, err) < 0 ? -1 : read_efficiency(root, sheet, err);
 }
 
-static char *file_of(const char *name)
+static const char *folder_of(void)
 {
 	const char *folder = getenv("PD_DEVICES");
 
-	return pd_format("%s/%s.json", folder && *folder ? folder : PD_DEVICES_FOLDER, name);
+	return folder && *folder ? folder : PD_DEVICES_FOLDER;
+}
+
+static char *file_of(const char *name)
+{
+	return pd_format("%s/%s.json", folder_of(), name);
 }
 
 static bool is_file(const char *what)
@@ -120,13 +126,38 @@ static bool is_file(const char *what)
 	return strchr(what, '/') || (length > 5 && strcmp(what + length - 5, ".json") == 0);
 }
 
-bool pd_sheet_known(const char *name)
+bool pd_sheet_known(const char *what)
 {
-	char *file = is_file(name) ? pd_strdup(name) : file_of(name);
-	bool known = access(file, R_OK) == 0;
+	char *file = file_of(what);
+	bool known = is_file(what) || access(file, F_OK) == 0;
 
 	free(file);
 	return known;
+}
+
+static int is_sheet(const struct dirent *entry)
+{
+	size_t length = strlen(entry->d_name);
+
+	return length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0;
+}
+
+const char *pd_sheet_say(const char *word, char text[PD_MEANT_TEXT])
+{
+	struct dirent **entries = NULL;
+	int count = scandir(folder_of(), &entries, is_sheet, alphasort);
+	const char **names = pd_calloc((size_t)(count > 0 ? count : 0) + 1, sizeof(*names));
+
+	for (int n = 0; n < count; n++) {
+		entries[n]->d_name[strlen(entries[n]->d_name) - 5] = '\0';
+		names[n] = entries[n]->d_name;
+	}
+	pd_names_say(names, word, text);
+	free(names);
+	for (int n = 0; n < count; n++)
+		free(entries[n]);
+	free(entries);
+	return text;
 }
 
 struct pd_sheet *pd_sheet_read(const char *what, struct pd_error *err)

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/names.h"
 #include "model/dtype.h"
 
 #include <jansson.h>
@@ -36,7 +37,9 @@ struct pd_sheet {
  */
 struct pd_sheet *pd_sheet_read(const char *what, struct pd_error *err);
 void pd_sheet_free(struct pd_sheet *sheet);
-/* Tells whether the folder of devices has one of that name. */
-bool pd_sheet_known(const char *name);
+/* Tells whether `what` names a device: one of the folder's, or a file. */
+bool pd_sheet_known(const char *what);
+/* Writes which of the folder's devices is like a word, for a message (base/names.h). */
+const char *pd_sheet_say(const char *word, char text[PD_MEANT_TEXT]);
 /* Makes a document of the device with other efficiencies, kernel_ns and spread, fitted to a profile's device. */
 json_t *pd_sheet_json(const struct pd_sheet *sheet, const char *fitted_to);

@@ -30,7 +30,7 @@ void test_named(const struct pd_device_ops *ops, struct chain *c)
 		free(host);
 		free(back);
 	}
-	ok(good && n == 17, "%s: %d named tensors, there and back", ops->name, n);
+	ok(good && n == 19, "%s: %d named tensors, there and back", ops->name, n);
 	ok(found >= 0 && list[found].part == PD_PART_STATE && list[found].elements == 20 &&
 	   strcmp(list[0].name, "c1.weight") == 0 && list[0].dims == 4,
 	   "%s: under their names", ops->name);
