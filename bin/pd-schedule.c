@@ -200,8 +200,10 @@ int main(int argc, char **argv)
 		return pd_command_fail(&err);
 	pd_mem_for("the plan or schedule that is read");
 	if ((plan_name && read_plan(&of_table, &err) < 0) ||
-	    pd_schedule_table_or_plan_read(file, of_table, &lists, &plan, &err) < 0)
+	    pd_schedule_table_or_plan_read(file, of_table, &lists, &plan, &err) < 0) {
+		pd_plan_free(of_table);
 		return pd_command_fail(&err);
+	}
 	pd_mem_for("the operations of every rank");
 	if (plan_name && (plan || !lists->any_wait))
 		result = pd_error_input(&err, "%s: --plan is for tables of PyTorch: this has its plan",
