@@ -192,9 +192,9 @@ void pd_sheet_free(struct pd_sheet *sheet)
 /* Rounds to three digits, since no more are known. */
 static double rounded(double value)
 {
-	double scale = value > 0 ? pow(10, floor(log10(value)) - 2) : 1;
+	double per_one = value > 0 ? pow(10, 2 - floor(log10(value))) : 1;
 
-	return round(value / scale) * scale;
+	return round(value * per_one) / per_one;
 }
 
 json_t *pd_sheet_json(const struct pd_sheet *sheet, const char *fitted_to)

@@ -105,6 +105,14 @@ static const bool has_buffers[PD_MEMORY_MODELS] = {
 #include "profile/memory_model.def"
 };
 
+/* Returns the sum of all parts but the margin. */
+static int64_t total(const struct pd_memory *memory)
+{
+	return pd_plus(pd_plus(pd_plus(memory->weights_bytes, memory->gradient_bytes),
+			       pd_plus(memory->optimizer_bytes, memory->stash_bytes)),
+		       pd_plus(pd_plus(memory->transfer_bytes, memory->scratch_bytes), memory->state_bytes));
+}
+
 void pd_memory_elsewhere(const struct pd_profile *profile, const struct pd_memory_sums *sums, int replicas,
 			 int64_t in_flight, int64_t slots, int64_t in_bytes, int64_t out_bytes,
 			 struct pd_memory *memory)
@@ -125,9 +133,7 @@ void pd_memory_elsewhere(const struct pd_profile *profile, const struct pd_memor
 		.scratch_bytes = sums->scratch,
 	};
 
-	more.total_bytes = pd_plus(pd_plus(pd_plus(more.weights_bytes, more.gradient_bytes),
-					   pd_plus(more.optimizer_bytes, more.stash_bytes)),
-				   pd_plus(pd_plus(more.transfer_bytes, more.scratch_bytes), more.state_bytes));
+	more.total_bytes = total(&more);
 	more.margin_bytes = (int64_t)((double)more.total_bytes * rule->margin);
 	more.total_bytes = pd_plus(more.total_bytes, more.margin_bytes);
 	memory->weights_bytes = pd_plus(memory->weights_bytes, more.weights_bytes);
@@ -141,9 +147,10 @@ void pd_memory_elsewhere(const struct pd_profile *profile, const struct pd_memor
 	memory->total_bytes = pd_plus(memory->total_bytes, more.total_bytes);
 }
 
-void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_sums *sums,
-		     int replicas, int warmup, int64_t in_bytes, int64_t out_bytes,
-		     struct pd_memory *out_p)
+/* The price of what pd-run allocates. */
+static void price_own(const struct pd_profile *profile, const struct pd_memory_sums *sums,
+		      int replicas, int warmup, int64_t in_bytes, int64_t out_bytes,
+		      struct pd_memory *out_p)
 {
 	int64_t parameters = sums->parameters, slots = (int64_t)warmup + 1;
 	int64_t inbox = pd_plus(in_bytes, sums->loaded);
@@ -158,16 +165,20 @@ void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_su
 		.scratch_bytes = sums->scratch,
 	};
 
-	if (profile->memory.model != PD_MEMORY_OWN) {
-		*out_p = (struct pd_memory){ .total_bytes = 0 };
-		pd_memory_elsewhere(profile, sums, replicas, slots, slots, in_bytes, out_bytes, out_p);
+	memory.total_bytes = total(&memory);
+	*out_p = memory;
+}
+
+void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_sums *sums,
+		     int replicas, int warmup, int64_t in_bytes, int64_t out_bytes,
+		     struct pd_memory *out_p)
+{
+	if (profile->memory.model == PD_MEMORY_OWN) {
+		price_own(profile, sums, replicas, warmup, in_bytes, out_bytes, out_p);
 		return;
 	}
-	memory.total_bytes = pd_plus(pd_plus(pd_plus(memory.weights_bytes, memory.gradient_bytes),
-				       pd_plus(memory.optimizer_bytes, memory.stash_bytes)),
-				  pd_plus(pd_plus(memory.transfer_bytes, memory.scratch_bytes),
-				       memory.state_bytes));
-	*out_p = memory;
+	*out_p = (struct pd_memory){ .total_bytes = 0 };
+	pd_memory_elsewhere(profile, sums, replicas, warmup + 1, warmup + 1, in_bytes, out_bytes, out_p);
 }
 
 void pd_memory_add_up(const struct pd_profile *profile, int first, int count,

@@ -3,6 +3,7 @@
 
 #include "base/half.h"
 #include "base/mem.h"
+#include "base/rng.h"
 #include "tap.h"
 
 #include <stdio.h>
@@ -460,4 +461,20 @@ void chain_import_weights(struct chain *c, const float *all)
 			all += list[k].elements;
 		}
 	}
+}
+
+void chain_load_step(struct chain *c, int step)
+{
+	int64_t n = c->batch * pd_shape_elements(&c->model->inputs[0].shape);
+	int64_t labels = c->batch * pd_shape_elements(&c->model->inputs[1].shape);
+	float *x = pd_calloc((size_t)n, sizeof(*x));
+	int32_t *y = pd_calloc((size_t)labels, sizeof(*y));
+
+	for (int64_t i = 0; i < n; i++)
+		x[i] = 2 * pd_unit(pd_random(3, (uint64_t)step, 0, (uint32_t)i).v[0]) - 1;
+	for (int64_t i = 0; i < labels; i++)
+		y[i] = (int32_t)((i * 3 + step) % 10);
+	chain_load(c, x, y);
+	free(x);
+	free(y);
 }

@@ -91,6 +91,8 @@ void chain_copy(struct chain *c, void *dst, const void *src, size_t bytes, enum 
 char *chain_put(struct chain *c, const void *host, size_t bytes);
 /* Copies the inputs to all stages that read them; x is [batch][elements], y are the labels. */
 void chain_load(struct chain *c, const float *x, const int32_t *y);
+/* Loads made-up numbers, and labels below 10, which are others in each step. */
+void chain_load_step(struct chain *c, int step);
 /* Run one pass through all stages; return false if the device reports a failure. */
 bool chain_forward(struct chain *c);
 bool chain_backward(struct chain *c);

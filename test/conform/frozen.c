@@ -42,22 +42,6 @@ static struct pd_model *half_frozen(const struct pd_model *model, int half)
 	return frozen;
 }
 
-static void load(struct chain *c, int step)
-{
-	int64_t n = c->batch * pd_shape_elements(&c->model->inputs[0].shape);
-	int64_t labels = c->batch * pd_shape_elements(&c->model->inputs[1].shape);
-	float *x = pd_calloc((size_t)n, sizeof(*x));
-	int32_t *y = pd_calloc((size_t)labels, sizeof(*y));
-
-	for (int64_t i = 0; i < n; i++)
-		x[i] = 2 * pd_unit(pd_random(3, (uint64_t)step, 0, (uint32_t)i).v[0]) - 1;
-	for (int64_t i = 0; i < labels; i++)
-		y[i] = (int32_t)((i * 3 + step) % 10);
-	chain_load(c, x, y);
-	free(x);
-	free(y);
-}
-
 /* Returns a named tensor of a chain of one stage, of a part, or NULL where it has none of that part. */
 static float *tensor(struct chain *c, const char *name, enum pd_part part, const void *arena, int64_t *count_p)
 {
@@ -87,7 +71,7 @@ static void test_gradients(const struct pd_device_ops *ops, const struct pd_mode
 	struct chain *both[] = { one, other };
 
 	for (int k = 0; k < 2; k++) {
-		load(both[k], 0);
+		chain_load_step(both[k], 0);
 		chain_forward(both[k]);
 		chain_backward(both[k]);
 	}
@@ -124,7 +108,7 @@ static float *train(struct chain *c, int64_t *count_p)
 	float *all, *rest;
 
 	for (int step = 0; step < STEPS; step++) {
-		load(c, step);
+		chain_load_step(c, step);
 		c->first_sample = step * BATCH;
 		chain_forward(c);
 		chain_backward(c);
@@ -198,7 +182,7 @@ static void test_kept(const struct pd_device_ops *ops, const struct pd_model *mo
 			free(before[k]);
 			before[k] = now;
 		}
-		load(c, step);
+		chain_load_step(c, step);
 		chain_forward(c);
 		chain_backward(c);
 		chain_update(c, 0.1f, 0.9f, 1e-3f);

@@ -35,29 +35,13 @@ static int firsts(void)
 	return emulated_firsts ? emulated_firsts() : 0;
 }
 
-static void load(struct chain *c, int step)
-{
-	int64_t n = c->batch * pd_shape_elements(&c->model->inputs[0].shape);
-	int64_t labels = c->batch * pd_shape_elements(&c->model->inputs[1].shape);
-	float *x = pd_calloc((size_t)n, sizeof(*x));
-	int32_t *y = pd_calloc((size_t)labels, sizeof(*y));
-
-	for (int64_t i = 0; i < n; i++)
-		x[i] = 2 * pd_unit(pd_random(3, (uint64_t)step, 0, (uint32_t)i).v[0]) - 1;
-	for (int64_t i = 0; i < labels; i++)
-		y[i] = (int32_t)((i * 3 + step) % 10);
-	chain_load(c, x, y);
-	free(x);
-	free(y);
-}
-
 /* Trains a chain, and closes it. */
 static struct result train_chain(struct chain *c)
 {
 	struct result r = { .losses = { 0 }, .firsts = -firsts() };
 
 	for (int step = 0; step < STEPS; step++) {
-		load(c, step);
+		chain_load_step(c, step);
 		c->first_sample = step * BATCH;
 		chain_forward(c);
 		r.losses[step] = c->loss.sum;
@@ -65,7 +49,7 @@ static struct result train_chain(struct chain *c)
 		chain_update(c, 0.1f, 0.9f, 1e-3f);
 	}
 	c->evaluate = true;
-	load(c, STEPS);
+	chain_load_step(c, STEPS);
 	chain_forward(c);
 	r.losses[STEPS] = c->loss.sum;
 	r.firsts += firsts();
@@ -224,7 +208,7 @@ static void test_again(const struct pd_device_ops *ops, const struct pd_model *m
 	bool equal = true;
 	int64_t n;
 
-	load(c, 0);
+	chain_load_step(c, 0);
 	chain_forward(c);
 	chain_backward(c);
 	once = chain_export(c, GRADIENTS, &n);
@@ -234,7 +218,7 @@ static void test_again(const struct pd_device_ops *ops, const struct pd_model *m
 			continue;
 		c = chain_open(ops, model, &cut, 1, BATCH, SEED, 1);
 		c->twice = true;
-		load(c, 0);
+		chain_load_step(c, 0);
 		chain_forward(c);
 		chain_backward(c);
 		twice = chain_export(c, GRADIENTS, &n);

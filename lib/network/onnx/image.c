@@ -67,3 +67,28 @@ int image_weights(struct graph *g, const struct pd_onnx_node *node, int dims,
 		return graph_error(node, err, "expected weight and bias that are parameters");
 	return 0;
 }
+
+int image_convolve(struct graph *g, const struct pd_onnx_node *node, const char *kind, int base,
+		   const struct extent *sample, const struct window *w, const int64_t more[2],
+		   const struct pd_onnx_tensor *weight, const struct pd_onnx_tensor *bias, struct pd_error *err)
+{
+	json_t *attributes = json_pack("{s:I}", "out_channels", (json_int_t)sample->size[0]);
+	int64_t groups = integer_of(node, "group", 1);
+	int layer;
+
+	image_pair(attributes, "kernel", w->kernel, 0);
+	image_pair(attributes, "stride", w->stride, 1);
+	image_pair(attributes, "padding", w->padding, 0);
+	if (more)
+		image_pair(attributes, "output_padding", more, 0);
+	image_pair(attributes, "dilation", w->dilation, 1);
+	if (groups != 1)
+		pd_json_set(attributes, "groups", json_integer(groups));
+	if (!bias)
+		pd_json_set(attributes, "bias", json_false());
+	layer = layer_add_one(g, kind, node, base, sample, attributes);
+	layer_parameter(g, layer, "weight", weight, NULL);
+	if (bias)
+		layer_parameter(g, layer, "bias", bias, NULL);
+	return image_set(g, node, layer, sample, err);
+}

@@ -21,12 +21,10 @@ static int slide(const struct pd_onnx_node *node, const struct window *w, struct
 int translate_conv(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
 {
 	const struct pd_onnx_tensor *weight, *bias;
-	int64_t groups = integer_of(node, "group", 1);
 	struct extent sample;
 	const struct view *view;
 	struct window w;
-	json_t *attributes;
-	int base, layer;
+	int base;
 
 	if (image_in(g, node, &view, &base, &sample, err) < 0 || image_window(node, &w, err) < 0 ||
 	    image_weights(g, node, 4, &weight, &bias, err) < 0)
@@ -36,20 +34,7 @@ int translate_conv(struct graph *g, const struct pd_onnx_node *node, struct pd_e
 	if (slide(node, &w, &sample, err) < 0)
 		return -1;
 	sample.size[0] = weight->size[0];
-	attributes = json_pack("{s:I}", "out_channels", (json_int_t)weight->size[0]);
-	image_pair(attributes, "kernel", w.kernel, 0);
-	image_pair(attributes, "stride", w.stride, 1);
-	image_pair(attributes, "padding", w.padding, 0);
-	image_pair(attributes, "dilation", w.dilation, 1);
-	if (groups != 1)
-		pd_json_set(attributes, "groups", json_integer(groups));
-	if (!bias)
-		pd_json_set(attributes, "bias", json_false());
-	layer = layer_add_one(g, "conv2d", node, base, &sample, attributes);
-	layer_parameter(g, layer, "weight", weight, NULL);
-	if (bias)
-		layer_parameter(g, layer, "bias", bias, NULL);
-	return image_set(g, node, layer, &sample, err);
+	return image_convolve(g, node, "conv2d", base, &sample, &w, NULL, weight, bias, err);
 }
 
 /* Of pools; windows that pad more than half of themselves are refused by the kind. */

@@ -9,8 +9,7 @@ int translate_conv_transpose(struct graph *g, const struct pd_onnx_node *node, s
 	struct extent sample;
 	const struct view *view;
 	struct window w;
-	json_t *attributes;
-	int base, layer;
+	int base;
 
 	if (image_in(g, node, &view, &base, &sample, err) < 0 || image_window(node, &w, err) < 0 ||
 	    image_weights(g, node, 4, &weight, &bias, err) < 0)
@@ -27,21 +26,7 @@ int translate_conv_transpose(struct graph *g, const struct pd_onnx_node *node, s
 			return graph_error(node, err, "expected an image of 1 to 2^30 rows and columns");
 	}
 	sample.size[0] = weight->size[1] * groups;
-	attributes = json_pack("{s:I}", "out_channels", (json_int_t)sample.size[0]);
-	image_pair(attributes, "kernel", w.kernel, 0);
-	image_pair(attributes, "stride", w.stride, 1);
-	image_pair(attributes, "padding", w.padding, 0);
-	image_pair(attributes, "output_padding", more, 0);
-	image_pair(attributes, "dilation", w.dilation, 1);
-	if (groups != 1)
-		pd_json_set(attributes, "groups", json_integer(groups));
-	if (!bias)
-		pd_json_set(attributes, "bias", json_false());
-	layer = layer_add_one(g, "conv_transpose2d", node, base, &sample, attributes);
-	layer_parameter(g, layer, "weight", weight, NULL);
-	if (bias)
-		layer_parameter(g, layer, "bias", bias, NULL);
-	return image_set(g, node, layer, &sample, err);
+	return image_convolve(g, node, "conv_transpose2d", base, &sample, &w, more, weight, bias, err);
 }
 
 /* Says how places of the output are found in the input; NULL: in none of the ways that the kind knows. */
