@@ -61,7 +61,7 @@ static const char *const recompute_kinds[] = {
 #undef RECOMPUTE_KIND
 };
 
-static int memory_model;
+static int memory_model = -1;    /* not given: the profile's */
 static double memory_margin = -1;
 static bool shard_optimizer;
 
@@ -377,13 +377,15 @@ static int read_profiles(int argc, char **argv, int first, struct pd_profile **p
 /* Sets whose memory is predicted, unless the profile says it and no option does. */
 static int set_memory(struct pd_profile **profiles, int count, struct pd_error *err)
 {
-	struct pd_memory_rule rule = { (enum pd_memory_model)memory_model, shard_optimizer,
-				       memory_margin < 0 ? MARGIN : memory_margin / 100 };
+	struct pd_memory_rule rule = { .model = PD_MEMORY_OWN };
 
-	if (memory_model == PD_MEMORY_OWN && (memory_margin >= 0 || shard_optimizer))
+	if (memory_model <= PD_MEMORY_OWN && (memory_margin >= 0 || shard_optimizer))
 		return pd_error_input(err, "--%s: expected only with --memory-model=torch or megatron",
 				      shard_optimizer ? "shard-optimizer" : "memory-margin");
-	for (int i = 0; i < count && memory_model != PD_MEMORY_OWN; i++)
+	if (memory_model > PD_MEMORY_OWN)
+		rule = (struct pd_memory_rule){ (enum pd_memory_model)memory_model, shard_optimizer,
+						memory_margin < 0 ? MARGIN : memory_margin / 100 };
+	for (int i = 0; i < count && memory_model >= 0; i++)
 		profiles[i]->memory = rule;
 	if (profiles[0]->memory.model != PD_MEMORY_OWN &&
 	    (request.any_weights || request.weights != PD_WEIGHTS_FLUSH))

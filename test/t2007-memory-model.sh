@@ -86,6 +86,8 @@ test_ok "the plan carries the rule, which pd-run does not follow" '
 	jq .profile plan.json >again.json
 	same "$(pd-plan -t 4@1GB/s --weights=flush --microbatches=8 --quiet --stages=2x2,2x2 again.json | jq -c "[.stages[].predicted.memory_bytes]")" \
 		"$(jq -c "[.stages[].predicted.memory_bytes]" plan.json)"
+	pd-plan -t 4@1GB/s --memory-model=pd-run again.json >plan.json
+	jq -e ".profile | has(\"memory\") | not" plan.json
 	pd-model mlp | pd-profile --no-link -i 1 >mlp.json
 	pd-plan $options --memory-model=torch mlp.json >plan.json
 	status 2 pd-run --synthetic plan.json 2>err
