@@ -80,6 +80,12 @@ test_ok "plans keep to the limit by that memory, recompute for it, and are check
 			done
 		done
 	done'
+test_ok "stages that fit because replicas share out the optimizer are not left out" '
+	memory --memory-model=megatron --shard-optimizer --stages=4x4 bf16.json
+	fits=$(jq "[.stages[].predicted.memory_bytes] | max" plan.json)
+	[ "$fits" -lt 48000 ]
+	pd-plan $options --memory-model=megatron --shard-optimizer -m "$fits" bf16.json >searched.json
+	jq -e ".predicted.period_ns <= $(jq .predicted.period_ns plan.json)" searched.json'
 test_ok "the plan carries the rule, which pd-run does not follow" '
 	memory --memory-model=megatron --shard-optimizer --stages=2x2,2x2 f32.json
 	jq -e ".profile.memory == {model: \"megatron\", sharded: true, margin: 0}" plan.json
