@@ -14,8 +14,14 @@ dist_devices_DATA = \
 	share/devices/a100-40.json \
 	share/devices/a100-80.json \
 	share/devices/b200.json \
+	share/devices/h100-pcie.json \
 	share/devices/h100-sxm.json \
-	share/devices/h200.json
+	share/devices/h200.json \
+	share/devices/l40s.json \
+	share/devices/mi300x.json \
+	share/devices/rtx-4090.json \
+	share/devices/v100-16.json \
+	share/devices/v100-32.json
 
 # bash completion, out of the programs' own tables of options
 completiondir = $(datadir)/bash-completion/completions

@@ -26,6 +26,13 @@ parts() {
 	jq -c ".layers[] | select(.name == \"$1\") | [.forward_ns, .backward_input_ns, .backward_weight_ns, .update_ns // 0]" \
 		profile.json
 }
+# refused WORDS OPTION...: checks that pd-profile refuses these in one line with the WORDS.
+refused() {
+	words=$1
+	shift
+	status 2 pd-profile "$@" >out 2>err
+	grep "$words" err && one_line err
+}
 same() {
 	[ "$1" = "$2" ] || { echo "found $1, expected $2"; return 1; }
 }
@@ -47,11 +54,23 @@ test_ok "whole waves of whole tiles, with a beginning and an end" '
 	pd-profile --device=./tiles.json --batch-size=100 net.json >profile.json
 	# 2 x 2 tiles of 64 x 16 are one wave: 4 * 64 * 16 * 2 * 30 * (1 + 30 / 30) operations
 	same "$(parts fc1 | jq -c "[.[0], .[2]]")" "[491527,$((2 * 4 * 64 * 16 * 130 + 7))]"'
-test_ok "every family has a profile on every device that is known by name, and a plan" '
-	for device in a100-40 a100-80 h100-sxm h200 b200; do
-		pd-model gpt2 --layers=2 | pd-profile --device=$device --dtype=bf16 --batch-size=4 - >profile.json
-		jq -e ".device.name == \"$device\" and all(.layers[]; .kind != \"linear\" or .forward_ns > 0)" profile.json
+test_ok "every device that is known by name says where each figure is from, and has its name" '
+	for file in "$PD_DEVICES"/*.json; do
+		jq -e --arg name "$(basename "$file" .json)" ".name == \$name and .sources as \$from |
+			(keys - [\"format\", \"version\", \"name\", \"kind\", \"spread\", \"sources\"]) == (\$from | keys)" \
+			"$file" || { echo "$file"; false; }
+	done'
+test_ok "each makes a profile in the types that it has, and a plan" '
+	pd-model gpt2 --layers=2 >model.json
+	for file in "$PD_DEVICES"/*.json; do
+		device=$(basename "$file" .json)
+		dtype=$(jq -r ".products_per_s | if .bf16 then \"bf16\" else \"f16\" end" "$file")
+		pd-profile --device="$device" --dtype="$dtype" --batch-size=4 model.json >profile.json
+		jq -e ".device.name == \"$device\" and ([.layers[].forward_ns] | add > 0)" profile.json
+		pd-plan -t 2@32GB/s profile.json >plan.json
 	done
+	refused "device \"v100-16\": products_per_s has no \"bf16\"" --device=v100-16 --dtype=bf16 model.json'
+test_ok "every family has a profile, and a plan" '
 	for network in mlp lenet5 resnet18 resnext50-32x4d "awd-lm --lanes=8" gnmt bert-large vit-b16 tinyllama s2vt; do
 		# shellcheck disable=SC2086
 		pd-model $network >model.json || continue
@@ -61,8 +80,8 @@ test_ok "every family has a profile on every device that is known by name, and a
 		grep "estimated for h100-sxm by its data sheet, and may be off by 25%" err
 	done'
 test_ok "a larger device takes less time" '
-	for device in a100-80 h100-sxm b200; do
-		pd-model gpt2 | pd-profile --device=$device --dtype=bf16 --batch-size=8 - | jq "[.layers[].forward_ns] | add"
+	for device in v100-32 a100-80 h100-pcie h100-sxm b200; do
+		pd-model gpt2 | pd-profile --device=$device --dtype=f16 --batch-size=8 - | jq "[.layers[].forward_ns] | add"
 	done >times
 	sort -rn times | cmp - times'
 test_ok "--explain and plans say where times come from" '
@@ -85,16 +104,9 @@ test_ok "--fit finds the efficiencies of which times were made" '
 			jq "[.layers[] | .forward_ns + .backward_ns] | add"
 	done >times
 	awk "NR == 1 { slow = \$1 } NR == 2 { exit !(\$1 / slow > 0.95 && \$1 / slow < 1.05) }" times'
-# refused WORDS OPTION...: checks that pd-profile refuses these in one line with the WORDS.
-refused() {
-	words=$1
-	shift
-	status 2 pd-profile "$@" >out 2>err
-	grep "$words" err && one_line err
-}
 test_ok "devices and options that are none are refused" '
 	refused "a device by its data sheet (pd-device(5)), found \"h100-sxn\"; did you mean \"h100-sxm\"?" --device=h100-sxn net.json
-	refused "device: expected one of auto, cuda, cpu, found \"mi300\"" --no-link --device=mi300 net.json
+	refused "device: expected one of auto, cuda, cpu, found \"tpu\"" --no-link --device=tpu net.json
 	refused "absent.json: cannot open" --device=./absent.json net.json
 	refused "does nothing with a device by its data sheet" --device=h100-sxm --threads=2 net.json
 	refused "fit: expected --device=NAME" --fit net.json

@@ -103,6 +103,11 @@ test_ok "pd-trace(5) has every kind of operation, with its letter" '
 	sed -n "/^\.It Cm/{N;s/^\.It Cm \([a-z_]*\)\n\([A-Za-z]\): .*/\1 \2/p}" "$man/pd-trace.5" >found
 	same expected found'
 
+test_ok "pd-device(5) has every device that is known by name" '
+	ls "$PD_DEVICES" | sed "s/\.json\$//" | sort >expected
+	sed -n "/^\.Sh FILES/,\$s/^\.It Cm //p" "$man/pd-device.5" | sed "s/ , /\n/g" | sort >found
+	same expected found'
+
 # A reader lists the keys that it expects when it meets another one.
 for kind in model profile topology plan schedule trace; do
 	test_ok "pd-$kind(5) has every key" '
