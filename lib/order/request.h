@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What an order is made for, and what it takes there: integers alone, so that it is the same on any machine. */
+#pragma once
+
+#include "order/order.h"
+
+struct pd_order_stage {
+	int64_t f_ns, b_ns, w_ns;       /* F, I and W of a microbatch; B takes b + w */
+	int64_t f_bytes, b_bytes, w_bytes;      /* by which each changes what its position keeps; f > 0, the
+						   others at most 0, the sum 0 */
+};
+
+struct pd_order_request {
+	int positions, stages, microbatches;
+	const int *position_of;                 /* per stage */
+	const struct pd_order_stage *stage;     /* per stage */
+	int64_t transfer_ns;                    /* between stages at different positions */
+	const int64_t *cap_bytes;               /* per position: what it may keep; NULL: as much as it likes */
+	bool agrees;                            /* all positions agree on updates: the makespan counts, else
+						   the longest span */
+	int64_t pair_ns, alone_ns;              /* a pair takes pair_ns / alone_ns of what its two operations
+						   take one after the other; 0, 0: as long */
+};
+
+struct pd_order_price {
+	int64_t makespan_ns;            /* from the first beginning to the last end */
+	int64_t span_ns;                /* the most from a position's first beginning to its last end */
+	int64_t *peak_bytes;            /* per position: the most that it keeps at once */
+	struct pd_order_times ends;
+};
+
+/*
+ * Returns what an order takes in which each position computes its list as early as it can, from a walk over its
+ * operations.  The order has been certified, and is of the request's stages.  A pair begins when both can, and
+ * both end with it.
+ */
+struct pd_order_price pd_order_price(const struct pd_order *order, const struct pd_order_request *request);
+void pd_order_price_release(struct pd_order_price *price);
+/* Tells whether every position keeps at most its cap. */
+bool pd_order_fits(const struct pd_order_price *price, const struct pd_order_request *request);
+/* Returns the time that counts: see struct pd_order_request.agrees. */
+static inline int64_t pd_order_value(const struct pd_order_price *price, const struct pd_order_request *request)
+{
+	return request->agrees ? price->makespan_ns : price->span_ns;
+}
