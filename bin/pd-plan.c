@@ -35,7 +35,7 @@ static struct pd_effort effort;
 static struct pd_progress_bar bar;
 
 static const char *const schedules[] = {
-#define SCHEDULE_KIND(symbol, name, what) name,
+#define SCHEDULE_KIND(symbol, name, usual, weights, facts, what) name,
 #include "plan/schedule_kind.def"
 #undef SCHEDULE_KIND
 	"auto", NULL
@@ -191,8 +191,7 @@ static void begin_search(void)
 /* Returns a schedule's usual weights; other systems train by flush alone. */
 static int usual_weights(int kind)
 {
-	return format >= LAYOUTS ? PD_WEIGHTS_FLUSH : kind == PD_SCHEDULE_1F1B ? PD_WEIGHTS_STASH
-	     : kind == PD_SCHEDULE_NF1B ? PD_WEIGHTS_VERTICAL_SYNC : PD_WEIGHTS_FLUSH;
+	return (int)(format >= LAYOUTS ? PD_WEIGHTS_FLUSH : pd_schedule_usual_weights((enum pd_schedule_kind)kind));
 }
 
 /* Sets schedule, weights and chunks. */
@@ -209,13 +208,13 @@ static int request_policy(struct pd_error *err)
 	request.schedule = (enum pd_schedule_kind)schedule;
 	request.weights = (enum pd_weight_kind)weights;
 	request.chunks = (int)chunks;
-	if (chunks && schedule != PD_SCHEDULE_INTERLEAVED && !request.any_schedule)
+	if (chunks && !pd_schedule_has(request.schedule, PD_FACT_SHARES) && !request.any_schedule)
 		return pd_error_input(err, "--chunks: only schedule \"interleaved\" has chunks, found "
 				      "\"%s\"", schedules[schedule]);
-	if (schedule == PD_SCHEDULE_INTERLEAVED && !chunks)
+	if (pd_schedule_has(request.schedule, PD_FACT_SHARES) && !chunks)
 		request.chunks = PD_PLANNER_CHUNKS;
 	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
-	if (eager && schedule != PD_SCHEDULE_1F1B)
+	if (eager && !pd_schedule_has(request.schedule, PD_FACT_LEADS))
 		return pd_error_input(err, "--eager: only schedule \"1f1b\" has a start-up of its own, "
 				      "found \"%s\"", schedules[schedule]);
 	if (request.agree && !request.any_weights && weights != PD_WEIGHTS_2BW &&

@@ -155,7 +155,7 @@ static void limit_windows(struct pd_usage *usage)
 			times[s].reduce_ns = (int64_t)serial_allreduce_ns(usage, s);
 	cycle = pd_cycle_slowest(times, plan->stage_count);
 	free(times);
-	if (plan->schedule == PD_SCHEDULE_1F1B && !usage->schedule->drains &&
+	if (pd_schedule_has(plan->schedule, PD_FACT_LEADS) && !usage->schedule->drains &&
 	    cycle.last > cycle.first && (double)cycle.period_ns > 1.005 * usage->limit.ns)
 		usage->limit = (struct pd_limit){
 			.kind = PD_LIMIT_WINDOW, .first = cycle.first, .last = cycle.last,

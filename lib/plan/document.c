@@ -159,10 +159,10 @@ static int read_stage(const struct pd_place *place, struct pd_plan *plan, int in
 	return read_stage_prediction(place, stage, err);
 }
 
-/* Checks that the ranks are 0, 1, 2 and so on, each once; interleaved stages share ranks. */
+/* Checks that the ranks are 0, 1, 2 and so on, each once; some schedules have stages share ranks. */
 static int check_ranks(const struct pd_place *stages, struct pd_plan *plan, struct pd_error *err)
 {
-	bool shared = plan->schedule == PD_SCHEDULE_INTERLEAVED;
+	bool shared = pd_schedule_has(plan->schedule, PD_FACT_SHARES);
 	int64_t total = 0;
 	bool *used;
 

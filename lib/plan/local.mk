@@ -6,7 +6,8 @@ lib_libpd_a_SOURCES += \
 	lib/plan/memory.c lib/plan/memory.h \
 	lib/plan/order.c lib/plan/order.h \
 	lib/plan/period_kind.def \
-	lib/plan/plan.c lib/plan/plan.h lib/plan/schedule_kind.def lib/plan/weight_kind.def \
+	lib/plan/plan.c lib/plan/plan.h lib/plan/schedule_kind.c lib/plan/schedule_kind.h \
+	lib/plan/schedule_kind.def lib/plan/weight_kind.def \
 	lib/plan/prediction.c lib/plan/prediction.h \
 	lib/plan/sparse.c lib/plan/sparse.h lib/plan/startup_kind.def \
 	lib/plan/scratch.c lib/plan/scratch.h \

@@ -6,20 +6,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-const char *const pd_schedule_kind_name[PD_SCHEDULE_KINDS + 1] = {
-#define SCHEDULE_KIND(symbol, name, what) name,
-#include "plan/schedule_kind.def"
-#undef SCHEDULE_KIND
-	NULL
-};
-
-const char *const pd_weight_kind_name[PD_WEIGHT_KINDS + 1] = {
-#define WEIGHT_KIND(symbol, name, what) name,
-#include "plan/weight_kind.def"
-#undef WEIGHT_KIND
-	NULL
-};
-
 const char *const pd_startup_kind_name[PD_STARTUP_KINDS + 1] = {
 #define STARTUP_KIND(symbol, name, what) name,
 #include "plan/startup_kind.def"

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "plan/schedule_kind.h"
 #include "profile/profile.h"
 #include "topology/reducer.h"
 #include "topology/topology.h"
@@ -11,20 +12,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum pd_schedule_kind {
-#define SCHEDULE_KIND(symbol, name, what) PD_SCHEDULE_##symbol,
-#include "plan/schedule_kind.def"
-#undef SCHEDULE_KIND
-	PD_SCHEDULE_KINDS
-};
-
-enum pd_weight_kind {
-#define WEIGHT_KIND(symbol, name, what) PD_WEIGHTS_##symbol,
-#include "plan/weight_kind.def"
-#undef WEIGHT_KIND
-	PD_WEIGHT_KINDS
-};
-
 enum pd_startup_kind {
 #define STARTUP_KIND(symbol, name, what) PD_STARTUP_##symbol,
 #include "plan/startup_kind.def"
@@ -32,9 +19,7 @@ enum pd_startup_kind {
 	PD_STARTUP_KINDS
 };
 
-extern const char *const pd_schedule_kind_name[PD_SCHEDULE_KINDS + 1];  /* NULL-terminated */
-extern const char *const pd_weight_kind_name[PD_WEIGHT_KINDS + 1];
-extern const char *const pd_startup_kind_name[PD_STARTUP_KINDS + 1];
+extern const char *const pd_startup_kind_name[PD_STARTUP_KINDS + 1];    /* NULL-terminated */
 
 enum pd_period_kind {
 	PD_PERIOD_UNSAID,
@@ -200,7 +185,8 @@ int pd_plan_check_lanes(const struct pd_plan *plan, const char *where, struct pd
 /* Tells whether all stages update after the same microbatches, even after one. */
 static inline bool pd_updates_in_groups(enum pd_schedule_kind schedule, enum pd_weight_kind weights)
 {
-	return weights == PD_WEIGHTS_FLUSH || weights == PD_WEIGHTS_2BW || schedule == PD_SCHEDULE_NF1B;
+	return weights == PD_WEIGHTS_FLUSH || weights == PD_WEIGHTS_2BW ||
+	       pd_schedule_has(schedule, PD_FACT_MINIBATCHES);
 }
 
 /* Returns the microbatches of an update of a stage. */

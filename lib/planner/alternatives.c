@@ -74,9 +74,9 @@ static struct pd_plan *as_requested(const struct finder *finder,
 				    const struct pd_partition *partition)
 {
 	const struct pd_plan *won = finder->plan;
-	bool interleaved = won->schedule == PD_SCHEDULE_INTERLEAVED;
+	bool shares = pd_schedule_has(won->schedule, PD_FACT_SHARES);
 
-	return plan_of(finder, partition, interleaved ? PD_SCHEDULE_1F1B : won->schedule,
+	return plan_of(finder, partition, shares ? PD_SCHEDULE_1F1B : won->schedule,
 		       won->weights, finder->task->request->microbatches);
 }
 
@@ -107,7 +107,7 @@ static bool is_straight(const struct pd_plan *plan)
 	for (int s = 0; s < plan->stage_count; s++)
 		if (plan->stages[s].replicas > 1)
 			return false;
-	return plan->schedule != PD_SCHEDULE_INTERLEAVED;
+	return !pd_schedule_has(plan->schedule, PD_FACT_SHARES);
 }
 
 /* Returns the better one of two plans, either of which may be NULL. */

@@ -93,7 +93,7 @@ static void advise(const struct pd_task *task, char *text, size_t room)
 		snprintf(text, room, RECOMPUTED);
 		return;
 	}
-	if (task->request->schedule != PD_SCHEDULE_1F1B)
+	if (!pd_schedule_has(task->request->schedule, PD_FACT_LEADS))
 		return;
 	for (size_t i = 0; i < PD_COUNT(lighter); i++)
 		if (lighter[i] != weights && weights != PD_WEIGHTS_FLUSH &&

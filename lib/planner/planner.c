@@ -157,8 +157,7 @@ static bool is_open(const struct pd_plan_request *request, int schedule, int wei
 {
 	bool named = schedule == (int)request->schedule, same = weights == (int)request->weights;
 
-	if (!request->any_schedule ? !named : schedule == PD_SCHEDULE_NF1B ||
-	    schedule == PD_SCHEDULE_NONE)
+	if (!request->any_schedule ? !named : !pd_schedule_has((enum pd_schedule_kind)schedule, PD_FACT_OPEN))
 		return false;
 	return request->any_weights ? weights != PD_WEIGHTS_LATEST : same;
 }
@@ -166,7 +165,7 @@ static bool is_open(const struct pd_plan_request *request, int schedule, int wei
 /* Tells whether no stage may have replicas. */
 static bool is_straight(const struct pd_plan_request *request)
 {
-	return request->straight || request->chunks || request->schedule == PD_SCHEDULE_NF1B;
+	return request->straight || request->chunks || pd_schedule_has(request->schedule, PD_FACT_STRAIGHT);
 }
 
 /* Plans with one combination, as if it had been asked for. */
@@ -177,7 +176,7 @@ static struct pd_plan *plan_with(struct pd_task *task, struct pd_plan_request *r
 	struct pd_plan *plan;
 
 	request->any_schedule = request->any_weights = false;
-	request->chunks = request->schedule != PD_SCHEDULE_INTERLEAVED ? 0
+	request->chunks = !pd_schedule_has(request->schedule, PD_FACT_SHARES) ? 0
 			: task->request->chunks ? task->request->chunks : PD_PLANNER_CHUNKS;
 	one.request = request;
 	one.straight = is_straight(request);

@@ -116,7 +116,7 @@ static int apply_schedule(const struct pd_what_if *what, struct pd_plan *plan,
 	    apply_name("--weights", pd_weight_kind_name, what->weights, &weights, err) < 0)
 		return -1;
 	plan->schedule = (enum pd_schedule_kind)schedule;
-	if (plan->schedule != PD_SCHEDULE_1F1B)
+	if (!pd_schedule_has(plan->schedule, PD_FACT_LEADS))
 		plan->startup = PD_STARTUP_FRUGAL;
 	plan->weights = (enum pd_weight_kind)weights;
 	if (what->microbatches)

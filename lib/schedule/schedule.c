@@ -78,7 +78,7 @@ static int stashed_versions(const struct pd_schedule *schedule, int stage)
 int pd_schedule_versions(const struct pd_schedule *schedule, int stage)
 {
 	const struct pd_plan *plan = schedule->plan;
-	bool minibatches = plan->schedule == PD_SCHEDULE_NF1B;
+	bool minibatches = pd_schedule_has(plan->schedule, PD_FACT_MINIBATCHES);
 	int64_t group = schedule->group[stage], r = plan->stages[stage].replicas, lead, first;
 
 	switch (plan->weights) {
@@ -108,7 +108,7 @@ int64_t pd_schedule_delay(const struct pd_schedule *schedule, int stage)
 	const struct pd_stage *at = &schedule->plan->stages[stage];
 	int64_t group = schedule->group[stage];
 
-	if (schedule->plan->schedule == PD_SCHEDULE_NF1B)       /* warm-ups count updates here */
+	if (pd_schedule_has(schedule->plan->schedule, PD_FACT_MINIBATCHES))     /* warm-ups count these here */
 		return at->warmup;
 	return ((int64_t)schedule->warmup[stage] * at->replicas + group - 1) / group;
 }
@@ -119,7 +119,7 @@ bool pd_schedule_defers(const struct pd_schedule *schedule, int stage)
 	const struct pd_plan *plan = schedule->plan;
 	int64_t r = plan->stages[stage].replicas;
 
-	return plan->schedule == PD_SCHEDULE_1F1B && plan->weights == PD_WEIGHTS_2BW && !schedule->agrees &&
+	return pd_schedule_has(plan->schedule, PD_FACT_LEADS) && plan->weights == PD_WEIGHTS_2BW && !schedule->agrees &&
 	       r > 1 && schedule->warmup[stage] * r < schedule->group[stage] &&
 	       schedule->first[stage] * r < schedule->group[stage];
 }

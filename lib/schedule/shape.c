@@ -24,34 +24,18 @@ static int64_t lead_of(const struct pd_schedule *schedule, int s)
 	return schedule->warmup[s] * replicas(schedule, s);
 }
 
-/* Tells whether a schedule can be combined with these weights. */
-static bool goes_with(enum pd_schedule_kind schedule, enum pd_weight_kind weights)
-{
-	switch (schedule) {
-	case PD_SCHEDULE_1F1B:
-		return true;
-	case PD_SCHEDULE_NONE:
-		return weights == PD_WEIGHTS_FLUSH || weights == PD_WEIGHTS_STASH;
-	case PD_SCHEDULE_NF1B:
-		return weights == PD_WEIGHTS_VERTICAL_SYNC || weights == PD_WEIGHTS_STASH ||
-		       weights == PD_WEIGHTS_LATEST;
-	default:
-		return weights == PD_WEIGHTS_FLUSH;
-	}
-}
-
 static int check_kind(const struct pd_plan *plan, struct pd_error *err)
 {
 	char known[128] = "";
 
-	if (plan->startup != PD_STARTUP_FRUGAL && plan->schedule != PD_SCHEDULE_1F1B)
+	if (plan->startup != PD_STARTUP_FRUGAL && !pd_schedule_has(plan->schedule, PD_FACT_LEADS))
 		return pd_error_input(err, "%s: startup \"%s\" goes with schedule \"1f1b\", "
 				      "found \"%s\"", pd_plan_name(plan), pd_startup_kind_name[plan->startup],
 				      pd_schedule_kind_name[plan->schedule]);
-	if (goes_with(plan->schedule, plan->weights))
+	if (pd_schedule_goes_with(plan->schedule, plan->weights))
 		return 0;
 	for (int w = 0; w < PD_WEIGHT_KINDS; w++)
-		if (goes_with(plan->schedule, (enum pd_weight_kind)w))
+		if (pd_schedule_goes_with(plan->schedule, (enum pd_weight_kind)w))
 			pd_list_name(known, sizeof(known), pd_weight_kind_name[w], "");
 	return pd_error_input(err, "%s: schedule \"%s\" does not go with weights \"%s\""
 			      ", but with %s", pd_plan_name(plan), pd_schedule_kind_name[plan->schedule],
@@ -379,7 +363,7 @@ int pd_shape_set(struct pd_schedule *schedule, struct pd_error *err)
 	schedule->chunks = 1;
 	schedule->positions = plan->stage_count;
 	schedule->drains = plan->weights == PD_WEIGHTS_FLUSH;
-	schedule->splits = plan->schedule == PD_SCHEDULE_ZB_H1;
+	schedule->splits = pd_schedule_has(plan->schedule, PD_FACT_SPLITS);
 	schedule->agrees = pd_plan_agrees(plan);
 	if (set_groups(schedule, err) < 0 || set_warmups(schedule, err) < 0)
 		return -1;

@@ -82,7 +82,7 @@ static size_t cycle_of(const int64_t *ends, size_t n)
 
 static int64_t longest_turn(const struct pd_plan *plan)
 {
-	return plan->schedule == PD_SCHEDULE_GPIPE ? LONGEST_GPIPE : LONGEST_TURN;
+	return pd_schedule_has(plan->schedule, PD_FACT_FORWARDS_FIRST) ? LONGEST_GPIPE : LONGEST_TURN;
 }
 
 bool pd_steady_shows_updates(const struct pd_plan *plan)
@@ -103,7 +103,7 @@ static void pipeline_of(const struct pd_plan *plan, int64_t *in_flight_p, int64_
 		int64_t r = plan->stages[s].replicas;
 		int64_t here = ((int64_t)plan->stages[s].warmup + 1) * r;
 
-		if (plan->schedule == PD_SCHEDULE_NF1B)         /* its warm-up counts minibatches */
+		if (pd_schedule_has(plan->schedule, PD_FACT_MINIBATCHES))
 			here *= plan->microbatches;
 		if (here > *in_flight_p)
 			*in_flight_p = here;
@@ -319,7 +319,7 @@ void pd_progress_init(struct pd_progress *progress, const struct pd_plan *plan,
 	*progress = (struct pd_progress){ .ends = ends, .stride = stride,
 					  .stage_count = plan->stage_count };
 	pipeline_of(plan, &progress->in_flight, &progress->turn);
-	if (plan->schedule != PD_SCHEDULE_NONE)
+	if (!pd_schedule_has(plan->schedule, PD_FACT_ALONE))
 		return;
 	progress->in_flight = 1;        /* each waits for the one before it on its replica */
 	for (int s = 0; s < plan->stage_count; s++)

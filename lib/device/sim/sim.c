@@ -104,7 +104,7 @@ static void lay_out_slot(const struct pd_plan *plan, const struct pd_stage *stag
 			sizes->out[out++].offset = sizes->slot_bytes;
 		}
 		sizes->slot_bytes += pd_align(bytes);
-		if (plan->schedule == PD_SCHEDULE_ZB_H1)
+		if (pd_schedule_has(plan->schedule, PD_FACT_SPLITS))
 			sizes->slot_bytes += pd_align((size_t)pd_memory_split(plan->profile, l));
 	}
 }

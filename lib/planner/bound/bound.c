@@ -211,11 +211,11 @@ static int stage_devices(const struct pd_fewest *fewest, int u, int i, int behin
 static void bound_init(struct bound *b, const struct pd_costs *costs,
 		       const struct pd_plan_request *request)
 {
-	time_of way = request->schedule == PD_SCHEDULE_ZB_H1 ? split_of : passes_of;
+	time_of way = pd_schedule_has(request->schedule, PD_FACT_SPLITS) ? split_of : passes_of;
 
 	*b = (struct bound){ .costs = costs, .request = request,
 			     .devices = (int)request->topology->devices, .group = group_of(request),
-			     .straight = request->straight || request->schedule == PD_SCHEDULE_NF1B,
+			     .straight = request->straight || pd_schedule_has(request->schedule, PD_FACT_STRAIGHT),
 			     .agree = costs->copies || pd_planner_agrees(request, costs->profile,
 									 request->weights),
 			     .ns_per_byte = 1e9 / (double)request->topology->level[0]
@@ -282,7 +282,7 @@ static struct stage stage_of(const struct bound *b, int u, int i)
 	const struct pd_points *points = &b->points;
 	int v = pd_points_end(points, u, i);
 	bool known = !points->states || points->traffic;
-	bool alone = b->request->schedule == PD_SCHEDULE_NONE && !points->states;
+	bool alone = pd_schedule_has(b->request->schedule, PD_FACT_ALONE) && !points->states;
 	int64_t bytes = summed_bytes(b->request,
 				     points->parameter_bytes[v] - points->parameter_bytes[u]);
 

@@ -53,7 +53,8 @@ struct pd_stage_times *pd_stage_times_of(const struct pd_schedule *schedule)
 			.replicas = stage->replicas, .group = schedule->group[s],
 			.way_ns = pd_stage_way_ns(plan, schedule->wiring, s),
 			.reduce_ns = pd_reduce_is_serial(schedule, s) ? stage->allreduce_ns : 0,
-			.together = plan->schedule == PD_SCHEDULE_NF1B ? plan->microbatches : 1,
+			.together = pd_schedule_has(plan->schedule, PD_FACT_MINIBATCHES)
+				    ? plan->microbatches : 1,
 		};
 	}
 	return times;

@@ -240,8 +240,7 @@ static bool is_chain(const struct pd_schedule *schedule, const struct pd_stage_t
 
 bool pd_flow_knows(const struct pd_plan *plan)
 {
-	return plan->schedule == PD_SCHEDULE_1F1B || plan->schedule == PD_SCHEDULE_GPIPE ||
-	       plan->schedule == PD_SCHEDULE_NONE;
+	return pd_schedule_has(plan->schedule, PD_FACT_FLOW);
 }
 
 /* Returns the time of a minibatch by itself. */
@@ -309,7 +308,7 @@ static struct pd_expected expect(const struct pd_schedule *schedule, bool likely
 	int64_t least_ns = floor_ns(schedule, times, busiest_ns);
 	struct pd_expected expected;
 
-	if (known ? is_chain(schedule, times) : schedule->plan->schedule != PD_SCHEDULE_ZB_H1) {
+	if (known ? is_chain(schedule, times) : !schedule->splits) {
 		expected.estimate_ns = pd_cycle_slowest(times, schedule->plan->stage_count).period_ns;
 		expected.bound_ns = expected.estimate_ns;
 		expected.steps = 0;

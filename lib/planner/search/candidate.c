@@ -54,7 +54,7 @@ bool pd_planner_agrees(const struct pd_plan_request *request, const struct pd_pr
 
 bool pd_planner_plain(const struct pd_plan_request *request)
 {
-	return request->schedule == PD_SCHEDULE_1F1B && request->weights == PD_WEIGHTS_STASH &&
+	return pd_schedule_has(request->schedule, PD_FACT_LEADS) && request->weights == PD_WEIGHTS_STASH &&
 	       request->microbatches <= 1;
 }
 
@@ -211,7 +211,7 @@ struct pd_plan *pd_candidate_least(const struct pd_task *task, const struct pd_p
 
 	if (!plan)
 		return NULL;
-	for (int s = 0; s < plan->stage_count && plan->schedule == PD_SCHEDULE_1F1B; s++)
+	for (int s = 0; s < plan->stage_count && pd_schedule_has(plan->schedule, PD_FACT_LEADS); s++)
 		plan->stages[s].warmup = 0;
 	if (pd_recompute_free(task->request))
 		pd_recompute_fit(plan, 0);

@@ -87,7 +87,7 @@ struct pd_expected pd_contest_expect(const struct pd_contest *contest, const str
 static bool fill(struct pd_contest *contest, struct pd_plan *plan, bool choose,
 		 struct pd_warmup_limits *limits, struct pd_expected *expected_p)
 {
-	if (choose && plan->schedule == PD_SCHEDULE_1F1B)
+	if (choose && pd_schedule_has(plan->schedule, PD_FACT_LEADS))
 		return pd_warmup_choose(plan, limits, expected_p, &contest->work);
 	if (!pd_warmup_fit(plan, limits))
 		return false;
@@ -286,7 +286,7 @@ static size_t enter_deeper(struct pd_contest *contest, size_t from, enum deeper 
 	struct pd_plan *next;
 	size_t at;
 
-	if (plan->schedule != PD_SCHEDULE_1F1B || plan->stage_count == 1 ||
+	if (!pd_schedule_has(plan->schedule, PD_FACT_LEADS) || plan->stage_count == 1 ||
 	    (whose != EARLIER && plan->stages[end].warmup >= pd_warmup_most_last(plan)) ||
 	    !(next = deepen(contest, plan, whose)))
 		return contest->count;

@@ -142,7 +142,7 @@ static void enter_here(void *context, struct pd_plan *plan)
 	if (hopeless || exhaust->bounds > MOST_BOUNDS)
 		return;
 	pd_predict_stages(plan);
-	if (plan->schedule == PD_SCHEDULE_1F1B)
+	if (pd_schedule_has(plan->schedule, PD_FACT_LEADS))
 		vary(exhaust, plan, plan->stage_count - 1);
 	else
 		enter(exhaust, plan);

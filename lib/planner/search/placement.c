@@ -12,7 +12,7 @@
 /* Returns the places on a line: one for each stage, or with chunks for each rank. */
 static int places_of(const struct pd_plan *plan)
 {
-	return plan->schedule == PD_SCHEDULE_INTERLEAVED ? plan->rank_count : plan->stage_count;
+	return pd_schedule_has(plan->schedule, PD_FACT_SHARES) ? plan->rank_count : plan->stage_count;
 }
 
 /* Puts the stage of place p behind `next` other devices, with chunks all that share its rank. */
@@ -52,7 +52,7 @@ static int components(const struct pd_plan *plan, int k)
 {
 	int64_t size = size_of(&plan->topology, k), count = plan->rank_count / size;
 
-	if (size < 2 || count < 2 || plan->schedule == PD_SCHEDULE_INTERLEAVED || plan->rank_count % size != 0)
+	if (size < 2 || count < 2 || pd_schedule_has(plan->schedule, PD_FACT_SHARES) || plan->rank_count % size != 0)
 		return 0;
 	for (int s = 0; s < plan->stage_count; s++)
 		if (plan->stages[s].replicas % count != 0)

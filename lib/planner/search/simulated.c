@@ -227,7 +227,7 @@ static void enter_least_memory(struct pd_contest *contest, struct pd_plan **clos
 		pd_candidate_drop(plan);
 		pd_partition_free(partition);
 	}
-	if (best && task->request->schedule == PD_SCHEDULE_1F1B)
+	if (best && pd_schedule_has(task->request->schedule, PD_FACT_LEADS))
 		best->warmups = pd_calloc((size_t)best->stage_count, sizeof(int));
 	pd_contest_enter(contest, best);
 	pd_effort_return(task->request->effort, effort);
@@ -276,7 +276,7 @@ static bool may_defer(const struct pd_task *task)
 {
 	const struct pd_plan_request *request = task->request;
 
-	return request->weights == PD_WEIGHTS_2BW && request->schedule == PD_SCHEDULE_1F1B &&
+	return request->weights == PD_WEIGHTS_2BW && pd_schedule_has(request->schedule, PD_FACT_LEADS) &&
 	       !pd_planner_agrees(request, task->profile, request->weights);
 }
 

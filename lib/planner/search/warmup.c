@@ -50,7 +50,7 @@ static int most_of_last(const struct pd_plan *plan)
 	const struct pd_stage *last = &plan->stages[plan->stage_count - 1], *before = last - 1;
 	int64_t pass_ns = (last->forward_ns + last->backward_ns) / last->replicas, latency_ns;
 
-	if (plan->stage_count == 1 || plan->schedule != PD_SCHEDULE_1F1B)
+	if (plan->stage_count == 1 || !pd_schedule_has(plan->schedule, PD_FACT_LEADS))
 		return 0;
 	latency_ns = pd_topology_transfer_ns(&plan->topology, before->ranks[0], last->ranks[0], 0);
 	if (2 * latency_ns < pass_ns || latency_ns == 0)
@@ -227,7 +227,7 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_limits *limit
 			 * in flight.
 			 */
 			if (limits->recompute ||
-			    (!stage->warmup && plan->schedule == PD_SCHEDULE_1F1B))
+			    (!stage->warmup && pd_schedule_has(plan->schedule, PD_FACT_LEADS)))
 				stage->recompute = false;
 		}
 	}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "plan/schedule_kind.h"
+
+#include <stddef.h>
+
+const char *const pd_schedule_kind_name[PD_SCHEDULE_KINDS + 1] = {
+#define SCHEDULE_KIND(symbol, name, usual, weights, facts, what) name,
+#include "plan/schedule_kind.def"
+#undef SCHEDULE_KIND
+	NULL
+};
+
+const char *const pd_weight_kind_name[PD_WEIGHT_KINDS + 1] = {
+#define WEIGHT_KIND(symbol, name, what) name,
+#include "plan/weight_kind.def"
+#undef WEIGHT_KIND
+	NULL
+};
+
+#define WITH(symbol) (1u << PD_WEIGHTS_##symbol)
+#define FACT(symbol) (unsigned)PD_FACT_##symbol
+
+static const struct {
+	enum pd_weight_kind usual;
+	unsigned weights, facts;
+} rows[PD_SCHEDULE_KINDS] = {
+#define SCHEDULE_KIND(symbol, name, usual, weights, facts, what) { PD_WEIGHTS_##usual, weights, facts },
+#include "plan/schedule_kind.def"
+#undef SCHEDULE_KIND
+};
+
+bool pd_schedule_has(enum pd_schedule_kind kind, enum pd_schedule_fact fact)
+{
+	return rows[kind].facts & fact;
+}
+
+bool pd_schedule_goes_with(enum pd_schedule_kind kind, enum pd_weight_kind weights)
+{
+	return rows[kind].weights >> weights & 1;
+}
+
+enum pd_weight_kind pd_schedule_usual_weights(enum pd_schedule_kind kind)
+{
+	return rows[kind].usual;
+}

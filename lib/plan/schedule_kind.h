@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The kinds of schedules and of weights, and what is known of each kind of schedule. */
+#pragma once
+
+#include <stdbool.h>
+
+enum pd_schedule_kind {
+#define SCHEDULE_KIND(symbol, name, usual, weights, facts, what) PD_SCHEDULE_##symbol,
+#include "plan/schedule_kind.def"
+#undef SCHEDULE_KIND
+	PD_SCHEDULE_KINDS
+};
+
+enum pd_weight_kind {
+#define WEIGHT_KIND(symbol, name, what) PD_WEIGHTS_##symbol,
+#include "plan/weight_kind.def"
+#undef WEIGHT_KIND
+	PD_WEIGHT_KINDS
+};
+
+extern const char *const pd_schedule_kind_name[PD_SCHEDULE_KINDS + 1];  /* NULL-terminated */
+extern const char *const pd_weight_kind_name[PD_WEIGHT_KINDS + 1];
+
+enum pd_schedule_fact {
+	PD_FACT_SPLITS = 1 << 0,        /* gradients of weights are operations of their own */
+	PD_FACT_SHARES = 1 << 1,        /* a rank has several stages */
+	PD_FACT_STRAIGHT = 1 << 2,      /* no stage has replicas */
+	PD_FACT_MINIBATCHES = 1 << 3,   /* warm-ups count minibatches */
+	PD_FACT_LEADS = 1 << 4,         /* warm-ups and the start-up are the plan's */
+	PD_FACT_FORWARDS_FIRST = 1 << 5, /* all of a group's come before its first backward */
+	PD_FACT_ALONE = 1 << 6,         /* one microbatch at a time */
+	PD_FACT_OPEN = 1 << 7,          /* a search over all schedules tries it */
+	PD_FACT_FLOW = 1 << 8,          /* the recurrence of planner/price/flow.c is exact */
+};
+
+bool pd_schedule_has(enum pd_schedule_kind kind, enum pd_schedule_fact fact);
+/* Tells whether it can be combined with these weights. */
+bool pd_schedule_goes_with(enum pd_schedule_kind kind, enum pd_weight_kind weights);
+/* Returns the weights that it has unless others are asked for. */
+enum pd_weight_kind pd_schedule_usual_weights(enum pd_schedule_kind kind);
