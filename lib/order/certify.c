@@ -128,7 +128,7 @@ int pd_order_certify(const struct pd_order *order, struct pd_order_times *slots,
 
 	if (check_complete(order, err) < 0)
 		return -1;
-	n.slots = pd_order_times_new(order);
+	n.slots = pd_order_times_new(order->stages, order->microbatches);
 	n.before = pd_calloc((size_t)order->positions, sizeof(*n.before));
 	for (int q = 0; q < order->positions; q++)
 		n.before[q] = -1;

@@ -81,12 +81,11 @@ void pd_order_drop(struct pd_order *order, int microbatches)
 		order->microbatches = microbatches;
 }
 
-struct pd_order_times pd_order_times_new(const struct pd_order *order)
+struct pd_order_times pd_order_times_new(int stages, int microbatches)
 {
 	return (struct pd_order_times){
-		.stages = order->stages, .microbatches = order->microbatches,
-		.of = pd_calloc((size_t)PD_ORDER_SPLIT * (size_t)order->stages * (size_t)order->microbatches,
-				sizeof(int64_t)),
+		.stages = stages, .microbatches = microbatches,
+		.of = pd_calloc((size_t)PD_ORDER_SPLIT * (size_t)stages * (size_t)microbatches, sizeof(int64_t)),
 	};
 }
 

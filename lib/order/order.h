@@ -94,7 +94,7 @@ static inline int64_t *pd_order_time(const struct pd_order_times *times, enum pd
 }
 
 /* Makes times that are all 0. */
-struct pd_order_times pd_order_times_new(const struct pd_order *order);
+struct pd_order_times pd_order_times_new(int stages, int microbatches);
 void pd_order_times_release(struct pd_order_times *times);
 
 /*

@@ -2,39 +2,12 @@
 #include "order/request.h"
 
 #include "base/mem.h"
+#include "order/run.h"
 #include "order/walk.h"
 
 #include <stdlib.h>
 
-struct pricing {
-	const struct pd_order_request *request;
-	struct pd_order_price price;
-	struct clock {
-		int64_t first_ns, end_ns, bytes;
-		bool begun;
-	} *clocks;                      /* per position */
-};
-
-/* Returns when what stage `from` has made at `end_ns` is at another stage. */
-static int64_t arrival(const struct pd_order_request *request, int from, int to, int64_t end_ns)
-{
-	return end_ns + (request->position_of[from] == request->position_of[to] ? 0 : request->transfer_ns);
-}
-
-/* Returns when the inputs of an operation are there; INT64_MIN: they are its own position's. */
-static int64_t inputs(const struct pricing *p, const struct pd_order_op *op)
-{
-	const struct pd_order_times *ends = &p->price.ends;
-	int s = op->stage, i = op->microbatch;
-
-	if (op->pass == PD_ORDER_F && s > 0)
-		return arrival(p->request, s - 1, s, *pd_order_time(ends, PD_ORDER_F, s - 1, i));
-	if ((op->pass == PD_ORDER_I || op->pass == PD_ORDER_B) && s + 1 < ends->stages)
-		return arrival(p->request, s + 1, s, *pd_order_time(ends, PD_ORDER_I, s + 1, i));
-	return INT64_MIN;
-}
-
-static int64_t cost(const struct pd_order_stage *stage, enum pd_order_pass pass)
+int64_t pd_order_cost(const struct pd_order_stage *stage, enum pd_order_pass pass)
 {
 	switch (pass) {
 	case PD_ORDER_F:
@@ -48,86 +21,117 @@ static int64_t cost(const struct pd_order_stage *stage, enum pd_order_pass pass)
 	}
 }
 
-static void keep(struct pricing *p, int position, int64_t bytes)
+int64_t pd_order_run_arrival(const struct pd_order_run *run, const struct pd_order_op *op)
 {
-	struct clock *clock = &p->clocks[position];
+	const struct pd_order_request *request = run->request;
+	enum pd_order_pass pass = op->pass == PD_ORDER_F ? PD_ORDER_F : PD_ORDER_I;
+	int from = op->stage + (pass == PD_ORDER_F ? -1 : 1);
 
-	clock->bytes += bytes;
-	if (clock->bytes > p->price.peak_bytes[position])
-		p->price.peak_bytes[position] = clock->bytes;
+	if (op->pass == PD_ORDER_W || from < 0 || from == request->stages)
+		return 0;
+	return *pd_order_time(&run->ends, pass, from, op->microbatch) +
+	       (request->position_of[from] == request->position_of[op->stage] ? 0 : request->transfer_ns);
 }
 
-static void finish(struct pricing *p, int position, const struct pd_order_op *op)
+static void keep(struct pd_order_seat *seat, int64_t bytes)
 {
-	const struct pd_order_stage *stage = &p->request->stage[op->stage];
-	struct pd_order_times *ends = &p->price.ends;
-	int64_t end_ns = p->clocks[position].end_ns;
+	seat->bytes += bytes;
+	if (seat->bytes > seat->peak_bytes)
+		seat->peak_bytes = seat->bytes;
+}
 
-	switch (op->pass) {
-	case PD_ORDER_F:
-		keep(p, position, stage->f_bytes);
-		*pd_order_time(ends, PD_ORDER_F, op->stage, op->microbatch) = end_ns;
+/* An operation of a seat is over; it keeps what a forward made from the beginning on. */
+static void end(struct pd_order_run *run, struct pd_order_seat *seat, const struct pd_order_op *op)
+{
+	const struct pd_order_stage *stage = &run->request->stage[op->stage];
+
+	if (op->pass == PD_ORDER_F) {
+		*pd_order_time(&run->ends, PD_ORDER_F, op->stage, op->microbatch) = seat->now_ns;
 		return;
-	case PD_ORDER_I:
-	case PD_ORDER_B:
-		keep(p, position, stage->b_bytes);
-		*pd_order_time(ends, PD_ORDER_I, op->stage, op->microbatch) = end_ns;
-		if (op->pass == PD_ORDER_I)
-			return;
 	}
-	keep(p, position, stage->w_bytes);
-	*pd_order_time(ends, PD_ORDER_W, op->stage, op->microbatch) = end_ns;
+	if (op->pass != PD_ORDER_W) {
+		seat->bytes += stage->b_bytes;
+		*pd_order_time(&run->ends, PD_ORDER_I, op->stage, op->microbatch) = seat->now_ns;
+	}
+	if (op->pass != PD_ORDER_I) {
+		seat->bytes += stage->w_bytes;
+		*pd_order_time(&run->ends, PD_ORDER_W, op->stage, op->microbatch) = seat->now_ns;
+	}
 }
 
-static void run(struct pricing *p, int position, const struct pd_order_op *op)
+void pd_order_run_op(struct pd_order_run *run, const struct pd_order_op *op)
 {
-	const struct pd_order_request *request = p->request;
-	struct clock *clock = &p->clocks[position];
-	int64_t begin_ns = clock->end_ns, needed_ns = 0;
+	const struct pd_order_request *request = run->request;
+	struct pd_order_seat *seat = &run->seats[request->position_of[op->stage]];
+	int64_t begin_ns = seat->now_ns, needed_ns = 0;
 
 	for (int half = 0; half <= op->beside; half++) {
-		int64_t arrival_ns = inputs(p, op + half);
+		int64_t arrival_ns = pd_order_run_arrival(run, op + half);
 
 		begin_ns = arrival_ns > begin_ns ? arrival_ns : begin_ns;
-		needed_ns += cost(&request->stage[op[half].stage], op[half].pass);
+		needed_ns += pd_order_cost(&request->stage[op[half].stage], (enum pd_order_pass)op[half].pass);
+		if (op[half].pass == PD_ORDER_F)
+			keep(seat, request->stage[op[half].stage].f_bytes);
 	}
 	if (op->beside && request->alone_ns > 0)
 		needed_ns = needed_ns * request->pair_ns / request->alone_ns;
-	if (!clock->begun)
-		clock->first_ns = begin_ns;
-	clock->begun = true;
-	clock->end_ns = begin_ns + needed_ns;
+	if (seat->begun)
+		seat->idle_ns += begin_ns - seat->now_ns;
+	else
+		seat->first_ns = begin_ns;
+	seat->begun = true;
+	seat->now_ns = begin_ns + needed_ns;
 	for (int half = 0; half <= op->beside; half++)
-		finish(p, position, op + half);
+		end(run, seat, op + half);
+}
+
+struct pd_order_run pd_order_run_begin(const struct pd_order_request *request)
+{
+	return (struct pd_order_run){
+		.request = request,
+		.ends = pd_order_times_new(request->stages, request->microbatches),
+		.seats = pd_calloc((size_t)request->positions, sizeof(struct pd_order_seat)),
+	};
+}
+
+void pd_order_run_release(struct pd_order_run *run)
+{
+	pd_order_times_release(&run->ends);
+	free(run->seats);
+	*run = (struct pd_order_run){ 0 };
+}
+
+struct pd_order_price pd_order_run_end(struct pd_order_run *run)
+{
+	int positions = run->request->positions;
+	struct pd_order_price price = { .ends = run->ends,
+					.peak_bytes = pd_calloc((size_t)positions, sizeof(int64_t)) };
+
+	for (int q = 0; q < positions; q++) {
+		const struct pd_order_seat *seat = &run->seats[q];
+
+		price.peak_bytes[q] = seat->peak_bytes;
+		if (seat->now_ns > price.makespan_ns)
+			price.makespan_ns = seat->now_ns;
+		if (seat->now_ns - seat->first_ns > price.span_ns)
+			price.span_ns = seat->now_ns - seat->first_ns;
+	}
+	free(run->seats);
+	*run = (struct pd_order_run){ 0 };
+	return price;
 }
 
 struct pd_order_price pd_order_price(const struct pd_order *order, const struct pd_order_request *request)
 {
-	struct pricing p = {
-		.request = request,
-		.price = {
-			.peak_bytes = pd_calloc((size_t)order->positions, sizeof(int64_t)),
-			.ends = pd_order_times_new(order),
-		},
-		.clocks = pd_calloc((size_t)order->positions, sizeof(*p.clocks)),
-	};
+	struct pd_order_run run = pd_order_run_begin(request);
 	struct pd_order_walk walk = pd_order_walk_begin(order);
 	const struct pd_order_op *op;
 	int position;
 
 	while ((op = pd_order_walk_next(&walk, &position)))
-		run(&p, position, op);
+		pd_order_run_op(&run, op);
 	pd_order_walk_release(&walk);
-	for (int q = 0; q < order->positions; q++) {
-		const struct clock *clock = &p.clocks[q];
-
-		if (clock->end_ns > p.price.makespan_ns)
-			p.price.makespan_ns = clock->end_ns;
-		if (clock->end_ns - clock->first_ns > p.price.span_ns)
-			p.price.span_ns = clock->end_ns - clock->first_ns;
-	}
-	free(p.clocks);
-	return p.price;
+	return pd_order_run_end(&run);
 }
 
 void pd_order_price_release(struct pd_order_price *price)
