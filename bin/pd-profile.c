@@ -38,6 +38,8 @@ static const struct pd_opt options[] = {
 	  &dtype, .choices = pd_dtype_of_nets },
 	{ "iterations", 'i', PD_OPT_COUNT, "N", "timed steps (default: enough for a stable median)",
 	  &measure.iterations, 1, 100000 },
+	{ "over", 0, PD_OPT_COUNT, "SECONDS", "spread timed steps over so long (default: one behind the other)",
+	  &measure.over_s, 1, 1 << 20 },
 	PD_OPT_GROUP("Device"),
 	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu, cuda, or one by its data sheet",
 	  &device },

@@ -14,6 +14,19 @@ int64_t pd_median(int64_t *values, int64_t n);
  */
 double pd_trimmed_mean(int64_t *values, int64_t n);
 
+#define PD_ROUNDS_LEAST 7               /* below this nothing is said of a spread */
+
+/*
+ * Returns the spread of n figures, one of each round, around their median; it sorts them.  0 and 0 if they
+ * are too few.
+ */
+struct pd_spread pd_rounds_spread(double *figures, int64_t n);
+/* Returns the number of rounds that so many timed steps make, and the first step of a round. */
+int64_t pd_rounds_of(int64_t steps);
+int64_t pd_round_begin(int64_t steps, int64_t round);
+/* Returns the mean over the steps of a round. */
+double pd_round_mean(const int64_t *values, int64_t steps, int64_t round);
+
 /* The times of all layers in one go. */
 struct pd_whole {
 	double forward_ns, backward_ns, update_ns;
