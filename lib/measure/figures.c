@@ -4,30 +4,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int compare(const void *a, const void *b)
-{
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-
-	return (x > y) - (x < y);
-}
-
-int64_t pd_median(int64_t *values, int64_t n)
-{
-	qsort(values, (size_t)n, sizeof(*values), compare);
-	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
-}
-
-double pd_trimmed_mean(int64_t *values, int64_t n)
-{
-	int64_t out = n / 8;
-	double sum = 0;
-
-	qsort(values, (size_t)n, sizeof(*values), compare);
-	for (int64_t i = out; i < n - out; i++)
-		sum += (double)values[i];
-	return sum / (double)(n - 2 * out);
-}
-
 #define ROUNDS_MOST 20
 #define TENTH 0.1
 
