@@ -43,3 +43,11 @@ enum pd_weight_kind pd_schedule_usual_weights(enum pd_schedule_kind kind)
 {
 	return rows[kind].usual;
 }
+
+int pd_schedule_position(enum pd_schedule_kind kind, int positions, int stage)
+{
+	int place = stage % positions;
+	bool back = pd_schedule_has(kind, PD_FACT_V) && stage / positions % 2 == 1;
+
+	return back ? positions - 1 - place : place;
+}

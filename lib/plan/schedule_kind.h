@@ -24,6 +24,7 @@ extern const char *const pd_weight_kind_name[PD_WEIGHT_KINDS + 1];
 enum pd_schedule_fact {
 	PD_FACT_SPLITS = 1 << 0,        /* gradients of weights are operations of their own */
 	PD_FACT_SHARES = 1 << 1,        /* a rank has several stages */
+	PD_FACT_V = 1 << 9,             /* the other way for every second of them */
 	PD_FACT_STRAIGHT = 1 << 2,      /* no stage has replicas */
 	PD_FACT_MINIBATCHES = 1 << 3,   /* warm-ups count minibatches */
 	PD_FACT_LEADS = 1 << 4,         /* warm-ups and the start-up are the plan's */
@@ -38,3 +39,8 @@ bool pd_schedule_has(enum pd_schedule_kind kind, enum pd_schedule_fact fact);
 bool pd_schedule_goes_with(enum pd_schedule_kind kind, enum pd_weight_kind weights);
 /* Returns the weights that it has unless others are asked for. */
 enum pd_weight_kind pd_schedule_usual_weights(enum pd_schedule_kind kind);
+/*
+ * Returns the position of a stage on a path of so many ranks: stages go from one to the next over and over, or
+ * with PD_FACT_V there and back again.
+ */
+int pd_schedule_position(enum pd_schedule_kind kind, int positions, int stage);

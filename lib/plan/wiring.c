@@ -157,3 +157,11 @@ void pd_wiring_free(struct pd_wiring *wiring)
 	free(wiring->loads);
 	free(wiring);
 }
+
+bool pd_wiring_skips(const struct pd_wiring *wiring)
+{
+	for (int l = 0; l < wiring->link_count; l++)
+		if (wiring->links[l].to > wiring->links[l].from + 1)
+			return true;
+	return false;
+}

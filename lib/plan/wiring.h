@@ -34,3 +34,5 @@ struct pd_wiring {
 
 struct pd_wiring *pd_wiring_new(const struct pd_plan *plan);
 void pd_wiring_free(struct pd_wiring *wiring);
+/* Tells whether a link skips stages. */
+bool pd_wiring_skips(const struct pd_wiring *wiring);

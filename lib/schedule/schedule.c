@@ -2,6 +2,9 @@
 #include "schedule/schedule.h"
 
 #include "base/mem.h"
+#include "schedule/count.h"
+#include "schedule/evaluation.h"
+#include "schedule/pattern.h"
 #include "schedule/shape.h"
 #include "schedule/tick.h"
 
@@ -27,11 +30,9 @@ int pd_schedule_in_flight(const struct pd_schedule *schedule, int stage, bool ev
 	return evaluate ? schedule->evaluated[stage] : schedule->slots[stage];
 }
 
-/* With ZB-H1 the weight gradients of `stage` microbatches wait (tick.c). */
 int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate)
 {
-	int slots = pd_schedule_in_flight(schedule, stage, evaluate);
-	int kept = schedule->splits ? stage + 1 : 1;
+	int slots = pd_schedule_in_flight(schedule, stage, evaluate), kept = schedule->kept[stage];
 
 	return schedule->plan->stages[stage].recompute && kept < slots ? kept : slots;
 }
@@ -211,94 +212,6 @@ int pd_schedule_fits(const struct pd_schedule *schedule, int64_t microbatches,
 			      pd_plan_name(schedule->plan), microbatches, schedule->stage_count);
 }
 
-/* Returns after how many microbatches a stage's gradients wait as they did before. */
-static int64_t round_of(const struct pd_schedule *schedule, int stage)
-{
-	switch (schedule->plan->schedule) {
-	case PD_SCHEDULE_INTERLEAVED:   /* all rounds are like the first two */
-		return 2 * schedule->positions * (int64_t)schedule->plan->stages[stage].replicas;
-	case PD_SCHEDULE_NF1B:
-		return schedule->group[stage];
-	default:
-		return 1;
-	}
-}
-
-/*
- * A gradient that skips stages leaves after the backward of the stage below which it arrives
- * (tick.c).  Those of several microbatches wait for that.  Outside of interleaved stages there is one
- * buffer more, so that the next are made while these leave.
- */
-int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
-{
-	const struct pd_wiring *wiring = schedule->wiring;
-	int64_t r = schedule->plan->stages[stage].replicas, rounds = round_of(schedule, stage);
-	int64_t last = schedule->drains ? schedule->group[stage] : INT64_MAX;
-	int most = 2, spare = schedule->behind[0] > 0;
-
-	for (int i = 0; i < wiring->in_count[stage]; i++) {
-		int below = wiring->links[wiring->in[stage][i]].from + 1;
-
-		for (int64_t n = 0; n < last && n < rounds; n += r) {
-			int64_t leaves = pd_tick_of_backward(schedule, below, n) + 2;
-			int held = 1;
-
-			while (n + held * r < last &&
-			       pd_tick_of_backward(schedule, stage, n + held * r) <= leaves)
-				held++;
-			most = held + spare > most ? held + spare : most;
-		}
-	}
-	return most;
-}
-
-/*
- * Returns the outboxes that a link needs, so that the sends of n are listed before the forward of n
- * + count r.  With 1F1B the inbox at t, which must be free first, is that of n - (slots_t + 1) r_t,
- * and everything in between is whole spans.  Where the pipeline drains, groups are only farther
- * apart.  Other schedules are tried for as long as they take to repeat.
- */
-static int64_t outboxes_of_link(const struct pd_schedule *schedule, const struct pd_link *link)
-{
-	enum pd_schedule_kind kind = schedule->plan->schedule;
-	int s = link->from, t = link->to;
-	int64_t r = schedule->plan->stages[s].replicas, far = schedule->plan->stages[t].replicas;
-	int64_t inboxes = pd_schedule_inboxes(schedule, t, false), most = schedule->group[s];
-	int64_t count = 1, spans = pd_tick_ahead(schedule, s, 0) + schedule->behind[t] -
-				   inboxes * far + 1;
-
-	if (kind != PD_SCHEDULE_INTERLEAVED && kind != PD_SCHEDULE_NF1B) {
-		spans += schedule->splits ? t * far : 0;
-		return spans > 0 ? (spans + r - 1) / r : 1;
-	}
-	if (kind == PD_SCHEDULE_INTERLEAVED && most > (inboxes + 2 * schedule->positions) * r)
-		most = (inboxes + 2 * schedule->positions) * r;
-	for (int64_t n = 0; n < most; n++)
-		while (count < schedule->slots[s] &&
-		       pd_tick_of_activation(schedule, false, s, t, n) >=
-		       pd_tick_of_forward(schedule, false, s, n + count * r))
-			count++;
-	return count;
-}
-
-/* Sets at least two, so that one is sent while the next is made, but no more than are in flight. */
-static void set_outboxes(struct pd_schedule *schedule)
-{
-	const struct pd_wiring *wiring = schedule->wiring;
-
-	for (int s = 0; s < schedule->stage_count; s++) {
-		int64_t count = wiring->out_count[s] > 0 ? 2 : 0;
-
-		if (!schedule->plan->stages[s].recompute)
-			continue;
-		for (int i = 0; i < wiring->out_count[s]; i++)
-			count = at_least(count, outboxes_of_link(schedule,
-							&wiring->links[wiring->out[s][i]]));
-		schedule->outboxes[s] = (int)(count < schedule->slots[s] ? count
-									 : schedule->slots[s]);
-	}
-}
-
 /* Returns what makes every key positive: no operation is earlier than this. */
 static int64_t origin(const struct pd_schedule *schedule)
 {
@@ -334,6 +247,7 @@ static struct pd_schedule *placed(const struct pd_plan *plan)
 	schedule->behind = pd_calloc(n, sizeof(*schedule->behind));
 	schedule->forwards_behind = pd_calloc(n, sizeof(*schedule->forwards_behind));
 	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
+	schedule->kept = pd_calloc(n, sizeof(*schedule->kept));
 	schedule->outboxes = pd_calloc(n, sizeof(*schedule->outboxes));
 	schedule->evaluated = pd_calloc(n, sizeof(*schedule->evaluated));
 	schedule->leads = pd_calloc(n, sizeof(*schedule->leads));
@@ -365,8 +279,8 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 		pd_schedule_free(schedule);
 		return NULL;
 	}
-	set_outboxes(schedule);
-	pd_shape_set_evaluation(schedule);
+	pd_count_outboxes(schedule);
+	pd_evaluation_shape(schedule);
 	schedule->scale = pd_schedule_scale(plan, schedule->wiring);
 	schedule->origin = origin(schedule);
 	return schedule;
@@ -386,6 +300,7 @@ void pd_schedule_free(struct pd_schedule *schedule)
 	free(schedule->behind);
 	free(schedule->forwards_behind);
 	free(schedule->slots);
+	free(schedule->kept);
 	free(schedule->outboxes);
 	free(schedule->evaluated);
 	free(schedule->leads);

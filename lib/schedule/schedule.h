@@ -62,11 +62,15 @@ struct pd_op {
 	int64_t seq;            /* sequence number, if several ranks take part; else -1 */
 };
 
+struct pd_pattern;
+
 struct pd_schedule {
 	const struct pd_plan *plan;     /* borrowed */
+	const struct pd_pattern *pattern;     /* NULL with lists */
 	struct pd_wiring *wiring;       /* owned */
 	int stage_count;
 	int chunks, positions;          /* the most stages of a rank; stages / chunks */
+	int64_t round;                  /* microbatches of a replica after which buffers are as before */
 	bool drains;                    /* after every group there is an update before the next
 					   forward */
 	bool agrees;                    /* all ranks agree on every update */
@@ -85,6 +89,7 @@ struct pd_schedule {
 					   stage's (tick.c); 0 where nothing skips stages */
 	int64_t *forwards_behind;       /* the same of forwards, with nF1B */
 	int *slots;                     /* most microbatches in flight at a replica */
+	int *kept;                      /* the most between backward and the gradients of weights */
 	int *evaluated;                 /* the same in an evaluation */
 	int64_t *leads;                 /* in an evaluation: spans by which forwards are ahead of the
 					   last stage's (tick.c) */
@@ -93,7 +98,7 @@ struct pd_schedule {
 	int *outboxes;                  /* pd_schedule_outboxes */
 	int64_t *delay;                 /* microbatches between an agree and its step */
 	int last;                       /* the stage whose last gradient of a group is the last */
-	int64_t span, scale, origin;    /* of the timeline of ticks, see tick.c */
+	int64_t span, group_span, scale, origin;        /* of the timeline of ticks, see tick.c */
 };
 
 /*

@@ -9,5 +9,3 @@
  * from the plan; or refuses the plan.
  */
 int pd_shape_set(struct pd_schedule *schedule, struct pd_error *err);
-/* Sets what evaluation needs, when all else but scale and origin is there. */
-void pd_shape_set_evaluation(struct pd_schedule *schedule);

@@ -6,78 +6,21 @@
  * keys.  So lists that are sorted by time cannot deadlock, even if transfers block.  The forms come
  * first, then the argument.
  *
- * S is the number of stages.  Stage s has r_s replicas and a warm-up of w_s: a replica does so many
- * forwards before its first backward.  lead_s = w_s r_s.  Microbatches n count from 0.
+ * S is the number of stages.  Stage s has r_s replicas.  Microbatches n count from 0.  When a stage computes
+ * depends on the kind of schedule: the forms of forward_s(n), backward_s(n) and weights_s(n), the gradients
+ * of the weights where these are apart, are in the kinds' files (pattern.h).
  *
- * 1F1B (SOSP 2019, section 3.2; ICML 2021 for 2BW).  A microbatch has a span of 32 S ticks.  It goes
- * up through the stages and comes down again, with 16 ticks for each.  The forwards of a stage are
- * lead_s microbatches ahead of its backwards:
+ * The other operations follow from these:
  *
- *     forward_s(n)  = (n - lead_s) span + 16 s + 4
- *     backward_s(n) =  n           span + 16 (2S - 1 - s) + 8
- *
- * Without pipelining every lead is 0.  With GPipe all forwards of a group are ahead.  Where the
- * pipeline drains after each group of G, n counts from the first of its group, and group t begins
- * t (G + lead_0 + S + 1) spans later.
- *
- * Where a tensor skips stages, the timeline is about as slanted as real time.  All that stage s does
- * comes behind_s spans later (set_behind in shape.c), and group t another t behind_0 spans:
- *
- *     forward_s(n)  = (n - lead_s + behind_s) span + 16 s + 4
- *     backward_s(n) = (n + behind_s)          span + 16 (2S - 1 - s) + 8
- *
- * The order of a rank's computations is the same, since all of a stage is moved alike.  (Where all
- * forwards of a group come first, they stay.)  But a transfer stands in the list of either rank near
- * the computations that are done at the same time: a transfer that is listed long before its other
- * end can be there would hold up all behind it, since operations retire in order.  So an activation
- * that skips stages waits in its slot, where it stays anyway, and its gradient in a buffer of those
- * that leave.
- *
- * ZB-H1 does the weight gradient of n right after backward_s(n + s r_s).  There a backward makes the
- * input gradient only.
- *
- * nF1B (the papers of TiMePReSt) has minibatches of N microbatches as units.  span' = (2N + 1) 32 S:
- *
- *     forward_s(n)  = (n div N - w_s) span' + (n mod N)     32 S + 16 s + 4
- *     backward_s(n) = (n div N)       span' + (n mod N + N) 32 S + 16 (2S - 1 - s) + 8
- *
- * Where a tensor skips stages, backwards are behind_s = S - 1 - s microbatches, 32 S ticks each, later,
- * and forwards as many as there are later stages with a smaller warm-up than the stage before them.
- * span' is longer by as many as the two differ at the first stage, so that the order of a rank's
- * computations is the same.
- *
- * An eager start-up (SOSP 2019, figure 4) has another lead, first_s r_s of lib/plan/plan.h, for the
- * microbatches that the input stage admits at once.  It is never less than lead_s, and both fall
- * with s, so the argument below holds for it, too.
- *
- * Interleaved (Megatron's order): stage c p + q is chunk c of v at position q of p.  With
- * i = n div r, f = (i div p) p v + c p + i mod p, b = (i div p) p v + (v - 1 - c) p + i mod p,
- * w_q = 2 (p - 1 - q) + (v - 1) p, and slots of 64 ticks,
- *
- *     forward_cq(n)  = 64 (2 (f - w_q) + 2 (p - 1 - q)) + 4
- *     backward_cq(n) = 64 (2 b         + 2 (p - 1 - q) + 1) + 8
- *
- * If a group has just p microbatches, all forwards come first:
- *
- *     forward_cq(n)  = 64 (2 (f - v p) + q) + 4
- *     backward_cq(n) = 64 (2 b + 2 (p - 1 - q) + 1 + p) + 8
- *
- * The other operations follow from these two:
- *
- *     load_s(n)       = when its inbox is free + 1
+ *     load_s(n)       = when its inbox is free + 1; that is W_s(n - (slots_s + 1) r_s)
  *     activation_l(n) = max(forward_s(n) + 2, when the inbox at t is free + 3)     l: s -> t
  *     gradient_l(n)   = backward_{s+1}(n) + 2                                      l: s -> t
  *     recompute_s(n)  = backward_s(n) - 5                       if the stage recomputes
- *     allreduce_s(u)  = the last backward of group u + 4;  step_s(u) = that + 6
+ *     allreduce_s(u)  = the last W of group u + 4;  step_s(u) = that + 6
  *     norms_s(u)      = allreduce_s(u) + 1           if the stage's sums are sparse (plan/sparse.h)
  *
- * With 2bw the forward of n reads the version before that of its group.  So where a stage with replicas
- * has lead_s < G, the step comes behind the replica's next forward, and sums go on beside that:
- *
- *     step_s(u) = forward_s((u + 1) G + lead_s + replica) + 1
- *
- * This forward belongs to group u + 1, and reads version u G; the next backward of the replica, and what is
- * recomputed for it, comes later in the same span.
+ * (W = weights where the gradients of weights are apart, else backward.)  With 2bw some steps come behind the next
+ * forward: pd_schedule_defers.
  *
  * If all ranks agree on an update (clipping by global norm, loss scaling; 2bw and flush), they do so
  * once a group, and the step waits for that:
@@ -97,18 +40,18 @@
  *
  *     forward_s(n) = (n - leads_s) 32 S + 16 s + 4
  *
- * for leads_s see pd_shape_set_evaluation in shape.c.  An activation may then be listed after the
+ * for leads_s see evaluation.c.  An activation may then be listed after the
  * next forwards, at most as many as what holds it, and the inbox is free after that.
  *
  * Buffers.  A stage has a slot for each microbatch in flight, and one inbox more.  The inbox of n is
  * free after the backward of the microbatch that had it before, (slots + 1) r earlier.  A transfer
  * thus comes where its data exist and its inbox is free.  A gradient that skips stages is listed as
  * if it came from the next stage, so two buffers are enough where it arrives: a stage is behind the
- * next one by r_s at most.  Where it leaves, pd_schedule_leaving (schedule.c) counts them.  A stage
+ * next one by r_s at most.  Where it leaves, pd_schedule_leaving counts them.  A stage
  * that recomputes computes nothing else between recompute_s(n) and backward_s(n), and gradient(n)
  * comes before both, at least 14 ticks before the latter.  So one slot is enough (with ZB-H1, those of
  * the microbatches whose weight gradients wait, too).  What its forward sends waits in an outbox,
- * which set_outboxes (schedule.c) counts.
+ * which count.c counts.
  *
  * Buckets.  Where a stage's gradients are summed in several (plan/buckets.h), the last backward of a
  * group is in parts, a bucket's layers each, and the sum of a bucket is listed right behind its
@@ -146,13 +89,7 @@
 #include "schedule/tick.h"
 
 #include "base/mem.h"
-
-#define SLOT 64
-
-static int64_t replicas(const struct pd_schedule *schedule, int s)
-{
-	return schedule->plan->stages[s].replicas;
-}
+#include "schedule/pattern.h"
 
 /*
  * Returns how many forwards of stage s, all replicas together, are ahead of its backwards at
@@ -161,52 +98,13 @@ static int64_t replicas(const struct pd_schedule *schedule, int s)
 static int64_t lead_at(const struct pd_schedule *schedule, int s, int64_t n)
 {
 	return (n < schedule->admitted ? schedule->first[s] : schedule->warmup[s]) *
-	       replicas(schedule, s);
-}
-
-/* Tells whether all forwards of a group come before its first backward. */
-static bool forwards_first(const struct pd_schedule *schedule, int s)
-{
-	return schedule->drains &&
-	       schedule->warmup[s] * replicas(schedule, s) == schedule->group[s];
-}
-
-int64_t pd_tick_ahead(const struct pd_schedule *schedule, int s, int64_t n)
-{
-	return lead_at(schedule, s, n) - (forwards_first(schedule, s) ? 0 : schedule->behind[s]);
-}
-
-static bool interleaved(const struct pd_schedule *schedule)
-{
-	return schedule->plan->schedule == PD_SCHEDULE_INTERLEAVED;
-}
-
-/* Returns the microbatches per update, which are the same at every stage. */
-static int64_t common_group(const struct pd_schedule *schedule)
-{
-	return schedule->group[0];
-}
-
-/* Returns the ticks from the beginning of one group to that of the next. */
-static int64_t group_span(const struct pd_schedule *schedule)
-{
-	int64_t most = 1, lead = schedule->warmup[0] * replicas(schedule, 0);
-
-	if (interleaved(schedule))      /* forwards, backwards, and the way up and down */
-		return SLOT * 4 * (common_group(schedule) * schedule->chunks +
-				   (int64_t)schedule->chunks * schedule->positions +
-				   schedule->positions);
-	for (int s = 0; s < schedule->stage_count && schedule->splits; s++)
-		most = replicas(schedule, s) > most ? replicas(schedule, s) : most;
-	lead += schedule->stage_count * most;   /* weight gradients come later by this */
-	lead += schedule->behind[0];
-	return (common_group(schedule) + lead + 1) * schedule->span;
+	       pd_pattern_replicas(schedule, s);
 }
 
 /* Returns the beginning of n's group, in ticks, and makes *n_p the number within the group. */
 static int64_t enter_group(const struct pd_schedule *schedule, int64_t *n_p)
 {
-	int64_t group = common_group(schedule), t;
+	int64_t group = pd_pattern_group(schedule), t;
 
 	if (!schedule->drains)
 		return 0;
@@ -214,69 +112,25 @@ static int64_t enter_group(const struct pd_schedule *schedule, int64_t *n_p)
 	if (*n_p < 0 && *n_p % group)   /* a negative n belongs before the phase */
 		t--;
 	*n_p -= t * group;
-	return t * group_span(schedule);
+	return t * schedule->group_span;
 }
 
-/* Tells whether a group is so short that an interleaved rank does all its forwards first. */
-static bool short_group(const struct pd_schedule *schedule, int s)
+static int64_t tick_of(const struct pd_schedule *schedule, enum pd_compute what, int s, int64_t n)
 {
-	return common_group(schedule) / replicas(schedule, s) == schedule->positions;
-}
+	int64_t begin = enter_group(schedule, &n);
 
-static int64_t interleaved_time(const struct pd_schedule *schedule, int s, int64_t n, bool backward)
-{
-	int64_t p = schedule->positions, v = schedule->chunks, q = s % p, c = s / p;
-	int64_t i = n / replicas(schedule, s), round = i / p * p * v + i % p;
-	int64_t up = round + c * p, down = round + (v - 1 - c) * p;
-	int64_t warmup = 2 * (p - 1 - q) + (v - 1) * p;
-
-	if (short_group(schedule, s))
-		return backward ? SLOT * (2 * down + 2 * (p - 1 - q) + 1 + p) + 8
-				: SLOT * (2 * (up - v * p) + q) + 4;
-	return backward ? SLOT * (2 * down + 2 * (p - 1 - q) + 1) + 8
-			: SLOT * (2 * (up - warmup) + 2 * (p - 1 - q)) + 4;
-}
-
-static int64_t minibatch_time(const struct pd_schedule *schedule, int s, int64_t n, bool backward)
-{
-	int64_t stages = schedule->stage_count, most = common_group(schedule);
-	int64_t t = n / most, k = n % most;
-
-	if (k < 0) {
-		k += most;
-		t--;
-	}
-	return backward ? t * schedule->span + (k + most + schedule->behind[s]) * 32 * stages +
-				  16 * (2 * stages - 1 - s) + 8
-			: (t - schedule->plan->stages[s].warmup) * schedule->span +
-				  (k + schedule->forwards_behind[s]) * 32 * stages + 16 * s + 4;
+	return begin + schedule->pattern->tick(schedule, what, s, n);
 }
 
 int64_t pd_tick_of_forward(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n)
 {
-	int64_t begin;
-
-	if (evaluate)
-		return (n - schedule->leads[s]) * 32 * schedule->stage_count + 16 * s + 4;
-	if (schedule->plan->schedule == PD_SCHEDULE_NF1B)
-		return minibatch_time(schedule, s, n, false);
-	begin = enter_group(schedule, &n);
-	if (interleaved(schedule))
-		return begin + interleaved_time(schedule, s, n, false);
-	return begin + (n - pd_tick_ahead(schedule, s, n)) * schedule->span + 16 * s + 4;
+	return evaluate ? (n - schedule->leads[s]) * 32 * schedule->stage_count + 16 * s + 4
+			: tick_of(schedule, PD_COMPUTE_FORWARD, s, n);
 }
 
 int64_t pd_tick_of_backward(const struct pd_schedule *schedule, int s, int64_t n)
 {
-	int64_t begin;
-
-	if (schedule->plan->schedule == PD_SCHEDULE_NF1B)
-		return minibatch_time(schedule, s, n, true);
-	begin = enter_group(schedule, &n);
-	if (interleaved(schedule))
-		return begin + interleaved_time(schedule, s, n, true);
-	return begin + (n + schedule->behind[s]) * schedule->span +
-	       16 * (2 * (int64_t)schedule->stage_count - 1 - s) + 8;
+	return tick_of(schedule, PD_COMPUTE_BACKWARD, s, n);
 }
 
 int64_t pd_tick_of_recompute(const struct pd_schedule *schedule, int s, int64_t n)
@@ -286,22 +140,19 @@ int64_t pd_tick_of_recompute(const struct pd_schedule *schedule, int s, int64_t 
 
 int64_t pd_tick_of_backward_weight(const struct pd_schedule *schedule, int s, int64_t n)
 {
-	int64_t begin = enter_group(schedule, &n);
-
-	return begin + (n + s * replicas(schedule, s) + schedule->behind[s]) * schedule->span +
-	       16 * (2 * (int64_t)schedule->stage_count - 1 - s) + 8 + 4;
+	return tick_of(schedule, PD_COMPUTE_WEIGHTS, s, n);
 }
 
 int64_t pd_tick_of_inbox(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n)
 {
 	int64_t forward = pd_tick_of_forward(schedule, evaluate, s, n), first;
 
-	n -= pd_schedule_inboxes(schedule, s, evaluate) * replicas(schedule, s);
+	n -= pd_schedule_inboxes(schedule, s, evaluate) * pd_pattern_replicas(schedule, s);
 	if (evaluate)
 		return pd_tick_of_forward(schedule, true, s, n) + schedule->lingers[s];
-	if (interleaved(schedule) && n < 0) {   /* nobody has used it; times ascend */
-		first = pd_tick_of_backward(schedule, s, 0) + n * SLOT;
-		return first < forward - 2 * SLOT ? first : forward - 2 * SLOT;
+	if (n < 0 && schedule->pattern->unused) {
+		first = schedule->pattern->unused(schedule, s, n);
+		return first < forward - 2 * PD_SLOT_TICKS ? first : forward - 2 * PD_SLOT_TICKS;
 	}
 	return schedule->splits ? pd_tick_of_backward_weight(schedule, s, n)
 				: pd_tick_of_backward(schedule, s, n);
@@ -345,15 +196,14 @@ int64_t pd_tick_of_step(const struct pd_schedule *schedule, int s, int replica, 
 		return pd_tick_of_agree(schedule, u) + 1 + schedule->delay[s] * schedule->span;
 	if (!pd_schedule_defers(schedule, s))
 		return pd_tick_of_allreduce(schedule, s, u) + 2;
-	return ((u + 1) * schedule->group[s] + replica + schedule->behind[s]) * schedule->span + 16 * s + 5;
+	return schedule->pattern->defer(schedule, s, replica, u);
 }
 
 int64_t pd_ticks_per_microbatch(const struct pd_schedule *schedule, bool evaluate)
 {
 	if (evaluate)
 		return 32 * (int64_t)schedule->stage_count;
-	return interleaved(schedule) || schedule->plan->schedule == PD_SCHEDULE_NF1B
-		? 0 : schedule->span;
+	return schedule->pattern->even ? schedule->span : 0;
 }
 
 int64_t pd_ticks_even_until(const struct pd_schedule *schedule, bool evaluate, int64_t n,
@@ -365,7 +215,7 @@ int64_t pd_ticks_even_until(const struct pd_schedule *schedule, bool evaluate, i
 		return until;
 	if (schedule->drains) {
 		enter_group(schedule, &local);
-		until = n + common_group(schedule) - local;
+		until = n + pd_pattern_group(schedule) - local;
 	}
 	if (local < schedule->admitted && n - local + schedule->admitted < until)
 		until = n - local + schedule->admitted;
@@ -375,12 +225,12 @@ int64_t pd_ticks_even_until(const struct pd_schedule *schedule, bool evaluate, i
 /* Versions by the definition of the plan's weights, counted from the phase's beginning. */
 int64_t pd_tick_version(const struct pd_schedule *schedule, int s, int64_t n, bool backward)
 {
-	int64_t r = replicas(schedule, s), group = schedule->group[s], local = group / r;
+	int64_t r = pd_pattern_replicas(schedule, s), group = schedule->group[s], local = group / r;
 	int64_t i = n / r - lead_at(schedule, s, n) / r, own, tag;
 
 	/* updates before this forward, where i can be negative */
 	own = (i >= 0 ? i / local : -((-i + local - 1) / local)) * group;
-	if (schedule->plan->schedule == PD_SCHEDULE_NF1B)
+	if (pd_schedule_has(schedule->plan->schedule, PD_FACT_MINIBATCHES))
 		own = (n / group - schedule->plan->stages[s].warmup) * group;
 	switch (schedule->plan->weights) {
 	case PD_WEIGHTS_STASH:

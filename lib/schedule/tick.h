@@ -4,11 +4,6 @@
 
 #include "schedule/schedule.h"
 
-/*
- * Returns by how many spans the forward of microbatch n (from 0 in its phase) at stage s is ahead of
- * the last stage's backward.  Not for nF1B and interleaved stages.
- */
-int64_t pd_tick_ahead(const struct pd_schedule *schedule, int s, int64_t n);
 /* These return the ticks of microbatch n at stage s. */
 int64_t pd_tick_of_forward(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n);
 int64_t pd_tick_of_backward(const struct pd_schedule *schedule, int s, int64_t n);

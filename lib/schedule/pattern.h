@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The seam of kinds of schedules.  A kind says when a stage computes; all else follows from that, and is the
+ * same for all (tick.c, count.c).  A kind is a row of plan/schedule_kind.def and a constant named after it.
+ */
+#pragma once
+
+#include "schedule/schedule.h"
+
+#define PD_SLOT_TICKS 64 /* ticks for one computation of a rank, where a kind counts these */
+
+enum pd_compute {
+	PD_COMPUTE_FORWARD,
+	PD_COMPUTE_BACKWARD,       /* of the inputs alone, where the gradients of weights come later */
+	PD_COMPUTE_WEIGHTS,
+	PD_COMPUTES
+};
+
+struct pd_pattern {
+	/*
+	 * Returns how many forwards a replica of stage s does ahead of its backwards, of `local` in a group.
+	 * NULL where a rank has several stages: shape() then sets warmup, first and slots.
+	 */
+	int64_t (*warmup)(const struct pd_plan *plan, int s, int64_t local);
+	/*
+	 * Sets what depends on the kind: group_span, round; behind, span and kept where they are not 0, 32 S and
+	 * counted.  Refuses what the kind cannot do.  All else of struct pd_schedule that count.c does not
+	 * set is there.
+	 */
+	int (*shape)(struct pd_schedule *schedule, struct pd_error *err);
+	/*
+	 * Returns the tick of a computation of microbatch n.  Where the pipeline drains n is from 0 in its group, and so is
+	 * the tick; else n is from 0 in its phase, and may be negative.
+	 */
+	int64_t (*tick)(const struct pd_schedule *schedule, enum pd_compute what, int s, int64_t n);
+	/* Ticks of n and n + 1 are a span apart, except at the end of a group and of a start-up. */
+	bool even;
+	/* The rest is optional.  These return what count.c would find, faster. */
+	int64_t (*outboxes)(const struct pd_schedule *schedule, const struct pd_link *link);
+	/* Returns when an inbox is free for the first time, of microbatch n < 0, instead of by its ticks. */
+	int64_t (*unused)(const struct pd_schedule *schedule, int s, int64_t n);
+	/* Returns the tick of a step for which pd_schedule_defers. */
+	int64_t (*defer)(const struct pd_schedule *schedule, int s, int replica, int64_t u);
+};
+
+#define SCHEDULE_KIND(symbol, name, usual, weights, facts, what) extern const struct pd_pattern pd_pattern_##symbol;
+#include "plan/schedule_kind.def"
+#undef SCHEDULE_KIND
+
+const struct pd_pattern *pd_pattern_of(enum pd_schedule_kind kind);
+
+static inline int64_t pd_pattern_replicas(const struct pd_schedule *schedule, int s)
+{
+	return schedule->plan->stages[s].replicas;
+}
+
+/* Returns the microbatches per update, where they are the same at every stage. */
+static inline int64_t pd_pattern_group(const struct pd_schedule *schedule)
+{
+	return schedule->group[0];
+}
+
+/* Returns those of one replica, where there are as many of every stage. */
+static inline int64_t pd_pattern_local(const struct pd_schedule *schedule)
+{
+	return pd_pattern_group(schedule) / pd_pattern_replicas(schedule, 0);
+}
+
+/* Returns by how many forwards of all its replicas a stage is ahead of its backwards. */
+static inline int64_t pd_pattern_lead(const struct pd_schedule *schedule, int s)
+{
+	return schedule->warmup[s] * pd_pattern_replicas(schedule, s);
+}
