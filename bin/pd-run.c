@@ -12,18 +12,25 @@
 #include "transport/provider.h"
 
 #include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define NEWEST "newest"
-#define BETA_MOST 0.999999         /* with 1 nothing would be learned */
 
 static struct pd_job job = {
 	.device = "auto", .epochs = -1, .minibatches = -1, .seed = 1, .evaluate = true,
 	.resume_step = -1, .evaluated_step = -1,
 	/* below 0: not given, see defaults */
-	.optimizer = { .rate = 0.01, .momentum = -1, .residual = -1, .trust = -1, .beta1 = -1, .beta2 = -1, .eps = -1,
-		       .step_epochs = -1, .gamma = -1, .power = -1, .discrepancy = -1 },
+	.optimizer = { 
+		.rate = 0.01, .residual = -1,
+		.hyper = {
+#define HYPER(member, ...) .member = -1,
+#include "device/hyper.def"
+#undef HYPER
+		},
+		.step_epochs = -1, .gamma = -1, .power = -1, .discrepancy = -1 },
 };
 static struct pd_supervision how = { .launcher = &pd_launcher_fork, .timeout_s = 300,
 				     .silence_s = 10, .keep = 2, .expect = pd_expect_run };
@@ -71,21 +78,22 @@ static const struct pd_opt options[] = {
 	{ "seed", 's', PD_OPT_COUNT, "N", "seed of parameters, samples, dropout (default: 1)",
 	  &job.seed },
 	PD_OPT_GROUP("Optimizer"),
-	{ "optimizer", 0, PD_OPT_CHOICE, "NAME", "sgd (default), adam, adamw or lars", &optimizer,
-	  .choices = pd_update_kind_name },
+	{ "optimizer", 0, PD_OPT_CHOICE, "NAME", "one of"
+#define OPTIMIZER(symbol, name, ...) " " #name
+#include "device/optimizer.def"
+#undef OPTIMIZER
+	  " (default: sgd)", &optimizer,
+	  .choices = pd_optimizer_kind_name },
 	{ "lr", 0, PD_OPT_REAL, "X", "learning rate (default: 0.01)",
 	  &job.optimizer.rate, 0, 1e6 },
-	{ "momentum", 0, PD_OPT_REAL, "X", "of sgd and lars (default: 0.9)", &job.optimizer.momentum, 0, 1 },
-	{ "beta1", 0, PD_OPT_REAL, "X", "decay of adam's first moment (default: 0.9)",
-	  &job.optimizer.beta1, 0, BETA_MOST },
-	{ "beta2", 0, PD_OPT_REAL, "X", "decay of adam's second moment (default: 0.999)",
-	  &job.optimizer.beta2, 0, BETA_MOST },
-	{ "epsilon", 0, PD_OPT_REAL, "X", "term in adam's denominator (default: 1e-8)", &job.optimizer.eps, 1e-30, 1 },
+#define HYPER(member, option, key, least, most, what) \
+	{ option, 0, PD_OPT_REAL, "X", what, &job.optimizer.hyper.member, least, most },
+#include "device/hyper.def"
+#undef HYPER
 	{ "weight-decay", 0, PD_OPT_REAL, "X", "weight decay (default: 0)",
 	  &job.optimizer.weight_decay, 0, 1e3 },
 	{ "decay", 0, PD_OPT_CHOICE, "WHAT", "what decays: all (default) or matrices", &decay,
 	  .choices = decay_names },
-	{ "trust", 0, PD_OPT_REAL, "X", "of lars (default: 0.001)", &job.optimizer.trust, 0, 1e3 },
 	{ "residual", 0, PD_OPT_REAL, "X", "sparse sums: part kept of what stays (default: momentum)",
 	  &job.optimizer.residual, 0, 1 },
 	PD_OPT_GROUP("Learning rate"),
@@ -110,7 +118,7 @@ static const struct pd_opt options[] = {
 	{ "lr-reschedule", 0, PD_OPT_COUNT, "N", "latest: lower late stages' rates for N minibatches",
 	  &job.optimizer.reschedule, 1, 1e12 },
 	{ "discrepancy", 0, PD_OPT_REAL, "D", "latest: correct late weights, with decay D below 1",
-	  &job.optimizer.discrepancy, 0, BETA_MOST },
+	  &job.optimizer.discrepancy, 0, PD_BETA_MOST },
 	PD_OPT_GROUP("Parameters and checkpoints"),
 	{ "init", 0, PD_OPT_STRING, "PATH", "begin with parameters from a file, folder or checkpoint",
 	  &job.init },
@@ -180,20 +188,40 @@ static int set_default(double *value, double otherwise, const char *option, bool
 	return 0;
 }
 
+/* Writes which optimizers read the hyperparameter that is there in struct pd_hyper; returns text. */
+static const char *readers_of(size_t offset, char *text, size_t room)
+{
+	size_t used = (size_t)snprintf(text, room, "--optimizer=");
+
+	for (int k = 0; k < PD_OPTIMIZER_KINDS; k++)
+		if (*(const double *)((const char *)&pd_optimizer_rows[k].defaults + offset) > 0)
+			pd_list_name(text + used, room - used, pd_optimizer_kind_name[k], "");
+	return text;
+}
+
+/* Sets the hyperparameters of the optimizer to its defaults, where they are not given. */
+static int set_hyper(struct pd_error *err)
+{
+	char needs[128];
+	int status = 0;
+
+#define HYPER(member, option, ...) \
+	status |= set_default(&job.optimizer.hyper.member, pd_optimizer_rows[optimizer].defaults.member, option, \
+			      pd_optimizer_rows[optimizer].defaults.member > 0, \
+			      readers_of(offsetof(struct pd_hyper, member), needs, sizeof(needs)), err);
+#include "device/hyper.def"
+#undef HYPER
+	return status;
+}
+
 static int set_defaults(struct pd_error *err)
 {
 	struct pd_optimizer *o = &job.optimizer;
-	bool sgd = pd_optimizer_has_velocity((enum pd_update_kind)optimizer), step = schedule == PD_LR_STEP;
+	bool step = schedule == PD_LR_STEP;
 	bool polynomial = schedule == PD_LR_POLYNOMIAL;
-	const char *adam = "--optimizer=adam or adamw";
 	double epochs = (double)o->step_epochs, kept = (double)keep;
-	int status = 0;
+	int status = set_hyper(err);
 
-	status |= set_default(&o->momentum, 0.9, "momentum", sgd, "--optimizer=sgd or lars", err);
-	status |= set_default(&o->trust, 0.001, "trust", optimizer == PD_LARS, "--optimizer=lars", err);
-	status |= set_default(&o->beta1, 0.9, "beta1", !sgd, adam, err);
-	status |= set_default(&o->beta2, 0.999, "beta2", !sgd, adam, err);
-	status |= set_default(&o->eps, 1e-8, "epsilon", !sgd, adam, err);
 	status |= set_default(&epochs, 30, "lr-step", step, "--lr-schedule=step", err);
 	status |= set_default(&o->gamma, 0.1, "lr-gamma", step, "--lr-schedule=step", err);
 	status |= set_default(&o->power, 2, "lr-power", polynomial, "--lr-schedule=polynomial", err);
@@ -237,7 +265,7 @@ static int check_evaluation(struct pd_error *err)
 				      "found %s", job.init ? "both" : "neither");
 	job.only_evaluates = true;
 	job.minibatches = 0;
-	job.optimizer.momentum = 0;     /* which needs no memory */
+	job.optimizer.hyper.momentum = 0;       /* which needs no memory */
 	return 0;
 }
 
@@ -270,7 +298,7 @@ static int check_options(struct pd_error *err)
 				      "found \"%.60s\"", resume);
 	if (set_defaults(err) < 0 || set_loss_scale(err) < 0)
 		return -1;
-	job.optimizer.kind = (enum pd_update_kind)optimizer;
+	job.optimizer.kind = (enum pd_optimizer_kind)optimizer;
 	job.optimizer.spares_vectors = decay == DECAY_MATRICES;
 	job.transport = transport > 0 ? pd_provider_names[transport] : NULL;
 	job.optimizer.has_residual = job.optimizer.residual >= 0;

@@ -138,9 +138,11 @@ def plan_arguments(case, layers):
 def training_arguments(case, weights, dtype):
     """Returns arguments that pd-run and the serial program both take."""
     draw = case.draw
-    optimizer = draw.choice(["sgd", "sgd", "adam", "adamw", "lars"])
+    optimizer = draw.choice(["sgd", "sgd", "adam", "adamw", "lars", "nesterov", "lion"])
     arguments = [f"--optimizer={optimizer}", "--lr=0.002", f"--seed={draw.randint(1, 99)}"]
-    if optimizer in ("sgd", "lars"):
+    if optimizer == "lion":
+        arguments.append("--beta2=0.99")  # its default, and the serial program has another
+    if optimizer in ("sgd", "lars", "nesterov"):
         arguments += case.maybe(0.6, "--momentum=" + draw.choice(["0", "0.5", "0.9"]))
     arguments += case.maybe(0.4, "--weight-decay=0.01", *case.maybe(0.4, "--decay=matrices"))
     arguments += case.maybe(0.2, "--lr-warmup=3")

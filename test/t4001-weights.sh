@@ -70,9 +70,15 @@ test_ok "lars, replicas and another plan" '
 	equals 21
 	plan residual 1 1 1 >plan.json
 	equals 21'
-test_ok "weights decay, biases and normalisation do not: sgd, adam, adamw" '
+test_ok "nesterov, replicas; without momentum" '
+	plan residual 2 1 >plan.json
+	sgd="--optimizer=nesterov --lr=0.01 --momentum=0.8 --weight-decay=0.01"
+	equals 21
+	sgd="--optimizer=nesterov --lr=0.002 --momentum=0"
+	equals 9'
+test_ok "weights decay, biases and normalisation do not: all optimizers" '
 	plan residual 1 1 >plan.json
-	for kind in sgd adam adamw; do
+	for kind in sgd nesterov adam adamw "lion --beta2=0.99"; do
 		sgd="--optimizer=$kind --lr=0.002 --weight-decay=0.1 --decay=matrices"
 		equals 9
 		"$serial" ${sgd%--decay*} --minibatches=9 --output=other plan.json

@@ -98,6 +98,15 @@ test_ok "pd-plan(5) has every kind of weights" '
 	def_names "$PD_SOURCE/lib/plan/weight_kind.def" >expected
 	page_items "$man/pd-plan.5" Weights >found
 	same expected found'
+test_ok "pd-run(1), pd-training(7) and pd-checkpoint(5) have every optimizer" '
+	sed -n "s/^OPTIMIZER([A-Z0-9_]*, \([a-z0-9]*\),.*/\1/p" "$PD_SOURCE/lib/device/optimizer.def" >names
+	[ -s names ]
+	while read -r name; do
+		for page in pd-run.1 pd-training.7 pd-checkpoint.5; do
+			grep -qE "^[.](Cm|Qq|It|Fl) .*\b$name\b|^[.](Cm|Qq) $name" "$man/$page" ||
+				{ echo "$page: no $name"; false; }
+		done
+	done <names'
 test_ok "pd-trace(5) has every kind of operation, with its letter" '
 	sed -n "s/^OP_KIND(\([a-z_]*\), \"\(.\)\".*/\1 \2/p" "$PD_SOURCE/lib/schedule/op_kind.def" >expected
 	sed -n "/^\.It Cm/{N;s/^\.It Cm \([a-z_]*\)\n\([A-Za-z]\): .*/\1 \2/p}" "$man/pd-trace.5" >found

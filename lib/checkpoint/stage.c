@@ -3,7 +3,9 @@
 
 #include "base/checksum.h"
 #include "base/mem.h"
+#include "base/names.h"
 #include "checkpoint/info.h"
+#include "device/update.h"
 #include "model/kind.h"
 #include "plan/arenas.h"
 
@@ -249,7 +251,8 @@ static int check_parameter(const struct pd_safetensors *st, const struct pd_chec
 {
 	const char *kind = pd_member_text(info->optimizer, "kind");
 	double momentum = json_number_value(json_object_get(info->optimizer, "momentum"));
-	bool adam = kind && strncmp(kind, "adam", 4) == 0;
+	int number = kind ? pd_names_index(pd_optimizer_kind_name, kind) : -1;
+	int moments = number < 0 ? 0 : pd_optimizer_moment_count((enum pd_optimizer_kind)number, momentum);
 
 	for (int i = 0; i < stage->version_count - 1; i++) {
 		char *suffix = pd_format("@%" PRId64, stage->versions[i]);
@@ -259,9 +262,9 @@ static int check_parameter(const struct pd_safetensors *st, const struct pd_chec
 		if (status < 0)
 			return -1;
 	}
-	if ((adam || momentum > 0) && need(st, tensor, ".velocity", err) < 0)
+	if (moments > 0 && need(st, tensor, ".velocity", err) < 0)
 		return -1;
-	return adam ? need(st, tensor, ".second", err) : 0;
+	return moments > 1 ? need(st, tensor, ".second", err) : 0;
 }
 
 static bool has_version(const struct pd_checkpoint_stage *stage, const char *follows)

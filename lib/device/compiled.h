@@ -257,7 +257,7 @@ void pd_compiled_range(const struct pd_compiled *net, int from, int count, size_
  */
 static inline bool pd_compiled_by_tensor(const struct pd_update *update)
 {
-	return update->kind == PD_LARS || (update->spares_vectors && update->weight_decay != 0);
+	return pd_optimizer_is(update->kind, PD_OPTIMIZER_NORMS) || (update->spares_vectors && update->weight_decay != 0);
 }
 /* The elements of one parameter tensor in an arena, [begin, end); it may have one axis. */
 struct pd_compiled_tensor_range {

@@ -24,6 +24,7 @@
 #include "device/chunks.h"
 #include "device/global_norm.h"
 #include "device/mixed_sum.h"
+#include "device/update.h"
 #include "model/model.h"
 
 #include <stdbool.h>
@@ -170,56 +171,6 @@ struct pd_pass {
 	struct pd_loss *losses;	/* one for each loss layer of the stage, in their order; or NULL */
 	/* each loss is multiplied by it for backward; device memory; NULL: 1 */
 	const struct pd_scale *scale;
-};
-
-/*
- * One pass over each element, from `weights` to `next`, which may be the same, as PyTorch has
- * it.  SGD with momentum; velocity is NULL without:
- *     g = gradient + weight_decay * w;  v = momentum * v + g;  w' = w - rate * v
- * Adam, where v is the first moment, s the second, and this is update number t = count, from 1:
- *     g = gradient + weight_decay * w
- *     v = beta1 * v + (1 - beta1) * g;  s = beta2 * s + (1 - beta2) * g * g
- *     w' = w - rate / (1 - beta1^t) * v / (sqrt(s) / sqrt(1 - beta2^t) + eps)
- * AdamW is Adam with g = gradient, and  w' = (1 - rate * weight_decay) * w - ...  instead.
- * LARS (arXiv 1708.03888, algorithm 1) gives each parameter tensor a rate of its own, which follows
- * from the Euclidean norms of its weights and its gradient.  A tensor of one axis, or where |w| or the
- * divisor is 0, has local = 1:
- *     local = trust * |w| / (|gradient| + weight_decay * |w|)
- *     v = momentum * v + rate * local * (gradient + weight_decay * w);  w' = w - v
- * Where spares_vectors is set, weight_decay is 0 for tensors of one axis, whatever the kind.
- *
- * Where all ranks agree on it (norm.vector is not NULL; the whole stage in one call), gradient
- * is that in the arena times pd_global_norm_factor, in double and rounded once, t is count less the
- * updates skipped before, and an update that is skipped makes w' = w and leaves the moments alone.
- *
- * Where delta is not NULL, after any of them, each operation rounded by itself:
- *     delta = keep * delta + (1 - keep) * (w' - w);  corrected = w' - delay * delta
- *
- * In a net of 16 bits w and w' are those of the master, which is moved in place; next is w'
- * rounded (also where the update is skipped), corrected is rounded, and weights is not read.
- */
-enum pd_update_kind { PD_SGD, PD_ADAM, PD_ADAMW, PD_LARS };
-
-struct pd_update {
-	enum pd_update_kind kind;
-	/*
-	 * Not NULL, for SGD without norm and delta: the places of chunks of so many elements of the
-	 * arena in a sparse sum (struct pd_chunks).  Those without one keep weights and velocity.
-	 */
-	const int32_t *places;
-	int64_t chunk;
-	const void *weights;
-	void *next, *velocity, *second;         /* second: for Adam and AdamW */
-	void *master;                           /* in a net of 16 bits; else NULL */
-	const void *gradients;
-	double rate, momentum, weight_decay;
-	bool spares_vectors;
-	double trust;                           /* for LARS */
-	double beta1, beta2, eps;               /* for Adam and AdamW */
-	int64_t count;
-	struct pd_global_norm norm;
-	void *delta, *corrected;
-	double keep, delay;
 };
 
 /*

@@ -183,7 +183,8 @@ static int all(struct rehearsal *r, struct pd_error *err)
 	};
 	struct pd_update update = {
 		.kind = r->what->update, .weights = pass.weights, .next = (void *)pass.weights, .gradients = pass.gradients,
-		.velocity = pass.gradients, .second = pass.gradients,
+		.velocity = r->what->moments > 0 ? pass.gradients : NULL,
+		.second = r->what->moments > 1 ? pass.gradients : NULL,
 		.delta = pass.gradients, .corrected = (void *)pass.weights,
 		.master = half ? take(r, sizes->full_bytes, err) : NULL,
 		.norm = {
@@ -191,7 +192,7 @@ static int all(struct rehearsal *r, struct pd_error *err)
 			.layers = layers, .outcome = &outcome,
 			.before = pass.scale, .next = (struct pd_scale *)pass.scale,
 		},
-		.beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .count = 1,
+		.hyper = pd_optimizer_rows[r->what->update].defaults, .count = 1,
 	};
 	float *numbers = take(r, 2 * FLOATS * sizeof(float), err);
 

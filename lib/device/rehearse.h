@@ -17,7 +17,8 @@
 struct pd_rehearsal {
 	const struct pd_net_config *config;     /* with which the net was opened */
 	bool evaluates;
-	enum pd_update_kind update;
+	enum pd_optimizer_kind update;
+	int moments;                    /* that the update moves */
 	bool joins;                     /* updates may come together with passes (net.iterate) */
 	int64_t turns;                  /* passes of one kind come with so many combinations of buffers */
 };

@@ -55,7 +55,7 @@ static int open_memory(struct pd_bench *b, struct pd_error *err)
 	/* A rate of 0 leaves the parameters as they are and takes the same time. */
 	b->update = (struct pd_update){
 		.weights = b->weights, .next = b->weights, .master = b->master,
-		.velocity = b->velocity, .gradients = b->gradients, .momentum = 0.9f,
+		.velocity = b->velocity, .gradients = b->gradients, .hyper.momentum = 0.9f,
 	};
 	return b->device->ops->net.init(b->net, b->weights, b->master, b->state, err);
 }

@@ -86,7 +86,7 @@ static int train(const char *device, int64_t minibatches, int64_t *spent_ns_p,
 	struct pd_job job = {
 		.device = device, .epochs = -1, .minibatches = minibatches, .seed = 1, .threads = 1,
 		.synthetic_epoch = minibatches, .resume_step = -1,
-		.optimizer = { .rate = 0.01, .momentum = 0.9, .discrepancy = -1 },
+		.optimizer = { .rate = 0.01, .hyper.momentum = 0.9, .discrepancy = -1 },
 	};
 	int64_t before_ns = spent_ns();
 	int status = -1;

@@ -143,7 +143,7 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 			.device = pd_sim_device(replay->sim, r), .stages = nets,
 			.transport = pd_sim_transport(replay->fabric, r),
 			.batch_size = plan->profile->batch_size,
-			.optimizer = { .momentum = 1 },       /* the velocity counts as memory */
+			.optimizer = { .hyper.momentum = 1 },       /* the velocity counts as memory */
 			.list = options->lists ? &options->lists->ranks[r] : NULL,
 			.buffer_counts = options->lists ? &replay->buffer_counts[r * most]
 			: buffer_counts, .arena = &replay->arena,

@@ -172,14 +172,14 @@ static int check_sparse(const struct pd_job *job, struct pd_error *err)
 				      "nothing is left of them");
 	if (job->plan->chunk == 0)
 		return 0;
-	if (o->kind != PD_SGD)
+	if (!pd_optimizer_is(o->kind, PD_OPTIMIZER_SPARSE))
 		return pd_error_input(err, "--optimizer=%s: expected sgd: the plan's sums are sparse, and"
 				      " what stays is corrected for momentum alone",
-				      pd_update_kind_name[o->kind]);
+				      pd_optimizer_kind_name[o->kind]);
 	if (o->corrects)
 		return pd_error_input(err, "--discrepancy: the plan's sums are sparse: weights move in "
 				      "leaps, of which the correction knows nothing");
-	if (o->momentum == 0 && !o->has_residual)
+	if (o->hyper.momentum == 0 && !o->has_residual)
 		return pd_error_input(err, "--momentum=0: the plan's sums are sparse, and gradients that "
 				      "stay are kept times the momentum: expected more, or "
 				      "--residual=X");

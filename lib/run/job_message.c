@@ -32,10 +32,12 @@ static const struct member job_members[] = {
 };
 static const struct member optimizer_members[] = {
 	OPTIMIZER(CHOICE, kind), OPTIMIZER(CHOICE, schedule), OPTIMIZER(REAL, rate),
-	OPTIMIZER(REAL, momentum), OPTIMIZER(REAL, beta1), OPTIMIZER(REAL, beta2),
-	OPTIMIZER(REAL, eps), OPTIMIZER(REAL, weight_decay), OPTIMIZER(REAL, gamma),
+#define HYPER(member, ...) OPTIMIZER(REAL, hyper.member),
+#include "device/hyper.def"
+#undef HYPER
+	OPTIMIZER(REAL, weight_decay), OPTIMIZER(REAL, gamma),
 	OPTIMIZER(REAL, power), OPTIMIZER(REAL, clip_norm), OPTIMIZER(REAL, loss_scale),
-	OPTIMIZER(REAL, trust), OPTIMIZER(REAL, discrepancy), OPTIMIZER(REAL, residual),
+	OPTIMIZER(REAL, discrepancy), OPTIMIZER(REAL, residual),
 	OPTIMIZER(NUMBER, step_epochs), OPTIMIZER(NUMBER, warmup),
 	OPTIMIZER(NUMBER, loss_scale_interval), OPTIMIZER(NUMBER, reschedule),
 	OPTIMIZER(FLAG, spares_vectors), OPTIMIZER(FLAG, corrects), OPTIMIZER(FLAG, has_residual),

@@ -30,19 +30,24 @@ static struct pending *pending_of(struct supervisor *s, int64_t step)
 	return NULL;
 }
 
+/* Tells one that the optimizer reads, if it has a key of its own. */
+static void tell_hyper(json_t *value, const char *key, double otherwise, double is)
+{
+	if (key && otherwise > 0)
+		pd_json_set(value, key, json_real(is));
+}
+
 static json_t *describe_optimizer(const struct pd_optimizer *o)
 {
-	json_t *value = json_pack("{s:s, s:f}", "kind", pd_update_kind_name[o->kind], "lr", o->rate);
+	const struct pd_hyper *own = &pd_optimizer_rows[o->kind].defaults;
+	json_t *value = json_pack("{s:s, s:f}", "kind", pd_optimizer_kind_name[o->kind], "lr", o->rate);
 
-	if (pd_optimizer_has_velocity(o->kind)) {
-		pd_json_set(value, "momentum", json_real(o->momentum));
-	} else {
-		pd_json_set(value, "betas", json_pack("[f, f]", o->beta1, o->beta2));
-		pd_json_set(value, "eps", json_real(o->eps));
-	}
+	if (own->beta1 > 0)
+		pd_json_set(value, "betas", json_pack("[f, f]", o->hyper.beta1, o->hyper.beta2));
+#define HYPER(member, option, key, ...) tell_hyper(value, key, own->member, o->hyper.member);
+#include "device/hyper.def"
+#undef HYPER
 	pd_json_set(value, "weight_decay", json_real(o->weight_decay));
-	if (o->kind == PD_LARS)
-		pd_json_set(value, "trust", json_real(o->trust));
 	if (o->spares_vectors)
 		pd_json_set(value, "decay", json_string("matrices"));
 	return value;

@@ -65,7 +65,7 @@ static int check_same_model(struct pd_job *job, const struct pd_checkpoint_info 
 static int check_same_run(struct pd_job *job, const struct pd_checkpoint_info *info,
 			  struct pd_error *err)
 {
-	const char *wanted = pd_update_kind_name[job->optimizer.kind];
+	const char *wanted = pd_optimizer_kind_name[job->optimizer.kind];
 	const char *kind = pd_member_text(info->optimizer, "kind");
 	const struct pd_profile *profile = job->plan->profile;
 

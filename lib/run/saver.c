@@ -347,7 +347,7 @@ static int import_part(const struct pd_checkpoint *ck, const struct pd_saver *sa
 		name = saved_name(&named[i], kind, -1);
 		/* a checkpoint of SGD without momentum, or without correction: it starts from rest */
 		if (pd_arena_saved[kind] &&
-		    (pd_optimizer_has_velocity(saver->job->optimizer.kind) || kind == PD_ARENA_delta) &&
+		    (pd_optimizer_rows[saver->job->optimizer.kind].defaults.momentum > 0 || kind == PD_ARENA_delta) &&
 		    !pd_checkpoint_has(ck, name)) {
 			free(name);
 			continue;

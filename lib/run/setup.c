@@ -104,6 +104,7 @@ static int rehearse(struct rank *rank, struct rank_part *part, const struct pd_n
 	struct pd_rehearsal what = {
 		.config = net, .evaluates = rank->job->test_microbatches > 0,
 		.update = rank->job->optimizer.kind,
+		.moments = pd_optimizer_moments(&rank->job->optimizer).count,
 		.joins = pd_optimizer_joins(&rank->job->optimizer, plan),
 	};
 

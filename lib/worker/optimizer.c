@@ -4,10 +4,6 @@
 #include <math.h>
 #include <stddef.h>
 
-const char *const pd_update_kind_name[] = {
-	[PD_SGD] = "sgd", [PD_ADAM] = "adam", [PD_ADAMW] = "adamw", [PD_LARS] = "lars",
-	NULL
-};
 const char *const pd_lr_schedule_name[] = {
 	[PD_LR_CONSTANT] = "constant", [PD_LR_STEP] = "step", [PD_LR_POLYNOMIAL] = "polynomial",
 	[PD_LR_COSINE] = "cosine", NULL
@@ -16,7 +12,7 @@ const char *const pd_lr_schedule_name[] = {
 struct pd_moments pd_optimizer_moments(const struct pd_optimizer *o)
 {
 	return (struct pd_moments){
-		.count = !pd_optimizer_has_velocity(o->kind) ? 2 : o->momentum != 0 ? 1 : 0, .corrects = o->corrects,
+		.count = pd_optimizer_moment_count(o->kind, o->hyper.momentum), .corrects = o->corrects,
 	};
 }
 

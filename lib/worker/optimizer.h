@@ -16,8 +16,7 @@
 
 enum pd_lr_schedule { PD_LR_CONSTANT, PD_LR_STEP, PD_LR_POLYNOMIAL, PD_LR_COSINE };
 
-/* NULL-terminated, by enum pd_update_kind and enum pd_lr_schedule. */
-extern const char *const pd_update_kind_name[];
+/* NULL-terminated, by enum pd_lr_schedule. */
 extern const char *const pd_lr_schedule_name[];
 
 /* The defaults of a dynamic loss scale, which are PyTorch's. */
@@ -25,11 +24,9 @@ extern const char *const pd_lr_schedule_name[];
 #define PD_LOSS_SCALE_INTERVAL 2000
 
 struct pd_optimizer {
-	enum pd_update_kind kind;
+	enum pd_optimizer_kind kind;
 	double rate;
-	double momentum;                /* SGD, LARS; 0: there is no velocity */
-	double trust;                   /* LARS */
-	double beta1, beta2, eps;       /* Adam, AdamW */
+	struct pd_hyper hyper;
 	double weight_decay;
 	bool spares_vectors;            /* biases and normalisation do not decay */
 	double clip_norm;               /* limit of the norm of all gradients; 0: none */
@@ -56,12 +53,6 @@ struct pd_optimizer {
 	bool one_phase;                 /* no update is made early at an epoch's end */
 };
 
-/* Tells whether it is SGD or LARS, whose only moment is a velocity. */
-static inline bool pd_optimizer_has_velocity(enum pd_update_kind kind)
-{
-	return kind == PD_SGD || kind == PD_LARS;
-}
-
 /*
  * Tells whether its updates may come together with passes (pd_device_ops.net.iterate).  One that ranks agree on
  * makes the loss scale that is copied before the backward, and one that treats tensors differently takes a
@@ -69,12 +60,13 @@ static inline bool pd_optimizer_has_velocity(enum pd_update_kind kind)
  */
 static inline bool pd_optimizer_joins(const struct pd_optimizer *o, const struct pd_plan *plan)
 {
-	return !pd_plan_agrees(plan) && o->kind != PD_LARS && !o->spares_vectors;
+	return !pd_plan_agrees(plan) && !pd_optimizer_is(o->kind, PD_OPTIMIZER_NORMS) &&
+	       !o->spares_vectors;
 }
 
 static inline double pd_optimizer_residual(const struct pd_optimizer *o)
 {
-	return o->has_residual ? o->residual : o->momentum;
+	return o->has_residual ? o->residual : o->hyper.momentum;
 }
 
 struct pd_moments pd_optimizer_moments(const struct pd_optimizer *optimizer);

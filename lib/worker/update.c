@@ -149,9 +149,7 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 		.kind = o->kind, .gradients = sum->gradients, .velocity = c->velocity,
 		.second = c->second, .master = c->master, .rate = pd_optimizer_rate(o, done) /
 			pd_optimizer_divisor(o, c->delay, done),
-		.momentum = o->momentum, .weight_decay = o->weight_decay,
-		.spares_vectors = o->spares_vectors, .trust = o->trust, .beta1 = o->beta1,
-		.beta2 = o->beta2, .eps = o->eps,
+		.hyper = o->hyper, .weight_decay = o->weight_decay, .spares_vectors = o->spares_vectors,
 		.count = pd_optimizer_count(o, w->config.schedule->group[c->index] / microbatches,
 					    done),
 	};

@@ -392,7 +392,7 @@ void chain_step(struct chain *c, const struct pd_update *how)
 		update.weights = update.next = s->weights;
 		update.master = s->master;
 		update.gradients = s->gradients;
-		update.velocity = how->kind != PD_SGD || how->momentum != 0 ? s->velocity : NULL;
+		update.velocity = pd_optimizer_moment_count(how->kind, how->hyper.momentum) > 0 ? s->velocity : NULL;
 		update.second = s->second;
 		pd_event_arm(&ev);
 		c->ops->net.update(c->stream, s->net, &update, s->first, s->count, &ev);
@@ -402,7 +402,7 @@ void chain_step(struct chain *c, const struct pd_update *how)
 
 void chain_update(struct chain *c, float rate, float momentum, float decay)
 {
-	chain_step(c, &(struct pd_update){ .rate = rate, .momentum = momentum,
+	chain_step(c, &(struct pd_update){ .rate = rate, .hyper.momentum = momentum,
 					   .weight_decay = decay });
 }
 

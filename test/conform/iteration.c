@@ -59,15 +59,15 @@ static void load(struct chain *c, int step)
 	c->valid = step == 2 ? BATCH - 2 : BATCH;
 }
 
-static struct pd_update update_of(const struct chain *c, enum pd_update_kind kind, int step)
+static struct pd_update update_of(const struct chain *c, enum pd_optimizer_kind kind, int step)
 {
 	const struct stage *s = &c->stages[0];
 
 	return (struct pd_update){
 		.kind = kind, .weights = s->weights, .next = s->weights, .master = s->master,
 		.gradients = s->gradients, .velocity = s->velocity, .second = s->second,
-		.rate = 0.1 / (step + 2), .momentum = 0.9, .weight_decay = 1e-3,
-		.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6, .count = step + 1,
+		.rate = 0.1 / (step + 2), .hyper.momentum = 0.9, .weight_decay = 1e-3,
+		.hyper.beta1 = 0.9, .hyper.beta2 = 0.99, .hyper.eps = 1e-6, .count = step + 1,
 	};
 }
 
@@ -84,7 +84,7 @@ static struct pd_pass pass_of(struct chain *c)
 }
 
 /* Runs the update of the step before and this step's passes, one by one or at once. */
-static bool step_once(struct chain *c, enum pd_update_kind kind, int step, bool at_once)
+static bool step_once(struct chain *c, enum pd_optimizer_kind kind, int step, bool at_once)
 {
 	const struct pd_update update = update_of(c, kind, step - 1);
 	const struct pd_pass pass = pass_of(c);
@@ -114,14 +114,15 @@ static bool step_once(struct chain *c, enum pd_update_kind kind, int step, bool 
 }
 
 static struct result train(const struct pd_device_ops *ops, const struct pd_model *model,
-			   enum pd_update_kind kind, bool at_once, bool rehearsed)
+			   enum pd_optimizer_kind kind, bool at_once, bool rehearsed)
 {
 	const struct pd_net_config config = {
 		.model = model, .count = model->layer_count, .batch_size = BATCH,
 		.dtype = chain_dtype,
 	};
 	const struct pd_rehearsal what = {
-		.config = &config, .evaluates = kind == PD_ADAM, .update = kind, .joins = true,
+		.config = &config, .evaluates = kind == PD_ADAM, .update = kind,
+		.moments = pd_optimizer_rows[kind].moments, .joins = true,
 		.turns = 3,
 	};
 	struct chain *c = chain_open(ops, model, NULL, 0, BATCH, 5, 1);
@@ -169,30 +170,30 @@ static bool same(const struct result *a, const struct result *b)
 
 static void test_device(const struct pd_device_ops *ops, const struct pd_model *model)
 {
-	static const char *const names[] = { "sgd", "adam", "adamw" };
-
-	for (int kind = PD_SGD; kind <= PD_ADAMW; kind++) {
+	for (int kind = 0; kind < PD_OPTIMIZER_KINDS; kind++) {
 		struct result one, all;
 
+		if (pd_optimizer_is((enum pd_optimizer_kind)kind, PD_OPTIMIZER_NORMS))
+			continue;       /* its updates do not join */
 		chain_untimed = true;
-		one = train(ops, model, (enum pd_update_kind)kind, false, false);
-		for (int way = 0; way < (kind == PD_ADAMW ? 1 : 4); way++) {
+		one = train(ops, model, (enum pd_optimizer_kind)kind, false, false);
+		for (int way = 0; way < (kind > PD_ADAM ? 1 : 4); way++) {
 			static const char *const ways[] = { "", ", timed", ", no graphs",
 							    ", rehearsed" };
 
 			chain_untimed = way != 1;
 			if (way == 2)
 				setenv("PD_CUDA_GRAPHS", "no", 1);
-			all = train(ops, model, (enum pd_update_kind)kind, true, way == 3);
+			all = train(ops, model, (enum pd_optimizer_kind)kind, true, way == 3);
 			unsetenv("PD_CUDA_GRAPHS");
 			ok(same(&one, &all) && all.ascending, "%s, %s: at once%s, the same bits",
-			   chain_name(ops), names[kind], ways[way]);
+			   chain_name(ops), pd_optimizer_kind_name[kind], ways[way]);
 			if (emulated_launches && !getenv("PD_EMULATED_NO_CAPTURE"))
 				is_int(all.launches, way == 1 ? 2 : way == 2 ? 0 : 1,
-				       "%s, %s: graphs%s", chain_name(ops), names[kind], ways[way]);
+				       "%s, %s: graphs%s", chain_name(ops), pd_optimizer_kind_name[kind], ways[way]);
 			if (way == 3)
 				is_int(all.firsts, 0, "%s, %s: and nothing is made for the first time",
-				       chain_name(ops), names[kind]);
+				       chain_name(ops), pd_optimizer_kind_name[kind]);
 			release(&all);
 		}
 		chain_untimed = false;

@@ -18,7 +18,7 @@ enum mutation {
 struct asked {
 	const char *data, *normalize, *augment, *output, *other_plan, *loss_scale_text;
 	int64_t minibatches, seed, switch_at;
-	int optimizer;                  /* sgd, adam, adamw, lars */
+	enum { SGD, ADAM, ADAMW, LARS, NESTEROV, LION } optimizer;
 	int decay;                      /* all, matrices */
 	int lr_schedule;                /* constant, step, polynomial, cosine */
 	int mutation;

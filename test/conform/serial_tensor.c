@@ -145,7 +145,7 @@ void serial_tensors_write(struct trainer *t)
 	struct pd_tensor *list = pd_calloc(room, sizeof(*list));
 	const float **values = pd_calloc(room, sizeof(*values));
 	uint64_t checksum;
-	bool one_moment = asked.optimizer == 0 || asked.optimizer == 3;
+	bool one_moment = asked.optimizer != ADAM && asked.optimizer != ADAMW;
 	struct pd_error err;
 
 	for (int i = 0; i < t->count; i++) {

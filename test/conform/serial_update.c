@@ -57,7 +57,10 @@ static void lars(struct tensor *v, const float *old, float *new, double now, dou
 	}
 }
 
-/* Computes g = sum + decay w;  v = momentum v + g;  w' = w - rate v, if `masked` only within the mask. */
+/*
+ * Computes g = sum + decay w;  v = momentum v + g;  w' = w - rate v, if `masked` only within the mask;
+ * nesterov w' = w - rate (g + momentum v).
+ */
 __attribute__((optimize("fp-contract=off")))
 static void sgd(struct tensor *v, const float *old, float *new, float step, bool masked)
 {
@@ -68,7 +71,22 @@ static void sgd(struct tensor *v, const float *old, float *new, float step, bool
 		if (masked && v->mask[i] == 0)
 			continue;
 		v->velocity[i] = (float)asked.momentum * v->velocity[i] + g;
-		new[i] = old[i] - step * v->velocity[i];
+		new[i] = old[i] - step * (asked.optimizer == NESTEROV ? g + (float)asked.momentum * v->velocity[i]
+							       : v->velocity[i]);
+	}
+}
+
+/* Computes w' = (1 - now decay) w - now sign(beta1 v + (1 - beta1) sum), then v = beta2 v + (1 - beta2) sum. */
+__attribute__((optimize("fp-contract=off")))
+static void lion(struct tensor *v, const float *old, float *new, double now)
+{
+	float keep = decay_of(v) > 0 ? (float)(1 - now * asked.weight_decay) : 1;
+
+	for (size_t i = 0; i < v->elements; i++) {
+		float way = (float)asked.beta1 * v->velocity[i] + (float)(1 - asked.beta1) * v->sum[i];
+
+		new[i] = keep * old[i] - (float)now * (float)((way > 0) - (way < 0));
+		v->velocity[i] = (float)asked.beta2 * v->velocity[i] + (float)(1 - asked.beta2) * v->sum[i];
 	}
 }
 
@@ -80,7 +98,7 @@ static void sgd(struct tensor *v, const float *old, float *new, float step, bool
 __attribute__((optimize("fp-contract=off")))
 static void adam(struct tensor *v, const float *old, float *new, double now)
 {
-	bool apart = asked.optimizer == 2;
+	bool apart = asked.optimizer == ADAMW;
 	double n = (double)v->updates;
 	float step = (float)(now / (1 - pow(asked.beta1, n))), root = (float)sqrt(1 - pow(asked.beta2, n));
 	float keep = apart && decay_of(v) > 0 ? (float)(1 - now * asked.weight_decay) : 1;
@@ -121,9 +139,11 @@ static void update(const struct trainer *t, struct tensor *v, int64_t b, double 
 	if (late > 0 && m < asked.lr_reschedule)
 		now /= pow((double)late, 1 - (double)m / (double)asked.lr_reschedule);
 	v->updates++;
-	if (asked.optimizer == 3)
+	if (asked.optimizer == LARS)
 		lars(v, old, new, now, norm);
-	else if (asked.optimizer)
+	else if (asked.optimizer == LION)
+		lion(v, old, new, now);
+	else if (asked.optimizer == ADAM || asked.optimizer == ADAMW)
 		adam(v, old, new, now);
 	else
 		sgd(v, old, new, (float)now,

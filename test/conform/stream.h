@@ -16,9 +16,9 @@ void test_squares(const struct pd_device_ops *ops, struct chain *c);
 
 /* --- stream_updates.c */
 void test_sgd(const struct pd_device_ops *ops, struct chain *c, float momentum);
-void test_adam(const struct pd_device_ops *ops, struct chain *c, enum pd_update_kind kind);
-void test_by_tensor(const struct pd_device_ops *ops, struct chain *c, enum pd_update_kind kind,
+void test_formula(const struct pd_device_ops *ops, struct chain *c, enum pd_optimizer_kind kind);
+void test_by_tensor(const struct pd_device_ops *ops, struct chain *c, enum pd_optimizer_kind kind,
 		    bool still);
-void test_adam_extremes(const struct pd_device_ops *ops, struct chain *c, enum pd_update_kind kind);
+void test_extremes(const struct pd_device_ops *ops, struct chain *c, enum pd_optimizer_kind kind);
 void test_sgd_range(const struct pd_device_ops *ops, struct chain *c);
 void test_agreed(const struct pd_device_ops *ops, struct chain *c, bool skip);

@@ -7,7 +7,6 @@
 #include "tap.h"
 
 #include "base/mem.h"
-#include "device/adam.h"
 #include "device/cpu/cpu.h"
 #include "device/cuda/arith.h"
 
@@ -266,13 +265,33 @@ static void fill(struct arenas *a)
 	}
 }
 
-static struct pd_update update_of(struct arenas *a, enum pd_update_kind kind)
+static struct pd_update update_of(struct arenas *a, enum pd_optimizer_kind kind)
 {
 	return (struct pd_update){
 		.kind = kind, .weights = a->weights, .next = a->next, .velocity = a->velocity,
-		.second = a->second, .gradients = a->gradients, .rate = 0.013, .momentum = 0.9,
-		.weight_decay = 5e-4, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .count = 3,
+		.second = a->second, .gradients = a->gradients, .rate = 0.013, .hyper.momentum = 0.9,
+		.weight_decay = 5e-4, .hyper.beta1 = 0.9, .hyper.beta2 = 0.999, .hyper.eps = 1e-8, .count = 3,
 	};
+}
+
+/* Moves all elements of the arenas as a kernel does. */
+static void move(const struct pd_update *u, struct arenas *a)
+{
+	const struct pd_factors f = pd_factors_of(u);
+
+	for (size_t i = 0; i < N; i++) {
+		float w = a->weights[i], g = pd_scaled(a->gradients[i], FACTOR);
+		float *v = &a->velocity[i], *s = &a->second[i];
+
+#define MOVE_1(name) pd_move_##name(w, g, v, &f)
+#define MOVE_2(name) pd_move_##name(w, g, v, s, &f)
+#define OPTIMIZER(symbol, name, moments, ...) if (u->velocity && u->kind == PD_##symbol) \
+		a->next[i] = MOVE_##moments(name);
+#include "device/optimizer.def"
+#undef OPTIMIZER
+		if (!u->velocity)
+			a->next[i] = pd_move_plain(w, g, &f);
+	}
 }
 
 /* Tests that a kernel's element has the same bits as the CPU's loops. */
@@ -280,45 +299,23 @@ static void test_updates(void)
 {
 	static struct arenas cpu, gpu;
 	static float scaled[N];
-	struct pd_update u;
 
 	fill(&cpu);
 	for (size_t i = 0; i < N; i++)
 		scaled[i] = (float)(FACTOR * (double)cpu.gradients[i]);
-	for (int momentum = 0; momentum < 2; momentum++) {
-		fill(&cpu);
-		fill(&gpu);
-		u = update_of(&cpu, PD_SGD);
-		u.velocity = momentum ? cpu.velocity : NULL;
-		pd_cpu_sgd(&u, scaled, 0, N);
-		for (size_t i = 0; i < N; i++)
-			if (momentum)
-				pd_sgd_momentum(gpu.next, gpu.velocity, gpu.weights, gpu.gradients,
-						i, FACTOR, (float)u.rate, (float)u.momentum,
-						(float)u.weight_decay);
-			else
-				pd_sgd_plain(gpu.next, gpu.weights, gpu.gradients, i, FACTOR,
-					     (float)u.rate, (float)u.weight_decay);
-		ok(memcmp(&cpu, &gpu, sizeof(cpu)) == 0, "SGD %s momentum: the CPU's bits",
-		   momentum ? "with" : "without");
-	}
-	for (enum pd_update_kind kind = PD_ADAM; kind <= PD_ADAMW; kind++) {
-		struct pd_adam_factors f;
+	for (int kind = 0; kind < PD_OPTIMIZER_KINDS; kind++)
+		for (int moments = 0; moments < 2; moments++) {
+			struct pd_update u = update_of(&cpu, (enum pd_optimizer_kind)kind);
+			struct pd_factors f = pd_factors_of(&u);
 
-		fill(&cpu);
-		fill(&gpu);
-		u = update_of(&cpu, kind);
-		f = pd_adam_factors(&(struct pd_adam){
-			.decoupled = kind == PD_ADAMW, .rate = u.rate,
-			.weight_decay = u.weight_decay, .beta1 = u.beta1, .beta2 = u.beta2,
-			.eps = u.eps, .count = u.count });
-		pd_cpu_adam(&u, scaled, 0, N);
-		for (size_t i = 0; i < N; i++)
-			pd_adam_element(gpu.next, gpu.velocity, gpu.second, gpu.weights,
-					gpu.gradients, i, FACTOR, &f);
-		ok(memcmp(&cpu, &gpu, sizeof(cpu)) == 0, "%s: the CPU's bits",
-		   kind == PD_ADAM ? "Adam" : "AdamW");
-	}
+			fill(&cpu);
+			fill(&gpu);
+			u.velocity = moments ? u.velocity : NULL;
+			pd_cpu_move(&u, &f, scaled, 0, N);
+			move(&u, &gpu);
+			ok(memcmp(&cpu, &gpu, sizeof(cpu)) == 0, "%s, %s: the CPU's bits",
+			   pd_optimizer_kind_name[kind], moments ? "with moments" : "without");
+		}
 }
 
 /* Tests the correction against pd_update's formula, as lib/device/cpu/update.c has it. */

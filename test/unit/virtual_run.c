@@ -75,7 +75,7 @@ struct virtual_run virtual_run(const struct pd_plan *plan, const struct virtual_
 		struct pd_worker_config config = {
 			.schedule = schedule, .rank = r, .device = pd_sim_device(sim, r),
 			.transport = pd_sim_transport(fabric, r),
-			.batch_size = plan->profile->batch_size, .optimizer = { .momentum = 1 },
+			.batch_size = plan->profile->batch_size, .optimizer = { .hyper.momentum = 1 },
 			.retired = note, .context = &run,
 		};
 

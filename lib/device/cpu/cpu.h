@@ -58,9 +58,9 @@ const struct pd_layout *pd_cpu_plain(struct pd_compiled *net, const struct pd_sh
 void pd_cpu_update(const struct pd_compiled *net, const struct pd_update *update, int from,
 		   int count);
 
-/* --- sgd.c, adam.c: `floats` elements of the arenas from `at` on; `gradients` begins there */
-void pd_cpu_sgd(const struct pd_update *update, const float *gradients, size_t at, size_t floats);
-void pd_cpu_adam(const struct pd_update *update, const float *gradients, size_t at, size_t floats);
+/* --- move.c: `count` elements of the arenas from `at` on; `gradients` begins there */
+void pd_cpu_move(const struct pd_update *update, const struct pd_factors *factors, const float *gradients, size_t at,
+		 size_t count);
 
 /* --- squares.c */
 void pd_cpu_squares(const struct pd_compiled *net, const struct pd_squares *what);

@@ -1,5 +1,5 @@
 lib_libpddevice_a_SOURCES += \
-	lib/device/cpu/adam.c lib/device/cpu/additive_attention.c \
+	lib/device/cpu/additive_attention.c \
 	lib/device/cpu/attention.c lib/device/cpu/attention.h \
 	lib/device/cpu/attention_tiles.c \
 	lib/device/cpu/axes.c \
@@ -24,7 +24,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/lstm_steps.c lib/device/cpu/lstm_way.c \
 	lib/device/cpu/loss.c \
 	lib/device/cpu/maxpool.c lib/device/cpu/maxpool.h lib/device/cpu/mse.c \
-	lib/device/cpu/mul.c \
+	lib/device/cpu/move.c lib/device/cpu/mul.c \
 	lib/device/cpu/rope.c \
 	lib/device/cpu/join.c \
 	lib/device/cpu/net.c \
@@ -35,7 +35,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/device/cpu/pool2d.c lib/device/cpu/prelu.c \
 	lib/device/cpu/primitives.c \
 	lib/device/cpu/quick.c \
-	lib/device/cpu/sgd.c lib/device/cpu/softmax.c \
+	lib/device/cpu/softmax.c \
 	lib/device/cpu/squares.c \
 	lib/device/cpu/stream.c \
 	lib/device/cpu/sum.c \

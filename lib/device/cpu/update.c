@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "device/cpu/cpu.h"
-#include "device/lars.h"
 
 #include <string.h>
 
@@ -37,13 +36,9 @@ static void publish(const struct pd_update *u, enum pd_dtype dtype, const float 
 }
 
 /* The factor is a double: 1 over a large loss scale is below the normal floats. */
-static void piece(const struct pd_update *update, enum pd_dtype dtype, double factor, size_t at,
-		  size_t floats)
+static void piece(const struct pd_update *update, const struct pd_factors *factors, enum pd_dtype dtype,
+		  double factor, size_t at, size_t floats)
 {
-	static void (*const table[])(const struct pd_update *, const float *, size_t, size_t) = {
-		[PD_SGD] = pd_cpu_sgd, [PD_ADAM] = pd_cpu_adam, [PD_ADAMW] = pd_cpu_adam,
-		[PD_LARS] = pd_cpu_sgd,
-	};
 	const float *gradients = (const float *)update->gradients + at;
 	const float *weights = update->master ? update->master : update->weights;
 	float old[PIECE], scaled[PIECE], corrected[PIECE];
@@ -55,7 +50,7 @@ static void piece(const struct pd_update *update, enum pd_dtype dtype, double fa
 		memcpy(old, weights + at, floats * sizeof(*old));
 	if (u.master)
 		u.weights = u.next = u.master;
-	table[u.kind](&u, factor != 1 ? scaled : gradients, at, floats);
+	pd_cpu_move(&u, factors, factor != 1 ? scaled : gradients, at, floats);
 	if (u.delta)
 		correct(u.master ? corrected : (float *)u.corrected + at, (float *)u.delta + at,
 			old, (const float *)u.next + at, floats, (float)u.keep,
@@ -78,9 +73,11 @@ static void keep(const struct pd_update *u, enum pd_dtype dtype, size_t begin, s
 static void apply_all(const struct pd_update *u, enum pd_dtype dtype, double factor, size_t begin,
 		      size_t end)
 {
+	const struct pd_factors factors = pd_factors_of(u);
+
 #pragma omp parallel for schedule(static)
 	for (size_t at = begin; at < end; at += PIECE)
-		piece(u, dtype, factor, at, end - at < PIECE ? end - at : PIECE);
+		piece(u, &factors, dtype, factor, at, end - at < PIECE ? end - at : PIECE);
 }
 
 /* Updates the chunks that have a place, if there are chunks. */
@@ -103,7 +100,7 @@ static void apply(const struct pd_update *u, enum pd_dtype dtype, double factor,
 	}
 }
 
-/* Updates a tensor as it needs; LARS's own rate is part of the rate. */
+/* Updates a tensor as it needs; its own rate is part of the rate. */
 static void apply_to(struct pd_update u, enum pd_dtype dtype, double factor,
 		     const struct pd_compiled_tensor_range *tensor)
 {
@@ -112,8 +109,8 @@ static void apply_to(struct pd_update u, enum pd_dtype dtype, double factor,
 
 	if (u.spares_vectors && tensor->vector)
 		u.weight_decay = 0;
-	if (u.kind == PD_LARS && !tensor->vector)
-		u.rate *= pd_lars_local(u.trust, u.weight_decay,
+	if (pd_optimizer_is(u.kind, PD_OPTIMIZER_NORMS) && !tensor->vector)
+		u.rate *= pd_lars_local(u.hyper.trust, u.weight_decay,
 					pd_cpu_sum_squares(weights + tensor->begin, count),
 					pd_cpu_sum_squares((const float *)u.gradients +
 							   tensor->begin, count), factor);

@@ -7,8 +7,7 @@
 
 #include "base/inline.h"
 #include "base/rng.h"
-#include "device/adam.h"
-#include "device/lars.h"
+#include "device/update.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -283,7 +282,7 @@ PD_TYPED void pd_softmax_gradient(pd_value *dx, const pd_value *x, int64_t class
 	}
 }
 
-/* ---- updates of element i; next may be weights ---- */
+/* ---- updates ---- */
 
 /*
  * Multiplies a gradient by the agreed factor, in double: 1 over a large scale is below normal
@@ -292,42 +291,6 @@ PD_TYPED void pd_softmax_gradient(pd_value *dx, const pd_value *x, int64_t class
 PD_INLINE float pd_scaled(float gradient, double factor)
 {
 	return factor == 1 ? gradient : (float)(factor * (double)gradient);
-}
-
-PD_INLINE void pd_sgd_plain(float *next, const float *weights, const float *gradients, size_t i,
-			    double factor, float rate, float decay)
-{
-	next[i] = weights[i] - rate * (pd_scaled(gradients[i], factor) + decay * weights[i]);
-}
-
-PD_INLINE void pd_sgd_momentum(float *next, float *velocity, const float *weights,
-			       const float *gradients, size_t i, double factor, float rate,
-			       float keep, float decay)
-{
-	velocity[i] = keep * velocity[i] +
-		      (pd_scaled(gradients[i], factor) + decay * weights[i]);
-	next[i] = weights[i] - rate * velocity[i];
-}
-
-/* LARS: the velocity is of moves, not of gradients. */
-PD_INLINE void pd_lars_momentum(float *next, float *velocity, const float *weights,
-				const float *gradients, size_t i, double factor, float rate,
-				float keep, float decay)
-{
-	velocity[i] = keep * velocity[i] +
-		      rate * (pd_scaled(gradients[i], factor) + decay * weights[i]);
-	next[i] = weights[i] - velocity[i];
-}
-
-PD_INLINE void pd_adam_element(float *next, float *first, float *second, const float *weights,
-			       const float *gradients, size_t i, double factor,
-			       const struct pd_adam_factors *f)
-{
-	float w = weights[i], g = pd_scaled(gradients[i], factor) + f->decay * w;
-
-	first[i] = f->beta1 * first[i] + f->rest1 * g;
-	second[i] = f->beta2 * second[i] + f->rest2 * (g * g);
-	next[i] = f->keep * w - f->step * (first[i] / (sqrtf(second[i]) / f->root + f->eps));
 }
 
 /* Corrects a weight after an update from `old` to `next`: backward reads the result instead. */

@@ -201,7 +201,7 @@ int pd_cuda_net_export(struct pd_net *net, int named, enum pd_form form, const v
 		       float *host);
 int pd_cuda_net_import(struct pd_net *net, int named, enum pd_form form, void *arena,
 		       const float *host);
-/* Device memory for sums of squares; LARS's updates leave a tensor's norms there. */
+/* Device memory for sums of squares; updates by tensors' norms leave these there. */
 struct pd_cuda_norms {
 	struct pd_kernel_norms norms;
 	double pieces[PD_KERNEL_PIECES];
@@ -209,7 +209,7 @@ struct pd_cuda_norms {
 /*
  * Queue an update of a stage's layers, sums of squares.  choice and room are in device memory.  An
  * agreed update writes choice, and outcome, which is pinned; any other reads choice in place of its
- * own numbers if it is not NULL.  room may be NULL but for LARS.
+ * own numbers if it is not NULL.  room may be NULL but where PD_OPTIMIZER_NORMS is true.
  */
 int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net,
 		   const struct pd_update *update, int from, int count,

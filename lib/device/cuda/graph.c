@@ -91,7 +91,7 @@ static bool alike(const struct pd_graph_key *a, const struct pd_graph_key *b)
 {
 	return a->backward == b->backward && a->evaluate == b->evaluate && a->again == b->again &&
 	       a->part == b->part && a->iteration == b->iteration && a->updates == b->updates &&
-	       (a->update == PD_SGD) == (b->update == PD_SGD);
+	       a->update == b->update;
 }
 
 /* Returns the kind of a pass, or NULL. */

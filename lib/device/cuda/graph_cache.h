@@ -17,7 +17,7 @@ struct pd_graph_key {
 	bool backward, evaluate, again;
 	bool iteration;                 /* the forward is part of an iteration, with an update if `updates` */
 	bool updates;
-	enum pd_update_kind update;
+	enum pd_optimizer_kind update;
 	const void *weights, *scale;
 	void *state, *gradients, *inbox, *slot, *scratch, *gradient_in, *gradient_out;
 	const void *old, *made;         /* the update reads these weights and gradients */

@@ -13,6 +13,7 @@
 #include "device/mixed_sum.h"
 #include "device/resize.h"
 #include "device/rotary.h"
+#include "device/update.h"
 #include "model/dtype.h"
 
 #include <cuda_runtime_api.h>
@@ -29,15 +30,11 @@ struct pd_kernel_loss {                 /* in pinned host memory */
 	int64_t rows;                   /* that count */
 	int64_t bad_row, bad_label;     /* the first row with an invalid label; -1: none */
 };
-struct pd_kernel_rates {                /* for SGD */
-	float rate, keep, decay;
-	double exact_rate, exact_decay;         /* before they were rounded, for LARS */
-};
 struct pd_kernel_choice {               /* numbers that an update reads from device memory */
 	double factor;
 	bool skip;
-	struct pd_adam_factors adam;
-	struct pd_kernel_rates sgd;
+	double rate, weight_decay;      /* before they were rounded, for a tensor's own rate */
+	struct pd_factors factors;
 };
 struct pd_pass_numbers {
 	int64_t first_sample, valid;    /* as in struct pd_pass */
@@ -450,50 +447,24 @@ cudaError_t pd_kernel_bias_back(cudaStream_t stream, enum pd_dtype dtype, float 
 
 /* --- update.cu: elements begin to end - 1 of the arenas; dtype: that of next and corrected */
 /*
- * Runs pd_global_norm_factor in one thread, and writes the scale of the version made.  adam->count
+ * Runs pd_global_norm_factor in one thread, and writes the scale of the version made.  update->count
  * counts all updates.  choice: device memory; outcome: pinned host memory.
  */
-cudaError_t pd_kernel_global_norm(cudaStream_t stream, const struct pd_global_norm *norm,
-				  const struct pd_adam *adam, const struct pd_kernel_rates *sgd,
+cudaError_t pd_kernel_global_norm(cudaStream_t stream, const struct pd_update *update,
 				  struct pd_kernel_choice *choice, struct pd_outcome *outcome);
-struct pd_kernel_correction {
-	float *delta;                   /* NULL: no correction */
-	void *corrected;
-	float keep, rest, delay;
-};
-/* LARS's sums of squares of a tensor's weights and gradient, in device memory. */
+/* The sums of squares of a tensor's weights and gradient, in device memory. */
 struct pd_kernel_norms {
 	double weights, gradient;
 };
-struct pd_kernel_sgd {
-	void *next;
-	float *velocity, *master;       /* velocity: NULL without momentum; both f32 */
-	const void *weights;            /* not read where there is a master */
-	const float *gradients;
-	struct pd_kernel_rates rates;           /* used where choice is NULL */
-	const struct pd_kernel_choice *choice;  /* device memory; NULL: a factor of 1 */
-	bool spared;                            /* no weight decay, whatever the rates say */
-	bool lars;
-	double trust;
-	const struct pd_kernel_norms *norms;    /* device memory; NULL: LARS's own rate is 1 */
-	struct pd_kernel_correction correction;
-	const int32_t *places;                  /* device memory; as in struct pd_update */
-	size_t chunk;
+struct pd_kernel_update {
+	struct pd_update how;           /* not its norm */
+	struct pd_kernel_choice chosen;         /* used where choice is NULL */
+	const struct pd_kernel_choice *choice;  /* device memory */
+	bool spared;                            /* no weight decay, whatever the factors say */
+	const struct pd_kernel_norms *norms;    /* device memory; NULL: the tensor has no rate of its own */
 };
-cudaError_t pd_kernel_sgd(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_sgd *u,
-			  size_t begin, size_t end);
-struct pd_kernel_adam {
-	void *next;
-	float *first, *second, *master;
-	const void *weights;
-	const float *gradients;
-	struct pd_adam_factors factors;         /* used where choice is NULL */
-	const struct pd_kernel_choice *choice;
-	bool spared;
-	struct pd_kernel_correction correction;
-};
-cudaError_t pd_kernel_adam(cudaStream_t stream, enum pd_dtype dtype,
-			   const struct pd_kernel_adam *u, size_t begin, size_t end);
+cudaError_t pd_kernel_update(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_update *u,
+			     size_t begin, size_t end);
 
 /* --- mixed_sum.cu */
 cudaError_t pd_kernel_mixed_sum(cudaStream_t stream, const struct pd_mixed_sum *what);

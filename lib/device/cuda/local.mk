@@ -52,7 +52,7 @@ PD_DEVICE_LIBS += $(CUDA_LDFLAGS) $(CUDA_LIBS)
 CLEANFILES += $(CUDA_OBJECTS)
 
 # what these include: few and seldom changed
-$(CUDA_OBJECTS): $(CUDA_INCLUDED) lib/base/rng.h lib/base/inline.h lib/device/adam.h lib/device/lars.h \
+$(CUDA_OBJECTS): $(CUDA_INCLUDED) lib/base/rng.h lib/base/inline.h lib/device/update.h lib/device/optimizer.def lib/device/hyper.def \
 	lib/device/curve.h lib/device/curve.def lib/device/global_norm.h
 $(CUDA_OBJECTS): %.o: %.cu
 	@$(MKDIR_P) $(@D)

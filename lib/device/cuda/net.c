@@ -284,36 +284,10 @@ int pd_cuda_net_import(struct pd_net *base, int named, enum pd_form form, void *
 
 /* ---- updates ---- */
 
-static struct pd_kernel_correction correction_of(const struct pd_update *u)
-{
-	return (struct pd_kernel_correction){
-		.delta = u->delta, .corrected = u->corrected, .keep = (float)u->keep,
-		.rest = (float)(1 - u->keep), .delay = (float)u->delay,
-	};
-}
-
-static struct pd_adam adam_of(const struct pd_update *u)
-{
-	return (struct pd_adam){
-		.decoupled = u->kind == PD_ADAMW, .rate = u->rate,
-		.weight_decay = u->weight_decay, .beta1 = u->beta1, .beta2 = u->beta2,
-		.eps = u->eps, .count = u->count,
-	};
-}
-
-static struct pd_kernel_rates rates_of(const struct pd_update *u)
-{
-	return (struct pd_kernel_rates){ .rate = (float)u->rate, .keep = (float)u->momentum,
-					 .decay = (float)u->weight_decay, .exact_rate = u->rate,
-					 .exact_decay = u->weight_decay };
-}
-
 struct pd_kernel_choice pd_cuda_choice_of(const struct pd_update *u)
 {
-	const struct pd_adam a = adam_of(u);
-
-	return (struct pd_kernel_choice){ .factor = 1, .adam = pd_adam_factors(&a),
-					  .sgd = rates_of(u) };
+	return (struct pd_kernel_choice){ .factor = 1, .rate = u->rate, .weight_decay = u->weight_decay,
+					  .factors = pd_factors_of(u) };
 }
 
 /* The parameters of an update, but for the elements that it moves. */
@@ -342,29 +316,16 @@ static cudaError_t sum_squares(const struct update *u, const struct pd_compiled_
 static cudaError_t update_range(const struct update *u, const struct pd_compiled_tensor_range *tensor)
 {
 	const struct pd_update *asked = u->how;
-	bool lars = asked->kind == PD_LARS, local = lars && !tensor->vector;
-	bool spared = asked->spares_vectors && tensor->vector;
-	const struct pd_adam a = adam_of(asked);
-	const struct pd_kernel_sgd sgd = {
-		.next = asked->next, .velocity = asked->velocity, .master = asked->master,
-		.weights = asked->weights, .gradients = asked->gradients, .rates = rates_of(asked),
-		.choice = u->choice, .spared = spared, .lars = lars, .trust = asked->trust,
-		.norms = local ? &u->room->norms : NULL, .correction = correction_of(asked),
-		.places = asked->places, .chunk = (size_t)asked->chunk,
-	};
-	const struct pd_kernel_adam adam = {
-		.next = asked->next, .first = asked->velocity, .second = asked->second,
-		.master = asked->master, .weights = asked->weights, .gradients = asked->gradients,
-		.factors = pd_adam_factors(&a), .choice = u->choice, .spared = spared,
-		.correction = correction_of(asked),
+	bool local = pd_optimizer_is(asked->kind, PD_OPTIMIZER_NORMS) && !tensor->vector;
+	const struct pd_kernel_update update = {
+		.how = *asked, .chosen = pd_cuda_choice_of(asked), .choice = u->choice,
+		.spared = asked->spares_vectors && tensor->vector, .norms = local ? &u->room->norms : NULL,
 	};
 	cudaError_t status = local ? sum_squares(u, tensor) : cudaSuccess;
 
 	if (status != cudaSuccess)
 		return status;
-	return asked->kind == PD_SGD || lars
-		? pd_kernel_sgd(u->stream, u->dtype, &sgd, tensor->begin, tensor->end)
-		: pd_kernel_adam(u->stream, u->dtype, &adam, tensor->begin, tensor->end);
+	return pd_kernel_update(u->stream, u->dtype, &update, tensor->begin, tensor->end);
 }
 
 int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const struct pd_update *u,
@@ -372,14 +333,12 @@ int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const str
 		   struct pd_outcome *outcome, struct pd_error *err)
 {
 	const struct update update = { stream, net->dtype, u, choice, room };
-	const struct pd_adam a = adam_of(u);
-	const struct pd_kernel_rates sgd = rates_of(u);
 	struct pd_compiled_tensor_range range = { .vector = false };
 	cudaError_t status = cudaSuccess;
 	int l = from, number = 0;
 
 	if (u->norm.vector)
-		status = pd_kernel_global_norm(stream, &u->norm, &a, &sgd, choice, outcome);
+		status = pd_kernel_global_norm(stream, u, choice, outcome);
 	if (pd_compiled_by_tensor(u)) {
 		while (status == cudaSuccess &&
 		       pd_compiled_next_tensor(net, from + count, &l, &number, &range))

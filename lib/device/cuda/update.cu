@@ -6,30 +6,29 @@
 #include "device/cuda/kernels.h"
 #include "device/cuda/typed.cuh"
 
-__global__ static void global_norm(struct pd_global_norm norm, struct pd_adam adam,
-				   struct pd_kernel_rates sgd, struct pd_kernel_choice *choice,
+__global__ static void global_norm(struct pd_update update, struct pd_kernel_choice *choice,
 				   struct pd_outcome *outcome)
 {
 	struct pd_outcome out;
 	struct pd_scale next;
 
-	adam.count -= norm.before->skipped;
-	choice->factor = pd_global_norm_factor(&norm, &next, &out);
+	update.count -= update.norm.before->skipped;
+	choice->factor = pd_global_norm_factor(&update.norm, &next, &out);
 	choice->skip = out.skip;
-	choice->adam = pd_adam_factors(&adam);
-	choice->sgd = sgd;
-	*norm.next = next;
+	choice->rate = update.rate;
+	choice->weight_decay = update.weight_decay;
+	choice->factors = pd_factors_of(&update);
+	*update.norm.next = next;
 	*outcome = out;
 }
 
-cudaError_t pd_kernel_global_norm(cudaStream_t stream, const struct pd_global_norm *norm,
-				  const struct pd_adam *adam, const struct pd_kernel_rates *sgd,
+cudaError_t pd_kernel_global_norm(cudaStream_t stream, const struct pd_update *update,
 				  struct pd_kernel_choice *choice, struct pd_outcome *outcome)
 {
-	struct pd_global_norm given = *norm;
+	struct pd_update given = *update;
 
-	given.outcome = NULL;           /* the caller's, where the GPU cannot write */
-	global_norm<<<1, 1, 0, stream>>>(given, *adam, *sgd, choice, outcome);
+	given.norm.outcome = NULL;      /* the caller's, where the GPU cannot write */
+	global_norm<<<1, 1, 0, stream>>>(given, choice, outcome);
 	return cudaGetLastError();
 }
 
@@ -45,10 +44,11 @@ struct moved {
 };
 
 template <typename T>
-__device__ static struct moved<T> moved_of(const void *weights, float *master, void *next)
+__device__ static struct moved<T> moved_of(const struct pd_update &u)
 {
-	struct moved<T> m = { master ? master : (const float *)weights,
-			      master ? master : (float *)next, master ? (T *)next : NULL };
+	float *master = (float *)u.master;
+	struct moved<T> m = { master ? master : (const float *)u.weights,
+			      master ? master : (float *)u.next, master ? (T *)u.next : NULL };
 
 	return m;
 }
@@ -67,84 +67,80 @@ __device__ static bool skipped(bool skip, const struct moved<T> &m, size_t i)
 }
 
 template <typename T>
-__device__ static void finish(const struct pd_kernel_correction &c, const struct moved<T> &m,
-			      float old, size_t i)
+__device__ static void finish(const struct pd_update &u, const struct moved<T> &m, float old, size_t i)
 {
 	if (m.next)
 		m.next[i] = (T)m.to[i];
-	if (c.delta)
-		((T *)c.corrected)[i] = (T)pd_corrected(c.delta, old, m.to[i], i, c.keep, c.rest,
-							c.delay);
+	if (u.delta)
+		((T *)u.corrected)[i] = (T)pd_corrected((float *)u.delta, old, m.to[i], i, (float)u.keep,
+							(float)(1 - u.keep), (float)u.delay);
 }
 
-template <typename T>
-__global__ static void sgd(struct pd_kernel_sgd u, size_t begin, size_t count)
+__device__ static struct pd_factors factors_of(const struct pd_kernel_update &u,
+					       const struct pd_kernel_choice &choice)
 {
-	const struct moved<T> m = moved_of<T>(u.weights, u.master, u.next);
-	struct pd_kernel_rates r = u.choice ? u.choice->sgd : u.rates;
-	double factor = u.choice ? u.choice->factor : 1;
-
-	if (u.spared)
-		r.decay = 0;
-	if (u.norms)
-		r.rate = (float)(r.exact_rate * pd_lars_local(u.trust, u.spared ? 0 : r.exact_decay,
-							      u.norms->weights, u.norms->gradient,
-							      factor));
-	PD_FOR_EACH(k, count) {
-		size_t i = begin + k;
-		float old = m.from[i];
-
-		if (skipped((u.choice && u.choice->skip) ||
-			    (u.places && u.places[i / u.chunk] < 0), m, i))
-			continue;
-		if (u.velocity && u.lars)
-			pd_lars_momentum(m.to, u.velocity, m.from, u.gradients, i, factor, r.rate,
-					 r.keep, r.decay);
-		else if (u.velocity)
-			pd_sgd_momentum(m.to, u.velocity, m.from, u.gradients, i, factor, r.rate,
-					r.keep, r.decay);
-		else
-			pd_sgd_plain(m.to, m.from, u.gradients, i, factor, r.rate, r.decay);
-		finish(u.correction, m, old, i);
-	}
-}
-
-cudaError_t pd_kernel_sgd(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_sgd *u,
-			  size_t begin, size_t end)
-{
-	if (end > begin)
-		PD_BY_TYPE(dtype, T, (sgd<T><<<pd_blocks(end - begin), PD_THREADS, 0, stream>>>(
-			*u, begin, end - begin)));
-	return cudaGetLastError();
-}
-
-template <typename T>
-__global__ static void adam(struct pd_kernel_adam u, size_t begin, size_t count)
-{
-	const struct moved<T> m = moved_of<T>(u.weights, u.master, u.next);
-	struct pd_adam_factors f = u.choice ? u.choice->adam : u.factors;
-	double factor = u.choice ? u.choice->factor : 1;
+	struct pd_factors f = choice.factors;
 
 	if (u.spared) {
-		f.keep = 1;
+		f.shrink = 1;
 		f.decay = 0;
 	}
-	PD_FOR_EACH(k, count) {
-		size_t i = begin + k;
-		float old = m.from[i];
-
-		if (skipped(u.choice && u.choice->skip, m, i))
-			continue;
-		pd_adam_element(m.to, u.first, u.second, m.from, u.gradients, i, factor, &f);
-		finish(u.correction, m, old, i);
-	}
+	if (u.norms)
+		f.rate = (float)(choice.rate * pd_lars_local(u.how.hyper.trust,
+							     u.spared ? 0 : choice.weight_decay,
+							     u.norms->weights, u.norms->gradient,
+							     choice.factor));
+	return f;
 }
 
-cudaError_t pd_kernel_adam(cudaStream_t stream, enum pd_dtype dtype,
-			   const struct pd_kernel_adam *u, size_t begin, size_t end)
+/* A kernel for each element function; its moments are those of element i. */
+#define KERNEL(name, ...) \
+template <typename T> \
+__global__ static void name(struct pd_kernel_update u, size_t begin, size_t count) \
+{ \
+	const struct moved<T> m = moved_of<T>(u.how); \
+	const struct pd_kernel_choice choice = u.choice ? *u.choice : u.chosen; \
+	const struct pd_factors f = factors_of(u, choice); \
+	const float *gradients = (const float *)u.how.gradients; \
+\
+	PD_FOR_EACH(k, count) { \
+		size_t i = begin + k; \
+		float old = m.from[i]; \
+\
+		if (skipped(choice.skip || (u.how.places && u.how.places[i / u.how.chunk] < 0), m, i)) \
+			continue; \
+		m.to[i] = pd_move_##name(old, pd_scaled(gradients[i], choice.factor), __VA_ARGS__); \
+		finish(u.how, m, old, i); \
+	} \
+}
+#define KERNEL_0(name) KERNEL(name, &f)
+#define KERNEL_1(name) KERNEL(name, (float *)u.how.velocity + i, &f)
+#define KERNEL_2(name) KERNEL(name, (float *)u.how.velocity + i, (float *)u.how.second + i, &f)
+
+KERNEL_0(plain)
+#define OPTIMIZER(symbol, name, moments, ...) KERNEL_##moments(name)
+#include "device/optimizer.def"
+#undef OPTIMIZER
+
+typedef void (*kernel)(struct pd_kernel_update, size_t, size_t);
+
+template <typename T>
+static void move(cudaStream_t stream, const struct pd_kernel_update *u, size_t begin, size_t count)
+{
+	static const kernel table[] = {
+#define OPTIMIZER(symbol, name, ...) name<T>,
+#include "device/optimizer.def"
+#undef OPTIMIZER
+	};
+	kernel moves = u->how.velocity ? table[u->how.kind] : plain<T>;
+
+	moves<<<pd_blocks(count), PD_THREADS, 0, stream>>>(*u, begin, count);
+}
+
+cudaError_t pd_kernel_update(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_update *u,
+			     size_t begin, size_t end)
 {
 	if (end > begin)
-		PD_BY_TYPE(dtype, T, (adam<T><<<pd_blocks(end - begin), PD_THREADS, 0, stream>>>(
-			*u, begin, end - begin)));
+		PD_BY_TYPE(dtype, T, (move<T>(stream, u, begin, end - begin)));
 	return cudaGetLastError();
 }
