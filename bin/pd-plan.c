@@ -9,20 +9,20 @@
 #include "layout/write.h"
 #include "plan/sparse.h"
 #include "planner/planner.h"
+#include "topology/contract.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define MARGIN 0.1              /* of memory: what caching allocators keep, commonly */
 #define MOST_PROFILES 64
 #define SHORT_NS 1000000000     /* of which no progress is shown */
 
 static struct pd_plan_request request = { .sparsity = -1 };
 static int64_t gpus, processors;
 static const char *topology_name;
-static bool explain, quiet, eager;
+static bool explain, quiet, eager, group_spans;
 static int cost, format;
 static const char *bucket, *recompute = "auto";
 static int gradient_dtype;
@@ -84,6 +84,7 @@ static const struct pd_opt options[] = {
 	  1, PD_MAX_RANKS },
 	{ "topology", 't', PD_OPT_STRING, "FILE|STRING", "the machine, such as 4@12GB/s,4@10Gbit/s",
 	  &topology_name },
+	{ "group-spans", 0, PD_OPT_FLAG, NULL, "devices that act as one may be of several servers", &group_spans },
 	{ "processors", 0, PD_OPT_COUNT, "N", "all ranks share N processors of one machine",
 	  &processors, 1, PD_MAX_RANKS },
 	{ "memory", 'm', PD_OPT_BYTES, "BYTES", "memory of one device, such as 16GB",
@@ -308,6 +309,19 @@ static int make_topology(const char *file, const struct pd_profile *profile, str
 	return 0;
 }
 
+/* Makes the machine that of the groups of devices that the profiles are of. */
+static int contract(struct pd_profile **profiles, int count, struct pd_topology *topology, struct pd_error *err)
+{
+	int64_t devices = pd_degrees_devices(&profiles[0]->group);
+
+	for (int i = 1; i < count; i++)
+		if (pd_degrees_devices(&profiles[i]->group) != devices)
+			return pd_error_input(err, "the profiles are of groups of %" PRId64 " and %" PRId64 " devices",
+					      devices, pd_degrees_devices(&profiles[i]->group));
+	request.memory_bytes = pd_times(request.memory_bytes, devices);
+	return pd_topology_contract(topology, devices, group_spans, topology, err);
+}
+
 static int write_plan(const struct pd_plan *plan, struct pd_error *err)
 {
 	json_t *json;
@@ -383,7 +397,7 @@ static int set_memory(struct pd_profile **profiles, int count, struct pd_error *
 				      shard_optimizer ? "shard-optimizer" : "memory-margin");
 	if (memory_model > PD_MEMORY_OWN)
 		rule = (struct pd_memory_rule){ (enum pd_memory_model)memory_model, shard_optimizer,
-						memory_margin < 0 ? MARGIN : memory_margin / 100 };
+						memory_margin < 0 ? PD_MEMORY_MARGIN : memory_margin / 100 };
 	for (int i = 0; i < count && memory_model >= 0; i++)
 		profiles[i]->memory = rule;
 	if (profiles[0]->memory.model != PD_MEMORY_OWN &&
@@ -452,7 +466,8 @@ int main(int argc, char **argv)
 	if (read_profiles(argc, argv, first, profiles, &count, &err) == 0 &&
 	    set_memory(profiles, count, &err) == 0 &&
 	    list_stages(profiles[0], &list, &err) == 0 && (list || join(profiles, count, &err) == 0) &&
-	    make_topology(pd_operand(argc, argv, first, 0), profiles[0], &topology, &err) == 0) {
+	    make_topology(pd_operand(argc, argv, first, 0), profiles[0], &topology, &err) == 0 &&
+	    contract(profiles, count, &topology, &err) == 0) {
 		if (processors)
 			topology.processors = processors;
 		pd_mem_for("the search for a plan");

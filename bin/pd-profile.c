@@ -20,15 +20,16 @@
 #include <string.h>
 
 #define MOST_RANKS 4096         /* of traces that are read */
-#define UNKNOWN_PART 0.02       /* of backward, of which nothing is said */
 #define SHORT_NS 1000000000     /* of which no progress is shown */
 
-static const char *device = "auto", *file, *from, *trace_file, *blocks;
+static const char *device = "auto", *file, *from, *trace_file;
 static bool fit;
 static int dtype;
 static bool no_link;
 static int transport;
 static int64_t threads, workers = 1;
+static const char *tensor;
+static struct pd_degrees group = { .tensor = 1, .sharded = 1 };
 static struct pd_measure_options measure = { .batch_size = 32 };
 
 static const struct pd_opt options[] = {
@@ -39,12 +40,12 @@ static const struct pd_opt options[] = {
 	  &dtype, .choices = pd_dtype_of_nets },
 	{ "iterations", 'i', PD_OPT_COUNT, "N", "timed steps (default: enough for a stable median)",
 	  &measure.iterations, 1, 100000 },
-	{ "over", 0, PD_OPT_COUNT, "SECONDS", "spread timed steps over so long (default: one behind the other)",
-	  &measure.over_s, 1, 1 << 20 },
 	PD_OPT_GROUP("Device"),
 	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu, cuda, or one by its data sheet",
 	  &device },
 	{ "fit", 0, PD_OPT_FLAG, NULL, "fit that device to measured profiles, the operands, and write it", &fit },
+	{ "tensor", 0, PD_OPT_STRING, "T[,sequence]", "with that: T devices share each layer out and act as one",
+	  &tensor },
 	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 products to TF32", &measure.tf32 },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads of a worker (default: half the processors)",
 	  &threads, 1, 1 << 20 },
@@ -53,7 +54,6 @@ static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Another program's measurements"),
 	{ "from", 0, PD_OPT_STRING, "TRACE", "measure nothing, read torch.profiler's; operands: the other ranks'",
 	  &from },
-	{ "blocks", 0, PD_OPT_STRING, "REGEX", "modules and labels of these names are one layer each", &blocks },
 	{ "trace", 0, PD_OPT_STRING, "FILE", "write what they say as a trace, too", &trace_file },
 	PD_OPT_GROUP("Link"),
 	{ "transport", 0, PD_OPT_CHOICE, "NAME", "auto (default); GPUs: nccl, staged; hosts: tcp, ucx",
@@ -78,15 +78,13 @@ static const struct pd_command command = {
 /* Refuses options that nothing of this call takes any notice of. */
 static int check_from(int operands, struct pd_error *err)
 {
-	static const char *const of_traces[] = { "from", "blocks", "trace", NULL };
+	static const char *const of_traces[] = { "from", "trace", NULL };
 	const char *other = pd_command_given_but(&command, of_traces);
 
 	if (from && other)
 		return pd_error_input(err, "--%s does nothing with --from, which measures nothing", other);
 	if (!from && trace_file)
 		return pd_error_input(err, "--trace: expected only with --from");
-	if (!from && blocks)
-		return pd_error_input(err, "--blocks: expected only with --from");
 	if (!from && !fit && operands > 1)
 		return pd_error_input(err, "unexpected operand: expected one model, found %d files", operands);
 	return 0;
@@ -113,7 +111,7 @@ static int check_name(struct pd_error *err)
 /* Refuses options that have no meaning where nothing runs. */
 static int check_sheet(struct pd_error *err)
 {
-	static const char *const of_sheets[] = { "device", "batch-size", "dtype", "tf32", "no-link", NULL };
+	static const char *const of_sheets[] = { "device", "batch-size", "dtype", "tf32", "no-link", "tensor", NULL };
 	static const char *const of_fits[] = { "device", "fit", NULL };
 	const char *other = pd_command_given_but(&command, fit ? of_fits : of_sheets);
 
@@ -124,7 +122,10 @@ static int check_sheet(struct pd_error *err)
 	if (by_sheet() && other && !from)
 		return pd_error_input(err, "--%s does nothing with %s, since nothing runs", other,
 				      fit ? "--fit" : "a device by its data sheet");
-	return 0;
+	if (!by_sheet() && tensor)
+		return pd_error_input(err, "--tensor: expected --device=NAME, a device by its data sheet (pd-device(5)): "
+				      "pd-run does not share layers out");
+	return tensor ? pd_degrees_parse_tensor(tensor, &group, err) : 0;
 }
 
 static int check_options(struct pd_error *err)
@@ -306,20 +307,14 @@ static int convert(int count, char **operands, struct pd_error *err)
 {
 	const char **files = pd_calloc((size_t)count + 1, sizeof(*files));
 	struct pd_trace *trace;
-	struct pd_kineto_missing missing;
 	int status = -1;
 
 	files[0] = from;
 	for (int f = 0; f < count; f++)
 		files[f + 1] = operands[f];
 	pd_mem_for("the traces");
-	trace = pd_kineto_read(files, count + 1, blocks, &missing, err);
+	trace = pd_kineto_read(files, count + 1, err);
 	free(files);
-	if (trace && missing.passes > 0)
-		pd_say("warning: %s: %zu forwards have other layers than most, and do not count", from, missing.passes);
-	if (trace && missing.backward > UNKNOWN_PART)
-		pd_say("warning: %s: %.0f %% of backward belongs to no module, and does not count", from,
-		       100 * missing.backward);
 	if (trace && (!trace_file || write_trace(trace, err) == 0))
 		status = print(trace->plan->profile, err);
 	pd_trace_free(trace);
@@ -355,7 +350,7 @@ static int fit_device(int count, char **operands, struct pd_error *err)
 static struct pd_profile *estimate(const struct pd_model *model, struct pd_error *err)
 {
 	struct pd_sheet *sheet = pd_sheet_read(device, err);
-	const struct pd_estimate how = { sheet, measure.batch_size, measure.dtype, measure.tf32 };
+	const struct pd_estimate how = { sheet, measure.batch_size, measure.dtype, measure.tf32, group };
 	struct pd_profile *profile = sheet ? pd_estimate_profile(&how, model, err) : NULL;
 
 	pd_sheet_free(sheet);

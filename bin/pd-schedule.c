@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "plan/show.h"
 #include "replay/replay.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
@@ -84,7 +85,7 @@ static void say_peaks(const struct pd_lists *lists, bool planned)
 
 		pd_peaks_of_rank(lists, &prices, r, &peaks);
 		activations = pd_format("%s %" PRId64, before, peaks.activations);
-		bytes = pd_format("%s%s%s", before_bytes, r > 0 ? ", " : " ", pd_show_bytes(peaks.bytes, size));
+		bytes = pd_format("%s%s%s", before_bytes, r > 0 ? ", " : " ", pd_show_device_bytes(lists->plan, peaks.bytes, size));
 		free(before);
 		free(before_bytes);
 	}

@@ -45,7 +45,8 @@ test_ok "times by hand: products or bytes, whichever take longer, and kernels" '
 	same "$(parts fc2)" "[128007,128007,136007,40007]"
 	same "$(parts relu)" "[160007,240007,0,0]"
 	same "$(parts shape)" "[0,0,0,0]"
-	jq -e ".device.estimated == {from: \"hand\", spread: 0.1} and .device.memory_bytes == 1000000000 and
+	jq -e ".device.estimated.from == \"hand\" and .device.estimated.spread == 0.1 and
+		.device.estimated.sheet.bandwidth_bytes_per_s == 100000000 and .device.memory_bytes == 1000000000 and
 		.layers[0].parameter_bytes == 2400 and .layers[0].activation_bytes == 8000" profile.json
 	pd-profile --device=./hand.json --dtype=bf16 --batch-size=100 net.json >profile.json
 	same "$(parts fc1)" "[112007,0,148007,132007]"'

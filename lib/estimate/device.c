@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define MOST_PER_S 1e18
+#define UPDATE_BYTES 20         /* of SGD with momentum: the parameter, its gradient and its moment, in f32 */
 
 /* Reads a positive number; absent, *out_p stays, unless it is required. */
 static int read_rate(const struct pd_place *object, const char *key, bool required, double most, double *out_p,
@@ -83,11 +84,42 @@ static int read_efficiency(const struct pd_place *root, struct pd_sheet *sheet, 
 	return read_rate(&at, "attention", false, 1, &sheet->efficiency.attention, err);
 }
 
+static int read_link(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
+{
+	static const char *const known[] = { "bandwidth_bytes_per_s", "latency_ns", "efficiency", NULL };
+	struct pd_place at = pd_place_key(root, "link");
+
+	sheet->link.efficiency = 1;
+	if (!at.value)
+		return 0;
+	if (pd_json_keys(&at, known, err) < 0 ||
+	    pd_json_get_int(&at, "bandwidth_bytes_per_s", 1, INT64_MAX, &sheet->link.bandwidth_bytes_per_s, err) < 0 ||
+	    pd_json_opt_int(&at, "latency_ns", 0, PD_MAX_TIME_NS, &sheet->link.latency_ns, err) < 0)
+		return -1;
+	return read_rate(&at, "efficiency", false, 1, &sheet->link.efficiency, err);
+}
+
+static int read_kernels(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
+{
+	static const char *const how[] = { "fused", "unfused", NULL };
+	int attention = 0, dropout = 1;
+
+	if ((pd_place_key(root, "attention").value && pd_json_get_choice(root, "attention", how, &attention, err) < 0) ||
+	    (pd_place_key(root, "dropout").value && pd_json_get_choice(root, "dropout", how, &dropout, err) < 0))
+		return -1;
+	sheet->unfused = attention == 1;
+	sheet->drops_behind = dropout == 0;
+	sheet->update_bytes = UPDATE_BYTES;
+	return pd_json_opt_real(root, "update_bytes", 0, 1e3, &sheet->update_bytes, err) < 0 ||
+	       pd_json_opt_real(root, "overlap_cost", 0, 1, &sheet->overlap_cost, err) < 0 ? -1 : 0;
+}
+
 static int read_sheet(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
 {
 	static const char *const known[] = { "format", "version", "name", "kind", "memory_bytes", "products_per_s",
 					     "bandwidth_bytes_per_s", "kernel_ns", "units", "tiles", "fill",
-					     "efficiency", "spread", "fitted_to", "sources", NULL };
+					     "efficiency", "link", "overlap_cost", "attention", "dropout", "update_bytes", "spread",
+					     "fitted_to", "sources", NULL };
 	const char *name, *kind, *ignored;
 
 	if (pd_json_header(root, "pd-device", err) < 0 || pd_json_keys(root, known, err) < 0 ||
@@ -102,7 +134,8 @@ static int read_sheet(const struct pd_place *root, struct pd_sheet *sheet, struc
 	    pd_json_get_int(root, "kernel_ns", 0, 1000000000, &sheet->kernel_ns, err) < 0 ||
 	    pd_json_opt_int(root, "units", 1, 1 << 20, &sheet->units, err) < 0 ||
 	    pd_json_opt_real(root, "fill", 0, 1 << 20, &sheet->fill, err) < 0 ||
-	    pd_json_opt_real(root, "spread", 0, 10, &sheet->spread, err) < 0)
+	    pd_json_opt_real(root, "spread", 0, 10, &sheet->spread, err) < 0 ||
+	    read_link(root, sheet, err) < 0 || read_kernels(root, sheet, err) < 0)
 		return -1;
 	return read_tiles(root, sheet, err) < 0 ? -1 : read_efficiency(root, sheet, err);
 }
@@ -160,23 +193,27 @@ const char *pd_sheet_say(const char *word, char text[PD_MEANT_TEXT])
 	return text;
 }
 
-struct pd_sheet *pd_sheet_read(const char *what, struct pd_error *err)
+struct pd_sheet *pd_sheet_parse_at(const struct pd_place *place, struct pd_error *err)
 {
 	struct pd_sheet *sheet = pd_zalloc(sizeof(*sheet));
-	char *file = is_file(what) ? pd_strdup(what) : file_of(what);
-	struct pd_place root;
-	int status = -1;
 
-	sheet->json = pd_json_load(file, err);
-	if (sheet->json) {
-		root = pd_place_root(file, sheet->json);
-		status = read_sheet(&root, sheet, err);
-	}
-	free(file);
-	if (status == 0)
+	sheet->json = json_incref(place->value);
+	if (read_sheet(place, sheet, err) == 0)
 		return sheet;
 	pd_sheet_free(sheet);
 	return NULL;
+}
+
+struct pd_sheet *pd_sheet_read(const char *what, struct pd_error *err)
+{
+	char *file = is_file(what) ? pd_strdup(what) : file_of(what);
+	json_t *json = pd_json_load(file, err);
+	struct pd_place root = pd_place_root(file, json);
+	struct pd_sheet *sheet = json ? pd_sheet_parse_at(&root, err) : NULL;
+
+	json_decref(json);
+	free(file);
+	return sheet;
 }
 
 void pd_sheet_free(struct pd_sheet *sheet)

@@ -16,6 +16,12 @@ struct pd_efficiency {
 	double products, memory, attention;
 };
 
+/* From one device to others of its server. */
+struct pd_sheet_link {
+	int64_t bandwidth_bytes_per_s, latency_ns;      /* bandwidth 0: none */
+	double efficiency;
+};
+
 struct pd_sheet {
 	char *name, *kind;
 	int64_t memory_bytes;
@@ -27,6 +33,11 @@ struct pd_sheet {
 	int tile_count, tiles[PD_TILES][2];     /* of an output: rows and columns */
 	double fill;                            /* what a tile's beginning and end take, in steps of its sum */
 	struct pd_efficiency efficiency;
+	struct pd_sheet_link link;
+	double overlap_cost;                    /* what a transfer takes from computing beside it, of its time */
+	bool unfused;                           /* attention makes its scores in memory */
+	bool drops_behind;                      /* forward of dropout is part of the kernel behind it */
+	double update_bytes;                    /* that an update moves for each parameter, but its 16-bit copy */
 	double spread;                          /* how far times may be off, as a part of them */
 	json_t *json;                           /* the document; owned */
 };
@@ -36,6 +47,9 @@ struct pd_sheet {
  * PD_DEVICES names, or the one that was installed.  Errors count as input.
  */
 struct pd_sheet *pd_sheet_read(const char *what, struct pd_error *err);
+/* Reads one that is part of another document, which it keeps alive. */
+struct pd_place;
+struct pd_sheet *pd_sheet_parse_at(const struct pd_place *place, struct pd_error *err);
 void pd_sheet_free(struct pd_sheet *sheet);
 /* Tells whether `what` names a device: one of the folder's, or a file. */
 bool pd_sheet_known(const char *what);

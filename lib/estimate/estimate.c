@@ -3,12 +3,11 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "estimate/exchange.h"
+#include "estimate/split.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-/* Bytes that an update of SGD with momentum moves: of the parameter, its gradient and its moment, in f32. */
-#define UPDATE_BYTES 20
 
 static double whole(double value, double side)
 {
@@ -66,32 +65,69 @@ double pd_estimate_ns(const struct pd_estimate *how, const struct pd_cost *cost)
 	}
 	if (cost->product_count == 0 && cost->bytes > 0)
 		ns = kernel_ns;
+	ns += kernel_ns * cost->apart_kernels + bytes_ns(how->sheet, cost->apart_bytes);
 	return ns + fmax(products_ns, moved_ns);
 }
 
-static double part_ns(const struct pd_estimate *how, const struct pd_model *model, int layer,
-		      enum pd_cost_part part)
+struct pd_cost_layer pd_estimate_layer(const struct pd_estimate *how, const struct pd_model *model, int layer)
 {
-	struct pd_cost cost;
+	return (struct pd_cost_layer){ model, &model->layers[layer], how->batch_size, how->dtype,
+				       how->sheet->unfused, how->sheet->drops_behind, PD_SHARE_ALL };
+}
 
-	pd_cost_of(model, layer, how->batch_size, how->dtype, part, &cost);
-	return pd_estimate_ns(how, &cost);
+/* Returns the layer as each device of the group runs it. */
+static struct pd_cost_layer shared(const struct pd_estimate *how, const struct pd_split *split,
+				   const struct pd_model *model, int l)
+{
+	struct pd_cost_layer of = pd_estimate_layer(how, model, l);
+
+	of.share = pd_split_share(split, model, l);
+	return of;
 }
 
 static double update_ns(const struct pd_estimate *how, double parameters)
 {
-	double bytes = parameters * (UPDATE_BYTES + (how->dtype == PD_F32 ? 0 : (double)pd_dtype_bytes(how->dtype)));
+	double bytes = how->sheet->update_bytes +
+		       (how->dtype == PD_F32 ? 0 : (double)pd_dtype_bytes(how->dtype));
 
-	return parameters > 0 ? (double)how->sheet->kernel_ns + bytes_ns(how->sheet, bytes) : 0;
+	return parameters > 0 ? (double)how->sheet->kernel_ns + bytes_ns(how->sheet, parameters * bytes) : 0;
+}
+
+/* Returns the parameters that are a layer's own. */
+static double own_parameters(const struct pd_model *model, int l)
+{
+	const struct pd_layer *layer = &model->layers[l];
+
+	return layer->shares < 0 ? (double)layer->parameter_elements : 0;
+}
+
+static void time_layers(const struct pd_estimate *how, const struct pd_split *split, const struct pd_model *model,
+			struct pd_layer_ns *times)
+{
+	for (int l = 0; l < model->layer_count; l++) {
+		struct pd_cost_layer of = shared(how, split, model, l);
+		double own = own_parameters(model, l) / (double)of.share.parameters;
+		struct pd_cost cost;
+
+		for (int part = 0; part < PD_COST_PARTS; part++) {
+			pd_cost_of(&of, (enum pd_cost_part)part, &cost);
+			times[l].part[part] = pd_estimate_ns(how, &cost) / of.share.beside;
+		}
+		times[l].update = of.layer->frozen ? 0 : update_ns(how, own / (double)how->group.sharded);
+	}
 }
 
 /* Returns the layer of the document. */
-static json_t *layer_json(const struct pd_estimate *how, const struct pd_model *model, int l)
+static json_t *layer_json(const struct pd_estimate *how, const struct pd_split *split, const struct pd_model *model,
+			  int l, const struct pd_layer_ns *times)
 {
 	const struct pd_layer *layer = &model->layers[l];
-	double input = part_ns(how, model, l, PD_COST_INPUT), weight = part_ns(how, model, l, PD_COST_WEIGHT);
-	double bytes = (double)how->batch_size * (double)pd_dtype_bytes(how->dtype);
-	double own = layer->shares < 0 ? (double)layer->parameter_elements : 0, states = 0;
+	struct pd_cost_layer of = shared(how, split, model, l);
+	int64_t sharded = how->group.sharded, devices = pd_degrees_devices(&how->group);
+	double bytes = (double)(how->batch_size * sharded) * (double)pd_dtype_bytes(how->dtype), states = 0;
+	double own = own_parameters(model, l) / (double)of.share.parameters * (double)split->devices;
+	double stash = (double)devices * (devices > 1 ? pd_cost_read_bytes(&of) : pd_cost_kept_bytes(&of));
+	json_int_t input = (json_int_t)times->part[PD_COST_INPUT], weight = (json_int_t)times->part[PD_COST_WEIGHT];
 	json_t *inputs = json_array();
 
 	for (int s = 0; s < layer->state_count; s++)
@@ -99,40 +135,90 @@ static json_t *layer_json(const struct pd_estimate *how, const struct pd_model *
 	for (int i = 0; i < layer->input_count; i++)
 		pd_json_add(inputs, json_string(pd_model_tensor_name(model, layer->inputs[i])));
 	return json_pack("{ss so sI sI sI sI sI sI sI sI sI sf}", "name", layer->name, "inputs", inputs, "forward_ns",
-			 (json_int_t)part_ns(how, model, l, PD_COST_FORWARD), "backward_ns",
-			 (json_int_t)input + (json_int_t)weight, "backward_input_ns", (json_int_t)input,
-			 "backward_weight_ns", (json_int_t)weight, "update_ns",
-			 (json_int_t)(layer->frozen ? 0 : update_ns(how, own)), "activation_bytes",
-			 (json_int_t)(bytes * (double)pd_shape_elements(&layer->output)), "parameter_bytes",
-			 (json_int_t)(layer->frozen ? 0 : own * sizeof(float)), "stash_bytes",
-			 (json_int_t)pd_cost_kept_bytes(model, l, how->batch_size, how->dtype), "state_bytes",
-			 (json_int_t)(states * sizeof(float) +
-				      (layer->frozen ? own * (double)pd_dtype_bytes(how->dtype) : 0)), "spread",
-			 how->sheet->spread);
+			 (json_int_t)times->part[PD_COST_FORWARD], "backward_ns", input + weight, "backward_input_ns",
+			 input, "backward_weight_ns", weight, "update_ns", (json_int_t)times->update,
+			 "activation_bytes", (json_int_t)(bytes * (double)pd_shape_elements(&layer->output)),
+			 "parameter_bytes", (json_int_t)(layer->frozen ? 0 : own * sizeof(float)), "stash_bytes",
+			 (json_int_t)stash, "state_bytes",
+			 (json_int_t)(states * (double)devices * sizeof(float) +
+				      (layer->frozen ? own * (double)pd_dtype_bytes(how->dtype) : 0)),
+			 "spread", how->sheet->spread);
 }
 
-struct pd_profile *pd_estimate_profile(const struct pd_estimate *how, const struct pd_model *model,
-				       struct pd_error *err)
+/* Returns the layers of the document; NULL if the devices cannot share the model out. */
+static json_t *layers_json(const struct pd_estimate *how, const struct pd_model *model, struct pd_error *err)
+{
+	struct pd_layer_ns *times;
+	struct pd_split split;
+	json_t *layers;
+
+	if (pd_split_find(model, how->group.tensor, how->group.sequence, &split, err) < 0)
+		return NULL;
+	times = pd_calloc((size_t)model->layer_count, sizeof(*times));
+	time_layers(how, &split, model, times);
+	pd_exchange_add(how, &split, model, times);
+	layers = json_array();
+	for (int l = 0; l < model->layer_count; l++)
+		pd_json_add(layers, layer_json(how, &split, model, l, &times[l]));
+	free(times);
+	pd_split_release(&split);
+	return layers;
+}
+
+/* Returns the document but for its layers and its group. */
+static json_t *head_json(const struct pd_estimate *how, const struct pd_model *model)
 {
 	const struct pd_sheet *sheet = how->sheet;
-	json_t *layers = json_array(), *document;
+	int64_t devices = pd_degrees_devices(&how->group);
+
+	return json_pack("{ss si ss sO sI ss s{ss ss sI s{ss sf sO so*}}}", "format", "pd-profile", "version", 1,
+			 "name", model->name, "model", model->json, "batch_size",
+			 how->batch_size * how->group.sharded, "dtype", pd_dtype_name[how->dtype], "device", "kind",
+			 sheet->kind, "name", sheet->name, "memory_bytes", sheet->memory_bytes * devices, "estimated",
+			 "from", sheet->name, "spread", sheet->spread, "sheet", sheet->json, "tf32", how->tf32 ? json_true() : NULL);
+}
+
+/* Takes one device where nothing is said, and the sheet's link. */
+static int complete(struct pd_estimate *how, struct pd_error *err)
+{
+	const struct pd_sheet *sheet = how->sheet;
+	struct pd_degrees *group = &how->group;
+
+	group->tensor = group->tensor > 0 ? group->tensor : 1;
+	group->sharded = group->sharded > 0 ? group->sharded : 1;
+	if (sheet->products_per_s[how->dtype] == 0)
+		return pd_error_input(err, "device \"%.60s\": products_per_s has no \"%s\": expected --dtype of "
+				      "another type", sheet->name, pd_dtype_name[how->dtype]);
+	if (pd_degrees_devices(group) == 1)
+		return 0;
+	if (group->bandwidth_bytes_per_s == 0) {
+		group->bandwidth_bytes_per_s = (int64_t)(sheet->link.bandwidth_bytes_per_s);
+		group->latency_ns = sheet->link.latency_ns;
+	}
+	if (group->bandwidth_bytes_per_s == 0)
+		return pd_error_input(err, "device \"%.60s\": it has no \"link\", over which devices that share layers "
+				      "out exchange them", sheet->name);
+	return 0;
+}
+
+struct pd_profile *pd_estimate_profile(const struct pd_estimate *asked, const struct pd_model *model,
+				       struct pd_error *err)
+{
+	struct pd_estimate how = *asked;
+	json_t *layers = complete(&how, err) < 0 ? NULL : layers_json(&how, model, err), *document;
 	struct pd_profile *profile;
 	struct pd_place root;
 
-	if (sheet->products_per_s[how->dtype] == 0) {
-		json_decref(layers);
-		pd_error_input(err, "device \"%.60s\": products_per_s has no \"%s\": expected --dtype of another type",
-			       sheet->name, pd_dtype_name[how->dtype]);
+	if (!layers)
 		return NULL;
+	document = head_json(&how, model);
+	if (pd_degrees_devices(&how.group) > 1) {
+		pd_json_set(document, "group", pd_degrees_json(&how.group));
+		pd_json_set(document, "memory", json_pack("{ss sb sf}", "model", pd_memory_model_name[PD_MEMORY_MEGATRON],
+							  "sharded", false, "margin", PD_MEMORY_MARGIN));
 	}
-	for (int l = 0; l < model->layer_count; l++)
-		pd_json_add(layers, layer_json(how, model, l));
-	document = json_pack("{ss si ss sO sI ss s{ss ss sI s{ss sf}} so}", "format", "pd-profile", "version", 1,
-			     "name", model->name, "model", model->json, "batch_size", how->batch_size, "dtype",
-			     pd_dtype_name[how->dtype], "device", "kind", sheet->kind, "name", sheet->name,
-			     "memory_bytes", sheet->memory_bytes, "estimated", "from", sheet->name, "spread",
-			     sheet->spread, "layers", layers);
-	root = pd_place_root(sheet->name, document);
+	pd_json_set(document, "layers", layers);
+	root = pd_place_root(how.sheet->name, document);
 	profile = pd_profile_parse_at(&root, err);
 	json_decref(document);
 	return profile;

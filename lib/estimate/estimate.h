@@ -11,11 +11,14 @@
 
 struct pd_estimate {
 	const struct pd_sheet *sheet;
-	int64_t batch_size;
+	int64_t batch_size;             /* samples of one device's microbatch */
 	enum pd_dtype dtype;
 	bool tf32;
+	struct pd_degrees group;          /* devices that act as one; their link's bandwidth 0: the sheet's */
 };
 
+/* Returns a layer as one device alone runs it. */
+struct pd_cost_layer pd_estimate_layer(const struct pd_estimate *how, const struct pd_model *model, int layer);
 /*
  * Returns the time of a part of a layer: for each kernel kernel_ns, and the longer of its products and its bytes.
  * A product takes as long as whole waves of tiles, the best of those that the sheet has, each with its beginning
@@ -23,8 +26,9 @@ struct pd_estimate {
  */
 double pd_estimate_ns(const struct pd_estimate *how, const struct pd_cost *cost);
 /*
- * Returns a profile of the model.  Fails if the device has no products in that type, or if a time is out of
- * range.
+ * Returns a profile of the model.  That of a group has the times of one of its devices, with what they exchange, and
+ * the bytes of all of them together; its memory is that of Megatron-LM.  Fails if the device has no products in that
+ * type, if its devices cannot share the model out, or if a time is out of range.
  */
 struct pd_profile *pd_estimate_profile(const struct pd_estimate *how, const struct pd_model *model,
 				       struct pd_error *err);

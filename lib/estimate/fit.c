@@ -31,9 +31,10 @@ struct samples {
 static void add(struct samples *samples, struct pd_estimate how, const struct pd_profile *profile, int l,
 		enum pd_cost_part part, int64_t ns)
 {
+	const struct pd_cost_layer of = pd_estimate_layer(&how, profile->model, l);
 	struct sample sample = { .how = how, .measured_ns = (double)ns };
 
-	pd_cost_of(profile->model, l, profile->batch_size, profile->dtype, part, &sample.cost);
+	pd_cost_of(&of, part, &sample.cost);
 	if (ns <= 0 || (sample.cost.bytes == 0 && sample.cost.product_count == 0))
 		return;
 	samples->list = pd_grow(samples->list, &samples->capacity, samples->count + 1, sizeof(*samples->list));
@@ -42,7 +43,7 @@ static void add(struct samples *samples, struct pd_estimate how, const struct pd
 
 static void add_profile(struct samples *samples, const struct pd_sheet *sheet, const struct pd_profile *profile)
 {
-	struct pd_estimate how = { sheet, profile->batch_size, profile->dtype, false };
+	struct pd_estimate how = { .sheet = sheet, .batch_size = profile->batch_size, .dtype = profile->dtype };
 
 	for (int l = 0; l < profile->layer_count; l++) {
 		const struct pd_profile_layer *layer = &profile->layers[l];
@@ -58,10 +59,11 @@ static void add_profile(struct samples *samples, const struct pd_sheet *sheet, c
 /* Returns what takes most of the time that is estimated. */
 static enum class class_of(const struct sample *sample)
 {
-	struct pd_cost bytes = { .bytes = sample->cost.bytes }, products = sample->cost;
+	struct pd_cost bytes = sample->cost, products = sample->cost;
 	double kernel_ns = (double)sample->how.sheet->kernel_ns, moved_ns, products_ns;
 
-	products.bytes = 0;
+	bytes.product_count = 0;
+	products.bytes = products.apart_bytes = 0;
 	moved_ns = pd_estimate_ns(&sample->how, &bytes) - kernel_ns;
 	products_ns = pd_estimate_ns(&sample->how, &products) - kernel_ns;
 	if (kernel_ns > moved_ns && kernel_ns > products_ns)

@@ -35,7 +35,7 @@ static void put_stage(const struct pd_usage *usage, int s, FILE *out)
 	fprintf(out, "\\nrank%s %s\\nbusy %.0f%%, %s%s\"];\n", stage->replicas > 1 ? "s" : "",
 		pd_show_ranks(stage, ranks, sizeof(ranks)),
 		100 * pd_usage_part(usage, pd_usage_busy_ns(usage, s)),
-		pd_show_bytes(stage->memory_bytes, bytes), stage->recompute ? ", recomputed" : "");
+		pd_show_device_bytes(usage->plan, stage->memory_bytes, bytes), stage->recompute ? ", recomputed" : "");
 }
 
 static void put_links(const struct pd_usage *usage, FILE *out)
@@ -57,7 +57,7 @@ static void put_links(const struct pd_usage *usage, FILE *out)
 int pd_plan_dot(const struct pd_plan *plan, FILE *out, struct pd_error *err)
 {
 	struct pd_usage *usage = pd_usage_new(plan);
-	char time[32];
+	char time[32], places[PD_SHOW_PLACES];
 
 	if (!usage)
 		pd_bug("dot: a plan that has no schedule");
@@ -65,9 +65,9 @@ int pd_plan_dot(const struct pd_plan *plan, FILE *out, struct pd_error *err)
 		"  node [shape=box, fontname=\"Helvetica\"];\n"
 		"  edge [fontname=\"Helvetica\", fontsize=10];\n  label=\"");
 	put_quoted(plan->profile->name ? plan->profile->name : "", out);
-	fprintf(out, ": %s, %s, %d of %lld devices, %s per %s\";\n",
+	fprintf(out, ": %s, %s, %s, %s per %s\";\n",
 		pd_schedule_kind_name[plan->schedule], pd_weight_kind_name[plan->weights],
-		plan->rank_count, (long long)plan->topology.devices,
+		pd_show_places(plan, places),
 		pd_show_time(plan->predicted.period_ns, time), pd_plan_unit(plan));
 	for (int s = 0; s < plan->stage_count; s++)
 		put_stage(usage, s, out);

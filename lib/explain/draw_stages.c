@@ -193,7 +193,7 @@ static void put_card(struct pd_drawing *d, int first, double height, double x, d
 	at += LINE;
 	fprintf(d->out, "<text class=\"s q\" x=\"%.1f\" y=\"%.1f\">%d layer%s, %s, %d in flight</text>\n",
 		x + INSET, at, layers, layers > 1 ? "s" : "",
-		pd_show_bytes(d->plan->stages[first].memory_bytes, bytes),
+		pd_show_device_bytes(d->plan, d->plan->stages[first].memory_bytes, bytes),
 		d->usage->stages[first].in_flight);
 	if (recomputes(d, first))
 		fprintf(d->out, "<text class=\"s q\" x=\"%.1f\" y=\"%.1f\">recomputed</text>\n", x + INSET,

@@ -78,17 +78,16 @@ static double put_all(struct pd_drawing *d)
 	static const struct pd_name_style style = { .dots = "\xe2\x80\xa6", .most = LONGEST_NAME };
 	char *name = pd_show_name(plan->profile->name ? plan->profile->name : "", &style);
 	size_t prefix = pd_layers_prefix(plan->profile);
-	char time[32], bound[32];
+	char time[32], bound[32], places[PD_SHOW_PLACES];
 	double y = 46;
 
 	fprintf(d->out, "<text x=\"%d\" y=\"18\" font-size=\"13\">", PD_SVG_MARGIN);
 	pd_svg_put(name, d->out);
 	free(name);
-	fprintf(d->out, ": %s, %s, %d of %lld devices</text>\n<text class=\"q\" x=\"%d\" y=\"34\">"
+	fprintf(d->out, ": %s, %s, %s</text>\n<text class=\"q\" x=\"%d\" y=\"34\">"
 		"%s per %s of %lld samples, %.1f samples/s (no plan takes less than %s); data parallelism%s "
 		"takes %.2f times as long</text>\n", pd_schedule_kind_name[plan->schedule],
-		pd_weight_kind_name[plan->weights], plan->rank_count,
-		(long long)plan->topology.devices, PD_SVG_MARGIN,
+		pd_weight_kind_name[plan->weights], pd_show_places(plan, places), PD_SVG_MARGIN,
 		pd_show_time(predicted->period_ns, time), pd_plan_unit(plan),
 		(long long)plan->profile->batch_size, predicted->samples_per_s,
 		pd_show_time(predicted->lower_bound_ns, bound),

@@ -22,35 +22,41 @@ static void put_source(const struct pd_profile *profile, const char *before, FIL
 			profile->estimated_from, 100 * profile->estimated_spread);
 }
 
-/* Writes the period, and where the profile says how far its times may be off, its range. */
-static void put_period(const struct pd_prediction *predicted, FILE *out)
+/* Says what the devices of a rank share. */
+static void put_group(const struct pd_degrees *group, FILE *out)
 {
-	char time[32], low[32], high[32];
+	char rate[32];
 
-	fprintf(out, "%s%s", pd_show_time(predicted->period_ns, time),
-		predicted->period_from == PD_PERIOD_ESTIMATE ? " (an estimate)" : "");
-	if (predicted->period_high_ns > 0)
-		fprintf(out, ", %s to %s,", pd_show_time(predicted->period_low_ns, low),
-			pd_show_time(predicted->period_high_ns, high));
+	if (pd_degrees_devices(group) == 1)
+		return;
+	fprintf(out, "\na rank is %lld devices", (long long)pd_degrees_devices(group));
+	if (group->tensor > 1 && group->sharded > 1)
+		fprintf(out, ", %lld times %lld", (long long)group->sharded, (long long)group->tensor);
+	if (group->tensor > 1)
+		fprintf(out, ", which share layers out%s", group->sequence ? ", and others by rows" : "");
+	if (group->sharded > 1)
+		fprintf(out, ", which share %ssamples and weights out", group->tensor > 1 ? "between them " : "");
+	fprintf(out, ", over %s", pd_show_rate(group->bandwidth_bytes_per_s, rate));
 }
 
 static void explain_head(const struct pd_plan *plan, FILE *out)
 {
 	const struct pd_prediction *predicted = &plan->predicted;
-	char bytes[32];
+	char time[32], bytes[32], places[PD_SHOW_PLACES];
 
 	fprintf(out, "%s: %s, %s", plan->profile->name ? plan->profile->name : "plan",
 		pd_schedule_kind_name[plan->schedule], pd_weight_kind_name[plan->weights]);
 	if (plan->microbatches > 1)
 		fprintf(out, ", %lld microbatches in a minibatch", (long long)plan->microbatches);
-	fprintf(out, ", on %d of %lld devices\nperiod: ", plan->rank_count, (long long)plan->topology.devices);
-	put_period(predicted, out);
-	fprintf(out, " per %s of %lld samples, "
-		"%.1f samples/s, at most %s on one device, %.4g MB sent per sample\n", pd_plan_unit(plan),
+	fprintf(out, ", on %s\nperiod: %s%s per %s of %lld samples, "
+		"%.1f samples/s, at most %s on one device, %.4g MB sent per sample\n",
+		pd_show_places(plan, places), pd_show_time(predicted->period_ns, time),
+		predicted->period_from == PD_PERIOD_ESTIMATE ? " (an estimate)" : "", pd_plan_unit(plan),
 		(long long)plan->profile->batch_size,
-		predicted->samples_per_s, pd_show_bytes(predicted->memory_bytes, bytes),
+		predicted->samples_per_s, pd_show_device_bytes(plan, predicted->memory_bytes, bytes),
 		predicted->sent_bytes_per_sample / 1e6);
 	put_source(plan->profile, "", out);
+	put_group(&plan->profile->group, out);
 	fputs(plan->profile->estimated_from ? "\n\n" : "\n", out);
 }
 
@@ -131,18 +137,18 @@ static void explain_memory(const struct pd_usage *usage, FILE *out)
 {
 	fprintf(out, "%5s  %10s  %10s  %10s  %10s  %10s  %10s  %10s  %s\n", "stage", "weights",
 		"in flight", "gradients", "optimizer", "transfers", "scratch",
-		"a rank", "of it for what is ahead");
+		pd_degrees_devices(&usage->plan->profile->group) > 1 ? "a device" : "a rank", "of it for what is ahead");
 	for (int s = 0; s < shown_stages(usage->plan); s++) {
 		const struct pd_memory *m = &usage->stages[s].memory;
 		char a[32], b[32], c[32], d[32], e[32], f[32], g[32], h[32];
 
 		fprintf(out, "%5d  %10s  %10s  %10s  %10s  %10s  %10s  %10s  %s\n", s,
-			pd_show_bytes(m->weights_bytes, a), pd_show_bytes(m->stash_bytes, b),
-			pd_show_bytes(m->gradient_bytes + m->state_bytes, c),
-			pd_show_bytes(m->optimizer_bytes, d), pd_show_bytes(m->transfer_bytes, e),
-			pd_show_bytes(m->scratch_bytes, f),
-			pd_show_bytes(usage->plan->stages[s].memory_bytes, g),
-			pd_show_bytes(usage->stages[s].ahead_bytes, h));
+			pd_show_device_bytes(usage->plan, m->weights_bytes, a), pd_show_device_bytes(usage->plan, m->stash_bytes, b),
+			pd_show_device_bytes(usage->plan, m->gradient_bytes + m->state_bytes, c),
+			pd_show_device_bytes(usage->plan, m->optimizer_bytes, d), pd_show_device_bytes(usage->plan, m->transfer_bytes, e),
+			pd_show_device_bytes(usage->plan, m->scratch_bytes, f),
+			pd_show_device_bytes(usage->plan, usage->plan->stages[s].memory_bytes, g),
+			pd_show_device_bytes(usage->plan, usage->stages[s].ahead_bytes, h));
 	}
 	explain_rule(&usage->plan->profile->memory, out);
 	explain_rest(usage->plan, out);
@@ -318,7 +324,7 @@ static void explain_alternatives(const struct pd_plan *plan, FILE *out)
 			pd_alternative_kind_name[one->kind], pd_show_time(one->period_ns, time),
 			predicted->period_ns > 0
 			? (double)one->period_ns / (double)predicted->period_ns : 0,
-			pd_show_bytes(one->memory_bytes, bytes), one->sent_bytes_per_sample / 1e6,
+			pd_show_device_bytes(plan, one->memory_bytes, bytes), one->sent_bytes_per_sample / 1e6,
 			(long long)one->ranks, one->stages, strlen(one->stages) > 32 ? "..." : "",
 			one->recompute ? "; recomputed: " : "",
 			one->recompute ? one->recompute : "",
@@ -353,7 +359,7 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 	fprintf(out, "data parallelism on all devices: %s per %s, %s on each%s; this plan is "
 		"%.2f times as fast\n", pd_show_time(predicted->data_parallel_period_ns, time),
 		pd_plan_unit(plan),
-		pd_show_bytes(predicted->data_parallel_memory_bytes, bytes),
+		pd_show_device_bytes(plan, predicted->data_parallel_memory_bytes, bytes),
 		pd_data_parallel_fits(plan) ? "" : ", which does not fit",
 		predicted->speedup_over_data_parallel);
 	if (usage->report)
@@ -370,17 +376,17 @@ void pd_plan_say(const struct pd_plan *plan)
 {
 	const struct pd_prediction *predicted = &plan->predicted;
 	struct pd_usage *usage = pd_usage_new(plan);
-	char *text = NULL;
+	char time[32], places[PD_SHOW_PLACES], *text = NULL;
 	size_t size;
 	FILE *out;
 
 	if (!usage)             /* a plan of the planner has a schedule */
 		pd_bug("explain: a plan that has no schedule");
 	out = pd_mem_stream(&text, &size);
-	fprintf(out, "%d of %lld device%s, ", plan->rank_count, (long long)plan->topology.devices,
-		plan->topology.devices == 1 ? "" : "s");
-	put_period(predicted, out);
-	fprintf(out, " per %s, %.1f samples/s; limit: ", pd_plan_unit(plan), predicted->samples_per_s);
+	fprintf(out, "%s, %s%s per %s, %.1f samples/s; limit: ", pd_show_places(plan, places),
+		pd_show_time(predicted->period_ns, time),
+		predicted->period_from == PD_PERIOD_ESTIMATE ? " (an estimate)" : "", pd_plan_unit(plan),
+		predicted->samples_per_s);
 	put_limit(usage, out);
 	if (predicted->ended_early)
 		fputs("; the search ended early, with the best so far (--effort)", out);

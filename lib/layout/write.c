@@ -175,10 +175,15 @@ static int write_megatron(struct layout *layout, struct pd_error *err)
 		char *text = pd_megatron_text(stages, plan->stage_count);
 
 		fprintf(layout->out, "--pipeline-model-parallel-size %d --pipeline-model-parallel-layout \"%s\" "
-			"--micro-batch-size %" PRId64 " --global-batch-size %" PRId64 "%s\n", layout->ranks, text,
+			"--micro-batch-size %" PRId64 " --global-batch-size %" PRId64 "%s", layout->ranks, text,
 			plan->profile->batch_size, plan->profile->batch_size * plan->microbatches,
 			layout->recompute ? " --recompute-granularity full --recompute-method uniform "
 					    "--recompute-num-layers 1" : "");
+		if (plan->profile->group.tensor > 1)
+			fprintf(layout->out, " --tensor-model-parallel-size %" PRId64 "%s",
+				plan->profile->group.tensor,
+				plan->profile->group.sequence ? " --sequence-parallel" : "");
+		fprintf(layout->out, "%s\n", plan->profile->memory.sharded ? " --use-distributed-optimizer" : "");
 		free(text);
 	}
 	free(stages);
@@ -308,6 +313,18 @@ static int write_galvatron(struct layout *layout, struct pd_error *err)
 	return result;
 }
 
+/* What the devices of a rank share can be said to Megatron alone, but for weights. */
+static int check_group(const struct layout *layout, enum pd_layout_kind kind, struct pd_error *err)
+{
+	const struct pd_degrees *group = &layout->plan->profile->group;
+
+	if (pd_degrees_devices(group) == 1 || (kind == PD_LAYOUT_megatron && group->sharded == 1))
+		return 0;
+	return pd_error_input(err, "%s: profile: group: %s cannot be told that a rank is %" PRId64 " devices: expected %s",
+			      pd_plan_name(layout->plan), layout->who, pd_degrees_devices(group),
+			      kind == PD_LAYOUT_megatron ? "one that shares no weights out" : "one device");
+}
+
 int pd_layout_write(enum pd_layout_kind kind, const struct pd_plan *plan, FILE *out, struct pd_error *err)
 {
 	static int (*const write[])(struct layout *layout, struct pd_error *err) = {
@@ -319,7 +336,8 @@ int pd_layout_write(enum pd_layout_kind kind, const struct pd_plan *plan, FILE *
 				 .ranks = plan->rank_count / plan->stages[0].replicas };
 	int result;
 
-	if (pd_chain_check_flush(plan, layout.who, err) < 0 || pd_chain_check_replicas(plan, layout.who, err) < 0)
+	if (check_group(&layout, kind, err) < 0 || pd_chain_check_flush(plan, layout.who, err) < 0 ||
+	    pd_chain_check_replicas(plan, layout.who, err) < 0)
 		return -1;
 	pd_blocks_init(&layout.blocks, plan->profile);
 	result = check_cuts(&layout, err) < 0 ? -1 : write[kind](&layout, err);

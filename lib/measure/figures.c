@@ -4,54 +4,28 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define ROUNDS_MOST 20
-#define TENTH 0.1
-
-static int compare_real(const void *a, const void *b)
+static int compare(const void *a, const void *b)
 {
-	double x = *(const double *)a, y = *(const double *)b;
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
 
 	return (x > y) - (x < y);
 }
 
-/* Ten thousandths are more than can be measured. */
-static double rounded(double value)
+int64_t pd_median(int64_t *values, int64_t n)
 {
-	return round(value * 1e4) / 1e4;
+	qsort(values, (size_t)n, sizeof(*values), compare);
+	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-struct pd_spread pd_rounds_spread(double *figures, int64_t n)
+double pd_trimmed_mean(int64_t *values, int64_t n)
 {
-	int64_t out = llround(TENTH * (double)(n - 1));
-	double middle;
-
-	if (n < PD_ROUNDS_LEAST)
-		return (struct pd_spread){ 0, 0 };
-	qsort(figures, (size_t)n, sizeof(*figures), compare_real);
-	middle = (figures[(n - 1) / 2] + figures[n / 2]) / 2;
-	if (middle <= 0)
-		return (struct pd_spread){ 1, 1 };
-	return (struct pd_spread){ rounded(figures[out] / middle), rounded(figures[n - 1 - out] / middle) };
-}
-
-int64_t pd_rounds_of(int64_t steps)
-{
-	return steps < ROUNDS_MOST ? steps : ROUNDS_MOST;
-}
-
-int64_t pd_round_begin(int64_t steps, int64_t round)
-{
-	return steps * round / pd_rounds_of(steps);
-}
-
-double pd_round_mean(const int64_t *values, int64_t steps, int64_t round)
-{
-	int64_t begin = pd_round_begin(steps, round), end = pd_round_begin(steps, round + 1);
+	int64_t out = n / 8;
 	double sum = 0;
 
-	for (int64_t i = begin; i < end; i++)
+	qsort(values, (size_t)n, sizeof(*values), compare);
+	for (int64_t i = out; i < n - out; i++)
 		sum += (double)values[i];
-	return sum / (double)(end - begin);
+	return sum / (double)(n - 2 * out);
 }
 
 /* Leaves -1, a time that was not measured. */

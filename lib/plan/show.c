@@ -2,6 +2,7 @@
 #include "plan/show.h"
 
 #include "base/mem.h"
+#include "base/opt.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,23 @@ const char *pd_show_ranks(const struct pd_stage *stage, char *buf, size_t room)
 		used += strlen(run);
 	}
 	return buf;
+}
+
+const char *pd_show_places(const struct pd_plan *plan, char buf[PD_SHOW_PLACES])
+{
+	long long devices = pd_degrees_devices(&plan->profile->group), all = plan->topology.devices;
+
+	if (devices > 1)
+		snprintf(buf, PD_SHOW_PLACES, "%d of %lld rank%s of %lld devices", plan->rank_count, all,
+			 all == 1 ? "" : "s", devices);
+	else
+		snprintf(buf, PD_SHOW_PLACES, "%d of %lld device%s", plan->rank_count, all, all == 1 ? "" : "s");
+	return buf;
+}
+
+const char *pd_show_device_bytes(const struct pd_plan *plan, int64_t bytes, char *buf)
+{
+	return pd_show_bytes(pd_degrees_each(&plan->profile->group, bytes), buf);
 }
 
 /* Returns how many bytes two names have in common, up to the last separator and before either's end. */

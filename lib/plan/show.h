@@ -7,6 +7,12 @@
 /* Writes "0-2,4" for the ranks of a stage, cut short with "...", into buf (of room bytes) and returns it. */
 const char *pd_show_ranks(const struct pd_stage *stage, char *buf, size_t room);
 
+/* Writes "4 of 8 devices", or "4 of 8 ranks of 2 devices", what the plan uses of the machine, and returns buf. */
+#define PD_SHOW_PLACES 96
+const char *pd_show_places(const struct pd_plan *plan, char buf[PD_SHOW_PLACES]);
+/* Writes what one device has of a rank's bytes. */
+const char *pd_show_device_bytes(const struct pd_plan *plan, int64_t bytes, char *buf);
+
 /*
  * Returns with how many bytes the names of all layers begin, up to a separator such as a full stop, if
  * these are enough to be worth leaving out; else 0.

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
+#include "plan/show.h"
 #include "planner/search/recompute.h"
 
 #include <inttypes.h>
@@ -18,6 +19,7 @@
 static int too_large(const struct pd_task *task, const struct pd_plan *plan, const char *what,
 		     const char *advice, struct pd_error *err)
 {
+	const struct pd_degrees *group = &plan->profile->group;
 	const struct pd_stage *stage;
 	char need[32], have[32], more[32];
 	int s = 0;
@@ -26,10 +28,11 @@ static int too_large(const struct pd_task *task, const struct pd_plan *plan, con
 	stage = &plan->stages[s];
 	return pd_error_no(err, "%s %s (%" PRId64 " bytes) on stage %d (layers \"%.60s\" to "
 			   "\"%.60s\"), %s more than the %s of a device%s", what,
-			   pd_show_bytes(bytes, need), bytes, s,
+			   pd_show_device_bytes(plan, bytes, need), pd_degrees_each(group, bytes), s,
 			   plan->profile->layers[stage->first_layer].name,
 			   plan->profile->layers[stage->first_layer + stage->layer_count - 1].name,
-			   pd_show_bytes(bytes - limit, more), pd_show_bytes(limit, have), advice);
+			   pd_show_device_bytes(plan, bytes - limit, more), pd_show_device_bytes(plan, limit, have),
+			   advice);
 }
 
 /* Tells whether more recomputation would be possible and useful. */
@@ -104,7 +107,7 @@ static void advise(const struct pd_task *task, char *text, size_t room)
 	for (int64_t times = 2; times <= 8; times *= 2)
 		if (would_fit(task, weights, times, recompute)) {
 			snprintf(text, room, "; %" PRId64 " devices would do",
-				 task->topology->devices * times);
+				 task->topology->devices * times * pd_degrees_devices(&task->profile->group));
 			return;
 		}
 	if (ended_early(task))

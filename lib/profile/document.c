@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#define MOST_FACTOR PD_PROFILE_MOST_FACTOR
+#define MOST_FACTOR 1e3
 
 /* Reads the names of the network's inputs, which are -1 in the table. */
 static int read_outer_inputs(const struct pd_place *root, struct pd_profile *profile,
@@ -60,25 +60,10 @@ static int read_in_step(const struct pd_place *device, struct pd_in_step *in_ste
 	       pd_json_opt_real(&place, "update", 0, MOST_FACTOR, &in_step->update, err) < 0 ? -1 : 0;
 }
 
-static int read_rounds(const struct pd_place *root, struct pd_rounds *rounds, struct pd_error *err)
-{
-	static const char *const known[] = { "count", "elapsed_ns", "step_spread", NULL };
-	struct pd_place place = pd_place_key(root, "rounds");
-
-	if (!place.value)
-		return 0;
-	if (pd_json_keys(&place, known, err) < 0 ||
-	    pd_json_get_int(&place, "count", 1, PD_MAX_TIME_NS, &rounds->count, err) < 0 ||
-	    pd_json_opt_int(&place, "elapsed_ns", 0, PD_MAX_TIME_NS, &rounds->elapsed_ns, err) < 0)
-		return -1;
-	rounds->step = (struct pd_spread){ 1, 1 };
-	return pd_profile_read_spread(&place, "step_spread", &rounds->step, err);
-}
-
 static int read_estimated(const struct pd_place *device, struct pd_profile *profile, struct pd_error *err)
 {
-	static const char *const known[] = { "from", "spread", NULL };
-	struct pd_place place = pd_place_key(device, "estimated");
+	static const char *const known[] = { "from", "spread", "sheet", "tf32", NULL };
+	struct pd_place place = pd_place_key(device, "estimated"), sheet = pd_place_key(&place, "sheet");
 	const char *from;
 
 	if (!place.value)
@@ -86,7 +71,9 @@ static int read_estimated(const struct pd_place *device, struct pd_profile *prof
 	if (pd_json_keys(&place, known, err) < 0 || pd_json_get_string(&place, "from", &from, err) < 0)
 		return -1;
 	profile->estimated_from = pd_strdup(from);
-	return pd_json_opt_real(&place, "spread", 0, 10, &profile->estimated_spread, err);
+	profile->sheet = json_incref(sheet.value);
+	return pd_json_opt_bool(&place, "tf32", &profile->tf32, err) < 0 ? -1 :
+	       pd_json_opt_real(&place, "spread", 0, 10, &profile->estimated_spread, err);
 }
 
 static int read_device(const struct pd_place *root, struct pd_profile *profile,
@@ -168,6 +155,24 @@ static int read_memory(const struct pd_place *root, struct pd_profile *profile, 
 	return pd_json_opt_real(&memory, "margin", 0, 10, &profile->memory.margin, err);
 }
 
+static int read_group(const struct pd_place *root, struct pd_profile *profile, struct pd_error *err)
+{
+	static const char *const known[] = { "tensor", "sequence", "sharded", "bandwidth_bytes_per_s", "latency_ns",
+					     NULL };
+	struct pd_place place = pd_place_key(root, "group");
+	struct pd_degrees *group = &profile->group;
+
+	group->tensor = group->sharded = 1;
+	if (!place.value)
+		return 0;
+	return pd_json_keys(&place, known, err) < 0 ||
+	       pd_json_opt_int(&place, "tensor", 1, PD_MOST_GROUP, &group->tensor, err) < 0 ||
+	       pd_json_opt_bool(&place, "sequence", &group->sequence, err) < 0 ||
+	       pd_json_opt_int(&place, "sharded", 1, PD_MOST_GROUP, &group->sharded, err) < 0 ||
+	       pd_json_opt_int(&place, "bandwidth_bytes_per_s", 1, INT64_MAX, &group->bandwidth_bytes_per_s, err) < 0 ||
+	       pd_json_opt_int(&place, "latency_ns", 0, PD_MAX_TIME_NS, &group->latency_ns, err) < 0 ? -1 : 0;
+}
+
 static void find_gradients(struct pd_profile *profile)
 {
 	for (int l = 0; l < profile->layer_count; l++) {
@@ -183,8 +188,8 @@ static int read_profile(const struct pd_place *place, struct pd_profile *profile
 			struct pd_error *err)
 {
 	static const char *const known[] = { "format", "version", "name", "model", "batch_size",
-					     "dtype", "device", "link", "memory", "step_ns", "rounds",
-					     "inputs", "layers", NULL };
+					     "dtype", "device", "link", "memory", "group", "step_ns", "inputs",
+					     "layers", NULL };
 	struct pd_place model, layers;
 	const char *name;
 
@@ -196,7 +201,7 @@ static int read_profile(const struct pd_place *place, struct pd_profile *profile
 	    pd_json_opt_int(place, "step_ns", 0, PD_MAX_TIME_NS, &profile->step_ns, err) < 0 ||
 	    read_dtype(place, profile, err) < 0 || read_device(place, profile, err) < 0 ||
 	    read_link(place, profile, err) < 0 || read_memory(place, profile, err) < 0 ||
-	    read_rounds(place, &profile->rounds, err) < 0)
+	    read_group(place, profile, err) < 0)
 		return -1;
 	model = pd_place_key(place, "model");
 	if (model.value) {
@@ -267,8 +272,9 @@ static json_t *device_json(const struct pd_profile *profile)
 			in_step->slowest_ns, "sum_bytes_per_s", in_step->sum_bytes_per_s > 0
 			? json_integer(in_step->sum_bytes_per_s) : NULL));
 	if (profile->estimated_from)
-		pd_json_set(device, "estimated", json_pack("{ss sf}", "from", profile->estimated_from, "spread",
-							   profile->estimated_spread));
+		pd_json_set(device, "estimated", json_pack(
+			"{ss sf sO* so*}", "from", profile->estimated_from, "spread", profile->estimated_spread,
+			"sheet", profile->sheet, "tf32", profile->tf32 ? json_true() : NULL));
 	if (profile->in_turns > 0)
 		pd_json_set(device, "in_turns", json_real(profile->in_turns));
 	return device;
@@ -294,12 +300,10 @@ json_t *pd_profile_json(const struct pd_profile *profile)
 		pd_json_set(object, "memory", json_pack(
 			"{ss sb sf}", "model", pd_memory_model_name[profile->memory.model], "sharded",
 			profile->memory.sharded, "margin", profile->memory.margin));
+	if (pd_degrees_devices(&profile->group) > 1)
+		pd_json_set(object, "group", pd_degrees_json(&profile->group));
 	if (profile->step_ns > 0)
 		pd_json_set(object, "step_ns", json_integer(profile->step_ns));
-	if (profile->rounds.count > 0)
-		pd_json_set(object, "rounds", json_pack("{sI sI so}", "count", profile->rounds.count, "elapsed_ns",
-				profile->rounds.elapsed_ns, "step_spread",
-				pd_profile_spread_json(&profile->rounds.step)));
 	for (int l = 0; l < profile->layer_count; l++)
 		now[profile->numbers ? profile->numbers[l] : l] = l;
 	for (int n = 0; n < profile->layer_count; n++)

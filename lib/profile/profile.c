@@ -55,6 +55,7 @@ void pd_profile_free(struct pd_profile *profile)
 	free(profile->device_kind);
 	free(profile->device_name);
 	free(profile->estimated_from);
+	json_decref(profile->sheet);
 	free(profile->numbers);
 	pd_model_free(profile->model);
 	json_decref(profile->names);
@@ -107,6 +108,7 @@ struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const i
 	copy->device_kind = pd_strdup(profile->device_kind);
 	copy->device_name = pd_strdup(profile->device_name);
 	copy->estimated_from = profile->estimated_from ? pd_strdup(profile->estimated_from) : NULL;
+	copy->sheet = json_incref(profile->sheet);
 	copy->json = copy->names = NULL;
 	copy->model = NULL;
 	copy->layers = pd_calloc(n, sizeof(*copy->layers));

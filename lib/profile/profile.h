@@ -11,16 +11,6 @@
 #include <jansson.h>
 #include <stdint.h>
 
-/*
- * Between which parts of a time it lay in eight of ten rounds: its tenth and its ninetieth percentile, over
- * the time.  0 and 0 where that was not measured.
- */
-struct pd_spread {
-	double low, high;               /* at most and at least 1 */
-};
-
-#define PD_PROFILE_PARTS 3              /* PD_TIMEDS (profile/spread.h) */
-
 struct pd_profile_layer {
 	char *name;
 	int input_count;
@@ -46,14 +36,6 @@ struct pd_profile_layer {
 					   parameters */
 	double spread;                  /* interquartile range / median of forward_ns + backward_ns;
 					   0 where absent */
-	struct pd_spread spreads[PD_PROFILE_PARTS];     /* of its share of the whole step's */
-};
-
-/* Times were taken in rounds, with all layers in each. */
-struct pd_rounds {
-	int64_t count;                  /* 0: nothing is known */
-	int64_t elapsed_ns;             /* from the first round's beginning to the last one's end */
-	struct pd_spread step;          /* of a step's mean time in a round */
 };
 
 /* Workers that take steps at once, as replicas of a stage do, slow each other down this much. */
@@ -79,6 +61,34 @@ struct pd_memory_rule {
 	double margin;                  /* what the allocator keeps, over what is used; 0 with PD_MEMORY_OWN */
 };
 
+#define PD_MOST_GROUP 65536             /* devices that share anything out */
+#define PD_MEMORY_MARGIN 0.1            /* what caching allocators keep, commonly */
+
+/*
+ * Devices that act as one rank: `tensor` share the layers out, and `sharded` of such the samples and what is kept of
+ * the parameters.  Times are those of one device, with what they exchange; bytes are those of all together.
+ */
+struct pd_degrees {
+	int64_t tensor, sharded;        /* 0 or 1: they do not */
+	bool sequence;                  /* what `tensor` devices would do each as a whole is shared out by rows */
+	int64_t bandwidth_bytes_per_s, latency_ns;      /* of the link between them that times were made with */
+};
+
+static inline int64_t pd_degrees_devices(const struct pd_degrees *group)
+{
+	return (group->tensor > 1 ? group->tensor : 1) * (group->sharded > 1 ? group->sharded : 1);
+}
+
+/* Returns what each device of the group has of so many bytes. */
+static inline int64_t pd_degrees_each(const struct pd_degrees *group, int64_t bytes)
+{
+	return (bytes - 1) / pd_degrees_devices(group) + 1;
+}
+
+/* Reads what --tensor says, such as "8" or "8,sequence". */
+int pd_degrees_parse_tensor(const char *text, struct pd_degrees *group, struct pd_error *err);
+json_t *pd_degrees_json(const struct pd_degrees *group);            /* a new reference */
+
 struct pd_profile {
 	char *name;
 	struct pd_model *model;         /* NULL where absent; owned */
@@ -87,7 +97,9 @@ struct pd_profile {
 	char *device_kind, *device_name;
 	char *estimated_from;           /* the data sheet that times are from; NULL: they were measured */
 	double estimated_spread;        /* how far these may be off, as a part of them */
-	struct pd_rounds rounds;
+	json_t *sheet;                  /* that document (pd-device(5)); NULL: unknown; owned */
+	bool tf32;                      /* and f32 products were taken to be rounded */
+	struct pd_degrees group;
 	int64_t device_threads, device_memory_bytes;    /* 0: unknown */
 	/* Speeds, in bytes of gradients in f32; 0: not measured. */
 	int64_t sum_bytes_per_s;        /* of adding them to others */

@@ -6,6 +6,7 @@
 #include "base/opt.h"
 #include "base/sort.h"
 #include "plan/sparse.h"
+#include "topology/contract.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -152,6 +153,8 @@ static int apply_topology(const char *name, struct pd_plan *plan, struct pd_erro
 
 	if (pd_topology_read(name, &topology, err) < 0)
 		return -1;
+	if (pd_topology_contract(&topology, pd_degrees_devices(&plan->profile->group), true, &topology, err) < 0)
+		return pd_error_prefix(err, "--topology");
 	if (topology.devices < plan->rank_count)
 		return pd_error_input(err, "--topology: expected at least the %d devices that the "
 				      "plan uses, found %" PRId64, plan->rank_count, topology.devices);
@@ -370,11 +373,7 @@ struct pd_plan *pd_plan_measured(const struct pd_trace *trace, struct pd_error *
 	struct pd_plan *plan = pd_plan_parse_at(&place, err);
 
 	json_decref(json);
-	if (!plan)
-		return NULL;
-	measure(trace, plan);
-	/* how far the profile's times may be off says nothing of these */
-	plan->profile->rounds = (struct pd_rounds){ 0 };
-	plan->profile->estimated_spread = 0;
+	if (plan)
+		measure(trace, plan);
 	return plan;
 }

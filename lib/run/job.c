@@ -288,6 +288,10 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 	if (!profile->model)
 		return pd_error_input(err, "%s: profile: has no model: it can be replayed, not run",
 				      pd_plan_name(job->plan));
+	if (pd_degrees_devices(&profile->group) > 1)
+		return pd_error_input(err, "%s: profile: group: a rank is %" PRId64 " devices that share layers out, which "
+				      "pd-run cannot: expected a plan made without --tensor and --shard",
+				      pd_plan_name(job->plan), pd_degrees_devices(&profile->group));
 	if (job->plan->profile->memory.model != PD_MEMORY_OWN)
 		return pd_error_input(err, "%s: profile: memory: it is that of %s: expected a plan made without "
 				      "--memory-model", pd_plan_name(job->plan),

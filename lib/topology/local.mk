@@ -1,5 +1,6 @@
 lib_libpd_a_SOURCES += lib/topology/topology.c lib/topology/topology.h \
 	lib/topology/allreduce.c lib/topology/allreduce.h \
+	lib/topology/contract.c lib/topology/contract.h \
 	lib/topology/direct.c lib/topology/direct.h \
 	lib/topology/hierarchy.c lib/topology/hierarchy.h \
 	lib/topology/reducer.c lib/topology/reducer.h lib/topology/reducer_kind.def \

@@ -299,6 +299,7 @@ static void put_in_flight(struct writer *w, const struct pd_timeline *timeline, 
 
 static void put_memory(struct writer *w, const struct pd_timeline *timeline, int rank)
 {
+	const struct pd_degrees *group = &timeline->trace->plan->profile->group;
 	struct pd_memory_point *points;
 	size_t n = pd_timeline_memory(timeline, rank, &points);
 
@@ -306,7 +307,7 @@ static void put_memory(struct writer *w, const struct pd_timeline *timeline, int
 		event(w, 'C', pid_of(w, rank), 0);
 		put_us(w, "ts", points[i].when_ns - w->zero_ns);
 		fprintf(w->out, ",\"name\":\"memory\",\"args\":{\"bytes\":%" PRId64 "}}",
-			points[i].bytes);
+			pd_degrees_each(group, points[i].bytes));
 	}
 	free(points);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What layers cost is what loops over their elements count. */
-#include "estimate/cost.h"
+#include "estimate/split.h"
 
 #include "base/json.h"
 #include "tap.h"
@@ -29,6 +29,7 @@ static double operations(const char *input, const char *layers, enum pd_cost_par
 	char text[1024];
 	struct pd_error err;
 	struct pd_model *model;
+	struct pd_cost_layer of;
 	struct pd_cost cost;
 	json_t *json;
 
@@ -41,7 +42,8 @@ static double operations(const char *input, const char *layers, enum pd_cost_par
 		diag("%s", err.text);
 		return -1;
 	}
-	pd_cost_of(model, model->layer_count - 1, 3, PD_F32, part, &cost);
+	of = (struct pd_cost_layer){ model, &model->layers[model->layer_count - 1], 3, PD_F32, false, false, PD_SHARE_ALL };
+	pd_cost_of(&of, part, &cost);
 	pd_model_free(model);
 	return pd_cost_operations(&cost);
 }
@@ -105,8 +107,63 @@ static void test_products(void)
 				   PD_COST_INPUT), 0, "nobody wants a gradient of the network's inputs");
 }
 
+/* Parses layers of a network of 8 x 12 numbers, and writes how each is shared out over two devices. */
+static const char *splits(const char *layers, char text[64])
+{
+	char json_text[2048];
+	struct pd_error err;
+	struct pd_model *model;
+	struct pd_split split;
+	json_t *json;
+
+	snprintf(json_text, sizeof(json_text), "{'format': 'pd-model', 'version': 1, 'name': 'n', 'inputs': [{'name': "
+		 "'x', 'dtype': 'f32', 'shape': [8, 12]}, {'name': 'y', 'dtype': 'i32', 'shape': [8]}], 'layers': [%s]}",
+		 layers);
+	json = document_parse(json_text, &err);
+	model = json ? pd_model_parse("model", json, &err) : NULL;
+	json_decref(json);
+	if (!model || pd_split_find(model, 2, false, &split, &err) < 0) {
+		snprintf(text, 64, "%.60s", err.text);
+		pd_model_free(model);
+		return text;
+	}
+	for (int l = 0; l < model->layer_count; l++)
+		text[l] = "WCRFV"[split.layers[l].kind];
+	text[model->layer_count] = '\0';
+	pd_split_release(&split);
+	pd_model_free(model);
+	return text;
+}
+
+#define LINEAR(name, input, features) "{'name': '" name "', 'kind': 'linear', 'inputs': ['" input "'], " \
+				      "'out_features': " #features "}, "
+#define GELU(name, input) "{'name': '" name "', 'kind': 'gelu', 'inputs': ['" input "']}, "
+#define NORM(name, input) "{'name': '" name "', 'kind': 'layernorm', 'inputs': ['" input "']}, "
+#define LOSS(input) "{'name': 'loss', 'kind': 'softmax_cross_entropy', 'inputs': ['" input "', 'y']}"
+
+static void test_splits(void)
+{
+	char text[64];
+
+	is_str(splits(LINEAR("a", "x", 20) GELU("g", "a") LINEAR("b", "g", 12) NORM("n", "b") LOSS("n"), text), "CFRWW",
+	       "two with an activation between them");
+	is_str(splits(LINEAR("q", "x", 12) LINEAR("k", "x", 12) LINEAR("v", "x", 12) "{'name': 'a', 'kind': 'attention', "
+		      "'inputs': ['q', 'k', 'v'], 'heads': 4}, " LINEAR("o", "a", 12) LOSS("o"), text), "CCCFRW",
+	       "attention by heads");
+	is_str(splits(LINEAR("a", "x", 12) LINEAR("b", "a", 12) LINEAR("c", "b", 12) LINEAR("d", "c", 12) LOSS("d"), text),
+	       "CRCRW", "one behind the other: each in one pair");
+	is_str(splits(LINEAR("a", "x", 20) NORM("n", "a") LINEAR("b", "n", 12) LINEAR("c", "b", 12) LINEAR("d", "c", 64)
+		      LOSS("d"), text), "WWCRCF", "a normalisation needs all features; many classes are shared out");
+	is_str(splits(LINEAR("a", "x", 12) GELU("g", "a") LINEAR("b", "g", 12) "{'name': 's', 'kind': 'add', 'inputs': "
+		      "['a', 'b']}, " LINEAR("c", "s", 12) LINEAR("d", "c", 12) LOSS("d"), text), "WWWWCRW",
+	       "what is used elsewhere stays whole");
+	is_str(splits(LINEAR("a", "x", 15) LINEAR("b", "a", 12) LOSS("b"), text),
+	       "layer \"a\" has 15 features, which 2 devices cannot share out", "features that are no multiple");
+}
+
 int main(void)
 {
+	test_splits();
 	test_rows();
 	test_products();
 	return done_testing();

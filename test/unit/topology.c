@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "topology/topology.h"
+#include "topology/contract.h"
 
 #include "document.h"
 #include "tap.h"
@@ -132,8 +132,36 @@ static void test_errors(void)
 	}
 }
 
+static void contracts(const char *machine, int64_t devices, bool spans, int levels, int64_t count, int64_t bandwidth)
+{
+	struct pd_topology t;
+	struct pd_error err;
+
+	pd_topology_parse_string(machine, &t, &err);
+	t.memory_bytes = 100;
+	if (pd_topology_contract(&t, devices, spans, &t, &err) < 0)
+		t = (struct pd_topology){ .levels = 0 };
+	is_int(t.levels, levels, "%s in groups of %d: levels", machine, (int)devices);
+	is_int(t.level[0].count, count, "%s in groups of %d", machine, (int)devices);
+	is_int(t.level[0].bandwidth_bytes_per_s, bandwidth, "its links");
+	is_int(t.memory_bytes, levels ? 100 * devices : 0, "its memory");
+}
+
+static void test_groups(void)
+{
+	contracts("8@3B/s,4@2B/s", 1, false, 2, 8, 3);
+	contracts("8@3B/s,4@2B/s", 2, false, 2, 4, 6);
+	contracts("8@3B/s,4@2B/s", 8, false, 1, 4, 2);
+	contracts("8@3B/s,4@2B/s", 16, false, 0, 0, 0);
+	contracts("8@3B/s,4@2B/s", 16, true, 1, 2, 4);
+	contracts("8@3B/s,4@2B/s", 32, true, 1, 1, 8);
+	contracts("8@3B/s,4@2B/s", 64, true, 0, 0, 0);
+	contracts("6@3B/s,4@2B/s", 4, true, 0, 0, 0);
+}
+
 int main(void)
 {
+	test_groups();
 	test_string();
 	test_round_trip();
 	test_transfers();

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "topology/contract.h"
+
+#include <inttypes.h>
+
+/* Takes as many of the devices of a group as a level has; returns those that are left, or 0 if they do not divide. */
+static int64_t take(struct pd_level *level, int64_t devices)
+{
+	int64_t taken = devices < level->count ? devices : level->count;
+
+	if (devices % taken != 0 || level->count % taken != 0)
+		return 0;
+	level->count /= taken;
+	level->bandwidth_bytes_per_s = level->bandwidth_bytes_per_s > INT64_MAX / taken
+		? INT64_MAX : level->bandwidth_bytes_per_s * taken;
+	return devices / taken;
+}
+
+int pd_topology_contract(const struct pd_topology *topology, int64_t devices, bool spans, struct pd_topology *out_p,
+			 struct pd_error *err)
+{
+	struct pd_topology whole = *topology;
+	int64_t left = devices;
+
+	for (int k = 0; k < whole.levels && left > 1; k++)
+		left = take(&whole.level[k], left);
+	if (left != 1)
+		return pd_error_input(err, "groups of %" PRId64 " devices: the topology has %" PRId64 " devices, which do "
+				      "not make up whole groups level by level", devices, topology->devices);
+	if (!spans && topology->level[0].count % devices != 0)
+		return pd_error_input(err, "groups of %" PRId64 " devices: the innermost level of the topology has %" PRId64
+				      ": expected --group-spans, with which groups take several components of it", devices,
+				      topology->level[0].count);
+	whole.devices = topology->devices / devices;
+	whole.memory_bytes = topology->memory_bytes * devices;
+	*out_p = whole;
+	out_p->levels = 0;
+	for (int k = 0; k < whole.levels; k++)
+		if (whole.level[k].count > 1 || (k + 1 == whole.levels && out_p->levels == 0))
+			out_p->level[out_p->levels++] = whole.level[k];
+	return 0;
+}
+
+struct pd_level pd_topology_inner_link(const struct pd_topology *topology, int64_t devices)
+{
+	return pd_slowest_link(topology, pd_topology_level(topology, 0, devices - 1));
+}

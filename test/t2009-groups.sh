@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: Apache-2.0
+# Devices that act as one rank: profiles of groups, plans of them, and what they are refused for.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+PD_DEVICES=$PD_SOURCE/share/devices
+export PD_DEVICES
+
+# Times that can be worked out by hand: 1000 operations, 100 bytes or 10 bytes between devices take a microsecond.
+cat >hand.json <<'END'
+{"format": "pd-device", "version": 1, "name": "hand", "kind": "cuda", "memory_bytes": 1000000000,
+ "products_per_s": {"f32": 1e9}, "bandwidth_bytes_per_s": 1e8, "kernel_ns": 7,
+ "efficiency": {"products": 1, "memory": 1},
+ "link": {"bandwidth_bytes_per_s": 20000000, "efficiency": 0.5, "latency_ns": 3}, "overlap_cost": 0.25}
+END
+cat >net.json <<'END'
+{"format": "pd-model", "version": 1, "name": "net",
+ "inputs": [{"name": "x", "dtype": "f32", "shape": [40]}, {"name": "label", "dtype": "i32", "shape": []}],
+ "layers": [
+  {"name": "front", "kind": "bias", "inputs": ["x"]},
+  {"name": "up", "kind": "linear", "inputs": ["front"], "out_features": 80, "bias": false},
+  {"name": "relu", "kind": "relu", "inputs": ["up"]},
+  {"name": "down", "kind": "linear", "inputs": ["relu"], "out_features": 20, "bias": false},
+  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["down", "label"]}]}
+END
+# layer NAME: prints forward, the two parts of backward, parameters and what is kept.
+layer() {
+	jq -c ".layers[] | select(.name == \"$1\") | [.forward_ns, .backward_input_ns, .backward_weight_ns,
+		.parameter_bytes, .stash_bytes]" profile.json
+}
+same() {
+	[ "$1" = "$2" ] || { echo "found $1, expected $2"; return 1; }
+}
+
+test_ok "a pair over two devices, by hand: times of one, bytes of both" '
+	pd-profile --device=./hand.json --batch-size=100 --tensor=2 net.json >profile.json
+	jq -e ".group == {tensor: 2, sequence: false, sharded: 1, bandwidth_bytes_per_s: 20000000, latency_ns: 3} and
+		.device.memory_bytes == 2000000000 and .batch_size == 100 and .memory.model == \"megatron\"" profile.json
+	# forward and input: 2 * 100 * 40 * 40 operations, 320 us, but 4 * (4000 + 4000 + 1600) bytes, 384 us;
+	# weight: bytes of x, dy, and a sum of 1600 read and written, 448 us.
+	# The sum of both gradients of front, 2 * 3 ns + 16000 bytes, 1600.003 us, hides 448.007 us at a quarter.
+	same "$(layer up)" "[384007,$((384007 + 1600003 - 448007 + 448007 / 4)),448007,12800,0]"
+	same "$(layer relu | jq -c "[.[0], .[3:][]]")" "[320007,0,32000]"
+	# 4 * (4000 + 2000 + 800) bytes, and the sum of both parts of 8000 bytes
+	same "$(layer down | jq -c "[.[0], .[3:][]]")" "[$((272007 + 800003)),6400,0]"
+	same "$(layer front | jq -c "[.[0], .[3:][]]")" "[321607,320,32000]"'
+test_ok "sequence parallelism: halves of sums, and what is whole by rows" '
+	pd-profile --device=./hand.json --batch-size=100 --tensor=2,sequence net.json >profile.json
+	same "$(layer up | jq .[0])" "$((384007 + 800003))"
+	same "$(layer down | jq .[0])" "$((272007 + 400003))"
+	same "$(layer front | jq -c "[.[0], .[3:][]]")" "[161607,320,16000]"'
+test_ok "the blocks of a GPT keep what is published of Megatron-LM: s b h (10 + 24 / t), and / t with sequence" '
+	pd-model gpt2 --layers=1 --hidden=768 --heads=12 >gpt.json
+	for split in 4:16 4,sequence:8.5; do
+		pd-profile --device=a100-80 --dtype=bf16 --batch-size=2 --tensor=${split%:*} gpt.json >profile.json
+		same "$(jq "[.layers[] | select(.name | startswith(\"h.\")) | .stash_bytes] | add / 4 / (1024 * 2 * 768)" \
+			profile.json)" "${split#*:}"
+	done
+	jq ".attention = \"unfused\"" "$PD_DEVICES/a100-80.json" >unfused.json
+	pd-profile --device=./unfused.json --dtype=bf16 --batch-size=2 --tensor=4 gpt.json >profile.json
+	same "$(jq "[.layers[] | select(.name | startswith(\"h.\")) | .stash_bytes] | add / 4 / (1024 * 2 * 768)" \
+		profile.json)" "$((16 + 5 * 12 * 1024 / 768 / 4))"'
+test_ok "ranks of several devices: links side by side, memory of all, reports of one" '
+	pd-model gpt2 --layers=8 | pd-profile --device=a100-80 --dtype=bf16 --batch-size=2 --tensor=4 - >profile.json
+	pd-plan -t 8@300GB/s,2@100GB/s --weights=flush --microbatches=8 --straight --explain profile.json >plan.json 2>out
+	jq -e ".topology.levels | map([.count, .bandwidth_bytes_per_s]) == [[2, 1200000000000], [2, 100000000000]]" plan.json
+	grep "on 4 of 4 ranks of 4 devices" out
+	grep "a rank is 4 devices, which share layers out, over 300 GB/s" out
+	grep "a device  of it for what is ahead" out
+	jq -e ".profile.group.tensor == 4" plan.json
+	pd-replay plan.json
+	pd-replay -t 8@300GB/s,2@1GB/s plan.json
+	# half of a server, a server, and two
+	pd-plan -t 4@300GB/s,4@100GB/s --weights=flush --straight -q profile.json |
+		jq -e ".topology.levels | map([.count, .bandwidth_bytes_per_s]) == [[4, 100000000000]]"
+	pd-plan -t 2@300GB/s,4@100GB/s --group-spans --weights=flush --straight -q profile.json |
+		jq -e ".topology.levels | map([.count, .bandwidth_bytes_per_s]) == [[2, 200000000000]]"
+	pd-plan -t 4@300GB/s --weights=flush -q profile.json | jq -e ".topology.levels | length == 1"
+	for format in svg dot; do
+		pd-plan -t 8@300GB/s,2@100GB/s --weights=flush --straight -q --format=$format profile.json >drawing
+		grep "4 of 4 ranks of 4 devices" drawing
+	done'
+test_ok "memory of a device is what --memory says" '
+	pd-plan -t 4@300GB/s --weights=flush --recompute=none -q profile.json >plan.json
+	# the parameters of a group, 18 bytes each, and what is kept; a tenth more
+	all=$(jq "[.profile.layers[] | .parameter_bytes] | add" plan.json)
+	jq -e "$all / 4 * 18 < .stages[0].predicted.memory_bytes" plan.json
+	each=$(jq ".stages[0].predicted.memory_bytes / 4 | floor" plan.json)
+	pd-plan -t 4@300GB/s --weights=flush -q --recompute=none --memory=$((each + 10)) profile.json >plan.json
+	status 1 pd-plan -t 4@300GB/s --weights=flush -q --memory=$((each - 1000)) --recompute=none profile.json 2>err
+	cat err
+	grep "needs $((each / 1000000)) MB\|needs $((each / 1000000 + 1)) MB" err'
+test_ok "Megatron-LM is told" '
+	pd-model gpt2 --layers=8 | pd-profile --device=a100-80 --dtype=bf16 --batch-size=2 --tensor=4,sequence - >profile.json
+	pd-plan -t 8@300GB/s --weights=flush --microbatches=4 --stages="megatron:Et*4|t*4L" --format=megatron -q profile.json >out
+	cat out
+	grep -- "--pipeline-model-parallel-size 2 .*--tensor-model-parallel-size 4 --sequence-parallel$" out'
+# refused WORDS COMMAND...: checks that it refuses in one line with the WORDS.
+refused() {
+	words=$1
+	shift
+	status 2 "$@" >out 2>err
+	cat err
+	grep -e "$words" err && one_line err
+}
+test_ok "what cannot be shared out is refused, and so is a run" '
+	pd-plan -t 8@300GB/s --weights=flush --straight -q profile.json >plan.json
+	refused "a rank is 4 devices that share layers out, which pd-run cannot" pd-run --synthetic plan.json
+	refused "torchtitan cannot be told that a rank is 4 devices" pd-plan -t 8@300GB/s --weights=flush --straight -q \
+		--format=torchtitan profile.json
+	refused "--group-spans" pd-plan -t 2@300GB/s,4@1GB/s --weights=flush profile.json
+	refused "do not make up whole groups" pd-plan -t 6@300GB/s --weights=flush profile.json
+	refused "layer \"h.0.attn.q\" has 768 features\|layer \"h.0.attn\" has 12 heads, which 5 devices cannot share out" \
+		pd-profile --device=a100-80 --dtype=bf16 --tensor=5 gpt.json
+	pd-model resnet18 >resnet.json
+	refused "has no pair of linear layers" pd-profile --device=a100-80 --tensor=2 resnet.json
+	refused "tensor: expected --device=NAME" pd-profile --tensor=2 net.json
+	refused "tensor: \"2,sequences\": expected" pd-profile --device=a100-80 --tensor=2,sequences net.json
+	jq "del(.link)" hand.json >alone.json
+	refused "it has no \"link\"" pd-profile --device=./alone.json --tensor=2 net.json
+	jq ".attention = \"fussed\"" hand.json >bad.json
+	refused "attention: expected one of \"fused\", \"unfused\"" pd-profile --device=./bad.json net.json
+	jq ".group.tensor = 0" profile.json >bad.json
+	refused "group.tensor: expected" pd-plan -t 4@1GB/s bad.json'
+test_done
