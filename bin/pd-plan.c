@@ -113,7 +113,7 @@ static const struct pd_opt options[] = {
 	{ "eager", 0, PD_OPT_FLAG, NULL, "do every forward that arrives before the first backward",
 	  &eager },
 	{ "recompute", 0, PD_OPT_STRING, "STAGES",
-	  "stages that recompute: auto (default), none, all, 0,2", &recompute, .otherwise = "all" },
+	  "stages that recompute: auto (default), selective, none, all, 0,2", &recompute, .otherwise = "all" },
 	{ "agree", 0, PD_OPT_FLAG, NULL, "all stages agree on every update, as to clip gradients",
 	  &request.agree },
 	PD_OPT_GROUP("Sums of gradients"),
@@ -223,7 +223,11 @@ static int request_policy(struct pd_error *err)
 		return pd_error_input(err, "--agree: expected weights \"2bw\" or \"flush\", with which "
 				      "all stages can wait for each other before an update, found "
 				      "\"%s\"", weight_kinds[weights]);
-	if (!simulated && (request.recompute == PD_RECOMPUTE_ALL || request.recomputed))
+	if (request.recompute == PD_RECOMPUTE_SELECTIVE && weights == PD_WEIGHTS_LATEST && !request.any_weights)
+		return pd_error_input(err, "--recompute=selective: with weights \"latest\" recomputing changes what is "
+				      "trained: expected none, all, or numbers of stages");
+	if (!simulated && (request.recompute == PD_RECOMPUTE_ALL || request.recompute == PD_RECOMPUTE_SELECTIVE ||
+			   request.recomputed))
 		return pd_error_input(err, "--recompute: --cost=%s prices no recomputation",
 				      pd_cost_kind_name[request.cost]);
 	if (!simulated && (!pd_planner_plain(&request) || eager || request.any_schedule ||
@@ -276,7 +280,7 @@ static int request_recompute(struct pd_error *err)
 		numbers = numbers && (isdigit((unsigned char)*c) ||
 				      (*c == ',' && isdigit((unsigned char)c[1])));
 	if (!numbers)
-		return pd_error_input(err, "--recompute: expected one of auto, none, all, or numbers of "
+		return pd_error_input(err, "--recompute: expected one of auto, selective, none, all, or numbers of "
 				      "stages such as 0,2, found \"%.60s\"", recompute);
 	if (!request.stages)
 		return pd_error_input(err, "--recompute: numbers of stages, such as \"%.60s\", go with "

@@ -389,9 +389,39 @@ test_ok "by hand: stages that would not fit recompute, or those that are named" 
 	status 1 pd-plan -t 4@1GB/s -m 30MB -s --schedule=gpipe --recompute=none deep.json 2>err
 	one_line err && grep -q "; --recompute=auto would fit" err
 	refused "go with --stages" --recompute=0,2
-	refused "one of auto, none, all, or numbers of stages such as 0,2, found \"some\"" --recompute=some
+	refused "one of auto, selective, none, all, or numbers of stages such as 0,2, found \"some\"" --recompute=some
+	refused "with weights \"latest\" recomputing changes what is trained" --recompute=selective --weights=latest
+	refused "prices no recomputation" --recompute=selective --cost=sosp19
 	refused "found \"0,\"" --stages=6,6 --recompute=0,
 	refused "a stage: expected a whole number from 0 to 1, found" --stages=6,6 --recompute=2'
+# Layers that keep as much take 1 to 5 times as long.
+jq ".layers |= [to_entries[] | .value.forward_ns *= (1 + .key * 3 % 5) | .value]" deep.json >uneven.json
+# selected OPTION...: plans that network with --recompute=selective, and checks that those layers of a stage
+# are computed again that take the least time.
+selected() {
+	pd-plan -t 4@1GB/s --recompute=selective "$@" uneven.json >some.json
+	jq -c "[.predicted.period_ns, .predicted.memory_bytes], [.stages[].recompute]" some.json
+	jq -e "([.profile.layers[] | {key: .name, value: .forward_ns}] | from_entries) as \$ns
+		| all(.stages[] | select(.recompute | type == \"array\"); .recompute as \$again
+			| ([.layers[] | select(IN(\$again[])) | \$ns[.]] | max) <=
+			  ([.layers[] | select(IN(\$again[]) | not) | \$ns[.]] | min))" some.json
+	"$PD_BUILD/test/unit/read-document" plan some.json | cmp - some.json
+	pd-replay some.json >out
+}
+test_row search "selective: the cheapest layers, and no more than are needed" '
+	for options in "-m 60MB" "-m 40MB" "-m 40MB --weights=2bw" "-m 40MB --schedule=gpipe" "-m 60MB --schedule=auto"; do
+		selected -s $options
+		jq -e "any(.stages[].recompute; type == \"array\") and
+			all(.stages[]; .predicted.memory_bytes <= (\"$options\" | .[3:5] | tonumber) * 1000000)" some.json
+		pd-plan -t 4@1GB/s -s $options uneven.json | jq -s -e "map(.predicted.period_ns) | .[1] <= .[0]" - some.json
+	done
+	selected --stages=3,3,3,3 -m 40MB
+	pd-plan -t 4@1GB/s --stages=3,3,3,3 -m 40MB uneven.json | jq -s -e "map([.stages[].recompute])
+		== [[true, true, false, false], [true, [\"l4\", \"l5\"], false, false]]" - some.json
+	selected -s -m 200MB
+	jq -e "all(.stages[]; .recompute == false)" some.json
+	selected -s -m 40MB --explain 2>err
+	grep "[0-9] of [0-9]* layers recomputed" err'
 test_ok "what it is compared with recomputes, too" '
 	deep "[.predicted.alternatives[] | select(.name == \"straight\") | .recompute, .fits]
 		== [\"0,1\", true]" -s -m 40MB --explain 2>err

@@ -136,6 +136,11 @@ test_ok "refused: what a system cannot say" '
 	for format in torchtitan megatron deepspeed; do
 		refused "recompute: .*in all stages or in none" $flush --recompute=1 $halves --format=$format eight.json
 	done
+	jq ".layers[].stash_bytes = 1000" eight.json >keeps.json
+	for format in torchtitan megatron deepspeed galvatron; do
+		refused "stages\[0\].recompute: .* cannot recompute [0-9]* of [0-9]* layers" $flush --memory=117kB \
+			--recompute=selective $halves --format=$format keeps.json
+	done
 	refused "stage 1 begins with \"head\", and Megatron keeps" $flush --stages=27,2 --format=megatron eight.json
 	refused "stage 0 has no block" $flush --stages=2,27 --format=galvatron eight.json
 	jq ".layers[20].inputs += [\"layers.1.add\"]" eight.json >skip.json

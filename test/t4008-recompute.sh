@@ -11,13 +11,14 @@ pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
 	jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >chunks
 
 # again PLAN SCHEDULE WEIGHTS MICROBATCHES STAGES: prints that plan, in which these stages (all, or a list)
-# recompute.
+# recompute; some: those layers of each stage that have no weights, but of batch normalisation.
 again() {
 	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" --arg which "$5" '
 		.schedule = $schedule | .weights = $weights | .microbatches = $m
 		| .stages |= [to_entries[] | .value.recompute =
-			($which == "all" or (.key as $s | $which | split(",") | index("\($s)") != null))
-			| .value]' "$1"
+			if $which == "some" then [.value.layers[] | select(test("^(bn|relu|drop|pool|add|mul|gelu|flat)"))]
+			else $which == "all" or (.key as $s | $which | split(",") | index("\($s)") != null) end
+			| .value.recompute |= (if . == [] then true else . end) | .value]' "$1"
 }
 
 while read -r schedule weights microbatches which plans; do
@@ -50,6 +51,12 @@ zb-h1 flush 8 all 1-1-1-1
 nf1b vertical-sync 2 all 1-1-1
 nf1b stash 2 all 1-1
 nf1b latest 2 all 1-1-1
+1f1b stash 1 some 1-1-1 2-1
+1f1b 2bw 4 some 2-2
+gpipe flush 4 some 1-1-1
+interleaved flush 4 some chunks
+zb-h1 flush 4 some 1-1-1
+nf1b stash 2 some 1-1
 END
 test_ok "an eager start-up" '
 	again 1-1-1-1 1f1b stash 1 all | jq ".startup = \"eager\"" >plan.json
@@ -71,7 +78,7 @@ test_ok "statistics are added to once, and the masks of dropout are those of the
 	jq -e "[.layers[].name] | index(\"bn1\") < 5 and index(\"drop1\") > 9 and index(\"drop2\") > 16
 		" residual
 	idx_data data
-	for which in none all; do
+	for which in none some all; do
 		again 1-1-1 1f1b flush 4 $which >plan.json
 		rm -rf ck-$which
 		train ck-$which plan.json $sgd --minibatches=14 --data=data >out
@@ -79,20 +86,23 @@ test_ok "statistics are added to once, and the masks of dropout are those of the
 	done
 	grep -aq "bn1\.running_mean" "$(at ck-all 14)"/*
 	diff -r "$(at ck-none 14)" "$(at ck-all 14)"
-	cmp evaluation-none evaluation-all'
+	diff -r "$(at ck-none 14)" "$(at ck-some 14)"
+	cmp evaluation-none evaluation-all && cmp evaluation-none evaluation-some'
 
 # Four slots become one, and two places for what leaves the stage.  Workspaces are the device's, and stay.
 test_ok "less memory where more than one is in flight" '
-	for which in none all; do
+	for which in none some all; do
 		rm -rf ck-$which
 		again 1-1-1-1 1f1b 2bw 4 $which >plan.json
 		train ck-$which plan.json --minibatches=2 --synthetic --no-evaluate >out
 		tail -n 1 out >$which
 	done
 	"$same" "$(at ck-none 2)" "$(at ck-all 2)"
-	jq -s -c "map(.memory_bytes)" none all
+	"$same" "$(at ck-none 2)" "$(at ck-some 2)"
+	jq -s -c "map(.memory_bytes)" none all some
 	jq -s -e "map(.memory_bytes) | (.[1][0] < .[0][0] * 0.75) and
-		(.[1][1] < .[0][1]) and (.[1][3] == .[0][3])" none all'
+		(.[1][1] < .[0][1]) and (.[1][3] == .[0][3]) and
+		(.[2][0] < .[0][0]) and (.[2][0] > .[1][0])" none all some'
 
 # order RANK FILE: prints the computations of a rank.
 order() {
@@ -120,9 +130,10 @@ test_ok "the checker finds one that is not there, and one too many" '
 		schedule.jsonl >changed.jsonl
 	status 1 pd-schedule --check changed.jsonl >out 2>&1
 	grep -q "as its forward" out'
-for plan in "1-1-1 1f1b stash 1" "1-1 zb-h1 flush 4" "chunks interleaved flush 4" "2-1 1f1b 2bw 2"; do
+for plan in "1-1-1 1f1b stash 1 all" "1-1 zb-h1 flush 4 all" "chunks interleaved flush 4 all" "2-1 1f1b 2bw 2 all" \
+	"1-1-1 1f1b stash 1 some" "1-1 zb-h1 flush 4 some"; do
 	test_ok "a schedule file, $plan: as the plan" '
-		again $plan all | jq "del(.stages[].predicted)" >plan.json
+		again $plan | jq "del(.stages[].predicted)" >plan.json
 		set -- $plan
 		n=$((8 / $4))
 		pd-schedule -m $n plan.json >list.jsonl
@@ -152,6 +163,32 @@ test_ok "a recompute may stand earlier, and takes the room that it then needs" '
 	train ck-plan p.json $sgd --minibatches=6 --synthetic --no-evaluate >out
 	"$same" "$(at ck-list 6)" "$(at ck-plan 6)"'
 
+test_ok "a replay prices those layers that are computed again" '
+	again 1-1-1 1f1b stash 1 some >plan.json
+	for what in "pd-schedule -m 5" "pd-replay -f trace -m 5"; do
+		$what plan.json | jq -s -e --slurpfile plan plan.json "(\$plan[0].stages[1].recompute) as \$names
+			| ([\$plan[0].profile.layers[] | select(.name | IN(\$names[])).forward_ns] | add) as \$sum
+			| map(select(.rank == 1 and .op == \"recompute\") | .duration_ns // .end_ns - .start_ns)
+			| length == 5 and unique == [\$sum]"
+	done
+	pd-plan --topology=3@10Gbit/s --stages=7,7,6 --explain residual >whole.json 2>out
+	! grep -q recomputed out || false'
+# bad WORDS RECOMPUTE: checks that a plan whose first stage recomputes so is refused.
+bad() {
+	again 1-1-1 1f1b stash 1 none | jq ".stages[0].recompute = $2" >bad.json
+	status 2 pd-replay bad.json 2>err
+	grep "stages\[0\].recompute.*$1" err && one_line err
+}
+test_ok "what is no layer of the stage, or overwritten, is refused" '
+	again 1-1-1 1f1b stash 1 none >plan.json
+	last=$(jq ".stages[2].layers[0]" plan.json) first=$(jq ".stages[0].layers[0]" plan.json)
+	bad "expected true, false or an array of layers" 1
+	bad "expected 1 to [0-9]* layers, as many as the stage has" "[]"
+	bad "expected a non-empty string" "[1]"
+	bad "the stage has no layer" "[$last]"
+	bad "the stage has no layer .conv11.; did you mean" "[\"conv11\"]"
+	bad "is there twice" "[$first, $first]"
+	bad "expected layer .*, too, which overwrites the output of" "[\"bn1\"]"'
 test_ok "a replay prices it: once more the forward" '
 	again 1-1-1 1f1b stash 1 all >plan.json
 	for what in "pd-schedule -m 5" "pd-replay -f trace -m 5"; do

@@ -233,6 +233,7 @@ struct pd_compiled *pd_compiled_new(struct pd_device *device,
 	net->split = config->split;
 	net->copies = config->copies;
 	net->recomputes = config->recomputes;
+	net->kept = config->kept ? pd_memdup(config->kept, (size_t)config->model->layer_count * sizeof(*net->kept)) : NULL;
 	net->layers = pd_calloc(layers, sizeof(*net->layers));
 	net->tensors = pd_calloc((size_t)pd_model_tensors(model), sizeof(*net->tensors));
 	net->parameters = pd_calloc(layers, sizeof(*net->parameters));
@@ -286,6 +287,7 @@ void pd_compiled_free(struct pd_compiled *net)
 		free(net->named[i].name);
 	free(net->named);
 	free(net->tied_layers);
+	free(net->kept);
 	free(net->sizes.in);
 	free(net->sizes.out);
 	free(net);

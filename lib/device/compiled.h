@@ -163,7 +163,8 @@ struct pd_compiled_tensor {
 	bool here;                              /* in this stage's slots */
 	bool arrives, leaves;
 	int memory;	/* the tensor in whose memory it lies, mostly itself */
-	bool inbox;                             /* it lies in the inbox, else in the slot */
+	bool inbox, kept;                       /* it lies in the inbox, in what is kept apart; else in
+						   the slot */
 	size_t slot_offset;
 	size_t out_offset;                      /* in gradient-out, if it arrives */
 	size_t in_offset;                       /* in gradient-in, if it leaves */
@@ -189,6 +190,7 @@ struct pd_compiled {
 	enum pd_dtype dtype;
 	uint64_t seed;
 	bool split, copies, recomputes, measure;
+	bool *kept;                             /* by layer: it is not computed again; NULL: all are */
 	struct pd_tied_layer *tied_layers;
 	int tied_layer_count;
 	struct pd_compiled_layer *layers;       /* all layers of the model */

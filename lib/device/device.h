@@ -76,6 +76,8 @@ struct pd_net_config {
 	bool copies;                    /* each layer that shares parameters has a copy */
 	bool split;	/* slots have room for backward in two parts; a device without refuses */
 	bool recomputes;                /* inboxes have room for what a second forward begins with */
+	/* by model layer: it is not computed again, and what it keeps is apart; NULL: all are */
+	const bool *kept;
 	/*
 	 * Algorithms by model layer, from pd_net_layer.algorithms of a net that measured, or NULL;
 	 * only net.open() reads them.  `measure` chooses by measuring where there are none.
@@ -88,8 +90,8 @@ struct pd_net_config {
 struct pd_net_tensor {                  /* a tensor that crosses the stage's boundary */
 	int tensor;                     /* model tensor number */
 	size_t bytes;
-	bool inbox;                     /* it lies in the inbox, else in the slot */
-	size_t offset;                  /* in the inbox or slot */
+	bool inbox, kept;               /* it lies in the inbox, in what is kept apart; else in the slot */
+	size_t offset;                  /* in that */
 	/* of its gradient in gradient-in or gradient-out; SIZE_MAX: none (model inputs) */
 	size_t gradient_offset;
 };
@@ -103,6 +105,7 @@ struct pd_net_sizes {
 	size_t full_bytes, weights_bytes;
 	size_t state_bytes, moved_bytes;        /* moved: at its beginning, what forwards change */
 	size_t inbox_bytes, slot_bytes;
+	size_t kept_bytes;              /* what layers keep that are not computed again */
 	size_t scratch_bytes;
 	size_t gradient_in_bytes, gradient_out_bytes;
 	/*
@@ -116,7 +119,7 @@ struct pd_net_sizes {
 };
 
 /*
- * The cost of one layer.  slot_bytes of all layers add up to that of the stage, parameter_bytes to
+ * The cost of one layer.  slot_bytes of all layers add up to slot_bytes and kept_bytes of the stage, parameter_bytes to
  * full_bytes (shared parameters count once, at the first layer).
  */
 struct pd_net_layer {
@@ -161,11 +164,14 @@ enum pd_backward_part { PD_BACKWARD_ALL, PD_BACKWARD_INPUT, PD_BACKWARD_WEIGHT }
 /* A forward or backward reads and writes these.  The structure is copied when it is queued. */
 struct pd_pass {
 	const void *weights;
-	void *state, *gradients, *inbox, *slot, *scratch, *gradient_in, *gradient_out;
+	void *state, *gradients, *inbox, *slot, *kept, *scratch, *gradient_in, *gradient_out;
 	int64_t first_sample;	/* global number of the minibatch's first sample, for dropout */
 	int64_t valid;                  /* samples that count; the others are padding */
 	bool evaluate;                  /* running statistics are used and not changed; no dropout */
-	/* a recomputation: the first forward has moved the running statistics, this one does not */
+	/*
+	 * a recomputation, without the layers of pd_net_config.kept: the first forward has moved the
+	 * running statistics, this one does not
+	 */
 	bool again;
 	enum pd_backward_part part;
 	struct pd_loss *losses;	/* one for each loss layer of the stage, in their order; or NULL */

@@ -7,7 +7,8 @@
  * lie behind the states, one for all versions, and have neither gradients nor moments.
  *
  * Inboxes hold the tensors that come in, and what a recomputing stage carries from the first forward
- * of a microbatch to the second.  Slots hold each layer's output and extras.  An output
+ * of a microbatch to the second.  Slots hold each layer's output and extras; those of layers that
+ * are not computed again lie apart, in what is kept.  An output
  * lies in its input's memory where the kind allows that and nobody else needs the input; that is
  * decided over the whole model.  What the first part of backward keeps for the second lies in the
  * slot, too.
@@ -108,10 +109,15 @@ static bool expendable(const struct pd_compiled *net, int tensor)
 	       expendable(net, net->model->layers[producer].inputs[0]);
 }
 
+/* Returns what counts the bytes of the memory in which a layer keeps what backward needs. */
+static size_t *place_of(struct pd_compiled *net, int layer)
+{
+	return net->kept && net->kept[layer] ? &net->sizes.kept_bytes : &net->sizes.slot_bytes;
+}
+
 static void place_slot(struct pd_compiled *net)
 {
 	const struct pd_model *model = net->model;
-	size_t *bytes = &net->sizes.slot_bytes;
 
 	for (int t = 0; t < pd_model_tensors(model); t++) {
 		net->tensors[t].memory = t;
@@ -124,19 +130,27 @@ static void place_slot(struct pd_compiled *net)
 		struct pd_compiled_layer *layer = &net->layers[l];
 		struct pd_compiled_tensor *out = &net->tensors[model->input_count + l];
 		int in = layer->layer->inputs[0];
+		size_t *bytes;
 
 		if (layer->same_memory || (layer->kind->in_place && expendable(net, in))) {
 			out->memory = net->tensors[in].memory;
 			out->inbox = net->tensors[in].inbox;
+			out->kept = net->tensors[in].kept;
 			out->slot_offset = net->tensors[in].slot_offset;
+			/* what is computed again is overwritten again */
+			if (net->kept && !out->inbox && !out->kept)
+				net->kept[l] = false;
+			bytes = place_of(net, l);
 		} else {
+			bytes = place_of(net, l);
+			out->kept = net->kept && net->kept[l];
 			out->slot_offset = pd_take(bytes, out->bytes);
 		}
 		layer->extra_offset = pd_take(bytes, layer->extra_bytes);
 		layer->carried_offset = pd_take(net->recomputes ? &net->sizes.inbox_bytes : bytes,
 						layer->carried_bytes);
 		if (net->split)
-			layer->split_offset = pd_take(bytes, layer->split_bytes);
+			layer->split_offset = pd_take(&net->sizes.slot_bytes, layer->split_bytes);
 	}
 }
 
@@ -158,7 +172,7 @@ static struct pd_net_tensor *list(struct pd_compiled *net, bool in, int *count_p
 		out[n++] = (struct pd_net_tensor){
 			.tensor = t,
 			.bytes = tensor->bytes,
-			.inbox = tensor->inbox,
+			.inbox = tensor->inbox, .kept = tensor->kept,
 			.offset = tensor->slot_offset,
 			.gradient_offset = offset,
 		};

@@ -175,6 +175,7 @@ static int all(struct rehearsal *r, struct pd_error *err)
 		.gradients = take(r, sizes->full_bytes, err),
 		.inbox = take(r, sizes->inbox_bytes, err),
 		.slot = take(r, sizes->slot_bytes, err),
+		.kept = take(r, sizes->kept_bytes, err),
 		.scratch = take(r, sizes->scratch_bytes, err),
 		.gradient_in = take(r, sizes->gradient_in_bytes, err),
 		.gradient_out = take(r, sizes->gradient_out_bytes, err),

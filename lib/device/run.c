@@ -17,7 +17,12 @@ static void *in_slot(const struct pd_compiled *net, const struct pd_pass *pass, 
 {
 	const struct pd_compiled_tensor *t = &net->tensors[tensor];
 
-	return (char *)(t->inbox ? pass->inbox : pass->slot) + t->slot_offset;
+	return (char *)(t->inbox ? pass->inbox : t->kept ? pass->kept : pass->slot) + t->slot_offset;
+}
+
+static bool keeps(const struct pd_compiled *net, int layer)
+{
+	return net->kept && net->kept[layer];
 }
 
 static void point(struct pd_compiled *net, struct pd_compiled_layer *l, const struct pd_pass *pass)
@@ -25,7 +30,7 @@ static void point(struct pd_compiled *net, struct pd_compiled_layer *l, const st
 	for (int i = 0; i < l->layer->input_count; i++)
 		l->src[i] = in_slot(net, pass, l->layer->inputs[i]);
 	l->dst = in_slot(net, pass, net->model->input_count + l->index);
-	l->extra = (char *)pass->slot + l->extra_offset;
+	l->extra = (char *)(keeps(net, l->index) ? pass->kept : pass->slot) + l->extra_offset;
 	l->carried = (char *)(net->recomputes ? pass->inbox : pass->slot) + l->carried_offset;
 	l->split = (char *)pass->slot + l->split_offset;
 	l->state = (char *)pass->state + l->state_offset;
@@ -53,6 +58,8 @@ int pd_compiled_forward(struct pd_compiled *net, const struct pd_pass *pass, int
 	for (int index = from; index < from + count; index++) {
 		struct pd_compiled_layer *l = &net->layers[index];
 
+		if (pass->again && keeps(net, index))
+			continue;
 		point(net, l, pass);
 		l->temporary = pass->scratch;
 		if (take_plain(l, false, err) < 0 || l->kind->forward(l, pass, err) < 0)

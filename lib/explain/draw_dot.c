@@ -21,7 +21,7 @@ static void put_stage(const struct pd_usage *usage, int s, FILE *out)
 	const struct pd_plan *plan = usage->plan;
 	const struct pd_stage *stage = &plan->stages[s];
 	const struct pd_profile_layer *layers = plan->profile->layers;
-	char ranks[64], bytes[32];
+	char ranks[64], bytes[32], again[PD_RECOMPUTED_TEXT];
 
 	fprintf(out, "  s%d [label=\"stage %d", s, s);
 	if (stage->replicas > 1)
@@ -35,7 +35,7 @@ static void put_stage(const struct pd_usage *usage, int s, FILE *out)
 	fprintf(out, "\\nrank%s %s\\nbusy %.0f%%, %s%s\"];\n", stage->replicas > 1 ? "s" : "",
 		pd_show_ranks(stage, ranks, sizeof(ranks)),
 		100 * pd_usage_part(usage, pd_usage_busy_ns(usage, s)),
-		pd_show_device_bytes(usage->plan, stage->memory_bytes, bytes), stage->recompute ? ", recomputed" : "");
+		pd_show_device_bytes(usage->plan, stage->memory_bytes, bytes), pd_show_recomputed(plan, s, ", ", again));
 }
 
 static void put_links(const struct pd_usage *usage, FILE *out)

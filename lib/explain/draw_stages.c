@@ -164,18 +164,19 @@ static double put_lines(const struct pd_drawing *d, int first, double x, double 
 	return y;
 }
 
-static bool recomputes(const struct pd_drawing *d, int first)
+/* Returns what to say of the first stage of a card that recomputes; "": none does. */
+static const char *recomputed(const struct pd_drawing *d, int first, char text[PD_RECOMPUTED_TEXT])
 {
-	bool any = false;
+	int s = first;
 
-	for (int s = first; s >= 0; s = d->next_stage[s])
-		any |= d->plan->stages[s].recompute;
-	return any;
+	while (s >= 0 && !d->plan->stages[s].recompute)
+		s = d->next_stage[s];
+	return s >= 0 ? pd_show_recomputed(d->plan, s, "", text) : "";
 }
 
 static void put_card(struct pd_drawing *d, int first, double height, double x, double y)
 {
-	char colour[8], bytes[32];
+	char colour[8], bytes[32], again[PD_RECOMPUTED_TEXT];
 	int layers = 0;
 	double at;
 
@@ -195,9 +196,9 @@ static void put_card(struct pd_drawing *d, int first, double height, double x, d
 		x + INSET, at, layers, layers > 1 ? "s" : "",
 		pd_show_device_bytes(d->plan, d->plan->stages[first].memory_bytes, bytes),
 		d->usage->stages[first].in_flight);
-	if (recomputes(d, first))
-		fprintf(d->out, "<text class=\"s q\" x=\"%.1f\" y=\"%.1f\">recomputed</text>\n", x + INSET,
-			at += LINE);
+	if (*recomputed(d, first, again))
+		fprintf(d->out, "<text class=\"s q\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + INSET,
+			at += LINE, again);
 	put_skips(d, first, x + INSET, at + LINE);
 }
 
@@ -244,12 +245,13 @@ static void put_turn(const struct pd_drawing *d, int64_t bytes, bool back, doubl
 static double card_height(const struct pd_drawing *d, const int *cards, int count)
 {
 	const struct pd_wiring *wiring = d->usage->schedule->wiring;
+	char text[PD_RECOMPUTED_TEXT];
 	int lines = 1, skips = 0, again = 0;
 
 	for (int i = 0; i < count; i++) {
 		int stages = stage_count(d, cards[i]);
 
-		again |= recomputes(d, cards[i]);
+		again |= *recomputed(d, cards[i], text) != '\0';
 		stages = stages > MOST_LINES ? MOST_LINES + 1 : stages;
 		lines = stages > lines ? stages : lines;
 	}

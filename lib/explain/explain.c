@@ -85,13 +85,13 @@ static void explain_stages(const struct pd_usage *usage, FILE *out)
 		const struct pd_stage *stage = &plan->stages[s];
 		const struct pd_stage_usage *at = &usage->stages[s];
 		char *names = pd_show_layers(plan->profile, stage, prefix, &style);
-		char ranks[20];
+		char ranks[20], recomputed[PD_RECOMPUTED_TEXT];
 
 		fprintf(out, "%5d  %6d  %8d  %-16s  %6d  %9d  %8d  %5lld  %s%s\n", s,
 			stage->layer_count, stage->replicas,
 			pd_show_ranks(stage, ranks, sizeof(ranks)), usage->schedule->warmup[s], at->in_flight,
 			at->versions, (long long)at->stale, names,
-			stage->recompute ? ", recomputed" : "");
+			pd_show_recomputed(plan, s, ", ", recomputed));
 		free(names);
 	}
 	explain_rest(plan, out);

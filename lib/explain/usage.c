@@ -2,6 +2,7 @@
 #include "explain/usage.h"
 
 #include "base/mem.h"
+#include "plan/recompute.h"
 #include "planner/price/cycle.h"
 #include "planner/price/predict.h"
 #include "planner/price/reduce.h"
@@ -69,7 +70,7 @@ static void use_stage(struct pd_usage *usage, int s)
 	double r = stage->replicas, group = (double)schedule->group[s];
 	struct pd_stage_memory one;
 
-	out->forward_ns = (double)stage->forward_ns * (stage->recompute ? 2 : 1) / r;
+	out->forward_ns = (double)(stage->forward_ns + pd_plan_again_ns(plan, s)) / r;
 	out->backward_ns = (double)stage->backward_ns / r;
 	out->versions = pd_schedule_versions(schedule, s);
 	out->update_ns = (double)pd_stage_update_ns(schedule, s) / group;
@@ -82,7 +83,7 @@ static void use_stage(struct pd_usage *usage, int s)
 	pd_memory_of_stage(plan, schedule->wiring, s, &one);
 	out->ahead_bytes = pd_plus(pd_times(pd_schedule_slots(schedule, s, false) - 1,
 					    one.slot_bytes),
-				   pd_plus(pd_times(out->in_flight - 1, one.inbox_bytes),
+				   pd_plus(pd_times(out->in_flight - 1, pd_plus(one.inbox_bytes, one.kept_bytes)),
 					   pd_times(out->versions - 1, one.weights_bytes)));
 }
 

@@ -6,6 +6,7 @@
 #include "layout/blocks.h"
 #include "layout/megatron.h"
 #include "plan/chain.h"
+#include "plan/recompute.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -69,11 +70,26 @@ static int check_schedule(const struct layout *layout, bool gpipe, bool chunks, 
 			      chunks ? " or interleaved" : "");
 }
 
+/* Checks that no stage recomputes only some of its layers. */
+static int check_whole(const struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		if (pd_plan_reruns_some(plan, s))
+			return pd_error_input(err, "%s: stages[%d].recompute: %s cannot recompute %d of %d layers: expected "
+					      "--recompute=auto, all or none", pd_plan_name(plan), s, layout->who,
+					      pd_plan_rerun_count(plan, s), plan->stages[s].layer_count);
+	return 0;
+}
+
 /* A stage that has one microbatch in flight gains nothing by recomputing, and never does in a plan. */
 static int check_recompute(struct layout *layout, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
 
+	if (check_whole(layout, err) < 0)
+		return -1;
 	for (int s = 0; s < plan->stage_count; s++)
 		layout->recompute |= plan->stages[s].recompute;
 	for (int s = 0; s < plan->stage_count; s++)
@@ -293,7 +309,7 @@ static int write_galvatron(struct layout *layout, struct pd_error *err)
 	json_t *json;
 
 	if (pd_blocks_check_decoder(&layout->blocks, pd_plan_name(plan), layout->who, err) < 0 ||
-	    check_schedule(layout, true, false, false, err) < 0)
+	    check_schedule(layout, true, false, false, err) < 0 || check_whole(layout, err) < 0)
 		return -1;
 	result = galvatron_lists(layout, &division, &checkpoint, err);
 	if (result == 0) {

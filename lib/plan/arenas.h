@@ -24,7 +24,7 @@ extern const bool pd_arena_saved[PD_ARENAS];
 
 /* The schedule and the optimizer give these numbers for a stage. */
 struct pd_arena_counts {
-	int versions, slots, inboxes, outboxes;
+	int versions, slots, kept, inboxes, outboxes;
 	int arriving, leaving;          /* gradients of activations */
 	int moments;                    /* SGD's velocity: 1; Adam's: 2 */
 	bool corrects;                  /* PipeMare's correction of late gradients */

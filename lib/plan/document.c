@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "plan/order.h"
 #include "plan/prediction.h"
+#include "plan/recompute.h"
 #include "plan/sparse.h"
 
 #include <inttypes.h>
@@ -141,6 +142,54 @@ static int read_stage_prediction(const struct pd_place *stage_place, struct pd_s
 	return pd_json_opt_int(&place, "memory_bytes", 0, INT64_MAX, &stage->memory_bytes, err);
 }
 
+/* Reads a layer that is computed again; layers are numbered as the stages have them. */
+static int read_rerun(const struct pd_place *at, struct pd_plan *plan, const struct pd_stage *stage,
+		      const struct reading *reading, struct pd_error *err)
+{
+	char meant[PD_MEANT_TEXT];
+	const char *name;
+	int layer, l = stage->first_layer, end = l + stage->layer_count;
+
+	if (pd_json_string(at, &name, err) < 0)
+		return -1;
+	layer = pd_profile_find(plan->profile, name);
+	while (l < end && reading->order[l] != layer)
+		l++;
+	if (l == end)
+		return pd_place_error(at, err, "the stage has no layer \"%.60s\"%s", name,
+				      layer < 0 ? pd_profile_say(plan->profile, name, meant) : "");
+	if (!plan->kept[l])
+		return pd_place_error(at, err, "layer \"%.60s\" is there twice", name);
+	plan->kept[l] = false;
+	return 0;
+}
+
+static int read_recompute(const struct pd_place *place, struct pd_plan *plan, struct pd_stage *stage,
+			  const struct reading *reading, struct pd_error *err)
+{
+	struct pd_place layers = pd_place_key(place, "recompute");
+	size_t count;
+
+	if (layers.value && !json_is_boolean(layers.value) && !json_is_array(layers.value))
+		return pd_place_expected(&layers, err, "true, false or an array of layers");
+	if (!json_is_array(layers.value))
+		return pd_json_opt_bool(place, "recompute", &stage->recompute, err);
+	if (pd_json_some(&layers, stage->layer_count, "layers, as many as the stage has", &count, err) < 0)
+		return -1;
+	stage->recompute = true;
+	if (!plan->kept)
+		plan->kept = pd_calloc((size_t)plan->profile->layer_count, sizeof(*plan->kept));
+	for (int l = 0; l < stage->layer_count; l++)
+		plan->kept[stage->first_layer + l] = true;
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place at = pd_place_index(&layers, i);
+
+		if (read_rerun(&at, plan, stage, reading, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 static int read_stage(const struct pd_place *place, struct pd_plan *plan, int index,
 		      struct reading *reading, struct pd_error *err)
 {
@@ -153,7 +202,7 @@ static int read_stage(const struct pd_place *place, struct pd_plan *plan, int in
 	    read_stage_layers(place, plan, index, reading, err) < 0 ||
 	    read_ranks(place, plan, stage, err) < 0 ||
 	    pd_json_opt_int(place, "warmup", 0, PD_MAX_RANKS, &warmup, err) < 0 ||
-	    pd_json_opt_bool(place, "recompute", &stage->recompute, err) < 0)
+	    read_recompute(place, plan, stage, reading, err) < 0)
 		return -1;
 	stage->warmup = (int)warmup;    /* -1 is replaced when all stages are known */
 	return read_stage_prediction(place, stage, err);
@@ -252,6 +301,10 @@ static int read_stages(const struct pd_place *root, struct pd_plan *plan, struct
 	if (result == 0)
 		result = pd_plan_check_sparse(plan, where, err);
 	free(where);
+	where = pd_format("%s: stages", root->document);
+	if (result == 0)
+		result = pd_plan_check_reruns(plan, where, err);
+	free(where);
 	return result;
 }
 
@@ -329,8 +382,24 @@ struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *
 	return plan;
 }
 
-static json_t *stage_json(const struct pd_plan *plan, const struct pd_stage *stage)
+/* Returns whether the stage recomputes, or the layers of which it does. */
+static json_t *recompute_json(const struct pd_plan *plan, int s)
 {
+	const struct pd_stage *stage = &plan->stages[s];
+	json_t *layers;
+
+	if (!pd_plan_reruns_some(plan, s))
+		return json_boolean(stage->recompute);
+	layers = json_array();
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
+		if (pd_plan_reruns(plan, s, l))
+			pd_json_add(layers, json_string(plan->profile->layers[l].name));
+	return layers;
+}
+
+static json_t *stage_json(const struct pd_plan *plan, int s)
+{
+	const struct pd_stage *stage = &plan->stages[s];
 	json_t *layers = json_array(), *ranks = json_array();
 
 	for (int l = 0; l < stage->layer_count; l++)
@@ -338,9 +407,9 @@ static json_t *stage_json(const struct pd_plan *plan, const struct pd_stage *sta
 				json_string(plan->profile->layers[stage->first_layer + l].name));
 	for (int r = 0; r < stage->replicas; r++)
 		pd_json_add(ranks, json_integer(stage->ranks[r]));
-	return json_pack("{so si so si sb s{sI sI sI sI}}", "layers", layers,
+	return json_pack("{so si so si so s{sI sI sI sI}}", "layers", layers,
 			 "replicas", stage->replicas, "ranks", ranks, "warmup", stage->warmup,
-			 "recompute", stage->recompute, "predicted",
+			 "recompute", recompute_json(plan, s), "predicted",
 			 "forward_ns", stage->forward_ns, "backward_ns", stage->backward_ns,
 			 "allreduce_ns", stage->allreduce_ns, "memory_bytes", stage->memory_bytes);
 }
@@ -362,7 +431,7 @@ json_t *pd_plan_json(const struct pd_plan *plan)
 			    "warmup", plan->sparsity_warmup) : NULL;
 
 	for (int s = 0; s < plan->stage_count; s++)
-		pd_json_add(stages, stage_json(plan, &plan->stages[s]));
+		pd_json_add(stages, stage_json(plan, s));
 	return json_pack("{ss si so so ss ss so* sI so* so* so* so* so* so so}", "format", "pd-plan", "version", 1,
 			 "profile", pd_profile_json(plan->profile),
 			 "topology", pd_topology_json(&plan->topology),

@@ -8,7 +8,7 @@ lib_libpd_a_SOURCES += \
 	lib/plan/period_kind.def \
 	lib/plan/plan.c lib/plan/plan.h lib/plan/schedule_kind.c lib/plan/schedule_kind.h \
 	lib/plan/schedule_kind.def lib/plan/weight_kind.def \
-	lib/plan/prediction.c lib/plan/prediction.h \
+	lib/plan/prediction.c lib/plan/prediction.h lib/plan/recompute.c lib/plan/recompute.h \
 	lib/plan/sparse.c lib/plan/sparse.h lib/plan/startup_kind.def \
 	lib/plan/scratch.c lib/plan/scratch.h \
 	lib/plan/show.c lib/plan/show.h \

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "plan/buckets.h"
+#include "plan/recompute.h"
 #include "plan/scratch.h"
 #include "plan/sparse.h"
 
@@ -126,8 +127,8 @@ void pd_memory_elsewhere(const struct pd_profile *profile, const struct pd_memor
 		.gradient_bytes = pd_times(each->gradient, parameters),
 		.state_bytes = sums->state,
 		.optimizer_bytes = rule->sharded ? (rest - 1) / replicas + 1 : rest,
-		.stash_bytes = pd_plus(pd_times(slots, sums->stash),
-				       pd_times(in_flight, pd_plus(in_bytes, sums->loaded))),
+		.stash_bytes = pd_plus(pd_times(slots, sums->stash - sums->kept),
+				       pd_times(in_flight, pd_plus(pd_plus(in_bytes, sums->loaded), sums->kept))),
 		.transfer_bytes = pd_plus(pd_times(2, pd_plus(in_bytes, out_bytes)),
 					  has_buffers[rule->model] && replicas > 1 ? buffers : 0),
 		.scratch_bytes = sums->scratch,
@@ -394,18 +395,19 @@ static void exactly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 			   .count = plan->stages[stage].layer_count, .memory = memory,
 			   .split = pd_schedule_has(plan->schedule, PD_FACT_SPLITS) };
 
-	bool tied = pd_plan_has_tied_weights(plan);
+	bool tied = pd_plan_has_tied_weights(plan), again = plan->stages[stage].recompute;
 
 	memory->inbox_bytes = loaded_bytes(s.profile, s.first, s.count, true);
 	for (int l = s.first; l < s.first + s.count; l++) {
 		const struct pd_profile_layer *layer = &s.profile->layers[l];
-		int64_t carried = plan->stages[stage].recompute ? pd_memory_carried(s.profile, l) : 0;
+		int64_t carried = again ? pd_memory_carried(s.profile, l) : 0;
 
 		/* Shared parameters count once, at the first layer that has them. */
 		memory->full_bytes += aligned(tied ? pd_memory_copy(s.profile, l)
 						      : layer->parameter_bytes);
 		memory->state_bytes += aligned(layer->state_bytes);
-		memory->slot_bytes += aligned(layer->stash_bytes) - carried;
+		*(again && !pd_plan_reruns(plan, stage, l) ? &memory->kept_bytes : &memory->slot_bytes) +=
+			aligned(layer->stash_bytes) - carried;
 		memory->inbox_bytes += carried;
 		if (s.split)
 			memory->slot_bytes += aligned(pd_memory_split(s.profile, l));
@@ -441,7 +443,7 @@ static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 							   at->layer_count, false)),
 		.scratch_bytes = one.scratch_bytes,
 		.gradient_in_bytes = out_bytes, .gradient_out_bytes = in_bytes,
-		.outbox_bytes = out_bytes,
+		.outbox_bytes = out_bytes, .kept_bytes = pd_plan_kept_bytes(plan, stage),
 	};
 	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++) {
 		memory->slot_bytes = pd_plus(memory->slot_bytes, plan->profile->layers[l].stash_bytes);
@@ -449,6 +451,7 @@ static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 			memory->slot_bytes = pd_plus(memory->slot_bytes,
 						  pd_memory_split(plan->profile, l));
 	}
+	memory->slot_bytes -= memory->kept_bytes;
 }
 
 void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,

@@ -35,6 +35,7 @@ void pd_memory_of(const struct pd_profile *profile, int first, int count, int re
 /* The sums over layers that pd_memory_of makes, and their price. */
 struct pd_memory_sums {
 	int64_t parameters, stash, state;       /* bytes */
+	int64_t kept;                   /* of the stash, what each microbatch in flight keeps (recompute.h) */
 	int64_t loaded;                 /* of the model's inputs */
 	int64_t scratch;                /* at one time */
 };
@@ -69,6 +70,7 @@ struct pd_stage_memory {
 	int64_t full_bytes;             /* gradients, velocity: f32 */
 	int64_t master_bytes;
 	int64_t state_bytes, inbox_bytes, slot_bytes, scratch_bytes;
+	int64_t kept_bytes;             /* where it recomputes in part: what the other layers keep */
 	int64_t outbox_bytes;           /* where it recomputes: the outputs that are sent */
 	int64_t gradient_in_bytes, gradient_out_bytes;
 	int64_t staging_bytes;          /* of the all-reduce */

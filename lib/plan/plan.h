@@ -46,7 +46,7 @@ struct pd_stage {
 	int replicas;
 	int *ranks;                     /* the ranks of its replicas, in order */
 	int warmup;                     /* microbatches in flight at a replica, less one */
-	bool recompute;
+	bool recompute;                 /* each forward, or part of it, once more before its backward */
 	/* The planner's predictions, for one replica. */
 	int64_t forward_ns, backward_ns, allreduce_ns, memory_bytes;
 };
@@ -106,6 +106,8 @@ struct pd_plan {
 	int64_t sparsity_warmup;        /* minibatches in which it rises from 0 */
 	int stage_count;
 	struct pd_stage *stages;
+	bool *kept;                     /* by layer: it is not computed again though its stage recomputes
+					   (plan/recompute.h); NULL: no layer; owned */
 	int rank_count;                 /* ranks used: 0 to rank_count - 1, each once */
 	struct pd_prediction predicted;
 };

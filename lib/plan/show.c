@@ -3,7 +3,9 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
+#include "plan/recompute.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -139,4 +141,17 @@ char *pd_show_layers(const struct pd_profile *profile, const struct pd_stage *st
 	both = join(first, rest, style);
 	free(rest);
 	return both;
+}
+
+const char *pd_show_recomputed(const struct pd_plan *plan, int s, const char *before,
+			       char buf[PD_RECOMPUTED_TEXT])
+{
+	if (!plan->stages[s].recompute)
+		return "";
+	if (pd_plan_reruns_some(plan, s))
+		snprintf(buf, PD_RECOMPUTED_TEXT, "%s%d of %d layers recomputed", before,
+			 pd_plan_rerun_count(plan, s), plan->stages[s].layer_count);
+	else
+		snprintf(buf, PD_RECOMPUTED_TEXT, "%srecomputed", before);
+	return buf;
 }

@@ -34,3 +34,8 @@ char *pd_show_name(const char *name, const struct pd_name_style *style);
  */
 char *pd_show_layers(const struct pd_profile *profile, const struct pd_stage *stage, size_t prefix,
 		     const struct pd_name_style *style);
+
+#define PD_RECOMPUTED_TEXT 48
+/* Writes `before` and "recomputed", or how many of its layers are, into buf; "" if stage s recomputes nothing. */
+const char *pd_show_recomputed(const struct pd_plan *plan, int s, const char *before,
+			       char buf[PD_RECOMPUTED_TEXT]);

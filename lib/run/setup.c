@@ -7,6 +7,7 @@
 #include "base/processors.h"
 #include "checkpoint/checkpoint.h"
 #include "device/rehearse.h"
+#include "plan/recompute.h"
 #include "schedule/peers.h"
 #include "transport/address.h"
 
@@ -127,6 +128,7 @@ static int open_part(struct rank *rank, struct rank_part *part, struct pd_error 
 		.count = plan->stages[part->stage].layer_count, .split = rank->schedule->splits,
 		.copies = pd_plan_has_tied_weights(plan),
 		.recomputes = plan->stages[part->stage].recompute,
+		.kept = pd_plan_reruns_some(plan, part->stage) ? plan->kept : NULL,
 	};
 	const char **engines;
 	int64_t *algorithms;

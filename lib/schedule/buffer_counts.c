@@ -2,6 +2,7 @@
 #include "schedule/buffer_counts.h"
 
 #include "base/mem.h"
+#include "plan/recompute.h"
 
 #include <stdlib.h>
 
@@ -10,6 +11,7 @@ void pd_buffer_counts_of_stage(const struct pd_schedule *schedule, int stage,
 {
 	*out_p = (struct pd_buffer_counts){
 		.slots = pd_schedule_slots(schedule, stage, false),
+		.kept = pd_plan_reruns_some(schedule->plan, stage) ? pd_schedule_in_flight(schedule, stage, false) : 0,
 		.inboxes = pd_schedule_inboxes(schedule, stage, false),
 		.arriving = PD_PASSAGES, .leaving = pd_schedule_leaving(schedule, stage),
 		.outboxes = pd_schedule_outboxes(schedule, stage),
@@ -32,12 +34,12 @@ static int64_t least_multiple(int64_t a, int64_t b)
 
 int64_t pd_buffer_counts_turns(const struct pd_buffer_counts *c)
 {
-	int64_t passages = least_multiple(c->arriving, c->leaving);
+	int64_t passages = least_multiple(c->arriving, c->leaving), kept = c->kept > 0 ? c->kept : 1;
 
 	/* a list's microbatches take what has been free for longest, in any order */
 	if (c->buffers)
-		return (int64_t)c->slots * c->inboxes * passages * c->versions;
-	return least_multiple(least_multiple(c->slots, c->inboxes), passages) * c->versions;
+		return (int64_t)c->slots * kept * c->inboxes * passages * c->versions;
+	return least_multiple(least_multiple(least_multiple(c->slots, kept), c->inboxes), passages) * c->versions;
 }
 
 /* Buffers of one kind.  The ring has the free ones, those free for longest first. */
@@ -118,10 +120,10 @@ struct walk {
 	const struct pd_schedule *schedule;
 	int stage, ins;                 /* ins: gradients that leave after each backward */
 	int outs;                       /* activations that leave after each forward */
-	bool recompute;
+	bool recompute, keeps;          /* keeps: some layers are not computed again */
 	int64_t replicas;
 	struct pd_buffer_counts *counts;
-	struct stock inboxes, slots, outboxes, arriving, leaving;
+	struct stock inboxes, slots, kept, outboxes, arriving, leaving;
 	struct versions versions;
 	int *to_send;                   /* per microbatch: gradients not yet sent */
 	int *to_leave;                  /* per microbatch: activations not yet sent */
@@ -136,15 +138,17 @@ static void walk_init(struct walk *w, const struct pd_schedule *schedule, int64_
 	*counts = (struct pd_buffer_counts){ .buffers = pd_calloc(most, sizeof(*counts->buffers)),
 					     .loads = pd_calloc(most, sizeof(*counts->loads)) };
 	for (size_t i = 0; i < most; i++)
-		counts->buffers[i] = (struct pd_buffers){ -1, -1, -1, -1, -1, -1 };
+		counts->buffers[i] = (struct pd_buffers){ -1, -1, -1, -1, -1, -1, -1 };
 	*w = (struct walk){ .schedule = schedule, .stage = stage, .replicas = replicas,
 			    .ins = schedule->wiring->in_count[stage], .counts = counts,
 			    .outs = schedule->wiring->out_count[stage],
 			    .recompute = schedule->plan->stages[stage].recompute,
+			    .keeps = pd_plan_reruns_some(schedule->plan, stage),
 			    .to_send = pd_calloc(most, sizeof(int)),
 			    .to_leave = pd_calloc(most, sizeof(int)) };
 	stock_init(&w->inboxes, evaluates ? pd_schedule_inboxes(schedule, stage, true) : 1);
 	stock_init(&w->slots, evaluates ? pd_schedule_slots(schedule, stage, true) : 1);
+	stock_init(&w->kept, w->keeps);
 	stock_init(&w->outboxes, evaluates ? pd_schedule_outboxes(schedule, stage) : 0);
 	stock_init(&w->arriving, PD_PASSAGES);
 	stock_init(&w->leaving, PD_PASSAGES);
@@ -155,12 +159,14 @@ static void walk_end(struct walk *w)
 {
 	w->counts->inboxes = w->inboxes.made;
 	w->counts->slots = w->slots.made;
+	w->counts->kept = w->kept.made;
 	w->counts->outboxes = w->outboxes.made;
 	w->counts->arriving = w->arriving.made;
 	w->counts->leaving = w->leaving.made;
 	w->counts->versions = w->versions.most;
 	free(w->inboxes.free);
 	free(w->slots.free);
+	free(w->kept.free);
 	free(w->outboxes.free);
 	free(w->arriving.free);
 	free(w->leaving.free);
@@ -200,6 +206,8 @@ static void forth(struct walk *w, struct pd_buffers *mine, int64_t i)
 		take_once(&w->slots, &mine->slot);
 		return;
 	}
+	if (w->keeps)
+		take_once(&w->kept, &mine->kept);
 	mine->work = take(&w->slots);
 	put_back(&w->slots, mine->work);
 	w->to_leave[i] = w->outs;
@@ -214,6 +222,8 @@ static void end(struct walk *w, const struct pd_buffers *mine, const struct pd_o
 		return;
 	put_back(&w->inboxes, mine->inbox);
 	put_back(&w->slots, mine->slot);
+	if (w->keeps)
+		put_back(&w->kept, mine->kept);
 	if (w->schedule->plan->weights != PD_WEIGHTS_LATEST)
 		read_version(&w->versions, op->version, -1);
 }

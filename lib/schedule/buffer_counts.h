@@ -18,6 +18,8 @@
 struct pd_buffers {
 	int32_t inbox;                  /* from the first arrival to the end of its backward */
 	int32_t slot;                   /* from its forward (recompute) to the end of its backward */
+	int32_t kept;                   /* with recomputation in part, from its forward to the end of its
+					   backward */
 	int32_t work;                   /* with recomputation, the slot of its forward alone */
 	int32_t outbox;                 /* with recomputation, from its forward to the last send */
 	int32_t arriving;               /* gradients, from the first arrival to the backward that
@@ -27,6 +29,7 @@ struct pd_buffers {
 
 struct pd_buffer_counts {
 	int slots, inboxes, arriving, leaving;
+	int kept;                       /* 0 where the stage does not recompute in part */
 	int outboxes;                   /* 0 where the stage does not recompute */
 	int versions;                   /* of the weights */
 	/*

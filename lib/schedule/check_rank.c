@@ -250,7 +250,7 @@ static void set_limit(struct rank_walk *w)
 
 		if (part->stage->recompute)
 			priced += ((__int128)startup + 1) *
-				  (price->leaving_bytes + price->carried_bytes);
+				  (price->leaving_bytes + price->carried_bytes + price->kept_bytes);
 		if (stage_bytes > 0)    /* the prediction is for updates without agree */
 			stage_bytes = pd_plus(stage_bytes, price->norm_bytes);
 		if (stage_bytes == 0)

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "plan/copies.h"
+#include "plan/recompute.h"
 
 const struct pd_moments pd_momentum = { .count = 1 };
 
@@ -11,7 +12,7 @@ static struct pd_arena_counts counts_of(const struct pd_schedule *schedule, int 
 					const struct pd_moments *moments)
 {
 	return (struct pd_arena_counts){
-		.versions = buffer_counts->versions, .slots = buffer_counts->slots,
+		.versions = buffer_counts->versions, .slots = buffer_counts->slots, .kept = buffer_counts->kept,
 		.inboxes = buffer_counts->inboxes, .outboxes = buffer_counts->outboxes,
 		.arriving = buffer_counts->arriving, .leaving = buffer_counts->leaving,
 		.moments = moments->count, .corrects = moments->corrects &&
@@ -64,6 +65,7 @@ static void add_elsewhere(const struct pd_schedule *schedule, int s, struct pd_m
 	for (int i = 0; i < wiring->out_count[s]; i++)
 		out_bytes = pd_plus(out_bytes, wiring->links[wiring->out[s][i]].bytes);
 	pd_memory_add_up(plan->profile, stage->first_layer, stage->layer_count, &sums);
+	sums.kept = pd_plan_kept_bytes(plan, s);
 	pd_memory_elsewhere(plan->profile, &sums, stage->replicas, pd_schedule_in_flight(schedule, s, false),
 			    pd_schedule_slots(schedule, s, false), in_bytes, out_bytes, memory);
 }

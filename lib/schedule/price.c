@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "plan/arenas.h"
 #include "plan/copies.h"
+#include "plan/recompute.h"
 #include "plan/sparse.h"
 #include "schedule/buffer_counts.h"
 
@@ -71,6 +72,8 @@ static void price_time(struct pd_stage_price *price, const struct pd_plan *plan,
 		price->update_ns = pd_plus(price->update_ns, layer->update_ns);
 		price->update_apart_ns = pd_plus(price->update_apart_ns,
 						 pd_profile_apart_ns(layer));
+		if (pd_plan_reruns(plan, s, l))
+			price->again_ns = pd_plus(price->again_ns, layer->forward_ns);
 	}
 }
 
@@ -101,7 +104,8 @@ static void price_elsewhere(struct pd_stage_price *price, const struct pd_plan *
 	pd_memory_elsewhere(plan->profile, &sums, stage->replicas, 0, 0, price->arriving_bytes,
 			    price->leaving_bytes, &memory);
 	price->full_bytes = sums.parameters;
-	price->slot_bytes = (int64_t)((double)sums.stash * with_margin);
+	price->kept_bytes = (int64_t)((double)pd_plan_kept_bytes(plan, s) * with_margin);
+	price->slot_bytes = (int64_t)((double)sums.stash * with_margin) - price->kept_bytes;
 	price->loaded_bytes = (int64_t)((double)sums.loaded * with_margin);
 	/* The microbatch that comes next counts from when it comes, and what is sent while it is. */
 	price->fixed_bytes = memory.total_bytes - price->arriving_bytes -
@@ -125,6 +129,7 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 	}
 	pd_memory_of_stage(plan, wiring, s, &sizes);
 	price->slot_bytes = sizes.slot_bytes;
+	price->kept_bytes = sizes.kept_bytes;
 	for (int l = 0; l < plan->stages[s].layer_count && plan->stages[s].recompute; l++)
 		price->carried_bytes += pd_memory_carried(plan->profile,
 							  plan->stages[s].first_layer + l);
@@ -237,8 +242,9 @@ static int64_t duration_ns(const struct pd_prices *prices, const struct pd_op *o
 
 	switch (op->kind) {
 	case PD_OP_forward:
-	case PD_OP_recompute:
 		return price->forward_ns;
+	case PD_OP_recompute:
+		return price->again_ns;
 	case PD_OP_backward:
 		return bucket ? bucket->backward_ns : price->backward_ns;
 	case PD_OP_backward_input:
@@ -322,7 +328,7 @@ int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op)
 		delta += account->prices->wiring->links[op->link].bytes;
 		break;
 	case PD_OP_forward:
-		delta += recompute ? pd_plus(price->leaving_bytes, price->carried_bytes)
+		delta += recompute ? pd_plus(pd_plus(price->leaving_bytes, price->carried_bytes), price->kept_bytes)
 				   : price->slot_bytes;
 		break;
 	case PD_OP_send_activation:
@@ -335,7 +341,7 @@ int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op)
 	case PD_OP_backward_weight:
 		if (op->more)
 			break;
-		delta -= pd_plus(pd_plus(price->slot_bytes, price->carried_bytes),
+		delta -= pd_plus(pd_plus(pd_plus(price->slot_bytes, price->kept_bytes), price->carried_bytes),
 				 pd_plus(price->loaded_bytes, price->arriving_bytes));
 		break;
 	case PD_OP_step:

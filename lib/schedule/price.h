@@ -6,7 +6,7 @@
  * for gradients that arrive and leave, scratch, and one version of its weights (lib/plan/arenas.def
  * has the bytes of each).  Other memory comes and goes with operations.  A tensor that arrives or
  * is loaded stays until the end of the microbatch's backward, as does what forward keeps (with
- * recomputation: recompute).  With recomputation, a tensor that leaves stays from forward until it
+ * recomputation: recompute, but forward for layers that are not computed again).  With recomputation, a tensor that leaves stays from forward until it
  * is sent.  Each further version of the weights stays from the step that writes it, as long as an
  * older one will still be read.
  */
@@ -21,13 +21,16 @@ struct pd_bucket_price {
 
 struct pd_stage_price {
 	int64_t forward_ns, backward_ns, backward_input_ns, backward_weight_ns;
+	int64_t again_ns;               /* of a recompute */
 	int64_t update_ns, update_apart_ns;     /* in place; into another buffer */
 	int64_t allreduce_ns;
 	int64_t norms_ns;               /* of sparse sums */
 	struct pd_bucket_price *buckets;        /* in their order, if there are several; or NULL */
 	int64_t weights_bytes;          /* of one version */
 	int64_t full_bytes;             /* of its gradients */
-	int64_t slot_bytes;             /* what one microbatch keeps from forward to backward */
+	int64_t slot_bytes;             /* what one microbatch keeps from forward to backward, or from
+					   recompute */
+	int64_t kept_bytes;             /* with recomputation: what it keeps from forward on */
 	int64_t loaded_bytes;           /* inputs of the model, of one microbatch */
 	int64_t arriving_bytes;         /* what other stages send, of one microbatch */
 	int64_t carried_bytes;          /* what two forwards of one microbatch begin with */

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "plan/chain.h"
+#include "plan/recompute.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -61,8 +62,9 @@ static void say_what_is_left(const struct pd_plan *plan)
 		       "data parallelism over them is yours to set up", replicas, replicas);
 	for (int s = 0; s < plan->stage_count; s++)
 		if (plan->stages[s].recompute) {
-			pd_say("stage %d recomputes in the plan, which the table cannot say: wrap its module in "
-			       "torch.utils.checkpoint", s);
+			pd_say("stage %d recomputes in the plan, which the table cannot say: wrap %s in "
+			       "torch.utils.checkpoint", s,
+			       pd_plan_reruns_some(plan, s) ? "those of its layers" : "its module");
 			break;
 		}
 }

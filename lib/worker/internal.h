@@ -127,6 +127,8 @@ struct chunk {
 	int index, replicas;            /* of the stage */
 	struct microbatch *microbatches;
 	struct slot *slots;
+	void **kept;                    /* counts.kept of them: what layers keep that are not computed
+					   again */
 	struct slot *outboxes;          /* counts.outboxes of them, each of outbox_bytes */
 	struct gradient_buffer *in, *out; /* gradients that arrive, that leave */
 	/* the number used in turn in this phase; 0: a list assigns them to microbatches */

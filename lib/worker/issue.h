@@ -116,6 +116,16 @@ static inline struct slot *worker_slot(struct pd_worker *w, struct chunk *c,
 	return &c->slots[c->slot_turn ? i % c->slot_turn : c->counts.buffers[i].slot];
 }
 
+/* Returns what layers keep of a microbatch that are not computed again; NULL: all layers are. */
+static inline void *worker_kept(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	int64_t i = worker_local_number(w, c, op);
+
+	if (c->counts.kept == 0)
+		return NULL;
+	return c->kept[c->slot_turn ? i % c->counts.kept : c->counts.buffers[i].kept];
+}
+
 /* Returns where a microbatch's outputs stay until they are sent: its slot, or an outbox. */
 static inline struct slot *worker_holder(struct pd_worker *w, struct chunk *c,
 					 const struct pd_op *op)

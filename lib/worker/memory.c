@@ -99,6 +99,7 @@ static struct stage_link *stage_links_new(struct pd_worker *w, const int *links,
 static void slots_new(struct pd_worker *w, struct chunk *c)
 {
 	c->slots = worker_keep(w, c->counts.slots, sizeof(*c->slots));
+	c->kept = worker_keep(w, c->counts.kept, sizeof(*c->kept));
 	c->outboxes = worker_keep(w, c->counts.outboxes, sizeof(*c->outboxes));
 	c->microbatches = worker_keep(w, c->counts.inboxes, sizeof(*c->microbatches));
 	for (int i = 0; i < c->counts.inboxes; i++) {
@@ -154,6 +155,8 @@ static void **arena_of(struct chunk *c, enum pd_arena_kind kind, int i)
 		return &c->state;
 	case PD_ARENA_slot:
 		return &c->slots[i].memory;
+	case PD_ARENA_kept:
+		return &c->kept[i];
 	case PD_ARENA_inbox:
 		return &c->microbatches[i].inbox;
 	case PD_ARENA_outbox:
@@ -181,6 +184,7 @@ static struct pd_stage_memory sizes_of(const struct pd_worker *w, const struct c
 		.state_bytes = (int64_t)sizes->state_bytes,
 		.inbox_bytes = (int64_t)sizes->inbox_bytes,
 		.slot_bytes = (int64_t)sizes->slot_bytes,
+		.kept_bytes = (int64_t)sizes->kept_bytes,
 		.outbox_bytes = (int64_t)c->outbox_bytes,
 		.gradient_in_bytes = (int64_t)sizes->gradient_in_bytes,
 		.gradient_out_bytes = (int64_t)sizes->gradient_out_bytes,

@@ -35,6 +35,7 @@ static void fill_pass(struct pd_worker *w, struct chunk *c, const struct pd_op *
 		.weights = weights, .state = c->state,
 		.scale = w->global_norm ? worker_scale(c, weights) : NULL,
 		.inbox = microbatch->inbox, .slot = worker_slot(w, c, op)->memory,
+		.kept = worker_kept(w, c, op),
 		.scratch = w->scratch, .first_sample = op->microbatch * w->config.batch_size,
 		.valid = valid_of(w, op),
 		.evaluate = op->evaluate, .losses = microbatch->losses,
@@ -48,19 +49,19 @@ static bool latest(const struct pd_worker *w)
 
 /* Copies the outputs into the outbox; after the last copy the forward is done for other stages. */
 static int fill_outbox(struct pd_worker *w, struct chunk *c, struct microbatch *microbatch,
-		       const struct slot *slot, const struct slot *outbox)
+		       const struct pd_pass *pass, const struct slot *outbox)
 {
 	int last = c->links_out_count - 1;
 
 	for (int p = 0; p <= last; p++)
 		for (int t = 0; t < c->links_out[p].link->tensor_count; t++) {
 			const struct pd_net_tensor *tensor = c->links_out[p].tensors[t];
+			const char *from = tensor->inbox ? pass->inbox : tensor->kept ? pass->kept : pass->slot;
 			bool ends = p == last && t == c->links_out[p].link->tensor_count - 1;
 
 			if (w->config.device->ops->stream.copy(w->compute,
 					outbox->memory + c->links_out[p].places[t],
-					(tensor->inbox ? microbatch->inbox : slot->memory) +
-					tensor->offset, tensor->bytes, PD_COPY_WITHIN,
+					from + tensor->offset, tensor->bytes, PD_COPY_WITHIN,
 					ends ? &microbatch->forward.events[1] : NULL) != 0)
 				return -1;
 		}
@@ -107,8 +108,7 @@ int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 	worker_new_entry(w, op, &microbatch->forward);
 	if (worker_queue_forward(w, c, op, &pass, &microbatch->forward.events[0]) != 0)
 		return -1;
-	return c->counts.outboxes > 0 ? fill_outbox(w, c, microbatch, worker_slot(w, c, op),
-						    holder) : 1;
+	return c->counts.outboxes > 0 ? fill_outbox(w, c, microbatch, &pass, holder) : 1;
 }
 
 /*

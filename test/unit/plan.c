@@ -224,7 +224,7 @@ static void test_errors(void)
 		  "warmup: expected a whole number from 0" },
 		{ STAGES("{'layers': ['a', 'b', 'c', 'd'], 'replicas': 1, 'ranks': [0], "
 			 "'recompute': 1}"),
-		  "recompute: expected true or false, found 1" },
+		  "recompute: expected true, false or an array of layers, found 1" },
 	};
 	struct pd_plan *plan = small_plan(2, (int[]){ 3, 1 }, (int[]){ 3, 1 }, NULL);
 

@@ -6,7 +6,7 @@ struct pd_graph_key pd_graph_key(const struct pd_pass *pass, bool backward, int 
 	struct pd_graph_key key = {
 		.from = from, .count = count, .backward = backward, .weights = pass->weights,
 		.state = pass->state, .inbox = pass->inbox, .slot = pass->slot,
-		.scratch = pass->scratch,
+		.kept = pass->kept, .scratch = pass->scratch,
 	};
 
 	if (!backward) {
@@ -55,7 +55,7 @@ static bool same(const struct pd_graph_key *a, const struct pd_graph_key *b)
 	return a->from == b->from && a->count == b->count && a->part == b->part &&
 	       a->backward == b->backward && a->evaluate == b->evaluate && a->again == b->again &&
 	       a->weights == b->weights && a->scale == b->scale && a->state == b->state &&
-	       a->gradients == b->gradients && a->inbox == b->inbox && a->slot == b->slot &&
+	       a->gradients == b->gradients && a->inbox == b->inbox && a->slot == b->slot && a->kept == b->kept &&
 	       a->scratch == b->scratch && a->gradient_in == b->gradient_in &&
 	       a->gradient_out == b->gradient_out && same_update(a, b);
 }

@@ -19,7 +19,7 @@ struct pd_graph_key {
 	bool updates;
 	enum pd_optimizer_kind update;
 	const void *weights, *scale;
-	void *state, *gradients, *inbox, *slot, *scratch, *gradient_in, *gradient_out;
+	void *state, *gradients, *inbox, *slot, *kept, *scratch, *gradient_in, *gradient_out;
 	const void *old, *made;         /* the update reads these weights and gradients */
 	void *next, *velocity, *second, *master;
 };

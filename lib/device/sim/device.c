@@ -248,7 +248,9 @@ static int sim_forward(struct pd_stream *stream, struct pd_net *net, const struc
 {
 	const struct pd_sim_device *device = device_of(stream->device);
 
-	return compute(stream, device->sim->forward_ns, from, count, device->replicas.forward, ev);
+	const struct pd_sim *sim = device->sim;
+
+	return compute(stream, pass->again ? sim->again_ns : sim->forward_ns, from, count, device->replicas.forward, ev);
 }
 
 static int sim_backward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,

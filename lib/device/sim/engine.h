@@ -152,7 +152,7 @@ struct pd_sim {
 	int stage_count;
 	struct pd_net_sizes *sizes;     /* per stage */
 	/* times of all layers before each one: layer_count + 1 entries */
-	int64_t *forward_ns, *backward_ns, *update_ns, *update_apart_ns;
+	int64_t *forward_ns, *again_ns, *backward_ns, *update_ns, *update_apart_ns;
 	int64_t *input_ns, *weight_ns;  /* parts of backward */
 };
 

@@ -36,6 +36,18 @@ static int64_t *before_each(const struct pd_profile *profile,
 	return before;
 }
 
+/* The same of the layers that are computed again where their stage recomputes. */
+static int64_t *again_before_each(const struct pd_plan *plan)
+{
+	int64_t *before = before_each(plan->profile, forward_of), kept_ns = 0;
+
+	for (int l = 0; l < plan->profile->layer_count && plan->kept; l++) {
+		kept_ns += plan->kept[l] ? plan->profile->layers[l].forward_ns : 0;
+		before[l + 1] -= kept_ns;
+	}
+	return before;
+}
+
 static int by_tensor(const void *a, const void *b)
 {
 	const struct pd_net_tensor *x = a, *y = b;
@@ -243,6 +255,7 @@ struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wi
 	sim->is_ready = pd_calloc((size_t)sim->rank_count, sizeof(*sim->is_ready));
 	sim->awaited = pd_calloc((size_t)sim->rank_count, sizeof(*sim->awaited));
 	sim->forward_ns = before_each(plan->profile, forward_of);
+	sim->again_ns = again_before_each(plan);
 	sim->backward_ns = before_each(plan->profile, backward_of);
 	sim->input_ns = before_each(plan->profile, pd_profile_input_ns);
 	sim->weight_ns = before_each(plan->profile, pd_profile_weight_ns);
@@ -286,6 +299,7 @@ void pd_sim_free(struct pd_sim *sim)
 	free(sim->nets);
 	free(sim->sizes);
 	free(sim->forward_ns);
+	free(sim->again_ns);
 	free(sim->backward_ns);
 	free(sim->input_ns);
 	free(sim->weight_ns);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/price/cycle.h"
 
+#include "plan/recompute.h"
 #include "planner/price/reduce.h"
 
 #define MOST_PAIRS 64           /* pairs of replicas of two stages, of which the slowest counts */
@@ -48,7 +49,7 @@ struct pd_stage_times *pd_stage_times_of(const struct pd_schedule *schedule)
 		times[s] = (struct pd_stage_times){
 			.forward_ns = stage->forward_ns, .backward_ns = stage->backward_ns,
 			.update_ns = pd_stage_update_ns(schedule, s),
-			.again_ns = stage->recompute ? stage->forward_ns : 0,
+			.again_ns = pd_plan_again_ns(plan, s),
 			.lead = (int64_t)schedule->warmup[s] * stage->replicas,
 			.replicas = stage->replicas, .group = schedule->group[s],
 			.way_ns = pd_stage_way_ns(plan, schedule->wiring, s),

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "plan/buckets.h"
 #include "plan/memory.h"
+#include "plan/recompute.h"
 #include "plan/wiring.h"
 #include "planner/price/cost.h"
 #include "schedule/buffer_counts.h"
@@ -105,7 +106,7 @@ int64_t pd_predict_turns_ns(const struct pd_plan *plan)
 	busy = pd_calloc((size_t)processors, sizeof(*busy));
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
-		int64_t ns = stage->forward_ns * (stage->recompute ? 2 : 1) + stage->backward_ns;
+		int64_t ns = stage->forward_ns + pd_plan_again_ns(plan, s) + stage->backward_ns;
 
 		for (int r = 0; r < stage->replicas; r++)
 			busy[stage->ranks[r] % processors] += ns / stage->replicas;

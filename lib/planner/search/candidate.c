@@ -39,6 +39,8 @@ struct pd_plan *pd_candidate_copy(const struct pd_plan *plan)
 
 	*copy = *plan;
 	copy->stages = pd_memdup(plan->stages, stages * sizeof(*copy->stages));
+	if (plan->kept)
+		copy->kept = pd_memdup(plan->kept, (size_t)plan->profile->layer_count * sizeof(*copy->kept));
 	for (size_t s = 0; s < stages; s++)
 		copy->stages[s].ranks = pd_memdup(plan->stages[s].ranks,
 						  (size_t)plan->stages[s].replicas * sizeof(int));
@@ -117,6 +119,8 @@ struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_p
 	plan->chunk = task->request->chunk;
 	plan->sparsity = task->request->sparsity;
 	plan->sparsity_warmup = task->request->sparsity_warmup;
+	if (task->request->recompute == PD_RECOMPUTE_SELECTIVE)
+		plan->kept = pd_calloc((size_t)plan->profile->layer_count, sizeof(*plan->kept));
 	for (int s = 0; s < partition->stage_count; s++) {
 		if (partition->ranks)
 			memcpy(plan->stages[s].ranks, partition->ranks[s],

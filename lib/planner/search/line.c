@@ -93,25 +93,43 @@ static int64_t versions(const struct pd_line *line, int64_t warmup, int64_t lead
 	}
 }
 
-/* Tells whether it fits, nearly as pd_schedule_memory will say, which decides. */
-static bool fits(const struct line_search *search, int v, int m, int64_t warmup, bool again)
+/* Returns the bytes of a replica, nearly as pd_schedule_memory will say, which decides. */
+static __int128 bytes_of(const struct line_search *search, int v, int m, int64_t warmup)
 {
 	const struct pd_line *line = search->line;
 	const struct pd_points *points = search->points;
-	int64_t parameters, more, saved = 0;
+	int64_t parameters, more;
 
-	if (warmup <= search->roomy)
-		return true;
 	parameters = points->parameter_bytes[v] - points->parameter_bytes[search->u];
 	more = versions(line, warmup, warmup * m) - (warmup + 1);
 	if (line->group > m)
 		more++;
 	if (pd_points_profile(points)->memory.model != PD_MEMORY_OWN)     /* which has one version, and counts so */
 		more = 0;
-	if (again)
-		saved = pd_points_saved(points, search->u, v, (int)warmup);
-	return (__int128)more * parameters - saved +
-	       pd_points_memory(points, search->u, v, m, (int)warmup) <= line->memory_limit_bytes;
+	return (__int128)more * parameters + pd_points_memory(points, search->u, v, m, (int)warmup);
+}
+
+static bool fits(const struct line_search *search, int v, int m, int64_t warmup, bool again)
+{
+	if (warmup <= search->roomy)
+		return true;
+	return bytes_of(search, v, m, warmup) -
+	       (again ? pd_points_saved(search->points, search->u, v, (int)warmup) : 0) <=
+	       search->line->memory_limit_bytes;
+}
+
+/*
+ * Returns what recomputing takes: a forward; or, where single layers do, the part of it that is needed, as if
+ * all took as long for each byte that they keep.
+ */
+static int64_t again_ns(const struct line_search *search, int v, int m, int64_t warmup)
+{
+	const struct pd_points *points = search->points;
+	int64_t whole = points->forward_ns[v] - points->forward_ns[search->u];
+	__int128 saved = pd_points_saved(points, search->u, v, (int)warmup);
+	__int128 need = bytes_of(search, v, m, warmup) - search->line->memory_limit_bytes;
+
+	return search->line->selective && need < saved ? (int64_t)(whole * need / saved) : whole;
 }
 
 /*
@@ -200,14 +218,14 @@ static enum answer stage_holds(const struct line_search *search, int v, const st
 static bool holds(const struct line_search *search, int v, const struct try *try, int64_t time,
 		  struct node *node_p)
 {
-	const struct pd_points *points = search->points;
 	enum answer once = stage_holds(search, v, try, time, node_p);
 	struct try again = *try;
+	int m = try->own.end - try->own.begin;
 
 	if (once != TOO_LARGE || !search->line->recompute)
 		return once == YES;
 	again.again = true;
-	again.compute += points->forward_ns[v] - points->forward_ns[search->u];
+	again.compute += again_ns(search, v, m, node_p->lead / m);
 	return stage_holds(search, v, &again, time, node_p) == YES;
 }
 

@@ -17,6 +17,7 @@ struct pd_line {
 	enum pd_weight_kind weights;
 	int64_t group;                  /* minibatches of an update; 0: one per replica */
 	bool recompute;                 /* stages may, for want of memory */
+	bool selective;                 /* and then only as many of their layers as are needed */
 	bool least;                     /* no warm-ups: find what fits at all */
 	double wire;                    /* bytes that replicas sum, of each byte of gradients */
 	int kept;                       /* plans that are kept for each point */

@@ -7,11 +7,16 @@
  * same stages and warm-ups the best is the one in which those recompute that would not fit
  * otherwise, and no others.  What is left to choose is how many are in flight: fewer without
  * recomputation, or more with it (warmup.c).
+ *
+ * Where a stage may recompute in part (plan->kept), layers are added one by one, those first that take
+ * the least time for each byte that they need not keep, until the stage fits.
  */
 #include "planner/search/recompute.h"
 
 #include "base/mem.h"
 #include "base/opt.h"
+#include "base/sort.h"
+#include "plan/recompute.h"
 #include "planner/search/candidate.h"
 #include "planner/price/predict.h"
 
@@ -20,7 +25,8 @@
 
 bool pd_recompute_free(const struct pd_plan_request *request)
 {
-	return request->recompute == PD_RECOMPUTE_AUTO && !request->recomputed &&
+	return (request->recompute == PD_RECOMPUTE_AUTO || request->recompute == PD_RECOMPUTE_SELECTIVE) &&
+	       !request->recomputed &&
 	       request->cost == PD_COST_SIMULATED && request->weights != PD_WEIGHTS_LATEST;
 }
 
@@ -81,6 +87,89 @@ bool pd_recompute_asked(struct pd_plan *plan, const struct pd_plan_request *requ
 	return request->recompute != PD_RECOMPUTE_ALL || set_all(plan, err);
 }
 
+/* A layer, with those that overwrite its output. */
+struct group {
+	int first_layer;
+	int64_t forward_ns, stash_bytes;
+};
+
+static int by_cost(const void *a, const void *b)
+{
+	const struct group *x = a, *y = b;
+	double x_cost = (double)x->forward_ns * (double)y->stash_bytes;
+	double y_cost = (double)y->forward_ns * (double)x->stash_bytes;
+
+	PD_ORDER(x_cost, y_cost);
+	PD_ORDER(x->first_layer, y->first_layer);
+	return 0;
+}
+
+/* Sets the first layer of each layer's group, counted within the stage. */
+static int *groups_of(const struct pd_plan *plan, const struct pd_stage *stage)
+{
+	int *group = pd_calloc((size_t)stage->layer_count, sizeof(*group));
+
+	for (int l = 0; l < stage->layer_count; l++) {
+		int over = pd_profile_overwrites(plan->profile, stage->first_layer + l) - stage->first_layer;
+
+		group[l] = over >= 0 ? group[over] : l;
+	}
+	return group;
+}
+
+/*
+ * Lets more layers of a stage recompute, the cheapest first, until so many bytes are saved; `fewer`
+ * microbatches need not keep them.  Returns whether there were any.
+ */
+static bool rerun_more(struct pd_plan *plan, const struct pd_stage *stage, int64_t bytes, int fewer)
+{
+	size_t layers = (size_t)stage->layer_count;
+	struct group *groups = pd_calloc(layers, sizeof(*groups));
+	int *group = groups_of(plan, stage);
+	bool *kept = plan->kept + stage->first_layer, *chosen = pd_calloc(layers, sizeof(*chosen));
+	bool any = false;
+
+	for (size_t l = 0; l < layers; l++) {
+		const struct pd_profile_layer *layer = &plan->profile->layers[stage->first_layer + (int)l];
+		struct group *one = &groups[group[l]];
+
+		one->first_layer = group[l];
+		one->forward_ns += layer->forward_ns;
+		one->stash_bytes += layer->stash_bytes;
+	}
+	qsort(groups, layers, sizeof(*groups), by_cost);
+	for (size_t g = 0; g < layers && bytes > 0; g++)
+		if (groups[g].stash_bytes > 0 && kept[groups[g].first_layer]) {
+			chosen[groups[g].first_layer] = any = true;
+			bytes -= pd_times(fewer, groups[g].stash_bytes);
+		}
+	for (size_t l = 0; l < layers; l++)
+		kept[l] &= !chosen[group[l]];
+	free(chosen);
+	free(group);
+	free(groups);
+	return any;
+}
+
+/* Lets a stage that does not fit recompute, or more of its layers; returns whether that saves anything. */
+static bool stage_more(struct pd_plan *plan, const struct pd_schedule *schedule, int s, int64_t limit_bytes)
+{
+	struct pd_stage *stage = &plan->stages[s];
+	bool before = stage->recompute;
+	int fewer;
+
+	if (before && !plan->kept)
+		return false;
+	stage->recompute = true;
+	fewer = pd_schedule_in_flight(schedule, s, false) - pd_schedule_slots(schedule, s, false);
+	for (int l = 0; l < stage->layer_count && plan->kept && !before; l++)
+		plan->kept[stage->first_layer + l] = true;
+	if (fewer > 0 && (!plan->kept || rerun_more(plan, stage, stage->memory_bytes - limit_bytes, fewer)))
+		return true;
+	stage->recompute = before;
+	return false;
+}
+
 /* Lets one more stage recompute on each rank above the limit; returns whether there was any. */
 static bool recompute_more(struct pd_plan *plan, const struct pd_schedule *schedule,
 			   int64_t limit_bytes)
@@ -89,15 +178,9 @@ static bool recompute_more(struct pd_plan *plan, const struct pd_schedule *sched
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
-		int slots = pd_schedule_slots(schedule, s, false);
 
-		if (stage->memory_bytes <= limit_bytes || stage->recompute ||
-		    done[stage->ranks[0]])
-			continue;
-		stage->recompute = true;
-		if (pd_schedule_slots(schedule, s, false) == slots)
-			stage->recompute = false;
-		else
+		if (stage->memory_bytes > limit_bytes && !done[stage->ranks[0]] &&
+		    stage_more(plan, schedule, s, limit_bytes))
 			any = done[stage->ranks[0]] = true;
 	}
 	free(done);

@@ -28,7 +28,7 @@ enum pd_fit {
 /*
  * Sets the stages' memory, and tells whether it keeps to the limit; then *schedule_p, if not NULL, is
  * the plan's schedule, which the caller frees.  more: on each rank above the limit one more stage
- * recomputes, if that saves memory.
+ * recomputes, or more of its layers, if that saves memory.
  */
 enum pd_fit pd_recompute_step(struct pd_plan *plan, int64_t limit_bytes, bool more,
 			      struct pd_schedule **schedule_p);

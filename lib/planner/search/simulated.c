@@ -114,6 +114,7 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 		.straight = way->straight, .round = pd_profile_lane_round(task->profile),
 		.weights = request->weights, .group = request->microbatches,
 		.recompute = pd_recompute_free(request),
+		.selective = request->recompute == PD_RECOMPUTE_SELECTIVE,
 		.wire = (1 - request->sparsity) * (double)pd_dtype_bytes(request->gradient_dtype) /
 			sizeof(float),
 		.least = way->least, .kept = way->kept, .bound_ns = task->bound_ns,

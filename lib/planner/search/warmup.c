@@ -19,6 +19,7 @@
 
 #include "base/mem.h"
 #include "plan/buckets.h"
+#include "plan/recompute.h"
 #include "planner/search/candidate.h"
 #include "planner/price/cost.h"
 #include "planner/price/cycle.h"
@@ -88,8 +89,7 @@ struct window {
 static void window_pass(struct window *window, const struct pd_plan *plan)
 {
 	for (int s = 0; s < plan->stage_count; s++)
-		window->pass_ns[s] = plan->stages[s].forward_ns *
-				     (plan->stages[s].recompute ? 2 : 1) +
+		window->pass_ns[s] = plan->stages[s].forward_ns + pd_plan_again_ns(plan, s) +
 				     plan->stages[s].backward_ns;
 }
 
@@ -271,16 +271,24 @@ struct choice {
 	struct pd_warmup_limits *limits;
 	int64_t best_ns;                /* the estimate, or what another has to be below */
 	struct pd_expected expected;    /* of the best */
+	bool *best_kept, *asked_kept;   /* plan->kept with these; NULL: it has none */
 	struct way *best, *asked;       /* asked: which stages recompute with any warm-ups, and the
 					   fewest that are tried */
 	int steps;                      /* warm-ups that are given back, at most */
 };
+
+static void copy_kept(const struct choice *choice, bool *to, const bool *from)
+{
+	if (to && from)
+		memcpy(to, from, (size_t)choice->plan->profile->layer_count * sizeof(*to));
+}
 
 /* Lets only those stages recompute that do so with any warm-ups. */
 static void recompute_asked(struct choice *choice)
 {
 	for (int s = 0; s < choice->plan->stage_count; s++)
 		choice->plan->stages[s].recompute = choice->asked[s].recompute;
+	copy_kept(choice, choice->plan->kept, choice->asked_kept);
 }
 
 /* Tries the plan's current warm-ups. */
@@ -309,6 +317,7 @@ static void try(struct choice *choice, bool settle_for_equal)
 	for (int s = 0; s < plan->stage_count; s++)
 		choice->best[s] = (struct way){ plan->stages[s].warmup,
 						plan->stages[s].recompute };
+	copy_kept(choice, choice->best_kept, plan->kept);
 }
 
 static void restore(struct choice *choice)
@@ -317,6 +326,7 @@ static void restore(struct choice *choice)
 		choice->plan->stages[s].warmup = choice->best[s].warmup;
 		choice->plan->stages[s].recompute = choice->best[s].recompute;
 	}
+	copy_kept(choice, choice->plan->kept, choice->best_kept);
 }
 
 static void give_back(struct choice *choice)
@@ -452,13 +462,17 @@ bool pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits,
 {
 	struct window window;
 	struct choice choice = { .plan = plan, .limits = limits, .best_ns = -1 };
-	size_t stages = (size_t)plan->stage_count;
+	size_t stages = (size_t)plan->stage_count, layers = (size_t)plan->profile->layer_count;
 	bool chosen;
 
 	choice.best = pd_calloc(2 * stages, sizeof(*choice.best));
 	choice.asked = choice.best + stages;
 	for (size_t s = 0; s < stages; s++)
 		choice.best[s].recompute = choice.asked[s].recompute = plan->stages[s].recompute;
+	if (plan->kept) {
+		choice.best_kept = pd_memdup(plan->kept, layers * sizeof(*plan->kept));
+		choice.asked_kept = pd_memdup(plan->kept, layers * sizeof(*plan->kept));
+	}
 	window_init(&window, plan);
 	choice.busiest_ns = window.busiest_ns;
 	chosen = choose(&choice, &window);
@@ -467,5 +481,7 @@ bool pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits,
 	*work += plan->stage_count * (16 * pd_steady_in_flight(plan) + 64);
 	window_release(&window);
 	free(choice.best);
+	free(choice.best_kept);
+	free(choice.asked_kept);
 	return chosen;
 }
