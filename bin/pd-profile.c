@@ -20,9 +20,10 @@
 #include <string.h>
 
 #define MOST_RANKS 4096         /* of traces that are read */
+#define UNKNOWN_PART 0.02       /* of backward, of which nothing is said */
 #define SHORT_NS 1000000000     /* of which no progress is shown */
 
-static const char *device = "auto", *file, *from, *trace_file;
+static const char *device = "auto", *file, *from, *trace_file, *blocks;
 static bool fit;
 static int dtype;
 static bool no_link;
@@ -40,6 +41,8 @@ static const struct pd_opt options[] = {
 	  &dtype, .choices = pd_dtype_of_nets },
 	{ "iterations", 'i', PD_OPT_COUNT, "N", "timed steps (default: enough for a stable median)",
 	  &measure.iterations, 1, 100000 },
+	{ "over", 0, PD_OPT_COUNT, "SECONDS", "spread timed steps over so long (default: one behind the other)",
+	  &measure.over_s, 1, 1 << 20 },
 	PD_OPT_GROUP("Device"),
 	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu, cuda, or one by its data sheet",
 	  &device },
@@ -54,6 +57,7 @@ static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Another program's measurements"),
 	{ "from", 0, PD_OPT_STRING, "TRACE", "measure nothing, read torch.profiler's; operands: the other ranks'",
 	  &from },
+	{ "blocks", 0, PD_OPT_STRING, "REGEX", "modules and labels of these names are one layer each", &blocks },
 	{ "trace", 0, PD_OPT_STRING, "FILE", "write what they say as a trace, too", &trace_file },
 	PD_OPT_GROUP("Link"),
 	{ "transport", 0, PD_OPT_CHOICE, "NAME", "auto (default); GPUs: nccl, staged; hosts: tcp, ucx",
@@ -78,13 +82,15 @@ static const struct pd_command command = {
 /* Refuses options that nothing of this call takes any notice of. */
 static int check_from(int operands, struct pd_error *err)
 {
-	static const char *const of_traces[] = { "from", "trace", NULL };
+	static const char *const of_traces[] = { "from", "blocks", "trace", NULL };
 	const char *other = pd_command_given_but(&command, of_traces);
 
 	if (from && other)
 		return pd_error_input(err, "--%s does nothing with --from, which measures nothing", other);
 	if (!from && trace_file)
 		return pd_error_input(err, "--trace: expected only with --from");
+	if (!from && blocks)
+		return pd_error_input(err, "--blocks: expected only with --from");
 	if (!from && !fit && operands > 1)
 		return pd_error_input(err, "unexpected operand: expected one model, found %d files", operands);
 	return 0;
@@ -307,14 +313,20 @@ static int convert(int count, char **operands, struct pd_error *err)
 {
 	const char **files = pd_calloc((size_t)count + 1, sizeof(*files));
 	struct pd_trace *trace;
+	struct pd_kineto_missing missing;
 	int status = -1;
 
 	files[0] = from;
 	for (int f = 0; f < count; f++)
 		files[f + 1] = operands[f];
 	pd_mem_for("the traces");
-	trace = pd_kineto_read(files, count + 1, err);
+	trace = pd_kineto_read(files, count + 1, blocks, &missing, err);
 	free(files);
+	if (trace && missing.passes > 0)
+		pd_say("warning: %s: %zu forwards have other layers than most, and do not count", from, missing.passes);
+	if (trace && missing.backward > UNKNOWN_PART)
+		pd_say("warning: %s: %.0f %% of backward belongs to no module, and does not count", from,
+		       100 * missing.backward);
 	if (trace && (!trace_file || write_trace(trace, err) == 0))
 		status = print(trace->plan->profile, err);
 	pd_trace_free(trace);

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "plan/sparse.h"
+#include "planner/range.h"
 #include "replay/replay.h"
 #include "replay/subject.h"
 #include "trace/compare.h"
@@ -120,6 +121,12 @@ static int write_report(const struct pd_report *report, const struct pd_report *
 	return status;
 }
 
+/* Returns how far the period of a replay may be off. */
+static struct pd_spread range_of(const struct pd_trace *replay, const struct pd_trace *like)
+{
+	return pd_plan_range(replay->plan, what.processors > 0 ? what.processors : like->processors, like->threads);
+}
+
 /* Prints a trace beside the replay of its plan. */
 static int print_report(const struct pd_timeline *timeline, bool measured, struct pd_error *err)
 {
@@ -139,7 +146,10 @@ static int print_report(const struct pd_timeline *timeline, bool measured, struc
 	if (replay) {
 		other = pd_timeline_new(replay);
 		beside = pd_report_new(other);
+		beside->range = range_of(replay, timeline->trace);
 	}
+	if (!measured)
+		report->range = range_of(timeline->trace, timeline->trace);
 	status = write_report(report, beside, err);
 	pd_report_free(report);
 	pd_report_free(beside);

@@ -6,6 +6,7 @@
 #include "base/program.h"
 #include "checkpoint/lock.h"
 #include "launch/hosts.h"
+#include "planner/expect.h"
 #include "run/supervisor.h"
 #include "schedule/file.h"
 #include "transport/provider.h"
@@ -32,7 +33,7 @@ static struct pd_job job = {
 		.step_epochs = -1, .gamma = -1, .power = -1, .discrepancy = -1 },
 };
 static struct pd_supervision how = { .launcher = &pd_launcher_fork, .timeout_s = 300,
-				     .silence_s = 10, .keep = 2 };
+				     .silence_s = 10, .keep = 2, .expect = pd_expect_run };
 static bool evaluate, no_evaluate;
 static const char *resume;
 static int64_t keep = -1;

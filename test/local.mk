@@ -33,7 +33,7 @@ UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound t
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
 	test/unit/lock test/unit/machine test/unit/meeting test/unit/megatron test/unit/memory test/unit/model test/unit/nccl \
 	test/unit/names test/unit/network test/unit/npy test/unit/npz \
-	test/unit/number test/unit/onnx test/unit/onnx-network test/unit/onnx-views test/unit/optimizer test/unit/order test/unit/order-lists test/unit/outside test/unit/pace test/unit/period test/unit/placement test/unit/plan test/unit/planner \
+	test/unit/number test/unit/onnx test/unit/onnx-network test/unit/onnx-views test/unit/optimizer test/unit/order test/unit/order-lists test/unit/order-search test/unit/outside test/unit/pace test/unit/period test/unit/placement test/unit/plan test/unit/planner \
 	test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
 	test/unit/tally test/unit/tcp test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
@@ -77,7 +77,7 @@ endif
 
 SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.sh \
 	test/t1001-malformed.sh test/t1002-seeds.sh test/t1003-pd-model.sh test/t1004-config.sh test/t1005-import.sh test/t1006-onnx.sh \
-	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2005-partitions.sh test/t2006-foreign.sh test/t2007-memory-model.sh test/t2008-estimate.sh test/t2009-groups.sh \
+	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2005-partitions.sh test/t2006-foreign.sh test/t2007-memory-model.sh test/t2008-estimate.sh test/t2009-spread.sh test/t2010-groups.sh \
 	test/t3001-schedule.sh \
 	test/t3002-torch-csv.sh \
 	test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh test/t4004-split.sh \
@@ -103,7 +103,7 @@ check_PROGRAMS += $(UNITS) $(CONFORM) $(SCRIPT_HELPERS)
 TESTS += $(UNITS) $(CONFORM) $(SCRIPT_TESTS)
 EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh test/train-lib.sh test/torch-judge.py \
 	test/data/gpu-a100.json test/data/gpu-h100.json test/data/grouped-convolutions.json \
-	test/data/judged-model.json test/data/odd-convolutions.json test/data/small-model.json \
+	test/data/kineto-labels.json.gz test/data/kineto-modules.json.gz test/data/judged-model.json test/data/odd-convolutions.json test/data/small-model.json \
 	test/data/small-config.json test/data/small-plan.json test/data/tied-model.json \
 	test/data/tutorial/data.npz test/data/tutorial/net.onnx test/data/tutorial/tokens/train.bin \
 	test/data/tutorial/tokens/val.bin \

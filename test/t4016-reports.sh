@@ -80,4 +80,36 @@ else
 	test_skip "bars" "script or stty is not installed"
 fi
 
+
+# run FILTER: runs a plan whose profile was changed; its last report is in `out`.
+run() {
+	jq "$1" plan.json >changed.json
+	rm -rf ck
+	train ck changed.json --synthetic=40 --minibatches=40 --quiet >out
+	jq -c . out
+}
+test_ok "a period within what the profile lets be expected is as predicted, and so is each operation" '
+	run ".profile.rounds = {count: 20, step_spread: [0, 1000]} | .profile.layers[].forward_ns = 20000
+		| .profile.layers[].backward_ns = 40000 | .profile.layers[].update_ns = 10000"
+	jq -e ".period == \"as predicted\" and .predicted_period_range_ns[0] <= .period_ns and
+		.period_ns <= .predicted_period_range_ns[1] and (.operations | length == 6 and all(.inside)) and
+		([.operations[] | [.stage, .operation]] | unique | length == 6) and
+		all(.operations[]; .measured_ns > 0 and .range_ns[0] <= .measured_ns)" out'
+test_ok "one without it is not, and the operations that took longer are named" '
+	run ".profile.rounds = {count: 20, step_spread: [0.9, 1.1]} | .profile.layers[].forward_ns = 1000
+		| .profile.layers[].backward_ns = 36000000000 | .profile.layers[].update_ns = 1"
+	jq -e "(.period | test(\"^not as predicted: [0-9.]+ [mun]?s, not [0-9.]+ .* to \")) and
+		all(.operations[] | select(.operation != \"step\");
+			.inside == false and .range_ns[0] < .predicted_ns and .predicted_ns < .range_ns[1])" out
+	jq -r .period out | grep -q "backward of stage 0"
+	! jq -r .period out | grep -q "forward of" || false'
+test_ok "a profile that says nothing of it has no such report" '
+	run "del(.profile.rounds)"
+	jq -e "(has(\"period\") or has(\"operations\") or has(\"period_ns\")) | not" out'
+test_ok "the replay beside the trace expects the same" '
+	rm -rf ck
+	jq ".profile.rounds = {count: 20, step_spread: [0.5, 2]}" plan.json >changed.json
+	train ck changed.json --synthetic=40 --minibatches=40 --quiet --trace=trace.jsonl >out
+	pd-replay --format=json trace.jsonl >report
+	jq -es ".[0].predicted_period_range_ns == .[1].replayed_period_range_ns" out report'
 test_done

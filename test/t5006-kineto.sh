@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# pd-profile --from: traces of torch.profiler become a profile and a trace.
+# pd-profile --from: traces of torch.profiler become a profile and a trace.  Two are real ones, made by
+# contrib/make-kineto-data.py.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 # event NAME START LENGTH [CATEGORY]: prints an event, in microseconds.
@@ -102,7 +103,8 @@ test_ok "what is no whole pipeline is named" '
 	grep -v "PP:1B0.*\"ts\": 2250" 1.json >less.json
 	refused "less.json: stage 1, microbatch 0: 3 forwards and 2 backwards, where there are 3 steps" 0.json less.json
 	grep -v "PP:" 0.json >none.json
-	refused "none.json: expected actions of a pipeline, such as \"PP:0F0\", found none" none.json
+	refused "none.json: expected actions of a pipeline, such as \"PP:0F0\", found none" none.json 1.json
+	refused "found neither: record it with profile(with_stack=True), .* or with record_function(NAME)" none.json
 	sed "s/PP:0/PP:2/; s/PP:1/PP:0/; s/PP:2/PP:1/" 0.json >x.json; sed "s/PP:1/PP:0/" 1.json >y.json
 	refused "y.json: stage 0 is on rank 1: expected it on rank 0" x.json y.json
 	sed "s/PP:0F0/PP:999999F999999/" 0.json >far.json
@@ -124,6 +126,127 @@ test_ok "options that would do nothing are refused" '
 	refused "dtype does nothing with --from" 0.json --dtype=bf16
 	status 2 pd-profile --trace=x 0.json 2>err
 	grep "expected only with --from" err
+	status 2 pd-profile --blocks=x 0.json 2>err
+	grep -e "--blocks: expected only with --from" err
+	refused "blocks does nothing with the actions of a pipeline" 0.json 1.json --blocks=x
 	status 2 pd-profile 0.json 1.json 2>err
 	grep "expected one model, found 2 files" err'
+data=$PD_SOURCE/test/data
+# median FILTER: prints the median of the durations, in nanoseconds, of the events of a real trace that pass.
+median() {
+	zcat "$data/kineto-modules.json.gz" | jq -c "[.traceEvents[] | select($1) | .dur * 1000 | round] | sort |
+		(.[(length - 1) / 2 | floor] + .[length / 2 | floor]) / 2 | floor"
+}
+test_ok "modules become layers: times of their operators, forward and backward; sizes where shapes were recorded" '
+	pd-profile --from="$data/kineto-modules.json.gz" --trace=trace.jsonl >profile.json
+	jq -c ".layers[] | [.name, .inputs, .activation_bytes, .parameter_bytes]" profile.json >out
+	printf "[\"%s\",[%s],%s]\n" Linear_0 "" 2048,33280 ReLU_0 "\"Linear_0\"" 2048,0 Linear_1 "\"ReLU_0\"" 160,5160 \
+		cross_entropy_loss "\"Linear_1\"" 4,0 | cmp - out
+	[ "$(median ".name == \"aten::relu\"")" = "$(jq ".layers[1].forward_ns" profile.json)" ]
+	[ "$(median ".name == \"autograd::engine::evaluate_function: ReluBackward0\"")" = \
+		"$(jq ".layers[1].backward_ns" profile.json)" ]
+	jq -e "[.layers[] | .backward_input_ns + .backward_weight_ns == .backward_ns] | all" profile.json
+	jq -e ".layers[0].backward_weight_ns > 0 and .layers[1].backward_weight_ns == 0 and .layers[0].update_ns > 0 and
+		.layers[1].update_ns == null" profile.json
+	pd-plan -t 2@1GB/s profile.json'
+test_ok "passes become microbatches of steps, and what was lost is reported" '
+	jq -r "select(.op) | [.op, .microbatch, .weight_version] | @csv" trace.jsonl | grep -v load >out
+	for s in 0 2 4; do
+		for m in $s $((s + 1)); do
+			printf "\"%s\",$m,$s\n" forward backward
+		done
+		echo "\"step\",$s,$((s + 2))"
+	done | cmp - out
+	[ "$(grep -c "\"load\"" trace.jsonl)" -eq 6 ]
+	pd-replay trace.jsonl >out
+	grep "1 stage on 1 rank, 1f1b, flush; 3 minibatches of 2 x 1 samples" out
+	grep "Linear_0 to cross_entropy_loss" out'
+test_ok "--blocks: modules of these names are one layer each" '
+	pd-profile --from="$data/kineto-modules.json.gz" --blocks="Sequential_.*" | jq -c "[.layers[].name]" >out
+	echo "[\"Sequential_0\",\"cross_entropy_loss\"]" | cmp - out
+	pd-profile --from="$data/kineto-modules.json.gz" --blocks="Sequential" | jq -e ".layers | length == 4"
+	refused "blocks: expected an extended regular expression, found \"(\"" "$data/kineto-modules.json.gz" --blocks="("'
+test_ok "labels of record_function() become layers; what is recomputed is theirs, in backward" '
+	zcat "$data/kineto-labels.json.gz" >labels.json
+	pd-profile --from=labels.json --trace=trace.jsonl >profile.json
+	jq -e "[.layers[].name] == [\"block.0\", \"block.1\", \"linear\"]" profile.json
+	jq -e ".layers[0].backward_input_ns > .layers[0].forward_ns / 4 and .layers[0].backward_weight_ns > 0" profile.json
+	pd-replay trace.jsonl | grep "3 minibatches"'
+
+# piece CATEGORY NAME THREAD START LENGTH [ARGUMENTS]: prints an event.
+piece() {
+	printf '%s\n{"ph": "X", "cat": "%s", "name": "%s", "pid": 1, "tid": %s, "ts": %s, "dur": %s, "args": {%s}}' \
+		"$comma" "$1" "$2" "$3" "$4" "$5" "$6"
+	comma=,
+}
+node() {
+	piece cpu_op "autograd::engine::evaluate_function: $1" "$2" "$3" "$4" "$5"
+}
+# A step on a GPU: two modules, of which backward is in another thread; kernels run behind their launches.
+on_gpu() {
+	piece python_function "nn.Module: Net_0" 7 "$1" 100
+	piece python_function "nn.Module: Conv_0" 7 $(($1 + 1)) 40
+	piece cpu_op aten::conv 7 $(($1 + 2)) 30 "\"Sequence number\": $2"
+	piece cuda_runtime cudaLaunchKernel 7 $(($1 + 3)) 2 "\"correlation\": 1$2"
+	piece cpu_op aten::relu 7 $(($1 + 45)) 9 "\"Sequence number\": 1$2"
+	piece cuda_driver cuLaunchKernel 7 $(($1 + 46)) 2 "\"correlation\": 2$2"
+	node ReluBackward0 8 $(($1 + 120)) 20 "\"Sequence number\": 1$2"
+	piece cuda_runtime cudaLaunchKernel 8 $(($1 + 121)) 2 "\"correlation\": 3$2"
+	node ConvolutionBackward0 8 $(($1 + 150)) 50 "\"Sequence number\": $2"
+	piece cuda_runtime cudaLaunchKernel 8 $(($1 + 151)) 2 "\"correlation\": 4$2"
+	piece cuda_runtime cudaLaunchKernel 8 $(($1 + 161)) 2 "\"correlation\": 5$2"
+	node torch::autograd::AccumulateGrad 8 $(($1 + 201)) 9
+	piece user_annotation Optimizer.step#SGD.step 7 $(($1 + 250)) 20
+	piece cuda_runtime cudaLaunchKernel 7 $(($1 + 251)) 2 "\"correlation\": 6$2"
+	piece kernel conv_fprop 0 $(($1 + 100)) 50 "\"correlation\": 1$2"
+	piece kernel relu 0 $(($1 + 150)) 5 "\"correlation\": 2$2"
+	piece kernel ncclDevKernel_AllReduce 0 $(($1 + 150)) 500 "\"correlation\": 2$2"
+	piece kernel relu_back 0 $(($1 + 200)) 7 "\"correlation\": 3$2"
+	piece kernel sm90_dgrad_engine 0 $(($1 + 210)) 60 "\"correlation\": 4$2"
+	piece kernel sm90_wgrad_engine 0 $(($1 + 270)) 30 "\"correlation\": 5$2"
+	piece kernel sgd 0 $(($1 + 310)) 11 "\"correlation\": 6$2"
+}
+twice() {
+	on_gpu 1000 11
+	on_gpu 3000 22
+}
+test_ok "a GPU's times are those of the kernels that a module launched" '
+	document 0 0 twice >gpu.json
+	pd-profile --from=gpu.json --trace=trace.jsonl >profile.json
+	jq -c ".device.kind, (.layers[] | [.name, .forward_ns, .backward_input_ns, .backward_weight_ns, .update_ns])" \
+		profile.json >out
+	printf "%s\n" "\"cuda\"" "[\"Conv_0\",50000,60000,30000,11000]" "[\"Net_0.relu\",5000,7000,0,null]" | cmp - out
+	jq -c "select(.op and .microbatch == 1) | [.op, .start_ns, .end_ns]" trace.jsonl >out
+	printf "[\"%s\",%s]\n" forward 2000000,2055000 backward 2100000,2200000 step 2210000,2221000 | cmp - out'
+test_ok "passes with other layers than most are left out, and said" '
+	evaluated() {
+		twice
+		piece python_function "nn.Module: Net_0" 7 5000 100
+		piece cpu_op aten::conv 7 5010 9 "\"Sequence number\": 50"
+		piece user_annotation Optimizer.zero_grad#SGD.zero_grad 7 5200 1
+		piece python_function "nn.Module: Net_0" 7 5300 100
+		piece cpu_op aten::other 7 5310 9 "\"Sequence number\": 51"
+		node OtherBackward0 7 5500 10 "\"Sequence number\": 51"
+		node StrangeBackward0 7 5600 100 "\"Sequence number\": 99"
+	}
+	document 0 0 evaluated | grep -v kernel >odd.json
+	pd-profile --from=odd.json >profile.json 2>err
+	jq -e "[.layers[].name] == [\"Conv_0\", \"Net_0.relu\"]" profile.json
+	grep "warning: odd.json: 1 forwards have other layers than most" err
+	grep "warning: odd.json: 37 % of backward belongs to no module" err'
+test_ok "modules without training, and traces that contradict themselves" '
+	document 0 0 twice | grep -v evaluate_function >forward.json
+	refused "forward.json: it has modules, but no backward that belongs to them" forward.json
+	document 0 0 twice | sed "s/\"Sequence number\": 11/\"Sequence number\": \"x\"/" >word.json
+	refused "word.json: event \"aten::conv\": expected an integer as \"Sequence number\"" word.json
+	document 0 0 twice | sed "s/\"tid\": 8/\"tid\": []/" >word.json
+	refused "expected an integer as \"tid\"" word.json
+	document 0 0 twice | sed "s/\"dur\": 50,/\"dur\": 1e300,/" >long.json
+	refused "event \"autograd.*ConvolutionBackward0\": expected \"ts\" and \"dur\"" long.json
+	document 0 0 twice | sed "s/\"ts\": 3310/\"ts\": 1e15/" >far.json
+	refused "far.json: from first to last it takes more than a hundred days" far.json
+	document 0 0 twice | sed "s/\"dur\": [0-9]*/\"dur\": 2000/" >within.json
+	pd-profile --from=within.json >out 2>err || one_line err
+	head -c 9000 "$data/kineto-modules.json.gz" >cut.json.gz
+	refused "cut.json.gz" cut.json.gz'
 test_done

@@ -7,6 +7,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/error.c lib/base/error.h \
 	lib/base/directory.c lib/base/directory.h lib/base/effort.h \
 	lib/base/event.c lib/base/event.h \
+	lib/base/figures.c lib/base/figures.h \
 	lib/base/file.c lib/base/file.h lib/base/file_kind.c lib/base/file_kind.h \
 	lib/base/finite.h lib/base/half.h \
 	lib/base/json.c lib/base/json.h \

@@ -2,6 +2,7 @@
 /* Orders: comparison functions for qsort and bsearch, and what else compares numbers. */
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 /* Ends a comparison function unless both are equal; the smaller one comes first. */

@@ -22,6 +22,18 @@ static void put_source(const struct pd_profile *profile, const char *before, FIL
 			profile->estimated_from, 100 * profile->estimated_spread);
 }
 
+/* Writes the period, and where the profile says how far its times may be off, its range. */
+static void put_period(const struct pd_prediction *predicted, FILE *out)
+{
+	char time[32], low[32], high[32];
+
+	fprintf(out, "%s%s", pd_show_time(predicted->period_ns, time),
+		predicted->period_from == PD_PERIOD_ESTIMATE ? " (an estimate)" : "");
+	if (predicted->period_high_ns > 0)
+		fprintf(out, ", %s to %s,", pd_show_time(predicted->period_low_ns, low),
+			pd_show_time(predicted->period_high_ns, high));
+}
+
 /* Says what the devices of a rank share. */
 static void put_group(const struct pd_degrees *group, FILE *out)
 {
@@ -42,16 +54,16 @@ static void put_group(const struct pd_degrees *group, FILE *out)
 static void explain_head(const struct pd_plan *plan, FILE *out)
 {
 	const struct pd_prediction *predicted = &plan->predicted;
-	char time[32], bytes[32], places[PD_SHOW_PLACES];
+	char bytes[32], places[PD_SHOW_PLACES];
 
 	fprintf(out, "%s: %s, %s", plan->profile->name ? plan->profile->name : "plan",
 		pd_schedule_kind_name[plan->schedule], pd_weight_kind_name[plan->weights]);
 	if (plan->microbatches > 1)
 		fprintf(out, ", %lld microbatches in a minibatch", (long long)plan->microbatches);
-	fprintf(out, ", on %s\nperiod: %s%s per %s of %lld samples, "
-		"%.1f samples/s, at most %s on one device, %.4g MB sent per sample\n",
-		pd_show_places(plan, places), pd_show_time(predicted->period_ns, time),
-		predicted->period_from == PD_PERIOD_ESTIMATE ? " (an estimate)" : "", pd_plan_unit(plan),
+	fprintf(out, ", on %s\nperiod: ", pd_show_places(plan, places));
+	put_period(predicted, out);
+	fprintf(out, " per %s of %lld samples, "
+		"%.1f samples/s, at most %s on one device, %.4g MB sent per sample\n", pd_plan_unit(plan),
 		(long long)plan->profile->batch_size,
 		predicted->samples_per_s, pd_show_device_bytes(plan, predicted->memory_bytes, bytes),
 		predicted->sent_bytes_per_sample / 1e6);
@@ -376,17 +388,16 @@ void pd_plan_say(const struct pd_plan *plan)
 {
 	const struct pd_prediction *predicted = &plan->predicted;
 	struct pd_usage *usage = pd_usage_new(plan);
-	char time[32], places[PD_SHOW_PLACES], *text = NULL;
+	char places[PD_SHOW_PLACES], *text = NULL;
 	size_t size;
 	FILE *out;
 
 	if (!usage)             /* a plan of the planner has a schedule */
 		pd_bug("explain: a plan that has no schedule");
 	out = pd_mem_stream(&text, &size);
-	fprintf(out, "%s, %s%s per %s, %.1f samples/s; limit: ", pd_show_places(plan, places),
-		pd_show_time(predicted->period_ns, time),
-		predicted->period_from == PD_PERIOD_ESTIMATE ? " (an estimate)" : "", pd_plan_unit(plan),
-		predicted->samples_per_s);
+	fprintf(out, "%s, ", pd_show_places(plan, places));
+	put_period(predicted, out);
+	fprintf(out, " per %s, %.1f samples/s; limit: ", pd_plan_unit(plan), predicted->samples_per_s);
 	put_limit(usage, out);
 	if (predicted->ended_early)
 		fputs("; the search ended early, with the best so far (--effort)", out);

@@ -4,28 +4,54 @@
 #include <math.h>
 #include <stdlib.h>
 
-static int compare(const void *a, const void *b)
+#define ROUNDS_MOST 20
+#define TENTH 0.1
+
+static int compare_real(const void *a, const void *b)
 {
-	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	double x = *(const double *)a, y = *(const double *)b;
 
 	return (x > y) - (x < y);
 }
 
-int64_t pd_median(int64_t *values, int64_t n)
+/* Ten thousandths are more than can be measured. */
+static double rounded(double value)
 {
-	qsort(values, (size_t)n, sizeof(*values), compare);
-	return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+	return round(value * 1e4) / 1e4;
 }
 
-double pd_trimmed_mean(int64_t *values, int64_t n)
+struct pd_spread pd_rounds_spread(double *figures, int64_t n)
 {
-	int64_t out = n / 8;
+	int64_t out = llround(TENTH * (double)(n - 1));
+	double middle;
+
+	if (n < PD_ROUNDS_LEAST)
+		return (struct pd_spread){ 0, 0 };
+	qsort(figures, (size_t)n, sizeof(*figures), compare_real);
+	middle = (figures[(n - 1) / 2] + figures[n / 2]) / 2;
+	if (middle <= 0)
+		return (struct pd_spread){ 1, 1 };
+	return (struct pd_spread){ rounded(figures[out] / middle), rounded(figures[n - 1 - out] / middle) };
+}
+
+int64_t pd_rounds_of(int64_t steps)
+{
+	return steps < ROUNDS_MOST ? steps : ROUNDS_MOST;
+}
+
+int64_t pd_round_begin(int64_t steps, int64_t round)
+{
+	return steps * round / pd_rounds_of(steps);
+}
+
+double pd_round_mean(const int64_t *values, int64_t steps, int64_t round)
+{
+	int64_t begin = pd_round_begin(steps, round), end = pd_round_begin(steps, round + 1);
 	double sum = 0;
 
-	qsort(values, (size_t)n, sizeof(*values), compare);
-	for (int64_t i = out; i < n - out; i++)
+	for (int64_t i = begin; i < end; i++)
 		sum += (double)values[i];
-	return sum / (double)(n - 2 * out);
+	return sum / (double)(end - begin);
 }
 
 /* Leaves -1, a time that was not measured. */

@@ -2,17 +2,23 @@
 /* Statistics of many measurements. */
 #pragma once
 
+#include "base/figures.h"
 #include "profile/profile.h"
 
 #include <stdint.h>
 
-/* Both functions sort the values; n is 1 or more. */
-int64_t pd_median(int64_t *values, int64_t n);
+#define PD_ROUNDS_LEAST 7               /* below this nothing is said of a spread */
+
 /*
- * Returns the mean without an eighth of the values at each end.  A run adds up the times of all its
- * steps, also disturbed ones, so the mean counts, and not the likeliest value.
+ * Returns the spread of n figures, one of each round, around their median; it sorts them.  0 and 0 if they
+ * are too few.
  */
-double pd_trimmed_mean(int64_t *values, int64_t n);
+struct pd_spread pd_rounds_spread(double *figures, int64_t n);
+/* Returns the number of rounds that so many timed steps make, and the first step of a round. */
+int64_t pd_rounds_of(int64_t steps);
+int64_t pd_round_begin(int64_t steps, int64_t round);
+/* Returns the mean over the steps of a round. */
+double pd_round_mean(const int64_t *values, int64_t steps, int64_t round);
 
 /* The times of all layers in one go. */
 struct pd_whole {

@@ -6,6 +6,8 @@
 #include "base/sort.h"
 #include "measure/figures.h"
 #include "measure/kineto_file.h"
+#include "measure/kineto_modules.h"
+#include "measure/kineto_trace.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,7 +15,6 @@
 /* Behind it is the number of times that a stage was updated. */
 #define ACTIONS (PD_TORCH_ACTIONS + 1)
 #define UPDATE PD_TORCH_ACTIONS
-#define ANY_BYTES_PER_S 1000000000000
 
 struct times {
 	int64_t *ns;
@@ -205,12 +206,13 @@ static void add_updates(struct pipeline *p, int rank, int64_t start_ns, int64_t 
 	int64_t step = p->seen[place(p, rank, PD_TORCH_F, 0)] - 1;
 
 	for (int c = 0; c < chunks && step >= 0; c++) {
+		int64_t each_ns = (end_ns - start_ns) / chunks, rest_ns = (end_ns - start_ns) % chunks;
 		struct pd_record record = {
 			.op = { .kind = PD_OP_step, .rank = rank, .stage = rank + c * p->ranks, .peer = -1, .link = -1,
 				.microbatch = step * p->microbatches, .version = (step + 1) * p->microbatches,
 				.keep = -1, .seq = -1 },
-			.start_ns = start_ns + (end_ns - start_ns) * c / chunks,
-			.end_ns = start_ns + (end_ns - start_ns) * (c + 1) / chunks,
+			.start_ns = start_ns + each_ns * c + rest_ns * c / chunks,
+			.end_ns = start_ns + each_ns * (c + 1) + rest_ns * (c + 1) / chunks,
 		};
 
 		add(p, &record);
@@ -289,67 +291,22 @@ static json_t *layer(const struct pipeline *p, int stage)
 	return layer;
 }
 
-static struct pd_profile *make_profile(const struct pipeline *p, struct pd_error *err)
-{
-	json_t *layers = json_array(), *document;
-	struct pd_profile *profile;
-	struct pd_place root;
-
-	for (int s = 0; s < p->stages; s++)
-		pd_json_add(layers, layer(p, s));
-	document = json_pack("{ss si ss si s{ss ss} so}", "format", "pd-profile", "version", 1, "name",
-			     "torch.profiler", "batch_size", 1, "device", "kind", p->files[0].gpu ? "cuda" : "cpu",
-			     "name", "torch.profiler", "layers", layers);
-	root = pd_place_root(p->files[0].name, document);
-	profile = pd_profile_parse_at(&root, err);
-	json_decref(document);
-	return profile;
-}
-
-static struct pd_plan *make_plan(const struct pipeline *p, struct pd_error *err)
-{
-	struct pd_profile *profile = make_profile(p, err);
-	int *ones = pd_calloc((size_t)p->stages, sizeof(*ones));
-	struct pd_topology each, topology;      /* of a device for each stage; of the ranks */
-	struct pd_plan *plan = NULL;
-
-	for (int s = 0; s < p->stages; s++)
-		ones[s] = 1;
-	if (profile && pd_topology_flat(p->stages, ANY_BYTES_PER_S, 0, &each, err) == 0 &&
-	    pd_topology_flat(p->ranks, ANY_BYTES_PER_S, 0, &topology, err) == 0)
-		plan = pd_plan_new(profile, &each, p->stages, ones, ones, err);
-	else
-		pd_profile_free(profile);
-	free(ones);
-	if (!plan)
-		return NULL;
-	plan->topology = topology;
-	plan->schedule = p->stages > p->ranks ? PD_SCHEDULE_INTERLEAVED : PD_SCHEDULE_1F1B;
-	plan->weights = PD_WEIGHTS_FLUSH;
-	plan->microbatches = p->microbatches;
-	plan->rank_count = p->ranks;
-	for (int s = 0; s < p->stages; s++)
-		plan->stages[s].ranks[0] = p->rank_of[s];
-	return plan;
-}
-
 static struct pd_trace *make_trace(struct pipeline *p, struct pd_error *err)
 {
-	struct pd_plan *plan = make_plan(p, err);
-	int64_t first_ns = INT64_MAX;
+	int *ones = pd_calloc((size_t)p->stages, sizeof(*ones));
+	struct pd_kineto_run run = {
+		.file = p->files[0].name, .gpu = p->files[0].gpu, .layers = json_array(), .stage_count = p->stages,
+		.rank_count = p->ranks, .layer_counts = ones, .rank_of = p->rank_of, .microbatches = p->microbatches,
+		.records = p->records, .record_count = p->record_count,
+	};
 	struct pd_trace *trace;
 
-	if (!plan)
-		return NULL;
-	trace = pd_trace_new(plan, p->files[0].gpu ? "cuda" : "cpu", 0);
-	for (size_t i = 0; i < p->record_count; i++)
-		first_ns = p->records[i].start_ns < first_ns ? p->records[i].start_ns : first_ns;
-	for (size_t i = 0; i < p->record_count; i++) {
-		p->records[i].start_ns -= first_ns;
-		p->records[i].end_ns -= first_ns;
-		pd_trace_add(trace, &p->records[i]);
+	for (int s = 0; s < p->stages; s++) {
+		pd_json_add(run.layers, layer(p, s));
+		ones[s] = 1;
 	}
-	pd_trace_sort(trace);
+	trace = pd_kineto_trace(&run, err);
+	free(ones);
 	return trace;
 }
 
@@ -367,29 +324,80 @@ static void release(struct pipeline *p)
 	free(p->records);
 }
 
-static int read_pipeline(struct pipeline *p, const char *const *files, struct pd_error *err)
+static bool has_actions(const struct pipeline *p)
+{
+	for (int f = 0; f < p->ranks; f++)
+		if (p->files[f].acts)
+			return true;
+	return false;
+}
+
+static int lacks_actions(const struct pd_kineto_file *file, struct pd_error *err)
+{
+	return pd_error_input(err, "%s: expected actions of a pipeline, such as \"PP:0F0\", found none: schedules of "
+			      "torch.distributed.pipelining that follow a table have them", file->name);
+}
+
+static struct pd_trace *read_pipeline(struct pipeline *p, const char *blocks, struct pd_error *err)
 {
 	size_t cells;
 
-	if (read_files(p, files, err) < 0 || find_size(p, err) < 0)
-		return -1;
+	if (blocks) {
+		pd_error_input(err, "--blocks does nothing with the actions of a pipeline, which are of stages");
+		return NULL;
+	}
+	for (int f = 0; f < p->ranks; f++)
+		if (!p->files[f].acts) {
+			lacks_actions(&p->files[f], err);
+			return NULL;
+		}
+	if (find_size(p, err) < 0)
+		return NULL;
 	p->rank_of = pd_calloc((size_t)p->stages, sizeof(*p->rank_of));
 	if (find_ranks(p, err) < 0)
-		return -1;
+		return NULL;
 	cells = (size_t)p->stages * ACTIONS * (size_t)p->microbatches;
 	p->seen = pd_calloc(cells, sizeof(*p->seen));
 	p->received_ns = pd_calloc(cells, sizeof(*p->received_ns));
 	p->times = pd_calloc((size_t)p->stages * ACTIONS, sizeof(*p->times));
 	for (int f = 0; f < p->ranks; f++)
 		add_rank(p, f);
-	return check_complete(p, err);
+	return check_complete(p, err) == 0 ? make_trace(p, err) : NULL;
 }
 
-struct pd_trace *pd_kineto_read(const char *const *files, int count, struct pd_error *err)
+/* Modules say nothing of other ranks. */
+static struct pd_trace *read_modules(struct pipeline *p, const char *blocks, struct pd_kineto_missing *missing,
+				     struct pd_error *err)
+{
+	struct pd_trace *trace;
+	regex_t pattern;
+
+	if (p->ranks > 1) {
+		pd_error_input(err, "%s: expected actions of a pipeline, such as \"PP:0F0\", found none: schedules of "
+			       "torch.distributed.pipelining that follow a table have them, and of modules one process "
+			       "is read, not %d", p->files[0].name, p->ranks);
+		return NULL;
+	}
+	if (blocks && regcomp(&pattern, blocks, REG_EXTENDED) != 0) {
+		pd_error_input(err, "--blocks: expected an extended regular expression, found \"%.60s\"", blocks);
+		return NULL;
+	}
+	trace = pd_kineto_modules(&p->files[0].ops, blocks ? &pattern : NULL, missing, err);
+	if (blocks)
+		regfree(&pattern);
+	return trace;
+}
+
+struct pd_trace *pd_kineto_read(const char *const *files, int count, const char *blocks,
+				struct pd_kineto_missing *missing_p, struct pd_error *err)
 {
 	struct pipeline p = { .ranks = count, .files = pd_calloc((size_t)count, sizeof(*p.files)) };
-	struct pd_trace *trace = read_pipeline(&p, files, err) == 0 ? make_trace(&p, err) : NULL;
+	struct pd_trace *trace = NULL;
 
+	*missing_p = (struct pd_kineto_missing){ 0 };
+	if (read_files(&p, files, err) == 0)
+		trace = has_actions(&p) ? read_pipeline(&p, blocks, err)
+					: read_modules(&p, blocks, missing_p, err);
 	release(&p);
 	return trace;
 }

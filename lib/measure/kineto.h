@@ -1,15 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Traces of torch.profiler become a trace of ours: each action of a pipeline an operation, with the time in
- * which its rank waited for a message apart.
+ * which its rank waited for a message apart; or, where there is no pipeline, each forward and backward of a
+ * network, whose modules become layers.
  */
 #pragma once
 
 #include "trace/trace.h"
 
+/* What of the modules of a trace is not in what was made of it. */
+struct pd_kineto_missing {
+	size_t passes;                  /* forwards with other layers than most */
+	double backward;                /* the part of all backward's time that belongs to no module */
+};
+
 /*
- * Reads the traces of all ranks of one pipeline, in any order; messages begin with a file's name.  The trace's
- * plan has a layer for each stage, whose times are medians (pd-profile(1), --from); it is a profile of one
- * sample, and sizes are 0, since the traces say neither.  Errors count as input.
+ * Reads the traces of all ranks of one pipeline, in any order, or that of one process which names modules;
+ * messages begin with a file's name.  The trace's plan has a layer for each stage of a pipeline, or one stage of
+ * the modules that make a layer each: with blocks, a regular expression (NULL: none), those whose names match, else
+ * those without others inside.  Times are medians (pd-profile(1), --from).  It is a profile of one sample.
+ * Sizes are 0 where the traces do not say them.  Errors count as input.
  */
-struct pd_trace *pd_kineto_read(const char *const *files, int count, struct pd_error *err);
+struct pd_trace *pd_kineto_read(const char *const *files, int count, const char *blocks,
+				struct pd_kineto_missing *missing_p, struct pd_error *err);

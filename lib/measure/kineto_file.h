@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a trace of torch.profiler has of a pipeline: the actions of torch.distributed.pipelining, such as
- * "PP:2F0", messages of gloo and NCCL, and steps of optimizers.
+ * "PP:2F0", messages of gloo and NCCL, and steps of optimizers; and what it has of modules.
  */
 #pragma once
 
-#include "base/error.h"
+#include "measure/kineto_ops.h"
 #include "schedule/torch.h"
-
-#include <stdint.h>
 
 enum pd_kineto_kind { PD_KINETO_ACTION, PD_KINETO_MESSAGE, PD_KINETO_UPDATE };
 
@@ -22,8 +20,10 @@ struct pd_kineto_file {
 	const char *name;               /* borrowed */
 	int64_t rank;                   /* among all processes; -1: it does not say */
 	bool gpu;                       /* the events are a GPU's */
+	bool acts;                      /* it has actions of a pipeline */
 	size_t count, capacity;
 	struct pd_kineto_event *events; /* by start */
+	struct pd_kineto_ops ops;       /* what it has of modules */
 };
 
 /*

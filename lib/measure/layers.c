@@ -4,9 +4,11 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/piece.h"
+#include "base/sort.h"
 #include "measure/bench.h"
 #include "measure/beside.h"
 #include "measure/figures.h"
+#include "profile/spread.h"
 #include "topology/direct.h"
 
 #include <math.h>
@@ -17,6 +19,7 @@
 #define LEAST 7
 #define MOST 60
 #define ENOUGH_NS INT64_C(8000000000)   /* time of timed steps, if their number is not given */
+#define MOST_OVER 1000                  /* steps, however long they are spread over */
 
 struct timing {
 	struct pd_bench bench;
@@ -30,7 +33,8 @@ struct timing {
 	int members;                            /* that sum in each other's memory; 0: they do not */
 	float *parts[PD_DIRECT_MEMBERS];        /* this one's share of their gradients */
 	size_t part_floats;
-	int64_t capacity, count;		/* MOST or iterations; steps so far */
+	int64_t capacity, count;		/* of timed steps; those so far */
+	int64_t over_ns, elapsed_ns;    /* of all of them: as was asked (0: nothing was), as it was */
 };
 
 /* Returns the event of a part of a layer, in the latest step. */
@@ -213,7 +217,9 @@ static void allocate(struct timing *t)
 	int64_t iterations = t->bench.options->iterations;
 	size_t cells = (size_t)BENCH_PARTS * (size_t)t->bench.model->layer_count;
 
-	t->capacity = iterations ? iterations : MOST;
+	t->over_ns = t->bench.options->over_s * 1000000000;
+	t->capacity = iterations ? iterations : t->over_ns <= ENOUGH_NS ? MOST
+		: pd_clamp(MOST * (t->over_ns / ENOUGH_NS), MOST, MOST_OVER);
 	t->events = pd_calloc(cells, sizeof(*t->events));
 	t->samples = pd_calloc(cells * (size_t)t->capacity, sizeof(*t->samples));
 	t->whole = pd_calloc((BENCH_WHOLE_PARTS + 1) * (size_t)t->capacity, sizeof(*t->whole));
@@ -226,6 +232,26 @@ static void allocate(struct timing *t)
 static int call_and_step(struct timing *t, struct pd_error *err)
 {
 	return pd_beside_call(t->bench.options->beside, err) < 0 ? -1 : step_together(t, err);
+}
+
+/* Tells whether another timed step is wanted, after so long. */
+static bool wants_more(const struct timing *t, int64_t elapsed_ns)
+{
+	int64_t enough_ns = t->over_ns > 0 ? t->over_ns : ENOUGH_NS;
+
+	return t->count < t->capacity &&
+	       (t->bench.options->iterations || t->count < LEAST || elapsed_ns < enough_ns);
+}
+
+/* Takes steps that do not count until the next one that does is due. */
+static int step_until_due(struct timing *t, int64_t begun, struct pd_error *err)
+{
+	double part = t->capacity > 1 ? (double)t->count / (double)(t->capacity - 1) : 0;
+
+	while ((double)(pd_now_ns() - begun) < part * (double)t->over_ns)
+		if (whole_step(t, err) < 0)
+			return -1;
+	return 0;
 }
 
 static int measure(struct timing *t, struct pd_error *err)
@@ -244,10 +270,9 @@ static int measure(struct timing *t, struct pd_error *err)
 	if (o->beside && call_and_step(t, err) < 0)     /* a warm-up */
 		return -1;
 	begun = pd_now_ns();
-	while (t->count < t->capacity &&
-	       (o->iterations || t->count < LEAST || pd_now_ns() - begun < ENOUGH_NS)) {
-		if (layered_step(t, err) < 0 || whole_step(t, err) < 0 ||
-		    timed_sums(t, err) < 0)
+	while (wants_more(t, pd_now_ns() - begun)) {
+		if (step_until_due(t, begun, err) < 0 || layered_step(t, err) < 0 ||
+		    whole_step(t, err) < 0 || timed_sums(t, err) < 0)
 			return -1;
 		if (o->beside && call_and_step(t, err) < 0)
 			return -1;
@@ -256,6 +281,7 @@ static int measure(struct timing *t, struct pd_error *err)
 		if (o->progress)
 			o->progress(o->context, t->count, t->capacity);
 	}
+	t->elapsed_ns = pd_now_ns() - begun;
 	return 0;
 }
 
@@ -273,6 +299,54 @@ static double spread(struct timing *t, int layer)
 	range = (double)(both[t->count * 3 / 4] - both[t->count / 4]);
 	free(both);
 	return middle > 0 ? range / (double)middle : 0;
+}
+
+/* Returns the time that a part of all layers took, one by one, in a round. */
+static double part_in_round(struct timing *t, enum bench_part part, int64_t round)
+{
+	double sum = 0;
+
+	for (int l = 0; l < t->bench.model->layer_count; l++)
+		sum += pd_round_mean(samples_of(t, (int)part, l), t->count, round);
+	return sum;
+}
+
+/* Sets how a part of each layer varied, apart from what all of them did. */
+static void fill_part_spreads(struct timing *t, enum pd_timed part, struct pd_profile *profile)
+{
+	static const enum bench_part timed[] = { [PD_TIMED_FORWARD] = BENCH_FORWARD,
+						 [PD_TIMED_BACKWARD] = BENCH_BACKWARD,
+						 [PD_TIMED_UPDATE] = BENCH_UPDATE };
+	int64_t rounds = pd_rounds_of(t->count);
+	double sums[rounds], shares[rounds];
+
+	for (int64_t r = 0; r < rounds; r++)
+		sums[r] = part_in_round(t, timed[part], r);
+	for (int l = 0; l < profile->layer_count; l++) {
+		struct pd_profile_layer *layer = &profile->layers[l];
+
+		for (int64_t r = 0; r < rounds; r++)
+			shares[r] = sums[r] > 0 ? pd_round_mean(samples_of(t, (int)timed[part], l), t->count, r) /
+						  sums[r] : 0;
+		if (part != PD_TIMED_UPDATE || layer->parameter_bytes > 0)
+			layer->spreads[part] = pd_rounds_spread(shares, rounds);
+	}
+}
+
+/* Sets all spreads; the samples must be in their order. */
+static void fill_spreads(struct timing *t, struct pd_profile *profile)
+{
+	int64_t rounds = pd_rounds_of(t->count);
+	double steps[rounds];
+
+	for (int64_t r = 0; r < rounds; r++)
+		steps[r] = pd_round_mean(whole_of(t, BENCH_WHOLE_PARTS), t->count, r);
+	if (rounds < PD_ROUNDS_LEAST)
+		return;
+	profile->rounds = (struct pd_rounds){ .count = rounds, .elapsed_ns = t->elapsed_ns,
+					      .step = pd_rounds_spread(steps, rounds) };
+	for (int part = 0; part < PD_TIMEDS; part++)
+		fill_part_spreads(t, (enum pd_timed)part, profile);
 }
 
 static void fill_layer(struct timing *t, int l, struct pd_profile_layer *out)
@@ -302,7 +376,11 @@ static void fill_layer(struct timing *t, int l, struct pd_profile_layer *out)
 	for (int i = 0; i < layer->input_count; i++)
 		if (layer->inputs[i] >= model->input_count)
 			out->inputs[out->input_count++] = layer->inputs[i] - model->input_count;
-	/* This must follow spread(), which needs the samples in their order. */
+}
+
+/* Sets the times; this sorts the samples. */
+static void fill_times(struct timing *t, int l, struct pd_profile_layer *out)
+{
 	out->forward_ns = pd_median(samples_of(t, BENCH_FORWARD, l), t->count);
 	out->backward_ns = pd_median(samples_of(t, BENCH_BACKWARD, l), t->count);
 	out->update_ns = pd_median(samples_of(t, BENCH_UPDATE, l), t->count);
@@ -375,11 +453,14 @@ static struct pd_profile *make_profile(struct timing *t, struct pd_error *err)
 								      t->count));
 	profile->mixed_sum_bytes_per_s = bytes_per_s(t, (double)pd_median(
 			t->sums[BENCH_MIXED_SUM], t->count));
-	profile->step_ns = pd_median(whole_of(t, BENCH_WHOLE_PARTS), t->count);
 	profile->layer_count = model->layer_count;
 	profile->layers = pd_calloc((size_t)profile->layer_count, sizeof(*profile->layers));
 	for (int l = 0; l < profile->layer_count; l++)
 		fill_layer(t, l, &profile->layers[l]);
+	fill_spreads(t, profile);
+	for (int l = 0; l < profile->layer_count; l++)
+		fill_times(t, l, &profile->layers[l]);
+	profile->step_ns = pd_median(whole_of(t, BENCH_WHOLE_PARTS), t->count);
 	share_whole(t, profile);
 	return profile;
 }

@@ -19,6 +19,7 @@ struct pd_measure_options {
 	int threads;
 	bool tf32;                      /* see struct pd_device_config */
 	int64_t iterations;             /* timed steps; 0: enough for a stable median */
+	int64_t over_s;                 /* seconds over which these are spread; 0: one behind the other */
 	bool endless;                   /* take steps until the process is killed */
 	struct pd_beside *beside;       /* workers with whom some steps are taken at once; or NULL */
 	/* Called after each step (of about `total`); may be NULL. */
@@ -29,8 +30,10 @@ struct pd_measure_options {
 /*
  * Warms up, then alternates steps timed layer by layer with steps timed as a whole and steps taken
  * at once with the workers beside.  The mean of the whole steps is shared out by the layers' medians
- * for forward, backward and update.  The data is made up.  It takes over nothing: profile->model is a copy of `model`, read again.  The link is
- * not measured.
+ * for forward, backward and update; how both differ from round to round is their spread.  Between timed
+ * steps that are to be spread over a time it takes others, since a processor that waits is not as warm as
+ * in a run.  The data is made up.  It takes over nothing: profile->model is a copy of `model`, read again.
+ * The link is not measured.
  */
 struct pd_profile *pd_measure_layers(const struct pd_model *model,
 				     const struct pd_measure_options *options,

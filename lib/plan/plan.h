@@ -75,6 +75,7 @@ struct pd_reducer_tried {
 
 struct pd_prediction {
 	int64_t period_ns, memory_bytes, lower_bound_ns;
+	int64_t period_low_ns, period_high_ns;  /* where a run's lies in eight of ten cases; 0: unknown */
 	enum pd_period_kind period_from, data_parallel_from;
 	double samples_per_s, speedup_over_data_parallel;
 	double gap;                     /* 0 if the period is an estimate: the document's is null */

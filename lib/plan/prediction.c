@@ -157,20 +157,39 @@ static int read_data_parallel(const struct pd_place *object, struct pd_predictio
 			       &out->data_parallel_memory_bytes, err);
 }
 
+/* The key may be absent. */
+static int read_range(const struct pd_place *object, struct pd_prediction *out, struct pd_error *err)
+{
+	struct pd_place range = pd_place_key(object, "period_range_ns"), low, high;
+	size_t count;
+
+	if (!range.value)
+		return 0;
+	if (pd_json_array(&range, &count, err) < 0)
+		return -1;
+	if (count != 2)
+		return pd_place_expected(&range, err, "two times, the shorter first");
+	low = pd_place_index(&range, 0);
+	high = pd_place_index(&range, 1);
+	if (pd_json_int(&low, 0, INT64_MAX, &out->period_low_ns, err) < 0)
+		return -1;
+	return pd_json_int(&high, out->period_low_ns, INT64_MAX, &out->period_high_ns, err);
+}
+
 int pd_prediction_read(const struct pd_place *place, struct pd_prediction *out,
 		       struct pd_error *err)
 {
 	static const char *const known[] = {
 		"period_ns", "samples_per_s", "memory_bytes", "sent_bytes_per_sample",
 		"lower_bound_ns", "gap", "data_parallel", "speedup_over_data_parallel",
-		"alternatives", "period_from", "ended_early", NULL };
+		"alternatives", "period_from", "ended_early", "period_range_ns", NULL };
 
 	if (!place->value)
 		return 0;
 	if (pd_json_keys(place, known, err) < 0 ||
 	    pd_json_opt_bool(place, "ended_early", &out->ended_early, err) < 0 ||
 	    pd_json_opt_int(place, "period_ns", 0, INT64_MAX, &out->period_ns, err) < 0 ||
-	    read_from(place, &out->period_from, err) < 0 ||
+	    read_from(place, &out->period_from, err) < 0 || read_range(place, out, err) < 0 ||
 	    pd_json_opt_real(place, "samples_per_s", 0, HUGE_VAL, &out->samples_per_s, err) < 0 ||
 	    pd_json_opt_int(place, "memory_bytes", 0, INT64_MAX, &out->memory_bytes, err) < 0 ||
 	    pd_json_opt_real(place, "sent_bytes_per_sample", 0, HUGE_VAL,
@@ -225,6 +244,9 @@ json_t *pd_prediction_json(const struct pd_prediction *predicted)
 			 number(predicted->speedup_over_data_parallel));
 	if (predicted->ended_early)
 		pd_json_set(json, "ended_early", json_true());
+	if (predicted->period_high_ns > 0)
+		pd_json_set(json, "period_range_ns", json_pack("[I, I]", predicted->period_low_ns,
+							       predicted->period_high_ns));
 	if (predicted->alternative_count == 0)
 		return json;
 	list = json_array();

@@ -4,14 +4,14 @@ lib_libpd_a_SOURCES += lib/planner/alternatives.c lib/planner/batch.c lib/planne
 	lib/planner/cut/points.h lib/planner/cut/states.c lib/planner/cut/states.h \
 	lib/planner/cut/views.c lib/planner/cut/views.h lib/planner/formula/levels.c \
 	lib/planner/formula/levels.h lib/planner/formula/published.c lib/planner/formula/published.h \
-	lib/planner/formula/terms.c lib/planner/formula/terms.h lib/planner/hand.c \
+	lib/planner/formula/terms.c lib/planner/formula/terms.h lib/planner/expect.c lib/planner/expect.h lib/planner/hand.c \
 	lib/planner/none.c lib/planner/planner.c lib/planner/planner.h lib/planner/price/cost.c \
 	lib/planner/price/cost.h lib/planner/price/cost_kind.def lib/planner/price/cycle.c \
 	lib/planner/price/cycle.h lib/planner/price/flow.c lib/planner/price/flow.h \
 	lib/planner/price/flow_parts.c lib/planner/price/flow_parts.h lib/planner/price/links.c \
 	lib/planner/price/links.h lib/planner/price/map.c lib/planner/price/map.h \
 	lib/planner/price/predict.c lib/planner/price/predict.h lib/planner/price/reduce.c \
-	lib/planner/price/reduce.h lib/planner/search/candidate.c \
+	lib/planner/price/reduce.h lib/planner/range.c lib/planner/range.h lib/planner/search/candidate.c \
 	lib/planner/search/candidate.h lib/planner/search/contest.c lib/planner/search/contest.h \
 	lib/planner/search/exhaust.c lib/planner/search/gain.h lib/planner/search/judge.c \
 	lib/planner/search/judge.h lib/planner/search/line.c lib/planner/search/line.h \

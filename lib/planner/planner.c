@@ -8,8 +8,10 @@
 #include "planner/search/gain.h"
 #include "planner/search/judge.h"
 #include "planner/formula/published.h"
+#include "planner/range.h"
 #include "planner/sums.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 int64_t pd_task_limit_bytes(const struct pd_profile *profile, const struct pd_plan_request *request)
@@ -45,6 +47,18 @@ int pd_task_period(const struct pd_task *task, const struct pd_plan *plan, int64
 	return 0;
 }
 
+/* Sets how far the period may be off, where the profile says it of its times. */
+static void set_range(struct pd_plan *plan)
+{
+	struct pd_prediction *predicted = &plan->predicted;
+	struct pd_spread range = pd_plan_range(plan, 0, 0);
+
+	if (range.high <= 0)
+		return;
+	predicted->period_low_ns = llround((double)predicted->period_ns * range.low);
+	predicted->period_high_ns = llround((double)predicted->period_ns * range.high);
+}
+
 /* Fills in the figures of the plan as a whole. */
 static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t period,
 		  int64_t bound, struct pd_error *err)
@@ -60,6 +74,8 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 	predicted->memory_bytes = pd_candidate_fullest(plan, NULL);
 	predicted->ended_early = !task->request->stages && task->request->effort && task->request->effort->early;
 	predicted->lower_bound_ns = bound;
+	if (predicted->period_from != PD_PERIOD_FORMULA)
+		set_range(plan);
 	if (pd_alternatives_find(plan, task, err) < 0)
 		return -1;
 	if (period > 0) {

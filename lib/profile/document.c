@@ -8,7 +8,7 @@
 
 #include <stdlib.h>
 
-#define MOST_FACTOR 1e3
+#define MOST_FACTOR PD_PROFILE_MOST_FACTOR
 
 /* Reads the names of the network's inputs, which are -1 in the table. */
 static int read_outer_inputs(const struct pd_place *root, struct pd_profile *profile,
@@ -58,6 +58,21 @@ static int read_in_step(const struct pd_place *device, struct pd_in_step *in_ste
 	return pd_json_opt_real(&place, "forward", 0, MOST_FACTOR, &in_step->forward, err) < 0 ||
 	       pd_json_opt_real(&place, "backward", 0, MOST_FACTOR, &in_step->backward, err) < 0 ||
 	       pd_json_opt_real(&place, "update", 0, MOST_FACTOR, &in_step->update, err) < 0 ? -1 : 0;
+}
+
+static int read_rounds(const struct pd_place *root, struct pd_rounds *rounds, struct pd_error *err)
+{
+	static const char *const known[] = { "count", "elapsed_ns", "step_spread", NULL };
+	struct pd_place place = pd_place_key(root, "rounds");
+
+	if (!place.value)
+		return 0;
+	if (pd_json_keys(&place, known, err) < 0 ||
+	    pd_json_get_int(&place, "count", 1, PD_MAX_TIME_NS, &rounds->count, err) < 0 ||
+	    pd_json_opt_int(&place, "elapsed_ns", 0, PD_MAX_TIME_NS, &rounds->elapsed_ns, err) < 0)
+		return -1;
+	rounds->step = (struct pd_spread){ 1, 1 };
+	return pd_profile_read_spread(&place, "step_spread", &rounds->step, err);
 }
 
 static int read_estimated(const struct pd_place *device, struct pd_profile *profile, struct pd_error *err)
@@ -188,8 +203,8 @@ static int read_profile(const struct pd_place *place, struct pd_profile *profile
 			struct pd_error *err)
 {
 	static const char *const known[] = { "format", "version", "name", "model", "batch_size",
-					     "dtype", "device", "link", "memory", "group", "step_ns", "inputs",
-					     "layers", NULL };
+					     "dtype", "device", "link", "memory", "group", "step_ns",
+					     "rounds", "inputs", "layers", NULL };
 	struct pd_place model, layers;
 	const char *name;
 
@@ -201,7 +216,7 @@ static int read_profile(const struct pd_place *place, struct pd_profile *profile
 	    pd_json_opt_int(place, "step_ns", 0, PD_MAX_TIME_NS, &profile->step_ns, err) < 0 ||
 	    read_dtype(place, profile, err) < 0 || read_device(place, profile, err) < 0 ||
 	    read_link(place, profile, err) < 0 || read_memory(place, profile, err) < 0 ||
-	    read_group(place, profile, err) < 0)
+	    read_group(place, profile, err) < 0 || read_rounds(place, &profile->rounds, err) < 0)
 		return -1;
 	model = pd_place_key(place, "model");
 	if (model.value) {
@@ -304,6 +319,10 @@ json_t *pd_profile_json(const struct pd_profile *profile)
 		pd_json_set(object, "group", pd_degrees_json(&profile->group));
 	if (profile->step_ns > 0)
 		pd_json_set(object, "step_ns", json_integer(profile->step_ns));
+	if (profile->rounds.count > 0)
+		pd_json_set(object, "rounds", json_pack("{sI sI so}", "count", profile->rounds.count, "elapsed_ns",
+				profile->rounds.elapsed_ns, "step_spread",
+				pd_profile_spread_json(&profile->rounds.step)));
 	for (int l = 0; l < profile->layer_count; l++)
 		now[profile->numbers ? profile->numbers[l] : l] = l;
 	for (int n = 0; n < profile->layer_count; n++)

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "model/graph.h"
+#include "profile/spread.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -36,6 +37,34 @@ static const struct number {
 	{ "algorithms", offsetof(struct pd_profile_layer, algorithms), ZERO },
 };
 
+static const char *const spreads[PD_TIMEDS] = {
+	[PD_TIMED_FORWARD] = "forward_spread", [PD_TIMED_BACKWARD] = "backward_spread",
+	[PD_TIMED_UPDATE] = "update_spread",
+};
+
+int pd_profile_read_spread(const struct pd_place *object, const char *key, struct pd_spread *out_p,
+			   struct pd_error *err)
+{
+	struct pd_place place = pd_place_key(object, key), low, high;
+	size_t count;
+
+	if (!place.value)
+		return 0;
+	if (pd_json_array(&place, &count, err) < 0)
+		return -1;
+	if (count != 2)
+		return pd_place_expected(&place, err, "two numbers, the low and the high part of a time");
+	low = pd_place_index(&place, 0);
+	high = pd_place_index(&place, 1);
+	return pd_json_real(&low, 0, 1, &out_p->low, err) < 0 ||
+	       pd_json_real(&high, 1, PD_PROFILE_MOST_FACTOR, &out_p->high, err) < 0 ? -1 : 0;
+}
+
+json_t *pd_profile_spread_json(const struct pd_spread *spread)
+{
+	return spread->high > 0 ? json_pack("[f, f]", spread->low, spread->high) : NULL;
+}
+
 static int64_t *field(struct pd_profile_layer *layer, size_t n)
 {
 	return (int64_t *)((char *)layer + numbers[n].at);
@@ -65,6 +94,9 @@ static int read_numbers(const struct pd_place *place, struct pd_profile_layer *l
 	if (pd_json_opt_bool(place, "in_place", &layer->in_place, err) < 0 ||
 	    pd_json_opt_bool(place, "passes_gradient", &layer->passes_gradient, err) < 0)
 		return -1;
+	for (int part = 0; part < PD_TIMEDS; part++)
+		if (pd_profile_read_spread(place, spreads[part], &layer->spreads[part], err) < 0)
+			return -1;
 	return pd_json_opt_real(place, "spread", 0, HUGE_VAL, &layer->spread, err);
 }
 
@@ -75,7 +107,7 @@ static int read_layer(const struct pd_place *place, struct pd_profile *profile, 
 		"name", "inputs", "shares", "in_place", "spread", "engines", "slow_kernel",
 		"passes_gradient",
 	};
-	const char *known[PD_COUNT(numbers) + PD_COUNT(others) + 1] = { NULL };
+	const char *known[PD_COUNT(numbers) + PD_COUNT(others) + PD_TIMEDS + 1] = { NULL };
 	struct pd_profile_layer *layer = &profile->layers[index];
 	struct pd_place at;
 	const char *name;
@@ -84,6 +116,8 @@ static int read_layer(const struct pd_place *place, struct pd_profile *profile, 
 		known[n] = others[n];
 	for (size_t n = 0; n < PD_COUNT(numbers); n++)
 		known[PD_COUNT(others) + n] = numbers[n].key;
+	for (size_t n = 0; n < PD_TIMEDS; n++)
+		known[PD_COUNT(others) + PD_COUNT(numbers) + n] = spreads[n];
 	if (pd_json_keys(place, known, err) < 0)
 		return -1;
 	at = pd_place_key(place, "name");
@@ -376,5 +410,8 @@ json_t *pd_profile_layer_json(const struct pd_profile *profile, int index)
 		pd_json_set(object, "passes_gradient", json_true());
 	if (layer->spread > 0 && isfinite(layer->spread))
 		pd_json_set(object, "spread", json_real(layer->spread));
+	for (int part = 0; part < PD_TIMEDS; part++)
+		if (layer->spreads[part].high > 0)
+			pd_json_set(object, spreads[part], pd_profile_spread_json(&layer->spreads[part]));
 	return object;
 }

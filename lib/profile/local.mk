@@ -1,3 +1,3 @@
 lib_libpd_a_SOURCES += \
-	lib/profile/memory_model.def lib/profile/document.c lib/profile/degrees.c lib/profile/layers.c lib/profile/layers.h \
-	lib/profile/profile.c lib/profile/profile.h
+	lib/profile/memory_model.def lib/profile/degrees.c lib/profile/document.c lib/profile/layers.c lib/profile/layers.h \
+	lib/profile/profile.c lib/profile/profile.h lib/profile/spread.c lib/profile/spread.h

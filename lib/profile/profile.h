@@ -11,6 +11,16 @@
 #include <jansson.h>
 #include <stdint.h>
 
+/*
+ * Between which parts of a time it lay in eight of ten rounds: its tenth and its ninetieth percentile, over
+ * the time.  0 and 0 where that was not measured.
+ */
+struct pd_spread {
+	double low, high;               /* at most and at least 1 */
+};
+
+#define PD_PROFILE_PARTS 3              /* PD_TIMEDS (profile/spread.h) */
+
 struct pd_profile_layer {
 	char *name;
 	int input_count;
@@ -36,6 +46,14 @@ struct pd_profile_layer {
 					   parameters */
 	double spread;                  /* interquartile range / median of forward_ns + backward_ns;
 					   0 where absent */
+	struct pd_spread spreads[PD_PROFILE_PARTS];     /* of its share of the whole step's */
+};
+
+/* Times were taken in rounds, with all layers in each. */
+struct pd_rounds {
+	int64_t count;                  /* 0: nothing is known */
+	int64_t elapsed_ns;             /* from the first round's beginning to the last one's end */
+	struct pd_spread step;          /* of a step's mean time in a round */
 };
 
 /* Workers that take steps at once, as replicas of a stage do, slow each other down this much. */
@@ -97,6 +115,7 @@ struct pd_profile {
 	char *device_kind, *device_name;
 	char *estimated_from;           /* the data sheet that times are from; NULL: they were measured */
 	double estimated_spread;        /* how far these may be off, as a part of them */
+	struct pd_rounds rounds;
 	json_t *sheet;                  /* that document (pd-device(5)); NULL: unknown; owned */
 	bool tf32;                      /* and f32 products were taken to be rounded */
 	struct pd_degrees group;

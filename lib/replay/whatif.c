@@ -373,7 +373,11 @@ struct pd_plan *pd_plan_measured(const struct pd_trace *trace, struct pd_error *
 	struct pd_plan *plan = pd_plan_parse_at(&place, err);
 
 	json_decref(json);
-	if (plan)
-		measure(trace, plan);
+	if (!plan)
+		return NULL;
+	measure(trace, plan);
+	/* how far the profile's times may be off says nothing of these */
+	plan->profile->rounds = (struct pd_rounds){ 0 };
+	plan->profile->estimated_spread = 0;
 	return plan;
 }

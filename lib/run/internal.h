@@ -73,6 +73,7 @@ struct rank {
 	int64_t asked;                  /* the last checkpoint step that the worker was asked for */
 	int64_t alive_ns;
 	bool heard;                     /* the supervisor may have sent something */
+	struct pd_durations *durations; /* of its operations; NULL: nobody asks */
 	FILE *trace;                    /* the rank's part goes to the supervisor; NULL: no trace */
 	int64_t zero_ns;                /* trace times count from here, by this host's clock */
 	int64_t threads;
@@ -267,6 +268,8 @@ int supervisor_open_trace(struct supervisor *s, int r, struct pd_error *err);
 void supervisor_receive_trace(struct supervisor *s, int r);
 int supervisor_has_trace(struct supervisor *s, int r, struct pd_error *err);
 int supervisor_merge_trace(struct supervisor *s, struct pd_error *err);
+/* Sets how many processors the ranks share, and the threads of each; 0: each has a device of its own. */
+void supervisor_processors(const struct supervisor *s, int64_t *processors_p, int64_t *threads_p);
 /* Measures the clocks of all hosts once more, while ranks run. */
 void supervisor_measure_drift(struct supervisor *s);
 void supervisor_close_trace(struct supervisor *s);

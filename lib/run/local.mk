@@ -1,6 +1,6 @@
 # with the devices: it opens them, and the data
 lib_libpddevice_a_SOURCES += \
-	lib/run/begin.c lib/run/divergence.c lib/run/failure.c lib/run/folder.c lib/run/folders.c lib/run/internal.h \
+	lib/run/begin.c lib/run/divergence.c lib/run/expected.c lib/run/expected.h lib/run/failure.c lib/run/folder.c lib/run/folders.c lib/run/internal.h \
 	lib/run/job.c lib/run/job.h lib/run/job_message.c \
 	lib/run/mapping.c lib/run/messages.c lib/run/pace.c lib/run/pace.h lib/run/pending.c \
 	lib/run/phases.c \

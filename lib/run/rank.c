@@ -262,6 +262,18 @@ static void serve_others(struct rank *rank)
 	rank_sleep(rank);
 }
 
+static int say_done(struct rank *rank)
+{
+	int stages[rank->part_count];
+	json_t *durations = NULL;
+
+	for (int i = 0; i < rank->part_count; i++)
+		stages[i] = rank->parts[i].stage;
+	if (rank->durations)
+		durations = pd_durations_json(rank->durations, stages, rank->part_count);
+	return say(rank, json_pack("{s:s, s:o*}", "event", "done", "durations", durations));
+}
+
 static int train(struct rank *rank, struct pd_error *err)
 {
 	bool finished = false;
@@ -279,7 +291,7 @@ static int train(struct rank *rank, struct pd_error *err)
 			if (rank->trace && (fflush(rank->trace) != 0 || ferror(rank->trace)))
 				return pd_error_failed(err, "%s: cannot write: %s", rank->job->trace,
 						       strerror(errno));
-			if (say(rank, json_pack("{s:s}", "event", "done")) < 0)
+			if (say_done(rank) < 0)
 				return -1;
 		}
 		if (finished && !rank->in_phase) {
@@ -337,6 +349,7 @@ static void tear_down(struct rank *rank)
 	if (rank->buffer_counts)
 		pd_buffer_counts_release(rank->buffer_counts, rank->part_count);
 	free(rank->buffer_counts);
+	pd_durations_free(rank->durations);
 	if (rank->transport)
 		rank->transport->ops->close(rank->transport);
 	if (rank->device)

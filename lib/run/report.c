@@ -193,6 +193,8 @@ void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job,
 		report->every = job->epoch_minibatches > 10 ? job->epoch_minibatches / 10 : 1;
 	report->begun_ns = report->newest_ns = pd_now_ns();
 	begin_stretch(report, first);
+	pd_run_times_begin(&report->times, job->plan, job->lists ? INT64_MAX
+			   : pd_job_microbatches(job, job->epoch_minibatches), pd_job_first(job));
 	report->quiet = quiet;
 	report->pace.total = job->total_minibatches;
 	report->pace.epoch_minibatches = job->epoch_minibatches;
@@ -410,6 +412,8 @@ void pd_run_report_losses(struct pd_run_report *report, const json_t *message)
 		pd_pace_interrupt(&report->pace);
 	while ((values = pd_tally_take(tally))) {
 		sums_add(sums, values, report->losses);
+		if (!evaluates)
+			pd_run_times_add(&report->times, report->newest_ns);
 		if (evaluates && sums->microbatches == report->job->test_microbatches)
 			evaluated(report);
 		else if (!evaluates && sums->microbatches % size == 0)
@@ -426,6 +430,7 @@ void pd_run_report_release(struct pd_run_report *report)
 	free(report->training.losses);
 	free(report->evaluation.losses);
 	json_decref(report->last_evaluation);
+	pd_run_times_release(&report->times);
 }
 
 void pd_run_report_checkpoint(struct pd_run_report *report, const char *directory, int64_t step)
@@ -491,7 +496,8 @@ static void report_memory(const struct pd_run_report *report, const struct pd_sc
 }
 
 void pd_run_report_end(struct pd_run_report *report, const struct pd_schedule *schedule,
-		       const char *outcome, const int64_t *memory_bytes)
+		       const char *outcome, const int64_t *memory_bytes,
+		       const struct pd_expected_run *expected)
 {
 	int64_t ns = (report->ended_ns ? report->ended_ns : pd_now_ns()) - report->begun_ns;
 	double samples = report->job->only_evaluates ? (double)report->tested_samples
@@ -501,6 +507,8 @@ void pd_run_report_end(struct pd_run_report *report, const struct pd_schedule *s
 				  "samples_per_s", ns > 0 ? samples * 1e9 / (double)ns : 0);
 
 	report_memory(report, schedule, memory_bytes, event);
+	if (expected->period_ns > 0)
+		pd_run_times_report(&report->times, expected, event);
 	if (report->done > report->first_done)
 		pd_json_set(event, "loss", real(report->last_loss));
 	add_update(report, event);

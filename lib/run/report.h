@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/progress_bar.h"
+#include "run/expected.h"
 #include "run/job.h"
 #include "run/pace.h"
 #include "run/tally.h"
@@ -34,6 +35,7 @@ struct pd_run_report {
 	int64_t first_done;
 	struct pd_pace_stretch stretch; /* since the last progress report */
 	struct pd_tally trained, tested;
+	struct pd_run_times times;
 	struct pd_sums training;        /* since the last progress report */
 	struct pd_sums evaluation;      /* of the evaluation under way */
 	double last_loss;               /* -1: none yet */
@@ -59,8 +61,10 @@ void pd_run_report_update(struct pd_run_report *report, const json_t *message);
 void pd_run_report_checkpoint(struct pd_run_report *report, const char *directory, int64_t step);
 /*
  * Writes the last line.  outcome: "done" or "stopped". memory_bytes: the bytes that each rank has
- * allocated, which are compared with the schedule's prediction; 0: not known.
+ * allocated, which are compared with the schedule's prediction; 0: not known.  expected: what it was
+ * expected to take; its period is 0 if that is not known.
  */
 void pd_run_report_end(struct pd_run_report *report, const struct pd_schedule *schedule,
-		       const char *outcome, const int64_t *memory_bytes);
+		       const char *outcome, const int64_t *memory_bytes,
+		       const struct pd_expected_run *expected);
 void pd_run_report_release(struct pd_run_report *report);

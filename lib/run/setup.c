@@ -24,6 +24,10 @@ static void on_retired(void *context, const struct pd_record *record)
 	struct rank *rank = context;
 	struct pd_record shifted = *record;
 
+	if (rank->durations)
+		pd_durations_add(rank->durations, record);
+	if (!rank->trace)
+		return;
 	shifted.start_ns -= rank->zero_ns;
 	shifted.end_ns -= rank->zero_ns;
 	pd_trace_write_record(rank->trace, &shifted);
@@ -261,7 +265,7 @@ static int open_worker(struct rank *rank, struct pd_error *err)
 		.test_samples = rank->test.samples,
 		.list = job->lists ? &job->lists->ranks[rank->number] : NULL,
 		.buffer_counts = rank->buffer_counts, .optimizer = job->optimizer,
-		.retired = rank->trace ? on_retired : NULL, .losses = on_losses,
+		.retired = rank->trace || rank->durations ? on_retired : NULL, .losses = on_losses,
 		.updated = rank->number == 0 ? on_updated : NULL, .context = rank,
 	};
 
@@ -282,6 +286,19 @@ static int open_worker(struct rank *rank, struct pd_error *err)
 		if (pd_worker_correct_discrepancy(rank->worker, i) < 0)
 			return pd_error_failed(err, "parameters cannot be read from the device");
 	return 0;
+}
+
+/* Durations are kept where somebody may expect some, and the device takes times without being asked. */
+static void open_durations(struct rank *rank)
+{
+	int stages[rank->part_count];
+
+	if (!pd_profile_has_spread(rank->job->plan->profile) ||
+	    (rank->device->ops->separate_memory && !rank->job->trace))
+		return;
+	for (int i = 0; i < rank->part_count; i++)
+		stages[i] = rank->parts[i].stage;
+	rank->durations = pd_durations_new(stages, rank->part_count);
 }
 
 static int open_trace(struct rank *rank, struct pd_error *err)
@@ -323,8 +340,10 @@ int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 	if (pd_job_data(rank->job, &rank->train, &rank->test, err) < 0)
 		return -1;
 	count_buffers(rank);
-	return open_device(rank, err) < 0 || open_trace(rank, err) < 0 ||
-	       open_worker(rank, err) < 0 ? -1 : 0;
+	if (open_device(rank, err) < 0 || open_trace(rank, err) < 0)
+		return -1;
+	open_durations(rank);
+	return open_worker(rank, err);
 }
 
 int rank_say_ready(struct rank *rank, struct pd_error *err)

@@ -202,6 +202,7 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 	} else if (pd_message_is(message, "published")) {
 		return supervisor_published(s, message, err);
 	} else if (pd_message_is(message, "done")) {
+		pd_run_times_hear(&s->report.times, json_object_get(message, "durations"));
 		if (supervisor_has_trace(s, r, err) < 0)
 			return -1;
 		if (++s->done == s->count)
@@ -265,6 +266,18 @@ static int start_all(struct supervisor *s, struct pd_error *err)
 	return 0;
 }
 
+/* Sets what the run was expected to take. */
+static void expect(const struct supervisor *s, struct pd_expected_run *out_p)
+{
+	int64_t processors, threads;
+
+	*out_p = (struct pd_expected_run){ 0 };
+	if (!s->how->expect || s->report.done == s->report.first_done)
+		return;
+	supervisor_processors(s, &processors, &threads);
+	s->how->expect(s->job->plan, s->job->lists, processors, threads, out_p);
+}
+
 static int supervise(struct supervisor *s, struct pd_error *err)
 {
 	int64_t *memory = pd_calloc((size_t)s->count, sizeof(*memory));
@@ -288,11 +301,16 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 	in_order = status == 0 && !s->at_once && !s->job->gather && s->job->until == 0;
 	if (in_order && !s->connected)  /* stopped before anything was trained */
 		pd_run_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
-	if (in_order)
+	if (in_order) {
+		struct pd_expected_run expected;
+
+		expect(s, &expected);
 		pd_run_report_end(&s->report, s->schedule, s->stop_asked ? "stopped" : "done",
-				  memory);
-	else
+				  memory, &expected);
+		pd_expected_run_release(&expected);
+	} else {
 		pd_progress_bar_end(&s->report.bar);
+	}
 	if (in_order && s->connected && s->job->trace)
 		status = supervisor_merge_trace(s, err);
 	if (status == 0 && s->report.lost)

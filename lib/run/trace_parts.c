@@ -95,6 +95,16 @@ static int append(const struct supervisor *s, FILE *out, struct watched *w, stru
 	return status < 0 ? pd_error_prefix(err, "%s", s->job->trace) : 0;
 }
 
+void supervisor_processors(const struct supervisor *s, int64_t *processors_p, int64_t *threads_p)
+{
+	struct pd_error err;
+	const struct pd_device_ops *device = pd_device_find(s->job->device, &err);
+	bool shared = device && strcmp(device->name, "cpu") == 0;
+
+	*processors_p = shared ? s->launcher->ops->processors(s->launcher) : 0;
+	*threads_p = shared ? s->ranks[0].threads : 0;
+}
+
 int supervisor_merge_trace(struct supervisor *s, struct pd_error *err)
 {
 	const struct pd_device_ops *device = pd_device_find(s->job->device, err);
@@ -106,10 +116,7 @@ int supervisor_merge_trace(struct supervisor *s, struct pd_error *err)
 	if (!device)
 		return -1;
 	header.device = (char *)device->name;
-	if (strcmp(device->name, "cpu") == 0) {
-		header.processors = s->launcher->ops->processors(s->launcher);
-		header.threads = s->ranks[0].threads;
-	}
+	supervisor_processors(s, &header.processors, &header.threads);
 	if (!s->job->lists)
 		header.epoch_minibatches = s->job->epoch_minibatches;
 	clock_gettime(CLOCK_REALTIME, &now);

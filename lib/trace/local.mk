@@ -1,5 +1,5 @@
 lib_libpd_a_SOURCES += lib/trace/colours.c lib/trace/colours.h \
-	lib/trace/drift.c lib/trace/drift.h lib/trace/read.c lib/trace/trace.c lib/trace/trace.h \
+	lib/trace/drift.c lib/trace/drift.h lib/trace/durations.c lib/trace/durations.h lib/trace/read.c lib/trace/trace.c lib/trace/trace.h \
 	lib/trace/steady.h lib/trace/steady.c \
 	lib/trace/recurrence.h lib/trace/recurrence.c lib/trace/timeline.h lib/trace/timeline.c \
 	lib/trace/memory.c lib/trace/transfers.c \

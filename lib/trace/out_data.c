@@ -84,6 +84,16 @@ static json_t *link_json(const struct pd_link_report *one)
 			 "gradient_ns", mean(one->gradient_ns));
 }
 
+/* Adds between which periods a run's is expected, where that is known. */
+static void add_range(const struct pd_report *replay, const char *key, json_t *json)
+{
+	double period = replay ? replay->steady.period_ns : 0;
+
+	if (replay && replay->has_steady && replay->range.high > 0)
+		pd_json_set(json, key, json_pack("[I, I]", (json_int_t)llround(period * replay->range.low),
+					   (json_int_t)llround(period * replay->range.high)));
+}
+
 static void add_head(const struct pd_report *report, json_t *json)
 {
 	const struct pd_timeline *timeline = report->timeline;
@@ -108,6 +118,7 @@ static void add_head(const struct pd_report *report, json_t *json)
 		    plan->profile->batch_size * 1e9 / steady->period_ns));
 	pd_json_set(json, "bubble_percent", real_or_null(report->end_ns > report->begin_ns,
 							pd_report_bubble(report)));
+	add_range(report, "period_range_ns", json);
 	pd_json_set(json, "planned_period_ns", plan->predicted.period_ns > 0
 		    ? json_integer(plan->predicted.period_ns) : json_null());
 }
@@ -137,6 +148,7 @@ json_t *pd_report_json(const struct pd_report *report, const struct pd_report *p
 	pd_json_set(json, "replayed_period_ns", real_or_null(
 		    predicted && predicted->has_steady,
 		    predicted ? predicted->steady.period_ns : 0));
+	add_range(predicted, "replayed_period_range_ns", json);
 	add_tables(report, json);
 	return json;
 }

@@ -37,6 +37,15 @@ static void print_length(const struct pd_plan *plan, int64_t microbatches, FILE 
 	fprintf(out, "%" PRId64 " samples", plan->profile->batch_size);
 }
 
+/* Writes between which periods a run's is expected. */
+static void print_range(const struct pd_report *replay, FILE *out)
+{
+	double period = replay->steady.period_ns;
+	char low[32], high[32];
+
+	fprintf(out, "%s to %s", show_ns(period * replay->range.low, low), show_ns(period * replay->range.high, high));
+}
+
 static void print_head(const struct pd_report *report, FILE *out)
 {
 	const struct pd_trace *trace = report->timeline->trace;
@@ -57,6 +66,11 @@ static void print_head(const struct pd_report *report, FILE *out)
 			label, show_ns(report->steady.period_ns, a), unit, report->steady.first,
 			report->steady.last,
 			report->steady.cycle ? "periodic" : "not periodic: their mean");
+	if (report->has_steady && report->range.high > 0) {
+		fprintf(out, "%-20s ", "");
+		print_range(report, out);
+		fputs(" in eight runs of ten, by how the profile's times varied\n", out);
+	}
 	if (report->microbatches)
 		fprintf(out, "%-20s %s over all of %s\n", report->has_steady ? "" : label,
 			show_ns((double)whole / (double)report->microbatches, a),
@@ -287,6 +301,16 @@ void pd_report_print_sums(const struct pd_report *report, const struct pd_report
 	}
 }
 
+/* Says whether the measured period lies where the profile lets it be expected. */
+static void print_verdict(const struct pd_report *report, const struct pd_report *predicted, FILE *out)
+{
+	if (predicted->range.high <= 0)
+		return;
+	fputs(pd_report_inside(report, predicted) ? "inside " : "outside ", out);
+	print_range(predicted, out);
+	fputs(", where eight runs of ten are expected by how the profile's times varied\n", out);
+}
+
 static void print_prediction(const struct pd_report *report, const struct pd_report *predicted,
 			     FILE *out)
 {
@@ -305,6 +329,7 @@ static void print_prediction(const struct pd_report *report, const struct pd_rep
 		fprintf(out, ", takes %s per %s; measured: %+.1f %%\n",
 			show_ns(predicted->steady.period_ns, a), pd_plan_unit(plan),
 			100 * (here / predicted->steady.period_ns - 1));
+		print_verdict(report, predicted, out);
 	}
 	if (plan->predicted.period_ns > 0)
 		fprintf(out, "%sthe planner predicted %s per %s; here: %+.1f %%\n",

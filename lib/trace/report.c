@@ -258,6 +258,13 @@ double pd_report_bubble(const struct pd_report *report)
 	return 100 - 100 * busy / (window * count);
 }
 
+bool pd_report_inside(const struct pd_report *report, const struct pd_report *predicted)
+{
+	double part = report->steady.period_ns / predicted->steady.period_ns;
+
+	return part >= predicted->range.low && part <= predicted->range.high;
+}
+
 void pd_report_free(struct pd_report *report)
 {
 	if (!report)

@@ -60,6 +60,7 @@ struct pd_report {
 	const struct pd_timeline *timeline;     /* borrowed */
 	bool has_steady;
 	struct pd_steady steady;
+	struct pd_spread range; /* of the period, set by whoever replayed a plan; 0 and 0: not known */
 	int64_t begin_ns, end_ns;       /* the window */
 	int64_t microbatches;           /* trained: backwards of the input stage */
 	struct pd_rank_report *ranks;
@@ -73,6 +74,9 @@ void pd_report_free(struct pd_report *report);
 
 /* Returns the bubble in percent of the window of all ranks, which must not be empty. */
 double pd_report_bubble(const struct pd_report *report);
+
+/* Tells whether the period lies in the range that was predicted. */
+bool pd_report_inside(const struct pd_report *report, const struct pd_report *predicted);
 
 /* Prints what sums of gradients among replicas send and how long is waited for them, if there are any. */
 void pd_report_print_sums(const struct pd_report *report, const struct pd_report *predicted,

@@ -171,6 +171,29 @@ static void test_known(void)
 	}
 }
 
+/* DualPipeV's total: f, d (I), w, a pair takes x. */
+static void test_dualpipe(void)
+{
+	static const int64_t cases[][5] = {     /* f, d, w, the pair's parts of what they take alone */
+		{ 4, 4, 4, 11, 12 }, { 6, 5, 4, 4, 5 }, { 30, 20, 10, 1, 1 }, { 7, 8, 5, 19, 20 }, { 9, 9, 2, 3, 4 },
+	};
+
+	for (size_t i = 0; i < PD_COUNT(cases); i++)
+		for (int p = 2; p <= 8; p += 2)
+			for (int m = 2 * p; m <= 4 * p; m += p) {
+				int64_t f = cases[i][0], d = cases[i][1], w = cases[i][2];
+				int64_t x = (f + d + w) * cases[i][3] / cases[i][4];
+				struct pd_order *order = pd_order_dualpipe_v(p, m);
+				struct pd_order_price found = price(order, f, d, w, 0, cases[i][3], cases[i][4]);
+
+				is_int(found.makespan_ns, (p - 1) * f + 2 * p * f + (2 * (m - p) - 1) * x +
+				       (p - 1) * x + (2 * p - 1) * d + w + 2 * (d + w) + f,
+				       "DualPipeV, case %zu, %d positions, %d microbatches", i, p, m);
+				pd_order_price_release(&found);
+				pd_order_free(order);
+			}
+}
+
 /* The blocks as they were published, and their W's in the slots that are left. */
 static void test_blocks(void)
 {
@@ -202,5 +225,6 @@ int main(void)
 	}
 	test_known();
 	test_blocks();
+	test_dualpipe();
 	return done_testing();
 }

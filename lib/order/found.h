@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The parts of the search: each offers what it makes, and the best is kept. */
+#pragma once
+
+#include "order/build.h"
+#include "order/search.h"
+
+/*
+ * Takes an order, certified, if it fits and its value is less than that of the one that was found before, or as
+ * great and the other of makespan and span is less; frees the one that is not taken.
+ */
+void pd_order_offer(struct pd_order_found *found, struct pd_order *order, const struct pd_order_request *request,
+		    const char *seed, ...) __attribute__((format(printf, 4, 5)));
+/* Takes the order out of a build that is complete, and releases the build. */
+struct pd_order *pd_order_build_end(struct pd_order_build *build);
+
+/* Search A: one stage a position, in a loop (Qi et al., 2023). */
+void pd_order_search_chain(const struct pd_order_request *request, struct pd_order_found *found);
+/* Search B: two, in a V (Qi et al., 2024). */
+void pd_order_search_v(const struct pd_order_request *request, struct pd_order_found *found);
+/* Event by event, for any placement, by several rules. */
+void pd_order_search_greedy(const struct pd_order_request *request, struct pd_order_found *found);
+/*
+ * Offers an order, which is freed, and those in which F and I stay as they are and W's fill gaps by the request's
+ * costs.
+ */
+void pd_order_offer_filled(struct pd_order_found *found, struct pd_order *order,
+			   const struct pd_order_request *request, const char *seed);

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "order/search.h"
+
+#include "base/mem.h"
+#include "order/found.h"
+#include "order/made.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool is_placed(const struct pd_order_request *request, pd_order_placement *place)
+{
+	for (int s = 0; s < request->stages; s++)
+		if (request->position_of[s] != place(request->positions, s))
+			return false;
+	return true;
+}
+
+/* Tells whether each position has as many stages. */
+static bool is_even(const struct pd_order_request *request)
+{
+	int *count = pd_calloc((size_t)request->positions, sizeof(*count));
+	bool result = request->stages % request->positions == 0;
+
+	for (int s = 0; s < request->stages; s++)
+		result &= ++count[request->position_of[s]] <= request->stages / request->positions;
+	free(count);
+	return result;
+}
+
+/* Offers what a block makes: of the microbatches there are, and of more, of which the rest is left out. */
+static void offer_block(const struct pd_order_request *request, const struct pd_order_block *block, const char *seed,
+			struct pd_order_found *found)
+{
+	int m = request->microbatches, enough = 2 * request->positions;
+	struct pd_order *order;
+
+	pd_order_offer_filled(found, pd_order_squeeze(block, m), request, seed);
+	if (m >= enough)
+		return;
+	order = pd_order_squeeze(block, enough);
+	pd_order_drop(order, m);
+	pd_order_offer_filled(found, order, request, seed);
+}
+
+static void search_blocks(const struct pd_order_request *request, struct pd_order_found *found)
+{
+	int period = 3 * (request->stages / request->positions);
+	struct pd_order_block block;
+	char seed[32];
+
+	for (int hop = 1; hop <= period && is_even(request); hop++) {
+		if (!pd_order_block_of(request->position_of, request->positions, request->stages, hop, 0, &block))
+			continue;
+		snprintf(seed, sizeof(seed), "block of hops of %d", hop);
+		offer_block(request, &block, seed, found);
+		pd_order_block_release(&block);
+	}
+}
+
+static void search_v(const struct pd_order_request *request, struct pd_order_found *found)
+{
+	struct pd_order_block block;
+
+	pd_order_offer_filled(found, pd_order_zb_v(request->positions, request->microbatches), request, "ZB-V");
+	pd_order_block_v_half(request->positions, &block);
+	offer_block(request, &block, "V-Half", found);
+	pd_order_block_release(&block);
+	pd_order_block_v_min(request->positions, &block);
+	offer_block(request, &block, "V-Min", found);
+	pd_order_block_release(&block);
+	pd_order_search_v(request, found);
+}
+
+static void search_loop(const struct pd_order_request *request, struct pd_order_found *found)
+{
+	int p = request->positions, m = request->microbatches, chunks = request->stages / p;
+
+	if (chunks == 1) {
+		pd_order_offer_filled(found, pd_order_1f1b(p, m), request, "1F1B");
+		pd_order_offer_filled(found, pd_order_zb_h1(p, m), request, "ZB-H1");
+		pd_order_search_chain(request, found);
+		return;
+	}
+	for (int group = p; group <= 2 * p; group += p > 1 ? (p + 1) / 2 : 1)
+		pd_order_offer_filled(found, pd_order_interleaved(p, chunks, m, group), request, "interleaved");
+}
+
+struct pd_order_found pd_order_search(const struct pd_order_request *request)
+{
+	struct pd_order_found found = { 0 };
+
+	if (request->stages % request->positions == 0 && is_placed(request, pd_order_loop))
+		search_loop(request, &found);
+	if (request->stages == 2 * request->positions && is_placed(request, pd_order_v))
+		search_v(request, &found);
+	search_blocks(request, &found);
+	pd_order_search_greedy(request, &found);
+	return found;
+}
