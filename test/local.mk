@@ -89,7 +89,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 	test/t4024-text.sh test/t4025-images.sh test/t4030-buckets.sh test/t4031-sparse.sh test/t4032-gradient-dtype.sh \
 	test/t4033-sums.sh test/t4034-sparse-plan.sh test/t4037-skips.sh test/t4038-frozen.sh \
 	test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t5004-wide.sh \
-	test/t5005-replicas.sh test/t5006-kineto.sh \
+	test/t5005-replicas.sh test/t5006-kineto.sh test/t5007-lost.sh \
 	test/t6001-ucx-life.sh test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh \
 	test/t7001-resume.sh test/t7002-kill.sh test/t7003-evaluate.sh test/t7004-names.sh \
 	test/t7005-checkpoints.sh test/t7006-init.sh test/t7007-signals.sh test/t7008-hosts.sh test/t7009-own-folders.sh \

@@ -88,7 +88,7 @@ test_ok 'a report as JSON: what adds up, adds up' '
 	pd-replay -f json -m 96 replicas.json >report.json
 	jq -e ".format == \"pd-report\" and .version == 1 and .window_ns as \$window
 		| (.ranks | length == 6) and all(.ranks[]; [.busy_ns, .wait_activation_ns,
-			.wait_gradient_ns, .wait_allreduce_ns, .wait_load_ns, .wait_other_ns] | add
+			.wait_gradient_ns, .wait_allreduce_ns, .wait_load_ns, .wait_launch_ns, .wait_other_ns] | add
 			== \$window)" report.json
 	jq -e "([.ranks[].busy_ns] | add) as \$busy | .bubble_percent - 100 + 100 * \$busy /
 		(6 * .window_ns) | fabs < 1e-9" report.json'

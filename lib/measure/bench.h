@@ -56,6 +56,11 @@ int pd_bench_queue(struct pd_bench *bench, enum bench_part part, int from, int c
  */
 int pd_bench_step(struct pd_bench *bench, int from, int to, struct pd_event *events,
 		  struct pd_error *err);
+/*
+ * Measures how long after what it waits for an operation begins on a stream that is idle: the wait ends by
+ * the host, as what a rank receives does, and the beginning is the device's word.
+ */
+int pd_bench_launch(struct pd_bench *bench, int64_t *ns_p, struct pd_error *err);
 /* Queues a sum of gradients; the next backward replaces them. */
 int pd_bench_queue_sum(struct pd_bench *bench, enum bench_sum what, struct pd_event *ev);
 /* Returns 0, or -1 if something that was queued has failed. */

@@ -30,6 +30,7 @@ struct timing {
 	int64_t *in_step;                       /* the same of steps taken at once with the workers
 						   beside, the wait for the slowest in the last */
 	int64_t *sums[BENCH_SUMS], *sums_in_step;       /* (capacity) */
+	int64_t *launches;              /* (capacity) */
 	int members;                            /* that sum in each other's memory; 0: they do not */
 	float *parts[PD_DIRECT_MEMBERS];        /* this one's share of their gradients */
 	size_t part_floats;
@@ -227,6 +228,7 @@ static void allocate(struct timing *t)
 	for (int i = 0; i < BENCH_SUMS; i++)
 		t->sums[i] = pd_calloc((size_t)t->capacity, sizeof(*t->sums[i]));
 	t->sums_in_step = pd_calloc((size_t)t->capacity, sizeof(*t->sums_in_step));
+	t->launches = pd_calloc((size_t)t->capacity, sizeof(*t->launches));
 }
 
 static int call_and_step(struct timing *t, struct pd_error *err)
@@ -272,7 +274,8 @@ static int measure(struct timing *t, struct pd_error *err)
 	begun = pd_now_ns();
 	while (wants_more(t, pd_now_ns() - begun)) {
 		if (step_until_due(t, begun, err) < 0 || layered_step(t, err) < 0 ||
-		    whole_step(t, err) < 0 || timed_sums(t, err) < 0)
+		    whole_step(t, err) < 0 || timed_sums(t, err) < 0 ||
+		    pd_bench_launch(&t->bench, &t->launches[t->count], err) < 0)
 			return -1;
 		if (o->beside && call_and_step(t, err) < 0)
 			return -1;
@@ -458,6 +461,8 @@ static struct pd_profile *make_profile(struct timing *t, struct pd_error *err)
 	for (int l = 0; l < profile->layer_count; l++)
 		fill_layer(t, l, &profile->layers[l]);
 	fill_spreads(t, profile);
+	if (t->count >= PD_ROUNDS_LEAST)
+		profile->launch_ns = pd_median(t->launches, t->count);
 	for (int l = 0; l < profile->layer_count; l++)
 		fill_times(t, l, &profile->layers[l]);
 	profile->step_ns = pd_median(whole_of(t, BENCH_WHOLE_PARTS), t->count);
@@ -487,5 +492,6 @@ struct pd_profile *pd_measure_layers(const struct pd_model *model,
 	for (int i = 0; i < BENCH_SUMS; i++)
 		free(t.sums[i]);
 	free(t.sums_in_step);
+	free(t.launches);
 	return profile;
 }

@@ -97,7 +97,7 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 	static const char *const known[] = { "kind", "name", "threads", "memory_bytes",
 					     "sum_bytes_per_s", "round_bytes_per_s",
 					     "mixed_sum_bytes_per_s", "operation_ns", "workers",
-					     "in_step", "in_turns", "estimated", NULL };
+					     "in_step", "in_turns", "launch_ns", "beside_transfers", "estimated", NULL };
 	struct pd_place device = pd_place_key(root, "device");
 	const char *kind, *name;
 
@@ -112,6 +112,7 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 	if (pd_json_opt_int(&device, "threads", 0, 1 << 20, &profile->device_threads, err) < 0 ||
 	    pd_json_opt_int(&device, "operation_ns", 0, PD_MAX_TIME_NS, &profile->operation_ns,
 			    err) < 0 ||
+	    pd_json_opt_int(&device, "launch_ns", 0, PD_MAX_TIME_NS, &profile->launch_ns, err) < 0 ||
 	    pd_json_opt_int(&device, "workers", 0, 1 << 20, &profile->workers, err) < 0 ||
 	    pd_json_opt_int(&device, "sum_bytes_per_s", 0, INT64_MAX, &profile->sum_bytes_per_s,
 			    err) < 0 ||
@@ -121,7 +122,8 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 			    &profile->mixed_sum_bytes_per_s, err) < 0)
 		return -1;
 	if (read_estimated(&device, profile, err) < 0 || read_in_step(&device, &profile->in_step, err) < 0 ||
-	    pd_json_opt_real(&device, "in_turns", 0, MOST_FACTOR, &profile->in_turns, err) < 0)
+	    pd_json_opt_real(&device, "in_turns", 0, MOST_FACTOR, &profile->in_turns, err) < 0 ||
+	    pd_json_opt_real(&device, "beside_transfers", 0, MOST_FACTOR, &profile->beside_transfers, err) < 0)
 		return -1;
 	return pd_json_opt_int(&device, "memory_bytes", 0, INT64_MAX, &profile->device_memory_bytes,
 			       err);
@@ -278,6 +280,10 @@ static json_t *device_json(const struct pd_profile *profile)
 			    json_integer(profile->mixed_sum_bytes_per_s));
 	if (profile->operation_ns > 0)
 		pd_json_set(device, "operation_ns", json_integer(profile->operation_ns));
+	if (profile->launch_ns > 0)
+		pd_json_set(device, "launch_ns", json_integer(profile->launch_ns));
+	if (profile->beside_transfers > 0)
+		pd_json_set(device, "beside_transfers", json_real(profile->beside_transfers));
 	if (profile->workers > 0)
 		pd_json_set(device, "workers", json_integer(profile->workers));
 	if (in_step->update > 0 || in_step->sum_bytes_per_s > 0)

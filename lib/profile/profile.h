@@ -125,6 +125,10 @@ struct pd_profile {
 	int64_t round_bytes_per_s;      /* of rounding them to 16 bits */
 	int64_t mixed_sum_bytes_per_s;  /* of adding those of 16 bits to others */
 	int64_t operation_ns;           /* cost besides computing; 0: not measured */
+	int64_t launch_ns;              /* from when all that it waits for is there to when an operation
+					   begins on a stream that was idle; 0: not measured */
+	double beside_transfers;        /* times as long as computing takes while bytes come or leave; 0: not
+					   measured */
 	int64_t workers;                /* timed side by side; 0: unknown */
 	struct pd_in_step in_step;      /* of these workers */
 	double in_turns;                /* processor time of a worker that takes turns with another on

@@ -4,6 +4,9 @@
 #include "base/mem.h"
 #include "base/sort.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static int compare_keys(const struct pd_op *x, const struct pd_op *y)
 {
 	PD_ORDER(x->rank, y->rank);
@@ -21,15 +24,64 @@ static int by_key(const void *a, const void *b)
 	return order ? order : (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
 }
 
+static int by_end(const void *a, const void *b)
+{
+	const struct pd_record *x = *(const struct pd_record *const *)a;
+	const struct pd_record *y = *(const struct pd_record *const *)b;
+
+	PD_ORDER(x->op.rank, y->op.rank);
+	return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
+}
+
+static bool gives_back(enum pd_op_kind kind)
+{
+	return kind == PD_OP_send_activation || kind == PD_OP_send_gradient || pd_op_of_all(kind);
+}
+
 struct pd_arrivals pd_arrivals_of(const struct pd_trace *trace)
 {
-	struct pd_arrivals arrivals = { .list = pd_calloc(trace->count, sizeof(*arrivals.list)) };
+	struct pd_arrivals arrivals = { .list = pd_calloc(trace->count, sizeof(*arrivals.list)),
+					.left = pd_calloc(trace->count, sizeof(*arrivals.left)) };
 
-	for (size_t i = 0; i < trace->count; i++)
+	for (size_t i = 0; i < trace->count; i++) {
 		if (pd_lane_of(trace->records[i].op.kind) != PD_LANE_COMPUTE)
 			arrivals.list[arrivals.count++] = &trace->records[i];
+		if (gives_back(trace->records[i].op.kind))
+			arrivals.left[arrivals.left_count++] = &trace->records[i];
+	}
 	qsort(arrivals.list, arrivals.count, sizeof(*arrivals.list), by_key);
+	qsort(arrivals.left, arrivals.left_count, sizeof(*arrivals.left), by_end);
+	arrivals.most_launch_ns = strcmp(trace->device, "sim") == 0 ? trace->plan->profile->launch_ns : INT64_MAX;
 	return arrivals;
+}
+
+void pd_arrivals_release(struct pd_arrivals *arrivals)
+{
+	free(arrivals->list);
+	free(arrivals->left);
+}
+
+/* Orders a record of `left` and an operation that began. */
+static int compare_start(const void *element, const void *key)
+{
+	const struct pd_record *left = *(const struct pd_record *const *)element, *begun = key;
+
+	PD_ORDER(left->op.rank, begun->op.rank);
+	return (left->end_ns > begun->start_ns) - (left->end_ns < begun->start_ns);
+}
+
+int64_t pd_arrivals_launch_ns(const struct pd_arrivals *arrivals, const struct pd_record *record,
+			      int64_t from_ns)
+{
+	size_t before = pd_count_below(record, arrivals->left, arrivals->left_count, sizeof(*arrivals->left),
+				       compare_start, 0);
+	const struct pd_record *last = before > 0 ? arrivals->left[before - 1] : NULL;
+	int64_t ns;
+
+	if (last && last->op.rank == record->op.rank && last->end_ns > from_ns)
+		from_ns = last->end_ns;
+	ns = record->start_ns - from_ns;
+	return ns < arrivals->most_launch_ns ? ns : arrivals->most_launch_ns;
 }
 
 static int compare_key(const void *record, const void *key)

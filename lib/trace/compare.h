@@ -60,6 +60,7 @@ enum pd_spent {
 	PD_SPENT_GRADIENT,
 	PD_SPENT_TRANSFER,
 	PD_SPENT_ALLREDUCE,
+	PD_SPENT_LAUNCH,                /* all was there, and the operation did not begin yet */
 	PD_SPENT_OTHER,
 	PD_SPENTS
 };

@@ -111,7 +111,7 @@ static void print_shares(const char *name, const char *which, const struct pd_ti
 			 const int64_t ns[PD_SPENTS], int ranks, FILE *out)
 {
 	fprintf(out, "%-20s %-6s", name, which);
-	fprintf(out, " %7.1f %7.1f %11.1f %9.1f %9.1f %10.1f %6.1f\n",
+	fprintf(out, " %7.1f %7.1f %11.1f %9.1f %9.1f %10.1f %7.1f %6.1f\n",
 		percent(spent, ns[PD_SPENT_COMPUTE], ranks),
 		spent->end_ns > spent->begin_ns
 			? 100 - percent(spent, ns[PD_SPENT_COMPUTE], ranks) : 0,
@@ -119,6 +119,7 @@ static void print_shares(const char *name, const char *which, const struct pd_ti
 		percent(spent, ns[PD_SPENT_GRADIENT], ranks),
 		percent(spent, ns[PD_SPENT_TRANSFER], ranks),
 		percent(spent, ns[PD_SPENT_ALLREDUCE], ranks),
+		percent(spent, ns[PD_SPENT_LAUNCH], ranks),
 		percent(spent, ns[PD_SPENT_OTHER], ranks));
 }
 
@@ -162,10 +163,10 @@ void pd_time_spent_print(const struct pd_timeline *timeline, const struct pd_tim
 	const char *one = second ? "first" : "", *two = "second";
 
 	fprintf(out, "\nwhere the time went, in %% of %s\n%-27s %7s %7s %s %18s\n"
-		"%-27s %7s %7s %11s %9s %9s %10s %6s\n",
+		"%-27s %7s %7s %11s %9s %9s %10s %7s %6s\n",
 		first->has_steady ? "the steady period" : "all", "", "", "",
 		"  waiting for a rank", "exposed", "", "compute", "bubble", "activations",
-		"gradients", "transfers", "all-reduce", "other");
+		"gradients", "transfers", "all-reduce", "launch", "other");
 	for (int i = 0; i < first->rank_count && i < RANKS_SHOWN; i++) {
 		int rank = timeline->rows[i];
 		char stages[32], name[80];

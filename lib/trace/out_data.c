@@ -27,6 +27,7 @@ static json_t *rank_json(const struct pd_report *report, int rank)
 		[PD_WAIT_GRADIENT] = "wait_gradient_ns",
 		[PD_WAIT_ALLREDUCE] = "wait_allreduce_ns",
 		[PD_WAIT_LOAD] = "wait_load_ns",
+		[PD_WAIT_LAUNCH] = "wait_launch_ns",
 		[PD_WAIT_OTHER] = "wait_other_ns",
 	};
 	const struct pd_timeline *timeline = report->timeline;

@@ -106,10 +106,11 @@ static void print_shares(const char *name, const struct pd_rank_report *one, FIL
 		window += (double)one->wait_ns[w];
 	fprintf(out, "%-12s %6.1f %6.1f", name, percent((double)one->busy_ns, window),
 		window > 0 ? 100 - percent((double)one->busy_ns, window) : 0);
-	fprintf(out, " %11.1f %9.1f %11.1f %6.1f",
+	fprintf(out, " %11.1f %9.1f %11.1f %7.1f %6.1f",
 		percent((double)one->wait_ns[PD_WAIT_ACTIVATION], window),
 		percent((double)one->wait_ns[PD_WAIT_GRADIENT], window),
 		percent((double)one->wait_ns[PD_WAIT_ALLREDUCE], window),
+		percent((double)one->wait_ns[PD_WAIT_LAUNCH], window),
 		percent((double)(one->wait_ns[PD_WAIT_OTHER] + one->wait_ns[PD_WAIT_LOAD]),
 			window));
 	if (one->transfer_ns > 0)
@@ -127,8 +128,8 @@ static void print_use(const struct pd_report *report, FILE *out)
 	char name[64], stages[32];
 	int shown = 0;
 
-	fputs("\n                             idle, waiting for                       transfers\n"
-	      "%              busy   idle  activation  gradient  all-reduce  other overlapped\n",
+	fputs("\n                             idle, waiting for                               transfers\n"
+	      "%              busy   idle  activation  gradient  all-reduce  launch  other overlapped\n",
 	      out);
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];

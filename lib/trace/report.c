@@ -35,7 +35,7 @@ static void add_waits(struct pd_report *report, int rank, const struct pd_arriva
 	for (size_t i = 0; i < lane->count && at < end; i++) {
 		const struct pd_record *record = lane->bars[i].record;
 		int64_t start = pd_clamp(record->start_ns, at, end);
-		int64_t stop = pd_clamp(record->end_ns, start, end), until;
+		int64_t stop = pd_clamp(record->end_ns, start, end), until, launch;
 		const struct pd_record *awaited;
 		struct pd_stage_report *stage;
 		enum pd_wait what;
@@ -58,7 +58,9 @@ static void add_waits(struct pd_report *report, int rank, const struct pd_arriva
 			mine->wait_ns[what] += until - at;
 			if (what == PD_WAIT_ALLREDUCE && whole)
 				stage->exposed_ns += (double)(until - at);
-			mine->wait_ns[PD_WAIT_OTHER] += start - until;
+			launch = pd_clamp(pd_arrivals_launch_ns(arrivals, record, until), 0, start - until);
+			mine->wait_ns[PD_WAIT_LAUNCH] += launch;
+			mine->wait_ns[PD_WAIT_OTHER] += start - until - launch;
 		}
 		mine->busy_ns += stop - start;
 		at = stop;
@@ -242,7 +244,7 @@ struct pd_report *pd_report_new(const struct pd_timeline *timeline)
 		add_waits(report, rank, &arrivals);
 		add_overlap(report, rank);
 	}
-	free(arrivals.list);
+	pd_arrivals_release(&arrivals);
 	add_stages(report);
 	add_links(report);
 	return report;

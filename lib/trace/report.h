@@ -5,8 +5,9 @@
  * Times of ranks are taken over a window: the steady state (lib/trace/steady.h), or the whole trace
  * without one.  Within it each rank either computes or is idle.  An idle moment counts for the
  * arrival that the next operation waited for last: the activations that a forward needs, the
- * gradients that a backward needs, or the all-reduce before a step.  After that arrival it counts
- * for nothing that the trace knows.  So the busy time and all waits of a rank add up to the window.
+ * gradients that a backward needs, or the all-reduce before a step.  After that arrival, and after
+ * the last buffer that came back to the rank, it counts as launch; in between for nothing that the trace
+ * knows.  So the busy time and all waits of a rank add up to the window.
  */
 #pragma once
 
@@ -23,7 +24,8 @@ enum pd_wait {
 	PD_WAIT_GRADIENT,
 	PD_WAIT_ALLREDUCE,
 	PD_WAIT_LOAD,
-	PD_WAIT_OTHER,                  /* a buffer, the host, the end */
+	PD_WAIT_LAUNCH,                 /* all was there, and the operation did not begin yet */
+	PD_WAIT_OTHER,                  /* a buffer, the end */
 	PD_WAITS
 };
 

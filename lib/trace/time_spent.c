@@ -37,8 +37,10 @@ static void add_gap(struct pd_time_spent *spent, size_t *capacity, const struct 
 	const struct pd_record *what = pd_arrivals_awaited(arrivals, record);
 	int rank = record->op.rank;
 	int64_t until = what ? pd_clamp(what->end_ns, from, to) : from, set_out;
+	int64_t launch = pd_clamp(pd_arrivals_launch_ns(arrivals, record, until), 0, to - until);
 
-	spent->ns[rank][PD_SPENT_OTHER] += to - until;
+	spent->ns[rank][PD_SPENT_LAUNCH] += launch;
+	spent->ns[rank][PD_SPENT_OTHER] += to - until - launch;
 	if (!what)
 		return;
 	if (pd_op_of_all(what->op.kind)) {
@@ -94,7 +96,7 @@ struct pd_time_spent *pd_time_spent_new(const struct pd_timeline *timeline)
 	spent->ns = pd_calloc((size_t)spent->rank_count, sizeof(*spent->ns));
 	for (int rank = 0; rank < spent->rank_count; rank++)
 		add_rank(spent, &capacity, &arrivals, timeline, rank);
-	free(arrivals.list);
+	pd_arrivals_release(&arrivals);
 	return spent;
 }
 

@@ -22,7 +22,7 @@ static struct pd_plan plan = { .profile = &profile, .stage_count = 2, .stages = 
 			       .rank_count = 2, .microbatches = 1 };
 
 /* The trace of all tests, which only borrows the plan. */
-static struct pd_trace trace = { .plan = &plan, .device = (char[]){ "sim" } };
+static struct pd_trace trace = { .plan = &plan, .device = (char[]){ "cpu" } };
 
 static void begin_trace(void)
 {
@@ -100,7 +100,8 @@ static void test_report(void)
 	one = &report->ranks[1];
 	is_int(one->busy_ns, 30, "rank 1: busy");
 	is_int(one->wait_ns[PD_WAIT_ACTIVATION], 25, "rank 1: waits until the activation arrives");
-	is_int(one->wait_ns[PD_WAIT_OTHER], 5 + 40, "rank 1: then for itself, and for the end");
+	is_int(one->wait_ns[PD_WAIT_LAUNCH], 5, "rank 1: then begins late");
+	is_int(one->wait_ns[PD_WAIT_OTHER], 40, "rank 1: and waits for the end");
 	is_int(one->overlapped_ns, 0, "rank 1: computes during none");
 	ok(report->stages[0].forward_ns == 20, "mean forward of stage 0");
 	ok(report->stages[1].backward_ns == 20, "mean backward of stage 1");
@@ -128,7 +129,8 @@ static void test_where(void)
 	is_int(spent->ns[0][PD_SPENT_OTHER], 0, "and no longer");
 	is_int(spent->ns[1][PD_SPENT_ACTIVATION], 20, "rank 1 waits for rank 0");
 	is_int(spent->ns[1][PD_SPENT_TRANSFER], 5, "for the activation on its way");
-	is_int(spent->ns[1][PD_SPENT_OTHER], 45, "for itself, and for the end");
+	is_int(spent->ns[1][PD_SPENT_LAUNCH], 5, "begins late");
+	is_int(spent->ns[1][PD_SPENT_OTHER], 40, "and waits for the end");
 	is_int(spent->awaited_count, 2, "two wait for another");
 	ok(spent->awaited[0].rank == 0 && spent->awaited[0].peer == 1
 	   && spent->awaited[0].gradient && spent->awaited[0].ns == 20, "rank 0 for rank 1");
@@ -190,7 +192,7 @@ static void test_text(void)
 	add_round();
 	text = drawn(plain);
 	is_str(text,
-	       "one <two> & three: 1f1b, stash, 2 ranks, simulated\n"
+	       "one <two> & three: 1f1b, stash, 2 ranks, measured\n"
 	       "100 ns in all, no steady state\n"
 	       "stage:rank; F- forward, B= backward, . idle\n"
 	       "\n"

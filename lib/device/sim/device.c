@@ -31,6 +31,7 @@ struct stream {
 	struct pd_stream base;
 	struct pd_sim_device *device;
 	bool computes;                  /* forwards and backwards, not only the sums of replicas */
+	int64_t ended_ns;               /* when it last was busy */
 	struct task *first, *last;
 	struct task *open;              /* collects waits for the work that is queued next */
 };
@@ -46,6 +47,8 @@ static void task_end(struct pd_sim *sim, struct pd_sim_activity *activity)
 	struct stream *stream = task->stream;
 
 	stream->first = task->after;
+	if (sim->now_ns > task->start_ns)
+		stream->ended_ns = sim->now_ns;
 	if (stream->first)
 		__builtin_prefetch(stream->first, 1);
 	else
@@ -58,7 +61,7 @@ static void task_end(struct pd_sim *sim, struct pd_sim_activity *activity)
 		pd_sim_let(sim, &stream->first->activity);
 }
 
-static void task_begin(struct pd_sim *sim, struct pd_sim_activity *activity)
+static void task_run(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
 	struct task *task = (struct task *)activity;
 	int64_t duration_ns = task->duration_ns;
@@ -66,6 +69,20 @@ static void task_begin(struct pd_sim *sim, struct pd_sim_activity *activity)
 	task->start_ns = sim->now_ns;
 	activity->next = task_end;
 	pd_sim_work(sim, activity, activity->rank, sim->threads, duration_ns);
+}
+
+/* What a stream computes begins late if the stream was idle before. */
+static void task_begin(struct pd_sim *sim, struct pd_sim_activity *activity)
+{
+	const struct task *task = (const struct task *)activity;
+
+	if (sim->launch_ns == 0 || !task->stream->computes || task->duration_ns == 0 ||
+	    task->stream->ended_ns == sim->now_ns) {
+		task_run(sim, activity);
+		return;
+	}
+	activity->next = task_run;
+	pd_sim_at(sim, activity, sim->now_ns + sim->launch_ns);
 }
 
 static struct task *open_task(struct stream *stream)

@@ -129,6 +129,7 @@ struct pd_sim {
 	double in_turns;                /* from the profile */
 	/* From the profile; these count where processors are shared. */
 	int64_t operation_ns;
+	int64_t launch_ns;              /* from the profile, wherever a stream was idle */
 	int64_t copied_bytes_per_s;     /* by a link of shared memory; 0: unknown */
 	const struct pd_profile *profile;       /* borrowed: speeds of sums */
 	struct pd_members direct;       /* who sums in each other's memory, but for ranks and count */

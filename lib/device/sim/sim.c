@@ -262,6 +262,7 @@ struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wi
 	sim->update_ns = before_each(plan->profile, update_of);
 	sim->update_apart_ns = before_each(plan->profile, pd_profile_apart_ns);
 	sim->operation_ns = plan->profile->operation_ns;
+	sim->launch_ns = plan->profile->launch_ns;
 	sim->in_turns = fmax(1, plan->profile->in_turns);
 	sim->copied_bytes_per_s = plan->profile->link_bandwidth_bytes_per_s;
 	sim->profile = plan->profile;
