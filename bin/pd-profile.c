@@ -218,6 +218,8 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 		return NULL;
 	if (workers > 1 && pd_measure_turns(model, &measure, &in_turns, err) < 0)
 		return in_model(err);
+	measure.workers = (int)workers;
+	sched_getaffinity(0, sizeof(measure.all), &measure.all);
 	beside = pd_beside_start(model, &measure, (int)workers - 1, err);
 	if (!beside)
 		return NULL;

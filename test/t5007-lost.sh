@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What ranks lose besides waiting for each other, as the profile says: launches.
+# What ranks lose besides waiting for each other, as the profile says: launches, and computing that is slower
+# beside transfers.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 # period PLAN: prints the time per microbatch of its replay.
@@ -48,6 +49,26 @@ test_ok 'in a run, the time from when all was there to the beginning' '
 	{ head -n 1 trace.jsonl | jq -c ".device = \"cpu\""; cat rest; } >later.jsonl
 	pd-replay --format=json later.jsonl | jq -e "(.window_ns / 62 * 1.5) as \$expected
 		| .ranks[1].wait_launch_ns == \$expected and .ranks[1].wait_other_ns == 0"'
+
+# A transfer of 500 ns, beside which computing takes twice as long.
+made_up '[1,1]' '[1,0]' '.profile.device.beside_transfers = 2 | .profile.layers[].activation_bytes = 500' >beside.json
+test_ok 'computing is slower while bytes leave, and while they come' '
+	pd-replay --format=trace --minibatches=4 beside.json | awk "NR > 1" >beside.jsonl
+	jq -c "select(.rank == 0 and .microbatch == 1 and .op == \"forward\") | .end_ns - .start_ns" beside.jsonl >found
+	jq -c "select(.rank == 1 and .microbatch == 0 and .op == \"forward\") | .end_ns - .start_ns" beside.jsonl >>found
+	# the activation of microbatch 0 leaves while microbatch 1 is computed: 500 ns do half the work; the one of
+	# microbatch 1 comes 250 ns later than that of 0 would allow, in the last 250 of 1000 ns
+	printf "1250\n1250\n" | cmp - found'
+test_ok 'the report has that apart, and what is left is what the profile says' '
+	pd-replay --format=json beside.json | jq -e ".period_ns as \$period | .window_ns as \$window
+		| .ranks | length == 2 and all(.[]; .slowed_ns > 0 and
+			(((.busy_ns - .slowed_ns) * \$period - 3000 * \$window) / \$window | fabs) < 1)"
+	pd-replay beside.json | grep "^of busy, slower beside transfers: stage 0 [0-9.]* %, stage 1 [0-9.]* %"'
+test_ok 'not where copies take processor time' '
+	pd-replay --processors=2 --format=json beside.json | jq -e "all(.ranks[]; has(\"slowed_ns\") | not)"'
+test_ok 'with a factor of 1 nothing changes' '
+	jq ".profile.device.beside_transfers = 1" beside.json | pd-replay - >a
+	jq "del(.profile.device.beside_transfers)" beside.json | pd-replay - | cmp - a'
 
 test_ok 'pd-profile measures it, from seven timed steps on' '
 	pd-profile --no-link --iterations=7 --batch-size=4 "$PD_SOURCE/share/models/mlp.json" |

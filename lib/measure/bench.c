@@ -146,8 +146,10 @@ void pd_bench_close(struct pd_bench *b)
 {
 	const struct pd_device_ops *ops = b->options->device;
 	void *arenas[] = { b->weights, b->apart, b->master, b->gradients, b->velocity, b->state,
-			   b->inbox, b->slot, b->scratch, b->shared };
+			   b->inbox, b->slot, b->scratch, b->shared, b->copied[0], b->copied[1] };
 
+	if (b->copying)
+		ops->stream.close(b->copying);
 	if (b->stream)
 		ops->stream.close(b->stream);
 	for (size_t i = 0; i < PD_COUNT(arenas); i++)

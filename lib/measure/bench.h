@@ -34,6 +34,8 @@ struct pd_bench {
 	struct pd_dataset data;
 	struct pd_loader *loader;
 	void *weights, *apart, *master, *gradients, *velocity, *state, *inbox, *slot, *scratch;
+	struct pd_stream *copying;      /* opened when it is needed (copies.c); or NULL */
+	void *copied[2];
 	void *shared;                   /* gradients that workers beside can map; or NULL */
 	struct pd_pass pass;
 	struct pd_update update;
@@ -61,6 +63,11 @@ int pd_bench_step(struct pd_bench *bench, int from, int to, struct pd_event *eve
  * the host, as what a rank receives does, and the beginning is the device's word.
  */
 int pd_bench_launch(struct pd_bench *bench, int64_t *ns_p, struct pd_error *err);
+/*
+ * Measures a whole step, which takes about step_ns, while bytes are copied: on a processor, by one that no
+ * worker has; 0 where there is none, or more copies were needed.
+ */
+int pd_bench_beside_copies(struct pd_bench *bench, int64_t step_ns, int64_t *ns_p, struct pd_error *err);
 /* Queues a sum of gradients; the next backward replaces them. */
 int pd_bench_queue_sum(struct pd_bench *bench, enum bench_sum what, struct pd_event *ev);
 /* Returns 0, or -1 if something that was queued has failed. */

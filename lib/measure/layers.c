@@ -19,6 +19,7 @@
 #define LEAST 7
 #define MOST 60
 #define ENOUGH_NS INT64_C(8000000000)   /* time of timed steps, if their number is not given */
+#define COPIES_EVERY 3                  /* timed steps, after which one is taken beside copies */
 #define MOST_OVER 1000                  /* steps, however long they are spread over */
 
 struct timing {
@@ -31,6 +32,8 @@ struct timing {
 						   beside, the wait for the slowest in the last */
 	int64_t *sums[BENCH_SUMS], *sums_in_step;       /* (capacity) */
 	int64_t *launches;              /* (capacity) */
+	int64_t *beside_copies;         /* steps so (capacity), of which there are copied_count */
+	int64_t copied_count;
 	int members;                            /* that sum in each other's memory; 0: they do not */
 	float *parts[PD_DIRECT_MEMBERS];        /* this one's share of their gradients */
 	size_t part_floats;
@@ -229,11 +232,26 @@ static void allocate(struct timing *t)
 		t->sums[i] = pd_calloc((size_t)t->capacity, sizeof(*t->sums[i]));
 	t->sums_in_step = pd_calloc((size_t)t->capacity, sizeof(*t->sums_in_step));
 	t->launches = pd_calloc((size_t)t->capacity, sizeof(*t->launches));
+	t->beside_copies = pd_calloc((size_t)t->capacity, sizeof(*t->beside_copies));
 }
 
 static int call_and_step(struct timing *t, struct pd_error *err)
 {
 	return pd_beside_call(t->bench.options->beside, err) < 0 ? -1 : step_together(t, err);
+}
+
+/* Takes such a step now and then, where there are steps enough to compare it with. */
+static int step_beside_copies(struct timing *t, struct pd_error *err)
+{
+	int64_t ns;
+
+	if (t->capacity < PD_ROUNDS_LEAST || t->count % COPIES_EVERY != 0)
+		return 0;
+	if (pd_bench_beside_copies(&t->bench, whole_of(t, BENCH_WHOLE_PARTS)[t->count], &ns, err) < 0)
+		return -1;
+	if (ns > 0)
+		t->beside_copies[t->copied_count++] = ns;
+	return 0;
 }
 
 /* Tells whether another timed step is wanted, after so long. */
@@ -277,7 +295,7 @@ static int measure(struct timing *t, struct pd_error *err)
 		    whole_step(t, err) < 0 || timed_sums(t, err) < 0 ||
 		    pd_bench_launch(&t->bench, &t->launches[t->count], err) < 0)
 			return -1;
-		if (o->beside && call_and_step(t, err) < 0)
+		if ((o->beside && call_and_step(t, err) < 0) || step_beside_copies(t, err) < 0)
 			return -1;
 		keep_samples(t);
 		t->count++;
@@ -431,6 +449,15 @@ static void share_whole(struct timing *t, struct pd_profile *profile)
 	};
 }
 
+/* Returns how many times as long steps take while bytes are copied, at least 1. */
+static double beside_copies(struct timing *t)
+{
+	double alone = (double)pd_median(whole_of(t, BENCH_WHOLE_PARTS), t->count);
+	double factor = alone > 0 ? (double)pd_median(t->beside_copies, t->copied_count) / alone : 1;
+
+	return factor > 1 ? round(factor * 1e4) / 1e4 : 1;
+}
+
 static struct pd_profile *make_profile(struct timing *t, struct pd_error *err)
 {
 	const struct pd_measure_options *o = t->bench.options;
@@ -463,6 +490,8 @@ static struct pd_profile *make_profile(struct timing *t, struct pd_error *err)
 	fill_spreads(t, profile);
 	if (t->count >= PD_ROUNDS_LEAST)
 		profile->launch_ns = pd_median(t->launches, t->count);
+	if (t->copied_count > 1)
+		profile->beside_transfers = beside_copies(t);
 	for (int l = 0; l < profile->layer_count; l++)
 		fill_times(t, l, &profile->layers[l]);
 	profile->step_ns = pd_median(whole_of(t, BENCH_WHOLE_PARTS), t->count);
@@ -493,5 +522,6 @@ struct pd_profile *pd_measure_layers(const struct pd_model *model,
 		free(t.sums[i]);
 	free(t.sums_in_step);
 	free(t.launches);
+	free(t.beside_copies);
 	return profile;
 }

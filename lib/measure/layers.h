@@ -8,6 +8,7 @@
 #include "device/device.h"
 #include "profile/profile.h"
 
+#include <sched.h>
 #include <stdbool.h>
 
 struct pd_beside;
@@ -16,7 +17,8 @@ struct pd_measure_options {
 	const struct pd_device_ops *device;
 	int64_t batch_size;
 	enum pd_dtype dtype;
-	int threads;
+	int threads, workers;           /* of each worker; side by side */
+	cpu_set_t all;                  /* processors of this machine that may be used */
 	bool tf32;                      /* see struct pd_device_config */
 	int64_t iterations;             /* timed steps; 0: enough for a stable median */
 	int64_t over_s;                 /* seconds over which these are spread; 0: one behind the other */

@@ -1,5 +1,5 @@
 lib_libpddevice_a_SOURCES += lib/measure/layers.c lib/measure/layers.h \
-	lib/measure/bench.c lib/measure/bench.h lib/measure/launch.c \
+	lib/measure/bench.c lib/measure/bench.h lib/measure/copies.c lib/measure/launch.c \
 	lib/measure/beside.c lib/measure/beside.h \
 	lib/measure/apart.c lib/measure/apart.h \
 	lib/measure/operation.c lib/measure/operation.h lib/measure/turns.c lib/measure/turns.h \

@@ -290,6 +290,7 @@ struct pd_trace *pd_replay(const struct pd_plan *plan, const struct pd_replay_op
 	if (!copy)
 		return NULL;
 	trace = pd_trace_new(copy, "sim", 0);
+	trace->shared = with.processors > 0 || copy->topology.processors > 0;
 	with.retired = gather;
 	with.context = trace;
 	if (pd_replay_run(trace->plan, &with, err) < 0) {

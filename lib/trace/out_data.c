@@ -45,6 +45,8 @@ static json_t *rank_json(const struct pd_report *report, int rank)
 		pd_json_set(json, keys[w], json_integer(one->wait_ns[w]));
 	pd_json_set(json, "transfer_ns", json_integer(one->transfer_ns));
 	pd_json_set(json, "overlapped_ns", json_integer(one->overlapped_ns));
+	if (one->slowed_ns > 0)
+		pd_json_set(json, "slowed_ns", json_integer(one->slowed_ns));
 	return json;
 }
 

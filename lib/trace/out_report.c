@@ -93,6 +93,7 @@ static void sum_ranks(const struct pd_report *report, const int *ranks, int coun
 		sum->busy_ns += one->busy_ns;
 		sum->transfer_ns += one->transfer_ns;
 		sum->overlapped_ns += one->overlapped_ns;
+		sum->slowed_ns += one->slowed_ns;
 		for (int w = 0; w < PD_WAITS; w++)
 			sum->wait_ns[w] += one->wait_ns[w];
 	}
@@ -149,6 +150,28 @@ static void print_use(const struct pd_report *report, FILE *out)
 	}
 	if (shown > RANKS_SHOWN)
 		fprintf(out, "(%d more ranks)\n", shown - RANKS_SHOWN);
+}
+
+/* Prints how much of the time in which stages are busy is computing that is slower beside transfers. */
+static void print_slowed(const struct pd_report *report, FILE *out)
+{
+	const struct pd_plan *plan = report->timeline->trace->plan;
+	double window = (double)(report->end_ns - report->begin_ns);
+	bool any = false;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+		struct pd_rank_report sum;
+
+		sum_ranks(report, stage->ranks, stage->replicas, &sum);
+		if (report->timeline->chunks[s] > 0 || sum.slowed_ns == 0)
+			continue;
+		fprintf(out, "%s stage %d %.1f %%", any ? "," : "of busy, slower beside transfers:", s,
+			percent((double)sum.slowed_ns, window * stage->replicas));
+		any = true;
+	}
+	if (any)
+		putc('\n', out);
 }
 
 static void print_moved(const char *name, int64_t count, int64_t bytes, double each_ns, FILE *out)
@@ -343,6 +366,7 @@ void pd_report_print(const struct pd_report *report, const struct pd_report *pre
 {
 	print_head(report, out);
 	print_use(report, out);
+	print_slowed(report, out);
 	print_stages(report, out);
 	if (predicted)
 		print_differences(report, predicted, out);

@@ -5,6 +5,7 @@
 #include "base/sort.h"
 #include "trace/arrivals.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static enum pd_wait wait_of(enum pd_op_kind kind)
@@ -87,6 +88,67 @@ static int64_t busy_before(const struct pd_lane *lane, const int64_t *sums, int6
 	return sums[begun] - (last > ns ? last - ns : 0);
 }
 
+struct span { int64_t begin_ns, end_ns; };
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct span *x = a, *y = b;
+
+	return (x->begin_ns > y->begin_ns) - (x->begin_ns < y->begin_ns);
+}
+
+/* Lists when bytes came to or left a rank, in the window, by beginning; returns how many spans. */
+static size_t travels_of(const struct pd_report *report, int rank, struct span **list_p)
+{
+	size_t room = 0, count = 0;
+	struct span *list;
+
+	for (int l = PD_LANE_ACTIVATIONS_IN; l < PD_LANES; l++)
+		room += pd_timeline_lane(report->timeline, rank, l)->count;
+	list = pd_calloc(room, sizeof(*list));
+	for (int l = PD_LANE_ACTIVATIONS_IN; l < PD_LANES; l++) {
+		const struct pd_lane *moves = pd_timeline_lane(report->timeline, rank, l);
+
+		for (size_t i = 0; i < moves->count; i++) {
+			const struct pd_record *record = moves->bars[i].record;
+
+			list[count++] = (struct span){
+				pd_clamp(record->start_ns, report->begin_ns, report->end_ns),
+				pd_clamp(record->end_ns, report->begin_ns, report->end_ns) };
+		}
+	}
+	qsort(list, count, sizeof(*list), by_begin);
+	*list_p = list;
+	return count;
+}
+
+/* Where processors are shared, copies take processor time, and computing is not slower besides. */
+static bool is_slowed(const struct pd_trace *trace)
+{
+	return trace->plan->profile->beside_transfers > 1 && trace->processors == 0 && !trace->shared;
+}
+
+/* Returns by how much computing took longer while bytes came or left. */
+static int64_t slowed_ns(const struct pd_report *report, int rank, const int64_t *sums)
+{
+	const struct pd_lane *lane = pd_timeline_lane(report->timeline, rank, PD_LANE_COMPUTE);
+	double factor = report->timeline->trace->plan->profile->beside_transfers;
+	int64_t busy = 0, until = INT64_MIN;
+	struct span *list;
+	size_t count = travels_of(report, rank, &list);
+
+	for (size_t i = 0; i < count; i++) {
+		int64_t begin = list[i].begin_ns > until ? list[i].begin_ns : until;
+
+		if (list[i].end_ns <= begin)
+			continue;
+		busy += busy_before(lane, sums, list[i].end_ns) - busy_before(lane, sums, begin);
+		until = list[i].end_ns;
+	}
+	free(list);
+	return llround((double)busy * (1 - 1 / factor));
+}
+
 static void add_overlap(struct pd_report *report, int rank)
 {
 	const struct pd_lane *lane = pd_timeline_lane(report->timeline, rank, PD_LANE_COMPUTE);
@@ -109,6 +171,8 @@ static void add_overlap(struct pd_report *report, int rank)
 					       - busy_before(lane, sums, start);
 		}
 	}
+	if (is_slowed(report->timeline->trace))
+		mine->slowed_ns = slowed_ns(report, rank, sums);
 	free(sums);
 }
 

@@ -36,6 +36,8 @@ struct pd_rank_report {
 	 * meanwhile.
 	 */
 	int64_t transfer_ns, overlapped_ns;
+	/* Of busy_ns: what computing took longer meanwhile, by the profile (beside_transfers). */
+	int64_t slowed_ns;
 };
 
 struct pd_stage_report {                /* means over the training operations of the trace */

@@ -23,6 +23,7 @@ struct pd_trace {
 	char *device;                   /* such as "cpu" or "sim" */
 	/* Processors that the ranks shared on one machine, and threads of each rank; 0: unknown. */
 	int64_t processors, threads;
+	bool shared;                    /* a replay in which they shared processors */
 	/* The pipeline was empty after so many, counted from the beginning of training; 0: never. */
 	int64_t epoch_minibatches;
 	int64_t start_ns;               /* beginning of training; records' times count from the same

@@ -68,7 +68,7 @@ static void task_run(struct pd_sim *sim, struct pd_sim_activity *activity)
 
 	task->start_ns = sim->now_ns;
 	activity->next = task_end;
-	pd_sim_work(sim, activity, activity->rank, sim->threads, duration_ns);
+	pd_sim_compute(sim, activity, activity->rank, duration_ns);
 }
 
 /* What a stream computes begins late if the stream was idle before. */

@@ -79,6 +79,10 @@ void pd_sim_work_shared(struct pd_sim *sim, struct pd_sim_activity *activity, in
 			int64_t threads, int64_t duration_ns);
 /* Charges a thread of the rank with work from now on for which nobody waits. */
 void pd_sim_work_aside(struct pd_sim *sim, int rank, int64_t duration_ns);
+/* Lets each rank have processors of its own, on which computing is slower while bytes come or leave. */
+void pd_sim_slow_beside_transfers(struct pd_sim *sim, double factor);
+/* Bytes begin (1) or end (-1) to come to or leave a rank. */
+void pd_sim_travels(struct pd_sim *sim, int rank, int change);
 void pd_sim_free_processors(struct pd_sim *sim);
 
 /* An activity that is due at a time. */
@@ -124,7 +128,9 @@ struct pd_sim {
 	struct pd_arena streams;
 	struct pd_sim_fabric *fabric;   /* between the devices; or NULL */
 	struct pd_sim_share *shares;    /* of the processors; rank r has share r mod share_count */
-	int share_count;                /* 0: every rank has processors enough of its own */
+	int share_count;                /* 0: every rank has processors enough of its own, at one pace */
+	bool shared;                    /* ranks share processors (pd_sim_set_processors()) */
+	double beside_transfers;        /* from the profile, 1 or more; only where they do not */
 	int64_t threads;                /* that a rank computes with */
 	double in_turns;                /* from the profile */
 	/* From the profile; these count where processors are shared. */
@@ -164,8 +170,18 @@ struct pd_sim {
 static inline void pd_sim_work(struct pd_sim *sim, struct pd_sim_activity *activity, int rank,
 			       int64_t threads, int64_t duration_ns)
 {
-	if (sim->share_count == 0 || duration_ns == 0)
+	if (!sim->shared || duration_ns == 0)
 		pd_sim_at(sim, activity, sim->now_ns + duration_ns);
 	else
 		pd_sim_work_shared(sim, activity, rank, threads, duration_ns);
+}
+
+/* Does the same for a computation, which also takes longer while bytes come or leave (pd_sim_travels()). */
+static inline void pd_sim_compute(struct pd_sim *sim, struct pd_sim_activity *activity, int rank,
+				  int64_t duration_ns)
+{
+	if (sim->share_count == 0 || duration_ns == 0)
+		pd_sim_at(sim, activity, sim->now_ns + duration_ns);
+	else
+		pd_sim_work_shared(sim, activity, rank, sim->threads, duration_ns);
 }

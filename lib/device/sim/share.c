@@ -5,6 +5,9 @@
  * each finds caches that the others have filled, turn after turn, and the pace is lower by the
  * profile's factor.  So each share has a clock that runs at this pace, and a piece of work ends when
  * the clock has advanced by its duration.
+ *
+ * Where ranks have processors of their own and the profile says that computing is slower beside
+ * transfers, each has a share, whose pace is lower while bytes come or leave.
  */
 #include "base/mem.h"
 #include "device/sim/engine.h"
@@ -22,6 +25,8 @@ struct pd_sim_share {
 	int64_t processors;
 	double in_turns;                /* how much longer work takes while there are turns; 1 or more */
 	int64_t threads;                /* threads of all jobs */
+	int travelling;                 /* transfers that come or leave, where that counts */
+	double beside_transfers;        /* how much longer work takes beside them; 1 or more */
 	double clock;
 	int64_t at_ns;                  /* time on sim's clock at that reading */
 	uint64_t wake;                  /* number of the wake that is valid */
@@ -37,8 +42,9 @@ struct wake {
 
 static double pace(const struct pd_sim_share *share)
 {
-	return share->threads > share->processors
-		? (double)share->processors / ((double)share->threads * share->in_turns) : 1;
+	if (share->threads > share->processors)
+		return (double)share->processors / ((double)share->threads * share->in_turns);
+	return share->travelling > 0 ? 1 / share->beside_transfers : 1;
 }
 
 static void bring_up_to(struct pd_sim_share *share, int64_t now_ns)
@@ -118,10 +124,43 @@ void pd_sim_work_aside(struct pd_sim *sim, int rank, int64_t duration_ns)
 	pd_sim_work(sim, activity, rank, 1, duration_ns);
 }
 
+static void free_shares(struct pd_sim *sim)
+{
+	for (int i = 0; i < sim->share_count; i++)
+		free(sim->shares[i].jobs);
+	free(sim->shares);
+	sim->shares = NULL;
+	sim->share_count = 0;
+}
+
+void pd_sim_slow_beside_transfers(struct pd_sim *sim, double factor)
+{
+	sim->beside_transfers = factor;
+	sim->share_count = sim->rank_count;
+	sim->shares = pd_calloc((size_t)sim->share_count, sizeof(*sim->shares));
+	for (int i = 0; i < sim->share_count; i++)
+		sim->shares[i] = (struct pd_sim_share){ .processors = INT64_MAX, .beside_transfers = factor };
+}
+
+void pd_sim_travels(struct pd_sim *sim, int rank, int change)
+{
+	struct pd_sim_share *share;
+
+	if (sim->beside_transfers <= 1)
+		return;
+	share = &sim->shares[rank];
+	bring_up_to(share, sim->now_ns);
+	share->travelling += change;
+	plan_wake(sim, share);
+}
+
 void pd_sim_set_processors(struct pd_sim *sim, int64_t processors, int64_t threads)
 {
 	int64_t each = processors / sim->rank_count;
 
+	free_shares(sim);
+	sim->shared = true;
+	sim->beside_transfers = 1;      /* copies have processor time of their own */
 	sim->share_count = processors < sim->rank_count ? (int)processors : sim->rank_count;
 	sim->shares = pd_calloc((size_t)sim->share_count, sizeof(*sim->shares));
 	for (int i = 0; i < sim->share_count; i++)
@@ -134,9 +173,7 @@ void pd_sim_set_processors(struct pd_sim *sim, int64_t processors, int64_t threa
 
 void pd_sim_free_processors(struct pd_sim *sim)
 {
-	for (int i = 0; i < sim->share_count; i++)
-		free(sim->shares[i].jobs);
-	free(sim->shares);
+	free_shares(sim);
 	pd_pool_release(&sim->wakes);
 	pd_pool_release(&sim->asides);
 }

@@ -273,6 +273,8 @@ struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wi
 	for (int s = 0; s < plan->stage_count; s++)
 		size_stage(plan, wiring, s, &sim->sizes[s]);
 	make_devices(sim, plan);
+	if (plan->profile->beside_transfers > 1)
+		pd_sim_slow_beside_transfers(sim, plan->profile->beside_transfers);
 	return sim;
 }
 

@@ -96,6 +96,7 @@ static void transfer_arrive(struct pd_sim *sim, struct pd_sim_activity *activity
 {
 	struct sim_transfer *x = (struct sim_transfer *)activity;
 
+	pd_sim_travels(sim, x->to, -1);
 	pd_sim_complete(sim, x->to, activity->event, x->start_ns, sim->now_ns);
 	pd_pool_return(&sim->fabric->transfers, x);
 }
@@ -183,7 +184,7 @@ static void travel(struct pd_sim *sim, struct sim_transfer *x, int64_t bandwidth
 {
 	int64_t ns = way_ns(x->bytes, bandwidth), copy_ns;
 
-	if (sim->share_count == 0 || sim->copied_bytes_per_s <= bandwidth) {
+	if (!sim->shared || sim->copied_bytes_per_s <= bandwidth) {
 		pd_sim_work(sim, &x->activity, x->to, 1, ns);
 		return;
 	}
@@ -212,6 +213,8 @@ static void start(struct pd_sim *sim, struct sim_transfer *x, const struct path 
 			relieve_later(sim, &path->links[i],
 				      sim->now_ns + way_ns(x->bytes, path->own[i / 2]));
 	x->start_ns = sim->now_ns;
+	pd_sim_travels(sim, x->activity.rank, 1);
+	pd_sim_travels(sim, x->to, 1);
 	travel(sim, x, path->bandwidth);
 }
 
@@ -346,6 +349,7 @@ static void transfer_left(struct pd_sim *sim, struct pd_sim_activity *activity)
 	struct sim_transfer *x = (struct sim_transfer *)activity;
 	struct path path;
 
+	pd_sim_travels(sim, x->activity.rank, -1);
 	path_of(sim->fabric, x, &path);
 	for (int i = 0; i < path.count; i++)
 		if (path.own[i / 2] <= path.bandwidth)
