@@ -37,6 +37,9 @@ struct greedy {
 		int64_t *bytes;         /* what each microbatch keeps */
 		bool gradient;          /* the last operation was one */
 	} *holdings;                    /* per position */
+	struct action *next;            /* per position */
+	bool *known;                    /* per position: that is what it would do now */
+	int64_t most_idle_ns;
 };
 
 static const struct pd_order_stage *stage(const struct greedy *g, int s)
@@ -149,7 +152,7 @@ static struct action in_gap(const struct greedy *g, int position, const struct c
 
 	if (pd_order_weight_waits(&g->build, position) &&
 	    (c->lacks_room || g->rule.greedy || gap_ns >= pd_order_weight_ns(&g->build, position) ||
-	     gap_ns > pd_order_most_idle(&g->build) - seat->idle_ns))
+	     gap_ns > g->most_idle_ns - seat->idle_ns))
 		return (struct action){ .begin_ns = seat->now_ns, .pass = PD_ORDER_W };
 	return next;
 }
@@ -187,6 +190,24 @@ static void hold(struct greedy *g, int position, int microbatch, int64_t bytes)
 	}
 }
 
+/* Forgets what the positions would do for which an operation of a stage changes something. */
+static void forget(struct greedy *g, int position, int s)
+{
+	const struct pd_order_request *request = g->build.request;
+	int64_t idle_ns = pd_order_seat(&g->build, position)->idle_ns;
+
+	g->known[position] = false;
+	if (s > 0)
+		g->known[request->position_of[s - 1]] = false;
+	if (s + 1 < request->stages)
+		g->known[request->position_of[s + 1]] = false;
+	if (idle_ns <= g->most_idle_ns)
+		return;
+	g->most_idle_ns = idle_ns;
+	for (int q = 0; q < request->positions; q++)
+		g->known[q] = false;
+}
+
 static void act(struct greedy *g, int position, const struct action *action)
 {
 	struct pd_order_waiting *waiting = &g->build.waiting[position];
@@ -201,6 +222,25 @@ static void act(struct greedy *g, int position, const struct action *action)
 					 (action->pass == PD_ORDER_W && g->holdings[position].gradient);
 	hold(g, position, microbatch, action->pass == PD_ORDER_F ? stage(g, s)->f_bytes
 				      : action->pass == PD_ORDER_I ? stage(g, s)->b_bytes : stage(g, s)->w_bytes);
+	forget(g, position, s);
+}
+
+/* Returns the position that can act first, or -1. */
+static int first_to_act(struct greedy *g)
+{
+	int64_t begin_ns = INT64_MAX;
+	int position = -1;
+
+	for (int q = 0; q < g->build.request->positions; q++) {
+		if (!g->known[q])
+			g->next[q] = choose(g, q);
+		g->known[q] = true;
+		if (g->next[q].begin_ns < begin_ns) {
+			begin_ns = g->next[q].begin_ns;
+			position = q;
+		}
+	}
+	return position;
 }
 
 static void try(struct greedy *g, struct pd_order_found *found)
@@ -210,19 +250,13 @@ static void try(struct greedy *g, struct pd_order_found *found)
 	size_t passes = 3 * (size_t)request->stages * (size_t)request->microbatches, done = 0;
 
 	for (; done < passes; done++) {
-		struct action first = { .begin_ns = INT64_MAX }, action;
-		int position = 0;
+		int position = first_to_act(g);
+		struct action action;
 
-		for (int q = 0; q < request->positions; q++) {
-			action = choose(g, q);
-			if (action.begin_ns < first.begin_ns) {
-				first = action;
-				position = q;
-			}
-		}
-		if (first.begin_ns == INT64_MAX)
+		if (position < 0)
 			break;
-		act(g, position, &first);
+		action = g->next[position];
+		act(g, position, &action);
 	}
 	if (done == passes)
 		pd_order_offer(found, pd_order_build_end(&g->build), request, "%s first%s%s%s",
@@ -245,28 +279,42 @@ static void sort_stages(struct greedy *g, const struct pd_order_request *request
 	g->first_stage[request->positions] = end;
 }
 
+static void begin(struct greedy *g, const struct pd_order_request *request, int64_t *bytes)
+{
+	size_t microbatches = (size_t)request->microbatches;
+
+	g->build = pd_order_build_begin(request);
+	g->most_idle_ns = 0;
+	for (size_t q = 0; q < (size_t)request->positions; q++) {
+		g->holdings[q] = (struct holding){ .bytes = bytes + q * microbatches };
+		g->known[q] = false;
+		for (size_t i = 0; i < microbatches; i++)
+			g->holdings[q].bytes[i] = 0;
+	}
+}
+
 void pd_order_search_greedy(const struct pd_order_request *request, struct pd_order_found *found)
 {
-	size_t positions = (size_t)request->positions, microbatches = (size_t)request->microbatches;
+	size_t positions = (size_t)request->positions;
 	struct greedy g = {
 		.first_stage = pd_calloc(positions + 1, sizeof(*g.first_stage)),
 		.stages = pd_calloc((size_t)request->stages, sizeof(*g.stages)),
 		.holdings = pd_calloc(positions, sizeof(*g.holdings)),
+		.next = pd_calloc(positions, sizeof(*g.next)),
+		.known = pd_calloc(positions, sizeof(*g.known)),
 	};
-	int64_t *bytes = pd_calloc(positions * microbatches, sizeof(*bytes));
+	int64_t *bytes = pd_calloc(positions * (size_t)request->microbatches, sizeof(*bytes));
 
 	sort_stages(&g, request);
 	for (int n = 0; n < 8 * PREFERENCES; n++) {
 		g.rule = (struct rule){ (enum preference)(n / 8), n & 1, n & 2, n & 4 };
-		for (size_t i = 0; i < positions * microbatches; i++)
-			bytes[i] = 0;
-		for (size_t q = 0; q < positions; q++)
-			g.holdings[q] = (struct holding){ .bytes = bytes + q * microbatches };
-		g.build = pd_order_build_begin(request);
+		begin(&g, request, bytes);
 		try(&g, found);
 	}
 	free(bytes);
 	free(g.first_stage);
 	free(g.stages);
 	free(g.holdings);
+	free(g.next);
+	free(g.known);
 }
