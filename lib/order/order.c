@@ -30,6 +30,22 @@ struct pd_order *pd_order_new_placed(int positions, int stages, int microbatches
 	return order;
 }
 
+struct pd_order *pd_order_copy(const struct pd_order *order)
+{
+	struct pd_order *copy = pd_order_new(order->positions, order->stages, order->microbatches,
+					     order->position_of);
+
+	for (int q = 0; q < order->positions; q++) {
+		const struct pd_order_list *list = &order->lists[q];
+
+		copy->lists[q] = (struct pd_order_list){
+			.ops = pd_memdup(list->ops, list->count * sizeof(*list->ops)),
+			.count = list->count, .capacity = list->count,
+		};
+	}
+	return copy;
+}
+
 void pd_order_free(struct pd_order *order)
 {
 	if (!order)

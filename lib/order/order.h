@@ -60,6 +60,7 @@ typedef int pd_order_placement(int positions, int stage);
 /* Makes an order with empty lists; position_of is copied. */
 struct pd_order *pd_order_new(int positions, int stages, int microbatches, const int *position_of);
 struct pd_order *pd_order_new_placed(int positions, int stages, int microbatches, pd_order_placement *place);
+struct pd_order *pd_order_copy(const struct pd_order *order);
 void pd_order_free(struct pd_order *order);
 /* Appends an operation to the list of its stage's position. */
 void pd_order_add(struct pd_order *order, enum pd_order_pass pass, int stage, int microbatch);

@@ -25,12 +25,13 @@ int64_t pd_order_run_arrival(const struct pd_order_run *run, const struct pd_ord
 {
 	const struct pd_order_request *request = run->request;
 	enum pd_order_pass pass = op->pass == PD_ORDER_F ? PD_ORDER_F : PD_ORDER_I;
-	int from = op->stage + (pass == PD_ORDER_F ? -1 : 1);
+	int to = op->stage, from = to + (pass == PD_ORDER_F ? -1 : 1);
 
 	if (op->pass == PD_ORDER_W || from < 0 || from == request->stages)
 		return 0;
 	return *pd_order_time(&run->ends, pass, from, op->microbatch) +
-	       (request->position_of[from] == request->position_of[op->stage] ? 0 : request->transfer_ns);
+	       (request->position_of[from] == request->position_of[to]
+		? 0 : request->stage[from < to ? from : to].transfer_ns);
 }
 
 static void keep(struct pd_order_seat *seat, int64_t bytes)

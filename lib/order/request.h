@@ -6,6 +6,8 @@
 
 struct pd_order_stage {
 	int64_t f_ns, b_ns, w_ns;       /* F, I and W of a microbatch; B takes b + w */
+	int64_t transfer_ns;            /* of a microbatch between it and the next stage, where that is at another
+					   position; one way, and its gradient back */
 	int64_t f_bytes, b_bytes, w_bytes;      /* by which each changes what its position keeps; f > 0, the
 						   others at most 0, the sum 0 */
 };
@@ -14,7 +16,6 @@ struct pd_order_request {
 	int positions, stages, microbatches;
 	const int *position_of;                 /* per stage */
 	const struct pd_order_stage *stage;     /* per stage */
-	int64_t transfer_ns;                    /* between stages at different positions */
 	const int64_t *cap_bytes;               /* per position: what it may keep; NULL: as much as it likes */
 	bool agrees;                            /* all positions agree on updates: the makespan counts, else
 						   the longest span */

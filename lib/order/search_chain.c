@@ -41,7 +41,7 @@ static void count_extra(struct chain *c)
 
 	for (int s = last - 1; s >= 0; s--) {
 		int64_t cap = pd_order_cap(request, request->position_of[s]), bytes = seat(c, s)->bytes;
-		int64_t now_ns = seat(c, s)->now_ns, arrival_ns = gradient_ns + request->transfer_ns;
+		int64_t now_ns = seat(c, s)->now_ns, arrival_ns = gradient_ns + stage(c, s)->transfer_ns;
 
 		c->extra[s] = 0;
 		while (1 + c->extra[s] < request->microbatches && bytes <= cap - stage(c, s)->f_bytes &&
@@ -98,7 +98,7 @@ static bool wants_ahead(const struct chain *c, int s)
 {
 	const struct pd_order_seat *here = seat(c, s);
 	int64_t gradient_ns = seat(c, s + 1)->now_ns + stage(c, s + 1)->f_ns + stage(c, s + 1)->b_ns +
-			      c->build.request->transfer_ns;
+			      stage(c, s)->transfer_ns;
 
 	if (here->now_ns >= gradient_ns)
 		return false;

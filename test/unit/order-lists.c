@@ -44,13 +44,12 @@ static struct even even(const struct pd_order *order, int64_t f, int64_t b, int6
 {
 	struct even e = {
 		.request = { .positions = order->positions, .stages = order->stages,
-			     .microbatches = order->microbatches, .position_of = order->position_of,
-			     .transfer_ns = transfer },
+			     .microbatches = order->microbatches, .position_of = order->position_of },
 		.stages = pd_calloc((size_t)order->stages, sizeof(*e.stages)),
 	};
 
 	for (int s = 0; s < order->stages; s++)
-		e.stages[s] = (struct pd_order_stage){ f, b, w, 1, 0, -1 };
+		e.stages[s] = (struct pd_order_stage){ f, b, w, transfer, 1, 0, -1 };
 	e.request.stage = e.stages;
 	return e;
 }

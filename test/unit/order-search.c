@@ -38,14 +38,14 @@ static struct even even(int positions, int chunks, int m, pd_order_placement *pl
 	};
 
 	for (int s = 0; s < stages; s++) {
-		e.stages[s] = (struct pd_order_stage){ fbwc[0], fbwc[1], fbwc[2], 1, 0, -1 };
+		e.stages[s] = (struct pd_order_stage){ fbwc[0], fbwc[1], fbwc[2], fbwc[3], 1, 0, -1 };
 		e.position_of[s] = place(positions, s);
 	}
 	for (int q = 0; q < positions; q++)
 		e.caps[q] = cap;
 	e.request = (struct pd_order_request){
 		.positions = positions, .stages = stages, .microbatches = m, .position_of = e.position_of,
-		.stage = e.stages, .transfer_ns = fbwc[3], .cap_bytes = cap ? e.caps : NULL };
+		.stage = e.stages, .cap_bytes = cap ? e.caps : NULL };
 	return e;
 }
 
@@ -143,7 +143,8 @@ static void test_published(void)
 		ok(near(price_of(pd_order_zb_h1(p, m), &e), rows[i].zb_h1), "ZB-H1, row %zu", i + 1);
 		release(&e);
 		e = even(p, chunks, m, pd_order_loop, rows[i].fbwc, 0);
-		e.request.transfer_ns *= chunks;        /* a chunk takes as long as a stage: all takes so much longer */
+		for (int s = 0; s < p * chunks; s++)    /* a chunk takes as long as a stage: all takes so much longer */
+			e.stages[s].transfer_ns *= chunks;
 		ok(near(price_of(pd_order_interleaved(p, chunks, m, p), &e), rows[i].interleaved * chunks),
 		   "interleaved, row %zu", i + 1);
 		release(&e);
@@ -259,7 +260,7 @@ static struct even random_request(uint64_t *state)
 		struct pd_order_stage *stage = &e.stages[s];
 
 		*stage = (struct pd_order_stage){ between(state, 1, 20), between(state, 1, 20), between(state, 0, 20),
-						  between(state, 1, 30), 0, 0 };
+						  between(state, 0, 5), between(state, 1, 30), 0, 0 };
 		stage->b_bytes = -between(state, 0, stage->f_bytes);
 		stage->w_bytes = -stage->f_bytes - stage->b_bytes;
 		e.caps[e.position_of[s]] += stage->f_bytes;
@@ -267,7 +268,6 @@ static struct even random_request(uint64_t *state)
 	for (int q = 0; q < positions; q++)
 		e.caps[q] += between(state, 0, 2) * between(state, 0, 40);
 	e.request.cap_bytes = e.caps;
-	e.request.transfer_ns = between(state, 0, 5);
 	e.request.agrees = between(state, 0, 1);
 	return e;
 }

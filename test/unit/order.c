@@ -99,11 +99,11 @@ static void test_price(void)
 	static const char *const texts[] = { "0F0,0F1,0B0,0B1", "1F0,1I0,1W0,1F1,1B1" };
 	static const int position_of[] = { 0, 1 };
 	static const struct pd_order_stage stages[] = {
-		{ .f_ns = 10, .b_ns = 20, .w_ns = 5, .f_bytes = 100, .b_bytes = -40, .w_bytes = -60 },
+		{ .f_ns = 10, .b_ns = 20, .w_ns = 5, .transfer_ns = 1, .f_bytes = 100, .b_bytes = -40, .w_bytes = -60 },
 		{ .f_ns = 12, .b_ns = 8, .w_ns = 4, .f_bytes = 10, .b_bytes = -4, .w_bytes = -6 },
 	};
 	static const int64_t caps[][2] = { { 200, 10 }, { 200, 9 }, { 199, 10 } };
-	struct pd_order_request request = { .positions = 2, .stages = 2, .microbatches = 2, .transfer_ns = 1,
+	struct pd_order_request request = { .positions = 2, .stages = 2, .microbatches = 2,
 					    .position_of = position_of, .stage = stages };
 	struct pd_order *order = order_of(2, 1, 2, pd_order_loop, texts);
 	struct pd_order_price price = pd_order_price(order, &request);
