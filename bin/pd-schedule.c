@@ -5,6 +5,7 @@
 #include "base/opt.h"
 #include "plan/show.h"
 #include "replay/replay.h"
+#include "schedule/as_order.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
 #include "schedule/peaks.h"
@@ -15,8 +16,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { JSON, TORCH, TORCH_COMMS };
-static const char *const formats[] = { "json", "torch", "torch-comms", NULL };
+enum { JSON, TORCH, TORCH_COMMS, PLAN };
+static const char *const formats[] = { "json", "torch", "torch-comms", "plan", NULL };
 
 static bool check, compact;
 static int format;
@@ -28,7 +29,8 @@ static const struct pd_opt options[] = {
 	  &check },
 	{ "compact", 0, PD_OPT_FLAG, NULL, "write what repeats itself once", &compact },
 	{ "format", 'f', PD_OPT_CHOICE, "NAME",
-	  "json (default); PyTorch's table: torch, or torch-comms with transfers", &format,
+	  "json (default); PyTorch's table: torch, or torch-comms with transfers; plan: a plan with this order",
+	  &format,
 	  .choices = formats },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N", "of a plan: train N minibatches", &minibatches, 1,
 	  1 << 30 },
@@ -69,6 +71,22 @@ static int write_torch(const char *name, const struct pd_plan *plan, const struc
 	    (!schedule || pd_schedule_fits(schedule, lists->microbatches, err) == 0))
 		result = pd_torch_write(stdout, lists, schedule, format == TORCH_COMMS, err);
 	pd_lists_free(none);
+	return result;
+}
+
+/* Writes the plan with the order that the schedule, or lists of one minibatch, have. */
+static int write_plan(const struct pd_plan *plan, const struct pd_schedule *schedule, const struct pd_lists *lists,
+		      int64_t n, struct pd_error *err)
+{
+	json_t *json;
+	int result;
+
+	if (n > 1)
+		return pd_error_input(err, "%s: the order in a plan is that of one minibatch, found %" PRId64,
+				      lists ? lists->name : "--minibatches", n);
+	json = pd_plan_as_ordered(plan, schedule, lists, err);
+	result = json ? pd_json_write(json, stdout, err) : -1;
+	json_decref(json);
 	return result;
 }
 
@@ -132,11 +150,13 @@ static int from_table(struct pd_lists *lists, const struct pd_plan *plan, struct
 {
 	if (check)
 		return describe(lists, plan, err);
-	if (format != JSON)
+	if (format != JSON && format != PLAN)
 		return write_torch(lists->name, lists->plan, NULL, lists, minibatches, err);
 	if (!plan)
 		return pd_error_input(err, "%s: a table says nothing of layers: expected --check, or the --plan that "
 				      "has its stages", lists->name);
+	if (format == PLAN)
+		return write_plan(lists->plan, NULL, lists, minibatches, err);
 	if (minibatches > 1)
 		pd_lists_do_again(lists, minibatches);
 	return pd_lists_write(stdout, lists, compact, err);
@@ -149,7 +169,9 @@ static int from_plan(const char *file, const struct pd_plan *plan, struct pd_err
 	int64_t n = minibatches ? minibatches : pd_steady_minibatches(plan), count;
 	int result = -1;
 
-	if (schedule && format != JSON)
+	if (schedule && format == PLAN)
+		result = write_plan(plan, schedule, NULL, minibatches, err);
+	else if (schedule && format != JSON)
 		result = write_torch(name, plan, schedule, NULL, minibatches, err);
 	else if (schedule && !check)
 		result = pd_schedule_write(stdout, schedule, n, compact, err);
@@ -167,6 +189,7 @@ static int from_lists(const struct pd_lists *lists, struct pd_error *err)
 				      lists->minibatches);
 	if (format != JSON)
 		return pd_check(lists, err) < 0 ? -1
+			: format == PLAN ? write_plan(lists->plan, NULL, lists, lists->minibatches, err)
 			: write_torch(lists->name, lists->plan, NULL, lists, lists->minibatches, err);
 	if (!check)
 		return pd_lists_write(stdout, lists, compact, err);
@@ -193,7 +216,7 @@ int main(int argc, char **argv)
 	struct pd_plan *plan, *of_table = NULL;
 
 	if (format != JSON && (check || compact)) {
-		pd_error_input(&err, "--format: \"%s\" is one whole table, which --%s has nothing to do with",
+		pd_error_input(&err, "--format: \"%s\" is one whole minibatch, which --%s has nothing to do with",
 			       formats[format], check ? "check" : "compact");
 		return pd_command_fail(&err);
 	}

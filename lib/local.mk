@@ -14,8 +14,8 @@ include lib/network/local.mk
 include lib/topology/local.mk
 include lib/profile/local.mk
 include lib/estimate/local.mk
-include lib/plan/local.mk
 include lib/order/local.mk
+include lib/plan/local.mk
 include lib/schedule/local.mk
 include lib/layout/local.mk
 include lib/trace/local.mk

@@ -35,6 +35,7 @@ struct pd_order *pd_order_copy(const struct pd_order *order)
 	struct pd_order *copy = pd_order_new(order->positions, order->stages, order->microbatches,
 					     order->position_of);
 
+	copy->splits = order->splits;
 	for (int q = 0; q < order->positions; q++) {
 		const struct pd_order_list *list = &order->lists[q];
 
@@ -61,6 +62,7 @@ static void add(struct pd_order *order, enum pd_order_pass pass, int stage, int 
 {
 	struct pd_order_list *list = &order->lists[order->position_of[stage]];
 
+	order->splits |= pass == PD_ORDER_I || pass == PD_ORDER_W;
 	list->ops = pd_grow(list->ops, &list->capacity, list->count + 1, sizeof(*list->ops));
 	list->ops[list->count++] = (struct pd_order_op){ .pass = (uint8_t)pass, .beside = beside, .stage = stage,
 							 .microbatch = microbatch };

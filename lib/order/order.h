@@ -36,6 +36,7 @@ struct pd_order_op {
 struct pd_order {
 	int positions, stages, microbatches;
 	int *position_of;               /* per stage */
+	bool splits;                    /* there are I and W, not B alone */
 	struct pd_order_list {
 		struct pd_order_op *ops;
 		size_t count, capacity;

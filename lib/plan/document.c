@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "plan/given_order.h"
 #include "plan/order.h"
 #include "plan/prediction.h"
 #include "plan/recompute.h"
@@ -328,7 +329,7 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 	static const char *const known[] = { "format", "version", "profile", "topology",
 					     "schedule", "weights", "startup", "microbatches",
 					     "agree", "reducer", "gradient_dtype",
-					     "bucket_bytes", "sparse", "stages",
+					     "bucket_bytes", "sparse", "stages", "order",
 					     "predicted", NULL };
 	struct pd_place profile, topology, predicted, startup_at = pd_place_key(place, "startup");
 	struct pd_place reducer_at = pd_place_key(place, "reducer");
@@ -363,7 +364,7 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 	    pd_topology_parse_at(&topology, &plan->topology, err) < 0)
 		return -1;
 	plan->profile = pd_profile_parse_at(&profile, err);
-	if (!plan->profile || read_stages(place, plan, err) < 0)
+	if (!plan->profile || read_stages(place, plan, err) < 0 || pd_plan_read_order(place, plan, err) < 0)
 		return -1;
 	predicted = pd_place_key(place, "predicted");
 	return pd_prediction_read(&predicted, &plan->predicted, err);
@@ -432,13 +433,13 @@ json_t *pd_plan_json(const struct pd_plan *plan)
 
 	for (int s = 0; s < plan->stage_count; s++)
 		pd_json_add(stages, stage_json(plan, s));
-	return json_pack("{ss si so so ss ss so* sI so* so* so* so* so* so so}", "format", "pd-plan", "version", 1,
+	return json_pack("{ss si so so ss ss so* sI so* so* so* so* so* so so* so}", "format", "pd-plan", "version", 1,
 			 "profile", pd_profile_json(plan->profile),
 			 "topology", pd_topology_json(&plan->topology),
 			 "schedule", pd_schedule_kind_name[plan->schedule],
 			 "weights", pd_weight_kind_name[plan->weights], "startup", startup,
 			 "microbatches", plan->microbatches, "agree", agree, "reducer", reducer,
 			 "gradient_dtype", dtype, "bucket_bytes", bucket, "sparse", sparse,
-			 "stages", stages,
+			 "stages", stages, "order", pd_plan_order_json(plan),
 			 "predicted", pd_prediction_json(&plan->predicted));
 }

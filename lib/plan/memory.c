@@ -393,7 +393,7 @@ static void exactly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 {
 	struct stage s = { .profile = plan->profile, .first = plan->stages[stage].first_layer,
 			   .count = plan->stages[stage].layer_count, .memory = memory,
-			   .split = pd_schedule_has(plan->schedule, PD_FACT_SPLITS) };
+			   .split = pd_plan_splits(plan) };
 
 	bool tied = pd_plan_has_tied_weights(plan), again = plan->stages[stage].recompute;
 
@@ -447,7 +447,7 @@ static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 	};
 	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++) {
 		memory->slot_bytes = pd_plus(memory->slot_bytes, plan->profile->layers[l].stash_bytes);
-		if (pd_schedule_has(plan->schedule, PD_FACT_SPLITS))
+		if (pd_plan_splits(plan))
 			memory->slot_bytes = pd_plus(memory->slot_bytes,
 						  pd_memory_split(plan->profile, l));
 	}

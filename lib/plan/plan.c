@@ -21,6 +21,7 @@ void pd_plan_free(struct pd_plan *plan)
 		free(plan->stages[s].ranks);
 	free(plan->stages);
 	free(plan->kept);
+	pd_order_free(plan->order);
 	pd_prediction_clear(&plan->predicted);
 	pd_profile_free(plan->profile);
 	free(plan->document);
@@ -79,6 +80,11 @@ bool pd_plan_has_tied_weights(const struct pd_plan *plan)
 bool pd_plan_agrees(const struct pd_plan *plan)
 {
 	return plan->agree || pd_plan_has_tied_weights(plan);
+}
+
+bool pd_plan_splits(const struct pd_plan *plan)
+{
+	return plan->order ? plan->order->splits : pd_schedule_has(plan->schedule, PD_FACT_SPLITS);
 }
 
 int pd_plan_open_groups(const struct pd_plan *plan, int stage)

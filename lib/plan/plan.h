@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "order/order.h"
 #include "plan/schedule_kind.h"
 #include "profile/profile.h"
 #include "topology/reducer.h"
@@ -110,6 +111,7 @@ struct pd_plan {
 	bool *kept;                     /* by layer: it is not computed again though its stage recomputes
 					   (plan/recompute.h); NULL: no layer; owned */
 	int rank_count;                 /* ranks used: 0 to rank_count - 1, each once */
+	struct pd_order *order;         /* of PD_FACT_ORDERED (plan/given_order.h), certified; owned; else NULL */
 	struct pd_prediction predicted;
 };
 
@@ -169,6 +171,8 @@ bool pd_plan_has_tied_weights(const struct pd_plan *plan);
  * gradients.
  */
 bool pd_plan_agrees(const struct pd_plan *plan);
+/* Tells whether the gradients of weights are operations of their own. */
+bool pd_plan_splits(const struct pd_plan *plan);
 /*
  * Without copies, layers that share parameters must be in one stage: checks that they are.  The
  * message begins with `where`.

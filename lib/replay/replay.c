@@ -72,12 +72,12 @@ static int64_t length(const struct pd_plan *plan, const struct pd_replay_options
  * GPipe many more of a long update may be in flight.
  */
 static void counts_of_stages(const struct replay *replay, const struct pd_replay_options *options,
-			     const int *stages, struct pd_buffer_counts *buffer_counts)
+			     const int *stages, int chunks, struct pd_buffer_counts *buffer_counts)
 {
 	const struct pd_plan *plan = replay->plan;
 	int64_t microbatches = length(plan, options);
 
-	for (int i = 0; i < replay->schedule->chunks; i++) {
+	for (int i = 0; i < chunks; i++) {
 		struct pd_buffer_counts *counts = &buffer_counts[i];
 		int64_t most = microbatches / plan->stages[stages[i]].replicas + 2;
 
@@ -153,7 +153,7 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 
 		pd_schedule_stages(replay->schedule, r, stages);
 		if (!options->lists)
-			counts_of_stages(replay, options, stages, buffer_counts);
+			counts_of_stages(replay, options, stages, chunks, buffer_counts);
 		for (int i = 0; i < chunks; i++)
 			nets[i] = (struct pd_worker_stage){
 				.net = pd_sim_net(replay->sim, stages[i]) };

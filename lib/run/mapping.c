@@ -85,12 +85,12 @@ void supervisor_print_mapping(const struct supervisor *s)
 {
 	for (int r = 0; r < s->count; r++) {
 		const struct pd_seat *seat = seat_of(s, r);
-		int stages[s->schedule->chunks];
+		int count = pd_schedule_chunks(s->schedule, r), stages[count];
 		int replica = pd_schedule_stages(s->schedule, r, stages);
 		json_t *list = json_array();
 		json_t *line;
 
-		for (int i = 0; i < s->schedule->chunks; i++)
+		for (int i = 0; i < count; i++)
 			pd_json_add(list, json_integer(stages[i]));
 		line = json_pack("{s:s, s:i, s:o, s:i, s:o, s:i}", "event", "rank", "rank", r,
 				 "stages", list, "replica", replica, "host",

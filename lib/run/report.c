@@ -445,7 +445,8 @@ static bool predict_memory(const struct pd_run_report *report, const struct pd_s
 {
 	const struct pd_job *job = report->job;
 	struct pd_moments moments = pd_optimizer_moments(&job->optimizer);
-	struct pd_buffer_counts buffer_counts[schedule->chunks];
+	int chunks = pd_schedule_chunks(schedule, rank);
+	struct pd_buffer_counts buffer_counts[chunks];
 	bool exact;
 
 	if (!job->lists)
@@ -453,7 +454,7 @@ static bool predict_memory(const struct pd_run_report *report, const struct pd_s
 	pd_buffer_counts_of_list(schedule, job->lists, rank, job->test_microbatches > 0,
 				 buffer_counts);
 	exact = pd_schedule_memory_in(schedule, rank, buffer_counts, &moments, out_p);
-	pd_buffer_counts_release(buffer_counts, schedule->chunks);
+	pd_buffer_counts_release(buffer_counts, chunks);
 	return exact;
 }
 

@@ -314,10 +314,10 @@ static int open_trace(struct rank *rank, struct pd_error *err)
 
 static void set_parts(struct rank *rank)
 {
-	int stages[rank->schedule->chunks];
+	int count = pd_schedule_chunks(rank->schedule, rank->number), stages[count];
 
 	rank->replica = pd_schedule_stages(rank->schedule, rank->number, stages);
-	rank->part_count = rank->schedule->chunks;
+	rank->part_count = count;
 	rank->parts = pd_calloc((size_t)rank->part_count, sizeof(*rank->parts));
 	for (int i = 0; i < rank->part_count; i++)
 		rank->parts[i] = (struct rank_part){ .stage = stages[i],

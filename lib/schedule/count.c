@@ -71,7 +71,7 @@ int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 		int below = wiring->links[wiring->in[stage][i]].from + 1;
 
 		for (int64_t n = 0; n < last && n < rounds; n += r) {
-			int64_t leaves = pd_tick_of_backward(schedule, below, n) + 2;
+			int64_t leaves = pd_tick_of_gradient(schedule, below - 1, n);
 			int held = 1;
 
 			while (n + held * r < last &&

@@ -31,7 +31,7 @@ static int64_t op_time(const struct pd_cursor *c, const struct pd_cursor_stream 
 		return pd_tick_of_activation(schedule, evaluate, link->from, link->to, n);
 	case PD_OP_recv_gradient:
 	case PD_OP_send_gradient:
-		return pd_tick_of_backward(schedule, link->from + 1, n) + 2;
+		return pd_tick_of_gradient(schedule, link->from, n);
 	case PD_OP_recompute:
 		return pd_tick_of_recompute(schedule, stream->stage, n);
 	case PD_OP_backward:
@@ -220,13 +220,13 @@ static int streams_of_stage(const struct pd_schedule *schedule, int s)
 void pd_cursor_init(struct pd_cursor *c, const struct pd_schedule *schedule, int rank,
 		    const struct pd_phase *phase, int64_t floor)
 {
-	int stages[schedule->chunks], need = schedule->agrees;
+	int count = pd_schedule_chunks(schedule, rank), stages[count], need = schedule->agrees;
 
 	*c = (struct pd_cursor){ .schedule = schedule, .phase = *phase, .rank = rank,
 				 .floor = floor, .highest = phase->first - 1 };
 	c->replica = pd_schedule_stages(schedule, rank, stages);
 	c->pitch = pd_ticks_per_microbatch(schedule, phase->evaluate) * schedule->scale;
-	for (int i = 0; i < schedule->chunks; i++)
+	for (int i = 0; i < count; i++)
 		need += streams_of_stage(schedule, stages[i]);
 	c->streams = c->few;
 	c->keys = c->few_keys;
@@ -234,7 +234,7 @@ void pd_cursor_init(struct pd_cursor *c, const struct pd_schedule *schedule, int
 		c->streams = pd_calloc((size_t)need, sizeof(*c->streams));
 		c->keys = pd_calloc((size_t)need, sizeof(*c->keys));
 	}
-	for (int i = 0; i < schedule->chunks; i++)
+	for (int i = 0; i < count; i++)
 		add_stage(c, stages[i]);
 	if (schedule->agrees && !phase->evaluate)
 		add_stream(c, stages[0], PD_OP_agree, -1);

@@ -291,6 +291,7 @@ void pd_schedule_free(struct pd_schedule *schedule)
 	if (!schedule)
 		return;
 	pd_wiring_free(schedule->wiring);
+	pd_order_times_release(&schedule->slot_of);
 	free(schedule->ranks);
 	free(schedule->rank_stages);
 	free(schedule->group);

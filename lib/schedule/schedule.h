@@ -88,6 +88,7 @@ struct pd_schedule {
 	int64_t *behind;                /* microbatches by which backwards are behind the last
 					   stage's (tick.c); 0 where nothing skips stages */
 	int64_t *forwards_behind;       /* the same of forwards, with nF1B */
+	struct pd_order_times slot_of;  /* where the plan has an order: the slots of its passes; else empty */
 	int *slots;                     /* most microbatches in flight at a replica */
 	int *kept;                      /* the most between backward and the gradients of weights */
 	int *evaluated;                 /* the same in an evaluation */

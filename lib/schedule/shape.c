@@ -110,21 +110,25 @@ static int wrong_place(const struct pd_schedule *schedule, int s, int at, struct
 static int set_chunks(struct pd_schedule *schedule, struct pd_error *err)
 {
 	const struct pd_plan *plan = schedule->plan;
+	bool ordered = pd_schedule_has(plan->schedule, PD_FACT_ORDERED);        /* stages are anywhere */
 	int p = 0;
 
 	for (int s = 0; s < plan->stage_count; s++)
 		p += schedule->rank_stages[schedule->ranks[plan->stages[s].ranks[0]].first] == s;
 	schedule->positions = p;
-	schedule->chunks = plan->stage_count / p;
+	for (int k = 0; k < plan->rank_count; k++)
+		if (schedule->ranks[k].count > schedule->chunks)
+			schedule->chunks = schedule->ranks[k].count;
 	if (schedule->chunks > MOST_CHUNKS)
 		return pd_error_input(err, "%s: stages: expected at most %d on a rank, found %d",
 				      pd_plan_name(plan), MOST_CHUNKS, schedule->chunks);
-	if (plan->stage_count % p != 0)
+	if (plan->stage_count % p != 0 && !ordered)
 		return pd_error_input(err, "%s: stages: expected a multiple of the %d stages that "
 				      "have ranks of their own, found %d", pd_plan_name(plan), p,
 				      plan->stage_count);
 	for (int s = 0; s < plan->stage_count; s++) {
-		int at = pd_schedule_position(plan->schedule, p, s);
+		int at = ordered ? schedule->rank_stages[schedule->ranks[plan->stages[s].ranks[0]].first]
+				 : pd_schedule_position(plan->schedule, p, s);
 		const struct pd_stage *a = &plan->stages[at], *b = &plan->stages[s];
 
 		if (b->replicas != plan->stages[0].replicas ||
@@ -162,7 +166,7 @@ int pd_shape_set(struct pd_schedule *schedule, struct pd_error *err)
 	schedule->chunks = 1;
 	schedule->positions = plan->stage_count;
 	schedule->drains = plan->weights == PD_WEIGHTS_FLUSH;
-	schedule->splits = pd_schedule_has(plan->schedule, PD_FACT_SPLITS);
+	schedule->splits = pd_plan_splits(plan);
 	schedule->agrees = pd_plan_agrees(plan);
 	schedule->admitted = pd_plan_admitted(plan);
 	schedule->span = 32 * (int64_t)plan->stage_count;

@@ -15,6 +15,7 @@
  *     load_s(n)       = when its inbox is free + 1; that is W_s(n - (slots_s + 1) r_s)
  *     activation_l(n) = max(forward_s(n) + 2, when the inbox at t is free + 3)     l: s -> t
  *     gradient_l(n)   = backward_{s+1}(n) + 2                                      l: s -> t
+ *                       or backward_s(n - 2 r_s) + 3, when there is a buffer at s, if that is later
  *     recompute_s(n)  = backward_s(n) - 5                       if the stage recomputes
  *     allreduce_s(u)  = the last W of group u + 4;  step_s(u) = that + 6
  *     norms_s(u)      = allreduce_s(u) + 1           if the stage's sums are sparse (plan/sparse.h)
@@ -46,8 +47,8 @@
  * Buffers.  A stage has a slot for each microbatch in flight, and one inbox more.  The inbox of n is
  * free after the backward of the microbatch that had it before, (slots + 1) r earlier.  A transfer
  * thus comes where its data exist and its inbox is free.  A gradient that skips stages is listed as
- * if it came from the next stage, so two buffers are enough where it arrives: a stage is behind the
- * next one by r_s at most.  Where it leaves, pd_schedule_leaving counts them.  A stage
+ * if it came from the next stage, and not before there is one of two buffers where it arrives: where a rank has
+ * one stage there is, since a stage is behind the next one by r_s at most.  Where it leaves, pd_schedule_leaving counts them.  A stage
  * that recomputes computes nothing else between recompute_s(n) and backward_s(n), and gradient(n)
  * comes before both, at least 14 ticks before the latter.  So one slot is enough (with ZB-H1, those of
  * the microbatches whose weight gradients wait, too).  What its forward sends waits in an outbox,
@@ -164,6 +165,16 @@ int64_t pd_tick_of_activation(const struct pd_schedule *schedule, bool evaluate,
 	int64_t ready = pd_tick_of_forward(schedule, evaluate, from, n) + 2;
 	int64_t room = pd_tick_of_inbox(schedule, evaluate, to, n) + 3;
 
+	return ready > room ? ready : room;
+}
+
+int64_t pd_tick_of_gradient(const struct pd_schedule *schedule, int s, int64_t n)
+{
+	int64_t ready = pd_tick_of_backward(schedule, s + 1, n) + 2, room;
+
+	if (!pd_schedule_has(schedule->plan->schedule, PD_FACT_SHARES))
+		return ready;
+	room = pd_tick_of_backward(schedule, s, n - 2 * pd_pattern_replicas(schedule, s)) + 3;
 	return ready > room ? ready : room;
 }
 

@@ -14,6 +14,8 @@ int64_t pd_tick_of_inbox(const struct pd_schedule *schedule, bool evaluate, int 
 /* Returns when the microbatch's activations go from one stage to another. */
 int64_t pd_tick_of_activation(const struct pd_schedule *schedule, bool evaluate, int from, int to,
 			      int64_t n);
+/* Returns when the gradient of what stage s made goes to it, from whichever stage. */
+int64_t pd_tick_of_gradient(const struct pd_schedule *schedule, int s, int64_t n);
 /*
  * These return the ticks of the all-reduce and of the step of group u, and of the agree of all
  * ranks.

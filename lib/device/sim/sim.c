@@ -116,7 +116,7 @@ static void lay_out_slot(const struct pd_plan *plan, const struct pd_stage *stag
 			sizes->out[out++].offset = sizes->slot_bytes;
 		}
 		sizes->slot_bytes += pd_align(bytes);
-		if (pd_schedule_has(plan->schedule, PD_FACT_SPLITS))
+		if (pd_plan_splits(plan))
 			sizes->slot_bytes += pd_align((size_t)pd_memory_split(plan->profile, l));
 	}
 }

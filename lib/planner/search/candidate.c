@@ -38,6 +38,7 @@ struct pd_plan *pd_candidate_copy(const struct pd_plan *plan)
 	size_t stages = (size_t)plan->stage_count;
 
 	*copy = *plan;
+	copy->order = plan->order ? pd_order_copy(plan->order) : NULL;
 	copy->stages = pd_memdup(plan->stages, stages * sizeof(*copy->stages));
 	if (plan->kept)
 		copy->kept = pd_memdup(plan->kept, (size_t)plan->profile->layer_count * sizeof(*copy->kept));

@@ -146,7 +146,7 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 					   : judge.progress.in_flight + judge.progress.turn;
 	judge.known = pd_calloc((size_t)plan->stage_count, sizeof(*judge.known));
 	for (size_t i = 0; i < room; i++)
-		judge.missing[i] = pd_schedule_has(plan->schedule, PD_FACT_SPLITS) ? 2 : 1;
+		judge.missing[i] = pd_plan_splits(plan) ? 2 : 1;
 	status = pd_replay_run(plan, &options, err);
 	if (status == 0 && !judge.enough)
 		look(&judge, judge.total, true);
