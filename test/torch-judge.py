@@ -73,13 +73,31 @@ def rotated(x, layer):
     return torch.cat((a * cos - b * sin, b * cos + a * sin), -1).flatten(-2)
 
 
-def attended(layer, q, k, v):
+def relative_bias(layer, queries, keys, weight):
+    """By T5's rule: (heads, queries, keys)."""
+    behind = torch.arange(queries)[:, None] - torch.arange(keys)
+    half = len(weight) if layer.get("causal") else len(weight) // 2
+    distance = behind.clamp(min=0) if layer.get("causal") else behind.abs()
+    exact, most = half // 2, layer.get("max_distance", 128)
+    far = exact + (torch.log(distance / exact) / math.log(most / exact) * (half - exact)).clamp(min=0).long()
+    bucket = torch.where(distance < exact, distance, far.clamp(max=half - 1))
+    if not layer.get("causal"):
+        bucket = bucket + half * (behind < 0)
+    return weight[bucket].permute(2, 0, 1)
+
+
+def attended(layer, q, k, v, weight):
     q, k, v = (t.unflatten(-1, (n, -1)).transpose(1, 2) for t, n in
                ((q, layer["heads"]), (k, layer.get("kv_heads", layer["heads"])),
                 (v, layer.get("kv_heads", layer["heads"]))))
     behind = torch.arange(q.shape[2])[:, None] - torch.arange(k.shape[2])
     seen = (behind >= 0) & (behind < (layer.get("window") or len(behind)))
-    y = functional.scaled_dot_product_attention(q, k, v, seen if layer.get("causal") else None,
+    mask = seen if layer.get("causal") else None
+    if weight is not None:
+        mask = relative_bias(layer, q.shape[2], k.shape[2], weight)
+        if layer.get("causal"):
+            mask = mask.masked_fill(~seen, -torch.inf)
+    y = functional.scaled_dot_product_attention(q, k, v, mask,
                                                 scale=layer.get("scale") or None, enable_gqa=True)
     return y.transpose(1, 2).flatten(-2)
 
@@ -160,7 +178,7 @@ def loss_of(model, parameters, given, state):
             case "rope":
                 x = rotated(x, layer)
             case "attention":
-                x = attended(layer, *inputs)
+                x = attended(layer, *inputs[:3], w)
             case "additive_attention":
                 x = additive_attention(lambda part: parameters[f"{layer['name']}.{part}"], *inputs)
             case "lstm":

@@ -95,8 +95,8 @@ static void add_fused(const struct pd_cost_layer *of, enum pd_cost_part part, st
 
 /*
  * The scores of all pairs, and what softmax and dropout make of them, each in memory.  Forward: two products, of
- * which one writes them and one reads them; softmax; dropout and its mask.  Backward: four, dropout, and softmax,
- * which reads two.
+ * which one writes them and one reads them; a bias, softmax; dropout and its mask.  Backward: four, dropout, and
+ * softmax, which reads two; a bias reads them.
  */
 static void add_unfused(const struct pd_cost_layer *of, enum pd_cost_part part, struct pd_product scores,
 			int64_t values, struct pd_cost *cost)
@@ -104,7 +104,7 @@ static void add_unfused(const struct pd_cost_layer *of, enum pd_cost_part part, 
 	double all = (double)scores.rows * (double)scores.columns * (double)scores.times;
 	double each = (double)pd_dtype_bytes(of->dtype);
 	struct pd_product used = { scores.rows, values, scores.columns, scores.times };
-	bool drops = of->layer->p > 0, backward = part == PD_COST_INPUT;
+	bool drops = of->layer->p > 0, biased = of->layer->relative_buckets > 0, backward = part == PD_COST_INPUT;
 
 	add(cost, scores);
 	add(cost, used);
@@ -113,8 +113,9 @@ static void add_unfused(const struct pd_cost_layer *of, enum pd_cost_part part, 
 		add(cost, (struct pd_product){ scores.columns, values, scores.rows, scores.times });
 	}
 	cost->bytes += (backward ? 4 : 2) * each * all;
-	cost->apart_kernels = drops ? 2 : 1;
-	cost->apart_bytes = ((backward ? 3 : 2) * each + (drops ? 2 * each + 1 : 0)) * all;
+	cost->apart_kernels = 1 + drops + biased;
+	cost->apart_bytes = ((backward ? 3 : 2) * each + (drops ? 2 * each + 1 : 0) +
+			     (biased ? (backward ? 1 : 2) * each : 0)) * all;
 }
 
 void pd_products_attention(const struct pd_cost_layer *of, enum pd_cost_part part, struct pd_cost *cost)
@@ -125,6 +126,8 @@ void pd_products_attention(const struct pd_cost_layer *of, enum pd_cost_part par
 				     pd_shape_width(input(of, 0)) / layer->heads,
 				     of->batch * share(layer->heads, of->share.output) };
 
+	if (part == PD_COST_WEIGHT)             /* the gradient of a bias is made beside those of the inputs */
+		return;
 	(of->unfused ? add_unfused : add_fused)(of, part, scores, values, cost);
 }
 

@@ -26,6 +26,8 @@ enum pd_kind_flag {
 	PD_KIND_OVER_BATCH = 64,        /* training normalises each channel over the batch */
 };
 
+#define PD_RELATIVE_BUCKETS 256         /* of an attention, at most */
+
 struct pd_kind {
 	/* the columns of layer_kind.def */
 	const char *inputs, *attributes, *parameters, *states;

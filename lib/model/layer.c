@@ -44,6 +44,8 @@ static const struct attribute {
 	{ "causal", FLAG, offsetof(struct pd_layer, causal), 0, 0 },
 	{ "window", COUNT, offsetof(struct pd_layer, window), 0, PD_MAX_EXTENT },
 	{ "scale", REAL, offsetof(struct pd_layer, scale), 0, 1e6 },
+	{ "relative_buckets", COUNT, offsetof(struct pd_layer, relative_buckets), 0, PD_RELATIVE_BUCKETS },
+	{ "max_distance", COUNT, offsetof(struct pd_layer, max_distance), 2, PD_MAX_EXTENT },
 	{ "bias", FLAG, offsetof(struct pd_layer, bias), 0, 0 },
 	{ "elementwise_affine", FLAG, offsetof(struct pd_layer, elementwise_affine), 0, 0 },
 	{ "num_groups", COUNT, offsetof(struct pd_layer, num_groups), 1, PD_MAX_EXTENT },

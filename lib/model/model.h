@@ -102,6 +102,7 @@ struct pd_layer {
 	bool causal;
 	int64_t window;                 /* the keys that a query sees at most, its own the last; 0: all before */
 	double scale;                   /* of scores; never 0 once it is read */
+	int64_t relative_buckets, max_distance; /* of the bias that is added to them; 0: there is none */
 	bool bias;
 	bool elementwise_affine;        /* groupnorm's affine, too */
 	int64_t num_groups;             /* groupnorm */

@@ -42,6 +42,24 @@ static int need_heads(const struct infer *w)
 	return 0;
 }
 
+/* A bias of scores by how far a key is from the query. */
+static int add_relative_bias(const struct infer *w)
+{
+	const struct pd_layer *layer = w->layer;
+	int64_t half = layer->causal ? layer->relative_buckets : layer->relative_buckets / 2;
+
+	if (layer->relative_buckets == 0)
+		return 0;
+	if (half < 2 || (!layer->causal && layer->relative_buckets % 2))
+		return infer_error(w, "has relative_buckets %" PRId64 ": expected %s", layer->relative_buckets,
+				layer->causal ? "2 or more" : "an even number from 4 on, half of them for keys "
+				"behind the query");
+	if (layer->max_distance <= half / 2)
+		return infer_error(w, "has max_distance %" PRId64 ": expected more than the %" PRId64 " distances that "
+				"have a bucket each", layer->max_distance, half / 2);
+	return infer_parameter(w, "weight", 2, (int64_t[]){ layer->relative_buckets, layer->heads });
+}
+
 int infer_attention(const struct infer *w)
 {
 	const struct pd_shape *keys = infer_input(w, 1), *values = infer_input(w, 2);
@@ -67,7 +85,7 @@ int infer_attention(const struct infer *w)
 			     draws >= PD_MAX_ELEMENTS))
 		return infer_error(w, "has 2^40 or more probabilities in a sample, too many for "
 				"dropout");
-	return 0;
+	return add_relative_bias(w);
 }
 
 int infer_additive_attention(const struct infer *w)

@@ -95,6 +95,8 @@ static const struct kind_case cases[] = {
 	  "['q', 'k', 'v'], 'heads': 2, 'causal': true, 'dropout': 0.3}", true },
 	{ "attention with a window", "7, 12", "7, 4", THIRDS "{'name': 'it', 'kind': 'attention', 'inputs': "
 	  "['q', 'k', 'v'], 'heads': 2, 'causal': true, 'window': 3}", true },
+	{ "attention with a bias of positions", "7, 12", "7, 4", THIRDS "{'name': 'it', 'kind': 'attention', "
+	  "'inputs': ['q', 'k', 'v'], 'heads': 2, 'relative_buckets': 8, 'max_distance': 6}", true },
 	{ "additive_attention", "7, 12", "7, 4", THIRDS "{'name': 'w', 'kind': 'additive_attention', "
 	  "'inputs': ['q', 'k']}, {'name': 'it', 'kind': 'add', 'inputs': ['w', 'v']}", false },
 	{ "lstm", "7, 6", "7, 5", IT("lstm", ", 'hidden_size': 5"), false },

@@ -72,6 +72,17 @@ static const struct attention_case attention_cases[] = {
 	{ 140, false, false, 1, 1, 72, 80, ", 'causal': true, 'window': 65", false },
 	{ 131, true, false, 2, 1, 9, 5, ", 'causal': true, 'window': 20, 'dropout': 0.1", false },
 	{ 260, false, false, 1, 1, 16, 8, ", 'causal': true, 'window': 70", false },
+	/* biases of relative positions: both directions and one, buckets of one distance, of many and of none */
+	{ 1, false, false, 1, 1, 1, 1, ", 'relative_buckets': 4, 'max_distance': 2", false },
+	{ 9, false, false, 4, 2, 3, 4, ", 'relative_buckets': 6, 'scale': 1, 'max_distance': 5", false },
+	{ 10, true, false, 2, 1, 4, 4, ", 'causal': true, 'relative_buckets': 5, 'max_distance': 8", true },
+	{ 12, false, true, 2, 2, 8, 8, ", 'relative_buckets': 32, 'dropout': 0.2", true },
+	{ 66, false, false, 2, 1, 8, 16, ", 'causal': true, 'window': 3, 'relative_buckets': 7, 'max_distance': 4", false },
+	{ 67, true, false, 1, 1, 16, 16, ", 'relative_buckets': 12, 'max_distance': 100, 'dropout': 0.1", false },
+	{ 65, false, true, 2, 1, 72, 80, ", 'relative_buckets': 32", true },
+	{ 131, false, false, 2, 2, 9, 5, ", 'causal': true, 'relative_buckets': 16, 'max_distance': 40", false },
+	{ 140, false, false, 1, 1, 72, 136, ", 'relative_buckets': 10, 'max_distance': 64", false },
+	{ 200, false, false, 2, 1, 16, 8, ", 'relative_buckets': 256, 'max_distance': 4000", false },
 };
 
 static void test_attention(const struct pd_device_ops *ops)

@@ -40,13 +40,27 @@ static int64_t query_place(const struct ref_job *j, const struct head *h, int64_
 	return ((h->sample * j->in->size[0] + h->query) * j->layer->heads + h->head) * width;
 }
 
+/* Returns the index of the bias of a key, by T5's rule. */
+static int64_t bias_place(const struct ref_job *j, const struct head *h, int64_t key)
+{
+	int64_t half = j->layer->causal ? j->layer->relative_buckets : j->layer->relative_buckets / 2;
+	int64_t distance = key < h->query ? h->query - key : j->layer->causal ? 0 : key - h->query;
+	int64_t exact = half / 2, bucket = distance;
+
+	if (distance >= exact)
+		bucket = exact + (int64_t)(logf((float)distance / (float)exact) /
+			(float)log((double)j->layer->max_distance / (double)exact) * (float)(half - exact));
+	bucket = bucket < half ? bucket : half - 1;
+	return (bucket + (!j->layer->causal && key > h->query ? half : 0)) * j->layer->heads + h->head;
+}
+
 static void soften(const struct ref_job *j, const struct head *h)
 {
 	const double *q = j->x + query_place(j, h, h->width), *k = j->r->x[j->layer->inputs[1]];
 	double most = -INFINITY, sum = 0;
 
 	for (int64_t i = h->first; i < h->length; i++) {
-		h->p[i] = 0;
+		h->p[i] = j->layer->relative_buckets > 0 ? j->w[0][bias_place(j, h, i)] : 0;
 		for (int64_t c = 0; c < h->width; c++)
 			h->p[i] += j->layer->scale * q[c] * k[key_place(j, h, i, h->width) + c];
 		most = fmax(most, h->p[i]);
@@ -88,8 +102,11 @@ static void attend_back(const struct ref_job *j, const struct head *h)
 	}
 	for (int64_t i = h->first; i < h->length; i++) {
 		int64_t k = key_place(j, h, i, h->width);
-		double ds = j->layer->scale * h->p[i] * (h->dp[i] - sum);
+		double ds = h->p[i] * (h->dp[i] - sum);
 
+		if (j->layer->relative_buckets > 0)
+			j->dw[0][bias_place(j, h, i)] += ds;
+		ds *= j->layer->scale;
 		for (int64_t c = 0; c < h->width; c++) {
 			j->r->dx[inputs[0]][q + c] += ds * j->r->x[inputs[1]][k + c];
 			j->r->dx[inputs[1]][k + c] += ds * j->r->x[inputs[0]][q + c];

@@ -61,6 +61,8 @@ static void test_products(void)
 	static const char full[] = FRONT "{'name': 'l', 'kind': 'linear', 'inputs': ['p'], 'out_features': 7}";
 	static const char attention[] = FRONT "{'name': 'a', 'kind': 'attention', 'inputs': ['p', 'p', 'p'], 'heads': 2, "
 					"'causal': true}";
+	static const char biased[] = FRONT "{'name': 'a', 'kind': 'attention', 'inputs': ['p', 'p', 'p'], 'heads': 2, "
+				     "'causal': true, 'relative_buckets': 8}";
 	static const char windowed[] = FRONT "{'name': 'a', 'kind': 'attention', 'inputs': ['p', 'p', 'p'], 'heads': 2, "
 				       "'causal': true, 'window': 4}";
 	static const char lstm[] = FRONT "{'name': 'l', 'kind': 'lstm', 'inputs': ['p'], 'hidden_size': 5, "
@@ -97,6 +99,8 @@ static void test_products(void)
 	is_int((int64_t)operations("[11, 6]", attention, PD_COST_INPUT), counted / 2 * 5,
 	       "its backward has five products for two");
 	is_int((int64_t)operations("[11, 6]", attention, PD_COST_WEIGHT), 0, "and no parameters");
+	is_int((int64_t)operations("[11, 6]", biased, PD_COST_INPUT), counted / 2 * 5, "with a bias, too");
+	is_int((int64_t)operations("[11, 6]", biased, PD_COST_WEIGHT), 0, "whose gradient is made beside the others");
 	counted = 0;
 	for (int query = 0; query < 16; query++)
 		for (int key = query < 3 ? 0 : query - 3; key <= query; key++)

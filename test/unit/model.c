@@ -201,6 +201,14 @@ static void test_attributes(void)
 	ok(model->layers->least == 0 && model->layers->limit == 7, "attention: lengths");
 	pd_model_free(model);
 
+	model = model_of_layer("[6, 8]", "'inputs': ['x', 'x', 'x'], 'kind': 'attention', 'heads': 2, "
+			       "'relative_buckets': 6");
+	l = model->layers;
+	ok(l->max_distance == 128 && l->parameter_count == 1 && l->parameters[0].size[0] == 6 &&
+	   l->parameters[0].size[1] == 2 && l->parameters[0].begins == PD_BEGINS_NORMAL,
+	   "attention: a bias of relative positions by bucket and head");
+	pd_model_free(model);
+
 	model = model_of_layer("[6, 16]", "'inputs': ['x', 'x', 'y'], 'kind': 'additive_attention'");
 	l = model->layers;
 	ok(l->limit == 7 && l->parameters[0].begins == PD_BEGINS_UNIFORM &&
@@ -505,6 +513,12 @@ static void test_errors(void)
 		  "expected 3 to 4 inputs for attention, found 2" },
 		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 2, 'window': 3",
 		  "has a window of 3: expected \"causal\": true" },
+		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 2, 'relative_buckets': 7",
+		  "has relative_buckets 7: expected an even number from 4 on" },
+		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 2, 'causal': true, "
+		  "'relative_buckets': 1", "has relative_buckets 1: expected 2 or more" },
+		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 2, 'relative_buckets': 32, "
+		  "'max_distance': 8", "has max_distance 8: expected more than the 8 distances" },
 		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 3",
 		  "has 3 heads: expected a divisor of its queries' 8 features" },
 		{ "[6, 8]", "'kind': 'attention', 'inputs': ['x', 'x', 'x'], 'heads': 4, 'kv_heads': "

@@ -2,9 +2,10 @@
 /*
  * Scaled dot-product attention of many heads, without the layer around it.
  *
- *     S = scale Q K^T,  P = softmax(S) by rows,  O = D(P) V
+ *     S = scale Q K^T + B,  P = softmax(S) by rows,  O = D(P) V
  *
- * where D, dropout, sets elements of P to zero and scales the others.  Query head j uses key-value
+ * where D, dropout, sets elements of P to zero and scales the others.  B, if there is one, has a number for
+ * each head and bucket of places of keys less those of queries (device/relative.h).  Query head j uses key-value
  * head j * kv_heads / heads.  Tensors are plain: rows of heads side by side.
  *
  * Neither S nor P is ever in memory: tiles of them are made where they are used, forward with a
@@ -13,6 +14,7 @@
  */
 #pragma once
 
+#include "device/relative.h"
 #include "model/dtype.h"
 
 #include <stdbool.h>
@@ -29,6 +31,7 @@ struct pd_attention {
 	float scale;
 	float p;                        /* of dropout */
 	uint64_t seed, stream;          /* its random numbers (base/rng.h) */
+	struct pd_relative relative;
 	int threads;
 };
 
@@ -36,10 +39,12 @@ struct pd_attention {
 struct pd_attention_pass {
 	const void *q, *k, *v;
 	const int32_t *lengths;         /* by sample: keys from there on are not seen; NULL: all are */
+	const void *bias;               /* by bucket and head; NULL: there is none */
 	void *o;
 	float *logs;                    /* L by sample, head and query, in units of log 2 */
 	const void *d_o;
 	void *dq, *dk, *dv;             /* NULL where nobody wants it */
+	float *d_bias;                  /* by sample, head and bucket, to be added up; NULL without bias */
 	int64_t first_sample;           /* its global number */
 	bool drops;
 	void *room;

@@ -32,6 +32,8 @@ struct room {
 	float *most, *sum;              /* by query of a tile */
 	float *dk, *dv;                 /* a tile of keys */
 	float *dq, *delta;              /* all queries of all heads of a job */
+	/* by head of a job and place of a key less that of a query, from the least on: B, in units of log 2, and dS */
+	float *bias, *d_bias;
 };
 
 static float *take(char *base, size_t *at_p, int64_t floats)
@@ -45,6 +47,12 @@ static float *take(char *base, size_t *at_p, int64_t floats)
 static int64_t group_of(const struct pd_attention *a)
 {
 	return a->heads / a->kv_heads;
+}
+
+/* Places of keys less those of queries, and what a tile reads behind the last one. */
+static int64_t diagonals_of(const struct pd_attention *a)
+{
+	return a->relative.buckets > 0 ? a->queries + a->keys - 1 + PD_TILE_PAD : 0;
 }
 
 /* Lays out a thread's room and returns its bytes; with base NULL, only counts them. */
@@ -61,6 +69,7 @@ static size_t lay_out(const struct pd_attention *a, bool back, char *base, struc
 	room->o = take(base, &at, QUERIES * values);
 	room->p = take(base, &at, QUERIES * KEYS);
 	room->mask = take(base, &at, a->p > 0 ? QUERIES * KEYS : 0);
+	room->bias = take(base, &at, (back ? group_of(a) : 1) * diagonals_of(a));
 	if (!back) {
 		room->most = take(base, &at, QUERIES);
 		room->sum = take(base, &at, QUERIES);
@@ -72,6 +81,7 @@ static size_t lay_out(const struct pd_attention *a, bool back, char *base, struc
 	room->dv = take(base, &at, KEYS * values);
 	room->dq = take(base, &at, group_of(a) * a->queries * width);
 	room->delta = take(base, &at, group_of(a) * a->queries);
+	room->d_bias = take(base, &at, group_of(a) * diagonals_of(a));
 	return at;
 }
 
@@ -91,6 +101,7 @@ struct job {
 	int64_t sample, kv_head;
 	int64_t length;                 /* keys that are seen */
 	int64_t width, values;          /* padded */
+	int64_t diagonals;
 	struct room room;
 };
 
@@ -107,6 +118,7 @@ static struct job job_of(const struct pd_attention *a, const struct pd_attention
 		.a = a, .pass = pass, .ops = pd_tile_ops(), .sample = sample, .kv_head = kv_head,
 		.length = a->keys,
 		.width = pd_tile_padded(a->width), .values = pd_tile_padded(a->value_width),
+		.diagonals = diagonals_of(a),
 	};
 
 	if (pass->lengths)
@@ -204,8 +216,60 @@ static int64_t first_seen(const struct job *j, int64_t i)
 	return j->a->window > 0 && i >= j->a->window ? i - j->a->window + 1 : 0;
 }
 
-/* S of queries from q and `keys` keys from k on; k_turned: those, in rows of `row`. */
-static void scores(const struct job *j, int64_t q, int64_t count, int64_t k, int64_t keys,
+/* ---- bias: a row of a tile has its diagonals side by side ---- */
+
+/* Returns the numbers of head `number` of the job from that of a query's key k on. */
+static float *diagonal(const struct job *j, float *of_heads, int64_t number, int64_t q, int64_t k)
+{
+	return of_heads + number * j->diagonals + k - q + j->a->queries - 1;
+}
+
+PD_VECTOR static void add_row(float *restrict to, const float *restrict from, int64_t count)
+{
+	for (int64_t i = 0; i < count; i++)
+		to[i] += from[i];
+}
+
+/* The diagonals of a bucket, as indices of a head's. */
+static struct pd_relative_range range_of(const struct job *j, int32_t bucket)
+{
+	struct pd_relative_range range = pd_relative_range(&j->a->relative, bucket);
+	int64_t least_place = 1 - j->a->queries;
+
+	range.begin = range.begin < least_place ? 0 : (int32_t)least(range.begin - least_place, j->diagonals);
+	range.end = range.end < least_place ? 0 : (int32_t)least(range.end - least_place, j->diagonals);
+	return range;
+}
+
+/* Writes the bias of one head as that of head `number` of the job. */
+static void read_bias(const struct job *j, int64_t head, int64_t number)
+{
+	for (int32_t b = 0; b < j->a->relative.buckets; b++) {
+		struct pd_relative_range range = range_of(j, b);
+		float room, bias = *pd_cpu_wide(j->a->dtype, j->pass->bias, b * j->a->heads + head, 1, &room);
+
+		for (int32_t d = range.begin; d < range.end; d++)
+			j->room.bias[number * j->diagonals + d] = (float)(bias * LOG2_E);
+	}
+}
+
+/* Writes the gradients of the buckets of a head, which is head `number` of the job. */
+static void write_bias(const struct job *j, int64_t head, int64_t number)
+{
+	int32_t buckets = j->a->relative.buckets;
+	float *d_bias = j->pass->d_bias + (j->sample * j->a->heads + head) * buckets;
+
+	for (int32_t b = 0; b < buckets; b++) {
+		struct pd_relative_range range = range_of(j, b);
+
+		d_bias[b] = 0;
+		for (int32_t d = range.begin; d < range.end; d++)
+			d_bias[b] += j->room.d_bias[number * j->diagonals + d];
+	}
+}
+
+/* S of queries from q and `keys` keys from k on; k_turned: those, in rows of `row`.  number: as in diagonal(). */
+static void scores(const struct job *j, int64_t number, int64_t q, int64_t count, int64_t k, int64_t keys,
 		   const float *k_turned, int64_t row)
 {
 	struct pd_tile_product product = {
@@ -216,6 +280,8 @@ static void scores(const struct job *j, int64_t q, int64_t count, int64_t k, int
 
 	j->ops->multiply(&product);
 	for (int64_t i = 0; i < count; i++) {
+		if (j->diagonals > 0)
+			add_row(j->room.p + i * KEYS, diagonal(j, j->room.bias, number, q + i, k), product.n);
 		for (int64_t at = least(first_seen(j, q + i) - k, product.n) - 1; at >= 0; at--)
 			j->room.p[i * KEYS + at] = -INFINITY;
 		for (int64_t at = seen(j, q + i, k); at < product.n; at++)
@@ -338,7 +404,7 @@ static void forward_queries(const struct job *j, int64_t head, int64_t q, int64_
 	for (int64_t k = first_seen(j, q) / KEYS * KEYS; k < last; k += KEYS) {
 		int64_t keys = least(KEYS, last - k), padded = pd_tile_padded(keys);
 
-		scores(j, q, count, k, keys, j->room.k_turned + k, row);
+		scores(j, 0, q, count, k, keys, j->room.k_turned + k, row);
 		for (int64_t i = 0; i < count; i++)
 			soften(j, i, padded);
 		if (j->pass->drops) {
@@ -363,6 +429,8 @@ static void forward_head(const struct job *j, int64_t head)
 			    key_rows(j, j->pass->k, k, keys, a->width), j->width, j->room.k);
 	}
 	read_rows(j, j->room.v, j->values, key_rows(j, j->pass->v, 0, j->length, a->value_width));
+	if (j->diagonals > 0)
+		read_bias(j, head, 0);
 	for (int64_t q = 0; q < a->queries; q += QUERIES)
 		forward_queries(j, head, q, least(QUERIES, a->queries - q));
 }
@@ -415,6 +483,18 @@ static void add_keys(const struct job *j, float *c, const float *a, const float 
 	});
 }
 
+/* Adds dS of a tile, as far as queries see its keys, to what its diagonals have. */
+static void add_diagonals(const struct job *j, int64_t number, int64_t q, int64_t count, int64_t k, int64_t keys)
+{
+	for (int64_t i = 0; i < count; i++) {
+		int64_t from = first_seen(j, q + i) > k ? first_seen(j, q + i) - k : 0;
+		int64_t end = least(seen(j, q + i, k), keys);
+
+		add_row(diagonal(j, j->room.d_bias, number, q + i, k + from), j->room.dp + i * KEYS + from,
+			end - from);
+	}
+}
+
 /* One tile.  number: of the head among those that use the job's. */
 static void back_tile(const struct job *j, int64_t number, int64_t q, int64_t count, int64_t k,
 		      int64_t keys)
@@ -425,13 +505,15 @@ static void back_tile(const struct job *j, int64_t number, int64_t q, int64_t co
 	read_queries(j, head, q, count);
 	read_rows(j, room->d_o, j->values,
 		  query_rows(j, j->pass->d_o, head, q, count, j->a->value_width));
-	scores(j, q, count, k, keys, room->k_turned, KEYS);
+	scores(j, number, q, count, k, keys, room->k_turned, KEYS);
 	j->ops->multiply(&(struct pd_tile_product){
 		.m = count, .n = pd_tile_padded(keys), .k = j->a->value_width,
 		.a = room->d_o, .a_row = j->values, .a_column = 1,
 		.b = room->v, .ldb = KEYS, .c = room->dp, .ldc = KEYS,
 	});
 	back_rows(j, head, q, count, k, pd_tile_padded(keys), room->delta + at);
+	if (j->diagonals > 0)
+		add_diagonals(j, number, q, count, k, keys);
 	add_keys(j, room->dv, room->p, room->d_o, j->values, keys, count);
 	add_keys(j, room->dk, room->dp, room->q, j->width, keys, count);
 	j->ops->multiply(&(struct pd_tile_product){
@@ -503,8 +585,13 @@ static void backward_head(const struct job *j)
 
 	read_deltas(j);
 	memset(j->room.dq, 0, sizeof(float) * (size_t)floats);
+	memset(j->room.d_bias, 0, sizeof(float) * (size_t)(group_of(a) * j->diagonals));
+	for (int64_t number = 0; number < group_of(a) && j->diagonals > 0; number++)
+		read_bias(j, j->kv_head * group_of(a) + number, number);
 	for (int64_t k = 0; k < a->keys; k += KEYS)
 		back_keys(j, k, least(KEYS, a->keys - k));
+	for (int64_t number = 0; number < group_of(a) && j->diagonals > 0; number++)
+		write_bias(j, j->kv_head * group_of(a) + number, number);
 	if (!j->pass->dq)
 		return;
 	j->ops->scale(j->room.dq, a->scale, floats);

@@ -7,7 +7,26 @@ enum { Q, K, V, LENGTHS };              /* inputs */
 struct attention {
 	struct pd_cuda_own own;         /* nothing to release */
 	struct pd_kernel_attention shape;
+	struct pd_relative relative;
+	size_t ranges, parts, delta;    /* in scratch; a bias is in front */
 };
+
+/* The bias is laid out anew in every pass, with its parts behind it in backward, and delta behind these. */
+static void prepare_bias(struct pd_compiled_layer *l, struct attention *own)
+{
+	struct pd_kernel_attention *a = &own->shape;
+
+	if (l->layer->parameter_count == 0)
+		return;
+	own->relative = pd_relative_of(l->layer);
+	a->buckets = own->relative.buckets;
+	a->diagonals = pd_kernel_attention_diagonals(a);
+	l->split_bytes = pd_compiled_reserved(l->net, sizeof(float) * (size_t)l->layer->parameter_elements);
+	pd_take(&l->forward_bytes, sizeof(float) * pd_kernel_attention_bias_floats(a));
+	own->ranges = pd_take(&l->forward_bytes, sizeof(*a->ranges) * (size_t)a->buckets);
+	l->backward_bytes = l->forward_bytes;
+	own->parts = pd_take(&l->backward_bytes, sizeof(float) * pd_kernel_attention_parts_floats(a));
+}
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
@@ -30,14 +49,16 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	};
 	a->tensor_cores = pd_kernel_attention_mma_suits(l->net->dtype, a);
 	l->extra_bytes = sizeof(float) * (size_t)(a->batch * a->heads * a->queries);
-	l->backward_bytes = l->extra_bytes;
+	prepare_bias(l, own);
+	own->delta = pd_take(&l->backward_bytes, l->extra_bytes);
 	return 0;
 }
 
 static struct pd_kernel_attention describe(const struct pd_compiled_layer *l,
 					   const struct pd_pass *pass)
 {
-	struct pd_kernel_attention a = ((const struct attention *)l->own)->shape;
+	const struct attention *own = l->own;
+	struct pd_kernel_attention a = own->shape;
 
 	a.numbers = pd_cuda_engine(l)->numbers;
 	a.drops = a.p > 0 && !pass->evaluate;
@@ -47,30 +68,61 @@ static struct pd_kernel_attention describe(const struct pd_compiled_layer *l,
 	a.lengths = l->layer->input_count > LENGTHS ? l->src[LENGTHS] : NULL;
 	a.o = l->dst;
 	a.logs = l->extra;
+	if (a.buckets > 0) {
+		a.bias = l->temporary;
+		a.ranges = (void *)((char *)l->temporary + own->ranges);
+	}
 	return a;
+}
+
+static int lay_out_bias(struct pd_compiled_layer *l, const struct pd_kernel_attention *a, struct pd_error *err)
+{
+	const struct attention *own = l->own;
+
+	return !a->bias ? 0 :
+	       pd_cuda_queued(l, pd_kernel_attention_bias(pd_cuda_engine(l)->stream, l->net->dtype, a,
+							  &own->relative, l->parameters[0]), err);
 }
 
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	const struct pd_kernel_attention a = describe(l, pass);
 
+	if (lay_out_bias(l, &a, err) < 0)
+		return -1;
 	return pd_cuda_queued(l, pd_kernel_attention(pd_cuda_engine(l)->stream, l->net->dtype, &a),
 			      err);
 }
 
+static int back(struct pd_compiled_layer *l, const struct pd_kernel_attention *a, float *d_weight,
+		struct pd_error *err)
+{
+	cudaStream_t stream = pd_cuda_engine(l)->stream;
+
+	if (lay_out_bias(l, a, err) < 0 ||
+	    pd_cuda_queued(l, pd_kernel_attention_back(stream, l->net->dtype, a), err) < 0)
+		return -1;
+	return !a->bias ? 0 : pd_cuda_queued(l, pd_kernel_attention_bias_back(stream, a, d_weight), err);
+}
+
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
+	const struct attention *own = l->own;
 	struct pd_kernel_attention a = describe(l, pass);
+	float *d_weight = a.bias ? l->diff_parameters[0] : NULL;
 
-	a.delta = l->temporary;
+	if (pass->part == PD_BACKWARD_WEIGHT)
+		return !a.bias ? 0 : l->net->device->copy(l->net, d_weight, l->split, sizeof(float) *
+							   (size_t)l->layer->parameter_elements, err);
+	if (pass->part == PD_BACKWARD_INPUT)
+		d_weight = l->split;
+	a.d_bias = (float *)((char *)l->temporary + own->parts);
+	a.delta = (float *)((char *)l->temporary + own->delta);
 	a.d_o = l->diff_dst;
 	a.dq = l->diff_src[Q];
 	a.dk = l->diff_src[K];
 	a.dv = l->diff_src[V];
-	if (!a.dq && !a.dk && !a.dv)
-		return 0;
-	return pd_cuda_queued(l, pd_kernel_attention_back(pd_cuda_engine(l)->stream, l->net->dtype,
-							  &a), err);
+	return a.dq || a.dk || a.dv || a.bias ? back(l, &a, d_weight, err) : 0;
 }
 
 const struct pd_compiled_kind pd_cuda_attention = {

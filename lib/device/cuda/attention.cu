@@ -139,6 +139,15 @@ __device__ static void write_rows(const struct rows<T> &to, int64_t column, floa
 			}
 }
 
+/* Returns a score in units of log 2, of the product of a query and a key. */
+__device__ static inline float score_of(const struct pd_kernel_attention &a, float product, int64_t head,
+					int64_t query, int64_t key)
+{
+	float score = product * (a.scale * LOG2_E);
+
+	return a.bias ? score + bias_of(a, head, query)[key] : score;
+}
+
 /* ---- forward ---- */
 
 /*
@@ -229,7 +238,8 @@ __global__ static void forward(struct pd_kernel_attention a)
 
 				s.p[(row + i) * P_STEP + c] =
 					sees(a, at, at.first + row + i, key + c)
-					? p[i][j] * (a.scale * LOG2_E) : -INFINITY;
+					? score_of(a, p[i][j], at.head, at.first + row + i, key + c)
+					: -INFINITY;
 			}
 		__syncthreads();
 		soften(&s, a, at, key);
@@ -319,7 +329,8 @@ __device__ static void tile_back(float (*p)[4], float (*ds)[4], float (*factor)[
 			bool seen = sees(a, at, query + row + i, key + c);
 
 			factor[i][j] = a.drops ? s->p[(row + i) * P_STEP + c] : 1;
-			p[i][j] = seen ? exp2f(p[i][j] * (a.scale * LOG2_E) - a.logs[from + i]) : 0;
+			p[i][j] = seen ? exp2f(score_of(a, p[i][j], head, query + row + i, key + c) -
+					       a.logs[from + i]) : 0;
 			ds[i][j] = seen ? p[i][j] * (ds[i][j] * factor[i][j] - a.delta[from + i]) : 0;
 		}
 	__syncthreads();
@@ -370,6 +381,26 @@ __global__ static void keys_back(struct pd_kernel_attention a)
 			      column, dv, 1, NULL);
 }
 
+/* Adds dS of a tile, which is in the room, to the block's part of the gradient of the bias. */
+__device__ static void add_bias(struct room *s, const struct pd_kernel_attention &a, const struct place &at,
+				int64_t key)
+{
+	int d = threadIdx.x;
+
+	if (d < 2 * TILE - 1) {
+		float sum = 0;
+
+		for (int row = 0; row < TILE; row++) {
+			int column = row + d - (TILE - 1);
+
+			sum += column >= 0 && column < TILE ? s->p[row * P_STEP + column] : 0;
+		}
+		s->parts[d] = sum;
+	}
+	__syncthreads();
+	add_to_buckets(a, at, s->parts, 2 * TILE - 1, key - at.first - (TILE - 1));
+}
+
 template <typename T, int N>
 __global__ static void queries_back(struct pd_kernel_attention a)
 {
@@ -381,14 +412,19 @@ __global__ static void queries_back(struct pd_kernel_attention a)
 	float dq[N][4][4], p[4][4], ds[4][4], factor[4][4];
 
 	clear<N>(dq);
+	if (a.bias && at.slice == 0)
+		clear_buckets(a, at);
 	for (int64_t key = first_tile(a, at.first); key < last; key += TILE) {
 		tile_back<T>(p, ds, factor, &s, a, at, at.head, at.first, kv_head, key);
 		put_tile(&s, ds, NULL);
+		if (a.bias && at.slice == 0)
+			add_bias(&s, a, at, key);
 		add_product<false, N>(dq, &s, key_rows<const T>(a, a.k, at.sample, kv_head, key,
 								a.width), column);
 	}
-	write_rows<N>(query_rows<T>(a, a.dq, at.sample, at.head, at.first, a.width), column, dq,
-		      a.scale, NULL);
+	if (a.dq)
+		write_rows<N>(query_rows<T>(a, a.dq, at.sample, at.head, at.first, a.width), column, dq,
+			      a.scale, NULL);
 }
 
 cudaError_t pd_kernel_attention_back(cudaStream_t stream, enum pd_dtype dtype,
@@ -411,7 +447,7 @@ cudaError_t pd_kernel_attention_back(cudaStream_t stream, enum pd_dtype dtype,
 			PD_BY_TYPE(dtype, T, (keys_back<T, 2><<<of_keys, THREADS, 0, stream>>>(*a)));
 		status = cudaGetLastError();
 	}
-	if (status == cudaSuccess && a->dq) {
+	if (status == cudaSuccess && (a->dq || a->bias)) {
 		if (blocks_across(a->width) == 1)
 			PD_BY_TYPE(dtype, T, (queries_back<T, 1>
 				<<<of_queries, THREADS, 0, stream>>>(*a)));

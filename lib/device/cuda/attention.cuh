@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the kernels of attention have in common: which tile a block has, where its rows lie, which keys
- * a query sees, and the numbers of dropout.
+ * a query sees, the bias of scores, and the numbers of dropout.
  */
 #pragma once
 
@@ -125,6 +125,40 @@ __device__ static inline bool sees_none(const struct pd_kernel_attention &a, con
 					int64_t query)
 {
 	return first_seen(a, query) >= at.length;
+}
+
+/* Returns where the bias of a query begins: key k's is at [k].  A tile may read behind the last query and key. */
+__device__ static inline const float *bias_of(const struct pd_kernel_attention &a, int64_t head, int64_t query)
+{
+	return a.bias + head * a.diagonals + TILE + a.queries - 1 - query;
+}
+
+/* This block's part of the gradient of the bias; its tile is one of queries. */
+__device__ static inline float *bias_part(const struct pd_kernel_attention &a, const struct place &at)
+{
+	int64_t tiles = (a.queries + TILE - 1) / TILE;
+
+	return a.d_bias + ((at.sample * a.heads + at.head) * tiles + at.first / TILE) * a.buckets;
+}
+
+/* Adds sums of dS along diagonals, `count` of them from place `least_place` on, to the block's part. */
+__device__ static inline void add_to_buckets(const struct pd_kernel_attention &a, const struct place &at,
+					     const float *diagonals, int count, int64_t least_place)
+{
+	for (int64_t b = threadIdx.x; b < a.buckets; b += blockDim.x) {
+		int64_t begin = a.ranges[b].begin - least_place, end = a.ranges[b].end - least_place;
+		float sum = 0;
+
+		for (int64_t d = begin < 0 ? 0 : begin; d < end && d < count; d++)
+			sum += diagonals[d];
+		bias_part(a, at)[b] += sum;
+	}
+}
+
+__device__ static inline void clear_buckets(const struct pd_kernel_attention &a, const struct place &at)
+{
+	for (int64_t b = threadIdx.x; b < a.buckets; b += blockDim.x)
+		bias_part(a, at)[b] = 0;
 }
 
 /* The factors of dropout of 4 keys from `key`, a multiple of 4, on. */

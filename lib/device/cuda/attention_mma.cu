@@ -200,6 +200,7 @@ struct running {
 
 /* Makes P of S before it is divided by the sum of its row; factor: by how much what was made before
  * shrinks. */
+template <bool BIASED>
 __device__ static void soften(float (*s)[4], struct running *so_far, float *factor,
 			      const struct pd_kernel_attention &a, const struct place &at,
 			      int64_t key)
@@ -217,6 +218,8 @@ __device__ static void soften(float (*s)[4], struct running *so_far, float *fact
 				float *x = &s[n][2 * h + i];
 
 				*x *= a.scale * LOG2_E;
+				if (BIASED)
+					*x += bias_of(a, at.head, query)[key + 8 * n + me.column + i];
 				if (!seen.all && !is_seen(seen, me.row + 8 * h, 8 * n + me.column + i))
 					*x = -INFINITY;
 				most = fmaxf(most, *x);
@@ -262,7 +265,7 @@ __device__ static void finish(float *factor, const struct running *so_far,
 	}
 }
 
-template <typename T, int W>
+template <typename T, int W, bool BIASED>
 __global__ static void BOUNDS(W) forward(struct pd_kernel_attention a)
 {
 	__shared__ __align__(16) T keys[TILE * (W + PAD)];
@@ -293,7 +296,7 @@ __global__ static void BOUNDS(W) forward(struct pd_kernel_attention a)
 		for (int k = 0; k < W / 16; k++)
 			if (16 * k < a.width)
 				add_features<T, W, TILE>(s, q[k], keys, 16 * k);
-		soften(s, &so_far, factor, a, at, key);
+		soften<BIASED>(s, &so_far, factor, a, at, key);
 #pragma unroll
 		for (int n = 0; n < W / 8; n++)
 			for (int i = 0; i < 4; i++)
@@ -344,7 +347,7 @@ __device__ static float draw_one(const struct pd_kernel_attention &a, int64_t sa
  * Makes P, times the factors of dropout, and dS / scale of the block's own rows and the R that lie from
  * `along` on.  KEYS: the own rows are keys, and p and ds are those matrices transposed.
  */
-template <bool KEYS, typename T, int W, int R>
+template <bool KEYS, bool BIASED, typename T, int W, int R>
 __device__ static void tile_back(float (*p)[4], float (*ds)[4], const struct room<T, W, R> &s,
 				 const struct pd_kernel_attention &a, const struct place &at,
 				 int64_t head, int64_t along)
@@ -363,7 +366,10 @@ __device__ static void tile_back(float (*p)[4], float (*ds)[4], const struct roo
 			int64_t key = KEYS ? at.first + r : along + c;
 			float factor = a.drops ? draw_one(a, at.sample, head, query, key) : 1;
 
-			p[n][i] = exp2f(p[n][i] * (a.scale * LOG2_E) - s.logs[KEYS ? c : r]);
+			p[n][i] *= a.scale * LOG2_E;
+			if (BIASED)
+				p[n][i] += bias_of(a, head, query)[key];
+			p[n][i] = exp2f(p[n][i] - s.logs[KEYS ? c : r]);
 			ds[n][i] = p[n][i] * (ds[n][i] * factor - s.deltas[KEYS ? c : r]);
 			p[n][i] *= factor;
 			if (!seen.all && !is_seen(seen, KEYS ? c : r, KEYS ? r : c))
@@ -371,7 +377,7 @@ __device__ static void tile_back(float (*p)[4], float (*ds)[4], const struct roo
 		}
 }
 
-template <typename T, int W, int R>
+template <typename T, int W, int R, bool BIASED>
 __global__ static void BOUNDS(W) keys_back(struct pd_kernel_attention a)
 {
 	__shared__ __align__(16) struct room<T, W, R> s;
@@ -393,7 +399,7 @@ __global__ static void BOUNDS(W) keys_back(struct pd_kernel_attention a)
 								    query, a.value_width));
 			load_numbers<R>(s.logs, s.deltas, a, at, head, query);
 			__syncthreads();
-			tile_back<true, T, W, R>(p, ds, s, a, at, head, query);
+			tile_back<true, BIASED, T, W, R>(p, ds, s, a, at, head, query);
 			add_product<T, W, R>(dv, p, s.u, a.value_width);
 			add_product<T, W, R>(dk, ds, s.z, a.width);
 		}
@@ -407,7 +413,39 @@ __global__ static void BOUNDS(W) keys_back(struct pd_kernel_attention a)
 				 dv, ones);
 }
 
-template <typename T, int W, int R>
+/* dS of a tile, and what its diagonals sum up to. */
+template <int R>
+struct bias_room {
+	float ds[TILE * (R + 1)], diagonals[TILE + R - 1];
+};
+
+/* Adds dS of a tile of the block's queries and R keys to the block's part of the gradient of the bias. */
+template <int R>
+__device__ static void add_bias(struct bias_room<R> *room, const float (*ds)[4], const struct pd_kernel_attention &a,
+				const struct place &at, int64_t key)
+{
+	const struct mine me = mine();
+	int d = threadIdx.x;
+
+	for (int n = 0; n < R / 8; n++)
+		for (int i = 0; i < 4; i++)
+			room->ds[(me.row + i / 2 * 8) * (R + 1) + 8 * n + me.column + i % 2] = ds[n][i];
+	__syncthreads();
+	if (d < TILE + R - 1) {
+		float sum = 0;
+
+		for (int row = 0; row < TILE; row++) {
+			int column = row + d - (TILE - 1);
+
+			sum += column >= 0 && column < R ? room->ds[row * (R + 1) + column] : 0;
+		}
+		room->diagonals[d] = sum;
+	}
+	__syncthreads();
+	add_to_buckets(a, at, room->diagonals, TILE + R - 1, key - at.first - (TILE - 1));
+}
+
+template <typename T, int W, int R, bool BIASED>
 __global__ static void BOUNDS(W) queries_back(struct pd_kernel_attention a)
 {
 	__shared__ __align__(16) struct room<T, W, R> s;
@@ -422,16 +460,24 @@ __global__ static void BOUNDS(W) queries_back(struct pd_kernel_attention a)
 	load_tile<T, W, TILE>(s.y, query_rows<const T>(a, a.d_o, at.sample, at.head, at.first,
 						       a.value_width));
 	load_numbers<TILE>(s.logs, s.deltas, a, at, at.head, at.first);
+	if (BIASED)
+		clear_buckets(a, at);
 	for (int64_t key = first_tile(a, at.first); key < last; key += R) {
 		__syncthreads();        /* the tile before has been read */
 		load_tile<T, W, R>(s.z, key_rows<const T>(a, a.k, at.sample, kv_head, key, a.width));
 		load_tile<T, W, R>(s.u, key_rows<const T>(a, a.v, at.sample, kv_head, key,
 							  a.value_width));
 		__syncthreads();
-		tile_back<false, T, W, R>(p, ds, s, a, at, at.head, key);
+		tile_back<false, BIASED, T, W, R>(p, ds, s, a, at, at.head, key);
+		if (BIASED) {
+			__shared__ struct bias_room<BIASED ? R : 8> room;
+
+			add_bias(&room, ds, a, at, key);
+		}
 		add_product<T, W, R>(dq, ds, s.z, a.width);
 	}
-	write_rows<T, W>(query_rows<T>(a, a.dq, at.sample, at.head, at.first, a.width), dq, scales);
+	if (a.dq)
+		write_rows<T, W>(query_rows<T>(a, a.dq, at.sample, at.head, at.first, a.width), dq, scales);
 }
 
 /* ---- the calls ---- */
@@ -443,7 +489,7 @@ bool pd_kernel_attention_mma_suits(enum pd_dtype dtype, const struct pd_kernel_a
 	if (dtype == PD_F32 || a->width % 8 != 0 || a->value_width % 8 != 0 || a->width > WIDE ||
 	    a->value_width > WIDE)
 		return false;
-	if (cudaFuncGetAttributes(&attributes, (const void *)forward<__half, NARROW>) !=
+	if (cudaFuncGetAttributes(&attributes, (const void *)forward<__half, NARROW, false>) !=
 	    cudaSuccess) {
 		cudaGetLastError();     /* clears the error: the other kernels say it if it stays */
 		return false;
@@ -461,36 +507,37 @@ static bool is_narrow(const struct pd_kernel_attention *a)
 	return a->width <= NARROW && a->value_width <= NARROW;
 }
 
-template <typename T>
+template <typename T, bool BIASED>
 static cudaError_t launch(cudaStream_t stream, const struct pd_kernel_attention *a)
 {
 	unsigned grid = blocks(a, a->heads, a->queries);
 
 	if (is_narrow(a))
-		forward<T, NARROW><<<grid, THREADS, 0, stream>>>(*a);
+		forward<T, NARROW, BIASED><<<grid, THREADS, 0, stream>>>(*a);
 	else
-		forward<T, WIDE><<<grid, THREADS, 0, stream>>>(*a);
+		forward<T, WIDE, BIASED><<<grid, THREADS, 0, stream>>>(*a);
 	return cudaGetLastError();
 }
 
 /* Tiles are such that a block needs no more than 48 KiB of shared memory. */
-template <typename T>
+template <typename T, bool BIASED>
 static cudaError_t launch_back(cudaStream_t stream, const struct pd_kernel_attention *a)
 {
 	unsigned of_keys = blocks(a, a->kv_heads, a->keys);
 	unsigned of_queries = blocks(a, a->heads, a->queries);
+	constexpr int MOST = BIASED ? 32 : 64;  /* keys of a tile */
 
 	if (a->dk || a->dv) {
 		if (is_narrow(a))
-			keys_back<T, NARROW, 32><<<of_keys, THREADS, 0, stream>>>(*a);
+			keys_back<T, NARROW, 32, BIASED><<<of_keys, THREADS, 0, stream>>>(*a);
 		else
-			keys_back<T, WIDE, 16><<<of_keys, THREADS, 0, stream>>>(*a);
+			keys_back<T, WIDE, 16, BIASED><<<of_keys, THREADS, 0, stream>>>(*a);
 	}
-	if (a->dq) {
+	if (a->dq || a->bias) {
 		if (is_narrow(a))
-			queries_back<T, NARROW, 64><<<of_queries, THREADS, 0, stream>>>(*a);
+			queries_back<T, NARROW, MOST, BIASED><<<of_queries, THREADS, 0, stream>>>(*a);
 		else
-			queries_back<T, WIDE, 16><<<of_queries, THREADS, 0, stream>>>(*a);
+			queries_back<T, WIDE, 16, BIASED><<<of_queries, THREADS, 0, stream>>>(*a);
 	}
 	return cudaGetLastError();
 }
@@ -498,12 +545,17 @@ static cudaError_t launch_back(cudaStream_t stream, const struct pd_kernel_atten
 cudaError_t pd_kernel_attention_mma(cudaStream_t stream, enum pd_dtype dtype,
 				    const struct pd_kernel_attention *a)
 {
-	return dtype == PD_BF16 ? launch<__nv_bfloat16>(stream, a) : launch<__half>(stream, a);
+	if (a->bias)
+		return dtype == PD_BF16 ? launch<__nv_bfloat16, true>(stream, a) : launch<__half, true>(stream, a);
+	return dtype == PD_BF16 ? launch<__nv_bfloat16, false>(stream, a) : launch<__half, false>(stream, a);
 }
 
 cudaError_t pd_kernel_attention_mma_back(cudaStream_t stream, enum pd_dtype dtype,
 					 const struct pd_kernel_attention *a)
 {
-	return dtype == PD_BF16 ? launch_back<__nv_bfloat16>(stream, a)
-				: launch_back<__half>(stream, a);
+	if (a->bias)
+		return dtype == PD_BF16 ? launch_back<__nv_bfloat16, true>(stream, a)
+					: launch_back<__half, true>(stream, a);
+	return dtype == PD_BF16 ? launch_back<__nv_bfloat16, false>(stream, a)
+				: launch_back<__half, false>(stream, a);
 }

@@ -11,6 +11,7 @@
 #include "device/curve.h"
 #include "device/global_norm.h"
 #include "device/mixed_sum.h"
+#include "device/relative.h"
 #include "device/resize.h"
 #include "device/rotary.h"
 #include "device/update.h"
@@ -247,15 +248,33 @@ struct pd_kernel_attention {
 	const void *q, *k, *v;
 	void *o;
 	float *logs;                    /* by sample, head and query; forward writes it */
+	/* by head and place of a key less that of a query, in units of log 2; NULL: there is no bias */
+	float *bias;
+	int64_t diagonals;              /* of a head, padded */
+	struct pd_relative_range *ranges;       /* by bucket */
+	int64_t buckets;
 	/* Backward also reads d_o, writes delta, alike logs, and those gradients that are not NULL. */
 	const void *d_o;
 	float *delta;
 	void *dq, *dk, *dv;
+	float *d_bias;                  /* by sample, head, tile of queries and bucket; with a bias only */
 };
 cudaError_t pd_kernel_attention(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_kernel_attention *a);
 cudaError_t pd_kernel_attention_back(cudaStream_t stream, enum pd_dtype dtype,
 				     const struct pd_kernel_attention *a);
+
+/* --- attention_bias.cu: by how far keys are from queries */
+/* These count the diagonals, and what bias and d_bias have room for. */
+int64_t pd_kernel_attention_diagonals(const struct pd_kernel_attention *a);
+size_t pd_kernel_attention_bias_floats(const struct pd_kernel_attention *a);
+size_t pd_kernel_attention_parts_floats(const struct pd_kernel_attention *a);
+/* Writes bias and ranges; weight: by bucket and head. */
+cudaError_t pd_kernel_attention_bias(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_attention *a,
+				     const struct pd_relative *relative, const void *weight);
+/* Adds up d_bias. */
+cudaError_t pd_kernel_attention_bias_back(cudaStream_t stream, const struct pd_kernel_attention *a,
+					  float *d_weight);
 
 /* --- attention_mma.cu: the same on tensor cores, without deltas, which are there already */
 /* Tells whether the current GPU has them, and the shape suits them. */

@@ -1,7 +1,7 @@
 # With CUDA the device, else one that says there is none.  Kernels: nvcc compiles them with
 # multiplications and additions apart, as the CPU's loops are, and tiny numbers taken as zero.
 CUDA_KERNELS = lib/device/cuda/additive_attention.cu lib/device/cuda/attention.cu \
-	lib/device/cuda/attention_mma.cu \
+	lib/device/cuda/attention_bias.cu lib/device/cuda/attention_mma.cu \
 	lib/device/cuda/axes.cu lib/device/cuda/bias.cu lib/device/cuda/broadcast.cu \
 	lib/device/cuda/eltwise.cu lib/device/cuda/embedding.cu \
 	lib/device/cuda/groupnorm.cu lib/device/cuda/layernorm.cu lib/device/cuda/layout.cu lib/device/cuda/loss.cu \
@@ -14,7 +14,7 @@ CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/attention.cuh lib/device
 	lib/device/cuda/host_device.cuh \
 	lib/device/cuda/block_sum.cuh lib/device/cuda/channels.cuh lib/device/cuda/columns.cuh \
 	lib/device/cuda/grid.cuh \
-	lib/device/cuda/kernels.h lib/device/cuda/typed.cuh lib/device/mixed_sum.h lib/model/dtype.h lib/model/dtype.def
+	lib/device/cuda/kernels.h lib/device/cuda/typed.cuh lib/device/mixed_sum.h lib/device/relative.h lib/model/kind.h lib/model/dtype.h lib/model/dtype.def
 EXTRA_DIST += $(CUDA_KERNELS) $(CUDA_INCLUDED)
 NVCCFLAGS = -std=c++17 -O3 --fmad=false --ftz=true
 if HAVE_CUDA
