@@ -29,6 +29,7 @@ static struct pd_stage stages[3] = {
 	{ .first_layer = 2, .layer_count = 1, .replicas = 1, .ranks = ranks + 1 },
 	{ .first_layer = 3, .layer_count = 1, .replicas = 2, .ranks = ranks + 2 },
 };
+static const struct pd_pass pass;
 static struct pd_plan plan = { .profile = &profile, .stage_count = 3, .stages = stages,
 			       .rank_count = 4 };
 static int t01[] = { 0, 1 }, t012[] = { 0, 1, 2 };
@@ -75,7 +76,7 @@ static void test_streams(void)
 	/* Device b waits for work that is queued on device a only afterwards, and for work already done. */
 	ops->stream.wait(t, &f);
 	ops->net.backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
-	ops->net.forward(s, pd_sim_net(sim, 0), NULL, 0, 2, &f);
+	ops->net.forward(s, pd_sim_net(sim, 0), &pass, 0, 2, &f);
 	ops->math.sum(s, NULL, NULL, 2, 5, NULL);
 	ops->net.update(s, pd_sim_net(sim, 0), NULL, 0, 2, &u);
 	ops->net.update(s, pd_sim_net(sim, 0), &apart, 0, 2, &v);
@@ -86,7 +87,7 @@ static void test_streams(void)
 	is_int(pd_sim_ready(sim), 2, "rank 2 has something to look at");
 	is_int(pd_sim_ready(sim), -1, "nobody else has");
 	ops->stream.wait(t, &f);
-	ops->net.forward(t, pd_sim_net(sim, 1), NULL, 2, 1, &h);
+	ops->net.forward(t, pd_sim_net(sim, 1), &pass, 2, 1, &h);
 	run_out(sim);
 	is_event(&g, 21, 43, "backward behind the wait");
 	is_event(&h, 43, 55, "forward behind it on the stream");
@@ -116,10 +117,10 @@ static void test_shared_processors(void)
 	pd_event_arm(&g);
 	pd_event_arm(&h);
 	pd_event_arm(&k);
-	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 ns */
-	ops->net.forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 ns */
-	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 2, 1, &k);       /* 12 ns */
-	ops->net.forward(u, pd_sim_net(sim, 1), NULL, 0, 2, &h);
+	ops->net.forward(s, pd_sim_net(sim, 2), &pass, 0, 1, &f);       /* 10 ns */
+	ops->net.forward(t, pd_sim_net(sim, 2), &pass, 0, 2, &g);       /* 21 ns */
+	ops->net.forward(s, pd_sim_net(sim, 2), &pass, 2, 1, &k);       /* 12 ns */
+	ops->net.forward(u, pd_sim_net(sim, 1), &pass, 0, 2, &h);
 	run_out(sim);
 	is_event(&h, 0, 21, "alone on its processor");
 	is_event(&f, 0, 20, "half a processor until the shorter one is done");
@@ -148,9 +149,9 @@ static void test_operations(void)
 		pd_event_arm(&f);
 		pd_event_arm(&g);
 		pd_event_arm(&h);
-		ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 ns */
-		ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 ns */
-		ops->net.forward(s, pd_sim_net(sim, 2), NULL, 2, 1, &h);       /* 12 ns */
+		ops->net.forward(s, pd_sim_net(sim, 2), &pass, 0, 1, &f);       /* 10 ns */
+		ops->net.forward(s, pd_sim_net(sim, 2), &pass, 0, 2, &g);       /* 21 ns */
+		ops->net.forward(s, pd_sim_net(sim, 2), &pass, 2, 1, &h);       /* 12 ns */
 		run_out(sim);
 		is_event(&f, 0, 10, "nothing is before the first");
 		is_event(&g, 10, shared ? 35 : 31, "the second");
@@ -178,8 +179,8 @@ static void test_own_processors(void)
 	pd_event_arm(&g);
 	pd_event_arm(&sent);
 	pd_event_arm(&received);
-	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);
-	ops->net.forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);
+	ops->net.forward(s, pd_sim_net(sim, 2), &pass, 0, 1, &f);
+	ops->net.forward(t, pd_sim_net(sim, 2), &pass, 0, 2, &g);
 	pd_transport_sim.send(pd_sim_transport(fabric, 0), 2, 1, NULL, 4, NULL, &sent);
 	pd_transport_sim.recv(pd_sim_transport(fabric, 2), 0, 1, NULL, 4, NULL, &received);
 	run_out(sim);
@@ -214,8 +215,8 @@ static void test_network(void)
 	pd_event_arm(&g);
 	pd_event_arm(&sent);
 	pd_event_arm(&received);
-	ops->net.forward(s, pd_sim_net(sim, 2), NULL, 0, 1, &f);       /* 10 ns */
-	ops->net.forward(t, pd_sim_net(sim, 2), NULL, 0, 2, &g);       /* 21 ns */
+	ops->net.forward(s, pd_sim_net(sim, 2), &pass, 0, 1, &f);       /* 10 ns */
+	ops->net.forward(t, pd_sim_net(sim, 2), &pass, 0, 2, &g);       /* 21 ns */
 	pd_transport_sim.send(pd_sim_transport(fabric, 0), 2, 1, NULL, 8, NULL, &sent);
 	pd_transport_sim.recv(pd_sim_transport(fabric, 2), 0, 1, NULL, 8, NULL, &received);
 	run_out(sim);
@@ -485,7 +486,7 @@ static void test_dependent_transfers(void)
 	ops->stream.wait(t, &received);
 	ops->net.backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
 	ok(!pd_sim_advance(sim), "a receive alone does not happen");
-	ops->net.forward(s, pd_sim_net(sim, 0), NULL, 0, 1, &f);
+	ops->net.forward(s, pd_sim_net(sim, 0), &pass, 0, 1, &f);
 	a->ops->send(a, 1, 7, NULL, 5, &f, &sent);
 	run_out(sim);
 	ok(!pd_event_done(&sent), "nor does a transfer without room at the receiver");
@@ -552,7 +553,7 @@ static void test_order(void)
 	for (int i = 0; i < MANY; i++) {
 		streams[i] = pd_device_sim.stream.open(pd_sim_device(sim, i), NULL);
 		pd_event_arm(&events[i]);
-		pd_device_sim.net.forward(streams[i], pd_sim_net(sim, i), NULL, i, 1, &events[i]);
+		pd_device_sim.net.forward(streams[i], pd_sim_net(sim, i), &pass, i, 1, &events[i]);
 	}
 	while (pd_sim_advance(sim))
 		for (int r; (r = pd_sim_ready(sim)) >= 0; before = r, count++) {
@@ -589,7 +590,7 @@ static void test_waiters(void)
 		ops->stream.wait(waiting[i], &f);
 		ops->stream.copy(waiting[i], NULL, NULL, 0, PD_COPY_WITHIN, &done[i]);
 	}
-	ops->net.forward(s, pd_sim_net(sim, 0), NULL, 0, 2, &f);
+	ops->net.forward(s, pd_sim_net(sim, 0), &pass, 0, 2, &f);
 	ops->stream.copy(t, NULL, NULL, 0, PD_COPY_WITHIN, &g);
 	run_out(sim);
 	is_int(pd_sim_ready(sim), 2, "what three wait for");
