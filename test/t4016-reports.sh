@@ -103,6 +103,13 @@ test_ok "one without it is not, and the operations that took longer are named" '
 			.inside == false and .range_ns[0] < .predicted_ns and .predicted_ns < .range_ns[1])" out
 	jq -r .period out | grep -q "backward of stage 0"
 	! jq -r .period out | grep -q "forward of" || false'
+test_ok "each rank says how slow its processor was beside that of the profile" '
+	run ".profile.rounds = {count: 20, step_spread: [0.9, 1.1]} | .profile.layers[].forward_ns = 1000
+		| .profile.layers[].backward_ns = 36000000000 | .profile.device.clock_ns = 1"
+	jq -e "(.clock | length == 2 and all(. > 10)) and
+		(.period | test(\"; the clock of rank [01].s processor was [0-9.]+ times as slow as for the profile\"))" out
+	run ".profile.rounds = {count: 20, step_spread: [0.9, 1.1]}"
+	jq -e "has(\"clock\") | not" out'
 test_ok "a profile that says nothing of it has no such report" '
 	run "del(.profile.rounds)"
 	jq -e "(has(\"period\") or has(\"operations\") or has(\"period_ns\")) | not" out'

@@ -16,5 +16,5 @@ lib_libpd_a_SOURCES += \
 	lib/base/names.c lib/base/names.h lib/base/number.c lib/base/opt.c lib/base/opt.h \
 	lib/base/piece.h lib/base/processors.h lib/base/program.c lib/base/program.h \
 	lib/base/progress_bar.c lib/base/ration.c lib/base/ration.h lib/base/progress_bar.h \
-	lib/base/inline.h lib/base/rng.h lib/base/shared_memory.c lib/base/shared_memory.h \
+	lib/base/inline.h lib/base/pulse.c lib/base/pulse.h lib/base/rng.h lib/base/shared_memory.c lib/base/shared_memory.h \
 	lib/base/sort.h lib/base/svg.c lib/base/svg.h

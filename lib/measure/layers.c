@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/piece.h"
+#include "base/pulse.h"
 #include "base/sort.h"
 #include "measure/bench.h"
 #include "measure/beside.h"
@@ -31,7 +32,7 @@ struct timing {
 	int64_t *in_step;                       /* the same of steps taken at once with the workers
 						   beside, the wait for the slowest in the last */
 	int64_t *sums[BENCH_SUMS], *sums_in_step;       /* (capacity) */
-	int64_t *launches;              /* (capacity) */
+	int64_t *launches, *pulses;     /* (capacity) */
 	int64_t *beside_copies;         /* steps so (capacity), of which there are copied_count */
 	int64_t copied_count;
 	int members;                            /* that sum in each other's memory; 0: they do not */
@@ -232,6 +233,7 @@ static void allocate(struct timing *t)
 		t->sums[i] = pd_calloc((size_t)t->capacity, sizeof(*t->sums[i]));
 	t->sums_in_step = pd_calloc((size_t)t->capacity, sizeof(*t->sums_in_step));
 	t->launches = pd_calloc((size_t)t->capacity, sizeof(*t->launches));
+	t->pulses = pd_calloc((size_t)t->capacity, sizeof(*t->pulses));
 	t->beside_copies = pd_calloc((size_t)t->capacity, sizeof(*t->beside_copies));
 }
 
@@ -298,6 +300,7 @@ static int measure(struct timing *t, struct pd_error *err)
 		if ((o->beside && call_and_step(t, err) < 0) || step_beside_copies(t, err) < 0)
 			return -1;
 		keep_samples(t);
+		t->pulses[t->count] = pd_pulse_ns();
 		t->count++;
 		if (o->progress)
 			o->progress(o->context, t->count, t->capacity);
@@ -490,6 +493,8 @@ static struct pd_profile *make_profile(struct timing *t, struct pd_error *err)
 	fill_spreads(t, profile);
 	if (t->count >= PD_ROUNDS_LEAST)
 		profile->launch_ns = pd_median(t->launches, t->count);
+	if (t->count >= PD_ROUNDS_LEAST && !t->bench.device->ops->separate_memory)
+		profile->clock_ns = pd_median(t->pulses, t->count);
 	if (t->copied_count > 1)
 		profile->beside_transfers = beside_copies(t);
 	for (int l = 0; l < profile->layer_count; l++)
@@ -522,6 +527,7 @@ struct pd_profile *pd_measure_layers(const struct pd_model *model,
 		free(t.sums[i]);
 	free(t.sums_in_step);
 	free(t.launches);
+	free(t.pulses);
 	free(t.beside_copies);
 	return profile;
 }

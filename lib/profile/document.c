@@ -97,7 +97,7 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 	static const char *const known[] = { "kind", "name", "threads", "memory_bytes",
 					     "sum_bytes_per_s", "round_bytes_per_s",
 					     "mixed_sum_bytes_per_s", "operation_ns", "workers",
-					     "in_step", "in_turns", "launch_ns", "beside_transfers", "estimated", NULL };
+					     "in_step", "in_turns", "launch_ns", "clock_ns", "beside_transfers", "estimated", NULL };
 	struct pd_place device = pd_place_key(root, "device");
 	const char *kind, *name;
 
@@ -112,6 +112,7 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 	if (pd_json_opt_int(&device, "threads", 0, 1 << 20, &profile->device_threads, err) < 0 ||
 	    pd_json_opt_int(&device, "operation_ns", 0, PD_MAX_TIME_NS, &profile->operation_ns,
 			    err) < 0 ||
+	    pd_json_opt_int(&device, "clock_ns", 0, PD_MAX_TIME_NS, &profile->clock_ns, err) < 0 ||
 	    pd_json_opt_int(&device, "launch_ns", 0, PD_MAX_TIME_NS, &profile->launch_ns, err) < 0 ||
 	    pd_json_opt_int(&device, "workers", 0, 1 << 20, &profile->workers, err) < 0 ||
 	    pd_json_opt_int(&device, "sum_bytes_per_s", 0, INT64_MAX, &profile->sum_bytes_per_s,
@@ -282,6 +283,8 @@ static json_t *device_json(const struct pd_profile *profile)
 		pd_json_set(device, "operation_ns", json_integer(profile->operation_ns));
 	if (profile->launch_ns > 0)
 		pd_json_set(device, "launch_ns", json_integer(profile->launch_ns));
+	if (profile->clock_ns > 0)
+		pd_json_set(device, "clock_ns", json_integer(profile->clock_ns));
 	if (profile->beside_transfers > 0)
 		pd_json_set(device, "beside_transfers", json_real(profile->beside_transfers));
 	if (profile->workers > 0)

@@ -127,6 +127,7 @@ struct pd_profile {
 	int64_t operation_ns;           /* cost besides computing; 0: not measured */
 	int64_t launch_ns;              /* from when all that it waits for is there to when an operation
 					   begins on a stream that was idle; 0: not measured */
+	int64_t clock_ns;               /* of a chain of operations (base/pulse.h); 0: not measured */
 	double beside_transfers;        /* times as long as computing takes while bytes come or leave; 0: not
 					   measured */
 	int64_t workers;                /* timed side by side; 0: unknown */

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #define MOST 65536              /* microbatches of a stretch: more say nothing new */
+#define CLOCK_NOTED 0.03        /* differences of the clock that are worth a word */
 #define SAID 4                  /* operations in a sentence */
 
 void pd_run_times_begin(struct pd_run_times *times, const struct pd_plan *plan, int64_t epoch, int64_t first)
@@ -20,6 +21,7 @@ void pd_run_times_begin(struct pd_run_times *times, const struct pd_plan *plan, 
 	times->plan = plan;
 	times->sums_ns = pd_calloc((size_t)plan->stage_count, sizeof(*times->sums_ns));
 	times->replicas = pd_calloc((size_t)plan->stage_count, sizeof(*times->replicas));
+	times->pulses_ns = pd_calloc((size_t)plan->rank_count, sizeof(*times->pulses_ns));
 }
 
 void pd_run_times_release(struct pd_run_times *times)
@@ -27,6 +29,7 @@ void pd_run_times_release(struct pd_run_times *times)
 	free(times->ends);
 	free(times->sums_ns);
 	free(times->replicas);
+	free(times->pulses_ns);
 }
 
 /* The pipeline is empty: of several stretches the longest counts. */
@@ -70,15 +73,18 @@ json_t *pd_durations_json(const struct pd_durations *durations, const int *stage
 	return list;
 }
 
-void pd_run_times_hear(struct pd_run_times *times, const json_t *durations)
+void pd_run_times_hear(struct pd_run_times *times, int rank, const json_t *message)
 {
 	json_t *one;
 	size_t i;
 
-	json_array_foreach(durations, i, one) {
+	if (!times->plan)
+		return;
+	times->pulses_ns[rank] = pd_member_int(message, "pulse_ns");
+	json_array_foreach(json_object_get(message, "durations"), i, one) {
 		int64_t stage = pd_member_int(one, "stage"), kind = pd_member_int(one, "kind");
 
-		if (!times->plan || stage < 0 || stage >= times->plan->stage_count || kind < 0 || kind >= PD_OP_KINDS)
+		if (stage < 0 || stage >= times->plan->stage_count || kind < 0 || kind >= PD_OP_KINDS)
 			continue;
 		times->sums_ns[stage][kind] += json_real_value(json_object_get(one, "ns"));
 		times->replicas[stage][kind]++;
@@ -150,6 +156,33 @@ static void put_outside(const struct pd_run_times *times, const struct pd_expect
 		fprintf(out, "; no operation took %s: the difference is between them", longer ? "longer" : "less");
 }
 
+/* Returns how many times as slow a rank's processor was as the profile's; 0: not known. */
+static double slowness(const struct pd_run_times *times, int rank)
+{
+	double profiled = (double)times->plan->profile->clock_ns;
+
+	return profiled > 0 ? round((double)times->pulses_ns[rank] / profiled * 1e4) / 1e4 : 0;
+}
+
+/* Says where processors were slower or faster than when the profile was made. */
+static void put_clock(const struct pd_run_times *times, FILE *out)
+{
+	double most = 1;
+	int at = -1;
+
+	for (int r = 0; r < times->plan->rank_count; r++) {
+		double one = slowness(times, r);
+
+		if (one > 0 && fabs(one - 1) > CLOCK_NOTED && fabs(one - 1) > fabs(most - 1)) {
+			most = one;
+			at = r;
+		}
+	}
+	if (at >= 0)
+		fprintf(out, "; the clock of rank %d's processor was %.2f times as %s as for the profile", at,
+			most > 1 ? most : 1 / most, most > 1 ? "slow" : "fast");
+}
+
 /* Returns a sentence for people. */
 static json_t *verdict(const struct pd_run_times *times, const struct pd_expected_run *expected)
 {
@@ -166,6 +199,7 @@ static json_t *verdict(const struct pd_run_times *times, const struct pd_expecte
 	fprintf(out, "not as predicted: %s, not ", pd_show_time(llround(times->period_ns), time));
 	put_range(expected->period_ns, expected->range, out);
 	put_outside(times, expected, out);
+	put_clock(times, out);
 	pd_mem_stream_close(out);
 	json = json_string(text);
 	free(text);
@@ -174,7 +208,7 @@ static json_t *verdict(const struct pd_run_times *times, const struct pd_expecte
 
 void pd_run_times_report(struct pd_run_times *times, const struct pd_expected_run *expected, json_t *event)
 {
-	json_t *operations = json_array();
+	json_t *operations = json_array(), *clocks = json_array();
 	struct compared one;
 
 	end_stretch(times);
@@ -187,4 +221,10 @@ void pd_run_times_report(struct pd_run_times *times, const struct pd_expected_ru
 	pd_json_set(event, "predicted_period_range_ns", range_json(expected->period_ns, expected->range));
 	pd_json_set(event, "period", verdict(times, expected));
 	pd_json_set(event, "operations", operations);
+	for (int r = 0; r < times->plan->rank_count; r++)
+		if (slowness(times, r) > 0)
+			pd_json_add(clocks, json_real(slowness(times, r)));
+	if (json_array_size(clocks) > 0)
+		json_object_set(event, "clock", clocks);
+	json_decref(clocks);
 }

@@ -15,6 +15,7 @@ struct pd_run_times {
 	double period_ns;               /* of a microbatch; 0: not known */
 	double (*sums_ns)[PD_OP_KINDS]; /* per stage, of its replicas' durations */
 	int (*replicas)[PD_OP_KINDS];   /* that told one */
+	int64_t *pulses_ns;             /* per rank (base/pulse.h); 0: not known */
 };
 
 /* Begins with a microbatch, before which the pipeline is empty, as it is after every `epoch`. */
@@ -22,8 +23,8 @@ void pd_run_times_begin(struct pd_run_times *times, const struct pd_plan *plan, 
 void pd_run_times_release(struct pd_run_times *times);
 /* Takes note that another microbatch is trained. */
 void pd_run_times_add(struct pd_run_times *times, int64_t now_ns);
-/* Takes note of a rank's durations: what pd_durations_json() made. */
-void pd_run_times_hear(struct pd_run_times *times, const json_t *durations);
+/* Takes note of what a rank says when it is done: its durations, by pd_durations_json(), and its pulse. */
+void pd_run_times_hear(struct pd_run_times *times, int rank, const json_t *message);
 /* Returns the durations of these stages for a message. */
 json_t *pd_durations_json(const struct pd_durations *durations, const int *stages, int count);
 /*

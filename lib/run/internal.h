@@ -27,6 +27,7 @@
 #include <signal.h>
 
 #define SECOND_NS INT64_C(1000000000)
+#define RANK_PULSES 256
 #define LATE_NS (2 * SECOND_NS)         /* ranks report every second */
 
 /* ---- a rank ---- */
@@ -74,6 +75,7 @@ struct rank {
 	int64_t alive_ns;
 	bool heard;                     /* the supervisor may have sent something */
 	struct pd_durations *durations; /* of its operations; NULL: nobody asks */
+	int64_t pulses[RANK_PULSES], pulse_count;       /* of its processor; the newest are kept */
 	FILE *trace;                    /* the rank's part goes to the supervisor; NULL: no trace */
 	int64_t zero_ns;                /* trace times count from here, by this host's clock */
 	int64_t threads;
@@ -124,6 +126,8 @@ void rank_folder_release(struct rank *rank);
 /* messages.c: reads pending messages; reports now and then; sleeps until something happens */
 int rank_read_messages(struct rank *rank, struct pd_error *err);
 int rank_say_alive(struct rank *rank);
+/* Notes how fast the rank's processor is, where somebody asks. */
+void rank_take_pulse(struct rank *rank);
 /* Names the first number in the data, or in a file of parameters, that is not finite. */
 int rank_say_not_finite_data(struct rank *rank);
 int rank_say_not_finite(struct rank *rank, enum pd_given which, char *text);

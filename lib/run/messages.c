@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/pulse.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -128,6 +129,12 @@ int rank_say_not_finite_data(struct rank *rank)
 	return 0;
 }
 
+void rank_take_pulse(struct rank *rank)
+{
+	if (rank->durations && !rank->device->ops->separate_memory)
+		rank->pulses[rank->pulse_count++ % RANK_PULSES] = pd_pulse_ns();
+}
+
 int rank_say_alive(struct rank *rank)
 {
 	int64_t now = pd_now_ns();
@@ -138,6 +145,7 @@ int rank_say_alive(struct rank *rank)
 	if (now - rank->alive_ns < ALIVE_NS)
 		return 0;
 	rank->alive_ns = now;
+	rank_take_pulse(rank);
 	rank->heard = true;             /* a rank that never sleeps reads messages now and then */
 	if (pd_worker_oldest(rank->worker, &op)) {
 		snprintf(name, sizeof(name), "%s of microbatch %" PRId64,

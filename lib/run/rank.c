@@ -2,6 +2,7 @@
 /* A rank at work: its checkpoints and its phases. */
 #include "run/rank.h"
 
+#include "base/figures.h"
 #include "base/mem.h"
 #include "run/internal.h"
 
@@ -266,12 +267,16 @@ static int say_done(struct rank *rank)
 {
 	int stages[rank->part_count];
 	json_t *durations = NULL;
+	int64_t pulses;
 
+	rank_take_pulse(rank);
+	pulses = rank->pulse_count < RANK_PULSES ? rank->pulse_count : RANK_PULSES;
 	for (int i = 0; i < rank->part_count; i++)
 		stages[i] = rank->parts[i].stage;
 	if (rank->durations)
 		durations = pd_durations_json(rank->durations, stages, rank->part_count);
-	return say(rank, json_pack("{s:s, s:o*}", "event", "done", "durations", durations));
+	return say(rank, json_pack("{s:s, s:o*, s:I}", "event", "done", "durations", durations,
+				   "pulse_ns", (json_int_t)(pulses > 0 ? pd_median(rank->pulses, pulses) : 0)));
 }
 
 static int train(struct rank *rank, struct pd_error *err)

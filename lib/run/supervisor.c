@@ -202,7 +202,7 @@ static int on_message(struct supervisor *s, int r, const json_t *message, struct
 	} else if (pd_message_is(message, "published")) {
 		return supervisor_published(s, message, err);
 	} else if (pd_message_is(message, "done")) {
-		pd_run_times_hear(&s->report.times, json_object_get(message, "durations"));
+		pd_run_times_hear(&s->report.times, r, message);
 		if (supervisor_has_trace(s, r, err) < 0)
 			return -1;
 		if (++s->done == s->count)

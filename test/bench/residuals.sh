@@ -17,6 +17,12 @@
 # planned and run again; figures are medians over the rounds.  The script takes a quarter of an hour on two
 # quiet processors.
 #
+# Then comes where the differences come from, in percent of the time: what the processors' clock was slower
+# than for the profile (a chain of operations that needs no memory, timed by the profile and by every rank);
+# by how much operations took longer besides, which is caches and memory; and what was between operations,
+# which is ours: launches, messages, the host.  "range" is what the profile's rounds let be expected; OVER
+# has these spread over so many seconds (pd-profile --over).
+#
 # "spread" is by how much the slowest round is longer than the fastest, in percent of the median, of what
 # was measured and of the profile's steps.  It is the machine's own, and no prediction can be better than
 # it.
@@ -74,8 +80,8 @@ fi
 profile() {
 	made=$1
 	shift
-	undisturbed "$made" pd-profile --threads=1 --workers="$workers" --batch-size="$batch" "$@" \
-		"$(model_file "$model")"
+	undisturbed "$made" pd-profile --threads=1 --workers="$workers" --batch-size="$batch" \
+		${OVER:+--over=$OVER} "$@" "$(model_file "$model")"
 }
 
 # once NAME MODEL BATCH MINIBATCHES RANKS OPTION...: runs, and writes a line to $work/time, and to $work/op
@@ -101,10 +107,21 @@ once() {
 	off=$(jq -r 'select(.event == "done") | [.memory_bytes, .predicted_memory_bytes] | transpose |
 		map(.[0] - .[1] | fabs) | add' "$work/done")
 	pd-replay "$work/trace" >"$work/report"
-	awk -v name="$name" -v others="$ran" -v batch="$batch" -v off="$off" '
+	# of the measured durations, replayed, over the measured time
+	durations=$(pd-replay --device-speed=1 "$work/trace" |
+		awk '/^  replayed with the measured durations/ && match($0, /[-+][0-9.]+ %/) {
+			print 1 + substr($0, RSTART, RLENGTH - 2) / 100 }')
+	clock=$(jq -r 'select(.event == "done") | (.clock // [1]) | add / length' "$work/done")
+	range=$(jq -r 'select(.event == "done") | if .predicted_period_range_ns then
+		(if .period == "as predicted" then "inside" else "outside" end) as $where
+		| .predicted_period_range_ns | map(. / 1e4 | round / 100) | "\($where),\(.[0])-\(.[1])"
+		else "-" end' "$work/done")
+	awk -v name="$name" -v others="$ran" -v batch="$batch" -v off="$off" -v clock="$clock" \
+		-v durations="$durations" -v range="$range" '
 		/^samples per second/ { ms = 1e3 * batch / $4 }
 		/^the plan, replayed/ { sub(/.*: /, ""); over = $1 / 100 }
-		END { print name, ms, ms / (1 + over), 100 / (1 + over) - 100, others, 1 + over, off, step }' \
+		END { print name, ms, ms / (1 + over), 100 / (1 + over) - 100, others, 1 + over, off, step,
+			100 * (clock - 1), 100 * ((1 + over) * durations / clock - 1), 100 * (1 / durations - 1), range }' \
 		step="$(jq .step_ns "$profile")" "$work/report" >"$work/time"
 	pd-replay --compare="$work/plan" "$work/trace" | awk -v name="$name" '
 		function ms(number, unit) {
@@ -164,6 +181,15 @@ printf 'median of the differences, whatever their sign: %.1f %% of measured (wor
 printf "the machine's own spread over %d rounds: median %.1f %% (worst %.1f %%)\n\n" "${ROUNDS:-3}" \
 	"$(median <"$work/spreads")" "$(sort -g "$work/spreads" | tail -n 1)"
 
+printf '%-26s %10s %10s %10s %10s  %s\n' "longer than replayed, %" "in all" clock caches between \
+	"range, ms (last round)"
+while read -r name rest; do
+	printf '%-26s %+10.1f %+10.1f %+10.1f %+10.1f  %s\n' "$name" \
+		"$(column times "$name" 6 | awk '{ print 100 * ($1 - 1) }')" "$(column times "$name" 9)" \
+		"$(column times "$name" 10)" "$(column times "$name" 11)" \
+		"$(awk -v key="$name" '$1 == key { range = $12 } END { sub(/,/, " ", range); print range }' "$work/times")"
+done <"$work/runs"
+printf 'runs inside their range: %d of %d\n\n' "$(grep -c ' inside,' "$work/times" || true)" "$(wc -l <"$work/times")"
 printf '%-26s %-20s %10s %10s %9s\n' "ms, medians" "operation, stage" measured replayed difference
 awk -f "$source/test/bench/plot.awk" -v kind=bars -v width=1100 -v other=replayed \
 	-v ylabel="measured over replayed" -v title="Time per minibatch, measured and replayed" \
