@@ -8,6 +8,7 @@
 #include "layout/read.h"
 #include "layout/write.h"
 #include "plan/sparse.h"
+#include "planner/kinds.h"
 #include "planner/planner.h"
 #include "topology/contract.h"
 
@@ -21,7 +22,7 @@
 
 static struct pd_plan_request request = { .sparsity = -1 };
 static int64_t gpus, processors;
-static const char *topology_name;
+static const char *topology_name, *kinds_of_devices;
 static bool explain, quiet, eager, group_spans;
 static int cost, format;
 static const char *bucket, *recompute = "auto";
@@ -84,6 +85,8 @@ static const struct pd_opt options[] = {
 	  1, PD_MAX_RANKS },
 	{ "topology", 't', PD_OPT_STRING, "FILE|STRING", "the machine, such as 4@12GB/s,4@10Gbit/s",
 	  &topology_name },
+	{ "devices", 0, PD_OPT_STRING, "LIST",
+	  "what ranks have, in their order, such as A100x16,V100x16: a profile of each kind", &kinds_of_devices },
 	{ "group-spans", 0, PD_OPT_FLAG, NULL, "devices that act as one may be of several servers", &group_spans },
 	{ "processors", 0, PD_OPT_COUNT, "N", "all ranks share N processors of one machine",
 	  &processors, 1, PD_MAX_RANKS },
@@ -289,27 +292,77 @@ static int request_recompute(struct pd_error *err)
 	return 0;
 }
 
-/* Reads the topology that is named, or makes one of devices that are joined by the profile's link. */
-static int make_topology(const char *file, const struct pd_profile *profile, struct pd_topology *topology,
-			 struct pd_error *err)
+/* Makes a topology of devices that are joined by the profiles' link, the slowest of several. */
+static int make_flat(int64_t count, const char *file, struct pd_profile **profiles, int profile_count,
+		     struct pd_topology *topology, struct pd_error *err)
 {
-	int64_t bandwidth = profile->link_bandwidth_bytes_per_s;
+	int64_t bandwidth = profiles[0]->link_bandwidth_bytes_per_s, latency_ns = 0;
+	bool shared = true;
+
+	for (int i = 0; i < profile_count && kinds_of_devices; i++)
+		if (profiles[i]->link_bandwidth_bytes_per_s < bandwidth)
+			bandwidth = profiles[i]->link_bandwidth_bytes_per_s;
+	for (int i = 0; i < (kinds_of_devices ? profile_count : 1); i++) {
+		if (profiles[i]->link_latency_ns > latency_ns)
+			latency_ns = profiles[i]->link_latency_ns;
+		shared = shared && profiles[i]->in_step.sum_bytes_per_s > 0;
+	}
+	if (count > 1 && !bandwidth)
+		return pd_error_input(err, "%s: has no measured link: give --topology, such as "
+				      "--topology=%" PRId64 "@10Gbit/s", pd_document_name(file), count);
+	/* A single device sends nothing, so any bandwidth will do. */
+	if (pd_topology_flat(count, bandwidth ? bandwidth : 1, latency_ns, topology, err) < 0)
+		return -1;
+	topology->level[0].shared_memory = shared;
+	return 0;
+}
+
+/* Reads the topology that is named, or makes one of so many devices. */
+static int make_topology(const char *file, struct pd_profile **profiles, int count,
+			 struct pd_topology *topology, struct pd_error *err)
+{
+	struct pd_topology kinds = { .devices = 1 };
 
 	if (topology_name && gpus)
 		return pd_error_input(err, "--gpus and --topology both say how many devices there "
 				      "are: give one of them");
-	if (topology_name)
-		return pd_topology_read(topology_name, topology, err);
-	if (!gpus)
+	if (kinds_of_devices && pd_topology_parse_devices(kinds_of_devices, &kinds, err) < 0)
+		return pd_error_prefix(err, "--devices");
+	if (!topology_name && !gpus && !kinds_of_devices)
 		return pd_error_input(err, "nothing says how many devices there are: give --gpus=N "
 				      "or --topology");
-	if (gpus > 1 && !bandwidth)
-		return pd_error_input(err, "%s: has no measured link: give --topology, such as "
-				      "--topology=%" PRId64 "@10Gbit/s", pd_document_name(file), gpus);
-	/* A single device sends nothing, so any bandwidth will do. */
-	if (pd_topology_flat(gpus, bandwidth ? bandwidth : 1, profile->link_latency_ns, topology, err) < 0)
+	if (topology_name ? pd_topology_read(topology_name, topology, err) < 0
+			  : make_flat(gpus ? gpus : kinds.device_run[kinds.device_runs - 1].end, file, profiles,
+				      count, topology, err) < 0)
 		return -1;
-	topology->level[0].shared_memory = profile->in_step.sum_bytes_per_s > 0;
+	if (!kinds_of_devices)
+		return 0;
+	if (topology->kinds)
+		return pd_error_input(err, "--devices: the topology says itself what devices it has");
+	topology->memory_bytes = 0;
+	if (pd_topology_parse_devices(kinds_of_devices, topology, err) < 0 || pd_topology_check_devices(topology, err) < 0)
+		return pd_error_prefix(err, "--devices");
+	return 0;
+}
+
+/* Brings the profiles of kinds of devices together, and refuses what is not known of several kinds. */
+static int join_kinds(struct pd_profile **profiles, const char **files, int *count_p,
+		      struct pd_topology *topology, struct pd_error *err)
+{
+	if (processors)
+		topology->processors = processors;
+	if (pd_planner_join_kinds(profiles, files, count_p, topology, err) < 0)
+		return -1;
+	if (!pd_topology_mixed(topology))
+		return 0;
+	for (int k = 0; k < topology->kinds && request.memory_bytes > 0; k++)
+		topology->kind[k].memory_bytes = request.memory_bytes;
+	if (request.cost != PD_COST_SIMULATED)
+		return pd_error_input(err, "--cost: \"%s\" prices devices of one kind, and these are of %d",
+				      pd_cost_kind_name[request.cost], topology->kinds);
+	if (topology->processors)
+		return pd_error_input(err, "--processors: ranks that share processors have devices of one kind, and "
+				      "these are of %d", topology->kinds);
 	return 0;
 }
 
@@ -372,12 +425,12 @@ static int list_stages(const struct pd_profile *profile, char **list_p, struct p
  * Reads all of the operands, or standard input; *count_p of them have been read even if it fails.
  */
 static int read_profiles(int argc, char **argv, int first, struct pd_profile **profiles,
-			 int *count_p, struct pd_error *err)
+			 const char **files, int *count_p, struct pd_error *err)
 {
 	int count = argc > first ? argc - first : 1;
 
 	for (int i = 0; i < count; i++) {
-		const char *file = pd_operand(argc, argv, first, i);
+		const char *file = files[i] = pd_operand(argc, argv, first, i);
 
 		profiles[i] = pd_profile_read(file, PD_PLANNER_LAYERS, err);
 		if (!profiles[i])
@@ -455,6 +508,7 @@ int main(int argc, char **argv)
 	struct pd_error err;
 	struct pd_topology topology;
 	struct pd_profile *profiles[MOST_PROFILES];
+	const char *files[MOST_PROFILES];
 	struct pd_batch_choice choices[MOST_PROFILES];
 	struct pd_plan *plan = NULL;
 	char *list = NULL;
@@ -467,13 +521,12 @@ int main(int argc, char **argv)
 		return pd_command_fail(&err);
 	request.topology = &topology;
 	pd_mem_for("the profile");
-	if (read_profiles(argc, argv, first, profiles, &count, &err) == 0 &&
+	if (read_profiles(argc, argv, first, profiles, files, &count, &err) == 0 &&
 	    set_memory(profiles, count, &err) == 0 &&
 	    list_stages(profiles[0], &list, &err) == 0 && (list || join(profiles, count, &err) == 0) &&
-	    make_topology(pd_operand(argc, argv, first, 0), profiles[0], &topology, &err) == 0 &&
-	    contract(profiles, count, &topology, &err) == 0) {
-		if (processors)
-			topology.processors = processors;
+	    make_topology(files[0], profiles, count, &topology, &err) == 0 &&
+	    contract(profiles, count, &topology, &err) == 0 &&
+	    join_kinds(profiles, files, &count, &topology, &err) == 0) {
 		pd_mem_for("the search for a plan");
 		begin_search();
 		if (format != SVG || pd_plan_svg_check(&topology, &err) == 0)

@@ -148,9 +148,13 @@ test_ok "the example in pd-checkpoint(5) is JSON" '
 		sed -n "/^{/,/^}/p" | jq -e ".format == \"pd-checkpoint\" and (.stages | length == 2)"'
 test_ok "the string in pd-topology(5) is the document above it" '
 	"$reader" topology "$(sed -n "s/^\.Dl //p" "$man/pd-topology.5")" | grep -o "\"levels.*" >one
-	awk "/^\.Bd/ { copy = 1; next } /^\.Ed/ { copy = 0 } copy" "$man/pd-topology.5" >doc
+	awk "/^\.Bd/ { copy = 1; next } /^\.Ed/ { exit } copy" "$man/pd-topology.5" >doc
 	"$reader" topology doc | grep -o "\"levels.*" >two
 	same one two'
+test_ok "the machine of several kinds in pd-topology(5) is one" '
+	awk "/^\.Bd/ { n++; next } /^\.Ed/ { inside = 0 } n == 2 && /^{/ { inside = 1 } inside" \
+		"$man/pd-topology.5" >doc
+	"$reader" topology doc | grep "v100-16"'
 
 # examples WHAT: runs commands from standard input, one after the other in one directory.
 examples() {

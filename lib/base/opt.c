@@ -130,6 +130,18 @@ static char *bare(const char *word)
 	return pd_format("%.*s", (int)strcspn(word, "="), word);
 }
 
+/* Refuses an option that is one of another program, or has another name here. */
+static void check_elsewhere(const struct pd_command *command, const char *word)
+{
+	char *name = bare(word);
+
+	for (const char *const (*other)[2] = command->elsewhere; other && (*other)[0]; other++)
+		if (strcmp(name, (*other)[0]) == 0)
+			usage_error(command, (*other)[1][0] == '-' ? "unknown option %s; did you mean %s?" :
+				    "unknown option %s: it is one of %s", word, (*other)[1]);
+	free(name);
+}
+
 /* Refuses an option that is in no table, or whose beginning is that of several. */
 static __attribute__((noreturn))
 void unknown_option(const struct pd_command *command, const struct option *table, const char *word)
@@ -137,6 +149,7 @@ void unknown_option(const struct pd_command *command, const struct option *table
 	char *name = bare(word), several[256] = "", meant[PD_MEANT_TEXT] = "";
 	struct pd_likeness likeness = { .word = name };
 
+	check_elsewhere(command, word);
 	for (; table->name; table++) {
 		pd_likeness_try(&likeness, table->name);
 		if (strncmp(word, "--", 2) == 0 && strncmp(table->name, name, strlen(name)) == 0)
@@ -148,10 +161,6 @@ void unknown_option(const struct pd_command *command, const struct option *table
 	if (strcmp(name, "o") == 0 || strncmp(name, "out", 3) == 0)
 		usage_error(command, "unknown option %s: the result goes to standard output, as in \"%s ... "
 			    ">FILE\"", word, command->name);
-	for (const char *const (*other)[2] = command->elsewhere; other && (*other)[0]; other++)
-		if (strcmp(name, (*other)[0]) == 0)
-			usage_error(command, (*other)[1][0] == '-' ? "unknown option %s; did you mean %s?" :
-				    "unknown option %s: it is one of %s", word, (*other)[1]);
 	if (likeness.name)
 		snprintf(meant, sizeof(meant), "; did you mean --%s?", likeness.name);
 	usage_error(command, "unknown option %s%s", word, meant);
@@ -164,6 +173,8 @@ static void check_hyphens(const struct pd_command *command, const struct option 
 	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
 		char *name = bare(argv[i]);
 
+		if (strncmp(argv[i], "--", 2) == 0)     /* it may be the beginning of one that is here */
+			check_elsewhere(command, argv[i]);
 		for (const struct option *o = table; o->name && argv[i][0] == '-' && argv[i][1] != '-' &&
 		     strlen(name) > 1; o++)
 			if (strcmp(o->name, name) == 0)

@@ -21,7 +21,7 @@ static void put_stage(const struct pd_usage *usage, int s, FILE *out)
 	const struct pd_plan *plan = usage->plan;
 	const struct pd_stage *stage = &plan->stages[s];
 	const struct pd_profile_layer *layers = plan->profile->layers;
-	char ranks[64], bytes[32], again[PD_RECOMPUTED_TEXT];
+	char ranks[64], bytes[32], kinds[200], again[PD_RECOMPUTED_TEXT];
 
 	fprintf(out, "  s%d [label=\"stage %d", s, s);
 	if (stage->replicas > 1)
@@ -32,8 +32,12 @@ static void put_stage(const struct pd_usage *usage, int s, FILE *out)
 		fprintf(out, " ... ");
 		put_quoted(layers[stage->first_layer + stage->layer_count - 1].name, out);
 	}
-	fprintf(out, "\\nrank%s %s\\nbusy %.0f%%, %s%s\"];\n", stage->replicas > 1 ? "s" : "",
-		pd_show_ranks(stage, ranks, sizeof(ranks)),
+	fprintf(out, "\\nrank%s %s", stage->replicas > 1 ? "s" : "", pd_show_ranks(stage, ranks, sizeof(ranks)));
+	if (*pd_show_kinds(plan, stage, kinds, sizeof(kinds))) {
+		fputs(" on ", out);
+		put_quoted(kinds, out);
+	}
+	fprintf(out, "\\nbusy %.0f%%, %s%s\"];\n",
 		100 * pd_usage_part(usage, pd_usage_busy_ns(usage, s)),
 		pd_show_device_bytes(usage->plan, stage->memory_bytes, bytes), pd_show_recomputed(plan, s, ", ", again));
 }

@@ -27,10 +27,16 @@ double pd_draw_load_width(double part)
 /* Writes "stages 0, 4" of a rank into a title. */
 static void put_title(const struct pd_drawing *d, int64_t rank, int first)
 {
+	const struct pd_topology *topology = &d->plan->topology;
+
 	fprintf(d->out, "<title>rank %" PRId64 ", stage%s %d", rank, d->next_stage[first] < 0 ? "" : "s",
 		first);
 	for (int s = d->next_stage[first]; s >= 0; s = d->next_stage[s])
 		fprintf(d->out, ", %d", s);
+	if (pd_topology_mixed(topology)) {
+		fputs(", on ", d->out);
+		pd_svg_put(topology->kind[pd_topology_kind_of(topology, rank)].name, d->out);
+	}
 	fputs("</title>", d->out);
 }
 
@@ -101,15 +107,17 @@ static void set_link(void *context, int level, int64_t component, struct pd_link
 		 pd_show_bytes((int64_t)(load[PD_WAY_IN].bytes + 0.5), b), pd_plan_unit(d->plan));
 }
 
-/* The first component of a level says what its links are. */
+/* The first component of a level says what its links are; each does, where they differ. */
 static void set_name(void *context, int level, int64_t component, char *buf, size_t size)
 {
 	const struct pd_drawing *d = context;
+	const struct pd_topology *topology = &d->plan->topology;
+	const struct pd_level *inside = &topology->level[level - 1];
 	char rate[32];
 
-	if (component == 0)
-		snprintf(buf, size, "%s each", pd_show_rate(
-			 d->plan->topology.level[level - 1].bandwidth_bytes_per_s, rate));
+	if (component == 0 || inside->runs > 0)
+		snprintf(buf, size, "%s each", pd_show_rate(pd_topology_link(topology, level - 1, component *
+				inside->count).bandwidth_bytes_per_s, rate));
 }
 
 double pd_draw_machine(struct pd_drawing *d, double y)

@@ -174,6 +174,22 @@ static const char *recomputed(const struct pd_drawing *d, int first, char text[P
 	return s >= 0 ? pd_show_recomputed(d->plan, s, "", text) : "";
 }
 
+/* Writes the kinds of devices of a card's ranks, where the machine has several; returns the line below. */
+static double put_kinds(const struct pd_drawing *d, int first, double x, double y)
+{
+	const struct pd_name_style style = { "", "...", (int)((CARD - 2 * INSET) / CHARACTER) - 3 };
+	char kinds[200], *shown;
+
+	if (!*pd_show_kinds(d->plan, &d->plan->stages[first], kinds, sizeof(kinds)))
+		return y;
+	shown = pd_show_name(kinds, &style);
+	fprintf(d->out, "<text class=\"s q\" x=\"%.1f\" y=\"%.1f\">on ", x, y + LINE);
+	pd_svg_put(shown, d->out);
+	fputs("</text>\n", d->out);
+	free(shown);
+	return y + LINE;
+}
+
 static void put_card(struct pd_drawing *d, int first, double height, double x, double y)
 {
 	char colour[8], bytes[32], again[PD_RECOMPUTED_TEXT];
@@ -196,6 +212,7 @@ static void put_card(struct pd_drawing *d, int first, double height, double x, d
 		x + INSET, at, layers, layers > 1 ? "s" : "",
 		pd_show_device_bytes(d->plan, d->plan->stages[first].memory_bytes, bytes),
 		d->usage->stages[first].in_flight);
+	at = put_kinds(d, first, x + INSET, at);
 	if (*recomputed(d, first, again))
 		fprintf(d->out, "<text class=\"s q\" x=\"%.1f\" y=\"%.1f\">%s</text>\n", x + INSET,
 			at += LINE, again);
@@ -246,7 +263,7 @@ static double card_height(const struct pd_drawing *d, const int *cards, int coun
 {
 	const struct pd_wiring *wiring = d->usage->schedule->wiring;
 	char text[PD_RECOMPUTED_TEXT];
-	int lines = 1, skips = 0, again = 0;
+	int lines = 1, skips = 0, again = 0, kinds = pd_topology_mixed(&d->plan->topology);
 
 	for (int i = 0; i < count; i++) {
 		int stages = stage_count(d, cards[i]);
@@ -257,7 +274,7 @@ static double card_height(const struct pd_drawing *d, const int *cards, int coun
 	}
 	for (int k = 0; k < wiring->link_count; k++)
 		skips |= wiring->links[k].to > wiring->links[k].from + 1;
-	return 54 + LINE * (lines + skips + again);
+	return 54 + LINE * (lines + skips + again + kinds);
 }
 
 double pd_draw_stages(struct pd_drawing *d, double y)

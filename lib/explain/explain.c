@@ -54,7 +54,7 @@ static void put_group(const struct pd_degrees *group, FILE *out)
 static void explain_head(const struct pd_plan *plan, FILE *out)
 {
 	const struct pd_prediction *predicted = &plan->predicted;
-	char bytes[32], places[PD_SHOW_PLACES];
+	char bytes[32], places[PD_SHOW_PLACES], *devices = pd_show_devices(&plan->topology);
 
 	fprintf(out, "%s: %s, %s", plan->profile->name ? plan->profile->name : "plan",
 		pd_schedule_kind_name[plan->schedule], pd_weight_kind_name[plan->weights]);
@@ -67,7 +67,11 @@ static void explain_head(const struct pd_plan *plan, FILE *out)
 		(long long)plan->profile->batch_size,
 		predicted->samples_per_s, pd_show_device_bytes(plan, predicted->memory_bytes, bytes),
 		predicted->sent_bytes_per_sample / 1e6);
-	put_source(plan->profile, "", out);
+	if (devices)
+		fprintf(out, "devices: %s; the slowest of a stage decides\n", devices);
+	free(devices);
+	for (int k = 0; k < pd_plan_kinds(plan); k++)
+		put_source(pd_profile_of_kind(plan->profile, k), k > 0 ? "; " : "", out);
 	put_group(&plan->profile->group, out);
 	fputs(plan->profile->estimated_from ? "\n\n" : "\n", out);
 }
@@ -97,13 +101,14 @@ static void explain_stages(const struct pd_usage *usage, FILE *out)
 		const struct pd_stage *stage = &plan->stages[s];
 		const struct pd_stage_usage *at = &usage->stages[s];
 		char *names = pd_show_layers(plan->profile, stage, prefix, &style);
-		char ranks[20], recomputed[PD_RECOMPUTED_TEXT];
+		char ranks[20], kinds[200], recomputed[PD_RECOMPUTED_TEXT];
 
-		fprintf(out, "%5d  %6d  %8d  %-16s  %6d  %9d  %8d  %5lld  %s%s\n", s,
+		pd_show_kinds(plan, stage, kinds, sizeof(kinds));
+		fprintf(out, "%5d  %6d  %8d  %-16s  %6d  %9d  %8d  %5lld  %s%s%s%s\n", s,
 			stage->layer_count, stage->replicas,
 			pd_show_ranks(stage, ranks, sizeof(ranks)), usage->schedule->warmup[s], at->in_flight,
 			at->versions, (long long)at->stale, names,
-			pd_show_recomputed(plan, s, ", ", recomputed));
+			pd_show_recomputed(plan, s, ", ", recomputed), *kinds ? ", on " : "", kinds);
 		free(names);
 	}
 	explain_rest(plan, out);
@@ -401,7 +406,8 @@ void pd_plan_say(const struct pd_plan *plan)
 	put_limit(usage, out);
 	if (predicted->ended_early)
 		fputs("; the search ended early, with the best so far (--effort)", out);
-	put_source(plan->profile, "; ", out);
+	for (int k = 0; k < pd_plan_kinds(plan); k++)
+		put_source(pd_profile_of_kind(plan->profile, k), "; ", out);
 	pd_mem_stream_close(out);
 	pd_say("%s", text);
 	free(text);

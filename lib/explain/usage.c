@@ -79,8 +79,8 @@ static void use_stage(struct pd_usage *usage, int s)
 					 : (double)stage->allreduce_ns) / group;
 	out->in_flight = pd_schedule_in_flight(schedule, s, false);
 	out->stale = stale(schedule, s);
-	pd_schedule_memory(schedule, stage->ranks[0], &pd_momentum, &out->memory);
-	pd_memory_of_stage(plan, schedule->wiring, s, &one);
+	pd_schedule_stage_memory(schedule, s, &pd_momentum, &out->memory);
+	pd_memory_of_stage(plan, pd_plan_profile_of(plan, stage->ranks[0]), schedule->wiring, s, &one);
 	out->ahead_bytes = pd_plus(pd_times(pd_schedule_slots(schedule, s, false) - 1,
 					    one.slot_bytes),
 				   pd_plus(pd_times(out->in_flight - 1, pd_plus(one.inbox_bytes, one.kept_bytes)),

@@ -352,6 +352,10 @@ int pd_layout_write(enum pd_layout_kind kind, const struct pd_plan *plan, FILE *
 				 .ranks = plan->rank_count / plan->stages[0].replicas };
 	int result;
 
+	if (pd_topology_mixed(&plan->topology))
+		return pd_error_input(err, "%s: its devices are of %d kinds, and a layout of %s does not say on which of "
+				      "them a stage is: expected devices that are alike", pd_plan_name(plan),
+				      plan->topology.kinds, layout.who);
 	if (check_group(&layout, kind, err) < 0 || pd_chain_check_flush(plan, layout.who, err) < 0 ||
 	    pd_chain_check_replicas(plan, layout.who, err) < 0)
 		return -1;

@@ -324,14 +324,66 @@ static int read_sparse(const struct pd_place *root, struct pd_plan *plan, struct
 			       err) < 0 ? -1 : 0;
 }
 
+/* Reads the profile of each kind of device that the topology has. */
+static int read_kinds(const struct pd_place *profiles, struct pd_plan *plan, struct pd_error *err)
+{
+	const char *known[PD_MAX_KINDS + 1] = { NULL };
+	const struct pd_topology *topology = &plan->topology;
+	int result = 0;
+
+	for (int k = 0; k < topology->kinds; k++)
+		known[k] = topology->kind[k].name;
+	if (!pd_topology_mixed(topology))
+		return pd_place_error(profiles, err, "the topology's devices are all alike: expected \"profile\"");
+	if (pd_json_keys(profiles, known, err) < 0)
+		return -1;
+	for (int k = 0; k < topology->kinds && result == 0; k++) {
+		struct pd_place at = pd_place_key(profiles, known[k]);
+		struct pd_profile *profile = at.value ? pd_profile_parse_at(&at, err) : NULL;
+		char *name, *first;
+
+		if (!at.value)
+			return pd_place_error(profiles, err, "expected one of device \"%.90s\", which the topology "
+					      "has", known[k]);
+		if (!profile)
+			return -1;
+		if (k == 0) {
+			plan->profile = profile;
+			continue;
+		}
+		name = pd_format("%s: profiles.%s", profiles->document, known[k]);
+		first = pd_format("profiles.%s", known[0]);
+		result = pd_profile_same_tensors(plan->profile, first, profile, name, err);
+		pd_profile_add_kind(plan->profile, profile);
+		free(name);
+		free(first);
+	}
+	return result;
+}
+
+static int read_profiles(const struct pd_place *place, struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_place profile = pd_place_key(place, "profile"), kinds = pd_place_key(place, "profiles");
+
+	if (kinds.value && profile.value)
+		return pd_place_error(&kinds, err, "expected one of \"profile\" and \"profiles\"");
+	if (kinds.value)
+		return read_kinds(&kinds, plan, err);
+	if (pd_topology_mixed(&plan->topology))
+		return pd_place_error(&profile, err, "the topology has devices of %d kinds: expected \"profiles\", "
+				      "one of each, by name", plan->topology.kinds);
+	plan->profile = pd_profile_parse_at(&profile, err);
+	return plan->profile ? 0 : -1;
+}
+
 static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct pd_error *err)
 {
-	static const char *const known[] = { "format", "version", "profile", "topology",
+	static const char *const known[] = { "format", "version", "profile", "profiles", "topology",
 					     "schedule", "weights", "startup", "microbatches",
 					     "agree", "reducer", "gradient_dtype",
 					     "bucket_bytes", "sparse", "stages", "order",
 					     "predicted", NULL };
-	struct pd_place profile, topology, predicted, startup_at = pd_place_key(place, "startup");
+	struct pd_place topology, predicted, startup_at = pd_place_key(place, "startup");
 	struct pd_place reducer_at = pd_place_key(place, "reducer");
 	struct pd_place dtype_at = pd_place_key(place, "gradient_dtype");
 	int schedule, weights, startup = PD_STARTUP_FRUGAL, reducer = PD_REDUCER_dense, dtype = 0;
@@ -354,7 +406,6 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 	plan->startup = (enum pd_startup_kind)startup;
 	plan->reducer = (enum pd_reducer_kind)reducer;
 	plan->microbatches = 1;
-	profile = pd_place_key(place, "profile");
 	topology = pd_place_key(place, "topology");
 	if (pd_json_opt_int(place, "microbatches", 1, PD_MAX_EXTENT, &plan->microbatches,
 			    err) < 0 ||
@@ -363,8 +414,8 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 	    read_sparse(place, plan, err) < 0 ||
 	    pd_topology_parse_at(&topology, &plan->topology, err) < 0)
 		return -1;
-	plan->profile = pd_profile_parse_at(&profile, err);
-	if (!plan->profile || read_stages(place, plan, err) < 0 || pd_plan_read_order(place, plan, err) < 0)
+	if (read_profiles(place, plan, err) < 0 || read_stages(place, plan, err) < 0 ||
+	    pd_plan_read_order(place, plan, err) < 0)
 		return -1;
 	predicted = pd_place_key(place, "predicted");
 	return pd_prediction_read(&predicted, &plan->predicted, err);
@@ -415,6 +466,20 @@ static json_t *stage_json(const struct pd_plan *plan, int s)
 			 "allreduce_ns", stage->allreduce_ns, "memory_bytes", stage->memory_bytes);
 }
 
+/* Returns the profiles by the names of the topology's devices, or the only one. */
+static json_t *profiles_json(const struct pd_plan *plan)
+{
+	json_t *profiles;
+
+	if (pd_plan_kinds(plan) == 1)
+		return pd_profile_json(plan->profile);
+	profiles = json_object();
+	for (int k = 0; k < pd_plan_kinds(plan); k++)
+		pd_json_set(profiles, plan->topology.kind[k].name,
+			    pd_profile_json(pd_profile_of_kind(plan->profile, k)));
+	return profiles;
+}
+
 json_t *pd_plan_json(const struct pd_plan *plan)
 {
 	json_t *stages = json_array();
@@ -434,7 +499,7 @@ json_t *pd_plan_json(const struct pd_plan *plan)
 	for (int s = 0; s < plan->stage_count; s++)
 		pd_json_add(stages, stage_json(plan, s));
 	return json_pack("{ss si so so ss ss so* sI so* so* so* so* so* so so* so}", "format", "pd-plan", "version", 1,
-			 "profile", pd_profile_json(plan->profile),
+			 pd_plan_kinds(plan) > 1 ? "profiles" : "profile", profiles_json(plan),
 			 "topology", pd_topology_json(&plan->topology),
 			 "schedule", pd_schedule_kind_name[plan->schedule],
 			 "weights", pd_weight_kind_name[plan->weights], "startup", startup,

@@ -388,10 +388,10 @@ static void describe_layers(struct stage *s)
 	}
 }
 
-static void exactly(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
-		    struct pd_stage_memory *memory)
+static void exactly(const struct pd_plan *plan, const struct pd_profile *profile,
+		    const struct pd_wiring *wiring, int stage, struct pd_stage_memory *memory)
 {
-	struct stage s = { .profile = plan->profile, .first = plan->stages[stage].first_layer,
+	struct stage s = { .profile = profile, .first = plan->stages[stage].first_layer,
 			   .count = plan->stages[stage].layer_count, .memory = memory,
 			   .split = pd_plan_splits(plan) };
 
@@ -424,8 +424,8 @@ static void exactly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 	free(s.wants);
 }
 
-static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
-		    struct pd_stage_memory *memory)
+static void roughly(const struct pd_plan *plan, const struct pd_profile *profile,
+		    const struct pd_wiring *wiring, int stage, struct pd_stage_memory *memory)
 {
 	const struct pd_stage *at = &plan->stages[stage];
 	int64_t in_bytes = 0, out_bytes = 0;
@@ -435,41 +435,41 @@ static void roughly(const struct pd_plan *plan, const struct pd_wiring *wiring, 
 		in_bytes = pd_plus(in_bytes, wiring->links[wiring->in[stage][i]].bytes);
 	for (int i = 0; i < wiring->out_count[stage]; i++)
 		out_bytes = pd_plus(out_bytes, wiring->links[wiring->out[stage][i]].bytes);
-	pd_memory_of(plan->profile, at->first_layer, at->layer_count, 1, 0, in_bytes, out_bytes,
+	pd_memory_of(profile, at->first_layer, at->layer_count, 1, 0, in_bytes, out_bytes,
 		     &one);
 	*memory = (struct pd_stage_memory){
 		.full_bytes = pd_plan_stage_parameters(plan, stage), .state_bytes = one.state_bytes,
-		.inbox_bytes = pd_plus(in_bytes, loaded_bytes(plan->profile, at->first_layer,
+		.inbox_bytes = pd_plus(in_bytes, loaded_bytes(profile, at->first_layer,
 							   at->layer_count, false)),
 		.scratch_bytes = one.scratch_bytes,
 		.gradient_in_bytes = out_bytes, .gradient_out_bytes = in_bytes,
-		.outbox_bytes = out_bytes, .kept_bytes = pd_plan_kept_bytes(plan, stage),
+		.outbox_bytes = out_bytes, .kept_bytes = pd_plan_kept_bytes(plan, profile, stage),
 	};
 	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++) {
-		memory->slot_bytes = pd_plus(memory->slot_bytes, plan->profile->layers[l].stash_bytes);
+		memory->slot_bytes = pd_plus(memory->slot_bytes, profile->layers[l].stash_bytes);
 		if (pd_plan_splits(plan))
 			memory->slot_bytes = pd_plus(memory->slot_bytes,
-						  pd_memory_split(plan->profile, l));
+						  pd_memory_split(profile, l));
 	}
 	memory->slot_bytes -= memory->kept_bytes;
 }
 
-void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
-			struct pd_stage_memory *out_p)
+void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_profile *profile,
+			const struct pd_wiring *wiring, int stage, struct pd_stage_memory *out_p)
 {
 	const struct pd_stage *at = &plan->stages[stage];
-	bool exact = plan->profile->model;
+	bool exact = profile->model;
 
 	for (int l = at->first_layer; l < at->first_layer + at->layer_count && exact; l++)
-		exact = plan->profile->layers[l].backward_workspace_bytes >= 0;
+		exact = profile->layers[l].backward_workspace_bytes >= 0;
 	*out_p = (struct pd_stage_memory){ .weights_bytes = 0 };
 	if (exact)
-		exactly(plan, wiring, stage, out_p);
+		exactly(plan, profile, wiring, stage, out_p);
 	else
-		roughly(plan, wiring, stage, out_p);
+		roughly(plan, profile, wiring, stage, out_p);
 	out_p->exact = exact;
-	out_p->weights_bytes = pd_memory_weights(plan->profile, out_p->full_bytes);
-	out_p->master_bytes = pd_memory_master(plan->profile, out_p->full_bytes);
+	out_p->weights_bytes = pd_memory_weights(profile, out_p->full_bytes);
+	out_p->master_bytes = pd_memory_master(profile, out_p->full_bytes);
 	out_p->staging_bytes = pd_plan_staging_bytes(plan, stage, out_p->full_bytes);
 	out_p->chunk_table_bytes = pd_plan_chunk_table_bytes(plan, stage, out_p->full_bytes);
 }

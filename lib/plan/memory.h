@@ -77,9 +77,9 @@ struct pd_stage_memory {
 	int64_t chunk_table_bytes;      /* of sparse sums */
 };
 
-/* wiring is the plan's. */
-void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage,
-			struct pd_stage_memory *out_p);
+/* wiring is the plan's; profile is that of the device (pd_plan_profile_of). */
+void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_profile *profile,
+			const struct pd_wiring *wiring, int stage, struct pd_stage_memory *out_p);
 
 /*
  * Returns the layer's own parameters: none if it shares another layer's; or, copies, those with a copy of

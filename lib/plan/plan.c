@@ -101,13 +101,37 @@ const char *pd_plan_unit(const struct pd_plan *plan)
 	return plan->microbatches > 1 ? "microbatch" : "minibatch";
 }
 
+int pd_plan_rank_of_kind(const struct pd_plan *plan, int stage, int kind)
+{
+	const struct pd_stage *at = &plan->stages[stage];
+
+	for (int r = 0; r < at->replicas; r++)
+		if (pd_topology_kind_of(&plan->topology, at->ranks[r]) == kind)
+			return at->ranks[r];
+	return -1;
+}
+
+int64_t pd_plan_direct_bytes_per_s(const struct pd_plan *plan, int stage)
+{
+	int64_t least = INT64_MAX;
+
+	if (pd_plan_kinds(plan) == 1)
+		return plan->profile->in_step.sum_bytes_per_s;
+	for (int k = 0; k < pd_plan_kinds(plan); k++) {
+		int64_t own = pd_profile_of_kind(plan->profile, k)->in_step.sum_bytes_per_s;
+
+		if (own < least && pd_plan_rank_of_kind(plan, stage, k) >= 0)
+			least = own;
+	}
+	return least;
+}
+
 struct pd_members pd_plan_members(const struct pd_plan *plan, int stage)
 {
 	const struct pd_stage *at = &plan->stages[stage];
 
 	return (struct pd_members){ &plan->topology, at->ranks, at->replicas, plan->gradient_dtype,
-				    plan->reducer == PD_REDUCER_dense
-				    ? plan->profile->in_step.sum_bytes_per_s : 0 };
+				    plan->reducer == PD_REDUCER_dense ? pd_plan_direct_bytes_per_s(plan, stage) : 0 };
 }
 
 int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer)

@@ -91,7 +91,7 @@ struct pd_prediction {
 
 struct pd_plan {
 	char *document;                 /* where it was read, for messages; NULL: nowhere; owned */
-	struct pd_profile *profile;     /* owned */
+	struct pd_profile *profile;     /* owned; it has all kinds that the topology has */
 	struct pd_topology topology;
 	enum pd_schedule_kind schedule;
 	enum pd_weight_kind weights;
@@ -215,8 +215,26 @@ int pd_plan_open_groups(const struct pd_plan *plan, int stage);
  */
 const char *pd_plan_unit(const struct pd_plan *plan);
 
+/*
+ * Returns how fast a stage's replicas would sum in each other's memory (struct pd_members), as the slowest kind
+ * of its devices.
+ */
+int64_t pd_plan_direct_bytes_per_s(const struct pd_plan *plan, int stage);
 /* Returns the replicas of a stage as those who sum its gradients; it borrows the plan. */
 struct pd_members pd_plan_members(const struct pd_plan *plan, int stage);
+
+/* Returns the profile of a rank's device. */
+static inline const struct pd_profile *pd_plan_profile_of(const struct pd_plan *plan, int rank)
+{
+	return pd_profile_of_kind(plan->profile, pd_topology_kind_of(&plan->topology, rank));
+}
+/* Returns the kinds of devices that a stage may be on: 1, where all are alike. */
+static inline int pd_plan_kinds(const struct pd_plan *plan)
+{
+	return 1 + plan->profile->other_count;
+}
+/* Returns the first of a stage's ranks whose device is of a kind; -1: it has none. */
+int pd_plan_rank_of_kind(const struct pd_plan *plan, int stage, int kind);
 
 /* These return the stage that holds a layer, and the stage and replica of a rank. */
 int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer);

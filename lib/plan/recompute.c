@@ -19,27 +19,41 @@ bool pd_plan_reruns_some(const struct pd_plan *plan, int s)
 	       pd_plan_rerun_count(plan, s) < plan->stages[s].layer_count;
 }
 
-int64_t pd_plan_again_ns(const struct pd_plan *plan, int s)
+int64_t pd_plan_again_on(const struct pd_plan *plan, const struct pd_profile *profile, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
 	int64_t ns = 0;
 
-	if (!stage->recompute || !plan->kept)
-		return stage->recompute ? stage->forward_ns : 0;
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
 		if (pd_plan_reruns(plan, s, l))
-			ns = pd_plus(ns, plan->profile->layers[l].forward_ns);
+			ns = pd_plus(ns, profile->layers[l].forward_ns);
 	return ns;
 }
 
-int64_t pd_plan_kept_bytes(const struct pd_plan *plan, int s)
+int64_t pd_plan_again_ns(const struct pd_plan *plan, int s)
+{
+	const struct pd_stage *stage = &plan->stages[s];
+	int64_t most = 0;
+
+	if (!stage->recompute || !plan->kept)
+		return stage->recompute ? stage->forward_ns : 0;
+	for (int k = 0; k < pd_plan_kinds(plan); k++) {
+		int64_t ns = pd_plan_again_on(plan, pd_profile_of_kind(plan->profile, k), s);
+
+		if (ns > most && (pd_plan_kinds(plan) == 1 || pd_plan_rank_of_kind(plan, s, k) >= 0))
+			most = ns;
+	}
+	return most;
+}
+
+int64_t pd_plan_kept_bytes(const struct pd_plan *plan, const struct pd_profile *profile, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
 	int64_t bytes = 0;
 
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
 		if (stage->recompute && !pd_plan_reruns(plan, s, l))
-			bytes = pd_plus(bytes, plan->profile->layers[l].stash_bytes);
+			bytes = pd_plus(bytes, profile->layers[l].stash_bytes);
 	return bytes;
 }
 

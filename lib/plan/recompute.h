@@ -18,10 +18,12 @@ static inline bool pd_plan_reruns(const struct pd_plan *plan, int s, int layer)
 int pd_plan_rerun_count(const struct pd_plan *plan, int s);
 /* Tells whether stage s recomputes, but not all of its layers. */
 bool pd_plan_reruns_some(const struct pd_plan *plan, int s);
-/* Returns the time for which stage s computes again for each microbatch; 0 if it does not. */
+/* Returns the time for which stage s computes again for each microbatch on a kind of device; 0 if it does not. */
+int64_t pd_plan_again_on(const struct pd_plan *plan, const struct pd_profile *profile, int s);
+/* Returns the same on the slowest of its devices. */
 int64_t pd_plan_again_ns(const struct pd_plan *plan, int s);
 /* Returns the stash_bytes of the layers of a stage that recomputes which are not computed again. */
-int64_t pd_plan_kept_bytes(const struct pd_plan *plan, int s);
+int64_t pd_plan_kept_bytes(const struct pd_plan *plan, const struct pd_profile *profile, int s);
 
 /*
  * Returns the layer in whose memory the output of this one lies, as far as a profile tells: it keeps less

@@ -5,6 +5,7 @@
 #include "base/opt.h"
 #include "plan/recompute.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,6 +50,43 @@ const char *pd_show_places(const struct pd_plan *plan, char buf[PD_SHOW_PLACES])
 const char *pd_show_device_bytes(const struct pd_plan *plan, int64_t bytes, char *buf)
 {
 	return pd_show_bytes(pd_degrees_each(&plan->profile->group, bytes), buf);
+}
+
+const char *pd_show_kinds(const struct pd_plan *plan, const struct pd_stage *stage, char *buf, size_t room)
+{
+	const struct pd_topology *topology = &plan->topology;
+	unsigned seen = 0;
+
+	buf[0] = '\0';
+	for (int r = 0; r < stage->replicas && pd_topology_mixed(topology); r++) {
+		int kind = pd_topology_kind_of(topology, stage->ranks[r]);
+		size_t used = strlen(buf);
+
+		if (!(seen >> kind & 1))
+			snprintf(buf + used, room - used, "%s%s", seen ? ", " : "", topology->kind[kind].name);
+		seen |= 1U << kind;
+	}
+	return buf;
+}
+
+char *pd_show_devices(const struct pd_topology *topology)
+{
+	char *text = NULL;
+	int64_t begin = 0;
+
+	for (int i = 0; i < topology->device_runs && pd_topology_mixed(topology); i++) {
+		const struct pd_device_run *run = &topology->device_run[i];
+		const struct pd_device_kind *kind = &topology->kind[run->kind];
+		char *more = run->end > begin + 1
+			? pd_format("%s%s%" PRId64 "-%" PRId64 " %s", text ? text : "ranks ", text ? ", " : "", begin,
+				    run->end - 1, kind->name)
+			: pd_format("%s%s%" PRId64 " %s", text ? text : "ranks ", text ? ", " : "", begin, kind->name);
+
+		free(text);
+		text = more;
+		begin = run->end;
+	}
+	return text;
 }
 
 /* Returns how many bytes two names have in common, up to the last separator and before either's end. */

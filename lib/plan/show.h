@@ -12,6 +12,10 @@ const char *pd_show_ranks(const struct pd_stage *stage, char *buf, size_t room);
 const char *pd_show_places(const struct pd_plan *plan, char buf[PD_SHOW_PLACES]);
 /* Writes what one device has of a rank's bytes. */
 const char *pd_show_device_bytes(const struct pd_plan *plan, int64_t bytes, char *buf);
+/* The same for the kinds of devices that they are: "A100, V100"; "" where all of the machine are alike. */
+const char *pd_show_kinds(const struct pd_plan *plan, const struct pd_stage *stage, char *buf, size_t room);
+/* Returns "ranks 0-15 A100, 16-31 V100"; NULL where all devices are alike.  free() it. */
+char *pd_show_devices(const struct pd_topology *topology);
 
 /*
  * Returns with how many bytes the names of all layers begin, up to a separator such as a full stop, if

@@ -82,7 +82,7 @@ static struct pd_plan *as_requested(const struct finder *finder,
 
 static bool fits(const struct finder *finder, const struct pd_plan *plan)
 {
-	return pd_candidate_fullest(plan, NULL) <= finder->task->limit_bytes;
+	return pd_candidate_keeps(plan, finder->task->limit_bytes);
 }
 
 /* Adds a plan (or NULL) to the alternatives. */

@@ -67,7 +67,7 @@ static struct pd_plan *plan_of(const struct grid *grid, const struct pd_partitio
 		partition->replicas[s] = width;
 	plan = pd_candidate_with(task, partition, request->schedule, request->weights, microbatches);
 	if (pd_recompute_weigh(plan, request, task->limit_bytes) &&
-	    pd_candidate_fullest(plan, NULL) <= task->limit_bytes &&
+	    pd_candidate_keeps(plan, task->limit_bytes) &&
 	    pd_judge_expect(plan, false, &expected, &err) == 0 && expected.estimate_ns > 0) {
 		plan->predicted.period_ns = expected.estimate_ns;
 		return plan;
@@ -135,7 +135,7 @@ static bool take(struct pd_plan **best, struct pd_plan *plan)
 static struct pd_plan *best_of_grid(struct pd_profile *profile, const struct pd_plan_request *request,
 				    int64_t batch, struct pd_batch_choice *choice)
 {
-	struct grid grid = { { .profile = profile, .request = request, .topology = request->topology,
+	struct grid grid = { { .profile = profile, .fastest = profile, .request = request, .topology = request->topology,
 			       .limit_bytes = pd_task_limit_bytes(profile, request) }, batch };
 	struct pd_plan_request by_hand = *request;
 	struct pd_plan *best = NULL;

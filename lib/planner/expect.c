@@ -29,10 +29,12 @@ static void expect_operations(const struct pd_trace *trace, struct pd_expected_r
 	expected->spreads = pd_calloc(count, sizeof(*expected->spreads));
 	for (int s = 0; s < plan->stage_count; s++)
 		for (int kind = 0; kind < PD_OP_KINDS; kind++) {
+			const struct pd_profile *profile = pd_plan_profile_of(plan, plan->stages[s].ranks[0]);
+
 			if (!pd_durations_has((enum pd_op_kind)kind))
 				continue;
 			expected->ns[s][kind] = pd_durations_ns(durations, s, (enum pd_op_kind)kind);
-			expected->spreads[s][kind] = pd_spread_of(plan->profile, plan->stages[s].first_layer,
+			expected->spreads[s][kind] = pd_spread_of(profile, plan->stages[s].first_layer,
 								  plan->stages[s].layer_count,
 								  timed_of((enum pd_op_kind)kind));
 		}

@@ -15,17 +15,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Returns the stage that has most bytes above its limit, and sets that. */
+static int fullest(const struct pd_task *task, const struct pd_plan *plan, int64_t *limit_p)
+{
+	int64_t most = INT64_MIN;
+	int at = 0;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		int64_t limit = pd_stage_limit(plan, s, task->limit_bytes), bytes = plan->stages[s].memory_bytes;
+
+		if (bytes - limit > most) {
+			most = bytes - limit;
+			*limit_p = limit;
+			at = s;
+		}
+	}
+	return at;
+}
+
 /* Reports that the plan does not fit: which stage, and by how much. */
 static int too_large(const struct pd_task *task, const struct pd_plan *plan, const char *what,
 		     const char *advice, struct pd_error *err)
 {
 	const struct pd_degrees *group = &plan->profile->group;
-	const struct pd_stage *stage;
 	char need[32], have[32], more[32];
-	int s = 0;
-	int64_t limit = task->limit_bytes, bytes = pd_candidate_fullest(plan, &s);
+	int64_t limit = task->limit_bytes;
+	int s = fullest(task, plan, &limit);
+	const struct pd_stage *stage = &plan->stages[s];
+	int64_t bytes = stage->memory_bytes;
 
-	stage = &plan->stages[s];
 	return pd_error_no(err, "%s %s (%" PRId64 " bytes) on stage %d (layers \"%.60s\" to "
 			   "\"%.60s\"), %s more than the %s of a device%s", what,
 			   pd_show_device_bytes(plan, bytes, need), pd_degrees_each(group, bytes), s,
@@ -104,6 +122,9 @@ static void advise(const struct pd_task *task, char *text, size_t room)
 			snprintf(text, room, "; --weights=%s would fit", pd_weight_kind_name[lighter[i]]);
 			return;
 		}
+	/* Who has several kinds of devices may have more of any. */
+	if (pd_topology_mixed(task->topology))
+		return;
 	for (int64_t times = 2; times <= 8; times *= 2)
 		if (would_fit(task, weights, times, recompute)) {
 			snprintf(text, room, "; %" PRId64 " devices would do",

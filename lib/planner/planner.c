@@ -14,14 +14,27 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Returns the memory of the kind of device that has most. */
+static int64_t most_memory(const struct pd_topology *topology)
+{
+	int64_t most = 0;
+
+	for (int k = 0; k < topology->kinds; k++)
+		most = pd_max64(most, topology->kind[k].memory_bytes > 0 ? topology->kind[k].memory_bytes
+									 : INT64_MAX);
+	return most;
+}
+
 int64_t pd_task_limit_bytes(const struct pd_profile *profile, const struct pd_plan_request *request)
 {
 	bool known = profile->device_memory_bytes > 0 && request->cost == PD_COST_SIMULATED;
 
 	if (request->memory_bytes > 0)
 		return request->memory_bytes;
-	if (request->topology->memory_bytes > 0)
-		return request->topology->memory_bytes;
+	if (pd_topology_mixed(request->topology))
+		return most_memory(request->topology);
+	if (pd_topology_memory_of(request->topology, 0) > 0)
+		return pd_topology_memory_of(request->topology, 0);
 	return known ? profile->device_memory_bytes : INT64_MAX;
 }
 
@@ -255,8 +268,10 @@ static void take_order(struct pd_task *task, struct pd_plan *plan)
 	if (!order)
 		return;
 	pd_profile_reorder(task->profile, order);
+	if (task->fastest != task->profile)
+		pd_profile_reorder(task->fastest, order);
 	pd_costs_release(&task->costs);
-	pd_costs_init(&task->costs, task->profile, copies);
+	pd_costs_init(&task->costs, task->fastest, copies);
 	task->costs.effort = effort;
 	free(order);
 }
@@ -265,11 +280,11 @@ static void task_begin(struct pd_task *task, struct pd_views *views, bool copies
 {
 	const struct pd_plan_request *request = task->request;
 
-	pd_costs_init(&task->costs, task->profile, copies);
+	pd_costs_init(&task->costs, task->fastest, copies);
 	if (request->cost != PD_COST_SIMULATED || request->runs || request->stages)
 		return;
 	task->costs.effort = request->effort;
-	pd_views_init(views, task->profile, copies ? PD_STATES_COPIES : PD_STATES_ALL);
+	pd_views_init(views, task->profile, task->fastest, copies ? PD_STATES_COPIES : PD_STATES_ALL);
 	task->views = views;
 }
 
@@ -328,12 +343,13 @@ static struct pd_plan *find_fitting(struct pd_task *task, struct found *found, s
 	struct pd_error why;
 
 	if (plan || err->status != PD_EXIT_NO || task->request->stages ||
-	    task->request->cost != PD_COST_SIMULATED || limit_bytes == INT64_MAX)
+	    task->request->cost != PD_COST_SIMULATED || limit_bytes == INT64_MAX ||
+	    pd_topology_mixed(task->topology))
 		return plan;
 	set_limit(task, INT64_MAX);
 	plan = find(task, found, &why);
 	set_limit(task, limit_bytes);
-	if (!plan || pd_candidate_fullest(plan, NULL) <= limit_bytes)
+	if (!plan || pd_candidate_keeps(plan, limit_bytes))
 		return plan;
 	if (pd_candidate_fullest(plan, NULL) < closest_bytes)
 		pd_none_explain(found->at, plan, err);
@@ -346,7 +362,8 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 {
 	struct pd_plan_request given = *asked, *request = &given;
 	struct pd_views views[2];
-	struct pd_task task = { .profile = profile, .request = request,
+	struct pd_profile *fastest = profile->other_count > 0 ? pd_profile_fastest(profile) : profile;
+	struct pd_task task = { .profile = profile, .fastest = fastest, .request = request,
 				.topology = request->topology }, copied;
 	struct found found;
 	struct pd_plan *plan;
@@ -373,5 +390,7 @@ struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan
 	if (task.copied)
 		task_end(&copied);
 	task_end(&task);
+	if (fastest != profile)
+		pd_profile_free(fastest);
 	return plan;
 }

@@ -18,20 +18,34 @@ static const struct pd_spread unknown;
 struct changed {
 	const struct pd_plan *of;
 	struct pd_plan plan;
-	struct pd_profile profile;
+	struct pd_profile kinds[PD_MAX_KINDS], *others[PD_MAX_KINDS];
 };
 
 static void change(struct changed *changed, const struct pd_plan *plan, int64_t processors, int64_t threads)
 {
 	size_t bytes = (size_t)plan->profile->layer_count * sizeof(struct pd_profile_layer);
 
-	*changed = (struct changed){ .of = plan, .plan = *plan, .profile = *plan->profile };
-	changed->profile.layers = pd_memdup(plan->profile->layers, bytes);
-	changed->plan.profile = &changed->profile;
+	*changed = (struct changed){ .of = plan, .plan = *plan };
+	for (int k = 0; k < pd_plan_kinds(plan); k++) {
+		struct pd_profile *profile = &changed->kinds[k];
+
+		*profile = *pd_profile_of_kind(plan->profile, k);
+		profile->layers = pd_memdup(profile->layers, bytes);
+		if (threads > 0)
+			profile->device_threads = threads;
+		if (k > 0)
+			changed->others[k - 1] = profile;
+	}
+	changed->kinds[0].others = changed->others;
+	changed->plan.profile = &changed->kinds[0];
 	if (processors > 0)
 		changed->plan.topology.processors = processors;
-	if (threads > 0)
-		changed->profile.device_threads = threads;
+}
+
+static void release(struct changed *changed)
+{
+	for (int k = 0; k < pd_plan_kinds(changed->of); k++)
+		free(changed->kinds[k].layers);
 }
 
 /* Leaves -1, a time that was not measured. */
@@ -43,10 +57,10 @@ static int64_t scaled(int64_t ns, double factor)
 }
 
 /* Gives a layer its original times, times a factor for each part. */
-static void scale_layer(struct changed *changed, int l, const double factors[PD_TIMEDS])
+static void scale_layer(struct changed *changed, int kind, int l, const double factors[PD_TIMEDS])
 {
-	const struct pd_profile_layer *was = &changed->of->profile->layers[l];
-	struct pd_profile_layer *layer = &changed->profile.layers[l];
+	const struct pd_profile_layer *was = &pd_profile_of_kind(changed->of->profile, kind)->layers[l];
+	struct pd_profile_layer *layer = &changed->kinds[kind].layers[l];
 
 	layer->forward_ns = scaled(was->forward_ns, factors[PD_TIMED_FORWARD]);
 	layer->backward_ns = scaled(was->backward_ns, factors[PD_TIMED_BACKWARD]);
@@ -56,12 +70,17 @@ static void scale_layer(struct changed *changed, int l, const double factors[PD_
 	layer->update_apart_ns = scaled(was->update_apart_ns, factors[PD_TIMED_UPDATE]);
 }
 
-static void scale_all(struct changed *changed, double factor)
+/* Gives all times the lower or the higher end of what those of a kind of device have in common. */
+static void scale_all(struct changed *changed, bool high)
 {
-	const double factors[PD_TIMEDS] = { factor, factor, factor };
+	for (int k = 0; k < pd_plan_kinds(changed->of); k++) {
+		struct pd_spread all = pd_spread_common(&changed->kinds[k]);
+		double factor = high ? all.high : all.low;
+		const double factors[PD_TIMEDS] = { factor, factor, factor };
 
-	for (int l = 0; l < changed->profile.layer_count; l++)
-		scale_layer(changed, l, factors);
+		for (int l = 0; l < changed->kinds[k].layer_count; l++)
+			scale_layer(changed, k, l, factors);
+	}
 }
 
 /* Returns a number that is nearly of a normal distribution: a sum of four, the same on every machine. */
@@ -82,20 +101,22 @@ static double drawn(struct pd_spread spread, double deviations)
 	return fmax(1 / (1 + spread.high), 1 + side * deviations / PD_SPREAD_DEVIATIONS);
 }
 
-/* Draws what is each layer's own in a sample. */
-static void draw(struct changed *changed, uint32_t sample)
+/* Draws what is each layer's own on a kind of device in a sample. */
+static void draw(struct changed *changed, int kind, uint32_t sample)
 {
-	for (int l = 0; l < changed->profile.layer_count; l++) {
+	const struct pd_profile *profile = &changed->kinds[kind];
+
+	for (int l = 0; l < profile->layer_count; l++) {
 		double factors[PD_TIMEDS];
 
 		for (int part = 0; part < PD_TIMEDS; part++) {
-			struct pd_random4 r = pd_random(SEED, (uint64_t)pd_profile_number(&changed->profile, l),
+			struct pd_random4 r = pd_random(SEED + (uint64_t)kind, (uint64_t)pd_profile_number(profile, l),
 							sample, (uint32_t)part);
 
-			factors[part] = drawn(pd_spread_own(&changed->profile.layers[l], (enum pd_timed)part),
+			factors[part] = drawn(pd_spread_own(&profile->layers[l], (enum pd_timed)part),
 					      normal(&r));
 		}
-		scale_layer(changed, l, factors);
+		scale_layer(changed, kind, l, factors);
 	}
 }
 
@@ -114,13 +135,12 @@ static int period_of(const struct pd_plan *plan, double *period_ns_p)
 /* Sets what the causes in common make of the period. */
 static int common(struct changed *changed, double usual_ns, struct pd_spread *out_p)
 {
-	struct pd_spread all = pd_spread_common(&changed->profile);
 	double low_ns, high_ns;
 
-	scale_all(changed, all.low);
+	scale_all(changed, false);
 	if (period_of(&changed->plan, &low_ns) < 0)
 		return -1;
-	scale_all(changed, all.high);
+	scale_all(changed, true);
 	if (period_of(&changed->plan, &high_ns) < 0)
 		return -1;
 	*out_p = (struct pd_spread){ fmin(1, low_ns / usual_ns), fmax(1, high_ns / usual_ns) };
@@ -129,6 +149,9 @@ static int common(struct changed *changed, double usual_ns, struct pd_spread *ou
 
 static bool any_own(const struct pd_profile *profile)
 {
+	for (int k = 0; k < profile->other_count; k++)
+		if (any_own(profile->others[k]))
+			return true;
 	for (int l = 0; l < profile->layer_count; l++)
 		for (int part = 0; part < PD_TIMEDS; part++)
 			if (profile->layers[l].spreads[part].high > 0)
@@ -142,7 +165,8 @@ static int own(struct changed *changed, double usual_ns, struct pd_spread *out_p
 	double parts[PD_RANGE_SAMPLES], mean = 0, squares = 0, side;
 
 	for (int k = 0; k < PD_RANGE_SAMPLES; k++) {
-		draw(changed, (uint32_t)k);
+		for (int kind = 0; kind < pd_plan_kinds(changed->of); kind++)
+			draw(changed, kind, (uint32_t)k);
 		if (period_of(&changed->plan, &parts[k]) < 0)
 			return -1;
 		parts[k] /= usual_ns;
@@ -162,8 +186,9 @@ struct pd_spread pd_plan_range(const struct pd_plan *plan, int64_t processors, i
 	double usual_ns;
 	int status;
 
-	if (!pd_profile_has_spread(plan->profile))
-		return unknown;
+	for (int k = 0; k < pd_plan_kinds(plan); k++)
+		if (!pd_profile_has_spread(pd_profile_of_kind(plan->profile, k)))
+			return unknown;
 	change(&changed, plan, processors, threads);
 	status = period_of(&changed.plan, &usual_ns);
 	if (status == 0 && usual_ns <= 0)
@@ -172,6 +197,6 @@ struct pd_spread pd_plan_range(const struct pd_plan *plan, int64_t processors, i
 		status = common(&changed, usual_ns, &together);
 	if (status == 0 && any_own(plan->profile) && pd_judge_work(plan) <= PD_JUDGE_WORK / PD_RANGE_SAMPLES)
 		status = own(&changed, usual_ns, &apart);
-	free(changed.profile.layers);
+	release(&changed);
 	return status < 0 ? unknown : pd_spread_both(together, apart);
 }

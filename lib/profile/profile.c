@@ -57,6 +57,9 @@ void pd_profile_free(struct pd_profile *profile)
 	free(profile->estimated_from);
 	json_decref(profile->sheet);
 	free(profile->numbers);
+	for (int k = 0; k < profile->other_count; k++)
+		pd_profile_free(profile->others[k]);
+	free(profile->others);
 	pd_model_free(profile->model);
 	json_decref(profile->names);
 	json_decref(profile->json);
@@ -96,6 +99,16 @@ void pd_profile_reorder(struct pd_profile *profile, const int *order)
 	pd_profile_sort(profile, order);
 	if (profile->model)
 		pd_model_reorder(profile->model, order);
+	for (int k = 0; k < profile->other_count; k++)
+		pd_profile_reorder(profile->others[k], order);
+}
+
+void pd_profile_add_kind(struct pd_profile *profile, struct pd_profile *other)
+{
+	size_t room = (size_t)profile->other_count;
+
+	profile->others = pd_grow(profile->others, &room, room + 1, sizeof(*profile->others));
+	profile->others[profile->other_count++] = other;
 }
 
 struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const int *order)
@@ -111,6 +124,8 @@ struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const i
 	copy->sheet = json_incref(profile->sheet);
 	copy->json = copy->names = NULL;
 	copy->model = NULL;
+	copy->others = NULL;
+	copy->other_count = 0;
 	copy->layers = pd_calloc(n, sizeof(*copy->layers));
 	copy->numbers = pd_calloc(n, sizeof(*copy->numbers));
 	for (size_t l = 0; l < n; l++) {
@@ -127,7 +142,48 @@ struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const i
 	pd_profile_reorder(copy, order);
 	if (profile->model)
 		copy->model = pd_model_in_order(profile->model, order);
+	for (int k = 0; k < profile->other_count; k++)
+		pd_profile_add_kind(copy, pd_profile_in_order(profile->others[k], order));
 	return copy;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+	return a < b ? a : b;
+}
+
+/* Makes times the least of both; parts of backward are known if both know them. */
+static void take_fastest(struct pd_profile_layer *layer, const struct pd_profile_layer *other)
+{
+	int64_t input_ns = least(pd_profile_input_ns(layer), pd_profile_input_ns(other));
+	int64_t weight_ns = least(pd_profile_weight_ns(layer), pd_profile_weight_ns(other));
+
+	layer->update_apart_ns = least(pd_profile_apart_ns(layer), pd_profile_apart_ns(other));
+	layer->backward_input_ns = input_ns;
+	layer->backward_weight_ns = weight_ns;
+	layer->forward_ns = least(layer->forward_ns, other->forward_ns);
+	layer->backward_ns = least(layer->backward_ns, other->backward_ns);
+	layer->update_ns = least(layer->update_ns, other->update_ns);
+}
+
+struct pd_profile *pd_profile_fastest(const struct pd_profile *profile)
+{
+	int *order = pd_calloc((size_t)profile->layer_count, sizeof(*order));
+	struct pd_profile *fastest;
+
+	for (int l = 0; l < profile->layer_count; l++)
+		order[l] = l;
+	fastest = pd_profile_in_order(profile, order);
+	free(order);
+	for (int k = 0; k < profile->other_count; k++) {
+		const struct pd_profile *other = fastest->others[k];
+
+		for (int l = 0; l < profile->layer_count; l++)
+			take_fastest(&fastest->layers[l], &other->layers[l]);
+		if (other->in_step.sum_bytes_per_s > fastest->in_step.sum_bytes_per_s)
+			fastest->in_step.sum_bytes_per_s = other->in_step.sum_bytes_per_s;
+	}
+	return fastest;
 }
 
 void pd_profile_uses(const struct pd_profile *profile, struct pd_uses *uses)
@@ -171,11 +227,10 @@ static bool same_layer(const struct pd_profile_layer *a, const struct pd_profile
 	       a->owner == b->owner;
 }
 
-int pd_profile_same_model(const struct pd_profile *a, const char *a_file,
-			  const struct pd_profile *b, const char *b_file, struct pd_error *err)
+/* Checks what is the same whatever the batch size and the device. */
+static int same_network(const struct pd_profile *a, const char *a_name, const struct pd_profile *b,
+			const char *b_name, const char *expected, struct pd_error *err)
 {
-	const char *expected = "expected profiles of one model at different batch sizes";
-	const char *a_name = pd_document_name(a_file), *b_name = pd_document_name(b_file);
 	int least = a->layer_count < b->layer_count ? a->layer_count : b->layer_count;
 
 	for (int l = 0; l < least; l++)
@@ -195,8 +250,42 @@ int pd_profile_same_model(const struct pd_profile *a, const char *a_file,
 		return pd_error_input(err, "%s: dtype: found \"%s\", and \"%s\" in %s: %s", b_name,
 				      pd_dtype_name[b->dtype], pd_dtype_name[a->dtype], a_name,
 				      expected);
-	if (a->batch_size == b->batch_size)
+	return 0;
+}
+
+int pd_profile_same_model(const struct pd_profile *a, const char *a_file,
+			  const struct pd_profile *b, const char *b_file, struct pd_error *err)
+{
+	const char *expected = "expected profiles of one model at different batch sizes";
+	const char *a_name = pd_document_name(a_file), *b_name = pd_document_name(b_file);
+
+	if (same_network(a, a_name, b, b_name, expected, err) < 0)
+		return -1;
+	if (a->batch_size == b->batch_size && strcmp(a->device_name, b->device_name) == 0)
 		return pd_error_input(err, "%s: batch_size: found %" PRId64 ", as in %s: %s", b_name,
 				      b->batch_size, a_name, expected);
+	return 0;
+}
+
+int pd_profile_same_tensors(const struct pd_profile *a, const char *a_name,
+			    const struct pd_profile *b, const char *b_name, struct pd_error *err)
+{
+	const char *expected = "expected profiles of one model";
+
+	if (same_network(a, a_name, b, b_name, expected, err) < 0)
+		return -1;
+	if (a->batch_size != b->batch_size)
+		return pd_error_input(err, "%s: batch_size: found %" PRId64 ", and %" PRId64 " in %s: devices that "
+				      "train together take the same", b_name, b->batch_size, a->batch_size, a_name);
+	for (int l = 0; l < a->layer_count; l++)
+		if (a->layers[l].activation_bytes != b->layers[l].activation_bytes)
+			return pd_error_input(err, "%s: layers[%d].activation_bytes: found %" PRId64 ", and %" PRId64
+					      " in %s: devices that train together exchange the same tensors",
+					      b_name, l, b->layers[l].activation_bytes,
+					      a->layers[l].activation_bytes, a_name);
+	if (a->memory.model != b->memory.model || a->memory.sharded != b->memory.sharded ||
+	    a->memory.margin != b->memory.margin)
+		return pd_error_input(err, "%s: memory: it is not the one of %s: devices that train together run "
+				      "one program", b_name, a_name);
 	return 0;
 }

@@ -143,6 +143,9 @@ struct pd_profile {
 	int *numbers;                   /* per layer, its original number; or NULL */
 	json_t *json;                   /* the document; owned */
 	json_t *names;                  /* name -> layer, -1: input; NULL if made by hand */
+	/* The same network on other kinds of devices, in the same order; all owned. */
+	int other_count;
+	struct pd_profile **others;
 };
 
 struct pd_place;
@@ -159,6 +162,18 @@ void pd_profile_free(struct pd_profile *profile);
 void pd_profile_reorder(struct pd_profile *profile, const int *order);
 /* Returns a copy in another order, without its document and its table of names. */
 struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const int *order);
+/* Returns the profile of a kind of device (pd_topology.kind): of the first, or of one of the others. */
+static inline const struct pd_profile *pd_profile_of_kind(const struct pd_profile *profile, int kind)
+{
+	return kind > 0 ? profile->others[kind - 1] : profile;
+}
+/* Takes over the profile of one more kind of device. */
+void pd_profile_add_kind(struct pd_profile *profile, struct pd_profile *other);
+/*
+ * Returns a profile with the least time of each layer, and the greatest speed of all sums, on any kind of
+ * device; memory is that of the first.
+ */
+struct pd_profile *pd_profile_fastest(const struct pd_profile *profile);
 /* Returns the layer's number before pd_profile_reorder. */
 static inline int pd_profile_number(const struct pd_profile *profile, int layer)
 {
@@ -196,6 +211,12 @@ int64_t pd_profile_apart_ns(const struct pd_profile_layer *layer);
  */
 int pd_profile_same_model(const struct pd_profile *a, const char *a_file,
 			  const struct pd_profile *b, const char *b_file, struct pd_error *err);
+/*
+ * Does the same for two kinds of devices that exchange what stages send: batch sizes and tensors are the same.
+ * The names are those that messages use.
+ */
+int pd_profile_same_tensors(const struct pd_profile *a, const char *a_name,
+			    const struct pd_profile *b, const char *b_name, struct pd_error *err);
 /* Returns the layer called name, or -1. */
 int pd_profile_find(const struct pd_profile *profile, const char *name);
 /* Writes which layer's name is like a word, for a message (base/names.h). */

@@ -64,6 +64,8 @@ static void speed_up_layers(struct pd_profile *profile, int first, int count, do
 		speed_up(&layer->update_ns, factor);
 		speed_up(&layer->update_apart_ns, factor);
 	}
+	for (int k = 0; k < profile->other_count; k++)
+		speed_up_layers(profile->others[k], first, count, factor);
 }
 
 /* Applies one "LAYER:FACTOR" or "STAGE:FACTOR". */
@@ -147,6 +149,20 @@ static int apply_sums(const struct pd_what_if *what, struct pd_plan *plan, struc
 	return pd_plan_check_sparse(plan, "--", err);
 }
 
+/* Gives a topology that says no kinds of devices those of another with as many. */
+static int take_kinds(const struct pd_topology *from, struct pd_topology *to, struct pd_error *err)
+{
+	if (to->kinds > 0 || to->devices != from->devices)
+		return pd_error_input(err, "--topology: the plan has devices of %d kinds: expected as many in its "
+				      "\"devices\", or %" PRId64 " devices whose kinds are not said", from->kinds,
+				      from->devices);
+	to->kinds = from->kinds;
+	memcpy(to->kind, from->kind, sizeof(to->kind));
+	to->device_runs = from->device_runs;
+	memcpy(to->device_run, from->device_run, sizeof(to->device_run));
+	return 0;
+}
+
 static int apply_topology(const char *name, struct pd_plan *plan, struct pd_error *err)
 {
 	struct pd_topology topology;
@@ -155,6 +171,17 @@ static int apply_topology(const char *name, struct pd_plan *plan, struct pd_erro
 		return -1;
 	if (pd_topology_contract(&topology, pd_degrees_devices(&plan->profile->group), true, &topology, err) < 0)
 		return pd_error_prefix(err, "--topology");
+	if (topology.kinds != plan->topology.kinds && pd_plan_kinds(plan) > 1 &&
+	    take_kinds(&plan->topology, &topology, err) < 0)
+		return -1;
+	for (int k = 0; k < plan->topology.kinds && pd_plan_kinds(plan) > 1; k++)
+		if (strcmp(topology.kind[k].name, plan->topology.kind[k].name) != 0)
+			return pd_error_input(err, "--topology: expected devices of the plan's kinds, in that order; "
+					      "found \"%.90s\" and not \"%.90s\"", topology.kind[k].name,
+					      plan->topology.kind[k].name);
+	if (pd_plan_kinds(plan) == 1 && pd_topology_mixed(&topology))
+		return pd_error_input(err, "--topology: it has devices of %d kinds, and the plan a profile of one",
+				      topology.kinds);
 	if (topology.devices < plan->rank_count)
 		return pd_error_input(err, "--topology: expected at least the %d devices that the "
 				      "plan uses, found %" PRId64, plan->rank_count, topology.devices);
@@ -327,7 +354,9 @@ static void set_stage(struct pd_profile *profile, const struct pd_stage *stage,
 
 static void measure(const struct pd_trace *trace, struct pd_plan *plan)
 {
-	size_t cells = (size_t)plan->stage_count * PD_OP_KINDS, used = 0;
+	const struct pd_topology *topology = &plan->topology;
+	/* by kind of device, stage and kind of operation */
+	size_t cells = (size_t)pd_plan_kinds(plan) * (size_t)plan->stage_count * PD_OP_KINDS, used = 0;
 	struct times *times = pd_calloc(cells, sizeof(*times));
 	int64_t *all = pd_calloc(trace->count, sizeof(*all));
 	/* per rank: a backward in parts, as far as it has come */
@@ -336,9 +365,10 @@ static void measure(const struct pd_trace *trace, struct pd_plan *plan)
 	for (int pass = 0; pass < 2; pass++) {
 		for (size_t i = 0; i < trace->count; i++) {
 			const struct pd_record *record = &trace->records[i];
-			struct times *here = &times[(size_t)record->op.stage * PD_OP_KINDS +
+			int device = pd_topology_kind_of(topology, record->op.rank);
+			struct times *here = &times[((size_t)device * (size_t)plan->stage_count +
+						     (size_t)record->op.stage) * PD_OP_KINDS +
 						    record->op.kind];
-
 			int64_t *part = &parts[record->op.rank];
 			int64_t ns = record->end_ns - record->start_ns;
 
@@ -359,8 +389,10 @@ static void measure(const struct pd_trace *trace, struct pd_plan *plan)
 			times[c].count = 0;
 		}
 	}
-	for (int s = 0; s < plan->stage_count; s++)
-		set_stage(plan->profile, &plan->stages[s], &times[(size_t)s * PD_OP_KINDS]);
+	for (int k = 0; k < pd_plan_kinds(plan); k++)
+		for (int s = 0; s < plan->stage_count; s++)
+			set_stage(k > 0 ? plan->profile->others[k - 1] : plan->profile, &plan->stages[s],
+				  &times[((size_t)k * (size_t)plan->stage_count + (size_t)s) * PD_OP_KINDS]);
 	free(times);
 	free(parts);
 	free(all);

@@ -235,12 +235,12 @@ static void part_init(struct stage_walk *part, const struct rank_walk *w,
 static void set_limit(struct rank_walk *w)
 {
 	const struct pd_plan *plan = w->lists->plan;
-	int64_t device_bytes = plan->topology.memory_bytes, bytes = 0;
+	int64_t device_bytes = pd_topology_memory_of(&plan->topology, w->rank), bytes = 0;
 
 	w->limit_bytes = INT64_MAX;
 	for (int p = 0; p < w->part_count; p++) {
 		const struct stage_walk *part = &w->parts[p];
-		const struct pd_stage_price *price = &w->prices->stages[part->s];
+		const struct pd_stage_price *price = pd_price_on(w->prices, part->s, w->rank);
 		int startup = w->fault->startup[part->s];
 		__int128 priced = (__int128)price->fixed_bytes + (__int128)startup *
 			(price->weights_bytes + price->slot_bytes) + price->slot_bytes +

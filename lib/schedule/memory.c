@@ -52,7 +52,8 @@ static int64_t vectors(const struct pd_plan *plan)
 }
 
 /* Adds what a stage takes in another program. */
-static void add_elsewhere(const struct pd_schedule *schedule, int s, struct pd_memory *memory)
+static void add_elsewhere(const struct pd_schedule *schedule, const struct pd_profile *profile, int s,
+			  struct pd_memory *memory)
 {
 	const struct pd_plan *plan = schedule->plan;
 	const struct pd_wiring *wiring = schedule->wiring;
@@ -64,9 +65,9 @@ static void add_elsewhere(const struct pd_schedule *schedule, int s, struct pd_m
 		in_bytes = pd_plus(in_bytes, wiring->links[wiring->in[s][i]].bytes);
 	for (int i = 0; i < wiring->out_count[s]; i++)
 		out_bytes = pd_plus(out_bytes, wiring->links[wiring->out[s][i]].bytes);
-	pd_memory_add_up(plan->profile, stage->first_layer, stage->layer_count, &sums);
-	sums.kept = pd_plan_kept_bytes(plan, s);
-	pd_memory_elsewhere(plan->profile, &sums, stage->replicas, pd_schedule_in_flight(schedule, s, false),
+	pd_memory_add_up(profile, stage->first_layer, stage->layer_count, &sums);
+	sums.kept = pd_plan_kept_bytes(plan, profile, s);
+	pd_memory_elsewhere(profile, &sums, stage->replicas, pd_schedule_in_flight(schedule, s, false),
 			    pd_schedule_slots(schedule, s, false), in_bytes, out_bytes, memory);
 }
 
@@ -76,6 +77,7 @@ bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 {
 	struct pd_arena_need needs[PD_ARENAS];
 	struct pd_memory memory = { .total_bytes = 0 };
+	const struct pd_profile *profile = pd_plan_profile_of(schedule->plan, rank);
 	int chunks = pd_schedule_chunks(schedule, rank), stages[chunks];
 	int64_t rank_bytes = 0;
 	bool exact = true;
@@ -85,11 +87,11 @@ bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 		struct pd_stage_memory stage;
 
 		if (schedule->plan->profile->memory.model != PD_MEMORY_OWN) {
-			add_elsewhere(schedule, stages[i], &memory);
+			add_elsewhere(schedule, profile, stages[i], &memory);
 			exact = false;
 			continue;
 		}
-		pd_memory_of_stage(schedule->plan, schedule->wiring, stages[i], &stage);
+		pd_memory_of_stage(schedule->plan, profile, schedule->wiring, stages[i], &stage);
 		pd_schedule_arenas(schedule, stages[i], &buffer_counts[i], moments, &stage, needs);
 		pd_arenas_add(needs, &memory);
 		exact &= stage.exact;
@@ -114,4 +116,23 @@ bool pd_schedule_memory(const struct pd_schedule *schedule, int rank,
 	for (int i = 0; i < chunks; i++)
 		pd_buffer_counts_of_stage(schedule, stages[i], &buffer_counts[i]);
 	return pd_schedule_memory_in(schedule, rank, buffer_counts, moments, out_p);
+}
+
+bool pd_schedule_stage_memory(const struct pd_schedule *schedule, int stage,
+			      const struct pd_moments *moments, struct pd_memory *out_p)
+{
+	const struct pd_plan *plan = schedule->plan;
+	bool exact = pd_schedule_memory(schedule, plan->stages[stage].ranks[0], moments, out_p);
+
+	for (int k = 0; k < pd_plan_kinds(plan) && pd_plan_kinds(plan) > 1; k++) {
+		int rank = pd_plan_rank_of_kind(plan, stage, k);
+		struct pd_memory memory;
+
+		if (rank < 0)
+			continue;
+		exact &= pd_schedule_memory(schedule, rank, moments, &memory);
+		if (memory.total_bytes > out_p->total_bytes)
+			*out_p = memory;
+	}
+	return exact;
 }

@@ -29,3 +29,6 @@ bool pd_schedule_memory(const struct pd_schedule *schedule, int rank,
 bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 			   const struct pd_buffer_counts *buffer_counts,
 			   const struct pd_moments *moments, struct pd_memory *out_p);
+/* Does the same for the rank of a stage that has most: where kinds of devices differ, it matters which. */
+bool pd_schedule_stage_memory(const struct pd_schedule *schedule, int stage,
+			      const struct pd_moments *moments, struct pd_memory *out_p);

@@ -28,7 +28,8 @@ static int64_t norms_ns(const struct pd_plan *plan, int s, int64_t full_bytes)
 	return pd_reducers[plan->reducer]->cost_ns(&members, pd_plan_norm_bytes(plan, full_bytes));
 }
 
-static void price_buckets(struct pd_stage_price *price, const struct pd_plan *plan, int s)
+static void price_buckets(struct pd_stage_price *price, const struct pd_plan *plan,
+			  const struct pd_profile *profile, int s)
 {
 	int count = pd_plan_bucket_count(plan, s);
 	struct pd_bucket *buckets;
@@ -46,7 +47,7 @@ static void price_buckets(struct pd_stage_price *price, const struct pd_plan *pl
 				plan, s, buckets[i].begin_bytes, buckets[i].bytes,
 				price->full_bytes));
 		for (int l = first; l < first + buckets[i].layer_count; l++) {
-			const struct pd_profile_layer *layer = &plan->profile->layers[l];
+			const struct pd_profile_layer *layer = &profile->layers[l];
 
 			bucket->backward_ns = pd_plus(bucket->backward_ns, layer->backward_ns);
 			bucket->backward_weight_ns = pd_plus(bucket->backward_weight_ns,
@@ -56,12 +57,13 @@ static void price_buckets(struct pd_stage_price *price, const struct pd_plan *pl
 	free(buckets);
 }
 
-static void price_time(struct pd_stage_price *price, const struct pd_plan *plan, int s)
+static void price_time(struct pd_stage_price *price, const struct pd_plan *plan,
+		       const struct pd_profile *profile, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
 
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
-		const struct pd_profile_layer *layer = &plan->profile->layers[l];
+		const struct pd_profile_layer *layer = &profile->layers[l];
 
 		price->forward_ns = pd_plus(price->forward_ns, layer->forward_ns);
 		price->backward_ns = pd_plus(price->backward_ns, layer->backward_ns);
@@ -93,18 +95,19 @@ static int64_t fixed_bytes(const struct pd_plan *plan, int s, int leaving,
 }
 
 /* Sets the memory of a stage in another program; what arrives and leaves has been set. */
-static void price_elsewhere(struct pd_stage_price *price, const struct pd_plan *plan, int s)
+static void price_elsewhere(struct pd_stage_price *price, const struct pd_plan *plan,
+			    const struct pd_profile *profile, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
-	double with_margin = 1 + plan->profile->memory.margin;
+	double with_margin = 1 + profile->memory.margin;
 	struct pd_memory memory = { .total_bytes = 0 };
 	struct pd_memory_sums sums;
 
-	pd_memory_add_up(plan->profile, stage->first_layer, stage->layer_count, &sums);
-	pd_memory_elsewhere(plan->profile, &sums, stage->replicas, 0, 0, price->arriving_bytes,
+	pd_memory_add_up(profile, stage->first_layer, stage->layer_count, &sums);
+	pd_memory_elsewhere(profile, &sums, stage->replicas, 0, 0, price->arriving_bytes,
 			    price->leaving_bytes, &memory);
 	price->full_bytes = sums.parameters;
-	price->kept_bytes = (int64_t)((double)pd_plan_kept_bytes(plan, s) * with_margin);
+	price->kept_bytes = (int64_t)((double)pd_plan_kept_bytes(plan, profile, s) * with_margin);
 	price->slot_bytes = (int64_t)((double)sums.stash * with_margin) - price->kept_bytes;
 	price->loaded_bytes = (int64_t)((double)sums.loaded * with_margin);
 	/* The microbatch that comes next counts from when it comes, and what is sent while it is. */
@@ -113,7 +116,7 @@ static void price_elsewhere(struct pd_stage_price *price, const struct pd_plan *
 }
 
 static void price_memory(struct pd_stage_price *price, const struct pd_plan *plan,
-			 const struct pd_wiring *wiring, int s)
+			 const struct pd_profile *profile, const struct pd_wiring *wiring, int s)
 {
 	struct pd_stage_memory sizes;
 
@@ -123,15 +126,15 @@ static void price_memory(struct pd_stage_price *price, const struct pd_plan *pla
 	for (int i = 0; i < wiring->out_count[s]; i++)
 		price->leaving_bytes = pd_plus(price->leaving_bytes,
 					       wiring->links[wiring->out[s][i]].bytes);
-	if (plan->profile->memory.model != PD_MEMORY_OWN) {
-		price_elsewhere(price, plan, s);
+	if (profile->memory.model != PD_MEMORY_OWN) {
+		price_elsewhere(price, plan, profile, s);
 		return;
 	}
-	pd_memory_of_stage(plan, wiring, s, &sizes);
+	pd_memory_of_stage(plan, profile, wiring, s, &sizes);
 	price->slot_bytes = sizes.slot_bytes;
 	price->kept_bytes = sizes.kept_bytes;
 	for (int l = 0; l < plan->stages[s].layer_count && plan->stages[s].recompute; l++)
-		price->carried_bytes += pd_memory_carried(plan->profile,
+		price->carried_bytes += pd_memory_carried(profile,
 							  plan->stages[s].first_layer + l);
 	price->loaded_bytes = wiring->loads[s] ? sizes.inbox_bytes - price->arriving_bytes -
 						 price->carried_bytes : 0;
@@ -158,6 +161,26 @@ static int64_t norm_bytes(const struct pd_plan *plan, int s, int64_t full_bytes)
 		       vector_bytes(plan, s));
 }
 
+static void price_stage(struct pd_prices *prices, const struct pd_schedule *schedule, int kind, int s)
+{
+	const struct pd_plan *plan = prices->plan;
+	const struct pd_profile *profile = pd_profile_of_kind(plan->profile, kind);
+	struct pd_stage_price *price = &prices->stages[kind * plan->stage_count + s];
+
+	price->leaving = schedule ? pd_schedule_leaving(schedule, s) : PD_PASSAGES;
+	price_time(price, plan, profile, s);
+	price_memory(price, plan, profile, prices->wiring, s);
+	price->allreduce_ns = allreduce_ns(plan, s, pd_plan_sum_bytes(
+			plan, s, 0, price->full_bytes, price->full_bytes));
+	if (pd_plan_is_sparse(plan, s))
+		price->norms_ns = norms_ns(plan, s, price->full_bytes);
+	price_buckets(price, plan, profile, s);
+	if (!pd_plan_agrees(plan))
+		return;
+	price->norm_bytes = norm_bytes(plan, s, price->full_bytes);
+	price->fixed_bytes = pd_plus(price->fixed_bytes, vector_bytes(plan, s));
+}
+
 void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 		    const struct pd_wiring *wiring)
 {
@@ -165,30 +188,18 @@ void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 	struct pd_schedule *schedule = pd_schedule_new(plan, &ignored);
 
 	*prices = (struct pd_prices){ .plan = plan, .wiring = wiring };
-	prices->stages = pd_calloc((size_t)plan->stage_count, sizeof(*prices->stages));
-	for (int s = 0; s < plan->stage_count; s++) {
-		struct pd_stage_price *price = &prices->stages[s];
-
-		price->leaving = schedule ? pd_schedule_leaving(schedule, s) : PD_PASSAGES;
-		price_time(price, plan, s);
-		price_memory(price, plan, wiring, s);
-		price->allreduce_ns = allreduce_ns(plan, s, pd_plan_sum_bytes(
-				plan, s, 0, price->full_bytes, price->full_bytes));
-		if (pd_plan_is_sparse(plan, s))
-			price->norms_ns = norms_ns(plan, s, price->full_bytes);
-		price_buckets(price, plan, s);
-		if (!pd_plan_agrees(plan))
-			continue;
-		price->norm_bytes = norm_bytes(plan, s, price->full_bytes);
-		price->fixed_bytes = pd_plus(price->fixed_bytes, vector_bytes(plan, s));
-	}
+	prices->stages = pd_calloc((size_t)plan->stage_count * (size_t)pd_plan_kinds(plan),
+				   sizeof(*prices->stages));
+	for (int kind = 0; kind < pd_plan_kinds(plan); kind++)
+		for (int s = 0; s < plan->stage_count; s++)
+			price_stage(prices, schedule, kind, s);
 	pd_schedule_free(schedule);
 }
 
 void pd_prices_release(struct pd_prices *prices)
 {
-	for (int s = 0; prices->stages && s < prices->plan->stage_count; s++)
-		free(prices->stages[s].buckets);
+	for (int i = 0; prices->stages && i < prices->plan->stage_count * pd_plan_kinds(prices->plan); i++)
+		free(prices->stages[i].buckets);
 	free(prices->stages);
 	prices->stages = NULL;
 }
@@ -235,8 +246,7 @@ static int64_t agree_ns(const struct pd_plan *plan, int rank)
  */
 static int64_t duration_ns(const struct pd_prices *prices, const struct pd_op *op)
 {
-	const struct pd_stage_price *price = &prices->stages[op->stage];
-
+	const struct pd_stage_price *price = pd_price_on(prices, op->stage, op->rank);
 	const struct pd_bucket_price *bucket = op->bucket > 0 ? &price->buckets[op->bucket - 1]
 							      : NULL;
 
@@ -298,7 +308,7 @@ void pd_account_expect(struct pd_account *account, const struct pd_op *op)
 	if (!account->reads[op->stage]) {       /* the rank has this stage */
 		account->reads[op->stage] = pd_calloc((size_t)account->microbatches + 1,
 						      sizeof(int32_t));
-		account->held_bytes += account->prices->stages[op->stage].fixed_bytes;
+		account->held_bytes += pd_price_on(account->prices, op->stage, op->rank)->fixed_bytes;
 	}
 	if (reads(op))
 		account->reads[op->stage][op->version]++;
@@ -307,13 +317,13 @@ void pd_account_expect(struct pd_account *account, const struct pd_op *op)
 int64_t pd_account_duration_ns(const struct pd_account *account, const struct pd_op *op)
 {
 	if (op->kind == PD_OP_step && account->reads[op->stage][account->newest[op->stage]] > 0)
-		return account->prices->stages[op->stage].update_apart_ns;
+		return pd_price_on(account->prices, op->stage, op->rank)->update_apart_ns;
 	return duration_ns(account->prices, op);
 }
 
 int64_t pd_account_enter(struct pd_account *account, const struct pd_op *op)
 {
-	const struct pd_stage_price *price = &account->prices->stages[op->stage];
+	const struct pd_stage_price *price = pd_price_on(account->prices, op->stage, op->rank);
 	bool recompute = account->prices->plan->stages[op->stage].recompute;
 	int32_t *to_come = account->reads[op->stage];
 	int64_t *newest = &account->newest[op->stage], delta = 0;

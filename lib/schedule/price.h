@@ -44,8 +44,15 @@ struct pd_stage_price {
 struct pd_prices {
 	const struct pd_plan *plan;             /* borrowed */
 	const struct pd_wiring *wiring;         /* borrowed */
-	struct pd_stage_price *stages;
+	struct pd_stage_price *stages;          /* on the first kind of device; then those on the others */
 };
+
+/* Returns the price of a stage on a rank's device. */
+static inline const struct pd_stage_price *pd_price_on(const struct pd_prices *prices, int stage, int rank)
+{
+	return &prices->stages[pd_topology_kind_of(&prices->plan->topology, rank) * prices->plan->stage_count +
+			       stage];
+}
 
 void pd_prices_init(struct pd_prices *prices, const struct pd_plan *plan,
 		    const struct pd_wiring *wiring);

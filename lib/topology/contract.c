@@ -16,17 +16,57 @@ static int64_t take(struct pd_level *level, int64_t devices)
 	return devices / taken;
 }
 
+/*
+ * Does the same to the links of a level that differ: `taken` of them make one, and in all `shrink` devices a group.
+ * Returns false if some of a group's are others.
+ */
+static bool take_links(struct pd_topology *whole, const struct pd_level *level, int64_t taken, int64_t shrink)
+{
+	for (int i = level->first_run; i < level->first_run + level->runs; i++) {
+		struct pd_link_run *run = &whole->link_run[i];
+
+		if (run->end % shrink != 0)
+			return false;
+		run->end /= shrink;
+		run->bandwidth_bytes_per_s = run->bandwidth_bytes_per_s > INT64_MAX / taken
+			? INT64_MAX : run->bandwidth_bytes_per_s * taken;
+	}
+	return true;
+}
+
+/* Puts devices of each kind together; returns false if some of a group are of another. */
+static bool take_devices(struct pd_topology *whole, int64_t devices)
+{
+	for (int i = 0; i < whole->device_runs; i++) {
+		if (whole->device_run[i].end % devices != 0)
+			return false;
+		whole->device_run[i].end /= devices;
+	}
+	for (int k = 0; k < whole->kinds; k++)
+		whole->kind[k].memory_bytes *= devices;
+	return true;
+}
+
 int pd_topology_contract(const struct pd_topology *topology, int64_t devices, bool spans, struct pd_topology *out_p,
 			 struct pd_error *err)
 {
 	struct pd_topology whole = *topology;
 	int64_t left = devices;
+	bool alike = take_devices(&whole, devices);
 
-	for (int k = 0; k < whole.levels && left > 1; k++)
+	for (int k = 0; k < whole.levels && left > 0; k++) {
+		int64_t before = left;
+
 		left = take(&whole.level[k], left);
+		if (left > 0)
+			alike &= take_links(&whole, &whole.level[k], before / left, devices / left);
+	}
 	if (left != 1)
 		return pd_error_input(err, "groups of %" PRId64 " devices: the topology has %" PRId64 " devices, which do "
 				      "not make up whole groups level by level", devices, topology->devices);
+	if (!alike)
+		return pd_error_input(err, "groups of %" PRId64 " devices: expected devices and links of one kind in each "
+				      "group", devices);
 	if (!spans && topology->level[0].count % devices != 0)
 		return pd_error_input(err, "groups of %" PRId64 " devices: the innermost level of the topology has %" PRId64
 				      ": expected --group-spans, with which groups take several components of it", devices,

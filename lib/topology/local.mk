@@ -1,4 +1,4 @@
-lib_libpd_a_SOURCES += lib/topology/topology.c lib/topology/topology.h \
+lib_libpd_a_SOURCES += lib/topology/topology.c lib/topology/topology.h lib/topology/kinds.c \
 	lib/topology/allreduce.c lib/topology/allreduce.h \
 	lib/topology/contract.c lib/topology/contract.h \
 	lib/topology/direct.c lib/topology/direct.h \

@@ -42,6 +42,14 @@ static struct way way_between(const struct pd_members *members, int64_t bytes)
 		return way;
 	way.latency_ns = pd_topology_transfer_ns(members->topology, low, high, 0);
 	way.whole_ns = pd_topology_transfer_ns(members->topology, low, high, bytes) - way.latency_ns;
+	for (int i = 0; i < members->count && members->topology->link_runs > 0; i++)
+		if (members->ranks[i] != low) {
+			int64_t own_ns = pd_topology_transfer_ns(members->topology, low, members->ranks[i], 0);
+			int64_t all_ns = pd_topology_transfer_ns(members->topology, low, members->ranks[i], bytes);
+
+			way.latency_ns = own_ns > way.latency_ns ? own_ns : way.latency_ns;
+			way.whole_ns = all_ns - own_ns > way.whole_ns ? all_ns - own_ns : way.whole_ns;
+		}
 	return way;
 }
 

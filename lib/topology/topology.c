@@ -21,18 +21,77 @@ static int add_level(const struct pd_level *level, struct pd_topology *topology)
 	return 0;
 }
 
-static int read_level(const struct pd_place *place, struct pd_level *level, struct pd_error *err)
+static int read_link(const struct pd_place *place, int64_t *bandwidth_p, int64_t *latency_ns_p,
+		     struct pd_error *err)
 {
-	static const char *const known[] = { "count", "bandwidth_bytes_per_s", "latency_ns",
-					     "shared_memory", NULL };
+	return pd_json_get_int(place, "bandwidth_bytes_per_s", 1, INT64_MAX, bandwidth_p, err) < 0
+		? -1 : pd_json_opt_int(place, "latency_ns", 0, PD_MAX_TIME_NS, latency_ns_p, err);
+}
 
-	if (pd_json_keys(place, known, err) < 0 ||
+/* Reads the links of a level that are not all alike; whether they are enough check_links() tells. */
+static int read_links(const struct pd_place *links, struct pd_topology *topology, struct pd_level *level,
+		      struct pd_error *err)
+{
+	static const char *const known[] = { "count", "bandwidth_bytes_per_s", "latency_ns", NULL };
+	size_t count;
+	int64_t end = 0;
+
+	if (pd_json_some(links, PD_MAX_RUNS - topology->link_runs, "links", &count, err) < 0)
+		return -1;
+	level->first_run = topology->link_runs;
+	level->bandwidth_bytes_per_s = INT64_MAX;
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place at = pd_place_index(links, i);
+		struct pd_link_run *run = &topology->link_run[topology->link_runs++];
+		int64_t many;
+
+		run->latency_ns = 0;
+		if (pd_json_keys(&at, known, err) < 0 ||
+		    pd_json_get_int(&at, "count", 1, PD_MAX_RANKS, &many, err) < 0 ||
+		    read_link(&at, &run->bandwidth_bytes_per_s, &run->latency_ns, err) < 0)
+			return -1;
+		run->end = end += many;
+		if (run->bandwidth_bytes_per_s < level->bandwidth_bytes_per_s)
+			level->bandwidth_bytes_per_s = run->bandwidth_bytes_per_s;
+		if (run->latency_ns > level->latency_ns)
+			level->latency_ns = run->latency_ns;
+	}
+	level->runs = (int)count;
+	return 0;
+}
+
+static int read_level(const struct pd_place *place, struct pd_topology *topology, struct pd_level *level,
+		      struct pd_error *err)
+{
+	static const char *const alike[] = { "count", "bandwidth_bytes_per_s", "latency_ns",
+					     "shared_memory", "links", NULL };
+	static const char *const apart[] = { "count", "links", "shared_memory", NULL };
+	struct pd_place links = pd_place_key(place, "links");
+
+	if (pd_json_keys(place, links.value ? apart : alike, err) < 0 ||
 	    pd_json_get_int(place, "count", 1, PD_MAX_RANKS, &level->count, err) < 0 ||
-	    pd_json_get_int(place, "bandwidth_bytes_per_s", 1, INT64_MAX,
-			    &level->bandwidth_bytes_per_s, err) < 0 ||
-	    pd_json_opt_int(place, "latency_ns", 0, PD_MAX_TIME_NS, &level->latency_ns, err) < 0)
+	    (links.value ? read_links(&links, topology, level, err)
+			 : read_link(place, &level->bandwidth_bytes_per_s, &level->latency_ns, err)) < 0)
 		return -1;
 	return pd_json_opt_bool(place, "shared_memory", &level->shared_memory, err);
+}
+
+/* Checks that levels with links of their own have as many as components. */
+static int check_links(const struct pd_place *levels, const struct pd_topology *topology, struct pd_error *err)
+{
+	int64_t components = topology->devices;
+
+	for (int l = 0; l < topology->levels; components /= topology->level[l++].count) {
+		const struct pd_level *level = &topology->level[l];
+		struct pd_place at = pd_place_index(levels, (size_t)l), links = pd_place_key(&at, "links");
+		int64_t count = level->runs ? topology->link_run[level->first_run + level->runs - 1].end : 0;
+
+		if (level->runs && count != components)
+			return pd_place_error(&links, err, "expected counts that add up to %" PRId64
+					      ", all that are joined at this level, found %" PRId64, components,
+					      count);
+	}
+	return 0;
 }
 
 static int read_device(const struct pd_place *place, struct pd_topology *topology,
@@ -47,19 +106,49 @@ static int read_device(const struct pd_place *place, struct pd_topology *topolog
 	return pd_json_opt_int(place, "memory_bytes", 0, INT64_MAX, &topology->memory_bytes, err);
 }
 
+/* Reads kinds of devices, when it is known how many devices there are. */
+static int read_devices(const struct pd_place *place, struct pd_topology *topology, struct pd_error *err)
+{
+	static const char *const known[] = { "name", "count", "memory_bytes", NULL };
+	struct pd_error why;
+	size_t count;
+
+	if (!place->value)
+		return 0;
+	if (pd_json_some(place, PD_MAX_RUNS, "devices that are alike", &count, err) < 0)
+		return -1;
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place at = pd_place_index(place, i);
+		int64_t many, memory = 0;
+		const char *name;
+
+		if (pd_json_keys(&at, known, err) < 0 || pd_json_get_string(&at, "name", &name, err) < 0 ||
+		    pd_json_get_int(&at, "count", 1, PD_MAX_RANKS, &many, err) < 0 ||
+		    pd_json_opt_int(&at, "memory_bytes", 0, INT64_MAX, &memory, err) < 0)
+			return -1;
+		if (pd_topology_add_devices(topology, name, many, memory, &why) < 0)
+			return pd_place_error(&at, err, "%s", why.text);
+	}
+	return pd_topology_check_devices(topology, &why) < 0 ? pd_place_error(place, err, "%s", why.text) : 0;
+}
+
 int pd_topology_parse_at(const struct pd_place *place, struct pd_topology *out_p,
 			 struct pd_error *err)
 {
-	static const char *const known[] = { "format", "version", "device", "processors", "levels",
-					     NULL };
+	static const char *const known[] = { "format", "version", "device", "devices", "processors",
+					     "levels", NULL };
 	struct pd_topology topology = { .devices = 1 };
-	struct pd_place device, levels;
+	struct pd_place device, devices, levels;
 	size_t count;
 
 	if (pd_json_header(place, "pd-topology", err) < 0 || pd_json_keys(place, known, err) < 0)
 		return -1;
 	device = pd_place_key(place, "device");
+	devices = pd_place_key(place, "devices");
 	levels = pd_place_key(place, "levels");
+	if (device.value && devices.value)
+		return pd_place_error(&device, err, "\"devices\" says what devices there are: expected one of "
+				      "the two");
 	if (read_device(&device, &topology, err) < 0 ||
 	    pd_json_opt_int(place, "processors", 0, PD_MAX_RANKS, &topology.processors, err) < 0 ||
 	    pd_json_some(&levels, PD_MAX_LEVELS, "levels", &count, err) < 0)
@@ -68,12 +157,16 @@ int pd_topology_parse_at(const struct pd_place *place, struct pd_topology *out_p
 		struct pd_place at = pd_place_index(&levels, l);
 		struct pd_level level = { 0 };
 
-		if (read_level(&at, &level, err) < 0)
+		if (read_level(&at, &topology, &level, err) < 0)
 			return -1;
 		if (add_level(&level, &topology) < 0)
 			return pd_place_error(&at, err, "expected at most %d devices in all",
 					      PD_MAX_RANKS);
 	}
+	if (check_links(&levels, &topology, err) < 0 || read_devices(&devices, &topology, err) < 0)
+		return -1;
+	if (topology.processors > 0 && pd_topology_mixed(&topology))
+		return pd_place_error(&devices, err, "ranks that share processors have devices of one kind");
 	*out_p = topology;
 	return 0;
 }
@@ -165,20 +258,52 @@ int pd_topology_flat(int64_t devices, int64_t bandwidth_bytes_per_s, int64_t lat
 	return 0;
 }
 
+static json_t *level_json(const struct pd_topology *topology, const struct pd_level *level)
+{
+	json_t *shared = level->shared_memory ? json_true() : NULL, *links;
+	int64_t begin = 0;
+
+	if (!level->runs)
+		return json_pack("{sI sI sI so*}", "count", level->count, "bandwidth_bytes_per_s",
+				 level->bandwidth_bytes_per_s, "latency_ns", level->latency_ns,
+				 "shared_memory", shared);
+	links = json_array();
+	for (int i = level->first_run; i < level->first_run + level->runs; i++) {
+		const struct pd_link_run *run = &topology->link_run[i];
+
+		pd_json_add(links, json_pack("{sI sI sI}", "count", run->end - begin, "bandwidth_bytes_per_s",
+					     run->bandwidth_bytes_per_s, "latency_ns", run->latency_ns));
+		begin = run->end;
+	}
+	return json_pack("{sI so so*}", "count", level->count, "links", links, "shared_memory", shared);
+}
+
+static json_t *devices_json(const struct pd_topology *topology)
+{
+	json_t *devices = json_array();
+	int64_t begin = 0;
+
+	for (int i = 0; i < topology->device_runs; begin = topology->device_run[i++].end) {
+		const struct pd_device_run *run = &topology->device_run[i];
+		const struct pd_device_kind *kind = &topology->kind[run->kind];
+
+		pd_json_add(devices, json_pack("{ss sI sI}", "name", kind->name, "count", run->end - begin,
+					       "memory_bytes", kind->memory_bytes));
+	}
+	return devices;
+}
+
 json_t *pd_topology_json(const struct pd_topology *topology)
 {
-	json_t *levels = json_array(), *json;
+	json_t *levels = json_array(), *json = json_pack("{ss si}", "format", "pd-topology", "version", 1);
 
-	for (int l = 0; l < topology->levels; l++) {
-		const struct pd_level *level = &topology->level[l];
-
-		pd_json_add(levels, json_pack("{sI sI sI so*}", "count", level->count,
-				"bandwidth_bytes_per_s", level->bandwidth_bytes_per_s,
-				"latency_ns", level->latency_ns, "shared_memory",
-				level->shared_memory ? json_true() : NULL));
-	}
-	json = json_pack("{ss si s{sI} so}", "format", "pd-topology", "version", 1,
-			 "device", "memory_bytes", topology->memory_bytes, "levels", levels);
+	for (int l = 0; l < topology->levels; l++)
+		pd_json_add(levels, level_json(topology, &topology->level[l]));
+	if (topology->kinds)
+		pd_json_set(json, "devices", devices_json(topology));
+	else
+		pd_json_set(json, "device", json_pack("{sI}", "memory_bytes", topology->memory_bytes));
+	pd_json_set(json, "levels", levels);
 	if (topology->processors > 0)
 		pd_json_set(json, "processors", json_integer(topology->processors));
 	return json;
@@ -215,7 +340,7 @@ bool pd_topology_shares_memory(const struct pd_topology *topology, int64_t rank_
 int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank_a,
 				int64_t rank_b, int64_t bytes)
 {
-	struct pd_level way = pd_slowest_link(topology, pd_topology_level(topology, rank_a, rank_b));
+	struct pd_level way = pd_topology_way(topology, rank_a, rank_b);
 	__int128 time = way.latency_ns + ((__int128)bytes * 1000000000 + way.bandwidth_bytes_per_s - 1) /
 					 way.bandwidth_bytes_per_s;
 

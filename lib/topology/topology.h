@@ -10,12 +10,33 @@
 
 #define PD_MAX_LEVELS 8
 #define PD_MAX_RANKS (1 << 20)
+#define PD_MAX_KINDS 8                  /* of devices */
+#define PD_MAX_RUNS 32                  /* of devices, or of links, that are alike */
+#define PD_DEVICE_NAME 96
 
 struct pd_level {
 	int64_t count;                  /* components of the level below in one of this level */
 	int64_t bandwidth_bytes_per_s;  /* of the link of each of those, each way */
 	int64_t latency_ns;
 	bool shared_memory;             /* a component is one host, whose memory its ranks can map */
+	/* Where links differ, those above are of the slowest, and these are theirs. */
+	int first_run, runs;            /* in pd_topology.link_run; 0 runs: all are alike */
+};
+
+struct pd_device_kind {
+	char name[PD_DEVICE_NAME];      /* as a profile's device.name */
+	int64_t memory_bytes;           /* of one device; 0: unknown, no limit */
+};
+
+/* Neighbours that are alike. */
+struct pd_device_run {
+	int64_t end;                    /* the rank behind the last */
+	int kind;
+};
+
+struct pd_link_run {
+	int64_t end;                    /* the component behind the last */
+	int64_t bandwidth_bytes_per_s, latency_ns;
 };
 
 struct pd_topology {
@@ -25,6 +46,12 @@ struct pd_topology {
 	int64_t devices;                /* product of the counts */
 	int64_t processors;             /* of one machine, shared by all ranks; 0: each rank has its
 					   own */
+	int kinds;                      /* of devices, numbered as they come first; 0: all are alike, and
+					   memory_bytes, else 0, is theirs */
+	struct pd_device_kind kind[PD_MAX_KINDS];
+	int device_runs, link_runs;
+	struct pd_device_run device_run[PD_MAX_RUNS];
+	struct pd_link_run link_run[PD_MAX_RUNS];
 };
 
 struct pd_place;
@@ -39,6 +66,33 @@ int pd_topology_flat(int64_t devices, int64_t bandwidth_bytes_per_s, int64_t lat
 		     struct pd_topology *out_p, struct pd_error *err);
 json_t *pd_topology_json(const struct pd_topology *topology);       /* a new reference */
 
+/* Tells whether there are devices of several kinds. */
+static inline bool pd_topology_mixed(const struct pd_topology *topology)
+{
+	return topology->kinds > 1;
+}
+
+/* Returns the kind of a rank's device. */
+int pd_topology_kind_of(const struct pd_topology *topology, int64_t rank);
+/* Returns the memory of a rank's device; 0: unknown. */
+int64_t pd_topology_memory_of(const struct pd_topology *topology, int64_t rank);
+/* Sets *end_p to the rank behind those from `rank` on that have its kind; returns the kind. */
+int pd_topology_run(const struct pd_topology *topology, int64_t rank, int64_t *end_p);
+/* Adds neighbours of one kind behind the others.  The message says what is wrong with them. */
+int pd_topology_add_devices(struct pd_topology *topology, const char *name, int64_t count,
+			    int64_t memory_bytes, struct pd_error *err);
+/* Adds devices by a string such as "A100x16,V100x16"; they must be as many as the topology has. */
+int pd_topology_parse_devices(const char *text, struct pd_topology *topology, struct pd_error *err);
+/* Checks that there are as many as the product of the counts. */
+int pd_topology_check_devices(const struct pd_topology *topology, struct pd_error *err);
+
+/* Returns the link of component c to the others of its level. */
+struct pd_level pd_topology_link(const struct pd_topology *topology, int level, int64_t component);
+/* Returns the best of the links of a level: the most bandwidth, and the least latency. */
+struct pd_level pd_topology_fastest_link(const struct pd_topology *topology, int level);
+/* Returns the links between two ranks: the least bandwidth, and the longer latency of the outermost two. */
+struct pd_level pd_topology_way(const struct pd_topology *topology, int64_t rank_a, int64_t rank_b);
+
 /* Returns the outermost level whose links a transfer between two ranks crosses. */
 int pd_topology_level(const struct pd_topology *topology, int64_t rank_a, int64_t rank_b);
 /*
@@ -49,6 +103,6 @@ struct pd_level pd_slowest_link(const struct pd_topology *topology, int outermos
 /* Tells whether all between two ranks are known to be on one host, and map each other's memory. */
 bool pd_topology_shares_memory(const struct pd_topology *topology, int64_t rank_a, int64_t rank_b);
 
-/* Returns the time of a single transfer: the latency of that level + bytes / least bandwidth. */
+/* Returns the time of a single transfer on that way: the latency + bytes / least bandwidth. */
 int64_t pd_topology_transfer_ns(const struct pd_topology *topology, int64_t rank_a,
 				int64_t rank_b, int64_t bytes);

@@ -2,6 +2,7 @@
 /* Writes a report for programs: as JSON, and as CSV made from that. */
 #include "base/json.h"
 #include "base/mem.h"
+#include "plan/show.h"
 #include "trace/report.h"
 
 #include <inttypes.h>
@@ -57,8 +58,11 @@ static json_t *stage_json(const struct pd_report *report, int s)
 	const struct pd_profile_layer *first = &plan->profile->layers[stage->first_layer];
 	const struct pd_stage_report *one = &report->stages[s];
 
-	return json_pack("{s:i, s:s, s:s, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:s, s:o,"
-			 " s:o, s:o}", "stage", s,
+	char kinds[200];
+
+	pd_show_kinds(plan, stage, kinds, sizeof(kinds));
+	return json_pack("{s:i, s:o*, s:s, s:s, s:i, s:I, s:o, s:o, s:o, s:o, s:o, s:I, s:I, s:I, s:s, s:s, s:o,"
+			 " s:o, s:o}", "stage", s, "devices", *kinds ? pd_json_shown(kinds) : NULL,
 			 "first_layer", first->name,
 			 "last_layer", first[stage->layer_count - 1].name,
 			 "replicas", stage->replicas,

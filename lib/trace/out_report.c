@@ -4,10 +4,12 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "plan/buckets.h"
+#include "plan/show.h"
 #include "trace/report.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define RANKS_SHOWN 64
@@ -52,14 +54,18 @@ static void print_head(const struct pd_report *report, FILE *out)
 	const struct pd_plan *plan = trace->plan;
 	int64_t whole = report->timeline->end_ns - report->timeline->begin_ns;
 	const char *unit = pd_plan_unit(plan);
-	char a[32], b[32], label[32];
+	char a[32], b[32], label[32], *devices = pd_show_devices(&plan->topology);
 
 	fprintf(out, "%s: %d stage%s on %d rank%s, %s, %s; ", plan->profile->name,
 		plan->stage_count, plan->stage_count == 1 ? "" : "s", plan->rank_count,
 		plan->rank_count == 1 ? "" : "s", pd_schedule_kind_name[plan->schedule],
 		pd_weight_kind_name[plan->weights]);
 	print_length(plan, report->microbatches, out);
-	fprintf(out, ", %s\n\n", strcmp(trace->device, "sim") == 0 ? "simulated" : "measured");
+	fprintf(out, ", %s\n", strcmp(trace->device, "sim") == 0 ? "simulated" : "measured");
+	if (devices)
+		fprintf(out, "devices: %s\n", devices);
+	free(devices);
+	putc('\n', out);
 	snprintf(label, sizeof(label), "time per %s", unit);
 	if (report->has_steady)
 		fprintf(out, "%-20s %s in steady state (%ses %" PRId64 " to %" PRId64 ", %s)\n",
@@ -256,6 +262,7 @@ static void print_stages(const struct pd_report *report, FILE *out)
 		const struct pd_stage_report *means = &report->stages[s];
 		const struct pd_stage *stage = &plan->stages[s];
 		const struct pd_profile_layer *first = &plan->profile->layers[stage->first_layer];
+		char kinds[200];
 
 		fprintf(out, "stage %-2d", s);
 		print_time(means->forward_ns, out);
@@ -267,6 +274,8 @@ static void print_stages(const struct pd_report *report, FILE *out)
 		fprintf(out, "  %s", first->name);
 		if (stage->layer_count > 1)
 			fprintf(out, " to %s", first[stage->layer_count - 1].name);
+		if (*pd_show_kinds(plan, stage, kinds, sizeof(kinds)))
+			fprintf(out, ", on %s", kinds);
 		putc('\n', out);
 	}
 }

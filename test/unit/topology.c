@@ -52,6 +52,38 @@ static void test_round_trip(void)
 	json_decref(after);
 }
 
+/* Two servers of two devices; those of the second are others, and their links are slower. */
+static void test_kinds(void)
+{
+	static const char text[] = "{'format': 'pd-topology', 'version': 1, 'devices': [{'name': 'A', 'count': 1, "
+		"'memory_bytes': 80}, {'name': 'B', 'count': 2, 'memory_bytes': 16}, {'name': 'A', 'count': 1, "
+		"'memory_bytes': 80}], 'levels': [{'count': 2, 'links': [{'count': 3, 'bandwidth_bytes_per_s': 8, "
+		"'latency_ns': 1}, {'count': 1, 'bandwidth_bytes_per_s': 2, 'latency_ns': 9}]}, {'count': 2, 'links': "
+		"[{'count': 1, 'bandwidth_bytes_per_s': 5, 'latency_ns': 3}, {'count': 1, 'bandwidth_bytes_per_s': "
+		"4, 'latency_ns': 7}]}]}";
+	json_t *before = document_parse(text, NULL), *after;
+	struct pd_topology t;
+	int64_t end;
+
+	ok(parse(text, &t, NULL) == 0, "devices and links that differ are read");
+	after = pd_topology_json(&t);
+	ok(json_equal(before, after), "and written as they were");
+	ok(t.kinds == 2 && pd_topology_mixed(&t), "there are two kinds");
+	ok(pd_topology_kind_of(&t, 0) == 0 && pd_topology_kind_of(&t, 2) == 1 && pd_topology_kind_of(&t, 3) == 0,
+	   "a rank's kind follows from its number");
+	ok(pd_topology_run(&t, 1, &end) == 1 && end == 3, "neighbours of one kind");
+	is_int(pd_topology_memory_of(&t, 1), 16, "their memory");
+	is_int(t.level[0].bandwidth_bytes_per_s, 2, "a level's bandwidth is that of its slowest link");
+	is_int(t.level[0].latency_ns, 9, "and its latency the longest");
+	is_int(pd_topology_fastest_link(&t, 0).bandwidth_bytes_per_s, 8, "the fastest");
+	is_int(pd_topology_transfer_ns(&t, 0, 1, 8), 1000000001, "between two on fast links");
+	is_int(pd_topology_transfer_ns(&t, 2, 3, 8), 4000000009, "one of them on a slow link");
+	is_int(pd_topology_transfer_ns(&t, 0, 2, 20), 5000000007, "between servers, the slower of their links");
+	is_int(pd_topology_transfer_ns(&t, 3, 0, 20), 10000000007, "and of the devices'");
+	json_decref(before);
+	json_decref(after);
+}
+
 static void test_transfers(void)
 {
 	struct pd_topology t;
@@ -164,6 +196,7 @@ int main(void)
 	test_groups();
 	test_string();
 	test_round_trip();
+	test_kinds();
 	test_transfers();
 	test_errors();
 	return done_testing();

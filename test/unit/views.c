@@ -37,7 +37,7 @@ int main(void)
 	struct pd_views views;
 	int order[8], good = 0, same = 0;
 
-	pd_views_init(&views, profile, PD_STATES_ALL);
+	pd_views_init(&views, profile, profile, PD_STATES_ALL);
 	ok(views.points.states, "a network with branches has more than one order");
 	ok(pd_views_get(&views, NULL) == profile, "no order is the profile's");
 	for (int n = 0; n < ORDERS; n++) {

@@ -226,6 +226,7 @@ static bool sim_shares(struct pd_device *device, const int *ranks, int n, size_t
 
 	members.ranks = ranks;
 	members.count = n;
+	members.direct_bytes_per_s = device_of(device)->direct_bytes_per_s;
 	return pd_direct_expected(&members, (int64_t)(floats * sizeof(float)));
 }
 
@@ -265,19 +266,19 @@ static int sim_forward(struct pd_stream *stream, struct pd_net *net, const struc
 {
 	const struct pd_sim_device *device = device_of(stream->device);
 
-	const struct pd_sim *sim = device->sim;
+	const struct pd_sim_kind *kind = device->kind;
 
-	return compute(stream, pass->again ? sim->again_ns : sim->forward_ns, from, count, device->replicas.forward, ev);
+	return compute(stream, pass->again ? kind->again_ns : kind->forward_ns, from, count, device->replicas.forward, ev);
 }
 
 static int sim_backward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
 			int from, int count, struct pd_event *ev)
 {
 	const struct pd_sim_device *device = device_of(stream->device);
-	const struct pd_sim *sim = device->sim;
-	const int64_t *before = pass->part == PD_BACKWARD_INPUT ? sim->input_ns
-			      : pass->part == PD_BACKWARD_WEIGHT ? sim->weight_ns
-			      : sim->backward_ns;
+	const struct pd_sim_kind *kind = device->kind;
+	const int64_t *before = pass->part == PD_BACKWARD_INPUT ? kind->input_ns
+			      : pass->part == PD_BACKWARD_WEIGHT ? kind->weight_ns
+			      : kind->backward_ns;
 
 	return compute(stream, before, from, count, device->replicas.backward, ev);
 }
@@ -286,9 +287,9 @@ static int sim_update(struct pd_stream *stream, struct pd_net *net,
 		      const struct pd_update *update, int from, int count, struct pd_event *ev)
 {
 	const struct pd_sim_device *device = device_of(stream->device);
-	const struct pd_sim *sim = device->sim;
-	const int64_t *before = update && update->next != update->weights ? sim->update_apart_ns
-									 : sim->update_ns;
+	const struct pd_sim_kind *kind = device->kind;
+	const int64_t *before = update && update->next != update->weights ? kind->update_apart_ns
+									 : kind->update_ns;
 
 	return compute(stream, before, from, count, device->replicas.update, ev);
 }
@@ -312,7 +313,7 @@ static int64_t sum_ns(size_t count, double part, int64_t bytes_per_s)
 static int sim_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
 		   size_t count, struct pd_event *ev)
 {
-	int64_t rate = device_of(stream->device)->sim->profile->sum_bytes_per_s;
+	int64_t rate = device_of(stream->device)->kind->profile->sum_bytes_per_s;
 
 	return queue(stream, sum_ns(count, (n + 1) / 3.0, rate), ev);
 }
@@ -321,8 +322,11 @@ static int sim_sum(struct pd_stream *stream, float *dst, const float *const *src
 static int sim_sum_all(struct pd_stream *stream, float *const *arrays, int n, size_t count,
 		       struct pd_event *ev)
 {
-	return queue(stream, pd_direct_ns(&device_of(stream->device)->sim->direct,
-					  (int64_t)(count * (size_t)n * sizeof(float))), ev);
+	const struct pd_sim_device *device = device_of(stream->device);
+	struct pd_members members = device->sim->direct;
+
+	members.direct_bytes_per_s = device->direct_bytes_per_s;
+	return queue(stream, pd_direct_ns(&members, (int64_t)(count * (size_t)n * sizeof(float))), ev);
 }
 
 /*
@@ -331,7 +335,7 @@ static int sim_sum_all(struct pd_stream *stream, float *const *arrays, int n, si
  */
 static int sim_mixed_sum(struct pd_stream *stream, const struct pd_mixed_sum *sum, struct pd_event *ev)
 {
-	const struct pd_profile *profile = device_of(stream->device)->sim->profile;
+	const struct pd_profile *profile = device_of(stream->device)->kind->profile;
 	double bytes = 4 * (sum->n + 1) - 2 * (__builtin_popcount(sum->narrow_sources) + sum->narrow);
 	int64_t rate = sum->n == 1 ? profile->round_bytes_per_s : profile->mixed_sum_bytes_per_s;
 

@@ -99,9 +99,18 @@ struct pd_sim_replicas {
 	int first;                      /* first rank of the stage: the same for all of them */
 };
 
+/* A kind of device: times of all layers before each one, layer_count + 1 entries. */
+struct pd_sim_kind {
+	const struct pd_profile *profile;       /* borrowed: speeds of sums */
+	int64_t *forward_ns, *again_ns, *backward_ns, *update_ns, *update_apart_ns;
+	int64_t *input_ns, *weight_ns;  /* parts of backward */
+};
+
 struct pd_sim_device {
 	struct pd_device base;
 	struct pd_sim *sim;
+	const struct pd_sim_kind *kind;
+	int64_t direct_bytes_per_s;     /* of sums with its stage's other replicas (struct pd_members) */
 	int rank;
 	struct pd_sim_replicas replicas;
 	int64_t bytes;
@@ -137,8 +146,7 @@ struct pd_sim {
 	int64_t operation_ns;
 	int64_t launch_ns;              /* from the profile, wherever a stream was idle */
 	int64_t copied_bytes_per_s;     /* by a link of shared memory; 0: unknown */
-	const struct pd_profile *profile;       /* borrowed: speeds of sums */
-	struct pd_members direct;       /* who sums in each other's memory, but for ranks and count */
+	struct pd_members direct;       /* who sums in each other's memory, but for ranks, count and speed */
 	bool computed;                  /* what is let go now waited for the end of computing */
 
 	/* for pd_sim_look_ahead() */
@@ -158,9 +166,8 @@ struct pd_sim {
 	struct pd_sim_net *nets;
 	int stage_count;
 	struct pd_net_sizes *sizes;     /* per stage */
-	/* times of all layers before each one: layer_count + 1 entries */
-	int64_t *forward_ns, *again_ns, *backward_ns, *update_ns, *update_apart_ns;
-	int64_t *input_ns, *weight_ns;  /* parts of backward */
+	int kind_count;
+	struct pd_sim_kind *kinds;
 };
 
 /*

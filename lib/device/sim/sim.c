@@ -37,12 +37,12 @@ static int64_t *before_each(const struct pd_profile *profile,
 }
 
 /* The same of the layers that are computed again where their stage recomputes. */
-static int64_t *again_before_each(const struct pd_plan *plan)
+static int64_t *again_before_each(const struct pd_plan *plan, const struct pd_profile *profile)
 {
-	int64_t *before = before_each(plan->profile, forward_of), kept_ns = 0;
+	int64_t *before = before_each(profile, forward_of), kept_ns = 0;
 
-	for (int l = 0; l < plan->profile->layer_count && plan->kept; l++) {
-		kept_ns += plan->kept[l] ? plan->profile->layers[l].forward_ns : 0;
+	for (int l = 0; l < profile->layer_count && plan->kept; l++) {
+		kept_ns += plan->kept[l] ? profile->layers[l].forward_ns : 0;
 		before[l + 1] -= kept_ns;
 	}
 	return before;
@@ -180,6 +180,7 @@ static double factor_of(double factor, int64_t replicas, int64_t workers)
 /* Returns how long a rank computes for one update of its stages. */
 static double busy_ns(const struct pd_sim *sim, const struct pd_plan *plan, int rank)
 {
+	const struct pd_sim_kind *kind = sim->devices[rank].kind;
 	double ns = 0;
 
 	for (int s = 0; s < plan->stage_count; s++) {
@@ -189,8 +190,8 @@ static double busy_ns(const struct pd_sim *sim, const struct pd_plan *plan, int 
 
 		for (int i = 0; i < stage->replicas; i++)
 			if (stage->ranks[i] == rank)
-				ns += passes * (double)(sim->forward_ns[end] - sim->forward_ns[first] +
-							sim->backward_ns[end] - sim->backward_ns[first]);
+				ns += passes * (double)(kind->forward_ns[end] - kind->forward_ns[first] +
+							kind->backward_ns[end] - kind->backward_ns[first]);
 	}
 	return ns;
 }
@@ -202,9 +203,10 @@ static double busy_ns(const struct pd_sim *sim, const struct pd_plan *plan, int 
  */
 static int64_t slowest_of(const struct pd_sim *sim, const struct pd_plan *plan, int rank, int replicas)
 {
-	const struct pd_profile *profile = plan->profile;
-	double whole_ns = (double)(sim->forward_ns[profile->layer_count] +
-				   sim->backward_ns[profile->layer_count]);
+	const struct pd_sim_kind *kind = sim->devices[rank].kind;
+	const struct pd_profile *profile = kind->profile;
+	double whole_ns = (double)(kind->forward_ns[profile->layer_count] +
+				   kind->backward_ns[profile->layer_count]);
 
 	if (whole_ns <= 0)
 		return 0;
@@ -212,10 +214,12 @@ static int64_t slowest_of(const struct pd_sim *sim, const struct pd_plan *plan, 
 		       harmonic(profile->workers) * sqrt(busy_ns(sim, plan, rank) / whole_ns));
 }
 
-static void set_replicas(struct pd_sim *sim, const struct pd_plan *plan, const struct pd_stage *stage)
+/* Sets what a replica of a stage costs the others; each kind of device has a profile that knows it. */
+static void set_replica(struct pd_sim *sim, const struct pd_plan *plan, const struct pd_stage *stage, int rank)
 {
-	const struct pd_in_step *in_step = &plan->profile->in_step;
-	int64_t workers = plan->profile->workers;
+	const struct pd_profile *profile = sim->devices[rank].kind->profile;
+	const struct pd_in_step *in_step = &profile->in_step;
+	int64_t workers = profile->workers;
 	struct pd_sim_replicas replicas = { .first = stage->ranks[0] };
 
 	if (stage->replicas > 1 && workers > 1) {
@@ -223,10 +227,18 @@ static void set_replicas(struct pd_sim *sim, const struct pd_plan *plan, const s
 		replicas.backward = factor_of(in_step->backward, stage->replicas, workers);
 		replicas.update = factor_of(in_step->update, stage->replicas, workers);
 	}
+	if (replicas.update > 0 && in_step->slowest_ns > 0)
+		replicas.slowest_ns = slowest_of(sim, plan, rank, stage->replicas);
+	sim->devices[rank].replicas = replicas;
+}
+
+static void set_replicas(struct pd_sim *sim, const struct pd_plan *plan, int s)
+{
+	const struct pd_stage *stage = &plan->stages[s];
+
 	for (int i = 0; i < stage->replicas; i++) {
-		if (replicas.update > 0 && in_step->slowest_ns > 0)
-			replicas.slowest_ns = slowest_of(sim, plan, stage->ranks[i], stage->replicas);
-		sim->devices[stage->ranks[i]].replicas = replicas;
+		sim->devices[stage->ranks[i]].direct_bytes_per_s = pd_plan_direct_bytes_per_s(plan, s);
+		set_replica(sim, plan, stage, stage->ranks[i]);
 	}
 }
 
@@ -237,13 +249,47 @@ static void make_devices(struct pd_sim *sim, const struct pd_plan *plan)
 	for (int r = 0; r < sim->rank_count; r++)
 		sim->devices[r] = (struct pd_sim_device){
 			.base.ops = &pd_device_sim, .sim = sim, .rank = r,
+			.kind = &sim->kinds[pd_topology_kind_of(&plan->topology, r)],
 			.next_address = FIRST_ADDRESS };
 	for (int s = 0; s < plan->stage_count; s++) {
 		sim->nets[s].base.device = &sim->devices[plan->stages[s].ranks[0]].base;
 		sim->nets[s].sizes = &sim->sizes[s];
-		set_replicas(sim, plan, &plan->stages[s]);
+		set_replicas(sim, plan, s);
 		find_tied_layers(plan, s, &sim->nets[s]);
 	}
+}
+
+static void make_kinds(struct pd_sim *sim, const struct pd_plan *plan)
+{
+	sim->kind_count = pd_plan_kinds(plan);
+	sim->kinds = pd_calloc((size_t)sim->kind_count, sizeof(*sim->kinds));
+	for (int k = 0; k < sim->kind_count; k++) {
+		const struct pd_profile *profile = pd_profile_of_kind(plan->profile, k);
+
+		sim->kinds[k] = (struct pd_sim_kind){
+			.profile = profile, .forward_ns = before_each(profile, forward_of),
+			.again_ns = again_before_each(plan, profile),
+			.backward_ns = before_each(profile, backward_of),
+			.input_ns = before_each(profile, pd_profile_input_ns),
+			.weight_ns = before_each(profile, pd_profile_weight_ns),
+			.update_ns = before_each(profile, update_of),
+			.update_apart_ns = before_each(profile, pd_profile_apart_ns),
+		};
+	}
+}
+
+static void free_kinds(struct pd_sim *sim)
+{
+	for (int k = 0; k < sim->kind_count; k++) {
+		free(sim->kinds[k].forward_ns);
+		free(sim->kinds[k].again_ns);
+		free(sim->kinds[k].backward_ns);
+		free(sim->kinds[k].input_ns);
+		free(sim->kinds[k].weight_ns);
+		free(sim->kinds[k].update_ns);
+		free(sim->kinds[k].update_apart_ns);
+	}
+	free(sim->kinds);
 }
 
 struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wiring)
@@ -254,20 +300,12 @@ struct pd_sim *pd_sim_new(const struct pd_plan *plan, const struct pd_wiring *wi
 	sim->ready = pd_calloc((size_t)sim->rank_count, sizeof(*sim->ready));
 	sim->is_ready = pd_calloc((size_t)sim->rank_count, sizeof(*sim->is_ready));
 	sim->awaited = pd_calloc((size_t)sim->rank_count, sizeof(*sim->awaited));
-	sim->forward_ns = before_each(plan->profile, forward_of);
-	sim->again_ns = again_before_each(plan);
-	sim->backward_ns = before_each(plan->profile, backward_of);
-	sim->input_ns = before_each(plan->profile, pd_profile_input_ns);
-	sim->weight_ns = before_each(plan->profile, pd_profile_weight_ns);
-	sim->update_ns = before_each(plan->profile, update_of);
-	sim->update_apart_ns = before_each(plan->profile, pd_profile_apart_ns);
+	make_kinds(sim, plan);
 	sim->operation_ns = plan->profile->operation_ns;
 	sim->launch_ns = plan->profile->launch_ns;
 	sim->in_turns = fmax(1, plan->profile->in_turns);
 	sim->copied_bytes_per_s = plan->profile->link_bandwidth_bytes_per_s;
-	sim->profile = plan->profile;
-	sim->direct = (struct pd_members){ .topology = &plan->topology, .dtype = PD_F32,
-			.direct_bytes_per_s = plan->profile->in_step.sum_bytes_per_s };
+	sim->direct = (struct pd_members){ .topology = &plan->topology, .dtype = PD_F32 };
 	sim->stage_count = plan->stage_count;
 	sim->sizes = pd_calloc((size_t)sim->stage_count, sizeof(*sim->sizes));
 	for (int s = 0; s < plan->stage_count; s++)
@@ -301,13 +339,7 @@ void pd_sim_free(struct pd_sim *sim)
 	free(sim->devices);
 	free(sim->nets);
 	free(sim->sizes);
-	free(sim->forward_ns);
-	free(sim->again_ns);
-	free(sim->backward_ns);
-	free(sim->input_ns);
-	free(sim->weight_ns);
-	free(sim->update_ns);
-	free(sim->update_apart_ns);
+	free_kinds(sim);
 	free(sim);
 }
 

@@ -218,7 +218,7 @@ static void bound_init(struct bound *b, const struct pd_costs *costs,
 			     .straight = request->straight || pd_schedule_has(request->schedule, PD_FACT_STRAIGHT),
 			     .agree = costs->copies || pd_planner_agrees(request, costs->profile,
 									 request->weights),
-			     .ns_per_byte = 1e9 / (double)request->topology->level[0]
+			     .ns_per_byte = 1e9 / (double)pd_topology_fastest_link(request->topology, 0)
 					    .bandwidth_bytes_per_s * (1 - 1e-12) };
 	find_points(b);
 	pd_reduce_least_init(&b->reduce, request->topology, request->gradient_dtype,

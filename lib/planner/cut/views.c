@@ -8,12 +8,13 @@
 
 #define MOST_LAYERS 4096        /* above this, stages are runs of the profile's layers */
 
-void pd_views_init(struct pd_views *views, struct pd_profile *profile, enum pd_states_rule rule)
+void pd_views_init(struct pd_views *views, struct pd_profile *profile, const struct pd_profile *fastest,
+		   enum pd_states_rule rule)
 {
 	*views = (struct pd_views){ .profile = profile };
 	if (profile->layer_count > MOST_LAYERS || pd_points_one_order(profile))
 		return;
-	pd_states_init(&views->states, profile, rule);
+	pd_states_init(&views->states, fastest, rule);
 	pd_points_of_states(&views->points, &views->states);
 }
 

@@ -23,8 +23,12 @@ struct pd_views {
 	struct pd_ordered *list;
 };
 
-/* rule: which states there are. */
-void pd_views_init(struct pd_views *views, struct pd_profile *profile, enum pd_states_rule rule);
+/*
+ * rule: which states there are.  fastest, which is borrowed for them, is pd_profile_fastest() of the profile, or
+ * itself.
+ */
+void pd_views_init(struct pd_views *views, struct pd_profile *profile, const struct pd_profile *fastest,
+		   enum pd_states_rule rule);
 void pd_views_release(struct pd_views *views);
 /* Returns the profile in an order, or NULL: its own; borrowed from views. */
 struct pd_profile *pd_views_get(struct pd_views *views, const int *order);

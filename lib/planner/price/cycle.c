@@ -26,16 +26,47 @@ int64_t pd_stage_way_ns(const struct pd_plan *plan, const struct pd_wiring *wiri
 	return pd_min64(most, PD_COST_MAX);
 }
 
-int64_t pd_stage_update_ns(const struct pd_schedule *schedule, int s)
+static int64_t update_on(const struct pd_schedule *schedule, const struct pd_profile *profile, int s)
 {
 	const struct pd_stage *stage = &schedule->plan->stages[s];
-	const struct pd_profile_layer *layers = schedule->plan->profile->layers + stage->first_layer;
+	const struct pd_profile_layer *layers = profile->layers + stage->first_layer;
 	bool apart = pd_schedule_versions(schedule, s) > 1;
 	int64_t sum = 0;
 
 	for (int l = 0; l < stage->layer_count; l++)
 		sum += apart ? pd_profile_apart_ns(&layers[l]) : layers[l].update_ns;
 	return sum;
+}
+
+int64_t pd_stage_update_ns(const struct pd_schedule *schedule, int s)
+{
+	const struct pd_plan *plan = schedule->plan;
+	int64_t most = 0;
+
+	for (int k = 0; k < pd_plan_kinds(plan); k++)
+		if (pd_plan_kinds(plan) == 1 || pd_plan_rank_of_kind(plan, s, k) >= 0)
+			most = pd_max64(most, update_on(schedule, pd_profile_of_kind(plan->profile, k), s));
+	return most;
+}
+
+struct pd_stage_times pd_stage_times_on(const struct pd_schedule *schedule, const struct pd_stage_times *slowest,
+					int s, int rank)
+{
+	const struct pd_plan *plan = schedule->plan;
+	const struct pd_profile *profile = pd_plan_profile_of(plan, rank);
+	const struct pd_stage *stage = &plan->stages[s];
+	struct pd_stage_times times = *slowest;
+
+	if (pd_plan_kinds(plan) == 1)
+		return times;
+	times.forward_ns = times.backward_ns = 0;
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+		times.forward_ns += profile->layers[l].forward_ns;
+		times.backward_ns += profile->layers[l].backward_ns;
+	}
+	times.again_ns = pd_plan_again_on(plan, profile, s);
+	times.update_ns = update_on(schedule, profile, s);
+	return times;
 }
 
 struct pd_stage_times *pd_stage_times_of(const struct pd_schedule *schedule)

@@ -42,7 +42,7 @@
 #include "planner/price/cost.h"
 #include "schedule/schedule.h"
 
-/* The times of a stage for a microbatch, and by how many microbatches it is ahead. */
+/* The times of a stage for a microbatch, on the slowest of its devices, and by how many microbatches it is ahead. */
 struct pd_stage_times {
 	int64_t forward_ns, backward_ns;
 	int64_t again_ns;               /* of a forward before each backward */
@@ -55,8 +55,11 @@ struct pd_stage_times {
 
 /* Returns the time of the slowest transfer from a stage to the next. */
 int64_t pd_stage_way_ns(const struct pd_plan *plan, const struct pd_wiring *wiring, int stage);
-/* Returns the time of a stage's update, into another buffer if there are several versions. */
+/* Returns the time of a stage's update on the slowest of its devices, into another buffer if there are several versions. */
 int64_t pd_stage_update_ns(const struct pd_schedule *schedule, int stage);
+/* Returns the times of a stage on a rank, of which those on the slowest of its devices are known. */
+struct pd_stage_times pd_stage_times_on(const struct pd_schedule *schedule, const struct pd_stage_times *slowest,
+					int stage, int rank);
 /* Returns the times of a plan's stages, whose predictions are known; the caller frees them. */
 struct pd_stage_times *pd_stage_times_of(const struct pd_schedule *schedule);
 

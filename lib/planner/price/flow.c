@@ -90,7 +90,7 @@ static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n
 
 		end_ns = pd_max64(end_ns, link->arrival_ns[n & link->mask]);
 	}
-	end_ns += stage->forward_ns;
+	end_ns += pd_flow_own(flow, stage, rank).forward_ns;
 	flow->free_ns[rank] = end_ns;
 	for (int i = 0; i < stage->out_count; i++) {
 		struct pd_flow_link *link = &flow->links[stage->out[i]];
@@ -109,7 +109,7 @@ static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 	int64_t last_ns = 0;
 
 	if (stage->replicas == 1) {
-		flow->free_ns[stage->ranks[0]] += stage->update_ns;
+		flow->free_ns[stage->ranks[0]] += pd_flow_own(flow, stage, stage->ranks[0]).update_ns;
 		return;
 	}
 	for (int i = 0; i < stage->replicas; i++)
@@ -128,7 +128,7 @@ static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 		if (stage->deferred)
 			flow->summed_ns[stage->ranks[i]] = summed_ns;
 		else
-			*free_ns = summed_ns + stage->update_ns;
+			*free_ns = summed_ns + pd_flow_own(flow, stage, stage->ranks[i]).update_ns;
 	}
 }
 
@@ -138,10 +138,10 @@ static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
 	int64_t end_ns = flow->free_ns[rank];
 
 	if (flow->summed_ns[rank] >= 0) {
-		end_ns = pd_max64(end_ns, flow->summed_ns[rank]) + stage->update_ns;
+		end_ns = pd_max64(end_ns, flow->summed_ns[rank]) + pd_flow_own(flow, stage, rank).update_ns;
 		flow->summed_ns[rank] = -1;
 	}
-	end_ns += stage->again_ns;      /* it waits for no gradient */
+	end_ns += pd_flow_own(flow, stage, rank).again_ns;      /* it waits for no gradient */
 
 	for (int i = 0; i < stage->out_count; i++) {
 		const struct pd_flow_link *link = &flow->links[stage->out[i]];
@@ -149,7 +149,7 @@ static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
 		end_ns = pd_max64(end_ns, link->behind->end_ns +
 				  pd_flow_way_ns(flow, link, rank, link->behind->rank));
 	}
-	flow->free_ns[rank] = stage->end_ns = end_ns + stage->backward_ns;
+	flow->free_ns[rank] = stage->end_ns = end_ns + pd_flow_own(flow, stage, rank).backward_ns;
 	stage->rank = rank;
 	if (--stage->left == 0) {
 		stage->left = stage->group;
@@ -289,11 +289,12 @@ static int64_t floor_ns(const struct pd_schedule *schedule, const struct pd_stag
 
 	for (int s = 0; s < plan->stage_count; s++)
 		for (int r = 0; r < plan->stages[s].replicas; r++) {
-			const struct pd_stage_times *own = &times[s];
-			double *rank = &busy[plan->stages[s].ranks[r]];
+			int number = plan->stages[s].ranks[r];
+			struct pd_stage_times own = pd_stage_times_on(schedule, &times[s], s, number);
+			double *rank = &busy[number];
 
-			*rank += (double)(own->forward_ns + own->again_ns + own->backward_ns) /
-				 (double)own->replicas + (double)own->update_ns / (double)own->group;
+			*rank += (double)(own.forward_ns + own.again_ns + own.backward_ns) /
+				 (double)own.replicas + (double)own.update_ns / (double)own.group;
 			most = *rank > most ? *rank : most;
 		}
 	free(busy);

@@ -52,22 +52,53 @@ static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *ti
 	}
 }
 
-/* Its tensors are sent one after the other. */
+/* Finds the times of each rank where kinds of devices differ. */
+static void measure_ranks(struct pd_flow *flow, const struct pd_stage_times *times)
+{
+	const struct pd_plan *plan = flow->plan;
+
+	if (pd_plan_kinds(plan) == 1)
+		return;
+	flow->own = pd_calloc((size_t)plan->rank_count, sizeof(*flow->own));
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int r = 0; r < plan->stages[s].replicas; r++) {
+			int rank = plan->stages[s].ranks[r];
+			struct pd_stage_times own = pd_stage_times_on(flow->schedule, &times[s], s, rank);
+
+			flow->own[rank] = (struct pd_flow_own){ own.forward_ns, own.backward_ns,
+								own.update_ns, own.again_ns };
+		}
+}
+
+/* Its tensors are sent one after the other on a way. */
+static int64_t way_ns(const struct pd_flow *flow, const struct pd_link *at, const struct pd_level *way)
+{
+	int64_t ns = way->latency_ns;
+
+	for (int t = 0; t < at->tensor_count; t++)
+		ns = pd_min64(ns + pd_bytes_ns(flow->plan->profile->layers[at->tensors[t]].activation_bytes,
+					       way->bandwidth_bytes_per_s), PD_COST_MAX);
+	return ns;
+}
+
+int64_t pd_flow_way_between(const struct pd_flow *flow, const struct pd_flow_link *link, int from, int to)
+{
+	struct pd_level way = pd_topology_way(&flow->plan->topology, from, to);
+
+	return way_ns(flow, link->differs, &way);
+}
+
 static void measure_way(const struct pd_flow *flow, const struct pd_link *at,
 			struct pd_flow_link *link)
 {
 	const struct pd_topology *topology = &flow->plan->topology;
 	const struct pd_flow_stage *from = &flow->stages[at->from], *to = link->behind;
 
+	link->differs = topology->link_runs > 0 ? at : NULL;
 	for (int k = 0; k < topology->levels; k++) {
-		int64_t bandwidth = pd_slowest_link(topology, k).bandwidth_bytes_per_s;
+		struct pd_level way = pd_slowest_link(topology, k);
 
-		link->way_ns[k] = topology->level[k].latency_ns;
-		for (int t = 0; t < at->tensor_count; t++) {
-			link->way_ns[k] += pd_bytes_ns(flow->plan->profile->layers[at->tensors[t]]
-						       .activation_bytes, bandwidth);
-			link->way_ns[k] = pd_min64(link->way_ns[k], PD_COST_MAX);
-		}
+		link->way_ns[k] = way_ns(flow, at, &way);
 	}
 	link->only_ns = -1;
 	if (from->replicas == 1 && to->replicas == 1)
@@ -126,6 +157,7 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 			flow->component[k][r] = (int)(r / size);
 	}
 	measure_stages(flow, times);
+	measure_ranks(flow, times);
 	for (int l = 0; l < schedule->wiring->link_count; l++)
 		measure_link(flow, &schedule->wiring->links[l], &flow->links[l]);
 }
@@ -136,6 +168,7 @@ void pd_flow_release(struct pd_flow *flow)
 		free(flow->component[k]);
 	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
 		free(flow->links[l].arrival_ns);
+	free(flow->own);
 	free(flow->stages);
 	free(flow->links);
 	free(flow->reduces);

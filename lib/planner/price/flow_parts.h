@@ -10,6 +10,7 @@ struct pd_flow_link {                   /* a link between two stages */
 	const struct pd_flow_stage *behind;
 	int64_t way_ns[PD_MAX_LEVELS];  /* time of its tensors, by outermost level of the way */
 	int64_t only_ns;                /* the same if neither stage has replicas; else -1 */
+	const struct pd_link *differs;  /* what travels, where links of a level differ; else NULL */
 	int turn;                       /* replica to which the next microbatch goes */
 	int64_t *arrival_ns;            /* of microbatches on the link: n at n & mask */
 	int64_t mask;
@@ -33,6 +34,11 @@ struct pd_flow_stage {
 	int64_t end_ns;                 /* end of the last backward */
 };
 
+/* Times of a stage on a rank, where kinds of devices differ. */
+struct pd_flow_own {
+	int64_t forward_ns, backward_ns, update_ns, again_ns;
+};
+
 struct pd_flow {
 	const struct pd_schedule *schedule;
 	const struct pd_plan *plan;
@@ -40,6 +46,7 @@ struct pd_flow {
 	struct pd_flow_stage *stages;
 	struct pd_flow_link *links;
 	struct pd_reduce *reduces;      /* those of all stages */
+	struct pd_flow_own *own;        /* per rank; NULL: those of its stage */
 	int64_t *free_ns;               /* per rank */
 	int64_t *summed_ns;             /* per rank: when an update that is put off may begin; or -1 */
 	int *component[PD_MAX_LEVELS];  /* of each rank, above level k */
@@ -58,6 +65,16 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 		  const struct pd_stage_times *times, bool likely);
 void pd_flow_release(struct pd_flow *flow);
 
+/* Returns the times of a stage on a rank. */
+static inline struct pd_flow_own pd_flow_own(const struct pd_flow *flow, const struct pd_flow_stage *stage, int rank)
+{
+	return flow->own ? flow->own[rank] : (struct pd_flow_own){ stage->forward_ns, stage->backward_ns,
+								   stage->update_ns, stage->again_ns };
+}
+
+/* Does the same as pd_flow_way_ns() where links of a level differ. */
+int64_t pd_flow_way_between(const struct pd_flow *flow, const struct pd_flow_link *link, int from, int to);
+
 /* Returns the time to send a link's tensors from rank to rank. */
 static inline int64_t pd_flow_way_ns(const struct pd_flow *flow, const struct pd_flow_link *link,
 				     int from, int to)
@@ -68,6 +85,8 @@ static inline int64_t pd_flow_way_ns(const struct pd_flow *flow, const struct pd
 		return link->only_ns;
 	if (from == to)
 		return 0;
+	if (link->differs)
+		return pd_flow_way_between(flow, link, from, to);
 	while (flow->component[k] && flow->component[k][from] != flow->component[k][to])
 		k++;
 	return link->way_ns[k];

@@ -42,11 +42,15 @@ static double most_of(const struct pd_links *links)
 	return most;
 }
 
-/* Adds bytes, of which the link is busy with a part for sure. */
-static void load(struct pd_links *links, struct pd_load *at, int level, double bytes, double part)
+/* Adds bytes, of which the link of component c is busy with a part for sure. */
+static void load(struct pd_links *links, int level, int64_t c, enum pd_way way, double bytes, double part)
 {
+	struct pd_load *at = &links->load[level][c][way];
+	double ns_per_byte = links->topology->link_runs == 0 ? links->ns_per_byte[level]
+		: 1e9 / (double)pd_topology_link(links->topology, level, c).bandwidth_bytes_per_s;
+
 	at->bytes += bytes;
-	at->busy_ns += bytes * part * links->ns_per_byte[level];
+	at->busy_ns += bytes * part * ns_per_byte;
 }
 
 static void carry(struct pd_links *links, int from, int to, double bytes)
@@ -54,8 +58,8 @@ static void carry(struct pd_links *links, int from, int to, double bytes)
 	int outermost = pd_topology_level(links->topology, from, to);
 
 	for (int k = 0; k <= outermost; k++) {
-		load(links, &links->load[k][from / links->size[k]][PD_WAY_OUT], k, bytes, 1);
-		load(links, &links->load[k][to / links->size[k]][PD_WAY_IN], k, bytes, 1);
+		load(links, k, from / links->size[k], PD_WAY_OUT, bytes, 1);
+		load(links, k, to / links->size[k], PD_WAY_IN, bytes, 1);
 	}
 }
 
@@ -94,10 +98,8 @@ static void carry_sum(struct pd_links *links, const struct pd_plan *plan, int s,
 		int k = i % levels;
 		int64_t c = members.ranks[i / levels] / links->size[k];
 
-		load(links, &links->load[k][c][PD_WAY_OUT], k, traffic[i].sent_bytes / (double)group,
-		     part);
-		load(links, &links->load[k][c][PD_WAY_IN], k, traffic[i].got_bytes / (double)group,
-		     part);
+		load(links, k, c, PD_WAY_OUT, traffic[i].sent_bytes / (double)group, part);
+		load(links, k, c, PD_WAY_IN, traffic[i].got_bytes / (double)group, part);
 	}
 	free(traffic);
 }

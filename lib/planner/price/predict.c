@@ -49,12 +49,30 @@ static void exact_memory(struct pd_plan *plan, const int64_t *in)
 		bool elsewhere = plan->profile->memory.model != PD_MEMORY_OWN;
 
 		if ((plan->profile->model || elsewhere) &&
-		    (pd_schedule_memory(schedule, plan->stages[s].ranks[0], &pd_momentum, &memory) || elsewhere))
+		    (pd_schedule_stage_memory(schedule, s, &pd_momentum, &memory) || elsewhere))
 			*bytes = memory.total_bytes;
 		else
 			*bytes = pd_plus(*bytes, pd_times(more, in[s]));
 	}
 	pd_schedule_free(schedule);
+}
+
+/* Makes times and bytes of a stage at least those on a kind of device. */
+static void predict_on(const struct pd_profile *profile, struct pd_stage *stage, int64_t in_bytes,
+		       int64_t out_bytes)
+{
+	int64_t forward_ns = 0, backward_ns = 0;
+	struct pd_memory memory;
+
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+		forward_ns += profile->layers[l].forward_ns;
+		backward_ns += profile->layers[l].backward_ns;
+	}
+	pd_memory_of(profile, stage->first_layer, stage->layer_count, stage->replicas, stage->warmup, in_bytes,
+		     out_bytes, &memory);
+	stage->forward_ns = pd_max64(stage->forward_ns, forward_ns);
+	stage->backward_ns = pd_max64(stage->backward_ns, backward_ns);
+	stage->memory_bytes = pd_max64(stage->memory_bytes, memory.total_bytes);
 }
 
 void pd_predict_stages(struct pd_plan *plan)
@@ -67,18 +85,13 @@ void pd_predict_stages(struct pd_plan *plan)
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
 		struct pd_members members = pd_plan_members(plan, s);
-		struct pd_memory memory;
 
-		stage->forward_ns = stage->backward_ns = 0;
-		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
-			stage->forward_ns += plan->profile->layers[l].forward_ns;
-			stage->backward_ns += plan->profile->layers[l].backward_ns;
-		}
+		stage->forward_ns = stage->backward_ns = stage->memory_bytes = 0;
+		for (int k = 0; k < pd_plan_kinds(plan); k++)
+			if (pd_plan_kinds(plan) == 1 || pd_plan_rank_of_kind(plan, s, k) >= 0)
+				predict_on(pd_profile_of_kind(plan->profile, k), stage, in[s], out[s]);
 		stage->allreduce_ns = pd_reducers[plan->reducer]->cost_ns(&members,
 									  pd_plan_stage_sum_bytes(plan, s));
-		pd_memory_of(plan->profile, stage->first_layer, stage->layer_count, stage->replicas,
-			     stage->warmup, in[s], out[s], &memory);
-		stage->memory_bytes = memory.total_bytes;
 	}
 	if (plan->profile->model || skips || plan->profile->memory.model != PD_MEMORY_OWN)
 		exact_memory(plan, in);
@@ -91,7 +104,7 @@ void pd_predict_memory(struct pd_plan *plan, const struct pd_schedule *schedule)
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_memory memory;
 
-		pd_schedule_memory(schedule, plan->stages[s].ranks[0], &pd_momentum, &memory);
+		pd_schedule_stage_memory(schedule, s, &pd_momentum, &memory);
 		plan->stages[s].memory_bytes = memory.total_bytes;
 	}
 }

@@ -13,9 +13,10 @@
 
 #define ROUNDING (1 - 1e-12)            /* allows for that of double */
 
+/* Returns what bytes take on the fastest link of a level. */
 static int64_t link_ns(const struct pd_topology *topology, int level, int64_t bytes)
 {
-	return pd_bytes_ns(bytes, topology->level[level].bandwidth_bytes_per_s);
+	return pd_bytes_ns(bytes, pd_topology_fastest_link(topology, level).bandwidth_bytes_per_s);
 }
 
 /*
@@ -37,13 +38,15 @@ static void bound_chain(const struct pd_members *members, int64_t bytes, struct 
 }
 
 /* Returns what a member takes to send `part` of its traffic, of which half is sums of all. */
-static struct pd_reduce reduce_of(const struct pd_topology *topology,
+static struct pd_reduce reduce_of(const struct pd_topology *topology, int rank,
 				  const struct pd_traffic *traffic, double part)
 {
 	struct pd_reduce reduce = { 0, 0 };
+	int64_t size = 1;
 
-	for (int k = 0; k < topology->levels; k++) {
-		double ns_per_byte = 1e9 / (double)topology->level[k].bandwidth_bytes_per_s;
+	for (int k = 0; k < topology->levels; size *= topology->level[k++].count) {
+		double ns_per_byte = 1e9 / (double)pd_topology_link(topology, k, rank / size)
+					   .bandwidth_bytes_per_s;
 
 		reduce.sends_ns = pd_max64(reduce.sends_ns, pd_cost_of(traffic[k].sent_bytes * part *
 								   ns_per_byte));
@@ -69,7 +72,7 @@ void pd_reduce_times(enum pd_reducer_kind kind, const struct pd_members *members
 	traffic = pd_calloc((size_t)count * (size_t)levels, sizeof(*traffic));
 	part = pd_traffic_of(kind, members, bytes, traffic);
 	for (int i = 0; i < count; i++)
-		reduces[i] = reduce_of(topology, &traffic[i * levels], part);
+		reduces[i] = reduce_of(topology, members->ranks[i], &traffic[i * levels], part);
 	free(traffic);
 	if (count == 1 || bytes == 0)
 		return;
@@ -112,7 +115,7 @@ static void set_links(struct pd_reduce_least *b, const struct pd_topology *topol
 	const double down = ROUNDING * (double)pd_dtype_bytes(dtype) / sizeof(float);
 
 	for (int k = 0; k < topology->levels; k++) {
-		double ns = 2e9 / (double)topology->level[k].bandwidth_bytes_per_s * down;
+		double ns = 2e9 / (double)pd_topology_fastest_link(topology, k).bandwidth_bytes_per_s * down;
 
 		for (int m = 2; m <= devices; m++) {
 			double own = m > capacity ? ns * (double)(m - capacity) / m : 0;

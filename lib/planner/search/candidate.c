@@ -25,6 +25,27 @@ int64_t pd_candidate_fullest(const struct pd_plan *plan, int *stage_p)
 	return most;
 }
 
+int64_t pd_stage_limit(const struct pd_plan *plan, int stage, int64_t limit_bytes)
+{
+	const struct pd_stage *at = &plan->stages[stage];
+
+	for (int r = 0; r < at->replicas && pd_plan_kinds(plan) > 1; r++) {
+		int64_t own = pd_topology_memory_of(&plan->topology, at->ranks[r]);
+
+		if (own > 0 && own < limit_bytes)
+			limit_bytes = own;
+	}
+	return limit_bytes;
+}
+
+bool pd_candidate_keeps(const struct pd_plan *plan, int64_t limit_bytes)
+{
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].memory_bytes > pd_stage_limit(plan, s, limit_bytes))
+			return false;
+	return true;
+}
+
 void pd_candidate_drop(struct pd_plan *plan)
 {
 	if (plan)
@@ -174,7 +195,7 @@ bool pd_candidate_fits(struct pd_plan *plan, int64_t limit_bytes)
 {
 	struct pd_error err;
 
-	return pd_candidate_weigh(plan, &err) && pd_candidate_fullest(plan, NULL) <= limit_bytes;
+	return pd_candidate_weigh(plan, &err) && pd_candidate_keeps(plan, limit_bytes);
 }
 
 struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_partition *partition,

@@ -9,13 +9,14 @@
 /* The task of planning. */
 struct pd_task {
 	struct pd_profile *profile;     /* borrowed, also by its plans */
+	struct pd_profile *fastest;     /* pd_profile_fastest() of it, or itself where devices are alike */
 	struct pd_views *views;         /* borrowed; NULL: stages are runs of its layers */
 	/* Layers that share parameters have a copy each in this one; NULL: no layers share. */
 	struct pd_task *copied;
 	const struct pd_plan_request *request;
 	const struct pd_topology *topology;
-	struct pd_costs costs;
-	int64_t limit_bytes;            /* memory of a device */
+	struct pd_costs costs;          /* of the fastest */
+	int64_t limit_bytes;            /* memory of a device, of the kind that has most (pd_stage_limit) */
 	bool straight;                  /* no stage has replicas */
 	int64_t bound_ns;               /* of every plan with these options; 0: not known yet */
 	int64_t *closest_bytes;         /* set where no plan fits: what the closest needs */
@@ -61,6 +62,10 @@ bool pd_candidate_fits(struct pd_plan *plan, int64_t limit_bytes);
 void pd_candidate_drop(struct pd_plan *plan);
 struct pd_plan *pd_candidate_copy(const struct pd_plan *plan);
 
+/* Returns the memory that a stage may take: so much, and no more than the least of its devices has. */
+int64_t pd_stage_limit(const struct pd_plan *plan, int stage, int64_t limit_bytes);
+/* Tells whether all stages keep to that. */
+bool pd_candidate_keeps(const struct pd_plan *plan, int64_t limit_bytes);
 /* Returns the bytes at the fullest rank, and sets its stage. */
 int64_t pd_candidate_fullest(const struct pd_plan *plan, int *stage_p);
 

@@ -179,8 +179,10 @@ static bool recompute_more(struct pd_plan *plan, const struct pd_schedule *sched
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
 
-		if (stage->memory_bytes > limit_bytes && !done[stage->ranks[0]] &&
-		    stage_more(plan, schedule, s, limit_bytes))
+		int64_t limit = pd_stage_limit(plan, s, limit_bytes);
+
+		if (stage->memory_bytes > limit && !done[stage->ranks[0]] &&
+		    stage_more(plan, schedule, s, limit))
 			any = done[stage->ranks[0]] = true;
 	}
 	free(done);
@@ -197,7 +199,7 @@ enum pd_fit pd_recompute_step(struct pd_plan *plan, int64_t limit_bytes, bool mo
 	if (!schedule)
 		return PD_REFUSED;
 	pd_predict_memory(plan, schedule);
-	if (pd_candidate_fullest(plan, NULL) <= limit_bytes)
+	if (pd_candidate_keeps(plan, limit_bytes))
 		how = PD_FITS;
 	else if (more && recompute_more(plan, schedule, limit_bytes))
 		how = PD_CHANGED;

@@ -214,13 +214,14 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_limits *limit
 		/* With vertical-sync, stages keep what the first one is ahead. */
 		bool first = plan->weights == PD_WEIGHTS_VERTICAL_SYNC;
 
-		if (stage->memory_bytes <= limits->limit_bytes)
+		int64_t limit_bytes = pd_stage_limit(plan, s, limits->limit_bytes);
+
+		if (stage->memory_bytes <= limit_bytes)
 			continue;
 		if (!stage->warmup && first)
 			stage = &plan->stages[0];
 		if (stage->warmup > 0) {
-			stage->warmup = lower(stage, limits->limit_bytes,
-					      plan->stages[s].memory_bytes);
+			stage->warmup = lower(stage, limit_bytes, plan->stages[s].memory_bytes);
 			fewer = true;
 			/*
 			 * It may fit without recomputing, which gains nothing with one microbatch

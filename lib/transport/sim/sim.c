@@ -32,7 +32,7 @@ struct sim_transfer {
 	struct pd_event *recv_done;     /* the sender's is the activity's */
 };
 
-/* Two links of a level that a transfer leaves before it leaves the slowest of its links. */
+/* Links, one or two of a level (else 0), that a transfer leaves before it leaves the slowest of its links. */
 struct relief {
 	struct pd_sim_activity activity;
 	uint32_t links[2];
@@ -49,7 +49,7 @@ struct level {
 struct path {
 	int count;
 	int64_t bandwidth, latency_ns;  /* INT64_MAX: takes no time */
-	int64_t own[PD_MAX_LEVELS];     /* bandwidth of the links of each level */
+	int64_t own[2 * PD_MAX_LEVELS]; /* bandwidth of each link */
 	uint32_t links[2 * PD_MAX_LEVELS];      /* numbers */
 };
 
@@ -64,6 +64,7 @@ struct pd_sim_fabric {
 	int rank_count, levels;
 	struct level level[PD_MAX_LEVELS];
 	uint32_t *hops;                 /* per rank and level: the link up of its component */
+	const struct pd_topology *mixed;        /* borrowed, where links of a level differ; else NULL */
 	struct end *ends;
 	struct pd_pool transfers, reliefs;
 	uint64_t order;
@@ -101,6 +102,22 @@ static void transfer_arrive(struct pd_sim *sim, struct pd_sim_activity *activity
 	pd_pool_return(&sim->fabric->transfers, x);
 }
 
+/* Puts bandwidths of their own on the links of a way, and the latency of the outermost two. */
+static void measure_path(const struct pd_sim_fabric *fabric, int levels, struct path *path)
+{
+	path->bandwidth = INT64_MAX;
+	for (int i = 0; i < 2 * levels; i++) {
+		const struct level *level = &fabric->level[i / 2];
+		struct pd_level link = pd_topology_link(fabric->mixed, i / 2, (path->links[i] - level->first) / 2);
+
+		path->own[i] = link.bandwidth_bytes_per_s;
+		if (path->own[i] < path->bandwidth)
+			path->bandwidth = path->own[i];
+		if (i / 2 == levels - 1 && link.latency_ns > path->latency_ns)
+			path->latency_ns = link.latency_ns;
+	}
+}
+
 static void path_of(const struct pd_sim_fabric *fabric, const struct sim_transfer *x,
 		    struct path *path)
 {
@@ -113,11 +130,13 @@ static void path_of(const struct pd_sim_fabric *fabric, const struct sim_transfe
 	path->latency_ns = 0;
 	for (l = 0; l < fabric->levels && a[l] != b[l]; l++)
 		if (fabric->level[l].bandwidth > 0) {
-			path->own[path->count / 2] = fabric->level[l].bandwidth;
+			path->own[path->count] = path->own[path->count + 1] = fabric->level[l].bandwidth;
 			path->links[path->count++] = a[l];
 			path->links[path->count++] = b[l] + 1;
 		}
-	if (l > 0) {
+	if (fabric->mixed) {
+		measure_path(fabric, l, path);
+	} else if (l > 0) {
 		path->bandwidth = fabric->level[l - 1].narrowest;
 		path->latency_ns = fabric->level[l - 1].latency_ns;
 	}
@@ -149,7 +168,7 @@ static void relieve(struct pd_sim *sim, struct pd_sim_activity *activity)
 {
 	struct relief *relief = (struct relief *)activity;
 
-	for (int i = 0; i < 2; i++)
+	for (int i = 0; i < 2 && relief->links[i] > 0; i++)
 		free_link(sim->fabric, relief->links[i]);
 	pd_pool_return(&sim->fabric->reliefs, relief);
 }
@@ -204,14 +223,25 @@ static void occupy(struct pd_sim_fabric *fabric, uint32_t number, const struct s
 		first->overtaken++;
 }
 
+/* Lets a transfer leave link i of its way, and another that is as fast (0: none), before the slowest. */
+static void leave_early(struct pd_sim *sim, const struct sim_transfer *x, const struct path *path, int i,
+			uint32_t other)
+{
+	if (path->own[i] > path->bandwidth)
+		relieve_later(sim, (const uint32_t[]){ path->links[i], other },
+			      sim->now_ns + way_ns(x->bytes, path->own[i]));
+}
+
 static void start(struct pd_sim *sim, struct sim_transfer *x, const struct path *path)
 {
 	for (int i = 0; i < path->count; i++)
 		occupy(sim->fabric, path->links[i], x);
 	for (int i = 0; i < path->count; i += 2)
-		if (path->own[i / 2] > path->bandwidth)
-			relieve_later(sim, &path->links[i],
-				      sim->now_ns + way_ns(x->bytes, path->own[i / 2]));
+		if (path->own[i] == path->own[i + 1])
+			leave_early(sim, x, path, i, path->links[i + 1]);
+		else
+			for (int end = i; end < i + 2; end++)
+				leave_early(sim, x, path, end, 0);
 	x->start_ns = sim->now_ns;
 	pd_sim_travels(sim, x->activity.rank, 1);
 	pd_sim_travels(sim, x->to, 1);
@@ -352,7 +382,7 @@ static void transfer_left(struct pd_sim *sim, struct pd_sim_activity *activity)
 	pd_sim_travels(sim, x->activity.rank, -1);
 	path_of(sim->fabric, x, &path);
 	for (int i = 0; i < path.count; i++)
-		if (path.own[i / 2] <= path.bandwidth)
+		if (path.own[i] <= path.bandwidth)
 			free_link(sim->fabric, path.links[i]);
 	pd_sim_complete(sim, activity->rank, activity->event, x->start_ns, sim->now_ns);
 	activity->next = transfer_arrive;
@@ -590,6 +620,8 @@ struct pd_sim_fabric *pd_sim_fabric_new(struct pd_sim *sim, const struct pd_topo
 		level->components = (size_t)components;
 		components = (components + level->count - 1) / level->count;
 	}
+	if (topology->link_runs > 0)
+		fabric->mixed = topology;
 	make_links(fabric);
 	find_hops(fabric);
 	set_buckets(fabric, FIRST_BUCKETS);
