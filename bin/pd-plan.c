@@ -7,6 +7,7 @@
 #include "explain/explain.h"
 #include "layout/read.h"
 #include "layout/write.h"
+#include "plan/show.h"
 #include "plan/sparse.h"
 #include "planner/kinds.h"
 #include "planner/planner.h"
@@ -503,6 +504,18 @@ static void say_shared(const struct pd_plan *plan)
 		}
 }
 
+/* Says that the plan has the kinds of devices in another order than the machine was given. */
+static void say_order(const struct pd_plan *plan, const struct pd_topology *given)
+{
+	char *before = pd_show_devices(given), *now = pd_show_devices(&plan->topology);
+
+	if (now && strcmp(before, now) != 0)
+		pd_say("the devices are in another order than they were given, those that are not used last: start %s",
+		       now);
+	free(before);
+	free(now);
+}
+
 int main(int argc, char **argv)
 {
 	struct pd_error err;
@@ -542,6 +555,8 @@ int main(int argc, char **argv)
 	status = write_plan(plan, &err);
 	if (status == 0)
 		say_shared(plan);
+	if (status == 0 && !quiet)
+		say_order(plan, &topology);
 	if (status == 0 && explain && (count > 1 || batch))
 		pd_batch_explain(choices, count, stderr);
 	if (status == 0 && explain)

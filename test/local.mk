@@ -29,7 +29,7 @@ LDADD = test/libtest.a $(AS_NEEDED) $(PD_DEVICE_LIBS)
 UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel test/unit/check test/unit/checkpoint \
 	test/unit/checksum test/unit/cuda-arith test/unit/cuda-choice \
 	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/door test/unit/drift test/unit/edits test/unit/estimate test/unit/exchange \
-	test/unit/failure test/unit/figures test/unit/file-kind test/unit/half test/unit/heartbeat test/unit/join \
+	test/unit/failure test/unit/figures test/unit/file-kind test/unit/half test/unit/heartbeat test/unit/join test/unit/kinds \
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
 	test/unit/lock test/unit/machine test/unit/meeting test/unit/megatron test/unit/memory test/unit/model test/unit/nccl \
 	test/unit/names test/unit/network test/unit/npy test/unit/npz \

@@ -24,6 +24,15 @@ cat >machine.json <<'END'
    {"count": 2, "bandwidth_bytes_per_s": 10000000000, "latency_ns": 5000}]},
   {"count": 2, "bandwidth_bytes_per_s": 1000000000, "latency_ns": 10000}]}
 END
+# even NAME SPEED LAYERS: a chain of equal layers, each of 3 ms on the slowest.
+even() {
+	jq -nc --arg name "$1" --argjson speed "$2" --argjson layers "$3" '
+		{format: "pd-profile", version: 1, name: "chain", batch_size: 4,
+		 device: {kind: "cuda", name: $name}, inputs: ["x"],
+		 layers: [range($layers) | {name: "l\(.)", inputs: [if . == 0 then "x" else "l\(. - 1)" end],
+			  forward_ns: (1000000 / $speed | floor), backward_ns: (2000000 / $speed | floor),
+			  activation_bytes: 10000, parameter_bytes: 40000000, stash_bytes: 20000}]}'
+}
 # refused WORDS COMMAND...: checks that a command is refused in one line with the WORDS.
 refused() {
 	words=$1
@@ -54,6 +63,31 @@ test_ok "of a stage on several kinds of devices the slowest decides" '
 	jq -e "[.stages[].predicted.forward_ns] == [2333332, 5000000]" plan.json
 	pd-plan -q fast.json slow.json -t 4@100GB/s --devices=fastx2,slowx2 --stages=6x4 --microbatches=1 >all.json
 	[ "$(jq .predicted.period_ns all.json)" -ge 9000000 ]'
+
+test_ok "the search puts as many layers on a device as it is fast, whatever the order of the kinds" '
+	even slow 1 48 >even-slow.json
+	even fast 4 48 >even-fast.json
+	for devices in slowx12,fastx4 fastx4,slowx12; do
+		pd-plan -q even-slow.json even-fast.json -t 16@10GB/s --devices=$devices --straight >plan.json
+		# 4 fast ones with 8 layers, 8 slow ones with 2: the least time with whole layers.
+		jq -e ".predicted.period_ns <= 6010000 and .predicted.lower_bound_ns == 5142857" plan.json
+		jq -e "[.stages[].layers | length] | sort == [2, 2, 2, 2, 2, 2, 2, 2, 8, 8, 8, 8]" plan.json
+	done
+	even slow 1 6 >even-slow.json
+	even fast 100 6 >even-fast.json
+	pd-plan even-slow.json even-fast.json -t 4@10GB/s --devices=slowx2,fastx2 2>err >plan.json
+	jq -e "[.topology.devices[].name] == [\"fast\", \"slow\"] and ([.stages[].ranks[]] | sort == [0, 1])" plan.json
+	grep "start ranks 0-1 fast, 2-3 slow" err
+	pd-plan even-fast.json even-slow.json -t 4@10GB/s --devices=fastx2,slowx2 2>err >plan.json
+	! grep "start" err || false'
+
+test_ok "the plan is no worse than what was tried by hand" '
+	pd-plan -q fast.json slow.json -t machine.json >plan.json
+	best=$(jq .predicted.period_ns plan.json)
+	for stages in 6x4 6x2 5x2,1x2 4x2,2x2 3x2,3x2 4x2,1,1 2,2,1,1 3,2,1 1,2,2,1; do
+		by_hand=$(period fast.json slow.json -t machine.json --stages=$stages)
+		[ "$best" -le "$by_hand" ] || { echo "$stages: $by_hand, $best"; exit 1; }
+	done'
 
 test_ok "two equal profiles under two names make a plan of the same period" '
 	for stages in 6x4 4x2,2x2 3,1,1,1 3x3,3; do

@@ -2,8 +2,13 @@
 #include "planner/kinds.h"
 
 #include "base/json.h"
+#include "base/mem.h"
+#include "base/sort.h"
+#include "planner/search/candidate.h"
 
 #include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -152,4 +157,118 @@ int pd_planner_join_kinds(struct pd_profile **profiles, const char **files, int 
 		}
 	*count_p = left;
 	return 0;
+}
+
+#define MOST_PERMUTED 3         /* kinds that are tried in every order */
+
+static void add_order(struct pd_kinds_orders *orders, const struct pd_topology *machine, const int *kinds)
+{
+	struct pd_kinds_order *order = &orders->list[orders->count];
+	bool same = true;
+
+	if (!pd_topology_reorder(machine, kinds, &order->topology, &order->was))
+		return;
+	for (int64_t d = 0; d < machine->devices; d++)
+		same &= order->was[d] == d;
+	if (same)
+		free(order->was);
+	else
+		orders->count++;
+}
+
+/* Adds every order of the kinds from number `from` on. */
+static void permute(struct pd_kinds_orders *orders, const struct pd_topology *machine, int *kinds, int from)
+{
+	if (from == machine->kinds)
+		add_order(orders, machine, kinds);
+	for (int i = from; i < machine->kinds; i++) {
+		int kind = kinds[i];
+
+		kinds[i] = kinds[from];
+		kinds[from] = kind;
+		permute(orders, machine, kinds, from + 1);
+		kinds[from] = kinds[i];
+		kinds[i] = kind;
+	}
+}
+
+void pd_kinds_orders_init(struct pd_kinds_orders *orders, const struct pd_topology *machine, bool all)
+{
+	int kinds[PD_MAX_KINDS], count = 1;
+
+	for (int k = 0; k < PD_MAX_KINDS; k++)
+		kinds[k] = k;
+	for (int k = 2; k <= machine->kinds && k <= MOST_PERMUTED; k++)
+		count *= k;
+	*orders = (struct pd_kinds_orders){ .count = 1 };
+	orders->list = pd_calloc((size_t)count + 1, sizeof(*orders->list));
+	orders->list[0].topology = *machine;
+	if (!all || !pd_topology_mixed(machine))
+		return;
+	if (machine->kinds <= MOST_PERMUTED) {
+		permute(orders, machine, kinds, 0);
+		return;
+	}
+	add_order(orders, machine, kinds);
+	for (int k = 0; k < machine->kinds; k++)
+		kinds[k] = machine->kinds - 1 - k;
+	add_order(orders, machine, kinds);
+}
+
+void pd_kinds_orders_release(struct pd_kinds_orders *orders)
+{
+	for (int i = 0; i < orders->count; i++)
+		free(orders->list[i].was);
+	free(orders->list);
+	*orders = (struct pd_kinds_orders){ 0 };
+}
+
+static int ascending(const void *a, const void *b)
+{
+	PD_ORDER(*(const int *)a, *(const int *)b);
+	return 0;
+}
+
+struct pd_plan *pd_kinds_restore(const struct pd_plan *plan, const struct pd_kinds_order *order,
+				 const struct pd_topology *machine)
+{
+	struct pd_plan *restored = pd_candidate_copy(plan);
+
+	restored->topology = *machine;
+	for (int s = 0; s < restored->stage_count; s++) {
+		struct pd_stage *stage = &restored->stages[s];
+
+		for (int r = 0; r < stage->replicas; r++) {
+			stage->ranks[r] = order->was[stage->ranks[r]];
+			if (stage->ranks[r] >= plan->rank_count) {
+				pd_candidate_drop(restored);
+				return NULL;
+			}
+		}
+		qsort(stage->ranks, (size_t)stage->replicas, sizeof(*stage->ranks), ascending);
+	}
+	return restored;
+}
+
+double pd_kinds_worth(const struct pd_profile *profile, const struct pd_profile *fastest,
+		      const struct pd_topology *topology)
+{
+	double worth = 0, most[PD_MAX_KINDS] = { 0 };
+
+	if (!pd_topology_mixed(topology))
+		return 0;
+	for (int k = 0; k < topology->kinds; k++)
+		for (int l = 0; l < profile->layer_count; l++) {
+			const struct pd_profile_layer *own = &pd_profile_of_kind(profile, k)->layers[l];
+			const struct pd_profile_layer *best = &fastest->layers[l];
+			int64_t own_ns = own->forward_ns + own->backward_ns;
+
+			if (own_ns > 0)
+				most[k] = fmax(most[k], (double)(best->forward_ns + best->backward_ns) / (double)own_ns);
+		}
+	for (int64_t d = 0, end, k; d < topology->devices; d = end) {
+		k = pd_topology_run(topology, d, &end);
+		worth += (double)(end - d) * most[k];
+	}
+	return worth;
 }

@@ -12,3 +12,27 @@
  */
 int pd_planner_join_kinds(struct pd_profile **profiles, const char **files, int *count_p,
 			  struct pd_topology *topology, struct pd_error *err);
+
+/* An order of the kinds on the line of devices. */
+struct pd_kinds_order {
+	struct pd_topology topology;
+	int *was;                       /* the rank that each had before; NULL: the same; owned */
+};
+
+struct pd_kinds_orders {
+	int count;
+	struct pd_kinds_order *list;    /* the machine's own first; owned */
+};
+
+/* Lists the orders that are worth trying, which is one where all devices are alike, or with `all` false. */
+void pd_kinds_orders_init(struct pd_kinds_orders *orders, const struct pd_topology *machine, bool all);
+void pd_kinds_orders_release(struct pd_kinds_orders *orders);
+/*
+ * Returns a copy of a plan (pd_candidate_copy) for a machine in such an order, with the ranks that the machine's own
+ * order has, ascending in each stage; NULL where a rank before the last would have nothing to do.
+ */
+struct pd_plan *pd_kinds_restore(const struct pd_plan *plan, const struct pd_kinds_order *order,
+				 const struct pd_topology *machine);
+/* Returns pd_costs.worth. */
+double pd_kinds_worth(const struct pd_profile *profile, const struct pd_profile *fastest,
+		      const struct pd_topology *topology);

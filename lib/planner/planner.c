@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "planner/planner.h"
 
+#include "base/mem.h"
 #include "plan/sparse.h"
 #include "planner/bound/bound.h"
+#include "planner/kinds.h"
 #include "planner/price/predict.h"
 #include "planner/search/candidate.h"
 #include "planner/search/gain.h"
@@ -13,6 +15,8 @@
 
 #include <math.h>
 #include <stdlib.h>
+
+#define ENOUGH 200              /* part by which no plan in another order of kinds is faster */
 
 /* Returns the memory of the kind of device that has most. */
 static int64_t most_memory(const struct pd_topology *topology)
@@ -281,6 +285,7 @@ static void task_begin(struct pd_task *task, struct pd_views *views, bool copies
 	const struct pd_plan_request *request = task->request;
 
 	pd_costs_init(&task->costs, task->fastest, copies);
+	task->costs.worth = pd_kinds_worth(task->profile, task->fastest, task->topology);
 	if (request->cost != PD_COST_SIMULATED || request->runs || request->stages)
 		return;
 	task->costs.effort = request->effort;
@@ -357,39 +362,129 @@ static struct pd_plan *find_fitting(struct pd_task *task, struct found *found, s
 	return NULL;
 }
 
+/* A search with the kinds of devices in one order on the line. */
+struct attempt {
+	struct pd_plan_request request;
+	struct pd_views views[2];
+	struct pd_task task, copied;
+	struct found found;
+	struct pd_plan *plan;
+};
+
+static void attempt_begin(struct attempt *attempt, struct pd_profile *profile, struct pd_profile *fastest,
+			  const struct pd_plan_request *asked, const struct pd_topology *topology)
+{
+	struct pd_plan_request *request = &attempt->request;
+	struct pd_task *task = &attempt->task;
+
+	*request = *asked;
+	request->topology = topology;
+	if (request->any_bucket)
+		request->bucket_bytes = pd_bucket_usual(profile);
+	*task = (struct pd_task){ .profile = profile, .fastest = fastest, .request = request,
+				  .topology = topology,
+				  .limit_bytes = pd_task_limit_bytes(profile, request),
+				  .straight = is_straight(request) };
+	attempt->copied = *task;
+	task_begin(task, &attempt->views[0], false);
+	if (request->cost == PD_COST_SIMULATED && profile->shared_count > 0) {
+		task_begin(&attempt->copied, &attempt->views[1], true);
+		task->copied = &attempt->copied;
+	}
+}
+
+static void attempt_end(struct attempt *attempt)
+{
+	if (attempt->task.copied)
+		task_end(&attempt->copied);
+	task_end(&attempt->task);
+	pd_candidate_drop(attempt->plan);
+}
+
+/* Tells whether no plan in another order of kinds can be much faster. */
+static bool is_enough(const struct attempt *attempt)
+{
+	return attempt->plan && attempt->found.period_ns - attempt->found.period_ns / ENOUGH <= attempt->found.bound_ns;
+}
+
+/* Numbers a plan's ranks as the machine was given, if it is as fast and fits so. */
+static void restore(struct attempt *attempt, const struct pd_kinds_order *order, const struct pd_topology *machine)
+{
+	struct pd_plan *plan = order->was ? pd_kinds_restore(attempt->plan, order, machine) : NULL;
+	struct pd_task *task = attempt->found.at;
+	enum pd_period_kind from;
+	struct pd_error err;
+	int64_t period_ns;
+
+	if (!plan)
+		return;
+	pd_predict_stages(plan);
+	if (pd_candidate_fits(plan, task->limit_bytes) &&
+	    pd_task_period(task, plan, &period_ns, &from, &err) == 0 && period_ns <= attempt->found.period_ns) {
+		struct pd_plan *other = attempt->plan;
+
+		attempt->plan = plan;
+		plan = other;
+		attempt->plan->predicted.period_from = from;
+		attempt->found.period_ns = period_ns;
+		attempt->request.topology = task->topology = machine;
+	}
+	pd_candidate_drop(plan);
+}
+
+/* Finds the best plan over the orders of kinds; returns its attempt, or NULL. */
+static struct attempt *attempt_all(struct attempt *attempts, const struct pd_kinds_orders *orders,
+				   struct pd_profile *profile, struct pd_profile *fastest,
+				   const struct pd_plan_request *asked, struct pd_error *err)
+{
+	struct attempt *best = NULL;
+	int best_order = 0;
+
+	for (int i = 0; i < orders->count && !(best && is_enough(best)); i++) {
+		struct attempt *attempt = &attempts[i];
+		struct pd_error why;
+
+		attempt_begin(attempt, profile, fastest, asked, &orders->list[i].topology);
+		attempt->plan = find_fitting(&attempt->task, &attempt->found, i == 0 ? err : &why);
+		if (attempt->plan && (!best || is_better(attempt->plan, attempt->found.period_ns, best->plan,
+							 best->found.period_ns, asked->min_gain))) {
+			best = attempt;
+			best_order = i;
+		}
+	}
+	if (best)
+		restore(best, &orders->list[best_order], asked->topology);
+	return best;
+}
+
 struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *asked,
 				struct pd_error *err)
 {
-	struct pd_plan_request given = *asked, *request = &given;
-	struct pd_views views[2];
 	struct pd_profile *fastest = profile->other_count > 0 ? pd_profile_fastest(profile) : profile;
-	struct pd_task task = { .profile = profile, .fastest = fastest, .request = request,
-				.topology = request->topology }, copied;
-	struct found found;
-	struct pd_plan *plan;
+	struct pd_kinds_orders orders;
+	struct attempt *attempts, *best;
+	struct pd_plan *plan = NULL;
 
-	if (request->effort)
-		request->effort->early = false;
-	if (request->any_bucket)
-		request->bucket_bytes = pd_bucket_usual(profile);
-	task.limit_bytes = pd_task_limit_bytes(profile, request);
-	task.straight = is_straight(request);
-	copied = task;
-	task_begin(&task, &views[0], false);
-	if (request->cost == PD_COST_SIMULATED && profile->shared_count > 0) {
-		task_begin(&copied, &views[1], true);
-		task.copied = &copied;
+	if (asked->effort)
+		asked->effort->early = false;
+	pd_kinds_orders_init(&orders, asked->topology, !asked->stages);
+	attempts = pd_calloc((size_t)orders.count, sizeof(*attempts));
+	best = attempt_all(attempts, &orders, profile, fastest, asked, err);
+	if (best) {
+		plan = best->plan;
+		best->plan = NULL;
+		if (best->found.at->views)
+			take_order(best->found.at, plan);
+		if (finish(best->found.at, plan, best->found.period_ns, best->found.bound_ns, err) < 0) {
+			pd_candidate_drop(plan);
+			plan = NULL;
+		}
 	}
-	plan = find_fitting(&task, &found, err);
-	if (plan && found.at->views)
-		take_order(found.at, plan);
-	if (plan && finish(found.at, plan, found.period_ns, found.bound_ns, err) < 0) {
-		pd_candidate_drop(plan);
-		plan = NULL;
-	}
-	if (task.copied)
-		task_end(&copied);
-	task_end(&task);
+	for (int i = 0; i < orders.count; i++)
+		if (attempts[i].task.profile)
+			attempt_end(&attempts[i]);
+	free(attempts);
+	pd_kinds_orders_release(&orders);
 	if (fastest != profile)
 		pd_profile_free(fastest);
 	return plan;

@@ -159,3 +159,104 @@ struct pd_level pd_topology_way(const struct pd_topology *topology, int64_t rank
 		}
 	return way;
 }
+
+/* Tells whether two components of a level have the same link. */
+static bool same_link(const struct pd_topology *topology, int level, int64_t a, int64_t b)
+{
+	struct pd_level x = pd_topology_link(topology, level, a), y = pd_topology_link(topology, level, b);
+
+	return x.bandwidth_bytes_per_s == y.bandwidth_bytes_per_s && x.latency_ns == y.latency_ns;
+}
+
+bool pd_topology_same(const struct pd_topology *topology, int64_t a, int64_t b, int64_t n)
+{
+	int64_t size = 1;
+
+	for (int64_t d = 0; d < n && pd_topology_mixed(topology); d++)
+		if (pd_topology_kind_of(topology, a + d) != pd_topology_kind_of(topology, b + d))
+			return false;
+	for (int k = 0; k < topology->levels && size <= n && topology->link_runs > 0;
+	     size *= topology->level[k++].count)
+		for (int64_t d = 0; d < n; d += size)
+			if (!same_link(topology, k, (a + d) / size, (b + d) / size))
+				return false;
+	return true;
+}
+
+/* Tells whether each component of a level has one of before, in the same order. */
+static bool keeps_components(const int *was, int64_t devices, int64_t size)
+{
+	for (int64_t first = 0; first < devices; first += size)
+		for (int64_t i = 0; i < size; i++)
+			if (was[first] % size != 0 || was[first + i] != was[first] + i)
+				return false;
+	return true;
+}
+
+/* Adds the link of one more component of a level to its runs; false: there are too many. */
+static bool add_link(struct pd_topology *topology, int level, int64_t component, const struct pd_level *link)
+{
+	struct pd_level *at = &topology->level[level];
+	struct pd_link_run *last = at->runs ? &topology->link_run[at->first_run + at->runs - 1] : NULL;
+
+	if (last && last->bandwidth_bytes_per_s == link->bandwidth_bytes_per_s &&
+	    last->latency_ns == link->latency_ns) {
+		last->end = component + 1;
+		return true;
+	}
+	if (topology->link_runs == PD_MAX_RUNS)
+		return false;
+	topology->link_run[topology->link_runs++] = (struct pd_link_run){
+		component + 1, link->bandwidth_bytes_per_s, link->latency_ns };
+	at->runs++;
+	return true;
+}
+
+/* Gives components the links that they had, size devices each. */
+static bool reorder_links(const struct pd_topology *from, const int *was, struct pd_topology *to)
+{
+	int64_t size = 1;
+
+	to->link_runs = 0;
+	for (int k = 0; k < from->levels; size *= from->level[k++].count) {
+		to->level[k].first_run = to->link_runs;
+		to->level[k].runs = 0;
+		for (int64_t c = 0; c < from->devices / size && from->level[k].runs > 0; c++) {
+			struct pd_level link = pd_topology_link(from, k, was[c * size] / size);
+
+			if (!add_link(to, k, c, &link))
+				return false;
+		}
+	}
+	return true;
+}
+
+bool pd_topology_reorder(const struct pd_topology *topology, const int *kinds, struct pd_topology *out_p,
+			 int **was_p)
+{
+	int *was = pd_calloc((size_t)topology->devices, sizeof(*was));
+	struct pd_topology out = *topology;
+	int64_t size = 1, n = 0;
+	struct pd_error ignored;
+	bool kept = true;
+
+	out.device_runs = 0;
+	for (int i = 0; i < topology->kinds; i++) {
+		const struct pd_device_kind *kind = &topology->kind[kinds[i]];
+		int64_t before = n;
+
+		for (int64_t d = 0; d < topology->devices; d++)
+			if (pd_topology_kind_of(topology, d) == kinds[i])
+				was[n++] = (int)d;
+		pd_topology_add_devices(&out, kind->name, n - before, kind->memory_bytes, &ignored);
+	}
+	for (int k = 0; k < topology->levels && kept; size *= topology->level[k++].count)
+		kept = keeps_components(was, topology->devices, size);
+	if (!kept || !reorder_links(topology, was, &out)) {
+		free(was);
+		return false;
+	}
+	*out_p = out;
+	*was_p = was;
+	return true;
+}

@@ -72,6 +72,22 @@ static inline bool pd_topology_mixed(const struct pd_topology *topology)
 	return topology->kinds > 1;
 }
 
+/* Tells whether all devices are alike, and all links of a level. */
+static inline bool pd_topology_alike(const struct pd_topology *topology)
+{
+	return topology->kinds < 2 && topology->link_runs == 0;
+}
+
+/* Tells whether n devices from rank a on are like those from b on, and so are all links of their components. */
+bool pd_topology_same(const struct pd_topology *topology, int64_t a, int64_t b, int64_t n);
+/*
+ * Makes the machine with its kinds of devices in another order: kinds[i] is the one that comes i-th, and those of
+ * a kind keep theirs.  Fails where that would tear components apart.  was_p: the old rank of each new one, which
+ * the caller frees.
+ */
+bool pd_topology_reorder(const struct pd_topology *topology, const int *kinds, struct pd_topology *out_p,
+			 int **was_p);
+
 /* Returns the kind of a rank's device. */
 int pd_topology_kind_of(const struct pd_topology *topology, int64_t rank);
 /* Returns the memory of a rank's device; 0: unknown. */

@@ -32,6 +32,11 @@
  *  6. Without pipelining (none) a replica that began a minibatch does nothing until it comes
  *     back from all later stages: F + B are those of all units from u on (in networks without branches).
  *
+ * Where kinds of devices differ, the times are those of the fastest on each layer, and so are links.  No
+ * device does in m P more of a layer's passes than the kind that is best at them; so all of them do no more than
+ * as many of the fastest as the sum, over devices, of the largest part of the fastest's speed that a kind has
+ * on any layer (pd_costs.worth).
+ *
  * What is left out (warm-ups, latency, links that several stages share, what processors wait
  * for) only takes more time, and each of these holds for one stage by itself, wherever its
  * ranks are.  So with m(u, v) the least m for which stage [u, v) passes all of the above for a period P,
@@ -367,7 +372,8 @@ static int64_t all_passes(const struct bound *b)
 /* Returns the bound of the machine as a whole. */
 static int64_t simple(const struct bound *b)
 {
-	int64_t ns = pd_ceil_div(all_passes(b), b->devices);
+	int64_t ns = b->costs->worth > 0 ? pd_cost_of((double)all_passes(b) / b->costs->worth * (1 - 1e-9))
+					 : pd_ceil_div(all_passes(b), b->devices);
 	int64_t processors = b->request->topology->processors;
 
 	if (processors > 0)

@@ -22,8 +22,8 @@ bool pd_points_one_order(const struct pd_profile *profile)
 	return true;
 }
 
-int64_t *pd_points_sum(const struct pd_points *points,
-		       int64_t (*of)(const struct pd_profile_layer *layer))
+int64_t *pd_points_sum_of(const struct pd_points *points, const struct pd_profile *profile,
+			  int64_t (*of)(const struct pd_profile_layer *layer))
 {
 	const struct pd_costs *costs = points->row.costs;
 	int64_t *sum = pd_calloc((size_t)points->last + 1, sizeof(*sum));
@@ -31,13 +31,19 @@ int64_t *pd_points_sum(const struct pd_points *points,
 	for (int u = 0; u < points->last && !points->states; u++) {
 		sum[u + 1] = sum[u];
 		for (int l = costs->first[u]; l < costs->first[u + 1]; l++)
-			sum[u + 1] = pd_plus(sum[u + 1], of(&costs->profile->layers[l]));
+			sum[u + 1] = pd_plus(sum[u + 1], of(&profile->layers[l]));
 	}
 	for (int s = 1; points->states && s <= points->last; s++)
 		for (int l = 0; l < points->states->profile->layer_count; l++)
 			if (pd_states_has(points->states, s, l))
-				sum[s] = pd_plus(sum[s], of(&points->states->profile->layers[l]));
+				sum[s] = pd_plus(sum[s], of(&profile->layers[l]));
 	return sum;
+}
+
+int64_t *pd_points_sum(const struct pd_points *points,
+		       int64_t (*of)(const struct pd_profile_layer *layer))
+{
+	return pd_points_sum_of(points, pd_points_profile(points), of);
 }
 
 static int64_t forward_of(const struct pd_profile_layer *layer)

@@ -35,6 +35,9 @@ bool pd_points_one_order(const struct pd_profile *profile);
 /* Returns a sum over the layers before each point, which the caller frees. */
 int64_t *pd_points_sum(const struct pd_points *points,
 		       int64_t (*of)(const struct pd_profile_layer *layer));
+/* Does the same with the times of another profile of the network, in the same order. */
+int64_t *pd_points_sum_of(const struct pd_points *points, const struct pd_profile *profile,
+			  int64_t (*of)(const struct pd_profile_layer *layer));
 
 /* Makes the point that at which stages begin. */
 void pd_points_set(struct pd_points *points, int u);

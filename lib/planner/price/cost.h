@@ -45,6 +45,8 @@ struct pd_costs {
 	struct pd_known *known;                 /* bytes of stages that were asked for so far */
 	struct pd_effort *effort;               /* what is asked of many stages is counted; or NULL */
 	bool chain;                             /* each layer takes only what the one before makes */
+	double worth;                           /* how many of the fastest device all of them are worth, at
+						   most; 0: all are alike */
 };
 
 /*

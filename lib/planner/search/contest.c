@@ -31,7 +31,7 @@ void pd_contest_init(struct pd_contest *contest, const struct pd_task *task)
 {
 	*contest = (struct pd_contest){ .task = task, .slower = 1 };
 	pd_map_init(&contest->map, task->topology, (int)task->topology->devices,
-		    task->request->gradient_dtype == PD_F32
+		    task->request->gradient_dtype == PD_F32 && !pd_topology_mixed(task->topology)
 		    ? task->profile->in_step.sum_bytes_per_s : 0);
 }
 

@@ -34,6 +34,31 @@
 #define TRY_STEPS 100                   /* steps (base/effort.h) of a try */
 #define NONE PD_FEWEST_NONE
 
+static int64_t forward_of(const struct pd_profile_layer *layer)
+{
+	return layer->forward_ns;
+}
+
+void pd_line_kinds_init(struct pd_line_kinds *kinds, const struct pd_points *points,
+			const struct pd_profile *profile, const struct pd_topology *topology)
+{
+	*kinds = (struct pd_line_kinds){ .topology = topology, .count = 1 + profile->other_count };
+	for (int k = 0; k < kinds->count; k++) {
+		const struct pd_profile *own = pd_profile_of_kind(profile, k);
+
+		kinds->compute_ns[k] = pd_points_sum_of(points, own, pd_profile_step_ns);
+		kinds->forward_ns[k] = pd_points_sum_of(points, own, forward_of);
+	}
+}
+
+void pd_line_kinds_release(struct pd_line_kinds *kinds)
+{
+	for (int k = 0; k < kinds->count; k++) {
+		free(kinds->compute_ns[k]);
+		free(kinds->forward_ns[k]);
+	}
+}
+
 struct node {                           /* a plan of the layers behind u */
 	int devices;                    /* ascending from F(u); or NONE */
 	int next, which;                /* the point behind its first stage; which of that point's
@@ -93,6 +118,53 @@ static int64_t versions(const struct pd_line *line, int64_t warmup, int64_t lead
 	}
 }
 
+static int64_t sum_on(int64_t *const *sums, const struct line_search *search, const struct pd_span *span,
+		      int v)
+{
+	const struct pd_topology *topology = search->line->kinds->topology;
+	int64_t most = 0, end;
+
+	for (int64_t d = span->begin; d < span->end; d = end) {
+		const int64_t *own = sums[pd_topology_run(topology, d, &end)];
+
+		most = pd_max64(most, own[v] - own[search->u]);
+	}
+	return most;
+}
+
+/* Returns the time of the stage [u, v) for a minibatch on the slowest of some devices. */
+static int64_t compute_on(const struct line_search *search, const struct pd_span *span, int v)
+{
+	const int64_t *sum = search->points->compute_ns;
+
+	return search->line->kinds ? sum_on(search->line->kinds->compute_ns, search, span, v)
+				   : sum[v] - sum[search->u];
+}
+
+static int64_t forward_on(const struct line_search *search, const struct pd_span *span, int v)
+{
+	const int64_t *sum = search->points->forward_ns;
+
+	return search->line->kinds ? sum_on(search->line->kinds->forward_ns, search, span, v)
+				   : sum[v] - sum[search->u];
+}
+
+/* Returns the least memory of some devices. */
+static int64_t limit_on(const struct line_search *search, const struct pd_span *span)
+{
+	const struct pd_line *line = search->line;
+	int64_t least = line->memory_limit_bytes, end;
+
+	for (int64_t d = span->begin; line->kinds && d < span->end; d = end) {
+		int kind = pd_topology_run(line->kinds->topology, d, &end);
+		int64_t own = line->kinds->topology->kind[kind].memory_bytes;
+
+		if (own > 0 && own < least)
+			least = own;
+	}
+	return least;
+}
+
 /* Returns the bytes of a replica, nearly as pd_schedule_memory will say, which decides. */
 static __int128 bytes_of(const struct line_search *search, int v, int m, int64_t warmup)
 {
@@ -109,25 +181,25 @@ static __int128 bytes_of(const struct line_search *search, int v, int m, int64_t
 	return (__int128)more * parameters + pd_points_memory(points, search->u, v, m, (int)warmup);
 }
 
-static bool fits(const struct line_search *search, int v, int m, int64_t warmup, bool again)
+static bool fits(const struct line_search *search, int v, const struct pd_span *own, int64_t warmup, bool again)
 {
 	if (warmup <= search->roomy)
 		return true;
-	return bytes_of(search, v, m, warmup) -
+	return bytes_of(search, v, own->end - own->begin, warmup) -
 	       (again ? pd_points_saved(search->points, search->u, v, (int)warmup) : 0) <=
-	       search->line->memory_limit_bytes;
+	       limit_on(search, own);
 }
 
 /*
  * Returns what recomputing takes: a forward; or, where single layers do, the part of it that is needed, as if
  * all took as long for each byte that they keep.
  */
-static int64_t again_ns(const struct line_search *search, int v, int m, int64_t warmup)
+static int64_t again_ns(const struct line_search *search, int v, const struct pd_span *own, int64_t warmup)
 {
 	const struct pd_points *points = search->points;
-	int64_t whole = points->forward_ns[v] - points->forward_ns[search->u];
+	int64_t whole = forward_on(search, own, v);
 	__int128 saved = pd_points_saved(points, search->u, v, (int)warmup);
-	__int128 need = bytes_of(search, v, m, warmup) - search->line->memory_limit_bytes;
+	__int128 need = bytes_of(search, v, own->end - own->begin, warmup) - limit_on(search, own);
 
 	return search->line->selective && need < saved ? (int64_t)(whole * need / saved) : whole;
 }
@@ -202,10 +274,10 @@ static enum answer stage_holds(const struct line_search *search, int v, const st
 		return NO;
 	lead(search, v, try, time, node_p);
 	if (place_of(search, try->own.end, node_p->behind_ns) == search->kept ||
-	    !fits(search, v, m, 0, false) ||
+	    !fits(search, v, &try->own, 0, false) ||
 	    !pd_map_holds(search->map, &load, try->rest->load_ns, (double)time, node_p->load_ns))
 		return NO;
-	if (!fits(search, v, m, node_p->lead / m, try->again))
+	if (!fits(search, v, &try->own, node_p->lead / m, try->again))
 		return TOO_LARGE;
 	node_p->devices = try->own.end;
 	node_p->next = v;
@@ -225,7 +297,7 @@ static bool holds(const struct line_search *search, int v, const struct try *try
 	if (once != TOO_LARGE || !search->line->recompute)
 		return once == YES;
 	again.again = true;
-	again.compute += again_ns(search, v, m, node_p->lead / m);
+	again.compute += again_ns(search, v, &try->own, node_p->lead / m);
 	return stage_holds(search, v, &again, time, node_p) == YES;
 }
 
@@ -254,11 +326,12 @@ static int64_t enough(const struct line_search *search, int v, int64_t m, int64_
 		try->reduce = 0;
 		try->piece = m > 1 ? (double)bytes / (double)m * search->line->wire : 0;
 		try->own.end = try->own.begin + (int)m;
+		if (search->line->kinds)
+			try->compute = compute_on(search, &try->own, v);
 		if (m > 1)
 			try->reduce = pd_map_reduce_ns(search->map, &try->own, try->piece);
 		if (search->line->defers)
-			try->reduce = pd_max64(0, try->reduce - (points->forward_ns[v] -
-								 points->forward_ns[search->u]));
+			try->reduce = pd_max64(0, try->reduce - forward_on(search, &try->own, v));
 		if (m == 1 || search->line->group ||
 		    try->compute + try->reduce <= pd_times(m, time))
 			return m;
@@ -398,9 +471,12 @@ static struct pd_partition *walk(const struct line_search *search, int64_t time)
 static int64_t roomy_warmup(const struct pd_line *line)
 {
 	struct pd_points *points = line->points;
-	int64_t cut = 0, bytes[2], each;
+	int64_t cut = 0, bytes[2], each, limit = line->memory_limit_bytes;
 
-	if (line->memory_limit_bytes == INT64_MAX)
+	for (int k = 0; line->kinds && k < line->kinds->count; k++)
+		if (line->kinds->topology->kind[k].memory_bytes > 0)
+			limit = pd_min64(limit, line->kinds->topology->kind[k].memory_bytes);
+	if (limit == INT64_MAX)
 		return INT64_MAX;
 	for (int u = 0; u <= points->last; u++)
 		cut = pd_max64(cut, points->cut_bytes[u]);
@@ -409,8 +485,7 @@ static int64_t roomy_warmup(const struct pd_line *line)
 		bytes[w] = pd_points_memory(points, 0, points->last, 2, w) +
 			pd_times(2, points->parameter_bytes[points->last]) + pd_times(8, cut);
 	each = pd_plus(bytes[1] - bytes[0] + 1, pd_times(2, cut));
-	return bytes[0] > line->memory_limit_bytes ? -1
-		: (line->memory_limit_bytes - bytes[0]) / each;
+	return bytes[0] > limit ? -1 : (limit - bytes[0]) / each;
 }
 
 static struct line_search *search_new(const struct pd_line *line)

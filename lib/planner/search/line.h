@@ -7,8 +7,21 @@
 #include "planner/cut/points.h"
 #include "planner/cut/partition.h"
 
+/* Devices of several kinds on a line: sums over the layers before each point, by kind. */
+struct pd_line_kinds {
+	const struct pd_topology *topology;     /* borrowed; place p on the line is its rank p */
+	int count;
+	int64_t *compute_ns[PD_MAX_KINDS], *forward_ns[PD_MAX_KINDS];
+};
+
+/* Fills in the times of all kinds that the profile has. */
+void pd_line_kinds_init(struct pd_line_kinds *kinds, const struct pd_points *points,
+			const struct pd_profile *profile, const struct pd_topology *topology);
+void pd_line_kinds_release(struct pd_line_kinds *kinds);
+
 struct pd_line {
-	struct pd_points *points;       /* the points at which it may be cut */
+	struct pd_points *points;       /* the points at which it may be cut; times of the fastest kind */
+	const struct pd_line_kinds *kinds;      /* borrowed; NULL: all devices are alike */
 	int64_t memory_limit_bytes;     /* kept to approximately */
 	const struct pd_map *map;       /* borrowed; it has these devices or more */
 	int devices;                    /* at most */

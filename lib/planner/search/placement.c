@@ -80,10 +80,10 @@ static bool differs(const struct pd_plan *plan, int n)
 
 	if (n == 0)
 		return true;
+	if (n == 1)
+		return places_of(plan) > 1 && !pd_topology_alike(&plan->topology);
 	if (plan->topology.levels == 1 || k >= plan->topology.levels)
 		return false;
-	if (n == 1)
-		return places_of(plan) > 1;
 	return components(plan, k) > 0;
 }
 
@@ -108,16 +108,24 @@ static int by_devices(const void *x, const void *y, void *size)
 	return 0;
 }
 
-/* Puts the components of a level, which are alike, into one order, inside each of them first. */
-static void sort_components(const struct pd_topology *topology, int *at, int level)
+/*
+ * Puts the components of a level into one order, inside each of them first: all, or neighbours that are alike.
+ * `own` is what is on all devices, and the level's components begin with device `first`.
+ */
+static void sort_components(const struct pd_topology *topology, int *own, int64_t first, int level)
 {
-	int64_t size = size_of(topology, level);
+	int64_t size = size_of(topology, level), count = topology->level[level].count, next;
 
-	if (level < 0)
-		return;
-	for (int64_t i = 0; i < topology->level[level].count; i++)
-		sort_components(topology, at + i * size, level - 1);
-	qsort_r(at, (size_t)topology->level[level].count, (size_t)size * sizeof(*at), by_devices, &size);
+	for (int64_t i = 0; i < count && level > 0; i++)
+		sort_components(topology, own, first + i * size, level - 1);
+	for (int64_t i = 0; i < count; i = next) {
+		int *at = own + first + i * size;
+
+		next = pd_topology_alike(topology) ? count : i + 1;
+		while (next < count && pd_topology_same(topology, first + i * size, first + next * size, size))
+			next++;
+		qsort_r(at, (size_t)(next - i), (size_t)size * sizeof(*at), by_devices, &size);
+	}
 }
 
 bool pd_placements_add(struct pd_placements *seen, const struct pd_plan *plan)
@@ -134,7 +142,7 @@ bool pd_placements_add(struct pd_placements *seen, const struct pd_plan *plan)
 			own[plan->stages[s].ranks[r]] = number++;
 	/* If ranks share processors, which one a rank has follows from its number. */
 	if (topology->processors == 0)
-		sort_components(topology, own, topology->levels - 1);
+		sort_components(topology, own, 0, topology->levels - 1);
 	for (size_t i = 0; i < seen->count; i++)
 		if (memcmp(seen->list + i * devices, own, devices * sizeof(int)) == 0)
 			return false;
@@ -170,7 +178,8 @@ bool pd_placement_each(struct pd_plan *plan, void (*found)(void *context, struct
 		       void *context)
 {
 	struct orders orders = { .found = found, .context = context };
-	bool one = plan->topology.levels == 1 && plan->topology.processors == 0;
+	bool one = plan->topology.levels == 1 && plan->topology.processors == 0 &&
+		   pd_topology_alike(&plan->topology);
 	bool few = places_of(plan) <= MOST_ORDERED && plan->topology.devices <= MOST_DEVICES;
 
 	for (int n = 0; n < PD_PLACEMENTS; n++)

@@ -92,17 +92,26 @@ static struct pd_partition *partition_of(const struct shape *shape, const struct
 	return partition;
 }
 
+/* Returns the time of a layer's passes, on the fastest kind of device. */
+static int64_t passes_of(const struct pd_profile *profile, int l)
+{
+	int64_t ns = profile->layers[l].forward_ns + profile->layers[l].backward_ns;
+
+	for (int k = 0; k < profile->other_count; k++)
+		ns = pd_min64(ns, passes_of(profile->others[k], l));
+	return ns;
+}
+
 /* Tells whether its computation alone takes much longer than the current plan. */
 static bool too_slow(const struct climb *climb, const struct shape *shape)
 {
-	const struct pd_profile_layer *layers = shape->profile->layers;
 	int64_t limit = climb->best_ns + climb->best_ns / WORSE;
 
 	for (int s = 0, l = 0; s < shape->count; s++) {
 		int64_t sum = 0;
 
 		for (; l < shape->ends[s]; l++)
-			sum += layers[l].forward_ns + layers[l].backward_ns;
+			sum += passes_of(shape->profile, l);
 		if (sum / shape->replicas[s] > limit)
 			return true;
 	}

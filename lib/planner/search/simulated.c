@@ -107,8 +107,10 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 {
 	const struct pd_task *task = contest->task;
 	const struct pd_plan_request *request = task->request;
+	bool mixed = pd_topology_mixed(task->topology);
+	struct pd_line_kinds kinds = { .count = 0 };
 	struct pd_line line = {
-		.points = points, .memory_limit_bytes = task->limit_bytes,
+		.points = points, .kinds = mixed ? &kinds : NULL, .memory_limit_bytes = task->limit_bytes,
 		.map = &contest->map,
 		.devices = way->devices ? way->devices : (int)task->topology->devices,
 		.straight = way->straight, .round = pd_profile_lane_round(task->profile),
@@ -124,7 +126,10 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
 
+	if (mixed)
+		pd_line_kinds_init(&kinds, points, task->profile, task->topology);
 	enter_found(contest, &line, way);
+	pd_line_kinds_release(&kinds);
 	/* If ranks share processors, more ranks are rarely faster. */
 	if (task->topology->processors > 0 && task->topology->processors < line.devices) {
 		struct way all = *way;
