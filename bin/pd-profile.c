@@ -123,9 +123,10 @@ static int check_sheet(struct pd_error *err)
 
 	if (check_name(err) < 0)
 		return -1;
-	if (fit && !by_sheet())
-		return pd_error_input(err, "--fit: expected --device=NAME, a device by its data sheet (pd-device(5))");
-	if (by_sheet() && other && !from)
+	if (fit && !by_sheet() && strcmp(device, "auto") != 0)
+		return pd_error_input(err, "--fit: expected --device=NAME, a device by its data sheet (pd-device(5)), or no "
+				      "--device, found \"%.60s\"", device);
+	if ((by_sheet() || fit) && other && !from)
 		return pd_error_input(err, "--%s does nothing with %s, since nothing runs", other,
 				      fit ? "--fit" : "a device by its data sheet");
 	if (!by_sheet() && tensor)
@@ -335,13 +336,20 @@ static int convert(int count, char **operands, struct pd_error *err)
 	return status;
 }
 
+/* Makes a device of what a profile says of its own. */
+static struct pd_sheet *sheet_of(const struct pd_profile *profile, struct pd_error *err)
+{
+	return pd_sheet_of(profile->device_name, profile->device_kind,
+			   profile->device_memory_bytes > 0 ? profile->device_memory_bytes : 1, err);
+}
+
 /* Fits a device to the profiles, and writes its document. */
 static int fit_device(int count, char **operands, struct pd_error *err)
 {
-	struct pd_sheet *sheet = pd_sheet_read(device, err);
 	struct pd_profile **profiles = pd_calloc((size_t)count + 1, sizeof(struct pd_profile *));
+	struct pd_sheet *sheet = NULL;
 	json_t *document = NULL;
-	int read = 0, status = sheet ? 0 : -1;
+	int read = 0, status = 0;
 
 	for (; read < count && status == 0; read++) {
 		profiles[read] = pd_profile_read(operands[read], 0, err);
@@ -349,7 +357,9 @@ static int fit_device(int count, char **operands, struct pd_error *err)
 	}
 	if (status == 0 && read == 0)
 		status = pd_error_input(err, "--fit: expected the files of measured profiles");
-	if (status == 0 && pd_estimate_fit(sheet, profiles, read, err) == 0)
+	if (status == 0)
+		sheet = by_sheet() ? pd_sheet_read(device, err) : sheet_of(profiles[0], err);
+	if (sheet && pd_estimate_fit(sheet, profiles, read, err) == 0)
 		document = pd_sheet_json(sheet, profiles[0]->device_name);
 	status = document ? pd_json_write(document, stdout, err) : -1;
 	json_decref(document);

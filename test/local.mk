@@ -27,7 +27,7 @@ test_libtest_a_SOURCES = test/tap.c test/tap.h \
 LDADD = test/libtest.a $(AS_NEEDED) $(PD_DEVICE_LIBS)
 
 UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel test/unit/check test/unit/checkpoint \
-	test/unit/checksum test/unit/cuda-arith test/unit/cuda-choice \
+	test/unit/checksum test/unit/costs test/unit/cuda-arith test/unit/cuda-choice \
 	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/door test/unit/drift test/unit/edits test/unit/estimate test/unit/exchange \
 	test/unit/failure test/unit/figures test/unit/file-kind test/unit/half test/unit/heartbeat test/unit/join test/unit/kinds \
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
@@ -210,7 +210,7 @@ EXTRA_DIST += test/bench/hosts.sh test/bench/hosts-ddp.py test/bench/mixed.sh \
 	test/bench/bench-lib.sh test/bench/plot.awk test/bench/vgg11.json test/bench/wide-mlp.json \
 	test/bench/torch-plans.sh test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh \
 	test/bench/sparse-accuracy.sh \
-	test/bench/papers-plans.sh test/bench/megatron.sh \
+	test/bench/papers-plans.sh test/bench/megatron.sh test/bench/own-device.sh \
 	test/bench/plan-search.sh test/bench/plan-speed.sh test/bench/prediction.sh test/bench/published.sh \
 	test/bench/cpu-vs-torch.sh test/bench/cpu-vs-torch.py test/bench/sequences-vs-torch.sh \
 	test/bench/sequences-vs-torch.py test/bench/gpu-vs-torch.sh \

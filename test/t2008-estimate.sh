@@ -55,6 +55,31 @@ test_ok "whole waves of whole tiles, with a beginning and an end" '
 	pd-profile --device=./tiles.json --batch-size=100 net.json >profile.json
 	# 2 x 2 tiles of 64 x 16 are one wave: 4 * 64 * 16 * 2 * 30 * (1 + 30 / 30) operations
 	same "$(parts fc1 | jq -c "[.[0], .[2]]")" "[491527,$((2 * 4 * 64 * 16 * 130 + 7))]"'
+test_ok "convolutions by Winograd's algorithm, where a device has it" '
+	cat >window.json <<END
+{"format": "pd-model", "version": 1, "name": "window",
+ "inputs": [{"name": "x", "dtype": "f32", "shape": [32, 8, 8]}, {"name": "label", "dtype": "i32", "shape": []}],
+ "layers": [
+  {"name": "conv", "kind": "conv2d", "inputs": ["x"], "out_channels": 64, "kernel": 3, "padding": 1, "bias": false},
+  {"name": "strides", "kind": "conv2d", "inputs": ["conv"], "out_channels": 64, "kernel": 3, "padding": 1, "stride": 2, "bias": false},
+  {"name": "flat", "kind": "flatten", "inputs": ["strides"]},
+  {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["flat", "label"]}]}
+END
+	jq ".bandwidth_bytes_per_s = 1e18" hand.json >fast.json
+	jq ".efficiency.winograd = 0.5" fast.json >winograd.json
+	pd-profile --device=./fast.json --batch-size=16 window.json >profile.json
+	plain=$(parts strides)
+	same "$(parts conv | jq .[0])" $((2 * 16 * 64 * 9 * 32 * 64 + 7))
+	pd-profile --device=./winograd.json --batch-size=16 window.json >profile.json
+	same "$(parts strides)" "$plain"
+	# 4 tiles of 36 products instead of 64 places of 9, at half of the rate
+	same "$(parts conv | jq .[0])" $((2 * 2 * 16 * 4 * 36 * 32 * 64 + 7))
+	jq ".bandwidth_bytes_per_s = 1e8" winograd.json >slow.json
+	pd-profile --device=./slow.json --batch-size=16 window.json >profile.json
+	# and tiles of inputs, outputs and weights go through memory: 36 f32 each, written and read
+	same "$(parts conv | jq .[0])" $((2 * 2 * 16 * 4 * 36 * 32 * 64 + 2 * 4 * 36 * (16 * 4 * (32 + 64) + 32 * 64) * 10 + 7))
+	pd-profile --device=./winograd.json --dtype=bf16 --batch-size=16 window.json >profile.json
+	same "$(parts conv | jq .[0])" $((2 * 16 * 64 * 9 * 32 * 64 / 4 + 7))'
 test_ok "every device that is known by name says where each figure is from, and has its name" '
 	for file in "$PD_DEVICES"/*.json; do
 		jq -e --arg name "$(basename "$file" .json)" ".name == \$name and .sources as \$from |
@@ -105,12 +130,37 @@ test_ok "--fit finds the efficiencies of which times were made" '
 			jq "[.layers[] | .forward_ns + .backward_ns] | add"
 	done >times
 	awk "NR == 1 { slow = \$1 } NR == 2 { exit !(\$1 / slow > 0.95 && \$1 / slow < 1.05) }" times'
+test_ok "--fit alone: a device without a data sheet, whose rates are what was reached" '
+	jq ".kind = \"cpu\" | .efficiency = {products: 1, memory: 1, attention: 0.5, winograd: 0.5} | .kernel_ns = 500 |
+		.products_per_s.f32 = 4e11 | .bandwidth_bytes_per_s = 5e10" hand.json >here.json
+	pd-model resnet50 >resnet50.json
+	pd-model gpt-bytes --layers=2 >bytes.json
+	for model in resnet50 bytes; do
+		pd-profile --device=./here.json --batch-size=4 $model.json >$model.measured
+	done
+	pd-profile --fit resnet50.measured bytes.measured >fitted.json
+	jq -c "{products_per_s, bandwidth_bytes_per_s, kernel_ns, efficiency}" fitted.json
+	jq -e "def near(\$x): . / \$x - 1 | fabs < 0.05;
+		.efficiency as \$e | .products_per_s.f32 as \$rate | .kind == \"cpu\" and .memory_bytes == 1000000000 and
+		(\$rate * \$e.products | near(4e11)) and (\$rate * \$e.winograd | near(2e11)) and
+		(\$rate * \$e.attention | near(2e11)) and (.bandwidth_bytes_per_s * \$e.memory | near(5e10)) and
+		all(\$e[]; . <= 2)" fitted.json
+	for device in here fitted; do
+		pd-profile --device=./$device.json --batch-size=4 resnet50.json |
+			jq "[.layers[] | .forward_ns + .backward_ns] | add"
+	done >times
+	awk "NR == 1 { is = \$1 } NR == 2 { exit !(\$1 / is > 0.95 && \$1 / is < 1.05) }" times
+	# a data sheet that says less than what was reached is raised
+	jq ".products_per_s.f32 = 1e11 | .efficiency = {products: 1, memory: 1}" here.json >low.json
+	pd-profile --device=./low.json --fit bytes.measured | jq -e ".products_per_s.f32 > 3.8e11"'
 test_ok "devices and options that are none are refused" '
 	refused "a device by its data sheet (pd-device(5)), found \"h100-sxn\"; did you mean \"h100-sxm\"?" --device=h100-sxn net.json
 	refused "device: expected one of auto, cuda, cpu, found \"tpu\"" --no-link --device=tpu net.json
 	refused "absent.json: cannot open" --device=./absent.json net.json
 	refused "does nothing with a device by its data sheet" --device=h100-sxm --threads=2 net.json
-	refused "fit: expected --device=NAME" --fit net.json
+	refused "fit: expected --device=NAME" --device=cpu --fit net.json
+	refused "threads does nothing with --fit" --threads=2 --fit net.json
+	refused "net.json: .* expected .pd-profile." --fit net.json
 	refused "fit: expected the files of measured profiles" --device=h100-sxm --fit
 	jq "del(.model) | .inputs = [\"x\", \"label\"]" profile.json >bare.json
 	refused "0 measured times: expected profiles with a model" --device=h100-sxm --fit bare.json

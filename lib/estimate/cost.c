@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "estimate/cost.h"
 
+#include <string.h>
+
 enum { X = 1, Y = 2 };          /* what backward reads */
 
 static const struct row {
@@ -45,6 +47,12 @@ static bool has_part(const struct pd_model *model, const struct pd_layer *layer,
 	return wants;
 }
 
+/* Tells whether the gradients of inputs depend on a parameter: not on what is only added. */
+static bool leads_back(const struct pd_layer *layer, const struct pd_layer_tensor *parameter)
+{
+	return layer->kind == PD_LAYER_additive_attention || strncmp(parameter->name, "bias", 4) != 0;
+}
+
 static double parameter_bytes(const struct pd_cost_layer *of, enum pd_cost_part part)
 {
 	const struct pd_layer *layer = of->layer;
@@ -53,7 +61,8 @@ static double parameter_bytes(const struct pd_cost_layer *of, enum pd_cost_part 
 	if (layer->kind == PD_LAYER_embedding)          /* some rows, which the output counts */
 		return 0;
 	for (int p = 0; p < layer->parameter_count; p++)
-		elements += (double)layer->parameters[p].elements;
+		if (part != PD_COST_INPUT || leads_back(layer, &layer->parameters[p]))
+			elements += (double)layer->parameters[p].elements;
 	return elements * of->share.beside / (double)of->share.parameters *
 	       (part == PD_COST_WEIGHT ? 2 * sizeof(float) : (double)pd_dtype_bytes(of->dtype));
 }

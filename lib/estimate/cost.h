@@ -13,6 +13,11 @@ enum pd_cost_part { PD_COST_FORWARD, PD_COST_INPUT, PD_COST_WEIGHT, PD_COST_PART
 struct pd_product {
 	int64_t rows, columns, depth, times;
 	bool attention;                 /* of an attention, whose kernel makes several, one behind the other */
+	/*
+	 * Where a device has Winograd's algorithm: products that it makes for each of these, 0: it does not suit;
+	 * and the bytes of tiles and weights that it writes and reads on its way
+	 */
+	double winograd, winograd_bytes;
 	int64_t in_turn;                /* kernels of which each waits for the one before, as an LSTM's steps do */
 };
 

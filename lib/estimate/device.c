@@ -73,7 +73,7 @@ static int read_tiles(const struct pd_place *root, struct pd_sheet *sheet, struc
 
 static int read_efficiency(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
 {
-	static const char *const known[] = { "products", "memory", "attention", NULL };
+	static const char *const known[] = { "products", "memory", "attention", "winograd", NULL };
 	struct pd_place at = pd_place_key(root, "efficiency");
 
 	if (pd_json_keys(&at, known, err) < 0 ||
@@ -81,7 +81,8 @@ static int read_efficiency(const struct pd_place *root, struct pd_sheet *sheet, 
 	    read_rate(&at, "memory", true, 2, &sheet->efficiency.memory, err) < 0)
 		return -1;
 	sheet->efficiency.attention = sheet->efficiency.products;
-	return read_rate(&at, "attention", false, 1, &sheet->efficiency.attention, err);
+	return read_rate(&at, "attention", false, 1, &sheet->efficiency.attention, err) < 0 ||
+	       read_rate(&at, "winograd", false, 1, &sheet->efficiency.winograd, err) < 0 ? -1 : 0;
 }
 
 static int read_link(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
@@ -234,14 +235,55 @@ static double rounded(double value)
 	return round(value * per_one) / per_one;
 }
 
+/* Rounds to six digits, more than a data sheet has. */
+static double known(double value)
+{
+	double per_one = value > 0 ? pow(10, 5 - floor(log10(value))) : 1;
+
+	return round(value * per_one) / per_one;
+}
+
+static json_t *products_json(const struct pd_sheet *sheet)
+{
+	json_t *json = json_pack("{sf}", "f32", known(sheet->products_per_s[PD_F32]));
+
+	if (sheet->tf32_per_s > 0)
+		pd_json_set(json, "tf32", json_real(known(sheet->tf32_per_s)));
+	for (int d = 0; d < PD_DTYPES; d++)
+		if (d != PD_F32 && sheet->products_per_s[d] > 0)
+			pd_json_set(json, pd_dtype_name[d], json_real(known(sheet->products_per_s[d])));
+	return json;
+}
+
+struct pd_sheet *pd_sheet_of(const char *name, const char *kind, int64_t memory_bytes, struct pd_error *err)
+{
+	json_t *json = json_pack("{ss si ss ss sI s{sf sf sf} sf si s{si si}}", "format", "pd-device", "version", 1,
+				 "name", name, "kind", kind, "memory_bytes", (json_int_t)memory_bytes,
+				 "products_per_s", "f32", 1e11, "bf16", 1e11, "f16", 1e11, "bandwidth_bytes_per_s", 1e10,
+				 "kernel_ns", 1000, "efficiency", "products", 1, "memory", 1);
+	struct pd_place root = pd_place_root("the device", json);
+	struct pd_sheet *sheet;
+
+	if (strcmp(kind, "cpu") == 0)
+		pd_json_set(json_object_get(json, "efficiency"), "winograd", json_integer(1));
+	sheet = pd_sheet_parse_at(&root, err);
+	json_decref(json);
+	return sheet;
+}
+
 json_t *pd_sheet_json(const struct pd_sheet *sheet, const char *fitted_to)
 {
 	json_t *json = json_deep_copy(sheet->json);
 
+	pd_json_set(json, "products_per_s", products_json(sheet));
+	pd_json_set(json, "bandwidth_bytes_per_s", json_real(known(sheet->bandwidth_bytes_per_s)));
 	pd_json_set(json, "kernel_ns", json_integer(sheet->kernel_ns));
 	pd_json_set(json, "efficiency", json_pack("{sf sf sf}", "products", rounded(sheet->efficiency.products),
 						  "memory", rounded(sheet->efficiency.memory), "attention",
 						  rounded(sheet->efficiency.attention)));
+	if (sheet->efficiency.winograd > 0)
+		pd_json_set(json_object_get(json, "efficiency"), "winograd",
+			    json_real(rounded(sheet->efficiency.winograd)));
 	pd_json_set(json, "spread", json_real(rounded(sheet->spread)));
 	pd_json_set(json, "fitted_to", json_string(fitted_to));
 	return json;

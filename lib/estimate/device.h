@@ -14,6 +14,7 @@
 /* What part of a data sheet's figures kernels reach. */
 struct pd_efficiency {
 	double products, memory, attention;
+	double winograd;                /* of products of convolutions by Winograd's algorithm; 0: it has none */
 };
 
 /* From one device to others of its server. */
@@ -50,6 +51,11 @@ struct pd_sheet *pd_sheet_read(const char *what, struct pd_error *err);
 /* Reads one that is part of another document, which it keeps alive. */
 struct pd_place;
 struct pd_sheet *pd_sheet_parse_at(const struct pd_place *place, struct pd_error *err);
+/*
+ * Makes one for which there is no data sheet, with rates to be fitted (pd_estimate_fit) and no tiles; a processor
+ * has convolutions by Winograd's algorithm.
+ */
+struct pd_sheet *pd_sheet_of(const char *name, const char *kind, int64_t memory_bytes, struct pd_error *err);
 void pd_sheet_free(struct pd_sheet *sheet);
 /* Tells whether `what` names a device: one of the folder's, or a file. */
 bool pd_sheet_known(const char *what);

@@ -33,6 +33,11 @@ static double stretch(const struct pd_sheet *sheet, const struct pd_product *p)
 	return (isfinite(best) ? best : 1) * (1 + sheet->fill / (double)p->depth);
 }
 
+static double bytes_ns(const struct pd_sheet *sheet, double bytes)
+{
+	return 1e9 * bytes / (sheet->bandwidth_bytes_per_s * sheet->efficiency.memory);
+}
+
 static double product_ns(const struct pd_estimate *how, const struct pd_product *p)
 {
 	const struct pd_sheet *sheet = how->sheet;
@@ -40,14 +45,12 @@ static double product_ns(const struct pd_estimate *how, const struct pd_product 
 		? sheet->tf32_per_s : sheet->products_per_s[how->dtype];
 	double operations = 2.0 * (double)p->rows * (double)p->columns * (double)p->depth * (double)p->times;
 
+	if (p->winograd > 0 && sheet->efficiency.winograd > 0 && !how->tf32)
+		return 1e9 * operations * p->winograd / (per_s * sheet->efficiency.winograd) +
+		       bytes_ns(sheet, p->winograd_bytes);
 	if (p->attention)
 		return 1e9 * operations / (per_s * sheet->efficiency.attention);
 	return 1e9 * operations * stretch(sheet, p) / (per_s * sheet->efficiency.products);
-}
-
-static double bytes_ns(const struct pd_sheet *sheet, double bytes)
-{
-	return 1e9 * bytes / (sheet->bandwidth_bytes_per_s * sheet->efficiency.memory);
 }
 
 double pd_estimate_ns(const struct pd_estimate *how, const struct pd_cost *cost)

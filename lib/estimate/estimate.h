@@ -34,6 +34,6 @@ struct pd_profile *pd_estimate_profile(const struct pd_estimate *how, const stru
 				       struct pd_error *err);
 /*
  * Sets the efficiencies, kernel_ns and the spread of the sheet so that it estimates what the profiles, which have
- * models, measured.  Fails if they say too little.
+ * models, measured; and its rates where these are less than what was reached.  Fails if they say too little.
  */
 int pd_estimate_fit(struct pd_sheet *sheet, struct pd_profile *const *profiles, int count, struct pd_error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fits a device to what was measured.  Each time belongs to what limits it: products, attention, bytes, or the
- * kernel itself.  The factor of a class is the median of measured over estimated times, where each counts as much
+ * Fits a device to what was measured.  Each time belongs to what limits it: products, attention, convolutions by
+ * Winograd's algorithm, bytes, or the kernel itself.  The factor of a class is the median of measured over estimated times, where each counts as much
  * as it takes; classes change with the factors, so this is done several times.
  */
 #include "estimate/estimate.h"
@@ -15,7 +15,7 @@
 #define ROUNDS 8
 #define LEAST 3                 /* times of which a class is fitted */
 
-enum class { PRODUCTS, ATTENTION, MEMORY, KERNEL, CLASSES };
+enum class { PRODUCTS, ATTENTION, WINOGRAD, MEMORY, KERNEL, CLASSES };
 
 struct sample {
 	struct pd_cost cost;
@@ -70,6 +70,8 @@ static enum class class_of(const struct sample *sample)
 		return KERNEL;
 	if (moved_ns >= products_ns)
 		return MEMORY;
+	if (products.products[0].winograd > 0 && sample->how.sheet->efficiency.winograd > 0)
+		return WINOGRAD;
 	return products.products[0].attention ? ATTENTION : PRODUCTS;
 }
 
@@ -138,9 +140,18 @@ static double spread_of(const struct samples *samples)
 	return spread;
 }
 
-static double least(double a, double b)
+/* Raises the rates of the sheet where kernels do more than these, so that no efficiency is above its most. */
+static void raise(struct pd_sheet *sheet)
 {
-	return a < b ? a : b;
+	struct pd_efficiency *e = &sheet->efficiency;
+	double products = fmax(1, fmax(e->products, fmax(e->attention, e->winograd))), memory = fmax(1, e->memory / 2);
+
+	for (int d = 0; d < PD_DTYPES; d++)
+		sheet->products_per_s[d] *= products;
+	sheet->tf32_per_s *= products;
+	sheet->bandwidth_bytes_per_s *= memory;
+	*e = (struct pd_efficiency){ e->products / products, e->memory / memory, e->attention / products,
+				     e->winograd / products };
 }
 
 static void fit(struct pd_sheet *sheet, const struct samples *samples)
@@ -148,9 +159,10 @@ static void fit(struct pd_sheet *sheet, const struct samples *samples)
 	double products = factor_of(samples, PRODUCTS), memory = factor_of(samples, MEMORY);
 	double attention = factor_of(samples, ATTENTION), kernel = factor_of(samples, KERNEL);
 
-	sheet->efficiency.products = least(1, sheet->efficiency.products / products);
-	sheet->efficiency.attention = least(1, sheet->efficiency.attention / (attention == 1 ? products : attention));
-	sheet->efficiency.memory = least(2, sheet->efficiency.memory / memory);
+	sheet->efficiency.products /= products;
+	sheet->efficiency.attention /= attention == 1 ? products : attention;
+	sheet->efficiency.winograd /= factor_of(samples, WINOGRAD);
+	sheet->efficiency.memory /= memory;
 	sheet->kernel_ns = (int64_t)round((double)sheet->kernel_ns * kernel);
 }
 
@@ -169,6 +181,7 @@ int pd_estimate_fit(struct pd_sheet *sheet, struct pd_profile *const *profiles, 
 	for (int round = 0; round < ROUNDS; round++)
 		fit(sheet, &samples);
 	sheet->spread = spread_of(&samples);
+	raise(sheet);
 	free(samples.list);
 	return 0;
 }

@@ -2,6 +2,8 @@
 /* The products of each kind that has some. */
 #include "estimate/cost.h"
 
+#include "model/winograd.h"
+
 static void add(struct pd_cost *cost, struct pd_product product)
 {
 	if (product.in_turn == 0)
@@ -65,8 +67,14 @@ void pd_products_conv(const struct pd_cost_layer *of, enum pd_cost_part part, st
 	const struct pd_layer_tensor *weight = &layer->parameters[0];
 	const struct pd_shape *places = layer->transposed ? input(of, 0) : &layer->output;
 	int64_t in_group = weight->elements / weight->size[0];
+	const struct pd_window window = { of->batch, input(of, 0)->size[0], layer->out_channels, layer->output.size[1],
+					  layer->output.size[2], layer->groups, layer->kernel, layer->stride,
+					  layer->dilation };
+	bool suits = layer->kind == PD_LAYER_conv2d && of->dtype == PD_F32 && pd_winograd_suits(&window);
 
 	add_turned(part, cost, (struct pd_product){
+		.winograd = suits ? pd_winograd_products(&window) : 0,
+		.winograd_bytes = suits ? 2 * sizeof(float) * pd_winograd_numbers(&window) : 0,
 		.rows = of->batch * (pd_shape_elements(places) / places->size[0]),
 		.columns = weight->size[0] / layer->groups, .depth = in_group, .times = layer->groups });
 }
@@ -143,16 +151,21 @@ double pd_products_scores_bytes(const struct pd_cost_layer *of)
 	return all * (layer->p > 0 ? 2 * each + 1 : each);
 }
 
-/* Queries and keys times their matrices; scores are sums over the features of each pair. */
+/*
+ * Queries and keys times their matrices; scores, sums over the features of each pair, and their use.  Backward makes
+ * the scores again, and has two products for each.
+ */
 void pd_products_additive(const struct pd_cost_layer *of, enum pd_cost_part part, struct pd_cost *cost)
 {
 	int64_t queries = input(of, 0)->size[0], keys = input(of, 1)->size[0];
-	int64_t width = pd_shape_width(&of->layer->output);
+	int64_t width = pd_shape_width(&of->layer->output), times = part == PD_COST_INPUT ? 2 : 1;
 
 	add_turned(part, cost, (struct pd_product){ of->batch * queries, width, pd_shape_width(input(of, 0)), 1 });
 	add_turned(part, cost, (struct pd_product){ of->batch * keys, width, pd_shape_width(input(of, 1)), 1 });
-	if (part != PD_COST_WEIGHT)
-		add(cost, (struct pd_product){ queries, keys, width, of->batch, .attention = true });
+	if (part == PD_COST_WEIGHT)
+		return;
+	add(cost, (struct pd_product){ queries, keys, width, times * of->batch, .attention = true });
+	add(cost, (struct pd_product){ queries, width, keys, times * of->batch, .attention = true });
 }
 
 /* The inputs of all steps at once, and the hidden state step by step; parameters have all steps at once, too. */

@@ -8,4 +8,4 @@ lib_libpd_a_SOURCES += \
 	lib/model/names.c lib/model/outside.c lib/model/outside.h \
 	lib/model/infer.h lib/model/normalize.c lib/model/normalize.h lib/model/shape.c lib/model/shape_axes.c lib/model/shape_image.c \
 	lib/model/shape_rows.c lib/model/shape_sequences.c \
-	lib/model/summary.c lib/model/summary.h
+	lib/model/summary.c lib/model/summary.h lib/model/winograd.h

@@ -108,7 +108,7 @@ static void (*const work[PD_LAYER_KINDS])(const struct ref_job *) = {
 #undef LAYER_KIND
 };
 
-static void run(struct ref *r, int l, bool back)
+void ref_run(struct ref *r, int l, bool back)
 {
 	const struct pd_layer *layer = &r->model->layers[l];
 	int in = layer->inputs[0], out = r->model->input_count + l, o = owner(r, l);
@@ -137,7 +137,7 @@ void ref_forward(struct ref *r)
 		int out = r->model->input_count + l;
 
 		memset(r->x[out], 0, ref_elements(r, out) * sizeof(double));
-		run(r, l, false);
+		ref_run(r, l, false);
 		if (!pd_layer_is(&r->model->layers[l], PD_KIND_LOSS))
 			round_tensor(r, r->x[out], out);
 	}
@@ -154,7 +154,7 @@ void ref_backward(struct ref *r)
 	for (int l = r->model->layer_count - 1; l >= 0; l--) {
 		const struct pd_layer *layer = &r->model->layers[l];
 
-		run(r, l, true);
+		ref_run(r, l, true);
 		for (int i = 0; i < layer->input_count; i++)
 			round_tensor(r, r->dx[layer->inputs[i]], layer->inputs[i]);
 	}

@@ -24,5 +24,7 @@ struct ref {
 struct ref *ref_new(const struct pd_model *model, int64_t batch, uint64_t seed);
 void ref_free(struct ref *r);
 void ref_forward(struct ref *r);
+/* Computes one layer: its output, or, back, what it adds to the gradients of its inputs and parameters. */
+void ref_run(struct ref *r, int layer, bool back);
 /* Computes the gradients of all parameters, and of tensors that have one; needs a forward before. */
 void ref_backward(struct ref *r);

@@ -3,6 +3,7 @@
 #include "estimate/split.h"
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "tap.h"
 #include "unit/document.h"
 
@@ -10,8 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The kinds whose products test_products() counts. */
+static const enum pd_layer_kind counted_kinds[] = {
+	PD_LAYER_conv2d, PD_LAYER_conv1d, PD_LAYER_conv_transpose2d, PD_LAYER_linear, PD_LAYER_attention,
+	PD_LAYER_additive_attention, PD_LAYER_lstm,
+};
+
 static void test_rows(void)
 {
+	bool multiplies[PD_LAYER_KINDS] = { false };
 	int rows[PD_LAYER_KINDS] = { 0 };
 	const char *without = NULL;
 
@@ -21,6 +29,15 @@ static void test_rows(void)
 		if (rows[k] != 1)
 			without = pd_layer_kind_name[k];
 	is_str(without ? without : "all", "all", "every kind has one row of costs");
+	/* whoever adds a kind with products counts them below, too */
+#define KIND_COST(kind, products, ...) if (strcmp(#products, "none") != 0) multiplies[PD_LAYER_##kind] = true;
+#include "estimate/kind_cost.def"
+	for (size_t i = 0; i < PD_COUNT(counted_kinds); i++)
+		multiplies[counted_kinds[i]] = false;
+	for (int k = 0; k < PD_LAYER_KINDS; k++)
+		if (multiplies[k])
+			without = pd_layer_kind_name[k];
+	is_str(without ? without : "all", "all", "the products of every kind that has some are counted");
 }
 
 /* Returns the operations of a part of layer 0 of a network with one layer that counts, and its loss. */
@@ -67,6 +84,7 @@ static void test_products(void)
 				       "'causal': true, 'window': 4}";
 	static const char lstm[] = FRONT "{'name': 'l', 'kind': 'lstm', 'inputs': ['p'], 'hidden_size': 5, "
 				   "'bidirectional': true}";
+	static const char additive[] = FRONT "{'name': 'a', 'kind': 'additive_attention', 'inputs': ['p', 'p']}";
 	int64_t counted;
 
 	for (int part = 0; part < PD_COST_PARTS; part++) {
@@ -101,6 +119,15 @@ static void test_products(void)
 	is_int((int64_t)operations("[11, 6]", attention, PD_COST_WEIGHT), 0, "and no parameters");
 	is_int((int64_t)operations("[11, 6]", biased, PD_COST_INPUT), counted / 2 * 5, "with a bias, too");
 	is_int((int64_t)operations("[11, 6]", biased, PD_COST_WEIGHT), 0, "whose gradient is made beside the others");
+	/* queries and keys by their matrices; each pair has a score, a sum over features, and a part of the output */
+	for (int part = 0; part < PD_COST_PARTS; part++) {
+		counted = 3 * 2 * (11 + 11) * 6 * 6;
+		for (int query = 0; query < 11 && part != PD_COST_WEIGHT; query++)
+			for (int key = 0; key < 11; key++)      /* backward makes scores again, and both their gradients */
+				counted += 3 * 2 * (part == PD_COST_INPUT ? 2 * 6 + 2 * 6 : 6 + 6);
+		is_int((int64_t)operations("[11, 6]", additive, (enum pd_cost_part)part), counted,
+		       "additive_attention, part %d", part);
+	}
 	counted = 0;
 	for (int query = 0; query < 16; query++)
 		for (int key = query < 3 ? 0 : query - 3; key <= query; key++)

@@ -2,6 +2,8 @@
 /* Each kind of op is described to oneDNN here. */
 #include "device/cpu/dnn.h"
 
+#include "model/winograd.h"
+
 /* Makes an op; status is that of making its primitive descriptor. */
 static struct pd_primitive *op_make(struct pd_onednn *dnn, const char *what, dnnl_status_t status,
 				    dnnl_primitive_desc_t desc, struct pd_error *err)
@@ -65,23 +67,13 @@ static struct pd_primitive *conv_op(struct pd_onednn *dnn, enum pd_way way, cons
 	return op_make(dnn, "convolution", status, desc, err);
 }
 
-/*
- * Winograd's algorithm makes 16 outputs of a 3x3 window with 36 products instead of 144, but goes
- * through memory to do so.  It pays where the 4x4 tiles of the output are nearly full, channels are
- * enough to share the cost of their transformation, and tiles enough to share that of the weights.
- * The rule depends on layer and batch alone, so that bits do not depend on where the network is
- * cut.  The kernels are f32.
- */
+/* Tells whether a convolution goes Winograd's way.  The kernels are f32. */
 static bool suits_winograd(const struct pd_onednn *dnn, const struct pd_conv *c)
 {
-	const int64_t tiles = (c->out_height + 3) / 4 * ((c->out_width + 3) / 4);
-	const int64_t products = 9 * c->out_height * c->out_width;
+	const struct pd_window window = { c->batch, c->channels, c->out_channels, c->out_height, c->out_width,
+					  c->groups, c->kernel, c->stride, c->dilation };
 
-	for (int k = 0; k < 2; k++)
-		if (c->kernel[k] != 3 || c->stride[k] != 1 || c->dilation[k] != 1)
-			return false;
-	return dnn->winograd && dnn->of_ops == dnnl_f32 && c->groups == 1 && c->channels >= 32 &&
-	       c->out_channels >= 32 && c->batch * tiles >= 32 && 2 * products >= 5 * 36 * tiles;
+	return dnn->winograd && dnn->of_ops == dnnl_f32 && pd_winograd_suits(&window);
 }
 
 /* Takes the given layout of the weights if there is a quick kernel for it, else any. */
