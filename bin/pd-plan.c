@@ -102,7 +102,7 @@ static const struct pd_opt options[] = {
 	  "with --memory-model: replicas share out what the optimizer keeps", &shard_optimizer },
 	PD_OPT_GROUP("Schedule and weights"),
 	{ "schedule", 0, PD_OPT_CHOICE, "NAME",
-	  "1f1b (default), gpipe, interleaved, zb-h1, nf1b, none, auto", &schedule,
+	  "1f1b (default), gpipe, interleaved, zb-h1, zb-v, nf1b, none, auto", &schedule,
 	  .choices = schedules },
 	{ "weights", 0, PD_OPT_CHOICE, "NAME",
 	  "stash, vertical-sync, 2bw, flush, latest, auto; default: pd-plan(1)", &weights,
@@ -214,8 +214,11 @@ static int request_policy(struct pd_error *err)
 	request.weights = (enum pd_weight_kind)weights;
 	request.chunks = (int)chunks;
 	if (chunks && !pd_schedule_has(request.schedule, PD_FACT_SHARES) && !request.any_schedule)
-		return pd_error_input(err, "--chunks: only schedule \"interleaved\" has chunks, found "
-				      "\"%s\"", schedules[schedule]);
+		return pd_error_input(err, "--chunks: schedule \"%s\" has one stage on each rank; expected "
+				      "\"interleaved\"", schedules[schedule]);
+	if (chunks && chunks != PD_PLANNER_CHUNKS && pd_schedule_has(request.schedule, PD_FACT_V))
+		return pd_error_input(err, "--chunks: schedule \"%s\" has %d on each rank, found %" PRId64,
+				      schedules[schedule], PD_PLANNER_CHUNKS, chunks);
 	if (pd_schedule_has(request.schedule, PD_FACT_SHARES) && !chunks)
 		request.chunks = PD_PLANNER_CHUNKS;
 	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;

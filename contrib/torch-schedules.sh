@@ -44,6 +44,16 @@ test_ok "interleaved, 2 to 8 ranks, 2 to 4 stages of each, up to 32 microbatches
 		done
 	done
 	$python "$judge" load <cases'
+for schedule in zb-v; do
+	test_ok "$schedule, 2 to 8 ranks, 1 to 33 microbatches" '
+		: >cases
+		for ranks in 2 3 4 5 6 7 8; do
+			for microbatches in 1 2 3 5 8 9 16 17 33; do
+				tables $schedule $ranks $((ranks * 2)) $microbatches
+			done
+		done
+		$python "$judge" load <cases'
+done
 test_ok "a table that is not complete: PyTorch refuses it, so this judges" '
 	sed "1s/0B0,//" 1f1b-4-4-8.csv >wrong.csv
 	echo "4 4 8 compute_only wrong.csv" | status 1 $python "$judge" load'
@@ -93,6 +103,8 @@ gpipe 2 2 4
 1f1b 4 4 8
 1f1b 2 2 1
 interleaved 2 8 4
+zb-v 2 4 4
+zb-v 4 8 8
 interleaved 4 8 8
 zb-h1 4 4 8
 zb-h1 2 2 3

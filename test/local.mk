@@ -86,7 +86,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 	test/t4012-minibatch.sh test/t4013-torch.sh test/t4014-order.sh test/t4015-pipemare.sh \
 	test/t4016-reports.sh test/t4017-losses.sh test/t4018-beforehand.sh test/t4019-large.sh \
 	test/t4020-npy.sh test/t4021-amx.sh test/t4022-lstm.sh test/t4023-gpt.sh \
-	test/t4024-text.sh test/t4025-images.sh test/t4030-buckets.sh test/t4031-sparse.sh test/t4032-gradient-dtype.sh \
+	test/t4024-text.sh test/t4025-images.sh test/t4026-v.sh test/t4030-buckets.sh test/t4031-sparse.sh test/t4032-gradient-dtype.sh \
 	test/t4033-sums.sh test/t4034-sparse-plan.sh test/t4035-orders.sh test/t4037-skips.sh test/t4038-frozen.sh \
 	test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t5004-wide.sh \
 	test/t5005-replicas.sh test/t5006-kineto.sh test/t5007-lost.sh \

@@ -210,6 +210,7 @@ static struct pd_plan *plan_with(struct pd_task *task, struct pd_plan_request *r
 
 	request->any_schedule = request->any_weights = false;
 	request->chunks = !pd_schedule_has(request->schedule, PD_FACT_SHARES) ? 0
+			: pd_schedule_has(request->schedule, PD_FACT_V) ? PD_PLANNER_CHUNKS
 			: task->request->chunks ? task->request->chunks : PD_PLANNER_CHUNKS;
 	one.request = request;
 	one.straight = is_straight(request);

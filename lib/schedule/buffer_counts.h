@@ -12,8 +12,6 @@
 
 #include "schedule/list.h"
 
-#define PD_PASSAGES 2   /* gradient buffers, at least: one transfers while one is used */
-
 /* The buffers of a microbatch. */
 struct pd_buffers {
 	int32_t inbox;                  /* from the first arrival to the end of its backward */

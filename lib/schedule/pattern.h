@@ -23,7 +23,7 @@ struct pd_pattern {
 	 */
 	int64_t (*warmup)(const struct pd_plan *plan, int s, int64_t local);
 	/*
-	 * Sets what depends on the kind: group_span, round; behind, span and kept where they are not 0, 32 S and
+	 * Sets what depends on the kind: group_span, round, tail; behind, span and kept where they are not 0, 32 S and
 	 * counted.  Refuses what the kind cannot do.  All else of struct pd_schedule that count.c does not
 	 * set is there.
 	 */
@@ -35,6 +35,11 @@ struct pd_pattern {
 	int64_t (*tick)(const struct pd_schedule *schedule, enum pd_compute what, int s, int64_t n);
 	/* Ticks of n and n + 1 are a span apart, except at the end of a group and of a start-up. */
 	bool even;
+	/*
+	 * A stage's backwards may be behind those of the next by more than two of a replica, for which there is
+	 * room: gradients then wait where they are made.
+	 */
+	bool crowds;
 	/* The rest is optional.  These return what count.c would find, faster. */
 	int64_t (*outboxes)(const struct pd_schedule *schedule, const struct pd_link *link);
 	/* Returns when an inbox is free for the first time, of microbatch n < 0, instead of by its ticks. */

@@ -57,4 +57,4 @@ static int64_t tick(const struct pd_schedule *schedule, enum pd_compute what, in
 	return PD_SLOT_TICKS * *pd_order_time(&schedule->slot_of, of[what].pass, s, i) + of[what].tick;
 }
 
-const struct pd_pattern pd_pattern_ORDERED = { .shape = shape, .tick = tick };
+const struct pd_pattern pd_pattern_ORDERED = { .shape = shape, .tick = tick, .crowds = true };

@@ -25,6 +25,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define PD_PASSAGES 2   /* gradient buffers, at least: one transfers while one is used */
+
 enum pd_op_kind {
 #define OP_KIND(name, letter, what) PD_OP_##name,
 #include "schedule/op_kind.def"
@@ -70,7 +72,8 @@ struct pd_schedule {
 	struct pd_wiring *wiring;       /* owned */
 	int stage_count;
 	int chunks, positions;          /* the most stages of a rank; stages / chunks */
-	int64_t round;                  /* microbatches of a replica after which buffers are as before */
+	/* All that buffers are for is in the first and the last so many microbatches of a replica in a group. */
+	int64_t round, tail;
 	bool drains;                    /* after every group there is an update before the next
 					   forward */
 	bool agrees;                    /* all ranks agree on every update */

@@ -15,7 +15,7 @@
  *     load_s(n)       = when its inbox is free + 1; that is W_s(n - (slots_s + 1) r_s)
  *     activation_l(n) = max(forward_s(n) + 2, when the inbox at t is free + 3)     l: s -> t
  *     gradient_l(n)   = backward_{s+1}(n) + 2                                      l: s -> t
- *                       or backward_s(n - 2 r_s) + 3, when there is a buffer at s, if that is later
+ *                       or backward_s(n - 2 r_s) + 3, when there is a buffer at s, where that can be later
  *     recompute_s(n)  = backward_s(n) - 5                       if the stage recomputes
  *     allreduce_s(u)  = the last W of group u + 4;  step_s(u) = that + 6
  *     norms_s(u)      = allreduce_s(u) + 1           if the stage's sums are sparse (plan/sparse.h)
@@ -172,9 +172,9 @@ int64_t pd_tick_of_gradient(const struct pd_schedule *schedule, int s, int64_t n
 {
 	int64_t ready = pd_tick_of_backward(schedule, s + 1, n) + 2, room;
 
-	if (!pd_schedule_has(schedule->plan->schedule, PD_FACT_SHARES))
+	if (!schedule->pattern->crowds)
 		return ready;
-	room = pd_tick_of_backward(schedule, s, n - 2 * pd_pattern_replicas(schedule, s)) + 3;
+	room = pd_tick_of_backward(schedule, s, n - PD_PASSAGES * pd_pattern_replicas(schedule, s)) + 3;
 	return ready > room ? ready : room;
 }
 

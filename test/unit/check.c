@@ -90,7 +90,7 @@ static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights,
 				int positions = plans[p].stages / chunks;
 				struct pd_plan *plan;
 
-				if (chunks > 1 && (kind != PD_SCHEDULE_INTERLEAVED ||
+				if (chunks > 1 && (!pd_schedule_has(kind, PD_FACT_SHARES) ||
 						   !can_chunk(&plans[p], chunks)))
 					continue;
 				plan = make_plan(graph ? skips : chain, &plans[p], positions);

@@ -156,10 +156,8 @@ static void check_kind(enum pd_schedule_kind kind, enum pd_weight_kind weights)
 			struct pd_plan *plan = make_plan(graph ? six_skipping : six,
 							 &shapes[p].plan, shapes[p].positions);
 
-			plan->schedule = kind;
-			plan->weights = weights;
-			if (kind == PD_SCHEDULE_INTERLEAVED ||
-			    shapes[p].positions == shapes[p].plan.stages)
+			use(plan, kind, weights, 1);
+			if (pd_schedule_has(kind, PD_FACT_SHARES) || shapes[p].positions == shapes[p].plan.stages)
 				try_plan(plan, &tally);
 			pd_plan_free(plan);
 		}

@@ -9,7 +9,9 @@
 #include "tap.h"
 
 #include "base/mem.h"
+#include "order/made.h"
 #include "schedule/cursor.h"
+#include "schedule/pattern.h"
 #include "schedule/peers.h"
 
 #include <stdlib.h>
@@ -174,12 +176,13 @@ static int64_t rule(const struct pd_plan *plan, int s, int64_t b, bool backward,
 }
 
 /*
- * Tells whether the gradients for so many backwards have arrived, and no others; if tensors skip stages,
- * those for one more may have arrived.
+ * Tells whether the gradients for so many backwards have arrived, and no others; those for one more may have
+ * arrived if tensors skip stages, and for as many as there are buffers if the schedule crowds them.
  */
 static bool arrived(const struct pd_schedule *schedule, int s, int64_t gradients, int64_t backwards)
 {
-	int64_t each = schedule->wiring->out_count[s], more = schedule->behind[0] > 0 ? each : 0;
+	int64_t each = schedule->wiring->out_count[s];
+	int64_t more = schedule->pattern->crowds ? 2 * each : schedule->behind[0] > 0 ? each : 0;
 
 	return gradients >= each * backwards && gradients <= each * backwards + more;
 }
@@ -396,6 +399,9 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 24, 4 },
 		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 16, 8 },
 		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 40, 4 },
+		{ PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 2, 1 }, { PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 3, 2 },
+		{ PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 6, 4 }, { PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 8, 4 },
+		{ PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 40, 4 },
 	};
 	static const struct {
 		const char *name;
@@ -417,6 +423,9 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 			int p = kinds[k].positions;
 			bool fits = p == 0 || (shapes[i].stages % p == 0 && shapes[i].stages > p);
 
+			if (pd_schedule_has(kinds[k].schedule, PD_FACT_V) && shapes[i].stages != 2 * p)
+				fits = false;
+
 			if (agree && kinds[k].weights != PD_WEIGHTS_2BW &&
 			    kinds[k].weights != PD_WEIGHTS_FLUSH)
 				fits = false;
@@ -435,11 +444,11 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 				if ((p || plan->schedule == PD_SCHEDULE_NF1B) &&
 				    plan->stages[s].replicas > 1)
 					fits = false;
-				if (p)
-					plan->stages[s].ranks[0] = s % p;
 			}
-			if (p)
+			if (p && fits) {
 				plan->rank_count = p;
+				share(plan, p);
+			}
 			snprintf(name, sizeof(name), "%s, %s, %s, %d microbatches%s%s",
 				 pd_schedule_kind_name[plan->schedule],
 				 pd_weight_kind_name[plan->weights], shapes[i].name,
@@ -736,6 +745,61 @@ static void check_interleaved(void)
 	pd_plan_free(plan);
 }
 
+/* Tells whether a rank computes what its position's list has, in that order. */
+static bool computes(const struct pd_schedule *schedule, int rank, const struct pd_order_list *list)
+{
+	static const enum pd_op_kind kinds[] = { PD_OP_forward, PD_OP_backward_input, PD_OP_backward_weight };
+	struct pd_phase phase = { .last = schedule->plan->microbatches };
+	struct pd_cursor cursor;
+	struct pd_op op;
+	size_t k = 0;
+	bool same = true;
+
+	pd_cursor_init(&cursor, schedule, rank, &phase, 0);
+	while (pd_cursor_next(&cursor, &op))
+		if (op.kind == PD_OP_forward || op.kind == PD_OP_backward_input || op.kind == PD_OP_backward_weight) {
+			same = same && k < list->count && op.kind == kinds[list->ops[k].pass] &&
+			       op.stage == list->ops[k].stage && op.microbatch == list->ops[k].microbatch;
+			k++;
+		}
+	pd_cursor_release(&cursor);
+	return same && k == list->count;
+}
+
+/* Checks that what is computed is in the order that lib/order makes, and certifies. */
+static void check_listed(enum pd_schedule_kind kind, struct pd_order *(*make)(int positions, int microbatches))
+{
+	static const int ones[16] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+	int wrong = 0, count = 0;
+
+	for (int p = 1; p <= 8; p++)
+		for (int m = 1; m <= 4 * p + 2; m++, count++) {
+			int layers[16] = { 0 };
+			struct pd_order *order = make(p, m);
+			struct pd_schedule *schedule;
+			struct pd_plan *plan;
+			struct pd_error err;
+			bool same;
+
+			for (int l = 0; l < 16; l++)
+				layers[l < 2 * p ? l : 2 * p - 1]++;
+			plan = plan_of(sixteen, 2 * p, layers, ones);
+			plan->rank_count = p;
+			use(plan, kind, PD_WEIGHTS_FLUSH, m);
+			schedule = pd_schedule_new(plan, &err);
+			same = schedule && pd_order_certify(order, NULL, &err) == 0;
+			for (int q = 0; q < p && same; q++)
+				same = computes(schedule, q, &order->lists[q]);
+			if (!same)
+				diag("%d ranks, %d microbatches", p, m);
+			wrong += !same;
+			pd_schedule_free(schedule);
+			pd_plan_free(plan);
+			pd_order_free(order);
+		}
+	is_int(wrong, 0, "%s: computes as listed, in %d cases", pd_schedule_kind_name[kind], count);
+}
+
 int main(void)
 {
 	static const int64_t lengths[] = { 1, 2, 7, 30, 61 };
@@ -743,6 +807,7 @@ int main(void)
 	check_figures();
 	check_buckets();
 	check_interleaved();
+	check_listed(PD_SCHEDULE_ZB_V, pd_order_zb_v);
 	for (size_t p = 0; p < PD_COUNT(plans); p++)
 		for (size_t i = 0; i < PD_COUNT(lengths); i++) {
 			check_plan(chain, plans[p].stages, plans[p].layers, plans[p].replicas,

@@ -57,12 +57,21 @@ struct pd_plan *make_plan(const char *graph, const struct table_plan *from, int 
 	return plan;
 }
 
+void share(struct pd_plan *plan, int positions)
+{
+	for (int s = positions; s < plan->stage_count; s++)
+		memcpy(plan->stages[s].ranks, plan->stages[pd_schedule_position(plan->schedule, positions, s)].ranks,
+		       (size_t)plan->stages[s].replicas * sizeof(int));
+}
+
 void use(struct pd_plan *plan, enum pd_schedule_kind schedule, enum pd_weight_kind weights,
 	 int64_t microbatches)
 {
 	plan->schedule = schedule;
 	plan->weights = weights;
 	plan->microbatches = microbatches;
+	if (pd_schedule_has(schedule, PD_FACT_SHARES))
+		share(plan, plan->rank_count / plan->stages[0].replicas);
 }
 
 void recompute_in(struct pd_plan *plan, unsigned set)

@@ -22,6 +22,8 @@ struct pd_plan *plan_of(const char *graph, int stages, const int *layers, const 
 struct pd_plan *make_plan(const char *graph, const struct table_plan *from, int positions);
 void use(struct pd_plan *plan, enum pd_schedule_kind schedule, enum pd_weight_kind weights,
 	 int64_t microbatches);
+/* Puts the stages from `positions` on, on the ranks of those before, as the plan's schedule wants it. */
+void share(struct pd_plan *plan, int positions);
 /* Makes the stages of a set recompute: bit s stands for stage s. */
 void recompute_in(struct pd_plan *plan, unsigned set);
 

@@ -309,7 +309,7 @@ static struct pd_expected expect(const struct pd_schedule *schedule, bool likely
 	int64_t least_ns = floor_ns(schedule, times, busiest_ns);
 	struct pd_expected expected;
 
-	if (known ? is_chain(schedule, times) : !schedule->splits) {
+	if (known ? is_chain(schedule, times) : !schedule->splits || schedule->chunks > 1) {
 		expected.estimate_ns = pd_cycle_slowest(times, schedule->plan->stage_count).period_ns;
 		expected.bound_ns = expected.estimate_ns;
 		expected.steps = 0;

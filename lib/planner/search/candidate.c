@@ -216,7 +216,7 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_pa
 	if (request->chunks) {
 		plan->rank_count = partition->stage_count / request->chunks;
 		for (int s = 0; s < plan->stage_count; s++)
-			plan->stages[s].ranks[0] = s % plan->rank_count;
+			plan->stages[s].ranks[0] = pd_schedule_position(plan->schedule, plan->rank_count, s);
 	}
 	plan->microbatches = request->microbatches ? request->microbatches
 						   : pd_planner_microbatches(plan);

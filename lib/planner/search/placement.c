@@ -20,8 +20,8 @@ static int put(struct pd_plan *plan, int p, int next)
 {
 	int replicas = plan->stages[p].replicas;
 
-	for (int s = p; s < plan->stage_count; s += places_of(plan))
-		for (int r = 0; r < replicas; r++)
+	for (int s = p; s < plan->stage_count; s++)
+		for (int r = 0; r < replicas && pd_schedule_position(plan->schedule, places_of(plan), s) == p; r++)
 			plan->stages[s].ranks[r] = next + r;
 	return next + replicas;
 }

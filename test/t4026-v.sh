@@ -1,0 +1,106 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Schedules with two stages on each rank, there and back again.  The weights are, bit for bit, those of
+# test/conform/serial.c; the memory is what is predicted.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/train-lib.sh"
+
+residual_model >residual.json
+profile residual.json 2 >residual
+cp "$PD_SOURCE/test/data/tied-model.json" tied.json
+profile tied.json 2 >tied
+
+# v PROFILE RANKS REPLICAS LAYERS...: prints a plan whose stages s and 2 RANKS - 1 - s are on the same ranks.
+v() {
+	profile=$1
+	ranks=$2
+	replicas=$3
+	shift 3
+	pd-plan --topology=$#@10Gbit/s --weights=flush --microbatches=4 --stages="$(echo "$@" | tr " " ,)" $profile |
+		ordered_jq --argjson p "$ranks" --argjson r "$replicas" '.stages |= [to_entries[] |
+			(if .key < $p then .key else 2 * $p - 1 - .key end) as $q |
+			.value.replicas = $r | .value.ranks = [range($q * $r; ($q + 1) * $r)] | .value]'
+}
+v residual 1 1 9 11 >1
+v residual 2 1 5 5 5 5 >2
+v residual 3 1 3 4 3 3 4 3 >3
+v residual 4 1 3 2 3 2 3 2 3 2 >4
+v residual 2 1 1 8 2 9 >uneven
+v residual 2 2 5 5 5 5 >2x2
+
+while read -r schedule microbatches plans; do
+	for plan in $plans; do
+		test_row "$schedule" "$schedule, $microbatches at a time, $plan" '
+			pair $plan $schedule flush $microbatches >plan.json
+			pd-schedule --minibatches=2 plan.json >schedule.jsonl
+			pd-schedule --check schedule.jsonl
+			trained 11 plan.json $sgd'
+	done
+done <<END
+zb-v 1 1 2 3
+zb-v 2 1 2 4 2x2
+zb-v 3 2
+zb-v 4 1 2 4 uneven 2x2
+zb-v 5 3
+zb-v 8 4
+END
+
+# again PLAN WHICH: prints the plan, in which these stages (all, or a list) recompute.
+again() {
+	jq --arg which "$2" '.stages |= [to_entries[] | .value.recompute = ($which == "all" or
+		(.key as $s | $which | split(",") | index("\($s)") != null)) | .value]' "$1"
+}
+v tied 1 1 4 10 >tied-1
+v tied 2 1 4 3 3 4 >tied-2
+v tied 2 2 4 3 3 4 >tied-2x2
+while read -r schedule microbatches plan which; do
+	test_row "$schedule" "$schedule, $microbatches at a time, $plan, stages $which recompute" '
+		pair $plan $schedule flush $microbatches >once.json
+		again once.json $which >plan.json
+		pd-schedule --check plan.json
+		trained 11 plan.json $sgd'
+done <<END
+zb-v 4 2 all
+zb-v 4 2x2 0,2
+zb-v 8 3 all
+zb-v 2 4 1,7
+zb-v 8 4 all
+END
+while read -r schedule microbatches plan options; do
+	test_row "$schedule" "$schedule, $microbatches at a time, $plan, $options" '
+		pair $plan $schedule flush $microbatches >plan.json
+		trained 11 plan.json $sgd $options'
+done <<END
+zb-v 4 2 --clip-grad-norm=0.5
+zb-v 4 2x2 --clip-grad-norm=0.5 --loss-scale=dynamic --loss-scale-init=1e38 --loss-scale-interval=2
+zb-v 4 tied-1
+zb-v 4 tied-2 --clip-grad-norm=2
+zb-v 4 tied-2x2
+END
+test_ok "buckets: the gradients of weights in parts" '
+	pair 2x2 zb-v flush 4 >one.json
+	for bytes in 1 1200; do
+		jq --argjson bytes $bytes ".bucket_bytes = \$bytes" one.json >plan.json
+		pd-schedule --check --minibatches=5 plan.json
+		trained 5 plan.json $sgd
+	done'
+idx_data data
+while read -r schedule microbatches plan n stops; do
+	test_row "$schedule" "$schedule, $microbatches at a time, $plan: resumed at $stops" '
+		pair $plan $schedule flush $microbatches >plan.json
+		resumed plan.json $n $stops -- $sgd --data=data'
+done <<END
+zb-v 2 2 33 3 28
+zb-v 4 2x2 16 1 5
+END
+test_ok "evaluations have the same figures with any number of ranks" '
+	for plan in 1 2 3 4 uneven; do
+		pair $plan zb-v flush 4 >plan.json
+		rm -rf ck
+		train ck plan.json $sgd --data=data --minibatches=8 >out
+		tail -n 1 out | jq -c "[.loss, .evaluation.loss, .evaluation.accuracy]"
+	done >figures
+	cat figures
+	[ "$(sort -u figures | wc -l)" -eq 1 ]'
+
+test_done
