@@ -2,11 +2,9 @@
 /*
  * The device seam: memory, streams, and the layers of a network.
  *
- * A device executes the work on its streams, each stream in order, and completes events.  Functions
- * marked (queued) do not wait: they put work on a stream and return.  The event given, if not NULL,
- * has been armed by the caller and is completed when the work is done.  A queued function returns
- * PD_AGAIN when the stream's queue is full (*err is untouched; try again later), and -1 when the
- * device is broken.
+ * A device executes the works (work.h) on its streams, each stream in order, and completes their events.
+ * To submit works does not wait.  It returns PD_AGAIN when the stream's queue is full (try again later), and
+ * -1 when the device is broken.
  *
  * The host may be unable to read memory from alloc().  The caller owns all memory that a network
  * uses; net.sizes() says how much.
@@ -21,10 +19,7 @@
 #pragma once
 
 #include "base/event.h"
-#include "device/chunks.h"
-#include "device/global_norm.h"
-#include "device/mixed_sum.h"
-#include "device/update.h"
+#include "device/work.h"
 #include "model/model.h"
 
 #include <stdbool.h>
@@ -142,77 +137,8 @@ struct pd_net_layer {
 	const char *slow_kernel;
 };
 
-struct pd_loss {                /* of a microbatch; in host memory, valid once the event is done */
-	/*
-	 * The sum is over the rows of the valid samples; a sample has as many as its logits, or
-	 * one.
-	 */
-	double sum;
-	int64_t correct;
-	int64_t samples;                /* the valid ones */
-	int64_t rows;                   /* of theirs, those that count: whose label is not ignored */
-};
-
-/*
- * Backward comes in two parts where the net was opened for that.  INPUT computes the gradients of
- * activations and keeps in the slot what WEIGHT needs to compute the gradients of parameters; the
- * bits are those of ALL. WEIGHT reads inbox, slot and weights, and writes gradients and scratch;
- * inbox and slot may not change in between.
- */
-enum pd_backward_part { PD_BACKWARD_ALL, PD_BACKWARD_INPUT, PD_BACKWARD_WEIGHT };
-
-/* A forward or backward reads and writes these.  The structure is copied when it is queued. */
-struct pd_pass {
-	const void *weights;
-	void *state, *gradients, *inbox, *slot, *kept, *scratch, *gradient_in, *gradient_out;
-	int64_t first_sample;	/* global number of the minibatch's first sample, for dropout */
-	int64_t valid;                  /* samples that count; the others are padding */
-	bool evaluate;                  /* running statistics are used and not changed; no dropout */
-	/*
-	 * a recomputation, without the layers of pd_net_config.kept: the first forward has moved the
-	 * running statistics, this one does not
-	 */
-	bool again;
-	enum pd_backward_part part;
-	struct pd_loss *losses;	/* one for each loss layer of the stage, in their order; or NULL */
-	/* each loss is multiplied by it for backward; device memory; NULL: 1 */
-	const struct pd_scale *scale;
-};
-
-/*
- * An iteration of a stage that sends nothing on: an update, the next microbatch's forward, and its
- * backward.
- */
-struct pd_iteration {
-	const struct pd_update *update;         /* NULL: none */
-	/* for forward and backward; neither an evaluation nor one part of backward */
-	const struct pd_pass *pass;
-	struct pd_event *updated, *forwarded, *ended;
-};
-
-/* Sums of squares of a stage's gradients, for the vector of lib/device/global_norm.h. */
-struct pd_squares {
-	const void *gradients;
-	const struct pd_scale *scale;   /* the gradients were made with this scale; NULL: with none */
-	double *vector;                 /* device memory */
-	bool clear;                     /* first sets all elements to PD_ABSENT */
-};
-
 /* An arena of parameters is in the net's dtype (WORKING) or in f32 (FULL). */
 enum pd_form { PD_WORKING, PD_FULL };
-
-/*
- * Work that a transport puts on a stream.  The stream's thread calls post() with the device's own
- * handle of the stream (a cudaStream_t); where that is NULL, post() does the work at once.  Once
- * the work is done, any thread calls check().  Both return -1 with *err where something failed.
- */
-struct pd_call {
-	int (*post)(void *context, void *native, struct pd_error *err);
-	int (*check)(void *context, struct pd_error *err);
-	void *context;                  /* used until check() has returned or the stream is closed */
-};
-
-enum pd_copy { PD_COPY_TO_DEVICE, PD_COPY_TO_HOST, PD_COPY_WITHIN };
 
 /* A named tensor of a layer, for checkpoints: in host memory, plain layout, f32. */
 enum pd_part { PD_PART_PARAMETER, PD_PART_STATE, PD_PART_FROZEN };
@@ -255,7 +181,6 @@ struct pd_memory_ops {
 	void (*host_free)(struct pd_device *device, void *ptr);
 };
 
-/* Streams, with waits, copies and calls. */
 struct pd_stream_ops {
 	struct pd_stream *(*open)(struct pd_device *device, struct pd_error *err);
 	/*
@@ -263,12 +188,11 @@ struct pd_stream_ops {
 	 * events that may never come.
 	 */
 	void (*close)(struct pd_stream *stream);
-	/* Lets work queued from now on start after ev.  (queued) */
-	int (*wait)(struct pd_stream *stream, struct pd_event *ev);
-	int (*copy)(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
-		    enum pd_copy way, struct pd_event *ev);
-	/* (queued)  NULL: the device cannot. */
-	int (*call)(struct pd_stream *stream, const struct pd_call *call, struct pd_event *ev);
+	/*
+	 * Puts works on the stream, in this order: all of them, or none (PD_AGAIN).  They are copied.  Works
+	 * that come together a device may do together.  device/submit.h makes single ones.
+	 */
+	int (*submit)(struct pd_stream *stream, const struct pd_work *works, int n);
 };
 
 /* The layers of a stage: their sizes, parameters and passes. */
@@ -282,25 +206,6 @@ struct pd_net_ops {
 	/* Sets initial parameters and state, from the seed. master: NULL in a net of f32. */
 	int (*init)(struct pd_net *net, void *weights, void *master, void *state,
 		    struct pd_error *err);
-	/* Runs layers from to from + count - 1 (model numbers) of the stage.  (queued) */
-	int (*forward)(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
-		       int from, int count, struct pd_event *ev);
-	/*
-	 * Runs backward or one part of it, from the last layer to the first.  Gradients of
-	 * parameters are overwritten, not added to.  Scratch holds gradients of activations from
-	 * one call to the next, so the calls for the parts of a stage share it, and nothing else
-	 * may use it in between.  (queued)
-	 */
-	int (*backward)(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
-			int from, int count, struct pd_event *ev);
-	int (*update)(struct pd_stream *stream, struct pd_net *net, const struct pd_update *update,
-		      int from, int count, struct pd_event *ev);
-	/*
-	 * Does the work of update, forward and backward, each with its own event.  All of it is
-	 * queued, or nothing.  (queued)  NULL: the device gains nothing from that.
-	 */
-	int (*iterate)(struct pd_stream *stream, struct pd_net *net,
-		       const struct pd_iteration *iteration, int from, int count);
 	/*
 	 * Ends a rehearsal (device/rehearse.h): every kind of pass over all layers of the net has
 	 * run twice, and nothing is on a stream.  Makes everything for which the device has to be
@@ -323,41 +228,12 @@ struct pd_net_ops {
 		      const float *host);
 };
 
-/* Computations outside of layers. */
-struct pd_math_ops {
-	/*
-	 * Computes dst[i] = src[0][i] + src[1][i] + ..., in that order, for count floats; dst may
-	 * be one of the sources, and n = 0 gives zeros.  (queued)
-	 */
-	int (*sum)(struct pd_stream *stream, float *dst, const float *const *src, int n,
-		   size_t count, struct pd_event *ev);
-	/*
-	 * Does the same, and writes the result to all of the n arrays.  (queued)  NULL where the device
-	 * has no shared_alloc().
-	 */
-	int (*sum_all)(struct pd_stream *stream, float *const *arrays, int n, size_t count,
-		       struct pd_event *ev);
-	/*
-	 * Does the same as sum() in f32, with sources that are widened, and rounds the result to 16 bits
-	 * where dst has them.  dst may be a source of the same width.  (queued)
-	 */
-	int (*mixed_sum)(struct pd_stream *stream, const struct pd_mixed_sum *sum,
-			 struct pd_event *ev);
-	/*
-	 * squares() is for all layers of the stage.  unite() sets vector[i] = other[i] where
-	 * vector[i] is PD_ABSENT.  (queued)  Both are NULL where the device cannot.
-	 */
-	int (*squares)(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
-		       struct pd_event *ev);
-	int (*unite)(struct pd_stream *stream, double *vector, const double *other, size_t count,
-		     struct pd_event *ev);
-	int (*chunks)(struct pd_stream *stream, const struct pd_chunks *what, struct pd_event *ev);
-};
-
 struct pd_device_ops {
 	const char *name;
 	bool splits;                    /* backward comes in two parts */
 	bool separate_memory;		/* the host cannot read memory from alloc() */
+	bool joins;                     /* it gains from works that come together (stream.submit) */
+	bool calls;                     /* its streams take PD_WORK_CALL */
 	int (*count)(struct pd_error *why);     /* of those usable here; 0: none, and why */
 	/* pd_device_info.place of one of those; NULL: it means nothing */
 	void (*place)(int ordinal, char place[PD_DEVICE_PLACE]);
@@ -367,7 +243,6 @@ struct pd_device_ops {
 	struct pd_memory_ops memory;
 	struct pd_stream_ops stream;
 	struct pd_net_ops net;
-	struct pd_math_ops math;
 };
 
 /*

@@ -1,5 +1,5 @@
 lib_libpd_a_SOURCES += lib/device/update.c lib/device/update.h lib/device/optimizer.def lib/device/hyper.def \
-	lib/device/chunks.h lib/device/global_norm.h lib/device/device.h \
+	lib/device/chunks.h lib/device/global_norm.h lib/device/device.h lib/device/work.h lib/device/submit.h \
 	lib/device/mixed_sum.h
 lib_libpddevice_a_SOURCES += lib/device/list.c \
 	lib/device/compiled.c lib/device/compiled.h lib/device/memory_layout.c \

@@ -14,51 +14,6 @@
 
 #define PD_QUEUE 256
 
-enum pd_work_kind {
-	PD_WORK_WAIT, PD_WORK_FORWARD, PD_WORK_BACKWARD, PD_WORK_UPDATE, PD_WORK_SUM,
-	PD_WORK_SUM_ALL, PD_WORK_MIXED_SUM, PD_WORK_SQUARES, PD_WORK_UNITE, PD_WORK_CHUNKS, PD_WORK_COPY,
-	PD_WORK_CALL, PD_WORK_QUIT
-};
-
-struct pd_work {
-	enum pd_work_kind kind;
-	int joined;	/* so many works behind this one belong to the same call of run() */
-	struct pd_event *ev;
-	struct pd_net *net;
-	int from, count;
-	union {
-		struct pd_event *awaited;
-		struct pd_pass pass;
-		struct pd_update update;
-		struct {
-			float *dst;
-			const float *src[PD_SUM_SOURCES];
-			int n;
-			size_t count;
-		} sum;
-		struct {
-			float *arrays[PD_SUM_SOURCES];
-			int n;
-			size_t count;
-		} sum_all;
-		struct pd_mixed_sum mixed_sum;
-		struct pd_squares squares;
-		struct pd_chunks chunks;
-		struct {
-			double *vector;
-			const double *other;
-			size_t count;
-		} unite;
-		struct {
-			void *dst;
-			const void *src;
-			size_t bytes;
-			enum pd_copy way;
-		} copy;
-		struct pd_call call;
-	};
-};
-
 struct pd_queue;
 
 /* The stream's thread calls all of these. */
@@ -85,6 +40,7 @@ struct pd_queue {
 	pthread_cond_t filled;
 	struct pd_work queue[PD_QUEUE];
 	size_t head, tail;              /* head: the next to run; both only grow */
+	bool quits;                     /* the thread, once no work is left */
 	bool closing;                   /* protected by the gate's lock, if there is a gate */
 };
 
@@ -98,27 +54,8 @@ const struct pd_work *pd_queue_item(const struct pd_queue *q, int i);
 /* Sleeps until the event is done; -1 where it failed or never will be done. */
 int pd_queue_await(struct pd_queue *q, const struct pd_event *ev, struct pd_error *err);
 
-/* These are the device's functions of the same names. */
-int pd_queue_wait(struct pd_stream *stream, struct pd_event *ev);
-int pd_queue_forward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
-		     int from, int count, struct pd_event *ev);
-int pd_queue_backward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
-		      int from, int count, struct pd_event *ev);
-int pd_queue_update(struct pd_stream *stream, struct pd_net *net, const struct pd_update *update,
-		    int from, int count, struct pd_event *ev);
-/* If join is true, the three works are one call of run(). */
-int pd_queue_iterate(struct pd_stream *stream, struct pd_net *net,
-		     const struct pd_iteration *iteration, int from, int count, bool join);
-int pd_queue_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
-		 size_t count, struct pd_event *ev);
-int pd_queue_sum_all(struct pd_stream *stream, float *const *arrays, int n, size_t count,
-		     struct pd_event *ev);
-int pd_queue_mixed_sum(struct pd_stream *stream, const struct pd_mixed_sum *sum, struct pd_event *ev);
-int pd_queue_squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
-		     struct pd_event *ev);
-int pd_queue_unite(struct pd_stream *stream, double *vector, const double *other, size_t count,
-		   struct pd_event *ev);
-int pd_queue_chunks(struct pd_stream *stream, const struct pd_chunks *what, struct pd_event *ev);
-int pd_queue_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
-		  enum pd_copy way, struct pd_event *ev);
-int pd_queue_call(struct pd_stream *stream, const struct pd_call *call, struct pd_event *ev);
+/*
+ * These are stream.submit of a device: each work is a call of run() by itself, or all of them are one call.
+ */
+int pd_queue_submit(struct pd_stream *stream, const struct pd_work *works, int n);
+int pd_queue_submit_joined(struct pd_stream *stream, const struct pd_work *works, int n);

@@ -2,6 +2,7 @@
 #include "device/rehearse.h"
 
 #include "base/mem.h"
+#include "device/submit.h"
 
 #define TAKEN 16
 #define TIMES 2	/* devices keep work that comes again when it comes for the second time */
@@ -59,13 +60,13 @@ static int passes(struct rehearsal *r, struct pd_pass pass, struct pd_error *err
 	for (int k = r->what->evaluates ? 0 : 1; k < (c->recomputes ? 3 : 2); k++) {
 		pass.evaluate = k == 0;
 		pass.again = k == 2;
-		if (finish(r, r->ops->net.forward(r->stream, r->net, &pass, c->first, c->count,
+		if (finish(r, pd_submit_forward(r->stream, r->net, &pass, c->first, c->count,
 						  arm(r)), err) < 0)
 			return -1;
 	}
 	pass.again = false;
 	for (pass.part = from; pass.part <= to; pass.part++)
-		if (finish(r, r->ops->net.backward(r->stream, r->net, &pass, c->first, c->count,
+		if (finish(r, pd_submit_backward(r->stream, r->net, &pass, c->first, c->count,
 						   arm(r)), err) < 0)
 			return -1;
 	return 0;
@@ -80,12 +81,11 @@ static int updates(struct rehearsal *r, struct pd_update update, struct pd_scale
 		.vector = (double *)update.norm.vector,
 	};
 
-	if (r->ops->math.squares &&
-	    (finish(r, r->ops->math.squares(r->stream, r->net, &squares, arm(r)), err) < 0 ||
-	     finish(r, r->ops->math.unite(r->stream, squares.vector, squares.vector,
-					  (size_t)update.norm.layers + 1, arm(r)), err) < 0))
+	if (finish(r, pd_submit_squares(r->stream, r->net, &squares, arm(r)), err) < 0 ||
+	    finish(r, pd_submit_unite(r->stream, squares.vector, squares.vector, (size_t)update.norm.layers + 1,
+				      arm(r)), err) < 0)
 		return -1;
-	return finish(r, r->ops->net.update(r->stream, r->net, &update, r->config->first,
+	return finish(r, pd_submit_update(r->stream, r->net, &update, r->config->first,
 					    r->config->count, arm(r)), err);
 }
 
@@ -95,14 +95,14 @@ static int iterations(struct rehearsal *r, const struct pd_pass *pass, struct pd
 {
 	struct pd_iteration it = { .pass = pass };
 
-	if (!r->ops->net.iterate || r->config->split || r->ops->net.sizes(r->net)->out_count > 0)
+	if (!r->ops->joins || r->config->split || r->ops->net.sizes(r->net)->out_count > 0)
 		return 0;
 	update.norm.vector = NULL;
 	update.delta = NULL;
 	for (int k = 0; k < (r->what->joins ? 2 : 1); k++) {
 		it.update = k > 0 ? &update : NULL;
 		it.ended = arm(r);
-		if (finish(r, r->ops->net.iterate(r->stream, r->net, &it, r->config->first,
+		if (finish(r, pd_submit_iteration(r->stream, r->net, &it, r->config->first,
 						  r->config->count), err) < 0)
 			return -1;
 	}
@@ -120,7 +120,7 @@ static int chunks(struct rehearsal *r, float *numbers, struct pd_error *err)
 	};
 
 	for (what.step = PD_CHUNKS_CHOOSE; what.step <= PD_CHUNKS_UNPACK; what.step++)
-		if (finish(r, r->ops->math.chunks(r->stream, &what, arm(r)), err) < 0)
+		if (finish(r, pd_submit_chunks(r->stream, &what, arm(r)), err) < 0)
 			return -1;
 	return 0;
 }
@@ -135,7 +135,7 @@ static int mixed_sums(struct rehearsal *r, float *numbers, struct pd_error *err)
 			.narrow_sources = (uint32_t)way % 2, .count = FLOATS / 2,
 		};
 
-		if (finish(r, r->ops->math.mixed_sum(r->stream, &sum, arm(r)), err) < 0)
+		if (finish(r, pd_submit_mixed_sum(r->stream, &sum, arm(r)), err) < 0)
 			return -1;
 	}
 	return 0;
@@ -149,16 +149,16 @@ static int sums(struct rehearsal *r, float *numbers, struct pd_error *err)
 	for (int skew = 0; skew <= 1; skew++) {
 		const float *parts[2] = { numbers + skew, numbers + skew };
 
-		if (finish(r, r->ops->math.sum(r->stream, numbers + skew, parts, 2, FLOATS - 1,
+		if (finish(r, pd_submit_sum(r->stream, numbers + skew, parts, 2, FLOATS - 1,
 					       arm(r)), err) < 0)
 			return -1;
 	}
 	if (mixed_sums(r, numbers, err) < 0)
 		return -1;
 	/* a replica without gradients contributes zeros */
-	if (finish(r, r->ops->math.sum(r->stream, numbers, NULL, 0, FLOATS, arm(r)), err) < 0)
+	if (finish(r, pd_submit_sum(r->stream, numbers, NULL, 0, FLOATS, arm(r)), err) < 0)
 		return -1;
-	return finish(r, r->ops->stream.copy(r->stream, numbers, numbers + FLOATS / 2,
+	return finish(r, pd_submit_copy(r->stream, numbers, numbers + FLOATS / 2,
 					     FLOATS / 2 * sizeof(float), PD_COPY_WITHIN, arm(r)),
 		      err);
 }
@@ -199,8 +199,6 @@ static int all(struct rehearsal *r, struct pd_error *err)
 
 	if (!numbers)
 		return -1;
-	if (!r->ops->math.squares)
-		update.norm.vector = NULL;
 	for (int i = 0; i < TIMES; i++)
 		if (passes(r, pass, err) < 0 || iterations(r, &pass, update, err) < 0 ||
 		    updates(r, update, (struct pd_scale *)pass.scale, err) < 0)

@@ -19,7 +19,7 @@ struct pd_rehearsal {
 	bool evaluates;
 	enum pd_optimizer_kind update;
 	int moments;                    /* that the update moves */
-	bool joins;                     /* updates may come together with passes (net.iterate) */
+	bool joins;                     /* updates may come together with passes (pd_device_ops.joins) */
 	int64_t turns;                  /* passes of one kind come with so many combinations of buffers */
 };
 

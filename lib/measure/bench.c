@@ -2,6 +2,7 @@
 #include "measure/bench.h"
 
 #include "base/mem.h"
+#include "device/submit.h"
 
 #include <stdlib.h>
 
@@ -91,7 +92,7 @@ static int fill_inputs(struct pd_bench *b, struct pd_error *err)
 	pd_event_wait(&batch->ready, &b->gate);
 	for (int i = 0; i < n; i++) {
 		pd_event_arm(&copied);
-		if (b->device->ops->stream.copy(b->stream, (char *)b->inbox + sizes->in[i].offset,
+		if (pd_submit_copy(b->stream, (char *)b->inbox + sizes->in[i].offset,
 						batch->buffers[i], batch->bytes[i],
 						PD_COPY_TO_DEVICE, &copied) != 0)
 			return pd_error_failed(err, "the device refused the inputs");
@@ -191,7 +192,6 @@ bool pd_bench_has(const struct pd_bench *b, enum bench_part part)
 int pd_bench_queue(struct pd_bench *b, enum bench_part part, int from, int count,
 		   struct pd_event *ev)
 {
-	const struct pd_device_ops *ops = b->options->device;
 	struct pd_net *net = on_split(part) ? b->split : b->net;
 	struct pd_update update = b->update;
 	struct pd_pass pass = b->pass;
@@ -201,16 +201,16 @@ int pd_bench_queue(struct pd_bench *b, enum bench_part part, int from, int count
 	switch (part) {
 	case BENCH_FORWARD:
 	case BENCH_SPLIT_FORWARD:
-		return ops->net.forward(b->stream, net, &pass, from, count, ev);
+		return pd_submit_forward(b->stream, net, &pass, from, count, ev);
 	case BENCH_BACKWARD:
 	case BENCH_INPUT:
 	case BENCH_WEIGHT:
-		return ops->net.backward(b->stream, net, &pass, from, count, ev);
+		return pd_submit_backward(b->stream, net, &pass, from, count, ev);
 	case BENCH_APART:
 		update.next = b->apart;
 		/* fall through */
 	default:
-		return ops->net.update(b->stream, b->net, &update, from, count, ev);
+		return pd_submit_update(b->stream, b->net, &update, from, count, ev);
 	}
 }
 
@@ -227,8 +227,8 @@ int pd_bench_queue_sum(struct pd_bench *b, enum bench_sum what, struct pd_event 
 	};
 
 	return what == BENCH_SUM
-		? b->device->ops->math.sum(b->stream, b->gradients, parts, 2, mixed.count, ev)
-		: b->device->ops->math.mixed_sum(b->stream, &mixed, ev);
+		? pd_submit_sum(b->stream, b->gradients, parts, 2, mixed.count, ev)
+		: pd_submit_mixed_sum(b->stream, &mixed, ev);
 }
 
 int pd_bench_step(struct pd_bench *b, int from, int to, struct pd_event *events, struct pd_error *err)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Steps while bytes are copied, as they are while transfers come and leave. */
 #include "base/processors.h"
+#include "device/submit.h"
 #include "measure/bench.h"
 
 #define COPY_BYTES ((size_t)16 << 20)
@@ -48,7 +49,7 @@ static int open_copies(struct pd_bench *b, struct pd_error *err)
 static int copy(struct pd_bench *b, struct pd_event *ev, struct pd_error *err)
 {
 	pd_event_arm(ev);
-	return b->device->ops->stream.copy(b->copying, b->copied[1], b->copied[0], COPY_BYTES, PD_COPY_WITHIN,
+	return pd_submit_copy(b->copying, b->copied[1], b->copied[0], COPY_BYTES, PD_COPY_WITHIN,
 					   ev) == 0 ? 0 : pd_error_failed(err, "the device refused a copy");
 }
 

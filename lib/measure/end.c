@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/sort.h"
 #include "device/rehearse.h"
+#include "device/submit.h"
 #include "transport/routes.h"
 
 #include <errno.h>
@@ -92,7 +93,7 @@ static int keep_busy(struct end *end, struct pd_error *err)
 		if (!pd_event_done(&load->done[i]))
 			continue;
 		pd_event_arm(&load->done[i]);
-		if (end->device->ops->math.sum(load->stream, load->numbers, parts, 2, LOAD_FLOATS,
+		if (pd_submit_sum(load->stream, load->numbers, parts, 2, LOAD_FLOATS,
 					       &load->done[i]) != 0)
 			return pd_error_failed(err, "link: the device refused a sum");
 	}

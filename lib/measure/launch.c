@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
+#include "device/submit.h"
 #include "measure/bench.h"
 
 #include <time.h>
@@ -14,7 +15,7 @@ int pd_bench_launch(struct pd_bench *bench, int64_t *ns_p, struct pd_error *err)
 
 	pd_event_arm(&arrived);
 	pd_event_arm(&done);
-	if (bench->device->ops->stream.wait(bench->stream, &arrived) != 0 ||
+	if (pd_submit_wait(bench->stream, &arrived) != 0 ||
 	    pd_bench_queue(bench, BENCH_FORWARD, 0, 1, &done) != 0)
 		return pd_error_failed(err, "the device refused a step");
 	nanosleep(&rest, NULL);

@@ -6,6 +6,7 @@
 #include "base/piece.h"
 #include "base/pulse.h"
 #include "base/sort.h"
+#include "device/submit.h"
 #include "measure/bench.h"
 #include "measure/beside.h"
 #include "measure/figures.h"
@@ -140,7 +141,7 @@ static int sum_in_step(struct timing *t, struct pd_error *err)
 	struct pd_event ev = { 0 };
 
 	pd_event_arm(&ev);
-	if (t->bench.device->ops->math.sum_all(t->bench.stream, t->parts, t->members, t->part_floats,
+	if (pd_submit_sum_all(t->bench.stream, t->parts, t->members, t->part_floats,
 					       &ev) != 0)
 		return pd_error_failed(err, "the device refused a sum");
 	if (pd_bench_wait(&t->bench, &ev, err) < 0)

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/piece.h"
 #include "base/shared_memory.h"
+#include "device/submit.h"
 #include "topology/direct.h"
 
 #include <stdlib.h>
@@ -254,12 +255,12 @@ static int direct_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 
 static int wait_for(struct direct *d, const struct pd_event *ev)
 {
-	return ev ? d->config.device->ops->stream.wait(d->config.stream, (struct pd_event *)ev) : 0;
+	return ev ? pd_submit_wait(d->config.stream, (struct pd_event *)ev) : 0;
 }
 
 static int finish(struct direct *d)
 {
-	return d->config.device->ops->math.sum(d->config.stream, d->at->buf, NULL, 0, 0, d->done);
+	return pd_submit_sum(d->config.stream, d->at->buf, NULL, 0, 0, d->done);
 }
 
 /* After the messages' sum, waits for the notes; the last step completes `done`. */
@@ -287,7 +288,7 @@ static int issue_direct(struct direct *d)
 		return wait_for(d, step == d->config.me ? d->after : &d->pairs[step].ready_in);
 	step -= n;
 	if (step == 0)
-		return d->config.device->ops->math.sum_all(d->config.stream, d->at->parts, n,
+		return pd_submit_sum_all(d->config.stream, d->at->parts, n,
 							   share_floats(d), &d->summed);
 	step--;
 	if (step == 3 * n)

@@ -7,6 +7,7 @@
  * this reducer has.  A run's transport refuses instead (transport/routes.c).
  */
 #include "base/mem.h"
+#include "device/submit.h"
 #include "reduce/script.h"
 
 #include <stdlib.h>
@@ -85,15 +86,14 @@ static int own_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 
 static int issue(struct own *own)
 {
-	const struct pd_device_ops *device = own->config.device->ops;
 
 	switch (own->step) {
 	case SUM:
 		return own->group->all_reduce(own->group, &own->sum, &own->summed);
 	case WAIT:
-		return device->stream.wait(own->config.stream, &own->summed);
+		return pd_submit_wait(own->config.stream, &own->summed);
 	default:
-		return device->math.sum(own->config.stream, own->sum.buf, NULL, 0, 0, own->done);
+		return pd_submit_sum(own->config.stream, own->sum.buf, NULL, 0, 0, own->done);
 	}
 }
 

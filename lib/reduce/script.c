@@ -2,6 +2,7 @@
 #include "reduce/script.h"
 
 #include "base/mem.h"
+#include "device/submit.h"
 
 #include <stdlib.h>
 
@@ -180,7 +181,6 @@ int pd_script_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 
 static int add(struct pd_script *s, const struct pd_script_kept_sum *sum, struct pd_event *ev)
 {
-	const struct pd_math_ops *math = &s->config.device->ops->math;
 	const struct pd_script_at *from = s->sources + sum->first_source;
 	struct pd_mixed_sum mixed = {
 		.rounding = s->config.rounding, .dst = place_of(s, sum->to),
@@ -192,27 +192,26 @@ static int add(struct pd_script *s, const struct pd_script_kept_sum *sum, struct
 		mixed.narrow_sources |= (uint32_t)narrow(s, from[i].place) << i;
 	}
 	if (pd_script_narrows(s))
-		return math->mixed_sum(s->config.stream, &mixed, ev);
-	return math->sum(s->config.stream, mixed.dst, (const float *const *)mixed.src,
-			 sum->floats > 0 ? sum->n : 0, sum->floats, ev);
+		return pd_submit_mixed_sum(s->config.stream, &mixed, ev);
+	return pd_submit_sum(s->config.stream, mixed.dst, (const float *const *)mixed.src,
+			     sum->floats > 0 ? sum->n : 0, sum->floats, ev);
 }
 
 /* The last thing is nothing, with `done`. */
 static int issue(struct pd_script *s)
 {
-	const struct pd_device_ops *ops = s->config.device->ops;
 	struct pd_stream *stream = s->config.stream;
 	const struct pd_script_step *step = &s->steps[s->step];
 	struct pd_event *ev;
 
 	if (s->step == s->step_count)
-		return ops->math.sum(stream, s->buf, NULL, 0, 0, s->done);
+		return pd_submit_sum(stream, s->buf, NULL, 0, 0, s->done);
 	ev = event_of(s, step->ev);
 	if (step->sum >= 0)
 		return add(s, &s->sums[step->sum], ev);
 	if (ev && !s->base.waits && !pd_event_done(ev))
 		return PD_AGAIN;
-	return ev ? ops->stream.wait(stream, ev) : 0;
+	return ev ? pd_submit_wait(stream, ev) : 0;
 }
 
 static size_t steps_upto(const struct pd_script *s, enum pd_reduction_part upto)

@@ -2,6 +2,7 @@
 #include "reduce/sparse.h"
 
 #include "base/mem.h"
+#include "device/submit.h"
 
 #include <stdlib.h>
 
@@ -119,7 +120,7 @@ static int do_chunks(struct sparse *s, enum pd_chunk_step step, struct pd_event 
 	struct pd_chunks what = s->bucket.chunks;
 
 	what.step = step;
-	return s->config.device->ops->math.chunks(s->config.stream, &what, ev);
+	return pd_submit_chunks(s->config.stream, &what, ev);
 }
 
 static int issue(struct sparse *s)
@@ -128,7 +129,7 @@ static int issue(struct sparse *s)
 	case WAIT:
 		if (s->after && s->base.polls && !s->base.waits && !pd_event_done(s->after))
 			return PD_AGAIN;
-		return s->after ? s->config.device->ops->stream.wait(
+		return s->after ? pd_submit_wait(
 					  s->config.stream, (struct pd_event *)s->after) : 0;
 	case CHOOSE:
 		return do_chunks(s, PD_CHUNKS_CHOOSE, NULL);

@@ -140,9 +140,6 @@ static int open_part(struct rank *rank, struct rank_part *part, struct pd_error 
 	if (net.split && !device->splits)
 		return pd_error_input(err, "schedule \"%s\": the %s device cannot split backward in"
 				      " two", pd_schedule_kind_name[plan->schedule], device->name);
-	if (pd_plan_agrees(plan) && !device->math.squares)
-		return pd_error_input(err, "%s: agree: the %s device cannot make the norm of"
-				      " gradients", pd_plan_name(plan), device->name);
 	if (net.copies && !device->net.tied_layers)
 		return pd_error_input(err, "parameters that layers share: the %s device has one place"
 				      " for them", device->name);

@@ -2,6 +2,7 @@
 #include "transport/staged.h"
 
 #include "base/mem.h"
+#include "device/submit.h"
 #include "transport/provider.h"
 
 #include <stdlib.h>
@@ -134,11 +135,10 @@ static void fail(struct staged *s, struct staged_transfer *x)
 /* Copies the ready buffer to the host and posts the send behind that copy. */
 static int begin_send(struct staged *s, struct staged_transfer *x)
 {
-	const struct pd_device_ops *device = s->device->ops;
 	int status;
 
 	pd_event_arm(&x->first);
-	status = device->stream.copy(s->stream, x->buffer->memory, x->buf, x->bytes,
+	status = pd_submit_copy(s->stream, x->buffer->memory, x->buf, x->bytes,
 				     PD_COPY_TO_HOST, &x->first);
 	if (status != 0)
 		return status == PD_AGAIN ? 0 : -1;
@@ -154,7 +154,7 @@ static int end_receive(struct staged *s, struct staged_transfer *x)
 	int status;
 
 	pd_event_arm(&x->second);
-	status = s->device->ops->stream.copy(s->stream, x->buf, x->buffer->memory, x->bytes,
+	status = pd_submit_copy(s->stream, x->buf, x->buffer->memory, x->bytes,
 					     PD_COPY_TO_DEVICE, &x->second);
 	if (status != 0)
 		return status == PD_AGAIN ? 0 : -1;

@@ -107,7 +107,7 @@ static int make_squares(struct pd_worker *w, int i)
 		.vector = a->vector, .clear = i == 0,
 	};
 
-	return w->config.device->ops->math.squares(w->reduce, w->chunks[i].net, &what, !last ? NULL
+	return pd_submit_squares(w->reduce, w->chunks[i].net, &what, !last ? NULL
 						   : a->rounds > 0 ? &a->own : &a->done.events[0]);
 }
 
@@ -118,16 +118,15 @@ static int make_squares(struct pd_worker *w, int i)
  */
 static int issue_step(struct pd_worker *w)
 {
-	const struct pd_device_ops *device = w->config.device->ops;
 	struct global_norm *a = w->global_norm;
 	int n = w->chunk_count, tied = worker_tied_steps(w);
 	int rest = a->step - 2 * n - tied - 1, k = rest / 3;
 	struct round *round;
 
 	if (a->step < n)
-		return device->stream.wait(w->reduce, &a->ready[a->step]->events[0]);
+		return pd_submit_wait(w->reduce, &a->ready[a->step]->events[0]);
 	if (a->step == n)
-		return device->math.sum(w->reduce, a->sums[0]->gradients, NULL, 0, 0,
+		return pd_submit_sum(w->reduce, a->sums[0]->gradients, NULL, 0, 0,
 					&a->begun.events[0]);
 	if (a->step - n - 1 < tied)
 		return worker_tied_issue(w, a->sums, a->step - n - 1);
@@ -135,8 +134,8 @@ static int issue_step(struct pd_worker *w)
 		return make_squares(w, a->step - n - tied - 1);
 	round = &a->round[k];
 	if (rest % 3 < 2)
-		return device->stream.wait(w->reduce, rest % 3 ? &round->sent : &round->got);
-	return device->math.unite(w->reduce, a->vector, round->arrived, a->count,
+		return pd_submit_wait(w->reduce, rest % 3 ? &round->sent : &round->got);
+	return pd_submit_unite(w->reduce, a->vector, round->arrived, a->count,
 				  k == a->rounds - 1 ? &a->done.events[0] : &round->united);
 }
 
@@ -235,7 +234,7 @@ int worker_copy_now(struct pd_worker *w, void *to, const void *from, size_t byte
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	if (w->config.device->ops->stream.copy(w->compute, to, from, bytes, way, &ev) != 0)
+	if (pd_submit_copy(w->compute, to, from, bytes, way, &ev) != 0)
 		return pd_error_failed(err, "%s: the device refused to copy", what);
 	pd_event_wait(&ev, w->config.gate);
 	return pd_event_failed(&ev) ? pd_gate_failed(w->config.gate, err, "%s", what) : 0;

@@ -16,6 +16,8 @@
 
 #include "worker/internal.h"
 
+#include "device/submit.h"
+
 static inline bool worker_fence_done(const struct fence *fence)
 {
 	for (int i = 0; i < fence->count; i++)
@@ -60,7 +62,7 @@ static inline int worker_behind(struct pd_worker *w, struct pd_stream *stream,
 	for (int i = 0; i < fence->count; i++) {
 		if (pd_event_done(&fence->events[i]) && w->config.gate)
 			continue;
-		if (w->config.device->ops->stream.wait(stream, &fence->events[i]) != 0)
+		if (pd_submit_wait(stream, &fence->events[i]) != 0)
 			return -1;
 	}
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A stage that sends nothing on has an update, the next forward and its backward in a row, and a
- * device may take them at once (pd_device_ops.net.iterate).  The update and the forward are kept
+ * device may do them together (stream.submit).  The update and the forward are kept
  * back while worker_issue goes on with the list.  They are queued by themselves before it returns, and
  * before it issues an operation that is not of the row, or a forward whose inputs have not come.  So
  * the same operations are issued at the same times, and nothing waits for what is kept back.
@@ -10,7 +10,6 @@
 
 int worker_queue_kept(struct pd_worker *w)
 {
-	const struct pd_device_ops *device = w->config.device->ops;
 	struct kept *k = w->kept;
 	const struct pd_stage *stage;
 	int status = 0;
@@ -19,10 +18,10 @@ int worker_queue_kept(struct pd_worker *w)
 		return 0;
 	stage = k->chunk->stage;
 	if (k->updated)
-		status = device->net.update(w->compute, k->chunk->net, &k->update,
+		status = pd_submit_update(w->compute, k->chunk->net, &k->update,
 					    stage->first_layer, stage->layer_count, k->updated);
 	if (k->forwarded && status == 0)
-		status = device->net.forward(w->compute, k->chunk->net, &k->pass,
+		status = pd_submit_forward(w->compute, k->chunk->net, &k->pass,
 					     stage->first_layer, stage->layer_count, k->forwarded);
 	k->chunk = NULL;
 	k->updated = k->forwarded = NULL;
@@ -60,7 +59,7 @@ int worker_queue_update(struct pd_worker *w, struct chunk *c, const struct pd_up
 			struct pd_event *ev)
 {
 	if (!keeps(w, c) || !pd_optimizer_joins(&w->config.optimizer, w->config.schedule->plan))
-		return w->config.device->ops->net.update(w->compute, c->net, update,
+		return pd_submit_update(w->compute, c->net, update,
 							 c->stage->first_layer, c->stage->layer_count,
 							 ev);
 	w->kept->chunk = c;
@@ -73,7 +72,7 @@ int worker_queue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 			 const struct pd_pass *pass, struct pd_event *ev)
 {
 	if (!keeps(w, c) || op->evaluate)
-		return w->config.device->ops->net.forward(w->compute, c->net, pass,
+		return pd_submit_forward(w->compute, c->net, pass,
 							  c->stage->first_layer,
 							  c->stage->layer_count, ev);
 	w->kept->chunk = c;
@@ -86,18 +85,17 @@ int worker_queue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 int worker_queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_pass *pass,
 			  int from, int count, struct pd_event *ev)
 {
-	const struct pd_device_ops *device = w->config.device->ops;
 	struct kept *k = w->kept;
 	struct pd_iteration it = { .pass = pass, .ended = ev };
 
 	/* Backward may read corrected weights, which the forward did not. */
 	if (!k || !k->forwarded || k->pass.weights != pass->weights)
 		return worker_queue_kept(w) < 0 ? -1
-			: device->net.backward(w->compute, c->net, pass, from, count, ev);
+			: pd_submit_backward(w->compute, c->net, pass, from, count, ev);
 	it.update = k->updated ? &k->update : NULL;
 	it.updated = k->updated;
 	it.forwarded = k->forwarded;
 	k->chunk = NULL;
 	k->updated = k->forwarded = NULL;
-	return device->net.iterate(w->compute, c->net, &it, from, count);
+	return pd_submit_iteration(w->compute, c->net, &it, from, count);
 }

@@ -54,7 +54,7 @@ struct pd_optimizer {
 };
 
 /*
- * Tells whether its updates may come together with passes (pd_device_ops.net.iterate).  One that ranks agree on
+ * Tells whether its updates may come together with passes (pd_device_ops.joins).  One that ranks agree on
  * makes the loss scale that is copied before the backward, and one that treats tensors differently takes a
  * kernel for each.
  */

@@ -59,7 +59,7 @@ static int fill_outbox(struct pd_worker *w, struct chunk *c, struct microbatch *
 			const char *from = tensor->inbox ? pass->inbox : tensor->kept ? pass->kept : pass->slot;
 			bool ends = p == last && t == c->links_out[p].link->tensor_count - 1;
 
-			if (w->config.device->ops->stream.copy(w->compute,
+			if (pd_submit_copy(w->compute,
 					outbox->memory + c->links_out[p].places[t],
 					from + tensor->offset, tensor->bytes, PD_COPY_WITHIN,
 					ends ? &microbatch->forward.events[1] : NULL) != 0)
@@ -144,7 +144,7 @@ static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 	}
 	if (w->global_norm && sum->backwards == 0 && op->bucket <= 1) {
 		sum->scale = worker_scale_of_sum(c, sum->gradients);
-		if (w->config.device->ops->stream.copy(w->compute, sum->scale, pass->scale,
+		if (pd_submit_copy(w->compute, sum->scale, pass->scale,
 						       sizeof(*sum->scale), PD_COPY_WITHIN,
 						       NULL) != 0)
 			return -1;
@@ -173,7 +173,7 @@ int worker_issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd
 	worker_arm(w, fence);
 	worker_new_entry(w, op, fence);
 	c->recomputed++;
-	if (w->config.device->ops->net.forward(w->compute, c->net, &pass, c->stage->first_layer,
+	if (pd_submit_forward(w->compute, c->net, &pass, c->stage->first_layer,
 					       c->stage->layer_count, &fence->events[0]) != 0)
 		return -1;
 	return 1;

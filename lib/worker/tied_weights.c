@@ -10,6 +10,7 @@
 #include "worker/internal.h"
 
 #include "base/mem.h"
+#include "device/submit.h"
 #include "plan/copies.h"
 
 #include <stdlib.h>
@@ -257,7 +258,7 @@ static int wait_arrival(struct pd_worker *w, int n)
 			struct member *member = &w->tied->groups[g].members[m];
 
 			if (member->chunk < 0 && n-- == 0)
-				return w->config.device->ops->stream.wait(w->reduce, &member->got);
+				return pd_submit_wait(w->reduce, &member->got);
 		}
 	pd_bug("worker: no such arrival");
 }
@@ -272,7 +273,7 @@ static int make_sum(struct pd_worker *w, struct sum **sums, struct group *group,
 		sources[count++] = gradients_of(w->tied, sums, &group->members[group->local]);
 	for (int k = 0; m == group->local && k < group->count; k++)
 		sources[count++] = gradients_of(w->tied, sums, &group->members[k]);
-	return w->config.device->ops->math.sum(w->reduce,
+	return pd_submit_sum(w->reduce,
 					       gradients_of(w->tied, sums, &group->members[m]),
 					       sources, count, group->bytes / sizeof(float), NULL);
 }
@@ -285,7 +286,7 @@ int worker_tied_issue(struct pd_worker *w, struct sum **sums, int n)
 		return wait_arrival(w, n);
 	n -= tied->arrivals;
 	if (n < (int)tied->leaving_count)
-		return w->config.device->ops->stream.wait(w->reduce, &tied->leaving[n].sent);
+		return pd_submit_wait(w->reduce, &tied->leaving[n].sent);
 	n -= (int)tied->leaving_count;
 	for (int g = 0; g < tied->group_count; g++)
 		for (int m = 0; m < tied->groups[g].count; m++)

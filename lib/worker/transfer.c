@@ -19,7 +19,6 @@ static bool inbox_left(const struct pd_worker *w, const struct chunk *c, const s
 /* Loads on a stream of its own, beside the computation, if the device has separate memory. */
 int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	const struct pd_device_ops *device = w->config.device->ops;
 	struct pd_stream *stream = w->load ? w->load : w->compute;
 	struct microbatch *microbatch = worker_microbatch(w, c, op);
 	struct pd_batch *batch = NULL;
@@ -33,7 +32,7 @@ int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 			return 0;
 		if (batch->microbatch != op->microbatch || batch->evaluate != op->evaluate)
 			pd_bug("loader: out of step with the schedule");
-		if (device->stream.wait(stream, &batch->ready) != 0)
+		if (pd_submit_wait(stream, &batch->ready) != 0)
 			return -1;
 	}
 	if (w->load && microbatch->ended && worker_after(w, w->load, microbatch->ended) < 0)
@@ -44,14 +43,14 @@ int worker_issue_load(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	for (int i = 0; i < c->sizes->in_count && batch; i++)
 		n += c->sizes->in[i].tensor < w->config.first_tensor;
 	if (n == 0)     /* in virtual time there is nothing to copy, but an event to complete */
-		return device->stream.copy(stream, NULL, NULL, 0, PD_COPY_TO_DEVICE,
+		return pd_submit_copy(stream, NULL, NULL, 0, PD_COPY_TO_DEVICE,
 					   &microbatch->loaded.events[0]) == 0 ? 1 : -1;
 	for (int i = 0; i < c->sizes->in_count; i++) {
 		const struct pd_net_tensor *t = &c->sizes->in[i];
 
 		if (t->tensor >= w->config.first_tensor)
 			continue;
-		if (device->stream.copy(stream, microbatch->inbox + t->offset, batch->buffers[k],
+		if (pd_submit_copy(stream, microbatch->inbox + t->offset, batch->buffers[k],
 					batch->bytes[k], PD_COPY_TO_DEVICE,
 					k == n - 1 ? &microbatch->loaded.events[0] : NULL) != 0)
 			return -1;

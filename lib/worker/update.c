@@ -67,7 +67,7 @@ int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_o
 	sum->backwards += !op->more;
 	for (int i = first; i <= last; i++)
 		sum->buckets[i].ready = made;
-	return before == 0 ? 0 : w->config.device->ops->math.sum(w->compute, gradients, parts, 2,
+	return before == 0 ? 0 : pd_submit_sum(w->compute, gradients, parts, 2,
 								 end - begin, ev);
 }
 
@@ -119,7 +119,7 @@ int worker_issue_allreduce(struct pd_worker *w, struct chunk *c, const struct pd
 	if (!sum->ready) {      /* the replica has no microbatch in the last group: it adds zeros */
 		worker_arm(w, &sum->summed);
 		sum->ready = &sum->summed;
-		if (w->config.device->ops->math.sum(w->compute, gradients, NULL, 0, bucket->floats,
+		if (pd_submit_sum(w->compute, gradients, NULL, 0, bucket->floats,
 						    &sum->summed.events[0]) != 0)
 			return -1;
 	}

@@ -2,6 +2,7 @@
 #include "worker/internal.h"
 
 #include "base/mem.h"
+#include "device/submit.h"
 
 #include <stdlib.h>
 
@@ -142,7 +143,7 @@ static int first_scales(struct pd_worker *w, struct pd_error *err)
 	for (int i = 0; i < w->chunk_count && w->global_norm; i++) {
 		struct chunk *c = &w->chunks[i];
 
-		if (w->config.device->ops->stream.copy(w->compute,
+		if (pd_submit_copy(w->compute,
 				worker_scale(c, pd_weights_newest(&c->weights, NULL)),
 				&w->first_scale, sizeof(w->first_scale), PD_COPY_TO_DEVICE,
 				NULL) != 0)
@@ -166,7 +167,7 @@ struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd
 	for (int s = 0; s < config->schedule->stage_count; s++)
 		if (w->sums_most <= (uint64_t)config->schedule->buckets[s])     /* and the norms */
 			w->sums_most = (uint64_t)config->schedule->buckets[s] + 1;
-	if (config->device->ops->net.iterate)
+	if (config->device->ops->joins)
 		w->kept = worker_keep(w, 1, sizeof(*w->kept));
 	if (worker_memory_new(w, err) < 0 || worker_tied_new(w, err) < 0 ||
 	    worker_global_norm_new(w, err) < 0 ||

@@ -16,6 +16,7 @@
 
 #include "base/mem.h"
 #include "device/cpu/cpu.h"
+#include "device/submit.h"
 
 #include <math.h>
 #include <omp.h>
@@ -77,7 +78,7 @@ static void ours_run(struct chain *c)
 		struct pd_event ev;
 
 		pd_event_arm(&ev);
-		(back ? c->ops->net.backward : c->ops->net.forward)(c->stream, s->net, &p, 1, 1, &ev);
+		(back ? pd_submit_backward : pd_submit_forward)(c->stream, s->net, &p, 1, 1, &ev);
 		pd_event_wait(&ev, &c->gate);
 	}
 }

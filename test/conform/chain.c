@@ -4,6 +4,7 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/rng.h"
+#include "device/submit.h"
 #include "tap.h"
 
 #include <stdio.h>
@@ -229,7 +230,7 @@ void chain_copy(struct chain *c, void *dst, const void *src, size_t bytes, enum 
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	c->ops->stream.copy(c->stream, dst, src, bytes, way, &ev);
+	pd_submit_copy(c->stream, dst, src, bytes, way, &ev);
 	pd_event_wait(&ev, &c->gate);
 }
 
@@ -290,9 +291,9 @@ static bool pass_once(struct chain *c, struct stage *s, bool back, enum pd_backw
 
 		pd_event_arm(&ev);
 		if (back)
-			c->ops->net.backward(c->stream, s->net, &p, from, step, &ev);
+			pd_submit_backward(c->stream, s->net, &p, from, step, &ev);
 		else
-			c->ops->net.forward(c->stream, s->net, &p, from, step, &ev);
+			pd_submit_forward(c->stream, s->net, &p, from, step, &ev);
 		pd_event_wait(&ev, &c->gate);
 		if (pd_event_failed(&ev))
 			return false;
@@ -395,7 +396,7 @@ void chain_step(struct chain *c, const struct pd_update *how)
 		update.velocity = pd_optimizer_moment_count(how->kind, how->hyper.momentum) > 0 ? s->velocity : NULL;
 		update.second = s->second;
 		pd_event_arm(&ev);
-		c->ops->net.update(c->stream, s->net, &update, s->first, s->count, &ev);
+		pd_submit_update(c->stream, s->net, &update, s->first, s->count, &ev);
 		pd_event_wait(&ev, &c->gate);
 	}
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Devices' steps of sparse sums (device/chunks.h) against plain C; the residuals they keep lose nothing. */
 #include "chain.h"
+#include "device/submit.h"
 #include "tap.h"
 
 #include "base/mem.h"
@@ -31,7 +32,7 @@ static void move(struct bench *b, void *there, void *here, size_t bytes, bool ou
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	b->ops->stream.copy(b->stream, out ? here : there, out ? there : here, bytes,
+	pd_submit_copy(b->stream, out ? here : there, out ? there : here, bytes,
 			    out ? PD_COPY_TO_HOST : PD_COPY_TO_DEVICE, &ev);
 	pd_event_wait(&ev, &b->gate);
 }
@@ -122,7 +123,7 @@ static bool step(struct bench *b, enum pd_chunk_step kind, size_t sent, float ke
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	b->ops->math.chunks(b->stream, &there, &ev);
+	pd_submit_chunks(b->stream, &there, &ev);
 	pd_event_wait(&ev, &b->gate);
 	kind == PD_CHUNKS_CHOOSE ? choose(&here) : pass(&here);
 	move(b, b->there.gradients, b->back.gradients, bytes_of(b), true);

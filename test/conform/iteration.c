@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An update, a forward and a backward that a device is given at once (pd_device_ops.net.iterate)
+ * An update, a forward and a backward that a device is given at once (pd_device_ops.joins)
  * compute the same bits as one by one, with numbers that change from one iteration to the next, with
  * times or without, with graphs or without, and after a rehearsal.  Each of the three has its own event.
  * On the emulated GPU an iteration that is repeated is one graph.
  */
 #include "chain.h"
+#include "device/submit.h"
 #include "tap.h"
 
 #include "base/mem.h"
@@ -98,12 +99,12 @@ static bool step_once(struct chain *c, enum pd_optimizer_kind kind, int step, bo
 	for (int i = step > 0 ? 0 : 1; i < 3; i++)
 		pd_event_arm(&ev[i]);
 	if (at_once) {
-		c->ops->net.iterate(c->stream, s->net, &it, s->first, s->count);
+		pd_submit_iteration(c->stream, s->net, &it, s->first, s->count);
 	} else {
 		if (step > 0)
-			c->ops->net.update(c->stream, s->net, &update, s->first, s->count, &ev[0]);
-		c->ops->net.forward(c->stream, s->net, &pass, s->first, s->count, &ev[1]);
-		c->ops->net.backward(c->stream, s->net, &pass, s->first, s->count, &ev[2]);
+			pd_submit_update(c->stream, s->net, &update, s->first, s->count, &ev[0]);
+		pd_submit_forward(c->stream, s->net, &pass, s->first, s->count, &ev[1]);
+		pd_submit_backward(c->stream, s->net, &pass, s->first, s->count, &ev[2]);
 	}
 	for (int i = step > 0 ? 0 : 1; i < 3; i++) {
 		pd_event_wait(&ev[i], &c->gate);
@@ -214,19 +215,19 @@ static void test_full(const struct pd_device_ops *ops, const struct pd_model *mo
 	int fit = 0, more = 0, status = 0;
 
 	pd_event_arm(&go);
-	ops->stream.wait(c->stream, &go);
+	pd_submit_wait(c->stream, &go);
 	while (status == 0) {
-		status = ops->net.iterate(c->stream, s->net, &it, s->first, s->count);
+		status = pd_submit_iteration(c->stream, s->net, &it, s->first, s->count);
 		fit += status == 0;
 	}
-	while (ops->stream.copy(c->stream, memory, memory + 1, 1, PD_COPY_WITHIN, NULL) == 0)
+	while (pd_submit_copy(c->stream, memory, memory + 1, 1, PD_COPY_WITHIN, NULL) == 0)
 		more++;
 	ok(status == PD_AGAIN && fit > 10 && more < 3, "%s: %d fit, and then %d of a copy",
 	   ops->name, fit, more);
 	pd_event_complete(&go, 0, 0, &c->gate);
 	do {
 		pd_event_arm(&done);
-		status = ops->stream.copy(c->stream, memory, memory + 1, 1, PD_COPY_WITHIN, &done);
+		status = pd_submit_copy(c->stream, memory, memory + 1, 1, PD_COPY_WITHIN, &done);
 	} while (status == PD_AGAIN);
 	pd_event_wait(&done, &c->gate);
 	ok(!pd_event_failed(&done), "%s: and all of them are run", ops->name);
@@ -255,7 +256,7 @@ static void test_failure(const struct pd_device_ops *ops, const struct pd_model 
 			.forwarded = &ev[i + 1], .ended = &ev[i + 2],
 		};
 
-		ops->net.iterate(c->stream, s->net, &it, s->first, s->count);
+		pd_submit_iteration(c->stream, s->net, &it, s->first, s->count);
 		for (int k = i; k < i + 3; k++)
 			pd_event_wait(&ev[k], &c->gate);
 	}
@@ -275,7 +276,7 @@ int main(void)
 	for (int i = 0; pd_devices[i]; i++) {
 		if (!chain_usable(pd_devices[i]))
 			continue;
-		if (!pd_devices[i]->net.iterate) {
+		if (!pd_devices[i]->joins) {
 			skip("it takes them one by one", pd_devices[i]->name);
 			continue;
 		}

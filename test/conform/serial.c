@@ -58,6 +58,7 @@
  * with the older versions, any other begins with the newest.  With vertical-sync so does any
  * whose first stage had others.
  */
+#include "device/submit.h"
 #include "serial.h"
 #include "unit/read_plan.h"
 
@@ -272,9 +273,9 @@ static void back(struct trainer *t, const struct pd_pass *pass, struct pd_event 
 		const struct pd_stage *stage = &plan->stages[s];
 
 		if (stage->recompute && plan->weights == PD_WEIGHTS_LATEST)
-			t->ops->net.forward(t->stream, t->net, &again, stage->first_layer,
+			pd_submit_forward(t->stream, t->net, &again, stage->first_layer,
 					    stage->layer_count, NULL);
-		t->ops->net.backward(t->stream, t->net, pass, stage->first_layer,
+		pd_submit_backward(t->stream, t->net, pass, stage->first_layer,
 				     stage->layer_count,
 				     s == 0 ? ev : NULL);
 	}
@@ -294,15 +295,15 @@ static void compute(struct trainer *t, const struct pd_batch *batch, int64_t b)
 	int layers = t->model->layer_count;
 
 	for (int i = 0; i < t->sizes->in_count; i++)
-		t->ops->stream.copy(t->stream, t->inbox + t->sizes->in[i].offset, batch->buffers[i],
+		pd_submit_copy(t->stream, t->inbox + t->sizes->in[i].offset, batch->buffers[i],
 				    batch->bytes[i], PD_COPY_TO_DEVICE, NULL);
 	import_versions(t, b, false);
 	pd_event_arm(&ev);
-	t->ops->net.forward(t->stream, t->net, &pass, 0, layers, &ev);
+	pd_submit_forward(t->stream, t->net, &pass, 0, layers, &ev);
 	pd_event_wait(&ev, &t->gate);
 	import_versions(t, b, true);
 	scale.loss_scale = v->scales[serial_version(t, v, b, true)];
-	t->ops->stream.copy(t->stream, t->scale, &scale, sizeof(scale), PD_COPY_TO_DEVICE, NULL);
+	pd_submit_copy(t->stream, t->scale, &scale, sizeof(scale), PD_COPY_TO_DEVICE, NULL);
 	pass.scale = (const struct pd_scale *)t->scale;
 	pd_event_arm(&ev);
 	back(t, &pass, &ev);

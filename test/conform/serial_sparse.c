@@ -19,6 +19,7 @@
 #include "serial.h"
 
 #include "base/mem.h"
+#include "device/submit.h"
 #include "plan/buckets.h"
 
 #include <math.h>
@@ -87,7 +88,7 @@ static void copy(struct trainer *t, const struct sparse *sparse, float *host, en
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	t->ops->stream.copy(t->stream, way == PD_COPY_TO_HOST ? host : there,
+	pd_submit_copy(t->stream, way == PD_COPY_TO_HOST ? host : there,
 			    way == PD_COPY_TO_HOST ? there : host, sparse->floats * sizeof(float),
 			    way, &ev);
 	pd_event_wait(&ev, &t->gate);

@@ -4,6 +4,7 @@
 
 #include "base/half.h"
 #include "base/mem.h"
+#include "device/submit.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -166,9 +167,9 @@ static double all_squares(struct trainer *t)
 	for (int i = 0; i < t->count; i++)
 		if (t->tensors[i].named->part == PD_PART_PARAMETER)
 			t->ops->net.import(t->net, i, PD_FULL, t->gradients, t->tensors[i].sum);
-	t->ops->math.squares(t->stream, t->net, &what, NULL);
+	pd_submit_squares(t->stream, t->net, &what, NULL);
 	pd_event_arm(&ev);
-	t->ops->stream.copy(t->stream, vector, t->vector, (size_t)layers * sizeof(*vector), PD_COPY_TO_HOST, &ev);
+	pd_submit_copy(t->stream, vector, t->vector, (size_t)layers * sizeof(*vector), PD_COPY_TO_HOST, &ev);
 	pd_event_wait(&ev, &t->gate);
 	for (int l = 0; l < layers; l++)
 		sum += vector[l] >= 0 || isnan(vector[l]) ? vector[l] : 0;

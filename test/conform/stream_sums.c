@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of sums: of arrays, of arrays of two widths, of squares. */
+#include "device/submit.h"
 #include "stream.h"
 #include "tap.h"
 
@@ -28,7 +29,7 @@ void test_sum(const struct pd_device_ops *ops, struct chain *c)
 		}
 		dst = variant >= 0 ? x[variant] : ops->memory.alloc(c->device, N * sizeof(float),
 								    NULL);
-		ops->math.sum(c->stream, dst, (const float *const *)x, n, N, NULL);
+		pd_submit_sum(c->stream, dst, (const float *const *)x, n, N, NULL);
 		chain_copy(c, host, dst, N * sizeof(float), PD_COPY_TO_HOST);
 		for (int i = 0; i < N; i++)
 			good = good && host[i] == (n ? (1e8f + 1) - 1e8f : 0);
@@ -90,7 +91,7 @@ static bool mixed_is_right(const struct pd_device_ops *ops, struct chain *c,
 		sum.src[k] = device[k];
 	}
 	sum.dst = device[n];
-	ops->math.mixed_sum(c->stream, &sum, NULL);
+	pd_submit_mixed_sum(c->stream, &sum, NULL);
 	chain_copy(c, narrows ? (void *)half : host, device[n],
 	     MIXED * (narrows ? sizeof(*half) : sizeof(*host)), PD_COPY_TO_HOST);
 	for (int i = 0; i < MIXED; i++)
@@ -142,7 +143,7 @@ void test_squares(const struct pd_device_ops *ops, struct chain *c)
 	for (int i = 0; i < n; i++)
 		for (int64_t e = 0; list[i].part == PD_PART_PARAMETER && e < list[i].elements; e++, k++)
 			sums[list[i].layer] += (double)g[k] * (double)g[k];
-	ops->math.squares(c->stream, s->net, &what, NULL);
+	pd_submit_squares(c->stream, s->net, &what, NULL);
 	chain_copy(c, got, vector, bytes, PD_COPY_TO_HOST);
 	for (int l = 0; l < layers; l++)
 		off = fmax(off, sums[l] > 0 ? fabs(got[l] / sums[l] - 1)
@@ -152,7 +153,7 @@ void test_squares(const struct pd_device_ops *ops, struct chain *c)
 	for (int l = 0; l <= layers; l++)
 		sums[l] = 100 + l;
 	other = chain_put(c, sums, bytes);
-	ops->math.unite(c->stream, (double *)vector, (const double *)other, (size_t)layers + 1,
+	pd_submit_unite(c->stream, (double *)vector, (const double *)other, (size_t)layers + 1,
 			NULL);
 	chain_copy(c, sums, vector, bytes, PD_COPY_TO_HOST);
 	off = 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of updates by every optimizer against the formulas. */
+#include "device/submit.h"
 #include "stream.h"
 #include "tap.h"
 
@@ -208,8 +209,8 @@ void test_extremes(const struct pd_device_ops *ops, struct chain *c,
 	float *g = pd_calloc(count, sizeof(*g));
 	bool good = true;
 
-	ops->stream.copy(c->stream, v, s->velocity, bytes, PD_COPY_WITHIN, NULL);
-	ops->stream.copy(c->stream, second, s->second, bytes, PD_COPY_WITHIN, NULL);
+	pd_submit_copy(c->stream, v, s->velocity, bytes, PD_COPY_WITHIN, NULL);
+	pd_submit_copy(c->stream, second, s->second, bytes, PD_COPY_WITHIN, NULL);
 	for (size_t k = 0; k < PD_COUNT(counts); k++) {
 		struct pd_update update = {
 			.kind = kind, .weights = s->weights, .next = next, .velocity = v,
@@ -222,12 +223,12 @@ void test_extremes(const struct pd_device_ops *ops, struct chain *c,
 		for (size_t i = 0; i < count; i++)
 			g[i] = sizes[(i + k) % PD_COUNT(sizes)];
 		pd_event_arm(&ev);
-		ops->stream.copy(c->stream, s->gradients, g, bytes, PD_COPY_TO_DEVICE, NULL);
-		ops->net.update(c->stream, s->net, &update, s->first, s->count, NULL);
+		pd_submit_copy(c->stream, s->gradients, g, bytes, PD_COPY_TO_DEVICE, NULL);
+		pd_submit_update(c->stream, s->net, &update, s->first, s->count, NULL);
 		update.next = s->weights;
 		update.velocity = s->velocity;
 		update.second = s->second;
-		ops->net.update(c->stream, s->net, &update, s->first, s->count, &ev);
+		pd_submit_update(c->stream, s->net, &update, s->first, s->count, &ev);
 		pd_event_wait(&ev, &c->gate);
 		good = good && same_and_finite(ops, s, next, s->weights) &&
 		       same_and_finite(ops, s, v, s->velocity) &&
@@ -254,7 +255,7 @@ void test_sgd_range(const struct pd_device_ops *ops, struct chain *c)
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	ops->net.update(c->stream, s->net, &update, c2, 1, &ev);
+	pd_submit_update(c->stream, s->net, &update, c2, 1, &ev);
 	pd_event_wait(&ev, &c->gate);
 	for (int i = 0; i < n; i++) {
 		float *host = pd_calloc((size_t)list[i].elements, sizeof(float));
@@ -296,7 +297,7 @@ void test_agreed(const struct pd_device_ops *ops, struct chain *c, bool skip)
 	vector = chain_put(c, sums, sizeof(*sums) * (size_t)(layers + 1));
 	update.norm.vector = (const double *)vector;
 	pd_event_arm(&ev);
-	ops->net.update(c->stream, s->net, &update, s->first, s->count, &ev);
+	pd_submit_update(c->stream, s->net, &update, s->first, s->count, &ev);
 	pd_event_wait(&ev, &c->gate);
 	g = chain_export(c, GRADIENTS, &n);
 	got = chain_export(c, WEIGHTS, &n);

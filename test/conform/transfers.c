@@ -4,6 +4,7 @@
  * all-reduce, by NCCL and staged.  There are two and four ranks, which share GPUs if there are fewer.
  * One rank is killed, which the others notice.
  */
+#include "device/submit.h"
 #include "tap.h"
 #include "unit/ranks.h"
 
@@ -34,7 +35,7 @@ static bool copy_now(struct rank *me, void *dst, const void *src, size_t bytes, 
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	me->device->ops->stream.copy(stream, dst, src, bytes, way, &ev);
+	pd_submit_copy(stream, dst, src, bytes, way, &ev);
 	pd_event_wait(&ev, &me->gate);
 	me->device->ops->stream.close(stream);
 	return !pd_event_failed(&ev);
@@ -62,11 +63,9 @@ static void take(struct rank *me, struct message *m, int peer, size_t k)
 
 static void begin(struct rank *me, struct pd_stream *stream, struct message *m, int peer, size_t k)
 {
-	const struct pd_device_ops *ops = me->device->ops;
-
 	pd_event_arm(&m->ready);
 	/* The message is sent once the GPU has the copy, without the host's knowledge. */
-	ops->stream.copy(stream, m->out, m->host, sizes[k], PD_COPY_TO_DEVICE, &m->ready);
+	pd_submit_copy(stream, m->out, m->host, sizes[k], PD_COPY_TO_DEVICE, &m->ready);
 	ranks_send(me, peer, 100 + k, m->out, sizes[k], &m->ready, &m->sent);
 }
 

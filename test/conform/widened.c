@@ -7,6 +7,7 @@
  * stage takes fewer kernels.
  */
 #include "chain.h"
+#include "device/submit.h"
 #include "tap.h"
 
 #include "base/mem.h"
@@ -108,7 +109,7 @@ static void test_end(const struct pd_device_ops *ops, const char *name,
 		struct pd_event ev;
 
 		pd_event_arm(&ev);
-		ops->net.backward(c->stream, s->net, &pass, from, model->layer_count - from, &ev);
+		pd_submit_backward(c->stream, s->net, &pass, from, model->layer_count - from, &ev);
 		pd_event_wait(&ev, &c->gate);
 		after = arena_of(c, s->sizes->full_bytes);
 		same = same && memcmp(before, after, s->sizes->full_bytes) == 0;

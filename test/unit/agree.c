@@ -5,6 +5,7 @@
  * a copy's sum is computed after the copies have arrived, the vector is sent when this rank's part is in
  * it or the vector received before was united with it, and it is changed only after it was sent.
  */
+#include "device/submit.h"
 #include "document.h"
 #include "table.h"
 #include "tap.h"
@@ -72,8 +73,10 @@ static int take(struct work *work, struct pd_stream *stream, int64_t ns, struct 
 	work->stream = stream;
 	work->duration_ns = ns;
 	pd_event_arm(&work->behind);
-	return pd_device_sim.math.sum(stream, NULL, NULL, 2, (size_t)ns, ev) != 0 ? -1
-		: pd_device_sim.stream.copy(stream, NULL, NULL, 0, PD_COPY_WITHIN, &work->behind);
+	return pd_device_sim.stream.submit(stream, (const struct pd_work[]){
+		{ .kind = PD_WORK_SUM, .ev = ev, .sum = { .n = 2, .count = (size_t)ns } },
+		{ .kind = PD_WORK_COPY, .ev = &work->behind },
+	}, 2);
 }
 
 /* Tells whether the stream's queue is full; with short_queue it has room for one piece of work. */
@@ -85,38 +88,24 @@ static bool full(const struct pd_stream *stream)
 	return false;
 }
 
-static int squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
-		   struct pd_event *ev)
+/* Notes squares, what is united, and sums, which are of copies if the stream also squares. */
+static int submit(struct pd_stream *stream, const struct pd_work *given, int n)
 {
 	int rank = rank_of(stream);
+	bool sums = given->kind == PD_WORK_SUM && given->sum.n > 0;
 
+	if (given->kind != PD_WORK_SQUARES && given->kind != PD_WORK_UNITE && !sums)
+		return pd_device_sim.stream.submit(stream, given, n);
+	if (sums)
+		return take(new_work(SUM, rank, begun[rank].squares, 0), stream, 30, given->ev);
 	if (full(stream))
 		return PD_AGAIN;
-	begun[rank].squares += what->clear;
+	if (given->kind == PD_WORK_UNITE)
+		return take(new_work(UNITE, rank, begun[rank].squares - 1, begun[rank].unites++), stream, 20,
+			    given->ev);
+	begun[rank].squares += given->squares.clear;
 	begun[rank].unites = 0;
-	return take(new_work(SQUARES, rank, begun[rank].squares - 1, 0), stream, 50, ev);
-}
-
-static int unite(struct pd_stream *stream, double *vector, const double *other, size_t elements,
-		 struct pd_event *ev)
-{
-	int rank = rank_of(stream);
-
-	if (full(stream))
-		return PD_AGAIN;
-	return take(new_work(UNITE, rank, begun[rank].squares - 1, begun[rank].unites++), stream, 20,
-		    ev);
-}
-
-/* Notes a sum, which is one of copies if the stream also squares. */
-static int sum(struct pd_stream *stream, float *dst, const float *const *src, int n, size_t floats,
-	       struct pd_event *ev)
-{
-	int rank = rank_of(stream);
-
-	if (n == 0)
-		return pd_device_sim.math.sum(stream, dst, src, n, floats, ev);
-	return take(new_work(SUM, rank, begun[rank].squares, 0), stream, 30, ev);
+	return take(new_work(SQUARES, rank, begun[rank].squares - 1, 0), stream, 50, given->ev);
 }
 
 static void note_transfer(struct pd_transport *t, uint64_t tag, bool sends,
@@ -239,9 +228,7 @@ static void test_plan(const char *what, struct pd_plan *plan, enum pd_weight_kin
 	struct virtual_run run;
 	int wrong = 0;
 
-	device.math.squares = squares;
-	device.math.unite = unite;
-	device.math.sum = sum;
+	device.stream.submit = submit;
 	transport.send = send;
 	transport.recv = receive;
 	use(plan, PD_SCHEDULE_1F1B, weights, 4);

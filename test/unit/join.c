@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tests what a worker gives to a device at once (lib/worker/join.c), in virtual time.  A device that
- * counts its calls, and then does what the one below it does, has the same operations at the same times.
+ * counts its works, and then does what the one below it does, has the same operations at the same times.
  * In a stage that sends nothing on, every forward, and every update that can be, comes with a backward.
  */
+#include "device/submit.h"
 #include "table.h"
 #include "tap.h"
 #include "virtual_run.h"
@@ -25,25 +26,14 @@ static struct {
 static struct pd_device_ops watched;
 static const struct pd_phase phase = { .last = MICROBATCHES };
 
-static int count_forward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
-			 int from, int count, struct pd_event *ev)
+static int submit(struct pd_stream *stream, const struct pd_work *works, int n)
 {
-	now.forwards[pass->first_sample / BATCH][from] += !pass->again;
-	return pd_device_sim.net.forward(stream, net, pass, from, count, ev);
-}
-
-static int iterate(struct pd_stream *stream, struct pd_net *net, const struct pd_iteration *it,
-		   int from, int count)
-{
-	now.iterations++;
-	now.forwards[it->pass->first_sample / BATCH][from]++;
-	now.with_update += it->update != NULL;
-	if (it->update && pd_device_sim.net.update(stream, net, it->update, from, count,
-						   it->updated) != 0)
-		return -1;
-	if (pd_device_sim.net.forward(stream, net, it->pass, from, count, it->forwarded) != 0)
-		return -1;
-	return pd_device_sim.net.backward(stream, net, it->pass, from, count, it->ended);
+	now.iterations += n > 1;
+	now.with_update += n > 1 && works->kind == PD_WORK_UPDATE;
+	for (int i = 0; i < n; i++)
+		if (works[i].kind == PD_WORK_FORWARD)
+			now.forwards[works[i].pass.first_sample / BATCH][works[i].from] += !works[i].pass.again;
+	return pd_device_sim.stream.submit(stream, works, n);
 }
 
 static struct virtual_run run_watched(const struct pd_plan *plan)
@@ -125,8 +115,8 @@ int main(void)
 	struct virtual_run none;
 
 	watched = pd_device_sim;
-	watched.net.forward = count_forward;
-	watched.net.iterate = iterate;
+	watched.stream.submit = submit;
+	watched.joins = true;
 	test_plan("one stage", four_layers(1, whole, one), MICROBATCHES - 2, MICROBATCHES - 3);
 	/* Without a load of its own the last stage issues its updates long before the forward. */
 	test_plan("two stages", four_layers(2, half, one), MICROBATCHES - 3, 0);

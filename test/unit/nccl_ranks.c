@@ -2,6 +2,7 @@
 #include "nccl_ranks.h"
 
 #include "base/mem.h"
+#include "device/submit.h"
 #include "nccl.h"
 #include "tap.h"
 #include "ucx_leaks.h"
@@ -50,7 +51,7 @@ static struct pd_stream *open_stream(struct pd_device *device, struct pd_error *
 	struct pd_call call = { .post = use_device, .check = used, .context = self };
 
 	if (stream)
-		pd_device_cpu.stream.call(stream, &call, NULL);
+		pd_submit_call(stream, &call, NULL);
 	return stream;
 }
 

@@ -17,8 +17,7 @@
  */
 struct fake_stream {
 	struct pd_stream base;
-	struct { struct pd_event *wait; float *dst; const float *src[PD_SUM_SOURCES]; int n;
-		 size_t count; struct pd_event *ev; } queue[3];
+	struct pd_work queue[3];        /* waits and sums */
 	int queued;
 	struct pd_gate *gate;
 };
@@ -39,63 +38,39 @@ static void fake_free(struct pd_device *device, void *ptr)
 	free(ptr);
 }
 
-static int fake_wait(struct pd_stream *stream, struct pd_event *ev)
+static int fake_submit(struct pd_stream *stream, const struct pd_work *works, int n)
 {
 	struct fake_stream *s = (struct fake_stream *)stream;
 
 	if (s->queued == 3)
 		return PD_AGAIN;
-	s->queue[s->queued].ev = NULL;
-	s->queue[s->queued++].wait = ev;
-	return 0;
-}
-
-static int fake_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
-		    size_t count, struct pd_event *ev)
-{
-	struct fake_stream *s = (struct fake_stream *)stream;
-	int i = s->queued;
-
-	if (n > PD_SUM_SOURCES)
-		return -1;
-	if (s->queued == 3)
-		return PD_AGAIN;
-	s->queue[i].wait = NULL;
-	s->queue[i].dst = dst;
-	for (int k = 0; k < n; k++)
-		s->queue[i].src[k] = src[k];
-	s->queue[i].n = n;
-	s->queue[i].count = count;
-	s->queue[i].ev = ev;
-	s->queued++;
+	s->queue[s->queued++] = works[0];
 	return 0;
 }
 
 /* Does the first piece of work of the queue if it can be done now; returns whether it did. */
 static bool fake_work(struct fake_stream *s)
 {
+	const struct pd_work *w = &s->queue[0];
 	int64_t start_ns = pd_now_ns();
 
-	if (s->queued == 0 || (s->queue[0].wait && !pd_event_done(s->queue[0].wait)))
+	if (s->queued == 0 || (w->kind == PD_WORK_WAIT && !pd_event_done(w->awaited)))
 		return false;
-	if (!s->queue[0].wait) {
-		for (size_t i = 0; i < s->queue[0].count; i++) {
-			float sum = s->queue[0].src[0][i];
+	for (size_t i = 0; w->kind == PD_WORK_SUM && i < w->sum.count; i++) {
+		float sum = w->sum.src[0][i];
 
-			for (int k = 1; k < s->queue[0].n; k++)
-				sum += s->queue[0].src[k][i];
-			s->queue[0].dst[i] = sum;
-		}
-		if (s->queue[0].ev)
-			pd_event_complete(s->queue[0].ev, start_ns, pd_now_ns(), s->gate);
+		for (int k = 1; k < w->sum.n; k++)
+			sum += w->sum.src[k][i];
+		w->sum.dst[i] = sum;
 	}
+	if (w->ev)
+		pd_event_complete(w->ev, start_ns, pd_now_ns(), s->gate);
 	memmove(&s->queue[0], &s->queue[1], sizeof(s->queue[0]) * (size_t)--s->queued);
 	return true;
 }
 
 static const struct pd_device_ops fake_ops = {
-	.memory.alloc = fake_alloc, .memory.free = fake_free, .stream.wait = fake_wait,
-	.math.sum = fake_sum,
+	.memory.alloc = fake_alloc, .memory.free = fake_free, .stream.submit = fake_submit,
 };
 
 /* Returns numbers whose sums depend on their order. */
@@ -338,7 +313,7 @@ static void test_order(bool one_at_a_time)
 	int ranks[ORDERED], others = ORDERED - 1, wrong = 0, early = 0;
 	struct pd_error err;
 	struct fake_device device = { { &fake_ops }, 0 };
-	struct fake_stream stream = { .queued = 3 };
+	struct fake_stream stream = { .base.device = &device.base, .queued = 3 };
 	const struct pd_allreduce cut = { ORDERED, 1, ORDERED * ORDERED };
 	struct pd_reduction *c = pd_dense_open(&(struct pd_reduction_config){
 		.transport = &transport, .device = &device.base, .stream = &stream.base, .ranks = ranks,

@@ -123,26 +123,20 @@ static int enqueue(struct stream *s, const struct stream_item *stream_item)
 	return 0;
 }
 
-static int await(struct pd_stream *stream, struct pd_event *ev)
+static int submit(struct pd_stream *stream, const struct pd_work *works, int n)
 {
-	return enqueue((struct stream *)stream, &(struct stream_item){ .wait = ev });
-}
+	struct stream_item item = { .done = works->ev };
 
-static int sum(struct pd_stream *stream, float *dst, const float *const *src, int n, size_t count,
-	       struct pd_event *ev)
-{
-	struct stream_item stream_item = { .sum = { .dst = dst, .n = n, .count = count }, .done = ev };
-
-	if (n > PD_SUM_SOURCES)
-		return -1;
-	for (int i = 0; i < n; i++)
-		stream_item.sum.src[i] = src[i];
-	return enqueue((struct stream *)stream, &stream_item);
-}
-
-static int mixed_sum(struct pd_stream *stream, const struct pd_mixed_sum *sum, struct pd_event *ev)
-{
-	return enqueue((struct stream *)stream, &(struct stream_item){ .sum = *sum, .done = ev });
+	if (works->kind == PD_WORK_WAIT)
+		item.wait = works->awaited;
+	if (works->kind == PD_WORK_MIXED_SUM)
+		item.sum = works->mixed_sum;
+	if (works->kind == PD_WORK_SUM) {
+		item.sum = (struct pd_mixed_sum){ .dst = works->sum.dst, .n = works->sum.n,
+						  .count = works->sum.count };
+		memcpy(item.sum.src, works->sum.src, (size_t)works->sum.n * sizeof(*item.sum.src));
+	}
+	return enqueue((struct stream *)stream, &item);
 }
 
 uint16_t narrow(const struct pd_rounding *r, float x)
@@ -187,6 +181,5 @@ bool work(struct stream *s)
 
 const struct pd_transport_ops shuffled_transport = { .send = send, .recv = receive };
 const struct pd_device_ops shuffled_device = {
-	.memory.alloc = take, .memory.free = give, .stream.wait = await, .math.sum = sum,
-	.math.mixed_sum = mixed_sum,
+	.memory.alloc = take, .memory.free = give, .stream.submit = submit,
 };

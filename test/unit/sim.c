@@ -2,10 +2,13 @@
 /* Tests of virtual time: streams, events, links. */
 #include "base/mem.h"
 #include "device/sim/engine.h"
+#include "device/submit.h"
 #include "tap.h"
 #include "transport/sim/sim.h"
 
 #include <stdlib.h>
+
+static const struct pd_work nothing;
 
 #define LAYERS 4
 #define MANY 500
@@ -29,7 +32,6 @@ static struct pd_stage stages[3] = {
 	{ .first_layer = 2, .layer_count = 1, .replicas = 1, .ranks = ranks + 1 },
 	{ .first_layer = 3, .layer_count = 1, .replicas = 2, .ranks = ranks + 2 },
 };
-static const struct pd_pass pass;
 static struct pd_plan plan = { .profile = &profile, .stage_count = 3, .stages = stages,
 			       .rank_count = 4 };
 static int t01[] = { 0, 1 }, t012[] = { 0, 1, 2 };
@@ -74,20 +76,20 @@ static void test_streams(void)
 	pd_event_arm(&u);
 	pd_event_arm(&v);
 	/* Device b waits for work that is queued on device a only afterwards, and for work already done. */
-	ops->stream.wait(t, &f);
-	ops->net.backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
-	ops->net.forward(s, pd_sim_net(sim, 0), &pass, 0, 2, &f);
-	ops->math.sum(s, NULL, NULL, 2, 5, NULL);
-	ops->net.update(s, pd_sim_net(sim, 0), NULL, 0, 2, &u);
-	ops->net.update(s, pd_sim_net(sim, 0), &apart, 0, 2, &v);
+	pd_submit_wait(t, &f);
+	pd_submit_backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
+	pd_submit_forward(s, pd_sim_net(sim, 0), &nothing.pass, 0, 2, &f);
+	pd_submit_sum(s, NULL, (const float *const[2]){ NULL }, 2, 5, NULL);
+	pd_submit_update(s, pd_sim_net(sim, 0), &nothing.update, 0, 2, &u);
+	pd_submit_update(s, pd_sim_net(sim, 0), &apart, 0, 2, &v);
 	ok(!pd_event_done(&f), "nothing happens before the clock moves");
 	ok(pd_sim_advance(sim), "something happens");
 	is_int(pd_sim_now_ns(sim), 21, "the clock is at the end of the forward");
 	is_event(&f, 0, 21, "forward of layers 0 and 1");
 	is_int(pd_sim_ready(sim), 2, "rank 2 has something to look at");
 	is_int(pd_sim_ready(sim), -1, "nobody else has");
-	ops->stream.wait(t, &f);
-	ops->net.forward(t, pd_sim_net(sim, 1), &pass, 2, 1, &h);
+	pd_submit_wait(t, &f);
+	pd_submit_forward(t, pd_sim_net(sim, 1), &nothing.pass, 2, 1, &h);
 	run_out(sim);
 	is_event(&g, 21, 43, "backward behind the wait");
 	is_event(&h, 43, 55, "forward behind it on the stream");
@@ -117,10 +119,10 @@ static void test_shared_processors(void)
 	pd_event_arm(&g);
 	pd_event_arm(&h);
 	pd_event_arm(&k);
-	ops->net.forward(s, pd_sim_net(sim, 2), &pass, 0, 1, &f);       /* 10 ns */
-	ops->net.forward(t, pd_sim_net(sim, 2), &pass, 0, 2, &g);       /* 21 ns */
-	ops->net.forward(s, pd_sim_net(sim, 2), &pass, 2, 1, &k);       /* 12 ns */
-	ops->net.forward(u, pd_sim_net(sim, 1), &pass, 0, 2, &h);
+	pd_submit_forward(s, pd_sim_net(sim, 2), &nothing.pass, 0, 1, &f);       /* 10 ns */
+	pd_submit_forward(t, pd_sim_net(sim, 2), &nothing.pass, 0, 2, &g);       /* 21 ns */
+	pd_submit_forward(s, pd_sim_net(sim, 2), &nothing.pass, 2, 1, &k);       /* 12 ns */
+	pd_submit_forward(u, pd_sim_net(sim, 1), &nothing.pass, 0, 2, &h);
 	run_out(sim);
 	is_event(&h, 0, 21, "alone on its processor");
 	is_event(&f, 0, 20, "half a processor until the shorter one is done");
@@ -149,9 +151,9 @@ static void test_operations(void)
 		pd_event_arm(&f);
 		pd_event_arm(&g);
 		pd_event_arm(&h);
-		ops->net.forward(s, pd_sim_net(sim, 2), &pass, 0, 1, &f);       /* 10 ns */
-		ops->net.forward(s, pd_sim_net(sim, 2), &pass, 0, 2, &g);       /* 21 ns */
-		ops->net.forward(s, pd_sim_net(sim, 2), &pass, 2, 1, &h);       /* 12 ns */
+		pd_submit_forward(s, pd_sim_net(sim, 2), &nothing.pass, 0, 1, &f);       /* 10 ns */
+		pd_submit_forward(s, pd_sim_net(sim, 2), &nothing.pass, 0, 2, &g);       /* 21 ns */
+		pd_submit_forward(s, pd_sim_net(sim, 2), &nothing.pass, 2, 1, &h);       /* 12 ns */
 		run_out(sim);
 		is_event(&f, 0, 10, "nothing is before the first");
 		is_event(&g, 10, shared ? 35 : 31, "the second");
@@ -179,8 +181,8 @@ static void test_own_processors(void)
 	pd_event_arm(&g);
 	pd_event_arm(&sent);
 	pd_event_arm(&received);
-	ops->net.forward(s, pd_sim_net(sim, 2), &pass, 0, 1, &f);
-	ops->net.forward(t, pd_sim_net(sim, 2), &pass, 0, 2, &g);
+	pd_submit_forward(s, pd_sim_net(sim, 2), &nothing.pass, 0, 1, &f);
+	pd_submit_forward(t, pd_sim_net(sim, 2), &nothing.pass, 0, 2, &g);
 	pd_transport_sim.send(pd_sim_transport(fabric, 0), 2, 1, NULL, 4, NULL, &sent);
 	pd_transport_sim.recv(pd_sim_transport(fabric, 2), 0, 1, NULL, 4, NULL, &received);
 	run_out(sim);
@@ -215,8 +217,8 @@ static void test_network(void)
 	pd_event_arm(&g);
 	pd_event_arm(&sent);
 	pd_event_arm(&received);
-	ops->net.forward(s, pd_sim_net(sim, 2), &pass, 0, 1, &f);       /* 10 ns */
-	ops->net.forward(t, pd_sim_net(sim, 2), &pass, 0, 2, &g);       /* 21 ns */
+	pd_submit_forward(s, pd_sim_net(sim, 2), &nothing.pass, 0, 1, &f);       /* 10 ns */
+	pd_submit_forward(t, pd_sim_net(sim, 2), &nothing.pass, 0, 2, &g);       /* 21 ns */
 	pd_transport_sim.send(pd_sim_transport(fabric, 0), 2, 1, NULL, 8, NULL, &sent);
 	pd_transport_sim.recv(pd_sim_transport(fabric, 2), 0, 1, NULL, 8, NULL, &received);
 	run_out(sim);
@@ -243,15 +245,15 @@ static void test_sums(void)
 	s = ops->stream.open(pd_sim_device(sim, 0), NULL);
 	pd_event_arm(&f);
 	pd_event_arm(&g);
-	ops->math.sum(s, NULL, NULL, 2, 3, &f);
-	ops->math.sum(s, NULL, NULL, 0, 3, &g);
+	pd_submit_sum(s, NULL, (const float *const[2]){ NULL }, 2, 3, &f);
+	pd_submit_sum(s, NULL, NULL, 0, 3, &g);
 	run_out(sim);
 	is_event(&f, 0, 12, "a sum at the profile's rate");
 	is_event(&g, 12, 16, "zeros are only written");
 	pd_event_arm(&f);
 	pd_event_arm(&g);
-	ops->math.mixed_sum(s, &round, &f);
-	ops->math.mixed_sum(s, &add, &g);
+	pd_submit_mixed_sum(s, &round, &f);
+	pd_submit_mixed_sum(s, &add, &g);
 	run_out(sim);
 	is_event(&f, 16, 28, "without rates of their own, rounding reads and writes half as much as a sum");
 	is_event(&g, 28, 48, "and adding 16 bits to others ten bytes of twelve");
@@ -259,8 +261,8 @@ static void test_sums(void)
 	profile.mixed_sum_bytes_per_s = 250000000;
 	pd_event_arm(&f);
 	pd_event_arm(&g);
-	ops->math.mixed_sum(s, &round, &f);
-	ops->math.mixed_sum(s, &add, &g);
+	pd_submit_mixed_sum(s, &round, &f);
+	pd_submit_mixed_sum(s, &add, &g);
 	run_out(sim);
 	is_event(&f, 48, 96, "rounding at its rate");
 	is_event(&g, 96, 192, "and adding 16 bits to others at theirs");
@@ -483,14 +485,14 @@ static void test_dependent_transfers(void)
 	pd_event_arm(&received);
 	pd_event_arm(&room);
 	b->ops->recv(b, 2, 7, NULL, 5, &room, &received);
-	ops->stream.wait(t, &received);
-	ops->net.backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
+	pd_submit_wait(t, &received);
+	pd_submit_backward(t, pd_sim_net(sim, 1), &pass, 2, 1, &g);
 	ok(!pd_sim_advance(sim), "a receive alone does not happen");
-	ops->net.forward(s, pd_sim_net(sim, 0), &pass, 0, 1, &f);
+	pd_submit_forward(s, pd_sim_net(sim, 0), &nothing.pass, 0, 1, &f);
 	a->ops->send(a, 1, 7, NULL, 5, &f, &sent);
 	run_out(sim);
 	ok(!pd_event_done(&sent), "nor does a transfer without room at the receiver");
-	ops->net.update(s, pd_sim_net(sim, 0), NULL, 0, 1, &room);
+	pd_submit_update(s, pd_sim_net(sim, 0), &nothing.update, 0, 1, &room);
 	run_out(sim);
 	is_event(&sent, 13, 13, "it starts after both events, and takes no time");
 	is_event(&g, 13, 35, "what waited for it comes behind");
@@ -553,7 +555,7 @@ static void test_order(void)
 	for (int i = 0; i < MANY; i++) {
 		streams[i] = pd_device_sim.stream.open(pd_sim_device(sim, i), NULL);
 		pd_event_arm(&events[i]);
-		pd_device_sim.net.forward(streams[i], pd_sim_net(sim, i), &pass, i, 1, &events[i]);
+		pd_submit_forward(streams[i], pd_sim_net(sim, i), &nothing.pass, i, 1, &events[i]);
 	}
 	while (pd_sim_advance(sim))
 		for (int r; (r = pd_sim_ready(sim)) >= 0; before = r, count++) {
@@ -586,12 +588,12 @@ static void test_waiters(void)
 		waiting[i] = ops->stream.open(pd_sim_device(sim, order[i]), NULL);
 		pd_event_arm(&done[i]);
 		if (i == 1)
-			ops->stream.wait(waiting[i], &g);
-		ops->stream.wait(waiting[i], &f);
-		ops->stream.copy(waiting[i], NULL, NULL, 0, PD_COPY_WITHIN, &done[i]);
+			pd_submit_wait(waiting[i], &g);
+		pd_submit_wait(waiting[i], &f);
+		pd_submit_copy(waiting[i], NULL, NULL, 0, PD_COPY_WITHIN, &done[i]);
 	}
-	ops->net.forward(s, pd_sim_net(sim, 0), &pass, 0, 2, &f);
-	ops->stream.copy(t, NULL, NULL, 0, PD_COPY_WITHIN, &g);
+	pd_submit_forward(s, pd_sim_net(sim, 0), &nothing.pass, 0, 2, &f);
+	pd_submit_copy(t, NULL, NULL, 0, PD_COPY_WITHIN, &g);
 	run_out(sim);
 	is_int(pd_sim_ready(sim), 2, "what three wait for");
 	for (int i = 0; i < 3; i++) {

@@ -4,6 +4,7 @@
  * where everything takes time: a copy, too, so that samples are late or arrive while their memory is
  * still in use.  An operation begins when those that it needs have ended, and those that used its memory.
  */
+#include "device/submit.h"
 #include "small_model.h"
 #include "table.h"
 #include "tap.h"
@@ -75,25 +76,26 @@ static int64_t copy_ns;
 
 static int take(struct pd_stream *stream, int64_t ns, struct pd_event *ev)
 {
-	return pd_device_sim.math.sum(stream, NULL, NULL, 2, (size_t)(ns * SUMMED_PER_NS), ev);
+	const struct pd_work sum = {
+		.kind = PD_WORK_SUM, .ev = ev, .sum = { .n = 2, .count = (size_t)(ns * SUMMED_PER_NS) },
+	};
+
+	return pd_device_sim.stream.submit(stream, &sum, 1);
 }
 
-static int copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
-		enum pd_copy way, struct pd_event *ev)
+/* Takes a time for what takes none in a profile. */
+static int submit(struct pd_stream *stream, const struct pd_work *works, int n)
 {
-	return take(stream, copy_ns, ev);
-}
-
-static int squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
-		   struct pd_event *ev)
-{
-	return take(stream, 50, ev);
-}
-
-static int unite(struct pd_stream *stream, double *vector, const double *other, size_t count,
-		 struct pd_event *ev)
-{
-	return take(stream, 20, ev);
+	switch (works->kind) {
+	case PD_WORK_COPY:
+		return take(stream, copy_ns, works->ev);
+	case PD_WORK_SQUARES:
+		return take(stream, 50, works->ev);
+	case PD_WORK_UNITE:
+		return take(stream, 20, works->ev);
+	default:
+		return pd_device_sim.stream.submit(stream, works, n);
+	}
 }
 
 static bool in_group(const struct pd_schedule *schedule, const struct pd_op *a,
@@ -193,9 +195,7 @@ static void test_plan(const char *what, struct pd_plan *plan)
 	struct pd_schedule *schedule = pd_schedule_new(plan, NULL);
 
 	late.separate_memory = true;
-	late.stream.copy = copy;
-	late.math.squares = squares;
-	late.math.unite = unite;
+	late.stream.submit = submit;
 	plan->profile->sum_bytes_per_s = INT64_C(4000000000) * SUMMED_PER_NS;
 	test_phase(what, schedule, &late, false);
 	test_phase(what, schedule, &late, true);
@@ -321,7 +321,7 @@ static void test_late_samples(void)
 	even(plan);
 	plan->profile->sum_bytes_per_s = INT64_C(4000000000) * SUMMED_PER_NS;
 	late.separate_memory = true;
-	late.stream.copy = copy;
+	late.stream.submit = submit;
 	for (copy_ns = 2000; copy_ns <= 8000; copy_ns *= 2)
 		is_int(period_of(plan, &late, 200), (int)copy_ns, "samples every %d ns, and nothing beside",
 		       (int)copy_ns);
@@ -394,21 +394,18 @@ static struct pd_stream *open_stream(struct pd_device *device, struct pd_error *
 	return newest = pd_device_sim.stream.open(device, err);
 }
 
-/* Replaces waits: loads wait for the loader alone as long as every microbatch has a new inbox. */
-static int wait_loader(struct pd_stream *stream, struct pd_event *ev)
+/* Loads wait for the loader alone as long as every microbatch has a new inbox. */
+static int submit_load(struct pd_stream *stream, const struct pd_work *works, int n)
 {
-	if (stream != newest)
-		return pd_device_sim.stream.wait(stream, ev);
-	pd_event_wait(ev, &gate);
-	return 0;
-}
-
-static int count_load(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
-		      enum pd_copy way, struct pd_event *ev)
-{
+	if (works->kind == PD_WORK_WAIT && stream == newest) {
+		pd_event_wait(works->awaited, &gate);
+		return 0;
+	}
+	if (works->kind != PD_WORK_COPY)
+		return pd_device_sim.stream.submit(stream, works, n);
 	loads++;
 	hasty += samples_read < loads;
-	return take(stream, 1, ev);
+	return take(stream, 1, works->ev);
 }
 
 static void test_loader(void)
@@ -427,8 +424,7 @@ static void test_loader(void)
 
 	ops.separate_memory = true;
 	ops.stream.open = open_stream;
-	ops.stream.wait = wait_loader;
-	ops.stream.copy = count_load;
+	ops.stream.submit = submit_load;
 	pd_gate_init(&gate, NULL);
 	loader = pd_loader_open(&config, NULL);
 	free(virtual_run(plan, &(struct virtual_hooks){ .device = &ops }, loader,

@@ -70,7 +70,7 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 	case PD_WORK_CALL:
 		return w->call.post(w->call.context, NULL, err) < 0 ||
 		       w->call.check(w->call.context, err) < 0 ? -1 : 0;
-	case PD_WORK_QUIT:
+	case PD_WORK_KINDS:
 		break;
 	}
 	return 0;

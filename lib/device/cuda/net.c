@@ -317,7 +317,7 @@ static cudaError_t update_range(const struct update *u, const struct pd_compiled
 {
 	const struct pd_update *asked = u->how;
 	bool local = pd_optimizer_is(asked->kind, PD_OPTIMIZER_NORMS) && !tensor->vector;
-	const struct pd_kernel_update update = {
+	struct pd_kernel_update update = {
 		.how = *asked, .chosen = pd_cuda_choice_of(asked), .choice = u->choice,
 		.spared = asked->spares_vectors && tensor->vector, .norms = local ? &u->room->norms : NULL,
 	};
@@ -325,6 +325,7 @@ static cudaError_t update_range(const struct update *u, const struct pd_compiled
 
 	if (status != cudaSuccess)
 		return status;
+	update.how.norm = (struct pd_global_norm){ .vector = NULL };    /* parts of it are the host's */
 	return pd_kernel_update(u->stream, u->dtype, &update, tensor->begin, tensor->end);
 }
 

@@ -291,16 +291,26 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 static const struct pd_queue_ops queue_ops = { .begin = begin, .run = run, .done = done };
 
 /*
- * Works are joined if nobody asks how long each takes, and if a graph reads all numbers that change
- * from device memory (struct pd_pass_numbers).
+ * An update, if there is one, and the forward and backward behind it are joined, if a graph reads all numbers
+ * that change from device memory (struct pd_pass_numbers).
  */
-int pd_cuda_iterate(struct pd_stream *stream, struct pd_net *net,
-		    const struct pd_iteration *it, int from, int count)
+static bool may_join(const struct pd_work *works, int n)
+{
+	const struct pd_update *update = works->kind == PD_WORK_UPDATE ? &works->update : NULL;
+	int passes = update ? 1 : 0;
+
+	return n == passes + 2 && works[passes].kind == PD_WORK_FORWARD &&
+	       works[passes + 1].kind == PD_WORK_BACKWARD &&
+	       (!update || (!update->norm.vector && !update->delta));
+}
+
+/* Where somebody asks how long each work takes, none are joined. */
+int pd_cuda_submit(struct pd_stream *stream, const struct pd_work *works, int n)
 {
 	const struct pd_cuda_device *cuda = (struct pd_cuda_device *)stream->device;
-	bool plain = !it->update || (!it->update->norm.vector && !it->update->delta);
 
-	return pd_queue_iterate(stream, net, it, from, count, cuda->untimed && plain);
+	return cuda->untimed && may_join(works, n) ? pd_queue_submit_joined(stream, works, n)
+						   : pd_queue_submit(stream, works, n);
 }
 
 /* ---- opening and closing ---- */

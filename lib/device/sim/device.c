@@ -98,9 +98,8 @@ static struct task *open_task(struct stream *stream)
 	return task;
 }
 
-static int queue(struct pd_stream *base, int64_t duration_ns, struct pd_event *ev)
+static void queue(struct stream *stream, int64_t duration_ns, struct pd_event *ev)
 {
-	struct stream *stream = (struct stream *)base;
 	struct task *task = open_task(stream);
 
 	stream->open = NULL;
@@ -109,22 +108,18 @@ static int queue(struct pd_stream *base, int64_t duration_ns, struct pd_event *e
 	if (stream->last) {
 		stream->last->after = task;
 		stream->last = task;
-		return 0;
+		return;
 	}
 	stream->first = stream->last = task;
 	pd_sim_let(stream->device->sim, &task->activity);
-	return 0;
 }
 
-static int stream_wait(struct pd_stream *base, struct pd_event *ev)
+static void wait(struct stream *stream, struct pd_event *ev)
 {
-	struct stream *stream = (struct stream *)base;
-
 	if (pd_event_done(ev))
-		return 0;
+		return;
 	stream->open = open_task(stream);
 	pd_sim_await(stream->device->sim, &stream->open->activity, ev);
-	return 0;
 }
 
 static struct pd_stream *stream_open(struct pd_device *device, struct pd_error *err)
@@ -252,48 +247,6 @@ static int sim_net_init(struct pd_net *net, void *weights, void *master, void *s
 	return 0;
 }
 
-static int compute(struct pd_stream *base, const int64_t *before, int from, int count, double factor,
-		   struct pd_event *ev)
-{
-	int64_t ns = before[from + count] - before[from];
-
-	((struct stream *)base)->computes = true;
-	return queue(base, factor > 1 ? llround((double)ns * factor) : ns, ev);
-}
-
-static int sim_forward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
-		       int from, int count, struct pd_event *ev)
-{
-	const struct pd_sim_device *device = device_of(stream->device);
-
-	const struct pd_sim_kind *kind = device->kind;
-
-	return compute(stream, pass->again ? kind->again_ns : kind->forward_ns, from, count, device->replicas.forward, ev);
-}
-
-static int sim_backward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
-			int from, int count, struct pd_event *ev)
-{
-	const struct pd_sim_device *device = device_of(stream->device);
-	const struct pd_sim_kind *kind = device->kind;
-	const int64_t *before = pass->part == PD_BACKWARD_INPUT ? kind->input_ns
-			      : pass->part == PD_BACKWARD_WEIGHT ? kind->weight_ns
-			      : kind->backward_ns;
-
-	return compute(stream, before, from, count, device->replicas.backward, ev);
-}
-
-static int sim_update(struct pd_stream *stream, struct pd_net *net,
-		      const struct pd_update *update, int from, int count, struct pd_event *ev)
-{
-	const struct pd_sim_device *device = device_of(stream->device);
-	const struct pd_sim_kind *kind = device->kind;
-	const int64_t *before = update && update->next != update->weights ? kind->update_apart_ns
-									 : kind->update_ns;
-
-	return compute(stream, before, from, count, device->replicas.update, ev);
-}
-
 static int sim_net_named(const struct pd_net *net, const struct pd_named **list_p)
 {
 	*list_p = NULL;
@@ -309,40 +262,6 @@ static int64_t sum_ns(size_t count, double part, int64_t bytes_per_s)
 	return ns < (double)PD_SIM_MOST_NS ? llround(ns) : PD_SIM_MOST_NS;
 }
 
-/* The profile's rate is for a sum of two sources: two arrays read, one written. */
-static int sim_sum(struct pd_stream *stream, float *dst, const float *const *src, int n,
-		   size_t count, struct pd_event *ev)
-{
-	int64_t rate = device_of(stream->device)->kind->profile->sum_bytes_per_s;
-
-	return queue(stream, sum_ns(count, (n + 1) / 3.0, rate), ev);
-}
-
-/* A member sums its share of the n buffers while the others sum theirs. */
-static int sim_sum_all(struct pd_stream *stream, float *const *arrays, int n, size_t count,
-		       struct pd_event *ev)
-{
-	const struct pd_sim_device *device = device_of(stream->device);
-	struct pd_members members = device->sim->direct;
-
-	members.direct_bytes_per_s = device->direct_bytes_per_s;
-	return queue(stream, pd_direct_ns(&members, (int64_t)(count * (size_t)n * sizeof(float))), ev);
-}
-
-/*
- * The profile's rates are for f32 rounded to 16 bits, six bytes read and written, and for 16 bits added
- * to f32, ten.  If it has none, bytes take as long as in a sum of f32, twelve.
- */
-static int sim_mixed_sum(struct pd_stream *stream, const struct pd_mixed_sum *sum, struct pd_event *ev)
-{
-	const struct pd_profile *profile = device_of(stream->device)->kind->profile;
-	double bytes = 4 * (sum->n + 1) - 2 * (__builtin_popcount(sum->narrow_sources) + sum->narrow);
-	int64_t rate = sum->n == 1 ? profile->round_bytes_per_s : profile->mixed_sum_bytes_per_s;
-
-	return queue(stream, rate > 0 ? sum_ns(sum->count, bytes / (sum->n == 1 ? 6 : 10), rate)
-				      : sum_ns(sum->count, bytes / 12, profile->sum_bytes_per_s), ev);
-}
-
 static int sim_net_tied_layers(const struct pd_net *base, const struct pd_tied_layer **list_p)
 {
 	const struct pd_sim_net *net = (const struct pd_sim_net *)base;
@@ -351,35 +270,91 @@ static int sim_net_tied_layers(const struct pd_net *base, const struct pd_tied_l
 	return net->tied_layer_count;
 }
 
-/* The profile has no time for these three functions, so they take none. */
-static int sim_squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
-		       struct pd_event *ev)
+static int64_t layers_ns(const int64_t *before, const struct pd_work *w, double factor)
 {
-	return queue(stream, 0, ev);
+	int64_t ns = before[w->from + w->count] - before[w->from];
+
+	return factor > 1 ? llround((double)ns * factor) : ns;
 }
 
-static int sim_unite(struct pd_stream *stream, double *vector, const double *other, size_t count,
-		     struct pd_event *ev)
+static const int64_t *backward_of(const struct pd_sim_kind *kind, enum pd_backward_part part)
 {
-	return queue(stream, 0, ev);
+	return part == PD_BACKWARD_INPUT ? kind->input_ns : part == PD_BACKWARD_WEIGHT ? kind->weight_ns
+		: kind->backward_ns;
 }
 
-/* A pass reads gradients and residual and writes two arrays: a third more than a sum. */
-static int sim_chunks(struct pd_stream *stream, const struct pd_chunks *what, struct pd_event *ev)
+/* A member sums its share of the n buffers while the others sum theirs. */
+static int64_t sum_all_ns(const struct pd_sim_device *device, int64_t count)
 {
-	size_t count = (size_t)(what->count * what->chunk);
+	struct pd_members members = device->sim->direct;
 
-	if (what->step == PD_CHUNKS_CHOOSE)
-		return queue(stream, 0, ev);
-	return sim_sum(stream, NULL, NULL, what->step == PD_CHUNKS_PACK ? 3 : 1,
-		       what->step == PD_CHUNKS_PACK ? count : (size_t)(what->sent * what->chunk),
-		       ev);
+	members.direct_bytes_per_s = device->direct_bytes_per_s;
+	return pd_direct_ns(&members, count * (int64_t)sizeof(float));
 }
 
-static int sim_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
-		    enum pd_copy way, struct pd_event *ev)
+/*
+ * The profile's rates are for f32 rounded to 16 bits, six bytes read and written, and for 16 bits added
+ * to f32, ten.  If it has none, bytes take as long as in a sum of f32, twelve.
+ */
+static int64_t mixed_sum_ns(const struct pd_profile *profile, const struct pd_mixed_sum *sum)
 {
-	return queue(stream, 0, ev);
+	double bytes = 4 * (sum->n + 1) - 2 * (__builtin_popcount(sum->narrow_sources) + sum->narrow);
+	int64_t rate = sum->n == 1 ? profile->round_bytes_per_s : profile->mixed_sum_bytes_per_s;
+
+	return rate > 0 ? sum_ns(sum->count, bytes / (sum->n == 1 ? 6 : 10), rate)
+			: sum_ns(sum->count, bytes / 12, profile->sum_bytes_per_s);
+}
+
+/* A pass reads gradients and residual and writes two arrays: a third more than a sum.  To choose takes no time. */
+static int64_t chunks_ns(const struct pd_profile *profile, const struct pd_chunks *what)
+{
+	bool packs = what->step == PD_CHUNKS_PACK;
+	int64_t count = (packs ? what->count : what->sent) * what->chunk;
+
+	return what->step == PD_CHUNKS_CHOOSE ? 0
+		: sum_ns((size_t)count, (packs ? 4 : 2) / 3.0, profile->sum_bytes_per_s);
+}
+
+/* The profile's rate of sums is for two sources: two arrays read, one written. */
+static int64_t work_ns(const struct pd_sim_device *device, const struct pd_work *w)
+{
+	const struct pd_sim_kind *kind = device->kind;
+
+	switch (w->kind) {
+	case PD_WORK_FORWARD:
+		return layers_ns(w->pass.again ? kind->again_ns : kind->forward_ns, w, device->replicas.forward);
+	case PD_WORK_BACKWARD:
+		return layers_ns(backward_of(kind, w->pass.part), w, device->replicas.backward);
+	case PD_WORK_UPDATE:
+		return layers_ns(w->update.next != w->update.weights ? kind->update_apart_ns : kind->update_ns, w,
+				 device->replicas.update);
+	case PD_WORK_SUM:
+		return sum_ns(w->sum.count, (w->sum.n + 1) / 3.0, kind->profile->sum_bytes_per_s);
+	case PD_WORK_SUM_ALL:
+		return sum_all_ns(device, (int64_t)w->sum_all.count * w->sum_all.n);
+	case PD_WORK_MIXED_SUM:
+		return mixed_sum_ns(kind->profile, &w->mixed_sum);
+	case PD_WORK_CHUNKS:
+		return chunks_ns(kind->profile, &w->chunks);
+	default:                /* the profile has no times for these */
+		return 0;
+	}
+}
+
+static int submit(struct pd_stream *base, const struct pd_work *works, int n)
+{
+	struct stream *stream = (struct stream *)base;
+
+	for (const struct pd_work *w = works; w < works + n; w++) {
+		if (w->kind == PD_WORK_WAIT) {
+			wait(stream, w->awaited);
+			continue;
+		}
+		stream->computes |= w->kind == PD_WORK_FORWARD || w->kind == PD_WORK_BACKWARD ||
+				    w->kind == PD_WORK_UPDATE;
+		queue(stream, work_ns(stream->device, w), w->ev);
+	}
+	return 0;
 }
 
 const struct pd_device_ops pd_device_sim = {
@@ -395,21 +370,11 @@ const struct pd_device_ops pd_device_sim = {
 	.memory.free = sim_release,
 	.stream.open = stream_open,
 	.stream.close = stream_close,
-	.stream.wait = stream_wait,
+	.stream.submit = submit,
 	.net.open = sim_net_open,
 	.net.close = sim_net_close,
 	.net.sizes = sim_net_sizes,
 	.net.init = sim_net_init,
-	.net.forward = sim_forward,
-	.net.backward = sim_backward,
-	.net.update = sim_update,
 	.net.named = sim_net_named,
 	.net.tied_layers = sim_net_tied_layers,
-	.math.sum = sim_sum,
-	.math.sum_all = sim_sum_all,
-	.math.mixed_sum = sim_mixed_sum,
-	.math.squares = sim_squares,
-	.math.unite = sim_unite,
-	.math.chunks = sim_chunks,
-	.stream.copy = sim_copy,
 };

@@ -3,6 +3,7 @@
 #include "transport/nccl/connection.h"
 
 #include "base/mem.h"
+#include "device/submit.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -159,17 +160,16 @@ static int match(struct nccl_connection *connection)
 /* Puts a transfer on the stream: 0, PD_AGAIN or -1. */
 static int put(struct nccl_connection *connection, struct nccl_transfer *x)
 {
-	const struct pd_device_ops *device = connection->comm.owner->device->ops;
 	struct pd_call call = { .post = pd_nccl_post, .check = pd_nccl_check, .context = x };
 
 	if (!x->waits && x->after && (!pd_event_done(x->after) || pd_event_failed(x->after))) {
-		int status = device->stream.wait(connection->comm.stream, (struct pd_event *)x->after);
+		int status = pd_submit_wait(connection->comm.stream, (struct pd_event *)x->after);
 
 		if (status != 0)
 			return status;
 	}
 	x->waits = true;
-	return device->stream.call(connection->comm.stream, &call, x->done);
+	return pd_submit_call(connection->comm.stream, &call, x->done);
 }
 
 static int put_all(struct nccl_connection *connection)

@@ -12,6 +12,7 @@
 #include "transport/nccl/connection.h"
 
 #include "base/mem.h"
+#include "device/submit.h"
 
 #include <stdlib.h>
 
@@ -69,7 +70,6 @@ static int all_reduce(struct pd_group *base, struct pd_group_sum *sum, struct pd
 {
 	struct nccl_group *group = (struct nccl_group *)base;
 	struct nccl *n = group->comm.owner;
-	const struct pd_stream_ops *stream = &n->device->ops->stream;
 	const struct pd_call call = { .post = pd_nccl_post_sum, .check = pd_nccl_check_sum,
 				      .context = sum };
 
@@ -82,13 +82,13 @@ static int all_reduce(struct pd_group *base, struct pd_group_sum *sum, struct pd
 	}
 	sum->group = base;
 	if (sum->after && !sum->waits) {
-		int status = stream->wait(group->comm.stream, (struct pd_event *)sum->after);
+		int status = pd_submit_wait(group->comm.stream, (struct pd_event *)sum->after);
 
 		if (status != 0)
 			return status;
 	}
 	sum->waits = true;
-	return stream->call(group->comm.stream, &call, done);
+	return pd_submit_call(group->comm.stream, &call, done);
 }
 
 struct pd_group *pd_nccl_group(struct pd_transport *base, const int *ranks, int count,

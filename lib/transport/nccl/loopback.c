@@ -4,6 +4,7 @@
  * bytes are copied on a stream, once both sides are posted.
  */
 #include "base/mem.h"
+#include "device/submit.h"
 #include "transport/nccl/connection.h"
 
 #include <stdlib.h>
@@ -29,20 +30,19 @@ int pd_nccl_loopback_open(struct nccl *n, struct pd_error *err)
 /* Puts on the stream: waits for both buffers, the copy, and the sender's completion. */
 static int issue(struct nccl *n, struct half *in)
 {
-	const struct pd_device_ops *device = n->device->ops;
 	struct pd_stream *stream = n->loopback.stream;
 	struct half *out = in->other;
 
 	switch (in->step) {
 	case 0:
-		return out->after ? device->stream.wait(stream, (struct pd_event *)out->after) : 0;
+		return out->after ? pd_submit_wait(stream, (struct pd_event *)out->after) : 0;
 	case 1:
-		return in->after ? device->stream.wait(stream, (struct pd_event *)in->after) : 0;
+		return in->after ? pd_submit_wait(stream, (struct pd_event *)in->after) : 0;
 	case 2:
-		return device->stream.copy(stream, in->buf, out->buf, in->bytes, PD_COPY_WITHIN,
+		return pd_submit_copy(stream, in->buf, out->buf, in->bytes, PD_COPY_WITHIN,
 					   in->done);
 	default:
-		return device->stream.copy(stream, NULL, NULL, 0, PD_COPY_WITHIN, out->done);
+		return pd_submit_copy(stream, NULL, NULL, 0, PD_COPY_WITHIN, out->done);
 	}
 }
 

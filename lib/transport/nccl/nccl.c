@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "device/submit.h"
 #include "transport/nccl/connection.h"
 
 #include <poll.h>
@@ -283,7 +284,7 @@ int pd_nccl_try(struct nccl_comm *comm, const struct pd_call *call, struct pd_er
 	int status;
 
 	pd_event_arm(&done);
-	if (n->device->ops->stream.call(comm->stream, call, &done) != 0)
+	if (pd_submit_call(comm->stream, call, &done) != 0)
 		return pd_error_failed(err, "rank %d: the device refused a call", n->rank);
 	status = pd_nccl_await(n, comm->peer, &done, err);
 	/* what the call uses may not be used after the return */

@@ -42,7 +42,7 @@ struct pd_nccl_config {
 	 * pd_nccl_open() fails
 	 */
 	struct pd_transport *host;
-	struct pd_device *device;       /* borrowed; has pd_device_ops.stream.call */
+	struct pd_device *device;       /* borrowed; has pd_device_ops.calls */
 	struct pd_gate *gate;
 	const char *const *ids;         /* ids[r]: what pd_nccl_ids made at rank r */
 	const pid_t *pids;	/* pids[r]: the process of rank r; 0: it runs on another host */

@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * These submit a single work (work.h) to a stream.  They return 0, PD_AGAIN or -1 as stream.submit does.  They
+ * do not clear what a work of the kind has not, because a replay does little else.
+ */
+#pragma once
+
+#include "device/device.h"
+
+static inline int pd_submit(struct pd_stream *stream, struct pd_work *work, enum pd_work_kind kind,
+			    struct pd_event *ev)
+{
+	work->kind = kind;
+	work->joined = 0;
+	work->ev = ev;
+	return stream->device->ops->stream.submit(stream, work, 1);
+}
+
+/* Lets work that is submitted from now on start after an event. */
+static inline int pd_submit_wait(struct pd_stream *stream, struct pd_event *awaited)
+{
+	struct pd_work work;
+
+	work.awaited = awaited;
+	return pd_submit(stream, &work, PD_WORK_WAIT, NULL);
+}
+
+static inline int pd_submit_forward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
+				    int from, int count, struct pd_event *ev)
+{
+	struct pd_work work;
+
+	work.net = net;
+	work.from = from;
+	work.count = count;
+	work.pass = *pass;
+	return pd_submit(stream, &work, PD_WORK_FORWARD, ev);
+}
+
+static inline int pd_submit_backward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
+				     int from, int count, struct pd_event *ev)
+{
+	struct pd_work work;
+
+	work.net = net;
+	work.from = from;
+	work.count = count;
+	work.pass = *pass;
+	return pd_submit(stream, &work, PD_WORK_BACKWARD, ev);
+}
+
+static inline int pd_submit_update(struct pd_stream *stream, struct pd_net *net, const struct pd_update *update,
+				   int from, int count, struct pd_event *ev)
+{
+	struct pd_work work;
+
+	work.net = net;
+	work.from = from;
+	work.count = count;
+	work.update = *update;
+	return pd_submit(stream, &work, PD_WORK_UPDATE, ev);
+}
+
+/* -1 where there are more than PD_SUM_SOURCES. */
+static inline int pd_submit_sum(struct pd_stream *stream, float *dst, const float *const *src, int n, size_t count,
+				struct pd_event *ev)
+{
+	struct pd_work work;
+
+	if (n > PD_SUM_SOURCES)
+		return -1;
+	work.sum.dst = dst;
+	for (int i = 0; i < n; i++)
+		work.sum.src[i] = src[i];
+	work.sum.n = n;
+	work.sum.count = count;
+	return pd_submit(stream, &work, PD_WORK_SUM, ev);
+}
+
+static inline int pd_submit_sum_all(struct pd_stream *stream, float *const *arrays, int n, size_t count,
+				    struct pd_event *ev)
+{
+	struct pd_work work;
+
+	if (n > PD_SUM_SOURCES)
+		return -1;
+	for (int i = 0; i < n; i++)
+		work.sum_all.arrays[i] = arrays[i];
+	work.sum_all.n = n;
+	work.sum_all.count = count;
+	return pd_submit(stream, &work, PD_WORK_SUM_ALL, ev);
+}
+
+static inline int pd_submit_mixed_sum(struct pd_stream *stream, const struct pd_mixed_sum *sum, struct pd_event *ev)
+{
+	struct pd_work work;
+
+	work.mixed_sum = *sum;
+	return pd_submit(stream, &work, PD_WORK_MIXED_SUM, ev);
+}
+
+static inline int pd_submit_squares(struct pd_stream *stream, struct pd_net *net, const struct pd_squares *what,
+				    struct pd_event *ev)
+{
+	struct pd_work work;
+
+	work.net = net;
+	work.squares = *what;
+	return pd_submit(stream, &work, PD_WORK_SQUARES, ev);
+}
+
+static inline int pd_submit_unite(struct pd_stream *stream, double *vector, const double *other, size_t count,
+				  struct pd_event *ev)
+{
+	struct pd_work work;
+
+	work.unite.vector = vector;
+	work.unite.other = other;
+	work.unite.count = count;
+	return pd_submit(stream, &work, PD_WORK_UNITE, ev);
+}
+
+static inline int pd_submit_chunks(struct pd_stream *stream, const struct pd_chunks *what, struct pd_event *ev)
+{
+	struct pd_work work;
+
+	work.chunks = *what;
+	return pd_submit(stream, &work, PD_WORK_CHUNKS, ev);
+}
+
+static inline int pd_submit_copy(struct pd_stream *stream, void *dst, const void *src, size_t bytes,
+				 enum pd_copy way, struct pd_event *ev)
+{
+	struct pd_work work;
+
+	work.copy.dst = dst;
+	work.copy.src = src;
+	work.copy.bytes = bytes;
+	work.copy.way = way;
+	return pd_submit(stream, &work, PD_WORK_COPY, ev);
+}
+
+static inline int pd_submit_call(struct pd_stream *stream, const struct pd_call *call, struct pd_event *ev)
+{
+	struct pd_work work;
+
+	work.call = *call;
+	return pd_submit(stream, &work, PD_WORK_CALL, ev);
+}
+
+/*
+ * An iteration of a stage that sends nothing on: an update, the next microbatch's forward, and its
+ * backward.
+ */
+struct pd_iteration {
+	const struct pd_update *update;         /* NULL: none */
+	/* for forward and backward; neither an evaluation nor one part of backward */
+	const struct pd_pass *pass;
+	struct pd_event *updated, *forwarded, *ended;
+};
+
+/* Submits these works together. */
+static inline int pd_submit_iteration(struct pd_stream *stream, struct pd_net *net, const struct pd_iteration *it,
+				      int from, int count)
+{
+	struct pd_work works[3];
+	int n = 0;
+
+	if (it->update)
+		works[n++] = (struct pd_work){ .kind = PD_WORK_UPDATE, .ev = it->updated, .update = *it->update };
+	works[n++] = (struct pd_work){ .kind = PD_WORK_FORWARD, .ev = it->forwarded, .pass = *it->pass };
+	works[n++] = (struct pd_work){ .kind = PD_WORK_BACKWARD, .ev = it->ended, .pass = *it->pass };
+	for (int i = 0; i < n; i++) {
+		works[i].net = net;
+		works[i].from = from;
+		works[i].count = count;
+	}
+	return stream->device->ops->stream.submit(stream, works, n);
+}
