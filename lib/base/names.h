@@ -4,6 +4,16 @@
 
 #include "base/error.h"
 
+#include <stdbool.h>
+#include <string.h>
+
+static inline bool pd_name_ends(const char *text, const char *ending)
+{
+	size_t length = strlen(text), end = strlen(ending);
+
+	return length >= end && strcmp(text + length - end, ending) == 0;
+}
+
 /* Of the names that were tried, the one that is most like a word.  Begin with all but the word zero. */
 struct pd_likeness {
 	const char *word;

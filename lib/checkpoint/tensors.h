@@ -6,9 +6,8 @@
  */
 #pragma once
 
+#include "base/names.h"
 #include "checkpoint/safetensors.h"
-
-#include <string.h>
 
 struct pd_tensors;
 
@@ -58,10 +57,3 @@ struct pd_tensors_ops {
 /* Each opens what its name says; *of_p goes with the ops. */
 typedef const struct pd_tensors_ops *pd_tensors_opener(const char *path, void **of_p, struct pd_error *err);
 pd_tensors_opener pd_tensors_of_file, pd_tensors_of_index, pd_tensors_of_onnx, pd_tensors_of_checkpoint;
-
-static inline bool pd_name_ends(const char *text, const char *ending)
-{
-	size_t length = strlen(text), end = strlen(ending);
-
-	return length >= end && strcmp(text + length - end, ending) == 0;
-}

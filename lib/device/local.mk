@@ -4,7 +4,6 @@ lib_libpd_a_SOURCES += lib/device/update.c lib/device/update.h lib/device/optimi
 lib_libpddevice_a_SOURCES += lib/device/list.c \
 	lib/device/compiled.c lib/device/compiled.h lib/device/memory_layout.c \
 	lib/device/resize.h lib/device/rotary.h \
-	lib/device/relative.c lib/device/relative.h \
 	lib/device/curve.c lib/device/curve.h lib/device/curve.def \
 	lib/device/queue.c lib/device/queue.h lib/device/rehearse.c lib/device/rehearse.h \
 	lib/device/run.c

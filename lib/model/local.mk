@@ -6,6 +6,7 @@ lib_libpd_a_SOURCES += \
 	lib/model/layer.c lib/model/layer.h lib/model/layer_kind.def \
 	lib/model/document.c lib/model/model.c lib/model/model.h lib/model/order.h \
 	lib/model/names.c lib/model/outside.c lib/model/outside.h \
+	lib/model/relative.c lib/model/relative.h \
 	lib/model/infer.h lib/model/normalize.c lib/model/normalize.h lib/model/shape.c lib/model/shape_axes.c lib/model/shape_image.c \
 	lib/model/shape_rows.c lib/model/shape_sequences.c \
 	lib/model/summary.c lib/model/summary.h lib/model/winograd.h

@@ -43,11 +43,29 @@ static int check_shape(const struct pd_place *place, const struct pd_layer_tenso
 				 tensor->elements, tensor->name);
 }
 
+/* Further names of the same tensor. */
+static int check_also(const struct pd_place *place, struct pd_error *err)
+{
+	struct pd_place also = pd_place_key(place, "also");
+	const char *name;
+	size_t count = 0;
+
+	if (also.value && pd_json_array(&also, &count, err) < 0)
+		return -1;
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place at = pd_place_index(&also, i);
+
+		if (pd_json_string(&at, &name, err) < 0)
+			return -1;
+	}
+	return 0;
+}
+
 /* {"name": "c_attn.weight", "transpose": true, "start": 64} */
 static int check_entry(const struct pd_place *place, const struct pd_layer_tensor *tensor,
 		       struct pd_error *err)
 {
-	static const char *const known[] = { "name", "transpose", "start", "shape", NULL };
+	static const char *const known[] = { "name", "also", "transpose", "start", "shape", NULL };
 	struct pd_place shape = pd_place_key(place, "shape"), turn = pd_place_key(place, "transpose");
 	bool transposed = false;
 	int64_t start = -1;
@@ -55,7 +73,7 @@ static int check_entry(const struct pd_place *place, const struct pd_layer_tenso
 
 	if (pd_json_keys(place, known, err) < 0 || pd_json_get_string(place, "name", &name, err) < 0 ||
 	    pd_json_opt_bool(place, "transpose", &transposed, err) < 0 ||
-	    pd_json_opt_int(place, "start", 0, PD_MAX_EXTENT, &start, err) < 0)
+	    pd_json_opt_int(place, "start", 0, PD_MAX_EXTENT, &start, err) < 0 || check_also(place, err) < 0)
 		return -1;
 	if (transposed && tensor->dims != 2)
 		return pd_place_error(&turn, err, "\"%s\" has %d axes: expected two, which change places",

@@ -141,6 +141,26 @@ static int take(struct making *m, const struct entry *entry)
 	return 0;
 }
 
+/* Takes a tensor under its name, and under further ones, which may be missing. */
+static int take_all(struct making *m, const struct pd_layer *layer, const struct pd_layer_tensor *tensor,
+		    struct entry entry)
+{
+	const json_t *also, *name;
+	size_t n;
+	int status;
+
+	read_entry(m, layer, tensor, &entry);
+	status = take(m, &entry);
+	free(entry.name);
+	also = m->ours ? NULL : json_object_get(json_object_get(layer->names, tensor->name), "also");
+	entry.alias = true;
+	json_array_foreach(also, n, name) {
+		entry.name = (char *)json_string_value(name);
+		status = status < 0 ? -1 : take(m, &entry);
+	}
+	return status;
+}
+
 static int take_layer(struct making *m, int number)
 {
 	const struct pd_layer *layer = &m->model->layers[number];
@@ -150,16 +170,10 @@ static int take_layer(struct making *m, int number)
 		struct entry entry = { .owner = layer->shares >= 0 ? layer->shares : number,
 				       .alias = layer->shares >= 0 };
 
-		read_entry(m, layer, &layer->parameters[p], &entry);
-		status = take(m, &entry);
-		free(entry.name);
+		status = take_all(m, layer, &layer->parameters[p], entry);
 	}
 	for (int s = 0; s < layer->state_count && layer->lanes == 0 && status == 0; s++) {
-		struct entry entry = { .owner = number };
-
-		read_entry(m, layer, &layer->states[s], &entry);
-		status = take(m, &entry);
-		free(entry.name);
+		status = take_all(m, layer, &layer->states[s], (struct entry){ .owner = number });
 	}
 	return status;
 }

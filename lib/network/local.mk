@@ -16,6 +16,7 @@ lib_libpd_a_SOURCES += \
 	lib/network/onnx/array.c \
 	lib/network/onnx/array.h \
 	lib/network/onnx/attention.c \
+	lib/network/onnx/attention.h \
 	lib/network/onnx/attribute.h \
 	lib/network/onnx/document.c \
 	lib/network/onnx/fold.c \
@@ -30,6 +31,7 @@ lib_libpd_a_SOURCES += \
 	lib/network/onnx/image.c \
 	lib/network/onnx/image.h \
 	lib/network/onnx/layers.c \
+	lib/network/onnx/mask.c \
 	lib/network/onnx/number.c \
 	lib/network/onnx/op_axes.c \
 	lib/network/onnx/op_channels.c \
@@ -41,6 +43,7 @@ lib_libpd_a_SOURCES += \
 	lib/network/onnx/pattern.c \
 	lib/network/onnx/place.c \
 	lib/network/onnx/place.h \
+	lib/network/onnx/relative.c \
 	lib/network/onnx/rope.c \
 	lib/network/onnx/rows.def \
 	lib/network/onnx/shape.c \

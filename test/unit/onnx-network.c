@@ -183,7 +183,8 @@ static void test_products(void)
 	becomes("other arguments of an embedding", "tokens x 2 6\ntensor e.weight 9 8\n"
 		"Gather@e:-1,True e.weight,x -> a\nGather@f:9,False e.weight,x -> b\nAdd a,b -> y" OUT,
 		"embedding {\"num_embeddings\": 9, \"embedding_dim\": 8}; "
-		"embedding {\"num_embeddings\": 9, \"embedding_dim\": 8, \"shares\": \"e\"}; add");
+		"embedding {\"num_embeddings\": 9, \"embedding_dim\": 8, \"shares\": \"e\", \"names\": "
+		"{\"weight\": {\"name\": \"e.weight\", \"also\": [\"f.weight\"]}}}; add");
 	becomes("a weight that two share", "tokens x 2 6\ntensor e.weight 9 8\nGather e.weight,x -> a\n"
 		"Transpose e.weight -> t\nMatMul a,t -> y" OUT,
 		"embedding {\"num_embeddings\": 9, \"embedding_dim\": 8}; "
@@ -219,6 +220,14 @@ static void test_axes(void)
 #define QKV ROWS HEADS("q", "x") HEADS("k", "x") HEADS("v", "x")
 #define JOINED "Transpose a -> b perm=0,2,1,3\nReshape b,#[2;6;8] -> y" OUT
 
+/* Distances 0, 1 and more before the query, and 1 and more behind it. */
+#define T5 "tensor rel.weight 4 2\nReshape #[0;1;2;3;4;5],#[6;1] -> row\nSub #[0;1;2;3;4;5],row -> d\n" \
+	   "Greater d,#[0] -> g\nLess d,#[0] -> l\nCast g -> gi to=7\nCast l -> li to=7\nMul gi,#[3] -> g3\n" \
+	   "Add g3,li -> rows\n" LOOKED_UP
+#define LOOKED_UP "Gather rel.weight,rows -> e\nTranspose e -> h perm=2,0,1\nUnsqueeze h,#[0] -> bias\n"
+#define PRODUCTS "Transpose k -> kt perm=0,1,3,2\nMatMul q,kt -> s\n"
+#define SOFTENED(scores) "Softmax " scores " -> p axis=-1\nMatMul p,v -> a\n"
+
 static void test_attention(void)
 {
 	becomes("Attention", QKV "Attention q,k,v -> a is_causal=1\n" JOINED, "attention {\"heads\": 2, \"causal\": true}");
@@ -239,6 +248,25 @@ static void test_attention(void)
 		"Expand su,#[2;1;2;6;4] -> se\nReshape se,#[2;2;6;4] -> k\nAttention q,k,k -> a\n" JOINED,
 		"linear {\"out_features\": 4, \"bias\": false, \"names\": {\"weight\": {\"transpose\": true, \"name\": "
 		"\"k.weight\"}}}; attention {\"heads\": 2, \"kv_heads\": 1}");
+	becomes("attention that is written out", QKV PRODUCTS SOFTENED("s") JOINED, "attention {\"heads\": 2, \"scale\": 1.0}");
+	becomes("the same with a factor and a mask", QKV PRODUCTS "Reshape #[0;1;2;3;4;5],#[6;1] -> row\n"
+		"LessOrEqual #[0;1;2;3;4;5],row -> c\nWhere c,#0.0,#-3.0e38 -> m\nDiv s,#2.0 -> f\nAdd m,f -> u\n"
+		SOFTENED("u") JOINED, "attention {\"heads\": 2, \"causal\": true}");
+	becomes("a bias of relative positions", QKV T5 "Attention q,k,v,bias -> a scale=1.0\n" JOINED,
+		"attention {\"heads\": 2, \"scale\": 1.0, \"relative_buckets\": 4, \"max_distance\": 128}");
+	becomes("the same, written out twice, with a mask that hides nothing", QKV T5 "Expand #0.0,#[2;1;6;6] -> m\n"
+		PRODUCTS "Add s,bias -> u\nAdd u,m -> w\n" SOFTENED("w")
+		"Transpose a -> kt2 perm=0,1,3,2\nMatMul q,kt2 -> s2\nAdd s2,bias -> u2\nSoftmax u2 -> p2\n"
+		"MatMul p2,a -> a2\nTranspose a2 -> b perm=0,2,1,3\nReshape b,#[2;6;8] -> y" OUT,
+		"attention {\"heads\": 2, \"scale\": 1.0, \"relative_buckets\": 4, \"max_distance\": 128}; "
+		"attention {\"heads\": 2, \"scale\": 1.0, \"relative_buckets\": 4, \"max_distance\": 128, "
+		"\"shares\": \"rel\"}");
+	refused("buckets of keys that a mask hides", QKV T5 "LessOrEqual #[0;1;2;3;4;5],row -> c\n"
+		"Where c,#0.0,#-3.0e38 -> m\nAdd m,bias -> both\nAttention q,k,v,both -> a\n" JOINED,
+		"has a bias for keys behind the query, which a mask hides");
+	refused("another bias", QKV "tensor rel.weight 6 2\nReshape #[0;1;2;3;4;5],#[6;1] -> row\n"
+		"Min #[0;1;2;3;4;5],row -> rows\n" LOOKED_UP "Attention q,k,v,bias -> a\n" JOINED,
+		"or a bias of relative positions as T5 has it");
 	refused("another mask", QKV "Reshape #[0;1;2;3;4;5],#[6;1] -> row\nLess #[0;1;2;3;4;5],row -> m\n"
 		"Attention q,k,v,m -> a\n" JOINED, "has a mask, m: expected one that hides nothing");
 	refused("a cap", QKV "Attention q,k,v -> a softcap=30.0\n" JOINED, "caps its scores");

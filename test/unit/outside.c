@@ -54,6 +54,8 @@ static void test_table(void)
 		const char *what, *text, *table;
 	} cases[] = {
 		{ "without names", MODEL("", LINEAR("a", 2, "")), "a.weight[2,4]: a.weight@0; a.bias[2]: a.bias@0" },
+		{ "two names", MODEL("", LINEAR("a", 2, ", 'bias': false, 'names': {'weight': {'name': 'w', 'also': "
+						"['v']}}")), "w[2,4]: a.weight@0; v[2,4] alias: a.weight@0" },
 		{ "another name", MODEL("", LINEAR("a", 2, ", 'names': {'weight': 'w'}")),
 		  "w[2,4]: a.weight@0; a.bias[2]: a.bias@0" },
 		{ "transposed, side by side",
@@ -92,6 +94,10 @@ static void test_refused(void)
 		  "layers[0].names: linear \"a\" has no parameter or state \"bias\"" },
 		{ MODEL("", LINEAR("a", 2, ", 'names': {'weight': ''}")), "names.weight: expected a non-empty string" },
 		{ MODEL("", LINEAR("a", 2, ", 'names': {'weight': {'nam': 'b'}}")), "names.weight: unknown key \"nam\"" },
+		{ MODEL("", LINEAR("a", 2, ", 'names': {'weight': {'name': 'w', 'also': 'v'}}")),
+		  "names.weight.also: expected an array, found \"v\"" },
+		{ MODEL("", LINEAR("a", 2, ", 'names': {'weight': {'name': 'w', 'also': [1]}}")),
+		  "names.weight.also[0]: expected a non-empty string" },
 		{ MODEL("", LINEAR("a", 2, ", 'names': {'weight': {'start': 0}}")), "names.weight.name: expected " },
 		{ MODEL("", LINEAR("a", 2, ", 'names': {'weight': {'name': 'w', 'start': -1}}")),
 		  "names.weight.start: expected a whole number from 0" },

@@ -5,7 +5,7 @@
  *     S = scale Q K^T + B,  P = softmax(S) by rows,  O = D(P) V
  *
  * where D, dropout, sets elements of P to zero and scales the others.  B, if there is one, has a number for
- * each head and bucket of places of keys less those of queries (device/relative.h).  Query head j uses key-value
+ * each head and bucket of places of keys less those of queries (model/relative.h).  Query head j uses key-value
  * head j * kv_heads / heads.  Tensors are plain: rows of heads side by side.
  *
  * Neither S nor P is ever in memory: tiles of them are made where they are used, forward with a
@@ -14,7 +14,7 @@
  */
 #pragma once
 
-#include "device/relative.h"
+#include "model/relative.h"
 #include "model/dtype.h"
 
 #include <stdbool.h>

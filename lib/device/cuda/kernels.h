@@ -11,7 +11,7 @@
 #include "device/curve.h"
 #include "device/global_norm.h"
 #include "device/mixed_sum.h"
-#include "device/relative.h"
+#include "model/relative.h"
 #include "device/resize.h"
 #include "device/rotary.h"
 #include "device/update.h"

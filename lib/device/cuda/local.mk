@@ -14,7 +14,7 @@ CUDA_INCLUDED = lib/device/cuda/arith.h lib/device/cuda/attention.cuh lib/device
 	lib/device/cuda/host_device.cuh \
 	lib/device/cuda/block_sum.cuh lib/device/cuda/channels.cuh lib/device/cuda/columns.cuh \
 	lib/device/cuda/grid.cuh \
-	lib/device/cuda/kernels.h lib/device/cuda/typed.cuh lib/device/mixed_sum.h lib/device/relative.h lib/model/kind.h lib/model/dtype.h lib/model/dtype.def
+	lib/device/cuda/kernels.h lib/device/cuda/typed.cuh lib/device/mixed_sum.h lib/model/relative.h lib/model/kind.h lib/model/dtype.h lib/model/dtype.def
 EXTRA_DIST += $(CUDA_KERNELS) $(CUDA_INCLUDED)
 NVCCFLAGS = -std=c++17 -O3 --fmad=false --ftz=true
 if HAVE_CUDA

@@ -12,6 +12,7 @@ struct fold {
 	size_t inputs;
 	const struct array *const *in;
 	bool whole, truth;              /* CastLike: what its second input's numbers are */
+	bool single;                    /* the output is f32: real numbers are rounded to it */
 };
 
 /* Can a node of this operator be computed where its inputs are constants? */

@@ -46,11 +46,16 @@ static const struct array *shape_of(struct graph *g, const struct pd_onnx_node *
 	return out;
 }
 
+static int of_output(const struct graph *g, const struct pd_onnx_node *node)
+{
+	return node->outputs > 0 && *node->output[0] ? type_of(graph_find(g, node->output[0])) : 0;
+}
+
 /* Makes the first output of a node of arrays, NULL where an input is left out. */
 static const struct array *fold_node(struct graph *g, struct constants *room, const struct pd_onnx_node *node,
 				     const struct array *const *in)
 {
-	struct fold f = { room, g->onnx, node, node->inputs, in, false, false };
+	struct fold f = { room, g->onnx, node, node->inputs, in, .single = of_output(g, node) == PD_ONNX_F32 };
 	const struct value *like = is_op(node, "CastLike") ? graph_in(g, node, 1) : NULL;
 
 	if (is_op(node, "CastLike") && (!like || (!like->constant && !type_of(like))))

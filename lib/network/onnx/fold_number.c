@@ -4,6 +4,12 @@
 
 #include <math.h>
 
+/* As ONNX has it: sums that end at a whole number depend on it. */
+static double rounded(const struct fold *f, double real)
+{
+	return f->single ? (double)(float)real : real;
+}
+
 static double unary_real(int what, double x)
 {
 	switch (what) {
@@ -14,6 +20,7 @@ static double unary_real(int what, double x)
 	case 'c': return cos(x);
 	case 's': return sin(x);
 	case 'e': return exp(x);
+	case 'l': return log(x);
 	default: return x;
 	}
 }
@@ -27,7 +34,7 @@ struct array *fold_unary(const struct fold *f, int what)
 		int64_t x = array_integer(from, i);
 		int64_t whole = what == '!' ? !x : what == '-' || (what == 'a' && x < 0) ? (int64_t)-(uint64_t)x : x;
 
-		array_set(out, i, unary_real(what, array_real(from, i)), whole);
+		array_set(out, i, rounded(f, unary_real(what, array_real(from, i))), whole);
 	}
 	return out;
 }
@@ -101,7 +108,7 @@ struct array *fold_binary(const struct fold *f, int what)
 		if (out->whole)
 			array_set(out, n, 0, binary_whole(what, array_integer(a, i), array_integer(b, j)));
 		else
-			out->reals[n] = binary_real(what, a->reals[i], b->reals[j]);
+			out->reals[n] = rounded(f, binary_real(what, a->reals[i], b->reals[j]));
 	}
 	return out;
 }

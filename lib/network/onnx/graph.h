@@ -23,6 +23,7 @@ struct value {
 	const char *why;                        /* there is neither: the reason */
 	bool empty;                             /* it has no elements */
 	const struct mask *mask;                /* what it is as a mask of attention, once that is known */
+	const struct relative *relative;        /* what it is as rows of a bias of attention, once that is known */
 	const struct rotation *rotation;        /* what it is as the cosine of rotary positions */
 };
 

@@ -6,6 +6,7 @@
 #include "network/onnx/graph.h"
 
 #include "base/mem.h"
+#include "base/names.h"
 
 #include <stdlib.h>
 
@@ -72,18 +73,55 @@ int layer_owner(const struct graph *g, const struct pd_onnx_tensor *tensor)
 	return -1;
 }
 
-/* PyTorch has both names of a tied parameter, ONNX only one. */
+/*
+ * PyTorch has all names of a tied parameter, ONNX only one.  Others are those of the owner's module, and of one that
+ * looks up rows; a product with a weight may be of a module that has none.
+ */
 static void share(struct graph *g, struct layer *layer, int owner, const char *parameter,
 		  const struct pd_onnx_tensor *tensor)
 {
 	const char *other = graph_text(g, "%s.%s", g->layers[owner].own, parameter);
+	const char *mine = strcmp(layer->kind, "embedding") == 0 ? graph_text(g, "%s.%s", layer->own, parameter) : other;
+	json_t *name;
 
 	layer->shares = owner;
-	if (strcmp(other, tensor->name) == 0)
+	/* what is no module's parameter of that name is not looked for in one */
+	if (!ends_with(tensor->name, strlen(tensor->name), graph_text(g, ".%s", parameter)) ||
+	    (strcmp(other, tensor->name) == 0 && strcmp(mine, tensor->name) == 0))
 		return;
+	name = strcmp(mine, other) == 0 || strcmp(mine, tensor->name) == 0 ? json_string(other)
+		: json_pack("{s:s, s:[s]}", "name", other, "also", mine);
 	if (!layer->names)
 		layer->names = json_object();
-	pd_json_set(layer->names, parameter, json_string(other));
+	pd_json_set(layer->names, parameter, name);
+}
+
+/*
+ * What modules of transformers have under two names, of which forward uses one, by endings.  beside: so is called
+ * a parameter that such a network has.
+ */
+static const struct {
+	const char *name, *other, *beside;
+} twice[] = {
+	{ "cls.predictions.decoder.bias", "cls.predictions.bias", "cls.predictions.transform.dense.weight" },
+	{ "encoder.embed_tokens.weight", "shared.weight",
+	  "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight" },
+};
+
+/* Returns the other name of a parameter, or NULL. */
+static const char *other_name(struct graph *g, const char *name)
+{
+	for (size_t i = 0; i < PD_COUNT(twice); i++) {
+		size_t length = strlen(name) - (pd_name_ends(name, twice[i].name) ? strlen(twice[i].name) : 0);
+		const struct value *beside;
+
+		if (length == strlen(name))
+			continue;
+		beside = graph_find(g, graph_text(g, "%.*s%s", (int)length, name, twice[i].beside));
+		if (beside && beside->tensor)
+			return graph_text(g, "%.*s%s", (int)length, name, twice[i].other);
+	}
+	return NULL;
 }
 
 void layer_parameter(struct graph *g, int number, const char *parameter, const struct pd_onnx_tensor *tensor,
@@ -91,6 +129,7 @@ void layer_parameter(struct graph *g, int number, const char *parameter, const s
 {
 	struct layer *layer = &g->layers[number];
 	int owner = layer_owner(g, tensor);
+	const char *other;
 
 	if (!layer->own)
 		layer->own = module_of(g, tensor, parameter, layer->node->scope);
@@ -99,10 +138,15 @@ void layer_parameter(struct graph *g, int number, const char *parameter, const s
 		share(g, layer, owner, parameter, tensor);
 		return;
 	}
+	other = other_name(g, graph_text(g, "%s.%s", layer->own, parameter));
 	g->owners = pd_grow(g->owners, &g->owner_room, (size_t)g->owner_count + 1, sizeof(*g->owners));
 	g->owners[g->owner_count++] = (struct owner){ tensor, number };
 	if (!layer->names)
 		layer->names = json_object();
+	if (other) {
+		more = more ? more : json_object();
+		pd_json_set(more, "also", json_pack("[s]", other));
+	}
 	if (more) {
 		pd_json_set(more, "name", json_string(tensor->name));
 		pd_json_set(layer->names, parameter, more);

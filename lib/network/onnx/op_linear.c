@@ -59,7 +59,8 @@ static int linear(struct graph *g, const struct pd_onnx_node *node, int over, co
 	if (!tensor)
 		return graph_error(node, err, "multiplies two activations: attention is read where it is one node, as "
 				   "scaled_dot_product_attention is with opset_version=23 and in eval mode (in "
-				   "transformers, attn_implementation=\"sdpa\" calls it)");
+				   "transformers, attn_implementation=\"sdpa\" calls it), or softmax of products of "
+				   "queries and keys, in heads, times values");
 	if (order == ORDER_NONE)
 		return graph_error(node, err, "multiplies with a weight that is not the whole of one parameter");
 	if (place_in(g, node, 0, &view, &base, &sample, err) < 0)

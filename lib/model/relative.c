@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "device/relative.h"
+#include "model/relative.h"
 
 #include "model/model.h"
 
@@ -33,13 +33,18 @@ static int64_t first_of(int64_t bucket, int64_t half, int64_t most)
 	return low;
 }
 
-struct pd_relative pd_relative_of(const struct pd_layer *layer)
+struct pd_relative pd_relative_make(int64_t buckets, int64_t most, bool both)
 {
-	struct pd_relative r = { .buckets = (int32_t)layer->relative_buckets, .both = !layer->causal };
+	struct pd_relative r = { .buckets = (int32_t)buckets, .both = both };
 
 	r.half = r.both ? r.buckets / 2 : r.buckets;
 	for (int32_t b = 0; b < r.half; b++)
-		r.first[b] = (int32_t)first_of(b, r.half, layer->max_distance);
+		r.first[b] = (int32_t)first_of(b, r.half, most);
 	r.first[r.half] = INT32_MAX;    /* no sequence is that long */
 	return r;
+}
+
+struct pd_relative pd_relative_of(const struct pd_layer *layer)
+{
+	return pd_relative_make(layer->relative_buckets, layer->max_distance, !layer->causal);
 }

@@ -36,5 +36,7 @@ PD_INLINE struct pd_relative_range pd_relative_range(const struct pd_relative *r
 	return range;
 }
 
-/* Describes the buckets of a layer of kind attention. */
+/* Describes so many buckets, up to a distance `most`; both: a half of them is for keys behind the query. */
+struct pd_relative pd_relative_make(int64_t buckets, int64_t most, bool both);
+/* Describes those of a layer of kind attention. */
 struct pd_relative pd_relative_of(const struct pd_layer *layer);
