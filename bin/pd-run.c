@@ -345,6 +345,17 @@ static int read_order(const char *file, struct pd_error *err)
 	return 0;
 }
 
+/* Says once that ranks compute on different kinds of devices. */
+static void say_kinds(const struct pd_plan *plan)
+{
+	for (int r = 1; r < plan->rank_count; r++)
+		if (pd_topology_kind_of(&plan->topology, r) != pd_topology_kind_of(&plan->topology, 0)) {
+			pd_say("ranks are on different kinds of devices, which round differently: the bits of a run are "
+			       "those of its stages on these devices");
+			return;
+		}
+}
+
 int main(int argc, char **argv)
 {
 	struct pd_error err = { 0 };
@@ -371,6 +382,8 @@ int main(int argc, char **argv)
 	if (status == 0)
 		status = pd_job_check(&job, (resume && !evaluate) || job.gather, &err);
 	pd_mem_for("what the workers say");
+	if (status == 0 && !how.quiet)
+		say_kinds(job.plan);
 	if (status == 0)
 		status = pd_supervise(&job, &how, &err);
 	pd_checkpoint_unlock(job.lock);

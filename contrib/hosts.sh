@@ -16,6 +16,7 @@
 #     --loss=PERCENT      has the relay lose so many packets
 #     --later             has the relay delay and lose packets only once it gets SIGUSR1
 #     --clocks            gives each host a clock of its own, 1000 s apart from the next
+#     --names=N,N,...     gives the first hosts processors of these names
 #     --limit=SECONDS     ends the command after so long (300)
 #
 # When the script ends, for whatever reason, all processes of the hosts are killed and the hosts are
@@ -32,7 +33,7 @@
 # sentence.
 set -u
 
-rate= racks=1 uplink= relay= delay=0 loss=0 later= clocks= limit=300 prefix=pd-$$-
+rate= racks=1 uplink= relay= delay=0 loss=0 later= clocks= names= limit=300 prefix=pd-$$-
 while :; do
 	case ${1-} in
 	--rate=?*) rate=${1#*=} ;;
@@ -43,6 +44,7 @@ while :; do
 	--loss=?*) loss=${1#*=} ;;
 	--later) later=later ;;
 	--clocks) clocks=yes ;;
+	--names=?*) names=${1#*=} ;;
 	--limit=?*) limit=${1#*=} ;;
 	*) break ;;
 	esac
@@ -154,6 +156,13 @@ while [ $n -lt "$count" ]; do
 	cp "$directory/hosts" "/etc/netns/${prefix}h$n/hosts"
 done
 
+n=0
+while [ -n "$names" ]; do
+	n=$((n + 1)) name=${names%%,*}
+	case $names in *,*) names=${names#*,} ;; *) names= ;; esac
+	sed "s/^\(model name[^:]*: \).*/\1$name/" /proc/cpuinfo >"$directory/cpuinfo-h$n"
+done
+
 # mpirun calls this program as it would call ssh: [OPTION]... HOST COMMAND.
 cat >"$directory/on" <<END
 #!/bin/sh
@@ -163,7 +172,8 @@ shift
 clock=
 [ -z "$clocks" ] || clock="--time --fork --kill-child --monotonic \$((1000 * \${host#h}))"
 exec ip netns exec "$prefix\$host" unshare --uts \$clock \\
-	sh -c 'hostname "\$0"; exec sh -c "\$1"' "\$host" "\$*"
+	sh -c 'hostname "\$0"; [ ! -e "\$2" ] || mount --bind "\$2" /proc/cpuinfo; exec sh -c "\$1"' \
+	"\$host" "\$*" "$directory/cpuinfo-\$host"
 END
 chmod +x "$directory/on"
 

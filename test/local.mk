@@ -90,7 +90,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 	test/t4033-sums.sh test/t4034-sparse-plan.sh test/t4035-orders.sh test/t4037-skips.sh test/t4038-frozen.sh \
 	test/t5001-replay.sh test/t5002-what-if.sh test/t5003-links.sh test/t5004-wide.sh \
 	test/t5005-replicas.sh test/t5006-kineto.sh test/t5007-lost.sh \
-	test/t6001-ucx-life.sh test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh \
+	test/t6001-ucx-life.sh test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh test/t6005-kinds.sh \
 	test/t7001-resume.sh test/t7002-kill.sh test/t7003-evaluate.sh test/t7004-names.sh \
 	test/t7005-checkpoints.sh test/t7006-init.sh test/t7007-signals.sh test/t7008-hosts.sh test/t7009-own-folders.sh \
 	test/t7010-bad-links.sh test/t7011-addresses.sh test/t7012-strangers.sh \
@@ -133,7 +133,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 # These tests have networks of hundreds of megabytes, and run in the plain build only.
 LARGE_TESTS = test/conform/devices test/t4019-large.sh
 # These tests measure links, which other tests beside them would change, so they run one after the other.
-ALONE_TESTS = test/t6004-topo.sh
+ALONE_TESTS = test/t6004-topo.sh test/t6005-kinds.sh
 # These tests take longest, computing or waiting, so they begin first.
 LONG_TESTS = test/conform/layers test/t7008-hosts.sh test/t7009-own-folders.sh test/t7002-kill.sh \
 	test/t4003-pairs.sh test/t4002-programs.sh test/t6001-ucx-life.sh \
@@ -149,7 +149,7 @@ LONG_TESTS = test/conform/layers test/t7008-hosts.sh test/t7009-own-folders.sh t
 # other tests run: t4005 the bytes that every run reports, t4011 the kernels of oneDNN.
 SANITIZED_SKIP = $(LARGE_TESTS) test/t0002-completion.sh test/t0003-memory.sh \
 	test/t2002-released.sh test/t4005-memory.sh test/t4011-kernels.sh \
-	test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh test/t7008-hosts.sh \
+	test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh test/t6005-kinds.sh test/t7008-hosts.sh \
 	test/t7009-own-folders.sh test/t7010-bad-links.sh test/t7011-addresses.sh test/t7012-strangers.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh test/t8005-gpu-bundle.sh
 # These tests do not run with sanitizers, since they train or replay what others do with other models, plans

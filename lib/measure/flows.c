@@ -36,6 +36,7 @@ struct end {
 	bool *peers;                    /* by rank */
 	struct pd_seat seat;
 	struct pd_device *device;       /* with the memory; NULL: the host */
+	char device_name[PD_DEVICE_NAME];
 	struct pd_transport *transport;
 	struct pd_gate gate;
 };
@@ -263,8 +264,9 @@ static int connect_peers(struct end *e, json_t *message, struct pd_error *err)
 static int obey(struct end *e, struct pd_error *err)
 {
 	char *address = pd_address_text(e->transport);
-	json_t *message = json_pack("{s:s, s:I, s:b}", "event", "ready", "memory_bytes",
-				    (json_int_t)memory_share(e), "separate", e->device != NULL);
+	json_t *message = json_pack("{s:s, s:I, s:b, s:o}", "event", "ready", "memory_bytes",
+				    (json_int_t)memory_share(e), "separate", e->device != NULL, "device_name",
+				    pd_json_shown(e->device_name));
 	int status = pd_exchange_put(e->exchange, address, message, err);
 	bool exit = false;
 
@@ -282,21 +284,30 @@ static int obey(struct end *e, struct pd_error *err)
 	return status;
 }
 
-/* Opens the rank's device, if that has memory of its own. */
+/* Finds out what the rank's device is, and keeps it open if it has memory of its own. */
 static int open_device(struct end *e, const struct pd_routes_config *routes, const char *name,
 		       struct pd_error *err)
 {
 	struct pd_device_config config = { .ordinal = e->seat.device, .gate = &e->gate,
 					   .untimed = true };
 	const struct pd_device_ops *ops = pd_device_find(name, err);
+	struct pd_device_info info;
+	struct pd_device *device;
 
 	if (!ops)
 		return -1;
-	if (!ops->separate_memory)
-		return 0;
-	pd_routes_prepare(NULL, ops, routes->rank, routes->ranks, &e->seat);
-	e->device = ops->open(&config, err);
-	return e->device ? 0 : -1;
+	if (ops->separate_memory)
+		pd_routes_prepare(NULL, ops, routes->rank, routes->ranks, &e->seat);
+	device = ops->open(&config, err);
+	if (!device)
+		return -1;
+	ops->describe(device, &info);
+	strcpy(e->device_name, info.name);
+	if (ops->separate_memory)
+		e->device = device;
+	else
+		ops->close(device);
+	return 0;
 }
 
 static bool *find_peers(int rank, int ranks)

@@ -18,6 +18,7 @@
 #define MESSAGES 48                     /* of a transfer, where they are not too small or large */
 #define TRIES 3
 #define MOST_TOGETHER 4                 /* pairs of components of a level that are measured */
+#define SAME 0.75                       /* links that are so much of each other count as alike */
 
 struct measuring {
 	struct pd_launcher *launcher;
@@ -398,23 +399,70 @@ static void median_alone(const struct pd_machine *machine, int level, struct pd_
 	free(latencies);
 }
 
+/*
+ * Tells whether the components of `size` ranks before and behind a gap of this level are measured, and counts
+ * them: a few of all or, on the innermost level, of each kind of device.
+ */
+static bool is_measured(const struct measuring *m, int gap, int level, int size, int counts[PD_MAX_KINDS])
+{
+	const struct pd_topology *topology = &m->machine->topology;
+	int kind = level == 0 ? pd_topology_kind_of(topology, gap) : 0;
+
+	if (gap < size - 1 || m->machine->gaps[gap].level != level || counts[kind] == MOST_TOGETHER ||
+	    (level == 0 && pd_topology_kind_of(topology, gap + 1) != kind))
+		return false;
+	counts[kind]++;
+	return true;
+}
+
+/*
+ * Gives the devices of each kind, whose innermost links carry so much, these where they differ by a quarter; 0: of
+ * a kind nothing was measured.
+ */
+static void set_links(struct pd_topology *topology, const double rates[PD_MAX_KINDS], int64_t latency_ns)
+{
+	struct pd_level *level = &topology->level[0];
+	double usual = (double)level->bandwidth_bytes_per_s, least = usual, most = usual;
+
+	for (int k = 0; k < topology->kinds; k++) {
+		least = rates[k] > 0 && rates[k] < least ? rates[k] : least;
+		most = rates[k] > most ? rates[k] : most;
+	}
+	if (!pd_topology_mixed(topology) || least >= SAME * most)
+		return;
+	for (int i = 0; i < topology->device_runs; i++) {
+		double rate = rates[topology->device_run[i].kind];
+
+		topology->link_run[i] = (struct pd_link_run){ topology->device_run[i].end,
+							      (int64_t)(rate > 0 ? rate : usual), latency_ns };
+	}
+	level->first_run = topology->link_runs;
+	level->runs = topology->link_runs = topology->device_runs;
+	level->bandwidth_bytes_per_s = (int64_t)least;
+}
+
 /* Components of `size` ranks of this level, next to each other: what the link of one carries. */
 static int measure_level(struct measuring *m, int level, int size, struct pd_error *err)
 {
 	struct pd_machine *machine = m->machine;
 	struct pd_machine_level *out = &machine->levels[level];
-	double one_way[MOST_TOGETHER], both_ways[MOST_TOGETHER];
-	int n = 0;
+	double one_way[MOST_TOGETHER * PD_MAX_KINDS], both_ways[MOST_TOGETHER * PD_MAX_KINDS];
+	double own[PD_MAX_KINDS][MOST_TOGETHER], rates[PD_MAX_KINDS] = { 0 };
+	int n = 0, counts[PD_MAX_KINDS] = { 0 };
 
-	for (int i = size - 1; i < machine->ranks - 1 && n < MOST_TOGETHER; i++) {
-		if (machine->gaps[i].level != level)
+	for (int i = size - 1; i < machine->ranks - 1; i++) {
+		int kind = level == 0 ? pd_topology_kind_of(&machine->topology, i) : 0;
+
+		if (!is_measured(m, i, level, size, counts))
 			continue;
 		if (measure_rate(m, i + 1 - size, i + 1, size, false, &one_way[n], err) < 0 ||
 		    measure_rate(m, i + 1 - size, i + 1, size, true, &both_ways[n], err) < 0)
 			return -1;
-		n++;
+		own[kind][counts[kind] - 1] = one_way[n++];
 		show_progress(m);
 	}
+	for (int k = 0; k < PD_MAX_KINDS; k++)
+		rates[k] = counts[k] > 0 ? median(own[k], counts[k]) : 0;
 	out->median = median(one_way, n);
 	out->least = one_way[0];
 	out->most = one_way[n - 1];
@@ -422,6 +470,8 @@ static int measure_level(struct measuring *m, int level, int size, struct pd_err
 	median_alone(machine, level, out);
 	machine->topology.level[level].bandwidth_bytes_per_s = (int64_t)out->median;
 	machine->topology.level[level].latency_ns = out->latency_ns;
+	if (level == 0)
+		set_links(&machine->topology, rates, out->latency_ns);
 	return 0;
 }
 
@@ -433,10 +483,10 @@ static int measure_levels(struct measuring *m, struct pd_error *err)
 	m->done = 0;
 	m->total = 0;
 	for (int level = 0, below = 1; level < topology->levels; level++) {
-		int links = m->machine->ranks / below - m->machine->ranks / below /
-			    (int)topology->level[level].count;
+		int counts[PD_MAX_KINDS] = { 0 };
 
-		m->total += links < MOST_TOGETHER ? links : MOST_TOGETHER;
+		for (int i = 0; i < m->machine->ranks - 1; i++)
+			m->total += is_measured(m, i, level, below, counts);
 		below *= (int)topology->level[level].count;
 	}
 	for (int level = 0; level < topology->levels; level++) {
@@ -467,10 +517,38 @@ static int tell_to_connect(struct measuring *m, int r, json_t *const *texts, str
 							ranks, "addresses", addresses), err);
 }
 
+/* Tells the topology what devices the ranks have, unless all are alike; those of a kind have the least of theirs. */
+static int find_kinds(struct pd_topology *topology, const struct pd_device_kind *devices, int ranks,
+		      struct pd_error *err)
+{
+	struct pd_topology kinds = { .kinds = 0 };
+	int status = 0;
+
+	for (int r = 0; r < ranks && status == 0; r++)
+		status = pd_topology_add_devices(&kinds, devices[r].name, 1, 0, err);
+	if (status < 0)
+		return pd_error_prefix(err, "the devices of the ranks");
+	if (!pd_topology_mixed(&kinds))
+		return 0;
+	for (int r = 0; r < ranks; r++) {
+		int64_t *memory = &kinds.kind[pd_topology_kind_of(&kinds, r)].memory_bytes;
+
+		if (*memory == 0 || devices[r].memory_bytes < *memory)
+			*memory = devices[r].memory_bytes;
+	}
+	topology->kinds = kinds.kinds;
+	memcpy(topology->kind, kinds.kind, sizeof(kinds.kind));
+	topology->device_runs = kinds.device_runs;
+	memcpy(topology->device_run, kinds.device_run, sizeof(kinds.device_run));
+	topology->memory_bytes = 0;
+	return 0;
+}
+
 static int start_all(struct measuring *m, const char *device, struct pd_error *err)
 {
 	struct pd_machine *machine = m->machine;
 	json_t **texts = pd_calloc((size_t)machine->ranks, sizeof(*texts));
+	struct pd_device_kind *devices = pd_calloc((size_t)machine->ranks, sizeof(*devices));
 	int status = 0;
 
 	for (int r = 0; r < machine->ranks && status == 0; r++) {
@@ -489,15 +567,22 @@ static int start_all(struct measuring *m, const char *device, struct pd_error *e
 		status = ready ? 0 : -1;
 		if (r == 0 || memory < machine->topology.memory_bytes)
 			machine->topology.memory_bytes = memory;
+		devices[r].memory_bytes = memory;
+		if (ready)
+			snprintf(devices[r].name, sizeof(devices[r].name), "%s",
+				 pd_member_text(ready, "device_name"));
 		m->own_processors |= pd_member_true(ready, "separate");
 		texts[r] = json_incref(json_object_get(ready, "address"));
 		json_decref(ready);
 	}
+	if (status == 0)
+		status = find_kinds(&machine->topology, devices, machine->ranks, err);
 	for (int r = 0; r < machine->ranks && status == 0; r++)
 		status = tell_to_connect(m, r, texts, err);
 	for (int r = 0; r < machine->ranks; r++)
 		json_decref(texts[r]);
 	free(texts);
+	free(devices);
 	return status;
 }
 

@@ -4,12 +4,32 @@
 
 #include "base/mem.h"
 #include "base/opt.h"
+#include "plan/show.h"
 #include "topology/picture.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Says which devices there are, and which links, where these differ. */
+static void print_kinds(const struct pd_topology *topology, FILE *out)
+{
+	const struct pd_level *level = &topology->level[0];
+	char *devices = pd_show_devices(topology), rate[32];
+	int64_t begin = 0;
+
+	if (devices)
+		fprintf(out, "devices: %s\n", devices);
+	free(devices);
+	for (int i = level->first_run; i < level->first_run + level->runs; i++) {
+		const struct pd_link_run *run = &topology->link_run[i];
+
+		fprintf(out, "links of ranks %" PRId64 "-%" PRId64 ": %s each\n", begin, run->end - 1,
+			pd_show_rate(run->bandwidth_bytes_per_s, rate));
+		begin = run->end;
+	}
+}
 
 void pd_machine_print(const struct pd_machine *m, FILE *out)
 {
@@ -27,6 +47,7 @@ void pd_machine_print(const struct pd_machine *m, FILE *out)
 			pd_show_rate((int64_t)l->both_ways, both),
 			pd_show_time(l->latency_ns, latency));
 	}
+	print_kinds(&m->topology, out);
 }
 
 /* ---- the picture ---- */
@@ -80,12 +101,17 @@ static void put_device(void *context, int64_t device, const struct pd_machine_si
 		       double y, FILE *out)
 {
 	const struct pd_machine *m = context;
+	const struct pd_topology *topology = &m->topology;
 	char colour[8], name[PD_SEAT_HOST + 4];
 
 	fprintf(out, "<rect x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" fill=\"%s\" "
 		"stroke=\"#666\" stroke-width=\".7\"><title>rank %" PRId64 " on ", x, y, size->width,
 		size->height, pd_show_colour(HOST_GROUND, colour), device);
 	pd_svg_put(m->seats[device].host, out);
+	if (pd_topology_mixed(topology)) {
+		fputs(", ", out);
+		pd_svg_put(topology->kind[pd_topology_kind_of(topology, device)].name, out);
+	}
 	fputs("</title></rect>\n", out);
 	if (m->seats[device].locals != 1 || size->font == 0)
 		return;

@@ -8,6 +8,7 @@
 #include "checkpoint/checkpoint.h"
 #include "device/rehearse.h"
 #include "plan/recompute.h"
+#include "plan/show.h"
 #include "schedule/peers.h"
 #include "transport/address.h"
 
@@ -194,6 +195,27 @@ static int64_t threads_of(const struct pd_job *job)
 	return profiled > 0 && profiled < share ? profiled : share;
 }
 
+/* Refuses a device of another kind than the plan has for the rank. */
+static int check_kind(const struct rank *rank, struct pd_error *err)
+{
+	const struct pd_plan *plan = rank->job->plan;
+	const struct pd_topology *topology = &plan->topology;
+	const char *planned = topology->kind[pd_topology_kind_of(topology, rank->number)].name;
+	struct pd_device_info info;
+	char *devices;
+
+	if (!pd_topology_mixed(topology))
+		return 0;
+	rank->device->ops->describe(rank->device, &info);
+	if (strcmp(info.name, planned) == 0)
+		return 0;
+	devices = pd_show_devices(topology);
+	pd_error_input(err, "%s: rank %d computes on \"%s\", and the plan has it on \"%s\": expected %s",
+		       pd_plan_name(plan), rank->number, info.name, planned, devices);
+	free(devices);
+	return -1;
+}
+
 static int open_device(struct rank *rank, struct pd_error *err)
 {
 	const struct pd_device_ops *ops = pd_device_find(rank->job->device, err);
@@ -213,7 +235,7 @@ static int open_device(struct rank *rank, struct pd_error *err)
 		pd_routes_prepare(job->transport, ops, rank->number, job->plan->rank_count,
 				  &job->seat);
 	rank->device = ops->open(&config, err);
-	if (!rank->device)
+	if (!rank->device || check_kind(rank, err) < 0)
 		return -1;
 	pd_mem_for("layers, and data that are loaded");
 	for (int i = 0; i < rank->part_count; i++)

@@ -12,7 +12,7 @@
 #define PD_MAX_RANKS (1 << 20)
 #define PD_MAX_KINDS 8                  /* of devices */
 #define PD_MAX_RUNS 32                  /* of devices, or of links, that are alike */
-#define PD_DEVICE_NAME 96
+#define PD_DEVICE_NAME 128             /* as struct pd_device_info has them */
 
 struct pd_level {
 	int64_t count;                  /* components of the level below in one of this level */
