@@ -234,6 +234,30 @@ test_ok "passes with other layers than most are left out, and said" '
 	jq -e "[.layers[].name] == [\"Conv_0\", \"Net_0.relu\"]" profile.json
 	grep "warning: odd.json: 1 forwards have other layers than most" err
 	grep "warning: odd.json: 37 % of backward belongs to no module" err'
+# Two microbatches in flight, as a pipeline's first stage has them: a module and an operator, recomputed in backward.
+ahead() {
+	for n in 0 1; do
+		piece python_function "nn.Module: Net_0" 7 $((n * 100)) 90
+		piece python_function "nn.Module: A_0" 7 $((n * 100 + 10)) 30
+		piece cpu_op aten::a 7 $((n * 100 + 11)) $((20 + n)) "\"Sequence number\": $((10 + n))"
+		piece cpu_op aten::b 7 $((n * 100 + 50)) $((7 + n)) "\"Sequence number\": $((20 + n))"
+	done
+	for n in 0 1; do
+		node B 7 $((n * 100 + 300)) 40 "\"Sequence number\": $((20 + n))"
+		piece python_function "nn.Module: A_0" 7 $((n * 100 + 310)) 15
+		piece cpu_op aten::a 7 $((n * 100 + 311)) $((3 + n * 4)) "\"Sequence number\": $((30 + n))"
+		node ABackward 7 $((n * 100 + 350)) 20 "\"Sequence number\": $((30 + n))"
+	done
+	piece user_annotation Optimizer.step#SGD.step 7 900 20
+}
+test_ok "microbatches ahead of their backward are told apart, and so is what each of them recomputes" '
+	document 0 0 ahead >ahead.json
+	pd-profile --from=ahead.json --trace=trace.jsonl >profile.json
+	jq -c ".layers[] | [.name, .forward_ns, .backward_ns]" profile.json >out
+	printf "[\"%s\",%s]\n" A_0 20500,25000 Net_0.b 7500,25000 | cmp - out
+	jq -c "select(.op) | [.op, .microbatch, .start_ns, .end_ns]" trace.jsonl >out
+	printf "[\"%s\",%s]\n" forward 0,0,46000 forward 1,100000,147000 backward 0,289000,359000 backward 1,389000,459000 \
+		step 0,889000,909000 | cmp - out'
 test_ok "modules without training, and traces that contradict themselves" '
 	document 0 0 twice | grep -v evaluate_function >forward.json
 	refused "forward.json: it has modules, but no backward that belongs to them" forward.json

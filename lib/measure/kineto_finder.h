@@ -33,7 +33,7 @@ struct pd_kineto_finder {
 	struct pd_kineto_item *items;
 	struct pd_kineto_place *places; /* per call; of a recomputation, of what it repeats */
 	size_t shape_capacity;
-	struct pd_kineto_shape *shapes; /* per pass */
+	struct pd_kineto_shape *shapes; /* per pass, as many as the passes of `to` */
 	int *whole;                     /* per pass, its number among the whole ones; -1: it is none */
 };
 
@@ -49,5 +49,12 @@ static inline bool pd_kineto_is_layer(const struct pd_kineto_finder *f, int call
 	return f->walk->calls[call].module || f->places[call].nodes > 0;
 }
 
+/* Returns, of each recomputation, the call that it repeats, for the caller to free; -1: there is none. */
+int *pd_kineto_bases(const struct pd_kineto_finder *finder);
+/*
+ * Splits passes whose layers are several times the same: forwards of several microbatches without a backward between
+ * them.  Calls know their passes and layers, and shapes how many layers there are.
+ */
+void pd_kineto_split(struct pd_kineto_finder *finder);
 /* Names the layers after the calls of the first whole pass, and gives them the times of all. */
 void pd_kineto_fill(struct pd_kineto_finder *finder, int first);

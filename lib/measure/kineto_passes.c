@@ -90,72 +90,15 @@ static void find_passes(struct pd_kineto_finder *f)
 	}
 }
 
-struct known_call {
-	int pass;
-	int64_t key;
-	int call;
-};
-
-static int by_key(const void *a, const void *b)
-{
-	const struct known_call *x = a, *y = b;
-
-	PD_ORDER(x->pass, y->pass);
-	PD_ORDER(x->key, y->key);
-	PD_ORDER(x->call, y->call);
-	return 0;
-}
-
-/*
- * Finds, of each recomputation, the call that it repeats: the first one of the module in the pass that ran last
- * before, since nothing says of a module that is called twice which of its calls it is.  -1: there is none.
- */
-static int *find_bases(struct pd_kineto_finder *f)
-{
-	struct known_call *calls = pd_calloc(f->count + 1, sizeof(*calls));
-	int *base = pd_calloc(f->walk->call_count + 1, sizeof(*base));
-	size_t count = 0;
-	int pass = -1;
-
-	for (size_t i = 0; i < f->count; i++)
-		if (f->items[i].kind == PD_KINETO_ITEM_CALL && !f->walk->calls[f->items[i].index].again)
-			calls[count++] = (struct known_call){ f->places[f->items[i].index].pass,
-							      pd_kineto_key(f->walk, f->items[i].index), f->items[i].index };
-	if (count > 0)
-		qsort(calls, count, sizeof(*calls), by_key);
-	for (size_t c = 0; c < f->walk->call_count; c++)
-		base[c] = -1;
-	for (size_t i = 0; i < f->count; i++) {
-		int call = f->items[i].index;
-		struct known_call wanted;
-		size_t at;
-
-		if (f->items[i].kind != PD_KINETO_ITEM_CALL)
-			continue;
-		if (!f->walk->calls[call].again) {
-			pass = f->places[call].pass;
-			continue;
-		}
-		wanted = (struct known_call){ pass, pd_kineto_key(f->walk, call), -1 };
-		at = pd_count_below(&wanted, calls, count, sizeof(*calls), by_key, -1);
-		if (at < count && calls[at].pass == pass && calls[at].key == wanted.key)
-			base[call] = calls[at].call;
-	}
-	free(calls);
-	return base;
-}
-
-/* Counts the nodes of each call, a recomputation's where it belongs, and those of each pass. */
+/* Counts the nodes of each call, a recomputation's where it belongs. */
 static void count_nodes(struct pd_kineto_finder *f, const int *base)
 {
 	for (size_t n = 0; n < f->walk->node_count; n++) {
 		int call = f->walk->nodes[n].call;
 
 		call = call >= 0 && f->walk->calls[call].again ? base[call] : call;
-		if (call < 0)
-			continue;
-		f->places[call].nodes++;
-		f->shapes[f->places[call].pass].nodes++;
+		if (call >= 0)
+			f->places[call].nodes++;
 	}
 }
 
@@ -170,18 +113,14 @@ static void number_layers(struct pd_kineto_finder *f)
 	for (size_t i = 0; i < f->count; i++) {
 		bool is_call = f->items[i].kind == PD_KINETO_ITEM_CALL && !f->walk->calls[f->items[i].index].again;
 		struct pd_kineto_place *place = is_call ? &f->places[f->items[i].index] : NULL;
-		struct pd_kineto_shape *shape;
 
 		if (!place)
 			continue;
 		layers = place->pass == pass ? layers : 0;
 		pass = place->pass;
-		shape = &f->shapes[pass];
 		place->layer = layers;
-		if (!pd_kineto_is_layer(f, f->items[i].index))
-			continue;
-		shape->layers = ++layers;
-		shape->hash = (shape->hash ^ (uint64_t)pd_kineto_key(f->walk, f->items[i].index)) * 0x100000001b3 + 1;
+		if (pd_kineto_is_layer(f, f->items[i].index))
+			f->shapes[pass].layers = ++layers;
 	}
 	for (size_t c = 0; c < f->walk->call_count; c++)
 		if (f->places[c].pass >= 0 && f->places[c].layer >= f->shapes[f->places[c].pass].layers)
@@ -204,6 +143,22 @@ static void drop_untrained(struct pd_kineto_finder *f)
 		f->places[c].pass = f->places[c].pass < 0 ? -1 : now[f->places[c].pass];
 	f->to->pass_count = (size_t)count;
 	free(now);
+}
+
+/* Adds up what the layers of each pass are, and how many nodes it has. */
+static void find_shapes(struct pd_kineto_finder *f)
+{
+	for (size_t i = 0; i < f->count; i++) {
+		int c = f->items[i].index;
+		struct pd_kineto_shape *shape;
+
+		if (f->items[i].kind != PD_KINETO_ITEM_CALL || f->walk->calls[c].again)
+			continue;
+		shape = &f->shapes[f->places[c].pass];
+		shape->nodes += f->places[c].nodes;
+		if (pd_kineto_is_layer(f, c))
+			shape->hash = (shape->hash ^ (uint64_t)pd_kineto_key(f->walk, c)) * 0x100000001b3 + 1;
+	}
 }
 
 static void place_again(struct pd_kineto_finder *f, const int *base)
@@ -278,9 +233,11 @@ int pd_kineto_passes(const struct pd_kineto_walk *walk, struct pd_kineto_passes 
 		f.places[c] = (struct pd_kineto_place){ .pass = -1, .layer = -1 };
 	list_items(&f);
 	find_passes(&f);
-	base = find_bases(&f);
+	base = pd_kineto_bases(&f);
 	count_nodes(&f, base);
 	number_layers(&f);
+	pd_kineto_split(&f);
+	find_shapes(&f);
 	place_again(&f, base);
 	drop_untrained(&f);
 	first = find_whole(&f);

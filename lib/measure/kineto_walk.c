@@ -23,6 +23,7 @@ struct frame {
 	bool busy;                      /* an operator runs */
 	bool leaf;                      /* inside of a module that is one layer */
 	bool again;                     /* inside of a recomputation */
+	int node;                       /* around; -1: none */
 	bool accumulates;               /* into gradients of parameters */
 	bool inside;                    /* of an operator that was counted */
 	int scope;                      /* the module around */
@@ -118,14 +119,14 @@ static void advance(struct walker *w, int64_t until_ns)
 	}
 }
 
-static struct owner new_call(struct walker *w, const struct pd_kineto_op *op, int scope, bool again)
+static struct owner new_call(struct walker *w, const struct pd_kineto_op *op, int scope, const struct frame *frame)
 {
 	struct pd_kineto_walk *to = w->to;
 
 	to->calls = pd_grow(to->calls, &to->call_capacity, to->call_count + 1, sizeof(*to->calls));
 	to->calls[to->call_count] = (struct pd_kineto_call){
 		.scope = scope, .name = op->name, .label = op->kind == PD_KINETO_LABEL, .module = op->module,
-		.again = again, .at_ns = op->start_ns,
+		.again = frame->again, .node = frame->node, .at_ns = op->start_ns,
 		.span = PD_KINETO_NOTHING,
 	};
 	return (struct owner){ .kind = OWNER_CALL, .index = (int)to->call_count++ };
@@ -164,7 +165,7 @@ static void open_label(struct walker *w, const struct pd_kineto_op *op, struct f
 	frame->busy = false;
 	frame->leaf = w->leaves[op->name];
 	if (frame->leaf)
-		frame->owner = new_call(w, op, -1, frame->again);
+		frame->owner = new_call(w, op, -1, frame);
 	else
 		frame->scope = op->name;
 }
@@ -201,7 +202,7 @@ static void open_operator(struct walker *w, const struct pd_kineto_op *op, struc
 		open_part(w, op, frame);
 	if (frame->owner.kind == OWNER_NONE) {
 		if (up->function < 0)
-			up->function = new_call(w, op, frame->scope, frame->again).index;
+			up->function = new_call(w, op, frame->scope, frame).index;
 		frame->owner = (struct owner){ .kind = OWNER_CALL, .index = up->function };
 	}
 	if (frame->owner.kind == OWNER_CALL)
@@ -255,6 +256,7 @@ static void open(struct walker *w, const struct pd_kineto_op *op)
 	case PD_KINETO_NODE:
 		frame = (struct frame){ .end_ns = frame.end_ns, .owner = new_node(w, op), .busy = true, .scope = -1,
 					.function = -1 };
+		frame.node = frame.owner.index;
 		break;
 	case PD_KINETO_ACCUMULATE:
 		open_accumulate(w, &frame);
@@ -282,7 +284,7 @@ static void walk_all(struct walker *w)
 		if (w->depth == 0 || op->thread != thread) {
 			if (w->depth > 0)
 				advance(w, INT64_MAX);
-			w->frames[0] = (struct frame){ .end_ns = INT64_MAX, .scope = -1, .function = -1 };
+			w->frames[0] = (struct frame){ .end_ns = INT64_MAX, .scope = -1, .function = -1, .node = -1 };
 			w->depth = 1;
 			w->at_ns = INT64_MIN;
 			w->last_node = -1;

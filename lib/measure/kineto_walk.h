@@ -40,6 +40,7 @@ struct pd_kineto_call {
 	bool label, module;             /* it is of a label; of one that is a module's */
 	bool works;                     /* it has an operator */
 	bool again;                     /* it was a recomputation, in backward */
+	int node;                       /* that recomputed it; -1: none */
 	int64_t at_ns;                  /* when the processor began it */
 	struct pd_kineto_span span;
 	int64_t ns;

@@ -9,6 +9,6 @@ lib_libpddevice_a_SOURCES += lib/measure/layers.c lib/measure/layers.h \
 lib_libpd_a_SOURCES += lib/measure/figures.c lib/measure/figures.h lib/measure/kineto.c lib/measure/kineto.h \
 	lib/measure/kineto_file.c lib/measure/kineto_file.h \
 	lib/measure/kineto_modules.c lib/measure/kineto_modules.h lib/measure/kineto_ops.c lib/measure/kineto_ops.h \
-	lib/measure/kineto_layers.c lib/measure/kineto_leaves.c lib/measure/kineto_leaves.h lib/measure/kineto_finder.h lib/measure/kineto_passes.c lib/measure/kineto_passes.h lib/measure/kineto_scan.c lib/measure/kineto_scan.h \
+	lib/measure/kineto_layers.c lib/measure/kineto_leaves.c lib/measure/kineto_leaves.h lib/measure/kineto_finder.h lib/measure/kineto_passes.c lib/measure/kineto_passes.h lib/measure/kineto_repeats.c lib/measure/kineto_scan.c lib/measure/kineto_scan.h \
 	lib/measure/kineto_trace.c lib/measure/kineto_trace.h lib/measure/kineto_walk.c lib/measure/kineto_walk.h \
 	lib/measure/kineto_event.def lib/measure/kineto_node.def
