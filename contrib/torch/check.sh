@@ -24,14 +24,17 @@ while read -r line; do
 		pd-replay plan.json'
 done <checked
 # trained NAME BLOCKS: plans train_NAME for two ranks, has PyTorch train it, and compares the gradients with those
-# of one process.
+# of one process, and the memory with what was planned.
 trained() {
 	"$python" "$PYTHONPATH/pd_profile.py" --threads=1 --rounds=2 --blocks="$2" --link \
 		"$PYTHONPATH/networks.py:train_$1" >"$1.json"
-	pd-plan -t 2@2GB/s+50us --straight --weights=flush --microbatches=4 "$1.json" >plan.json
+	pd-plan -t 2@2GB/s+50us --straight --weights=flush --microbatches=4 --memory-model=torch --memory-margin=0 \
+		"$1.json" >plan.json
 	"$python" -m torch.distributed.run --nproc-per-node=2 "$PYTHONPATH/pd_run.py" plan.json \
-		"$PYTHONPATH/networks.py:train_$1" --steps=2 --save=gradients >result.json
+		"$PYTHONPATH/networks.py:train_$1" --steps=2 --optimizer=adamw --save=gradients >result.json
 	jq -e ".step_ns > 0 and .losses[0] > 0" result.json
+	jq -s -e "[.[0].stages[].predicted.memory_bytes, .[1].peak_bytes[]] |
+		[.[2] / .[0], .[3] / .[1]] | all(. > 0.6 and . < 1.4)" plan.json result.json
 	"$python" "$PYTHONPATH/check.py" "train_$1" gradients
 }
 test_ok "ResNet-18, trained by PyTorch as planned: gradients are those of one process" \

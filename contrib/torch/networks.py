@@ -168,6 +168,19 @@ def train_resnet18():
         torch.randint(10, (4,))
 
 
+def train_lenet():
+    module = nn.Sequential(nn.Conv2d(1, 6, 5, padding=2), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(6, 16, 5), nn.Tanh(),
+                           nn.AvgPool2d(2), nn.Flatten(), nn.Linear(400, 120), nn.Tanh(), nn.Linear(120, 84), nn.Tanh(),
+                           nn.Linear(84, 10))
+    return module, (torch.randn(64, 1, 28, 28),), F.cross_entropy, torch.randint(10, (64,))
+
+
+def train_vgg11():
+    from torchvision import models
+    return models.vgg11(num_classes=10).train(), (torch.randn(4, 3, 64, 64),), F.cross_entropy, \
+        torch.randint(10, (4,))
+
+
 def train_gpt():
     def loss(out, target):
         return F.cross_entropy(out.flatten(0, 1), target.flatten())

@@ -27,6 +27,8 @@ import sys
 import tempfile
 import time
 
+os.environ.setdefault("KINETO_LOG_LEVEL", "6")      # the profiler would say when it begins
+
 import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
@@ -68,6 +70,49 @@ class Clock:
         return [round(a.elapsed_time(b) * 1e6) for a, b in zip(marks, marks[1:])]
 
 
+class Memory:
+    """Sees what a device's allocator hands out while something runs, from mark to mark: a GPU's own figures, or
+    what torch.profiler sees of a processor's."""
+
+    def __init__(self, device):
+        self.cuda, self.marks = device.type == "cuda", []
+
+    def __enter__(self):
+        if not self.cuda:
+            self.profile = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
+                                                  profile_memory=True).__enter__()
+        self.mark()
+        return self
+
+    def mark(self):
+        if self.cuda:
+            self.marks.append((torch.cuda.max_memory_allocated(), torch.cuda.memory_allocated()))
+            torch.cuda.reset_peak_memory_stats()
+        else:
+            with torch.profiler.record_function("pd_profile: mark"):
+                pass
+
+    def __exit__(self, *error):
+        self.mark()
+        if not self.cuda:
+            self.profile.__exit__(*error)
+
+    def spans(self):
+        """Returns, of each span between two marks, the most bytes in it and those at its end, over those at the
+        first mark."""
+        if not self.cuda:
+            self.marks, now, most = [], 0, 0
+            for event in sorted(self.profile.profiler.kineto_results.events(), key=lambda event: event.start_ns()):
+                if event.name() == "[memory]" and event.device_type() == torch.profiler.DeviceType.CPU:
+                    now += event.nbytes()
+                    most = max(most, now)
+                elif event.name() == "pd_profile: mark":
+                    self.marks.append((most, now))
+                    most = now
+        first = self.marks[0][1]
+        return [(most - first, now - first) for most, now in self.marks[1:]]
+
+
 @contextlib.contextmanager
 def undisturbed(module):
     """Puts back what forward changes besides its outputs."""
@@ -106,9 +151,9 @@ class Layer:
 class Recorder(TorchFunctionMode):
     """Runs a network once, and times each layer where it comes by."""
 
-    def __init__(self, module, inputs, blocks, rounds, clock):
+    def __init__(self, module, inputs, blocks, rounds, clock, device):
         super().__init__()
-        self.module, self.rounds, self.clock = module, rounds, clock
+        self.module, self.rounds, self.clock, self.device = module, rounds, clock, device
         self.layers, self.named, self.names, self.alive = [], {}, {}, []
         self.origin = {place(t): [name] for name, t in inputs}  # names of what made a tensor
         self.input_places = set(self.origin)
@@ -256,12 +301,9 @@ class Recorder(TorchFunctionMode):
     def measure(self, layer, function, args, kwargs):
         learning = [p for p in layer.parameters if p.requires_grad]
         taken = {"forward": [], "backward": [], "input": [], "weight": []}
-        if self.clock.cuda:
-            torch.cuda.reset_peak_memory_stats()
         with self.quietly(), torch.enable_grad():
             for turn in range(self.rounds + 1):
                 (again, more), leaves = copied((args, kwargs))
-                before = torch.cuda.memory_allocated() if self.clock.cuda else 0
                 marks = [self.clock.now()]
                 out = function(*again, **more)
                 marks.append(self.clock.now())
@@ -277,9 +319,6 @@ class Recorder(TorchFunctionMode):
                     marks.append(self.clock.now())
                     torch.autograd.grad(outputs, learning, gradients, allow_unused=True)
                     marks.append(self.clock.now())
-                if self.clock.cuda and turn == 0:
-                    layer.workspace = max(0, torch.cuda.max_memory_allocated() - before -
-                                          sum(map(size, outputs)))
                 if turn:
                     spans = self.clock.between(marks)
                     taken["forward"].append(spans[0])
@@ -287,9 +326,27 @@ class Recorder(TorchFunctionMode):
                     if len(spans) > 3:
                         taken["input"].append(spans[3])
                         taken["weight"].append(spans[4])
+            layer.workspace = self.workspace(learning, function, args, kwargs)
         layer.times = {key: statistics.median(spans) for key, spans in taken.items() if spans}
         both = sorted(f + b for f, b in zip(taken["forward"], taken["backward"]))
         layer.spread = (both[len(both) * 3 // 4] - both[len(both) // 4]) / max(1, statistics.median(both))
+
+
+    def workspace(self, learning, function, args, kwargs):
+        """Returns the bytes that are there only while a layer runs: in forward those beyond what stays, in backward
+        those beyond what was there and the gradients of inputs.  Those of parameters are added to the sum over
+        microbatches, and go."""
+        (again, more), leaves = copied((args, kwargs))
+        with Memory(self.device) as memory:
+            out = function(*again, **more)
+            memory.mark()
+            outputs = [t for t in tensors_in(out) if t.requires_grad]
+            gradients = [torch.ones_like(t) for t in outputs]
+            memory.mark()
+            made = torch.autograd.grad(outputs, leaves + learning, gradients, allow_unused=True) \
+                if outputs and leaves + learning else []
+        (forward, stays), (_, before), (backward, _) = memory.spans()
+        return max(0, forward - stays, backward - before - sum(map(size, tensors_in(made[:len(leaves)]))))
 
 
 def whole_steps(module, args, kwargs, loss, rounds, clock, optimizer):
@@ -368,7 +425,7 @@ def profile(module, args, kwargs=None, loss=None, blocks=None, rounds=7, batch_s
     clock = Clock(device)
     forward, backward, update = whole_steps(module, args, kwargs, loss, rounds, clock, optimizer)
     with undisturbed(module), Recorder(module, inputs, re.compile(blocks) if blocks else None, rounds,
-                                       clock) as record:
+                                       clock, device) as record:
         out = module(*args, **kwargs)
         if loss:
             loss(out)

@@ -10,26 +10,27 @@ The function returns the module, the arguments of one microbatch (a tuple), the 
 the targets of one microbatch.  The module is cut where stages of the plan begin, and every rank follows its
 row of `pd-schedule --format=torch plan.json` over NCCL where there are GPUs, over gloo where there are none.
 The made-up batch of a step is the microbatch, as often as a step has microbatches.  Rank 0 prints one JSON
-object: the median time of a step and the losses; with --save=FILE, every rank writes its gradients to
-FILE.RANK after the first step.
+object: the median time of a step, the losses, and how many bytes each rank's allocator had handed out at most;
+with --save=FILE, every rank writes its gradients to FILE.RANK after the first step.
 """
 import argparse
 import csv
+import gc
+import inspect
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+import pd_profile       # before PyTorch
+
 import torch
 import torch.distributed as dist
 from torch.distributed import pipelining
 from torch.distributed.pipelining import schedules
-
-import pd_profile
 
 
 def read_plan(file):
@@ -64,11 +65,37 @@ def table(plan_file):
                                for part in (action.sub_actions or (action,))}) for row in rows]
 
 
+OPTIMIZERS = {"sgd": lambda parameters, rate: torch.optim.SGD(parameters, lr=rate, momentum=0.9),
+              "adamw": lambda parameters, rate: torch.optim.AdamW(parameters, lr=rate, fused=True)}
+
+
+def places(module):
+    return {pd_profile.place(t) for t in (*module.parameters(), *module.buffers())}
+
+
+def held(others):
+    """Returns the bytes of all tensors that there are on the processor, but for those of other ranks' stages."""
+    gc.collect()
+    tensors = [thing for thing in gc.get_objects() if type(thing) in (torch.Tensor, torch.nn.Parameter)]
+    storages = [t.untyped_storage() for t in tensors if t.device.type == "cpu"]
+    return sum({s.data_ptr(): s.nbytes() for s in storages if s.data_ptr() not in others}.values())
+
+
+def peak(step, others):
+    """Returns the most bytes that the processor's allocator has handed out in two steps, which begin without
+    gradients: those of the tensors before, and what torch.profiler sees allocated and freed."""
+    before = held(others)
+    with pd_profile.Memory(torch.device("cpu")) as memory:
+        step()
+        step()
+    return before + max(most for most, _ in memory.spans())
+
+
 def repeated(value, times):
     return torch.cat([value] * times) if isinstance(value, torch.Tensor) else value
 
 
-def train(plan_file, made, steps=10, rate=0.0, save=None):
+def train(plan_file, made, steps=10, rate=0.0, save=None, optimizer="sgd"):
     """Trains, and returns a dict: step_ns and losses, on the rank of the last stage; peak_bytes on each."""
     plan = read_plan(plan_file)
     module, args, loss, target = made
@@ -83,29 +110,34 @@ def train(plan_file, made, steps=10, rate=0.0, save=None):
     run = schedules._PipelineScheduleRuntime(stages, microbatches, loss_fn=loss)
     run._load_csv(file, format="compute_only")
     os.unlink(file)
-    optimizers = [torch.optim.SGD(list(s.submod.parameters()), lr=rate, momentum=0.9)
+    optimizers = [OPTIMIZERS[optimizer](list(s.submod.parameters()), rate)
                   for s in stages if any(True for _ in s.submod.parameters())]
     given = [repeated(value, microbatches).to(device) for value in args] if 0 in mine else []
     wanted = {"target": repeated(target, microbatches).to(device)} if len(plan["stages"]) - 1 in mine else {}
+    others = places(module).difference(*(places(s.submod) for s in stages))     # what a rank would not load
     spans, losses = [], []
-    for step in range(steps):
+    keep = {"return_outputs": False} if "return_outputs" in inspect.signature(run.step).parameters else {}
+
+    def step(saved=None):
         dist.barrier()
         begun = time.perf_counter_ns()
         of_step = []
-        run.step(*given, **wanted, **({"losses": of_step} if wanted else {}))
-        if step == 0 and save:
-            torch.save({name: p.grad for s in stages for name, p in s.submod.named_parameters()}, f"{save}.{rank}")
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
+        run.step(*given, **wanted, **({"losses": of_step} if wanted else {}), **keep)
+        if saved:
+            torch.save({name: p.grad for s in stages for name, p in s.submod.named_parameters()}, f"{saved}.{rank}")
+        for each in optimizers:
+            each.step()
+            each.zero_grad()
         if device.type == "cuda":
             torch.cuda.synchronize()
         dist.barrier()
         spans.append(time.perf_counter_ns() - begun)
         losses.append(float(torch.stack(of_step).detach().mean()) if of_step else None)
-    peak = torch.cuda.max_memory_allocated() if device.type == "cuda" \
-        else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"step_ns": round(statistics.median(spans[len(spans) // 4:])), "losses": losses, "peak_bytes": peak}
+
+    for number in range(steps):
+        step(save if number == 0 else None)
+    result = {"step_ns": round(statistics.median(spans[steps // 4:])), "losses": losses[:]}
+    return {**result, "peak_bytes": torch.cuda.max_memory_allocated() if device.type == "cuda" else peak(step, others)}
 
 
 def main():
@@ -115,13 +147,16 @@ def main():
                         help="a function that returns a module, arguments, loss(output, target) and the targets")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--threads", type=int, default=1, help="threads of each rank (1)")
+    parser.add_argument("--optimizer", choices=sorted(OPTIMIZERS), default="sgd",
+                        help="sgd, with momentum (default), or adamw, fused")
     parser.add_argument("--rate", type=float, default=0.0, help="learning rate (0)")
     parser.add_argument("--save", metavar="FILE", help="write the first step's gradients to FILE.RANK")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     dist.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
     torch.manual_seed(0)
-    result = train(options.plan, pd_profile.load(options.what), options.steps, options.rate, options.save)
+    result = train(options.plan, pd_profile.load(options.what), options.steps, options.rate, options.save,
+                   options.optimizer)
     results = [None] * dist.get_world_size()
     dist.all_gather_object(results, result)
     if dist.get_rank() == 0:
