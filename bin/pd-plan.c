@@ -40,8 +40,9 @@ static const char *const schedules[] = {
 #define SCHEDULE_KIND(symbol, name, usual, weights, facts, what) name,
 #include "plan/schedule_kind.def"
 #undef SCHEDULE_KIND
-	"auto", NULL
+	"auto", "zb-auto", NULL
 };
+#define ZB_AUTO (PD_SCHEDULE_KINDS + 1) /* schedule "ordered", by the name of what is done */
 
 static const char *const weight_kinds[] = {
 #define WEIGHT_KIND(symbol, name, what) name,
@@ -102,7 +103,7 @@ static const struct pd_opt options[] = {
 	  "with --memory-model: replicas share out what the optimizer keeps", &shard_optimizer },
 	PD_OPT_GROUP("Schedule and weights"),
 	{ "schedule", 0, PD_OPT_CHOICE, "NAME",
-	  "1f1b (default), gpipe, interleaved, zb-h1, zb-v, nf1b, none, auto", &schedule,
+	  "1f1b (default), gpipe, interleaved, zb-h1, zb-v, nf1b, none, zb-auto, auto", &schedule,
 	  .choices = schedules },
 	{ "weights", 0, PD_OPT_CHOICE, "NAME",
 	  "stash, vertical-sync, 2bw, flush, latest, auto; default: pd-plan(1)", &weights,
@@ -207,6 +208,8 @@ static int request_policy(struct pd_error *err)
 	request.any_schedule = schedule == PD_SCHEDULE_KINDS;
 	if (request.any_schedule)
 		schedule = PD_SCHEDULE_1F1B;
+	if (schedule == ZB_AUTO)
+		schedule = PD_SCHEDULE_ORDERED;
 	request.any_weights = weights == PD_WEIGHT_KINDS || (request.any_schedule && !weights_said);
 	if (request.any_weights || !weights_said)
 		weights = usual_weights(schedule);
@@ -219,7 +222,8 @@ static int request_policy(struct pd_error *err)
 	if (chunks && chunks != PD_PLANNER_CHUNKS && pd_schedule_has(request.schedule, PD_FACT_V))
 		return pd_error_input(err, "--chunks: schedule \"%s\" has %d on each rank, found %" PRId64,
 				      schedules[schedule], PD_PLANNER_CHUNKS, chunks);
-	if (pd_schedule_has(request.schedule, PD_FACT_SHARES) && !chunks)
+	if (pd_schedule_has(request.schedule, PD_FACT_SHARES) && !chunks &&
+	    !pd_schedule_has(request.schedule, PD_FACT_ORDERED))
 		request.chunks = PD_PLANNER_CHUNKS;
 	request.startup = eager ? PD_STARTUP_EAGER : PD_STARTUP_FRUGAL;
 	if (eager && !pd_schedule_has(request.schedule, PD_FACT_LEADS))

@@ -86,6 +86,37 @@ test_ok "a run that is stopped and resumed, evaluates, and recomputes" '
 	same_memory last
 	grep "\"evaluation\"" out'
 
+# An order that is searched for takes no longer than zb-h1 and 1f1b in the same memory, or fits where they do not.
+chain 12 >profile.json
+while read -r microbatches memory; do
+	test_row searched "searched: $microbatches microbatches, $memory bytes" '
+		for schedule in zb-auto zb-h1 1f1b; do
+			pd-plan --quiet --straight --topology=4@1GB/s --min-gain=0 --memory=${memory}B \
+				--microbatches=$microbatches --weights=flush --schedule=$schedule profile.json \
+				>$schedule.json || : >$schedule.json
+		done
+		pd-schedule --check --minibatches=3 zb-auto.json
+		jq -s -e ".[0].predicted as \$found | (\$found.memory_bytes <= $memory) and
+			all(.[1:][]; .predicted.period_ns >= \$found.period_ns)" zb-auto.json zb-h1.json 1f1b.json'
+done <<END
+8 1000000000
+8 40000000
+3 30000000
+1 1000000000
+8 22000000
+END
+for options in "" "--chunks=2" "--memory=1000kB"; do
+	test_row searched-run "searched: trained as predicted, with the bits of the serial program: $options" '
+		pd-plan --quiet --topology=2@10Gbit/s --schedule=zb-auto --microbatches=5 $options residual >plan.json
+		jq -e ".schedule == \"ordered\" and .predicted.order_from" plan.json
+		trained 3 plan.json $sgd
+		as_planned
+		pd-plan --explain --topology=2@10Gbit/s --schedule=zb-auto --microbatches=5 $options residual \
+			2>explained >again.json
+		cmp plan.json again.json
+		grep "^order: the shortest that was found" explained'
+done
+
 # Each is refused, with a sentence that names the place.
 as_order chunks-v 5 <zb-v.csv
 while IFS=';' read -r name change message; do

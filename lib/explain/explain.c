@@ -70,6 +70,8 @@ static void explain_head(const struct pd_plan *plan, FILE *out)
 	if (devices)
 		fprintf(out, "devices: %s; the slowest of a stage decides\n", devices);
 	free(devices);
+	if (*predicted->order_from)
+		fprintf(out, "order: the shortest that was found, of %s\n", predicted->order_from);
 	for (int k = 0; k < pd_plan_kinds(plan); k++)
 		put_source(pd_profile_of_kind(plan->profile, k), k > 0 ? "; " : "", out);
 	put_group(&plan->profile->group, out);

@@ -6,8 +6,8 @@
 #include "order/search.h"
 
 /*
- * Takes an order, certified, if it fits and its value is less than that of the one that was found before, or as
- * great and the other of makespan and span is less; frees the one that is not taken.
+ * Takes an order, certified, if it fits and is among the best: those of the least value, of equal ones those of which
+ * the other of makespan and span is less, of equal ones the first.  Frees what is not taken.
  */
 void pd_order_offer(struct pd_order_found *found, struct pd_order *order, const struct pd_order_request *request,
 		    const char *seed, ...) __attribute__((format(printf, 4, 5)));

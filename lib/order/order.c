@@ -79,6 +79,25 @@ void pd_order_add_pair(struct pd_order *order, int forward_stage, int forward, i
 	add(order, PD_ORDER_B, backward_stage, backward, false);
 }
 
+void pd_order_join(struct pd_order *order)
+{
+	for (int q = 0; q < order->positions; q++) {
+		struct pd_order_list *list = &order->lists[q];
+		size_t kept = 0;
+
+		for (size_t k = 0; k < list->count; k++) {
+			struct pd_order_op op = list->ops[k];
+
+			if (op.pass == PD_ORDER_I)
+				op.pass = PD_ORDER_B;
+			if (op.pass != PD_ORDER_W)
+				list->ops[kept++] = op;
+		}
+		list->count = kept;
+	}
+	order->splits = false;
+}
+
 void pd_order_drop(struct pd_order *order, int microbatches)
 {
 	for (int q = 0; q < order->positions; q++) {

@@ -67,6 +67,8 @@ void pd_order_free(struct pd_order *order);
 void pd_order_add(struct pd_order *order, enum pd_order_pass pass, int stage, int microbatch);
 /* Appends F of one stage and B of another as a pair: both are of one position. */
 void pd_order_add_pair(struct pd_order *order, int forward_stage, int forward, int backward_stage, int backward);
+/* Makes every I a B, and leaves out the W's, which then come sooner. */
+void pd_order_join(struct pd_order *order);
 /*
  * Leaves out the microbatches from a number on.  What is left is as right as before.  Half a pair becomes plain.
  */

@@ -41,6 +41,18 @@ static void keep(struct pd_order_seat *seat, int64_t bytes)
 		seat->peak_bytes = seat->bytes;
 }
 
+/* Counts an F or I that begins. */
+static void enter(struct pd_order_run *run, const struct pd_order_op *op)
+{
+	struct pd_order_pool *pool = &run->pools[op->stage];
+
+	pool->in_flight += op->pass == PD_ORDER_F;
+	if (pool->in_flight > pool->most_in_flight)
+		pool->most_in_flight = pool->in_flight;
+	if (op->pass != PD_ORDER_W && pool->waiting >= pool->most_kept)
+		pool->most_kept = pool->waiting + 1;
+}
+
 /* An operation of a seat is over; it keeps what a forward made from the beginning on. */
 static void end(struct pd_order_run *run, struct pd_order_seat *seat, const struct pd_order_op *op)
 {
@@ -52,10 +64,13 @@ static void end(struct pd_order_run *run, struct pd_order_seat *seat, const stru
 	}
 	if (op->pass != PD_ORDER_W) {
 		seat->bytes += stage->b_bytes;
+		run->pools[op->stage].waiting++;
 		*pd_order_time(&run->ends, PD_ORDER_I, op->stage, op->microbatch) = seat->now_ns;
 	}
 	if (op->pass != PD_ORDER_I) {
 		seat->bytes += stage->w_bytes;
+		run->pools[op->stage].waiting--;
+		run->pools[op->stage].in_flight--;
 		*pd_order_time(&run->ends, PD_ORDER_W, op->stage, op->microbatch) = seat->now_ns;
 	}
 }
@@ -73,6 +88,7 @@ void pd_order_run_op(struct pd_order_run *run, const struct pd_order_op *op)
 		needed_ns += pd_order_cost(&request->stage[op[half].stage], (enum pd_order_pass)op[half].pass);
 		if (op[half].pass == PD_ORDER_F)
 			keep(seat, request->stage[op[half].stage].f_bytes);
+		enter(run, op + half);
 	}
 	if (op->beside && request->alone_ns > 0)
 		needed_ns = needed_ns * request->pair_ns / request->alone_ns;
@@ -92,6 +108,7 @@ struct pd_order_run pd_order_run_begin(const struct pd_order_request *request)
 		.request = request,
 		.ends = pd_order_times_new(request->stages, request->microbatches),
 		.seats = pd_calloc((size_t)request->positions, sizeof(struct pd_order_seat)),
+		.pools = pd_calloc((size_t)request->stages, sizeof(struct pd_order_pool)),
 	};
 }
 
@@ -99,14 +116,17 @@ void pd_order_run_release(struct pd_order_run *run)
 {
 	pd_order_times_release(&run->ends);
 	free(run->seats);
+	free(run->pools);
 	*run = (struct pd_order_run){ 0 };
 }
 
 struct pd_order_price pd_order_run_end(struct pd_order_run *run)
 {
 	int positions = run->request->positions;
+	const struct pd_order_request *request = run->request;
 	struct pd_order_price price = { .ends = run->ends,
-					.peak_bytes = pd_calloc((size_t)positions, sizeof(int64_t)) };
+					.peak_bytes = pd_calloc((size_t)positions, sizeof(int64_t)),
+					.pool_bytes = pd_calloc((size_t)positions, sizeof(int64_t)) };
 
 	for (int q = 0; q < positions; q++) {
 		const struct pd_order_seat *seat = &run->seats[q];
@@ -117,7 +137,12 @@ struct pd_order_price pd_order_run_end(struct pd_order_run *run)
 		if (seat->now_ns - seat->first_ns > price.span_ns)
 			price.span_ns = seat->now_ns - seat->first_ns;
 	}
+	for (int s = 0; s < request->stages; s++)
+		price.pool_bytes[request->position_of[s]] +=
+			run->pools[s].most_in_flight * request->stage[s].f_bytes +
+			run->pools[s].most_kept * request->stage[s].again_bytes;
 	free(run->seats);
+	free(run->pools);
 	*run = (struct pd_order_run){ 0 };
 	return price;
 }
@@ -138,14 +163,16 @@ struct pd_order_price pd_order_price(const struct pd_order *order, const struct 
 void pd_order_price_release(struct pd_order_price *price)
 {
 	free(price->peak_bytes);
+	free(price->pool_bytes);
 	pd_order_times_release(&price->ends);
 	*price = (struct pd_order_price){ 0 };
 }
 
 bool pd_order_fits(const struct pd_order_price *price, const struct pd_order_request *request)
 {
-	for (int q = 0; q < request->positions && request->cap_bytes; q++)
-		if (price->peak_bytes[q] > request->cap_bytes[q])
+	for (int q = 0; q < request->positions; q++)
+		if ((request->cap_bytes && price->peak_bytes[q] > request->cap_bytes[q]) ||
+		    (request->pool_bytes && price->pool_bytes[q] > request->pool_bytes[q]))
 			return false;
 	return true;
 }

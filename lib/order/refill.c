@@ -22,7 +22,10 @@ static struct pd_order *without_weights(const struct pd_order *order)
 	return bare;
 }
 
-static bool put(struct pd_order_build *build, const struct pd_order_op *op, int position, bool greedy)
+/* When W's are done. */
+enum filling { GAPS, GREEDY, AT_ONCE, FILLINGS };
+
+static bool put(struct pd_order_build *build, const struct pd_order_op *op, int position, enum filling filling)
 {
 	enum pd_order_pass pass = (enum pd_order_pass)op->pass;
 
@@ -30,12 +33,17 @@ static bool put(struct pd_order_build *build, const struct pd_order_op *op, int 
 	    !pd_order_make_room(build, position, build->request->stage[op->stage].f_bytes))
 		return false;
 	pd_order_fill(build, position, pd_order_arrival(build, pass, op->stage),
-		      pd_order_most_idle(build) - pd_order_seat(build, position)->idle_ns, greedy);
-	return pd_order_put(build, pass, op->stage);
+		      pd_order_most_idle(build) - pd_order_seat(build, position)->idle_ns, filling == GREEDY);
+	if (!pd_order_put(build, pass, op->stage))
+		return false;
+	if (filling == AT_ONCE && pass == PD_ORDER_I)
+		pd_order_put_weight(build, position);
+	return true;
 }
 
 /* Returns the order with other W's, or NULL if there is no room for its forwards. */
-static struct pd_order *refill(const struct pd_order *bare, const struct pd_order_request *request, bool greedy)
+static struct pd_order *refill(const struct pd_order *bare, const struct pd_order_request *request,
+			       enum filling filling)
 {
 	struct pd_order_build build = pd_order_build_begin(request);
 	struct pd_order_walk walk = pd_order_walk_begin(bare);
@@ -44,7 +52,7 @@ static struct pd_order *refill(const struct pd_order *bare, const struct pd_orde
 	int position;
 
 	while (all && (op = pd_order_walk_next(&walk, &position)))
-		all = put(&build, op, position, greedy);
+		all = put(&build, op, position, filling);
 	pd_order_walk_release(&walk);
 	if (all) {
 		pd_order_put_weights(&build);
@@ -60,8 +68,8 @@ void pd_order_offer_filled(struct pd_order_found *found, struct pd_order *order,
 	struct pd_order *bare = without_weights(order);
 
 	pd_order_offer(found, order, request, "%s", seed);
-	for (int greedy = 0; greedy < 2; greedy++) {
-		struct pd_order *filled = refill(bare, request, greedy);
+	for (int filling = 0; filling < FILLINGS; filling++) {
+		struct pd_order *filled = refill(bare, request, (enum filling)filling);
 
 		if (filled)
 			pd_order_offer(found, filled, request, "%s, W's moved", seed);

@@ -10,6 +10,8 @@ struct pd_order_stage {
 					   position; one way, and its gradient back */
 	int64_t f_bytes, b_bytes, w_bytes;      /* by which each changes what its position keeps; f > 0, the
 						   others at most 0, the sum 0 */
+	int64_t again_bytes;            /* what it needs for each I whose W waits, and one more, in a pool: what is
+					   computed again for it */
 };
 
 struct pd_order_request {
@@ -17,6 +19,8 @@ struct pd_order_request {
 	const int *position_of;                 /* per stage */
 	const struct pd_order_stage *stage;     /* per stage */
 	const int64_t *cap_bytes;               /* per position: what it may keep; NULL: as much as it likes */
+	const int64_t *pool_bytes;              /* per position: what its stages may take where each has room of
+						   its own for the most that it ever keeps; NULL: as cap_bytes */
 	bool agrees;                            /* all positions agree on updates: the makespan counts, else
 						   the longest span */
 	int64_t pair_ns, alone_ns;              /* a pair takes pair_ns / alone_ns of what its two operations
@@ -27,6 +31,7 @@ struct pd_order_price {
 	int64_t makespan_ns;            /* from the first beginning to the last end */
 	int64_t span_ns;                /* the most from a position's first beginning to its last end */
 	int64_t *peak_bytes;            /* per position: the most that it keeps at once */
+	int64_t *pool_bytes;            /* per position: the sum of what each of its stages has room for */
 	struct pd_order_times ends;
 };
 
@@ -37,7 +42,7 @@ struct pd_order_price {
  */
 struct pd_order_price pd_order_price(const struct pd_order *order, const struct pd_order_request *request);
 void pd_order_price_release(struct pd_order_price *price);
-/* Tells whether every position keeps at most its cap. */
+/* Tells whether every position keeps at most its cap, and its stages at most their pool. */
 bool pd_order_fits(const struct pd_order_price *price, const struct pd_order_request *request);
 /* Returns the time that counts: see struct pd_order_request.agrees. */
 static inline int64_t pd_order_value(const struct pd_order_price *price, const struct pd_order_request *request)

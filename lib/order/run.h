@@ -13,6 +13,10 @@ struct pd_order_run {
 		int64_t bytes, peak_bytes;
 		bool begun;
 	} *seats;                               /* per position */
+	struct pd_order_pool {
+		int in_flight, most_in_flight;  /* microbatches whose F has begun and whose W has not ended */
+		int waiting, most_kept;         /* whose I has ended; and the most of these at another F or I, and 1 */
+	} *pools;                               /* per stage */
 };
 
 struct pd_order_run pd_order_run_begin(const struct pd_order_request *request);

@@ -69,7 +69,6 @@ static void search_v(const struct pd_order_request *request, struct pd_order_fou
 	pd_order_block_v_min(request->positions, &block);
 	offer_block(request, &block, "V-Min", found);
 	pd_order_block_release(&block);
-	pd_order_search_v(request, found);
 }
 
 static void search_loop(const struct pd_order_request *request, struct pd_order_found *found)
@@ -79,11 +78,66 @@ static void search_loop(const struct pd_order_request *request, struct pd_order_
 	if (chunks == 1) {
 		pd_order_offer_filled(found, pd_order_1f1b(p, m), request, "1F1B");
 		pd_order_offer_filled(found, pd_order_zb_h1(p, m), request, "ZB-H1");
-		pd_order_search_chain(request, found);
 		return;
 	}
 	for (int group = p; group <= 2 * p; group += p > 1 ? (p + 1) / 2 : 1)
 		pd_order_offer_filled(found, pd_order_interleaved(p, chunks, m, group), request, "interleaved");
+}
+
+/* The searches that go by a cap. */
+static void search_capped(const struct pd_order_request *request, struct pd_order_found *found)
+{
+	if (request->stages == request->positions && is_placed(request, pd_order_loop))
+		pd_order_search_chain(request, found);
+	if (request->stages == 2 * request->positions && is_placed(request, pd_order_v))
+		pd_order_search_v(request, found);
+	pd_order_search_greedy(request, found);
+}
+
+/*
+ * A pool takes as much as the stages of a position at their most, which is more than they keep at once: searches with
+ * caps that are lower by some microbatches of a stage find what a pool has room for.
+ */
+static void search_pools(const struct pd_order_request *request, struct pd_order_found *found)
+{
+	int64_t *caps = pd_calloc((size_t)request->positions, sizeof(*caps));
+	struct pd_order_request with = *request;
+	bool limited = false;
+	int steps = request->stages > request->positions ? 1 + 2 * request->stages / request->positions : 1;
+
+	for (int q = 0; q < request->positions; q++)
+		limited |= request->pool_bytes[q] < INT64_MAX;
+	with.cap_bytes = caps;
+	for (int step = 0; step < (limited ? steps : 1); step++) {
+		for (int q = 0; q < request->positions; q++)
+			caps[q] = INT64_MAX;
+		for (int s = 0; s < request->stages; s++) {
+			int q = request->position_of[s];
+			int64_t cap = request->pool_bytes[q] == INT64_MAX
+				? INT64_MAX : request->pool_bytes[q] - step * request->stage[s].f_bytes;
+
+			if (request->cap_bytes && request->cap_bytes[q] < cap)
+				cap = request->cap_bytes[q];
+			caps[q] = cap < caps[q] ? cap : caps[q];
+		}
+		search_capped(&with, found);
+	}
+	free(caps);
+}
+
+/* Returns an order of one microbatch at a time, which keeps as little as can be. */
+static struct pd_order *alone(const struct pd_order_request *request)
+{
+	struct pd_order *order = pd_order_new(request->positions, request->stages, request->microbatches,
+					      request->position_of);
+
+	for (int i = 0; i < request->microbatches; i++) {
+		for (int s = 0; s < request->stages; s++)
+			pd_order_add(order, PD_ORDER_F, s, i);
+		for (int s = request->stages - 1; s >= 0; s--)
+			pd_order_add(order, PD_ORDER_B, s, i);
+	}
+	return order;
 }
 
 struct pd_order_found pd_order_search(const struct pd_order_request *request)
@@ -95,6 +149,10 @@ struct pd_order_found pd_order_search(const struct pd_order_request *request)
 	if (request->stages == 2 * request->positions && is_placed(request, pd_order_v))
 		search_v(request, &found);
 	search_blocks(request, &found);
-	pd_order_search_greedy(request, &found);
+	pd_order_offer_filled(&found, alone(request), request, "one at a time");
+	if (request->pool_bytes)
+		search_pools(request, &found);
+	else
+		search_capped(request, &found);
 	return found;
 }

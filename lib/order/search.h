@@ -7,10 +7,16 @@
 
 #include "order/request.h"
 
+#define PD_ORDERS_FOUND 6
+
+/* The best orders that were found, the best first; no two take as long and keep as much. */
 struct pd_order_found {
-	struct pd_order *order;         /* NULL: nothing */
-	struct pd_order_price price;
-	char seed[48];                  /* what made it */
+	int count;
+	struct pd_order_one {
+		struct pd_order *order;
+		struct pd_order_price price;
+		char seed[48];          /* what made it */
+	} best[PD_ORDERS_FOUND];
 };
 
 /*

@@ -80,6 +80,7 @@ struct pd_prediction {
 	enum pd_period_kind period_from, data_parallel_from;
 	double samples_per_s, speedup_over_data_parallel;
 	double gap;                     /* 0 if the period is an estimate: the document's is null */
+	char order_from[48];            /* what found the plan's order; "": not said */
 	bool ended_early;               /* the search left something out, for want of effort */
 	int64_t data_parallel_period_ns, data_parallel_memory_bytes;
 	double sent_bytes_per_sample;   /* by all ranks together */

@@ -176,13 +176,28 @@ static int read_range(const struct pd_place *object, struct pd_prediction *out, 
 	return pd_json_int(&high, out->period_low_ns, INT64_MAX, &out->period_high_ns, err);
 }
 
+/* The key may be absent. */
+static int read_order_from(const struct pd_place *object, struct pd_prediction *out, struct pd_error *err)
+{
+	struct pd_place place = pd_place_key(object, "order_from");
+	const char *name;
+
+	if (!place.value)
+		return 0;
+	if (pd_json_string(&place, &name, err) < 0)
+		return -1;
+	snprintf(out->order_from, sizeof(out->order_from), "%s", name);
+	return 0;
+}
+
 int pd_prediction_read(const struct pd_place *place, struct pd_prediction *out,
 		       struct pd_error *err)
 {
 	static const char *const known[] = {
 		"period_ns", "samples_per_s", "memory_bytes", "sent_bytes_per_sample",
 		"lower_bound_ns", "gap", "data_parallel", "speedup_over_data_parallel",
-		"alternatives", "period_from", "ended_early", "period_range_ns", NULL };
+		"alternatives", "period_from", "ended_early", "period_range_ns", "order_from",
+		NULL };
 
 	if (!place->value)
 		return 0;
@@ -190,6 +205,7 @@ int pd_prediction_read(const struct pd_place *place, struct pd_prediction *out,
 	    pd_json_opt_bool(place, "ended_early", &out->ended_early, err) < 0 ||
 	    pd_json_opt_int(place, "period_ns", 0, INT64_MAX, &out->period_ns, err) < 0 ||
 	    read_from(place, &out->period_from, err) < 0 || read_range(place, out, err) < 0 ||
+	    read_order_from(place, out, err) < 0 ||
 	    pd_json_opt_real(place, "samples_per_s", 0, HUGE_VAL, &out->samples_per_s, err) < 0 ||
 	    pd_json_opt_int(place, "memory_bytes", 0, INT64_MAX, &out->memory_bytes, err) < 0 ||
 	    pd_json_opt_real(place, "sent_bytes_per_sample", 0, HUGE_VAL,
@@ -242,6 +258,8 @@ json_t *pd_prediction_json(const struct pd_prediction *predicted)
 			 "memory_bytes", predicted->data_parallel_memory_bytes,
 			 "speedup_over_data_parallel",
 			 number(predicted->speedup_over_data_parallel));
+	if (*predicted->order_from)
+		pd_json_set(json, "order_from", json_string(predicted->order_from));
 	if (predicted->ended_early)
 		pd_json_set(json, "ended_early", json_true());
 	if (predicted->period_high_ns > 0)

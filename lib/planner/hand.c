@@ -144,7 +144,7 @@ struct pd_plan *pd_formula_plan(struct pd_task *task, int64_t *time_ns_p, struct
 			 err);
 }
 
-struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
+struct pd_partition *pd_hand_partition(const struct pd_task *task, struct pd_error *err)
 {
 	const struct pd_plan_request *request = task->request;
 	struct pd_partition *partition =
@@ -163,11 +163,17 @@ struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, str
 			status = pd_error_input(err, "--stages: stage %d has %d replicas, but %s "
 						"allows one", s, partition->replicas[s],
 						request->chunks ? "--chunks" : "--straight");
-	if (status < 0) {
-		pd_partition_free(partition);
-		return NULL;
-	}
-	return take_only(task, partition, "--stages: this plan needs", time_ns_p, err);
+	if (status == 0)
+		return partition;
+	pd_partition_free(partition);
+	return NULL;
+}
+
+struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
+{
+	struct pd_partition *partition = pd_hand_partition(task, err);
+
+	return partition ? take_only(task, partition, "--stages: this plan needs", time_ns_p, err) : NULL;
 }
 
 struct pd_partition *pd_chunks_partition(const struct pd_task *task, int64_t ranks, int64_t bandwidth_bytes_per_s,

@@ -171,6 +171,8 @@ static struct pd_plan *solve(struct pd_task *task, int64_t *time_ns_p, struct pd
 	pd_effort_begin(request->effort);
 	if (!request->stages && request->cost == PD_COST_SIMULATED)
 		task_bound_ns(task);
+	if (pd_schedule_has(request->schedule, PD_FACT_ORDERED))
+		return pd_ordered_plan(task, time_ns_p, err);
 	return request->stages ? pd_hand_plan(task, time_ns_p, err)
 	     : request->cost != PD_COST_SIMULATED ? pd_formula_plan(task, time_ns_p, err)
 	     : search(task, time_ns_p, err);
@@ -211,7 +213,8 @@ static struct pd_plan *plan_with(struct pd_task *task, struct pd_plan_request *r
 	request->any_schedule = request->any_weights = false;
 	request->chunks = !pd_schedule_has(request->schedule, PD_FACT_SHARES) ? 0
 			: pd_schedule_has(request->schedule, PD_FACT_V) ? PD_PLANNER_CHUNKS
-			: task->request->chunks ? task->request->chunks : PD_PLANNER_CHUNKS;
+			: task->request->chunks || pd_schedule_has(request->schedule, PD_FACT_ORDERED)
+			? task->request->chunks : PD_PLANNER_CHUNKS;
 	one.request = request;
 	one.straight = is_straight(request);
 	plan = solve(&one, time_ns_p, err);

@@ -24,7 +24,7 @@ struct even {
 	struct pd_order_request request;
 	struct pd_order_stage *stages;
 	int *position_of;
-	int64_t *caps;
+	int64_t *caps, *pools;
 };
 
 /* Each stage keeps two units until its W ends; cap is in those of a position, 0: none. */
@@ -35,6 +35,7 @@ static struct even even(int positions, int chunks, int m, pd_order_placement *pl
 		.stages = pd_calloc((size_t)stages, sizeof(*e.stages)),
 		.position_of = pd_calloc((size_t)stages, sizeof(*e.position_of)),
 		.caps = pd_calloc((size_t)positions, sizeof(*e.caps)),
+		.pools = pd_calloc((size_t)positions, sizeof(*e.pools)),
 	};
 
 	for (int s = 0; s < stages; s++) {
@@ -68,6 +69,7 @@ static void release(struct even *e)
 	free(e->stages);
 	free(e->position_of);
 	free(e->caps);
+	free(e->pools);
 }
 
 static int64_t found_by(searcher *search, struct even *e, bool agrees)
@@ -78,13 +80,14 @@ static int64_t found_by(searcher *search, struct even *e, bool agrees)
 
 	e->request.agrees = agrees;
 	search(&e->request, &found);
-	if (found.order) {
-		value = pd_order_value(&found.price, &e->request);
-		if (pd_order_certify(found.order, NULL, &err) < 0)
-			diag("%s", err.text);
-		diag("%s: span %" PRId64 ", makespan %" PRId64, found.seed, found.price.span_ns,
-		     found.price.makespan_ns);
+	if (found.count > 0) {
+		value = pd_order_value(&found.best[0].price, &e->request);
+		diag("%s: span %" PRId64 ", makespan %" PRId64, found.best[0].seed, found.best[0].price.span_ns,
+		     found.best[0].price.makespan_ns);
 	}
+	for (int i = 0; i < found.count; i++)
+		if (pd_order_certify(found.best[i].order, NULL, &err) < 0)
+			diag("%s", err.text);
 	pd_order_found_release(&found);
 	return value;
 }
@@ -232,7 +235,7 @@ static void test_worked(void)
 		pd_order_search_chain(&e.request, &found);
 		for (size_t j = 0; j < PD_COUNT(worked_orders); j++)
 			for (int q = 0; q < 4 && strcmp(worked_orders[j].name, cases[i].name) == 0; q++) {
-				char *text = pd_order_text(found.order, q);
+				char *text = pd_order_text(found.best[0].order, q);
 
 				is_str(text, worked_orders[j].texts[q], "%s: position %d", cases[i].name, q);
 				free(text);
@@ -266,8 +269,14 @@ static struct even random_request(uint64_t *state)
 		e.caps[e.position_of[s]] += stage->f_bytes;
 	}
 	for (int q = 0; q < positions; q++)
-		e.caps[q] += between(state, 0, 2) * between(state, 0, 40);
+		e.pools[q] = e.caps[q] += between(state, 0, 2) * between(state, 0, 40);
 	e.request.cap_bytes = e.caps;
+	for (int s = 0; s < e.request.stages && between(state, 0, 1); s++) {    /* some compute again */
+		e.stages[s].again_bytes = between(state, 1, 20);
+		e.pools[e.position_of[s]] += e.stages[s].again_bytes;
+	}
+	if (between(state, 0, 1))
+		e.request.pool_bytes = e.pools;
 	e.request.agrees = between(state, 0, 1);
 	return e;
 }
@@ -282,20 +291,20 @@ static void test_random(void)
 		struct pd_order_found found = pd_order_search(&e.request), again = { 0 };
 		struct pd_error err;
 
-		if (!found.order || pd_order_certify(found.order, NULL, &err) < 0 ||
-		    !pd_order_fits(&found.price, &e.request)) {
+		if (found.count == 0 || pd_order_certify(found.best[0].order, NULL, &err) < 0 ||
+		    !pd_order_fits(&found.best[0].price, &e.request)) {
 			wrong++;
 			diag("case %d: %d positions, %d stages, %d microbatches", n, e.request.positions,
 			     e.request.stages, e.request.microbatches);
 		}
 		if (n % 10 == 0) {
 			again = pd_order_search(&e.request);
-			differ += strcmp(found.seed, again.seed) != 0 ||
-				  found.price.makespan_ns != again.price.makespan_ns;
+			differ += strcmp(found.best[0].seed, again.best[0].seed) != 0 ||
+				  found.best[0].price.makespan_ns != again.best[0].price.makespan_ns;
 			pd_order_found_release(&again);
 			e.caps[e.request.positions - 1] = 0;
 			again = pd_order_search(&e.request);
-			lower += again.order != NULL;
+			lower += again.count > 0;
 		}
 		pd_order_found_release(&found);
 		pd_order_found_release(&again);

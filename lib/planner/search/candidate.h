@@ -82,6 +82,8 @@ uint64_t pd_candidate_hash(const struct pd_plan *plan);
 struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char *list,
 					enum pd_weight_kind weights, int64_t devices,
 					struct pd_error *err);
+/* Returns the partition of task->request->stages; refuses one with which its chunks and replicas do not go. */
+struct pd_partition *pd_hand_partition(const struct pd_task *task, struct pd_error *err);
 /* Returns one stage on all devices. */
 struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices);
 /*
@@ -95,11 +97,12 @@ int pd_task_period(const struct pd_task *task, const struct pd_plan *plan, int64
 		   enum pd_period_kind *from_p, struct pd_error *err);
 /*
  * These plan by one kind of request, and return a plan that fits, and its time; or NULL: by a
- * published formula (this may change the profile's order, and task->costs with it); with
- * task->request->stages; and by replays.
+ * published formula (this may change the profile's order, and task->costs with it); with an order that is
+ * searched for; with task->request->stages; and by replays.
  */
 struct pd_plan *pd_formula_plan(struct pd_task *task, int64_t *time_ns_p,
 				struct pd_error *err);
+struct pd_plan *pd_ordered_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
 struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
 struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
 				  struct pd_error *err);
