@@ -118,7 +118,7 @@ static const struct pd_opt options[] = {
 	{ "eager", 0, PD_OPT_FLAG, NULL, "do every forward that arrives before the first backward",
 	  &eager },
 	{ "recompute", 0, PD_OPT_STRING, "STAGES",
-	  "stages that recompute: auto (default), selective, none, all, 0,2", &recompute, .otherwise = "all" },
+	  "stages or layers that recompute: auto (default), selective, none, all, 0,2, attention,gelu", &recompute, .otherwise = "all" },
 	{ "agree", 0, PD_OPT_FLAG, NULL, "all stages agree on every update, as to clip gradients",
 	  &request.agree },
 	PD_OPT_GROUP("Sums of gradients"),
@@ -238,7 +238,7 @@ static int request_policy(struct pd_error *err)
 		return pd_error_input(err, "--recompute=selective: with weights \"latest\" recomputing changes what is "
 				      "trained: expected none, all, or numbers of stages");
 	if (!simulated && (request.recompute == PD_RECOMPUTE_ALL || request.recompute == PD_RECOMPUTE_SELECTIVE ||
-			   request.recomputed))
+			   request.recomputed || request.recompute_kinds))
 		return pd_error_input(err, "--recompute: --cost=%s prices no recomputation",
 				      pd_cost_kind_name[request.cost]);
 	if (!simulated && (!pd_planner_plain(&request) || eager || request.any_schedule ||
@@ -277,6 +277,27 @@ static int request_sums(struct pd_error *err)
 			      "found \"%.60s\"", bucket);
 }
 
+/* Takes kinds of layers; returns whether that is what there is. */
+static bool parse_kinds(void)
+{
+	static bool kinds[PD_LAYER_KINDS];
+	char *text = pd_strdup(recompute), *next;
+	int kind = 0;
+
+	for (char *one = text; one && kind >= 0; one = next) {
+		next = strchr(one, ',');
+		if (next)
+			*next++ = '\0';
+		kind = pd_names_index(pd_layer_kind_name, one);
+		if (kind >= 0)
+			kinds[kind] = true;
+	}
+	free(text);
+	if (kind >= 0)
+		request.recompute_kinds = kinds;
+	return kind >= 0;
+}
+
 /* Sets what recomputes. */
 static int request_recompute(struct pd_error *err)
 {
@@ -287,12 +308,14 @@ static int request_recompute(struct pd_error *err)
 			request.recompute = (enum pd_recompute_kind)kind;
 			return 0;
 		}
+	if (parse_kinds())
+		return 0;
 	for (const char *c = recompute; *c; c++)
 		numbers = numbers && (isdigit((unsigned char)*c) ||
 				      (*c == ',' && isdigit((unsigned char)c[1])));
 	if (!numbers)
-		return pd_error_input(err, "--recompute: expected one of auto, selective, none, all, or numbers of "
-				      "stages such as 0,2, found \"%.60s\"", recompute);
+		return pd_error_input(err, "--recompute: expected one of auto, selective, none, all, numbers of "
+				      "stages such as 0,2, or kinds of layers such as attention,gelu, found \"%.60s\"", recompute);
 	if (!request.stages)
 		return pd_error_input(err, "--recompute: numbers of stages, such as \"%.60s\", go with "
 				      "--stages", recompute);
@@ -457,6 +480,8 @@ static int set_memory(struct pd_profile **profiles, int count, struct pd_error *
 {
 	struct pd_memory_rule rule = { .model = PD_MEMORY_OWN };
 
+	if (request.recompute_kinds && !profiles[0]->model)
+		return pd_error_input(err, "--recompute=%.60s: the profile has no model, and so no kinds of layers", recompute);
 	if (memory_model <= PD_MEMORY_OWN && (memory_margin >= 0 || shard_optimizer))
 		return pd_error_input(err, "--%s: expected only with --memory-model=torch or megatron",
 				      shard_optimizer ? "shard-optimizer" : "memory-margin");

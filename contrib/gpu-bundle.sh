@@ -32,7 +32,8 @@ scripts="test/bench/cpu-vs-torch.py test/bench/sequences-vs-torch.py test/test-l
 	test/t4006-updates.sh test/t4015-pipemare.sh test/t4007-tied.sh test/t4008-recompute.sh
 	test/t4009-mixed.sh test/t4010-schedule-files.sh
 	test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh
-	test/bench/gpu-vs-torch.sh test/bench/gpu-vs-torch.py"
+	test/bench/gpu-vs-torch.sh test/bench/gpu-vs-torch.py test/bench/bench-lib.sh
+	test/bench/own-device.sh"
 
 grep -q '^CUDA_LIBS = .*cudnn' "$build/Makefile" ||
 	{ echo "$1: not configured with CUDA" >&2; exit 2; }
@@ -50,7 +51,7 @@ for file in $scripts; do
 	mkdir -p "$out/$(dirname "$file")"
 	cp "$source/$file" "$out/$file"
 done
-cp -R "$source/share/models" "$out/share/"
+cp -R "$source/share/models" "$source/share/devices" "$out/share/"
 cp "$source/contrib/run-here.sh" "$source/contrib/gpu-first.sh" "$out/"
 if command -v jq >/dev/null; then
 	cp "$(command -v jq)" "$out/bin/"

@@ -288,6 +288,8 @@ all() {
 	fashion 50
 
 	call
+	step own-device 300 env DTYPE=bf16 ROUNDS=1 NETWORKS="resnet50:64 gpt2:8" SHEET=h100-sxm \
+		KEEP="$logs/own-device" sh "$PD_SOURCE/test/bench/own-device.sh" cuda
 	check nccl 400 env PD_TEST_WAYS=nccl sh "$PD_SOURCE/test/t9004-nccl.sh"
 	check staged 400 env PD_TEST_WAYS=staged sh "$PD_SOURCE/test/t9004-nccl.sh"
 	script sanitizer 500 t9003-sanitizer.sh

@@ -390,7 +390,8 @@ test_ok "by hand: stages that would not fit recompute, or those that are named" 
 	status 1 pd-plan -t 4@1GB/s -m 30MB -s --schedule=gpipe --recompute=none deep.json 2>err
 	one_line err && grep -q "; --recompute=auto would fit" err
 	refused "go with --stages" --recompute=0,2
-	refused "one of auto, selective, none, all, or numbers of stages such as 0,2, found \"some\"" --recompute=some
+	refused "or kinds of layers such as attention,gelu, found \"some\"" --recompute=some
+	refused "the profile has no model, and so no kinds of layers" --recompute=relu
 	refused "with weights \"latest\" recomputing changes what is trained" --recompute=selective --weights=latest
 	refused "prices no recomputation" --recompute=selective --cost=sosp19
 	refused "found \"0,\"" --stages=6,6 --recompute=0,

@@ -31,6 +31,14 @@ stages() {
 	[ "$(cat out)" = "$2" ]
 }
 
+# refused WORDS OPTION...: checks that pd-plan refuses in one line with the WORDS.
+refused() {
+	words=$1
+	shift
+	status 2 pd-plan "$@" >out 2>err
+	cat err
+	[ ! -s out ] && one_line err && grep -q -- "$words" err
+}
 test_ok "megatron: uneven stages, the embedding and the head alone, and back" '
 	stages "megatron:Et*3|t*3|ttL" "embed layers.3.norm layers.6.norm"
 	stages "megatron:E|t*4,t*4|L" "embed layers.0.norm norm"
@@ -51,6 +59,29 @@ test_ok "megatron: virtual stages, recomputation, and replicas" '
 	cat out
 	[ "$(cat out)" = "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout \"Et(|t)*7L\" --micro-batch-size 4 --global-batch-size 32 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1" ]
 	pd-plan $flush --stages="megatron:Et*4|t*4Lx2" --format=megatron eight.json | grep -q "^--pipeline-model-parallel-size 2 "'
+test_ok "megatron: attention, or normalisation, computed again in every block" '
+	PD_DEVICES=$PD_SOURCE/share/devices
+	export PD_DEVICES
+	pd-model gpt2 --layers=4 --hidden=64 --heads=4 --sequence=64 --vocabulary=500 |
+		pd-profile --device=a100-80 --dtype=bf16 --batch-size=4 - >gpt.json
+	set -- -q --topology=2@10GB/s --weights=flush --microbatches=8 --stages="megatron:Et*2|t*2L"
+	while read -r kinds modules; do
+		pd-plan "$@" --recompute="$kinds" --format=megatron gpt.json >out
+		cat out
+		grep -q -- " --global-batch-size 32 --recompute-granularity selective --recompute-modules $modules\$" out
+	done <<END
+attention core_attn
+layernorm layernorm
+layernorm,attention core_attn layernorm
+END
+	pd-plan "$@" --recompute=attention gpt.json >plan.json
+	jq -e "[.stages[].recompute] == [[\"h.0.attn\", \"h.1.attn\"], false]" plan.json
+	# what overwrites an output that is computed again is computed again, too
+	jq ".layers |= map(if .name | test(\"gelu\") then .stash_bytes = 0 else . end)" gpt.json >place.json
+	pd-plan "$@" --recompute=linear place.json | jq -e ".stages[0].recompute | index(\"h.1.mlp.gelu\")"
+	refused "Megatron computes attention or normalisation of all blocks again, .* and not layer \"h.0.mlp.gelu\"" \
+		"$@" --recompute=gelu --format=megatron gpt.json
+	jq ".stages[0].recompute = [\"h.1.attn\"]" plan.json | pd-replay >out'
 test_ok "torchtitan: modules of each stage, as the outside calls them, and back" '
 	pd-plan $flush --stages="megatron:Et*3|t*5L" --format=torchtitan eight.json >fqns.toml
 	cat >expected <<END
@@ -112,14 +143,6 @@ test_ok "200 layouts by hand become stages, and the same layout again" '
 			eight.json | cmp - plan.json
 	done <some'
 
-# refused WORDS OPTION...: checks that pd-plan refuses in one line with the WORDS.
-refused() {
-	words=$1
-	shift
-	status 2 pd-plan "$@" >out 2>err
-	cat err
-	[ ! -s out ] && one_line err && grep -q -- "$words" err
-}
 test_ok "refused: what a system cannot say" '
 	halves="--stages=megatron:Et*4|t*4L"
 	for format in torchtitan megatron deepspeed galvatron; do
@@ -137,7 +160,9 @@ test_ok "refused: what a system cannot say" '
 		refused "recompute: .*in all stages or in none" $flush --recompute=1 $halves --format=$format eight.json
 	done
 	jq ".layers[].stash_bytes = 1000" eight.json >keeps.json
-	for format in torchtitan megatron deepspeed galvatron; do
+	refused "stages\[0\].recompute: Megatron computes attention or normalisation of all blocks again" $flush \
+		--memory=117kB --recompute=selective $halves --format=megatron keeps.json
+	for format in torchtitan deepspeed galvatron; do
 		refused "stages\[0\].recompute: .* cannot recompute [0-9]* of [0-9]* layers" $flush --memory=117kB \
 			--recompute=selective $halves --format=$format keeps.json
 	done

@@ -24,7 +24,7 @@ mkdir do
 for file in bin/pd-worker bin/pd-profile bin/pd-plan bin/pd-model bin/pd-run test/unit/cuda-arith \
 	test/conform/kernels test/conform/stream test/conform/layers test/conform/iteration \
 	test/conform/partition test/conform/devices test/conform/widened test/conform/chunks test/conform/nonfinite test/conform/transfers \
-	test/conform/same-tensors test/bench/gpu-vs-torch.sh \
+	test/conform/same-tensors test/bench/gpu-vs-torch.sh test/bench/own-device.sh \
 	$(cd "$PD_SOURCE" && ls test/t9*.sh test/t4*.sh); do
 	stand_in "$file"
 done

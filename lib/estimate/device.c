@@ -235,12 +235,12 @@ static double rounded(double value)
 	return round(value * per_one) / per_one;
 }
 
-/* Rounds to six digits, more than a data sheet has. */
+/* Rounds a rate to six digits, more than a data sheet has. */
 static double known(double value)
 {
-	double per_one = value > 0 ? pow(10, 5 - floor(log10(value))) : 1;
+	double unit = value > 0 ? pow(10, fmax(0, floor(log10(value)) - 5)) : 1;
 
-	return round(value * per_one) / per_one;
+	return round(value / unit) * unit;
 }
 
 static json_t *products_json(const struct pd_sheet *sheet)

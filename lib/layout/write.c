@@ -25,6 +25,7 @@ struct layout {
 	const char *who;
 	struct pd_blocks blocks;
 	bool recompute;                 /* all stages do, or none */
+	bool again[2];                  /* by module of Megatron's: only these are computed again */
 	int ranks;                      /* of one pipeline */
 	FILE *out;
 };
@@ -81,6 +82,74 @@ static int check_whole(const struct layout *layout, struct pd_error *err)
 					      "--recompute=auto, all or none", pd_plan_name(plan), s, layout->who,
 					      pd_plan_rerun_count(plan, s), plan->stages[s].layer_count);
 	return 0;
+}
+
+/* What Megatron computes again of each block (--recompute-modules): its layers of these kinds. */
+static const struct module {
+	const char *name;
+	enum pd_layer_kind kinds[2];
+} modules[] = {
+	{ "core_attn", { PD_LAYER_attention, PD_LAYER_attention } },
+	{ "layernorm", { PD_LAYER_layernorm, PD_LAYER_rmsnorm } },
+};
+
+/* Returns which of these a layer is of, or -1. */
+static int module_of(const struct layout *layout, int layer)
+{
+	const struct pd_blocks *blocks = &layout->blocks;
+	int begin = blocks->first[blocks->decoder_first];
+	int end = blocks->first[blocks->decoder_first + blocks->decoder_count];
+	const struct pd_model *model = layout->plan->profile->model;
+
+	for (int m = 0; m < (int)PD_COUNT(modules) && model && layer >= begin && layer < end; m++)
+		if (model->layers[layer].kind == modules[m].kinds[0] || model->layers[layer].kind == modules[m].kinds[1])
+			return m;
+	return -1;
+}
+
+/* Sets which modules have a layer that is computed again. */
+static void find_modules(struct layout *layout)
+{
+	const struct pd_plan *plan = layout->plan;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int l = plan->stages[s].first_layer; l < plan->stages[s].first_layer + plan->stages[s].layer_count; l++)
+			if (module_of(layout, l) >= 0 && pd_plan_reruns(plan, s, l))
+				layout->again[module_of(layout, l)] = true;
+}
+
+/*
+ * Checks that these are computed again whole, and nothing else, in all stages that have more than one microbatch in
+ * flight.
+ */
+static int check_modules(struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+
+	find_modules(layout);
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int l = plan->stages[s].first_layer; l < plan->stages[s].first_layer + plan->stages[s].layer_count; l++) {
+			bool reruns = pd_plan_reruns(plan, s, l), all = plan->stages[s].warmup > 0;
+			int m = module_of(layout, l);
+
+			if (m >= 0 && layout->again[m] ? reruns || !all : !reruns)
+				continue;
+			return pd_error_input(err, "%s: stages[%d].recompute: %s computes attention or normalisation of all "
+					      "blocks again, or all layers, and not %slayer \"%.60s\": expected "
+					      "--recompute=attention or layernorm,rmsnorm, all or none", pd_plan_name(plan), s,
+					      layout->who, reruns ? "" : "all of these but ", plan->profile->layers[l].name);
+		}
+	return 0;
+}
+
+/* Tells whether a stage computes only some of its layers again. */
+static bool reruns_in_part(const struct pd_plan *plan)
+{
+	bool any = false;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		any |= pd_plan_reruns_some(plan, s);
+	return any;
 }
 
 /* A stage that has one microbatch in flight gains nothing by recomputing, and never does in a plan. */
@@ -182,7 +251,8 @@ static int write_megatron(struct layout *layout, struct pd_error *err)
 	int result = 0;
 
 	if (pd_blocks_check_decoder(&layout->blocks, pd_plan_name(plan), layout->who, err) < 0 ||
-	    check_schedule(layout, false, true, false, err) < 0 || check_recompute(layout, err) < 0)
+	    check_schedule(layout, false, true, false, err) < 0 ||
+	    (reruns_in_part(plan) ? check_modules(layout, err) : check_recompute(layout, err)) < 0)
 		return -1;
 	stages = pd_calloc((size_t)plan->stage_count, sizeof(*stages));
 	for (int s = 0; s < plan->stage_count && result == 0; s++)
@@ -195,6 +265,10 @@ static int write_megatron(struct layout *layout, struct pd_error *err)
 			plan->profile->batch_size, plan->profile->batch_size * plan->microbatches,
 			layout->recompute ? " --recompute-granularity full --recompute-method uniform "
 					    "--recompute-num-layers 1" : "");
+		for (int m = 0, n = 0; m < (int)PD_COUNT(modules); m++)
+			if (layout->again[m])
+				fprintf(layout->out, "%s %s", n++ == 0 ? " --recompute-granularity selective "
+									 "--recompute-modules" : "", modules[m].name);
 		if (plan->profile->group.tensor > 1)
 			fprintf(layout->out, " --tensor-model-parallel-size %" PRId64 "%s",
 				plan->profile->group.tensor,

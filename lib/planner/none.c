@@ -60,6 +60,7 @@ static bool may_recompute(const struct pd_task *task)
 
 	request.recompute = PD_RECOMPUTE_AUTO;
 	request.recomputed = NULL;
+	request.recompute_kinds = NULL;
 	return !pd_recompute_free(task->request) && pd_recompute_free(&request);
 }
 

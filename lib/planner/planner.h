@@ -42,6 +42,8 @@ struct pd_plan_request {
 	bool any_reducer;               /* take the fastest */
 	enum pd_recompute_kind recompute;
 	const char *recomputed;         /* with stages: those that recompute, such as "0,2"; or NULL */
+	const bool *recompute_kinds;    /* by enum pd_layer_kind: layers that do in every stage; NULL: none are
+					   asked for */
 	bool any_schedule, any_weights; /* take the one with the fastest plan */
 	double min_gain;                /* gain that one more device must bring; 0: any (gain.h) */
 	struct pd_effort *effort;       /* of each search (a combination of schedule and weights is

@@ -14,6 +14,8 @@
 # much as it takes; and of those parts that take a hundredth of all or more, the one that is most wrong.
 set -e
 . "$(dirname "$0")/bench-lib.sh"
+PD_DEVICES=$source/share/devices
+export PD_DEVICES
 device=${1:-cpu}
 dtype=${DTYPE:-f32}
 rounds=${ROUNDS:-3}

@@ -141,7 +141,7 @@ struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_p
 	plan->chunk = task->request->chunk;
 	plan->sparsity = task->request->sparsity;
 	plan->sparsity_warmup = task->request->sparsity_warmup;
-	if (task->request->recompute == PD_RECOMPUTE_SELECTIVE)
+	if (task->request->recompute == PD_RECOMPUTE_SELECTIVE || task->request->recompute_kinds)
 		plan->kept = pd_calloc((size_t)plan->profile->layer_count, sizeof(*plan->kept));
 	for (int s = 0; s < partition->stage_count; s++) {
 		if (partition->ranks)

@@ -26,7 +26,7 @@
 bool pd_recompute_free(const struct pd_plan_request *request)
 {
 	return (request->recompute == PD_RECOMPUTE_AUTO || request->recompute == PD_RECOMPUTE_SELECTIVE) &&
-	       !request->recomputed &&
+	       !request->recomputed && !request->recompute_kinds &&
 	       request->cost == PD_COST_SIMULATED && request->weights != PD_WEIGHTS_LATEST;
 }
 
@@ -58,6 +58,27 @@ static bool set_all(struct pd_plan *plan, struct pd_error *err)
 	return true;
 }
 
+/* Lets layers of some kinds recompute, and what overwrites their outputs, in all stages where that saves memory. */
+static bool set_kinds(struct pd_plan *plan, const bool *kinds, struct pd_error *err)
+{
+	const struct pd_profile *profile = plan->profile;
+
+	if (!set_all(plan, err))
+		return false;
+	for (int s = 0; s < plan->stage_count; s++) {
+		struct pd_stage *stage = &plan->stages[s];
+
+		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+			int over = pd_profile_overwrites(profile, l);
+			bool follows = over >= stage->first_layer && !plan->kept[over];
+
+			plan->kept[l] = !kinds[profile->model->layers[l].kind] && !follows;
+		}
+		stage->recompute = stage->recompute && pd_plan_rerun_count(plan, s) > 0;
+	}
+	return true;
+}
+
 static bool set_list(struct pd_plan *plan, const char *list, struct pd_error *err)
 {
 	char *text = pd_strdup(list), *next;
@@ -82,6 +103,8 @@ static bool set_list(struct pd_plan *plan, const char *list, struct pd_error *er
 bool pd_recompute_asked(struct pd_plan *plan, const struct pd_plan_request *request,
 			struct pd_error *err)
 {
+	if (request->recompute_kinds)
+		return set_kinds(plan, request->recompute_kinds, err);
 	if (request->recomputed)
 		return set_list(plan, request->recomputed, err);
 	return request->recompute != PD_RECOMPUTE_ALL || set_all(plan, err);
