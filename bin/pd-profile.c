@@ -174,13 +174,13 @@ static int choose_threads(struct pd_error *err)
  * Measures the link.  It forks, so it comes before there are threads, and before a GPU is asked
  * for, whose driver does not survive a fork.
  */
-static int measure_link(int64_t *bandwidth_p, int64_t *latency_p, struct pd_error *err)
+static int measure_link(struct pd_link_found *found_p, struct pd_error *err)
 {
 	const struct pd_link_ends ends = {
 		.device = device, .how = transport > 0 ? pd_provider_names[transport] : NULL,
 	};
 
-	return no_link ? 0 : pd_measure_link(&ends, bandwidth_p, latency_p, err);
+	return no_link ? 0 : pd_measure_link(&ends, found_p, err);
 }
 
 static int find_device(struct pd_error *err)
@@ -204,7 +204,8 @@ static void *in_model(struct pd_error *err)
 
 static struct pd_profile *run(const struct pd_model *model, struct pd_error *err)
 {
-	int64_t bandwidth = 0, latency = 0, operation = 0;
+	struct pd_link_found link = { 0 };
+	int64_t operation = 0;
 	struct pd_profile *profile;
 	struct pd_beside *beside;
 	struct pd_progress_bar bar;
@@ -212,7 +213,7 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 
 	if (choose_threads(err) < 0)
 		return NULL;
-	if (measure_link(&bandwidth, &latency, err) < 0 || find_device(err) < 0)
+	if (measure_link(&link, err) < 0 || find_device(err) < 0)
 		return NULL;
 	if (!no_link && !measure.device->separate_memory &&
 	    pd_measure_operation(measure.device->name, &operation, err) < 0)
@@ -243,8 +244,10 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	if (profile) {
 		profile->workers = workers;
 		profile->in_turns = in_turns;
-		profile->link_bandwidth_bytes_per_s = bandwidth;
-		profile->link_latency_ns = latency;
+		profile->link_bandwidth_bytes_per_s = link.bandwidth_bytes_per_s;
+		profile->link_latency_ns = link.latency_ns;
+		if (profile->rounds.count > 0)
+			profile->link_spread = link.spread;
 		profile->operation_ns = operation;
 	}
 	return profile;

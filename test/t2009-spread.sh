@@ -61,6 +61,12 @@ test_ok 'both are joined as causes that are independent' '
 	jq -es "(.[0].predicted | .period_range_ns[1] / .period_ns - 1) as \$own
 		| (.[1].predicted | .period_range_ns[1] / .period_ns - 1) as \$both
 		| ((\$own * \$own + 0.04 | sqrt) - \$both | fabs) < 0.001" one.json both.json'
+test_ok 'a link that the profile measured varies by itself, another does not' '
+	link=".rounds = {count: 20} | .link = {bandwidth_bytes_per_s: 1000000000, spread: [0.5, 3]}
+		| .layers[].activation_bytes = 6000"
+	profile 2 "$link" >linked.json
+	pd-plan --gpus=2 --stages=1,1 linked.json | jq -e ".predicted | .period_range_ns[1] > 1.5 * .period_ns"
+	pd-plan -t 2@1.1GB/s --stages=1,1 linked.json | jq -e ".predicted | .period_range_ns == [.period_ns, .period_ns]"'
 test_ok 'so does a profile by a data sheet, with the spread of the sheet' '
 	profile 2 ".device.estimated = {from: \"sheet\", spread: 0.25}" | pd-plan -t $links --straight - |
 		jq -e ".predicted.period_range_ns == [2400, 3750]"'

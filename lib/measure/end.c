@@ -6,9 +6,11 @@
 #include "base/sort.h"
 #include "device/rehearse.h"
 #include "device/submit.h"
+#include "measure/figures.h"
 #include "transport/routes.h"
 
 #include <errno.h>
+#include <math.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,12 +168,29 @@ static int make_message(struct end *end, char *out, size_t bytes, int round, str
 	return status < 0 ? -1 : until(end, &ready, err);
 }
 
+/* Returns the lower quartile of the times, and their spread around it in rounds; it sorts them. */
+static int64_t quartile_of(int64_t *took_ns, int rounds, struct pd_spread *spread_p)
+{
+	int64_t count = pd_rounds_of(rounds), quartile;
+	double means[count], middle;
+
+	for (int64_t r = 0; r < count; r++)
+		means[r] = pd_round_mean(took_ns, rounds, r);
+	qsort(took_ns, (size_t)rounds, sizeof(*took_ns), pd_by_value);
+	quartile = took_ns[rounds / 4];
+	*spread_p = pd_rounds_spread(means, count);
+	middle = quartile > 0 ? (means[(count - 1) / 2] + means[count / 2]) / 2 / (double)quartile : 1;
+	spread_p->low = fmin(1, round(spread_p->low * middle * 1e4) / 1e4);
+	spread_p->high = fmax(1, round(spread_p->high * middle * 1e4) / 1e4);
+	return quartile;
+}
+
 /*
  * Rank 0 sends and rank 1 answers.  Returns half a round trip, the lower quartile: other work on
  * the machine only adds time, and a round trip needs both processes to be undisturbed.
  */
 static int ping_pong(struct end *end, size_t bytes, int rounds, int64_t *half_ns_p,
-		     struct pd_error *err)
+		     struct pd_spread *spread_p, struct pd_error *err)
 {
 	int64_t *took_ns = pd_calloc((size_t)rounds, sizeof(*took_ns));
 	int status = 0;
@@ -196,8 +215,7 @@ static int ping_pong(struct end *end, size_t bytes, int rounds, int64_t *half_ns
 		if (status == 0)
 			status = until(end, &sent, err);
 	}
-	qsort(took_ns, (size_t)rounds, sizeof(*took_ns), pd_by_value);
-	*half_ns_p = took_ns[rounds / 4] / 2;
+	*half_ns_p = quartile_of(took_ns, rounds, spread_p) / 2;
 	free(took_ns);
 	return status;
 }
@@ -218,7 +236,7 @@ static int exchange(struct end *end, uint64_t tag, size_t bytes, struct pd_error
  * each round begins with a word from the other side.
  */
 static int both_ways(struct end *end, size_t bytes, int rounds, int64_t *ns_p,
-		     struct pd_error *err)
+		     struct pd_spread *spread_p, struct pd_error *err)
 {
 	int64_t *took_ns = pd_calloc((size_t)rounds, sizeof(*took_ns)), begun_ns;
 	int status = 0;
@@ -231,8 +249,7 @@ static int both_ways(struct end *end, size_t bytes, int rounds, int64_t *ns_p,
 		if (i >= 0)
 			took_ns[i] = pd_now_ns() - begun_ns;
 	}
-	qsort(took_ns, (size_t)rounds, sizeof(*took_ns), pd_by_value);
-	*ns_p = took_ns[rounds / 4];
+	*ns_p = quartile_of(took_ns, rounds, spread_p);
 	free(took_ns);
 	return status;
 }
@@ -240,20 +257,21 @@ static int both_ways(struct end *end, size_t bytes, int rounds, int64_t *ns_p,
 static int measure(struct end *end, struct pd_link_answer *answer)
 {
 	size_t bytes = end->device ? ALL_BYTES : LARGE_BYTES;
+	struct pd_link_found *found = &answer->found;
 	int64_t half_ns = 0;
-	int status = ping_pong(end, SMALL_BYTES, SMALL_ROUNDS, &answer->latency_ns, &answer->err);
+	int status = ping_pong(end, SMALL_BYTES, SMALL_ROUNDS, &found->latency_ns, &found->spread, &answer->err);
 
 	if (status == 0 && end->device)
-		status = both_ways(end, bytes, ALL_ROUNDS, &half_ns, &answer->err);
+		status = both_ways(end, bytes, ALL_ROUNDS, &half_ns, &found->spread, &answer->err);
 	else if (status == 0)
-		status = ping_pong(end, bytes, LARGE_ROUNDS, &half_ns, &answer->err);
+		status = ping_pong(end, bytes, LARGE_ROUNDS, &half_ns, &found->spread, &answer->err);
 	if (status < 0)
 		return -1;
-	if (half_ns <= answer->latency_ns)
+	if (half_ns <= found->latency_ns)
 		return pd_error_failed(&answer->err, "link: %zu bytes take no longer than %d",
 				       bytes, SMALL_BYTES);
-	answer->bandwidth_bytes_per_s =
-		(int64_t)((double)bytes * 1e9 / (double)(half_ns - answer->latency_ns));
+	found->bandwidth_bytes_per_s =
+		(int64_t)((double)bytes * 1e9 / (double)(half_ns - found->latency_ns));
 	return 0;
 }
 

@@ -10,8 +10,7 @@ enum pd_link_ending { PD_LINK_GOOD, PD_LINK_SILENT, PD_LINK_LONELY, PD_LINK_FAIL
 /* An end's answer; short enough to arrive in one piece. */
 struct pd_link_answer {
 	enum pd_link_ending ending;
-	int64_t bandwidth_bytes_per_s;
-	int64_t latency_ns;
+	struct pd_link_found found;
 	struct pd_error err;
 };
 

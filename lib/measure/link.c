@@ -171,8 +171,7 @@ static int measure_in_children(const struct pd_link_ends *ends, int64_t limit_ns
 }
 
 int pd_measure_link_within(const struct pd_link_ends *ends, int64_t limit_ns,
-			   int64_t *bandwidth_bytes_per_s_p, int64_t *latency_ns_p,
-			   struct pd_error *err)
+			   struct pd_link_found *found_p, struct pd_error *err)
 {
 	struct wires wires = {.socket = {-1, -1}, .in = {-1, -1}, .out = {-1, -1}};
 	struct pd_link_answer answers[2];
@@ -196,14 +195,11 @@ int pd_measure_link_within(const struct pd_link_ends *ends, int64_t limit_ns,
 	}
 	if (status < 0)
 		return -1;
-	*bandwidth_bytes_per_s_p = answers[0].bandwidth_bytes_per_s;
-	*latency_ns_p = answers[0].latency_ns;
+	*found_p = answers[0].found;
 	return 0;
 }
 
-int pd_measure_link(const struct pd_link_ends *ends, int64_t *bandwidth_bytes_per_s_p,
-		    int64_t *latency_ns_p, struct pd_error *err)
+int pd_measure_link(const struct pd_link_ends *ends, struct pd_link_found *found_p, struct pd_error *err)
 {
-	return pd_measure_link_within(ends, ends->device ? DEVICE_LIMIT_NS : LIMIT_NS,
-				      bandwidth_bytes_per_s_p, latency_ns_p, err);
+	return pd_measure_link_within(ends, ends->device ? DEVICE_LIMIT_NS : LIMIT_NS, found_p, err);
 }

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "profile/profile.h"
 #include "transport/provider.h"
 
 #include <stdint.h>
@@ -13,6 +14,12 @@ struct pd_link_ends {
 	const struct pd_transport_provider *transport;  /* of host memory; NULL: the program's */
 	const char *device;             /* its name (pd_device_find); NULL: memory is the host's */
 	const char *how;                /* between devices with memory of their own; NULL: auto */
+};
+
+/* What was measured. */
+struct pd_link_found {
+	int64_t bandwidth_bytes_per_s, latency_ns;
+	struct pd_spread spread;        /* of the mean time of large messages in a round, over the one that counts */
 };
 
 /*
@@ -28,10 +35,8 @@ struct pd_link_ends {
  * Returns -1 if a process fails or dies, or takes longer than half a minute (with a device, three
  * minutes); no process is left.
  */
-int pd_measure_link(const struct pd_link_ends *ends, int64_t *bandwidth_bytes_per_s_p,
-		    int64_t *latency_ns_p, struct pd_error *err);
+int pd_measure_link(const struct pd_link_ends *ends, struct pd_link_found *found_p, struct pd_error *err);
 
 /* Measures with another limit of time. */
 int pd_measure_link_within(const struct pd_link_ends *ends, int64_t limit_ns,
-			   int64_t *bandwidth_bytes_per_s_p, int64_t *latency_ns_p,
-			   struct pd_error *err);
+			   struct pd_link_found *found_p, struct pd_error *err);

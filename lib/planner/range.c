@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #define SEED 1
+#define LINK_STREAM (UINT64_C(1) << 32)  /* behind those of all layers */
 
 static const struct pd_spread unknown;
 
@@ -101,6 +102,31 @@ static double drawn(struct pd_spread spread, double deviations)
 	return fmax(1 / (1 + spread.high), 1 + side * deviations / PD_SPREAD_DEVIATIONS);
 }
 
+/* Has transfers take so many times as long on links that the profile has measured. */
+static void slow_links(struct changed *changed, double factor)
+{
+	const struct pd_topology *was = &changed->of->topology;
+
+	for (int k = 0; k < was->levels; k++) {
+		struct pd_level *level = &changed->plan.topology.level[k];
+
+		if (was->level[k].bandwidth_bytes_per_s <= 0 ||
+		    was->level[k].bandwidth_bytes_per_s != changed->kinds[0].link_bandwidth_bytes_per_s)
+			continue;
+		level->bandwidth_bytes_per_s = llround((double)was->level[k].bandwidth_bytes_per_s / factor);
+		level->latency_ns = scaled(was->level[k].latency_ns, factor);
+	}
+}
+
+/* Draws the time of such links in a sample. */
+static void draw_link(struct changed *changed, uint32_t sample)
+{
+	struct pd_random4 r = pd_random(SEED, LINK_STREAM, sample, 0);
+
+	if (changed->kinds[0].link_spread.high > 0)
+		slow_links(changed, drawn(changed->kinds[0].link_spread, normal(&r)));
+}
+
 /* Draws what is each layer's own on a kind of device in a sample. */
 static void draw(struct changed *changed, int kind, uint32_t sample)
 {
@@ -156,7 +182,7 @@ static bool any_own(const struct pd_profile *profile)
 		for (int part = 0; part < PD_TIMEDS; part++)
 			if (profile->layers[l].spreads[part].high > 0)
 				return true;
-	return false;
+	return profile->link_spread.high > 0;
 }
 
 /* Sets what is each layer's own makes of the period. */
@@ -167,6 +193,7 @@ static int own(struct changed *changed, double usual_ns, struct pd_spread *out_p
 	for (int k = 0; k < PD_RANGE_SAMPLES; k++) {
 		for (int kind = 0; kind < pd_plan_kinds(changed->of); kind++)
 			draw(changed, kind, (uint32_t)k);
+		draw_link(changed, (uint32_t)k);
 		if (period_of(&changed->plan, &parts[k]) < 0)
 			return -1;
 		parts[k] /= usual_ns;

@@ -10,8 +10,8 @@
  * profile does not say how far its times may be off (profile/spread.h), or the plan cannot be replayed.
  *
  * What all times have in common makes two replays, one with all of them at their low end and one at their
- * high end; transfers keep theirs.  What each layer has of its own makes PD_RANGE_SAMPLES replays more, in
- * which it is drawn at random, always the same: stages wait for the slowest of them, so that no formula
+ * high end; transfers keep theirs.  What each layer has of its own, and the link, make PD_RANGE_SAMPLES replays
+ * more, in which it is drawn at random, always the same: stages wait for the slowest of them, so that no formula
  * knows what their period does.  The mean and the deviation of their periods count.  Both are joined as
  * independent causes are.  A plan that takes long to replay is taken to follow what all times have in common
  * alone.

@@ -132,14 +132,15 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 
 static int read_link(const struct pd_place *root, struct pd_profile *profile, struct pd_error *err)
 {
-	static const char *const known[] = { "bandwidth_bytes_per_s", "latency_ns", NULL };
+	static const char *const known[] = { "bandwidth_bytes_per_s", "latency_ns", "spread", NULL };
 	struct pd_place link = pd_place_key(root, "link");
 
 	if (!link.value)
 		return 0;
 	if (pd_json_keys(&link, known, err) < 0 ||
 	    pd_json_get_int(&link, "bandwidth_bytes_per_s", 0, INT64_MAX,
-			    &profile->link_bandwidth_bytes_per_s, err) < 0)
+			    &profile->link_bandwidth_bytes_per_s, err) < 0 ||
+	    pd_profile_read_spread(&link, "spread", &profile->link_spread, err) < 0)
 		return -1;
 	return pd_json_opt_int(&link, "latency_ns", 0, PD_MAX_TIME_NS, &profile->link_latency_ns,
 			       err);
@@ -317,9 +318,10 @@ json_t *pd_profile_json(const struct pd_profile *profile)
 	pd_json_set(object, "dtype", json_string(pd_dtype_name[profile->dtype]));
 	pd_json_set(object, "device", device_json(profile));
 	if (profile->link_bandwidth_bytes_per_s > 0)
-		pd_json_set(object, "link", json_pack("{sI sI}", "bandwidth_bytes_per_s",
+		pd_json_set(object, "link", json_pack("{sI sI so*}", "bandwidth_bytes_per_s",
 				profile->link_bandwidth_bytes_per_s, "latency_ns",
-				profile->link_latency_ns));
+				profile->link_latency_ns, "spread",
+				pd_profile_spread_json(&profile->link_spread)));
 	if (profile->memory.model != PD_MEMORY_OWN)
 		pd_json_set(object, "memory", json_pack(
 			"{ss sb sf}", "model", pd_memory_model_name[profile->memory.model], "sharded",

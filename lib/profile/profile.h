@@ -135,6 +135,7 @@ struct pd_profile {
 	double in_turns;                /* processor time of a worker that takes turns with another on
 					   a processor, over that of one alone; 0: not measured */
 	int64_t link_bandwidth_bytes_per_s, link_latency_ns;    /* bandwidth 0: not measured */
+	struct pd_spread link_spread;   /* of the time of a transfer; 0 and 0: not measured */
 	int64_t step_ns;                /* one whole training step measured; 0 where absent */
 	struct pd_memory_rule memory;   /* of the program that will train */
 	int layer_count;

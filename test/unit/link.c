@@ -56,18 +56,18 @@ const struct pd_device_ops *pd_device_find(const char *name, struct pd_error *er
 static void test_device(void)
 {
 	struct pd_link_ends ends = { .device = "apart" };
-	int64_t bandwidth = 0, latency_ns = 0;
+	struct pd_link_found found = { 0 };
 	struct pd_error err = { .text = "" };
 
-	is_int(pd_measure_link(&ends, &bandwidth, &latency_ns, &err), 0,
+	is_int(pd_measure_link(&ends, &found, &err), 0,
 	       "measured between devices that have something to do");
-	diag("%s latency %.1f us, bandwidth %.2f GB/s", err.text, (double)latency_ns / 1e3,
-	     (double)bandwidth / 1e9);
-	ok(latency_ns > 100 && latency_ns < 200000000, "latency between 0.1 us and 200 ms");
-	ok(bandwidth > 2000000 && bandwidth < 500000000000, "0.002 to 500 GB/s");
+	diag("%s latency %.1f us, bandwidth %.2f GB/s", err.text, (double)found.latency_ns / 1e3,
+	     (double)found.bandwidth_bytes_per_s / 1e9);
+	ok(found.latency_ns > 100 && found.latency_ns < 200000000, "latency between 0.1 us and 200 ms");
+	ok(found.bandwidth_bytes_per_s > 2000000 && found.bandwidth_bytes_per_s < 500000000000, "0.002 to 500 GB/s");
 	is_int(waitpid(-1, NULL, WNOHANG), -1, "no child is left");
 	ends.device = "none";
-	is_int(pd_measure_link(&ends, &bandwidth, &latency_ns, &err), -1, "a device that is none");
+	is_int(pd_measure_link(&ends, &found, &err), -1, "a device that is none");
 	is_str(err.text, "--device=none: no such device today", "is told");
 }
 
@@ -97,13 +97,14 @@ static struct pd_transport *open_middle(const struct pd_transport_config *config
 static void fails(const struct pd_transport_provider *provider, int64_t limit_ns,
 		  const char *why)
 {
-	int64_t bandwidth = -7, latency_ns = -7, begun_ns = pd_now_ns();
+	struct pd_link_found found = { .bandwidth_bytes_per_s = -7, .latency_ns = -7 };
+	int64_t begun_ns = pd_now_ns();
 	struct pd_error err = {.text = ""};
 
 	is_int(pd_measure_link_within(&(struct pd_link_ends){ .transport = provider }, limit_ns,
-				      &bandwidth, &latency_ns, &err), -1, "an error");
+				      &found, &err), -1, "an error");
 	is_str(err.text, why, "its reason");
-	ok(bandwidth == -7 && latency_ns == -7, "no result");
+	ok(found.bandwidth_bytes_per_s == -7 && found.latency_ns == -7, "no result");
 	ok(pd_now_ns() - begun_ns < limit_ns + 3000000000, "in time");
 	ok(waitpid(-1, NULL, WNOHANG) == -1, "no child is left");
 }
@@ -111,18 +112,19 @@ static void fails(const struct pd_transport_provider *provider, int64_t limit_ns
 int main(void)
 {
 	const int64_t second_ns = 1000000000;
-	int64_t bandwidth = 0, latency_ns = 0;
+	struct pd_link_found found = { 0 };
 	struct pd_error err;
 	struct pd_transport_provider provider = pd_provider_ucx;
 	int fds = dup(0);
 
 	close(fds);
 	is_int(pd_measure_link(&(struct pd_link_ends){ .device = NULL },
-			       &bandwidth, &latency_ns, &err), 0, "measured");
-	diag("latency %.1f us, bandwidth %.2f GB/s", (double)latency_ns / 1e3,
-	     (double)bandwidth / 1e9);
-	ok(latency_ns > 100 && latency_ns < 20000000, "latency between 0.1 us and 20 ms");
-	ok(bandwidth > 20000000 && bandwidth < 500000000000, "0.02 to 500 GB/s");
+			       &found, &err), 0, "measured");
+	ok(found.spread.low > 0 && found.spread.low <= 1 && found.spread.high >= 1, "and how it varied");
+	diag("latency %.1f us, bandwidth %.2f GB/s", (double)found.latency_ns / 1e3,
+	     (double)found.bandwidth_bytes_per_s / 1e9);
+	ok(found.latency_ns > 100 && found.latency_ns < 20000000, "latency between 0.1 us and 20 ms");
+	ok(found.bandwidth_bytes_per_s > 20000000 && found.bandwidth_bytes_per_s < 500000000000, "0.02 to 500 GB/s");
 	is_int(waitpid(-1, NULL, WNOHANG), -1, "no child is left");
 
 	provider.open = open_fails;
