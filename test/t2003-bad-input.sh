@@ -79,7 +79,7 @@ test_ok "options that are unknown, want a value or take none; a name that is emp
 	refused "option --straight=3 takes no value" -t 2@1GB/s --straight=3 good.json
 	refused "^pd-plan: \"\": cannot open" -t "" good.json
 	profile ".layers[1].nosuch = 1" "layers.1.: unknown key \"nosuch\"; expected one of .*spread"
-	profile ".layers[1].nosuch = 1" ".* algorithms$"'
+	profile ".layers[1].nosuch = 1" ".* update_spread$"'
 test_ok "links so slow that no clock shows it" '
 	jq ".layers[].activation_bytes = 13000000" good.json >large.json
 	pd-plan -t 3@1B/s --stages=1,1,1 large.json >slow.json
