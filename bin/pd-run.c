@@ -122,6 +122,8 @@ static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Parameters and checkpoints"),
 	{ "init", 0, PD_OPT_STRING, "PATH", "begin with parameters from a file, folder or checkpoint",
 	  &job.init },
+	{ "init-new", 0, PD_OPT_STRING, "NAME,...", "of these, begin anew with layers such as a new head",
+	  &job.init_new },
 	{ "checkpoint", 'c', PD_OPT_STRING, "DIR", "write checkpoints into DIR, one each epoch",
 	  &job.checkpoint },
 	{ "checkpoint-every", 0, PD_OPT_COUNT, "N", "write one every N minibatches, too", &job.checkpoint_every,
@@ -289,6 +291,8 @@ static int check_options(struct pd_error *err)
 	if (job.trace && strcmp(job.trace, "-") == 0)
 		return pd_error_input(err, "--trace: expected a file, found \"-\": standard output"
 				      " is for reports");
+	if (job.init_new && !job.init)
+		return pd_error_input(err, "--init-new needs --init=PATH");
 	if (job.init && resume)
 		return pd_error_input(err, "--init and --resume exclude each other: a checkpoint "
 				      "has its own parameters");

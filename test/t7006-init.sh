@@ -172,7 +172,7 @@ test_ok "what is missing" '
 	file $bn $weight >w
 	with w "expected \"fc1.bias\" of model \"small\", found nothing of that name"
 	file $weight $bias >w
-	with w "expected \"bn.weight\", \"bn.bias\", \"bn.running_mean\" and 1 more of model \"small\", found nothing of these names$"
+	with w "expected \"bn.weight\", \"bn.bias\", \"bn.running_mean\" and 1 more of model \"small\", found nothing of these names (--init-new has layers begin anew)$"
 	file $bn $weight module.fc9.bias F32 "[4]" "\0\0\0\0" fc_1.bias F32 "[4]" "\0\0\0\0" >w
 	with w "expected \"fc1.bias\" of model \"small\", found nothing of that name, but \"fc_1.bias\" and 1 more$"
 	file $bn $weight module.fc1.bias F32 "[4]" "\0\0\0\0" >w
@@ -244,7 +244,7 @@ test_ok "a shared weight that the source has once may be there under the other n
 	named w "\"base.attn.w\" and \"head.weight\" differ"'
 test_ok "what is missing or too much, or has another shape, by names of the outside" '
 	file $k >w
-	named w ": expected \"base.attn.w\", \"base.ln.weight\", \"base.ln.bias\" of model \"named\", found nothing of these names$"
+	named w ": expected \"base.attn.w\", \"base.ln.weight\", \"base.ln.bias\" of model \"named\", found nothing of these names (--init-new has layers begin anew)$"
 	file $k $ln attn.ww F32 "[1]" "\0\0\0\0" >w
 	named w ": expected \"base.attn.w\" of model \"named\", found nothing of that name, but \"attn.ww\"$"
 	file $w $k $ln base.pooler.dense.bias F32 "[1]" "\0\0\0\0" >w
@@ -349,4 +349,35 @@ else
 	test_skip "what another program reads and writes" "no Python with numpy and safetensors"
 fi
 
+# The file has the weight of another head, in another shape, and a part that the network has not.
+test_ok "a new head begins as the seed says, what is left of an old one is passed over" '
+	jq ".layers |= map(if .name == \"fc2\" then {name: \"fc2\", kind: \"linear\", inputs: [\"fc1\"], out_features: 3}
+		else . end)" small.json >headed.json
+	profile headed.json 4 >headed
+	plan headed 1 >plan-headed
+	still ck plan-headed
+	values ck fc2.weight >seeded
+	file $bn $weight $bias fc2.weight F32 "[5,4]" "\0\0\200\077" fc2.bias F32 "[5]" "\0\0\0\100" \
+		cls.old.bias F32 "[1]" "\0\0\0\100" >w
+	for name in --init-new=fc2,cls "--init-new=fc[2-9],cls.*" --init-new=fc2.weight,fc2.bias,cls.old.bias; do
+		still ck plan-headed --init=w "$name"
+		[ "$(values ck fc1.weight) $(values ck fc1.bias)" = "1 2" ]
+		values ck fc2.weight | cmp - seeded
+	done'
+# renewed FILE OPTION WORDS: checks that it is refused so.
+renewed() {
+	status 2 pd-run --synthetic --minibatches=1 --init="$1" $2 plan-headed >out 2>err
+	cat err
+	one_line err
+	grep -q "^pd-run: .*$3" err
+}
+test_ok "what is to begin anew is somewhere, and is said where it has to be" '
+	renewed w "" "\"fc2.weight\": expected shape \[3, 4\], found \[5, 4\] (--init-new=fc2 has the layer begin anew)"
+	renewed w --init-new=fc2 "\"cls.old.bias\": model .* no such parameter (--init-new passes over what it names)"
+	renewed w --init-new=fc2,fc3,cls "nothing of model \"small\" is called \"fc3\", nor of w"
+	file $bn $weight $bias >w
+	renewed w "" "found nothing of these names (--init-new has layers begin anew)"
+	still ck plan-headed --init=w --init-new=fc2
+	status 2 pd-run --synthetic --minibatches=1 --init-new=fc2 plan-headed 2>err
+	grep -q "init-new needs --init=PATH" err'
 test_done

@@ -123,7 +123,7 @@ static void look(void)
 static void look_initial(void)
 {
 	struct pd_error err = { 0 };
-	struct pd_initial *initial = pd_initial_open(stage, model, &err);
+	struct pd_initial *initial = pd_initial_open(stage, model, "f,*.bias", &err);
 	float out[36 * 36];
 
 	if (!initial && (!err.text[0] || strchr(err.text, '\n')))

@@ -301,7 +301,7 @@ static int export_from(struct exporting *x, const char *path, struct pd_error *e
 	folder = pd_format("%.*s", (int)length, x->what->folder);
 	x->dtype = x->what->dtype >= 0 ? x->what->dtype : source_dtype(x->model);
 	x->done->dtype = file_dtypes[x->dtype];
-	x->from = pd_initial_open(path, x->model, err);
+	x->from = pd_initial_open(path, x->model, NULL, err);
 	if (x->from && pd_outsides_make(x->model, false, &x->outsides, err) == 0 &&
 	    check_folder(folder, err) == 0) {
 		list_tensors(x);

@@ -96,8 +96,10 @@ static int check_form(const struct pd_initial *initial, const struct pd_tensor *
 	    memcmp(tensor->size, outside->size, (size_t)tensor->dims * sizeof(*tensor->size)) != 0) {
 		show_shape(tensor->size, tensor->dims, is, sizeof(is));
 		show_shape(outside->size, outside->dims, expected, sizeof(expected));
-		return pd_error_input(err, "%s: \"%.120s\": expected shape %s, found %s", path, tensor->name,
-				      expected, is);
+		return pd_error_input(err, "%s: \"%.120s\": expected shape %s, found %s%s%.80s%s", path, tensor->name,
+				      expected, is, initial->anew ? " (--init-new=" : "", initial->anew ?
+				      initial->model->layers[outside->parts[0].layer].name : "",
+				      initial->anew ? " has the layer begin anew)" : "");
 	}
 	return pd_tensor_is_float(tensor) ? 0
 		: pd_error_input(err, "%s: \"%.120s\": expected type " PD_TENSOR_FLOATS ", found %s", path,
@@ -166,7 +168,7 @@ static int look_for(struct pd_initial *initial, const char *name, const struct p
 	if (json_object_get(initial->known, name))
 		return 0;
 	pd_json_set(initial->known, name, json_true());
-	if (!tensor)
+	if (!tensor || pd_initial_outside_is_anew(initial, outside))
 		return 0;
 	if (check_form(initial, tensor, outside, err) < 0)
 		return -1;
@@ -282,14 +284,16 @@ static int open_all(struct pd_initial *initial, const char *path, struct pd_erro
 	    look_for_all(initial, &initial->outside, err) < 0 || look_for_ours(initial, err) < 0)
 		return -1;
 	know_lanes(initial);
-	return pd_initial_check(initial, err);
+	return pd_initial_check_anew(initial, err) < 0 ? -1 : pd_initial_check(initial, err);
 }
 
-struct pd_initial *pd_initial_open(const char *path, const struct pd_model *model, struct pd_error *err)
+struct pd_initial *pd_initial_open(const char *path, const struct pd_model *model, const char *anew,
+				   struct pd_error *err)
 {
 	struct pd_initial *initial = pd_zalloc(sizeof(*initial));
 
 	initial->model = model;
+	initial->anew = anew;
 	initial->known = json_object();
 	initial->found = json_object();
 	if (open_all(initial, path, err) == 0)

@@ -10,16 +10,23 @@
 #include "base/error.h"
 #include "model/model.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct pd_initial;
 
 /*
  * Opens what the path names, and checks that it has all parameters and running statistics of the model, in
- * its shapes, as floats, and nothing else.  The model must outlive it.  Errors count as input.
+ * its shapes, as floats, and nothing else.  anew, or NULL: names, separated by commas, of what begins as the
+ * model says whatever is there, and of tensors there that are passed over; what begins with a name and a dot has
+ * that name, too, and '*' stands for any text.  Both must outlive it.  Errors count as input: among these a name of
+ * nothing.
  */
-struct pd_initial *pd_initial_open(const char *path, const struct pd_model *model, struct pd_error *err);
+struct pd_initial *pd_initial_open(const char *path, const struct pd_model *model, const char *anew,
+				   struct pd_error *err);
 void pd_initial_close(struct pd_initial *initial);
+/* Tells whether a tensor of the model, by its name, begins anew, so that there is nothing to read. */
+bool pd_initial_is_anew(const struct pd_initial *initial, const char *name);
 /* Writes the first few names of such heads' parameters for a message, and returns how many there are. */
 #define PD_INITIAL_TEXT 400
 int pd_initial_other_heads(const struct pd_initial *initial, char list[PD_INITIAL_TEXT]);

@@ -66,7 +66,8 @@ static int list_missing(const struct pd_initial *initial, char list[PD_INITIAL_T
 	for (int i = 0; i < initial->outside.count; i++) {
 		const struct pd_outside *outside = &initial->outside.all[i];
 
-		if (outside->alias || pd_initial_has_all(initial, outside))
+		if (outside->alias || pd_initial_has_all(initial, outside) ||
+		    pd_initial_outside_is_anew(initial, outside))
 			continue;
 		*first_p = missing ? *first_p : outside->name;
 		list_one(list, missing++, outside->name);
@@ -78,7 +79,7 @@ static int list_missing(const struct pd_initial *initial, char list[PD_INITIAL_T
 static bool is_strange(const struct pd_initial *initial, const struct pd_tensor *tensor)
 {
 	return !json_object_get(initial->known, tensor->name) && !is_unused(tensor) &&
-	       !is_of_head(initial, tensor);
+	       !is_of_head(initial, tensor) && !pd_initial_is_anew(initial, tensor->name);
 }
 
 int pd_initial_other_heads(const struct pd_initial *initial, char list[PD_INITIAL_TEXT])
@@ -129,12 +130,14 @@ int pd_initial_check(const struct pd_initial *initial, struct pd_error *err)
 	if (count > 0) {
 		bool but = !others && list_strangers(initial, first, strangers) > 0;
 
-		return pd_error_input(err, "%s: expected %s of model \"%.80s\", found nothing of %s%s%s",
+		return pd_error_input(err, "%s: expected %s of model \"%.80s\", found nothing of %s%s%s%s",
 				      pd_tensors_path(initial->tensors), missing, name,
-				      count > 1 ? "these names" : "that name", but ? ", but " : "", strangers);
+				      count > 1 ? "these names" : "that name", but ? ", but " : "", strangers,
+				      initial->anew && !but ? " (--init-new has layers begin anew)" : "");
 	}
 	count = others ? 0 : list_strangers(initial, NULL, strangers);
-	return count == 0 ? 0 : pd_error_input(err, "%s: %s: model \"%.80s\" has no such parameter%s",
+	return count == 0 ? 0 : pd_error_input(err, "%s: %s: model \"%.80s\" has no such parameter%s%s",
 					       pd_tensors_path(initial->tensors), strangers, name,
-					       count > 1 ? "s" : "");
+					       count > 1 ? "s" : "", initial->anew ? " (--init-new passes over what it "
+					       "names)" : "");
 }

@@ -15,6 +15,7 @@ struct pd_found {
 
 struct pd_initial {
 	const struct pd_model *model;
+	const char *anew;               /* as pd_initial_open() has it */
 	struct pd_tensors *tensors;
 	struct pd_outsides outside, ours;
 	json_t *known;                  /* names of theirs that are used, or may be */
@@ -23,6 +24,10 @@ struct pd_initial {
 	size_t count, room;
 };
 
+/* Begins all of it anew? */
+bool pd_initial_outside_is_anew(const struct pd_initial *initial, const struct pd_outside *outside);
+/* Refuses names of `anew` that nothing has. */
+int pd_initial_check_anew(const struct pd_initial *initial, struct pd_error *err);
 /* Has all of it been found? */
 bool pd_initial_has_all(const struct pd_initial *initial, const struct pd_outside *outside);
 /* Refuses what lacks something, or has something that the model has no place for. */

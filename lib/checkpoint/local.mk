@@ -5,7 +5,7 @@ lib_libpd_a_SOURCES += \
 	lib/checkpoint/folder.c \
 	lib/checkpoint/info.c lib/checkpoint/info.h \
 	lib/checkpoint/initial.c lib/checkpoint/initial.h \
-	lib/checkpoint/initial_check.c lib/checkpoint/initial_found.h \
+	lib/checkpoint/initial_anew.c lib/checkpoint/initial_check.c lib/checkpoint/initial_found.h \
 	lib/checkpoint/lock.c lib/checkpoint/lock.h \
 	lib/checkpoint/open.c \
 	lib/checkpoint/safetensors.c lib/checkpoint/safetensors.h \

@@ -41,6 +41,8 @@ static int import_part(struct rank *rank, int part, const struct pd_initial *ini
 		if (named[n].part == PD_PART_STATE &&
 		    pd_model_carries(rank->job->plan->profile->model, named[n].layer, 1))
 			continue;
+		if (pd_initial_is_anew(initial, named[n].name))
+			continue;
 		host = pd_calloc((size_t)named[n].elements, sizeof(*host));
 
 		status = pd_initial_read(initial, named[n].name, named[n].elements, host, err);
@@ -59,7 +61,7 @@ static int import_part(struct rank *rank, int part, const struct pd_initial *ini
 static int import_all(struct rank *rank, struct pd_error *err)
 {
 	struct pd_initial *initial = pd_initial_open(rank->job->init,
-						     rank->job->plan->profile->model, err);
+						     rank->job->plan->profile->model, pd_job_anew(rank->job), err);
 	int status = initial ? 0 : -1;
 
 	for (int i = 0; i < rank->part_count && status == 0; i++)

@@ -80,6 +80,11 @@ static int check_fresh(const struct pd_job *job, struct pd_error *err)
 					     "directory", job->checkpoint, step);
 }
 
+const char *pd_job_anew(const struct pd_job *job)
+{
+	return job->init_new || job->evaluated_step >= 0 ? job->init_new : "";
+}
+
 static int check_init(struct pd_job *job, struct pd_error *err)
 {
 	char heads[PD_INITIAL_TEXT];
@@ -90,7 +95,7 @@ static int check_init(struct pd_job *job, struct pd_error *err)
 	if (!job->init_found)
 		job->init_found = pd_tensors_find_newest(job->init, err);
 	job->init = job->init_found;
-	initial = job->init ? pd_initial_open(job->init, job->plan->profile->model, err) : NULL;
+	initial = job->init ? pd_initial_open(job->init, job->plan->profile->model, pd_job_anew(job), err) : NULL;
 	if (!initial)
 		return job->evaluated_step < 0 ? pd_error_prefix(err, "--init") : -1;
 	if (pd_initial_other_heads(initial, heads) > 0)

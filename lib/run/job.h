@@ -49,6 +49,7 @@ struct pd_job {
 	int64_t *passed_over;           /* steps of damaged checkpoints, highest first; owned */
 	size_t passed_count, passed_capacity;
 	const char *init;               /* where initial parameters are; NULL: random ones */
+	const char *init_new;           /* what of these begins anew, as pd_initial_open() has it; NULL: nothing */
 	char *init_found;               /* the supervisor's: that, or the newest of its checkpoints; owned */
 	const char *trace;              /* file, or NULL */
 	/* the supervisor's, open if it is a pipe or a device; else empty */
@@ -147,6 +148,8 @@ struct pd_position {
 	int64_t base;
 };
 
+/* What of --init begins anew, as pd_initial_open() has it. */
+const char *pd_job_anew(const struct pd_job *job);
 /* Says which run this is, to those who find its lock; free() it. */
 char *pd_job_what(const struct pd_job *job);
 /* Finds and verifies the checkpoint of resume_step, or the newest, in one folder with all stages. */

@@ -22,7 +22,7 @@ struct member {
 #define READ(value, struct_p, members) read_members(value, struct_p, members, PD_COUNT(members))
 
 static const struct member job_members[] = {
-	JOB(TEXT, device), JOB(TEXT, data), JOB(TEXT, checkpoint), JOB(TEXT, trace), JOB(TEXT, init),
+	JOB(TEXT, device), JOB(TEXT, data), JOB(TEXT, checkpoint), JOB(TEXT, trace), JOB(TEXT, init), JOB(TEXT, init_new),
 	JOB(TEXT, augment), JOB(NUMBER, evaluated_step),
 	JOB(TEXT, transport), JOB(NUMBER, epochs), JOB(NUMBER, minibatches),
 	JOB(NUMBER, checkpoint_every), JOB(NUMBER, seed), JOB(NUMBER, threads),
