@@ -28,7 +28,8 @@ import xml.dom.minidom
 WEIGHTS = {
     None: ["stash", "vertical-sync", "2bw", "flush", "latest", "auto"],
     "1f1b": ["stash", "vertical-sync", "2bw", "flush", "latest", "auto"], "none": ["stash", "flush"],
-    "gpipe": ["flush"], "zb-h1": ["flush"], "zb-v": ["flush"], "interleaved": ["flush"],
+    "gpipe": ["flush"], "zb-h1": ["flush"], "interleaved": ["flush"],
+    "zb-v": ["flush"], "v-half": ["flush", "2bw"], "v-min": ["flush", "2bw"], "dualpipe-v": ["flush"],
     "nf1b": ["stash", "vertical-sync", "latest"],
 }
 TOPOLOGIES = ["1@1GB/s", "2@1GB/s", "3@10GB/s", "4@1GB/s", "2@10GB/s,2@1GB/s", "4@12GB/s+3us,2@1GB/s+20us",

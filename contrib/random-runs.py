@@ -29,7 +29,8 @@ import time
 # What goes with which schedule, and the weights that update only together, so that ranks can agree.
 WEIGHTS = {
     "1f1b": ["stash", "vertical-sync", "2bw", "flush", "latest"], "none": ["stash", "flush"],
-    "gpipe": ["flush"], "zb-h1": ["flush"], "zb-v": ["flush"], "interleaved": ["flush"],
+    "gpipe": ["flush"], "zb-h1": ["flush"], "interleaved": ["flush"],
+    "zb-v": ["flush"], "v-half": ["flush", "2bw"], "v-min": ["flush", "2bw"], "dualpipe-v": ["flush"],
     "nf1b": ["stash", "vertical-sync", "latest"],
 }
 TOGETHER = ("2bw", "flush")
@@ -115,7 +116,7 @@ def plan_arguments(case, layers):
         chunks = draw.randint(1, 3)
         replicas = [1] * min(chunks * draw.randint(1, 3), layers)
         arguments.append(f"--chunks={chunks}")
-    elif schedule == "zb-v":
+    elif schedule in ("zb-v", "v-half", "v-min", "dualpipe-v"):
         replicas = [1] * (2 * draw.randint(1, min(3, layers // 2)))
     elif schedule != "nf1b" and draw.random() < 0.75:
         replicas = [r + draw.choice([0, 0, 1, 2]) for r in replicas]

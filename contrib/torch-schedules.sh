@@ -44,7 +44,7 @@ test_ok "interleaved, 2 to 8 ranks, 2 to 4 stages of each, up to 32 microbatches
 		done
 	done
 	$python "$judge" load <cases'
-for schedule in zb-v; do
+for schedule in zb-v v-half v-min dualpipe-v; do
 	test_ok "$schedule, 2 to 8 ranks, 1 to 33 microbatches" '
 		: >cases
 		for ranks in 2 3 4 5 6 7 8; do

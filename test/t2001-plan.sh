@@ -190,7 +190,7 @@ chain 4 | jq '.layers |= [to_entries[] | .key as $l | .value + {forward_ns: ([10
 	backward_ns: ([2000, 24000, 12000, 24000][$l]), activation_bytes: (if $l == 1 then 120000 else 1200 end),
 	parameter_bytes: (if $l == 0 then 48000 else 4 end)}]' >uneven.json
 test_ok "a plan is found in the memory that the one without a limit needs, with every schedule" '
-	for schedule in interleaved zb-h1 zb-v gpipe 1f1b none nf1b; do
+	for schedule in interleaved zb-h1 zb-v v-half v-min dualpipe-v gpipe 1f1b none nf1b; do
 		set -- --schedule=$schedule -t 4@1GB/s uneven.json
 		need=$(pd-plan "$@" | jq .predicted.memory_bytes)
 		pd-plan --memory="${need}B" "$@" | jq -e ".predicted.memory_bytes <= $need"
@@ -277,6 +277,7 @@ test_ok "a plan that is searched for" '
 	planned ".weights == \"2bw\"" --weights=2bw
 	planned "[.stages[].replicas] | max == 1" --schedule=nf1b
 	planned "[.stages[].ranks] == [[0], [1], [2], [3], [3], [2], [1], [0]]" --schedule=zb-v
+	planned ".schedule == \"v-half\" and .weights == \"2bw\"" --schedule=v-half --weights=2bw --microbatches=8
 	planned "[.stages[].ranks] == [[0], [1], [2], [3], [0], [1], [2], [3]]" --schedule=interleaved
 	jq ".topology.levels[0].count = 8 | .stages[].ranks |= map(if . == 3 then 7 else . end)" \
 		a.json >gap.json
@@ -436,7 +437,7 @@ test_ok "a limit under which stashing does not fit, but two versions do" '
 		jq -e "[.stages[].layers | length] == [3, 3, 3, 3]"
 	status 1 pd-plan -t 4@1GB/s -m 5MB --schedule=interleaved chain.json 2>err; one_line err'
 test_ok "names and combinations that cannot be are refused in one sentence" '
-	refused "one of 1f1b, gpipe, interleaved, zb-h1, zb-v, nf1b, none" --schedule=other
+	refused "one of 1f1b, gpipe, interleaved, zb-h1, zb-v, v-half, v-min, dualpipe-v, nf1b, none" --schedule=other
 	refused "one of stash, vertical-sync, 2bw, flush, latest" --weights=other
 	refused "\"gpipe\" does not go with weights \"2bw\", but with flush" \
 		--schedule=gpipe --weights=2bw

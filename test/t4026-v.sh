@@ -31,18 +31,30 @@ v residual 2 2 5 5 5 5 >2x2
 while read -r schedule microbatches plans; do
 	for plan in $plans; do
 		test_row "$schedule" "$schedule, $microbatches at a time, $plan" '
-			pair $plan $schedule flush $microbatches >plan.json
+			pair $plan ${schedule%+*} ${schedule#*+} $microbatches >plan.json
 			pd-schedule --minibatches=2 plan.json >schedule.jsonl
 			pd-schedule --check schedule.jsonl
 			trained 11 plan.json $sgd'
 	done
 done <<END
-zb-v 1 1 2 3
-zb-v 2 1 2 4 2x2
-zb-v 3 2
-zb-v 4 1 2 4 uneven 2x2
-zb-v 5 3
-zb-v 8 4
+zb-v+flush 1 1 2 3
+zb-v+flush 2 1 2 4 2x2
+zb-v+flush 3 2
+zb-v+flush 4 1 2 4 uneven 2x2
+zb-v+flush 5 3
+zb-v+flush 8 4
+v-half+flush 3 2 3
+v-half+flush 8 4 2x2
+v-half+flush 45 4
+v-half+2bw 4 1 2 uneven
+v-half+2bw 8 3 4 2x2
+v-min+flush 2 2 3
+v-min+flush 8 4 2x2
+v-min+2bw 4 1 2
+v-min+2bw 8 3 4 2x2
+dualpipe-v+flush 4 1 2 2x2
+dualpipe-v+flush 5 3
+dualpipe-v+flush 8 4
 END
 
 # again PLAN WHICH: prints the plan, in which these stages (all, or a list) recompute.
@@ -55,27 +67,35 @@ v tied 2 1 4 3 3 4 >tied-2
 v tied 2 2 4 3 3 4 >tied-2x2
 while read -r schedule microbatches plan which; do
 	test_row "$schedule" "$schedule, $microbatches at a time, $plan, stages $which recompute" '
-		pair $plan $schedule flush $microbatches >once.json
+		pair $plan ${schedule%+*} ${schedule#*+} $microbatches >once.json
 		again once.json $which >plan.json
 		pd-schedule --check plan.json
 		trained 11 plan.json $sgd'
 done <<END
-zb-v 4 2 all
-zb-v 4 2x2 0,2
-zb-v 8 3 all
-zb-v 2 4 1,7
-zb-v 8 4 all
+zb-v+flush 4 2 all
+zb-v+flush 4 2x2 0,2
+zb-v+flush 8 3 all
+zb-v+flush 2 4 1,7
+zb-v+flush 8 4 all
+v-half+flush 8 3 all
+v-half+2bw 8 3 all
+v-min+2bw 8 2x2 1,2
+dualpipe-v+flush 8 3 all
 END
 while read -r schedule microbatches plan options; do
 	test_row "$schedule" "$schedule, $microbatches at a time, $plan, $options" '
-		pair $plan $schedule flush $microbatches >plan.json
+		pair $plan ${schedule%+*} ${schedule#*+} $microbatches >plan.json
 		trained 11 plan.json $sgd $options'
 done <<END
-zb-v 4 2 --clip-grad-norm=0.5
-zb-v 4 2x2 --clip-grad-norm=0.5 --loss-scale=dynamic --loss-scale-init=1e38 --loss-scale-interval=2
-zb-v 4 tied-1
-zb-v 4 tied-2 --clip-grad-norm=2
-zb-v 4 tied-2x2
+zb-v+flush 4 2 --clip-grad-norm=0.5
+zb-v+flush 4 2x2 --clip-grad-norm=0.5 --loss-scale=dynamic --loss-scale-init=1e38 --loss-scale-interval=2
+zb-v+flush 4 tied-1
+zb-v+flush 4 tied-2 --clip-grad-norm=2
+zb-v+flush 4 tied-2x2
+v-half+2bw 8 3 --clip-grad-norm=0.5
+v-min+2bw 8 2x2 --clip-grad-norm=0.5 --loss-scale=dynamic --loss-scale-init=1e38 --loss-scale-interval=2
+v-half+2bw 8 tied-2
+v-min+2bw 8 tied-2x2 --clip-grad-norm=2
 END
 test_ok "buckets: the gradients of weights in parts" '
 	pair 2x2 zb-v flush 4 >one.json
@@ -87,11 +107,13 @@ test_ok "buckets: the gradients of weights in parts" '
 idx_data data
 while read -r schedule microbatches plan n stops; do
 	test_row "$schedule" "$schedule, $microbatches at a time, $plan: resumed at $stops" '
-		pair $plan $schedule flush $microbatches >plan.json
+		pair $plan ${schedule%+*} ${schedule#*+} $microbatches >plan.json
 		resumed plan.json $n $stops -- $sgd --data=data'
 done <<END
-zb-v 2 2 33 3 28
-zb-v 4 2x2 16 1 5
+zb-v+flush 2 2 33 3 28
+zb-v+flush 4 2x2 16 1 5
+v-half+2bw 4 2 16 3 14
+v-min+2bw 8 2x2 9 2 8
 END
 test_ok "evaluations have the same figures with any number of ranks" '
 	for plan in 1 2 3 4 uneven; do
@@ -100,6 +122,10 @@ test_ok "evaluations have the same figures with any number of ranks" '
 		train ck plan.json $sgd --data=data --minibatches=8 >out
 		tail -n 1 out | jq -c "[.loss, .evaluation.loss, .evaluation.accuracy]"
 	done >figures
+	pair 4 v-min flush 4 >plan.json
+	rm -rf ck
+	train ck plan.json $sgd --data=data --minibatches=8 >out
+	tail -n 1 out | jq -c "[.loss, .evaluation.loss, .evaluation.accuracy]" >>figures
 	cat figures
 	[ "$(sort -u figures | wc -l)" -eq 1 ]'
 

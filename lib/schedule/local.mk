@@ -8,7 +8,8 @@ lib_libpd_a_SOURCES += lib/schedule/cursor.c lib/schedule/cursor.h \
 	lib/schedule/shape.c lib/schedule/shape.h lib/schedule/count.c lib/schedule/count.h \
 	lib/schedule/evaluation.c lib/schedule/evaluation.h \
 	lib/schedule/pattern.c lib/schedule/pattern.h lib/schedule/pattern_1f1b.c lib/schedule/pattern_nf1b.c \
-	lib/schedule/pattern_interleaved.c lib/schedule/pattern_v.c lib/schedule/pattern_ordered.c
+	lib/schedule/pattern_interleaved.c lib/schedule/pattern_v.c lib/schedule/pattern_ordered.c \
+	lib/schedule/pattern_block.c lib/schedule/pattern_pairs.c lib/schedule/slot_table.c lib/schedule/slot_table.h
 lib_libpd_a_SOURCES += lib/schedule/list.c lib/schedule/list.h lib/schedule/price.c \
 	lib/schedule/price.h lib/schedule/file.c lib/schedule/file.h lib/schedule/check.c \
 	lib/schedule/check.h lib/schedule/check_exchanges.c lib/schedule/check_microbatch.c \

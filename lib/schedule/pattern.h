@@ -23,8 +23,8 @@ struct pd_pattern {
 	 */
 	int64_t (*warmup)(const struct pd_plan *plan, int s, int64_t local);
 	/*
-	 * Sets what depends on the kind: group_span, round, tail; behind, span and kept where they are not 0, 32 S and
-	 * counted.  Refuses what the kind cannot do.  All else of struct pd_schedule that count.c does not
+	 * Sets what depends on the kind: group_span, round, tail, pitch; behind, span and kept where they are not 0, 32 S
+	 * and 1.  Refuses what the kind cannot do.  All else of struct pd_schedule that count.c does not
 	 * set is there.
 	 */
 	int (*shape)(struct pd_schedule *schedule, struct pd_error *err);
@@ -33,8 +33,6 @@ struct pd_pattern {
 	 * the tick; else n is from 0 in its phase, and may be negative.
 	 */
 	int64_t (*tick)(const struct pd_schedule *schedule, enum pd_compute what, int s, int64_t n);
-	/* Ticks of n and n + 1 are a span apart, except at the end of a group and of a start-up. */
-	bool even;
 	/*
 	 * A stage's backwards may be behind those of the next by more than two of a replica, for which there is
 	 * room: gradients then wait where they are made.
@@ -53,6 +51,8 @@ struct pd_pattern {
 #undef SCHEDULE_KIND
 
 const struct pd_pattern *pd_pattern_of(enum pd_schedule_kind kind);
+/* Refuses a plan whose ranks do not have two stages each. */
+int pd_pattern_check_v(const struct pd_schedule *schedule, struct pd_error *err);
 
 static inline int64_t pd_pattern_replicas(const struct pd_schedule *schedule, int s)
 {

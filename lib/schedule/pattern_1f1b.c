@@ -101,6 +101,7 @@ static int shape(struct pd_schedule *schedule, struct pd_error *err)
 {
 	(void)err;
 	schedule->round = 1;
+	schedule->pitch = schedule->span;
 	for (int s = 0; s < schedule->stage_count && !schedule->splits; s++)
 		schedule->kept[s] = 1;
 	if (pd_wiring_skips(schedule->wiring))
@@ -173,17 +174,17 @@ static int64_t defer(const struct pd_schedule *schedule, int s, int replica, int
 }
 
 const struct pd_pattern pd_pattern_1F1B = {
-	.warmup = planned, .shape = shape, .tick = tick, .even = true, .outboxes = outboxes, .defer = defer,
+	.warmup = planned, .shape = shape, .tick = tick, .outboxes = outboxes, .defer = defer,
 };
 
 const struct pd_pattern pd_pattern_GPIPE = {
-	.warmup = whole_group, .shape = shape, .tick = tick, .even = true, .outboxes = outboxes,
+	.warmup = whole_group, .shape = shape, .tick = tick, .outboxes = outboxes,
 };
 
 const struct pd_pattern pd_pattern_NONE = {
-	.warmup = alone, .shape = shape, .tick = tick, .even = true, .outboxes = outboxes,
+	.warmup = alone, .shape = shape, .tick = tick, .outboxes = outboxes,
 };
 
 const struct pd_pattern pd_pattern_ZB_H1 = {
-	.warmup = planned, .shape = shape_splits, .tick = tick, .even = true, .outboxes = outboxes,
+	.warmup = planned, .shape = shape_splits, .tick = tick, .outboxes = outboxes,
 };

@@ -17,8 +17,6 @@
  */
 #include "schedule/pattern.h"
 
-#include <inttypes.h>
-
 /* Where parts 2 to 7 begin at a position, and which rounds of part 4 there are: j < full with F_q, j < rounds. */
 struct parts {
 	int64_t p, q, begin[8], rounds, full;
@@ -118,10 +116,8 @@ static int shape(struct pd_schedule *schedule, struct pd_error *err)
 {
 	int64_t p = schedule->positions, m = pd_pattern_local(schedule), most = m > 2 * p - 1 ? m : 2 * p - 1;
 
-	if (schedule->chunks != 2)
-		return pd_error_input(err, "%s: stages: schedule \"%s\" has two on each rank, found %d",
-				      pd_plan_name(schedule->plan),
-				      pd_schedule_kind_name[schedule->plan->schedule], schedule->chunks);
+	if (pd_pattern_check_v(schedule, err) < 0)
+		return -1;
 	schedule->round = schedule->tail = 4 * p;
 	schedule->group_span = PD_SLOT_TICKS * (6 * most + p + 4);
 	for (int s = 0; s < schedule->stage_count; s++) {

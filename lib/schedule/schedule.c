@@ -6,6 +6,7 @@
 #include "schedule/evaluation.h"
 #include "schedule/pattern.h"
 #include "schedule/shape.h"
+#include "schedule/slot_table.h"
 #include "schedule/tick.h"
 
 #include <inttypes.h>
@@ -291,7 +292,7 @@ void pd_schedule_free(struct pd_schedule *schedule)
 	if (!schedule)
 		return;
 	pd_wiring_free(schedule->wiring);
-	pd_order_times_release(&schedule->slot_of);
+	pd_slot_table_free(schedule->table);
 	free(schedule->ranks);
 	free(schedule->rank_stages);
 	free(schedule->group);

@@ -65,6 +65,7 @@ struct pd_op {
 };
 
 struct pd_pattern;
+struct pd_slot_table;
 
 struct pd_schedule {
 	const struct pd_plan *plan;     /* borrowed */
@@ -74,6 +75,8 @@ struct pd_schedule {
 	int chunks, positions;          /* the most stages of a rank; stages / chunks */
 	/* All that buffers are for is in the first and the last so many microbatches of a replica in a group. */
 	int64_t round, tail;
+	/* Ticks from n to n + 1, where these are equal except at the end of a group and of a start-up; else 0. */
+	int64_t pitch;
 	bool drains;                    /* after every group there is an update before the next
 					   forward */
 	bool agrees;                    /* all ranks agree on every update */
@@ -91,7 +94,7 @@ struct pd_schedule {
 	int64_t *behind;                /* microbatches by which backwards are behind the last
 					   stage's (tick.c); 0 where nothing skips stages */
 	int64_t *forwards_behind;       /* the same of forwards, with nF1B */
-	struct pd_order_times slot_of;  /* where the plan has an order: the slots of its passes; else empty */
+	struct pd_slot_table *table;    /* of kinds whose slots are in one; or NULL */
 	int *slots;                     /* most microbatches in flight at a replica */
 	int *kept;                      /* the most between backward and the gradients of weights */
 	int *evaluated;                 /* the same in an evaluation */

@@ -147,7 +147,7 @@ static void set_agree(struct pd_schedule *schedule)
 
 		/* The agree itself is later, by as much as the first stage is behind this one. */
 		ahead = (ahead < most ? ahead : most) - (schedule->behind[0] - schedule->behind[s]);
-		if (schedule->plan->weights == PD_WEIGHTS_2BW && ahead > 0)
+		if (schedule->plan->weights == PD_WEIGHTS_2BW && ahead > 0 && schedule->chunks == 1)
 			schedule->delay[s] = ahead;
 		if (pd_tick_of_allreduce(schedule, s, 0) >
 		    pd_tick_of_allreduce(schedule, schedule->last, 0))

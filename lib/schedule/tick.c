@@ -214,7 +214,7 @@ int64_t pd_ticks_per_microbatch(const struct pd_schedule *schedule, bool evaluat
 {
 	if (evaluate)
 		return 32 * (int64_t)schedule->stage_count;
-	return schedule->pattern->even ? schedule->span : 0;
+	return schedule->pitch;
 }
 
 int64_t pd_ticks_even_until(const struct pd_schedule *schedule, bool evaluate, int64_t n,

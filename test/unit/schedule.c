@@ -402,6 +402,11 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 		{ PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 2, 1 }, { PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 3, 2 },
 		{ PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 6, 4 }, { PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 8, 4 },
 		{ PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 40, 4 },
+		{ PD_SCHEDULE_V_HALF, PD_WEIGHTS_FLUSH, 3, 2 }, { PD_SCHEDULE_V_HALF, PD_WEIGHTS_FLUSH, 50, 4 },
+		{ PD_SCHEDULE_V_MIN, PD_WEIGHTS_FLUSH, 5, 2 }, { PD_SCHEDULE_V_MIN, PD_WEIGHTS_FLUSH, 8, 4 },
+		{ PD_SCHEDULE_V_HALF, PD_WEIGHTS_2BW, 6, 2 }, { PD_SCHEDULE_V_HALF, PD_WEIGHTS_2BW, 12, 4 },
+		{ PD_SCHEDULE_V_MIN, PD_WEIGHTS_2BW, 6, 2 }, { PD_SCHEDULE_V_MIN, PD_WEIGHTS_2BW, 12, 4 },
+		{ PD_SCHEDULE_DUALPIPE_V, PD_WEIGHTS_FLUSH, 4, 2 }, { PD_SCHEDULE_DUALPIPE_V, PD_WEIGHTS_FLUSH, 10, 4 },
 	};
 	static const struct {
 		const char *name;
@@ -753,14 +758,18 @@ static bool computes(const struct pd_schedule *schedule, int rank, const struct 
 	struct pd_cursor cursor;
 	struct pd_op op;
 	size_t k = 0;
-	bool same = true;
+	bool same = true, in_parts = false;
 
 	pd_cursor_init(&cursor, schedule, rank, &phase, 0);
 	while (pd_cursor_next(&cursor, &op))
 		if (op.kind == PD_OP_forward || op.kind == PD_OP_backward_input || op.kind == PD_OP_backward_weight) {
-			same = same && k < list->count && op.kind == kinds[list->ops[k].pass] &&
-			       op.stage == list->ops[k].stage && op.microbatch == list->ops[k].microbatch;
-			k++;
+			const struct pd_order_op *at = &list->ops[k < list->count ? k : 0];
+			bool whole = at->pass == PD_ORDER_B;
+
+			same = same && k < list->count && op.kind == kinds[whole ? PD_ORDER_I + in_parts : at->pass] &&
+			       op.stage == at->stage && op.microbatch == at->microbatch;
+			in_parts = whole && !in_parts;
+			k += !in_parts;
 		}
 	pd_cursor_release(&cursor);
 	return same && k == list->count;
@@ -773,7 +782,8 @@ static void check_listed(enum pd_schedule_kind kind, struct pd_order *(*make)(in
 	int wrong = 0, count = 0;
 
 	for (int p = 1; p <= 8; p++)
-		for (int m = 1; m <= 4 * p + 2; m++, count++) {
+		/* Orders of more than 10 p microbatches repeat the middle of one of 10 p. */
+		for (int m = 1; m <= 15 * p; m += m == 4 * p + 2 ? 5 * p : 1, count++) {
 			int layers[16] = { 0 };
 			struct pd_order *order = make(p, m);
 			struct pd_schedule *schedule;
@@ -808,6 +818,9 @@ int main(void)
 	check_buckets();
 	check_interleaved();
 	check_listed(PD_SCHEDULE_ZB_V, pd_order_zb_v);
+	check_listed(PD_SCHEDULE_V_HALF, pd_order_v_half);
+	check_listed(PD_SCHEDULE_V_MIN, pd_order_v_min);
+	check_listed(PD_SCHEDULE_DUALPIPE_V, pd_order_dualpipe_v);
 	for (size_t p = 0; p < PD_COUNT(plans); p++)
 		for (size_t i = 0; i < PD_COUNT(lengths); i++) {
 			check_plan(chain, plans[p].stages, plans[p].layers, plans[p].replicas,
