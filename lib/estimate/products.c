@@ -168,7 +168,10 @@ void pd_products_additive(const struct pd_cost_layer *of, enum pd_cost_part part
 	add(cost, (struct pd_product){ queries, width, keys, times * of->batch, .attention = true });
 }
 
-/* The inputs of all steps at once, and the hidden state step by step; parameters have all steps at once, too. */
+/*
+ * The inputs of all steps at once, and the hidden state step by step, each of which reads its matrix; parameters have
+ * all steps at once, too.
+ */
 void pd_products_lstm(const struct pd_cost_layer *of, enum pd_cost_part part, struct pd_cost *cost)
 {
 	const struct pd_layer *layer = of->layer;
@@ -179,5 +182,7 @@ void pd_products_lstm(const struct pd_cost_layer *of, enum pd_cost_part part, st
 						  directions });
 	if (part == PD_COST_WEIGHT)
 		steps_hidden = (struct pd_product){ of->batch * steps, 4 * hidden, hidden, directions };
+	else
+		cost->bytes += (double)((steps - 1) * 4 * hidden * hidden * directions) * (double)pd_dtype_bytes(of->dtype);
 	add_turned(part, cost, steps_hidden);
 }
