@@ -460,17 +460,19 @@ static int read_profiles(int argc, char **argv, int first, struct pd_profile **p
 {
 	int count = argc > first ? argc - first : 1;
 
+	*count_p = 0;
 	for (int i = 0; i < count; i++) {
-		const char *file = files[i] = pd_operand(argc, argv, first, i);
+		const char *file = pd_operand(argc, argv, first, i);
+		int before = *count_p;
 
-		profiles[i] = pd_profile_read(file, PD_PLANNER_LAYERS, err);
-		if (!profiles[i])
+		if (pd_profile_read_all(file, PD_PLANNER_LAYERS, profiles, MOST_PROFILES, count_p, err) < 0)
 			return -1;
-		*count_p = i + 1;
-		for (int k = 0; k < i; k++)
-			if (pd_profile_same_model(profiles[k], pd_operand(argc, argv, first, k),
-						  profiles[i], file, err) < 0)
-				return -1;
+		for (int p = before; p < *count_p; p++) {
+			files[p] = file;
+			for (int k = 0; k < p; k++)
+				if (pd_profile_same_model(profiles[k], files[k], profiles[p], file, err) < 0)
+					return -1;
+		}
 	}
 	return 0;
 }

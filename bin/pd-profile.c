@@ -6,8 +6,11 @@
 #include "base/opt.h"
 #include "base/processors.h"
 #include "base/progress_bar.h"
+#include "base/program.h"
 #include "estimate/estimate.h"
+#include "launch/hosts.h"
 #include "measure/beside.h"
+#include "measure/kinds.h"
 #include "measure/kineto.h"
 #include "measure/layers.h"
 #include "measure/link.h"
@@ -24,7 +27,7 @@
 #define SHORT_NS 1000000000     /* of which no progress is shown */
 
 static const char *device = "auto", *file, *from, *trace_file, *blocks;
-static bool fit;
+static bool fit, several;               /* several: a launcher has started so many ranks */
 static int dtype;
 static bool no_link;
 static int transport;
@@ -253,6 +256,45 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	return profile;
 }
 
+static int print(struct pd_profile *profile, struct pd_error *err)
+{
+	json_t *document;
+	int status;
+
+	pd_mem_for("the profile to be written");
+	document = pd_profile_json(profile);
+	status = pd_json_write(document, stdout, err);
+	json_decref(document);
+	return status;
+}
+
+/* Has every rank time the layers, and writes a profile of each kind of device. */
+static int measure_ranks(const struct pd_model *model, struct pd_error *err)
+{
+	struct pd_kind_profile *list;
+	int count, status;
+
+	if (workers > 1)
+		return pd_error_input(err, "--workers=%d: the launcher has started the ranks that are timed at once",
+				      (int)workers);
+	if (transport > 0)
+		return pd_error_input(err, "--transport does nothing here: pd-topo measures the links between ranks");
+	measure.threads = (int)threads;
+	status = pd_kinds_measure(&pd_launcher_hosts, pd_hosts_processes(), model, device, &measure, &list, &count, err);
+	if (status < 0)
+		in_model(err);
+	for (int k = 0; k < count && status == 0; k++) {
+		char least[32], most[32];
+
+		pd_say("%d rank%s with %s, a step in %s to %s", list[k].ranks, list[k].ranks == 1 ? "" : "s",
+		       list[k].profile->device_name, pd_show_time(list[k].least_ns, least),
+		       pd_show_time(list[k].most_ns, most));
+		status = print(list[k].profile, err);
+	}
+	pd_kinds_free(list, count);
+	return status;
+}
+
 static bool is_alike(const struct pd_model *model, const struct pd_profile *profile, int a, int b)
 {
 	const struct pd_shape *a_shape = &model->layers[a].output;
@@ -288,18 +330,6 @@ static void warn_slow(const struct pd_profile *profile)
 			"this %s\n", profile->layers[l].slow_kernel,
 			pd_layer_kind_name[model->layers[l].kind]);
 	}
-}
-
-static int print(struct pd_profile *profile, struct pd_error *err)
-{
-	json_t *document;
-	int status;
-
-	pd_mem_for("the profile to be written");
-	document = pd_profile_json(profile);
-	status = pd_json_write(document, stdout, err);
-	json_decref(document);
-	return status;
 }
 
 static int write_trace(const struct pd_trace *trace, struct pd_error *err)
@@ -395,6 +425,15 @@ static int measure_model(const char *operand, struct pd_error *err)
 	model = pd_model_read(file, err);
 	if (!model)
 		return -1;
+	if (several && !by_sheet()) {
+		status = pd_model_check_batch(model, measure.batch_size, err);
+		if (status < 0)
+			in_model(err);
+		else
+			status = measure_ranks(model, err);
+		pd_model_free(model);
+		return status;
+	}
 	profile = pd_model_check_batch(model, measure.batch_size, err) < 0 ? in_model(err)
 		: by_sheet() ? estimate(model, err) : run(model, err);
 	pd_model_free(model);
@@ -409,9 +448,19 @@ static int measure_model(const char *operand, struct pd_error *err)
 
 int main(int argc, char **argv)
 {
-	int first = pd_command_parse(&command, argc, argv), status;
 	struct pd_error err = { 0 };
+	int role, first, status;
 
+	pd_program_begin(command.name);
+	role = pd_hosts_begin(&err);
+	if (role < 0)
+		return pd_command_fail(&err);
+	if (role == PD_HOSTS_AGENT) {
+		status = pd_hosts_agent(&err);
+		return status < 0 ? pd_command_fail(&err) : status;
+	}
+	several = role == PD_HOSTS_FIRST && pd_hosts_processes() > 1;
+	first = pd_command_parse(&command, argc, argv);
 	if (check_from(argc - first, &err) < 0 || check_sheet(&err) < 0 || check_options(&err) < 0 ||
 	    pd_output_check(&err) < 0)
 		return pd_command_fail(&err);

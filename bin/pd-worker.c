@@ -4,6 +4,7 @@
 #include "base/program.h"
 #include "launch/process.h"
 #include "measure/flows.h"
+#include "measure/kinds.h"
 #include "run/rank.h"
 
 #include <fcntl.h>
@@ -28,5 +29,5 @@ int main(int argc, char **argv)
 	pd_process_begun();
 	return (int)pd_rank_main(atoi(argv[1]), PD_WORKER_FD,
 				 fcntl(PD_WORKER_EXCHANGE_FD, F_GETFD) < 0 ? -1 : PD_WORKER_EXCHANGE_FD,
-				 &pd_flows_task);
+				 (const struct pd_rank_task *const []){ &pd_flows_task, &pd_kinds_task, NULL });
 }

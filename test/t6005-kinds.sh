@@ -27,6 +27,17 @@ test_ok "pd-topo says which ranks have which devices" '
 	grep "rank 3 on h2, slow" machine.svg
 	pd-plan -q fast.json slow.json -t machine.json >plan
 '
+test_ok "pd-profile writes a profile of each kind, and pd-plan takes them from a pipe" '
+	there pd-profile --iterations=2 --threads=1 "$MODELS/mlp.json" >profiles
+	jq -se "[.[].device.name] == [\"fast\", \"slow\"] and all(.[]; .layers[0].forward_ns > 0)" profiles
+	grep "^pd-profile: 2 ranks with slow, a step in" err
+	pd-plan -q -t machine.json <profiles >piped
+	jq -e "(.profiles | keys) == [\"fast\", \"slow\"]" piped
+	timeout 600 mpirun --host h2:2 -np 2 pd-profile --iterations=2 --threads=1 "$MODELS/mlp.json" >one 2>err
+	jq -se "[.[].device.name] == [\"slow\"]" one
+	status 2 there pd-profile --workers=2 "$MODELS/mlp.json"
+	grep "^pd-profile: --workers=2: the launcher has started" err
+'
 test_ok "hosts of one kind have no kinds" '
 	timeout 600 mpirun --host h1:2 -np 2 pd-topo -q >one.json
 	jq -e ".devices == null and .device.memory_bytes > 0" one.json

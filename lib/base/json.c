@@ -148,6 +148,19 @@ json_t *pd_json_load_most(const char *file, size_t objects, struct pd_error *err
 	return value;
 }
 
+json_t *pd_json_load_next(FILE *in, const char *name, size_t objects, bool *last_p, struct pd_error *err)
+{
+	json_t *value = load(in, name, true, objects, err);
+	int c = value ? getc(in) : EOF;
+
+	while (c == ' ' || c == '\t' || c == '\n' || c == '\r')
+		c = getc(in);
+	*last_p = c == EOF;
+	if (c != EOF)
+		ungetc(c, in);
+	return value;
+}
+
 json_t *pd_json_load(const char *file, struct pd_error *err)
 {
 	return pd_json_load_most(file, 0, err);

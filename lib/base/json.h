@@ -36,6 +36,11 @@ struct pd_place {
 json_t *pd_json_load(const char *file, struct pd_error *err);
 /* Like pd_json_load, but stops at an array with more than `objects` objects, and fails. */
 json_t *pd_json_load_most(const char *file, size_t objects, struct pd_error *err);
+/*
+ * Reads the next of several documents, one behind the other, from an open one (pd_document_open) that is called
+ * `name`, as pd_json_load_most does.  Sets *last_p where only white space follows.
+ */
+json_t *pd_json_load_next(FILE *in, const char *name, size_t objects, bool *last_p, struct pd_error *err);
 /* Reads one value from memory, with nothing behind it; messages call it `name`. */
 json_t *pd_json_load_text(const char *text, size_t bytes, const char *name, struct pd_error *err);
 /* Reads from an open stream called `name`; with `more`, other text may follow the value. */

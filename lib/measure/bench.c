@@ -107,6 +107,7 @@ static int open_device(struct pd_bench *b, struct pd_error *err)
 {
 	const struct pd_device_ops *ops = b->options->device;
 	struct pd_device_config device = { .threads = b->options->threads, .gate = &b->gate,
+					   .ordinal = b->options->ordinal,
 					   .tf32 = b->options->tf32 };
 	struct pd_net_config net = { .model = b->model, .count = b->model->layer_count,
 				     .batch_size = b->options->batch_size, .seed = SEED,

@@ -15,6 +15,7 @@ struct pd_beside;
 
 struct pd_measure_options {
 	const struct pd_device_ops *device;
+	int ordinal;                    /* of the device, see struct pd_device_config */
 	int64_t batch_size;
 	enum pd_dtype dtype;
 	int threads, workers;           /* of each worker; side by side */

@@ -5,7 +5,8 @@ lib_libpddevice_a_SOURCES += lib/measure/layers.c lib/measure/layers.h \
 	lib/measure/operation.c lib/measure/operation.h lib/measure/turns.c lib/measure/turns.h \
 	lib/measure/end.c lib/measure/end.h lib/measure/link.c lib/measure/link.h \
 	lib/measure/flows.c lib/measure/flows.h lib/measure/machine.c lib/measure/machine.h \
-	lib/measure/machine_levels.c lib/measure/machine_draw.c
+	lib/measure/machine_levels.c lib/measure/machine_draw.c lib/measure/hearing.c lib/measure/hearing.h \
+	lib/measure/kinds.c lib/measure/kinds.h
 lib_libpd_a_SOURCES += lib/measure/figures.c lib/measure/figures.h lib/measure/kineto.c lib/measure/kineto.h \
 	lib/measure/kineto_file.c lib/measure/kineto_file.h \
 	lib/measure/kineto_modules.c lib/measure/kineto_modules.h lib/measure/kineto_ops.c lib/measure/kineto_ops.h \

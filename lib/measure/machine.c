@@ -4,12 +4,12 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/processors.h"
+#include "measure/hearing.h"
 #include "transport/address.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define PATIENCE_S 120                  /* asleep, for a round, and for a process to begin */
 #define PINGS 40
 #define PROBE_BYTES 65536
 #define PROBE_COUNT 24
@@ -36,65 +36,10 @@ static struct pd_channel *channel(struct measuring *m, int r)
 	return m->launcher->ops->channel(m->launcher, r);
 }
 
-static int failed(struct measuring *m, int r, int verdict, struct pd_error *err)
-{
-	const char *host = m->machine->seats[r].host;
-	char fate[PD_FATE_TEXT];
-
-	for (int i = 0; i < 2000 && verdict < 0 &&
-	     m->launcher->ops->ended(m->launcher, r) == PD_STILL_RUNS; i++)
-		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
-	if (verdict < 0 && m->launcher->ops->ended(m->launcher, r) != PD_STILL_RUNS)
-		return pd_error_failed(err, "rank %d on host %s %s", r, host,
-				       m->launcher->ops->fate(m->launcher, r, fate));
-	return pd_error_failed(err, "rank %d on host %s has not answered for %d s", r, host,
-			       PATIENCE_S);
-}
-
-/* Takes over what a rank says; wrong input is so for every rank, so one sentence is enough. */
-static void rank_failed(struct measuring *m, int r, const json_t *message, struct pd_error *err)
-{
-	const char *text = pd_member_text(message, "text");
-
-	if (pd_member_int(message, "status") == PD_EXIT_USAGE)
-		pd_error_input(err, "%s", text);
-	else
-		pd_error_failed(err, "rank %d on host %s: %s", r, m->machine->seats[r].host, text);
-}
-
-/* Waits for the next message of a rank, as long as it does anything. */
-static int wait_for(struct measuring *m, int r, json_t **message_p)
-{
-	int verdict;
-
-	for (int asleep_s = 0; (verdict = pd_channel_wait(channel(m, r), 1000, message_p)) == 0 &&
-	     asleep_s < PATIENCE_S;) {
-		m->launcher->ops->look(m->launcher);
-		asleep_s += m->launcher->ops->activity(m->launcher, r) == PD_ASLEEP;
-	}
-	return verdict;
-}
-
 /* Returns a new reference to the next message of a rank that is of that kind, or NULL. */
 static json_t *hear(struct measuring *m, int r, const char *event, struct pd_error *err)
 {
-	json_t *message = NULL;
-	int verdict;
-
-	while ((verdict = wait_for(m, r, &message)) > 0 &&
-	       !pd_message_is(message, event)) {
-		bool bad = pd_message_is(message, "error");
-
-		if (bad)
-			rank_failed(m, r, message, err);
-		json_decref(message);
-		if (bad)
-			return NULL;
-	}
-	if (verdict > 0)
-		return message;
-	failed(m, r, verdict, err);
-	return NULL;
+	return pd_hear(&(struct pd_hearing){ m->launcher, m->machine->seats }, r, event, err);
 }
 
 /* ---- rounds ---- */

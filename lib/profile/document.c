@@ -249,19 +249,47 @@ struct pd_profile *pd_profile_parse_at(const struct pd_place *place, struct pd_e
 	return profile;
 }
 
+static struct pd_profile *parse(const char *name, json_t *value, struct pd_error *err)
+{
+	struct pd_place root = pd_place_root(name, value);
+	struct pd_profile *profile = pd_profile_parse_at(&root, err);
+
+	json_decref(value);
+	return profile;
+}
+
+int pd_profile_read_all(const char *file, int most_layers, struct pd_profile **profiles, int most, int *count_p,
+			struct pd_error *err)
+{
+	const char *name = pd_document_name(file);
+	FILE *in = pd_document_open(file, err);
+	bool last = false;
+	int status = in ? 0 : -1;
+
+	while (status == 0 && !last) {
+		json_t *value = pd_json_load_next(in, name, (size_t)(most_layers ? most_layers : PD_MAX_LAYERS), &last,
+						  err);
+
+		if (value && *count_p == most)
+			status = pd_error_input(err, "%s: expected at most %d profiles in all", name, most);
+		else if (value)
+			profiles[*count_p] = parse(name, value, err);
+		if (!value || status < 0 || !profiles[*count_p])
+			status = -1;
+		else
+			++*count_p;
+	}
+	if (in)
+		pd_document_close(in);
+	return status;
+}
+
 struct pd_profile *pd_profile_read(const char *file, int most_layers, struct pd_error *err)
 {
 	json_t *value = pd_json_load_most(file, (size_t)(most_layers ? most_layers : PD_MAX_LAYERS),
 					  err);
-	struct pd_profile *profile;
-	struct pd_place root;
 
-	if (!value)
-		return NULL;
-	root = pd_place_root(pd_document_name(file), value);
-	profile = pd_profile_parse_at(&root, err);
-	json_decref(value);
-	return profile;
+	return value ? parse(pd_document_name(file), value, err) : NULL;
 }
 
 static json_t *device_json(const struct pd_profile *profile)

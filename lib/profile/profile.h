@@ -155,6 +155,12 @@ struct pd_profile *pd_profile_parse_at(const struct pd_place *place, struct pd_e
  * Reads a profile; a file with more than most_layers layers (0: PD_MAX_LAYERS) is refused at once.
  */
 struct pd_profile *pd_profile_read(const char *file, int most_layers, struct pd_error *err);
+/*
+ * Reads profiles that are one behind the other in a file, into those behind the first *count_p of a list that has
+ * room for `most`; *count_p of them are there even if it fails.
+ */
+int pd_profile_read_all(const char *file, int most_layers, struct pd_profile **profiles, int most, int *count_p,
+			struct pd_error *err);
 void pd_profile_free(struct pd_profile *profile);
 /*
  * Puts the layers, and the model's, into another topological order: order[n] is the layer

@@ -407,7 +407,7 @@ static int hear(struct rank *rank, json_t *told, const char *event, struct pd_er
 	return 0;
 }
 
-static int run(struct rank *rank, const struct pd_rank_task *other, struct pd_error *err)
+static int run(struct rank *rank, const struct pd_rank_task *const *others, struct pd_error *err)
 {
 	json_t *message;
 	int status;
@@ -421,12 +421,13 @@ static int run(struct rank *rank, const struct pd_rank_task *other, struct pd_er
 		json_decref(message);
 		return 0;
 	}
-	if (pd_message_is(message, other->event)) {
-		pd_heartbeat_end(&rank->heartbeat);
-		status = other->run(&rank->channel, &rank->exchange, message, err);
-		json_decref(message);
-		return status;
-	}
+	for (; *others; others++)
+		if (pd_message_is(message, (*others)->event)) {
+			pd_heartbeat_end(&rank->heartbeat);
+			status = (*others)->run(&rank->channel, &rank->exchange, message, err);
+			json_decref(message);
+			return status;
+		}
 	status = hear(rank, message, "place", err) < 0 ? -1 : rank_set_up(rank, message, err);
 	json_decref(message);
 	if (status < 0 || rank_say_ready(rank, err) < 0)
@@ -451,7 +452,7 @@ static void out_of_memory(size_t bytes)
 }
 
 enum pd_exit pd_rank_main(int number, int fd, int exchange_fd,
-			  const struct pd_rank_task *other)
+			  const struct pd_rank_task *const *others)
 {
 	struct rank rank = { .number = number, .heard = true };
 	struct pd_error err = { .status = PD_EXIT_FAILED };
@@ -465,7 +466,7 @@ enum pd_exit pd_rank_main(int number, int fd, int exchange_fd,
 	if (pd_gate_init(&rank.gate, &err) < 0)
 		return PD_EXIT_FAILED;
 	err.text[0] = 0;
-	status = run(&rank, other, &err);
+	status = run(&rank, others, &err);
 	if (status < 0) {
 		if (!err.text[0])
 			err = rank.send_error;

@@ -14,8 +14,8 @@ struct pd_rank_task {
 };
 
 /*
- * Runs rank `number`; fd leads to the launcher, exchange_fd to its exchange of addresses, if it has
+ * Runs rank `number`, or one of the other tasks, of which there is a list that ends with NULL; fd leads to the launcher, exchange_fd to its exchange of addresses, if it has
  * one, or is -1.  Returns the exit status.  Errors are reported to
  * the launcher, running out of memory included (pd_mem_on_end).
  */
-enum pd_exit pd_rank_main(int number, int fd, int exchange_fd, const struct pd_rank_task *other);
+enum pd_exit pd_rank_main(int number, int fd, int exchange_fd, const struct pd_rank_task *const *others);
