@@ -101,6 +101,18 @@ def translated(count):
     return {"tokens": made["tokens"], "to": other["tokens"], "labels": other["labels"]}
 
 
+class Pooled(torch.nn.Module):
+    """Adaptive pooling to sizes that are no divisors: windows of one size along one axis, of several along the other."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.pool = torch.nn.Conv2d(3, 4, 3, padding=1), torch.nn.AdaptiveAvgPool2d((7, 3))
+        self.fc = torch.nn.Linear(84, 6)
+
+    def forward(self, image):
+        return self.fc(torch.flatten(self.pool(self.conv(image)), 1))
+
+
 def tagged(count):
     made = texts()(count)
     return made | {"labels": made["labels"] % 6}
@@ -124,6 +136,7 @@ def of_onnx():
         "convnext_tiny": (published(models.convnext_tiny), x, 0.001),
         "vit_torchvision": (vit, x, 0.001),
         "vit_timm": (timm_vit, x, 0.001),
+        "pooled": (Pooled, images(10, 6)),
         "unet_transposed": (lambda: networks.UNet(8, 3), pixels),
         "unet_bilinear": (lambda: networks.UNet(8, 3, bilinear=True), pixels),
         "bert_onnx": (lambda: networks.Masked(made("bert")), networks.masked_texts),

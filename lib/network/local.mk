@@ -33,6 +33,7 @@ lib_libpd_a_SOURCES += \
 	lib/network/onnx/layers.c \
 	lib/network/onnx/mask.c \
 	lib/network/onnx/number.c \
+	lib/network/onnx/op_adaptive.c \
 	lib/network/onnx/op_axes.c \
 	lib/network/onnx/op_channels.c \
 	lib/network/onnx/op_image.c \

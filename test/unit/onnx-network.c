@@ -71,6 +71,13 @@ static void refused(const char *what, const char *graph, const char *sentence)
 #define ROWS "input x 2 6 8\n"
 #define OUT "\noutput y"
 
+/* Means of 3 x 3 windows of 2 x 2 places, which begin at these rows and columns. */
+#define WINDOWS(begin) "input x 2 3 4 4\nReshape #[" begin "],#[3;1] -> s\nAdd s,#[0;1] -> a\n" \
+	"Reshape a,#[3;2;1;1] -> r4\nExpand r4,#[3;2;3;2] -> re\nReshape re,#[3;2;3;2;1] -> r5\n" \
+	"Expand a,#[3;2;3;2] -> ce\nReshape ce,#[3;2;3;2;1] -> c5\nConcat r5,c5 -> w axis=-1\n" \
+	"Transpose x -> t perm=2,3,0,1\nGatherND t,w -> g\nTranspose g -> i perm=4,5,0,1,2,3\n" \
+	"ReduceMean i,#[-3;-1] -> y keepdims=0\n"
+
 static void test_images(void)
 {
 	becomes("Conv", IMAGE "tensor c.weight 4 3 3 3\ntensor c.bias 4\n"
@@ -94,6 +101,9 @@ static void test_images(void)
 		"MaxPool x -> y kernel_shape=2,2 strides=2,2 ceil_mode=1" OUT, "maxpool2d {\"kernel\": 2}");
 	becomes("AveragePool", IMAGE "AveragePool x -> y kernel_shape=3,3 strides=1,1 pads=1,1,1,1" OUT,
 		"avgpool2d {\"count_include_pad\": false, \"kernel\": 3, \"stride\": 1, \"padding\": 1}");
+	becomes("windows that adaptive pooling has", WINDOWS("0;1;2") "output y", "adaptive_avgpool2d "
+		"{\"output_size\": [3, 3]}");
+	refused("other windows", WINDOWS("0;0;2") "output y", "in a way that is not adaptive_avgpool2d's");
 	becomes("GlobalAveragePool and Flatten", IMAGE "GlobalAveragePool x -> p\nFlatten p -> y axis=1" OUT,
 		"adaptive_avgpool2d {\"output_size\": 1}; flatten");
 	becomes("ReduceMean of channels", IMAGE "ReduceMean x,#[-1;-2] -> y keepdims=0" OUT,

@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct array *array_new(struct constants *constants, const struct array *like, int dims,
@@ -16,9 +17,10 @@ struct array *array_new(struct constants *constants, const struct array *like, i
 	for (int d = 0; d < dims; d++)
 		if (size[d] < 0 || !pd_mul(elements, size[d], &elements) || elements > MOST_ARRAY_ELEMENTS)
 			return NULL;
-	if (constants->bytes + elements * array_width(like) > MOST_CONSTANT_BYTES)
+	constants->full |= constants->bytes + elements * array_width(like) > constants->most;
+	if (constants->bytes + elements * array_width(like) > constants->most)
 		return NULL;
-	constants->bytes += elements * array_width(like) + (int64_t)sizeof(*array);
+	constants->bytes += elements * array_width(like);
 	array = pd_arena_take(&constants->arena, 1, sizeof(*array));
 	array->whole = like->whole;
 	array->truth = like->truth;
@@ -26,8 +28,25 @@ struct array *array_new(struct constants *constants, const struct array *like, i
 	if (dims > 0)
 		memcpy(array->size, size, (size_t)dims * sizeof(*size));
 	array->elements = elements;
-	array->data = pd_arena_take(&constants->arena, elements ? (size_t)elements : 1, (size_t)array_width(like));
+	array->data = pd_calloc(elements ? (size_t)elements : 1, (size_t)array_width(like));
+	array->next = constants->first;
+	constants->first = array;
 	return array;
+}
+
+void array_drop(struct constants *constants, struct array *array)
+{
+	if (array->data)
+		constants->bytes -= array->elements * array_width(array);
+	free(array->data);
+	array->data = NULL;
+}
+
+void constants_release(struct constants *constants)
+{
+	for (struct array *array = constants->first; array; array = array->next)
+		array_drop(constants, array);
+	pd_arena_release(&constants->arena);
 }
 
 struct array *array_integers(struct constants *constants, int dims, const int64_t *size)

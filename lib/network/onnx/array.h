@@ -14,6 +14,7 @@ struct array {
 	int dims;
 	int64_t size[PD_ONNX_DIMS];
 	int64_t elements;
+	struct array *next;
 	union {
 		int64_t *integers;
 		double *reals;
@@ -22,20 +23,25 @@ struct array {
 	};
 };
 
-/* What constants are made in: an arena with a limit. */
+/* What constants are made in: an arena, numbers beside it, and how much these may take at a time. */
 struct constants {
 	struct pd_arena arena;
-	int64_t bytes;                  /* taken so far */
+	struct array *first;            /* of all that have numbers */
+	int64_t bytes, most;
+	bool full;                      /* something was too large */
 };
 
+#define MOST_CONSTANT_BYTES (INT64_C(1) << 30)
 #define MOST_ARRAY_ELEMENTS (INT64_C(1) << 25)
-#define MOST_CONSTANT_BYTES (INT64_C(1) << 28)
 
 static inline int array_width(const struct array *array)
 {
 	return array->truth ? 1 : 8;
 }
 
+/* Gives back the numbers of an array, which has none then. */
+void array_drop(struct constants *constants, struct array *array);
+void constants_release(struct constants *constants);
 /* Returns an array of zeros, or NULL: it would be too large.  Of `like` it takes whole and truth. */
 struct array *array_new(struct constants *constants, const struct array *like, int dims,
 			const int64_t *size);

@@ -6,6 +6,7 @@
 #include "network/onnx/place.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 
 #define RECIPE "torch.onnx.export(model.eval(), (x,), FILE, dynamo=True, optimize=False, opset_version=23)"
@@ -238,6 +239,23 @@ static int add_tensor(struct graph *g, struct pd_onnx_tensor *tensor, struct pd_
 	return 0;
 }
 
+/*
+ * How many bytes constants may take at a time: as many numbers as the file has, and some masks of the longest axis
+ * of an input by itself, for each sample.
+ */
+static int64_t limit_of(const struct graph *g)
+{
+	double bytes = 16 << 20, longest = 1;
+
+	for (size_t i = 0; i < g->onnx->tensors; i++)
+		bytes += 8.0 * (double)g->onnx->tensor[i].elements;
+	for (size_t i = 0; i < g->onnx->inputs; i++)
+		for (int d = 1; d < g->onnx->input[i].dims; d++)
+			longest = fmax(longest, (double)g->onnx->input[i].size[d]);
+	bytes += 64.0 * (double)g->batch * longest * longest;
+	return bytes < MOST_CONSTANT_BYTES ? (int64_t)bytes : MOST_CONSTANT_BYTES;
+}
+
 static int begin(struct graph *g, struct pd_error *err)
 {
 	const struct pd_onnx *onnx = g->onnx;
@@ -257,6 +275,7 @@ static int begin(struct graph *g, struct pd_error *err)
 		if (!*onnx->input[i].name || add_input(g, &onnx->input[i], err) < 0)
 			return *onnx->input[i].name ? -1
 			       : pd_error_input(err, "%s: expected inputs with names", onnx->file);
+	g->constants.most = limit_of(g);
 	for (size_t i = 0; i < onnx->tensors; i++)
 		if (*onnx->tensor[i].name && add_tensor(g, &onnx->tensor[i], err) < 0)
 			return -1;
@@ -331,7 +350,7 @@ static void release(struct graph *g)
 	free(g->values);
 	free(g->owners);
 	free(g->placements);
-	pd_arena_release(&g->constants.arena);
+	constants_release(&g->constants);
 	pd_onnx_close(g->onnx);
 }
 

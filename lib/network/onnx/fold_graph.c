@@ -16,7 +16,7 @@ static int type_of(const struct value *value)
 }
 
 /* Shape, whose input need not be known. */
-static const struct array *shape_of(struct graph *g, const struct pd_onnx_node *node, const struct value *of)
+static struct array *shape_of(struct graph *g, const struct pd_onnx_node *node, const struct value *of)
 {
 	struct extent extent = { .dims = -1 };
 	struct array *out;
@@ -52,7 +52,7 @@ static int of_output(const struct graph *g, const struct pd_onnx_node *node)
 }
 
 /* Makes the first output of a node of arrays, NULL where an input is left out. */
-static const struct array *fold_node(struct graph *g, struct constants *room, const struct pd_onnx_node *node,
+static struct array *fold_node(struct graph *g, struct constants *room, const struct pd_onnx_node *node,
 				     const struct array *const *in)
 {
 	struct fold f = { room, g->onnx, node, node->inputs, in, .single = of_output(g, node) == PD_ONNX_F32 };
@@ -67,9 +67,21 @@ static const struct array *fold_node(struct graph *g, struct constants *room, co
 	return fold(&f);
 }
 
+/* What only nodes read that are computed by now is not needed any more. */
+static void drop_read(struct graph *g, const struct pd_onnx_node *node)
+{
+	for (size_t i = 0; i < node->inputs; i++) {
+		struct value *value = graph_in(g, node, i);
+
+		if (value && ++value->folded == value->uses && value->constant)
+			array_drop(&g->constants, value->constant);
+	}
+}
+
 bool graph_fold(struct graph *g, const struct pd_onnx_node *node)
 {
-	const struct array *in[MOST_INPUTS] = { NULL }, *out = NULL;
+	const struct array *in[MOST_INPUTS] = { NULL };
+	struct array *out = NULL;
 	struct value *first = graph_in(g, node, 0);
 
 	if (node->inputs > MOST_INPUTS || node->outputs != 1)
@@ -86,9 +98,11 @@ bool graph_fold(struct graph *g, const struct pd_onnx_node *node)
 		}
 		out = fold_node(g, &g->constants, node, in);
 	}
-	if (out)
-		graph_find(g, node->output[0])->constant = out;
-	return out != NULL;
+	if (!out)
+		return false;
+	graph_find(g, node->output[0])->constant = out;
+	drop_read(g, node);
+	return true;
 }
 
 /* What is known while a value is computed for a look at it. */

@@ -21,6 +21,9 @@ static double unary_real(int what, double x)
 	case 's': return sin(x);
 	case 'e': return exp(x);
 	case 'l': return log(x);
+	case 'f': return floor(x);
+	case 'u': return ceil(x);
+	case 'g': return x > 0 ? 1 : x < 0 ? -1 : x;
 	default: return x;
 	}
 }
@@ -32,7 +35,7 @@ struct array *fold_unary(const struct fold *f, int what)
 
 	for (int64_t i = 0; out && i < out->elements; i++) {
 		int64_t x = array_integer(from, i);
-		int64_t whole = what == '!' ? !x : what == '-' || (what == 'a' && x < 0) ? (int64_t)-(uint64_t)x : x;
+		int64_t whole = what == '!' ? !x : what == 'g' ? (x > 0) - (x < 0) : what == '-' || (what == 'a' && x < 0) ? (int64_t)-(uint64_t)x : x;
 
 		array_set(out, i, rounded(f, unary_real(what, array_real(from, i))), whole);
 	}
@@ -183,6 +186,38 @@ struct array *fold_running(const struct fold *f, int unused)
 						     (before < 0 ? 0 : (uint64_t)out->integers[before]));
 		else
 			out->reals[i] = from->reals[i] + (before < 0 ? 0 : out->reals[before]);
+	}
+	return out;
+}
+
+/* The mean over some axes. */
+struct array *fold_mean(const struct fold *f, int unused)
+{
+	const struct array *from = in(f, 0);
+	bool chosen[PD_ONNX_DIMS], keeps = integer_of(f->node, "keepdims", 1) != 0;
+	struct extent to = { 0 };
+	int64_t each = 1;
+	struct array *out;
+
+	(void)unused;
+	if (from->whole || !extent_axes(f->node, in(f, 1), from->dims, chosen))
+		return NULL;
+	for (int d = 0; d < from->dims; d++) {
+		each *= chosen[d] ? from->size[d] : 1;
+		if (!chosen[d] || keeps)
+			to.size[to.dims++] = chosen[d] ? 1 : from->size[d];
+	}
+	out = take(f, from, to.dims, to.size);
+	for (int64_t n = 0; out && n < from->elements; n++) {
+		int64_t at = 0, rest = n;
+
+		for (int d = 0; d < from->dims; d++) {
+			int64_t step = array_part(from, d + 1, from->dims);
+
+			at = chosen[d] ? at : at * from->size[d] + rest / step;
+			rest %= step;
+		}
+		out->reals[at] += from->reals[n] / (double)each;
 	}
 	return out;
 }

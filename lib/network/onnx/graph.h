@@ -18,7 +18,8 @@ struct value {
 	struct pd_onnx_tensor *tensor;          /* an initializer, or NULL */
 	const struct pd_onnx_value *known;      /* its type and shape, or NULL */
 	int uses;                               /* how many inputs of nodes, and outputs of the graph, it is */
-	const struct array *constant;           /* computed, or NULL */
+	int folded;                             /* of these nodes, how many are computed */
+	struct array *constant;           /* computed, or NULL */
 	const struct view *view;                /* of a layer, an input or a parameter, or NULL */
 	const char *why;                        /* there is neither: the reason */
 	bool empty;                             /* it has no elements */

@@ -76,12 +76,12 @@ static bool by_lengths(struct graph *g, const struct value *mask, const struct v
 	bool found = true;
 
 	for (int trial = 0; found && trial < TRIALS; trial++) {
-		struct constants room = { .bytes = 0 };
+		struct constants room = { .most = g->constants.most };
 		const struct array *is = padding(&room, &like, g->batch, keys, trial, lengths), *made;
 
 		made = is ? graph_compute(g, &room, mask, input, is) : NULL;
 		found = made && made->dims > 2 && hides(made, lengths, g->batch, queries, keys, causal, 0);
-		pd_arena_release(&room.arena);
+		constants_release(&room);
 	}
 	free(lengths);
 	return found;

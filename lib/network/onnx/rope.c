@@ -146,7 +146,7 @@ static void find_rotation(struct rotation *r, const struct array *cosines, const
 static const struct rotation *rotation_of(struct graph *g, const struct value *cosines, const struct value *sines)
 {
 	struct value *of = graph_find(g, cosines->name);
-	struct constants room = { .bytes = 0 };
+	struct constants room = { .most = g->constants.most };
 	struct rotation *made;
 
 	if (of->rotation && of->rotation->sines == sines)
@@ -154,7 +154,7 @@ static const struct rotation *rotation_of(struct graph *g, const struct value *c
 	made = pd_arena_take(&g->constants.arena, 1, sizeof(*made));
 	made->sines = sines;
 	find_rotation(made, graph_compute(g, &room, cosines, NULL, NULL), graph_compute(g, &room, sines, NULL, NULL));
-	pd_arena_release(&room.arena);
+	constants_release(&room);
 	return of->rotation = made;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "network/onnx/translate.h"
 
+#include "network/onnx/fold.h"
+
 #include "base/mem.h"
 
 static const struct row {
@@ -23,6 +25,9 @@ static int unknown(const struct graph *g, const struct pd_onnx_node *node, struc
 	}
 	if (*node->domain)
 		return graph_error(node, err, "is of %.60s: expected operators of ONNX", node->domain);
+	if (g->constants.full && fold_knows(node->op))
+		return graph_error(node, err, "is computed of constants that take more than %lld MB: export with fewer "
+				   "samples, or with shorter ones", (long long)(g->constants.most >> 20));
 	return graph_error(node, err, "no kind of layer computes %.40s; see pd-model(5) for those that there are",
 			   node->op);
 }
