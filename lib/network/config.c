@@ -80,8 +80,8 @@ static int find_type(const struct pd_place *root, const struct pd_config_type **
 			return 0;
 		pd_list_name(names, sizeof(names), types[t].name, "");
 	}
-	return pd_place_expected(&at, err, "one of %s; pd-model(5) says how other networks are written",
-				 names);
+	return pd_place_expected(&at, err, "one of %s; pd-model(5) says how other networks are written, pd-model(1) "
+				 "how PyTorch exports them, such as T5, to be read", names);
 }
 
 /* The key of the type that says what the option says. */
