@@ -9,8 +9,8 @@
 #include "layout/write.h"
 #include "plan/show.h"
 #include "plan/sparse.h"
+#include "planner/groups.h"
 #include "planner/kinds.h"
-#include "planner/planner.h"
 #include "topology/contract.h"
 
 #include <ctype.h>
@@ -24,7 +24,9 @@
 static struct pd_plan_request request = { .sparsity = -1 };
 static int64_t gpus, processors;
 static const char *topology_name, *kinds_of_devices;
-static bool explain, quiet, eager, group_spans;
+static bool explain, quiet, eager;
+static struct pd_group_request groups;
+static const char *tensor;
 static int cost, format;
 static const char *bucket, *recompute = "auto";
 static int gradient_dtype;
@@ -89,7 +91,10 @@ static const struct pd_opt options[] = {
 	  &topology_name },
 	{ "devices", 0, PD_OPT_STRING, "LIST",
 	  "what ranks have, in their order, such as A100x16,V100x16: a profile of each kind", &kinds_of_devices },
-	{ "group-spans", 0, PD_OPT_FLAG, NULL, "devices that act as one may be of several servers", &group_spans },
+	{ "tensor", 0, PD_OPT_STRING, "T,...[,sequence]", "ranks are T devices that share layers out; tries each number",
+	  &tensor },
+	{ "group-spans", 0, PD_OPT_FLAG, NULL, "devices that act as one may be of several servers",
+	  &groups.spans },
 	{ "processors", 0, PD_OPT_COUNT, "N", "all ranks share N processors of one machine",
 	  &processors, 1, PD_MAX_RANKS },
 	{ "memory", 'm', PD_OPT_BYTES, "BYTES", "memory of one device, such as 16GB",
@@ -194,10 +199,10 @@ static void begin_search(void)
 	request.effort = &effort;
 }
 
-/* Returns a schedule's usual weights; other systems train by flush alone. */
+/* Returns a schedule's usual weights; other systems, which run groups of devices, train by flush alone. */
 static int usual_weights(int kind)
 {
-	return (int)(format >= LAYOUTS ? PD_WEIGHTS_FLUSH : pd_schedule_usual_weights((enum pd_schedule_kind)kind));
+	return (int)(format >= LAYOUTS || groups.asked ? PD_WEIGHTS_FLUSH : pd_schedule_usual_weights((enum pd_schedule_kind)kind));
 }
 
 /* Sets schedule, weights and chunks. */
@@ -247,6 +252,20 @@ static int request_policy(struct pd_error *err)
 				      " an update per minibatch of each replica, no other",
 				      pd_cost_kind_name[request.cost]);
 	return 0;
+}
+
+/* Sets how devices are put together. */
+static int request_groups(struct pd_error *err)
+{
+	int64_t numbers[PD_GROUPS_MOST];
+	bool sequence = false;
+	int count = tensor ? pd_degrees_parse_tensor(tensor, PD_GROUPS_MOST, numbers, &sequence, err) : 0;
+
+	for (int i = 0; i < count; i++)
+		groups.choices[groups.count++] = (struct pd_group_choice){
+			.group = { .tensor = numbers[i], .sharded = 1, .sequence = sequence && numbers[i] > 1 } };
+	groups.asked = count > 0;
+	return count < 0 ? -1 : 0;
 }
 
 /* Sets how replicas sum. */
@@ -391,13 +410,16 @@ static int join_kinds(struct pd_profile **profiles, const char **files, int *cou
 	if (request.cost != PD_COST_SIMULATED)
 		return pd_error_input(err, "--cost: \"%s\" prices devices of one kind, and these are of %d",
 				      pd_cost_kind_name[request.cost], topology->kinds);
+	if (groups.asked)
+		return pd_error_input(err, "--%s: expected devices of one kind, and these are of %d", tensor ? "tensor"
+				      : "shard=full", topology->kinds);
 	if (topology->processors)
 		return pd_error_input(err, "--processors: ranks that share processors have devices of one kind, and "
 				      "these are of %d", topology->kinds);
 	return 0;
 }
 
-/* Makes the machine that of the groups of devices that the profiles are of. */
+/* Makes the machine that of the groups of devices that the profiles are of, unless groups are to be looked for. */
 static int contract(struct pd_profile **profiles, int count, struct pd_topology *topology, struct pd_error *err)
 {
 	int64_t devices = pd_degrees_devices(&profiles[0]->group);
@@ -406,8 +428,10 @@ static int contract(struct pd_profile **profiles, int count, struct pd_topology 
 		if (pd_degrees_devices(&profiles[i]->group) != devices)
 			return pd_error_input(err, "the profiles are of groups of %" PRId64 " and %" PRId64 " devices",
 					      devices, pd_degrees_devices(&profiles[i]->group));
+	if (groups.asked)
+		return 0;
 	request.memory_bytes = pd_times(request.memory_bytes, devices);
-	return pd_topology_contract(topology, devices, group_spans, topology, err);
+	return pd_topology_contract(topology, devices, groups.spans, topology, err);
 }
 
 static int write_plan(const struct pd_plan *plan, struct pd_error *err)
@@ -492,10 +516,11 @@ static int set_memory(struct pd_profile **profiles, int count, struct pd_error *
 						memory_margin < 0 ? PD_MEMORY_MARGIN : memory_margin / 100 };
 	for (int i = 0; i < count && memory_model >= 0; i++)
 		profiles[i]->memory = rule;
-	if (profiles[0]->memory.model != PD_MEMORY_OWN &&
+	if ((profiles[0]->memory.model != PD_MEMORY_OWN || groups.asked) &&
 	    (request.any_weights || request.weights != PD_WEIGHTS_FLUSH))
 		return pd_error_input(err, "memory of %s: it keeps one version of the weights: expected "
-				      "--weights=flush", pd_memory_model_name[profiles[0]->memory.model]);
+				      "--weights=flush", pd_memory_model_name[profiles[0]->memory.model != PD_MEMORY_OWN
+				      ? profiles[0]->memory.model : PD_MEMORY_MEGATRON]);
 	return 0;
 }
 
@@ -513,6 +538,8 @@ static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
 	/* the formulas know nothing of lanes, which replicas must divide */
 	if (!request.stages && request.cost != PD_COST_SIMULATED && pd_profile_lane_round(profiles[0]) > 0)
 		request.straight = true;
+	if (groups.asked)
+		return pd_planner_groups(profiles, count, batch, &request, &groups, choices, err);
 	if (count > 1 || batch)
 		return pd_planner_batch(profiles, count, batch, &request, choices, err);
 	plan = pd_planner_plan(profiles[0], &request, err);
@@ -563,7 +590,7 @@ int main(int argc, char **argv)
 
 	request.cost = (enum pd_cost_kind)cost;
 	request.min_gain = min_gain / 100;
-	if (request_sums(&err) < 0 || request_recompute(&err) < 0 || request_policy(&err) < 0 ||
+	if (request_groups(&err) < 0 || request_sums(&err) < 0 || request_recompute(&err) < 0 || request_policy(&err) < 0 ||
 	    pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	request.topology = &topology;
@@ -576,7 +603,8 @@ int main(int argc, char **argv)
 	    join_kinds(profiles, files, &count, &topology, &err) == 0) {
 		pd_mem_for("the search for a plan");
 		begin_search();
-		if (format != SVG || pd_plan_svg_check(&topology, &err) == 0)
+		if (format != SVG || groups.asked || pd_degrees_devices(&profiles[0]->group) > 1 ||
+		    pd_plan_svg_check(&topology, &err) == 0)
 			plan = make_plan(profiles, count, choices, &err);
 		pd_progress_bar_end(&bar);
 	}
@@ -591,6 +619,8 @@ int main(int argc, char **argv)
 		say_shared(plan);
 	if (status == 0 && !quiet)
 		say_order(plan, &topology);
+	if (status == 0 && explain && groups.asked)
+		pd_groups_explain(&groups, stderr);
 	if (status == 0 && explain && (count > 1 || batch))
 		pd_batch_explain(choices, count, stderr);
 	if (status == 0 && explain)

@@ -135,7 +135,7 @@ static int check_sheet(struct pd_error *err)
 	if (!by_sheet() && tensor)
 		return pd_error_input(err, "--tensor: expected --device=NAME, a device by its data sheet (pd-device(5)): "
 				      "pd-run does not share layers out");
-	return tensor ? pd_degrees_parse_tensor(tensor, &group, err) : 0;
+	return !tensor || pd_degrees_parse_tensor(tensor, 1, &group.tensor, &group.sequence, err) > 0 ? 0 : -1;
 }
 
 static int check_options(struct pd_error *err)
@@ -407,7 +407,7 @@ static int fit_device(int count, char **operands, struct pd_error *err)
 static struct pd_profile *estimate(const struct pd_model *model, struct pd_error *err)
 {
 	struct pd_sheet *sheet = pd_sheet_read(device, err);
-	const struct pd_estimate how = { sheet, measure.batch_size, measure.dtype, measure.tf32, group };
+	const struct pd_estimate how = { sheet, measure.batch_size, measure.dtype, measure.tf32, false, group };
 	struct pd_profile *profile = sheet ? pd_estimate_profile(&how, model, err) : NULL;
 
 	pd_sheet_free(sheet);

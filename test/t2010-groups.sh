@@ -93,6 +93,30 @@ test_ok "Megatron-LM is told" '
 	pd-plan -t 8@300GB/s --weights=flush --microbatches=4 --stages="megatron:Et*4|t*4L" --format=megatron -q profile.json >out
 	cat out
 	grep -- "--pipeline-model-parallel-size 2 .*--tensor-model-parallel-size 4 --sequence-parallel$" out'
+test_ok "of several degrees the best is taken, and all are told" '
+	pd-model gpt2 --layers=6 --hidden=1024 --heads=16 | pd-profile --device=a100-80 --dtype=bf16 --batch-size=1 - >one.json
+	options="-t 4@300GB/s,2@100GB/s --microbatches=8"
+	pd-plan $options --tensor=1,2,4,3 --explain one.json >plan.json 2>out
+	cat out
+	grep "none: layer \"h.0.attn\" has 16 heads, which 3 devices cannot share out" out
+	best=$(awk "/^tensor/ { on = 1 } on && /\/s/ { sub(\"/s.*\", \"\"); if (\$NF > most) { most = \$NF; at = \$1 } }
+		/^$/ { exit } END { print at }" out)
+	taken=$(awk "/taken/ { print \$1 }" out)
+	same "$taken" "$best"
+	jq -e "(.profile.group.tensor // 1) == $taken and .profile.memory.model == \"megatron\" and .weights == \"flush\"" plan.json
+	# plain tensor parallelism: two groups of four
+	jq -e ".predicted.alternatives[] | select(.name == \"tensor-parallel\") | .tensor == 4 and .ranks == 2" plan.json
+	pd-replay plan.json
+	# one degree is what pd-profile writes for it, over the link of the topology
+	pd-plan $options --tensor=2,sequence -q one.json >two.json
+	pd-profile --device=a100-80 --dtype=bf16 --batch-size=1 --tensor=2,sequence \
+		<"$(jq .profile.model two.json >model.json; echo model.json)" >group.json
+	pd-plan $options --weights=flush -q group.json >given.json
+	same "$(jq -c "[.stages, .profile.layers, .topology, .predicted.period_ns]" two.json | cksum)" \
+		"$(jq -c "[.stages, .profile.layers, .topology, .predicted.period_ns]" given.json | cksum)"
+	pd-plan -t 4@300GB/s,2@100GB/s --tensor=1,2 --batch=8 -q one.json | jq -e ".microbatches <= 8"
+	status 1 pd-plan $options --tensor=1,2 --memory=10MB -q one.json 2>err
+	grep "no plan fits" err'
 # refused WORDS COMMAND...: checks that it refuses in one line with the WORDS.
 refused() {
 	words=$1
@@ -115,6 +139,10 @@ test_ok "what cannot be shared out is refused, and so is a run" '
 	refused "tensor: expected --device=NAME" pd-profile --tensor=2 net.json
 	refused "tensor: \"2,sequences\": expected" pd-profile --device=a100-80 --tensor=2,sequences net.json
 	jq "del(.link)" hand.json >alone.json
+	refused "expected at most 1 number" pd-profile --device=a100-80 --tensor=1,2 net.json
+	refused "was measured .* with pd-profile --fit" pd-plan -t 4@1GB/s --tensor=1,2 "$PD_SOURCE/test/data/small-profile.json"
+	refused "expected --weights=flush" pd-plan -t 4@1GB/s --weights=stash --tensor=1,2 one.json
+	refused "layer \"h.0.attn\" has 16 heads, which 3 devices" pd-plan -t 3@1GB/s --tensor=3 one.json
 	refused "it has no \"link\"" pd-profile --device=./alone.json --tensor=2 net.json
 	jq ".attention = \"fussed\"" hand.json >bad.json
 	refused "attention: expected one of \"fused\", \"unfused\"" pd-profile --device=./bad.json net.json

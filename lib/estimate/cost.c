@@ -93,7 +93,7 @@ static void add_sums(const struct pd_cost_layer *of, struct pd_cost *cost)
 	}
 }
 
-void pd_cost_of(const struct pd_cost_layer *of, enum pd_cost_part part, struct pd_cost *out_p)
+void pd_cost_count(const struct pd_cost_layer *of, enum pd_cost_part part, struct pd_cost *out_p)
 {
 	const struct row *row = &rows[of->layer->kind];
 	double moved;

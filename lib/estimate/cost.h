@@ -53,7 +53,7 @@ struct pd_cost_layer {
 };
 
 /* Counts the cost of a part of a layer. */
-void pd_cost_of(const struct pd_cost_layer *of, enum pd_cost_part part, struct pd_cost *out_p);
+void pd_cost_count(const struct pd_cost_layer *of, enum pd_cost_part part, struct pd_cost *out_p);
 /* Returns multiplications and additions of the products, two for each pair of numbers. */
 double pd_cost_operations(const struct pd_cost *cost);
 /* Returns the bytes that pd-run keeps of a layer from forward to backward: its output, and what its kind keeps besides. */

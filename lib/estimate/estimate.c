@@ -113,7 +113,7 @@ static void time_layers(const struct pd_estimate *how, const struct pd_split *sp
 		struct pd_cost cost;
 
 		for (int part = 0; part < PD_COST_PARTS; part++) {
-			pd_cost_of(&of, (enum pd_cost_part)part, &cost);
+			pd_cost_count(&of, (enum pd_cost_part)part, &cost);
 			times[l].part[part] = pd_estimate_ns(how, &cost) / of.share.beside;
 		}
 		times[l].update = of.layer->frozen ? 0 : update_ns(how, own / (double)how->group.sharded);
@@ -129,7 +129,7 @@ static json_t *layer_json(const struct pd_estimate *how, const struct pd_split *
 	int64_t sharded = how->group.sharded, devices = pd_degrees_devices(&how->group);
 	double bytes = (double)(how->batch_size * sharded) * (double)pd_dtype_bytes(how->dtype), states = 0;
 	double own = own_parameters(model, l) / (double)of.share.parameters * (double)split->devices;
-	double stash = (double)devices * (devices > 1 ? pd_cost_read_bytes(&of) : pd_cost_kept_bytes(&of));
+	double stash = (double)devices * (how->elsewhere ? pd_cost_read_bytes(&of) : pd_cost_kept_bytes(&of));
 	json_int_t input = (json_int_t)times->part[PD_COST_INPUT], weight = (json_int_t)times->part[PD_COST_WEIGHT];
 	json_t *inputs = json_array();
 
@@ -192,6 +192,7 @@ static int complete(struct pd_estimate *how, struct pd_error *err)
 	if (sheet->products_per_s[how->dtype] == 0)
 		return pd_error_input(err, "device \"%.60s\": products_per_s has no \"%s\": expected --dtype of "
 				      "another type", sheet->name, pd_dtype_name[how->dtype]);
+	how->elsewhere |= pd_degrees_devices(group) > 1;
 	if (pd_degrees_devices(group) == 1)
 		return 0;
 	if (group->bandwidth_bytes_per_s == 0) {
@@ -215,11 +216,11 @@ struct pd_profile *pd_estimate_profile(const struct pd_estimate *asked, const st
 	if (!layers)
 		return NULL;
 	document = head_json(&how, model);
-	if (pd_degrees_devices(&how.group) > 1) {
+	if (pd_degrees_devices(&how.group) > 1)
 		pd_json_set(document, "group", pd_degrees_json(&how.group));
+	if (how.elsewhere)
 		pd_json_set(document, "memory", json_pack("{ss sb sf}", "model", pd_memory_model_name[PD_MEMORY_MEGATRON],
 							  "sharded", false, "margin", PD_MEMORY_MARGIN));
-	}
 	pd_json_set(document, "layers", layers);
 	root = pd_place_root(how.sheet->name, document);
 	profile = pd_profile_parse_at(&root, err);

@@ -14,6 +14,7 @@ struct pd_estimate {
 	int64_t batch_size;             /* samples of one device's microbatch */
 	enum pd_dtype dtype;
 	bool tf32;
+	bool elsewhere;                 /* for a program that keeps only what backward reads: of groups always so */
 	struct pd_degrees group;          /* devices that act as one; their link's bandwidth 0: the sheet's */
 };
 

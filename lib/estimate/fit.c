@@ -34,7 +34,7 @@ static void add(struct samples *samples, struct pd_estimate how, const struct pd
 	const struct pd_cost_layer of = pd_estimate_layer(&how, profile->model, l);
 	struct sample sample = { .how = how, .measured_ns = (double)ns };
 
-	pd_cost_of(&of, part, &sample.cost);
+	pd_cost_count(&of, part, &sample.cost);
 	if (ns <= 0 || (sample.cost.bytes == 0 && sample.cost.product_count == 0))
 		return;
 	samples->list = pd_grow(samples->list, &samples->capacity, samples->count + 1, sizeof(*samples->list));

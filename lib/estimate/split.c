@@ -198,7 +198,7 @@ static bool is_by_rows(const struct pd_model *model, int layer)
 					  .share = PD_SHARE_ALL };
 	struct pd_cost cost;
 
-	pd_cost_of(&of, PD_COST_FORWARD, &cost);
+	pd_cost_count(&of, PD_COST_FORWARD, &cost);
 	return of.layer->kind == PD_LAYER_linear || cost.product_count == 0;
 }
 

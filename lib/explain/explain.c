@@ -343,11 +343,14 @@ static void explain_alternatives(const struct pd_plan *plan, FILE *out)
 			pd_alternative_kind_name[one->kind], pd_show_time(one->period_ns, time),
 			predicted->period_ns > 0
 			? (double)one->period_ns / (double)predicted->period_ns : 0,
-			pd_show_device_bytes(plan, one->memory_bytes, bytes), one->sent_bytes_per_sample / 1e6,
+			one->tensor > 0 ? pd_show_bytes((one->memory_bytes - 1) / one->tensor + 1, bytes)
+					: pd_show_device_bytes(plan, one->memory_bytes, bytes), one->sent_bytes_per_sample / 1e6,
 			(long long)one->ranks, one->stages, strlen(one->stages) > 32 ? "..." : "",
 			one->recompute ? "; recomputed: " : "",
 			one->recompute ? one->recompute : "",
 			one->fits ? "" : "; does not fit");
+		if (one->tensor > 0)
+			fprintf(out, "%-15s  ranks of %lld devices\n", "", (long long)one->tensor);
 	}
 }
 
@@ -414,6 +417,22 @@ void pd_plan_say(const struct pd_plan *plan)
 	pd_say("%s", text);
 	free(text);
 	pd_usage_free(usage);
+}
+
+void pd_groups_explain(const struct pd_group_request *groups, FILE *out)
+{
+	fprintf(out, "%6s  %7s  %5s  %14s\n", "tensor", "sharded", "ranks", "samples");
+	for (int i = 0; i < groups->count; i++) {
+		const struct pd_group_choice *one = &groups->choices[i];
+
+		fprintf(out, "%6lld  %7lld", (long long)one->group.tensor, (long long)one->group.sharded);
+		if (one->samples_per_s > 0)
+			fprintf(out, "  %5d  %12.1f/s%s\n", one->ranks, one->samples_per_s,
+				one->chosen ? "  (taken)" : "");
+		else
+			fprintf(out, "  none: %s\n", one->why);
+	}
+	fputc('\n', out);
 }
 
 void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *out)

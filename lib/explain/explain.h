@@ -2,7 +2,7 @@
 /* A plan for people: in tables, and as drawings. */
 #pragma once
 
-#include "planner/planner.h"
+#include "planner/groups.h"
 
 #include <stdio.h>
 
@@ -12,6 +12,8 @@
 void pd_plan_explain(const struct pd_plan *plan, FILE *out);
 /* Says in one line on standard error which devices a plan uses, its period, and what limits it. */
 void pd_plan_say(const struct pd_plan *plan);
+/* Prints what came of each way to put devices together. */
+void pd_groups_explain(const struct pd_group_request *groups, FILE *out);
 /* Prints what was found for each of several profiles. */
 void pd_batch_explain(const struct pd_batch_choice *choices, int count, FILE *out);
 /*

@@ -82,7 +82,8 @@ static int read_alternative(const struct pd_place *place, struct pd_alternative 
 {
 	static const char *const known[] = {
 		"name", "stages", "schedule", "weights", "microbatches", "ranks", "period_ns",
-		"memory_bytes", "sent_bytes_per_sample", "fits", "recompute", "period_from", NULL };
+		"memory_bytes", "sent_bytes_per_sample", "fits", "recompute", "period_from",
+		"tensor", NULL };
 	int kind, schedule, weights;
 	const char *stages, *recompute = NULL;
 
@@ -96,6 +97,7 @@ static int read_alternative(const struct pd_place *place, struct pd_alternative 
 	    pd_json_opt_int(place, "microbatches", 1, PD_MAX_EXTENT, &out->microbatches,
 			    err) < 0 ||
 	    pd_json_opt_int(place, "ranks", 1, PD_MAX_RANKS, &out->ranks, err) < 0 ||
+	    pd_json_opt_int(place, "tensor", 1, PD_MOST_GROUP, &out->tensor, err) < 0 ||
 	    pd_json_opt_int(place, "period_ns", 0, INT64_MAX, &out->period_ns, err) < 0 ||
 	    read_from(place, &out->period_from, err) < 0 ||
 	    pd_json_opt_int(place, "memory_bytes", 0, INT64_MAX, &out->memory_bytes, err) < 0 ||
@@ -229,12 +231,14 @@ static double number(double value)
 
 static json_t *alternative_json(const struct pd_alternative *one)
 {
-	return json_pack("{ss ss ss* ss ss sI sI sI ss* sI sf sb}", "name",
+	json_t *tensor = one->tensor > 0 ? json_integer(one->tensor) : NULL;
+
+	return json_pack("{ss ss ss* ss ss sI sI so* sI ss* sI sf sb}", "name",
 			 pd_alternative_kind_name[one->kind], "stages", one->stages, "recompute",
 			 one->recompute, "schedule",
 			 pd_schedule_kind_name[one->schedule], "weights",
 			 pd_weight_kind_name[one->weights], "microbatches", one->microbatches,
-			 "ranks", one->ranks, "period_ns", one->period_ns,
+			 "ranks", one->ranks, "tensor", tensor, "period_ns", one->period_ns,
 			 "period_from", from_name(one->period_from), "memory_bytes",
 			 one->memory_bytes, "sent_bytes_per_sample",
 			 number(one->sent_bytes_per_sample), "fits", one->fits);

@@ -8,18 +8,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SEQUENCE ",sequence"
-
-int pd_degrees_parse_tensor(const char *text, struct pd_degrees *group, struct pd_error *err)
+int pd_degrees_parse_tensor(const char *text, int most, int64_t *numbers, bool *sequence_p, struct pd_error *err)
 {
-	size_t length = strlen(text), tail = strlen(SEQUENCE);
-	bool sequence = length > tail && strcmp(text + length - tail, SEQUENCE) == 0;
-	char *number = pd_format("%.*s", (int)(sequence ? length - tail : length), text);
-	int status = pd_parse_count(number, 1, PD_MOST_GROUP, &group->tensor, err);
+	char *copy = pd_strdup(text), *rest = copy, *item;
+	int count = 0, status = 0;
 
-	free(number);
-	group->sequence = sequence;
-	return status < 0 ? pd_error_prefix(err, "--tensor: \"%.60s\"", text) : 0;
+	*sequence_p = false;
+	while (status == 0 && (item = strsep(&rest, ","))) {
+		if (count > 0 && !rest && strcmp(item, "sequence") == 0)
+			*sequence_p = true;
+		else if (count == most)
+			status = pd_error_input(err, "expected at most %d number%s, and \"sequence\" behind", most,
+						most == 1 ? "" : "s");
+		else
+			status = pd_parse_count(item, 1, PD_MOST_GROUP, &numbers[count++], err);
+	}
+	free(copy);
+	return status < 0 ? pd_error_prefix(err, "--tensor: \"%.60s\"", text) : count;
 }
 
 json_t *pd_degrees_json(const struct pd_degrees *group)

@@ -103,8 +103,11 @@ static inline int64_t pd_degrees_each(const struct pd_degrees *group, int64_t by
 	return (bytes - 1) / pd_degrees_devices(group) + 1;
 }
 
-/* Reads what --tensor says, such as "8" or "8,sequence". */
-int pd_degrees_parse_tensor(const char *text, struct pd_degrees *group, struct pd_error *err);
+/*
+ * Reads what --tensor says, such as "8" or "1,2,4,8,sequence", into `most` numbers at most; returns how many there
+ * are, or -1.
+ */
+int pd_degrees_parse_tensor(const char *text, int most, int64_t *numbers, bool *sequence_p, struct pd_error *err);
 json_t *pd_degrees_json(const struct pd_degrees *group);            /* a new reference */
 
 struct pd_profile {

@@ -60,7 +60,7 @@ static double operations(const char *input, const char *layers, enum pd_cost_par
 		return -1;
 	}
 	of = (struct pd_cost_layer){ model, &model->layers[model->layer_count - 1], 3, PD_F32, false, false, PD_SHARE_ALL };
-	pd_cost_of(&of, part, &cost);
+	pd_cost_count(&of, part, &cost);
 	pd_model_free(model);
 	return pd_cost_operations(&cost);
 }
