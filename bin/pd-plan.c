@@ -68,7 +68,9 @@ static const char *const recompute_kinds[] = {
 
 static int memory_model = -1;    /* not given: the profile's */
 static double memory_margin = -1;
-static bool shard_optimizer;
+enum { SHARD_OPTIMIZER, SHARD_FULL };
+static const char *const shards[] = { "optimizer", "full", NULL };
+static int shard = -1;                  /* -1: nothing is */
 
 enum { JSON, SVG, DOT, LAYOUTS };       /* then enum pd_layout_kind */
 static const char *const formats[] = {
@@ -104,8 +106,8 @@ static const struct pd_opt options[] = {
 	{ "memory-margin", 0, PD_OPT_REAL, "PERCENT",
 	  "with --memory-model: what the allocator keeps, of what is used (default: 10)", &memory_margin,
 	  0, 1000 },
-	{ "shard-optimizer", 0, PD_OPT_FLAG, NULL,
-	  "with --memory-model: replicas share out what the optimizer keeps", &shard_optimizer },
+	{ "shard", 0, PD_OPT_CHOICE, "WHAT", "share out what the optimizer keeps among replicas: optimizer; or all "
+	  "weights among devices that act as one: full", &shard, .choices = shards },
 	PD_OPT_GROUP("Schedule and weights"),
 	{ "schedule", 0, PD_OPT_CHOICE, "NAME",
 	  "1f1b (default), gpipe, interleaved, zb-h1, zb-v, v-half, v-min, dualpipe-v, nf1b, none, zb-auto, auto", &schedule,
@@ -261,11 +263,32 @@ static int request_groups(struct pd_error *err)
 	bool sequence = false;
 	int count = tensor ? pd_degrees_parse_tensor(tensor, PD_GROUPS_MOST, numbers, &sequence, err) : 0;
 
+	if (count < 0)
+		return -1;
+	if (shard == SHARD_FULL && count == 0)
+		numbers[count++] = 1;
 	for (int i = 0; i < count; i++)
 		groups.choices[groups.count++] = (struct pd_group_choice){
 			.group = { .tensor = numbers[i], .sharded = 1, .sequence = sequence && numbers[i] > 1 } };
 	groups.asked = count > 0;
-	return count < 0 ? -1 : 0;
+	return 0;
+}
+
+/* Adds groups that share weights out, twice as many devices each time, as far as the topology has them. */
+static int add_sharded(const struct pd_topology *topology, struct pd_error *err)
+{
+	int64_t most = groups.spans ? topology->devices : topology->level[0].count;
+	int count = groups.count;
+
+	for (int i = 0; i < count && shard == SHARD_FULL; i++)
+		for (int64_t f = 2; f * groups.choices[i].group.tensor <= most; f *= 2) {
+			if (groups.count == PD_GROUPS_MOST)
+				return pd_error_input(err, "--shard=full: expected at most %d ways to put devices together",
+						      PD_GROUPS_MOST);
+			groups.choices[groups.count] = (struct pd_group_choice){ .group = groups.choices[i].group };
+			groups.choices[groups.count++].group.sharded = f;
+		}
+	return 0;
 }
 
 /* Sets how replicas sum. */
@@ -501,26 +524,37 @@ static int read_profiles(int argc, char **argv, int first, struct pd_profile **p
 	return 0;
 }
 
-/* Sets whose memory is predicted, unless the profile says it and no option does. */
+/* Returns whose memory is predicted: what an option says, or the profile; devices that act as one run Megatron-LM. */
+static struct pd_memory_rule memory_rule(const struct pd_profile *profile)
+{
+	struct pd_memory_rule rule = profile->memory;
+
+	if (memory_model >= 0 || (groups.asked && rule.model == PD_MEMORY_OWN))
+		rule = (struct pd_memory_rule){ memory_model >= 0 ? (enum pd_memory_model)memory_model
+						: PD_MEMORY_MEGATRON, false, PD_MEMORY_MARGIN };
+	if (rule.model == PD_MEMORY_OWN)
+		return (struct pd_memory_rule){ .model = PD_MEMORY_OWN };
+	rule.sharded |= shard == SHARD_OPTIMIZER;
+	rule.margin = memory_margin < 0 ? rule.margin : memory_margin / 100;
+	return rule;
+}
+
 static int set_memory(struct pd_profile **profiles, int count, struct pd_error *err)
 {
-	struct pd_memory_rule rule = { .model = PD_MEMORY_OWN };
+	const struct pd_memory_rule rule = memory_rule(profiles[0]);
 
 	if (request.recompute_kinds && !profiles[0]->model)
 		return pd_error_input(err, "--recompute=%.60s: the profile has no model, and so no kinds of layers", recompute);
-	if (memory_model <= PD_MEMORY_OWN && (memory_margin >= 0 || shard_optimizer))
+	if (groups.asked && rule.model == PD_MEMORY_OWN)
+		return pd_error_input(err, "--memory-model=pd-run: pd-run does not share layers or weights out");
+	if (rule.model == PD_MEMORY_OWN && (memory_margin >= 0 || shard == SHARD_OPTIMIZER))
 		return pd_error_input(err, "--%s: expected only with --memory-model=torch or megatron",
-				      shard_optimizer ? "shard-optimizer" : "memory-margin");
-	if (memory_model > PD_MEMORY_OWN)
-		rule = (struct pd_memory_rule){ (enum pd_memory_model)memory_model, shard_optimizer,
-						memory_margin < 0 ? PD_MEMORY_MARGIN : memory_margin / 100 };
-	for (int i = 0; i < count && memory_model >= 0; i++)
+				      shard == SHARD_OPTIMIZER ? "shard=optimizer" : "memory-margin");
+	for (int i = 0; i < count; i++)
 		profiles[i]->memory = rule;
-	if ((profiles[0]->memory.model != PD_MEMORY_OWN || groups.asked) &&
-	    (request.any_weights || request.weights != PD_WEIGHTS_FLUSH))
+	if (rule.model != PD_MEMORY_OWN && (request.any_weights || request.weights != PD_WEIGHTS_FLUSH))
 		return pd_error_input(err, "memory of %s: it keeps one version of the weights: expected "
-				      "--weights=flush", pd_memory_model_name[profiles[0]->memory.model != PD_MEMORY_OWN
-				      ? profiles[0]->memory.model : PD_MEMORY_MEGATRON]);
+				      "--weights=flush", pd_memory_model_name[rule.model]);
 	return 0;
 }
 
@@ -599,7 +633,7 @@ int main(int argc, char **argv)
 	    set_memory(profiles, count, &err) == 0 &&
 	    list_stages(profiles[0], &list, &err) == 0 && (list || join(profiles, count, &err) == 0) &&
 	    make_topology(files[0], profiles, count, &topology, &err) == 0 &&
-	    contract(profiles, count, &topology, &err) == 0 &&
+	    add_sharded(&topology, &err) == 0 && contract(profiles, count, &topology, &err) == 0 &&
 	    join_kinds(profiles, files, &count, &topology, &err) == 0) {
 		pd_mem_for("the search for a plan");
 		begin_search();

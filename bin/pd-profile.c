@@ -52,6 +52,8 @@ static const struct pd_opt options[] = {
 	{ "fit", 0, PD_OPT_FLAG, NULL, "fit that device to measured profiles, the operands, and write it", &fit },
 	{ "tensor", 0, PD_OPT_STRING, "T[,sequence]", "with that: T devices share each layer out and act as one",
 	  &tensor },
+	{ "sharded", 0, PD_OPT_COUNT, "F", "with that: F such share samples and weights out, too, and act as one",
+	  &group.sharded, 1, PD_MOST_GROUP },
 	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 products to TF32", &measure.tf32 },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads of a worker (default: half the processors)",
 	  &threads, 1, 1 << 20 },
@@ -120,7 +122,8 @@ static int check_name(struct pd_error *err)
 /* Refuses options that have no meaning where nothing runs. */
 static int check_sheet(struct pd_error *err)
 {
-	static const char *const of_sheets[] = { "device", "batch-size", "dtype", "tf32", "no-link", "tensor", NULL };
+	static const char *const of_sheets[] = { "device", "batch-size", "dtype", "tf32", "no-link", "tensor",
+						   "sharded", NULL };
 	static const char *const of_fits[] = { "device", "fit", NULL };
 	const char *other = pd_command_given_but(&command, fit ? of_fits : of_sheets);
 
@@ -132,9 +135,9 @@ static int check_sheet(struct pd_error *err)
 	if ((by_sheet() || fit) && other && !from)
 		return pd_error_input(err, "--%s does nothing with %s, since nothing runs", other,
 				      fit ? "--fit" : "a device by its data sheet");
-	if (!by_sheet() && tensor)
-		return pd_error_input(err, "--tensor: expected --device=NAME, a device by its data sheet (pd-device(5)): "
-				      "pd-run does not share layers out");
+	if (!by_sheet() && (tensor || group.sharded > 1))
+		return pd_error_input(err, "--%s: expected --device=NAME, a device by its data sheet (pd-device(5)): "
+				      "pd-run does not share layers out", tensor ? "tensor" : "sharded");
 	return !tensor || pd_degrees_parse_tensor(tensor, 1, &group.tensor, &group.sequence, err) > 0 ? 0 : -1;
 }
 

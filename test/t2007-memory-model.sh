@@ -52,7 +52,7 @@ test_ok "megatron: 18 bytes a parameter in 16 bits, torch 16; 16 and 16 in f32" 
 test_ok "replicas: buffers of sums in torch; what the optimizer keeps is shared out" '
 	one=$(memory --memory-model=torch --stages=4 f32.json | jq ".[0]")
 	same "$(memory --memory-model=torch --stages=4x4 f32.json | jq ".[0]")" $((one + 16000))
-	same "$(memory --memory-model=torch --stages=4x4 --shard-optimizer f32.json | jq ".[0]")" $((one + 16000 - 24000))
+	same "$(memory --memory-model=torch --stages=4x4 --shard=optimizer f32.json | jq ".[0]")" $((one + 16000 - 24000))
 	same "$(memory --memory-model=megatron --stages=4x4 bf16.json | jq ".[0]")" \
 		"$(memory --memory-model=megatron --stages=4 bf16.json | jq ".[0]")"'
 test_ok "a margin is on top, 10 percent unless it is given; --explain says whose memory it is" '
@@ -81,13 +81,13 @@ test_ok "plans keep to the limit by that memory, recompute for it, and are check
 		done
 	done'
 test_ok "stages that fit because replicas share out the optimizer are not left out" '
-	memory --memory-model=megatron --shard-optimizer --stages=4x4 bf16.json
+	memory --memory-model=megatron --shard=optimizer --stages=4x4 bf16.json
 	fits=$(jq "[.stages[].predicted.memory_bytes] | max" plan.json)
 	[ "$fits" -lt 48000 ]
-	pd-plan $options --memory-model=megatron --shard-optimizer -m "$fits" bf16.json >searched.json
+	pd-plan $options --memory-model=megatron --shard=optimizer -m "$fits" bf16.json >searched.json
 	jq -e ".predicted.period_ns <= $(jq .predicted.period_ns plan.json)" searched.json'
 test_ok "the plan carries the rule, which pd-run does not follow" '
-	memory --memory-model=megatron --shard-optimizer --stages=2x2,2x2 f32.json
+	memory --memory-model=megatron --shard=optimizer --stages=2x2,2x2 f32.json
 	jq -e ".profile.memory == {model: \"megatron\", sharded: true, margin: 0}" plan.json
 	jq .profile plan.json >again.json
 	same "$(pd-plan -t 4@1GB/s --weights=flush --microbatches=8 --quiet --stages=2x2,2x2 again.json | jq -c "[.stages[].predicted.memory_bytes]")" \
@@ -102,8 +102,8 @@ test_ok "what makes no sense is refused" '
 	status 2 pd-plan -t 4@1GB/s --memory-model=torch f32.json 2>err
 	grep "memory of torch: it keeps one version of the weights: expected --weights=flush" err
 	status 2 pd-plan -t 4@1GB/s --weights=auto --memory-model=torch f32.json
-	status 2 pd-plan -t 4@1GB/s --shard-optimizer f32.json 2>err
-	grep "shard-optimizer: expected only with --memory-model" err
+	status 2 pd-plan -t 4@1GB/s --shard=optimizer f32.json 2>err
+	grep "shard=optimizer: expected only with --memory-model" err
 	jq ".memory = {model: \"jax\"}" f32.json >bad.json
 	status 2 pd-plan -t 4@1GB/s bad.json 2>err
 	grep "memory.model: expected one of" err'

@@ -47,6 +47,14 @@ test_ok "sequence parallelism: halves of sums, and what is whole by rows" '
 	same "$(layer up | jq .[0])" "$((384007 + 800003))"
 	same "$(layer down | jq .[0])" "$((272007 + 400003))"
 	same "$(layer front | jq -c "[.[0], .[3:][]]")" "[161607,320,16000]"'
+test_ok "weights shared out by two: gathered while the layers before compute, a sample each" '
+	pd-profile --device=./hand.json --batch-size=100 --sharded=2 net.json >profile.json
+	jq -e ".group.sharded == 2 and .batch_size == 200 and .device.memory_bytes == 2000000000" profile.json
+	# half of 160 bytes of weights are waited for, 8.003 us, then half of 12800, 640.003 us, less what is computed
+	# meanwhile, 329.61 us; what is hidden costs a quarter
+	same "$(layer front | jq -c "[.[0], .[3]]")" "[$((321607 + 8003)),160]"
+	same "$(layer up | jq -c "[.[0], .[3]]")" "[$((640007 + 318396 + 321607 / 4)),12800]"
+	jq -e ".layers[1] | .workspace_bytes == 2 * 3200 * (4 + 4 + 4)" profile.json'
 test_ok "the blocks of a GPT keep what is published of Megatron-LM: s b h (10 + 24 / t), and / t with sequence" '
 	pd-model gpt2 --layers=1 --hidden=768 --heads=12 >gpt.json
 	for split in 4:16 4,sequence:8.5; do
@@ -117,6 +125,24 @@ test_ok "of several degrees the best is taken, and all are told" '
 	pd-plan -t 4@300GB/s,2@100GB/s --tensor=1,2 --batch=8 -q one.json | jq -e ".microbatches <= 8"
 	status 1 pd-plan $options --tensor=1,2 --memory=10MB -q one.json 2>err
 	grep "no plan fits" err'
+test_ok "weights are shared out in twos, fours and eights, where that is asked" '
+	pd-plan -t 4@300GB/s,2@100GB/s --tensor=1,2 --shard=full --batch=16 --explain one.json >plan.json 2>out
+	cat out
+	awk "/^tensor/ { on = 1; next } /^\$/ { exit } on { print \$1, \$2 }" out >tried
+	printf "%s\n" "1 1" "2 1" "1 2" "1 4" "2 2" | cmp - tried
+	pd-replay plan.json'
+test_ok "replicas that share the optimizer out: memory, the time of updates, and what they send" '
+	pd-plan -t 4@300GB/s --tensor=1 --microbatches=8 --stages=90x4 -q one.json >plain.json
+	pd-plan -t 4@300GB/s --tensor=1 --microbatches=8 --stages=90x4 -q --shard=optimizer one.json >shared.json
+	jq -e ".profile.memory.sharded" shared.json
+	for plan in plain shared; do
+		pd-replay --format=json $plan.json | jq -c ".stages[0] | [.step_ns, .sent_bytes]"
+	done | jq -se ".[1][0] / .[0][0] > 0.249 and .[1][0] / .[0][0] < 0.251 and
+		.[1][1] / .[0][1] > 0.7499 and .[1][1] / .[0][1] < 0.7501"
+	jq -se ".[1].predicted.memory_bytes < .[0].predicted.memory_bytes and .[1].predicted.period_ns < .[0].predicted.period_ns and
+		.[1].predicted.lower_bound_ns <= .[1].predicted.period_ns" plain.json shared.json
+	pd-plan -t 4@300GB/s --tensor=2 --weights=flush --shard=optimizer --microbatches=8 --stages="megatron:Et*6Lx2" \
+		--format=megatron -q one.json | grep -- "--tensor-model-parallel-size 2 --use-distributed-optimizer$"'
 # refused WORDS COMMAND...: checks that it refuses in one line with the WORDS.
 refused() {
 	words=$1
@@ -141,6 +167,11 @@ test_ok "what cannot be shared out is refused, and so is a run" '
 	jq "del(.link)" hand.json >alone.json
 	refused "expected at most 1 number" pd-profile --device=a100-80 --tensor=1,2 net.json
 	refused "was measured .* with pd-profile --fit" pd-plan -t 4@1GB/s --tensor=1,2 "$PD_SOURCE/test/data/small-profile.json"
+	refused "sharded: expected --device=NAME" pd-profile --sharded=2 net.json
+	refused "pd-run does not share layers or weights out" pd-plan -t 4@1GB/s --memory-model=pd-run --shard=full one.json
+	refused "Megatron cannot be told that a rank is 2 devices: expected one that shares no weights out" pd-plan \
+		-t 4@1GB/s --weights=flush --format=megatron <"$(pd-profile --device=a100-80 --sharded=2 gpt.json >two.json
+		echo two.json)"
 	refused "expected --weights=flush" pd-plan -t 4@1GB/s --weights=stash --tensor=1,2 one.json
 	refused "layer \"h.0.attn\" has 16 heads, which 3 devices" pd-plan -t 3@1GB/s --tensor=3 one.json
 	refused "it has no \"link\"" pd-profile --device=./alone.json --tensor=2 net.json

@@ -131,13 +131,18 @@ static json_t *layer_json(const struct pd_estimate *how, const struct pd_split *
 	double own = own_parameters(model, l) / (double)of.share.parameters * (double)split->devices;
 	double stash = (double)devices * (how->elsewhere ? pd_cost_read_bytes(&of) : pd_cost_kept_bytes(&of));
 	json_int_t input = (json_int_t)times->part[PD_COST_INPUT], weight = (json_int_t)times->part[PD_COST_WEIGHT];
-	json_t *inputs = json_array();
+	/* weights gathered of it and of the next, and its gradient, on each */
+	double gathered = (double)layer->parameter_elements / (double)of.share.parameters *
+			  (2 * (double)pd_dtype_bytes(how->dtype) + sizeof(float));
+	json_t *inputs = json_array(), *work = how->group.sharded > 1
+		? json_integer((json_int_t)(gathered * (double)devices)) : NULL;
 
 	for (int s = 0; s < layer->state_count; s++)
 		states += (double)layer->states[s].elements;
 	for (int i = 0; i < layer->input_count; i++)
 		pd_json_add(inputs, json_string(pd_model_tensor_name(model, layer->inputs[i])));
-	return json_pack("{ss so sI sI sI sI sI sI sI sI sI sf}", "name", layer->name, "inputs", inputs, "forward_ns",
+	return json_pack("{ss so so* sI sI sI sI sI sI sI sI sI sf}", "name", layer->name, "inputs", inputs,
+			 "workspace_bytes", work, "forward_ns",
 			 (json_int_t)times->part[PD_COST_FORWARD], "backward_ns", input + weight, "backward_input_ns",
 			 input, "backward_weight_ns", weight, "update_ns", (json_int_t)times->update,
 			 "activation_bytes", (json_int_t)(bytes * (double)pd_shape_elements(&layer->output)),
@@ -160,6 +165,8 @@ static json_t *layers_json(const struct pd_estimate *how, const struct pd_model 
 	times = pd_calloc((size_t)model->layer_count, sizeof(*times));
 	time_layers(how, &split, model, times);
 	pd_exchange_add(how, &split, model, times);
+	if (how->group.sharded > 1)
+		pd_exchange_shard(how, &split, model, times);
 	layers = json_array();
 	for (int l = 0; l < model->layer_count; l++)
 		pd_json_add(layers, layer_json(how, &split, model, l, &times[l]));

@@ -109,3 +109,51 @@ void pd_exchange_add(const struct pd_estimate *how, const struct pd_split *split
 			add_loss(&x, l);
 	}
 }
+
+/* Returns how long a layer's weights, or gradients, of so many bytes each take; small ones travel with others. */
+static double weights_ns(const struct exchange *x, int l, double each)
+{
+	struct pd_share share = pd_split_share(x->split, x->model, l);
+	double parameters = (double)x->model->layers[l].parameter_elements / (double)share.parameters;
+	double ns = gather_ns(x->how, (double)x->how->group.sharded, each * parameters);
+	double latency_ns = (double)x->how->group.latency_ns;
+
+	return ns > 2 * latency_ns ? ns : fmax(0, ns - latency_ns);
+}
+
+/* A device computes, and its link is busy beside; both know when they are free. */
+struct clock {
+	double computing_ns, link_ns;
+};
+
+/* Computes a layer when its weights, which take so long, have come; returns what that takes longer. */
+static double wait_ns(const struct exchange *x, struct clock *clock, double gather, double scatter, double layer_ns)
+{
+	double exposed;
+
+	clock->link_ns += gather;
+	exposed = fmax(0, clock->link_ns - clock->computing_ns);
+	clock->computing_ns += exposed + layer_ns;
+	return exposed + x->how->sheet->overlap_cost * fmax(0, gather + scatter - exposed);
+}
+
+void pd_exchange_shard(const struct pd_estimate *how, const struct pd_split *split, const struct pd_model *model,
+		       struct pd_layer_ns *times)
+{
+	const struct exchange x = { how, split, model, times };
+	double weight_bytes = (double)pd_dtype_bytes(how->dtype), scatter = 0;
+	struct clock clock = { 0, 0 };
+
+	for (int l = 0; l < model->layer_count; l++)
+		times[l].part[PD_COST_FORWARD] += wait_ns(&x, &clock, weights_ns(&x, l, weight_bytes), 0,
+							  times[l].part[PD_COST_FORWARD]);
+	clock = (struct clock){ 0, 0 };
+	for (int l = model->layer_count - 1; l >= 0; l--) {
+		double ns = times[l].part[PD_COST_INPUT] + times[l].part[PD_COST_WEIGHT], last = scatter;
+
+		scatter = pd_layer_learns(&model->layers[l]) ? weights_ns(&x, l, sizeof(float)) : 0;
+		times[l].part[PD_COST_INPUT] += wait_ns(&x, &clock, weights_ns(&x, l, weight_bytes), last, ns);
+		clock.link_ns += last;          /* of the layer behind, which was computed meanwhile */
+	}
+	times[0].part[PD_COST_INPUT] += fmax(0, fmax(clock.link_ns, clock.computing_ns) + scatter - clock.computing_ns);
+}

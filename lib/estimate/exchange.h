@@ -17,3 +17,9 @@ struct pd_layer_ns {
  */
 void pd_exchange_add(const struct pd_estimate *how, const struct pd_split *split, const struct pd_model *model,
 		     struct pd_layer_ns *times);
+/*
+ * Adds what it takes devices that share the weights out: each gathers those of every layer before its forward and its
+ * backward, while it computes the layers before, and sends the gradients' parts to those who sum them.
+ */
+void pd_exchange_shard(const struct pd_estimate *how, const struct pd_split *split, const struct pd_model *model,
+		       struct pd_layer_ns *times);

@@ -100,7 +100,7 @@ int64_t pd_plan_stage_sum_bytes(const struct pd_plan *plan, int stage)
 	int count;
 
 	if (!pd_plan_is_sparse(plan, stage))
-		return full_bytes;
+		return pd_profile_summed_bytes(plan->profile, plan->gradient_dtype, full_bytes);
 	count = pd_plan_bucket_count(plan, stage);
 	if (count == 1)
 		return pd_plan_sum_bytes(plan, stage, 0, full_bytes, full_bytes);

@@ -58,7 +58,6 @@ struct pd_alternative {
 	enum pd_schedule_kind schedule;
 	enum pd_weight_kind weights;
 	int64_t microbatches, ranks;
-	int64_t tensor;                 /* its ranks are as many devices that share layers out; 0: as the plan's are */
 	char *stages;                   /* as for pd-plan --stages, such as "8x3,6x1"; owned */
 	char *recompute;                /* the stages that do, as for --recompute, such as "0,2"; or
 					   NULL */
@@ -66,6 +65,7 @@ struct pd_alternative {
 	enum pd_period_kind period_from;
 	double sent_bytes_per_sample;
 	bool fits;                      /* into the devices' memory */
+	int64_t tensor;                 /* its ranks are as many devices that share layers out; 0: as the plan's are */
 };
 
 /* The plan with a reducer, and the best buckets for that where any may be taken. */

@@ -71,7 +71,7 @@ int64_t pd_plan_sum_bytes(const struct pd_plan *plan, int stage, int64_t begin_b
 	struct pd_chunk_range range;
 
 	if (!pd_plan_is_sparse(plan, stage))
-		return bytes;
+		return pd_profile_summed_bytes(plan->profile, plan->gradient_dtype, bytes);
 	range = pd_plan_chunks_of(plan, begin_bytes / each, (begin_bytes + bytes) / each,
 				  full_bytes / each);
 	return each * room(plan, &range, full_bytes / each, sent(range.count, plan->sparsity));

@@ -27,6 +27,21 @@ int pd_degrees_parse_tensor(const char *text, int most, int64_t *numbers, bool *
 	return status < 0 ? pd_error_prefix(err, "--tensor: \"%.60s\"", text) : count;
 }
 
+int64_t pd_profile_shared_ns(const struct pd_profile *profile, int64_t update_ns, int64_t replicas)
+{
+	return profile->memory.sharded && update_ns > 0 ? (update_ns - 1) / replicas + 1 : update_ns;
+}
+
+int64_t pd_profile_summed_bytes(const struct pd_profile *profile, enum pd_dtype gradient_dtype, int64_t bytes)
+{
+	int64_t gradient = (int64_t)pd_dtype_bytes(gradient_dtype), weight = (int64_t)pd_dtype_bytes(profile->dtype);
+	int64_t floats = bytes / (int64_t)sizeof(float);
+
+	if (!profile->memory.sharded || weight >= gradient)
+		return bytes;
+	return (floats * (gradient + weight) / (2 * gradient)) * (int64_t)sizeof(float);
+}
+
 json_t *pd_degrees_json(const struct pd_degrees *group)
 {
 	return json_pack("{sI sb sI sI sI}", "tensor", group->tensor, "sequence", group->sequence, "sharded",

@@ -215,6 +215,13 @@ static inline int64_t pd_profile_step_ns(const struct pd_profile_layer *layer)
 
 /* Returns the time of an update that keeps the version it reads; at least update_ns. */
 int64_t pd_profile_apart_ns(const struct pd_profile_layer *layer);
+/* Returns the time of a layer's update among replicas, which may share it out. */
+int64_t pd_profile_shared_ns(const struct pd_profile *profile, int64_t update_ns, int64_t replicas);
+/*
+ * Returns what a sum of so many bytes of gradients, f32, is alike in what it sends: where replicas share the optimizer
+ * out each gets the sum of its part alone, and then the others' weights.
+ */
+int64_t pd_profile_summed_bytes(const struct pd_profile *profile, enum pd_dtype gradient_dtype, int64_t bytes);
 /*
  * Checks that both are of one model; returns 0, or -1 (usage) with a message that begins with a
  * file's name.

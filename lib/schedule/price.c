@@ -71,7 +71,8 @@ static void price_time(struct pd_stage_price *price, const struct pd_plan *plan,
 						pd_profile_input_ns(layer));
 		price->backward_weight_ns = pd_plus(price->backward_weight_ns,
 						 pd_profile_weight_ns(layer));
-		price->update_ns = pd_plus(price->update_ns, layer->update_ns);
+		price->update_ns = pd_plus(price->update_ns, pd_profile_shared_ns(
+			plan->profile, layer->update_ns, plan->stages[s].replicas));
 		price->update_apart_ns = pd_plus(price->update_apart_ns,
 						 pd_profile_apart_ns(layer));
 		if (pd_plan_reruns(plan, s, l))

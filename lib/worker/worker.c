@@ -61,7 +61,8 @@ static int open_reductions(struct pd_worker *w, struct chunk *c, struct pd_error
 	for (int i = 0; i < c->bucket_count && c->stage->replicas > 1; i++) {
 		struct bucket *bucket = &c->buckets[i];
 
-		config.floats = bucket->floats;
+		config.floats = (size_t)pd_profile_summed_bytes(plan->profile, plan->gradient_dtype, (int64_t)(
+						bucket->floats * sizeof(float))) / sizeof(float);
 		if (open_one(w, c->residual ? open_sparse(w, c, bucket, &config, err)
 			     : pd_reductions[plan->reducer]->open(&config, err),
 			     &bucket->reduction) < 0)

@@ -170,7 +170,7 @@ static void check_layer(struct ref *r, int l)
 	for (int part = 0; part < PD_COST_PARTS; part++) {
 		struct pd_cost cost;
 
-		pd_cost_of(&of, (enum pd_cost_part)part, &cost);
+		pd_cost_count(&of, (enum pd_cost_part)part, &cost);
 		if (cost.bytes == 0)
 			continue;
 		if (!is_unlike(layer->kind, (enum pd_cost_part)part))

@@ -20,11 +20,6 @@ static int64_t backward_of(const struct pd_profile_layer *layer)
 	return layer->backward_ns;
 }
 
-static int64_t update_of(const struct pd_profile_layer *layer)
-{
-	return layer->update_ns;
-}
-
 static int64_t *before_each(const struct pd_profile *profile,
 			    int64_t (*time_of)(const struct pd_profile_layer *layer))
 {
@@ -45,6 +40,18 @@ static int64_t *again_before_each(const struct pd_plan *plan, const struct pd_pr
 		kept_ns += plan->kept[l] ? profile->layers[l].forward_ns : 0;
 		before[l + 1] -= kept_ns;
 	}
+	return before;
+}
+
+/* The same of updates, which replicas may share out. */
+static int64_t *update_before_each(const struct pd_plan *plan, const struct pd_profile *profile)
+{
+	int64_t *before = pd_calloc((size_t)profile->layer_count + 1, sizeof(*before));
+
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int l = plan->stages[s].first_layer, i = 0; i < plan->stages[s].layer_count; i++, l++)
+			before[l + 1] = before[l] + pd_profile_shared_ns(plan->profile,
+				profile->layers[l].update_ns, plan->stages[s].replicas);
 	return before;
 }
 
@@ -272,7 +279,7 @@ static void make_kinds(struct pd_sim *sim, const struct pd_plan *plan)
 			.backward_ns = before_each(profile, backward_of),
 			.input_ns = before_each(profile, pd_profile_input_ns),
 			.weight_ns = before_each(profile, pd_profile_weight_ns),
-			.update_ns = before_each(profile, update_of),
+			.update_ns = update_before_each(plan, profile),
 			.update_apart_ns = before_each(profile, pd_profile_apart_ns),
 		};
 	}

@@ -272,8 +272,11 @@ struct stage {
 };
 
 /* Returns the least bytes of gradients that replicas sum in an update (plan/sparse.h rounds up). */
-static int64_t summed_bytes(const struct pd_plan_request *request, int64_t parameter_bytes)
+static int64_t summed_bytes(const struct bound *b, int64_t parameter_bytes)
 {
+	const struct pd_plan_request *request = b->request;
+
+	parameter_bytes = pd_profile_summed_bytes(b->costs->profile, request->gradient_dtype, parameter_bytes);
 	if (request->reducer != PD_REDUCER_dense)       /* only dense sums are known to take any time */
 		return 0;
 	if (request->sparsity == 0)
@@ -288,13 +291,13 @@ static struct stage stage_of(const struct bound *b, int u, int i)
 	int v = pd_points_end(points, u, i);
 	bool known = !points->states || points->traffic;
 	bool alone = pd_schedule_has(b->request->schedule, PD_FACT_ALONE) && !points->states;
-	int64_t bytes = summed_bytes(b->request,
+	int64_t bytes = summed_bytes(b,
 				     points->parameter_bytes[v] - points->parameter_bytes[u]);
 
 	return (struct stage){
 		.passes_ns = b->passes_ns[alone ? points->last : v] - b->passes_ns[u],
 		.way_ns = b->way_ns[v] - b->way_ns[u], .before_ns = b->before_ns[u],
-		.update_ns = b->update_ns[v] - b->update_ns[u],
+		.update_ns = pd_profile_shared_ns(b->costs->profile, b->update_ns[v] - b->update_ns[u], b->devices),
 		.traffic_ns = known ? pd_cost_of((double)pd_points_traffic(points, u, i) * b->ns_per_byte)
 				    : 0,
 		.bytes = bytes, .sure_bytes = pd_max64(0, bytes - SHORT * (int64_t)b->devices),

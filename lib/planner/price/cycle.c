@@ -34,7 +34,8 @@ static int64_t update_on(const struct pd_schedule *schedule, const struct pd_pro
 	int64_t sum = 0;
 
 	for (int l = 0; l < stage->layer_count; l++)
-		sum += apart ? pd_profile_apart_ns(&layers[l]) : layers[l].update_ns;
+		sum += pd_profile_shared_ns(schedule->plan->profile, apart ? pd_profile_apart_ns(&layers[l])
+					    : layers[l].update_ns, stage->replicas);
 	return sum;
 }
 

@@ -138,7 +138,8 @@ static void window_init(struct window *window, const struct pd_plan *plan)
 		window->update_ns[s] = defers ? pd_max64(0, stage->allreduce_ns - stage->forward_ns)
 					      : stage->allreduce_ns;
 		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
-			window->update_ns[s] += plan->profile->layers[l].update_ns;
+			window->update_ns[s] += pd_profile_shared_ns(plan->profile, plan->profile->layers[l].update_ns,
+								     stage->replicas);
 		window->transfer_ns[s] = pd_stage_way_ns(plan, wiring, s);
 	}
 	pd_wiring_free(wiring);
