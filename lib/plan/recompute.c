@@ -61,6 +61,8 @@ int pd_profile_overwrites(const struct pd_profile *profile, int layer)
 {
 	const struct pd_profile_layer *at = &profile->layers[layer];
 
+	if (profile->memory.model != PD_MEMORY_OWN)     /* others may keep nothing of a layer, and overwrite nothing */
+		return -1;
 	return at->stash_bytes < at->activation_bytes && at->input_count > 0 ? at->inputs[0] : -1;
 }
 

@@ -4,7 +4,7 @@ lib_libpd_a_SOURCES += lib/planner/alternatives.c lib/planner/batch.c lib/planne
 	lib/planner/cut/points.h lib/planner/cut/states.c lib/planner/cut/states.h \
 	lib/planner/cut/views.c lib/planner/cut/views.h lib/planner/formula/levels.c \
 	lib/planner/formula/levels.h lib/planner/formula/published.c lib/planner/formula/published.h \
-	lib/planner/formula/terms.c lib/planner/formula/terms.h lib/planner/expect.c lib/planner/expect.h lib/planner/groups.c lib/planner/groups.h lib/planner/hand.c \
+	lib/planner/formula/terms.c lib/planner/formula/terms.h lib/planner/expect.c lib/planner/expect.h lib/planner/hand.c \
 	lib/planner/kinds.c lib/planner/kinds.h lib/planner/none.c lib/planner/ordered.c lib/planner/planner.c lib/planner/planner.h lib/planner/price/cost.c \
 	lib/planner/price/cost.h lib/planner/price/cost_kind.def lib/planner/price/cycle.c \
 	lib/planner/price/cycle.h lib/planner/price/flow.c lib/planner/price/flow.h \
@@ -19,4 +19,5 @@ lib_libpd_a_SOURCES += lib/planner/alternatives.c lib/planner/batch.c lib/planne
 	lib/planner/search/placement.c lib/planner/search/placement.h lib/planner/search/recompute.c \
 	lib/planner/search/recompute.h lib/planner/search/recompute_kind.def \
 	lib/planner/search/refine.c lib/planner/search/simulated.c lib/planner/search/warmup.c \
-	lib/planner/search/warmup.h lib/planner/sums.c lib/planner/sums.h
+	lib/planner/search/warmup.h lib/planner/sums.c lib/planner/sums.h \
+	lib/planner/groups.c lib/planner/groups.h

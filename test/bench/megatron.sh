@@ -18,9 +18,12 @@ jq '.attention = "unfused" | .dropout = "fused" | .update_bytes = 56' "$PD_DEVIC
 network() {
 	pd-model gpt2 --layers="$1" --hidden="$2" --heads="$3" --sequence=2048 --positions=2048 --vocabulary=51200
 }
-# A stage that runs attention's core again before its backward takes that time, and keeps no scores.
-selective='.layers |= map(if .name | test("^h.[0-9]+.attn$") then .backward_input_ns += .forward_ns |
-	.backward_ns += .forward_ns | .stash_bytes = .activation_bytes else . end)'
+# What is computed again before backward: all blocks, or attention's core alone, whose scores then are not kept.
+blocks='^h[.]' core='^h[.][0-9]+[.]attn$'
+# again LAYERS PLAN: prints the plan, every stage of which recomputes the layers whose names match.
+again() {
+	jq --arg layers "$1" '.stages |= map(.recompute = [.layers[] | select(test($layers))])' "$2"
+}
 # deviations: reads lines "found expected ..." and prints the mean and the largest deviation in percent.
 deviations() {
 	awk '{ d = 100 * ($1 / $2 - 1); if (d < 0) d = -d; sum += d; if (d > most) most = d }
@@ -56,8 +59,8 @@ awk '{ what = $0; sub("[^ ]* [^ ]* ", "", what); printf "  %-22s %6.2f  measured
 	what, $1, $2, 100 * ($1 / $2 - 1) }' "$work/table4"
 deviations <"$work/table4" | sed 's/\(.*\) \(.*\)/  mean \1 %, at most \2 %/'
 
-# iteration SPLIT RECOMPUTED: prints by replay, and by the form that no plan is needed for, the seconds of one.
-iteration() {
+# planned SPLIT MICROBATCHES: leaves the plan.
+planned() {
 	kind=1f1b
 	[ "$chunks" = 1 ] || kind="interleaved --chunks=$chunks"
 	stages=$((ranks * chunks))
@@ -65,23 +68,23 @@ iteration() {
 	list="Et*$each|(t*$each|)*$((stages - 2))t*${each}L"
 	[ $stages -gt 1 ] || list=Et*${each}L
 	network "$layers" "$hidden" "$heads" >"$work/model.json"
-	pd-profile --device="$work/a100.json" --dtype=bf16 --batch-size="$samples" --tensor="$1" "$work/model.json" >"$work/whole.json"
-	again=$(seq -s, 0 $((stages - 1)))
-	cp "$work/whole.json" "$work/profile.json"
-	if [ "$2" = selective ]; then
-		jq "$selective" "$work/whole.json" >"$work/profile.json"
-		again=none
-	fi
+	pd-profile --device="$work/a100.json" --dtype=bf16 --batch-size="$samples" --tensor="$1" "$work/model.json" >"$work/profile.json"
 	# shellcheck disable=SC2086
-	pd-plan -t "8@300GB/s+12us,$ranks@200GB/s+20us" --schedule=$kind --weights=flush --microbatches="$microbatches" \
-		--stages="megatron:$list" --memory=1000TB --memory-margin=0 --recompute="$again" -q \
+	pd-plan -t "8@300GB/s+12us,$ranks@200GB/s+20us" --schedule=$kind --weights=flush --microbatches="$2" \
+		--stages="megatron:$list" --memory=1000TB --memory-margin=0 --recompute=none -q \
 		--memory-model=megatron "$work/profile.json" >"$work/plan.json"
+}
+# iteration SPLIT LAYERS: prints the seconds of one, by replay, and by the form that no plan is needed for.
+iteration() {
+	planned "$1" "$microbatches"
+	again "$2" "$work/plan.json" >"$work/again.json"
+	period=$(pd-replay --format=json "$work/again.json" | jq .period_ns)
 	jq -r --argjson m "$microbatches" --argjson p "$ranks" --argjson v "$chunks" --argjson n $((layers / ranks)) \
-		--argjson again "$([ "$2" = selective ] && echo 1 || echo 2)" '.predicted.period_ns as $period | .profile.layers |
+		--arg again "$2" --argjson period "$period" '.profile.layers |
 		def sum(which; key): map(select(.name | which) | key // 0) | add;
-		def block: test("^h.1[.]"); def head: test("^(ln_f|head|loss)$");
-		(($again * sum(block; .forward_ns) + sum(block; .backward_ns)) * $n) as $rank |
-		($again * sum(head; .forward_ns) + sum(head; .backward_ns)) as $last |
+		def block: test("^h.1[.]"); def head: test("^(ln_f|head|loss)$"); def both: block and test($again);
+		((sum(both; .forward_ns) + sum(block; .forward_ns) + sum(block; .backward_ns)) * $n) as $rank |
+		(sum(head; .forward_ns) + sum(head; .backward_ns)) as $last |
 		[$m * $period, $m * ($rank + $last) + ($p - 1) / $v * $rank + $n * sum(block; .update_ns)] |
 		map(. / 1e9) | @tsv' "$work/plan.json"
 }
@@ -89,7 +92,9 @@ echo
 echo "Seconds of an iteration (table 5), replayed, and in closed form:"
 while read -r name layers hidden heads ranks chunks microbatches samples full both; do
 	while read -r split how measured; do
-		iteration $split $how | awk -v measured=$measured -v name=$name -v how=$how '{
+		layers_again=$blocks
+		[ $how = full ] || layers_again=$core
+		iteration $split "$layers_again" | awk -v measured=$measured -v name=$name -v how=$how '{
 			printf "  %-5s %-10s %6.2f  %+5.1f %%  %6.2f  %+5.1f %%  measured %5.2f\n", name, how, $1,
 				100 * ($1 / measured - 1), $2, 100 * ($2 / measured - 1), measured
 			print $1, measured >>"'"$work"'/replayed"
@@ -113,26 +118,16 @@ echo "  (calculon, an analytical model, does 3.65 and 8.87 %)"
 echo
 echo "GiB of a device for the blocks, states, activations, and these selective with sequence (figure 1):"
 while read -r name layers hidden heads ranks chunks samples states plain both; do
-	network "$layers" "$hidden" "$heads" >"$work/model.json"
 	for split in 8 8,sequence; do
-		pd-profile --device="$work/a100.json" --dtype=bf16 --batch-size="$samples" --tensor=$split "$work/model.json" |
-			if [ $split = 8 ]; then jq .; else jq "$selective"; fi >"$work/profile.json"
-		kind=1f1b
-		[ "$chunks" = 1 ] || kind="interleaved --chunks=$chunks"
-		stages=$((ranks * chunks))
-		each=$((layers / stages))
-		list="Et*$each|(t*$each|)*$((stages - 2))t*${each}L"
-		[ $stages -gt 1 ] || list=Et*${each}L
-		# shellcheck disable=SC2086
-		pd-plan -t "8@300GB/s,$ranks@200GB/s" --schedule=$kind --weights=flush --microbatches=$((4 * ranks)) -q \
-			--stages="megatron:$list" --memory=1000TB --recompute=none "$work/profile.json" >"$work/plan.json"
-		pd-schedule "$work/plan.json" 2>/dev/null >"$work/schedule"
+		planned $split $((4 * ranks))
 		# forwards of the first rank that are ahead of their backwards, at most
-		flight=$(jq -s '[.[] | select(.rank == 0 and (.op == "forward" or .op == "backward"))] |
-			reduce .[] as $o ([0, 0]; .[0] += (if $o.op == "forward" then 1 else -1 end) |
-			.[1] = ([.[0], .[1]] | max)) | .[1]' "$work/schedule")
-		jq -r --argjson flight "$flight" --argjson each $each --argjson chunks "$chunks" '[.profile.layers[] |
-			select(.name | startswith("h.1."))] | [(map(.parameter_bytes // 0) | add) / 4 * 18 * $each * $chunks,
+		flight=$(pd-schedule "$work/plan.json" 2>/dev/null | jq -s '[.[] | select(.rank == 0 and (.op == "forward" or
+			.op == "backward"))] | reduce .[] as $o ([0, 0]; .[0] += (if $o.op == "forward" then 1 else -1 end) |
+			.[1] = ([.[0], .[1]] | max)) | .[1]')
+		jq -r --argjson flight "$flight" --argjson each $each --argjson chunks "$chunks" --arg split $split \
+			--arg core "$core" '[.profile.layers[] | select(.name | startswith("h.1.")) |
+			if $split != "8" and (.name | test($core)) then .stash_bytes = .activation_bytes else . end] |
+			[(map(.parameter_bytes // 0) | add) / 4 * 18 * $each * $chunks,
 			(map(.stash_bytes) | add) * $flight * $each] | map(. / 8 / 1073741824) | @tsv' "$work/plan.json"
 	done | awk -v name="$name" -v states="$states" -v plain="$plain" -v both="$both" 'NR == 1 { s = $1; a = $2 }
 		NR == 2 { printf "  %-5s %6.2f (%s) %7.2f (%s) %6.2f (%s)\n", name, s, states, a, plain, $2, both
