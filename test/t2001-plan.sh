@@ -379,7 +379,7 @@ test_row search "auto: the bound is that of all schedules, also of those that do
 	done >bounds
 	cat bounds
 	status 1 pd-plan "$@" -m 60MB --schedule=zb-h1 deep.json 2>err
-	pd-plan "$@" -m 60MB --schedule=auto deep.json | jq -e ".schedule == \"1f1b\" and
+	pd-plan "$@" -m 60MB --schedule=auto deep.json | jq -e ".schedule == \"ordered\" and
 		.predicted.lower_bound_ns == $(sort -n bounds | head -1)"'
 test_ok "by hand: stages that would not fit recompute, or those that are named" '
 	deep "[.stages[].recompute] == [true, true, false, false]" --stages=3,3,3,3 -m 40MB

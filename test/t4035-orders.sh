@@ -114,8 +114,16 @@ for options in "" "--chunks=2" "--memory=1000kB"; do
 		pd-plan --explain --topology=2@10Gbit/s --schedule=zb-auto --microbatches=5 $options residual \
 			2>explained >again.json
 		cmp plan.json again.json
-		grep "^order: the shortest that was found" explained'
+		grep "^order: the shortest that was found" explained
+		grep -E "^ordered  *flush  .*the plan" explained'
 done
+test_ok "any schedule: a search of orders is one, and what each would take is said" '
+	pd-plan --quiet --explain --straight --topology=4@1GB/s --memory=22000000B --microbatches=8 --weights=flush \
+		--schedule=auto profile.json 2>explained >plan.json
+	cat explained
+	jq -e ".schedule == \"ordered\"" plan.json
+	grep -E "^zb-h1  *flush  .*[0-9] .B$" explained
+	grep -E "^ordered  *flush  .*the plan" explained'
 
 # Each is refused, with a sentence that names the place.
 as_order chunks-v 5 <zb-v.csv

@@ -282,6 +282,27 @@ static void put_limit(const struct pd_usage *usage, FILE *out)
 		part > 100.5 ? "; the formula of the chosen cost counts less" : "");
 }
 
+static void explain_schedules(const struct pd_plan *plan, FILE *out)
+{
+	bool any = false;
+
+	for (int k = 0; k < PD_SCHEDULE_KINDS * PD_WEIGHT_KINDS; k++) {
+		int kind = k / PD_WEIGHT_KINDS, weights = k % PD_WEIGHT_KINDS;
+		const struct pd_schedule_tried *one = &plan->predicted.schedules[kind][weights];
+		char bytes[32], time[32];
+
+		if (one->period_ns == 0)
+			continue;
+		if (!any)
+			fprintf(out, "\n%-12s  %-13s  %10s  %10s\n", "schedule", "weights", "period", "memory");
+		any = true;
+		fprintf(out, "%-12s  %-13s  %10s  %10s%s\n", pd_schedule_kind_name[kind],
+			pd_weight_kind_name[weights], pd_show_time(one->period_ns, time),
+			pd_show_device_bytes(plan, one->memory_bytes, bytes),
+			kind == (int)plan->schedule && weights == (int)plan->weights ? "  (the plan's)" : "");
+	}
+}
+
 static void explain_reducers(const struct pd_plan *plan, FILE *out)
 {
 	fprintf(out, "\n%-18s  %15s  %10s\n", "all-reduce", "buckets above", "period");
@@ -386,6 +407,7 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 		predicted->speedup_over_data_parallel);
 	if (usage->report)
 		pd_report_print_sums(usage->report, NULL, out);
+	explain_schedules(plan, out);
 	if (predicted->reducers[PD_REDUCER_dense].period_ns > 0 && pd_sums_of(plan) > 0)
 		explain_reducers(plan, out);
 	if ((plan->bucket_bytes > 0 || predicted->any_bucket) && pd_sums_of(plan) > 0)

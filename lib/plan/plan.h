@@ -75,6 +75,12 @@ struct pd_reducer_tried {
 	bool fits;
 };
 
+/* The best plan with a schedule and weights. */
+struct pd_schedule_tried {
+	int64_t period_ns;              /* 0: there is none */
+	int64_t memory_bytes;
+};
+
 struct pd_prediction {
 	int64_t period_ns, memory_bytes, lower_bound_ns;
 	int64_t period_low_ns, period_high_ns;  /* where a run's lies in eight of ten cases; 0: unknown */
@@ -88,6 +94,8 @@ struct pd_prediction {
 	int alternative_count;
 	struct pd_alternative *alternatives;    /* by kind; owned */
 	struct pd_reducer_tried reducers[PD_REDUCER_KINDS];     /* where any may be taken */
+	/* Where any schedule or weights may be taken, or an order was searched for. */
+	struct pd_schedule_tried schedules[PD_SCHEDULE_KINDS][PD_WEIGHT_KINDS];
 	bool any_bucket;                /* bucket_bytes was chosen, if only to be 0 */
 };
 

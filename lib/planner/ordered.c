@@ -12,12 +12,14 @@
 #include "planner/search/recompute.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct ordered {
 	const struct pd_task *task;
 	struct pd_plan *best;
 	int64_t time_ns;
 	struct pd_error why;            /* why there is none */
+	struct pd_prediction tried;     /* its `schedules`: of those whose stages are taken */
 };
 
 /* Gives a plan its order, and keeps it if it is the best so far; it is dropped otherwise. */
@@ -82,6 +84,7 @@ static void offer_best(struct ordered *o, enum pd_schedule_kind schedule, int ch
 {
 	struct pd_plan_request request = *o->task->request;
 	struct pd_task one = *o->task;
+	struct pd_plan *plan;
 	int64_t time_ns;
 
 	request.schedule = schedule;
@@ -91,7 +94,11 @@ static void offer_best(struct ordered *o, enum pd_schedule_kind schedule, int ch
 	one.request = &request;
 	one.straight = true;
 	pd_effort_begin(request.effort);
-	offer(o, pd_simulated_plan(&one, &time_ns, &o->why));
+	plan = pd_simulated_plan(&one, &time_ns, &o->why);
+	if (plan)
+		o->tried.schedules[schedule][PD_WEIGHTS_FLUSH] =
+			(struct pd_schedule_tried){ time_ns, pd_candidate_fullest(plan, NULL) };
+	offer(o, plan);
 }
 
 /* The best plans of zb-h1 and 1f1b and, where memory is limited, stages that are fast without a limit. */
@@ -243,5 +250,8 @@ struct pd_plan *pd_ordered_plan(const struct pd_task *task, int64_t *time_ns_p, 
 		return NULL;
 	}
 	*time_ns_p = o.time_ns;
+	o.tried.schedules[PD_SCHEDULE_ORDERED][PD_WEIGHTS_FLUSH] =
+		(struct pd_schedule_tried){ o.time_ns, pd_candidate_fullest(o.best, NULL) };
+	memcpy(o.best->predicted.schedules, o.tried.schedules, sizeof(o.tried.schedules));
 	return o.best;
 }

@@ -15,6 +15,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define ENOUGH 200              /* part by which no plan in another order of kinds is faster */
 
@@ -228,6 +229,7 @@ static struct pd_plan *plan_any(struct pd_task *task, int64_t *time_ns_p, int64_
 				struct pd_error *err)
 {
 	int64_t *closest_p = task->closest_bytes, least_bytes = INT64_MAX;
+	struct pd_prediction tried = { .period_ns = 0 };
 	struct pd_plan *best = NULL;
 	struct pd_error why;
 	bool told = false;
@@ -252,6 +254,9 @@ static struct pd_plan *plan_any(struct pd_task *task, int64_t *time_ns_p, int64_
 			least_bytes = *closest_p;
 		}
 		*bound_ns_p = pd_min64(*bound_ns_p, bound_ns);
+		if (plan)
+			tried.schedules[request.schedule][request.weights] =
+				(struct pd_schedule_tried){ time_ns, pd_candidate_fullest(plan, NULL) };
 		if (plan && (!best || is_better(plan, time_ns, best, *time_ns_p, request.min_gain))) {
 			struct pd_plan *other = best;
 
@@ -262,6 +267,8 @@ static struct pd_plan *plan_any(struct pd_task *task, int64_t *time_ns_p, int64_
 		pd_candidate_drop(plan);
 	}
 	*closest_p = least_bytes;
+	if (best)
+		memcpy(best->predicted.schedules, tried.schedules, sizeof(tried.schedules));
 	return best;
 }
 
