@@ -116,6 +116,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 	test/data/fuzz/config/gpt2.json test/data/fuzz/config/llama3.json \
 	test/data/fuzz/config/mistral.json test/data/fuzz/config/vit.json \
 	test/data/fuzz/onnx/images.onnx test/data/fuzz/onnx/rotary.onnx test/data/fuzz/onnx/sequence.onnx \
+	test/data/fuzz/kineto/gpu.json test/data/fuzz/kineto/modules.json test/data/fuzz/kineto/pipeline.json \
 	test/data/fuzz/cifar/one test/data/fuzz/idx/four test/data/fuzz/safetensors/small \
 	test/data/fuzz/index/bad-place.json test/data/fuzz/index/two.json \
 	test/data/fuzz/model/names.json test/data/fuzz/model/source.json test/data/fuzz/npy/plain test/data/fuzz/npy/wide test/data/fuzz/npz/deflated test/data/fuzz/npz/stored test/data/fuzz/tokens/bare \
@@ -180,7 +181,8 @@ print-sanitized-tests:
 .PHONY: print-readers
 print-readers:
 	@echo $(foreach folder,base onnx model network topology profile plan schedule trace data checkpoint,\
-		$(filter lib/$(folder)/%,$(lib_libpd_a_OBJECTS) $(lib_libpddevice_a_OBJECTS)))
+		$(filter lib/$(folder)/%,$(lib_libpd_a_OBJECTS) $(lib_libpddevice_a_OBJECTS))) \
+		$(filter lib/measure/%,$(lib_libpd_a_OBJECTS))
 
 # check-gpu runs the tests that say most about a GPU.  Without a GPU it skips them, unless PD_GPU=yes.
 GPU_TESTS = $(CONFORM) test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh \

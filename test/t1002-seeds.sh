@@ -3,7 +3,7 @@
 # Readers accept the seeds of the fuzzers, and refuse in one sentence what a fuzzer once found (bad-*).
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
-for kind in model config onnx profile topology plan schedule trace safetensors index topology-string idx cifar npy npz tokens; do
+for kind in model config onnx profile topology plan schedule trace kineto safetensors index topology-string idx cifar npy npz tokens; do
 	ln -s "$PD_BUILD/test/unit/seeds" "$kind"
 	set --
 	for file in "$PD_SOURCE/test/data/small-$kind".json* "$PD_SOURCE/test/data/fuzz/$kind"/*; do

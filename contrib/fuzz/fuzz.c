@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "checkpoint/tensors.h"
 #include "data/dataset.h"
+#include "measure/kineto.h"
 #include "network/config.h"
 #include "network/onnx.h"
 #include "plan/plan.h"
@@ -202,20 +203,12 @@ static int read_schedule(const char *file, struct pd_error *err)
 	return 0;
 }
 
-static int read_trace(const char *file, struct pd_error *err)
+/* Reports a trace, and frees it. */
+static void use_trace(struct pd_trace *trace)
 {
-	struct pd_trace *trace;
-	struct pd_plan *plan;
-	struct pd_lists *lists;
 	struct pd_timeline *timeline;
 	struct pd_report *report;
 
-	if (pd_trace_or_lists_read(file, &trace, &plan, &lists, err) < 0)
-		return -1;
-	pd_lists_free(lists);
-	pd_plan_free(plan);
-	if (!trace)
-		return 0;
 	pd_trace_join_transfers(trace);
 	timeline = pd_timeline_new(trace);
 	report = pd_report_new(timeline);
@@ -225,6 +218,32 @@ static int read_trace(const char *file, struct pd_error *err)
 	pd_report_free(report);
 	pd_timeline_free(timeline);
 	pd_trace_free(trace);
+}
+
+static int read_trace(const char *file, struct pd_error *err)
+{
+	struct pd_trace *trace;
+	struct pd_plan *plan;
+	struct pd_lists *lists;
+
+	if (pd_trace_or_lists_read(file, &trace, &plan, &lists, err) < 0)
+		return -1;
+	pd_lists_free(lists);
+	pd_plan_free(plan);
+	if (trace)
+		use_trace(trace);
+	return 0;
+}
+
+static int read_kineto(const char *file, struct pd_error *err)
+{
+	struct pd_kineto_missing missing;
+	struct pd_trace *trace = pd_kineto_read(&file, 1, NULL, &missing, err);
+
+	if (!trace)
+		return -1;
+	expect_readable(pd_plan_json(trace->plan), read_plan_again);
+	use_trace(trace);
 	return 0;
 }
 
@@ -462,7 +481,7 @@ static const struct kind {
 } kinds[] = {
 	{ "model", read_model, NULL }, { "config", read_config, NULL }, { "onnx", read_onnx, NULL },
 	{ "profile", read_profile, NULL }, { "topology", read_topology, NULL }, { "plan", read_plan, NULL },
-	{ "schedule", read_schedule, NULL }, { "trace", read_trace, NULL },
+	{ "schedule", read_schedule, NULL }, { "trace", read_trace, NULL }, { "kineto", read_kineto, NULL },
 	{ "safetensors", read_safetensors, NULL }, { "index", read_index, open_index },
 	{ "topology-string", read_string, NULL }, { "idx", read_data, open_idx, true },
 	{ "cifar", read_data, open_cifar }, { "npy", read_data, open_npy, true },

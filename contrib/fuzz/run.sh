@@ -16,8 +16,8 @@ build=${FUZZ_BUILD:-$source/build-fuzz}
 seconds=${1:?"usage: run.sh SECONDS [KIND...]"}
 shift
 [ $# -gt 0 ] ||
-	set -- model config onnx profile topology plan schedule trace safetensors index topology-string idx cifar npy \
-		npz tokens checkpoint
+	set -- model config onnx profile topology plan schedule trace kineto safetensors index topology-string idx cifar \
+		npy npz tokens checkpoint
 
 mkdir -p "$build" && cd "$build" || exit 3
 build() {
