@@ -815,4 +815,15 @@ if [ -d "$profiles" ]; then
 else
 	test_skip "published profiles" "not here"
 fi
+test_ok "a network of so many ways that not all of its states can be looked at is planned, without their bound" '
+	jq -n "
+		def layer(\$name; \$inputs): {name: \$name, inputs: \$inputs, forward_ns: 1000, backward_ns: 2000,
+			activation_bytes: 100, parameter_bytes: 100};
+		{format: \"pd-profile\", version: 1, name: \"wide\", batch_size: 1, device: {kind: \"cpu\"}, inputs: [\"x\"],
+		 layers: [layer(\"in\"; [\"x\"]),
+			(range(8) as \$b | range(12) as \$n |
+				layer(\"b\(\$b)n\(\$n)\"; [if \$n == 0 then \"in\" else \"b\(\$b)n\(\$n - 1)\" end])),
+			layer(\"out\"; [range(8) | \"b\(.)n11\"])]}" >wide.json
+	pd-plan -q -t 2@1GB/s wide.json | jq -e ".stages | length == 2"
+	pd-plan -q -t 1@1GB/s wide.json | jq -e ".stages | length == 1"'
 test_done

@@ -228,7 +228,9 @@ void pd_points_set(struct pd_points *points, int u)
 
 const struct pd_profile *pd_points_profile(const struct pd_points *points)
 {
-	return points->states ? points->states->profile : points->row.costs->profile;
+	if (points->states)
+		return points->states->profile;
+	return points->row.costs ? points->row.costs->profile : NULL;
 }
 
 /* Copies that layers share are counted more than once; a weight and a gradient of 16 bits are half of f32's. */
