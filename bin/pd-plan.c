@@ -110,7 +110,7 @@ static const struct pd_opt options[] = {
 	  "weights among devices that act as one: full", &shard, .choices = shards },
 	PD_OPT_GROUP("Schedule and weights"),
 	{ "schedule", 0, PD_OPT_CHOICE, "NAME",
-	  "1f1b (default), gpipe, interleaved, zb-h1, zb-v, v-half, v-min, dualpipe-v, nf1b, none, zb-auto, auto", &schedule,
+	  "1f1b (default), gpipe, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, dualpipe-v, nf1b, none, zb-auto, auto", &schedule,
 	  .choices = schedules },
 	{ "weights", 0, PD_OPT_CHOICE, "NAME",
 	  "stash, vertical-sync, 2bw, flush, latest, auto; default: pd-plan(1)", &weights,

@@ -28,7 +28,7 @@ import xml.dom.minidom
 WEIGHTS = {
     None: ["stash", "vertical-sync", "2bw", "flush", "latest", "auto"],
     "1f1b": ["stash", "vertical-sync", "2bw", "flush", "latest", "auto"], "none": ["stash", "flush"],
-    "gpipe": ["flush"], "zb-h1": ["flush"], "interleaved": ["flush"],
+    "gpipe": ["flush"], "zb-h1": ["flush"], "zb-h2": ["flush"], "interleaved": ["flush"],
     "zb-v": ["flush"], "v-half": ["flush", "2bw"], "v-min": ["flush", "2bw"], "dualpipe-v": ["flush"],
     "nf1b": ["stash", "vertical-sync", "latest"],
 }

@@ -29,7 +29,7 @@ import time
 # What goes with which schedule, and the weights that update only together, so that ranks can agree.
 WEIGHTS = {
     "1f1b": ["stash", "vertical-sync", "2bw", "flush", "latest"], "none": ["stash", "flush"],
-    "gpipe": ["flush"], "zb-h1": ["flush"], "interleaved": ["flush"],
+    "gpipe": ["flush"], "zb-h1": ["flush"], "zb-h2": ["flush"], "interleaved": ["flush"],
     "zb-v": ["flush"], "v-half": ["flush", "2bw"], "v-min": ["flush", "2bw"], "dualpipe-v": ["flush"],
     "nf1b": ["stash", "vertical-sync", "latest"],
 }

@@ -24,7 +24,7 @@ tables() {
 	echo "$2 $3 $4 compute_comms $name-comms.csv" >>cases
 }
 
-for schedule in gpipe 1f1b zb-h1; do
+for schedule in gpipe 1f1b zb-h1 zb-h2; do
 	test_ok "$schedule, 2 to 8 ranks, 1 to 32 microbatches: PyTorch takes every table" '
 		: >cases
 		for ranks in 2 3 4 5 6 7 8; do

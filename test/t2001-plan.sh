@@ -36,7 +36,7 @@ test_ok "a search whose effort is spent ends with the best plan so far, and says
 		one_line err
 		grep -q "the search ended early, with the best so far (--effort)$" err
 		jq -e ".predicted | .ended_early and .lower_bound_ns <= .period_ns" early.json
-		jq -e ".predicted.period_ns < 1.1 * $(jq .predicted.period_ns a.json)" early.json
+		jq -e ".predicted.period_ns < 1.15 * $(jq .predicted.period_ns a.json)" early.json
 		"$PD_BUILD/test/unit/read-document" plan early.json >again
 		cmp early.json again
 	done
@@ -190,7 +190,7 @@ chain 4 | jq '.layers |= [to_entries[] | .key as $l | .value + {forward_ns: ([10
 	backward_ns: ([2000, 24000, 12000, 24000][$l]), activation_bytes: (if $l == 1 then 120000 else 1200 end),
 	parameter_bytes: (if $l == 0 then 48000 else 4 end)}]' >uneven.json
 test_ok "a plan is found in the memory that the one without a limit needs, with every schedule" '
-	for schedule in interleaved zb-h1 zb-v v-half v-min dualpipe-v gpipe 1f1b none nf1b; do
+	for schedule in interleaved zb-h1 zb-h2 zb-v v-half v-min dualpipe-v gpipe 1f1b none nf1b; do
 		set -- --schedule=$schedule -t 4@1GB/s uneven.json
 		need=$(pd-plan "$@" | jq .predicted.memory_bytes)
 		pd-plan --memory="${need}B" "$@" | jq -e ".predicted.memory_bytes <= $need"
@@ -437,13 +437,12 @@ test_ok "a limit under which stashing does not fit, but two versions do" '
 		jq -e "[.stages[].layers | length] == [3, 3, 3, 3]"
 	status 1 pd-plan -t 4@1GB/s -m 5MB --schedule=interleaved chain.json 2>err; one_line err'
 test_ok "names and combinations that cannot be are refused in one sentence" '
-	refused "one of 1f1b, gpipe, interleaved, zb-h1, zb-v, v-half, v-min, dualpipe-v, nf1b, none" --schedule=other
+	refused "one of 1f1b, gpipe, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, dualpipe-v, nf1b, none" --schedule=other
 	refused "one of stash, vertical-sync, 2bw, flush, latest" --weights=other
 	refused "\"gpipe\" does not go with weights \"2bw\", but with flush" \
 		--schedule=gpipe --weights=2bw
 	refused "3 replicas of stages.0., found 4" --stages=6x3,6 --weights=flush --microbatches=4
 	refused "\"nf1b\" is for unreplicated stages" --stages=6x2,6 --schedule=nf1b
-	refused "needs a multiple of 4" --schedule=interleaved --microbatches=3
 	refused "multiple of the 2 chunks" --schedule=interleaved --stages=4,4,4
 	refused "--chunks allows one" --schedule=interleaved --stages=6x2,6
 	refused "can be cut into 12 stages" --schedule=interleaved --chunks=13

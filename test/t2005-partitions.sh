@@ -155,6 +155,8 @@ test_ok "refused: what a system cannot say" '
 	for format in megatron deepspeed galvatron; do
 		refused "schedule: .* has no \"zb-h1\"" $flush --schedule=zb-h1 $halves --format=$format eight.json
 	done
+	refused "microbatches: Megatron needs a multiple of the 2 ranks" -q --topology=2@10GB/s --schedule=interleaved \
+		--microbatches=3 --format=megatron eight.json
 	refused "schedule: DeepSpeed has no \"gpipe\"" $flush --schedule=gpipe $halves --format=deepspeed eight.json
 	for format in torchtitan megatron deepspeed; do
 		refused "recompute: .*in all stages or in none" $flush --recompute=1 $halves --format=$format eight.json

@@ -57,6 +57,8 @@ interleaved flush 2 chunks-2x2
 interleaved flush 4 chunks-2x2
 interleaved flush 8 residual-1-1-1-1
 interleaved flush 6 chunks-2x3
+interleaved flush 3 chunks-2x2
+interleaved flush 7 chunks-3x2
 nf1b vertical-sync 2 residual-1-1 residual-1-1-1 residual-1-1-1-1
 nf1b vertical-sync 3 residual-1-1-1
 nf1b stash 2 residual-1-1 residual-1-1-1-1

@@ -42,6 +42,7 @@ done <<END
 gpipe flush 4 1-1-1 2-1
 none flush 4 1-1-1
 zb-h1 flush 4 1-1-1-1 2-1
+zb-h2 flush 8 1-1-1-1 2-1
 interleaved flush 4 chunks
 END
 test_ok "a stage without parameters" '

@@ -48,6 +48,8 @@ interleaved flush 4 1,2 chunks
 zb-h1 flush 4 all 1-1 1-1-1 2-1
 zb-h1 flush 4 1 1-1-1
 zb-h1 flush 8 all 1-1-1-1
+zb-h2 flush 8 all 1-1-1-1
+zb-h2 flush 4 1 2-1
 nf1b vertical-sync 2 all 1-1-1
 nf1b stash 2 all 1-1
 nf1b latest 2 all 1-1-1

@@ -152,6 +152,19 @@ static bool reruns_in_part(const struct pd_plan *plan)
 	return any;
 }
 
+/* Megatron's interleaved schedule goes in whole rounds, of a microbatch for each rank of a path. */
+static int check_rounds(const struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+	int64_t round = plan->rank_count;
+
+	if (!pd_schedule_has(plan->schedule, PD_FACT_SHARES) || plan->microbatches % round == 0)
+		return 0;
+	return pd_error_input(err, "%s: microbatches: %s needs a multiple of the %" PRId64 " ranks with schedule \"%s\", "
+			      "found %" PRId64, pd_plan_name(plan), layout->who, round,
+			      pd_schedule_kind_name[plan->schedule], plan->microbatches);
+}
+
 /* A stage that has one microbatch in flight gains nothing by recomputing, and never does in a plan. */
 static int check_recompute(struct layout *layout, struct pd_error *err)
 {
@@ -251,7 +264,7 @@ static int write_megatron(struct layout *layout, struct pd_error *err)
 	int result = 0;
 
 	if (pd_blocks_check_decoder(&layout->blocks, pd_plan_name(plan), layout->who, err) < 0 ||
-	    check_schedule(layout, false, true, false, err) < 0 ||
+	    check_schedule(layout, false, true, false, err) < 0 || check_rounds(layout, err) < 0 ||
 	    (reruns_in_part(plan) ? check_modules(layout, err) : check_recompute(layout, err)) < 0)
 		return -1;
 	stages = pd_calloc((size_t)plan->stage_count, sizeof(*stages));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Pipelines with a stage on each rank, whose forwards are some microbatches ahead of their backwards: 1F1B,
- * GPipe, ZB-H1, and none, where they are 0.
+ * GPipe, ZB-H1, ZB-H2, and none, where they are 0.
  *
  * 1F1B (SOSP 2019, section 3.2; ICML 2021 for 2BW).  A microbatch has a span of 32 S ticks.  It goes
  * up through the stages and comes down again, with 16 ticks for each.  The forwards of a stage are
@@ -31,8 +31,8 @@
  * microbatches that the input stage admits at once.  It is never less than lead_s, and both fall
  * with s.
  *
- * ZB-H1 does the weight gradient of n right after backward_s(n + s r_s).  There a backward makes the
- * input gradient only.
+ * ZB-H1 (Qi et al., 2023) does the weight gradient of n right after backward_s(n + s r_s).  There a backward makes
+ * the input gradient only.  ZB-H2 has twice the lead, and does it after backward_s(n + 2 s r_s).
  *
  * With 2bw the forward of n reads the version before that of its group.  So where a stage with replicas
  * has lead_s < G, the step comes behind the replica's next forward, and sums go on beside that:
@@ -48,6 +48,11 @@ static int64_t planned(const struct pd_plan *plan, int s, int64_t local)
 {
 	(void)local;
 	return plan->stages[s].warmup;
+}
+
+static int64_t twice(const struct pd_plan *plan, int s, int64_t local)
+{
+	return 2 * planned(plan, s, local);
 }
 
 static int64_t whole_group(const struct pd_plan *plan, int s, int64_t local)
@@ -111,22 +116,32 @@ static int shape(struct pd_schedule *schedule, struct pd_error *err)
 	return 0;
 }
 
-/* A microbatch is kept until its weight gradient, s microbatches after its backward. */
-static int shape_splits(struct pd_schedule *schedule, struct pd_error *err)
+/* A microbatch is kept until its weight gradient, `times` s microbatches after its backward. */
+static int shape_split(struct pd_schedule *schedule, int times, struct pd_error *err)
 {
 	int64_t most = 1, group = pd_pattern_group(schedule);
 
 	for (int s = 0; s < schedule->stage_count; s++) {
-		int64_t r = pd_pattern_replicas(schedule, s), held = schedule->warmup[s] + 1 + s;
+		int64_t r = pd_pattern_replicas(schedule, s), held = schedule->warmup[s] + 1 + (int64_t)times * s;
 
-		schedule->kept[s] = s + 1;
+		schedule->kept[s] = times * s + 1;
 		schedule->slots[s] = (int)least(held, group / r);
 		most = r > most ? r : most;
 	}
 	if (shape(schedule, err) < 0)
 		return -1;
-	schedule->group_span += (most - 1) * schedule->stage_count * schedule->span;
+	schedule->group_span += (times * most - 1) * schedule->stage_count * schedule->span;
 	return 0;
+}
+
+static int shape_zb_h1(struct pd_schedule *schedule, struct pd_error *err)
+{
+	return shape_split(schedule, 1, err);
+}
+
+static int shape_zb_h2(struct pd_schedule *schedule, struct pd_error *err)
+{
+	return shape_split(schedule, 2, err);
 }
 
 /* Tells whether all forwards of a group come before its first backward. */
@@ -186,5 +201,9 @@ const struct pd_pattern pd_pattern_NONE = {
 };
 
 const struct pd_pattern pd_pattern_ZB_H1 = {
-	.warmup = planned, .shape = shape_splits, .tick = tick, .outboxes = outboxes,
+	.warmup = planned, .shape = shape_zb_h1, .tick = tick, .outboxes = outboxes,
+};
+
+const struct pd_pattern pd_pattern_ZB_H2 = {
+	.warmup = twice, .shape = shape_zb_h2, .tick = tick, .outboxes = outboxes,
 };

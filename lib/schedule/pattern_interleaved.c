@@ -7,16 +7,11 @@
  *     forward_cq(n)  = 64 (2 (f - w_q) + 2 (p - 1 - q)) + 4
  *     backward_cq(n) = 64 (2 b         + 2 (p - 1 - q) + 1) + 8
  *
- * If a group has just p microbatches, all forwards come first:
- *
- *     forward_cq(n)  = 64 (2 (f - v p) + q) + 4
- *     backward_cq(n) = 64 (2 b + 2 (p - 1 - q) + 1 + p) + 8
+ * If a group does not have a multiple of p microbatches, those that are missing in its last round are left out.
  */
 #include "schedule/pattern.h"
 
 #include "schedule/count.h"
-
-#include <inttypes.h>
 
 #define SLOT PD_SLOT_TICKS
 
@@ -29,15 +24,12 @@
 static int shape(struct pd_schedule *schedule, struct pd_error *err)
 {
 	int64_t local = pd_pattern_local(schedule), p = schedule->positions, v = schedule->chunks;
+	int64_t whole = (local + p - 1) / p * p * pd_pattern_replicas(schedule, 0);
 
-	if (local % p != 0)
-		return pd_error_input(err, "%s: microbatches: schedule \"interleaved\" needs a "
-				      "multiple of %" PRId64 " (stages on a rank's path x replicas), found %"
-				      PRId64, pd_plan_name(schedule->plan), p * pd_pattern_replicas(schedule, 0),
-				      schedule->plan->microbatches);
+	(void)err;
 	schedule->round = 2 * p;
 	/* forwards, backwards, and the way up and down */
-	schedule->group_span = SLOT * 4 * (pd_pattern_group(schedule) * v + v * p + p);
+	schedule->group_span = SLOT * 4 * (whole * v + v * p + p);
 	for (int s = 0; s < schedule->stage_count; s++) {
 		schedule->slots[s] = pd_count_in_flight(schedule, s, local < ENOUGH * p ? local : ENOUGH * p);
 		schedule->warmup[s] = schedule->first[s] = schedule->slots[s] - 1;
@@ -52,9 +44,6 @@ static int64_t tick(const struct pd_schedule *schedule, enum pd_compute what, in
 	int64_t up = round + c * p, down = round + (v - 1 - c) * p;
 	int64_t warmup = 2 * (p - 1 - q) + (v - 1) * p;
 
-	if (pd_pattern_local(schedule) == p)       /* all forwards come first */
-		return what != PD_COMPUTE_FORWARD ? SLOT * (2 * down + 2 * (p - 1 - q) + 1 + p) + 8
-					       : SLOT * (2 * (up - v * p) + q) + 4;
 	return what != PD_COMPUTE_FORWARD ? SLOT * (2 * down + 2 * (p - 1 - q) + 1) + 8
 				       : SLOT * (2 * (up - warmup) + 2 * (p - 1 - q)) + 4;
 }

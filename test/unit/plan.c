@@ -184,7 +184,7 @@ static void test_errors(void)
 	} cases[] = {
 		{ "schedule", "'zigzag'", "schedule: expected one of \"1f1b\", \"gpipe\", "
 		 "\"interleaved\", "
-		  "\"zb-h1\", \"zb-v\", \"v-half\", \"v-min\", \"dualpipe-v\", \"nf1b\", \"none\", \"ordered\", found \"zigzag\"" },
+		  "\"zb-h1\", \"zb-h2\", \"zb-v\", \"v-half\", \"v-min\", \"dualpipe-v\", \"nf1b\", \"none\", \"ordered\", found \"zigzag\"" },
 		{ "weights", "7", "weights: expected one of \"stash\", \"vertical-sync\"" },
 		{ "microbatches", "0", "microbatches: expected a whole number from 1" },
 		{ "stages", "[]", "stages: expected 1 to 4 stages" },

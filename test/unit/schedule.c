@@ -399,6 +399,8 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 24, 4 },
 		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 16, 8 },
 		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 40, 4 },
+		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 3, 2 }, { PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 9, 4 },
+		{ PD_SCHEDULE_ZB_H2, PD_WEIGHTS_FLUSH, 6 }, { PD_SCHEDULE_ZB_H2, PD_WEIGHTS_FLUSH, 12 },
 		{ PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 2, 1 }, { PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 3, 2 },
 		{ PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 6, 4 }, { PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 8, 4 },
 		{ PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 40, 4 },
@@ -747,6 +749,12 @@ static void check_interleaved(void)
 		plan->stages[s].ranks[0] = s % 2;
 	check_order(plan, 0, 4, "F0 F1 F0 F1 F2 B0 F3 B1 F2 B0 F3 B1 B2 B3 B2 B3");
 	check_order(plan, 1, 4, "F0 F1 F0 B0 F1 B1 F2 B0 F3 B1 F2 B2 F3 B3 B2 B3");
+	/* Position 1 of 2 begins its backwards before its last forward even where there is one round. */
+	plan->microbatches = 2;
+	check_order(plan, 0, 2, "F0 F1 F0 F1 B0 B1 B0 B1");
+	check_order(plan, 1, 2, "F0 F1 F0 B0 F1 B1 B0 B1");
+	plan->microbatches = 3;
+	check_order(plan, 1, 3, "F0 F1 F0 B0 F1 B1 F2 B0 B1 F2 B2 B2");
 	pd_plan_free(plan);
 }
 
