@@ -16,6 +16,15 @@ static inline int pd_submit(struct pd_stream *stream, struct pd_work *work, enum
 	return stream->device->ops->stream.submit(stream, work, 1);
 }
 
+static inline int pd_submit_layers(struct pd_stream *stream, struct pd_work *work, enum pd_work_kind kind,
+				   struct pd_net *net, int from, int count, struct pd_event *ev)
+{
+	work->net = net;
+	work->from = from;
+	work->count = count;
+	return pd_submit(stream, work, kind, ev);
+}
+
 /* Lets work that is submitted from now on start after an event. */
 static inline int pd_submit_wait(struct pd_stream *stream, struct pd_event *awaited)
 {
@@ -30,11 +39,8 @@ static inline int pd_submit_forward(struct pd_stream *stream, struct pd_net *net
 {
 	struct pd_work work;
 
-	work.net = net;
-	work.from = from;
-	work.count = count;
 	work.pass = *pass;
-	return pd_submit(stream, &work, PD_WORK_FORWARD, ev);
+	return pd_submit_layers(stream, &work, PD_WORK_FORWARD, net, from, count, ev);
 }
 
 static inline int pd_submit_backward(struct pd_stream *stream, struct pd_net *net, const struct pd_pass *pass,
@@ -42,11 +48,8 @@ static inline int pd_submit_backward(struct pd_stream *stream, struct pd_net *ne
 {
 	struct pd_work work;
 
-	work.net = net;
-	work.from = from;
-	work.count = count;
 	work.pass = *pass;
-	return pd_submit(stream, &work, PD_WORK_BACKWARD, ev);
+	return pd_submit_layers(stream, &work, PD_WORK_BACKWARD, net, from, count, ev);
 }
 
 static inline int pd_submit_update(struct pd_stream *stream, struct pd_net *net, const struct pd_update *update,
@@ -54,11 +57,8 @@ static inline int pd_submit_update(struct pd_stream *stream, struct pd_net *net,
 {
 	struct pd_work work;
 
-	work.net = net;
-	work.from = from;
-	work.count = count;
 	work.update = *update;
-	return pd_submit(stream, &work, PD_WORK_UPDATE, ev);
+	return pd_submit_layers(stream, &work, PD_WORK_UPDATE, net, from, count, ev);
 }
 
 /* -1 where there are more than PD_SUM_SOURCES. */

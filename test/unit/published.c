@@ -192,7 +192,7 @@ static int published_warmup(const struct pipeline *pipe, int s)
 	if (strcmp(pipe->schedule, "gpipe") == 0)
 		return m;
 	if (strcmp(pipe->schedule, "interleaved") == 0)
-		return m == p ? m * v : lower(m * v, 2 * (p - 1 - s) + (v - 1) * p + 1);
+		return lower(m * v, 2 * (p - 1 - s) + (v - 1) * p + 1);
 	return strcmp(pipe->weights, "flush") == 0 ? lower(p - s, m) : p - s;
 }
 
