@@ -68,7 +68,7 @@ test_ok "the blocks of a GPT keep what is published of Megatron-LM: s b h (10 + 
 		profile.json)" "$((16 + 5 * 12 * 1024 / 768 / 4))"'
 test_ok "ranks of several devices: links side by side, memory of all, reports of one" '
 	pd-model gpt2 --layers=8 | pd-profile --device=a100-80 --dtype=bf16 --batch-size=2 --tensor=4 - >profile.json
-	pd-plan -t 8@300GB/s,2@100GB/s --weights=flush --microbatches=8 --straight --explain profile.json >plan.json 2>out
+	pd-plan -t 8@300GB/s,2@100GB/s --effort=0 --weights=flush --microbatches=8 --straight --explain profile.json >plan.json 2>out
 	jq -e ".topology.levels | map([.count, .bandwidth_bytes_per_s]) == [[2, 1200000000000], [2, 100000000000]]" plan.json
 	grep "on 4 of 4 ranks of 4 devices" out
 	grep "a rank is 4 devices, which share layers out, over 300 GB/s" out
@@ -116,17 +116,17 @@ test_ok "of several degrees the best is taken, and all are told" '
 	jq -e ".predicted.alternatives[] | select(.name == \"tensor-parallel\") | .tensor == 4 and .ranks == 2" plan.json
 	pd-replay plan.json
 	# one degree is what pd-profile writes for it, over the link of the topology
-	pd-plan $options --tensor=2,sequence -q one.json >two.json
+	pd-plan $options --effort=0 --tensor=2,sequence -q one.json >two.json
 	pd-profile --device=a100-80 --dtype=bf16 --batch-size=1 --tensor=2,sequence \
 		<"$(jq .profile.model two.json >model.json; echo model.json)" >group.json
-	pd-plan $options --weights=flush -q group.json >given.json
+	pd-plan $options --effort=0 --weights=flush -q group.json >given.json
 	same "$(jq -c "[.stages, .profile.layers, .topology, .predicted.period_ns]" two.json | cksum)" \
 		"$(jq -c "[.stages, .profile.layers, .topology, .predicted.period_ns]" given.json | cksum)"
-	pd-plan -t 4@300GB/s,2@100GB/s --tensor=1,2 --batch=8 -q one.json | jq -e ".microbatches <= 8"
+	pd-plan -t 4@300GB/s,2@100GB/s --effort=0 --tensor=1,2 --batch=8 -q one.json | jq -e ".microbatches <= 8"
 	status 1 pd-plan $options --tensor=1,2 --memory=10MB -q one.json 2>err
 	grep "no plan fits" err'
 test_ok "weights are shared out in twos, fours and eights, where that is asked" '
-	pd-plan -t 4@300GB/s,2@100GB/s --tensor=1,2 --shard=full --batch=16 --explain one.json >plan.json 2>out
+	pd-plan -t 4@300GB/s,2@100GB/s --effort=0 --tensor=1,2 --shard=full --batch=16 --explain one.json >plan.json 2>out
 	cat out
 	awk "/^tensor/ { on = 1; next } /^\$/ { exit } on { print \$1, \$2 }" out >tried
 	printf "%s\n" "1 1" "2 1" "1 2" "1 4" "2 2" | cmp - tried

@@ -123,30 +123,34 @@ void usage_error(const struct pd_command *command, const char *fmt, ...)
 	exit(PD_EXIT_USAGE);
 }
 
-/* Returns the name in -name, --name or --name=value; the caller frees it. */
-static char *bare(const char *word)
+#define BARE 64         /* longer than any option's name */
+
+/* Writes the beginning of the name in -name, --name or --name=value; returns it. */
+static const char *bare(const char *word, char name[BARE])
 {
 	word += strspn(word, "-");
-	return pd_format("%.*s", (int)strcspn(word, "="), word);
+	snprintf(name, BARE, "%.*s", (int)strcspn(word, "="), word);
+	return name;
 }
 
 /* Refuses an option that is one of another program, or has another name here. */
 static void check_elsewhere(const struct pd_command *command, const char *word)
 {
-	char *name = bare(word);
+	char room[BARE];
+	const char *name = bare(word, room);
 
 	for (const char *const (*other)[2] = command->elsewhere; other && (*other)[0]; other++)
 		if (strcmp(name, (*other)[0]) == 0)
 			usage_error(command, (*other)[1][0] == '-' ? "unknown option %s; did you mean %s?" :
 				    "unknown option %s: it is one of %s", word, (*other)[1]);
-	free(name);
 }
 
 /* Refuses an option that is in no table, or whose beginning is that of several. */
 static __attribute__((noreturn))
 void unknown_option(const struct pd_command *command, const struct option *table, const char *word)
 {
-	char *name = bare(word), several[256] = "", meant[PD_MEANT_TEXT] = "";
+	char room[BARE], several[256] = "", meant[PD_MEANT_TEXT] = "";
+	const char *name = bare(word, room);
 	struct pd_likeness likeness = { .word = name };
 
 	check_elsewhere(command, word);
@@ -171,7 +175,8 @@ static void check_hyphens(const struct pd_command *command, const struct option 
 			  char **argv)
 {
 	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-		char *name = bare(argv[i]);
+		char room[BARE];
+		const char *name = bare(argv[i], room);
 
 		if (strncmp(argv[i], "--", 2) == 0)     /* it may be the beginning of one that is here */
 			check_elsewhere(command, argv[i]);
@@ -180,7 +185,6 @@ static void check_hyphens(const struct pd_command *command, const struct option 
 			if (strcmp(o->name, name) == 0)
 				usage_error(command, "unknown option %s; did you mean -%s?", argv[i],
 					    argv[i]);
-		free(name);
 	}
 }
 
