@@ -9,13 +9,13 @@
 #include "base/program.h"
 #include "estimate/estimate.h"
 #include "launch/hosts.h"
-#include "measure/beside.h"
+#include "measure/companions.h"
 #include "measure/kinds.h"
 #include "measure/kineto.h"
 #include "measure/layers.h"
 #include "measure/link.h"
-#include "measure/operation.h"
-#include "measure/turns.h"
+#include "measure/operation_cost.h"
+#include "measure/shared_processor.h"
 #include "transport/provider.h"
 
 #include <stdio.h>
@@ -213,7 +213,7 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	struct pd_link_found link = { 0 };
 	int64_t operation = 0;
 	struct pd_profile *profile;
-	struct pd_beside *beside;
+	struct pd_companions *companions;
 	struct pd_progress_bar bar;
 	double in_turns = 0;
 
@@ -222,16 +222,16 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	if (measure_link(&link, err) < 0 || find_device(err) < 0)
 		return NULL;
 	if (!no_link && !measure.device->separate_memory &&
-	    pd_measure_operation(measure.device->name, &operation, err) < 0)
+	    pd_measure_operation_cost(measure.device->name, &operation, err) < 0)
 		return NULL;
-	if (workers > 1 && pd_measure_turns(model, &measure, &in_turns, err) < 0)
+	if (workers > 1 && pd_measure_shared_processor(model, &measure, &in_turns, err) < 0)
 		return in_model(err);
 	measure.workers = (int)workers;
 	sched_getaffinity(0, sizeof(measure.all), &measure.all);
-	beside = pd_beside_start(model, &measure, (int)workers - 1, err);
-	if (!beside)
+	companions = pd_companions_start(model, &measure, (int)workers - 1, err);
+	if (!companions)
 		return NULL;
-	measure.beside = workers > 1 ? beside : NULL;
+	measure.companions = workers > 1 ? companions : NULL;
 	pd_measure_pin(0, (int)threads);
 	pd_mem_for("a layer that is timed");
 	pd_progress_bar_begin(&bar, "profiling", 1, false);
@@ -243,7 +243,7 @@ static struct pd_profile *run(const struct pd_model *model, struct pd_error *err
 	pd_progress_bar_end(&bar);
 	if (!profile)
 		in_model(err);
-	if (pd_beside_end(beside, err) < 0) {
+	if (pd_companions_end(companions, err) < 0) {
 		pd_profile_free(profile);
 		return NULL;
 	}

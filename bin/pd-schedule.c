@@ -139,7 +139,7 @@ static int say_time(struct pd_lists *lists, const struct pd_plan *plan, struct p
 }
 
 /* Says that a table is right, which reading it has found out, and what it takes. */
-static int describe(struct pd_lists *lists, const struct pd_plan *plan, struct pd_error *err)
+static int describe_table(struct pd_lists *lists, const struct pd_plan *plan, struct pd_error *err)
 {
 	correct(pd_lists_count(lists), lists->rank_count);
 	say_peaks(lists, plan != NULL);
@@ -149,7 +149,7 @@ static int describe(struct pd_lists *lists, const struct pd_plan *plan, struct p
 static int from_table(struct pd_lists *lists, const struct pd_plan *plan, struct pd_error *err)
 {
 	if (check)
-		return describe(lists, plan, err);
+		return describe_table(lists, plan, err);
 	if (format != JSON && format != PLAN)
 		return write_torch(lists->name, lists->plan, NULL, lists, minibatches, err);
 	if (!plan)

@@ -95,7 +95,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 	test/t7005-checkpoints.sh test/t7006-init.sh test/t7007-signals.sh test/t7008-hosts.sh test/t7009-own-folders.sh \
 	test/t7010-bad-links.sh test/t7011-addresses.sh test/t7012-strangers.sh \
 	test/t7013-divergence.sh test/t7014-export.sh \
-	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh test/t8005-gpu-bundle.sh \
+	test/t8001-manual.sh test/t8002-layers.sh test/t8003-names.sh test/t8004-gpu-first.sh test/t8005-gpu-bundle.sh \
 	test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh \
 	test/t9005-cudnn.sh test/t9006-layouts.sh test/t9007-visible.sh test/t9008-emulated.sh
 
@@ -152,7 +152,7 @@ SANITIZED_SKIP = $(LARGE_TESTS) test/t0002-completion.sh test/t0003-memory.sh \
 	test/t2002-released.sh test/t4005-memory.sh test/t4011-kernels.sh \
 	test/t6002-mpirun.sh test/t6003-slurm.sh test/t6004-topo.sh test/t6005-kinds.sh test/t7008-hosts.sh \
 	test/t7009-own-folders.sh test/t7010-bad-links.sh test/t7011-addresses.sh test/t7012-strangers.sh \
-	test/t8001-manual.sh test/t8002-layers.sh test/t8004-gpu-first.sh test/t8005-gpu-bundle.sh
+	test/t8001-manual.sh test/t8002-layers.sh test/t8003-names.sh test/t8004-gpu-first.sh test/t8005-gpu-bundle.sh
 # These tests do not run with sanitizers, since they train or replay what others do with other models, plans
 # or data.  Replicas and optimizers are in t4001, a network of sequences in t4022, tokens and .npy in units,
 # replays in t5001 and t5002, and shared memory in test/unit/transfers.

@@ -5,7 +5,7 @@
 #include "base/file_kind.h"
 #include "base/names.h"
 #include "base/mem.h"
-#include "base/ration.h"
+#include "base/json_limit.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -64,7 +64,7 @@ static size_t next_byte(void *buffer, size_t size, void *data)
 static int too_large(const char *name, struct pd_error *err)
 {
 	return pd_error_input(err, "%s: too large: its values take more than %d MiB of memory", name,
-			      PD_RATION_BYTES >> 20);
+			      PD_JSON_LIMIT_BYTES >> 20);
 }
 
 json_t *pd_json_load_text(const char *text, size_t bytes, const char *name, struct pd_error *err)
@@ -72,9 +72,9 @@ json_t *pd_json_load_text(const char *text, size_t bytes, const char *name, stru
 	json_error_t why;
 	json_t *value;
 
-	pd_ration_begin();
+	pd_json_limit_begin();
 	value = json_loadb(text, bytes, JSON_REJECT_DUPLICATES, &why);
-	if (pd_ration_end()) {
+	if (pd_json_limit_end()) {
 		json_decref(value);
 		too_large(name, err);
 		return NULL;
@@ -106,10 +106,10 @@ static json_t *load(FILE *in, const char *name, bool more, size_t most, struct p
 	json_t *value;
 
 	errno = 0;
-	pd_ration_begin();
+	pd_json_limit_begin();
 	value = json_load_callback(next_byte, &text, JSON_REJECT_DUPLICATES |
 				   (more ? JSON_DISABLE_EOF_CHECK : 0), &why);
-	if (pd_ration_end()) {
+	if (pd_json_limit_end()) {
 		json_decref(value);
 		too_large(name, err);
 		return NULL;
@@ -239,7 +239,7 @@ int pd_place_error(const struct pd_place *place, struct pd_error *err, const cha
 }
 
 /* Describes the value, short enough for one line. */
-static void describe(const json_t *value, char *buf, size_t size)
+static void describe_value(const json_t *value, char *buf, size_t size)
 {
 	char *text;
 
@@ -268,7 +268,7 @@ int pd_place_expected(const struct pd_place *place, struct pd_error *err, const 
 	va_start(ap, fmt);
 	vsnprintf(expected, sizeof(expected), fmt, ap);
 	va_end(ap);
-	describe(place->value, found, sizeof(found));
+	describe_value(place->value, found, sizeof(found));
 	return pd_place_error(place, err, "expected %s, found %s", expected, found);
 }
 

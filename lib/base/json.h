@@ -30,7 +30,7 @@ struct pd_place {
 
 /*
  * Reads a whole document from a file, or from standard input if the name is NULL or "-".  Duplicate
- * keys, trailing text, and values that take more memory than any document needs (base/ration.h) are
+ * keys, trailing text, and values that take more memory than any document needs (base/json_limit.h) are
  * errors.  Returns a new reference.
  */
 json_t *pd_json_load(const char *file, struct pd_error *err);

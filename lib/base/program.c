@@ -3,7 +3,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "base/ration.h"
+#include "base/json_limit.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -37,5 +37,5 @@ void pd_program_begin(const char *name)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);       /* a limit on files is an error of the write, as a full disk is */
 	pd_mem_on_end(end);
-	pd_ration_install();
+	pd_json_limit_install();
 }

@@ -79,7 +79,7 @@ void *pd_shared_alloc(size_t bytes)
 	return block->begin;
 }
 
-static struct block *take(const void *ptr)
+static struct block *remove_block(const void *ptr)
 {
 	struct block **at, *block;
 
@@ -95,7 +95,7 @@ static struct block *take(const void *ptr)
 
 bool pd_shared_free(void *ptr)
 {
-	struct block *block = take(ptr);
+	struct block *block = remove_block(ptr);
 
 	if (!block)
 		return false;

@@ -102,7 +102,7 @@ int pd_checkpoint_keeper(const char *directory, const char *run)
 }
 
 /* Returns "process 4711 on node3, since 2026-11-22T13:44:06Z, with plan.json"; free() it. */
-static char *describe(const json_t *note, pid_t pid)
+static char *describe_holder(const json_t *note, pid_t pid)
 {
 	const char *host = pd_member_text(note, "host");
 	const char *since = pd_member_text(note, "since");
@@ -137,7 +137,7 @@ static char *holder(int fd)
 		note = NULL;
 		pause_shortly();
 	}
-	text = describe(note, other.l_pid);
+	text = describe_holder(note, other.l_pid);
 	json_decref(note);
 	return text;
 }
@@ -181,7 +181,7 @@ static void close_file(struct pd_checkpoint_lock *lock)
 	lock->fd = -1;
 }
 
-static int take(struct pd_checkpoint_lock *lock, struct pd_error *err)
+static int lock_file(struct pd_checkpoint_lock *lock, struct pd_error *err)
 {
 	int taken = 0;
 
@@ -214,7 +214,7 @@ struct pd_checkpoint_lock *pd_checkpoint_lock(const char *directory, const char 
 		.directory = pd_strdup(directory), .path = pd_format("%s/" LOCK_FILE, directory),
 		.what = pd_strdup(what), .run = pd_strdup(run), .keeper = keeper, .fd = -1,
 	};
-	if (take(lock, err) < 0 || pd_checkpoint_check_names(directory, err) < 0) {
+	if (lock_file(lock, err) < 0 || pd_checkpoint_check_names(directory, err) < 0) {
 		pd_checkpoint_unlock(lock);
 		return NULL;
 	}
@@ -236,7 +236,7 @@ int pd_checkpoint_lock_keep(struct pd_checkpoint_lock *lock, struct pd_error *er
 
 	if (!same_file(lock->fd, lock->path)) {
 		close_file(lock);
-		if (take(lock, err) == 0)
+		if (lock_file(lock, err) == 0)
 			return 0;
 		if (err)
 			err->status = PD_EXIT_FAILED;

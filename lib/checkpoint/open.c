@@ -227,7 +227,7 @@ const struct pd_checkpoint_stage *pd_checkpoint_stage_of(const struct pd_checkpo
 }
 
 /* Returns the stage that has a tensor, -1 if none has it. */
-static int find(const struct pd_checkpoint *ck, const char *name, const struct pd_tensor **tensor_p)
+static int find_stage(const struct pd_checkpoint *ck, const char *name, const struct pd_tensor **tensor_p)
 {
 	for (int i = 0; i < ck->info.stage_count; i++) {
 		if (!ck->files[i])
@@ -262,20 +262,20 @@ bool pd_checkpoint_has(const struct pd_checkpoint *ck, const char *name)
 {
 	const struct pd_tensor *tensor;
 
-	return find(ck, name, &tensor) >= 0;
+	return find_stage(ck, name, &tensor) >= 0;
 }
 
 int64_t pd_checkpoint_elements(const struct pd_checkpoint *ck, const char *name)
 {
 	const struct pd_tensor *tensor;
 
-	return find(ck, name, &tensor) >= 0 ? tensor->elements : -1;
+	return find_stage(ck, name, &tensor) >= 0 ? tensor->elements : -1;
 }
 
 int pd_checkpoint_replicas_with(const struct pd_checkpoint *ck, const char *name)
 {
 	const struct pd_tensor *tensor;
-	int stage = find(ck, name, &tensor), count = 0;
+	int stage = find_stage(ck, name, &tensor), count = 0;
 
 	for (int i = 0; i < ck->info.file_count; i++)
 		count += ck->info.files[i].stage == stage;
@@ -286,7 +286,7 @@ int pd_checkpoint_read_replica(const struct pd_checkpoint *ck, const char *name,
 			       int64_t elements, float *out, struct pd_error *err)
 {
 	const struct pd_tensor *tensor;
-	int stage = find(ck, name, &tensor);
+	int stage = find_stage(ck, name, &tensor);
 	int number = pd_checkpoint_file_number(&ck->info, stage, replica);
 	const struct pd_safetensors *st = number < 0 ? NULL : ck->files[number];
 
@@ -304,7 +304,7 @@ int pd_checkpoint_read(const struct pd_checkpoint *ck, const char *name, int64_t
 {
 	const struct pd_tensor *tensor;
 	const struct pd_checkpoint_stage *had;
-	int stage = find(ck, name, &tensor);
+	int stage = find_stage(ck, name, &tensor);
 
 	if (stage < 0)
 		return pd_error_input(err, "%s: no tensor \"%.120s\" in any stage", ck->folder,

@@ -31,7 +31,7 @@ int64_t pd_tensor_bytes(const struct pd_tensor *tensor)
 }
 
 /* Returns {"dtype": "F32", "shape": [...], "data_offsets": [begin, end]}. */
-static json_t *describe(const struct pd_tensor *tensor, int64_t begin, int64_t *end_p)
+static json_t *describe_tensor(const struct pd_tensor *tensor, int64_t begin, int64_t *end_p)
 {
 	json_t *shape = json_array();
 
@@ -58,7 +58,7 @@ static char *make_header(const struct pd_tensor *tensors, size_t count, json_t *
 	if (metadata)
 		json_object_set(header, "__metadata__", metadata);
 	for (size_t i = 0; i < count; i++) {
-		json_t *tensor = describe(&tensors[i], at, &at);
+		json_t *tensor = describe_tensor(&tensors[i], at, &at);
 
 		if (json_object_get(header, tensors[i].name))
 			pd_bug("safetensors: name \"%s\"", tensors[i].name);

@@ -40,16 +40,16 @@ static int expected(const struct cursor *c, const char *what, struct pd_error *e
 }
 
 /* Returns the next character that is not a space, or 0. */
-static char look(struct cursor *c)
+static char next_character(struct cursor *c)
 {
 	while (c->at < c->end && (c->bytes[c->at] == ' ' || c->bytes[c->at] == '\n'))
 		c->at++;
 	return c->at < c->end ? (char)c->bytes[c->at] : '\0';
 }
 
-static bool take(struct cursor *c, char wanted)
+static bool accept(struct cursor *c, char wanted)
 {
-	if (look(c) != wanted)
+	if (next_character(c) != wanted)
 		return false;
 	c->at++;
 	return true;
@@ -59,7 +59,7 @@ static bool take(struct cursor *c, char wanted)
 static int read_string(struct cursor *c, const char *what, char *out, size_t size,
 		       struct pd_error *err)
 {
-	char quote = look(c);
+	char quote = next_character(c);
 	size_t used = 0;
 
 	if (quote != '\'' && quote != '"')
@@ -71,14 +71,14 @@ static int read_string(struct cursor *c, const char *what, char *out, size_t siz
 		out[used++] = (char)c->bytes[c->at];
 	}
 	out[used] = '\0';
-	return take(c, quote) ? 0 : expected(c, "a quote", err);
+	return accept(c, quote) ? 0 : expected(c, "a quote", err);
 }
 
 static int read_bool(struct cursor *c, bool *out_p, struct pd_error *err)
 {
 	static const char *const words[] = { "False", "True" };
 
-	look(c);
+	next_character(c);
 	for (int i = 0; i < 2; i++) {
 		int64_t length = (int64_t)strlen(words[i]);
 
@@ -96,7 +96,7 @@ static int read_size(struct cursor *c, int64_t *out_p, struct pd_error *err)
 {
 	int64_t value = 0;
 
-	if (look(c) < '0' || look(c) > '9')
+	if (next_character(c) < '0' || next_character(c) > '9')
 		return expected(c, "a dimension", err);
 	for (; c->at < c->end && c->bytes[c->at] >= '0' && c->bytes[c->at] <= '9'; c->at++)
 		if (!pd_mul(value, 10, &value) || !pd_add(value, c->bytes[c->at] - '0', &value))
@@ -108,14 +108,14 @@ static int read_size(struct cursor *c, int64_t *out_p, struct pd_error *err)
 static int read_shape(struct cursor *c, struct pd_npy_header *header, struct pd_error *err)
 {
 	header->dims = 0;
-	if (!take(c, '('))
+	if (!accept(c, '('))
 		return expected(c, "a shape, \"(\"", err);
-	while (!take(c, ')')) {
+	while (!accept(c, ')')) {
 		if (header->dims == PD_NPY_DIMS)
 			return expected(c, "at most 64 dimensions, \")\"", err);
 		if (read_size(c, &header->size[header->dims++], err) < 0)
 			return -1;
-		if (!take(c, ',') && look(c) != ')')
+		if (!accept(c, ',') && next_character(c) != ')')
 			return expected(c, "\",\" or \")\"", err);
 	}
 	return 0;
@@ -145,7 +145,7 @@ static int read_entry(struct cursor *c, bool *seen, struct pd_npy_header *header
 	struct cursor before;
 	char name[PD_NPY_TYPE_BYTES];
 
-	look(c);
+	next_character(c);
 	before = *c;
 	if (read_string(c, what, name, sizeof(name), err) < 0)
 		return -1;
@@ -153,7 +153,7 @@ static int read_entry(struct cursor *c, bool *seen, struct pd_npy_header *header
 		if (seen[k] || strcmp(keys[k], name) != 0)
 			continue;
 		seen[k] = true;
-		return take(c, ':') ? read_value(c, (enum key)k, header, err)
+		return accept(c, ':') ? read_value(c, (enum key)k, header, err)
 				    : expected(c, "\":\"", err);
 	}
 	return expected(&before, what, err);
@@ -163,12 +163,12 @@ static int read_text(struct cursor *c, struct pd_npy_header *header, struct pd_e
 {
 	bool seen[KEYS] = { false };
 
-	if (!take(c, '{'))
+	if (!accept(c, '{'))
 		return expected(c, "\"{\"", err);
-	while (!take(c, '}')) {
+	while (!accept(c, '}')) {
 		if (read_entry(c, seen, header, err) < 0)
 			return -1;
-		if (!take(c, ',') && look(c) != '}')
+		if (!accept(c, ',') && next_character(c) != '}')
 			return expected(c, "\",\" or \"}\"", err);
 	}
 	if (!seen[DESCR] || !seen[FORTRAN_ORDER] || !seen[SHAPE])
@@ -176,7 +176,7 @@ static int read_text(struct cursor *c, struct pd_npy_header *header, struct pd_e
 				      "'shape', found no '%s'", c->file,
 				      !seen[DESCR] ? "descr" :
 				      !seen[FORTRAN_ORDER] ? "fortran_order" : "shape");
-	look(c);
+	next_character(c);
 	return c->at < c->end ? expected(c, "nothing behind \"}\"", err) : 0;
 }
 

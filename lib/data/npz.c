@@ -89,8 +89,8 @@ static bool is_called(const char *array, size_t length, const char *name, const 
 }
 
 /* Finds the member NAME.npy; a second one, under another of the names, is in *other_p. */
-static const struct pd_zip_member *find(const struct pd_zip *zip, const char *const *names, const char *set,
-					const struct pd_zip_member **other_p)
+static const struct pd_zip_member *find_member(const struct pd_zip *zip, const char *const *names, const char *set,
+					       const struct pd_zip_member **other_p)
 {
 	const struct pd_zip_member *found = NULL;
 
@@ -166,9 +166,9 @@ static const struct pd_zip_member *find_named(const struct path *path, const str
 	const struct pd_zip_member *found = NULL;
 
 	if (path->both)
-		found = find(zip, names, test ? "test" : "train", other_p);
+		found = find_member(zip, names, test ? "test" : "train", other_p);
 	if (!found && !(path->both && test))
-		found = find(zip, names, NULL, other_p);
+		found = find_member(zip, names, NULL, other_p);
 	return found;
 }
 

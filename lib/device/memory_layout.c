@@ -16,7 +16,7 @@
  * lib/plan/scratch places gradients of activations and temporaries.
  */
 #include "base/mem.h"
-#include "device/compiled.h"
+#include "device/compiled_net.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forward and backward of some of a stage's layers run on a stream's thread. */
 #include "base/mem.h"
-#include "device/compiled.h"
+#include "device/compiled_net.h"
 
 static void *at(const struct pd_pass *pass, struct pd_location location)
 {

@@ -67,9 +67,10 @@ void pd_products_conv(const struct pd_cost_layer *of, enum pd_cost_part part, st
 	const struct pd_layer_tensor *weight = &layer->parameters[0];
 	const struct pd_shape *places = layer->transposed ? input(of, 0) : &layer->output;
 	int64_t in_group = weight->elements / weight->size[0];
-	const struct pd_window window = { of->batch, input(of, 0)->size[0], layer->out_channels, layer->output.size[1],
-					  layer->output.size[2], layer->groups, layer->kernel, layer->stride,
-					  layer->dilation };
+	const struct pd_winograd_window window = {
+		of->batch, input(of, 0)->size[0], layer->out_channels, layer->output.size[1],
+		layer->output.size[2], layer->groups, layer->kernel, layer->stride, layer->dilation
+	};
 	bool suits = layer->kind == PD_LAYER_conv2d && of->dtype == PD_F32 && pd_winograd_suits(&window);
 
 	add_turned(part, cost, (struct pd_product){

@@ -114,7 +114,7 @@ static bool has_linear(const struct finder *f)
 	return false;
 }
 
-static void take(struct finder *f, enum pd_split_kind exit)
+static void take_exit(struct finder *f, enum pd_split_kind exit)
 {
 	for (int r = 0; r < f->count; r++)
 		f->split->layers[f->region[r]].kind = layer_of(f, f->region[r])->kind == PD_LAYER_linear
@@ -134,7 +134,7 @@ static int try_pair(struct finder *f, int l, struct pd_error *err)
 	for (int r = 0; r < f->count; r++)
 		if (check_layer(f, f->region[r], err) < 0)
 			return -1;
-	take(f, PD_SPLIT_ROWS);
+	take_exit(f, PD_SPLIT_ROWS);
 	f->split->pairs++;
 	return 0;
 }
@@ -148,10 +148,10 @@ static void try_loss(struct finder *f, int l)
 	f->count = 0;
 	if (classes->dims > 0 && pd_shape_width(classes) >= LEAST_ROWS * f->split->devices &&
 	    collect(f, layer_of(f, l)->inputs[0]) && is_closed(f) && has_linear(f))
-		take(f, PD_SPLIT_FEATURES);
+		take_exit(f, PD_SPLIT_FEATURES);
 }
 
-static int find(struct finder *f, struct pd_error *err)
+static int find_exits(struct finder *f, struct pd_error *err)
 {
 	for (int l = 0; l < f->model->layer_count; l++) {
 		const struct pd_layer *layer = layer_of(f, l);
@@ -179,7 +179,7 @@ int pd_split_find(const struct pd_model *model, int64_t devices, bool sequence, 
 				    pd_calloc((size_t)model->layer_count, sizeof(*out_p->layers)) };
 	for (int l = 0; l < model->layer_count; l++)
 		out_p->layers[l] = (struct pd_split_layer){ PD_SPLIT_WHOLE, l, 1 };
-	if (devices == 1 || find(&f, err) == 0)
+	if (devices == 1 || find_exits(&f, err) == 0)
 		return 0;
 	pd_split_release(out_p);
 	return -1;

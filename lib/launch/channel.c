@@ -196,7 +196,7 @@ static bool take_head(struct pd_channel *channel, const json_t *message)
 }
 
 /* Takes a message, after the stream's bytes before it have been handed on. */
-static int take(struct pd_channel *channel, json_t **message_p)
+static int take_message(struct pd_channel *channel, json_t **message_p)
 {
 	while (channel->coming == 0) {
 		if (!(channel->packed > 0 ? take_packed : take_line)(channel, message_p))
@@ -219,7 +219,7 @@ int pd_channel_receive(struct pd_channel *channel, json_t **message_p)
 	int verdict;
 
 	take_bytes(channel);
-	while ((verdict = take(channel, message_p)) == 0) {
+	while ((verdict = take_message(channel, message_p)) == 0) {
 		ssize_t n;
 
 		channel->buffer = pd_grow(channel->buffer, &channel->capacity,

@@ -8,7 +8,7 @@
 
 #define SEED 1
 
-static int take(struct pd_bench *b, size_t bytes, void *out_p, struct pd_error *err)
+static int allocate(struct pd_bench *b, size_t bytes, void *out_p, struct pd_error *err)
 {
 	*(void **)out_p = NULL;
 	if (bytes == 0)
@@ -21,7 +21,7 @@ static int take_shared(struct pd_bench *b, struct pd_error *err)
 {
 	const struct pd_memory_ops *memory = &b->device->ops->memory;
 
-	if (!b->options->beside || !memory->shared_alloc)
+	if (!b->options->companions || !memory->shared_alloc)
 		return 0;
 	b->shared = memory->shared_alloc(b->device, b->device->ops->net.sizes(b->net)->full_bytes, err);
 	return b->shared ? 0 : -1;
@@ -37,15 +37,15 @@ static int open_memory(struct pd_bench *b, struct pd_error *err)
 	const struct pd_net_sizes *sizes = b->device->ops->net.sizes(b->net);
 	const struct pd_net_sizes *split = b->split ? b->device->ops->net.sizes(b->split) : sizes;
 
-	if (take(b, sizes->weights_bytes, &b->weights, err) < 0 ||
-	    take(b, sizes->weights_bytes, &b->apart, err) < 0 ||
-	    (b->options->dtype != PD_F32 && take(b, sizes->full_bytes, &b->master, err) < 0) ||
-	    take(b, sizes->full_bytes, &b->gradients, err) < 0 ||
-	    take(b, sizes->full_bytes, &b->velocity, err) < 0 ||
-	    take(b, sizes->state_bytes, &b->state, err) < 0 ||
-	    take(b, sizes->inbox_bytes, &b->inbox, err) < 0 ||
-	    take(b, larger(sizes->slot_bytes, split->slot_bytes), &b->slot, err) < 0 ||
-	    take(b, larger(sizes->scratch_bytes, split->scratch_bytes), &b->scratch, err) < 0 ||
+	if (allocate(b, sizes->weights_bytes, &b->weights, err) < 0 ||
+	    allocate(b, sizes->weights_bytes, &b->apart, err) < 0 ||
+	    (b->options->dtype != PD_F32 && allocate(b, sizes->full_bytes, &b->master, err) < 0) ||
+	    allocate(b, sizes->full_bytes, &b->gradients, err) < 0 ||
+	    allocate(b, sizes->full_bytes, &b->velocity, err) < 0 ||
+	    allocate(b, sizes->state_bytes, &b->state, err) < 0 ||
+	    allocate(b, sizes->inbox_bytes, &b->inbox, err) < 0 ||
+	    allocate(b, larger(sizes->slot_bytes, split->slot_bytes), &b->slot, err) < 0 ||
+	    allocate(b, larger(sizes->scratch_bytes, split->scratch_bytes), &b->scratch, err) < 0 ||
 	    take_shared(b, err) < 0)
 		return -1;
 	b->pass = (struct pd_pass){

@@ -71,7 +71,7 @@ static int transfer(struct end *e, bool receive, int peer, uint64_t tag, void *b
 		       : ops->send(e->transport, peer, tag, buffer, bytes, NULL, event);
 }
 
-static void *take(const struct end *e, size_t bytes, struct pd_error *err)
+static void *allocate(const struct end *e, size_t bytes, struct pd_error *err)
 {
 	return e->device ? e->device->ops->memory.alloc(e->device, bytes, err) : pd_zalloc(bytes);
 }
@@ -129,7 +129,7 @@ static int set_flow(const struct end *e, struct flow *f, const json_t *value, st
 	f->count = pd_member_int(value, "count");
 	f->times_ns = pd_calloc((size_t)f->count, sizeof(*f->times_ns));
 	for (int i = 0; i < WINDOW; i++)
-		if (!(f->buffers[i] = take(e, f->bytes, err)))
+		if (!(f->buffers[i] = allocate(e, f->bytes, err)))
 			return -1;
 	return 0;
 }
@@ -187,7 +187,7 @@ static int ping(struct end *e, const json_t *value, int64_t *latency_ns_p, struc
 	bool first = pd_member_true(value, "first");
 	size_t count = (size_t)pd_member_int(value, "count");
 	int64_t *times = pd_calloc(count, sizeof(*times));
-	void *word = take(e, PING_BYTES, err), *answer = take(e, PING_BYTES, err);
+	void *word = allocate(e, PING_BYTES, err), *answer = allocate(e, PING_BYTES, err);
 	struct pd_event there, back;
 	int status = word && answer ? 0 : -1;
 

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "base/processors.h"
 #include "base/sort.h"
-#include "measure/beside.h"
+#include "measure/companions.h"
 #include "measure/hearing.h"
 
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static int start(const struct pd_hearing *h, int r, const json_t *request, struc
 	return pd_channel_send(h->launcher->ops->channel(h->launcher, r), message, err);
 }
 
-static struct pd_profile *take(const struct pd_hearing *h, int r, struct pd_error *err)
+static struct pd_profile *take_profile(const struct pd_hearing *h, int r, struct pd_error *err)
 {
 	json_t *message = pd_hear(h, r, "profiled", err);
 	struct pd_profile *profile = NULL;
@@ -138,7 +138,7 @@ static int measure_all(const struct pd_hearing *h, int ranks, const json_t *requ
 		if (start(h, r, request, err) < 0)
 			return -1;
 	for (int r = 0; r < ranks; r++) {
-		all[r] = take(h, r, err);
+		all[r] = take_profile(h, r, err);
 		if (!all[r])
 			return -1;
 	}

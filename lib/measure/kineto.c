@@ -4,7 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/sort.h"
-#include "measure/figures.h"
+#include "measure/rounds.h"
 #include "measure/kineto_file.h"
 #include "measure/kineto_modules.h"
 #include "measure/kineto_trace.h"

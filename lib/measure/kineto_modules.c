@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
-#include "measure/figures.h"
+#include "measure/rounds.h"
 #include "measure/kineto_passes.h"
 #include "measure/kineto_trace.h"
 
@@ -80,7 +80,7 @@ static const char *shares(const struct modules *m, int layer)
 	return NULL;
 }
 
-static json_t *describe(struct modules *m, int layer, int64_t all_updates_ns)
+static json_t *describe_layer(struct modules *m, int layer, int64_t all_updates_ns)
 {
 	const struct pd_kineto_layer *it = &m->passes->layers[layer];
 	const char *before = layer > 0 ? it[-1].name : NULL;
@@ -194,7 +194,7 @@ static struct pd_trace *make_trace(struct modules *m, const char *file, struct p
 	};
 
 	for (int l = 0; l < m->passes->layer_count; l++)
-		pd_json_add(run.layers, describe(m, l, updates_ns));
+		pd_json_add(run.layers, describe_layer(m, l, updates_ns));
 	run.step_ns = add_steps(m, run.microbatches);
 	run.records = m->records;
 	run.record_count = m->count;

@@ -3,13 +3,13 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/buffer_pieces.h"
 #include "base/pulse.h"
 #include "base/sort.h"
 #include "device/submit.h"
 #include "measure/bench.h"
-#include "measure/beside.h"
-#include "measure/figures.h"
+#include "measure/companions.h"
+#include "measure/rounds.h"
 #include "profile/spread.h"
 #include "topology/direct.h"
 
@@ -117,21 +117,21 @@ static size_t gradient_floats(const struct timing *t)
  */
 static int agree(struct timing *t, struct pd_error *err)
 {
-	struct pd_beside *beside = t->bench.options->beside;
-	int me, members = pd_beside_members(beside, &me);
+	struct pd_companions *companions = t->bench.options->companions;
+	int me, members = pd_companions_members(companions, &me);
 	size_t floats = gradient_floats(t), begin;
 
 	if (!t->bench.shared || !pd_direct_suits(members, floats, PD_F32))
 		return 0;
-	pd_beside_show(beside, t->bench.shared);
-	if (pd_beside_meet(beside, err) < 0)
+	pd_companions_show(companions, t->bench.shared);
+	if (pd_companions_meet(companions, err) < 0)
 		return -1;
 	begin = pd_piece_begin(floats, members, me);
 	t->part_floats = pd_piece_begin(floats, members, me + 1) - begin;
-	pd_beside_map(beside, begin * sizeof(float), t->part_floats * sizeof(float), t->parts);
-	if (pd_beside_meet(beside, err) < 0)
+	pd_companions_map(companions, begin * sizeof(float), t->part_floats * sizeof(float), t->parts);
+	if (pd_companions_meet(companions, err) < 0)
 		return -1;
-	t->members = pd_beside_mapped(beside) ? members : 0;
+	t->members = pd_companions_mapped(companions) ? members : 0;
 	return 0;
 }
 
@@ -147,7 +147,7 @@ static int sum_in_step(struct timing *t, struct pd_error *err)
 	if (pd_bench_wait(&t->bench, &ev, err) < 0)
 		return -1;
 	t->sums_in_step[t->count] = ev.end_ns - ev.start_ns;
-	return pd_beside_meet(t->bench.options->beside, err);
+	return pd_companions_meet(t->bench.options->companions, err);
 }
 
 /* Takes a step with the workers beside, which were called. */
@@ -159,7 +159,7 @@ static int step_together(struct timing *t, struct pd_error *err)
 	if (t->members > 0)
 		use_gradients(t, t->bench.shared);
 	if (pd_bench_step(&t->bench, 0, BENCH_UPDATE, events, err) < 0 ||
-	    pd_beside_meet(t->bench.options->beside, err) < 0)
+	    pd_companions_meet(t->bench.options->companions, err) < 0)
 		return -1;
 	met_ns = pd_now_ns();
 	if ((t->members > 0 && sum_in_step(t, err) < 0) ||
@@ -177,13 +177,13 @@ static int step_together(struct timing *t, struct pd_error *err)
 /* The work of a worker beside the one that is timed. */
 static int step_beside(struct timing *t, struct pd_error *err)
 {
-	struct pd_beside *beside = t->bench.options->beside;
+	struct pd_companions *companions = t->bench.options->companions;
 
 	if (whole_step(t, err) < 0)
 		return -1;
-	if (!pd_beside_called(beside))
+	if (!pd_companions_called(companions))
 		return 0;
-	return pd_beside_meet(beside, err) < 0 ? -1 : step_together(t, err);
+	return pd_companions_meet(companions, err) < 0 ? -1 : step_together(t, err);
 }
 
 static int timed_sums(struct timing *t, struct pd_error *err)
@@ -240,7 +240,7 @@ static void allocate(struct timing *t)
 
 static int call_and_step(struct timing *t, struct pd_error *err)
 {
-	return pd_beside_call(t->bench.options->beside, err) < 0 ? -1 : step_together(t, err);
+	return pd_companions_call(t->bench.options->companions, err) < 0 ? -1 : step_together(t, err);
 }
 
 /* Takes such a step now and then, where there are steps enough to compare it with. */
@@ -285,12 +285,12 @@ static int measure(struct timing *t, struct pd_error *err)
 	for (int i = 0; i < WARM_UP; i++)
 		if (layered_step(t, err) < 0 || whole_step(t, err) < 0)
 			return -1;
-	if (o->beside && agree(t, err) < 0)
+	if (o->companions && agree(t, err) < 0)
 		return -1;
 	while (o->endless)
 		if (step_beside(t, err) < 0)
 			return -1;
-	if (o->beside && call_and_step(t, err) < 0)     /* a warm-up */
+	if (o->companions && call_and_step(t, err) < 0)     /* a warm-up */
 		return -1;
 	begun = pd_now_ns();
 	while (wants_more(t, pd_now_ns() - begun)) {
@@ -298,7 +298,7 @@ static int measure(struct timing *t, struct pd_error *err)
 		    whole_step(t, err) < 0 || timed_sums(t, err) < 0 ||
 		    pd_bench_launch(&t->bench, &t->launches[t->count], err) < 0)
 			return -1;
-		if ((o->beside && call_and_step(t, err) < 0) || step_beside_copies(t, err) < 0)
+		if ((o->companions && call_and_step(t, err) < 0) || step_beside_copies(t, err) < 0)
 			return -1;
 		keep_samples(t);
 		t->pulses[t->count] = pd_pulse_ns();
@@ -441,7 +441,7 @@ static void share_whole(struct timing *t, struct pd_profile *profile)
 	};
 
 	pd_share_whole(profile, &whole);
-	if (!t->bench.options->beside)
+	if (!t->bench.options->companions)
 		return;
 	profile->in_step = (struct pd_in_step){
 		.forward = in_step_over(t, BENCH_FORWARD, whole.forward_ns),
@@ -519,7 +519,7 @@ struct pd_profile *pd_measure_layers(const struct pd_model *model,
 		profile = make_profile(&t, err);
 	pd_bench_close(&t.bench);       /* this completes the events of work that is still queued */
 	if (t.part_floats > 0)
-		pd_beside_unmap(options->beside, t.part_floats * sizeof(float), t.parts);
+		pd_companions_unmap(options->companions, t.part_floats * sizeof(float), t.parts);
 	free(t.events);
 	free(t.samples);
 	free(t.whole);

@@ -11,7 +11,7 @@
 #include <sched.h>
 #include <stdbool.h>
 
-struct pd_beside;
+struct pd_companions;
 
 struct pd_measure_options {
 	const struct pd_device_ops *device;
@@ -24,7 +24,7 @@ struct pd_measure_options {
 	int64_t iterations;             /* timed steps; 0: enough for a stable median */
 	int64_t over_s;                 /* seconds over which these are spread; 0: one behind the other */
 	bool endless;                   /* take steps until the process is killed */
-	struct pd_beside *beside;       /* workers with whom some steps are taken at once; or NULL */
+	struct pd_companions *companions;       /* workers with whom some steps are taken at once; or NULL */
 	/* Called after each step (of about `total`); may be NULL. */
 	void (*progress)(void *context, int64_t done, int64_t total);
 	void *context;

@@ -2,9 +2,9 @@
 #include "measure/link.h"
 
 #include "base/activity.h"
-#include "base/awake.h"
+#include "base/awake_clock.h"
 #include "base/mem.h"
-#include "measure/end.h"
+#include "measure/link_end.h"
 
 #include <errno.h>
 #include <fcntl.h>

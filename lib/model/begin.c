@@ -44,7 +44,7 @@ bool pd_beginning_read(const char *text, struct pd_layer_tensor *tensor)
 	return true;
 }
 
-static struct pd_layer_tensor *find(struct pd_layer *layer, const char *name)
+static struct pd_layer_tensor *find_tensor(struct pd_layer *layer, const char *name)
 {
 	for (int p = 0; p < layer->parameter_count; p++)
 		if (strcmp(layer->parameters[p].name, name) == 0)
@@ -83,7 +83,7 @@ int pd_beginnings_read(const struct pd_place *place, struct pd_layer *layer, str
 		return pd_place_expected(&init, err, "an object");
 	json_object_foreach(init.value, name, value) {
 		struct pd_place at = pd_place_key(&init, name);
-		struct pd_layer_tensor *tensor = find(layer, name);
+		struct pd_layer_tensor *tensor = find_tensor(layer, name);
 
 		if (!tensor)
 			return pd_place_error(&init, err, "%s \"%.60s\" has no parameter \"%.40s\"",

@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const struct pd_layer_tensor *find(const struct pd_layer *layer, const char *name)
+static const struct pd_layer_tensor *find_tensor(const struct pd_layer *layer, const char *name)
 {
 	for (int p = 0; p < layer->parameter_count; p++)
 		if (strcmp(layer->parameters[p].name, name) == 0)
@@ -98,7 +98,7 @@ int pd_names_read(const struct pd_place *place, struct pd_layer *layer, struct p
 		return pd_place_expected(&names, err, "an object");
 	json_object_foreach(names.value, key, value) {
 		struct pd_place at = pd_place_key(&names, key);
-		const struct pd_layer_tensor *tensor = find(layer, key);
+		const struct pd_layer_tensor *tensor = find_tensor(layer, key);
 
 		if (!tensor)
 			return pd_place_error(&names, err, "%s \"%.60s\" has no parameter or state \"%.40s\"",

@@ -122,7 +122,7 @@ static int check_beside(const struct making *m, const struct pd_outside *outside
 	return 0;
 }
 
-static int take(struct making *m, const struct entry *entry)
+static int take_entry(struct making *m, const struct entry *entry)
 {
 	json_t *known = json_object_get(m->to->by_name, entry->name);
 	struct pd_outside *outside = known ? &m->to->all[json_integer_value(known)] : add(m, entry);
@@ -150,13 +150,13 @@ static int take_all(struct making *m, const struct pd_layer *layer, const struct
 	int status;
 
 	read_entry(m, layer, tensor, &entry);
-	status = take(m, &entry);
+	status = take_entry(m, &entry);
 	free(entry.name);
 	also = m->ours ? NULL : json_object_get(json_object_get(layer->names, tensor->name), "also");
 	entry.alias = true;
 	json_array_foreach(also, n, name) {
 		entry.name = (char *)json_string_value(name);
-		status = status < 0 ? -1 : take(m, &entry);
+		status = status < 0 ? -1 : take_entry(m, &entry);
 	}
 	return status;
 }

@@ -11,13 +11,13 @@
 #include <stdint.h>
 
 /* A convolution, the layer or what a device has of it. */
-struct pd_window {
+struct pd_winograd_window {
 	int64_t batch, channels, out_channels, out_height, out_width, groups;
 	const int64_t *kernel, *stride, *dilation;      /* of height and width */
 };
 
 /* Returns how many products it makes for each that a convolution by its windows does. */
-static inline double pd_winograd_products(const struct pd_window *w)
+static inline double pd_winograd_products(const struct pd_winograd_window *w)
 {
 	int64_t tiles = (w->out_height + 3) / 4 * ((w->out_width + 3) / 4);
 
@@ -25,7 +25,7 @@ static inline double pd_winograd_products(const struct pd_window *w)
 }
 
 /* Returns the numbers of its tiles of inputs, outputs and weights, 36 for a tile. */
-static inline double pd_winograd_numbers(const struct pd_window *w)
+static inline double pd_winograd_numbers(const struct pd_winograd_window *w)
 {
 	int64_t tiles = (w->out_height + 3) / 4 * ((w->out_width + 3) / 4);
 
@@ -33,7 +33,7 @@ static inline double pd_winograd_numbers(const struct pd_window *w)
 		     (double)w->channels * (double)w->out_channels);
 }
 
-static inline bool pd_winograd_suits(const struct pd_window *w)
+static inline bool pd_winograd_suits(const struct pd_winograd_window *w)
 {
 	const int64_t tiles = (w->out_height + 3) / 4 * ((w->out_width + 3) / 4);
 

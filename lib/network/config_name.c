@@ -69,7 +69,7 @@ static json_t *entry(const struct row *row, json_t *name, const struct pd_layer_
 }
 
 /* Returns NULL where the name is ours. */
-static json_t *find(const struct pd_config *config, const char *layer, const struct pd_layer_tensor *tensor)
+static json_t *find_name(const struct pd_config *config, const char *layer, const struct pd_layer_tensor *tensor)
 {
 	char *name = pd_format("%s.%s", layer, tensor->name);
 	json_t *found = NULL;
@@ -90,7 +90,7 @@ static void name_layer(const struct pd_config *config, const struct pd_layer *la
 	json_t *names = json_object();
 
 	for (int p = 0; p < layer->parameter_count && layer->shares < 0; p++) {
-		json_t *name = find(config, layer->name, &layer->parameters[p]);
+		json_t *name = find_name(config, layer->name, &layer->parameters[p]);
 
 		if (name)
 			pd_json_set(names, layer->parameters[p].name, name);

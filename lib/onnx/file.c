@@ -15,7 +15,7 @@
 #define LEAST_BYTES (16 << 20)          /* that any file may take */
 #define MOST_STACK_BYTES (1 << 20)
 
-static void *take(void *data, size_t size)
+static void *allocate(void *data, size_t size)
 {
 	struct pd_onnx_memory *memory = data;
 	const char *stack = __builtin_frame_address(0);
@@ -67,7 +67,7 @@ static int parse(struct pd_onnx *onnx, struct pd_error *err)
 	if (pd_file_map_open(&map, onnx->file, "an ONNX model", err) < 0)
 		return -1;
 	memory->most_bytes = LEAST_BYTES + 2 * (size_t)map.count;
-	memory->allocator = (ProtobufCAllocator){ take, give, memory };
+	memory->allocator = (ProtobufCAllocator){ allocate, give, memory };
 	memory->stack = __builtin_frame_address(0);
 	memory->model = onnx__model_proto__unpack(&memory->allocator, (size_t)map.count, map.bytes);
 	pd_file_map_close(&map);

@@ -10,7 +10,7 @@ static const char *text_of(const char *text)
 	return text ? text : "";
 }
 
-static void *take(struct pd_onnx *onnx, size_t count, size_t bytes)
+static void *allocate(struct pd_onnx *onnx, size_t count, size_t bytes)
 {
 	return pd_arena_take(&onnx->memory->arena, count ? count : 1, bytes);
 }
@@ -18,7 +18,7 @@ static void *take(struct pd_onnx *onnx, size_t count, size_t bytes)
 /* A copy that ends with a zero byte, as the bytes of an attribute do not. */
 static const char *text_of_bytes(struct pd_onnx *onnx, ProtobufCBinaryData bytes)
 {
-	char *text = take(onnx, bytes.len + 1, 1);
+	char *text = allocate(onnx, bytes.len + 1, 1);
 
 	if (bytes.len > 0)
 		memcpy(text, bytes.data, bytes.len);
@@ -57,7 +57,7 @@ static int read_attribute(struct pd_onnx *onnx, const Onnx__AttributeProto *from
 		if (!from->t)
 			break;
 		attribute->kind = PD_ONNX_TENSOR;
-		attribute->tensor = take(onnx, 1, sizeof(*attribute->tensor));
+		attribute->tensor = allocate(onnx, 1, sizeof(*attribute->tensor));
 		return pd_onnx_tensor_of(onnx, from->t, attribute->tensor, err);
 	default:
 		break;
@@ -67,7 +67,7 @@ static int read_attribute(struct pd_onnx *onnx, const Onnx__AttributeProto *from
 
 static const char *const *read_names(struct pd_onnx *onnx, char *const *from, size_t count)
 {
-	const char **names = take(onnx, count, sizeof(*names));
+	const char **names = allocate(onnx, count, sizeof(*names));
 
 	for (size_t i = 0; i < count; i++)
 		names[i] = text_of(from[i]);
@@ -77,7 +77,7 @@ static const char *const *read_names(struct pd_onnx *onnx, char *const *from, si
 static int read_node(struct pd_onnx *onnx, const Onnx__NodeProto *from, struct pd_onnx_node *node,
 		     struct pd_error *err)
 {
-	struct pd_onnx_attribute *attributes = take(onnx, from->n_attribute, sizeof(*attributes));
+	struct pd_onnx_attribute *attributes = allocate(onnx, from->n_attribute, sizeof(*attributes));
 
 	node->op = text_of(from->op_type);
 	node->domain = text_of(from->domain);
@@ -143,7 +143,7 @@ struct pd_onnx_tensor *pd_onnx_find(const struct pd_onnx *onnx, const char *name
 static int read_tensors(struct pd_onnx *onnx, const Onnx__GraphProto *graph, struct pd_error *err)
 {
 	onnx->tensors = graph->n_initializer;
-	onnx->tensor = take(onnx, onnx->tensors, sizeof(*onnx->tensor));
+	onnx->tensor = allocate(onnx, onnx->tensors, sizeof(*onnx->tensor));
 	for (size_t i = 0; i < onnx->tensors; i++)
 		if (pd_onnx_tensor_of(onnx, graph->initializer[i], &onnx->tensor[i], err) < 0)
 			return -1;
@@ -158,7 +158,7 @@ static int read_tensors(struct pd_onnx *onnx, const Onnx__GraphProto *graph, str
 static int read_values(struct pd_onnx *onnx, Onnx__ValueInfoProto *const *from, size_t count,
 		       struct pd_onnx_value **values_p, size_t *count_p, struct pd_error *err)
 {
-	*values_p = take(onnx, count, sizeof(**values_p));
+	*values_p = allocate(onnx, count, sizeof(**values_p));
 	for (size_t i = 0; i < count; i++) {
 		struct pd_onnx_value *value = &(*values_p)[*count_p];
 
@@ -174,7 +174,7 @@ static int read_values(struct pd_onnx *onnx, Onnx__ValueInfoProto *const *from, 
 static int read_nodes(struct pd_onnx *onnx, const Onnx__GraphProto *graph, struct pd_error *err)
 {
 	onnx->nodes = graph->n_node;
-	onnx->node = take(onnx, onnx->nodes, sizeof(*onnx->node));
+	onnx->node = allocate(onnx, onnx->nodes, sizeof(*onnx->node));
 	for (size_t i = 0; i < onnx->nodes; i++)
 		if (read_node(onnx, graph->node[i], &onnx->node[i], err) < 0)
 			return -1;

@@ -126,7 +126,7 @@ static void look_at_forward(const struct greedy *g, int position, int s, int64_t
 	}
 }
 
-static struct choice look(const struct greedy *g, int position)
+static struct choice choose_at(const struct greedy *g, int position)
 {
 	struct choice c = { .gradient = -1, .forward = -1, .gradient_ns = INT64_MAX, .forward_ns = INT64_MAX };
 	int64_t now_ns = pd_order_seat(&g->build, position)->now_ns;
@@ -159,7 +159,7 @@ static struct action in_gap(const struct greedy *g, int position, const struct c
 
 static struct action choose(const struct greedy *g, int position)
 {
-	struct choice c = look(g, position);
+	struct choice c = choose_at(g, position);
 	int64_t now_ns = pd_order_seat(&g->build, position)->now_ns;
 
 	if (c.gradient >= 0 && !(c.forward >= 0 && g->rule.alternates && g->holdings[position].gradient))

@@ -60,7 +60,7 @@ static void put(struct grid *g, const struct item *item, int slot)
 	*slot_of(g, item->pass, item->stage, item->microbatch) = slot;
 }
 
-static void take(struct grid *g, const struct item *item)
+static void take_slot_of(struct grid *g, const struct item *item)
 {
 	int *slot = slot_of(g, item->pass, item->stage, item->microbatch);
 
@@ -178,7 +178,7 @@ static void move(struct grid *g, const struct item *item, int from, int to)
 	int position = position_of(g, item);
 	int change = item->pass == PD_ORDER_F ? 1 : item->pass == PD_ORDER_W ? -1 : 0;
 
-	take(g, item);
+	take_slot_of(g, item);
 	put(g, item, to);
 	/* A W keeps what it needs until its slot ends. */
 	for (int slot = to; slot < from && change; slot++)
@@ -213,7 +213,7 @@ static int take_weights(struct grid *g, int position, struct item *taken)
 			if (item.pass != PD_ORDER_W)
 				continue;
 			taken[count++] = item;
-			take(g, &item);
+			take_slot_of(g, &item);
 		}
 	return count;
 }
@@ -231,7 +231,7 @@ static void move_ends(struct grid *g)
 			item = item_at(g, q, slot);
 			to = idle_behind(g, q, inputs(g, &item));
 			if (to < slot) {
-				take(g, &item);
+				take_slot_of(g, &item);
 				put(g, &item, to);
 			}
 		}

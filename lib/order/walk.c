@@ -60,7 +60,7 @@ bool pd_order_walk_ready(const struct pd_order_walk *walk, const struct pd_order
 	       (s == walk->order->stages - 1 || *done(walk, PD_ORDER_I, s + 1) > i);
 }
 
-static void take(struct pd_order_walk *walk, const struct pd_order_op *op)
+static void take_operation(struct pd_order_walk *walk, const struct pd_order_op *op)
 {
 	if (op->pass == PD_ORDER_B)
 		++*done(walk, PD_ORDER_W, op->stage);
@@ -81,7 +81,7 @@ const struct pd_order_op *pd_order_walk_next(struct pd_order_walk *walk, int *po
 
 		if (op && pd_order_walk_ready(walk, op) && (!op->beside || pd_order_walk_ready(walk, op + 1))) {
 			for (int half = 0; half <= op->beside; half++, walk->next[position]++)
-				take(walk, op + half);
+				take_operation(walk, op + half);
 			*position_p = position;
 			return op;
 		}

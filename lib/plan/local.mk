@@ -1,6 +1,6 @@
 lib_libpd_a_SOURCES += \
 	lib/plan/alternative_kind.def lib/plan/arenas.c lib/plan/arenas.def lib/plan/arenas.h \
-	lib/plan/buckets.c lib/plan/buckets.h lib/plan/copies.c lib/plan/copies.h \
+	lib/plan/buckets.c lib/plan/buckets.h lib/plan/shared_gradients.c lib/plan/shared_gradients.h \
 	lib/plan/chain.c lib/plan/chain.h \
 	lib/plan/document.c lib/plan/given_order.c lib/plan/given_order.h \
 	lib/plan/memory.c lib/plan/memory.h \

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "plan/buckets.h"
-#include "plan/copies.h"
+#include "plan/shared_gradients.h"
 #include "plan/prediction.h"
 #include "planner/price/links.h"
 #include "planner/price/predict.h"

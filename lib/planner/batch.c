@@ -120,7 +120,7 @@ static void fill(struct grid *grid)
  * Keeps the plan (or NULL) with more samples per second; returns whether it is the new one.  Plans here
  * share the caller's profile, though pd_planner_plan takes it over.
  */
-static bool take(struct pd_plan **best, struct pd_plan *plan)
+static bool keep_better(struct pd_plan **best, struct pd_plan *plan)
 {
 	bool better = plan && (!*best || plan->predicted.samples_per_s >
 					 (*best)->predicted.samples_per_s);
@@ -147,7 +147,7 @@ static struct pd_plan *best_of_grid(struct pd_profile *profile, const struct pd_
 	for (int i = 0; i < grid.count; i++) {
 		by_hand.stages = grid.points[i].stages;
 		by_hand.microbatches = grid.points[i].microbatches;
-		if (take(&best, pd_planner_plan(profile, &by_hand, &ignored))) {
+		if (keep_better(&best, pd_planner_plan(profile, &by_hand, &ignored))) {
 			choice->width = grid.points[i].width;
 			choice->depth = grid.points[i].depth;
 			choice->recomputed = pd_recompute_count(best) > 0;
@@ -190,12 +190,12 @@ static struct pd_plan *plan_one(struct pd_profile *profile, const struct pd_plan
 		plan = pd_planner_plan(profile, &with, &why);
 		if (!plan)
 			keep_reason(err, &why);
-		take(&best, plan);
+		keep_better(&best, plan);
 	}
 	if (best)
 		choice->search_samples_per_s = best->predicted.samples_per_s;
 	if (request->cost == PD_COST_SIMULATED && !request->stages && !request->chunks)
-		take(&best, best_of_grid(profile, request, batch, choice));
+		keep_better(&best, best_of_grid(profile, request, batch, choice));
 	if (best)
 		choice->microbatches = best->microbatches;
 	return best;
@@ -235,7 +235,7 @@ struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_
 		choices[i] = (struct pd_batch_choice){ .batch_size = profiles[i]->batch_size };
 		if (batch && profiles[i]->batch_size > batch)
 			continue;
-		if (take(&best, plan_one(profiles[i], request, batch, &choices[i], err)))
+		if (keep_better(&best, plan_one(profiles[i], request, batch, &choices[i], err)))
 			from = i;
 	}
 	if (best) {

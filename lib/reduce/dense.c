@@ -2,7 +2,7 @@
 #include "reduce/dense.h"
 
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/buffer_pieces.h"
 #include "reduce/direct.h"
 #include "reduce/script.h"
 

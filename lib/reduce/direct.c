@@ -2,7 +2,7 @@
 #include "reduce/direct.h"
 
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/buffer_pieces.h"
 #include "base/shared_memory.h"
 #include "device/submit.h"
 #include "topology/direct.h"

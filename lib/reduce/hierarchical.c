@@ -8,7 +8,7 @@
  * the same.  Of more hosts, each piece is summed from another host on.  All members have the same
  * bits.  In 16 bits what travels is as everywhere (topology/reducer.h).
  */
-#include "base/piece.h"
+#include "base/buffer_pieces.h"
 #include "reduce/ring.h"
 #include "topology/hierarchy.h"
 

@@ -17,7 +17,7 @@
  */
 #include "reduce/ring.h"
 
-#include "base/piece.h"
+#include "base/buffer_pieces.h"
 
 /* A step, and a part of its piece. */
 struct part {

@@ -39,7 +39,7 @@ struct pd_checkpoint_file file_of_message(const json_t *message)
 	return file;
 }
 
-static int find(struct rank *rank, const json_t *message, struct pd_error *err)
+static int find_keeper(struct rank *rank, const json_t *message, struct pd_error *err)
 {
 	struct rank_folder *folder = &rank->folder;
 	const char *run = pd_member_text(message, "run");
@@ -62,7 +62,7 @@ static int find(struct rank *rank, const json_t *message, struct pd_error *err)
 }
 
 /* Says whether the same checkpoint is here, and the numbers of its files that are. */
-static int look(struct rank *rank, const json_t *message)
+static int look_for_files(struct rank *rank, const json_t *message)
 {
 	const char *text = pd_member_text(message, "checksum");
 	struct pd_checkpoint *ck = pd_checkpoint_open_part(rank->folder.directory, step_of(message),
@@ -94,7 +94,7 @@ static int send_file(struct rank *rank, const json_t *message, struct pd_error *
 	return status < 0 ? -1 : say(rank, json_pack("{s:s}", "event", "sent"));
 }
 
-static void take(void *file, const char *bytes, size_t count)
+static void take_bytes(void *file, const char *bytes, size_t count)
 {
 	fwrite(bytes, 1, count, ((struct pd_file *)file)->stream);      /* the commit finds a failure */
 }
@@ -103,7 +103,7 @@ static int receive(struct rank *rank, const json_t *message, struct pd_error *er
 {
 	struct pd_checkpoint_file file = file_of_message(message);
 
-	pd_channel_on_bytes(&rank->channel, take, &rank->folder.coming);
+	pd_channel_on_bytes(&rank->channel, take_bytes, &rank->folder.coming);
 	return pd_checkpoint_receive(rank->folder.directory, step_of(message), &file,
 				     &rank->folder.coming, err);
 }
@@ -141,9 +141,9 @@ static int publish(struct rank *rank, const json_t *message, struct pd_error *er
 static int handle(struct rank *rank, const json_t *message, struct pd_error *err)
 {
 	if (pd_message_is(message, "folder"))
-		return find(rank, message, err);
+		return find_keeper(rank, message, err);
 	if (pd_message_is(message, "look"))
-		return look(rank, message);
+		return look_for_files(rank, message);
 	if (pd_message_is(message, "send"))
 		return send_file(rank, message, err);
 	if (pd_message_is(message, "receive"))

@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "base/awake.h"
+#include "base/awake_clock.h"
 #include "base/event.h"
 #include "data/loader.h"
 #include "launch/exchange.h"

@@ -50,7 +50,7 @@ static bool is_as_planned(const struct supervisor *s)
 	return false;
 }
 
-static void describe(const struct supervisor *s, char *text, size_t size)
+static void describe_mapping(const struct supervisor *s, char *text, size_t size)
 {
 	const struct pd_topology *topology = &s->job->plan->topology;
 	int64_t machine = topology->levels == 1 ? 1 : topology->level[0].count;
@@ -72,7 +72,7 @@ int supervisor_check_mapping(struct supervisor *s, struct pd_error *err)
 
 	if (seat_of(s, 0)->hosts == 1 || is_as_planned(s))
 		return 0;
-	describe(s, text, sizeof(text));
+	describe_mapping(s, text, sizeof(text));
 	if (!s->how->force)
 		return pd_error_input(err, "%s; --force trains all the same, and predictions do not "
 				      "hold", text);

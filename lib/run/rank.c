@@ -2,7 +2,7 @@
 /* A rank at work: its checkpoints and its phases. */
 #include "run/rank.h"
 
-#include "base/figures.h"
+#include "base/median.h"
 #include "base/mem.h"
 #include "run/internal.h"
 

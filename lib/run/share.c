@@ -90,7 +90,7 @@ static void take_rows(const struct rank *rank, const struct pd_named *named, int
 }
 
 /* Takes what is in the arena to the host, or, after the last replica's, brings all of it back. */
-static int take(struct rank *rank, int i, int replica, struct pd_error *err)
+static int take_arena(struct rank *rank, int i, int replica, struct pd_error *err)
 {
 	struct rank_part *part = &rank->parts[i];
 	const struct pd_net_ops *net = &rank->device->ops->net;
@@ -137,7 +137,7 @@ static int share(struct rank *rank, int i, struct pd_error *err)
 		if (part->share_count > 0)
 			part->share_step++;
 		if (gathers(rank, part) > 0 && !rank->replica && part->share_step <= gathers(rank, part) &&
-		    take(rank, i, part->share_step, err) < 0)
+		    take_arena(rank, i, part->share_step, err) < 0)
 			return -1;
 		if (part->share_step <= gathers(rank, part) && begin(rank, i, part->share_step) < 0)
 			return pd_gate_failed(&rank->gate, err, "transport");

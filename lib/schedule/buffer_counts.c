@@ -55,7 +55,7 @@ static void put_back(struct stock *stock, int32_t number)
 }
 
 /* Returns a free buffer, or a new one. */
-static int32_t take(struct stock *stock)
+static int32_t take_buffer(struct stock *stock)
 {
 	int32_t number;
 
@@ -178,7 +178,7 @@ static void walk_end(struct walk *w)
 static void take_once(struct stock *stock, int32_t *mine)
 {
 	if (*mine < 0)
-		*mine = take(stock);
+		*mine = take_buffer(stock);
 }
 
 /*
@@ -193,7 +193,7 @@ static void back(struct walk *w, struct pd_buffers *mine, const struct pd_op *op
 		return;
 	w->to_send[i] = w->ins;
 	if (w->ins > 0)
-		mine->leaving = take(&w->leaving);
+		mine->leaving = take_buffer(&w->leaving);
 }
 
 /*
@@ -208,11 +208,11 @@ static void forth(struct walk *w, struct pd_buffers *mine, int64_t i)
 	}
 	if (w->keeps)
 		take_once(&w->kept, &mine->kept);
-	mine->work = take(&w->slots);
+	mine->work = take_buffer(&w->slots);
 	put_back(&w->slots, mine->work);
 	w->to_leave[i] = w->outs;
 	if (w->outs > 0)
-		mine->outbox = take(&w->outboxes);
+		mine->outbox = take_buffer(&w->outboxes);
 }
 
 /* Ends a microbatch, of which only gradients on their way are still needed. */

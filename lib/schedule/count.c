@@ -58,7 +58,7 @@ int pd_count_kept(const struct pd_schedule *schedule, int s, int64_t count)
  * Returns n, or the first of the group's last microbatches that are looked at, if n is behind the `enough` first
  * and before those; INT64_MAX if there are none.
  */
-static int64_t look(const struct pd_schedule *schedule, int s, int64_t n, int64_t enough)
+static int64_t looked_at(const struct pd_schedule *schedule, int s, int64_t n, int64_t enough)
 {
 	int64_t last = schedule->group[s] - schedule->tail * pd_pattern_replicas(schedule, s);
 
@@ -83,7 +83,7 @@ int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 	for (int i = 0; i < wiring->in_count[stage]; i++) {
 		int below = wiring->links[wiring->in[stage][i]].from + 1;
 
-		for (int64_t n = 0; n < last; n = look(schedule, stage, n + r, rounds)) {
+		for (int64_t n = 0; n < last; n = looked_at(schedule, stage, n + r, rounds)) {
 			int64_t leaves = pd_tick_of_gradient(schedule, below - 1, n);
 			int held = 1;
 
@@ -108,7 +108,7 @@ static int64_t outboxes_of_link(const struct pd_schedule *schedule, const struct
 
 	if (schedule->pattern->outboxes)
 		return schedule->pattern->outboxes(schedule, link);
-	for (int64_t n = 0; n < schedule->group[s]; n = look(schedule, s, n + 1, enough))
+	for (int64_t n = 0; n < schedule->group[s]; n = looked_at(schedule, s, n + 1, enough))
 		while (count < schedule->slots[s] &&
 		       pd_tick_of_activation(schedule, false, s, t, n) >=
 		       pd_tick_of_forward(schedule, false, s, n + count * r))

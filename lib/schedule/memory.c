@@ -2,7 +2,7 @@
 #include "schedule/memory.h"
 
 #include "base/mem.h"
-#include "plan/copies.h"
+#include "plan/shared_gradients.h"
 #include "plan/recompute.h"
 
 const struct pd_moments pd_momentum = { .count = 1 };

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "plan/arenas.h"
-#include "plan/copies.h"
+#include "plan/shared_gradients.h"
 #include "plan/recompute.h"
 #include "plan/sparse.h"
 #include "schedule/buffer_counts.h"

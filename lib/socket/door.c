@@ -240,7 +240,7 @@ static void listen_to(struct pd_door *d, int i)
 
 /* ---- those who come ---- */
 
-static void describe(const struct sockaddr_storage *from, uint8_t out[16])
+static void address_of(const struct sockaddr_storage *from, uint8_t out[16])
 {
 	memset(out, 0, 16);
 	if (from->ss_family == AF_INET)
@@ -257,7 +257,7 @@ static void let_in(struct pd_door *d, int fd, const struct sockaddr_storage *fro
 		make_room(d);
 	s = &d->strangers[d->stranger_count];
 	*s = (struct stranger){ .fd = fd, .since_ns = pd_now_ns() };
-	describe(from, s->from);
+	address_of(from, s->from);
 	for (int i = 0; i < d->stranger_count; i++)
 		s->same += memcmp(d->strangers[i].from, s->from, sizeof(s->from)) == 0;
 	d->stranger_count++;

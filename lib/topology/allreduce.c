@@ -2,7 +2,7 @@
 #include "topology/allreduce.h"
 
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/buffer_pieces.h"
 
 #include <math.h>
 

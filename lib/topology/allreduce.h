@@ -3,7 +3,7 @@
  * How the replicas of a stage sum their gradients up: who sends what to whom.
  *
  * The members, in the order in which they are added, are cut into groups as even as can be, and
- * the buffer into pieces (lib/base/piece.h).  In each group every member owns some of the pieces,
+ * the buffer into pieces (lib/base/buffer_pieces.h).  In each group every member owns some of the pieces,
  * one behind the other.  The members of a group send its owner their parts of a piece; the owner
  * in the first group adds them up and sends the sum to the owner in the next one, who adds those of
  * his group to it, one by one; and so on to the last.  From there the sum goes back the same way,

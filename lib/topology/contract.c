@@ -4,7 +4,7 @@
 #include <inttypes.h>
 
 /* Takes as many of the devices of a group as a level has; returns those that are left, or 0 if they do not divide. */
-static int64_t take(struct pd_level *level, int64_t devices)
+static int64_t take_of_level(struct pd_level *level, int64_t devices)
 {
 	int64_t taken = devices < level->count ? devices : level->count;
 
@@ -57,7 +57,7 @@ int pd_topology_contract(const struct pd_topology *topology, int64_t devices, bo
 	for (int k = 0; k < whole.levels && left > 0; k++) {
 		int64_t before = left;
 
-		left = take(&whole.level[k], left);
+		left = take_of_level(&whole.level[k], left);
 		if (left > 0)
 			alike &= take_links(&whole, &whole.level[k], before / left, devices / left);
 	}

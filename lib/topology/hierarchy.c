@@ -2,7 +2,7 @@
 #include "topology/hierarchy.h"
 
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/buffer_pieces.h"
 
 #include <stdlib.h>
 

@@ -2,7 +2,7 @@
 #include "topology/reducer.h"
 
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/buffer_pieces.h"
 #include "topology/allreduce.h"
 #include "topology/direct.h"
 #include "topology/hierarchy.h"

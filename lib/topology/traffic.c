@@ -2,7 +2,7 @@
 #include "topology/traffic.h"
 
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/buffer_pieces.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -18,7 +18,7 @@ struct pd_traffic {
 
 /*
  * Sets the traffic of each member (rows) at each level of the topology (columns), as if all pieces of a
- * dense sum were equal (base/piece.h).  Returns the part of such a piece that the shortest one has.
+ * dense sum were equal (base/buffer_pieces.h).  Returns the part of such a piece that the shortest one has.
  */
 double pd_traffic_of(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes,
 		     struct pd_traffic *traffic);

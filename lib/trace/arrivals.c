@@ -90,7 +90,7 @@ static int compare_key(const void *record, const void *key)
 }
 
 /* Returns the first with that rank, kind, evaluation and microbatch. */
-static size_t find(const struct pd_arrivals *arrivals, const struct pd_op *key)
+static size_t first_like(const struct pd_arrivals *arrivals, const struct pd_op *key)
 {
 	return pd_count_below(key, arrivals->list, arrivals->count, sizeof(*arrivals->list), compare_key,
 			      -1);
@@ -104,7 +104,7 @@ static const struct pd_record *arrival(const struct pd_arrivals *arrivals,
 	const struct pd_record *last = NULL;
 
 	key.kind = kind;
-	for (size_t i = find(arrivals, &key);
+	for (size_t i = first_like(arrivals, &key);
 	     i < arrivals->count && compare_keys(&arrivals->list[i]->op, &key) == 0; i++)
 		if (arrivals->list[i]->op.stage == record->op.stage
 		    && arrivals->list[i]->end_ns <= record->start_ns)
@@ -120,7 +120,7 @@ int64_t pd_arrivals_began_ns(const struct pd_arrivals *arrivals, const struct pd
 	key.rank = recv->op.peer;
 	key.kind = recv->op.kind == PD_OP_recv_gradient ? PD_OP_send_gradient
 							: PD_OP_send_activation;
-	for (size_t i = find(arrivals, &key);
+	for (size_t i = first_like(arrivals, &key);
 	     i < arrivals->count && compare_keys(&arrivals->list[i]->op, &key) == 0; i++) {
 		const struct pd_record *send = arrivals->list[i];
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trace/durations.h"
 
-#include "base/figures.h"
+#include "base/median.h"
 #include "base/mem.h"
 
 #include <stdlib.h>

@@ -38,7 +38,7 @@ static size_t gather(const struct pd_timeline *timeline, int rank,
 {
 	size_t n = 0;
 
-	for (int l = 0; l < PD_LANES; l++) {
+	for (int l = 0; l < PD_TRACK_LANES; l++) {
 		const struct pd_lane *lane = pd_timeline_lane(timeline, rank, l);
 
 		for (size_t i = 0; i < lane->count; i++) {

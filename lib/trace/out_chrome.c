@@ -87,7 +87,7 @@ static void list_numbers(const struct pd_lane *lane, int depth, int (*number)(co
 /* Writes "stage 1: activations in, rank 0"; no two rows of a rank have the same name. */
 static void put_row_name(struct writer *w, const struct pd_lane *lane, int kind, int depth)
 {
-	static const char *const way[PD_LANES] = {
+	static const char *const way[PD_TRACK_LANES] = {
 		[PD_LANE_ACTIVATIONS_IN] = " from rank", [PD_LANE_ACTIVATIONS_OUT] = " to rank",
 		[PD_LANE_GRADIENTS_IN] = " from rank", [PD_LANE_GRADIENTS_OUT] = " to rank",
 	};
@@ -120,7 +120,7 @@ static void put_names(struct writer *w, const struct pd_timeline *timeline, int 
 	json_decref(name);
 	fprintf(event(w, 'M', pid, 0),
 		",\"name\":\"process_sort_index\",\"args\":{\"sort_index\":%d}}", pid);
-	for (int l = 0; l < PD_LANES; l++)
+	for (int l = 0; l < PD_TRACK_LANES; l++)
 		for (int d = 0; d < pd_timeline_lane(timeline, rank, l)->depth; d++) {
 			int tid = tid_of(l, d);
 
@@ -136,7 +136,7 @@ static void put_names(struct writer *w, const struct pd_timeline *timeline, int 
 
 static void put_bars(struct writer *w, const struct pd_timeline *timeline, int rank)
 {
-	for (int l = 0; l < PD_LANES; l++) {
+	for (int l = 0; l < PD_TRACK_LANES; l++) {
 		const struct pd_lane *lane = pd_timeline_lane(timeline, rank, l);
 
 		for (size_t i = 0; i < lane->count; i++) {

@@ -8,7 +8,7 @@
 #define RANKS_SHOWN 64
 #define AWAITED_SHOWN 0.05              /* least share that is shown, in percent of the window */
 
-static const char *describe(const struct pd_op *op, char buf[64])
+static const char *describe_op(const struct pd_op *op, char buf[64])
 {
 	char name[40];
 
@@ -33,7 +33,7 @@ static void print_only(const struct pd_compare *compare, int which, const char *
 	putc('\n', out);
 	for (int i = 0; i < compare->shown[which]; i++)
 		fprintf(out, "  rank %d: %s\n", compare->some[which][i].rank,
-			describe(&compare->some[which][i], text));
+			describe_op(&compare->some[which][i], text));
 	if (compare->missing[which] > compare->shown[which])
 		fprintf(out, "  (%" PRId64 " more)\n",
 			compare->missing[which] - compare->shown[which]);
@@ -52,8 +52,8 @@ static void print_order(const struct pd_compare *compare, FILE *out)
 	for (int i = 0; i < compare->disorder_count && i < RANKS_SHOWN; i++)
 		fprintf(out, "  rank %d: operation %" PRId64 " is %s, there %s\n",
 			compare->disorders[i].rank, compare->disorders[i].position,
-			describe(&compare->disorders[i].op[0], a),
-			describe(&compare->disorders[i].op[1], b));
+			describe_op(&compare->disorders[i].op[0], a),
+			describe_op(&compare->disorders[i].op[1], b));
 	if (compare->disorder_count > RANKS_SHOWN)
 		fprintf(out, "  (%d more)\n", compare->disorder_count - RANKS_SHOWN);
 }

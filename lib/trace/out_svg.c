@@ -124,7 +124,7 @@ static double label_width(const struct pd_view *views, int count)
 	return pd_pane_label(highest, label);
 }
 
-static void look(struct pd_picture *picture, const struct pd_timeline *timeline)
+static void find_chunks(struct pd_picture *picture, const struct pd_timeline *timeline)
 {
 	for (int r = 0; r < timeline->rank_count; r++)
 		if (timeline->stage_counts[r] > picture->chunks)
@@ -145,7 +145,7 @@ void pd_timeline_svg(const struct pd_view *views, int count, FILE *out)
 		      PD_PANE_WIDTH / LEAST_PIXELS, windows, scales);
 	for (int v = 0; v < count; v++) {
 		left = fmax(left, pd_pane_overhang(views[v].timeline));
-		look(&picture, views[v].timeline);
+		find_chunks(&picture, views[v].timeline);
 	}
 	/* When the panes are drawn it is known how high they are, and what the legend has. */
 	picture.out = pd_mem_stream(&panes, &size);

@@ -136,7 +136,7 @@ static double rank_height(const struct pd_pane *pane, int rank)
 {
 	double height = ROW + GAP;
 
-	for (int l = PD_LANE_COMPUTE + 1; l < PD_LANES; l++) {
+	for (int l = PD_LANE_COMPUTE + 1; l < PD_TRACK_LANES; l++) {
 		int count;
 
 		free(thin_rows(pane, pd_timeline_lane(pane->timeline, rank, l), &count));
@@ -147,7 +147,7 @@ static double rank_height(const struct pd_pane *pane, int rank)
 
 static void put_rank(const struct pd_pane *pane, int rank, double y)
 {
-	for (int l = 0; l < PD_LANES; l++) {
+	for (int l = 0; l < PD_TRACK_LANES; l++) {
 		const struct pd_lane *lane = pd_timeline_lane(pane->timeline, rank, l);
 		bool main = l == PD_LANE_COMPUTE, labelled = main && is_labelled(pane, lane);
 		int count, *rows = thin_rows(pane, lane, &count);

@@ -103,10 +103,10 @@ static size_t travels_of(const struct pd_report *report, int rank, struct span *
 	size_t room = 0, count = 0;
 	struct span *list;
 
-	for (int l = PD_LANE_ACTIVATIONS_IN; l < PD_LANES; l++)
+	for (int l = PD_LANE_ACTIVATIONS_IN; l < PD_TRACK_LANES; l++)
 		room += pd_timeline_lane(report->timeline, rank, l)->count;
 	list = pd_calloc(room, sizeof(*list));
-	for (int l = PD_LANE_ACTIVATIONS_IN; l < PD_LANES; l++) {
+	for (int l = PD_LANE_ACTIVATIONS_IN; l < PD_TRACK_LANES; l++) {
 		const struct pd_lane *moves = pd_timeline_lane(report->timeline, rank, l);
 
 		for (size_t i = 0; i < moves->count; i++) {
@@ -158,7 +158,7 @@ static void add_overlap(struct pd_report *report, int rank)
 	for (size_t i = 0; i < lane->count; i++)
 		sums[i + 1] = sums[i] + lane->bars[i].record->end_ns
 			      - lane->bars[i].record->start_ns;
-	for (int l = PD_LANE_ACTIVATIONS_IN; l < PD_LANES; l++) {
+	for (int l = PD_LANE_ACTIVATIONS_IN; l < PD_TRACK_LANES; l++) {
 		const struct pd_lane *moves = pd_timeline_lane(report->timeline, rank, l);
 
 		for (size_t i = 0; i < moves->count; i++) {

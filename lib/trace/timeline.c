@@ -7,7 +7,7 @@
 
 #include <stdlib.h>
 
-const char *const pd_lane_name[PD_LANES] = {
+const char *const pd_lane_name[PD_TRACK_LANES] = {
 	[PD_LANE_COMPUTE] = "compute",
 	[PD_LANE_LOAD] = "load",
 	[PD_LANE_ACTIVATIONS_IN] = "activations in",
@@ -71,13 +71,13 @@ static void stack_lane(struct pd_lane *lane)
 
 static struct pd_lane *lane_of(struct pd_timeline *timeline, const struct pd_record *record)
 {
-	return &timeline->lanes[(size_t)record->op.rank * PD_LANES + pd_lane_of(record->op.kind)];
+	return &timeline->lanes[(size_t)record->op.rank * PD_TRACK_LANES + pd_lane_of(record->op.kind)];
 }
 
 static void fill_lanes(struct pd_timeline *timeline)
 {
 	const struct pd_trace *trace = timeline->trace;
-	size_t lanes = (size_t)timeline->rank_count * PD_LANES, used = 0;
+	size_t lanes = (size_t)timeline->rank_count * PD_TRACK_LANES, used = 0;
 
 	for (size_t i = 0; i < trace->count; i++)
 		lane_of(timeline, &trace->records[i])->count++;
@@ -135,7 +135,7 @@ struct pd_timeline *pd_timeline_new(const struct pd_trace *trace)
 		if (i == 0 || record->end_ns > timeline->end_ns)
 			timeline->end_ns = record->end_ns;
 	}
-	timeline->lanes = pd_calloc((size_t)plan->rank_count * PD_LANES, sizeof(struct pd_lane));
+	timeline->lanes = pd_calloc((size_t)plan->rank_count * PD_TRACK_LANES, sizeof(struct pd_lane));
 	timeline->bars = pd_calloc(trace->count, sizeof(struct pd_bar));
 	fill_lanes(timeline);
 	return timeline;

@@ -22,10 +22,10 @@ enum pd_lane_kind {
 	PD_LANE_GRADIENTS_IN,
 	PD_LANE_GRADIENTS_OUT,
 	PD_LANE_ALLREDUCE,
-	PD_LANES
+	PD_TRACK_LANES
 };
 
-extern const char *const pd_lane_name[PD_LANES];
+extern const char *const pd_lane_name[PD_TRACK_LANES];
 enum pd_lane_kind pd_lane_of(enum pd_op_kind kind);
 
 struct pd_bar {
@@ -48,7 +48,7 @@ struct pd_timeline {
 	/* Per rank: its first stage, its replica, and how many stages it has (interleaved). */
 	int *stages, *replicas, *stage_counts;
 	int *chunks;                    /* per stage: its number among those of its ranks */
-	struct pd_lane *lanes;          /* rank_count x PD_LANES */
+	struct pd_lane *lanes;          /* rank_count x PD_TRACK_LANES */
 	struct pd_bar *bars;            /* bars of all lanes */
 };
 
@@ -72,7 +72,7 @@ const char *pd_timeline_ranks(const struct pd_timeline *timeline, int rank, char
 static inline const struct pd_lane *pd_timeline_lane(const struct pd_timeline *timeline, int rank,
 						     enum pd_lane_kind kind)
 {
-	return &timeline->lanes[(size_t)rank * PD_LANES + kind];
+	return &timeline->lanes[(size_t)rank * PD_TRACK_LANES + kind];
 }
 
 /* The bytes that a rank holds from a moment on. */

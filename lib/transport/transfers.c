@@ -74,7 +74,7 @@ void pd_transfer_give(struct pd_transfer *x)
 
 /* ---- ends ---- */
 
-static void describe(const struct pd_transfer *x, char *text, size_t size)
+static void describe_transfer(const struct pd_transfer *x, char *text, size_t size)
 {
 	snprintf(text, size, "%s of %zu bytes %s rank %d (tag %#llx)",
 		 x->receive ? "receive" : "send", x->bytes, x->receive ? "from" : "to", x->peer,
@@ -92,7 +92,7 @@ void pd_transfer_fail(struct pd_transfer *x, const char *why)
 	struct pd_error err;
 	char what[128];
 
-	describe(x, what, sizeof(what));
+	describe_transfer(x, what, sizeof(what));
 	pd_error_peer(&err, x->peer, "rank %d: %s: %s", x->owner->rank, what, why);
 	pd_event_fail(x->done, &err, x->owner->gate);
 	pd_transfer_give(x);

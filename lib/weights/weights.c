@@ -35,7 +35,7 @@ void pd_weights_release(struct pd_weights *weights)
 	*weights = (struct pd_weights){ 0 };
 }
 
-static struct pd_version *find(const struct pd_weights *weights, int64_t number)
+static struct pd_version *find_version(const struct pd_weights *weights, int64_t number)
 {
 	for (int i = 0; i < weights->count; i++)
 		if (weights->versions[i].number == number)
@@ -92,7 +92,7 @@ void *pd_weights_restore(struct pd_weights *weights, int64_t number)
 
 const void *pd_weights_read(struct pd_weights *weights, int64_t number)
 {
-	struct pd_version *v = find(weights, number);
+	struct pd_version *v = find_version(weights, number);
 
 	v->readers++;
 	return v->buffer;
@@ -100,12 +100,12 @@ const void *pd_weights_read(struct pd_weights *weights, int64_t number)
 
 const void *pd_weights_find(const struct pd_weights *weights, int64_t number)
 {
-	return find(weights, number)->buffer;
+	return find_version(weights, number)->buffer;
 }
 
 void pd_weights_done(struct pd_weights *weights, int64_t number)
 {
-	find(weights, number)->readers--;
+	find_version(weights, number)->readers--;
 	sweep(weights);
 }
 

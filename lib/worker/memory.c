@@ -9,7 +9,7 @@
 
 #include <stdlib.h>
 
-static int take(struct pd_worker *w, bool shared, size_t bytes, void *out_p, struct pd_error *err)
+static int allocate(struct pd_worker *w, bool shared, size_t bytes, void *out_p, struct pd_error *err)
 {
 	struct pd_device *device = w->config.device;
 	const struct pd_memory_ops *memory = &device->ops->memory;
@@ -27,7 +27,7 @@ static int take(struct pd_worker *w, bool shared, size_t bytes, void *out_p, str
 
 int worker_take(struct pd_worker *w, size_t bytes, void *out_p, struct pd_error *err)
 {
-	return take(w, false, bytes, out_p, err);
+	return allocate(w, false, bytes, out_p, err);
 }
 
 static void give(struct pd_worker *w, void *ptr)
@@ -209,8 +209,8 @@ static int arenas_new(struct pd_worker *w, struct chunk *c, struct pd_error *err
 	for (int kind = 0; kind < PD_ARENAS; kind++)
 		for (int i = 0; i < c->arenas[kind].count; i++)
 			if (pd_arena_owner[kind] == PD_ARENA_OF_WORKER &&
-			    take(w, kind == PD_ARENA_gradients && c->stage->replicas > 1,
-				 (size_t)c->arenas[kind].each_bytes, arena_of(c, kind, i), err) < 0)
+			    allocate(w, kind == PD_ARENA_gradients && c->stage->replicas > 1,
+				     (size_t)c->arenas[kind].each_bytes, arena_of(c, kind, i), err) < 0)
 				return -1;
 	return 0;
 }

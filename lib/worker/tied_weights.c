@@ -5,13 +5,13 @@
  * The copies begin equal, and so they stay equal.  It does not matter which of them are in one
  * stage, so the bits do not depend on the partition.
  *
- * plan/copies.h says which rank sends which gradients to which.
+ * plan/shared_gradients.h says which rank sends which gradients to which.
  */
 #include "worker/internal.h"
 
 #include "base/mem.h"
 #include "device/submit.h"
-#include "plan/copies.h"
+#include "plan/shared_gradients.h"
 
 #include <stdlib.h>
 

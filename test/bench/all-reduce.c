@@ -10,8 +10,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "measure/beside.h"
-#include "measure/figures.h"
+#include "measure/companions.h"
+#include "measure/rounds.h"
 #include "reduce/reduce.h"
 
 #include <stdio.h>

@@ -11,17 +11,17 @@ static void test_codes(void)
 	for (int f = 0; f < 100; f += 9)
 		for (int d = 0; d < 100; d += 11)
 			for (int w = 0; w < 100; w += 3) {
-				int64_t n = pd_choice_with(0, PD_WAY_WEIGHTS, w);
+				int64_t n = pd_choice_with(0, PD_BACKWARD_WEIGHTS, w);
 
-				n = pd_choice_with(n, PD_WAY_FORWARD, f);
-				n = pd_choice_with(n, PD_WAY_DATA, d);
-				good = good && pd_choice_code(n, PD_WAY_FORWARD) == f &&
-				       pd_choice_code(n, PD_WAY_DATA) == d &&
-				       pd_choice_code(n, PD_WAY_WEIGHTS) == w;
+				n = pd_choice_with(n, PD_FORWARD, f);
+				n = pd_choice_with(n, PD_BACKWARD_DATA, d);
+				good = good && pd_choice_code(n, PD_FORWARD) == f &&
+				       pd_choice_code(n, PD_BACKWARD_DATA) == d &&
+				       pd_choice_code(n, PD_BACKWARD_WEIGHTS) == w;
 			}
 	ok(good, "three codes in one number");
-	ok(pd_choice_code(0, PD_WAY_DATA) == 0, "none in 0");
-	ok(pd_choice_code(INT64_MAX, PD_WAY_WEIGHTS) < 100, "a number that nobody wrote has codes");
+	ok(pd_choice_code(0, PD_BACKWARD_DATA) == 0, "none in 0");
+	ok(pd_choice_code(INT64_MAX, PD_BACKWARD_WEIGHTS) < 100, "a number that nobody wrote has codes");
 }
 
 static void test_fastest(void)
@@ -108,17 +108,17 @@ static void test_engines(void)
 	char written[PD_ENGINE_TEXT], long_one[PD_ENGINE_TEXT + 16];
 	bool good = true;
 
-	ok(reads(text, PD_WAY_FORWARD, 29, 2) && reads(text, PD_WAY_WEIGHTS, 12, 0),
+	ok(reads(text, PD_FORWARD, 29, 2) && reads(text, PD_BACKWARD_WEIGHTS, 12, 0),
 	   "the engines of two ways");
-	ok(!pd_engine_find(text, PD_WAY_DATA, &name) && !pd_engine_find(NULL, PD_WAY_DATA, &name),
+	ok(!pd_engine_find(text, PD_BACKWARD_DATA, &name) && !pd_engine_find(NULL, PD_BACKWARD_DATA, &name),
 	   "none where there is none");
-	pd_engine_find(text, PD_WAY_FORWARD, &name);
+	pd_engine_find(text, PD_FORWARD, &name);
 	ok(name.knobs[0].type == 2 && name.knobs[0].value == 5 && name.knobs[1].type == 14 &&
 	   name.knobs[1].value == -1, "knobs and their values");
-	pd_engine_print(written, PD_WAY_FORWARD, &name);
+	pd_engine_print(written, PD_FORWARD, &name);
 	is_str(written, "forward 29 2=5 14=-1", "written as it was read");
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
-		if (pd_engine_find(bad[i], PD_WAY_FORWARD, &name)) {
+		if (pd_engine_find(bad[i], PD_FORWARD, &name)) {
 			diag("\"%s\" was taken", bad[i]);
 			good = false;
 		}
@@ -127,12 +127,12 @@ static void test_engines(void)
 		many.knobs[many.knob_count].type = many.knob_count;
 		many.knobs[many.knob_count].value = -INT64_MAX / 1000;
 	}
-	pd_engine_print(written, PD_WAY_DATA, &many);
+	pd_engine_print(written, PD_BACKWARD_DATA, &many);
 	snprintf(long_one, sizeof(long_one), "forward 1; %s", written);
-	ok(reads(long_one, PD_WAY_DATA, many.index, PD_ENGINE_KNOBS) &&
-	   reads(long_one, PD_WAY_FORWARD, 1, 0), "the longest fits");
+	ok(reads(long_one, PD_BACKWARD_DATA, many.index, PD_ENGINE_KNOBS) &&
+	   reads(long_one, PD_FORWARD, 1, 0), "the longest fits");
 	strcat(long_one, " 2=5");
-	ok(!pd_engine_find(long_one, PD_WAY_DATA, &name), "not more knobs than there are");
+	ok(!pd_engine_find(long_one, PD_BACKWARD_DATA, &name), "not more knobs than there are");
 }
 
 int main(void)

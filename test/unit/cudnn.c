@@ -224,7 +224,7 @@ static const struct pd_compiled_kind *const kinds[PD_LAYER_KINDS] = {
 };
 
 static void ask_model(const struct pd_model *model, const struct arithmetic *a, struct seen *seen,
-		      struct tally tallies[PD_WAYS])
+		      struct tally tallies[PD_PROPAGATIONS])
 {
 	struct pd_cuda_engine engine = { .tf32 = a->tf32 };
 	struct pd_compiled net = {
@@ -248,15 +248,15 @@ static void ask_model(const struct pd_model *model, const struct arithmetic *a, 
 		relu = pd_cuda_does_relu(&net, i);
 		if (!is_new(seen, &l, relu))
 			continue;
-		for (int way = 0; way < PD_WAYS; way++)
+		for (int way = 0; way < PD_PROPAGATIONS; way++)
 			ask(&l, way, a, relu, &tallies[way]);
 	}
 	free(net.layers);
 }
 
-static void judge(const struct arithmetic *a, const struct tally tallies[PD_WAYS])
+static void judge(const struct arithmetic *a, const struct tally tallies[PD_PROPAGATIONS])
 {
-	for (int way = 0; way < PD_WAYS; way++) {
+	for (int way = 0; way < PD_PROPAGATIONS; way++) {
 		const struct tally *t = &tallies[way];
 		const char *of = pd_engine_way(way);
 
@@ -283,7 +283,7 @@ static void ask_gpu(const char *type, struct pd_model *const *models, int count)
 	};
 
 	for (size_t i = 0; i < PD_COUNT(all); i++) {
-		struct tally tallies[PD_WAYS] = { 0 };
+		struct tally tallies[PD_PROPAGATIONS] = { 0 };
 		struct seen seen = { .count = 0 };
 
 		if (type && strcmp(type, all[i].name) != 0)

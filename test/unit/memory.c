@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "plan/memory.h"
 
-#include "base/piece.h"
+#include "base/buffer_pieces.h"
 #include "plan/scratch.h"
 #include "small_profile.h"
 #include "tap.h"

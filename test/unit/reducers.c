@@ -5,7 +5,7 @@
  * 16 bits on the way.  Then tests the reducers' rows: bytes, who sends to whom, and costs.
  */
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/buffer_pieces.h"
 #include "reduce/dense.h"
 #include "reduce/queue.h"
 #include "shuffled.h"

@@ -33,7 +33,7 @@ struct additive {
 	size_t kept[PARAMETERS];        /* gradients between the parts of backward */
 };
 
-static size_t take(size_t *bytes_p, int64_t floats)
+static size_t reserve_floats(size_t *bytes_p, int64_t floats)
 {
 	return pd_take(bytes_p, sizeof(float) * (size_t)floats);
 }
@@ -52,21 +52,21 @@ static void lay_out(struct pd_compiled_layer *l, struct additive *n)
 {
 	int64_t queries = query_rows(l) * n->padded, keys = key_rows(l) * n->padded;
 
-	n->a = take(&l->extra_bytes, queries);
-	n->b = take(&l->extra_bytes, keys);
-	n->p = take(&l->extra_bytes, query_rows(l) * n->keys);
-	n->q = take(&l->forward_bytes, queries);
-	n->k = take(&l->forward_bytes, keys);
-	n->u = take(&l->forward_bytes, n->padded);
-	n->weight = take(&l->forward_bytes, l->net->dtype == PD_F32 ? 0 : n->width * n->width);
-	n->o = take(&l->forward_bytes, queries);
+	n->a = reserve_floats(&l->extra_bytes, queries);
+	n->b = reserve_floats(&l->extra_bytes, keys);
+	n->p = reserve_floats(&l->extra_bytes, query_rows(l) * n->keys);
+	n->q = reserve_floats(&l->forward_bytes, queries);
+	n->k = reserve_floats(&l->forward_bytes, keys);
+	n->u = reserve_floats(&l->forward_bytes, n->padded);
+	n->weight = reserve_floats(&l->forward_bytes, l->net->dtype == PD_F32 ? 0 : n->width * n->width);
+	n->o = reserve_floats(&l->forward_bytes, queries);
 	l->backward_bytes = l->forward_bytes;
-	n->dq = take(&l->backward_bytes, queries);
-	n->dk = take(&l->backward_bytes, keys);
-	n->da = take(&l->backward_bytes, queries);
-	n->db = take(&l->backward_bytes, keys);
-	n->du = take(&l->backward_bytes, l->net->batch * n->padded);
-	n->ds = take(&l->backward_bytes, l->net->batch * n->keys);
+	n->dq = reserve_floats(&l->backward_bytes, queries);
+	n->dk = reserve_floats(&l->backward_bytes, keys);
+	n->da = reserve_floats(&l->backward_bytes, queries);
+	n->db = reserve_floats(&l->backward_bytes, keys);
+	n->du = reserve_floats(&l->backward_bytes, l->net->batch * n->padded);
+	n->ds = reserve_floats(&l->backward_bytes, l->net->batch * n->keys);
 }
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)

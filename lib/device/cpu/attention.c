@@ -48,8 +48,8 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-static struct pd_attention_pass describe(const struct pd_compiled_layer *l,
-					 const struct pd_pass *pass)
+static struct pd_attention_pass pass_of(const struct pd_compiled_layer *l,
+					const struct pd_pass *pass)
 {
 	return (struct pd_attention_pass){
 		.q = l->src[Q], .k = l->src[K], .v = l->src[V],
@@ -63,7 +63,7 @@ static struct pd_attention_pass describe(const struct pd_compiled_layer *l,
 
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	const struct pd_attention_pass what = describe(l, pass);
+	const struct pd_attention_pass what = pass_of(l, pass);
 
 	pd_attention_forward(l->own, &what);
 	return 0;
@@ -83,7 +83,7 @@ static void add_samples(const struct pd_attention *a, float *sum, float *parts)
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	struct pd_attention_pass what = describe(l, pass);
+	struct pd_attention_pass what = pass_of(l, pass);
 
 	if (pass->part == PD_BACKWARD_WEIGHT) {
 		if (what.bias)

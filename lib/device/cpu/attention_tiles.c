@@ -36,7 +36,7 @@ struct room {
 	float *bias, *d_bias;
 };
 
-static float *take(char *base, size_t *at_p, int64_t floats)
+static float *reserve_floats(char *base, size_t *at_p, int64_t floats)
 {
 	float *part = base ? (float *)(base + *at_p) : NULL;
 
@@ -62,26 +62,26 @@ static size_t lay_out(const struct pd_attention *a, bool back, char *base, struc
 	int64_t keys = back ? KEYS : pd_tile_padded(a->keys);
 	size_t at = 0;
 
-	room->k = take(base, &at, KEYS * width);
-	room->k_turned = take(base, &at, keys * width);
-	room->v = take(base, &at, keys * values);
-	room->q = take(base, &at, QUERIES * width);
-	room->o = take(base, &at, QUERIES * values);
-	room->p = take(base, &at, QUERIES * KEYS);
-	room->mask = take(base, &at, a->p > 0 ? QUERIES * KEYS : 0);
-	room->bias = take(base, &at, (back ? group_of(a) : 1) * diagonals_of(a));
+	room->k = reserve_floats(base, &at, KEYS * width);
+	room->k_turned = reserve_floats(base, &at, keys * width);
+	room->v = reserve_floats(base, &at, keys * values);
+	room->q = reserve_floats(base, &at, QUERIES * width);
+	room->o = reserve_floats(base, &at, QUERIES * values);
+	room->p = reserve_floats(base, &at, QUERIES * KEYS);
+	room->mask = reserve_floats(base, &at, a->p > 0 ? QUERIES * KEYS : 0);
+	room->bias = reserve_floats(base, &at, (back ? group_of(a) : 1) * diagonals_of(a));
 	if (!back) {
-		room->most = take(base, &at, QUERIES);
-		room->sum = take(base, &at, QUERIES);
+		room->most = reserve_floats(base, &at, QUERIES);
+		room->sum = reserve_floats(base, &at, QUERIES);
 		return at;
 	}
-	room->d_o = take(base, &at, QUERIES * values);
-	room->dp = take(base, &at, QUERIES * KEYS);
-	room->dk = take(base, &at, KEYS * width);
-	room->dv = take(base, &at, KEYS * values);
-	room->dq = take(base, &at, group_of(a) * a->queries * width);
-	room->delta = take(base, &at, group_of(a) * a->queries);
-	room->d_bias = take(base, &at, group_of(a) * diagonals_of(a));
+	room->d_o = reserve_floats(base, &at, QUERIES * values);
+	room->dp = reserve_floats(base, &at, QUERIES * KEYS);
+	room->dk = reserve_floats(base, &at, KEYS * width);
+	room->dv = reserve_floats(base, &at, KEYS * values);
+	room->dq = reserve_floats(base, &at, group_of(a) * a->queries * width);
+	room->delta = reserve_floats(base, &at, group_of(a) * a->queries);
+	room->d_bias = reserve_floats(base, &at, group_of(a) * diagonals_of(a));
 	return at;
 }
 

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define PIECE 1024                      /* a multiple of PD_LANES */
+#define PIECE 1024                      /* a multiple of PD_FLOAT_LANES */
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
@@ -164,7 +164,7 @@ const struct pd_compiled_kind pd_cpu_transpose = {
 /* Computes the mean of a row of the last axis. */
 static void row_mean(const struct pd_compiled_layer *l, int64_t row, int64_t extent)
 {
-	float lanes[PD_LANES] = { 0 }, room[PIECE], mean;
+	float lanes[PD_FLOAT_LANES] = { 0 }, room[PIECE], mean;
 	enum pd_dtype dtype = l->net->dtype;
 
 	for (int64_t at = 0; at < extent; at += PIECE) {

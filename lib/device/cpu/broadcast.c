@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-#define PIECE 1024                      /* a multiple of PD_LANES */
+#define PIECE 1024                      /* a multiple of PD_FLOAT_LANES */
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
@@ -95,7 +95,7 @@ static void terms(const struct pd_compiled_layer *l, int input, int64_t at, int6
 /* One place, which is repeated along a row. */
 static void row_back(const struct pd_compiled_layer *l, int input, int64_t row, int64_t extent)
 {
-	float lanes[PD_LANES] = { 0 }, part[PIECE], sum;
+	float lanes[PD_FLOAT_LANES] = { 0 }, part[PIECE], sum;
 
 	for (int64_t at = 0; at < extent; at += PIECE) {
 		int64_t n = least(extent - at, PIECE);

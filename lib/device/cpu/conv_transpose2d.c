@@ -31,7 +31,7 @@ static struct grid grid_of(const struct pd_compiled_layer *l, const struct pd_la
 	};
 
 	g.blocks = (g.channels + g.lanes - 1) / g.lanes;
-	g.width = g.lanes * (g.lanes < PD_LANES ? PD_LANES / g.lanes : 1);
+	g.width = g.lanes * (g.lanes < PD_FLOAT_LANES ? PD_FLOAT_LANES / g.lanes : 1);
 	return g;
 }
 

@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "device/compiled.h"
+#include "device/compiled_net.h"
 #include "device/cpu/onednn.h"
 
 /*

@@ -19,8 +19,8 @@ PD_VECTOR void pd_lanes_add(float *restrict lanes, const float *restrict values,
 {
 	int64_t i = 0;
 
-	for (; i + PD_LANES <= count; i += PD_LANES)
-		for (int64_t k = 0; k < PD_LANES; k++)
+	for (; i + PD_FLOAT_LANES <= count; i += PD_FLOAT_LANES)
+		for (int64_t k = 0; k < PD_FLOAT_LANES; k++)
 			lanes[k] += values[i + k];
 	for (int64_t k = 0; i + k < count; k++)
 		lanes[k] += values[i + k];
@@ -28,7 +28,7 @@ PD_VECTOR void pd_lanes_add(float *restrict lanes, const float *restrict values,
 
 float pd_lanes_total(float *lanes)
 {
-	for (int half = PD_LANES / 2; half > 0; half /= 2)
+	for (int half = PD_FLOAT_LANES / 2; half > 0; half /= 2)
 		for (int k = 0; k < half; k++)
 			lanes[k] += lanes[k + half];
 	return lanes[0];

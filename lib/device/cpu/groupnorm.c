@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-#define PIECE 1024                      /* a multiple of PD_LANES */
+#define PIECE 1024                      /* a multiple of PD_FLOAT_LANES */
 
 struct groupnorm {
 	int64_t rows;                   /* groups of all samples */
@@ -66,8 +66,8 @@ PD_VECTOR static void add_squares(float *restrict lanes, const float *restrict x
 {
 	int64_t i = 0;
 
-	for (; i + PD_LANES <= count; i += PD_LANES)
-		for (int k = 0; k < PD_LANES; k++)
+	for (; i + PD_FLOAT_LANES <= count; i += PD_FLOAT_LANES)
+		for (int k = 0; k < PD_FLOAT_LANES; k++)
 			lanes[k] += (x[i + k] - mean) * (x[i + k] - mean);
 	for (int k = 0; i + k < count; k++)
 		lanes[k] += (x[i + k] - mean) * (x[i + k] - mean);
@@ -83,7 +83,7 @@ PD_VECTOR static void normalise(float *restrict y, const float *restrict x, floa
 static void find_statistics(const struct pd_compiled_layer *l, int64_t row, float *mean_p, float *scale_p)
 {
 	const struct groupnorm *n = l->own;
-	float sum[PD_LANES] = { 0 }, squares[PD_LANES] = { 0 }, room[PIECE];
+	float sum[PD_FLOAT_LANES] = { 0 }, squares[PD_FLOAT_LANES] = { 0 }, room[PIECE];
 	int64_t width = n->each * n->area;
 
 	for (int64_t at = 0; at < width; at += PIECE) {
@@ -138,8 +138,8 @@ PD_VECTOR static void add_sums(float *restrict first, float *restrict second, co
 {
 	int64_t i = 0;
 
-	for (; i + PD_LANES <= count; i += PD_LANES)
-		for (int k = 0; k < PD_LANES; k++) {
+	for (; i + PD_FLOAT_LANES <= count; i += PD_FLOAT_LANES)
+		for (int k = 0; k < PD_FLOAT_LANES; k++) {
 			first[k] += dy[i + k];
 			second[k] += dy[i + k] * ((x[i + k] - mean) * scale);
 		}
@@ -161,7 +161,7 @@ PD_VECTOR static void gradient(float *restrict dx, const float *restrict x, cons
 static void sum_channel(const struct pd_compiled_layer *l, int64_t c)
 {
 	const struct groupnorm *n = l->own;
-	float first[PD_LANES] = { 0 }, second[PD_LANES] = { 0 }, room[PIECE], other[PIECE];
+	float first[PD_FLOAT_LANES] = { 0 }, second[PD_FLOAT_LANES] = { 0 }, room[PIECE], other[PIECE];
 	float *sums = l->temporary;
 	const float *means = l->extra, *scales = means + n->half;
 

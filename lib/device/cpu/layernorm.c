@@ -70,7 +70,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 
 static float sum(const float *x, int64_t count)
 {
-	float lanes[PD_LANES] = { 0 };
+	float lanes[PD_FLOAT_LANES] = { 0 };
 
 	pd_lanes_add(lanes, x, count);
 	return pd_lanes_total(lanes);
@@ -78,11 +78,11 @@ static float sum(const float *x, int64_t count)
 
 PD_VECTOR static float sum_squares(const float *restrict x, float mean, int64_t count)
 {
-	float lanes[PD_LANES] = { 0 };
+	float lanes[PD_FLOAT_LANES] = { 0 };
 	int64_t i = 0;
 
-	for (; i + PD_LANES <= count; i += PD_LANES)
-		for (int k = 0; k < PD_LANES; k++)
+	for (; i + PD_FLOAT_LANES <= count; i += PD_FLOAT_LANES)
+		for (int k = 0; k < PD_FLOAT_LANES; k++)
 			lanes[k] += (x[i + k] - mean) * (x[i + k] - mean);
 	for (int k = 0; i + k < count; k++)
 		lanes[k] += (x[i + k] - mean) * (x[i + k] - mean);
@@ -107,11 +107,11 @@ PD_VECTOR static void gradient(float *dx, const float *restrict x, const float *
 			       float scale, const float *restrict weight, bool centred,
 			       int64_t count)
 {
-	float lanes[PD_LANES] = { 0 }, normal_lanes[PD_LANES] = { 0 }, first, second;
+	float lanes[PD_FLOAT_LANES] = { 0 }, normal_lanes[PD_FLOAT_LANES] = { 0 }, first, second;
 	int64_t i = 0;
 
-	for (; i + PD_LANES <= count; i += PD_LANES)
-		for (int k = 0; k < PD_LANES; k++) {
+	for (; i + PD_FLOAT_LANES <= count; i += PD_FLOAT_LANES)
+		for (int k = 0; k < PD_FLOAT_LANES; k++) {
 			float g = weight ? dy[i + k] * weight[i + k] : dy[i + k];
 
 			lanes[k] += g;

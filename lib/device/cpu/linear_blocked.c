@@ -47,8 +47,8 @@ static size_t all_of(const struct pd_compiled_layer *l, int64_t elements)
 	return (size_t)(rows(l) * elements);
 }
 
-static void take(const struct pd_compiled_layer *l, struct scratch_offsets *offsets,
-		 size_t *bytes_p)
+static void reserve_buffers(const struct pd_compiled_layer *l, struct scratch_offsets *offsets,
+			    size_t *bytes_p)
 {
 	offsets->src = 0;
 	offsets->dst = offsets->src + pd_align(sizeof(float) * all_of(l, inputs(l)));
@@ -69,8 +69,8 @@ void pd_linear_blocked_prepare(struct pd_compiled_layer *l)
 		return;
 	l->own = p = pd_zalloc(sizeof(*p));
 	l->split_bytes = pd_layout_bytes(l->out);
-	take(l, &p->forward, &l->forward_bytes);
-	take(l, &p->backward, &l->backward_bytes);
+	reserve_buffers(l, &p->forward, &l->forward_bytes);
+	reserve_buffers(l, &p->backward, &l->backward_bytes);
 }
 
 static float *at(const struct pd_compiled_layer *l, size_t offset)

@@ -20,7 +20,7 @@
 #include <math.h>
 #include <string.h>
 
-#define PIECE 1024                      /* a multiple of PD_LANES */
+#define PIECE 1024                      /* a multiple of PD_FLOAT_LANES */
 
 static int64_t classes_of(const struct pd_compiled_layer *l)
 {
@@ -70,8 +70,8 @@ PD_VECTOR static void raise_lanes(float *restrict lanes, const float *restrict x
 {
 	int64_t i = 0;
 
-	for (; i + PD_LANES <= count; i += PD_LANES)
-		for (int k = 0; k < PD_LANES; k++)
+	for (; i + PD_FLOAT_LANES <= count; i += PD_FLOAT_LANES)
+		for (int k = 0; k < PD_FLOAT_LANES; k++)
 			lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k];
 	for (int k = 0; i + k < count; k++)
 		lanes[k] = x[i + k] > lanes[k] ? x[i + k] : lanes[k];
@@ -82,8 +82,8 @@ PD_VECTOR static void add_exp(float *restrict lanes, const float *restrict x, fl
 {
 	int64_t i = 0;
 
-	for (; i + PD_LANES <= count; i += PD_LANES)
-		for (int k = 0; k < PD_LANES; k++)
+	for (; i + PD_FLOAT_LANES <= count; i += PD_FLOAT_LANES)
+		for (int k = 0; k < PD_FLOAT_LANES; k++)
 			lanes[k] += pd_exp(x[i + k] - max);
 	for (int k = 0; i + k < count; k++)
 		lanes[k] += pd_exp(x[i + k] - max);
@@ -100,11 +100,11 @@ PD_VECTOR static void gradient(float *dx, const float *x, float max, float facto
 
 /* ---- a row ---- */
 
-static float greatest(const float lanes[PD_LANES])
+static float greatest(const float lanes[PD_FLOAT_LANES])
 {
 	float most = lanes[0];
 
-	for (int k = 1; k < PD_LANES; k++)
+	for (int k = 1; k < PD_FLOAT_LANES; k++)
 		most = lanes[k] > most ? lanes[k] : most;
 	return most;
 }
@@ -113,11 +113,11 @@ static float greatest(const float lanes[PD_LANES])
 static float row_max(const struct pd_compiled_layer *l, int64_t r, int32_t label, bool *first_p,
 		     float *logit_p)
 {
-	float lanes[PD_LANES], room[PIECE], max;
+	float lanes[PD_FLOAT_LANES], room[PIECE], max;
 	int64_t classes = classes_of(l), n;
 	const float *x;
 
-	for (int k = 0; k < PD_LANES; k++)
+	for (int k = 0; k < PD_FLOAT_LANES; k++)
 		lanes[k] = -INFINITY;
 	*logit_p = 0;
 	for (int64_t at = 0; at < classes; at += n) {
@@ -140,7 +140,7 @@ static float row_max(const struct pd_compiled_layer *l, int64_t r, int32_t label
 static float row_loss(const struct pd_compiled_layer *l, int64_t r, int32_t label, bool *right_p)
 {
 	float smooth = (float)l->layer->label_smoothing, logit, max, sum;
-	float lanes[PD_LANES] = { 0 }, all[PD_LANES] = { 0 }, room[PIECE];
+	float lanes[PD_FLOAT_LANES] = { 0 }, all[PD_FLOAT_LANES] = { 0 }, room[PIECE];
 	int64_t classes = classes_of(l), n;
 	const float *x;
 

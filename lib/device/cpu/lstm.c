@@ -151,7 +151,7 @@ static int prepare_back(struct pd_compiled_layer *l, struct lstm *m, struct pd_e
 	return 0;
 }
 
-static void describe(struct pd_compiled_layer *l, struct lstm *m)
+static void set_sizes(struct pd_compiled_layer *l, struct lstm *m)
 {
 	const struct pd_layer *layer = l->layer;
 
@@ -184,7 +184,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!l->inside)
 		return 0;
 	l->own = m = pd_zalloc(sizeof(*m));
-	describe(l, m);
+	set_sizes(l, m);
 	return prepare_forward(l, m, err) < 0 ? -1 : prepare_back(l, m, err);
 }
 

@@ -2,7 +2,7 @@
 /*
  * The state that lanes of an LSTM carry from microbatch to microbatch.  A layer's state has hidden
  * states and cells of all lanes, of training and then of an evaluation; what a microbatch begins
- * with is carried (device/compiled.h), for backward and for a second forward.
+ * with is carried (device/compiled_net.h), for backward and for a second forward.
  */
 #include "device/cpu/lstm.h"
 

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define PIECE 1024                      /* a multiple of PD_LANES */
+#define PIECE 1024                      /* a multiple of PD_FLOAT_LANES */
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
@@ -36,8 +36,8 @@ PD_VECTOR static void add_squares(float *restrict lanes, const float *a, const f
 {
 	int64_t i = 0;
 
-	for (; i + PD_LANES <= count; i += PD_LANES)
-		for (int k = 0; k < PD_LANES; k++)
+	for (; i + PD_FLOAT_LANES <= count; i += PD_FLOAT_LANES)
+		for (int k = 0; k < PD_FLOAT_LANES; k++)
 			lanes[k] += (a[i + k] - b[i + k]) * (a[i + k] - b[i + k]);
 	for (int k = 0; i + k < count; k++)
 		lanes[k] += (a[i + k] - b[i + k]) * (a[i + k] - b[i + k]);
@@ -52,7 +52,7 @@ PD_VECTOR static void differences(float *restrict d, const float *a, const float
 
 static float sample_loss(const struct pd_compiled_layer *l, int64_t sample, int64_t elements)
 {
-	float lanes[PD_LANES] = { 0 }, a[PIECE], b[PIECE];
+	float lanes[PD_FLOAT_LANES] = { 0 }, a[PIECE], b[PIECE];
 
 	for (int64_t at = 0; at < elements; at += PIECE) {
 		int64_t n = elements - at < PIECE ? elements - at : PIECE;

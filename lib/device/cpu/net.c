@@ -206,7 +206,7 @@ struct found {
 	bool rounded;                   /* the arena is of 16 bits */
 };
 
-static struct found find(struct pd_net *base, int number, enum pd_form form)
+static struct found find_parameter(struct pd_net *base, int number, enum pd_form form)
 {
 	const struct pd_compiled *net = (struct pd_compiled *)base;
 	const struct pd_named *named = &net->named[number];
@@ -225,7 +225,7 @@ static struct found find(struct pd_net *base, int number, enum pd_form form)
 static int export(struct pd_net *base, int number, enum pd_form form, const void *arena,
 		  float *host)
 {
-	const struct found f = find(base, number, form);
+	const struct found f = find_parameter(base, number, form);
 	float *wide;
 	int status;
 
@@ -257,7 +257,7 @@ int pd_cpu_net_export(struct pd_net *base, int number, enum pd_form form, const 
 static int import(struct pd_net *base, int number, enum pd_form form, void *arena,
 		  const float *host)
 {
-	const struct found f = find(base, number, form);
+	const struct found f = find_parameter(base, number, form);
 	float *wide;
 	int status;
 

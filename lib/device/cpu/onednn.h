@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "device/curve.h"
+#include "device/propagation.h"
 #include "model/dtype.h"
 
 #include <stdbool.h>
@@ -75,8 +76,6 @@ enum pd_arg {
 	PD_ARGS
 };
 
-enum pd_way { PD_FORWARD, PD_BACKWARD_DATA, PD_BACKWARD_WEIGHTS };
-
 struct pd_conv {
 	int64_t batch, channels, height, width;         /* of the input */
 	int64_t out_channels, out_height, out_width;
@@ -97,25 +96,25 @@ struct pd_pooling {
  * takes PD_ARG_DST or PD_ARG_SRC (pd_curve_from_output).  Gradients of parameters, batch normalisation's
  * scale and shift and its statistics are f32.
  */
-struct pd_primitive *pd_primitive_conv(struct pd_onednn *dnn, enum pd_way way,
+struct pd_primitive *pd_primitive_conv(struct pd_onednn *dnn, enum pd_propagation propagation,
 				       const struct pd_conv *conv, const struct pd_layout *weights,
 				       const struct pd_primitive *forward, struct pd_error *err);
-struct pd_primitive *pd_primitive_linear(struct pd_onednn *dnn, enum pd_way way,
+struct pd_primitive *pd_primitive_linear(struct pd_onednn *dnn, enum pd_propagation propagation,
 					 const struct pd_layout *src, const struct pd_layout *dst,
 					 const struct pd_layout *weights, bool bias,
 					 const struct pd_primitive *forward, struct pd_error *err);
 /* The forward of linear without a bias, whose output is f32 in any case. */
 struct pd_primitive *pd_primitive_product(struct pd_onednn *dnn, const struct pd_layout *src,
 					  const struct pd_layout *dst, struct pd_error *err);
-struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_way way,
+struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_propagation propagation,
 					  enum pd_curve curve, const struct pd_layout *layout,
 					  const struct pd_primitive *forward, struct pd_error *err);
-struct pd_primitive *pd_primitive_pool(struct pd_onednn *dnn, enum pd_way way,
+struct pd_primitive *pd_primitive_pool(struct pd_onednn *dnn, enum pd_propagation propagation,
 				       const struct pd_pooling *pool, const struct pd_layout *src,
 				       const struct pd_layout *dst,
 				       const struct pd_primitive *forward, struct pd_error *err);
 /* global: mean and variance are given, not computed. */
-struct pd_primitive *pd_primitive_batchnorm(struct pd_onednn *dnn, enum pd_way way, bool global,
+struct pd_primitive *pd_primitive_batchnorm(struct pd_onednn *dnn, enum pd_propagation propagation, bool global,
 					    const struct pd_layout *layout, float eps,
 					    const struct pd_primitive *forward,
 					    struct pd_error *err);

@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#define PIECE 1024                      /* a multiple of PD_LANES */
+#define PIECE 1024                      /* a multiple of PD_FLOAT_LANES */
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
@@ -89,7 +89,7 @@ static void input_back(const struct pd_compiled_layer *l, const struct pd_axis *
 /* Returns the gradient of a part's slope. */
 static float weight_back(const struct pd_compiled_layer *l, const struct pd_axis *a, int64_t part)
 {
-	float lanes[PD_LANES] = { 0 }, room[PIECE], other[PIECE], to[PIECE];
+	float lanes[PD_FLOAT_LANES] = { 0 }, room[PIECE], other[PIECE], to[PIECE];
 
 	for (int64_t at = 0; at < a->inner; at += PIECE) {
 		int64_t n = least(a->inner - at, PIECE), begin = part * a->inner + at;

@@ -22,7 +22,7 @@ static const_dnnl_primitive_desc_t hint(const struct pd_primitive *forward)
 
 enum algorithm { DIRECT, WINOGRAD };
 
-static struct pd_primitive *conv_op(struct pd_onednn *dnn, enum pd_way way, const struct pd_conv *c,
+static struct pd_primitive *conv_op(struct pd_onednn *dnn, enum pd_propagation propagation, const struct pd_conv *c,
 				    enum algorithm algorithm, const struct pd_layout *fixed,
 				    const struct pd_primitive *forward, struct pd_error *err)
 {
@@ -34,7 +34,7 @@ static struct pd_primitive *conv_op(struct pd_onednn *dnn, enum pd_way way, cons
 	const int64_t in[] = { c->height, c->width }, out[] = { c->out_height, c->out_width };
 	const int64_t g = c->groups, o = c->out_channels, i = c->channels;
 	const int64_t grouped[] = { g, o / g, i / g, c->kernel[0], c->kernel[1] };
-	const dnnl_data_type_t of_weights = way == PD_BACKWARD_WEIGHTS ? dnnl_f32 : type;
+	const dnnl_data_type_t of_weights = propagation == PD_BACKWARD_WEIGHTS ? dnnl_f32 : type;
 	const int64_t whole[] = { o, i, c->kernel[0], c->kernel[1] };
 	const_dnnl_memory_desc_t src = pd_dnn_any(dnn, type, 4, src_size);
 	const_dnnl_memory_desc_t dst = pd_dnn_any(dnn, type, 4, dst_size);
@@ -52,11 +52,11 @@ static struct pd_primitive *conv_op(struct pd_onednn *dnn, enum pd_way way, cons
 		right[k] = (out[k] - 1) * c->stride[k] + (c->kernel[k] - 1) * c->dilation[k] + 1 -
 			   in[k] - c->padding[k];
 	}
-	if (way == PD_FORWARD)
+	if (propagation == PD_FORWARD)
 		status = dnnl_convolution_forward_primitive_desc_create(&desc, dnn->engine,
 			dnnl_forward_training, kind, src, weights, bias, dst,
 			c->stride, dilate, c->padding, right, dnn->attr);
-	else if (way == PD_BACKWARD_DATA)
+	else if (propagation == PD_BACKWARD_DATA)
 		status = dnnl_convolution_backward_data_primitive_desc_create(&desc, dnn->engine,
 			kind, src, weights, dst, c->stride, dilate, c->padding,
 			right, hint(forward), dnn->attr);
@@ -70,35 +70,37 @@ static struct pd_primitive *conv_op(struct pd_onednn *dnn, enum pd_way way, cons
 /* Tells whether a convolution goes Winograd's way.  The kernels are f32. */
 static bool suits_winograd(const struct pd_onednn *dnn, const struct pd_conv *c)
 {
-	const struct pd_window window = { c->batch, c->channels, c->out_channels, c->out_height, c->out_width,
-					  c->groups, c->kernel, c->stride, c->dilation };
+	const struct pd_winograd_window window = {
+		c->batch, c->channels, c->out_channels, c->out_height, c->out_width, c->groups, c->kernel, c->stride,
+		c->dilation
+	};
 
 	return dnn->winograd && dnn->of_ops == dnnl_f32 && pd_winograd_suits(&window);
 }
 
 /* Takes the given layout of the weights if there is a quick kernel for it, else any. */
-static struct pd_primitive *conv_by(struct pd_onednn *dnn, enum pd_way way,
+static struct pd_primitive *conv_by(struct pd_onednn *dnn, enum pd_propagation propagation,
 				    const struct pd_conv *conv, enum algorithm algorithm,
 				    const struct pd_layout *weights,
 				    const struct pd_primitive *forward, struct pd_error *err)
 {
-	struct pd_primitive *op = weights ? conv_op(dnn, way, conv, algorithm, weights, forward,
+	struct pd_primitive *op = weights ? conv_op(dnn, propagation, conv, algorithm, weights, forward,
 						    NULL)
 				   : NULL;
 
 	return op && !pd_primitive_is_slow(op) ? op
-		: conv_op(dnn, way, conv, algorithm, NULL, forward, err);
+		: conv_op(dnn, propagation, conv, algorithm, NULL, forward, err);
 }
 
-struct pd_primitive *pd_primitive_conv(struct pd_onednn *dnn, enum pd_way way,
+struct pd_primitive *pd_primitive_conv(struct pd_onednn *dnn, enum pd_propagation propagation,
 				       const struct pd_conv *conv, const struct pd_layout *weights,
 				       const struct pd_primitive *forward, struct pd_error *err)
 {
 	struct pd_primitive *op = suits_winograd(dnn, conv)
-		? conv_by(dnn, way, conv, WINOGRAD, weights, forward, NULL) : NULL;
+		? conv_by(dnn, propagation, conv, WINOGRAD, weights, forward, NULL) : NULL;
 
 	return op && !pd_primitive_is_slow(op) ? op
-		: conv_by(dnn, way, conv, DIRECT, weights, forward, err);
+		: conv_by(dnn, propagation, conv, DIRECT, weights, forward, err);
 }
 
 /*
@@ -114,56 +116,56 @@ static bool suits_product(const struct pd_onednn *dnn, const struct pd_layout *s
 	return dnn->of_ops == dnnl_f32 && pd_dnn_size(src->md)[0] >= PRODUCT_ROWS;
 }
 
-static dnnl_status_t linear_desc(struct pd_onednn *dnn, enum pd_way way,
+static dnnl_status_t linear_desc(struct pd_onednn *dnn, enum pd_propagation propagation,
 				 const struct pd_layout *src, const struct pd_layout *dst,
 				 const struct pd_layout *fixed, bool bias,
 				 const struct pd_primitive *forward, dnnl_primitive_desc_t *desc_p)
 {
 	const int64_t size[] = { pd_dnn_size(dst->md)[1], pd_dnn_size(src->md)[1] };
-	const dnnl_data_type_t of_weights = way == PD_BACKWARD_WEIGHTS ? dnnl_f32 : dnn->of_ops;
+	const dnnl_data_type_t of_weights = propagation == PD_BACKWARD_WEIGHTS ? dnnl_f32 : dnn->of_ops;
 	const_dnnl_memory_desc_t weights_md = fixed ? pd_dnn_as(dnn, of_weights, fixed)
 						    : pd_dnn_any(dnn, of_weights, 2, size);
 	const_dnnl_memory_desc_t from = pd_dnn_as(dnn, dnn->of_ops, src);
 	const_dnnl_memory_desc_t to = pd_dnn_as(dnn, dnn->of_ops, dst);
 	const_dnnl_memory_desc_t bias_md = bias ? pd_dnn_any(dnn, of_weights, 1, size) : NULL;
 
-	if (way == PD_FORWARD)
+	if (propagation == PD_FORWARD)
 		return dnnl_inner_product_forward_primitive_desc_create(desc_p, dnn->engine,
 			dnnl_forward_training, from, weights_md, bias_md, to, dnn->attr);
-	if (way == PD_BACKWARD_DATA)
+	if (propagation == PD_BACKWARD_DATA)
 		return dnnl_inner_product_backward_data_primitive_desc_create(desc_p, dnn->engine,
 			from, weights_md, to, hint(forward), dnn->attr);
 	return dnnl_inner_product_backward_weights_primitive_desc_create(desc_p, dnn->engine, from,
 		weights_md, bias_md, to, hint(forward), dnn->attr);
 }
 
-static struct pd_primitive *linear_op(struct pd_onednn *dnn, enum pd_way way,
+static struct pd_primitive *linear_op(struct pd_onednn *dnn, enum pd_propagation propagation,
 				      const struct pd_layout *src, const struct pd_layout *dst,
 				      const struct pd_layout *fixed, bool bias,
 				      const struct pd_primitive *forward, struct pd_error *err)
 {
 	dnnl_primitive_desc_t desc = NULL;
-	dnnl_status_t status = linear_desc(dnn, way, src, dst, fixed, bias, forward, &desc);
+	dnnl_status_t status = linear_desc(dnn, propagation, src, dst, fixed, bias, forward, &desc);
 
 	if (status == dnnl_success && suits_product(dnn, src) &&
 	    pd_dnn_other_kernel(&desc, "gemm:jit", dnn->engine, hint(forward),
 				dnn->attr) != dnnl_success) {
 		dnnl_primitive_desc_destroy(desc);
-		status = linear_desc(dnn, way, src, dst, fixed, bias, forward, &desc);
+		status = linear_desc(dnn, propagation, src, dst, fixed, bias, forward, &desc);
 	}
 	return op_make(dnn, "inner product", status, desc, err);
 }
 
-struct pd_primitive *pd_primitive_linear(struct pd_onednn *dnn, enum pd_way way,
+struct pd_primitive *pd_primitive_linear(struct pd_onednn *dnn, enum pd_propagation propagation,
 					 const struct pd_layout *src, const struct pd_layout *dst,
 					 const struct pd_layout *weights, bool bias,
 					 const struct pd_primitive *forward, struct pd_error *err)
 {
-	struct pd_primitive *op = weights ? linear_op(dnn, way, src, dst, weights, bias, forward,
+	struct pd_primitive *op = weights ? linear_op(dnn, propagation, src, dst, weights, bias, forward,
 						      NULL)
 				   : NULL;
 
-	return op && !pd_primitive_is_slow(op) ? op : linear_op(dnn, way, src, dst, NULL, bias,
+	return op && !pd_primitive_is_slow(op) ? op : linear_op(dnn, propagation, src, dst, NULL, bias,
 								forward, err);
 }
 
@@ -180,7 +182,7 @@ struct pd_primitive *pd_primitive_product(struct pd_onednn *dnn, const struct pd
 	return op_make(dnn, "matrix product", status, desc, err);
 }
 
-struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_way way,
+struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_propagation propagation,
 					  enum pd_curve curve, const struct pd_layout *layout,
 					  const struct pd_primitive *forward, struct pd_error *err)
 {
@@ -196,7 +198,7 @@ struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_way way
 	dnnl_primitive_desc_t desc = NULL;
 	dnnl_status_t status;
 
-	if (way == PD_FORWARD)
+	if (propagation == PD_FORWARD)
 		status = dnnl_eltwise_forward_primitive_desc_create(&desc, dnn->engine,
 			dnnl_forward_training, algorithm[curve], md, md, alpha, 0, dnn->attr);
 	else
@@ -205,7 +207,7 @@ struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_way way
 	return op_make(dnn, "elementwise function", status, desc, err);
 }
 
-struct pd_primitive *pd_primitive_pool(struct pd_onednn *dnn, enum pd_way way,
+struct pd_primitive *pd_primitive_pool(struct pd_onednn *dnn, enum pd_propagation propagation,
 				       const struct pd_pooling *pool, const struct pd_layout *src,
 				       const struct pd_layout *dst,
 				       const struct pd_primitive *forward, struct pd_error *err)
@@ -223,7 +225,7 @@ struct pd_primitive *pd_primitive_pool(struct pd_onednn *dnn, enum pd_way way,
 	for (int k = 0; k < 2; k++)
 		right[k] = (pd_dnn_size(to)[2 + k] - 1) * pool->stride[k] + pool->kernel[k] -
 			   pd_dnn_size(from)[2 + k] - pool->padding[k];
-	if (way == PD_FORWARD)
+	if (propagation == PD_FORWARD)
 		status = dnnl_pooling_forward_primitive_desc_create(&desc, dnn->engine,
 			dnnl_forward_training, algorithm, from, to, pool->stride, pool->kernel,
 			dilate, pool->padding, right, dnn->attr);
@@ -234,7 +236,7 @@ struct pd_primitive *pd_primitive_pool(struct pd_onednn *dnn, enum pd_way way,
 	return op_make(dnn, "pooling", status, desc, err);
 }
 
-struct pd_primitive *pd_primitive_batchnorm(struct pd_onednn *dnn, enum pd_way way, bool global,
+struct pd_primitive *pd_primitive_batchnorm(struct pd_onednn *dnn, enum pd_propagation propagation, bool global,
 					    const struct pd_layout *layout, float eps,
 					    const struct pd_primitive *forward,
 					    struct pd_error *err)
@@ -244,7 +246,7 @@ struct pd_primitive *pd_primitive_batchnorm(struct pd_onednn *dnn, enum pd_way w
 	dnnl_primitive_desc_t desc = NULL;
 	dnnl_status_t status;
 
-	if (way == PD_FORWARD)
+	if (propagation == PD_FORWARD)
 		status = dnnl_batch_normalization_forward_primitive_desc_create(&desc, dnn->engine,
 			global ? dnnl_forward_inference : dnnl_forward_training, md, md, eps,
 			flags, dnn->attr);

@@ -10,7 +10,7 @@
 
 #include <math.h>
 
-#define PIECE 1024                      /* a multiple of PD_LANES */
+#define PIECE 1024                      /* a multiple of PD_FLOAT_LANES */
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
@@ -54,25 +54,25 @@ PD_VECTOR static void gradient(float *restrict dx, const float *restrict y, cons
 
 static float largest(const struct pd_compiled_layer *l, int64_t begin, int64_t extent)
 {
-	float lanes[PD_LANES], room[PIECE];
+	float lanes[PD_FLOAT_LANES], room[PIECE];
 
-	for (int k = 0; k < PD_LANES; k++)
+	for (int k = 0; k < PD_FLOAT_LANES; k++)
 		lanes[k] = -INFINITY;
 	for (int64_t at = 0; at < extent; at += PIECE) {
 		int64_t n = least(extent - at, PIECE);
 		const float *x = pd_cpu_wide(l->net->dtype, l->src[0], begin + at, n, room);
 
-		for (int64_t i = 0; i < n; i += PD_LANES)
-			take_larger(lanes, x + i, least(n - i, PD_LANES));
+		for (int64_t i = 0; i < n; i += PD_FLOAT_LANES)
+			take_larger(lanes, x + i, least(n - i, PD_FLOAT_LANES));
 	}
-	for (int k = 1; k < PD_LANES; k++)
+	for (int k = 1; k < PD_FLOAT_LANES; k++)
 		lanes[0] = lanes[k] > lanes[0] ? lanes[k] : lanes[0];
 	return lanes[0];
 }
 
 static void row(const struct pd_compiled_layer *l, int64_t begin, int64_t extent)
 {
-	float most = largest(l, begin, extent), lanes[PD_LANES] = { 0 }, room[PIECE], part[PIECE], share;
+	float most = largest(l, begin, extent), lanes[PD_FLOAT_LANES] = { 0 }, room[PIECE], part[PIECE], share;
 	enum pd_dtype dtype = l->net->dtype;
 
 	for (int64_t at = 0; at < extent; at += PIECE) {
@@ -93,7 +93,7 @@ static void row(const struct pd_compiled_layer *l, int64_t begin, int64_t extent
 
 static void row_back(const struct pd_compiled_layer *l, int64_t begin, int64_t extent)
 {
-	float lanes[PD_LANES] = { 0 }, room[PIECE], other[PIECE], part[PIECE], sum;
+	float lanes[PD_FLOAT_LANES] = { 0 }, room[PIECE], other[PIECE], part[PIECE], sum;
 	const float zero = 0;
 	enum pd_dtype dtype = l->net->dtype;
 

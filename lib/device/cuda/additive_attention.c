@@ -32,10 +32,10 @@ static int prepare_products(struct pd_compiled_layer *l, int which, int64_t rows
 	cudaDataType type = pd_cuda_product_type(l), of_input = which == KEYS ? CUDA_R_32F : type;
 	int64_t width = n->shape.width;
 
-	return pd_cuda_product_prepare(project, l, PD_WAY_FORWARD, rows, width, width, CUDA_R_32F,
+	return pd_cuda_product_prepare(project, l, PD_FORWARD, rows, width, width, CUDA_R_32F,
 				       err) < 0 ||
-	       pd_cuda_product_prepare(input, l, PD_WAY_DATA, rows, width, width, of_input, err) < 0 ||
-	       pd_cuda_product_prepare(weights, l, PD_WAY_WEIGHTS, rows, width, width, CUDA_R_32F,
+	       pd_cuda_product_prepare(input, l, PD_BACKWARD_DATA, rows, width, width, of_input, err) < 0 ||
+	       pd_cuda_product_prepare(weights, l, PD_BACKWARD_WEIGHTS, rows, width, width, CUDA_R_32F,
 				       err) < 0 ? -1 : 0;
 }
 
@@ -95,7 +95,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-static struct pd_kernel_additive describe(const struct pd_compiled_layer *l, bool back)
+static struct pd_kernel_additive kernel_of(const struct pd_compiled_layer *l, bool back)
 {
 	const struct additive *n = l->own;
 	char *slot = l->extra, *scratch = l->temporary;
@@ -131,7 +131,7 @@ static int multiply(struct pd_compiled_layer *l, int product, const void *a, con
 
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	const struct pd_kernel_additive a = describe(l, false);
+	const struct pd_kernel_additive a = kernel_of(l, false);
 
 	if (multiply(l, PROJECT + QUERIES, l->parameters[QUERY_WEIGHT], l->src[QUERIES],
 		     (void *)a.a, err) < 0 ||
@@ -174,7 +174,7 @@ static int inputs_back(struct pd_compiled_layer *l, const struct pd_kernel_addit
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	const struct pd_kernel_additive a = describe(l, true);
+	const struct pd_kernel_additive a = kernel_of(l, true);
 	const struct additive *n = l->own;
 	float *room = (float *)((char *)l->temporary + n->room), *d[PARAMETERS];
 

@@ -234,8 +234,8 @@ cudaError_t pd_kernel_additive_back(cudaStream_t stream, enum pd_dtype dtype,
 
 	PD_BY_TYPE(dtype, T, (direction<T><<<1, THREADS, 0, stream>>>(*a)));
 	PD_BY_TYPE(dtype, T, (scores_back<T><<<blocks, THREADS, 0, stream>>>(*a)));
-	PD_BY_TYPE(dtype, T, (queries_back<T><<<pd_blocks(queries), PD_THREADS, 0, stream>>>(*a)));
-	PD_BY_TYPE(dtype, T, (keys_back<T><<<pd_blocks(keys), PD_THREADS, 0, stream>>>(*a)));
+	PD_BY_TYPE(dtype, T, (queries_back<T><<<pd_grid_blocks(queries), PD_THREADS, 0, stream>>>(*a)));
+	PD_BY_TYPE(dtype, T, (keys_back<T><<<pd_grid_blocks(keys), PD_THREADS, 0, stream>>>(*a)));
 	status = cudaGetLastError();
 	if (status == cudaSuccess)
 		status = pd_kernel_columns(stream, PD_F32, d_bias, room, a->da,
@@ -269,7 +269,7 @@ cudaError_t pd_kernel_additive_values(cudaStream_t stream, enum pd_dtype dtype,
 {
 	size_t keys = (size_t)(a->batch * a->keys * a->width);
 
-	PD_BY_TYPE(dtype, T, (values_back<T><<<pd_blocks(keys), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (values_back<T><<<pd_grid_blocks(keys), PD_THREADS, 0, stream>>>(
 		*a, (T *)dk, part)));
 	return cudaGetLastError();
 }

@@ -54,8 +54,8 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-static struct pd_kernel_attention describe(const struct pd_compiled_layer *l,
-					   const struct pd_pass *pass)
+static struct pd_kernel_attention kernel_of(const struct pd_compiled_layer *l,
+					    const struct pd_pass *pass)
 {
 	const struct attention *own = l->own;
 	struct pd_kernel_attention a = own->shape;
@@ -86,7 +86,7 @@ static int lay_out_bias(struct pd_compiled_layer *l, const struct pd_kernel_atte
 
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	const struct pd_kernel_attention a = describe(l, pass);
+	const struct pd_kernel_attention a = kernel_of(l, pass);
 
 	if (lay_out_bias(l, &a, err) < 0)
 		return -1;
@@ -108,7 +108,7 @@ static int back(struct pd_compiled_layer *l, const struct pd_kernel_attention *a
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	const struct attention *own = l->own;
-	struct pd_kernel_attention a = describe(l, pass);
+	struct pd_kernel_attention a = kernel_of(l, pass);
 	float *d_weight = a.bias ? l->diff_parameters[0] : NULL;
 
 	if (pass->part == PD_BACKWARD_WEIGHT)

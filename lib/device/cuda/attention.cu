@@ -436,7 +436,7 @@ cudaError_t pd_kernel_attention_back(cudaStream_t stream, enum pd_dtype dtype,
 	size_t rows = (size_t)(a->batch * a->queries * a->heads);
 	cudaError_t status;
 
-	PD_BY_TYPE(dtype, T, (deltas<T><<<pd_blocks(rows), PD_THREADS, 0, stream>>>(*a)));
+	PD_BY_TYPE(dtype, T, (deltas<T><<<pd_grid_blocks(rows), PD_THREADS, 0, stream>>>(*a)));
 	status = cudaGetLastError();
 	if (status == cudaSuccess && a->tensor_cores)
 		return pd_kernel_attention_mma_back(stream, dtype, a);

@@ -44,7 +44,7 @@ __global__ static void lay_out(struct pd_kernel_attention a, struct pd_relative 
 cudaError_t pd_kernel_attention_bias(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_attention *a,
 				     const struct pd_relative *relative, const void *weight)
 {
-	unsigned blocks = pd_blocks(pd_kernel_attention_bias_floats(a));
+	unsigned blocks = pd_grid_blocks(pd_kernel_attention_bias_floats(a));
 
 	PD_BY_TYPE(dtype, T, (lay_out<T><<<blocks, PD_THREADS, 0, stream>>>(*a, *relative, (const T *)weight)));
 	return cudaGetLastError();
@@ -66,6 +66,6 @@ __global__ static void add_parts(struct pd_kernel_attention a, float *d_weight)
 
 cudaError_t pd_kernel_attention_bias_back(cudaStream_t stream, const struct pd_kernel_attention *a, float *d_weight)
 {
-	add_parts<<<pd_blocks((size_t)(a->heads * a->buckets)), PD_THREADS, 0, stream>>>(*a, d_weight);
+	add_parts<<<pd_grid_blocks((size_t)(a->heads * a->buckets)), PD_THREADS, 0, stream>>>(*a, d_weight);
 	return cudaGetLastError();
 }

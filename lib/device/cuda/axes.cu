@@ -16,14 +16,14 @@ __global__ static void swap(struct pd_kernel_swap s, T *dst, const T *__restrict
 	size_t inner = s.inner, first = s.first, between = s.between, second = s.second;
 
 	PD_FOR_EACH(i, count) {
-		size_t k = pd_rest(i, inner), rest = pd_times(i, inner);
+		size_t k = pd_rest(i, inner), rest = pd_quotient(i, inner);
 		size_t f = pd_rest(rest, first), b, c;
 
-		rest = pd_times(rest, first);
+		rest = pd_quotient(rest, first);
 		b = pd_rest(rest, between);
-		rest = pd_times(rest, between);
+		rest = pd_quotient(rest, between);
 		c = pd_rest(rest, second);
-		rest = pd_times(rest, second);
+		rest = pd_quotient(rest, second);
 		dst[i] = src[(((rest * first + f) * between + b) * second + c) * inner + k];
 	}
 }
@@ -33,7 +33,7 @@ cudaError_t pd_kernel_swap(cudaStream_t stream, enum pd_dtype dtype,
 {
 	size_t count = (size_t)(s->outer * s->first * s->between * s->second * s->inner);
 
-	PD_BY_TYPE(dtype, T, (swap<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (swap<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 		*s, (T *)dst, (const T *)src, count)));
 	return cudaGetLastError();
 }
@@ -44,7 +44,7 @@ __global__ static void mean_of_places(T *y, const T *__restrict__ x, size_t coun
 				      size_t inner)
 {
 	PD_FOR_EACH(i, count) {
-		size_t begin = pd_times(i, inner) * extent * inner + pd_rest(i, inner);
+		size_t begin = pd_quotient(i, inner) * extent * inner + pd_rest(i, inner);
 		float sum = 0;
 
 		for (size_t e = 0; e < extent; e++)
@@ -87,7 +87,7 @@ cudaError_t pd_kernel_mean(cudaStream_t stream, enum pd_dtype dtype, void *y, co
 		PD_BY_TYPE(dtype, T, (mean_of_row<T><<<blocks, THREADS, 0, stream>>>(
 			(T *)y, (const T *)x, outer, extent)));
 	else
-		PD_BY_TYPE(dtype, T, (mean_of_places<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+		PD_BY_TYPE(dtype, T, (mean_of_places<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 			(T *)y, (const T *)x, count, (size_t)extent, (size_t)inner)));
 	return cudaGetLastError();
 }
@@ -97,7 +97,7 @@ __global__ static void mean_back(T *dx, const T *__restrict__ dy, size_t count, 
 				 size_t inner)
 {
 	PD_FOR_EACH(i, count) {
-		size_t from = pd_times(pd_times(i, inner), extent) * inner + pd_rest(i, inner);
+		size_t from = pd_quotient(pd_quotient(i, inner), extent) * inner + pd_rest(i, inner);
 
 		dx[i] = (T)((float)dy[from] / (float)extent);
 	}
@@ -108,7 +108,7 @@ cudaError_t pd_kernel_mean_back(cudaStream_t stream, enum pd_dtype dtype, void *
 {
 	size_t count = (size_t)(outer * extent * inner);
 
-	PD_BY_TYPE(dtype, T, (mean_back<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (mean_back<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 		(T *)dx, (const T *)dy, count, (size_t)extent, (size_t)inner)));
 	return cudaGetLastError();
 }
@@ -141,7 +141,7 @@ cudaError_t pd_kernel_rope(cudaStream_t stream, enum pd_dtype dtype,
 			   const struct pd_kernel_rope *r, void *dst, const void *src)
 {
 	size_t count = (size_t)(r->positions * r->rotary.pairs);
-	int64_t heads = r->samples * r->rows, blocks = pd_blocks(count);
+	int64_t heads = r->samples * r->rows, blocks = pd_grid_blocks(count);
 	int64_t across = (ROPE_BLOCKS + blocks - 1) / blocks;
 	const dim3 grid((unsigned)blocks, (unsigned)(across < heads ? across : heads));
 

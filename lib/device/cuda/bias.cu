@@ -42,7 +42,7 @@ cudaError_t pd_kernel_bias(cudaStream_t stream, enum pd_dtype dtype, void *y, co
 
 	if (area == 1)
 		PD_BY_TYPE(dtype, T, (
-			bias_flat<T><<<pd_blocks((size_t)planes), PD_THREADS, 0, stream>>>(
+			bias_flat<T><<<pd_grid_blocks((size_t)planes), PD_THREADS, 0, stream>>>(
 				(T *)y, (const T *)bias, relu, (size_t)planes, channels)));
 	else
 		PD_BY_TYPE(dtype, T, (bias_planes<T><<<blocks, PD_THREADS, 0, stream>>>(
@@ -116,7 +116,7 @@ cudaError_t pd_kernel_bias_back(cudaStream_t stream, enum pd_dtype dtype, float 
 
 	if (area == 1) {
 		PD_BY_TYPE(dtype, T, (
-			bias_columns<T><<<pd_blocks((size_t)channels), PD_THREADS, 0, stream>>>(
+			bias_columns<T><<<pd_grid_blocks((size_t)channels), PD_THREADS, 0, stream>>>(
 				db, (const T *)dy, batch, channels)));
 		return cudaGetLastError();
 	}
@@ -125,7 +125,7 @@ cudaError_t pd_kernel_bias_back(cudaStream_t stream, enum pd_dtype dtype, float 
 	status = cudaGetLastError();
 	if (status != cudaSuccess)
 		return status;
-	bias_total<<<pd_blocks((size_t)channels), PD_THREADS, 0, stream>>>(db, room, channels,
-									   parts_of(batch));
+	bias_total<<<pd_grid_blocks((size_t)channels), PD_THREADS, 0, stream>>>(db, room, channels,
+										parts_of(batch));
 	return cudaGetLastError();
 }

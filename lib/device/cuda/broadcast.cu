@@ -12,7 +12,7 @@ __device__ static float spread(const struct pd_kernel_repeated &r, size_t i)
 {
 	size_t inner = (size_t)r.inner;
 	size_t from = r.extent == 1 ? i
-		: pd_times(pd_times(i, inner), (size_t)r.extent) * inner + pd_rest(i, inner);
+		: pd_quotient(pd_quotient(i, inner), (size_t)r.extent) * inner + pd_rest(i, inner);
 
 	return (float)((const T *)r.values)[from];
 }
@@ -31,7 +31,7 @@ __global__ static void broadcast(bool product, T *dst, struct pd_kernel_repeated
 cudaError_t pd_kernel_broadcast(cudaStream_t stream, enum pd_dtype dtype, bool product, void *dst,
 				struct pd_kernel_repeated a, struct pd_kernel_repeated b, size_t count)
 {
-	PD_BY_TYPE(dtype, T, (broadcast<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (broadcast<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 		product, (T *)dst, a, b, count)));
 	return cudaGetLastError();
 }
@@ -48,7 +48,7 @@ __global__ static void places_back(T *dx, const T *__restrict__ dy, struct pd_ke
 				   size_t count, size_t extent, size_t inner)
 {
 	PD_FOR_EACH(i, count) {
-		size_t from = pd_times(i, inner) * extent * inner + pd_rest(i, inner);
+		size_t from = pd_quotient(i, inner) * extent * inner + pd_rest(i, inner);
 		float sum = 0;
 
 		for (size_t k = 0; k < extent; k++)
@@ -84,7 +84,7 @@ cudaError_t pd_kernel_broadcast_back(cudaStream_t stream, enum pd_dtype dtype, v
 		PD_BY_TYPE(dtype, T, (rows_back<T><<<blocks, PD_THREADS, 0, stream>>>(
 			(T *)dx, (const T *)dy, other, outer, extent)));
 	else
-		PD_BY_TYPE(dtype, T, (places_back<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+		PD_BY_TYPE(dtype, T, (places_back<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 			(T *)dx, (const T *)dy, other, count, (size_t)extent, (size_t)inner)));
 	return cudaGetLastError();
 }

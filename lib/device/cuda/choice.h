@@ -12,10 +12,10 @@
  */
 #pragma once
 
+#include "device/propagation.h"
+
 #include <math.h>
 #include <stdint.h>
-
-enum { PD_WAY_FORWARD, PD_WAY_DATA, PD_WAY_WEIGHTS, PD_WAYS };
 
 #define PD_CHOICES 32                   /* the most candidates of a way */
 #define PD_CHOICE_WARM_MS 50            /* work before times count, in which clocks rise */
@@ -24,7 +24,7 @@ enum { PD_WAY_FORWARD, PD_WAY_DATA, PD_WAY_WEIGHTS, PD_WAYS };
 
 static inline int64_t pd_choice_unit(int way)
 {
-	return way == PD_WAY_FORWARD ? 1 : way == PD_WAY_DATA ? 100 : 10000;
+	return way == PD_FORWARD ? 1 : way == PD_BACKWARD_DATA ? 100 : 10000;
 }
 
 static inline int pd_choice_code(int64_t algorithms, int way)

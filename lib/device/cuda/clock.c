@@ -43,8 +43,8 @@ static int await(cudaEvent_t event, int64_t before, struct pd_error *err)
  * An event on a stream without other work is stamped between two readings of the host's clock.  It
  * is done within microseconds, unless the stream shares a queue of the GPU's with one that waits.
  */
-static int look(const struct pd_cuda_look *with, cudaEvent_t past, int64_t *ns_p,
-		int64_t *width_p, struct pd_error *err)
+static int read_clocks(const struct pd_cuda_look *with, cudaEvent_t past, int64_t *ns_p,
+		       int64_t *width_p, struct pd_error *err)
 {
 	int64_t before = pd_now_ns(), after;
 	int verdict;
@@ -72,7 +72,7 @@ int pd_cuda_look(const struct pd_cuda_look *with, cudaEvent_t past, int64_t *ns_
 
 	for (int i = 0; i < LOOKS; i++) {
 		int64_t ns, width;
-		int verdict = look(with, past, &ns, &width, err);
+		int verdict = read_clocks(with, past, &ns, &width, err);
 
 		if (verdict <= 0)
 			return verdict < 0 ? -1 : found;

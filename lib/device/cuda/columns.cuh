@@ -47,7 +47,7 @@ static inline int pd_parts_most(int64_t rows, int64_t channels)
 }
 
 /* Returns the elements of a unit. aligned: all arrays begin at multiples of 16 bytes. */
-static inline int pd_unit(enum pd_dtype dtype, const struct pd_kernel_norm *norm, bool aligned)
+static inline int pd_norm_unit(enum pd_dtype dtype, const struct pd_kernel_norm *norm, bool aligned)
 {
 	int most = dtype == PD_F32 ? 4 : 8;
 
@@ -174,14 +174,14 @@ struct pd_column {
 		if (LAST)
 			return (size_t)(unit * channels + column * N);
 		of_a_plane = (size_t)area / N;
-		return (pd_times((size_t)unit, of_a_plane) * (size_t)channels + (size_t)column) *
+		return (pd_quotient((size_t)unit, of_a_plane) * (size_t)channels + (size_t)column) *
 		       (size_t)area + pd_rest((size_t)unit, of_a_plane) * N;
 	}
 };
 
 /* Returns which of the thread's channels element k belongs to. */
 template <int N, bool LAST>
-__device__ static constexpr int pd_lane(int k)
+__device__ static constexpr int pd_column_of_lane(int k)
 {
 	return LAST ? k : 0;
 }

@@ -27,7 +27,7 @@ static void release(void *own)
 		cudnnDestroyFilterDescriptor(c->w);
 	if (c->after)
 		cudnnDestroyActivationDescriptor(c->after);
-	for (int way = 0; way < PD_WAYS; way++) {
+	for (int way = 0; way < PD_PROPAGATIONS; way++) {
 		if (c->conv[way])
 			cudnnDestroyConvolutionDescriptor(c->conv[way]);
 		pd_dnn_engine_close(&c->engine[way]);
@@ -87,7 +87,7 @@ static int set_after(struct pd_cuda_conv *c, struct pd_error *err)
 				CUDNN_PROPAGATE_NAN, DBL_MAX), "a relu", err);
 }
 
-static int describe(struct pd_cuda_conv *c, const struct pd_compiled_layer *l, struct pd_error *err)
+static int set_descriptors(struct pd_cuda_conv *c, const struct pd_compiled_layer *l, struct pd_error *err)
 {
 	const struct pd_shape in = pd_shape_plane(pd_cuda_conv_x(l)), out = pd_shape_plane(pd_cuda_conv_y(l));
 	const int64_t *w = l->layer->parameters[0].size, *kernel = l->layer->kernel;
@@ -104,7 +104,7 @@ static int describe(struct pd_cuda_conv *c, const struct pd_compiled_layer *l, s
 						      (int)w[1], (int)kernel[0], (int)kernel[1]),
 			   "a kernel", err) < 0)
 		return -1;
-	for (int way = 0; way < PD_WAYS; way++)
+	for (int way = 0; way < PD_PROPAGATIONS; way++)
 		if (set_conv(c, way, l, err) < 0)
 			return -1;
 	return 0;
@@ -126,17 +126,17 @@ static void size(struct pd_cuda_conv *c, struct pd_compiled_layer *l)
 	const struct pd_shape *out = &l->layer->output;
 	size_t ways = l->layer->bias ? sizeof(float) * bias_room(l) : 0;
 
-	if (c->workspace[PD_WAY_WEIGHTS] > ways)
-		ways = c->workspace[PD_WAY_WEIGHTS];
-	if (l->wants[0] && c->workspace[pd_cuda_conv_way(l, PD_WAY_DATA)] > ways)
-		ways = c->workspace[pd_cuda_conv_way(l, PD_WAY_DATA)];
+	if (c->workspace[PD_BACKWARD_WEIGHTS] > ways)
+		ways = c->workspace[PD_BACKWARD_WEIGHTS];
+	if (l->wants[0] && c->workspace[pd_cuda_conv_way(l, PD_BACKWARD_DATA)] > ways)
+		ways = c->workspace[pd_cuda_conv_way(l, PD_BACKWARD_DATA)];
 	if (pd_cuda_unlike(l->in[0], l->out, l->in_shape[0]))
 		c->turned_bytes = pd_align(pd_cuda_batch_bytes(l, l->in_shape[0]));
 	if (l->net->dtype != PD_F32)
 		c->narrow_bytes = pd_align(pd_dtype_bytes(l->net->dtype) *
 					   (size_t)l->layer->parameters[0].elements);
 	l->forward_bytes = c->turned_bytes +
-			   pd_cuda_workspace_bytes(c->workspace[pd_cuda_conv_way(l, PD_WAY_FORWARD)]);
+			   pd_cuda_workspace_bytes(c->workspace[pd_cuda_conv_way(l, PD_FORWARD)]);
 	l->backward_bytes = c->turned_bytes + c->narrow_bytes + pd_cuda_workspace_bytes(ways);
 	l->split_bytes = pd_cuda_batch_bytes(l, out);
 }
@@ -152,9 +152,9 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	l->own = c = pd_zalloc(sizeof(*c));
 	c->own.release = release;
 	c->relu = pd_cuda_does_relu(l->net, l->index);
-	if (describe(c, l, err) < 0 || pd_cuda_conv_choose(c, l, err) < 0)
+	if (set_descriptors(c, l, err) < 0 || pd_cuda_conv_choose(c, l, err) < 0)
 		return -1;
-	c->fused = pd_cuda_conv_fuses(c, l, c->algorithm[PD_WAY_FORWARD]);
+	c->fused = pd_cuda_conv_fuses(c, l, c->algorithm[PD_FORWARD]);
 	size(c, l);
 	return 0;
 }
@@ -193,11 +193,11 @@ static int run(struct pd_compiled_layer *l, int way, const void *x, const void *
 
 	if (c->engine[way].plan)
 		status = pd_dnn_run(&c->engine[way], dnn, &data);
-	else if (way == PD_WAY_FORWARD)
+	else if (way == PD_FORWARD)
 		status = cudnnConvolutionForward(dnn, &one, c->x, x, c->w, w, c->conv[way],
 						 (cudnnConvolutionFwdAlgo_t)c->algorithm[way], workspace,
 						 c->workspace[way], &zero, c->y, (void *)y);
-	else if (way == PD_WAY_DATA)
+	else if (way == PD_BACKWARD_DATA)
 		status = cudnnConvolutionBackwardData(dnn, &one, c->w, w, c->y, y, c->conv[way],
 						      (cudnnConvolutionBwdDataAlgo_t)c->algorithm[way],
 						      workspace, c->workspace[way], &zero, c->x, (void *)x);
@@ -225,8 +225,8 @@ static int forward_fused(struct pd_compiled_layer *l, const void *x, void *works
 	struct pd_cuda_conv *c = l->own;
 	cudnnStatus_t status = cudnnConvolutionBiasActivationForward(
 		pd_cuda_engine(l)->dnn, &one, c->x, x, c->w, l->parameters[0],
-		c->conv[PD_WAY_FORWARD], (cudnnConvolutionFwdAlgo_t)c->algorithm[PD_WAY_FORWARD],
-		workspace, c->workspace[PD_WAY_FORWARD], &zero, c->y, l->dst, c->bias,
+		c->conv[PD_FORWARD], (cudnnConvolutionFwdAlgo_t)c->algorithm[PD_FORWARD],
+		workspace, c->workspace[PD_FORWARD], &zero, c->y, l->dst, c->bias,
 		l->parameters[1], c->after, c->y, l->dst);
 
 	if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED ||
@@ -251,7 +251,7 @@ static int forward_rest(struct pd_compiled_layer *l, bool bias, bool relu, struc
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct pd_cuda_conv *c = l->own;
-	const struct pd_dnn_engine *engine = &c->engine[pd_cuda_conv_way(l, PD_WAY_FORWARD)];
+	const struct pd_dnn_engine *engine = &c->engine[pd_cuda_conv_way(l, PD_FORWARD)];
 	void *workspace = pd_cuda_workspace((char *)l->temporary + c->turned_bytes);
 	const void *x = input(l, err);
 
@@ -264,7 +264,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 			return verdict < 0 ? -1 : 0;
 		c->fused = false;       /* do not try again */
 	}
-	return run_layer(l, PD_WAY_FORWARD, x, l->parameters[0], l->dst, workspace, err) < 0
+	return run_layer(l, PD_FORWARD, x, l->parameters[0], l->dst, workspace, err) < 0
 		? -1 : forward_rest(l, l->layer->bias && !engine->bias, c->relu && !engine->relu, err);
 }
 
@@ -291,7 +291,7 @@ static int backward_weights(struct pd_compiled_layer *l, const struct pd_pass *p
 	void *dw = c->narrow_bytes ? pd_cuda_conv_narrow(l, pass, narrow) : l->diff_parameters[0];
 	const void *x = input(l, err);
 
-	if (!x || run_layer(l, PD_WAY_WEIGHTS, x, dw, l->diff_dst, workspace, err) < 0 ||
+	if (!x || run_layer(l, PD_BACKWARD_WEIGHTS, x, dw, l->diff_dst, workspace, err) < 0 ||
 	    (c->narrow_bytes && pd_cuda_conv_widen(l, pass, dw, err) < 0))
 		return -1;
 	return l->layer->bias ? backward_bias(l, workspace, err) : 0;
@@ -308,7 +308,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 		return 0;
 	workspace = pd_cuda_workspace((char *)l->temporary + c->turned_bytes);
 	dx = c->turned_bytes ? l->temporary : l->diff_src[0];
-	if (run_layer(l, PD_WAY_DATA, dx, l->parameters[0], l->diff_dst, workspace, err) < 0)
+	if (run_layer(l, PD_BACKWARD_DATA, dx, l->parameters[0], l->diff_dst, workspace, err) < 0)
 		return -1;
 	return dx == l->diff_src[0] ? 0
 		: pd_cuda_turn(l, l->diff_src[0], l->in[0], dx, l->in_shape[0], err);

@@ -15,12 +15,12 @@ struct pd_cuda_conv {
 	cudnnTensorDescriptor_t x, y, bias;
 	cudnnFilterDescriptor_t w;
 	cudnnActivationDescriptor_t after;
-	cudnnConvolutionDescriptor_t conv[PD_WAYS];        /* one per way, with its own arithmetic */
-	int algorithm[PD_WAYS];         /* the library's number, for each way */
-	struct pd_dnn_graph graph[PD_WAYS];
+	cudnnConvolutionDescriptor_t conv[PD_PROPAGATIONS];        /* one per way, with its own arithmetic */
+	int algorithm[PD_PROPAGATIONS];         /* the library's number, for each way */
+	struct pd_dnn_graph graph[PD_PROPAGATIONS];
 	/* replaces the algorithm of a way where it has a plan */
-	struct pd_dnn_engine engine[PD_WAYS];
-	size_t workspace[PD_WAYS];
+	struct pd_dnn_engine engine[PD_PROPAGATIONS];
+	size_t workspace[PD_PROPAGATIONS];
 	bool relu, fused;               /* fused: one call does the whole forward */
 	size_t turned_bytes;	/* bytes of the input in the other layout; 0: it need not be turned */
 	size_t narrow_bytes;            /* bytes of the weights' gradient in 16 bits; 0: it is f32 */

@@ -56,7 +56,7 @@ static bool suits(const struct pd_compiled_layer *l, cudnnStatus_t status,
 static bool rounds_twice(const struct pd_cuda_conv *c, const struct pd_compiled_layer *l, int way,
 			 int algorithm)
 {
-	return way == PD_WAY_FORWARD && l->net->dtype != PD_F32 && pd_cuda_conv_biased(l) &&
+	return way == PD_FORWARD && l->net->dtype != PD_F32 && pd_cuda_conv_biased(l) &&
 	       !pd_cuda_conv_fuses(c, l, algorithm);
 }
 
@@ -102,16 +102,16 @@ static void add(struct candidates *all, int algorithm, cudnnMathType_t math, siz
 		} \
 		return 0; \
 	}
-LIST(forward, PD_WAY_FORWARD, cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT,
+LIST(forward, PD_FORWARD, cudnnConvolutionFwdAlgoPerf_t, CUDNN_CONVOLUTION_FWD_ALGO_COUNT,
      cudnnGetConvolutionForwardAlgorithm_v7(dnn, c->x, c->w, conv, c->y, (int)PD_COUNT(found), &n,
 					    found),
      cudnnGetConvolutionForwardWorkspaceSize(dnn, c->x, c->w, conv, c->y, found[i].algo, &bytes))
-LIST(data, PD_WAY_DATA, cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
+LIST(data, PD_BACKWARD_DATA, cudnnConvolutionBwdDataAlgoPerf_t, CUDNN_CONVOLUTION_BWD_DATA_ALGO_COUNT,
      cudnnGetConvolutionBackwardDataAlgorithm_v7(dnn, c->w, c->y, conv, c->x,
 						 (int)PD_COUNT(found), &n, found),
      cudnnGetConvolutionBackwardDataWorkspaceSize(dnn, c->w, c->y, conv, c->x, found[i].algo,
 						  &bytes))
-LIST(weights, PD_WAY_WEIGHTS, cudnnConvolutionBwdFilterAlgoPerf_t,
+LIST(weights, PD_BACKWARD_WEIGHTS, cudnnConvolutionBwdFilterAlgoPerf_t,
      CUDNN_CONVOLUTION_BWD_FILTER_ALGO_COUNT,
      cudnnGetConvolutionBackwardFilterAlgorithm_v7(dnn, c->x, c->y, conv, c->w,
 						   (int)PD_COUNT(found), &n, found),
@@ -164,7 +164,7 @@ static int queue_fused(const struct trial *t, int algorithm, void *workspace, si
 
 	return pd_cuda_conv_fuses(c, t->l, algorithm) &&
 	       cudnnConvolutionBiasActivationForward(
-			t->dnn, &one, c->x, t->x, c->w, t->w, c->conv[PD_WAY_FORWARD],
+			t->dnn, &one, c->x, t->x, c->w, t->w, c->conv[PD_FORWARD],
 			(cudnnConvolutionFwdAlgo_t)algorithm, workspace, bytes, &zero, c->y, t->y,
 			c->bias, t->bias, c->after, c->y, t->y) == CUDNN_STATUS_SUCCESS;
 }
@@ -206,7 +206,7 @@ static int queue_engine(const struct trial *t, const struct pd_dnn_engine *engin
 
 	if (pd_dnn_run(engine, t->dnn, &data) != CUDNN_STATUS_SUCCESS)
 		return -1;
-	return t->way == PD_WAY_FORWARD ? queue_rest(t, false, t->c->relu && !engine->relu) : 0;
+	return t->way == PD_FORWARD ? queue_rest(t, false, t->c->relu && !engine->relu) : 0;
 }
 
 static int queue_algorithm(const struct trial *t, int candidate)
@@ -221,7 +221,7 @@ static int queue_algorithm(const struct trial *t, int candidate)
 
 	if (cudnnSetConvolutionMathType(conv, t->found->math[candidate]) != CUDNN_STATUS_SUCCESS)
 		return -1;
-	if (t->way == PD_WAY_FORWARD) {
+	if (t->way == PD_FORWARD) {
 		if (queue_fused(t, algorithm, workspace, bytes))
 			return 0;
 		status = cudnnConvolutionForward(t->dnn, &one, c->x, t->x, c->w, t->w, conv,
@@ -230,7 +230,7 @@ static int queue_algorithm(const struct trial *t, int candidate)
 		return status == CUDNN_STATUS_SUCCESS ? queue_rest(t, pd_cuda_conv_biased(t->l),
 									   c->relu) : -1;
 	}
-	if (t->way == PD_WAY_DATA)
+	if (t->way == PD_BACKWARD_DATA)
 		status = cudnnConvolutionBackwardData(t->dnn, &one, c->w, t->w, c->y, t->y, conv,
 						      (cudnnConvolutionBwdDataAlgo_t)algorithm,
 						      workspace, bytes, &zero, c->x, t->x);
@@ -248,7 +248,7 @@ static int queue(void *context, int candidate)
 
 	if ((engine ? queue_engine(t, engine) : queue_algorithm(t, candidate)) < 0)
 		return -1;
-	return t->way == PD_WAY_WEIGHTS ? queue_widening(t) : 0;
+	return t->way == PD_BACKWARD_WEIGHTS ? queue_widening(t) : 0;
 }
 
 /* Chooses a candidate; the first where memory is too short to time them. */
@@ -310,8 +310,8 @@ static bool recorded(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int wa
 }
 
 /* Makes a candidate the algorithm or engine of the way. */
-static int take(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int way,
-		struct candidates *found, int best, struct pd_error *err)
+static int use_candidate(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int way,
+			 struct candidates *found, int best, struct pd_error *err)
 {
 	c->workspace[way] = found->workspace[best];
 	if (found->engine[best]) {
@@ -329,13 +329,13 @@ static int take(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int way,
 static int choose_way(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int way,
 		      struct pd_error *err)
 {
-	static int (*const list[PD_WAYS])(const struct pd_cuda_conv *,
-					  const struct pd_compiled_layer *,
-					  cudnnConvolutionDescriptor_t, struct candidates *,
-					  struct pd_error *) = {
+	static int (*const list[PD_PROPAGATIONS])(const struct pd_cuda_conv *,
+						  const struct pd_compiled_layer *,
+						  cudnnConvolutionDescriptor_t, struct candidates *,
+						  struct pd_error *) = {
 		list_forward, list_data, list_weights
 	};
-	static const char *const what[PD_WAYS] = {
+	static const char *const what[PD_PROPAGATIONS] = {
 		"forward", "gradient of the input", "gradient of the weights"
 	};
 	bool engines = pd_dnn_allowed();
@@ -357,15 +357,15 @@ static int choose_way(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int w
 				       what[pd_cuda_conv_way(l, way)],
 				       pd_dtype_name[l->net->dtype], (long long)l->net->batch,
 				       PD_CUDA_WORKSPACE_MOST);
-	status = take(c, l, way, &found, choose(c, l, way, &found), err);
+	status = use_candidate(c, l, way, &found, choose(c, l, way, &found), err);
 	close_engines(&found);
 	return status;
 }
 
 int pd_cuda_conv_choose(struct pd_cuda_conv *c, struct pd_compiled_layer *l, struct pd_error *err)
 {
-	for (int way = 0; way < PD_WAYS; way++)
-		if ((way != pd_cuda_conv_way(l, PD_WAY_DATA) || l->wants[0]) &&
+	for (int way = 0; way < PD_PROPAGATIONS; way++)
+		if ((way != pd_cuda_conv_way(l, PD_BACKWARD_DATA) || l->wants[0]) &&
 		    choose_way(c, l, way, err) < 0)
 			return -1;
 	return 0;

@@ -60,8 +60,8 @@ static cudnnBackendDescriptor_t convolution(const struct builder *b)
 static const struct {
 	cudnnBackendDescriptorType_t type;
 	cudnnBackendAttributeName_t how, x, w, y, alpha, beta;
-} operations[PD_WAYS] = {
-	[PD_WAY_FORWARD] = {
+} operations[PD_PROPAGATIONS] = {
+	[PD_FORWARD] = {
 		CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
 		CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
 		CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
@@ -70,7 +70,7 @@ static const struct {
 		CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
 		CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA,
 	},
-	[PD_WAY_DATA] = {
+	[PD_BACKWARD_DATA] = {
 		CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
 		CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
 		CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
@@ -79,7 +79,7 @@ static const struct {
 		CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
 		CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA,
 	},
-	[PD_WAY_WEIGHTS] = {
+	[PD_BACKWARD_WEIGHTS] = {
 		CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
 		CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
 		CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
@@ -134,12 +134,12 @@ static int forward(const struct builder *b, cudnnBackendDescriptor_t x,
 	int n = 0;
 
 	if (!pd_cuda_conv_biased(b->l)) {
-		made[0] = convolve(b, PD_WAY_FORWARD, x, w, y);
+		made[0] = convolve(b, PD_FORWARD, x, w, y);
 		return made[0] ? 1 : 0;
 	}
 	sum = tensor(b, 'c', CUDNN_DATA_FLOAT, size, true);
 	biased = relu ? tensor(b, 'a', CUDNN_DATA_FLOAT, size, true) : y;
-	made[n++] = convolve(b, PD_WAY_FORWARD, x, w, sum);
+	made[n++] = convolve(b, PD_FORWARD, x, w, sum);
 	made[n++] = pointwise(b, CUDNN_POINTWISE_ADD, sum,
 			      tensor(b, 'b', b->type, channels, false), biased);
 	if (relu)
@@ -160,7 +160,7 @@ static int build(const struct builder *b, int way, bool relu, cudnnBackendDescri
 	cudnnBackendDescriptor_t x = tensor(b, 'x', b->type, x_size, false);
 	cudnnBackendDescriptor_t w = tensor(b, 'w', b->type, w_size, false);
 
-	if (way == PD_WAY_FORWARD)
+	if (way == PD_FORWARD)
 		return forward(b, x, w, y_size, relu, made);
 	made[0] = convolve(b, way, x, w, tensor(b, 'y', b->type, y_size, false));
 	return made[0] ? 1 : 0;
@@ -190,7 +190,7 @@ int pd_dnn_graph_open(struct pd_dnn_graph *g, const struct pd_compiled_layer *l,
 	cudnnHandle_t dnn = pd_cuda_engine(l)->dnn;
 	int n;
 
-	g->bias = way == PD_WAY_FORWARD && pd_cuda_conv_biased(l);
+	g->bias = way == PD_FORWARD && pd_cuda_conv_biased(l);
 	g->relu = g->bias && relu;
 	g->exact = l->net->dtype == PD_F32 && !pd_cuda_engine(l)->tf32;
 	n = build(&b, way, g->relu, made);

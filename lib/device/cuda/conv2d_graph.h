@@ -34,8 +34,8 @@ static inline bool pd_cuda_conv_biased(const struct pd_compiled_layer *l)
 /* Returns which way of the convolution is this one of the layer. */
 static inline int pd_cuda_conv_way(const struct pd_compiled_layer *l, int way)
 {
-	return !l->layer->transposed || way == PD_WAY_WEIGHTS ? way
-		: way == PD_WAY_FORWARD ? PD_WAY_DATA : PD_WAY_FORWARD;
+	return !l->layer->transposed || way == PD_BACKWARD_WEIGHTS ? way
+		: way == PD_FORWARD ? PD_BACKWARD_DATA : PD_FORWARD;
 }
 
 #define PD_DNN_ENGINES 16       /* the most engines of a way */

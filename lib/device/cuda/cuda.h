@@ -15,7 +15,7 @@
 #pragma once
 
 #include "base/mem.h"
-#include "device/compiled.h"
+#include "device/compiled_net.h"
 #include "device/cuda/kernels.h"
 #include "device/queue.h"
 

@@ -120,7 +120,7 @@ static int prepare_dropout(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-static struct pd_kernel_dropout describe(const struct pd_compiled_layer *l)
+static struct pd_kernel_dropout dropout_of(const struct pd_compiled_layer *l)
 {
 	const struct pd_shape *shape = l->in_shape[0];
 	const struct pd_axis shared = pd_shape_repeats(&l->layer->mask, shape);
@@ -140,7 +140,7 @@ static struct pd_kernel_dropout describe(const struct pd_compiled_layer *l)
 static int forward_dropout(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			   struct pd_error *err)
 {
-	const struct pd_kernel_dropout d = describe(l);
+	const struct pd_kernel_dropout d = dropout_of(l);
 	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
 
 	if (pass->evaluate)
@@ -154,7 +154,7 @@ static int forward_dropout(struct pd_compiled_layer *l, const struct pd_pass *pa
 static int backward_dropout(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			    struct pd_error *err)
 {
-	const struct pd_kernel_dropout d = describe(l);
+	const struct pd_kernel_dropout d = dropout_of(l);
 
 	if (!l->diff_src[0])
 		return 0;

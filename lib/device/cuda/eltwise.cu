@@ -84,7 +84,7 @@ cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_cu
 {
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(y, x, x), N, (
-			curve<T, N><<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
+			curve<T, N><<<pd_grid_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
 				which, a, (T *)y, (const T *)x, count))));
 	return cudaGetLastError();
 }
@@ -111,7 +111,7 @@ cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype, enum 
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(dx, y, dy), N, (
 			curve_back<T, N>
-				<<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
+				<<<pd_grid_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
 				which, a, (T *)dx, (const T *)y, (const T *)dy, count))));
 	return cudaGetLastError();
 }
@@ -138,7 +138,7 @@ cudaError_t pd_kernel_mul(cudaStream_t stream, enum pd_dtype dtype, void *dst, c
 {
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(dst, a, b), N, (
-			product<T, N><<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
+			product<T, N><<<pd_grid_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
 				(T *)dst, (const T *)a, (const T *)b, count))));
 	return cudaGetLastError();
 }
@@ -188,7 +188,7 @@ cudaError_t pd_kernel_sum(cudaStream_t stream, enum pd_dtype dtype, void *dst,
 	}
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packed, N, (
-			sum<T, N><<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
+			sum<T, N><<<pd_grid_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
 				(T *)dst, from, n, count, relu))));
 	return cudaGetLastError();
 }
@@ -219,7 +219,7 @@ cudaError_t pd_kernel_sum_relu(cudaStream_t stream, enum pd_dtype dtype, void *d
 
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packed, N, (
-			sum_relu<T, N><<<pd_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
+			sum_relu<T, N><<<pd_grid_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
 				(T *)dst, (const T *)a, (const T *)b, (const T *)y, count))));
 	return cudaGetLastError();
 }
@@ -228,7 +228,7 @@ cudaError_t pd_kernel_sum_relu(cudaStream_t stream, enum pd_dtype dtype, void *d
 __device__ static int64_t place_of(const struct pd_kernel_dropout &d, int64_t k)
 {
 	return (int64_t)(pd_rest((size_t)k, (size_t)d.area) * (size_t)d.channels +
-			 pd_times((size_t)k, (size_t)d.area));
+			 pd_quotient((size_t)k, (size_t)d.area));
 }
 
 /* Returns how many elements of a sample draw a number each. */
@@ -267,7 +267,7 @@ cudaError_t pd_kernel_dropout(cudaStream_t stream, enum pd_dtype dtype,
 	size_t count = (size_t)(d->samples * ((drawn_of(*d) + 7) / 8));
 
 	if (count > 0)
-		PD_BY_TYPE(dtype, T, (dropout<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+		PD_BY_TYPE(dtype, T, (dropout<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 			*d, numbers, (T *)y, keep, (const T *)x)));
 	return d->extent > 1 ? pd_kernel_dropout_back(stream, dtype, d, y, keep, x) : cudaGetLastError();
 }
@@ -296,7 +296,7 @@ cudaError_t pd_kernel_dropout_back(cudaStream_t stream, enum pd_dtype dtype,
 	size_t count = (size_t)(d->samples * d->elements);
 
 	if (count > 0)
-		PD_BY_TYPE(dtype, T, (dropout_back<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+		PD_BY_TYPE(dtype, T, (dropout_back<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 			*d, (T *)dx, keep, (const T *)dy)));
 	return cudaGetLastError();
 }

@@ -32,7 +32,7 @@ __global__ static void look_up(struct pd_kernel_drop drop, const struct pd_pass_
 			       size_t count, int64_t rows, int64_t width)
 {
 	PD_FOR_EACH(i, count) {
-		int64_t row = id[pd_times(i, (size_t)width)];
+		int64_t row = id[pd_quotient(i, (size_t)width)];
 		size_t column = pd_rest(i, (size_t)width);
 
 		y[i] = row >= 0 && row < rows
@@ -49,7 +49,7 @@ cudaError_t pd_kernel_embedding(cudaStream_t stream, enum pd_dtype dtype,
 {
 	size_t count = (size_t)(places * width);
 
-	PD_BY_TYPE(dtype, T, (look_up<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (look_up<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 		*drop, numbers, (T *)y, (const T *)weight, id, count, rows, width)));
 	return cudaGetLastError();
 }
@@ -161,7 +161,7 @@ cudaError_t pd_kernel_positions(cudaStream_t stream, enum pd_dtype dtype, void *
 {
 	size_t all = (size_t)(samples * count);
 
-	PD_BY_TYPE(dtype, T, (add_positions<T><<<pd_blocks(all), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (add_positions<T><<<pd_grid_blocks(all), PD_THREADS, 0, stream>>>(
 		(T *)y, (const T *)x, (const T *)weight, all, (size_t)count)));
 	return cudaGetLastError();
 }
@@ -178,7 +178,7 @@ cudaError_t pd_kernel_copies(cudaStream_t stream, enum pd_dtype dtype, void *y, 
 {
 	size_t all = (size_t)(samples * count);
 
-	PD_BY_TYPE(dtype, T, (copies<T><<<pd_blocks(all), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (copies<T><<<pd_grid_blocks(all), PD_THREADS, 0, stream>>>(
 		(T *)y, (const T *)weight, all, (size_t)count)));
 	return cudaGetLastError();
 }
@@ -199,7 +199,7 @@ __global__ static void add_samples(float *d_weight, const T *__restrict__ dy, in
 cudaError_t pd_kernel_positions_back(cudaStream_t stream, enum pd_dtype dtype, float *d_weight,
 				     const void *dy, int64_t samples, int64_t count)
 {
-	PD_BY_TYPE(dtype, T, (add_samples<T><<<pd_blocks((size_t)count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (add_samples<T><<<pd_grid_blocks((size_t)count), PD_THREADS, 0, stream>>>(
 		d_weight, (const T *)dy, samples, (size_t)count)));
 	return cudaGetLastError();
 }

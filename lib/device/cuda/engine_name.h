@@ -30,7 +30,7 @@ struct pd_engine_name {
 
 static inline const char *pd_engine_way(int way)
 {
-	return way == PD_WAY_FORWARD ? "forward" : way == PD_WAY_DATA ? "data" : "weights";
+	return way == PD_FORWARD ? "forward" : way == PD_BACKWARD_DATA ? "data" : "weights";
 }
 
 /* Prints one way's text, without a separator behind it. */

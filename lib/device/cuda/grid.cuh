@@ -5,7 +5,7 @@
 #define PD_THREADS 256
 #define PD_BLOCKS_MOST 16384
 
-static inline unsigned pd_blocks(size_t count)
+static inline unsigned pd_grid_blocks(size_t count)
 {
 	size_t blocks = (count + PD_THREADS - 1) / PD_THREADS;
 
@@ -20,7 +20,7 @@ __device__ static inline size_t pd_rest(size_t n, size_t d)
 	return n >> 32 ? n % d : (unsigned)n % (unsigned)d;
 }
 
-__device__ static inline size_t pd_times(size_t n, size_t d)
+__device__ static inline size_t pd_quotient(size_t n, size_t d)
 {
 	return n >> 32 ? n / d : (unsigned)n / (unsigned)d;
 }

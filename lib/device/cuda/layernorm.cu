@@ -157,7 +157,7 @@ cudaError_t pd_kernel_layernorm_parameters(cudaStream_t stream, enum pd_dtype dt
 	status = cudaGetLastError();
 	if (status != cudaSuccess)
 		return status;
-	parameters_total<<<pd_blocks((size_t)n->width), PD_THREADS, 0, stream>>>(
+	parameters_total<<<pd_grid_blocks((size_t)n->width), PD_THREADS, 0, stream>>>(
 		d_weight, d_bias, room, n->width, (int)parts_of(n->rows));
 	return cudaGetLastError();
 }

@@ -10,7 +10,7 @@
 
 struct linear {
 	struct pd_cuda_own own;         /* nothing to release: the descriptors lie here */
-	struct pd_cuda_product products[PD_WAYS];
+	struct pd_cuda_product products[PD_PROPAGATIONS];
 	bool fused;                     /* forward adds the bias */
 	/*
 	 * Elements from one row of the output to the next.  Our own kernels go over gaps, too: those of the
@@ -52,8 +52,8 @@ static int pick(struct pd_cuda_product *p, struct pd_compiled_layer *l, int way,
 	size_t x = sizeof(float) * pd_cuda_batch_elements(l, l->in_shape[0]);
 	size_t y = sizeof(float) * pd_cuda_elements(l->net, output_of(l));
 	size_t w = sizeof(float) * (size_t)l->layer->parameters[0].elements;
-	size_t a = way == PD_WAY_WEIGHTS ? x : w, b = way == PD_WAY_FORWARD ? x : y;
-	size_t d = way == PD_WAY_FORWARD ? y : way == PD_WAY_DATA ? x : w;
+	size_t a = way == PD_BACKWARD_WEIGHTS ? x : w, b = way == PD_FORWARD ? x : y;
+	size_t d = way == PD_FORWARD ? y : way == PD_BACKWARD_DATA ? x : w;
 	struct trial t = { .p = p, .found = found, .blas = pd_cuda_engine(l)->blas };
 	enum pd_dtype type = l->net->dtype;
 	int codes[PD_CHOICES], best = 0;
@@ -79,8 +79,8 @@ static int pick(struct pd_cuda_product *p, struct pd_compiled_layer *l, int way,
 }
 
 /* 1, or 0: there is none. */
-static int find(struct pd_cuda_product *p, struct pd_compiled_layer *l, int way,
-		struct pd_error *err)
+static int find_product(struct pd_cuda_product *p, struct pd_compiled_layer *l, int way,
+			struct pd_error *err)
 {
 	cublasLtMatmulHeuristicResult_t found[PD_CUDA_PRODUCTS];
 	int good = pd_cuda_product_find(p, l, found, err), best;
@@ -96,7 +96,7 @@ static int find(struct pd_cuda_product *p, struct pd_compiled_layer *l, int way,
 static int choose(struct pd_cuda_product *p, struct pd_compiled_layer *l, int way,
 		  struct pd_error *err)
 {
-	int verdict = find(p, l, way, err);
+	int verdict = find_product(p, l, way, err);
 
 	if (verdict == 0)
 		return pd_cuda_product_none(l, err);
@@ -107,7 +107,7 @@ static int choose(struct pd_cuda_product *p, struct pd_compiled_layer *l, int wa
 static int choose_forward(struct linear *linear, struct pd_compiled_layer *l,
 			  struct pd_error *err)
 {
-	struct pd_cuda_product *p = &linear->products[PD_WAY_FORWARD];
+	struct pd_cuda_product *p = &linear->products[PD_FORWARD];
 	bool tf32 = pd_cuda_engine(l)->tf32 && l->net->dtype == PD_F32;
 	cublasLtEpilogue_t epilogue = l->layer->bias ? CUBLASLT_EPILOGUE_BIAS
 						     : CUBLASLT_EPILOGUE_DEFAULT;
@@ -115,21 +115,21 @@ static int choose_forward(struct linear *linear, struct pd_compiled_layer *l,
 
 	if (pd_cuda_product_how(p, tf32, true, false, epilogue, err) < 0)
 		return -1;
-	verdict = find(p, l, PD_WAY_FORWARD, err);
+	verdict = find_product(p, l, PD_FORWARD, err);
 	linear->fused = verdict > 0;
 	if (verdict != 0)
 		return verdict < 0 ? -1 : 0;
 	return pd_cuda_product_how(p, tf32, true, false, CUBLASLT_EPILOGUE_DEFAULT, err) < 0
-		? -1 : choose(p, l, PD_WAY_FORWARD, err);
+		? -1 : choose(p, l, PD_FORWARD, err);
 }
 
 static int prepare_ways(struct pd_compiled_layer *l, struct linear *linear, struct pd_error *err)
 {
 	int64_t n = pd_cuda_matrix_rows(l, l->in_shape[0]), in = pd_shape_width(l->in_shape[0]);
 	int64_t out = pd_shape_width(&l->layer->output), row = linear->row;
-	struct pd_cuda_product *forward = &linear->products[PD_WAY_FORWARD];
-	struct pd_cuda_product *data = &linear->products[PD_WAY_DATA];
-	struct pd_cuda_product *weights = &linear->products[PD_WAY_WEIGHTS];
+	struct pd_cuda_product *forward = &linear->products[PD_FORWARD];
+	struct pd_cuda_product *data = &linear->products[PD_BACKWARD_DATA];
+	struct pd_cuda_product *weights = &linear->products[PD_BACKWARD_WEIGHTS];
 	bool tf32 = pd_cuda_engine(l)->tf32 && l->net->dtype == PD_F32;
 	cudaDataType type = pd_cuda_product_type(l);
 
@@ -142,14 +142,14 @@ static int prepare_ways(struct pd_compiled_layer *l, struct linear *linear, stru
 	    pd_cuda_product_matrix(&data->a, type, in, out, in, err) < 0 ||
 	    pd_cuda_product_matrix(&data->b, type, out, n, row, err) < 0 ||
 	    pd_cuda_product_matrix(&data->d, type, in, n, in, err) < 0 ||
-	    (l->wants[0] && choose(data, l, PD_WAY_DATA, err) < 0))
+	    (l->wants[0] && choose(data, l, PD_BACKWARD_DATA, err) < 0))
 		return -1;
 	if (pd_cuda_product_how(weights, tf32, false, true, CUBLASLT_EPILOGUE_DEFAULT, err) < 0 ||
 	    pd_cuda_product_matrix(&weights->a, type, in, n, in, err) < 0 ||
 	    pd_cuda_product_matrix(&weights->b, type, out, n, row, err) < 0 ||
 	    pd_cuda_product_matrix(&weights->d, CUDA_R_32F, in, out, in, err) < 0)
 		return -1;
-	return choose(weights, l, PD_WAY_WEIGHTS, err);
+	return choose(weights, l, PD_BACKWARD_WEIGHTS, err);
 }
 
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
@@ -165,10 +165,10 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	if (prepare_ways(l, linear, err) < 0)
 		return -1;
 	rows = pd_cuda_matrix_rows(l, l->in_shape[0]);
-	back = linear->products[PD_WAY_WEIGHTS].workspace;
-	if (linear->products[PD_WAY_DATA].workspace > back)
-		back = linear->products[PD_WAY_DATA].workspace;
-	l->forward_bytes = pd_cuda_workspace_bytes(linear->products[PD_WAY_FORWARD].workspace);
+	back = linear->products[PD_BACKWARD_WEIGHTS].workspace;
+	if (linear->products[PD_BACKWARD_DATA].workspace > back)
+		back = linear->products[PD_BACKWARD_DATA].workspace;
+	l->forward_bytes = pd_cuda_workspace_bytes(linear->products[PD_FORWARD].workspace);
 	l->backward_bytes = pd_cuda_workspace_bytes(back);
 	sums = sizeof(float) * pd_kernel_norm_scratch(rows, linear->row);
 	if (l->layer->bias && sums > l->backward_bytes)
@@ -180,7 +180,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	struct linear *linear = l->own;
-	struct pd_cuda_product *p = &linear->products[PD_WAY_FORWARD];
+	struct pd_cuda_product *p = &linear->products[PD_FORWARD];
 
 	if ((linear->fused && l->layer->bias &&
 	     pd_cuda_product_bias(p, l->parameters[1], err) < 0) ||
@@ -199,7 +199,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	struct linear *linear = l->own;
 
 	if (pass->part != PD_BACKWARD_INPUT) {
-		if (pd_cuda_product_run(&linear->products[PD_WAY_WEIGHTS], l, l->src[0],
+		if (pd_cuda_product_run(&linear->products[PD_BACKWARD_WEIGHTS], l, l->src[0],
 					l->diff_dst, l->diff_parameters[0], l->temporary, err) < 0)
 			return -1;
 		if (l->layer->bias &&
@@ -212,7 +212,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	}
 	if (pass->part == PD_BACKWARD_WEIGHT || !l->diff_src[0])
 		return 0;
-	return pd_cuda_product_run(&linear->products[PD_WAY_DATA], l, l->parameters[0],
+	return pd_cuda_product_run(&linear->products[PD_BACKWARD_DATA], l, l->parameters[0],
 				   l->diff_dst, l->diff_src[0], l->temporary, err);
 }
 

@@ -5,7 +5,7 @@
  */
 #include "device/cuda/cuda.h"
 
-static struct pd_kernel_logits describe(const struct pd_compiled_layer *l)
+static struct pd_kernel_logits logits_of(const struct pd_compiled_layer *l)
 {
 	return (struct pd_kernel_logits){
 		.batch = l->net->batch, .rows = pd_shape_rows(l->in_shape[0]),
@@ -28,7 +28,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	const struct pd_kernel_logits s = describe(l);
+	const struct pd_kernel_logits s = logits_of(l);
 	struct pd_cuda_engine *engine = pd_cuda_engine(l);
 
 	engine->loses = true;
@@ -39,7 +39,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	const struct pd_kernel_logits s = describe(l);
+	const struct pd_kernel_logits s = logits_of(l);
 	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
 
 	if (!l->diff_src[0])

@@ -229,7 +229,7 @@ cudaError_t pd_kernel_mse_back(cudaStream_t stream, enum pd_dtype dtype,
 {
 	size_t count = (size_t)(batch * elements);
 
-	PD_BY_TYPE(dtype, T, (differences<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (differences<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 		numbers, (T *)da, (const T *)a, (const T *)b, scale, factor, count, elements)));
 	return cudaGetLastError();
 }

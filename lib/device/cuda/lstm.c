@@ -48,18 +48,18 @@ static int prepare_products(struct pd_compiled_layer *l, struct lstm *m, struct 
 	/* of two directions the parts are added in f32 */
 	cudaDataType data = m->directions > 1 ? CUDA_R_32F : pd_cuda_product_type(l);
 
-	if (pd_cuda_product_prepare(&m->input, l, PD_WAY_FORWARD, m->rows, m->inputs, out,
+	if (pd_cuda_product_prepare(&m->input, l, PD_FORWARD, m->rows, m->inputs, out,
 				    CUDA_R_32F, err) < 0 ||
-	    pd_cuda_product_prepare(&m->recurrent, l, PD_WAY_FORWARD, batch, m->hidden, out,
+	    pd_cuda_product_prepare(&m->recurrent, l, PD_FORWARD, batch, m->hidden, out,
 				    CUDA_R_32F, err) < 0 ||
-	    pd_cuda_product_prepare(&m->recurrent_back, l, PD_WAY_DATA, batch, m->hidden, out,
+	    pd_cuda_product_prepare(&m->recurrent_back, l, PD_BACKWARD_DATA, batch, m->hidden, out,
 				    CUDA_R_32F, err) < 0 ||
-	    pd_cuda_product_prepare(&m->input_weights, l, PD_WAY_WEIGHTS, m->rows, m->inputs, out,
+	    pd_cuda_product_prepare(&m->input_weights, l, PD_BACKWARD_WEIGHTS, m->rows, m->inputs, out,
 				    CUDA_R_32F, err) < 0 ||
-	    pd_cuda_product_prepare(&m->hidden_weights, l, PD_WAY_WEIGHTS, m->rows, m->hidden, out,
+	    pd_cuda_product_prepare(&m->hidden_weights, l, PD_BACKWARD_WEIGHTS, m->rows, m->hidden, out,
 				    CUDA_R_32F, err) < 0)
 		return -1;
-	return l->wants[0] ? pd_cuda_product_prepare(&m->input_back, l, PD_WAY_DATA, m->rows,
+	return l->wants[0] ? pd_cuda_product_prepare(&m->input_back, l, PD_BACKWARD_DATA, m->rows,
 						     m->inputs, out, data, err) : 0;
 }
 

@@ -64,7 +64,7 @@ cudaError_t pd_kernel_lstm_begin(cudaStream_t stream, enum pd_dtype dtype,
 				 const float *lane_hidden, const float *lane_cells)
 {
 	PD_BY_TYPE(dtype, T,
-		   (begin<T><<<pd_blocks((size_t)(m->batch * m->hidden)), PD_THREADS, 0, stream>>>(
+		   (begin<T><<<pd_grid_blocks((size_t)(m->batch * m->hidden)), PD_THREADS, 0, stream>>>(
 			*m, numbers, (T *)hidden, lane_hidden, lane_cells)));
 	return cudaGetLastError();
 }
@@ -89,7 +89,7 @@ cudaError_t pd_kernel_lstm_end(cudaStream_t stream, enum pd_dtype dtype,
 			       const float *cells, float *lane_hidden, float *lane_cells)
 {
 	PD_BY_TYPE(dtype, T,
-		   (end<T><<<pd_blocks((size_t)(m->batch * m->hidden)), PD_THREADS, 0, stream>>>(
+		   (end<T><<<pd_grid_blocks((size_t)(m->batch * m->hidden)), PD_THREADS, 0, stream>>>(
 			*m, numbers, (const T *)hidden, cells, lane_hidden, lane_cells)));
 	return cudaGetLastError();
 }
@@ -139,7 +139,7 @@ cudaError_t pd_kernel_lstm(cudaStream_t stream, enum pd_dtype dtype, const struc
 {
 	size_t count = (size_t)(m->batch * m->hidden);
 
-	PD_BY_TYPE(dtype, T, (forward<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (forward<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 		*m, step, sums, product,
 		biases_of<T>{ (const T *)biases[0], (const T *)biases[1] }, (T *)gates, cells,
 		(T *)hidden, (T *)y)));
@@ -186,7 +186,7 @@ cudaError_t pd_kernel_lstm_back(cudaStream_t stream, enum pd_dtype dtype,
 {
 	size_t count = (size_t)(m->batch * m->hidden);
 
-	PD_BY_TYPE(dtype, T, (back<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (back<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 		*m, step, (const T *)gates, cells, (const T *)dy, d_hidden, d_cells, (T *)kept,
 		(T *)d_sums)));
 	return cudaGetLastError();
@@ -216,7 +216,7 @@ cudaError_t pd_kernel_lstm_before(cudaStream_t stream, enum pd_dtype dtype,
 {
 	size_t count = (size_t)(m->batch * m->steps * m->hidden);
 
-	PD_BY_TYPE(dtype, T, (gather<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (gather<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 		*m, (T *)before, (const T *)y)));
 	return cudaGetLastError();
 }
@@ -243,7 +243,7 @@ cudaError_t pd_kernel_lstm_drop(cudaStream_t stream, enum pd_dtype dtype,
 				const struct pd_pass_numbers *numbers, void *y, const void *x)
 {
 	PD_BY_TYPE(dtype, T,
-		   (drop<T><<<pd_blocks((size_t)(d->count / 4)), PD_THREADS, 0, stream>>>(
+		   (drop<T><<<pd_grid_blocks((size_t)(d->count / 4)), PD_THREADS, 0, stream>>>(
 			*d, numbers, (T *)y, (const T *)x)));
 	return cudaGetLastError();
 }
@@ -258,7 +258,7 @@ __global__ static void add(T *dst, const float *a, const float *b, size_t count)
 cudaError_t pd_kernel_lstm_add(cudaStream_t stream, enum pd_dtype dtype, void *dst, const float *a,
 			       const float *b, size_t count)
 {
-	PD_BY_TYPE(dtype, T, (add<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (add<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 		(T *)dst, a, b, count)));
 	return cudaGetLastError();
 }

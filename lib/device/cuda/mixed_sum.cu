@@ -44,6 +44,6 @@ cudaError_t pd_kernel_mixed_sum(cudaStream_t stream, const struct pd_mixed_sum *
 {
 	if (what->count > 0)
 		PD_BY_TYPE(what->rounding.dtype, T, (
-			mixed_sum<T><<<pd_blocks(what->count), PD_THREADS, 0, stream>>>(*what)));
+			mixed_sum<T><<<pd_grid_blocks(what->count), PD_THREADS, 0, stream>>>(*what)));
 	return cudaGetLastError();
 }

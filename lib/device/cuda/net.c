@@ -221,8 +221,8 @@ struct found {
 	int64_t channels, area;         /* area: elements of each channel's plane; 1: plain */
 };
 
-static struct found find(const struct pd_compiled *net, const struct pd_named *n,
-			 enum pd_form form)
+static struct found find_parameter(const struct pd_compiled *net, const struct pd_named *n,
+				   enum pd_form form)
 {
 	struct found f = { .dtype = PD_F32, .channels = 1, .area = 1 };
 
@@ -254,7 +254,7 @@ int pd_cuda_net_export(struct pd_net *base, int named, enum pd_form form, const 
 {
 	const struct pd_compiled *net = (struct pd_compiled *)base;
 	const struct pd_named *n = &net->named[named];
-	const struct found f = find(net, n, form);
+	const struct found f = find_parameter(net, n, form);
 	void *raw = pd_calloc(1, f.bytes);
 	int status = pd_cuda_copy_blocking((struct pd_cuda_device *)base->device, raw,
 					   (const char *)arena + f.offset, f.bytes, NULL);
@@ -270,7 +270,7 @@ int pd_cuda_net_import(struct pd_net *base, int named, enum pd_form form, void *
 {
 	const struct pd_compiled *net = (struct pd_compiled *)base;
 	const struct pd_named *n = &net->named[named];
-	const struct found f = find(net, n, form);
+	const struct found f = find_parameter(net, n, form);
 	void *raw = pd_calloc(1, f.bytes);
 	int status;
 

@@ -28,7 +28,7 @@ __global__ static void norm_parts(struct pd_kernel_norm n, const T *__restrict__
 		}, [&](int64_t, const struct pd_pack<T, N> &p) {
 #pragma unroll
 			for (int k = 0; k < N; k++) {
-				int c = pd_lane<N, LAST>(k);
+				int c = pd_column_of_lane<N, LAST>(k);
 				float d = (float)p.v[k] - origin[c];
 
 				first[c] += d;
@@ -112,7 +112,7 @@ __global__ static void norm_apply(struct pd_kernel_norm n, T *__restrict__ y,
 	}, [&](int64_t unit, struct pd_pack<T, N> p) {
 #pragma unroll
 		for (int k = 0; k < N; k++) {
-			int c = pd_lane<N, LAST>(k);
+			int c = pd_column_of_lane<N, LAST>(k);
 			float v = ((float)p.v[k] - middle[c]) * deviation[c] * times[c] + plus[c];
 
 			p.v[k] = (T)(n.relu && v < 0 ? 0 : v);
@@ -136,7 +136,7 @@ cudaError_t pd_kernel_norm(cudaStream_t stream, enum pd_dtype dtype, const struc
 	const struct kept numbers = kept_of(n, kept);
 	float *variance = running ? running + n->half : NULL;
 	struct pd_two *sums = (struct pd_two *)room;
-	int unit = pd_unit(dtype, n, aligned(n, y, x, scale, bias, kept));
+	int unit = pd_norm_unit(dtype, n, aligned(n, y, x, scale, bias, kept));
 	const float *none = NULL;
 
 	PD_BY_TYPE(dtype, T, PD_BY_UNIT(T, n, unit, N, LAST, (
@@ -157,7 +157,7 @@ cudaError_t pd_kernel_norm_evaluate(cudaStream_t stream, enum pd_dtype dtype,
 				    const struct pd_kernel_norm *n, void *y, const void *x,
 				    const void *scale, const void *bias, const float *running)
 {
-	int unit = pd_unit(dtype, n, aligned(n, y, x, scale, bias, running));
+	int unit = pd_norm_unit(dtype, n, aligned(n, y, x, scale, bias, running));
 	const float *none = NULL;
 
 	PD_BY_TYPE(dtype, T, PD_BY_UNIT(T, n, unit, N, LAST, (

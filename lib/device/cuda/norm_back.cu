@@ -68,7 +68,7 @@ __global__ static void norm_back_parts(struct pd_kernel_norm n, const T *__restr
 		}, [&](int64_t, const two_units<T, N> &u) {
 #pragma unroll
 			for (int k = 0; k < N; k++) {
-				int c = pd_lane<N, LAST>(k);
+				int c = pd_column_of_lane<N, LAST>(k);
 				float hat = r.hat(c, (float)u.x.v[k]);
 				float g = r.template gradient<T>(c, hat, (float)u.dy.v[k]);
 
@@ -132,7 +132,7 @@ __global__ static void norm_back_apply(struct pd_kernel_norm n, T *dx, const T *
 	}, [&](int64_t unit, three_units<T, N> u) {
 #pragma unroll
 		for (int k = 0; k < N; k++) {
-			int c = pd_lane<N, LAST>(k);
+			int c = pd_column_of_lane<N, LAST>(k);
 			float hat = r.hat(c, (float)u.x.v[k]);
 			float g = r.template gradient<T>(c, hat, (float)u.dy.v[k]);
 			T d = (T)(factor[c] * (g - first[c] - hat * second[c]));
@@ -178,7 +178,7 @@ cudaError_t pd_kernel_norm_back(cudaStream_t stream, enum pd_dtype dtype,
 				const void *x, const void *dy, const void *scale,
 				const float *kept, float *d_scale, float *d_bias, float *room)
 {
-	int unit = pd_unit(dtype, n, pd_packs(x) && pd_packs(dy) && pd_packs(dx) &&
+	int unit = pd_norm_unit(dtype, n, pd_packs(x) && pd_packs(dy) && pd_packs(dx) &&
 				     pd_packs(before) && pd_packs(scale) && pd_packs(kept) &&
 				     pd_packs(kept + n->half) && pd_packs(room));
 	int parts = pd_parts(n, unit);
@@ -230,7 +230,7 @@ cudaError_t pd_kernel_columns(cudaStream_t stream, enum pd_dtype dtype, float *s
 {
 	const struct pd_kernel_norm n = { rows, channels, 1 };
 	struct pd_two *parts = (struct pd_two *)room;
-	int unit = pd_unit(dtype, &n, pd_packs(dy));
+	int unit = pd_norm_unit(dtype, &n, pd_packs(dy));
 
 	PD_BY_TYPE(dtype, T, PD_BY_PACK(T, unit == N, N, (
 		column_parts<T, N><<<pd_sum_grid(&n, N), pd_column_block(&n, N), 0, stream>>>(

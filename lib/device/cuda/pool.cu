@@ -22,8 +22,8 @@ __device__ static struct place place_of(const struct pd_pool_shape &s, size_t i,
 {
 	struct place p;
 	size_t step = (size_t)s.step, packs = step / lanes, area = (size_t)size[0] * size[1];
-	size_t channel = pd_rest(i, packs) * lanes, rest = pd_times(i, packs);
-	size_t number = pd_times(rest, area);
+	size_t channel = pd_rest(i, packs) * lanes, rest = pd_quotient(i, packs);
+	size_t number = pd_quotient(rest, area);
 	int within = (int)pd_rest(rest, area);
 
 	p.plane = number * step * other[0] * other[1] + channel;
@@ -71,7 +71,7 @@ cudaError_t pd_kernel_maxpool(cudaStream_t stream, enum pd_dtype dtype,
 
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(shape, N, y, x, chosen), N, (
-			maxpool<T, N><<<pd_blocks(count / N), PD_THREADS, 0, stream>>>(
+			maxpool<T, N><<<pd_grid_blocks(count / N), PD_THREADS, 0, stream>>>(
 				*shape, count, (T *)y, chosen, (const T *)x))));
 	return cudaGetLastError();
 }
@@ -100,7 +100,7 @@ cudaError_t pd_kernel_maxpool_back(cudaStream_t stream, enum pd_dtype dtype,
 
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(shape, N, dx, dy, chosen), N, (
-			maxpool_back<T, N><<<pd_blocks(count / N), PD_THREADS, 0, stream>>>(
+			maxpool_back<T, N><<<pd_grid_blocks(count / N), PD_THREADS, 0, stream>>>(
 				*shape, count, (T *)dx, chosen, (const T *)dy))));
 	return cudaGetLastError();
 }
@@ -122,7 +122,7 @@ cudaError_t pd_kernel_meanpool(cudaStream_t stream, enum pd_dtype dtype,
 	size_t count = elements(shape->out, planes);
 
 	if (count > 0)
-		PD_BY_TYPE(dtype, T, (meanpool<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+		PD_BY_TYPE(dtype, T, (meanpool<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 			*shape, count, (T *)y, (const T *)x)));
 	return cudaGetLastError();
 }
@@ -144,7 +144,7 @@ cudaError_t pd_kernel_meanpool_back(cudaStream_t stream, enum pd_dtype dtype,
 	size_t count = elements(shape->in, planes);
 
 	if (count > 0)
-		PD_BY_TYPE(dtype, T, (meanpool_back<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+		PD_BY_TYPE(dtype, T, (meanpool_back<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 			*shape, count, (T *)dx, (const T *)dy)));
 	return cudaGetLastError();
 }

@@ -8,7 +8,7 @@
 /* Returns the channel of element i of a batch. */
 __device__ static size_t channel_of(const struct pd_kernel_channels &s, size_t i)
 {
-	return pd_rest(s.last ? i : pd_times(i, (size_t)s.area), (size_t)s.channels);
+	return pd_rest(s.last ? i : pd_quotient(i, (size_t)s.area), (size_t)s.channels);
 }
 
 static size_t count_of(const struct pd_kernel_channels *s)
@@ -32,7 +32,7 @@ cudaError_t pd_kernel_prelu(cudaStream_t stream, enum pd_dtype dtype, const stru
 {
 	size_t count = count_of(s);
 
-	PD_BY_TYPE(dtype, T, (bend<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (bend<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 		*s, (T *)y, (const T *)x, (const T *)weight, count)));
 	return cudaGetLastError();
 }
@@ -51,7 +51,7 @@ cudaError_t pd_kernel_prelu_back(cudaStream_t stream, enum pd_dtype dtype,
 {
 	size_t count = count_of(s);
 
-	PD_BY_TYPE(dtype, T, (bend_back<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (bend_back<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 		*s, (T *)dx, (const T *)x, (const T *)dy, (const T *)weight, count)));
 	return cudaGetLastError();
 }

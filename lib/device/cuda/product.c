@@ -106,7 +106,7 @@ static int set_ways(struct pd_cuda_product *p, const struct pd_compiled_layer *l
 		    struct pd_error *err)
 {
 	cudaDataType type = pd_cuda_product_type(l);
-	bool weights = way == PD_WAY_WEIGHTS, forward = way == PD_WAY_FORWARD;
+	bool weights = way == PD_BACKWARD_WEIGHTS, forward = way == PD_FORWARD;
 	int64_t b = forward ? in : out, d = forward ? out : in;
 
 	return pd_cuda_product_matrix(&p->a, type, in, weights ? samples : out, in, err) < 0 ||
@@ -122,7 +122,7 @@ int pd_cuda_product_prepare(struct pd_cuda_product *p, const struct pd_compiled_
 	bool tf32 = pd_cuda_engine(l)->tf32 && l->net->dtype == PD_F32;
 	int good;
 
-	if (pd_cuda_product_how(p, tf32, way == PD_WAY_FORWARD, way == PD_WAY_WEIGHTS,
+	if (pd_cuda_product_how(p, tf32, way == PD_FORWARD, way == PD_BACKWARD_WEIGHTS,
 				CUBLASLT_EPILOGUE_DEFAULT, err) < 0 ||
 	    set_ways(p, l, way, samples, in, out, type, err) < 0)
 		return -1;

@@ -50,7 +50,7 @@ __global__ static void softmax_places(T *y, const T *__restrict__ x, size_t coun
 				      size_t inner)
 {
 	PD_FOR_EACH(i, count) {
-		size_t begin = pd_times(i, inner) * extent * inner + pd_rest(i, inner);
+		size_t begin = pd_quotient(i, inner) * extent * inner + pd_rest(i, inner);
 		float most = -INFINITY, sum = 0;
 
 		for (size_t k = 0; k < extent; k++)
@@ -72,7 +72,7 @@ cudaError_t pd_kernel_softmax(cudaStream_t stream, enum pd_dtype dtype, void *y,
 		PD_BY_TYPE(dtype, T, (softmax_rows<T><<<blocks, PD_THREADS, 0, stream>>>(
 			(T *)y, (const T *)x, outer, extent)));
 	else
-		PD_BY_TYPE(dtype, T, (softmax_places<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+		PD_BY_TYPE(dtype, T, (softmax_places<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 			(T *)y, (const T *)x, count, (size_t)extent, (size_t)inner)));
 	return cudaGetLastError();
 }
@@ -98,7 +98,7 @@ __global__ static void places_back(T *dx, const T *__restrict__ y, const T *__re
 				   size_t extent, size_t inner)
 {
 	PD_FOR_EACH(i, count) {
-		size_t begin = pd_times(i, inner) * extent * inner + pd_rest(i, inner);
+		size_t begin = pd_quotient(i, inner) * extent * inner + pd_rest(i, inner);
 		float sum = 0;
 
 		for (size_t k = 0; k < extent; k++)
@@ -119,7 +119,7 @@ cudaError_t pd_kernel_softmax_back(cudaStream_t stream, enum pd_dtype dtype, voi
 		PD_BY_TYPE(dtype, T, (rows_back<T><<<blocks, PD_THREADS, 0, stream>>>(
 			(T *)dx, (const T *)y, (const T *)dy, outer, extent)));
 	else
-		PD_BY_TYPE(dtype, T, (places_back<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+		PD_BY_TYPE(dtype, T, (places_back<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 			(T *)dx, (const T *)y, (const T *)dy, count, (size_t)extent, (size_t)inner)));
 	return cudaGetLastError();
 }

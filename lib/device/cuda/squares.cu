@@ -55,7 +55,7 @@ __global__ static void fill(double *vector, double value, size_t count)
 cudaError_t pd_kernel_fill(cudaStream_t stream, double *vector, double value, size_t count)
 {
 	if (count > 0)
-		fill<<<pd_blocks(count), PD_THREADS, 0, stream>>>(vector, value, count);
+		fill<<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(vector, value, count);
 	return cudaGetLastError();
 }
 
@@ -70,6 +70,6 @@ cudaError_t pd_kernel_unite(cudaStream_t stream, double *vector, const double *o
 			    size_t count)
 {
 	if (count > 0)
-		unite<<<pd_blocks(count), PD_THREADS, 0, stream>>>(vector, other, count);
+		unite<<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(vector, other, count);
 	return cudaGetLastError();
 }

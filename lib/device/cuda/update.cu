@@ -134,7 +134,7 @@ static void move(cudaStream_t stream, const struct pd_kernel_update *u, size_t b
 	};
 	kernel moves = u->how.velocity ? table[u->how.kind] : plain<T>;
 
-	moves<<<pd_blocks(count), PD_THREADS, 0, stream>>>(*u, begin, count);
+	moves<<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(*u, begin, count);
 }
 
 cudaError_t pd_kernel_update(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_update *u,

@@ -17,13 +17,13 @@ struct place {
 __device__ static struct place place_of(const struct pd_kernel_resize &r, size_t i, size_t rows, size_t columns)
 {
 	struct place p;
-	size_t step = (size_t)r.step, rest = pd_times(i, step);
+	size_t step = (size_t)r.step, rest = pd_quotient(i, step);
 
 	p.channel = pd_rest(i, step);
 	p.column = pd_rest(rest, columns);
-	rest = pd_times(rest, columns);
+	rest = pd_quotient(rest, columns);
 	p.row = pd_rest(rest, rows);
-	p.number = pd_times(rest, rows);
+	p.number = pd_quotient(rest, rows);
 	return p;
 }
 
@@ -77,7 +77,7 @@ cudaError_t pd_kernel_upsample(cudaStream_t stream, enum pd_dtype dtype, const s
 {
 	size_t count = (size_t)(r->planes * r->rows.out * r->columns.out);
 
-	PD_BY_TYPE(dtype, T, (upsample<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (upsample<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 		*r, count, (T *)y, (const T *)x)));
 	return cudaGetLastError();
 }
@@ -87,7 +87,7 @@ cudaError_t pd_kernel_upsample_back(cudaStream_t stream, enum pd_dtype dtype,
 {
 	size_t count = (size_t)(r->planes * r->rows.in * r->columns.in);
 
-	PD_BY_TYPE(dtype, T, (upsample_back<T><<<pd_blocks(count), PD_THREADS, 0, stream>>>(
+	PD_BY_TYPE(dtype, T, (upsample_back<T><<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(
 		*r, count, (T *)dx, (const T *)dy)));
 	return cudaGetLastError();
 }

@@ -153,7 +153,7 @@ bool view_permuted(struct view *view, const struct view *from, const int *order)
  * Takes factors, of which *next_p is the first that is not taken and *left_p what is left of its size, until
  * the axis has `size`.  A factor is cut where the axis ends within it.
  */
-static bool take(struct view *view, const struct view *from, int *next_p, int64_t *left_p, int64_t size)
+static bool take_factors(struct view *view, const struct view *from, int *next_p, int64_t *left_p, int64_t size)
 {
 	int end = from->first[from->axes];
 	int64_t need = size;
@@ -187,7 +187,7 @@ bool view_reshaped(struct view *view, const struct view *from, const struct exte
 
 	begin(view, from);
 	for (int d = 0; d < to->dims; d++)
-		if (!view_axis(view) || !take(view, from, &next, &left, to->size[d]))
+		if (!view_axis(view) || !take_factors(view, from, &next, &left, to->size[d]))
 			return false;
 	/* One sample may be counted behind all other axes. */
 	while (next < end && from->factor[next].size == 1 && view->axes > 0)

@@ -52,7 +52,7 @@
  * compute over all devices, the largest unit, and one microbatch's way through everything
  * over the microbatches of a group.
  *
- * Pieces are not equally long (lib/base/piece.h).  The replica with the longest one has at
+ * Pieces are not equally long (lib/base/buffer_pieces.h).  The replica with the longest one has at
  * least W/m, and sends W + (m - 2) of its own: 2 (m - 1) W/m at least, at level 0.  Elsewhere
  * W/m stands for the shortest piece: W is less by SHORT bytes per device.
  *
@@ -62,7 +62,7 @@
 #include "planner/bound/bound.h"
 
 #include "base/mem.h"
-#include "base/piece.h"
+#include "base/buffer_pieces.h"
 #include "planner/cut/fewest.h"
 #include "planner/price/reduce.h"
 

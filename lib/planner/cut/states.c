@@ -325,7 +325,7 @@ static struct entry entry_of(const struct lattice *lattice, int number)
 }
 
 /* Sorts the sets that are states into states->sets. */
-static void take(struct pd_states *states, const struct lattice *lattice, bool copies)
+static void sort_sets(struct pd_states *states, const struct lattice *lattice, bool copies)
 {
 	struct entry *entries = pd_calloc((size_t)lattice->count, sizeof(*entries));
 	struct tests tests = { .profile = lattice->profile };
@@ -390,7 +390,7 @@ void pd_states_init(struct pd_states *states, const struct pd_profile *profile,
 	states->whole = fill(&lattice, rule);
 	if (!states->whole)
 		fill_some(&lattice);
-	take(states, &lattice, rule == PD_STATES_COPIES);
+	sort_sets(states, &lattice, rule == PD_STATES_COPIES);
 	lattice_release(&lattice);
 	count_bytes(states, rule == PD_STATES_COPIES);
 }

@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "plan/buckets.h"
-#include "plan/copies.h"
+#include "plan/shared_gradients.h"
 #include "planner/price/cost.h"
 #include "topology/direct.h"
 #include "topology/traffic.h"

@@ -45,7 +45,7 @@ void pd_contest_release(struct pd_contest *contest)
 }
 
 /* Returns the number of the entry of the plan that has this hash, or the number of entries. */
-static size_t find(const struct pd_contest *contest, const struct pd_plan *plan, uint64_t hash)
+static size_t find_entry(const struct pd_contest *contest, const struct pd_plan *plan, uint64_t hash)
 {
 	size_t i = 0;
 
@@ -59,7 +59,7 @@ void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_
 {
 	uint64_t hash = pd_candidate_hash(plan);
 
-	if (find(contest, plan, hash) < contest->count) {
+	if (find_entry(contest, plan, hash) < contest->count) {
 		pd_candidate_drop(plan);
 		return;
 	}
@@ -290,7 +290,7 @@ static size_t enter_deeper(struct pd_contest *contest, size_t from, enum deeper 
 	    (whose != EARLIER && plan->stages[end].warmup >= pd_warmup_most_last(plan)) ||
 	    !(next = deepen(contest, plan, whose)))
 		return contest->count;
-	at = find(contest, next, pd_candidate_hash(next));
+	at = find_entry(contest, next, pd_candidate_hash(next));
 	if (at < contest->count) {
 		pd_candidate_drop(next);
 		return at;

@@ -22,7 +22,7 @@ static void append(struct queue *q, struct nccl_transfer *x)
 }
 
 /* Takes the transfer at *at out of the queue. */
-static struct nccl_transfer *take(struct queue *q, struct nccl_transfer **at)
+static struct nccl_transfer *unlink_transfer(struct queue *q, struct nccl_transfer **at)
 {
 	struct nccl_transfer *x = *at;
 
@@ -37,7 +37,7 @@ static struct nccl_transfer *new_transfer(struct nccl_connection *connection)
 	struct nccl_transfer *x;
 
 	if (connection->idle.first)
-		return take(&connection->idle, &connection->idle.first);
+		return unlink_transfer(&connection->idle, &connection->idle.first);
 	x = pd_zalloc(sizeof(*x));
 	x->chain = connection->chain;
 	connection->chain = x;
@@ -143,7 +143,7 @@ static int match(struct nccl_connection *connection)
 			return -1;
 		if (!x)
 			break;
-		take(&connection->asked, at);
+		unlink_transfer(&connection->asked, at);
 		if (x->bytes != word->bytes)
 			return mismatch(connection, x, word);
 		append(&connection->ready, x);
@@ -184,7 +184,7 @@ static int put_all(struct nccl_connection *connection)
 			break;
 		if (status < 0)
 			return -1;
-		append(&connection->in_flight, take(&connection->ready, &connection->ready.first));
+		append(&connection->in_flight, unlink_transfer(&connection->ready, &connection->ready.first));
 		n++;
 	}
 	return n;
@@ -194,7 +194,7 @@ static void reap(struct nccl_connection *connection)
 {
 	while (connection->in_flight.first && atomic_load(&connection->in_flight.first->over))
 		append(&connection->idle,
-		       take(&connection->in_flight, &connection->in_flight.first));
+		       unlink_transfer(&connection->in_flight, &connection->in_flight.first));
 }
 
 int pd_nccl_connection_move(struct nccl_connection *connection)

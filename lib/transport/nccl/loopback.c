@@ -82,7 +82,7 @@ int pd_nccl_loopback_move(struct nccl *n)
 }
 
 /* Finds a half of that tag that has no other half. */
-static struct half *find(struct nccl *n, bool receives, uint64_t tag)
+static struct half *find_half(struct nccl *n, bool receives, uint64_t tag)
 {
 	struct half *half = n->loopback.halves;
 
@@ -94,7 +94,7 @@ static struct half *find(struct nccl *n, bool receives, uint64_t tag)
 int pd_nccl_loopback_add(struct nccl *n, bool receives, uint64_t tag, void *buf, size_t bytes,
 			 const struct pd_event *after, struct pd_event *done)
 {
-	struct half *other = find(n, !receives, tag), *half = n->loopback.idle, **last;
+	struct half *other = find_half(n, !receives, tag), *half = n->loopback.idle, **last;
 	struct pd_error err;
 
 	if (half)

@@ -33,7 +33,7 @@ void pd_sim_link_wait(struct pd_sim_link *link, uint64_t order, struct sim_trans
 	link->turns[link->end++] = (struct pd_sim_turn){ order, x };
 }
 
-static uint32_t find(const struct pd_sim_link *link, uint64_t order)
+static uint32_t find_turn(const struct pd_sim_link *link, uint64_t order)
 {
 	uint32_t low = link->first, high = link->end;
 
@@ -50,7 +50,7 @@ static uint32_t find(const struct pd_sim_link *link, uint64_t order)
 
 void pd_sim_link_leave(struct pd_sim_link *link, uint64_t order)
 {
-	uint32_t i = find(link, order), kept = 0;
+	uint32_t i = find_turn(link, order), kept = 0;
 
 	link->turns[i].transfer = NULL;
 	link->hints[i] = 0;

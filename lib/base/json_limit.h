@@ -12,11 +12,11 @@
  * This is five times the 50 MB of the largest profile that can be planned, a network of 16,384
  * layers.
  */
-#define PD_RATION_BYTES (256 << 20)
+#define PD_JSON_LIMIT_BYTES (256 << 20)
 
 /* Makes jansson allocate here.  Without memory pd_mem_exhausted() is called. */
-void pd_ration_install(void);
+void pd_json_limit_install(void);
 /* From now on, documents of this thread share one limit.  Calls are not nested. */
-void pd_ration_begin(void);
+void pd_json_limit_begin(void);
 /* Ends the limit.  Returns true if it was exceeded, and so the document was not read. */
-bool pd_ration_end(void);
+bool pd_json_limit_end(void);

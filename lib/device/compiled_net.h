@@ -203,7 +203,7 @@ struct pd_compiled {
 	int named_count;
 };
 
-/* --- compiled.c */
+/* --- compiled_net.c */
 /*
  * Makes a net whose layers are described but not prepared.  pd_compiled_build() prepares them, once
  * the engine is set.  NULL or -1: *err.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/ration.h"
+#include "base/json_limit.h"
 
 #include "base/mem.h"
 
@@ -14,7 +14,7 @@ static _Thread_local struct {
 	int64_t bytes;                  /* bytes left */
 } ration;
 
-static void *take(size_t bytes)
+static void *allocate(size_t bytes)
 {
 	void *ptr;
 
@@ -31,7 +31,7 @@ static void *take(size_t bytes)
 	return ptr;
 }
 
-static void give_back(void *ptr)
+static void release(void *ptr)
 {
 	if (ration.counts)
 		ration.bytes += (int64_t)malloc_usable_size(ptr);
@@ -40,25 +40,25 @@ static void give_back(void *ptr)
 
 static void install(void)
 {
-	json_set_alloc_funcs(take, give_back);
+	json_set_alloc_funcs(allocate, release);
 }
 
-void pd_ration_install(void)
+void pd_json_limit_install(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, install);
 }
 
-void pd_ration_begin(void)
+void pd_json_limit_begin(void)
 {
-	pd_ration_install();
+	pd_json_limit_install();
 	ration.counts = true;
 	ration.exceeded = false;
-	ration.bytes = PD_RATION_BYTES;
+	ration.bytes = PD_JSON_LIMIT_BYTES;
 }
 
-bool pd_ration_end(void)
+bool pd_json_limit_end(void)
 {
 	ration.counts = false;
 	return ration.exceeded;

@@ -15,4 +15,4 @@
  * not the beginning and the end.  `device` computes on processors.  It forks, so call it before the
  * process has threads.
  */
-int pd_measure_operation(const char *device, int64_t *operation_ns_p, struct pd_error *err);
+int pd_measure_operation_cost(const char *device, int64_t *operation_ns_p, struct pd_error *err);

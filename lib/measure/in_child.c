@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "measure/apart.h"
+#include "measure/in_child.h"
 
 #include "base/mem.h"
 
@@ -42,8 +42,8 @@ static void live(pd_measure_function *measure, const void *of, int out)
 	_exit(write(out, &answer, sizeof(answer)) != sizeof(answer));
 }
 
-int pd_measure_apart(const char *who, pd_measure_function *measure, const void *of, double *figure_p,
-		     struct pd_error *err)
+int pd_measure_in_child(const char *who, pd_measure_function *measure, const void *of, double *figure_p,
+			struct pd_error *err)
 {
 	pid_t parent = getpid(), pid;
 	struct answer answer;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "measure/beside.h"
+#include "measure/companions.h"
 
 #include "base/mem.h"
 #include "base/shared_memory.h"
@@ -30,7 +30,7 @@ struct meeting {
 	struct seat seats[];            /* by number */
 };
 
-struct pd_beside {
+struct pd_companions {
 	int count, me;                  /* me: 0, the one that is timed, or 1 to count */
 	int members;                    /* all, when they have been started */
 	pid_t *pids;
@@ -63,20 +63,20 @@ static void out_of_memory(size_t bytes)
 	_exit(PD_EXIT_FAILED);
 }
 
-static int make_meeting(struct pd_beside *beside, int count, struct pd_error *err)
+static int make_meeting(struct pd_companions *companions, int count, struct pd_error *err)
 {
 	struct meeting *meeting;
 
-	beside->members = count + 1;
-	beside->meeting_bytes = sizeof(*meeting) + (size_t)beside->members * sizeof(struct seat);
-	meeting = mmap(NULL, beside->meeting_bytes, PROT_READ | PROT_WRITE,
+	companions->members = count + 1;
+	companions->meeting_bytes = sizeof(*meeting) + (size_t)companions->members * sizeof(struct seat);
+	meeting = mmap(NULL, companions->meeting_bytes, PROT_READ | PROT_WRITE,
 		       MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	if (meeting == MAP_FAILED)
 		return pd_error_failed(err, "mmap: %s", strerror(errno));
 	sem_init(&meeting->here, 1, 0);
-	for (int i = 0; i < beside->members; i++)
+	for (int i = 0; i < companions->members; i++)
 		sem_init(&meeting->seats[i].go, 1, 0);
-	beside->meeting = meeting;
+	companions->meeting = meeting;
 	return 0;
 }
 
@@ -86,12 +86,12 @@ static int ended_by_itself(struct pd_error *err)
 			       "out of memory, perhaps");
 }
 
-static bool all_live(const struct pd_beside *beside)
+static bool all_live(const struct pd_companions *companions)
 {
-	for (int i = 0; i < beside->count; i++) {
+	for (int i = 0; i < companions->count; i++) {
 		siginfo_t info = { .si_pid = 0 };
 
-		waitid(P_PID, (id_t)beside->pids[i], &info, WEXITED | WNOHANG | WNOWAIT);
+		waitid(P_PID, (id_t)companions->pids[i], &info, WEXITED | WNOHANG | WNOWAIT);
 		if (info.si_pid)
 			return false;
 	}
@@ -99,90 +99,90 @@ static bool all_live(const struct pd_beside *beside)
 }
 
 /* Waits for one more; nobody knows how long a step takes, so only the end of a process ends this. */
-static int wait_here(const struct pd_beside *beside, struct pd_error *err)
+static int wait_here(const struct pd_companions *companions, struct pd_error *err)
 {
 	struct timespec until;
 
-	while (sem_trywait(&beside->meeting->here) < 0) {
+	while (sem_trywait(&companions->meeting->here) < 0) {
 		clock_gettime(CLOCK_REALTIME, &until);
 		until.tv_sec++;
-		if (sem_timedwait(&beside->meeting->here, &until) == 0)
+		if (sem_timedwait(&companions->meeting->here, &until) == 0)
 			break;
-		if (!all_live(beside))
+		if (!all_live(companions))
 			return ended_by_itself(err);
 	}
 	return 0;
 }
 
-int pd_beside_meet(struct pd_beside *beside, struct pd_error *err)
+int pd_companions_meet(struct pd_companions *companions, struct pd_error *err)
 {
-	struct meeting *meeting = beside->meeting;
+	struct meeting *meeting = companions->meeting;
 
-	if (beside->me > 0) {
+	if (companions->me > 0) {
 		sem_post(&meeting->here);
-		while (sem_wait(&meeting->seats[beside->me].go) < 0)
+		while (sem_wait(&meeting->seats[companions->me].go) < 0)
 			;
 		return 0;
 	}
-	for (int i = 0; i < beside->count; i++)
-		if (wait_here(beside, err) < 0)
+	for (int i = 0; i < companions->count; i++)
+		if (wait_here(companions, err) < 0)
 			return -1;
 	/* Whoever goes on now comes back here before it looks at this again. */
 	meeting->called = false;
-	for (int i = 0; i < beside->count; i++)
+	for (int i = 0; i < companions->count; i++)
 		sem_post(&meeting->seats[i + 1].go);
 	return 0;
 }
 
-int pd_beside_members(const struct pd_beside *beside, int *me_p)
+int pd_companions_members(const struct pd_companions *companions, int *me_p)
 {
-	*me_p = beside->me;
-	return beside->members;
+	*me_p = companions->me;
+	return companions->members;
 }
 
-void pd_beside_show(struct pd_beside *beside, const void *shared)
+void pd_companions_show(struct pd_companions *companions, const void *shared)
 {
-	beside->meeting->seats[beside->me].shown = pd_shared_place_of(shared);
+	companions->meeting->seats[companions->me].shown = pd_shared_place_of(shared);
 }
 
-void pd_beside_map(struct pd_beside *beside, size_t begin, size_t bytes, float **parts)
+void pd_companions_map(struct pd_companions *companions, size_t begin, size_t bytes, float **parts)
 {
-	for (int i = 0; i < beside->members; i++) {
-		struct pd_shared_place place = beside->meeting->seats[i].shown;
+	for (int i = 0; i < companions->members; i++) {
+		struct pd_shared_place place = companions->meeting->seats[i].shown;
 
 		place.offset += begin;
 		parts[i] = place.pid ? pd_shared_map(&place, bytes) : NULL;
 		if (!parts[i])
-			beside->meeting->unmapped = true;
+			companions->meeting->unmapped = true;
 	}
 }
 
-void pd_beside_unmap(const struct pd_beside *beside, size_t bytes, float **parts)
+void pd_companions_unmap(const struct pd_companions *companions, size_t bytes, float **parts)
 {
-	for (int i = 0; i < beside->members; i++)
+	for (int i = 0; i < companions->members; i++)
 		if (parts[i])
 			pd_shared_unmap(parts[i], bytes);
 }
 
-bool pd_beside_mapped(const struct pd_beside *beside)
+bool pd_companions_mapped(const struct pd_companions *companions)
 {
-	return !beside->meeting->unmapped;
+	return !companions->meeting->unmapped;
 }
 
-int pd_beside_call(struct pd_beside *beside, struct pd_error *err)
+int pd_companions_call(struct pd_companions *companions, struct pd_error *err)
 {
-	beside->meeting->called = true;
-	return pd_beside_meet(beside, err);
+	companions->meeting->called = true;
+	return pd_companions_meet(companions, err);
 }
 
-bool pd_beside_called(const struct pd_beside *beside)
+bool pd_companions_called(const struct pd_companions *companions)
 {
-	return beside->meeting->called;
+	return companions->meeting->called;
 }
 
 /* Takes steps until it is killed by the process that started it. */
 static void neighbour(const struct pd_model *model, const struct pd_measure_options *options,
-		      struct pd_beside *beside, pid_t parent)
+		      struct pd_companions *companions, pid_t parent)
 {
 	struct pd_measure_options endless = *options;
 	struct pd_error err;
@@ -191,57 +191,57 @@ static void neighbour(const struct pd_model *model, const struct pd_measure_opti
 	if (getppid() != parent)
 		_exit(PD_EXIT_FAILED);
 	pd_mem_on_end(out_of_memory);
-	pd_measure_pin(beside->me, options->threads);
+	pd_measure_pin(companions->me, options->threads);
 	endless.endless = true;
-	endless.beside = beside;
+	endless.companions = companions;
 	endless.progress = NULL;
 	pd_measure_layers(model, &endless, &err);
 	_exit(PD_EXIT_FAILED);
 }
 
-struct pd_beside *pd_beside_start(const struct pd_model *model,
-				  const struct pd_measure_options *options, int count,
-				  struct pd_error *err)
+struct pd_companions *pd_companions_start(const struct pd_model *model,
+					  const struct pd_measure_options *options, int count,
+					  struct pd_error *err)
 {
-	struct pd_beside *beside = pd_zalloc(sizeof(*beside));
+	struct pd_companions *companions = pd_zalloc(sizeof(*companions));
 	struct pd_error ignored;
 	pid_t parent = getpid();
 
-	if (make_meeting(beside, count, err) < 0) {
-		free(beside);
+	if (make_meeting(companions, count, err) < 0) {
+		free(companions);
 		return NULL;
 	}
-	beside->pids = pd_calloc((size_t)count, sizeof(*beside->pids));
-	while (beside->count < count) {
+	companions->pids = pd_calloc((size_t)count, sizeof(*companions->pids));
+	while (companions->count < count) {
 		pid_t pid = fork();
 
 		if (pid == 0) {
-			beside->me = beside->count + 1;
-			neighbour(model, options, beside, parent);
+			companions->me = companions->count + 1;
+			neighbour(model, options, companions, parent);
 		}
 		if (pid < 0) {
 			pd_error_failed(err, "fork: %s", strerror(errno));
-			pd_beside_end(beside, &ignored);
+			pd_companions_end(companions, &ignored);
 			return NULL;
 		}
-		beside->pids[beside->count++] = pid;
+		companions->pids[companions->count++] = pid;
 	}
-	return beside;
+	return companions;
 }
 
-int pd_beside_end(struct pd_beside *beside, struct pd_error *err)
+int pd_companions_end(struct pd_companions *companions, struct pd_error *err)
 {
 	int result = 0, status;
 
-	for (int i = 0; i < beside->count; i++) {
-		kill(beside->pids[i], SIGKILL);
-		while (waitpid(beside->pids[i], &status, 0) < 0 && errno == EINTR)
+	for (int i = 0; i < companions->count; i++) {
+		kill(companions->pids[i], SIGKILL);
+		while (waitpid(companions->pids[i], &status, 0) < 0 && errno == EINTR)
 			;
 		if (!WIFSIGNALED(status) || WTERMSIG(status) != SIGKILL)
 			result = ended_by_itself(err);
 	}
-	munmap(beside->meeting, beside->meeting_bytes);
-	free(beside->pids);
-	free(beside);
+	munmap(companions->meeting, companions->meeting_bytes);
+	free(companions->pids);
+	free(companions);
 	return result;
 }

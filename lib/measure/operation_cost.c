@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "measure/operation.h"
+#include "measure/operation_cost.h"
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "measure/apart.h"
-#include "measure/figures.h"
+#include "measure/in_child.h"
+#include "measure/rounds.h"
 #include "run/supervisor.h"
 
 #include <math.h>
@@ -114,11 +114,11 @@ static int measure(const void *device, double *operation_ns_p, struct pd_error *
 	return 0;
 }
 
-int pd_measure_operation(const char *device, int64_t *operation_ns_p, struct pd_error *err)
+int pd_measure_operation_cost(const char *device, int64_t *operation_ns_p, struct pd_error *err)
 {
 	double ns;
 
-	if (pd_measure_apart("two workers that were to be timed", measure, device, &ns, err) < 0)
+	if (pd_measure_in_child("two workers that were to be timed", measure, device, &ns, err) < 0)
 		return -1;
 	*operation_ns_p = llround(ns);
 	return 0;

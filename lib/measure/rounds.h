@@ -2,7 +2,7 @@
 /* Statistics of many measurements. */
 #pragma once
 
-#include "base/figures.h"
+#include "base/median.h"
 #include "profile/profile.h"
 
 #include <stdint.h>

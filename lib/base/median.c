@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "base/figures.h"
+#include "base/median.h"
 
 #include "base/sort.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/copies.h"
+#include "plan/shared_gradients.h"
 
 #include "base/mem.h"
 #include "plan/memory.h"

@@ -20,30 +20,30 @@ void pd_measure_pin(int worker, int threads);
  * Each takes its steps when it likes, but for those to which the one that is timed calls: these all
  * begin at once, and all wait for the slowest before they update, as the replicas of a stage do.
  */
-struct pd_beside *pd_beside_start(const struct pd_model *model,
-				  const struct pd_measure_options *options, int count,
-				  struct pd_error *err);
+struct pd_companions *pd_companions_start(const struct pd_model *model,
+					  const struct pd_measure_options *options, int count,
+					  struct pd_error *err);
 /*
  * Ends and frees them.  Returns -1 if one had ended by itself, and so was not beside all the time.
  */
-int pd_beside_end(struct pd_beside *beside, struct pd_error *err);
+int pd_companions_end(struct pd_companions *companions, struct pd_error *err);
 
 /* Calls the others to a step, and waits for them; -1: one has ended by itself. */
-int pd_beside_call(struct pd_beside *beside, struct pd_error *err);
+int pd_companions_call(struct pd_companions *companions, struct pd_error *err);
 /* Tells a process beside whether it was called; it then meets the others as often as the one timed. */
-bool pd_beside_called(const struct pd_beside *beside);
+bool pd_companions_called(const struct pd_companions *companions);
 /* Sleeps until all of them are here; -1: one has ended by itself. */
-int pd_beside_meet(struct pd_beside *beside, struct pd_error *err);
+int pd_companions_meet(struct pd_companions *companions, struct pd_error *err);
 
 /* Returns how many they are, with the one that is timed, and sets the number of this process: 0 is timed. */
-int pd_beside_members(const struct pd_beside *beside, int *me_p);
+int pd_companions_members(const struct pd_companions *companions, int *me_p);
 /* Lets the others map this process's `shared` (pd_shared_alloc()), once all have met again. */
-void pd_beside_show(struct pd_beside *beside, const void *shared);
+void pd_companions_show(struct pd_companions *companions, const void *shared);
 /*
- * Maps so many bytes, from `begin` on, of what each has shown, by number.  pd_beside_unmap() unmaps
+ * Maps so many bytes, from `begin` on, of what each has shown, by number.  pd_companions_unmap() unmaps
  * them.
  */
-void pd_beside_map(struct pd_beside *beside, size_t begin, size_t bytes, float **parts);
-void pd_beside_unmap(const struct pd_beside *beside, size_t bytes, float **parts);
+void pd_companions_map(struct pd_companions *companions, size_t begin, size_t bytes, float **parts);
+void pd_companions_unmap(const struct pd_companions *companions, size_t bytes, float **parts);
 /* Tells, once all have met again, whether each could map all. */
-bool pd_beside_mapped(const struct pd_beside *beside);
+bool pd_companions_mapped(const struct pd_companions *companions);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A compiled stage's layers are described and prepared in order, and their parameters are named. */
-#include "device/compiled.h"
+#include "device/compiled_net.h"
 
 #include "base/mem.h"
 #include "base/rng.h"

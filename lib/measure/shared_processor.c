@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "measure/turns.h"
+#include "measure/shared_processor.h"
 
 #include "base/mem.h"
-#include "measure/apart.h"
+#include "measure/in_child.h"
 #include "measure/bench.h"
-#include "measure/beside.h"
+#include "measure/companions.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -110,12 +110,12 @@ static int measure(const void *of, double *in_turns_p, struct pd_error *err)
 	return status;
 }
 
-int pd_measure_turns(const struct pd_model *model, const struct pd_measure_options *options,
-		     double *in_turns_p, struct pd_error *err)
+int pd_measure_shared_processor(const struct pd_model *model, const struct pd_measure_options *options,
+				double *in_turns_p, struct pd_error *err)
 {
 	struct turns turns = { .model = model, .options = *options };
 
 	turns.options.threads = 1;
-	return pd_measure_apart("two workers that were to take turns", measure, &turns, in_turns_p,
-				err);
+	return pd_measure_in_child("two workers that were to take turns", measure, &turns, in_turns_p,
+				   err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "measure/figures.h"
+#include "measure/rounds.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -10,5 +10,5 @@ typedef int pd_measure_function(const void *of, double *figure_p, struct pd_erro
  * Has a child process measure(of), and returns the figure.  What it prints is discarded.  `who` are
  * those that are timed, for messages.  It forks, so call it before the process has threads.
  */
-int pd_measure_apart(const char *who, pd_measure_function *measure, const void *of, double *figure_p,
-		     struct pd_error *err);
+int pd_measure_in_child(const char *who, pd_measure_function *measure, const void *of, double *figure_p,
+			struct pd_error *err);

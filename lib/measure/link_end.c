@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "measure/end.h"
+#include "measure/link_end.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/sort.h"
 #include "device/rehearse.h"
 #include "device/submit.h"
-#include "measure/figures.h"
+#include "measure/rounds.h"
 #include "transport/routes.h"
 
 #include <errno.h>
@@ -275,7 +275,7 @@ static int measure(struct end *end, struct pd_link_answer *answer)
 	return 0;
 }
 
-static char *take(struct end *end, size_t bytes, struct pd_error *err)
+static char *allocate(struct end *end, size_t bytes, struct pd_error *err)
 {
 	char *memory = end->device ? end->device->ops->memory.alloc(end->device, bytes, err)
 				   : pd_zalloc(bytes);
@@ -334,8 +334,8 @@ int pd_link_end_live(const struct pd_link_ends *ends, int rank, int socket,
 
 	if (pd_gate_init(&end.gate, &answer->err) < 0 || open_ends(&end, ends, &answer->err) < 0)
 		return -1;
-	end.in = take(&end, ALL_BYTES, &answer->err);
-	end.out = take(&end, ALL_BYTES, &answer->err);
+	end.in = allocate(&end, ALL_BYTES, &answer->err);
+	end.out = allocate(&end, ALL_BYTES, &answer->err);
 	if (!end.in || !end.out)
 		return -1;
 	status = connect_ends(&end, socket, &answer->err);

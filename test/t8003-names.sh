@@ -1,0 +1,61 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# A public name of lib means one thing: no two headers define the same struct, enum, constant or macro.
+# An option that a message of lib names is one that a program has.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+
+# Prints "NAME FILE" for each struct, union, enum, enumerator and macro that headers define.  Left out are
+# parameters of lists (those that are undefined again), and what a back end defines for itself behind a seam.
+names() {
+	find "$1" \( -name "*.h" -o -name "*.cuh" \) -exec awk '
+		FNR == 1 { listed = 0; comment = 0 }
+		{ line = $0; while (match(line, /\/\*[^*]*\*+([^\/*][^*]*\*+)*\//))
+			line = substr(line, 1, RSTART - 1) " " substr(line, RSTART + RLENGTH) }
+		comment { if (!sub(/^.*\*\//, "", line)) next; comment = 0 }
+		line ~ /\/\*/ { sub(/\/\*.*/, "", line); comment = 1 }
+		line ~ /^#[ ]*define PD_/ { split(line, word, /[ (\t]+/); print word[word[1] == "#" ? 3 : 2], FILENAME }
+		line ~ /^#[ ]*undef PD_/ { split(line, word, /[ \t]+/); print "-" word[word[1] == "#" ? 3 : 2], FILENAME }
+		line ~ /(struct|union|enum) pd_[a-z0-9_]+ [{]/ {
+			match(line, /(struct|union|enum) pd_[a-z0-9_]+ [{]/)
+			split(substr(line, RSTART, RLENGTH), word, " "); print word[2], FILENAME }
+		line ~ /^enum/ { listed = 1 }
+		listed { rest = line; while (match(rest, /PD_[A-Z0-9_]+/)) {
+			name = substr(rest, RSTART, RLENGTH); rest = substr(rest, RSTART + RLENGTH)
+			if (rest ~ /^[ ]*(,|=|}|$)/ ) print name, FILENAME
+			sub(/^[^,}]*/, "", rest) } }
+		line ~ /}/ { listed = 0 }' {} + | sort -u |
+		awk 'sub(/^-/, "") { undefined[$1 " " $2] = 1; next }
+		     !undefined[$1 " " $2]'
+}
+
+test_ok "no two headers define the same name" '
+	names "$PD_SOURCE/lib" | grep -vE "lib/device/cpu/dnnl2.h|^pd_layout .*lib/device/c|^PD_INLINE " |
+		awk "files[\$1] { print \$1, files[\$1], \$2 } { files[\$1] = \$2 }" >twice
+	! cat twice | grep .
+'
+
+mkdir -p made/a made/b
+printf "enum pd_side { PD_LEFT, PD_SIDES };\n#define PD_ROOM 3\n" >made/a/one.h
+printf "enum pd_side { PD_UP = 1,\n\tPD_SIDES };\n/* struct pd_other { */\nint pd_f(int PD_ROOM);\n" >made/b/two.h
+test_ok "such names are found" '
+	[ "$(names made | cut -d" " -f1 | sort | uniq -d | paste -sd" ")" = "PD_SIDES pd_side" ]
+'
+
+# Prints the options that strings of lib name, each once; lib/layout/write.c writes those of Megatron.
+named() {
+	find "$PD_SOURCE/lib" -name "*.c" ! -path "*/layout/write.c" -exec sed -n "s/^[^\"]*\"//p" {} + |
+		tr " (=:;,./\"" "[\n*]" | sed -n "s/^--\([a-z][a-z0-9-]*\).*/\1/p" | sort -u
+}
+
+test_ok "every option that a message names is one of a program" '
+	for program in "$PD_BUILD"/bin/pd-*; do
+		case $program in *.o | *-worker) continue ;; esac
+		"$program" --help
+	done | sed -n "s/^ *\(-., \)*--\([a-z][a-z0-9-]*\).*/\2/p" | sort -u >options
+	named >named
+	[ "$(wc -l <named)" -gt 50 ]
+	comm -13 options named >unknown
+	! grep -vxE "completion|mpi|with-pmix" unknown
+'
+
+test_done
