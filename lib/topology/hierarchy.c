@@ -86,17 +86,21 @@ static bool narrows(const struct pd_members *members)
 	return members->dtype != PD_F32;
 }
 
-/* Two pieces of the chain, or of the ring, and what the buffer is rounded to. */
+/*
+ * Two pieces of the chain, or of the ring, where one comes while the other is added; and what the buffer is
+ * rounded to.
+ */
 static int64_t staging_bytes(const struct pd_members *members, int64_t bytes)
 {
 	size_t floats = (size_t)bytes / sizeof(float), chain = 0, ring = 0;
+	int pieces = pd_hierarchy_pieces(bytes);
 	struct pd_hierarchy h;
 
 	pd_hierarchy_of(members, 0, &h);
 	if (h.most > 1)
-		chain = 2 * pd_piece_most(floats, pd_hierarchy_pieces(bytes));
+		chain = (pieces > 1 ? 2 : 1) * pd_piece_most(floats, pieces);
 	if (h.hosts > 1)
-		ring = 2 * pd_piece_most(floats, h.hosts);
+		ring = (h.hosts > 2 ? 2 : 1) * pd_piece_most(floats, h.hosts);
 	return (int64_t)((chain > ring ? chain : ring) * sizeof(float)) +
 	       (narrows(members) ? bytes / 2 : 0);
 }
