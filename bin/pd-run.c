@@ -7,7 +7,7 @@
 #include "checkpoint/lock.h"
 #include "launch/hosts.h"
 #include "planner/expect.h"
-#include "run/supervisor.h"
+#include "supervisor/supervisor.h"
 #include "schedule/file.h"
 #include "transport/provider.h"
 

@@ -5,7 +5,7 @@
 #include "launch/process.h"
 #include "measure/flows.h"
 #include "measure/kinds.h"
-#include "run/rank.h"
+#include "rank/rank.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -29,5 +29,6 @@ int main(int argc, char **argv)
 	pd_process_begun();
 	return (int)pd_rank_main(atoi(argv[1]), PD_WORKER_FD,
 				 fcntl(PD_WORKER_EXCHANGE_FD, F_GETFD) < 0 ? -1 : PD_WORKER_EXCHANGE_FD,
-				 (const struct pd_rank_task *const []){ &pd_flows_task, &pd_kinds_task, NULL });
+				 (const struct pd_rank_task *const []){ &pd_training_task, &pd_flows_task, &pd_kinds_task,
+								       NULL });
 }

@@ -171,12 +171,12 @@ s/(input || !b->agree || b->request->weights != PD_WEIGHTS_2BW)/(input || true)/
 test/unit/bound test/t2001-plan.sh
 
 signal: a second one at once is a second wish
-lib/run/signals.c
+lib/supervisor/signals.c
 s/if (again \&\& now - s->wished_ns < SAME_WISH_NS)/if (again \&\& now < s->wished_ns)/
 test/t7007-signals.sh
 
 signal: what was ignored is not
-lib/run/signals.c
+lib/supervisor/signals.c
 s/ \&\& action.sa_handler != SIG_IGN//
 test/t7002-kill.sh test/t7007-signals.sh
 
@@ -216,7 +216,7 @@ s/before && worker_after(w, w->compute, before) < 0/before \&\& !w/
 test/t4001-weights.sh
 
 resume: a resumed run begins anew
-lib/run/resume.c
+lib/job/resume.c
 s/job->resume_step = info->step;/job->resume_step = 0;/
 test/t7001-resume.sh
 

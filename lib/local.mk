@@ -27,7 +27,9 @@ include lib/data/local.mk
 include lib/checkpoint/local.mk
 include lib/worker/local.mk
 include lib/launch/local.mk
-include lib/run/local.mk
+include lib/job/local.mk
+include lib/rank/local.mk
+include lib/supervisor/local.mk
 include lib/measure/local.mk
 include lib/replay/local.mk
 include lib/planner/local.mk

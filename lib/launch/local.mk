@@ -3,7 +3,8 @@ lib_libpd_a_SOURCES += lib/launch/channel.c lib/launch/channel.h \
 	lib/launch/launcher.h lib/launch/fork.c \
 	lib/launch/message.c lib/launch/message.h \
 	lib/launch/packed.c lib/launch/packed.h \
-	lib/launch/process.c lib/launch/process.h
+	lib/launch/process.c lib/launch/process.h \
+	lib/launch/task.c lib/launch/task.h
 # The one file that knows where programs are installed: all others compile alike for any prefix.
 lib/launch/process.$(OBJEXT): AM_CPPFLAGS += -DPD_LIBEXECDIR='"$(pkglibexecdir)"'
 # With PMIx, or with what says that there is none: programs of several hosts.

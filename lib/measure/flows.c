@@ -30,8 +30,7 @@ struct flow {
 };
 
 struct end {
-	struct pd_channel *channel;
-	struct pd_exchange *exchange;
+	struct pd_rank_process *process;
 	int ranks;
 	bool *peers;                    /* by rank */
 	struct pd_seat seat;
@@ -47,7 +46,7 @@ static int step(struct end *e, struct pd_error *err)
 	const struct pd_transport_ops *ops = e->transport->ops;
 	struct pollfd fds[] = { { .fd = ops->fd(e->transport), .events = POLLIN },
 				{ .fd = e->gate.fd, .events = POLLIN },
-				{ .fd = e->channel->fd, .events = POLLIN } };
+				{ .fd = e->process->channel.fd, .events = POLLIN } };
 	uint64_t count;
 	int moved = ops->progress(e->transport);
 
@@ -225,7 +224,7 @@ static int do_round(struct end *e, const json_t *message, struct pd_error *err)
 		json_decref(received);
 		return -1;
 	}
-	return pd_channel_send(e->channel, json_pack("{s:s, s:o, s:I}", "event", "measured", "flows",
+	return pd_channel_send(&e->process->channel, json_pack("{s:s, s:o, s:I}", "event", "measured", "flows",
 						     received, "latency_ns", (json_int_t)latency_ns), err);
 }
 
@@ -234,7 +233,7 @@ static int next_message(struct end *e, json_t **message_p, struct pd_error *err)
 {
 	int verdict;
 
-	while ((verdict = pd_channel_receive(e->channel, message_p)) == 0)
+	while ((verdict = pd_channel_receive(&e->process->channel, message_p)) == 0)
 		if (step(e, err) < 0)
 			return -1;
 	return verdict > 0 ? 0 : pd_error_failed(err, "the launcher is gone");
@@ -256,7 +255,7 @@ static int64_t memory_share(const struct end *e)
 
 static int connect_peers(struct end *e, json_t *message, struct pd_error *err)
 {
-	if (pd_exchange_get(e->exchange, e->peers, e->ranks, message, err) < 0)
+	if (pd_exchange_get(&e->process->exchange, e->peers, e->ranks, message, err) < 0)
 		return -1;
 	return pd_address_connect(e->transport, message, err);
 }
@@ -267,12 +266,12 @@ static int obey(struct end *e, struct pd_error *err)
 	json_t *message = json_pack("{s:s, s:I, s:b, s:o}", "event", "ready", "memory_bytes",
 				    (json_int_t)memory_share(e), "separate", e->device != NULL, "device_name",
 				    pd_json_shown(e->device_name));
-	int status = pd_exchange_put(e->exchange, address, message, err);
+	int status = pd_exchange_put(&e->process->exchange, address, message, err);
 	bool exit = false;
 
 	free(address);
 	if (status == 0)
-		status = pd_channel_send(e->channel, message, err);
+		status = pd_channel_send(&e->process->channel, message, err);
 	while (status == 0 && !exit && (status = next_message(e, &message, err)) == 0) {
 		exit = pd_message_is(message, "exit");
 		if (pd_message_is(message, "connect"))
@@ -319,22 +318,18 @@ static bool *find_peers(int rank, int ranks)
 	return peers;
 }
 
-static int run(struct pd_channel *channel, struct pd_exchange *exchange, const json_t *message,
-	       struct pd_error *err)
+static int run(struct pd_rank_process *process, const json_t *message, struct pd_error *err)
 {
+	static struct end e;            /* which transfers may still use when it has failed */
 	const char *device = pd_member_text(message, "device");
-	struct end e = { .channel = channel, .exchange = exchange };
-	struct pd_routes_config config = {
-		.rank = (int)pd_member_int(message, "rank"),
-		.ranks = (int)pd_member_int(message, "ranks"), .gate = &e.gate,
-	};
+	struct pd_routes_config config = { .rank = process->rank, .ranks = (int)pd_member_int(message, "ranks"),
+					   .gate = &e.gate };
 	int status;
 
 	pd_mem_for("messages that are timed");
 	if (pd_seat_parse(json_object_get(message, "seat"), &config.seat) < 0)
 		return pd_error_failed(err, "the launcher sent a seat that cannot be read");
-	e.seat = config.seat;
-	e.ranks = config.ranks;
+	e = (struct end){ .process = process, .seat = config.seat, .ranks = config.ranks };
 	if (pd_gate_init(&e.gate, err) < 0 || open_device(&e, &config, device, err) < 0)
 		return -1;
 	config.device = e.device;

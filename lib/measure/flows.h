@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "run/rank.h"
+#include "launch/task.h"
 
-/* For pd-worker; begins with {"event": "measure", "device", "rank", "ranks", "seat"}. */
+/* For pd-worker; begins with {"event": "measure", "device", "ranks", "seat"}. */
 extern const struct pd_rank_task pd_flows_task;

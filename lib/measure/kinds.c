@@ -38,8 +38,7 @@ static int take_options(const json_t *message, struct pd_measure_options *option
 	return 0;
 }
 
-static int run(struct pd_channel *channel, struct pd_exchange *exchange, const json_t *message,
-	       struct pd_error *err)
+static int run(struct pd_rank_process *process, const json_t *message, struct pd_error *err)
 {
 	struct pd_place place = pd_place_root("the model", json_object_get(message, "model"));
 	struct pd_model *model = pd_model_parse_at(&place, err);
@@ -47,7 +46,6 @@ static int run(struct pd_channel *channel, struct pd_exchange *exchange, const j
 	struct pd_profile *profile;
 	int status;
 
-	(void)exchange;
 	if (!model || take_options(message, &options, err) < 0)
 		return -1;
 	pd_measure_pin(0, options.threads);
@@ -57,8 +55,8 @@ static int run(struct pd_channel *channel, struct pd_exchange *exchange, const j
 	if (!profile)
 		return -1;
 	profile->workers = 1;
-	status = pd_channel_send(channel, json_pack("{s:s, s:o}", "event", "profiled", "profile",
-						    pd_profile_json(profile)), err);
+	status = pd_channel_send(&process->channel, json_pack("{s:s, s:o}", "event", "profiled", "profile",
+							      pd_profile_json(profile)), err);
 	pd_profile_free(profile);
 	return status;
 }

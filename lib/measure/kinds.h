@@ -8,7 +8,7 @@
 
 #include "launch/launcher.h"
 #include "measure/layers.h"
-#include "run/rank.h"
+#include "launch/task.h"
 
 struct pd_kind_profile {
 	struct pd_profile *profile;     /* owned */

@@ -500,10 +500,9 @@ static int start_all(struct measuring *m, const char *device, struct pd_error *e
 		machine->seats[r] = *m->launcher->ops->seat(m->launcher, r);
 		status = m->launcher->ops->start(m->launcher, r, err);
 		if (status == 0)
-			status = pd_channel_send(channel(m, r), json_pack("{s:s, s:s, s:i, s:i, s:o}",
-						 "event", "measure", "device", device, "rank", r, "ranks",
-						 machine->ranks, "seat",
-						 pd_seat_json(&machine->seats[r])), err);
+			status = pd_channel_send(channel(m, r), json_pack("{s:s, s:s, s:i, s:o}",
+						 "event", "measure", "device", device, "ranks", machine->ranks,
+						 "seat", pd_seat_json(&machine->seats[r])), err);
 	}
 	for (int r = 0; r < machine->ranks && status == 0; r++) {
 		json_t *ready = hear(m, r, "ready", err);

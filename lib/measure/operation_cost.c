@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "measure/in_child.h"
 #include "measure/rounds.h"
-#include "run/supervisor.h"
+#include "supervisor/supervisor.h"
 
 #include <math.h>
 #include <stdlib.h>

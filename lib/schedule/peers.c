@@ -44,7 +44,7 @@ static void add_agree(const struct pd_schedule *schedule, int rank, bool *peers)
 	}
 }
 
-/* Has the stage a state, which its first replica gives the others (lib/run/share.c)? */
+/* Has the stage a state, which its first replica gives the others (lib/rank/share.c)? */
 static bool has_state(const struct pd_plan *plan, const struct pd_stage *s)
 {
 	for (int l = s->first_layer; l < s->first_layer + s->layer_count; l++)

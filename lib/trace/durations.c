@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trace/durations.h"
 
+#include "base/json.h"
 #include "base/median.h"
 #include "base/mem.h"
 
@@ -77,4 +78,19 @@ void pd_expected_run_release(struct pd_expected_run *expected)
 	free(expected->ns);
 	free(expected->spreads);
 	*expected = (struct pd_expected_run){ 0 };
+}
+
+json_t *pd_durations_json(const struct pd_durations *durations)
+{
+	json_t *list = json_array();
+
+	for (int i = 0; i < durations->stage_count; i++)
+		for (int kind = 0; kind < PD_OP_KINDS; kind++) {
+			double ns = pd_durations_ns(durations, i, (enum pd_op_kind)kind);
+
+			if (ns > 0)
+				pd_json_add(list, json_pack("{s:i, s:i, s:f}", "stage", durations->stages[i],
+							    "kind", kind, "ns", ns));
+		}
+	return list;
 }

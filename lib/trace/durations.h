@@ -8,6 +8,8 @@
 #include "profile/spread.h"
 #include "trace/trace.h"
 
+#include <jansson.h>
+
 struct pd_durations;
 
 /* Keeps those of these stages. */
@@ -17,6 +19,8 @@ void pd_durations_free(struct pd_durations *durations);
 void pd_durations_add(struct pd_durations *durations, const struct pd_record *record);
 /* Returns the time of one such operation on stages[index], or 0 if there was none. */
 double pd_durations_ns(const struct pd_durations *durations, int index, enum pd_op_kind kind);
+/* Returns the durations of its stages for a message. */
+json_t *pd_durations_json(const struct pd_durations *durations);
 /* Tells whether durations of such operations are kept. */
 bool pd_durations_has(enum pd_op_kind kind);
 

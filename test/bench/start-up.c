@@ -10,12 +10,14 @@
  */
 #include "base/json.h"
 #include "base/mem.h"
+#include "job/job.h"
 #include "launch/meeting.h"
 #include "launch/place.h"
-#include "run/internal.h"
 #include "schedule/peers.h"
 #include "socket/socket.h"
+#include "supervisor/internal.h"
 #include "transport/address.h"
+#include "transport/routes.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* Tests the seats that the launcher of one machine assigns, and how a seat is sent to its rank. */
 #include "base/mem.h"
 #include "launch/launcher.h"
-#include "run/job.h"
+#include "job/job.h"
 
 #include "read_plan.h"
 #include "tap.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that the rates which a run reports are steady, though replicas end their minibatches together. */
-#include "run/pace.h"
+#include "supervisor/pace.h"
 
 #include "tap.h"
 
