@@ -122,6 +122,8 @@ static const struct pd_opt options[] = {
 	  &batch, 1, PD_MAX_EXTENT },
 	{ "chunks", 0, PD_OPT_COUNT, "V", "stages of each rank, interleaved (default: 2)", &chunks,
 	  1, 4096 },
+	{ "round", 0, PD_OPT_COUNT, "G", "microbatches that go through a stage before its rank's next one, interleaved "
+	  "(default: the ranks)", &request.round, 1, PD_MAX_ROUND },
 	{ "eager", 0, PD_OPT_FLAG, NULL, "do every forward that arrives before the first backward",
 	  &eager },
 	{ "recompute", 0, PD_OPT_STRING, "STAGES",
@@ -226,6 +228,9 @@ static int request_policy(struct pd_error *err)
 	if (chunks && !pd_schedule_has(request.schedule, PD_FACT_SHARES) && !request.any_schedule)
 		return pd_error_input(err, "--chunks: schedule \"%s\" has one stage on each rank; expected "
 				      "\"interleaved\"", schedules[schedule]);
+	if (request.round && !pd_schedule_has(request.schedule, PD_FACT_ROUNDS) && !request.any_schedule)
+		return pd_error_input(err, "--round: schedule \"%s\" has no rounds; expected \"interleaved\"",
+				      schedules[schedule]);
 	if (chunks && chunks != PD_PLANNER_CHUNKS && pd_schedule_has(request.schedule, PD_FACT_V))
 		return pd_error_input(err, "--chunks: schedule \"%s\" has %d on each rank, found %" PRId64,
 				      schedules[schedule], PD_PLANNER_CHUNKS, chunks);
@@ -490,13 +495,20 @@ static int join(struct pd_profile **profiles, int count, struct pd_error *err)
 /* Brings stages by hand into a list, of layers of the first profile; all are of one model. */
 static int list_stages(const struct pd_profile *profile, char **list_p, struct pd_error *err)
 {
+	int64_t round;
+
 	if (!request.stages)
 		return 0;
 	if (cut >= 0)
 		return pd_error_input(err, "--cut: --stages says itself where stages begin");
-	*list_p = pd_layout_stages(profile, request.stages, err);
+	*list_p = pd_layout_stages(profile, request.stages, &round, err);
 	request.stages = *list_p;
-	return *list_p ? 0 : -1;
+	if (!*list_p)
+		return -1;
+	if (request.round && round && request.round != round)
+		return pd_error_input(err, "--round: found %" PRId64 ", and --stages says %" PRId64, request.round, round);
+	request.round = round ? round : request.round;
+	return 0;
 }
 
 /*

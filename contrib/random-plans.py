@@ -77,6 +77,7 @@ def options(draw):
         given.append(f"--schedule={schedule}")
     if schedule == "interleaved":
         given += maybe(0.6, "chunks", [1, 2, 3])
+        given += maybe(0.3, "round", [2, 5, 8])
     given += maybe(0.6 if schedule is None else 1, "weights", WEIGHTS[schedule])
     given += maybe(0.4, "microbatches", [1, 2, 4, 5, 7, 8, 12]) or maybe(0.3, "batch", [64, 128, 256])
     given += maybe(0.3, "recompute", ["all", "auto", "none"])

@@ -446,6 +446,8 @@ test_ok "names and combinations that cannot be are refused in one sentence" '
 	refused "multiple of the 2 chunks" --schedule=interleaved --stages=4,4,4
 	refused "--chunks allows one" --schedule=interleaved --stages=6x2,6
 	refused "can be cut into 12 stages" --schedule=interleaved --chunks=13
+	refused "round: expected at least 4, the ranks of a path, found 3" --schedule=interleaved --round=3
+	refused "round: schedule \"zb-v\" has no rounds" --schedule=zb-v --round=4
 	refused "\"1f1b\" has one stage on each rank" --chunks=2
 	refused "\"zb-v\" has 2 on each rank" --schedule=zb-v --chunks=3
 	refused "prices schedule 1f1b" --cost=sosp19 --weights=2bw

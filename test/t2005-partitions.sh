@@ -59,6 +59,18 @@ test_ok "megatron: virtual stages, recomputation, and replicas" '
 	cat out
 	[ "$(cat out)" = "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout \"Et(|t)*7L\" --micro-batch-size 4 --global-batch-size 32 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1" ]
 	pd-plan $flush --stages="megatron:Et*4|t*4Lx2" --format=megatron eight.json | grep -q "^--pipeline-model-parallel-size 2 "'
+test_ok "megatron: rounds, there and back" '
+	set -- -q --topology=2@10GB/s --schedule=interleaved --microbatches=8
+	pd-plan "$@" --round=4 --format=megatron eight.json >args
+	grep -q " --microbatch-group-size-per-virtual-pipeline-stage 4\$" args
+	pd-plan "$@" --round=4 --cut=blocks eight.json | jq "del(.predicted)" >plan.json
+	jq -e ".round == 4" plan.json
+	pd-plan "$@" --stages="megatron:$(cat args)" eight.json | jq "del(.predicted)" | cmp - plan.json
+	pd-plan "$@" --stages="megatron:--pipeline-model-parallel-layout=Et*4|t*2|t|tL" eight.json | jq -e ".round == null"
+	refused "microbatches: Megatron needs a multiple of 3, the round, with schedule .*, found 8" "$@" --round=3 \
+		--format=megatron eight.json
+	refused "round: found 3, and --stages says 4" "$@" --round=3 --stages="megatron:$(cat args)" eight.json
+	refused "expected --pipeline-model-parallel-layout" "$@" --stages="megatron:--num-layers 4" eight.json'
 test_ok "megatron: attention, or normalisation, computed again in every block" '
 	PD_DEVICES=$PD_SOURCE/share/devices
 	export PD_DEVICES
@@ -155,7 +167,7 @@ test_ok "refused: what a system cannot say" '
 	for format in megatron deepspeed galvatron; do
 		refused "schedule: .* has no \"zb-h1\"" $flush --schedule=zb-h1 $halves --format=$format eight.json
 	done
-	refused "microbatches: Megatron needs a multiple of the 2 ranks" -q --topology=2@10GB/s --schedule=interleaved \
+	refused "microbatches: Megatron needs a multiple of 2, the ranks of a path" -q --topology=2@10GB/s --schedule=interleaved \
 		--microbatches=3 --format=megatron eight.json
 	refused "schedule: DeepSpeed has no \"gpipe\"" $flush --schedule=gpipe $halves --format=deepspeed eight.json
 	for format in torchtitan megatron deepspeed; do

@@ -24,6 +24,7 @@ chunks 2 5 5 5 5 >chunks-2x2
 chunks 2 3 4 3 3 4 3 >chunks-2x3
 chunks 3 3 4 3 3 4 3 >chunks-3x2
 cp residual-1 chunks-1
+ordered_jq '.round = 4' chunks-3x2 >rounds-3x2
 
 # An epoch has ten minibatches, and the run goes on into the next.  Where replicas add theirs, there are
 # full updates and partial ones.
@@ -58,7 +59,7 @@ interleaved flush 4 chunks-2x2
 interleaved flush 8 residual-1-1-1-1
 interleaved flush 6 chunks-2x3
 interleaved flush 3 chunks-2x2
-interleaved flush 7 chunks-3x2
+interleaved flush 7 chunks-3x2 rounds-3x2
 nf1b vertical-sync 2 residual-1-1 residual-1-1-1 residual-1-1-1-1
 nf1b vertical-sync 3 residual-1-1-1
 nf1b stash 2 residual-1-1 residual-1-1-1-1

@@ -96,6 +96,8 @@ test_ok "interleaved: two and three stages on each of two ranks, and replicated"
 				.stages |= [to_entries[] | .value + {ranks: \$r[.key]}]" >base.json
 		paired interleaved flush 4
 		paired interleaved flush 8
+		jq ".round = 3" base.json >longer.json && mv longer.json base.json
+		paired interleaved flush 8
 	done
 	plan residual 2 2 2 2 | jq "(.stages[0, 2].ranks) = [0, 1] |
 		(.stages[1, 3].ranks) = [2, 3]" >base.json

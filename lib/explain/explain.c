@@ -60,6 +60,8 @@ static void explain_head(const struct pd_plan *plan, FILE *out)
 		pd_schedule_kind_name[plan->schedule], pd_weight_kind_name[plan->weights]);
 	if (plan->microbatches > 1)
 		fprintf(out, ", %lld microbatches in a minibatch", (long long)plan->microbatches);
+	if (plan->round > 0)
+		fprintf(out, ", in rounds of %lld", (long long)plan->round);
 	fprintf(out, ", on %s\nperiod: ", pd_show_places(plan, places));
 	put_period(predicted, out);
 	fprintf(out, " per %s of %lld samples, "

@@ -8,6 +8,10 @@
 
 #include "base/error.h"
 
+/* Its arguments for a layout, and for the microbatches that go through a stage before its rank's next one. */
+#define PD_MEGATRON_LAYOUT "--pipeline-model-parallel-layout"
+#define PD_MEGATRON_ROUND "--microbatch-group-size-per-virtual-pipeline-stage"
+
 /* What a stage has. */
 struct pd_megatron_stage {
 	int decoders;

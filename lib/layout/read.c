@@ -7,7 +7,7 @@
 #include "base/opt.h"
 #include "layout/blocks.h"
 #include "layout/megatron.h"
-#include "topology/topology.h"
+#include "plan/plan.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -23,6 +23,7 @@ struct reading {
 	int64_t replicas;               /* of every stage */
 	FILE *out;                      /* the list */
 	int begun;                      /* layers in the list so far */
+	int64_t round;                  /* 0: not said */
 	struct pd_error *err;
 };
 
@@ -176,6 +177,40 @@ static int take_replicas(struct reading *r, char *text)
 	return pd_parse_count(times + 1, 1, PD_MAX_RANKS, &r->replicas, r->err);
 }
 
+/* Returns an argument, "--name value" or "--name=value", quoted or not; free() it; NULL: it is not there. */
+static char *argument(const char *text, const char *name)
+{
+	for (const char *at = strstr(text, name); at; at = strstr(at + 1, name)) {
+		const char *end = at + strlen(name), *value = end + strspn(end, "= \t\n");
+		char quote[] = { *value, 0 };
+		bool quoted = *value == '"' || *value == '\'';
+
+		if (value > end && (at == text || isspace((unsigned char)at[-1])))
+			return pd_format("%.*s", (int)strcspn(value + quoted, quoted ? quote : " \t\n"), value + quoted);
+	}
+	return NULL;
+}
+
+/* Makes arguments for Megatron the layout that is among them; other texts stay. */
+static int take_arguments(struct reading *r, char **text_p)
+{
+	char *layout, *round;
+	int result = 0;
+
+	if (strncmp(*text_p, "--", 2) != 0)
+		return 0;
+	layout = argument(*text_p, PD_MEGATRON_LAYOUT);
+	round = argument(*text_p, PD_MEGATRON_ROUND);
+	if (!layout)
+		result = pd_error_input(r->err, "expected " PD_MEGATRON_LAYOUT " among Megatron's arguments");
+	else if (round && pd_parse_count(round, 1, PD_MAX_ROUND, &r->round, r->err) < 0)
+		result = pd_error_prefix(r->err, PD_MEGATRON_ROUND);
+	free(round);
+	free(*text_p);
+	*text_p = layout;
+	return result;
+}
+
 static int read(struct reading *r, const char *text)
 {
 	static const struct {
@@ -194,7 +229,7 @@ static int read(struct reading *r, const char *text)
 		if (strncmp(text, words[i].prefix, length) != 0)
 			continue;
 		rest = pd_strdup(text + length);
-		if (words[i].file || take_replicas(r, rest) == 0)
+		if (words[i].file || (take_arguments(r, &rest) == 0 && take_replicas(r, rest) == 0))
 			result = words[i].read(r, rest);
 		free(rest);
 		return result;
@@ -203,13 +238,14 @@ static int read(struct reading *r, const char *text)
 			      "found \"%.60s\"", text);
 }
 
-char *pd_layout_stages(const struct pd_profile *profile, const char *text, struct pd_error *err)
+char *pd_layout_stages(const struct pd_profile *profile, const char *text, int64_t *round_p, struct pd_error *err)
 {
 	struct reading r = { .profile = profile, .replicas = 1, .err = err };
 	char *list = NULL;
 	size_t size;
 	int result;
 
+	*round_p = 0;
 	if (!strchr(text, ':'))
 		return pd_strdup(text);
 	pd_blocks_init(&r.blocks, profile);
@@ -217,6 +253,7 @@ char *pd_layout_stages(const struct pd_profile *profile, const char *text, struc
 	result = read(&r, text);
 	pd_mem_stream_close(r.out);
 	pd_blocks_release(&r.blocks);
+	*round_p = r.round;
 	if (result == 0)
 		return list;
 	pd_error_prefix(err, "--stages");

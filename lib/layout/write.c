@@ -152,17 +152,18 @@ static bool reruns_in_part(const struct pd_plan *plan)
 	return any;
 }
 
-/* Megatron's interleaved schedule goes in whole rounds, of a microbatch for each rank of a path. */
+/* Megatron's interleaved schedule goes in rounds, of which the last must be whole for it to be the plan's. */
 static int check_rounds(const struct layout *layout, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
-	int64_t round = plan->rank_count;
+	int64_t local = plan->microbatches / plan->stages[0].replicas, round = plan->round ? plan->round : layout->ranks;
 
-	if (!pd_schedule_has(plan->schedule, PD_FACT_SHARES) || plan->microbatches % round == 0)
+	if (!pd_schedule_has(plan->schedule, PD_FACT_ROUNDS) || local % round == 0)
 		return 0;
-	return pd_error_input(err, "%s: microbatches: %s needs a multiple of the %" PRId64 " ranks with schedule \"%s\", "
-			      "found %" PRId64, pd_plan_name(plan), layout->who, round,
-			      pd_schedule_kind_name[plan->schedule], plan->microbatches);
+	return pd_error_input(err, "%s: microbatches: %s needs a multiple of %" PRId64 ", %s, with schedule \"%s\", "
+			      "found %" PRId64 "%s", pd_plan_name(plan), layout->who, round,
+			      plan->round ? "the round" : "the ranks of a path", pd_schedule_kind_name[plan->schedule],
+			      local, plan->stages[0].replicas > 1 ? " of each replica" : "");
 }
 
 /* A stage that has one microbatch in flight gains nothing by recomputing, and never does in a plan. */
@@ -273,7 +274,7 @@ static int write_megatron(struct layout *layout, struct pd_error *err)
 	if (result == 0) {
 		char *text = pd_megatron_text(stages, plan->stage_count);
 
-		fprintf(layout->out, "--pipeline-model-parallel-size %d --pipeline-model-parallel-layout \"%s\" "
+		fprintf(layout->out, "--pipeline-model-parallel-size %d " PD_MEGATRON_LAYOUT " \"%s\" "
 			"--micro-batch-size %" PRId64 " --global-batch-size %" PRId64 "%s", layout->ranks, text,
 			plan->profile->batch_size, plan->profile->batch_size * plan->microbatches,
 			layout->recompute ? " --recompute-granularity full --recompute-method uniform "
@@ -282,6 +283,8 @@ static int write_megatron(struct layout *layout, struct pd_error *err)
 			if (layout->again[m])
 				fprintf(layout->out, "%s %s", n++ == 0 ? " --recompute-granularity selective "
 									 "--recompute-modules" : "", modules[m].name);
+		if (plan->round > 0)
+			fprintf(layout->out, " " PD_MEGATRON_ROUND " %" PRId64, plan->round);
 		if (plan->profile->group.tensor > 1)
 			fprintf(layout->out, " --tensor-model-parallel-size %" PRId64 "%s",
 				plan->profile->group.tensor,

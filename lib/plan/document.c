@@ -379,7 +379,7 @@ static int read_profiles(const struct pd_place *place, struct pd_plan *plan, str
 static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct pd_error *err)
 {
 	static const char *const known[] = { "format", "version", "profile", "profiles", "topology",
-					     "schedule", "weights", "startup", "microbatches",
+					     "schedule", "weights", "startup", "microbatches", "round",
 					     "agree", "reducer", "gradient_dtype",
 					     "bucket_bytes", "sparse", "stages", "order",
 					     "predicted", NULL };
@@ -409,6 +409,7 @@ static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct 
 	topology = pd_place_key(place, "topology");
 	if (pd_json_opt_int(place, "microbatches", 1, PD_MAX_EXTENT, &plan->microbatches,
 			    err) < 0 ||
+	    pd_json_opt_int(place, "round", 1, PD_MAX_ROUND, &plan->round, err) < 0 ||
 	    pd_json_opt_bool(place, "agree", &plan->agree, err) < 0 ||
 	    pd_json_opt_int(place, "bucket_bytes", 1, PD_MAX_BYTES, &plan->bucket_bytes, err) < 0 ||
 	    read_sparse(place, plan, err) < 0 ||
@@ -486,6 +487,7 @@ json_t *pd_plan_json(const struct pd_plan *plan)
 	/* A key with its default is left out. */
 	json_t *startup = plan->startup == PD_STARTUP_FRUGAL
 		? NULL : json_string(pd_startup_kind_name[plan->startup]);
+	json_t *round = plan->round > 0 ? json_integer(plan->round) : NULL;
 	json_t *agree = plan->agree ? json_true() : NULL;
 	json_t *reducer = plan->reducer == PD_REDUCER_dense
 		? NULL : json_string(pd_reducer_kind_name[plan->reducer]);
@@ -498,12 +500,12 @@ json_t *pd_plan_json(const struct pd_plan *plan)
 
 	for (int s = 0; s < plan->stage_count; s++)
 		pd_json_add(stages, stage_json(plan, s));
-	return json_pack("{ss si so so ss ss so* sI so* so* so* so* so* so so* so}", "format", "pd-plan", "version", 1,
+	return json_pack("{ss si so so ss ss so* sI so* so* so* so* so* so* so so* so}", "format", "pd-plan", "version", 1,
 			 pd_plan_kinds(plan) > 1 ? "profiles" : "profile", profiles_json(plan),
 			 "topology", pd_topology_json(&plan->topology),
 			 "schedule", pd_schedule_kind_name[plan->schedule],
 			 "weights", pd_weight_kind_name[plan->weights], "startup", startup,
-			 "microbatches", plan->microbatches, "agree", agree, "reducer", reducer,
+			 "microbatches", plan->microbatches, "round", round, "agree", agree, "reducer", reducer,
 			 "gradient_dtype", dtype, "bucket_bytes", bucket, "sparse", sparse,
 			 "stages", stages, "order", pd_plan_order_json(plan),
 			 "predicted", pd_prediction_json(&plan->predicted));

@@ -13,6 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define PD_MAX_ROUND 65536
+
 enum pd_startup_kind {
 #define STARTUP_KIND(symbol, name, what) PD_STARTUP_##symbol,
 #include "plan/startup_kind.def"
@@ -107,6 +109,8 @@ struct pd_plan {
 	enum pd_weight_kind weights;
 	enum pd_startup_kind startup;
 	int64_t microbatches;
+	int64_t round;                  /* microbatches of a replica that go through a stage before its rank's next one
+					   (PD_FACT_ROUNDS); 0: as many as a path has ranks */
 	bool agree;                     /* all stages agree on every update (operation agree) */
 	enum pd_reducer_kind reducer;   /* sums the gradients of replicas */
 	enum pd_dtype gradient_dtype;   /* what they are rounded to before they travel, or PD_F32 */

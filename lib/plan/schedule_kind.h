@@ -26,6 +26,7 @@ enum pd_schedule_fact {
 	PD_FACT_SHARES = 1 << 1,        /* a rank has several stages */
 	PD_FACT_V = 1 << 9,             /* the other way for every second of them */
 	PD_FACT_ORDERED = 1 << 10,      /* the plan has its order */
+	PD_FACT_ROUNDS = 1 << 11,       /* microbatches take turns in rounds, whose length is the plan's */
 	PD_FACT_STRAIGHT = 1 << 2,      /* no stage has replicas */
 	PD_FACT_MINIBATCHES = 1 << 3,   /* warm-ups count minibatches */
 	PD_FACT_LEADS = 1 << 4,         /* warm-ups and the start-up are the plan's */

@@ -216,6 +216,7 @@ static struct pd_plan *plan_with(struct pd_task *task, struct pd_plan_request *r
 			: pd_schedule_has(request->schedule, PD_FACT_V) ? PD_PLANNER_CHUNKS
 			: task->request->chunks || pd_schedule_has(request->schedule, PD_FACT_ORDERED)
 			? task->request->chunks : PD_PLANNER_CHUNKS;
+	request->round = pd_schedule_has(request->schedule, PD_FACT_ROUNDS) ? task->request->round : 0;
 	one.request = request;
 	one.straight = is_straight(request);
 	plan = solve(&one, time_ns_p, err);

@@ -32,6 +32,7 @@ struct pd_plan_request {
 	enum pd_startup_kind startup;   /* eager: only with 1f1b */
 	int64_t microbatches;           /* per update; 0: the usual number */
 	int chunks;                     /* stages per rank if interleaved, else 0 */
+	int64_t round;                  /* as in a plan, with schedules that have rounds */
 	bool agree;                     /* all stages agree on every update: 2bw and flush */
 	int64_t bucket_bytes;           /* as in a plan */
 	enum pd_dtype gradient_dtype;   /* as in a plan */

@@ -121,6 +121,8 @@ static int apply_schedule(const struct pd_what_if *what, struct pd_plan *plan,
 	plan->schedule = (enum pd_schedule_kind)schedule;
 	if (!pd_schedule_has(plan->schedule, PD_FACT_LEADS))
 		plan->startup = PD_STARTUP_FRUGAL;
+	if (!pd_schedule_has(plan->schedule, PD_FACT_ROUNDS))
+		plan->round = 0;
 	plan->weights = (enum pd_weight_kind)weights;
 	if (what->microbatches)
 		plan->microbatches = what->microbatches;

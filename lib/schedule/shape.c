@@ -17,6 +17,9 @@ static int check_kind(const struct pd_plan *plan, struct pd_error *err)
 		return pd_error_input(err, "%s: startup \"%s\" goes with schedule \"1f1b\", "
 				      "found \"%s\"", pd_plan_name(plan), pd_startup_kind_name[plan->startup],
 				      pd_schedule_kind_name[plan->schedule]);
+	if (plan->round > 0 && !pd_schedule_has(plan->schedule, PD_FACT_ROUNDS))
+		return pd_error_input(err, "%s: round: schedule \"%s\" has no rounds: expected it with \"interleaved\"",
+				      pd_plan_name(plan), pd_schedule_kind_name[plan->schedule]);
 	if (pd_schedule_goes_with(plan->schedule, plan->weights))
 		return 0;
 	for (int w = 0; w < PD_WEIGHT_KINDS; w++)

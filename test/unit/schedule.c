@@ -379,7 +379,7 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 	static const struct {
 		enum pd_schedule_kind schedule;
 		enum pd_weight_kind weights;
-		int microbatches, positions;
+		int microbatches, positions, round;
 	} kinds[] = {
 		{ PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 6 }, { PD_SCHEDULE_1F1B, PD_WEIGHTS_STASH, 12 },
 		{ PD_SCHEDULE_1F1B, PD_WEIGHTS_VERTICAL_SYNC, 1 },
@@ -400,6 +400,7 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 16, 8 },
 		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 40, 4 },
 		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 3, 2 }, { PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 9, 4 },
+		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 13, 4, 6 }, { PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 7, 2, 5 },
 		{ PD_SCHEDULE_ZB_H2, PD_WEIGHTS_FLUSH, 6 }, { PD_SCHEDULE_ZB_H2, PD_WEIGHTS_FLUSH, 12 },
 		{ PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 2, 1 }, { PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 3, 2 },
 		{ PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 6, 4 }, { PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 8, 4 },
@@ -442,6 +443,7 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 			plan->schedule = kinds[k].schedule;
 			plan->weights = kinds[k].weights;
 			plan->microbatches = kinds[k].microbatches;
+			plan->round = kinds[k].round;
 			for (int s = 0; s < plan->stage_count && fits; s++) {
 				plan->stages[s].recompute = recompute;
 				/* 2bw admits no more ahead than a batch, nf1b has no replicas. */
@@ -770,17 +772,72 @@ static bool computes(const struct pd_schedule *schedule, int rank, const struct 
 
 	pd_cursor_init(&cursor, schedule, rank, &phase, 0);
 	while (pd_cursor_next(&cursor, &op))
-		if (op.kind == PD_OP_forward || op.kind == PD_OP_backward_input || op.kind == PD_OP_backward_weight) {
+		if (op.kind == PD_OP_forward || op.kind == PD_OP_backward || op.kind == PD_OP_backward_input ||
+		    op.kind == PD_OP_backward_weight) {
 			const struct pd_order_op *at = &list->ops[k < list->count ? k : 0];
-			bool whole = at->pass == PD_ORDER_B;
+			bool whole = at->pass == PD_ORDER_B && schedule->splits;
+			enum pd_op_kind kind = whole ? kinds[PD_ORDER_I + in_parts]
+					     : at->pass == PD_ORDER_B ? PD_OP_backward : kinds[at->pass];
 
-			same = same && k < list->count && op.kind == kinds[whole ? PD_ORDER_I + in_parts : at->pass] &&
-			       op.stage == at->stage && op.microbatch == at->microbatch;
+			same = same && k < list->count && op.kind == kind && op.stage == at->stage && op.microbatch == at->microbatch;
 			in_parts = whole && !in_parts;
 			k += !in_parts;
 		}
 	pd_cursor_release(&cursor);
 	return same && k == list->count;
+}
+
+/* Checks rounds of all lengths, those longer than a group too, against lib/order, which knows no ticks. */
+static void check_rounds(int p, int chunks)
+{
+	static const int ones[16] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+	int wrong = 0, count = 0;
+
+	for (int g = p; g <= 2 * p + 1; g++)
+		for (int m = 1; m <= 3 * g + 1; m++, count++) {
+			int layers[16] = { 0 };
+			struct pd_order *order = pd_order_interleaved(p, chunks, m, g < m ? g : m > p ? m : p);
+			struct pd_schedule *schedule;
+			struct pd_plan *plan;
+			struct pd_error err;
+			bool same;
+
+			for (int l = 0; l < 16; l++)
+				layers[l < chunks * p ? l : chunks * p - 1]++;
+			plan = plan_of(sixteen, chunks * p, layers, ones);
+			plan->rank_count = p;
+			plan->round = g;
+			use(plan, PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, m);
+			schedule = pd_schedule_new(plan, &err);
+			same = schedule && pd_order_certify(order, NULL, &err) == 0;
+			for (int q = 0; q < p && same; q++)
+				same = computes(schedule, q, &order->lists[q]);
+			if (!same)
+				diag("%d ranks, rounds of %d, %d microbatches", p, g, m);
+			wrong += !same;
+			pd_schedule_free(schedule);
+			pd_plan_free(plan);
+			pd_order_free(order);
+		}
+	is_int(wrong, 0, "interleaved, %d chunks on %d ranks: in rounds as listed, in %d cases", chunks, p, count);
+}
+
+static void check_round_refused(void)
+{
+	struct pd_plan *plan = plan_of("a<x b<a c<b d<c", 4, (int[]){ 1, 1, 1, 1 }, (int[]){ 1, 1, 1, 1 });
+	struct pd_error err;
+
+	plan->rank_count = 2;
+	use(plan, PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 8);
+	plan->round = 1;
+	ok(!pd_schedule_new(plan, &err) && strstr(err.text, "round: expected at least 2, the ranks of a path, found 1"),
+	   "a round shorter than a path is refused: %s", err.text);
+	pd_plan_free(plan);
+	plan = plan_of("a<x b<a", 2, (int[]){ 1, 1 }, (int[]){ 1, 1 });
+	plan->round = 2;
+	ok(!pd_schedule_new(plan, &err) && strstr(err.text, "round: schedule \"1f1b\" has no rounds"),
+	   "rounds of 1f1b are refused: %s", err.text);
+	pd_plan_free(plan);
 }
 
 /* Checks that what is computed is in the order that lib/order makes, and certifies. */
@@ -825,6 +882,10 @@ int main(void)
 	check_figures();
 	check_buckets();
 	check_interleaved();
+	check_rounds(2, 3);
+	check_rounds(4, 2);
+	check_rounds(1, 3);
+	check_round_refused();
 	check_listed(PD_SCHEDULE_ZB_V, pd_order_zb_v);
 	check_listed(PD_SCHEDULE_V_HALF, pd_order_v_half);
 	check_listed(PD_SCHEDULE_V_MIN, pd_order_v_min);

@@ -213,6 +213,7 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_pa
 	/* If the weights do not allow this, the plan is refused when its schedule is made. */
 	plan->agree = request->agree || pd_planner_agrees(request, task->profile, plan->weights);
 	plan->startup = request->startup;
+	plan->round = request->round;
 	if (request->chunks) {
 		plan->rank_count = partition->stage_count / request->chunks;
 		for (int s = 0; s < plan->stage_count; s++)
