@@ -8,7 +8,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/finite.h lib/base/half.h lib/base/inline.h lib/base/json.c lib/base/json.h \
 	lib/base/json_limit.c lib/base/json_limit.h lib/base/lines.c lib/base/lines.h \
 	lib/base/map.c lib/base/map.h lib/base/median.c lib/base/median.h \
-	lib/base/mem.c lib/base/mem.h lib/base/names.c lib/base/names.h lib/base/number.c \
+	lib/base/mem.c lib/base/mem.h lib/base/minmax.h lib/base/names.c lib/base/names.h lib/base/number.c \
 	lib/base/opt.c lib/base/opt.h lib/base/processors.h lib/base/program.c lib/base/program.h \
 	lib/base/progress_bar.c lib/base/progress_bar.h lib/base/pulse.c lib/base/pulse.h \
 	lib/base/rng.h lib/base/shared_memory.c lib/base/shared_memory.h lib/base/sort.h \

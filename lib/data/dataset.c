@@ -21,9 +21,9 @@ static bool is_taken(const struct pd_model *model, int input, int64_t number)
 {
 	for (int l = 0; l < model->layer_count; l++) {
 		const struct pd_layer *layer = &model->layers[l];
-		bool inside = number >= layer->least && number < layer->limit;
+		bool inside = number >= layer->index_least && number < layer->index_limit;
 
-		if (layer->limit > 0 && takes(layer, input) && !inside && number != layer->other)
+		if (layer->index_limit > 0 && takes(layer, input) && !inside && number != layer->index_other)
 			return false;
 	}
 	return true;
@@ -37,14 +37,14 @@ struct pd_dataset_range pd_dataset_range(const struct pd_model *model, int input
 	for (int l = 0; l < model->layer_count; l++) {
 		const struct pd_layer *layer = &model->layers[l];
 
-		if (layer->limit == 0 || !takes(layer, input))
+		if (layer->index_limit == 0 || !takes(layer, input))
 			continue;
-		if (layer->least > range.least)
-			range.least = layer->least;
-		if (layer->limit < range.limit)
-			range.limit = layer->limit;
-		if (layer->other != PD_NO_NUMBER)
-			other = layer->other;
+		if (layer->index_least > range.least)
+			range.least = layer->index_least;
+		if (layer->index_limit < range.limit)
+			range.limit = layer->index_limit;
+		if (layer->index_other != PD_NO_NUMBER)
+			other = layer->index_other;
 	}
 	range.other = other != PD_NO_NUMBER && is_taken(model, input, other) ? other : range.least;
 	return range;

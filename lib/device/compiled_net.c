@@ -29,13 +29,13 @@ static void layer_init(struct pd_compiled *net, int index)
 		l->kind = l->kind->broadcast;
 	l->index = index;
 	l->inside = index >= net->first && index < net->first + net->count;
-	l->group = layer->shares >= 0 ? layer->shares : index;
+	l->model_owner = layer->shares >= 0 ? layer->shares : index;
 	l->frozen = layer->frozen && layer->parameter_count > 0;
-	l->owner = net->copies || l->frozen ? index : l->group;
+	l->owner = net->copies || l->frozen ? index : l->model_owner;
 	l->in = pd_calloc(n, sizeof(*l->in));
 	l->in_shape = pd_calloc(n, sizeof(*l->in_shape));
 	l->wants = pd_calloc(n, sizeof(*l->wants));
-	l->completes = pd_calloc(n, sizeof(*l->completes));
+	l->completes_relu = pd_calloc(n, sizeof(*l->completes_relu));
 	l->before = pd_calloc(n, sizeof(*l->before));
 	l->contributions = pd_calloc(n, sizeof(*l->contributions));
 	l->src = pd_calloc(n, sizeof(*l->src));
@@ -47,8 +47,8 @@ static void layer_init(struct pd_compiled *net, int index)
 	net->parameters[index] = pd_calloc(n, sizeof(**net->parameters));
 	for (int s = 0; s < layer->state_count; s++)
 		l->state_bytes += state_bytes(&layer->states[s]);
-	if (net->home[l->owner] < 0)
-		net->home[l->owner] = index;
+	if (net->first_user[l->owner] < 0)
+		net->first_user[l->owner] = index;
 }
 
 /*
@@ -61,12 +61,12 @@ static void find_adders(struct pd_compiled *net)
 	int *next = pd_calloc((size_t)net->model->layer_count, sizeof(*next));
 
 	for (int l = net->model->layer_count - 1; l >= 0; l--) {
-		int *m = &next[net->layers[l].group];
+		int *m = &next[net->layers[l].model_owner];
 
 		if (*m > 0 && !net->layers[l].frozen) {
 			net->layers[l].shared = net->layers[*m - 1].shared = true;
-			net->layers[l].adds = !net->copies;
-			net->layers[l].adds_room = true;
+			net->layers[l].adds_gradient = !net->copies;
+			net->layers[l].may_add_gradient = true;
 		}
 		*m = l + 1;
 	}
@@ -80,7 +80,7 @@ static int first_of(const struct pd_compiled *net, int index)
 
 	if (!net->copies || net->layers[index].frozen)
 		return net->layers[index].owner;
-	while (net->layers[first].group != net->layers[index].group)
+	while (net->layers[first].model_owner != net->layers[index].model_owner)
 		first++;
 	return first;
 }
@@ -89,7 +89,7 @@ static int first_of(const struct pd_compiled *net, int index)
 static bool are_plain(const struct pd_compiled *net, int index)
 {
 	for (int l = 0; l < net->model->layer_count; l++)
-		if (net->layers[l].group == net->layers[index].group &&
+		if (net->layers[l].model_owner == net->layers[index].model_owner &&
 		    net->layers[l].kind->plain_parameters)
 			return true;
 	return false;
@@ -148,9 +148,9 @@ static void named_add(struct pd_compiled *net, int index, enum pd_part part, int
 	struct pd_named *n = &net->named[net->named_count++];
 
 	if (part != PD_PART_STATE)
-		layer = &net->model->layers[net->layers[index].group];
+		layer = &net->model->layers[net->layers[index].model_owner];
 	n->name = pd_format("%s.%s", layer->name, tensor->name);
-	n->copy = part != PD_PART_STATE && net->layers[index].group != index;
+	n->copy = part != PD_PART_STATE && net->layers[index].model_owner != index;
 	n->part = part;
 	n->layer = index;
 	n->which = which;
@@ -184,7 +184,7 @@ static void list_tied_layers(struct pd_compiled *net)
 	for (int l = net->first; l < net->first + net->count && net->copies; l++)
 		if (net->layers[l].shared)
 			net->tied_layers[net->tied_layer_count++] = (struct pd_tied_layer){
-				.layer = l, .owner = net->layers[l].group,
+				.layer = l, .owner = net->layers[l].model_owner,
 				.offset = net->step_offset[l], .bytes = net->step_bytes[l],
 			};
 }
@@ -237,10 +237,10 @@ struct pd_compiled *pd_compiled_new(struct pd_device *device,
 	net->layers = pd_calloc(layers, sizeof(*net->layers));
 	net->tensors = pd_calloc((size_t)pd_model_tensors(model), sizeof(*net->tensors));
 	net->parameters = pd_calloc(layers, sizeof(*net->parameters));
-	net->home = pd_calloc(layers, sizeof(*net->home));
+	net->first_user = pd_calloc(layers, sizeof(*net->first_user));
 	net->step_offset = pd_calloc(layers, sizeof(*net->step_offset));
 	net->step_bytes = pd_calloc(layers, sizeof(*net->step_bytes));
-	memset(net->home, -1, layers * sizeof(*net->home));
+	memset(net->first_user, -1, layers * sizeof(*net->first_user));
 	net->measure = config->measure;
 	for (int l = 0; l < model->layer_count; l++) {
 		layer_init(net, l);
@@ -266,7 +266,7 @@ void pd_compiled_free(struct pd_compiled *net)
 		free(l->in);
 		free(l->in_shape);
 		free(l->wants);
-		free(l->completes);
+		free(l->completes_relu);
 		free(l->before);
 		free(l->contributions);
 		free(l->src);
@@ -280,7 +280,7 @@ void pd_compiled_free(struct pd_compiled *net)
 	free(net->layers);
 	free(net->tensors);
 	free(net->parameters);
-	free(net->home);
+	free(net->first_user);
 	free(net->step_offset);
 	free(net->step_bytes);
 	for (int i = 0; i < net->named_count; i++)
@@ -378,7 +378,7 @@ size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *
 
 /* Four numbers of a uniform distribution, in [-1, 1), or of the standard normal one (Box and
  * Muller 1958). */
-static void four(struct pd_random4 r, bool normal, float out[4])
+static void four_numbers(struct pd_random4 r, bool normal, float out[4])
 {
 	for (int k = 0; k < 4 && !normal; k++)
 		out[k] = 2 * pd_unit(r.v[k]) - 1;
@@ -394,7 +394,7 @@ static void four(struct pd_random4 r, bool normal, float out[4])
 static void fill_random(const struct pd_compiled *net, const struct pd_named *named,
 			const struct pd_layer_tensor *tensor, float *host)
 {
-	int group = net->layers[named->layer].group;
+	int group = net->layers[named->layer].model_owner;
 	uint64_t number = (uint64_t)pd_model_number(net->model, group);
 	uint64_t stream = pd_rng_parameter(number, (unsigned)named->which);
 
@@ -404,7 +404,7 @@ static void fill_random(const struct pd_compiled *net, const struct pd_named *na
 						(uint32_t)counter);
 		float numbers[4];
 
-		four(r, tensor->begins == PD_BEGINS_NORMAL, numbers);
+		four_numbers(r, tensor->begins == PD_BEGINS_NORMAL, numbers);
 		for (int k = 0; k < 4 && i + k < named->elements; k++)
 			host[i + k] = numbers[k] * tensor->value;
 	}
@@ -414,7 +414,7 @@ static void fill_random(const struct pd_compiled *net, const struct pd_named *na
 static void fill(const struct pd_compiled *net, const struct pd_named *named, float *host)
 {
 	bool state = named->part == PD_PART_STATE;
-	int index = state ? named->layer : net->layers[named->layer].group;
+	int index = state ? named->layer : net->layers[named->layer].model_owner;
 	const struct pd_layer_tensor *tensor = tensor_of(net, index, named->part, named->which);
 	int64_t row = tensor->elements / (tensor->dims > 0 ? tensor->size[0] : 1);
 

@@ -24,7 +24,7 @@ struct pd_compiled_kind {
 	bool keeps_output;      /* backward reads the output */
 	bool in_place;          /* the output may overwrite the input, also in a second run */
 	bool is_relu;	/* its backward may be fused into the sum that makes its output's gradient */
-	bool does_relu;         /* it can apply the relu behind it */
+	bool fuses_relu;        /* it can apply the relu behind it */
 	bool plain;             /* it takes its inputs in plain layout */
 	bool plain_parameters;  /* it and those that share its parameters take them plain */
 	/* what computes a layer whose inputs' shapes differ (pd_layer.broadcasts); NULL: this does */
@@ -89,12 +89,12 @@ struct pd_compiled_layer {
 	int index;
 	bool inside;
 	int loss;                               /* number among the stage's loss layers, from 0 */
-	int group;                              /* the layer that owns its parameters in the model */
-	/* the layer whose parameters it uses here: group, or itself if it has a copy */
+	int model_owner;                        /* the layer that owns its parameters in the model */
+	/* the layer whose parameters it uses here: that one, or itself if it has a copy */
 	int owner;
 	bool shared;                            /* another layer has the same parameters */
-	bool adds;                              /* it adds to its parameters' gradients */
-	bool adds_room;                         /* it adds, or would if no layer had a copy */
+	bool adds_gradient;                     /* it adds to its parameters' gradients */
+	bool may_add_gradient;                  /* it adds, or would if no layer had a copy */
 
 	int64_t recorded;                       /* algorithms that the plan asks for; 0: none */
 	int64_t algorithms;                     /* algorithms chosen by prepare; 0: the usual ones */
@@ -140,8 +140,8 @@ struct pd_compiled_layer {
 	 * by input: its part completes the gradient of a relu's output, and the sum does the relu's
 	 * backward
 	 */
-	bool *completes;
-	bool completed;                         /* this relu's backward is done by such a sum */
+	bool *completes_relu;
+	bool relu_completed;                    /* this relu's backward is done by such a sum */
 	struct pd_location diff_dst_at;
 	/* diff_dst is copied from here first; may be PD_NOWHERE */
 	struct pd_location diff_dst_from;
@@ -196,8 +196,8 @@ struct pd_compiled {
 	struct pd_compiled_layer *layers;       /* all layers of the model */
 	struct pd_compiled_tensor *tensors;
 	struct pd_compiled_parameter **parameters;      /* by owner and number */
-	int *home;              /* by owner: the first layer that uses its parameters, or -1 */
-	/* by layer: the parameters of which it is the home */
+	int *first_user;        /* by owner: the first layer that uses its parameters, or -1 */
+	/* by layer: the parameters of which it is the first user */
 	size_t *step_offset, *step_bytes;
 	struct pd_named *named;
 	int named_count;
@@ -291,7 +291,7 @@ int pd_compiled_lay_out(struct pd_compiled *net, struct pd_error *err);
  */
 static inline bool pd_compiled_puts_aside(const struct pd_compiled_layer *l)
 {
-	return l->adds_room || (l->frozen && !pd_layer_is(l->layer, PD_KIND_SPLITS));
+	return l->may_add_gradient || (l->frozen && !pd_layer_is(l->layer, PD_KIND_SPLITS));
 }
 
 /* --- run.c: called by a stream's thread; -1 with *err */

@@ -29,11 +29,11 @@ static int place_parameters(struct pd_compiled *net, struct pd_error *err)
 		int owner = net->layers[l].owner;
 
 		net->step_offset[l] = net->sizes.full_bytes;
-		if (net->home[owner] < net->first)
+		if (net->first_user[owner] < net->first)
 			return pd_error_input(err, "layers \"%s\" and \"%s\" share parameters and "
 					      "must be in one stage", model->layers[l].name,
-					      model->layers[net->home[owner]].name);
-		if (net->home[owner] != l || net->layers[l].frozen)
+					      model->layers[net->first_user[owner]].name);
+		if (net->first_user[owner] != l || net->layers[l].frozen)
 			continue;
 		for (int p = 0; p < model->layers[owner].parameter_count; p++) {
 			struct pd_compiled_parameter *parameter = &net->parameters[owner][p];
@@ -45,11 +45,11 @@ static int place_parameters(struct pd_compiled *net, struct pd_error *err)
 	}
 	net->sizes.weights_bytes = pd_compiled_working(net, net->sizes.full_bytes);
 	for (int l = last + 1; l < model->layer_count; l++) {
-		int home = net->home[net->layers[l].owner];
+		int first_user = net->first_user[net->layers[l].owner];
 
-		if (home >= net->first && home <= last)
+		if (first_user >= net->first && first_user <= last)
 			return pd_error_input(err, "layers \"%s\" and \"%s\" share parameters and "
-					      "must be in one stage", model->layers[home].name,
+					      "must be in one stage", model->layers[first_user].name,
 					      model->layers[l].name);
 	}
 	return 0;
@@ -71,7 +71,7 @@ static void place_states(struct pd_compiled *net)
 }
 
 /* Finds the tensors that come in and those that leave. */
-static void cross(struct pd_compiled *net)
+static void find_crossing(struct pd_compiled *net)
 {
 	const struct pd_model *model = net->model;
 	int end = net->first + net->count;
@@ -263,7 +263,7 @@ static void place_relus(struct pd_compiled *net)
 			continue;
 		last = last_part(net, net->model->input_count + r, &i);
 		if (last && !last->sums && last->contributions[i].before.buffer != PD_NOWHERE)
-			last->completes[i] = net->layers[r].completed = true;
+			last->completes_relu[i] = net->layers[r].relu_completed = true;
 	}
 }
 
@@ -272,7 +272,7 @@ int pd_compiled_lay_out(struct pd_compiled *net, struct pd_error *err)
 	if (place_parameters(net, err) < 0)
 		return -1;
 	place_states(net);
-	cross(net);
+	find_crossing(net);
 	place_slot(net);
 	net->sizes.in = list(net, true, &net->sizes.in_count);
 	net->sizes.out = list(net, false, &net->sizes.out_count);

@@ -116,7 +116,7 @@ static void point_back(struct pd_compiled *net, struct pd_compiled_layer *l,
 		const struct pd_compiled_parameter *parameter = &net->parameters[l->owner][p];
 
 		l->diff_parameters[p] = (char *)pass->gradients + parameter->offset;
-		if (l->adds || l->frozen) {
+		if (l->adds_gradient || l->frozen) {
 			l->diff_parameters[p] = (char *)l->temporary + added;
 			added += pd_align(parameter->bytes);
 		}
@@ -132,7 +132,7 @@ static int add_input(struct pd_compiled *net, struct pd_compiled_layer *l, int i
 	void *sum = at(pass, c->sum);
 	const void *before = at(pass, c->before), *part = at(pass, c->part);
 
-	if (l->completes[i])
+	if (l->completes_relu[i])
 		return net->device->add_relu(net, sum, before, part,
 					     in_slot(net, pass, l->layer->inputs[i]),
 					     bytes / pd_dtype_bytes(net->dtype), err);
@@ -148,7 +148,7 @@ static int add_up(struct pd_compiled *net, struct pd_compiled_layer *l,
 		if (l->contributions[i].before.buffer != PD_NOWHERE &&
 		    add_input(net, l, i, pass, err) < 0)
 			return -1;
-	if (!l->adds || pass->part == PD_BACKWARD_INPUT)
+	if (!l->adds_gradient || pass->part == PD_BACKWARD_INPUT)
 		return 0;
 	for (int p = 0; p < l->layer->parameter_count; p++) {
 		const struct pd_compiled_parameter *parameter = &net->parameters[l->owner][p];

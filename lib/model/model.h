@@ -140,9 +140,9 @@ struct pd_layer {
 	struct pd_layer_tensor *parameters, *states;
 	int64_t parameter_elements;
 
-	/* Numbers of its i32 input are at least the first and below the second, or the third (or that
-	 * is PD_NO_NUMBER); limit 0: it has no such input. */
-	int64_t least, limit, other;
+	/* What its i32 input may be: from index_least to below index_limit, and index_other, unless that
+	 * is PD_NO_NUMBER; index_limit 0: it has no such input. */
+	int64_t index_least, index_limit, index_other;
 };
 
 #define PD_NO_AXIS (-1)

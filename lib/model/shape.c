@@ -185,7 +185,7 @@ int infer_needs_lengths(const struct infer *w, int input, int64_t longest)
 {
 	char text[PD_SHAPE_TEXT];
 
-	w->layer->limit = longest + 1;
+	w->layer->index_limit = longest + 1;
 	return infer_input(w, input)->dims == 0 ? 0 :
 	       infer_error(w, "needs one length for each sample, found %s",
 			     pd_shape_text(infer_input(w, input), text));
@@ -261,7 +261,7 @@ int pd_layer_infer(const struct pd_place *place, const struct pd_model *model,
 		.in = pd_model_shape(model, layer->inputs[0]), .err = err,
 	};
 
-	layer->other = PD_NO_NUMBER;
+	layer->index_other = PD_NO_NUMBER;
 	return check_inputs(&w) < 0 || infer[layer->kind](&w) < 0 || check_elements(&w) < 0 ||
 	       pd_beginnings_read(place, layer, err) < 0 ? -1 : 0;
 }

@@ -66,8 +66,8 @@ int infer_loss(const struct infer *w)
 	for (int d = 0; same && d < label->dims; d++)
 		same = label->size[d] == w->in->size[d];
 	w->layer->output = *label;
-	w->layer->limit = pd_shape_width(w->in);
-	w->layer->other = w->layer->ignore_index;
+	w->layer->index_limit = pd_shape_width(w->in);
+	w->layer->index_other = w->layer->ignore_index;
 	return same ? 0 : infer_error(w, "needs a label for each row of its logits of %s, found labels "
 				   "of %s", pd_shape_text(w->in, logits),
 				   pd_shape_text(label, found));

@@ -124,7 +124,7 @@ int infer_embedding(const struct infer *w)
 				" embeddings", layer->padding_idx, layer->num_embeddings);
 	layer->output = *w->in;
 	layer->output.size[layer->output.dims++] = layer->embedding_dim;
-	layer->limit = layer->num_embeddings;
+	layer->index_limit = layer->num_embeddings;
 	if (infer_parameter(w, "weight", 2,
 			  (int64_t[]){ layer->num_embeddings, layer->embedding_dim }) < 0)
 		return -1;
@@ -219,7 +219,7 @@ int infer_lstm(const struct infer *w)
 		layer->biases = 0;
 	layer->output = (struct pd_shape){ 2, { w->in->size[0],
 						layer->hidden_size * (layer->bidirectional ? 2 : 1) } };
-	layer->least = layer->input_count > 1;
+	layer->index_least = layer->input_count > 1;
 	if ((layer->input_count > 1 && infer_needs_lengths(w, 1, w->in->size[0]) < 0) ||
 	    add_direction(w, names[0]) < 0 ||
 	    (layer->bidirectional && add_direction(w, names[1]) < 0))

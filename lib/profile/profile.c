@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "profile/layers.h"
 
 #include <inttypes.h>
@@ -147,23 +148,18 @@ struct pd_profile *pd_profile_in_order(const struct pd_profile *profile, const i
 	return copy;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Makes times the least of both; parts of backward are known if both know them. */
 static void take_fastest(struct pd_profile_layer *layer, const struct pd_profile_layer *other)
 {
-	int64_t input_ns = least(pd_profile_input_ns(layer), pd_profile_input_ns(other));
-	int64_t weight_ns = least(pd_profile_weight_ns(layer), pd_profile_weight_ns(other));
+	int64_t input_ns = pd_min(pd_profile_input_ns(layer), pd_profile_input_ns(other));
+	int64_t weight_ns = pd_min(pd_profile_weight_ns(layer), pd_profile_weight_ns(other));
 
-	layer->update_apart_ns = least(pd_profile_apart_ns(layer), pd_profile_apart_ns(other));
+	layer->update_apart_ns = pd_min(pd_profile_apart_ns(layer), pd_profile_apart_ns(other));
 	layer->backward_input_ns = input_ns;
 	layer->backward_weight_ns = weight_ns;
-	layer->forward_ns = least(layer->forward_ns, other->forward_ns);
-	layer->backward_ns = least(layer->backward_ns, other->backward_ns);
-	layer->update_ns = least(layer->update_ns, other->update_ns);
+	layer->forward_ns = pd_min(layer->forward_ns, other->forward_ns);
+	layer->backward_ns = pd_min(layer->backward_ns, other->backward_ns);
+	layer->update_ns = pd_min(layer->update_ns, other->update_ns);
 }
 
 struct pd_profile *pd_profile_fastest(const struct pd_profile *profile)

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/count.h"
 
+#include "base/minmax.h"
 #include "schedule/pattern.h"
 #include "schedule/tick.h"
-
-static int64_t most(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
 
 /* Returns the tick at which a microbatch is done with. */
 static int64_t end_of(const struct pd_schedule *schedule, int s, int64_t n)
@@ -26,7 +22,7 @@ int pd_count_in_flight(const struct pd_schedule *schedule, int s, int64_t count)
 			b++;
 		else
 			f++;
-		in_flight = most(in_flight, f - b);
+		in_flight = pd_max(in_flight, f - b);
 	}
 	return (int)in_flight;
 }
@@ -45,7 +41,7 @@ int pd_count_kept(const struct pd_schedule *schedule, int s, int64_t count)
 			w++;
 			continue;
 		}
-		kept = most(kept, b - w + 1);
+		kept = pd_max(kept, b - w + 1);
 		if (next == back)
 			b++;
 		else
@@ -90,7 +86,7 @@ int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 			while (n + held * r < last &&
 			       pd_tick_of_backward(schedule, stage, n + held * r) <= leaves)
 				held++;
-			held_most = most(held_most, held + spare);
+			held_most = pd_max(held_most, held + spare);
 		}
 	}
 	return (int)held_most;
@@ -127,7 +123,7 @@ void pd_count_outboxes(struct pd_schedule *schedule)
 		if (!schedule->plan->stages[s].recompute)
 			continue;
 		for (int i = 0; i < wiring->out_count[s]; i++)
-			count = most(count, outboxes_of_link(schedule, &wiring->links[wiring->out[s][i]]));
+			count = pd_max(count, outboxes_of_link(schedule, &wiring->links[wiring->out[s][i]]));
 		schedule->outboxes[s] = (int)(count < schedule->slots[s] ? count
 									 : schedule->slots[s]);
 	}

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "schedule/evaluation.h"
 
+#include "base/minmax.h"
+
 static int64_t replicas(const struct pd_schedule *schedule, int s)
 {
 	return schedule->plan->stages[s].replicas;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
 }
 
 static int64_t evaluation_span(const struct pd_schedule *schedule)
@@ -54,7 +51,7 @@ static int64_t most_lead(const struct pd_schedule *schedule, const struct pd_lin
 	int64_t span = evaluation_span(schedule), held = schedule->evaluated[s];
 
 	if (schedule->plan->stages[s].recompute)
-		held = least(held, schedule->outboxes[s]);
+		held = pd_min(held, schedule->outboxes[s]);
 	return (held * replicas(schedule, s) * span - 1 - room_after(schedule, link, 0)) / span;
 }
 
@@ -71,12 +68,12 @@ void pd_evaluation_shape(struct pd_schedule *schedule)
 	int64_t *leads = schedule->leads, *lingers = schedule->lingers;
 
 	for (int s = 0; s < schedule->stage_count; s++) {
-		schedule->evaluated[s] = (int)least(schedule->slots[s], needed(schedule, s));
+		schedule->evaluated[s] = (int)pd_min(schedule->slots[s], needed(schedule, s));
 		leads[s] = INT64_MAX;
 	}
 	for (int s = schedule->stage_count - 1; s >= 0; s--) {
 		leads[s] = slants && s < schedule->stage_count - 1
-			? least(leads[s], leads[s + 1] + replicas(schedule, s)) : 0;
+			? pd_min(leads[s], leads[s + 1] + replicas(schedule, s)) : 0;
 		for (int i = 0; i < wiring->out_count[s] && slants; i++) {
 			const struct pd_link *link = &wiring->links[wiring->out[s][i]];
 
@@ -87,7 +84,7 @@ void pd_evaluation_shape(struct pd_schedule *schedule)
 			const struct pd_link *link = &wiring->links[wiring->in[s][i]];
 
 			for (int u = link->from; u < s; u++)
-				leads[u] = least(leads[u], most_lead(schedule, link));
+				leads[u] = pd_min(leads[u], most_lead(schedule, link));
 		}
 	}
 }

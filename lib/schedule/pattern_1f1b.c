@@ -42,6 +42,7 @@
  * This forward belongs to group u + 1, and reads version u G; the next backward of the replica, and what is
  * recomputed for it, comes later in the same span.
  */
+#include "base/minmax.h"
 #include "schedule/pattern.h"
 
 static int64_t planned(const struct pd_plan *plan, int s, int64_t local)
@@ -70,11 +71,6 @@ static int64_t alone(const struct pd_plan *plan, int s, int64_t local)
 	return 0;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 /*
  * Sets how far a stage's backwards are behind those of the last one.  Half of a lead is for the way
  * up, half for the way down.  A stage is at most one backward of each replica behind the next one,
@@ -89,8 +85,8 @@ static void set_behind(struct pd_schedule *schedule)
 		int64_t r = pd_pattern_replicas(schedule, s), next = pd_pattern_replicas(schedule, s + 1);
 		int64_t lead = pd_pattern_lead(schedule, s), more = lead - pd_pattern_lead(schedule, s + 1);
 
-		more = least(more, schedule->first[s] * r - schedule->first[s + 1] * next);
-		behind[s] = least(lead / 2, behind[s + 1] + least(more, r));
+		more = pd_min(more, schedule->first[s] * r - schedule->first[s + 1] * next);
+		behind[s] = pd_min(lead / 2, behind[s + 1] + pd_min(more, r));
 		if (schedule->drains && more == 0 && lead == pd_pattern_group(schedule))
 			behind[s] = behind[s + 1] + r;
 	}
@@ -125,7 +121,7 @@ static int shape_split(struct pd_schedule *schedule, int times, struct pd_error 
 		int64_t r = pd_pattern_replicas(schedule, s), held = schedule->warmup[s] + 1 + (int64_t)times * s;
 
 		schedule->kept[s] = times * s + 1;
-		schedule->slots[s] = (int)least(held, group / r);
+		schedule->slots[s] = (int)pd_min(held, group / r);
 		most = r > most ? r : most;
 	}
 	if (shape(schedule, err) < 0)

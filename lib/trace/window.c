@@ -2,16 +2,12 @@
 #include "trace/outline.h"
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/opt.h"
 #include "base/sort.h"
 #include "trace/steady.h"
 
 #include <stdlib.h>
-
-static int64_t larger(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
 
 /* ---- time that is left out ---- */
 
@@ -195,7 +191,7 @@ static int64_t filled_ns(const struct pd_timeline *timeline)
 					   (lane->bars[i].record->op.kind != PD_OP_backward &&
 					    lane->bars[i].record->op.kind != PD_OP_backward_input)))
 			i++;
-		last = i < lane->count ? larger(last, lane->bars[i].record->end_ns) : last;
+		last = i < lane->count ? pd_max(last, lane->bars[i].record->end_ns) : last;
 	}
 	return last;
 }
@@ -205,7 +201,7 @@ static void shorten(const struct pd_outline *outline, int64_t length, int64_t mo
 {
 	int64_t full = pd_window_shown(start, filled_ns(outline->timeline));
 
-	set_start(outline, full > most ? length : larger(length, full), start);
+	set_start(outline, full > most ? length : pd_max(length, full), start);
 }
 
 void pd_windows_of(const struct pd_view *views, int count, double labels, double most_ops,
@@ -217,10 +213,10 @@ void pd_windows_of(const struct pd_view *views, int count, double labels, double
 
 	for (int v = 0; v < count; v++) {
 		pd_outline_init(&outlines[v], views[v].timeline);
-		length = larger(length, (int64_t)(labels * (double)outlines[v].short_ns));
+		length = pd_max(length, (int64_t)(labels * (double)outlines[v].short_ns));
 		set_start(&outlines[v], 0, &windows[v][PD_WINDOW_START]);
 		if (outlines[v].operations > 0)
-			most = larger(most, (int64_t)(most_ops * (double)shown(&windows[v][PD_WINDOW_START]) /
+			most = pd_max(most, (int64_t)(most_ops * (double)shown(&windows[v][PD_WINDOW_START]) /
 						      (double)outlines[v].operations));
 	}
 	for (int v = 0; v < count; v++) {
@@ -242,12 +238,12 @@ void pd_windows_of(const struct pd_view *views, int count, double labels, double
 			windows[v][PD_WINDOW_STEADY] = (struct pd_window){ 0 };
 		name_start(&outlines[v], shown(start) == whole, start);
 		for (int k = 0; k < PD_WINDOWS; k++)
-			scales[k] = larger(scales[k], shown(&windows[v][k]));
+			scales[k] = pd_max(scales[k], shown(&windows[v][k]));
 		pd_outline_release(&outlines[v]);
 	}
 	/* What is shown as a whole may be short. */
 	for (int v = 0; v < count && !parts; v++)
 		scales[PD_WINDOW_START] = v == 0 ? shown(&windows[v][PD_WINDOW_START])
-			: larger(scales[PD_WINDOW_START], shown(&windows[v][PD_WINDOW_START]));
+			: pd_max(scales[PD_WINDOW_START], shown(&windows[v][PD_WINDOW_START]));
 	free(outlines);
 }

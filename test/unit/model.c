@@ -198,7 +198,7 @@ static void test_attributes(void)
 	model = model_of_layer("[6, 8]", "'inputs': ['x', 'x', 'x', 'y'], 'kind': 'attention', 'heads': 2");
 	ok(model->layers->kv_heads == 2 && model->layers->scale == 0.5 && model->layers->p == 0 &&
 	   !model->layers->causal, "attention: defaults");
-	ok(model->layers->least == 0 && model->layers->limit == 7, "attention: lengths");
+	ok(model->layers->index_least == 0 && model->layers->index_limit == 7, "attention: lengths");
 	pd_model_free(model);
 
 	model = model_of_layer("[6, 8]", "'inputs': ['x', 'x', 'x'], 'kind': 'attention', 'heads': 2, "
@@ -211,7 +211,7 @@ static void test_attributes(void)
 
 	model = model_of_layer("[6, 16]", "'inputs': ['x', 'x', 'y'], 'kind': 'additive_attention'");
 	l = model->layers;
-	ok(l->limit == 7 && l->parameters[0].begins == PD_BEGINS_UNIFORM &&
+	ok(l->index_limit == 7 && l->parameters[0].begins == PD_BEGINS_UNIFORM &&
 	   l->parameters[0].value == 0.25f && l->parameters[2].value == 0.25f &&
 	   l->parameters[3].begins == PD_BEGINS_CONSTANT && l->parameters[3].value == 0.25f &&
 	   l->parameters[4].value == 0, "additive_attention: begins as GNMT's");
@@ -228,13 +228,13 @@ static void test_attributes(void)
 			 "'embedding_dim': 2, 'padding_idx': 3");
 	l = model->layers;
 	ok(l->parameters[0].begins == PD_BEGINS_NORMAL && l->parameters[0].value == 1 &&
-	   l->parameters[0].zero_row == 3 && l->least == 0 && l->limit == 7,
+	   l->parameters[0].zero_row == 3 && l->index_least == 0 && l->index_limit == 7,
 	   "embedding: begins with normal numbers, and a row of zeros; numbers are below its rows");
 	pd_model_free(model);
 
 	model = model_of_layer("[9]", "'inputs': ['x', 'y'], 'kind': 'softmax_cross_entropy'");
 	l = model->layers;
-	ok(l->ignore_index == -100 && l->label_smoothing == 0 && l->limit == 9 && l->other == -100,
+	ok(l->ignore_index == -100 && l->label_smoothing == 0 && l->index_limit == 9 && l->index_other == -100,
 	   "softmax_cross_entropy: PyTorch's defaults");
 	pd_model_free(model);
 
@@ -261,7 +261,7 @@ static void test_attributes(void)
 	ok(l->parameters[1].begins == PD_BEGINS_UNIFORM && l->parameters[1].value == 0.5f &&
 	   l->parameters[3].value == 0.5f, "lstm: begins within 1 / sqrt(hidden_size)");
 	is_str(l->parameters[1].name, "weight_hh_l0", "lstm: the second parameter");
-	ok(l->least == 1 && l->limit == 7, "lstm: lengths are 1 to the steps");
+	ok(l->index_least == 1 && l->index_limit == 7, "lstm: lengths are 1 to the steps");
 	ok(l->state_count == 2 && l->states[0].size[0] == 3 && l->states[0].size[1] == 4 &&
 	   pd_model_lanes(model) == 3, "lstm: the state of each lane");
 	pd_model_free(model);

@@ -373,7 +373,7 @@ static void test_other_inputs(void)
 	ok(values[0] == 253 && values[1] == 254 && values[2] == 255, "bytes are what they are as f32");
 	ok(whole[0] == 4 && whole[1] == 5 && whole[2] == 6, "the second sample of three each");
 	pd_dataset_release(&train);
-	store.layers[1].limit = 9;
+	store.layers[1].index_limit = 9;
 	ok(refuses("other", model, "label.npy", "9 in sample 0"), "each of them is looked at");
 }
 

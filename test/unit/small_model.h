@@ -24,7 +24,7 @@ static inline const struct pd_model *small_model(struct small_model *m, int64_t 
 			{ .name = "logits", .kind = PD_LAYER_linear, .input_count = 1, .shares = -1,
 			  .output = { .dims = 1, .size = { classes } } },
 			{ .name = "loss", .kind = PD_LAYER_softmax_cross_entropy, .input_count = 2,
-			  .shares = -1, .limit = classes },
+			  .shares = -1, .index_limit = classes },
 		},
 		.flatten_inputs = { 0 },
 		.loss_inputs = { 2, 1 },

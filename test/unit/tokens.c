@@ -26,7 +26,7 @@ static const struct pd_model *model_of_tokens(int64_t vocabulary)
 		inputs[i] = (struct pd_input){ .name = names[i], .dtype = PD_I32,
 					       .shape = { .dims = 1, .size = { LENGTH } } };
 	store.layers[0].output = (struct pd_shape){ .dims = 2, .size = { LENGTH, vocabulary } };
-	store.layers[1].limit = vocabulary;
+	store.layers[1].index_limit = vocabulary;
 	store.flatten_inputs[0] = 1;
 	store.loss_inputs[1] = 0;
 	store.model.inputs = inputs;

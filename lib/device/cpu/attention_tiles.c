@@ -12,6 +12,7 @@
 #include "device/cpu/attention.h"
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/rng.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/tile.h"
@@ -105,11 +106,6 @@ struct job {
 	struct room room;
 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 static struct job job_of(const struct pd_attention *a, const struct pd_attention_pass *pass, bool back,
 			 int64_t sample, int64_t kv_head)
 {
@@ -122,7 +118,7 @@ static struct job job_of(const struct pd_attention *a, const struct pd_attention
 	};
 
 	if (pass->lengths)
-		j.length = least(pass->lengths[sample], a->keys);
+		j.length = pd_min(pass->lengths[sample], a->keys);
 	if (j.length < 0)
 		j.length = 0;
 	lay_out(a, back, (char *)pass->room + (size_t)omp_get_thread_num() * bytes, &j.room);
@@ -205,7 +201,7 @@ static void read_queries(const struct job *j, int64_t head, int64_t from, int64_
 /* Counts the keys that query i sees, from key `first` on. */
 static int64_t seen(const struct job *j, int64_t i, int64_t first)
 {
-	int64_t keys = j->a->causal ? least(i + 1, j->length) : j->length;
+	int64_t keys = j->a->causal ? pd_min(i + 1, j->length) : j->length;
 
 	return keys > first ? keys - first : 0;
 }
@@ -236,8 +232,8 @@ static struct pd_relative_range range_of(const struct job *j, int32_t bucket)
 	struct pd_relative_range range = pd_relative_range(&j->a->relative, bucket);
 	int64_t least_place = 1 - j->a->queries;
 
-	range.begin = range.begin < least_place ? 0 : (int32_t)least(range.begin - least_place, j->diagonals);
-	range.end = range.end < least_place ? 0 : (int32_t)least(range.end - least_place, j->diagonals);
+	range.begin = range.begin < least_place ? 0 : (int32_t)pd_min(range.begin - least_place, j->diagonals);
+	range.end = range.end < least_place ? 0 : (int32_t)pd_min(range.end - least_place, j->diagonals);
 	return range;
 }
 
@@ -282,7 +278,7 @@ static void scores(const struct job *j, int64_t number, int64_t q, int64_t count
 	for (int64_t i = 0; i < count; i++) {
 		if (j->diagonals > 0)
 			add_row(j->room.p + i * KEYS, diagonal(j, j->room.bias, number, q + i, k), product.n);
-		for (int64_t at = least(first_seen(j, q + i) - k, product.n) - 1; at >= 0; at--)
+		for (int64_t at = pd_min(first_seen(j, q + i) - k, product.n) - 1; at >= 0; at--)
 			j->room.p[i * KEYS + at] = -INFINITY;
 		for (int64_t at = seen(j, q + i, k); at < product.n; at++)
 			j->room.p[i * KEYS + at] = -INFINITY;
@@ -402,7 +398,7 @@ static void forward_queries(const struct job *j, int64_t head, int64_t q, int64_
 		j->room.sum[i] = 0;
 	}
 	for (int64_t k = first_seen(j, q) / KEYS * KEYS; k < last; k += KEYS) {
-		int64_t keys = least(KEYS, last - k), padded = pd_tile_padded(keys);
+		int64_t keys = pd_min(KEYS, last - k), padded = pd_tile_padded(keys);
 
 		scores(j, 0, q, count, k, keys, j->room.k_turned + k, row);
 		for (int64_t i = 0; i < count; i++)
@@ -423,7 +419,7 @@ static void forward_head(const struct job *j, int64_t head)
 	int64_t row = pd_tile_padded(a->keys);
 
 	for (int64_t k = 0; k < j->length; k += KEYS) {
-		int64_t keys = least(KEYS, j->length - k);
+		int64_t keys = pd_min(KEYS, j->length - k);
 
 		read_turned(j, j->room.k_turned + k, row,
 			    key_rows(j, j->pass->k, k, keys, a->width), j->width, j->room.k);
@@ -432,7 +428,7 @@ static void forward_head(const struct job *j, int64_t head)
 	if (j->diagonals > 0)
 		read_bias(j, head, 0);
 	for (int64_t q = 0; q < a->queries; q += QUERIES)
-		forward_queries(j, head, q, least(QUERIES, a->queries - q));
+		forward_queries(j, head, q, pd_min(QUERIES, a->queries - q));
 }
 
 void pd_attention_forward(const struct pd_attention *a, const struct pd_attention_pass *pass)
@@ -488,7 +484,7 @@ static void add_diagonals(const struct job *j, int64_t number, int64_t q, int64_
 {
 	for (int64_t i = 0; i < count; i++) {
 		int64_t from = first_seen(j, q + i) > k ? first_seen(j, q + i) - k : 0;
-		int64_t end = least(seen(j, q + i, k), keys);
+		int64_t end = pd_min(seen(j, q + i, k), keys);
 
 		add_row(diagonal(j, j->room.d_bias, number, q + i, k + from), j->room.dp + i * KEYS + from,
 			end - from);
@@ -527,9 +523,9 @@ static void back_keys(const struct job *j, int64_t k, int64_t keys)
 {
 	const struct pd_attention *a = j->a;
 	const struct room *room = &j->room;
-	int64_t seen_here = least(keys, j->length - k);         /* or less than 1 */
+	int64_t seen_here = pd_min(keys, j->length - k);         /* or less than 1 */
 	int64_t first = a->causal ? k / QUERIES * QUERIES : 0;
-	int64_t end = a->window > 0 ? least(a->queries, k + keys - 1 + a->window) : a->queries;
+	int64_t end = a->window > 0 ? pd_min(a->queries, k + keys - 1 + a->window) : a->queries;
 
 	memset(room->dk, 0, sizeof(float) * (size_t)(keys * j->width));
 	memset(room->dv, 0, sizeof(float) * (size_t)(keys * j->values));
@@ -542,10 +538,10 @@ static void back_keys(const struct job *j, int64_t k, int64_t keys)
 			    j->width, room->k);
 		for (int64_t number = 0; number < group_of(a); number++)
 			for (int64_t q = first; q < end; q += QUERIES) {
-				int64_t count = least(QUERIES, a->queries - q);
+				int64_t count = pd_min(QUERIES, a->queries - q);
 
 				back_tile(j, number, q, count, k,
-					  least(seen_here, seen(j, q + count - 1, k)));
+					  pd_min(seen_here, seen(j, q + count - 1, k)));
 			}
 	}
 	j->ops->scale(room->dk, (float)(1 / LOG2_E), keys * j->width);
@@ -565,7 +561,7 @@ static void read_deltas(const struct job *j)
 	for (int64_t number = 0; number < group_of(a); number++)
 		for (int64_t q = 0; q < a->queries; q += QUERIES) {
 			int64_t head = j->kv_head * group_of(a) + number;
-			int64_t count = least(QUERIES, a->queries - q);
+			int64_t count = pd_min(QUERIES, a->queries - q);
 			float *delta = room->delta + number * a->queries + q;
 
 			read_rows(j, room->o, j->values,
@@ -589,7 +585,7 @@ static void backward_head(const struct job *j)
 	for (int64_t number = 0; number < group_of(a) && j->diagonals > 0; number++)
 		read_bias(j, j->kv_head * group_of(a) + number, number);
 	for (int64_t k = 0; k < a->keys; k += KEYS)
-		back_keys(j, k, least(KEYS, a->keys - k));
+		back_keys(j, k, pd_min(KEYS, a->keys - k));
 	for (int64_t number = 0; number < group_of(a) && j->diagonals > 0; number++)
 		write_bias(j, j->kv_head * group_of(a) + number, number);
 	if (!j->pass->dq)

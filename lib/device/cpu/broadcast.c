@@ -6,6 +6,7 @@
  * result is rounded once.
  */
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/floats.h"
 
@@ -19,11 +20,6 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Writes what an input is at elements of the output from `at` on. */
 static void spread(const struct pd_compiled_layer *l, int input, int64_t at, int64_t count, float *to)
 {
@@ -35,8 +31,8 @@ static void spread(const struct pd_compiled_layer *l, int input, int64_t at, int
 		const float *values;
 
 		run = a.extent == 1 ? count - done
-			: a.inner > 1 ? least(count - done, a.inner - column)
-			: least(count - done, a.extent - k % a.extent);
+			: a.inner > 1 ? pd_min(count - done, a.inner - column)
+			: pd_min(count - done, a.extent - k % a.extent);
 		values = pd_cpu_wide(l->net->dtype, l->src[input], from,
 				     a.extent > 1 && a.inner == 1 ? 1 : run, to + done);
 		for (int64_t i = 0; a.extent > 1 && a.inner == 1 && i < run; i++)
@@ -67,7 +63,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 
 #pragma omp parallel for schedule(static)
 	for (int64_t at = 0; at < count; at += PIECE) {
-		int64_t n = least(count - at, PIECE);
+		int64_t n = pd_min(count - at, PIECE);
 		float one[PIECE], other[PIECE];
 
 		spread(l, 0, at, n, one);
@@ -98,7 +94,7 @@ static void row_back(const struct pd_compiled_layer *l, int input, int64_t row, 
 	float lanes[PD_FLOAT_LANES] = { 0 }, part[PIECE], sum;
 
 	for (int64_t at = 0; at < extent; at += PIECE) {
-		int64_t n = least(extent - at, PIECE);
+		int64_t n = pd_min(extent - at, PIECE);
 
 		terms(l, input, row * extent + at, n, part);
 		pd_lanes_add(lanes, part, n);
@@ -129,7 +125,7 @@ static void input_back(const struct pd_compiled_layer *l, int input)
 		if (a.inner == 1)
 			row_back(l, input, o, a.extent);
 		for (int64_t at = 0; at < a.inner && a.inner > 1; at += PIECE)
-			places_back(l, input, &a, o, at, least(a.inner - at, PIECE));
+			places_back(l, input, &a, o, at, pd_min(a.inner - at, PIECE));
 	}
 }
 

@@ -183,7 +183,7 @@ static int backward_relu(struct pd_compiled_layer *l, const struct pd_pass *pass
 	void *diff_src = l->diff_src[0];
 
 	/* the sum behind it has done its backward */
-	if (!diff_src || (l->completed && diff_src == l->diff_dst))
+	if (!diff_src || (l->relu_completed && diff_src == l->diff_dst))
 		return 0;
 #pragma omp parallel for schedule(static) if (count > PIECE)
 	for (size_t at = 0; at < count; at += PIECE) {

@@ -9,6 +9,7 @@
  * the sum over what it was added to, in the order of that.  parameter: a copy for each sample.
  */
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/floats.h"
 
@@ -23,11 +24,6 @@ static const struct pd_layout *plain_weight(const struct pd_compiled_layer *l)
 	const struct pd_layer_tensor *weight = &l->layer->parameters[0];
 
 	return pd_layout_plain(l->net->engine, weight->dims, weight->size);
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
 }
 
 /* ---- embedding ---- */
@@ -70,7 +66,7 @@ static void look_up(const struct pd_compiled_layer *l, int64_t place, int64_t ro
 	float in[COLUMNS], out[COLUMNS];
 
 	for (int64_t from = 0; from < width; from += COLUMNS) {
-		int64_t n = least(width - from, COLUMNS);
+		int64_t n = pd_min(width - from, COLUMNS);
 
 		pd_floats_scale(out, pd_cpu_wide(dtype, l->parameters[0], row * width + from, n, in),
 				factor, n);
@@ -110,7 +106,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 
 static void columns_back(const struct pd_compiled_layer *l, int64_t from, const float *factors)
 {
-	int64_t width = l->layer->embedding_dim, n = least(width - from, COLUMNS);
+	int64_t width = l->layer->embedding_dim, n = pd_min(width - from, COLUMNS);
 	const int32_t *id = l->src[0];
 	float *all = l->diff_parameters[0], room[COLUMNS];
 	int64_t places = places_of(l);
@@ -175,7 +171,7 @@ static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *
 /* The gradient of some elements of the parameter. */
 static void positions_back(const struct pd_compiled_layer *l, float *all, int64_t from)
 {
-	int64_t used = pd_compiled_used(l), parts = pd_compiled_parts(l), n = least(used - from, COLUMNS);
+	int64_t used = pd_compiled_used(l), parts = pd_compiled_parts(l), n = pd_min(used - from, COLUMNS);
 	float room[COLUMNS];
 
 	memset(all + from, 0, sizeof(*all) * (size_t)n);

@@ -6,6 +6,7 @@
  * are made of these.  Sums are taken in lanes (floats.h), then by channel, then by sample.
  */
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/floats.h"
 
@@ -46,11 +47,6 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	return 0;
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 /* Returns element c of a parameter, or another number if the layer has none. */
 static float scalar(const struct pd_compiled_layer *l, int p, int64_t c, float otherwise)
 {
@@ -87,13 +83,13 @@ static void find_statistics(const struct pd_compiled_layer *l, int64_t row, floa
 	int64_t width = n->each * n->area;
 
 	for (int64_t at = 0; at < width; at += PIECE) {
-		int64_t count = least(width - at, PIECE);
+		int64_t count = pd_min(width - at, PIECE);
 
 		pd_lanes_add(sum, pd_cpu_wide(l->net->dtype, l->src[0], row * width + at, count, room), count);
 	}
 	*mean_p = pd_lanes_total(sum) / (float)width;
 	for (int64_t at = 0; at < width; at += PIECE) {
-		int64_t count = least(width - at, PIECE);
+		int64_t count = pd_min(width - at, PIECE);
 
 		add_squares(squares, pd_cpu_wide(l->net->dtype, l->src[0], row * width + at, count, room),
 			    *mean_p, count);
@@ -109,7 +105,7 @@ static void forward_channel(const struct pd_compiled_layer *l, int64_t c, float 
 	float room[PIECE], part[PIECE];
 
 	for (int64_t at = 0; at < n->area; at += PIECE) {
-		int64_t count = least(n->area - at, PIECE), begin = c * n->area + at;
+		int64_t count = pd_min(n->area - at, PIECE), begin = c * n->area + at;
 
 		normalise(part, pd_cpu_wide(l->net->dtype, l->src[0], begin, count, room), mean, scale,
 			  weight, bias, count);
@@ -166,7 +162,7 @@ static void sum_channel(const struct pd_compiled_layer *l, int64_t c)
 	const float *means = l->extra, *scales = means + n->half;
 
 	for (int64_t at = 0; at < n->area; at += PIECE) {
-		int64_t count = least(n->area - at, PIECE), begin = c * n->area + at;
+		int64_t count = pd_min(n->area - at, PIECE), begin = c * n->area + at;
 
 		add_sums(first, second, pd_cpu_wide(l->net->dtype, l->src[0], begin, count, room),
 			 pd_cpu_wide(l->net->dtype, l->diff_dst, begin, count, other),
@@ -183,7 +179,7 @@ static void backward_channel(const struct pd_compiled_layer *l, int64_t c, float
 	float weight = scalar(l, 0, c % n->channels, 1), room[PIECE], other[PIECE], part[PIECE];
 
 	for (int64_t at = 0; at < n->area; at += PIECE) {
-		int64_t count = least(n->area - at, PIECE), begin = c * n->area + at;
+		int64_t count = pd_min(n->area - at, PIECE), begin = c * n->area + at;
 
 		gradient(part, pd_cpu_wide(l->net->dtype, l->src[0], begin, count, room),
 			 pd_cpu_wide(l->net->dtype, l->diff_dst, begin, count, other),

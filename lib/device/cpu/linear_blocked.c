@@ -5,6 +5,7 @@
  * of a minibatch with few samples.  Outputs begin with the bias, and blocks add to them.
  */
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "device/cpu/cpu.h"
 
 #include <string.h>
@@ -32,11 +33,6 @@ static int64_t outputs(const struct pd_compiled_layer *l)
 	return pd_shape_width(&l->layer->output);
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 static int64_t rows(const struct pd_compiled_layer *l)
 {
 	return pd_cpu_rows(l->net, l->in_shape[0]);
@@ -53,8 +49,8 @@ static void reserve_buffers(const struct pd_compiled_layer *l, struct scratch_of
 	offsets->src = 0;
 	offsets->dst = offsets->src + pd_align(sizeof(float) * all_of(l, inputs(l)));
 	offsets->block = offsets->dst + pd_align(sizeof(float) * all_of(l, outputs(l)));
-	*bytes_p = offsets->block + pd_align(sizeof(float) * (size_t)(least(inputs(l), COLUMNS) *
-								      least(outputs(l), ROWS)));
+	*bytes_p = offsets->block + pd_align(sizeof(float) * (size_t)(pd_min(inputs(l), COLUMNS) *
+								      pd_min(outputs(l), ROWS)));
 }
 
 void pd_linear_blocked_prepare(struct pd_compiled_layer *l)
@@ -129,8 +125,8 @@ static int for_blocks(const struct pd_compiled_layer *l, const struct scratch_of
 	for (int64_t row = 0; row < outputs(l); row += ROWS)
 		for (int64_t column = 0; column < inputs(l); column += COLUMNS) {
 			const struct cut cut = {
-				.row = row, .rows = least(outputs(l) - row, ROWS),
-				.column = column, .columns = least(inputs(l) - column, COLUMNS),
+				.row = row, .rows = pd_min(outputs(l) - row, ROWS),
+				.column = column, .columns = pd_min(inputs(l) - column, COLUMNS),
 				.weights = at(l, offsets->block),
 			};
 

@@ -6,6 +6,7 @@
  * the product is an input, a column a sample.
  */
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/tile.h"
 
@@ -77,14 +78,9 @@ static void transpose_back(const struct product *t, float *diff_src, int64_t fro
 		       sizeof(float) * (size_t)count);
 }
 
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}
-
 static void make_tile(const struct product *t, const float *weights, float *diff_src, int64_t from)
 {
-	int64_t end = least(t->inputs, from + INPUTS);
+	int64_t end = pd_min(t->inputs, from + INPUTS);
 
 	for (int64_t o = 0; o < t->outputs; o += PANEL)
 		pd_tile_ops()->multiply(&(struct pd_tile_product){
@@ -94,7 +90,7 @@ static void make_tile(const struct product *t, const float *weights, float *diff
 			.c = t->sums + from * t->padded, .ldc = t->padded, .adds = o > 0,
 		});
 	for (int64_t i = from; i < end; i += STRIP)
-		transpose_back(t, diff_src, i, least(STRIP, end - i));
+		transpose_back(t, diff_src, i, pd_min(STRIP, end - i));
 }
 
 void pd_linear_transposed_backward(struct pd_compiled_layer *l)

@@ -4,6 +4,7 @@
  * gradient of the weight is summed in lanes (floats.h), then part by part, in order.
  */
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/floats.h"
 
@@ -20,11 +21,6 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	l->split_bytes = pd_compiled_reserved(l->net, sizeof(float) * (size_t)a.extent);
 	l->backward_bytes = sizeof(float) * (size_t)(a.outer * a.extent);
 	return 0;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
 }
 
 PD_VECTOR static void bend(float *restrict y, const float *restrict x, float slope, int64_t count)
@@ -64,7 +60,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 		float slope = slope_of(l, &a, part), room[PIECE], to[PIECE];
 
 		for (int64_t at = 0; at < a.inner; at += PIECE) {
-			int64_t n = least(a.inner - at, PIECE), begin = part * a.inner + at;
+			int64_t n = pd_min(a.inner - at, PIECE), begin = part * a.inner + at;
 
 			bend(to, pd_cpu_wide(l->net->dtype, l->src[0], begin, n, room), slope, n);
 			pd_cpu_put(l->net->dtype, l->dst, begin, to, n);
@@ -78,7 +74,7 @@ static void input_back(const struct pd_compiled_layer *l, const struct pd_axis *
 	float slope = slope_of(l, a, part), room[PIECE], other[PIECE], to[PIECE];
 
 	for (int64_t at = 0; at < a->inner; at += PIECE) {
-		int64_t n = least(a->inner - at, PIECE), begin = part * a->inner + at;
+		int64_t n = pd_min(a->inner - at, PIECE), begin = part * a->inner + at;
 
 		bend_back(to, pd_cpu_wide(l->net->dtype, l->src[0], begin, n, room),
 			  pd_cpu_wide(l->net->dtype, l->diff_dst, begin, n, other), slope, n);
@@ -92,7 +88,7 @@ static float weight_back(const struct pd_compiled_layer *l, const struct pd_axis
 	float lanes[PD_FLOAT_LANES] = { 0 }, room[PIECE], other[PIECE], to[PIECE];
 
 	for (int64_t at = 0; at < a->inner; at += PIECE) {
-		int64_t n = least(a->inner - at, PIECE), begin = part * a->inner + at;
+		int64_t n = pd_min(a->inner - at, PIECE), begin = part * a->inner + at;
 
 		slopes_back(to, pd_cpu_wide(l->net->dtype, l->src[0], begin, n, room),
 			    pd_cpu_wide(l->net->dtype, l->diff_dst, begin, n, other), n);

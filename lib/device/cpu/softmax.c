@@ -4,6 +4,7 @@
  * Sums are taken in f32, ascending, or, along the last axis, in lanes (floats.h); threads take whole sums.
  */
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "device/cpu/cpu.h"
 #include "device/cpu/exp.h"
 #include "device/cpu/floats.h"
@@ -16,11 +17,6 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	l->out = pd_cpu_plain(l->net, &l->layer->output);
 	return 0;
-}
-
-static int64_t least(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
 }
 
 PD_VECTOR static void take_larger(float *restrict most, const float *restrict x, int64_t count)
@@ -59,11 +55,11 @@ static float largest(const struct pd_compiled_layer *l, int64_t begin, int64_t e
 	for (int k = 0; k < PD_FLOAT_LANES; k++)
 		lanes[k] = -INFINITY;
 	for (int64_t at = 0; at < extent; at += PIECE) {
-		int64_t n = least(extent - at, PIECE);
+		int64_t n = pd_min(extent - at, PIECE);
 		const float *x = pd_cpu_wide(l->net->dtype, l->src[0], begin + at, n, room);
 
 		for (int64_t i = 0; i < n; i += PD_FLOAT_LANES)
-			take_larger(lanes, x + i, least(n - i, PD_FLOAT_LANES));
+			take_larger(lanes, x + i, pd_min(n - i, PD_FLOAT_LANES));
 	}
 	for (int k = 1; k < PD_FLOAT_LANES; k++)
 		lanes[0] = lanes[k] > lanes[0] ? lanes[k] : lanes[0];
@@ -76,14 +72,14 @@ static void row(const struct pd_compiled_layer *l, int64_t begin, int64_t extent
 	enum pd_dtype dtype = l->net->dtype;
 
 	for (int64_t at = 0; at < extent; at += PIECE) {
-		int64_t n = least(extent - at, PIECE);
+		int64_t n = pd_min(extent - at, PIECE);
 
 		exponentials(part, pd_cpu_wide(dtype, l->src[0], begin + at, n, room), &most, 0, n);
 		pd_lanes_add(lanes, part, n);
 	}
 	share = 1 / pd_lanes_total(lanes);
 	for (int64_t at = 0; at < extent; at += PIECE) {
-		int64_t n = least(extent - at, PIECE);
+		int64_t n = pd_min(extent - at, PIECE);
 
 		exponentials(part, pd_cpu_wide(dtype, l->src[0], begin + at, n, room), &most, 0, n);
 		multiply(part, &share, 0, n);
@@ -98,7 +94,7 @@ static void row_back(const struct pd_compiled_layer *l, int64_t begin, int64_t e
 	enum pd_dtype dtype = l->net->dtype;
 
 	for (int64_t at = 0; at < extent; at += PIECE) {
-		int64_t n = least(extent - at, PIECE);
+		int64_t n = pd_min(extent - at, PIECE);
 
 		gradient(part, pd_cpu_wide(dtype, l->dst, begin + at, n, room),
 			 pd_cpu_wide(dtype, l->diff_dst, begin + at, n, other), &zero, 0, n);
@@ -106,7 +102,7 @@ static void row_back(const struct pd_compiled_layer *l, int64_t begin, int64_t e
 	}
 	sum = pd_lanes_total(lanes);
 	for (int64_t at = 0; at < extent; at += PIECE) {
-		int64_t n = least(extent - at, PIECE);
+		int64_t n = pd_min(extent - at, PIECE);
 
 		gradient(part, pd_cpu_wide(dtype, l->dst, begin + at, n, room),
 			 pd_cpu_wide(dtype, l->diff_dst, begin + at, n, other), &sum, 0, n);
@@ -165,7 +161,7 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 		if (a.inner == 1)
 			row(l, o * a.extent, a.extent);
 		for (int64_t at = 0; at < a.inner && a.inner > 1; at += PIECE)
-			places(l, &a, o * a.extent * a.inner + at, least(a.inner - at, PIECE));
+			places(l, &a, o * a.extent * a.inner + at, pd_min(a.inner - at, PIECE));
 	}
 	return 0;
 }
@@ -181,7 +177,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 		if (a.inner == 1)
 			row_back(l, o * a.extent, a.extent);
 		for (int64_t at = 0; at < a.inner && a.inner > 1; at += PIECE)
-			places_back(l, &a, o * a.extent * a.inner + at, least(a.inner - at, PIECE));
+			places_back(l, &a, o * a.extent * a.inner + at, pd_min(a.inner - at, PIECE));
 	}
 	return 0;
 }

@@ -49,7 +49,7 @@ void pd_cpu_squares(const struct pd_compiled *net, const struct pd_squares *what
 		what->vector[l] = PD_ABSENT;
 	for (int l = net->first; l < net->first + net->count; l++)
 		if (net->step_bytes[l] > 0)
-			what->vector[net->layers[l].group] =
+			what->vector[net->layers[l].model_owner] =
 				pd_cpu_sum_squares((const float *)((const char *)what->gradients +
 							net->step_offset[l]),
 					net->step_bytes[l] / sizeof(float));

@@ -159,7 +159,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 const struct pd_compiled_kind pd_cuda_batchnorm2d = {
-	.does_relu = true,
+	.fuses_relu = true,
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,

@@ -315,14 +315,14 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 }
 
 const struct pd_compiled_kind pd_cuda_conv2d = {
-	.does_relu = true,
+	.fuses_relu = true,
 	.prepare = prepare,
 	.forward = forward,
 	.backward = backward,
 };
 
 const struct pd_compiled_kind pd_cuda_conv1d = {
-	.does_relu = true,
+	.fuses_relu = true,
 	.plain = true,
 	.prepare = prepare,
 	.forward = forward,

@@ -45,7 +45,7 @@ static bool convolves(const struct pd_compiled_layer *l)
 
 static bool shares(const struct pd_compiled_layer *l)
 {
-	return l->adds_room || l->group != l->index;
+	return l->may_add_gradient || l->model_owner != l->index;
 }
 
 static void list(struct order *o, struct pd_compiled *net)

@@ -46,7 +46,7 @@ static int backward_curve(struct pd_compiled_layer *l, const struct pd_pass *pas
 	if (!l->diff_src[0])
 		return 0;
 	/* another layer has done this relu's backward, or will */
-	if (l->kind->is_relu && l->diff_src[0] == l->diff_dst && (l->completed || left_to_norm(l)))
+	if (l->kind->is_relu && l->diff_src[0] == l->diff_dst && (l->relu_completed || left_to_norm(l)))
 		return 0;
 	return pd_cuda_queued(l, pd_kernel_curve_back(pd_cuda_engine(l)->stream, l->net->dtype, curve,
 						      (float)l->layer->alpha, l->diff_src[0],

@@ -197,7 +197,7 @@ static int backward_flatten(struct pd_compiled_layer *l, const struct pd_pass *p
 
 const struct pd_compiled_kind pd_cuda_add = {
 	.broadcast = &pd_cuda_broadcast,
-	.does_relu = true,
+	.fuses_relu = true,
 	.prepare = prepare_add,
 	.forward = forward_add,
 	.backward = backward_add,

@@ -98,7 +98,7 @@ bool pd_cuda_does_relu(const struct pd_compiled *net, int layer)
 	const struct pd_model *model = net->model;
 	int tensor = model->input_count + layer, consumer;
 
-	if (!net->layers[layer].kind->does_relu)
+	if (!net->layers[layer].kind->fuses_relu)
 		return false;
 	if (net->layers[layer].kind == &pd_cuda_batchnorm2d && !engine->last &&
 	    net->dtype == PD_F32)

@@ -361,7 +361,7 @@ int pd_cuda_squares(cudaStream_t stream, const struct pd_compiled *net,
 		status = pd_kernel_fill(stream, what->vector, PD_ABSENT, layers + 1);
 	for (int l = net->first; l < net->first + net->count && status == cudaSuccess; l++)
 		if (net->step_bytes[l] > 0)
-			status = pd_kernel_squares(stream, &what->vector[net->layers[l].group], room,
+			status = pd_kernel_squares(stream, &what->vector[net->layers[l].model_owner], room,
 						   (const float *)((const char *)what->gradients +
 								   net->step_offset[l]),
 						   net->step_bytes[l] / sizeof(float));
