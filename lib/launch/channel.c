@@ -253,3 +253,20 @@ int pd_channel_wait(struct pd_channel *channel, int timeout_ms, json_t **message
 	}
 	return verdict;
 }
+
+json_t *pd_channel_hear(struct pd_channel *channel, const char *event, int timeout_ms,
+			int (*heard)(void *context, int verdict, const json_t *message, struct pd_error *err),
+			void *context, struct pd_error *err)
+{
+	for (;;) {
+		json_t *message = NULL;
+		int verdict = pd_channel_wait(channel, timeout_ms, &message);
+		int status = heard(context, verdict, message, err);
+
+		if (status == 0 && pd_message_is(message, event))
+			return message;
+		json_decref(message);
+		if (status < 0)
+			return NULL;
+	}
+}

@@ -48,6 +48,13 @@ void pd_channel_last_word(struct pd_channel *channel, const char *text, int stat
 int pd_channel_receive(struct pd_channel *channel, json_t **message_p);
 /* Receives likewise, but waits up to timeout_ms (-1: for ever). */
 int pd_channel_wait(struct pd_channel *channel, int timeout_ms, json_t **message_p);
+/*
+ * Returns a new reference to the next message of that kind.  Until then heard() is given what pd_channel_wait()
+ * returns, and each message, that one too; where it returns -1, with an error, NULL is returned.
+ */
+json_t *pd_channel_hear(struct pd_channel *channel, const char *event, int timeout_ms,
+			int (*heard)(void *context, int verdict, const json_t *message, struct pd_error *err),
+			void *context, struct pd_error *err);
 
 /*
  * Opens a stream to the peer, to be closed before the channel is released; NULL with errno.  Once

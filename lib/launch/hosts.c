@@ -131,33 +131,34 @@ int pd_hosts_begin(struct pd_error *err)
 
 /* ---- seats ---- */
 
-/* Takes an agent's word on what its rank does; false: the message is another. */
-static bool take_activity(struct remote *r, const json_t *message)
+/* Takes an agent's word on how its rank has ended, or what it does. */
+static void take_word(struct remote *r, const json_t *message)
 {
-	if (!pd_message_is(message, "activity"))
-		return false;
-	r->activity = (enum pd_activity)pd_member_int(message, "activity");
-	r->looking = false;
-	return true;
+	if (pd_message_is(message, "ended")) {
+		r->ended = true;
+		r->well = pd_member_true(message, "well");
+		snprintf(r->fate, sizeof(r->fate), "%s", pd_member_text(message, "fate"));
+	} else if (pd_message_is(message, "activity")) {
+		r->activity = (enum pd_activity)pd_member_int(message, "activity");
+		r->looking = false;
+	}
 }
 
-/* Returns the next message from an agent, which must be of that kind; a new reference. */
+static int heard(void *remote, int verdict, const json_t *message, struct pd_error *err)
+{
+	if (verdict <= 0)
+		return pd_error_failed(err, "the process that is to start it has gone silent");
+	take_word(remote, message);
+	return 0;
+}
+
 static json_t *hear(struct hosts *h, int r, const char *event, struct pd_error *err)
 {
-	struct remote *remote = &h->remote[r];
-	json_t *message = NULL;
+	json_t *message = pd_channel_hear(&h->remote[r].agent, event, ANSWER_MS, heard, &h->remote[r], err);
 
-	while (pd_channel_wait(&remote->agent, ANSWER_MS, &message) > 0) {
-		if (pd_message_is(message, event))
-			return message;
-		if (!take_activity(remote, message))
-			break;
-		json_decref(message);
-		message = NULL;
-	}
-	json_decref(message);
-	pd_error_failed(err, "rank %d: the process that is to start it has gone silent", r);
-	return NULL;
+	if (!message)
+		pd_error_prefix(err, "rank %d", r);
+	return message;
 }
 
 static int receive_place(struct hosts *h, int r, struct pd_error *err)
@@ -555,12 +556,7 @@ static void attend(struct remote *r)
 
 	errno = 0;
 	while (r->agent.fd >= 0 && (verdict = pd_channel_receive(&r->agent, &message)) > 0) {
-		if (pd_message_is(message, "ended")) {
-			r->ended = true;
-			r->well = pd_member_true(message, "well");
-			snprintf(r->fate, sizeof(r->fate), "%s", pd_member_text(message, "fate"));
-		}
-		take_activity(r, message);
+		take_word(r, message);
 		json_decref(message);
 	}
 	if (verdict < 0)

@@ -57,5 +57,8 @@ struct pd_launcher_ops {
 	void (*kill)(struct pd_launcher *launcher, int rank);
 };
 
+/* Says why a rank's channel has ended, as fate() does: its process, which may take two seconds for that, has ended, too. */
+const char *pd_launcher_gone(struct pd_launcher *launcher, int rank, char fate[PD_FATE_TEXT]);
+
 /* Forks a process for each rank, on this machine (lib/launch/fork.c). */
 extern const struct pd_launcher_ops pd_launcher_fork;

@@ -1,6 +1,6 @@
 lib_libpd_a_SOURCES += lib/launch/channel.c lib/launch/channel.h \
 	lib/launch/exchange.c lib/launch/exchange.h lib/launch/heartbeat.c lib/launch/heartbeat.h \
-	lib/launch/launcher.h lib/launch/fork.c \
+	lib/launch/launcher.c lib/launch/launcher.h lib/launch/fork.c \
 	lib/launch/message.c lib/launch/message.h \
 	lib/launch/packed.c lib/launch/packed.h \
 	lib/launch/process.c lib/launch/process.h \

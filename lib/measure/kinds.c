@@ -6,7 +6,7 @@
 #include "base/processors.h"
 #include "base/sort.h"
 #include "measure/companions.h"
-#include "measure/hearing.h"
+#include "measure/ranks.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -65,25 +65,13 @@ const struct pd_rank_task pd_kinds_task = { .event = "profile", .run = run };
 
 /* ---- in the first process ---- */
 
-static int start(const struct pd_hearing *h, int r, const json_t *request, struct pd_error *err)
+static struct pd_profile *take_profile(struct pd_launcher *launcher, int r, struct pd_error *err)
 {
-	json_t *message = json_deep_copy(request);
-
-	pd_json_set(message, "seat", pd_seat_json(&h->seats[r]));
-	if (h->launcher->ops->start(h->launcher, r, err) < 0) {
-		json_decref(message);
-		return -1;
-	}
-	return pd_channel_send(h->launcher->ops->channel(h->launcher, r), message, err);
-}
-
-static struct pd_profile *take_profile(const struct pd_hearing *h, int r, struct pd_error *err)
-{
-	json_t *message = pd_hear(h, r, "profiled", err);
+	json_t *message = pd_ranks_hear(launcher, r, "profiled", err);
 	struct pd_profile *profile = NULL;
 
 	if (message) {
-		char *name = pd_format("rank %d on host %s", r, h->seats[r].host);
+		char *name = pd_format("rank %d on host %s", r, launcher->ops->seat(launcher, r)->host);
 		struct pd_place place = pd_place_root(name, json_object_get(message, "profile"));
 
 		profile = pd_profile_parse_at(&place, err);
@@ -129,20 +117,6 @@ static void take_kind(struct pd_profile **all, int ranks, int first, struct pd_k
 	free(own);
 }
 
-static int measure_all(const struct pd_hearing *h, int ranks, const json_t *request, struct pd_profile **all,
-		       struct pd_error *err)
-{
-	for (int r = 0; r < ranks; r++)
-		if (start(h, r, request, err) < 0)
-			return -1;
-	for (int r = 0; r < ranks; r++) {
-		all[r] = take_profile(h, r, err);
-		if (!all[r])
-			return -1;
-	}
-	return 0;
-}
-
 int pd_kinds_measure(const struct pd_launcher_ops *ops, int ranks, const struct pd_model *model, const char *device,
 		     const struct pd_measure_options *options, struct pd_kind_profile **list_p, int *count_p,
 		     struct pd_error *err)
@@ -152,20 +126,16 @@ int pd_kinds_measure(const struct pd_launcher_ops *ops, int ranks, const struct 
 				    "dtype", (int)options->dtype, "threads", options->threads, "tf32",
 				    options->tf32, "iterations", (json_int_t)options->iterations, "over_s",
 				    (json_int_t)options->over_s);
-	struct pd_launcher *launcher = ops->open(ranks, err);
-	struct pd_seat *seats = pd_calloc((size_t)ranks, sizeof(*seats));
+	struct pd_launcher *launcher = pd_ranks_begin(ops, ranks, request, err);
 	struct pd_profile **all = pd_calloc((size_t)ranks, sizeof(*all));
-	const struct pd_hearing hearing = { launcher, seats };
 	int status = launcher ? 0 : -1;
 
-	for (int r = 0; r < ranks && status == 0; r++)
-		seats[r] = *ops->seat(launcher, r);
-	if (status == 0)
-		status = measure_all(&hearing, ranks, request, all, err);
-	for (int r = 0; r < ranks && launcher; r++)
-		ops->kill(launcher, r);
+	for (int r = 0; r < ranks && status == 0; r++) {
+		all[r] = take_profile(launcher, r, err);
+		status = all[r] ? 0 : -1;
+	}
 	if (launcher)
-		ops->close(launcher);
+		pd_ranks_end(launcher, ranks);
 	*list_p = pd_calloc((size_t)ranks, sizeof(**list_p));
 	*count_p = 0;
 	for (int r = 0; r < ranks && status == 0; r++)
@@ -174,8 +144,6 @@ int pd_kinds_measure(const struct pd_launcher_ops *ops, int ranks, const struct 
 	for (int r = 0; r < ranks; r++)
 		pd_profile_free(all[r]);
 	free(all);
-	free(seats);
-	json_decref(request);
 	return status;
 }
 

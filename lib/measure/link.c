@@ -73,7 +73,7 @@ static pid_t start(const struct pd_link_ends *ends, int rank, struct wires *wire
 	_exit(0);
 }
 
-static void hear(int fd, int rank, struct pd_link_answer *answer)
+static void read_answer(int fd, int rank, struct pd_link_answer *answer)
 {
 	if (read(fd, answer, sizeof(*answer)) == sizeof(*answer))
 		return;
@@ -126,7 +126,7 @@ static int listen_to(const int in[2], const pid_t pids[2], int64_t limit_ns,
 		for (int r = 0; r < 2; r++) {
 			if (!fds[r].revents)
 				continue;
-			hear(in[r], r, &answers[r]);
+			read_answer(in[r], r, &answers[r]);
 			if (answers[r].ending == PD_LINK_GOOD)
 				continue;
 			/* The other one will know soon, or never. */

@@ -1,7 +1,7 @@
 lib_libpddevice_a_SOURCES += \
 	lib/measure/bench.c lib/measure/bench.h lib/measure/companions.c lib/measure/companions.h \
 	lib/measure/copies.c lib/measure/flows.c lib/measure/flows.h \
-	lib/measure/hearing.c lib/measure/hearing.h lib/measure/in_child.c lib/measure/in_child.h \
+	lib/measure/ranks.c lib/measure/ranks.h lib/measure/in_child.c lib/measure/in_child.h \
 	lib/measure/kinds.c lib/measure/kinds.h lib/measure/launch.c \
 	lib/measure/layers.c lib/measure/layers.h lib/measure/link.c lib/measure/link.h \
 	lib/measure/link_end.c lib/measure/link_end.h lib/measure/machine.c lib/measure/machine.h \

@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/processors.h"
-#include "measure/hearing.h"
+#include "measure/ranks.h"
 #include "transport/address.h"
 
 #include <stdlib.h>
@@ -34,12 +34,6 @@ struct measuring {
 static struct pd_channel *channel(struct measuring *m, int r)
 {
 	return m->launcher->ops->channel(m->launcher, r);
-}
-
-/* Returns a new reference to the next message of a rank that is of that kind, or NULL. */
-static json_t *hear(struct measuring *m, int r, const char *event, struct pd_error *err)
-{
-	return pd_hear(&(struct pd_hearing){ m->launcher, m->machine->seats }, r, event, err);
 }
 
 /* ---- rounds ---- */
@@ -94,7 +88,7 @@ static int do_round(struct measuring *m, struct outcome *out, struct pd_error *e
 			continue;
 		json_decref(m->rounds[r]);
 		m->rounds[r] = NULL;
-		answer = status == 0 ? hear(m, r, "measured", err) : NULL;
+		answer = status == 0 ? pd_ranks_hear(m->launcher, r, "measured", err) : NULL;
 		if (!answer) {
 			status = -1;
 			continue;
@@ -489,7 +483,8 @@ static int find_kinds(struct pd_topology *topology, const struct pd_device_kind 
 	return 0;
 }
 
-static int start_all(struct measuring *m, const char *device, struct pd_error *err)
+/* Has all open their ends, and connect. */
+static int connect_all(struct measuring *m, struct pd_error *err)
 {
 	struct pd_machine *machine = m->machine;
 	json_t **texts = pd_calloc((size_t)machine->ranks, sizeof(*texts));
@@ -497,15 +492,7 @@ static int start_all(struct measuring *m, const char *device, struct pd_error *e
 	int status = 0;
 
 	for (int r = 0; r < machine->ranks && status == 0; r++) {
-		machine->seats[r] = *m->launcher->ops->seat(m->launcher, r);
-		status = m->launcher->ops->start(m->launcher, r, err);
-		if (status == 0)
-			status = pd_channel_send(channel(m, r), json_pack("{s:s, s:s, s:i, s:o}",
-						 "event", "measure", "device", device, "ranks", machine->ranks,
-						 "seat", pd_seat_json(&machine->seats[r])), err);
-	}
-	for (int r = 0; r < machine->ranks && status == 0; r++) {
-		json_t *ready = hear(m, r, "ready", err);
+		json_t *ready = pd_ranks_hear(m->launcher, r, "ready", err);
 		int64_t memory = pd_member_int(ready, "memory_bytes");
 
 		status = ready ? 0 : -1;
@@ -538,20 +525,21 @@ int pd_machine_measure(const struct pd_launcher_ops *ops, int ranks, const char 
 	int status;
 
 	*out = (struct pd_machine){ .ranks = ranks };
-	m.launcher = ops->open(ranks, err);
+	m.launcher = pd_ranks_begin(ops, ranks, json_pack("{s:s, s:s, s:i}", "event", "measure", "device", device,
+							  "ranks", ranks), err);
 	if (!m.launcher)
 		return -1;
 	out->seats = pd_calloc((size_t)ranks, sizeof(*out->seats));
 	out->gaps = pd_calloc((size_t)ranks, sizeof(*out->gaps));
 	m.rounds = pd_calloc((size_t)ranks, sizeof(*m.rounds));
-	status = start_all(&m, device, err);
+	for (int r = 0; r < ranks; r++)
+		out->seats[r] = *ops->seat(m.launcher, r);
+	status = connect_all(&m, err);
 	if (status == 0)
 		status = find_levels(&m, err);
 	if (status == 0)
 		status = measure_levels(&m, err);
-	for (int r = 0; r < ranks; r++)
-		ops->kill(m.launcher, r);
-	ops->close(m.launcher);
+	pd_ranks_end(m.launcher, ranks);
 	free(m.rounds);
 	return status;
 }

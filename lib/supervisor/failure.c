@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #define CAUSE_NS (2 * SECOND_NS)        /* time for a rank that another has lost to report itself */
-#define GRACE_NS (2 * SECOND_NS)        /* time for a rank to say why it failed */
 
 /* "rank 1 (stage 1 of 2)"; with several hosts "rank 1 (stage 1 of 2, host h3)" */
 const char *supervisor_who(const struct supervisor *s, int r, char buf[WHO_TEXT])
@@ -125,16 +124,9 @@ int supervisor_nothing_starts(struct supervisor *s, struct pd_error *err)
 /* Finds out why a rank's process, or its socket, has ended. */
 int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err)
 {
-	struct pd_launcher *launcher = s->launcher;
-	int64_t until = pd_awake_ns(&s->awake) + GRACE_NS;
 	char fate[PD_FATE_TEXT];
-	bool runs;
 
-	while ((runs = launcher->ops->ended(launcher, r) == PD_STILL_RUNS) &&
-	       pd_awake_ns(&s->awake) < until)
-		usleep(1000);
-	return supervisor_rank_failed(s, r, err, runs ? "closed its connection"
-				      : launcher->ops->fate(launcher, r, fate));
+	return supervisor_rank_failed(s, r, err, pd_launcher_gone(s->launcher, r, fate));
 }
 
 /*

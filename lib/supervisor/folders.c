@@ -17,37 +17,30 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct asked { struct supervisor *s; int rank; };
+
+static int heard(void *context, int verdict, const json_t *message, struct pd_error *err)
+{
+	struct supervisor *s = ((struct asked *)context)->s;
+	int r = ((struct asked *)context)->rank;
+
+	s->launcher->ops->look(s->launcher);
+	supervisor_read_signals(s);
+	if (verdict < 0)
+		return supervisor_on_gone(s, r, err);
+	if (s->stop_asked)
+		return pd_error_failed(err, "interrupted before training began");
+	if (verdict == 0)
+		return supervisor_is_silent(s, r) ? supervisor_rank_silent(s, r, err) : 0;
+	supervisor_heard(s, r);
+	return pd_message_is(message, "error") ? supervisor_on_error(s, r, message, err) : 0;
+}
+
 /* Waits for the rank's answer of that kind; a new reference. */
 static json_t *hear(struct supervisor *s, int r, const char *event, struct pd_error *err)
 {
-	json_t *message = NULL;
-	int verdict;
-
-	for (supervisor_heard(s, r);;) {
-		s->launcher->ops->look(s->launcher);
-		verdict = pd_channel_wait(supervisor_channel(s, r), 1000, &message);
-		supervisor_read_signals(s);
-		if (verdict < 0)
-			supervisor_on_gone(s, r, err);
-		else if (s->stop_asked)
-			pd_error_failed(err, "interrupted before training began");
-		else if (verdict == 0 && supervisor_is_silent(s, r))
-			supervisor_rank_silent(s, r, err);
-		else if (verdict > 0 && pd_message_is(message, "error"))
-			supervisor_on_error(s, r, message, err);
-		else if (verdict > 0 && pd_message_is(message, event))
-			return message;
-		else {
-			if (verdict > 0) {
-				supervisor_heard(s, r);
-				json_decref(message);
-			}
-			continue;
-		}
-		if (verdict > 0)
-			json_decref(message);
-		return NULL;
-	}
+	supervisor_heard(s, r);
+	return pd_channel_hear(supervisor_channel(s, r), event, 1000, heard, &(struct asked){ s, r }, err);
 }
 
 static const char *host_of(const struct supervisor *s, int r)
