@@ -105,6 +105,21 @@ test_ok "a table is right: ours with and without transfers, V placement, pairs, 
 	grep -qx "pd-schedule: activations that ranks hold at most: 3 2 1" err
 	pd-schedule --check v.csv 2>err
 	grep -qx "pd-schedule: activations that ranks hold at most: 4 4" err'
+test_ok "pairs stay pairs: in lists, in plans with an order, in tables of both kinds, in what is repeated" '
+	tr -d " " <pairs.csv | sed "s/,,/,/g; s/,$//" >plain.csv
+	grep -c OVERLAP plain.csv
+	pd-schedule --plan=four.json pairs.csv >pairs.jsonl
+	[ $(grep -c "\"beside\":true" pairs.jsonl) -eq 5 ]
+	pd-schedule --format=torch pairs.jsonl | cmp - plain.csv
+	pd-schedule --format=plan --plan=four.json pairs.csv >order.json
+	pd-schedule --format=torch order.json | cmp - plain.csv
+	pd-schedule --format=torch-comms order.json >pairs-comms.csv
+	[ $(grep -o "OVERLAP_F_B" pairs-comms.csv | grep -c .) -eq 5 ]
+	pd-schedule --check --plan=four.json pairs-comms.csv
+	pd-schedule --format=torch --plan=four.json pairs-comms.csv | cmp - plain.csv
+	pd-schedule --minibatches=2 --compact order.json >compact.jsonl
+	pd-schedule --check compact.jsonl
+	[ $(grep -o "\"beside\":true" compact.jsonl | grep -c .) -ge 5 ]'
 test_ok "with the plan: memory, and the time of a minibatch, which is that of the plan itself" '
 	for file in 1f1b comms; do
 		pd-schedule --check --plan=1f1b.json $file.csv 2>err
@@ -174,6 +189,11 @@ test_ok "wrong: what is missing, twice, or in disorder" '
 2F0,2B0
 END
 	grep -q "no rank has stage 1" err'
+test_ok "wrong: what is beside something that is no backward" '
+	jq -c "if .op == \"backward\" and .stage == 3 then .beside = true else . end" pairs.jsonl |
+		wrong "[0-9]*" "expected this of a forward alone"
+	jq -c "if .op == \"forward\" and .stage == 0 and .microbatch == 0 then .beside = true else . end" pairs.jsonl |
+		wrong "[0-9]*" "is beside what comes next; expected a backward"'
 test_ok "wrong: a deadlock, with the ranks that wait for each other" '
 	# Rank 0 wants the first gradient before its third forward, rank 1 has that forward first.
 	printf "0F0,0F1,0B0,0F2,0B1,0B2\n1F0,1F1,1F2,1B0,1B1,1B2\n" |

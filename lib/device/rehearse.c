@@ -53,7 +53,6 @@ static int finish(struct rehearsal *r, int status, struct pd_error *err)
 static int passes(struct rehearsal *r, struct pd_pass pass, struct pd_error *err)
 {
 	const struct pd_net_config *c = r->config;
-	enum pd_backward_part from = c->split ? PD_BACKWARD_INPUT : PD_BACKWARD_ALL;
 	enum pd_backward_part to = c->split ? PD_BACKWARD_WEIGHT : PD_BACKWARD_ALL;
 
 	/* evaluation, training, recomputation */
@@ -65,7 +64,7 @@ static int passes(struct rehearsal *r, struct pd_pass pass, struct pd_error *err
 			return -1;
 	}
 	pass.again = false;
-	for (pass.part = from; pass.part <= to; pass.part++)
+	for (pass.part = PD_BACKWARD_ALL; pass.part <= to; pass.part++)
 		if (finish(r, pd_submit_backward(r->stream, r->net, &pass, c->first, c->count,
 						   arm(r)), err) < 0)
 			return -1;

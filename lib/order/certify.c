@@ -103,20 +103,35 @@ struct numbering {
 	int64_t *before;                /* per position: the slot of the operation before, or -1 */
 };
 
+/* Returns the slot of what an operation needs from another stage, or -1. */
+static int64_t slot_of_input(const struct numbering *n, const struct pd_order_op *op)
+{
+	if (op->pass == PD_ORDER_F && op->stage > 0)
+		return *pd_order_time(&n->slots, PD_ORDER_F, op->stage - 1, op->microbatch);
+	if ((op->pass == PD_ORDER_I || op->pass == PD_ORDER_B) && op->stage + 1 < n->slots.stages)
+		return *pd_order_time(&n->slots, PD_ORDER_I, op->stage + 1, op->microbatch);
+	return -1;
+}
+
+/* Numbers an operation, or a pair, which has one slot. */
 static void number(struct numbering *n, int position, const struct pd_order_op *op)
 {
-	int64_t slot = n->before[position], input = -1;
-	int s = op->stage, i = op->microbatch;
+	int64_t slot = n->before[position];
 
-	if (op->pass == PD_ORDER_F && s > 0)
-		input = *pd_order_time(&n->slots, PD_ORDER_F, s - 1, i);
-	if ((op->pass == PD_ORDER_I || op->pass == PD_ORDER_B) && s + 1 < n->slots.stages)
-		input = *pd_order_time(&n->slots, PD_ORDER_I, s + 1, i);
-	slot = 1 + (input > slot ? input : slot);
-	n->before[position] = slot;
-	*pd_order_time(&n->slots, op->pass == PD_ORDER_B ? PD_ORDER_I : (enum pd_order_pass)op->pass, s, i) = slot;
-	if (op->pass == PD_ORDER_B)
-		*pd_order_time(&n->slots, PD_ORDER_W, s, i) = slot;
+	for (int half = 0; half <= op->beside; half++) {
+		int64_t input = slot_of_input(n, op + half);
+
+		slot = input > slot ? input : slot;
+	}
+	n->before[position] = ++slot;
+	for (const struct pd_order_op *end = op + 1 + op->beside; op < end; op++) {
+		bool whole = op->pass == PD_ORDER_B;
+		enum pd_order_pass pass = whole ? PD_ORDER_I : (enum pd_order_pass)op->pass;
+
+		*pd_order_time(&n->slots, pass, op->stage, op->microbatch) = slot;
+		if (whole)
+			*pd_order_time(&n->slots, PD_ORDER_W, op->stage, op->microbatch) = slot;
+	}
 }
 
 int pd_order_certify(const struct pd_order *order, struct pd_order_times *slots, struct pd_error *err)
@@ -134,8 +149,7 @@ int pd_order_certify(const struct pd_order *order, struct pd_order_times *slots,
 		n.before[q] = -1;
 	walk = pd_order_walk_begin(order);
 	while ((op = pd_order_walk_next(&walk, &position)))
-		for (int half = 0; half <= op->beside; half++)
-			number(&n, position, op + half);
+		number(&n, position, op);
 	for (int q = 0; q < order->positions && result == 0; q++)
 		if (walk.next[q] < order->lists[q].count)
 			result = stuck(&walk, err);

@@ -25,10 +25,12 @@ enum pd_order_pass {
 
 #define PD_ORDER_SPLIT PD_ORDER_B       /* passes that have times: a B has those of its I and its W */
 #define PD_ORDER_LETTERS "FIWB"
+#define PD_ORDER_PAIR_END ")OVERLAP_F_B"        /* behind the two of a pair in a text, as PyTorch writes it */
 
 struct pd_order_op {
 	uint8_t pass;                   /* enum pd_order_pass */
-	bool beside;                    /* it may run together with the next operation of its position */
+	bool beside;                    /* an F that may run together with the next operation of its position, a
+					   B or an I: they are a pair */
 	int32_t stage;
 	int32_t microbatch;             /* of the group on one replica, from 0 */
 };
@@ -103,9 +105,9 @@ void pd_order_times_release(struct pd_order_times *times);
 
 /*
  * Proves that an order is right, or refuses it: it has every F and every I and W, or B instead of the two, of
- * every stage and microbatch, once; those of a stage ascend; and none waits for ever.  Sets the slot of each if
- * slots is not NULL: from 0, ascending along every list and from what is needed to what needs it, the
- * least that are.  Such slots are a proof that the order cannot deadlock, even if every transfer blocks both
+ * every stage and microbatch, once; those of a stage ascend; and none waits for ever, even if the two of a pair begin
+ * together.  Sets the slot of each if slots is not NULL: from 0, ascending along every list and from what is needed to
+ * what needs it, the least that are; the two of a pair have one.  Such slots are a proof that the order cannot deadlock, even if every transfer blocks both
  * ranks.  A refusal (PD_EXIT_NO) names the operation that is missing, twice there or too early; or the
  * operations for which the positions wait.  Takes as many steps as there are operations.
  */

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAIR_END ")OVERLAP_F_B"
-
 char *pd_order_text(const struct pd_order *order, int position)
 {
 	const struct pd_order_list *list = &order->lists[position];
@@ -23,7 +21,7 @@ char *pd_order_text(const struct pd_order *order, int position)
 		bool second = k > 0 && op[-1].beside;
 
 		fprintf(out, "%s%s%d%c%d%s", k == 0 ? "" : second ? ";" : ",", op->beside ? "(" : "", op->stage,
-			PD_ORDER_LETTERS[op->pass], op->microbatch, second ? PAIR_END : "");
+			PD_ORDER_LETTERS[op->pass], op->microbatch, second ? PD_ORDER_PAIR_END : "");
 	}
 	pd_mem_stream_close(out);
 	return text;
@@ -63,22 +61,29 @@ static const char *read_op(struct pd_order *order, int position, const char *tex
 	return end;
 }
 
+/* Tells whether two operations may be a pair. */
+static bool is_pair(const struct pd_order_op *ops)
+{
+	return ops[0].pass == PD_ORDER_F && (ops[1].pass == PD_ORDER_B || ops[1].pass == PD_ORDER_I);
+}
+
 /* Reads "(0F7;7B3)OVERLAP_F_B". */
 static const char *read_pair(struct pd_order *order, int position, const char *text, struct pd_error *err)
 {
 	const char *middle = read_op(order, position, text + 1, err), *end;
+	const struct pd_order_list *list = &order->lists[position];
 
 	if (!middle)
 		return NULL;
 	end = *middle == ';' ? read_op(order, position, middle + 1, err) : middle;
 	if (!end)
 		return NULL;
-	if (*middle != ';' || strncmp(end, PAIR_END, strlen(PAIR_END)) != 0) {
+	if (*middle != ';' || strncmp(end, PD_ORDER_PAIR_END, strlen(PD_ORDER_PAIR_END)) != 0 || !is_pair(&list->ops[list->count - 2])) {
 		pd_error_input(err, "expected a pair such as (0F7;7B3)OVERLAP_F_B, found \"%.40s\"", text);
 		return NULL;
 	}
-	order->lists[position].ops[order->lists[position].count - 2].beside = true;
-	return end + strlen(PAIR_END);
+	list->ops[list->count - 2].beside = true;
+	return end + strlen(PD_ORDER_PAIR_END);
 }
 
 int pd_order_read(struct pd_order *order, int position, const char *text, struct pd_error *err)

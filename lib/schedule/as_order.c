@@ -14,8 +14,12 @@ static void add(struct pd_order *order, const struct pd_op *op, int64_t replicas
 		[PD_OP_backward_input] = { true, PD_ORDER_I }, [PD_OP_backward_weight] = { true, PD_ORDER_W },
 	};
 
-	if (passes[op->kind].computes && !op->more)
-		pd_order_add(order, passes[op->kind].pass, op->stage, (int)(op->microbatch / replicas));
+	const struct pd_order_list *list = &order->lists[order->position_of[op->stage]];
+
+	if (!passes[op->kind].computes || op->more)
+		return;
+	pd_order_add(order, passes[op->kind].pass, op->stage, (int)(op->microbatch / replicas));
+	list->ops[list->count - 1].beside = op->beside;
 }
 
 /* Adds what the first replicas of all positions compute. */

@@ -157,13 +157,29 @@ static bool check_open(struct rank_walk *w, const struct pd_op *op)
 	return true;
 }
 
+/* Checks that a forward that is beside the next operation is so beside a backward that does not need it. */
+static bool check_pair(struct rank_walk *w, const struct pd_op *op)
+{
+	const struct pd_op *forward = &w->before;
+
+	if (op->beside && op->kind != PD_OP_forward)
+		return WRONG(w, "it is beside the next operation; expected this of a forward alone");
+	if (!forward->beside)
+		return true;
+	return ((op->kind == PD_OP_backward || op->kind == PD_OP_backward_input) &&
+		(op->stage != forward->stage || op->microbatch != forward->microbatch)) ||
+	       WRONG(w, "the forward of microbatch %" PRId64 " at stage %d before it is beside what comes next; "
+		     "expected a backward that does not wait for it", forward->microbatch, forward->stage);
+}
+
 static bool check_op(struct rank_walk *w, const struct pd_op *op)
 {
 	struct stage_walk *part = w->parts;
 	int64_t i;
 
-	if (!check_open(w, op))
+	if (!check_open(w, op) || !check_pair(w, op))
 		return false;
+	w->before = *op;
 	/* An agree belongs to the rank, whatever stage it names. */
 	while (part->s != op->stage && op->kind != PD_OP_agree)
 		part++;

@@ -38,6 +38,7 @@ struct rank_walk {
 	struct stage_walk *parts;
 	int part_count;
 	int64_t agreed;                 /* groups with an agree so far */
+	struct pd_op before;            /* the operation before the current one */
 	struct pd_account account;
 };
 

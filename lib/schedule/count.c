@@ -31,9 +31,9 @@ int pd_count_kept(const struct pd_schedule *schedule, int s, int64_t count)
 {
 	int64_t r = pd_pattern_replicas(schedule, s), f = 0, b = 0, w = 0, kept = 1;
 
-	/* Merge the three; a forward works in a slot, too. */
+	/* Merge the three; a forward works in a slot, too, perhaps between a recompute and its backward. */
 	while (b < count) {
-		int64_t back = pd_tick_of_backward(schedule, s, b * r), next = back;
+		int64_t back = pd_tick_of_recompute(schedule, s, b * r), next = back;
 
 		if (f < count && pd_tick_of_forward(schedule, false, s, f * r) < next)
 			next = pd_tick_of_forward(schedule, false, s, f * r);

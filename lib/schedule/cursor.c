@@ -110,20 +110,40 @@ static bool makes_gradients(const struct pd_cursor *c, enum pd_op_kind kind)
 	return kind == (c->schedule->splits ? PD_OP_backward_weight : PD_OP_backward);
 }
 
+/* Tells whether a stream's next microbatch is the replica's last of a group whose sum has buckets. */
+static bool is_in_parts(const struct pd_cursor *c, const struct pd_cursor_stream *stream)
+{
+	int64_t group = c->schedule->group[stream->stage];
+	int64_t end = (stream->next / group + 1) * group;
+
+	if (c->schedule->buckets[stream->stage] == 1)
+		return false;
+	if (end > c->phase.last - began(&c->phase))
+		end = c->phase.last - began(&c->phase);
+	return stream->next + stream->stride >= end;
+}
+
 /* Returns the first bucket of a stream's next operation: 0, if it is about all of them. */
 static int first_bucket(const struct pd_cursor *c, const struct pd_cursor_stream *stream)
 {
-	int64_t group = c->schedule->group[stream->stage];
-	int64_t begin = stream->next / group * group, end = begin + group;
-
-	if (c->schedule->buckets[stream->stage] == 1)
-		return 0;
 	if (stream->kind == PD_OP_allreduce)
-		return 1;
-	if (end > c->phase.last - began(&c->phase))
-		end = c->phase.last - began(&c->phase);
-	/* The replica's last backward of the group is the one in parts. */
-	return makes_gradients(c, stream->kind) && stream->next + stream->stride >= end;
+		return c->schedule->buckets[stream->stage] > 1;
+	return makes_gradients(c, stream->kind) && is_in_parts(c, stream);
+}
+
+/* Tells whether backward of a stream's next microbatch is one operation, where others come in two parts. */
+static bool is_whole(const struct pd_cursor *c, const struct pd_cursor_stream *stream)
+{
+	return c->schedule->splits && pd_tick_whole(c->schedule, stream->stage, stream->next) &&
+	       !is_in_parts(c, stream);
+}
+
+/* Has a stream of weights' gradients leave out microbatches whose backwards are whole. */
+static void skip_whole(const struct pd_cursor *c, struct pd_cursor_stream *stream)
+{
+	while (stream->kind == PD_OP_backward_weight && stream->next < c->phase.last - began(&c->phase) &&
+	       is_whole(c, stream))
+		stream->next += stream->stride;
 }
 
 /* Sets the key of a stream's next operation, and how the keys behind it follow. */
@@ -172,6 +192,7 @@ static void add_stream(struct pd_cursor *c, int stage, enum pd_op_kind kind, int
 	}
 	if (link >= 0 && other_stage(c, stream)->replicas == 1)
 		stream->peer = other_stage(c, stream)->ranks[0];
+	skip_whole(c, stream);
 	stream->bucket = first_bucket(c, stream);
 	set_key(c, c->stream_count - 1);
 }
@@ -312,6 +333,7 @@ static void advance(struct pd_cursor *c, int i)
 		stream->bucket++;
 	} else {
 		stream->next += stream->stride;
+		skip_whole(c, stream);
 		stream->bucket = c->schedule->buckets[stream->stage] > 1 ? first_bucket(c, stream)
 									 : 0;
 		even &= stream->bucket == 0;
@@ -338,13 +360,17 @@ bool pd_cursor_next(struct pd_cursor *c, struct pd_op *op_p)
 		.more = stream->bucket > 0 &&
 			stream->bucket < c->schedule->buckets[stream->stage],
 	};
-	switch (stream->kind) {
+	op_p->beside = op_p->kind == PD_OP_forward && !c->phase.evaluate &&
+		       pd_tick_beside(c->schedule, stream->stage, n);
+	if (op_p->kind == PD_OP_backward_input && is_whole(c, stream))
+		op_p->kind = PD_OP_backward;
+	switch (op_p->kind) {
 	case PD_OP_forward:
 	case PD_OP_recompute:
 	case PD_OP_backward:
 	case PD_OP_backward_input:
 	case PD_OP_backward_weight:
-		op_p->version = version_read(c, stream->stage, n, stream->kind != PD_OP_forward);
+		op_p->version = version_read(c, stream->stage, n, op_p->kind != PD_OP_forward);
 		break;
 	case PD_OP_step:
 		op_p->version = version_written(c, stream->stage, n);

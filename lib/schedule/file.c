@@ -122,7 +122,8 @@ static int read_op(const struct pd_lists *lists, const struct pd_place *place, s
 	    pd_json_get_int(place, "stage", 0, lists->plan->stage_count - 1, &stage, err) < 0 ||
 	    pd_json_get_int(place, "microbatch", 0, most - 1, &op->microbatch, err) < 0 ||
 	    pd_json_opt_int(place, "weight_version", 0, most, &op->version, err) < 0 ||
-	    pd_json_opt_int(place, "seq", 0, INT64_MAX, &op->seq, err) < 0)
+	    pd_json_opt_int(place, "seq", 0, INT64_MAX, &op->seq, err) < 0 ||
+	    pd_json_opt_bool(place, "beside", &op->beside, err) < 0)
 		return -1;
 	if (pd_lists_replica(lists, op->rank, (int)stage) < 0)
 		return pd_place_error(place, err, "rank %d is of stage %d in the plan, "
@@ -175,7 +176,7 @@ static int read_operations(struct pd_lists *lists, const struct pd_place *place,
 			   int64_t line, struct pd_block *block, struct pd_error *err)
 {
 	static const char *const known[] = { "op", "stage", "microbatch", "weight_version", "peer",
-					     "peer_stage", "group", "bucket", "seq", "duration_ns",
+					     "peer_stage", "group", "bucket", "beside", "seq", "duration_ns",
 					     "memory_delta_bytes", NULL };
 	const struct pd_list *list = &lists->ranks[rank];
 	struct pd_place operations = pd_place_key(place, "operations");
@@ -217,7 +218,7 @@ static int read_block(struct pd_lists *lists, const struct pd_place *place, int 
 static int read_line(void *of, const struct pd_place *place, int64_t line, struct pd_error *err)
 {
 	static const char *const known[] = { "rank", "op", "stage", "microbatch", "weight_version",
-					     "peer", "peer_stage", "group", "bucket", "seq",
+					     "peer", "peer_stage", "group", "bucket", "beside", "seq",
 					     "duration_ns", "memory_delta_bytes", NULL };
 	struct pd_place operations = pd_place_key(place, "operations");
 	struct pd_lists *lists = of;

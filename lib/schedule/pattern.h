@@ -38,7 +38,12 @@ struct pd_pattern {
 	 * room: gradients then wait where they are made.
 	 */
 	bool crowds;
-	/* The rest is optional.  These return what count.c would find, faster. */
+	/* The rest is optional.  These two tell of microbatch n, from 0 in its group, what no microbatch does without them. */
+	/* Its forward may run together with the backward that is next in the rank's list (struct pd_op.beside). */
+	bool (*beside)(const struct pd_schedule *schedule, int s, int64_t n);
+	/* Its backward is one operation, where the schedule splits others; its weights' tick is that of no operation. */
+	bool (*whole)(const struct pd_schedule *schedule, int s, int64_t n);
+	/* These return what count.c would find, faster. */
 	int64_t (*outboxes)(const struct pd_schedule *schedule, const struct pd_link *link);
 	/* Returns when an inbox is free for the first time, of microbatch n < 0, instead of by its ticks. */
 	int64_t (*unused)(const struct pd_schedule *schedule, int s, int64_t n);

@@ -13,4 +13,7 @@ static int shape(struct pd_schedule *schedule, struct pd_error *err)
 	return pd_slot_table_shape(schedule, plan->order, err);
 }
 
-const struct pd_pattern pd_pattern_ORDERED = { .shape = shape, .tick = pd_slot_table_tick, .crowds = true };
+const struct pd_pattern pd_pattern_ORDERED = {
+	.shape = shape, .tick = pd_slot_table_tick, .crowds = true,
+	.beside = pd_slot_table_beside, .whole = pd_slot_table_whole,
+};

@@ -11,4 +11,7 @@ static int shape(struct pd_schedule *schedule, struct pd_error *err)
 	return pd_pattern_check_v(schedule, err) < 0 ? -1 : pd_slot_table_make(schedule, pd_order_dualpipe_v, err);
 }
 
-const struct pd_pattern pd_pattern_DUALPIPE_V = { .shape = shape, .tick = pd_slot_table_tick, .crowds = true };
+const struct pd_pattern pd_pattern_DUALPIPE_V = {
+	.shape = shape, .tick = pd_slot_table_tick, .crowds = true,
+	.beside = pd_slot_table_beside, .whole = pd_slot_table_whole,
+};

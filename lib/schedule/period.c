@@ -77,7 +77,8 @@ static bool repeats(const struct pd_list *list, size_t a, size_t b, int64_t peri
 	const struct pd_note *m = list->notes ? &list->notes[b] : NULL;
 
 	if (x->kind != y->kind || x->stage != y->stage || x->peer != y->peer ||
-	    x->link != y->link || x->bucket != y->bucket || x->microbatch + period != y->microbatch ||
+	    x->link != y->link || x->bucket != y->bucket || x->beside != y->beside ||
+	    x->microbatch + period != y->microbatch ||
 	    (x->version < 0 ? y->version >= 0 : x->version + period != y->version) ||
 	    (x->seq < 0) != (y->seq < 0))
 		return false;

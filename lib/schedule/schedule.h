@@ -47,6 +47,11 @@ struct pd_op {
 	enum pd_op_kind kind;
 	bool evaluate;          /* part of an evaluation phase: forward only, state untouched */
 	/*
+	 * A forward that may run together with the next operation in the list, a backward, or the part of
+	 * one for the inputs.  What either needs stands before both.
+	 */
+	bool beside;
+	/*
 	 * If gradients are summed in several buckets: the number, from 1, of the bucket that an
 	 * allreduce sums, or whose layers this part of a backward goes through, and whether those
 	 * of other buckets follow.  0: all of them.
@@ -80,7 +85,8 @@ struct pd_schedule {
 	bool drains;                    /* after every group there is an update before the next
 					   forward */
 	bool agrees;                    /* all ranks agree on every update */
-	bool splits;                    /* backward is backward_input and backward_weight */
+	bool splits;                    /* backward is backward_input and backward_weight, or whole where the
+					   pattern says so */
 	/* Per rank: where its stages begin in rank_stages, how many it has, and which replica it is. */
 	struct { int first, count, replica; } *ranks;
 	int *rank_stages;               /* by rank, ascending */

@@ -19,6 +19,30 @@ static int64_t slot(const struct pd_slot_table *table, int pass, int s, int64_t 
 	return *pd_order_time(&table->slots, (enum pd_order_pass)pass, s, (int)i);
 }
 
+/* Makes pd_slot_table.pairs. */
+static bool *pairs_of(const struct pd_order *order)
+{
+	bool *pairs = pd_calloc((size_t)order->stages * (size_t)order->microbatches, sizeof(*pairs)), any = false;
+
+	for (int q = 0; q < order->positions; q++)
+		for (size_t k = 0; k < order->lists[q].count; k++) {
+			const struct pd_order_op *op = &order->lists[q].ops[k];
+
+			if (op->pass == PD_ORDER_F)
+				pairs[op->stage * (int64_t)order->microbatches + op->microbatch] = op->beside;
+			any |= op->beside;
+		}
+	if (any)
+		return pairs;
+	free(pairs);
+	return NULL;
+}
+
+static bool is_beside(const struct pd_slot_table *table, int s, int64_t i)
+{
+	return table->pairs && table->pairs[s * (int64_t)table->slots.microbatches + i];
+}
+
 static int check_size(const struct pd_schedule *schedule, int64_t microbatches, struct pd_error *err)
 {
 	if (microbatches * schedule->stage_count <= MOST_SLOTS)
@@ -37,6 +61,7 @@ int pd_slot_table_shape(struct pd_schedule *schedule, const struct pd_order *ord
 		return -1;
 	if (pd_order_certify(order, &table->slots, err) < 0)
 		return pd_error_prefix(err, "%s: order", pd_plan_name(schedule->plan));
+	table->pairs = pairs_of(order);
 	for (int64_t k = 0; k < (int64_t)PD_ORDER_SPLIT * schedule->stage_count * count; k++)
 		most = table->slots.of[k] > most ? table->slots.of[k] : most;
 	schedule->round = count;
@@ -49,14 +74,17 @@ int pd_slot_table_shape(struct pd_schedule *schedule, const struct pd_order *ord
 	return 0;
 }
 
-/* Tells whether everything between two microbatches comes `step` slots later from one to the next. */
+/* Tells whether everything between two microbatches comes `step` slots later from one to the next, pairs as pairs. */
 static bool is_even(const struct pd_slot_table *table, int from, int to)
 {
 	for (int s = 0; s < table->slots.stages; s++)
-		for (int pass = 0; pass < PD_ORDER_SPLIT; pass++)
-			for (int i = from; i + 1 < to; i++)
+		for (int i = from; i + 1 < to; i++) {
+			if (is_beside(table, s, i) != is_beside(table, s, i + 1))
+				return false;
+			for (int pass = 0; pass < PD_ORDER_SPLIT; pass++)
 				if (slot(table, pass, s, i + 1) != slot(table, pass, s, i) + table->step)
 					return false;
+		}
 	return true;
 }
 
@@ -111,6 +139,20 @@ int pd_slot_table_make(struct pd_schedule *schedule, struct pd_order *(*make)(in
 	return result < 0 || count == local ? result : stretch(schedule, schedule->positions, local, err);
 }
 
+/* Returns which microbatch of the table a microbatch n is, *behind_p of those that were put in later. */
+static int64_t at(const struct pd_schedule *schedule, int s, int64_t n, int64_t *behind_p)
+{
+	const struct pd_slot_table *table = schedule->table;
+	int64_t i = n / pd_pattern_replicas(schedule, s), behind = i - table->middle;
+
+	if (behind < 0 || table->more == 0)
+		behind = 0;
+	else if (behind > table->more)
+		behind = table->more;
+	*behind_p = behind;
+	return i - behind;
+}
+
 int64_t pd_slot_table_tick(const struct pd_schedule *schedule, enum pd_compute what, int s, int64_t n)
 {
 	static const struct {
@@ -121,18 +163,31 @@ int64_t pd_slot_table_tick(const struct pd_schedule *schedule, enum pd_compute w
 		[PD_COMPUTE_WEIGHTS] = { PD_ORDER_W, 12 },
 	};
 	const struct pd_slot_table *table = schedule->table;
-	int64_t i = n / pd_pattern_replicas(schedule, s), behind = i - table->middle;
+	int64_t behind, i = at(schedule, s, n, &behind);
+	int64_t later = what == PD_COMPUTE_FORWARD && is_beside(table, s, i) ? 3 : 0;
 
-	if (behind < 0 || table->more == 0)
-		behind = 0;
-	else if (behind > table->more)
-		behind = table->more;
-	return PD_SLOT_TICKS * (slot(table, (int)of[what].pass, s, i - behind) + behind * table->step) + of[what].tick;
+	return PD_SLOT_TICKS * (slot(table, (int)of[what].pass, s, i) + behind * table->step) + of[what].tick + later;
+}
+
+bool pd_slot_table_beside(const struct pd_schedule *schedule, int s, int64_t n)
+{
+	int64_t behind;
+
+	return is_beside(schedule->table, s, at(schedule, s, n, &behind));
+}
+
+bool pd_slot_table_whole(const struct pd_schedule *schedule, int s, int64_t n)
+{
+	int64_t behind, i = at(schedule, s, n, &behind);
+
+	return slot(schedule->table, PD_ORDER_I, s, i) == slot(schedule->table, PD_ORDER_W, s, i);
 }
 
 void pd_slot_table_free(struct pd_slot_table *table)
 {
-	if (table)
-		pd_order_times_release(&table->slots);
+	if (!table)
+		return;
+	pd_order_times_release(&table->slots);
+	free(table->pairs);
 	free(table);
 }

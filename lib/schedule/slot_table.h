@@ -7,7 +7,9 @@
  *
  *     forward_s(n) = 64 slot(F) + 4,  backward_s(n) = 64 slot(I) + 8,  weights_s(n) = 64 slot(W) + 12
  *
- * A replica's i-th microbatch of a group is n = i r + replica.
+ * A replica's i-th microbatch of a group is n = i r + replica.  The two of a pair have one slot, and the forward the
+ * tick before the backward, 64 slot + 7: so nothing of the rank is between them, and all that either needs is before
+ * both, which may begin together.
  */
 #pragma once
 
@@ -16,6 +18,7 @@
 
 struct pd_slot_table {
 	struct pd_order_times slots;
+	bool *pairs;                    /* [stage][microbatch]: its forward is beside a backward; NULL: no forward is */
 	/* From `middle` on, `more` microbatches are put in that are not in slots, each `step` slots behind the last. */
 	int64_t middle, more, step;
 };
@@ -29,4 +32,6 @@ int pd_slot_table_shape(struct pd_schedule *schedule, const struct pd_order *ord
 int pd_slot_table_make(struct pd_schedule *schedule, struct pd_order *(*make)(int positions, int microbatches),
 		       struct pd_error *err);
 int64_t pd_slot_table_tick(const struct pd_schedule *schedule, enum pd_compute what, int s, int64_t n);
+bool pd_slot_table_beside(const struct pd_schedule *schedule, int s, int64_t n);
+bool pd_slot_table_whole(const struct pd_schedule *schedule, int s, int64_t n);
 void pd_slot_table_free(struct pd_slot_table *table);

@@ -233,6 +233,18 @@ int64_t pd_ticks_even_until(const struct pd_schedule *schedule, bool evaluate, i
 	return until;
 }
 
+bool pd_tick_beside(const struct pd_schedule *schedule, int s, int64_t n)
+{
+	enter_group(schedule, &n);
+	return schedule->pattern->beside && schedule->pattern->beside(schedule, s, n);
+}
+
+bool pd_tick_whole(const struct pd_schedule *schedule, int s, int64_t n)
+{
+	enter_group(schedule, &n);
+	return schedule->pattern->whole && schedule->pattern->whole(schedule, s, n);
+}
+
 /* Versions by the definition of the plan's weights, counted from the phase's beginning. */
 int64_t pd_tick_version(const struct pd_schedule *schedule, int s, int64_t n, bool backward)
 {

@@ -40,6 +40,10 @@ int64_t pd_ticks_per_microbatch(const struct pd_schedule *schedule, bool evaluat
 int64_t pd_ticks_even_until(const struct pd_schedule *schedule, bool evaluate, int64_t n,
 			    int64_t behind);
 
+/* Tell whether microbatch n's forward is beside a backward, and whether its backward is one operation (pattern.h). */
+bool pd_tick_beside(const struct pd_schedule *schedule, int s, int64_t n);
+bool pd_tick_whole(const struct pd_schedule *schedule, int s, int64_t n);
+
 /*
  * Returns the version that forward, or backward, of microbatch n reads, counted from the phase's
  * beginning; a negative version is older.

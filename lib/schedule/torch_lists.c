@@ -216,25 +216,45 @@ static void add_within(const struct making *m, const struct pd_torch_cell *cell)
 	}
 }
 
-static int add_cell(const struct making *m, const struct pd_torch_cell *cell, struct pd_error *err)
+/* Adds what a computation needs of its own rank. */
+static void add_inputs(const struct making *m, const struct pd_torch_cell *cell)
+{
+	if (cell->action == PD_TORCH_F && m->lists->wiring->loads[cell->stage])
+		add(m, cell, PD_OP_load);
+	if ((cell->action == PD_TORCH_B || cell->action == PD_TORCH_I) &&
+	    m->lists->plan->stages[cell->stage].recompute)
+		add(m, cell, PD_OP_recompute);
+}
+
+/* Tells whether the parts of a cell are a forward and a backward that does not need it. */
+static bool is_pair(const struct pd_torch_cell *cell, int count)
+{
+	return count == 2 && cell[0].action == PD_TORCH_F &&
+	       (cell[1].action == PD_TORCH_B || cell[1].action == PD_TORCH_I) &&
+	       (cell[0].stage != cell[1].stage || cell[0].microbatch != cell[1].microbatch);
+}
+
+/* Adds the computations of a cell, of as many parts. */
+static void add_computations(const struct making *m, const struct pd_torch_cell *cell, int count)
 {
 	static const enum pd_op_kind kinds[] = {
 		[PD_TORCH_F] = PD_OP_forward, [PD_TORCH_I] = PD_OP_backward_input,
 		[PD_TORCH_W] = PD_OP_backward_weight, [PD_TORCH_B] = PD_OP_backward,
 	};
 
+	for (int k = 0; k < count; k++)
+		add_inputs(m, &cell[k]);
+	for (int k = 0; k < count; k++)
+		add(m, &cell[k], kinds[cell[k].action])->beside = k == 0 && is_pair(cell, count);
+	for (int k = 0; k < count && m->table->comms; k++)
+		if (cell[k].action != PD_TORCH_W)
+			add_within(m, &cell[k]);
+}
+
+/* Adds an exchange. */
+static int add_exchange(const struct making *m, const struct pd_torch_cell *cell, struct pd_error *err)
+{
 	switch (cell->action) {
-	case PD_TORCH_F:
-		if (m->lists->wiring->loads[cell->stage])
-			add(m, cell, PD_OP_load);
-		break;
-	case PD_TORCH_B:
-	case PD_TORCH_I:
-		if (m->lists->plan->stages[cell->stage].recompute)
-			add(m, cell, PD_OP_recompute);
-		break;
-	case PD_TORCH_W:
-		break;
 	case PD_TORCH_SEND_F:
 		return add_end(m, cell, PD_OP_send_activation, cell->stage + 1, err);
 	case PD_TORCH_RECV_F:
@@ -246,10 +266,6 @@ static int add_cell(const struct making *m, const struct pd_torch_cell *cell, st
 	default:
 		return 0;
 	}
-	add(m, cell, kinds[cell->action]);
-	if (m->table->comms && cell->action != PD_TORCH_W)
-		add_within(m, cell);
-	return 0;
 }
 
 /* Adds what the stages of a rank do at the end of its row, whose last cell is given. */
@@ -277,16 +293,33 @@ static void add_ends(const struct making *m, const struct pd_torch_cell *last)
 	}
 }
 
+/* Returns how many parts a cell has. */
+static int parts_of(const struct pd_torch_table *table, size_t i)
+{
+	int count = 1;
+
+	while (i + (size_t)count < table->count && table->cells[i + (size_t)count].row == table->cells[i].row &&
+	       table->cells[i + (size_t)count].number == table->cells[i].number)
+		count++;
+	return count;
+}
+
 static int add_cells(struct pd_lists *lists, const struct pd_torch_table *table, struct pd_error *err)
 {
 	struct making m = { .lists = lists, .table = table, .replicas = lists->plan->stages[0].replicas };
 
 	for (; m.replica < m.replicas; m.replica++)
 		for (size_t i = 0; i < table->count; i++) {
-			if (add_cell(&m, &table->cells[i], err) < 0)
+			const struct pd_torch_cell *cell = &table->cells[i];
+			int parts = parts_of(table, i);
+
+			if (cell->action > PD_TORCH_B && add_exchange(&m, cell, err) < 0)
 				return -1;
-			if (i + 1 == table->count || table->cells[i + 1].row != table->cells[i].row)
-				add_ends(&m, &table->cells[i]);
+			if (cell->action <= PD_TORCH_B)
+				add_computations(&m, cell, parts);
+			i += (size_t)parts - 1;
+			if (i + 1 == table->count || table->cells[i + 1].row != cell->row)
+				add_ends(&m, cell);
 		}
 	return 0;
 }

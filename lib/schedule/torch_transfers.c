@@ -108,18 +108,23 @@ static int lacks(const struct adding *a, const struct pd_op *op)
 	return -1;
 }
 
-static void do_op(struct adding *a, int rank)
+/* Moves what an operation needs and has not been moved. */
+static void bring(struct adding *a, const struct pd_op *op)
 {
-	const struct pd_list *from = &a->lists->ranks[rank];
-	const struct pd_op *op = &from->ops[a->next[rank]];
-	bool gradient = op->kind != PD_OP_forward;
 	const int *links;
-	int count = ways_of(a, op, true, &links);
+	int count = ways_of(a, op, true, &links), gradient = op->kind != PD_OP_forward;
 
 	for (int i = 0; i < count; i++)
 		if (a->ways[2 * links[i] + gradient].state[op->microbatch] == MADE)
 			move(a, 2 * links[i] + gradient, op->microbatch);
-	pd_list_add(&a->to[rank], op, &from->notes[a->next[rank]]);
+}
+
+/* Moves what there is room for behind an operation, and what it has made. */
+static void pass_on(struct adding *a, const struct pd_op *op)
+{
+	const int *links;
+	int count = ways_of(a, op, true, &links), gradient = op->kind != PD_OP_forward;
+
 	for (int i = 0; i < count; i++) {
 		a->ways[2 * links[i] + gradient].waiting--;
 		move_some(a, 2 * links[i] + gradient);
@@ -127,7 +132,21 @@ static void do_op(struct adding *a, int rank)
 	count = ways_of(a, op, false, &links);
 	for (int i = 0; i < count; i++)
 		make(a, 2 * links[i] + gradient, op->microbatch);
-	a->next[rank]++;
+}
+
+/* Does a rank's next operation, or a pair, between whose two nothing is moved. */
+static void do_op(struct adding *a, int rank)
+{
+	const struct pd_list *from = &a->lists->ranks[rank];
+	const struct pd_op *op = &from->ops[a->next[rank]];
+
+	for (int half = 0; half <= op->beside; half++)
+		bring(a, op + half);
+	for (int half = 0; half <= op->beside; half++)
+		pd_list_add(&a->to[rank], op + half, &from->notes[a->next[rank] + (size_t)half]);
+	for (int half = 0; half <= op->beside; half++)
+		pass_on(a, op + half);
+	a->next[rank] += 1 + (size_t)op->beside;
 }
 
 /* Returns the end of the operations of a rank's next cell, all of which begin together. */

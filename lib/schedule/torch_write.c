@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "order/order.h"
 #include "plan/chain.h"
 #include "plan/recompute.h"
 
@@ -83,6 +84,7 @@ int pd_torch_sayable(const struct pd_plan *plan, const struct pd_wiring *wiring,
 struct row {
 	FILE *out;
 	bool comms, begun;
+	bool paired;                    /* a cell has the forward of a pair, and is to get its backward */
 	int replicas;
 	int64_t microbatches;           /* of one replica */
 	int64_t *done;                  /* per stage: microbatches whose gradients are complete */
@@ -96,6 +98,16 @@ static void cell(struct row *row, int stage, enum pd_torch_action action, int64_
 	if (microbatch >= 0)
 		fprintf(row->out, "%" PRId64, microbatch);
 	row->begun = true;
+}
+
+/* Writes a computation, or its part of the cell of a pair. */
+static void compute_cell(struct row *row, const struct pd_op *op, enum pd_torch_action action)
+{
+	fputs(row->paired ? ";" : row->begun ? "," : "", row->out);
+	fprintf(row->out, "%s%d%s%" PRId64 "%s", op->beside ? "(" : "", op->stage, pd_torch_action_name[action],
+		op->microbatch / row->replicas, row->paired ? PD_ORDER_PAIR_END : "");
+	row->begun = true;
+	row->paired = op->beside;
 }
 
 /* Waits for the send of an activation once its gradient is back: its receiver has used it. */
@@ -151,7 +163,10 @@ static void write_row(struct row *row, struct pd_op_source *source)
 			continue;
 		if (!transfers)         /* what is made is sent first */
 			reduce(row);
-		cell(row, op.stage, action, op.microbatch / row->replicas);
+		if (transfers)
+			cell(row, op.stage, action, op.microbatch / row->replicas);
+		else
+			compute_cell(row, &op, action);
 		if (row->comms)
 			follow(row, &op);
 	}

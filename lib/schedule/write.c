@@ -49,6 +49,8 @@ static void write_op(FILE *out, const struct pd_lists *lists, const struct pd_op
 		fprintf(out, ",\"group\":%" PRId32, op->stage);
 	if (op->bucket > 0)
 		fprintf(out, ",\"bucket\":%d", op->bucket);
+	if (op->beside)
+		fputs(",\"beside\":true", out);
 	if (op->seq >= 0)
 		fprintf(out, ",\"seq\":%" PRId64, op->seq);
 }

@@ -269,12 +269,9 @@ static void put_in_flight(struct writer *w, const struct pd_timeline *timeline, 
 {
 	const struct pd_lane *lane = pd_timeline_lane(timeline, rank, PD_LANE_COMPUTE);
 	struct change *changes = pd_calloc(lane->count, sizeof(*changes));
-	bool split = false;
 	size_t n = 0;
 	int in_flight = 0;
 
-	for (size_t i = 0; i < lane->count; i++)
-		split |= lane->bars[i].record->op.kind == PD_OP_backward_weight;
 	for (size_t i = 0; i < lane->count; i++) {
 		const struct pd_record *record = lane->bars[i].record;
 
@@ -282,7 +279,7 @@ static void put_in_flight(struct writer *w, const struct pd_timeline *timeline, 
 			continue;
 		if (record->op.kind == PD_OP_forward)
 			changes[n++] = (struct change){ record->start_ns, 1 };
-		else if (record->op.kind == (split ? PD_OP_backward_weight : PD_OP_backward) &&
+		else if ((record->op.kind == PD_OP_backward || record->op.kind == PD_OP_backward_weight) &&
 			 !record->op.more)
 			changes[n++] = (struct change){ record->end_ns, -1 };
 	}

@@ -168,7 +168,7 @@ struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd
 	for (int s = 0; s < config->schedule->stage_count; s++)
 		if (w->sums_most <= (uint64_t)config->schedule->buckets[s])     /* and the norms */
 			w->sums_most = (uint64_t)config->schedule->buckets[s] + 1;
-	if (config->device->ops->joins)
+	if (config->device->ops->joins && !config->schedule->splits)
 		w->kept = worker_keep(w, 1, sizeof(*w->kept));
 	if (worker_memory_new(w, err) < 0 || worker_tied_new(w, err) < 0 ||
 	    worker_global_norm_new(w, err) < 0 ||

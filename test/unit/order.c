@@ -39,6 +39,11 @@ static void test_text(void)
 		{ "(0F0,3B0)OVERLAP_F_B", "expected a pair such as (0F7;7B3)OVERLAP_F_B, found "
 					  "\"(0F0,3B0)OVERLAP_F_B\"" },
 		{ "(0F0;3B0)", "expected a pair such as (0F7;7B3)OVERLAP_F_B, found \"(0F0;3B0)\"" },
+		{ "(0F0)OVERLAP_F_B", "expected a pair such as (0F7;7B3)OVERLAP_F_B, found \"(0F0)OVERLAP_F_B\"" },
+		{ "(3B0;0F0)OVERLAP_F_B", "expected a pair such as (0F7;7B3)OVERLAP_F_B, found "
+					  "\"(3B0;0F0)OVERLAP_F_B\"" },
+		{ "(0F0;3W0)OVERLAP_F_B", "expected a pair such as (0F7;7B3)OVERLAP_F_B, found "
+					  "\"(0F0;3W0)OVERLAP_F_B\"" },
 	};
 	struct pd_order *order = pd_order_new_placed(2, 4, 2, pd_order_v);
 	struct pd_error err;

@@ -199,7 +199,7 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 	const struct pd_stage *stage = &plan->stages[s];
 	int64_t n = phase->last - phase->first, steps = 0, next_f, next_b, next_w, group;
 	int64_t newest = phase->first, keep = phase->first;
-	int64_t ins = 0, outs = 0, forwards = 0, backwards = 0, next_r, done;
+	int64_t ins = 0, outs = 0, forwards = 0, backwards = 0, next_r;
 	int64_t sent[MOST_LINKS] = { 0 }, kept = pd_schedule_outboxes(schedule, s);
 	int stages[8], replica = pd_schedule_stages(schedule, rank, stages), most = 0;
 
@@ -254,6 +254,11 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 			    !arrived(schedule, s, outs, backwards))
 				return false;
 			next_b += stage->replicas;
+			if (op->kind == PD_OP_backward_input)
+				break;
+			if (b != next_w)
+				return false;
+			next_w += stage->replicas;
 			break;
 		case PD_OP_backward_weight:
 			if (b != next_w || op->version != v || b >= next_b)
@@ -267,8 +272,7 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 		case PD_OP_step:
 			/* A step comes after its group's backwards, before any reader of its version. */
 			last = (steps + 1) * group < n ? (steps + 1) * group : n;
-			done = schedule->splits ? next_w : next_b;
-			if (op->version != phase->first + last || done < last || op->keep > op->version)
+			if (op->version != phase->first + last || next_w < last || op->keep > op->version)
 				return false;
 			newest = op->version;
 			keep = op->keep;
@@ -277,15 +281,14 @@ static bool list_is_right(const struct pd_schedule *schedule, const struct list 
 		default:
 			break;
 		}
-		done = schedule->splits ? next_w : next_b;
-		if ((next_f - done) / stage->replicas > most)
-			most = (int)((next_f - done) / stage->replicas);
+		if ((next_f - next_w) / stage->replicas > most)
+			most = (int)((next_f - next_w) / stage->replicas);
 		if (stage->recompute &&
-		    (next_r - done) / stage->replicas > pd_schedule_slots(schedule, s, false))
+		    (next_r - next_w) / stage->replicas > pd_schedule_slots(schedule, s, false))
 			return false;
 	}
 	*why = "the whole";
-	return next_f >= n && next_b >= n && (!schedule->splits || next_w >= n) &&
+	return next_f >= n && next_b >= n && next_w >= n &&
 	       steps == (n + group - 1) / group &&
 	       (!stage->recompute || next_r == next_b) &&
 	       most <= pd_schedule_in_flight(schedule, s, false);
@@ -763,25 +766,22 @@ static void check_interleaved(void)
 /* Tells whether a rank computes what its position's list has, in that order. */
 static bool computes(const struct pd_schedule *schedule, int rank, const struct pd_order_list *list)
 {
-	static const enum pd_op_kind kinds[] = { PD_OP_forward, PD_OP_backward_input, PD_OP_backward_weight };
+	static const enum pd_op_kind kinds[] = { PD_OP_forward, PD_OP_backward_input, PD_OP_backward_weight,
+						 PD_OP_backward };
 	struct pd_phase phase = { .last = schedule->plan->microbatches };
 	struct pd_cursor cursor;
 	struct pd_op op;
 	size_t k = 0;
-	bool same = true, in_parts = false;
+	bool same = true;
 
 	pd_cursor_init(&cursor, schedule, rank, &phase, 0);
 	while (pd_cursor_next(&cursor, &op))
 		if (op.kind == PD_OP_forward || op.kind == PD_OP_backward || op.kind == PD_OP_backward_input ||
 		    op.kind == PD_OP_backward_weight) {
 			const struct pd_order_op *at = &list->ops[k < list->count ? k : 0];
-			bool whole = at->pass == PD_ORDER_B && schedule->splits;
-			enum pd_op_kind kind = whole ? kinds[PD_ORDER_I + in_parts]
-					     : at->pass == PD_ORDER_B ? PD_OP_backward : kinds[at->pass];
 
-			same = same && k < list->count && op.kind == kind && op.stage == at->stage && op.microbatch == at->microbatch;
-			in_parts = whole && !in_parts;
-			k += !in_parts;
+			same = same && k++ < list->count && op.kind == kinds[at->pass] && op.stage == at->stage &&
+			       op.microbatch == at->microbatch && op.beside == at->beside;
 		}
 	pd_cursor_release(&cursor);
 	return same && k == list->count;

@@ -104,7 +104,7 @@ static void retired(void *context, const struct pd_record *record)
 		return;
 	if (record->end_ns > judge->ends[at])
 		judge->ends[at] = record->end_ns;
-	judge->missing[at]--;
+	judge->missing[at] = op->kind == PD_OP_backward ? 0 : judge->missing[at] - 1;
 	while (*known < judge->total && judge->missing[op->stage * judge->total + *known] == 0)
 		++*known;
 	/* the first stage ends last */
