@@ -91,7 +91,7 @@ s/sum_absolutes(g, count) \/ w->members/sum_absolutes(g, count)/
 test/conform/chunks test/t4031-sparse.sh
 
 sum: what other groups of replicas made is added last
-lib/reduce/dense.c
+lib/topology/dense.c
 s/int member = n - !is_first(d);/int member = is_first(d) ? n : n == d->size ? -1 : n;/
 test/unit/reduce test/t4001-weights.sh
 
@@ -106,7 +106,7 @@ s/return before == 0 ? 0/return before < 0 ? 0/
 test/t4001-weights.sh test/t4003-pairs.sh
 
 sum: a ring keeps what comes where it does not look for it
-lib/reduce/ring.c
+lib/topology/ring.c
 s/in\.at = place(ring, part);/in.at = part_begin(ring, part.cut);/
 test/t4030-buckets.sh
 

@@ -360,10 +360,8 @@ struct pd_reduction *pd_direct_over(struct pd_reduction *messages,
 	const struct pd_memory_ops *memory = &config->device->ops->memory;
 	struct direct *d;
 
-	if (!memory->shared_alloc ||
-	    !pd_direct_suits(config->members, config->floats, config->rounding.dtype) ||
-	    (memory->shares && !memory->shares(config->device, config->ranks, config->members,
-					       config->floats)))
+	if (!memory->shared_alloc || (memory->shares && !memory->shares(config->device, config->ranks,
+										  config->members, config->floats)))
 		return messages;
 	d = pd_zalloc(sizeof(*d));
 	d->base.ops = &direct_ops;

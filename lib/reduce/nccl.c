@@ -2,13 +2,11 @@
 /*
  * The transport's own all-reduce (struct pd_group): NCCL's, whose algorithm and order of additions
  * follow from how the GPUs are connected.
- *
- * A transport that has none, as that of virtual time, carries a ring instead, whose figures the row of
- * this reducer has.  A run's transport refuses instead (transport/routes.c).
  */
+#include "reduce/nccl.h"
+
 #include "base/mem.h"
 #include "device/submit.h"
-#include "reduce/script.h"
 
 #include <stdlib.h>
 
@@ -23,49 +21,6 @@ struct own {
 	struct pd_event summed, *done;
 	int step;
 };
-
-/* A ring's memory is not counted, since NCCL's is not. */
-static size_t nothing(const struct pd_reduction *r)
-{
-	return 0;
-}
-
-static const struct pd_reduction_ops as_ring = {
-	.close = pd_script_close, .start = pd_script_start, .progress = pd_script_progress,
-	.issued = pd_script_issued, .started_ns = pd_script_started_ns, .staging_bytes = nothing,
-};
-
-static struct pd_reduction *open_ring(const struct pd_reduction_config *config,
-				      struct pd_error *err)
-{
-	struct pd_reduction_config without = *config;
-	struct pd_reduction *ring;
-
-	without.staging = NULL;
-	ring = pd_reduction_ring.open(&without, err);
-	if (ring)
-		ring->ops = &as_ring;
-	return ring;
-}
-
-static struct pd_reduction *own_open(const struct pd_reduction_config *config,
-				     struct pd_error *err)
-{
-	struct pd_transport *transport = config->transport;
-	struct pd_group *group;
-	struct own *own;
-
-	if (!transport->ops->group)
-		return open_ring(config, err);
-	group = transport->ops->group(transport, config->ranks, config->members, err);
-	if (!group)
-		return NULL;
-	own = pd_zalloc(sizeof(*own));
-	own->base.ops = &pd_reduction_nccl;
-	own->config = *config;
-	own->group = group;
-	return &own->base;
-}
 
 static void own_close(struct pd_reduction *r)
 {
@@ -130,7 +85,28 @@ static int64_t own_started_ns(const struct pd_reduction *r)
 	return ((const struct own *)r)->summed.start_ns;
 }
 
-const struct pd_reduction_ops pd_reduction_nccl = {
-	.open = own_open, .close = own_close, .start = own_start, .progress = own_progress,
-	.issued = own_issued, .started_ns = own_started_ns, .staging_bytes = nothing,
+/* NCCL's memory is not counted. */
+static size_t own_staging_bytes(const struct pd_reduction *r)
+{
+	return 0;
+}
+
+static const struct pd_reduction_ops own_ops = {
+	.close = own_close, .start = own_start, .progress = own_progress,
+	.issued = own_issued, .started_ns = own_started_ns, .staging_bytes = own_staging_bytes,
 };
+
+struct pd_reduction *pd_reduction_nccl_open(const struct pd_reduction_config *config, struct pd_error *err)
+{
+	struct pd_transport *transport = config->transport;
+	struct pd_group *group = transport->ops->group(transport, config->ranks, config->members, err);
+	struct own *own;
+
+	if (!group)
+		return NULL;
+	own = pd_zalloc(sizeof(*own));
+	own->base.ops = &own_ops;
+	own->config = *config;
+	own->group = group;
+	return &own->base;
+}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The reducer seam: sums the gradients of a bucket, f32, among the replicas of a stage, over any
- * transport and device.  topology/reducer.h has what is known of a reducer without running it.
+ * transport and device, as its script says (topology/reducer.h).
  *
  * No data are read by the host and nothing is decided by them: start() posts all transfers, each
  * waiting for the events before it; progress() puts the work on a stream, as far as that has room.
@@ -47,9 +47,6 @@ struct pd_reduction_config {
 enum pd_reduction_part { PD_REDUCTION_SUMS, PD_REDUCTION_ALL };
 
 struct pd_reduction_ops {
-	/* Allocates from the device what the row of pd_reducers says; NULL: no memory. */
-	struct pd_reduction *(*open)(const struct pd_reduction_config *config,
-				     struct pd_error *err);
 	/* `done` of the last start is done, or the transport and the streams are at rest. */
 	void (*close)(struct pd_reduction *r);
 	/*
@@ -77,7 +74,6 @@ struct pd_reduction_ops {
 
 #define PD_REDUCTION_TAGS (UINT64_C(1) << 19)
 
-extern const struct pd_reduction_ops *const pd_reductions[PD_REDUCER_KINDS];
-
-extern const struct pd_reduction_ops pd_reduction_dense, pd_reduction_ring, pd_reduction_hierarchical,
-	pd_reduction_doubling, pd_reduction_nccl, pd_reduction_sparse;
+/* Opens one, which allocates from the device what the row of pd_reducers says.  NULL: no memory. */
+struct pd_reduction *pd_reduction_open(enum pd_reducer_kind kind, const struct pd_reduction_config *config,
+				       struct pd_error *err);

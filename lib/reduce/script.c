@@ -6,144 +6,64 @@
 
 #include <stdlib.h>
 
-#define NARROW_BYTES sizeof(uint16_t)
+_Static_assert(PD_SCRIPT_SOURCES <= PD_SUM_SOURCES, "a device sums up what a script has in one sum");
 
-size_t pd_script_row_staging_bytes(enum pd_reducer_kind kind, const struct pd_reduction_config *config)
+struct player {
+	struct pd_reduction base;
+	struct pd_reduction_config config;
+	struct pd_script script;
+	float *staging;
+	char *rounded;                  /* in 16 bits: what the buffer is rounded to */
+	size_t staging_bytes;           /* with that at its end */
+	struct pd_event *events;
+	/* the one under way */
+	float *buf;
+	const struct pd_event *after;
+	struct pd_event *done;
+	size_t step;
+};
+
+static void player_close(struct pd_reduction *r)
 {
-	struct pd_members members = { config->topology, config->ranks, config->members,
-				      config->rounding.dtype };
-
-	return (size_t)pd_reducers[kind]->staging_bytes(&members,
-							(int64_t)(config->floats * sizeof(float)));
-}
-
-struct pd_script *pd_script_new(const struct pd_reduction_ops *ops, size_t staging_bytes,
-				const struct pd_reduction_config *config, struct pd_error *err)
-{
-	struct pd_script *s = pd_zalloc(sizeof(*s));
-
-	s->base.ops = ops;
-	s->base.polls = true;
-	s->config = *config;
-	s->staging_bytes = staging_bytes;
-	s->staging = config->staging;
-	if (s->staging_bytes > 0 && !s->staging) {
-		s->staging = config->device->ops->memory.alloc(config->device, s->staging_bytes,
-							       err);
-		if (!s->staging) {
-			pd_script_close(&s->base);
-			return NULL;
-		}
-	}
-	if (s->staging && pd_script_narrows(s))
-		s->rounded = (char *)s->staging + s->staging_bytes - config->floats * NARROW_BYTES;
-	return s;
-}
-
-/* Makes room for an event, and for all with lower numbers. */
-static void make_event(struct pd_script *s, int ev)
-{
-	if (ev < 0 || (size_t)ev < s->event_count)
-		return;
-	s->event_count = (size_t)ev + 1;
-	s->events = pd_grow(s->events, &s->event_room, s->event_count, sizeof(*s->events));
-}
-
-void pd_script_transfer(struct pd_script *s, const struct pd_script_transfer *transfer)
-{
-	s->transfers = pd_grow(s->transfers, &s->transfer_room, s->transfer_count + 1,
-			       sizeof(*s->transfers));
-	s->transfers[s->transfer_count++] = *transfer;
-	make_event(s, transfer->ev);
-}
-
-static void add_step(struct pd_script *s, int ev, int sum)
-{
-	s->steps = pd_grow(s->steps, &s->step_room, s->step_count + 1, sizeof(*s->steps));
-	s->steps[s->step_count++] = (struct pd_script_step){ ev, sum };
-	make_event(s, ev);
-}
-
-void pd_script_wait(struct pd_script *s, int ev)
-{
-	add_step(s, ev, -1);
-}
-
-void pd_script_add(struct pd_script *s, const struct pd_script_sum *sum, int ev)
-{
-	add_step(s, ev, (int)s->sum_count);
-	s->sums = pd_grow(s->sums, &s->sum_room, s->sum_count + 1, sizeof(*s->sums));
-	s->sums[s->sum_count++] = (struct pd_script_kept_sum){ sum->to, s->source_count, sum->floats, sum->n };
-	s->sources = pd_grow(s->sources, &s->source_room, s->source_count + (size_t)sum->n,
-			     sizeof(*s->sources));
-	for (int i = 0; i < sum->n; i++)
-		s->sources[s->source_count++] = sum->from[i];
-}
-
-static void convert(struct pd_script *s, enum pd_script_place from, enum pd_script_place to, int ev)
-{
-	if (pd_script_narrows(s))
-		pd_script_add(s, &(struct pd_script_sum){ .to = { to }, .n = 1, .floats = s->config.floats,
-				  .from = &(struct pd_script_at){ from } }, ev);
-}
-
-void pd_script_round(struct pd_script *s, int ev)
-{
-	convert(s, PD_SCRIPT_BUFFER, PD_SCRIPT_TRAVELS, ev);
-}
-
-void pd_script_widen(struct pd_script *s, int ev)
-{
-	convert(s, PD_SCRIPT_TRAVELS, PD_SCRIPT_BUFFER, ev);
-}
-
-void pd_script_end_first_part(struct pd_script *s)
-{
-	s->first_part = s->step_count;
-}
-
-void pd_script_close(struct pd_reduction *r)
-{
-	struct pd_script *s = (struct pd_script *)r;
+	struct player *s = (struct player *)r;
 
 	if (s->staging && !s->config.staging)
 		s->config.device->ops->memory.free(s->config.device, s->staging);
 	free(s->events);
-	free(s->transfers);
-	free(s->steps);
-	free(s->sums);
-	free(s->sources);
+	pd_script_release(&s->script);
 	free(s);
 }
 
-static struct pd_event *event_of(const struct pd_script *s, int number)
+static struct pd_event *event_of(const struct player *s, int number)
 {
 	return number == PD_SCRIPT_NOW ? NULL : number == PD_SCRIPT_READY ? (struct pd_event *)s->after
 							: &s->events[number];
 }
 
 /* Are the numbers there of 16 bits? */
-static bool narrow(const struct pd_script *s, enum pd_script_place place)
+static bool narrow(const struct player *s, enum pd_script_place place)
 {
-	return pd_script_narrows(s) &&
-	       (place == PD_SCRIPT_TRAVELS || place == PD_SCRIPT_STAGED_NARROW);
+	return pd_script_width(&s->script, place) < sizeof(float);
 }
 
-static void *place_of(const struct pd_script *s, struct pd_script_at at)
+/* In virtual time staging that nobody counts is nowhere. */
+static void *place_of(const struct player *s, struct pd_script_at at)
 {
+	size_t offset = at.at * pd_script_width(&s->script, at.place);
+
 	if (at.place == PD_SCRIPT_STAGED || at.place == PD_SCRIPT_STAGED_NARROW)
-		return (char *)s->staging + at.at * (narrow(s, at.place) ? NARROW_BYTES : sizeof(float));
-	return narrow(s, at.place) ? (void *)(s->rounded + at.at * NARROW_BYTES) : s->buf + at.at;
+		return (void *)((uintptr_t)s->staging + offset);
+	return (narrow(s, at.place) ? s->rounded : (char *)s->buf) + offset;
 }
 
-static int post(struct pd_script *s, const struct pd_script_transfer *t, uint64_t tag_base)
+static int post(struct player *s, const struct pd_script_transfer *t, uint64_t tag_base)
 {
 	struct pd_transport *transport = s->config.transport;
 	void *at = place_of(s, (struct pd_script_at){ t->place, t->at });
 	int peer = s->config.ranks[t->peer];
 	const struct pd_event *after = event_of(s, t->after);
 	uint64_t tag = tag_base + (uint64_t)t->tag;
-	size_t bytes = t->floats * (narrow(s, t->place) ? NARROW_BYTES : sizeof(float));
+	size_t bytes = t->floats * pd_script_width(&s->script, t->place);
 
 	if (bytes == 0)
 		return 0;
@@ -155,80 +75,81 @@ static int post(struct pd_script *s, const struct pd_script_transfer *t, uint64_
 					      &s->events[t->ev]);
 }
 
-int pd_script_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
+static size_t steps_upto(const struct player *s, enum pd_reduction_part upto)
+{
+	return upto == PD_REDUCTION_ALL ? s->script.step_count + 1 : s->script.first_part;
+}
+
+static bool player_issued(const struct pd_reduction *r, enum pd_reduction_part upto)
+{
+	const struct player *s = (const struct player *)r;
+
+	return !s->done || s->step >= steps_upto(s, upto);
+}
+
+static int player_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 		    const struct pd_event *after, struct pd_event *done)
 {
-	struct pd_script *s = (struct pd_script *)r;
+	struct player *s = (struct player *)r;
+	const struct pd_script *script = &s->script;
 
-	if (!pd_script_issued(r, PD_REDUCTION_ALL))
+	if (!player_issued(r, PD_REDUCTION_ALL))
 		pd_bug("an all-reduce begins before the last one is done");
 	s->buf = buf;
 	s->after = after;
 	s->done = done;
 	s->step = 0;
 	s->base.sent_bytes = s->base.messages = 0;
-	for (size_t i = 0; i < s->transfer_count; i++)
-		if (s->transfers[i].floats > 0)
-			pd_event_arm(&s->events[s->transfers[i].ev]);
-	for (size_t i = 0; i < s->step_count; i++)
-		if (s->steps[i].sum >= 0 && s->steps[i].ev >= 0)
-			pd_event_arm(&s->events[s->steps[i].ev]);
-	for (size_t i = 0; i < s->transfer_count; i++)
-		if (post(s, &s->transfers[i], tag_base) < 0)
+	for (size_t i = 0; i < script->transfer_count; i++)
+		if (script->transfers[i].floats > 0)
+			pd_event_arm(&s->events[script->transfers[i].ev]);
+	for (size_t i = 0; i < script->step_count; i++)
+		if (script->steps[i].adds && script->steps[i].ev >= 0)
+			pd_event_arm(&s->events[script->steps[i].ev]);
+	for (size_t i = 0; i < script->transfer_count; i++)
+		if (post(s, &script->transfers[i], tag_base) < 0)
 			return -1;
 	return 0;
 }
 
-static int add(struct pd_script *s, const struct pd_script_kept_sum *sum, struct pd_event *ev)
+static int add(struct player *s, const struct pd_script_step *step, struct pd_event *ev)
 {
-	const struct pd_script_at *from = s->sources + sum->first_source;
+	const struct pd_script_at *from = s->script.sources + step->first;
 	struct pd_mixed_sum mixed = {
-		.rounding = s->config.rounding, .dst = place_of(s, sum->to),
-		.n = sum->n, .narrow = narrow(s, sum->to.place), .count = sum->floats,
+		.rounding = s->config.rounding, .dst = place_of(s, step->to),
+		.n = step->n, .narrow = narrow(s, step->to.place), .count = step->floats,
 	};
 
-	for (int i = 0; i < sum->n; i++) {
+	for (int i = 0; i < step->n; i++) {
 		mixed.src[i] = place_of(s, from[i]);
 		mixed.narrow_sources |= (uint32_t)narrow(s, from[i].place) << i;
 	}
-	if (pd_script_narrows(s))
+	if (pd_script_narrows(&s->script))
 		return pd_submit_mixed_sum(s->config.stream, &mixed, ev);
 	return pd_submit_sum(s->config.stream, mixed.dst, (const float *const *)mixed.src,
-			     sum->floats > 0 ? sum->n : 0, sum->floats, ev);
+			     step->floats > 0 ? step->n : 0, step->floats, ev);
 }
 
 /* The last thing is nothing, with `done`. */
-static int issue(struct pd_script *s)
+static int issue(struct player *s)
 {
 	struct pd_stream *stream = s->config.stream;
-	const struct pd_script_step *step = &s->steps[s->step];
+	const struct pd_script_step *step = &s->script.steps[s->step];
 	struct pd_event *ev;
 
-	if (s->step == s->step_count)
+	if (s->step == s->script.step_count)
 		return pd_submit_sum(stream, s->buf, NULL, 0, 0, s->done);
 	ev = event_of(s, step->ev);
-	if (step->sum >= 0)
-		return add(s, &s->sums[step->sum], ev);
+	if (step->adds)
+		return add(s, step, ev);
 	if (ev && !s->base.waits && !pd_event_done(ev))
 		return PD_AGAIN;
 	return ev ? pd_submit_wait(stream, ev) : 0;
 }
 
-static size_t steps_upto(const struct pd_script *s, enum pd_reduction_part upto)
+static int player_progress(struct pd_reduction *r, enum pd_reduction_part upto)
 {
-	return upto == PD_REDUCTION_ALL ? s->step_count + 1 : s->first_part;
-}
-
-bool pd_script_issued(const struct pd_reduction *r, enum pd_reduction_part upto)
-{
-	const struct pd_script *s = (const struct pd_script *)r;
-
-	return !s->done || s->step >= steps_upto(s, upto);
-}
-
-int pd_script_progress(struct pd_reduction *r, enum pd_reduction_part upto)
-{
-	struct pd_script *s = (struct pd_script *)r;
+	struct player *s = (struct player *)r;
 	size_t end = steps_upto(s, upto);
 	int n = 0;
 
@@ -243,26 +164,56 @@ int pd_script_progress(struct pd_reduction *r, enum pd_reduction_part upto)
 	return n;
 }
 
-static int64_t earlier(const struct pd_script *s, int ev, int64_t ns)
+static int64_t earlier(const struct player *s, int ev, int64_t ns)
 {
 	return ev >= 0 && s->events[ev].start_ns < ns ? s->events[ev].start_ns : ns;
 }
 
-int64_t pd_script_started_ns(const struct pd_reduction *r)
+static int64_t player_started_ns(const struct pd_reduction *r)
 {
-	const struct pd_script *s = (const struct pd_script *)r;
+	const struct player *s = (const struct player *)r;
+	const struct pd_script *script = &s->script;
 	int64_t ns = s->done->start_ns;
 
-	for (size_t i = 0; i < s->transfer_count; i++)
-		if (s->transfers[i].send && s->transfers[i].floats > 0)
-			ns = earlier(s, s->transfers[i].ev, ns);
-	for (size_t i = 0; i < s->step_count; i++)
-		if (s->steps[i].sum >= 0 && s->sums[s->steps[i].sum].floats > 0)
-			ns = earlier(s, s->steps[i].ev, ns);
+	for (size_t i = 0; i < script->transfer_count; i++)
+		if (script->transfers[i].send && script->transfers[i].floats > 0)
+			ns = earlier(s, script->transfers[i].ev, ns);
+	for (size_t i = 0; i < script->step_count; i++)
+		if (script->steps[i].adds && script->steps[i].floats > 0)
+			ns = earlier(s, script->steps[i].ev, ns);
 	return ns;
 }
 
-size_t pd_script_staging_bytes(const struct pd_reduction *r)
+static size_t player_staging_bytes(const struct pd_reduction *r)
 {
-	return ((const struct pd_script *)r)->staging_bytes;
+	return ((const struct player *)r)->staging_bytes;
+}
+
+static const struct pd_reduction_ops player_ops = {
+	.close = player_close, .start = player_start, .progress = player_progress, .issued = player_issued,
+	.started_ns = player_started_ns, .staging_bytes = player_staging_bytes,
+};
+
+struct pd_reduction *pd_script_open(const struct pd_script *script, size_t staging_bytes,
+				    const struct pd_reduction_config *config, struct pd_error *err)
+{
+	struct player *s = pd_zalloc(sizeof(*s));
+
+	s->base.ops = &player_ops;
+	s->base.polls = true;
+	s->config = *config;
+	s->script = *script;
+	s->events = pd_calloc(script->event_count, sizeof(*s->events));
+	s->staging_bytes = staging_bytes;
+	s->staging = config->staging;
+	if (staging_bytes > 0 && !s->staging)
+		s->staging = config->device->ops->memory.alloc(config->device, staging_bytes, err);
+	if (staging_bytes > 0 && !s->staging) {
+		player_close(&s->base);
+		return NULL;
+	}
+	if (s->staging && pd_script_narrows(script))
+		s->rounded = (char *)s->staging + staging_bytes -
+			     config->floats * pd_script_width(script, PD_SCRIPT_TRAVELS);
+	return &s->base;
 }

@@ -35,34 +35,6 @@ static void sparse_close(struct pd_reduction *r)
 	free(s);
 }
 
-struct pd_reduction *pd_sparse_open(const struct pd_reduction_config *config,
-				    const struct pd_sparse_bucket *bucket, struct pd_error *err)
-{
-	struct sparse *s = pd_zalloc(sizeof(*s));
-	void *(*alloc)(struct pd_device *device, size_t bytes, struct pd_error *err);
-	size_t floats;
-
-	s->base.ops = &pd_reduction_sparse;
-	s->config = *config;
-	s->bucket = *bucket;
-	s->sent = -1;
-	pd_plan_sparse_room(bucket->plan, bucket->stage, &bucket->range, bucket->chunks.floats,
-			    &s->packed_floats, &s->staging_floats);
-	s->bucket.chunks.first = bucket->range.first;
-	s->bucket.chunks.count = bucket->range.count;
-	s->bucket.chunks.members = config->members;
-	floats = (size_t)(s->packed_floats + s->staging_floats);
-	if (floats == 0)
-		return &s->base;
-	alloc = config->device->ops->memory.shared_alloc;
-	alloc = alloc ? alloc : config->device->ops->memory.alloc;
-	s->memory = alloc(config->device, floats * sizeof(float), err);
-	if (s->memory)
-		return &s->base;
-	free(s);
-	return NULL;
-}
-
 int pd_sparse_at(struct pd_reduction *r, int64_t minibatch, struct pd_error *err)
 {
 	struct sparse *s = (struct sparse *)r;
@@ -81,7 +53,7 @@ int pd_sparse_at(struct pd_reduction *r, int64_t minibatch, struct pd_error *err
 	s->config.floats = (size_t)pd_plan_floats_sent(plan, &s->bucket.range,
 						       s->bucket.chunks.floats, minibatch);
 	s->config.staging = s->memory + s->packed_floats;
-	s->inner = pd_reductions[plan->reducer]->open(&s->config, err);
+	s->inner = pd_reduction_open(plan->reducer, &s->config, err);
 	if (!s->inner)
 		return -1;
 	s->base.polls = s->inner->polls;
@@ -191,8 +163,36 @@ static size_t sparse_staging_bytes(const struct pd_reduction *r)
 	return (size_t)(s->packed_floats + s->staging_floats) * sizeof(float);
 }
 
-const struct pd_reduction_ops pd_reduction_sparse = {
+static const struct pd_reduction_ops sparse_ops = {
 	.close = sparse_close, .start = sparse_start, .progress = sparse_progress,
 	.issued = sparse_issued, .started_ns = sparse_started_ns,
 	.staging_bytes = sparse_staging_bytes,
 };
+
+struct pd_reduction *pd_sparse_open(const struct pd_reduction_config *config,
+				    const struct pd_sparse_bucket *bucket, struct pd_error *err)
+{
+	struct sparse *s = pd_zalloc(sizeof(*s));
+	void *(*alloc)(struct pd_device *device, size_t bytes, struct pd_error *err);
+	size_t floats;
+
+	s->base.ops = &sparse_ops;
+	s->config = *config;
+	s->bucket = *bucket;
+	s->sent = -1;
+	pd_plan_sparse_room(bucket->plan, bucket->stage, &bucket->range, bucket->chunks.floats,
+			    &s->packed_floats, &s->staging_floats);
+	s->bucket.chunks.first = bucket->range.first;
+	s->bucket.chunks.count = bucket->range.count;
+	s->bucket.chunks.members = config->members;
+	floats = (size_t)(s->packed_floats + s->staging_floats);
+	if (floats == 0)
+		return &s->base;
+	alloc = config->device->ops->memory.shared_alloc;
+	alloc = alloc ? alloc : config->device->ops->memory.alloc;
+	s->memory = alloc(config->device, floats * sizeof(float), err);
+	if (s->memory)
+		return &s->base;
+	free(s);
+	return NULL;
+}

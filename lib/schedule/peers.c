@@ -67,7 +67,7 @@ static void find_met(const struct pd_schedule *schedule, int stage, int replica,
 
 	pd_plan_buckets(plan, stage, buckets);
 	for (int i = 0; i < count && s->replicas > 1; i++)
-		pd_reducers[plan->reducer]->meets(&members, replica, pd_profile_summed_bytes(
+		pd_reducer_meets(plan->reducer, &members, replica, pd_profile_summed_bytes(
 			plan->profile, plan->gradient_dtype, buckets[i].bytes), met);
 	/* Sparse sums grow with the minibatches that they warm up, and with them how they are made. */
 	for (int i = 0; i < s->replicas; i++)

@@ -252,19 +252,3 @@ int64_t pd_allreduce_staging_bytes(const struct pd_allreduce *how, int64_t bytes
 	}
 	return pd_plus(pd_times(most, piece), dtype == PD_F32 ? 0 : bytes / 2);
 }
-
-void pd_allreduce_meets(const struct pd_allreduce *how, int me, bool *met)
-{
-	int group = pd_allreduce_group_of(how, me), first = pd_allreduce_group_begin(how, group);
-	int size = pd_allreduce_group_begin(how, group + 1) - first;
-	int end = pd_allreduce_piece_begin(how, size, me - first + 1);
-
-	for (int i = 0; i < size; i++)
-		met[first + i] |= first + i != me;
-	for (int piece = pd_allreduce_piece_begin(how, size, me - first); piece < end; piece++) {
-		if (group > 0)
-			met[pd_allreduce_owner_in(how, group - 1, piece)] = true;
-		if (group < how->groups - 1)
-			met[pd_allreduce_owner_in(how, group + 1, piece)] = true;
-	}
-}

@@ -94,6 +94,3 @@ static inline int pd_allreduce_owner_in(const struct pd_allreduce *how, int grou
 
 	return first + pd_allreduce_owner(how, size, piece);
 }
-
-/* Sets the members with whom one exchanges anything: its group, and owners of its pieces beside that. */
-void pd_allreduce_meets(const struct pd_allreduce *how, int me, bool *met);

@@ -11,29 +11,26 @@ bool pd_direct_suits(int members, size_t floats, enum pd_dtype dtype)
 	       floats >= LEAST_FLOATS;
 }
 
+bool pd_direct_may(const struct pd_members *members, int64_t bytes)
+{
+	return pd_direct_suits(members->count, (size_t)bytes / sizeof(float), members->dtype) &&
+	       pd_allreduce_choose(members->topology, members->ranks, members->count, bytes).groups == 1;
+}
+
 static bool on_one_host(const struct pd_members *members)
 {
-	int low = members->ranks[0], high = low;
+	int low, high;
 
-	for (int i = 1; i < members->count; i++) {
-		low = members->ranks[i] < low ? members->ranks[i] : low;
-		high = members->ranks[i] > high ? members->ranks[i] : high;
-	}
+	pd_members_ends(members, &low, &high);
 	return pd_topology_shares_memory(members->topology, low, high);
 }
 
 bool pd_direct_expected(const struct pd_members *members, int64_t bytes)
 {
-	return members->direct_bytes_per_s > 0 &&
-	       pd_direct_suits(members->count, (size_t)bytes / sizeof(float), members->dtype) &&
-	       on_one_host(members) &&
-	       pd_allreduce_choose(members->topology, members->ranks, members->count,
-				   bytes).groups == 1;
+	return members->direct_bytes_per_s > 0 && on_one_host(members) && pd_direct_may(members, bytes);
 }
 
 int64_t pd_direct_ns(const struct pd_members *members, int64_t bytes)
 {
-	__int128 ns = (__int128)bytes * 1000000000 / members->direct_bytes_per_s;
-
-	return ns > PD_REDUCER_MOST_NS ? PD_REDUCER_MOST_NS : (int64_t)ns;
+	return pd_reducer_ns((__int128)bytes * 1000000000 / members->direct_bytes_per_s);
 }

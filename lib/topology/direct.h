@@ -16,6 +16,8 @@
 
 /* Tells whether such members take them if they can map each other's buffers. */
 bool pd_direct_suits(int members, size_t floats, enum pd_dtype dtype);
+/* The same of a dense sum of a buffer of `bytes`, which has to be of one group. */
+bool pd_direct_may(const struct pd_members *members, int64_t bytes);
 /*
  * Tells whether dense sums of a buffer of `bytes` are taken so: it suits, all members are on one host,
  * and the speed is known.

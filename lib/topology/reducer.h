@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of reducers: what is known of each from topology, ranks and bytes alone.  Plans,
- * predictions and the worker ask it, so that all members and every figure agree.  What a reducer
- * does at run time is in lib/reduce.
+ * The table of reducers.  From topology, ranks and bytes alone a reducer says what each member does
+ * (script.h), what it allocates and how long it takes, so that all members, plans and predictions agree.
+ * lib/reduce does it.
  */
 #pragma once
 
 #include "model/dtype.h"
+#include "topology/script.h"
 #include "topology/topology.h"
 
 #include <stdbool.h>
@@ -36,35 +37,57 @@ struct pd_members {
 	int64_t direct_bytes_per_s;     /* of dense sums in each other's memory (direct.h); 0: unknown */
 };
 
+/* Sets the lowest and the highest rank. */
+void pd_members_ends(const struct pd_members *members, int *low_p, int *high_p);
+
+/* The slowest way between members: of `bytes` without latency, and that. */
+struct pd_slowest {
+	int64_t whole_ns, latency_ns;
+};
+struct pd_slowest pd_members_slowest(const struct pd_members *members, int64_t bytes);
+
+/* Returns the bytes of what a buffer of `bytes` is rounded to, if it is. */
+static inline int64_t pd_rounded_bytes(const struct pd_members *members, int64_t bytes)
+{
+	return members->dtype == PD_F32 ? 0 : bytes / 2;
+}
+
+/* Returns a time, or the longest that a reducer is said to take. */
+static inline int64_t pd_reducer_ns(__int128 ns)
+{
+	return ns > PD_REDUCER_MOST_NS ? PD_REDUCER_MOST_NS : (int64_t)ns;
+}
+
+struct pd_traffic;
+
 struct pd_reducer {
+	/* Writes what member `me` of at least two does to sum script->floats. */
+	void (*write)(const struct pd_members *members, int me, struct pd_script *script);
 	/* The bytes that a member allocates to sum a buffer of `bytes`, of f32, beside that. */
 	int64_t (*staging_bytes)(const struct pd_members *members, int64_t bytes);
-	/*
-	 * The transport does it, f32 alone, if it can, which is known when a run begins: so it is
-	 * taken where it is asked for by name, and its figures are an assumption.
-	 */
-	bool of_transport;
-	/*
-	 * Whom member `me` sends to, number i of them from 0 on, and how many times the buffer's
-	 * bytes.  Returns false behind the last.  NULL: groups and pieces decide (allreduce.h).
-	 */
-	bool (*sends)(const struct pd_members *members, int me, int i, int *peer_p, double *part_p);
-	/* Sets those members with whom `me` exchanges anything to sum `bytes`. */
-	void (*meets)(const struct pd_members *members, int me, int64_t bytes, bool *met);
 	/*
 	 * The time to sum `bytes` with nobody else on the links between the members; at most
 	 * PD_REDUCER_MOST_NS.
 	 */
-	int64_t (*cost_ns)(const struct pd_members *members, int64_t bytes);
+	int64_t (*alone_ns)(const struct pd_members *members, int64_t bytes);
+	/* What pd_traffic_of() sets to other than 0; NULL: what coarse scripts say. */
+	double (*traffic)(const struct pd_members *members, int64_t bytes, struct pd_traffic *traffic);
+	/*
+	 * The transport does it, f32 alone, if it can, which is known when a run begins: so it is
+	 * taken where it is asked for by name, and its figures are an assumption.  In virtual time it
+	 * does what is written.
+	 */
+	bool of_transport;
 };
 
-/*
- * Returns the time of the 2 (n - 1) steps of a ring of n, whose transfers take transfer_ns in all, in
- * so many parts each: a part is on its way while the one behind it leaves.
- */
-int64_t pd_ring_ns(__int128 transfer_ns, int64_t latency_ns, int64_t n, int parts);
+#define REDUCER_KIND(symbol, name, what) extern const struct pd_reducer pd_reducer_##symbol;
+#include "topology/reducer_kind.def"
+#undef REDUCER_KIND
 
 extern const struct pd_reducer *const pd_reducers[PD_REDUCER_KINDS];
 
 /* --gradient-dtype: fails where that reducer does not sum numbers of this type. */
 int pd_reducer_check(enum pd_reducer_kind kind, enum pd_dtype dtype, struct pd_error *err);
+/* Sets those members with whom `me` exchanges anything to sum `bytes`. */
+void pd_reducer_meets(enum pd_reducer_kind kind, const struct pd_members *members, int me, int64_t bytes,
+		      bool *met);

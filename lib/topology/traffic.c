@@ -11,9 +11,9 @@
 struct sum {
 	const struct pd_members *members;
 	double bytes;
-	double narrow;                  /* what travels of f32's bytes, but for parts of sums */
-	struct pd_allreduce how;
 	struct pd_traffic *traffic;
+	struct pd_allreduce how;        /* of a dense one: */
+	double narrow;                  /* what travels of f32's bytes, but for parts of sums */
 };
 
 static struct pd_traffic *at_level(const struct sum *sum, int member, int level)
@@ -106,38 +106,51 @@ static double shortest(const struct sum *sum)
 	return (double)least * sizeof(float) * sum->how.pieces / sum->bytes;
 }
 
-/* Adds what the row of a reducer says. */
-static void follow_row(const struct sum *sum, const struct pd_reducer *reducer)
+double pd_allreduce_traffic(const struct pd_members *members, int64_t bytes, struct pd_traffic *traffic)
 {
-	double part;
-	int peer;
+	struct sum sum = {
+		members, (double)bytes, traffic,
+		pd_allreduce_choose(members->topology, members->ranks, members->count, bytes),
+		(double)pd_dtype_bytes(members->dtype) / sizeof(float),
+	};
 
-	for (int m = 0; m < sum->members->count; m++)
-		for (int i = 0; reducer->sends(sum->members, m, i, &peer, &part); i++)
-			pass(sum, m, peer, part * sum->bytes);
-}
-
-double pd_traffic_of(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes,
-		     struct pd_traffic *traffic)
-{
-	struct sum sum = { members, (double)bytes,
-			   (double)pd_dtype_bytes(members->dtype) / sizeof(float),
-			   .traffic = traffic };
-	size_t cells = (size_t)members->count * (size_t)members->topology->levels;
-
-	memset(traffic, 0, cells * sizeof(*traffic));
-	if (members->count < 2 || bytes == 0)
-		return 1;
-	if (pd_reducers[kind]->sends) {
-		follow_row(&sum, pd_reducers[kind]);
-		return 1;
-	}
-	sum.how = pd_allreduce_choose(members->topology, members->ranks, members->count, bytes);
 	if (sum.how.groups < members->count)
 		exchange_all(&sum);
 	for (int g = 0; g + 1 < sum.how.groups; g++)
 		chain(&sum, g);
 	return shortest(&sum);
+}
+
+/* Adds what the members' scripts send. */
+static void follow_scripts(const struct sum *sum, const struct pd_reducer *reducer)
+{
+	struct pd_script script = { .floats = (size_t)sum->bytes / sizeof(float), .dtype = sum->members->dtype,
+				    .coarse = true };
+
+	for (int m = 0; m < sum->members->count; m++) {
+		script.transfer_count = 0;
+		reducer->write(sum->members, m, &script);
+		for (size_t i = 0; i < script.transfer_count; i++)
+			if (script.transfers[i].send)
+				pass(sum, m, script.transfers[i].peer,
+				     pd_script_part(&script, &script.transfers[i]) * sum->bytes);
+	}
+	pd_script_release(&script);
+}
+
+double pd_traffic_of(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes,
+		     struct pd_traffic *traffic)
+{
+	const struct pd_reducer *reducer = pd_reducers[kind];
+	size_t cells = (size_t)members->count * (size_t)members->topology->levels;
+
+	memset(traffic, 0, cells * sizeof(*traffic));
+	if (members->count < 2 || bytes == 0)
+		return 1;
+	if (reducer->traffic)
+		return reducer->traffic(members, bytes, traffic);
+	follow_scripts(&(struct sum){ members, (double)bytes, traffic }, reducer);
+	return 1;
 }
 
 /* Returns 2 (a - i) i, where i of a group's a members are among those from first to last. */

@@ -22,6 +22,8 @@ struct pd_traffic {
  */
 double pd_traffic_of(enum pd_reducer_kind kind, const struct pd_members *members, int64_t bytes,
 		     struct pd_traffic *traffic);
+/* The same of a dense sum: the row of that reducer has it, since a group may be of thousands. */
+double pd_allreduce_traffic(const struct pd_members *members, int64_t bytes, struct pd_traffic *traffic);
 /*
  * Returns what members `first` to `last` of a dense sum send to others, as multiples of an n-th of the
  * buffer, n being their number: in a time that does not grow with it, if these are in one component and

@@ -47,7 +47,7 @@ static int64_t sum(struct rank *me, struct pd_reduction *r, float *buf)
 }
 
 /* Stores the time that each round takes on this rank in *ns, counted from a barrier of all ranks. */
-static int measure(struct rank *me, const struct pd_reduction_ops *ops, size_t floats, int64_t *ns)
+static int measure(struct rank *me, enum pd_reducer_kind kind, size_t floats, int64_t *ns)
 {
 	static const struct pd_topology topology = { .levels = 1, .level = { { .count = RANKS_MAX } } };
 	struct pd_reduction_config config = {
@@ -63,7 +63,7 @@ static int measure(struct rank *me, const struct pd_reduction_ops *ops, size_t f
 		ranks[i] = i;
 	config.ranks = ranks;
 	config.stream = me->device->ops->stream.open(me->device, &err);
-	r = buf && config.stream ? ops->open(&config, &err) : NULL;
+	r = buf && config.stream ? pd_reduction_open(kind, &config, &err) : NULL;
 	if (!r)
 		return -1;
 	for (int round = -1; round < asked.rounds && status == 0; round++) {
@@ -116,7 +116,7 @@ static int live(struct rank *me)
 		for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
 			if (only && strcmp(only, pd_reducer_kind_name[kind]) != 0)
 				continue;
-			if (measure(me, pd_reductions[kind],
+			if (measure(me, (enum pd_reducer_kind)kind,
 				    (size_t)(asked.mib[i] * (double)MIB / sizeof(float)), ns) < 0)
 				return -1;
 			if (me->rank == 0)

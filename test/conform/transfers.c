@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "reduce/dense.h"
+#include "unit/dense_open.h"
 #include "transport/nccl/nccl.h"
 
 #include <signal.h>
@@ -129,7 +129,7 @@ static int reduce(struct rank *me, struct pd_allreduce how, size_t floats)
 	float *host = malloc(bytes), *buf = ops->memory.alloc(me->device, bytes, NULL);
 	int ranks[] = { 0, 1, 2, 3 };
 	struct pd_error err;
-	struct pd_reduction *c = pd_dense_open(&(struct pd_reduction_config){
+	struct pd_reduction *c = dense_open(&(struct pd_reduction_config){
 			.transport = me->transport, .device = me->device, .stream = stream,
 			.ranks = ranks, .me = me->rank, .floats = floats }, &how, &err);
 	struct pd_event done;

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "nccl.h"
-#include "reduce/dense.h"
+#include "unit/dense_open.h"
 #include "transport/nccl/nccl.h"
 
 #include <signal.h>
@@ -138,7 +138,7 @@ static void reduce(struct rank *me, struct pd_allreduce how)
 	struct pd_stream *stream = me->ops.stream.open(me->device, &me->err);
 	float *buf = pd_calloc(FLOATS, sizeof(*buf));
 	int ranks[MOST] = { 0, 1, 2, 3 };
-	struct pd_reduction *c = pd_dense_open(&(struct pd_reduction_config){
+	struct pd_reduction *c = dense_open(&(struct pd_reduction_config){
 			.transport = me->transport, .device = me->device, .stream = stream,
 			.ranks = ranks, .me = me->number, .floats = FLOATS }, &how, &me->err);
 	bool good = true;

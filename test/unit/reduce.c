@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "reduce/dense.h"
+#include "unit/dense_open.h"
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/buffer_pieces.h"
@@ -159,7 +159,7 @@ static int all_reduce(struct rank *me)
 		struct pd_reduction *c;
 
 		device.bytes = 0;
-		c = pd_dense_open(&(struct pd_reduction_config){
+		c = dense_open(&(struct pd_reduction_config){
 			.transport = me->transport, .device = &device.base, .stream = &stream.base,
 			.ranks = ranks, .me = index, .floats = floats }, &all, &err);
 		bad += !rank_ok(me, device.bytes == c->ops->staging_bytes(c) &&
@@ -195,7 +195,7 @@ static int on_cpu(struct rank *me)
 
 	for (int i = 0; i < me->ranks; i++)
 		ranks[i] = i;
-	c = pd_dense_open(&(struct pd_reduction_config){
+	c = dense_open(&(struct pd_reduction_config){
 			.transport = me->transport, .device = device, .stream = stream,
 			.ranks = ranks, .me = me->rank, .floats = floats }, &all, &err);
 	for (int round = 0; round < 5; round++)
@@ -248,7 +248,7 @@ static int in_shared_memory(struct rank *me)
 	for (int i = 0; i < 2; i++)
 		buf[i] = (i == copied && me->rank == 1 ? ops->memory.alloc : ops->memory.shared_alloc)(
 			device, bytes, &err);
-	c = pd_reduction_dense.open(&config, &err);
+	c = pd_reduction_open(PD_REDUCER_dense, &config, &err);
 	for (int round = 0; round < 8; round++) {
 		for (size_t i = 0; i < c->ops->staging_bytes(c) / sizeof(float); i++)
 			staging[i] = 0.5f;
@@ -315,7 +315,7 @@ static void test_order(bool one_at_a_time)
 	struct fake_device device = { { &fake_ops }, 0 };
 	struct fake_stream stream = { .base.device = &device.base, .queued = 3 };
 	const struct pd_allreduce cut = { ORDERED, 1, ORDERED * ORDERED };
-	struct pd_reduction *c = pd_dense_open(&(struct pd_reduction_config){
+	struct pd_reduction *c = dense_open(&(struct pd_reduction_config){
 		.transport = &transport, .device = &device.base, .stream = &stream.base, .ranks = ranks,
 		.members = ORDERED, .me = 1, .floats = 1000 }, &cut, &err);
 	float buf[1000];

@@ -6,7 +6,7 @@
  */
 #include "base/mem.h"
 #include "base/buffer_pieces.h"
-#include "reduce/dense.h"
+#include "unit/dense_open.h"
 #include "reduce/queue.h"
 #include "shuffled.h"
 #include "tap.h"
@@ -130,7 +130,7 @@ static bool try(int n, int groups, int pieces, size_t floats)
 		all.ranks[m] = m;
 		all.buf[m] = pd_calloc(floats + 1, sizeof(float));
 		allocated = 0;
-		all.c[m] = pd_dense_open(&(struct pd_reduction_config){
+		all.c[m] = dense_open(&(struct pd_reduction_config){
 			.transport = &all.ends[m].base, .device = &all.device, .stream = &all.streams[m].base,
 			.ranks = all.ranks, .me = m, .floats = floats, .rounding = rounding }, &how,
 			&err);
@@ -179,7 +179,7 @@ struct buckets {
 	struct pd_reduction_queue queue;
 	struct pd_reduction *r[BUCKETS];
 	struct pd_event ready[BUCKETS], done[BUCKETS];
-	float *buf[BUCKETS];
+	float *buf[BUCKETS], *staging[BUCKETS];         /* of what is the transport's, which has its own */
 	int started;
 };
 
@@ -215,8 +215,11 @@ static void open_buckets(struct all *all, struct buckets *at, int m, enum pd_red
 			.stream = &all->streams[m].base, .ranks = all->ranks, .members = how->members,
 			.topology = hosts(), .me = m, .floats = bucket_floats(b), .rounding = rounding };
 
-		at->r[b] = kind == PD_REDUCER_dense ? pd_dense_open(&config, how, &err)
-						    : pd_reductions[kind]->open(&config, &err);
+		if (pd_reducers[kind]->of_transport)
+			config.staging = at->staging[b] = pd_calloc(2 * bucket_floats(b) + 2 * PD_PIECE_ALIGN,
+								    sizeof(float));
+		at->r[b] = kind == PD_REDUCER_dense ? dense_open(&config, how, &err)
+						    : pd_reduction_open(kind, &config, &err);
 		at->buf[b] = pd_calloc(bucket_floats(b), sizeof(float));
 	}
 }
@@ -393,6 +396,7 @@ static bool try_buckets(enum pd_reducer_kind kind, int n, int groups, int pieces
 			sent += members[m].r[b]->sent_bytes;
 			members[m].r[b]->ops->close(members[m].r[b]);
 			free(members[m].buf[b]);
+			free(members[m].staging[b]);
 		}
 	for (int m = 0; m < n; m++) {
 		good = good && pd_reduction_queue_empty(&members[m].queue);
@@ -428,10 +432,13 @@ static void test_buckets(void)
 static void test_kinds(void)
 {
 	bool few = test_quick();
+	struct pd_error err;
 
 	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
 		int bad = 0;
 
+		if (pd_reducer_check((enum pd_reducer_kind)kind, rounding.dtype, &err) < 0)
+			continue;
 		for (int n = 2; n <= MEMBERS; n += few ? 9 : n < 18 ? 1 : 5)
 			bad += !try_buckets((enum pd_reducer_kind)kind, n, 1, n);
 		is_int(bad, 0, "%s, %s: sums as it promises, 2 to 33 members", pd_reducer_kind_name[kind],
@@ -499,14 +506,14 @@ static void test_long(void)
 	is_int(pd_piece_parts(2048, 2), 1, "a short one has one");
 }
 
-/* Tests by the rows who sends how much to whom: all get something, and the total is as in the manual. */
+/* Tests by coarse scripts who sends how much to whom: all get something, and the total is as in the manual. */
 static void test_sends(void)
 {
 	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
-		int bad = 0, peer;
-		double part;
+		int bad = 0;
 
-		for (int n = 2; n <= MEMBERS && pd_reducers[kind]->sends; n++) {
+		for (int n = 2; n <= MEMBERS && !pd_reducers[kind]->traffic; n++) {
+			struct pd_script script = { .floats = 1000, .coarse = true };
 			int ranks[MEMBERS];
 			struct pd_members members = { hosts(), ranks, n, PD_F32 };
 			double got[MEMBERS] = { 0 }, all = 0, extras = n;
@@ -514,12 +521,14 @@ static void test_sends(void)
 			for (int m = 0; m < n; m++)
 				ranks[m] = m;
 			for (int m = 0; m < n; m++)
-				for (int i = 0; pd_reducers[kind]->sends(&members, m, i, &peer, &part);
-				     i++) {
-					bad += peer < 0 || peer >= n || peer == m;
-					got[peer] += part;
-					all += part;
-				}
+				pd_reducers[kind]->write(&members, m, &script);
+			for (size_t i = 0; i < script.transfer_count; i++) {
+				double part = pd_script_part(&script, &script.transfers[i]);
+
+				got[script.transfers[i].peer] += script.transfers[i].send ? part : 0;
+				all += script.transfers[i].send ? part : 0;
+			}
+			pd_script_release(&script);
 			for (int m = 0; m < n; m++)
 				bad += got[m] <= 0;
 			while (extras >= 2 && kind == PD_REDUCER_doubling)
@@ -542,7 +551,7 @@ static void post_all(enum pd_reducer_kind kind, const struct pd_members *members
 		struct stream stream = { .base.device = &device };
 		struct pd_event done;
 		struct pd_error err;
-		struct pd_reduction *r = pd_reductions[kind]->open(&(struct pd_reduction_config){
+		struct pd_reduction *r = pd_reduction_open(kind, &(struct pd_reduction_config){
 			.transport = &end.base, .device = &device, .stream = &stream.base,
 			.topology = members->topology, .ranks = members->ranks,
 			.members = members->count, .me = m, .floats = floats,
@@ -578,7 +587,8 @@ static void test_meets(void)
 					posted[post.mail[i].to][post.mail[i].from] = true;
 			post.count = 0;
 			for (int m = 0; m < n; m++)
-				pd_reducers[kind]->meets(&members, m, FLOATS * (int64_t)sizeof(float), met[m]);
+				pd_reducer_meets((enum pd_reducer_kind)kind, &members, m,
+						 FLOATS * (int64_t)sizeof(float), met[m]);
 			bad += memcmp(met, posted, sizeof(met)) != 0;
 		}
 		is_int(bad + post.wrong, 0, "%s: who meets whom", pd_reducer_kind_name[kind]);
@@ -608,17 +618,14 @@ static void test_rows(void)
 					ranks[m] = m;
 				pd_topology_parse_string(topologies[t / 2], &topology, &err);
 				allocated = 0;
-				r = pd_reductions[kind]->open(&(struct pd_reduction_config){
+				r = pd_reduction_open((enum pd_reducer_kind)kind, &(struct pd_reduction_config){
 					.transport = &end.base, .device = &device,
 					.stream = &stream.base, .topology = &topology,
 					.ranks = ranks, .members = n, .floats = 1234567,
 					.rounding = { members.dtype, 1, false } }, &err);
-				/* A ring stands in for NCCL here, whose memory is not counted. */
 				bad += (int64_t)allocated !=
-				       pd_reducers[kind == PD_REDUCER_nccl ? PD_REDUCER_ring : kind]->
-						staging_bytes(&members, 4938268) ||
-				       r->ops->staging_bytes(r) !=
-				       (kind == PD_REDUCER_nccl ? 0 : allocated);
+				       pd_reducers[kind]->staging_bytes(&members, 4938268) ||
+				       r->ops->staging_bytes(r) != allocated;
 				r->ops->close(r);
 			}
 	is_int(bad, 0, "what a reducer allocates is what its row says");
@@ -641,27 +648,27 @@ static void test_costs(void)
 	struct pd_error err;
 
 	pd_topology_parse_string("2@1GB/s+1ms", &topology, &err);
-	is_int(pd_reducers[PD_REDUCER_ring]->cost_ns(&two, 8 << 20), (8 << 20) + 1000000,
+	is_int(pd_reducers[PD_REDUCER_ring]->alone_ns(&two, 8 << 20), (8 << 20) + 1000000,
 	       "ring of long pieces: the latency is under other parts' transfers");
 	pd_topology_parse_string("2@1GB/s+8ms", &topology, &err);
-	is_int(pd_reducers[PD_REDUCER_ring]->cost_ns(&two, 8 << 20),
+	is_int(pd_reducers[PD_REDUCER_ring]->alone_ns(&two, 8 << 20),
 	       2 * ((1 << 19) + 8000000) + 7 * (1 << 19), "unless it is longer than these");
 	pd_topology_parse_string("4@1GB/s+7ns", &topology, &err);
 	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
 		struct pd_members members = { &topology, ranks, 1, PD_F32 };
 
-		ok(pd_reducers[kind]->cost_ns(&members, 600) == 0, "%s: nobody to sum with takes no time",
+		ok(pd_reducers[kind]->alone_ns(&members, 600) == 0, "%s: nobody to sum with takes no time",
 		   pd_reducer_kind_name[kind]);
 		members.count = 4;
-		ok(pd_reducers[kind]->cost_ns(&members, 0) == 0, "%s: nothing to sum takes no time",
+		ok(pd_reducers[kind]->alone_ns(&members, 0) == 0, "%s: nothing to sum takes no time",
 		   pd_reducer_kind_name[kind]);
-		is_int(pd_reducers[kind]->cost_ns(&members, INT64_MAX / 4), PD_REDUCER_MOST_NS,
+		is_int(pd_reducers[kind]->alone_ns(&members, INT64_MAX / 4), PD_REDUCER_MOST_NS,
 		       "%s: what takes too long is cut off", pd_reducer_kind_name[kind]);
 		for (size_t i = 0; i < PD_COUNT(costs); i++) {
 			if (strcmp(costs[i].name, pd_reducer_kind_name[kind]) != 0)
 				continue;
 			members.dtype = costs[i].dtype;
-			is_int(pd_reducers[kind]->cost_ns(&members, 600), costs[i].ns,
+			is_int(pd_reducers[kind]->alone_ns(&members, 600), costs[i].ns,
 			       "%s, %s: steps, and the latency of each", costs[i].name,
 			       pd_dtype_name[costs[i].dtype]);
 		}
@@ -692,17 +699,17 @@ static void test_direct_costs(void)
 	pd_topology_parse_string("20@1GB/s+7ns,2@1GB/s+7ns", &topology, &err);
 	for (int i = 0; i < 17; i++)
 		ranks[i] = i;
-	ok(pd_reducers[PD_REDUCER_dense]->cost_ns(&members, BYTES) != DIRECT_NS,
+	ok(pd_reducers[PD_REDUCER_dense]->alone_ns(&members, BYTES) != DIRECT_NS,
 	   "hosts whose memory is not known to be shared: by messages");
 	topology.level[0].shared_memory = true;
 	for (members.count = 2; members.count <= 16; members.count += 7)
-		is_int(pd_reducers[PD_REDUCER_dense]->cost_ns(&members, BYTES), DIRECT_NS,
+		is_int(pd_reducers[PD_REDUCER_dense]->alone_ns(&members, BYTES), DIRECT_NS,
 		       "%d of one host: all bytes once, and two messages", members.count);
 	members.count = 4;
 	members.direct_bytes_per_s = 1;
-	is_int(pd_reducers[PD_REDUCER_dense]->cost_ns(&members, INT64_MAX / 4), PD_REDUCER_MOST_NS,
+	is_int(pd_reducers[PD_REDUCER_dense]->alone_ns(&members, INT64_MAX / 4), PD_REDUCER_MOST_NS,
 	       "what takes too long is cut off");
-	is_int(pd_reducers[PD_REDUCER_ring]->cost_ns(&members, BYTES), BYTES * 3 / 2 + 6 * 7,
+	is_int(pd_reducers[PD_REDUCER_ring]->alone_ns(&members, BYTES), BYTES * 3 / 2 + 6 * 7,
 	       "a ring has messages");
 	for (size_t i = 0; i < PD_COUNT(others); i++) {
 		members = (struct pd_members){ &topology, ranks, others[i].count, others[i].dtype,

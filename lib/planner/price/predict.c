@@ -90,7 +90,7 @@ void pd_predict_stages(struct pd_plan *plan)
 		for (int k = 0; k < pd_plan_kinds(plan); k++)
 			if (pd_plan_kinds(plan) == 1 || pd_plan_rank_of_kind(plan, s, k) >= 0)
 				predict_on(pd_profile_of_kind(plan->profile, k), stage, in[s], out[s]);
-		stage->allreduce_ns = pd_reducers[plan->reducer]->cost_ns(&members,
+		stage->allreduce_ns = pd_reducers[plan->reducer]->alone_ns(&members,
 									  pd_plan_stage_sum_bytes(plan, s));
 	}
 	if (plan->profile->model || skips || plan->profile->memory.model != PD_MEMORY_OWN)

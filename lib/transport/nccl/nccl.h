@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * This transport moves GPU memory by NCCL's point-to-point calls.  Reducers are made of these, as
- * over every transport, and so have the same bits (lib/reduce/dense.h).  Only where a plan
+ * over every transport, and so have the same bits (lib/topology/dense.c).  Only where a plan
  * asks for NCCL's own all-reduce, which adds in an order that depends on how the GPUs are connected,
  * the replicas of a stage have a communicator for that, too (group.c).
  *

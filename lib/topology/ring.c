@@ -15,7 +15,7 @@
  * In 16 bits a member's own gradients are of these, and what goes round, since it is the sum of all;
  * a part of a sum, from the second step on, is of f32.
  */
-#include "reduce/ring.h"
+#include "topology/ring.h"
 
 #include "base/buffer_pieces.h"
 
@@ -45,13 +45,13 @@ static struct part earlier(struct part part, int steps)
 /* Returns where a part begins in each piece: cuts are where the longest piece has them. */
 static size_t part_begin(const struct pd_ring *ring, int cut)
 {
-	return pd_piece_begin(pd_piece_most(ring->script->config.floats, ring->n), ring->cuts, cut);
+	return pd_piece_begin(pd_piece_most(ring->script->floats, ring->n), ring->cuts, cut);
 }
 
 /* Returns where a part of a piece lies in the buffer. */
 static struct pd_script_transfer part_of(const struct pd_ring *ring, int number, struct part part)
 {
-	size_t floats = ring->script->config.floats;
+	size_t floats = ring->script->floats;
 	int p = (number % ring->n + ring->n) % ring->n;
 	size_t first = pd_piece_begin(floats, ring->n, p);
 	size_t whole = pd_piece_begin(floats, ring->n, p + 1) - first;
@@ -65,7 +65,7 @@ static struct pd_script_transfer part_of(const struct pd_ring *ring, int number,
 /* Two slots of staging, of the longest piece, take turns. */
 static size_t place(const struct pd_ring *ring, struct part part)
 {
-	size_t most = pd_piece_most(ring->script->config.floats, ring->n);
+	size_t most = pd_piece_most(ring->script->floats, ring->n);
 
 	return (size_t)(part.step % 2) * most + part_begin(ring, part.cut);
 }
@@ -152,8 +152,22 @@ static void for_each_part(const struct pd_ring *ring,
 			write(ring, (struct part){ s, c });
 }
 
+/* All steps together send so much to the next, and get as much. */
+static void write_coarse(const struct pd_ring *ring)
+{
+	double halves = (double)pd_ring_halves(ring->script->dtype, ring->n, ring->plain);
+
+	pd_script_transfer(ring->script, &(struct pd_script_transfer){
+		.send = true, .peer = ring->next, .part = halves / 2 / ring->n });
+	pd_script_transfer(ring->script, &(struct pd_script_transfer){ .peer = ring->before });
+}
+
 void pd_ring_write(const struct pd_ring *ring)
 {
+	if (ring->script->coarse) {
+		write_coarse(ring);
+		return;
+	}
 	for_each_part(ring, add_up);
 	for_each_part(ring, go_round);
 	for_each_part(ring, add);
@@ -161,35 +175,73 @@ void pd_ring_write(const struct pd_ring *ring)
 
 void pd_ring_wait(const struct pd_ring *ring)
 {
-	for_each_part(ring, wait_for);
+	if (!ring->script->coarse)
+		for_each_part(ring, wait_for);
 }
 
-static struct pd_reduction *ring_open(const struct pd_reduction_config *config,
-				      struct pd_error *err)
+int64_t pd_ring_staging_bytes(enum pd_dtype dtype, size_t floats, int n, bool plain)
 {
-	int n = config->members, cuts = pd_piece_parts(config->floats, n);
-	int rounded = 5 * cuts * (n - 1);
-	struct pd_ring ring = { .n = n, .me = config->me, .before = (config->me + n - 1) % n,
-				.next = (config->me + 1) % n, .free = PD_SCRIPT_NOW,
-				.cuts = cuts, .plain = true, .before_plain = true };
-	size_t staging_bytes = pd_script_row_staging_bytes(PD_REDUCER_ring, config);
-	struct pd_script *script = pd_script_new(&pd_reduction_ring, staging_bytes, config, err);
+	size_t width = n == 2 && plain ? pd_dtype_bytes(dtype) : sizeof(float);
 
-	if (!script)
-		return NULL;
-	ring.script = script;
-	ring.ready = pd_script_narrows(script) ? rounded : PD_SCRIPT_READY;
-	pd_script_wait(script, PD_SCRIPT_READY);
-	pd_script_round(script, rounded);
+	return (int64_t)((n > 2 ? 2 : 1) * width * pd_piece_most(floats, n));
+}
+
+int64_t pd_ring_halves(enum pd_dtype dtype, int64_t n, bool plain)
+{
+	return dtype == PD_F32 ? 4 * (n - 1) : (plain ? 1 : 2) + 2 * (n - 2) + (n - 1);
+}
+
+int64_t pd_ring_ns(__int128 transfer_ns, int64_t latency_ns, int64_t n, int parts)
+{
+	int64_t steps = 2 * (n - 1);
+	__int128 full_ns = transfer_ns + latency_ns;
+	__int128 waits_ns = (transfer_ns * (steps + parts - 1) + steps * parts - 1) /
+			    (steps * parts) + (__int128)latency_ns * steps;
+
+	return pd_reducer_ns(full_ns > waits_ns ? full_ns : waits_ns);
+}
+
+static void write_ring(const struct pd_members *members, int me, struct pd_script *script)
+{
+	int n = members->count, cuts = pd_piece_parts(script->floats, n), rounded = 5 * cuts * (n - 1);
+	struct pd_ring ring = {
+		.script = script, .n = n, .me = me, .cuts = cuts, .before = (me + n - 1) % n, .next = (me + 1) % n,
+		.ready = pd_script_begin(script, rounded), .free = PD_SCRIPT_NOW, .plain = true, .before_plain = true,
+	};
+
 	pd_ring_write(&ring);
 	pd_script_end_first_part(script);
 	pd_ring_wait(&ring);
 	pd_script_widen(script, rounded + 1);
-	return &script->base;
 }
 
-const struct pd_reduction_ops pd_reduction_ring = {
-	.open = ring_open, .close = pd_script_close, .start = pd_script_start,
-	.progress = pd_script_progress, .issued = pd_script_issued,
-	.started_ns = pd_script_started_ns, .staging_bytes = pd_script_staging_bytes,
+static int64_t ring_staging_bytes(const struct pd_members *members, int64_t bytes)
+{
+	return pd_ring_staging_bytes(members->dtype, (size_t)bytes / sizeof(float), members->count, true) +
+	       pd_rounded_bytes(members, bytes);
+}
+
+static int64_t ring_alone_ns(const struct pd_members *members, int64_t bytes)
+{
+	int n = members->count;
+	struct pd_slowest way;
+
+	if (n == 1 || bytes == 0)
+		return 0;
+	way = pd_members_slowest(members, bytes);
+	return pd_ring_ns(((__int128)way.whole_ns * pd_ring_halves(members->dtype, n, true) + 2 * n - 1) / (2 * n),
+			  way.latency_ns, n, pd_piece_parts((size_t)bytes / sizeof(float), n));
+}
+
+const struct pd_reducer pd_reducer_ring = { write_ring, ring_staging_bytes, ring_alone_ns };
+
+/* The transport's own memory is not counted. */
+static int64_t no_staging_bytes(const struct pd_members *members, int64_t bytes)
+{
+	return 0;
+}
+
+/* How NCCL sums is not known beforehand.  In virtual time, and in all figures, it does what a ring does. */
+const struct pd_reducer pd_reducer_nccl = {
+	write_ring, no_staging_bytes, ring_alone_ns, .of_transport = true,
 };

@@ -1,10 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "reduce/dense.h"
+/*
+ * All gradients, added in the order of the members.
+ *
+ * The buffer is cut into pieces, and the members into groups, one behind the other
+ * (lib/topology/allreduce).  Each member of a group owns some of the pieces there.  The others
+ * of the group send it their parts; to what comes from the owner in the group before it adds
+ * these in the order of the members, on the device, and sends that on to the owner in the next
+ * group.  In the last group that is the sum, which goes back from owner to owner, and from each to
+ * the others of its group.  The bits are those of one process that adds up the same gradients in
+ * that order, g0 + g1 + ... + g(n-1), whoever came first and whatever the groups.
+ *
+ * One group of all: each member sends and receives 2 (n-1)/n of the buffer, as in a ring, which
+ * could not keep that order.  Nothing there waits for sums, as the 2 (n-1) steps of a ring
+ * do.  Long shares have several pieces, and go piece by piece.
+ *
+ * Where many members share the links between servers most of that crosses them.  In groups of
+ * one, with members in the order of servers, each piece leaves a server once and its sum once,
+ * but it takes the time of 2 (n - 1) steps.
+ *
+ * A sum takes twice as many tags as there are pieces.
+ */
+#include "topology/dense.h"
 
-#include "base/mem.h"
 #include "base/buffer_pieces.h"
-#include "reduce/direct.h"
-#include "reduce/script.h"
+#include "base/mem.h"
+#include "topology/direct.h"
+#include "topology/traffic.h"
 
 #include <stdlib.h>
 
@@ -32,12 +53,13 @@ struct dense {
 	int cuts;                       /* transfers of the longest share: one, or its pieces */
 	bool shared;                    /* transfers share a link, else it has one at a time */
 	size_t piece_most;              /* floats of the longest piece */
+	int ready;                      /* event: my gradients may leave */
 };
 
 /* Returns where piece i begins; the one behind the last begins at the end. */
 static size_t piece_begin(const struct dense *d, int i)
 {
-	return pd_piece_begin(d->script->config.floats, d->how.pieces, i);
+	return pd_piece_begin(d->script->floats, d->how.pieces, i);
 }
 
 static size_t piece_floats(const struct dense *d, int i)
@@ -111,12 +133,6 @@ static int summed(const struct dense *d)
 	return rounded(d) + 2;
 }
 
-/* Returns the event after which my gradients may leave. */
-static int ready(const struct dense *d)
-{
-	return pd_script_narrows(d->script) ? rounded(d) : PD_SCRIPT_READY;
-}
-
 /*
  * Staging has what comes from the group before; the others' parts of my pieces, member by member, times
  * piece_most.
@@ -136,7 +152,7 @@ static struct pd_script_at before_me(const struct dense *d, int i)
 /* Returns where another member's part of my share comes, from `offset` on. */
 static struct pd_script_at part_of(const struct dense *d, int member, size_t offset)
 {
-	size_t width = pd_dtype_bytes(d->script->config.rounding.dtype);
+	size_t width = pd_dtype_bytes(d->script->dtype);
 	size_t begin = (size_t)before_places(d) * d->piece_most * sizeof(float) / width;
 	size_t others = (size_t)(member - (member > d->me));
 
@@ -275,7 +291,7 @@ static void exchange_parts(const struct dense *d, int i)
 		part_of(d, turn.from, cut_begin(d, d->me, cut) - share_begin(d, d->me)),
 		cut_floats(d, d->me, cut), PD_SCRIPT_NOW, pair_event(d, turn.from, cut, PART_IN));
 	send(d, d->first + turn.to, 2 * cut, travels(cut_begin(d, turn.to, cut)),
-	     cut_floats(d, turn.to, cut), may_leave(d, i, false, ready(d)),
+	     cut_floats(d, turn.to, cut), may_leave(d, i, false, d->ready),
 	     pair_event(d, turn.to, cut, PART_OUT), messages_of(d, turn.to));
 }
 
@@ -294,7 +310,7 @@ static void exchange_sums(const struct dense *d, int i)
 	     cut_floats(d, d->me, cut), may_leave(d, i, true, made),
 	     pair_event(d, turn.to, cut, SUM_OUT), messages_of(d, d->me));
 	receive(d, d->first + turn.from, 2 * cut + 1, travels(cut_begin(d, turn.from, cut)),
-		cut_floats(d, turn.from, cut), alone(d) ? ready(d) : summed(d),
+		cut_floats(d, turn.from, cut), alone(d) ? d->ready : summed(d),
 		pair_event(d, turn.from, cut, SUM_IN));
 }
 
@@ -340,10 +356,10 @@ static void add_up(const struct dense *d, int i)
 	int next = 0, count = source_count(d);
 
 	while (next < count) {
-		struct pd_script_at from[PD_SUM_SOURCES] = { so_far };
+		struct pd_script_at from[PD_SCRIPT_SOURCES] = { so_far };
 		int n = next > 0;
 
-		while (n < PD_SUM_SOURCES && next < count)
+		while (n < PD_SCRIPT_SOURCES && next < count)
 			from[n++] = source(d, i, next++);
 		pd_script_add(d->script, &(struct pd_script_sum){
 			.to = next < count ? so_far : total, .from = from, .n = n,
@@ -378,8 +394,6 @@ static void wait_owned(const struct dense *d, int kind)
  */
 static void write_sums(const struct dense *d)
 {
-	pd_script_wait(d->script, PD_SCRIPT_READY);
-	pd_script_round(d->script, rounded(d));
 	if (!alone(d))
 		wait_pairs(d, 0, PART_IN);
 	for (int i = 0; i < d->owned_count; i++) {
@@ -423,46 +437,64 @@ static void write_all(const struct dense *d)
 	write_end(d);
 }
 
-struct pd_reduction *pd_dense_open(const struct pd_reduction_config *config,
-				   const struct pd_allreduce *how, struct pd_error *err)
+void pd_dense_write(const struct pd_allreduce *how, int me, struct pd_script *script)
 {
-	size_t staging_bytes = (size_t)pd_allreduce_staging_bytes(
-		how, (int64_t)(config->floats * sizeof(float)), config->rounding.dtype);
-	int group = pd_allreduce_group_of(how, config->me);
-	int first = pd_allreduce_group_begin(how, group);
+	int group = pd_allreduce_group_of(how, me), first = pd_allreduce_group_begin(how, group);
 	struct dense d = {
-		.script = pd_script_new(&pd_reduction_dense, staging_bytes, config, err),
-		.how = *how, .me = config->me - first, .group = group, .first = first,
+		.script = script, .how = *how, .me = me - first, .group = group, .first = first,
 		.size = pd_allreduce_group_begin(how, group + 1) - first,
-		.shared = !config->transport->ops->one_at_a_time,
-		.piece_most = pd_piece_most(config->floats, how->pieces),
+		.shared = !script->one_at_a_time,
+		.piece_most = pd_piece_most(script->floats, how->pieces),
 	};
 
-	if (!d.script)
-		return NULL;
 	d.owned_first = first_piece(&d, d.me);
 	d.owned_count = first_piece(&d, d.me + 1) - d.owned_first;
 	d.cuts = alone(&d) && d.shared ? (how->pieces + d.size - 1) / d.size : 1;
 	d.owned = pd_calloc((size_t)d.owned_count, sizeof(*d.owned));
+	d.ready = pd_script_begin(script, rounded(&d));
 	arrange(&d);
 	write_all(&d);
 	free(d.owned);
-	return &d.script->base;
 }
 
-static struct pd_reduction *dense_open(const struct pd_reduction_config *config,
-				       struct pd_error *err)
+static struct pd_allreduce choose(const struct pd_members *members, int64_t bytes)
 {
-	struct pd_allreduce how = pd_allreduce_choose(config->topology, config->ranks,
-						      config->members,
-						      (int64_t)(config->floats * sizeof(float)));
-	struct pd_reduction *r = pd_dense_open(config, &how, err);
-
-	return r && how.groups == 1 ? pd_direct_over(r, config) : r;
+	return pd_allreduce_choose(members->topology, members->ranks, members->count, bytes);
 }
 
-const struct pd_reduction_ops pd_reduction_dense = {
-	.open = dense_open, .close = pd_script_close, .start = pd_script_start,
-	.progress = pd_script_progress, .issued = pd_script_issued,
-	.started_ns = pd_script_started_ns, .staging_bytes = pd_script_staging_bytes,
+static void write_dense(const struct pd_members *members, int me, struct pd_script *script)
+{
+	struct pd_allreduce how = choose(members, (int64_t)(script->floats * sizeof(float)));
+
+	pd_dense_write(&how, me, script);
+}
+
+static int64_t dense_staging_bytes(const struct pd_members *members, int64_t bytes)
+{
+	struct pd_allreduce how = choose(members, bytes);
+
+	return pd_allreduce_staging_bytes(&how, bytes, members->dtype);
+}
+
+/*
+ * The time of 2 (n - 1) steps, in which so many halves of an n-th of the buffer pass, rounded up.  In each
+ * other's memory two empty messages go to and fro: ready, and written.
+ */
+static int64_t dense_alone_ns(const struct pd_members *members, int64_t bytes)
+{
+	int64_t n = members->count, halves = (n - 1) * (members->dtype == PD_F32 ? 4 : 2);
+	struct pd_slowest way;
+
+	if (pd_direct_expected(members, bytes))
+		return pd_reducer_ns((__int128)pd_direct_ns(members, bytes) +
+				     2 * pd_members_slowest(members, 0).latency_ns);
+	if (n == 1 || bytes == 0)
+		return 0;
+	way = pd_members_slowest(members, bytes);
+	return pd_reducer_ns(((__int128)way.whole_ns * halves + 2 * n - 1) / (2 * n) +
+			     (__int128)way.latency_ns * (2 * (n - 1)));
+}
+
+const struct pd_reducer pd_reducer_dense = {
+	write_dense, dense_staging_bytes, dense_alone_ns, .traffic = pd_allreduce_traffic,
 };
