@@ -97,6 +97,30 @@ v-min+2bw 8 2x2 --clip-grad-norm=0.5 --loss-scale=dynamic --loss-scale-init=1e38
 v-half+2bw 8 tied-2
 v-min+2bw 8 tied-2x2 --clip-grad-norm=2
 END
+test_ok "2bw: replicas sum beside what they compute, even where all agree" '
+	jq -n "{format: \"pd-profile\", version: 1, name: \"even\", batch_size: 1, dtype: \"f32\",
+		device: {kind: \"cpu\", name: \"none\"}, layers: [range(8) | {name: \"l\\(.)\",
+			inputs: (if . > 0 then [\"l\\(. - 1)\"] else [] end), forward_ns: 1000000, backward_ns: 2000000,
+			activation_bytes: 1000, parameter_bytes: 1250000, update_ns: 10000}]}" >profile.json
+	v profile.json 2 2 2 2 2 2 >base.json
+	for schedule in v-half v-min; do
+		for agree in false true; do
+			pair base.json $schedule 2bw 8 | jq ".agree = $agree" >plan.json
+			pd-schedule --minibatches=4 plan.json >schedule.jsonl
+			pd-schedule --check schedule.jsonl
+			pd-replay --format=json plan.json >report.json
+			jq -c "[.period_ns, .period_ns < 1.03 * 6005000]" report.json
+			jq -e ".period_ns < 1.03 * 6005000" report.json
+		done
+	done'
+test_ok "2bw and agreement: whatever warm-ups a plan has, and three replicas" '
+	v profile.json 3 3 1 2 1 1 2 1 >base.json
+	pair base.json v-half 2bw 9 | jq ".agree = true | .topology.levels[0].count = 9" >usual.json
+	jq ".stages[].warmup = 0" usual.json >plan.json
+	for plan in usual plan; do
+		pd-schedule --minibatches=4 $plan.json >schedule.jsonl
+		pd-schedule --check schedule.jsonl
+	done'
 test_ok "buckets: the gradients of weights in parts" '
 	pair 2x2 zb-v flush 4 >one.json
 	for bytes in 1 1200; do

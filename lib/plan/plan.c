@@ -90,10 +90,11 @@ bool pd_plan_splits(const struct pd_plan *plan)
 int pd_plan_open_groups(const struct pd_plan *plan, int stage)
 {
 	const struct pd_stage *first = &plan->stages[0], *at = &plan->stages[stage];
+	bool ahead = plan->microbatches > 1 &&
+		     (int64_t)at->warmup * at->replicas < (int64_t)first->warmup * first->replicas;
 
-	return pd_plan_agrees(plan) && plan->weights == PD_WEIGHTS_2BW && plan->microbatches > 1 &&
-	       (int64_t)at->warmup * at->replicas < (int64_t)first->warmup * first->replicas
-		? 2 : 1;
+	return pd_plan_agrees(plan) && plan->weights == PD_WEIGHTS_2BW &&
+	       (ahead || pd_schedule_has(plan->schedule, PD_FACT_SHARES)) ? 2 : 1;
 }
 
 const char *pd_plan_unit(const struct pd_plan *plan)

@@ -220,7 +220,7 @@ static inline int64_t pd_plan_group(const struct pd_plan *plan, int stage)
 /*
  * Returns for how many groups of microbatches a stage sums gradients at once.  It is 2 if all
  * stages agree on an update and versions are a group apart (2bw), because a stage then goes on with
- * the next group while it waits for the stages before it; else 1.
+ * the next group while it waits for the stages before it, or where a rank has several for any; else 1.
  */
 int pd_plan_open_groups(const struct pd_plan *plan, int stage);
 

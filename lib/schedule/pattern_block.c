@@ -10,6 +10,10 @@
  *
  * The forward of n reads the version before that of its group, which is written in time if for every stage
  * (slot(W) - slot(F)) r < step (G + 1), and, if all ranks agree on updates, with the latest W of all stages.
+ *
+ * Nobody waits for sums that are not needed yet: a step of replicas is listed right before the next W of its stage,
+ * which adds to the same gradients.  If all ranks agree there are two arenas of these, and a step is in the middle
+ * between the sums and what may read the version.
  */
 #include "schedule/slot_table.h"
 
@@ -57,7 +61,7 @@ static void take_block(struct pd_schedule *schedule, const struct pd_order_block
 static int shape_open(struct pd_schedule *schedule, void (*make)(int positions, struct pd_order_block *block),
 		      struct pd_error *err)
 {
-	int64_t enough = 4 * (int64_t)schedule->stage_count;
+	int64_t enough = 4 * (int64_t)schedule->stage_count, late;
 	struct pd_order_block block;
 
 	make(schedule->positions, &block);
@@ -68,11 +72,14 @@ static int shape_open(struct pd_schedule *schedule, void (*make)(int positions, 
 				      "found %" PRId64, pd_plan_name(schedule->plan), fewest(schedule),
 				      schedule->plan->microbatches);
 	schedule->round = 1;
-	schedule->pitch = PD_SLOT_TICKS * schedule->table->step;
+	schedule->pitch = schedule->span = PD_SLOT_TICKS * schedule->table->step;
+	late = (pd_pattern_group(schedule) - fewest(schedule)) / 2;     /* microbatches */
 	for (int s = 0; s < schedule->stage_count; s++) {
 		schedule->slots[s] = pd_count_in_flight(schedule, s, enough);
 		schedule->kept[s] = pd_count_kept(schedule, s, enough);
 		schedule->warmup[s] = schedule->first[s] = schedule->slots[s] - 1;
+		if (schedule->agrees)
+			schedule->delay[s] = late;
 	}
 	return 0;
 }
@@ -106,5 +113,11 @@ static int64_t tick(const struct pd_schedule *schedule, enum pd_compute what, in
 				*slot_of(schedule, pass[what], s)) + 4 * ((int64_t)what + 1);
 }
 
-const struct pd_pattern pd_pattern_V_HALF = { .shape = shape_half, .tick = tick, .crowds = true };
-const struct pd_pattern pd_pattern_V_MIN = { .shape = shape_min, .tick = tick, .crowds = true };
+/* Right before the replica's next W of the stage, which adds to the same gradients. */
+static int64_t defer(const struct pd_schedule *schedule, int s, int replica, int64_t u)
+{
+	return tick(schedule, PD_COMPUTE_WEIGHTS, s, (u + 1) * schedule->group[s] + replica) - 3;
+}
+
+const struct pd_pattern pd_pattern_V_HALF = { .shape = shape_half, .tick = tick, .crowds = true, .defer = defer };
+const struct pd_pattern pd_pattern_V_MIN = { .shape = shape_min, .tick = tick, .crowds = true, .defer = defer };

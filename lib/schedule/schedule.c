@@ -115,14 +115,13 @@ int64_t pd_schedule_delay(const struct pd_schedule *schedule, int stage)
 	return ((int64_t)schedule->warmup[stage] * at->replicas + group - 1) / group;
 }
 
-/* With 2BW the forward of n reads the version before that of its group, which is there if lead_s < G. */
+/* With 2BW the forward of n reads the version before that of its group, which is there if fewer are in flight than G. */
 bool pd_schedule_defers(const struct pd_schedule *schedule, int stage)
 {
 	const struct pd_plan *plan = schedule->plan;
 	int64_t r = plan->stages[stage].replicas;
 
-	return pd_schedule_has(plan->schedule, PD_FACT_LEADS) && plan->weights == PD_WEIGHTS_2BW && !schedule->agrees &&
-	       r > 1 && schedule->warmup[stage] * r < schedule->group[stage] &&
+	return plan->weights == PD_WEIGHTS_2BW && schedule->pattern->defer && !schedule->agrees && r > 1 && schedule->warmup[stage] * r < schedule->group[stage] &&
 	       schedule->first[stage] * r < schedule->group[stage];
 }
 

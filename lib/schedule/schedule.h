@@ -177,7 +177,7 @@ static inline int pd_schedule_chunks(const struct pd_schedule *schedule, int ran
 	return schedule->ranks[rank].count;
 }
 /*
- * Tells whether a stage's step comes behind the next forward, which reads an older version, so that its
+ * Tells whether a stage's step comes behind the next forward, or what else reads an older version, so that its
  * replicas sum beside that.
  */
 bool pd_schedule_defers(const struct pd_schedule *schedule, int stage);

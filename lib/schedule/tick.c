@@ -20,8 +20,8 @@
  *     allreduce_s(u)  = the last W of group u + 4;  step_s(u) = that + 6
  *     norms_s(u)      = allreduce_s(u) + 1           if the stage's sums are sparse (plan/sparse.h)
  *
- * (W = weights where the gradients of weights are apart, else backward.)  With 2bw some steps come behind the next
- * forward: pd_schedule_defers.
+ * (W = weights where the gradients of weights are apart, else backward.)  With 2bw some steps come as late as the
+ * next W, or right behind the next forward, lets them: pd_schedule_defers.
  *
  * If all ranks agree on an update (clipping by global norm, loss scaling; 2bw and flush), they do so
  * once a group, and the step waits for that:
@@ -30,7 +30,7 @@
  *     step_s(u) = agree(u) + 1 + delay_s span,  delay_s = min(lead_0 - lead_s, G - 1) with 2bw
  *                                                       = 0 with flush
  *
- * (where stages are behind, less by behind_0 - behind_s, which agree(u) has already).
+ * (where stages are behind, less by behind_0 - behind_s, which agree(u) has already; in a V, pattern_block.c).
  *
  * So with 2bw a stage that is ahead of the first one in real time has work of the next group while
  * it waits.  It sums the gradients of that group in a second arena.

@@ -423,6 +423,8 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 		{ "1-1-1-1", 4, { 2, 2, 2, 2 }, { 1, 1, 1, 1 } },
 		{ "2-1", 2, { 4, 4 }, { 2, 1 } },
 		{ "2-2", 2, { 4, 4 }, { 2, 2 } },
+		{ "2-2-2-2", 4, { 2, 2, 2, 2 }, { 2, 2, 2, 2 } },
+		{ "3-3-3-3", 4, { 2, 2, 2, 2 }, { 3, 3, 3, 3 } },
 		{ "3-2-1", 3, { 3, 3, 2 }, { 3, 2, 1 } },
 		{ "8 straight", 8, { 1, 1, 1, 1, 1, 1, 1, 1 }, { 1, 1, 1, 1, 1, 1, 1, 1 } },
 	};
@@ -453,12 +455,14 @@ static void check_kinds(const char *graph, bool agree, bool recompute)
 				if (plan->weights == PD_WEIGHTS_2BW && plan->stages[s].warmup *
 				    plan->stages[s].replicas > plan->microbatches)
 					fits = false;
-				if ((p || plan->schedule == PD_SCHEDULE_NF1B) &&
-				    plan->stages[s].replicas > 1)
+				if (plan->schedule == PD_SCHEDULE_NF1B && plan->stages[s].replicas > 1)
+					fits = false;
+				if (p && (plan->stages[s].replicas != plan->stages[0].replicas ||
+					  plan->microbatches % plan->stages[s].replicas != 0))
 					fits = false;
 			}
 			if (p && fits) {
-				plan->rank_count = p;
+				plan->rank_count = p * plan->stages[0].replicas;
 				share(plan, p);
 			}
 			snprintf(name, sizeof(name), "%s, %s, %s, %d microbatches%s%s",
