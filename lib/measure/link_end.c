@@ -65,13 +65,12 @@ static int move(int fd, void *buf, size_t bytes, bool out, struct pd_error *err)
 /* Exchanges addresses through the socket and connects. */
 static int connect_ends(struct end *end, int socket, struct pd_error *err)
 {
-	const struct pd_transport_ops *ops = end->transport->ops;
 	const void *addresses[2], *mine;
 	size_t lengths[2];
 	char *other;
 	int status;
 
-	ops->address(end->transport, &mine, &lengths[end->rank]);
+	pd_routes_address(end->transport, &mine, &lengths[end->rank]);
 	if (move(socket, &lengths[end->rank], sizeof(lengths[0]), true, err) < 0 ||
 	    move(socket, (void *)mine, lengths[end->rank], true, err) < 0 ||
 	    move(socket, &lengths[1 - end->rank], sizeof(lengths[0]), false, err) < 0)
@@ -81,7 +80,7 @@ static int connect_ends(struct end *end, int socket, struct pd_error *err)
 	addresses[end->rank] = mine;
 	addresses[1 - end->rank] = other;
 	if (status == 0)
-		status = ops->connect(end->transport, addresses, lengths, err);
+		status = pd_routes_connect(end->transport, addresses, lengths, err);
 	free(other);
 	return status;
 }

@@ -383,10 +383,13 @@ int rank_say_ready(struct rank *rank, struct pd_error *err)
 /* Reports why GPUs do not exchange as fast as they could. */
 static int say_transport(struct rank *rank)
 {
-	const char *why, *name = pd_routes_chosen(rank->transport, &why);
+	const char *why;
+	const struct pd_transport_provider *chosen = pd_routes_chosen(rank->transport, &why);
+	char *text = why && chosen->before ? pd_format("%s%s%s", chosen->before, why, chosen->after) : NULL;
+	int status = text ? say(rank, json_pack("{s:s, s:o}", "event", "exchange", "text", pd_json_bytes(text))) : 0;
 
-	return why ? say(rank, json_pack("{s:s, s:s, s:o}", "event", "exchange", "transport", name,
-					 "why", pd_json_bytes(why))) : 0;
+	free(text);
+	return status;
 }
 
 /* A rank knows its own address as the others do. */

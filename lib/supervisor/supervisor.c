@@ -134,18 +134,11 @@ static void on_reached(struct supervisor *s, struct watched *w, const json_t *me
 /* The first of them is enough: others have the like to say. */
 static void say_exchange(struct supervisor *s, const json_t *message)
 {
-	const char *why = pd_member_text(message, "why");
-	const char *name = pd_member_text(message, "transport");
-
 	if (s->how->quiet || s->exchange_said)
 		return;
 	s->exchange_said = true;
 	pd_progress_bar_hide(&s->report.bar);
-	if (strcmp(name, "staged") == 0)
-		pd_say("what GPUs exchange goes through host memory: %s", why);
-	else
-		pd_say("%s: with NCCL each waits for the other's time slice, which is slow; "
-		       "--transport=staged is faster", why);
+	pd_say("%s", pd_member_text(message, "text"));
 }
 
 static void on_alive(struct supervisor *s, struct watched *w, const json_t *message)

@@ -2,6 +2,7 @@
 #include "transport/address.h"
 
 #include "base/mem.h"
+#include "transport/routes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@ char *pd_address_text(struct pd_transport *transport)
 	size_t length;
 	char *text;
 
-	transport->ops->address(transport, &address, &length);
+	pd_routes_address(transport, &address, &length);
 	text = pd_zalloc(length * 2 + 1);
 	for (size_t i = 0; i < length; i++)
 		sprintf(text + 2 * i, "%02x", ((const unsigned char *)address)[i]);
@@ -54,7 +55,7 @@ int pd_address_connect(struct pd_transport *transport, const json_t *message, st
 		if (i < n && !addresses[i] && json_is_string(address))
 			addresses[i] = parse(json_string_value(address), &lengths[i]);
 	}
-	status = transport->ops->connect(transport, (const void *const *)addresses, lengths, err);
+	status = pd_routes_connect(transport, (const void *const *)addresses, lengths, err);
 	for (size_t i = 0; i < n; i++)
 		free(addresses[i]);
 	free(addresses);

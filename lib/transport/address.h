@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A transport's address as text, for messages. */
+/* The address of a rank's routes as text, for messages. */
 #pragma once
 
 #include "base/json.h"

@@ -14,19 +14,14 @@
 /* An address is the seat and, for each part, these lengths, what it offers, and its own address. */
 struct lengths { uint32_t offer, address; };
 
-struct part {
-	const struct pd_transport_provider *provider;
-	struct pd_transport *transport;
-};
-
 struct joint {
 	struct pd_transport base;
 	int rank, ranks, count, events; /* events: an epoll of all parts; -1: there is one */
 	bool asked;
-	struct part parts[MOST];        /* best first; the same at all ranks */
+	struct pd_provided parts[MOST];        /* best first; the same at all ranks */
 	char *address;
 	size_t address_bytes;
-	struct part **by_peer;          /* NULL until connected */
+	struct pd_provided **by_peer;          /* NULL until connected */
 };
 
 static struct joint *joint_of(struct pd_transport *t)
@@ -44,16 +39,16 @@ static void append(struct joint *j, const void *bytes, size_t count)
 	j->address_bytes += count;
 }
 
-static int append_part(struct joint *j, const struct part *part, const struct pd_transport_config *config,
+static int append_part(struct joint *j, const struct pd_provided *part, const struct pd_transport_config *config,
 		       struct pd_error *err)
 {
 	const void *address;
 	size_t offered = 0, length;
 	void *offer = NULL;
 
-	if (part->provider->offer && !(offer = part->provider->offer(config, &offered, err)))
+	if (part->by->offer && !(offer = part->by->offer(config, &offered, err)))
 		return -1;
-	part->transport->ops->address(part->transport, &address, &length);
+	part->by->connector->address(part->transport, &address, &length);
 	append(j, &(struct lengths){ (uint32_t)offered, (uint32_t)length }, sizeof(struct lengths));
 	append(j, offer, offered);
 	append(j, address, length);
@@ -88,7 +83,7 @@ static void joint_address(struct pd_transport *t, const void **bytes_p, size_t *
 
 /* ---- which part reaches which peer ---- */
 
-static struct part *part_for(struct joint *j, int peer, const void *const *addresses)
+static struct pd_provided *part_for(struct joint *j, int peer, const void *const *addresses)
 {
 	for (int n = 0; n < j->count; n++) {
 		struct pd_transport_end self = { .rank = j->rank }, other = { .rank = peer };
@@ -96,7 +91,7 @@ static struct part *part_for(struct joint *j, int peer, const void *const *addre
 
 		read_part(j->address, n, &self, &length);
 		read_part(addresses[peer], n, &other, &length);
-		if (j->parts[n].provider->reaches(&self, &other, j->asked))
+		if (j->parts[n].by->reaches(&self, &other, j->asked))
 			return &j->parts[n];
 	}
 	return NULL;
@@ -115,7 +110,7 @@ static int choose(struct joint *j, const void *const *addresses, struct pd_error
 		if (j->by_peer[r])
 			continue;
 		for (int n = 0; n < j->count; n++)
-			pd_list_name(names, sizeof(names), j->parts[n].provider->name, "");
+			pd_list_name(names, sizeof(names), j->parts[n].by->name, "");
 		read_part(j->address, 0, &self, &length);
 		read_part(addresses[r], 0, &other, &length);
 		return pd_error_failed(err, "rank %d is on host %s, rank %d on host %s: %s does not reach "
@@ -138,7 +133,7 @@ static int connect_part(struct joint *j, int n, const void *const *addresses, st
 		if (j->by_peer[r] == &j->parts[n])
 			own[r] = read_part(addresses[r], n, &end, &lengths[r]);
 	}
-	status = transport->ops->connect(transport, own, lengths, err);
+	status = j->parts[n].by->connector->connect(transport, own, lengths, err);
 	free(own);
 	free(lengths);
 	return status;
@@ -150,7 +145,7 @@ static int joint_connect(struct pd_transport *t, const void *const *addresses, c
 	struct joint *j = joint_of(t);
 	int status;
 
-	j->by_peer = pd_calloc((size_t)j->ranks, sizeof(struct part *));
+	j->by_peer = pd_calloc((size_t)j->ranks, sizeof(struct pd_provided *));
 	status = choose(j, addresses, err);
 	for (int n = 0; n < j->count && status == 0; n++)
 		status = connect_part(j, n, addresses, err);
@@ -222,7 +217,7 @@ static void joint_cancel(struct pd_transport *t)
 	const struct joint *j = joint_of(t);
 
 	for (int n = 0; n < j->count; n++)
-		j->parts[n].transport->ops->cancel(j->parts[n].transport);
+		j->parts[n].by->connector->cancel(j->parts[n].transport);
 }
 
 static void joint_close(struct pd_transport *t)
@@ -239,11 +234,7 @@ static void joint_close(struct pd_transport *t)
 }
 
 static const struct pd_transport_ops joint_ops = {
-	.name = "joint",
 	.close = joint_close,
-	.cancel = joint_cancel,
-	.address = joint_address,
-	.connect = joint_connect,
 	.send = joint_send,
 	.recv = joint_recv,
 	.progress = joint_progress,
@@ -272,11 +263,11 @@ static bool is_needed(const struct pd_transport_provider *provider, const struct
 static int open_parts(struct joint *j, const struct pd_transport_config *config, struct pd_error *err)
 {
 	for (int i = 0; pd_providers[i]; i++) {
-		struct part *part = &j->parts[j->count];
+		struct pd_provided *part = &j->parts[j->count];
 
-		if (pd_providers[i]->of_devices || !is_needed(pd_providers[i], config))
+		if (!pd_providers[i]->connector || !is_needed(pd_providers[i], config))
 			continue;
-		*part = (struct part){ pd_providers[i], pd_providers[i]->open(config, err) };
+		*part = (struct pd_provided){ pd_providers[i], pd_providers[i]->open(config, err) };
 		if (!part->transport)
 			return -1;
 		j->count++;
@@ -328,8 +319,15 @@ static bool joint_reaches(const struct pd_transport_end *self, const struct pd_t
 	return true;
 }
 
+static const struct pd_connector connector = {
+	.address = joint_address,
+	.connect = joint_connect,
+	.cancel = joint_cancel,
+};
+
 const struct pd_transport_provider pd_provider_joint = {
 	.name = "joint",
+	.connector = &connector,
 	.reaches = joint_reaches,
 	.open = joint_open,
 };

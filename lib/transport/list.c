@@ -4,14 +4,19 @@
 #include <string.h>
 
 const struct pd_transport_provider *const pd_providers[] = {
-	&pd_provider_nccl,
-	&pd_provider_staged,
-	&pd_provider_ucx,
-	&pd_provider_tcp,
+#define PROVIDER(name) &pd_provider_##name,
+#include "transport/provider.def"
+#undef PROVIDER
 	NULL
 };
 
-const char *const pd_provider_names[] = { "auto", "nccl", "staged", "tcp", "ucx", NULL };
+const char *const pd_provider_names[] = {
+	"auto",
+#define PROVIDER(name) #name,
+#include "transport/provider.def"
+#undef PROVIDER
+	NULL
+};
 
 bool pd_provider_of_devices(const char *name)
 {
@@ -19,5 +24,5 @@ bool pd_provider_of_devices(const char *name)
 
 	while (pd_providers[i] && strcmp(pd_providers[i]->name, name) != 0)
 		i++;
-	return pd_providers[i] && pd_providers[i]->of_devices;
+	return pd_providers[i] && !pd_providers[i]->connector;
 }

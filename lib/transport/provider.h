@@ -18,6 +18,33 @@
 
 #define PD_LACKS_TEXT 160
 
+/*
+ * Ranks find each other through addresses, opaque bytes that the launcher carries: every rank opens
+ * its end, publishes address(), and connects with the addresses of all.  Transports of the host's memory do.
+ */
+struct pd_connector {
+	/* Returns this rank's address, borrowed until close(). */
+	void (*address)(struct pd_transport *t, const void **bytes_p, size_t *length_p);
+	/* addresses[r], lengths[r] of every rank, self included; NULL of one with whom this rank
+	 * exchanges nothing. */
+	int (*connect)(struct pd_transport *t, const void *const *addresses, const size_t *lengths,
+		       struct pd_error *err);
+	/*
+	 * Ends what is not finished: its events fail, and then nothing may be called but close(), which cancels
+	 * by itself.  It first sends, for a second at most, what peers need in order to finish their side of
+	 * finished transfers.
+	 */
+	void (*cancel)(struct pd_transport *t);
+};
+
+struct pd_transport_provider;
+
+/* A transport, and who has opened it. */
+struct pd_provided {
+	const struct pd_transport_provider *by;
+	struct pd_transport *transport;
+};
+
 /* One end of a connection, as a provider knows it before it connects. */
 struct pd_transport_end {
 	int rank;
@@ -36,7 +63,7 @@ struct pd_transport_config {
 	const char *how;                /* the provider of host memory that is asked for; NULL: none is */
 	bool asked;                     /* the user wants this provider, and no other */
 	/* over a transport of the host's, all borrowed: */
-	struct pd_transport *host;      /* connected, but in offer() */
+	const struct pd_provided *host; /* connected, but in offer(); cancelled by close() */
 	struct pd_device *device;
 	int64_t under_way_bytes;        /* of the device's memory, at once; 0: not known */
 	const struct pd_transport_end *ends;    /* by rank; NULL in offer() */
@@ -44,7 +71,8 @@ struct pd_transport_config {
 
 struct pd_transport_provider {
 	const char *name;
-	bool of_devices;                /* it moves device memory, over a host's transport */
+	const struct pd_connector *connector;   /* NULL: it moves device memory, over a host's transport */
+	bool alone;                     /* it serves a rank that is alone, which gains nothing from the others */
 	bool sums;                      /* its transports have group(), to be called once they are open */
 	/*
 	 * Sets environment variables that a library reads.  It is called before the process has
@@ -68,6 +96,8 @@ struct pd_transport_provider {
 	 */
 	void (*explain)(const struct pd_transport_end *ends, int count, bool asked, char *text,
 			size_t size);
+	/* What is said around such a text to the user, where this provider is used; NULL: nothing. */
+	const char *before, *after;
 	struct pd_transport *(*open)(const struct pd_transport_config *config,
 				     struct pd_error *err);
 };
@@ -76,8 +106,8 @@ struct pd_transport_provider {
 extern const struct pd_transport_provider *const pd_providers[];
 /* "auto" and the names of all providers, NULL-terminated. */
 extern const char *const pd_provider_names[];
+#define PROVIDER(name) extern const struct pd_transport_provider pd_provider_##name;
+#include "transport/provider.def"
+#undef PROVIDER
 /* Returns whether the provider of that name moves the memory of devices. */
 bool pd_provider_of_devices(const char *name);
-
-extern const struct pd_transport_provider pd_provider_ucx, pd_provider_tcp, pd_provider_nccl,
-	pd_provider_staged;

@@ -35,10 +35,10 @@ struct routes {
 	bool *peers;
 	char *address;
 	size_t address_bytes;
-	struct pd_transport *host;
+	struct pd_provided host;
 	int count;
-	struct pd_transport **over;     /* transports of device memory, over the host's */
-	struct pd_transport **by_peer;  /* NULL until connected */
+	struct pd_provided *over;       /* transports of device memory, over the host's */
+	struct pd_provided **by_peer;   /* NULL until connected */
 	struct routes_group *groups;    /* in the order of the calls of group() */
 	char why[256];
 };
@@ -51,7 +51,7 @@ static const char *asked_for(const char *how, bool of_devices)
 
 static bool is_allowed(const struct pd_transport_provider *provider, const char *how)
 {
-	return provider->of_devices && (!how || strcmp(how, provider->name) == 0);
+	return !provider->connector && (!how || strcmp(how, provider->name) == 0);
 }
 
 void pd_routes_prepare(const char *how, const struct pd_device_ops *device, int rank, int ranks,
@@ -83,7 +83,7 @@ static struct pd_transport_config over_host(const struct routes *t, const bool *
 {
 	return (struct pd_transport_config){
 		.rank = t->config.rank, .ranks = t->config.ranks, .gate = t->config.gate,
-		.host = t->host, .device = t->config.device, .seat = &t->config.seat,
+		.host = &t->host, .device = t->config.device, .seat = &t->config.seat,
 		.peers = peers, .asked = t->config.how != NULL, .ends = ends,
 		.under_way_bytes = t->config.under_way_bytes,
 	};
@@ -120,9 +120,9 @@ static void write_address(struct routes *t)
 	}
 	append(t, &head, sizeof(head));
 	for (int i = 0; pd_providers[i]; i++)
-		if (pd_providers[i]->of_devices)
+		if (!pd_providers[i]->connector)
 			append_offer(t, pd_providers[i]);
-	t->host->ops->address(t->host, &bytes, &length);
+	t->host.by->connector->address(t->host.transport, &bytes, &length);
 	append(t, bytes, length);
 }
 
@@ -142,7 +142,7 @@ static const char *read_address(const char *address, const struct pd_transport_p
 	for (int i = 0; pd_providers[i]; i++) {
 		struct offer offer;
 
-		if (!pd_providers[i]->of_devices)
+		if (pd_providers[i]->connector)
 			continue;
 		memcpy(&offer, address, sizeof(offer));
 		address += sizeof(offer);
@@ -189,11 +189,12 @@ static int open_over(struct routes *t, const struct pd_transport_provider *provi
 		     const struct pd_transport_end *ends, const bool *reached, struct pd_error *err)
 {
 	struct pd_transport_config config = over_host(t, reached, ends);
-	struct pd_transport *over = provider->open(&config, err);
+	struct pd_provided *over = &t->over[t->count];
 
-	if (!over)
+	*over = (struct pd_provided){ provider, provider->open(&config, err) };
+	if (!over->transport)
 		return -1;
-	t->over[t->count++] = over;
+	t->count++;
 	for (int r = 0; r < t->config.ranks; r++)
 		if (reached[r])
 			t->by_peer[r] = over;
@@ -236,7 +237,7 @@ static int take(struct routes *t, const struct pd_transport_provider *provider,
 	return status;
 }
 
-/* Chooses the providers between devices.  A rank that is alone gains nothing from NCCL. */
+/* Chooses the providers between devices. */
 static int route_devices(struct routes *t, const void *const *addresses, struct pd_error *err)
 {
 	bool *reached = pd_calloc((size_t)t->config.ranks, sizeof(*reached));
@@ -244,8 +245,7 @@ static int route_devices(struct routes *t, const void *const *addresses, struct 
 	int status = 0;
 
 	for (int i = 0; pd_providers[i] && status == 0; i++)
-		if (alone ? pd_providers[i] == &pd_provider_staged
-			  : is_allowed(pd_providers[i], t->config.how))
+		if (alone ? pd_providers[i]->alone : is_allowed(pd_providers[i], t->config.how))
 			status = take(t, pd_providers[i], addresses, reached, err);
 	free(reached);
 	return status;
@@ -254,7 +254,7 @@ static int route_devices(struct routes *t, const void *const *addresses, struct 
 /* Connects the host's transport to all peers. */
 static int route_host(struct routes *t, const void *const *addresses, struct pd_error *err)
 {
-	const struct pd_transport_provider *host = t->config.host;
+	const struct pd_transport_provider *host = t->host.by;
 	struct pd_transport_end *ends = read_ends(t, addresses, NULL);
 	int status = 0;
 
@@ -267,7 +267,7 @@ static int route_host(struct routes *t, const void *const *addresses, struct pd_
 						 t->config.rank, ends[t->config.rank].seat.host, r,
 						 ends[r].seat.host, host->name);
 		if (!t->config.device)
-			t->by_peer[r] = t->host;
+			t->by_peer[r] = &t->host;
 	}
 	free(ends);
 	return status;
@@ -288,7 +288,7 @@ static int connect_host(struct routes *t, const void *const *addresses, const si
 		at[r] = read_address(addresses[r], NULL, &end);
 		rest[r] = lengths[r] - (size_t)((const char *)at[r] - (const char *)addresses[r]);
 	}
-	status = t->host->ops->connect(t->host, at, rest, err);
+	status = t->host.by->connector->connect(t->host.transport, at, rest, err);
 	free(at);
 	free(rest);
 	return status;
@@ -298,7 +298,7 @@ static int connect_host(struct routes *t, const void *const *addresses, const si
 
 static int connect_group(struct routes *t, struct routes_group *group, struct pd_error *err)
 {
-	struct pd_transport *over = NULL;
+	const struct pd_provided *over = NULL;
 
 	for (int i = 0; i < group->count; i++) {
 		int r = group->ranks[i];
@@ -306,13 +306,13 @@ static int connect_group(struct routes *t, struct routes_group *group, struct pd
 		if (r == t->config.rank)
 			continue;
 		over = t->by_peer[r];
-		if (!over->ops->group)
+		if (!over->by->sums)
 			return pd_error_input(err, "the plan's reducer \"nccl\" needs NCCL between "
 					      "replicas: ranks %d and %d are joined by %s%s%s",
-					      t->config.rank, r, over->ops->name,
+					      t->config.rank, r, over->by->name,
 					      t->why[0] ? ", since " : "", t->why);
 	}
-	group->over = over->ops->group(over, group->ranks, group->count, err);
+	group->over = over->transport->ops->group(over->transport, group->ranks, group->count, err);
 	return group->over ? 0 : -1;
 }
 
@@ -360,12 +360,12 @@ static struct pd_group *routes_group(struct pd_transport *base, const int *ranks
 
 /* ---- the seam ---- */
 
-static int routes_connect(struct pd_transport *base, const void *const *addresses,
-			  const size_t *lengths, struct pd_error *err)
+int pd_routes_connect(struct pd_transport *base, const void *const *addresses, const size_t *lengths,
+		      struct pd_error *err)
 {
 	struct routes *t = (struct routes *)base;
 
-	t->by_peer = pd_calloc((size_t)t->config.ranks, sizeof(struct pd_transport *));
+	t->by_peer = pd_calloc((size_t)t->config.ranks, sizeof(struct pd_provided *));
 	if (route_host(t, addresses, err) < 0 || connect_host(t, addresses, lengths, err) < 0)
 		return -1;
 	if (t->config.device && route_devices(t, addresses, err) < 0)
@@ -376,7 +376,7 @@ static int routes_connect(struct pd_transport *base, const void *const *addresse
 	return 0;
 }
 
-static void routes_address(struct pd_transport *base, const void **bytes_p, size_t *length_p)
+void pd_routes_address(struct pd_transport *base, const void **bytes_p, size_t *length_p)
 {
 	struct routes *t = (struct routes *)base;
 
@@ -391,7 +391,7 @@ static struct pd_transport *towards(struct pd_transport *base, int peer)
 	if (peer < 0 || peer >= t->config.ranks || !t->by_peer || !t->by_peer[peer])
 		pd_bug("rank %d: transfer with rank %d (of %d), with which it has no business",
 		       t->config.rank, peer, t->config.ranks);
-	return t->by_peer[peer];
+	return t->by_peer[peer]->transport;
 }
 
 static int routes_send(struct pd_transport *base, int peer, uint64_t tag, const void *buf,
@@ -417,9 +417,9 @@ static int routes_progress(struct pd_transport *base)
 	int moved = 0;
 
 	if (t->count == 0)
-		return t->host->ops->progress(t->host);
+		return t->host.transport->ops->progress(t->host.transport);
 	for (int i = 0; i < t->count; i++) {
-		int more = t->over[i]->ops->progress(t->over[i]);
+		int more = t->over[i].transport->ops->progress(t->over[i].transport);
 
 		if (more < 0)
 			return -1;
@@ -432,7 +432,7 @@ static int routes_fd(struct pd_transport *base)
 {
 	struct routes *t = (struct routes *)base;
 
-	return t->host->ops->fd(t->host);
+	return t->host.transport->ops->fd(t->host.transport);
 }
 
 /* The transports over the host's arm it themselves. */
@@ -441,9 +441,9 @@ static int routes_arm(struct pd_transport *base)
 	struct routes *t = (struct routes *)base;
 
 	if (t->count == 0)
-		return t->host->ops->arm(t->host);
+		return t->host.transport->ops->arm(t->host.transport);
 	for (int i = 0; i < t->count; i++)
-		if (t->over[i]->ops->arm(t->over[i]) != 0)
+		if (t->over[i].transport->ops->arm(t->over[i].transport) != 0)
 			return 1;
 	return 0;
 }
@@ -453,9 +453,9 @@ static void routes_close(struct pd_transport *base)
 	struct routes *t = (struct routes *)base;
 
 	for (int i = 0; i < t->count; i++)
-		t->over[i]->ops->close(t->over[i]);
-	if (t->host)
-		t->host->ops->close(t->host);
+		t->over[i].transport->ops->close(t->over[i].transport);
+	if (t->host.transport)
+		t->host.transport->ops->close(t->host.transport);
 	while (t->groups) {
 		struct routes_group *group = t->groups;
 
@@ -471,10 +471,7 @@ static void routes_close(struct pd_transport *base)
 }
 
 static const struct pd_transport_ops routes_ops = {
-	.name = "routes",
 	.close = routes_close,
-	.address = routes_address,
-	.connect = routes_connect,
 	.send = routes_send,
 	.recv = routes_recv,
 	.progress = routes_progress,
@@ -496,16 +493,15 @@ struct pd_transport *pd_routes_open(const struct pd_routes_config *config, struc
 	t->base.ops = &routes_ops;
 	t->config = *config;
 	t->config.how = asked_for(config->how, true);
-	if (!config->host)
-		t->config.host = &pd_provider_joint;
-	t->over = pd_calloc((size_t)providers, sizeof(struct pd_transport *));
+	t->host.by = config->host ? config->host : &pd_provider_joint;
+	t->over = pd_calloc((size_t)providers, sizeof(*t->over));
 	t->peers = pd_calloc((size_t)config->ranks, sizeof(*t->peers));
 	for (int r = 0; r < config->ranks; r++)
 		t->peers[r] = !config->peers || config->peers[r];
 	t->config.peers = NULL;
 	ends.peers = t->peers;
-	t->host = t->config.host->open(&ends, err);
-	if (!t->host) {
+	t->host.transport = t->host.by->open(&ends, err);
+	if (!t->host.transport) {
 		routes_close(&t->base);
 		return NULL;
 	}
@@ -518,10 +514,10 @@ void pd_routes_expect(struct pd_transport *base, int64_t bytes)
 	((struct routes *)base)->config.under_way_bytes = bytes;
 }
 
-const char *pd_routes_chosen(const struct pd_transport *base, const char **why_p)
+const struct pd_transport_provider *pd_routes_chosen(const struct pd_transport *base, const char **why_p)
 {
 	const struct routes *t = (const struct routes *)base;
 
 	*why_p = t->why[0] ? t->why : NULL;
-	return t->count > 0 ? t->over[t->count - 1]->ops->name : t->host->ops->name;
+	return t->count > 0 ? t->over[t->count - 1].by : t->host.by;
 }

@@ -33,17 +33,19 @@ struct pd_routes_config {
 /* Calls the prepare() of the providers that may be used. */
 void pd_routes_prepare(const char *how, const struct pd_device_ops *device, int rank, int ranks,
 		       const struct pd_seat *seat);
-/*
- * Opens the transport.  connect() decides which provider reaches each peer, as the peer does, too.
- */
+/* Opens the transport, which is then connected as struct pd_connector has it. */
 struct pd_transport *pd_routes_open(const struct pd_routes_config *config, struct pd_error *err);
+void pd_routes_address(struct pd_transport *t, const void **bytes_p, size_t *length_p);
+/* Decides which provider reaches each peer, as the peer does, too. */
+int pd_routes_connect(struct pd_transport *t, const void *const *addresses, const size_t *lengths,
+		      struct pd_error *err);
 
 /* Says, before it connects, how many bytes of device memory will be under way at once. */
 void pd_routes_expect(struct pd_transport *t, int64_t bytes);
 
 /*
- * Returns the name of the provider between devices, once connected (the last, if several).  *why_p is
+ * Returns the provider between devices, once connected (the last, if several).  *why_p is
  * what the user should know of this rank and its peers: why transfers are staged though nobody asked for
  * that, or which ranks share a GPU under NCCL; else NULL. The transport owns it.
  */
-const char *pd_routes_chosen(const struct pd_transport *t, const char **why_p);
+const struct pd_transport_provider *pd_routes_chosen(const struct pd_transport *t, const char **why_p);

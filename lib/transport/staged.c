@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "transport/staged.h"
+/*
+ * This transport serves devices whose memory the host cannot read (pd_device_ops.separate_memory),
+ * over a transport of host memory.  A send first copies to the host, a receive afterwards to the
+ * device.  It always works, and costs two more copies.
+ *
+ * The copies have a stream of their own, on which nothing else waits.  Host buffers are parts of an
+ * array that is allocated first, and are kept and used again.  Another is only allocated where that
+ * array ends: the device may have to be idle for that, which it is not while a kernel waits for
+ * another rank.
+ */
+#include "transport/provider.h"
 
 #include "base/mem.h"
 #include "device/submit.h"
-#include "transport/provider.h"
 
 #include <stdlib.h>
 
@@ -36,6 +45,7 @@ struct staged_transfer {
 struct staged {
 	struct pd_transport base;
 	struct pd_transport *host;
+	const struct pd_connector *connector;   /* its */
 	struct pd_device *device;
 	struct pd_stream *stream;
 	struct pd_gate *gate;
@@ -333,7 +343,7 @@ static void staged_close(struct pd_transport *base)
 	struct staged *s = (struct staged *)base;
 
 	drop_waiting(s);
-	s->host->ops->cancel(s->host);
+	s->connector->cancel(s->host);
 	while (move_all(s) > 0)
 		;
 	if (s->stream)
@@ -362,7 +372,6 @@ static int staged_fd(struct pd_transport *base)
 }
 
 static const struct pd_transport_ops staged_ops = {
-	.name = "staged",
 	.close = staged_close,
 	.send = staged_send,
 	.recv = staged_recv,
@@ -380,24 +389,6 @@ static int allocate_array(struct staged *s, int64_t bytes, struct pd_error *err)
 	return s->array ? 0 : -1;
 }
 
-struct pd_transport *pd_staged_open(struct pd_transport *host, struct pd_device *device,
-				    int64_t under_way_bytes, struct pd_gate *gate,
-				    struct pd_error *err)
-{
-	struct staged *s = pd_zalloc(sizeof(*s));
-
-	s->base.ops = &staged_ops;
-	s->host = host;
-	s->device = device;
-	s->gate = gate;
-	s->last = &s->active;
-	s->stream = device->ops->stream.open(device, err);
-	if (s->stream && allocate_array(s, under_way_bytes, err) == 0)
-		return &s->base;
-	staged_close(&s->base);
-	return NULL;
-}
-
 /* ---- the provider ---- */
 
 /* Staging reaches every peer that the host's transport reaches. */
@@ -407,15 +398,29 @@ static bool staged_reaches(const struct pd_transport_end *self, const struct pd_
 	return true;
 }
 
-static struct pd_transport *provide(const struct pd_transport_config *config, struct pd_error *err)
+/* NULL: the device has no stream left, or the host no memory. */
+static struct pd_transport *staged_open(const struct pd_transport_config *config, struct pd_error *err)
 {
-	return pd_staged_open(config->host, config->device, config->under_way_bytes, config->gate,
-			      err);
+	struct staged *s = pd_zalloc(sizeof(*s));
+
+	s->base.ops = &staged_ops;
+	s->host = config->host->transport;
+	s->connector = config->host->by->connector;
+	s->device = config->device;
+	s->gate = config->gate;
+	s->last = &s->active;
+	s->stream = s->device->ops->stream.open(s->device, err);
+	if (s->stream && allocate_array(s, config->under_way_bytes, err) == 0)
+		return &s->base;
+	staged_close(&s->base);
+	return NULL;
 }
 
 const struct pd_transport_provider pd_provider_staged = {
 	.name = "staged",
-	.of_devices = true,
+	.alone = true,
 	.reaches = staged_reaches,
-	.open = provide,
+	.before = "what GPUs exchange goes through host memory: ",
+	.after = "",
+	.open = staged_open,
 };

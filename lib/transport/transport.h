@@ -10,21 +10,16 @@
  * The times of an event are those at which the transfer could begin (posted, and `after` done) and
  * at which it ended.  A transfer whose `after` failed fails.
  *
- * Ranks find each other through addresses, opaque bytes that the launcher carries: every rank opens
- * its end, publishes address(), and connects with the addresses of all.
- *
  * One thread owns a transport and makes all calls.  progress() advances transfers and returns how
  * much it did.  When it did nothing, the owner may sleep until the descriptor fd() is readable,
  * provided that arm() returned 0 (1: call progress() again first).  A completion wakes nobody: it
  * happens inside progress(), or at once in send() and recv().  These return -1, as progress() does,
- * where the transport is broken.  cancel() ends what is not finished: its events fail, and then
- * nothing may be called but close(), which cancels by itself.  It first sends, for a second at
- * most, what peers need in order to finish their side of finished transfers.
+ * where the transport is broken.  close() ends what is not finished: its events fail.
  *
  * Some transports can sum by themselves, for instance NCCL's.  group() names the ranks of such sums, as
  * all of these do before they connect, and in one order where several groups have the same ranks.
  *
- * Providers (provider.h) open transports.
+ * Providers (provider.h) open transports, and connect those of the host's memory.
  */
 #pragma once
 
@@ -58,17 +53,9 @@ struct pd_group {
 };
 
 struct pd_transport_ops {
-	const char *name;
 	/* A link has one transfer at a time, as in virtual time; else those under way share it. */
 	bool one_at_a_time;
 	void (*close)(struct pd_transport *t);
-	void (*cancel)(struct pd_transport *t);         /* for transports of host memory */
-	/* Returns this rank's address, borrowed until close(). */
-	void (*address)(struct pd_transport *t, const void **bytes_p, size_t *length_p);
-	/* addresses[r], lengths[r] of every rank, self included; NULL of one with whom this rank
-	 * exchanges nothing. */
-	int (*connect)(struct pd_transport *t, const void *const *addresses, const size_t *lengths,
-		       struct pd_error *err);
 	int (*send)(struct pd_transport *t, int peer, uint64_t tag, const void *buf, size_t bytes,
 		    const struct pd_event *after, struct pd_event *done);
 	int (*recv)(struct pd_transport *t, int peer, uint64_t tag, void *buf, size_t bytes,

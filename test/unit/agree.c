@@ -112,14 +112,10 @@ static void note_transfer(struct pd_transport *t, uint64_t tag, bool sends,
 			  const struct pd_event *done)
 {
 	uint64_t number = tag >> PLACES, place = tag & ((1 << PLACES) - 1);
-	const void *address;
-	size_t length;
-	int rank;
+	int rank = virtual_rank_of(t);
 
 	if (!(tag >> 47 & 1) || place >= PD_REDUCTION_TAGS)
 		return;
-	t->ops->address(t, &address, &length);
-	rank = *(const int *)address;
 	begun[rank].transfers += begun[rank].number != number;
 	begun[rank].number = number;
 	new_work(place >= TIED ? sends ? TIED_SEND : TIED_RECV : sends ? SEND : RECV, rank,

@@ -317,7 +317,7 @@ static void note_choice(struct rank *me)
 	exchange(me);
 	if (me->number > 0)
 		return;
-	chosen_name = pd_routes_chosen(me->transport, &chosen_why);
+	chosen_name = pd_routes_chosen(me->transport, &chosen_why)->name;
 	snprintf(chosen_text, sizeof(chosen_text), "%s", chosen_why ? chosen_why : "");
 }
 
@@ -333,7 +333,6 @@ static void test_two_hosts(void)
 {
 	struct pd_error err = { .text = "" };
 	struct rank me = { .number = 0, .world = &world };
-	const struct pd_transport_ops *ops;
 	const void *addresses[2];
 	struct pd_transport *ends[2];
 	size_t lengths[2];
@@ -347,14 +346,13 @@ static void test_two_hosts(void)
 
 		config.seat.hosts = 1;  /* the transport is told so, and has no network */
 		ends[r] = pd_routes_open(&config, &err);
-		ops = ends[r]->ops;
-		ops->address(ends[r], &addresses[r], &lengths[r]);
+		pd_routes_address(ends[r], &addresses[r], &lengths[r]);
 	}
-	ok(ops->connect(ends[0], addresses, lengths, &err) < 0, "a rank on another host");
+	ok(pd_routes_connect(ends[0], addresses, lengths, &err) < 0, "a rank on another host");
 	is_str(err.text, "rank 0 is on host even, rank 1 on host odd: ucx does not reach from one to "
 	       "the other", "is not reached through shared memory");
 	for (int r = 0; r < 2; r++)
-		ops->close(ends[r]);
+		ends[r]->ops->close(ends[r]);
 	pd_gate_release(&me.gate);
 	two_hosts = false;
 }
@@ -391,8 +389,9 @@ static struct pd_transport *open_alone(struct rank *me, pid_t other, int64_t lim
 	char *ids = pd_nccl_ids(0, 2, peers, &me->err);
 	const char *both[2] = { ids, ids };
 	const pid_t pids[2] = { getpid(), other };
+	struct pd_provided host = { .by = &pd_provider_ucx };
 	struct pd_nccl_config config = {
-		.ranks = 2, .peers = peers, .gate = &me->gate, .ids = both, .pids = pids,
+		.host = &host, .ranks = 2, .peers = peers, .gate = &me->gate, .ids = both, .pids = pids,
 		.limit_ns = limit_ns,
 	};
 	const void *address, *addresses[2];
@@ -401,13 +400,13 @@ static struct pd_transport *open_alone(struct rank *me, pid_t other, int64_t lim
 
 	pd_gate_init(&me->gate, &me->err);
 	me->device = config.device = ops->open(&device, &me->err);
-	config.host = pd_provider_ucx.open(&ends, &me->err);
-	pd_transport_ucx.address(config.host, &address, &lengths[0]);
+	host.transport = pd_provider_ucx.open(&ends, &me->err);
+	host.by->connector->address(host.transport, &address, &lengths[0]);
 	addresses[0] = addresses[1] = address;
 	lengths[1] = lengths[0];
-	pd_transport_ucx.connect(config.host, addresses, lengths, &me->err);
+	host.by->connector->connect(host.transport, addresses, lengths, &me->err);
 	t = pd_nccl_open(&config, &me->err);
-	pd_transport_ucx.close(config.host);
+	pd_transport_ucx.close(host.transport);
 	free(ids);
 	return t;
 }

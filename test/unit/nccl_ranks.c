@@ -113,8 +113,7 @@ static void open_rank(struct rank *me)
 	free(peers);
 	if (sums)
 		open_sums(me);
-	me->transport->ops->address(me->transport, &me->world->addresses[me->number],
-				    &me->world->lengths[me->number]);
+	pd_routes_address(me->transport, &me->world->addresses[me->number], &me->world->lengths[me->number]);
 }
 
 static void *live(void *argument)
@@ -125,8 +124,7 @@ static void *live(void *argument)
 	pd_gate_init(&me->gate, &me->err);
 	open_rank(me);
 	pthread_barrier_wait(&w->barrier);
-	me->connected = me->transport->ops->connect(me->transport, w->addresses, w->lengths,
-						    &me->err) == 0;
+	me->connected = pd_routes_connect(me->transport, w->addresses, w->lengths, &me->err) == 0;
 	if (me->connected && !refusal)
 		w->body(me);
 	else

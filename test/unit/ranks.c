@@ -2,7 +2,6 @@
 #include "unit/ranks.h"
 #include "base/clock.h"
 #include "device/rehearse.h"
-#include "transport/staged.h"
 #include "unit/ucx_leaks.h"
 
 #include <poll.h>
@@ -165,13 +164,14 @@ static int open_routes(struct rank *me, struct pd_error *err)
 	return me->transport ? rehearse(me, err) : -1;
 }
 
-static int connect_all(struct rank *me, struct pd_error *err)
+static const struct pd_connector routes_connector = { .address = pd_routes_address, .connect = pd_routes_connect };
+
+static int connect_all(struct rank *me, const struct pd_connector *connector, struct pd_error *err)
 {
-	const struct pd_transport_ops *ops = me->transport->ops;
 	const void *bytes, *addresses[RANKS_MAX];
 	size_t length;
 
-	ops->address(me->transport, &bytes, &length);
+	connector->address(me->transport, &bytes, &length);
 	if (length > sizeof(me->shared->address[0]))
 		return pd_error_failed(err, "an address of %zu bytes", length);
 	memcpy(me->shared->address[me->rank], bytes, length);
@@ -179,7 +179,7 @@ static int connect_all(struct rank *me, struct pd_error *err)
 	ranks_barrier(me);
 	for (int r = 0; r < me->ranks; r++)
 		addresses[r] = me->shared->address[r];
-	if (ops->connect(me->transport, addresses, me->shared->length, err) < 0)
+	if (connector->connect(me->transport, addresses, me->shared->length, err) < 0)
 		return -1;
 	ranks_barrier(me);      /* a rank that ended earlier could not be reached */
 	return 0;
@@ -198,15 +198,19 @@ static int join(struct rank *me, struct pd_error *err)
 	if (pd_gate_init(&me->gate, err) != 0)
 		return -1;
 	if (ranks_device)
-		return open_routes(me, err) < 0 ? -1 : connect_all(me, err);
+		return open_routes(me, err) < 0 ? -1 : connect_all(me, &routes_connector, err);
 	me->transport = ranks_provider->open(&config, err);
-	if (!me->transport || connect_all(me, err) < 0)
+	if (!me->transport || connect_all(me, ranks_provider->connector, err) < 0)
 		return -1;
 	if (!ranks_staged)
 		return 0;
 	me->host = me->transport;
-	me->transport = open_device(me, err) < 0 ? NULL
-			: pd_staged_open(me->host, me->device, ranks_under_way_bytes, &me->gate, err);
+	config.host = &(struct pd_provided){ ranks_provider, me->host };
+	config.under_way_bytes = ranks_under_way_bytes;
+	if (open_device(me, err) < 0)
+		return -1;
+	config.device = me->device;
+	me->transport = pd_provider_staged.open(&config, err);
 	return me->transport ? 0 : -1;
 }
 

@@ -24,7 +24,7 @@ struct rank {
 /* Transfers of later ranks are staged through a device that is treated as if the host could not read its
  * memory. */
 extern bool ranks_staged;
-extern int64_t ranks_under_way_bytes;   /* what pd_staged_open() is told then */
+extern int64_t ranks_under_way_bytes;   /* what pd_provider_staged is told then */
 /* Returns how often this rank has allocated memory of the host for what is staged. */
 int ranks_allocations(void);
 /* The device, if not NULL, whose memory has the messages of later ranks; rank r has device number r. */

@@ -102,8 +102,8 @@ static bool begin(void)
 	own->guests = 1;
 	memset(&own->guest[0].words, 'w', sizeof(own->guest[0].words));
 	own->guest[0].rank = 0;
-	pair.t->ops->address(pair.t, &theirs, &lengths[0]);
-	good = pair.t->ops->connect(pair.t, addresses, lengths, &err) == 0 &&
+	pd_provider_tcp.connector->address(pair.t, &theirs, &lengths[0]);
+	good = pd_provider_tcp.connector->connect(pair.t, addresses, lengths, &err) == 0 &&
 	       join(theirs, &own->guest[0].words);
 	free(own);
 	return good;

@@ -62,15 +62,26 @@ static struct pd_worker *worker_of(const struct pd_schedule *schedule, struct pd
 	return worker;
 }
 
+static struct pd_sim_fabric *fabric;
+
+int virtual_rank_of(const struct pd_transport *transport)
+{
+	int r = 0;
+
+	while (pd_sim_transport(fabric, r) != transport)
+		r++;
+	return r;
+}
+
 struct virtual_run virtual_run(const struct pd_plan *plan, const struct virtual_hooks *hooks,
 			       struct pd_loader *loader, const struct pd_phase *phase)
 {
 	struct pd_schedule *schedule = pd_schedule_new(plan, NULL);
 	struct pd_sim *sim = pd_sim_new(plan, schedule->wiring);
-	struct pd_sim_fabric *fabric = pd_sim_fabric_new(sim, &plan->topology);
 	struct pd_worker *workers[plan->rank_count];
 	struct virtual_run run = { 0 };
 
+	fabric = pd_sim_fabric_new(sim, &plan->topology);
 	for (int r = 0; r < plan->rank_count; r++) {
 		struct pd_worker_config config = {
 			.schedule = schedule, .rank = r, .device = pd_sim_device(sim, r),

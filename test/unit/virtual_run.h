@@ -13,6 +13,9 @@ struct virtual_run {
 	size_t count, capacity;
 };
 
+/* Returns the rank of a transport of the run that goes on. */
+int virtual_rank_of(const struct pd_transport *transport);
+
 /* The operations that a test replaces; a member that is NULL replaces nothing. */
 struct virtual_hooks {
 	const struct pd_device_ops *device;     /* instead of pd_device_sim */

@@ -83,6 +83,7 @@ struct nccl {
 	struct pd_transport base;
 	int rank, ranks, ctas;
 	struct pd_transport *host;
+	const struct pd_connector *connector;   /* its */
 	struct pd_device *device;
 	struct pd_gate *gate;
 	struct nccl_connection **out, **in; /* by peer; NULL: none */

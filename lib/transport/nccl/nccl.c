@@ -188,7 +188,7 @@ static void nccl_close(struct pd_transport *base)
 	}
 	pd_nccl_groups_close(n);
 	pd_nccl_loopback_close(n);
-	n->host->ops->cancel(n->host);  /* the host's transport still has receives into `words` */
+	n->connector->cancel(n->host);  /* the host's transport still has receives into `words` */
 	for (int r = 0; r < n->ranks; r++) {
 		if (n->out[r])
 			pd_nccl_connection_free(n->out[r]);
@@ -203,7 +203,6 @@ static void nccl_close(struct pd_transport *base)
 }
 
 static const struct pd_transport_ops nccl_ops = {
-	.name = "nccl",
 	.close = nccl_close,
 	.send = nccl_send,
 	.recv = nccl_recv,
@@ -377,7 +376,8 @@ struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd
 	n->rank = config->rank;
 	n->ranks = config->ranks;
 	n->ctas = share_ctas(config);
-	n->host = config->host;
+	n->host = config->host->transport;
+	n->connector = config->host->by->connector;
 	n->device = config->device;
 	n->gate = config->gate;
 	n->limit_ns = config->limit_ns;

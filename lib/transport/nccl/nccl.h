@@ -26,7 +26,7 @@
 #pragma once
 
 #include "device/device.h"
-#include "transport/transport.h"
+#include "transport/provider.h"
 
 #include <stdbool.h>
 #include <sys/types.h>
@@ -41,7 +41,7 @@ struct pd_nccl_config {
 	 * of host memory, connected; borrowed, and cancelled when the result is closed or
 	 * pd_nccl_open() fails
 	 */
-	struct pd_transport *host;
+	const struct pd_provided *host;
 	struct pd_device *device;       /* borrowed; has pd_device_ops.calls */
 	struct pd_gate *gate;
 	const char *const *ids;         /* ids[r]: what pd_nccl_ids made at rank r */
@@ -62,5 +62,5 @@ void pd_nccl_environment(int rank, bool one_host, bool distinct);
  */
 char *pd_nccl_ids(int rank, int ranks, const bool *peers, struct pd_error *err);
 
-/* Borrows only host, device and gate of config. address() and connect() must not be called. */
+/* Borrows only host, device and gate of config. */
 struct pd_transport *pd_nccl_open(const struct pd_nccl_config *config, struct pd_error *err);

@@ -109,11 +109,12 @@ static struct pd_transport *nccl_open(const struct pd_transport_config *config,
 
 const struct pd_transport_provider pd_provider_nccl = {
 	.name = "nccl",
-	.of_devices = true,
 	.sums = true,
 	.prepare = nccl_prepare,
 	.offer = nccl_offer,
 	.reaches = nccl_reaches,
 	.explain = nccl_explain,
+	.before = "",
+	.after = ": with NCCL each waits for the other's time slice, which is slow; --transport=staged is faster",
 	.open = nccl_open,
 };

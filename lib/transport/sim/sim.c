@@ -538,18 +538,6 @@ static void sim_close(struct pd_transport *t)
 {
 }
 
-static void sim_address(struct pd_transport *t, const void **bytes_p, size_t *length_p)
-{
-	*bytes_p = &((struct end *)t)->rank;
-	*length_p = sizeof(int);
-}
-
-static int sim_connect(struct pd_transport *t, const void *const *addresses,
-		       const size_t *lengths, struct pd_error *err)
-{
-	return 0;
-}
-
 /* Transfers advance in pd_sim_advance() alone. */
 static int sim_progress(struct pd_transport *t)
 {
@@ -654,11 +642,8 @@ struct pd_transport *pd_sim_transport(struct pd_sim_fabric *fabric, int rank)
 }
 
 const struct pd_transport_ops pd_transport_sim = {
-	.name = "sim",
 	.one_at_a_time = true,
 	.close = sim_close,
-	.address = sim_address,
-	.connect = sim_connect,
 	.send = sim_send,
 	.recv = sim_recv,
 	.progress = sim_progress,

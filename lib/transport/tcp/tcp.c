@@ -277,11 +277,7 @@ static int start(struct tcp *u, const struct pd_transport_config *config, struct
 }
 
 static const struct pd_transport_ops tcp_ops = {
-	.name = "tcp",
 	.close = tcp_close,
-	.cancel = tcp_cancel,
-	.address = tcp_address,
-	.connect = tcp_connect,
 	.send = tcp_send,
 	.recv = tcp_recv,
 	.progress = tcp_progress,
@@ -312,8 +308,15 @@ static bool tcp_reaches(const struct pd_transport_end *self, const struct pd_tra
 	return asked || (self->seat.hosts > 1 && !pd_seat_beside(&self->seat, &peer->seat));
 }
 
+static const struct pd_connector connector = {
+	.address = tcp_address,
+	.connect = tcp_connect,
+	.cancel = tcp_cancel,
+};
+
 const struct pd_transport_provider pd_provider_tcp = {
 	.name = "tcp",
+	.connector = &connector,
 	.reaches = tcp_reaches,
 	.open = tcp_open,
 };

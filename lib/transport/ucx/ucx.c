@@ -376,11 +376,7 @@ static struct pd_transport *ucx_open(const struct pd_transport_config *config, s
 }
 
 const struct pd_transport_ops pd_transport_ucx = {
-	.name = "ucx",
 	.close = ucx_close,
-	.cancel = ucx_cancel,
-	.address = ucx_address,
-	.connect = ucx_connect,
 	.send = ucx_send,
 	.recv = ucx_recv,
 	.progress = ucx_progress,
@@ -411,8 +407,15 @@ static bool ucx_reaches(const struct pd_transport_end *self, const struct pd_tra
 	       (self->seat.hosts > 1 && (asked || have_fabric(self, peer)));
 }
 
+static const struct pd_connector connector = {
+	.address = ucx_address,
+	.connect = ucx_connect,
+	.cancel = ucx_cancel,
+};
+
 const struct pd_transport_provider pd_provider_ucx = {
 	.name = "ucx",
+	.connector = &connector,
 	.offer = ucx_offer,
 	.reaches = ucx_reaches,
 	.open = ucx_open,
