@@ -9,6 +9,7 @@
 #include "layout/write.h"
 #include "plan/show.h"
 #include "plan/sparse.h"
+#include "planner/cut/task.h"
 #include "planner/groups.h"
 #include "planner/kinds.h"
 #include "topology/contract.h"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A folder of lib includes only folders above it in contrib/HACKING's list, and the programs
-# that need no device are linked without one.
+# A folder of lib includes only folders above it in contrib/HACKING's list, calls no function that is defined
+# below, and the programs that need no device are linked without one.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 # The list ends at an empty line.  Its lines have four spaces, a word, and what the folder is.
@@ -47,6 +47,29 @@ while read -r part; do
 		[ -z "$bad" ] || { echo "$bad"; false; }
 	'
 done <parts
+
+# Objects whose source is gone are left from before it was renamed.
+for object in $(cd "$PD_BUILD" && find lib -name "*.o"); do
+	name=${object##*/} name=${name%.o}
+	name=${object%/*}/${name#libpddevice_a-}
+	for source in "$PD_SOURCE/$name.c" "$PD_SOURCE/$name.cu" "$PD_BUILD/$name.c"; do
+		[ ! -e "$source" ] || echo "$object"
+	done
+done | sort -u >objects
+test_ok "no folder calls what is defined in one below it" '
+	[ -s objects ]
+	here=$PWD
+	(cd "$PD_BUILD" && xargs nm -A -g <"$here/objects") >symbols
+	awk "FILENAME == \"order\" { rank[\$1] = 100 * FNR; next }
+		FILENAME == \"parts\" { rank[\"planner/\" \$1] = rank[\"planner\"] - 100 + FNR; next }
+		\$NF !~ /^pd_/ { next }
+		{ split(\$1, at, \"/\"); part = at[2] \"/\" at[3]; mine = rank[part in rank ? part : at[2]] }
+		\$(NF - 1) != \"U\" { rank_of[\$NF] = mine; next }
+		{ file[++uses] = \$1; name[uses] = \$NF; user[uses] = mine }
+		END { for (i = 1; i <= uses; i++) if (rank_of[name[i]] > user[i]) print file[i], name[i] }" \
+		order parts symbols >bad
+	[ ! -s bad ] || { cat bad; false; }
+'
 
 test_ok "no #ifdef outside the back ends" '
 	! grep -rnE "^#[[:space:]]*if(def|ndef)? " "$PD_SOURCE/lib" "$PD_SOURCE/bin" \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "planner/search/candidate.h"
+#include "planner/answers.h"
 
 #include "base/mem.h"
 #include "plan/buckets.h"
@@ -7,6 +7,7 @@
 #include "plan/prediction.h"
 #include "planner/price/links.h"
 #include "planner/price/predict.h"
+#include "planner/search/candidate.h"
 #include "planner/search/judge.h"
 #include "planner/search/recompute.h"
 #include "schedule/schedule.h"

@@ -1,27 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans without a search: by hand, by a published formula, data parallelism, and the first of those
- * with chunks.
+ * Plans without a search: by hand, and by a published formula.
  */
-#include "planner/search/candidate.h"
+#include "planner/answers.h"
 
 #include "base/mem.h"
 #include "base/opt.h"
 #include "planner/formula/published.h"
+#include "planner/search/candidate.h"
 #include "planner/search/recompute.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices)
-{
-	struct pd_partition *partition = pd_partition_new(1);
-
-	partition->layers[0] = costs->profile->layer_count;
-	partition->replicas[0] = (int)devices;
-	return partition;
-}
 
 /* Parses "8x1" or "8", in place. */
 static int parse_stage(char *text, int at, int64_t *layers_p, int64_t *replicas_p,
@@ -174,28 +165,4 @@ struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, str
 	struct pd_partition *partition = pd_hand_partition(task, err);
 
 	return partition ? take_only(task, partition, "--stages: this plan needs", time_ns_p, err) : NULL;
-}
-
-struct pd_partition *pd_chunks_partition(const struct pd_task *task, int64_t ranks, int64_t bandwidth_bytes_per_s,
-					 struct pd_error *err)
-{
-	const struct pd_costs *costs = &task->costs;
-	int64_t chunks = task->request->chunks;
-	int count = (int)(pd_min64(costs->unit_count / chunks, ranks) * chunks);
-	struct pd_partition *partition;
-
-	if (count == 0) {
-		pd_error_input(err, "--chunks: the network can be cut into %d stages, expected"
-				      " at least %" PRId64, costs->unit_count, chunks);
-		return NULL;
-	}
-	partition = pd_even_partition(costs, count, bandwidth_bytes_per_s);
-	if (partition)
-		return partition;
-	partition = pd_partition_new(count);
-	for (int64_t s = 0, u = 0, v; s < count; s++, u = v) {
-		v = (int64_t)costs->unit_count * (s + 1) / count;
-		partition->layers[s] = costs->first[v] - costs->first[u];
-	}
-	return partition;
 }

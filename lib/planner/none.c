@@ -3,12 +3,14 @@
  * Explains that no plan fits: which comes closest, by how much it does not fit, and what would
  * help.
  */
-#include "planner/search/candidate.h"
+#include "planner/answers.h"
 
 #include "base/mem.h"
 #include "base/opt.h"
 #include "plan/show.h"
+#include "planner/search/candidate.h"
 #include "planner/search/recompute.h"
+#include "planner/search/simulated.h"
 
 #include <inttypes.h>
 #include <stdio.h>

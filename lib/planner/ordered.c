@@ -4,9 +4,10 @@
  * memory they take, and for two chunks a rank in a V whose positions take about as long as each other.  The
  * search of orders looks at the memory of devices; the plan of the shortest replay is taken.
  */
-#include "planner/search/candidate.h"
+#include "planner/answers.h"
 
 #include "base/mem.h"
+#include "planner/search/candidate.h"
 #include "planner/search/gain.h"
 #include "planner/search/ordering.h"
 #include "planner/search/recompute.h"
@@ -94,7 +95,7 @@ static void offer_best(struct ordered *o, enum pd_schedule_kind schedule, int ch
 	one.request = &request;
 	one.straight = true;
 	pd_effort_begin(request.effort);
-	plan = pd_simulated_plan(&one, &time_ns, &o->why);
+	plan = pd_replayed_plan(&one, &time_ns, &o->why);
 	if (plan)
 		o->tried.schedules[schedule][PD_WEIGHTS_FLUSH] =
 			(struct pd_schedule_tried){ time_ns, pd_candidate_fullest(plan, NULL) };

@@ -3,12 +3,14 @@
 
 #include "base/mem.h"
 #include "plan/sparse.h"
+#include "planner/answers.h"
 #include "planner/bound/bound.h"
 #include "planner/kinds.h"
 #include "planner/price/predict.h"
 #include "planner/search/candidate.h"
 #include "planner/search/gain.h"
 #include "planner/search/judge.h"
+#include "planner/search/simulated.h"
 #include "planner/formula/published.h"
 #include "planner/range.h"
 #include "planner/sums.h"
@@ -18,30 +20,6 @@
 #include <string.h>
 
 #define ENOUGH 200              /* part by which no plan in another order of kinds is faster */
-
-/* Returns the memory of the kind of device that has most. */
-static int64_t most_memory(const struct pd_topology *topology)
-{
-	int64_t most = 0;
-
-	for (int k = 0; k < topology->kinds; k++)
-		most = pd_max64(most, topology->kind[k].memory_bytes > 0 ? topology->kind[k].memory_bytes
-									 : INT64_MAX);
-	return most;
-}
-
-int64_t pd_task_limit_bytes(const struct pd_profile *profile, const struct pd_plan_request *request)
-{
-	bool known = profile->device_memory_bytes > 0 && request->cost == PD_COST_SIMULATED;
-
-	if (request->memory_bytes > 0)
-		return request->memory_bytes;
-	if (pd_topology_mixed(request->topology))
-		return most_memory(request->topology);
-	if (pd_topology_memory_of(request->topology, 0) > 0)
-		return pd_topology_memory_of(request->topology, 0);
-	return known ? profile->device_memory_bytes : INT64_MAX;
-}
 
 /* Returns a bound for every plan with these options. */
 static int64_t task_bound_ns(struct pd_task *task)
@@ -131,13 +109,23 @@ static bool take_sums(const struct pd_task *task, struct pd_plan *plan, int64_t 
 	       pd_judge_period(plan, time_ns_p, &plan->predicted.period_from, &err) == 0;
 }
 
+struct pd_plan *pd_replayed_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
+{
+	struct pd_plan *closest, *plan = pd_simulated_plan(task, time_ns_p, &closest, err);
+
+	if (!plan && err->status == PD_EXIT_NO)
+		pd_none_explain(task, closest, err);
+	pd_candidate_drop(closest);
+	return plan;
+}
+
 /*
  * Searches with the sums that are asked for and, where these are others than dense ones, with dense ones,
  * too, of which it knows most: the faster plan is taken.
  */
 static struct pd_plan *search(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
 {
-	struct pd_plan *plan = pd_simulated_plan(task, time_ns_p, err), *other;
+	struct pd_plan *plan = pd_replayed_plan(task, time_ns_p, err), *other, *closest;
 	struct pd_plan_request dense = *task->request;
 	struct pd_task with = *task;
 	struct pd_error why;
@@ -150,10 +138,10 @@ static struct pd_plan *search(struct pd_task *task, int64_t *time_ns_p, struct p
 	dense.chunk = dense.sparsity_warmup = 0;
 	with.request = &dense;
 	with.bound_ns = 0;
-	with.closest_bytes = NULL;
 	pd_effort_begin(dense.effort);
 	task_bound_ns(&with);
-	other = pd_simulated_plan(&with, &time_ns, &why);
+	other = pd_simulated_plan(&with, &time_ns, &closest, &why);
+	pd_candidate_drop(closest);
 	if (!other || !take_sums(task, other, &time_ns) ||
 	    (plan && !is_better(other, time_ns, plan, *time_ns_p, dense.min_gain))) {
 		pd_candidate_drop(other);

@@ -59,17 +59,6 @@ struct pd_plan_request {
 struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *request,
 				struct pd_error *err);
 
-/*
- * Returns the usual number of microbatches of an update.  If all replicas of a stage share a group,
- * it is one per rank, or slightly more so that all have the same number; else 1.
- */
-int64_t pd_planner_microbatches(const struct pd_plan *plan);
-/* Tells whether a plan with these weights agrees on updates: as requested, and always for f16. */
-bool pd_planner_agrees(const struct pd_plan_request *request, const struct pd_profile *profile,
-		       enum pd_weight_kind weights);
-/* Tells whether this is 1f1b with stashing and one minibatch of each replica per update. */
-bool pd_planner_plain(const struct pd_plan_request *request);
-
 /* The result for one profile of several. */
 struct pd_batch_choice {
 	int64_t batch_size, microbatches;       /* those of its best plan; 0: none fits */

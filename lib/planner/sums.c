@@ -14,6 +14,7 @@
 #include "planner/bound/bound.h"
 #include "planner/price/links.h"
 #include "planner/price/predict.h"
+#include "planner/search/candidate.h"
 #include "planner/search/judge.h"
 #include "topology/direct.h"
 

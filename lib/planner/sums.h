@@ -2,7 +2,7 @@
 /* Chooses how the replicas of a plan sum their gradients. */
 #pragma once
 
-#include "planner/search/candidate.h"
+#include "planner/cut/task.h"
 
 /* Returns above how many bytes buckets are closed (plan/buckets.h) before the best plan is known. */
 int64_t pd_bucket_usual(const struct pd_profile *profile);

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "planner/bound/bound.h"
+#include "planner/cut/task.h"
 #include "planner/price/predict.h"
 #include "planner/search/judge.h"
 #include "replay/replay.h"

@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "plan/buckets.h"
+#include "planner/answers.h"
 #include "planner/planner.h"
 #include "planner/price/links.h"
 #include "planner/price/predict.h"

@@ -3,6 +3,7 @@
 #include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "planner/cut/task.h"
 #include "planner/search/judge.h"
 #include "planner/planner.h"
 #include "replay/replay.h"

@@ -64,6 +64,7 @@
 #include "base/mem.h"
 #include "base/buffer_pieces.h"
 #include "planner/cut/fewest.h"
+#include "planner/cut/task.h"
 #include "planner/price/reduce.h"
 
 #include <stdlib.h>

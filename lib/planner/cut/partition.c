@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -235,4 +236,35 @@ struct pd_partition *pd_straight_most(const struct pd_costs *costs, int count,
 
 	return pd_fewest_stages(costs, count, costs->compute_ns[costs->unit_count] / count, is_fast,
 				&limits, costs->compute_ns);
+}
+
+struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices)
+{
+	struct pd_partition *partition = pd_partition_new(1);
+
+	partition->layers[0] = costs->profile->layer_count;
+	partition->replicas[0] = (int)devices;
+	return partition;
+}
+
+struct pd_partition *pd_chunks_partition(const struct pd_costs *costs, int64_t chunks, int64_t ranks,
+					 int64_t bandwidth_bytes_per_s, struct pd_error *err)
+{
+	int count = (int)(pd_min64(costs->unit_count / chunks, ranks) * chunks);
+	struct pd_partition *partition;
+
+	if (count == 0) {
+		pd_error_input(err, "--chunks: the network can be cut into %d stages, expected"
+				      " at least %" PRId64, costs->unit_count, chunks);
+		return NULL;
+	}
+	partition = pd_even_partition(costs, count, bandwidth_bytes_per_s);
+	if (partition)
+		return partition;
+	partition = pd_partition_new(count);
+	for (int64_t s = 0, u = 0, v; s < count; s++, u = v) {
+		v = (int64_t)costs->unit_count * (s + 1) / count;
+		partition->layers[s] = costs->first[v] - costs->first[u];
+	}
+	return partition;
 }

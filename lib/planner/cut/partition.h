@@ -52,3 +52,12 @@ struct pd_partition *pd_straight_least_memory(const struct pd_costs *costs, int 
 struct pd_partition *pd_fewest_stages(const struct pd_costs *costs, int most, int64_t low,
 				      pd_fewest_stage stage, const void *context,
 				      const int64_t *ns);
+
+/*
+ * Returns stages for interleaved on so many ranks or, where there are too few layers, as many as can be:
+ * pd_even_partition(), or stages of equally many units where that would be too much work.
+ */
+struct pd_partition *pd_chunks_partition(const struct pd_costs *costs, int64_t chunks, int64_t ranks,
+					 int64_t bandwidth_bytes_per_s, struct pd_error *err);
+/* Returns one stage on all devices. */
+struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices);

@@ -69,35 +69,6 @@ struct pd_plan *pd_candidate_copy(const struct pd_plan *plan)
 	return copy;
 }
 
-bool pd_planner_agrees(const struct pd_plan_request *request, const struct pd_profile *profile,
-		       enum pd_weight_kind weights)
-{
-	return (request->agree || profile->dtype == PD_F16) &&
-	       (weights == PD_WEIGHTS_2BW || weights == PD_WEIGHTS_FLUSH);
-}
-
-bool pd_planner_plain(const struct pd_plan_request *request)
-{
-	return pd_schedule_has(request->schedule, PD_FACT_LEADS) && request->weights == PD_WEIGHTS_STASH &&
-	       request->microbatches <= 1;
-}
-
-int64_t pd_planner_microbatches(const struct pd_plan *plan)
-{
-	int64_t unit = 1;
-
-	if (!pd_updates_in_groups(plan->schedule, plan->weights))
-		return 1;
-	for (int s = 0; s < plan->stage_count; s++) {
-		int64_t r = plan->stages[s].replicas;
-
-		unit *= r / pd_gcd(unit, r);
-		if (unit > PD_MAX_EXTENT)       /* too many: the schedule reports what it needs */
-			return plan->rank_count;
-	}
-	return (plan->rank_count + unit - 1) / unit * unit;
-}
-
 static int ascending(const void *a, const void *b)
 {
 	PD_ORDER(*(const int *)a, *(const int *)b);

@@ -17,10 +17,11 @@
  * all of them are looked at then (exhaust.c).  Last, devices that bring too little are left out
  * (gain.h).
  */
-#include "planner/search/contest.h"
+#include "planner/search/simulated.h"
 
 #include "base/mem.h"
 #include "planner/bound/bound.h"
+#include "planner/search/contest.h"
 #include "planner/search/gain.h"
 #include "planner/search/judge.h"
 #include "planner/search/line.h"
@@ -195,7 +196,7 @@ static struct pd_partition *seed_of(const struct pd_task *task, int64_t ranks)
 {
 	struct pd_error err;
 
-	return task->request->chunks ? pd_chunks_partition(task, ranks, 0, &err)
+	return task->request->chunks ? pd_chunks_partition(&task->costs, task->request->chunks, ranks, 0, &err)
 	     : pd_straight_least_memory(&task->costs, (int)ranks);
 }
 
@@ -245,7 +246,8 @@ static void enter_least_memory(struct pd_contest *contest, struct pd_plan **clos
  */
 static int enter_chunks(struct pd_contest *contest, struct pd_error *err)
 {
-	const struct pd_topology *topology = contest->task->topology;
+	const struct pd_task *task = contest->task;
+	const struct pd_topology *topology = task->topology;
 	int64_t slow = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s / SPEEDS;
 	int64_t bandwidth = pd_times(SPEEDS, topology->level[0].bandwidth_bytes_per_s);
 
@@ -253,7 +255,8 @@ static int enter_chunks(struct pd_contest *contest, struct pd_error *err)
 		struct pd_partition *partition;
 
 		even = bandwidth < slow || bandwidth == 0;
-		partition = pd_chunks_partition(contest->task, topology->devices, even ? 0 : bandwidth, err);
+		partition = pd_chunks_partition(&task->costs, task->request->chunks, topology->devices,
+						even ? 0 : bandwidth, err);
 		if (!partition)
 			return -1;
 		pd_contest_enter(contest, partition);
@@ -435,13 +438,14 @@ static int64_t leave_out(struct pd_contest *contest, size_t winner, struct pd_er
 	return (int64_t)winner;
 }
 
-struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p,
+struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_plan **closest_p,
 				  struct pd_error *err)
 {
 	struct pd_contest contest;
-	struct pd_plan *plan = NULL, *closest = NULL;
+	struct pd_plan *plan = NULL;
 	int64_t winner;
 
+	*closest_p = NULL;
 	pd_contest_init(&contest, task);
 	contest.few = pd_contest_few(task);
 	if (enter_all(&contest, err) < 0) {
@@ -449,7 +453,7 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 		return NULL;
 	}
 	if (contest.count == 0 && (contest.planned || !contest.refused))
-		enter_least_memory(&contest, &closest);
+		enter_least_memory(&contest, closest_p);
 	if (contest.count > 0) {
 		winner = judge_and_change(&contest, err);
 		if (winner >= 0 && !contest.nearly) {
@@ -470,9 +474,8 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 	} else if (contest.refused && !contest.planned) {
 		*err = contest.why;
 	} else {
-		pd_none_explain(task, closest, err);
+		pd_error_no(err, "no plan fits");
 	}
-	pd_candidate_drop(closest);
 	pd_contest_release(&contest);
 	return plan;
 }
