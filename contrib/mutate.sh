@@ -107,8 +107,28 @@ test/t4001-weights.sh test/t4003-pairs.sh
 
 sum: a ring keeps what comes where it does not look for it
 lib/topology/ring.c
-s/in\.at = place(ring, part);/in.at = part_begin(ring, part.cut);/
-test/t4030-buckets.sh
+s/tag, staged(ring, part), in.floats/tag, staged(ring, (struct part){ 0, part.cut }), in.floats/
+test/unit/reducers test/t4030-buckets.sh
+
+sum: a butterfly's members give away sums of two in 16 bits
+lib/topology/doubling.c
+s/return k == 0 \&\& m + d->p >= d->n;/return k == 0;/
+test/unit/reducers
+
+script: a coarse ring sends twice what its steps do
+lib/topology/ring.c
+s/->part = halves \/ 2 \/ ring->n;/->part = halves \/ ring->n;/
+test/unit/scripts
+
+script: whom a member only gets something from is not met
+lib/topology/reducer.c
+s/met\[script.transfers\[i\].peer\] = true;/met[script.transfers[i].peer] |= script.transfers[i].send;/
+test/unit/scripts
+
+script: a chain has room for one of the two pieces that are there at a time
+lib/topology/hierarchical.c
+s/(pieces > 1 ? 2 : 1)/1/
+test/unit/scripts
 
 sum: every bucket is the first
 lib/worker/update.c

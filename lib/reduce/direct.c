@@ -50,7 +50,7 @@ struct direct {
 	struct buffer *at;
 	const struct pd_event *after;
 	struct pd_event *done;
-	int step;
+	size_t step;
 };
 
 static size_t share_begin(const struct direct *d, int i)
@@ -197,9 +197,9 @@ static int post_all(struct direct *d, uint64_t tag)
 }
 
 /* Steps of this reduction's own, besides those of the messages'. */
-static int steps_upto(const struct direct *d, enum pd_reduction_part upto)
+static size_t steps_upto(const struct direct *d, enum pd_reduction_part upto)
 {
-	int n = d->config.members;
+	size_t n = (size_t)d->config.members;
 
 	if (d->at->standing == DIRECT)
 		return upto == PD_REDUCTION_ALL ? 4 * n + 2 : n + 1;
@@ -264,24 +264,26 @@ static int finish(struct direct *d)
 }
 
 /* After the messages' sum, waits for the notes; the last step completes `done`. */
-static int issue_told(struct direct *d)
+static int issue_told(struct pd_reduction *r)
 {
-	int n = d->config.members, i = d->step % n;
+	struct direct *d = (struct direct *)r;
+	int n = d->config.members, step = (int)d->step, i = step % n;
 
-	if (d->step == 2 * n)
+	if (step == 2 * n)
 		return finish(d);
 	if (i == d->config.me)
 		return 0;
-	return wait_for(d, d->step < n ? &d->pairs[i].ready_in : &d->pairs[i].ready_out);
+	return wait_for(d, step < n ? &d->pairs[i].ready_in : &d->pairs[i].ready_out);
 }
 
 /*
  * Waits until all members are ready, and adds; waits until its messages have left and all members have
  * written; the last step completes `done`.
  */
-static int issue_direct(struct direct *d)
+static int issue_direct(struct pd_reduction *r)
 {
-	int n = d->config.members, step = d->step, i;
+	struct direct *d = (struct direct *)r;
+	int n = d->config.members, step = (int)d->step, i;
 	struct pair *pair;
 
 	if (step < n)
@@ -305,7 +307,7 @@ static int direct_progress(struct pd_reduction *r, enum pd_reduction_part upto)
 {
 	struct direct *d = (struct direct *)r;
 	bool direct = d->at && d->at->standing == DIRECT;
-	int n = 0, verdict;
+	int n = 0, more;
 
 	if (!d->at)
 		return 0;
@@ -315,14 +317,8 @@ static int direct_progress(struct pd_reduction *r, enum pd_reduction_part upto)
 		if (n < 0 || !d->messages->ops->issued(d->messages, upto))
 			return n;
 	}
-	for (int end = steps_upto(d, upto); d->step < end; d->step++, n++) {
-		verdict = direct ? issue_direct(d) : issue_told(d);
-		if (verdict == PD_AGAIN)
-			break;
-		if (verdict < 0)
-			return -1;
-	}
-	return n;
+	more = pd_reduction_advance(r, &d->step, steps_upto(d, upto), direct ? issue_direct : issue_told);
+	return more < 0 ? -1 : n + more;
 }
 
 static int64_t direct_started_ns(const struct pd_reduction *r)

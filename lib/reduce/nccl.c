@@ -19,7 +19,7 @@ struct own {
 	struct pd_group *group;
 	struct pd_group_sum sum;
 	struct pd_event summed, *done;
-	int step;
+	size_t step;
 };
 
 static void own_close(struct pd_reduction *r)
@@ -39,8 +39,9 @@ static int own_start(struct pd_reduction *r, float *buf, uint64_t tag_base,
 	return 0;
 }
 
-static int issue(struct own *own)
+static int issue(struct pd_reduction *r)
 {
+	struct own *own = (struct own *)r;
 
 	switch (own->step) {
 	case SUM:
@@ -52,7 +53,7 @@ static int issue(struct own *own)
 	}
 }
 
-static int last(enum pd_reduction_part upto)
+static size_t last(enum pd_reduction_part upto)
 {
 	return upto == PD_REDUCTION_ALL ? ALL : WAIT;
 }
@@ -67,17 +68,8 @@ static bool own_issued(const struct pd_reduction *r, enum pd_reduction_part upto
 static int own_progress(struct pd_reduction *r, enum pd_reduction_part upto)
 {
 	struct own *own = (struct own *)r;
-	int n = 0;
 
-	for (; !own_issued(r, upto); own->step++, n++) {
-		int verdict = issue(own);
-
-		if (verdict == PD_AGAIN)
-			break;
-		if (verdict < 0)
-			return -1;
-	}
-	return n;
+	return own->done ? pd_reduction_advance(r, &own->step, last(upto), issue) : 0;
 }
 
 static int64_t own_started_ns(const struct pd_reduction *r)

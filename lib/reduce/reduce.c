@@ -6,6 +6,21 @@
 #include "reduce/script.h"
 #include "topology/direct.h"
 
+int pd_reduction_advance(struct pd_reduction *r, size_t *step_p, size_t end, int (*issue)(struct pd_reduction *r))
+{
+	int n = 0;
+
+	for (; *step_p < end; ++*step_p, n++) {
+		int verdict = issue(r);
+
+		if (verdict == PD_AGAIN)
+			break;
+		if (verdict < 0)
+			return -1;
+	}
+	return n;
+}
+
 struct pd_reduction *pd_reduction_open(enum pd_reducer_kind kind, const struct pd_reduction_config *config,
 				       struct pd_error *err)
 {

@@ -74,6 +74,11 @@ struct pd_reduction_ops {
 
 #define PD_REDUCTION_TAGS (UINT64_C(1) << 19)
 
+/*
+ * For reductions of steps: issues those up to `end` while the stream takes them (PD_AGAIN: not now).  Returns how
+ * many; -1: broken.
+ */
+int pd_reduction_advance(struct pd_reduction *r, size_t *step_p, size_t end, int (*issue)(struct pd_reduction *r));
 /* Opens one, which allocates from the device what the row of pd_reducers says.  NULL: no memory. */
 struct pd_reduction *pd_reduction_open(enum pd_reducer_kind kind, const struct pd_reduction_config *config,
 				       struct pd_error *err);

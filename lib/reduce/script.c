@@ -59,11 +59,11 @@ static void *place_of(const struct player *s, struct pd_script_at at)
 static int post(struct player *s, const struct pd_script_transfer *t, uint64_t tag_base)
 {
 	struct pd_transport *transport = s->config.transport;
-	void *at = place_of(s, (struct pd_script_at){ t->place, t->at });
+	void *at = place_of(s, t->at);
 	int peer = s->config.ranks[t->peer];
 	const struct pd_event *after = event_of(s, t->after);
 	uint64_t tag = tag_base + (uint64_t)t->tag;
-	size_t bytes = t->floats * pd_script_width(&s->script, t->place);
+	size_t bytes = t->floats * pd_script_width(&s->script, t->at.place);
 
 	if (bytes == 0)
 		return 0;
@@ -131,8 +131,9 @@ static int add(struct player *s, const struct pd_script_step *step, struct pd_ev
 }
 
 /* The last thing is nothing, with `done`. */
-static int issue(struct player *s)
+static int issue(struct pd_reduction *r)
 {
+	struct player *s = (struct player *)r;
 	struct pd_stream *stream = s->config.stream;
 	const struct pd_script_step *step = &s->script.steps[s->step];
 	struct pd_event *ev;
@@ -150,18 +151,8 @@ static int issue(struct player *s)
 static int player_progress(struct pd_reduction *r, enum pd_reduction_part upto)
 {
 	struct player *s = (struct player *)r;
-	size_t end = steps_upto(s, upto);
-	int n = 0;
 
-	for (; s->done && s->step < end; s->step++, n++) {
-		int verdict = issue(s);
-
-		if (verdict == PD_AGAIN)
-			break;
-		if (verdict < 0)
-			return -1;
-	}
-	return n;
+	return s->done ? pd_reduction_advance(r, &s->step, steps_upto(s, upto), issue) : 0;
 }
 
 static int64_t earlier(const struct player *s, int ev, int64_t ns)

@@ -1,24 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * All gradients, added in the order of the members.
+ * All gradients, added in the order of the members: g0 + g1 + ... + g(n-1), with the bits of one process that adds
+ * them up so, whoever came first and whatever the groups and pieces (topology/allreduce.h).
  *
- * The buffer is cut into pieces, and the members into groups, one behind the other
- * (lib/topology/allreduce).  Each member of a group owns some of the pieces there.  The others
- * of the group send it their parts; to what comes from the owner in the group before it adds
- * these in the order of the members, on the device, and sends that on to the owner in the next
- * group.  In the last group that is the sum, which goes back from owner to owner, and from each to
- * the others of its group.  The bits are those of one process that adds up the same gradients in
- * that order, g0 + g1 + ... + g(n-1), whoever came first and whatever the groups.
- *
- * One group of all: each member sends and receives 2 (n-1)/n of the buffer, as in a ring, which
- * could not keep that order.  Nothing there waits for sums, as the 2 (n-1) steps of a ring
- * do.  Long shares have several pieces, and go piece by piece.
- *
- * Where many members share the links between servers most of that crosses them.  In groups of
- * one, with members in the order of servers, each piece leaves a server once and its sum once,
- * but it takes the time of 2 (n - 1) steps.
- *
- * A sum takes twice as many tags as there are pieces.
+ * In one group each member sends and receives 2 (n-1)/n of the buffer, as in a ring, which could not keep that
+ * order.  Nothing there waits for sums, as the 2 (n-1) steps of a ring do.  Long shares have several pieces, and
+ * go piece by piece.  A sum takes twice as many tags as there are pieces.
  */
 #include "topology/dense.h"
 
@@ -212,22 +199,6 @@ static void arrange(struct dense *d)
 		}
 }
 
-static void send(const struct dense *d, int member, int tag, struct pd_script_at at, size_t floats,
-		 int after, int ev, int messages)
-{
-	pd_script_transfer(d->script, &(struct pd_script_transfer){
-		.send = true, .place = at.place, .peer = member, .tag = tag, .at = at.at,
-		.floats = floats, .after = after, .ev = ev, .messages = messages });
-}
-
-static void receive(const struct dense *d, int member, int tag, struct pd_script_at at, size_t floats,
-		    int after, int ev)
-{
-	pd_script_transfer(d->script, &(struct pd_script_transfer){
-		.place = at.place, .peer = member, .tag = tag, .at = at.at, .floats = floats,
-		.after = after, .ev = ev });
-}
-
 static struct pd_script_at travels(size_t at)
 {
 	return (struct pd_script_at){ PD_SCRIPT_TRAVELS, at };
@@ -287,12 +258,12 @@ static void exchange_parts(const struct dense *d, int i)
 	struct turn turn = turn_of(d, i);
 	int cut = turn.cut;
 
-	receive(d, d->first + turn.from, 2 * cut,
-		part_of(d, turn.from, cut_begin(d, d->me, cut) - share_begin(d, d->me)),
-		cut_floats(d, d->me, cut), PD_SCRIPT_NOW, pair_event(d, turn.from, cut, PART_IN));
-	send(d, d->first + turn.to, 2 * cut, travels(cut_begin(d, turn.to, cut)),
-	     cut_floats(d, turn.to, cut), may_leave(d, i, false, d->ready),
-	     pair_event(d, turn.to, cut, PART_OUT), messages_of(d, turn.to));
+	pd_script_receive(d->script, d->first + turn.from, 2 * cut,
+			  part_of(d, turn.from, cut_begin(d, d->me, cut) - share_begin(d, d->me)),
+			  cut_floats(d, d->me, cut), PD_SCRIPT_NOW, pair_event(d, turn.from, cut, PART_IN));
+	pd_script_send(d->script, d->first + turn.to, 2 * cut, travels(cut_begin(d, turn.to, cut)),
+		       cut_floats(d, turn.to, cut), may_leave(d, i, false, d->ready),
+		       pair_event(d, turn.to, cut, PART_OUT))->messages = messages_of(d, turn.to);
 }
 
 /*
@@ -306,12 +277,12 @@ static void exchange_sums(const struct dense *d, int i)
 	int cut = turn.cut, with = d->cuts == 1 || cut >= d->owned_count ? d->owned_count - 1 : cut;
 	int made = alone(d) ? owned_event(d, with, ADDED) : summed(d);
 
-	send(d, d->first + turn.to, 2 * cut + 1, travels(cut_begin(d, d->me, cut)),
-	     cut_floats(d, d->me, cut), may_leave(d, i, true, made),
-	     pair_event(d, turn.to, cut, SUM_OUT), messages_of(d, d->me));
-	receive(d, d->first + turn.from, 2 * cut + 1, travels(cut_begin(d, turn.from, cut)),
-		cut_floats(d, turn.from, cut), alone(d) ? d->ready : summed(d),
-		pair_event(d, turn.from, cut, SUM_IN));
+	pd_script_send(d->script, d->first + turn.to, 2 * cut + 1, travels(cut_begin(d, d->me, cut)),
+		       cut_floats(d, d->me, cut), may_leave(d, i, true, made),
+		       pair_event(d, turn.to, cut, SUM_OUT))->messages = messages_of(d, d->me);
+	pd_script_receive(d->script, d->first + turn.from, 2 * cut + 1, travels(cut_begin(d, turn.from, cut)),
+			  cut_floats(d, turn.from, cut), alone(d) ? d->ready : summed(d),
+			  pair_event(d, turn.from, cut, SUM_IN));
 }
 
 /*
@@ -325,22 +296,20 @@ static void pass_on(const struct dense *d, int i)
 	size_t floats = piece_floats(d, piece), begin = piece_begin(d, piece);
 	bool again = i > 0 && i == d->owned_count - 1;
 	int room = again ? owned_event(d, 0, ADDED) : i > 0 ? owned_event(d, i - 1, BEFORE) : PD_SCRIPT_NOW;
-	int added = owned_event(d, i, ADDED);
+	int added = owned_event(d, i, ADDED), on = owned_event(d, i, ON), sum = owned_event(d, i, SUM);
+	int before = is_first(d) ? -1 : pd_allreduce_owner_in(&d->how, d->group - 1, piece);
+	int next = is_last(d) ? -1 : pd_allreduce_owner_in(&d->how, d->group + 1, piece);
 
-	if (!is_first(d))
-		receive(d, pd_allreduce_owner_in(&d->how, d->group - 1, piece), tag, before_me(d, i),
-			floats, room, owned_event(d, i, BEFORE));
-	if (!is_last(d)) {
-		int next = pd_allreduce_owner_in(&d->how, d->group + 1, piece);
-
-		send(d, next, tag, (struct pd_script_at){ PD_SCRIPT_BUFFER, begin }, floats,
-		     adds(d) ? added : PD_SCRIPT_READY, owned_event(d, i, ON), 1);
-		receive(d, next, tag + 1, travels(begin), floats, owned_event(d, i, ON),
-			owned_event(d, i, SUM));
+	if (before >= 0)
+		pd_script_receive(d->script, before, tag, before_me(d, i), floats, room, owned_event(d, i, BEFORE));
+	if (next >= 0) {
+		pd_script_send(d->script, next, tag, (struct pd_script_at){ PD_SCRIPT_BUFFER, begin }, floats,
+			       adds(d) ? added : PD_SCRIPT_READY, on);
+		pd_script_receive(d->script, next, tag + 1, travels(begin), floats, on, sum);
 	}
-	if (!is_first(d))
-		send(d, pd_allreduce_owner_in(&d->how, d->group - 1, piece), tag + 1, travels(begin),
-		     floats, is_last(d) ? added : owned_event(d, i, SUM), owned_event(d, i, BACK), 1);
+	if (before >= 0)
+		pd_script_send(d->script, before, tag + 1, travels(begin), floats, next < 0 ? added : sum,
+			       owned_event(d, i, BACK));
 }
 
 /*
@@ -361,10 +330,8 @@ static void add_up(const struct dense *d, int i)
 
 		while (n < PD_SCRIPT_SOURCES && next < count)
 			from[n++] = source(d, i, next++);
-		pd_script_add(d->script, &(struct pd_script_sum){
-			.to = next < count ? so_far : total, .from = from, .n = n,
-			.floats = piece_floats(d, d->owned[i]) },
-			next < count ? PD_SCRIPT_NOW : owned_event(d, i, ADDED));
+		pd_script_add(d->script, next < count ? so_far : total, from, n, piece_floats(d, d->owned[i]),
+			      next < count ? PD_SCRIPT_NOW : owned_event(d, i, ADDED));
 	}
 }
 
@@ -407,7 +374,7 @@ static void write_sums(const struct dense *d)
 	if (!gathers(d))
 		return;
 	wait_owned(d, SUM);
-	pd_script_add(d->script, &(struct pd_script_sum){ .n = 0 }, summed(d));
+	pd_script_add(d->script, (struct pd_script_at){ PD_SCRIPT_BUFFER }, NULL, 0, 0, summed(d));
 }
 
 /* Waits for all that leaves and comes. */

@@ -33,38 +33,41 @@ static bool is_plain(const struct doubling *d, int m, int k)
 	return k == 0 && m + d->p >= d->n;
 }
 
-static void send(const struct doubling *d, int peer, int tag, bool plain, int after, int ev)
+/* Returns where the numbers of a member lie that has nothing but its own, or sums of several. */
+static struct pd_script_at own(bool plain)
 {
-	pd_script_transfer(d->script, &(struct pd_script_transfer){
-		.send = true, .place = plain ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER,
-		.peer = peer, .tag = tag, .floats = d->script->floats, .after = after, .ev = ev,
-	});
+	return (struct pd_script_at){ plain ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER };
 }
 
-static void receive(const struct doubling *d, int peer, int tag, enum pd_script_place place,
-		    int after, int ev)
+/* The same of what comes from another. */
+static struct pd_script_at staged(bool plain)
 {
-	pd_script_transfer(d->script, &(struct pd_script_transfer){
-		.place = place, .peer = peer, .tag = tag, .floats = d->script->floats, .after = after, .ev = ev,
-	});
+	return (struct pd_script_at){ plain ? PD_SCRIPT_STAGED_NARROW : PD_SCRIPT_STAGED };
+}
+
+static void send(const struct doubling *d, int peer, int tag, bool plain, int after, int ev)
+{
+	pd_script_send(d->script, peer, tag, own(plain), d->script->floats, after, ev);
+}
+
+static void receive(const struct doubling *d, int peer, int tag, struct pd_script_at at, int after, int ev)
+{
+	pd_script_receive(d->script, peer, tag, at, d->script->floats, after, ev);
 }
 
 /* A member above p: its part leaves, the sum comes. */
 static void write_extra(const struct doubling *d)
 {
 	send(d, d->me - d->p, 0, true, d->ready, 0);
-	receive(d, d->me - d->p, 1, PD_SCRIPT_BUFFER, 0, 1);
+	receive(d, d->me - d->p, 1, own(false), 0, 1);
 	pd_script_end_first_part(d->script);
 	pd_script_wait(d->script, 0);
 	pd_script_wait(d->script, 1);
 }
 
-static void add(const struct doubling *d, bool plain, enum pd_script_place came, int ev)
+static void add(const struct doubling *d, bool plain, struct pd_script_at came, int ev)
 {
-	pd_script_add(d->script, &(struct pd_script_sum){
-		.to = { PD_SCRIPT_BUFFER },
-		.from = (struct pd_script_at[]){ { plain ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER }, { came } },
-		.n = 2, .floats = d->script->floats }, ev);
+	pd_script_add(d->script, own(false), (struct pd_script_at[]){ own(plain), came }, 2, d->script->floats, ev);
 }
 
 /*
@@ -78,21 +81,19 @@ static void write_member(const struct doubling *d, int rounds)
 	int last = 3 * rounds + 2;
 
 	if (extra) {
-		receive(d, d->me + d->p, 0, PD_SCRIPT_STAGED_NARROW, PD_SCRIPT_NOW, 0);
+		receive(d, d->me + d->p, 0, staged(true), PD_SCRIPT_NOW, 0);
 		pd_script_wait(d->script, 0);
-		add(d, true, PD_SCRIPT_STAGED_NARROW, 1);
+		add(d, true, staged(true), 1);
 	}
 	for (int k = 0; k < rounds; k++) {
-		int peer = d->me ^ 1 << k, leaves = 3 * k + 2, comes = leaves + 1;
-		int summed = leaves + 2;
-		enum pd_script_place staged = is_plain(d, peer, k) ? PD_SCRIPT_STAGED_NARROW
-								   : PD_SCRIPT_STAGED;
+		int peer = d->me ^ 1 << k, leaves = 3 * k + 2, comes = leaves + 1, summed = leaves + 2;
+		struct pd_script_at came = staged(is_plain(d, peer, k));
 
 		send(d, peer, 2 + k, is_plain(d, d->me, k), before, leaves);
-		receive(d, peer, 2 + k, staged, free, comes);
+		receive(d, peer, 2 + k, came, free, comes);
 		pd_script_wait(d->script, leaves);
 		pd_script_wait(d->script, comes);
-		add(d, is_plain(d, d->me, k), staged, summed);
+		add(d, is_plain(d, d->me, k), came, summed);
 		before = free = summed;
 	}
 	pd_script_end_first_part(d->script);

@@ -114,82 +114,71 @@ static int left(int k) { return 5 * k + 2; }
 static int sum_came(int k) { return 5 * k + 3; }
 static int sum_left(int k) { return 5 * k + 4; }
 
-static struct pd_script_transfer piece(const struct tree *t, int k)
+/* Returns where piece k begins; that behind the last begins at the end. */
+static size_t begin(const struct tree *t, int k)
 {
-	size_t floats = t->script->floats, begin = pd_piece_begin(floats, t->pieces, k);
+	return pd_piece_begin(t->script->floats, t->pieces, k);
+}
 
-	return (struct pd_script_transfer){
-		.at = begin, .floats = pd_piece_begin(floats, t->pieces, k + 1) - begin,
+static size_t floats(const struct tree *t, int k)
+{
+	return begin(t, k + 1) - begin(t, k);
+}
+
+static struct pd_script_at travels(const struct tree *t, int k)
+{
+	return (struct pd_script_at){ PD_SCRIPT_TRAVELS, begin(t, k) };
+}
+
+static struct pd_script_at buffer(const struct tree *t, int k)
+{
+	return (struct pd_script_at){ PD_SCRIPT_BUFFER, begin(t, k) };
+}
+
+/*
+ * Returns where the member behind sends to: two slots of staging take turns.  The last of a chain sends its own
+ * gradients, rounded.
+ */
+static struct pd_script_at staged(const struct tree *t, int k)
+{
+	return (struct pd_script_at){
+		t->h.place == t->h.size - 2 ? PD_SCRIPT_STAGED_NARROW : PD_SCRIPT_STAGED,
+		(size_t)(k % 2) * pd_piece_most(t->script->floats, t->pieces),
 	};
-}
-
-/* Two slots of staging take turns. */
-static size_t slot(const struct tree *t, int k)
-{
-	return (size_t)(k % 2) * pd_piece_most(t->script->floats, t->pieces);
-}
-
-/* Returns where the member behind sends to: the last of a chain sends its own gradients, rounded. */
-static enum pd_script_place staged(const struct tree *t)
-{
-	return t->h.place == t->h.size - 2 ? PD_SCRIPT_STAGED_NARROW : PD_SCRIPT_STAGED;
 }
 
 static void go_up(const struct tree *t, int k)
 {
-	struct pd_script_transfer out = piece(t, k), in = out;
+	bool last = t->h.behind < 0;
 
-	out.tag = in.tag = k;
-	if (t->h.behind >= 0) {
-		in.place = staged(t);
-		in.at = slot(t, k);
-		in.peer = t->h.behind;
-		in.after = k < 2 ? PD_SCRIPT_NOW : added(k - 2);
-		in.ev = came(k);
-		pd_script_transfer(t->script, &in);
-	}
-	if (t->h.before >= 0) {
-		out.send = true;
-		out.place = t->h.behind < 0 ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER;
-		out.peer = t->h.before;
-		out.after = t->h.behind < 0 ? t->ready : added(k);
-		out.ev = left(k);
-		pd_script_transfer(t->script, &out);
-	}
+	if (!last)
+		pd_script_receive(t->script, t->h.behind, k, staged(t, k), floats(t, k),
+				  k < 2 ? PD_SCRIPT_NOW : added(k - 2), came(k));
+	if (t->h.before >= 0)
+		pd_script_send(t->script, t->h.before, k, last ? travels(t, k) : buffer(t, k), floats(t, k),
+			       last ? t->ready : added(k), left(k));
 }
 
 /* A master sends what it has summed, alone or with others; a sum comes to where a part has left. */
 static void go_down(const struct tree *t, int k)
 {
-	struct pd_script_transfer out = piece(t, k), in = out;
+	int summed = t->h.before >= 0 ? sum_came(k) : t->h.hosts > 1 ? t->gathered : added(k);
 
-	out.place = in.place = PD_SCRIPT_TRAVELS;
-	out.tag = in.tag = t->pieces + k;
-	if (t->h.before >= 0) {
-		in.peer = t->h.before;
-		in.after = left(k);
-		in.ev = sum_came(k);
-		pd_script_transfer(t->script, &in);
-	}
-	if (t->h.behind >= 0) {
-		out.send = true;
-		out.peer = t->h.behind;
-		out.after = t->h.before >= 0 ? sum_came(k) : t->h.hosts > 1 ? t->gathered : added(k);
-		out.ev = sum_left(k);
-		pd_script_transfer(t->script, &out);
-	}
+	if (t->h.before >= 0)
+		pd_script_receive(t->script, t->h.before, t->pieces + k, travels(t, k), floats(t, k), left(k),
+				  sum_came(k));
+	if (t->h.behind >= 0)
+		pd_script_send(t->script, t->h.behind, t->pieces + k, travels(t, k), floats(t, k), summed,
+			       sum_left(k));
 }
 
 static void add(const struct tree *t, int k)
 {
-	struct pd_script_transfer at = piece(t, k);
 	bool all = t->h.place == 0 && t->h.hosts == 1;
 
 	pd_script_wait(t->script, came(k));
-	pd_script_add(t->script, &(struct pd_script_sum){
-		.to = { all ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER, at.at },
-		.from = (struct pd_script_at[]){ { PD_SCRIPT_TRAVELS, at.at }, { staged(t), slot(t, k) } },
-		.n = 2, .floats = at.floats }, added(k));
+	pd_script_add(t->script, all ? travels(t, k) : buffer(t, k),
+		      (struct pd_script_at[]){ travels(t, k), staged(t, k) }, 2, floats(t, k), added(k));
 }
 
 static void write_ring(const struct tree *t)
@@ -206,7 +195,7 @@ static void write_ring(const struct tree *t)
 
 	pd_ring_write(&ring);
 	pd_ring_wait(&ring);
-	pd_script_add(t->script, &(struct pd_script_sum){ .n = 0 }, t->gathered);
+	pd_script_add(t->script, (struct pd_script_at){ PD_SCRIPT_BUFFER }, NULL, 0, 0, t->gathered);
 }
 
 static void write_all(const struct tree *t, int widened)

@@ -48,8 +48,12 @@ static size_t part_begin(const struct pd_ring *ring, int cut)
 	return pd_piece_begin(pd_piece_most(ring->script->floats, ring->n), ring->cuts, cut);
 }
 
-/* Returns where a part of a piece lies in the buffer. */
-static struct pd_script_transfer part_of(const struct pd_ring *ring, int number, struct part part)
+/* Where a part of a piece lies in the buffer. */
+struct range {
+	size_t at, floats;
+};
+
+static struct range part_of(const struct pd_ring *ring, int number, struct part part)
 {
 	size_t floats = ring->script->floats;
 	int p = (number % ring->n + ring->n) % ring->n;
@@ -59,82 +63,62 @@ static struct pd_script_transfer part_of(const struct pd_ring *ring, int number,
 
 	begin = begin < whole ? begin : whole;
 	end = end < whole ? end : whole;
-	return (struct pd_script_transfer){ .at = first + begin, .floats = end - begin };
+	return (struct range){ first + begin, end - begin };
 }
 
-/* Two slots of staging, of the longest piece, take turns. */
-static size_t place(const struct pd_ring *ring, struct part part)
+/*
+ * Returns where a step's part comes, in which form.  Two slots of staging, of the longest piece, take turns; a
+ * place is free again when what it had has been added.
+ */
+static struct pd_script_at staged(const struct pd_ring *ring, struct part part)
 {
+	bool plain = part.step == 0 && ring->before_plain;
 	size_t most = pd_piece_most(ring->script->floats, ring->n);
+	size_t place = (size_t)(part.step % 2) * most + part_begin(ring, part.cut);
 
-	return (size_t)(part.step % 2) * most + part_begin(ring, part.cut);
+	return (struct pd_script_at){ plain ? PD_SCRIPT_STAGED_NARROW : PD_SCRIPT_STAGED, place };
 }
 
-/* Returns the form in which a step's part comes. */
-static enum pd_script_place staged(const struct pd_ring *ring, int s)
+/* Returns where one's own gradients are from there on. */
+static struct pd_script_at own(const struct pd_ring *ring, size_t at)
 {
-	return s == 0 && ring->before_plain ? PD_SCRIPT_STAGED_NARROW : PD_SCRIPT_STAGED;
+	return (struct pd_script_at){ ring->plain ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER, at };
 }
 
-static enum pd_script_place own(const struct pd_ring *ring)
-{
-	return ring->plain ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER;
-}
-
-/* A place is free again when what it had has been added. */
 static void add_up(const struct pd_ring *ring, struct part part)
 {
-	int s = part.step;
-	struct pd_script_transfer out = part_of(ring, ring->me - s, part);
-	struct pd_script_transfer in = part_of(ring, ring->me - s - 1, part);
+	int s = part.step, tag = ring->tag + s * ring->cuts + part.cut;
+	struct range out = part_of(ring, ring->me - s, part), in = part_of(ring, ring->me - s - 1, part);
 
-	out.send = true;
-	out.peer = ring->next;
-	out.tag = in.tag = ring->tag + s * ring->cuts + part.cut;
-	out.place = s == 0 ? own(ring) : PD_SCRIPT_BUFFER;
-	out.after = s == 0 ? ring->ready : added(ring, earlier(part, 1));
-	out.ev = left(ring, part);
-	pd_script_transfer(ring->script, &out);
-	in.place = staged(ring, s);
-	in.at = place(ring, part);
-	in.peer = ring->before;
-	in.after = s < 2 ? ring->free : added(ring, earlier(part, 2));
-	in.ev = came(ring, part);
-	pd_script_transfer(ring->script, &in);
+	pd_script_send(ring->script, ring->next, tag,
+		       s == 0 ? own(ring, out.at) : (struct pd_script_at){ PD_SCRIPT_BUFFER, out.at }, out.floats,
+		       s == 0 ? ring->ready : added(ring, earlier(part, 1)), left(ring, part));
+	pd_script_receive(ring->script, ring->before, tag, staged(ring, part), in.floats,
+			  s < 2 ? ring->free : added(ring, earlier(part, 2)), came(ring, part));
 }
 
 /* A sum comes to where a part has left. */
 static void go_round(const struct pd_ring *ring, struct part part)
 {
-	int s = part.step;
-	struct pd_script_transfer out = part_of(ring, ring->me + 1 - s, part);
-	struct pd_script_transfer in = part_of(ring, ring->me - s, part);
+	int s = part.step, tag = ring->tag + (ring->n + s) * ring->cuts + part.cut;
+	struct range out = part_of(ring, ring->me + 1 - s, part), in = part_of(ring, ring->me - s, part);
 
-	out.place = in.place = PD_SCRIPT_TRAVELS;
-	out.send = true;
-	out.peer = ring->next;
-	out.tag = in.tag = ring->tag + (ring->n + s) * ring->cuts + part.cut;
-	out.after = s == 0 ? added(ring, (struct part){ ring->n - 2, part.cut })
-			   : sum_came(ring, earlier(part, 1));
-	out.ev = sum_left(ring, part);
-	pd_script_transfer(ring->script, &out);
-	in.peer = ring->before;
-	in.after = left(ring, part);
-	in.ev = sum_came(ring, part);
-	pd_script_transfer(ring->script, &in);
+	pd_script_send(ring->script, ring->next, tag, (struct pd_script_at){ PD_SCRIPT_TRAVELS, out.at }, out.floats,
+		       s == 0 ? added(ring, (struct part){ ring->n - 2, part.cut })
+			      : sum_came(ring, earlier(part, 1)), sum_left(ring, part));
+	pd_script_receive(ring->script, ring->before, tag, (struct pd_script_at){ PD_SCRIPT_TRAVELS, in.at },
+			  in.floats, left(ring, part), sum_came(ring, part));
 }
 
 static void add(const struct pd_ring *ring, struct part part)
 {
-	int s = part.step;
-	struct pd_script_transfer in = part_of(ring, ring->me - s - 1, part);
+	bool last = part.step == ring->n - 2;
+	struct range in = part_of(ring, ring->me - part.step - 1, part);
 
 	pd_script_wait(ring->script, came(ring, part));
-	pd_script_add(ring->script, &(struct pd_script_sum){
-		.to = { s == ring->n - 2 ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER, in.at },
-		.from = (struct pd_script_at[]){ { own(ring), in.at },
-						 { staged(ring, s), place(ring, part) } },
-		.n = 2, .floats = in.floats }, added(ring, part));
+	pd_script_add(ring->script, (struct pd_script_at){ last ? PD_SCRIPT_TRAVELS : PD_SCRIPT_BUFFER, in.at },
+		      (struct pd_script_at[]){ own(ring, in.at), staged(ring, part) }, 2, in.floats,
+		      added(ring, part));
 }
 
 static void wait_for(const struct pd_ring *ring, struct part part)
@@ -157,9 +141,8 @@ static void write_coarse(const struct pd_ring *ring)
 {
 	double halves = (double)pd_ring_halves(ring->script->dtype, ring->n, ring->plain);
 
-	pd_script_transfer(ring->script, &(struct pd_script_transfer){
-		.send = true, .peer = ring->next, .part = halves / 2 / ring->n });
-	pd_script_transfer(ring->script, &(struct pd_script_transfer){ .peer = ring->before });
+	pd_script_send(ring->script, ring->next, 0, own(ring, 0), 0, PD_SCRIPT_NOW, 0)->part = halves / 2 / ring->n;
+	pd_script_receive(ring->script, ring->before, 0, own(ring, 0), 0, PD_SCRIPT_NOW, 0);
 }
 
 void pd_ring_write(const struct pd_ring *ring)

@@ -19,12 +19,25 @@ static void make_event(struct pd_script *s, int ev)
 		s->event_count = (size_t)ev + 1;
 }
 
-void pd_script_transfer(struct pd_script *s, const struct pd_script_transfer *transfer)
+static struct pd_script_transfer *add_transfer(struct pd_script *s, const struct pd_script_transfer *transfer)
 {
 	s->transfers = pd_grow(s->transfers, &s->transfer_room, s->transfer_count + 1,
 			       sizeof(*s->transfers));
-	s->transfers[s->transfer_count++] = *transfer;
+	s->transfers[s->transfer_count] = *transfer;
 	make_event(s, transfer->ev);
+	return &s->transfers[s->transfer_count++];
+}
+
+struct pd_script_transfer *pd_script_send(struct pd_script *s, int peer, int tag, struct pd_script_at at,
+					  size_t floats, int after, int ev)
+{
+	return add_transfer(s, &(struct pd_script_transfer){ true, peer, tag, at, floats, after, ev });
+}
+
+struct pd_script_transfer *pd_script_receive(struct pd_script *s, int peer, int tag, struct pd_script_at at,
+					     size_t floats, int after, int ev)
+{
+	return add_transfer(s, &(struct pd_script_transfer){ false, peer, tag, at, floats, after, ev });
 }
 
 static void add_step(struct pd_script *s, const struct pd_script_step *step)
@@ -40,23 +53,22 @@ void pd_script_wait(struct pd_script *s, int ev)
 		add_step(s, &(struct pd_script_step){ .ev = ev });
 }
 
-void pd_script_add(struct pd_script *s, const struct pd_script_sum *sum, int ev)
+void pd_script_add(struct pd_script *s, struct pd_script_at to, const struct pd_script_at *from, int n,
+		   size_t floats, int ev)
 {
 	if (s->coarse)
 		return;
-	add_step(s, &(struct pd_script_step){ ev, true, sum->to, sum->floats, s->source_count, sum->n });
-	s->sources = pd_grow(s->sources, &s->source_room, s->source_count + (size_t)sum->n,
-			     sizeof(*s->sources));
-	for (int i = 0; i < sum->n; i++)
-		s->sources[s->source_count++] = sum->from[i];
+	add_step(s, &(struct pd_script_step){ ev, true, to, floats, s->source_count, n });
+	s->sources = pd_grow(s->sources, &s->source_room, s->source_count + (size_t)n, sizeof(*s->sources));
+	for (int i = 0; i < n; i++)
+		s->sources[s->source_count++] = from[i];
 }
 
 /* In 16 bits brings the whole buffer from one place to another. */
 static void convert(struct pd_script *s, enum pd_script_place from, enum pd_script_place to, int ev)
 {
 	if (pd_script_narrows(s))
-		pd_script_add(s, &(struct pd_script_sum){ .to = { to }, .n = 1, .floats = s->floats,
-				  .from = &(struct pd_script_at){ from } }, ev);
+		pd_script_add(s, (struct pd_script_at){ to }, &(struct pd_script_at){ from }, 1, s->floats, ev);
 }
 
 int pd_script_begin(struct pd_script *s, int rounded)
@@ -78,6 +90,6 @@ void pd_script_end_first_part(struct pd_script *s)
 
 double pd_script_part(const struct pd_script *s, const struct pd_script_transfer *t)
 {
-	return t->part > 0 ? t->part : (double)(t->floats * pd_script_width(s, t->place)) /
+	return t->part > 0 ? t->part : (double)(t->floats * pd_script_width(s, t->at.place)) /
 				       (double)(s->floats * sizeof(float));
 }

@@ -31,10 +31,10 @@ struct pd_script_at {
 /* An event is named by its number among those of the script, from 0; each is armed once a sum. */
 struct pd_script_transfer {
 	bool send;
-	enum pd_script_place place;
 	int peer;                       /* number of a member */
 	int tag;                        /* below PD_REDUCTION_TAGS (reduce/reduce.h) */
-	size_t at, floats;              /* there; of 0 floats nothing is sent and nothing waited for */
+	struct pd_script_at at;
+	size_t floats;                  /* there; of 0 floats nothing is sent and nothing waited for */
 	int after, ev;
 	int messages;                   /* that it counts as; 0: one */
 	double part;                    /* coarse: times the bytes of the buffer; 0: by the floats */
@@ -47,14 +47,6 @@ struct pd_script_step {
 	struct pd_script_at to;
 	size_t floats, first;
 	int n;
-};
-
-/* A sum of at most PD_SCRIPT_SOURCES. */
-struct pd_script_sum {
-	struct pd_script_at to;
-	const struct pd_script_at *from;        /* copied */
-	int n;
-	size_t floats;
 };
 
 struct pd_script {
@@ -73,9 +65,15 @@ struct pd_script {
 	size_t first_part;              /* steps until all that is sent may leave */
 };
 
-void pd_script_transfer(struct pd_script *script, const struct pd_script_transfer *transfer);
+/* Write a transfer, and return it, to be completed before the next one is written. */
+struct pd_script_transfer *pd_script_send(struct pd_script *script, int peer, int tag, struct pd_script_at at,
+					  size_t floats, int after, int ev);
+struct pd_script_transfer *pd_script_receive(struct pd_script *script, int peer, int tag, struct pd_script_at at,
+					     size_t floats, int after, int ev);
 void pd_script_wait(struct pd_script *script, int ev);
-void pd_script_add(struct pd_script *script, const struct pd_script_sum *sum, int ev);
+/* Adds n sources, at most PD_SCRIPT_SOURCES; of none, it only completes the event. */
+void pd_script_add(struct pd_script *script, struct pd_script_at to, const struct pd_script_at *from, int n,
+		   size_t floats, int ev);
 /*
  * Waits for the buffer, and in 16 bits rounds it, which completes event `rounded`.  Returns the event after
  * which gradients may leave.

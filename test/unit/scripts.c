@@ -50,7 +50,7 @@ static void release_all(struct sum *sum)
 
 static int64_t sent_bytes(const struct pd_script *s, const struct pd_script_transfer *t)
 {
-	return (int64_t)(t->floats * pd_script_width(s, t->place));
+	return (int64_t)(t->floats * pd_script_width(s, t->at.place));
 }
 
 /* Returns how many transfers of a member's are the other end of this one of `from`. */
@@ -115,8 +115,7 @@ static int64_t touched_bytes(const struct pd_script *s)
 	size_t most = 0;
 
 	for (size_t i = 0; i < s->transfer_count; i++)
-		touch(s, (struct pd_script_at){ s->transfers[i].place, s->transfers[i].at },
-		      s->transfers[i].floats, &most);
+		touch(s, s->transfers[i].at, s->transfers[i].floats, &most);
 	for (size_t i = 0; i < s->step_count; i++) {
 		touch(s, s->steps[i].to, s->steps[i].floats, &most);
 		for (int k = 0; k < s->steps[i].n; k++)
