@@ -32,8 +32,8 @@ while read -r folder; do
 	'
 done <order
 
-# The planner's own folders are on its page in contrib/HACKING.
-sed -n "s/^    planner\/\([a-z]*\)  .*/\1/p" "$PD_SOURCE/contrib/HACKING" >parts
+# The planner's own folders are in lib/planner/planner.h.
+sed -n "s/^ \*     planner\/\([a-z]*\)  .*/\1/p" "$PD_SOURCE/lib/planner/planner.h" >parts
 test_ok "every folder of lib/planner is on its page" '
 	(cd "$PD_SOURCE/lib/planner" && ls -d */) | tr -d / | sort >folders
 	sort parts | diff folders -

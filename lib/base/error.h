@@ -6,6 +6,11 @@
  * NULL after filling it.  The first function that knows the reason writes the
  * sentence: place, what was found, what was expected.  Callers pass it up unchanged.
  * Programs print it once and exit with its status.
+ *
+ * An error carries its cause beside its sentence: a rank's own or another rank's, and then which.
+ * A transport says so where it has lost a peer; a gate keeps it, and pd_gate_failed() passes it
+ * on.  The supervisor asks the rank that is blamed first (supervisor/failure.c); nobody reads
+ * sentences but people.
  */
 #pragma once
 

@@ -1,4 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The lock of a directory is fcntl's and the supervisor's: children do not inherit it, and closing
+ * what they inherit does not give it back.
+ */
 #include "checkpoint/lock.h"
 
 #include "base/file.h"

@@ -14,6 +14,12 @@
  * slot, too.
  *
  * lib/plan/scratch places gradients of activations and temporaries.
+ *
+ * The gradient of an activation is in scratch.  A layer may pass that of its output on to its
+ * inputs (add: pd_net_layer.passes_gradient): they then lie in one place, and what is added to one
+ * of them goes elsewhere while another is still to be read.  A relu's backward may be done by a
+ * neighbour: by the sum that makes the gradient of its output whole, or by the batch norm before
+ * it.  Where a stage ends between the two the relu does it itself, and the bits are the same.
  */
 #include "base/mem.h"
 #include "device/compiled_net.h"

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sum of numbers of which some, or which itself, are of 16 bits, as gradients travel. */
+/*
+ * A sum of numbers of which some, or which itself, are of 16 bits, as gradients travel.
+ *
+ * Whatever the reducer, a member rounds its gradients once (plan's gradient_dtype), into a buffer
+ * beside them, and they travel from there; sums are f32 in a stream's registers or in the
+ * gradients' arena, and a part of a sum travels in f32.  One kernel does all of it.
+ */
 #pragma once
 
 #include "model/dtype.h"

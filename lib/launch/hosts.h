@@ -10,6 +10,12 @@
  *
  * No rank outlives its agent, no agent its connection to the first; and what is lost is found out in
  * seconds, at both ends (pd_socket_watch).
+ *
+ * PMIx brings one message from the first to all (where to connect, and words that serve once:
+ * launch/meeting.h), by its one barrier, and later addresses; it does not tell survivors of a
+ * death, and its barriers hang after one.  What is lost is found out by the kernel, which probes
+ * the agents' connections, at both ends; so nobody has to be awake for that, and a run that is
+ * stopped as a whole goes on.
  */
 #pragma once
 

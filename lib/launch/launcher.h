@@ -5,6 +5,12 @@
  * A launcher knows each rank's seat before it starts one.  A rank's process ends by itself or is
  * killed; ended() asks and does not wait.  A channel stays open until its rank is killed, as every
  * rank is in the end, so that messages can be read after the process has ended.
+ *
+ * A launcher also says what a rank's process does (base/activity.h): silence is held against one
+ * that sleeps, and against none that computes or that its host gives no time.  What many ranks are
+ * told is compressed once (packed.h).  A path may have any bytes, which JSON has not: message.h
+ * carries them.  Over the channel go messages and, between them, the rank's part of the trace, as
+ * a stream (channel.h): nothing else is shared.
  */
 #pragma once
 

@@ -3,6 +3,14 @@
  * Traces of torch.profiler become a trace of ours: each action of a pipeline an operation, with the time in
  * which its rank waited for a message apart; or, where there is no pipeline, each forward and backward of a
  * network, whose modules become layers.
+ *
+ * A file is read event by event (kineto_scan) and kept as what one of two ways needs: actions of a
+ * pipeline (kineto_file) or modules (kineto_ops).  Of the latter the walk says whose time is
+ * whose, by which events enclose each other: calls, and nodes of autograd's graph, which find
+ * their calls by sequence numbers; where there are kernels their times take the place of the
+ * processor's (kineto_walk).  Passes are forwards with their backwards (kineto_passes,
+ * kineto_repeats), layers what most of them have (kineto_layers).  What PyTorch names itself is a
+ * row of kineto_event.def; which gradients a node makes, one of kineto_node.def.
  */
 #pragma once
 

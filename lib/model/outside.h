@@ -3,6 +3,9 @@
  * What the outside calls the parameters and states of a network: the keys "names" of its layers and its
  * own "source" (pd-model(5)).  A tensor of the outside is one of ours, under another name, transposed or
  * with other axes, or several of ours side by side.
+ *
+ * Whoever reads or writes such files asks this table: checkpoint/initial.c, which finds in tensors
+ * from anywhere (checkpoint/tensors.h) what the model needs, and checkpoint/export.c.
  */
 #pragma once
 

@@ -6,6 +6,11 @@
  *
  * The forward F of a stage needs that of the stage before; the gradient of its input, I, its F and the I of
  * the stage behind; the gradient of its weights, W, its I.  B is I and W as one operation.
+ *
+ * One walk over all lists, which takes an operation when what it needs has been taken, gives each
+ * a slot (walk.h); slots ascend in lists and from what is needed to what needs it, so they take
+ * the place of a formula of ticks (schedule/pattern_ordered.c), and all else follows from them as
+ * from any other.
  */
 #pragma once
 

@@ -5,6 +5,14 @@
  * order in which backward completes them, the last layer's first.  A bucket is a range of
  * that, of whole layers; it is closed when it has more than the plan's bucket_bytes.  So
  * nothing is copied.  The paper gives no threshold; here the plan says it.
+ *
+ * A replica's last backward of a group is then in parts, a bucket's layers each: part 1, sum of
+ * bucket 1, part 2 and so on, all in the schedule (schedule/tick.c).  So the worker, replays,
+ * predictions and the checker have the overlap without knowing of it.  Nothing else is computed
+ * between two parts: in between, scratch has gradients of activations.  Whole backward and parts
+ * make the same bits, and a sum is of the same numbers in the same order in any bucket.  Several
+ * sums are under way at once on one stream; what waits for the end of one, or for others, does not
+ * keep back the next (reduce/queue.h).
  */
 #pragma once
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The bytes that one rank of a stage holds at once: the list in contrib/HACKING, "Who
- * owns which memory", priced with a profile.
+ * The bytes that one rank of a stage holds at once: the arenas of arenas.def, priced with a profile.
  *
  * Two prices.  pd_memory_of is the planner's while it searches: of 1F1B with stashing, from
  * a few sums, linear in the warm-up.  pd_memory_of_stage gives the sizes that the device's

@@ -6,6 +6,11 @@
  * order of layers: stage by stage, and in a stage as in the profile (wiring.h).  So that a
  * partition changes no bit, uses may not change places: but for the last two, which are added
  * to each other, and a + b = b + a.
+ *
+ * A stage is any set of layers between two states of the network (planner/cut/states).  When a
+ * plan is read, profile and model are brought into the order of its stages; in documents they keep
+ * the order they had, random numbers are drawn by a layer's number in that one, and an order that
+ * would add gradients differently is refused.
  */
 #pragma once
 

@@ -3,6 +3,12 @@
  * Which layers of a stage that recomputes are computed again before backward: all, or those that
  * plan->kept leaves out.  What a layer keeps for backward is there for one microbatch if it is computed
  * again, else for each that is in flight.
+ *
+ * A recompute is an operation: a forward from the same inbox, issued before the backward and with
+ * the weights that it reads: those of the first forward, but with latest.  Inboxes are as many as
+ * ever; one slot serves all, since the stream computes one thing after the other (where gradients
+ * of weights are apart, one more for each that waits).  What leaves after a forward is copied to
+ * an outbox on the same stream, so that the slot is free before it is sent.
  */
 #pragma once
 

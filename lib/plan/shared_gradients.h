@@ -3,6 +3,9 @@
  * Before each update ranks exchange the gradients of the copies of shared parameters
  * (pd_weights_copy_shared).  A layer's gradients go from replica j mod r of its r replicas to replica j
  * of every stage that has another layer with the same parameters, once to each rank.
+ *
+ * That is part of what ranks agree on (operation agree): each layer's copies are summed in one
+ * order, everywhere the same.
  */
 #pragma once
 

@@ -10,6 +10,13 @@
  * Departure: so many of the chunks of a bucket are chosen, those of the largest norms among them,
  * not so many of the whole stage.  So what a sum has to carry is known before training begins, and
  * the host reads nothing.  With one bucket it is what the paper does.
+ *
+ * Which chunks travel is known only on the device, by norms that all replicas have in common.  On
+ * the reducers' stream a bucket's chunks are chosen, packed, summed by any reducer and brought
+ * back; the update passes over the chunks that have a place.  The residual is the replica's own,
+ * and the only thing besides weights that a checkpoint has from each.  The norms are summed
+ * between the sums and the update (operation norms), so that a checkpoint after an update has
+ * them.
  */
 #pragma once
 

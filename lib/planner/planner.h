@@ -3,7 +3,89 @@
  * From a profile and a topology to a plan: stages, replicas and what they can be
  * expected to do.
  *
- * contrib/HACKING says which file decides what.
+ *     task -> points -> layout -> entry {bound, estimate, replay} -> plan
+ *
+ * The folders below this one, lowest first; each includes only those above it in this list, and this file:
+ *
+ *     planner/price      what stages, transfers, all-reduces and whole plans take
+ *     planner/cut        where a network can be cut: units, states, orders; the fewest devices for a value
+ *     planner/formula    published costs, and the dynamic programme over them
+ *     planner/bound      what no plan can beat
+ *     planner/search     the search under the cost "simulated", and the replays that judge it
+ *
+ * planner/ itself has the plan, of several schedules too (planner.c), plans by hand (hand.c),
+ * several profiles (batch.c), devices put together in several ways (groups.c), how replicas sum (sums.c), what a
+ * plan is compared with (alternatives.c) and why there is none (none.c).
+ *
+ * Where a question is answered:
+ *
+ *     the fewest devices for a time       cut/fewest.c: for the bound, pipelines without replicas, the least
+ *                                         memory, and the walk over stages of search/line.c, which keeps
+ *                                         several plans of what is behind a point, with their places
+ *     what an all-reduce sends where      topology/traffic.c, of all members, and of those in one component
+ *                                         of a line; reducers' scripts say who sends whom.
+ *                                         price/reduce.c has the times that follow, and what it takes at
+ *                                         least wherever its members are
+ *     the cycles of 1F1B                  price/cycle.h: the period that leads allow, and the leads that a
+ *                                         period needs; price/flow.c has those of replicas, by recurrence
+ *     stages' times                       pd_stage_times_of() in price/cycle.c
+ *     the slowest link of a way           pd_slowest_link() in topology/topology.c
+ *     sums over layers before a point     pd_points_sum() in cut/points.c
+ *     even stages, and fast ones          cut/partition.c
+ *
+ * A *task* (cut/task.h) is a request (bin/pd-plan.c makes it of its options) with a profile's sums
+ * (price/cost.c).  *Points* are where it may be cut: units of the profile's order, or states of a network
+ * with branches (cut/states.c, cut/points.c).  A *layout* says between which points a stage is and how
+ * many replicas it has (struct pd_partition).  At a place on the machine and with warm-ups it is an
+ * *entry* (search/contest.h) with three numbers, and each has one use:
+ *
+ *     bound      prunes: no replay settles below it (price/flow.c has the proof for 1F1B, gpipe and none;
+ *                for other schedules it is what links and ranks take).  planner/bound has that of all
+ *                plans; it makes the gap (where a network has too many states, it is that of the machine
+ *                as a whole)
+ *     estimate   ranks: about what a replay takes.  It may be wrong either way
+ *     replay     judges (search/judge.c).  Where it would take too long the estimate does, and the
+ *                document says so (period_from) and knows no gap
+ *
+ * Who decided what is in a plan:
+ *
+ *     which layers are in a stage,        search/line.c: the fewest devices for a time, by bisection, with
+ *     how many replicas it has            the stages' links and memory (cut/points.c: what stages of
+ *                                         networks with branches send).  Then refine.c, which moves a cut
+ *                                         or a replica of a plan that replays found fast, or makes two or
+ *                                         three changes at random, with another state at one cut where
+ *                                         there are branches, and ranks what comes of it by that plan's
+ *                                         replay; later also by estimates
+ *     the stages of interleaved plans     enter_chunks() in simulated.c, from cut/partition.c; then refine.c
+ *     where memory is so tight that       cut/partition.c: the stages of least memory, which refine.c changes; these
+ *     line.c finds nothing                are also what is said to be closest if nothing fits
+ *     how long this goes on               simulated.c: patience() without a faster plan, less where the
+ *                                         bound is near; and at most an effort that everything counts its
+ *                                         steps in (base/effort.h), whereupon no more is looked at
+ *     where a stage may begin             price/cost.c: not between layers that share parameters without copies, nor
+ *                                         before one that is joined to the last, as layout/blocks.c finds
+ *                                         modules for other systems (--cut, --format)
+ *     on which ranks it is                search/placement.c
+ *     in which order kinds of devices     kinds.c and pd_planner_plan(): a search for each; ranks get their old
+ *     are on the line                     numbers back where nobody is left out before them
+ *     how many forwards are ahead         search/warmup.c, from its windows, where memory is tight those
+ *                                         of the shortest period for which they fit; one more at a time in
+ *                                         contest.c, while replays gain
+ *     which stages recompute              search/recompute.c: those that do not fit otherwise, or only as many
+ *                                         of their layers as are needed
+ *     which entry won                     contest.c; the order of equals is
+ *                                         pd_candidate_compare() in candidate.c
+ *     that devices are left out           search/gain.h, leave_out() in search/simulated.c
+ *     all of it, where plans are few      search/exhaust.c: the best of all, as test/unit/search.c checks by
+ *                                         brute force for every schedule and every order on two levels
+ *     under a published cost              formula/levels.c, by the terms of formula/terms.h
+ *
+ * So why does VGG-16 become 15-1 on 4@12GB/s,4@1.25GB/s (pd-plan -m 1TB --explain)?  Data parallelism takes
+ * 115 ms, since the 553 MB of parameters are summed over links of 1.25 GB/s.  513 MB of them are behind layer
+ * 25: there line.c cut, for no stage that has them and replicas keeps to a shorter time.  The first stage, with
+ * 40 MB and 15 replicas, takes 46.3 ms with its all-reduce, 97 % of the period; the second, alone, 37.4 ms.
+ * placement.c put the second on rank 0, and warmup.c gave two forwards ahead.  The bound, 43.1 ms, knows no
+ * link that stages share; the link of ranks 0-3 is busy for 35 ms.  Whether a change is better, --stages says.
  */
 #pragma once
 

@@ -3,6 +3,15 @@
  * Folders of checkpoints on several hosts.  All hosts may see the first one's; or some have folders of
  * their own, with the files that their ranks wrote.  The first host's documents say which checkpoints
  * there are.  A file that a host needs and does not have is brought from one that has it.
+ *
+ * A rank that finds the run's name in the lock of its folder sees another's; one that finds none
+ * takes the lock, and keeps the folder for its host.  A checkpoint is published in two steps: all
+ * keepers give their unfinished folder the document and its name; then the supervisor does, in the
+ * first host's, and all remove older ones.  So a step that the first host has is everywhere, and
+ * what is resumed is looked for there alone; that the document has the same checksum tells files
+ * of another run apart.  A file is a stage's, or what a further replica keeps of sparse sums
+ * (pd_checkpoint_info.files).  A replica without its files, a new host, another plan and --gather
+ * all have the supervisor pass files on, over the channels' streams.
  */
 #include "supervisor/internal.h"
 

@@ -18,6 +18,21 @@
  *     2 ((a - 1)/a B/b + l + (B/a)/b (p + g - 2)/p + (g - 1) l)
  *
  * and each member sends 2 (a - 1) + 2 p messages, however many there are.
+ *
+ * A chain is slower where links have long latencies or nobody shares them, but with a members of n
+ * in a server one group of all sends 2 a (n - a) / n of the gradients over that server's link each
+ * way: six times all of them with 16 on four servers.  What waits for a member of a group at the
+ * end, the sums of the others, it takes only when its own pieces are through: whole shares on a
+ * link would hold up pieces, group after group.
+ *
+ * In one group of all, long shares go in parts, a few at once to all others.  Members of a network
+ * that sent whole shares in rounds would fall out of step.  Where a link has one transfer at a
+ * time (struct pd_transport_ops.one_at_a_time, virtual time) they do not, and whole shares go in
+ * rounds, which is quicker there; each counts as the messages of its parts.
+ *
+ * Up to 32 members on one level, two of them, or ranks in no ascending order on several levels are
+ * one group.  That depends on topology, ranks and bytes alone: the worker, the plan's memory and
+ * the planner's estimates ask it, so that all members and every prediction agree.
  */
 #pragma once
 

@@ -3,6 +3,12 @@
  * The table of reducers.  From topology, ranks and bytes alone a reducer says what each member does
  * (script.h), what it allocates and how long it takes, so that all members, plans and predictions agree.
  * lib/reduce does it.
+ *
+ * Two exceptions.  The traffic of the ordered exchange is a formula by component (traffic.c),
+ * since a group may be of thousands, all of whom send to all.  And one reducer is the transport's
+ * own (reduce/nccl.c over transport.h's group): NCCL's, which in virtual time does what its row
+ * writes, a ring.  Communicators block when they are made, so a group is named before ranks
+ * connect.
  */
 #pragma once
 

@@ -13,6 +13,8 @@
  *
  * All calls are made in the order in which the operations are queued on the one stream that
  * computes.  So a buffer from here can be used on that stream at once.
+ *
+ * Where losses are scaled the scale is part of a version, behind its parameters.
  */
 #pragma once
 

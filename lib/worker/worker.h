@@ -9,7 +9,7 @@
  *     pd_worker_begin(worker, &phase, floor);
  *     while ((state = pd_worker_step(worker, &err)) != PD_WORKER_DONE) ...
  *
- * It owns the memory of its rank (contrib/HACKING) and allocates it in pd_worker_new.
+ * It owns the memory of its rank (plan/arenas.def) and allocates it in pd_worker_new.
  */
 #pragma once
 

@@ -2,6 +2,15 @@
 /*
  * Inside the CPU device: net.c supplies what a compiled stage needs, stream.c streams, and one file
  * per kind of layer the rest.
+ *
+ * The CPU's layers are oneDNN's.  Its files are written for oneDNN 3; lib/device/cpu/dnnl2.h gives
+ * its calls to 2.6, and is the only place that knows both.  A convolution chooses the layout of
+ * its output, among those in which the layers behind it have kernels with generated code
+ * (lib/device/cpu/quick.c).  The choice depends on the whole model, so that it is the same
+ * wherever the network is cut.  Whether one goes Winograd's way depends on the layer and the batch
+ * (lib/device/cpu/primitives.c), and so does whether the gradient of a large linear layer's input
+ * is our own product (linear_transposed.c).  Where its kernels lose a NaN or -infinity, max
+ * pooling goes by plain loops (maxpool.c) and a sigmoid of padded channels is mended (eltwise.c).
  */
 #pragma once
 

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention: see lib/device/cpu/attention.h.  The slot keeps one number for each query and head. */
+/*
+ * attention: see lib/device/cpu/attention.h.  The slot keeps one number for each query and head.
+ *
+ * It takes tensor cores in 16 bits, for heads of up to 128 features (attention_mma.cu over
+ * mma.cuh, which says who of a warp has which numbers); in f32, for other widths and on GPUs
+ * without them it takes attention.cu.
+ */
 #include "device/cuda/cuda.h"
 
 enum { Q, K, V, LENGTHS };              /* inputs */

@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* This file decides which tensors have their channels last, and which have gaps between rows. */
+/*
+ * This file decides which tensors have their channels last, and which have gaps between rows.
+ *
+ * Rows of logits in 16 bits that a linear layer makes and the loss alone reads begin at multiples
+ * of 16 bytes on a GPU, whatever the number of classes (device/cuda/layout.c, pd_cuda_row): tensor
+ * cores are fed so.  The gaps count in the plan's memory and in what crosses a stage.
+ */
 #include "device/cuda/cuda.h"
 
 #include <stdlib.h>

@@ -6,6 +6,10 @@
  * Work in flight is in a ring: the queue's thread writes at the tail, the poller reads at the head.
  * The device's lock guards both numbers, so that a stream that is told to wait for another stream's
  * event can find it there, and wait on the GPU instead of here.
+ *
+ * Nothing that issues work reads a result before its event is done.  Between two streams of a GPU
+ * it is the GPU that waits.  Times of the GPU are taken only where somebody looks at them:
+ * pd-profile, and pd-run with a trace (pd_device_config.untimed).
  */
 #include "device/cuda/stream.h"
 

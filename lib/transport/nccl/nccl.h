@@ -8,7 +8,7 @@
  * Each direction between two ranks is a connection: a communicator of two, in which the sender is 0
  * and the receiver 1, and a stream that does nothing else.  NCCL matches what is posted to a
  * communicator by order alone, and a transfer holds its stream until the peer has posted its side.
- * So a connection has the order of the sender's list (contrib/HACKING).  With every transfer the
+ * So a connection has the order of the sender's list (schedule/tick.c).  With every transfer the
  * sender tells the receiver its tag and length, in host memory through another transport; the
  * receiver posts what it was asked for under that tag.  Lengths that differ are found before NCCL
  * is called.  Between connections only events give an order: a connection's stream waits on the GPU

@@ -15,6 +15,10 @@
  *
  * Of a host that goes silent TCP says nothing for minutes; that is noticed by whoever started its ranks
  * (launch/hosts.h).  A connection that ends is a lost peer only where transfers with it are left.
+ *
+ * UCX's own listens for as long as the run takes and does for whoever connects what it is told,
+ * also to write where it is told.  A sender learns of a receive half a round trip after it was
+ * posted, as with any rendezvous; the worker posts early.
  */
 #pragma once
 
