@@ -58,10 +58,7 @@ static void find_met(const struct pd_schedule *schedule, int stage, int replica,
 {
 	const struct pd_plan *plan = schedule->plan;
 	const struct pd_stage *s = &plan->stages[stage];
-	struct pd_members members = {
-		&plan->topology, s->ranks, s->replicas,
-		plan->gradient_dtype,
-	};
+	struct pd_members members = pd_plan_members(plan, stage);
 	int count = pd_plan_bucket_count(plan, stage);
 	struct pd_bucket *buckets = pd_calloc((size_t)count, sizeof(*buckets));
 

@@ -37,6 +37,7 @@
 #pragma once
 
 #include "model/dtype.h"
+#include "topology/script.h"
 #include "topology/topology.h"
 
 #include <stdbool.h>
@@ -109,3 +110,6 @@ static inline int pd_allreduce_owner_in(const struct pd_allreduce *how, int grou
 
 	return first + pd_allreduce_owner(how, size, piece);
 }
+
+/* Writes what member `me` does of a sum with these groups and pieces (dense.c). */
+void pd_allreduce_write(const struct pd_allreduce *how, int me, struct pd_script *script);

@@ -7,7 +7,7 @@
  * order.  Nothing there waits for sums, as the 2 (n-1) steps of a ring do.  Long shares have several pieces, and
  * go piece by piece.  A sum takes twice as many tags as there are pieces.
  */
-#include "topology/dense.h"
+#include "topology/allreduce.h"
 
 #include "base/buffer_pieces.h"
 #include "base/mem.h"
@@ -399,12 +399,14 @@ static void write_all(const struct dense *d)
 		exchange_sums(d, i);
 	for (int i = 0; i < d->owned_count && !alone(d); i++)
 		pass_on(d, i);
+	if (d->script->coarse)
+		return;
 	write_sums(d);
 	pd_script_end_first_part(d->script);
 	write_end(d);
 }
 
-void pd_dense_write(const struct pd_allreduce *how, int me, struct pd_script *script)
+void pd_allreduce_write(const struct pd_allreduce *how, int me, struct pd_script *script)
 {
 	int group = pd_allreduce_group_of(how, me), first = pd_allreduce_group_begin(how, group);
 	struct dense d = {
@@ -433,7 +435,7 @@ static void write_dense(const struct pd_members *members, int me, struct pd_scri
 {
 	struct pd_allreduce how = choose(members, (int64_t)(script->floats * sizeof(float)));
 
-	pd_dense_write(&how, me, script);
+	pd_allreduce_write(&how, me, script);
 }
 
 static int64_t dense_staging_bytes(const struct pd_members *members, int64_t bytes)

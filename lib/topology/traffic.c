@@ -58,12 +58,10 @@ static void exchange(const struct sum *sum, int first, int end, int level, int64
 static void exchange_all(const struct sum *sum)
 {
 	const struct pd_topology *topology = sum->members->topology;
-	int highest = 0, *inside;
+	int lowest, highest, *inside;
 	int64_t size = 1;
 
-	for (int m = 0; m < sum->members->count; m++)
-		if (sum->members->ranks[m] > highest)
-			highest = sum->members->ranks[m];
+	pd_members_ends(sum->members, &lowest, &highest);
 	inside = pd_calloc((size_t)highest + 1, sizeof(*inside));
 	for (int k = 0; k < topology->levels; size *= topology->level[k++].count)
 		for (int g = 0; g < sum->how.groups; g++)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "reduce/script.h"
-#include "topology/dense.h"
+#include "topology/allreduce.h"
 
 static inline struct pd_reduction *dense_open(const struct pd_reduction_config *config,
 					      const struct pd_allreduce *how, struct pd_error *err)
@@ -11,7 +11,7 @@ static inline struct pd_reduction *dense_open(const struct pd_reduction_config *
 	struct pd_script script = { .floats = config->floats, .dtype = config->rounding.dtype,
 				    .one_at_a_time = config->transport->ops->one_at_a_time };
 
-	pd_dense_write(how, config->me, &script);
+	pd_allreduce_write(how, config->me, &script);
 	return pd_script_open(&script, (size_t)pd_allreduce_staging_bytes(
 		how, (int64_t)(config->floats * sizeof(float)), script.dtype), config, err);
 }
