@@ -42,6 +42,7 @@ UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound t
 test_unit_reducers_SOURCES = test/unit/reducers.c test/unit/shuffled.c test/unit/shuffled.h
 test_unit_cuda_graph_cache_SOURCES = test/unit/cuda-graph-cache.c lib/device/cuda/graph_cache.c \
 	lib/device/cuda/graph_cache.h
+test_unit_join_SOURCES = test/unit/join.c lib/device/cuda/graph_cache.c lib/device/cuda/graph_cache.h
 # test/unit/nccl runs the transport over NCCL with a double of NCCL.
 test_unit_nccl_SOURCES = test/unit/nccl.c test/unit/nccl_ranks.c test/unit/nccl_ranks.h \
 	test/unit/nccl_sums.c test/double/nccl.c test/double/nccl.h $(NCCL_TRANSPORT)
@@ -61,10 +62,13 @@ EXTRA_DIST += test/conform/kernels.c
 endif
 
 # Scripts call these programs, so a build that runs only some tests needs all of them (print-programs).
-SCRIPT_HELPERS = test/conform/serial test/conform/same-tensors test/unit/malform \
+SCRIPT_HELPERS = test/conform/serial test/conform/same-tensors test/unit/joining-worker test/unit/malform \
 	test/unit/read-document test/unit/relay test/unit/seeds test/unit/stranger test/unit/ucx-life
 test_conform_serial_SOURCES = test/conform/serial.c test/conform/serial.h \
 	test/conform/serial_rule.c test/conform/serial_sparse.c test/conform/serial_tensor.c test/conform/serial_update.c
+# This pd-worker hands works over together to any device (train-lib.sh).
+test_unit_joining_worker_SOURCES = bin/pd-worker.c test/double/joins.c
+test_unit_joining_worker_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pd_device_find
 test_unit_seeds_SOURCES = test/unit/seeds.c contrib/fuzz/fuzz.c
 # test/unit/cudnn asks cuDNN what it can do, where there is no GPU.
 if HAVE_CUDA

@@ -51,6 +51,12 @@ test_ok "a stage without parameters" '
 	pd-plan --topology=3@10Gbit/s --stages=1,1,$((layers - 2)) mlp |
 		jq ".weights = \"2bw\" | .microbatches = 2 | del(.stages[].predicted)" >plan.json
 	trained 10 plan.json $sgd --clip-grad-norm=0.5'
+test_ok "clipped, where works are handed over together" '
+	together
+	for plan in 1-1-1 2-1; do
+		pair $plan 1f1b 2bw 4 >plan.json
+		trained 11 plan.json $sgd --clip-grad-norm=0.5 --loss-scale=1024
+	done'
 test_ok "clipped, adam" '
 	pair 1-1-1 1f1b 2bw 4 >plan.json
 	trained 11 plan.json --lr=0.001 --optimizer=adam --clip-grad-norm=0.5'

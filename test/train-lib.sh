@@ -4,6 +4,7 @@
 # --transport (auto), PD_TEST_DTYPE is the type that it computes in (f32).
 
 plan_with=
+trainer=pd-run
 sgd="--lr=0.002 --momentum=0.9 --weight-decay=0.001"
 serial=$PD_BUILD/test/conform/serial
 same=$PD_BUILD/test/conform/same-tensors
@@ -154,12 +155,21 @@ numbers() {
 	}'
 }
 
-# train CHECKPOINT PLAN OPTION...: trains with one thread a rank, whatever else this machine has.
+# train CHECKPOINT PLAN OPTION...: trains with one thread a rank, whatever else this machine has.  The program
+# is $trainer.
 train() {
 	train_into=$1 train_plan=$2
 	shift 2
-	pd-run --device="${PD_TEST_DEVICE:-cpu}" --transport="${PD_TEST_TRANSPORT:-auto}" \
+	"$trainer" --device="${PD_TEST_DEVICE:-cpu}" --transport="${PD_TEST_TRANSPORT:-auto}" \
 		--threads=1 --checkpoint="$train_into" "$@" "$train_plan"
+}
+
+# together: makes `train` hand works over together, as to a GPU (lib/worker/batch.c).
+together() {
+	mkdir -p together
+	cp "$PD_BUILD/bin/pd-run" together
+	cp "$PD_BUILD/test/unit/joining-worker" together/pd-worker
+	trainer=together/pd-run
 }
 
 # trained N PLAN OPTION...: trains N minibatches, of --data or synthetic ones.  It checks that the weights

@@ -69,32 +69,26 @@ static void *queue_main(void *argument)
 	return NULL;
 }
 
-static int put(struct pd_stream *base, const struct pd_work *works, int n, bool join)
+int pd_queue_submit(struct pd_stream *base, const struct pd_work *works, int n)
 {
 	struct pd_queue *q = (struct pd_queue *)base;
 	int status = PD_AGAIN;
 
 	pthread_mutex_lock(&q->lock);
 	if (q->tail - q->head + (size_t)n <= PD_QUEUE) {
-		for (int i = 0; i < n; i++) {
-			q->queue[q->tail % PD_QUEUE] = works[i];
-			q->queue[q->tail++ % PD_QUEUE].joined = join && i == 0 ? n - 1 : 0;
+		for (int i = 0, next = 0; i < n; i++) {
+			struct pd_work *w = &q->queue[q->tail++ % PD_QUEUE];
+
+			*w = works[i];
+			if (i == next)
+				next += q->ops->joint ? q->ops->joint(q, &works[i], n - i) : 1;
+			w->joined = next - i - 1;
 		}
 		pthread_cond_signal(&q->filled);
 		status = 0;
 	}
 	pthread_mutex_unlock(&q->lock);
 	return status;
-}
-
-int pd_queue_submit(struct pd_stream *stream, const struct pd_work *works, int n)
-{
-	return put(stream, works, n, false);
-}
-
-int pd_queue_submit_joined(struct pd_stream *stream, const struct pd_work *works, int n)
-{
-	return put(stream, works, n, true);
 }
 
 int pd_queue_open(struct pd_queue *q, struct pd_device *device, struct pd_gate *gate,

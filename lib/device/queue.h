@@ -16,8 +16,13 @@
 
 struct pd_queue;
 
-/* The stream's thread calls all of these. */
+/* The stream's thread calls all of these but joint(). */
 struct pd_queue_ops {
+	/*
+	 * Returns how many of n works that came together, from the first on, are one call of run(): the
+	 * others are joined to it.  NULL: 1.
+	 */
+	int (*joint)(const struct pd_queue *q, const struct pd_work *works, int n);
 	int (*begin)(struct pd_queue *q, struct pd_error *err);
 	/* Runs the work; pd_queue_item() returns the works that are joined to it. */
 	int (*run)(struct pd_queue *q, const struct pd_work *work, struct pd_error *err);
@@ -54,8 +59,5 @@ const struct pd_work *pd_queue_item(const struct pd_queue *q, int i);
 /* Sleeps until the event is done; -1 where it failed or never will be done. */
 int pd_queue_await(struct pd_queue *q, const struct pd_event *ev, struct pd_error *err);
 
-/*
- * These are stream.submit of a device: each work is a call of run() by itself, or all of them are one call.
- */
+/* This is stream.submit of a device. */
 int pd_queue_submit(struct pd_stream *stream, const struct pd_work *works, int n);
-int pd_queue_submit_joined(struct pd_stream *stream, const struct pd_work *works, int n);

@@ -19,7 +19,7 @@ struct pd_rehearsal {
 	bool evaluates;
 	enum pd_optimizer_kind update;
 	int moments;                    /* that the update moves */
-	bool joins;                     /* updates may come together with passes (pd_device_ops.joins) */
+	bool agrees, corrects, spares_vectors;  /* as the update says (struct pd_update) */
 	int64_t turns;                  /* passes of one kind come with so many combinations of buffers */
 };
 

@@ -11,7 +11,6 @@ static inline int pd_submit(struct pd_stream *stream, struct pd_work *work, enum
 			    struct pd_event *ev)
 {
 	work->kind = kind;
-	work->joined = 0;
 	work->ev = ev;
 	return stream->device->ops->stream.submit(stream, work, 1);
 }
@@ -146,34 +145,4 @@ static inline int pd_submit_call(struct pd_stream *stream, const struct pd_call 
 
 	work.call = *call;
 	return pd_submit(stream, &work, PD_WORK_CALL, ev);
-}
-
-/*
- * An iteration of a stage that sends nothing on: an update, the next microbatch's forward, and its
- * backward.
- */
-struct pd_iteration {
-	const struct pd_update *update;         /* NULL: none */
-	/* for forward and backward; neither an evaluation nor one part of backward */
-	const struct pd_pass *pass;
-	struct pd_event *updated, *forwarded, *ended;
-};
-
-/* Submits these works together. */
-static inline int pd_submit_iteration(struct pd_stream *stream, struct pd_net *net, const struct pd_iteration *it,
-				      int from, int count)
-{
-	struct pd_work works[3];
-	int n = 0;
-
-	if (it->update)
-		works[n++] = (struct pd_work){ .kind = PD_WORK_UPDATE, .ev = it->updated, .update = *it->update };
-	works[n++] = (struct pd_work){ .kind = PD_WORK_FORWARD, .ev = it->forwarded, .pass = *it->pass };
-	works[n++] = (struct pd_work){ .kind = PD_WORK_BACKWARD, .ev = it->ended, .pass = *it->pass };
-	for (int i = 0; i < n; i++) {
-		works[i].net = net;
-		works[i].from = from;
-		works[i].count = count;
-	}
-	return stream->device->ops->stream.submit(stream, works, n);
 }

@@ -103,7 +103,7 @@ enum pd_work_kind {
 
 struct pd_work {
 	enum pd_work_kind kind;
-	int joined;                     /* the queue's (queue.h) */
+	int joined;                     /* the queue's (queue.h): so many behind it are run with it */
 	struct pd_event *ev;            /* armed by the caller, completed when the work is done; NULL: none */
 	struct pd_net *net;             /* of passes, updates and squares */
 	int from, count;                /* of passes and updates: layers from to from + count - 1 (model numbers) */

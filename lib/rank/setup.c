@@ -107,7 +107,9 @@ static int rehearse(struct rank *rank, struct rank_part *part, const struct pd_n
 		.config = net, .evaluates = rank->job->test_microbatches > 0,
 		.update = rank->job->optimizer.kind,
 		.moments = pd_optimizer_moments(&rank->job->optimizer).count,
-		.joins = pd_optimizer_joins(&rank->job->optimizer, plan),
+		.agrees = pd_plan_agrees(plan),
+		.corrects = rank->job->optimizer.corrects && pd_schedule_delay(rank->schedule, part->stage) > 0,
+		.spares_vectors = rank->job->optimizer.spares_vectors,
 	};
 
 	if (!rank->device->ops->separate_memory || plan->rank_count == 1)

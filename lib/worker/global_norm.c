@@ -234,7 +234,8 @@ int worker_copy_now(struct pd_worker *w, void *to, const void *from, size_t byte
 	struct pd_event ev;
 
 	pd_event_arm(&ev);
-	if (pd_submit_copy(w->compute, to, from, bytes, way, &ev) != 0)
+	if (pd_submit_copy(w->compute, to, from, bytes, way, &ev) != 0 ||
+	    worker_hand_over(w) != 0)
 		return pd_error_failed(err, "%s: the device refused to copy", what);
 	pd_event_wait(&ev, w->config.gate);
 	return pd_event_failed(&ev) ? pd_gate_failed(w->config.gate, err, "%s", what) : 0;

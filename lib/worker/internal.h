@@ -97,19 +97,8 @@ struct sum {
 	 */
 	struct pd_scale *scale;
 	struct bucket_sum *buckets;
+	int64_t group;                  /* number in the phase of the group that has it, or will next */
 	int64_t backwards;              /* backwards of this replica so far */
-};
-
-/*
- * Work that was issued and is kept back, because what comes next may be queued with it (join.c).
- * It is an update, or a forward, or both in this order.
- */
-struct kept {
-	struct chunk *chunk;            /* whose work it is; NULL: there is none */
-	struct pd_update update;
-	struct pd_pass pass;            /* the forward */
-	int64_t microbatch;             /* the forward's */
-	struct pd_event *updated, *forwarded;   /* NULL: there is no update, no forward */
 };
 
 /* A range of a stage's gradients that its replicas sum by itself. */
@@ -168,7 +157,7 @@ struct pd_worker {
 	int replica, chunk_count;
 	struct chunk *chunks;
 	struct pd_stream *compute, *reduce, *load;      /* load is NULL if copies are on compute */
-	struct kept *kept;              /* NULL: the device takes work piece by piece */
+	struct pd_stream *behind;       /* the device's; compute, or what is behind it (batch.c) */
 	struct tied_weights *tied;	/* NULL: no layers have copies of shared parameters */
 	struct global_norm *global_norm; /* NULL: each stage updates by itself */
 	int64_t issued, retired;        /* operations since the worker was made */
@@ -282,6 +271,11 @@ void worker_fence_init(struct pd_worker *w, struct fence *fence, int count);
 void *worker_keep(struct pd_worker *w, int count, size_t bytes);
 int worker_memory_new(struct pd_worker *w, struct pd_error *err);
 void worker_memory_free(struct pd_worker *w);
+
+/* batch.c: returns a stream that keeps works for another one until they are handed over */
+struct pd_stream *worker_batch_new(struct pd_worker *w, struct pd_stream *stream);
+/* Submits what the compute stream keeps: 0, PD_AGAIN (it is still kept) or -1. */
+int worker_hand_over(struct pd_worker *w);
 
 /* issue.c: issues operations, in order; returns 1: some, 0: none, -1: failed */
 int worker_issue(struct pd_worker *w, struct pd_error *err);

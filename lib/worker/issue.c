@@ -41,9 +41,7 @@ static int issue(struct pd_worker *w, const struct pd_op *op, struct pd_error *e
 
 	if (!table[op->kind])
 		pd_bug("worker: nothing issues %s", pd_op_kind_name[op->kind]);
-	verdict = w->kept ? worker_queue_kept_before(w, op) : 0;
-	if (verdict == 0)
-		verdict = table[op->kind](w, worker_chunk(w, op->stage), op);
+	verdict = table[op->kind](w, worker_chunk(w, op->stage), op);
 	if (verdict > 0)
 		w->issued++;
 	if (verdict < 0)
@@ -97,7 +95,7 @@ int worker_issue(struct pd_worker *w, struct pd_error *err)
 {
 	int verdict = issue_all(w, err);
 
-	if (verdict < 0 || !w->kept || worker_queue_kept(w) == 0)
+	if (worker_hand_over(w) >= 0 || verdict < 0)
 		return verdict;
 	refused(w, &worker_entry(w, w->issued - 1)->op, err);
 	return -1;

@@ -60,9 +60,7 @@ static inline int worker_behind(struct pd_worker *w, struct pd_stream *stream,
 				const struct fence *fence)
 {
 	for (int i = 0; i < fence->count; i++) {
-		if (pd_event_done(&fence->events[i]) && w->config.gate)
-			continue;
-		if (pd_submit_wait(stream, &fence->events[i]) != 0)
+		if (!pd_event_done(&fence->events[i]) && pd_submit_wait(stream, &fence->events[i]) != 0)
 			return -1;
 	}
 	return 0;
@@ -93,13 +91,16 @@ static inline void worker_new_entry(struct pd_worker *w, const struct pd_op *op,
 	*worker_entry(w, w->issued) = (struct issued_op){ .op = *op, .fence = fence };
 }
 
-/* Returns the sum of the operation's group. */
-static inline struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c,
-					const struct pd_op *op)
+/* Returns the number of the operation's group in the phase. */
+static inline int64_t worker_group_of(const struct pd_worker *w, const struct chunk *c, const struct pd_op *op)
 {
-	int64_t group = w->config.schedule->group[c->index];
+	return (op->microbatch - w->phase.first) / w->config.schedule->group[c->index];
+}
 
-	return &c->sums[(op->microbatch - w->phase.first) / group % c->sum_count];
+/* Returns the sum of the operation's group. */
+static inline struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
+{
+	return &c->sums[worker_group_of(w, c, op) % c->sum_count];
 }
 
 /* Returns the memory of a microbatch from forward to backward. */
@@ -186,21 +187,6 @@ bool worker_may_add(struct pd_worker *w, struct chunk *c, const struct pd_op *op
  */
 int worker_add_gradients(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			 struct fence *made);
-
-/*
- * join.c: these do what the device's functions do.  An update or a forward may be queued with what
- * is issued next.
- */
-int worker_queue_update(struct pd_worker *w, struct chunk *c, const struct pd_update *update,
-			struct pd_event *ev);
-int worker_queue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
-			 const struct pd_pass *pass, struct pd_event *ev);
-int worker_queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_pass *pass,
-			  int from, int count, struct pd_event *ev);
-/* Queues what was kept back: 0 or -1. */
-int worker_queue_kept(struct pd_worker *w);
-/* Queues what was kept back, unless the operation that is issued next may be queued with it. */
-int worker_queue_kept_before(struct pd_worker *w, const struct pd_op *op);
 
 /* global_norm.c */
 int worker_issue_agree(struct pd_worker *w, struct chunk *c, const struct pd_op *op);

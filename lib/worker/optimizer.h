@@ -53,17 +53,6 @@ struct pd_optimizer {
 	bool one_phase;                 /* no update is made early at an epoch's end */
 };
 
-/*
- * Tells whether its updates may come together with passes (pd_device_ops.joins).  One that ranks agree on
- * makes the loss scale that is copied before the backward, and one that treats tensors differently takes a
- * kernel for each.
- */
-static inline bool pd_optimizer_joins(const struct pd_optimizer *o, const struct pd_plan *plan)
-{
-	return !pd_plan_agrees(plan) && !pd_optimizer_is(o->kind, PD_OPTIMIZER_NORMS) &&
-	       !o->spares_vectors;
-}
-
 static inline double pd_optimizer_residual(const struct pd_optimizer *o)
 {
 	return o->has_residual ? o->residual : o->hyper.momentum;

@@ -68,14 +68,18 @@ static int fill_outbox(struct pd_worker *w, struct chunk *c, struct microbatch *
 	return 1;
 }
 
-/* Tells whether a forward's inputs have come. */
-static bool arrived(const struct pd_worker *w, const struct chunk *c,
-		    const struct microbatch *microbatch)
+/*
+ * Keeps the loss scale of a group's gradients.  Its first forward does that, so that nothing is between a
+ * forward and its backward, unless another group still has the sum: then the first backward does.
+ */
+static int keep_scale(struct pd_worker *w, struct chunk *c, const struct pd_op *op, const struct pd_pass *pass)
 {
-	for (int i = 0; i < c->links_in_count; i++)
-		if (!worker_fence_done(&microbatch->received[i]))
-			return false;
-	return !w->load || worker_fence_done(&microbatch->loaded);
+	struct sum *sum = worker_sum_of(w, c, op);
+
+	if (!w->global_norm || sum->scale || sum->group != worker_group_of(w, c, op) || op->evaluate)
+		return 0;
+	sum->scale = worker_scale_of_sum(c, sum->gradients);
+	return pd_submit_copy(w->compute, sum->scale, pass->scale, sizeof(*sum->scale), PD_COPY_WITHIN, NULL);
 }
 
 int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
@@ -89,9 +93,6 @@ int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 		return 0;
 	if (!slot_left(w, c, holder))
 		return 0;
-	/* An update that was kept back for this forward does not wait for its inputs. */
-	if (w->kept && !arrived(w, c, microbatch) && worker_queue_kept(w) < 0)
-		return -1;
 	for (int i = 0; i < c->links_in_count; i++)
 		if (worker_behind(w, w->compute, &microbatch->received[i]) < 0)
 			return -1;
@@ -101,12 +102,15 @@ int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 	weights = op->evaluate || latest(w) ? pd_weights_newest(&c->weights, NULL)
 					    : pd_weights_read(&c->weights, op->version);
 	fill_pass(w, c, op, microbatch, weights, &pass);
+	if (keep_scale(w, c, op, &pass) != 0)
+		return -1;
 	holder->microbatch = microbatch;
 	if (op->evaluate)
 		microbatch->ended = &microbatch->forward;
 	worker_arm(w, &microbatch->forward);
 	worker_new_entry(w, op, &microbatch->forward);
-	if (worker_queue_forward(w, c, op, &pass, &microbatch->forward.events[0]) != 0)
+	if (pd_submit_forward(w->compute, c->net, &pass, c->stage->first_layer, c->stage->layer_count,
+			      &microbatch->forward.events[0]) != 0)
 		return -1;
 	return c->counts.outboxes > 0 ? fill_outbox(w, c, microbatch, &pass, holder) : 1;
 }
@@ -135,23 +139,17 @@ static void fill_backward(struct pd_worker *w, struct chunk *c, const struct pd_
 static int queue_backward(struct pd_worker *w, struct chunk *c, const struct pd_op *op,
 			  struct fence *fence, const struct pd_pass *pass)
 {
-	struct sum *sum = worker_sum_of(w, c, op);
 	int from = c->stage->first_layer, count = c->stage->layer_count;
 
 	if (op->bucket > 0) {
 		from = c->buckets[op->bucket - 1].first_layer;
 		count = c->buckets[op->bucket - 1].layer_count;
 	}
-	if (w->global_norm && sum->backwards == 0 && op->bucket <= 1) {
-		sum->scale = worker_scale_of_sum(c, sum->gradients);
-		if (pd_submit_copy(w->compute, sum->scale, pass->scale,
-						       sizeof(*sum->scale), PD_COPY_WITHIN,
-						       NULL) != 0)
-			return -1;
-	}
+	if (keep_scale(w, c, op, pass) != 0)
+		return -1;
 	worker_arm(w, fence);
 	worker_new_entry(w, op, fence);
-	return worker_queue_backward(w, c, pass, from, count, &fence->events[0]);
+	return pd_submit_backward(w->compute, c->net, pass, from, count, &fence->events[0]);
 }
 
 /*

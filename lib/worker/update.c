@@ -158,7 +158,7 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 
 	update.places = worker_places(w, c);
 	update.chunk = w->config.schedule->plan->chunk;
-	/* It comes when the one before has ended, not sooner, so that it can join what follows (join.c). */
+	/* It comes when the one before has ended, not sooner, so that it can join what follows. */
 	if (!worker_may_arm(w, fence) || !worker_ended(w, &c->step[c->step_turn]))
 		return 0;
 	if (before && worker_after(w, w->compute, before) < 0)
@@ -176,11 +176,13 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	for (int i = 0; i < c->bucket_count; i++)
 		sum->buckets[i].ready = NULL;
 	sum->scale = NULL;
+	sum->group += c->sum_count;
 	sum->backwards = 0;
 	c->step_turn = 1 - c->step_turn;
 	worker_arm(w, fence);
 	worker_new_entry(w, op, fence);
-	return worker_queue_update(w, c, &update, &fence->events[0]) == 0 ? 1 : -1;
+	return pd_submit_update(w->compute, c->net, &update, c->stage->first_layer, c->stage->layer_count,
+				&fence->events[0]) == 0 ? 1 : -1;
 }
 
 int64_t pd_worker_norm_count(const struct pd_worker *w, int i)

@@ -90,9 +90,11 @@ static int open_streams(struct pd_worker *w, struct pd_error *err)
 
 	for (int i = 0; i < w->chunk_count; i++)
 		reduces |= w->chunks[i].stage->replicas > 1;
-	w->compute = device->stream.open(w->config.device, err);
-	if (!w->compute)
+	w->behind = device->stream.open(w->config.device, err);
+	if (!w->behind)
 		return -1;
+	/* a net that splits backward has not rehearsed works that come together (device/rehearse.h) */
+	w->compute = device->joins && !w->config.schedule->splits ? worker_batch_new(w, w->behind) : w->behind;
 	/*
 	 * The sums of the all-reduce run beside the computation, not behind what is queued there.
 	 */
@@ -168,8 +170,6 @@ struct pd_worker *pd_worker_new(const struct pd_worker_config *config, struct pd
 	for (int s = 0; s < config->schedule->stage_count; s++)
 		if (w->sums_most <= (uint64_t)config->schedule->buckets[s])     /* and the norms */
 			w->sums_most = (uint64_t)config->schedule->buckets[s] + 1;
-	if (config->device->ops->joins && !config->schedule->splits)
-		w->kept = worker_keep(w, 1, sizeof(*w->kept));
 	if (worker_memory_new(w, err) < 0 || worker_tied_new(w, err) < 0 ||
 	    worker_global_norm_new(w, err) < 0 ||
 	    open_streams(w, err) < 0 || first_scales(w, err) < 0) {
@@ -194,8 +194,8 @@ void pd_worker_free(struct pd_worker *w)
 	pd_reduction_queue_release(&w->reductions);
 	if (w->reduce)
 		device->stream.close(w->reduce);
-	if (w->compute)
-		device->stream.close(w->compute);
+	if (w->behind)
+		device->stream.close(w->behind);
 	if (w->load)
 		device->stream.close(w->load);
 	worker_tied_free(w);
@@ -244,6 +244,7 @@ void pd_worker_begin(struct pd_worker *w, const struct pd_phase *phase, int64_t 
 			for (int b = 0; b < c->bucket_count; b++)
 				c->sums[k].buckets[b].ready = NULL;
 			c->sums[k].scale = NULL;
+			c->sums[k].group = k;
 			c->sums[k].backwards = 0;
 		}
 		if (!phase->evaluate && floor == phase->first)

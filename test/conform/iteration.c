@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An update, a forward and a backward that a device is given at once (pd_device_ops.joins)
+ * An update, a forward and a backward that a device is given at once (stream.submit)
  * compute the same bits as one by one, with numbers that change from one iteration to the next, with
  * times or without, with graphs or without, and after a rehearsal.  Each of the three has its own event.
  * On the emulated GPU an iteration that is repeated is one graph.
@@ -84,22 +84,35 @@ static struct pd_pass pass_of(struct chain *c)
 	};
 }
 
+/* Submits the update, if there is one, and the passes at once.  ev: one for each of the three, or NULL. */
+static int submit(struct chain *c, const struct pd_update *update, const struct pd_pass *pass, struct pd_event *ev)
+{
+	const struct stage *s = &c->stages[0];
+	static const enum pd_work_kind kinds[] = { PD_WORK_UPDATE, PD_WORK_FORWARD, PD_WORK_BACKWARD };
+	struct pd_work works[3];
+	int first = update ? 0 : 1;
+
+	for (int i = first; i < 3; i++) {
+		works[i] = (struct pd_work){ .kind = kinds[i], .net = s->net, .from = s->first, .count = s->count,
+					     .ev = ev ? &ev[i] : NULL, .pass = *pass };
+		if (i == 0)
+			works[i].update = *update;
+	}
+	return c->ops->stream.submit(c->stream, &works[first], 3 - first);
+}
+
 /* Runs the update of the step before and this step's passes, one by one or at once. */
 static bool step_once(struct chain *c, enum pd_optimizer_kind kind, int step, bool at_once)
 {
 	const struct pd_update update = update_of(c, kind, step - 1);
 	const struct pd_pass pass = pass_of(c);
 	struct pd_event ev[3];
-	const struct pd_iteration it = {
-		.update = step > 0 ? &update : NULL, .pass = &pass,
-		.updated = &ev[0], .forwarded = &ev[1], .ended = &ev[2],
-	};
 	struct stage *s = &c->stages[0];
 
 	for (int i = step > 0 ? 0 : 1; i < 3; i++)
 		pd_event_arm(&ev[i]);
 	if (at_once) {
-		pd_submit_iteration(c->stream, s->net, &it, s->first, s->count);
+		submit(c, step > 0 ? &update : NULL, &pass, ev);
 	} else {
 		if (step > 0)
 			pd_submit_update(c->stream, s->net, &update, s->first, s->count, &ev[0]);
@@ -123,7 +136,7 @@ static struct result train(const struct pd_device_ops *ops, const struct pd_mode
 	};
 	const struct pd_rehearsal what = {
 		.config = &config, .evaluates = kind == PD_ADAM, .update = kind,
-		.moments = pd_optimizer_rows[kind].moments, .joins = true,
+		.moments = pd_optimizer_rows[kind].moments,
 		.turns = 3,
 	};
 	struct chain *c = chain_open(ops, model, NULL, 0, BATCH, 5, 1);
@@ -208,8 +221,6 @@ static void test_full(const struct pd_device_ops *ops, const struct pd_model *mo
 	struct chain *c = chain_open(ops, model, NULL, 0, 1, 5, 1);
 	const struct pd_update update = update_of(c, PD_SGD, 0);
 	const struct pd_pass pass = pass_of(c);
-	const struct pd_iteration it = { .update = &update, .pass = &pass };
-	struct stage *s = &c->stages[0];
 	char *memory = ops->memory.alloc(c->device, 2, NULL);
 	struct pd_event go, done;
 	int fit = 0, more = 0, status = 0;
@@ -217,7 +228,7 @@ static void test_full(const struct pd_device_ops *ops, const struct pd_model *mo
 	pd_event_arm(&go);
 	pd_submit_wait(c->stream, &go);
 	while (status == 0) {
-		status = pd_submit_iteration(c->stream, s->net, &it, s->first, s->count);
+		status = submit(c, &update, &pass, NULL);
 		fit += status == 0;
 	}
 	while (pd_submit_copy(c->stream, memory, memory + 1, 1, PD_COPY_WITHIN, NULL) == 0)
@@ -242,7 +253,6 @@ static void test_failure(const struct pd_device_ops *ops, const struct pd_model 
 	float *x = pd_calloc((size_t)(BATCH * pd_shape_elements(&model->inputs[0].shape)),
 			     sizeof(*x));
 	int32_t y[BATCH] = { 1, 2, 3, 77, 1, 2 };
-	struct stage *s = &c->stages[0];
 	const struct pd_pass pass = pass_of(c);
 	struct pd_event ev[6];
 
@@ -251,12 +261,8 @@ static void test_failure(const struct pd_device_ops *ops, const struct pd_model 
 		pd_event_arm(&ev[i]);
 	for (int i = 0; i < 6; i += 3) {
 		const struct pd_update update = update_of(c, PD_SGD, 0);
-		const struct pd_iteration it = {
-			.update = &update, .pass = &pass, .updated = &ev[i],
-			.forwarded = &ev[i + 1], .ended = &ev[i + 2],
-		};
 
-		pd_submit_iteration(c->stream, s->net, &it, s->first, s->count);
+		submit(c, &update, &pass, &ev[i]);
 		for (int k = i; k < i + 3; k++)
 			pd_event_wait(&ev[k], &c->gate);
 	}
@@ -276,10 +282,6 @@ int main(void)
 	for (int i = 0; pd_devices[i]; i++) {
 		if (!chain_usable(pd_devices[i]))
 			continue;
-		if (!pd_devices[i]->joins) {
-			skip("it takes them one by one", pd_devices[i]->name);
-			continue;
-		}
 		for (int type = 0; type < chain_types(pd_devices[i]); type++)
 			if (chain_take(pd_devices[i], type))
 				test_device(pd_devices[i], branching);

@@ -124,6 +124,46 @@ static void test_iterations(void)
 	ok(seen_iteration(&pass, &update) == 1, "another slot");
 }
 
+/* Tests which works are one graph; the net is never looked into. */
+static void test_joint(void)
+{
+	struct pd_net *net = (struct pd_net *)memory;
+	struct pd_work row[] = {
+		{ .kind = PD_WORK_UPDATE, .net = net, .count = 5, .update = { .kind = PD_ADAM } },
+		{ .kind = PD_WORK_FORWARD, .net = net, .count = 5, .pass = some_pass() },
+		{ .kind = PD_WORK_BACKWARD, .net = net, .count = 5, .pass = some_pass() },
+		{ .kind = PD_WORK_COPY },
+	}, other[4];
+	struct pd_work *update = other, *forward = other + 1, *backward = other + 2;
+
+	ok(pd_graph_joint(row, 4) == 3 && pd_graph_joint(row, 3) == 3 && pd_graph_joint(row + 1, 3) == 2,
+	   "forward and backward are one, with an update before them or without");
+	ok(pd_graph_joint(row, 2) == 1 && pd_graph_joint(row + 1, 1) == 1 && pd_graph_joint(row + 2, 2) == 1,
+	   "but not unless all of them came");
+#define OTHER(change, joint_with_update, joint) do { \
+		memcpy(other, row, sizeof(row)); \
+		change; \
+		ok(pd_graph_joint(other, 4) == joint_with_update && pd_graph_joint(other + 1, 3) == joint, #change); \
+	} while (0)
+	OTHER(update->kind = PD_WORK_WAIT, 1, 2);
+	OTHER(update->net = NULL, 1, 2);
+	OTHER(update->count = 4, 1, 2);
+	OTHER(update->update.norm.vector = (double *)memory, 1, 2);
+	OTHER(update->update.delta = memory, 1, 2);
+	OTHER(update->update.spares_vectors = true, 1, 2);
+	OTHER(update->update.kind = PD_LARS, 1, 2);
+	OTHER(forward->pass.evaluate = true, 1, 1);
+	OTHER(forward->pass.again = true, 1, 1);
+	OTHER(forward->pass.first_sample = 704, 1, 1);
+	OTHER(forward->pass.slot = memory + 20, 1, 1);
+	OTHER(forward->pass.weights = memory + 20, 1, 1);
+	OTHER(backward->kind = PD_WORK_COPY, 1, 1);
+	OTHER(backward->net = NULL, 1, 1);
+	OTHER(backward->from = 1, 1, 1);
+	OTHER(backward->pass.part = PD_BACKWARD_INPUT, 1, 1);
+#undef OTHER
+}
+
 static void test_full(void)
 {
 	struct pd_pass pass = some_pass();
@@ -178,6 +218,7 @@ int main(void)
 	test_same();
 	test_different();
 	test_iterations();
+	test_joint();
 	test_full();
 	return done_testing();
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests what a worker gives to a device at once (lib/worker/join.c), in virtual time.  A device that
+ * Tests what a worker gives to a device at once (lib/worker/batch.c), in virtual time.  A device that
  * counts its works, and then does what the one below it does, has the same operations at the same times.
  * In a stage that sends nothing on, every forward, and every update that can be, comes with a backward.
  */
-#include "device/submit.h"
 #include "table.h"
 #include "tap.h"
 #include "virtual_run.h"
 
+#include "device/cuda/graph_cache.h"
 #include "device/sim/sim.h"
 
 #include <stdlib.h>
@@ -28,8 +28,11 @@ static const struct pd_phase phase = { .last = MICROBATCHES };
 
 static int submit(struct pd_stream *stream, const struct pd_work *works, int n)
 {
-	now.iterations += n > 1;
-	now.with_update += n > 1 && works->kind == PD_WORK_UPDATE;
+	for (int i = 0, joint; i < n; i += joint) {
+		joint = pd_graph_joint(&works[i], n - i);
+		now.iterations += joint > 1;
+		now.with_update += joint > 2;
+	}
 	for (int i = 0; i < n; i++)
 		if (works[i].kind == PD_WORK_FORWARD)
 			now.forwards[works[i].pass.first_sample / BATCH][works[i].from] += !works[i].pass.again;

@@ -185,7 +185,6 @@ int pd_cuda_look(const struct pd_cuda_look *with, cudaEvent_t past, int64_t *ns_
 /* --- stream.c */
 struct pd_stream *pd_cuda_stream_open(struct pd_device *device, struct pd_error *err);
 void pd_cuda_stream_close(struct pd_stream *stream);
-int pd_cuda_submit(struct pd_stream *stream, const struct pd_work *works, int n);
 
 /* --- poller.c: begins and ends the thread that completes events; all streams are closed */
 int pd_cuda_poller_open(struct pd_cuda_device *cuda, struct pd_error *err);

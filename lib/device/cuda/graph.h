@@ -3,7 +3,7 @@
  * When a pass comes for the second time, its work on a CUDA stream is captured as a graph; from
  * then on the graph is launched instead, and the GPU does not wait for the host between small
  * kernels.  Kernels and their order stay the same, and so do the bits.  An update, a forward and a
- * backward that come together (pd_device_ops.joins) are one graph.  Events that the graph
+ * backward that come together (pd_graph_joint()) are one graph.  Events that the graph
  * records say when the first two are done; if the graph is launched again before somebody looks,
  * they say it later.
  *

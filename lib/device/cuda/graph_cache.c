@@ -60,6 +60,38 @@ static bool same(const struct pd_graph_key *a, const struct pd_graph_key *b)
 	       a->gradient_out == b->gradient_out && same_update(a, b);
 }
 
+/* Tells whether the backward is the forward's, of the same layers. */
+static bool belong(const struct pd_work *forward, const struct pd_work *backward)
+{
+	const struct pd_pass *f = &forward->pass, *b = &backward->pass;
+	struct pd_graph_key key, other;
+
+	if (forward->kind != PD_WORK_FORWARD || backward->kind != PD_WORK_BACKWARD ||
+	    forward->net != backward->net || f->first_sample != b->first_sample ||
+	    f->evaluate || f->again || b->part != PD_BACKWARD_ALL)
+		return false;
+	key = pd_graph_key(f, false, forward->from, forward->count);
+	other = pd_graph_key(b, false, backward->from, backward->count);
+	return same(&key, &other);
+}
+
+/* One that ranks agree on makes a loss scale, and one that treats tensors differently takes several kernels. */
+static bool update_joins(const struct pd_work *update, const struct pd_work *forward)
+{
+	const struct pd_update *u = &update->update;
+
+	return update->kind == PD_WORK_UPDATE && update->net == forward->net && update->from == forward->from &&
+	       update->count == forward->count && !u->norm.vector && !u->delta && !u->spares_vectors &&
+	       !pd_optimizer_is(u->kind, PD_OPTIMIZER_NORMS);
+}
+
+int pd_graph_joint(const struct pd_work *works, int n)
+{
+	if (n > 1 && belong(&works[0], &works[1]))
+		return 2;
+	return n > 2 && belong(&works[1], &works[2]) && update_joins(&works[0], &works[1]) ? 3 : 1;
+}
+
 static uint64_t mix(uint64_t h, uint64_t v)
 {
 	h = (h ^ v) * UINT64_C(0x9E3779B97F4A7C15);

@@ -45,6 +45,12 @@ struct pd_graph_key pd_graph_key(const struct pd_pass *pass, bool backward, int 
 struct pd_graph_key pd_graph_key_of_iteration(const struct pd_pass *pass,
 					      const struct pd_update *update, int from,
 					      int count);
+/*
+ * Returns how many of n works that came together, from the first on, are one graph: a forward and its backward,
+ * with an update before them or without; or 1.  An update is joined if the graph can read all its numbers that
+ * change from device memory (struct pd_pass_numbers).
+ */
+int pd_graph_joint(const struct pd_work *works, int n);
 /* Counts one more such pass and returns its entry; NULL: the cache is full. */
 struct pd_graph_entry *pd_graph_cache_see(struct pd_graph_cache *repeats,
 					  const struct pd_graph_key *key);

@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "device/cuda/graph.h"
+#include "device/cuda/graph_cache.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -292,30 +293,13 @@ static void done(struct pd_queue *q, struct pd_event *ev, int64_t start_ns,
 		tell_waiting(q->gate);
 }
 
-static const struct pd_queue_ops queue_ops = { .begin = begin, .run = run, .done = done };
-
-/*
- * An update, if there is one, and the forward and backward behind it are joined, if a graph reads all numbers
- * that change from device memory (struct pd_pass_numbers).
- */
-static bool may_join(const struct pd_work *works, int n)
-{
-	const struct pd_update *update = works->kind == PD_WORK_UPDATE ? &works->update : NULL;
-	int passes = update ? 1 : 0;
-
-	return n == passes + 2 && works[passes].kind == PD_WORK_FORWARD &&
-	       works[passes + 1].kind == PD_WORK_BACKWARD &&
-	       (!update || (!update->norm.vector && !update->delta));
-}
-
 /* Where somebody asks how long each work takes, none are joined. */
-int pd_cuda_submit(struct pd_stream *stream, const struct pd_work *works, int n)
+static int joint(const struct pd_queue *q, const struct pd_work *works, int n)
 {
-	const struct pd_cuda_device *cuda = (struct pd_cuda_device *)stream->device;
-
-	return cuda->untimed && may_join(works, n) ? pd_queue_submit_joined(stream, works, n)
-						   : pd_queue_submit(stream, works, n);
+	return ((struct pd_cuda_device *)q->base.device)->untimed ? pd_graph_joint(works, n) : 1;
 }
+
+static const struct pd_queue_ops queue_ops = { .joint = joint, .begin = begin, .run = run, .done = done };
 
 /* ---- opening and closing ---- */
 
