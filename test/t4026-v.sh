@@ -21,6 +21,20 @@ v() {
 			(if .key < $p then .key else 2 * $p - 1 - .key end) as $q |
 			.value.replicas = $r | .value.ranks = [range($q * $r; ($q + 1) * $r)] | .value]'
 }
+# Eight stages whose slots are as large as each other: those of a rank share theirs.
+{
+	echo '{"format": "pd-model", "version": 1, "name": "even", "inputs": [
+	 {"name": "image", "dtype": "f32", "shape": [1, 28, 28]}, {"name": "label", "dtype": "i32", "shape": []}],
+	 "layers": [{"name": "mean", "kind": "adaptive_avgpool2d", "inputs": ["image"], "output_size": 4},
+	  {"name": "flat", "kind": "flatten", "inputs": ["mean"]},
+	  {"name": "fc1", "kind": "linear", "inputs": ["flat"], "out_features": 16},'
+	for n in 2 3 4 5 6 7 8; do
+		echo "{\"name\": \"fc$n\", \"kind\": \"linear\", \"inputs\": [\"fc$((n - 1))\"], \"out_features\": 16},"
+	done
+	echo '{"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc8", "label"]}]}'
+} >even.json
+profile even.json 2 >even
+v even 4 1 3 1 1 1 1 1 1 2 >even-4
 v residual 1 1 9 11 >1
 v residual 2 1 5 5 5 5 >2
 v residual 3 1 3 4 3 3 4 3 >3
@@ -44,14 +58,14 @@ zb-v+flush 4 1 2 4 uneven 2x2
 zb-v+flush 5 3
 zb-v+flush 8 4
 v-half+flush 3 2 3
-v-half+flush 8 4 2x2
+v-half+flush 8 4 2x2 even-4
 v-half+flush 45 4
 v-half+2bw 4 1 2 uneven
 v-half+2bw 8 3 4 2x2
 v-min+flush 2 2 3
 v-min+flush 8 4 2x2
 v-min+2bw 4 1 2
-v-min+2bw 8 3 4 2x2
+v-min+2bw 8 3 4 2x2 even-4
 dualpipe-v+flush 4 1 2 2x2
 dualpipe-v+flush 5 3
 dualpipe-v+flush 8 4

@@ -2,6 +2,7 @@
 #include "plan/arenas.h"
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "plan/sparse.h"
 
 const enum pd_arena_owner pd_arena_owner[PD_ARENAS] = {
@@ -41,6 +42,22 @@ void pd_arenas_of_stage(const struct pd_plan *plan, int stage, const struct pd_a
 	needs[PD_ARENA_##name] = (struct pd_arena_need){ (count), (each) };
 #include "plan/arenas.def"
 #undef PD_ARENA
+}
+
+bool pd_arenas_share(struct pd_arena_need *const *slots, int stages, int64_t count)
+{
+	int64_t apart = 0, largest = 0;
+
+	for (int i = 0; i < stages; i++) {
+		apart = pd_plus(apart, pd_times(slots[i]->count, slots[i]->each_bytes));
+		largest = pd_max(largest, slots[i]->each_bytes);
+	}
+	if (pd_times(count, largest) >= apart)
+		return false;
+	for (int i = 0; i < stages; i++)
+		slots[i]->count = 0;
+	*slots[0] = (struct pd_arena_need){ count, largest };
+	return true;
 }
 
 void pd_arenas_add(const struct pd_arena_need needs[PD_ARENAS], struct pd_memory *memory)

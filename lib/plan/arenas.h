@@ -37,5 +37,11 @@ struct pd_arena_need {
 void pd_arenas_of_stage(const struct pd_plan *plan, int stage, const struct pd_arena_counts *has,
 			const struct pd_stage_memory *sizes, struct pd_arena_need needs[PD_ARENAS]);
 
+/*
+ * Has the stages of a rank, whose needs of slots these are, share so many, each as large as the largest of theirs,
+ * if that takes less: all of them then stand in the first one's needs.  Tells whether they do.
+ */
+bool pd_arenas_share(struct pd_arena_need *const *slots, int stages, int64_t count);
+
 /* Adds a stage's arenas to what its rank has; total_bytes, too. */
 void pd_arenas_add(const struct pd_arena_need needs[PD_ARENAS], struct pd_memory *memory);

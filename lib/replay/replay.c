@@ -85,6 +85,7 @@ static void counts_of_stages(const struct replay *replay, const struct pd_replay
 		if (options->phase_count > 0)
 			continue;
 		counts->slots = counts->slots < most ? counts->slots : (int)most;
+		counts->pool = counts->pool < chunks * most ? counts->pool : (int)(chunks * most);
 		counts->inboxes = counts->inboxes < most ? counts->inboxes : (int)most;
 	}
 }

@@ -11,6 +11,7 @@ void pd_buffer_counts_of_stage(const struct pd_schedule *schedule, int stage,
 {
 	*out_p = (struct pd_buffer_counts){
 		.slots = pd_schedule_slots(schedule, stage, false),
+		.pool = pd_schedule_pool(schedule, stage),
 		.kept = pd_plan_reruns_some(schedule->plan, stage) ? pd_schedule_in_flight(schedule, stage, false) : 0,
 		.inboxes = pd_schedule_inboxes(schedule, stage, false),
 		.arriving = PD_PASSAGES, .leaving = pd_schedule_leaving(schedule, stage),
@@ -36,9 +37,9 @@ int64_t pd_buffer_counts_turns(const struct pd_buffer_counts *c)
 {
 	int64_t passages = least_multiple(c->arriving, c->leaving), kept = c->kept > 0 ? c->kept : 1;
 
-	/* a list's microbatches take what has been free for longest, in any order */
-	if (c->buffers)
-		return (int64_t)c->slots * kept * c->inboxes * passages * c->versions;
+	/* what has been free for longest may be any, in a list, or where stages share slots */
+	if (c->buffers || c->pool != c->slots)
+		return (int64_t)c->pool * kept * c->inboxes * passages * c->versions;
 	return least_multiple(least_multiple(least_multiple(c->slots, kept), c->inboxes), passages) * c->versions;
 }
 
@@ -79,6 +80,18 @@ static void stock_init(struct stock *stock, int least)
 	stock->free = pd_grow(NULL, &stock->capacity, (size_t)least, sizeof(*stock->free));
 	for (int i = 0; i < least; i++)
 		put_back(stock, i);
+}
+
+/* Buffers of which it does not matter here who has which. */
+struct in_use {
+	int now, most;
+};
+
+static void use(struct in_use *in_use, int by)
+{
+	in_use->now += by;
+	if (in_use->now > in_use->most)
+		in_use->most = in_use->now;
 }
 
 /* Versions of the weights that are live, as pd_weights counts them, and the readers of each. */
@@ -123,14 +136,15 @@ struct walk {
 	bool recompute, keeps;          /* keeps: some layers are not computed again */
 	int64_t replicas;
 	struct pd_buffer_counts *counts;
-	struct stock inboxes, slots, kept, outboxes, arriving, leaving;
+	struct in_use slots, *pool;     /* the pool is the rank's */
+	struct stock inboxes, kept, outboxes, arriving, leaving;
 	struct versions versions;
 	int *to_send;                   /* per microbatch: gradients not yet sent */
 	int *to_leave;                  /* per microbatch: activations not yet sent */
 };
 
 static void walk_init(struct walk *w, const struct pd_schedule *schedule, int64_t microbatches,
-		      int stage, bool evaluates, struct pd_buffer_counts *counts)
+		      int stage, bool evaluates, struct in_use *pool, struct pd_buffer_counts *counts)
 {
 	int64_t replicas = schedule->plan->stages[stage].replicas;
 	size_t most = (size_t)((microbatches + replicas - 1) / replicas);
@@ -138,8 +152,8 @@ static void walk_init(struct walk *w, const struct pd_schedule *schedule, int64_
 	*counts = (struct pd_buffer_counts){ .buffers = pd_calloc(most, sizeof(*counts->buffers)),
 					     .loads = pd_calloc(most, sizeof(*counts->loads)) };
 	for (size_t i = 0; i < most; i++)
-		counts->buffers[i] = (struct pd_buffers){ -1, -1, -1, -1, -1, -1, -1 };
-	*w = (struct walk){ .schedule = schedule, .stage = stage, .replicas = replicas,
+		counts->buffers[i] = (struct pd_buffers){ -1, -1, -1, -1, -1 };
+	*w = (struct walk){ .schedule = schedule, .stage = stage, .replicas = replicas, .pool = pool,
 			    .ins = schedule->wiring->in_count[stage], .counts = counts,
 			    .outs = schedule->wiring->out_count[stage],
 			    .recompute = schedule->plan->stages[stage].recompute,
@@ -147,7 +161,8 @@ static void walk_init(struct walk *w, const struct pd_schedule *schedule, int64_
 			    .to_send = pd_calloc(most, sizeof(int)),
 			    .to_leave = pd_calloc(most, sizeof(int)) };
 	stock_init(&w->inboxes, evaluates ? pd_schedule_inboxes(schedule, stage, true) : 1);
-	stock_init(&w->slots, evaluates ? pd_schedule_slots(schedule, stage, true) : 1);
+	w->slots.most = evaluates ? pd_schedule_slots(schedule, stage, true) : 1;
+	pool->most += w->slots.most;
 	stock_init(&w->kept, w->keeps);
 	stock_init(&w->outboxes, evaluates ? pd_schedule_outboxes(schedule, stage) : 0);
 	stock_init(&w->arriving, PD_PASSAGES);
@@ -158,14 +173,14 @@ static void walk_init(struct walk *w, const struct pd_schedule *schedule, int64_
 static void walk_end(struct walk *w)
 {
 	w->counts->inboxes = w->inboxes.made;
-	w->counts->slots = w->slots.made;
+	w->counts->slots = w->slots.most;
+	w->counts->pool = w->pool->most;
 	w->counts->kept = w->kept.made;
 	w->counts->outboxes = w->outboxes.made;
 	w->counts->arriving = w->arriving.made;
 	w->counts->leaving = w->leaving.made;
 	w->counts->versions = w->versions.most;
 	free(w->inboxes.free);
-	free(w->slots.free);
 	free(w->kept.free);
 	free(w->outboxes.free);
 	free(w->arriving.free);
@@ -179,6 +194,12 @@ static void take_once(struct stock *stock, int32_t *mine)
 {
 	if (*mine < 0)
 		*mine = take_buffer(stock);
+}
+
+static void use_slots(struct walk *w, int by)
+{
+	use(&w->slots, by);
+	use(w->pool, by);
 }
 
 /*
@@ -197,19 +218,16 @@ static void back(struct walk *w, struct pd_buffers *mine, const struct pd_op *op
 }
 
 /*
- * Enters a forward.  With recomputation it only works in a slot, after all earlier uses and before
- * all later ones; its outputs go into an outbox.
+ * Enters a forward.  With recomputation it only works in a slot; its outputs go into an outbox.
  */
 static void forth(struct walk *w, struct pd_buffers *mine, int64_t i)
 {
-	if (!w->recompute) {
-		take_once(&w->slots, &mine->slot);
+	use_slots(w, 1);
+	if (!w->recompute)
 		return;
-	}
+	use_slots(w, -1);
 	if (w->keeps)
 		take_once(&w->kept, &mine->kept);
-	mine->work = take_buffer(&w->slots);
-	put_back(&w->slots, mine->work);
 	w->to_leave[i] = w->outs;
 	if (w->outs > 0)
 		mine->outbox = take_buffer(&w->outboxes);
@@ -221,7 +239,7 @@ static void end(struct walk *w, const struct pd_buffers *mine, const struct pd_o
 	if (op->more)
 		return;
 	put_back(&w->inboxes, mine->inbox);
-	put_back(&w->slots, mine->slot);
+	use_slots(w, -1);
 	if (w->keeps)
 		put_back(&w->kept, mine->kept);
 	if (w->schedule->plan->weights != PD_WEIGHTS_LATEST)
@@ -251,7 +269,7 @@ static void follow(struct walk *w, const struct pd_op *op)
 			put_back(&w->outboxes, mine->outbox);
 		break;
 	case PD_OP_recompute:
-		take_once(&w->slots, &mine->slot);
+		use_slots(w, 1);
 		break;
 	case PD_OP_recv_gradient:
 		take_once(&w->arriving, &mine->arriving);
@@ -284,12 +302,13 @@ void pd_buffer_counts_of_list(const struct pd_schedule *schedule, const struct p
 	struct pd_phase phase = { .last = lists->microbatches };
 	int chunks = pd_schedule_chunks(schedule, rank), stages[chunks];
 	struct walk walks[chunks], *at;
+	struct in_use pool = { 0 };
 	struct pd_list_cursor cursor;
 	struct pd_op op;
 
 	pd_schedule_stages(schedule, rank, stages);
 	for (int c = 0; c < chunks; c++)
-		walk_init(&walks[c], schedule, lists->microbatches, stages[c], evaluates,
+		walk_init(&walks[c], schedule, lists->microbatches, stages[c], evaluates, &pool,
 			  &buffer_counts[c]);
 	pd_list_begin(&cursor, &lists->ranks[rank], &phase);
 	while (pd_list_next(&cursor, &op)) {

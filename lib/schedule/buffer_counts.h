@@ -15,10 +15,8 @@
 /* The buffers of a microbatch. */
 struct pd_buffers {
 	int32_t inbox;                  /* from the first arrival to the end of its backward */
-	int32_t slot;                   /* from its forward (recompute) to the end of its backward */
 	int32_t kept;                   /* with recomputation in part, from its forward to the end of its
 					   backward */
-	int32_t work;                   /* with recomputation, the slot of its forward alone */
 	int32_t outbox;                 /* with recomputation, from its forward to the last send */
 	int32_t arriving;               /* gradients, from the first arrival to the backward that
 					   uses them */
@@ -26,7 +24,10 @@ struct pd_buffers {
 };
 
 struct pd_buffer_counts {
-	int slots, inboxes, arriving, leaving;
+	int slots;                      /* from forward (recompute) to the end of backward; a microbatch has the
+					   one that has been free for longest */
+	int pool;                       /* slots that are enough for all stages of the rank, as they come */
+	int inboxes, arriving, leaving;
 	int kept;                       /* 0 where the stage does not recompute in part */
 	int outboxes;                   /* 0 where the stage does not recompute */
 	int versions;                   /* of the weights */

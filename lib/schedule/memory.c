@@ -75,10 +75,11 @@ bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 			   const struct pd_buffer_counts *buffer_counts,
 			   const struct pd_moments *moments, struct pd_memory *out_p)
 {
-	struct pd_arena_need needs[PD_ARENAS];
 	struct pd_memory memory = { .total_bytes = 0 };
 	const struct pd_profile *profile = pd_plan_profile_of(schedule->plan, rank);
 	int chunks = pd_schedule_chunks(schedule, rank), stages[chunks];
+	struct pd_arena_need needs[chunks][PD_ARENAS], *slots[chunks];
+	bool own = schedule->plan->profile->memory.model == PD_MEMORY_OWN;
 	int64_t rank_bytes = 0;
 	bool exact = true;
 
@@ -86,16 +87,20 @@ bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 	for (int i = 0; i < chunks; i++) {
 		struct pd_stage_memory stage;
 
-		if (schedule->plan->profile->memory.model != PD_MEMORY_OWN) {
+		if (!own) {
 			add_elsewhere(schedule, profile, stages[i], &memory);
 			exact = false;
 			continue;
 		}
 		pd_memory_of_stage(schedule->plan, profile, schedule->wiring, stages[i], &stage);
-		pd_schedule_arenas(schedule, stages[i], &buffer_counts[i], moments, &stage, needs);
-		pd_arenas_add(needs, &memory);
+		pd_schedule_arenas(schedule, stages[i], &buffer_counts[i], moments, &stage, needs[i]);
+		slots[i] = &needs[i][PD_ARENA_slot];
 		exact &= stage.exact;
 	}
+	if (own)
+		pd_arenas_share(slots, chunks, buffer_counts[0].pool);
+	for (int i = 0; i < chunks && own; i++)
+		pd_arenas_add(needs[i], &memory);
 	if (pd_plan_agrees(schedule->plan))
 		rank_bytes = vectors(schedule->plan);
 	rank_bytes = pd_plus(rank_bytes, arriving_copies(schedule->plan,

@@ -58,6 +58,38 @@ static void take_block(struct pd_schedule *schedule, const struct pd_order_block
 		table->slots.of[k] = block->slot[k];
 }
 
+/* Returns the multiples of the step from a slot to the next one at most. */
+static int64_t steps_to(const struct pd_schedule *schedule, int64_t slot)
+{
+	int64_t step = schedule->table->step;
+
+	return slot >= 0 ? slot / step : -((-slot + step - 1) / step);
+}
+
+/* Returns how many microbatches of a stage have a slot of memory while its rank computes in slot t. */
+static int64_t held_at(const struct pd_schedule *schedule, int s, int64_t t)
+{
+	bool again = schedule->plan->stages[s].recompute;
+	int64_t forward = t - *slot_of(schedule, PD_ORDER_F, s);
+	int64_t from = again ? t - *slot_of(schedule, PD_ORDER_I, s) : forward;
+
+	return steps_to(schedule, from) - steps_to(schedule, t - 1 - *slot_of(schedule, PD_ORDER_W, s)) +
+	       (again && forward % schedule->table->step == 0);
+}
+
+/* Returns the most that the two stages of a rank hold at once. */
+static int pool_of(const struct pd_schedule *schedule, int s)
+{
+	int64_t most = 0;
+
+	for (int64_t t = 0; t < schedule->table->step; t++) {
+		int64_t held = held_at(schedule, s, t) + held_at(schedule, schedule->stage_count - 1 - s, t);
+
+		most = held > most ? held : most;
+	}
+	return (int)most;
+}
+
 static int shape_open(struct pd_schedule *schedule, void (*make)(int positions, struct pd_order_block *block),
 		      struct pd_error *err)
 {
@@ -77,6 +109,7 @@ static int shape_open(struct pd_schedule *schedule, void (*make)(int positions, 
 	for (int s = 0; s < schedule->stage_count; s++) {
 		schedule->slots[s] = pd_count_in_flight(schedule, s, enough);
 		schedule->kept[s] = pd_count_kept(schedule, s, enough);
+		schedule->pool[s] = pool_of(schedule, s);
 		schedule->warmup[s] = schedule->first[s] = schedule->slots[s] - 1;
 		if (schedule->agrees)
 			schedule->delay[s] = late;

@@ -35,6 +35,14 @@ static int64_t round_of(const struct pd_schedule *schedule)
 	return said == 0 ? p : said < most ? said : most;
 }
 
+/* Returns how many forwards of all its stages the rank of a stage does ahead of its backwards, if there are as many. */
+static int64_t warmup_of(const struct pd_schedule *schedule, int s)
+{
+	int64_t p = schedule->positions;
+
+	return 2 * (p - 1 - s % p) + (schedule->chunks - 1) * round_of(schedule);
+}
+
 static int shape(struct pd_schedule *schedule, struct pd_error *err)
 {
 	int64_t local = pd_pattern_local(schedule), p = schedule->positions, v = schedule->chunks;
@@ -48,7 +56,10 @@ static int shape(struct pd_schedule *schedule, struct pd_error *err)
 	/* forwards, backwards, and the way up and down */
 	schedule->group_span = SLOT * 4 * (whole * v + v * g + p);
 	for (int s = 0; s < schedule->stage_count; s++) {
+		int64_t ahead = warmup_of(schedule, s) + 1;
+
 		schedule->slots[s] = pd_count_in_flight(schedule, s, local < ENOUGH * g ? local : ENOUGH * g);
+		schedule->pool[s] = (int)(ahead < local * v ? ahead : local * v);
 		schedule->warmup[s] = schedule->first[s] = schedule->slots[s] - 1;
 	}
 	return 0;
@@ -59,10 +70,9 @@ static int64_t tick(const struct pd_schedule *schedule, enum pd_compute what, in
 	int64_t p = schedule->positions, v = schedule->chunks, q = s % p, c = s / p, g = round_of(schedule);
 	int64_t i = n / pd_pattern_replicas(schedule, s), round = i / g * g * v + i % g;
 	int64_t up = round + c * g, down = round + (v - 1 - c) * g;
-	int64_t warmup = 2 * (p - 1 - q) + (v - 1) * g;
 
 	return what != PD_COMPUTE_FORWARD ? SLOT * (2 * down + 2 * (p - 1 - q) + 1) + 8
-				       : SLOT * (2 * (up - warmup) + 2 * (p - 1 - q)) + 4;
+				       : SLOT * (2 * (up - warmup_of(schedule, s)) + 2 * (p - 1 - q)) + 4;
 }
 
 static int64_t unused(const struct pd_schedule *schedule, int s, int64_t n)

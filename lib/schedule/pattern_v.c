@@ -109,8 +109,8 @@ static int64_t tick(const struct pd_schedule *schedule, enum pd_compute what, in
 }
 
 /*
- * All F_s precede the first W_s by 2p - s, and more are never in flight.  At the end, I_q wait in parts 5 and 6, and
- * I_z in part 5, until their W.
+ * All F_s precede the first W_s by 2p - s, and more are never in flight; of both stages together, 2p.  At the end,
+ * I_q wait in parts 5 and 6, and I_z in part 5, until their W.
  */
 static int shape(struct pd_schedule *schedule, struct pd_error *err)
 {
@@ -124,6 +124,7 @@ static int shape(struct pd_schedule *schedule, struct pd_error *err)
 		int64_t held = 2 * p - s, q = s < p ? s : 2 * p - 1 - s;
 
 		schedule->slots[s] = (int)(held < m ? held : m);
+		schedule->pool[s] = 2 * (int)p;
 		schedule->kept[s] = (int)(s < p ? q + 1 : q > 0 ? q : 1);
 		schedule->warmup[s] = schedule->first[s] = schedule->slots[s] - 1;
 	}

@@ -38,6 +38,24 @@ int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evalua
 	return schedule->plan->stages[stage].recompute && kept < slots ? kept : slots;
 }
 
+int pd_schedule_pool(const struct pd_schedule *schedule, int stage)
+{
+	int rank = schedule->plan->stages[stage].ranks[0], chunks = pd_schedule_chunks(schedule, rank), stages[chunks];
+	int apart = 0, again = 0, evaluated = 0, pool = schedule->pool[stage];
+
+	pd_schedule_stages(schedule, rank, stages);
+	for (int c = 0; c < chunks; c++) {
+		bool at_once = schedule->plan->stages[stages[c]].recompute && !schedule->splits;
+
+		*(at_once ? &again : &apart) += pd_schedule_slots(schedule, stages[c], false);
+		evaluated += pd_schedule_slots(schedule, stages[c], true);
+	}
+	apart += again > 0;
+	if (pool == 0 || pool > apart)
+		return apart;
+	return pool > evaluated ? pool : evaluated;
+}
+
 static int64_t at_least(int64_t version, int64_t floor)
 {
 	return version > floor ? version : floor;
@@ -249,6 +267,7 @@ static struct pd_schedule *placed(const struct pd_plan *plan)
 	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
 	schedule->kept = pd_calloc(n, sizeof(*schedule->kept));
 	schedule->outboxes = pd_calloc(n, sizeof(*schedule->outboxes));
+	schedule->pool = pd_calloc(n, sizeof(*schedule->pool));
 	schedule->evaluated = pd_calloc(n, sizeof(*schedule->evaluated));
 	schedule->leads = pd_calloc(n, sizeof(*schedule->leads));
 	schedule->lingers = pd_calloc(n, sizeof(*schedule->lingers));
@@ -303,6 +322,7 @@ void pd_schedule_free(struct pd_schedule *schedule)
 	free(schedule->slots);
 	free(schedule->kept);
 	free(schedule->outboxes);
+	free(schedule->pool);
 	free(schedule->evaluated);
 	free(schedule->leads);
 	free(schedule->lingers);

@@ -103,7 +103,8 @@ struct pd_schedule {
 	struct pd_slot_table *table;    /* of kinds whose slots are in one; or NULL */
 	int *slots;                     /* most microbatches in flight at a replica */
 	int *kept;                      /* the most between backward and the gradients of weights */
-	int *evaluated;                 /* the same in an evaluation */
+	int *pool;                      /* slots that all stages of its rank need together; 0: they are alone */
+	int *evaluated;                 /* microbatches in flight in an evaluation */
 	int64_t *leads;                 /* in an evaluation: spans by which forwards are ahead of the
 					   last stage's (tick.c) */
 	int64_t *lingers;               /* in an evaluation: ticks from a forward until its inbox is
@@ -146,6 +147,11 @@ void pd_schedule_free(struct pd_schedule *schedule);
  */
 int pd_schedule_in_flight(const struct pd_schedule *schedule, int stage, bool evaluate);
 int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate);
+/*
+ * Returns how many slots are enough for all stages of the stage's rank, if any of them may have any: at most the sum
+ * of their own.
+ */
+int pd_schedule_pool(const struct pd_schedule *schedule, int stage);
 int pd_schedule_inboxes(const struct pd_schedule *schedule, int stage, bool evaluate);
 /*
  * Returns how many microbatches' activations a replica holds in outboxes while they are sent, if

@@ -52,6 +52,26 @@ static int check_size(const struct pd_schedule *schedule, int64_t microbatches, 
 			      schedule->stage_count);
 }
 
+/* Counts the slots that the stages of each position use at once, along its list. */
+static void set_pools(struct pd_schedule *schedule, const struct pd_order *order)
+{
+	for (int q = 0; q < order->positions; q++) {
+		const struct pd_order_list *list = &order->lists[q];
+		int in_use = 0, most = 0;
+
+		for (const struct pd_order_op *op = list->ops; op < list->ops + list->count; op++) {
+			bool forward = op->pass == PD_ORDER_F, again = schedule->plan->stages[op->stage].recompute;
+
+			in_use += forward || (again && op->pass != PD_ORDER_W);
+			most = in_use > most ? in_use : most;
+			in_use -= forward ? again : op->pass != PD_ORDER_I;
+		}
+		for (int s = 0; s < schedule->stage_count; s++)
+			if (order->position_of[s] == q)
+				schedule->pool[s] = most;
+	}
+}
+
 int pd_slot_table_shape(struct pd_schedule *schedule, const struct pd_order *order, struct pd_error *err)
 {
 	struct pd_slot_table *table = schedule->table = pd_zalloc(sizeof(*table));
@@ -71,6 +91,7 @@ int pd_slot_table_shape(struct pd_schedule *schedule, const struct pd_order *ord
 		schedule->kept[s] = pd_count_kept(schedule, s, count);
 		schedule->warmup[s] = schedule->first[s] = schedule->slots[s] - 1;
 	}
+	set_pools(schedule, order);
 	return 0;
 }
 

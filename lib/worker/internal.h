@@ -35,6 +35,7 @@ struct fence {
 struct microbatch {
 	struct chunk *chunk;
 	void *inbox;
+	struct slot *slot;              /* of its newest forward or recompute */
 	struct fence *received;		/* per link in */
 	struct fence *sent;		/* per link out */
 	struct fence *ended;		/* that of the last operation to use the inbox, or NULL */
@@ -54,6 +55,13 @@ struct microbatch {
 struct slot {
 	void *memory;
 	struct microbatch *microbatch;	/* the last one that used it, or NULL */
+};
+
+/* Slots that a stage, or all stages of the rank, take and give back in the order of the list. */
+struct pool {
+	struct slot *slots;
+	struct slot **free;             /* a ring of `count`: those that are free, for longest first */
+	int count, first, free_count;
 };
 
 /* A buffer for gradients that arrive or leave. */
@@ -115,16 +123,15 @@ struct chunk {
 	const struct pd_stage *stage;
 	int index, replicas;            /* of the stage */
 	struct microbatch *microbatches;
-	struct slot *slots;
+	struct pool *pool, own_pool;
 	void **kept;                    /* counts.kept of them: what layers keep that are not computed
 					   again */
 	struct slot *outboxes;          /* counts.outboxes of them, each of outbox_bytes */
 	struct gradient_buffer *in, *out; /* gradients that arrive, that leave */
-	/* the number used in turn in this phase; 0: a list assigns them to microbatches */
-	int slot_turn, microbatch_turn;
+	int evaluated_first, evaluated_turn;    /* slots of the pool that an evaluation uses in turn */
+	int microbatch_turn;            /* the same of inboxes; 0: a list assigns them to microbatches */
 	int links_in_count, links_out_count;
 	struct stage_link *links_in, *links_out;
-	int64_t recomputed;             /* recomputes of this phase so far */
 	struct pd_buffer_counts counts;	/* how many buffers there are, and which microbatch has
 					   which */
 	struct pd_net *net;

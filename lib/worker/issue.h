@@ -103,20 +103,30 @@ static inline struct sum *worker_sum_of(struct pd_worker *w, struct chunk *c, co
 	return &c->sums[worker_group_of(w, c, op) % c->sum_count];
 }
 
-/* Returns the memory of a microbatch from forward to backward. */
-static inline struct slot *worker_slot(struct pd_worker *w, struct chunk *c,
-				       const struct pd_op *op)
+/* Returns the slot that a forward or a recompute, which is issued next, works in. */
+static inline struct slot *worker_next_slot(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
-	int64_t i = worker_local_number(w, c, op);
+	return op->evaluate ? &c->pool->slots[c->evaluated_first + worker_local_number(w, c, op) % c->evaluated_turn]
+			    : c->pool->free[c->pool->first];
+}
 
-	/*
-	 * With recomputation a forward leaves nothing in its slot, which the next recompute will
-	 * have.
-	 */
-	if (c->stage->recompute && op->kind == PD_OP_forward)
-		return &c->slots[c->slot_turn ? c->recomputed % c->slot_turn
-					      : c->counts.buffers[i].work];
-	return &c->slots[c->slot_turn ? i % c->slot_turn : c->counts.buffers[i].slot];
+/* Takes that slot for the microbatch until the end of its backward. */
+static inline void worker_take_slot(struct chunk *c)
+{
+	struct pool *pool = c->pool;
+
+	if (pool->free_count == 0)
+		pd_bug("worker: the slots of stage %d are all taken", c->index);
+	pool->first = pool->first + 1 < pool->count ? pool->first + 1 : 0;
+	pool->free_count--;
+}
+
+static inline void worker_give_slot(struct chunk *c, struct slot *slot)
+{
+	struct pool *pool = c->pool;
+	int end = pool->first + pool->free_count++;
+
+	pool->free[end < pool->count ? end : end - pool->count] = slot;
 }
 
 /* Returns what layers keep of a microbatch that are not computed again; NULL: all layers are. */
@@ -126,18 +136,15 @@ static inline void *worker_kept(struct pd_worker *w, struct chunk *c, const stru
 
 	if (c->counts.kept == 0)
 		return NULL;
-	return c->kept[c->slot_turn ? i % c->counts.kept : c->counts.buffers[i].kept];
+	return c->kept[c->microbatch_turn ? i % c->counts.kept : c->counts.buffers[i].kept];
 }
 
-/* Returns where a microbatch's outputs stay until they are sent: its slot, or an outbox. */
-static inline struct slot *worker_holder(struct pd_worker *w, struct chunk *c,
-					 const struct pd_op *op)
+/* Returns where the outputs of a microbatch of a stage that recomputes stay until they are sent. */
+static inline struct slot *worker_outbox(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
 	int64_t i = worker_local_number(w, c, op);
 
-	if (c->counts.outboxes == 0)
-		return worker_slot(w, c, op);
-	return &c->outboxes[c->slot_turn ? i % c->counts.outboxes : c->counts.buffers[i].outbox];
+	return &c->outboxes[c->microbatch_turn ? i % c->counts.outboxes : c->counts.buffers[i].outbox];
 }
 
 /* Returns the buffer for a microbatch's gradients that arrive. */

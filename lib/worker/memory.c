@@ -96,9 +96,8 @@ static struct stage_link *stage_links_new(struct pd_worker *w, const int *links,
 	return stage_links;
 }
 
-static void slots_new(struct pd_worker *w, struct chunk *c)
+static void microbatches_new(struct pd_worker *w, struct chunk *c)
 {
-	c->slots = worker_keep(w, c->counts.slots, sizeof(*c->slots));
 	c->kept = worker_keep(w, c->counts.kept, sizeof(*c->kept));
 	c->outboxes = worker_keep(w, c->counts.outboxes, sizeof(*c->outboxes));
 	c->microbatches = worker_keep(w, c->counts.inboxes, sizeof(*c->microbatches));
@@ -154,7 +153,7 @@ static void **arena_of(struct chunk *c, enum pd_arena_kind kind, int i)
 	case PD_ARENA_state:
 		return &c->state;
 	case PD_ARENA_slot:
-		return &c->slots[i].memory;
+		return &c->pool->slots[i].memory;
 	case PD_ARENA_kept:
 		return &c->kept[i];
 	case PD_ARENA_inbox:
@@ -193,14 +192,43 @@ static struct pd_stage_memory sizes_of(const struct pd_worker *w, const struct c
 	};
 }
 
-static int arenas_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
+static void set_arenas(struct pd_worker *w, struct chunk *c)
 {
-	const struct pd_arena_need *versions = &c->arenas[PD_ARENA_weights];
 	struct pd_moments moments = pd_optimizer_moments(&w->config.optimizer);
 	struct pd_stage_memory sizes = sizes_of(w, c);
 
-	c->delay = pd_schedule_delay(w->config.schedule, c->index);
 	pd_schedule_arenas(w->config.schedule, c->index, &c->counts, &moments, &sizes, c->arenas);
+}
+
+/* Makes the pools of slots: one of each stage, or the first one's for all. */
+static void pools_new(struct pd_worker *w)
+{
+	struct pd_arena_need *slots[w->chunk_count];
+	bool share;
+	int before = 0;
+
+	for (int i = 0; i < w->chunk_count; i++)
+		slots[i] = &w->chunks[i].arenas[PD_ARENA_slot];
+	share = pd_arenas_share(slots, w->chunk_count, w->chunks[0].counts.pool);
+	for (int i = 0; i < w->chunk_count; i++) {
+		struct chunk *c = &w->chunks[i];
+		struct pool *pool = &c->own_pool;
+
+		c->pool = share ? &w->chunks[0].own_pool : pool;
+		c->evaluated_turn = pd_schedule_slots(w->config.schedule, c->index, true);
+		c->evaluated_first = share ? before : 0;
+		before += c->evaluated_turn;
+		pool->count = (int)slots[i]->count;
+		pool->slots = worker_keep(w, pool->count, sizeof(*pool->slots));
+		pool->free = worker_keep(w, pool->count, sizeof(*pool->free));
+	}
+}
+
+static int arenas_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
+{
+	const struct pd_arena_need *versions = &c->arenas[PD_ARENA_weights];
+
+	c->delay = pd_schedule_delay(w->config.schedule, c->index);
 	if (pd_weights_init(&c->weights, w->config.device, (size_t)versions->each_bytes,
 			    (int)versions->count, 0, err) < 0)
 		return -1;
@@ -274,7 +302,7 @@ static void buckets_new(struct pd_worker *w, struct chunk *c)
 	}
 }
 
-static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
+static void chunk_new(struct pd_worker *w, struct chunk *c)
 {
 	const struct pd_wiring *wiring = w->config.schedule->wiring;
 	const struct pd_net_sizes *sizes = c->sizes;
@@ -291,19 +319,22 @@ static int chunk_new(struct pd_worker *w, struct chunk *c, struct pd_error *err)
 	worker_fence_init(w, &c->step[0], 1);
 	worker_fence_init(w, &c->step[1], 1);
 	worker_fence_init(w, &c->norms, 1);
-	slots_new(w, c);
+	microbatches_new(w, c);
 	gradient_buffers_new(w, c);
-	return arenas_new(w, c, err);
+	set_arenas(w, c);
 }
 
 int worker_memory_new(struct pd_worker *w, struct pd_error *err)
 {
 	size_t scratch = 0;
 
+	for (int i = 0; i < w->chunk_count; i++)
+		chunk_new(w, &w->chunks[i]);
+	pools_new(w);
 	for (int i = 0; i < w->chunk_count; i++) {
 		struct chunk *c = &w->chunks[i];
 
-		if (chunk_new(w, c, err) < 0)
+		if (arenas_new(w, c, err) < 0)
 			return -1;
 		if (c->sizes->scratch_bytes > scratch)
 			scratch = c->sizes->scratch_bytes;

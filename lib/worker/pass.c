@@ -10,9 +10,9 @@
  * may belong to another microbatch by now: then its sends have retired, and waiting for the other's
  * does no harm.
  */
-static bool slot_left(const struct pd_worker *w, const struct chunk *c, const struct slot *slot)
+static bool slot_left(const struct pd_worker *w, const struct slot *slot)
 {
-	for (int i = 0; i < c->links_out_count && slot->microbatch; i++)
+	for (int i = 0; slot->microbatch && i < slot->microbatch->chunk->links_out_count; i++)
 		if (!worker_may_arm(w, &slot->microbatch->sent[i]))
 			return false;
 	return true;
@@ -34,7 +34,7 @@ static void fill_pass(struct pd_worker *w, struct chunk *c, const struct pd_op *
 	*pass = (struct pd_pass){
 		.weights = weights, .state = c->state,
 		.scale = w->global_norm ? worker_scale(c, weights) : NULL,
-		.inbox = microbatch->inbox, .slot = worker_slot(w, c, op)->memory,
+		.inbox = microbatch->inbox, .slot = microbatch->slot->memory,
 		.kept = worker_kept(w, c, op),
 		.scratch = w->scratch, .first_sample = op->microbatch * w->config.batch_size,
 		.valid = valid_of(w, op),
@@ -85,13 +85,14 @@ static int keep_scale(struct pd_worker *w, struct chunk *c, const struct pd_op *
 int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_op *op)
 {
 	struct microbatch *microbatch = worker_microbatch(w, c, op);
-	struct slot *holder = worker_holder(w, c, op);
+	struct slot *slot = worker_next_slot(w, c, op);
+	struct slot *holder = c->counts.outboxes > 0 ? worker_outbox(w, c, op) : slot;
 	struct pd_pass pass;
 	const void *weights;
 
 	if (!worker_may_arm(w, &microbatch->forward))
 		return 0;
-	if (!slot_left(w, c, holder))
+	if (!slot_left(w, holder))
 		return 0;
 	for (int i = 0; i < c->links_in_count; i++)
 		if (worker_behind(w, w->compute, &microbatch->received[i]) < 0)
@@ -101,12 +102,15 @@ int worker_issue_forward(struct pd_worker *w, struct chunk *c, const struct pd_o
 	/* Without stashing no version is kept for the backward. */
 	weights = op->evaluate || latest(w) ? pd_weights_newest(&c->weights, NULL)
 					    : pd_weights_read(&c->weights, op->version);
+	microbatch->slot = slot;
 	fill_pass(w, c, op, microbatch, weights, &pass);
 	if (keep_scale(w, c, op, &pass) != 0)
 		return -1;
 	holder->microbatch = microbatch;
 	if (op->evaluate)
 		microbatch->ended = &microbatch->forward;
+	else if (!c->stage->recompute)
+		worker_take_slot(c);
 	worker_arm(w, &microbatch->forward);
 	worker_new_entry(w, op, &microbatch->forward);
 	if (pd_submit_forward(w->compute, c->net, &pass, c->stage->first_layer, c->stage->layer_count,
@@ -165,12 +169,13 @@ int worker_issue_recompute(struct pd_worker *w, struct chunk *c, const struct pd
 
 	if (!worker_may_arm(w, fence))
 		return 0;
+	microbatch->slot = worker_next_slot(w, c, op);
+	worker_take_slot(c);
 	fill_pass(w, c, op, microbatch, backward_weights(w, c, op), &pass);
 	pass.again = true;
 	pass.losses = NULL;
 	worker_arm(w, fence);
 	worker_new_entry(w, op, fence);
-	c->recomputed++;
 	if (pd_submit_forward(w->compute, c->net, &pass, c->stage->first_layer,
 					       c->stage->layer_count, &fence->events[0]) != 0)
 		return -1;
@@ -190,6 +195,7 @@ static void end_microbatch(struct pd_worker *w, struct chunk *c, const struct pd
 {
 	if (!latest(w))
 		pd_weights_done(&c->weights, op->version);
+	worker_give_slot(c, worker_microbatch(w, c, op)->slot);
 	worker_microbatch(w, c, op)->ended = fence;
 }
 

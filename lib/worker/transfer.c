@@ -130,8 +130,8 @@ int worker_issue_transfer(struct pd_worker *w, struct chunk *c, const struct pd_
 		size_t bytes = none ? 0 : tensor->bytes;
 		char *at = none ? NULL : !activation ? buffer->memory + tensor->gradient_offset
 			   : sends && c->counts.outboxes > 0
-			     ? worker_holder(w, c, op)->memory + stage_links[p].places[t]
-			   : (tensor->inbox ? microbatch->inbox : worker_slot(w, c, op)->memory) +
+			     ? worker_outbox(w, c, op)->memory + stage_links[p].places[t]
+			   : (tensor->inbox ? microbatch->inbox : microbatch->slot->memory) +
 			     tensor->offset;
 		const struct pd_event *ready = before ? worker_event_of(w, before) : NULL;
 

@@ -213,9 +213,12 @@ static void begin_chunk(struct pd_worker *w, struct chunk *c)
 	const struct pd_schedule *schedule = w->config.schedule;
 	const struct pd_phase *phase = &w->phase;
 	bool listed = c->counts.buffers && !phase->evaluate;
+	struct pool *pool = c->pool;
 
-	c->recomputed = 0;
-	c->slot_turn = listed ? 0 : pd_schedule_slots(schedule, c->index, phase->evaluate);
+	pool->first = 0;
+	pool->free_count = pool->count;
+	for (int i = 0; i < pool->count; i++)
+		pool->free[i] = &pool->slots[i];
 	c->microbatch_turn = listed ? 0 : pd_schedule_inboxes(schedule, c->index, phase->evaluate);
 	if (!c->loader || !schedule->wiring->loads[c->index])
 		return;

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "order/made.h"
 #include "schedule/cursor.h"
+#include "schedule/memory.h"
 #include "schedule/pattern.h"
 #include "schedule/peers.h"
 
@@ -326,13 +327,29 @@ static bool peers_are_right(const struct pd_schedule *schedule, const struct lis
 	return good;
 }
 
+/* Returns the most slots that the stages of a rank use at once if they follow its list. */
+static int most_in_use(const struct pd_schedule *schedule, const struct list *list)
+{
+	int in_use = 0, most = 0;
+
+	for (const struct pd_op *op = list->ops; op < list->ops + list->count; op++) {
+		bool again = schedule->plan->stages[op->stage].recompute;
+
+		in_use += op->kind == PD_OP_forward || op->kind == PD_OP_recompute;
+		most = in_use > most ? in_use : most;
+		in_use -= (op->kind == PD_OP_forward && again) ||
+			  ((op->kind == PD_OP_backward || op->kind == PD_OP_backward_weight) && !op->more);
+	}
+	return most;
+}
+
 static void check_schedule(const struct pd_plan *plan, int64_t minibatches, const char *name)
 {
 	struct pd_error err;
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
 	struct pd_phase phase = { .first = 100, .last = 100 + minibatches, .base = 5 };
 	struct list lists[MOST_RANKS];
-	bool right = true, ascending = true, evaluates;
+	bool right = true, ascending = true, enough = true, evaluates;
 	const char *why = "";
 
 	if (!schedule) {
@@ -347,12 +364,14 @@ static void check_schedule(const struct pd_plan *plan, int64_t minibatches, cons
 		for (int c = 0; c < schedule->chunks && right; c++)
 			right = list_is_right(schedule, &lists[r], r, stages[c], &phase, &why);
 		ascending = ascending && seq_ascends(&lists[r]);
+		enough = enough && most_in_use(schedule, &lists[r]) <= pd_schedule_pool(schedule, stages[0]);
 		if (!right)
 			diag("rank %d: %s", r, why);
 	}
 	ok(right, "%s, %d minibatches: lists are complete and versions right", name,
 	   (int)minibatches);
 	ok(ascending, "%s, %d minibatches: sequence numbers ascend", name, (int)minibatches);
+	ok(enough, "%s, %d minibatches: stages of a rank have slots enough", name, (int)minibatches);
 	ok(runs_blocking(schedule, lists), "%s, %d minibatches: no deadlock when all blocks", name,
 	   (int)minibatches);
 	ok(peers_are_right(schedule, lists, minibatches > 35 && !pd_plan_agrees(plan)),
@@ -744,6 +763,89 @@ static void check_long_group(void)
 	}
 }
 
+/*
+ * Tells whether a rank's memory has as many slots as its stages need together, each as large as the largest, if that
+ * is less than slots of their own.
+ */
+static bool shares(const struct pd_schedule *schedule, int rank)
+{
+	int stages[2];
+	int64_t apart = 0, largest = 0, inboxes = 0, together;
+	struct pd_memory memory;
+
+	pd_schedule_stages(schedule, rank, stages);
+	pd_schedule_memory(schedule, rank, &pd_momentum, &memory);
+	for (int c = 0; c < 2; c++) {
+		struct pd_stage_memory one;
+
+		pd_memory_of_stage(schedule->plan, schedule->plan->profile, schedule->wiring, stages[c], &one);
+		apart += pd_schedule_slots(schedule, stages[c], false) * one.slot_bytes;
+		largest = one.slot_bytes > largest ? one.slot_bytes : largest;
+		inboxes += pd_schedule_inboxes(schedule, stages[c], false) * one.inbox_bytes +
+			   pd_schedule_outboxes(schedule, stages[c]) * one.outbox_bytes;
+	}
+	together = pd_schedule_pool(schedule, stages[0]) * largest;
+	return memory.stash_bytes == inboxes + (together < apart ? together : apart);
+}
+
+/* Checks how many slots a rank's stages need together: as published, and as its list uses. */
+static void check_pools(void)
+{
+	static const int ones[16] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
+	static const struct {
+		enum pd_schedule_kind kind;
+		enum pd_weight_kind weights;
+		int ranks, microbatches;
+		bool recompute;
+		int pools[8];
+	} rows[] = {
+		{ PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 4, 8, false, { 8, 8, 8, 8 } },
+		{ PD_SCHEDULE_ZB_V, PD_WEIGHTS_FLUSH, 4, 3, false, { 4, 5, 6, 6 } },
+		{ PD_SCHEDULE_V_HALF, PD_WEIGHTS_FLUSH, 4, 8, false, { 6, 6, 6, 6 } },
+		{ PD_SCHEDULE_V_MIN, PD_WEIGHTS_FLUSH, 4, 8, false, { 4, 4, 4, 4 } },
+		{ PD_SCHEDULE_V_HALF, PD_WEIGHTS_FLUSH, 8, 32, false, { 10, 10, 10, 10, 10, 10, 10, 10 } },
+		{ PD_SCHEDULE_V_MIN, PD_WEIGHTS_FLUSH, 8, 32, false, { 8, 8, 8, 8, 8, 8, 8, 8 } },
+		{ PD_SCHEDULE_V_MIN, PD_WEIGHTS_FLUSH, 8, 500, false, { 8, 8, 8, 8, 8, 8, 8, 8 } },
+		{ PD_SCHEDULE_V_HALF, PD_WEIGHTS_2BW, 4, 8, false, { 6, 6, 6, 6 } },
+		{ PD_SCHEDULE_V_MIN, PD_WEIGHTS_2BW, 4, 8, false, { 4, 4, 4, 4 } },
+		{ PD_SCHEDULE_DUALPIPE_V, PD_WEIGHTS_FLUSH, 4, 16, false, { 9, 9, 9, 9 } },
+		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 8, 32, false, { 23, 21, 19, 17, 15, 13, 11, 9 } },
+		{ PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 4, 8, true, { 1, 1, 1, 1 } },
+	};
+
+	for (size_t i = 0; i < PD_COUNT(rows); i++) {
+		int p = rows[i].ranks, layers[16] = { 0 };
+		struct pd_phase phase = { .last = 3 * rows[i].microbatches };
+		struct pd_schedule *schedule;
+		struct list lists[MOST_RANKS];
+		struct pd_plan *plan;
+		struct pd_error err;
+		bool same = true;
+
+		for (int l = 0; l < 16; l++)
+			layers[l < 2 * p ? l : 2 * p - 1]++;
+		plan = plan_of(sixteen, 2 * p, layers, ones);
+		plan->rank_count = p;
+		use(plan, rows[i].kind, rows[i].weights, rows[i].microbatches);
+		for (int s = 0; s < 2 * p; s++)
+			plan->stages[s].recompute = rows[i].recompute;
+		schedule = pd_schedule_new(plan, &err);
+		make_lists(schedule, &phase, lists);
+		for (int q = 0; q < p; q++) {
+			int pool = pd_schedule_pool(schedule, q), used = most_in_use(schedule, &lists[q]);
+
+			same = same && pool == rows[i].pools[q] && used == pool && shares(schedule, q);
+			if (pool != rows[i].pools[q] || used != pool)
+				diag("rank %d has %d, uses %d", q, pool, used);
+		}
+		ok(same, "%s, %d microbatches on %d ranks%s: slots of a rank", pd_schedule_kind_name[rows[i].kind],
+		   rows[i].microbatches, p, rows[i].recompute ? ", recomputing" : "");
+		free_lists(lists, p);
+		pd_schedule_free(schedule);
+		pd_plan_free(plan);
+	}
+}
+
 /* Checks Megatron's order: rank q of p with v chunks does 2 (p - 1 - q) + (v - 1) p forwards first. */
 static void check_interleaved(void)
 {
@@ -906,6 +1008,7 @@ int main(void)
 		check_kinds(skips, i & 1, i & 2);
 	}
 	check_long_group();
+	check_pools();
 	check_leaving();
 	check_limit();
 	check_floor();
