@@ -2,7 +2,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/activity.c lib/base/activity.h lib/base/arena.c lib/base/arena.h \
 	lib/base/array_limit.c lib/base/array_limit.h lib/base/awake_clock.h \
 	lib/base/buffer_pieces.h lib/base/checksum.c lib/base/checksum.h lib/base/clock.h \
-	lib/base/completion.c lib/base/container.h lib/base/directory.c lib/base/directory.h \
+	lib/base/completion.c lib/base/container.h lib/base/cost.h lib/base/directory.c lib/base/directory.h \
 	lib/base/effort.h lib/base/error.c lib/base/error.h lib/base/event.c lib/base/event.h \
 	lib/base/file.c lib/base/file.h lib/base/file_kind.c lib/base/file_kind.h \
 	lib/base/finite.h lib/base/half.h lib/base/inline.h lib/base/json.c lib/base/json.h \

@@ -5,7 +5,6 @@
 #include "plan/recompute.h"
 #include "planner/price/cycle.h"
 #include "planner/price/predict.h"
-#include "planner/price/reduce.h"
 #include "planner/search/judge.h"
 #include "replay/replay.h"
 #include "schedule/memory.h"
@@ -74,7 +73,7 @@ static void use_stage(struct pd_usage *usage, int s)
 	out->backward_ns = (double)stage->backward_ns / r;
 	out->versions = pd_schedule_versions(schedule, s);
 	out->update_ns = (double)pd_stage_update_ns(schedule, s) / group;
-	out->serial = pd_reduce_is_serial(schedule, s);
+	out->serial = pd_schedule_sums_serially(schedule, s);
 	out->allreduce_ns = (out->serial ? serial_allreduce_ns(usage, s)
 					 : (double)stage->allreduce_ns) / group;
 	out->in_flight = pd_schedule_in_flight(schedule, s, false);

@@ -113,3 +113,9 @@ int64_t pd_plan_stage_sum_bytes(const struct pd_plan *plan, int stage)
 	free(buckets);
 	return sum;
 }
+
+struct pd_sum pd_plan_stage_sum(const struct pd_plan *plan, int stage)
+{
+	return (struct pd_sum){ plan->reducer, pd_plan_members(plan, stage),
+				pd_plan_stage_sum_bytes(plan, stage) };
+}

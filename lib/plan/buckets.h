@@ -17,6 +17,7 @@
 #pragma once
 
 #include "plan/plan.h"
+#include "topology/price.h"
 
 #define PD_MOST_BUCKETS 1024            /* of a stage; the last one has all the rest */
 
@@ -39,3 +40,5 @@ void pd_plan_buckets(const struct pd_plan *plan, int stage, struct pd_bucket *bu
 int64_t pd_plan_staging_bytes(const struct pd_plan *plan, int stage, int64_t full_bytes);
 /* Returns how many bytes of gradients its replicas sum in an update, once the sparsity is the plan's. */
 int64_t pd_plan_stage_sum_bytes(const struct pd_plan *plan, int stage);
+/* Returns that sum, as if it were one; it borrows the plan. */
+struct pd_sum pd_plan_stage_sum(const struct pd_plan *plan, int stage);

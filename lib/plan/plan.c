@@ -132,7 +132,7 @@ struct pd_members pd_plan_members(const struct pd_plan *plan, int stage)
 	const struct pd_stage *at = &plan->stages[stage];
 
 	return (struct pd_members){ &plan->topology, at->ranks, at->replicas, plan->gradient_dtype,
-				    plan->reducer == PD_REDUCER_dense ? pd_plan_direct_bytes_per_s(plan, stage) : 0 };
+				    pd_plan_direct_bytes_per_s(plan, stage) };
 }
 
 int pd_plan_stage_of_layer(const struct pd_plan *plan, int layer)

@@ -11,7 +11,6 @@
 #include "planner/search/judge.h"
 #include "planner/search/recompute.h"
 #include "schedule/schedule.h"
-#include "topology/traffic.h"
 
 #include <stdlib.h>
 
@@ -40,9 +39,9 @@ static double sent_per_sample(const struct pd_plan *plan)
 	for (int k = 0; schedule && k < schedule->wiring->link_count; k++)
 		sum += 2 * (double)schedule->wiring->links[k].bytes;
 	for (int s = 0; schedule && s < plan->stage_count; s++) {
-		struct pd_members members = pd_plan_members(plan, s);
+		struct pd_sum of_stage = pd_plan_stage_sum(plan, s);
 
-		sum += pd_traffic_bytes(plan->reducer, &members, pd_plan_stage_sum_bytes(plan, s)) /
+		sum += pd_traffic_bytes(of_stage.kind, &of_stage.members, of_stage.bytes) /
 			(double)schedule->group[s];
 	}
 	pd_schedule_free(schedule);

@@ -24,8 +24,8 @@
  *                                         several plans of what is behind a point, with their places
  *     what an all-reduce sends where      topology/traffic.c, of all members, and of those in one component
  *                                         of a line; reducers' scripts say who sends whom.
- *                                         price/reduce.c has the times that follow, and what it takes at
- *                                         least wherever its members are
+ *     what a sum costs                    topology/price.h: what it takes alone, for what links and members
+ *                                         are busy, and what it takes at least wherever its members are
  *     the cycles of 1F1B                  price/cycle.h: the period that leads allow, and the leads that a
  *                                         period needs; price/flow.c has those of replicas, by recurrence
  *     stages' times                       pd_stage_times_of() in price/cycle.c

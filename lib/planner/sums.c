@@ -16,7 +16,6 @@
 #include "planner/price/predict.h"
 #include "planner/search/candidate.h"
 #include "planner/search/judge.h"
-#include "topology/direct.h"
 
 #define USUAL 16                /* buckets of a network, before more is known */
 #define AS_FAST 20              /* a plan is about as fast if its period is longer by at most such a part */
@@ -133,9 +132,9 @@ static int with_reducer(const struct pd_task *task, struct pd_plan *plan, enum p
 static bool takes_turns(const struct pd_plan *plan)
 {
 	for (int s = 0; s < plan->stage_count; s++) {
-		struct pd_members members = pd_plan_members(plan, s);
+		struct pd_sum sum = pd_plan_stage_sum(plan, s);
 
-		if (members.count > 2 && !pd_direct_expected(&members, pd_plan_stage_sum_bytes(plan, s)))
+		if (sum.members.count > 2 && pd_sum_memory_ns(&sum) < 0)
 			return true;
 	}
 	return false;

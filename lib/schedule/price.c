@@ -16,16 +16,13 @@
  */
 static int64_t allreduce_ns(const struct pd_plan *plan, int s, int64_t bytes)
 {
-	struct pd_members members = pd_plan_members(plan, s);
-
-	return pd_reducers[plan->reducer]->alone_ns(&members, bytes);
+	return pd_sum_alone_ns(&(struct pd_sum){ plan->reducer, pd_plan_members(plan, s), bytes });
 }
 
 static int64_t norms_ns(const struct pd_plan *plan, int s, int64_t full_bytes)
 {
-	struct pd_members members = pd_plan_norm_members(plan, s);
-
-	return pd_reducers[plan->reducer]->alone_ns(&members, pd_plan_norm_bytes(plan, full_bytes));
+	return pd_sum_alone_ns(&(struct pd_sum){ plan->reducer, pd_plan_norm_members(plan, s),
+						 pd_plan_norm_bytes(plan, full_bytes) });
 }
 
 static void price_buckets(struct pd_stage_price *price, const struct pd_plan *plan,

@@ -143,6 +143,12 @@ bool pd_schedule_defers(const struct pd_schedule *schedule, int stage)
 	       schedule->first[stage] * r < schedule->group[stage];
 }
 
+bool pd_schedule_sums_serially(const struct pd_schedule *schedule, int stage)
+{
+	return (!schedule->agrees || schedule->delay[stage] == 0) && schedule->buckets[stage] == 1 &&
+	       !pd_schedule_defers(schedule, stage);
+}
+
 int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages)
 {
 	for (int c = 0; c < schedule->ranks[rank].count; c++)

@@ -187,6 +187,12 @@ static inline int pd_schedule_chunks(const struct pd_schedule *schedule, int ran
  * replicas sum beside that.
  */
 bool pd_schedule_defers(const struct pd_schedule *schedule, int stage);
+/*
+ * Tells whether a stage's sum stands between its last backward and the next forward.  In a list the step
+ * is right behind it and both are done by one stream.  With 2bw steps may come later (tick.c).  Sums of
+ * several buckets are under backward; only the last of them is behind it.
+ */
+bool pd_schedule_sums_serially(const struct pd_schedule *schedule, int stage);
 /* Sets the stages of a rank, in order (pd_schedule_chunks of them); returns its replica. */
 int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages);
 /*

@@ -193,41 +193,36 @@ static bool ascend(const int *ranks, int n)
 	return true;
 }
 
-struct pd_allreduce pd_allreduce_choose(const struct pd_topology *topology, const int *ranks, int n,
-					int64_t bytes)
+double pd_allreduce_expect(const struct pd_topology *topology, const int *ranks, int n, int64_t bytes,
+			   struct pd_allreduce *how_p)
 {
 	struct pd_allreduce grouped = { 0 };
 	struct crossings crossings;
 	bool one = topology->levels == 1;
+	double ns;
 
+	*how_p = pd_allreduce_direct(n, bytes);
 	if (n < 3 || (!one && !ascend(ranks, n)))
-		return pd_allreduce_direct(n, bytes);
+		return 0;
 	measure(topology, one || ranks[n - 1] - ranks[0] == n - 1 ? NULL : ranks, one ? 0 : ranks[0],
 		n, bytes, &crossings);
 	if (n <= PD_ALLREDUCE_FEW && crossings.count == 1)
-		return pd_allreduce_direct(n, bytes);
-	if (best_grouped_ns(&crossings, &grouped) < direct_ns(&crossings) || n > MOST_MESSAGES)
-		return grouped;
-	return pd_allreduce_direct(n, bytes);
-}
-
-double pd_allreduce_expect(const struct pd_topology *topology, const int *ranks, int n, int64_t bytes,
-			   struct pd_allreduce *how_p)
-{
-	bool line = ranks[n - 1] - ranks[0] == n - 1;
-	struct pd_allreduce grouped;
-	struct crossings crossings;
-	double ns;
-
-	*how_p = pd_allreduce_choose(topology, ranks, n, bytes);
-	if (n < 2)
 		return 0;
-	measure(topology, line ? NULL : ranks, ranks[0], n, bytes, &crossings);
-	if (how_p->groups == 1)
-		return fmax(0, direct_ns(&crossings) - 2 * crossings.message_ns * (n - 1));
 	ns = best_grouped_ns(&crossings, &grouped);
+	if (ns >= direct_ns(&crossings) && n <= MOST_MESSAGES)
+		return 0;
+	*how_p = grouped;
 	return fmax(0, ns - 2 * crossings.message_ns *
 		    ((n + grouped.groups - 1) / grouped.groups - 1 + grouped.pieces / (n / grouped.groups)));
+}
+
+struct pd_allreduce pd_allreduce_choose(const struct pd_topology *topology, const int *ranks, int n,
+					int64_t bytes)
+{
+	struct pd_allreduce how;
+
+	pd_allreduce_expect(topology, ranks, n, bytes, &how);
+	return how;
 }
 
 int64_t pd_allreduce_staging_bytes(const struct pd_allreduce *how, int64_t bytes,

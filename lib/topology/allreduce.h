@@ -60,7 +60,10 @@ struct pd_allreduce pd_allreduce_direct(int members, int64_t bytes);
 #define PD_ALLREDUCE_FEW 32
 struct pd_allreduce pd_allreduce_choose(const struct pd_topology *topology, const int *ranks, int n,
 					int64_t bytes);
-/* Does the same, and returns the time that it is expected to take, apart from the cost of messages. */
+/*
+ * Does the same, and returns the time that groups which hand it on are expected to take, apart from the cost of
+ * messages; 0 for a single group.
+ */
 double pd_allreduce_expect(const struct pd_topology *topology, const int *ranks, int n, int64_t bytes,
 			   struct pd_allreduce *how_p);
 

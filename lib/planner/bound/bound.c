@@ -21,7 +21,7 @@
  *  3. Its link carries, each way, what comes and goes for a minibatch, the activations one
  *     way and the gradients the other, and 2 (m - 1) W/m for each update.
  *  4. The links of the components in which the replicas are carry the all-reduce of each update:
- *     at least so much, wherever the replicas are (price/reduce.h).
+ *     at least so much, wherever the replicas are (topology/price.h).
  *  5. Where the pipeline drains (flush), the replicas of a stage with parameters begin a group
  *     when all of them have ended the last one.  Let z be the first unit with parameters.  The
  *     first forward of a group comes to [u, v) after a forward of the units from z to u, and
@@ -65,7 +65,7 @@
 #include "base/buffer_pieces.h"
 #include "planner/cut/fewest.h"
 #include "planner/cut/task.h"
-#include "planner/price/reduce.h"
+#include "topology/price.h"
 
 #include <stdlib.h>
 
@@ -84,7 +84,7 @@ struct bound {
 	int64_t group;                  /* minibatches of an update; 0: any number; -1: one per
 					   replica */
 	double ns_per_byte;             /* of a device's own link */
-	struct pd_reduce_least reduce;
+	struct pd_sum_least least;
 	/*
 	 * By point, sums over the layers before it: of forward and backward, of what of these is on a
 	 * microbatch's way (with backward in two parts only the input's), of updates, and of what may be
@@ -227,7 +227,7 @@ static void bound_init(struct bound *b, const struct pd_costs *costs,
 			     .ns_per_byte = 1e9 / (double)pd_topology_fastest_link(request->topology, 0)
 					    .bandwidth_bytes_per_s * (1 - 1e-12) };
 	find_points(b);
-	pd_reduce_least_init(&b->reduce, request->topology, request->gradient_dtype,
+	pd_sum_least_init(&b->least, request->topology, request->gradient_dtype,
 			     costs->profile->in_step.sum_bytes_per_s);
 	b->passes_ns = pd_points_sum(&b->points, passes_of);
 	b->way_ns = pd_points_sum(&b->points, way);
@@ -246,7 +246,7 @@ static void bound_release(struct bound *b)
 	pd_fewest_release(&b->fewest);
 	pd_points_release(&b->points);
 	pd_states_release(&b->states);
-	pd_reduce_least_release(&b->reduce);
+	pd_sum_least_release(&b->least);
 	free(b->passes_ns);
 	free(b->way_ns);
 	free(b->update_ns);
@@ -256,7 +256,7 @@ static void bound_release(struct bound *b)
 
 /*
  * Tells whether the all-reduce of a stage (of the input stage) is between a backward and a forward:
- * not if its step may come later (pd_reduce_is_serial).
+ * not if its step may come later (pd_schedule_sums_serially).
  */
 static bool is_serial(const struct bound *b, bool input)
 {
@@ -317,10 +317,10 @@ static int64_t share(const struct bound *b, int64_t ns, int64_t m)
 /* Returns the work of a replica in m minibatches. */
 static int64_t total_ns(const struct bound *b, const struct stage *stage, int64_t m)
 {
-	int64_t own = pd_cost_of((double)stage->bytes * b->reduce.own_link[m]);
-	int64_t sum = pd_cost_of((double)stage->bytes * b->reduce.own_sum[m]);
-	int64_t outer = pd_cost_of((double)stage->sure_bytes * b->reduce.own_outer[m]);
-	int64_t shared = pd_cost_of((double)stage->sure_bytes * b->reduce.outer_link[m]);
+	int64_t own = pd_cost_of((double)stage->bytes * b->least.own_link[m]);
+	int64_t sum = pd_cost_of((double)stage->bytes * b->least.own_sum[m]);
+	int64_t outer = pd_cost_of((double)stage->sure_bytes * b->least.own_outer[m]);
+	int64_t shared = pd_cost_of((double)stage->sure_bytes * b->least.outer_link[m]);
 	int64_t update = stage->update_ns +
 			 (stage->serial ? pd_max64(0, pd_max64(sum, outer) - stage->beside_ns) : 0);
 	int64_t busy = stage->passes_ns + share(b, update, m);

@@ -2,7 +2,6 @@
 #include "planner/price/cost.h"
 
 #include "base/mem.h"
-#include "topology/reducer.h"
 
 #include <stdlib.h>
 
@@ -20,18 +19,6 @@ const char *const pd_cost_kind_name[] = {
 #undef COST_KIND
 	NULL
 };
-
-int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s)
-{
-	if (!bytes)
-		return 0;
-	if (!bandwidth_bytes_per_s)
-		return PD_COST_MAX;
-	if (bytes <= INT64_MAX / 2 / 1000000000)        /* 64-bit division is much faster */
-		return pd_ceil_div(bytes * 1000000000, bandwidth_bytes_per_s);
-	return pd_saturate(((__int128)bytes * 1000000000 + bandwidth_bytes_per_s - 1) /
-			bandwidth_bytes_per_s);
-}
 
 /*
  * Returns whether the network may be cut before each layer: not between layers that share

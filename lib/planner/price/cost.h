@@ -12,14 +12,13 @@
  */
 #pragma once
 
+#include "base/cost.h"
 #include "base/effort.h"
 #include "plan/memory.h"
 #include "profile/profile.h"
 #include "topology/topology.h"
 
 #include <stdbool.h>
-
-#define PD_COST_MAX (INT64_MAX / 4)
 
 enum pd_cost_kind {
 #define COST_KIND(symbol, name, what) PD_COST_##symbol,
@@ -86,28 +85,6 @@ static inline int64_t pd_row_out_bytes(const struct pd_row *row, int v)
 
 /* Returns the bytes of one replica of stage [u, v), like pd_memory_of. */
 int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup);
-
-/*
- * Returns the time of bytes over a link without latency; PD_COST_MAX if the bandwidth is 0 and the
- * bytes are not.
- */
-int64_t pd_bytes_ns(int64_t bytes, int64_t bandwidth_bytes_per_s);
-
-static inline int64_t pd_saturate(__int128 value)
-{
-	return value < PD_COST_MAX ? (int64_t)value : PD_COST_MAX;
-}
-
-/* Returns a time in whole nanoseconds, rounded down. */
-static inline int64_t pd_cost_of(double ns)
-{
-	return ns < (double)PD_COST_MAX ? (int64_t)ns : PD_COST_MAX;
-}
-
-static inline int64_t pd_ceil_div(int64_t a, int64_t b)
-{
-	return a / b + (a % b != 0);
-}
 
 static inline int64_t pd_max64(int64_t a, int64_t b)
 {

@@ -2,7 +2,6 @@
 #include "planner/price/cycle.h"
 
 #include "plan/recompute.h"
-#include "planner/price/reduce.h"
 
 #define MOST_PAIRS 64           /* pairs of replicas of two stages, of which the slowest counts */
 
@@ -85,7 +84,7 @@ struct pd_stage_times *pd_stage_times_of(const struct pd_schedule *schedule)
 			.lead = (int64_t)schedule->warmup[s] * stage->replicas,
 			.replicas = stage->replicas, .group = schedule->group[s],
 			.way_ns = pd_stage_way_ns(plan, schedule->wiring, s),
-			.reduce_ns = pd_reduce_is_serial(schedule, s) ? stage->allreduce_ns : 0,
+			.reduce_ns = pd_schedule_sums_serially(schedule, s) ? stage->allreduce_ns : 0,
 			.together = pd_schedule_has(plan->schedule, PD_FACT_MINIBATCHES)
 				    ? plan->microbatches : 1,
 		};

@@ -28,7 +28,7 @@
  * list's order.  What an operation waits for here it waits for there as well (an operation retires after
  * those before it in the list: lib/worker); and passes, transfers and all-reduces take no less there:
  * processors may be shared, transfers wait for links and buffers too, and of an all-reduce only what it
- * takes for sure is here (pd_reduce_times).  Maxima and sums grow with their terms, so by induction along
+ * takes for sure is here (pd_sum_delays).  Maxima and sums grow with their terms, so by induction along
  * the lists y(n) >= x(n) + c, with one c for all n.  In the long run, then, a microbatch takes no less.
  *
  * If x(n) = x(n - p) + d in all its terms, this goes on, with d / p for a microbatch.  If x does not
@@ -115,12 +115,12 @@ static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 	for (int i = 0; i < stage->replicas; i++)
 		last_ns = pd_max64(last_ns, flow->free_ns[stage->ranks[i]]);
 	for (int i = 0; i < stage->replicas; i++) {
-		const struct pd_reduce *reduce = &stage->reduces[i];
+		const struct pd_sum_delay *delay = &stage->delays[i];
 		int64_t *free_ns = &flow->free_ns[stage->ranks[i]], summed_ns = *free_ns;
 
-		if (reduce->sends_ns) {
-			summed_ns = pd_max64(*free_ns + reduce->sends_ns,
-					     last_ns + reduce->rest_ns);
+		if (delay->sends_ns) {
+			summed_ns = pd_max64(*free_ns + delay->sends_ns,
+					     last_ns + delay->rest_ns);
 			flow->longer |= last_ns + stage->grouped_ns > summed_ns;
 			if (flow->likely)
 				summed_ns = pd_max64(summed_ns, last_ns + stage->grouped_ns);
@@ -252,7 +252,7 @@ static double longest_ns(const struct pd_flow *flow)
 		ns += 2 * (double)flow->stages[s].forward_ns + (double)flow->stages[s].backward_ns +
 		      (double)flow->stages[s].update_ns + (double)flow->stages[s].grouped_ns;
 	for (int r = 0; r < flow->plan->rank_count; r++)
-		ns += (double)flow->reduces[r].sends_ns + (double)flow->reduces[r].rest_ns;
+		ns += (double)flow->delays[r].sends_ns + (double)flow->delays[r].rest_ns;
 	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
 		for (int k = 0; k < flow->plan->topology.levels; k++)
 			ns += 2 * (double)flow->links[l].way_ns[k];

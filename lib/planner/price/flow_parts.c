@@ -21,7 +21,7 @@ static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *ti
 {
 	const struct pd_schedule *schedule = flow->schedule;
 	const struct pd_plan *plan = flow->plan;
-	struct pd_reduce *reduces = flow->reduces;
+	struct pd_sum_delay *delays = flow->delays;
 	/* If group or run has no more forwards, no more are ahead: GPipe's of a long update. */
 	int64_t most = schedule->drains ? pd_min64(schedule->group[0], flow->n) : flow->n;
 
@@ -37,18 +37,17 @@ static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *ti
 			.forward_ns = own->forward_ns, .backward_ns = own->backward_ns,
 			.update_ns = own->update_ns, .again_ns = own->again_ns,
 			.lead = pd_min64(own->lead, most), .group = own->group, .left = own->group,
-			.reduces = reduces, .weight = weight_of(s),
+			.delays = delays, .weight = weight_of(s),
 			.deferred = pd_schedule_defers(schedule, s),
 		};
 		flow->weights += stage->weight;
-		if (pd_reduce_is_serial(schedule, s) || (stage->deferred && schedule->buckets[s] == 1)) {
-			struct pd_members members = pd_plan_members(plan, s);
+		if (pd_schedule_sums_serially(schedule, s) || (stage->deferred && schedule->buckets[s] == 1)) {
+			struct pd_sum sum = pd_plan_stage_sum(plan, s);
 
-			stage->grouped_ns = pd_reduce_grouped_ns(plan, s);
-			pd_reduce_times(plan->reducer, &members, pd_plan_stage_sum_bytes(plan, s),
-					reduces);
+			stage->grouped_ns = pd_sum_grouped_ns(&sum);
+			pd_sum_delays(&sum, delays);
 		}
-		reduces += at->replicas;
+		delays += at->replicas;
 	}
 }
 
@@ -143,7 +142,7 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 			       .n = pd_steady_microbatches(plan) };
 	flow->stages = pd_calloc(stages, sizeof(*flow->stages));
 	flow->links = pd_calloc((size_t)schedule->wiring->link_count, sizeof(*flow->links));
-	flow->reduces = pd_calloc(ranks, sizeof(*flow->reduces));
+	flow->delays = pd_calloc(ranks, sizeof(*flow->delays));
 	flow->free_ns = pd_calloc(ranks, sizeof(int64_t));
 	flow->summed_ns = pd_calloc(ranks, sizeof(int64_t));
 	for (size_t r = 0; r < ranks; r++)
@@ -171,7 +170,7 @@ void pd_flow_release(struct pd_flow *flow)
 	free(flow->own);
 	free(flow->stages);
 	free(flow->links);
-	free(flow->reduces);
+	free(flow->delays);
 	free(flow->free_ns);
 	free(flow->summed_ns);
 	free(flow->backward_end);

@@ -3,8 +3,8 @@
 #pragma once
 
 #include "planner/price/cycle.h"
-#include "planner/price/reduce.h"
 #include "schedule/schedule.h"
+#include "topology/price.h"
 
 struct pd_flow_link {                   /* a link between two stages */
 	const struct pd_flow_stage *behind;
@@ -23,7 +23,7 @@ struct pd_flow_stage {
 	const int *in, *out;            /* indices of links */
 	int64_t forward_ns, backward_ns, update_ns;
 	int64_t again_ns;               /* time of a forward before each backward */
-	const struct pd_reduce *reduces;        /* per replica: what it takes for sure */
+	const struct pd_sum_delay *delays;      /* per replica: what its sum takes for sure */
 	int64_t grouped_ns;             /* what an all-reduce in groups is expected to take; or 0 */
 	bool deferred;                  /* the update is behind the next forward */
 	int64_t lead;                   /* microbatches by which forwards are ahead of backwards */
@@ -45,7 +45,7 @@ struct pd_flow {
 	int64_t n;                      /* number of microbatches */
 	struct pd_flow_stage *stages;
 	struct pd_flow_link *links;
-	struct pd_reduce *reduces;      /* those of all stages */
+	struct pd_sum_delay *delays;    /* those of all stages */
 	struct pd_flow_own *own;        /* per rank; NULL: those of its stage */
 	int64_t *free_ns;               /* per rank */
 	int64_t *summed_ns;             /* per rank: when an update that is put off may begin; or -1 */

@@ -5,8 +5,6 @@
 #include "plan/buckets.h"
 #include "plan/shared_gradients.h"
 #include "planner/price/cost.h"
-#include "topology/direct.h"
-#include "topology/traffic.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -84,22 +82,17 @@ static void carry_link(struct pd_links *links, const struct pd_plan *plan,
 /* Adds the sum of a stage's gradients for a group of microbatches. */
 static void carry_sum(struct pd_links *links, const struct pd_plan *plan, int s, int64_t group)
 {
-	struct pd_members members = pd_plan_members(plan, s);
+	struct pd_sum sum = pd_plan_stage_sum(plan, s);
 	int levels = links->topology->levels;
-	int64_t bytes = pd_plan_stage_sum_bytes(plan, s);
-	struct pd_traffic *traffic;
-	double part;
+	double sure;
+	struct pd_traffic *traffic = pd_sum_traffic(&sum, &sure);
 
-	if (pd_direct_expected(&members, bytes))
-		return;
-	traffic = pd_calloc((size_t)members.count * (size_t)levels, sizeof(*traffic));
-	part = pd_traffic_of(plan->reducer, &members, bytes, traffic);
-	for (int i = 0; i < members.count * levels; i++) {
+	for (int i = 0; i < sum.members.count * levels && traffic; i++) {
 		int k = i % levels;
-		int64_t c = members.ranks[i / levels] / links->size[k];
+		int64_t c = sum.members.ranks[i / levels] / links->size[k];
 
-		load(links, k, c, PD_WAY_OUT, traffic[i].sent_bytes / (double)group, part);
-		load(links, k, c, PD_WAY_IN, traffic[i].got_bytes / (double)group, part);
+		load(links, k, c, PD_WAY_OUT, traffic[i].sent_bytes / (double)group, sure);
+		load(links, k, c, PD_WAY_IN, traffic[i].got_bytes / (double)group, sure);
 	}
 	free(traffic);
 }

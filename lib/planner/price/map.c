@@ -2,8 +2,7 @@
 #include "planner/price/map.h"
 
 #include "base/mem.h"
-#include "topology/direct.h"
-#include "topology/traffic.h"
+#include "topology/price.h"
 
 #include <limits.h>
 #include <math.h>
@@ -116,30 +115,28 @@ static const struct pd_map_reduce *reduce_of(const struct pd_map *map, const str
 }
 
 /* Returns the time of an all-reduce in each other's memory; -1: it is not. */
-static int64_t direct_ns(const struct pd_map *map, const struct pd_span *span, double piece)
+static int64_t memory_ns(const struct pd_map *map, const struct pd_span *span, double piece)
 {
-	struct pd_members members = { .topology = map->topology, .ranks = map->ranks + span->begin,
-				      .count = span->end - span->begin,
-				      .direct_bytes_per_s = map->direct_bytes_per_s };
-	int64_t bytes = (int64_t)(piece * members.count);
+	int count = span->end - span->begin;
 
-	if (map->direct_bytes_per_s == 0 || members.count > PD_DIRECT_MEMBERS)
-		return -1;
-	return pd_direct_expected(&members, bytes) ? pd_direct_ns(&members, bytes) : -1;
+	return pd_sum_memory_ns(&(struct pd_sum){
+		PD_REDUCER_dense, { .topology = map->topology, .ranks = map->ranks + span->begin, .count = count,
+				    .direct_bytes_per_s = map->direct_bytes_per_s },
+		(int64_t)(piece * count) });
 }
 
 /* Returns the time of an all-reduce. */
 int64_t pd_map_reduce_ns(const struct pd_map *map, const struct pd_span *span, double piece)
 {
-	int64_t latency_ns, memory_ns;
+	int64_t latency_ns, direct_ns;
 	double ns;
 
 	if (piece == 0)
 		return 0;
 	latency_ns = map->topology->level[level_of(map, span->begin, span->end - 1)].latency_ns;
-	memory_ns = direct_ns(map, span, piece);
-	if (memory_ns >= 0)
-		return memory_ns + 2 * latency_ns;
+	direct_ns = memory_ns(map, span, piece);
+	if (direct_ns >= 0)
+		return direct_ns + 2 * latency_ns;
 	ns = reduce_of(map, span)->most * piece;
 	return ns < (double)PD_COST_MAX ? (int64_t)ns + 2 * latency_ns : PD_COST_MAX;
 }
@@ -168,7 +165,7 @@ bool pd_map_holds(const struct pd_map *map, const struct pd_span_load *load,
 		  const double *behind_ns, double time, double *load_ns)
 {
 	static const double none[PD_MAX_LEVELS][3];
-	const double (*known)[3] = load->piece > 0 && direct_ns(map, load->own, load->piece) < 0
+	const double (*known)[3] = load->piece > 0 && memory_ns(map, load->own, load->piece) < 0
 		? (const double (*)[3])loads_of(map, reduce_of(map, load->own)) : none;
 	const struct pd_span *next = load->next ? load->next : load->own;
 	const struct pass pass = {

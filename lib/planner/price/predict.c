@@ -84,14 +84,13 @@ void pd_predict_stages(struct pd_plan *plan)
 	skips = traffic(plan, in, out);
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
-		struct pd_members members = pd_plan_members(plan, s);
+		struct pd_sum sum = pd_plan_stage_sum(plan, s);
 
 		stage->forward_ns = stage->backward_ns = stage->memory_bytes = 0;
 		for (int k = 0; k < pd_plan_kinds(plan); k++)
 			if (pd_plan_kinds(plan) == 1 || pd_plan_rank_of_kind(plan, s, k) >= 0)
 				predict_on(pd_profile_of_kind(plan->profile, k), stage, in[s], out[s]);
-		stage->allreduce_ns = pd_reducers[plan->reducer]->alone_ns(&members,
-									  pd_plan_stage_sum_bytes(plan, s));
+		stage->allreduce_ns = pd_sum_alone_ns(&sum);
 	}
 	if (plan->profile->model || skips || plan->profile->memory.model != PD_MEMORY_OWN)
 		exact_memory(plan, in);

@@ -26,7 +26,6 @@
 #include "planner/price/flow.h"
 #include "planner/price/links.h"
 #include "planner/price/predict.h"
-#include "planner/price/reduce.h"
 #include "planner/search/recompute.h"
 #include "schedule/schedule.h"
 #include "trace/steady.h"
@@ -100,18 +99,19 @@ static void window_pass(struct window *window, const struct pd_plan *plan)
 static int64_t own_sends_ns(const struct pd_plan *plan, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
-	struct pd_members members = pd_plan_members(plan, s);
-	struct pd_reduce *reduces;
+	struct pd_sum_delay *delays;
+	struct pd_sum sum;
 	int64_t least = INT64_MAX;
 
 	if (stage->replicas == 1 || plan->microbatches > 1 ||
 	    (plan->weights != PD_WEIGHTS_STASH && plan->weights != PD_WEIGHTS_VERTICAL_SYNC))
 		return 0;
-	reduces = pd_calloc((size_t)stage->replicas, sizeof(*reduces));
-	pd_reduce_times(plan->reducer, &members, pd_plan_stage_sum_bytes(plan, s), reduces);
+	delays = pd_calloc((size_t)stage->replicas, sizeof(*delays));
+	sum = pd_plan_stage_sum(plan, s);
+	pd_sum_delays(&sum, delays);
 	for (int i = 0; i < stage->replicas; i++)
-		least = pd_min64(least, pd_max64(reduces[i].sends_ns, reduces[i].rest_ns));
-	free(reduces);
+		least = pd_min64(least, pd_max64(delays[i].sends_ns, delays[i].rest_ns));
+	free(delays);
 	return least;
 }
 
