@@ -2,6 +2,7 @@
 #include "trace/recurrence.h"
 
 #include "base/mem.h"
+#include "base/minmax.h"
 
 #include <stdlib.h>
 
@@ -25,19 +26,24 @@ static uint64_t mix(uint64_t mark, uint64_t more)
 	return mark ^ mark >> 29;
 }
 
+void pd_recurrence_add(struct pd_recurrence *recurrence, uint64_t number, int64_t longest_ns)
+{
+	recurrence->mark = mix(recurrence->mark, number);
+	recurrence->longest_ns = pd_max(recurrence->longest_ns, longest_ns);
+}
+
 void pd_recurrence_note(struct pd_recurrence *recurrence, const struct pd_record *record,
 			int64_t ahead)
 {
 	const struct pd_op *op = &record->op;
-	uint64_t mark = mix(recurrence->mark, (uint64_t)ahead);
+	uint64_t mark = (uint64_t)ahead;
 
 	mark = mix(mark, (uint64_t)op->kind << 32 | (uint32_t)op->rank);
 	mark = mix(mark, (uint64_t)(uint32_t)op->link << 32 | (uint32_t)op->stage);
 	mark = mix(mark, (uint64_t)(op->microbatch - recurrence->count * recurrence->turn));
 	mark = mix(mark, (uint64_t)(record->start_ns - recurrence->begin_ns));
-	recurrence->mark = mix(mark, (uint64_t)(record->end_ns - recurrence->begin_ns));
-	if (record->end_ns - record->start_ns > recurrence->longest_ns)
-		recurrence->longest_ns = record->end_ns - record->start_ns;
+	mark = mix(mark, (uint64_t)(record->end_ns - recurrence->begin_ns));
+	pd_recurrence_add(recurrence, mark, record->end_ns - record->start_ns);
 }
 
 /*

@@ -11,6 +11,9 @@
  *
  * A running operation is recorded when it ends.  It is assumed to take no longer than those that
  * ended in the last turn.
+ *
+ * What is not made of operations (planner/price/flow.c) adds what tells its states apart, and for how long
+ * what happened has an effect.
  */
 #pragma once
 
@@ -37,6 +40,9 @@ void pd_recurrence_release(struct pd_recurrence *recurrence);
 /* Records an operation of any rank that has retired; `ahead` operations of the rank have not. */
 void pd_recurrence_note(struct pd_recurrence *recurrence, const struct pd_record *record,
 			int64_t ahead);
+
+/* Adds a number that is the same when a state comes back, in which what ended then was longest_ns under way. */
+void pd_recurrence_add(struct pd_recurrence *recurrence, uint64_t number, int64_t longest_ns);
 
 /*
  * Ends a turn with what was recorded last.  Returns true if everything repeats from now on;

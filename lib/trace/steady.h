@@ -59,32 +59,6 @@ int64_t pd_steady_turn(const struct pd_plan *plan);
 /* Returns the most minibatches in flight at a stage, all its replicas together. */
 int64_t pd_steady_in_flight(const struct pd_plan *plan);
 
-/* The state of a pipeline while it is simulated. */
-struct pd_progress {
-	const int64_t *ends;            /* of backwards: minibatch b of stage s at s stride + b */
-	int64_t stride;
-	const uint64_t *marks;          /* NULL, or instead of those of later stages: per minibatch,
-					   of how long before the first stage's each of them is */
-	int stage_count;
-	int64_t in_flight, turn;        /* minibatches: at most; until stages begin with their
-					   first replica and a new update, all of them */
-};
-
-void pd_progress_init(struct pd_progress *progress, const struct pd_plan *plan,
-		      const int64_t *ends, int64_t stride);
-
-/*
- * Tells whether, after n minibatches, everything has repeated for a turn, and for longer than a
- * minibatch is in flight.  What happens next depends on nothing older, so it will go on, and the
- * period is known exactly.  All stages are compared, since minibatches in a queue come back for a
- * while as fast as those before the queue.
- */
-bool pd_steady_repeats(const struct pd_progress *progress, int64_t n, double *period_ns_p);
-
-/* These return the number of minibatches at which to check first, and next after n. */
-int64_t pd_progress_first(const struct pd_progress *progress);
-int64_t pd_progress_next(const struct pd_progress *progress, int64_t n);
-
 /*
  * Keeps the operations of the first minibatches, one at least, of which there are at most so many, and
  * returns how many minibatches that are; of a trace with fewer operations it keeps all.

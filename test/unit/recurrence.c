@@ -119,15 +119,6 @@ static void retired(void *context, const struct pd_record *record)
 			watch->said = watch->known;
 }
 
-/* Returns the microbatches of a turn, as lib/trace/steady counts them. */
-static int64_t turn_of(const struct pd_plan *plan)
-{
-	struct pd_progress progress;
-
-	pd_progress_init(&progress, plan, NULL, 0);
-	return progress.turn;
-}
-
 static void test_plans(int plans)
 {
 	int said = 0, settled = 0, wrong = 0, early = 0, refused = 0;
@@ -150,7 +141,7 @@ static void test_plans(int plans)
 			continue;
 		}
 		watch.ends = pd_calloc((size_t)watch.total, sizeof(*watch.ends));
-		pd_recurrence_init(&watch.recurrence, turn_of(plan));
+		pd_recurrence_init(&watch.recurrence, pd_steady_turn(plan));
 		if (pd_replay_run(plan, &options, &err) < 0) {
 			diag("%s", err.text);
 			wrong++;

@@ -184,24 +184,34 @@ static void tick(struct pd_flow *flow, int64_t first, int64_t last, int64_t k)
 		sum += stage->weight * (uint64_t)stage->end_ns;
 	}
 	flow->backward_end[k] = flow->stages[0].end_ns;
-	flow->marks[k] = sum - flow->weights * (uint64_t)flow->stages[0].end_ns;
+	pd_recurrence_add(&flow->recurrence, sum - flow->weights * (uint64_t)flow->stages[0].end_ns, 0);
 }
 
 /* The period, as a bound and as an estimate. */
 struct periods { double bound_ns, estimate_ns; int64_t ticks; };
 
-/* Goes on until everything repeats, which it checks from time to time. */
+/*
+ * Tells whether everything repeats from microbatch k on.  What happens next depends on nothing that is older
+ * than those in flight, and than a turn.
+ */
+static bool repeats(struct pd_flow *flow, int64_t k, double *period_ns_p)
+{
+	struct pd_recurrence *recurrence = &flow->recurrence;
+	int64_t end_ns = flow->backward_end[k], before = k - flow->in_flight - pd_max64(recurrence->turn, 4);
+
+	pd_recurrence_add(recurrence, (uint64_t)(end_ns - recurrence->begin_ns),
+			  before < 0 ? PD_COST_MAX : end_ns - flow->backward_end[before]);
+	return (k + 1) % recurrence->turn == 0 && pd_recurrence_turn(recurrence, end_ns, period_ns_p);
+}
+
+/* Goes on until everything repeats. */
 static struct periods run(struct pd_flow *flow)
 {
 	const struct pd_schedule *schedule = flow->schedule;
-	int64_t group = schedule->drains ? schedule->group[0] : flow->n, look;
-	struct pd_progress progress;
+	int64_t group = schedule->drains ? schedule->group[0] : flow->n;
 	struct pd_steady steady = { .period_ns = 0 };
 	int64_t ticks = 0;
 
-	pd_progress_init(&progress, flow->plan, flow->backward_end, flow->n);
-	progress.marks = flow->marks;
-	look = pd_progress_first(&progress);
 	for (int64_t first = 0; first < flow->n; first += group) {
 		int64_t last = pd_min64(first + group, flow->n);
 
@@ -209,10 +219,7 @@ static struct periods run(struct pd_flow *flow)
 		for (int64_t k = first - flow->stages[0].lead; k < last; k++) {
 			tick(flow, first, last, k);
 			ticks++;
-			if (k + 1 < look)
-				continue;
-			look = pd_progress_next(&progress, k + 1);
-			if (pd_steady_repeats(&progress, k + 1, &steady.period_ns))
+			if (k >= first && repeats(flow, k, &steady.period_ns))
 				return (struct periods){ steady.period_ns, steady.period_ns, ticks };
 		}
 	}

@@ -148,7 +148,8 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 	for (size_t r = 0; r < ranks; r++)
 		flow->summed_ns[r] = -1;
 	flow->backward_end = pd_calloc((size_t)flow->n, sizeof(int64_t));
-	flow->marks = pd_calloc((size_t)flow->n, sizeof(*flow->marks));
+	pd_recurrence_init(&flow->recurrence, pd_steady_turn(plan));
+	flow->in_flight = pd_steady_in_flight(plan);
 	for (int k = 0; k + 1 < topology->levels; k++) {
 		size *= topology->level[k].count;
 		flow->component[k] = pd_calloc(ranks, sizeof(int));
@@ -174,5 +175,5 @@ void pd_flow_release(struct pd_flow *flow)
 	free(flow->free_ns);
 	free(flow->summed_ns);
 	free(flow->backward_end);
-	free(flow->marks);
+	pd_recurrence_release(&flow->recurrence);
 }

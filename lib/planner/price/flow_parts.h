@@ -5,6 +5,7 @@
 #include "planner/price/cycle.h"
 #include "schedule/schedule.h"
 #include "topology/price.h"
+#include "trace/recurrence.h"
 
 struct pd_flow_link {                   /* a link between two stages */
 	const struct pd_flow_stage *behind;
@@ -51,8 +52,9 @@ struct pd_flow {
 	int64_t *summed_ns;             /* per rank: when an update that is put off may begin; or -1 */
 	int *component[PD_MAX_LEVELS];  /* of each rank, above level k */
 	int64_t *backward_end;          /* of the first stage, by microbatch */
-	uint64_t *marks;                /* sums over the other stages, by microbatch: tick() */
 	uint64_t weights;               /* sum of all stages' weights */
+	struct pd_recurrence recurrence;
+	int64_t in_flight;              /* microbatches, at most */
 	bool likely;
 	bool longer;                    /* some all-reduce takes longer if it is likely, or would */
 };

@@ -28,8 +28,8 @@ struct judge {
 	int64_t *ends;                  /* by stage and minibatch: end of the backward */
 	int32_t *missing;               /* parts of it that have not ended */
 	int64_t *known;                 /* per stage: minibatches whose end is known */
-	struct pd_progress progress;
 	struct pd_recurrence recurrence;
+	int64_t turn, in_flight;        /* microbatches (trace/steady.h) */
 	bool turns;
 	int64_t check;                  /* minibatches that must be known before the next check */
 	int64_t rival_ns;
@@ -56,7 +56,7 @@ static void look(struct judge *judge, int64_t n, bool whole)
  */
 static bool is_slower(struct judge *judge, int64_t n)
 {
-	int64_t filled = judge->progress.in_flight + judge->progress.turn;
+	int64_t filled = judge->in_flight + judge->turn;
 	int i = 0;
 
 	if (judge->rival_ns == PD_NEVER || n < filled)
@@ -73,7 +73,7 @@ static bool is_slower(struct judge *judge, int64_t n)
  */
 static bool has_turns(const struct judge *judge)
 {
-	int64_t turn = judge->progress.turn;
+	int64_t turn = judge->turn;
 
 	for (int s = 0; s < judge->plan->stage_count; s++)
 		if (turn % judge->plan->stages[s].replicas != 0)
@@ -84,13 +84,13 @@ static bool has_turns(const struct judge *judge)
 /* Tells whether n minibatches that have come back are enough. */
 static bool knows(struct judge *judge, int64_t n, int64_t now_ns)
 {
-	while (judge->turns && n >= (judge->recurrence.count + 1) * judge->recurrence.turn)
+	while (judge->turns && n >= (judge->recurrence.count + 1) * judge->turn)
 		if (pd_recurrence_turn(&judge->recurrence, now_ns, &judge->period_ns))
 			return true;
 	if (n < judge->check)
 		return false;
-	judge->check = pd_progress_next(&judge->progress, n);
-	return pd_steady_repeats(&judge->progress, n, &judge->period_ns) || is_slower(judge, n);
+	judge->check = n + pd_max64(judge->in_flight / 4 + 1, judge->turn);
+	return is_slower(judge, n);
 }
 
 static void retired(void *context, const struct pd_record *record)
@@ -128,6 +128,7 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 		     enum pd_period_kind *from_p, int64_t *work_p, struct pd_error *err)
 {
 	struct judge judge = { .plan = plan, .total = pd_steady_microbatches(plan),
+			       .turn = pd_steady_turn(plan), .in_flight = pd_steady_in_flight(plan),
 			       .rival_ns = rival_ns };
 	size_t room = (size_t)judge.total * (size_t)plan->stage_count;
 	struct pd_replay_options options = {
@@ -139,11 +140,9 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 
 	judge.ends = pd_calloc(room, sizeof(*judge.ends));
 	judge.missing = pd_calloc(room, sizeof(*judge.missing));
-	pd_progress_init(&judge.progress, plan, judge.ends, judge.total);
 	judge.turns = has_turns(&judge);
-	pd_recurrence_init(&judge.recurrence, judge.progress.turn);
-	judge.check = rival_ns == PD_NEVER ? pd_progress_first(&judge.progress)
-					   : judge.progress.in_flight + judge.progress.turn;
+	pd_recurrence_init(&judge.recurrence, judge.turn);
+	judge.check = judge.in_flight + judge.turn;
 	judge.known = pd_calloc((size_t)plan->stage_count, sizeof(*judge.known));
 	for (size_t i = 0; i < room; i++)
 		judge.missing[i] = pd_plan_splits(plan) ? 2 : 1;
