@@ -35,7 +35,7 @@ static int gradient_dtype;
 static int schedule = PD_SCHEDULE_1F1B, all_reduce = PD_REDUCER_dense;
 static int weights = -1;                /* -1: not said */
 static int64_t chunks, batch;
-static double min_gain = 1, times = 1;
+static double min_gain = 1, times = 1, pairs;
 static struct pd_effort effort;
 static struct pd_progress_bar bar;
 
@@ -140,6 +140,9 @@ static const struct pd_opt options[] = {
 	  &gradient_dtype, .choices = pd_dtype_of_nets },
 	{ "bucket", 0, PD_OPT_STRING, "BYTES|auto",
 	  "replicas sum gradients in buckets of more than BYTES, under backward", &bucket },
+	{ "pairs", 0, PD_OPT_REAL, "PART",
+	  "a forward and a backward that run together take PART of their time, such as 0.9 (default: the profile's)",
+	  &pairs, PD_PAIRS_LEAST, 1 },
 	{ "sparsity", 0, PD_OPT_REAL, "PART",
 	  "replicas keep PART of their chunks of gradients for later, such as 0.85",
 	  &request.sparsity, 0, PD_SPARSITY_MOST },
@@ -529,6 +532,8 @@ static int read_profiles(int argc, char **argv, int first, struct pd_profile **p
 			return -1;
 		for (int p = before; p < *count_p; p++) {
 			files[p] = file;
+			if (pairs > 0)
+				pd_profile_set_pairs(profiles[p], pairs);
 			for (int k = 0; k < p; k++)
 				if (pd_profile_same_model(profiles[k], files[k], profiles[p], file, err) < 0)
 					return -1;

@@ -65,6 +65,9 @@ static const struct pd_opt options[] = {
 	  PD_MAX_EXTENT },
 	{ "microbatches", 0, PD_OPT_COUNT, "M", "what if: M microbatches per update",
 	  &what.microbatches, 1, 1 << 30 },
+	{ "pairs", 0, PD_OPT_REAL, "PART",
+	  "what if: a forward and a backward that may run together took PART of their time", &what.pairs,
+	  PD_PAIRS_LEAST, 1 },
 	{ "processors", 0, PD_OPT_COUNT, "N", "what if: all ranks shared N processors",
 	  &what.processors, 1, 1 << 20 },
 	{ 0 }

@@ -381,6 +381,22 @@ test_row search "auto: the bound is that of all schedules, also of those that do
 	status 1 pd-plan "$@" -m 60MB --schedule=zb-h1 deep.json 2>err
 	pd-plan "$@" -m 60MB --schedule=auto deep.json | jq -e ".schedule == \"ordered\" and
 		.predicted.lower_bound_ns == $(sort -n bounds | head -1)"'
+test_row search "pairs that devices run together: dualpipe-v, zb-auto and auto count them, and no plan is below its bound" '
+	chain 8 >pairs.json
+	for schedule in dualpipe-v zb-v zb-auto auto; do
+		for pairs in 0.95 0.85 0.6; do
+			pd-plan -q --straight -t 4@100GB/s --weights=flush --microbatches=16 --schedule=$schedule \
+				--pairs=$pairs pairs.json >$schedule-$pairs
+			jq -e ".profile.device.pairs == $pairs and .predicted.lower_bound_ns <= .predicted.period_ns" \
+				$schedule-$pairs
+		done
+	done
+	jq -s -e "map(.predicted.period_ns) | .[0] > .[1] and .[1] >= .[2] and .[2] == .[3]" dualpipe-v-0.95 zb-v-0.95 \
+		zb-auto-0.95 auto-0.95
+	jq -s -e "map(.predicted.period_ns) | .[0] < .[1] and .[0] >= .[2] and .[2] == .[3]" dualpipe-v-0.85 zb-v-0.85 \
+		zb-auto-0.85 auto-0.85
+	jq -e ".predicted.order_from == \"DualPipeV\" and any(.order[]; test(\"OVERLAP_F_B\"))" auto-0.6
+	status 2 pd-plan --pairs=0.4 pairs.json 2>err && one_line err'
 test_ok "by hand: stages that would not fit recompute, or those that are named" '
 	deep "[.stages[].recompute] == [true, true, false, false]" --stages=3,3,3,3 -m 40MB
 	deep "[.stages[].recompute] == [false, true, false, true]" --stages=3,3,3,3 --recompute=1,3

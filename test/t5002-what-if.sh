@@ -50,6 +50,65 @@ test_ok 'durations of shared processors are not shared again' '
 	pd-replay --processors=2 trace.jsonl >out
 	status 2 pd-replay --processors=2 one.jsonl 2>err
 	one_line err && grep -q "^pd-replay: one.jsonl: --processors: its 4 ranks" err'
+
+# pairs P M F I W PARTS: checks the total of DualPipeV against the published formula.
+chain 16 >chain.json
+pairs() {
+	jq ".layers |= .[:2 * $1] | .layers[] |= (.forward_ns = $3 | .backward_ns = $4 + $5 | .backward_input_ns = $4 |
+		.backward_weight_ns = $5 | .activation_bytes = 0)" chain.json |
+		pd-plan -q --topology="$1@1TB/s" --schedule=dualpipe-v --weights=flush --microbatches="$2" \
+			--stages="$(yes 1 | head -n $((2 * $1)) | paste -sd, -)" >pairs.json
+	pd-replay --minibatches=1 --pairs="0.$6" --format=trace pairs.json >pairs.jsonl 2>/dev/null
+	b=$(($4 + $5)) x=$((($3 + $4 + $5) * $6 / 1000))
+	[ "$(tail -n +2 pairs.jsonl | jq -s "map(.end_ns) | max")" -eq $((($1 - 1) * $3 + 2 * $1 * $3 +
+		(2 * ($2 - $1) - 1) * x + ($1 - 1) * x + (2 * $1 - 1) * $4 + $5 + 2 * b + $3)) ]
+}
+test_ok "pairs: DualPipeV takes as long as is published" '
+	pairs 2 4 1000 1000 1000 900
+	pairs 2 8 1000 1000 1000 800
+	pairs 3 8 3000 3000 3000 950
+	pairs 5 11 1000 1100 900 900
+	pairs 8 32 2000 2000 2000 850
+	pairs 4 16 12000 12000 12000 916 # 95.5 forwards where a pair takes 2.75
+	pairs 4 16 1000 1000 1000 999'
+test_ok "the two of a pair begin and end together; without a figure they follow one another" '
+	pairs 4 16 1000 1000 1000 900
+	tail -n +2 pairs.jsonl | jq -s -e "map(select(.rank == 3 and (.op == \"forward\" or .op == \"backward\"))) |
+		group_by(.start_ns) | map(select(length == 2)) | length == 23 and
+		all(.[]; .[0].end_ns == .[1].end_ns and .[0].end_ns - .[0].start_ns == 2700 and .[0].op != .[1].op)"
+	pd-replay --minibatches=1 --format=trace pairs.json | tail -n +2 | jq -s -e "map(.end_ns) | max == 99000"
+	pd-replay --minibatches=1 --pairs=1 --format=trace pairs.json | tail -n +2 | jq -s -e "map(.end_ns) | max == 102000"'
+test_ok "pairs: of the profile, of a list, of a table, of an order; and what no pairs are" '
+	jq ".profile.device.pairs = 0.9" pairs.json >own.json
+	pd-replay --minibatches=1 --format=trace own.json | tail -n +2 >own.jsonl
+	tail -n +2 pairs.jsonl | cmp - own.jsonl
+	# A list has no more buffers than it needs: what is computed is the same, not when all of it is sent.
+	pd-schedule --minibatches=1 own.json >list.jsonl
+	for file in own list; do
+		pd-replay --format=trace $([ $file = list ] && echo list.jsonl || echo --minibatches=1 own.json) | tail -n +2 |
+			jq -c "select(.op | test(\"ward\")) | [.rank, .op, .stage, .microbatch, .start_ns, .end_ns]" |
+			sort >$file.computed
+	done
+	cmp own.computed list.computed
+	pd-schedule --format=torch pairs.json >table.csv
+	pd-replay --schedule=table.csv --minibatches=1 --pairs=0.9 --format=trace pairs.json | tail -n +2 |
+		jq -s -e "map(.end_ns) | max == 94200"
+	pd-schedule --format=plan own.json >order.json
+	pd-replay --minibatches=1 --format=trace order.json | tail -n +2 | cmp - own.jsonl
+	pd-replay --schedule=zb-v --pairs=0.5 --format=text pairs.json | tail -n +2 >zb-v
+	pd-replay --schedule=zb-v --format=text pairs.json | tail -n +2 | cmp - zb-v
+	for part in 0 0.49 1.01; do
+		status 2 pd-replay --pairs=$part pairs.json 2>err && one_line err
+		jq ".profile.device.pairs = $part" pairs.json | status 2 pd-replay 2>err && one_line err
+		cat err
+	done'
+test_ok "pictures show pairs" '
+	COLUMNS=220 pd-replay --minibatches=1 --format=text own.json >text
+	cat text
+	grep -q "& two together" text
+	grep -q "7F&0B.*0F&7B" text
+	pd-replay --minibatches=1 --format=svg own.json >svg
+	grep -q "height=\"9.0\"" svg'
 test_ok 'no processors are refused' '
 	status 2 pd-replay --processors=0 plan.json 2>err && one_line err'
 

@@ -38,6 +38,8 @@ struct pd_pass {
 	int64_t first_sample;	/* global number of the minibatch's first sample, for dropout */
 	int64_t valid;                  /* samples that count; the others are padding */
 	bool evaluate;                  /* running statistics are used and not changed; no dropout */
+	/* a forward that may run together with the backward that is submitted next; ours run one after the other */
+	bool beside;
 	/*
 	 * a recomputation, without the layers of pd_net_config.kept: the first forward has moved the
 	 * running statistics, this one does not

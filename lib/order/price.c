@@ -79,25 +79,25 @@ void pd_order_run_op(struct pd_order_run *run, const struct pd_order_op *op)
 {
 	const struct pd_order_request *request = run->request;
 	struct pd_order_seat *seat = &run->seats[request->position_of[op->stage]];
-	int64_t begin_ns = seat->now_ns, needed_ns = 0;
+	int64_t begin_ns = seat->now_ns, needed_ns[2] = { 0 };
 
 	for (int half = 0; half <= op->beside; half++) {
 		int64_t arrival_ns = pd_order_run_arrival(run, op + half);
 
 		begin_ns = arrival_ns > begin_ns ? arrival_ns : begin_ns;
-		needed_ns += pd_order_cost(&request->stage[op[half].stage], (enum pd_order_pass)op[half].pass);
+		needed_ns[half] = pd_order_cost(&request->stage[op[half].stage], (enum pd_order_pass)op[half].pass);
 		if (op[half].pass == PD_ORDER_F)
 			keep(seat, request->stage[op[half].stage].f_bytes);
 		enter(run, op + half);
 	}
-	if (op->beside && request->alone_ns > 0)
-		needed_ns = needed_ns * request->pair_ns / request->alone_ns;
 	if (seat->begun)
 		seat->idle_ns += begin_ns - seat->now_ns;
 	else
 		seat->first_ns = begin_ns;
 	seat->begun = true;
-	seat->now_ns = begin_ns + needed_ns;
+	seat->now_ns = begin_ns + (op->beside && request->pair_parts > 0
+				   ? pd_order_pair_ns(needed_ns[0], needed_ns[1], request->pair_parts)
+				   : needed_ns[0] + needed_ns[1]);
 	for (int half = 0; half <= op->beside; half++)
 		end(run, seat, op + half);
 }

@@ -63,6 +63,9 @@ static void search_v(const struct pd_order_request *request, struct pd_order_fou
 	struct pd_order_block block;
 
 	pd_order_offer_filled(found, pd_order_zb_v(request->positions, request->microbatches), request, "ZB-V");
+	if (request->pair_parts > 0)
+		pd_order_offer_filled(found, pd_order_dualpipe_v(request->positions, request->microbatches), request,
+				      "DualPipeV");
 	pd_order_block_v_half(request->positions, &block);
 	offer_block(request, &block, "V-Half", found);
 	pd_order_block_release(&block);

@@ -33,6 +33,7 @@ enum pd_schedule_fact {
 	PD_FACT_FORWARDS_FIRST = 1 << 5, /* all of a group's come before its first backward */
 	PD_FACT_ALONE = 1 << 6,         /* one microbatch at a time */
 	PD_FACT_OPEN = 1 << 7,          /* a search over all schedules tries it */
+	PD_FACT_PAIRS = 1 << 12,        /* forwards may be beside backwards */
 	PD_FACT_FLOW = 1 << 8,          /* the recurrence of planner/price/flow.c is exact */
 };
 

@@ -97,7 +97,8 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 	static const char *const known[] = { "kind", "name", "threads", "memory_bytes",
 					     "sum_bytes_per_s", "round_bytes_per_s",
 					     "mixed_sum_bytes_per_s", "operation_ns", "workers",
-					     "in_step", "in_turns", "launch_ns", "clock_ns", "beside_transfers", "estimated", NULL };
+					     "in_step", "in_turns", "launch_ns", "clock_ns", "beside_transfers",
+					     "pairs", "estimated", NULL };
 	struct pd_place device = pd_place_key(root, "device");
 	const char *kind, *name;
 
@@ -124,7 +125,8 @@ static int read_device(const struct pd_place *root, struct pd_profile *profile,
 		return -1;
 	if (read_estimated(&device, profile, err) < 0 || read_in_step(&device, &profile->in_step, err) < 0 ||
 	    pd_json_opt_real(&device, "in_turns", 0, MOST_FACTOR, &profile->in_turns, err) < 0 ||
-	    pd_json_opt_real(&device, "beside_transfers", 0, MOST_FACTOR, &profile->beside_transfers, err) < 0)
+	    pd_json_opt_real(&device, "beside_transfers", 0, MOST_FACTOR, &profile->beside_transfers, err) < 0 ||
+	    pd_json_opt_real(&device, "pairs", PD_PAIRS_LEAST, 1, &profile->pairs, err) < 0)
 		return -1;
 	return pd_json_opt_int(&device, "memory_bytes", 0, INT64_MAX, &profile->device_memory_bytes,
 			       err);
@@ -316,6 +318,8 @@ static json_t *device_json(const struct pd_profile *profile)
 		pd_json_set(device, "clock_ns", json_integer(profile->clock_ns));
 	if (profile->beside_transfers > 0)
 		pd_json_set(device, "beside_transfers", json_real(profile->beside_transfers));
+	if (profile->pairs > 0)
+		pd_json_set(device, "pairs", json_real(profile->pairs));
 	if (profile->workers > 0)
 		pd_json_set(device, "workers", json_integer(profile->workers));
 	if (in_step->update > 0 || in_step->sum_bytes_per_s > 0)

@@ -182,6 +182,13 @@ struct pd_profile *pd_profile_fastest(const struct pd_profile *profile)
 	return fastest;
 }
 
+void pd_profile_set_pairs(struct pd_profile *profile, double pairs)
+{
+	profile->pairs = pairs;
+	for (int k = 0; k < profile->other_count; k++)
+		profile->others[k]->pairs = pairs;
+}
+
 void pd_profile_uses(const struct pd_profile *profile, struct pd_uses *uses)
 {
 	int n = profile->layer_count;

@@ -19,6 +19,7 @@ struct pd_spread {
 	double low, high;               /* at most and at least 1 */
 };
 
+#define PD_PAIRS_LEAST 0.5              /* two as long as each other, which do not disturb each other */
 #define PD_PROFILE_PARTS 3              /* PD_TIMEDS (profile/spread.h) */
 
 struct pd_profile_layer {
@@ -133,6 +134,8 @@ struct pd_profile {
 	int64_t clock_ns;               /* of a chain of operations (base/pulse.h); 0: not measured */
 	double beside_transfers;        /* times as long as computing takes while bytes come or leave; 0: not
 					   measured */
+	double pairs;                   /* what a forward and a backward take that run together, over what they take one
+					   after the other; 0: they do not */
 	int64_t workers;                /* timed side by side; 0: unknown */
 	struct pd_in_step in_step;      /* of these workers */
 	double in_turns;                /* processor time of a worker that takes turns with another on
@@ -177,6 +180,8 @@ static inline const struct pd_profile *pd_profile_of_kind(const struct pd_profil
 {
 	return kind > 0 ? profile->others[kind - 1] : profile;
 }
+/* Sets what pairs take on devices of all kinds. */
+void pd_profile_set_pairs(struct pd_profile *profile, double pairs);
 /* Takes over the profile of one more kind of device. */
 void pd_profile_add_kind(struct pd_profile *profile, struct pd_profile *other);
 /*

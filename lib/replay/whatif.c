@@ -21,7 +21,8 @@ bool pd_what_if_any(const struct pd_what_if *what)
 {
 	return what->topology || what->schedule || what->weights || what->microbatches > 0 ||
 	       what->bucket_bytes > 0 || what->sparsity >= 0 || what->reducer ||
-	       what->gradient_dtype || what->processors > 0 || what->device_speed > 0 || what->faster;
+	       what->gradient_dtype || what->processors > 0 || what->device_speed > 0 || what->faster ||
+	       what->pairs > 0;
 }
 
 bool pd_what_if_table(const struct pd_what_if *what)
@@ -216,6 +217,8 @@ int pd_what_if_apply(const struct pd_what_if *what, struct pd_plan *plan, struct
 		return -1;
 	if (what->device_speed > 0)
 		speed_up_layers(plan->profile, 0, plan->profile->layer_count, what->device_speed);
+	if (what->pairs > 0)
+		pd_profile_set_pairs(plan->profile, what->pairs);
 	if (what->faster && apply_all_faster(plan, what->faster, err) < 0)
 		return -1;
 	rename_plan(what, plan);
@@ -266,6 +269,8 @@ void pd_what_if_print(const struct pd_what_if *what, FILE *out)
 		print_part(out, &first, "buckets above %" PRId64 " bytes", what->bucket_bytes);
 	if (what->sparsity >= 0)
 		print_part(out, &first, "sparsity %g", what->sparsity);
+	if (what->pairs > 0)
+		print_part(out, &first, "pairs take %g of their time", what->pairs);
 	if (what->processors)
 		print_part(out, &first, "%" PRId64 " processor%s", what->processors,
 			   what->processors == 1 ? "" : "s");

@@ -23,6 +23,7 @@ struct pd_what_if {
 	const char *reducer, *gradient_dtype;
 	int64_t processors;     /* shared by all ranks (struct pd_replay_options) */
 	double device_speed;    /* speed of every device */
+	double pairs;           /* as in a profile */
 	/* Speeds of layers and stages: "LAYER:FACTOR,STAGE:FACTOR,...", where STAGE is a number. */
 	const char *faster;
 };

@@ -14,9 +14,10 @@
 #define ROUNDING 0.5            /* an operation of so many more columns than n has n */
 #define LABELLED 0.9            /* the part of a row's operations that must have room for a label */
 #define NAME 48
+#define PAIR '&'
 
 struct cell {
-	const struct pd_record *record;
+	const struct pd_record *record, *beside;        /* beside: what ran together with it, or NULL */
 	int64_t time_ns;                /* part of the record in the cell */
 };
 
@@ -129,7 +130,10 @@ static void claim(const struct row *row, const struct pd_record *record, int fir
 		if (to > record->end_ns)
 			to = record->end_ns;
 		if (to - from > row->cell[c].time_ns)
-			row->cell[c] = (struct cell){ record, to - from };
+			row->cell[c] = (struct cell){ record, NULL, to - from };
+		else if (row->cell[c].record && row->cell[c].record->start_ns == record->start_ns &&
+			 row->cell[c].record->end_ns == record->end_ns)
+			row->cell[c].beside = record;
 	}
 }
 
@@ -140,7 +144,7 @@ static bool is_seen(const struct row *row, const struct pd_record *record, int f
 
 	*middle_p = -1;
 	for (int c = first; c < row->cells && cell_begin(row, c) <= record->end_ns; c++) {
-		if (row->cell[c].record == record)
+		if (row->cell[c].record == record || row->cell[c].beside == record)
 			return true;
 		if (cell_begin(row, c) <= middle)
 			*middle_p = c;
@@ -168,7 +172,7 @@ static void show_short(const struct row *row, const struct pd_record *record, in
 
 	if (record->op.kind != PD_OP_step && record->end_ns > row->window->begin_ns &&
 	    !is_seen(row, record, first, &middle) && middle >= 0 && may_give(row, middle))
-		row->cell[middle].record = record;
+		row->cell[middle] = (struct cell){ .record = record };
 }
 
 /*
@@ -181,7 +185,7 @@ static void fill_cells(const struct pd_lane *lane, const struct row *row)
 	for_operations(lane, row, claim);
 	for (int c = 0; c < row->cells; c++)
 		if (2 * row->cell[c].time_ns < cell_begin(row, c + 1) - cell_begin(row, c))
-			row->cell[c].record = NULL;
+			row->cell[c].record = row->cell[c].beside = NULL;
 	for_operations(lane, row, show_short);
 }
 
@@ -230,7 +234,7 @@ static enum label label_of_row(const struct pd_timeline *timeline, const struct 
 		if (!record || n == 1 || !pd_window_has_whole(row->window, record))
 			continue;
 		whole++;
-		fit += label_of(timeline, &record->op, NUMBER, label) <= n;
+		fit += label_of(timeline, &record->op, NUMBER, label) * (row->cell[c].beside ? 2 : 1) <= n;
 	}
 	return fit >= LABELLED * whole ? NUMBER : KIND;
 }
@@ -253,6 +257,30 @@ static void print_run(const struct pd_timeline *timeline, const struct pd_op *op
 		fputs("\033[0m", out);
 }
 
+/* Prints two that ran together over n cells, one half in the colour of each. */
+static void print_pair(const struct pd_timeline *timeline, const struct cell *cell, int n, enum label which,
+		       bool colour, FILE *out)
+{
+	char first[40], second[40], label[84];
+
+	do {
+		label_of(timeline, &cell->record->op, which, first);
+		label_of(timeline, &cell->beside->op, which, second);
+		snprintf(label, sizeof(label), "%s%c%s", first, PAIR, second);
+	} while ((int)strlen(label) > n && which++ < SHORTEST);
+	if (which > SHORTEST)
+		snprintf(label, sizeof(label), "%c", n > 1 ? letter_of(&cell->record->op) : PAIR);
+	if (colour)
+		fputs(colour_of(&cell->record->op), out);
+	for (int i = 0; i < n; i++) {
+		if (colour && i == n / 2)
+			fputs(colour_of(&cell->beside->op), out);
+		putc(i < (int)strlen(label) ? label[i] : PAIR, out);
+	}
+	if (colour)
+		fputs("\033[0m", out);
+}
+
 static void print_row(const struct pd_timeline *timeline, const struct row *row, bool colour,
 		      FILE *out)
 {
@@ -262,6 +290,11 @@ static void print_row(const struct pd_timeline *timeline, const struct row *row,
 		n = is_cut(row, c) ? 1 : run_of(row, c);
 		if (is_cut(row, c)) {
 			putc('/', out);
+		} else if (row->cell[c].beside) {
+			row->shown->letters[PAIR] = true;
+			row->shown->letters[(unsigned char)letter_of(&row->cell[c].record->op)] = true;
+			row->shown->letters[(unsigned char)letter_of(&row->cell[c].beside->op)] = true;
+			print_pair(timeline, &row->cell[c], n, which, colour, out);
 		} else if (row->cell[c].record) {
 			row->shown->letters[(unsigned char)letter_of(&row->cell[c].record->op)] = true;
 			print_run(timeline, &row->cell[c].record->op, n, which, colour, out);
@@ -357,6 +390,8 @@ static void print_legend(const struct shown *shown, FILE *out)
 		if (shown->letters[(unsigned char)letter])
 			fprintf(out, "%c%c %s, ", letter, filling_of(&legend[i].op), legend[i].what);
 	}
+	if (shown->letters[PAIR])
+		fprintf(out, "%c two together, ", PAIR);
 	fprintf(out, ". idle%s\n", shown->folded ? "; of replicas, the first is drawn" : "");
 }
 

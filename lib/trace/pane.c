@@ -152,11 +152,14 @@ static void put_rank(const struct pd_pane *pane, int rank, double y)
 		bool main = l == PD_LANE_COMPUTE, labelled = main && is_labelled(pane, lane);
 		int count, *rows = thin_rows(pane, lane, &count);
 
-		for (size_t i = 0; i < lane->count; i++)
-			if (is_drawn(pane, lane->bars[i].record))
-				put_bar(pane, lane->bars[i].record,
-					y + (main ? 0 : THIN * rows[lane->bars[i].depth]),
-					main ? ROW : THIN, labelled);
+		for (size_t i = 0; i < lane->count; i++) {
+			const struct pd_bar *bar = &lane->bars[i];
+			double high = !main ? THIN : pd_lane_pairs(lane, i) ? ROW / 2.0 : ROW;
+
+			if (is_drawn(pane, bar->record))
+				put_bar(pane, bar->record, y + high * (main ? bar->depth : rows[bar->depth]), high,
+					labelled && high == ROW);
+		}
 		y += main ? ROW : THIN * count;
 		free(rows);
 	}

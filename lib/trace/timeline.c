@@ -69,6 +69,18 @@ static void stack_lane(struct pd_lane *lane)
 	free(free_ns);
 }
 
+static bool are_together(const struct pd_bar *a, const struct pd_bar *b)
+{
+	return a->depth == 0 && b->depth == 1 && a->record->start_ns == b->record->start_ns &&
+	       a->record->end_ns == b->record->end_ns;
+}
+
+bool pd_lane_pairs(const struct pd_lane *lane, size_t i)
+{
+	return (i > 0 && are_together(&lane->bars[i - 1], &lane->bars[i])) ||
+	       (i + 1 < lane->count && are_together(&lane->bars[i], &lane->bars[i + 1]));
+}
+
 static struct pd_lane *lane_of(struct pd_timeline *timeline, const struct pd_record *record)
 {
 	return &timeline->lanes[(size_t)record->op.rank * PD_TRACK_LANES + pd_lane_of(record->op.kind)];

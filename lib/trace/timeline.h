@@ -90,6 +90,9 @@ struct pd_memory_point {
 size_t pd_timeline_memory(const struct pd_timeline *timeline, int rank,
 			  struct pd_memory_point **points_p);
 
+/* Tells whether a bar of the lane that computes is one of two that ran together, depths 0 and 1. */
+bool pd_lane_pairs(const struct pd_lane *lane, size_t i);
+
 /* A timeline that is drawn together with others, to the same scale, each from its beginning. */
 struct pd_view {
 	const struct pd_timeline *timeline;

@@ -38,7 +38,7 @@ static void fill_pass(struct pd_worker *w, struct chunk *c, const struct pd_op *
 		.kept = worker_kept(w, c, op),
 		.scratch = w->scratch, .first_sample = op->microbatch * w->config.batch_size,
 		.valid = valid_of(w, op),
-		.evaluate = op->evaluate, .losses = microbatch->losses,
+		.evaluate = op->evaluate, .beside = op->beside, .losses = microbatch->losses,
 	};
 }
 

@@ -2,6 +2,7 @@
 /* The device seam in virtual time: streams of tasks with durations. */
 #include "base/mem.h"
 #include "device/sim/engine.h"
+#include "order/request.h"
 #include "topology/direct.h"
 
 #include <math.h>
@@ -24,7 +25,7 @@ struct task {
 		int64_t duration_ns;
 		int64_t start_ns;       /* once it has begun */
 	};
-	int64_t unused;                 /* pads to a cache line */
+	enum { ALONE, AHEAD, BESIDE } half;     /* of a pair: a forward, the backward beside it */
 };
 
 struct stream {
@@ -32,6 +33,8 @@ struct stream {
 	struct pd_sim_device *device;
 	bool computes;                  /* forwards and backwards, not only the sums of replicas */
 	int64_t ended_ns;               /* when it last was busy */
+	int64_t paired_ns;              /* when its last pair began */
+	struct task *ahead;             /* a forward for whose backward a pair waits; or NULL */
 	struct task *first, *last;
 	struct task *open;              /* collects waits for the work that is queued next */
 };
@@ -66,7 +69,9 @@ static void task_run(struct pd_sim *sim, struct pd_sim_activity *activity)
 	struct task *task = (struct task *)activity;
 	int64_t duration_ns = task->duration_ns;
 
-	task->start_ns = sim->now_ns;
+	if (task->half == AHEAD)
+		task->stream->paired_ns = sim->now_ns;
+	task->start_ns = task->half == BESIDE ? task->stream->paired_ns : sim->now_ns;
 	activity->next = task_end;
 	pd_sim_compute(sim, activity, activity->rank, duration_ns);
 }
@@ -98,13 +103,8 @@ static struct task *open_task(struct stream *stream)
 	return task;
 }
 
-static void queue(struct stream *stream, int64_t duration_ns, struct pd_event *ev)
+static void queue(struct stream *stream, struct task *task)
 {
-	struct task *task = open_task(stream);
-
-	stream->open = NULL;
-	task->duration_ns = duration_ns;
-	task->activity.event = ev;
 	if (stream->last) {
 		stream->last->after = task;
 		stream->last = task;
@@ -114,12 +114,37 @@ static void queue(struct stream *stream, int64_t duration_ns, struct pd_event *e
 	pd_sim_let(stream->device->sim, &task->activity);
 }
 
+/*
+ * The first task of a pair waits for all that either waits for, takes what both do, and is held until the second is
+ * known.  The second ends with it, and is said to have begun with it.
+ */
 static void wait(struct stream *stream, struct pd_event *ev)
 {
 	if (pd_event_done(ev))
 		return;
-	stream->open = open_task(stream);
-	pd_sim_await(stream->device->sim, &stream->open->activity, ev);
+	if (!stream->ahead)
+		stream->open = open_task(stream);
+	pd_sim_await(stream->device->sim, &(stream->ahead ? stream->ahead : stream->open)->activity, ev);
+}
+
+static void hold(struct stream *stream, struct task *task)
+{
+	task->half = AHEAD;
+	task->activity.waits++;
+	stream->ahead = task;
+}
+
+/* Makes a task the second of a pair; returns the first, which may go on. */
+static struct task *pair(struct stream *stream, struct task *task)
+{
+	double pairs = stream->device->kind->profile->pairs;
+	struct task *first = stream->ahead;
+
+	first->duration_ns = pd_order_pair_ns(first->duration_ns, task->duration_ns, llround(pairs * PD_ORDER_PARTS));
+	task->half = BESIDE;
+	task->duration_ns = 0;
+	stream->ahead = NULL;
+	return first;
 }
 
 static struct pd_stream *stream_open(struct pd_device *device, struct pd_error *err)
@@ -341,6 +366,22 @@ static int64_t work_ns(const struct pd_sim_device *device, const struct pd_work 
 	}
 }
 
+static void submit_task(struct stream *stream, const struct pd_work *w)
+{
+	struct task *task = open_task(stream), *first = NULL;
+
+	stream->open = NULL;
+	task->duration_ns = work_ns(stream->device, w);
+	task->activity.event = w->ev;
+	if (w->kind == PD_WORK_FORWARD && w->pass.beside && stream->device->kind->profile->pairs > 0)
+		hold(stream, task);
+	else if (w->kind == PD_WORK_BACKWARD && stream->ahead)
+		first = pair(stream, task);
+	queue(stream, task);
+	if (first)
+		pd_sim_let(stream->device->sim, &first->activity);
+}
+
 static int submit(struct pd_stream *base, const struct pd_work *works, int n)
 {
 	struct stream *stream = (struct stream *)base;
@@ -352,7 +393,7 @@ static int submit(struct pd_stream *base, const struct pd_work *works, int n)
 		}
 		stream->computes |= w->kind == PD_WORK_FORWARD || w->kind == PD_WORK_BACKWARD ||
 				    w->kind == PD_WORK_UPDATE;
-		queue(stream, work_ns(stream->device, w), w->ev);
+		submit_task(stream, w);
 	}
 	return 0;
 }

@@ -37,6 +37,9 @@
  * as many of the fastest as the sum, over devices, of the largest part of the fastest's speed that a kind has
  * on any layer (pd_costs.worth).
  *
+ * Where a forward and a backward may run together (PD_FACT_PAIRS), 1, 6 and what is said of interleaved ranks hold
+ * for the part of F + B that such a pair takes by the profile; a microbatch's way is as long as ever.
+ *
  * What is left out (warm-ups, latency, links that several stages share, what processors wait
  * for) only takes more time, and each of these holds for one stage by itself, wherever its
  * ranks are.  So with m(u, v) the least m for which stage [u, v) passes all of the above for a period P,
@@ -93,6 +96,7 @@ struct bound {
 	int64_t *passes_ns, *way_ns, *update_ns, *beside_ns;
 	int64_t *before_ns;             /* z to u: the least way to a stage that begins there */
 	int64_t longest_ns;             /* the longest way of all from z on */
+	double pairs;                   /* pd_cost_of_pairs(); a microbatch's own way is no shorter for them */
 	struct pd_fewest fewest;
 };
 
@@ -224,12 +228,15 @@ static void bound_init(struct bound *b, const struct pd_costs *costs,
 			     .straight = request->straight || pd_schedule_has(request->schedule, PD_FACT_STRAIGHT),
 			     .agree = costs->copies || pd_planner_agrees(request, costs->profile,
 									 request->weights),
+			     .pairs = pd_cost_of_pairs(costs->profile, request->schedule),
 			     .ns_per_byte = 1e9 / (double)pd_topology_fastest_link(request->topology, 0)
 					    .bandwidth_bytes_per_s * (1 - 1e-12) };
 	find_points(b);
 	pd_sum_least_init(&b->least, request->topology, request->gradient_dtype,
 			     costs->profile->in_step.sum_bytes_per_s);
 	b->passes_ns = pd_points_sum(&b->points, passes_of);
+	for (int p = 0; p <= b->points.last && b->pairs < 1; p++)
+		b->passes_ns[p] = (int64_t)((double)b->passes_ns[p] * b->pairs);
 	b->way_ns = pd_points_sum(&b->points, way);
 	b->update_ns = pd_points_sum(&b->points, update_of);
 	b->beside_ns = pd_points_sum(&b->points, defers(b) ? forward_of : nothing_of);
@@ -376,14 +383,15 @@ static int64_t all_passes(const struct bound *b)
 /* Returns the bound of the machine as a whole. */
 static int64_t simple(const struct bound *b)
 {
-	int64_t ns = b->costs->worth > 0 ? pd_cost_of((double)all_passes(b) / b->costs->worth * (1 - 1e-9))
-					 : pd_ceil_div(all_passes(b), b->devices);
+	int64_t all_ns = (int64_t)((double)all_passes(b) * b->pairs);
+	int64_t ns = b->costs->worth > 0 ? pd_cost_of((double)all_ns / b->costs->worth * (1 - 1e-9))
+					 : pd_ceil_div(all_ns, b->devices);
 	int64_t processors = b->request->topology->processors;
 
 	if (processors > 0)
-		ns = pd_max64(ns, all_passes(b) / processors);
+		ns = pd_max64(ns, all_ns / processors);
 	if (b->straight || b->request->chunks)
-		ns = pd_max64(ns, longest(b));
+		ns = pd_max64(ns, (int64_t)((double)longest(b) * b->pairs));
 	if (drains(b->request) && b->group > 0)
 		ns = pd_max64(ns, pd_ceil_div(b->longest_ns, b->group));
 	return ns;

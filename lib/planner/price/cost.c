@@ -144,6 +144,16 @@ void pd_costs_release(struct pd_costs *costs)
 	*costs = (struct pd_costs){ 0 };
 }
 
+double pd_cost_of_pairs(const struct pd_profile *profile, enum pd_schedule_kind schedule)
+{
+	double least = profile->pairs > 0 ? profile->pairs : 1;
+
+	for (int k = 0; k < profile->other_count; k++)
+		if (profile->others[k]->pairs > 0 && profile->others[k]->pairs < least)
+			least = profile->others[k]->pairs;
+	return pd_schedule_has(schedule, PD_FACT_PAIRS) ? least : 1;
+}
+
 int pd_costs_unit(const struct pd_costs *costs, int layer)
 {
 	int low = 0, high = costs->unit_count;

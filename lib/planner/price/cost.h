@@ -14,6 +14,7 @@
 
 #include "base/cost.h"
 #include "base/effort.h"
+#include "plan/schedule_kind.h"
 #include "plan/memory.h"
 #include "profile/profile.h"
 #include "topology/topology.h"
@@ -54,6 +55,9 @@ struct pd_costs {
  */
 void pd_costs_init(struct pd_costs *costs, const struct pd_profile *profile, bool copies);
 void pd_costs_release(struct pd_costs *costs);
+
+/* Returns what part of its operations' times a rank is busy at least: less than 1 where pairs gain. */
+double pd_cost_of_pairs(const struct pd_profile *profile, enum pd_schedule_kind schedule);
 
 /* Returns the first unit that begins with a layer or behind it. */
 int pd_costs_unit(const struct pd_costs *costs, int layer);

@@ -293,6 +293,7 @@ static int64_t floor_ns(const struct pd_schedule *schedule, const struct pd_stag
 {
 	const struct pd_plan *plan = schedule->plan;
 	double *busy = pd_calloc((size_t)plan->rank_count, sizeof(*busy)), most = 0;
+	double pairs = pd_cost_of_pairs(plan->profile, plan->schedule);
 
 	for (int s = 0; s < plan->stage_count; s++)
 		for (int r = 0; r < plan->stages[s].replicas; r++) {
@@ -300,12 +301,13 @@ static int64_t floor_ns(const struct pd_schedule *schedule, const struct pd_stag
 			struct pd_stage_times own = pd_stage_times_on(schedule, &times[s], s, number);
 			double *rank = &busy[number];
 
-			*rank += (double)(own.forward_ns + own.again_ns + own.backward_ns) /
+			*rank += (double)(own.forward_ns + own.again_ns + own.backward_ns) * pairs /
 				 (double)own.replicas + (double)own.update_ns / (double)own.group;
 			most = *rank > most ? *rank : most;
 		}
 	free(busy);
-	return pd_max64(pd_max64(pd_cost_of(most * (1 - 1e-9)), pd_predict_turns_ns(plan)), busiest_ns);
+	return pd_max64(pd_max64(pd_cost_of(most * (1 - 1e-9)),
+				 pd_cost_of((double)pd_predict_turns_ns(plan) * pairs)), busiest_ns);
 }
 
 /* Does what pd_flow_expect does, once; the bound is -1 where what is likely is no bound. */

@@ -15,6 +15,7 @@
 #include "planner/search/judge.h"
 #include "schedule/price.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -100,7 +101,7 @@ static bool begin(struct ordering *o, struct pd_error *err)
 	o->request = (struct pd_order_request){
 		.positions = empty->positions, .stages = plan->stage_count, .microbatches = empty->microbatches,
 		.position_of = o->position_of, .stage = o->stages, .pool_bytes = o->pools,
-		.agrees = pd_plan_agrees(plan),
+		.agrees = pd_plan_agrees(plan), .pair_parts = llround(plan->profile->pairs * PD_ORDER_PARTS),
 	};
 	pd_order_free(empty);
 	return true;
@@ -173,6 +174,8 @@ static void judge_formulas(struct ordering *o)
 		judge(o, pd_order_zb_h1(p, m), "ZB-H1");
 	else if (v && !o->whole)
 		judge(o, pd_order_zb_v(p, m), "ZB-V");
+	if (v && !o->whole && o->request.pair_parts > 0)
+		judge(o, pd_order_dualpipe_v(p, m), "DualPipeV");
 }
 
 static void search(struct ordering *o)
