@@ -8,6 +8,9 @@
         trains a small network for one step() with the table, on as many processes of gloo as it has rows,
         and compares the gradients with those of one process.  Exit status 1: they differ by more than a
         millionth of the largest.
+    torch-schedules.py same <CASES
+        compares tables with what PyTorch's own schedule makes; a line of CASES is CLASS RANKS STAGES MICROBATCHES
+        FILE.  Prints a line for each that differs; the exit status is then 1.
     torch-schedules.py right FOLDER COUNT SEED
         writes COUNT tables that are right: PyTorch's own schedules and orders drawn at random, on stages placed
         at random, half of them with transfers.
@@ -60,7 +63,9 @@ def load():
         try:
             made = runtime(int(ranks), int(count), int(microbatches))
             made._load_csv(name, format=kind)
-            moves = {r: [a for a in row if not str(a.computation_type).endswith(NOT_SIMULATED)]
+            # Its simulator knows no pairs: their parts one after the other, as its runtime does them.
+            moves = {r: [part for a in row for part in a.sub_actions or (a,)
+                         if not str(a.computation_type).endswith(NOT_SIMULATED)]
                      for r, row in made.pipeline_order_with_comms.items()}
             moves = {r: [a for a in row if "WAIT" not in str(a)] for r, row in moves.items()}
             schedules._simulate_comms_compute(moves, lambda s: made.stage_index_to_group_rank[s], int(count))
@@ -122,15 +127,33 @@ def run(count, microbatches, kind, name):
     return 0
 
 
-def own_schedule(draw, ranks, microbatches):
+def order_of(name, ranks, count, microbatches):
     """Returns the order of one of PyTorch's schedules: rank -> actions."""
+    return schedules.get_schedule_class(name)([Stage(s, count, ranks) for s in range(0, count, ranks)], microbatches,
+                                              loss_fn=lambda output, target: output.sum()).pipeline_order
+
+
+def same():
+    wrong = 0
+    for line in sys.stdin:
+        name, ranks, count, microbatches, file = line.split()
+        order = order_of(name, int(ranks), int(count), int(microbatches))
+        theirs = [[str(a) for a in order[r] if a] for r in sorted(order)]
+        with open(file, newline="") as rows:
+            ours = [[cell for cell in row if cell] for row in csv.reader(rows)]
+        if ours != theirs:
+            wrong += 1
+            print(f"{file}: not the order of {name}")
+    return wrong > 0
+
+
+def own_schedule(draw, ranks, microbatches):
+    """Returns the order of one of PyTorch's schedules, drawn at random: rank -> actions."""
     name, chunks = draw.choice([("Interleaved1F1B", 2), ("Interleaved1F1B", 3), ("LoopedBFS", 2),
                                 ("InterleavedZeroBubble", 2), ("ZBVZeroBubble", 2), ("DualPipeV", 2)])
     count = ranks * chunks
     microbatches = max(2 * ranks, microbatches // ranks * ranks)
-    made = schedules.get_schedule_class(name)([Stage(s, count, ranks) for s in range(0, count, ranks)],
-                                              microbatches, loss_fn=lambda output, target: output.sum())
-    return made.pipeline_order, count, microbatches
+    return order_of(name, ranks, count, microbatches), count, microbatches
 
 
 def random_order(draw, ranks, microbatches):
@@ -289,4 +312,4 @@ def broken(folder, amount, seed):
 
 
 if __name__ == "__main__":
-    sys.exit({"load": load, "run": run, "right": right, "broken": broken}[sys.argv[1]](*sys.argv[2:]))
+    sys.exit({"load": load, "same": same, "run": run, "right": right, "broken": broken}[sys.argv[1]](*sys.argv[2:]))

@@ -54,6 +54,26 @@ for schedule in zb-v v-half v-min dualpipe-v; do
 		done
 		$python "$judge" load <cases'
 done
+# order SCHEDULE RANKS MICROBATCHES CLASS: writes the table of two stages a rank, and adds it to what is compared.
+order() {
+	tables "$1" "$2" $(($2 * 2)) "$3"
+	echo "$4 $2 $(($2 * 2)) $3 $name.csv" >>orders
+}
+test_ok "zb-v, dualpipe-v, interleaved, 2 to 6 ranks: the orders of PyTorch itself, pairs too" '
+	: >orders
+	for ranks in 2 3 4 6; do
+		for microbatches in $((ranks * 2)) $((ranks * 2 + 1)) 16 27; do
+			order zb-v $ranks $microbatches ZBVZeroBubble
+			order dualpipe-v $ranks $microbatches DualPipeV
+		done
+		for rounds in 1 2 5; do
+			order interleaved $ranks $((ranks * rounds)) Interleaved1F1B
+		done
+	done
+	grep -q OVERLAP_F_B dualpipe-v-4-8-16.csv
+	$python "$judge" same <orders'
+test_ok "another order is said to be, so this judges" '
+	echo "DualPipeV 4 8 16 zb-v-4-8-16.csv" | status 1 $python "$judge" same'
 test_ok "a table that is not complete: PyTorch refuses it, so this judges" '
 	sed "1s/0B0,//" 1f1b-4-4-8.csv >wrong.csv
 	echo "4 4 8 compute_only wrong.csv" | status 1 $python "$judge" load'
@@ -105,6 +125,12 @@ gpipe 2 2 4
 interleaved 2 8 4
 zb-v 2 4 4
 zb-v 4 8 8
+dualpipe-v 2 4 8
+dualpipe-v 4 8 9
+dualpipe-v 2 4 3
+v-half 2 4 5
+v-min 2 4 3
+zb-h2 2 2 4
 interleaved 4 8 8
 zb-h1 4 4 8
 zb-h1 2 2 3

@@ -222,4 +222,4 @@ EXTRA_DIST += test/bench/hosts.sh test/bench/hosts-ddp.py test/bench/mixed.sh \
 	test/bench/sequences-vs-torch.py test/bench/gpu-vs-torch.sh \
 	test/bench/gpu-vs-torch.py test/bench/all-reduce.sh test/bench/all-reduce.py \
 	test/bench/gradientflow.sh test/bench/gradientflow-links.sh test/bench/rates.sh \
-	test/bench/ranks.sh test/bench/roofline.jq test/bench/topo.sh
+	test/bench/ranks.sh test/bench/schedules.sh test/bench/roofline.jq test/bench/topo.sh
