@@ -27,7 +27,7 @@
 #define SHORT_NS 1000000000     /* of which no progress is shown */
 
 static const char *device = "auto", *file, *from, *trace_file, *blocks;
-static bool fit, several;               /* several: a launcher has started so many ranks */
+static bool fit;
 static int dtype;
 static bool no_link;
 static int transport;
@@ -283,7 +283,7 @@ static int measure_ranks(const struct pd_model *model, struct pd_error *err)
 	if (transport > 0)
 		return pd_error_input(err, "--transport does nothing here: pd-topo measures the links between ranks");
 	measure.threads = (int)threads;
-	status = pd_kinds_measure(&pd_launcher_hosts, pd_hosts_processes(), model, device, &measure, &list, &count, err);
+	status = pd_kinds_measure(pd_hosts_launcher(), pd_hosts_processes(), model, device, &measure, &list, &count, err);
 	if (status < 0)
 		in_model(err);
 	for (int k = 0; k < count && status == 0; k++) {
@@ -428,7 +428,7 @@ static int measure_model(const char *operand, struct pd_error *err)
 	model = pd_model_read(file, err);
 	if (!model)
 		return -1;
-	if (several && !by_sheet()) {
+	if (pd_hosts_processes() > 1 && !by_sheet()) {
 		status = pd_model_check_batch(model, measure.batch_size, err);
 		if (status < 0)
 			in_model(err);
@@ -452,17 +452,10 @@ static int measure_model(const char *operand, struct pd_error *err)
 int main(int argc, char **argv)
 {
 	struct pd_error err = { 0 };
-	int role, first, status;
+	int first, status = pd_hosts_begin(command.name);
 
-	pd_program_begin(command.name);
-	role = pd_hosts_begin(&err);
-	if (role < 0)
-		return pd_command_fail(&err);
-	if (role == PD_HOSTS_AGENT) {
-		status = pd_hosts_agent(&err);
-		return status < 0 ? pd_command_fail(&err) : status;
-	}
-	several = role == PD_HOSTS_FIRST && pd_hosts_processes() > 1;
+	if (status >= 0)
+		return status;
 	first = pd_command_parse(&command, argc, argv);
 	if (check_from(argc - first, &err) < 0 || check_sheet(&err) < 0 || check_options(&err) < 0 ||
 	    pd_output_check(&err) < 0)

@@ -32,7 +32,7 @@ static struct pd_job job = {
 		},
 		.step_epochs = -1, .gamma = -1, .power = -1, .discrepancy = -1 },
 };
-static struct pd_supervision how = { .launcher = &pd_launcher_fork, .timeout_s = 300,
+static struct pd_supervision how = { .timeout_s = 300,
 				     .silence_s = 10, .keep = 2, .expect = pd_expect_run };
 static bool evaluate, no_evaluate;
 static const char *resume;
@@ -363,19 +363,12 @@ static void say_kinds(const struct pd_plan *plan)
 int main(int argc, char **argv)
 {
 	struct pd_error err = { 0 };
-	int role, first, status;
+	int first, status = pd_hosts_begin(command.name);
 
-	pd_program_begin(command.name);
-	role = pd_hosts_begin(&err);
-	if (role < 0)
-		return pd_command_fail(&err);
-	if (role == PD_HOSTS_AGENT) {
-		status = pd_hosts_agent(&err);
-		return status < 0 ? pd_command_fail(&err) : status;
-	}
-	if (role == PD_HOSTS_FIRST)
-		how.launcher = &pd_launcher_hosts;
-	job.several = role == PD_HOSTS_FIRST;
+	if (status >= 0)
+		return status;
+	how.launcher = pd_hosts_launcher();
+	job.several = pd_hosts_processes() > 1;
 	first = pd_command_parse(&command, argc, argv);
 	job.quiet = how.quiet;
 	job.file = pd_document_name(pd_operand(argc, argv, first, 0));

@@ -69,7 +69,7 @@ static int write_all(const struct pd_machine *machine, struct pd_error *err)
 	return status;
 }
 
-static int measure(const struct pd_launcher_ops *launcher, int processes, struct pd_error *err)
+static int measure(int processes, struct pd_error *err)
 {
 	const struct pd_machine_progress progress = { .step = show };
 	struct pd_machine machine;
@@ -79,7 +79,7 @@ static int measure(const struct pd_launcher_ops *launcher, int processes, struct
 		return -1;
 	if (pd_file_check(svg, err) < 0)
 		return pd_error_prefix(err, "--svg");
-	status = pd_machine_measure(launcher, processes, device, &progress, &machine, err);
+	status = pd_machine_measure(pd_hosts_launcher(), processes, device, &progress, &machine, err);
 	pd_progress_bar_end(&bar);
 	if (status == 0)
 		status = write_all(&machine, err);
@@ -90,25 +90,17 @@ static int measure(const struct pd_launcher_ops *launcher, int processes, struct
 int main(int argc, char **argv)
 {
 	struct pd_error err = { 0 };
-	int role, status;
+	int status = pd_hosts_begin(command.name), together = pd_hosts_processes();
 
-	pd_program_begin(command.name);
-	role = pd_hosts_begin(&err);
-	if (role < 0)
-		return pd_command_fail(&err);
-	if (role == PD_HOSTS_AGENT) {
-		status = pd_hosts_agent(&err);
-		return status < 0 ? pd_command_fail(&err) : status;
-	}
+	if (status >= 0)
+		return status;
 	pd_command_parse(&command, argc, argv);
 	pd_mem_for("what the processes say");
 	if (pd_hosts_network(network, &err) < 0)
 		return pd_command_fail(&err);
-	if (role == PD_HOSTS_FIRST && ranks > 0)
+	if (together > 1 && ranks > 0)
 		status = pd_error_input(&err, "--ranks: mpirun or srun says how many ranks there are");
-	else if (role == PD_HOSTS_FIRST)
-		status = measure(&pd_launcher_hosts, pd_hosts_processes(), &err);
 	else
-		status = measure(&pd_launcher_fork, ranks ? (int)ranks : 2, &err);
+		status = measure(together > 1 ? together : ranks ? (int)ranks : 2, &err);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
 }

@@ -71,7 +71,7 @@ test_ok 'a checkpoint has what is frozen once, and unchanged; a run that was sto
 test_ok 'a run in which other layers learn does not go on from it' '
 	plan whole 1 1 >plan.json
 	status 2 train ck plan.json --synthetic --minibatches=8 --resume $sgd 2>err
-	grep "layer \"conv1\" was frozen, found a plan in which it learns" err'
+	grep "trained with layer \"conv1\" frozen, found a plan in which it learns" err'
 
 test_ok '--init begins with what it has for frozen layers, too, and they stay so' '
 	plan whole 1 >plan.json

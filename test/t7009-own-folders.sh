@@ -138,6 +138,19 @@ test_ok "--gather brings a checkpoint together, whole" '
 	own --gather=all --resume=10 plan >out
 	same_weights all here
 '
+test_ok "--evaluate on several hosts reads what was brought together, and says so where it was not" '
+	again
+	idx_data data
+	status 2 own --evaluate --data=data --resume=20 plan
+	said "ck/step-000000000020/stage-1.safetensors: cannot open: No such file or directory; what hosts have in folders of their own --gather=DIR brings together"
+	timeout 600 mpirun --host "$PD_HOSTS" -np 4 pd-run --threads=1 --evaluate --data=data --checkpoint=all \
+		--resume=20 plan >out
+	pd-run --threads=1 --evaluate --data=data --checkpoint=here --resume=20 plan >out.here
+	for out in out out.here; do
+		jq -c "select(.event == \"evaluation\") | [.step, .loss, .accuracy, .samples]" $out >$out.figures
+	done
+	[ -s out.figures ] && diff out.here.figures out.figures
+'
 test_ok "what is damaged is not gathered, and nothing half-written is left" '
 	again
 	printf x | dd of=disks/h4/step-000000000020/stage-2.safetensors bs=1 seek=4000 conv=notrunc

@@ -104,10 +104,10 @@ static int check_frozen(const struct pd_job *job, const struct pd_checkpoint_inf
 			bool was = stage->frozen && stage->frozen[k];
 
 			if (l >= 0 && model->layers[l].frozen != was)
-				return pd_error_input(err, "%s: layer \"%.60s\" %s, found a plan in which it %s; "
-						      "--init begins with a checkpoint's parameters",
-						      job->checkpoint, stage->layers[k],
-						      was ? "was frozen" : "learned", was ? "learns" : "is frozen");
+				return pd_error_input(err, "%s: trained with layer \"%.60s\" %s, found a plan in which "
+						      "it %s: expected the same, or --init to begin anew with "
+						      "the checkpoint's parameters", job->checkpoint, stage->layers[k],
+						      was ? "frozen" : "learning", was ? "learns" : "is frozen");
 		}
 	return 0;
 }
@@ -188,6 +188,11 @@ int pd_job_find_evaluated(struct pd_job *job, struct pd_error *err)
 	struct pd_checkpoint *ck = open_resumed(job, err);
 	int status = ck ? check_same_model(job, pd_checkpoint_info(ck), err) : -1;
 
+	if (!ck && job->several) {
+		const struct pd_error why = *err;
+
+		pd_error_input(err, "%.380s; what hosts have in folders of their own --gather=DIR brings together", why.text);
+	}
 	if (status == 0) {
 		job->evaluated_step = pd_checkpoint_info(ck)->step;
 		job->init = job->init_found = pd_checkpoint_folder(job->checkpoint, job->evaluated_step);

@@ -3,6 +3,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/opt.h"
+#include "base/program.h"
 #include "launch/exchange_server.h"
 #include "launch/meeting.h"
 #include "launch/other_launchers.h"
@@ -111,22 +113,27 @@ static void on_end(int status, void *unused)
 					NULL);
 }
 
-int pd_hosts_begin(struct pd_error *err)
+int pd_hosts_begin(const char *program)
 {
-	int found = pd_pmix_begin(&self.job, err);
+	struct pd_error err = { 0 };
+	int found, status;
 
-	if (found <= 0)
-		return found < 0 || pd_launched_alone(err) < 0 ? -1 : PD_HOSTS_ALONE;
-	if (self.job.size == 1) {
+	pd_program_begin(program);
+	found = pd_pmix_begin(&self.job, &err);
+	if (found < 0 || (found == 0 && pd_launched_alone(&err) < 0))
+		return pd_command_fail(&err);
+	if (found > 0 && self.job.size == 1)
 		pd_pmix_end();
-		return PD_HOSTS_ALONE;
-	}
+	if (self.job.size <= 1)
+		return -1;
 	/* a launcher that is killed takes the processes along that it started, or asks for an end */
 	prctl(PR_SET_PDEATHSIG, self.job.rank == 0 ? SIGTERM : SIGKILL);
-	if (self.job.rank > 0)
-		return PD_HOSTS_AGENT;
-	on_exit(on_end, NULL);
-	return PD_HOSTS_FIRST;
+	if (self.job.rank == 0) {
+		on_exit(on_end, NULL);
+		return -1;
+	}
+	status = pd_hosts_agent(&err);
+	return status < 0 ? pd_command_fail(&err) : status;
 }
 
 /* ---- seats ---- */
@@ -394,7 +401,7 @@ static struct pd_launcher *hosts_open(int ranks, struct pd_error *err)
 	if (!meeting)
 		return NULL;
 	h = pd_zalloc(sizeof(*h));
-	h->base.ops = &pd_launcher_hosts;
+	h->base.ops = pd_hosts_launcher();
 	h->ranks = ranks;
 	h->events = -1;
 	h->remote = pd_calloc((size_t)ranks, sizeof(*h->remote));
@@ -640,7 +647,7 @@ static void hosts_kill(struct pd_launcher *launcher, int rank)
 	pd_channel_release(&r->channel);
 }
 
-const struct pd_launcher_ops pd_launcher_hosts = {
+static const struct pd_launcher_ops launcher_hosts = {
 	.name = "hosts",
 	.open = hosts_open,
 	.close = hosts_close,
@@ -656,3 +663,8 @@ const struct pd_launcher_ops pd_launcher_hosts = {
 	.fate = hosts_fate,
 	.kill = hosts_kill,
 };
+
+const struct pd_launcher_ops *pd_hosts_launcher(void)
+{
+	return self.job.size > 1 ? &launcher_hosts : &pd_launcher_fork;
+}

@@ -21,26 +21,19 @@
 
 #include "launch/launcher.h"
 
-enum pd_hosts_role {
-	PD_HOSTS_ALONE,                  /* nobody else was started */
-	PD_HOSTS_FIRST,
-	PD_HOSTS_AGENT,
-};
-
 /*
- * Called before a program does anything else: which of these this process is, or -1.  Whatever ends
- * the first one from then on, also before ranks are started, its agents end with the same status.
+ * Is called first by main(), with the program's name, instead of pd_program_begin().  Returns -1 where the program
+ * goes on, alone or as the first; else the status with which it ends: it was an agent, which has done all that it
+ * does, or could not begin, which was said.  Whatever ends the first one from then on, also before ranks are
+ * started, its agents end with the same status.
  */
-int pd_hosts_begin(struct pd_error *err);
-/* Returns how many processes were started together. */
+int pd_hosts_begin(const char *program);
+/* Returns how many processes were started together; up to 1: the program is alone. */
 int pd_hosts_processes(void);
+/* Returns what starts ranks: on these hosts, or, where the program is alone, on this one. */
+const struct pd_launcher_ops *pd_hosts_launcher(void);
 /*
  * In the first process: hosts come together by that interface of this one, and exchange by the addresses by
  * which they are connected to it.  NULL: by any.
  */
 int pd_hosts_network(const char *interface, struct pd_error *err);
-/* All that an agent does.  Returns its exit status, or -1. */
-int pd_hosts_agent(struct pd_error *err);
-
-/* In the first process. */
-extern const struct pd_launcher_ops pd_launcher_hosts;
