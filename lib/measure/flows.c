@@ -9,8 +9,6 @@
 #include "transport/address.h"
 #include "transport/routes.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -43,20 +41,12 @@ struct end {
 /* Makes things move, or sleeps until something can. */
 static int step(struct end *e, struct pd_error *err)
 {
-	const struct pd_transport_ops *ops = e->transport->ops;
-	struct pollfd fds[] = { { .fd = ops->fd(e->transport), .events = POLLIN },
-				{ .fd = e->gate.fd, .events = POLLIN },
-				{ .fd = e->process->channel.fd, .events = POLLIN } };
-	uint64_t count;
-	int moved = ops->progress(e->transport);
+	int moved = e->transport->ops->progress(e->transport);
 
 	if (moved < 0)
 		return pd_gate_failed(&e->gate, err, "transport");
-	if (moved > 0 || ops->arm(e->transport) != 0)
-		return 0;
-	poll(fds, PD_COUNT(fds), 1000);
-	if (fds[1].revents && read(e->gate.fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
-		pd_bug("eventfd: %s", strerror(errno));
+	if (moved == 0)
+		pd_transport_sleep(e->transport, &e->gate, e->process->channel.fd, 1000);
 	return 0;
 }
 

@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -126,25 +125,17 @@ static int get(struct end *end, uint64_t tag, char *in, size_t bytes, struct pd_
 static int until(struct end *end, const struct pd_event *ev, struct pd_error *err)
 {
 	struct pd_transport *t = end->transport;
-	struct pollfd fds[2] = {
-		{.fd = end->gate.fd, .events = POLLIN}, {.fd = t->ops->fd(t), .events = POLLIN},
-	};
 
 	while (!pd_event_done(ev)) {
-		uint64_t count;
-		int n;
+		int moved;
 
 		if (keep_busy(end, err) < 0)
 			return -1;
-		n = t->ops->progress(t);
-		if (n < 0)
+		moved = t->ops->progress(t);
+		if (moved < 0)
 			break;
-		if (n > 0 || t->ops->arm(t) != 0)
-			continue;
-		poll(fds, 2, -1);
-		if (fds[0].revents && read(end->gate.fd, &count, sizeof(count)) < 0 &&
-		    errno != EAGAIN)
-			break;
+		if (moved == 0)
+			pd_transport_sleep(t, &end->gate, -1, -1);
 	}
 	return pd_event_done(ev) && !pd_event_failed(ev) ? 0 : broken(end, err);
 }

@@ -6,12 +6,9 @@
 #include "base/mem.h"
 #include "base/pulse.h"
 
-#include <errno.h>
 #include <inttypes.h>
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define ALIVE_NS INT64_C(1000000000)
 
@@ -158,24 +155,8 @@ int rank_say_alive(struct rank *rank)
 				   "peer", (int)op.peer));
 }
 
-/* Sleeps until an event completes, the transport advances, or a message comes. */
 void rank_sleep(struct rank *rank)
 {
-	const struct pd_transport_ops *transport = rank->transport->ops;
-	struct pollfd fds[3] = {
-		{ .fd = rank->gate.fd, .events = POLLIN },
-		{ .fd = rank->process->channel.fd, .events = POLLIN },
-		{ .fd = transport->fd(rank->transport), .events = POLLIN },
-	};
-	uint64_t count;
-
-	if (rank->cut_off)
-		fds[2].fd = -1;
-	else if (transport->arm(rank->transport) != 0)
-		return;
-	if (poll(fds, 3, (int)(ALIVE_NS / 1000000)) < 0)
-		return;
-	rank->heard |= fds[1].revents != 0;
-	if (fds[0].revents && read(rank->gate.fd, &count, sizeof(count)) < 0 && errno != EAGAIN)
-		pd_bug("eventfd: %s", strerror(errno));
+	rank->heard |= pd_transport_sleep(rank->cut_off ? NULL : rank->transport, &rank->gate, rank->process->channel.fd,
+					  (int)(ALIVE_NS / 1000000));
 }

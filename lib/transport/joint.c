@@ -312,13 +312,6 @@ static struct pd_transport *joint_open(const struct pd_transport_config *config,
 	return NULL;
 }
 
-/* Which part reaches a peer is found out in connect(). */
-static bool joint_reaches(const struct pd_transport_end *self, const struct pd_transport_end *peer,
-			  bool asked)
-{
-	return true;
-}
-
 static const struct pd_connector connector = {
 	.address = joint_address,
 	.connect = joint_connect,
@@ -328,6 +321,5 @@ static const struct pd_connector connector = {
 const struct pd_transport_provider pd_provider_joint = {
 	.name = "joint",
 	.connector = &connector,
-	.reaches = joint_reaches,
 	.open = joint_open,
 };

@@ -1,4 +1,4 @@
-lib_libpd_a_SOURCES += lib/transport/transport.h \
+lib_libpd_a_SOURCES += lib/transport/transport.h lib/transport/sleep.c \
 	lib/transport/transfers.c lib/transport/transfers.h
 lib_libpddevice_a_SOURCES += lib/transport/address.c lib/transport/address.h lib/transport/list.c \
 	lib/transport/joint.c lib/transport/joint.h \

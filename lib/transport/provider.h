@@ -87,7 +87,7 @@ struct pd_transport_provider {
 	 */
 	void *(*offer)(const struct pd_transport_config *config, size_t *bytes_p,
 		       struct pd_error *err);
-	/* Returns whether the two reach each other; the answer is symmetric. */
+	/* Returns whether the two reach each other; the answer is symmetric.  NULL: all do. */
 	bool (*reaches)(const struct pd_transport_end *self, const struct pd_transport_end *peer,
 			bool asked);
 	/*

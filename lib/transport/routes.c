@@ -67,14 +67,9 @@ void pd_routes_prepare(const char *how, const struct pd_device_ops *device, int 
 
 static void append(struct routes *t, const void *bytes, size_t count)
 {
-	char *longer = pd_zalloc(t->address_bytes + count);
-
-	if (t->address)
-		memcpy(longer, t->address, t->address_bytes);
+	t->address = pd_regrow(t->address, t->address_bytes + count, 1);
 	if (count > 0)
-		memcpy(longer + t->address_bytes, bytes, count);
-	free(t->address);
-	t->address = longer;
+		memcpy(t->address + t->address_bytes, bytes, count);
 	t->address_bytes += count;
 }
 
@@ -178,8 +173,8 @@ static bool find_reached(const struct routes *t, const struct pd_transport_provi
 
 	for (int r = 0; r < t->config.ranks; r++) {
 		reached[r] = t->peers[r] && !t->by_peer[r] &&
-			     provider->reaches(&ends[t->config.rank], &ends[r],
-					       t->config.how != NULL);
+			     (!provider->reaches || provider->reaches(&ends[t->config.rank], &ends[r],
+								      t->config.how != NULL));
 		any |= reached[r];
 	}
 	return any;
@@ -252,27 +247,6 @@ static int route_devices(struct routes *t, const void *const *addresses, struct 
 }
 
 /* Connects the host's transport to all peers. */
-static int route_host(struct routes *t, const void *const *addresses, struct pd_error *err)
-{
-	const struct pd_transport_provider *host = t->host.by;
-	struct pd_transport_end *ends = read_ends(t, addresses, NULL);
-	int status = 0;
-
-	for (int r = 0; r < t->config.ranks && status == 0; r++) {
-		if (!t->peers[r])
-			continue;
-		if (!host->reaches(&ends[t->config.rank], &ends[r], false))
-			status = pd_error_failed(err, "rank %d is on host %s, rank %d on host %s: %s "
-						 "does not reach from one to the other",
-						 t->config.rank, ends[t->config.rank].seat.host, r,
-						 ends[r].seat.host, host->name);
-		if (!t->config.device)
-			t->by_peer[r] = &t->host;
-	}
-	free(ends);
-	return status;
-}
-
 static int connect_host(struct routes *t, const void *const *addresses, const size_t *lengths,
 			struct pd_error *err)
 {
@@ -366,9 +340,10 @@ int pd_routes_connect(struct pd_transport *base, const void *const *addresses, c
 	struct routes *t = (struct routes *)base;
 
 	t->by_peer = pd_calloc((size_t)t->config.ranks, sizeof(struct pd_provided *));
-	if (route_host(t, addresses, err) < 0 || connect_host(t, addresses, lengths, err) < 0)
-		return -1;
-	if (t->config.device && route_devices(t, addresses, err) < 0)
+	for (int r = 0; r < t->config.ranks; r++)
+		t->by_peer[r] = t->peers[r] && !t->config.device ? &t->host : NULL;
+	if (connect_host(t, addresses, lengths, err) < 0 ||
+	    (t->config.device && route_devices(t, addresses, err) < 0))
 		return -1;
 	for (struct routes_group *group = t->groups; group; group = group->next)
 		if (connect_group(t, group, err) < 0)

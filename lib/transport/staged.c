@@ -391,13 +391,6 @@ static int allocate_array(struct staged *s, int64_t bytes, struct pd_error *err)
 
 /* ---- the provider ---- */
 
-/* Staging reaches every peer that the host's transport reaches. */
-static bool staged_reaches(const struct pd_transport_end *self, const struct pd_transport_end *peer,
-			   bool asked)
-{
-	return true;
-}
-
 /* NULL: the device has no stream left, or the host no memory. */
 static struct pd_transport *staged_open(const struct pd_transport_config *config, struct pd_error *err)
 {
@@ -419,7 +412,6 @@ static struct pd_transport *staged_open(const struct pd_transport_config *config
 const struct pd_transport_provider pd_provider_staged = {
 	.name = "staged",
 	.alone = true,
-	.reaches = staged_reaches,
 	.before = "what GPUs exchange goes through host memory: ",
 	.after = "",
 	.open = staged_open,

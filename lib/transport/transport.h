@@ -72,3 +72,9 @@ struct pd_transport_ops {
 };
 
 extern const struct pd_transport_ops pd_transport_ucx;
+
+/*
+ * Sleeps until an event has completed at the gate, the transport has something to do, or `other` can be read; -1:
+ * there is none.  At most timeout_ms; -1: for ever.  Returns whether `other` can be read.  t: NULL where it is broken.
+ */
+bool pd_transport_sleep(struct pd_transport *t, struct pd_gate *gate, int other, int timeout_ms);

@@ -172,6 +172,44 @@ static void shown(void)
 	json_decref(same);
 }
 
+/* Counts what is heard; messages of the event "no" end it. */
+static int heard(void *count, int verdict, const json_t *message, struct pd_error *err)
+{
+	++*(int *)count;
+	if (verdict > 0 && !pd_message_is(message, "no"))
+		return 0;
+	return pd_error_failed(err, "%s", verdict > 0 ? "no" : verdict == 0 ? "silent" : "gone");
+}
+
+/* Waits for a message "yes" among others; returns how many were heard, less than 0 where it did not come. */
+static int hears(const char *const *events, int timeout_ms, struct pd_error *err)
+{
+	int count = 0;
+	json_t *message;
+
+	for (; *events; events++)
+		pd_channel_send(&there, json_pack("{s:s}", "event", *events), NULL);
+	message = pd_channel_hear(&here, "yes", timeout_ms, heard, &count, err);
+	count = pd_message_is(message, "yes") ? count : -count;
+	json_decref(message);
+	return count;
+}
+
+static void test_hearing(void)
+{
+	struct pd_error err = { 0 };
+
+	is_int(hears((const char *const[]){ "a", "b", "yes", NULL }, LIMIT_MS, &err), 3, "the message that is waited for, "
+	       "the third");
+	is_int(hears((const char *const[]){ "a", "no", NULL }, LIMIT_MS, &err), -2, "one that ends the wait");
+	is_str(err.text, "no", "and why");
+	is_int(hears((const char *const[]){ NULL }, 1, &err), -1, "none comes");
+	is_str(err.text, "silent", "which is heard, too");
+	pd_channel_release(&there);
+	is_int(hears((const char *const[]){ NULL }, LIMIT_MS, &err), -1, "the other end has gone");
+	is_str(err.text, "gone", "as well");
+}
+
 int main(void)
 {
 	bool in_order = true, done = false;
@@ -202,7 +240,7 @@ int main(void)
 	is_int(alive, 2000, "none is lost");
 	is_int(noisy, LINES / EVERY / 2, "nor is one that is compressed");
 	ok(is_whole(), "the stream is whole");
-	pd_channel_release(&there);
+	test_hearing();
 	is_int(pd_channel_wait(&here, LIMIT_MS, &message), -1, "the other side is gone");
 	pd_channel_release(&here);
 	damaged();
