@@ -77,13 +77,14 @@ test_ok "ranks of several devices: links side by side, memory of all, reports of
 	pd-replay plan.json
 	pd-replay -t 8@300GB/s,2@1GB/s plan.json
 	# half of a server, a server, and two
-	pd-plan -t 4@300GB/s,4@100GB/s --weights=flush --straight -q profile.json |
+	pd-plan -t 4@300GB/s,4@100GB/s --effort=0 --weights=flush --straight -q profile.json |
 		jq -e ".topology.levels | map([.count, .bandwidth_bytes_per_s]) == [[4, 100000000000]]"
-	pd-plan -t 2@300GB/s,4@100GB/s --group-spans --weights=flush --straight -q profile.json |
+	pd-plan -t 2@300GB/s,4@100GB/s --group-spans --effort=0 --weights=flush --straight -q profile.json |
 		jq -e ".topology.levels | map([.count, .bandwidth_bytes_per_s]) == [[2, 200000000000]]"
 	pd-plan -t 4@300GB/s --weights=flush -q profile.json | jq -e ".topology.levels | length == 1"
 	for format in svg dot; do
-		pd-plan -t 8@300GB/s,2@100GB/s --weights=flush --straight -q --format=$format profile.json >drawing
+		pd-plan -t 8@300GB/s,2@100GB/s --effort=0 --weights=flush --straight -q --format=$format profile.json \
+			>drawing
 		grep "4 of 4 ranks of 4 devices" drawing
 	done'
 test_ok "memory of a device is what --memory says" '
@@ -103,7 +104,7 @@ test_ok "Megatron-LM is told" '
 	grep -- "--pipeline-model-parallel-size 2 .*--tensor-model-parallel-size 4 --sequence-parallel$" out'
 test_ok "of several degrees the best is taken, and all are told" '
 	pd-model gpt2 --layers=6 --hidden=1024 --heads=16 | pd-profile --device=a100-80 --dtype=bf16 --batch-size=1 - >one.json
-	options="-t 4@300GB/s,2@100GB/s --microbatches=8"
+	options="-t 4@300GB/s,2@100GB/s --microbatches=8 --effort=0"
 	pd-plan $options --tensor=1,2,4,3 --explain one.json >plan.json 2>out
 	cat out
 	grep "none: layer \"h.0.attn\" has 16 heads, which 3 devices cannot share out" out
@@ -116,14 +117,14 @@ test_ok "of several degrees the best is taken, and all are told" '
 	jq -e ".predicted.alternatives[] | select(.name == \"tensor-parallel\") | .tensor == 4 and .ranks == 2" plan.json
 	pd-replay plan.json
 	# one degree is what pd-profile writes for it, over the link of the topology
-	pd-plan $options --effort=0 --tensor=2,sequence -q one.json >two.json
+	pd-plan $options --tensor=2,sequence -q one.json >two.json
 	pd-profile --device=a100-80 --dtype=bf16 --batch-size=1 --tensor=2,sequence \
 		<"$(jq .profile.model two.json >model.json; echo model.json)" >group.json
-	pd-plan $options --effort=0 --weights=flush -q group.json >given.json
+	pd-plan $options --weights=flush -q group.json >given.json
 	same "$(jq -c "[.stages, .profile.layers, .topology, .predicted.period_ns]" two.json | cksum)" \
 		"$(jq -c "[.stages, .profile.layers, .topology, .predicted.period_ns]" given.json | cksum)"
 	pd-plan -t 4@300GB/s,2@100GB/s --effort=0 --tensor=1,2 --batch=8 -q one.json | jq -e ".microbatches <= 8"
-	status 1 pd-plan $options --tensor=1,2 --memory=10MB -q one.json 2>err
+	status 1 pd-plan ${options% --effort=0} --tensor=1,2 --memory=10MB -q one.json 2>err
 	grep "no plan fits" err'
 test_ok "weights are shared out in twos, fours and eights, where that is asked" '
 	pd-plan -t 4@300GB/s,2@100GB/s --effort=0 --tensor=1,2 --shard=full --batch=16 --explain one.json >plan.json 2>out
