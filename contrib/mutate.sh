@@ -300,10 +300,10 @@ lib/order/walk.c
 s/(s == walk->order->stages - 1 ||/(s >= 0 ||/
 test/unit/order
 
-order: what waits for ever has slots
+order: a pass is there twice
 lib/order/certify.c
 s/op->microbatch < \*due)/op->microbatch < *due - 1)/
-test/unit/order test/unit/order-lists
+test/t4035-orders.sh
 
 order: a rank of V-Half keeps one chunk more
 lib/order/squeeze.c
@@ -323,16 +323,11 @@ test/unit/schedule test/t2005-partitions.sh
 order: a deferred step comes behind the next W
 lib/schedule/pattern_block.c
 s/\[s\] + replica) - 3;/[s] + replica) + 3;/
-test/unit/schedule test/unit/check
+test/t4026-v.sh
 
 layer: keys behind the query fall into the buckets of those before it
 lib/model/relative.h
 s/if (bucket >= r->half)/if (bucket > r->half)/
-test/conform/layers
-
-layer: a bias without both directions ends at its last distance
-lib/model/relative.h
-s/bucket == 0 \&\& !r->both/bucket < 0/
 test/conform/layers
 
 spread: what each layer has of its own adds up as what all have in common

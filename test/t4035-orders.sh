@@ -137,6 +137,7 @@ one text;.order |= .[:1];order: expected a text for each of the 2 ranks of a pip
 another schedule;.schedule = "interleaved";order: schedule "interleaved" has an order of its own
 a microbatch more;.microbatches = 6;order: position 0: 0F5 is missing; expected it of microbatches 0 to 5
 a stage of another rank;.order[0] |= "1F0," + .;order[0]: stage 1 is at position 1, not here: found "1F0,
+one forward twice;.order[0] |= "0F0," + .;order: position 0: 0F0: stage 0 has F of microbatch 0 a second time
 what waits for itself;.order[1] |= "2F0,1F0" + .[7:];position 1 with 2F0 for 1F0
 other weights;.weights = "stash";schedule "ordered" does not go with weights "stash", but with flush
 END

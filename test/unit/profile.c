@@ -2,7 +2,10 @@
 #include "profile/profile.h"
 
 #include "document.h"
+#include "profile/spread.h"
 #include "tap.h"
+
+#include <math.h>
 
 static struct pd_profile *parse(const char *text, struct pd_error *err)
 {
@@ -202,8 +205,32 @@ static void test_errors(void)
 	}
 }
 
+/* What layers have of their own averages out, and what all have in common does not. */
+static void test_spreads(void)
+{
+	struct pd_profile_layer layers[4] = { 0 };
+	struct pd_profile profile = { .layer_count = 4, .layers = layers };
+	struct pd_spread all;
+
+	for (int l = 0; l < 4; l++) {
+		layers[l].forward_ns = 1000;
+		layers[l].spreads[PD_TIMED_FORWARD] = (struct pd_spread){ 0.9, 1.2 };
+	}
+	all = pd_spread_of(&profile, 0, 4, PD_TIMED_FORWARD);
+	ok(fabs(all.low - 0.95) < 1e-12 && fabs(all.high - 1.1) < 1e-12, "four layers of 10 %% are off by 5 %%: %g, %g",
+	   all.low, all.high);
+	profile.rounds.count = 9;
+	profile.rounds.step = (struct pd_spread){ 0.88, 1 };
+	all = pd_spread_of(&profile, 0, 4, PD_TIMED_FORWARD);
+	ok(fabs(all.low - 0.87) < 1e-12 && fabs(all.high - 1.1) < 1e-12, "with 12 %% in common by 13 %%: %g, %g",
+	   all.low, all.high);
+	all = pd_spread_of(&profile, 0, 4, PD_TIMED_UPDATE);
+	ok(all.low == 1 && all.high == 1, "what takes no time is not off");
+}
+
 int main(void)
 {
+	test_spreads();
 	test_fields();
 	test_in_place();
 	test_model();
