@@ -343,7 +343,7 @@ test/unit/kinds test/t2012-kinds.sh
 recompute: a layer that is kept is computed again
 lib/plan/recompute.c
 s/if (pd_plan_reruns(plan, s, l))/if (l >= 0)/
-test/unit/memory test/t4008-recompute.sh
+test/t2001-plan.sh
 
 names: what a tensor is called besides is not looked for
 lib/model/outside.c
