@@ -226,7 +226,7 @@ static int train_phase(struct replay *replay, const struct pd_phase *phase,
 	while (replay->live > 0 && !(options->enough && *options->enough)) {
 		if (!pd_sim_advance(replay->sim))
 			return stalled(replay, err);
-		if (pd_sim_now_ns(replay->sim) >= PD_SIM_MOST_NS)
+		if (pd_sim_now_ns(replay->sim) >= PD_COST_MAX)
 			return too_long(replay->plan, options, err);
 		for (int r; (r = pd_sim_ready(replay->sim)) >= 0;)
 			if (drive(replay, r, err) < 0)

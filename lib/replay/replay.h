@@ -42,7 +42,7 @@ struct pd_replay_options {
 	const bool *enough;             /* `retired` sets this to end the replay; or NULL */
 	struct pd_recurrence *recurrence;       /* records every operation first; or NULL */
 	/*
-	 * Set if virtual time ends first (PD_SIM_MOST_NS), in a replay of one phase; NULL: that is
+	 * Set if virtual time ends first (PD_COST_MAX), in a replay of one phase; NULL: that is
 	 * an error.
 	 */
 	bool *too_long;

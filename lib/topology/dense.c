@@ -455,13 +455,13 @@ static int64_t dense_alone_ns(const struct pd_members *members, int64_t bytes)
 	struct pd_slowest way;
 
 	if (pd_direct_expected(members, bytes))
-		return pd_reducer_ns((__int128)pd_direct_ns(members, bytes) +
-				     2 * pd_members_slowest(members, 0).latency_ns);
+		return pd_saturate((__int128)pd_direct_ns(members, bytes) +
+				   2 * pd_members_slowest(members, 0).latency_ns);
 	if (n == 1 || bytes == 0)
 		return 0;
 	way = pd_members_slowest(members, bytes);
-	return pd_reducer_ns(((__int128)way.whole_ns * halves + 2 * n - 1) / (2 * n) +
-			     (__int128)way.latency_ns * (2 * (n - 1)));
+	return pd_saturate(((__int128)way.whole_ns * halves + 2 * n - 1) / (2 * n) +
+			   (__int128)way.latency_ns * (2 * (n - 1)));
 }
 
 const struct pd_reducer pd_reducer_dense = {

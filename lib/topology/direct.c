@@ -27,10 +27,11 @@ static bool on_one_host(const struct pd_members *members)
 
 bool pd_direct_expected(const struct pd_members *members, int64_t bytes)
 {
-	return members->direct_bytes_per_s > 0 && on_one_host(members) && pd_direct_may(members, bytes);
+	return members->direct_bytes_per_s > 0 && members->count <= PD_DIRECT_MEMBERS && on_one_host(members) &&
+	       pd_direct_may(members, bytes);
 }
 
 int64_t pd_direct_ns(const struct pd_members *members, int64_t bytes)
 {
-	return pd_reducer_ns((__int128)bytes * 1000000000 / members->direct_bytes_per_s);
+	return pd_saturate((__int128)bytes * 1000000000 / members->direct_bytes_per_s);
 }

@@ -133,7 +133,7 @@ static int64_t doubling_alone_ns(const struct pd_members *members, int64_t bytes
 	if (members->dtype != PD_F32)           /* the first step has plain gradients */
 		halves--;
 	way = pd_members_slowest(members, bytes);
-	return pd_reducer_ns(((__int128)way.whole_ns * halves + 1) / 2 + (__int128)way.latency_ns * steps);
+	return pd_saturate(((__int128)way.whole_ns * halves + 1) / 2 + (__int128)way.latency_ns * steps);
 }
 
 const struct pd_reducer pd_reducer_doubling = { write_doubling, doubling_staging_bytes, doubling_alone_ns };

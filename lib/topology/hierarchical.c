@@ -278,7 +278,7 @@ static int64_t hierarchical_alone_ns(const struct pd_members *members, int64_t b
 				 latency_ns, h.hosts,
 				 pd_piece_parts((size_t)bytes / sizeof(float), h.hosts));
 	}
-	return pd_reducer_ns(ns);
+	return pd_saturate(ns);
 }
 
 const struct pd_reducer pd_reducer_hierarchical = {

@@ -12,6 +12,7 @@
  */
 #pragma once
 
+#include "base/cost.h"
 #include "model/dtype.h"
 #include "topology/script.h"
 #include "topology/topology.h"
@@ -27,8 +28,6 @@ enum pd_reducer_kind {
 };
 
 extern const char *const pd_reducer_kind_name[PD_REDUCER_KINDS + 1];    /* NULL-terminated */
-
-#define PD_REDUCER_MOST_NS (INT64_MAX / 4)
 
 /*
  * Who sums, and what travels.  Where that is of 16 bits, each member's gradients are rounded once,
@@ -58,12 +57,6 @@ static inline int64_t pd_rounded_bytes(const struct pd_members *members, int64_t
 	return members->dtype == PD_F32 ? 0 : bytes / 2;
 }
 
-/* Returns a time, or the longest that a reducer is said to take. */
-static inline int64_t pd_reducer_ns(__int128 ns)
-{
-	return ns > PD_REDUCER_MOST_NS ? PD_REDUCER_MOST_NS : (int64_t)ns;
-}
-
 struct pd_traffic;
 
 struct pd_reducer {
@@ -73,7 +66,7 @@ struct pd_reducer {
 	int64_t (*staging_bytes)(const struct pd_members *members, int64_t bytes);
 	/*
 	 * The time to sum `bytes` with nobody else on the links between the members; at most
-	 * PD_REDUCER_MOST_NS.
+	 * PD_COST_MAX.
 	 */
 	int64_t (*alone_ns)(const struct pd_members *members, int64_t bytes);
 	/* What pd_traffic_of() sets to other than 0; NULL: what coarse scripts say. */

@@ -181,7 +181,7 @@ int64_t pd_ring_ns(__int128 transfer_ns, int64_t latency_ns, int64_t n, int part
 	__int128 waits_ns = (transfer_ns * (steps + parts - 1) + steps * parts - 1) /
 			    (steps * parts) + (__int128)latency_ns * steps;
 
-	return pd_reducer_ns(full_ns > waits_ns ? full_ns : waits_ns);
+	return pd_saturate(full_ns > waits_ns ? full_ns : waits_ns);
 }
 
 static void write_ring(const struct pd_members *members, int me, struct pd_script *script)

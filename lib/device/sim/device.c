@@ -284,7 +284,7 @@ static int64_t sum_ns(size_t count, double part, int64_t bytes_per_s)
 	double ns = bytes_per_s > 0 ? (double)count * sizeof(float) * part * 1e9 /
 				      (double)bytes_per_s : 0;
 
-	return ns < (double)PD_SIM_MOST_NS ? llround(ns) : PD_SIM_MOST_NS;
+	return ns < (double)PD_COST_MAX ? llround(ns) : PD_COST_MAX;
 }
 
 static int sim_net_tied_layers(const struct pd_net *base, const struct pd_tied_layer **list_p)

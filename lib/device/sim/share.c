@@ -68,7 +68,7 @@ static void plan_wake(struct pd_sim *sim, struct pd_sim_share *share)
 	left = ceil((next - share->clock) / pace(share) - 1e-3);
 	wake = pd_pool_take(&sim->wakes, sizeof(*wake));
 	*wake = (struct wake){ .activity.next = wake_up, .share = share, .number = share->wake };
-	left = fmin(left, (double)PD_SIM_MOST_NS);
+	left = fmin(left, (double)PD_COST_MAX);
 	pd_sim_at(sim, &wake->activity, share->at_ns + (left > 0 ? (int64_t)left : 0));
 }
 

@@ -9,6 +9,7 @@
  */
 #pragma once
 
+#include "base/cost.h"
 #include "device/device.h"
 #include "plan/plan.h"
 #include "plan/wiring.h"
@@ -16,11 +17,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/*
- * No duration exceeds this (73 years), so that work which begins by then ends at an int64_t time.
- */
-#define PD_SIM_MOST_NS (INT64_MAX / 4)
-
+/* No duration exceeds PD_COST_MAX (73 years), so that work which begins by then ends at an int64_t time. */
 struct pd_sim;
 
 /*

@@ -3,6 +3,7 @@
 #include "transport/sim/sim.h"
 
 #include "base/container.h"
+#include "base/cost.h"
 #include "base/mem.h"
 #include "device/sim/engine.h"
 #include "transport/sim/link.h"
@@ -81,16 +82,7 @@ struct pd_sim_fabric {
 /* Rounds up, as pd_topology_transfer_ns() does. */
 static int64_t way_ns(int64_t bytes, int64_t bandwidth)
 {
-	int64_t scaled;
-	__int128 ns;
-
-	if (bandwidth == INT64_MAX)
-		return 0;
-	if (pd_mul(bytes, 1000000000, &scaled) && pd_add(scaled, bandwidth - 1, &scaled))
-		ns = scaled / bandwidth;
-	else
-		ns = ((__int128)bytes * 1000000000 + bandwidth - 1) / bandwidth;
-	return ns < PD_SIM_MOST_NS ? (int64_t)ns : PD_SIM_MOST_NS;
+	return bandwidth == INT64_MAX ? 0 : pd_bytes_ns(bytes, bandwidth);
 }
 
 static void transfer_arrive(struct pd_sim *sim, struct pd_sim_activity *activity)
