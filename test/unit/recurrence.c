@@ -194,6 +194,22 @@ static int when(int64_t other_ns, double *period_p)
 	return at;
 }
 
+/* Does the same for numbers that tell states apart, which matter for longest_ns. */
+static int when_added(int64_t longest_ns, double *period_p)
+{
+	struct pd_recurrence recurrence;
+	int at = 0;
+
+	pd_recurrence_init(&recurrence, 1);
+	for (int n = 0; n < 100 && !at; n++) {
+		pd_recurrence_add(&recurrence, n < 4 ? (uint64_t)n : 7, longest_ns);
+		if (pd_recurrence_turn(&recurrence, 10 * n + 10, period_p))
+			at = n + 1;
+	}
+	pd_recurrence_release(&recurrence);
+	return at;
+}
+
 static void test_by_hand(void)
 {
 	struct pd_recurrence recurrence;
@@ -203,6 +219,8 @@ static void test_by_hand(void)
 	is_int(when(8, &period), 6, "what lasts less than a turn has to be seen twice");
 	ok(period == 10, "the period is that of the microbatches");
 	is_int(when(48, &period), 10, "what lasts five turns, in five turns, and in five before");
+	ok(when_added(8, &period) == 6 && when_added(48, &period) == 10 && period == 10,
+	   "and so do numbers of a state, which matter for as long");
 	pd_recurrence_init(&recurrence, 1);
 	for (int n = 0; n < 100; n++)
 		found += turn(&recurrence, n, n, &period);
