@@ -230,6 +230,21 @@ lib/worker/update.c
 s/c->step_turn = 1 - c->step_turn;//
 test/unit/waits
 
+worker: gradients are added beside what is kept to be handed over
+lib/worker/update.c
+s/pd_submit_sum(w->compute, gradients, parts/pd_submit_sum(w->behind, gradients, parts/
+test/t4006-updates.sh
+
+worker: a forward keeps its loss scale where another group has the sum
+lib/worker/pass.c
+s/ || sum->group != worker_group_of(w, c, op)//
+test/t4006-updates.sh
+
+graph: a forward and the backward of other samples are one
+lib/device/cuda/graph_cache.c
+s/ || f->first_sample != b->first_sample//
+test/unit/cuda-graph-cache
+
 worker: an update does not wait for the sum
 lib/worker/update.c
 s/before && worker_after(w, w->compute, before) < 0/before \&\& !w/
