@@ -37,7 +37,7 @@ UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound t
 	test/unit/price test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/scripts test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
 	test/unit/tally test/unit/tcp test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
-	test/unit/trace-memory test/unit/transfers test/unit/transfers-end test/unit/views test/unit/waits test/unit/weights \
+	test/unit/trace-memory test/unit/transfers test/unit/transfers-end test/unit/views test/unit/waits test/unit/walk test/unit/weights \
 	test/unit/window test/unit/wiring
 test_unit_reducers_SOURCES = test/unit/reducers.c test/unit/shuffled.c test/unit/shuffled.h
 test_unit_cuda_graph_cache_SOURCES = test/unit/cuda-graph-cache.c lib/device/cuda/graph_cache.c \

@@ -11,7 +11,7 @@ lib_libpd_a_SOURCES += lib/planner/alternatives.c lib/planner/answers.h lib/plan
 	lib/planner/price/cycle.h lib/planner/price/flow.c lib/planner/price/flow.h \
 	lib/planner/price/flow_parts.c lib/planner/price/flow_parts.h lib/planner/price/links.c \
 	lib/planner/price/links.h lib/planner/price/map.c lib/planner/price/map.h \
-	lib/planner/price/predict.c lib/planner/price/predict.h lib/planner/range.c lib/planner/range.h lib/planner/search/candidate.c \
+	lib/planner/price/predict.c lib/planner/price/predict.h lib/planner/price/walk.c lib/planner/price/walk.h lib/planner/range.c lib/planner/range.h lib/planner/search/candidate.c \
 	lib/planner/search/candidate.h lib/planner/search/contest.c lib/planner/search/contest.h \
 	lib/planner/search/exhaust.c lib/planner/search/gain.h lib/planner/search/judge.c \
 	lib/planner/search/judge.h lib/planner/search/line.c lib/planner/search/line.h \

@@ -28,6 +28,7 @@
  *                                         are busy, and what it takes at least wherever its members are
  *     the cycles of 1F1B                  price/cycle.h: the period that leads allow, and the leads that a
  *                                         period needs; price/flow.c has those of replicas, by recurrence
+ *     what several stages on a rank take  price/walk.c: the ranks' own order, as early as it can be
  *     stages' times                       pd_stage_times_of() in price/cycle.c
  *     the slowest link of a way           pd_slowest_link() in topology/topology.c
  *     sums over layers before a point     pd_points_sum() in cut/points.c

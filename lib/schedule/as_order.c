@@ -22,9 +22,8 @@ static void add(struct pd_order *order, const struct pd_op *op, int64_t replicas
 	list->ops[list->count - 1].beside = op->beside;
 }
 
-/* Adds what the first replicas of all positions compute. */
-static void add_all(struct pd_order *order, const struct pd_plan *plan, const struct pd_schedule *schedule,
-		    const struct pd_lists *lists)
+void pd_schedule_add_order(struct pd_order *order, const struct pd_plan *plan, const struct pd_schedule *schedule,
+			   const struct pd_lists *lists)
 {
 	int next = 0;
 
@@ -35,7 +34,8 @@ static void add_all(struct pd_order *order, const struct pd_plan *plan, const st
 		if (order->position_of[s] < next)
 			continue;
 		next++;
-		pd_op_source_begin(&source, schedule, lists, plan->stages[s].ranks[0], plan->microbatches);
+		pd_op_source_begin(&source, schedule, lists, plan->stages[s].ranks[0],
+				   (int64_t)order->microbatches * plan->stages[s].replicas);
 		while (pd_op_source_next(&source, &op))
 			add(order, &op, plan->stages[s].replicas);
 		pd_op_source_end(&source);
@@ -59,7 +59,7 @@ json_t *pd_plan_as_ordered(const struct pd_plan *plan, const struct pd_schedule 
 	ordered.order = pd_plan_order_new(&ordered, err);
 	if (!ordered.order)
 		return NULL;
-	add_all(ordered.order, plan, schedule, lists);
+	pd_schedule_add_order(ordered.order, plan, schedule, lists);
 	json = pd_order_certify(ordered.order, NULL, err) < 0 ? NULL : pd_plan_json(&ordered);
 	pd_order_free(ordered.order);
 	if (json)

@@ -45,6 +45,7 @@
 #include "planner/price/flow_parts.h"
 #include "planner/price/links.h"
 #include "planner/price/predict.h"
+#include "planner/price/walk.h"
 #include "trace/steady.h"
 
 #include <math.h>
@@ -316,15 +317,16 @@ static struct pd_expected expect(const struct pd_schedule *schedule, bool likely
 	struct pd_stage_times *times = pd_stage_times_of(schedule);
 	bool known = pd_flow_knows(schedule->plan), matters = false;
 	int64_t least_ns = floor_ns(schedule, times, busiest_ns);
-	struct pd_expected expected;
+	bool shares = pd_schedule_has(schedule->plan->schedule, PD_FACT_SHARES);
+	struct pd_expected expected = { .estimate_ns = -1 };
 
-	if (known ? is_chain(schedule, times) : !schedule->splits || schedule->chunks > 1) {
-		expected.estimate_ns = pd_cycle_slowest(times, schedule->plan->stage_count).period_ns;
-		expected.bound_ns = expected.estimate_ns;
-		expected.steps = 0;
-	} else {
+	if (shares)
+		expected.estimate_ns = pd_walk_expect_ns(schedule, times, &expected.steps);
+	if (expected.estimate_ns < 0 && (known ? is_chain(schedule, times) : shares || !schedule->splits))
+		expected.bound_ns = expected.estimate_ns =
+			pd_cycle_slowest(times, schedule->plan->stage_count).period_ns;
+	else if (expected.estimate_ns < 0)
 		expected = recur(schedule, times, likely, &matters);
-	}
 	free(times);
 	expected.steps += RANK_STEPS * schedule->plan->rank_count;
 	expected.bound_ns = known ? pd_max64(expected.bound_ns, least_ns) : least_ns;
