@@ -71,6 +71,33 @@ dualpipe-v+flush 5 3
 dualpipe-v+flush 8 4
 END
 
+# Eight ranks, with a stage each or two.
+v residual 8 1 2 1 1 1 2 1 1 1 1 1 1 2 1 1 1 2 >8
+ordered_jq '.stages |= [to_entries[] | .value.ranks = [.key % 8] | .value]' 8 >8-loop
+ordered_jq '.round = 10' 8-loop >8-rounds
+pd-plan --quiet --topology=8@10Gbit/s --weights=flush --stages=2,3,2,3,2,3,2,3 residual >8-line
+while read -r schedule microbatches plan; do
+	test_row eight "eight ranks: $schedule, $microbatches at a time, $plan" '
+		if [ $plan = found ]; then
+			pd-plan --quiet --topology=8@10Gbit/s --schedule=zb-auto --microbatches=$microbatches --chunks=2 \
+				--stages=2,1,1,1,2,1,1,1,1,1,1,2,1,1,1,2 residual >plan.json
+		else
+			pair $plan ${schedule%+*} ${schedule#*+} $microbatches >plan.json
+		fi
+		pd-schedule --check plan.json
+		trained 2 plan.json $sgd'
+done <<END
+zb-v+flush 9 8
+v-half+flush 9 8
+v-half+2bw 12 8
+v-min+flush 5 8
+v-min+2bw 12 8
+dualpipe-v+flush 16 8
+interleaved+flush 11 8-rounds
+zb-h2+flush 9 8-line
+zb-auto+flush 8 found
+END
+
 # again PLAN WHICH: prints the plan, in which these stages (all, or a list) recompute.
 again() {
 	jq --arg which "$2" '.stages |= [to_entries[] | .value.recompute = ($which == "all" or
