@@ -105,6 +105,25 @@ done <<END
 1 1000000000
 8 22000000
 END
+# With replicas, too: as fast as the others with as many devices, in the same memory.
+while read -r layers topology microbatches memory; do
+	test_row replicated "searched, with replicas: $layers layers on $topology, $microbatches microbatches, $memory bytes" '
+		chain $layers >few.json
+		for schedule in zb-auto zb-h1 1f1b zb-v; do
+			pd-plan --quiet --topology=$topology --min-gain=0 --memory=${memory}B --microbatches=$microbatches \
+				--weights=flush --schedule=$schedule few.json >$schedule.json || : >$schedule.json
+		done
+		pd-schedule --minibatches=3 zb-auto.json >schedule.jsonl
+		pd-schedule --check schedule.jsonl
+		jq -c "[.schedule, [.stages[].replicas], .predicted.period_ns]" zb-auto.json zb-h1.json 1f1b.json zb-v.json
+		jq -s -e ".[0].predicted as \$found | .[0].schedule == \"ordered\" and .[0].stages[0].replicas > 1 and
+			(\$found.memory_bytes <= $memory) and all(.[1:][]; .predicted.period_ns >= \$found.period_ns)" \
+			zb-auto.json zb-h1.json 1f1b.json zb-v.json'
+done <<END
+2 4@10GB/s 8 1000000000
+3 6@10GB/s 12 12000000
+4 4@100GB/s,2@10GB/s 8 1000000000
+END
 for options in "" "--chunks=2" "--memory=1000kB"; do
 	test_row searched-run "searched: trained as predicted, with the bits of the serial program: $options" '
 		pd-plan --explain --topology=2@10Gbit/s --schedule=zb-auto --microbatches=5 $options residual \
@@ -115,6 +134,14 @@ for options in "" "--chunks=2" "--memory=1000kB"; do
 		grep "^order: the shortest that was found" explained
 		grep -E "^ordered  *flush  .*the plan" explained'
 done
+test_row searched-run "searched: two replicas of two stages on each of two ranks" '
+	pd-plan --quiet --topology=4@10Gbit/s --schedule=zb-auto --microbatches=8 --chunks=2 --stages=5x2,5x2,5x2,5x2 \
+		residual >plan.json
+	jq -e "[.stages[].ranks] == [[0, 1], [2, 3], [2, 3], [0, 1]]" plan.json
+	trained 3 plan.json $sgd
+	as_planned
+	status 2 pd-plan --topology=8@10Gbit/s --schedule=zb-auto --chunks=2 --stages=5x2,5x1,5x2,5x1 residual 2>err
+	grep "expected as many replicas of every stage" err'
 test_ok "any schedule: a search of orders is one, and what each would take is said" '
 	pd-plan --quiet --explain --straight --topology=4@1GB/s --memory=22000000B --microbatches=8 --weights=flush \
 		--schedule=auto profile.json 2>explained >plan.json

@@ -150,10 +150,11 @@ struct pd_partition *pd_hand_partition(const struct pd_task *task, struct pd_err
 					" rank, found %d stages", request->chunks,
 					partition->stage_count);
 	for (int s = 0; status == 0 && s < partition->stage_count; s++)
-		if (partition->replicas[s] > 1 && (request->straight || request->chunks))
+		if (partition->replicas[s] > 1 &&
+		    (request->straight || (request->chunks && pd_planner_straight(request))))
 			status = pd_error_input(err, "--stages: stage %d has %d replicas, but %s "
 						"allows one", s, partition->replicas[s],
-						request->chunks ? "--chunks" : "--straight");
+						request->straight ? "--straight" : "--chunks");
 	if (status == 0)
 		return partition;
 	pd_partition_free(partition);

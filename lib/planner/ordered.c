@@ -1,19 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Plans whose order is searched for: for the stages of the best plans of zb-h1, 1f1b and zb-v, for those that are fast whatever
- * memory they take, and for two chunks a rank in a V whose positions take about as long as each other.  The
- * search of orders looks at the memory of devices; the plan of the shortest replay is taken.
+ * memory they take, and for two chunks a rank in a V whose positions take about as long as each other; and for equal
+ * pipelines side by side.  The search of orders looks at the memory of devices; the plan of the shortest replay is taken.
+ * Where that is one of zb-h1 or 1f1b whose stages have different numbers of replicas, which no order can have, it
+ * stays what it is.
  */
 #include "planner/answers.h"
 
 #include "base/mem.h"
 #include "planner/search/candidate.h"
 #include "planner/search/gain.h"
+#include "planner/search/judge.h"
 #include "planner/search/ordering.h"
 #include "planner/search/recompute.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#define PIPELINES 2             /* numbers of replicas for which orders are searched */
+#define FEW_DEVICES 16          /* of which some may be left out, so that pipelines are equal */
 
 struct ordered {
 	const struct pd_task *task;
@@ -23,20 +29,11 @@ struct ordered {
 	struct pd_prediction tried;     /* its `schedules`: of those whose stages are taken */
 };
 
-/* Gives a plan its order, and keeps it if it is the best so far; it is dropped otherwise. */
-static void offer(struct ordered *o, struct pd_plan *plan)
+/* Keeps a plan if it is the best so far; it is dropped otherwise. */
+static void take(struct ordered *o, struct pd_plan *plan, int64_t time_ns)
 {
 	double gain = o->task->request->min_gain;
-	struct pd_error err;
-	int64_t time_ns;
 
-	if (!plan)
-		return;
-	if (!pd_ordering_find(plan, o->task->limit_bytes, &time_ns, &err)) {
-		o->why = err;
-		pd_candidate_drop(plan);
-		return;
-	}
 	if (o->best && pd_gain_of(gain, time_ns, plan->rank_count) >=
 		       pd_gain_of(gain, o->time_ns, o->best->rank_count)) {
 		pd_candidate_drop(plan);
@@ -47,16 +44,45 @@ static void offer(struct ordered *o, struct pd_plan *plan)
 	o->time_ns = time_ns;
 }
 
-/* Puts stages on ranks in a V, there and back again; a chunk goes up. */
-static void put_in_v(struct pd_plan *plan, int chunks)
+/* Gives a plan its order, and takes it. */
+static void offer(struct ordered *o, struct pd_plan *plan)
 {
-	plan->rank_count = plan->stage_count / chunks;
+	struct pd_error err;
+	int64_t time_ns;
+
+	if (!plan)
+		return;
+	if (pd_ordering_find(plan, o->task->limit_bytes, &time_ns, &err)) {
+		take(o, plan, time_ns);
+		return;
+	}
+	o->why = err;
+	pd_candidate_drop(plan);
+}
+
+/* Tells whether all stages have as many replicas. */
+static bool is_equal(const int *replicas, int count)
+{
+	for (int s = 1; s < count; s++)
+		if (replicas[s] != replicas[0])
+			return false;
+	return true;
+}
+
+/* Puts stages on ranks in a V, there and back again; a chunk goes up.  Replicas are side by side or, apart, pipelines are. */
+static void put_in_v(struct pd_plan *plan, int chunks, bool apart)
+{
+	int positions = plan->stage_count / chunks, replicas = plan->stages[0].replicas;
+
+	plan->rank_count = positions * replicas;
 	for (int s = 0; s < plan->stage_count; s++)
-		plan->stages[s].ranks[0] = pd_order_v(plan->rank_count, s);
+		for (int r = 0; r < replicas; r++)
+			plan->stages[s].ranks[r] = apart ? r * positions + pd_order_v(positions, s)
+							 : pd_order_v(positions, s) * replicas + r;
 }
 
 /* Makes a plan of a partition, its stages on ranks in a V if they have several; frees the partition. */
-static struct pd_plan *plan_of(const struct pd_task *task, struct pd_partition *partition, int chunks,
+static struct pd_plan *plan_of(const struct pd_task *task, struct pd_partition *partition, int chunks, bool apart,
 				 struct pd_error *err)
 {
 	const struct pd_plan_request *request = task->request;
@@ -66,10 +92,15 @@ static struct pd_plan *plan_of(const struct pd_task *task, struct pd_partition *
 
 	if (!partition)
 		return NULL;
+	if (!is_equal(partition->replicas, partition->stage_count)) {
+		pd_error_input(err, "--stages: expected as many replicas of every stage, which compute in one order");
+		pd_partition_free(partition);
+		return NULL;
+	}
 	with.chunks = chunks;   /* so that there may be more stages than devices */
 	one.request = &with;
 	plan = pd_candidate_plain(&one, partition);
-	put_in_v(plan, chunks);
+	put_in_v(plan, chunks, apart);
 	plan->weights = PD_WEIGHTS_FLUSH;
 	plan->agree = request->agree || pd_planner_agrees(request, task->profile, plan->weights);
 	plan->microbatches = request->microbatches ? request->microbatches : plan->rank_count;
@@ -80,26 +111,41 @@ static struct pd_plan *plan_of(const struct pd_task *task, struct pd_partition *
 	return NULL;
 }
 
+/* Says what a schedule whose stages are taken would take. */
+static void note(struct ordered *o, const struct pd_plan *plan, int64_t time_ns)
+{
+	struct pd_schedule_tried *tried = &o->tried.schedules[plan->schedule][PD_WEIGHTS_FLUSH];
+
+	if (tried->period_ns == 0 || time_ns < tried->period_ns)
+		*tried = (struct pd_schedule_tried){ time_ns, pd_candidate_fullest(plan, NULL) };
+}
+
 /* The best plan of another schedule. */
-static void offer_best(struct ordered *o, enum pd_schedule_kind schedule, int chunks)
+static void offer_best(struct ordered *o, enum pd_schedule_kind schedule, int chunks, bool straight)
 {
 	struct pd_plan_request request = *o->task->request;
 	struct pd_task one = *o->task;
 	struct pd_plan *plan;
 	int64_t time_ns;
+	bool equal = true;
 
 	request.schedule = schedule;
 	request.weights = PD_WEIGHTS_FLUSH;
-	request.straight = true;
+	request.straight = straight;
 	request.chunks = chunks;
 	one.request = &request;
-	one.straight = true;
+	one.straight = straight;
 	pd_effort_begin(request.effort);
 	plan = pd_replayed_plan(&one, &time_ns, &o->why);
-	if (plan)
-		o->tried.schedules[schedule][PD_WEIGHTS_FLUSH] =
-			(struct pd_schedule_tried){ time_ns, pd_candidate_fullest(plan, NULL) };
-	offer(o, plan);
+	if (!plan)
+		return;
+	note(o, plan, time_ns);
+	for (int s = 1; s < plan->stage_count; s++)
+		equal &= plan->stages[s].replicas == plan->stages[0].replicas;
+	if (equal)
+		offer(o, plan);
+	else
+		take(o, plan, time_ns);
 }
 
 /* The best plans of zb-h1 and 1f1b and, where memory is limited, stages that are fast without a limit. */
@@ -111,12 +157,14 @@ static void offer_chain(struct ordered *o)
 	int ranks = (int)pd_min64(topology->devices, costs->unit_count);
 	struct pd_partition *partition;
 
-	offer_best(o, PD_SCHEDULE_ZB_H1, 0);
-	offer_best(o, PD_SCHEDULE_1F1B, 0);
+	for (int straight = 1; straight >= (o->task->straight || topology->devices == 1); straight--) {
+		offer_best(o, PD_SCHEDULE_ZB_H1, 0, straight);
+		offer_best(o, PD_SCHEDULE_1F1B, 0, straight);
+	}
 	partition = o->task->limit_bytes < INT64_MAX
 		? pd_straight_most(costs, ranks, bandwidth, INT64_MAX) : NULL;
 	if (partition)
-		offer(o, plan_of(o->task, partition, 1, &o->why));
+		offer(o, plan_of(o->task, partition, 1, false, &o->why));
 }
 
 /* Returns the first unit at which the units from `from` on take more than a time. */
@@ -196,10 +244,75 @@ static void offer_v(struct ordered *o)
 	if (ranks < 2 || chunks < 2)
 		return;
 	if (chunks == PD_PLANNER_CHUNKS)
-		offer_best(o, PD_SCHEDULE_ZB_V, chunks);
+		offer_best(o, PD_SCHEDULE_ZB_V, chunks, true);
 	if (chunks == PD_PLANNER_CHUNKS)
-		offer(o, plan_of(o->task, v_partition(costs, ranks), chunks, &o->why));
-	offer(o, plan_of(o->task, pd_even_partition(costs, chunks * ranks, 0), chunks, &o->why));
+		offer(o, plan_of(o->task, v_partition(costs, ranks), chunks, false, &o->why));
+	offer(o, plan_of(o->task, pd_even_partition(costs, chunks * ranks, 0), chunks, false, &o->why));
+}
+
+/* Equal pipelines side by side. */
+struct pipelines {
+	int positions, replicas;
+	bool apart;
+	int64_t time_ns;
+};
+
+static struct pd_partition *replicated(struct pd_partition *partition, int replicas)
+{
+	for (int s = 0; partition && s < partition->stage_count; s++)
+		partition->replicas[s] = replicas;
+	return partition;
+}
+
+/* Enters pipelines among the fastest, by a replay of even stages with zb-h1, whatever memory that takes. */
+static void enter(const struct ordered *o, struct pipelines new, struct pipelines *fastest)
+{
+	struct pd_error why;
+	struct pd_plan *plan = plan_of(o->task, replicated(pd_even_partition(&o->task->costs, new.positions, 0), new.replicas),
+				       1, new.apart, &why);
+	enum pd_period_kind from;
+	int64_t work = 0;
+
+	if (!plan)
+		return;
+	plan->schedule = PD_SCHEDULE_ZB_H1;
+	if (pd_judge_rival(plan, fastest[PIPELINES - 1].time_ns, &new.time_ns, &from, &work, &why) < 0)
+		new.time_ns = PD_NEVER;
+	pd_candidate_drop(plan);
+	for (int i = 0; i < PIPELINES; i++)
+		if (new.time_ns < fastest[i].time_ns) {
+			struct pipelines slower = fastest[i];
+
+			fastest[i] = new;
+			new = slower;
+		}
+}
+
+/* The fastest of equal pipelines, of one chunk a rank and of several. */
+static void offer_pipelines(struct ordered *o)
+{
+	const struct pd_task *task = o->task;
+	const struct pd_costs *costs = &task->costs;
+	int devices = (int)task->topology->devices, chunks = task->request->chunks ? task->request->chunks : PD_PLANNER_CHUNKS;
+	struct pipelines fastest[PIPELINES];
+
+	for (int i = 0; i < PIPELINES; i++)
+		fastest[i] = (struct pipelines){ .time_ns = PD_NEVER };
+	for (int p = (int)pd_min64(devices / 2, costs->unit_count); p >= 1 && !task->straight; p--)
+		for (int apart = 0, r = devices / p; apart <= (p > 1 && task->topology->levels > 1); apart++)
+			if (task->request->microbatches % r == 0 && (devices % p == 0 || devices <= FEW_DEVICES))
+				enter(o, (struct pipelines){ .positions = p, .replicas = r, .apart = apart }, fastest);
+	for (int i = 0; i < PIPELINES && fastest[i].time_ns < PD_NEVER; i++) {
+		int p = fastest[i].positions, r = fastest[i].replicas;
+		struct pd_partition *v;
+
+		if (task->request->chunks <= 1)
+			offer(o, plan_of(task, replicated(pd_even_partition(costs, p, 0), r), 1, fastest[i].apart, &o->why));
+		if (p < 2 || chunks < 2 || (int64_t)chunks * p > costs->unit_count)
+			continue;
+		v = chunks == PD_PLANNER_CHUNKS ? v_partition(costs, p) : pd_even_partition(costs, chunks * p, 0);
+		offer(o, plan_of(task, replicated(v, r), chunks, fastest[i].apart, &o->why));
+	}
 }
 
 /* The stages that are asked for, in a V if ranks have several. */
@@ -213,7 +326,7 @@ static void offer_hand(struct ordered *o)
 
 	if (request->chunks > 1) {
 		partition = pd_hand_partition(o->task, &o->why);
-		offer(o, plan_of(o->task, partition, request->chunks, &o->why));
+		offer(o, plan_of(o->task, partition, request->chunks, false, &o->why));
 		return;
 	}
 	with.schedule = PD_SCHEDULE_GPIPE;      /* which any stages can have */
@@ -231,6 +344,7 @@ static void offer_all(struct ordered *o)
 	if (o->task->request->chunks <= 1)
 		offer_chain(o);
 	offer_v(o);
+	offer_pipelines(o);
 }
 
 struct pd_plan *pd_ordered_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
@@ -251,8 +365,7 @@ struct pd_plan *pd_ordered_plan(const struct pd_task *task, int64_t *time_ns_p, 
 		return NULL;
 	}
 	*time_ns_p = o.time_ns;
-	o.tried.schedules[PD_SCHEDULE_ORDERED][PD_WEIGHTS_FLUSH] =
-		(struct pd_schedule_tried){ o.time_ns, pd_candidate_fullest(o.best, NULL) };
+	note(&o, o.best, o.time_ns);
 	memcpy(o.best->predicted.schedules, o.tried.schedules, sizeof(o.tried.schedules));
 	return o.best;
 }

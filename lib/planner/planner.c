@@ -186,12 +186,6 @@ static bool is_open(const struct pd_plan_request *request, int schedule, int wei
 	return request->any_weights ? weights != PD_WEIGHTS_LATEST : same;
 }
 
-/* Tells whether no stage may have replicas. */
-static bool is_straight(const struct pd_plan_request *request)
-{
-	return request->straight || request->chunks || pd_schedule_has(request->schedule, PD_FACT_STRAIGHT);
-}
-
 /* Plans with one combination, as if it had been asked for. */
 static struct pd_plan *plan_with(struct pd_task *task, struct pd_plan_request *request,
 				 int64_t *time_ns_p, int64_t *bound_ns_p, struct pd_error *err)
@@ -206,7 +200,7 @@ static struct pd_plan *plan_with(struct pd_task *task, struct pd_plan_request *r
 			? task->request->chunks : PD_PLANNER_CHUNKS;
 	request->round = pd_schedule_has(request->schedule, PD_FACT_ROUNDS) ? task->request->round : 0;
 	one.request = request;
-	one.straight = is_straight(request);
+	one.straight = pd_planner_straight(request);
 	plan = solve(&one, time_ns_p, err);
 	/* A bound does not depend on memory, for want of which there may be no plan. */
 	*bound_ns_p = plan || err->status == PD_EXIT_NO ? task_bound_ns(&one) : PD_NEVER;
@@ -384,7 +378,7 @@ static void attempt_begin(struct attempt *attempt, struct pd_profile *profile, s
 	*task = (struct pd_task){ .profile = profile, .fastest = fastest, .request = request,
 				  .topology = topology,
 				  .limit_bytes = pd_task_limit_bytes(profile, request),
-				  .straight = is_straight(request) };
+				  .straight = pd_planner_straight(request) };
 	attempt->copied = *task;
 	task_begin(task, &attempt->views[0], false);
 	if (request->cost == PD_COST_SIMULATED && profile->shared_count > 0) {

@@ -225,7 +225,7 @@ static void bound_init(struct bound *b, const struct pd_costs *costs,
 
 	*b = (struct bound){ .costs = costs, .request = request,
 			     .devices = (int)request->topology->devices, .group = group_of(request),
-			     .straight = request->straight || pd_schedule_has(request->schedule, PD_FACT_STRAIGHT),
+			     .straight = pd_planner_straight(request),
 			     .agree = costs->copies || pd_planner_agrees(request, costs->profile,
 									 request->weights),
 			     .pairs = pd_cost_of_pairs(costs->profile, request->schedule),
@@ -390,7 +390,7 @@ static int64_t simple(const struct bound *b)
 
 	if (processors > 0)
 		ns = pd_max64(ns, all_ns / processors);
-	if (b->straight || b->request->chunks)
+	if (b->straight)
 		ns = pd_max64(ns, (int64_t)((double)longest(b) * b->pairs));
 	if (drains(b->request) && b->group > 0)
 		ns = pd_max64(ns, pd_ceil_div(b->longest_ns, b->group));

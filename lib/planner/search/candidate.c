@@ -96,11 +96,13 @@ static struct pd_profile *profile_of(const struct pd_task *task,
 struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_partition *partition)
 {
 	struct pd_topology topology = *task->topology;
+	int64_t places = 0;
 	struct pd_error err;
 	struct pd_plan *plan;
 
-	if (task->request->chunks)      /* treat each stage as if it had a device of its own */
-		topology.devices = pd_max64(topology.devices, partition->stage_count);
+	for (int s = 0; s < partition->stage_count && task->request->chunks; s++)
+		places += partition->replicas[s];       /* treat each stage as if it had devices of its own */
+	topology.devices = pd_max64(topology.devices, places);
 	plan = pd_plan_new(profile_of(task, partition), &topology, partition->stage_count,
 			   partition->layers, partition->replicas, &err);
 	if (!plan)
