@@ -27,6 +27,7 @@ static struct pd_profile *random_profile(void)
 {
 	struct pd_profile *profile = small_profile(sixteen);
 
+	pd_profile_set_pairs(profile, draw(2) ? 0.8 : 0);
 	for (int l = 0; l < profile->layer_count; l++) {
 		struct pd_profile_layer *layer = &profile->layers[l];
 

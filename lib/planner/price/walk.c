@@ -6,6 +6,7 @@
 #include "plan/given_order.h"
 #include "schedule/as_order.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 /*
@@ -94,7 +95,7 @@ int64_t pd_walk_expect_ns(const struct pd_schedule *schedule, const struct pd_st
 	struct pd_order_stage *of = pd_calloc((size_t)stages, sizeof(*of));
 	struct pd_order_request request = {
 		.positions = positions, .stages = stages, .microbatches = (int)count, .position_of = position_of,
-		.stage = of, .agrees = schedule->agrees,
+		.stage = of, .agrees = schedule->agrees, .pair_parts = llround(part.profile->pairs * PD_ORDER_PARTS),
 	};
 	struct pd_schedule *shorter = NULL;
 	struct pd_error err;
