@@ -55,6 +55,9 @@ test_ok "replicas: buffers of sums in torch; what the optimizer keeps is shared 
 	same "$(memory --memory-model=torch --stages=4x4 --shard=optimizer f32.json | jq ".[0]")" $((one + 16000 - 24000))
 	same "$(memory --memory-model=megatron --stages=4x4 bf16.json | jq ".[0]")" \
 		"$(memory --memory-model=megatron --stages=4 bf16.json | jq ".[0]")"'
+test_ok "stages of a rank share room for what they keep, of five microbatches here, and for workspaces" '
+	memory --memory-model=torch -t 2@1GB/s --schedule=interleaved --chunks=2 f32.json
+	same "$(jq ".stages[0].predicted.memory_bytes" plan.json)" $((2000 * 16 + 5 * 300 + 2 * 200 + 1200 + 70))'
 test_ok "a margin is on top, 10 percent unless it is given; --explain says whose memory it is" '
 	without=$(memory --memory-model=torch --stages=4 f32.json | jq ".[0]")
 	pd-plan -t 4@1GB/s --weights=flush --microbatches=8 --memory-model=torch --stages=4 --explain f32.json >plan.json 2>out

@@ -23,21 +23,32 @@ const char *const pd_arena_name[PD_ARENAS] = {
 #undef PD_ARENA
 };
 
+struct pd_arena_counts pd_arena_counts_of(const struct pd_plan *plan, int stage, struct pd_arena_counts counts)
+{
+	counts.sums = (int)pd_plan_open_groups(plan, stage);
+	counts.accumulates = plan->microbatches > plan->stages[stage].replicas;
+	counts.sparse = pd_plan_is_sparse(plan, stage);
+	counts.scale_bytes = pd_plan_agrees(plan) ? PD_ALIGN : 0;
+	counts.least_bytes = PD_ALIGN;
+	return counts;
+}
+
+struct pd_arena_counts pd_arena_counts_elsewhere(const struct pd_arena_counts *counts)
+{
+	return (struct pd_arena_counts){
+		.versions = 1, .sums = 1, .slots = counts->slots, .kept = counts->kept,
+		.inboxes = counts->inboxes > 0 ? counts->inboxes - 1 : 0, .arriving = 2, .leaving = 2,
+	};
+}
+
 static int64_t at_least(int64_t bytes, int64_t least)
 {
 	return bytes > 0 ? bytes : least;
 }
 
-void pd_arenas_of_stage(const struct pd_plan *plan, int stage, const struct pd_arena_counts *has,
-			const struct pd_stage_memory *sizes, struct pd_arena_need needs[PD_ARENAS])
+void pd_arenas_need(const struct pd_arena_counts *has, const struct pd_stage_memory *sizes,
+		    struct pd_arena_need needs[PD_ARENAS])
 {
-	int64_t groups = pd_plan_open_groups(plan, stage);
-	/* a loss scale, behind each version and each sum of gradients */
-	int64_t scale = pd_plan_agrees(plan) ? PD_ALIGN : 0;
-	/* a replica sums several microbatches: each is computed apart and then added */
-	bool accumulates = plan->microbatches > plan->stages[stage].replicas;
-	bool sparse = pd_plan_is_sparse(plan, stage);
-
 #define PD_ARENA(name, part, owner, saved, each, count) \
 	needs[PD_ARENA_##name] = (struct pd_arena_need){ (count), (each) };
 #include "plan/arenas.def"

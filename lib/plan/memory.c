@@ -2,6 +2,7 @@
 #include "plan/memory.h"
 
 #include "base/mem.h"
+#include "plan/arenas.h"
 #include "plan/buckets.h"
 #include "plan/recompute.h"
 #include "plan/scratch.h"
@@ -106,80 +107,52 @@ static const bool has_buffers[PD_MEMORY_MODELS] = {
 #include "profile/memory_model.def"
 };
 
-/* Returns the sum of all parts but the margin. */
-static int64_t total(const struct pd_memory *memory)
-{
-	return pd_plus(pd_plus(pd_plus(memory->weights_bytes, memory->gradient_bytes),
-			       pd_plus(memory->optimizer_bytes, memory->stash_bytes)),
-		       pd_plus(pd_plus(memory->transfer_bytes, memory->scratch_bytes), memory->state_bytes));
-}
-
-void pd_memory_elsewhere(const struct pd_profile *profile, const struct pd_memory_sums *sums, int replicas,
-			 int64_t in_flight, int64_t slots, int64_t in_bytes, int64_t out_bytes,
-			 struct pd_memory *memory)
+/* Returns sizes by sums; those of another program have the arenas' names that come nearest. */
+static struct pd_stage_memory sizes_of(const struct pd_profile *profile, const struct pd_memory_sums *sums,
+				       int replicas, int64_t in_bytes, int64_t out_bytes)
 {
 	const struct pd_memory_rule *rule = &profile->memory;
 	const struct parameter_bytes *each = &bytes_of[rule->model][profile->dtype != PD_F32];
-	int64_t parameters = sums->parameters / (int64_t)sizeof(float);
-	int64_t rest = pd_times(each->rest, parameters), buffers = pd_times(each->gradient, parameters);
-	struct pd_memory more = {
-		.weights_bytes = pd_times(each->weight, parameters),
-		.gradient_bytes = pd_times(each->gradient, parameters),
-		.state_bytes = sums->state,
-		.optimizer_bytes = rule->sharded ? (rest - 1) / replicas + 1 : rest,
-		.stash_bytes = pd_plus(pd_times(slots, sums->stash - sums->kept),
-				       pd_times(in_flight, pd_plus(pd_plus(in_bytes, sums->loaded), sums->kept))),
-		.transfer_bytes = pd_plus(pd_times(2, pd_plus(in_bytes, out_bytes)),
-					  has_buffers[rule->model] && replicas > 1 ? buffers : 0),
-		.scratch_bytes = sums->scratch,
+	int64_t parameters = sums->parameters / (int64_t)sizeof(float), rest = pd_times(each->rest, parameters);
+	struct pd_stage_memory sizes = {
+		.full_bytes = sums->parameters, .state_bytes = sums->state, .slot_bytes = sums->stash,
+		.inbox_bytes = pd_plus(in_bytes, sums->loaded), .outbox_bytes = out_bytes,
+		.gradient_in_bytes = out_bytes, .gradient_out_bytes = in_bytes, .scratch_bytes = sums->scratch,
 	};
+	bool own = rule->model == PD_MEMORY_OWN;
 
-	more.total_bytes = total(&more);
-	more.margin_bytes = (int64_t)((double)more.total_bytes * rule->margin);
-	more.total_bytes = pd_plus(more.total_bytes, more.margin_bytes);
-	memory->weights_bytes = pd_plus(memory->weights_bytes, more.weights_bytes);
-	memory->gradient_bytes = pd_plus(memory->gradient_bytes, more.gradient_bytes);
-	memory->state_bytes = pd_plus(memory->state_bytes, more.state_bytes);
-	memory->optimizer_bytes = pd_plus(memory->optimizer_bytes, more.optimizer_bytes);
-	memory->stash_bytes = pd_plus(memory->stash_bytes, more.stash_bytes);
-	memory->transfer_bytes = pd_plus(memory->transfer_bytes, more.transfer_bytes);
-	memory->scratch_bytes = pd_plus(memory->scratch_bytes, more.scratch_bytes);
-	memory->margin_bytes = pd_plus(memory->margin_bytes, more.margin_bytes);
-	memory->total_bytes = pd_plus(memory->total_bytes, more.total_bytes);
+	if (!own)
+		sizes.full_bytes = pd_times(each->gradient, parameters);
+	sizes.weights_bytes = own ? pd_memory_weights(profile, sums->parameters) : pd_times(each->weight, parameters);
+	sizes.master_bytes = own ? pd_memory_master(profile, sums->parameters)
+				 : rule->sharded ? (rest - 1) / replicas + 1 : rest;
+	sizes.staging_bytes = replicas > 1 && (own || has_buffers[rule->model]) ? sizes.full_bytes : 0;
+	return sizes;
 }
 
-/* The price of what pd-run allocates. */
-static void price_own(const struct pd_profile *profile, const struct pd_memory_sums *sums,
-		      int replicas, int warmup, int64_t in_bytes, int64_t out_bytes,
-		      struct pd_memory *out_p)
+void pd_memory_margin(const struct pd_profile *profile, struct pd_memory *memory)
 {
-	int64_t parameters = sums->parameters, slots = (int64_t)warmup + 1;
-	int64_t inbox = pd_plus(in_bytes, sums->loaded);
-	struct pd_memory memory = {
-		.weights_bytes = pd_times(slots, pd_memory_weights(profile, parameters)),
-		.gradient_bytes = parameters,
-		.state_bytes = sums->state,
-		.optimizer_bytes = pd_plus(parameters, pd_memory_master(profile, parameters)),
-		.stash_bytes = pd_plus(pd_times(slots, sums->stash), pd_times(slots + 1, inbox)),
-		.transfer_bytes = pd_plus(pd_times(2, pd_plus(in_bytes, out_bytes)),
-				       replicas > 1 ? parameters : 0),
-		.scratch_bytes = sums->scratch,
-	};
-
-	memory.total_bytes = total(&memory);
-	*out_p = memory;
+	memory->margin_bytes = (int64_t)((double)memory->total_bytes * profile->memory.margin);
+	memory->total_bytes = pd_plus(memory->total_bytes, memory->margin_bytes);
 }
 
 void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_sums *sums,
 		     int replicas, int warmup, int64_t in_bytes, int64_t out_bytes,
 		     struct pd_memory *out_p)
 {
-	if (profile->memory.model == PD_MEMORY_OWN) {
-		price_own(profile, sums, replicas, warmup, in_bytes, out_bytes, out_p);
-		return;
-	}
+	struct pd_arena_counts counts = {
+		.versions = warmup + 1, .slots = warmup + 1, .inboxes = warmup + 2, .arriving = 2, .leaving = 2,
+		.moments = 1, .sums = 1,
+	};
+	struct pd_stage_memory sizes = sizes_of(profile, sums, replicas, in_bytes, out_bytes);
+	struct pd_arena_need needs[PD_ARENAS];
+
+	if (profile->memory.model != PD_MEMORY_OWN)
+		counts = pd_arena_counts_elsewhere(&counts);
+	pd_arenas_need(&counts, &sizes, needs);
 	*out_p = (struct pd_memory){ .total_bytes = 0 };
-	pd_memory_elsewhere(profile, sums, replicas, warmup + 1, warmup + 1, in_bytes, out_bytes, out_p);
+	pd_arenas_add(needs, out_p);
+	pd_memory_margin(profile, out_p);
 }
 
 void pd_memory_add_up(const struct pd_profile *profile, int first, int count,
@@ -424,33 +397,22 @@ static void exactly(const struct pd_plan *plan, const struct pd_profile *profile
 	free(s.wants);
 }
 
+/* By sums; also what another program takes. */
 static void roughly(const struct pd_plan *plan, const struct pd_profile *profile,
 		    const struct pd_wiring *wiring, int stage, struct pd_stage_memory *memory)
 {
 	const struct pd_stage *at = &plan->stages[stage];
-	int64_t in_bytes = 0, out_bytes = 0;
-	struct pd_memory one;
+	bool own = profile->memory.model == PD_MEMORY_OWN;
+	struct pd_memory_sums sums;
 
-	for (int i = 0; i < wiring->in_count[stage]; i++)
-		in_bytes = pd_plus(in_bytes, wiring->links[wiring->in[stage][i]].bytes);
-	for (int i = 0; i < wiring->out_count[stage]; i++)
-		out_bytes = pd_plus(out_bytes, wiring->links[wiring->out[stage][i]].bytes);
-	pd_memory_of(profile, at->first_layer, at->layer_count, 1, 0, in_bytes, out_bytes,
-		     &one);
-	*memory = (struct pd_stage_memory){
-		.full_bytes = pd_plan_stage_parameters(plan, stage), .state_bytes = one.state_bytes,
-		.inbox_bytes = pd_plus(in_bytes, loaded_bytes(profile, at->first_layer,
-							   at->layer_count, false)),
-		.scratch_bytes = one.scratch_bytes,
-		.gradient_in_bytes = out_bytes, .gradient_out_bytes = in_bytes,
-		.outbox_bytes = out_bytes, .kept_bytes = pd_plan_kept_bytes(plan, profile, stage),
-	};
-	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++) {
-		memory->slot_bytes = pd_plus(memory->slot_bytes, profile->layers[l].stash_bytes);
-		if (pd_plan_splits(plan))
-			memory->slot_bytes = pd_plus(memory->slot_bytes,
-						  pd_memory_split(profile, l));
-	}
+	pd_memory_add_up(profile, at->first_layer, at->layer_count, &sums);
+	if (own)
+		sums.parameters = pd_plan_stage_parameters(plan, stage);
+	for (int l = at->first_layer; own && pd_plan_splits(plan) && l < at->first_layer + at->layer_count; l++)
+		sums.stash = pd_plus(sums.stash, pd_memory_split(profile, l));
+	*memory = sizes_of(profile, &sums, at->replicas, pd_wiring_in_bytes(wiring, stage),
+			   pd_wiring_out_bytes(wiring, stage));
+	memory->kept_bytes = pd_plan_kept_bytes(plan, profile, stage);
 	memory->slot_bytes -= memory->kept_bytes;
 }
 
@@ -458,16 +420,14 @@ void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_profile *pro
 			const struct pd_wiring *wiring, int stage, struct pd_stage_memory *out_p)
 {
 	const struct pd_stage *at = &plan->stages[stage];
-	bool exact = profile->model;
+	bool own = profile->memory.model == PD_MEMORY_OWN, exact = own && profile->model;
 
 	for (int l = at->first_layer; l < at->first_layer + at->layer_count && exact; l++)
 		exact = profile->layers[l].backward_workspace_bytes >= 0;
-	*out_p = (struct pd_stage_memory){ .weights_bytes = 0 };
-	if (exact)
-		exactly(plan, profile, wiring, stage, out_p);
-	else
-		roughly(plan, profile, wiring, stage, out_p);
-	out_p->exact = exact;
+	*out_p = (struct pd_stage_memory){ .exact = exact };
+	(exact ? exactly : roughly)(plan, profile, wiring, stage, out_p);
+	if (!own)
+		return;
 	out_p->weights_bytes = pd_memory_weights(profile, out_p->full_bytes);
 	out_p->master_bytes = pd_memory_master(profile, out_p->full_bytes);
 	out_p->staging_bytes = pd_plan_staging_bytes(plan, stage, out_p->full_bytes);

@@ -2,17 +2,18 @@
 /*
  * The bytes that one rank of a stage holds at once: the arenas of arenas.def, priced with a profile.
  *
- * Two prices.  pd_memory_of is the planner's while it searches: of 1F1B with stashing, from
- * a few sums, linear in the warm-up.  pd_memory_of_stage gives the sizes that the device's
- * pd_net_sizes will say, to the byte, where the profile's layers tell what the device lays
- * out by (pd_net_layer); lib/schedule/memory.h multiplies them by the schedule's counts.
+ * A stage has sizes, one of each arena, and counts (plan/arenas.h), and the table of arenas is the ledger in which
+ * both are entered.  pd_memory_of_stage gives the sizes that the device's pd_net_sizes will say, to the byte,
+ * where the profile's layers tell what the device lays out by (pd_net_layer); lib/schedule/memory.h has the
+ * schedule's counts.  A search takes sizes from a few sums over layers, and the counts of 1F1B with stashing:
+ * pd_memory_of is linear in the warm-up.  What another program takes has other sizes (pd_profile.memory).
  */
 #pragma once
 
 #include "plan/wiring.h"
 
 struct pd_memory {
-	int64_t weights_bytes;          /* all versions: (warmup + 1) x parameters */
+	int64_t weights_bytes;          /* all versions */
 	int64_t gradient_bytes;
 	int64_t state_bytes;            /* running statistics */
 	int64_t optimizer_bytes;        /* velocity: 1 x parameters; in 16 bits the master, too */
@@ -34,7 +35,6 @@ void pd_memory_of(const struct pd_profile *profile, int first, int count, int re
 /* The sums over layers that pd_memory_of makes, and their price. */
 struct pd_memory_sums {
 	int64_t parameters, stash, state;       /* bytes */
-	int64_t kept;                   /* of the stash, what each microbatch in flight keeps (recompute.h) */
 	int64_t loaded;                 /* of the model's inputs */
 	int64_t scratch;                /* at one time */
 };
@@ -44,14 +44,6 @@ void pd_memory_add_up(const struct pd_profile *profile, int first, int count,
 void pd_memory_price(const struct pd_profile *profile, const struct pd_memory_sums *sums,
 		     int replicas, int warmup, int64_t in_bytes, int64_t out_bytes,
 		     struct pd_memory *out_p);
-
-/*
- * Adds what a stage takes in another program (pd_profile.memory) that has so many microbatches in flight, and
- * what so many of them, slots, keep from forward to backward.
- */
-void pd_memory_elsewhere(const struct pd_profile *profile, const struct pd_memory_sums *sums, int replicas,
-			 int64_t in_flight, int64_t slots, int64_t in_bytes, int64_t out_bytes,
-			 struct pd_memory *memory);
 
 /*
  * Returns the bytes of one version of the weights, of full_bytes in f32 as in the profile's
@@ -75,6 +67,9 @@ struct pd_stage_memory {
 	int64_t staging_bytes;          /* of the all-reduce */
 	int64_t chunk_table_bytes;      /* of sparse sums */
 };
+
+/* Adds what another program's allocator keeps of that, to what is there. */
+void pd_memory_margin(const struct pd_profile *profile, struct pd_memory *memory);
 
 /* wiring is the plan's; profile is that of the device (pd_plan_profile_of). */
 void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_profile *profile,

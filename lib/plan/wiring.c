@@ -158,6 +158,24 @@ void pd_wiring_free(struct pd_wiring *wiring)
 	free(wiring);
 }
 
+int64_t pd_wiring_in_bytes(const struct pd_wiring *wiring, int stage)
+{
+	int64_t bytes = 0;
+
+	for (int i = 0; i < wiring->in_count[stage]; i++)
+		bytes = pd_plus(bytes, wiring->links[wiring->in[stage][i]].bytes);
+	return bytes;
+}
+
+int64_t pd_wiring_out_bytes(const struct pd_wiring *wiring, int stage)
+{
+	int64_t bytes = 0;
+
+	for (int i = 0; i < wiring->out_count[stage]; i++)
+		bytes = pd_plus(bytes, wiring->links[wiring->out[stage][i]].bytes);
+	return bytes;
+}
+
 bool pd_wiring_skips(const struct pd_wiring *wiring)
 {
 	for (int l = 0; l < wiring->link_count; l++)

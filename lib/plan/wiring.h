@@ -33,6 +33,9 @@ struct pd_wiring {
 };
 
 struct pd_wiring *pd_wiring_new(const struct pd_plan *plan);
+/* These return the bytes of a microbatch that arrive at a stage, and that leave it. */
+int64_t pd_wiring_in_bytes(const struct pd_wiring *wiring, int stage);
+int64_t pd_wiring_out_bytes(const struct pd_wiring *wiring, int stage);
 void pd_wiring_free(struct pd_wiring *wiring);
 /* Tells whether a link skips stages. */
 bool pd_wiring_skips(const struct pd_wiring *wiring);

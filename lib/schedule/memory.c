@@ -11,13 +11,13 @@ static struct pd_arena_counts counts_of(const struct pd_schedule *schedule, int 
 					const struct pd_buffer_counts *buffer_counts,
 					const struct pd_moments *moments)
 {
-	return (struct pd_arena_counts){
+	return pd_arena_counts_of(schedule->plan, s, (struct pd_arena_counts){
 		.versions = buffer_counts->versions, .slots = buffer_counts->slots, .kept = buffer_counts->kept,
 		.inboxes = buffer_counts->inboxes, .outboxes = buffer_counts->outboxes,
 		.arriving = buffer_counts->arriving, .leaving = buffer_counts->leaving,
 		.moments = moments->count, .corrects = moments->corrects &&
 		pd_schedule_delay(schedule, s) > 0,
-	};
+	});
 }
 
 void pd_schedule_arenas(const struct pd_schedule *schedule, int s,
@@ -27,7 +27,7 @@ void pd_schedule_arenas(const struct pd_schedule *schedule, int s,
 {
 	struct pd_arena_counts counts = counts_of(schedule, s, buffer_counts, moments);
 
-	pd_arenas_of_stage(schedule->plan, s, &counts, sizes, needs);
+	pd_arenas_need(&counts, sizes, needs);
 }
 
 /* Returns the bytes of gradients of copies that arrive at a rank (worker/tied_weights.c). */
@@ -51,26 +51,6 @@ static int64_t vectors(const struct pd_plan *plan)
 	       (int64_t)pd_align((size_t)pd_schedule_norm_bytes(plan));
 }
 
-/* Adds what a stage takes in another program. */
-static void add_elsewhere(const struct pd_schedule *schedule, const struct pd_profile *profile, int s,
-			  struct pd_memory *memory)
-{
-	const struct pd_plan *plan = schedule->plan;
-	const struct pd_wiring *wiring = schedule->wiring;
-	const struct pd_stage *stage = &plan->stages[s];
-	int64_t in_bytes = 0, out_bytes = 0;
-	struct pd_memory_sums sums;
-
-	for (int i = 0; i < wiring->in_count[s]; i++)
-		in_bytes = pd_plus(in_bytes, wiring->links[wiring->in[s][i]].bytes);
-	for (int i = 0; i < wiring->out_count[s]; i++)
-		out_bytes = pd_plus(out_bytes, wiring->links[wiring->out[s][i]].bytes);
-	pd_memory_add_up(profile, stage->first_layer, stage->layer_count, &sums);
-	sums.kept = pd_plan_kept_bytes(plan, profile, s);
-	pd_memory_elsewhere(profile, &sums, stage->replicas, pd_schedule_in_flight(schedule, s, false),
-			    pd_schedule_slots(schedule, s, false), in_bytes, out_bytes, memory);
-}
-
 bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 			   const struct pd_buffer_counts *buffer_counts,
 			   const struct pd_moments *moments, struct pd_memory *out_p)
@@ -79,28 +59,25 @@ bool pd_schedule_memory_in(const struct pd_schedule *schedule, int rank,
 	const struct pd_profile *profile = pd_plan_profile_of(schedule->plan, rank);
 	int chunks = pd_schedule_chunks(schedule, rank), stages[chunks];
 	struct pd_arena_need needs[chunks][PD_ARENAS], *slots[chunks];
-	bool own = schedule->plan->profile->memory.model == PD_MEMORY_OWN;
 	int64_t rank_bytes = 0;
 	bool exact = true;
 
 	pd_schedule_stages(schedule, rank, stages);
 	for (int i = 0; i < chunks; i++) {
-		struct pd_stage_memory stage;
+		struct pd_arena_counts counts = counts_of(schedule, stages[i], &buffer_counts[i], moments);
+		struct pd_stage_memory sizes;
 
-		if (!own) {
-			add_elsewhere(schedule, profile, stages[i], &memory);
-			exact = false;
-			continue;
-		}
-		pd_memory_of_stage(schedule->plan, profile, schedule->wiring, stages[i], &stage);
-		pd_schedule_arenas(schedule, stages[i], &buffer_counts[i], moments, &stage, needs[i]);
+		if (profile->memory.model != PD_MEMORY_OWN)
+			counts = pd_arena_counts_elsewhere(&counts);
+		pd_memory_of_stage(schedule->plan, profile, schedule->wiring, stages[i], &sizes);
+		pd_arenas_need(&counts, &sizes, needs[i]);
 		slots[i] = &needs[i][PD_ARENA_slot];
-		exact &= stage.exact;
+		exact &= sizes.exact;
 	}
-	if (own)
-		pd_arenas_share(slots, chunks, buffer_counts[0].pool);
-	for (int i = 0; i < chunks && own; i++)
+	pd_arenas_share(slots, chunks, buffer_counts[0].pool);
+	for (int i = 0; i < chunks; i++)
 		pd_arenas_add(needs[i], &memory);
+	pd_memory_margin(profile, &memory);
 	if (pd_plan_agrees(schedule->plan))
 		rank_bytes = vectors(schedule->plan);
 	rank_bytes = pd_plus(rank_bytes, arriving_copies(schedule->plan,

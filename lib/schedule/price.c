@@ -77,68 +77,53 @@ static void price_time(struct pd_stage_price *price, const struct pd_plan *plan,
 	}
 }
 
-/* Adds up a stage with nothing in flight: one version, and the buffers for gradients. */
-static int64_t fixed_bytes(const struct pd_plan *plan, int s, int leaving,
-			   const struct pd_stage_memory *sizes)
+/*
+ * Adds up a stage with nothing in flight: one version, and the buffers for gradients.  In another program, these
+ * without what counts from when it comes for the next microbatch, or is sent while that is computed.
+ */
+static int64_t fixed_bytes(const struct pd_stage_price *price, const struct pd_plan *plan,
+			   const struct pd_profile *profile, int s, const struct pd_stage_memory *sizes)
 {
-	struct pd_arena_counts counts = {
-		.versions = 1, .arriving = PD_PASSAGES, .leaving = leaving, .moments = 1,
-	};
+	bool own = profile->memory.model == PD_MEMORY_OWN;
+	struct pd_arena_counts counts = pd_arena_counts_of(plan, s, (struct pd_arena_counts){
+		.versions = 1, .arriving = PD_PASSAGES, .leaving = price->leaving, .moments = 1,
+	});
 	struct pd_arena_need needs[PD_ARENAS];
 	struct pd_memory memory = { .total_bytes = 0 };
 
-	pd_arenas_of_stage(plan, s, &counts, sizes, needs);
+	if (!own)
+		counts = pd_arena_counts_elsewhere(&counts);
+	pd_arenas_need(&counts, sizes, needs);
 	pd_arenas_add(needs, &memory);
-	return memory.total_bytes;
+	pd_memory_margin(profile, &memory);
+	return own ? memory.total_bytes : memory.total_bytes - price->arriving_bytes -
+					  (plan->stages[s].recompute ? price->leaving_bytes : 0);
 }
 
-/* Sets the memory of a stage in another program; what arrives and leaves has been set. */
-static void price_elsewhere(struct pd_stage_price *price, const struct pd_plan *plan,
-			    const struct pd_profile *profile, int s)
+static int64_t with_margin(const struct pd_profile *profile, int64_t bytes)
 {
-	const struct pd_stage *stage = &plan->stages[s];
-	double with_margin = 1 + profile->memory.margin;
-	struct pd_memory memory = { .total_bytes = 0 };
-	struct pd_memory_sums sums;
-
-	pd_memory_add_up(profile, stage->first_layer, stage->layer_count, &sums);
-	pd_memory_elsewhere(profile, &sums, stage->replicas, 0, 0, price->arriving_bytes,
-			    price->leaving_bytes, &memory);
-	price->full_bytes = sums.parameters;
-	price->kept_bytes = (int64_t)((double)pd_plan_kept_bytes(plan, profile, s) * with_margin);
-	price->slot_bytes = (int64_t)((double)sums.stash * with_margin) - price->kept_bytes;
-	price->loaded_bytes = (int64_t)((double)sums.loaded * with_margin);
-	/* The microbatch that comes next counts from when it comes, and what is sent while it is. */
-	price->fixed_bytes = memory.total_bytes - price->arriving_bytes -
-			     (stage->recompute ? price->leaving_bytes : 0);
+	return profile->memory.margin > 0 ? (int64_t)((double)bytes * (1 + profile->memory.margin)) : bytes;
 }
 
 static void price_memory(struct pd_stage_price *price, const struct pd_plan *plan,
 			 const struct pd_profile *profile, const struct pd_wiring *wiring, int s)
 {
+	const struct pd_stage *stage = &plan->stages[s];
+	bool own = profile->memory.model == PD_MEMORY_OWN;
 	struct pd_stage_memory sizes;
 
-	for (int i = 0; i < wiring->in_count[s]; i++)
-		price->arriving_bytes = pd_plus(price->arriving_bytes,
-					     wiring->links[wiring->in[s][i]].bytes);
-	for (int i = 0; i < wiring->out_count[s]; i++)
-		price->leaving_bytes = pd_plus(price->leaving_bytes,
-					       wiring->links[wiring->out[s][i]].bytes);
-	if (profile->memory.model != PD_MEMORY_OWN) {
-		price_elsewhere(price, plan, profile, s);
-		return;
-	}
+	price->arriving_bytes = pd_wiring_in_bytes(wiring, s);
+	price->leaving_bytes = pd_wiring_out_bytes(wiring, s);
 	pd_memory_of_stage(plan, profile, wiring, s, &sizes);
-	price->slot_bytes = sizes.slot_bytes;
-	price->kept_bytes = sizes.kept_bytes;
-	for (int l = 0; l < plan->stages[s].layer_count && plan->stages[s].recompute; l++)
-		price->carried_bytes += pd_memory_carried(profile,
-							  plan->stages[s].first_layer + l);
-	price->loaded_bytes = wiring->loads[s] ? sizes.inbox_bytes - price->arriving_bytes -
-						 price->carried_bytes : 0;
-	price->weights_bytes = sizes.weights_bytes;
-	price->full_bytes = sizes.full_bytes;
-	price->fixed_bytes = fixed_bytes(plan, s, price->leaving, &sizes);
+	for (int l = stage->first_layer; own && stage->recompute && l < stage->first_layer + stage->layer_count; l++)
+		price->carried_bytes += pd_memory_carried(profile, l);
+	price->kept_bytes = with_margin(profile, sizes.kept_bytes);
+	price->slot_bytes = with_margin(profile, pd_plus(sizes.slot_bytes, sizes.kept_bytes)) - price->kept_bytes;
+	price->loaded_bytes = wiring->loads[s] ? with_margin(profile, sizes.inbox_bytes - price->arriving_bytes -
+							     price->carried_bytes) : 0;
+	price->weights_bytes = own ? sizes.weights_bytes : 0;
+	price->full_bytes = own ? sizes.full_bytes : pd_plan_stage_parameters(plan, s);
+	price->fixed_bytes = fixed_bytes(price, plan, profile, s, &sizes);
 }
 
 /* Counts the vectors that ranks agree by at a rank's first stage. */

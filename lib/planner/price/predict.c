@@ -13,30 +13,10 @@
 #include <stdlib.h>
 
 /*
- * Sets the bytes that enter and leave each stage per minibatch, one way; tells whether some skip
- * stages.
- */
-static bool traffic(const struct pd_plan *plan, int64_t *in_bytes, int64_t *out_bytes)
-{
-	struct pd_wiring *wiring = pd_wiring_new(plan);
-	bool skips = false;
-
-	for (int s = 0; s < plan->stage_count; s++)
-		in_bytes[s] = out_bytes[s] = 0;
-	for (int k = 0; k < wiring->link_count; k++) {
-		out_bytes[wiring->links[k].from] += wiring->links[k].bytes;
-		in_bytes[wiring->links[k].to] += wiring->links[k].bytes;
-		skips |= wiring->links[k].to > wiring->links[k].from + 1;
-	}
-	pd_wiring_free(wiring);
-	return skips;
-}
-
-/*
  * Sets the memory to the byte, if the profile says enough.  Else the searches' figures stay, with what
- * they do not know: gradients that skip stages, `in` a stage, have more than two buffers.
+ * they do not know: gradients that skip stages have more than two buffers.
  */
-static void exact_memory(struct pd_plan *plan, const int64_t *in)
+static void exact_memory(struct pd_plan *plan)
 {
 	struct pd_error err;
 	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
@@ -52,7 +32,7 @@ static void exact_memory(struct pd_plan *plan, const int64_t *in)
 		    (pd_schedule_stage_memory(schedule, s, &pd_momentum, &memory) || elsewhere))
 			*bytes = memory.total_bytes;
 		else
-			*bytes = pd_plus(*bytes, pd_times(more, in[s]));
+			*bytes = pd_plus(*bytes, pd_times(more, pd_wiring_in_bytes(schedule->wiring, s)));
 	}
 	pd_schedule_free(schedule);
 }
@@ -77,11 +57,8 @@ static void predict_on(const struct pd_profile *profile, struct pd_stage *stage,
 
 void pd_predict_stages(struct pd_plan *plan)
 {
-	int64_t *in = pd_calloc((size_t)plan->stage_count, sizeof(*in));
-	int64_t *out = pd_calloc((size_t)plan->stage_count, sizeof(*out));
-	bool skips;
+	struct pd_wiring *wiring = pd_wiring_new(plan);
 
-	skips = traffic(plan, in, out);
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
 		struct pd_sum sum = pd_plan_stage_sum(plan, s);
@@ -89,13 +66,13 @@ void pd_predict_stages(struct pd_plan *plan)
 		stage->forward_ns = stage->backward_ns = stage->memory_bytes = 0;
 		for (int k = 0; k < pd_plan_kinds(plan); k++)
 			if (pd_plan_kinds(plan) == 1 || pd_plan_rank_of_kind(plan, s, k) >= 0)
-				predict_on(pd_profile_of_kind(plan->profile, k), stage, in[s], out[s]);
+				predict_on(pd_profile_of_kind(plan->profile, k), stage, pd_wiring_in_bytes(wiring, s),
+					   pd_wiring_out_bytes(wiring, s));
 		stage->allreduce_ns = pd_sum_alone_ns(&sum);
 	}
-	if (plan->profile->model || skips || plan->profile->memory.model != PD_MEMORY_OWN)
-		exact_memory(plan, in);
-	free(in);
-	free(out);
+	if (plan->profile->model || pd_wiring_skips(wiring) || plan->profile->memory.model != PD_MEMORY_OWN)
+		exact_memory(plan);
+	pd_wiring_free(wiring);
 }
 
 void pd_predict_memory(struct pd_plan *plan, const struct pd_schedule *schedule)
