@@ -2,6 +2,7 @@
 #include "order/request.h"
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "order/run.h"
 #include "order/walk.h"
 
@@ -41,10 +42,23 @@ static void keep(struct pd_order_seat *seat, int64_t bytes)
 		seat->peak_bytes = seat->bytes;
 }
 
-/* Counts an F or I that begins. */
-static void enter(struct pd_order_run *run, const struct pd_order_op *op)
+static void use_slots(struct pd_order_seat *seat, int by)
+{
+	seat->slots += by;
+	if (seat->slots > seat->most_slots)
+		seat->most_slots = seat->slots;
+}
+
+/* Counts an F or I that begins.  Where it is computed again, F only works in the slot that I will have. */
+static void enter(struct pd_order_run *run, struct pd_order_seat *seat, const struct pd_order_op *op)
 {
 	struct pd_order_pool *pool = &run->pools[op->stage];
+	bool again = run->request->stage[op->stage].again_bytes > 0;
+
+	if (op->pass == PD_ORDER_F || (again && op->pass != PD_ORDER_W))
+		use_slots(seat, 1);
+	if (again && op->pass == PD_ORDER_F)
+		use_slots(seat, -1);
 
 	pool->in_flight += op->pass == PD_ORDER_F;
 	if (pool->in_flight > pool->most_in_flight)
@@ -68,6 +82,7 @@ static void end(struct pd_order_run *run, struct pd_order_seat *seat, const stru
 		*pd_order_time(&run->ends, PD_ORDER_I, op->stage, op->microbatch) = seat->now_ns;
 	}
 	if (op->pass != PD_ORDER_I) {
+		use_slots(seat, -1);
 		seat->bytes += stage->w_bytes;
 		run->pools[op->stage].waiting--;
 		run->pools[op->stage].in_flight--;
@@ -88,7 +103,7 @@ void pd_order_run_op(struct pd_order_run *run, const struct pd_order_op *op)
 		needed_ns[half] = pd_order_cost(&request->stage[op[half].stage], (enum pd_order_pass)op[half].pass);
 		if (op[half].pass == PD_ORDER_F)
 			keep(seat, request->stage[op[half].stage].f_bytes);
-		enter(run, op + half);
+		enter(run, seat, op + half);
 	}
 	if (seat->begun)
 		seat->idle_ns += begin_ns - seat->now_ns;
@@ -120,6 +135,23 @@ void pd_order_run_release(struct pd_order_run *run)
 	*run = (struct pd_order_run){ 0 };
 }
 
+/* Returns the bytes of slots of a position's stages, each with its own or all with theirs in common. */
+static int64_t slots_of(const struct pd_order_run *run, int position)
+{
+	const struct pd_order_request *request = run->request;
+	int64_t apart = 0, largest = 0;
+
+	for (int s = 0; s < request->stages; s++) {
+		const struct pd_order_stage *stage = &request->stage[s];
+
+		if (request->position_of[s] != position)
+			continue;
+		apart += run->pools[s].most_in_flight * stage->slot_bytes + run->pools[s].most_kept * stage->again_bytes;
+		largest = pd_max(largest, pd_max(stage->slot_bytes, stage->again_bytes));
+	}
+	return pd_min(apart, run->seats[position].most_slots * largest);
+}
+
 struct pd_order_price pd_order_run_end(struct pd_order_run *run)
 {
 	int positions = run->request->positions;
@@ -132,6 +164,7 @@ struct pd_order_price pd_order_run_end(struct pd_order_run *run)
 		const struct pd_order_seat *seat = &run->seats[q];
 
 		price.peak_bytes[q] = seat->peak_bytes;
+		price.pool_bytes[q] = slots_of(run, q);
 		if (seat->now_ns > price.makespan_ns)
 			price.makespan_ns = seat->now_ns;
 		if (seat->now_ns - seat->first_ns > price.span_ns)
@@ -139,8 +172,7 @@ struct pd_order_price pd_order_run_end(struct pd_order_run *run)
 	}
 	for (int s = 0; s < request->stages; s++)
 		price.pool_bytes[request->position_of[s]] +=
-			run->pools[s].most_in_flight * request->stage[s].f_bytes +
-			run->pools[s].most_kept * request->stage[s].again_bytes;
+			run->pools[s].most_in_flight * (request->stage[s].f_bytes - request->stage[s].slot_bytes);
 	free(run->seats);
 	free(run->pools);
 	*run = (struct pd_order_run){ 0 };

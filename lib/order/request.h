@@ -11,8 +11,9 @@ struct pd_order_stage {
 					   position; one way, and its gradient back */
 	int64_t f_bytes, b_bytes, w_bytes;      /* by which each changes what its position keeps; f > 0, the
 						   others at most 0, the sum 0 */
+	int64_t slot_bytes;             /* of f_bytes, what is in slots, which stages of a position may share */
 	int64_t again_bytes;            /* what it needs for each I whose W waits, and one more, in a pool: what is
-					   computed again for it */
+					   computed again for it; these are slots, then */
 };
 
 struct pd_order_request {
@@ -20,8 +21,8 @@ struct pd_order_request {
 	const int *position_of;                 /* per stage */
 	const struct pd_order_stage *stage;     /* per stage */
 	const int64_t *cap_bytes;               /* per position: what it may keep; NULL: as much as it likes */
-	const int64_t *pool_bytes;              /* per position: what its stages may take where each has room of
-						   its own for the most that it ever keeps; NULL: as cap_bytes */
+	const int64_t *pool_bytes;              /* per position: what its stages may take of memory for the most that
+						   they ever keep (pd_order_price); NULL: as cap_bytes */
 	bool agrees;                            /* all positions agree on updates: the makespan counts, else
 						   the longest span */
 	int64_t pair_parts;                     /* pd_order_pair_ns(); 0: pairs take as long as the two one after the
@@ -44,7 +45,8 @@ struct pd_order_price {
 	int64_t makespan_ns;            /* from the first beginning to the last end */
 	int64_t span_ns;                /* the most from a position's first beginning to its last end */
 	int64_t *peak_bytes;            /* per position: the most that it keeps at once */
-	int64_t *pool_bytes;            /* per position: the sum of what each of its stages has room for */
+	int64_t *pool_bytes;            /* per position: room for the most that each of its stages keeps; or, of slots, for
+					   the most that all keep at once, each as large as the largest, where that is less */
 	struct pd_order_times ends;
 };
 

@@ -11,6 +11,7 @@ struct pd_order_run {
 		int64_t first_ns, now_ns;       /* when its first operation began, its last ended */
 		int64_t idle_ns;                /* between the two */
 		int64_t bytes, peak_bytes;
+		int slots, most_slots;          /* in use, of all stages */
 		bool begun;
 	} *seats;                               /* per position */
 	struct pd_order_pool {

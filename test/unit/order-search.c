@@ -245,6 +245,26 @@ static void test_worked(void)
 	}
 }
 
+/* V-Half keeps six of two stages that keep seven apart: slots are shared where that takes less. */
+static void test_slots(void)
+{
+	static const int64_t fbwc[4] = { 1, 1, 1, 0 };
+	struct even e = even(4, 2, 8, pd_order_v, fbwc, 0);
+	struct pd_order *order = pd_order_v_half(4, 8);
+	struct pd_order_price price;
+
+	for (int s = 0; s < 8; s++) {
+		e.stages[s].f_bytes = s < 4 ? 3 : 11;
+		e.stages[s].slot_bytes = s == 4 ? 10 : 2;
+	}
+	price = pd_order_price(order, &e.request);
+	is_int(price.pool_bytes[1], 5 * 1 + 2 * 9 + 6 * 2, "six slots for two stages, and what is not in slots");
+	is_int(price.pool_bytes[3], 3 * 1 + 3 * 1 + 3 * 2 + 3 * 10, "slots of their own where those of one are large");
+	pd_order_price_release(&price);
+	pd_order_free(order);
+	release(&e);
+}
+
 static int64_t between(uint64_t *state, int64_t low, int64_t high)
 {
 	*state = *state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
@@ -321,6 +341,7 @@ int main(void)
 	test_v();
 	test_worked();
 	test_caps();
+	test_slots();
 	test_random();
 	return done_testing();
 }

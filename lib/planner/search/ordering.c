@@ -74,7 +74,8 @@ static void set_stages(struct ordering *o)
 			.b_ns = again_ns + (o->whole ? price->backward_ns : price->backward_input_ns),
 			.w_ns = o->whole ? 0 : price->backward_weight_ns,
 			.transfer_ns = pd_stage_way_ns(o->plan, wiring, s),
-			.f_bytes = bytes, .w_bytes = -bytes, .again_bytes = again ? price->slot_bytes : 0,
+			.f_bytes = bytes, .w_bytes = -bytes, .slot_bytes = again ? 0 : price->slot_bytes,
+			.again_bytes = again ? price->slot_bytes : 0,
 		};
 	}
 	pd_prices_release(&prices);
