@@ -66,6 +66,20 @@ for order in zb-v v-min dualpipe-v; do
 		trained 2 plan.json $sgd'
 done
 
+# A forward stands between the recompute and the backward of the microbatch it is beside, and needs a slot of its own.
+cat >same.csv <<END
+0F0,0F1,0F2,(0F3;0B0)OVERLAP_F_B,(0F4;0I1)OVERLAP_F_B,0W1,0B2,0I3,0W3,0B4
+1F0,(1F1;1B0)OVERLAP_F_B,(1F2;1I1)OVERLAP_F_B,1W1,(1F3;1B2)OVERLAP_F_B,(1F4;1I3)OVERLAP_F_B,1W3,1B4
+END
+for change in . ".stages[].recompute = true" ".bucket_bytes = 100" ".bucket_bytes = 100 | .stages[].recompute = true"; do
+	test_row same "pairs of one stage, with replicas: $change" '
+		as_order residual-2-2 10 <same.csv
+		ordered_jq "$change" plan.json >changed.json
+		pd-schedule --check --minibatches=3 changed.json
+		trained 2 changed.json $sgd
+		pd-replay --pairs=0.8 --minibatches=2 changed.json >report'
+done
+
 test_ok "ranks with one stage and with three" '
 	printf "%s\n" 0F0,0F1,2F0,3F0,3B0,2F1,2B0,3F1,3B1,2I1,0I0,2W1,0W0,0B1 1F0,1F1,1B0,1B1 | as_order chunks-odd 2
 	pd-schedule --check --minibatches=3 plan.json
