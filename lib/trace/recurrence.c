@@ -84,7 +84,7 @@ bool pd_recurrence_turn(struct pd_recurrence *recurrence, int64_t now_ns, double
 	recurrence->mark = 0;
 	recurrence->begin_ns = now_ns;
 	recurrence->longest_ns = 0;
-	for (int64_t before = last - 1; before >= 0 && before >= last - LONGEST; before--)
+	for (int64_t before = last - 1; period_ns_p && before >= 0 && before >= last - LONGEST; before--)
 		if (same(recurrence, before)) {
 			*period_ns_p = (double)(now_ns - recurrence->turns[before].end_ns) /
 				       (double)((last - before) * recurrence->turn);

@@ -46,6 +46,6 @@ void pd_recurrence_add(struct pd_recurrence *recurrence, uint64_t number, int64_
 
 /*
  * Ends a turn with what was recorded last.  Returns true if everything repeats from now on;
- * *period_ns_p is then the exact time per minibatch.
+ * *period_ns_p is then the exact time per minibatch.  If period_ns_p is NULL, it is not asked.
  */
 bool pd_recurrence_turn(struct pd_recurrence *recurrence, int64_t now_ns, double *period_ns_p);

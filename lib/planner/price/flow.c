@@ -202,10 +202,15 @@ static bool repeats(struct pd_flow *flow, int64_t k, double *period_ns_p)
 
 	pd_recurrence_add(recurrence, (uint64_t)(end_ns - recurrence->begin_ns),
 			  before < 0 ? PD_COST_MAX : end_ns - flow->backward_end[before]);
-	return (k + 1) % recurrence->turn == 0 && pd_recurrence_turn(recurrence, end_ns, period_ns_p);
+	if ((k + 1) % recurrence->turn != 0)
+		return false;
+	if (k + 1 < flow->look)
+		return pd_recurrence_turn(recurrence, end_ns, NULL);
+	flow->look = k + 1 + flow->in_flight / 4;
+	return pd_recurrence_turn(recurrence, end_ns, period_ns_p);
 }
 
-/* Goes on until everything repeats. */
+/* Goes on until everything repeats, which it asks from time to time. */
 static struct periods run(struct pd_flow *flow)
 {
 	const struct pd_schedule *schedule = flow->schedule;

@@ -54,7 +54,7 @@ struct pd_flow {
 	int64_t *backward_end;          /* of the first stage, by microbatch */
 	uint64_t weights;               /* sum of all stages' weights */
 	struct pd_recurrence recurrence;
-	int64_t in_flight;              /* microbatches, at most */
+	int64_t in_flight, look;        /* microbatches: at most; those after which it may repeat */
 	bool likely;
 	bool longer;                    /* some all-reduce takes longer if it is likely, or would */
 };
