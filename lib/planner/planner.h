@@ -21,7 +21,7 @@
  *
  *     the fewest devices for a time       cut/fewest.c: for the bound, pipelines without replicas, the least
  *                                         memory, and the walk over stages of search/line.c, which keeps
- *                                         several plans of what is behind a point, with their places
+ *                                         a plan of what is behind a point, with its place
  *     what an all-reduce sends where      topology/traffic.c, of all members, and of those in one component
  *                                         of a line; reducers' scripts say who sends whom.
  *     what a sum costs                    topology/price.h: what it takes alone, for what links and members
@@ -77,7 +77,7 @@
  *     which entry won                     contest.c; the order of equals is
  *                                         pd_candidate_compare() in candidate.c
  *     that devices are left out           search/gain.h, leave_out() in search/simulated.c
- *     all of it, where plans are few      search/exhaust.c: the best of all, as test/unit/search.c checks by
+ *     all of it, where plans are few      search/exhaust.c: none is much faster, as test/unit/search.c checks by
  *                                         brute force for every schedule and every order on two levels
  *     under a published cost              formula/levels.c, by the terms of formula/terms.h
  *

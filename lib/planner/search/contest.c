@@ -15,8 +15,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* estimates above which only a partition's own placement is tried */
-#define FEW_WORK 8000000
 /* Steps (base/effort.h) of a plan's rank that is copied, priced and placed, and of a replayed operation. */
 #define COPY_STEPS 30
 #define REPLAY_STEPS 400
@@ -153,7 +151,7 @@ int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partit
 	}
 	contest->planned = true;
 	own = pd_candidate_copy(plan);
-	for (int n = 0; n < PD_PLACEMENTS && !(partition->ranks && contest->work > FEW_WORK); n++)
+	for (int n = 0; n < PD_PLACEMENTS; n++)
 		if (pd_placement_set(plan, n) && pd_placements_add(&seen, plan))
 			best = pd_min64(best, enter_at(contest, pd_candidate_copy(plan), choose));
 	if (partition->ranks && pd_placements_add(&seen, own))
@@ -204,12 +202,6 @@ static bool beats(const struct pd_entry *x, const struct pd_entry *y)
 	return pd_candidate_compare(x->plan, y->plan) < 0;
 }
 
-/* Returns the time above which a replay is stopped; if all plans are tried, none is. */
-static int64_t rival_ns(const struct pd_contest *contest, int64_t best)
-{
-	return contest->few || best < 0 ? PD_NEVER : contest->entries[best].time_ns;
-}
-
 /* Whose warm-ups are one more: of every stage but the last, of every stage, of the last. */
 enum deeper { EARLIER, ALL, LAST };
 
@@ -218,11 +210,10 @@ static struct pd_plan *deepen(const struct pd_contest *contest, const struct pd_
 {
 	struct pd_warmup_limits limits = { .limit_bytes = contest->task->limit_bytes };
 	struct pd_plan *next = pd_candidate_copy(plan);
-	int more = contest->few ? 0 : DEEPER;
 	bool same = true;
 
 	for (int s = 0; s + 1 < next->stage_count && whose != LAST; s++)
-		next->stages[s].warmup += next->stages[s].warmup < pd_warmup_most(next, s) + more;
+		next->stages[s].warmup += next->stages[s].warmup < pd_warmup_most(next, s) + DEEPER;
 	if (whose != EARLIER)
 		next->stages[next->stage_count - 1].warmup++;
 	if (pd_warmup_fit(next, &limits))
@@ -234,16 +225,13 @@ static struct pd_plan *deepen(const struct pd_contest *contest, const struct pd_
 	return NULL;
 }
 
-/*
- * Tells whether no plan can be faster than this period by more than this part.  If there are few
- * plans, all equally good ones are compared.
- */
+/* Tells whether no plan can be faster than this period by more than this part. */
 static bool is_proven(const struct pd_contest *contest, const struct pd_plan *plan, int64_t time_ns,
 		      int64_t part)
 {
 	const struct pd_task *task = contest->task;
 
-	return !contest->few && pd_judge_work(plan) <= PD_JUDGE_WORK &&
+	return pd_judge_work(plan) <= PD_JUDGE_WORK &&
 	       pd_bound_devices(&task->costs, task->request, time_ns) >= plan->rank_count &&
 	       pd_bound_devices(&task->costs, task->request,
 				time_ns - pd_ceil_div(time_ns, part)) > task->topology->devices;
@@ -262,7 +250,7 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 	entry->time_ns = entry->expected.estimate_ns;
 	entry->plan->predicted.period_from = PD_PERIOD_ESTIMATE;
 	if (work <= PD_JUDGE_WORK &&
-	    pd_judge_rival(entry->plan, rival_ns(contest, *best), &entry->time_ns,
+	    pd_judge_rival(entry->plan, *best < 0 ? PD_NEVER : contest->entries[*best].time_ns, &entry->time_ns,
 			   &entry->plan->predicted.period_from, &contest->replayed, err) < 0)
 		return -1;
 	pd_effort_spend(contest->task->request->effort, REPLAY_STEPS * (contest->replayed - replayed));
@@ -361,8 +349,6 @@ int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
 	size_t count = contest->count;
 	int left = most;
 
-	if (contest->few)
-		return 0;
 	pd_contest_sort(contest);
 	best = best_of(contest);
 	for (size_t i = 0; i < count && left > 0 && !contest->nearly; i++) {
@@ -378,11 +364,6 @@ int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
 		left--;
 	}
 	return 0;
-}
-
-static bool is_doubtful(const struct pd_contest *contest, const struct pd_entry *entry, int64_t best)
-{
-	return best >= 0 && entry->likely_ns > contest->entries[best].time_ns;
 }
 
 /* Tells whether the entry needs a replay. */
@@ -404,9 +385,14 @@ static bool is_open(const struct pd_contest *contest, struct pd_entry *entry, in
 	return may_beat(contest, entry, &contest->entries[best]);
 }
 
+static bool is_doubtful(const struct pd_contest *contest, const struct pd_entry *entry, int64_t best)
+{
+	return best >= 0 && entry->likely_ns > contest->entries[best].time_ns;
+}
+
 /*
  * Returns the next of the first `count` entries, which are sorted by estimate; -1: none.  Of those
- * whose estimate is above the best time only some are replayed, unless all plans may be tried.
+ * whose estimate is above the best time only some are replayed, unless these are all plans.
  */
 static int64_t next_of(const struct pd_contest *contest, size_t count, int64_t best,
 		       int64_t most_work, int doubtful)
@@ -415,7 +401,7 @@ static int64_t next_of(const struct pd_contest *contest, size_t count, int64_t b
 		struct pd_entry *entry = &contest->entries[i];
 
 		if (is_open(contest, entry, best, most_work))
-			return doubtful < DOUBTFUL || contest->few ||
+			return doubtful < DOUBTFUL || contest->all ||
 			       !is_doubtful(contest, entry, best) ? (int64_t)i : -1;
 	}
 	return -1;

@@ -15,10 +15,9 @@
  * so that the links between its replicas and to the stage behind it are known, those which a
  * component shares among them.
  *
- * F(v) stands for one plan of what is behind v.  What goes on from there may be better with
- * another: where a server ends makes a difference, so plans of a few more devices are kept
- * beside the one of fewest, and still this is a search for good plans and not a proof.  Which of
- * them are best the event simulation says.
+ * F(v) stands for one plan of what is behind v: of those with the fewest devices the one with the shortest
+ * way.  What goes on from there may be better with another, since where a server ends makes a difference: this
+ * is a search for good plans and not a proof.
  */
 #include "planner/search/line.h"
 
@@ -60,9 +59,8 @@ void pd_line_kinds_release(struct pd_line_kinds *kinds)
 }
 
 struct node {                           /* a plan of the layers behind u */
-	int devices;                    /* ascending from F(u); or NONE */
-	int next, which;                /* the point behind its first stage; which of that point's
-					   plans */
+	int devices;                    /* F(u), or NONE */
+	int next;                       /* the point behind its first stage */
 	int stages;
 	int64_t lead;                   /* of its first stage: warm-up times replicas */
 	int64_t behind_ns;              /* G: the time of the way through all of it */
@@ -75,19 +73,12 @@ struct line_search {
 	int u;                          /* the point where stages begin */
 	int64_t traffic_bytes;          /* of the stage that is being put there */
 	int room;                       /* devices that the layers before u leave, at most */
-	int kept;                       /* plans per point */
 	int64_t roomy;                  /* a warm-up with which any stage fits; -1: none */
 	const struct pd_map *map;
-	struct node *of[2], *nodes;     /* one of these two: the current plans */
+	struct node *of[2], *nodes;     /* one of these two: the current plans, by point */
 	const struct node *found;       /* the other: the plans found last; or NULL */
 	struct pd_fewest fewest;        /* goes over the stages */
 };
-
-/* Returns the plans of a point, search->kept of them. */
-static inline struct node *line_nodes(const struct line_search *search, int u)
-{
-	return &search->nodes[(size_t)u * (size_t)search->kept];
-}
 
 /*
  * Puts a stage before a plan of the layers behind it, for a time t.  Its place on the line is
@@ -204,20 +195,12 @@ static int64_t again_ns(const struct line_search *search, int v, const struct pd
 	return search->line->selective && need < saved ? (int64_t)(whole * need / saved) : whole;
 }
 
-/*
- * Returns where keep() puts a plan with so many devices and such a way: it keeps those with the fewest
- * devices, and of these those with the shortest ways.  search->kept: it drops the plan.
- */
-static int place_of(const struct line_search *search, int64_t devices, int64_t behind_ns)
+/* Tells whether a plan with so many devices and such a way is better than the one of u so far. */
+static bool is_better(const struct line_search *search, int devices, int64_t behind_ns)
 {
-	const struct node *list = line_nodes(search, search->u);
-	int i = 0;
+	const struct node *node = &search->nodes[search->u];
 
-	while (i < search->kept && list[i].devices < devices)
-		i++;
-	if (i < search->kept && list[i].devices == devices && list[i].behind_ns <= behind_ns)
-		return search->kept;
-	return i;
+	return devices < node->devices || (devices == node->devices && behind_ns < node->behind_ns);
 }
 
 /*
@@ -256,7 +239,7 @@ static void lead(const struct line_search *search, int v, const struct try *try,
 
 enum answer { NO, TOO_LARGE, YES };
 
-/* Tells whether the stage keeps to the time, and sets *node_p; NO also if keep() would drop it. */
+/* Tells whether the stage keeps to the time, and sets *node_p; NO also if it is no better than what is there. */
 static enum answer stage_holds(const struct line_search *search, int v, const struct try *try,
 			       int64_t time, struct node *node_p)
 {
@@ -273,7 +256,7 @@ static enum answer stage_holds(const struct line_search *search, int v, const st
 	if (pd_ceil_div(try->compute, m) + pd_ceil_div(try->reduce, group) > time)
 		return NO;
 	lead(search, v, try, time, node_p);
-	if (place_of(search, try->own.end, node_p->behind_ns) == search->kept ||
+	if (!is_better(search, try->own.end, node_p->behind_ns) ||
 	    !fits(search, v, &try->own, 0, false) ||
 	    !pd_map_holds(search->map, &load, try->rest->load_ns, (double)time, node_p->load_ns))
 		return NO;
@@ -281,7 +264,6 @@ static enum answer stage_holds(const struct line_search *search, int v, const st
 		return TOO_LARGE;
 	node_p->devices = try->own.end;
 	node_p->next = v;
-	node_p->which = (int)(try->rest - line_nodes(search, v));
 	node_p->stages = try->rest->stages + 1;
 	return YES;
 }
@@ -330,63 +312,39 @@ static int64_t enough(const struct line_search *search, int v, int64_t m, int64_
 			try->compute = compute_on(search, &try->own, v);
 		if (m > 1)
 			try->reduce = pd_map_reduce_ns(search->map, &try->own, try->piece);
-		if (search->line->defers)
-			try->reduce = pd_max64(0, try->reduce - forward_on(search, &try->own, v));
 		if (m == 1 || search->line->group ||
 		    try->compute + try->reduce <= pd_times(m, time))
 			return m;
 	}
 }
 
-static void keep(const struct line_search *search, const struct node *node)
-{
-	struct node *list = line_nodes(search, search->u);
-	int i = place_of(search, node->devices, node->behind_ns);
-
-	if (i == search->kept)
-		return;
-	if (list[i].devices != node->devices)
-		memmove(&list[i + 1], &list[i], (size_t)(search->kept - 1 - i) * sizeof(*list));
-	list[i] = *node;
-}
-
-/* Keeps stages before a plan of v, on at least m devices. */
-static void fill_before(const struct line_search *search, int v, const struct node *rest, int64_t m,
-			int64_t time)
+/*
+ * Keeps, for search->u, a plan that puts the stage [u, v) before the plan of v, where each stage keeps to
+ * a time.
+ */
+static void fill_stage(const struct line_search *search, int v, int64_t time)
 {
 	const struct pd_points *points = search->points;
-	const struct node *worst = &line_nodes(search, search->u)[search->kept - 1];
-	int64_t most = pd_min64(search->room, worst->devices) - rest->devices;
+	const struct node *rest = &search->nodes[v];
+	struct node *best = &search->nodes[search->u], node;
 	struct try try = { .rest = rest, .own.begin = rest->devices, .next.end = rest->devices,
 			   .compute = points->compute_ns[v] - points->compute_ns[search->u] };
-	struct node node;
+	int64_t m = pd_max64(pd_ceil_div(try.compute, time), 1);
+	int64_t most = pd_min64(search->room, best->devices) - rest->devices;
 
+	if (rest->devices == NONE)
+		return;
 	if (v != points->last)
-		try.next.begin = line_nodes(search, rest->next)[rest->which].devices;
+		try.next.begin = search->nodes[rest->next].devices;
 	if (search->line->straight && most > 1)
 		most = 1;
 	for (int t = 0; m <= most && t < TRIES; t++, m++) {
 		pd_effort_spend(search->line->effort, TRY_STEPS);
 		m = enough(search, v, m, most, time, &try);
-		if (m <= most &&
-		    place_of(search, try.own.end, rest->behind_ns + try.compute) < search->kept &&
+		if (m <= most && is_better(search, try.own.end, rest->behind_ns + try.compute) &&
 		    holds(search, v, &try, time, &node))
-			keep(search, &node);
+			*best = node;
 	}
-}
-
-/*
- * Keeps, for search->u, plans that put the stage [u, v) before the plans of v, where each stage keeps to
- * a time.
- */
-static void fill_stage(const struct line_search *search, int v, int64_t time)
-{
-	const int64_t *compute = search->points->compute_ns;
-	int64_t fewest = pd_ceil_div(compute[v] - compute[search->u], time);
-	const struct node *rest = line_nodes(search, v);
-
-	for (int j = 0; j < search->kept && rest[j].devices != NONE; j++)
-		fill_before(search, v, &rest[j], pd_max64(fewest, 1), time);
 }
 
 /*
@@ -400,36 +358,36 @@ static int room_for(const struct line_search *search, int u, int64_t time)
 	return (int)pd_max64(0, search->line->devices - before);
 }
 
-/* Keeps plans with a stage; none are looked for when all have the fewest devices that there can be. */
+/* Keeps a plan with a stage; none is looked for when it has the fewest devices that there can be. */
 static int look(struct pd_fewest *fewest, int u, int i, int most, int64_t time)
 {
 	struct line_search *search = (struct line_search *)fewest->context;
 	const struct pd_points *points = search->points;
-	const struct node *worst = &line_nodes(search, u)[search->kept - 1];
+	const struct node *best = &search->nodes[u];
 	int v = pd_points_end(points, u, i);
 
 	if (pd_points_exceed(points, u, v, search->line->memory_limit_bytes))
 		return 0;
 	search->traffic_bytes = pd_points_traffic(points, u, i);
 	fill_stage(search, v, time);
-	if (worst->devices <= pd_ceil_div(points->compute_ns[points->last] - points->compute_ns[u], time))
+	if (best->devices <= pd_ceil_div(points->compute_ns[points->last] - points->compute_ns[u], time))
 		return 0;
-	return worst->devices < most ? worst->devices : most;
+	return best->devices < most ? best->devices : most;
 }
 
 static bool probe(struct line_search *search, int64_t time)
 {
 	int U = search->points->last;
 
-	for (int i = 0; i < (U + 1) * search->kept; i++)
-		search->nodes[i].devices = NONE;
-	line_nodes(search, U)[0] = (struct node){ .devices = 0 };
+	for (int u = 0; u < U; u++)
+		search->nodes[u].devices = NONE;
+	search->nodes[U] = (struct node){ .devices = 0 };
 	search->fewest.devices[U] = 0;
 	for (int u = U - 1; u >= 0; u--) {
 		search->u = u;
 		search->room = room_for(search, u, time);
 		pd_fewest_each(&search->fewest, u, search->room, time);
-		search->fewest.devices[u] = line_nodes(search, u)[0].devices;
+		search->fewest.devices[u] = search->nodes[u].devices;
 	}
 	return search->fewest.devices[0] != NONE;
 }
@@ -448,10 +406,8 @@ static struct pd_partition *walk(const struct line_search *search, int64_t time)
 	for (int u = 0; u < search->points->last; u = node->next) {
 		int s = partition->stage_count++, rest;
 
-		if (u > 0)
-			node = &nodes[u * search->kept + node->which];
-		rest = nodes[node->next * search->kept + node->which].devices;
-
+		node = &nodes[u];
+		rest = nodes[node->next].devices;
 		ends[s] = node->next;
 		partition->replicas[s] = node->devices - rest;
 		partition->ranks[s] = pd_calloc((size_t)partition->replicas[s], sizeof(int));
@@ -496,10 +452,8 @@ static struct line_search *search_new(const struct pd_line *line)
 	search->points = line->points;
 	search->roomy = roomy_warmup(line);
 	search->map = line->map;
-	search->kept = line->kept;
 	for (int i = 0; i < 2; i++)
-		search->of[i] = pd_calloc(((size_t)line->points->last + 1) * (size_t)line->kept,
-					  sizeof(*search->nodes));
+		search->of[i] = pd_calloc((size_t)line->points->last + 1, sizeof(*search->nodes));
 	search->nodes = search->of[0];
 	search->fewest = (struct pd_fewest){
 		.points = line->points, .most = line->devices,

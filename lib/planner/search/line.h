@@ -33,11 +33,9 @@ struct pd_line {
 	bool selective;                 /* and then only as many of their layers as are needed */
 	bool least;                     /* no warm-ups: find what fits at all */
 	double wire;                    /* bytes that replicas sum, of each byte of gradients */
-	int kept;                       /* plans that are kept for each point */
 	int64_t bound_ns;               /* no plan takes less */
 	int64_t most_ns;                /* slower plans are not wanted; 0: all are */
 	int64_t guess_ns;               /* a time that may be enough; 0: none is known */
-	bool defers;                    /* updates are behind the next forward (lib/schedule/tick.c) */
 	struct pd_effort *effort;       /* when it is spent the best so far is returned */
 	int64_t precision;              /* the time is found to one part in this */
 };

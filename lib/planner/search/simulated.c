@@ -44,8 +44,6 @@
 #define CHANGED 4               /* part of the work for one plan's changes */
 #define PATIENCE 2000000        /* operations that are replayed in vain, where the bound is far */
 #define FAR_ABOVE 0.1           /* part of its time by which a plan is far above the bound */
-#define PART 8                  /* part of all operations so far that may be in vain, too */
-#define FASTER 200              /* a plan that is faster by a part in this is not in vain */
 #define FRUITLESS 20            /* changed plans in a row of which nothing comes that may be faster */
 #define ESTIMATES 4             /* estimates that take as long as the replay of an operation */
 #define FEWER 4                 /* most devices that are left out at once */
@@ -65,8 +63,6 @@ static const int slower[] = { 2, 5, 10, 20, 40, 80 };
 /* A way to search a line. */
 struct way {
 	bool straight, least;
-	bool defers;                    /* updates are behind the next forward (lib/schedule/tick.c) */
-	int kept;
 	bool alone;                     /* take only the plan of least time */
 	int devices;                    /* most devices; 0: all */
 	int64_t most_ns;                /* the slowest plan that is wanted; 0: hopeful_ns() says */
@@ -83,18 +79,16 @@ static int64_t hopeful_ns(const struct pd_contest *contest)
 	return most_ns + pd_min64(most_ns / HOPELESS, most_ns - pd_min64(most_ns, contest->task->bound_ns));
 }
 
-static void enter_found(struct pd_contest *contest, const struct pd_line *line,
-			const struct way *way)
+static void enter_found(struct pd_contest *contest, const struct pd_line *line, bool alone)
 {
 	struct pd_partition *partition = pd_line_search(line);
 	int64_t time;
 
 	if (!partition)
 		return;
-	time = partition->cost_ns;
-	contest->line_ns = time;
+	time = contest->line_ns = partition->cost_ns;
 	pd_contest_enter(contest, partition);
-	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2 && !way->alone; i++) {
+	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2 && !alone; i++) {
 		int64_t at = time + time / 100 * slower[i];
 
 		if ((line->most_ns > 0 && at > line->most_ns) || pd_effort_spent(line->effort))
@@ -120,24 +114,20 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 		.selective = request->recompute == PD_RECOMPUTE_SELECTIVE,
 		.wire = (1 - request->sparsity) * (double)pd_dtype_bytes(request->gradient_dtype) /
 			sizeof(float),
-		.least = way->least, .kept = way->kept, .bound_ns = task->bound_ns,
+		.least = way->least, .bound_ns = task->bound_ns,
 		.most_ns = way->most_ns ? way->most_ns : hopeful_ns(contest),
 		.guess_ns = contest->line_ns, .effort = request->effort,
-		.defers = way->defers,
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
 
 	if (mixed)
 		pd_line_kinds_init(&kinds, points, task->profile, task->topology);
-	enter_found(contest, &line, way);
+	enter_found(contest, &line, way->alone);
 	pd_line_kinds_release(&kinds);
 	/* If ranks share processors, more ranks are rarely faster. */
 	if (task->topology->processors > 0 && task->topology->processors < line.devices) {
-		struct way all = *way;
-
-		all.alone = false;
 		line.devices = (int)task->topology->processors;
-		enter_found(contest, &line, &all);
+		enter_found(contest, &line, false);
 	}
 }
 
@@ -163,7 +153,7 @@ static void enter_others(struct pd_contest *contest, struct pd_points *points, b
 		for (int straight = task->straight; straight <= 1; straight++)
 			if (usual || least > 0 || straight > task->straight)
 				enter_points(contest, points, &(struct way){
-						.straight = straight, .kept = 1, .least = least });
+						.straight = straight, .least = least });
 }
 
 static int64_t work_of(const struct pd_task *task, int64_t each)
@@ -280,32 +270,20 @@ static int enter_simple(struct pd_contest *contest, struct pd_error *err)
 	return pd_contest_look(contest, LOOKED, err);
 }
 
-/* Tells whether updates may come behind the next forward. */
-static bool may_defer(const struct pd_task *task)
-{
-	const struct pd_plan_request *request = task->request;
-
-	return request->weights == PD_WEIGHTS_2BW && pd_schedule_has(request->schedule, PD_FACT_LEADS) &&
-	       !pd_planner_agrees(request, task->profile, request->weights);
-}
-
 /* Enters what is found before the changes of plans. */
 static int enter_all(struct pd_contest *contest, struct pd_error *err)
 {
 	const struct pd_task *task = contest->task;
-	struct way way = { .straight = task->straight, .kept = 1, .alone = true };
 	struct pd_points points;
 
 	if (task->request->chunks)
 		return enter_chunks(contest, err);
-	enter_line(contest, &way);
+	enter_line(contest, &(struct way){ .straight = task->straight, .alone = true });
 	if (pd_contest_look(contest, 1, err) < 0)
 		return -1;
 	if (contest->proven)
 		return 0;
-	enter_line(contest, &(struct way){ .straight = task->straight, .kept = 4 });
-	if (may_defer(task))
-		enter_line(contest, &(struct way){ .straight = task->straight, .kept = 4, .defers = true });
+	enter_line(contest, &(struct way){ .straight = task->straight });
 	if (pd_contest_look(contest, LOOKED, err) < 0)
 		return -1;
 	if (contest->nearly)
@@ -330,15 +308,12 @@ static int64_t effort_of(const struct pd_contest *contest)
 	return contest->replayed + contest->work / ESTIMATES;
 }
 
-/*
- * Returns for how much effort the search goes on without a faster plan: longer where it has gone on
- * for long, and where the best plan may be far from the best of all.
- */
+/* Returns for how much effort the search goes on without a faster plan: longer where one may be far faster. */
 static int64_t patience(const struct pd_contest *contest, int64_t best_ns)
 {
 	double above = 1 - (double)contest->task->bound_ns / (double)best_ns;
 
-	return pd_max64((int64_t)(PATIENCE * fmin(1, above / FAR_ABOVE)), effort_of(contest) / PART);
+	return (int64_t)(PATIENCE * fmin(1, above / FAR_ABOVE));
 }
 
 /*
@@ -366,7 +341,7 @@ static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err
 		vain = more > 0 ? 0 : vain + 1;
 		if (more > 0)
 			winner = pd_contest_judge(contest, work / CHANGED, err);
-		if (winner >= 0 && contest->entries[winner].time_ns < best_ns - best_ns / FASTER) {
+		if (winner >= 0 && contest->entries[winner].time_ns < best_ns) {
 			best_ns = contest->entries[winner].time_ns;
 			since = effort_of(contest);
 		}
@@ -419,8 +394,7 @@ static int64_t leave_out(struct pd_contest *contest, size_t winner, struct pd_er
 
 		before = winner;
 		for (int n = devices - 1; n >= 1 && n >= devices - FEWER; n--) {
-			struct way way = { .straight = task->straight, .kept = 1, .alone = true,
-					   .devices = n,
+			struct way way = { .straight = task->straight, .alone = true, .devices = n,
 					   .most_ns = pd_gain_limit_ns(gain, time_ns, devices, n) };
 
 			if (!pd_effort_spent(task->request->effort) &&
@@ -447,7 +421,6 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 
 	*closest_p = NULL;
 	pd_contest_init(&contest, task);
-	contest.few = pd_contest_few(task);
 	if (enter_all(&contest, err) < 0) {
 		pd_contest_release(&contest);
 		return NULL;
@@ -488,7 +461,7 @@ bool pd_simulated_fits(const struct pd_task *task)
 
 	pd_contest_init(&contest, task);
 	if (!task->request->chunks)
-		enter_line(&contest, &(struct way){ .straight = task->straight, .kept = 1, .least = true });
+		enter_line(&contest, &(struct way){ .straight = task->straight, .alone = true, .least = true });
 	if (contest.count == 0)
 		enter_least_memory(&contest, &closest);
 	pd_candidate_drop(closest);
