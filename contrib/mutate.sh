@@ -318,7 +318,7 @@ test/unit/order
 order: a pass is there twice
 lib/order/certify.c
 s/op->microbatch < \*due)/op->microbatch < *due - 1)/
-test/t4035-orders.sh
+test/unit/order
 
 order: a rank of V-Half keeps one chunk more
 lib/order/squeeze.c
@@ -358,7 +358,7 @@ test/unit/kinds test/t2012-kinds.sh
 recompute: a layer that is kept is computed again
 lib/plan/recompute.c
 s/if (pd_plan_reruns(plan, s, l))/if (l >= 0)/
-test/t2001-plan.sh
+test/unit/plan
 
 names: what a tensor is called besides is not looked for
 lib/model/outside.c

@@ -78,6 +78,8 @@ static void test_refused(void)
 							 "to 1" },
 		{ { "0F0,0F1,0F0,0B0,0B1", "1F0,1F1,1B0,1B1" }, "position 0: 0F0: stage 0 has F of microbatch 0 a "
 								 "second time" },
+		{ { "0F0,0F0,0F1,0B0,0B1", "1F0,1F1,1B0,1B1" }, "position 0: 0F0: stage 0 has F of microbatch 0 a "
+								 "second time" },
 		{ { "0F0,0B0,0F1,0B1", "1F0,1F1,1B0,1B1" }, "the order deadlocks; there wait position 0 with 0B0 for "
 							     "1I0, position 1 with 1F1 for 0F1" },
 		{ { "0F0,0F1,0B0,0B1", "1F0,1W0,1I0,1F1,1B1" }, "the order deadlocks; there wait position 0 with 0B0 "

@@ -2,6 +2,7 @@
 #include "base/mem.h"
 #include "plan/plan.h"
 #include "plan/prediction.h"
+#include "plan/recompute.h"
 
 #include "document.h"
 #include "small_profile.h"
@@ -91,6 +92,22 @@ static void test_new_errors(void)
 			diag("%s", err.text);
 		pd_plan_free(plan);
 	}
+}
+
+/* Of a stage that recomputes, the layers that are kept take no time again. */
+static void test_again(void)
+{
+	struct pd_plan *plan = small_plan(2, (int[]){ 3, 1 }, (int[]){ 3, 1 }, NULL);
+	const struct pd_profile_layer *layers = plan->profile->layers;
+
+	ok(pd_plan_again_ns(plan, 0) == 0, "a stage that does not recompute");
+	plan->stages[0].recompute = true;
+	ok(pd_plan_again_ns(plan, 0) == plan->stages[0].forward_ns, "all of a stage again");
+	plan->kept = pd_calloc(4, sizeof(*plan->kept));
+	plan->kept[1] = true;
+	ok(layers[1].forward_ns > 0 && pd_plan_again_ns(plan, 0) == layers[0].forward_ns + layers[2].forward_ns,
+	   "all but a layer that is kept");
+	pd_plan_free(plan);
 }
 
 static void test_round_trip(void)
@@ -293,6 +310,7 @@ int main(void)
 {
 	test_new();
 	test_new_errors();
+	test_again();
 	test_round_trip();
 	test_absent();
 	test_errors();
