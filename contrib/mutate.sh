@@ -10,8 +10,8 @@
 # if one is not caught, or no longer fits its file.  MUTATE_BUILD names the folder of copy and build
 # (build-mutate).  MUTATE_TESTS names the tests to run instead; "all" stands for all of make check.
 #
-# A breakage has four lines: its name, its file, what sed does to the file, and its tests.  The tests run
-# with PD_TEST_QUICK=yes, as in the sanitized build, so only what CI runs twice is tried.
+# A breakage has four lines: its name, its file, what sed does to the file, and its tests.  Scripts and
+# conformity run with PD_TEST_QUICK=yes, as in the sanitized build, so only what CI runs twice is tried.
 set -u
 
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -402,6 +402,7 @@ failing() {
 	for test in "$@"; do
 		case $test in
 		*.sh) PD_SOURCE=$build/source PD_BUILD=$build/build sh "$build/source/$test" ;;
+		*/unit/*) PD_SOURCE=$build/source PD_BUILD=$build/build env -u PD_TEST_QUICK "./$test" ;;
 		*) PD_SOURCE=$build/source PD_BUILD=$build/build "./$test" ;;
 		esac >test.out 2>&1
 		[ $? -eq 0 ] && ! grep -q '^not ok' test.out || { echo "$test"; return 0; }
