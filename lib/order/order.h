@@ -112,8 +112,8 @@ void pd_order_times_release(struct pd_order_times *times);
  * Proves that an order is right, or refuses it: it has every F and every I and W, or B instead of the two, of
  * every stage and microbatch, once; those of a stage ascend; and none waits for ever, even if the two of a pair begin
  * together.  Sets the slot of each if slots is not NULL: from 0, ascending along every list and from what is needed to
- * what needs it, the least that are; the two of a pair have one.  Such slots are a proof that the order cannot deadlock, even if every transfer blocks both
- * ranks.  A refusal (PD_EXIT_NO) names the operation that is missing, twice there or too early; or the
+ * what needs it, the least that are; the two of a pair have one.  Such slots are a proof that the order cannot
+ * deadlock, even if every transfer blocks both ranks.  A refusal (PD_EXIT_NO) names the operation that is missing, twice there or too early; or the
  * operations for which the positions wait.  Takes as many steps as there are operations.
  */
 int pd_order_certify(const struct pd_order *order, struct pd_order_times *slots, struct pd_error *err);

@@ -78,7 +78,8 @@ static const char *read_pair(struct pd_order *order, int position, const char *t
 	end = *middle == ';' ? read_op(order, position, middle + 1, err) : middle;
 	if (!end)
 		return NULL;
-	if (*middle != ';' || strncmp(end, PD_ORDER_PAIR_END, strlen(PD_ORDER_PAIR_END)) != 0 || !is_pair(&list->ops[list->count - 2])) {
+	if (*middle != ';' || strncmp(end, PD_ORDER_PAIR_END, strlen(PD_ORDER_PAIR_END)) != 0 ||
+	    !is_pair(&list->ops[list->count - 2])) {
 		pd_error_input(err, "expected a pair such as (0F7;7B3)OVERLAP_F_B, found \"%.40s\"", text);
 		return NULL;
 	}

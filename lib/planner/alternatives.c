@@ -133,7 +133,7 @@ static int add_pipelines(const struct finder *finder, struct pd_error *err)
 	const struct pd_costs *costs = &task->costs;
 	int64_t bandwidth = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s;
 	int64_t microbatches = task->request->microbatches;
-	int count = (int)pd_min64(topology->devices, costs->unit_count), status = 0;
+	int count = (int)pd_min(topology->devices, costs->unit_count), status = 0;
 	int64_t effort = pd_effort_share(costs->effort, PART);
 	struct pd_partition *each = pd_even_partition(costs, count, bandwidth);
 	struct pd_partition *even = pd_even_partition(costs, count, 0);
@@ -177,7 +177,7 @@ static int price_data_parallel(const struct pd_task *task, struct pd_plan *all,
 	if (pd_task_period(task, all, period_ns, &predicted->data_parallel_from, err) < 0)
 		return -1;
 	if (pd_planner_plain(task->request) && predicted->data_parallel_from == PD_PERIOD_ESTIMATE)
-		*period_ns = pd_max64(*period_ns, predicted->lower_bound_ns);
+		*period_ns = pd_max(*period_ns, predicted->lower_bound_ns);
 	predicted->data_parallel_memory_bytes = pd_candidate_fullest(all, NULL);
 	return 0;
 }

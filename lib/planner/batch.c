@@ -95,7 +95,7 @@ static void add_point(struct grid *grid, const struct pd_plan *plan, int width)
 static void fill(struct grid *grid)
 {
 	int devices = (int)grid->task.request->topology->devices;
-	int most = (int)pd_min64(devices, grid->task.costs.unit_count);
+	int most = (int)pd_min(devices, grid->task.costs.unit_count);
 	struct pd_partition **partitions = pd_calloc((size_t)most, sizeof(*partitions));
 
 	pd_even_partitions(&grid->task.costs, most, partitions);

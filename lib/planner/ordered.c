@@ -154,7 +154,7 @@ static void offer_chain(struct ordered *o)
 	const struct pd_topology *topology = o->task->topology;
 	const struct pd_costs *costs = &o->task->costs;
 	int64_t bandwidth = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s;
-	int ranks = (int)pd_min64(topology->devices, costs->unit_count);
+	int ranks = (int)pd_min(topology->devices, costs->unit_count);
 	struct pd_partition *partition;
 
 	for (int straight = 1; straight >= (o->task->straight || topology->devices == 1); straight--) {
@@ -239,7 +239,7 @@ static void offer_v(struct ordered *o)
 {
 	const struct pd_costs *costs = &o->task->costs;
 	int chunks = o->task->request->chunks ? o->task->request->chunks : PD_PLANNER_CHUNKS;
-	int ranks = (int)pd_min64(costs->unit_count / chunks, o->task->topology->devices);
+	int ranks = (int)pd_min(costs->unit_count / chunks, o->task->topology->devices);
 
 	if (ranks < 2 || chunks < 2)
 		return;
@@ -298,7 +298,7 @@ static void offer_pipelines(struct ordered *o)
 
 	for (int i = 0; i < PIPELINES; i++)
 		fastest[i] = (struct pipelines){ .time_ns = PD_NEVER };
-	for (int p = (int)pd_min64(devices / 2, costs->unit_count); p >= 1 && !task->straight; p--)
+	for (int p = (int)pd_min(devices / 2, costs->unit_count); p >= 1 && !task->straight; p--)
 		for (int apart = 0, r = devices / p; apart <= (p > 1 && task->topology->levels > 1); apart++)
 			if (task->request->microbatches % r == 0 && (devices % p == 0 || devices <= FEW_DEVICES))
 				enter(o, (struct pipelines){ .positions = p, .replicas = r, .apart = apart }, fastest);

@@ -65,7 +65,7 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 		return pd_error_input(err, "the best plan found takes more than 73 years: expected "
 				      "faster links or layers");
 	if (predicted->period_from == PD_PERIOD_ESTIMATE)
-		period = pd_max64(period, bound);
+		period = pd_max(period, bound);
 	predicted->period_ns = period;
 	predicted->memory_bytes = pd_candidate_fullest(plan, NULL);
 	predicted->ended_early = !task->request->stages && task->request->effort && task->request->effort->early;
@@ -236,7 +236,7 @@ static struct pd_plan *plan_any(struct pd_task *task, int64_t *time_ns_p, int64_
 			told = true;
 			least_bytes = *closest_p;
 		}
-		*bound_ns_p = pd_min64(*bound_ns_p, bound_ns);
+		*bound_ns_p = pd_min(*bound_ns_p, bound_ns);
 		if (plan)
 			tried.schedules[request.schedule][request.weights] =
 				(struct pd_schedule_tried){ time_ns, pd_candidate_fullest(plan, NULL) };

@@ -9,8 +9,8 @@
  *     backward_cq(n) = 64 (2 b         + 2 (p - 1 - q) + 1) + 8
  *
  * A microbatch goes from a position to the next in 2 slots, and from the last to the first, of the next chunk, in
- * 2 (g - p + 1); where g > p, gradients of several may wait there.  If a group does not have a multiple of g microbatches, those that are missing in its last round
- * are left out.
+ * 2 (g - p + 1); where g > p, gradients of several may wait there.  If a group does not have a multiple of g
+ * microbatches, those that are missing in its last round are left out.
  */
 #include "schedule/pattern.h"
 

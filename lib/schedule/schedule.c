@@ -139,7 +139,8 @@ bool pd_schedule_defers(const struct pd_schedule *schedule, int stage)
 	const struct pd_plan *plan = schedule->plan;
 	int64_t r = plan->stages[stage].replicas;
 
-	return plan->weights == PD_WEIGHTS_2BW && schedule->pattern->defer && !schedule->agrees && r > 1 && schedule->warmup[stage] * r < schedule->group[stage] &&
+	return plan->weights == PD_WEIGHTS_2BW && schedule->pattern->defer && !schedule->agrees && r > 1 &&
+	       schedule->warmup[stage] * r < schedule->group[stage] &&
 	       schedule->first[stage] * r < schedule->group[stage];
 }
 

@@ -74,12 +74,12 @@ static void brute(struct brute *b, int end, int stages, int64_t time)
 		struct pd_memory memory;
 
 		pd_row_set(&b->row, u);
-		ns = pd_max64(ns, pd_bytes_ns(pd_row_in_bytes(&b->row, end) +
+		ns = pd_max(ns, pd_bytes_ns(pd_row_in_bytes(&b->row, end) +
 					      pd_row_out_bytes(&b->row, end), b->bandwidth));
 		pd_memory_of(costs->profile, first, count, 1, stages, pd_row_in_bytes(&b->row, end),
 			     pd_row_out_bytes(&b->row, end), &memory);
 		if (memory.total_bytes <= b->limit_bytes)
-			brute(b, u, stages + 1, pd_max64(time, ns));
+			brute(b, u, stages + 1, pd_max(time, ns));
 	}
 }
 

@@ -163,9 +163,9 @@ static int64_t *ways(const struct pd_profile *profile, time_of of, int64_t *long
 		bool begun = layer->parameter_bytes > 0;
 
 		for (int i = 0; i < layer->input_count; i++)
-			to[l] = pd_max64(to[l], through[layer->inputs[i]]);
+			to[l] = pd_max(to[l], through[layer->inputs[i]]);
 		through[l] = to[l] > 0 || begun ? to[l] + of(layer) : 0;
-		*longest_p = pd_max64(*longest_p, through[l]);
+		*longest_p = pd_max(*longest_p, through[l]);
 	}
 	free(through);
 	return to;
@@ -183,7 +183,7 @@ static int64_t least_way(const struct pd_states *states, int s, const int64_t *t
 		for (int i = 0; i < layer->input_count && ready; i++)
 			ready = pd_states_has(states, s, layer->inputs[i]);
 		if (ready)
-			least = pd_min64(least, to[l]);
+			least = pd_min(least, to[l]);
 	}
 	return least == INT64_MAX ? 0 : least;
 }
@@ -308,7 +308,7 @@ static struct stage stage_of(const struct bound *b, int u, int i)
 		.update_ns = pd_profile_shared_ns(b->costs->profile, b->update_ns[v] - b->update_ns[u], b->devices),
 		.traffic_ns = known ? pd_cost_of((double)pd_points_traffic(points, u, i) * b->ns_per_byte)
 				    : 0,
-		.bytes = bytes, .sure_bytes = pd_max64(0, bytes - SHORT * (int64_t)b->devices),
+		.bytes = bytes, .sure_bytes = pd_max(0, bytes - SHORT * (int64_t)b->devices),
 		.serial = is_serial(b, u == 0), .beside_ns = b->beside_ns[v] - b->beside_ns[u],
 	};
 }
@@ -329,13 +329,13 @@ static int64_t total_ns(const struct bound *b, const struct stage *stage, int64_
 	int64_t outer = pd_cost_of((double)stage->sure_bytes * b->least.own_outer[m]);
 	int64_t shared = pd_cost_of((double)stage->sure_bytes * b->least.outer_link[m]);
 	int64_t update = stage->update_ns +
-			 (stage->serial ? pd_max64(0, pd_max64(sum, outer) - stage->beside_ns) : 0);
+			 (stage->serial ? pd_max(0, pd_max(sum, outer) - stage->beside_ns) : 0);
 	int64_t busy = stage->passes_ns + share(b, update, m);
 	int64_t wire = stage->traffic_ns + share(b, own, m);
 
 	if (b->group > 0)
-		busy = pd_max64(busy, stage->way_ns + share(b, stage->before_ns, m));
-	return pd_max64(busy, pd_max64(wire, share(b, shared, m)));
+		busy = pd_max(busy, stage->way_ns + share(b, stage->before_ns, m));
+	return pd_max(busy, pd_max(wire, share(b, shared, m)));
 }
 
 static int stage_devices(const struct pd_fewest *fewest, int u, int i, int behind, int most,
@@ -365,9 +365,9 @@ static int64_t longest(const struct bound *b)
 	int64_t most = 0;
 
 	for (int l = 0; l < profile->layer_count; l++)
-		most = pd_max64(most, passes_of(&profile->layers[l]));
+		most = pd_max(most, passes_of(&profile->layers[l]));
 	for (int u = 0; u < b->points.last && !b->states.count; u++)
-		most = pd_max64(most, b->passes_ns[u + 1] - b->passes_ns[u]);
+		most = pd_max(most, b->passes_ns[u + 1] - b->passes_ns[u]);
 	return most;
 }
 
@@ -389,11 +389,11 @@ static int64_t simple(const struct bound *b)
 	int64_t processors = b->request->topology->processors;
 
 	if (processors > 0)
-		ns = pd_max64(ns, all_ns / processors);
+		ns = pd_max(ns, all_ns / processors);
 	if (b->straight)
-		ns = pd_max64(ns, (int64_t)((double)longest(b) * b->pairs));
+		ns = pd_max(ns, (int64_t)((double)longest(b) * b->pairs));
 	if (drains(b->request) && b->group > 0)
-		ns = pd_max64(ns, pd_ceil_div(b->longest_ns, b->group));
+		ns = pd_max(ns, pd_ceil_div(b->longest_ns, b->group));
 	return ns;
 }
 
@@ -413,7 +413,7 @@ int pd_bound_devices(const struct pd_costs *costs, const struct pd_plan_request 
 	if (period_ns < simple(&b))
 		fewest = PD_FEWEST_NONE;
 	else if (has_stages(&b))
-		fewest = pd_fewest_devices(&b.fewest, pd_max64(period_ns, 1));
+		fewest = pd_fewest_devices(&b.fewest, pd_max(period_ns, 1));
 	bound_release(&b);
 	return pd_effort_spent(request->effort) ? 1 : fewest;
 }

@@ -94,11 +94,11 @@ static bool holds(struct pd_fewest *fewest, int64_t value)
 
 int64_t pd_fewest_value(struct pd_fewest *fewest, int64_t low, int64_t part, int64_t *below_p)
 {
-	int64_t high = low = pd_max64(low, 1);
+	int64_t high = low = pd_max(low, 1);
 
 	while (high < PD_COST_MAX && !holds(fewest, high) && !pd_effort_spent(fewest->effort)) {
 		low = high + 1;
-		high = pd_min64(2 * high, PD_COST_MAX);
+		high = pd_min(2 * high, PD_COST_MAX);
 	}
 	while (high < PD_COST_MAX && high - low > low / part) {
 		int64_t middle = low + (high - low) / 2;

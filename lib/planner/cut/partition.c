@@ -51,8 +51,8 @@ static int64_t stage_ns(const struct pd_row *row, int v, int64_t bandwidth_bytes
 	const struct pd_costs *costs = row->costs;
 	int64_t bytes = pd_row_in_bytes(row, v) + pd_row_out_bytes(row, v);
 
-	return pd_max64(costs->compute_ns[v] - costs->compute_ns[row->unit],
-			pd_bytes_ns(bytes, bandwidth_bytes_per_s));
+	return pd_max(costs->compute_ns[v] - costs->compute_ns[row->unit],
+		      pd_bytes_ns(bytes, bandwidth_bytes_per_s));
 }
 
 /* Returns c(u, v) for all u < v, in rows; a bandwidth of 0: squares. */
@@ -198,7 +198,7 @@ static int64_t least_bytes(const struct pd_costs *costs)
 	int64_t most = 1;
 
 	for (int u = 0; u < costs->unit_count && !costs->copies; u++)
-		most = pd_max64(most, pd_times(3, costs->parameter_bytes[u + 1] - costs->parameter_bytes[u]));
+		most = pd_max(most, pd_times(3, costs->parameter_bytes[u + 1] - costs->parameter_bytes[u]));
 	return most;
 }
 
@@ -250,7 +250,7 @@ struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, in
 struct pd_partition *pd_chunks_partition(const struct pd_costs *costs, int64_t chunks, int64_t ranks,
 					 int64_t bandwidth_bytes_per_s, struct pd_error *err)
 {
-	int count = (int)(pd_min64(costs->unit_count / chunks, ranks) * chunks);
+	int count = (int)(pd_min(costs->unit_count / chunks, ranks) * chunks);
 	struct pd_partition *partition;
 
 	if (count == 0) {

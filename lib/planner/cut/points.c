@@ -103,8 +103,8 @@ static void find_workspaces(struct pd_points *points)
 		for (int l = 0; l < states->profile->layer_count; l++)
 			if (pd_states_has(states, s, l))
 				points->workspace_bytes[s] =
-					pd_max64(points->workspace_bytes[s],
-						 states->profile->layers[l].workspace_bytes);
+					pd_max(points->workspace_bytes[s],
+					       states->profile->layers[l].workspace_bytes);
 }
 
 struct tensors {
@@ -265,7 +265,7 @@ int64_t pd_points_saved(const struct pd_points *points, int u, int v, int warmup
 	int64_t out = pd_points_out_bytes(points, v);
 
 	return pd_times(warmup, points->stash_bytes[v] - points->stash_bytes[u]) -
-	       pd_times(pd_min64(warmup + 1, 2), out);
+	       pd_times(pd_min(warmup + 1, 2), out);
 }
 
 void pd_points_layers(const struct pd_points *points, const int *ends, int stage_count,

@@ -9,7 +9,7 @@ static int64_t most_memory(const struct pd_topology *topology)
 	int64_t most = 0;
 
 	for (int k = 0; k < topology->kinds; k++)
-		most = pd_max64(most, topology->kind[k].memory_bytes > 0 ? topology->kind[k].memory_bytes
+		most = pd_max(most, topology->kind[k].memory_bytes > 0 ? topology->kind[k].memory_bytes
 									 : INT64_MAX);
 	return most;
 }

@@ -90,10 +90,10 @@ static int64_t compute_bound(const struct pd_profile *profile,
 		int64_t ns = pd_profile_step_ns(&profile->layers[l]);
 
 		sum += ns;
-		most = pd_max64(most, ns);
+		most = pd_max(most, ns);
 	}
 	sum /= request->topology->devices;
-	return request->straight ? pd_max64(sum, most) : sum;
+	return request->straight ? pd_max(sum, most) : sum;
 }
 
 int64_t pd_published_bound_ns(const struct pd_profile *profile,

@@ -14,6 +14,7 @@
 
 #include "base/cost.h"
 #include "base/effort.h"
+#include "base/minmax.h"
 #include "plan/schedule_kind.h"
 #include "plan/memory.h"
 #include "profile/profile.h"
@@ -90,12 +91,3 @@ static inline int64_t pd_row_out_bytes(const struct pd_row *row, int v)
 /* Returns the bytes of one replica of stage [u, v), like pd_memory_of. */
 int64_t pd_row_memory(const struct pd_row *row, int v, int replicas, int warmup);
 
-static inline int64_t pd_max64(int64_t a, int64_t b)
-{
-	return a > b ? a : b;
-}
-
-static inline int64_t pd_min64(int64_t a, int64_t b)
-{
-	return a < b ? a : b;
-}

@@ -18,11 +18,11 @@ int64_t pd_stage_way_ns(const struct pd_plan *plan, const struct pd_wiring *wiri
 			int from = a->ranks[n % a->replicas], to = b->ranks[n % b->replicas];
 
 			if (from != to)
-				most = pd_max64(most, pd_topology_transfer_ns(&plan->topology, from,
-									      to, link->bytes));
+				most = pd_max(most, pd_topology_transfer_ns(&plan->topology, from,
+									    to, link->bytes));
 		}
 	}
-	return pd_min64(most, PD_COST_MAX);
+	return pd_min(most, PD_COST_MAX);
 }
 
 static int64_t update_on(const struct pd_schedule *schedule, const struct pd_profile *profile, int s)
@@ -45,7 +45,7 @@ int64_t pd_stage_update_ns(const struct pd_schedule *schedule, int s)
 
 	for (int k = 0; k < pd_plan_kinds(plan); k++)
 		if (pd_plan_kinds(plan) == 1 || pd_plan_rank_of_kind(plan, s, k) >= 0)
-			most = pd_max64(most, update_on(schedule, pd_profile_of_kind(plan->profile, k), s));
+			most = pd_max(most, update_on(schedule, pd_profile_of_kind(plan->profile, k), s));
 	return most;
 }
 
@@ -107,15 +107,15 @@ struct pd_cycle pd_cycle_slowest(const struct pd_stage_times *times, int count)
 			int64_t tokens = from->lead + from->replicas - to->lead + from->together - 1;
 
 			time += to->forward_ns + to->backward_ns;
-			down_ns = pd_max64(down_ns, to->forward_ns);
-			up_ns = pd_max64(up_ns, to->backward_ns + to->again_ns);
+			down_ns = pd_max(down_ns, to->forward_ns);
+			up_ns = pd_max(up_ns, to->backward_ns + to->again_ns);
 			whole = time + to->again_ns +
 				(__int128)(from->together - 1) * ((__int128)down_ns + up_ns);
 			if (tokens > 0 && (__int128)tokens * (most.period_ns + 1) <= whole)
 				most = (struct pd_cycle){ s, e, tokens, pd_saturate(whole / tokens) };
 			time += 2 * to->way_ns;
-			down_ns = pd_max64(down_ns, to->way_ns);
-			up_ns = pd_max64(up_ns, to->way_ns);
+			down_ns = pd_max(down_ns, to->way_ns);
+			up_ns = pd_max(up_ns, to->way_ns);
 		}
 	}
 	return most;

@@ -75,19 +75,19 @@ struct pd_cycle pd_cycle_slowest(const struct pd_stage_times *times, int count);
 /* Returns X_s. */
 static inline int64_t pd_window_back_ns(int64_t pass_ns, int64_t way_ns, int64_t behind_ns)
 {
-	return pd_min64(pass_ns + 2 * way_ns + behind_ns, PD_COST_MAX);
+	return pd_min(pass_ns + 2 * way_ns + behind_ns, PD_COST_MAX);
 }
 
 /* Returns the least lead_s, of replicas that begin so many at once: 1 or r_s. */
 static inline int64_t pd_window_lead(int64_t back_ns, int64_t update_ns, int64_t period_ns,
 				     int64_t at_once)
 {
-	return pd_ceil_div(back_ns + update_ns, pd_max64(period_ns, 1)) - at_once;
+	return pd_ceil_div(back_ns + update_ns, pd_max(period_ns, 1)) - at_once;
 }
 
 /* Returns G_s. */
 static inline int64_t pd_window_behind_ns(int64_t lead, int64_t period_ns, int64_t pass_ns,
 					  int64_t back_ns)
 {
-	return pd_max64(pd_min64(pd_times(lead, period_ns), PD_COST_MAX) + pass_ns, back_ns);
+	return pd_max(pd_min(pd_times(lead, period_ns), PD_COST_MAX) + pass_ns, back_ns);
 }

@@ -89,7 +89,7 @@ static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n
 	for (int i = 0; i < stage->in_count; i++) {
 		const struct pd_flow_link *link = &flow->links[stage->in[i]];
 
-		end_ns = pd_max64(end_ns, link->arrival_ns[n & link->mask]);
+		end_ns = pd_max(end_ns, link->arrival_ns[n & link->mask]);
 	}
 	end_ns += pd_flow_own(flow, stage, rank).forward_ns;
 	flow->free_ns[rank] = end_ns;
@@ -114,17 +114,17 @@ static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 		return;
 	}
 	for (int i = 0; i < stage->replicas; i++)
-		last_ns = pd_max64(last_ns, flow->free_ns[stage->ranks[i]]);
+		last_ns = pd_max(last_ns, flow->free_ns[stage->ranks[i]]);
 	for (int i = 0; i < stage->replicas; i++) {
 		const struct pd_sum_delay *delay = &stage->delays[i];
 		int64_t *free_ns = &flow->free_ns[stage->ranks[i]], summed_ns = *free_ns;
 
 		if (delay->sends_ns) {
-			summed_ns = pd_max64(*free_ns + delay->sends_ns,
-					     last_ns + delay->rest_ns);
+			summed_ns = pd_max(*free_ns + delay->sends_ns,
+					   last_ns + delay->rest_ns);
 			flow->longer |= last_ns + stage->grouped_ns > summed_ns;
 			if (flow->likely)
-				summed_ns = pd_max64(summed_ns, last_ns + stage->grouped_ns);
+				summed_ns = pd_max(summed_ns, last_ns + stage->grouped_ns);
 		}
 		if (stage->deferred)
 			flow->summed_ns[stage->ranks[i]] = summed_ns;
@@ -139,7 +139,7 @@ static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
 	int64_t end_ns = flow->free_ns[rank];
 
 	if (flow->summed_ns[rank] >= 0) {
-		end_ns = pd_max64(end_ns, flow->summed_ns[rank]) + pd_flow_own(flow, stage, rank).update_ns;
+		end_ns = pd_max(end_ns, flow->summed_ns[rank]) + pd_flow_own(flow, stage, rank).update_ns;
 		flow->summed_ns[rank] = -1;
 	}
 	end_ns += pd_flow_own(flow, stage, rank).again_ns;      /* it waits for no gradient */
@@ -147,8 +147,8 @@ static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
 	for (int i = 0; i < stage->out_count; i++) {
 		const struct pd_flow_link *link = &flow->links[stage->out[i]];
 
-		end_ns = pd_max64(end_ns, link->behind->end_ns +
-				  pd_flow_way_ns(flow, link, rank, link->behind->rank));
+		end_ns = pd_max(end_ns, link->behind->end_ns +
+				pd_flow_way_ns(flow, link, rank, link->behind->rank));
 	}
 	flow->free_ns[rank] = stage->end_ns = end_ns + pd_flow_own(flow, stage, rank).backward_ns;
 	stage->rank = rank;
@@ -198,7 +198,7 @@ struct periods { double bound_ns, estimate_ns; int64_t ticks; };
 static bool repeats(struct pd_flow *flow, int64_t k, double *period_ns_p)
 {
 	struct pd_recurrence *recurrence = &flow->recurrence;
-	int64_t end_ns = flow->backward_end[k], before = k - flow->in_flight - pd_max64(recurrence->turn, 4);
+	int64_t end_ns = flow->backward_end[k], before = k - flow->in_flight - pd_max(recurrence->turn, 4);
 
 	pd_recurrence_add(recurrence, (uint64_t)(end_ns - recurrence->begin_ns),
 			  before < 0 ? PD_COST_MAX : end_ns - flow->backward_end[before]);
@@ -219,7 +219,7 @@ static struct periods run(struct pd_flow *flow)
 	int64_t ticks = 0;
 
 	for (int64_t first = 0; first < flow->n; first += group) {
-		int64_t last = pd_min64(first + group, flow->n);
+		int64_t last = pd_min(first + group, flow->n);
 
 		set_turns(flow, first);
 		for (int64_t k = first - flow->stages[0].lead; k < last; k++) {
@@ -312,8 +312,8 @@ static int64_t floor_ns(const struct pd_schedule *schedule, const struct pd_stag
 			most = *rank > most ? *rank : most;
 		}
 	free(busy);
-	return pd_max64(pd_max64(pd_cost_of(most * (1 - 1e-9)),
-				 pd_cost_of((double)pd_predict_turns_ns(plan) * pairs)), busiest_ns);
+	return pd_max(pd_max(pd_cost_of(most * (1 - 1e-9)),
+			     pd_cost_of((double)pd_predict_turns_ns(plan) * pairs)), busiest_ns);
 }
 
 /* Does what pd_flow_expect does, once; the bound is -1 where what is likely is no bound. */
@@ -334,8 +334,8 @@ static struct pd_expected expect(const struct pd_schedule *schedule, bool likely
 		expected = recur(schedule, times, likely, &matters);
 	free(times);
 	expected.steps += RANK_STEPS * schedule->plan->rank_count;
-	expected.bound_ns = known ? pd_max64(expected.bound_ns, least_ns) : least_ns;
-	expected.estimate_ns = pd_max64(expected.estimate_ns, least_ns);
+	expected.bound_ns = known ? pd_max(expected.bound_ns, least_ns) : least_ns;
+	expected.estimate_ns = pd_max(expected.estimate_ns, least_ns);
 	if (known && likely && matters)
 		expected.bound_ns = -1;
 	return expected;

@@ -17,7 +17,8 @@ struct pd_expected {
  * Expects what follows if transfers wait only for data, not for links, and the busiest link and rank take
  * their time.  If links are not busy, both are the period of the event simulation.  For other schedules
  * the bound is what links and ranks take; the estimate is, where ranks have several stages, that of a walk over the
- * schedule (walk.h), else that of 1F1B, for zb-h1 by the recurrence, else by the cycles of cycle.h.  Where the bound would take as long again it is -1, unless it is asked for.
+ * schedule (walk.h), else that of 1F1B, for zb-h1 by the recurrence, else by the cycles of cycle.h.  Where
+ * the bound would take as long again it is -1, unless it is asked for.
  * busiest_ns: what pd_links_busiest_ns() returns, which warm-ups do not change.
  */
 struct pd_expected pd_flow_expect(const struct pd_schedule *schedule, bool bound, int64_t busiest_ns);

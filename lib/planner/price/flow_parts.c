@@ -23,7 +23,7 @@ static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *ti
 	const struct pd_plan *plan = flow->plan;
 	struct pd_sum_delay *delays = flow->delays;
 	/* If group or run has no more forwards, no more are ahead: GPipe's of a long update. */
-	int64_t most = schedule->drains ? pd_min64(schedule->group[0], flow->n) : flow->n;
+	int64_t most = schedule->drains ? pd_min(schedule->group[0], flow->n) : flow->n;
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *at = &plan->stages[s];
@@ -36,7 +36,7 @@ static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *ti
 			.in = schedule->wiring->in[s], .out = schedule->wiring->out[s],
 			.forward_ns = own->forward_ns, .backward_ns = own->backward_ns,
 			.update_ns = own->update_ns, .again_ns = own->again_ns,
-			.lead = pd_min64(own->lead, most), .group = own->group, .left = own->group,
+			.lead = pd_min(own->lead, most), .group = own->group, .left = own->group,
 			.delays = delays, .weight = weight_of(s),
 			.deferred = pd_schedule_defers(schedule, s),
 		};
@@ -75,8 +75,8 @@ static int64_t way_ns(const struct pd_flow *flow, const struct pd_link *at, cons
 	int64_t ns = way->latency_ns;
 
 	for (int t = 0; t < at->tensor_count; t++)
-		ns = pd_min64(ns + pd_bytes_ns(flow->plan->profile->layers[at->tensors[t]].activation_bytes,
-					       way->bandwidth_bytes_per_s), PD_COST_MAX);
+		ns = pd_min(ns + pd_bytes_ns(flow->plan->profile->layers[at->tensors[t]].activation_bytes,
+					     way->bandwidth_bytes_per_s), PD_COST_MAX);
 	return ns;
 }
 

@@ -56,7 +56,7 @@ static int level_of(const struct pd_map *map, int a, int b)
 
 static int64_t inside(const struct pd_span *span, int64_t begin, int64_t end)
 {
-	int64_t a = pd_max64(span->begin, begin), b = pd_min64(span->end, end);
+	int64_t a = pd_max(span->begin, begin), b = pd_min(span->end, end);
 
 	return b > a ? b - a : 0;
 }
@@ -66,7 +66,7 @@ static int first_full(const struct pd_map *map, int first, int k)
 {
 	int64_t start = map->start[k][first];
 
-	return start == first ? first : (int)pd_min64(start + map->size[k], INT_MAX);
+	return start == first ? first : (int)pd_min(start + map->size[k], INT_MAX);
 }
 
 static double (*loads_of(const struct pd_map *map, const struct pd_map_reduce *known))[3]
@@ -87,8 +87,8 @@ static void work_out(const struct pd_map *map, const struct pd_span *span,
 
 		for (int i = 0; i < 3; i++) {
 			int64_t start = map->start[k][at[i]];
-			int first = (int)pd_max64(start - span->begin, 0);
-			int last = (int)pd_min64(start + map->size[k], span->end) - span->begin - 1;
+			int first = (int)pd_max(start - span->begin, 0);
+			int last = (int)pd_min(start + map->size[k], span->end) - span->begin - 1;
 
 			load[i] = pd_traffic_out(&how, first, last) * map->ns_per_byte[k];
 			out_p->most = fmax(out_p->most, load[i]);

@@ -50,9 +50,9 @@ static void predict_on(const struct pd_profile *profile, struct pd_stage *stage,
 	}
 	pd_memory_of(profile, stage->first_layer, stage->layer_count, stage->replicas, stage->warmup, in_bytes,
 		     out_bytes, &memory);
-	stage->forward_ns = pd_max64(stage->forward_ns, forward_ns);
-	stage->backward_ns = pd_max64(stage->backward_ns, backward_ns);
-	stage->memory_bytes = pd_max64(stage->memory_bytes, memory.total_bytes);
+	stage->forward_ns = pd_max(stage->forward_ns, forward_ns);
+	stage->backward_ns = pd_max(stage->backward_ns, backward_ns);
+	stage->memory_bytes = pd_max(stage->memory_bytes, memory.total_bytes);
 }
 
 void pd_predict_stages(struct pd_plan *plan)
@@ -101,7 +101,7 @@ int64_t pd_predict_turns_ns(const struct pd_plan *plan)
 			busy[stage->ranks[r] % processors] += ns / stage->replicas;
 	}
 	for (int64_t p = 0; p < processors; p++)
-		most = pd_max64(most, busy[p]);
+		most = pd_max(most, busy[p]);
 	free(busy);
 	return most;
 }

@@ -41,7 +41,7 @@ static void set_stage(struct pd_order_stage *out_p, const struct pd_schedule *sc
 	};
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count && schedule->splits; l++)
 		out_p->w_ns += pd_profile_weight_ns(&schedule->plan->profile->layers[l]);
-	out_p->w_ns = pd_min64(out_p->w_ns, out_p->b_ns);
+	out_p->w_ns = pd_min(out_p->w_ns, out_p->b_ns);
 	out_p->b_ns += times->again_ns - out_p->w_ns;
 }
 
@@ -53,7 +53,7 @@ static int64_t update_ns(const struct pd_schedule *schedule, const struct pd_sta
 
 	for (int s = 0; s < schedule->stage_count; s++) {
 		sums[position_of[s]] += times[s].update_ns + times[s].reduce_ns;
-		most = pd_max64(most, sums[position_of[s]]);
+		most = pd_max(most, sums[position_of[s]]);
 	}
 	free(sums);
 	return most;

@@ -102,7 +102,7 @@ struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_p
 
 	for (int s = 0; s < partition->stage_count && task->request->chunks; s++)
 		places += partition->replicas[s];       /* treat each stage as if it had devices of its own */
-	topology.devices = pd_max64(topology.devices, places);
+	topology.devices = pd_max(topology.devices, places);
 	plan = pd_plan_new(profile_of(task, partition), &topology, partition->stage_count,
 			   partition->layers, partition->replicas, &err);
 	if (!plan)

@@ -101,7 +101,7 @@ static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool c
 {
 	const struct pd_task *task = contest->task;
 	/* A slower change of a plan can neither win nor lead to a winner. */
-	int64_t most_ns = contest->changed_ns > 0 ? pd_max64(contest->most_ns, contest->changed_ns) : 0;
+	int64_t most_ns = contest->changed_ns > 0 ? pd_max(contest->most_ns, contest->changed_ns) : 0;
 	struct pd_warmup_limits limits = { .limit_bytes = task->limit_bytes, .most_ns = most_ns,
 					   .effort = task->request->effort };
 	struct pd_expected expected, others;
@@ -111,7 +111,7 @@ static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool c
 
 	pd_effort_spend(task->request->effort, COPY_STEPS * plan->rank_count);
 	/* The schedule of an interleaved plan is made microbatch by microbatch. */
-	contest->work += plan->stage_count * (task->request->chunks ? pd_max64(64, plan->microbatches) : 64);
+	contest->work += plan->stage_count * (task->request->chunks ? pd_max(64, plan->microbatches) : 64);
 	pd_predict_stages(plan);
 	fits = fill(contest, plan, choose, &limits, &expected);
 	best = fits ? expected.estimate_ns : PD_NEVER;
@@ -153,9 +153,9 @@ int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partit
 	own = pd_candidate_copy(plan);
 	for (int n = 0; n < PD_PLACEMENTS; n++)
 		if (pd_placement_set(plan, n) && pd_placements_add(&seen, plan))
-			best = pd_min64(best, enter_at(contest, pd_candidate_copy(plan), choose));
+			best = pd_min(best, enter_at(contest, pd_candidate_copy(plan), choose));
 	if (partition->ranks && pd_placements_add(&seen, own))
-		best = pd_min64(best, enter_at(contest, pd_candidate_copy(own), choose));
+		best = pd_min(best, enter_at(contest, pd_candidate_copy(own), choose));
 	pd_placements_release(&seen);
 	pd_candidate_drop(own);
 	pd_candidate_drop(plan);

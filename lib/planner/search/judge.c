@@ -89,7 +89,7 @@ static bool knows(struct judge *judge, int64_t n, int64_t now_ns)
 			return true;
 	if (n < judge->check)
 		return false;
-	judge->check = n + pd_max64(judge->in_flight / 4 + 1, judge->turn);
+	judge->check = n + pd_max(judge->in_flight / 4 + 1, judge->turn);
 	return is_slower(judge, n);
 }
 

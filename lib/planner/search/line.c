@@ -118,7 +118,7 @@ static int64_t sum_on(int64_t *const *sums, const struct line_search *search, co
 	for (int64_t d = span->begin; d < span->end; d = end) {
 		const int64_t *own = sums[pd_topology_run(topology, d, &end)];
 
-		most = pd_max64(most, own[v] - own[search->u]);
+		most = pd_max(most, own[v] - own[search->u]);
 	}
 	return most;
 }
@@ -230,7 +230,7 @@ static void lead(const struct line_search *search, int v, const struct try *try,
 		 * together.
 		 */
 		need = pd_window_lead(back, try->reduce, time, try->reduce > 0 ? 1 : m);
-		need = pd_max64(pd_min64(need, MOST_LEAD), try->rest->lead);
+		need = pd_max(pd_min(need, MOST_LEAD), try->rest->lead);
 		if (!search->line->least)
 			node_p->lead = pd_ceil_div(need, m) * m;
 	}
@@ -301,7 +301,7 @@ static int64_t enough(const struct line_search *search, int v, int64_t m, int64_
 	const struct pd_points *points = search->points;
 	int64_t bytes = points->parameter_bytes[v] - points->parameter_bytes[search->u];
 
-	for (;; m = pd_max64(m + 1, pd_ceil_div(try->compute + try->reduce, time))) {
+	for (;; m = pd_max(m + 1, pd_ceil_div(try->compute + try->reduce, time))) {
 		m = allowed(search->line, m);
 		if (m > most)
 			return m;
@@ -329,8 +329,8 @@ static void fill_stage(const struct line_search *search, int v, int64_t time)
 	struct node *best = &search->nodes[search->u], node;
 	struct try try = { .rest = rest, .own.begin = rest->devices, .next.end = rest->devices,
 			   .compute = points->compute_ns[v] - points->compute_ns[search->u] };
-	int64_t m = pd_max64(pd_ceil_div(try.compute, time), 1);
-	int64_t most = pd_min64(search->room, best->devices) - rest->devices;
+	int64_t m = pd_max(pd_ceil_div(try.compute, time), 1);
+	int64_t most = pd_min(search->room, best->devices) - rest->devices;
 
 	if (rest->devices == NONE)
 		return;
@@ -355,7 +355,7 @@ static int room_for(const struct line_search *search, int u, int64_t time)
 {
 	int64_t before = pd_ceil_div(search->points->compute_ns[u], time);
 
-	return (int)pd_max64(0, search->line->devices - before);
+	return (int)pd_max(0, search->line->devices - before);
 }
 
 /* Keeps a plan with a stage; none is looked for when it has the fewest devices that there can be. */
@@ -431,11 +431,11 @@ static int64_t roomy_warmup(const struct pd_line *line)
 
 	for (int k = 0; line->kinds && k < line->kinds->count; k++)
 		if (line->kinds->topology->kind[k].memory_bytes > 0)
-			limit = pd_min64(limit, line->kinds->topology->kind[k].memory_bytes);
+			limit = pd_min(limit, line->kinds->topology->kind[k].memory_bytes);
 	if (limit == INT64_MAX)
 		return INT64_MAX;
 	for (int u = 0; u <= points->last; u++)
-		cut = pd_max64(cut, points->cut_bytes[u]);
+		cut = pd_max(cut, points->cut_bytes[u]);
 	pd_points_set(points, 0);
 	for (int w = 0; w < 2; w++)
 		bytes[w] = pd_points_memory(points, 0, points->last, 2, w) +
@@ -511,8 +511,8 @@ struct pd_partition *pd_line_search(const struct pd_line *line)
 {
 	struct line_search *search = search_new(line);
 	const struct pd_points *points = line->points;
-	int64_t low = pd_max64(1, pd_max64(points->compute_ns[points->last] / line->devices,
-					   line->bound_ns));
+	int64_t low = pd_max(1, pd_max(points->compute_ns[points->last] / line->devices,
+				       line->bound_ns));
 	int64_t high = above(search, &low);
 	struct pd_partition *partition = NULL;
 

@@ -68,7 +68,7 @@ static void set_stages(struct ordering *o)
 		int64_t bytes = price->loaded_bytes + price->arriving_bytes, again_ns = again ? price->again_ns : 0;
 
 		bytes += again ? price->carried_bytes + price->kept_bytes + price->leaving_bytes : price->slot_bytes;
-		bytes = pd_max64(bytes, 1);
+		bytes = pd_max(bytes, 1);
 		o->stages[s] = (struct pd_order_stage){
 			.f_ns = price->forward_ns,
 			.b_ns = again_ns + (o->whole ? price->backward_ns : price->backward_input_ns),

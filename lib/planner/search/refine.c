@@ -98,7 +98,7 @@ static int64_t passes_of(const struct pd_profile *profile, int l)
 	int64_t ns = profile->layers[l].forward_ns + profile->layers[l].backward_ns;
 
 	for (int k = 0; k < profile->other_count; k++)
-		ns = pd_min64(ns, passes_of(profile->others[k], l));
+		ns = pd_min(ns, passes_of(profile->others[k], l));
 	return ns;
 }
 
@@ -149,7 +149,7 @@ static int64_t bytes_of(struct climb *climb, const struct pd_partition *partitio
 	climb->contest->work += 16 * plan->stage_count;
 	pd_effort_spend(task->request->effort, STAGE_STEPS * plan->stage_count +
 			LAYER_STEPS * plan->profile->layer_count);
-	most = (double)pd_max64(pd_candidate_fullest(plan, NULL), 1);
+	most = (double)pd_max(pd_candidate_fullest(plan, NULL), 1);
 	for (int s = 0; s < plan->stage_count; s++)
 		sum += pow((double)plan->stages[s].memory_bytes / most, 8);
 	pd_candidate_drop(plan);
@@ -524,7 +524,7 @@ static void start(struct climb *climb, struct pd_contest *contest, const struct 
 	shape_of(&climb->at, from->plan);
 	go_to(climb, &climb->at);
 	climb->best_ns = contest->most_ns = contest->entries[winner].time_ns;
-	contest->slower = (double)from->time_ns / (double)pd_max64(from->expected.estimate_ns, 1);
+	contest->slower = (double)from->time_ns / (double)pd_max(from->expected.estimate_ns, 1);
 }
 
 static void stop(struct climb *climb)

@@ -76,7 +76,7 @@ static int64_t hopeful_ns(const struct pd_contest *contest)
 {
 	int64_t most_ns = contest->most_ns;
 
-	return most_ns + pd_min64(most_ns / HOPELESS, most_ns - pd_min64(most_ns, contest->task->bound_ns));
+	return most_ns + pd_min(most_ns / HOPELESS, most_ns - pd_min(most_ns, contest->task->bound_ns));
 }
 
 static void enter_found(struct pd_contest *contest, const struct pd_line *line, bool alone)
@@ -158,8 +158,8 @@ static void enter_others(struct pd_contest *contest, struct pd_points *points, b
 
 static int64_t work_of(const struct pd_task *task, int64_t each)
 {
-	return pd_min64(LEAST_WORK + each * task->costs.unit_count * task->topology->devices,
-			MOST_WORK);
+	return pd_min(LEAST_WORK + each * task->costs.unit_count * task->topology->devices,
+		      MOST_WORK);
 }
 
 /*
@@ -170,7 +170,7 @@ static void enter_equal(struct pd_contest *contest)
 {
 	const struct pd_task *task = contest->task;
 	int devices = (int)task->topology->devices;
-	int most = (int)pd_min64(pd_min64(MOST_EQUAL, task->costs.unit_count), devices);
+	int most = (int)pd_min(pd_min(MOST_EQUAL, task->costs.unit_count), devices);
 	struct pd_partition *partitions[MOST_EQUAL];
 
 	pd_even_partitions(&task->costs, most, partitions);
@@ -260,7 +260,7 @@ static int enter_simple(struct pd_contest *contest, struct pd_error *err)
 	const struct pd_task *task = contest->task;
 	const struct pd_topology *topology = task->topology;
 	int64_t bandwidth = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s;
-	int count = (int)pd_min64(topology->devices, task->costs.unit_count);
+	int count = (int)pd_min(topology->devices, task->costs.unit_count);
 	int64_t effort = pd_effort_share(task->request->effort, SIMPLE_PART);
 
 	if (!task->straight)

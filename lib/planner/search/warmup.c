@@ -55,7 +55,7 @@ static int most_of_last(const struct pd_plan *plan)
 	latency_ns = pd_topology_transfer_ns(&plan->topology, before->ranks[0], last->ranks[0], 0);
 	if (2 * latency_ns < pass_ns || latency_ns == 0)
 		return 0;
-	return (int)pd_min64(pd_ceil_div(latency_ns, pd_max64(pass_ns, 1)), MOST_LAST);
+	return (int)pd_min(pd_ceil_div(latency_ns, pd_max(pass_ns, 1)), MOST_LAST);
 }
 
 int pd_warmup_most_last(const struct pd_plan *plan)
@@ -63,7 +63,7 @@ int pd_warmup_most_last(const struct pd_plan *plan)
 	int replicas = plan->stages[plan->stage_count - 1].replicas;
 	bool groups = plan->weights == PD_WEIGHTS_2BW && plan->microbatches > replicas;
 
-	return (int)pd_max64(most_of_last(plan), groups && plan->stage_count > 1);
+	return (int)pd_max(most_of_last(plan), groups && plan->stage_count > 1);
 }
 
 int pd_warmup_most(const struct pd_plan *plan, int stage)
@@ -110,7 +110,7 @@ static int64_t own_sends_ns(const struct pd_plan *plan, int s)
 	sum = pd_plan_stage_sum(plan, s);
 	pd_sum_delays(&sum, delays);
 	for (int i = 0; i < stage->replicas; i++)
-		least = pd_min64(least, pd_max64(delays[i].sends_ns, delays[i].rest_ns));
+		least = pd_min(least, pd_max(delays[i].sends_ns, delays[i].rest_ns));
 	free(delays);
 	return least;
 }
@@ -135,7 +135,7 @@ static void window_init(struct window *window, const struct pd_plan *plan)
 		const struct pd_stage *stage = &plan->stages[s];
 
 		window->sends_ns[s] = own_sends_ns(plan, s);
-		window->update_ns[s] = defers ? pd_max64(0, stage->allreduce_ns - stage->forward_ns)
+		window->update_ns[s] = defers ? pd_max(0, stage->allreduce_ns - stage->forward_ns)
 					      : stage->allreduce_ns;
 		for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
 			window->update_ns[s] += pd_profile_shared_ns(plan->profile, plan->profile->layers[l].update_ns,
@@ -163,13 +163,13 @@ static void window_set_least(struct pd_plan *plan, const struct window *window, 
 		back = pd_window_back_ns(window->pass_ns[s], window->transfer_ns[s], behind);
 		need = pd_window_lead(back, window->update_ns[s], period,
 				      together && window->update_ns[s] > 0 ? 1 : r);
-		need = s == plan->stage_count - 1 ? 0 : pd_max64(need, lead);
+		need = s == plan->stage_count - 1 ? 0 : pd_max(need, lead);
 		warmup = pd_ceil_div(need, r);
 		if (warmup > most)
-			warmup = pd_max64(most, pd_ceil_div(lead, r));
+			warmup = pd_max(most, pd_ceil_div(lead, r));
 		stage->warmup = (int)warmup;
 		lead = warmup * r;
-		behind = pd_window_behind_ns(lead, pd_max64(period, 1), window->pass_ns[s], back);
+		behind = pd_window_behind_ns(lead, pd_max(period, 1), window->pass_ns[s], back);
 	}
 }
 
@@ -178,8 +178,8 @@ static int64_t window_floor_ns(const struct pd_plan *plan, const struct window *
 	int64_t most = window->busiest_ns;
 
 	for (int s = 0; s < plan->stage_count; s++)
-		most = pd_max64(most, (window->once_ns[s] + window->sends_ns[s]) /
-				plan->stages[s].replicas);
+		most = pd_max(most, (window->once_ns[s] + window->sends_ns[s]) /
+			      plan->stages[s].replicas);
 	return most;
 }
 
@@ -188,8 +188,8 @@ static int64_t window_slowest_ns(const struct pd_plan *plan, const struct window
 	int64_t most = 0;
 
 	for (int s = 0; s < plan->stage_count; s++)
-		most = pd_max64(most, pd_ceil_div(window->pass_ns[s] + window->update_ns[s],
-						  plan->stages[s].replicas));
+		most = pd_max(most, pd_ceil_div(window->pass_ns[s] + window->update_ns[s],
+						plan->stages[s].replicas));
 	return most;
 }
 
@@ -377,7 +377,7 @@ static bool fits_period(struct choice *choice, struct window *window, int64_t pe
 static void try_fitting(struct choice *choice, struct window *window, int64_t low, bool together)
 {
 	bool any = choice->best_ns < 0;
-	int64_t high = any ? pd_max64(low, 1) : choice->best_ns;
+	int64_t high = any ? pd_max(low, 1) : choice->best_ns;
 
 	while (!fits_period(choice, window, high, together)) {
 		if (!any || high >= PD_COST_MAX / 2 || choice->plan->stages[0].warmup == 0)
@@ -449,7 +449,7 @@ static bool choose(struct choice *choice, struct window *window)
 
 	if (limits->most_ns > 0 && window_floor_ns(plan, window) > limits->most_ns)
 		return false;
-	choice->steps = (int)pd_min64(MOST_STEPS, WORK / each);
+	choice->steps = (int)pd_min(MOST_STEPS, WORK / each);
 	if (choice->steps > 0) {
 		compare_some(choice, window);
 	} else {
