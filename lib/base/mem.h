@@ -90,3 +90,11 @@ static inline int64_t pd_gcd(int64_t a, int64_t b)
 	}
 	return a;
 }
+
+/* Returns the least common multiple, or 0 if it is more than `most` or a is 0, which was too much already. */
+static inline int64_t pd_lcm(int64_t a, int64_t b, int64_t most)
+{
+	int64_t product;
+
+	return a > 0 && pd_mul(a / pd_gcd(a, b), b, &product) && product <= most ? product : 0;
+}

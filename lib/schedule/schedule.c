@@ -373,15 +373,9 @@ int64_t pd_schedule_unit(const struct pd_schedule *schedule)
 {
 	int64_t unit = 1;
 
-	for (int s = 0; s < schedule->stage_count; s++) {
-		int64_t product;
-
-		if (!pd_mul(unit / pd_gcd(unit, schedule->group[s]), schedule->group[s], &product) ||
-		    product > INT64_C(1) << 40)
-			return INT64_MAX;       /* no phase has such a microbatch */
-		unit = product;
-	}
-	return unit;
+	for (int s = 0; s < schedule->stage_count; s++)
+		unit = pd_lcm(unit, schedule->group[s], INT64_C(1) << 40);
+	return unit ? unit : INT64_MAX;         /* no phase has such a microbatch */
 }
 
 const char *pd_op_short(const struct pd_op *op, char *buf)

@@ -166,11 +166,9 @@ static void begin_stretch(struct pd_run_report *report, int64_t done)
 	/* a schedule is one phase, whatever its epochs */
 	int64_t round = 1, epoch = report->job->lists ? INT64_MAX : report->job->epoch_minibatches;
 
-	for (int s = 0; s < plan->stage_count && round < epoch; s++)
-		if (plan->microbatches == 1)
-			round *= plan->stages[s].replicas /
-				 pd_gcd(round, plan->stages[s].replicas);
-	pd_pace_stretch_begin(&report->stretch, round, epoch, done, report->newest_ns);
+	for (int s = 0; s < plan->stage_count && plan->microbatches == 1; s++)
+		round = pd_lcm(round, plan->stages[s].replicas, epoch);
+	pd_pace_stretch_begin(&report->stretch, round ? round : epoch, epoch, done, report->newest_ns);
 }
 
 void pd_run_report_begin(struct pd_run_report *report, const struct pd_job *job, int64_t every,

@@ -63,5 +63,9 @@ int main(void)
 	is_str(pd_show_bytes(999999, buf), "1 MB", "rounding does not give 1000 kB");
 	is_str(pd_show_time(4560000, buf), "4.56 ms", "a time");
 	is_str(pd_show_rate(1250000000, buf), "1.25 GB/s", "a rate");
+	is_int(pd_lcm(4, 6, 12), 12, "a common multiple");
+	is_int(pd_lcm(4, 6, 11), 0, "one that is too large");
+	is_int(pd_lcm(pd_lcm(4, 6, 11), 1, 11), 0, "which stays so");
+	is_int(pd_lcm(INT64_MAX, INT64_MAX - 1, INT64_MAX), 0, "one without room");
 	return done_testing();
 }

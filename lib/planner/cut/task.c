@@ -46,12 +46,9 @@ int64_t pd_planner_microbatches(const struct pd_plan *plan)
 
 	if (!pd_updates_in_groups(plan->schedule, plan->weights))
 		return 1;
-	for (int s = 0; s < plan->stage_count; s++) {
-		int64_t r = plan->stages[s].replicas;
-
-		unit *= r / pd_gcd(unit, r);
-		if (unit > PD_MAX_EXTENT)       /* too many: the schedule reports what it needs */
-			return plan->rank_count;
-	}
+	for (int s = 0; s < plan->stage_count; s++)
+		unit = pd_lcm(unit, plan->stages[s].replicas, PD_MAX_EXTENT);
+	if (!unit)                              /* too many: the schedule reports what it needs */
+		return plan->rank_count;
 	return (plan->rank_count + unit - 1) / unit * unit;
 }

@@ -66,9 +66,9 @@ static void carry_link(struct pd_links *links, const struct pd_plan *plan,
 		       const struct pd_link *link)
 {
 	const struct pd_stage *a = &plan->stages[link->from], *b = &plan->stages[link->to];
-	int64_t round = (int64_t)a->replicas / pd_gcd(a->replicas, b->replicas) * b->replicas;
+	int64_t round = pd_lcm(a->replicas, b->replicas, LONGEST_ROUND);
 
-	for (int64_t n = 0; n < round && round <= LONGEST_ROUND; n++) {
+	for (int64_t n = 0; n < round; n++) {
 		int from = a->ranks[n % a->replicas], to = b->ranks[n % b->replicas];
 		double bytes = (double)link->bytes / (double)round;
 
