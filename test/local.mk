@@ -27,13 +27,13 @@ test_libtest_a_SOURCES = test/tap.c test/tap.h \
 LDADD = test/libtest.a $(AS_NEEDED) $(PD_DEVICE_LIBS)
 
 UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel test/unit/check test/unit/checkpoint \
-	test/unit/checksum test/unit/costs test/unit/cuda-arith test/unit/cuda-choice \
+	test/unit/checksum test/unit/compact test/unit/costs test/unit/cuda-arith test/unit/cuda-choice \
 	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/door test/unit/drift test/unit/edits test/unit/estimate test/unit/exchange \
 	test/unit/failure test/unit/figures test/unit/file-kind test/unit/half test/unit/heartbeat test/unit/join test/unit/kinds \
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
 	test/unit/lock test/unit/machine test/unit/meeting test/unit/megatron test/unit/memory test/unit/model test/unit/nccl \
 	test/unit/names test/unit/network test/unit/npy test/unit/npz \
-	test/unit/number test/unit/onnx test/unit/onnx-network test/unit/onnx-views test/unit/optimizer test/unit/order test/unit/order-lists test/unit/order-search test/unit/outside test/unit/pace test/unit/period test/unit/placement test/unit/plan test/unit/planner \
+	test/unit/number test/unit/onnx test/unit/onnx-network test/unit/onnx-views test/unit/optimizer test/unit/order test/unit/order-lists test/unit/order-search test/unit/outside test/unit/pace test/unit/placement test/unit/plan test/unit/planner \
 	test/unit/price test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/scripts test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
 	test/unit/tally test/unit/tcp test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \

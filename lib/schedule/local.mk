@@ -2,7 +2,7 @@ lib_libpd_a_SOURCES += lib/schedule/cursor.c lib/schedule/cursor.h \
 	lib/schedule/tick.c lib/schedule/tick.h \
 	lib/schedule/peers.c lib/schedule/peers.h \
 	lib/schedule/memory.c lib/schedule/memory.h \
-	lib/schedule/period.c lib/schedule/period.h \
+	lib/schedule/compact.c lib/schedule/compact.h \
 	lib/schedule/buffer_counts.c lib/schedule/buffer_counts.h lib/schedule/write.c \
 	lib/schedule/schedule.c lib/schedule/schedule.h lib/schedule/op_kind.def \
 	lib/schedule/shape.c lib/schedule/shape.h lib/schedule/count.c lib/schedule/count.h \

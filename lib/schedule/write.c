@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "schedule/period.h"
+#include "schedule/compact.h"
 #include "schedule/price.h"
 
 #include <errno.h>
@@ -157,12 +157,12 @@ static void show_list(void *context, const struct pd_op *op, const struct pd_not
  */
 static void write_compact(const struct written *from, int rank)
 {
-	int64_t period = pd_period_of(from->lists, rank), all = from->lists->microbatches;
-	int64_t fewer = from->schedule ? pd_period_shorter(from->schedule, period, all) : all;
+	int64_t period = pd_compact_period(from->lists, rank), all = from->lists->microbatches;
+	int64_t fewer = from->schedule ? pd_compact_fewer(from->schedule, period, all) : all;
 	struct pd_list list = { 0 };
 
 	each_op(from, rank, fewer, show_list, &list);
-	if (!pd_period_fold(&list, period, period ? (all - fewer) / period : 0)) {
+	if (!pd_compact(&list, period, period ? (all - fewer) / period : 0)) {
 		pd_list_release(&list);
 		each_op(from, rank, all, show_list, &list);
 	}

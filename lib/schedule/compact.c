@@ -5,7 +5,7 @@
  * where versions and inboxes from before the phase are missing, and its end, where operations are
  * missing.  Any other list repeats itself where it is found to do so.
  */
-#include "schedule/period.h"
+#include "schedule/compact.h"
 
 #include "base/mem.h"
 
@@ -14,20 +14,12 @@
 
 #define MOST_PERIOD (INT64_C(1) << 24)
 
-static int64_t multiple(int64_t a, int64_t b)
-{
-	int64_t product;
-
-	return a > 0 && pd_mul(a / pd_gcd(a, b), b, &product) && product <= MOST_PERIOD
-		? product : 0;
-}
-
 static int64_t with_stage(const struct pd_plan *plan, int64_t period, int s)
 {
-	return multiple(multiple(period, plan->stages[s].replicas), plan->microbatches);
+	return pd_lcm(pd_lcm(period, plan->stages[s].replicas, MOST_PERIOD), plan->microbatches, MOST_PERIOD);
 }
 
-int64_t pd_period_of(const struct pd_lists *lists, int rank)
+int64_t pd_compact_period(const struct pd_lists *lists, int rank)
 {
 	const struct pd_plan *plan = lists->plan;
 	const struct pd_wiring *wiring = lists->wiring;
@@ -48,7 +40,7 @@ int64_t pd_period_of(const struct pd_lists *lists, int rank)
 	return period;
 }
 
-int64_t pd_period_shorter(const struct pd_schedule *schedule, int64_t period,
+int64_t pd_compact_fewer(const struct pd_schedule *schedule, int64_t period,
 			  int64_t microbatches)
 {
 	int64_t most = 0, fewer;
@@ -173,7 +165,7 @@ static void lengthen(struct pd_list *list, struct pd_block *block, int64_t more)
 	}
 }
 
-bool pd_period_fold(struct pd_list *list, int64_t period, int64_t more)
+bool pd_compact(struct pd_list *list, int64_t period, int64_t more)
 {
 	size_t length = period ? period_length(list, period) : 0, longest = 0, n = 0;
 	struct pd_block block;
