@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans whose order is searched for: for the stages of the best plans of zb-h1, 1f1b and zb-v, for those that are fast whatever
- * memory they take, and for two chunks a rank in a V whose positions take about as long as each other; and for equal
- * pipelines side by side.  The search of orders looks at the memory of devices; the plan of the shortest replay is taken.
- * Where that is one of zb-h1 or 1f1b whose stages have different numbers of replicas, which no order can have, it
- * stays what it is.
+ * Plans whose order is searched for: for the stages of the best plans of zb-h1, 1f1b and zb-v, for those that are
+ * fast whatever memory they take, for two chunks a rank in a V whose positions take about as long as each other,
+ * and for equal pipelines side by side.  The search of orders looks at the memory of devices; the plan of the
+ * shortest replay is taken.  Where that is one of zb-h1 or 1f1b whose stages have different numbers of replicas,
+ * which no order can have, it stays what it is.
  */
 #include "planner/answers.h"
 
@@ -69,7 +69,10 @@ static bool is_equal(const int *replicas, int count)
 	return true;
 }
 
-/* Puts stages on ranks in a V, there and back again; a chunk goes up.  Replicas are side by side or, apart, pipelines are. */
+/*
+ * Puts stages on ranks in a V, there and back again; a chunk goes up.  Replicas are side by side or, apart,
+ * pipelines are.
+ */
 static void put_in_v(struct pd_plan *plan, int chunks, bool apart)
 {
 	int positions = plan->stage_count / chunks, replicas = plan->stages[0].replicas;
