@@ -55,7 +55,7 @@ struct pd_checkpoint_stage {
 struct pd_checkpoint_file {
 	int stage, replica;
 	uint64_t checksum;              /* of its header; pd_checkpoint_write() sets it */
-	bool elsewhere;                 /* to be written: it is in another host's folder */
+	bool in_other_folder;           /* to be written: in another host's */
 };
 
 struct pd_checkpoint_info {

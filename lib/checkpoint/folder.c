@@ -205,7 +205,7 @@ static int check_files(const char *directory, const struct pd_checkpoint_info *i
 	for (int i = 0; i < info->file_count; i++) {
 		const struct pd_checkpoint_file *file = &info->files[i];
 		char *path = pd_checkpoint_unfinished_path(directory, info->step, file);
-		int missing = file->elsewhere ? 0 : access(path, R_OK);
+		int missing = file->in_other_folder ? 0 : access(path, R_OK);
 
 		if (missing)
 			pd_error_failed(err, "%s: expected the tensors of stage %d: %s", path,

@@ -143,7 +143,7 @@ static int rehearse(struct rehearsal *r, struct pd_error *err)
 	return 0;
 }
 
-static int all(struct rehearsal *r, struct pd_error *err)
+static int do_all(struct rehearsal *r, struct pd_error *err)
 {
 	const struct pd_net_sizes *sizes = r->ops->net.sizes(r->net);
 	const struct pd_rehearsal *what = r->what;
@@ -198,7 +198,7 @@ int pd_rehearse(struct pd_device *device, struct pd_net *net, const struct pd_re
 
 	r.stream = r.ops->stream.open(device, err);
 	if (r.stream) {
-		status = all(&r, err);
+		status = do_all(&r, err);
 		r.ops->stream.close(r.stream);
 	}
 	while (r.count > 0)

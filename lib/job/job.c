@@ -130,8 +130,8 @@ static int claim_checkpoints(struct pd_job *job, bool resume, struct pd_error *e
 		if (!job->lock)
 			return -1;
 	}
-	job->awaits = resume && job->lock && job->several;
-	if (job->awaits)
+	job->asks_ranks = resume && job->lock && job->several;
+	if (job->asks_ranks)
 		return 0;
 	return resume ? pd_job_resume(job, err) : check_fresh(job, err);
 }

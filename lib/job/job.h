@@ -54,8 +54,8 @@ struct pd_job {
 	/* where processes of several hosts were started, which may have folders of their own: */
 	bool several;
 	char *run;                      /* its name in locks (pd_checkpoint_lock); owned */
-	bool awaits;                    /* ranks must say what they hold before it can go on */
-	bool apart;                     /* hosts have folders of their own */
+	bool asks_ranks;               /* ranks must say what they hold before it can go on */
+	bool own_folders;               /* hosts have folders of their own */
 	const char *gather;             /* brings a checkpoint together here, and trains nothing */
 	const char *file;               /* the plan's file, for messages */
 	bool quiet;                     /* does not say from which checkpoint it goes on */
@@ -111,7 +111,7 @@ int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_datase
 /*
  * Checks, before anything is started, that this plan can be run on this data, that the schedule is
  * right (PD_EXIT_NO), and that the directory of checkpoints is free and writable.  A job that
- * resumes has the step in resume_step, or -1 for the newest checkpoint.  Sets resume_step, or awaits,
+ * resumes has the step in resume_step, or -1 for the newest checkpoint.  Sets resume_step, or asks_ranks,
  * the counts of minibatches, and lock, run and trace_file, which the caller gives back even after an
  * error.
  */
@@ -184,7 +184,7 @@ void pd_job_begin(const struct pd_job *job, struct pd_position *position);
  * Returns how many microbatches of its epoch a run that goes on at `at` has behind it, or 0 where
  * that makes no difference, or where replicas or updates start anew there.
  */
-int64_t pd_job_into(const struct pd_job *job, const struct pd_schedule *schedule, int64_t at);
+int64_t pd_job_into_epoch(const struct pd_job *job, const struct pd_schedule *schedule, int64_t at);
 /* Sets the next phase; returns false when there is none. */
 bool pd_job_next(const struct pd_job *job, const struct pd_schedule *schedule,
 		 struct pd_position *position, struct pd_phase *phase_p);

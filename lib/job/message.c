@@ -29,7 +29,7 @@ static const struct member job_members[] = {
 	JOB(NUMBER, checkpoint_every), JOB(NUMBER, seed), JOB(NUMBER, threads),
 	JOB(NUMBER, resume_step), JOB(NUMBER, synthetic_epoch), JOB(NUMBER, until),
 	JOB(FLAG, evaluate), JOB(FLAG, only_evaluates),
-	JOB(FLAG, apart), JOB(FLAG, tf32),
+	JOB(FLAG, own_folders), JOB(FLAG, tf32),
 };
 static const struct member optimizer_members[] = {
 	OPTIMIZER(CHOICE, kind), OPTIMIZER(CHOICE, schedule), OPTIMIZER(REAL, rate),

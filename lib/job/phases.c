@@ -23,7 +23,7 @@ static int64_t epoch_end(const struct pd_job *job, int64_t b)
 	return !job->lists && end < total ? end : total;
 }
 
-int64_t pd_job_into(const struct pd_job *job, const struct pd_schedule *schedule, int64_t at)
+int64_t pd_job_into_epoch(const struct pd_job *job, const struct pd_schedule *schedule, int64_t at)
 {
 	int64_t into = at % epoch_microbatches(job);
 
@@ -41,7 +41,7 @@ bool pd_job_next(const struct pd_job *job, const struct pd_schedule *schedule,
 			return false;
 		*phase_p = (struct pd_phase){ .first = position->next,
 					      .last = epoch_end(job, position->next),
-					      .into = pd_job_into(job, schedule,
+					      .into = pd_job_into_epoch(job, schedule,
 								  position->next) };
 		position->next = phase_p->last;
 		position->evaluate_next = job->test_microbatches > 0;

@@ -29,7 +29,7 @@ static void out_of_memory(size_t bytes)
 }
 
 /* Runs the child, whose output is discarded. */
-static void live(pd_measure_function *measure, const void *of, int out)
+static void run_child(pd_measure_function *measure, const void *of, int out)
 {
 	struct answer answer = { 0 };
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -57,7 +57,7 @@ int pd_measure_in_child(const char *who, pd_measure_function *measure, const voi
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
 		if (getppid() != parent)
 			_exit(1);
-		live(measure, of, ends[1]);
+		run_child(measure, of, ends[1]);
 	}
 	close(ends[1]);
 	n = pid < 0 ? 0 : read(ends[0], &answer, sizeof(answer));

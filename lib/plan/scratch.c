@@ -66,7 +66,7 @@ static bool same(struct pd_location a, struct pd_location b)
 }
 
 /*
- * Returns the first layer whose backward still reads the gradient of its output at `where`, or
+ * Returns the first layer whose backward still reads the gradient of its output at `location`, or
  * `layer` if none does.  The tensor t does not count.
  */
 static int reader(const struct scratch *s, struct pd_location location, int t, int layer)
@@ -79,7 +79,7 @@ static int reader(const struct scratch *s, struct pd_location location, int t, i
 	return first;
 }
 
-/* Tells whether the gradient of t at `where` may be overwritten in the backward of this layer. */
+/* Tells whether the gradient of t at `location` may be overwritten in the backward of this layer. */
 static bool is_alone(struct scratch *s, struct pd_location location, int t, int layer)
 {
 	const struct block *block = block_at(s, location);

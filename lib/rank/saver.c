@@ -462,7 +462,7 @@ int pd_saver_restore(const struct pd_checkpoint *ck, const struct pd_schedule *s
 		     const struct pd_saver *saver, int64_t *floor_p, struct pd_error *err)
 {
 	int64_t done = pd_checkpoint_info(ck)->step, step = pd_job_microbatches(saver->job, done);
-	const struct pd_checkpoint_stage *held = fitting(ck, schedule, saver->stage, pd_job_into(
+	const struct pd_checkpoint_stage *held = fitting(ck, schedule, saver->stage, pd_job_into_epoch(
 			saver->job, schedule, step));
 	struct pd_weights *weights = pd_worker_weights(saver->worker, saver->number);
 	void *master = pd_worker_arena(saver->worker, saver->number, PD_ARENA_master);

@@ -249,7 +249,7 @@ static int open_device(struct rank *rank, struct pd_error *err)
 
 static int restore_weights(struct rank *rank, struct pd_error *err)
 {
-	struct pd_checkpoint *ck = rank->job->apart
+	struct pd_checkpoint *ck = rank->job->own_folders
 		? pd_checkpoint_open_part(rank->job->checkpoint, rank->job->resume_step, err)
 		: pd_checkpoint_open(rank->job->checkpoint, rank->job->resume_step, err);
 	int status = 0;

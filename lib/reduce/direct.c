@@ -320,7 +320,7 @@ static int direct_progress(struct pd_reduction *r, enum pd_reduction_part upto)
 	if (!d->at)
 		return 0;
 	if (!direct) {
-		d->messages->waits = d->base.waits || !d->base.polls;
+		d->messages->may_wait = d->base.may_wait || !d->base.polls;
 		n = d->messages->ops->progress(d->messages, upto);
 		if (n < 0 || !d->messages->ops->issued(d->messages, upto))
 			return n;

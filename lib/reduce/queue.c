@@ -29,7 +29,7 @@ static int progress(struct pd_reduction_queue *queue, enum pd_reduction_part upt
 
 		if (*issued_p < i && !at->r->polls)
 			continue;
-		at->r->waits = *issued_p == i && !at->more;
+		at->r->may_wait = *issued_p == i && !at->more;
 		more = at->r->ops->progress(at->r, upto);
 		if (more < 0)
 			return -1;

@@ -27,7 +27,7 @@ struct pd_reduction {
 	const struct pd_reduction_ops *ops;
 	int64_t sent_bytes, messages;   /* that this member sent in the last sum */
 	bool polls;             /* while its caller does not let it wait, the stream never waits for it */
-	bool waits;             /* the caller's: the stream is to wait, since nothing else needs it */
+	bool may_wait;          /* the caller's: the stream is to wait, since nothing else needs it */
 };
 
 /* One member's part in the sums of a bucket.  All but topology is borrowed until it is freed. */

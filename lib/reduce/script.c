@@ -143,7 +143,7 @@ static int issue(struct pd_reduction *r)
 	ev = event_of(s, step->ev);
 	if (step->adds)
 		return add(s, step, ev);
-	if (ev && !s->base.waits && !pd_event_done(ev))
+	if (ev && !s->base.may_wait && !pd_event_done(ev))
 		return PD_AGAIN;
 	return ev ? pd_submit_wait(stream, ev) : 0;
 }

@@ -99,7 +99,7 @@ static int issue(struct sparse *s)
 {
 	switch (s->step) {
 	case WAIT:
-		if (s->after && s->base.polls && !s->base.waits && !pd_event_done(s->after))
+		if (s->after && s->base.polls && !s->base.may_wait && !pd_event_done(s->after))
 			return PD_AGAIN;
 		return s->after ? pd_submit_wait(
 					  s->config.stream, (struct pd_event *)s->after) : 0;
@@ -121,7 +121,7 @@ static int sparse_progress(struct pd_reduction *r, enum pd_reduction_part upto)
 		int verdict = 0;
 
 		if (s->step == SUM && s->inner) {
-			s->inner->waits = s->base.waits;
+			s->inner->may_wait = s->base.may_wait;
 			verdict = s->inner->ops->progress(s->inner, upto);
 			n += verdict > 0 ? verdict : 0;
 			if (verdict < 0 || !s->inner->ops->issued(s->inner, PD_REDUCTION_ALL))

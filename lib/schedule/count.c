@@ -74,7 +74,7 @@ int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 	int64_t r = schedule->plan->stages[stage].replicas, rounds = schedule->round * r;
 	int64_t last = schedule->drains ? schedule->group[stage] : INT64_MAX;
 	int64_t held_most = 2;
-	int spare = schedule->behind[0] > 0;
+	int spare = schedule->backwards_behind[0] > 0;
 
 	for (int i = 0; i < wiring->in_count[stage]; i++) {
 		int below = wiring->links[wiring->in[stage][i]].from + 1;

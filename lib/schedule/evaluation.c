@@ -40,15 +40,15 @@ static int64_t room_after(const struct pd_schedule *schedule, const struct pd_li
 	int s = link->from, t = link->to;
 	int64_t inboxes = pd_schedule_inboxes(schedule, t, true) * replicas(schedule, t);
 
-	return (lead - schedule->leads[t] - inboxes) * evaluation_span(schedule) +
-	       16 * (int64_t)(t - s) + schedule->lingers[t] + 3;
+	return (lead - schedule->evaluation_leads[t] - inboxes) * evaluation_span(schedule) +
+	       16 * (int64_t)(t - s) + schedule->evaluation_lingers[t] + 3;
 }
 
 /* Returns the most lead with which that is before the forward that needs the same slot or outbox. */
 static int64_t most_lead(const struct pd_schedule *schedule, const struct pd_link *link)
 {
 	int s = link->from;
-	int64_t span = evaluation_span(schedule), held = schedule->evaluated[s];
+	int64_t span = evaluation_span(schedule), held = schedule->evaluation_slots[s];
 
 	if (schedule->plan->stages[s].recompute)
 		held = pd_min(held, schedule->outboxes[s]);
@@ -65,10 +65,10 @@ void pd_evaluation_shape(struct pd_schedule *schedule)
 {
 	const struct pd_wiring *wiring = schedule->wiring;
 	bool slants = pd_wiring_skips(wiring) || schedule->chunks > 1;
-	int64_t *leads = schedule->leads, *lingers = schedule->lingers;
+	int64_t *leads = schedule->evaluation_leads, *lingers = schedule->evaluation_lingers;
 
 	for (int s = 0; s < schedule->stage_count; s++) {
-		schedule->evaluated[s] = (int)pd_min(schedule->slots[s], needed(schedule, s));
+		schedule->evaluation_slots[s] = (int)pd_min(schedule->slots[s], needed(schedule, s));
 		leads[s] = INT64_MAX;
 	}
 	for (int s = schedule->stage_count - 1; s >= 0; s--) {

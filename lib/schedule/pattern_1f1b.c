@@ -79,13 +79,13 @@ static int64_t alone(const struct pd_plan *plan, int s, int64_t local)
  */
 static void set_behind(struct pd_schedule *schedule)
 {
-	int64_t *behind = schedule->behind;
+	int64_t *behind = schedule->backwards_behind;
 
 	for (int s = schedule->stage_count - 2; s >= 0; s--) {
 		int64_t r = pd_pattern_replicas(schedule, s), next = pd_pattern_replicas(schedule, s + 1);
 		int64_t lead = pd_pattern_lead(schedule, s), more = lead - pd_pattern_lead(schedule, s + 1);
 
-		more = pd_min(more, schedule->first[s] * r - schedule->first[s + 1] * next);
+		more = pd_min(more, schedule->startup[s] * r - schedule->startup[s + 1] * next);
 		behind[s] = pd_min(lead / 2, behind[s + 1] + pd_min(more, r));
 		if (schedule->drains && more == 0 && lead == pd_pattern_group(schedule))
 			behind[s] = behind[s + 1] + r;
@@ -108,7 +108,7 @@ static int shape(struct pd_schedule *schedule, struct pd_error *err)
 	if (pd_wiring_skips(schedule->wiring))
 		set_behind(schedule);
 	schedule->group_span = (pd_pattern_group(schedule) + pd_pattern_lead(schedule, 0) + schedule->stage_count +
-				schedule->behind[0] + 1) * schedule->span;
+				schedule->backwards_behind[0] + 1) * schedule->span;
 	return 0;
 }
 
@@ -149,10 +149,10 @@ static bool forwards_first(const struct pd_schedule *schedule, int s)
 /* Returns by how many spans the forward of n is ahead of the last stage's backward. */
 static int64_t ahead(const struct pd_schedule *schedule, int s, int64_t n)
 {
-	int64_t lead = (n < schedule->admitted ? schedule->first[s] : schedule->warmup[s]) *
+	int64_t lead = (n < schedule->admitted ? schedule->startup[s] : schedule->warmup[s]) *
 		       pd_pattern_replicas(schedule, s);
 
-	return lead - (forwards_first(schedule, s) ? 0 : schedule->behind[s]);
+	return lead - (forwards_first(schedule, s) ? 0 : schedule->backwards_behind[s]);
 }
 
 static int64_t tick(const struct pd_schedule *schedule, enum pd_compute what, int s, int64_t n)
@@ -161,7 +161,7 @@ static int64_t tick(const struct pd_schedule *schedule, enum pd_compute what, in
 		return (n - ahead(schedule, s, n)) * schedule->span + 16 * s + 4;
 	if (what == PD_COMPUTE_WEIGHTS)
 		n += late(schedule, s);
-	return (n + schedule->behind[s]) * schedule->span + 16 * (2 * (int64_t)schedule->stage_count - 1 - s) +
+	return (n + schedule->backwards_behind[s]) * schedule->span + 16 * (2 * (int64_t)schedule->stage_count - 1 - s) +
 	       (what == PD_COMPUTE_WEIGHTS ? 12 : 8);
 }
 
@@ -173,7 +173,7 @@ static int64_t outboxes(const struct pd_schedule *schedule, const struct pd_link
 {
 	int s = link->from, t = link->to;
 	int64_t r = pd_pattern_replicas(schedule, s), far = pd_pattern_replicas(schedule, t);
-	int64_t spans = ahead(schedule, s, 0) + schedule->behind[t] + late(schedule, t) + 1 -
+	int64_t spans = ahead(schedule, s, 0) + schedule->backwards_behind[t] + late(schedule, t) + 1 -
 			pd_schedule_inboxes(schedule, t, false) * far;
 
 	return spans > 0 ? (spans + r - 1) / r : 1;
@@ -181,7 +181,7 @@ static int64_t outboxes(const struct pd_schedule *schedule, const struct pd_link
 
 static int64_t defer(const struct pd_schedule *schedule, int s, int replica, int64_t u)
 {
-	return ((u + 1) * schedule->group[s] + replica + schedule->behind[s]) * schedule->span + 16 * s + 5;
+	return ((u + 1) * schedule->group[s] + replica + schedule->backwards_behind[s]) * schedule->span + 16 * s + 5;
 }
 
 const struct pd_pattern pd_pattern_1F1B = {

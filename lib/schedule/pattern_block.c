@@ -110,7 +110,7 @@ static int shape_open(struct pd_schedule *schedule, void (*make)(int positions, 
 		schedule->slots[s] = pd_count_in_flight(schedule, s, enough);
 		schedule->kept[s] = pd_count_kept(schedule, s, enough);
 		schedule->pool[s] = pool_of(schedule, s);
-		schedule->warmup[s] = schedule->first[s] = schedule->slots[s] - 1;
+		schedule->warmup[s] = schedule->startup[s] = schedule->slots[s] - 1;
 		if (schedule->agrees)
 			schedule->delay[s] = late;
 	}

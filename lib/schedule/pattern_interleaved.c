@@ -60,7 +60,7 @@ static int shape(struct pd_schedule *schedule, struct pd_error *err)
 
 		schedule->slots[s] = pd_count_in_flight(schedule, s, local < ENOUGH * g ? local : ENOUGH * g);
 		schedule->pool[s] = (int)(ahead < local * v ? ahead : local * v);
-		schedule->warmup[s] = schedule->first[s] = schedule->slots[s] - 1;
+		schedule->warmup[s] = schedule->startup[s] = schedule->slots[s] - 1;
 	}
 	return 0;
 }

@@ -25,7 +25,7 @@ static void set_behind(struct pd_schedule *schedule)
 	const struct pd_stage *stages = schedule->plan->stages;
 
 	for (int s = schedule->stage_count - 2; s >= 0; s--) {
-		schedule->behind[s] = schedule->behind[s + 1] + 1;
+		schedule->backwards_behind[s] = schedule->backwards_behind[s + 1] + 1;
 		schedule->forwards_behind[s] = schedule->forwards_behind[s + 1] +
 					       (stages[s].warmup > stages[s + 1].warmup);
 	}
@@ -37,7 +37,7 @@ static int shape(struct pd_schedule *schedule, struct pd_error *err)
 	schedule->round = pd_pattern_group(schedule);
 	if (pd_wiring_skips(schedule->wiring))
 		set_behind(schedule);
-	schedule->span *= 2 * schedule->plan->microbatches + 1 + schedule->behind[0] -
+	schedule->span *= 2 * schedule->plan->microbatches + 1 + schedule->backwards_behind[0] -
 			  schedule->forwards_behind[0];
 	return 0;
 }
@@ -52,7 +52,7 @@ static int64_t tick(const struct pd_schedule *schedule, enum pd_compute what, in
 		t--;
 	}
 	return what != PD_COMPUTE_FORWARD
-		? t * schedule->span + (k + most + schedule->behind[s]) * 32 * stages +
+		? t * schedule->span + (k + most + schedule->backwards_behind[s]) * 32 * stages +
 		  16 * (2 * stages - 1 - s) + 8
 		: (t - schedule->plan->stages[s].warmup) * schedule->span +
 		  (k + schedule->forwards_behind[s]) * 32 * stages + 16 * s + 4;

@@ -126,7 +126,7 @@ static int shape(struct pd_schedule *schedule, struct pd_error *err)
 		schedule->slots[s] = (int)(held < m ? held : m);
 		schedule->pool[s] = 2 * (int)p;
 		schedule->kept[s] = (int)(s < p ? q + 1 : q > 0 ? q : 1);
-		schedule->warmup[s] = schedule->first[s] = schedule->slots[s] - 1;
+		schedule->warmup[s] = schedule->startup[s] = schedule->slots[s] - 1;
 	}
 	return 0;
 }

@@ -28,7 +28,7 @@ const char pd_op_kind_letter[] = {
 
 int pd_schedule_in_flight(const struct pd_schedule *schedule, int stage, bool evaluate)
 {
-	return evaluate ? schedule->evaluated[stage] : schedule->slots[stage];
+	return evaluate ? schedule->evaluation_slots[stage] : schedule->slots[stage];
 }
 
 int pd_schedule_slots(const struct pd_schedule *schedule, int stage, bool evaluate)
@@ -85,7 +85,7 @@ static int64_t live_after(int64_t u, int64_t g, int64_t e, int64_t x, int64_t w)
 static int stashed_versions(const struct pd_schedule *schedule, int stage)
 {
 	int64_t r = schedule->plan->stages[stage].replicas, g = schedule->group[stage] / r;
-	int64_t x = schedule->first[stage], w = schedule->warmup[stage];
+	int64_t x = schedule->startup[stage], w = schedule->warmup[stage];
 	int64_t most = (w + g - 1) / g + 1;
 
 	/* Some replicas have one more of the first microbatches than others. */
@@ -141,7 +141,7 @@ bool pd_schedule_defers(const struct pd_schedule *schedule, int stage)
 
 	return plan->weights == PD_WEIGHTS_2BW && schedule->pattern->defer && !schedule->agrees && r > 1 &&
 	       schedule->warmup[stage] * r < schedule->group[stage] &&
-	       schedule->first[stage] * r < schedule->group[stage];
+	       schedule->startup[stage] * r < schedule->group[stage];
 }
 
 bool pd_schedule_sums_serially(const struct pd_schedule *schedule, int stage)
@@ -195,7 +195,7 @@ bool pd_schedule_reads(const struct pd_schedule *schedule, int stage, int64_t at
 		       int64_t version)
 {
 	bool skips = schedule->plan->weights == PD_WEIGHTS_STASH &&
-		     schedule->first[stage] != schedule->warmup[stage];
+		     schedule->startup[stage] != schedule->warmup[stage];
 	int64_t read = at_least(pd_tick_version(schedule, stage, at, false), floor);
 
 	for (int64_t n = at; skips && read < version; n++)
@@ -268,16 +268,16 @@ static struct pd_schedule *placed(const struct pd_plan *plan)
 	for (int s = 0; s < plan->stage_count; s++)
 		schedule->buckets[s] = pd_plan_bucket_count(plan, s);
 	schedule->warmup = pd_calloc(n, sizeof(*schedule->warmup));
-	schedule->first = pd_calloc(n, sizeof(*schedule->first));
-	schedule->behind = pd_calloc(n, sizeof(*schedule->behind));
+	schedule->startup = pd_calloc(n, sizeof(*schedule->startup));
+	schedule->backwards_behind = pd_calloc(n, sizeof(*schedule->backwards_behind));
 	schedule->forwards_behind = pd_calloc(n, sizeof(*schedule->forwards_behind));
 	schedule->slots = pd_calloc(n, sizeof(*schedule->slots));
 	schedule->kept = pd_calloc(n, sizeof(*schedule->kept));
 	schedule->outboxes = pd_calloc(n, sizeof(*schedule->outboxes));
 	schedule->pool = pd_calloc(n, sizeof(*schedule->pool));
-	schedule->evaluated = pd_calloc(n, sizeof(*schedule->evaluated));
-	schedule->leads = pd_calloc(n, sizeof(*schedule->leads));
-	schedule->lingers = pd_calloc(n, sizeof(*schedule->lingers));
+	schedule->evaluation_slots = pd_calloc(n, sizeof(*schedule->evaluation_slots));
+	schedule->evaluation_leads = pd_calloc(n, sizeof(*schedule->evaluation_leads));
+	schedule->evaluation_lingers = pd_calloc(n, sizeof(*schedule->evaluation_lingers));
 	schedule->delay = pd_calloc(n, sizeof(*schedule->delay));
 	schedule->wiring = pd_wiring_new(plan);
 	return schedule;
@@ -323,16 +323,16 @@ void pd_schedule_free(struct pd_schedule *schedule)
 	free(schedule->group);
 	free(schedule->buckets);
 	free(schedule->warmup);
-	free(schedule->first);
-	free(schedule->behind);
+	free(schedule->startup);
+	free(schedule->backwards_behind);
 	free(schedule->forwards_behind);
 	free(schedule->slots);
 	free(schedule->kept);
 	free(schedule->outboxes);
 	free(schedule->pool);
-	free(schedule->evaluated);
-	free(schedule->leads);
-	free(schedule->lingers);
+	free(schedule->evaluation_slots);
+	free(schedule->evaluation_leads);
+	free(schedule->evaluation_lingers);
 	free(schedule->delay);
 	free(schedule);
 }

@@ -94,20 +94,20 @@ struct pd_schedule {
 	int64_t *group;                 /* microbatches per update */
 	int *buckets;                   /* pd_plan_bucket_count */
 	int *warmup;                    /* forwards of a replica ahead of its backwards */
-	int *first;                     /* the same for microbatches below `admitted`
+	int *startup;                   /* the same for microbatches below `admitted`
 					   (pd_plan_first) */
 	int64_t admitted;
-	int64_t *behind;                /* microbatches by which backwards are behind the last
+	int64_t *backwards_behind;      /* microbatches by which backwards are behind the last
 					   stage's (tick.c); 0 where nothing skips stages */
 	int64_t *forwards_behind;       /* the same of forwards, with nF1B */
 	struct pd_slot_table *table;    /* of kinds whose slots are in one; or NULL */
 	int *slots;                     /* most microbatches in flight at a replica */
 	int *kept;                      /* the most between backward and the gradients of weights */
 	int *pool;                      /* slots that all stages of its rank need together; 0: they are alone */
-	int *evaluated;                 /* microbatches in flight in an evaluation */
-	int64_t *leads;                 /* in an evaluation: spans by which forwards are ahead of the
+	int *evaluation_slots;          /* microbatches in flight in an evaluation */
+	int64_t *evaluation_leads;      /* in an evaluation: spans by which forwards are ahead of the
 					   last stage's (tick.c) */
-	int64_t *lingers;               /* in an evaluation: ticks from a forward until its inbox is
+	int64_t *evaluation_lingers;    /* in an evaluation: ticks from a forward until its inbox is
 					   free, since what it makes is only listed then */
 	int *outboxes;                  /* pd_schedule_outboxes */
 	int64_t *delay;                 /* microbatches between an agree and its step */

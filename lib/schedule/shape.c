@@ -67,7 +67,7 @@ static int set_groups(struct pd_schedule *schedule, struct pd_error *err)
 static int set_warmups(struct pd_schedule *schedule, struct pd_error *err)
 {
 	const struct pd_plan *plan = schedule->plan;
-	int *first = schedule->first;
+	int *first = schedule->startup;
 
 	pd_plan_first(plan, first);
 	for (int s = 0; s < plan->stage_count; s++) {
@@ -149,7 +149,7 @@ static void set_agree(struct pd_schedule *schedule)
 		int64_t ahead = pd_pattern_lead(schedule, 0) - pd_pattern_lead(schedule, s);
 
 		/* The agree itself is later, by as much as the first stage is behind this one. */
-		ahead = (ahead < most ? ahead : most) - (schedule->behind[0] - schedule->behind[s]);
+		ahead = (ahead < most ? ahead : most) - (schedule->backwards_behind[0] - schedule->backwards_behind[s]);
 		if (schedule->plan->weights == PD_WEIGHTS_2BW && ahead > 0 && schedule->chunks == 1)
 			schedule->delay[s] = ahead;
 		if (pd_tick_of_allreduce(schedule, s, 0) >

@@ -89,7 +89,7 @@ int pd_slot_table_shape(struct pd_schedule *schedule, const struct pd_order *ord
 	for (int s = 0; s < schedule->stage_count; s++) {
 		schedule->slots[s] = pd_count_in_flight(schedule, s, count);
 		schedule->kept[s] = pd_count_kept(schedule, s, count);
-		schedule->warmup[s] = schedule->first[s] = schedule->slots[s] - 1;
+		schedule->warmup[s] = schedule->startup[s] = schedule->slots[s] - 1;
 	}
 	set_pools(schedule, order);
 	return 0;

@@ -98,7 +98,7 @@
  */
 static int64_t lead_at(const struct pd_schedule *schedule, int s, int64_t n)
 {
-	return (n < schedule->admitted ? schedule->first[s] : schedule->warmup[s]) *
+	return (n < schedule->admitted ? schedule->startup[s] : schedule->warmup[s]) *
 	       pd_pattern_replicas(schedule, s);
 }
 
@@ -125,7 +125,7 @@ static int64_t tick_of(const struct pd_schedule *schedule, enum pd_compute what,
 
 int64_t pd_tick_of_forward(const struct pd_schedule *schedule, bool evaluate, int s, int64_t n)
 {
-	return evaluate ? (n - schedule->leads[s]) * 32 * schedule->stage_count + 16 * s + 4
+	return evaluate ? (n - schedule->evaluation_leads[s]) * 32 * schedule->stage_count + 16 * s + 4
 			: tick_of(schedule, PD_COMPUTE_FORWARD, s, n);
 }
 
@@ -150,7 +150,7 @@ int64_t pd_tick_of_inbox(const struct pd_schedule *schedule, bool evaluate, int 
 
 	n -= pd_schedule_inboxes(schedule, s, evaluate) * pd_pattern_replicas(schedule, s);
 	if (evaluate)
-		return pd_tick_of_forward(schedule, true, s, n) + schedule->lingers[s];
+		return pd_tick_of_forward(schedule, true, s, n) + schedule->evaluation_lingers[s];
 	if (n < 0 && schedule->pattern->unused) {
 		first = schedule->pattern->unused(schedule, s, n);
 		return first < forward - 2 * PD_SLOT_TICKS ? first : forward - 2 * PD_SLOT_TICKS;

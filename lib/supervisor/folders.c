@@ -77,7 +77,7 @@ static int find_keepers(struct supervisor *s, struct pd_error *err)
 			return -1;
 		s->ranks[r].keeper = (int)pd_member_int(answer, "keeper");
 		s->keepers += supervisor_keeps(s, r);
-		if (highest >= 0 && !job->awaits && supervisor_keeps(s, r))
+		if (highest >= 0 && !job->asks_ranks && supervisor_keeps(s, r))
 			status = pd_error_input(err, "%s on host %s holds checkpoints, the newest of step"
 						" %" PRId64 ": --resume goes on from them, or give "
 						"another directory", job->checkpoint, host_of(s, r),
@@ -414,10 +414,10 @@ int supervisor_find_folders(struct supervisor *s, struct pd_error *err)
 		return 0;
 	if (find_keepers(s, err) < 0)
 		return -1;
-	job->apart = s->keepers > 0;
-	if (!job->awaits)
+	job->own_folders = s->keepers > 0;
+	if (!job->asks_ranks)
 		return 0;
-	if ((job->apart || job->gather ? resume_apart(s, err) : pd_job_resume(job, err)) < 0)
+	if ((job->own_folders || job->gather ? resume_apart(s, err) : pd_job_resume(job, err)) < 0)
 		return -1;
 	s->last_checkpoint = job->resume_step;
 	return 0;

@@ -75,7 +75,7 @@ static void add_file(const struct supervisor *s, int stage, int replica,
 
 	info->files = pd_regrow(info->files, (size_t)info->file_count + 1, sizeof(*info->files));
 	info->files[info->file_count++] = (struct pd_checkpoint_file){
-		.stage = stage, .replica = replica, .elsewhere = s->ranks[rank].keeper != 0,
+		.stage = stage, .replica = replica, .in_other_folder = s->ranks[rank].keeper != 0,
 	};
 }
 

@@ -244,7 +244,7 @@ static inline float *worker_norms(const struct chunk *c)
 	return c->chunk_table;
 }
 
-static inline int64_t worker_chunks(const struct pd_worker *w, const struct chunk *c)
+static inline int64_t worker_sparse_chunks(const struct pd_worker *w, const struct chunk *c)
 {
 	return c->chunk_table ? pd_plan_chunks(w->config.schedule->plan, (int64_t)(
 			c->sizes->full_bytes / sizeof(float))) : 0;
@@ -252,7 +252,7 @@ static inline int64_t worker_chunks(const struct pd_worker *w, const struct chun
 
 static inline int32_t *worker_places(const struct pd_worker *w, const struct chunk *c)
 {
-	return c->chunk_table ? (int32_t *)(worker_norms(c) + worker_chunks(w, c)) : NULL;
+	return c->chunk_table ? (int32_t *)(worker_norms(c) + worker_sparse_chunks(w, c)) : NULL;
 }
 
 /* Returns the scale behind a version of the weights, if the ranks agree on updates. */

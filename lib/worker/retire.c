@@ -29,7 +29,7 @@ static int64_t bytes_of(struct pd_worker *w, const struct pd_op *op)
 	if (op->link >= 0)
 		return w->config.schedule->wiring->links[op->link].bytes;
 	if (op->kind == PD_OP_norms)
-		return worker_chunks(w, worker_chunk(w, op->stage)) * (int64_t)sizeof(float);
+		return worker_sparse_chunks(w, worker_chunk(w, op->stage)) * (int64_t)sizeof(float);
 	if (op->kind != PD_OP_allreduce)
 		return 0;
 	return worker_chunk(w, op->stage)->residual

@@ -187,7 +187,7 @@ int worker_issue_step(struct pd_worker *w, struct chunk *c, const struct pd_op *
 
 int64_t pd_worker_norm_count(const struct pd_worker *w, int i)
 {
-	return worker_chunks(w, &w->chunks[i]);
+	return worker_sparse_chunks(w, &w->chunks[i]);
 }
 
 int pd_worker_norms_get(struct pd_worker *w, int i, float *norms, struct pd_error *err)

@@ -68,7 +68,7 @@ static int open_reductions(struct pd_worker *w, struct chunk *c, struct pd_error
 			     &bucket->reduction) < 0)
 			return -1;
 	}
-	config.floats = (size_t)worker_chunks(w, c);
+	config.floats = (size_t)worker_sparse_chunks(w, c);
 	config.rounding = pd_dtype_gradients(PD_F32, 1, false);
 	return !pd_plan_is_sparse(plan, c->index) ? 0
 		: open_one(w, pd_reduction_open(plan->reducer, &config, err), &c->norm_sum);

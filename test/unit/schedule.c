@@ -183,7 +183,7 @@ static int64_t rule(const struct pd_plan *plan, int s, int64_t b, bool backward,
 static bool arrived(const struct pd_schedule *schedule, int s, int64_t gradients, int64_t backwards)
 {
 	int64_t each = schedule->wiring->out_count[s];
-	int64_t more = schedule->pattern->crowds ? 2 * each : schedule->behind[0] > 0 ? each : 0;
+	int64_t more = schedule->pattern->crowds ? 2 * each : schedule->backwards_behind[0] > 0 ? each : 0;
 
 	return gradients >= each * backwards && gradients <= each * backwards + more;
 }

@@ -319,8 +319,8 @@ static void check_eager_plan(struct pd_plan *plan, const char *name)
 	}
 	admitted = pd_plan_admitted(plan);
 	for (int s = 0; s < plan->stage_count; s++)
-		most = schedules[1]->first[s] - plan->stages[s].warmup > most
-			? schedules[1]->first[s] - plan->stages[s].warmup : most;
+		most = schedules[1]->startup[s] - plan->stages[s].warmup > most
+			? schedules[1]->startup[s] - plan->stages[s].warmup : most;
 	for (int r = 0; r < plan->rank_count; r++)
 		same = same && same_from(&lists[0]->ranks[r], &lists[1]->ranks[r], admitted);
 	ok(same, "%s, %d at a time: the same steady state after %d more forwards at first", name,

@@ -38,7 +38,7 @@ struct pd_fewest {
 	const int64_t *ns;              /* per point: what all stages before it do, of which a device
 					   does t at most; NULL: no such time */
 	pd_fewest_stage stage;
-	pd_fewest_look look;            /* instead of stage: pd_fewest_each() alone is called then */
+	pd_fewest_look look;            /* called for each stage in place of `stage`: by pd_fewest_each() alone */
 	const void *context;
 	struct pd_effort *effort;       /* when it is spent no stage is looked at; NULL: no end */
 	int *devices, *next;            /* F and the v that gives it, by point; or PD_FEWEST_NONE */

@@ -73,7 +73,7 @@ struct line_search {
 	int u;                          /* the point where stages begin */
 	int64_t traffic_bytes;          /* of the stage that is being put there */
 	int room;                       /* devices that the layers before u leave, at most */
-	int64_t roomy;                  /* a warm-up with which any stage fits; -1: none */
+	int64_t roomy_warmup;           /* a warm-up with which any stage fits; -1: none */
 	const struct pd_map *map;
 	struct node *of[2], *nodes;     /* one of these two: the current plans, by point */
 	const struct node *found;       /* the other: the plans found last; or NULL */
@@ -172,12 +172,12 @@ static __int128 bytes_of(const struct line_search *search, int v, int m, int64_t
 	return (__int128)more * parameters + pd_points_memory(points, search->u, v, m, (int)warmup);
 }
 
-static bool fits(const struct line_search *search, int v, const struct pd_span *own, int64_t warmup, bool again)
+static bool fits(const struct line_search *search, int v, const struct pd_span *own, int64_t warmup, bool recomputes)
 {
-	if (warmup <= search->roomy)
+	if (warmup <= search->roomy_warmup)
 		return true;
 	return bytes_of(search, v, own->end - own->begin, warmup) -
-	       (again ? pd_points_saved(search->points, search->u, v, (int)warmup) : 0) <=
+	       (recomputes ? pd_points_saved(search->points, search->u, v, (int)warmup) : 0) <=
 	       limit_on(search, own);
 }
 
@@ -210,8 +210,8 @@ struct try {
 	const struct node *rest;
 	struct pd_span own, next;
 	int64_t compute, reduce;
-	double piece;                   /* of its gradients as they travel, for each replica */
-	bool again;                     /* it recomputes */
+	double gradient_bytes;          /* of its gradients as they travel, for each replica */
+	bool recomputes;                /* it recomputes */
 };
 
 /* Sets its warm-up and its way in *node_p. */
@@ -248,7 +248,7 @@ static enum answer stage_holds(const struct line_search *search, int v, const st
 	int m = try->own.end - try->own.begin;
 	int64_t group = line->group ? line->group : m;
 	struct pd_span_load load = { &try->own, v == points->last ? NULL : &try->next,
-				     search->traffic_bytes, points->cut_bytes[v], try->piece,
+				     search->traffic_bytes, points->cut_bytes[v], try->gradient_bytes,
 				     (double)group };
 
 	if (group == m && try->compute + try->reduce > (__int128)m * time)
@@ -260,7 +260,7 @@ static enum answer stage_holds(const struct line_search *search, int v, const st
 	    !fits(search, v, &try->own, 0, false) ||
 	    !pd_map_holds(search->map, &load, try->rest->load_ns, (double)time, node_p->load_ns))
 		return NO;
-	if (!fits(search, v, &try->own, node_p->lead / m, try->again))
+	if (!fits(search, v, &try->own, node_p->lead / m, try->recomputes))
 		return TOO_LARGE;
 	node_p->devices = try->own.end;
 	node_p->next = v;
@@ -273,14 +273,14 @@ static bool holds(const struct line_search *search, int v, const struct try *try
 		  struct node *node_p)
 {
 	enum answer once = stage_holds(search, v, try, time, node_p);
-	struct try again = *try;
+	struct try recomputed = *try;
 	int m = try->own.end - try->own.begin;
 
 	if (once != TOO_LARGE || !search->line->recompute)
 		return once == YES;
-	again.again = true;
-	again.compute += again_ns(search, v, &try->own, node_p->lead / m);
-	return stage_holds(search, v, &again, time, node_p) == YES;
+	recomputed.recomputes = true;
+	recomputed.compute += again_ns(search, v, &try->own, node_p->lead / m);
+	return stage_holds(search, v, &recomputed, time, node_p) == YES;
 }
 
 /* Returns the least number of replicas, at least m, that a stage may have; NONE if there is none. */
@@ -306,12 +306,12 @@ static int64_t enough(const struct line_search *search, int v, int64_t m, int64_
 		if (m > most)
 			return m;
 		try->reduce = 0;
-		try->piece = m > 1 ? (double)bytes / (double)m * search->line->wire : 0;
+		try->gradient_bytes = m > 1 ? (double)bytes / (double)m * search->line->wire : 0;
 		try->own.end = try->own.begin + (int)m;
 		if (search->line->kinds)
 			try->compute = compute_on(search, &try->own, v);
 		if (m > 1)
-			try->reduce = pd_map_reduce_ns(search->map, &try->own, try->piece);
+			try->reduce = pd_map_reduce_ns(search->map, &try->own, try->gradient_bytes);
 		if (m == 1 || search->line->group ||
 		    try->compute + try->reduce <= pd_times(m, time))
 			return m;
@@ -450,7 +450,7 @@ static struct line_search *search_new(const struct pd_line *line)
 
 	search->line = line;
 	search->points = line->points;
-	search->roomy = roomy_warmup(line);
+	search->roomy_warmup = roomy_warmup(line);
 	search->map = line->map;
 	for (int i = 0; i < 2; i++)
 		search->of[i] = pd_calloc((size_t)line->points->last + 1, sizeof(*search->nodes));
