@@ -19,7 +19,7 @@ static int64_t stashed(const struct rank_walk *w, int s, int64_t b)
 	const struct pd_plan *plan = w->lists->plan;
 	int64_t group = check_group_of(plan, s), r = plan->stages[s].replicas, u;
 	int64_t warmup = pd_schedule_has(plan->schedule, PD_FACT_ALONE) ? 0
-		: b < pd_plan_admitted(plan) ? w->fault->first[s] : plan->stages[s].warmup;
+		: b < pd_plan_admitted(plan) ? w->fault->startup[s] : plan->stages[s].warmup;
 
 	if (pd_schedule_has(plan->schedule, PD_FACT_MINIBATCHES))
 		u = b / group - warmup;

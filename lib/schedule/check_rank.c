@@ -257,7 +257,7 @@ static void set_limit(struct rank_walk *w)
 	for (int p = 0; p < w->part_count; p++) {
 		const struct stage_walk *part = &w->parts[p];
 		const struct pd_stage_price *price = pd_price_on(w->prices, part->s, w->rank);
-		int startup = w->fault->first[part->s];
+		int startup = w->fault->startup[part->s];
 		__int128 priced = (__int128)price->fixed_bytes + (__int128)startup *
 			(price->weights_bytes + price->slot_bytes) + price->slot_bytes +
 			((__int128)startup + 2) *
