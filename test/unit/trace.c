@@ -19,15 +19,15 @@ static struct pd_plan *small_plan(void)
 }
 
 static const struct pd_record records[] = {
-	{ { PD_OP_forward, false, false, 0, 0, 0, -1, -1, 0, 0, -1 }, 5, 9, 0 },
-	{ { PD_OP_send_activation, false, false, 0, 0, 0, 2, 0, 0, -1, 17 }, 9, 12, 100 },
-	{ { PD_OP_recv_activation, false, false, 0, 2, 1, 0, 0, 0, -1, 17 }, 9, 12, 100 },
-	{ { PD_OP_forward, true, false, 0, 2, 1, -1, -1, 0, 3, -1 }, 12, 14, 0 },
-	{ { PD_OP_send_activation, false, false, 0, 2, 1, 3, 1, 0, -1, 18 }, 14, 15, 300 },
-	{ { PD_OP_recv_gradient, false, false, 0, 2, 1, 3, 1, 0, -1, 19 }, 20, 22, 300 },
-	{ { PD_OP_send_gradient, false, false, 0, 3, 2, 2, 1, 0, -1, 19 }, 20, 22, 300 },
-	{ { PD_OP_allreduce, false, false, 0, 1, 0, -1, -1, 1, -1, 21 }, 30, 31, 1000 },
-	{ { PD_OP_step, false, false, 0, 1, 0, -1, -1, 1, 2, -1 }, 31, PD_MAX_TIME_NS, 0 },
+	{ { PD_OP_forward, false, false, false, 0, 0, 0, -1, -1, 0, 0, -1 }, 5, 9, 0 },
+	{ { PD_OP_send_activation, false, false, false, 0, 0, 0, 2, 0, 0, -1, 17 }, 9, 12, 100 },
+	{ { PD_OP_recv_activation, false, false, false, 0, 2, 1, 0, 0, 0, -1, 17 }, 9, 12, 100 },
+	{ { PD_OP_forward, true, false, false, 0, 2, 1, -1, -1, 0, 3, -1 }, 12, 14, 0 },
+	{ { PD_OP_send_activation, false, false, false, 0, 2, 1, 3, 1, 0, -1, 18 }, 14, 15, 300 },
+	{ { PD_OP_recv_gradient, false, false, false, 0, 2, 1, 3, 1, 0, -1, 19 }, 20, 22, 300 },
+	{ { PD_OP_send_gradient, false, false, false, 0, 3, 2, 2, 1, 0, -1, 19 }, 20, 22, 300 },
+	{ { PD_OP_allreduce, false, false, false, 0, 1, 0, -1, -1, 1, -1, 21 }, 30, 31, 1000 },
+	{ { PD_OP_step, false, false, false, 0, 1, 0, -1, -1, 1, 2, -1 }, 31, PD_MAX_TIME_NS, 0 },
 };
 
 static char *write_file(const char *text)
