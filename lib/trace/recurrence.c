@@ -65,7 +65,8 @@ static bool same(const struct pd_recurrence *recurrence, int64_t before)
 	return false;
 }
 
-bool pd_recurrence_turn(struct pd_recurrence *recurrence, int64_t now_ns, double *period_ns_p)
+/* Ends a turn; returns true if everything repeats from now on. */
+static bool end_turn(struct pd_recurrence *recurrence, int64_t now_ns, double *period_ns_p)
 {
 	int64_t last = recurrence->count;
 
@@ -90,5 +91,13 @@ bool pd_recurrence_turn(struct pd_recurrence *recurrence, int64_t now_ns, double
 				       (double)((last - before) * recurrence->turn);
 			return true;
 		}
+	return false;
+}
+
+bool pd_recurrence_found(struct pd_recurrence *recurrence, int64_t n, int64_t now_ns, double *period_ns_p)
+{
+	while (recurrence->turn > 0 && n >= (recurrence->count + 1) * recurrence->turn)
+		if (end_turn(recurrence, now_ns, period_ns_p))
+			return true;
 	return false;
 }

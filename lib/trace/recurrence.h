@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finds out whether a pipeline in virtual time returns to an earlier state.
+ * Finds out whether a pipeline in virtual time returns to an earlier state.  (Of a run nobody can know that:
+ * steady.h measures how long a minibatch takes by what was recorded.)
  *
  * Operations are recorded turn by turn (lib/trace/steady: after a turn all stages begin with their
  * first replica and a new update).  Times count from the beginning of the turn, and minibatches
@@ -23,7 +24,7 @@
 #include <stdint.h>
 
 struct pd_recurrence {
-	int64_t turn;                   /* minibatches */
+	int64_t turn;                   /* minibatches; 0: there are none, and nothing is said to repeat */
 	int64_t count, room;            /* turns that have ended */
 	struct pd_recurrence_turn {
 		uint64_t mark;          /* hash of all that happened; two different turns have the
@@ -45,7 +46,8 @@ void pd_recurrence_note(struct pd_recurrence *recurrence, const struct pd_record
 void pd_recurrence_add(struct pd_recurrence *recurrence, uint64_t number, int64_t longest_ns);
 
 /*
- * Ends a turn with what was recorded last.  Returns true if everything repeats from now on;
- * *period_ns_p is then the exact time per minibatch.  If period_ns_p is NULL, it is not asked.
+ * Says that n minibatches have come back so far, with what was recorded last, and ends the turns that are
+ * over with them.  Returns true if everything repeats from now on; *period_ns_p is then the exact time per
+ * minibatch.  If period_ns_p is NULL, it is not asked.
  */
-bool pd_recurrence_turn(struct pd_recurrence *recurrence, int64_t now_ns, double *period_ns_p);
+bool pd_recurrence_found(struct pd_recurrence *recurrence, int64_t n, int64_t now_ns, double *period_ns_p);

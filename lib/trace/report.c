@@ -295,8 +295,7 @@ struct pd_report *pd_report_new(const struct pd_timeline *timeline)
 	report->timeline = timeline;
 	report->begin_ns = timeline->begin_ns;
 	report->end_ns = timeline->end_ns;
-	report->has_steady = pd_trace_steady(timeline->trace, &report->steady)
-			     && report->steady.end_ns > report->steady.begin_ns;
+	report->has_steady = pd_trace_steady(timeline->trace, &report->steady);
 	if (report->has_steady) {
 		report->begin_ns = report->steady.begin_ns;
 		report->end_ns = report->steady.end_ns;

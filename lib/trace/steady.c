@@ -2,6 +2,7 @@
 #include "trace/steady.h"
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/sort.h"
 
 #include <stdlib.h>
@@ -90,42 +91,32 @@ bool pd_steady_shows_updates(const struct pd_plan *plan)
 	return plan->microbatches <= longest_turn(plan);
 }
 
-/*
- * Sets the minibatches in flight, and those after which all stages begin again with their first
- * replica and a new update (1 if there are too many to be of use).
- */
-static void pipeline_of(const struct pd_plan *plan, int64_t *in_flight_p, int64_t *turn_p)
+int64_t pd_steady_in_flight(const struct pd_plan *plan)
 {
-	int64_t turn, longest = longest_turn(plan);
+	int64_t most = pd_steady_shows_updates(plan) ? plan->microbatches : 1;
+	int64_t each = pd_schedule_has(plan->schedule, PD_FACT_MINIBATCHES) ? plan->microbatches : 1;
 
-	*in_flight_p = pd_steady_shows_updates(plan) ? plan->microbatches : 1;
-	for (int s = 0; s < plan->stage_count; s++) {
-		int64_t r = plan->stages[s].replicas;
-		int64_t here = ((int64_t)plan->stages[s].warmup + 1) * r;
+	for (int s = 0; s < plan->stage_count; s++)
+		most = pd_max(most, ((int64_t)plan->stages[s].warmup + 1) * plan->stages[s].replicas * each);
+	return most;
+}
 
-		if (pd_schedule_has(plan->schedule, PD_FACT_MINIBATCHES))
-			here *= plan->microbatches;
-		if (here > *in_flight_p)
-			*in_flight_p = here;
-	}
-	if (*in_flight_p > longest)
-		longest = *in_flight_p;
-	turn = plan->microbatches <= longest ? plan->microbatches : 1;
-	for (int s = 0; s < plan->stage_count && turn <= longest; s++) {
-		int64_t r = plan->stages[s].replicas;
+int64_t pd_steady_turn(const struct pd_plan *plan)
+{
+	int64_t longest = pd_max(longest_turn(plan), pd_steady_in_flight(plan));
+	int64_t turn = plan->microbatches <= longest ? plan->microbatches : 1;
 
-		turn *= r / pd_gcd(turn, r);
-	}
-	*turn_p = turn <= longest ? turn : 1;
+	for (int s = 0; s < plan->stage_count; s++)
+		turn = pd_lcm(turn, plan->stages[s].replicas, longest);
+	return turn > 0 ? turn : 1;
 }
 
 int64_t pd_steady_microbatches(const struct pd_plan *plan)
 {
-	int64_t in_flight, turn;
+	int64_t turn = pd_steady_turn(plan);
 
-	pipeline_of(plan, &in_flight, &turn);
 	/* A longer turn is no longer than what is in flight; three of these follow the start-up. */
-	return 8 * in_flight + 48 + (turn <= longest_turn(plan) ? 8 * (turn - 1) : 0);
+	return 8 * pd_steady_in_flight(plan) + 48 + (turn <= longest_turn(plan) ? 8 * (turn - 1) : 0);
 }
 
 int64_t pd_steady_minibatches(const struct pd_plan *plan)
@@ -135,32 +126,14 @@ int64_t pd_steady_minibatches(const struct pd_plan *plan)
 	return n / plan->microbatches + (n % plan->microbatches != 0);
 }
 
-int64_t pd_steady_turn(const struct pd_plan *plan)
-{
-	int64_t in_flight, turn;
-
-	pipeline_of(plan, &in_flight, &turn);
-	return turn;
-}
-
-int64_t pd_steady_in_flight(const struct pd_plan *plan)
-{
-	int64_t in_flight, turn;
-
-	pipeline_of(plan, &in_flight, &turn);
-	return in_flight;
-}
-
 bool pd_steady_of(const struct pd_plan *plan, const int64_t *ends, size_t n, bool whole,
 		  struct pd_steady *out_p)
 {
-	int64_t in_flight, turn;
-	size_t skip, cycle, step, slowest;
+	int64_t in_flight = pd_steady_in_flight(plan), turn = pd_steady_turn(plan);
+	size_t skip, cycle, step = (size_t)turn, slowest;
 
 	if (n < 2)
 		return false;
-	pipeline_of(plan, &in_flight, &turn);
-	step = (size_t)turn;
 	if (whole && (int64_t)n >= in_flight + 2)
 		n -= (size_t)in_flight;
 	skip = n >= 4 ? n / 2 : 0;
@@ -221,6 +194,7 @@ bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
 	size_t count, end, longest = 0, found = 0;
 	struct back *list = backs_of(trace, &count);
 	struct pd_steady *steady = pd_calloc(count + 1, sizeof(*steady));
+	bool lasts;
 
 	for (size_t i = 0; i < count; i = end) {
 		end = stretch_end(trace, list, count, i);
@@ -232,11 +206,12 @@ bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
 			found += steady_of_stretch(trace, list + i, longest, &steady[found]);
 	}
 	qsort(steady, found, sizeof(*steady), by_period);
-	if (found > 0)
+	lasts = found > 0 && steady[(found - 1) / 2].period_ns > 0;
+	if (lasts)
 		*out_p = steady[(found - 1) / 2];
 	free(steady);
 	free(list);
-	return found > 0;
+	return lasts;
 }
 
 /* Returns the first microbatch that was trained; INT64_MAX: there is none. */

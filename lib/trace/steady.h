@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The steady state of a pipeline: how long one minibatch takes while others are before and
- * behind it.
+ * behind it, by what was recorded, of a run or in virtual time.  (recurrence.h says in virtual time that all
+ * goes on as before, and schedule/compact.h where a list of operations repeats itself.)
  *
  * e(b) is the time at which the input stage ends the last part of the backward of
  * minibatch b.  A stretch is a run of successive minibatches of one epoch, for the pipeline is
@@ -29,7 +30,10 @@ struct pd_steady {
 	double period_ns;               /* (end_ns - begin_ns) / (last - first) */
 };
 
-/* Returns false, and leaves *out_p alone, if fewer than two minibatches came back in a stretch. */
+/*
+ * Returns false, and leaves *out_p alone, if fewer than two minibatches came back in a stretch, or all at one
+ * time.
+ */
 bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p);
 
 /*

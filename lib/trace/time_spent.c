@@ -87,8 +87,7 @@ struct pd_time_spent *pd_time_spent_new(const struct pd_timeline *timeline)
 	spent->begin_ns = timeline->begin_ns;
 	spent->end_ns = timeline->end_ns;
 	spent->rank_count = timeline->rank_count;
-	spent->has_steady = pd_trace_steady(timeline->trace, &steady)
-			    && steady.end_ns > steady.begin_ns;
+	spent->has_steady = pd_trace_steady(timeline->trace, &steady);
 	if (spent->has_steady) {
 		spent->begin_ns = steady.begin_ns;
 		spent->end_ns = steady.end_ns;

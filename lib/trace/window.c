@@ -136,7 +136,7 @@ static void set_steady(const struct pd_outline *outline, int64_t length, int64_t
 	char time[32];
 
 	*out = (struct pd_window){ 0 };
-	if (!pd_trace_steady(outline->timeline->trace, &steady) || steady.end_ns <= steady.begin_ns)
+	if (!pd_trace_steady(outline->timeline->trace, &steady))
 		return;
 	part = set_cycles(outline, &steady, length, most, out) ? "" : "a part of the ";
 	if (steady.cycle)

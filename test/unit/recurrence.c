@@ -113,10 +113,8 @@ static void retired(void *context, const struct pd_record *record)
 	watch->ends[record->op.microbatch] = record->end_ns;
 	while (watch->known < watch->total && watch->ends[watch->known])
 		watch->known++;
-	while (!watch->said &&
-	       watch->known >= (watch->recurrence.count + 1) * watch->recurrence.turn)
-		if (pd_recurrence_turn(&watch->recurrence, record->end_ns, &watch->period_ns))
-			watch->said = watch->known;
+	if (!watch->said && pd_recurrence_found(&watch->recurrence, watch->known, record->end_ns, &watch->period_ns))
+		watch->said = watch->known;
 }
 
 static void test_plans(int plans)
@@ -176,7 +174,7 @@ static bool turn(struct pd_recurrence *recurrence, int64_t n, int64_t other_ns, 
 
 	pd_recurrence_note(recurrence, &other, 1);
 	pd_recurrence_note(recurrence, &back, 1);
-	return pd_recurrence_turn(recurrence, back.end_ns, period_p);
+	return pd_recurrence_found(recurrence, n + 1, back.end_ns, period_p);
 }
 
 /* Returns after how many turns a recurrence is found if the transfers take other_ns from the fifth turn
@@ -203,7 +201,7 @@ static int when_added(int64_t longest_ns, double *period_p)
 	pd_recurrence_init(&recurrence, 1);
 	for (int n = 0; n < 100 && !at; n++) {
 		pd_recurrence_add(&recurrence, n < 4 ? (uint64_t)n : 7, longest_ns);
-		if (pd_recurrence_turn(&recurrence, 10 * n + 10, period_p))
+		if (pd_recurrence_found(&recurrence, n + 1, 10 * n + 10, period_p))
 			at = n + 1;
 	}
 	pd_recurrence_release(&recurrence);
@@ -233,12 +231,14 @@ static void test_by_hand(void)
 	ok(period == 10, "are a period of three");
 	pd_recurrence_release(&recurrence);
 	pd_recurrence_init(&recurrence, 1);
-	for (int n = found = 0; n < 10; n++) {
-		found += turn(&recurrence, 3 * n, n, &period);
-		found += pd_recurrence_turn(&recurrence, 30 * n + 10, &period);
-		found += pd_recurrence_turn(&recurrence, 30 * n + 10, &period);
-	}
+	for (int n = found = 0; n < 10; n++)
+		found += turn(&recurrence, 3 * n + 2, n, &period);
 	is_int(found, 0, "turns that end with another one are no period of nothing");
+	pd_recurrence_release(&recurrence);
+	pd_recurrence_init(&recurrence, 0);
+	for (int n = found = 0; n < 100; n++)
+		found += turn(&recurrence, n, 8, &period);
+	is_int(found, 0, "where there are no turns nothing repeats itself");
 	pd_recurrence_release(&recurrence);
 }
 

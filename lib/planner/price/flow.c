@@ -199,15 +199,14 @@ static bool repeats(struct pd_flow *flow, int64_t k, double *period_ns_p)
 {
 	struct pd_recurrence *recurrence = &flow->recurrence;
 	int64_t end_ns = flow->backward_end[k], before = k - flow->in_flight - pd_max(recurrence->turn, 4);
+	bool asks;
 
 	pd_recurrence_add(recurrence, (uint64_t)(end_ns - recurrence->begin_ns),
 			  before < 0 ? PD_COST_MAX : end_ns - flow->backward_end[before]);
-	if ((k + 1) % recurrence->turn != 0)
-		return false;
-	if (k + 1 < flow->look)
-		return pd_recurrence_turn(recurrence, end_ns, NULL);
-	flow->look = k + 1 + flow->in_flight / 4;
-	return pd_recurrence_turn(recurrence, end_ns, period_ns_p);
+	asks = k + 1 >= flow->look && (k + 1) % recurrence->turn == 0;
+	if (asks)
+		flow->look = k + 1 + flow->in_flight / 4;
+	return pd_recurrence_found(recurrence, k + 1, end_ns, asks ? period_ns_p : NULL);
 }
 
 /* Goes on until everything repeats, which it asks from time to time. */

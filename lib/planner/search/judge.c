@@ -30,7 +30,6 @@ struct judge {
 	int64_t *known;                 /* per stage: minibatches whose end is known */
 	struct pd_recurrence recurrence;
 	int64_t turn, in_flight;        /* microbatches (trace/steady.h) */
-	bool turns;
 	int64_t check;                  /* minibatches that must be known before the next check */
 	int64_t rival_ns;
 	bool enough, too_long;
@@ -84,9 +83,8 @@ static bool has_turns(const struct judge *judge)
 /* Tells whether n minibatches that have come back are enough. */
 static bool knows(struct judge *judge, int64_t n, int64_t now_ns)
 {
-	while (judge->turns && n >= (judge->recurrence.count + 1) * judge->turn)
-		if (pd_recurrence_turn(&judge->recurrence, now_ns, &judge->period_ns))
-			return true;
+	if (pd_recurrence_found(&judge->recurrence, n, now_ns, &judge->period_ns))
+		return true;
 	if (n < judge->check)
 		return false;
 	judge->check = n + pd_max(judge->in_flight / 4 + 1, judge->turn);
@@ -140,8 +138,7 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 
 	judge.ends = pd_calloc(room, sizeof(*judge.ends));
 	judge.missing = pd_calloc(room, sizeof(*judge.missing));
-	judge.turns = has_turns(&judge);
-	pd_recurrence_init(&judge.recurrence, judge.turn);
+	pd_recurrence_init(&judge.recurrence, has_turns(&judge) ? judge.turn : 0);
 	judge.check = judge.in_flight + judge.turn;
 	judge.known = pd_calloc((size_t)plan->stage_count, sizeof(*judge.known));
 	for (size_t i = 0; i < room; i++)
