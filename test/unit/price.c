@@ -169,12 +169,13 @@ static void test_messages(const char *topology, enum pd_reducer_kind kind, int64
 static void test_memory(void)
 {
 	for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
-		struct pd_plan *plan = plan_of("9@1GB/s+7us", 4, EVEN_BYTES * 8);
+		struct pd_plan *plan;
 		struct play one;
 		bool dense = kind == PD_REDUCER_dense;
 
 		if (pd_reducers[kind]->of_transport)
 			continue;
+		plan = plan_of("9@1GB/s+7us", 4, EVEN_BYTES * 8);
 		plan->reducer = (enum pd_reducer_kind)kind;
 		plan->topology.level[0].shared_memory = true;
 		plan->profile->in_step.sum_bytes_per_s = INT64_C(4000000000);
