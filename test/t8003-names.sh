@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # A public name of lib means one thing: no two headers define the same struct, enum, constant or macro.
-# An option that a message of lib names is one that a program has.
+# An option that a message of lib names is one that a program has, and a file that a comment names is there.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 # Prints "NAME FILE" for each struct, union, enum, enumerator and macro that headers define.  Left out are
@@ -56,6 +56,24 @@ test_ok "every option that a message names is one of a program" '
 	[ "$(wc -l <named)" -gt 50 ]
 	comm -13 options named >unknown
 	! grep -vxE "completion|mpi|with-pmix" unknown
+'
+
+# Prints the files that comments of lib, and contrib/HACKING, name, each once; llm.c is a program.
+commented() {
+	{
+		find "$PD_SOURCE/lib" \( -name "*.[ch]" -o -name "*.cu" -o -name "*.cuh" -o -name "*.def" \) \
+			-exec sed -n "/^[	 ]*\(\/\*\| \*\)/p" {} +
+		cat "$PD_SOURCE/contrib/HACKING"
+	} | grep -oE "(^|[ (,])[a-z][a-z0-9_/-]*[.](c|h|cu|cuh|def|sh)([ ,.;:)]|\$)" | tr -d " (,;:)" |
+		sed "s/[.]\$//; s/.*\///" | grep -vx "llm.c" | sort -u
+}
+
+test_ok "every file that a comment names is there" '
+	(cd "$PD_SOURCE" && find lib bin test contrib -type f) | sed "s/.*\///" | sort -u >files
+	commented >named
+	[ "$(wc -l <named)" -gt 100 ]
+	comm -13 files named >unknown
+	! grep . unknown
 '
 
 test_done

@@ -1,12 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * The gradients of a stage with replicas are in memory that other processes of the host can map
- * (devices with memory.shared_alloc).  Sums then need empty messages alone: ready, and written.
- * Each member reads its n-th of all buffers, adds in the members' order and writes the sum to all
- * (PD_WORK_SUM_ALL).  That all of them can is found out with the first two sums of a buffer, which
- * go by messages.  In virtual time the same reduction runs; the simulated device answers from the
- * plan who shares a memory (memory.shares), and all sums of such members go so.
- */
 #include "reduce/direct.h"
 
 #include "base/mem.h"

@@ -5,7 +5,7 @@
  * Each member says that its gradients are ready.  When all have said so, a member reads its n-th of all
  * buffers, adds the parts in the order of the members, writes the sum to all buffers, and says that.
  * So each reads and writes as many bytes as a buffer has, which is the least; the messages are
- * empty.  The bits are those of the exchange by messages (dense.h).
+ * empty.  The bits are those of the exchange by messages (topology/dense.c).
  *
  * Whether members can do that they find out from each other.  With the first sum of a buffer, which is
  * made by messages, each sends the place of its own; with the second, whether it could map all others'.
