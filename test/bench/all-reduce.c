@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * all-reduce RANKS ROUNDS MIB...: times sums of so many MiB among the ranks of one host, by every
- * reducer or by the one that the environment's REDUCER names.  Each rank has a processor of its own as
+ * reducer but a transport's own, or by the one that the environment's REDUCER names.  Each rank has a processor of its own as
  * far as there are enough.  A line "REDUCER MIB MS" gives the median over the rounds of the time after
  * which the first rank had the sum of data just written.  Without REDUCER a last line "copy 0 GB/S"
  * tells how fast each rank copies memory while all ranks do.
@@ -114,7 +114,8 @@ static int live(struct rank *me)
 	pd_measure_pin(me->rank % (int)sysconf(_SC_NPROCESSORS_ONLN), 1);
 	for (int i = 0; i < asked.size_count; i++)
 		for (int kind = 0; kind < PD_REDUCER_KINDS; kind++) {
-			if (only && strcmp(only, pd_reducer_kind_name[kind]) != 0)
+			if (pd_reducers[kind]->of_transport ||
+			    (only && strcmp(only, pd_reducer_kind_name[kind]) != 0))
 				continue;
 			if (measure(me, (enum pd_reducer_kind)kind,
 				    (size_t)(asked.mib[i] * (double)MIB / sizeof(float)), ns) < 0)
