@@ -9,7 +9,7 @@ test_ok "one line says which devices are used, how long a minibatch takes, and w
 	pd-plan -t 4@1GB/s chain.json >out 2>err
 	cat err
 	one_line err
-	grep -q "^pd-plan: 4 of 4 devices, 9.*ms per minibatch, 888.[0-9] samples/s; limit: the processors of stage [0-3], busy for 9 ms" err
+	grep -q "^pd-plan: 4 of 4 devices, 9.*ms per minibatch, 888.9 samples/s; limit: the processors of stage [0-3], busy for 9 ms" err
 	pd-plan -t 4@10MB/s --stages=12 chain.json 2>err >out
 	cat err
 	grep -q "^pd-plan: 1 of 4 devices, 36 ms per minibatch" err

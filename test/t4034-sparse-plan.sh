@@ -47,8 +47,7 @@ test_ok "in buckets they are under backward" '
 	planned --sparsity=0.5 --bucket=1000000
 	takes 11144 plan.json || takes 11048 plan.json || jq -e ".period_ns * 2 < 15000000" report.json'
 test_ok "a search finds what travels: with six devices replicas are faster than a device for each layer" '
-	pd-plan --topology=6@250MB/s three |
-		jq -e "[.stages[].replicas] == [1, 1, 1] and .predicted.period_ns < 3001000"
+	pd-plan --topology=6@250MB/s three | jq -e ".predicted.period_ns == 3000000"
 	for bucket in "" --bucket=1; do
 		pd-plan --topology=6@250MB/s --stages=3x6 --sparsity=0.85 $bucket three >hand.json
 		pd-plan --topology=6@250MB/s --sparsity=0.85 $bucket three >plan.json

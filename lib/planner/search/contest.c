@@ -202,6 +202,12 @@ static bool beats(const struct pd_entry *x, const struct pd_entry *y)
 	return pd_candidate_compare(x->plan, y->plan) < 0;
 }
 
+/* Returns the time above which a replay is stopped; if all plans are tried, none is. */
+static int64_t rival_ns(const struct pd_contest *contest, int64_t best)
+{
+	return contest->few || best < 0 ? PD_NEVER : contest->entries[best].time_ns;
+}
+
 /* Whose warm-ups are one more: of every stage but the last, of every stage, of the last. */
 enum deeper { EARLIER, ALL, LAST };
 
@@ -210,10 +216,11 @@ static struct pd_plan *deepen(const struct pd_contest *contest, const struct pd_
 {
 	struct pd_warmup_limits limits = { .limit_bytes = contest->task->limit_bytes };
 	struct pd_plan *next = pd_candidate_copy(plan);
+	int more = contest->few ? 0 : DEEPER;
 	bool same = true;
 
 	for (int s = 0; s + 1 < next->stage_count && whose != LAST; s++)
-		next->stages[s].warmup += next->stages[s].warmup < pd_warmup_most(next, s) + DEEPER;
+		next->stages[s].warmup += next->stages[s].warmup < pd_warmup_most(next, s) + more;
 	if (whose != EARLIER)
 		next->stages[next->stage_count - 1].warmup++;
 	if (pd_warmup_fit(next, &limits))
@@ -225,13 +232,16 @@ static struct pd_plan *deepen(const struct pd_contest *contest, const struct pd_
 	return NULL;
 }
 
-/* Tells whether no plan can be faster than this period by more than this part. */
+/*
+ * Tells whether no plan can be faster than this period by more than this part.  If there are few
+ * plans, all equally good ones are compared.
+ */
 static bool is_proven(const struct pd_contest *contest, const struct pd_plan *plan, int64_t time_ns,
 		      int64_t part)
 {
 	const struct pd_task *task = contest->task;
 
-	return pd_judge_work(plan) <= PD_JUDGE_WORK &&
+	return !contest->few && pd_judge_work(plan) <= PD_JUDGE_WORK &&
 	       pd_bound_devices(&task->costs, task->request, time_ns) >= plan->rank_count &&
 	       pd_bound_devices(&task->costs, task->request,
 				time_ns - pd_ceil_div(time_ns, part)) > task->topology->devices;
@@ -250,7 +260,7 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 	entry->time_ns = entry->expected.estimate_ns;
 	entry->plan->predicted.period_from = PD_PERIOD_ESTIMATE;
 	if (work <= PD_JUDGE_WORK &&
-	    pd_judge_rival(entry->plan, *best < 0 ? PD_NEVER : contest->entries[*best].time_ns, &entry->time_ns,
+	    pd_judge_rival(entry->plan, rival_ns(contest, *best), &entry->time_ns,
 			   &entry->plan->predicted.period_from, &contest->replayed, err) < 0)
 		return -1;
 	pd_effort_spend(contest->task->request->effort, REPLAY_STEPS * (contest->replayed - replayed));
@@ -349,6 +359,8 @@ int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
 	size_t count = contest->count;
 	int left = most;
 
+	if (contest->few)
+		return 0;
 	pd_contest_sort(contest);
 	best = best_of(contest);
 	for (size_t i = 0; i < count && left > 0 && !contest->nearly; i++) {
@@ -364,6 +376,11 @@ int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
 		left--;
 	}
 	return 0;
+}
+
+static bool is_doubtful(const struct pd_contest *contest, const struct pd_entry *entry, int64_t best)
+{
+	return best >= 0 && entry->likely_ns > contest->entries[best].time_ns;
 }
 
 /* Tells whether the entry needs a replay. */
@@ -385,14 +402,9 @@ static bool is_open(const struct pd_contest *contest, struct pd_entry *entry, in
 	return may_beat(contest, entry, &contest->entries[best]);
 }
 
-static bool is_doubtful(const struct pd_contest *contest, const struct pd_entry *entry, int64_t best)
-{
-	return best >= 0 && entry->likely_ns > contest->entries[best].time_ns;
-}
-
 /*
  * Returns the next of the first `count` entries, which are sorted by estimate; -1: none.  Of those
- * whose estimate is above the best time only some are replayed, unless these are all plans.
+ * whose estimate is above the best time only some are replayed, unless all plans may be tried.
  */
 static int64_t next_of(const struct pd_contest *contest, size_t count, int64_t best,
 		       int64_t most_work, int doubtful)
@@ -401,7 +413,7 @@ static int64_t next_of(const struct pd_contest *contest, size_t count, int64_t b
 		struct pd_entry *entry = &contest->entries[i];
 
 		if (is_open(contest, entry, best, most_work))
-			return doubtful < DOUBTFUL || contest->all ||
+			return doubtful < DOUBTFUL || contest->few ||
 			       !is_doubtful(contest, entry, best) ? (int64_t)i : -1;
 	}
 	return -1;

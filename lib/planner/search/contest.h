@@ -27,6 +27,7 @@ struct pd_contest {
 	const struct pd_task *task;
 	size_t count, capacity;
 	struct pd_entry *entries;       /* each plan is there once */
+	bool few;                       /* there are few plans: exhaust.c may try all */
 	bool all;                       /* entries include all plans that may win */
 	bool proven;                    /* a replayed entry is the best plan */
 	bool nearly;                    /* or so nearly that no search is worth while */
@@ -76,6 +77,8 @@ int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t mo
 /* Does the same by two or three random changes at once, from any entry that is nearly as fast. */
 int pd_contest_shuffle(struct pd_contest *contest, size_t winner, int64_t most_work);
 
+/* Tells whether there are few enough shapes of plans for pd_contest_exhaust. */
+bool pd_contest_few(const struct pd_task *task);
 /*
  * Enters all plans that may be better than the winner, if there are few enough (exhaust.c). 
  * Otherwise, or if it becomes too much work, returns false after entering some.
@@ -84,7 +87,7 @@ bool pd_contest_exhaust(struct pd_contest *contest, size_t winner);
 
 /*
  * Replays the most promising entries, at most `most`, so that plans which cannot be faster need not
- * be tried.
+ * be tried.  Does nothing if all plans may be tried.
  */
 int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err);
 /*

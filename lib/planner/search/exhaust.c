@@ -5,7 +5,7 @@
  * warm-up up to pd_warmup_most.  Stages are added one after the other from the first; a stage that
  * alone takes longer than the best plan known ends that branch.  What can win by its bound
  * (judge.h), which no replay is below, is entered, and contest.c replays entries until no
- * bound that is left is below the best replay, or that is nearly the bound of all plans.
+ * bound that is left is below the best replay.  The winner is then the best of all these plans.
  */
 #include "planner/search/contest.h"
 
@@ -61,17 +61,17 @@ static bool few_of(const struct pd_task *task, const struct pd_points *points)
 	return all <= MOST_SHAPES;
 }
 
-static bool few(const struct pd_task *task)
+bool pd_contest_few(const struct pd_task *task)
 {
 	struct pd_points units;
-	bool answer;
+	bool few;
 
 	if (task->views && task->views->points.states)
 		return task->views->states.whole && few_of(task, &task->views->points);
 	pd_points_of_units(&units, &task->costs);
-	answer = few_of(task, &units);
+	few = few_of(task, &units);
 	pd_points_release(&units);
-	return answer;
+	return few;
 }
 
 /* Tells whether a plan may be better than the best one known: faster, or as fast on no more devices. */
@@ -202,7 +202,7 @@ bool pd_contest_exhaust(struct pd_contest *contest, size_t winner)
 	struct pd_points units;
 	int64_t devices;
 
-	if (!few(task))
+	if (!contest->few)
 		return false;
 	pd_points_of_units(&units, &task->costs);
 	exhaust.points = task->views && task->views->points.states ? &task->views->points : &units;

@@ -421,6 +421,7 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 
 	*closest_p = NULL;
 	pd_contest_init(&contest, task);
+	contest.few = pd_contest_few(task);
 	if (enter_all(&contest, err) < 0) {
 		pd_contest_release(&contest);
 		return NULL;
