@@ -328,12 +328,12 @@ test/unit/order-lists test/unit/published
 order: W's are put where their I's are not over
 lib/order/squeeze.c
 s/return \*slot_of(g, PD_ORDER_I, s, i);/return *slot_of(g, PD_ORDER_F, s, i);/
-test/unit/order-lists test/unit/schedule
+test/unit/order-lists test/unit/schedule-orders
 
 order: a round shorter than a path is taken
 lib/schedule/pattern_interleaved.c
 s/if (g < p)/if (g < 1)/
-test/unit/schedule test/t2005-partitions.sh
+test/unit/schedule-orders test/t2005-partitions.sh
 
 order: a deferred step comes behind the next W
 lib/schedule/pattern_block.c

@@ -9,7 +9,6 @@
 #include "tap.h"
 
 #include "base/mem.h"
-#include "order/made.h"
 #include "schedule/cursor.h"
 #include "schedule/memory.h"
 #include "schedule/pattern.h"
@@ -869,118 +868,6 @@ static void check_interleaved(void)
 	pd_plan_free(plan);
 }
 
-/* Tells whether a rank computes what its position's list has, in that order. */
-static bool computes(const struct pd_schedule *schedule, int rank, const struct pd_order_list *list)
-{
-	static const enum pd_op_kind kinds[] = { PD_OP_forward, PD_OP_backward_input, PD_OP_backward_weight,
-						 PD_OP_backward };
-	struct pd_phase phase = { .last = schedule->plan->microbatches };
-	struct pd_cursor cursor;
-	struct pd_op op;
-	size_t k = 0;
-	bool same = true;
-
-	pd_cursor_init(&cursor, schedule, rank, &phase, 0);
-	while (pd_cursor_next(&cursor, &op))
-		if (op.kind == PD_OP_forward || op.kind == PD_OP_backward || op.kind == PD_OP_backward_input ||
-		    op.kind == PD_OP_backward_weight) {
-			const struct pd_order_op *at = &list->ops[k < list->count ? k : 0];
-
-			same = same && k++ < list->count && op.kind == kinds[at->pass] && op.stage == at->stage &&
-			       op.microbatch == at->microbatch && op.beside == at->beside;
-		}
-	pd_cursor_release(&cursor);
-	return same && k == list->count;
-}
-
-/* Checks rounds of all lengths, those longer than a group too, against lib/order, which knows no ticks. */
-static void check_rounds(int p, int chunks)
-{
-	static const int ones[16] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
-	int wrong = 0, count = 0;
-
-	for (int g = p; g <= 2 * p + 1; g++)
-		for (int m = 1; m <= 3 * g + 1; m++, count++) {
-			int layers[16] = { 0 };
-			struct pd_order *order = pd_order_interleaved(p, chunks, m, g < m ? g : m > p ? m : p);
-			struct pd_schedule *schedule;
-			struct pd_plan *plan;
-			struct pd_error err;
-			bool same;
-
-			for (int l = 0; l < 16; l++)
-				layers[l < chunks * p ? l : chunks * p - 1]++;
-			plan = plan_of(sixteen, chunks * p, layers, ones);
-			plan->rank_count = p;
-			plan->round = g;
-			use(plan, PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, m);
-			schedule = pd_schedule_new(plan, &err);
-			same = schedule && pd_order_certify(order, NULL, &err) == 0;
-			for (int q = 0; q < p && same; q++)
-				same = computes(schedule, q, &order->lists[q]);
-			if (!same)
-				diag("%d ranks, rounds of %d, %d microbatches", p, g, m);
-			wrong += !same;
-			pd_schedule_free(schedule);
-			pd_plan_free(plan);
-			pd_order_free(order);
-		}
-	is_int(wrong, 0, "interleaved, %d chunks on %d ranks: in rounds as listed, in %d cases", chunks, p, count);
-}
-
-static void check_round_refused(void)
-{
-	struct pd_plan *plan = plan_of("a<x b<a c<b d<c", 4, (int[]){ 1, 1, 1, 1 }, (int[]){ 1, 1, 1, 1 });
-	struct pd_error err;
-
-	plan->rank_count = 2;
-	use(plan, PD_SCHEDULE_INTERLEAVED, PD_WEIGHTS_FLUSH, 8);
-	plan->round = 1;
-	ok(!pd_schedule_new(plan, &err) && strstr(err.text, "round: expected at least 2, the ranks of a path, found 1"),
-	   "a round shorter than a path is refused: %s", err.text);
-	pd_plan_free(plan);
-	plan = plan_of("a<x b<a", 2, (int[]){ 1, 1 }, (int[]){ 1, 1 });
-	plan->round = 2;
-	ok(!pd_schedule_new(plan, &err) && strstr(err.text, "round: schedule \"1f1b\" has no rounds"),
-	   "rounds of 1f1b are refused: %s", err.text);
-	pd_plan_free(plan);
-}
-
-/* Checks that what is computed is in the order that lib/order makes, and certifies. */
-static void check_listed(enum pd_schedule_kind kind, struct pd_order *(*make)(int positions, int microbatches))
-{
-	static const int ones[16] = { 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1 };
-	int wrong = 0, count = 0;
-
-	for (int p = 1; p <= 8; p++)
-		/* Orders of more than 10 p microbatches repeat the middle of one of 10 p. */
-		for (int m = 1; m <= 15 * p; m += m == 4 * p + 2 ? 5 * p : 1, count++) {
-			int layers[16] = { 0 };
-			struct pd_order *order = make(p, m);
-			struct pd_schedule *schedule;
-			struct pd_plan *plan;
-			struct pd_error err;
-			bool same;
-
-			for (int l = 0; l < 16; l++)
-				layers[l < 2 * p ? l : 2 * p - 1]++;
-			plan = plan_of(sixteen, 2 * p, layers, ones);
-			plan->rank_count = p;
-			use(plan, kind, PD_WEIGHTS_FLUSH, m);
-			schedule = pd_schedule_new(plan, &err);
-			same = schedule && pd_order_certify(order, NULL, &err) == 0;
-			for (int q = 0; q < p && same; q++)
-				same = computes(schedule, q, &order->lists[q]);
-			if (!same)
-				diag("%d ranks, %d microbatches", p, m);
-			wrong += !same;
-			pd_schedule_free(schedule);
-			pd_plan_free(plan);
-			pd_order_free(order);
-		}
-	is_int(wrong, 0, "%s: computes as listed, in %d cases", pd_schedule_kind_name[kind], count);
-}
-
 int main(void)
 {
 	static const int64_t lengths[] = { 1, 2, 7, 30, 61 };
@@ -988,14 +875,6 @@ int main(void)
 	check_figures();
 	check_buckets();
 	check_interleaved();
-	check_rounds(2, 3);
-	check_rounds(4, 2);
-	check_rounds(1, 3);
-	check_round_refused();
-	check_listed(PD_SCHEDULE_ZB_V, pd_order_zb_v);
-	check_listed(PD_SCHEDULE_V_HALF, pd_order_v_half);
-	check_listed(PD_SCHEDULE_V_MIN, pd_order_v_min);
-	check_listed(PD_SCHEDULE_DUALPIPE_V, pd_order_dualpipe_v);
 	for (size_t p = 0; p < PD_COUNT(plans); p++)
 		for (size_t i = 0; i < PD_COUNT(lengths); i++) {
 			check_plan(chain, plans[p].stages, plans[p].layers, plans[p].replicas,
