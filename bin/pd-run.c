@@ -387,6 +387,7 @@ int main(int argc, char **argv)
 	pd_file_abandon(&job.trace_file);
 	free(job.passed_over);
 	free(job.run);
+	pd_job_release_held(&job);
 	free(job.init_found);
 	if (job.lists)
 		pd_lists_free(job.lists);

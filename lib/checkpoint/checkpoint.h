@@ -118,7 +118,10 @@ int pd_checkpoint_prune(const char *directory, int64_t step, int keep, struct pd
 /* Discards the unfinished checkpoint. */
 void pd_checkpoint_abandon(const char *directory, int64_t step);
 
-/* A checkpoint open for reading. */
+/*
+ * A checkpoint open for reading.  While it is, no run that trains into the directory removes it: such a run
+ * leaves it until it writes the next one.  Nothing is written for that.
+ */
 struct pd_checkpoint;
 
 /*
@@ -135,9 +138,9 @@ bool pd_checkpoint_holds(const struct pd_checkpoint *ck, int number);
 /* Reads and verifies all data.  Errors count as input, and name file and tensor. */
 int pd_checkpoint_verify(const struct pd_checkpoint *ck, struct pd_error *err);
 /*
- * Opens the newest checkpoint that can be verified as a whole.  passed_over is called for each
- * newer one, newest first, with what is wrong with it.  Errors count as input: there is none, and
- * why not the newest.
+ * Opens the newest checkpoint that can be verified as a whole; begins again if that is replaced
+ * meanwhile.  passed_over is called for each newer one, newest first, with what is wrong with it.
+ * Errors count as input: there is none, and why not the newest.
  */
 struct pd_checkpoint *pd_checkpoint_newest(const char *directory,
 					   void (*passed_over)(void *context, int64_t step,

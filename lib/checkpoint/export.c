@@ -346,8 +346,8 @@ int pd_export(const struct pd_export *what, struct pd_exported *done_p, struct p
 	path = pd_strdup(pd_checkpoint_opened(ck));
 	if (!x.model)
 		x.model = own = own_model(ck, path, err);
-	pd_checkpoint_close(ck);
 	status = x.model ? export_from(&x, path, err) : -1;
+	pd_checkpoint_close(ck);
 	pd_model_free(own);
 	free(path);
 	return status;

@@ -9,6 +9,7 @@
 #include "base/directory.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "checkpoint/hold.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -151,17 +152,18 @@ void pd_checkpoint_abandon(const char *directory, int64_t step)
 	free(folder);
 }
 
-/* Removes a checkpoint, which is complete until it is gone. */
+/* Removes a checkpoint, which is complete until it is gone, unless somebody reads it. */
 static int remove_checkpoint(const char *directory, int64_t step, struct pd_error *err)
 {
 	char *folder = pd_checkpoint_folder(directory, step);
 	char *doomed = unfinished_folder(directory, step);
-	int status;
+	int fd, status = 0;
 
-	if (rename(folder, doomed) != 0)
-		status = pd_error_failed(err, "%s: cannot remove: %s", folder, strerror(errno));
-	else
-		status = pd_remove_tree(doomed, err);
+	if (pd_checkpoint_seize(folder, &fd))
+		status = rename(folder, doomed) == 0 ? pd_remove_tree(doomed, err)
+			: pd_error_failed(err, "%s: cannot remove: %s", folder, strerror(errno));
+	if (fd >= 0)
+		close(fd);
 	free(doomed);
 	free(folder);
 	return status;

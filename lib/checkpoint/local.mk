@@ -3,6 +3,7 @@ lib_libpd_a_SOURCES += \
 	lib/checkpoint/element.c lib/checkpoint/element.h \
 	lib/checkpoint/export.c lib/checkpoint/export.h \
 	lib/checkpoint/folder.c \
+	lib/checkpoint/hold.c lib/checkpoint/hold.h \
 	lib/checkpoint/info.c lib/checkpoint/info.h \
 	lib/checkpoint/initial.c lib/checkpoint/initial.h \
 	lib/checkpoint/initial_anew.c lib/checkpoint/initial_check.c lib/checkpoint/initial_found.h \

@@ -4,6 +4,7 @@
 
 #include "base/directory.h"
 #include "base/mem.h"
+#include "checkpoint/hold.h"
 #include "checkpoint/stage.h"
 
 #include <errno.h>
@@ -12,8 +13,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#define TRIES 1000                      /* of a folder whose checkpoints are replaced all the time */
+
 struct pd_checkpoint {
 	char *folder;
+	int held;                       /* pd_checkpoint_hold() */
 	struct pd_checkpoint_info info;
 	struct pd_safetensors **files;  /* one for each of info.files; NULL: it is not here */
 };
@@ -25,6 +29,8 @@ void pd_checkpoint_close(struct pd_checkpoint *ck)
 	for (int i = 0; ck->files && i < ck->info.file_count; i++)
 		pd_safetensors_close(ck->files[i]);
 	free(ck->files);
+	if (ck->held >= 0)
+		close(ck->held);
 	pd_checkpoint_info_release(&ck->info);
 	free(ck->folder);
 	free(ck);
@@ -55,23 +61,30 @@ static int open_files(struct pd_checkpoint *ck, bool part, struct pd_error *err)
 	return 0;
 }
 
-static struct pd_checkpoint *open_some(const char *directory, int64_t step, bool part,
+static int open_all(struct pd_checkpoint *ck, int64_t step, bool part, struct pd_error *err)
+{
+	if (pd_checkpoint_info_read(ck->folder, &ck->info, err) < 0)
+		return -1;
+	if (ck->info.step != step)
+		return pd_error_input(err, "%s/" PD_CHECKPOINT_DOCUMENT ": step: expected %" PRId64
+				      ", as its folder is named, found %" PRId64, ck->folder, step,
+				      ck->info.step);
+	return open_files(ck, part, err);
+}
+
+/* Opens a checkpoint, and verifies all of it if that is wanted.  *gone_p: it is removed, or replaced, meanwhile. */
+static struct pd_checkpoint *open_some(const char *directory, int64_t step, bool part, bool whole, bool *gone_p,
 				       struct pd_error *err)
 {
 	struct pd_checkpoint *ck = pd_zalloc(sizeof(*ck));
 
 	ck->folder = pd_checkpoint_folder(directory, step);
-	if (pd_checkpoint_info_read(ck->folder, &ck->info, err) < 0)
-		goto fail;
-	if (ck->info.step != step) {
-		pd_error_input(err, "%s/" PD_CHECKPOINT_DOCUMENT ": step: expected %" PRId64
-			       ", as its folder is named, found %" PRId64, ck->folder, step,
-			       ck->info.step);
-		goto fail;
-	}
-	if (open_files(ck, part, err) == 0)
+	*gone_p = !pd_checkpoint_hold(ck->folder, &ck->held);
+	if (*gone_p)
+		pd_error_input(err, "%s: cannot open: it is removed meanwhile, or is not there", ck->folder);
+	else if (open_all(ck, step, part, err) == 0 && (!whole || pd_checkpoint_verify(ck, err) == 0))
 		return ck;
-fail:
+	*gone_p = *gone_p || pd_checkpoint_is_replaced(ck->folder, ck->held);
 	pd_checkpoint_close(ck);
 	return NULL;
 }
@@ -79,13 +92,17 @@ fail:
 struct pd_checkpoint *pd_checkpoint_open(const char *directory, int64_t step,
 					 struct pd_error *err)
 {
-	return open_some(directory, step, false, err);
+	bool gone;
+
+	return open_some(directory, step, false, false, &gone, err);
 }
 
 struct pd_checkpoint *pd_checkpoint_open_part(const char *directory, int64_t step,
 					      struct pd_error *err)
 {
-	return open_some(directory, step, true, err);
+	bool gone;
+
+	return open_some(directory, step, true, false, &gone, err);
 }
 
 static int verify(const struct pd_checkpoint *ck, int number, struct pd_error *err)
@@ -138,6 +155,8 @@ struct pd_checkpoint *pd_checkpoint_newest(const char *directory,
 	size_t count = 0, room = 0;
 	int64_t step = INT64_MAX;
 	struct pd_error why;
+	int tries = 0;
+	bool gone;
 
 	pd_error_input(err, "%s: no complete checkpoint found", directory);
 	while (!ck) {
@@ -148,13 +167,15 @@ struct pd_checkpoint *pd_checkpoint_newest(const char *directory,
 		}
 		if (step < 0)
 			break;
-		ck = pd_checkpoint_open(directory, step, &why);
-		if (ck && pd_checkpoint_verify(ck, &why) == 0)
-			break;
-		pd_checkpoint_close(ck);
-		ck = NULL;
-		passed = pd_grow(passed, &room, count + 1, sizeof(*passed));
-		passed[count++] = (struct passed){ step, why };
+		ck = open_some(directory, step, false, true, &gone, &why);
+		if (!ck && gone && ++tries < TRIES) {
+			/* a run trains here, and has a newer one by now */
+			step = INT64_MAX;
+			count = 0;
+		} else if (!ck) {
+			passed = pd_grow(passed, &room, count + 1, sizeof(*passed));
+			passed[count++] = (struct passed){ step, why };
+		}
 	}
 	for (size_t i = 0; ck && i < count; i++)
 		passed_over(context, passed[i].step, &passed[i].why);

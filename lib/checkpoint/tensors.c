@@ -136,19 +136,13 @@ void pd_tensors_close(struct pd_tensors *tensors)
 	free(tensors);
 }
 
-char *pd_tensors_find_newest(const char *path, struct pd_error *err)
+char *pd_tensors_find_held(const char *path, struct pd_checkpoint **held_p, struct pd_error *err)
 {
-	struct pd_checkpoint *ck;
-	char *found;
-
-	if (!is_folder(path) || is_checkpoint(path) || !has_checkpoints(path))
+	*held_p = NULL;
+	if (!is_folder(path) || (!is_checkpoint(path) && !has_checkpoints(path)))
 		return pd_strdup(path);
-	ck = pd_checkpoint_open_path(path, err);
-	if (!ck)
-		return NULL;
-	found = pd_strdup(pd_checkpoint_opened(ck));
-	pd_checkpoint_close(ck);
-	return found;
+	*held_p = pd_checkpoint_open_path(path, err);
+	return *held_p ? pd_strdup(pd_checkpoint_opened(*held_p)) : NULL;
 }
 
 const char *pd_tensors_path(const struct pd_tensors *tensors)

@@ -24,9 +24,11 @@ struct pd_tensors *pd_tensors_open(const char *path, struct pd_error *err);
 void pd_tensors_close(struct pd_tensors *tensors);
 /*
  * Returns what pd_tensors_open() opens of a directory of checkpoints, DIRECTORY/step-N of the newest that is
- * whole; else a copy of the path.  free() it.  NULL: an error, which counts as input.
+ * whole; else a copy of the path.  free() it.  NULL: an error, which counts as input.  *held_p: the checkpoint,
+ * to be closed when all has been read; NULL if the path names something else.
  */
-char *pd_tensors_find_newest(const char *path, struct pd_error *err);
+struct pd_checkpoint;
+char *pd_tensors_find_held(const char *path, struct pd_checkpoint **held_p, struct pd_error *err);
 
 /* Returns the path, for messages. */
 const char *pd_tensors_path(const struct pd_tensors *tensors);

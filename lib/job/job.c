@@ -93,7 +93,7 @@ static int check_init(struct pd_job *job, struct pd_error *err)
 	if (!job->init)
 		return 0;
 	if (!job->init_found)
-		job->init_found = pd_tensors_find_newest(job->init, err);
+		job->init_found = pd_tensors_find_held(job->init, &job->held, err);
 	job->init = job->init_found;
 	initial = job->init ? pd_initial_open(job->init, job->plan->profile->model, pd_job_anew(job), err) : NULL;
 	if (!initial)

@@ -64,6 +64,7 @@ struct pd_job {
 	const char *init;               /* where initial parameters are; NULL: random ones */
 	const char *init_new;           /* what of these begins anew, as pd_initial_open() has it; NULL: nothing */
 	char *init_found;               /* the supervisor's: that, or the newest of its checkpoints; owned */
+	struct pd_checkpoint *held;     /* open until all ranks have read it, if that is a checkpoint; or NULL */
 	const char *trace;              /* file, or NULL */
 	/* the supervisor's, open if it is a pipe or a device; else empty */
 	struct pd_file trace_file;
@@ -164,6 +165,8 @@ struct pd_position {
 	int64_t base;
 };
 
+/* Lets go of the checkpoint that ranks have begun with. */
+void pd_job_release_held(struct pd_job *job);
 /* What of --init begins anew, as pd_initial_open() has it. */
 const char *pd_job_anew(const struct pd_job *job);
 /* Says which run this is, to those who find its lock; free() it. */

@@ -20,6 +20,12 @@ void pd_job_pass_over(void *context, int64_t step, const struct pd_error *why)
 	       why->text);
 }
 
+void pd_job_release_held(struct pd_job *job)
+{
+	pd_checkpoint_close(job->held);
+	job->held = NULL;
+}
+
 /* Opens the checkpoint of resume_step, or the newest, and verifies all of it. */
 static struct pd_checkpoint *open_resumed(struct pd_job *job, struct pd_error *err)
 {
@@ -196,8 +202,10 @@ int pd_job_find_evaluated(struct pd_job *job, struct pd_error *err)
 	if (status == 0) {
 		job->evaluated_step = pd_checkpoint_info(ck)->step;
 		job->init = job->init_found = pd_checkpoint_folder(job->checkpoint, job->evaluated_step);
+		job->held = ck;
+	} else {
+		pd_checkpoint_close(ck);
 	}
-	pd_checkpoint_close(ck);
 	job->checkpoint = NULL;         /* nothing is written there */
 	job->resume_step = -1;
 	return status;

@@ -112,6 +112,7 @@ json_t *supervisor_connect_message(const struct supervisor *s, int r)
 
 static void connect_all(struct supervisor *s)
 {
+	pd_job_release_held(s->job);
 	s->zero_ns = pd_now_ns();
 	s->connected = true;
 	s->moved_ns = pd_awake_ns(&s->awake);
