@@ -8,6 +8,7 @@
 #include "base/json_limit.h"
 
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -370,11 +371,25 @@ int pd_json_some(const struct pd_place *place, int most, const char *things, siz
 	return 0;
 }
 
+/* Takes a whole number, also one that a program wrote as a real one, such as 2e11 or 4.0. */
+static bool read_whole(const json_t *value, int64_t *out_p)
+{
+	double real = json_real_value(value);
+
+	*out_p = json_is_integer(value) ? json_integer_value(value) : 0;
+	if (!json_is_real(value) || fabs(real) > (double)(INT64_C(1) << DBL_MANT_DIG) ||
+	    real != floor(real))
+		return json_is_integer(value);
+	*out_p = (int64_t)real;
+	return true;
+}
+
 int pd_json_int(const struct pd_place *place, int64_t min, int64_t max, int64_t *out_p,
 		struct pd_error *err)
 {
-	if (!json_is_integer(place->value) || json_integer_value(place->value) < min ||
-	    json_integer_value(place->value) > max) {
+	int64_t value;
+
+	if (!read_whole(place->value, &value) || value < min || value > max) {
 		if (max == INT64_MAX)
 			return pd_place_expected(place, err, "a whole number, at least %" PRId64, min);
 		if (min == max)
@@ -382,7 +397,7 @@ int pd_json_int(const struct pd_place *place, int64_t min, int64_t max, int64_t 
 		return pd_place_expected(place, err, "a whole number from %" PRId64 " to %" PRId64,
 					 min, max);
 	}
-	*out_p = json_integer_value(place->value);
+	*out_p = value;
 	return 0;
 }
 
