@@ -69,9 +69,8 @@ static const char *const recompute_kinds[] = {
 
 static int memory_model = -1;    /* not given: the profile's */
 static double memory_margin = -1;
-enum { SHARD_OPTIMIZER, SHARD_FULL };
-static const char *const shards[] = { "optimizer", "full", NULL };
-static int shard = -1;                  /* -1: nothing is */
+static const char *shard = "";
+static bool shards_optimizer, shards_full;
 
 enum { JSON, SVG, DOT, LAYOUTS };       /* then enum pd_layout_kind */
 static const char *const formats[] = {
@@ -107,8 +106,9 @@ static const struct pd_opt options[] = {
 	{ "memory-margin", 0, PD_OPT_REAL, "PERCENT",
 	  "with --memory-model: what the allocator keeps, of what is used (default: 10)", &memory_margin,
 	  0, 1000 },
-	{ "shard", 0, PD_OPT_CHOICE, "WHAT", "share out what the optimizer keeps among replicas: optimizer; or all "
-	  "weights among devices that act as one: full", &shard, .choices = shards },
+	{ "shard", 0, PD_OPT_STRING, "WHAT",
+	  "share out what the optimizer keeps among replicas: optimizer; or all weights among "
+	  "devices that act as one: full; optimizer,full tries both", &shard },
 	PD_OPT_GROUP("Schedule and weights"),
 	{ "schedule", 0, PD_OPT_CHOICE, "NAME",
 	  "1f1b (default), gpipe, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, dualpipe-v, nf1b, none, zb-auto, auto", &schedule,
@@ -265,6 +265,19 @@ static int request_policy(struct pd_error *err)
 	return 0;
 }
 
+/* Sets what is shared out. */
+static int request_shard(struct pd_error *err)
+{
+	shards_optimizer = strcmp(shard, "optimizer") == 0;
+	shards_full = strcmp(shard, "full") == 0;
+	if (strcmp(shard, "optimizer,full") == 0 || strcmp(shard, "full,optimizer") == 0)
+		shards_optimizer = shards_full = true;
+	if (!*shard || shards_optimizer || shards_full)
+		return 0;
+	return pd_error_input(err, "--shard: expected optimizer, full, or optimizer,full, found "
+			      "\"%.60s\"", shard);
+}
+
 /* Sets how devices are put together. */
 static int request_groups(struct pd_error *err)
 {
@@ -274,11 +287,15 @@ static int request_groups(struct pd_error *err)
 
 	if (count < 0)
 		return -1;
-	if (shard == SHARD_FULL && count == 0)
+	if (request_shard(err) < 0)
+		return -1;
+	if (shards_full && count == 0)
 		numbers[count++] = 1;
 	for (int i = 0; i < count; i++)
 		groups.choices[groups.count++] = (struct pd_group_choice){
-			.group = { .tensor = numbers[i], .sharded = 1, .sequence = sequence && numbers[i] > 1 } };
+			.group = { .tensor = numbers[i], .sharded = 1,
+				   .sequence = sequence && numbers[i] > 1 },
+			.shards_optimizer = shards_optimizer };
 	groups.asked = count > 0;
 	return 0;
 }
@@ -289,7 +306,7 @@ static int add_sharded(const struct pd_topology *topology, struct pd_error *err)
 	int64_t most = groups.spans ? topology->devices : topology->level[0].count;
 	int count = groups.count;
 
-	for (int i = 0; i < count && shard == SHARD_FULL; i++)
+	for (int i = 0; i < count && shards_full; i++)
 		for (int64_t f = 2; f * groups.choices[i].group.tensor <= most; f *= 2) {
 			if (groups.count == PD_GROUPS_MOST)
 				return pd_error_input(err, "--shard=full: expected at most %d ways to put devices together",
@@ -552,7 +569,7 @@ static struct pd_memory_rule memory_rule(const struct pd_profile *profile)
 						: PD_MEMORY_MEGATRON, false, PD_MEMORY_MARGIN };
 	if (rule.model == PD_MEMORY_OWN)
 		return (struct pd_memory_rule){ .model = PD_MEMORY_OWN };
-	rule.sharded |= shard == SHARD_OPTIMIZER;
+	rule.sharded |= shards_optimizer && !shards_full;       /* else each way says it */
 	rule.margin = memory_margin < 0 ? rule.margin : memory_margin / 100;
 	return rule;
 }
@@ -565,9 +582,9 @@ static int set_memory(struct pd_profile **profiles, int count, struct pd_error *
 		return pd_error_input(err, "--recompute=%.60s: the profile has no model, and so no kinds of layers", recompute);
 	if (groups.asked && rule.model == PD_MEMORY_OWN)
 		return pd_error_input(err, "--memory-model=pd-run: pd-run does not share layers or weights out");
-	if (rule.model == PD_MEMORY_OWN && (memory_margin >= 0 || shard == SHARD_OPTIMIZER))
+	if (rule.model == PD_MEMORY_OWN && (memory_margin >= 0 || shards_optimizer))
 		return pd_error_input(err, "--%s: expected only with --memory-model=torch or megatron",
-				      shard == SHARD_OPTIMIZER ? "shard=optimizer" : "memory-margin");
+				      shards_optimizer ? "shard=optimizer" : "memory-margin");
 	for (int i = 0; i < count; i++)
 		profiles[i]->memory = rule;
 	if (rule.model != PD_MEMORY_OWN && (request.any_weights || request.weights != PD_WEIGHTS_FLUSH))

@@ -32,7 +32,7 @@ static int dtype;
 static bool no_link;
 static int transport;
 static int64_t threads, workers = 1;
-static const char *tensor;
+static const char *tensor, *machine;
 static struct pd_degrees group = { .tensor = 1, .sharded = 1 };
 static struct pd_measure_options measure = { .batch_size = 32 };
 
@@ -54,6 +54,8 @@ static const struct pd_opt options[] = {
 	  &tensor },
 	{ "sharded", 0, PD_OPT_COUNT, "F", "with that: F such share samples and weights out, too, and act as one",
 	  &group.sharded, 1, PD_MOST_GROUP },
+	{ "topology", 0, PD_OPT_STRING, "FILE|STRING",
+	  "with those: the machine whose links they use, such as 8@450GB/s,8@400GB/s", &machine },
 	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 products to TF32", &measure.tf32 },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads of a worker (default: half the processors)",
 	  &threads, 1, 1 << 20 },
@@ -123,7 +125,7 @@ static int check_name(struct pd_error *err)
 static int check_sheet(struct pd_error *err)
 {
 	static const char *const of_sheets[] = { "device", "batch-size", "dtype", "tf32", "no-link", "tensor",
-						   "sharded", NULL };
+						   "sharded", "topology", NULL };
 	static const char *const of_fits[] = { "device", "fit", NULL };
 	const char *other = pd_command_given_but(&command, fit ? of_fits : of_sheets);
 
@@ -138,7 +140,12 @@ static int check_sheet(struct pd_error *err)
 	if (!by_sheet() && (tensor || group.sharded > 1))
 		return pd_error_input(err, "--%s: expected --device=NAME, a device by its data sheet (pd-device(5)): "
 				      "pd-run does not share layers out", tensor ? "tensor" : "sharded");
-	return !tensor || pd_degrees_parse_tensor(tensor, 1, &group.tensor, &group.sequence, err) > 0 ? 0 : -1;
+	if (tensor && pd_degrees_parse_tensor(tensor, 1, &group.tensor, &group.sequence, err) <= 0)
+		return -1;
+	if (machine && pd_degrees_devices(&group) == 1)
+		return pd_error_input(err, "--topology: expected with --tensor or --sharded, whose "
+				      "devices exchange layers");
+	return 0;
 }
 
 static int check_options(struct pd_error *err)
@@ -406,13 +413,45 @@ static int fit_device(int count, char **operands, struct pd_error *err)
 	return status;
 }
 
+/* Sets the links of devices that act as one: those of the machine, if there is one. */
+static int link_group(struct pd_error *err)
+{
+	struct pd_topology topology;
+
+	if (!machine)
+		return 0;
+	if (pd_topology_read(machine, &topology, err) < 0)
+		return -1;
+	if (topology.devices < pd_degrees_devices(&group))
+		return pd_error_input(err, "--topology: found %lld devices: expected at least %lld, "
+				      "which act as one", (long long)topology.devices,
+				      (long long)pd_degrees_devices(&group));
+	pd_estimate_links(&topology, &group);
+	return 0;
+}
+
+/* Says which link the devices of a group were taken to have. */
+static void say_link(const struct pd_profile *profile)
+{
+	long long bandwidth = profile->group.tensor_link.bandwidth_bytes_per_s;
+	long long devices = pd_degrees_devices(&group);
+	char rate[32];
+
+	if (!machine && devices > 1)
+		pd_say("each of the %lld devices is taken to reach all others over the link of "
+		       "\"%s\", %s, as within one server: --topology names another machine", devices,
+		       profile->device_name, pd_show_rate(bandwidth, rate));
+}
+
 /* Estimates the profile of a device by its data sheet. */
 static struct pd_profile *estimate(const struct pd_model *model, struct pd_error *err)
 {
-	struct pd_sheet *sheet = pd_sheet_read(device, err);
+	struct pd_sheet *sheet = link_group(err) < 0 ? NULL : pd_sheet_read(device, err);
 	const struct pd_estimate how = { sheet, measure.batch_size, measure.dtype, measure.tf32, false, group };
 	struct pd_profile *profile = sheet ? pd_estimate_profile(&how, model, err) : NULL;
 
+	if (profile)
+		say_link(profile);
 	pd_sheet_free(sheet);
 	return profile;
 }

@@ -21,6 +21,14 @@ cat >net.json <<'END'
   {"name": "down", "kind": "linear", "inputs": ["relu"], "out_features": 20, "bias": false},
   {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["down", "label"]}]}
 END
+# refused WORDS COMMAND...: checks that it refuses in one line with the WORDS.
+refused() {
+	words=$1
+	shift
+	status 2 "$@" >out 2>err
+	cat err
+	grep -e "$words" err && one_line err
+}
 # layer NAME: prints forward, the two parts of backward, parameters and what is kept.
 layer() {
 	jq -c ".layers[] | select(.name == \"$1\") | [.forward_ns, .backward_input_ns, .backward_weight_ns,
@@ -55,6 +63,45 @@ test_ok "weights shared out by two: gathered while the layers before compute, a 
 	same "$(layer front | jq -c "[.[0], .[3]]")" "[$((321607 + 8003)),160]"
 	same "$(layer up | jq -c "[.[0], .[3]]")" "[$((640007 + 318396 + 321607 / 4)),12800]"
 	jq -e ".layers[1] | .workspace_bytes == 2 * 3200 * (4 + 4 + 4)" profile.json'
+pd-model gpt2 --layers=1 >gpt2-m.json
+pd-profile --device=a100-80 --dtype=bf16 --batch-size=1 gpt2-m.json >gpt2-1.json
+test_ok "two links: layers are exchanged inside a server, weights over the half of its link that one of two has" '
+	pd-profile --device=./hand.json --batch-size=100 --tensor=2 --sharded=2 --topology=2@40MB/s+3ns,2@20MB/s+5us \
+		net.json >profile.json 2>err
+	same "$(cat err)" ""
+	jq -e ".group == {tensor: 2, sequence: false, sharded: 2, bandwidth_bytes_per_s: 40000000, latency_ns: 3,
+		sharded_bandwidth_bytes_per_s: 10000000, sharded_latency_ns: 5000}" profile.json
+	# half of 160 bytes at half of 10 MB/s, and 5 us
+	same "$(layer front | jq .[0])" "$((321607 + 16000 + 5000))"
+	for way in 2@20MB/s+3ns,2@20MB/s+3ns 2@20MB/s+3ns,2@1MB/s+3ns; do
+		pd-profile --device=./hand.json --batch-size=100 --tensor=2 --topology=$way net.json
+	done | jq -es ".[0] == .[1] and .[0].group.bandwidth_bytes_per_s == 20000000"
+	# four of a server and two servers: four gathers leave a server at once; eight in a row: one of them
+	for split in "--tensor=4 --sharded=2" --sharded=8; do
+		pd-profile --device=a100-80 --dtype=bf16 --batch-size=1 $split --topology=4@300GB/s,2@100GB/s gpt2-m.json
+	done >two-links.json
+	jq -cs "map(.group | .sharded_bandwidth_bytes_per_s // .bandwidth_bytes_per_s)" two-links.json >bandwidths
+	same "$(cat bandwidths)" "[25000000000,100000000000]"
+	pd-plan -t 4@300GB/s,2@100GB/s --group-spans --effort=0 --weights=flush --tensor=4 --shard=full --microbatches=4 \
+		--explain gpt2-1.json >plan.json 2>out
+	awk "/^tensor/ { on = 1; next } /^\$/ { exit } on { print \$1, \$2 }" out >tried
+	printf "%s\n" "4 1" "4 2" | cmp - tried
+	jq -s ".[0]" two-links.json >eight.json
+	pd-plan -t 4@300GB/s,2@100GB/s --group-spans --weights=flush --microbatches=4 --explain eight.json >plan.json 2>out
+	grep "a rank is 8 devices, 2 times 4, .*, over 300 GB/s and 25 GB/s" out'
+test_ok "a link that is taken for granted is told, and a machine that is too small refused" '
+	pd-profile --device=./hand.json --sharded=64 net.json 2>err >profile.json
+	grep "each of the 64 devices .* over the link of \"hand\", 20 MB/s, .*--topology" err
+	refused "found 4 devices: expected at least 8" pd-profile --device=./hand.json --sharded=8 --topology=4@1GB/s net.json
+	refused "expected with --tensor or --sharded" pd-profile --device=./hand.json --topology=4@1GB/s net.json'
+test_ok "whole numbers are taken as programs write them" '
+	sed "s/1000000000/1e9/; s/: 20000000,/: 20000000.0,/" hand.json >real.json
+	cmp real.json hand.json && return 1
+	for device in hand real; do
+		pd-profile --device=./$device.json net.json
+	done | jq -es ".[0].layers == .[1].layers and .[1].device.memory_bytes == 1000000000"
+	sed "s/: 20000000,/: 20000000.5,/" hand.json >real.json
+	refused "bandwidth_bytes_per_s: expected a whole number" pd-profile --device=./real.json net.json'
 test_ok "the blocks of a GPT keep what is published of Megatron-LM: s b h (10 + 24 / t), and / t with sequence" '
 	pd-model gpt2 --layers=1 --hidden=768 --heads=12 >gpt.json
 	for split in 4:16 4,sequence:8.5; do
@@ -131,7 +178,13 @@ test_ok "weights are shared out in twos, fours and eights, where that is asked" 
 	cat out
 	awk "/^tensor/ { on = 1; next } /^\$/ { exit } on { print \$1, \$2 }" out >tried
 	printf "%s\n" "1 1" "2 1" "1 2" "1 4" "2 2" | cmp - tried
-	pd-replay plan.json'
+	pd-replay plan.json
+	pd-plan -t 4@300GB/s,2@100GB/s --effort=0 --tensor=1 --shard=optimizer,full --microbatches=4 --explain one.json \
+		>plan.json 2>out
+	awk "/^tensor/ { on = 1; next } /^\$/ { exit } on { print \$2, /optimizer shared out/ }" out >tried
+	printf "%s\n" "1 1" "2 0" "4 0" | cmp - tried
+	jq -e ".profile.memory.sharded == ((.profile.group.sharded // 1) == 1)" plan.json
+	refused "shard: expected optimizer, full, or optimizer,full, found \"fully\"" pd-plan -t 4@1GB/s --shard=fully one.json'
 test_ok "replicas that share the optimizer out: memory, the time of updates, and what they send" '
 	pd-plan -t 4@300GB/s --tensor=1 --microbatches=8 --stages=90x4 -q one.json >plain.json
 	pd-plan -t 4@300GB/s --tensor=1 --microbatches=8 --stages=90x4 -q --shard=optimizer one.json >shared.json
@@ -144,14 +197,6 @@ test_ok "replicas that share the optimizer out: memory, the time of updates, and
 		.[1].predicted.lower_bound_ns <= .[1].predicted.period_ns" plain.json shared.json
 	pd-plan -t 4@300GB/s --tensor=2 --weights=flush --shard=optimizer --microbatches=8 --stages="megatron:Et*6Lx2" \
 		--format=megatron -q one.json | grep -- "--tensor-model-parallel-size 2 --use-distributed-optimizer$"'
-# refused WORDS COMMAND...: checks that it refuses in one line with the WORDS.
-refused() {
-	words=$1
-	shift
-	status 2 "$@" >out 2>err
-	cat err
-	grep -e "$words" err && one_line err
-}
 test_ok "what cannot be shared out is refused, and so is a run" '
 	pd-plan -t 8@300GB/s --weights=flush --straight -q profile.json >plan.json
 	refused "a rank is 4 devices that share layers out, which pd-run cannot" pd-run --synthetic plan.json

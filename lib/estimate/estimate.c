@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "estimate/exchange.h"
 #include "estimate/split.h"
+#include "topology/contract.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -188,6 +189,15 @@ static json_t *head_json(const struct pd_estimate *how, const struct pd_model *m
 			 "from", sheet->name, "spread", sheet->spread, "sheet", sheet->json, "tf32", how->tf32 ? json_true() : NULL);
 }
 
+/* Takes the sheet's link where none is known, and its latency where a topology has none. */
+static void complete_link(struct pd_group_link *link, const struct pd_sheet *sheet)
+{
+	if (link->bandwidth_bytes_per_s == 0)
+		link->bandwidth_bytes_per_s = sheet->link.bandwidth_bytes_per_s;
+	if (link->latency_ns == 0)
+		link->latency_ns = sheet->link.latency_ns;
+}
+
 /* Takes one device where nothing is said, and the sheet's link. */
 static int complete(struct pd_estimate *how, struct pd_error *err)
 {
@@ -202,14 +212,29 @@ static int complete(struct pd_estimate *how, struct pd_error *err)
 	how->elsewhere |= pd_degrees_devices(group) > 1;
 	if (pd_degrees_devices(group) == 1)
 		return 0;
-	if (group->bandwidth_bytes_per_s == 0) {
-		group->bandwidth_bytes_per_s = (int64_t)(sheet->link.bandwidth_bytes_per_s);
-		group->latency_ns = sheet->link.latency_ns;
-	}
-	if (group->bandwidth_bytes_per_s == 0)
+	complete_link(&group->tensor_link, sheet);
+	complete_link(&group->sharded_link, sheet);
+	if (group->tensor_link.bandwidth_bytes_per_s == 0)
 		return pd_error_input(err, "device \"%.60s\": it has no \"link\", over which devices that share layers "
 				      "out exchange them", sheet->name);
 	return 0;
+}
+
+static struct pd_group_link ring_link(const struct pd_topology *topology, int64_t stride,
+				      int64_t members)
+{
+	struct pd_level link = pd_topology_ring_link(topology, stride, members);
+
+	return (struct pd_group_link){ link.bandwidth_bytes_per_s, link.latency_ns };
+}
+
+void pd_estimate_links(const struct pd_topology *topology, struct pd_degrees *group)
+{
+	int64_t tensor = group->tensor > 1 ? group->tensor : 1,
+		sharded = group->sharded > 1 ? group->sharded : 1;
+
+	group->sharded_link = ring_link(topology, tensor, sharded);
+	group->tensor_link = tensor > 1 ? ring_link(topology, 1, tensor) : group->sharded_link;
 }
 
 struct pd_profile *pd_estimate_profile(const struct pd_estimate *asked, const struct pd_model *model,

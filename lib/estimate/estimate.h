@@ -8,6 +8,7 @@
 #include "estimate/cost.h"
 #include "estimate/device.h"
 #include "profile/profile.h"
+#include "topology/topology.h"
 
 struct pd_estimate {
 	const struct pd_sheet *sheet;
@@ -15,9 +16,15 @@ struct pd_estimate {
 	enum pd_dtype dtype;
 	bool tf32;
 	bool elsewhere;                 /* for a program that keeps only what backward reads: of groups always so */
-	struct pd_degrees group;          /* devices that act as one; their link's bandwidth 0: the sheet's */
+	struct pd_degrees group;        /* devices that act as one; links of bandwidth 0: the sheet's */
 };
 
+/*
+ * Sets the links of a group's devices on a machine: neighbours share the layers, and the samples
+ * those that are as far apart.  All exchange at once, and share the links that several of them
+ * cross.
+ */
+void pd_estimate_links(const struct pd_topology *topology, struct pd_degrees *group);
 /* Returns a layer as one device alone runs it. */
 struct pd_cost_layer pd_estimate_layer(const struct pd_estimate *how, const struct pd_model *model, int layer);
 /*

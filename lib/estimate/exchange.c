@@ -14,17 +14,21 @@ struct exchange {
 };
 
 /* Returns how long `devices` take until each has so many bytes of all, or its part of a sum of so many. */
-static double gather_ns(const struct pd_estimate *how, double devices, double bytes)
+static double gather_ns(const struct pd_estimate *how, const struct pd_group_link *link,
+			double devices, double bytes)
 {
-	double bandwidth = (double)how->group.bandwidth_bytes_per_s * how->sheet->link.efficiency;
+	double bandwidth = (double)link->bandwidth_bytes_per_s * how->sheet->link.efficiency;
 
-	return (double)how->group.latency_ns + 1e9 * (devices - 1) / devices * bytes / bandwidth;
+	return (double)link->latency_ns + 1e9 * (devices - 1) / devices * bytes / bandwidth;
 }
 
-/* The same until each has all of the sum, over the links that a gather takes twice. */
+/* The same until each that shares layers has all of the sum, over the links that a gather takes
+ * twice. */
 static double sum_ns(const struct pd_estimate *how, double devices, double bytes)
 {
-	return 2 * gather_ns(how, devices, bytes) - (double)how->group.latency_ns;
+	const struct pd_group_link *link = &how->group.tensor_link;
+
+	return 2 * gather_ns(how, link, devices, bytes) - (double)link->latency_ns;
 }
 
 /* Returns what is left of an exchange that goes on while a device computes. */
@@ -44,7 +48,8 @@ static double whole_ns(const struct exchange *x, double bytes)
 {
 	double devices = (double)x->split->devices;
 
-	return x->split->sequence ? gather_ns(x->how, devices, bytes) : sum_ns(x->how, devices, bytes);
+	return x->split->sequence ? gather_ns(x->how, &x->how->group.tensor_link, devices, bytes)
+				  : sum_ns(x->how, devices, bytes);
 }
 
 /* Returns the time of a part of the layers that are one product with a layer. */
@@ -115,8 +120,9 @@ static double weights_ns(const struct exchange *x, int l, double each)
 {
 	struct pd_share share = pd_split_share(x->split, x->model, l);
 	double parameters = (double)x->model->layers[l].parameter_elements / (double)share.parameters;
-	double ns = gather_ns(x->how, (double)x->how->group.sharded, each * parameters);
-	double latency_ns = (double)x->how->group.latency_ns;
+	const struct pd_group_link *link = &x->how->group.sharded_link;
+	double ns = gather_ns(x->how, link, (double)x->how->group.sharded, each * parameters);
+	double latency_ns = (double)link->latency_ns;
 
 	return ns > 2 * latency_ns ? ns : fmax(0, ns - latency_ns);
 }

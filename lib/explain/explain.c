@@ -48,7 +48,10 @@ static void put_group(const struct pd_degrees *group, FILE *out)
 		fprintf(out, ", which share layers out%s", group->sequence ? ", and others by rows" : "");
 	if (group->sharded > 1)
 		fprintf(out, ", which share %ssamples and weights out", group->tensor > 1 ? "between them " : "");
-	fprintf(out, ", over %s", pd_show_rate(group->bandwidth_bytes_per_s, rate));
+	fprintf(out, ", over %s", pd_show_rate(group->tensor_link.bandwidth_bytes_per_s, rate));
+	if (group->tensor > 1 && group->sharded > 1)
+		fprintf(out, " and %s",
+			pd_show_rate(group->sharded_link.bandwidth_bytes_per_s, rate));
 }
 
 static void explain_head(const struct pd_plan *plan, FILE *out)
@@ -451,7 +454,8 @@ void pd_groups_explain(const struct pd_group_request *groups, FILE *out)
 
 		fprintf(out, "%6lld  %7lld", (long long)one->group.tensor, (long long)one->group.sharded);
 		if (one->samples_per_s > 0)
-			fprintf(out, "  %5d  %12.1f/s%s\n", one->ranks, one->samples_per_s,
+			fprintf(out, "  %5d  %12.1f/s%s%s\n", one->ranks, one->samples_per_s,
+				one->shards_optimizer ? ", optimizer shared out" : "",
 				one->chosen ? "  (taken)" : "");
 		else
 			fprintf(out, "  none: %s\n", one->why);

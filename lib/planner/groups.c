@@ -24,8 +24,9 @@ struct search {
 };
 
 /* Estimates a profile anew, for devices that are put together so. */
-static struct pd_profile *variant(const struct pd_profile *profile, const struct pd_degrees *group,
-				  const struct pd_level *link, struct pd_error *err)
+static struct pd_profile *variant(const struct pd_profile *profile,
+				  const struct pd_group_choice *choice,
+				  const struct pd_degrees *group, struct pd_error *err)
 {
 	int64_t sharded = profile->group.sharded > 1 ? profile->group.sharded : 1;
 	struct pd_estimate how = { .batch_size = profile->batch_size / sharded, .dtype = profile->dtype,
@@ -37,26 +38,26 @@ static struct pd_profile *variant(const struct pd_profile *profile, const struct
 	if (!sheet)
 		return NULL;
 	how.sheet = sheet;
-	how.group.bandwidth_bytes_per_s = link->bandwidth_bytes_per_s;
-	how.group.latency_ns = link->latency_ns > 0 ? link->latency_ns : sheet->link.latency_ns;
 	made = pd_estimate_profile(&how, profile->model, err);
 	pd_sheet_free(sheet);
 	if (!made)
 		return NULL;
 	if (profile->memory.model != PD_MEMORY_OWN)
 		made->memory = profile->memory;
+	made->memory.sharded |= choice->shards_optimizer;
 	for (int l = 0; l < made->layer_count; l++)
 		made->layers[l].joined = profile->layers[l].joined;
 	return made;
 }
 
-static int variants(const struct search *s, const struct pd_degrees *group, struct pd_profile **made,
-		    struct pd_error *err)
+static int variants(const struct search *s, const struct pd_group_choice *choice,
+		    struct pd_profile **made, struct pd_error *err)
 {
-	struct pd_level link = pd_topology_inner_link(s->request->topology, pd_degrees_devices(group));
+	struct pd_degrees group = choice->group;
 
+	pd_estimate_links(s->request->topology, &group);
 	for (int i = 0; i < s->count; i++) {
-		made[i] = variant(s->profiles[i], group, &link, err);
+		made[i] = variant(s->profiles[i], choice, &group, err);
 		if (!made[i])
 			return -1;
 	}
@@ -146,7 +147,7 @@ static struct pd_plan *try_one(struct search *s, struct pd_group_choice *choice,
 
 	if (devices > s->request->topology->devices)
 		pd_error_input(&why, "the topology has no %lld devices", (long long)devices);
-	else if (variants(s, &choice->group, made, &why) == 0)
+	else if (variants(s, choice, made, &why) == 0)
 		plan = plan_for(s, devices, made, choices, &why);
 	if (plan) {
 		choice->samples_per_s = plan->predicted.samples_per_s;

@@ -13,6 +13,7 @@
 /* What came of one way. */
 struct pd_group_choice {
 	struct pd_degrees group;
+	bool shards_optimizer; /* replicas of a group share out what the optimizer keeps */
 	double samples_per_s;           /* 0: there is no plan */
 	int ranks;
 	bool chosen;

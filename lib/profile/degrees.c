@@ -44,7 +44,18 @@ int64_t pd_profile_summed_bytes(const struct pd_profile *profile, enum pd_dtype 
 
 json_t *pd_degrees_json(const struct pd_degrees *group)
 {
-	return json_pack("{sI sb sI sI sI}", "tensor", group->tensor, "sequence", group->sequence, "sharded",
-			 group->sharded, "bandwidth_bytes_per_s", group->bandwidth_bytes_per_s, "latency_ns",
-			 group->latency_ns);
+	const struct pd_group_link *tensor = &group->tensor_link, *sharded = &group->sharded_link;
+	json_t *json = json_pack("{sI sb sI sI sI}", "tensor", group->tensor, "sequence",
+				 group->sequence, "sharded", group->sharded,
+				 "bandwidth_bytes_per_s", tensor->bandwidth_bytes_per_s,
+				 "latency_ns", tensor->latency_ns);
+
+	if (group->sharded > 1 &&
+	    (sharded->bandwidth_bytes_per_s != tensor->bandwidth_bytes_per_s ||
+	     sharded->latency_ns != tensor->latency_ns)) {
+		pd_json_set(json, "sharded_bandwidth_bytes_per_s",
+			    json_integer(sharded->bandwidth_bytes_per_s));
+		pd_json_set(json, "sharded_latency_ns", json_integer(sharded->latency_ns));
+	}
+	return json;
 }

@@ -178,20 +178,36 @@ static int read_memory(const struct pd_place *root, struct pd_profile *profile, 
 
 static int read_group(const struct pd_place *root, struct pd_profile *profile, struct pd_error *err)
 {
-	static const char *const known[] = { "tensor", "sequence", "sharded", "bandwidth_bytes_per_s", "latency_ns",
+	static const char *const known[] = { "tensor",
+					     "sequence",
+					     "sharded",
+					     "bandwidth_bytes_per_s",
+					     "latency_ns",
+					     "sharded_bandwidth_bytes_per_s",
+					     "sharded_latency_ns",
 					     NULL };
 	struct pd_place place = pd_place_key(root, "group");
 	struct pd_degrees *group = &profile->group;
+	struct pd_group_link *tensor = &group->tensor_link, *sharded = &group->sharded_link;
 
 	group->tensor = group->sharded = 1;
 	if (!place.value)
 		return 0;
-	return pd_json_keys(&place, known, err) < 0 ||
-	       pd_json_opt_int(&place, "tensor", 1, PD_MOST_GROUP, &group->tensor, err) < 0 ||
-	       pd_json_opt_bool(&place, "sequence", &group->sequence, err) < 0 ||
-	       pd_json_opt_int(&place, "sharded", 1, PD_MOST_GROUP, &group->sharded, err) < 0 ||
-	       pd_json_opt_int(&place, "bandwidth_bytes_per_s", 1, INT64_MAX, &group->bandwidth_bytes_per_s, err) < 0 ||
-	       pd_json_opt_int(&place, "latency_ns", 0, PD_MAX_TIME_NS, &group->latency_ns, err) < 0 ? -1 : 0;
+	if (pd_json_keys(&place, known, err) < 0 ||
+	    pd_json_opt_int(&place, "tensor", 1, PD_MOST_GROUP, &group->tensor, err) < 0 ||
+	    pd_json_opt_bool(&place, "sequence", &group->sequence, err) < 0 ||
+	    pd_json_opt_int(&place, "sharded", 1, PD_MOST_GROUP, &group->sharded, err) < 0 ||
+	    pd_json_opt_int(&place, "bandwidth_bytes_per_s", 1, INT64_MAX,
+			    &tensor->bandwidth_bytes_per_s, err) < 0 ||
+	    pd_json_opt_int(&place, "latency_ns", 0, PD_MAX_TIME_NS, &tensor->latency_ns, err) < 0)
+		return -1;
+	*sharded = *tensor;
+	return pd_json_opt_int(&place, "sharded_bandwidth_bytes_per_s", 1, INT64_MAX,
+			       &sharded->bandwidth_bytes_per_s, err) < 0 ||
+			       pd_json_opt_int(&place, "sharded_latency_ns", 0, PD_MAX_TIME_NS,
+					       &sharded->latency_ns, err) < 0
+		       ? -1
+		       : 0;
 }
 
 static void find_gradients(struct pd_profile *profile)

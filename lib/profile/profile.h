@@ -83,6 +83,10 @@ struct pd_memory_rule {
 #define PD_MOST_GROUP 65536             /* devices that share anything out */
 #define PD_MEMORY_MARGIN 0.1            /* what caching allocators keep, commonly */
 
+struct pd_group_link {
+	int64_t bandwidth_bytes_per_s, latency_ns;
+};
+
 /*
  * Devices that act as one rank: `tensor` share the layers out, and `sharded` of such the samples and what is kept of
  * the parameters.  Times are those of one device, with what they exchange; bytes are those of all together.
@@ -90,7 +94,9 @@ struct pd_memory_rule {
 struct pd_degrees {
 	int64_t tensor, sharded;        /* 0 or 1: they do not */
 	bool sequence;                  /* what `tensor` devices would do each as a whole is shared out by rows */
-	int64_t bandwidth_bytes_per_s, latency_ns;      /* of the link between them that times were made with */
+	/* what times were made with: a device's link to those that share layers with it, and
+	 * samples */
+	struct pd_group_link tensor_link, sharded_link;
 };
 
 static inline int64_t pd_degrees_devices(const struct pd_degrees *group)

@@ -81,7 +81,21 @@ int pd_topology_contract(const struct pd_topology *topology, int64_t devices, bo
 	return 0;
 }
 
-struct pd_level pd_topology_inner_link(const struct pd_topology *topology, int64_t devices)
+struct pd_level pd_topology_ring_link(const struct pd_topology *topology, int64_t stride,
+				      int64_t members)
 {
-	return pd_slowest_link(topology, pd_topology_level(topology, 0, devices - 1));
+	struct pd_level link = topology->level[0];
+	int64_t component = link.count; /* devices of one of the next level's */
+
+	for (int k = 1; k < topology->levels && component % (stride * members) != 0; k++) {
+		const struct pd_level *level = &topology->level[k];
+		int64_t each =
+			level->bandwidth_bytes_per_s / (stride < component ? stride : component);
+
+		if (each < link.bandwidth_bytes_per_s)
+			link.bandwidth_bytes_per_s = each > 0 ? each : 1;
+		link.latency_ns = level->latency_ns;
+		component *= level->count;
+	}
+	return link;
 }

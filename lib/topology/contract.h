@@ -11,5 +11,11 @@
  */
 int pd_topology_contract(const struct pd_topology *topology, int64_t devices, bool spans, struct pd_topology *out_p,
 			 struct pd_error *err);
-/* Returns the link that the devices of a group share: the slowest of the levels that it spans. */
-struct pd_level pd_topology_inner_link(const struct pd_topology *topology, int64_t devices);
+/*
+ * Returns the link of each of so many members of a ring, every stride-th device, where the devices
+ * between them are in rings of their own and all of these are busy at once: of the levels that the
+ * rings span, the least of a link's bandwidth over the rings that cross it, and the latency of the
+ * outermost.
+ */
+struct pd_level pd_topology_ring_link(const struct pd_topology *topology, int64_t stride,
+				      int64_t members);
