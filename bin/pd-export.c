@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
-#include "checkpoint/export.h"
+#include "doors/tensors/export.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -4,11 +4,11 @@
 #include "base/mem.h"
 #include "base/names.h"
 #include "base/opt.h"
+#include "doors/huggingface/config.h"
+#include "doors/onnx/onnx.h"
 #include "model/model.h"
 #include "model/summary.h"
-#include "network/config.h"
 #include "network/network.h"
-#include "network/onnx.h"
 
 #include <inttypes.h>
 #include <stdio.h>

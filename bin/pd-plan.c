@@ -4,9 +4,9 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "base/progress_bar.h"
+#include "doors/layout/read.h"
+#include "doors/layout/write.h"
 #include "explain/explain.h"
-#include "layout/read.h"
-#include "layout/write.h"
 #include "plan/show.h"
 #include "plan/sparse.h"
 #include "planner/cut/task.h"
@@ -56,7 +56,7 @@ static const char *const weight_kinds[] = {
 
 static const char *const reducers[] = {
 #define REDUCER_KIND(symbol, name, what) name,
-#include "topology/reducer_kind.def"
+#include "sums/reducer_kind.def"
 #undef REDUCER_KIND
 	"auto", NULL
 };
@@ -76,7 +76,7 @@ enum { JSON, SVG, DOT, LAYOUTS };       /* then enum pd_layout_kind */
 static const char *const formats[] = {
 	"json", "svg", "dot",
 #define LAYOUT_KIND(name, system) #name,
-#include "layout/layout_kind.def"
+#include "doors/layout/layout_kind.def"
 #undef LAYOUT_KIND
 	NULL
 };

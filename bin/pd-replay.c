@@ -4,9 +4,9 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "plan/sparse.h"
-#include "planner/range.h"
-#include "replay/replay.h"
-#include "replay/subject.h"
+#include "predict/range.h"
+#include "predict/replay.h"
+#include "predict/subject.h"
 #include "trace/compare.h"
 
 #include <inttypes.h>

@@ -5,11 +5,11 @@
 #include "base/opt.h"
 #include "base/program.h"
 #include "checkpoint/lock.h"
-#include "launch/hosts.h"
-#include "planner/expect.h"
-#include "supervisor/supervisor.h"
+#include "predict/expect.h"
+#include "run/launch/hosts.h"
+#include "run/supervisor/supervisor.h"
+#include "run/transport/provider.h"
 #include "schedule/file.h"
-#include "transport/provider.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -27,7 +27,7 @@ static struct pd_job job = {
 		.rate = 0.01, .residual = -1,
 		.hyper = {
 #define HYPER(member, ...) .member = -1,
-#include "device/hyper.def"
+#include "engine/device/hyper.def"
 #undef HYPER
 		},
 		.step_epochs = -1, .gamma = -1, .power = -1, .discrepancy = -1 },
@@ -80,7 +80,7 @@ static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Optimizer"),
 	{ "optimizer", 0, PD_OPT_CHOICE, "NAME", "one of"
 #define OPTIMIZER(symbol, name, ...) " " #name
-#include "device/optimizer.def"
+#include "engine/device/optimizer.def"
 #undef OPTIMIZER
 	  " (default: sgd)", &optimizer,
 	  .choices = pd_optimizer_kind_name },
@@ -88,7 +88,7 @@ static const struct pd_opt options[] = {
 	  &job.optimizer.rate, 0, 1e6 },
 #define HYPER(member, option, key, least, most, what) \
 	{ option, 0, PD_OPT_REAL, "X", what, &job.optimizer.hyper.member, least, most },
-#include "device/hyper.def"
+#include "engine/device/hyper.def"
 #undef HYPER
 	{ "weight-decay", 0, PD_OPT_REAL, "X", "weight decay (default: 0)",
 	  &job.optimizer.weight_decay, 0, 1e3 },
@@ -211,7 +211,7 @@ static int set_hyper(struct pd_error *err)
 	status |= set_default(&job.optimizer.hyper.member, pd_optimizer_rows[optimizer].defaults.member, option, \
 			      pd_optimizer_rows[optimizer].defaults.member > 0, \
 			      readers_of(offsetof(struct pd_hyper, member), needs, sizeof(needs)), err);
-#include "device/hyper.def"
+#include "engine/device/hyper.def"
 #undef HYPER
 	return status;
 }

@@ -3,13 +3,13 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "schedule/torch.h"
 #include "plan/show.h"
-#include "replay/replay.h"
+#include "predict/replay.h"
 #include "schedule/as_order.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
 #include "schedule/peaks.h"
-#include "schedule/torch.h"
 #include "trace/steady.h"
 
 #include <inttypes.h>

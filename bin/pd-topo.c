@@ -4,10 +4,10 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
-#include "base/progress_bar.h"
 #include "base/program.h"
-#include "launch/hosts.h"
-#include "measure/machine.h"
+#include "base/progress_bar.h"
+#include "run/launch/hosts.h"
+#include "run/measure/machine.h"
 
 static int64_t ranks;
 static bool quiet;

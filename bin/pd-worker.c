@@ -2,10 +2,10 @@
 /* One rank of a run: started by pd-run, told what to do over a socket; not for people. */
 #include "base/opt.h"
 #include "base/program.h"
-#include "launch/process.h"
-#include "measure/flows.h"
-#include "measure/kinds.h"
-#include "rank/rank.h"
+#include "run/launch/process.h"
+#include "run/measure/flows.h"
+#include "run/measure/kinds.h"
+#include "run/rank/rank.h"
 
 #include <fcntl.h>
 #include <stdio.h>

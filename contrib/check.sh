@@ -219,7 +219,7 @@ if [ -n "$cuda" ]; then
 	fi
 fi
 if [ -n "$emulated" ]; then
-	step "an emulated GPU: lib/device/cuda, computed by the processor"
+	step "an emulated GPU: lib/run/device/cuda, computed by the processor"
 	built emulated
 	(export PD_TEST_DEVICE=cuda
 	some emulated "test/conform/iteration test/conform/layers test/conform/nonfinite test/conform/frozen

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Makes a folder that configure takes for a CUDA toolkit.  In it the processor does what a GPU would
-# (test/emulated/emulated.h).  So a machine without a GPU can test what lib/device/cuda computes from what,
+# (test/emulated/emulated.h).  So a machine without a GPU can test what lib/run/device/cuda computes from what,
 # where it puts it, its layouts, graphs and choices.  It cannot test CUDA's libraries, or the speed and the
 # bits of a GPU.  The script needs the headers of a real toolkit (CUDA_HOME, /usr/local/cuda) with those of
 # cuDNN, g++, Python and an x86-64 processor.

@@ -26,12 +26,12 @@ die() {
 breakages() {
 	cat <<'END'
 number: a relu makes 0 of a NaN
-lib/device/cpu/cpu.h
+lib/run/device/cpu/cpu.h
 s/return !(x <= 0);/return x > 0;/
 test/conform/nonfinite
 
 number: max pooling leaves a NaN to oneDNN
-lib/device/cpu/maxpool.c
+lib/run/device/cpu/maxpool.c
 s/return found;/return false;/
 test/conform/nonfinite
 
@@ -56,112 +56,112 @@ s/backwards_of(part, u, bucket) < size)/backwards_of(part, u, bucket) < size - 1
 test/unit/check test/unit/edits test/t3001-schedule.sh
 
 version: the newest is overwritten while its forwards are still to come
-lib/weights/weights.c
+lib/engine/worker/weights.c
 s/from->number >= keep/from->number > keep/
 test/unit/weights test/t4001-weights.sh
 
 version: one that is to be kept is given away
-lib/weights/weights.c
+lib/engine/worker/weights.c
 s/v->number < weights->keep)/v->number <= weights->keep)/
 test/unit/weights test/t4001-weights.sh
 
 sum: replicas are added in another order
-lib/device/cpu/sum.c
+lib/run/device/cpu/sum.c
 s/add(piece, src\[k\] + at, floats)/add(piece, src[n - k] + at, floats)/
 test/unit/reduce test/t4001-weights.sh
 
 sum: one is issued while parts of an agree are still to come on its stream
-lib/worker/update.c
+lib/engine/worker/update.c
 s/worker_global_norm_pending(w) ||$/false ||/
 test/unit/agree
 
 sparse: what stays is not corrected for momentum
-lib/device/cpu/chunks.c
+lib/run/device/cpu/chunks.c
 s/hg\[i\] = keep \* g\[i\]/hg[i] = g[i]/
 test/conform/chunks test/t4031-sparse.sh
 
 sparse: one replica sends another set of chunks
-lib/reduce/sparse.c
+lib/engine/reduce/sparse.c
 s/what.step = step;/what.step = step, what.sent -= s->config.me == 1 \&\& what.sent > 1;/
 test/t4031-sparse.sh
 
 sparse: the norm of a chunk that travels is counted once for each replica
-lib/device/cpu/chunks.c
+lib/run/device/cpu/chunks.c
 s/sum_absolutes(g, count) \/ w->members/sum_absolutes(g, count)/
 test/conform/chunks test/t4031-sparse.sh
 
 sum: what other groups of replicas made is added last
-lib/topology/dense.c
+lib/sums/dense.c
 s/int member = n - !is_first(d);/int member = is_first(d) ? n : n == d->size ? -1 : n;/
 test/unit/reduce test/t4001-weights.sh
 
 sum: the gradients of a minibatch are not begun anew
-lib/worker/update.c
+lib/engine/worker/update.c
 s/^\tsum->backwards = 0;//
 test/t4001-weights.sh
 
 sum: the first gradient of a group is added to that of the group before
-lib/worker/update.c
+lib/engine/worker/update.c
 s/return before == 0 ? 0/return before < 0 ? 0/
 test/t4001-weights.sh test/t4003-pairs.sh
 
 sum: a ring keeps what comes where it does not look for it
-lib/topology/ring.c
+lib/sums/ring.c
 s/tag, staged(ring, part), in.floats/tag, staged(ring, (struct part){ 0, part.cut }), in.floats/
 test/unit/reducers test/t4030-buckets.sh
 
 sum: a butterfly's members give away sums of two in 16 bits
-lib/topology/doubling.c
+lib/sums/doubling.c
 s/return k == 0 \&\& m + d->p >= d->n;/return k == 0;/
 test/unit/reducers
 
 script: a coarse ring sends twice what its steps do
-lib/topology/ring.c
+lib/sums/ring.c
 s/->part = halves \/ 2 \/ ring->n;/->part = halves \/ ring->n;/
 test/unit/scripts
 
 script: whom a member only gets something from is not met
-lib/topology/reducer.c
+lib/sums/reducer.c
 s/met\[script.transfers\[i\].peer\] = true;/met[script.transfers[i].peer] |= script.transfers[i].send;/
 test/unit/scripts
 
 script: a chain has room for one of the two pieces that are there at a time
-lib/topology/hierarchical.c
+lib/sums/hierarchical.c
 s/(pieces > 1 ? 2 : 1)/1/
 test/unit/scripts
 
 sum: every bucket is the first
-lib/worker/update.c
+lib/engine/worker/update.c
 s/(float \*)sums->gradients + bucket->begin/(float *)sums->gradients/
 test/t4030-buckets.sh
 
 update: momentum forgets the weight decay
-lib/device/update.h
+lib/engine/device/update.h
 s/\*v = f->momentum \* \*v + (g + f->decay \* w);/*v = f->momentum * *v + g;/
 test/conform/stream test/t4001-weights.sh
 
 update: Adam's epsilon is added before the correction
-lib/device/update.h
+lib/engine/device/update.h
 s|(sqrtf(\*s) / f->root + f->eps)|((sqrtf(*s) + f->eps) / f->root)|
 test/conform/stream test/t4001-weights.sh
 
 layer: running statistics move the other way
-lib/device/cpu/batchnorm2d.c
+lib/run/device/cpu/batchnorm2d.c
 s/(1 - momentum) \* running_mean\[c\] + momentum \* mean\[c\]/momentum * running_mean[c] + (1 - momentum) * mean[c]/
 test/conform/layers
 
 layer: causal attention sees a position ahead
-lib/device/cpu/attention_tiles.c
+lib/run/device/cpu/attention_tiles.c
 s/a->causal ? pd_min(i + 1, j->length)/a->causal ? pd_min(i + 2, j->length)/
 test/conform/layers
 
 layer: the gate that forgets is forgotten on the way back
-lib/device/cpu/lstm_gates.c
+lib/run/device/cpu/lstm_gates.c
 s/cells\[j\] = dc \* forget\[j\]/cells[j] = dc/
 test/conform/layers
 
 hosts: any word will do
-lib/socket/door.c
+lib/run/socket/door.c
 s/return difference == 0/return difference < 256/
 test/unit/door test/unit/meeting
 
@@ -171,7 +171,7 @@ s/\.inboxes = buffer_counts->inboxes/.inboxes = buffer_counts->inboxes + 1/
 test/unit/memory test/t4005-memory.sh
 
 memory: the gradient of an activation is not counted while it is alive
-lib/plan/memory.c
+lib/memory/memory.c
 s/^\t*held = pd_plus(held, input->activation_bytes);//
 test/unit/memory test/t4005-memory.sh
 
@@ -191,77 +191,77 @@ s/(input || !b->agree || b->request->weights != PD_WEIGHTS_2BW)/(input || true)/
 test/unit/bound test/t2001-plan.sh
 
 signal: a second one at once is a second wish
-lib/supervisor/signals.c
+lib/run/supervisor/signals.c
 s/if (again \&\& now - s->wished_ns < SAME_WISH_NS)/if (again \&\& now < s->wished_ns)/
 test/t7007-signals.sh
 
 signal: what was ignored is not
-lib/supervisor/signals.c
+lib/run/supervisor/signals.c
 s/ \&\& action.sa_handler != SIG_IGN//
 test/t7002-kill.sh test/t7007-signals.sh
 
 worker: it outlives pd-run
-lib/launch/process.c
+lib/run/launch/process.c
 s/prctl(PR_SET_PDEATHSIG, SIGKILL)/prctl(PR_SET_PDEATHSIG, 0)/
 test/t7002-kill.sh
 
 worker: a forward does not wait for what it receives
-lib/worker/pass.c
+lib/engine/worker/pass.c
 s/worker_behind(w, w->compute, &microbatch->received\[i\]) < 0/!w/
 test/t4001-weights.sh
 
 worker: a forward does not wait for its samples, where memory is separate
-lib/worker/pass.c
+lib/engine/worker/pass.c
 s/worker_after(w, w->compute, &microbatch->loaded) < 0/!w/
 test/unit/waits
 
 worker: gradients of shared parameters leave before they are complete
-lib/worker/tied_weights.c
+lib/engine/worker/tied_weights.c
 s/one->bytes, ready,/one->bytes, ready ? NULL : ready,/
 test/unit/agree
 
 worker: a backward does not wait for the gradients it receives
-lib/worker/pass.c
+lib/engine/worker/pass.c
 s/worker_after(w, w->compute, &in->transfers\[i\]) < 0/!w/
 test/t4001-weights.sh
 
 worker: an update has the event of the one before
-lib/worker/update.c
+lib/engine/worker/update.c
 s/c->step_turn = 1 - c->step_turn;//
 test/unit/waits
 
 worker: gradients are added beside what is kept to be handed over
-lib/worker/update.c
+lib/engine/worker/update.c
 s/pd_submit_sum(w->compute, gradients, parts/pd_submit_sum(w->behind, gradients, parts/
 test/t4006-updates.sh
 
 worker: a forward keeps its loss scale where another group has the sum
-lib/worker/pass.c
+lib/engine/worker/pass.c
 s/ || sum->group != worker_group_of(w, c, op)//
 test/t4006-updates.sh
 
 graph: a forward and the backward of other samples are one
-lib/device/cuda/graph_cache.c
+lib/run/device/cuda/graph_cache.c
 s/ || f->first_sample != b->first_sample//
 test/unit/cuda-graph-cache
 
 worker: an update does not wait for the sum
-lib/worker/update.c
+lib/engine/worker/update.c
 s/before && worker_after(w, w->compute, before) < 0/before \&\& !w/
 test/t4001-weights.sh
 
 resume: a resumed run begins anew
-lib/job/resume.c
+lib/run/job/resume.c
 s/job->resume_step = info->step;/job->resume_step = 0;/
 test/t7001-resume.sh
 
 worker: no heartbeat for a minute
-lib/launch/heartbeat.c
+lib/run/launch/heartbeat.c
 s/until\.tv_sec++/until.tv_sec += 60/
 test/unit/heartbeat test/t7007-signals.sh
 
 data: the first sample never changes its place
-lib/data/order.c
+lib/engine/data/order.c
 s/i = samples - 1; i > 0; i--/i = samples - 1; i > 1; i--/
 test/unit/dataset test/unit/loader
 
@@ -271,7 +271,7 @@ s/json_loadb(text, bytes, JSON_REJECT_DUPLICATES/json_loadb(text, bytes, 0/
 test/unit/json test/t1001-malformed.sh
 
 what-if: a backward is not made faster
-lib/replay/whatif.c
+lib/predict/whatif.c
 s/^\t*speed_up(&layer->backward_ns, factor);//
 test/t5002-what-if.sh
 
@@ -296,17 +296,17 @@ s/^\t\twhich++;/\t\twhich = SHORTEST;/
 test/t5002-what-if.sh
 
 update: Nesterov's move looks two momenta ahead
-lib/device/update.h
+lib/engine/device/update.h
 s/(g + f->momentum \* \*v)/(g + f->momentum * f->momentum * *v)/
 test/conform/stream
 
 update: Lion moves by what it keeps
-lib/device/update.h
+lib/engine/device/update.h
 s/float way = f->beta1 \* \*v + f->rest1 \* g;/float way = f->beta2 * *v + f->rest2 * g;/
 test/conform/stream
 
 update: decoupled weight decay does not follow the rate
-lib/device/update.h
+lib/engine/device/update.h
 s/(1 - u->rate \* u->weight_decay)/(1 - u->weight_decay)/
 test/conform/stream test/t4006-updates.sh
 
@@ -366,7 +366,7 @@ s/also = m->ours ? NULL/also = m ? NULL/
 test/unit/outside test/t7006-init.sh
 
 transport: an address has room for the offers of those that connect
-lib/transport/routes.c
+lib/run/transport/routes.c
 s/if (!pd_providers\[i\]->connector)$/if (pd_providers[i])/
 test/unit/transfers test/t4001-weights.sh
 END

@@ -4,21 +4,21 @@
 # registers, the bytes that it spills, its shared memory, its loads and stores of global memory, and how
 # many of these take 16 bytes a thread.
 #
-#     sh contrib/ptxas.sh [FILE.cu...]        default: all of lib/device/cuda
+#     sh contrib/ptxas.sh [FILE.cu...]        default: all of lib/run/device/cuda
 #
 # CUDA_HOME names the toolkit (/usr/local/cuda), ARCH the kind of GPU (90), CUOBJDUMP the program that shows
 # machine code (cuobjdump, of the toolkit or on the path).  Without that program loads and stores are
-# counted in PTX, and marked with a star.  NVCCFLAGS replaces the flags in lib/device/cuda/local.mk.
+# counted in PTX, and marked with a star.  NVCCFLAGS replaces the flags in lib/run/device/cuda/local.mk.
 set -eu
 
 source=$(cd "$(dirname "$0")/.." && pwd)
 cuda=${CUDA_HOME:-/usr/local/cuda}
 arch=${ARCH:-90}
 nvcc=$cuda/bin/nvcc
-flags=${NVCCFLAGS-$(sed -n 's/^NVCCFLAGS = //p' "$source/lib/device/cuda/local.mk")}
+flags=${NVCCFLAGS-$(sed -n 's/^NVCCFLAGS = //p' "$source/lib/run/device/cuda/local.mk")}
 dump=${CUOBJDUMP-$(command -v cuobjdump || echo "$cuda/bin/cuobjdump")}
 [ -x "$nvcc" ] || { echo "$nvcc: no compiler" >&2; exit 3; }
-[ $# -gt 0 ] || set -- "$source"/lib/device/cuda/*.cu
+[ $# -gt 0 ] || set -- "$source"/lib/run/device/cuda/*.cu
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 

@@ -40,9 +40,9 @@ UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound t
 	test/unit/trace-memory test/unit/transfers test/unit/transfers-end test/unit/views test/unit/waits test/unit/walk test/unit/weights \
 	test/unit/window test/unit/wiring
 test_unit_reducers_SOURCES = test/unit/reducers.c test/unit/shuffled.c test/unit/shuffled.h
-test_unit_cuda_graph_cache_SOURCES = test/unit/cuda-graph-cache.c lib/device/cuda/graph_cache.c \
-	lib/device/cuda/graph_cache.h
-test_unit_join_SOURCES = test/unit/join.c lib/device/cuda/graph_cache.c lib/device/cuda/graph_cache.h
+test_unit_cuda_graph_cache_SOURCES = test/unit/cuda-graph-cache.c lib/run/device/cuda/graph_cache.c \
+	lib/run/device/cuda/graph_cache.h
+test_unit_join_SOURCES = test/unit/join.c lib/run/device/cuda/graph_cache.c lib/run/device/cuda/graph_cache.h
 # test/unit/nccl runs the transport over NCCL with a double of NCCL.
 test_unit_nccl_SOURCES = test/unit/nccl.c test/unit/nccl_ranks.c test/unit/nccl_ranks.h \
 	test/unit/nccl_sums.c test/double/nccl.c test/double/nccl.h $(NCCL_TRANSPORT)
@@ -166,7 +166,7 @@ SANITIZED_SKIP += test/t4002-programs.sh test/t4012-minibatch.sh test/t4013-torc
 	test/t6001-ucx-life.sh
 # Coverage says that these tests need not run with sanitizers (test/README).  Without them the list takes
 # 12 % less processor time and reaches all but 34 of the 25,400 branches of lib and bin that it reached.  Of
-# functions it misses cannot_send() of lib/launch/channel.c alone.  t4003 and t4006 reach little more, but
+# functions it misses cannot_send() of lib/run/launch/channel.c alone.  t4003 and t4006 reach little more, but
 # they stay: they have several stages on a rank, so arrays of another length.
 SANITIZED_SKIP += test/t4007-tied.sh test/t4008-recompute.sh test/t4015-pipemare.sh test/t7001-resume.sh \
 	test/t7004-names.sh test/t7007-signals.sh
@@ -186,7 +186,7 @@ print-sanitized-tests:
 print-readers:
 	@echo $(foreach folder,base onnx model network topology profile order plan schedule trace data checkpoint,\
 		$(filter lib/$(folder)/%,$(lib_libpd_a_OBJECTS) $(lib_libpddevice_a_OBJECTS))) \
-		$(filter lib/measure/% lib/device/update.%,$(lib_libpd_a_OBJECTS))
+		$(filter lib/run/measure/% lib/run/device/update.%,$(lib_libpd_a_OBJECTS))
 
 # check-gpu runs the tests that say most about a GPU.  Without a GPU it skips them, unless PD_GPU=yes.
 GPU_TESTS = $(CONFORM) test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh \

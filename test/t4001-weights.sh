@@ -43,7 +43,7 @@ test_row servers "residual, five replicas on two servers and a stage behind them
 	layers=$(jq ".layers | length" residual)
 	pd-plan --topology=3@10GB/s,2@1Gbit/s --stages="$((layers - 3))x5,3x1" residual >plan.json
 	equals 25'
-# Works are handed over together where a device gains from that, as a GPU does (lib/worker/batch.c).
+# Works are handed over together where a device gains from that, as a GPU does (lib/engine/worker/batch.c).
 for replicas in "2 1" "1 1 1" "1"; do
 	test_row together "residual, handed over together, replicas $replicas" '
 		together

@@ -69,7 +69,7 @@ nf1b latest 3 residual-1-1-1
 END
 
 # Two servers have a slow link between them, and links of high latency inside.  A chain of eight and an
-# exchange take twice as long there as two groups of four (lib/topology/allreduce).
+# exchange take twice as long there as two groups of four (lib/sums/allreduce).
 plan residual 8 | ordered_jq --argjson bytes "$(jq '[.layers[].parameter_bytes] | add' residual)" '
 	.topology.levels = [{count: 4, bandwidth_bytes_per_s: 12000000000, latency_ns: 20000000},
 			    {count: 2, bandwidth_bytes_per_s: (10 * $bytes), latency_ns: 0}]' >wide

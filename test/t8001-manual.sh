@@ -99,7 +99,7 @@ test_ok "pd-plan(5) has every kind of weights" '
 	page_items "$man/pd-plan.5" Weights >found
 	same expected found'
 test_ok "pd-run(1), pd-training(7) and pd-checkpoint(5) have every optimizer" '
-	sed -n "s/^OPTIMIZER([A-Z0-9_]*, \([a-z0-9]*\),.*/\1/p" "$PD_SOURCE/lib/device/optimizer.def" >names
+	sed -n "s/^OPTIMIZER([A-Z0-9_]*, \([a-z0-9]*\),.*/\1/p" "$PD_SOURCE/lib/engine/device/optimizer.def" >names
 	[ -s names ]
 	while read -r name; do
 		for page in pd-run.1 pd-training.7 pd-checkpoint.5; do

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A folder of lib includes only folders above it in contrib/HACKING's list, calls no function that is defined
-# below, and the programs that need no device are linked without one.
+# A room of lib, a folder or one of those in doors/, engine/ and run/, includes only rooms above it in
+# contrib/HACKING's list, and calls no function that is defined below.  Nothing outside run/ includes it.
+# The programs that need no device are linked without one.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 
 # The list ends at an empty line.  Its lines have four spaces, a word, and what the folder is.
@@ -9,15 +10,16 @@ awk '/^Folders, lowest first/ { found = 1 }
      found && /^    [a-z]/ { print $1; listed = 1 }
      listed && /^$/ { exit }' "$PD_SOURCE/contrib/HACKING" >order
 
-test_ok "every folder of lib is in the list, once, and the other way round" '
-	(cd "$PD_SOURCE/lib" && ls -d */) | tr -d / | sort >folders
-	sort order | diff folders -
+test_ok "every room of lib is in the list, once, and the other way round" '
+	(cd "$PD_SOURCE/lib" && ls -d */ doors/*/ engine/*/ run/*/) | sed "s,/$,," |
+		grep -vxE "doors|engine|run" | sort >rooms
+	sort order | diff rooms -
 '
 
-# includes FOLDER: prints the folders that its files include.
+# includes ROOM: prints the rooms that its files include.
 includes() {
 	find "$PD_SOURCE/lib/$1" -name "*.[ch]" -exec cat {} + |
-		sed -n "s/^#include \"\([a-z]*\)\/.*/\1/p" | sort -u
+		sed -nE "s/^#include \"((doors|engine|run)\/[a-z]*|[a-z]*)\/.*/\1/p" | sort -u
 }
 
 while read -r folder; do
@@ -31,6 +33,11 @@ while read -r folder; do
 		[ -z "$bad" ] || { echo "includes $bad"; false; }
 	'
 done <order
+
+test_ok "the rooms of run/ are the last" '
+	sed -n "/^run\//,\$p" order | grep -v "^run/" >after || true
+	[ ! -s after ] || { cat after; false; }
+'
 
 # The planner's own folders are in lib/planner/planner.h.
 sed -n "s/^ \*     planner\/\([a-z]*\)  .*/\1/p" "$PD_SOURCE/lib/planner/planner.h" >parts
@@ -63,7 +70,7 @@ test_ok "no folder calls what is defined in one below it" '
 	awk "FILENAME == \"order\" { rank[\$1] = 100 * FNR; next }
 		FILENAME == \"parts\" { rank[\"planner/\" \$1] = rank[\"planner\"] - 100 + FNR; next }
 		\$NF !~ /^pd_/ { next }
-		{ split(\$1, at, \"/\"); part = at[2] \"/\" at[3]; mine = rank[part in rank ? part : at[2]] }
+XX
 		\$(NF - 1) != \"U\" { rank_of[\$NF] = mine; next }
 		{ file[++uses] = \$1; name[uses] = \$NF; user[uses] = mine }
 		END { for (i = 1; i <= uses; i++) if (rank_of[name[i]] > user[i]) print file[i], name[i] }" \
@@ -73,7 +80,7 @@ test_ok "no folder calls what is defined in one below it" '
 
 test_ok "no #ifdef outside the back ends" '
 	! grep -rnE "^#[[:space:]]*if(def|ndef)? " "$PD_SOURCE/lib" "$PD_SOURCE/bin" \
-		--include="*.[ch]" | grep -v "lib/device/c" | grep -v "lib/transport/[nu]"
+		--include="*.[ch]" | grep -v "lib/run/device/c" | grep -v "lib/run/transport/[nu]"
 '
 
 # A member that cannot be made would be left out of a document or a message, and nobody would miss it.

@@ -29,7 +29,7 @@ names() {
 }
 
 test_ok "no two headers define the same name" '
-	names "$PD_SOURCE/lib" | grep -vE "lib/device/cpu/dnnl2.h|^pd_layout .*lib/device/c|^PD_INLINE " |
+	names "$PD_SOURCE/lib" | grep -vE "lib/run/device/cpu/dnnl2.h|^pd_layout .*lib/run/device/c|^PD_INLINE " |
 		awk "files[\$1] { print \$1, files[\$1], \$2 } { files[\$1] = \$2 }" >twice
 	! cat twice | grep .
 '
@@ -41,7 +41,7 @@ test_ok "such names are found" '
 	[ "$(names made | cut -d" " -f1 | sort | uniq -d | paste -sd" ")" = "PD_SIDES pd_side" ]
 '
 
-# Prints the options that strings of lib name, each once; lib/layout/write.c writes those of Megatron.
+# Prints the options that strings of lib name, each once; lib/doors/layout/write.c writes those of Megatron.
 named() {
 	find "$PD_SOURCE/lib" -name "*.c" ! -path "*/layout/write.c" -exec sed -n "s/^[^\"]*\"//p" {} + |
 		tr " (=:;,./\"" "[\n*]" | sed -n "s/^--\([a-z][a-z0-9-]*\).*/\1/p" | sort -u

@@ -164,7 +164,7 @@ train() {
 		--threads=1 --checkpoint="$train_into" "$@" "$train_plan"
 }
 
-# together: makes `train` hand works over together, as to a GPU (lib/worker/batch.c).
+# together: makes `train` hand works over together, as to a GPU (lib/engine/worker/batch.c).
 together() {
 	mkdir -p together
 	cp "$PD_BUILD/bin/pd-run" together

@@ -8,7 +8,7 @@
 #include "base/checksum.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/initial.h"
+#include "doors/tensors/initial.h"
 
 #include <stdint.h>
 #include <stdio.h>

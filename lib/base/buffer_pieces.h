@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Cuts a buffer of floats into n pieces for an all-reduce (lib/topology/allreduce), as evenly as
+ * Cuts a buffer of floats into n pieces for an all-reduce (lib/sums/allreduce), as evenly as
  * whole cache lines allow.
  */
 #pragma once

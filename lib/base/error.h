@@ -9,7 +9,7 @@
  *
  * An error carries its cause beside its sentence: a rank's own or another rank's, and then which.
  * A transport says so where it has lost a peer; a gate keeps it, and pd_gate_failed() passes it
- * on.  The supervisor asks the rank that is blamed first (supervisor/failure.c); nobody reads
+ * on.  The supervisor asks the rank that is blamed first (run/supervisor/failure.c); nobody reads
  * sentences but people.
  */
 #pragma once

@@ -129,7 +129,7 @@ static inline bool pd_member_true(const json_t *object, const char *key)
  */
 void pd_json_set(json_t *object, const char *key, json_t *value);
 void pd_json_add(json_t *array, json_t *value);
-/* A string of any bytes, such as a path: for messages (launch/message.h), since documents are UTF-8. */
+/* A string of any bytes, such as a path: for messages (run/launch/message.h), since documents are UTF-8. */
 json_t *pd_json_bytes(const char *bytes);
 /* A string for people: each byte that is not part of a character becomes U+FFFD. */
 json_t *pd_json_shown(const char *bytes);

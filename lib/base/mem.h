@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Host memory.  If there is none left, these functions do not return: they call the function that
- * the program has set (base/program.h, launch/task.c), which reports it and ends the process.  Nothing
+ * the program has set (base/program.h, run/launch/task.c), which reports it and ends the process.  Nothing
  * in the library has to be undone then: files get their names when they are complete, and workers
  * end with their supervisor.  Memory of a device is handled in device.h.
  */

@@ -5,9 +5,9 @@
 #include "base/mem.h"
 #include "base/names.h"
 #include "checkpoint/info.h"
-#include "device/update.h"
+#include "engine/device/update.h"
+#include "memory/arenas.h"
 #include "model/kind.h"
-#include "plan/arenas.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include "base/opt.h"
 #include "explain/usage.h"
-#include "plan/buckets.h"
+#include "memory/buckets.h"
 
 /* Writes a label's text for double quotes. */
 static void put_quoted(const char *text, FILE *out)

@@ -3,10 +3,10 @@
 
 #include "base/mem.h"
 #include "plan/recompute.h"
-#include "planner/price/cycle.h"
-#include "planner/price/predict.h"
-#include "planner/search/judge.h"
-#include "replay/replay.h"
+#include "predict/cycle.h"
+#include "predict/judge.h"
+#include "predict/predict.h"
+#include "predict/replay.h"
 #include "schedule/memory.h"
 #include "schedule/tick.h"
 

@@ -2,9 +2,9 @@
 /* A plan's use of processors, links and memory; private to this folder. */
 #pragma once
 
-#include "plan/memory.h"
+#include "memory/memory.h"
 #include "plan/show.h"
-#include "planner/price/links.h"
+#include "predict/links.h"
 #include "schedule/schedule.h"
 #include "trace/report.h"
 

@@ -4,8 +4,8 @@
  * own "source" (pd-model(5)).  A tensor of the outside is one of ours, under another name, transposed or
  * with other axes, or several of ours side by side.
  *
- * Whoever reads or writes such files asks this table: checkpoint/initial.c, which finds in tensors
- * from anywhere (checkpoint/tensors.h) what the model needs, and checkpoint/export.c.
+ * Whoever reads or writes such files asks this table: doors/tensors/initial.c, which finds in tensors
+ * from anywhere (doors/tensors/tensors.h) what the model needs, and doors/tensors/export.c.
  */
 #pragma once
 

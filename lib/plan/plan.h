@@ -6,7 +6,7 @@
 #include "order/order.h"
 #include "plan/schedule_kind.h"
 #include "profile/profile.h"
-#include "topology/reducer.h"
+#include "sums/reducer.h"
 #include "topology/topology.h"
 
 #include <jansson.h>
@@ -114,7 +114,7 @@ struct pd_plan {
 	bool agree;                     /* all stages agree on every update (operation agree) */
 	enum pd_reducer_kind reducer;   /* sums the gradients of replicas */
 	enum pd_dtype gradient_dtype;   /* what they are rounded to before they travel, or PD_F32 */
-	int64_t bucket_bytes;           /* gradients above which a bucket is closed (plan/buckets.h);
+	int64_t bucket_bytes;           /* gradients above which a bucket is closed (memory/buckets.h);
 					   0: a stage has one bucket */
 	/* Sparse sums (plan/sparse.h). */
 	int64_t chunk;                  /* gradients in one; 0: replicas sum all gradients */

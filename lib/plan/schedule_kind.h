@@ -34,7 +34,7 @@ enum pd_schedule_fact {
 	PD_FACT_ALONE = 1 << 6,         /* one microbatch at a time */
 	PD_FACT_OPEN = 1 << 7,          /* a search over all schedules tries it */
 	PD_FACT_PAIRS = 1 << 12,        /* forwards may be beside backwards */
-	PD_FACT_FLOW = 1 << 8,          /* the recurrence of planner/price/flow.c is exact */
+	PD_FACT_FLOW = 1 << 8,          /* the recurrence of predict/flow.c is exact */
 };
 
 bool pd_schedule_has(enum pd_schedule_kind kind, enum pd_schedule_fact fact);

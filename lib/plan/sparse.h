@@ -4,7 +4,7 @@
  * of their gradients, whole chunks of them, the same at all, and keep the others for later.
  *
  * Chunk c is gradients c chunk to (c + 1) chunk - 1 of the stage's arena, which has them in the
- * order of backward; the last may be shorter.  Of each bucket (plan/buckets.h) the chunks travel
+ * order of backward; the last may be shorter.  Of each bucket (memory/buckets.h) the chunks travel
  * that end in it, in one sum: its part of backward completes them.
  *
  * Departure: so many of the chunks of a bucket are chosen, those of the largest norms among them,

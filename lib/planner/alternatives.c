@@ -2,14 +2,14 @@
 #include "planner/answers.h"
 
 #include "base/mem.h"
-#include "plan/buckets.h"
-#include "plan/shared_gradients.h"
+#include "memory/buckets.h"
+#include "memory/shared_gradients.h"
 #include "plan/prediction.h"
-#include "planner/price/links.h"
-#include "planner/price/predict.h"
 #include "planner/search/candidate.h"
-#include "planner/search/judge.h"
 #include "planner/search/recompute.h"
+#include "predict/judge.h"
+#include "predict/links.h"
+#include "predict/predict.h"
 #include "schedule/schedule.h"
 
 #include <stdlib.h>

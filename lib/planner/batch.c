@@ -22,8 +22,8 @@
 #include "base/mem.h"
 #include "plan/prediction.h"
 #include "planner/search/candidate.h"
-#include "planner/search/judge.h"
 #include "planner/search/recompute.h"
+#include "predict/judge.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,23 +1,18 @@
-lib_libpd_a_SOURCES += lib/planner/alternatives.c lib/planner/answers.h lib/planner/batch.c \
-	lib/planner/bound/bound.c \
+lib_libpd_a_SOURCES += \
+	lib/planner/alternatives.c lib/planner/answers.h lib/planner/batch.c lib/planner/bound/bound.c \
 	lib/planner/bound/bound.h lib/planner/cut/fewest.c lib/planner/cut/fewest.h \
 	lib/planner/cut/partition.c lib/planner/cut/partition.h lib/planner/cut/points.c \
 	lib/planner/cut/points.h lib/planner/cut/states.c lib/planner/cut/states.h \
-	lib/planner/cut/task.c lib/planner/cut/task.h lib/planner/cut/views.c lib/planner/cut/views.h lib/planner/formula/levels.c \
-	lib/planner/formula/levels.h lib/planner/formula/published.c lib/planner/formula/published.h \
-	lib/planner/formula/terms.c lib/planner/formula/terms.h lib/planner/expect.c lib/planner/expect.h lib/planner/hand.c \
-	lib/planner/kinds.c lib/planner/kinds.h lib/planner/none.c lib/planner/ordered.c lib/planner/planner.c lib/planner/planner.h lib/planner/price/cost.c \
-	lib/planner/price/cost.h lib/planner/price/cost_kind.def lib/planner/price/cycle.c \
-	lib/planner/price/cycle.h lib/planner/price/flow.c lib/planner/price/flow.h \
-	lib/planner/price/flow_parts.c lib/planner/price/flow_parts.h lib/planner/price/links.c \
-	lib/planner/price/links.h lib/planner/price/map.c lib/planner/price/map.h \
-	lib/planner/price/predict.c lib/planner/price/predict.h lib/planner/price/walk.c lib/planner/price/walk.h lib/planner/range.c lib/planner/range.h lib/planner/search/candidate.c \
-	lib/planner/search/candidate.h lib/planner/search/contest.c lib/planner/search/contest.h \
-	lib/planner/search/exhaust.c lib/planner/search/gain.h lib/planner/search/judge.c \
-	lib/planner/search/judge.h lib/planner/search/line.c lib/planner/search/line.h \
-	lib/planner/search/ordering.c lib/planner/search/ordering.h \
-	lib/planner/search/placement.c lib/planner/search/placement.h lib/planner/search/recompute.c \
-	lib/planner/search/recompute.h lib/planner/search/recompute_kind.def \
-	lib/planner/search/refine.c lib/planner/search/simulated.c lib/planner/search/simulated.h lib/planner/search/warmup.c \
-	lib/planner/search/warmup.h lib/planner/sums.c lib/planner/sums.h \
-	lib/planner/groups.c lib/planner/groups.h
+	lib/planner/cut/task.c lib/planner/cut/task.h lib/planner/cut/views.c lib/planner/cut/views.h \
+	lib/planner/formula/levels.c lib/planner/formula/levels.h lib/planner/formula/published.c \
+	lib/planner/formula/published.h lib/planner/formula/terms.c lib/planner/formula/terms.h \
+	lib/planner/groups.c lib/planner/groups.h lib/planner/hand.c lib/planner/kinds.c \
+	lib/planner/kinds.h lib/planner/none.c lib/planner/ordered.c lib/planner/planner.c \
+	lib/planner/planner.h lib/planner/search/candidate.c lib/planner/search/candidate.h \
+	lib/planner/search/contest.c lib/planner/search/contest.h lib/planner/search/exhaust.c \
+	lib/planner/search/gain.h lib/planner/search/line.c lib/planner/search/line.h \
+	lib/planner/search/ordering.c lib/planner/search/ordering.h lib/planner/search/placement.c \
+	lib/planner/search/placement.h lib/planner/search/recompute.c lib/planner/search/recompute.h \
+	lib/planner/search/recompute_kind.def lib/planner/search/refine.c lib/planner/search/simulated.c \
+	lib/planner/search/simulated.h lib/planner/search/warmup.c lib/planner/search/warmup.h \
+	lib/planner/sums.c lib/planner/sums.h

@@ -11,9 +11,9 @@
 #include "base/mem.h"
 #include "planner/search/candidate.h"
 #include "planner/search/gain.h"
-#include "planner/search/judge.h"
 #include "planner/search/ordering.h"
 #include "planner/search/recompute.h"
+#include "predict/judge.h"
 
 #include <stdlib.h>
 #include <string.h>

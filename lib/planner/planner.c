@@ -5,15 +5,15 @@
 #include "plan/sparse.h"
 #include "planner/answers.h"
 #include "planner/bound/bound.h"
+#include "planner/formula/published.h"
 #include "planner/kinds.h"
-#include "planner/price/predict.h"
 #include "planner/search/candidate.h"
 #include "planner/search/gain.h"
-#include "planner/search/judge.h"
 #include "planner/search/simulated.h"
-#include "planner/formula/published.h"
-#include "planner/range.h"
 #include "planner/sums.h"
+#include "predict/judge.h"
+#include "predict/predict.h"
+#include "predict/range.h"
 
 #include <math.h>
 #include <stdlib.h>

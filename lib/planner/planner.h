@@ -7,7 +7,6 @@
  *
  * The folders below this one, lowest first; each includes only those above it in this list, and this file:
  *
- *     planner/price      what stages, transfers, all-reduces and whole plans take
  *     planner/cut        where a network can be cut: units, states, orders; the fewest devices for a value
  *     planner/formula    published costs, and the dynamic programme over them
  *     planner/bound      what no plan can beat
@@ -22,30 +21,30 @@
  *     the fewest devices for a time       cut/fewest.c: for the bound, pipelines without replicas, the least
  *                                         memory, and the walk over stages of search/line.c, which keeps
  *                                         a plan of what is behind a point, with its place
- *     what an all-reduce sends where      topology/traffic.c, of all members, and of those in one component
+ *     what an all-reduce sends where      sums/traffic.c, of all members, and of those in one component
  *                                         of a line; reducers' scripts say who sends whom.
- *     what a sum costs                    topology/price.h: what it takes alone, for what links and members
+ *     what a sum costs                    sums/price.h: what it takes alone, for what links and members
  *                                         are busy, and what it takes at least wherever its members are
- *     the cycles of 1F1B                  price/cycle.h: the period that leads allow, and the leads that a
- *                                         period needs; price/flow.c has those of replicas, by recurrence
- *     what several stages on a rank take  price/walk.c: the ranks' own order, as early as it can be
- *     stages' times                       pd_stage_times_of() in price/cycle.c
+ *     the cycles of 1F1B                  predict/cycle.h: the period that leads allow, and the leads that a
+ *                                         period needs; predict/flow.c has those of replicas, by recurrence
+ *     what several stages on a rank take  predict/walk.c: the ranks' own order, as early as it can be
+ *     stages' times                       pd_stage_times_of() in predict/cycle.c
  *     the slowest link of a way           pd_slowest_link() in topology/topology.c
  *     sums over layers before a point     pd_points_sum() in cut/points.c
  *     even stages, and fast ones          cut/partition.c
  *
  * A *task* (cut/task.h) is a request (bin/pd-plan.c makes it of its options) with a profile's sums
- * (price/cost.c).  *Points* are where it may be cut: units of the profile's order, or states of a network
+ * (predict/cost.c).  *Points* are where it may be cut: units of the profile's order, or states of a network
  * with branches (cut/states.c, cut/points.c).  A *layout* says between which points a stage is and how
  * many replicas it has (struct pd_partition).  At a place on the machine and with warm-ups it is an
  * *entry* (search/contest.h) with three numbers, and each has one use:
  *
- *     bound      prunes: no replay settles below it (price/flow.c has the proof for 1F1B, gpipe and none;
+ *     bound      prunes: no replay settles below it (predict/flow.c has the proof for 1F1B, gpipe and none;
  *                for other schedules it is what links and ranks take).  planner/bound has that of all
  *                plans; it makes the gap (where a network has too many states, it is that of the machine
  *                as a whole)
  *     estimate   ranks: about what a replay takes.  It may be wrong either way
- *     replay     judges (search/judge.c).  Where it would take too long the estimate does, and the
+ *     replay     judges (predict/judge.c).  Where it would take too long the estimate does, and the
  *                document says so (period_from) and knows no gap
  *
  * Who decided what is in a plan:
@@ -63,8 +62,8 @@
  *     how long this goes on               simulated.c: patience() without a faster plan, less where the
  *                                         bound is near; and at most an effort that everything counts its
  *                                         steps in (base/effort.h), whereupon no more is looked at
- *     where a stage may begin             price/cost.c: not between layers that share parameters without copies, nor
- *                                         before one that is joined to the last, as layout/blocks.c finds
+ *     where a stage may begin             predict/cost.c: not between layers that share parameters without copies, nor
+ *                                         before one that is joined to the last, as doors/layout/blocks.c finds
  *                                         modules for other systems (--cut, --format)
  *     on which ranks it is                search/placement.c
  *     in which order kinds of devices     kinds.c and pd_planner_plan(): a search for each; ranks get their old
@@ -92,7 +91,7 @@
 
 #include "base/effort.h"
 #include "plan/plan.h"
-#include "planner/price/cost.h"
+#include "predict/cost.h"
 
 #include <stdbool.h>
 

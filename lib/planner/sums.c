@@ -10,12 +10,12 @@
 #include "planner/sums.h"
 
 #include "base/mem.h"
-#include "plan/buckets.h"
+#include "memory/buckets.h"
 #include "planner/bound/bound.h"
-#include "planner/price/links.h"
-#include "planner/price/predict.h"
 #include "planner/search/candidate.h"
-#include "planner/search/judge.h"
+#include "predict/judge.h"
+#include "predict/links.h"
+#include "predict/predict.h"
 
 #define USUAL 16                /* buckets of a network, before more is known */
 #define AS_FAST 20              /* a plan is about as fast if its period is longer by at most such a part */

@@ -4,7 +4,7 @@
 
 #include "planner/cut/task.h"
 
-/* Returns above how many bytes buckets are closed (plan/buckets.h) before the best plan is known. */
+/* Returns above how many bytes buckets are closed (memory/buckets.h) before the best plan is known. */
 int64_t pd_bucket_usual(const struct pd_profile *profile);
 
 /*

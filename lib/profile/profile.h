@@ -33,7 +33,7 @@ struct pd_profile_layer {
 	int64_t update_ns;              /* the optimizer's step on its parameters; 0 where absent */
 	int64_t update_apart_ns;        /* into another buffer; -1: not measured */
 	int64_t activation_bytes, parameter_bytes, stash_bytes, workspace_bytes;
-	/* sizes that the device lays memory out by, see lib/plan/memory.h; -1: unknown */
+	/* sizes that the device lays memory out by, see lib/memory/memory.h; -1: unknown */
 	int64_t forward_workspace_bytes, backward_workspace_bytes;
 	int64_t state_bytes;            /* running statistics */
 	int64_t algorithms;             /* the device's number for its choice; 0: the defaults */

@@ -4,7 +4,7 @@
  * machine does), and by itself.  What all have in common does not average out, and what each has of its
  * own does: a sum of times has the former whole, and the latter as the root of a sum of squares.
  *
- * Who wants a range asks pd_plan_range() (planner/range.h, a period) or pd_spread_of() (an
+ * Who wants a range asks pd_plan_range() (predict/range.h, a period) or pd_spread_of() (an
  * operation) for factors, and multiplies what it shows, so that plans, replays and runs cannot say
  * different things.  The ranks of a run keep the newest durations of each kind
  * (trace/durations.h); at its end the supervisor compares them with what the plan replayed takes,

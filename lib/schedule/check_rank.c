@@ -246,7 +246,7 @@ static void part_init(struct stage_walk *part, const struct rank_walk *w,
 
 /*
  * Sets the memory limit of the rank: what the plan predicts, or, without a prediction, what
- * lib/plan/memory.h says for 1F1B with stashing.
+ * lib/memory/memory.h says for 1F1B with stashing.
  */
 static void set_limit(struct rank_walk *w)
 {

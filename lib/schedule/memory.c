@@ -2,7 +2,7 @@
 #include "schedule/memory.h"
 
 #include "base/mem.h"
-#include "plan/shared_gradients.h"
+#include "memory/shared_gradients.h"
 #include "plan/recompute.h"
 
 const struct pd_moments pd_momentum = { .count = 1 };
@@ -30,7 +30,7 @@ void pd_schedule_arenas(const struct pd_schedule *schedule, int s,
 	pd_arenas_need(&counts, sizes, needs);
 }
 
-/* Returns the bytes of gradients of copies that arrive at a rank (worker/tied_weights.c). */
+/* Returns the bytes of gradients of copies that arrive at a rank (engine/worker/tied_weights.c). */
 static int64_t arriving_copies(const struct pd_plan *plan, int rank)
 {
 	struct pd_copy_transfer *list;

@@ -2,7 +2,7 @@
 /* The bytes that a rank allocates: a stage's sizes times the schedule's counts. */
 #pragma once
 
-#include "plan/arenas.h"
+#include "memory/arenas.h"
 #include "schedule/buffer_counts.h"
 
 /* Says which arenas an optimizer keeps. */

@@ -2,9 +2,9 @@
 #include "schedule/peers.h"
 
 #include "base/mem.h"
-#include "plan/buckets.h"
+#include "memory/buckets.h"
 #include "plan/sparse.h"
-#include "topology/reducer.h"
+#include "sums/reducer.h"
 
 #include <stdlib.h>
 
@@ -31,7 +31,7 @@ static void add_link(const struct pd_schedule *schedule, int rank, int own, int 
 			peers[there->ranks[j]] = true;
 }
 
-/* In round k of an agree a rank sends to the one 2^k above it (lib/worker/global_norm.c). */
+/* In round k of an agree a rank sends to the one 2^k above it (lib/engine/worker/global_norm.c). */
 static void add_agree(const struct pd_schedule *schedule, int rank, bool *peers)
 {
 	int ranks = schedule->plan->rank_count;
@@ -44,7 +44,7 @@ static void add_agree(const struct pd_schedule *schedule, int rank, bool *peers)
 	}
 }
 
-/* Has the stage a state, which its first replica gives the others (lib/rank/share.c)? */
+/* Has the stage a state, which its first replica gives the others (lib/run/rank/share.c)? */
 static bool has_state(const struct pd_plan *plan, const struct pd_stage *s)
 {
 	for (int l = s->first_layer; l < s->first_layer + s->layer_count; l++)

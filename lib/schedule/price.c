@@ -2,8 +2,8 @@
 #include "schedule/price.h"
 
 #include "base/mem.h"
-#include "plan/arenas.h"
-#include "plan/shared_gradients.h"
+#include "memory/arenas.h"
+#include "memory/shared_gradients.h"
 #include "plan/recompute.h"
 #include "plan/sparse.h"
 #include "schedule/buffer_counts.h"
@@ -204,7 +204,7 @@ static int64_t copies_ns(const struct pd_plan *plan, int rank)
 
 /*
  * Returns the time of an agree.  A round takes as long as the slower of what the rank sends and
- * what it receives (lib/worker/global_norm.c).  Profiles do not have the time of the sums of
+ * what it receives (lib/engine/worker/global_norm.c).  Profiles do not have the time of the sums of
  * squares.
  */
 static int64_t agree_ns(const struct pd_plan *plan, int rank)

@@ -3,7 +3,7 @@
  * The predicted cost of an operation: its time, and the memory of its rank.
  *
  * A rank holds some memory from beginning to end: its gradients, the optimizer's arenas, buffers
- * for gradients that arrive and leave, scratch, and one version of its weights (lib/plan/arenas.def
+ * for gradients that arrive and leave, scratch, and one version of its weights (lib/memory/arenas.def
  * has the bytes of each).  Other memory comes and goes with operations.  A tensor that arrives or
  * is loaded stays until the end of the microbatch's backward, as does what forward keeps (with
  * recomputation: recompute, but forward for layers that are not computed again).  With recomputation, a tensor that leaves stays from forward until it

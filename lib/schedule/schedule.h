@@ -18,7 +18,7 @@
  */
 #pragma once
 
-#include "plan/buckets.h"
+#include "memory/buckets.h"
 #include "plan/plan.h"
 #include "plan/wiring.h"
 
@@ -196,7 +196,7 @@ bool pd_schedule_sums_serially(const struct pd_schedule *schedule, int stage);
 /* Sets the stages of a rank, in order (pd_schedule_chunks of them); returns its replica. */
 int pd_schedule_stages(const struct pd_schedule *schedule, int rank, int *stages);
 /*
- * These return the bytes of the vector that an agree exchanges (lib/worker/global_norm.c), and its
+ * These return the bytes of the vector that an agree exchanges (lib/engine/worker/global_norm.c), and its
  * rounds.
  */
 int64_t pd_schedule_norm_bytes(const struct pd_plan *plan);

@@ -54,7 +54,7 @@
  * the microbatches whose weight gradients wait, too).  What its forward sends waits in an outbox,
  * which count.c counts.
  *
- * Buckets.  Where a stage's gradients are summed in several (plan/buckets.h), the last backward of a
+ * Buckets.  Where a stage's gradients are summed in several (memory/buckets.h), the last backward of a
  * group is in parts, a bucket's layers each, and the sum of a bucket is listed right behind its
  * part: part 1, sum 1, part 2, sum 2 and so on, all at the tick of that backward, at which the rank
  * has nothing else.  A replica whose last backward of the group comes earlier has all parts there,

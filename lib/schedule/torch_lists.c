@@ -4,10 +4,10 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "plan/chain.h"
-#include "schedule/check.h"
 #include "schedule/torch_complete.h"
 #include "schedule/torch_table.h"
+#include "plan/chain.h"
+#include "schedule/check.h"
 
 #include <ctype.h>
 #include <inttypes.h>

@@ -2,8 +2,8 @@
 #include "schedule/torch_complete.h"
 
 #include "base/mem.h"
-#include "schedule/check.h"
 #include "schedule/torch.h"
+#include "schedule/check.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
  * it counts the ranks of all hosts, while devices, processors, processes and clocks are a host's.
  *
  * How far a host's clock is ahead is measured again at the end, and what it has gained is taken
- * out of the rank's part of the trace (trace/drift.h).  A rank receives its seat behind the job,
+ * out of the rank's part of the trace (base/drift.h).  A rank receives its seat behind the job,
  * which is one message for all.
  */
 #pragma once

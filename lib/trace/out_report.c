@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
-#include "plan/buckets.h"
+#include "memory/buckets.h"
 #include "plan/show.h"
 #include "trace/report.h"
 

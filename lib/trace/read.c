@@ -5,8 +5,8 @@
 #include "base/json.h"
 #include "base/lines.h"
 #include "base/mem.h"
-#include "schedule/file.h"
 #include "schedule/torch.h"
+#include "schedule/file.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

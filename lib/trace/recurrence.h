@@ -13,7 +13,7 @@
  * A running operation is recorded when it ends.  It is assumed to take no longer than those that
  * ended in the last turn.
  *
- * What is not made of operations (planner/price/flow.c) adds what tells its states apart, and for how long
+ * What is not made of operations (predict/flow.c) adds what tells its states apart, and for how long
  * what happened has an effect.
  */
 #pragma once

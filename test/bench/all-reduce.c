@@ -10,9 +10,9 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
-#include "measure/companions.h"
-#include "measure/rounds.h"
-#include "reduce/reduce.h"
+#include "engine/reduce/reduce.h"
+#include "profile/rounds.h"
+#include "run/measure/companions.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lstm [ROUNDS]: forward and backward of an LSTM by lib/device/cpu and by oneDNN's lstm primitive,
+ * lstm [ROUNDS]: forward and backward of an LSTM by lib/run/device/cpu and by oneDNN's lstm primitive,
  * in turn, with one thread.  A row for each shape and type gives the median milliseconds of processor
  * time of both, how many times as fast ours is, the MB that each keeps from forward to backward and the
  * MB that it needs besides, and how far oneDNN's gradients of the weights are from ours, as a part of
@@ -15,8 +15,8 @@
 #include "../conform/chain.h"
 
 #include "base/mem.h"
-#include "device/cpu/cpu.h"
-#include "device/submit.h"
+#include "engine/device/submit.h"
+#include "run/device/cpu/cpu.h"
 
 #include <math.h>
 #include <omp.h>

@@ -2,7 +2,7 @@
 #include "onednn_lstm.h"
 
 #include "base/mem.h"
-#include "device/cpu/dnn.h"
+#include "run/device/cpu/dnn.h"
 
 #include <stdio.h>
 #include <stdlib.h>

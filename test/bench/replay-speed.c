@@ -6,7 +6,7 @@
  */
 #include "base/json.h"
 #include "base/mem.h"
-#include "replay/replay.h"
+#include "predict/replay.h"
 #include "schedule/schedule.h"
 
 #include <inttypes.h>

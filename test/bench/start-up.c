@@ -10,14 +10,14 @@
  */
 #include "base/json.h"
 #include "base/mem.h"
-#include "job/job.h"
-#include "launch/meeting.h"
-#include "launch/place.h"
+#include "run/job/job.h"
+#include "run/launch/meeting.h"
+#include "run/launch/place.h"
+#include "run/socket/socket.h"
+#include "run/supervisor/internal.h"
+#include "run/transport/address.h"
+#include "run/transport/routes.h"
 #include "schedule/peers.h"
-#include "socket/socket.h"
-#include "supervisor/internal.h"
-#include "transport/address.h"
-#include "transport/routes.h"
 
 #include <stdio.h>
 #include <stdlib.h>

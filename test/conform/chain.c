@@ -4,7 +4,7 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "device/submit.h"
+#include "engine/device/submit.h"
 #include "tap.h"
 
 #include <stdio.h>

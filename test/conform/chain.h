@@ -5,7 +5,7 @@
  */
 #pragma once
 
-#include "device/device.h"
+#include "engine/device/device.h"
 
 struct stage {
 	int first, count;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Devices' steps of sparse sums (device/chunks.h) against plain C; the residuals they keep lose nothing. */
+/* Devices' steps of sparse sums (engine/device/chunks.h) against plain C; the residuals they keep lose nothing. */
 #include "chain.h"
-#include "device/submit.h"
+#include "engine/device/submit.h"
 #include "tap.h"
 
 #include "base/mem.h"

@@ -122,7 +122,7 @@ static void test_model(const struct pd_model *model, int64_t batch)
 		ok(memcmp(once.weights, again.weights, (size_t)once.count * sizeof(float)) == 0,
 		   "%s: %s twice, the same bits", model->name, pd_devices[i]->name);
 		release(&again);
-		/* A run without CUDA graphs (lib/device/cuda/graph.h) gives the same bits. */
+		/* A run without CUDA graphs (lib/run/device/cuda/graph.h) gives the same bits. */
 		setenv("PD_CUDA_GRAPHS", "no", 1);
 		again = train(pd_devices[i], model, batch, 1);
 		unsetenv("PD_CUDA_GRAPHS");

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "plan/memory.h"
+#include "memory/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

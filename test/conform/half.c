@@ -2,7 +2,7 @@
 /* The CPU's vectorised conversions between 16 bits and f32 give the bits of base/half.h. */
 #include "base/half.h"
 #include "base/mem.h"
-#include "device/cpu/cpu.h"
+#include "run/device/cpu/cpu.h"
 #include "tap.h"
 
 #include <stdlib.h>

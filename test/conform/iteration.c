@@ -6,12 +6,12 @@
  * On the emulated GPU an iteration that is repeated is one graph.
  */
 #include "chain.h"
-#include "device/submit.h"
+#include "engine/device/submit.h"
 #include "tap.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "device/rehearse.h"
+#include "run/device/rehearse.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "device/cuda/kernels.h"
+#include "run/device/cuda/kernels.h"
 
 #include <math.h>
 #include <stdlib.h>

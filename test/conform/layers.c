@@ -190,7 +190,7 @@ static void test_behind_groups(const struct pd_device_ops *ops)
 
 /*
  * Tests linear layers.  The last but one case has more inputs and outputs than are computed at once
- * (lib/device/cpu/linear_blocked.c).  The last one, in f32 only, has so many weights that gradients are
+ * (lib/run/device/cpu/linear_blocked.c).  The last one, in f32 only, has so many weights that gradients are
  * transposed instead (linear_transposed.c).
  */
 static void test_linear(const struct pd_device_ops *ops)

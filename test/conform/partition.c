@@ -10,8 +10,8 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "device/rehearse.h"
-#include "plan/memory.h"
+#include "memory/memory.h"
+#include "run/device/rehearse.h"
 
 #include <stdlib.h>
 #include <string.h>

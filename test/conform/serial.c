@@ -58,7 +58,7 @@
  * with the older versions, any other begins with the newest.  With vertical-sync so does any
  * whose first stage had others.
  */
-#include "device/submit.h"
+#include "engine/device/submit.h"
 #include "serial.h"
 #include "unit/read_plan.h"
 

@@ -5,8 +5,8 @@
  */
 #pragma once
 
-#include "data/loader.h"
-#include "device/device.h"
+#include "engine/data/loader.h"
+#include "engine/device/device.h"
 #include "plan/plan.h"
 
 /* The ways in which --mutate breaks the rule. */

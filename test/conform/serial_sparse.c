@@ -19,8 +19,8 @@
 #include "serial.h"
 
 #include "base/mem.h"
-#include "device/submit.h"
-#include "plan/buckets.h"
+#include "engine/device/submit.h"
+#include "memory/buckets.h"
 
 #include <math.h>
 #include <stdlib.h>

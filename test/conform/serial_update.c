@@ -4,7 +4,7 @@
 
 #include "base/half.h"
 #include "base/mem.h"
-#include "device/submit.h"
+#include "engine/device/submit.h"
 
 #include <math.h>
 #include <stdlib.h>

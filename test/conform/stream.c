@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of what a device does besides layers: streams, elementwise work, named tensors. */
-#include "device/submit.h"
+#include "engine/device/submit.h"
 #include "stream.h"
 #include "tap.h"
 

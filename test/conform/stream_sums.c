@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of sums: of arrays, of arrays of two widths, of squares. */
-#include "device/submit.h"
+#include "engine/device/submit.h"
 #include "stream.h"
 #include "tap.h"
 

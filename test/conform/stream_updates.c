@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of updates by every optimizer against the formulas. */
-#include "device/submit.h"
+#include "engine/device/submit.h"
 #include "stream.h"
 #include "tap.h"
 

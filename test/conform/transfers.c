@@ -4,14 +4,14 @@
  * all-reduce, by NCCL and staged.  There are two and four ranks, which share GPUs if there are fewer.
  * One rank is killed, which the others notice.
  */
-#include "device/submit.h"
+#include "engine/device/submit.h"
 #include "tap.h"
 #include "unit/ranks.h"
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "run/transport/nccl/nccl.h"
 #include "unit/dense_open.h"
-#include "transport/nccl/nccl.h"
 
 #include <signal.h>
 #include <stdlib.h>

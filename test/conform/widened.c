@@ -7,7 +7,7 @@
  * stage takes fewer kernels.
  */
 #include "chain.h"
-#include "device/submit.h"
+#include "engine/device/submit.h"
 #include "tap.h"
 
 #include "base/mem.h"

@@ -6,7 +6,7 @@
  *
  *     -Wl,--wrap=cudnnBackendCreateDescriptor,--wrap=cudnnBackendSetAttribute
  *
- * to the linker, so that the calls of lib/device/cuda come here first: a handle that they set is left
+ * to the linker, so that the calls of lib/run/device/cuda come here first: a handle that they set is left
  * out, and descriptors that depend on a GPU get the description instead.
  */
 #pragma once

@@ -3,7 +3,7 @@
  * A program linked with --wrap=pd_device_find has devices that gain from works that come together
  * (pd_device_ops.joins): so a worker hands works over as it does for a GPU.
  */
-#include "device/device.h"
+#include "engine/device/device.h"
 
 const struct pd_device_ops *__real_pd_device_find(const char *name, struct pd_error *err);
 const struct pd_device_ops *__wrap_pd_device_find(const char *name, struct pd_error *err);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of NCCL that lib/transport/nccl uses, under the same names, for tests without a GPU:
+ * The part of NCCL that lib/run/transport/nccl uses, under the same names, for tests without a GPU:
  * double/nccl.c does it among the threads of one process.  It is never part of a program.
  */
 #pragma once

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of cuBLASLt that lib/device/cuda uses, computed by definition with sums in f32.  It refuses
+ * The part of cuBLASLt that lib/run/device/cuda uses, computed by definition with sums in f32.  It refuses
  * products that the library has no algorithm for, and ends the program if pointers or workspaces are not
  * as the caller promised.
  */

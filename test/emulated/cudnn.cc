@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The part of cuDNN that lib/device/cuda uses, computed by definition with sums in f32. */
+/* The part of cuDNN that lib/run/device/cuda uses, computed by definition with sums in f32. */
 #include "emulated.h"
 #include "number.h"
 

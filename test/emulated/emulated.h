@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A GPU emulated by the processor, for tests of lib/device/cuda on machines without one
+ * A GPU emulated by the processor, for tests of lib/run/device/cuda on machines without one
  * (contrib/emulate-cuda.sh).  It behaves as badly as a GPU may.  Work on a stream is done as late as
  * possible, when somebody asks for an event behind it, or waits; so streams are in no order except that
  * of events (runtime.cc).  A warp of a block runs as far as it can before another begins, in an order

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The part of CUDA's runtime that lib/device/cuda uses except for memory: devices, streams, events,
+ * The part of CUDA's runtime that lib/run/device/cuda uses except for memory: devices, streams, events,
  * graphs.
  *
  * A stream is a list of work, which is done under one lock in the thread that asks for an event behind

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests what the parts of an agree (lib/worker/global_norm.c, tied_weights.c) wait for, in virtual time,
+ * Tests what the parts of an agree (lib/engine/worker/global_norm.c, tied_weights.c) wait for, in virtual time,
  * of which each part takes some.  Gradients are complete before they are squared or sent to other copies,
  * a copy's sum is computed after the copies have arrived, the vector is sent when this rank's part is in
  * it or the vector received before was united with it, and it is changed only after it was sent.
  */
-#include "device/submit.h"
 #include "document.h"
+#include "engine/device/submit.h"
 #include "table.h"
 #include "tap.h"
 #include "virtual_run.h"
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "device/sim/engine.h"
-#include "reduce/reduce.h"
-#include "transport/sim/sim.h"
+#include "engine/device/sim/engine.h"
+#include "engine/reduce/reduce.h"
+#include "engine/transport/sim/sim.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of the ordered exchange: its groups and pieces, and how many of each are chosen. */
 #include "base/mem.h"
+#include "sums/allreduce.h"
+#include "sums/traffic.h"
 #include "tap.h"
-#include "topology/allreduce.h"
-#include "topology/traffic.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the lower bound against random plans of every kind, whose periods replays tell. */
-#include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "made_up.h"
 #include "planner/bound/bound.h"
 #include "planner/cut/task.h"
-#include "planner/price/predict.h"
-#include "planner/search/judge.h"
-#include "replay/replay.h"
+#include "predict/judge.h"
+#include "predict/predict.h"
+#include "predict/replay.h"
 #include "tap.h"
 
 #include <math.h>

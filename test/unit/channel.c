@@ -3,7 +3,7 @@
  * Tests that messages of two threads, some of them compressed, and a stream come over the socket of a
  * channel whole and in order, and strings with the bytes that they had.
  */
-#include "launch/channel.h"
+#include "run/launch/channel.h"
 
 #include "base/mem.h"
 #include "tap.h"

@@ -10,7 +10,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "replay/replay.h"
+#include "predict/replay.h"
 #include "schedule/buffer_counts.h"
 #include "schedule/check.h"
 #include "schedule/file.h"

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests what a thread of our CUDA kernels computes (lib/device/cuda/arith.h), compiled for the
+ * Tests what a thread of our CUDA kernels computes (lib/run/device/cuda/arith.h), compiled for the
  * processor: windows of pooling against their definition, masks, losses and updates against
  * the CPU device's and plain loops.
  */
 #include "tap.h"
 
 #include "base/mem.h"
-#include "device/cpu/cpu.h"
-#include "device/cuda/arith.h"
+#include "run/device/cpu/cpu.h"
+#include "run/device/cuda/arith.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -160,7 +160,7 @@ static void test_pools(void)
 	}
 }
 
-/* Tests that masks of dropout are those that lib/device/cpu/dropout.c draws. */
+/* Tests that masks of dropout are those that lib/run/device/cpu/dropout.c draws. */
 static void test_dropout(void)
 {
 	static const int64_t sizes[] = { 1, 3, 4, 5, 8, 9, 15, 16, 17, 1000 };
@@ -287,7 +287,7 @@ static void move(const struct pd_update *u, struct arenas *a)
 #define MOVE_2(name) pd_move_##name(w, g, v, s, &f)
 #define OPTIMIZER(symbol, name, moments, ...) if (u->velocity && u->kind == PD_##symbol) \
 		a->next[i] = MOVE_##moments(name);
-#include "device/optimizer.def"
+#include "engine/device/optimizer.def"
 #undef OPTIMIZER
 		if (!u->velocity)
 			a->next[i] = pd_move_plain(w, g, &f);
@@ -318,7 +318,7 @@ static void test_updates(void)
 		}
 }
 
-/* Tests the correction against pd_update's formula, as lib/device/cpu/update.c has it. */
+/* Tests the correction against pd_update's formula, as lib/run/device/cpu/update.c has it. */
 static void test_correction(void)
 {
 	float delta[3] = { 0.5f, -2, 0 }, next[3] = { 1, 2, -3 }, corrected[3];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests how the CUDA device chooses algorithms and records its choice (lib/device/cuda/choice.h). */
+/* Tests how the CUDA device chooses algorithms and records its choice (lib/run/device/cuda/choice.h). */
 #include "tap.h"
 
-#include "device/cuda/engine_name.h"
+#include "run/device/cuda/engine_name.h"
 
 static void test_codes(void)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests which passes the CUDA device takes for the same (lib/device/cuda/graph_cache.h). */
+/* Tests which passes the CUDA device takes for the same (lib/run/device/cuda/graph_cache.h). */
 #include "tap.h"
 
-#include "device/cuda/graph_cache.h"
+#include "run/device/cuda/graph_cache.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  *     cudnn {[-t TYPE] -g GPU.json}... MODEL.json...
  *
  * In every type (after -t in that one), for each distinct convolution and each of its passes, the
- * library accepts the graph that lib/device/cuda makes, and has deterministic engines for it that keep
+ * library accepts the graph that lib/run/device/cuda makes, and has deterministic engines for it that keep
  * to the arithmetic and to the workspace; an engine that is made from its written name is the
  * engine that was proposed.  Algorithms of the library's older calls, which come before engines
  * if nothing is timed, cannot be asked for without a GPU.
@@ -15,9 +15,9 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "device/cuda/cuda.h"
-#include "device/cuda/descriptor.h"
 #include "model/model.h"
+#include "run/device/cuda/cuda.h"
+#include "run/device/cuda/descriptor.h"
 
 #include <getopt.h>
 #include <stdlib.h>

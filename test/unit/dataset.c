@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "data/images.h"
+#include "engine/data/images.h"
 
-#include "data/order.h"
+#include "engine/data/order.h"
 #include "scratch.h"
 #include "small_model.h"
 #include "tap.h"

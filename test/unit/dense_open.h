@@ -2,8 +2,8 @@
 /* Dense sums with groups and pieces that a test chooses. */
 #pragma once
 
-#include "reduce/script.h"
-#include "topology/allreduce.h"
+#include "engine/reduce/script.h"
+#include "sums/allreduce.h"
 
 static inline struct pd_reduction *dense_open(const struct pd_reduction_config *config,
 					      const struct pd_allreduce *how, struct pd_error *err)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests who is let in at a door (socket/door.h), and how strangers leave. */
-#include "socket/door.h"
+/* Tests who is let in at a door (run/socket/door.h), and how strangers leave. */
+#include "run/socket/door.h"
 
-#include "socket/socket.h"
+#include "run/socket/socket.h"
 #include "tap.h"
 
 #include <arpa/inet.h>

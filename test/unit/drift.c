@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests an hour's trace of a clock that is 1000 s ahead and gains 30 us a second. */
-#include "trace/drift.h"
+#include "base/drift.h"
 #include "trace/trace.h"
 
 #include "tap.h"

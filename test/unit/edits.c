@@ -11,7 +11,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "replay/replay.h"
+#include "predict/replay.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
 

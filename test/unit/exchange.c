@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests a rank's exchange of addresses without a server, with one, with one that fails or is gone. */
-#include "launch/exchange.h"
+#include "run/launch/exchange.h"
 
 #include "tap.h"
 

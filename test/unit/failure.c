@@ -3,7 +3,7 @@
  * Tests which rank a failure names: if nothing moves, the one that all the others wait for; if one rank
  * has lost another, the one that was the cause.
  */
-#include "supervisor/internal.h"
+#include "run/supervisor/internal.h"
 
 #include "tap.h"
 
@@ -105,7 +105,7 @@ static void start_all(void)
 	}
 }
 
-/* Returns rank r's last message, as lib/launch/task.c sends it, about rank `peer` or about itself (-1). */
+/* Returns rank r's last message, as lib/run/launch/task.c sends it, about rank `peer` or about itself (-1). */
 static json_t *word(int r, const char *text, int peer)
 {
 	struct pd_error err;

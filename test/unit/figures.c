@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "measure/rounds.h"
+#include "profile/rounds.h"
 
 #include "tap.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that a heartbeat goes on when the time of day is set. */
-#include "launch/heartbeat.h"
+#include "run/launch/heartbeat.h"
 
 #include "tap.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests what a worker gives to a device at once (lib/worker/batch.c), in virtual time.  A device that
+ * Tests what a worker gives to a device at once (lib/engine/worker/batch.c), in virtual time.  A device that
  * counts its works, and then does what the one below it does, has the same operations at the same times.
  * In a stage that sends nothing on, every forward, and every update that can be, comes with a backward.
  */
@@ -8,8 +8,8 @@
 #include "tap.h"
 #include "virtual_run.h"
 
-#include "device/cuda/graph_cache.h"
-#include "device/sim/sim.h"
+#include "engine/device/sim/sim.h"
+#include "run/device/cuda/graph_cache.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests plans for machines with two kinds of devices against brute force, both judged by the event simulation. */
-#include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "planner/search/candidate.h"
-#include "planner/search/judge.h"
+#include "made_up.h"
 #include "planner/planner.h"
+#include "planner/search/candidate.h"
+#include "predict/judge.h"
 #include "schedule/memory.h"
 #include "tap.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the seats that the launcher of one machine assigns, and how a seat is sent to its rank. */
 #include "base/mem.h"
-#include "launch/launcher.h"
-#include "job/job.h"
+#include "run/job/job.h"
+#include "run/launch/launcher.h"
 
 #include "read_plan.h"
 #include "tap.h"

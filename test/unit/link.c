@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "measure/link.h"
 #include "base/clock.h"
-#include "device/device.h"
+#include "engine/device/device.h"
+#include "run/measure/link.h"
 #include "tap.h"
 
 #include <signal.h>

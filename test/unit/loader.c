@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "data/loader.h"
+#include "engine/data/loader.h"
 
 #include "base/half.h"
 #include "base/mem.h"
 #include "base/rng.h"
-#include "data/images.h"
-#include "data/order.h"
+#include "engine/data/images.h"
+#include "engine/data/order.h"
 #include "small_model.h"
 #include "tap.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests how levels of links are found from measurements between one rank and the next. */
-#include "measure/machine.h"
+#include "run/measure/machine.h"
 
 #include "tap.h"
 

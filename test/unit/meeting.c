@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests processes that meet, and strangers at the same port. */
-#include "launch/meeting.h"
+#include "run/launch/meeting.h"
 
 #include "base/mem.h"
-#include "socket/door.h"
-#include "socket/socket.h"
+#include "run/socket/door.h"
+#include "run/socket/socket.h"
 #include "tap.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Holds layouts of Megatron against its own way to read them, two regular expressions; and writes them again. */
-#include "layout/megatron.h"
+#include "doors/layout/megatron.h"
 
 #include "base/mem.h"
 #include "tap.h"

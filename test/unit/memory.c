@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "plan/memory.h"
+#include "memory/memory.h"
 
 #include "base/buffer_pieces.h"
-#include "plan/scratch.h"
+#include "memory/scratch.h"
 #include "small_profile.h"
 #include "tap.h"
 

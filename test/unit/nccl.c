@@ -9,8 +9,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "nccl.h"
+#include "run/transport/nccl/nccl.h"
 #include "unit/dense_open.h"
-#include "transport/nccl/nccl.h"
 
 #include <signal.h>
 #include <stdlib.h>

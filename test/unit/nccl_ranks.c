@@ -2,7 +2,7 @@
 #include "nccl_ranks.h"
 
 #include "base/mem.h"
-#include "device/submit.h"
+#include "engine/device/submit.h"
 #include "nccl.h"
 #include "tap.h"
 #include "ucx_leaks.h"

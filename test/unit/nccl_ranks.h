@@ -5,8 +5,8 @@
  */
 #pragma once
 
-#include "reduce/queue.h"
-#include "transport/routes.h"
+#include "engine/reduce/queue.h"
+#include "run/transport/routes.h"
 
 #include <pthread.h>
 

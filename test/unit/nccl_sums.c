@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "engine/reduce/reduce.h"
 #include "nccl.h"
-#include "reduce/reduce.h"
 #include "tap.h"
 
 #include <stdlib.h>

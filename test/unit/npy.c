@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "data/npy.h"
+#include "run/data/npy.h"
 
 #include "base/half.h"
 #include "base/mem.h"
-#include "data/dataset.h"
+#include "engine/data/dataset.h"
 #include "scratch.h"
 #include "small_model.h"
 #include "tap.h"

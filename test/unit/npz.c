@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Archives of arrays are read as numpy.savez writes them, and nothing that one says of itself is believed. */
-#include "data/dataset.h"
+#include "engine/data/dataset.h"
 
 #include "base/mem.h"
 #include "scratch.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What pd-model makes of ONNX nodes: a kind of layer for each operator or pattern, or a sentence. */
-#include "network/onnx.h"
+#include "doors/onnx/onnx.h"
 
 #include "base/mem.h"
 #include "model/model.h"

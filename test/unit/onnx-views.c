@@ -3,7 +3,7 @@
  * Views of tensors, as nodes of ONNX graphs make them: random chains of such nodes, compared with arrays that
  * are moved about element by element, and the layers that views become.
  */
-#include "network/onnx/place.h"
+#include "doors/onnx/place.h"
 
 #include "base/mem.h"
 #include "tap.h"

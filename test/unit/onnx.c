@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* ONNX files: what is in them, here or beside them, and what is refused. */
-#include "onnx/onnx.h"
+#include "doors/onnx/proto/onnx.h"
 
 #include "base/half.h"
 #include "base/mem.h"
-#include "onnx/onnx.pb-c.h"
+#include "doors/onnx/proto/onnx.pb-c.h"
 #include "scratch.h"
 #include "tap.h"
 

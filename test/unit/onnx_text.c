@@ -3,7 +3,7 @@
 
 #include "base/arena.h"
 #include "base/mem.h"
-#include "onnx/onnx.pb-c.h"
+#include "doors/onnx/proto/onnx.pb-c.h"
 #include "scratch.h"
 
 #include <stdlib.h>

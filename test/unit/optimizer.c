@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "worker/optimizer.h"
+#include "engine/worker/optimizer.h"
 
 #include "base/mem.h"
 #include "tap.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that the rates which a run reports are steady, though replicas end their minibatches together. */
-#include "supervisor/pace.h"
+#include "run/supervisor/pace.h"
 
 #include "tap.h"
 

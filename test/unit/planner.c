@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the searches against brute force over all contiguous plans. */
-#include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "plan/buckets.h"
+#include "made_up.h"
+#include "memory/buckets.h"
 #include "planner/answers.h"
 #include "planner/planner.h"
-#include "planner/price/links.h"
-#include "planner/price/predict.h"
 #include "planner/search/candidate.h"
+#include "predict/links.h"
+#include "predict/predict.h"
 #include "schedule/price.h"
 #include "tap.h"
 

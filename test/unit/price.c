@@ -5,10 +5,10 @@
  */
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "plan/buckets.h"
+#include "memory/buckets.h"
 #include "replayed.h"
+#include "sums/price.h"
 #include "tap.h"
-#include "topology/price.h"
 
 #include <math.h>
 #include <stdlib.h>

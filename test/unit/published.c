@@ -17,7 +17,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "replay/replay.h"
+#include "predict/replay.h"
 #include "schedule/list.h"
 
 #include <stdlib.h>

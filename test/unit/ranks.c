@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "unit/ranks.h"
 #include "base/clock.h"
-#include "device/rehearse.h"
+#include "run/device/rehearse.h"
+#include "unit/ranks.h"
 #include "unit/ucx_leaks.h"
 
 #include <poll.h>

@@ -2,7 +2,7 @@
 /* Ranks for tests: several processes with a transport each. */
 #pragma once
 
-#include "transport/routes.h"
+#include "run/transport/routes.h"
 
 #include <stdbool.h>
 #include <sys/types.h>

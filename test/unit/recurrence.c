@@ -8,9 +8,9 @@
 #include "tap.h"
 
 #include "base/mem.h"
-#include "planner/price/cost.h"
 #include "base/rng.h"
-#include "replay/replay.h"
+#include "predict/cost.h"
+#include "predict/replay.h"
 #include "schedule/schedule.h"
 #include "trace/recurrence.h"
 

@@ -4,15 +4,15 @@
  * they keep, and that they end although transfers take place one by one (shuffled.h), in f32 and with
  * 16 bits on the way.  Then tests the reducers' rows: bytes, who sends to whom, and costs.
  */
-#include "base/mem.h"
 #include "base/buffer_pieces.h"
-#include "unit/dense_open.h"
-#include "reduce/queue.h"
+#include "base/mem.h"
+#include "engine/reduce/queue.h"
 #include "shuffled.h"
+#include "sums/allreduce.h"
+#include "sums/direct.h"
+#include "sums/traffic.h"
 #include "tap.h"
-#include "topology/allreduce.h"
-#include "topology/direct.h"
-#include "topology/traffic.h"
+#include "unit/dense_open.h"
 
 #include <math.h>
 #include <stdlib.h>

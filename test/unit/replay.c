@@ -2,7 +2,7 @@
 /* Tests plans that the workers run in virtual time. */
 #include "base/json.h"
 #include "base/mem.h"
-#include "replay/replay.h"
+#include "predict/replay.h"
 #include "replayed.h"
 #include "schedule/cursor.h"
 #include "tap.h"

@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "replay/replay.h"
+#include "predict/replay.h"
 
 /* The number of devices, each of which has a link of its own of 1 byte per ns. */
 #define REPLAYED_DEVICES 2048

@@ -2,7 +2,7 @@
 #include "scratch.h"
 
 #include "base/file.h"
-#include "data/dataset.h"
+#include "engine/data/dataset.h"
 #include "tap.h"
 
 #include <dirent.h>

@@ -5,9 +5,9 @@
  * and coarse scripts and the dense reducer's formula say of meetings and traffic what the whole scripts do.
  */
 #include "base/mem.h"
-#include "reduce/reduce.h"
+#include "engine/reduce/reduce.h"
+#include "sums/traffic.h"
 #include "tap.h"
-#include "topology/traffic.h"
 
 #include <math.h>
 #include <stdlib.h>

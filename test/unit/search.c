@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests the search against brute force, both judged by the event simulation, and replays its plans. */
-#include "made_up.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "made_up.h"
 #include "planner/cut/task.h"
-#include "planner/search/judge.h"
 #include "planner/planner.h"
-#include "replay/replay.h"
+#include "predict/judge.h"
+#include "predict/replay.h"
 #include "schedule/check.h"
 #include "schedule/memory.h"
 #include "tap.h"

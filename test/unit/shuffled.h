@@ -7,8 +7,8 @@
  */
 #pragma once
 
-#include "device/device.h"
-#include "transport/transport.h"
+#include "engine/device/device.h"
+#include "engine/transport/transport.h"
 
 #define MEMBERS 33
 #define QUEUE   3

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests of virtual time: streams, events, links. */
 #include "base/mem.h"
-#include "device/sim/engine.h"
-#include "device/submit.h"
+#include "engine/device/sim/engine.h"
+#include "engine/device/submit.h"
+#include "engine/transport/sim/sim.h"
 #include "tap.h"
-#include "transport/sim/sim.h"
 
 #include <stdlib.h>
 

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "planner/cut/states.h"
 
-#include "plan/memory.h"
+#include "memory/memory.h"
 #include "small_profile.h"
 #include "tap.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tests that losses that arrive in any order are given out by microbatch, each when it is complete. */
-#include "supervisor/tally.h"
+#include "run/supervisor/tally.h"
 
 #include "tap.h"
 

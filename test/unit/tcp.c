@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests what a rank makes of bytes that come over a connection with the right word (lib/transport/tcp): frames and
+ * Tests what a rank makes of bytes that come over a connection with the right word (lib/run/transport/tcp): frames and
  * grants that fit nothing it expects, and bytes at random.  The other rank is played by hand.
  */
-#include "transport/tcp/tcp.h"
+#include "run/transport/tcp/tcp.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "run/transport/provider.h"
 #include "tap.h"
-#include "transport/provider.h"
 
 #include <poll.h>
 #include <stdlib.h>

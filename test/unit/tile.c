@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests functions of tiles (lib/device/cpu/tile.h) for every kind of processor that this one can run. */
+/* Tests functions of tiles (lib/run/device/cpu/tile.h) for every kind of processor that this one can run. */
 #include "tap.h"
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "device/cpu/tile.h"
+#include "run/device/cpu/tile.h"
 
 #include <math.h>
 #include <string.h>

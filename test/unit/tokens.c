@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
-#include "data/dataset.h"
+#include "engine/data/dataset.h"
 #include "scratch.h"
 #include "small_model.h"
 #include "tap.h"

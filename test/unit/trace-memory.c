@@ -9,7 +9,7 @@
 #include "tap.h"
 
 #include "base/mem.h"
-#include "plan/memory.h"
+#include "memory/memory.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
 #include "schedule/price.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/clock.h"
 #include "base/mem.h"
-#include "socket/socket.h"
+#include "run/socket/socket.h"
 #include "tap.h"
 #include "unit/ranks.h"
 

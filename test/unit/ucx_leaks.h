@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Suppressions for programs whose transports are closed between hosts in the middle of transfers:
- * lib/transport/ucx leaves these to the end of the process, and UCX keeps their memory by pointers that
+ * lib/run/transport/ucx leaves these to the end of the process, and UCX keeps their memory by pointers that
  * the leak sanitizer does not see.
  */
 #pragma once

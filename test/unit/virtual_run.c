@@ -2,9 +2,9 @@
 #include "virtual_run.h"
 
 #include "base/mem.h"
-#include "device/sim/sim.h"
-#include "transport/sim/sim.h"
-#include "worker/worker.h"
+#include "engine/device/sim/sim.h"
+#include "engine/transport/sim/sim.h"
+#include "engine/worker/worker.h"
 
 static void note(void *context, const struct pd_record *record)
 {

@@ -2,11 +2,11 @@
 /* Runs a plan's workers on simulated devices, whose operations a test may replace, and records them. */
 #pragma once
 
-#include "data/loader.h"
-#include "device/device.h"
+#include "engine/data/loader.h"
+#include "engine/device/device.h"
+#include "engine/transport/transport.h"
 #include "schedule/schedule.h"
 #include "trace/trace.h"
-#include "transport/transport.h"
 
 struct virtual_run {
 	struct pd_record *records;      /* in the order in which the operations retired */

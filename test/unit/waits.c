@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tests what an operation waits for (lib/worker), in virtual time, on devices with memory of their own
+ * Tests what an operation waits for (lib/engine/worker), in virtual time, on devices with memory of their own
  * where everything takes time: a copy, too, so that samples are late or arrive while their memory is
  * still in use.  An operation begins when those that it needs have ended, and those that used its memory.
  */
-#include "device/submit.h"
+#include "engine/device/submit.h"
 #include "small_model.h"
 #include "table.h"
 #include "tap.h"
 #include "virtual_run.h"
 
-#include "device/sim/sim.h"
+#include "engine/device/sim/sim.h"
 #include "schedule/buffer_counts.h"
 
 #include <stdatomic.h>

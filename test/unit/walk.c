@@ -8,8 +8,8 @@
 #include "tap.h"
 
 #include "base/rng.h"
-#include "planner/price/predict.h"
-#include "planner/search/judge.h"
+#include "predict/judge.h"
+#include "predict/predict.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* Tests the version store with host memory as the device's. */
 #include "tap.h"
 
-#include "weights/weights.h"
+#include "engine/worker/weights.h"
 
 #include <stdlib.h>
 

@@ -17,11 +17,11 @@
  *     backward is done; from then on the replica sends a piece of W/m to each of the others, and
  *     the sum of its own piece to each of them, so it takes at least 2 (m - 1) W/m / b_0, and where only D_k devices fit
  *     into a component of level k, 2 (m - D_k) W/m / b_k.  Replicas that may be on one host, and sum
- *     in each other's memory (lib/topology/direct), send nothing; the sum takes W over its speed.
+ *     in each other's memory (lib/sums/direct), send nothing; the sum takes W over its speed.
  *  3. Its link carries, each way, what comes and goes for a minibatch, the activations one
  *     way and the gradients the other, and 2 (m - 1) W/m for each update.
  *  4. The links of the components in which the replicas are carry the all-reduce of each update:
- *     at least so much, wherever the replicas are (topology/price.h).
+ *     at least so much, wherever the replicas are (sums/price.h).
  *  5. Where the pipeline drains (flush), the replicas of a stage with parameters begin a group
  *     when all of them have ended the last one.  Let z be the first unit with parameters.  The
  *     first forward of a group comes to [u, v) after a forward of the units from z to u, and
@@ -64,11 +64,11 @@
  */
 #include "planner/bound/bound.h"
 
-#include "base/mem.h"
 #include "base/buffer_pieces.h"
+#include "base/mem.h"
 #include "planner/cut/fewest.h"
 #include "planner/cut/task.h"
-#include "topology/price.h"
+#include "sums/price.h"
 
 #include <stdlib.h>
 

@@ -6,8 +6,8 @@
  */
 #pragma once
 
-#include "planner/price/cost.h"
 #include "planner/cut/states.h"
+#include "predict/cost.h"
 
 struct pd_points {
 	const struct pd_states *states;         /* borrowed; NULL: points are units */

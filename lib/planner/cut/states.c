@@ -3,7 +3,7 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
-#include "plan/memory.h"
+#include "memory/memory.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -26,7 +26,7 @@
  */
 #pragma once
 
-#include "planner/price/cost.h"
+#include "predict/cost.h"
 
 #include <stdbool.h>
 

@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "base/sort.h"
 #include "plan/sparse.h"
-#include "planner/price/predict.h"
 #include "planner/search/recompute.h"
+#include "predict/predict.h"
 #include "schedule/schedule.h"
 
 #include <stdlib.h>

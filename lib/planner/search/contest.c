@@ -6,11 +6,11 @@
 
 #include "base/mem.h"
 #include "planner/bound/bound.h"
-#include "planner/search/judge.h"
 #include "planner/search/placement.h"
-#include "planner/price/predict.h"
 #include "planner/search/recompute.h"
 #include "planner/search/warmup.h"
+#include "predict/judge.h"
+#include "predict/predict.h"
 
 #include <math.h>
 #include <stdlib.h>

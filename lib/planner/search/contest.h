@@ -3,8 +3,8 @@
 #pragma once
 
 #include "planner/search/candidate.h"
-#include "planner/search/judge.h"
-#include "planner/price/map.h"
+#include "predict/judge.h"
+#include "predict/map.h"
 
 #define PD_CONTEST_CHANGED 8    /* best entries that refine.c changes */
 

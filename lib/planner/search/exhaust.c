@@ -10,12 +10,12 @@
 #include "planner/search/contest.h"
 
 #include "base/mem.h"
-#include "planner/search/judge.h"
-#include "planner/price/links.h"
 #include "planner/search/placement.h"
-#include "planner/price/predict.h"
 #include "planner/search/recompute.h"
 #include "planner/search/warmup.h"
+#include "predict/judge.h"
+#include "predict/links.h"
+#include "predict/predict.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "planner/price/cost.h"
+#include "predict/cost.h"
 
 #include <math.h>
 

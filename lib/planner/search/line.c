@@ -22,7 +22,7 @@
 #include "planner/search/line.h"
 
 #include "base/mem.h"
-#include "planner/price/cycle.h"
+#include "predict/cycle.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,9 +3,9 @@
 #pragma once
 
 #include "base/effort.h"
-#include "planner/price/map.h"
-#include "planner/cut/points.h"
 #include "planner/cut/partition.h"
+#include "planner/cut/points.h"
+#include "predict/map.h"
 
 /* Devices of several kinds on a line: sums over the layers before each point, by kind. */
 struct pd_line_kinds {

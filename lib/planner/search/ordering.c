@@ -10,9 +10,9 @@
 #include "order/made.h"
 #include "order/search.h"
 #include "plan/given_order.h"
-#include "planner/price/cycle.h"
 #include "planner/search/candidate.h"
-#include "planner/search/judge.h"
+#include "predict/cycle.h"
+#include "predict/judge.h"
 #include "schedule/price.h"
 
 #include <math.h>

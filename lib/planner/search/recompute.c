@@ -18,7 +18,7 @@
 #include "base/sort.h"
 #include "plan/recompute.h"
 #include "planner/search/candidate.h"
-#include "planner/price/predict.h"
+#include "predict/predict.h"
 
 #include <stdlib.h>
 #include <string.h>

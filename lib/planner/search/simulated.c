@@ -23,9 +23,9 @@
 #include "planner/bound/bound.h"
 #include "planner/search/contest.h"
 #include "planner/search/gain.h"
-#include "planner/search/judge.h"
 #include "planner/search/line.h"
 #include "planner/search/recompute.h"
+#include "predict/judge.h"
 
 #include <math.h>
 #include <stdlib.h>

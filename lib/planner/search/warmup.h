@@ -5,7 +5,7 @@
 #pragma once
 
 #include "base/effort.h"
-#include "planner/price/flow.h"
+#include "predict/flow.h"
 
 #include <stdbool.h>
 

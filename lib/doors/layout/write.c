@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/layout/write.h"
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "doors/layout/blocks.h"
+#include "doors/layout/megatron.h"
+#include "plan/chain.h"
+#include "plan/recompute.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const systems[] = {
+#define LAYOUT_KIND(name, system) system,
+#include "doors/layout/layout_kind.def"
+#undef LAYOUT_KIND
+};
+
+/* What is written, and what of it is known. */
+struct layout {
+	const struct pd_plan *plan;
+	const char *who;
+	struct pd_blocks blocks;
+	bool recompute;                 /* all stages do, or none */
+	bool again[2];                  /* by module of Megatron's: only these are computed again */
+	int ranks;                      /* of one pipeline */
+	FILE *out;
+};
+
+static bool counts_decoders(enum pd_layout_kind kind)
+{
+	return kind == PD_LAYOUT_megatron || kind == PD_LAYOUT_galvatron;
+}
+
+int pd_layout_join(enum pd_layout_kind kind, struct pd_profile *profile, struct pd_error *err)
+{
+	struct pd_blocks blocks;
+	int result = 0, begin, end;
+
+	pd_blocks_init(&blocks, profile);
+	if (counts_decoders(kind))
+		result = pd_blocks_check_decoder(&blocks, profile->name, systems[kind], err);
+	begin = blocks.decoder_first;
+	end = begin + blocks.decoder_count;
+	for (int l = 1; l < profile->layer_count; l++)
+		profile->layers[l].joined = true;
+	for (int m = 1; m < blocks.count; m++) {
+		bool cut = !counts_decoders(kind) || (m >= begin && m <= end);
+
+		/* Galvatron has the embedding with the first block, and the head with the last. */
+		if (kind == PD_LAYOUT_galvatron && (m == begin || m == end))
+			cut = false;
+		profile->layers[blocks.first[m]].joined = !cut;
+	}
+	pd_blocks_release(&blocks);
+	return result;
+}
+
+static int check_schedule(const struct layout *layout, bool gpipe, bool chunks, bool others, struct pd_error *err)
+{
+	enum pd_schedule_kind kind = layout->plan->schedule;
+
+	if (kind == PD_SCHEDULE_1F1B || (kind == PD_SCHEDULE_GPIPE ? gpipe || others
+					 : kind == PD_SCHEDULE_INTERLEAVED ? chunks : others))
+		return 0;
+	return pd_error_input(err, "%s: schedule: %s has no \"%s\": expected 1f1b%s%s", pd_plan_name(layout->plan),
+			      layout->who, pd_schedule_kind_name[kind], gpipe ? " or gpipe" : "",
+			      chunks ? " or interleaved" : "");
+}
+
+/* Checks that no stage recomputes only some of its layers. */
+static int check_whole(const struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		if (pd_plan_reruns_some(plan, s))
+			return pd_error_input(err, "%s: stages[%d].recompute: %s cannot recompute %d of %d layers: expected "
+					      "--recompute=auto, all or none", pd_plan_name(plan), s, layout->who,
+					      pd_plan_rerun_count(plan, s), plan->stages[s].layer_count);
+	return 0;
+}
+
+/* What Megatron computes again of each block (--recompute-modules): its layers of these kinds. */
+static const struct module {
+	const char *name;
+	enum pd_layer_kind kinds[2];
+} modules[] = {
+	{ "core_attn", { PD_LAYER_attention, PD_LAYER_attention } },
+	{ "layernorm", { PD_LAYER_layernorm, PD_LAYER_rmsnorm } },
+};
+
+/* Returns which of these a layer is of, or -1. */
+static int module_of(const struct layout *layout, int layer)
+{
+	const struct pd_blocks *blocks = &layout->blocks;
+	int begin = blocks->first[blocks->decoder_first];
+	int end = blocks->first[blocks->decoder_first + blocks->decoder_count];
+	const struct pd_model *model = layout->plan->profile->model;
+
+	for (int m = 0; m < (int)PD_COUNT(modules) && model && layer >= begin && layer < end; m++)
+		if (model->layers[layer].kind == modules[m].kinds[0] || model->layers[layer].kind == modules[m].kinds[1])
+			return m;
+	return -1;
+}
+
+/* Sets which modules have a layer that is computed again. */
+static void find_modules(struct layout *layout)
+{
+	const struct pd_plan *plan = layout->plan;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int l = plan->stages[s].first_layer; l < plan->stages[s].first_layer + plan->stages[s].layer_count; l++)
+			if (module_of(layout, l) >= 0 && pd_plan_reruns(plan, s, l))
+				layout->again[module_of(layout, l)] = true;
+}
+
+/*
+ * Checks that these are computed again whole, and nothing else, in all stages that have more than one microbatch in
+ * flight.
+ */
+static int check_modules(struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+
+	find_modules(layout);
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int l = plan->stages[s].first_layer; l < plan->stages[s].first_layer + plan->stages[s].layer_count; l++) {
+			bool reruns = pd_plan_reruns(plan, s, l), all = plan->stages[s].warmup > 0;
+			int m = module_of(layout, l);
+
+			if (m >= 0 && layout->again[m] ? reruns || !all : !reruns)
+				continue;
+			return pd_error_input(err, "%s: stages[%d].recompute: %s computes attention or normalisation of all "
+					      "blocks again, or all layers, and not %slayer \"%.60s\": expected "
+					      "--recompute=attention or layernorm,rmsnorm, all or none", pd_plan_name(plan), s,
+					      layout->who, reruns ? "" : "all of these but ", plan->profile->layers[l].name);
+		}
+	return 0;
+}
+
+/* Tells whether a stage computes only some of its layers again. */
+static bool reruns_in_part(const struct pd_plan *plan)
+{
+	bool any = false;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		any |= pd_plan_reruns_some(plan, s);
+	return any;
+}
+
+/* Megatron's interleaved schedule goes in rounds, of which the last must be whole for it to be the plan's. */
+static int check_rounds(const struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+	int64_t local = plan->microbatches / plan->stages[0].replicas, round = plan->round ? plan->round : layout->ranks;
+
+	if (!pd_schedule_has(plan->schedule, PD_FACT_ROUNDS) || local % round == 0)
+		return 0;
+	return pd_error_input(err, "%s: microbatches: %s needs a multiple of %" PRId64 ", %s, with schedule \"%s\", "
+			      "found %" PRId64 "%s", pd_plan_name(plan), layout->who, round,
+			      plan->round ? "the round" : "the ranks of a path", pd_schedule_kind_name[plan->schedule],
+			      local, plan->stages[0].replicas > 1 ? " of each replica" : "");
+}
+
+/* A stage that has one microbatch in flight gains nothing by recomputing, and never does in a plan. */
+static int check_recompute(struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+
+	if (check_whole(layout, err) < 0)
+		return -1;
+	for (int s = 0; s < plan->stage_count; s++)
+		layout->recompute |= plan->stages[s].recompute;
+	for (int s = 0; s < plan->stage_count; s++)
+		if (layout->recompute && !plan->stages[s].recompute && plan->stages[s].warmup > 0)
+			return pd_error_input(err, "%s: stages[%d].recompute: %s recomputes in all stages or in none: "
+					      "expected --recompute=all or none", pd_plan_name(plan), s, layout->who);
+	return 0;
+}
+
+/* Checks that every stage begins with a module. */
+static int check_cuts(const struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+
+	for (int s = 1; s < plan->stage_count; s++) {
+		int layer = plan->stages[s].first_layer, m = pd_blocks_at(&layout->blocks, layer);
+
+		if (m == layout->blocks.count)
+			return pd_error_input(err, "%s: stage %d begins with layer \"%.60s\", within a module that %s "
+					      "keeps whole: expected other --stages", pd_plan_name(plan), s,
+					      plan->profile->layers[layer].name, layout->who);
+	}
+	return 0;
+}
+
+/* Returns the module with which a stage begins. */
+static int begin_of(const struct layout *layout, int stage)
+{
+	return stage == layout->plan->stage_count ? layout->blocks.count
+		: pd_blocks_at(&layout->blocks, layout->plan->stages[stage].first_layer);
+}
+
+/* ---- torchtitan ---- */
+
+static int write_torchtitan(struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+	struct pd_wiring *wiring = pd_wiring_new(plan);
+	int result = pd_chain_check_links(plan, wiring, layout->who, err);
+
+	pd_wiring_free(wiring);
+	if (result < 0 || pd_chain_check_shares(plan, layout->who, err) < 0 ||
+	    check_schedule(layout, true, true, true, err) < 0 || check_recompute(layout, err) < 0)
+		return -1;
+	fprintf(layout->out, "# %d stages on %d ranks, %s, %" PRId64 " microbatches of %" PRId64 " samples%s\n",
+		plan->stage_count, layout->ranks, pd_schedule_kind_name[plan->schedule],
+		plan->microbatches / plan->stages[0].replicas, plan->profile->batch_size,
+		layout->recompute ? ", full activation checkpointing" : "");
+	fputs("module_fqns_per_model_part = [\n", layout->out);
+	for (int s = 0; s < plan->stage_count; s++) {
+		json_t *names = json_array();
+
+		for (int m = begin_of(layout, s); m < begin_of(layout, s + 1); m++)
+			pd_json_add(names, json_string(layout->blocks.names[m]));
+		fputs("    ", layout->out);
+		json_dumpf(names, layout->out, 0);
+		fputs(",\n", layout->out);
+		json_decref(names);
+	}
+	fputs("]\n", layout->out);
+	return 0;
+}
+
+/* ---- Megatron ---- */
+
+/* Counts what a stage has, in Megatron's words. */
+static int letters_of(const struct layout *layout, int s, struct pd_megatron_stage *out_p, struct pd_error *err)
+{
+	const struct pd_blocks *blocks = &layout->blocks;
+	int begin = blocks->decoder_first, end = begin + blocks->decoder_count;
+	int from = begin_of(layout, s), to = begin_of(layout, s + 1);
+
+	if (s > 0 && (from < begin || from > end))
+		return pd_error_input(err, "%s: stage %d begins with \"%.60s\", and %s keeps all before the first block "
+				      "together, and all behind the last: expected other --stages",
+				      pd_plan_name(layout->plan), s, blocks->names[from], layout->who);
+	*out_p = (struct pd_megatron_stage){
+		.decoders = (to < end ? to : end) - (from > begin ? from : begin),
+		.embedding = s == 0, .loss = s == layout->plan->stage_count - 1,
+	};
+	if (out_p->decoders < 0)
+		out_p->decoders = 0;
+	return 0;
+}
+
+static int write_megatron(struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+	struct pd_megatron_stage *stages;
+	int result = 0;
+
+	if (pd_blocks_check_decoder(&layout->blocks, pd_plan_name(plan), layout->who, err) < 0 ||
+	    check_schedule(layout, false, true, false, err) < 0 || check_rounds(layout, err) < 0 ||
+	    (reruns_in_part(plan) ? check_modules(layout, err) : check_recompute(layout, err)) < 0)
+		return -1;
+	stages = pd_calloc((size_t)plan->stage_count, sizeof(*stages));
+	for (int s = 0; s < plan->stage_count && result == 0; s++)
+		result = letters_of(layout, s, &stages[s], err);
+	if (result == 0) {
+		char *text = pd_megatron_text(stages, plan->stage_count);
+
+		fprintf(layout->out, "--pipeline-model-parallel-size %d " PD_MEGATRON_LAYOUT " \"%s\" "
+			"--micro-batch-size %" PRId64 " --global-batch-size %" PRId64 "%s", layout->ranks, text,
+			plan->profile->batch_size, plan->profile->batch_size * plan->microbatches,
+			layout->recompute ? " --recompute-granularity full --recompute-method uniform "
+					    "--recompute-num-layers 1" : "");
+		for (int m = 0, n = 0; m < (int)PD_COUNT(modules); m++)
+			if (layout->again[m])
+				fprintf(layout->out, "%s %s", n++ == 0 ? " --recompute-granularity selective "
+									 "--recompute-modules" : "", modules[m].name);
+		if (plan->round > 0)
+			fprintf(layout->out, " " PD_MEGATRON_ROUND " %" PRId64, plan->round);
+		if (plan->profile->group.tensor > 1)
+			fprintf(layout->out, " --tensor-model-parallel-size %" PRId64 "%s",
+				plan->profile->group.tensor,
+				plan->profile->group.sequence ? " --sequence-parallel" : "");
+		fprintf(layout->out, "%s\n", plan->profile->memory.sharded ? " --use-distributed-optimizer" : "");
+		free(text);
+	}
+	free(stages);
+	return result;
+}
+
+/* ---- DeepSpeed ---- */
+
+/* Prints the names of all modules, those of blocks as "h.0 to h.11". */
+static void print_modules(const struct layout *layout)
+{
+	const struct pd_blocks *blocks = &layout->blocks;
+	int begin = blocks->decoder_first, end = begin + blocks->decoder_count;
+
+	for (int m = 0; m < blocks->count; m++) {
+		fprintf(layout->out, "%s\n    #   %s", m > 0 ? "," : "", blocks->names[m]);
+		if (m == begin && blocks->decoder_count > 1) {
+			m = end - 1;
+			fprintf(layout->out, " to %s", blocks->names[m]);
+		}
+	}
+	putc('\n', layout->out);
+}
+
+static int write_deepspeed(struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+	struct pd_wiring *wiring = pd_wiring_new(plan);
+	int result = pd_chain_check_links(plan, wiring, layout->who, err);
+
+	pd_wiring_free(wiring);
+	if (result < 0 || check_schedule(layout, false, false, false, err) < 0 ||
+	    check_recompute(layout, err) < 0)
+		return -1;
+	fprintf(layout->out, "from deepspeed.pipe import PipelineModule\n\n\nclass PlannedModule(PipelineModule):\n"
+		"    # micro_batch_per_gpu %" PRId64 ", gradient_accumulation_steps %" PRId64
+		"%s; the %d layers are",
+		plan->profile->batch_size, plan->microbatches / plan->stages[0].replicas,
+		layout->recompute ? ", activation_checkpoint_interval 1" : "", layout->blocks.count);
+	print_modules(layout);
+	fputs("    def _partition_layers(self, method=\"parameters\"):\n        self.parts = [", layout->out);
+	for (int s = 0; s <= plan->stage_count; s++)
+		fprintf(layout->out, "%s%d", s > 0 ? ", " : "", begin_of(layout, s));
+	fputs("]\n        assert self.parts[-1] == len(self._layer_specs) and self.num_stages == len(self.parts) - 1\n"
+	      "        stage = self._topo.get_coord(self.global_rank).pipe\n"
+	      "        self._set_bounds(start=self.parts[stage], stop=self.parts[stage + 1])\n", layout->out);
+	return 0;
+}
+
+/* ---- Galvatron ---- */
+
+/* Returns "1,1,1" for so many layers. */
+static json_t *repeated(int value, int count)
+{
+	char *text = pd_strdup("");
+	json_t *json;
+
+	for (int i = 0; i < count; i++) {
+		char *longer = pd_format("%s%s%d", text, i > 0 ? "," : "", value);
+
+		free(text);
+		text = longer;
+	}
+	json = json_string(text);
+	free(text);
+	return json;
+}
+
+static int check_ends(const struct layout *layout, const struct pd_megatron_stage *stage, int s,
+		      struct pd_error *err)
+{
+	return stage->decoders > 0 ? 0
+		: pd_error_input(err, "%s: stage %d has no block: %s has the embedding with the first block and the head "
+				 "with the last", pd_plan_name(layout->plan), s, layout->who);
+}
+
+/* Sets how many blocks each stage has, as "16,16", and which recompute, as "1,1,0". */
+static int galvatron_lists(const struct layout *layout, char **division_p, char **checkpoint_p,
+			   struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+	size_t size[2];
+	FILE *out[2] = { pd_mem_stream(division_p, &size[0]), pd_mem_stream(checkpoint_p, &size[1]) };
+	int result = 0, block = 0;
+
+	for (int s = 0; s < plan->stage_count && result == 0; s++) {
+		struct pd_megatron_stage stage;
+
+		result = letters_of(layout, s, &stage, err);
+		if (result == 0)
+			result = check_ends(layout, &stage, s, err);
+		for (int t = 0; result == 0 && t < stage.decoders; t++)
+			fprintf(out[1], "%s%d", block++ > 0 ? "," : "", plan->stages[s].recompute);
+		if (result == 0)
+			fprintf(out[0], "%s%d", s > 0 ? "," : "", stage.decoders);
+	}
+	for (int i = 0; i < 2; i++)
+		pd_mem_stream_close(out[i]);
+	return result;
+}
+
+static int write_galvatron(struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+	int blocks = layout->blocks.decoder_count, result;
+	char *division = NULL, *checkpoint = NULL;
+	json_t *json;
+
+	if (pd_blocks_check_decoder(&layout->blocks, pd_plan_name(plan), layout->who, err) < 0 ||
+	    check_schedule(layout, true, false, false, err) < 0 || check_whole(layout, err) < 0)
+		return -1;
+	result = galvatron_lists(layout, &division, &checkpoint, err);
+	if (result == 0) {
+		json = json_pack("{si so so so so ss sI sI ss ss ss si si si}", "pp_deg", plan->stage_count,
+				 "tp_sizes_enc", repeated(1, blocks), "tp_consecutive_flags", repeated(1, blocks),
+				 "dp_types_enc", repeated(0, blocks), "use_sp", repeated(0, blocks),
+				 "checkpoint", checkpoint, "global_bsz",
+				 (json_int_t)(plan->profile->batch_size * plan->microbatches), "chunks",
+				 (json_int_t)(plan->microbatches / plan->stages[0].replicas), "pp_division", division,
+				 "pipeline_type", plan->schedule == PD_SCHEDULE_GPIPE ? "gpipe" : "pipedream_flush",
+				 "default_dp_type", "ddp", "vtp", 1, "vsp", 0, "embed_sdp", 0);
+		result = pd_json_write(json, layout->out, err);
+		json_decref(json);
+	}
+	free(division);
+	free(checkpoint);
+	return result;
+}
+
+/* What the devices of a rank share can be said to Megatron alone, but for weights. */
+static int check_group(const struct layout *layout, enum pd_layout_kind kind, struct pd_error *err)
+{
+	const struct pd_degrees *group = &layout->plan->profile->group;
+
+	if (pd_degrees_devices(group) == 1 || (kind == PD_LAYOUT_megatron && group->sharded == 1))
+		return 0;
+	return pd_error_input(err, "%s: profile: group: %s cannot be told that a rank is %" PRId64 " devices: expected %s",
+			      pd_plan_name(layout->plan), layout->who, pd_degrees_devices(group),
+			      kind == PD_LAYOUT_megatron ? "one that shares no weights out" : "one device");
+}
+
+int pd_layout_write(enum pd_layout_kind kind, const struct pd_plan *plan, FILE *out, struct pd_error *err)
+{
+	static int (*const write[])(struct layout *layout, struct pd_error *err) = {
+#define LAYOUT_KIND(name, system) write_##name,
+#include "doors/layout/layout_kind.def"
+#undef LAYOUT_KIND
+	};
+	struct layout layout = { .plan = plan, .who = systems[kind], .out = out,
+				 .ranks = plan->rank_count / plan->stages[0].replicas };
+	int result;
+
+	if (pd_topology_mixed(&plan->topology))
+		return pd_error_input(err, "%s: its devices are of %d kinds, and a layout of %s does not say on which of "
+				      "them a stage is: expected devices that are alike", pd_plan_name(plan),
+				      plan->topology.kinds, layout.who);
+	if (check_group(&layout, kind, err) < 0 || pd_chain_check_flush(plan, layout.who, err) < 0 ||
+	    pd_chain_check_replicas(plan, layout.who, err) < 0)
+		return -1;
+	pd_blocks_init(&layout.blocks, plan->profile);
+	result = check_cuts(&layout, err) < 0 ? -1 : write[kind](&layout, err);
+	pd_blocks_release(&layout.blocks);
+	if (result == 0 && (fflush(out) != 0 || ferror(out)))
+		return pd_error_failed(err, "cannot write the layout: %s", strerror(errno));
+	return result;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Writes the stages of a plan in the words of another system. */
+#pragma once
+
+#include "plan/plan.h"
+
+#include <stdio.h>
+
+enum pd_layout_kind {
+#define LAYOUT_KIND(name, system) PD_LAYOUT_##name,
+#include "doors/layout/layout_kind.def"
+#undef LAYOUT_KIND
+	PD_LAYOUT_KINDS
+};
+
+/*
+ * Has pd-plan cut only where the system can (pd_profile_layer.joined): between modules, or between E, decoder
+ * layers and L.  Fails where the network is none that it knows.
+ */
+int pd_layout_join(enum pd_layout_kind kind, struct pd_profile *profile, struct pd_error *err);
+/* Refuses what the system cannot say, by name, with what to do. */
+int pd_layout_write(enum pd_layout_kind kind, const struct pd_plan *plan, FILE *out, struct pd_error *err);

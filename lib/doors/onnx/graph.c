@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "doors/onnx/graph.h"
+
+#include "base/mem.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+static int compare_values(const void *a, const void *b)
+{
+	return strcmp(((const struct value *)a)->name, ((const struct value *)b)->name);
+}
+
+struct value *graph_find(const struct graph *g, const char *name)
+{
+	struct value key = { .name = name };
+
+	return bsearch(&key, g->values, g->value_count, sizeof(key), compare_values);
+}
+
+struct value *graph_in(const struct graph *g, const struct pd_onnx_node *node, size_t i)
+{
+	return i < node->inputs && *node->input[i] ? graph_find(g, node->input[i]) : NULL;
+}
+
+const struct array *graph_constant(const struct graph *g, const struct pd_onnx_node *node, size_t i)
+{
+	const struct value *value = graph_in(g, node, i);
+
+	return value ? value->constant : NULL;
+}
+
+const char *graph_text(struct graph *g, const char *fmt, ...)
+{
+	char *text, *copy;
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (vasprintf(&text, fmt, ap) < 0)
+		pd_mem_exhausted(0);
+	va_end(ap);
+	copy = pd_arena_take(&g->constants.arena, strlen(text) + 1, 1);
+	strcpy(copy, text);
+	free(text);
+	return copy;
+}
+
+int graph_error(const struct pd_onnx_node *node, struct pd_error *err, const char *fmt, ...)
+{
+	char text[400];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return pd_error_input(err, "%.100s (%.40s%s%.100s): %s", node->outputs ? node->output[0] : node->name,
+			      node->op, *node->scope ? " of " : "", node->scope, text);
+}
+
+int graph_scaled_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
+		      struct pd_error *err)
+{
+	const struct value *value = graph_in(g, node, i);
+
+	if (!value)
+		return graph_error(node, err, "expected input %zu, found none", i);
+	*view_p = value->view;
+	if (value->view)
+		return 0;
+	if (value->why)
+		return pd_error_input(err, "%s", value->why);
+	return graph_error(node, err, "computes with a constant, %.100s, which no kind of layer does", value->name);
+}
+
+int graph_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
+	       struct pd_error *err)
+{
+	if (graph_scaled_view(g, node, i, view_p, err) < 0)
+		return -1;
+	if ((*view_p)->scaled)
+		return graph_error(node, err, "takes %.100s, which is multiplied by %g: no kind of layer does that but "
+				   "attention", node->input[i], (*view_p)->by);
+	return 0;
+}
+
+int graph_set(struct graph *g, const struct pd_onnx_node *node, const struct view *view)
+{
+	struct value *value = graph_find(g, node->output[0]);
+	struct view *copy = pd_arena_take(&g->constants.arena, 1, sizeof(*copy));
+
+	*copy = *view;
+	value->view = copy;
+	return 0;
+}
+
+struct pd_onnx_tensor *graph_parameter(const struct graph *g, const struct view *view)
+{
+	return g->layers[view->base].tensor;
+}

@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Sums, products, tensors side by side, and rows of parameters that are chosen. */
+#include "doors/onnx/translate.h"
+
+#include "base/mem.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Does an axis count the samples, or could it? */
+static bool may_count(const struct graph *g, const struct view *view, int axis)
+{
+	int64_t size = view_size(view, axis);
+
+	return view_samples(view) < 0 && view_repeats(view, axis) && (size == 1 || size == g->batch);
+}
+
+/*
+ * Shows a view with `axes` axes, more of them in front, of which `samples` counts the samples, as it does in
+ * what it is joined with.
+ */
+static int beside(struct graph *g, const struct pd_onnx_node *node, const struct view *view, int axes, int samples,
+		  struct view *out, struct pd_error *err)
+{
+	int more = axes - view->axes;
+
+	*out = (struct view){ .base = view->base, .offset = view->offset };
+	for (int a = 0; a < axes; a++) {
+		bool counts = a == samples && (a < more ? view_samples(view) < 0 : may_count(g, view, a - more));
+
+		if (counts ? !view_axis(out) || !view_factor(out, g->batch, SAMPLES)
+			   : a < more ? !view_axis(out) : !view_axis_of(out, view, a - more))
+			return graph_error(node, err, "has too many axes");
+	}
+	if (samples >= 0 && view_samples(out) != samples)
+		return graph_error(node, err, "joins tensors whose samples are along different axes");
+	return 0;
+}
+
+int translate_pair(struct graph *g, const struct pd_onnx_node *node, const char *kind, const struct view *a,
+		   const struct view *b, struct pd_error *err)
+{
+	int axes = a->axes > b->axes ? a->axes : b->axes, base[2], layer;
+	int in_a = view_samples(a), in_b = view_samples(b);
+	int samples = in_a >= 0 ? in_a + axes - a->axes : in_b >= 0 ? in_b + axes - b->axes : -1;
+	struct extent sample[2], both;
+	struct view shown[2], out;
+
+	if (beside(g, node, a, axes, samples, &shown[0], err) < 0 ||
+	    beside(g, node, b, axes, samples, &shown[1], err) < 0)
+		return -1;
+	for (int i = 0; i < 2; i++)
+		if (place(g, &shown[i], node, &base[i], &sample[i], err) < 0)
+			return -1;
+	if (!array_broadcast(sample[0].dims, sample[0].size, sample[1].dims, sample[1].size, &both.dims, both.size) ||
+	    sample[0].dims != sample[1].dims)
+		return graph_error(node, err, "joins tensors that do not fit each other");
+	layer = layer_add(g, kind, node, 2, base, &both, NULL);
+	for (int i = 0; i < 2; i++)
+		if (memcmp(sample[i].size, both.size, (size_t)both.dims * sizeof(*both.size)) == 0) {
+			view_alike(&out, layer, &shown[i], -1, 0);
+			return graph_set(g, node, &out);
+		}
+	if (!view_whole(&out, layer, &both, samples, g->batch) || out.axes != axes)
+		return graph_error(node, err, "joins tensors that do not fit each other");
+	return graph_set(g, node, &out);
+}
+
+/* Is one of two inputs a constant that changes nothing?  Then *view_p is the other. */
+static bool neutral(struct graph *g, const struct pd_onnx_node *node, double number, const struct view **view_p)
+{
+	for (size_t i = 0; i < 2; i++) {
+		const struct array *constant = graph_constant(g, node, i);
+		const struct value *other = graph_in(g, node, 1 - i);
+
+		if (!constant || !other || !other->view || !array_all(constant, number))
+			continue;
+		*view_p = other->view;
+		for (int d = 0; d < constant->dims; d++)
+			if (constant->size[d] != 1)
+				return false;
+		return constant->dims <= other->view->axes;
+	}
+	return false;
+}
+
+static int pair(struct graph *g, const struct pd_onnx_node *node, const char *kind, double number,
+		struct pd_error *err)
+{
+	const struct view *a, *b;
+
+	if (node->inputs != 2)
+		return NOT_THIS;
+	if (neutral(g, node, number, &a))
+		return graph_set(g, node, a);
+	return graph_view(g, node, 0, &a, err) < 0 || graph_view(g, node, 1, &b, err) < 0
+		? -1 : translate_pair(g, node, kind, a, b, err);
+}
+
+/* A product with one number is none yet: attention can multiply. */
+int translate_scaled(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	bool divided = is_op(node, "Div");
+
+	for (size_t i = 0; i < (divided ? 1 : 2) && node->inputs == 2; i++) {
+		const struct array *constant = graph_constant(g, node, 1 - i);
+		const struct value *value = graph_in(g, node, i);
+		struct view out;
+		double by;
+
+		if (!array_scalar(constant, &by) || by == 0 || !value || !value->view ||
+		    constant->dims > value->view->axes)
+			continue;
+		out = *value->view;
+		out.by = (out.scaled ? out.by : 1) * (divided ? 1 / by : by);
+		out.scaled = fabs(out.by - 1) > 1e-7;
+		return graph_set(g, node, &out);
+	}
+	return NOT_THIS;
+}
+
+int translate_product(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	return pair(g, node, "mul", 1, err);
+}
+
+int translate_sum(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	return pair(g, node, "add", 0, err);
+}
+
+/*
+ * Does a view show rows of a parameter from the first on, one for each place of the sample's first axis?  Then
+ * it is the parameter, else NULL.
+ */
+static const struct pd_onnx_tensor *rows_of(const struct graph *g, const struct view *view,
+					    const struct extent *sample)
+{
+	const struct pd_onnx_tensor *tensor = graph_parameter(g, view);
+	int64_t elements = 1, stride = 1;
+
+	for (int d = 0; d < sample->dims; d++)
+		elements *= sample->size[d];
+	if (!tensor || view->offset != 0 || sample->dims < 2)
+		return NULL;
+	for (int k = view->first[view->axes] - 1; k >= 0; k--) {
+		if (view->factor[k].stride == REPEATED)
+			continue;
+		if (view->factor[k].stride != stride)
+			return NULL;
+		stride *= view->factor[k].size;
+	}
+	if (stride != elements)
+		return NULL;
+	/* The last axes are those of the sample, and only samples see the same. */
+	for (int d = 1; d <= sample->dims; d++)
+		if (view->axes < d || view_size(view, view->axes - d) != sample->size[sample->dims - d] ||
+		    (sample->size[sample->dims - d] > 1 && view_repeats(view, view->axes - d)))
+			return NULL;
+	return tensor;
+}
+
+int translate_positions(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	for (size_t i = 0; i < 2; i++) {
+		const struct value *table = graph_in(g, node, i), *value = graph_in(g, node, 1 - i);
+		const struct pd_onnx_tensor *tensor;
+		struct extent sample;
+		json_t *more = NULL;
+		int64_t inner = 1;
+		int base, layer;
+
+		if (!table || !value || !table->view || !value->view || !graph_parameter(g, table->view) ||
+		    graph_parameter(g, value->view) || value->view->axes < 1 || !view_counts(value->view, 0))
+			continue;
+		if (place(g, value->view, node, &base, &sample, err) < 0)
+			return -1;
+		tensor = rows_of(g, table->view, &sample);
+		if (!tensor)
+			continue;
+		for (int d = 1; d < sample.dims; d++)
+			inner *= sample.size[d];
+		if (tensor->dims != sample.dims) {
+			more = json_pack("{s:[]}", "shape");
+			for (int d = 0; d < tensor->dims; d++)
+				pd_json_add(json_object_get(more, "shape"), json_integer(tensor->size[d]));
+		}
+		if (translate_rows(g, node, value->view, "position_embedding",
+				   tensor->elements / inner == sample.size[0] ? NULL
+				   : json_pack("{s:I}", "num_embeddings", (json_int_t)(tensor->elements / inner)),
+				   &layer, err) < 0)
+			return -1;
+		/* The table is looked up in a module of its own, if there is one. */
+		if (table->node)
+			g->layers[layer].node = table->node;
+		layer_parameter(g, layer, "weight", tensor, more);
+		return 0;
+	}
+	return NOT_THIS;
+}
+
+/* Lists the inputs of a node that have elements. */
+static size_t with_elements(const struct graph *g, const struct pd_onnx_node *node, size_t *which)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < node->inputs; i++) {
+		const struct value *value = graph_in(g, node, i);
+
+		if (!value || !value->empty)
+			which[count++] = i;
+	}
+	return count;
+}
+
+/* Places input i of a node as a part along its axis; *dim_p: which axis of the sample that is. */
+static int place_part(struct graph *g, const struct pd_onnx_node *node, size_t i, int samples, int *base_p,
+		      struct extent *part_p, int *dim_p, struct pd_error *err)
+{
+	const struct view *view;
+	struct view shown;
+	int axis;
+
+	if (graph_view(g, node, i, &view, err) < 0 ||
+	    beside(g, node, view, view->axes, samples, &shown, err) < 0 ||
+	    place(g, &shown, node, base_p, part_p, err) < 0)
+		return -1;
+	axis = array_axis(integer_of(node, "axis", 0), view->axes);
+	*dim_p = axis < 0 ? -1 : place_axis(&shown, axis);
+	if (*dim_p < 0 || part_p->size[*dim_p] != view_size(&shown, axis) ||
+	    (samples >= 0 && !view_counts(&shown, samples)))
+		return graph_error(node, err, "joins tensors along the samples");
+	return 0;
+}
+
+static int joined(struct graph *g, const struct pd_onnx_node *node, const size_t *which, size_t count, int *base,
+		  struct pd_error *err)
+{
+	struct extent sample = { 0 }, part;
+	int samples = -1, dim = -1, layer;
+	const struct view *view;
+	struct view out;
+
+	for (size_t k = 0; k < count && samples < 0; k++) {
+		if (graph_view(g, node, which[k], &view, err) < 0)
+			return -1;
+		samples = view_samples(view);
+	}
+	for (size_t k = 0; k < count; k++) {
+		if (place_part(g, node, which[k], samples, &base[k], &part, &dim, err) < 0)
+			return -1;
+		if (k > 0 && part.dims != sample.dims)
+			return graph_error(node, err, "joins tensors that do not fit each other");
+		part.size[dim] += k > 0 ? sample.size[dim] : 0;
+		sample = part;
+	}
+	layer = layer_add(g, "concat", node, (int)count, base, &sample, json_pack("{s:i}", "dim", dim + 1));
+	if (!view_whole(&out, layer, &sample, samples, g->batch))
+		return graph_error(node, err, "joins tensors of too many axes");
+	return graph_set(g, node, &out);
+}
+
+int translate_concat(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	size_t *which = pd_calloc(node->inputs + 1, sizeof(*which)), count = with_elements(g, node, which);
+	int *base = pd_calloc(node->inputs + 1, sizeof(*base)), result;
+	const struct view *view;
+
+	if (count == 0)
+		result = NOT_THIS;
+	else if (count > 1)
+		result = joined(g, node, which, count, base, err);
+	else
+		result = graph_view(g, node, which[0], &view, err) < 0 ? -1 : graph_set(g, node, view);
+	free(which);
+	free(base);
+	return result;
+}
+
+/* Rows of a table, by an input of the network. */
+int translate_embedding(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	const struct pd_onnx_tensor *tensor = translate_whole(g, node, 0);
+	const struct view *ids;
+	struct extent sample;
+	struct view out;
+	json_t *attributes;
+	int base, layer;
+
+	if (!tensor || tensor->dims != 2 || integer_of(node, "axis", 0) != 0 || graph_constant(g, node, 1))
+		return NOT_THIS;
+	if (place_in(g, node, 1, &ids, &base, &sample, err) < 0)
+		return -1;
+	if (g->layers[base].kind || !g->layers[base].whole || sample.dims > 3)
+		return graph_error(node, err, "looks up numbers that are computed: expected an input of the network, "
+				   "of at most three axes beside the batch's");
+	sample.size[sample.dims++] = tensor->size[1];
+	attributes = json_pack("{s:I, s:I}", "num_embeddings", (json_int_t)tensor->size[0], "embedding_dim",
+			       (json_int_t)tensor->size[1]);
+	if (node->padding >= 0 && node->padding < tensor->size[0])
+		pd_json_set(attributes, "padding_idx", json_integer(node->padding));
+	layer = layer_add_one(g, "embedding", node, base, &sample, attributes);
+	layer_parameter(g, layer, "weight", tensor, NULL);
+	if (!view_inserted(&out, ids, ids->axes) || !view_alike(&out, layer, &out, ids->axes, tensor->size[1]))
+		return graph_error(node, err, "has too many axes");
+	return graph_set(g, node, &out);
+}
+
+/* It has its weights in another order than PyTorch, and without their names. */
+int translate_lstm(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	(void)g;
+	return graph_error(node, err, "is not read, since the file has the weights of an LSTM in another order and "
+			   "without names: write the network as pd-model(5) says; --init takes a state_dict");
+}

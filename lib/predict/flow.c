@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The steady state of 1F1B as a recurrence.
+ *
+ * With f, b, u the times of a stage's forward, backward and update, C those of transfers and
+ * A those of all-reduces, r replicas, w warm-ups and g the microbatches of an update, the
+ * orders and dependencies of lib/schedule/tick.c are
+ *
+ *     F_s(n) = f + max( rank is free, F_q(n) + C  for all links q -> s )
+ *     B_s(n) = b + max( rank is free, B_t(n) + C  for all links s -> t )
+ *     after the last B of a group: all ranks of s are free at  max(theirs) + A + u,
+ *     or, where the update is put off (2BW), not before the next B
+ *
+ * where a rank does F_s(n) before B_s(n - w r) and after B_s(n - (w + 1) r).  Taken in the
+ * schedule's own order every term is known when it is needed: a minibatch costs a few
+ * operations per stage, a thousandth of a replay.
+ *
+ * This is the timed event graph of ../trace/steady's pipeline with each replica a lane.  Its
+ * period is the largest ratio of time to tokens over its cycles: those of cycle.h, which are all there
+ * are where no stage has replicas and all links go to the next one.  No microbatch need be gone
+ * through then.  With replicas there are others.  Replicas update together, so the last backward of
+ * a group leads to the first forward after it on any of them.  A cycle that comes back to s as the
+ * last of a group and goes on as the first of another loses up to r_s - 1 tokens.  That is why warm-ups that are enough without
+ * replicas (SOSP 2019: 3-2-1 has 1, 1, 0) are not enough with them.
+ *
+ * Why no replay settles below this.  Let x(n) be all the times that the recurrence has found when n
+ * microbatches have come back, and y(n) those of a replay.  Both do the operations of a rank in the
+ * list's order.  What an operation waits for here it waits for there as well (an operation retires after
+ * those before it in the list: lib/engine/worker); and passes, transfers and all-reduces take no less there:
+ * processors may be shared, transfers wait for links and buffers too, and of an all-reduce only what it
+ * takes for sure is here (pd_sum_delays).  Maxima and sums grow with their terms, so by induction along
+ * the lists y(n) >= x(n) + c, with one c for all n.  In the long run, then, a microbatch takes no less.
+ *
+ * If x(n) = x(n - p) + d in all its terms, this goes on, with d / p for a microbatch.  If x does not
+ * repeat itself as far as it is computed, the estimate is the slope of the first stage, and the bound is
+ * what links and ranks take.
+ *
+ * Nor is a period below what the busiest link carries (links.c).  (Links that are taken in the order of
+ * the schedule make a worse estimate, not a better one: what is listed early need not happen early.)
+ */
+#include "predict/flow.h"
+
+#include "base/mem.h"
+#include "predict/cost.h"
+#include "predict/flow_parts.h"
+#include "predict/links.h"
+#include "predict/predict.h"
+#include "predict/walk.h"
+#include "trace/steady.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Steps (base/effort.h) of a stage's forward and backward, and of what is done once for a rank. */
+#define TICK_STEPS 8
+#define RANK_STEPS 16
+
+/*
+ * Takes turns among a stage's replicas; returns the one whose turn it is.  (A division would take
+ * longer than all else for a microbatch.)
+ */
+static int take_turn(const struct pd_flow_stage *stage, int *turn)
+{
+	int rank = stage->ranks[*turn];
+
+	if (++*turn == stage->replicas)
+		*turn = 0;
+	return rank;
+}
+
+/* Sets the turns for microbatches from `first` on. */
+static void set_turns(struct pd_flow *flow, int64_t first)
+{
+	for (int s = 0; s < flow->plan->stage_count; s++) {
+		struct pd_flow_stage *stage = &flow->stages[s];
+
+		stage->down = stage->up = (int)(first % stage->replicas);
+		stage->left = stage->group - first % stage->group;
+	}
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
+		flow->links[l].turn = (int)(first % flow->links[l].behind->replicas);
+}
+
+static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n)
+{
+	int rank = take_turn(stage, &stage->down);
+	int64_t end_ns = flow->free_ns[rank];
+
+	for (int i = 0; i < stage->in_count; i++) {
+		const struct pd_flow_link *link = &flow->links[stage->in[i]];
+
+		end_ns = pd_max(end_ns, link->arrival_ns[n & link->mask]);
+	}
+	end_ns += pd_flow_own(flow, stage, rank).forward_ns;
+	flow->free_ns[rank] = end_ns;
+	for (int i = 0; i < stage->out_count; i++) {
+		struct pd_flow_link *link = &flow->links[stage->out[i]];
+
+		link->arrival_ns[n & link->mask] = end_ns + (link->only_ns >= 0 ? link->only_ns
+			: pd_flow_way_ns(flow, link, rank, take_turn(link->behind, &link->turn)));
+	}
+}
+
+/*
+ * Does the all-reduce and the step behind the last backward of a group.  In a stage without
+ * parameters replicas do not wait for each other.
+ */
+static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
+{
+	int64_t last_ns = 0;
+
+	if (stage->replicas == 1) {
+		flow->free_ns[stage->ranks[0]] += pd_flow_own(flow, stage, stage->ranks[0]).update_ns;
+		return;
+	}
+	for (int i = 0; i < stage->replicas; i++)
+		last_ns = pd_max(last_ns, flow->free_ns[stage->ranks[i]]);
+	for (int i = 0; i < stage->replicas; i++) {
+		const struct pd_sum_delay *delay = &stage->delays[i];
+		int64_t *free_ns = &flow->free_ns[stage->ranks[i]], summed_ns = *free_ns;
+
+		if (delay->sends_ns) {
+			summed_ns = pd_max(*free_ns + delay->sends_ns,
+					   last_ns + delay->rest_ns);
+			flow->longer |= last_ns + stage->grouped_ns > summed_ns;
+			if (flow->likely)
+				summed_ns = pd_max(summed_ns, last_ns + stage->grouped_ns);
+		}
+		if (stage->deferred)
+			flow->summed_ns[stage->ranks[i]] = summed_ns;
+		else
+			*free_ns = summed_ns + pd_flow_own(flow, stage, stage->ranks[i]).update_ns;
+	}
+}
+
+static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
+{
+	int rank = take_turn(stage, &stage->up);
+	int64_t end_ns = flow->free_ns[rank];
+
+	if (flow->summed_ns[rank] >= 0) {
+		end_ns = pd_max(end_ns, flow->summed_ns[rank]) + pd_flow_own(flow, stage, rank).update_ns;
+		flow->summed_ns[rank] = -1;
+	}
+	end_ns += pd_flow_own(flow, stage, rank).again_ns;      /* it waits for no gradient */
+
+	for (int i = 0; i < stage->out_count; i++) {
+		const struct pd_flow_link *link = &flow->links[stage->out[i]];
+
+		end_ns = pd_max(end_ns, link->behind->end_ns +
+				pd_flow_way_ns(flow, link, rank, link->behind->rank));
+	}
+	flow->free_ns[rank] = stage->end_ns = end_ns + pd_flow_own(flow, stage, rank).backward_ns;
+	stage->rank = rank;
+	if (--stage->left == 0) {
+		stage->left = stage->group;
+		update(flow, stage);
+	}
+}
+
+/*
+ * Does the operations of the schedule at microbatch k, of those from first to last - 1, between
+ * which the pipeline does not drain.  Storing when every stage's backward ended would take longer
+ * than computing it.  So only a weighted sum over the stages is kept, relative to the first; two
+ * different sums are equal with a chance of 1 in 2^64.
+ */
+static void tick(struct pd_flow *flow, int64_t first, int64_t last, int64_t k)
+{
+	int stages = flow->plan->stage_count;
+	uint64_t sum = 0;
+
+	for (int s = 0; s < stages; s++) {
+		struct pd_flow_stage *stage = &flow->stages[s];
+		int64_t n = k + stage->lead;
+
+		if (n >= first && n < last)
+			forward(flow, stage, n);
+	}
+	if (k < first)
+		return;
+	for (int s = stages - 1; s >= 0; s--) {
+		struct pd_flow_stage *stage = &flow->stages[s];
+
+		backward(flow, stage);
+		sum += stage->weight * (uint64_t)stage->end_ns;
+	}
+	flow->backward_end[k] = flow->stages[0].end_ns;
+	pd_recurrence_add(&flow->recurrence, sum - flow->weights * (uint64_t)flow->stages[0].end_ns, 0);
+}
+
+/* The period, as a bound and as an estimate. */
+struct periods { double bound_ns, estimate_ns; int64_t ticks; };
+
+/*
+ * Tells whether everything repeats from microbatch k on.  What happens next depends on nothing that is older
+ * than those in flight, and than a turn.
+ */
+static bool repeats(struct pd_flow *flow, int64_t k, double *period_ns_p)
+{
+	struct pd_recurrence *recurrence = &flow->recurrence;
+	int64_t end_ns = flow->backward_end[k], before = k - flow->in_flight - pd_max(recurrence->turn, 4);
+	bool asks;
+
+	pd_recurrence_add(recurrence, (uint64_t)(end_ns - recurrence->begin_ns),
+			  before < 0 ? PD_COST_MAX : end_ns - flow->backward_end[before]);
+	asks = k + 1 >= flow->look && (k + 1) % recurrence->turn == 0;
+	if (asks)
+		flow->look = k + 1 + flow->in_flight / 4;
+	return pd_recurrence_found(recurrence, k + 1, end_ns, asks ? period_ns_p : NULL);
+}
+
+/* Goes on until everything repeats, which it asks from time to time. */
+static struct periods run(struct pd_flow *flow)
+{
+	const struct pd_schedule *schedule = flow->schedule;
+	int64_t group = schedule->drains ? schedule->group[0] : flow->n;
+	struct pd_steady steady = { .period_ns = 0 };
+	int64_t ticks = 0;
+
+	for (int64_t first = 0; first < flow->n; first += group) {
+		int64_t last = pd_min(first + group, flow->n);
+
+		set_turns(flow, first);
+		for (int64_t k = first - flow->stages[0].lead; k < last; k++) {
+			tick(flow, first, last, k);
+			ticks++;
+			if (k >= first && repeats(flow, k, &steady.period_ns))
+				return (struct periods){ steady.period_ns, steady.period_ns, ticks };
+		}
+	}
+	pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->n, !schedule->drains, &steady);
+	return (struct periods){ 0, steady.cycle ? steady.period_ns : steady.period_ns * 0.99,
+				ticks };
+}
+
+/*
+ * Tells whether cycle.h has all cycles: no replicas, one link to the next stage, and updates that come
+ * after every microbatch.
+ */
+static bool is_chain(const struct pd_schedule *schedule, const struct pd_stage_times *times)
+{
+	const struct pd_wiring *wiring = schedule->wiring;
+	int last = schedule->plan->stage_count - 1;
+
+	for (int s = 0; s <= last; s++)
+		if (times[s].replicas > 1 || (times[s].group > 1 && times[s].update_ns > 0) ||
+		    wiring->out_count[s] != (s < last) ||
+		    (s < last && wiring->links[wiring->out[s][0]].to != s + 1))
+			return false;
+	return !schedule->drains;
+}
+
+bool pd_flow_knows(const struct pd_plan *plan)
+{
+	return pd_schedule_has(plan->schedule, PD_FACT_FLOW);
+}
+
+/* Returns the time of a minibatch by itself. */
+static double longest_ns(const struct pd_flow *flow)
+{
+	double ns = 0;
+
+	for (int s = 0; s < flow->plan->stage_count; s++)
+		ns += 2 * (double)flow->stages[s].forward_ns + (double)flow->stages[s].backward_ns +
+		      (double)flow->stages[s].update_ns + (double)flow->stages[s].grouped_ns;
+	for (int r = 0; r < flow->plan->rank_count; r++)
+		ns += (double)flow->delays[r].sends_ns + (double)flow->delays[r].rest_ns;
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
+		for (int k = 0; k < flow->plan->topology.levels; k++)
+			ns += 2 * (double)flow->links[l].way_ns[k];
+	return ns;
+}
+
+/*
+ * Returns both by the recurrence, or by the cycles of cycle.h if its times would not fit; sets whether it
+ * matters that they are likely (pd_flow_init).
+ */
+static struct pd_expected recur(const struct pd_schedule *schedule, const struct pd_stage_times *times,
+				bool likely, bool *matters_p)
+{
+	struct pd_flow flow;
+	struct periods periods = { 0 };
+
+	pd_flow_init(&flow, schedule, times, likely);
+	if (longest_ns(&flow) * (double)flow.n < (double)PD_COST_MAX)
+		periods = run(&flow);
+	else
+		periods.estimate_ns = (double)pd_cycle_slowest(times, flow.plan->stage_count).period_ns;
+	*matters_p = flow.longer;
+	pd_flow_release(&flow);
+	return (struct pd_expected){ pd_cost_of(periods.bound_ns), pd_cost_of(periods.estimate_ns),
+				     TICK_STEPS * periods.ticks * schedule->plan->stage_count };
+}
+
+/* Returns a time that no period of a plan with any schedule is below. */
+static int64_t floor_ns(const struct pd_schedule *schedule, const struct pd_stage_times *times,
+			int64_t busiest_ns)
+{
+	const struct pd_plan *plan = schedule->plan;
+	double *busy = pd_calloc((size_t)plan->rank_count, sizeof(*busy)), most = 0;
+	double pairs = pd_cost_of_pairs(plan->profile, plan->schedule);
+
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int r = 0; r < plan->stages[s].replicas; r++) {
+			int number = plan->stages[s].ranks[r];
+			struct pd_stage_times own = pd_stage_times_on(schedule, &times[s], s, number);
+			double *rank = &busy[number];
+
+			*rank += (double)(own.forward_ns + own.again_ns + own.backward_ns) * pairs /
+				 (double)own.replicas + (double)own.update_ns / (double)own.group;
+			most = *rank > most ? *rank : most;
+		}
+	free(busy);
+	return pd_max(pd_max(pd_cost_of(most * (1 - 1e-9)),
+			     pd_cost_of((double)pd_predict_turns_ns(plan) * pairs)), busiest_ns);
+}
+
+/* Does what pd_flow_expect does, once; the bound is -1 where what is likely is no bound. */
+static struct pd_expected expect(const struct pd_schedule *schedule, bool likely, int64_t busiest_ns)
+{
+	struct pd_stage_times *times = pd_stage_times_of(schedule);
+	bool known = pd_flow_knows(schedule->plan), matters = false;
+	int64_t least_ns = floor_ns(schedule, times, busiest_ns);
+	bool shares = pd_schedule_has(schedule->plan->schedule, PD_FACT_SHARES);
+	struct pd_expected expected = { .estimate_ns = -1 };
+
+	if (shares)
+		expected.estimate_ns = pd_walk_expect_ns(schedule, times, &expected.steps);
+	if (expected.estimate_ns < 0 && (known ? is_chain(schedule, times) : shares || !schedule->splits))
+		expected.bound_ns = expected.estimate_ns =
+			pd_cycle_slowest(times, schedule->plan->stage_count).period_ns;
+	else if (expected.estimate_ns < 0)
+		expected = recur(schedule, times, likely, &matters);
+	free(times);
+	expected.steps += RANK_STEPS * schedule->plan->rank_count;
+	expected.bound_ns = known ? pd_max(expected.bound_ns, least_ns) : least_ns;
+	expected.estimate_ns = pd_max(expected.estimate_ns, least_ns);
+	if (known && likely && matters)
+		expected.bound_ns = -1;
+	return expected;
+}
+
+struct pd_expected pd_flow_expect(const struct pd_schedule *schedule, bool bound, int64_t busiest_ns)
+{
+	struct pd_expected expected = expect(schedule, true, busiest_ns);
+
+	if (bound && expected.bound_ns < 0) {
+		struct pd_expected again = expect(schedule, false, busiest_ns);
+
+		expected.bound_ns = again.bound_ns;
+		expected.steps += again.steps;
+	}
+	return expected;
+}

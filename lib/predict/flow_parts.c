@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "predict/flow_parts.h"
+
+#include "base/mem.h"
+#include "base/rng.h"
+#include "memory/buckets.h"
+#include "predict/cost.h"
+#include "trace/steady.h"
+
+#include <stdlib.h>
+
+/* Returns an odd number that looks random. */
+static uint64_t weight_of(int stage)
+{
+	struct pd_random4 numbers = pd_random(0, 0, 0, (uint32_t)stage);
+
+	return (uint64_t)numbers.v[0] << 32 | numbers.v[1] | 1;
+}
+
+static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *times)
+{
+	const struct pd_schedule *schedule = flow->schedule;
+	const struct pd_plan *plan = flow->plan;
+	struct pd_sum_delay *delays = flow->delays;
+	/* If group or run has no more forwards, no more are ahead: GPipe's of a long update. */
+	int64_t most = schedule->drains ? pd_min(schedule->group[0], flow->n) : flow->n;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *at = &plan->stages[s];
+		const struct pd_stage_times *own = &times[s];
+		struct pd_flow_stage *stage = &flow->stages[s];
+
+		*stage = (struct pd_flow_stage){
+			.replicas = at->replicas, .ranks = at->ranks, .in_count = schedule->wiring->in_count[s],
+			.out_count = schedule->wiring->out_count[s],
+			.in = schedule->wiring->in[s], .out = schedule->wiring->out[s],
+			.forward_ns = own->forward_ns, .backward_ns = own->backward_ns,
+			.update_ns = own->update_ns, .again_ns = own->again_ns,
+			.lead = pd_min(own->lead, most), .group = own->group, .left = own->group,
+			.delays = delays, .weight = weight_of(s),
+			.deferred = pd_schedule_defers(schedule, s),
+		};
+		flow->weights += stage->weight;
+		if (pd_schedule_sums_serially(schedule, s) || (stage->deferred && schedule->buckets[s] == 1)) {
+			struct pd_sum sum = pd_plan_stage_sum(plan, s);
+
+			stage->grouped_ns = pd_sum_grouped_ns(&sum);
+			pd_sum_delays(&sum, delays);
+		}
+		delays += at->replicas;
+	}
+}
+
+/* Finds the times of each rank where kinds of devices differ. */
+static void measure_ranks(struct pd_flow *flow, const struct pd_stage_times *times)
+{
+	const struct pd_plan *plan = flow->plan;
+
+	if (pd_plan_kinds(plan) == 1)
+		return;
+	flow->own = pd_calloc((size_t)plan->rank_count, sizeof(*flow->own));
+	for (int s = 0; s < plan->stage_count; s++)
+		for (int r = 0; r < plan->stages[s].replicas; r++) {
+			int rank = plan->stages[s].ranks[r];
+			struct pd_stage_times own = pd_stage_times_on(flow->schedule, &times[s], s, rank);
+
+			flow->own[rank] = (struct pd_flow_own){ own.forward_ns, own.backward_ns,
+								own.update_ns, own.again_ns };
+		}
+}
+
+/* Its tensors are sent one after the other on a way. */
+static int64_t way_ns(const struct pd_flow *flow, const struct pd_link *at, const struct pd_level *way)
+{
+	int64_t ns = way->latency_ns;
+
+	for (int t = 0; t < at->tensor_count; t++)
+		ns = pd_min(ns + pd_bytes_ns(flow->plan->profile->layers[at->tensors[t]].activation_bytes,
+					     way->bandwidth_bytes_per_s), PD_COST_MAX);
+	return ns;
+}
+
+int64_t pd_flow_way_between(const struct pd_flow *flow, const struct pd_flow_link *link, int from, int to)
+{
+	struct pd_level way = pd_topology_way(&flow->plan->topology, from, to);
+
+	return way_ns(flow, link->differs, &way);
+}
+
+static void measure_way(const struct pd_flow *flow, const struct pd_link *at,
+			struct pd_flow_link *link)
+{
+	const struct pd_topology *topology = &flow->plan->topology;
+	const struct pd_flow_stage *from = &flow->stages[at->from], *to = link->behind;
+
+	link->differs = topology->link_runs > 0 ? at : NULL;
+	for (int k = 0; k < topology->levels; k++) {
+		struct pd_level way = pd_slowest_link(topology, k);
+
+		link->way_ns[k] = way_ns(flow, at, &way);
+	}
+	link->only_ns = -1;
+	if (from->replicas == 1 && to->replicas == 1)
+		link->only_ns = pd_flow_way_ns(flow, link, from->ranks[0], to->ranks[0]);
+}
+
+/* Returns the least power of two from n on. */
+static int64_t power_of_two(int64_t n)
+{
+	int64_t size = 1;
+
+	while (size < n)
+		size *= 2;
+	return size;
+}
+
+/*
+ * Prepares a link.  A stage admits no more than the stage before, so the microbatches on a link are
+ * those by which the one is ahead of the other.
+ */
+static void measure_link(struct pd_flow *flow, const struct pd_link *at, struct pd_flow_link *link)
+{
+	const struct pd_flow_stage *from = &flow->stages[at->from], *to = &flow->stages[at->to];
+
+	*link = (struct pd_flow_link){
+		.behind = to,
+		.mask = power_of_two(from->lead - to->lead + 1) - 1,
+	};
+	measure_way(flow, at, link);
+	link->arrival_ns = pd_calloc((size_t)link->mask + 1, sizeof(int64_t));
+}
+
+void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
+		  const struct pd_stage_times *times, bool likely)
+{
+	const struct pd_plan *plan = schedule->plan;
+	const struct pd_topology *topology = &plan->topology;
+	size_t stages = (size_t)plan->stage_count, ranks = (size_t)plan->rank_count;
+	int64_t size = 1;
+
+	*flow = (struct pd_flow){ .schedule = schedule, .plan = plan, .likely = likely,
+			       .n = pd_steady_microbatches(plan) };
+	flow->stages = pd_calloc(stages, sizeof(*flow->stages));
+	flow->links = pd_calloc((size_t)schedule->wiring->link_count, sizeof(*flow->links));
+	flow->delays = pd_calloc(ranks, sizeof(*flow->delays));
+	flow->free_ns = pd_calloc(ranks, sizeof(int64_t));
+	flow->summed_ns = pd_calloc(ranks, sizeof(int64_t));
+	for (size_t r = 0; r < ranks; r++)
+		flow->summed_ns[r] = -1;
+	flow->backward_end = pd_calloc((size_t)flow->n, sizeof(int64_t));
+	pd_recurrence_init(&flow->recurrence, pd_steady_turn(plan));
+	flow->in_flight = pd_steady_in_flight(plan);
+	for (int k = 0; k + 1 < topology->levels; k++) {
+		size *= topology->level[k].count;
+		flow->component[k] = pd_calloc(ranks, sizeof(int));
+		for (int r = 0; r < plan->rank_count; r++)
+			flow->component[k][r] = (int)(r / size);
+	}
+	measure_stages(flow, times);
+	measure_ranks(flow, times);
+	for (int l = 0; l < schedule->wiring->link_count; l++)
+		measure_link(flow, &schedule->wiring->links[l], &flow->links[l]);
+}
+
+void pd_flow_release(struct pd_flow *flow)
+{
+	for (int k = 0; k < PD_MAX_LEVELS; k++)
+		free(flow->component[k]);
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
+		free(flow->links[l].arrival_ns);
+	free(flow->own);
+	free(flow->stages);
+	free(flow->links);
+	free(flow->delays);
+	free(flow->free_ns);
+	free(flow->summed_ns);
+	free(flow->backward_end);
+	pd_recurrence_release(&flow->recurrence);
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A plan's stages and links, measured for flow.c; private to this folder. */
+#pragma once
+
+#include "predict/cycle.h"
+#include "schedule/schedule.h"
+#include "sums/price.h"
+#include "trace/recurrence.h"
+
+struct pd_flow_link {                   /* a link between two stages */
+	const struct pd_flow_stage *behind;
+	int64_t way_ns[PD_MAX_LEVELS];  /* time of its tensors, by outermost level of the way */
+	int64_t only_ns;                /* the same if neither stage has replicas; else -1 */
+	const struct pd_link *differs;  /* what travels, where links of a level differ; else NULL */
+	int turn;                       /* replica to which the next microbatch goes */
+	int64_t *arrival_ns;            /* of microbatches on the link: n at n & mask */
+	int64_t mask;
+};
+
+struct pd_flow_stage {
+	int replicas;
+	const int *ranks;               /* per replica */
+	int in_count, out_count;
+	const int *in, *out;            /* indices of links */
+	int64_t forward_ns, backward_ns, update_ns;
+	int64_t again_ns;               /* time of a forward before each backward */
+	const struct pd_sum_delay *delays;      /* per replica: what its sum takes for sure */
+	int64_t grouped_ns;             /* what an all-reduce in groups is expected to take; or 0 */
+	bool deferred;                  /* the update is behind the next forward */
+	int64_t lead;                   /* microbatches by which forwards are ahead of backwards */
+	int64_t group, left;            /* microbatches of an update; those left until it */
+	int down, up;                   /* replicas of the next forward, and of the next backward */
+	uint64_t weight;                /* weight in the sums */
+	int rank;                       /* rank of the last backward */
+	int64_t end_ns;                 /* end of the last backward */
+};
+
+/* Times of a stage on a rank, where kinds of devices differ. */
+struct pd_flow_own {
+	int64_t forward_ns, backward_ns, update_ns, again_ns;
+};
+
+struct pd_flow {
+	const struct pd_schedule *schedule;
+	const struct pd_plan *plan;
+	int64_t n;                      /* number of microbatches */
+	struct pd_flow_stage *stages;
+	struct pd_flow_link *links;
+	struct pd_sum_delay *delays;    /* those of all stages */
+	struct pd_flow_own *own;        /* per rank; NULL: those of its stage */
+	int64_t *free_ns;               /* per rank */
+	int64_t *summed_ns;             /* per rank: when an update that is put off may begin; or -1 */
+	int *component[PD_MAX_LEVELS];  /* of each rank, above level k */
+	int64_t *backward_end;          /* of the first stage, by microbatch */
+	uint64_t weights;               /* sum of all stages' weights */
+	struct pd_recurrence recurrence;
+	int64_t in_flight, look;        /* microbatches: at most; those after which it may repeat */
+	bool likely;
+	bool longer;                    /* some all-reduce takes longer if it is likely, or would */
+};
+
+/*
+ * Borrows schedule.  `likely`: an all-reduce in groups takes what sums/allreduce.h expects; else
+ * only what it takes for sure.
+ */
+void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
+		  const struct pd_stage_times *times, bool likely);
+void pd_flow_release(struct pd_flow *flow);
+
+/* Returns the times of a stage on a rank. */
+static inline struct pd_flow_own pd_flow_own(const struct pd_flow *flow, const struct pd_flow_stage *stage, int rank)
+{
+	return flow->own ? flow->own[rank] : (struct pd_flow_own){ stage->forward_ns, stage->backward_ns,
+								   stage->update_ns, stage->again_ns };
+}
+
+/* Does the same as pd_flow_way_ns() where links of a level differ. */
+int64_t pd_flow_way_between(const struct pd_flow *flow, const struct pd_flow_link *link, int from, int to);
+
+/* Returns the time to send a link's tensors from rank to rank. */
+static inline int64_t pd_flow_way_ns(const struct pd_flow *flow, const struct pd_flow_link *link,
+				     int from, int to)
+{
+	int k = 0;
+
+	if (link->only_ns >= 0)
+		return link->only_ns;
+	if (from == to)
+		return 0;
+	if (link->differs)
+		return pd_flow_way_between(flow, link, from, to);
+	while (flow->component[k] && flow->component[k][from] != flow->component[k][to])
+		k++;
+	return link->way_ns[k];
+}

@@ -1,8 +1,0 @@
-/* SPDX-License-Identifier: Apache-2.0 */
-/* Training, as one rank does it. */
-#pragma once
-
-#include "launch/task.h"
-
-/* For pd-worker; job/job.h says which messages follow. */
-extern const struct pd_rank_task pd_training_task;

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The formats are asked in this order whether a directory is theirs. */
+#include "run/data/format.h"
+
+#include "base/file_kind.h"
+#include "base/mem.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const struct pd_data_format *const formats[] = {
+	&pd_data_idx, &pd_data_cifar, &pd_data_npy, &pd_data_npz, &pd_data_tokens, &pd_data_text, &pd_data_book,
+};
+
+static int nothing_found(const char *directory, struct pd_error *err)
+{
+	char list[320] = "";
+
+	for (size_t i = 0; i < PD_COUNT(formats); i++) {
+		size_t used = strlen(list);
+
+		snprintf(list + used, sizeof(list) - used, "%s%s (%s)", i ? ", or " : "",
+			 formats[i]->files, formats[i]->name);
+	}
+	return pd_error_input(err, "%s: no data set found: expected %s", directory, list);
+}
+
+static int no_directory(const char *file, struct pd_error *err)
+{
+	const struct pd_file_kind *kind = pd_file_kind_of(file);
+	char found[PD_FILE_KIND_TEXT] = ", found another file";
+
+	if (kind)
+		pd_file_kind_say(kind, found);
+	return pd_error_input(err, "%s: expected a directory with a data set, or FILE.npz, or a text called NAME.txt%s",
+			      file, found);
+}
+
+/* Returns the number of the first format of which there is a set; PD_COUNT(formats): there is none. */
+static size_t find_format(const char *directory, bool test)
+{
+	size_t i = 0;
+
+	while (i < PD_COUNT(formats) && !formats[i]->recognise(directory, test))
+		i++;
+	return i;
+}
+
+int pd_dataset_open(const char *directory, const struct pd_model *model,
+		    struct pd_dataset *train_p, struct pd_dataset *test_p, struct pd_error *err)
+{
+	struct pd_dataset train = { 0 }, test = { 0 };
+	size_t i = find_format(directory, train_p == NULL);
+	struct stat st;
+
+	if (i == PD_COUNT(formats) && !train_p)
+		i = find_format(directory, false);      /* which then says what of the test set is missing */
+	if (i == PD_COUNT(formats) && stat(directory, &st) != 0)
+		return pd_error_input(err, "%s: cannot open: %s", directory, strerror(errno));
+	if (i == PD_COUNT(formats) && !S_ISDIR(st.st_mode))
+		return no_directory(directory, err);
+	if (i == PD_COUNT(formats))
+		return nothing_found(directory, err);
+	if ((train_p && formats[i]->open(directory, model, false, NULL, &train, err) < 0) ||
+	    (test_p && formats[i]->open(directory, model, true, train_p ? &train : NULL, &test, err) < 0)) {
+		pd_dataset_release(&train);
+		pd_dataset_release(&test);
+		return -1;
+	}
+	if (train_p)
+		*train_p = train;
+	if (test_p)
+		*test_p = test;
+	return 0;
+}

@@ -1,1 +1,0 @@
-lib_libpd_a_SOURCES += lib/weights/weights.c lib/weights/weights.h
