@@ -184,9 +184,9 @@ print-sanitized-tests:
 # print-readers lists what contrib/fuzz/run.sh builds: all that its readers call.
 .PHONY: print-readers
 print-readers:
-	@echo $(foreach folder,base onnx model network topology profile order plan schedule trace data checkpoint,\
-		$(filter lib/$(folder)/%,$(lib_libpd_a_OBJECTS) $(lib_libpddevice_a_OBJECTS))) \
-		$(filter lib/run/measure/% lib/run/device/update.%,$(lib_libpd_a_OBJECTS))
+	@echo $(foreach folder,base doors model network topology sums profile order plan memory schedule trace \
+		engine/data engine/device checkpoint run/data,\
+		$(filter lib/$(folder)/%,$(lib_libpd_a_OBJECTS) $(lib_libpddevice_a_OBJECTS)))
 
 # check-gpu runs the tests that say most about a GPU.  Without a GPU it skips them, unless PD_GPU=yes.
 GPU_TESTS = $(CONFORM) test/unit/cuda-arith test/t9001-gpu.sh test/t9002-gpu.sh \
