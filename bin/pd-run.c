@@ -5,7 +5,6 @@
 #include "base/opt.h"
 #include "base/program.h"
 #include "checkpoint/lock.h"
-#include "predict/expect.h"
 #include "run/launch/hosts.h"
 #include "run/supervisor/supervisor.h"
 #include "run/transport/provider.h"
@@ -33,7 +32,7 @@ static struct pd_job job = {
 		.step_epochs = -1, .gamma = -1, .power = -1, .discrepancy = -1 },
 };
 static struct pd_supervision how = { .timeout_s = 300,
-				     .silence_s = 10, .keep = 2, .expect = pd_expect_run };
+				     .silence_s = 10, .keep = 2 };
 static bool evaluate, no_evaluate;
 static const char *resume;
 static int64_t keep = -1;

@@ -111,7 +111,7 @@ void pd_order_run_op(struct pd_order_run *run, const struct pd_order_op *op)
 		seat->first_ns = begin_ns;
 	seat->begun = true;
 	seat->now_ns = begin_ns + (op->beside && request->pair_parts > 0
-				   ? pd_order_pair_ns(needed_ns[0], needed_ns[1], request->pair_parts)
+				   ? pd_pair_ns(needed_ns[0], needed_ns[1], request->pair_parts)
 				   : needed_ns[0] + needed_ns[1]);
 	for (int half = 0; half <= op->beside; half++)
 		end(run, seat, op + half);

@@ -2,7 +2,7 @@
 /* What an order is made for, and what it takes there: integers alone, so that it is the same on any machine. */
 #pragma once
 
-#include "base/minmax.h"
+#include "base/cost.h"
 #include "order/order.h"
 
 struct pd_order_stage {
@@ -25,21 +25,9 @@ struct pd_order_request {
 						   they ever keep (pd_order_price); NULL: as cap_bytes */
 	bool agrees;                            /* all positions agree on updates: the makespan counts, else
 						   the longest span */
-	int64_t pair_parts;                     /* pd_order_pair_ns(); 0: pairs take as long as the two one after the
+	int64_t pair_parts;                     /* pd_pair_ns(); 0: pairs take as long as the two one after the
 						   other */
 };
-
-#define PD_ORDER_PARTS 1000000
-/*
- * Returns what a pair takes whose two operations would take so long: `parts` of PD_ORDER_PARTS of both together, but no
- * less than the longer.
- */
-static inline int64_t pd_order_pair_ns(int64_t a_ns, int64_t b_ns, int64_t parts)
-{
-	int64_t ns = (int64_t)((((__int128)a_ns + b_ns) * parts + PD_ORDER_PARTS / 2) / PD_ORDER_PARTS);
-
-	return pd_max(ns, pd_max(a_ns, b_ns));
-}
 
 struct pd_order_price {
 	int64_t makespan_ns;            /* from the first beginning to the last end */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "predict/judge.h"
 
+#include "base/cost.h"
 #include "base/mem.h"
 #include "predict/cost.h"
 #include "predict/flow.h"

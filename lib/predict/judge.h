@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Judges plans by the event simulation of pd-replay; private to this folder. */
+/* Judges plans by the event simulation of pd-replay. */
 #pragma once
 
 #include "base/error.h"

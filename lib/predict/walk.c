@@ -95,7 +95,7 @@ int64_t pd_walk_expect_ns(const struct pd_schedule *schedule, const struct pd_st
 	struct pd_order_stage *of = pd_calloc((size_t)stages, sizeof(*of));
 	struct pd_order_request request = {
 		.positions = positions, .stages = stages, .microbatches = (int)count, .position_of = position_of,
-		.stage = of, .agrees = schedule->agrees, .pair_parts = llround(part.profile->pairs * PD_ORDER_PARTS),
+		.stage = of, .agrees = schedule->agrees, .pair_parts = llround(part.profile->pairs * PD_PAIR_PARTS),
 	};
 	struct pd_schedule *shorter = NULL;
 	struct pd_error err;

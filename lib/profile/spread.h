@@ -7,8 +7,8 @@
  * Who wants a range asks pd_plan_range() (predict/range.h, a period) or pd_spread_of() (an
  * operation) for factors, and multiplies what it shows, so that plans, replays and runs cannot say
  * different things.  The ranks of a run keep the newest durations of each kind
- * (trace/durations.h); at its end the supervisor compares them with what the plan replayed takes,
- * which it is told by a function, pd_expect_run(), since it lies below the planner.
+ * (trace/durations.h); at its end the supervisor compares them with what the plan replayed takes
+ * (predict/expect.h).
  */
 #pragma once
 

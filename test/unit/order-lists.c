@@ -60,7 +60,7 @@ static struct pd_order_price price(const struct pd_order *order, int64_t f, int6
 	struct even e = even(order, f, b, w, transfer);
 	struct pd_order_price found;
 
-	e.request.pair_parts = alone_ns > 0 ? (pair_ns * PD_ORDER_PARTS + alone_ns / 2) / alone_ns : 0;
+	e.request.pair_parts = alone_ns > 0 ? (pair_ns * PD_PAIR_PARTS + alone_ns / 2) / alone_ns : 0;
 	found = pd_order_price(order, &e.request);
 	free(e.stages);
 	return found;

@@ -2,9 +2,8 @@
 /* Stages over a chain of units, and pipelines with one rank for each; private to this folder. */
 #pragma once
 
+#include "base/cost.h"
 #include "planner/cut/fewest.h"
-
-#define PD_NEVER INT64_MAX              /* the cost of an impossible plan */
 
 struct pd_partition {
 	int64_t cost_ns;                /* the cost that the search minimised */

@@ -102,7 +102,7 @@ static bool begin(struct ordering *o, struct pd_error *err)
 	o->request = (struct pd_order_request){
 		.positions = empty->positions, .stages = plan->stage_count, .microbatches = empty->microbatches,
 		.position_of = o->position_of, .stage = o->stages, .pool_bytes = o->pools,
-		.agrees = pd_plan_agrees(plan), .pair_parts = llround(plan->profile->pairs * PD_ORDER_PARTS),
+		.agrees = pd_plan_agrees(plan), .pair_parts = llround(plan->profile->pairs * PD_PAIR_PARTS),
 	};
 	pd_order_free(empty);
 	return true;

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "predict/expect.h"
 #include "run/supervisor/internal.h"
 #include "run/transport/address.h"
 #include "schedule/peers.h"
@@ -262,15 +263,15 @@ static int start_all(struct supervisor *s, struct pd_error *err)
 }
 
 /* Sets what the run was expected to take. */
-static void expect(const struct supervisor *s, struct pd_expected_run *out_p)
+static void expect_run(const struct supervisor *s, struct pd_expected_run *out_p)
 {
 	int64_t processors, threads;
 
 	*out_p = (struct pd_expected_run){ 0 };
-	if (!s->how->expect || s->report.done == s->report.first_done)
+	if (s->report.done == s->report.first_done)
 		return;
 	supervisor_processors(s, &processors, &threads);
-	s->how->expect(s->job->plan, s->job->lists, processors, threads, out_p);
+	pd_expect_run(s->job->plan, s->job->lists, processors, threads, out_p);
 }
 
 static int supervise(struct supervisor *s, struct pd_error *err)
@@ -299,7 +300,7 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 	if (in_order) {
 		struct pd_expected_run expected;
 
-		expect(s, &expected);
+		expect_run(s, &expected);
 		pd_run_report_end(&s->report, s->schedule, s->stop_asked ? "stopped" : "done",
 				  memory, &expected);
 		pd_expected_run_release(&expected);

@@ -25,9 +25,6 @@ struct pd_supervision {
 	 * error.  Then the job's folder has a checkpoint of the last good step.
 	 */
 	bool stops_on_divergence;
-	/* Sets what the run is expected to take, as pd_expect_run() does; NULL: nothing is. */
-	void (*expect)(const struct pd_plan *plan, const struct pd_lists *lists, int64_t processors,
-		       int64_t threads, struct pd_expected_run *out_p);
 };
 
 /*

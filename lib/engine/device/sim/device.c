@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The device seam in virtual time: streams of tasks with durations. */
+#include "base/cost.h"
 #include "base/mem.h"
 #include "engine/device/sim/engine.h"
-#include "order/request.h"
 #include "sums/direct.h"
 
 #include <math.h>
@@ -140,7 +140,7 @@ static struct task *pair(struct stream *stream, struct task *task)
 	double pairs = stream->device->kind->profile->pairs;
 	struct task *first = stream->ahead;
 
-	first->duration_ns = pd_order_pair_ns(first->duration_ns, task->duration_ns, llround(pairs * PD_ORDER_PARTS));
+	first->duration_ns = pd_pair_ns(first->duration_ns, task->duration_ns, llround(pairs * PD_PAIR_PARTS));
 	task->half = BESIDE;
 	task->duration_ns = 0;
 	stream->ahead = NULL;
