@@ -126,7 +126,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh tes
 	test/data/fuzz/model/names.json test/data/fuzz/model/source.json test/data/fuzz/npy/plain test/data/fuzz/npy/wide test/data/fuzz/npz/deflated test/data/fuzz/npz/stored test/data/fuzz/tokens/bare \
 	test/data/fuzz/tokens/header test/data/fuzz/topology-string/levels \
 	test/double/pmix.c test/double/readdir.c test/emulated/amx.c test/emulated/cublaslt.cc test/emulated/cudnn.cc \
-	test/emulated/device/cuda/mma.cuh \
+	test/emulated/run/device/cuda/mma.cuh \
 	test/emulated/emulated.h test/emulated/graph.h test/emulated/grid.cc test/emulated/memory.cc \
 	test/emulated/mistakes.cu test/emulated/number.h test/emulated/nvcc \
 	test/emulated/runtime.cc \

@@ -1,4 +1,7 @@
 lib_libpd_a_SOURCES += \
-	lib/explain/draw_dot.c lib/explain/draw_machine.c lib/explain/draw_stages.c \
-	lib/explain/draw_svg.c lib/explain/draw_svg.h lib/explain/explain.c lib/explain/explain.h \
+	lib/explain/draw_dot.c \
+	lib/explain/draw_machine.c \
+	lib/explain/draw_stages.c \
+	lib/explain/draw_svg.c lib/explain/draw_svg.h \
+	lib/explain/explain.c lib/explain/explain.h \
 	lib/explain/usage.c lib/explain/usage.h

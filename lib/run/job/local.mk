@@ -1,3 +1,5 @@
 lib_libpddevice_a_SOURCES += \
-	lib/run/job/job.c lib/run/job/job.h lib/run/job/message.c lib/run/job/phases.c \
+	lib/run/job/job.c lib/run/job/job.h \
+	lib/run/job/message.c \
+	lib/run/job/phases.c \
 	lib/run/job/resume.c
