@@ -31,7 +31,7 @@ UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound t
 	test/unit/cuda-graph-cache test/unit/damage test/unit/dataset test/unit/door test/unit/drift test/unit/edits test/unit/estimate test/unit/exchange \
 	test/unit/failure test/unit/figures test/unit/file-kind test/unit/half test/unit/heartbeat test/unit/join test/unit/kinds \
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
-	test/unit/lock test/unit/machine test/unit/meeting test/unit/megatron test/unit/memory test/unit/model test/unit/nccl \
+	test/unit/lock test/unit/machine test/unit/meeting test/unit/megatron test/unit/memory test/unit/model test/unit/monotone test/unit/nccl \
 	test/unit/names test/unit/network test/unit/npy test/unit/npz \
 	test/unit/number test/unit/onnx test/unit/onnx-network test/unit/onnx-views test/unit/optimizer test/unit/order test/unit/order-lists test/unit/order-search test/unit/outside test/unit/pace test/unit/placement test/unit/plan test/unit/planner \
 	test/unit/price test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
@@ -217,7 +217,7 @@ EXTRA_DIST += test/bench/hosts.sh test/bench/hosts-ddp.py test/bench/mixed.sh \
 	test/bench/torch-plans.sh test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh \
 	test/bench/sparse-accuracy.sh \
 	test/bench/papers-plans.sh test/bench/kinds.sh test/bench/megatron.sh test/bench/2bw-degrees.sh test/bench/own-device.sh \
-	test/bench/plan-search.sh test/bench/plan-speed.sh test/bench/prediction.sh test/bench/published.sh \
+	test/bench/monotone.sh test/bench/plan-search.sh test/bench/plan-speed.sh test/bench/prediction.sh test/bench/published.sh \
 	test/bench/cpu-vs-torch.sh test/bench/cpu-vs-torch.py test/bench/sequences-vs-torch.sh \
 	test/bench/sequences-vs-torch.py test/bench/gpu-vs-torch.sh \
 	test/bench/gpu-vs-torch.py test/bench/all-reduce.sh test/bench/all-reduce.py \

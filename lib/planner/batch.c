@@ -98,7 +98,7 @@ static void fill(struct grid *grid)
 	int most = (int)pd_min(devices, grid->task.costs.unit_count);
 	struct pd_partition **partitions = pd_calloc((size_t)most, sizeof(*partitions));
 
-	pd_even_partitions(&grid->task.costs, most, partitions);
+	pd_even_partitions(&grid->task.costs, most, 0, partitions);
 	for (int depth = 1; depth <= most; depth++) {
 		struct pd_partition *partition = partitions[depth - 1];
 		int width = grid->task.request->straight ? 1 : devices / depth;

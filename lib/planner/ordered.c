@@ -170,73 +170,6 @@ static void offer_chain(struct ordered *o)
 		offer(o, plan_of(o->task, partition, 1, false, &o->why));
 }
 
-/* Returns the first unit at which the units from `from` on take more than a time. */
-static int reach(const struct pd_costs *costs, int from, int64_t most_ns, int end)
-{
-	int to = from;
-
-	while (to < end && costs->compute_ns[to + 1] - costs->compute_ns[from] <= most_ns)
-		to++;
-	return to;
-}
-
-/*
- * Cuts the network into two stages for each of `ranks` positions, which take at most most_ns together, about half of it
- * each: from both ends, inwards.  Sets where each begins; returns false if that is not enough.
- */
-static bool cut_in_v(const struct pd_costs *costs, int ranks, int64_t most_ns, int *begin)
-{
-	int low = 0, high = costs->unit_count;
-
-	begin[0] = 0;
-	begin[2 * ranks] = high;
-	for (int q = 0; q < ranks; q++) {
-		int left = 2 * (ranks - 1 - q), to = reach(costs, low, most_ns / 2, high), from = high;
-
-		/* Each needs a unit at least, and leaves one for each that is left. */
-		to = to > low ? to : low + 1;
-		to = to < high - left - 1 ? to : high - left - 1;
-		while (from > to + left && from > 0 &&
-		       (from == high || costs->compute_ns[high] - costs->compute_ns[from - 1] +
-					costs->compute_ns[to] - costs->compute_ns[low] <= most_ns))
-			from--;
-		if (costs->compute_ns[high] - costs->compute_ns[from] + costs->compute_ns[to] -
-		    costs->compute_ns[low] > most_ns)
-			return false;
-		begin[q + 1] = to;
-		begin[2 * ranks - 1 - q] = q == ranks - 1 ? to : from;
-		if (q == ranks - 1)
-			return from == to;
-		low = to;
-		high = from;
-	}
-	return false;
-}
-
-/* Returns the partition for a V in which the slowest position takes least, as far as such cuts find it. */
-static struct pd_partition *v_partition(const struct pd_costs *costs, int ranks)
-{
-	int64_t low = 0, high = costs->compute_ns[costs->unit_count];
-	int *begin = pd_calloc((size_t)(2 * ranks + 1), sizeof(*begin));
-	struct pd_partition *partition = NULL;
-
-	while (low + 1 < high) {
-		int64_t middle = low + (high - low) / 2;
-
-		if (cut_in_v(costs, ranks, middle, begin))
-			high = middle;
-		else
-			low = middle;
-	}
-	if (cut_in_v(costs, ranks, high, begin)) {
-		partition = pd_partition_new(2 * ranks);
-		for (int s = 0; s < 2 * ranks; s++)
-			partition->layers[s] = costs->first[begin[s + 1]] - costs->first[begin[s]];
-	}
-	free(begin);
-	return partition;
-}
-
 /* Several chunks a rank: if they are two, positions that take as long as each other; and stages that do. */
 static void offer_v(struct ordered *o)
 {
@@ -249,7 +182,7 @@ static void offer_v(struct ordered *o)
 	if (chunks == PD_PLANNER_CHUNKS)
 		offer_best(o, PD_SCHEDULE_ZB_V, chunks, true);
 	if (chunks == PD_PLANNER_CHUNKS)
-		offer(o, plan_of(o->task, v_partition(costs, ranks), chunks, false, &o->why));
+		offer(o, plan_of(o->task, pd_v_partition(costs, ranks), chunks, false, &o->why));
 	offer(o, plan_of(o->task, pd_even_partition(costs, chunks * ranks, 0), chunks, false, &o->why));
 }
 
@@ -313,7 +246,7 @@ static void offer_pipelines(struct ordered *o)
 			offer(o, plan_of(task, replicated(pd_even_partition(costs, p, 0), r), 1, fastest[i].apart, &o->why));
 		if (p < 2 || chunks < 2 || (int64_t)chunks * p > costs->unit_count)
 			continue;
-		v = chunks == PD_PLANNER_CHUNKS ? v_partition(costs, p) : pd_even_partition(costs, chunks * p, 0);
+		v = chunks == PD_PLANNER_CHUNKS ? pd_v_partition(costs, p) : pd_even_partition(costs, chunks * p, 0);
 		offer(o, plan_of(task, replicated(v, r), chunks, fastest[i].apart, &o->why));
 	}
 }

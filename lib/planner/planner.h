@@ -55,10 +55,13 @@
  *                                         or a replica of a plan that replays found fast, or makes two or
  *                                         three changes at random, with another state at one cut where
  *                                         there are branches, and ranks what comes of it by that plan's
- *                                         replay; later also by estimates
- *     the stages of interleaved plans     enter_chunks() in simulated.c, from cut/partition.c; then refine.c
- *     where memory is so tight that       cut/partition.c: the stages of least memory, which refine.c changes; these
- *     line.c finds nothing                are also what is said to be closest if nothing fits
+ *                                         replay; later also by estimates.  In the end replays judge each
+ *                                         change of the best plans of several numbers of stages
+ *     the stages of interleaved plans     enter_chunks() in simulated.c, from cut/partition.c, on all devices and
+ *     and of those in a V                 on fewer; then refine.c
+ *     where memory is so tight that       cut/partition.c: the stages of least memory, which refine.c changes, on
+ *     nothing is found                    all devices and on fewer; these are also what is said to be closest if
+ *                                         nothing fits
  *     how long this goes on               simulated.c: patience() without a faster plan, less where the
  *                                         bound is near; and at most an effort that everything counts its
  *                                         steps in (base/effort.h), whereupon no more is looked at

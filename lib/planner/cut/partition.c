@@ -149,9 +149,10 @@ struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count,
 	return partition;
 }
 
-void pd_even_partitions(const struct pd_costs *costs, int most, struct pd_partition **partitions)
+void pd_even_partitions(const struct pd_costs *costs, int most, int64_t bandwidth_bytes_per_s,
+			struct pd_partition **partitions)
 {
-	int *from = beginnings(costs, 1, most, 0);
+	int *from = beginnings(costs, 1, most, bandwidth_bytes_per_s);
 
 	for (int count = 1; count <= most; count++)
 		partitions[count - 1] = from ? partition_of(costs, count, from) : NULL;
@@ -266,5 +267,71 @@ struct pd_partition *pd_chunks_partition(const struct pd_costs *costs, int64_t c
 		v = (int64_t)costs->unit_count * (s + 1) / count;
 		partition->layers[s] = costs->first[v] - costs->first[u];
 	}
+	return partition;
+}
+
+/* Returns the first unit at which the units from `from` on take more than a time. */
+static int v_reach(const struct pd_costs *costs, int from, int64_t most_ns, int end)
+{
+	int to = from;
+
+	while (to < end && costs->compute_ns[to + 1] - costs->compute_ns[from] <= most_ns)
+		to++;
+	return to;
+}
+
+/*
+ * Cuts the network into two stages for each of `ranks` positions, which take at most most_ns together, about half of it
+ * each: from both ends, inwards.  Sets where each begins; returns false if that is not enough.
+ */
+static bool v_cut(const struct pd_costs *costs, int ranks, int64_t most_ns, int *begin)
+{
+	int low = 0, high = costs->unit_count;
+
+	begin[0] = 0;
+	begin[2 * ranks] = high;
+	for (int q = 0; q < ranks; q++) {
+		int left = 2 * (ranks - 1 - q), to = v_reach(costs, low, most_ns / 2, high), from = high;
+
+		/* Each needs a unit at least, and leaves one for each that is left. */
+		to = to > low ? to : low + 1;
+		to = to < high - left - 1 ? to : high - left - 1;
+		while (from > to + left && from > 0 &&
+		       (from == high || costs->compute_ns[high] - costs->compute_ns[from - 1] +
+					costs->compute_ns[to] - costs->compute_ns[low] <= most_ns))
+			from--;
+		if (costs->compute_ns[high] - costs->compute_ns[from] + costs->compute_ns[to] -
+		    costs->compute_ns[low] > most_ns)
+			return false;
+		begin[q + 1] = to;
+		begin[2 * ranks - 1 - q] = q == ranks - 1 ? to : from;
+		if (q == ranks - 1)
+			return from == to;
+		low = to;
+		high = from;
+	}
+	return false;
+}
+
+struct pd_partition *pd_v_partition(const struct pd_costs *costs, int ranks)
+{
+	int64_t low = 0, high = costs->compute_ns[costs->unit_count];
+	int *begin = pd_calloc((size_t)(2 * ranks + 1), sizeof(*begin));
+	struct pd_partition *partition = NULL;
+
+	while (low + 1 < high) {
+		int64_t middle = low + (high - low) / 2;
+
+		if (v_cut(costs, ranks, middle, begin))
+			high = middle;
+		else
+			low = middle;
+	}
+	if (v_cut(costs, ranks, high, begin)) {
+		partition = pd_partition_new(2 * ranks);
+		for (int s = 0; s < 2 * ranks; s++)
+			partition->layers[s] = costs->first[begin[s + 1]] - costs->first[begin[s]];
+	}
+	free(begin);
 	return partition;
 }

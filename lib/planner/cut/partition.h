@@ -26,10 +26,11 @@ void pd_partition_free(struct pd_partition *partition);
 struct pd_partition *pd_even_partition(const struct pd_costs *costs, int count,
 				       int64_t bandwidth_bytes_per_s);
 /*
- * Sets partitions[n - 1] to the n stages whose computing times have the least variance, for n from 1 to
- * `most`.  All are NULL if that would be too much work.
+ * Sets partitions[n - 1] to pd_even_partition() of n stages, for n from 1 to `most`.  All are NULL if that would
+ * be too much work.
  */
-void pd_even_partitions(const struct pd_costs *costs, int most, struct pd_partition **partitions);
+void pd_even_partitions(const struct pd_costs *costs, int most, int64_t bandwidth_bytes_per_s,
+			struct pd_partition **partitions);
 
 /*
  * Returns the fast ones of at most so many stages, the fewest that are as fast, if they fit with the
@@ -58,5 +59,10 @@ struct pd_partition *pd_fewest_stages(const struct pd_costs *costs, int most, in
  */
 struct pd_partition *pd_chunks_partition(const struct pd_costs *costs, int64_t chunks, int64_t ranks,
 					 int64_t bandwidth_bytes_per_s, struct pd_error *err);
+/*
+ * Returns two stages for each of so many ranks in a V, whose slowest rank takes least, as far as cuts from both
+ * ends inwards find it; NULL if there are too few units.
+ */
+struct pd_partition *pd_v_partition(const struct pd_costs *costs, int ranks);
 /* Returns one stage on all devices. */
 struct pd_partition *pd_data_parallel_partition(const struct pd_costs *costs, int64_t devices);

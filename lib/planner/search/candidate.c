@@ -140,17 +140,21 @@ struct pd_plan *pd_candidate_with(const struct pd_task *task, const struct pd_pa
 	return plan;
 }
 
-void pd_candidate_lower_leads(struct pd_plan *plan)
+bool pd_candidate_lower_leads(struct pd_plan *plan)
 {
 	int64_t lead = plan->weights == PD_WEIGHTS_2BW ? plan->microbatches : INT64_MAX;
+	bool lowered = false;
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
 
-		if ((int64_t)stage->warmup * stage->replicas > lead)
+		if ((int64_t)stage->warmup * stage->replicas > lead) {
 			stage->warmup = (int)(lead / stage->replicas);
+			lowered = true;
+		}
 		lead = (int64_t)stage->warmup * stage->replicas;
 	}
+	return lowered;
 }
 
 bool pd_candidate_weigh(struct pd_plan *plan, struct pd_error *err)

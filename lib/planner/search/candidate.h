@@ -26,9 +26,9 @@ struct pd_plan *pd_candidate_with(const struct pd_task *task, const struct pd_pa
 				  int64_t microbatches);
 /*
  * Lowers warm-ups until no stage admits more than the one before, and with 2BW the first no more than an
- * update has microbatches.
+ * update has microbatches; returns whether there were any to lower.
  */
-void pd_candidate_lower_leads(struct pd_plan *plan);
+bool pd_candidate_lower_leads(struct pd_plan *plan);
 /*
  * Recomputes the stages' memory after a change of warm-ups; false if the schedule refuses the plan.
  */

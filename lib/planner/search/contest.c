@@ -19,6 +19,8 @@
 #define COPY_STEPS 30
 #define REPLAY_STEPS 400
 #define DOUBTFUL 8              /* replays of plans whose estimate is above the best time */
+#define UNLIKELY 8              /* plans that are likely to be slower by a larger part of their time than one in
+				   this are not tried */
 #define DEEPER 2                /* beyond pd_warmup_most; the replay shows whether that helps */
 #define NEARLY 200              /* part by which no plan is faster, so that a search is not worth
 				   while */
@@ -64,9 +66,16 @@ void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_
 	contest->entries = pd_grow(contest->entries, &contest->capacity, contest->count + 1,
 				   sizeof(*contest->entries));
 	contest->entries[contest->count++] = (struct pd_entry){
-		.plan = plan, .hash = hash, .expected = expected, .time_ns = PD_NEVER,
-		.likely_ns = (int64_t)fmin((double)expected.estimate_ns * contest->slower,
-					   (double)PD_COST_MAX) };
+		.plan = plan, .hash = hash, .expected = expected, .time_ns = PD_NEVER, .likely_ns = PD_COST_MAX };
+	pd_contest_likely(contest, contest->count - 1);
+}
+
+void pd_contest_likely(struct pd_contest *contest, size_t at)
+{
+	struct pd_entry *entry = &contest->entries[at];
+	double ns = (double)entry->expected.estimate_ns * contest->slower;
+
+	entry->likely_ns = (int64_t)fmin((double)entry->likely_ns, ns);
 }
 
 struct pd_expected pd_contest_expect(const struct pd_contest *contest, const struct pd_plan *plan, bool bound)
@@ -105,22 +114,22 @@ static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool c
 	struct pd_warmup_limits limits = { .limit_bytes = task->limit_bytes, .most_ns = most_ns,
 					   .effort = task->request->effort };
 	struct pd_expected expected, others;
-	struct pd_plan *again = NULL;
+	bool may_recompute = task->limit_bytes < INT64_MAX && pd_recompute_free(task->request), fits;
+	struct pd_plan *again;
 	int64_t best;
-	bool fits;
 
 	pd_effort_spend(task->request->effort, COPY_STEPS * plan->rank_count);
 	/* The schedule of an interleaved plan is made microbatch by microbatch. */
 	contest->work += plan->stage_count * (task->request->chunks ? pd_max(64, plan->microbatches) : 64);
 	pd_predict_stages(plan);
+	again = may_recompute ? pd_candidate_copy(plan) : NULL;         /* with warm-ups that may not fit otherwise */
 	fits = fill(contest, plan, choose, &limits, &expected);
 	best = fits ? expected.estimate_ns : PD_NEVER;
-	if (limits.tight && pd_recompute_free(task->request)) {
+	if (again && limits.tight) {
 		limits.recompute = true;
-		again = pd_candidate_copy(plan);
 		if (fill(contest, again, choose, &limits, &others) && pd_recompute_count(again) > 0 &&
-		    others.estimate_ns < best) {
-			best = others.estimate_ns;
+		    others.estimate_ns - others.estimate_ns / UNLIKELY < best) {
+			best = pd_min(best, others.estimate_ns);
 			pd_contest_add(contest, again, others);
 			again = NULL;
 		}
@@ -298,6 +307,45 @@ static size_t enter_deeper(struct pd_contest *contest, size_t from, enum deeper 
 	return at;
 }
 
+/* Changes the warm-ups of a plan; returns false if it cannot. */
+static bool vary(struct pd_plan *plan, int stage, enum pd_vary how)
+{
+	int from = how == PD_VARY_MORE_BEFORE ? 0 : stage;
+
+	for (int s = stage; s >= 0; s--) {
+		struct pd_stage *at = &plan->stages[s];
+		int64_t lead = s + 1 < plan->stage_count ? (int64_t)at[1].warmup * at[1].replicas : 0;
+
+		if (s >= from)
+			at->warmup += how == PD_VARY_FEWER ? -1 : 1;
+		if (at->warmup < 0 || at->warmup > pd_warmup_most(plan, s) + DEEPER)
+			return false;
+		at->warmup = (int)pd_max(at->warmup, how == PD_VARY_FEWER ? 0 : pd_ceil_div(lead, at->replicas));
+	}
+	return true;
+}
+
+size_t pd_contest_vary(struct pd_contest *contest, size_t from, int stage, enum pd_vary how)
+{
+	const struct pd_task *task = contest->task;
+	struct pd_warmup_limits limits = { .limit_bytes = task->limit_bytes };
+	struct pd_plan *plan = pd_candidate_copy(contest->entries[from].plan);
+	size_t at = contest->count;
+
+	limits.recompute = pd_recompute_free(task->request);
+	for (int s = 0; s < plan->stage_count && limits.recompute; s++)
+		plan->stages[s].recompute = false;
+	if (vary(plan, stage, how) && pd_warmup_fit(plan, &limits)) {
+		at = find_entry(contest, plan, pd_candidate_hash(plan));
+		if (at == contest->count) {
+			pd_contest_add(contest, plan, pd_contest_expect(contest, plan, false));
+			return at;
+		}
+	}
+	pd_candidate_drop(plan);
+	return at;
+}
+
 /* Tells whether deeper variants of an entry may win. */
 static bool may_deepen(const struct pd_contest *contest, size_t at, int64_t most_work)
 {
@@ -338,6 +386,20 @@ static int judge_entry(struct pd_contest *contest, size_t at, int64_t *most_work
 	for (enum deeper whose = EARLIER; whose <= LAST; whose++)
 		if (judge_deeper(contest, at, whose, most_work, best, err) < 0)
 			return -1;
+	return 0;
+}
+
+int pd_contest_try(struct pd_contest *contest, size_t at, size_t *winner_p, struct pd_error *err)
+{
+	struct pd_entry *entry = &contest->entries[at];
+	int64_t best = (int64_t)*winner_p, work = PD_JUDGE_WORK;
+
+	if (entry->time_ns != PD_NEVER || !may_beat(contest, entry, &contest->entries[best]) ||
+	    entry->likely_ns - entry->likely_ns / UNLIKELY > contest->entries[best].time_ns)
+		return 0;
+	if (judge_entry(contest, at, &work, &best, err) < 0)
+		return -1;
+	*winner_p = (size_t)best;
 	return 0;
 }
 

@@ -45,6 +45,12 @@ struct pd_contest {
 	int64_t work;                   /* cost of estimates so far: microbatches times stages */
 };
 
+/* Returns its time by replay or, if it was not replayed, the one that is likely. */
+static inline int64_t pd_entry_ns(const struct pd_entry *entry)
+{
+	return entry->time_ns != PD_NEVER ? entry->time_ns : entry->likely_ns;
+}
+
 void pd_contest_init(struct pd_contest *contest, const struct pd_task *task);
 void pd_contest_release(struct pd_contest *contest);
 
@@ -56,13 +62,15 @@ void pd_contest_release(struct pd_contest *contest);
 int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partition);
 /* Enters a plan that fits, unless it is there; takes it. */
 void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected);
+/* Lowers an entry's likely time to its estimate times what replays take longer, by what is known of that now. */
+void pd_contest_likely(struct pd_contest *contest, size_t at);
 /* Returns what is expected of a plan with its warm-ups (pd_judge_expect). */
 struct pd_expected pd_contest_expect(const struct pd_contest *contest, const struct pd_plan *plan, bool bound);
 /* Sorts by likely_ns, best first; equal ones by pd_candidate_compare. */
 void pd_contest_sort(struct pd_contest *contest);
 /*
- * Returns the partition of least memory to which small changes of this one lead, for about so much work
- * (refine.c); takes it.  It does not depend on the limit.
+ * Returns the partition of least memory to which changes of this one lead, for about so much work (refine.c), or the
+ * first that fits; takes it.  NULL: the schedule refuses all.  The limit changes nothing before one fits.
  */
 struct pd_partition *pd_contest_least(struct pd_contest *contest, struct pd_partition *from, int64_t most_work);
 /* Enters plans that differ from the first few entries by small changes (refine.c). */
@@ -76,6 +84,23 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
 int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t most_work);
 /* Does the same by two or three random changes at once, from any entry that is nearly as fast. */
 int pd_contest_shuffle(struct pd_contest *contest, size_t winner, int64_t most_work);
+
+/*
+ * Changes the best entries of several numbers of stages as long as replays find that faster, and goes on from random
+ * changes of the winner, for so much work and so many operations (refine.c).  Returns the winner, or -1 for an error.
+ */
+int64_t pd_contest_descend(struct pd_contest *contest, size_t winner, int64_t most_work, int64_t most_replayed,
+			   struct pd_error *err);
+
+/* One warm-up more of a stage, of all up to it, or one fewer. */
+enum pd_vary { PD_VARY_MORE, PD_VARY_MORE_BEFORE, PD_VARY_FEWER, PD_VARY_WAYS };
+/*
+ * Enters a plan with other warm-ups, or what fits of them; stages recompute where they must.  Returns its entry, which
+ * may have been there, or the number of entries where there is no such plan.  It has a schedule with leads.
+ */
+size_t pd_contest_vary(struct pd_contest *contest, size_t from, int stage, enum pd_vary how);
+/* Replays an entry that was not, and deeper variants of it, if that is likely to change the winner. */
+int pd_contest_try(struct pd_contest *contest, size_t at, size_t *winner_p, struct pd_error *err);
 
 /* Tells whether there are few enough shapes of plans for pd_contest_exhaust. */
 bool pd_contest_few(const struct pd_task *task);

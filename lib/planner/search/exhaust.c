@@ -53,7 +53,7 @@ static bool few_of(const struct pd_task *task, const struct pd_points *points)
 		for (int u = 0; u < points->last; u++)
 			for (int i = 0; chains[u] > 0 && i < pd_points_ends(points, u); i++)
 				next[pd_points_end(points, u, i)] += chains[u];
-		all += next[points->last] * gifts;
+		all += s % (int)pd_task_stages(task, 1) == 0 ? next[points->last] * gifts : 0;
 		gifts = task->straight ? 1 : gifts * (double)(devices - s) / (s + 1);
 		memcpy(chains, next, room * sizeof(*chains));
 	}

@@ -4,6 +4,9 @@
  * goes, all that are idle come, two stages become one, one becomes two.  Of each plan the best
  * change is taken until none is expected to help.  Where no one change of a plan helps, two or three
  * at random may, and, in a network with branches, a stage that ends at another state.
+ *
+ * Last, replays judge what estimates have led to: changes of the best plans of each number of stages, and one
+ * warm-up more or fewer of each stage of the winner.
  */
 #include "planner/search/contest.h"
 
@@ -21,6 +24,9 @@
 #define CLOSE 10                /* plans that are slower by a larger part than one in this are not changed
 				   at random */
 #define MOVED_STATES 2          /* layers that a stage may have more or fewer at another state */
+#define MOVED 8                 /* units that move at once, at most */
+#define WANDERED 64             /* times that a winner is changed at random, and goes on from there */
+#define KICKS 64                /* times that stages of least memory are changed at random */
 #define DRAWS 8                 /* changes that are drawn until one is possible */
 /* Steps (base/effort.h) of a stage, and of a layer, of a plan whose memory is worked out. */
 #define STAGE_STEPS 650
@@ -33,17 +39,32 @@ struct shape {
 	int *ends, *replicas;           /* one entry more than count; ends in layers */
 };
 
+/* What a climb wants less of. */
+enum aim {
+	EXPECTED,               /* ns of the period, by the estimate */
+	REPLAYED,               /* the same, by a replay */
+	BYTES,                  /* of memory */
+};
+
 /* A climb to better plans: the current one, its best change so far, the one being tried. */
 struct climb {
 	struct pd_contest *contest;
-	int64_t most_work;
+	int64_t most_work, most_replayed;       /* of the contest */
 	const struct pd_costs *costs;   /* those of the profile of `at` */
 	struct pd_costs own;            /* the same, if they are not the task's */
 	int places;                     /* devices or, with chunks, stages on all of them */
 	bool straight;
-	bool least;                     /* less memory is better, and not a shorter period */
+	enum aim aim;
 	struct shape at, best, trial;
 	int64_t best_ns;                /* or bytes */
+	/* Where replays judge: */
+	size_t winner;                  /* the best entry of the contest */
+	struct pd_error *err;
+	bool failed;
+	/* Where less memory is better: */
+	bool fits;                      /* `found` does */
+	struct shape found;             /* of those that were tried, the one with the least bytes on its fullest rank */
+	int64_t fullest_bytes;
 };
 
 static void shape_init(struct shape *shape, int room)
@@ -138,17 +159,25 @@ static bool valid(const struct climb *climb, const struct shape *shape)
  * Returns the bytes of the fullest ranks with the least warm-ups, and with recomputation if that is free;
  * PD_NEVER if the schedule refuses the partition.  The eighth power makes fewer of several full ranks less.
  */
-static int64_t bytes_of(struct climb *climb, const struct pd_partition *partition)
+static int64_t bytes_of(struct climb *climb, const struct shape *shape)
 {
 	const struct pd_task *task = climb->contest->task;
+	struct pd_partition *partition = partition_of(shape, task);
 	struct pd_plan *plan = pd_candidate_least(task, partition, &climb->contest->why);
 	double most, sum = 0;
+
+	pd_partition_free(partition);
 
 	if (!plan)
 		return PD_NEVER;
 	climb->contest->work += 16 * plan->stage_count;
 	pd_effort_spend(task->request->effort, STAGE_STEPS * plan->stage_count +
 			LAYER_STEPS * plan->profile->layer_count);
+	if (pd_candidate_fullest(plan, NULL) < climb->fullest_bytes) {
+		climb->fullest_bytes = pd_candidate_fullest(plan, NULL);
+		shape_copy(&climb->found, shape);
+		climb->fits = pd_candidate_keeps(plan, task->limit_bytes);
+	}
 	most = (double)pd_max(pd_candidate_fullest(plan, NULL), 1);
 	for (int s = 0; s < plan->stage_count; s++)
 		sum += pow((double)plan->stages[s].memory_bytes / most, 8);
@@ -156,26 +185,50 @@ static int64_t bytes_of(struct climb *climb, const struct pd_partition *partitio
 	return (int64_t)fmin(most * pow(sum, 1.0 / 8), (double)PD_COST_MAX);
 }
 
+/* Tells whether a plan has this shape. */
+static bool has_shape(const struct pd_plan *plan, const struct shape *shape)
+{
+	bool same = plan->profile == shape->profile && plan->stage_count == shape->count;
+
+	for (int s = 0; s < shape->count && same; s++)
+		same = plan->stages[s].first_layer + plan->stages[s].layer_count == shape->ends[s] &&
+		       plan->stages[s].replicas == shape->replicas[s];
+	return same;
+}
+
+/* Replays what may win of the entries with a shape; returns the least of their times. */
+static int64_t time_of(struct climb *climb, const struct shape *shape)
+{
+	struct pd_contest *contest = climb->contest;
+	int64_t least_ns = PD_NEVER;
+
+	for (size_t i = 0; i < contest->count && !climb->failed; i++)
+		if (has_shape(contest->entries[i].plan, shape)) {
+			pd_contest_likely(contest, i);
+			climb->failed = pd_contest_try(contest, i, &climb->winner, climb->err) < 0;
+			least_ns = pd_min(least_ns, contest->entries[i].time_ns);
+		}
+	return least_ns;
+}
+
 /* Returns what the climb wants less of, for a shape. */
 static int64_t value_of(struct climb *climb, const struct shape *shape)
 {
-	struct pd_partition *partition = partition_of(shape, climb->contest->task);
-	int64_t bytes;
+	int64_t expected_ns;
 
-	if (!climb->least) {
-		climb->contest->changed_ns = climb->best_ns;
-		return pd_contest_enter(climb->contest, partition);
-	}
-	bytes = bytes_of(climb, partition);
-	pd_partition_free(partition);
-	return bytes;
+	if (climb->aim == BYTES)
+		return bytes_of(climb, shape);
+	climb->contest->changed_ns = climb->best_ns + (climb->aim == REPLAYED ? climb->best_ns / WORSE : 0);
+	expected_ns = pd_contest_enter(climb->contest, partition_of(shape, climb->contest->task));
+	return climb->aim == EXPECTED ? expected_ns : time_of(climb, shape);
 }
 
 static bool goes_on(const struct climb *climb)
 {
 	const struct pd_contest *contest = climb->contest;
 
-	return contest->work < climb->most_work && !pd_effort_spent(contest->task->request->effort);
+	return !climb->fits && !climb->failed && contest->work < climb->most_work &&
+	       contest->replayed < climb->most_replayed && !pd_effort_spent(contest->task->request->effort);
 }
 
 /* Tries `trial`, and resets it to the current plan. */
@@ -185,7 +238,7 @@ static void consider(struct climb *climb)
 
 	climb->contest->work += climb->trial.count;
 	if (valid(climb, &climb->trial) && goes_on(climb) &&
-	    (climb->least || !too_slow(climb, &climb->trial))) {
+	    (climb->aim == BYTES || !too_slow(climb, &climb->trial))) {
 		value = value_of(climb, &climb->trial);
 		if (value < climb->best_ns) {
 			climb->best_ns = value;
@@ -258,7 +311,7 @@ static void change_stage(struct climb *climb, int s)
 	int stages = climb->at.count, idle = idle_devices(climb, trial);
 	int replicas = trial->replicas[s];
 
-	for (int by = 1; by <= 8 && s + 1 < stages; by *= 2)
+	for (int by = 1; by <= MOVED && s + 1 < stages; by *= 2)
 		for (int sign = -1; sign <= 1; sign += 2) {
 			trial->ends[s] = moved(climb, trial->ends[s], sign * by);
 			consider(climb);
@@ -362,6 +415,39 @@ static void change_once(struct climb *climb)
 		change_stage(climb, s);
 }
 
+/* Moves units from one stage to another; the stages between keep as many. */
+static void transfer(const struct climb *climb, struct shape *shape, int from, int to, int units)
+{
+	for (int s = pd_min(from, to); s < pd_max(from, to); s++)
+		shape->ends[s] = moved(climb, shape->ends[s], from < to ? -units : units);
+}
+
+/* Tries what a stage can give to each other. */
+static void give_away(struct climb *climb, int s, int most_units)
+{
+	for (int to = 0; to < climb->at.count; to++)
+		for (int units = 1; units <= most_units; units *= 2) {
+			transfer(climb, &climb->trial, s, to, units);
+			consider(climb);
+		}
+}
+
+/* Tries what stages on the fullest ranks of the current plan can give, or any stages. */
+static void give_all(struct climb *climb)
+{
+	const struct pd_task *task = climb->contest->task;
+	struct pd_partition *partition = partition_of(&climb->at, task);
+	struct pd_plan *plan = pd_candidate_least(task, partition, &climb->contest->why);
+
+	pd_partition_free(partition);
+	if (!plan)
+		return;
+	for (int s = 0; s < climb->at.count && goes_on(climb); s++)
+		if (climb->aim != BYTES || plan->stages[s].memory_bytes == pd_candidate_fullest(plan, NULL))
+			give_away(climb, s, climb->aim == BYTES ? MOVED : 1);
+	pd_candidate_drop(plan);
+}
+
 /* Takes the best change of the current plan, and of what comes of it, until none helps. */
 static void climb_on(struct climb *climb)
 {
@@ -369,6 +455,8 @@ static void climb_on(struct climb *climb)
 		int64_t before = climb->best_ns;
 
 		change_once(climb);
+		if (climb->aim != EXPECTED && climb->best_ns == before)
+			give_all(climb);
 		if (climb->best_ns == before || !goes_on(climb))
 			return;
 		go_to(climb, &climb->best);
@@ -387,12 +475,14 @@ static void climb_init(struct climb *climb, struct pd_contest *contest, int64_t 
 {
 	const struct pd_task *task = contest->task;
 
-	*climb = (struct climb){ .contest = contest, .most_work = most_work,
+	*climb = (struct climb){ .contest = contest, .most_work = most_work, .most_replayed = INT64_MAX,
 				 .places = (int)pd_task_stages(task, task->topology->devices),
 				 .straight = task->straight };
 	shape_init(&climb->at, task->profile->layer_count);
 	shape_init(&climb->best, task->profile->layer_count);
 	shape_init(&climb->trial, task->profile->layer_count);
+	shape_init(&climb->found, task->profile->layer_count);
+	climb->fullest_bytes = INT64_MAX;
 }
 
 static void climb_release(struct climb *climb)
@@ -402,6 +492,8 @@ static void climb_release(struct climb *climb)
 	shape_release(&climb->at);
 	shape_release(&climb->best);
 	shape_release(&climb->trial);
+	shape_release(&climb->found);
+	climb->contest->changed_ns = 0;
 }
 
 void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
@@ -424,23 +516,203 @@ void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
 	climb_release(&climb);
 }
 
+/* Climbs from a few random transfers of the current plan, to which it returns if that ends higher. */
+static void kick(struct climb *climb)
+{
+	struct pd_contest *contest = climb->contest;
+	int64_t before = climb->best_ns;
+	struct shape home;
+
+	shape_copy(&climb->trial, &climb->at);
+	for (int n = 1 + draw(contest, 3); n > 0; n--)
+		transfer(climb, &climb->trial, draw(contest, climb->at.count), draw(contest, climb->at.count),
+			 1 + draw(contest, MOVED / 2));
+	if (!valid(climb, &climb->trial))
+		return;
+	shape_init(&home, climb->at.count);
+	shape_copy(&home, &climb->at);
+	go_to(climb, &climb->trial);
+	climb->best_ns = bytes_of(climb, &climb->at);
+	climb_on(climb);
+	if (climb->best_ns > before) {
+		climb->best_ns = before;
+		go_to(climb, &home);
+	}
+	shape_release(&home);
+}
+
 struct pd_partition *pd_contest_least(struct pd_contest *contest, struct pd_partition *from, int64_t most_work)
 {
 	struct pd_plan *plan = pd_candidate_plain(contest->task, from);
-	struct pd_partition *least;
+	struct pd_partition *least = NULL;
 	struct climb climb;
 
 	climb_init(&climb, contest, contest->work + most_work);
-	climb.least = true;
+	climb.aim = BYTES;
 	shape_of(&climb.at, plan);
 	go_to(&climb, &climb.at);
-	climb.best_ns = bytes_of(&climb, from);
+	climb.best_ns = bytes_of(&climb, &climb.at);
 	climb_on(&climb);
-	least = partition_of(&climb.at, contest->task);
+	for (int i = 0; i < KICKS && goes_on(&climb); i++)
+		kick(&climb);
+	if (climb.found.count > 0)
+		least = partition_of(&climb.found, contest->task);
 	climb_release(&climb);
 	pd_candidate_drop(plan);
 	pd_partition_free(from);
 	return least;
+}
+
+/* Tries one warm-up more or fewer of each stage of the winner, as long as that helps. */
+static void vary_warmups(struct climb *climb)
+{
+	struct pd_contest *contest = climb->contest;
+	size_t from = contest->count;
+
+	while (pd_schedule_has(contest->task->request->schedule, PD_FACT_LEADS) && from != climb->winner &&
+	       goes_on(climb)) {
+		from = climb->winner;
+		for (int s = 0; s < contest->entries[from].plan->stage_count; s++)
+			for (enum pd_vary how = 0; how < PD_VARY_WAYS && goes_on(climb); how++) {
+				size_t at = pd_contest_vary(contest, from, s, how);
+
+				if (at < contest->count)
+					climb->failed = pd_contest_try(contest, at, &climb->winner, climb->err) < 0;
+			}
+	}
+}
+
+/* Lists the best entries of numbers of stages, at most `most`, that are not far slower than the winner. */
+static int best_of_stages(const struct pd_contest *contest, size_t winner, size_t *list, int most)
+{
+	int count = 1;
+
+	list[0] = winner;
+	for (size_t i = 0; i < contest->count; i++) {
+		const struct pd_entry *entry = &contest->entries[i];
+		int64_t ns = pd_entry_ns(entry);
+		int n = 0;
+
+		if (ns - ns / WORSE > pd_entry_ns(&contest->entries[winner]))
+			continue;
+		while (n < count && contest->entries[list[n]].plan->stage_count != entry->plan->stage_count)
+			n++;
+		if (n == count && count < most)
+			list[count++] = i;
+		else if (n > 0 && n < count && ns < pd_entry_ns(&contest->entries[list[n]]))
+			list[n] = i;
+	}
+	return count;
+}
+
+/* Climbs from a shape, as replays judge. */
+static void climb_replayed(struct climb *climb, size_t from)
+{
+	struct pd_contest *contest = climb->contest;
+	const struct pd_entry *entry = &contest->entries[from];
+
+	shape_of(&climb->at, entry->plan);
+	go_to(climb, &climb->at);
+	climb->best_ns = pd_entry_ns(entry);
+	contest->slower = (double)climb->best_ns / (double)pd_max(entry->expected.estimate_ns, 1);
+	climb->best_ns = pd_min(climb->best_ns, time_of(climb, &climb->at));
+	climb_on(climb);
+	vary_warmups(climb);
+}
+
+/* Makes a few random changes of a shape; returns false if they are impossible. */
+static bool stray(struct climb *climb)
+{
+	struct pd_contest *contest = climb->contest;
+
+	shape_copy(&climb->trial, &climb->at);
+	for (int n = 2 + draw(contest, 2); n > 0; n--) {
+		int from = draw(contest, climb->trial.count), to = draw(contest, climb->trial.count);
+
+		if (draw(contest, 2) || contest->task->request->chunks)
+			transfer(climb, &climb->trial, from, to, 1 + draw(contest, 2));
+		else
+			change_at_random(climb);
+		if (!valid(climb, &climb->trial))
+			return false;
+	}
+	return true;
+}
+
+/* Climbs by estimates from random changes of the winner, and replays where that leads. */
+static void wander(struct climb *climb)
+{
+	struct pd_contest *contest = climb->contest;
+
+	for (int i = 0; i < WANDERED && goes_on(climb); i++) {
+		size_t before = climb->winner;
+		const struct pd_entry *winner = &contest->entries[before];
+
+		shape_of(&climb->at, winner->plan);
+		go_to(climb, &climb->at);
+		contest->slower = (double)winner->time_ns / (double)pd_max(winner->expected.estimate_ns, 1);
+		if (!stray(climb))
+			continue;
+		go_to(climb, &climb->trial);
+		climb->aim = EXPECTED;
+		climb->best_ns = winner->time_ns + winner->time_ns / WORSE;
+		climb->best_ns = pd_min(climb->best_ns, value_of(climb, &climb->at));
+		climb_on(climb);
+		climb->aim = REPLAYED;
+		time_of(climb, &climb->at);
+		if (climb->winner != before)
+			vary_warmups(climb);
+	}
+}
+
+/* Replays entries that were not, in the order of their likely times, as long as these are below the winner's. */
+static void try_likely(struct climb *climb)
+{
+	struct pd_contest *contest = climb->contest;
+	int64_t before_ns = -1;
+
+	while (goes_on(climb)) {
+		size_t next = contest->count;
+
+		for (size_t i = 0; i < contest->count; i++)
+			if (contest->entries[i].time_ns == PD_NEVER && contest->entries[i].likely_ns > before_ns &&
+			    (next == contest->count || contest->entries[i].likely_ns < contest->entries[next].likely_ns))
+				next = i;
+		if (next == contest->count || contest->entries[next].likely_ns >= contest->entries[climb->winner].time_ns)
+			return;
+		before_ns = contest->entries[next].likely_ns;
+		climb->failed = pd_contest_try(contest, next, &climb->winner, climb->err) < 0;
+	}
+}
+
+int64_t pd_contest_descend(struct pd_contest *contest, size_t winner, int64_t most_work, int64_t most_replayed,
+			   struct pd_error *err)
+{
+	size_t list[PD_CONTEST_CHANGED], before;
+	int count = best_of_stages(contest, winner, list, PD_CONTEST_CHANGED);
+	struct climb climb;
+
+	climb_init(&climb, contest, contest->work + most_work);
+	climb.aim = REPLAYED;
+	climb.winner = winner;
+	climb.err = err;
+	climb.most_replayed = contest->replayed + most_replayed / 4;
+	try_likely(&climb);
+	vary_warmups(&climb);
+	list[0] = climb.winner;
+	for (int i = 0; i < count && !climb.failed; i++) {
+		climb.most_replayed = contest->replayed + most_replayed / (4 * count);
+		climb_replayed(&climb, list[i]);
+	}
+	climb.most_replayed = contest->replayed + most_replayed / 2;
+	wander(&climb);
+	do {
+		before = climb.winner;
+		climb_replayed(&climb, before);
+	} while (climb.winner != before && goes_on(&climb));
+	contest->slower = 1;
+	climb_release(&climb);
+	return climb.failed ? -1 : (int64_t)climb.winner;
 }
 
 static bool same_shape(const struct pd_plan *a, const struct pd_plan *b)

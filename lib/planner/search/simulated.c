@@ -14,8 +14,8 @@
  *
  * Then the best by their replays are changed a little (refine.c), the best by their estimates too, and
  * the best by their replays once more, for as long as is worth while (patience()).  Where plans are few
- * all of them are looked at then (exhaust.c).  Last, devices that bring too little are left out
- * (gain.h).
+ * all of them are looked at then (exhaust.c).  A last descent has replays judge cuts and warm-ups
+ * (pd_contest_descend()).  In the end devices that bring too little are left out (gain.h).
  */
 #include "planner/search/simulated.h"
 
@@ -51,11 +51,13 @@
 #define EXHAUSTED 200000000     /* operations, if all plans are tried */
 #define SPEEDS 4                /* links are taken to be faster or slower by up to this factor */
 #define LEAST_MEMORY 4000000    /* work for a plan of least memory */
+#define FEW_RANKS 16            /* of which each number is looked at */
 #define LEAST_WORK 20000
 /* Parts of the effort for plans that are at hand, and for one of least memory. */
 #define SIMPLE_PART 16
 #define LEAST_PART 8
 #define MOST_WORK 8000000
+#define MOST_DESCENDED 2000000  /* operations that are replayed in the last descent */
 
 /* By how many percent plans may be slower than the best of the line. */
 static const int slower[] = { 2, 5, 10, 20, 40, 80 };
@@ -162,6 +164,54 @@ static int64_t work_of(const struct pd_task *task, int64_t each)
 		      MOST_WORK);
 }
 
+/* Returns the next number of ranks that is looked at, below another: of a few each, else a quarter less. */
+static int64_t fewer_ranks(int64_t ranks)
+{
+	return ranks <= FEW_RANKS ? ranks - 1 : ranks - ranks / 4;
+}
+
+/*
+ * Enters plans without replicas, on as many ranks as there are and on fewer, with stages that would be fast on links
+ * of a bandwidth; 0: with even ones, which are all that is looked at of fewer ranks than many.
+ */
+static void enter_ranks(struct pd_contest *contest, int64_t most, int64_t bandwidth_bytes_per_s)
+{
+	const struct pd_costs *costs = &contest->task->costs;
+	int chunks = (int)pd_task_stages(contest->task, 1);
+	struct pd_partition **partitions = pd_calloc((size_t)(most * chunks), sizeof(*partitions));
+	struct pd_error err;
+
+	pd_even_partitions(costs, (int)most * chunks, bandwidth_bytes_per_s, partitions);
+	for (int64_t ranks = most; ranks >= 1; ranks = fewer_ranks(ranks)) {
+		struct pd_partition **at = &partitions[ranks * chunks - 1];
+
+		if (!*at && bandwidth_bytes_per_s == 0)
+			*at = pd_chunks_partition(costs, chunks, ranks, 0, &err);
+		pd_contest_enter(contest, *at);
+		*at = NULL;
+		if (most > FEW_RANKS && bandwidth_bytes_per_s > 0)
+			break;
+	}
+	for (int64_t i = 0; i < most * chunks; i++)
+		pd_partition_free(partitions[i]);
+	free(partitions);
+}
+
+/*
+ * Enters plans without replicas, with even stages and with those that would be fast on faster and slower links than
+ * there are.  A link may carry the traffic of several chunks of its rank, so only replays tell which of them are fast.
+ */
+static void enter_speeds(struct pd_contest *contest, int64_t most)
+{
+	const struct pd_topology *topology = contest->task->topology;
+	int64_t slow = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s / SPEEDS;
+	int64_t bandwidth = pd_times(SPEEDS, topology->level[0].bandwidth_bytes_per_s);
+
+	for (; bandwidth >= slow && bandwidth > 0; bandwidth /= 2)
+		enter_ranks(contest, most, bandwidth);
+	enter_ranks(contest, most, 0);
+}
+
 /*
  * Enters equal pipelines, whose stages take about the same time and have equally many devices.  Some
  * devices may be idle.  One stage is data parallelism.
@@ -173,7 +223,7 @@ static void enter_equal(struct pd_contest *contest)
 	int most = (int)pd_min(pd_min(MOST_EQUAL, task->costs.unit_count), devices);
 	struct pd_partition *partitions[MOST_EQUAL];
 
-	pd_even_partitions(&task->costs, most, partitions);
+	pd_even_partitions(&task->costs, most, 0, partitions);
 	for (int i = 0; i < most; i++) {
 		for (int s = 0; partitions[i] && s <= i; s++)
 			partitions[i]->replicas[s] = devices / (i + 1);
@@ -191,66 +241,59 @@ static struct pd_partition *seed_of(const struct pd_task *task, int64_t ranks)
 }
 
 /*
- * Enters the plan of least memory that is found, and makes it *closest_p where it does not fit either; there is
- * none for networks whose stages need more than can be counted.  It takes a part of the effort, even where all
- * of it is spent.
+ * Enters the plans of least memory that are found, of numbers of ranks, where they fit, and makes the least
+ * *closest_p where none does; there is none for networks whose stages need more than can be counted.  It takes a
+ * part of the effort, even where all of it is spent.
  */
 static void enter_least_memory(struct pd_contest *contest, struct pd_plan **closest_p)
 {
 	const struct pd_task *task = contest->task;
-	struct pd_partition *best = NULL;
-	int64_t most = task->topology->devices, effort = pd_effort_share(task->request->effort, LEAST_PART);
+	int64_t most = pd_min(task->topology->devices, task->costs.unit_count), work = LEAST_MEMORY;
+	int64_t effort = pd_effort_share(task->request->effort, LEAST_PART);
 
-	for (int64_t ranks = most; ranks >= 1; ranks /= 2) {
+	for (int64_t ranks = most; ranks >= 1; ranks = fewer_ranks(ranks)) {
 		struct pd_partition *partition = seed_of(task, ranks);
+		int64_t begin = contest->work;
 		struct pd_plan *plan;
 
 		if (!partition)
 			continue;
-		partition = pd_contest_least(contest, partition, LEAST_MEMORY);
+		partition = pd_contest_least(contest, partition, work / 4);
+		work -= contest->work - begin;
+		if (!partition) {
+			contest->refused = true;
+			continue;
+		}
+		contest->planned = true;
 		plan = pd_candidate_least(task, partition, &contest->why);
-		contest->refused |= !plan;
-		contest->planned |= plan != NULL;
-		if (plan && (!*closest_p ||
-			     pd_candidate_fullest(plan, NULL) < pd_candidate_fullest(*closest_p, NULL))) {
+		if (!*closest_p || pd_candidate_fullest(plan, NULL) < pd_candidate_fullest(*closest_p, NULL)) {
 			struct pd_plan *other = *closest_p;
 
 			*closest_p = plan;
 			plan = other;
-			pd_partition_free(best);
-			best = partition;
-			partition = NULL;
 		}
 		pd_candidate_drop(plan);
-		pd_partition_free(partition);
+		if (pd_schedule_has(task->request->schedule, PD_FACT_LEADS))
+			partition->warmups = pd_calloc((size_t)partition->stage_count, sizeof(int));
+		pd_contest_enter(contest, partition);
 	}
-	if (best && pd_schedule_has(task->request->schedule, PD_FACT_LEADS))
-		best->warmups = pd_calloc((size_t)best->stage_count, sizeof(int));
-	pd_contest_enter(contest, best);
 	pd_effort_return(task->request->effort, effort);
 }
 
-/*
- * Enters interleaved plans: with even stages, and with those that would be fast on faster and slower links.  A
- * link carries the traffic of all chunks of its rank, so only replays tell which of them are fast here.
- */
+/* Enters plans of several stages on each rank, of as many ranks as there are and of fewer; in a V with even ranks, too. */
 static int enter_chunks(struct pd_contest *contest, struct pd_error *err)
 {
 	const struct pd_task *task = contest->task;
-	const struct pd_topology *topology = task->topology;
-	int64_t slow = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s / SPEEDS;
-	int64_t bandwidth = pd_times(SPEEDS, topology->level[0].bandwidth_bytes_per_s);
+	int chunks = task->request->chunks;
+	int64_t most = pd_min(task->costs.unit_count / chunks, task->topology->devices);
 
-	for (bool even = false; !even; bandwidth /= 2) {
-		struct pd_partition *partition;
-
-		even = bandwidth < slow || bandwidth == 0;
-		partition = pd_chunks_partition(&task->costs, task->request->chunks, topology->devices,
-						even ? 0 : bandwidth, err);
-		if (!partition)
-			return -1;
-		pd_contest_enter(contest, partition);
-	}
+	if (most == 0)
+		return pd_error_input(err, "--chunks: the network can be cut into %d stages, expected at least %d",
+				      task->costs.unit_count, chunks);
+	enter_speeds(contest, most);
+	for (int64_t ranks = most; ranks >= 1 && pd_schedule_has(task->request->schedule, PD_FACT_V) && chunks == 2;
+	     ranks = fewer_ranks(ranks))
+		pd_contest_enter(contest, pd_v_partition(&task->costs, (int)ranks));
 	return pd_contest_look(contest, LOOKED, err);
 }
 
@@ -293,6 +336,8 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 								     task->topology->devices));
 		enter_equal(contest);
 	}
+	if (task->topology->devices <= FEW_RANKS)
+		enter_speeds(contest, pd_min(task->topology->devices, task->costs.unit_count));
 	pd_points_of_units(&points, &task->costs);
 	enter_others(contest, &points, false);
 	pd_points_release(&points);
@@ -397,7 +442,7 @@ static int64_t leave_out(struct pd_contest *contest, size_t winner, struct pd_er
 			struct way way = { .straight = task->straight, .alone = true, .devices = n,
 					   .most_ns = pd_gain_limit_ns(gain, time_ns, devices, n) };
 
-			if (!pd_effort_spent(task->request->effort) &&
+			if (!pd_effort_spent(task->request->effort) && !task->request->chunks &&
 			    pd_bound_devices(&task->costs, task->request, way.most_ns) <= n)
 				enter_line(contest, &way);
 		}
@@ -438,7 +483,10 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 			contest.all = pd_contest_exhaust(&contest, (size_t)winner);
 		if (contest.all)
 			winner = pd_contest_judge(&contest, EXHAUSTED, err);
-		if (winner >= 0 && !task->request->chunks)
+		if (winner >= 0 && !contest.nearly && !contest.all)
+			winner = pd_contest_descend(&contest, (size_t)winner, work_of(task, ESTIMATED),
+						    pd_min(work_of(task, REPLAYED) / 2, MOST_DESCENDED), err);
+		if (winner >= 0)
 			winner = leave_out(&contest, (size_t)winner, err);
 		if (winner >= 0) {
 			plan = contest.entries[winner].plan;

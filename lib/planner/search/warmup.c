@@ -244,7 +244,7 @@ static struct pd_schedule *fit(struct pd_plan *plan, struct pd_warmup_limits *li
 	while (!schedule) {
 		enum pd_fit how;
 
-		pd_candidate_lower_leads(plan);
+		limits->capped |= pd_candidate_lower_leads(plan);
 		how = pd_recompute_step(plan, limits->limit_bytes, limits->recompute, &schedule);
 		limits->tight |= how == PD_TOO_LARGE || how == PD_CHANGED;
 		if (how == PD_REFUSED || (how == PD_TOO_LARGE && !take_back(plan, limits)))
@@ -429,7 +429,8 @@ static void compare_some(struct choice *choice, struct window *window)
 			window_set_least(plan, window, period, together);
 			try(choice, true);
 		}
-	for (int together = 0; together < 2 && limits->tight; together++)
+	for (int together = 0; together < 2 && (limits->tight || limits->capped);
+	     together++)
 		try_fitting(choice, window, window_floor_ns(plan, window), together);
 	restore(choice);
 	window_pass(window, plan);

@@ -16,6 +16,7 @@ struct pd_warmup_limits {
 	int64_t limit_bytes;
 	bool recompute;                 /* stages may recompute to fit */
 	bool tight;                     /* set if some that were tried did not fit */
+	bool capped;                    /* set if some were more than an update has microbatches, or than a stage before */
 	int64_t most_ns;                /* slower plans are not wanted; 0: all are */
 	struct pd_effort *effort;       /* is spent; NULL: nobody counts */
 };
