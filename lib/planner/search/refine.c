@@ -196,8 +196,8 @@ static bool has_shape(const struct pd_plan *plan, const struct shape *shape)
 	return same;
 }
 
-/* Replays what may win of the entries with a shape; returns the least of their times. */
-static int64_t time_of(struct climb *climb, const struct shape *shape)
+/* Replays what may win of the entries with a shape; returns the least of their times, and sets its entry. */
+static int64_t time_of(struct climb *climb, const struct shape *shape, size_t *entry_p)
 {
 	struct pd_contest *contest = climb->contest;
 	int64_t least_ns = PD_NEVER;
@@ -206,7 +206,10 @@ static int64_t time_of(struct climb *climb, const struct shape *shape)
 		if (has_shape(contest->entries[i].plan, shape)) {
 			pd_contest_likely(contest, i);
 			climb->failed = pd_contest_try(contest, i, &climb->winner, climb->err) < 0;
-			least_ns = pd_min(least_ns, contest->entries[i].time_ns);
+			if (contest->entries[i].time_ns < least_ns) {
+				least_ns = contest->entries[i].time_ns;
+				*entry_p = i;
+			}
 		}
 	return least_ns;
 }
@@ -215,12 +218,13 @@ static int64_t time_of(struct climb *climb, const struct shape *shape)
 static int64_t value_of(struct climb *climb, const struct shape *shape)
 {
 	int64_t expected_ns;
+	size_t entry;
 
 	if (climb->aim == BYTES)
 		return bytes_of(climb, shape);
 	climb->contest->changed_ns = climb->best_ns + (climb->aim == REPLAYED ? climb->best_ns / WORSE : 0);
 	expected_ns = pd_contest_enter(climb->contest, partition_of(shape, climb->contest->task));
-	return climb->aim == EXPECTED ? expected_ns : time_of(climb, shape);
+	return climb->aim == EXPECTED ? expected_ns : time_of(climb, shape, &entry);
 }
 
 static bool goes_on(const struct climb *climb)
@@ -563,22 +567,27 @@ struct pd_partition *pd_contest_least(struct pd_contest *contest, struct pd_part
 	return least;
 }
 
-/* Tries one warm-up more or fewer of each stage of the winner, as long as that helps. */
+/* Tries one warm-up more or fewer of each stage of the current shape's fastest entry, as long as that helps. */
 static void vary_warmups(struct climb *climb)
 {
 	struct pd_contest *contest = climb->contest;
-	size_t from = contest->count;
+	size_t from = contest->count, best;
 
-	while (pd_schedule_has(contest->task->request->schedule, PD_FACT_LEADS) && from != climb->winner &&
+	time_of(climb, &climb->at, &from);
+	while (pd_schedule_has(contest->task->request->schedule, PD_FACT_LEADS) && from < contest->count &&
 	       goes_on(climb)) {
-		from = climb->winner;
+		best = from;
 		for (int s = 0; s < contest->entries[from].plan->stage_count; s++)
 			for (enum pd_vary how = 0; how < PD_VARY_WAYS && goes_on(climb); how++) {
 				size_t at = pd_contest_vary(contest, from, s, how);
 
-				if (at < contest->count)
-					climb->failed = pd_contest_try(contest, at, &climb->winner, climb->err) < 0;
+				if (at == contest->count)
+					continue;
+				climb->failed = pd_contest_try(contest, at, &climb->winner, climb->err) < 0;
+				if (contest->entries[at].time_ns < contest->entries[best].time_ns)
+					best = at;
 			}
+		from = best == from ? contest->count : best;
 	}
 }
 
@@ -615,7 +624,8 @@ static void climb_replayed(struct climb *climb, size_t from)
 	go_to(climb, &climb->at);
 	climb->best_ns = pd_entry_ns(entry);
 	contest->slower = (double)climb->best_ns / (double)pd_max(entry->expected.estimate_ns, 1);
-	climb->best_ns = pd_min(climb->best_ns, time_of(climb, &climb->at));
+	vary_warmups(climb);
+	climb->best_ns = pd_min(climb->best_ns, time_of(climb, &climb->at, &from));
 	climb_on(climb);
 	vary_warmups(climb);
 }
@@ -645,8 +655,7 @@ static void wander(struct climb *climb)
 	struct pd_contest *contest = climb->contest;
 
 	for (int i = 0; i < WANDERED && goes_on(climb); i++) {
-		size_t before = climb->winner;
-		const struct pd_entry *winner = &contest->entries[before];
+		const struct pd_entry *winner = &contest->entries[climb->winner];
 
 		shape_of(&climb->at, winner->plan);
 		go_to(climb, &climb->at);
@@ -659,9 +668,7 @@ static void wander(struct climb *climb)
 		climb->best_ns = pd_min(climb->best_ns, value_of(climb, &climb->at));
 		climb_on(climb);
 		climb->aim = REPLAYED;
-		time_of(climb, &climb->at);
-		if (climb->winner != before)
-			vary_warmups(climb);
+		vary_warmups(climb);
 	}
 }
 
@@ -698,7 +705,6 @@ int64_t pd_contest_descend(struct pd_contest *contest, size_t winner, int64_t mo
 	climb.err = err;
 	climb.most_replayed = contest->replayed + most_replayed / 4;
 	try_likely(&climb);
-	vary_warmups(&climb);
 	list[0] = climb.winner;
 	for (int i = 0; i < count && !climb.failed; i++) {
 		climb.most_replayed = contest->replayed + most_replayed / (4 * count);
