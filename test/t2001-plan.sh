@@ -137,6 +137,12 @@ test_row search "no plan takes longer than data parallelism, if that fits" '
 	chain 8 | jq -f far.jq >far.json
 	pd-plan -t 40@4GB/s,3@7GB/s+5us far.json | jq -c .predicted >out; cat out
 	jq -e ".period_ns <= .data_parallel.period_ns" out'
+test_ok "interleaved and V: a server more, behind slow links, makes nothing slower" '
+	for schedule in interleaved zb-v; do
+		pd-plan -t 3@10GB/s+2us --schedule=$schedule --microbatches=12 --min-gain=0 chain.json >a.json
+		pd-plan -t 3@10GB/s+2us,2@30MB/s --schedule=$schedule --microbatches=12 --min-gain=0 chain.json >b.json
+		jq -s -e "[.[].predicted.period_ns] | .[1] <= .[0]" a.json b.json
+	done'
 test_ok "no device is used for nothing" '
 	pd-plan --straight -t 7@1GB/s -c sosp19 chain.json | jq -e ".stages | length == 6"'
 # The layers take 3, 3 and 0.015 ms, and are too large to have replicas, so a third device brings half a
@@ -462,7 +468,9 @@ test_ok "names and combinations that cannot be are refused in one sentence" '
 	refused "multiple of the 2 chunks" --schedule=interleaved --stages=4,4,4
 	refused "--chunks allows one" --schedule=interleaved --stages=6x2,6
 	refused "can be cut into 12 stages" --schedule=interleaved --chunks=13
-	refused "round: expected at least 4, the ranks of a path, found 3" --schedule=interleaved --round=3
+	refused "round: expected at least 4, the ranks of a path, found 3" --schedule=interleaved --round=3 \
+		--stages=2,2,2,2,1,1,1,1
+	pd-plan -t 4@1GB/s --schedule=interleaved --round=3 chain.json | jq -e "[.stages[].ranks[0]] | max < 3"
 	refused "round: schedule \"zb-v\" has no rounds" --schedule=zb-v --round=4
 	refused "\"1f1b\" has one stage on each rank" --chunks=2
 	refused "\"zb-v\" has 2 on each rank" --schedule=zb-v --chunks=3
@@ -802,10 +810,16 @@ if [ -d "$profiles" ]; then
 		pd-plan -t 2@12GB/s,2@6GB/s,2@1.25GB/s "$profiles/vgg16.json" >a.json
 		jq -c "[.stages[] | .replicas, .warmup], .predicted.period_ns" a.json
 		jq -e ".predicted.period_ns < 116.72e6" a.json'
+	test_row published "stages of a V are moved until the fullest rank fits, on fewer devices than all" '
+		pd-plan -t 8@12GB/s --schedule=zb-v --weights=flush --microbatches=32 --min-gain=0 "$profiles/resnet50.json" |
+			jq -e ".predicted.memory_bytes <= 16000000000"'
+	test_row published "GNMT-8 with 2BW: an update has as many microbatches as warm-ups may be" '
+		pd-plan -t 4@12GB/s,4@1.25GB/s --weights=2bw --microbatches=16 --min-gain=0 "$profiles/gnmt.json" |
+			jq -e ".predicted.period_ns < 11000000"'
 	test_row published "interleaved stages are cut where little is sent" '
 		pd-plan -m 1TB -t 8@1GB/s --schedule=interleaved --microbatches=8 "$profiles/vgg16.json" >a.json
 		jq -c "[.stages[].ranks], .predicted.period_ns" a.json
-		jq -e "[.stages[].ranks] == [range(16) | [. % 8]] and .predicted.period_ns < 700e6" a.json'
+		jq -e "[.stages[].ranks] == [range(8) | [. % 4]] and .predicted.period_ns < 610e6" a.json'
 	test_row published "VGG-16 on 16 devices of 10 Gbit/s: 15-1, and nothing is faster" '
 		pd-plan -m 1TB -t 16@1.25GB/s "$profiles/vgg16.json" >a.json
 		jq -c "[.stages[] | .replicas, .warmup], .predicted.period_ns" a.json
