@@ -85,14 +85,17 @@ static double put_all(struct pd_drawing *d)
 	pd_svg_put(name, d->out);
 	free(name);
 	fprintf(d->out, ": %s, %s, %s</text>\n<text class=\"q\" x=\"%d\" y=\"34\">"
-		"%s per %s of %lld samples, %.1f samples/s (no plan takes less than %s); data parallelism%s "
-		"takes %.2f times as long</text>\n", pd_schedule_kind_name[plan->schedule],
+		"%s per %s of %lld samples, %.1f samples/s (no plan takes less than %s); ", pd_schedule_kind_name[plan->schedule],
 		pd_weight_kind_name[plan->weights], pd_show_places(plan, places), PD_SVG_MARGIN,
 		pd_show_time(predicted->period_ns, time), pd_plan_unit(plan),
 		(long long)plan->profile->batch_size, predicted->samples_per_s,
-		pd_show_time(predicted->lower_bound_ns, bound),
-		pd_data_parallel_fits(plan) ? "" : ", which does not fit,",
-		predicted->speedup_over_data_parallel);
+		pd_show_time(predicted->lower_bound_ns, bound));
+	if (pd_plan_is_data_parallel(plan))
+		fputs("it is data parallelism</text>\n", d->out);
+	else
+		fprintf(d->out, "data parallelism%s takes %.2f times as long</text>\n",
+			pd_data_parallel_fits(plan) ? "" : ", which does not fit,",
+			predicted->speedup_over_data_parallel);
 	if (prefix > 0) {
 		name = pd_format("all names of layers begin with %.*s", (int)prefix,
 				 plan->profile->layers[0].name);

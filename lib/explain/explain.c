@@ -380,11 +380,34 @@ static void explain_alternatives(const struct pd_plan *plan, FILE *out)
 	}
 }
 
+/* Compares with data parallelism for the same number of samples in an update. */
+static void explain_data_parallel(const struct pd_plan *plan, FILE *out)
+{
+	const struct pd_prediction *predicted = &plan->predicted;
+	long long ranks = pd_data_parallel_ranks(plan), all = plan->topology.devices;
+	char time[32], bytes[32];
+
+	if (pd_plan_is_data_parallel(plan)) {
+		fputs("this plan is data parallelism on all devices\n", out);
+		return;
+	}
+	if (predicted->data_parallel_period_ns == 0)
+		return;
+	if (ranks < all)
+		fprintf(out, "data parallelism on %lld of %lld devices, one for each microbatch", ranks, all);
+	else
+		fputs("data parallelism on all devices", out);
+	fprintf(out, ": %s per %s, %s on each%s; this plan is %.2f times as fast\n",
+		pd_show_time(predicted->data_parallel_period_ns, time), pd_plan_unit(plan),
+		pd_show_device_bytes(plan, predicted->data_parallel_memory_bytes, bytes),
+		pd_data_parallel_fits(plan) ? "" : ", which does not fit", predicted->speedup_over_data_parallel);
+}
+
 void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 {
 	const struct pd_prediction *predicted = &plan->predicted;
 	struct pd_usage *usage = pd_usage_new(plan);
-	char time[32], bytes[32];
+	char time[32];
 
 	if (!usage)             /* a plan of the planner has a schedule */
 		pd_bug("explain: a plan that has no schedule");
@@ -404,12 +427,7 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 		fprintf(out, "at most %.1f%% could be gained\n", 100 * predicted->gap);
 	if (predicted->ended_early)
 		fputs("search: it ended early, its effort being spent (--effort), with the best so far\n", out);
-	fprintf(out, "data parallelism on all devices: %s per %s, %s on each%s; this plan is "
-		"%.2f times as fast\n", pd_show_time(predicted->data_parallel_period_ns, time),
-		pd_plan_unit(plan),
-		pd_show_device_bytes(plan, predicted->data_parallel_memory_bytes, bytes),
-		pd_data_parallel_fits(plan) ? "" : ", which does not fit",
-		predicted->speedup_over_data_parallel);
+	explain_data_parallel(plan, out);
 	if (usage->report)
 		pd_report_print_sums(usage->report, NULL, out);
 	explain_schedules(plan, out);

@@ -198,12 +198,26 @@ void pd_usage_free(struct pd_usage *usage)
 	free(usage);
 }
 
-bool pd_data_parallel_fits(const struct pd_plan *plan)
+static const struct pd_alternative *data_parallel_of(const struct pd_plan *plan)
 {
 	const struct pd_prediction *predicted = &plan->predicted;
 
 	for (int i = 0; i < predicted->alternative_count; i++)
 		if (predicted->alternatives[i].kind == PD_ALTERNATIVE_DATA_PARALLEL)
-			return predicted->alternatives[i].fits;
-	return true;
+			return &predicted->alternatives[i];
+	return NULL;
+}
+
+bool pd_data_parallel_fits(const struct pd_plan *plan)
+{
+	const struct pd_alternative *one = data_parallel_of(plan);
+
+	return !one || one->fits;
+}
+
+int64_t pd_data_parallel_ranks(const struct pd_plan *plan)
+{
+	const struct pd_alternative *one = data_parallel_of(plan);
+
+	return one ? one->ranks : plan->topology.devices;
 }

@@ -55,3 +55,5 @@ double pd_usage_busy_ns(const struct pd_usage *usage, int stage);
 
 /* Tells whether data parallelism fits into the devices' memory; true if it is not known. */
 bool pd_data_parallel_fits(const struct pd_plan *plan);
+/* Returns on how many devices data parallelism is, of all: on as many as an update has microbatches. */
+int64_t pd_data_parallel_ranks(const struct pd_plan *plan);

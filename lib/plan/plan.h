@@ -203,6 +203,12 @@ bool pd_plan_deals_lanes(const struct pd_plan *plan, int stage);
  */
 int pd_plan_check_lanes(const struct pd_plan *plan, const char *where, struct pd_error *err);
 
+/* Tells whether it is data parallelism on all devices: one stage, of which each has a replica. */
+static inline bool pd_plan_is_data_parallel(const struct pd_plan *plan)
+{
+	return plan->stage_count == 1 && plan->stages[0].replicas == plan->topology.devices;
+}
+
 /* Tells whether all stages update after the same microbatches, even after one. */
 static inline bool pd_updates_in_groups(enum pd_schedule_kind schedule, enum pd_weight_kind weights)
 {

@@ -69,6 +69,15 @@ static struct pd_plan *plan_of(const struct finder *finder, const struct pd_part
 							 microbatches)) : NULL;
 }
 
+/* Returns the microbatches of an update of what the plan is compared with, 0 being the usual number: as it has. */
+static int64_t microbatches_of(const struct finder *finder)
+{
+	const struct pd_plan *won = finder->plan;
+
+	return won->microbatches > 1 || pd_updates_in_groups(won->schedule, won->weights)
+		? won->microbatches : finder->task->request->microbatches;
+}
+
 /* Gives the partition the plan's schedule and weights, if a stage on each device can have them. */
 static struct pd_plan *as_requested(const struct finder *finder,
 				    const struct pd_partition *partition)
@@ -77,7 +86,7 @@ static struct pd_plan *as_requested(const struct finder *finder,
 	bool shares = pd_schedule_has(won->schedule, PD_FACT_SHARES);
 
 	return plan_of(finder, partition, shares ? PD_SCHEDULE_1F1B : won->schedule,
-		       won->weights, finder->task->request->microbatches);
+		       won->weights, microbatches_of(finder));
 }
 
 static bool fits(const struct finder *finder, const struct pd_plan *plan)
@@ -132,7 +141,7 @@ static int add_pipelines(const struct finder *finder, struct pd_error *err)
 	const struct pd_topology *topology = &finder->plan->topology;
 	const struct pd_costs *costs = &task->costs;
 	int64_t bandwidth = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s;
-	int64_t microbatches = task->request->microbatches;
+	int64_t microbatches = microbatches_of(finder);
 	int count = (int)pd_min(topology->devices, costs->unit_count), status = 0;
 	int64_t effort = pd_effort_share(costs->effort, PART);
 	struct pd_partition *each = pd_even_partition(costs, count, bandwidth);
@@ -166,18 +175,55 @@ static int add_pipelines(const struct finder *finder, struct pd_error *err)
 	return status;
 }
 
-/* Prices data parallelism, which may be an estimate below the bound of all plans. */
-static int price_data_parallel(const struct pd_task *task, struct pd_plan *all,
-			       struct pd_prediction *predicted, struct pd_error *err)
+/*
+ * Makes the plan with one stage on all devices whose updates have as many microbatches as the plan's, or if replicas
+ * do not divide that the next number that they do; on fewer devices, one for each microbatch, where there are more.
+ */
+static struct pd_plan *data_parallel(const struct finder *finder)
 {
-	int64_t *period_ns = &predicted->data_parallel_period_ns;
+	const struct pd_plan *won = finder->plan;
+	bool groups = pd_updates_in_groups(won->schedule, won->weights);
+	int64_t devices = won->topology.devices, all = won->microbatches;
+	struct pd_partition *one;
+	struct pd_plan *plan;
 
-	if (task->request->cost == PD_COST_SIMULATED && !pd_candidate_weigh(all, err))
+	if (groups || all > 1)
+		devices = pd_min(devices, all);
+	one = pd_data_parallel_partition(&finder->task->costs, devices);
+	if (finder->task->request->cost == PD_COST_SIMULATED && (groups || all > 1))
+		plan = pd_candidate_with(finder->task, one, PD_SCHEDULE_1F1B,
+					 groups ? PD_WEIGHTS_FLUSH : won->weights,
+					 pd_ceil_div(all, devices) * devices);
+	else
+		plan = pd_candidate_plain(finder->task, one);
+	pd_partition_free(one);
+	if (finder->task->request->any_reducer)
+		plan->reducer = won->reducer;
+	return plan;
+}
+
+/*
+ * Prices data parallelism, which may be an estimate below the bound of all plans.  What it takes for more
+ * microbatches than the plan's update has counts for those.
+ */
+static int price_data_parallel(const struct finder *finder, struct pd_plan *all, struct pd_error *err)
+{
+	struct pd_prediction *predicted = &finder->plan->predicted, *priced = &all->predicted;
+	const struct pd_task *task = finder->task;
+
+	if (pd_plan_is_data_parallel(finder->plan)) {
+		priced->period_ns = predicted->period_ns;
+		priced->period_from = predicted->period_from;
+	} else if (pd_task_period(task, all, &priced->period_ns, &priced->period_from, err) < 0) {
 		return -1;
-	if (pd_task_period(task, all, period_ns, &predicted->data_parallel_from, err) < 0)
-		return -1;
-	if (pd_planner_plain(task->request) && predicted->data_parallel_from == PD_PERIOD_ESTIMATE)
-		*period_ns = pd_max(*period_ns, predicted->lower_bound_ns);
+	}
+	if (pd_planner_plain(task->request) && priced->period_from == PD_PERIOD_ESTIMATE)
+		priced->period_ns = pd_max(priced->period_ns, predicted->lower_bound_ns);
+	predicted->data_parallel_period_ns = priced->period_ns;
+	predicted->data_parallel_from = priced->period_from;
+	if (finder->plan->microbatches > 1 && all->microbatches > finder->plan->microbatches)
+		predicted->data_parallel_period_ns = pd_saturate(((__int128)priced->period_ns * all->microbatches) /
+								 finder->plan->microbatches);
 	predicted->data_parallel_memory_bytes = pd_candidate_fullest(all, NULL);
 	return 0;
 }
@@ -186,18 +232,20 @@ int pd_alternatives_find(struct pd_plan *plan, const struct pd_task *task, struc
 {
 	struct finder finder = { .plan = plan, .task = task };
 	struct pd_prediction *predicted = &plan->predicted;
-	struct pd_partition *one = pd_data_parallel_partition(&task->costs, plan->topology.devices);
-	struct pd_plan *all = pd_candidate_plain(task, one);
-	int status = price_data_parallel(task, all, predicted, err);
+	bool simulated = task->request->cost == PD_COST_SIMULATED;
+	struct pd_plan *all = pd_plan_is_data_parallel(plan) ? pd_candidate_copy(plan) : data_parallel(&finder);
+	int status = 0;
 
-	pd_partition_free(one);
-	if (status == 0 && task->request->cost == PD_COST_SIMULATED) {
+	if (simulated && !pd_candidate_weigh(all, err))
+		status = -1;
+	else if (simulated && !pd_plan_is_data_parallel(plan))
+		all = fit(&finder, all);
+	if (status == 0 && all)
+		status = price_data_parallel(&finder, all, err);
+	if (status == 0 && simulated) {
 		predicted->sent_bytes_per_sample = sent_per_sample(plan);
 		predicted->alternatives = pd_calloc(PD_ALTERNATIVE_KINDS,
 						    sizeof(*predicted->alternatives));
-		all->predicted.period_ns = predicted->data_parallel_period_ns;
-		all->predicted.period_from = predicted->data_parallel_from;
-		all = fit(&finder, all);
 		add(&finder, PD_ALTERNATIVE_DATA_PARALLEL, all);
 		status = add_pipelines(&finder, err);
 	}
