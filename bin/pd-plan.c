@@ -34,6 +34,7 @@ static int gradient_dtype;
 /* Each is the number of a kind, or that of "auto", which is how many kinds there are. */
 static int schedule = PD_SCHEDULE_1F1B, all_reduce = PD_REDUCER_dense;
 static int weights = -1;                /* -1: not said */
+static bool weights_open;               /* none was named */
 static int64_t chunks, batch;
 static double min_gain = 1, times = 1, pairs;
 static struct pd_effort effort;
@@ -207,27 +208,36 @@ static void begin_search(void)
 	request.effort = &effort;
 }
 
-/* Returns a schedule's usual weights; other systems, which run groups of devices, train by flush alone. */
-static int usual_weights(int kind)
+/* Tells whether what is asked for is of other systems, which train by flush alone; so do those that run groups. */
+static bool wants_flush(void)
 {
-	return (int)(format >= LAYOUTS || groups.asked ? PD_WEIGHTS_FLUSH : pd_schedule_usual_weights((enum pd_schedule_kind)kind));
+	return format >= LAYOUTS || groups.asked || shard == SHARD_OPTIMIZER ||
+	       (memory_model >= 0 && memory_model != PD_MEMORY_OWN);
+}
+
+/* Takes flush where it is all that can be, and no weights were named. */
+static void take_flush(void)
+{
+	request.any_weights = false;
+	request.weights = PD_WEIGHTS_FLUSH;
 }
 
 /* Sets schedule, weights and chunks. */
 static int request_policy(struct pd_error *err)
 {
-	bool simulated = request.cost == PD_COST_SIMULATED, weights_said = weights >= 0;
+	bool simulated = request.cost == PD_COST_SIMULATED;
 
 	request.any_schedule = schedule == PD_SCHEDULE_KINDS;
 	if (request.any_schedule)
 		schedule = PD_SCHEDULE_1F1B;
 	if (schedule == ZB_AUTO)
 		schedule = PD_SCHEDULE_ORDERED;
-	request.any_weights = weights == PD_WEIGHT_KINDS || (request.any_schedule && !weights_said);
-	if (request.any_weights || !weights_said)
-		weights = usual_weights(schedule);
+	weights_open = weights < 0 || weights == PD_WEIGHT_KINDS;
+	request.any_weights = weights == PD_WEIGHT_KINDS || (request.any_schedule && weights_open);
 	request.schedule = (enum pd_schedule_kind)schedule;
-	request.weights = (enum pd_weight_kind)weights;
+	request.weights = weights_open ? pd_schedule_usual_weights(request.schedule) : (enum pd_weight_kind)weights;
+	if (weights_open && wants_flush())
+		take_flush();
 	request.chunks = (int)chunks;
 	if (chunks && !pd_schedule_has(request.schedule, PD_FACT_SHARES) && !request.any_schedule)
 		return pd_error_input(err, "--chunks: schedule \"%s\" has one stage on each rank; expected "
@@ -245,12 +255,12 @@ static int request_policy(struct pd_error *err)
 	if (eager && !pd_schedule_has(request.schedule, PD_FACT_LEADS))
 		return pd_error_input(err, "--eager: only schedule \"1f1b\" has a start-up of its own, "
 				      "found \"%s\"", schedules[schedule]);
-	if (request.agree && !request.any_weights && weights != PD_WEIGHTS_2BW &&
-	    weights != PD_WEIGHTS_FLUSH)
+	if (request.agree && !request.any_weights && request.weights != PD_WEIGHTS_2BW &&
+	    request.weights != PD_WEIGHTS_FLUSH)
 		return pd_error_input(err, "--agree: expected weights \"2bw\" or \"flush\", with which "
 				      "all stages can wait for each other before an update, found "
-				      "\"%s\"", weight_kinds[weights]);
-	if (request.recompute == PD_RECOMPUTE_SELECTIVE && weights == PD_WEIGHTS_LATEST && !request.any_weights)
+				      "\"%s\"", weight_kinds[request.weights]);
+	if (request.recompute == PD_RECOMPUTE_SELECTIVE && request.weights == PD_WEIGHTS_LATEST && !request.any_weights)
 		return pd_error_input(err, "--recompute=selective: with weights \"latest\" recomputing changes what is "
 				      "trained: expected none, all, or numbers of stages");
 	if (!simulated && (request.recompute == PD_RECOMPUTE_ALL || request.recompute == PD_RECOMPUTE_SELECTIVE ||
@@ -587,6 +597,8 @@ static int set_memory(struct pd_profile **profiles, int count, struct pd_error *
 				      shards_optimizer ? "shard=optimizer" : "memory-margin");
 	for (int i = 0; i < count; i++)
 		profiles[i]->memory = rule;
+	if (rule.model != PD_MEMORY_OWN && weights_open)
+		take_flush();
 	if (rule.model != PD_MEMORY_OWN && (request.any_weights || request.weights != PD_WEIGHTS_FLUSH))
 		return pd_error_input(err, "memory of %s: it keeps one version of the weights: expected "
 				      "--weights=flush", pd_memory_model_name[rule.model]);
