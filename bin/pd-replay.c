@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "plan/sparse.h"
+#include "predict/judge.h"
 #include "predict/range.h"
 #include "predict/replay.h"
 #include "predict/subject.h"
@@ -130,9 +131,35 @@ static struct pd_spread range_of(const struct pd_trace *replay, const struct pd_
 	return pd_plan_range(replay->plan, what.processors > 0 ? what.processors : like->processors, like->threads);
 }
 
-/* Prints a trace beside the replay of its plan. */
-static int print_report(const struct pd_timeline *timeline, bool measured, struct pd_error *err)
+/*
+ * Gives the report of a replay in the plan's own order the period of whole updates where it was too long for
+ * them, and makes sure that no period is below what the busiest rank or link takes: of minibatches that are not
+ * periodic the mean may be.
+ */
+static int complete(struct pd_report *report, const struct pd_trace *replay, struct pd_error *err)
 {
+	double least_ns = (double)pd_judge_least_ns(replay->plan);
+	enum pd_period_kind from;
+	int64_t period_ns;
+
+	if (!report->has_steady && minibatches == 0 && pd_replay_length(replay->plan, PD_REPLAY_WORK) == 0) {
+		if (pd_judge_period(replay->plan, &period_ns, &from, err) < 0 ||
+		    pd_judge_whole(replay->plan, &period_ns, &from, err) < 0)
+			return -1;
+		pd_report_estimate(report, (double)period_ns);
+	}
+	if (report->has_steady && report->steady.cycle == 0 && report->steady.period_ns < least_ns)
+		report->steady.period_ns = least_ns;
+	if (report->has_steady && report->steady.period_ns < least_ns)
+		pd_bug("a period of %.3f ns is below what its busiest rank or link takes, %.0f ns",
+		       report->steady.period_ns, least_ns);
+	return 0;
+}
+
+/* Prints a trace beside the replay of its plan. */
+static int print_report(const struct pd_timeline *timeline, const struct pd_subject *subject, struct pd_error *err)
+{
+	bool measured = subject->measured;
 	struct pd_report *report = pd_report_new(timeline), *beside = NULL;
 	struct pd_timeline *other = NULL;
 	struct pd_trace *replay = NULL;
@@ -153,7 +180,10 @@ static int print_report(const struct pd_timeline *timeline, bool measured, struc
 	}
 	if (!measured)
 		report->range = range_of(timeline->trace, timeline->trace);
-	status = write_report(report, beside, err);
+	status = beside ? complete(beside, replay, err)
+	       : measured || subject->listed ? 0 : complete(report, timeline->trace, err);
+	if (status == 0)
+		status = write_report(report, beside, err);
 	pd_report_free(report);
 	pd_report_free(beside);
 	pd_timeline_free(other);
@@ -284,7 +314,7 @@ static int show(const char *file, struct pd_error *err)
 	if (format == REPORT)
 		pd_subject_print_change(&subject, &what, stdout);
 	if (format == REPORT || format == JSON || format == CSV) {
-		result = print_report(timeline, subject.measured, err);
+		result = print_report(timeline, &subject, err);
 	} else if (format == TRACE) {
 		result = pd_trace_write(subject.trace, stdout, err);
 	} else {

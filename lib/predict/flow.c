@@ -54,6 +54,8 @@
 /* Steps (base/effort.h) of a stage's forward and backward, and of what is done once for a rank. */
 #define TICK_STEPS 8
 #define RANK_STEPS 16
+#define MOST_UPDATES 8          /* of a pipeline that drains, which leave its ranks each in another way */
+#define FILL 48                 /* microbatches for each stage that show the form of a longer update */
 
 /*
  * Takes turns among a stage's replicas; returns the one whose turn it is.  (A division would take
@@ -109,7 +111,7 @@ static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 {
 	int64_t last_ns = 0;
 
-	if (stage->replicas == 1) {
+	if (stage->replicas == 1 && flow->lanes == 1) {
 		flow->free_ns[stage->ranks[0]] += pd_flow_own(flow, stage, stage->ranks[0]).update_ns;
 		return;
 	}
@@ -184,6 +186,8 @@ static void tick(struct pd_flow *flow, int64_t first, int64_t last, int64_t k)
 		backward(flow, stage);
 		sum += stage->weight * (uint64_t)stage->end_ns;
 	}
+	if (!flow->backward_end)
+		return;
 	flow->backward_end[k] = flow->stages[0].end_ns;
 	pd_recurrence_add(&flow->recurrence, sum - flow->weights * (uint64_t)flow->stages[0].end_ns, 0);
 }
@@ -212,25 +216,66 @@ static bool repeats(struct pd_flow *flow, int64_t k, double *period_ns_p)
 /* Goes on until everything repeats, which it asks from time to time. */
 static struct periods run(struct pd_flow *flow)
 {
-	const struct pd_schedule *schedule = flow->schedule;
-	int64_t group = schedule->drains ? schedule->group[0] : flow->n;
 	struct pd_steady steady = { .period_ns = 0 };
-	int64_t ticks = 0;
+	int64_t lead = flow->stages[0].lead;
 
-	for (int64_t first = 0; first < flow->n; first += group) {
-		int64_t last = pd_min(first + group, flow->n);
-
-		set_turns(flow, first);
-		for (int64_t k = first - flow->stages[0].lead; k < last; k++) {
-			tick(flow, first, last, k);
-			ticks++;
-			if (k >= first && repeats(flow, k, &steady.period_ns))
-				return (struct periods){ steady.period_ns, steady.period_ns, ticks };
-		}
+	set_turns(flow, 0);
+	for (int64_t k = -lead; k < flow->n; k++) {
+		tick(flow, 0, flow->n, k);
+		if (k >= 0 && repeats(flow, k, &steady.period_ns))
+			return (struct periods){ steady.period_ns, steady.period_ns, k + 1 + lead };
 	}
-	pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->n, !schedule->drains, &steady);
-	return (struct periods){ 0, steady.cycle ? steady.period_ns : steady.period_ns * 0.99,
-				ticks };
+	pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->n, true, &steady);
+	return (struct periods){ 0, steady.cycle ? steady.period_ns : steady.period_ns * 0.99, flow->n + lead };
+}
+
+/* Goes through an update; returns when the first stage's last backward ends. */
+static int64_t run_update(struct pd_flow *flow)
+{
+	int64_t end_ns = 0;
+
+	set_turns(flow, 0);
+	for (int64_t k = -flow->stages[0].lead; k < flow->n; k++) {
+		tick(flow, 0, flow->n, k);
+		if (k >= 0)
+			end_ns = pd_max(end_ns, flow->stages[0].end_ns);
+	}
+	return end_ns;
+}
+
+/* Keeps when ranks are free, relative to an end; returns whether that is as it was kept before. */
+static bool keep_free(const struct pd_flow *flow, int64_t end_ns, int64_t *kept)
+{
+	bool same = true;
+
+	for (int s = 0; s < flow->plan->stage_count; s++)
+		for (int i = 0; i < flow->stages[s].replicas; i++) {
+			int rank = flow->stages[s].ranks[i];
+
+			same &= kept[rank] == flow->free_ns[rank] - end_ns;
+			kept[rank] = flow->free_ns[rank] - end_ns;
+		}
+	return same;
+}
+
+/* Goes through whole updates until one leaves the ranks as the one before; only that matters for the next. */
+static struct periods run_updates(struct pd_flow *flow)
+{
+	int64_t *kept = pd_calloc((size_t)flow->plan->rank_count, sizeof(*kept));
+	int64_t ends_ns[MOST_UPDATES];
+	bool same = false;
+	double period_ns;
+	int count, from;
+
+	for (count = 0; count < MOST_UPDATES && !same; count++) {
+		ends_ns[count] = run_update(flow);
+		same = keep_free(flow, ends_ns[count], kept) && count > 0;
+	}
+	free(kept);
+	from = same ? count - 2 : MOST_UPDATES / 2;
+	period_ns = (double)(ends_ns[count - 1] - ends_ns[from]) /
+		    ((double)(count - 1 - from) * (double)flow->n * flow->lanes);
+	return (struct periods){ same ? period_ns : 0, period_ns, count * (flow->n + flow->stages[0].lead) };
 }
 
 /*
@@ -275,28 +320,29 @@ static double longest_ns(const struct pd_flow *flow)
  * Returns both by the recurrence, or by the cycles of cycle.h if its times would not fit; sets whether it
  * matters that they are likely (pd_flow_init).
  */
-static struct pd_expected recur(const struct pd_schedule *schedule, const struct pd_stage_times *times,
-				bool likely, bool *matters_p)
+static struct periods recur(const struct pd_schedule *schedule, const struct pd_stage_times *times, bool likely,
+			    bool *matters_p)
 {
-	struct pd_flow flow;
+	double updates = schedule->drains ? MOST_UPDATES : 1;
 	struct periods periods = { 0 };
+	struct pd_flow flow;
 
 	pd_flow_init(&flow, schedule, times, likely);
-	if (longest_ns(&flow) * (double)flow.n < (double)PD_COST_MAX)
-		periods = run(&flow);
+	if (schedule->drains)
+		pd_flow_keep_one(&flow);
+	if (longest_ns(&flow) * (double)flow.n * updates < (double)PD_COST_MAX)
+		periods = schedule->drains ? run_updates(&flow) : run(&flow);
 	else
 		periods.estimate_ns = (double)pd_cycle_slowest(times, flow.plan->stage_count).period_ns;
 	*matters_p = flow.longer;
 	pd_flow_release(&flow);
-	return (struct pd_expected){ pd_cost_of(periods.bound_ns), pd_cost_of(periods.estimate_ns),
-				     TICK_STEPS * periods.ticks * schedule->plan->stage_count };
+	return periods;
 }
 
-/* Returns a time that no period of a plan with any schedule is below. */
-static int64_t floor_ns(const struct pd_schedule *schedule, const struct pd_stage_times *times,
-			int64_t busiest_ns)
+int64_t pd_flow_least_ns(const struct pd_schedule *schedule, int64_t busiest_ns)
 {
 	const struct pd_plan *plan = schedule->plan;
+	struct pd_stage_times *times = pd_stage_times_of(schedule);
 	double *busy = pd_calloc((size_t)plan->rank_count, sizeof(*busy)), most = 0;
 	double pairs = pd_cost_of_pairs(plan->profile, plan->schedule);
 
@@ -311,30 +357,65 @@ static int64_t floor_ns(const struct pd_schedule *schedule, const struct pd_stag
 			most = *rank > most ? *rank : most;
 		}
 	free(busy);
+	free(times);
 	return pd_max(pd_max(pd_cost_of(most * (1 - 1e-9)),
 			     pd_cost_of((double)pd_predict_turns_ns(plan) * pairs)), busiest_ns);
+}
+
+/* Returns both as the schedule is, by what knows it. */
+static struct periods periods_of(const struct pd_schedule *schedule, bool likely, bool *matters_p)
+{
+	struct pd_stage_times *times = pd_stage_times_of(schedule);
+	bool known = pd_flow_knows(schedule->plan), shares = pd_schedule_has(schedule->plan->schedule, PD_FACT_SHARES);
+	struct periods periods = { .estimate_ns = -1 };
+
+	if (shares)
+		periods.estimate_ns = pd_walk_expect_ns(schedule, times, &periods.ticks);
+	if (periods.estimate_ns < 0 && (known ? is_chain(schedule, times) : shares || !schedule->splits))
+		periods.bound_ns = periods.estimate_ns =
+			(double)pd_cycle_slowest(times, schedule->plan->stage_count).period_ns;
+	else if (periods.estimate_ns < 0)
+		periods = recur(schedule, times, likely, matters_p);
+	free(times);
+	return periods;
+}
+
+/* Returns both by the form of an update (trace/steady.h) where the plan's is long: that is no bound. */
+static struct periods by_form(const struct pd_schedule *schedule, bool likely, bool *matters_p)
+{
+	struct pd_plan shorter[2];
+	struct periods both[2];
+	double periods_ns[2];
+
+	if (!pd_steady_shorter(schedule->plan, FILL, shorter))
+		return periods_of(schedule, likely, matters_p);
+	for (int i = 0; i < 2; i++) {
+		struct pd_error err;
+		struct pd_schedule *one = pd_schedule_new(&shorter[i], &err);
+
+		if (!one)
+			return periods_of(schedule, likely, matters_p);
+		both[i] = periods_of(one, likely, matters_p);
+		periods_ns[i] = both[i].estimate_ns;
+		pd_schedule_free(one);
+	}
+	return (struct periods){ 0, pd_steady_longer_ns(schedule->plan, shorter, periods_ns),
+				 both[0].ticks + both[1].ticks };
 }
 
 /* Does what pd_flow_expect does, once; the bound is -1 where what is likely is no bound. */
 static struct pd_expected expect(const struct pd_schedule *schedule, bool likely, int64_t busiest_ns)
 {
-	struct pd_stage_times *times = pd_stage_times_of(schedule);
 	bool known = pd_flow_knows(schedule->plan), matters = false;
-	int64_t least_ns = floor_ns(schedule, times, busiest_ns);
-	bool shares = pd_schedule_has(schedule->plan->schedule, PD_FACT_SHARES);
-	struct pd_expected expected = { .estimate_ns = -1 };
+	int64_t least_ns = pd_flow_least_ns(schedule, busiest_ns);
+	struct periods periods = by_form(schedule, likely, &matters);
+	struct pd_expected expected = {
+		.bound_ns = known ? pd_max(pd_cost_of(periods.bound_ns), least_ns) : least_ns,
+		.estimate_ns = pd_max(pd_cost_of(periods.estimate_ns), least_ns),
+		.steps = TICK_STEPS * periods.ticks * schedule->plan->stage_count +
+			 RANK_STEPS * schedule->plan->rank_count,
+	};
 
-	if (shares)
-		expected.estimate_ns = pd_walk_expect_ns(schedule, times, &expected.steps);
-	if (expected.estimate_ns < 0 && (known ? is_chain(schedule, times) : shares || !schedule->splits))
-		expected.bound_ns = expected.estimate_ns =
-			pd_cycle_slowest(times, schedule->plan->stage_count).period_ns;
-	else if (expected.estimate_ns < 0)
-		expected = recur(schedule, times, likely, &matters);
-	free(times);
-	expected.steps += RANK_STEPS * schedule->plan->rank_count;
-	expected.bound_ns = known ? pd_max(expected.bound_ns, least_ns) : least_ns;
-	expected.estimate_ns = pd_max(expected.estimate_ns, least_ns);
 	if (known && likely && matters)
 		expected.bound_ns = -1;
 	return expected;

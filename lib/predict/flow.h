@@ -13,6 +13,9 @@ struct pd_expected {
 	int64_t steps;                  /* what it took to know (base/effort.h) */
 };
 
+/* Returns a time that no period of a plan is below: of its busiest rank, or link, for which see pd_links_busiest_ns(). */
+int64_t pd_flow_least_ns(const struct pd_schedule *schedule, int64_t busiest_ns);
+
 /*
  * Expects what follows if transfers wait only for data, not for links, and the busiest link and rank take
  * their time.  If links are not busy, both are the period of the event simulation.  For other schedules

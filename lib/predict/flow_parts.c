@@ -138,8 +138,8 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 	size_t stages = (size_t)plan->stage_count, ranks = (size_t)plan->rank_count;
 	int64_t size = 1;
 
-	*flow = (struct pd_flow){ .schedule = schedule, .plan = plan, .likely = likely,
-			       .n = pd_steady_microbatches(plan) };
+	*flow = (struct pd_flow){ .schedule = schedule, .plan = plan, .likely = likely, .lanes = 1,
+			       .n = schedule->drains ? schedule->group[0] : pd_steady_microbatches(plan) };
 	flow->stages = pd_calloc(stages, sizeof(*flow->stages));
 	flow->links = pd_calloc((size_t)schedule->wiring->link_count, sizeof(*flow->links));
 	flow->delays = pd_calloc(ranks, sizeof(*flow->delays));
@@ -147,7 +147,8 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 	flow->summed_ns = pd_calloc(ranks, sizeof(int64_t));
 	for (size_t r = 0; r < ranks; r++)
 		flow->summed_ns[r] = -1;
-	flow->backward_end = pd_calloc((size_t)flow->n, sizeof(int64_t));
+	if (!schedule->drains)
+		flow->backward_end = pd_calloc((size_t)flow->n, sizeof(int64_t));
 	pd_recurrence_init(&flow->recurrence, pd_steady_turn(plan));
 	flow->in_flight = pd_steady_in_flight(plan);
 	for (int k = 0; k + 1 < topology->levels; k++) {
@@ -160,6 +161,63 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 	measure_ranks(flow, times);
 	for (int l = 0; l < schedule->wiring->link_count; l++)
 		measure_link(flow, &schedule->wiring->links[l], &flow->links[l]);
+}
+
+/* Tells whether all pipelines have the same way over a link. */
+static bool has_one_way(const struct pd_flow *flow, int l)
+{
+	const struct pd_link *at = &flow->schedule->wiring->links[l];
+	const struct pd_flow_stage *from = &flow->stages[at->from], *to = &flow->stages[at->to];
+	int64_t way_ns = pd_flow_way_ns(flow, &flow->links[l], from->ranks[0], to->ranks[0]);
+
+	for (int i = 1; i < from->replicas; i++)
+		if (pd_flow_way_ns(flow, &flow->links[l], from->ranks[i], to->ranks[i]) != way_ns)
+			return false;
+	return true;
+}
+
+static bool are_alike(const struct pd_flow *flow)
+{
+	int r = flow->stages[0].replicas;
+
+	if (r == 1 || flow->own || !flow->schedule->drains)
+		return false;
+	for (int s = 0; s < flow->plan->stage_count; s++) {
+		const struct pd_flow_stage *stage = &flow->stages[s];
+
+		if (stage->replicas != r || stage->lead % r != 0 || stage->group % r != 0)
+			return false;
+		for (int i = 1; i < r; i++)
+			if (stage->delays[i].sends_ns != stage->delays[0].sends_ns ||
+			    stage->delays[i].rest_ns != stage->delays[0].rest_ns)
+				return false;
+	}
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
+		if (!has_one_way(flow, l))
+			return false;
+	return true;
+}
+
+void pd_flow_keep_one(struct pd_flow *flow)
+{
+	if (!are_alike(flow))
+		return;
+	flow->lanes = flow->stages[0].replicas;
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++) {
+		const struct pd_link *at = &flow->schedule->wiring->links[l];
+
+		flow->links[l].only_ns = pd_flow_way_ns(flow, &flow->links[l], flow->stages[at->from].ranks[0],
+							flow->stages[at->to].ranks[0]);
+	}
+	for (int s = 0; s < flow->plan->stage_count; s++) {
+		struct pd_flow_stage *stage = &flow->stages[s];
+
+		stage->lead /= flow->lanes;
+		stage->group /= flow->lanes;
+		stage->left = stage->group;
+		stage->replicas = 1;
+	}
+	flow->n /= flow->lanes;
 }
 
 void pd_flow_release(struct pd_flow *flow)

@@ -43,7 +43,7 @@ struct pd_flow_own {
 struct pd_flow {
 	const struct pd_schedule *schedule;
 	const struct pd_plan *plan;
-	int64_t n;                      /* number of microbatches */
+	int64_t n;                      /* number of microbatches; of an update where the pipeline drains */
 	struct pd_flow_stage *stages;
 	struct pd_flow_link *links;
 	struct pd_sum_delay *delays;    /* those of all stages */
@@ -51,10 +51,11 @@ struct pd_flow {
 	int64_t *free_ns;               /* per rank */
 	int64_t *summed_ns;             /* per rank: when an update that is put off may begin; or -1 */
 	int *component[PD_MAX_LEVELS];  /* of each rank, above level k */
-	int64_t *backward_end;          /* of the first stage, by microbatch */
+	int64_t *backward_end;          /* of the first stage, by microbatch; NULL where the pipeline drains */
 	uint64_t weights;               /* sum of all stages' weights */
 	struct pd_recurrence recurrence;
 	int64_t in_flight, look;        /* microbatches: at most; those after which it may repeat */
+	int lanes;                      /* equal pipelines, of which this is one */
 	bool likely;
 	bool longer;                    /* some all-reduce takes longer if it is likely, or would */
 };
@@ -66,6 +67,12 @@ struct pd_flow {
 void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 		  const struct pd_stage_times *times, bool likely);
 void pd_flow_release(struct pd_flow *flow);
+
+/*
+ * Where every stage has as many replicas, those of a number are a pipeline of their own.  If all these are alike one
+ * says what all do: leaves that one, and takes its part of the microbatches.
+ */
+void pd_flow_keep_one(struct pd_flow *flow);
 
 /* Returns the times of a stage on a rank. */
 static inline struct pd_flow_own pd_flow_own(const struct pd_flow *flow, const struct pd_flow_stage *stage, int rank)

@@ -23,6 +23,8 @@ static const struct { int quarters; double part; } unsettled[] = {
 	{ 32, 0.04 }, { 0, 0.02 },
 };
 
+#define FILL 16                 /* microbatches for each stage of a shorter update (pd_steady_shorter) */
+
 struct judge {
 	const struct pd_plan *plan;
 	int64_t total;                  /* minibatches */
@@ -123,10 +125,11 @@ static int by_estimate(const struct pd_plan *plan, int64_t *period_ns_p, enum pd
 	return 0;
 }
 
-static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
+/* Replays so many microbatches, at most. */
+static int by_replay(const struct pd_plan *plan, int64_t total, int64_t rival_ns, int64_t *period_ns_p,
 		     enum pd_period_kind *from_p, int64_t *work_p, struct pd_error *err)
 {
-	struct judge judge = { .plan = plan, .total = pd_steady_microbatches(plan),
+	struct judge judge = { .plan = plan, .total = total,
 			       .turn = pd_steady_turn(plan), .in_flight = pd_steady_in_flight(plan),
 			       .rival_ns = rival_ns };
 	size_t room = (size_t)judge.total * (size_t)plan->stage_count;
@@ -145,26 +148,36 @@ static int by_replay(const struct pd_plan *plan, int64_t rival_ns, int64_t *peri
 	for (size_t i = 0; i < room; i++)
 		judge.missing[i] = pd_plan_splits(plan) ? 2 : 1;
 	status = pd_replay_run(plan, &options, err);
-	if (status == 0 && !judge.enough)
+	if (status == 0 && !judge.enough) {
 		look(&judge, judge.total, true);
+		judge.period_ns = fmax(judge.period_ns, (double)pd_judge_least_ns(plan));
+	}
 	*period_ns_p = judge.period_ns < (double)PD_COST_MAX ? (int64_t)ceil(judge.period_ns)
 							     : PD_COST_MAX;
-	*work_p += pd_judge_work(plan) / judge.total * judge.known[0];
+	*work_p += pd_replay_work(plan, judge.known[0]);
 	pd_recurrence_release(&judge.recurrence);
 	free(judge.ends);
 	free(judge.missing);
 	free(judge.known);
-	*from_p = pd_steady_shows_updates(plan) ? PD_PERIOD_REPLAY : PD_PERIOD_ESTIMATE;
+	*from_p = PD_PERIOD_REPLAY;
 	return judge.too_long ? by_estimate(plan, period_ns_p, from_p, err) : status;
 }
 
 int64_t pd_judge_work(const struct pd_plan *plan)
 {
-	int64_t most = 0;
+	int64_t length = pd_replay_length(plan, PD_JUDGE_WORK);
 
-	for (int s = 0; s < plan->stage_count; s++)
-		most += 8 + (plan->stages[s].replicas > 1 ? 4 * plan->stages[s].replicas : 0);
-	return most * pd_steady_microbatches(plan);
+	return pd_replay_work(plan, length ? length : pd_steady_microbatches(plan));
+}
+
+int64_t pd_judge_least_ns(const struct pd_plan *plan)
+{
+	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	int64_t ns = schedule ? pd_flow_least_ns(schedule, pd_links_busiest_ns(plan, schedule->wiring)) : 0;
+
+	pd_schedule_free(schedule);
+	return ns;
 }
 
 int pd_judge_expect(const struct pd_plan *plan, bool bound, struct pd_expected *expected_p,
@@ -182,9 +195,11 @@ int pd_judge_expect(const struct pd_plan *plan, bool bound, struct pd_expected *
 int pd_judge_rival(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
 		   enum pd_period_kind *from_p, int64_t *work_p, struct pd_error *err)
 {
-	if (pd_judge_work(plan) > PD_JUDGE_WORK)
+	int64_t length = pd_replay_length(plan, PD_JUDGE_WORK);
+
+	if (length == 0)
 		return by_estimate(plan, period_ns_p, from_p, err);
-	return by_replay(plan, rival_ns, period_ns_p, from_p, work_p, err);
+	return by_replay(plan, length, rival_ns, period_ns_p, from_p, work_p, err);
 }
 
 int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_period_kind *from_p,
@@ -193,4 +208,39 @@ int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_pe
 	int64_t work = 0;
 
 	return pd_judge_rival(plan, PD_NEVER, period_ns_p, from_p, &work, err);
+}
+
+int pd_judge_form(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
+{
+	struct pd_plan shorter[2];
+	double periods_ns[2];
+
+	if (!pd_steady_shorter(plan, FILL, shorter))
+		return 0;
+	for (int i = 0; i < 2; i++) {
+		int64_t length = pd_replay_length(&shorter[i], PD_REPLAY_WORK / 2), work = 0, period_ns;
+		enum pd_period_kind from;
+
+		if (length == 0)
+			return 0;
+		if (by_replay(&shorter[i], length, PD_NEVER, &period_ns, &from, &work, err) < 0)
+			return -1;
+		if (from != PD_PERIOD_REPLAY)
+			return 0;
+		periods_ns[i] = (double)period_ns;
+	}
+	*period_ns_p = pd_max(pd_cost_of(pd_steady_longer_ns(plan, shorter, periods_ns)), pd_judge_least_ns(plan));
+	return 0;
+}
+
+int pd_judge_whole(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_period_kind *from_p,
+		   struct pd_error *err)
+{
+	int64_t length = pd_replay_length(plan, PD_REPLAY_WORK), work = 0;
+
+	if (length == 0)
+		return pd_judge_form(plan, period_ns_p, err);
+	if (length == pd_replay_length(plan, PD_JUDGE_WORK))
+		return 0;
+	return by_replay(plan, length, PD_NEVER, period_ns_p, from_p, &work, err);
 }

@@ -10,13 +10,19 @@
 /*
  * Returns the steady period of a plan, rounded up.  It is replayed until it returns to an earlier
  * state (lib/trace/recurrence), or repeats for longer than minibatches are in flight, or else for
- * pd_steady_microbatches.  If that would take more than PD_JUDGE_WORK operations, or exceed virtual
- * time, the period is the estimate of pd_judge_expect;
- * *from_p says which it is.  If a replay shows no whole update (lib/trace/steady), it counts as one.
+ * pd_replay_length().  If that would take more than PD_JUDGE_WORK operations, or exceed virtual
+ * time, the period is the estimate of pd_judge_expect; *from_p says which it is.
  */
 #define PD_JUDGE_WORK INT64_C(4000000)
 int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_period_kind *from_p,
 		    struct pd_error *err);
+/*
+ * Does the same for the plan that is handed out, with up to PD_REPLAY_WORK operations.  Where that is too little
+ * the estimate is that of shorter updates, which are replayed (pd_steady_shorter).  *period_ns_p and *from_p
+ * are what pd_judge_period() said, and stay if nothing more can be known.
+ */
+int pd_judge_whole(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_period_kind *from_p,
+		   struct pd_error *err);
 
 /*
  * Does the same for a plan that is only compared with one of a known time, rival_ns (PD_NEVER: none
@@ -26,8 +32,17 @@ int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_pe
 int pd_judge_rival(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
 		   enum pd_period_kind *from_p, int64_t *work_p, struct pd_error *err);
 
-/* Returns about how many operations a replay of pd_steady_microbatches has. */
+/*
+ * Sets the period by the form of an update (pd_steady_shorter), of which two shorter ones are replayed; leaves it
+ * where there are none.
+ */
+int pd_judge_form(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err);
+
+/* Returns about how many operations such a replay has; more than PD_JUDGE_WORK: there is none. */
 int64_t pd_judge_work(const struct pd_plan *plan);
+
+/* Returns a time that no period of a plan is below, or 0 if it has no schedule. */
+int64_t pd_judge_least_ns(const struct pd_plan *plan);
 
 /* Sets what pd_flow_expect says of the plan. */
 int pd_judge_expect(const struct pd_plan *plan, bool bound, struct pd_expected *expected_p,

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "predict/judge.h"
+#include "predict/predict.h"
 #include "profile/spread.h"
 
 #include <math.h>
@@ -39,6 +40,7 @@ static void change(struct changed *changed, const struct pd_plan *plan, int64_t 
 	}
 	changed->kinds[0].others = changed->others;
 	changed->plan.profile = &changed->kinds[0];
+	changed->plan.stages = pd_memdup(plan->stages, (size_t)plan->stage_count * sizeof(*plan->stages));
 	if (processors > 0)
 		changed->plan.topology.processors = processors;
 }
@@ -47,6 +49,7 @@ static void release(struct changed *changed)
 {
 	for (int k = 0; k < pd_plan_kinds(changed->of); k++)
 		free(changed->kinds[k].layers);
+	free(changed->plan.stages);
 }
 
 /* Leaves -1, a time that was not measured. */
@@ -146,12 +149,14 @@ static void draw(struct changed *changed, int kind, uint32_t sample)
 	}
 }
 
-static int period_of(const struct pd_plan *plan, double *period_ns_p)
+/* Sets the period with the times that the profile has now, of which those of stages are sums. */
+static int period_of(struct pd_plan *plan, double *period_ns_p)
 {
 	enum pd_period_kind from;
 	struct pd_error err;
 	int64_t period_ns;
 
+	pd_predict_stages(plan);
 	if (pd_judge_period(plan, &period_ns, &from, &err) < 0)
 		return -1;
 	*period_ns_p = (double)period_ns;

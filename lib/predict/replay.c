@@ -53,18 +53,38 @@ static void follow_lists(struct replay *replay, const struct pd_lists *lists)
 					 &replay->buffer_counts[r * chunks]);
 }
 
+int64_t pd_replay_work(const struct pd_plan *plan, int64_t microbatches)
+{
+	double work = 0;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		double r = plan->stages[s].replicas, updates = (double)microbatches / (double)pd_plan_group(plan, s);
+
+		work += 8 * (double)microbatches + (r > 1 ? 4 * r * r * updates : 0);
+	}
+	return work < (double)INT64_MAX / 2 ? (int64_t)work : INT64_MAX / 2;
+}
+
+int64_t pd_replay_length(const struct pd_plan *plan, int64_t most_work)
+{
+	int64_t usual = pd_times(pd_steady_minibatches(plan), plan->microbatches), two = 2 * plan->microbatches;
+
+	if (pd_replay_work(plan, usual) <= most_work)
+		return usual;
+	return plan->weights == PD_WEIGHTS_FLUSH && pd_replay_work(plan, two) <= most_work ? two : 0;
+}
+
 /* Returns how many microbatches are trained without lists or bounds. */
 static int64_t length(const struct pd_plan *plan, const struct pd_replay_options *options)
 {
-	int64_t minibatches = options->minibatches, n;
+	int64_t n;
 
 	if (options->microbatches)
 		return options->microbatches;
-	if (!minibatches && !pd_steady_shows_updates(plan))
-		return pd_steady_microbatches(plan);
-	if (!minibatches)
-		minibatches = pd_steady_minibatches(plan);
-	return pd_mul(minibatches, plan->microbatches, &n) ? n : INT64_MAX;
+	if (options->minibatches)
+		return pd_mul(options->minibatches, plan->microbatches, &n) ? n : INT64_MAX;
+	n = pd_replay_length(plan, PD_REPLAY_WORK);
+	return n ? n : pd_steady_part(plan);
 }
 
 /*

@@ -16,7 +16,7 @@
 struct pd_replay_options {
 	/*
 	 * Microbatches to train; 0: `minibatches`.  If both are 0, as many as show the steady
-	 * state: whole minibatches, or a part of one that is too long for that.
+	 * state: whole minibatches, or a part of one if two take more than PD_REPLAY_WORK.
 	 */
 	int64_t microbatches, minibatches;
 	/*
@@ -47,6 +47,16 @@ struct pd_replay_options {
 	 */
 	bool *too_long;
 };
+
+/* Returns about how many operations a replay of so many microbatches has. */
+int64_t pd_replay_work(const struct pd_plan *plan, int64_t microbatches);
+/* The operations of some ten seconds: longer replays are not made unless they are asked for. */
+#define PD_REPLAY_WORK INT64_C(20000000)
+/*
+ * Returns how many microbatches show the steady state: as many as show it well, or else two whole updates, in at most
+ * so many operations; 0: that takes more.
+ */
+int64_t pd_replay_length(const struct pd_plan *plan, int64_t most_work);
 
 /*
  * Trains.  Returns 0, or -1: this version cannot run the plan (usage), or the pipeline stalls,

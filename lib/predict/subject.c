@@ -32,6 +32,7 @@ static int replay_table(const struct pd_plan *plan, const struct pd_what_if *wha
 		minibatches = with->bounds[with->phase_count] / plan->microbatches;
 	pd_lists_do_again(lists, minibatches > 0 ? minibatches : pd_steady_minibatches(lists->plan));
 	options.lists = lists;
+	out_p->listed = true;
 	out_p->trace = pd_replay(lists->plan, &options, err);
 	pd_lists_free(lists);
 	return out_p->trace ? 0 : -1;
@@ -93,7 +94,7 @@ static int replay_lists(struct pd_lists *lists, const struct pd_what_if *what,
 			int64_t minibatches, struct pd_subject *out_p, struct pd_error *err)
 {
 	struct pd_replay_options with = { .lists = lists };
-	struct pd_subject subject = { .changed = pd_what_if_any(what) };
+	struct pd_subject subject = { .changed = pd_what_if_any(what), .listed = true };
 	int result;
 
 	if (what->schedule || what->weights || what->microbatches || what->bucket_bytes ||

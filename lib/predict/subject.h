@@ -11,6 +11,7 @@
 struct pd_subject {
 	struct pd_trace *trace;         /* the trace to be shown */
 	bool measured;                  /* it was read, not replayed */
+	bool listed;                    /* it was replayed in the order of lists */
 	bool changed;                   /* some "what if" was asked for */
 	/* If so, the figures before: */
 	double measured_ns;             /* period of the trace that was read; 0: none was */

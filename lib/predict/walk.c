@@ -15,7 +15,7 @@
  */
 #define FILLING 2
 #define ENOUGH 6
-#define OP_STEPS 32             /* for each operation (base/effort.h) */
+#define OP_TICKS 4              /* of the recurrence, for each operation */
 #define MOST_OPS (1 << 21)
 
 /* Tells whether a walk over so many microbatches of a replica is worth while, and its times fit. */
@@ -85,7 +85,7 @@ static int64_t walk_ns(const struct pd_schedule *schedule, const struct pd_sched
 	return ns + update;
 }
 
-int64_t pd_walk_expect_ns(const struct pd_schedule *schedule, const struct pd_stage_times *times, int64_t *steps_p)
+double pd_walk_expect_ns(const struct pd_schedule *schedule, const struct pd_stage_times *times, int64_t *ticks_p)
 {
 	struct pd_plan part = *schedule->plan;
 	int stages = schedule->stage_count, *position_of = pd_calloc((size_t)stages, sizeof(*position_of));
@@ -99,7 +99,7 @@ int64_t pd_walk_expect_ns(const struct pd_schedule *schedule, const struct pd_st
 	};
 	struct pd_schedule *shorter = NULL;
 	struct pd_error err;
-	int64_t ns = -1;
+	double ns = -1;
 
 	for (int s = 0; s < stages; s++)
 		set_stage(&of[s], schedule, &times[s], s);
@@ -107,9 +107,9 @@ int64_t pd_walk_expect_ns(const struct pd_schedule *schedule, const struct pd_st
 	if (is_walked(schedule, times, count)) {
 		if (schedule->drains && count < local)
 			shorter = pd_schedule_new(&part, &err);
-		ns = walk_ns(schedule, shorter ? shorter : schedule, &request,
-			     update_ns(schedule, times, position_of, positions)) / (local * r);
-		*steps_p += OP_STEPS * count * PD_ORDER_PASSES * stages;
+		ns = (double)walk_ns(schedule, shorter ? shorter : schedule, &request,
+				     update_ns(schedule, times, position_of, positions)) / (double)(local * r);
+		*ticks_p += OP_TICKS * count * PD_ORDER_PASSES;
 	}
 	pd_schedule_free(shorter);
 	free(of);

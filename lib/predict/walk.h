@@ -9,7 +9,7 @@
 #include "predict/cycle.h"
 
 /*
- * Returns about what a microbatch takes, or -1 where a walk would be too long; adds the steps that it took to know
- * (base/effort.h).  Transfers wait for nothing but what they send, and replicas are alike.
+ * Returns about what a microbatch takes, or -1 where a walk would be too long; adds the ticks that it took to know,
+ * of all stages (flow.c).  Transfers wait for nothing but what they send, and replicas are alike.
  */
-int64_t pd_walk_expect_ns(const struct pd_schedule *schedule, const struct pd_stage_times *times, int64_t *steps_p);
+double pd_walk_expect_ns(const struct pd_schedule *schedule, const struct pd_stage_times *times, int64_t *ticks_p);

@@ -121,6 +121,8 @@ static void add_head(const struct pd_report *report, json_t *json)
 	json_decref(head);
 	pd_json_set(json, "period_ns", real_or_null(settled, steady->period_ns));
 	pd_json_set(json, "periodic", settled ? json_boolean(steady->cycle) : json_null());
+	if (report->estimated)
+		pd_json_set(json, "estimated", json_true());
 	pd_json_set(json, "samples_per_s", real_or_null(settled, (double)
 		    plan->profile->batch_size * 1e9 / steady->period_ns));
 	pd_json_set(json, "bubble_percent", real_or_null(report->end_ns > report->begin_ns,

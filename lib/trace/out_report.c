@@ -67,7 +67,10 @@ static void print_head(const struct pd_report *report, FILE *out)
 	free(devices);
 	putc('\n', out);
 	snprintf(label, sizeof(label), "time per %s", unit);
-	if (report->has_steady)
+	if (report->estimated)
+		fprintf(out, "%-20s %s (an estimate: two whole updates take too long to be replayed)\n", label,
+			show_ns(report->steady.period_ns, a));
+	else if (report->has_steady)
 		fprintf(out, "%-20s %s in steady state (%ses %" PRId64 " to %" PRId64 ", %s)\n",
 			label, show_ns(report->steady.period_ns, a), unit, report->steady.first,
 			report->steady.last,
@@ -86,7 +89,8 @@ static void print_head(const struct pd_report *report, FILE *out)
 			(double)plan->profile->batch_size * 1e9 / report->steady.period_ns);
 	if (report->end_ns > report->begin_ns)
 		fprintf(out, "bubble               %.1f %% of the time of all ranks%s\n",
-			pd_report_bubble(report), report->has_steady ? " in steady state" : "");
+			pd_report_bubble(report),
+			report->has_steady && !report->estimated ? " in steady state" : "");
 }
 
 static void sum_ranks(const struct pd_report *report, const int *ranks, int count,

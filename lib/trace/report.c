@@ -313,6 +313,12 @@ struct pd_report *pd_report_new(const struct pd_timeline *timeline)
 	return report;
 }
 
+void pd_report_estimate(struct pd_report *report, double period_ns)
+{
+	report->has_steady = report->estimated = true;
+	report->steady = (struct pd_steady){ .period_ns = period_ns };
+}
+
 double pd_report_bubble(const struct pd_report *report)
 {
 	double window = (double)(report->end_ns - report->begin_ns), busy = 0;

@@ -63,6 +63,8 @@ struct pd_link_report {                 /* what was sent between two stages */
 struct pd_report {
 	const struct pd_timeline *timeline;     /* borrowed */
 	bool has_steady;
+	/* The steady period is of whole updates, of which the trace shows none; the window is all of it. */
+	bool estimated;
 	struct pd_steady steady;
 	struct pd_spread range; /* of the period, set by whoever replayed a plan; 0 and 0: not known */
 	int64_t begin_ns, end_ns;       /* the window */
@@ -74,6 +76,8 @@ struct pd_report {
 };
 
 struct pd_report *pd_report_new(const struct pd_timeline *timeline);
+/* Sets the period of a trace that shows no whole updates, by what whoever replayed a plan knows otherwise. */
+void pd_report_estimate(struct pd_report *report, double period_ns);
 void pd_report_free(struct pd_report *report);
 
 /* Returns the bubble in percent of the window of all ranks, which must not be empty. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trace/steady.h"
 
+#include "base/cost.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/sort.h"
@@ -8,35 +9,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct back {                           /* a minibatch that came back to the input stage */
-	int64_t microbatch, end_ns;
+struct back {                           /* a microbatch that came back to a stage */
+	int64_t stage, microbatch, end_ns;
 };
+
+/* Tells whether every update begins and ends with an empty pipeline. */
+static bool is_drained(const struct pd_plan *plan)
+{
+	return plan->weights == PD_WEIGHTS_FLUSH;
+}
 
 static int by_microbatch(const void *a, const void *b)
 {
 	const struct back *x = a, *y = b;
 
+	PD_ORDER(x->stage, y->stage);
 	PD_ORDER(x->microbatch, y->microbatch);
 	return (x->end_ns > y->end_ns) - (x->end_ns < y->end_ns);
 }
 
-/* Returns all of them, ascending; of a backward in parts, the last part counts. */
+/* Returns those of all stages, ascending by stage and microbatch; of a backward in parts, the last part counts. */
 static struct back *backs_of(const struct pd_trace *trace, size_t *count_p)
 {
+	int stages = is_drained(trace->plan) ? 1 : trace->plan->stage_count;
 	struct back *list = pd_calloc(trace->count, sizeof(*list));
 	size_t n = 0, kept = 0;
 
 	for (size_t i = 0; i < trace->count; i++) {
 		const struct pd_op *op = &trace->records[i].op;
 
-		if (op->stage == 0 && !op->evaluate && !op->more
-		    && (op->kind == PD_OP_backward || op->kind == PD_OP_backward_input
-			|| op->kind == PD_OP_backward_weight))
-			list[n++] = (struct back){ op->microbatch, trace->records[i].end_ns };
+		if (op->stage < stages && !op->evaluate && !op->more &&
+		    (op->kind == PD_OP_backward || op->kind == PD_OP_backward_input ||
+		     op->kind == PD_OP_backward_weight))
+			list[n++] = (struct back){ op->stage, op->microbatch, trace->records[i].end_ns };
 	}
 	qsort(list, n, sizeof(*list), by_microbatch);
 	for (size_t i = 0; i < n; i++)
-		if (i + 1 == n || list[i + 1].microbatch != list[i].microbatch)
+		if (i + 1 == n || list[i + 1].stage != list[i].stage ||
+		    list[i + 1].microbatch != list[i].microbatch)
 			list[kept++] = list[i];
 	*count_p = kept;
 	return list;
@@ -49,7 +59,8 @@ static size_t stretch_end(const struct pd_trace *trace, const struct back *list,
 	int64_t epoch = pd_trace_epoch(trace);
 	size_t i = first + 1;
 
-	while (i < count && list[i].microbatch == list[i - 1].microbatch + 1 &&
+	while (i < count && list[i].stage == list[first].stage &&
+	       list[i].microbatch == list[i - 1].microbatch + 1 &&
 	       list[i].microbatch % epoch != 0)
 		i++;
 	return i;
@@ -78,22 +89,13 @@ static size_t cycle_of(const int64_t *ends, size_t n)
 	return 0;
 }
 
-#define LONGEST_TURN 1024       /* unless more are in flight */
-#define LONGEST_GPIPE 65536     /* for GPipe, whose backwards alone say nothing of the forwards */
-
-static int64_t longest_turn(const struct pd_plan *plan)
-{
-	return pd_schedule_has(plan->schedule, PD_FACT_FORWARDS_FIRST) ? LONGEST_GPIPE : LONGEST_TURN;
-}
-
-bool pd_steady_shows_updates(const struct pd_plan *plan)
-{
-	return plan->microbatches <= longest_turn(plan);
-}
+#define LONGEST_TURN 1024       /* of updates of one microbatch each, unless more are in flight */
+#define LEAST_UPDATES 4         /* of a drained plan: the first is the start-up */
+#define MORE_DRAINED 64         /* microbatches behind the first update of a drained plan, at least */
 
 int64_t pd_steady_in_flight(const struct pd_plan *plan)
 {
-	int64_t most = pd_steady_shows_updates(plan) ? plan->microbatches : 1;
+	int64_t most = is_drained(plan) || plan->microbatches <= LONGEST_TURN ? plan->microbatches : 1;
 	int64_t each = pd_schedule_has(plan->schedule, PD_FACT_MINIBATCHES) ? plan->microbatches : 1;
 
 	for (int s = 0; s < plan->stage_count; s++)
@@ -103,8 +105,8 @@ int64_t pd_steady_in_flight(const struct pd_plan *plan)
 
 int64_t pd_steady_turn(const struct pd_plan *plan)
 {
-	int64_t longest = pd_max(longest_turn(plan), pd_steady_in_flight(plan));
-	int64_t turn = plan->microbatches <= longest ? plan->microbatches : 1;
+	int64_t longest = pd_max(pd_max(LONGEST_TURN, plan->microbatches), pd_steady_in_flight(plan));
+	int64_t turn = plan->microbatches;
 
 	for (int s = 0; s < plan->stage_count; s++)
 		turn = pd_lcm(turn, plan->stages[s].replicas, longest);
@@ -113,10 +115,51 @@ int64_t pd_steady_turn(const struct pd_plan *plan)
 
 int64_t pd_steady_microbatches(const struct pd_plan *plan)
 {
-	int64_t turn = pd_steady_turn(plan);
+	int64_t turn = pd_steady_turn(plan), in_flight = pd_steady_in_flight(plan);
 
-	/* A longer turn is no longer than what is in flight; three of these follow the start-up. */
-	return 8 * pd_steady_in_flight(plan) + 48 + (turn <= longest_turn(plan) ? 8 * (turn - 1) : 0);
+	if (is_drained(plan))
+		return pd_max(LEAST_UPDATES, 1 + pd_ceil_div(MORE_DRAINED, plan->microbatches)) * plan->microbatches;
+	/* Of what follows the start-up, the second half is three short turns, or two long ones. */
+	return 8 * in_flight + 48 + (turn <= LONGEST_TURN ? 8 * (turn - 1) : turn > in_flight ? 4 * turn : 0);
+}
+
+int64_t pd_steady_part(const struct pd_plan *plan)
+{
+	int64_t lead = 1;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		lead = pd_max(lead, ((int64_t)plan->stages[s].warmup + 1) * plan->stages[s].replicas);
+	return pd_min(8 * lead + 48, plan->microbatches);
+}
+
+bool pd_steady_shorter(const struct pd_plan *plan, int64_t fill, struct pd_plan shorter[2])
+{
+	int64_t step = 1, least, more, lead = 0;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		step = pd_lcm(step, plan->stages[s].replicas, plan->microbatches);
+		lead = pd_max(lead, ((int64_t)plan->stages[s].warmup + 1) * plan->stages[s].replicas);
+	}
+	if (pd_schedule_has(plan->schedule, PD_FACT_FORWARDS_FIRST))
+		lead = 0;
+	step = pd_times(step, (int64_t)plan->stage_count * pd_max(plan->round, 1));
+	least = pd_max(pd_times(step, fill), pd_times(lead, 2));
+	more = pd_times(step, pd_max(1, fill / 2));
+	if (step == 0 || plan->order || !pd_updates_in_groups(plan->schedule, plan->weights) ||
+	    plan->microbatches - more <= least)
+		return false;
+	shorter[0] = shorter[1] = *plan;
+	shorter[0].microbatches = least + (plan->microbatches - least) % step;
+	shorter[1].microbatches = shorter[0].microbatches + more;
+	return shorter[1].microbatches < plan->microbatches;
+}
+
+double pd_steady_longer_ns(const struct pd_plan *plan, const struct pd_plan shorter[2], const double periods_ns[2])
+{
+	double m = (double)shorter[0].microbatches, n = (double)shorter[1].microbatches;
+	double each_ns = (n * periods_ns[1] - m * periods_ns[0]) / (n - m);
+
+	return (m * periods_ns[0] + ((double)plan->microbatches - m) * each_ns) / (double)plan->microbatches;
 }
 
 int64_t pd_steady_minibatches(const struct pd_plan *plan)
@@ -126,12 +169,36 @@ int64_t pd_steady_minibatches(const struct pd_plan *plan)
 	return n / plan->microbatches + (n % plan->microbatches != 0);
 }
 
+/* Does what pd_steady_of() does, with the ends of whole updates. */
+static bool steady_of_updates(const struct pd_plan *plan, const int64_t *ends, size_t n, struct pd_steady *out_p)
+{
+	size_t size = (size_t)plan->microbatches, updates = n / size, skip = updates >= 4 ? updates / 2 - 1 : 0;
+	int64_t *last = pd_calloc(updates, sizeof(*last));
+	size_t cycle, count;
+
+	for (size_t i = 0; i < updates * size; i++)
+		last[i / size] = pd_max(last[i / size], ends[i]);
+	if (updates >= 2) {
+		cycle = cycle_of(last + skip, updates - skip);
+		count = cycle ? (updates - skip - 1) / cycle * cycle : updates - skip - 1;
+		*out_p = (struct pd_steady){
+			.first = (int64_t)((skip + 1) * size - 1), .cycle = (int64_t)(cycle * size),
+			.last = (int64_t)((skip + 1 + count) * size - 1),
+			.begin_ns = last[skip], .end_ns = last[skip + count],
+			.period_ns = (double)(last[skip + count] - last[skip]) / (double)(count * size) };
+	}
+	free(last);
+	return updates >= 2;
+}
+
 bool pd_steady_of(const struct pd_plan *plan, const int64_t *ends, size_t n, bool whole,
 		  struct pd_steady *out_p)
 {
 	int64_t in_flight = pd_steady_in_flight(plan), turn = pd_steady_turn(plan);
 	size_t skip, cycle, step = (size_t)turn, slowest;
 
+	if (is_drained(plan))
+		return steady_of_updates(plan, ends, n, out_p);
 	if (n < 2)
 		return false;
 	if (whole && (int64_t)n >= in_flight + 2)
@@ -189,11 +256,12 @@ static bool steady_of_stretch(const struct pd_trace *trace, const struct back *l
 	return steady;
 }
 
-bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
+/* Sets the steady state of a stage, whose stretches these are; false if there is none. */
+static bool steady_of_stage(const struct pd_trace *trace, const struct back *list, size_t count,
+			    struct pd_steady *out_p)
 {
-	size_t count, end, longest = 0, found = 0;
-	struct back *list = backs_of(trace, &count);
-	struct pd_steady *steady = pd_calloc(count + 1, sizeof(*steady));
+	struct pd_steady *steady = pd_calloc(count, sizeof(*steady));
+	size_t end, longest = 0, found = 0;
 	bool lasts;
 
 	for (size_t i = 0; i < count; i = end) {
@@ -210,6 +278,26 @@ bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
 	if (lasts)
 		*out_p = steady[(found - 1) / 2];
 	free(steady);
+	return lasts;
+}
+
+bool pd_trace_steady(const struct pd_trace *trace, struct pd_steady *out_p)
+{
+	size_t count, end;
+	struct back *list = backs_of(trace, &count);
+	bool lasts = false;
+
+	for (size_t i = 0; i < count; i = end) {
+		struct pd_steady steady;
+
+		for (end = i + 1; end < count && list[end].stage == list[i].stage;)
+			end++;
+		if (steady_of_stage(trace, list + i, end - i, &steady) &&
+		    (!lasts || steady.period_ns > out_p->period_ns)) {
+			*out_p = steady;
+			lasts = true;
+		}
+	}
 	free(list);
 	return lasts;
 }
