@@ -37,7 +37,7 @@ UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound t
 	test/unit/price test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/schedule-orders test/unit/scripts test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
 	test/unit/tally test/unit/tcp test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
-	test/unit/trace-memory test/unit/transfers test/unit/transfers-end test/unit/views test/unit/waits test/unit/walk test/unit/weights \
+	test/unit/trace-memory test/unit/transfers test/unit/transfers-end test/unit/updates test/unit/views test/unit/waits test/unit/walk test/unit/weights \
 	test/unit/window test/unit/wiring
 test_unit_reducers_SOURCES = test/unit/reducers.c test/unit/shuffled.c test/unit/shuffled.h
 test_unit_cuda_graph_cache_SOURCES = test/unit/cuda-graph-cache.c lib/run/device/cuda/graph_cache.c \
@@ -81,7 +81,7 @@ endif
 
 SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.sh \
 	test/t1001-malformed.sh test/t1002-seeds.sh test/t1003-pd-model.sh test/t1004-config.sh test/t1005-import.sh test/t1006-onnx.sh \
-	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2005-partitions.sh test/t2006-foreign.sh test/t2007-memory-model.sh test/t2008-estimate.sh test/t2009-spread.sh test/t2010-groups.sh test/t2012-kinds.sh \
+	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2005-partitions.sh test/t2006-foreign.sh test/t2007-memory-model.sh test/t2008-estimate.sh test/t2009-spread.sh test/t2010-groups.sh test/t2012-kinds.sh test/t2013-updates.sh \
 	test/t3001-schedule.sh \
 	test/t3002-torch-csv.sh \
 	test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh test/t4004-split.sh \
