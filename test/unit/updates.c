@@ -10,9 +10,9 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
-#include "planner/price/predict.h"
-#include "planner/search/judge.h"
-#include "replay/replay.h"
+#include "predict/predict.h"
+#include "predict/judge.h"
+#include "predict/replay.h"
 
 #include <inttypes.h>
 #include <math.h>
