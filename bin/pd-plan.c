@@ -211,7 +211,7 @@ static void begin_search(void)
 /* Tells whether what is asked for is of other systems, which train by flush alone; so do those that run groups. */
 static bool wants_flush(void)
 {
-	return format >= LAYOUTS || groups.asked || shard == SHARD_OPTIMIZER ||
+	return format >= LAYOUTS || groups.asked || shards_optimizer ||
 	       (memory_model >= 0 && memory_model != PD_MEMORY_OWN);
 }
 
