@@ -387,6 +387,9 @@ int main(int argc, char **argv)
 	free(job.passed_over);
 	free(job.run);
 	pd_job_release_held(&job);
+	json_decref(job.recipe);
+	free(job.data_sum);
+	free(job.init_sum);
 	free(job.init_found);
 	if (job.lists)
 		pd_lists_free(job.lists);

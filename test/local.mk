@@ -98,7 +98,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 	test/t7001-resume.sh test/t7002-kill.sh test/t7003-evaluate.sh test/t7004-names.sh \
 	test/t7005-checkpoints.sh test/t7006-init.sh test/t7007-signals.sh test/t7008-hosts.sh test/t7009-own-folders.sh \
 	test/t7010-bad-links.sh test/t7011-addresses.sh test/t7012-strangers.sh \
-	test/t7013-divergence.sh test/t7014-export.sh test/t7015-living.sh \
+	test/t7013-divergence.sh test/t7014-export.sh test/t7015-living.sh test/t7016-recipe.sh \
 	test/t8001-manual.sh test/t8002-layers.sh test/t8003-names.sh test/t8004-gpu-first.sh test/t8005-gpu-bundle.sh \
 	test/t9001-gpu.sh test/t9002-gpu.sh test/t9003-sanitizer.sh test/t9004-nccl.sh \
 	test/t9005-cudnn.sh test/t9006-layouts.sh test/t9007-visible.sh test/t9008-emulated.sh

@@ -48,7 +48,8 @@ gone() {
 # orderly DIRECTORY: checks that the run said that it was stopped, and left its checkpoint and its trace.
 orderly() {
 	cat "$1/err"
-	[ ! -s "$1/err" ]
+	one_line "$1/err"
+	grep "^pd-run: stopped; [a-z/]*ck has the checkpoint of step $(tail -n 1 "$1/out" | jq .step), and the same command with --resume goes on from it$" "$1/err"
 	[ "$(tail -n 1 "$1/out" | jq -r .outcome)" = stopped ]
 	[ -d "$(at "$1/ck" "$(tail -n 1 "$1/out" | jq .step)")" ]
 	pd-replay "$1/trace" >/dev/null

@@ -12,6 +12,7 @@ on_hosts --limit=1000 4
 residual_model >residual.json
 profile residual.json 4 >residual
 plan residual 1 2 1 >plan
+plan residual 1 >plan.one
 pd-run --threads=1 --synthetic --minibatches=20 --checkpoint=here --keep=9 plan >out.here
 pd-run --threads=1 --synthetic --minibatches=40 --checkpoint=here --keep=9 --resume plan >out.here
 
@@ -115,6 +116,49 @@ test_ok "so is a stage that is damaged, or of another run" '
 	own --synthetic --minibatches=40 --resume plan >out
 	grep -q "passes over the checkpoint of step 20: ck: step 20: host h2 lacks stage-1" err
 	as_here 40
+'
+test_ok "a host whose folder has another run is not given this one, nor loses its own" '
+	for other in 7:--seed=2 20:--lr=0.03; do
+		again
+		rm -r disks/h3/*
+		pd-run --threads=1 ${other#*:} --synthetic --minibatches=${other%:*} --checkpoint=disks/h3 plan >out.other
+		cp -a disks/h3 h3.was
+		status 2 own --synthetic --minibatches=40 --resume plan
+		cat err
+		grep "^pd-run: ck on host h3 has a checkpoint of step [27]0* of another run than ck on host h1" err
+		diff -r -x .lock h3.was disks/h3
+		rm -rf h3.was
+	done
+'
+test_ok "data, and parameters to begin with, that are others on one host are refused" '
+	idx_data given
+	for host in h1 h2 h3 h4; do
+		rm -r disks/$host
+		mkdir disks/$host
+		cp -r given disks/$host/data
+		cp here/step-*20/stage-0.safetensors disks/$host/begin.safetensors
+	done
+	begin() {
+		timeout 600 mpirun --host "$PD_HOSTS" -np 4 unshare --mount sh wrapper pd-run --threads=1 "$@" 2>err
+	}
+	begin --data=ck/data --minibatches=2 plan >out
+	tail -c +3000 given/train-images-idx3-ubyte >rest
+	{ head -c 2900 given/train-images-idx3-ubyte; head -c 99 /dev/zero; cat rest; } \
+		>disks/h3/data/train-images-idx3-ubyte
+	status 2 begin --data=ck/data --minibatches=2 plan
+	cat err
+	grep "^pd-run: host h3: ck/data: is not what the first process read under that name" err
+	pd-run --threads=1 --synthetic --minibatches=1 --momentum=0 --checkpoint=begin.one plan.one >out
+	pd-run --threads=1 --synthetic --minibatches=1 --momentum=0 --seed=3 --checkpoint=begin.two plan.one >out
+	for host in h1 h2 h3 h4; do
+		cp begin.one/step-*1/stage-0.safetensors disks/$host/begin.safetensors
+	done
+	begin --synthetic --init=ck/begin.safetensors --minibatches=2 plan >out
+	cp begin.two/step-*1/stage-0.safetensors disks/h4/begin.safetensors
+	status 2 begin --synthetic --init=ck/begin.safetensors --minibatches=2 plan
+	cat err
+	grep "^pd-run: host h4: ck/begin.safetensors: is not what the first process read under that name" err
+	rm -r disks/*/*
 '
 test_ok "another plan is brought what it needs" '
 	again

@@ -80,4 +80,58 @@ test_ok "a NaN in the parameters to begin with" '
 	status 3 train third two --synthetic --minibatches=2 --init=init.safetensors \
 		--on-divergence=stop >out 2>err
 	tail -n 1 err | grep "no step before was good"'
+
+test_ok "a number of --init that is finite in f32, and infinite in f16" '
+	PD_TEST_DTYPE=f16 profile model.json 4 >half.json
+	plan_with=--weights=flush plan half.json 1 >half
+	cp "$(at begin 1)/stage-0.safetensors" init.safetensors
+	printf "\000\120\303\107" | dd of=init.safetensors bs=1 seek=$(($(wc -c <init.safetensors) - 36)) conv=notrunc
+	train whole-number one --synthetic --minibatches=1 --init=init.safetensors >out 2>err
+	cat err
+	[ ! -s err ]
+	train narrow half --synthetic --minibatches=1 --init=init.safetensors >out 2>err
+	cat err
+	grep "^pd-run: --init: init.safetensors: \".*\" has a number that is not finite in f16$" err
+	if grep -e "a lower --lr" err; then false; fi'
+test_ok "updates that are all left out are said; with --on-divergence=stop they are an error" '
+	train skipped half --synthetic --minibatches=30 --loss-scale=1e30 >out 2>err
+	cat err
+	[ "$(grep -c "nothing was learned in 10 minibatches: all updates were left out" err)" -eq 1 ]
+	jq -s -e ".[-1].skipped == 30" out
+	status 3 train skipped-stop half --synthetic --minibatches=30 --loss-scale=1e30 --on-divergence=stop >out 2>err
+	cat err
+	tail -n 1 err | grep "^pd-run: --on-divergence=stop: nothing was learned: stopped$"
+	! grep "\"event\": \"done\"" out || false
+	train fine half --synthetic --minibatches=30 >out 2>err
+	! grep nothing err || false'
+test_ok "labels of which none counts are said; with --on-divergence=stop they are an error" '
+	jq "(.layers[] | select(.kind == \"softmax_cross_entropy\")).ignore_index = 1" model.json >ignoring.json
+	profile ignoring.json 4 >ignoring
+	plan ignoring 1 1 >plan-ignoring
+	cp -r whole ignored
+	{ npy "|u1" "(40,)"; idx_bytes 40 1 1; } >ignored/train/y.npy
+	for epochs in 1 2; do
+		pd-run --threads=1 --data=ignored --no-evaluate --epochs=$epochs plan-ignoring >out 2>err
+		cat err
+		one_line err
+		grep "^pd-run: nothing was learned in 10 minibatches: no label of the training set counts in layer loss" err
+	done
+	status 3 pd-run --threads=1 --data=ignored --epochs=2 --on-divergence=stop plan-ignoring >out 2>err
+	tail -n 1 err | grep "nothing was learned: stopped"
+	pd-run --threads=1 --data=whole --epochs=2 plan-ignoring >out 2>err
+	[ ! -s err ]'
+test_ok "a run that a signal ends says what can be gone on with" '
+	for how in "--checkpoint=signalled|stopped; signalled has the checkpoint of step [1-9][0-9]*, and the same command with --resume" \
+		"|stopped; without --checkpoint=DIR nothing is kept"; do
+		: >out
+		env --default-signal=INT pd-run --threads=1 --synthetic --report-every=1 ${how%%|*} \
+			--minibatches=100000000 one >out 2>err &
+		run=$!
+		until [ -s out ]; do kill -0 $run; sleep 0.01; done
+		kill -INT $run
+		status 130 wait $run
+		cat err
+		one_line err
+		grep "^pd-run: ${how#*|}" err
+	done'
 test_done

@@ -69,6 +69,7 @@ struct pd_checkpoint_info {
 	char *dtype;                    /* "f32" */
 	json_t *optimizer;              /* an object that is passed on unchanged */
 	json_t *model;                  /* its document (pd-model(5)); NULL: of an older version; owned */
+	json_t *recipe;                 /* what else trained it; NULL: of an older version; owned */
 	int stage_count;
 	struct pd_checkpoint_stage *stages;
 	/* First those of the stages, in their order; then those of replicas, by stage and replica. */
@@ -77,6 +78,16 @@ struct pd_checkpoint_info {
 };
 
 void pd_checkpoint_info_release(struct pd_checkpoint_info *info);
+/*
+ * Returns a checksum of what no resumed run changes, network, optimizer, seed and samples of a
+ * minibatch, and of the data.
+ */
+uint64_t pd_checkpoint_run(const struct pd_checkpoint_info *info);
+/*
+ * Returns the highest step in the directory whose checkpoint is of another run than that, as far as
+ * documents can be read; -1: none.
+ */
+int64_t pd_checkpoint_of_another_run(const char *directory, uint64_t run);
 /* Returns the number of a file in info->files, -1 if there is no such file. */
 int pd_checkpoint_file_number(const struct pd_checkpoint_info *info, int stage, int replica);
 /* Returns "stage-K.safetensors", or of a replica from 1 on "stage-K-replica-R..."; free() it. */

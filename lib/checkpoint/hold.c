@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 /*
- * Locks all of a document.  The lock is the open file's, not the process's, which opens and closes it more than
- * once.  Returns false if another has a lock that excludes it.
+ * Locks all of a document.  The lock is the open file's, not the process's, which opens and closes
+ * it more than once.  Returns false if another has a lock that excludes it.
  */
 static bool lock_document(int fd, short type)
 {

@@ -92,11 +92,12 @@ static json_t *info_json(const struct pd_checkpoint_info *info)
 			 "stages", stages, "checksum", NO_CHECKSUM);
 	if (!json)
 		pd_bug("checkpoint: a document that cannot be made");
-	if (info->model) {
-		json_object_del(json, "checksum");      /* which comes last */
+	json_object_del(json, "checksum");      /* which comes last */
+	if (info->model)
 		json_object_set(json, "model", info->model);
-		pd_json_set(json, "checksum", json_string(NO_CHECKSUM));
-	}
+	if (info->recipe)
+		json_object_set(json, "recipe", info->recipe);
+	pd_json_set(json, "checksum", json_string(NO_CHECKSUM));
 	return json;
 }
 
@@ -144,6 +145,7 @@ void pd_checkpoint_info_release(struct pd_checkpoint_info *info)
 	free(info->dtype);
 	json_decref(info->optimizer);
 	json_decref(info->model);
+	json_decref(info->recipe);
 	*info = (struct pd_checkpoint_info){ 0 };
 }
 
@@ -322,7 +324,7 @@ static int parse(const struct pd_place *root, struct pd_checkpoint_info *info, s
 {
 	static const char *const keys[] = {
 		"format", "version", "step", "epoch", "minibatch", "seed", "batch_size", "name",
-		"dtype", "optimizer", "stages", "model", "checksum", NULL
+		"dtype", "optimizer", "stages", "model", "recipe", "checksum", NULL
 	};
 	static const char *const old_keys[] = {
 		"format", "version", "step", "epoch", "minibatch", "seed", "batch_size", "name",
@@ -330,6 +332,7 @@ static int parse(const struct pd_place *root, struct pd_checkpoint_info *info, s
 	};
 	struct pd_place optimizer = pd_place_key(root, "optimizer");
 	struct pd_place stages = pd_place_key(root, "stages"), model = pd_place_key(root, "model");
+	struct pd_place recipe = pd_place_key(root, "recipe");
 	const char *name, *dtype;
 	int64_t seed, version;
 
@@ -354,6 +357,9 @@ static int parse(const struct pd_place *root, struct pd_checkpoint_info *info, s
 	if (model.value && !json_is_object(model.value))
 		return pd_place_expected(&model, err, "an object");
 	info->model = json_incref(model.value);
+	if (recipe.value && !json_is_object(recipe.value))
+		return pd_place_expected(&recipe, err, "an object");
+	info->recipe = json_incref(recipe.value);
 	return parse_stages(&stages, info, err);
 }
 
@@ -419,4 +425,48 @@ int pd_checkpoint_info_read(const char *folder, struct pd_checkpoint_info *info_
 	else
 		*info_p = info;
 	return status;
+}
+
+static void add_json(struct pd_checksum *sum, const json_t *value)
+{
+	const size_t how = JSON_COMPACT | JSON_SORT_KEYS | JSON_ENCODE_ANY;
+	char *text = value ? json_dumps(value, how) : NULL;
+
+	if (text)
+		pd_checksum_add(sum, text, strlen(text) + 1);
+	free(text);
+}
+
+uint64_t pd_checkpoint_run(const struct pd_checkpoint_info *info)
+{
+	const json_t *data = json_object_get(info->recipe, "data");
+	char *numbers = pd_format("%" PRIu64 " %" PRId64, info->seed, info->batch_size);
+	struct pd_checksum sum;
+
+	pd_checksum_begin(&sum, 0);
+	pd_checksum_add(&sum, numbers, strlen(numbers) + 1);
+	pd_checksum_add(&sum, info->name, strlen(info->name) + 1);
+	add_json(&sum, json_object_get(info->optimizer, "kind"));
+	add_json(&sum, info->model);
+	add_json(&sum, json_object_get(data, "checksum"));
+	free(numbers);
+	return pd_checksum_end(&sum);
+}
+
+int64_t pd_checkpoint_of_another_run(const char *directory, uint64_t run)
+{
+	int64_t step = INT64_MAX;
+	bool other = false;
+
+	while (!other && pd_checkpoint_highest(directory, step, &step, NULL) == 0 && step >= 0) {
+		char *folder = pd_checkpoint_folder(directory, step);
+		struct pd_checkpoint_info info;
+
+		if (pd_checkpoint_info_read(folder, &info, NULL) == 0) {
+			other = info.recipe && pd_checkpoint_run(&info) != run;
+			pd_checkpoint_info_release(&info);
+		}
+		free(folder);
+	}
+	return other ? step : -1;
 }

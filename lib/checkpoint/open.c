@@ -72,17 +72,22 @@ static int open_all(struct pd_checkpoint *ck, int64_t step, bool part, struct pd
 	return open_files(ck, part, err);
 }
 
-/* Opens a checkpoint, and verifies all of it if that is wanted.  *gone_p: it is removed, or replaced, meanwhile. */
-static struct pd_checkpoint *open_some(const char *directory, int64_t step, bool part, bool whole, bool *gone_p,
-				       struct pd_error *err)
+/*
+ * Opens a checkpoint, and verifies all of it if that is wanted.  *gone_p: it is removed, or
+ * replaced, meanwhile.
+ */
+static struct pd_checkpoint *open_some(const char *directory, int64_t step, bool part, bool whole,
+				       bool *gone_p, struct pd_error *err)
 {
 	struct pd_checkpoint *ck = pd_zalloc(sizeof(*ck));
 
 	ck->folder = pd_checkpoint_folder(directory, step);
 	*gone_p = !pd_checkpoint_hold(ck->folder, &ck->held);
 	if (*gone_p)
-		pd_error_input(err, "%s: cannot open: it is removed meanwhile, or is not there", ck->folder);
-	else if (open_all(ck, step, part, err) == 0 && (!whole || pd_checkpoint_verify(ck, err) == 0))
+		pd_error_input(err, "%s: cannot open: it is removed meanwhile, or is not there",
+			       ck->folder);
+	else if (open_all(ck, step, part, err) == 0 &&
+		 (!whole || pd_checkpoint_verify(ck, err) == 0))
 		return ck;
 	*gone_p = *gone_p || pd_checkpoint_is_replaced(ck->folder, ck->held);
 	pd_checkpoint_close(ck);

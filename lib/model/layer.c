@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 
+#include <inttypes.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -252,4 +253,54 @@ int pd_layer_read(const struct pd_place *place, struct pd_layer *layer, struct p
 		if (read_one(place, &words[w], layer, err) < 0)
 			return -1;
 	return 0;
+}
+
+/* Writes the value that a layer has of an attribute. */
+static void write_attribute(const struct attribute *attribute, const struct pd_layer *layer,
+			    char text[PD_ATTRIBUTE_TEXT])
+{
+	const void *at = (const char *)layer + attribute->at;
+	const int64_t *pair = at;
+	const double *reals = at;
+	char shape[PD_SHAPE_TEXT];
+
+	switch (attribute->type) {
+	case COUNT:
+		snprintf(text, PD_ATTRIBUTE_TEXT, "%" PRId64, *pair);
+		return;
+	case PAIR:
+		snprintf(text, PD_ATTRIBUTE_TEXT, "%" PRId64 " x %" PRId64, pair[0], pair[1]);
+		return;
+	case REALS:
+		snprintf(text, PD_ATTRIBUTE_TEXT, "%.17g x %.17g", reals[0], reals[1]);
+		return;
+	case SHAPE:
+		snprintf(text, PD_ATTRIBUTE_TEXT, "%s", pd_shape_text(at, shape));
+		return;
+	case FLAG:
+		snprintf(text, PD_ATTRIBUTE_TEXT, "%s", *(const bool *)at ? "true" : "false");
+		return;
+	case REAL:
+		snprintf(text, PD_ATTRIBUTE_TEXT, "%.15g", *reals);
+		return;
+	case CHOICE:
+		snprintf(text, PD_ATTRIBUTE_TEXT, "%s", attribute->choices[*(const int *)at]);
+		return;
+	}
+}
+
+const char *pd_layer_difference(const struct pd_layer *a, const struct pd_layer *b,
+				const char **from_p, char a_text[PD_ATTRIBUTE_TEXT], char b_text[PD_ATTRIBUTE_TEXT])
+{
+	struct pd_word word;
+
+	while (pd_word_next(from_p, &word)) {
+		const struct attribute *attribute = find_attribute(word.name);
+
+		write_attribute(attribute, a, a_text);
+		write_attribute(attribute, b, b_text);
+		if (strcmp(a_text, b_text) != 0)
+			return attribute->name;
+	}
+	return NULL;
 }

@@ -13,6 +13,7 @@ lib_libpd_a_SOURCES += \
 	lib/model/order.h \
 	lib/model/outside.c lib/model/outside.h \
 	lib/model/relative.c lib/model/relative.h \
+	lib/model/same.c lib/model/same.h \
 	lib/model/shape.c \
 	lib/model/shape_axes.c \
 	lib/model/shape_image.c \

@@ -22,6 +22,11 @@ void pd_initial_close(struct pd_initial *initial)
 	free(initial);
 }
 
+int pd_initial_checksum(const struct pd_initial *initial, uint64_t *sum_p, struct pd_error *err)
+{
+	return pd_tensors_checksum(initial->tensors, sum_p, err);
+}
+
 /* ---- reading ---- */
 
 /* Columns of theirs are rows of ours. */

@@ -24,6 +24,8 @@ struct pd_initial;
  */
 struct pd_initial *pd_initial_open(const char *path, const struct pd_model *model, const char *anew,
 				   struct pd_error *err);
+/* Sets *sum_p as pd_tensors_checksum() does. */
+int pd_initial_checksum(const struct pd_initial *initial, uint64_t *sum_p, struct pd_error *err);
 void pd_initial_close(struct pd_initial *initial);
 /* Tells whether a tensor of the model, by its name, begins anew, so that there is nothing to read. */
 bool pd_initial_is_anew(const struct pd_initial *initial, const char *name);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "doors/tensors/tensors.h"
 
+#include "base/checksum.h"
 #include "base/mem.h"
 #include "checkpoint/checkpoint.h"
 
@@ -8,6 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#define SAMPLED 64                      /* elements of a tensor in a checksum */
 
 struct pd_tensors {
 	const struct pd_tensors_ops *ops;
@@ -194,5 +197,37 @@ int pd_tensors_read(struct pd_tensors *tensors, const struct pd_tensor *tensor, 
 		tensors->kept = tensor;
 	}
 	memcpy(out, tensors->elements + first, (size_t)count * sizeof(*out));
+	return 0;
+}
+
+/* Adds what a tensor is, and elements from its middle. */
+static int add_tensor(struct pd_tensors *tensors, const struct pd_tensor *tensor,
+		      struct pd_checksum *sum, struct pd_error *err)
+{
+	int64_t count = tensor->elements < SAMPLED ? tensor->elements : SAMPLED;
+	float numbers[SAMPLED];
+
+	pd_checksum_add(sum, tensor->name, strlen(tensor->name) + 1);
+	pd_checksum_add(sum, tensor->dtype, strlen(tensor->dtype) + 1);
+	pd_checksum_add(sum, tensor->size, (size_t)tensor->dims * sizeof(*tensor->size));
+	if (!tensors->ops->read_some || !pd_tensor_is_float(tensor))
+		return 0;
+	if (pd_tensors_read(tensors, tensor, (tensor->elements - count) / 2, count, numbers,
+			    err) < 0)
+		return -1;
+	pd_checksum_add(sum, numbers, (size_t)count * sizeof(*numbers));
+	return 0;
+}
+
+int pd_tensors_checksum(struct pd_tensors *tensors, uint64_t *sum_p, struct pd_error *err)
+{
+	struct pd_checksum sum;
+
+	pd_checksum_begin(&sum, 0);
+	for (size_t i = 0; i < tensors->count && !tensors->ops->ours; i++)
+		if (add_tensor(tensors, tensors->all[i], &sum, err) < 0)
+			return -1;
+	*sum_p = tensors->ops->ours ? pd_checkpoint_info(tensors->of)->document_checksum
+				    : pd_checksum_end(&sum);
 	return 0;
 }

@@ -22,12 +22,13 @@ struct pd_tensors;
  */
 struct pd_tensors *pd_tensors_open(const char *path, struct pd_error *err);
 void pd_tensors_close(struct pd_tensors *tensors);
-/*
- * Returns what pd_tensors_open() opens of a directory of checkpoints, DIRECTORY/step-N of the newest that is
- * whole; else a copy of the path.  free() it.  NULL: an error, which counts as input.  *held_p: the checkpoint,
- * to be closed when all has been read; NULL if the path names something else.
- */
 struct pd_checkpoint;
+/*
+ * Returns what pd_tensors_open() opens of a directory of checkpoints, DIRECTORY/step-N of the newest
+ * that is whole; else a copy of the path.  free() it.  NULL: an error, which counts as input.
+ * *held_p: the checkpoint, to be closed when all has been read; NULL if the path names something
+ * else.
+ */
 char *pd_tensors_find_held(const char *path, struct pd_checkpoint **held_p, struct pd_error *err);
 
 /* Returns the path, for messages. */
@@ -40,6 +41,11 @@ bool pd_tensors_have_constants(const struct pd_tensors *tensors);
 size_t pd_tensors_list(const struct pd_tensors *tensors, const struct pd_tensor *const **list_p);
 /* Returns the tensor of that name, or NULL. */
 const struct pd_tensor *pd_tensors_find(const struct pd_tensors *tensors, const char *name);
+/*
+ * Sets *sum_p to a checksum by which others with the same names are told apart: a checkpoint's own;
+ * else that of all names, types and shapes, and of some elements of each.  Errors count as input.
+ */
+int pd_tensors_checksum(struct pd_tensors *tensors, uint64_t *sum_p, struct pd_error *err);
 /* Reads `count` elements of a tensor from `first` on.  Errors count as input. */
 int pd_tensors_read(struct pd_tensors *tensors, const struct pd_tensor *tensor, int64_t first, int64_t count,
 		    float *out, struct pd_error *err);

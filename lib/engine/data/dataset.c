@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "engine/data/dataset.h"
 
+#include "base/checksum.h"
 #include "base/mem.h"
 #include "engine/data/order.h"
 
 #include <stdlib.h>
 
 #define EVERY_I32 (INT64_C(1) << 31)
+#define SAMPLED 256                     /* the most samples of a checksum */
+#define SAMPLED_BYTES (64 << 20)
 
 static bool takes(const struct pd_layer *layer, int tensor)
 {
@@ -105,4 +108,42 @@ void pd_dataset_release(struct pd_dataset *dataset)
 	if (dataset->format)
 		dataset->format->close(dataset);
 	*dataset = (struct pd_dataset){ 0 };
+}
+
+/* Returns the sum of the elements of all inputs, and the most of one. */
+static int64_t sample_elements(const struct pd_model *model, int64_t *most_p)
+{
+	int64_t all = 0;
+
+	*most_p = 0;
+	for (int i = 0; i < model->input_count; i++) {
+		int64_t elements = pd_shape_elements(&model->inputs[i].shape);
+
+		all += elements;
+		*most_p = elements > *most_p ? elements : *most_p;
+	}
+	return all;
+}
+
+uint64_t pd_dataset_checksum(const struct pd_dataset *dataset, const struct pd_model *model)
+{
+	int64_t most, elements = sample_elements(model, &most);
+	int64_t fit = SAMPLED_BYTES / ((int64_t)sizeof(float) * elements);
+	int64_t count = dataset->samples < SAMPLED ? dataset->samples : SAMPLED;
+	float *numbers = pd_calloc((size_t)most, sizeof(*numbers));
+	struct pd_checksum sum;
+
+	if (count > fit)
+		count = fit > 2 ? fit : dataset->samples < 2 ? dataset->samples : 2;
+	pd_checksum_begin(&sum, (uint64_t)dataset->samples);
+	for (int64_t n = 0; n < count; n++)
+		for (int i = 0; i < model->input_count; i++) {
+			int64_t sample = count > 1 ? n * (dataset->samples - 1) / (count - 1) : 0;
+
+			elements = pd_shape_elements(&model->inputs[i].shape);
+			dataset->format->read(dataset, i, sample, numbers);
+			pd_checksum_add(&sum, numbers, (size_t)elements * sizeof(*numbers));
+		}
+	free(numbers);
+	return pd_checksum_end(&sum);
 }

@@ -58,6 +58,11 @@ int pd_dataset_open(const char *directory, const struct pd_model *model,
  */
 void pd_dataset_synthetic(const struct pd_model *model, int64_t samples, uint64_t seed,
 			  struct pd_dataset *out_p);
+/*
+ * Returns a checksum of the numbers of up to 256 samples, the first, the last and those evenly
+ * between, in all of the model's inputs: of fewer where these are large.
+ */
+uint64_t pd_dataset_checksum(const struct pd_dataset *dataset, const struct pd_model *model);
 /* Closes the set; does nothing for a set that is not open. */
 void pd_dataset_release(struct pd_dataset *dataset);
 

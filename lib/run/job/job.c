@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/job/job.h"
 
+#include "base/checksum.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/mem.h"
@@ -12,6 +13,7 @@
 #include "engine/data/loader.h"
 #include "model/normalize.h"
 #include "plan/sparse.h"
+#include "run/job/recipe.h"
 #include "schedule/check.h"
 #include "schedule/file.h"
 
@@ -85,10 +87,33 @@ const char *pd_job_anew(const struct pd_job *job)
 	return job->init_new || job->evaluated_step >= 0 ? job->init_new : "";
 }
 
+/* Returns a checksum of the data as documents have it, or NULL; free() it. */
+static char *data_sum(const struct pd_job *job, const struct pd_dataset *set)
+{
+	char sum[PD_CHECKSUM_DIGITS + 1];
+
+	if (!job->data || !set->format)
+		return NULL;
+	return pd_strdup(pd_checksum_text(pd_dataset_checksum(set, job->plan->profile->model),
+					  sum));
+}
+
+int pd_job_check_sum(const char *name, uint64_t found, const char *sum, struct pd_error *err)
+{
+	char text[PD_CHECKSUM_DIGITS + 1];
+
+	pd_checksum_text(found, text);
+	return !sum || strcmp(text, sum) == 0 ? 0
+		: pd_error_input(err, "%s: is not what the first process read under that name: "
+				 "expected the same on all hosts, checksum %s, found %s", name, sum,
+				 text);
+}
+
 static int check_init(struct pd_job *job, struct pd_error *err)
 {
-	char heads[PD_INITIAL_TEXT];
+	char heads[PD_INITIAL_TEXT], sum[PD_CHECKSUM_DIGITS + 1];
 	struct pd_initial *initial;
+	uint64_t found;
 
 	if (!job->init)
 		return 0;
@@ -96,8 +121,12 @@ static int check_init(struct pd_job *job, struct pd_error *err)
 		job->init_found = pd_tensors_find_held(job->init, &job->held, err);
 	job->init = job->init_found;
 	initial = job->init ? pd_initial_open(job->init, job->plan->profile->model, pd_job_anew(job), err) : NULL;
-	if (!initial)
+	if (!initial || pd_initial_checksum(initial, &found, err) < 0 ||
+	    (job->held && job->evaluated_step < 0 && pd_job_check_begun(job, err) < 0)) {
+		pd_initial_close(initial);
 		return job->evaluated_step < 0 ? pd_error_prefix(err, "--init") : -1;
+	}
+	job->init_sum = pd_strdup(pd_checksum_text(found, sum));
 	if (pd_initial_other_heads(initial, heads) > 0)
 		pd_say("%s: passes over %s, of heads that model \"%s\" does not have", job->init, heads,
 		       job->plan->profile->model->name);
@@ -318,6 +347,10 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 	pd_mem_for(before);
 	if (status == 0 && job->only_evaluates)
 		pd_job_say_evaluated(job, &test);
+	if (status == 0)
+		job->data_sum = data_sum(job, job->only_evaluates ? &test : &train);
+	if (status == 0 && !job->only_evaluates)
+		job->recipe = pd_recipe_make(job, &train);
 	pd_dataset_release(&train);
 	pd_dataset_release(&test);
 	if (status < 0)

@@ -61,6 +61,10 @@ struct pd_job {
 	bool quiet;                     /* does not say from which checkpoint it goes on */
 	int64_t *passed_over;           /* steps of damaged checkpoints, highest first; owned */
 	size_t passed_count, passed_capacity;
+	/* of the data and of what init names, as the first process read them, or NULL; the
+	 * supervisor owns its own */
+	char *data_sum, *init_sum;
+	json_t *recipe;                 /* the supervisor's: what trains (job/recipe.h); owned */
 	const char *init;               /* where initial parameters are; NULL: random ones */
 	const char *init_new;           /* what of these begins anew, as pd_initial_open() has it; NULL: nothing */
 	char *init_found;               /* the supervisor's: that, or the newest of its checkpoints; owned */
@@ -165,6 +169,8 @@ struct pd_position {
 	int64_t base;
 };
 
+/* Refuses what was found under a name, if the first process found something else: sum. */
+int pd_job_check_sum(const char *name, uint64_t found, const char *sum, struct pd_error *err);
 /* Lets go of the checkpoint that ranks have begun with. */
 void pd_job_release_held(struct pd_job *job);
 /* What of --init begins anew, as pd_initial_open() has it. */
@@ -175,6 +181,11 @@ char *pd_job_what(const struct pd_job *job);
 int pd_job_resume(struct pd_job *job, struct pd_error *err);
 /* Finds and verifies in the same way the checkpoint that a job evaluates: sets init, for nothing is written there. */
 int pd_job_find_evaluated(struct pd_job *job, struct pd_error *err);
+/*
+ * Compares the network and its data's normalisation with those of the checkpoint that --init names,
+ * which is held.
+ */
+int pd_job_check_begun(struct pd_job *job, struct pd_error *err);
 /* Says what a job evaluates, and on which data, unless it is quiet. */
 void pd_job_say_evaluated(const struct pd_job *job, const struct pd_dataset *test);
 /* Goes on from a checkpoint if it is of the same run: sets resume_step. */

@@ -24,7 +24,7 @@ struct member {
 
 static const struct member job_members[] = {
 	JOB(TEXT, device), JOB(TEXT, data), JOB(TEXT, checkpoint), JOB(TEXT, trace), JOB(TEXT, init), JOB(TEXT, init_new),
-	JOB(TEXT, augment), JOB(NUMBER, evaluated_step),
+	JOB(TEXT, augment), JOB(TEXT, data_sum), JOB(TEXT, init_sum), JOB(NUMBER, evaluated_step),
 	JOB(TEXT, transport), JOB(NUMBER, epochs), JOB(NUMBER, minibatches),
 	JOB(NUMBER, checkpoint_every), JOB(NUMBER, seed), JOB(NUMBER, threads),
 	JOB(NUMBER, resume_step), JOB(NUMBER, synthetic_epoch), JOB(NUMBER, until),

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "model/normalize.h"
+#include "run/job/recipe.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -75,7 +76,8 @@ static int check_same_run(struct pd_job *job, const struct pd_checkpoint_info *i
 	const char *kind = pd_member_text(info->optimizer, "kind");
 	const struct pd_profile *profile = job->plan->profile;
 
-	if (check_same_model(job, info, err) < 0)
+	if (check_same_model(job, info, err) < 0 ||
+	    pd_recipe_check_network(job, info, job->checkpoint, PD_RECIPE_RESUMES, err) < 0)
 		return -1;
 	/* the order of samples and all random numbers depend on it */
 	if (info->seed != (uint64_t)job->seed)
@@ -174,9 +176,11 @@ int pd_job_go_on(struct pd_job *job, const struct pd_checkpoint *ck, struct pd_e
 	if (status == 0 && !job->quiet)
 		pd_say("%s: goes on from step %" PRId64 "%s", job->checkpoint, info->step,
 		       info->checksums ? "" : ", whose checkpoint is of an earlier version and has no"
-		       " checksums: damaged numbers in it would not be noticed");
-	if (status == 0)
+		       " checksums: neither damaged numbers in it nor other data would be noticed");
+	if (status == 0) {
+		pd_recipe_tell(job, info);
 		pd_job_say_trained(job);
+	}
 	return status < 0 ? -1 : note_cut(job, ck, err);
 }
 
@@ -192,7 +196,9 @@ int pd_job_resume(struct pd_job *job, struct pd_error *err)
 int pd_job_find_evaluated(struct pd_job *job, struct pd_error *err)
 {
 	struct pd_checkpoint *ck = open_resumed(job, err);
-	int status = ck ? check_same_model(job, pd_checkpoint_info(ck), err) : -1;
+	int status = !ck || check_same_model(job, pd_checkpoint_info(ck), err) < 0 ? -1
+		: pd_recipe_check_network(job, pd_checkpoint_info(ck), job->checkpoint,
+					  PD_RECIPE_EVALUATES, err);
 
 	if (!ck && job->several) {
 		const struct pd_error why = *err;
@@ -209,6 +215,24 @@ int pd_job_find_evaluated(struct pd_job *job, struct pd_error *err)
 	job->checkpoint = NULL;         /* nothing is written there */
 	job->resume_step = -1;
 	return status;
+}
+
+int pd_job_check_begun(struct pd_job *job, struct pd_error *err)
+{
+	const struct pd_checkpoint_info *info = pd_checkpoint_info(job->held);
+	const char *note = NULL;
+
+	if (pd_recipe_check_network(job, info, job->init, job->only_evaluates ? PD_RECIPE_EVALUATES
+				    : PD_RECIPE_BEGINS, err) < 0)
+		return -1;
+	if (!job->data || !info->model)
+		return 0;
+	if (pd_model_normalize_as(job->plan->profile->model, job->init, info->model, &note,
+				  err) < 0)
+		return -1;
+	if (note && !job->quiet)
+		pd_say("%s: %s", job->init, note);
+	return 0;
 }
 
 void pd_job_say_evaluated(const struct pd_job *job, const struct pd_dataset *test)

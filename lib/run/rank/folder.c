@@ -48,16 +48,21 @@ static int look_for_files(struct rank *rank, const json_t *message)
 	struct pd_checkpoint *ck = pd_checkpoint_open_part(rank->folder.directory, step_of(message),
 							   NULL);
 	json_t *files = json_array();
-	uint64_t checksum = 0;
-	bool same;
+	uint64_t checksum = 0, run = 0;
+	int64_t strange = -1;
+	bool same, other;
 
+	if (pd_checksum_parse(pd_member_text(message, "run"), &run))
+		strange = pd_checkpoint_of_another_run(rank->folder.directory, run);
 	same = ck && pd_checksum_parse(text, &checksum) &&
 	       pd_checkpoint_info(ck)->document_checksum == checksum;
+	other = ck && !same;
 	for (int i = 0; same && i < pd_checkpoint_info(ck)->file_count; i++)
 		if (pd_checkpoint_holds(ck, i))
 			pd_json_add(files, json_integer(i));
 	pd_checkpoint_close(ck);
-	return say(rank, json_pack("{s:s, s:b, s:o}", "event", "holds", "document", (int)same,
+	return say(rank, json_pack("{s:s, s:b, s:b, s:I, s:o}", "event", "holds", "document",
+				   (int)same, "other", (int)other, "strange", (json_int_t)strange,
 				   "files", files));
 }
 

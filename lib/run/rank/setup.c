@@ -64,11 +64,12 @@ static void on_losses(void *context, const struct pd_op *op, const struct pd_los
 /* Reports an update from one rank, since the numbers are the same at all. */
 static void on_updated(void *context, const struct pd_op *step, const struct pd_outcome *outcome)
 {
-	say(context, json_pack("{s:s, s:I, s:o, s:f, s:I}", "event", "updated",
+	say(context, json_pack("{s:s, s:I, s:o, s:f, s:I, s:b}", "event", "updated",
 			       "version", (json_int_t)step->version, "grad_norm",
 			       isfinite(outcome->norm) ? json_real(outcome->norm) : json_null(),
 			       "loss_scale", outcome->loss_scale,
-			       "skipped", (json_int_t)outcome->skipped));
+			       "skipped", (json_int_t)outcome->skipped, "skip",
+			       (int)outcome->skip));
 }
 
 static int open_loader(struct rank *rank, struct rank_part *part, struct pd_error *err)
@@ -346,6 +347,18 @@ static void set_parts(struct rank *rank)
 							    : pd_job_first(rank->job) };
 }
 
+/* Each host reads the data by itself: its first rank finds out whether they are the same. */
+static int check_data(const struct rank *rank, struct pd_error *err)
+{
+	const struct pd_job *job = rank->job;
+	const struct pd_dataset *set = job->only_evaluates ? &rank->test : &rank->train;
+
+	if (!job->data_sum || job->seat.hosts < 2 || job->seat.local > 0)
+		return 0;
+	return pd_job_check_sum(job->data, pd_dataset_checksum(set, job->plan->profile->model),
+				job->data_sum, err);
+}
+
 int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 {
 	pd_mem_for("the plan");
@@ -359,6 +372,8 @@ int rank_set_up(struct rank *rank, json_t *message, struct pd_error *err)
 	set_parts(rank);
 	pd_mem_for("the data set");
 	if (pd_job_data(rank->job, &rank->train, &rank->test, err) < 0)
+		return -1;
+	if (check_data(rank, err) < 0)
 		return -1;
 	count_buffers(rank);
 	if (open_device(rank, err) < 0 || open_trace(rank, err) < 0)

@@ -32,6 +32,23 @@ static const char *way_on(const struct supervisor *s, char *buf, size_t size)
 	return buf;
 }
 
+void supervisor_say_stopped(struct supervisor *s, const char *why)
+{
+	const struct pd_job *job = s->job;
+	bool training = !job->only_evaluates && !job->gather && !job->lists;
+
+	pd_progress_bar_hide(&s->report.bar);
+	if (!training)
+		pd_say("%s", why);
+	else if (!job->checkpoint)
+		pd_say("%s; without --checkpoint=DIR nothing is kept", why);
+	else if (s->last_checkpoint < 0)
+		pd_say("%s before the first checkpoint: nothing is kept", why);
+	else
+		pd_say("%s; %s has the checkpoint of step %" PRId64 ", and the same command with "
+		       "--resume goes on from it", why, job->checkpoint, s->last_checkpoint);
+}
+
 int supervisor_lost_output(const struct supervisor *s, struct pd_error *err)
 {
 	char more[160];

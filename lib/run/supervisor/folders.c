@@ -92,6 +92,8 @@ static int find_keepers(struct supervisor *s, struct pd_error *err)
 /* The parts of a checkpoint that the folder of rank r has. */
 struct holding {
 	bool document;
+	bool other;             /* another document of that step */
+	int64_t strange;        /* a step of another run; -1: none */
 	bool *files;            /* by their numbers */
 };
 
@@ -107,14 +109,17 @@ static struct holding *survey(struct supervisor *s, const struct pd_checkpoint *
 {
 	const struct pd_checkpoint_info *info = pd_checkpoint_info(ck);
 	struct holding *holdings = pd_calloc((size_t)s->count, sizeof(*holdings));
-	char sum[PD_CHECKSUM_DIGITS + 1];
+	char sum[PD_CHECKSUM_DIGITS + 1], run[PD_CHECKSUM_DIGITS + 1];
 
 	pd_checksum_text(info->document_checksum, sum);
+	pd_checksum_text(pd_checkpoint_run(info), run);
 	for (int r = 0; r < s->count; r++) {
 		holdings[r].files = pd_calloc((size_t)info->file_count, sizeof(bool));
 		if (supervisor_keeps(s, r))
-			supervisor_tell(s, r, json_pack("{s:s, s:I, s:s}", "event", "look", "step",
-							(json_int_t)info->step, "checksum", sum));
+			supervisor_tell(s, r, json_pack("{s:s, s:I, s:s, s:s}", "event", "look",
+							"step", (json_int_t)info->step, "checksum",
+							sum, "run", run));
+		holdings[r].strange = -1;
 	}
 	holdings[0].document = true;
 	for (int i = 0; i < info->file_count; i++)
@@ -131,6 +136,8 @@ static struct holding *survey(struct supervisor *s, const struct pd_checkpoint *
 			return NULL;
 		}
 		holdings[r].document = pd_member_true(answer, "document");
+		holdings[r].other = pd_member_true(answer, "other");
+		holdings[r].strange = pd_member_int(answer, "strange");
 		json_array_foreach(json_object_get(answer, "files"), n, one)
 			holdings[r].files[json_integer_value(one)] = true;
 		json_decref(answer);
@@ -339,6 +346,23 @@ static int provide(struct supervisor *s, struct holding *holdings, int r,
 	       pd_checkpoint_adopt(s->job->checkpoint, info->step, file, err);
 }
 
+/* A host's folder that has checkpoints of something else would lose them. */
+static int check_strangers(const struct supervisor *s, const struct holding *holdings, int64_t step,
+			   struct pd_error *err)
+{
+	for (int r = 1; r < s->count; r++) {
+		int64_t strange = holdings[r].other ? step : holdings[r].strange;
+
+		if (supervisor_keeps(s, r) && strange >= 0)
+			return pd_error_input(err, "%s on host %s has a checkpoint of step %" PRId64
+					      " of another run than %s on host %s: expected folders"
+					      " of one run, or empty ones", s->job->checkpoint,
+					      host_of(s, r), strange, s->job->checkpoint,
+					      host_of(s, 0));
+	}
+	return 0;
+}
+
 /* Brings every rank what it needs. */
 static int provide_all(struct supervisor *s, struct holding *holdings, const struct pd_checkpoint *ck,
 		       struct pd_error *err)
@@ -399,7 +423,8 @@ static int resume_apart(struct supervisor *s, struct pd_error *err)
 		return -1;
 	if (s->job->gather)
 		status = gather(s, holdings, ck, err);
-	else if ((status = pd_job_go_on(s->job, ck, err)) == 0)
+	else if ((status = pd_job_go_on(s->job, ck, err)) == 0 &&
+		 (status = check_strangers(s, holdings, pd_checkpoint_info(ck)->step, err)) == 0)
 		status = provide_all(s, holdings, ck, err);
 	forget(holdings, s->count);
 	pd_checkpoint_close(ck);

@@ -70,6 +70,7 @@ struct run_end {
 	int64_t diverged_at;            /* the minibatch whose loss is not finite; 0: none */
 	int64_t bad_step;               /* of the checkpoint whose weights are not; -1: none */
 	int64_t last_checkpoint;        /* that was written, or that the run began with; -1: none */
+	bool learned_nothing;
 	int64_t unit;                   /* pd_schedule_unit() */
 };
 
@@ -135,6 +136,8 @@ void supervisor_print_mapping(const struct supervisor *s);
 
 /* failure.c: the first writes "rank 1 (stage 1 of 2)"; the others fill err and return -1 */
 #define WHO_TEXT 160
+/* Says why a signal has ended the run, what is left of it, and how to go on. */
+void supervisor_say_stopped(struct supervisor *s, const char *why);
 const char *supervisor_who(const struct supervisor *s, int r, char buf[WHO_TEXT]);
 int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate);
 int supervisor_rank_silent(struct supervisor *s, int r, struct pd_error *err);

@@ -30,29 +30,6 @@ static struct pending *pending_of(struct supervisor *s, int64_t step)
 	return NULL;
 }
 
-/* Tells one that the optimizer reads, if it has a key of its own. */
-static void tell_hyper(json_t *value, const char *key, double otherwise, double is)
-{
-	if (key && otherwise > 0)
-		pd_json_set(value, key, json_real(is));
-}
-
-static json_t *describe_optimizer(const struct pd_optimizer *o)
-{
-	const struct pd_hyper *own = &pd_optimizer_rows[o->kind].defaults;
-	json_t *value = json_pack("{s:s, s:f}", "kind", pd_optimizer_kind_name[o->kind], "lr", o->rate);
-
-	if (own->beta1 > 0)
-		pd_json_set(value, "betas", json_pack("[f, f]", o->hyper.beta1, o->hyper.beta2));
-#define HYPER(member, option, key, ...) tell_hyper(value, key, own->member, o->hyper.member);
-#include "engine/device/hyper.def"
-#undef HYPER
-	pd_json_set(value, "weight_decay", json_real(o->weight_decay));
-	if (o->spares_vectors)
-		pd_json_set(value, "decay", json_string("matrices"));
-	return value;
-}
-
 static void fill_stage(const struct pd_plan *plan, int stage, struct pd_checkpoint_stage *out)
 {
 	const struct pd_stage *from = &plan->stages[stage];
@@ -91,10 +68,12 @@ static void fill_info(const struct supervisor *s, int64_t step, struct pd_checkp
 		.batch_size = pd_job_microbatches(job, plan->profile->batch_size),
 		.name = pd_strdup(plan->profile->name),
 		.dtype = pd_strdup("f32"),      /* of the master, in a net of 16 bits */
-		.optimizer = describe_optimizer(&job->optimizer),
+		.optimizer = json_copy(json_object_get(job->recipe, "optimizer")),
 		.model = json_incref(plan->profile->model->json),
+		.recipe = json_copy(job->recipe),
 		.stage_count = plan->stage_count,
 	};
+	json_object_del(info->recipe, "optimizer");
 	info->stages = pd_calloc((size_t)info->stage_count, sizeof(*info->stages));
 	for (int i = 0; i < plan->stage_count; i++) {
 		fill_stage(plan, i, &info->stages[i]);

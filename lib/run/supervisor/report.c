@@ -120,6 +120,15 @@ static void sums_add(struct pd_sums *sums, const struct pd_loss *values, int los
 	sums->microbatches++;
 }
 
+static int64_t counted_rows(const struct pd_loss *values, int losses)
+{
+	int64_t rows = 0;
+
+	for (int k = 0; k < losses; k++)
+		rows += values[k].rows;
+	return rows;
+}
+
 static const struct pd_layer *layer_of(const struct pd_run_report *report, int loss)
 {
 	return &report->job->plan->profile->model->layers[loss_layer(report, loss)];
@@ -306,6 +315,45 @@ void pd_run_report_update(struct pd_run_report *report, const json_t *message)
 	report->grad_norm = json_is_null(norm) ? NAN : json_real_value(norm);
 	report->loss_scale = json_real_value(json_object_get(message, "loss_scale"));
 	report->skipped = pd_member_int(message, "skipped");
+	*(pd_member_true(message, "skip") ? &report->left_out : &report->made) += 1;
+}
+
+static void say_learned_nothing(struct pd_run_report *report, char *why)
+{
+	int64_t done = report->done - report->first_done;
+
+	report->learned_nothing = true;
+	pd_progress_bar_hide(&report->bar);
+	pd_say("nothing was learned in %" PRId64 " minibatch%s: %s", done, done == 1 ? "" : "es",
+	       why);
+	free(why);
+}
+
+void pd_run_report_learned(struct pd_run_report *report)
+{
+	const struct pd_optimizer *o = &report->job->optimizer;
+
+	if (report->learned_nothing || report->diverged_at || report->done == report->first_done)
+		return;
+	if (report->counted == 0)
+		say_learned_nothing(report, pd_format(
+			"no label of the %s counts in layer %s: expected some that its loss does "
+			"not ignore", report->job->data ? "training set" : "made-up data",
+			layer_of(report, report->main_loss)->name));
+	else if (report->left_out > 0 && report->made == 0)
+		say_learned_nothing(report, pd_format(
+			"all updates were left out, since gradients in %s overflow at a loss scale "
+			"of %g; a lower --loss-scale%s, or a plan in bf16, may help",
+			pd_dtype_name[report->job->plan->profile->dtype], report->loss_scale,
+			o->loss_scale_interval > 0 ? "-init" : ", or dynamic"));
+}
+
+/* A scale that adapts may need the updates of an epoch, which is not said before the run ends. */
+static void note_epoch(struct pd_run_report *report)
+{
+	if (report->done % report->job->epoch_minibatches == 0 &&
+	    report->job->optimizer.loss_scale_interval == 0)
+		pd_run_report_learned(report);
 }
 
 /* Adds the numbers of the newest update. */
@@ -327,6 +375,7 @@ static void minibatch_done(struct pd_run_report *report)
 	report->done++;
 	report->last_loss = mean_loss(report, sums);
 	show_trained(report);
+	note_epoch(report);
 	if (sums->microbatches / size < report->every &&
 	    report->done < report->job->total_minibatches)
 		return;
@@ -410,8 +459,10 @@ void pd_run_report_losses(struct pd_run_report *report, const json_t *message)
 		pd_pace_interrupt(&report->pace);
 	while ((values = pd_tally_take(tally))) {
 		sums_add(sums, values, report->losses);
-		if (!evaluates)
+		if (!evaluates) {
+			report->counted += counted_rows(values, report->losses);
 			pd_run_times_add(&report->times, report->newest_ns);
+		}
 		if (evaluates && sums->microbatches == report->job->test_microbatches)
 			evaluated(report);
 		else if (!evaluates && sums->microbatches % size == 0)

@@ -41,6 +41,9 @@ struct pd_run_report {
 	bool updated;
 	double grad_norm, loss_scale;
 	int64_t skipped;
+	int64_t made, left_out;         /* updates on which all ranks agreed */
+	int64_t counted;                /* rows of losses that counted */
+	bool learned_nothing;           /* which was said */
 	int lost;                       /* errno of a line that could not be written, or 0 */
 };
 
@@ -55,6 +58,8 @@ void pd_run_report_losses(struct pd_run_report *report, const json_t *message);
 void pd_run_report_not_finite(struct pd_run_report *report, const json_t *message);
 /* Takes the numbers of an update on which all ranks agree from the message of one of them. */
 void pd_run_report_update(struct pd_run_report *report, const json_t *message);
+/* Says why nothing was learned, if all is trained, and nothing was. */
+void pd_run_report_learned(struct pd_run_report *report);
 void pd_run_report_checkpoint(struct pd_run_report *report, const char *directory, int64_t step);
 /*
  * Writes the last line.  outcome: "done" or "stopped". memory_bytes: the bytes that each rank has

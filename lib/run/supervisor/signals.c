@@ -68,9 +68,9 @@ void supervisor_read_signals(struct supervisor *s)
 			supervisor_ask_stop(s);
 			continue;
 		}
-		pd_progress_bar_hide(&s->report.bar);
-		pd_say(again ? "interrupted twice: stopped at once"
-			     : "interrupted: a schedule cannot be cut short; stopped at once");
+		supervisor_say_stopped(s, again ? "interrupted twice: stopped at once" :
+				       "interrupted: a schedule cannot be cut short; stopped at"
+				       " once");
 	}
 }
 

@@ -160,7 +160,8 @@ static void on_alive(struct supervisor *s, struct watched *w, const json_t *mess
 
 bool supervisor_gives_up(const struct supervisor *s)
 {
-	return s->how->stops_on_divergence && (s->report.diverged_at > 0 || s->bad_step >= 0);
+	return s->how->stops_on_divergence &&
+	       (s->report.diverged_at > 0 || s->bad_step >= 0 || s->report.learned_nothing);
 }
 
 static int on_message(struct supervisor *s, int r, const json_t *message, struct pd_error *err)
@@ -294,6 +295,10 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 		s->launcher->ops->kill(s->launcher, r);
 		memory[r] = s->ranks[r].memory_bytes;
 	}
+	if (status == 0 && s->connected && !s->job->only_evaluates && !s->at_once &&
+	    s->job->until == 0)
+		pd_run_report_learned(&s->report);
+	s->at_once |= supervisor_gives_up(s);
 	in_order = status == 0 && !s->at_once && !s->job->gather && s->job->until == 0;
 	if (in_order && !s->connected)  /* stopped before anything was trained */
 		pd_run_report_begin(&s->report, s->job, s->how->report_every, s->how->quiet);
@@ -311,6 +316,8 @@ static int supervise(struct supervisor *s, struct pd_error *err)
 		status = supervisor_merge_trace(s, err);
 	if (status == 0 && s->report.lost)
 		status = supervisor_lost_output(s, err);
+	if (in_order && s->signal != 0 && !s->how->quiet && !s->job->only_evaluates)
+		supervisor_say_stopped(s, "stopped");
 	supervisor_close_trace(s);
 	free(memory);
 	return status;
@@ -358,6 +365,7 @@ int supervisor_run(struct pd_job *job, const struct pd_supervision *how, struct 
 	*end_p = (struct run_end){
 		.diverged_at = supervisor_gives_up(&s) ? s.report.diverged_at : 0,
 		.bad_step = supervisor_gives_up(&s) ? s.bad_step : -1,
+		.learned_nothing = supervisor_gives_up(&s) && s.report.learned_nothing,
 		.last_checkpoint = s.last_checkpoint, .unit = pd_schedule_unit(s.schedule),
 	};
 	for (int r = 0; r < s.count; r++)
@@ -373,6 +381,8 @@ int pd_supervise(struct pd_job *job, const struct pd_supervision *how, struct pd
 	struct run_end end = { .bad_step = -1 };
 	int status = supervisor_run(job, how, &end, err);
 
+	if (status == 0 && end.learned_nothing)
+		return pd_error_failed(err, "--on-divergence=stop: nothing was learned: stopped");
 	return status == 0 && (end.diverged_at > 0 || end.bad_step >= 0)
 		? supervisor_stop_at_good(job, how, &end, err) : status;
 }

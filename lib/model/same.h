@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What two networks compute differently, layer by layer, by their names, whatever order they are in. */
+#pragma once
+
+#include "model/model.h"
+
+enum pd_difference {
+	PD_DIFFERS_TRAINING,            /* a loss, or what only training draws or keeps: dropout, say */
+	PD_DIFFERS_FUNCTION,            /* what a layer that both have makes of its inputs */
+	PD_DIFFERS_LAYERS,              /* one of them alone has the layer or input, or in another form */
+};
+
+/* The layer or input, its kind or attribute that differs, what it was in the first and is in the second. */
+typedef void pd_model_differs(void *context, enum pd_difference how, const char *name, const char *key,
+			      const char *was, const char *is);
+
+/*
+ * Calls differs for each difference, first those of the second model's inputs and layers, in its order.  How inputs
+ * are normalised (normalize.h), what begins how and what others call it are no differences; nor is what is frozen.
+ */
+void pd_model_compare(const struct pd_model *was, const struct pd_model *is, pd_model_differs *differs,
+		      void *context);
