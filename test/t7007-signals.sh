@@ -203,4 +203,24 @@ for rank in 0 1 2; do
 	test_ok "--timeout names the rank that does not move: $rank" "named $rank"
 done
 
+
+# A worker may die before its main(), when libraries have handlers of their own, which draw backtraces.
+mkdir dying
+cp "$PD_BUILD/bin/pd-run" dying
+cat >dying/pd-worker <<'END'
+#!/bin/sh
+cat >&2 <<'TEXT'
+[here:17:0:17] Caught signal 11 (Segmentation fault: address not mapped to object at address 0x8)
+==== backtrace (tid:     17) ====
+ 0 0x000000000003c050 __sigaction()  ???:0
+=================================
+TEXT
+kill -SEGV $$
+END
+chmod +x dying/pd-worker
+test_ok "a worker that dies while it starts: what it said last, and no rule below that" '
+	status 3 dying/pd-run --threads=1 --synthetic plan-3 >out 2>err
+	cat err
+	one_line err
+	grep "^pd-run: rank [0-9] (stage [0-9] of 3) was killed by signal 11 (Segmentation fault) (.here:17:0:17. Caught signal 11 .* while starting$" err'
 test_done

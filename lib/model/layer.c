@@ -290,7 +290,8 @@ static void write_attribute(const struct attribute *attribute, const struct pd_l
 }
 
 const char *pd_layer_difference(const struct pd_layer *a, const struct pd_layer *b,
-				const char **from_p, char a_text[PD_ATTRIBUTE_TEXT], char b_text[PD_ATTRIBUTE_TEXT])
+				const char **from_p, char a_text[PD_ATTRIBUTE_TEXT],
+				char b_text[PD_ATTRIBUTE_TEXT])
 {
 	struct pd_word word;
 

@@ -21,7 +21,8 @@ int pd_layer_read(const struct pd_place *place, struct pd_layer *layer, struct p
  */
 #define PD_ATTRIBUTE_TEXT 100
 const char *pd_layer_difference(const struct pd_layer *a, const struct pd_layer *b,
-				const char **from_p, char a_text[PD_ATTRIBUTE_TEXT], char b_text[PD_ATTRIBUTE_TEXT]);
+				const char **from_p, char a_text[PD_ATTRIBUTE_TEXT],
+				char b_text[PD_ATTRIBUTE_TEXT]);
 
 /* In shape.c: "3 x 224 x 224" or "a scalar" into buf (of PD_SHAPE_TEXT bytes), returned. */
 #define PD_SHAPE_TEXT (PD_MAX_DIMS * 24)

@@ -10,7 +10,9 @@
 #define NONE "no such layer"
 
 /* Attributes that only training reads. */
-static const char *const of_training[] = { "p", "dropout", "weight_dropout", "label_smoothing", "momentum", NULL };
+static const char *const of_training[] = {
+	"p", "dropout", "weight_dropout", "label_smoothing", "momentum", NULL
+};
 
 static bool is_of_training(const char *attribute)
 {
@@ -41,8 +43,9 @@ static const char *owner_name(const struct pd_model *model, const struct pd_laye
 	return layer->shares < 0 ? "its own" : model->layers[layer->shares].name;
 }
 
-static void compare_layer(const struct pd_model *was, const struct pd_layer *a, const struct pd_model *is,
-			  const struct pd_layer *b, pd_model_differs *differs, void *context)
+static void compare_layer(const struct pd_model *was, const struct pd_layer *a,
+			  const struct pd_model *is, const struct pd_layer *b,
+			  pd_model_differs *differs, void *context)
 {
 	enum pd_difference how = pd_layer_is(a, PD_KIND_LOSS) && pd_layer_is(b, PD_KIND_LOSS)
 		? PD_DIFFERS_TRAINING : PD_DIFFERS_FUNCTION;
@@ -51,13 +54,16 @@ static void compare_layer(const struct pd_model *was, const struct pd_layer *a, 
 	const char *list = pd_kinds[b->kind].attributes, *key;
 
 	if (a->kind != b->kind)
-		differs(context, how, b->name, "kind", pd_layer_kind_name[a->kind], pd_layer_kind_name[b->kind]);
+		differs(context, how, b->name, "kind", pd_layer_kind_name[a->kind],
+			pd_layer_kind_name[b->kind]);
 	else if (strcmp(from_a, from_b) != 0)
 		differs(context, how, b->name, "inputs", from_a, from_b);
 	else if (strcmp(owner_name(was, a), owner_name(is, b)) != 0)
-		differs(context, how, b->name, "parameters of", owner_name(was, a), owner_name(is, b));
+		differs(context, how, b->name, "parameters of", owner_name(was, a),
+			owner_name(is, b));
 	while (a->kind == b->kind && (key = pd_layer_difference(a, b, &list, text_a, text_b)))
-		differs(context, is_of_training(key) ? PD_DIFFERS_TRAINING : how, b->name, key, text_a, text_b);
+		differs(context, is_of_training(key) ? PD_DIFFERS_TRAINING : how, b->name, key,
+			text_a, text_b);
 	free(from_a);
 	free(from_b);
 }
@@ -70,8 +76,8 @@ static int find_input(const struct pd_model *model, const char *name)
 	return -1;
 }
 
-static void compare_inputs(const struct pd_model *was, const struct pd_model *is, pd_model_differs *differs,
-			   void *context)
+static void compare_inputs(const struct pd_model *was, const struct pd_model *is,
+			   pd_model_differs *differs, void *context)
 {
 	for (int i = 0; i < is->input_count; i++) {
 		const struct pd_input *b = &is->inputs[i];
@@ -85,13 +91,13 @@ static void compare_inputs(const struct pd_model *was, const struct pd_model *is
 		if (strcmp(form_a, form_b) != 0)
 			differs(context, PD_DIFFERS_LAYERS, b->name, "shape", form_a, form_b);
 		else if (a->dtype != b->dtype)
-			differs(context, PD_DIFFERS_LAYERS, b->name, "dtype", pd_dtype_name[a->dtype],
-				pd_dtype_name[b->dtype]);
+			differs(context, PD_DIFFERS_LAYERS, b->name, "dtype",
+				pd_dtype_name[a->dtype], pd_dtype_name[b->dtype]);
 	}
 }
 
-void pd_model_compare(const struct pd_model *was, const struct pd_model *is, pd_model_differs *differs,
-		      void *context)
+void pd_model_compare(const struct pd_model *was, const struct pd_model *is,
+		      pd_model_differs *differs, void *context)
 {
 	compare_inputs(was, is, differs, context);
 	for (int l = 0; l < is->layer_count; l++) {

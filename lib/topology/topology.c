@@ -25,7 +25,8 @@ static int read_link(const struct pd_place *place, int64_t *bandwidth_p, int64_t
 		     struct pd_error *err)
 {
 	return pd_json_get_int(place, "bandwidth_bytes_per_s", 1, INT64_MAX, bandwidth_p, err) < 0
-		? -1 : pd_json_opt_int(place, "latency_ns", 0, PD_MAX_TIME_NS, latency_ns_p, err);
+		? -1 : pd_json_opt_int(place, "latency_ns", 0, PD_MAX_LATENCY_NS, latency_ns_p,
+				       err);
 }
 
 /* Reads the links of a level that are not all alike; whether they are enough check_links() tells. */
@@ -193,8 +194,8 @@ static int parse_level(char *item, struct pd_level *level, struct pd_error *err)
 	if (level->bandwidth_bytes_per_s < 1)
 		return pd_error_input(err, "expected a bandwidth of at least 1B/s, found \"%.60s\"",
 				      rate);
-	if (level->latency_ns > PD_MAX_TIME_NS)
-		return pd_error_input(err, "expected a latency below 2^53 ns, found \"%.60s\"",
+	if (level->latency_ns > PD_MAX_LATENCY_NS)
+		return pd_error_input(err, "expected a latency of at most 10s, found \"%.60s\"",
 				      time);
 	return 0;
 }

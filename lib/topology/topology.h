@@ -39,6 +39,8 @@ struct pd_link_run {
 	int64_t bandwidth_bytes_per_s, latency_ns;
 };
 
+#define PD_MAX_LATENCY_NS INT64_C(10000000000)
+
 struct pd_topology {
 	int64_t memory_bytes;           /* of one device; 0: unknown, no limit */
 	int levels;

@@ -117,6 +117,50 @@ static void among_strangers(void)
 	ok(was_ignored(silent), "one who said half a word is forgotten");
 }
 
+struct unanswered { int first, later; };
+
+/* Accepts a connection that it does not answer, and then one that it does. */
+static void *answer_the_second(void *listener)
+{
+	struct unanswered *u = listener;
+	struct pollfd comes = { .fd = u->first, .events = POLLIN };
+	uint8_t word[PD_WORD_BYTES];
+	int fd;
+
+	poll(&comes, 1, -1);
+	fd = accept(u->first, NULL, NULL);
+	poll(&comes, 1, -1);
+	u->later = accept(u->first, NULL, NULL);
+	if (recv(u->later, word, sizeof(word), MSG_WAITALL) == PD_WORD_BYTES)
+		send(u->later, "bbbbbbbbbbbbbbbb", PD_WORD_BYTES, MSG_NOSIGNAL);
+	close(fd);
+	return NULL;
+}
+
+/* A connection that waits behind those of strangers for its answer is given up for another. */
+static void behind_others(void)
+{
+	char words[4 * PD_WORD_BYTES * 2 + 1] = "";
+	struct unanswered u;
+	struct pd_error err = { 0 };
+	json_t *told;
+	pthread_t thread;
+	int at_port, fd;
+
+	u.first = pd_socket_listen(PD_LOOPBACK, &at_port, &err);
+	for (int i = 0; i < 4 * PD_WORD_BYTES; i++)
+		strcat(words, i / PD_WORD_BYTES % 2 ? "62" : "61");
+	told = json_pack("{s:[[s, i]], s:s}", "at", PD_LOOPBACK, at_port, "words", words);
+	pthread_create(&thread, NULL, answer_the_second, &u);
+	fd = pd_meeting_join(told, 1, PD_MEETING_AGENT, &err);
+	pthread_join(thread, NULL);
+	ok(fd >= 0, "one whose connection is not answered tries again: %s", err.text);
+	close(fd);
+	close(u.later);
+	close(u.first);
+	json_decref(told);
+}
+
 static void *join_twice(void *result)
 {
 	struct pd_error err;
@@ -210,6 +254,7 @@ static void flood(void)
 int main(void)
 {
 	among_strangers();
+	behind_others();
 	flood();
 	late();
 	false_first();

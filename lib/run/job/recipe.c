@@ -44,7 +44,8 @@ static void describe_rate(const struct pd_optimizer *o, json_t *value)
 static json_t *describe_optimizer(const struct pd_optimizer *o)
 {
 	const struct pd_hyper *own = &pd_optimizer_rows[o->kind].defaults;
-	json_t *value = json_pack("{s:s, s:f}", "kind", pd_optimizer_kind_name[o->kind], "lr", o->rate);
+	json_t *value = json_pack("{s:s, s:f}", "kind", pd_optimizer_kind_name[o->kind], "lr",
+				  o->rate);
 
 	if (own->beta1 > 0)
 		pd_json_set(value, "betas", json_pack("[f, f]", o->hyper.beta1, o->hyper.beta2));
@@ -55,11 +56,12 @@ static json_t *describe_optimizer(const struct pd_optimizer *o)
 	pd_json_set(value, "decay", json_string(o->spares_vectors ? "matrices" : "all"));
 	describe_rate(o, value);
 	pd_json_set(value, "clip_grad_norm", real_if(o->clip_norm > 0, o->clip_norm));
-	pd_json_set(value, "loss_scale", o->loss_scale_interval > 0 ? json_string("dynamic")
-							     : real_if(o->loss_scale > 0, o->loss_scale));
+	pd_json_set(value, "loss_scale", o->loss_scale_interval > 0 ? json_string("dynamic") :
+		    real_if(o->loss_scale > 0, o->loss_scale));
 	if (o->loss_scale_interval > 0)
 		pd_json_set(value, "loss_scale_interval", json_integer(o->loss_scale_interval));
-	pd_json_set(value, "lr_reschedule", o->reschedule > 0 ? json_integer(o->reschedule) : json_null());
+	pd_json_set(value, "lr_reschedule", o->reschedule > 0 ? json_integer(o->reschedule)
+							      : json_null());
 	pd_json_set(value, "discrepancy", real_if(o->corrects, o->discrepancy));
 	pd_json_set(value, "residual", real_if(o->has_residual, o->residual));
 	return value;
@@ -71,8 +73,8 @@ static json_t *describe_data(const struct pd_job *job, const struct pd_dataset *
 		return json_pack("{s:s, s:I}", "format", train->format->name, "minibatches",
 				 (json_int_t)job->epoch_minibatches);
 	return json_pack("{s:s, s:o, s:I, s:s, s:o}", "format", train->format->name, "path",
-			 pd_json_shown(job->data), "samples", (json_int_t)train->samples, "checksum",
-			 job->data_sum,
+			 pd_json_shown(job->data), "samples", (json_int_t)train->samples,
+			 "checksum", job->data_sum,
 			 "augment", job->augment ? json_string(job->augment) : json_null());
 }
 
@@ -127,7 +129,8 @@ static char *value_text(const json_t *value)
 		return pd_format("%.15g", json_real_value(value));
 	if (json_is_integer(value))
 		return pd_format("%" PRId64, (int64_t)json_integer_value(value));
-	return pd_strdup(json_is_string(value) ? json_string_value(value) : json_is_true(value) ? "true" : "none");
+	return pd_strdup(json_is_string(value) ? json_string_value(value) :
+			 json_is_true(value) ? "true" : "none");
 }
 
 /* Returns " with --lr=0.1", " with --tf32" or "out --augment"; free() it. */
@@ -147,12 +150,14 @@ static char *setting_text(const char *option, const json_t *value)
 
 static bool same_value(const json_t *was, const json_t *is)
 {
-	return json_is_number(was) && json_is_number(is) ? json_number_value(was) == json_number_value(is)
-							 : json_equal(was, is);
+	if (json_is_number(was) && json_is_number(is))
+		return json_number_value(was) == json_number_value(is);
+	return json_equal(was, is);
 }
 
 /* Compares a setting, unless one of both does not have it. */
-static void tell_setting(const struct pd_job *job, const char *key, size_t n, const json_t *was, const json_t *is)
+static void tell_setting(const struct pd_job *job, const char *key, size_t n, const json_t *was,
+			 const json_t *is)
 {
 	char *option, *before, *now;
 
@@ -191,8 +196,8 @@ static char *data_text(const json_t *data)
 	if (!path)
 		return pd_format("made-up data, %" PRId64 " minibatches an epoch",
 				 pd_member_int(data, "minibatches"));
-	return pd_format("%.150s (%.40s, %" PRId64 " samples, checksum %.16s)", path, format ? format : "",
-			 pd_member_int(data, "samples"), sum ? sum : "none");
+	return pd_format("%.150s (%.40s, %" PRId64 " samples, checksum %.16s)", path,
+			 format ? format : "", pd_member_int(data, "samples"), sum ? sum : "none");
 }
 
 static bool same_member(const json_t *a, const json_t *b, const char *key)
@@ -210,7 +215,8 @@ static void tell_data(const struct pd_job *job, const json_t *was, const json_t 
 	if (!same_member(was, is, "format") || !same_member(was, is, "samples") ||
 	    !same_member(was, is, "checksum") || !same_member(was, is, "minibatches"))
 		pd_say("%s: trained on %s, goes on with %s", job->checkpoint, before, now);
-	tell_setting(job, "augment", 0, json_object_get(was, "augment"), json_object_get(is, "augment"));
+	tell_setting(job, "augment", 0, json_object_get(was, "augment"),
+		     json_object_get(is, "augment"));
 	free(before);
 	free(now);
 }
@@ -228,8 +234,8 @@ static void tell_plan(const struct pd_job *job, json_t *was, const json_t *is)
 			continue;
 		before = value_text(value);
 		text = value_text(now);
-		pd_say("%s: trained by a plan with %.40s %.120s, goes on by one with %.120s", job->checkpoint, key,
-		       before, text);
+		pd_say("%s: trained by a plan with %.40s %.120s, goes on by one with %.120s",
+		       job->checkpoint, key, before, text);
 		free(before);
 		free(text);
 	}
@@ -242,15 +248,16 @@ void pd_recipe_tell(const struct pd_job *job, const struct pd_checkpoint_info *i
 	if (job->quiet || !job->recipe)
 		return;
 	if (!recipe && info->checksums)
-		pd_say("%s: its checkpoint is of an earlier version, and does not say %son which data and by which plan "
-		       "it was trained: these are not compared", job->checkpoint,
+		pd_say("%s: its checkpoint is of an earlier version, and does not say %son which "
+		       "data and by which plan it was trained: not compared", job->checkpoint,
 		       info->model ? "" : "of which network it is, ");
 	tell_optimizer(job, info->optimizer, json_object_get(job->recipe, "optimizer"));
 	if (!recipe)
 		return;
 	tell_data(job, json_object_get(recipe, "data"), json_object_get(job->recipe, "data"));
 	tell_plan(job, json_object_get(recipe, "plan"), json_object_get(job->recipe, "plan"));
-	tell_setting(job, "tf32", 0, json_object_get(recipe, "tf32"), json_object_get(job->recipe, "tf32"));
+	tell_setting(job, "tf32", 0, json_object_get(recipe, "tf32"),
+		     json_object_get(job->recipe, "tf32"));
 }
 
 /* ---- the network ---- */
@@ -264,28 +271,41 @@ struct network_check {
 	char first[300];                /* of those that are told */
 };
 
-static void network_differs(void *context, enum pd_difference how, const char *name, const char *key,
-			    const char *was, const char *is)
+static bool is_refused(const struct network_check *check, enum pd_difference how)
+{
+	switch (check->use) {
+	case PD_RECIPE_RESUMES:
+		return true;
+	case PD_RECIPE_EVALUATES:
+		return how != PD_DIFFERS_TRAINING;
+	case PD_RECIPE_BEGINS:
+		return how == PD_DIFFERS_FUNCTION && !check->job->init_new;
+	}
+	return true;
+}
+
+static void network_differs(void *context, enum pd_difference how, const char *name,
+			    const char *key, const char *was, const char *is)
 {
 	struct network_check *check = context;
-	bool training = how == PD_DIFFERS_TRAINING;
-	bool refused = check->use == PD_RECIPE_RESUMES || (check->use == PD_RECIPE_EVALUATES && !training) ||
-		       (check->use == PD_RECIPE_BEGINS && how == PD_DIFFERS_FUNCTION && !check->job->init_new);
+	bool refused = is_refused(check, how);
 	char text[sizeof(check->first)];
 
 	if (!refused && check->use == PD_RECIPE_EVALUATES)
 		return;
-	snprintf(text, sizeof(text), "\"%.60s\": %.30s %.80s in training, %.80s in the plan", name, key, was, is);
+	snprintf(text, sizeof(text), "\"%.60s\": %.30s %.80s in training, %.80s in the plan", name,
+		 key, was, is);
 	if (!refused && check->told++ == 0)
 		memcpy(check->first, text, sizeof(text));
 	if (refused && check->refused++ == 0)
-		pd_error_input(check->err, "%s: trained with another network: %s%s", check->where, text,
-			       check->use == PD_RECIPE_BEGINS ? "; pd-export writes parameters for another network"
+		pd_error_input(check->err, "%s: trained with another network: %s%s", check->where,
+			       text, check->use == PD_RECIPE_BEGINS
+			       ? "; pd-export writes parameters for another network"
 			       : "; expected a plan for the same");
 }
 
-int pd_recipe_check_network(const struct pd_job *job, const struct pd_checkpoint_info *info, const char *where,
-			    enum pd_recipe_use use, struct pd_error *err)
+int pd_recipe_check_network(const struct pd_job *job, const struct pd_checkpoint_info *info,
+			    const char *where, enum pd_recipe_use use, struct pd_error *err)
 {
 	struct network_check check = { .job = job, .where = where, .use = use, .err = err };
 	char *name = pd_format("%s: model", where);
@@ -293,7 +313,8 @@ int pd_recipe_check_network(const struct pd_job *job, const struct pd_checkpoint
 
 	free(name);
 	if (!info->model && !job->quiet && use != PD_RECIPE_RESUMES)
-		pd_say("%s: is of an earlier version, and does not say of which network: it is not compared", where);
+		pd_say("%s: is of an earlier version, and does not say of which network: not "
+		       "compared", where);
 	if (!was)
 		return info->model ? -1 : 0;
 	pd_model_compare(was, job->plan->profile->model, network_differs, &check);

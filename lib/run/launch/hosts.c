@@ -23,7 +23,6 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define PATIENCE_S 60                   /* for all to connect */
 #define ANSWER_MS 60000                 /* for one to say what it was asked */
 #define END_NS INT64_C(2000000000)      /* for a rank that is killed to be gone */
 #define PINGS 32                        /* of a host, for its clock; fewer where they take longer */
@@ -298,7 +297,7 @@ static int invite(struct hosts *h, struct pd_meeting *meeting, struct pd_error *
 	status = pd_pmix_tell(text, err);
 	free(text);
 	json_decref(invitation);
-	return status < 0 ? -1 : pd_meeting_wait(meeting, PATIENCE_S, err);
+	return status < 0 ? -1 : pd_meeting_wait(meeting, PD_MEETING_PATIENCE_S, err);
 }
 
 static void take_connections(struct hosts *h, struct pd_meeting *meeting)

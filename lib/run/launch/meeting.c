@@ -16,7 +16,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-#define ANSWER_S 20                     /* the first may be busy with others */
+#define ANSWER_S 5                      /* the first may be busy with others, or not be asked yet */
 #define AGAIN_MS 20                     /* between two attempts */
 
 struct pd_meeting {
@@ -188,16 +188,20 @@ static int join_at(const json_t *at, const struct pd_words *words)
 	return -1;
 }
 
-/* Where a connection was lost among those of strangers, or could not be begun for them, another may stay. */
+/*
+ * Where a connection was lost among those of strangers, could not be begun for them, or waits behind
+ * them for an answer (EAGAIN), another may stay.
+ */
 static bool may_try_again(int error)
 {
-	return error == ECONNRESET || error == EPIPE || error == ETIMEDOUT;
+	return error == ECONNRESET || error == EPIPE || error == ETIMEDOUT || error == EAGAIN ||
+	       error == EINTR;
 }
 
 int pd_meeting_join(const json_t *invitation, int process, enum pd_meeting_kind kind,
 		    struct pd_error *err)
 {
-	int64_t until = pd_now_ns() + ANSWER_S * INT64_C(1000000000);
+	int64_t until = pd_now_ns() + PD_MEETING_PATIENCE_S * INT64_C(1000000000);
 	struct pd_words words;
 	const json_t *at = NULL;
 	bool again = true;
@@ -221,5 +225,6 @@ int pd_meeting_join(const json_t *invitation, int process, enum pd_meeting_kind 
 	return pd_error_failed(err, "cannot reach the first process at %s, port %d: %s",
 			       json_string_value(json_array_get(at, 0)),
 			       (int)json_integer_value(json_array_get(at, 1)),
-			       errno == EPROTO ? "something else answers there" : strerror(errno));
+			       errno == EPROTO ? "something else answers there" :
+			       errno == EAGAIN ? "it does not answer" : strerror(errno));
 }

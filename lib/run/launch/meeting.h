@@ -9,6 +9,8 @@
 
 #include "base/json.h"
 
+#define PD_MEETING_PATIENCE_S 60        /* for all to come, and for one to get in */
+
 /* Connections of each process but the first: of the one that starts the rank, and of the rank. */
 enum pd_meeting_kind { PD_MEETING_AGENT, PD_MEETING_RANK, PD_MEETING_KINDS };
 

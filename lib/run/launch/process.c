@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define WORKER "pd-worker"
+#define WORDS_BYTES_MOST 16384          /* of what a worker has said, that is looked at */
 
 /* Selects the processors of share `index` of `count`; returns how many. */
 static int share(int index, int count, cpu_set_t *out)
@@ -210,20 +211,31 @@ void pd_process_kill(struct pd_process *process)
 	process->words = -1;
 }
 
-/* Reads the last line of a file, without its newline; "" if there is none. */
+/* Is it words, and no rule, nor a frame of a backtrace, which begins with its number? */
+static bool says_something(const char *line)
+{
+	line += strspn(line, " \t");
+	return *line && !strchr("=-*#0123456789", *line) &&
+	       strpbrk(line, "abcdefghijklmnopqrstuvwxyz");
+}
+
+/* Reads the last line of a file that says something, without its newline; "" if there is none. */
 static void last_line(int words, char *line, size_t size)
 {
+	char text[WORDS_BYTES_MOST + 1], *begin;
 	off_t end = words >= 0 ? lseek(words, 0, SEEK_END) : 0;
-	ssize_t n = end > 0 ? pread(words, line, size - 1, end < (off_t)size ? 0 : end - (off_t)size + 1)
-			    : 0;
-	char *begin;
+	off_t from = end > WORDS_BYTES_MOST ? end - WORDS_BYTES_MOST : 0;
+	ssize_t n = end > 0 ? pread(words, text, WORDS_BYTES_MOST, from) : 0;
 
-	line[n > 0 ? n : 0] = 0;
-	while (n > 0 && line[n - 1] == '\n')
-		line[--n] = 0;
-	begin = strrchr(line, '\n');
-	if (begin)
-		memmove(line, begin + 1, strlen(begin));
+	line[0] = 0;
+	text[n > 0 ? n : 0] = 0;
+	while (!line[0] && text[0]) {
+		begin = strrchr(text, '\n');
+		if (says_something(begin ? begin + 1 : text))
+			snprintf(line, size, "%.*s", (int)size - 1,
+				 begin ? begin + 1 : text);
+		*(begin ? begin : text) = 0;
+	}
 }
 
 const char *pd_process_fate(const struct pd_process *process, char buf[PD_FATE_TEXT])
