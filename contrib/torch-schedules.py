@@ -8,23 +8,32 @@
         trains a small network for one step() with the table, on as many processes of gloo as it has rows,
         and compares the gradients with those of one process.  Exit status 1: they differ by more than a
         millionth of the largest.
+    torch-schedules.py all <CASES
+        the same for many tables, in less time; a line of CASES is WORD FILE, where WORD is right, if the gradients
+        are to be equal, or wrong.  Prints a line for each that does otherwise; the exit status is then 1.
     torch-schedules.py same <CASES
         compares tables with what PyTorch's own schedule makes; a line of CASES is CLASS RANKS STAGES MICROBATCHES
         FILE.  Prints a line for each that differs; the exit status is then 1.
     torch-schedules.py right FOLDER COUNT SEED
         writes COUNT tables that are right: PyTorch's own schedules and orders drawn at random, on stages placed
         at random, half of them with transfers.
+    torch-schedules.py shifted FOLDER COUNT SEED
+        writes COUNT tables with transfers in which some transfers have changed places at random, so that they
+        can be done, cannot, or can if transfers do not block others.
     torch-schedules.py broken FOLDER COUNT SEED
         breaks such tables in one place each: a computation is missing, doubled, before what it needs, or in a
-        place where the ranks wait for each other for ever; a wait, a transfer or a reduction is missing.  The
+        place where the ranks wait for each other for ever; two forwards of the last stage change places; a wait, a
+        transfer or a reduction is missing.  The
         name of a file begins with what was done.  Whether ranks wait for ever is found out here by PyTorch's own
         lowering (computations) or by doing all with transfers that block (transfers)."""
 import csv
 import datetime
+import os
 import random
 import re
 import sys
 import tempfile
+import time
 
 import torch
 import torch.distributed as dist
@@ -32,7 +41,7 @@ import torch.multiprocessing as mp
 from torch.distributed import pipelining
 from torch.distributed.pipelining import schedules
 
-WIDTH, SAMPLES, SECONDS = 16, 2, 60
+WIDTH, SAMPLES, SECONDS, SECONDS_OF_MANY = 16, 2, 60, 15
 NOT_SIMULATED = ("SHARD", "REDUCE_GRAD")
 
 
@@ -127,6 +136,50 @@ def run(count, microbatches, kind, name):
     return 0
 
 
+def try_table(name):
+    """Runs a table; returns what the first process that failed says, or None."""
+    with open(name, newline="") as file:
+        rows = [row for row in csv.reader(file)]
+    cells = [cell for row in rows for cell in row]
+    numbers = re.findall(r"(\d+)(?:F|I|B|W|SEND_F|RECV_F|SEND_B|RECV_B)(\d+)", ",".join(cells))
+    count, microbatches = (1 + max(int(n[k]) for n in numbers) for k in (0, 1))
+    kind = "compute_comms" if any("SEND" in cell for cell in cells) else "compute_only"
+    with tempfile.TemporaryDirectory() as folder:
+        def one(rank):
+            with open(f"{folder}/said-{rank}", "w") as said:
+                os.dup2(said.fileno(), 2)
+                work(rank, len(rows), count, microbatches, kind, name, f"{folder}/meet")
+        # Forked, since importing PyTorch takes longer than all else.
+        processes = [mp.get_context("fork").Process(target=one, args=(r,)) for r in range(len(rows))]
+        for process in processes:
+            process.start()
+        end = time.monotonic() + SECONDS_OF_MANY
+        while time.monotonic() < end and any(p.is_alive() for p in processes) and not any(p.exitcode for p in
+                                                                                         processes):
+            time.sleep(0.01)
+        hung = [r for r, p in enumerate(processes) if p.is_alive()]
+        failed = [r for r, p in enumerate(processes) if p.exitcode]
+        for process in processes:
+            process.kill()
+            process.join()
+        if failed:
+            with open(f"{folder}/said-{failed[0]}") as said:
+                return (said.read().strip().splitlines() or ["?"])[-1]
+        return f"ranks {hung} hang" if hung else None
+
+
+def try_all():
+    torch.set_num_threads(1)
+    wrong = 0
+    for line in sys.stdin:
+        word, name = line.split()
+        said = try_table(name)
+        if (said is None) != (word == "right"):
+            wrong += 1
+            print(f"{name}: expected {word}: {said or 'equal gradients'}", flush=True)
+    return wrong > 0
+
+
 def order_of(name, ranks, count, microbatches):
     """Returns the order of one of PyTorch's schedules: rank -> actions."""
     return schedules.get_schedule_class(name)([Stage(s, count, ranks) for s in range(0, count, ranks)], microbatches,
@@ -166,8 +219,10 @@ def random_order(draw, ranks, microbatches):
     order, done = {r: [] for r in range(ranks)}, set()
     back = "I" if split else "B"
     while todo:
+        # The last stage goes through microbatches in their order: PyTorch numbers losses so.
         can = [(s, k, m) for s, k, m in sorted(todo)
-               if (k == "F" and (s == 0 or (s - 1, "F", m) in done))
+               if (k == "F" and (s == 0 or (s - 1, "F", m) in done)
+                   and (s < count - 1 or m == 0 or (s, "F", m - 1) in done))
                or (k == back and (s, "F", m) in done and (s == count - 1 or (s + 1, back, m) in done))
                or (k == "W" and (s, "I", m) in done)]
         s, k, m = chosen = draw.choice(can)
@@ -201,6 +256,41 @@ def right(folder, amount, seed):
     draw = random.Random(int(seed))
     for number in range(int(amount)):
         write(folder, number, "right", draw_table(draw, number % 2)[0])
+    return 0
+
+
+def way(cell, rank_of):
+    """Returns the other rank and the direction of a transfer, or None."""
+    match = re.match(r"(\d+)(SEND|RECV)_([FB])", cell)
+    if not match:
+        return None
+    step = 1 if (match[2] == "SEND") == (match[3] == "F") else -1
+    return rank_of[int(match[1]) + step], match[2]
+
+
+def shift(draw, row, rank_of):
+    """Has a receive stand earlier, or a send later, but not behind its wait, nor past others of its way."""
+    i = draw.choice([i for i, cell in enumerate(row) if way(cell, rank_of)])
+    cell, here = row[i], way(row[i], rank_of)
+    step = 1 if here[1] == "SEND" else -1
+    end = i
+    while (0 <= end + step < len(row) and way(row[end + step], rank_of) != here
+           and row[end + step] != cell.replace("SEND", "WAIT_SEND")):
+        end += step
+    row.insert(draw.randint(min(i, end), max(i, end)), row.pop(i))
+
+
+def shifted(folder, amount, seed):
+    draw, number = random.Random(int(seed)), 0
+    while number < int(amount):
+        rows = [list(row) for row in draw_table(draw, True)[0]]
+        rank_of = {int(re.match(r"\d+", cell)[0]): r for r, row in enumerate(rows) for cell in row if "(" not in cell}
+        for _ in range(draw.randint(1, 4)):
+            row = draw.choice(rows)
+            if any(way(cell, rank_of) for cell in row):
+                shift(draw, row, rank_of)
+        write(folder, number, "shifted", rows)
+        number += 1
     return 0
 
 
@@ -262,6 +352,16 @@ def break_one(draw, rows, count, microbatches, what):
         i, k = draw.choice(pairs)
         row[i], row[k] = row[k], row[i]
         return rows
+    if what == "losses":
+        last = max(int(re.match(r"\d+", c).group()) for r in rows for c in r if COMPUTES.match(c))
+        for row in rows:
+            places = [i for i, c in enumerate(row) if re.match(rf"{last}F\d+$", c)]
+            for i, k in zip(places, places[1:]):
+                row[i], row[k] = row[k], row[i]
+                if valid(rows, count, microbatches) and not refused(rows, count, microbatches):
+                    return rows
+                row[i], row[k] = row[k], row[i]
+        return None
     if what == "deadlock":
         comms = any("SEND" in cell for row in rows for cell in row)
         for _ in range(40):
@@ -299,11 +399,11 @@ def valid(rows, count, microbatches):
 
 def broken(folder, amount, seed):
     draw, number = random.Random(int(seed)), 0
-    ways = ["missing", "doubled", "swapped", "deadlock", "deadlock", "wait", "transfer", "reduction"]
+    ways = ["missing", "doubled", "swapped", "deadlock", "deadlock", "wait", "transfer", "reduction", "losses"]
     while number < int(amount):
         what = ways[number % len(ways)]
         rows, count, microbatches = draw_table(draw, what in ("wait", "transfer", "reduction")
-                                               or draw.random() < 0.5)
+                                               or (what != "losses" and draw.random() < 0.5))
         rows = break_one(draw, rows, count, microbatches, what)
         if rows:
             write(folder, number, what, rows)
@@ -312,4 +412,5 @@ def broken(folder, amount, seed):
 
 
 if __name__ == "__main__":
-    sys.exit({"load": load, "same": same, "run": run, "right": right, "broken": broken}[sys.argv[1]](*sys.argv[2:]))
+    sys.exit({"load": load, "same": same, "run": run, "all": try_all, "right": right, "shifted": shifted,
+              "broken": broken}[sys.argv[1]](*sys.argv[2:]))

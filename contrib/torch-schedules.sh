@@ -78,7 +78,7 @@ test_ok "a table that is not complete: PyTorch refuses it, so this judges" '
 	sed "1s/0B0,//" 1f1b-4-4-8.csv >wrong.csv
 	echo "4 4 8 compute_only wrong.csv" | status 1 $python "$judge" load'
 
-mkdir right broken
+mkdir right broken shifted
 count=${COUNT:-300}
 # checked FOLDER STATUS: checks all tables of a folder, and fails at the first whose check has another status
 # or, where it is wrong, does not name a rank or the table as a whole.
@@ -95,6 +95,21 @@ checked() {
 test_ok "$count tables that PyTorch takes are right" '
 	$python "$judge" right right $count 1
 	checked right 0'
+test_ok "and run on gloo with the gradients of one process" '
+	ls right/*.csv | head -n 100 | sed "s/^/right /" | $python "$judge" all'
+test_ok "of $count tables with shifted transfers, those that are right run on gloo, and so do those said to" '
+	$python "$judge" shifted shifted $count 3
+	: >cases
+	for file in shifted/*.csv; do
+		! timeout 20 pd-schedule --check "$file" 2>err || : >err
+		[ -s err ] && ! grep -q "PyTorch .*does not wait for ever" err || echo "right $file" >>cases
+	done
+	[ "$(grep -c . cases)" -gt $((count / 2)) ]
+	head -n 100 cases | $python "$judge" all'
+test_ok "a table that is not right does not, so this judges" '
+	printf "0F0,0F1,0B1,0B0\n1F1,1F0,1B1,1B0\n" >wrong.csv
+	echo "wrong wrong.csv" | $python "$judge" all
+	echo "right wrong.csv" | status 1 $python "$judge" all'
 test_ok "$count tables with one place broken are wrong" '
 	$python "$judge" broken broken $count 2
 	checked broken 1'

@@ -205,6 +205,33 @@ test_ok "wrong: a deadlock, with the ranks that wait for each other" '
 	# Both send first.
 	sed "1s/0RECV_B0,0B0,0WAIT_SEND_F0,0F3,0SEND_F3/0F3,0SEND_F3,0RECV_B0,0B0,0WAIT_SEND_F0/" comms.csv |
 		wrong "[12]" "deadlock: it waits for .*SEND"'
+test_ok "wrong: a deadlock says whose transfers have to block for it" '
+	# Both ranks send first: NCCL does transfers of two ranks in their order, gloo both directions.
+	sed "1s/0RECV_B0,0B0,0WAIT_SEND_F0,0F3,0SEND_F3/0F3,0SEND_F3,0RECV_B0,0B0,0WAIT_SEND_F0/" comms.csv >both.csv
+	wrong "[12]" "deadlock: .*, as NCCL.s are; with gloo PyTorch does not" <both.csv
+	# Rank 1 receives the second activation, before which rank 0 wants the first back from rank 2.
+	cat >ring.csv <<END
+0F0,0SEND_F0,3RECV_F0,0F1,0SEND_F1,3RECV_F1,3F0,3B0,3SEND_B0,3F1,3B1,3SEND_B1,3REDUCE_GRAD,3WAIT_REDUCE_GRAD,0RECV_B0,0B0,0WAIT_SEND_F0,0RECV_B1,0B1,0WAIT_SEND_F1,0REDUCE_GRAD,0WAIT_REDUCE_GRAD,3WAIT_SEND_B0,3WAIT_SEND_B1
+1RECV_F0,1RECV_F1,1F0,1SEND_F0,1F1,1SEND_F1,1RECV_B0,1B0,1SEND_B0,1RECV_B1,1B1,1SEND_B1,1WAIT_SEND_F0,1WAIT_SEND_F1,1REDUCE_GRAD,1WAIT_REDUCE_GRAD,1WAIT_SEND_B0,1WAIT_SEND_B1
+2RECV_F0,2F0,2SEND_F0,2RECV_F1,2F1,2SEND_F1,2RECV_B0,2B0,2SEND_B0,2RECV_B1,2B1,2SEND_B1,2WAIT_SEND_F0,2WAIT_SEND_F1,2REDUCE_GRAD,2WAIT_REDUCE_GRAD,2WAIT_SEND_B0,2WAIT_SEND_B1
+END
+	wrong "[1-4]" "deadlock: .*; this is so if every transfer blocks both its ranks" <ring.csv
+	# A gradient that nobody sends is one for everybody.
+	sed "s/,1SEND_F2//; s/,1WAIT_SEND_F2//" comms.csv >nobody.csv
+	status 1 pd-schedule --check nobody.csv 2>err
+	! grep "this is so" err || false'
+test_ok "wrong: the last stage out of the order of microbatches, read and written" '
+	printf "0F0,0F1,0B1,0B0\n1F1,1F0,1B1,1B0\n" |
+		wrong 2 "cell 2: rank 1, 1F0: the last stage has done the forward of microbatch 1 before"
+	printf "0F1,0F0,0I1,0I0,0W1,0W0\n1F1,1F0,1I1,1W1,1I0,1W0\n" | wrong 2 "cell 2: rank 1, 1F0"
+	# Another stage may, and so may backwards.
+	printf "0F1,0F0,0B1,0B0\n1F0,1F1,1B1,1B0\n" | pd-schedule --check
+	plan 2 --topology=2@10GB/s --microbatches=2 --schedule=gpipe | pd-schedule -m 1 |
+		jq -c "if .op == \"forward\" or .op == \"load\" or (.op // \"\" | test(\"activation\"))
+		       then .microbatch = 1 - .microbatch else . end" >turned.jsonl
+	status 2 pd-schedule --format=torch turned.jsonl >out 2>err
+	cat err
+	[ ! -s out ] && grep -q "stage 1, the last, does the forward of microbatch 1 before that of 0" err'
 test_ok "wrong: what PyTorch says nothing of, or what its version refuses" '
 	sed "s/,1REDUCE_GRAD,1WAIT_REDUCE_GRAD//" comms.csv | wrong 2 "no REDUCE_GRAD of stage 1"
 	sed "s/,1REDUCE_GRAD//" comms.csv | wrong 2 "1WAIT_REDUCE_GRAD: its REDUCE_GRAD"
@@ -224,6 +251,12 @@ test_ok "wrong: more memory than the devices have, with the plan" '
 	grep -q "^pd-schedule: gpipe.csv:1, cell 4: rank 0, .*holds .* bytes" err
 	status 1 pd-replay --schedule=gpipe.csv tight.json 2>err'
 
+test_ok "a file as a spreadsheet or Python writes it: quoted cells, CR, blanks in pairs" '
+	pd-schedule --check pairs.csv 2>expected
+	sed "s/ *\([^,]*[^, ]\) */\"\1\"/g" pairs.csv | pd-schedule --check 2>err && cmp err expected
+	tr "\n" "\r" <pairs.csv | pd-schedule --check 2>err && cmp err expected
+	sed "s/(\([^;]*\);\([^)]*\))/( \1 ; \2 )/g; s/^/  /" pairs.csv | pd-schedule --check 2>err && cmp err expected'
+
 # unusable WORDS OPTION... : checks that what is read is refused with status 2 in one line with the WORDS.
 unusable() {
 	words=$1
@@ -232,6 +265,13 @@ unusable() {
 	cat err
 	[ ! -s out ] && one_line err && grep -q "$words" err
 }
+test_ok "unusable: a header, a comment, a NUL, an open quotation mark" '
+	sed "1i rank,0,1,2" 1f1b.csv | unusable "input:1: \"rank\" begins a header" --check
+	sed "1i # 1f1b" 1f1b.csv | unusable "input:1: this is a comment" --check
+	sed "2i # 1f1b" 1f1b.csv | unusable "input:2: this is a comment" --check
+	printf "0F0,0\0B0\n" | unusable "input:1, cell 2: found a NUL" --check
+	printf "0F0,\"0B0\n" | unusable "input:1, cell 2: the quotation mark" --check
+	printf "\357\273\2770F0,0B0\n" | unusable "byte order mark" --check'
 test_ok "unusable: what is no cell, and a plan of other stages" '
 	for cell in 1X2 F0 1F 1F0x 1REDUCE_GRAD0 "(0F0" "(0F0;0SEND_F0)OVERLAP_F_B" "(0F0;0B0)PAIR" 99999999999F0; do
 		echo "0F0,$cell" | unusable "standard input:1, cell 2: expected" --check

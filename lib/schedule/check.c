@@ -28,7 +28,7 @@ void pd_fault(struct pd_fault *fault, int rank, size_t n, const struct pd_op *op
 	      ...)
 {
 	const struct pd_list *list = &fault->lists->ranks[rank];
-	char what[80] = "at its end", wrong[300], cell[32] = "";
+	char what[80] = "at its end", wrong[500], cell[32] = "";
 	size_t at = op || n == 0 ? n : n - 1, stored = stored_at(list, at);
 	int64_t line = list->notes && stored < list->count ? list->notes[stored].line
 							   : fault->first[rank] + (int64_t)at;

@@ -30,6 +30,7 @@ lib_libpd_a_SOURCES += \
 	lib/schedule/tick.c lib/schedule/tick.h \
 	lib/schedule/torch.h \
 	lib/schedule/torch_action.def \
+	lib/schedule/torch_blocking.c \
 	lib/schedule/torch_complete.h \
 	lib/schedule/torch_lists.c \
 	lib/schedule/torch_number.c \

@@ -29,7 +29,7 @@ bool pd_torch_action_read(const char *text, struct pd_torch_named *out_p);
 /* Writes "2F0" into buf (at least 40 bytes) and returns it. */
 const char *pd_torch_short(const struct pd_op *op, char *buf);
 
-/* Tells whether what is to be read begins as a table does, and not as JSON; reads nothing. */
+/* Tells whether what is to be read begins as a table does, and not as JSON; reads blanks alone. */
 bool pd_torch_begins(FILE *in);
 /*
  * Reads a table and checks it (PD_EXIT_NO with "FILE:ROW, cell N: rank R, OPERATION: what is wrong").

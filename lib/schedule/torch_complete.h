@@ -7,6 +7,7 @@
 #pragma once
 
 #include "schedule/list.h"
+#include "schedule/torch_table.h"
 
 /*
  * Puts transfers into lists of computations (PD_LACK_TRANSFERS) that pd_check has found right otherwise:
@@ -15,8 +16,11 @@
  * Fails (PD_EXIT_NO) at a deadlock.
  */
 int pd_torch_add_transfers(struct pd_lists *lists, struct pd_error *err);
-/* Numbers the exchanges that lists have (PD_LACK_NUMBERS).  Fails (PD_EXIT_NO) at a deadlock. */
-int pd_torch_number(struct pd_lists *lists, struct pd_error *err);
+/*
+ * Numbers the exchanges that lists have (PD_LACK_NUMBERS), which were made of the table.  Fails (PD_EXIT_NO)
+ * at a deadlock, and says under which assumption it is one.
+ */
+int pd_torch_number(struct pd_lists *lists, const struct pd_torch_table *table, struct pd_error *err);
 
 /*
  * Numbers what ranks sum and agree on, which is at the end of their lists, from seq on: stage after stage.
@@ -32,6 +36,7 @@ struct pd_torch_wait {
 };
 /*
  * Says why ranks wait for each other: "deadlock: it waits for 2B0 of rank 2, which is at 2F3 and waits
- * for ...".  waits has an entry for each rank, one of which waits.
+ * for ...", and then `assumed`.  waits has an entry for each rank, one of which waits.
  */
-int pd_torch_deadlock(const struct pd_lists *lists, const struct pd_torch_wait *waits, struct pd_error *err);
+int pd_torch_deadlock(const struct pd_lists *lists, const struct pd_torch_wait *waits, const char *assumed,
+		      struct pd_error *err);

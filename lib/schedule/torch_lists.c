@@ -12,14 +12,17 @@
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 bool pd_torch_begins(FILE *in)
 {
 	int c = getc(in);
 
+	while (c == ' ' || c == '\t')
+		c = getc(in);
 	if (c != EOF)
 		ungetc(c, in);
-	return isdigit(c) || c == '(' || c == ',';
+	return isalnum(c) || (c != EOF && strchr("(,\"#", c));
 }
 
 /* Returns the name of the order that comes nearest: it says who may share ranks, and what slots hold. */
@@ -329,11 +332,12 @@ static int complete(struct pd_lists *lists, const struct pd_torch_table *table, 
 {
 	lists->any_wait = true;
 	lists->lack = table->comms ? PD_LACK_NUMBERS : PD_LACK_TRANSFERS;
-	if (add_cells(lists, table, err) < 0 || pd_check(lists, err) < 0)
+	if (add_cells(lists, table, err) < 0 || pd_check(lists, err) < 0 ||
+	    pd_torch_check_losses(table, err) < 0)
 		return -1;
 	if (!table->comms)
 		return pd_torch_add_transfers(lists, err);
-	return pd_torch_check_comms(table, err) < 0 ? -1 : pd_torch_number(lists, err);
+	return pd_torch_check_comms(table, err) < 0 ? -1 : pd_torch_number(lists, table, err);
 }
 
 struct pd_lists *pd_torch_read(FILE *in, const char *name, const struct pd_plan *plan, struct pd_error *err)

@@ -44,7 +44,8 @@ static void say_waits(const struct pd_lists *lists, const struct pd_torch_wait *
 	fputs(" and waits", out);
 }
 
-int pd_torch_deadlock(const struct pd_lists *lists, const struct pd_torch_wait *waits, struct pd_error *err)
+int pd_torch_deadlock(const struct pd_lists *lists, const struct pd_torch_wait *waits, const char *assumed,
+		      struct pd_error *err)
 {
 	struct pd_fault fault = { .lists = lists, .line = INT64_MAX, .err = err };
 	int rank = stuck_rank(lists, waits);
@@ -54,7 +55,7 @@ int pd_torch_deadlock(const struct pd_lists *lists, const struct pd_torch_wait *
 
 	say_waits(lists, waits, rank, out);
 	pd_mem_stream_close(out);
-	pd_fault(&fault, rank, n, &lists->ranks[rank].ops[n], "deadlock: %s", text);
+	pd_fault(&fault, rank, n, &lists->ranks[rank].ops[n], "deadlock: %s%s", text, assumed);
 	free(text);
 	return -1;
 }
@@ -150,7 +151,7 @@ static void find_missing(const struct numbering *a, struct pd_torch_wait *waits)
 	}
 }
 
-int pd_torch_number(struct pd_lists *lists, struct pd_error *err)
+int pd_torch_number(struct pd_lists *lists, const struct pd_torch_table *table, struct pd_error *err)
 {
 	int ranks = lists->rank_count, result = 0;
 	struct numbering a = { .lists = lists, .next = pd_calloc((size_t)ranks, sizeof(*a.next)) };
@@ -167,7 +168,7 @@ int pd_torch_number(struct pd_lists *lists, struct pd_error *err)
 	}
 	if (left) {
 		find_missing(&a, waits);
-		result = pd_torch_deadlock(lists, waits, err);
+		result = pd_torch_deadlock(lists, waits, pd_torch_who_blocks(table), err);
 	} else {
 		pd_torch_number_ends(lists, a.seq);
 	}

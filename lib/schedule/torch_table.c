@@ -2,6 +2,7 @@
 #include "schedule/torch_table.h"
 
 #include "base/error.h"
+#include "base/file_kind.h"
 #include "base/mem.h"
 
 #include <ctype.h>
@@ -80,6 +81,17 @@ static int add_action(const struct reading *at, const char *text)
 	return 0;
 }
 
+static char *trim(char *text)
+{
+	char *end = text + strlen(text);
+
+	while (isspace((unsigned char)*text))
+		text++;
+	while (end > text && isspace((unsigned char)end[-1]))
+		*--end = '\0';
+	return text;
+}
+
 /* Reads "(0F8;7B0)OVERLAP_F_B", whose parts share the number of the cell. */
 static int read_overlap(const struct reading *at, char *text)
 {
@@ -92,7 +104,7 @@ static int read_overlap(const struct reading *at, char *text)
 		next = strchr(part, ';');
 		if (next)
 			*next++ = '\0';
-		if (add_action(at, part) < 0)
+		if (add_action(at, trim(part)) < 0)
 			return -1;
 		if (at->table->cells[at->table->count - 1].action > PD_TORCH_B)
 			return wrong(at, part, "computations in an OVERLAP_F_B");
@@ -100,36 +112,103 @@ static int read_overlap(const struct reading *at, char *text)
 	return 0;
 }
 
-static char *trim(char *text)
-{
-	char *end = text + strlen(text);
+/* The characters of a cell. */
+struct cell_text {
+	char *chars;                    /* NUL-terminated; owned */
+	size_t count, capacity;
+};
 
-	while (isspace((unsigned char)*text))
-		text++;
-	while (end > text && isspace((unsigned char)end[-1]))
-		*--end = '\0';
-	return text;
+static void cell_text_add(struct cell_text *text, char c)
+{
+	text->chars = pd_grow(text->chars, &text->capacity, text->count + 1, 1);
+	text->chars[text->count++] = c;
 }
 
-static int read_row(struct reading *at, char *line)
+/*
+ * Reads a cell as Python's csv does: one that begins with a quotation mark ends at the next, and two
+ * of them are one; CR, LF and CR LF end a row.  Returns ',', '\n' or EOF, which ends it, or 0 on failure.
+ */
+static int read_cell_text(struct reading *at, FILE *in, struct cell_text *text)
+{
+	bool quoted = false;
+	int c = getc(in);
+
+	text->count = 0;
+	for (; c != EOF; c = getc(in)) {
+		if (c == '\0')
+			return pd_error_input(at->err, "%s:%d, cell %" PRId64 ": found a NUL character; expected "
+					      "a text", at->table->name, at->row + 1, at->number), 0;
+		if (c == '"' && quoted) {
+			c = getc(in);
+			quoted = c == '"';
+			if (!quoted) {
+				ungetc(c, in);
+				continue;
+			}
+		} else if (c == '"' && text->count == 0) {
+			quoted = true;
+			continue;
+		} else if (!quoted && (c == ',' || c == '\n' || c == '\r')) {
+			break;
+		}
+		cell_text_add(text, (char)c);
+	}
+	if (quoted)
+		return pd_error_input(at->err, "%s:%d, cell %" PRId64 ": the quotation mark that it begins with "
+				      "is not closed", at->table->name, at->row + 1, at->number), 0;
+	if (c == '\r' && (c = getc(in)) != '\n') {
+		ungetc(c, in);
+		c = '\n';
+	}
+	cell_text_add(text, '\0');
+	return c;
+}
+
+/* Says what is wrong with the first cell of a row, which is no action: it may be no row of a rank. */
+static int check_first(const struct reading *at, const char *text)
+{
+	const struct pd_file_kind *kind = at->row == 0 ? pd_file_kind(text, strlen(text)) : NULL;
+	char found[PD_FILE_KIND_TEXT];
+
+	if (kind)
+		return pd_error_input(at->err, "%s: expected a document or a table of PyTorch%s",
+				      at->table->name, pd_file_kind_say(kind, found));
+	if (*text == '#')
+		return pd_error_input(at->err, "%s:%d: this is a comment, which PyTorch takes for a rank; "
+				      "expected the actions of rank %d: delete the line", at->table->name,
+				      at->row + 1, at->row);
+	if (at->row == 0 && isalpha((unsigned char)*text))
+		return pd_error_input(at->err, "%s:1: \"%.40s\" begins a header, which PyTorch takes for a "
+				      "rank; expected the actions of rank 0, such as 0F0: delete the line, and "
+				      "a column of names", at->table->name, text);
+	return 0;
+}
+
+static int read_cell(struct reading *at, char *text)
+{
+	char *cell = trim(text);
+
+	if (at->number == 1 && check_first(at, cell) < 0)
+		return -1;
+	if (!*cell && at->table->idle_row < 0) {
+		at->table->idle_row = at->row;
+		at->table->idle_number = at->number;
+	}
+	return !*cell ? 0 : *cell == '(' ? read_overlap(at, cell) : add_action(at, cell);
+}
+
+static int read_row(struct reading *at, FILE *in, struct cell_text *text)
 {
 	size_t before = at->table->count;
-	char *next = line;
+	int end;
 
 	at->number = 0;
-	for (char *cell = next; cell; cell = next) {
-		next = strchr(cell, ',');
-		if (next)
-			*next++ = '\0';
+	do {
 		at->number++;
-		cell = trim(cell);
-		if (!*cell && at->table->idle_row < 0) {
-			at->table->idle_row = at->row;
-			at->table->idle_number = at->number;
-		}
-		if (*cell && (*cell == '(' ? read_overlap(at, cell) : add_action(at, cell)) < 0)
+		end = read_cell_text(at, in, text);
+		if (end == 0 || read_cell(at, text->chars) < 0)
 			return -1;
-	}
+	} while (end == ',');
 	if (at->table->count == before)
 		return pd_error_no(at->err, "%s:%d: rank %d has no action: PyTorch takes an empty line for a rank, "
 				   "too; expected a stage for each", at->table->name, at->row + 1, at->row);
@@ -140,15 +219,16 @@ static int read_row(struct reading *at, char *line)
 static int read_rows(FILE *in, struct pd_torch_table *table, struct pd_error *err)
 {
 	struct reading at = { .table = table, .err = err };
-	size_t size = 0;
-	char *line = NULL;
-	int result = 0;
+	struct cell_text text = { 0 };
+	int result = 0, c;
 
-	while (result == 0 && getline(&line, &size, in) >= 0)
+	while (result == 0 && (c = getc(in)) != EOF) {
+		ungetc(c, in);
 		result = at.row == PD_MAX_RANKS
 			? pd_error_input(err, "%s: expected at most %d rows", table->name, PD_MAX_RANKS)
-			: read_row(&at, line);
-	free(line);
+			: read_row(&at, in, &text);
+	}
+	free(text.chars);
 	table->row_count = at.row;
 	if (result == 0 && ferror(in))
 		return pd_error_input(err, "%s: cannot read: %s", table->name, strerror(errno));
@@ -267,6 +347,23 @@ static int check_kind(const struct pd_torch_table *table, struct pd_error *err)
 		if (table->cells[i].action > PD_TORCH_B)
 			return pd_torch_no(table, &table->cells[i], err, "a table without transfers (compute_only) "
 					   "has F, I, W, B and OVERLAP_F_B alone: PyTorch adds reductions itself");
+	return 0;
+}
+
+int pd_torch_check_losses(const struct pd_torch_table *table, struct pd_error *err)
+{
+	int64_t before = -1;
+
+	for (size_t i = 0; i < table->count; i++) {
+		const struct pd_torch_cell *cell = &table->cells[i];
+
+		if (cell->stage != table->stage_count - 1 || cell->action != PD_TORCH_F)
+			continue;
+		if (cell->microbatch < before)
+			return pd_torch_no(table, cell, err, "the last stage has done the forward of microbatch %"
+					   PRId64 " before: " PD_TORCH_LOSS_RULE, before);
+		before = cell->microbatch;
+	}
 	return 0;
 }
 

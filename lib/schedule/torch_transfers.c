@@ -219,7 +219,7 @@ static int do_all(struct adding *a, struct pd_error *err)
 	for (int r = 0; r < ranks && left; r++)
 		name_awaited(a, &waits[r]);
 	if (left)
-		result = pd_torch_deadlock(a->lists, waits, err);
+		result = pd_torch_deadlock(a->lists, waits, "", err);
 	free(waits);
 	return result;
 }

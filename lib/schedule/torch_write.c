@@ -7,6 +7,7 @@
 #include "order/order.h"
 #include "plan/chain.h"
 #include "plan/recompute.h"
+#include "schedule/torch_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -183,12 +184,37 @@ static int rank_of_row(const struct pd_plan *plan, int p)
 	return plan->stages[0].replicas == 1 ? p : plan->stages[p].ranks[0];
 }
 
+/* Refuses what would have PyTorch take the loss of another microbatch. */
+static int check_losses(const struct pd_lists *lists, const struct pd_schedule *schedule, struct pd_error *err)
+{
+	const struct pd_plan *plan = lists->plan;
+	int last = plan->stage_count - 1;
+	int64_t before = -1;
+	struct pd_op_source source;
+	struct pd_op op;
+
+	pd_op_source_begin(&source, schedule, lists, plan->stages[last].ranks[0], lists->microbatches);
+	while (before >= -1 && pd_op_source_next(&source, &op)) {
+		if (op.kind != PD_OP_forward || op.stage != last)
+			continue;
+		if (op.microbatch < before)
+			pd_error_input(err, "%s: stage %d, the last, does the forward of microbatch %" PRId64
+				       " before that of %" PRId64 ": " PD_TORCH_LOSS_RULE, lists->name, last,
+				       before, op.microbatch);
+		before = op.microbatch < before ? -2 : op.microbatch;
+	}
+	pd_op_source_end(&source);
+	return before >= -1 ? 0 : -1;
+}
+
 int pd_torch_write(FILE *out, const struct pd_lists *lists, const struct pd_schedule *schedule, bool comms,
 		   struct pd_error *err)
 {
 	const struct pd_plan *plan = lists->plan;
 	int replicas = plan->stages[0].replicas;
 
+	if (check_losses(lists, schedule, err) < 0)
+		return -1;
 	for (int p = 0; p < lists->rank_count / replicas && !ferror(out); p++) {
 		struct row row = { .out = out, .comms = comms, .replicas = replicas, .whole = -1,
 				   .microbatches = lists->microbatches / replicas,
