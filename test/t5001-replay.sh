@@ -213,6 +213,25 @@ pd-replay -f chrome links.json | jq -c --slurpfile plan links.json '
 	      elif .cat == "recv_activation" or .cat == "send_gradient" then {peer: ($s - 1)}
 	      else {} end)
 	   + {start_ns: (.ts * 1000 | round), end_ns: ((.ts + .dur) * 1000 | round)})' >trace.jsonl
+test_ok 'a trace is held against its plan: whole, cut, with lines that lack, stand twice or belong to another' '
+	pd-replay trace.jsonl >out 2>err
+	[ ! -s err ]
+	lines=$(grep -c . trace.jsonl)
+	head -n $((lines / 2)) trace.jsonl >cut.jsonl
+	pd-replay cut.jsonl 2>&1 >out | tee err
+	one_line err && grep "warning: cut.jsonl: it lacks [0-9]* of [0-9]* operations" err
+	line=$(grep -n "\"forward\"" trace.jsonl | grep "\"microbatch\":3," | grep "\"stage\":0," | cut -d: -f1)
+	sed "${line}d" trace.jsonl | pd-replay 2>&1 >out | tee err
+	one_line err && grep "lacks 1 of .*the first: forward of microbatch 3 at stage 0" err
+	sed "${line}p" trace.jsonl | pd-replay 2>&1 >out | tee err
+	one_line err && grep ":$((line + 1)): rank [0-9]* has forward of microbatch 3 at stage 0 twice; so it is with 1 of" err
+	sed "${line}s/forward/backward/" trace.jsonl | pd-replay 2>&1 >out | tee err
+	grep "lacks 1 of" err && grep "has backward of microbatch 3 at stage 0 twice" err
+	sed "${line}s/\"microbatch\":3/\"microbatch\":1000000000000/" trace.jsonl >far.jsonl
+	pd-replay --format=csv far.jsonl 2>&1 >out | grep "lacks"
+	head -n 1 trace.jsonl >none.jsonl
+	pd-replay none.jsonl 2>&1 >out | tee err
+	[ ! -s err ]'
 test_ok 'a report on a trace is that on its plan, and beside it' '
 	pd-replay links.json | sed "s/simulated/measured/" >predicted
 	pd-replay trace.jsonl >measured

@@ -8,6 +8,7 @@
 #include "predict/replay.h"
 #include "schedule/check.h"
 #include "trace/compare.h"
+#include "trace/whole.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -126,6 +127,8 @@ static int read_document(const char *file, struct document *out_p, struct pd_err
 
 	if (pd_trace_or_lists_read(file, &doc.trace, &doc.plan, &doc.lists, err) < 0)
 		return -1;
+	if (doc.trace)
+		pd_trace_tell_faults(doc.trace, pd_document_name(file));
 	*out_p = doc;
 	return 0;
 }

@@ -22,4 +22,5 @@ lib_libpd_a_SOURCES += \
 	lib/trace/title.c \
 	lib/trace/trace.c lib/trace/trace.h \
 	lib/trace/transfers.c \
+	lib/trace/whole.c lib/trace/whole.h \
 	lib/trace/window.c lib/trace/window.h
