@@ -21,10 +21,11 @@ def state(module):
 def faults(module, document, before, after):
     """Says what is wrong with a profile of the module."""
     layers = document["layers"]
-    parameters = sum(4 * p.numel() for p in module.parameters())
-    bytes_found = sum(layer["parameter_bytes"] for layer in layers)
-    if bytes_found != parameters:
-        yield f"{bytes_found} bytes of parameters, expected {parameters}"
+    for trained, key in (True, "parameter_bytes"), (False, "state_bytes"):
+        expected = sum(4 * p.numel() for p in module.parameters() if p.requires_grad == trained)
+        found = sum(layer.get(key, 0) for layer in layers)
+        if found != expected if trained else found < expected:
+            yield f"{found} bytes of {key}, expected {expected}"
     if not all(torch.equal(a, b) for a, b in zip(before, after)):
         yield "the module or the random numbers have changed"
     if any(p.grad is not None for p in module.parameters()):

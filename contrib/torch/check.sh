@@ -23,6 +23,40 @@ while read -r line; do
 		pd-plan -t 4@10GB/s --straight --weights=flush --microbatches=8 "$name.json" >plan.json
 		pd-replay plan.json'
 done <checked
+# kept NAME: prints the bytes that the layers of a profile keep from forward to backward.
+kept() {
+	jq "[.layers[].stash_bytes] | add" "$1.json"
+}
+test_ok "checkpointed segments are layers, which keep what they get and run forward again" '
+	for name in checkpointed checkpointed_reentrant checkpointed_closure; do
+		jq -e "[.layers[] | select(.parameter_bytes == 526848)] | length == 4 and
+			all(.backward_input_ns == null and .workspace_bytes > 262144)" $name.json
+		# The inputs of segments 2 to 4 and of the last layer, and what the loss keeps.
+		[ "$(kept $name)" -ge 131072 ] && [ "$(kept $name)" -lt 136000 ]
+	done
+	jq -e "[.layers[].name] | index(\"f.0\") and index(\"f.3\")" checkpointed.json
+	jq -e "[.layers[].name] | index(\"model.layers.1\")" checkpointed_llama.json
+	[ $(($(kept checkpointed_llama) * 2)) -lt "$(kept llama)" ]'
+test_ok "what is frozen is no parameter that is trained, and its layers are there" '
+	jq -e "[.layers[] | select(.state_bytes > 0) | .name] == [\"f.0.0\", \"f.0.2\", \"f.1.0\", \"f.1.2\",
+		\"f.2.0.inner\", \"f.3.2.inner\"]" adapted.json
+	jq -e "[.layers[] | select(.name == \"f.0.0\" or .name == \"gelu\") | .backward_ns] == [0, 0]" adapted.json'
+test_ok "compiled modules are called as those they were made of" '
+	grep -q "profiled as it runs uncompiled" log
+	jq -e "[.layers[].name | select(startswith(\"f.\"))] | index(\"f.1.0\") and index(\"f.2.0\")" compiled.json'
+cat >meta.py <<END
+import torch
+def meta():
+    return torch.nn.Linear(2, 3, device="meta"), (torch.zeros(1, 2),)
+def frozen():
+    return torch.nn.Linear(2, 3).requires_grad_(False), (torch.zeros(1, 2),)
+END
+test_ok "refused in one line: a network on the meta device, one that trains nothing" '
+	for name in meta frozen; do
+		status 1 "$python" "$PYTHONPATH/pd_profile.py" meta.py:$name >out 2>err
+		[ ! -s out ] && one_line err
+	done
+	status 1 "$python" "$PYTHONPATH/pd_profile.py" meta.py:meta 2>err || grep -q "meta device" err'
 # trained NAME BLOCKS: plans train_NAME for two ranks, has PyTorch train it, and compares the gradients with those
 # of one process, and the memory with what was planned.
 trained() {
@@ -41,5 +75,5 @@ test_ok "ResNet-18, trained by PyTorch as planned: gradients are those of one pr
 	'trained resnet18 "layer\d\.\d"'
 test_ok "a small GPT, trained by PyTorch as planned: gradients are those of one process" 'trained gpt "h\.\d"'
 test_ok "a U-Net, trained by PyTorch as planned: gradients are those of one process" 'trained unet "net|deeper"'
-test_ok "all networks were profiled" '[ "$(grep -c "^ok" checked)" -ge 12 ]'
+test_ok "all networks were profiled" '[ "$(grep -c "^ok" checked)" -ge 18 ]'
 test_done

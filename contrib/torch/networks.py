@@ -2,11 +2,13 @@
 """Small networks of torchvision and transformers, as pd_profile.py takes them: module, arguments, loss.
 
 check.sh runs them.  Some have what is hard to profile: modules and parameters that are used twice, work in
-place, functions between modules, tuples and dictionaries of tensors.
+place, functions between modules, tuples and dictionaries of tensors, segments that are checkpointed, parameters
+that are frozen, what is compiled.
 """
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 
 def images(make, side=64, **options):
@@ -161,6 +163,69 @@ class Levels(nn.Module):
         return self.head(self.deeper(self.net(self.stem(x))))
 
 
+class Segments(nn.Module):
+    """Blocks that run forward again in backward: they keep their inputs alone."""
+
+    def __init__(self, segment):
+        super().__init__()
+        self.f = nn.ModuleList([nn.Sequential(nn.Linear(128, 512), nn.GELU(), nn.Linear(512, 128)) for _ in range(4)])
+        self.out, self.segment = nn.Linear(128, 10), segment
+
+    def forward(self, x):
+        for f in self.f:
+            x = x + self.segment(f, x)
+        return self.out(x)
+
+
+def segments(segment):
+    labels = torch.randint(10, (64,))
+    return Segments(segment), (torch.randn(64, 128),), lambda out: F.cross_entropy(out, labels)
+
+
+def checkpointed():
+    return segments(lambda f, x: checkpoint(f, x, use_reentrant=False))
+
+
+def checkpointed_reentrant():
+    return segments(lambda f, x: checkpoint(f, x, use_reentrant=True))
+
+
+def checkpointed_closure():
+    return segments(lambda f, x: checkpoint(lambda: f(x), use_reentrant=False))
+
+
+def checkpointed_llama():
+    module, *more = llama()
+    module.gradient_checkpointing_enable()
+    return module, *more
+
+
+class Adapted(nn.Module):
+    """A linear layer that is frozen, beside two that learn (LoRA)."""
+
+    def __init__(self, inner, rank=4):
+        super().__init__()
+        self.inner = inner.requires_grad_(False)
+        self.a, self.b = nn.Linear(inner.in_features, rank, False), nn.Linear(rank, inner.out_features, False)
+
+    def forward(self, x):
+        return self.inner(x) + self.b(self.a(x))
+
+
+def adapted():
+    module, *more = segments(lambda f, x: F.gelu(f(x)))
+    module.f[:2].requires_grad_(False)
+    module.f[2][0], module.f[3][2] = Adapted(module.f[2][0]), Adapted(module.f[3][2])
+    return module, *more
+
+
+def compiled():
+    module, *more = segments(lambda f, x: f(x))
+    module.f[1] = torch.compile(module.f[1], backend="aot_eager")
+    module.f[2].compile(backend="aot_eager")
+    return torch.compile(module, backend="aot_eager"), *more
+
+
 # What pd_run.py trains has a loss of its output and the targets.
 def train_resnet18():
     from torchvision import models
@@ -192,4 +257,5 @@ def train_unet():
     return Levels(32), (torch.randn(4, 3, 32, 32),), F.cross_entropy, torch.randint(10, (4, 32, 32))
 
 
-ALL = (resnet18, mobilenet_v3, efficientnet_b0, googlenet, vit, gpt2, bert, llama, t5, lstm, shared, unet)
+ALL = (resnet18, mobilenet_v3, efficientnet_b0, googlenet, vit, gpt2, bert, llama, t5, lstm, shared, unet,
+       checkpointed, checkpointed_reentrant, checkpointed_closure, checkpointed_llama, adapted, compiled)

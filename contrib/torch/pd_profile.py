@@ -10,7 +10,8 @@ or, where FUNCTION of FILE.py returns the module, its arguments and perhaps the 
     python3 pd_profile.py FILE.py:FUNCTION >net.json
 
 Then `pd-plan --gpus=16 net.json` splits it.  A layer is a module without modules of its own, one of the
-blocks that are asked for, or a function between modules.  Each runs alone, several times, on copies of what
+blocks that are asked for, a segment of torch.utils.checkpoint, or a function between modules.  Compiled modules
+are profiled as they run uncompiled, and parameters that are frozen count as such.  Each runs alone, several times, on copies of what
 it gets; its times are then its share of the times of whole steps, as in pd-profile(1).  Parameters,
 running statistics and random numbers are left as they were.  Nothing but PyTorch is needed.
 """
@@ -30,6 +31,7 @@ import time
 os.environ.setdefault("KINETO_LOG_LEVEL", "6")      # the profiler would say when it begins
 
 import torch
+import torch.utils.checkpoint
 from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map
 
@@ -124,6 +126,75 @@ def undisturbed(module):
             buffer.copy_(value)
 
 
+WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module")       # of torch.compile, and of checkpoint_wrapper
+
+
+def scope_names(module):
+    """Returns the name of each module in a network, without what wrappers add: module -> name."""
+    return {part: ".".join(word for word in name.split(".") if word not in WRAPPERS)
+            for name, part in module.named_modules()}
+
+
+@contextlib.contextmanager
+def uncompiled(module):
+    """Has what is compiled run as it is written; yields the module that torch.compile was given."""
+    wrapped = torch._dynamo.eval_frame.OptimizedModule if "torch._dynamo" in sys.modules else ()
+    given, restored = module, []
+    while isinstance(module, wrapped):
+        module = module._orig_mod
+    for parent in list(module.modules()):
+        if isinstance(parent, wrapped):
+            continue
+        if getattr(parent, "_compiled_call_impl", None):        # of module.compile()
+            restored.append((parent.__dict__, "_compiled_call_impl", parent._compiled_call_impl))
+        restored += [(parent._modules, name, child) for name, child in parent._modules.items()
+                     if isinstance(child, wrapped)]
+    for where, name, value in restored:
+        while isinstance(value, wrapped):
+            value = value._orig_mod
+        where[name] = value if isinstance(value, torch.nn.Module) else None
+    if restored or module is not given:
+        print("pd_profile: what is compiled is profiled as it runs uncompiled", file=sys.stderr)
+    stance = getattr(torch.compiler, "set_stance", None)        # for functions that are compiled
+    try:
+        with stance("force_eager") if stance else contextlib.nullcontext():
+            yield module
+    finally:
+        for where, name, value in restored:
+            where[name] = value
+
+
+@contextlib.contextmanager
+def checkpoints(call):
+    """Has call(function, args, kwargs, run, options) be called for each segment of torch.utils.checkpoint, where
+    run(function, args, kwargs) does it.  The kind that autograd.grad cannot follow is replaced by the other."""
+    original = torch.utils.checkpoint._checkpoint_impl
+
+    def segment(function, args, kwargs, **options):
+        options["use_reentrant"] = False
+        return call(function, args, kwargs, lambda *given: original(*given, **options), options)
+
+    torch.utils.checkpoint._checkpoint_impl = segment
+    try:
+        yield
+    finally:
+        torch.utils.checkpoint._checkpoint_impl = original
+
+
+class Uses(TorchFunctionMode):
+    """Sees which of some tensors functions are given: those whose places are in one of the tables."""
+
+    def __init__(self, *tables):
+        super().__init__()
+        self.tables, self.found = tables, {}
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        for t in tensors_in((args, kwargs)):
+            if any(place(t) in table for table in self.tables):
+                self.found.setdefault(place(t), t)
+        return func(*args, **(kwargs or {}))
+
+
 def copied(tree):
     """Returns a copy of arguments, and the copies' leaves to which gradients flow."""
     leaves = []
@@ -142,7 +213,7 @@ def copied(tree):
 class Layer:
     def __init__(self, name, inputs, parameters):
         self.name, self.inputs, self.parameters = name, inputs, parameters
-        self.shares = None
+        self.shares, self.splits = None, True
         self.activation = self.stash = self.state = self.workspace = 0
         self.times = {}
         self.spread = 0
@@ -159,6 +230,7 @@ class Recorder(TorchFunctionMode):
         self.input_places = set(self.origin)
         self.maker = {}                 # place of a tensor -> the layer that it is the output of
         self.stashed = set()
+        self.active = set()             # places of what layers with parameters made, frozen or not
         self.parameters = {place(p): p for p in module.parameters()}
         self.owner = {}                 # place of a parameter -> the layer that has it
         self.current = None             # the layer that runs
@@ -166,19 +238,19 @@ class Recorder(TorchFunctionMode):
         self.units = self.choose(blocks)
 
     def choose(self, blocks):
-        units = {}
-        for name, module in self.module.named_modules():
+        units, names = {}, scope_names(self.module)
+        for module, name in names.items():
             inside = any(name.startswith(unit + ".") for unit in units.values())
             if not inside and (blocks.fullmatch(name) if blocks else False):
                 units[module] = name
-        for name, module in self.module.named_modules():
+        for module, name in names.items():
             inside = any(name.startswith(unit + ".") for unit in units.values())
             if name and not inside and module not in units and not any(True for _ in module.children()):
                 units[module] = name
         return units
 
     def __enter__(self):
-        self.scope_of = {m: n for n, m in self.module.named_modules()}
+        self.scope_of = scope_names(self.module)
         self.hooks = [torch.nn.modules.module.register_module_forward_pre_hook(self.enter_module),
                       torch.nn.modules.module.register_module_forward_hook(self.leave_module,
                                                                            always_call=True)]
@@ -186,10 +258,13 @@ class Recorder(TorchFunctionMode):
             unit.forward = functools.partial(self.call_unit, unit, name, unit.forward)
         self.saved = torch.autograd.graph.saved_tensors_hooks(self.save, lambda t: t)
         self.saved.__enter__()
+        self.segments = checkpoints(self.call_segment)
+        self.segments.__enter__()
         return super().__enter__()
 
     def __exit__(self, *error):
         super().__exit__(*error)
+        self.segments.__exit__(*error)
         self.saved.__exit__(*error)
         for unit in self.units:
             del unit.forward
@@ -227,13 +302,14 @@ class Recorder(TorchFunctionMode):
 
     def is_layer(self, func, args, kwargs, given, was):
         """Tells whether a function makes an activation; it is tried on copies."""
-        if not any(t.requires_grad for t in given) or getattr(func, "__name__", "") in ("__get__", "__set__"):
+        if not any(t.requires_grad or place(t) in self.active for t in given) or getattr(func, "__name__", "") in ("__get__", "__set__"):
             return False
         with self.quietly(), undisturbed(torch.nn.Module()):
             (again, more), _ = copied((args, kwargs))
             at = {place(t): t._version for t in tensors_in((again, more))}
             made = tensors_in(func(*again, **more))
-        return any(t.is_floating_point() and t.requires_grad and
+        active = any(place(t) in self.active for t in given)
+        return any(t.is_floating_point() and (t.requires_grad or active) and
                    (place(t) not in at or t._version != at[place(t)]) and
                    place(t) not in self.parameters for t in made)
 
@@ -256,26 +332,61 @@ class Recorder(TorchFunctionMode):
             return forward(*args, **kwargs)
         return self.run(name, forward, args, kwargs, list(unit.parameters()), unit)
 
+    def module_of(self, function):
+        """Returns the module whose forward a segment is, or None."""
+        while isinstance(function, functools.partial):
+            given = function.args[:1]
+            if given and isinstance(given[0], torch.nn.Module) and self.scope_of.get(given[0]):
+                return given[0]
+            function = function.func
+        module = getattr(function, "__self__", function)
+        return module if isinstance(module, torch.nn.Module) and self.scope_of.get(module) else None
+
+    def call_segment(self, function, args, kwargs, run, options):
+        """A segment is a layer, which keeps what it is given and runs forward again."""
+        if self.current:
+            return run(function, args, kwargs)
+        unit = self.module_of(function)
+        scope = self.scopes[-1] if self.scopes else ""
+        name = self.scope_of[unit] if unit else f"{scope}.checkpoint" if scope else "checkpoint"
+        uses = Uses(self.parameters, self.origin)
+        with self.quietly(), undisturbed(self.module), uses:
+            function(*args, **kwargs)
+        parameters = [t for at, t in uses.found.items() if at in self.parameters]
+        captured = [t for at, t in uses.found.items() if at not in self.parameters]
+        return self.run(name, lambda *given, **more: run(function, given, more), args, kwargs, parameters, unit,
+                        captured, selective=options.get("context_fn") is not torch.utils.checkpoint.noop_context_fn)
+
     def called(self, name):
         self.names[name] = self.names.get(name, 0) + 1
         return name if self.names[name] == 1 else f"{name}#{self.names[name]}"
 
-    def run(self, name, function, args, kwargs, parameters, unit):
+    def run(self, name, function, args, kwargs, parameters, unit, captured=None, selective=False):
+        """Runs and times a layer; captured: of a checkpointed segment, what its function uses besides arguments."""
         given = tensors_in((args, kwargs))
+        segment, known = captured is not None, {place(t) for t in given}
+        given += [t for t in captured or [] if place(t) not in known]
         seen = {place(p) for p in parameters}
         parameters = parameters + [self.parameters[at] for at in dict.fromkeys(map(place, given))
                                    if at in self.parameters and at not in seen]
         inputs = list(dict.fromkeys(n for t in given for n in self.origin.get(place(t), [])))
         layer = Layer(self.called(name), inputs, parameters)
+        layer.splits = not segment      # its parts would each run forward again
         self.claim(layer)
         self.current = layer
         with undisturbed(unit or torch.nn.Module()):
-            self.measure(layer, function, args, kwargs)
+            stays = self.measure(layer, function, args, kwargs)
         out = function(*args, **kwargs)
+        for t in given if segment and any(t.requires_grad for t in tensors_in(out)) else []:
+            self.save(t)
+        made = sum({place(t): size(t) for t in tensors_in(out)}.values())
+        layer.stash += max(0, stays - made) if selective else 0
         self.current = None
         self.layers.append(layer)
         for buffer in unit.buffers() if unit else []:
             layer.state += size(buffer) if buffer.is_floating_point() else 0
+        layer.state += sum(size(p) for p in layer.parameters if not p.requires_grad)
+        active = bool(layer.parameters) or any(place(t) in self.active for t in given)
         for t in tensors_in(out):
             self.alive.append(t)
             if not t.is_floating_point():
@@ -283,12 +394,15 @@ class Recorder(TorchFunctionMode):
                 continue
             layer.activation += 0 if self.maker.get(place(t)) is layer else size(t)
             self.origin[place(t)], self.maker[place(t)] = [layer.name], layer
+            if active:
+                self.active.add(place(t))
         return out
 
     def claim(self, layer):
-        """Notes whose parameters a layer has, its own or those of a layer before."""
-        before = {self.owner[place(p)].name for p in layer.parameters if place(p) in self.owner}
-        layer.own = [p for p in layer.parameters if place(p) not in self.owner]
+        """Notes whose parameters a layer trains, its own or those of a layer before."""
+        learning = [p for p in layer.parameters if p.requires_grad]
+        before = {self.owner[place(p)].name for p in learning if place(p) in self.owner}
+        layer.own = [p for p in learning if place(p) not in self.owner]
         before = {self.named[name].shares or name for name in before}
         if len(before) > 1:
             raise SystemExit("pd_profile: \"{}\" has parameters of \"{}\" and \"{}\": choose blocks (--blocks) that "
@@ -312,9 +426,9 @@ class Recorder(TorchFunctionMode):
                 marks.append(self.clock.now())
                 if outputs and leaves + learning:
                     torch.autograd.grad(outputs, leaves + learning, gradients, allow_unused=True,
-                                        retain_graph=bool(leaves and learning))
+                                        retain_graph=bool(leaves and learning and layer.splits))
                 marks.append(self.clock.now())
-                if outputs and leaves and learning:
+                if outputs and leaves and learning and layer.splits:
                     torch.autograd.grad(outputs, leaves, gradients, allow_unused=True, retain_graph=True)
                     marks.append(self.clock.now())
                     torch.autograd.grad(outputs, learning, gradients, allow_unused=True)
@@ -326,16 +440,16 @@ class Recorder(TorchFunctionMode):
                     if len(spans) > 3:
                         taken["input"].append(spans[3])
                         taken["weight"].append(spans[4])
-            layer.workspace = self.workspace(learning, function, args, kwargs)
+            layer.workspace, stays = self.workspace(learning, function, args, kwargs)
         layer.times = {key: statistics.median(spans) for key, spans in taken.items() if spans}
         both = sorted(f + b for f, b in zip(taken["forward"], taken["backward"]))
         layer.spread = (both[len(both) * 3 // 4] - both[len(both) // 4]) / max(1, statistics.median(both))
-
+        return stays
 
     def workspace(self, learning, function, args, kwargs):
         """Returns the bytes that are there only while a layer runs: in forward those beyond what stays, in backward
         those beyond what was there and the gradients of inputs.  Those of parameters are added to the sum over
-        microbatches, and go."""
+        microbatches, and go.  Returns the bytes that stay after forward, too."""
         (again, more), leaves = copied((args, kwargs))
         with Memory(self.device) as memory:
             out = function(*again, **more)
@@ -346,7 +460,7 @@ class Recorder(TorchFunctionMode):
             made = torch.autograd.grad(outputs, leaves + learning, gradients, allow_unused=True) \
                 if outputs and leaves + learning else []
         (forward, stays), (_, before), (backward, _) = memory.spans()
-        return max(0, forward - stays, backward - before - sum(map(size, tensors_in(made[:len(leaves)]))))
+        return max(0, forward - stays, backward - before - sum(map(size, tensors_in(made[:len(leaves)])))), stays
 
 
 def whole_steps(module, args, kwargs, loss, rounds, clock, optimizer):
@@ -420,8 +534,31 @@ def profile(module, args, kwargs=None, loss=None, blocks=None, rounds=7, batch_s
     """
     kwargs = kwargs or {}
     args = args if isinstance(args, (tuple, list)) else (args,)
+    segment = lambda function, given, more, run, options: run(function, given, more)
+    with uncompiled(module) as module, checkpoints(segment):
+        return profile_plain(module, args, kwargs, loss, blocks, rounds, batch_size, optimizer, name)
+
+
+def check_device(module, inputs):
+    """Returns the device that a network is on, and refuses one on which nothing can be timed."""
+    tensors = [*module.parameters(), *module.buffers(), *(t for _, t in inputs)]
+    for t in tensors:
+        if t.device.type == "meta" or hasattr(t, "fake_mode"):
+            raise SystemExit("pd_profile: the network is on the meta device, on which nothing runs: expected it on the "
+                             "device that trains it, as after module.to_empty(device=\"cpu\"); for a device that is not "
+                             "there pd-model and pd-profile --estimate go by a data sheet")
+        if t.device.type not in ("cpu", "cuda"):
+            raise SystemExit(f"pd_profile: expected a network on cpu or cuda, found {t.device}: how its times and its "
+                             "memory are measured is not known")
+    if not any(p.requires_grad for p in module.parameters()):
+        raise SystemExit("pd_profile: no parameter of the network is trained: expected one whose requires_grad is true")
+    return tensors[0].device
+
+
+def profile_plain(module, args, kwargs, loss, blocks, rounds, batch_size, optimizer, name):
+    """Profiles a module that is not compiled; the arguments are those of profile()."""
     inputs = input_names(module, args, kwargs)
-    device = next((t.device for t in list(module.parameters()) + [t for _, t in inputs]), torch.device("cpu"))
+    device = check_device(module, inputs)
     clock = Clock(device)
     forward, backward, update = whole_steps(module, args, kwargs, loss, rounds, clock, optimizer)
     with undisturbed(module), Recorder(module, inputs, re.compile(blocks) if blocks else None, rounds,
@@ -434,8 +571,7 @@ def profile(module, args, kwargs=None, loss=None, blocks=None, rounds=7, batch_s
         raise SystemExit("pd_profile: the network has no layer that learns")
     scale = {"forward": forward / max(1, sum(layer.times["forward"] for layer in record.layers)),
              "backward": backward / max(1, sum(layer.times["backward"] for layer in record.layers))}
-    updates = [update_ns([p for p in layer.own if p.requires_grad], rounds, clock, optimizer)
-               for layer in record.layers]
+    updates = [update_ns(layer.own, rounds, clock, optimizer) for layer in record.layers]
     used = {n for layer in record.layers for n in layer.inputs}
     types = [p.dtype for p in module.parameters() if p.dtype in TYPES]
     document = {"format": "pd-profile", "version": 1, "name": name or type(module).__name__,
