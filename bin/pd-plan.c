@@ -76,7 +76,7 @@ static bool shards_optimizer, shards_full;
 enum { JSON, SVG, DOT, LAYOUTS };       /* then enum pd_layout_kind */
 static const char *const formats[] = {
 	"json", "svg", "dot",
-#define LAYOUT_KIND(name, system) #name,
+#define LAYOUT_KIND(name, ...) #name,
 #include "doors/layout/layout_kind.def"
 #undef LAYOUT_KIND
 	NULL
@@ -574,6 +574,15 @@ static struct pd_memory_rule memory_rule(const struct pd_profile *profile)
 {
 	struct pd_memory_rule rule = profile->memory;
 
+	if (memory_model < 0 && format >= LAYOUTS && rule.model == PD_MEMORY_OWN && !groups.asked &&
+	    request.weights == PD_WEIGHTS_FLUSH && !request.any_weights) {
+		enum pd_layout_kind kind = (enum pd_layout_kind)(format - LAYOUTS);
+
+		rule = (struct pd_memory_rule){ pd_layout_memory(kind), false, PD_MEMORY_MARGIN };
+		if (!quiet)
+			pd_say("memory is that of %s, for %s: --memory-model=%s (or pd-run)",
+			       pd_memory_model_name[rule.model], pd_layout_system(kind), pd_memory_model_name[rule.model]);
+	}
 	if (memory_model >= 0 || (groups.asked && rule.model == PD_MEMORY_OWN))
 		rule = (struct pd_memory_rule){ memory_model >= 0 ? (enum pd_memory_model)memory_model
 						: PD_MEMORY_MEGATRON, false, PD_MEMORY_MARGIN };
@@ -611,6 +620,31 @@ static void free_profiles(struct pd_profile **profiles, int count)
 		pd_profile_free(profiles[i]);
 }
 
+/* Tells whether the system that a plan is for cannot recompute in these stages alone, which nobody asked for. */
+static bool recomputes_apart(const struct pd_plan *plan)
+{
+	return format >= LAYOUTS && strcmp(recompute, "auto") == 0 &&
+	       pd_layout_recomputes_apart((enum pd_layout_kind)(format - LAYOUTS), plan);
+}
+
+/* Plans once more with all stages that recompute; frees the plan. */
+static struct pd_plan *plan_again(struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_profile *profile = plan->profile;
+	struct pd_plan *again;
+
+	plan->profile = NULL;
+	pd_plan_free(plan);
+	if (!quiet)
+		pd_say("some stages do not fit without recomputation, and %s recomputes in all or in none: all do",
+		       pd_layout_system((enum pd_layout_kind)(format - LAYOUTS)));
+	request.recompute = PD_RECOMPUTE_ALL;
+	again = pd_planner_plan(profile, &request, err);
+	if (!again)
+		pd_profile_free(profile);
+	return again;
+}
+
 static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
 				 struct pd_batch_choice *choices, struct pd_error *err)
 {
@@ -626,7 +660,7 @@ static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
 	plan = pd_planner_plan(profiles[0], &request, err);
 	if (plan)
 		profiles[0] = NULL;
-	return plan;
+	return plan && recomputes_apart(plan) ? plan_again(plan, err) : plan;
 }
 
 /* Says which layers share parameters if that keeps them in one stage, and what would not. */

@@ -175,9 +175,9 @@ test_ok "refused: what a system cannot say" '
 	done
 	jq ".layers[].stash_bytes = 1000" eight.json >keeps.json
 	refused "stages\[0\].recompute: Megatron computes attention or normalisation of all blocks again" $flush \
-		--memory=117kB --recompute=selective $halves --format=megatron keeps.json
+		--memory-model=pd-run --memory=117kB --recompute=selective $halves --format=megatron keeps.json
 	for format in torchtitan deepspeed galvatron; do
-		refused "stages\[0\].recompute: .* cannot recompute [0-9]* of [0-9]* layers" $flush --memory=117kB \
+		refused "stages\[0\].recompute: .* cannot recompute [0-9]* of [0-9]* layers" $flush --memory-model=pd-run --memory=117kB \
 			--recompute=selective $halves --format=$format keeps.json
 	done
 	refused "stage 1 begins with \"head\", and Megatron keeps" $flush --stages=27,2 --format=megatron eight.json
@@ -192,6 +192,48 @@ test_ok "refused: what a system cannot say" '
 	for format in megatron galvatron; do
 		refused "one list of blocks, and there is \"early.0\" beside \"layers.3\"" $flush --format=$format two.json
 	done'
+test_ok "fqns: torchtitan'\''s own names of modules, whatever the network calls them" '
+	echo "[[\"tok_embeddings\",\"layers.0\",\"layers.1\"],[\"layers.2\",\"layers.3\",\"layers.4\",\"layers.5\"],
+		[\"layers.6\",\"layers.7\",\"norm\",\"lm_head\"]]" >fq.json
+	stages fqns:fq.json "embed layers.2.norm layers.6.norm"
+	sed "s/lm_head/output/" fq.json >old.json
+	stages fqns:old.json "embed layers.2.norm layers.6.norm"
+	jq "(.layers[].name, .layers[].inputs[]) |= sub(\"^layers\"; \"h\")" eight.json >h.json
+	pd-plan $flush --stages=fqns:fq.json h.json | firsts | grep -qx "embed h.2.norm h.6.norm"
+	sed "s/layers.3/layers.9/" fq.json >wrong.json
+	refused "expected \"layers.3\" next, found \"layers.9\"" $flush --stages=fqns:wrong.json eight.json'
+test_ok "memory is that of the system, which a line says, unless another is asked for" '
+	for format in torchtitan:torch megatron:megatron deepspeed:torch galvatron:megatron; do
+		pd-plan --topology=2@10GB/s --format=${format%:*} eight.json 2>err >out
+		grep "memory is that of ${format#*:}, for" err
+	done
+	pd-plan --topology=2@10GB/s --memory-model=pd-run --format=megatron eight.json 2>err >out
+	! grep "memory is that" err || false'
+test_ok "where some stages do not fit without recomputation, all recompute, as the system can" '
+	jq ".layers[].stash_bytes = 20000" eight.json >keeps.json
+	set -- --topology=4@10GB/s --straight --microbatches=8 --memory-model=pd-run --memory=400kB
+	pd-plan -q "$@" --weights=flush --cut=blocks keeps.json |
+		jq -e "[.stages[].recompute] == [true, true, false, false]"
+	for format in torchtitan megatron deepspeed; do
+		pd-plan "$@" --format=$format keeps.json 2>err >out
+		grep "recomputes in all or in none: all do" err
+		grep "full activation checkpointing\|recompute-granularity full\|activation_checkpoint_interval" out
+	done'
+test_ok "refused: heads and sequences that devices cannot share out evenly; a vocabulary is padded" '
+	# uneven WORDS TENSOR MODEL_OPTION...: plans groups of devices for Megatron
+	uneven() {
+		words=$1 tensor=$2
+		shift 2
+		pd-model gpt --layers=2 --hidden=24 "$@" >model.json
+		PD_DEVICES=$PD_SOURCE/share/devices pd-profile --device=a100-80 --batch-size=1 model.json >estimated.json
+		refused "$words" -q --topology=4@100GB/s --tensor=$tensor --microbatches=4 --format=megatron estimated.json
+	}
+	uneven "has 3 heads, which 4 devices cannot share out" 4 --heads=3 --sequence=8 --vocabulary=64
+	uneven "cannot share 10 positions of the sequence out among 4" 4,sequence --heads=4 --sequence=10 --vocabulary=64
+	pd-model gpt --layers=2 --hidden=24 --heads=4 --sequence=8 --vocabulary=63 >model.json
+	PD_DEVICES=$PD_SOURCE/share/devices pd-profile --device=a100-80 --batch-size=1 model.json |
+		pd-plan -q --topology=4@100GB/s --tensor=4 --microbatches=4 --format=megatron 2>err
+	grep "vocabulary of 63 is no multiple of 4 devices: Megatron pads it to 512" err'
 test_ok "refused: stages in words that do not fit" '
 	refused "the layout has 7 decoder layers (t), profile \"small\" has 8" $flush --stages="megatron:Et*7L" eight.json
 	refused "stage 1 has no layer" $flush --stages="megatron:Et*4||t*4L" eight.json

@@ -88,6 +88,25 @@ static int read_parts(struct reading *r, const char *text)
 				 r->blocks.names[r->blocks.count - 1]);
 }
 
+/* Tells whether torchtitan calls a module so: tok_embeddings, layers.0 and so on, norm, lm_head or output. */
+static bool is_torchtitan_name(const struct pd_blocks *blocks, int module, const char *name)
+{
+	int block = module - blocks->decoder_first, behind = block - blocks->decoder_count;
+	char numbered[32];
+
+	if (blocks->decoder_count == 0)
+		return false;
+	if (block >= 0 && behind < 0) {
+		snprintf(numbered, sizeof(numbered), "layers.%d", block);
+		return strcmp(name, numbered) == 0;
+	}
+	if (module == 0)
+		return strcmp(name, "tok_embeddings") == 0;
+	if (module == blocks->count - 1)
+		return strcmp(name, "lm_head") == 0 || strcmp(name, "output") == 0;
+	return behind == 0 && strcmp(name, "norm") == 0;
+}
+
 /* Goes past the next module, which must have that name. */
 static int read_name(struct reading *r, const struct pd_place *place, int *module_p)
 {
@@ -97,7 +116,8 @@ static int read_name(struct reading *r, const struct pd_place *place, int *modul
 		return -1;
 	if (*module_p == r->blocks.count)
 		return pd_place_error(place, r->err, "expected no more modules, found \"%.60s\"", name);
-	if (strcmp(name, r->blocks.names[*module_p]) != 0 && strcmp(name, r->blocks.own[*module_p]) != 0)
+	if (strcmp(name, r->blocks.names[*module_p]) != 0 && strcmp(name, r->blocks.own[*module_p]) != 0 &&
+	    !is_torchtitan_name(&r->blocks, *module_p, name))
 		return pd_place_error(place, r->err, "expected \"%.60s\" next, found \"%.60s\"",
 				      r->blocks.names[*module_p], name);
 	(*module_p)++;

@@ -13,8 +13,25 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const systems[] = {
-#define LAYOUT_KIND(name, system) system,
+/* What is checked of a plan besides that its weights are flush, its replicas equal, and its stages whole modules. */
+enum layout_rule {
+	LINKS = 1,                      /* a stage takes from the one before it alone */
+	SHARES = 2,                     /* no parameters of several stages */
+	DECODER = 4,                    /* there is one list of blocks, which it counts */
+	ROUNDS = 8,                     /* microbatches are whole rounds where it has chunks */
+	TOGETHER = 16,                  /* all stages recompute, or none */
+	MODULES = 32,                   /* or some modules of all blocks are computed again */
+	TENSOR = 64,                    /* devices can share layers out, evenly */
+};
+
+static const struct {
+	const char *system;
+	enum pd_memory_model memory;
+	bool gpipe, chunks, others;
+	int rules;
+} kinds[] = {
+#define LAYOUT_KIND(name, system, memory, gpipe, chunks, others, rules) \
+	{ system, PD_MEMORY_##memory, gpipe, chunks, others, rules },
 #include "doors/layout/layout_kind.def"
 #undef LAYOUT_KIND
 };
@@ -32,7 +49,7 @@ struct layout {
 
 static bool counts_decoders(enum pd_layout_kind kind)
 {
-	return kind == PD_LAYOUT_megatron || kind == PD_LAYOUT_galvatron;
+	return kinds[kind].rules & DECODER;
 }
 
 int pd_layout_join(enum pd_layout_kind kind, struct pd_profile *profile, struct pd_error *err)
@@ -42,7 +59,7 @@ int pd_layout_join(enum pd_layout_kind kind, struct pd_profile *profile, struct 
 
 	pd_blocks_init(&blocks, profile);
 	if (counts_decoders(kind))
-		result = pd_blocks_check_decoder(&blocks, profile->name, systems[kind], err);
+		result = pd_blocks_check_decoder(&blocks, profile->name, kinds[kind].system, err);
 	begin = blocks.decoder_first;
 	end = begin + blocks.decoder_count;
 	for (int l = 1; l < profile->layer_count; l++)
@@ -59,9 +76,10 @@ int pd_layout_join(enum pd_layout_kind kind, struct pd_profile *profile, struct 
 	return result;
 }
 
-static int check_schedule(const struct layout *layout, bool gpipe, bool chunks, bool others, struct pd_error *err)
+static int check_schedule(const struct layout *layout, enum pd_layout_kind of, struct pd_error *err)
 {
 	enum pd_schedule_kind kind = layout->plan->schedule;
+	bool gpipe = kinds[of].gpipe, chunks = kinds[of].chunks, others = kinds[of].others;
 
 	if (kind == PD_SCHEDULE_1F1B || (kind == PD_SCHEDULE_GPIPE ? gpipe || others
 					 : kind == PD_SCHEDULE_INTERLEAVED ? chunks : others))
@@ -210,13 +228,8 @@ static int begin_of(const struct layout *layout, int stage)
 static int write_torchtitan(struct layout *layout, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
-	struct pd_wiring *wiring = pd_wiring_new(plan);
-	int result = pd_chain_check_links(plan, wiring, layout->who, err);
 
-	pd_wiring_free(wiring);
-	if (result < 0 || pd_chain_check_shares(plan, layout->who, err) < 0 ||
-	    check_schedule(layout, true, true, true, err) < 0 || check_recompute(layout, err) < 0)
-		return -1;
+	(void)err;
 	fprintf(layout->out, "# %d stages on %d ranks, %s, %" PRId64 " microbatches of %" PRId64 " samples%s\n",
 		plan->stage_count, layout->ranks, pd_schedule_kind_name[plan->schedule],
 		plan->microbatches / plan->stages[0].replicas, plan->profile->batch_size,
@@ -258,16 +271,33 @@ static int letters_of(const struct layout *layout, int s, struct pd_megatron_sta
 	return 0;
 }
 
+/* Megatron makes the vocabulary a multiple of this for each device (--make-vocab-size-divisible-by). */
+#define VOCABULARY_UNIT 128
+
+static void say_padding(const struct layout *layout)
+{
+	const struct pd_model *model = layout->plan->profile->model;
+	int64_t tensor = layout->plan->profile->group.tensor, unit = VOCABULARY_UNIT * tensor;
+
+	for (int l = 0; model && tensor > 1 && l < model->layer_count; l++) {
+		int64_t words = model->layers[l].num_embeddings;
+
+		if (model->layers[l].kind == PD_LAYER_embedding && words % tensor != 0) {
+			pd_say("the vocabulary of %" PRId64 " is no multiple of %" PRId64 " devices: %s pads it to %" PRId64
+			       ", with which the plan's times and memory do not reckon", words, tensor, layout->who,
+			       (words + unit - 1) / unit * unit);
+			return;
+		}
+	}
+}
+
 static int write_megatron(struct layout *layout, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
 	struct pd_megatron_stage *stages;
 	int result = 0;
 
-	if (pd_blocks_check_decoder(&layout->blocks, pd_plan_name(plan), layout->who, err) < 0 ||
-	    check_schedule(layout, false, true, false, err) < 0 || check_rounds(layout, err) < 0 ||
-	    (reruns_in_part(plan) ? check_modules(layout, err) : check_recompute(layout, err)) < 0)
-		return -1;
+	say_padding(layout);
 	stages = pd_calloc((size_t)plan->stage_count, sizeof(*stages));
 	for (int s = 0; s < plan->stage_count && result == 0; s++)
 		result = letters_of(layout, s, &stages[s], err);
@@ -317,13 +347,8 @@ static void print_modules(const struct layout *layout)
 static int write_deepspeed(struct layout *layout, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
-	struct pd_wiring *wiring = pd_wiring_new(plan);
-	int result = pd_chain_check_links(plan, wiring, layout->who, err);
 
-	pd_wiring_free(wiring);
-	if (result < 0 || check_schedule(layout, false, false, false, err) < 0 ||
-	    check_recompute(layout, err) < 0)
-		return -1;
+	(void)err;
 	fprintf(layout->out, "from deepspeed.pipe import PipelineModule\n\n\nclass PlannedModule(PipelineModule):\n"
 		"    # micro_batch_per_gpu %" PRId64 ", gradient_accumulation_steps %" PRId64
 		"%s; the %d layers are",
@@ -398,9 +423,6 @@ static int write_galvatron(struct layout *layout, struct pd_error *err)
 	char *division = NULL, *checkpoint = NULL;
 	json_t *json;
 
-	if (pd_blocks_check_decoder(&layout->blocks, pd_plan_name(plan), layout->who, err) < 0 ||
-	    check_schedule(layout, true, false, false, err) < 0 || check_whole(layout, err) < 0)
-		return -1;
 	result = galvatron_lists(layout, &division, &checkpoint, err);
 	if (result == 0) {
 		json = json_pack("{si so so so so ss sI sI ss ss ss si si si}", "pp_deg", plan->stage_count,
@@ -419,38 +441,126 @@ static int write_galvatron(struct layout *layout, struct pd_error *err)
 	return result;
 }
 
-/* What the devices of a rank share can be said to Megatron alone, but for weights. */
-static int check_group(const struct layout *layout, enum pd_layout_kind kind, struct pd_error *err)
+static int check_divides(const struct layout *layout, const char *what, int64_t count, struct pd_error *err)
+{
+	int64_t tensor = layout->plan->profile->group.tensor;
+
+	return count % tensor == 0 ? 0
+		: pd_error_input(err, "%s: %s cannot share %" PRId64 " %s out among %" PRId64 " devices: expected a "
+				 "multiple of %" PRId64, pd_plan_name(layout->plan), layout->who, count, what,
+				 tensor, tensor);
+}
+
+/* Checks that the devices of a rank have equal parts of heads and, by rows, of the sequence. */
+static int check_parts(const struct layout *layout, struct pd_error *err)
+{
+	const struct pd_profile *profile = layout->plan->profile;
+	const struct pd_model *model = profile->model;
+
+	for (int l = 0; model && profile->group.tensor > 1 && l < model->layer_count; l++) {
+		const struct pd_layer *layer = &model->layers[l];
+
+		if (layer->kind != PD_LAYER_attention)
+			continue;
+		if (check_divides(layout, "heads", layer->heads, err) < 0 ||
+		    check_divides(layout, "heads of keys and values", layer->kv_heads, err) < 0 ||
+		    (profile->group.sequence && layer->output.dims > 1 &&
+		     check_divides(layout, "positions of the sequence", layer->output.size[0], err) < 0))
+			return -1;
+	}
+	return 0;
+}
+
+/* What the devices of a rank share can be said to some systems alone, but for weights. */
+static int check_group(const struct layout *layout, bool tensor, struct pd_error *err)
 {
 	const struct pd_degrees *group = &layout->plan->profile->group;
 
-	if (pd_degrees_devices(group) == 1 || (kind == PD_LAYOUT_megatron && group->sharded == 1))
-		return 0;
+	if (pd_degrees_devices(group) == 1 || (tensor && group->sharded <= 1))
+		return check_parts(layout, err);
 	return pd_error_input(err, "%s: profile: group: %s cannot be told that a rank is %" PRId64 " devices: expected %s",
 			      pd_plan_name(layout->plan), layout->who, pd_degrees_devices(group),
-			      kind == PD_LAYOUT_megatron ? "one that shares no weights out" : "one device");
+			      tensor ? "one that shares no weights out" : "one device");
+}
+
+/* Checks what the system recomputes, and sets it. */
+static int check_again(struct layout *layout, int rules, struct pd_error *err)
+{
+	if (!(rules & TOGETHER))
+		return check_whole(layout, err);
+	return rules & MODULES && reruns_in_part(layout->plan) ? check_modules(layout, err) : check_recompute(layout, err);
+}
+
+static int check_links(const struct layout *layout, struct pd_error *err)
+{
+	struct pd_wiring *wiring = pd_wiring_new(layout->plan);
+	int result = pd_chain_check_links(layout->plan, wiring, layout->who, err);
+
+	pd_wiring_free(wiring);
+	return result;
+}
+
+/* Checks a plan by the row of its system. */
+static int check_kind(struct layout *layout, enum pd_layout_kind kind, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+	int rules = kinds[kind].rules;
+
+	if (pd_topology_mixed(&plan->topology))
+		return pd_error_input(err, "%s: its devices are of %d kinds, and a layout of %s does not say on which of "
+				      "them a stage is: expected devices that are alike", pd_plan_name(plan),
+				      plan->topology.kinds, layout->who);
+	if (check_group(layout, rules & TENSOR, err) < 0 || pd_chain_check_flush(plan, layout->who, err) < 0 ||
+	    pd_chain_check_replicas(plan, layout->who, err) < 0 || check_cuts(layout, err) < 0 ||
+	    (rules & LINKS && check_links(layout, err) < 0) ||
+	    (rules & SHARES && pd_chain_check_shares(plan, layout->who, err) < 0) ||
+	    (rules & DECODER && pd_blocks_check_decoder(&layout->blocks, pd_plan_name(plan), layout->who, err) < 0) ||
+	    check_schedule(layout, kind, err) < 0 || (rules & ROUNDS && check_rounds(layout, err) < 0))
+		return -1;
+	return check_again(layout, rules, err);
+}
+
+static void layout_begin(struct layout *layout, enum pd_layout_kind kind, const struct pd_plan *plan, FILE *out)
+{
+	*layout = (struct layout){ .plan = plan, .who = kinds[kind].system, .out = out,
+				   .ranks = plan->rank_count / plan->stages[0].replicas };
+	pd_blocks_init(&layout->blocks, plan->profile);
+}
+
+enum pd_memory_model pd_layout_memory(enum pd_layout_kind kind)
+{
+	return kinds[kind].memory;
+}
+
+const char *pd_layout_system(enum pd_layout_kind kind)
+{
+	return kinds[kind].system;
+}
+
+bool pd_layout_recomputes_apart(enum pd_layout_kind kind, const struct pd_plan *plan)
+{
+	struct pd_error err;
+	struct layout layout;
+	bool apart;
+
+	layout_begin(&layout, kind, plan, NULL);
+	apart = check_again(&layout, kinds[kind].rules, &err) < 0;
+	pd_blocks_release(&layout.blocks);
+	return apart;
 }
 
 int pd_layout_write(enum pd_layout_kind kind, const struct pd_plan *plan, FILE *out, struct pd_error *err)
 {
 	static int (*const write[])(struct layout *layout, struct pd_error *err) = {
-#define LAYOUT_KIND(name, system) write_##name,
+#define LAYOUT_KIND(name, ...) write_##name,
 #include "doors/layout/layout_kind.def"
 #undef LAYOUT_KIND
 	};
-	struct layout layout = { .plan = plan, .who = systems[kind], .out = out,
-				 .ranks = plan->rank_count / plan->stages[0].replicas };
+	struct layout layout;
 	int result;
 
-	if (pd_topology_mixed(&plan->topology))
-		return pd_error_input(err, "%s: its devices are of %d kinds, and a layout of %s does not say on which of "
-				      "them a stage is: expected devices that are alike", pd_plan_name(plan),
-				      plan->topology.kinds, layout.who);
-	if (check_group(&layout, kind, err) < 0 || pd_chain_check_flush(plan, layout.who, err) < 0 ||
-	    pd_chain_check_replicas(plan, layout.who, err) < 0)
-		return -1;
-	pd_blocks_init(&layout.blocks, plan->profile);
-	result = check_cuts(&layout, err) < 0 ? -1 : write[kind](&layout, err);
+	layout_begin(&layout, kind, plan, out);
+	result = check_kind(&layout, kind, err) < 0 ? -1 : write[kind](&layout, err);
 	pd_blocks_release(&layout.blocks);
 	if (result == 0 && (fflush(out) != 0 || ferror(out)))
 		return pd_error_failed(err, "cannot write the layout: %s", strerror(errno));

@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 enum pd_layout_kind {
-#define LAYOUT_KIND(name, system) PD_LAYOUT_##name,
+#define LAYOUT_KIND(name, ...) PD_LAYOUT_##name,
 #include "doors/layout/layout_kind.def"
 #undef LAYOUT_KIND
 	PD_LAYOUT_KINDS
@@ -18,5 +18,10 @@ enum pd_layout_kind {
  * layers and L.  Fails where the network is none that it knows.
  */
 int pd_layout_join(enum pd_layout_kind kind, struct pd_profile *profile, struct pd_error *err);
+/* Returns whose memory model plans for the system have where none is said, and what the system is called. */
+enum pd_memory_model pd_layout_memory(enum pd_layout_kind kind);
+const char *pd_layout_system(enum pd_layout_kind kind);
+/* Tells whether some stages of a plan recompute and others do not, in a way that the system cannot. */
+bool pd_layout_recomputes_apart(enum pd_layout_kind kind, const struct pd_plan *plan);
 /* Refuses what the system cannot say, by name, with what to do. */
 int pd_layout_write(enum pd_layout_kind kind, const struct pd_plan *plan, FILE *out, struct pd_error *err);
