@@ -23,6 +23,10 @@ dist_devices_DATA = \
 	share/devices/v100-16.json \
 	share/devices/v100-32.json
 
+# What PyTorch's users run with their own Python.
+torchdir = $(pkgdatadir)/torch
+dist_torch_SCRIPTS = share/torch/pd_profile.py share/torch/pd_run.py share/torch/write-tokens.py
+
 # bash completion, out of the programs' own tables of options
 completiondir = $(datadir)/bash-completion/completions
 completion_DATA = share/completions/pd-export share/completions/pd-model share/completions/pd-plan share/completions/pd-profile \

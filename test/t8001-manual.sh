@@ -53,6 +53,15 @@ for page in "$man"/*.[1-8]; do
 		missing=$(comm -13 sections named)
 		[ -z "$missing" ] || { echo "no such section: $missing"; false; }'
 done
+test_ok "every file of share/pipedream that a page names is installed" '
+	cat "$man"/*.[1-8] | sed -n "s,^\.Pa share/pipedream/\([a-z-]*/[A-Za-z_-]*\.[a-z]*\).*,share/\1,p" |
+		grep -v /NAME | sort -u >files
+	[ -s files ]
+	while read -r file; do
+		[ -e "$PD_SOURCE/$file" ] && grep -q "$file" "$PD_SOURCE/share/local.mk" ||
+			{ echo "not installed: $file"; false; }
+	done <files
+'
 test_ok "every page is installed, in README, and in SEE ALSO of pd(7)" '
 	for page in "$man"/*.[1-8]; do
 		name=${page##*/}

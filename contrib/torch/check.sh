@@ -8,13 +8,14 @@
 # script says ok or not ok, as a test does.  It takes minutes, so `make check` does not run it.
 PD_SOURCE=${PD_SOURCE:-$(cd "$(dirname "$0")/../.." && pwd)}
 . "$PD_SOURCE/test/test-lib.sh"
-PYTHONPATH=$PD_SOURCE/contrib/torch
+torch=$PD_SOURCE/contrib/torch
+PYTHONPATH=$torch:$PD_SOURCE/share/torch
 export PYTHONPATH
 python=${PYTHON:-python3}
 "$python" -c 'import torch, torchvision, transformers' 2>/dev/null ||
 	test_skip_all "there is no PyTorch with torchvision and transformers for $python"
 
-"$python" "$PYTHONPATH/check.py" >checked 2>log || cat log
+"$python" "$torch/check.py" >checked 2>log || cat log
 while read -r line; do
 	name=$(echo "$line" | sed 's/.* - \([^ ]*\) .*/\1/')
 	test_ok "$name is profiled: $line" 'case $line in not*) false ;; esac'
@@ -60,16 +61,16 @@ test_ok "refused in one line: a network on the meta device, one that trains noth
 # trained NAME BLOCKS: plans train_NAME for two ranks, has PyTorch train it, and compares the gradients with those
 # of one process, and the memory with what was planned.
 trained() {
-	"$python" "$PYTHONPATH/pd_profile.py" --threads=1 --rounds=2 --blocks="$2" --link \
-		"$PYTHONPATH/networks.py:train_$1" >"$1.json"
+	"$python" "$PD_SOURCE/share/torch/pd_profile.py" --threads=1 --rounds=2 --blocks="$2" --link \
+		"$torch/networks.py:train_$1" >"$1.json"
 	pd-plan -t 2@2GB/s+50us --straight --weights=flush --microbatches=4 --memory-model=torch --memory-margin=0 \
 		"$1.json" >plan.json
-	"$python" -m torch.distributed.run --nproc-per-node=2 "$PYTHONPATH/pd_run.py" plan.json \
-		"$PYTHONPATH/networks.py:train_$1" --steps=2 --optimizer=adamw --save=gradients >result.json
+	"$python" -m torch.distributed.run --nproc-per-node=2 "$PD_SOURCE/share/torch/pd_run.py" plan.json \
+		"$torch/networks.py:train_$1" --steps=2 --optimizer=adamw --save=gradients >result.json
 	jq -e ".step_ns > 0 and .losses[0] > 0" result.json
 	jq -s -e "[.[0].stages[].predicted.memory_bytes, .[1].peak_bytes[]] |
 		[.[2] / .[0], .[3] / .[1]] | all(. > 0.6 and . < 1.4)" plan.json result.json
-	"$python" "$PYTHONPATH/check.py" "train_$1" gradients
+	"$python" "$torch/check.py" "train_$1" gradients
 }
 test_ok "ResNet-18, trained by PyTorch as planned: gradients are those of one process" \
 	'trained resnet18 "layer\d\.\d"'

@@ -9,18 +9,18 @@
 set -e
 . "$(dirname "$0")/bench-lib.sh"
 torch=$source/contrib/torch python=${PYTHON:-python3} rounds=${ROUNDS:-3}
-PYTHONPATH=$torch
+PYTHONPATH=$torch:$source/share/torch
 export PYTHONPATH
 cd "$work"
 
 # round NAME BLOCKS SCHEDULE: prints a step's time in milliseconds, replayed and measured, and the same of the
 # memory of both ranks, in megabytes.
 round() {
-	"$python" "$torch/pd_profile.py" --threads=1 --rounds=9 --blocks="$2" --link \
+	"$python" "$source/share/torch/pd_profile.py" --threads=1 --rounds=9 --blocks="$2" --link \
 		"$torch/networks.py:train_$1" >profile.json
 	pd-plan --quiet --gpus=2 --straight --schedule="$3" --weights=flush --microbatches=8 --cut=modules \
 		--memory-model=torch --memory-margin=0 profile.json >plan.json
-	"$python" -m torch.distributed.run --nproc-per-node=2 "$torch/pd_run.py" plan.json \
+	"$python" -m torch.distributed.run --nproc-per-node=2 "$source/share/torch/pd_run.py" plan.json \
 		"$torch/networks.py:train_$1" --steps=20 --optimizer=adamw 2>log >result.json || { cat log >&2; exit 1; }
 	{
 		pd-replay --format=json plan.json | jq ".period_ns * 8 / 1e6"

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a text as tokens for pd-run --data=OUT, with a tokenizer of transformers, by name or folder:
 
-    python3 contrib/write-tokens.py openai-community/gpt2 text.txt OUT
+    python3 write-tokens.py openai-community/gpt2 text.txt OUT
 
 OUT/train.bin has the first nine tenths, OUT/val.bin the rest, both with the header of llm.c."""
 import array, os, sys
