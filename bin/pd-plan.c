@@ -49,7 +49,7 @@ static const char *const schedules[] = {
 #define ZB_AUTO (PD_SCHEDULE_KINDS + 1) /* schedule "ordered", by the name of what is done */
 
 static const char *const weight_kinds[] = {
-#define WEIGHT_KIND(symbol, name, what) name,
+#define WEIGHT_KIND(symbol, name, facts, what) name,
 #include "plan/weight_kind.def"
 #undef WEIGHT_KIND
 	"auto", NULL
@@ -112,10 +112,16 @@ static const struct pd_opt options[] = {
 	  "devices that act as one: full; optimizer,full tries both", &shard },
 	PD_OPT_GROUP("Schedule and weights"),
 	{ "schedule", 0, PD_OPT_CHOICE, "NAME",
-	  "1f1b (default), gpipe, interleaved, zb-h1, zb-h2, zb-v, v-half, v-min, dualpipe-v, nf1b, none, zb-auto, auto", &schedule,
+#define SCHEDULE_KIND(symbol, name, ...) name ", "
+#include "plan/schedule_kind.def"
+#undef SCHEDULE_KIND
+	  "zb-auto, auto (default: 1f1b)", &schedule,
 	  .choices = schedules },
 	{ "weights", 0, PD_OPT_CHOICE, "NAME",
-	  "stash, vertical-sync, 2bw, flush, latest, auto; default: pd-plan(1)", &weights,
+#define WEIGHT_KIND(symbol, name, ...) name ", "
+#include "plan/weight_kind.def"
+#undef WEIGHT_KIND
+	  "auto (default: pd-plan(1))", &weights,
 	  .choices = weight_kinds },
 	{ "microbatches", 0, PD_OPT_COUNT, "M",
 	  "microbatches of an update (default: see pd-plan(1))", &request.microbatches, 1,
@@ -134,7 +140,11 @@ static const struct pd_opt options[] = {
 	  &request.agree },
 	PD_OPT_GROUP("Sums of gradients"),
 	{ "all-reduce", 0, PD_OPT_CHOICE, "NAME",
-	  "how replicas sum gradients: dense (default), ring, hierarchical, recursive-doubling, nccl, auto",
+	  "how replicas sum gradients: "
+#define REDUCER_KIND(symbol, name, ...) name ", "
+#include "sums/reducer_kind.def"
+#undef REDUCER_KIND
+	  "auto (default: dense)",
 	  &all_reduce, .choices = reducers },
 	{ "gradient-dtype", 0, PD_OPT_CHOICE, "TYPE",
 	  "what gradients are rounded to between replicas: f32 (default), bf16, f16",
@@ -255,12 +265,12 @@ static int request_policy(struct pd_error *err)
 	if (eager && !pd_schedule_has(request.schedule, PD_FACT_LEADS))
 		return pd_error_input(err, "--eager: only schedule \"1f1b\" has a start-up of its own, "
 				      "found \"%s\"", schedules[schedule]);
-	if (request.agree && !request.any_weights && request.weights != PD_WEIGHTS_2BW &&
-	    request.weights != PD_WEIGHTS_FLUSH)
+	if (request.agree && !request.any_weights &&
+	    !pd_weights_have(request.weights, PD_WEIGHTS_GROUPS))
 		return pd_error_input(err, "--agree: expected weights \"2bw\" or \"flush\", with which "
 				      "all stages can wait for each other before an update, found "
 				      "\"%s\"", weight_kinds[request.weights]);
-	if (request.recompute == PD_RECOMPUTE_SELECTIVE && request.weights == PD_WEIGHTS_LATEST && !request.any_weights)
+	if (request.recompute == PD_RECOMPUTE_SELECTIVE && pd_weights_have(request.weights, PD_WEIGHTS_REREADS) && !request.any_weights)
 		return pd_error_input(err, "--recompute=selective: with weights \"latest\" recomputing changes what is "
 				      "trained: expected none, all, or numbers of stages");
 	if (!simulated && (request.recompute == PD_RECOMPUTE_ALL || request.recompute == PD_RECOMPUTE_SELECTIVE ||
@@ -608,7 +618,7 @@ static int set_memory(struct pd_profile **profiles, int count, struct pd_error *
 		profiles[i]->memory = rule;
 	if (rule.model != PD_MEMORY_OWN && weights_open)
 		take_flush();
-	if (rule.model != PD_MEMORY_OWN && (request.any_weights || request.weights != PD_WEIGHTS_FLUSH))
+	if (rule.model != PD_MEMORY_OWN && (request.any_weights || !pd_weights_have(request.weights, PD_WEIGHTS_DRAINS)))
 		return pd_error_input(err, "memory of %s: it keeps one version of the weights: expected "
 				      "--weights=flush", pd_memory_model_name[rule.model]);
 	return 0;

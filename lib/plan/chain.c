@@ -3,7 +3,7 @@
 
 int pd_chain_check_flush(const struct pd_plan *plan, const char *who, struct pd_error *err)
 {
-	if (plan->weights == PD_WEIGHTS_FLUSH)
+	if (pd_weights_have(plan->weights, PD_WEIGHTS_DRAINS))
 		return 0;
 	return pd_error_input(err, "%s: weights: \"%s\" cannot be said to %s, which trains by flush, and would do so "
 			      "without a word: expected \"flush\", as pd-plan --weights=flush plans",

@@ -69,7 +69,7 @@ int64_t pd_plan_admitted(const struct pd_plan *plan)
 
 bool pd_weights_copy_shared(enum pd_weight_kind weights)
 {
-	return weights == PD_WEIGHTS_2BW || weights == PD_WEIGHTS_FLUSH;
+	return pd_weights_have(weights, PD_WEIGHTS_GROUPS);
 }
 
 bool pd_plan_has_tied_weights(const struct pd_plan *plan)
@@ -93,7 +93,7 @@ int pd_plan_open_groups(const struct pd_plan *plan, int stage)
 	bool ahead = plan->microbatches > 1 &&
 		     (int64_t)at->warmup * at->replicas < (int64_t)first->warmup * first->replicas;
 
-	return pd_plan_agrees(plan) && plan->weights == PD_WEIGHTS_2BW &&
+	return pd_plan_agrees(plan) && pd_weights_have(plan->weights, PD_WEIGHTS_BEHIND) &&
 	       (ahead || pd_schedule_has(plan->schedule, PD_FACT_SHARES)) ? 2 : 1;
 }
 

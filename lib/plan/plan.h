@@ -212,7 +212,7 @@ static inline bool pd_plan_is_data_parallel(const struct pd_plan *plan)
 /* Tells whether all stages update after the same microbatches, even after one. */
 static inline bool pd_updates_in_groups(enum pd_schedule_kind schedule, enum pd_weight_kind weights)
 {
-	return weights == PD_WEIGHTS_FLUSH || weights == PD_WEIGHTS_2BW ||
+	return pd_weights_have(weights, PD_WEIGHTS_GROUPS) ||
 	       pd_schedule_has(schedule, PD_FACT_MINIBATCHES);
 }
 

@@ -11,7 +11,7 @@ const char *const pd_schedule_kind_name[PD_SCHEDULE_KINDS + 1] = {
 };
 
 const char *const pd_weight_kind_name[PD_WEIGHT_KINDS + 1] = {
-#define WEIGHT_KIND(symbol, name, what) name,
+#define WEIGHT_KIND(symbol, name, facts, what) name,
 #include "plan/weight_kind.def"
 #undef WEIGHT_KIND
 	NULL
@@ -28,6 +28,25 @@ static const struct {
 #include "plan/schedule_kind.def"
 #undef SCHEDULE_KIND
 };
+
+#undef FACT
+#define FACT(symbol) (unsigned)PD_WEIGHTS_##symbol
+
+static const unsigned weight_facts[PD_WEIGHT_KINDS] = {
+#define WEIGHT_KIND(symbol, name, facts, what) facts,
+#include "plan/weight_kind.def"
+#undef WEIGHT_KIND
+};
+
+bool pd_weights_have(enum pd_weight_kind weights, enum pd_weight_fact fact)
+{
+	return weight_facts[weights] & fact;
+}
+
+bool pd_weights_stash_alone(enum pd_weight_kind weights)
+{
+	return pd_weights_have(weights, PD_WEIGHTS_STASHES) && !pd_weights_have(weights, PD_WEIGHTS_TAGS);
+}
 
 bool pd_schedule_has(enum pd_schedule_kind kind, enum pd_schedule_fact fact)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The kinds of schedules and of weights, and what is known of each kind of schedule. */
+/* The kinds of schedules and of weights, and what is known of each. */
 #pragma once
 
 #include <stdbool.h>
@@ -12,7 +12,7 @@ enum pd_schedule_kind {
 };
 
 enum pd_weight_kind {
-#define WEIGHT_KIND(symbol, name, what) PD_WEIGHTS_##symbol,
+#define WEIGHT_KIND(symbol, name, facts, what) PD_WEIGHTS_##symbol,
 #include "plan/weight_kind.def"
 #undef WEIGHT_KIND
 	PD_WEIGHT_KINDS
@@ -37,6 +37,20 @@ enum pd_schedule_fact {
 	PD_FACT_FLOW = 1 << 8,          /* the recurrence of predict/flow.c is exact */
 };
 
+/* Without any of these there is one version, and each stage updates it as soon as it can. */
+enum pd_weight_fact {
+	PD_WEIGHTS_STASHES = 1 << 0,    /* a version stays until the last backward whose forward read it */
+	PD_WEIGHTS_TAGS = 1 << 1,       /* the first stage's version is what the others read, too */
+	PD_WEIGHTS_GROUPS = 1 << 2,     /* all stages update after the same microbatches, so they may agree on it, and
+					   have copies of what layers share */
+	PD_WEIGHTS_BEHIND = 1 << 3,     /* a group reads the version before its own, so there are two */
+	PD_WEIGHTS_DRAINS = 1 << 4,     /* a group's last backward comes before the next one's first forward */
+	PD_WEIGHTS_REREADS = 1 << 5,    /* backward reads the newest version, not that of its forward */
+};
+
+bool pd_weights_have(enum pd_weight_kind weights, enum pd_weight_fact fact);
+/* Tells whether each stage stashes what it reads, by its own updates alone. */
+bool pd_weights_stash_alone(enum pd_weight_kind weights);
 bool pd_schedule_has(enum pd_schedule_kind kind, enum pd_schedule_fact fact);
 /* Tells whether it can be combined with these weights. */
 bool pd_schedule_goes_with(enum pd_schedule_kind kind, enum pd_weight_kind weights);

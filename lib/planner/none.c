@@ -109,7 +109,6 @@ static bool ended_early(const struct pd_task *task)
 /* Says what would make a plan fit. */
 static void advise(const struct pd_task *task, char *text, size_t room)
 {
-	static const enum pd_weight_kind lighter[] = { PD_WEIGHTS_2BW, PD_WEIGHTS_FLUSH };
 	enum pd_weight_kind weights = task->request->weights;
 	enum pd_recompute_kind recompute = task->request->recompute;
 
@@ -119,10 +118,11 @@ static void advise(const struct pd_task *task, char *text, size_t room)
 	}
 	if (!pd_schedule_has(task->request->schedule, PD_FACT_LEADS))
 		return;
-	for (size_t i = 0; i < PD_COUNT(lighter); i++)
-		if (lighter[i] != weights && weights != PD_WEIGHTS_FLUSH &&
-		    would_fit(task, lighter[i], 1, recompute)) {
-			snprintf(text, room, "; --weights=%s would fit", pd_weight_kind_name[lighter[i]]);
+	for (int lighter = 0; lighter < PD_WEIGHT_KINDS; lighter++)
+		if (lighter != (int)weights && !pd_weights_have(weights, PD_WEIGHTS_DRAINS) &&
+		    pd_weights_have((enum pd_weight_kind)lighter, PD_WEIGHTS_GROUPS) &&
+		    would_fit(task, (enum pd_weight_kind)lighter, 1, recompute)) {
+			snprintf(text, room, "; --weights=%s would fit", pd_weight_kind_name[lighter]);
 			return;
 		}
 	/* Who has several kinds of devices may have more of any. */

@@ -202,7 +202,7 @@ static bool is_open(const struct pd_plan_request *request, int schedule, int wei
 
 	if (!request->any_schedule ? !named : !pd_schedule_has((enum pd_schedule_kind)schedule, PD_FACT_OPEN))
 		return false;
-	return request->any_weights ? weights != PD_WEIGHTS_LATEST : same;
+	return request->any_weights ? !pd_weights_have((enum pd_weight_kind)weights, PD_WEIGHTS_REREADS) : same;
 }
 
 /* Plans with one combination, as if it had been asked for. */

@@ -143,8 +143,8 @@ static int replay_new(struct replay *replay, const struct pd_plan *plan,
 		      const struct pd_replay_options *options, struct pd_error *err)
 {
 	*replay = (struct replay){ .plan = plan, .options = options };
-	replay->schedule = options->lists && plan->weights == PD_WEIGHTS_FLUSH ? pd_schedule_of_lists(plan)
-									       : pd_schedule_new(plan, err);
+	replay->schedule = options->lists && pd_weights_have(plan->weights, PD_WEIGHTS_DRAINS)
+		? pd_schedule_of_lists(plan) : pd_schedule_new(plan, err);
 	if (!replay->schedule)
 		return -1;
 	if (options->lists)

@@ -48,7 +48,7 @@ json_t *pd_plan_as_ordered(const struct pd_plan *plan, const struct pd_schedule 
 	struct pd_plan ordered = *plan;
 	json_t *json;
 
-	if (plan->weights != PD_WEIGHTS_FLUSH) {
+	if (!pd_weights_have(plan->weights, PD_WEIGHTS_DRAINS)) {
 		pd_error_input(err, "%s: weights: a plan's own order is that of a minibatch with one version of the "
 			       "weights: expected \"flush\", found \"%s\"", pd_plan_name(plan),
 			       pd_weight_kind_name[plan->weights]);

@@ -242,7 +242,7 @@ static void end(struct walk *w, const struct pd_buffers *mine, const struct pd_o
 	use_slots(w, -1);
 	if (w->keeps)
 		put_back(&w->kept, mine->kept);
-	if (w->schedule->plan->weights != PD_WEIGHTS_LATEST)
+	if (!pd_weights_have(w->schedule->plan->weights, PD_WEIGHTS_REREADS))
 		read_version(&w->versions, op->version, -1);
 }
 
@@ -261,7 +261,7 @@ static void follow(struct walk *w, const struct pd_op *op)
 	case PD_OP_forward:
 		take_once(&w->inboxes, &mine->inbox);
 		forth(w, mine, i);
-		if (w->schedule->plan->weights != PD_WEIGHTS_LATEST)
+		if (!pd_weights_have(w->schedule->plan->weights, PD_WEIGHTS_REREADS))
 			read_version(&w->versions, op->version, 1);
 		break;
 	case PD_OP_send_activation:

@@ -32,20 +32,14 @@ static int64_t stashed(const struct rank_walk *w, int s, int64_t b)
 static int64_t policy_version(const struct rank_walk *w, int s, int64_t b)
 {
 	const struct pd_plan *plan = w->lists->plan;
+	bool behind = pd_weights_have(plan->weights, PD_WEIGHTS_BEHIND);
 	int64_t group = check_group_of(plan, s);
 
-	switch (plan->weights) {
-	case PD_WEIGHTS_STASH:
-		return stashed(w, s, b);
-	case PD_WEIGHTS_VERTICAL_SYNC:
+	if (pd_weights_have(plan->weights, PD_WEIGHTS_GROUPS))
+		return behind && b < group ? 0 : (b / group - behind) * group;
+	if (pd_weights_have(plan->weights, PD_WEIGHTS_TAGS))
 		return stashed(w, 0, b) / group * group;
-	case PD_WEIGHTS_2BW:
-		return b < group ? 0 : (b / group - 1) * group;
-	case PD_WEIGHTS_FLUSH:
-		return b / group * group;
-	default:
-		return -1;
-	}
+	return pd_weights_have(plan->weights, PD_WEIGHTS_STASHES) ? stashed(w, s, b) : -1;
 }
 
 /* Returns the position of a link among the stage's, those into it first. */
@@ -163,7 +157,7 @@ static bool check_forward(struct rank_walk *w, struct stage_walk *part, const st
 static bool check_same_version(struct rank_walk *w, const struct stage_walk *part,
 			       const struct pd_op *op, int64_t i)
 {
-	return w->lists->plan->weights == PD_WEIGHTS_LATEST
+	return pd_weights_have(w->lists->plan->weights, PD_WEIGHTS_REREADS)
 		? check_version(w, part, op, part->newest, "the newest")
 		: check_version(w, part, op, part->version[i], "as its forward");
 }

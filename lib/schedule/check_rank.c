@@ -271,7 +271,7 @@ static void set_limit(struct rank_walk *w)
 			stage_bytes = pd_plus(stage_bytes, price->norm_bytes);
 		if (stage_bytes == 0)
 			stage_bytes = pd_schedule_has(plan->schedule, PD_FACT_LEADS) &&
-				plan->weights == PD_WEIGHTS_STASH && plan->microbatches == 1 &&
+				pd_weights_stash_alone(plan->weights) && plan->microbatches == 1 &&
 				priced < INT64_MAX ? (int64_t)priced : INT64_MAX;
 		if (!pd_add(bytes, stage_bytes, &bytes))
 			bytes = INT64_MAX;

@@ -25,8 +25,7 @@ int64_t pd_compact_period(const struct pd_lists *lists, int rank)
 	const struct pd_wiring *wiring = lists->wiring;
 	int64_t period = 1;
 
-	/* The tag of vertical sync is that of the first stage. */
-	if (plan->weights == PD_WEIGHTS_VERTICAL_SYNC)
+	if (pd_weights_have(plan->weights, PD_WEIGHTS_TAGS))
 		period = with_stage(plan, period, 0);
 	for (int i = lists->first_role[rank]; i < lists->first_role[rank + 1]; i++) {
 		int s = lists->roles[i].stage;

@@ -298,7 +298,8 @@ static int64_t version_kept(const struct pd_cursor *c, int stage, int64_t newest
 		int64_t version;
 
 		if (stream->stage != stage || stream->kind != PD_OP_forward ||
-		    c->keys[i] == INT64_MAX || c->schedule->plan->weights == PD_WEIGHTS_LATEST)
+		    c->keys[i] == INT64_MAX ||
+		    pd_weights_have(c->schedule->plan->weights, PD_WEIGHTS_REREADS))
 			continue;
 		version = version_read(c, stage, stream->next, false);
 		return version < newest ? version : newest;
@@ -411,7 +412,7 @@ int64_t pd_cursor_oldest(const struct pd_cursor *c, int stage, int64_t at)
 {
 	int64_t version;
 
-	if (c->schedule->plan->weights == PD_WEIGHTS_LATEST)
+	if (pd_weights_have(c->schedule->plan->weights, PD_WEIGHTS_REREADS))
 		return at;
 	version = version_read(c, stage, at - began(&c->phase), false);
 	return version < at ? version : at;

@@ -99,28 +99,24 @@ int pd_schedule_versions(const struct pd_schedule *schedule, int stage)
 {
 	const struct pd_plan *plan = schedule->plan;
 	bool minibatches = pd_schedule_has(plan->schedule, PD_FACT_MINIBATCHES);
+	bool tags = pd_weights_have(plan->weights, PD_WEIGHTS_TAGS);
 	int64_t group = schedule->group[stage], r = plan->stages[stage].replicas, lead, first;
 
-	switch (plan->weights) {
-	case PD_WEIGHTS_STASH:
-		return minibatches ? plan->stages[stage].warmup + 1
-				   : stashed_versions(schedule, stage);
-	case PD_WEIGHTS_VERTICAL_SYNC:
-		first = plan->stages[0].replicas;
-		lead = schedule->warmup[0] * first;
-		/*
-		 * If replicas differ and a group is one microbatch of each, the tag grows in longer
-		 * steps than the stage's versions, or lies between them.
-		 */
-		if (schedule->group[0] != group)
-			lead += first - pd_gcd(first, r);
-		return minibatches ? plan->stages[0].warmup + 1
-				   : (int)((lead + group - 1) / group) + 1;
-	case PD_WEIGHTS_2BW:
-		return 2;
-	default:
-		return 1;
-	}
+	if (!pd_weights_have(plan->weights, PD_WEIGHTS_STASHES))
+		return pd_weights_have(plan->weights, PD_WEIGHTS_BEHIND) ? 2 : 1;
+	if (minibatches)
+		return plan->stages[tags ? 0 : stage].warmup + 1;
+	if (!tags)
+		return stashed_versions(schedule, stage);
+	first = plan->stages[0].replicas;
+	lead = schedule->warmup[0] * first;
+	/*
+	 * If replicas differ and a group is one microbatch of each, the tag grows in longer
+	 * steps than the stage's versions, or lies between them.
+	 */
+	if (schedule->group[0] != group)
+		lead += first - pd_gcd(first, r);
+	return (int)((lead + group - 1) / group) + 1;
 }
 
 int64_t pd_schedule_delay(const struct pd_schedule *schedule, int stage)
@@ -139,7 +135,8 @@ bool pd_schedule_defers(const struct pd_schedule *schedule, int stage)
 	const struct pd_plan *plan = schedule->plan;
 	int64_t r = plan->stages[stage].replicas;
 
-	return plan->weights == PD_WEIGHTS_2BW && schedule->pattern->defer && !schedule->agrees && r > 1 &&
+	return pd_weights_have(plan->weights, PD_WEIGHTS_BEHIND) && schedule->pattern->defer &&
+	       !schedule->agrees && r > 1 &&
 	       schedule->warmup[stage] * r < schedule->group[stage] &&
 	       schedule->startup[stage] * r < schedule->group[stage];
 }
@@ -194,7 +191,7 @@ int pd_schedule_outboxes(const struct pd_schedule *schedule, int stage)
 bool pd_schedule_reads(const struct pd_schedule *schedule, int stage, int64_t at, int64_t floor,
 		       int64_t version)
 {
-	bool skips = schedule->plan->weights == PD_WEIGHTS_STASH &&
+	bool skips = pd_weights_stash_alone(schedule->plan->weights) &&
 		     schedule->startup[stage] != schedule->warmup[stage];
 	int64_t read = at_least(pd_tick_version(schedule, stage, at, false), floor);
 

@@ -36,7 +36,7 @@ static int check_kind(const struct pd_plan *plan, struct pd_error *err)
  */
 static int check_agree(const struct pd_plan *plan, struct pd_error *err)
 {
-	if (!pd_plan_agrees(plan) || plan->weights == PD_WEIGHTS_2BW || plan->weights == PD_WEIGHTS_FLUSH)
+	if (!pd_plan_agrees(plan) || pd_weights_have(plan->weights, PD_WEIGHTS_GROUPS))
 		return 0;
 	return pd_error_input(err, "%s: agree: weights \"%s\" update after every minibatch, and all"
 			      " stages would wait for each other in each; expected weights \"2bw\" or"
@@ -92,7 +92,7 @@ static int set_warmups(struct pd_schedule *schedule, struct pd_error *err)
 					      pd_plan_name(plan), s, schedule->warmup[s], plan->stages[s].replicas, before,
 					      s - 1);
 	}
-	if (plan->weights == PD_WEIGHTS_2BW &&
+	if (pd_weights_have(plan->weights, PD_WEIGHTS_BEHIND) &&
 	    schedule->warmup[0] * pd_pattern_replicas(schedule, 0) > pd_pattern_group(schedule))
 		return pd_error_input(err, "%s: microbatches: 2bw needs at least the %" PRId64
 				      " that are ahead at the first stage, found %" PRId64, pd_plan_name(plan),
@@ -150,7 +150,7 @@ static void set_agree(struct pd_schedule *schedule)
 
 		/* The agree itself is later, by as much as the first stage is behind this one. */
 		ahead = (ahead < most ? ahead : most) - (schedule->backwards_behind[0] - schedule->backwards_behind[s]);
-		if (schedule->plan->weights == PD_WEIGHTS_2BW && ahead > 0 && schedule->chunks == 1)
+		if (pd_weights_have(schedule->plan->weights, PD_WEIGHTS_BEHIND) && ahead > 0 && schedule->chunks == 1)
 			schedule->delay[s] = ahead;
 		if (pd_tick_of_allreduce(schedule, s, 0) >
 		    pd_tick_of_allreduce(schedule, schedule->last, 0))
@@ -168,7 +168,7 @@ int pd_shape_set(struct pd_schedule *schedule, struct pd_error *err)
 	schedule->pattern = pd_pattern_of(plan->schedule);
 	schedule->chunks = 1;
 	schedule->positions = plan->stage_count;
-	schedule->drains = plan->weights == PD_WEIGHTS_FLUSH;
+	schedule->drains = pd_weights_have(plan->weights, PD_WEIGHTS_DRAINS);
 	schedule->splits = pd_plan_splits(plan);
 	schedule->agrees = pd_plan_agrees(plan);
 	schedule->admitted = pd_plan_admitted(plan);

@@ -250,30 +250,20 @@ int64_t pd_tick_version(const struct pd_schedule *schedule, int s, int64_t n, bo
 {
 	int64_t r = pd_pattern_replicas(schedule, s), group = schedule->group[s], local = group / r;
 	int64_t i = n / r - lead_at(schedule, s, n) / r, own, tag;
+	enum pd_weight_kind weights = schedule->plan->weights;
 
 	/* updates before this forward, where i can be negative */
 	own = (i >= 0 ? i / local : -((-i + local - 1) / local)) * group;
 	if (pd_schedule_has(schedule->plan->schedule, PD_FACT_MINIBATCHES))
 		own = (n / group - schedule->plan->stages[s].warmup) * group;
-	switch (schedule->plan->weights) {
-	case PD_WEIGHTS_STASH:
+	if (pd_weights_have(weights, PD_WEIGHTS_GROUPS))
+		return (n / group - pd_weights_have(weights, PD_WEIGHTS_BEHIND)) * group;
+	if (backward && pd_weights_have(weights, PD_WEIGHTS_REREADS))
+		return n / r / local * group;
+	if (s == 0 || !pd_weights_have(weights, PD_WEIGHTS_TAGS))
 		return own;
-	case PD_WEIGHTS_VERTICAL_SYNC:
-		if (s == 0)
-			return own;
-		tag = pd_tick_version(schedule, 0, n, backward);
-		/*
-		 * Round down to a version of this stage, even if the tag is older than the phase.
-		 */
-		tag -= (tag % group + group) % group;
-		return tag < own ? tag : own;
-	case PD_WEIGHTS_2BW:
-		return (n / group - 1) * group;
-	case PD_WEIGHTS_FLUSH:
-		return n / group * group;
-	case PD_WEIGHTS_LATEST:
-		return backward ? n / r / local * group : own;
-	default:
-		pd_bug("schedule: weights %d", (int)schedule->plan->weights);
-	}
+	tag = pd_tick_version(schedule, 0, n, backward);
+	/* Round down to a version of this stage, even if the tag is older than the phase. */
+	tag -= (tag % group + group) % group;
+	return tag < own ? tag : own;
 }

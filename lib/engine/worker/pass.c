@@ -44,7 +44,7 @@ static void fill_pass(struct pd_worker *w, struct chunk *c, const struct pd_op *
 
 static bool latest(const struct pd_worker *w)
 {
-	return w->config.schedule->plan->weights == PD_WEIGHTS_LATEST;
+	return pd_weights_have(w->config.schedule->plan->weights, PD_WEIGHTS_REREADS);
 }
 
 /* Copies the outputs into the outbox; after the last copy the forward is done for other stages. */

@@ -102,7 +102,7 @@ struct bound {
 
 static bool drains(const struct pd_plan_request *request)
 {
-	return request->weights == PD_WEIGHTS_FLUSH;
+	return pd_weights_have(request->weights, PD_WEIGHTS_DRAINS);
 }
 
 /* Returns the minibatches of an update, as in lib/schedule/tick.c. */
@@ -118,7 +118,7 @@ static int64_t group_of(const struct pd_plan_request *request)
 /* Tells whether an update may come behind the next forward (lib/schedule/tick.c). */
 static bool defers(const struct bound *b)
 {
-	return b->request->weights == PD_WEIGHTS_2BW && !b->agree;
+	return pd_weights_have(b->request->weights, PD_WEIGHTS_BEHIND) && !b->agree;
 }
 
 static int64_t passes_of(const struct pd_profile_layer *layer)
@@ -268,7 +268,7 @@ static void bound_release(struct bound *b)
 static bool is_serial(const struct bound *b, bool input)
 {
 	return b->request->bucket_bytes == 0 &&
-	       (input || !b->agree || b->request->weights != PD_WEIGHTS_2BW);
+	       (input || !b->agree || !pd_weights_have(b->request->weights, PD_WEIGHTS_BEHIND));
 }
 
 /* The work of a replica of a stage, without what depends on m. */

@@ -31,12 +31,12 @@ bool pd_planner_agrees(const struct pd_plan_request *request, const struct pd_pr
 		       enum pd_weight_kind weights)
 {
 	return (request->agree || profile->dtype == PD_F16) &&
-	       (weights == PD_WEIGHTS_2BW || weights == PD_WEIGHTS_FLUSH);
+	       pd_weights_have(weights, PD_WEIGHTS_GROUPS);
 }
 
 bool pd_planner_plain(const struct pd_plan_request *request)
 {
-	return pd_schedule_has(request->schedule, PD_FACT_LEADS) && request->weights == PD_WEIGHTS_STASH &&
+	return pd_schedule_has(request->schedule, PD_FACT_LEADS) && pd_weights_stash_alone(request->weights) &&
 	       request->microbatches <= 1;
 }
 

@@ -142,7 +142,7 @@ struct pd_plan *pd_candidate_with(const struct pd_task *task, const struct pd_pa
 
 bool pd_candidate_lower_leads(struct pd_plan *plan)
 {
-	int64_t lead = plan->weights == PD_WEIGHTS_2BW ? plan->microbatches : INT64_MAX;
+	int64_t lead = pd_weights_have(plan->weights, PD_WEIGHTS_BEHIND) ? plan->microbatches : INT64_MAX;
 	bool lowered = false;
 
 	for (int s = 0; s < plan->stage_count; s++) {
@@ -198,7 +198,7 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_pa
 	}
 	plan->microbatches = request->microbatches ? request->microbatches
 						   : pd_planner_microbatches(plan);
-	if (plan->weights == PD_WEIGHTS_2BW && !partition->warmups)
+	if (pd_weights_have(plan->weights, PD_WEIGHTS_BEHIND) && !partition->warmups)
 		pd_candidate_lower_leads(plan);
 	if (pd_plan_check_sparse(plan, "--", err) == 0 && pd_recompute_asked(plan, request, err) &&
 	    pd_candidate_weigh(plan, err))

@@ -98,15 +98,9 @@ struct line_search {
 /* Returns the versions that a stage keeps. */
 static int64_t versions(const struct pd_line *line, int64_t warmup, int64_t lead)
 {
-	switch (line->weights) {
-	case PD_WEIGHTS_STASH:
-	case PD_WEIGHTS_VERTICAL_SYNC:
-		return line->group ? pd_ceil_div(lead, line->group) + 1 : warmup + 1;
-	case PD_WEIGHTS_2BW:
-		return 2;
-	default:
-		return 1;
-	}
+	if (!pd_weights_have(line->weights, PD_WEIGHTS_STASHES))
+		return pd_weights_have(line->weights, PD_WEIGHTS_BEHIND) ? 2 : 1;
+	return line->group ? pd_ceil_div(lead, line->group) + 1 : warmup + 1;
 }
 
 static int64_t sum_on(int64_t *const *sums, const struct line_search *search, const struct pd_span *span,

@@ -27,7 +27,7 @@ bool pd_recompute_free(const struct pd_plan_request *request)
 {
 	return (request->recompute == PD_RECOMPUTE_AUTO || request->recompute == PD_RECOMPUTE_SELECTIVE) &&
 	       !request->recomputed && !request->recompute_kinds &&
-	       request->cost == PD_COST_SIMULATED && request->weights != PD_WEIGHTS_LATEST;
+	       request->cost == PD_COST_SIMULATED && !pd_weights_have(request->weights, PD_WEIGHTS_REREADS);
 }
 
 int pd_recompute_count(const struct pd_plan *plan)

@@ -61,7 +61,7 @@ static int most_of_last(const struct pd_plan *plan)
 int pd_warmup_most_last(const struct pd_plan *plan)
 {
 	int replicas = plan->stages[plan->stage_count - 1].replicas;
-	bool groups = plan->weights == PD_WEIGHTS_2BW && plan->microbatches > replicas;
+	bool groups = pd_weights_have(plan->weights, PD_WEIGHTS_BEHIND) && plan->microbatches > replicas;
 
 	return (int)pd_max(most_of_last(plan), groups && plan->stage_count > 1);
 }
@@ -104,7 +104,7 @@ static int64_t own_sends_ns(const struct pd_plan *plan, int s)
 	int64_t least = INT64_MAX;
 
 	if (stage->replicas == 1 || plan->microbatches > 1 ||
-	    (plan->weights != PD_WEIGHTS_STASH && plan->weights != PD_WEIGHTS_VERTICAL_SYNC))
+	    !pd_weights_have(plan->weights, PD_WEIGHTS_STASHES))
 		return 0;
 	delays = pd_calloc((size_t)stage->replicas, sizeof(*delays));
 	sum = pd_plan_stage_sum(plan, s);
@@ -127,7 +127,7 @@ static void window_init(struct window *window, const struct pd_plan *plan)
 	window->once_ns = window->transfer_ns + stages;
 	window->sends_ns = window->once_ns + stages;
 	/* Sums are beside the next forward (lib/schedule/tick.c). */
-	defers = plan->weights == PD_WEIGHTS_2BW && !pd_plan_agrees(plan);
+	defers = pd_weights_have(plan->weights, PD_WEIGHTS_BEHIND) && !pd_plan_agrees(plan);
 	window->busiest_ns = pd_links_busiest_ns(plan, wiring);
 	window_pass(window, plan);
 	memcpy(window->once_ns, window->pass_ns, stages * sizeof(int64_t));
@@ -212,8 +212,8 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_limits *limit
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
-		/* With vertical-sync, stages keep what the first one is ahead. */
-		bool first = plan->weights == PD_WEIGHTS_VERTICAL_SYNC;
+		/* With tags, stages keep what the first one is ahead. */
+		bool first = pd_weights_have(plan->weights, PD_WEIGHTS_TAGS);
 
 		int64_t limit_bytes = pd_stage_limit(plan, s, limits->limit_bytes);
 

@@ -190,7 +190,7 @@ static int check_late(const struct pd_job *job, struct pd_error *err)
 	const char *option = job->optimizer.corrects ? "--discrepancy" :
 			     job->optimizer.reschedule > 0 ? "--lr-reschedule" : NULL;
 
-	if (!option || job->plan->weights == PD_WEIGHTS_LATEST)
+	if (!option || pd_weights_have(job->plan->weights, PD_WEIGHTS_REREADS))
 		return 0;
 	return pd_error_input(err, "%s: only with weights \"latest\" are gradients late, found a plan "
 			      "with weights \"%s\"", option, pd_weight_kind_name[job->plan->weights]);
@@ -248,7 +248,7 @@ static int set_agree(struct pd_job *job, struct pd_error *err)
 
 	if (!option)
 		return 0;
-	if (plan->weights != PD_WEIGHTS_2BW && plan->weights != PD_WEIGHTS_FLUSH)
+	if (!pd_weights_have(plan->weights, PD_WEIGHTS_GROUPS))
 		return pd_error_input(err, "%s: a plan with weights \"%s\" updates after every "
 				      "minibatch, and all stages would wait for each other in each; "
 				      "expected one with \"2bw\" or \"flush\"", option,
