@@ -71,7 +71,7 @@ int64_t pd_replay_length(const struct pd_plan *plan, int64_t most_work)
 
 	if (pd_replay_work(plan, usual) <= most_work)
 		return usual;
-	return plan->weights == PD_WEIGHTS_FLUSH && pd_replay_work(plan, two) <= most_work ? two : 0;
+	return pd_weights_have(plan->weights, PD_WEIGHTS_DRAINS) && pd_replay_work(plan, two) <= most_work ? two : 0;
 }
 
 /* Returns how many microbatches are trained without lists or bounds. */

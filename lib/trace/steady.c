@@ -16,7 +16,7 @@ struct back {                           /* a microbatch that came back to a stag
 /* Tells whether every update begins and ends with an empty pipeline. */
 static bool is_drained(const struct pd_plan *plan)
 {
-	return plan->weights == PD_WEIGHTS_FLUSH;
+	return pd_weights_have(plan->weights, PD_WEIGHTS_DRAINS);
 }
 
 static int by_microbatch(const void *a, const void *b)
