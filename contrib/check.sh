@@ -5,6 +5,8 @@
 #
 #     sh contrib/check.sh            runs everything, as CI does
 #     sh contrib/check.sh quick      runs the plain build alone
+#
+# It also prints the lines of each room of lib, and with PD_AGAINST=COMMIT what has changed since.
 set -u
 
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -257,5 +259,7 @@ if [ "${1-}" != quick ]; then
 		skip "nothing was fuzzed, since clang is absent"
 	fi
 fi
+step "lines by room"
+sh "$source/contrib/lines.sh" ${PD_AGAINST:+"$PD_AGAINST"}
 step done
 ends
