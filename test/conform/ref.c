@@ -48,6 +48,7 @@ struct ref *ref_new(const struct pd_model *model, int64_t batch, uint64_t seed)
 	r->dx = pd_calloc(tensors, sizeof(*r->dx));
 	r->w = pd_calloc(layers, sizeof(*r->w));
 	r->dw = pd_calloc(layers, sizeof(*r->dw));
+	r->terms = pd_calloc(layers, sizeof(*r->terms));
 	r->state = pd_calloc(layers, sizeof(*r->state));
 	r->kept = pd_calloc(layers, sizeof(*r->kept));
 	for (size_t t = 0; t < tensors; t++) {
@@ -59,6 +60,7 @@ struct ref *ref_new(const struct pd_model *model, int64_t batch, uint64_t seed)
 
 		r->w[l] = new_tensors(layer->parameters, layer->parameter_count);
 		r->dw[l] = new_tensors(layer->parameters, layer->parameter_count);
+		r->terms[l] = new_tensors(layer->parameters, layer->parameter_count);
 		r->state[l] = new_tensors(layer->states, layer->state_count);
 		r->kept[l] = pd_calloc(7 * ref_elements(r, model->input_count + (int)l) +
 				       2 * (size_t)(layer->lanes * layer->hidden_size),
@@ -78,6 +80,7 @@ void ref_free(struct ref *r)
 
 		free_tensors(r->w[l], layer->parameter_count);
 		free_tensors(r->dw[l], layer->parameter_count);
+		free_tensors(r->terms[l], layer->parameter_count);
 		free_tensors(r->state[l], layer->state_count);
 		free(r->kept[l]);
 	}
@@ -85,6 +88,7 @@ void ref_free(struct ref *r)
 	free(r->dx);
 	free(r->w);
 	free(r->dw);
+	free(r->terms);
 	free(r->state);
 	free(r->kept);
 	free(r);
@@ -117,7 +121,8 @@ void ref_run(struct ref *r, int l, bool back)
 		.r = r, .layer = layer, .index = l, .back = back,
 		.in = pd_model_shape(r->model, in),
 		.x = r->x[in], .dy = r->dx[out], .y = r->x[out], .dx = r->dx[in],
-		.w = r->w[o], .dw = r->dw[o], .state = r->state[l], .kept = r->kept[l],
+		.w = r->w[o], .dw = r->dw[o], .terms = r->terms[o],
+		.state = r->state[l], .kept = r->kept[l],
 	});
 }
 
@@ -148,9 +153,12 @@ void ref_backward(struct ref *r)
 	for (int t = 0; t < pd_model_tensors(r->model); t++)
 		memset(r->dx[t], 0, ref_elements(r, t) * sizeof(double));
 	for (int l = 0; l < r->model->layer_count; l++)
-		for (int p = 0; p < r->model->layers[l].parameter_count; p++)
-			memset(r->dw[l][p], 0, sizeof(double) *
-			       (size_t)r->model->layers[l].parameters[p].elements);
+		for (int p = 0; p < r->model->layers[l].parameter_count; p++) {
+			size_t n = (size_t)r->model->layers[l].parameters[p].elements;
+
+			memset(r->dw[l][p], 0, n * sizeof(double));
+			memset(r->terms[l][p], 0, n * sizeof(double));
+		}
 	for (int l = r->model->layer_count - 1; l >= 0; l--) {
 		const struct pd_layer *layer = &r->model->layers[l];
 

@@ -15,6 +15,7 @@ struct ref {
 	double (*round)(double);        /* rounds activations and their gradients */
 	double **x, **dx;               /* by tensor: [batch][elements] */
 	double ***w, ***dw;             /* by layer, parameter; sharers have the owner's */
+	double ***terms;                /* beside dw: the sums of the sizes of what was added up there */
 	double ***state;                /* by layer, state */
 	double **kept;                  /* by layer: numbers that forward keeps for backward */
 	double loss;                    /* summed over the valid samples */

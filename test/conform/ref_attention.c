@@ -105,7 +105,7 @@ static void attend_back(const struct ref_job *j, const struct head *h)
 		double ds = h->p[i] * (h->dp[i] - sum);
 
 		if (j->layer->relative_buckets > 0)
-			j->dw[0][bias_place(j, h, i)] += ds;
+			ref_add(j, 0, bias_place(j, h, i), ds);
 		ds *= j->layer->scale;
 		for (int64_t c = 0; c < h->width; c++) {
 			j->r->dx[inputs[0]][q + c] += ds * j->r->x[inputs[1]][k + c];
@@ -168,14 +168,14 @@ static void project(double *y, const double *x, const double *w, int64_t rows, i
 		}
 }
 
-static void project_back(const double *dy, double *dx, const double *x, const double *w, double *dw,
-			 int64_t rows, int64_t width)
+static void project_back(const double *dy, double *dx, const double *x,
+			 const struct ref_job *j, int p, int64_t rows, int64_t width)
 {
 	for (int64_t r = 0; r < rows; r++)
 		for (int64_t o = 0; o < width; o++)
 			for (int64_t i = 0; i < width; i++) {
-				dx[r * width + i] += w[o * width + i] * dy[r * width + o];
-				dw[o * width + i] += x[r * width + i] * dy[r * width + o];
+				dx[r * width + i] += j->w[p][o * width + i] * dy[r * width + o];
+				ref_add(j, p, o * width + i, x[r * width + i] * dy[r * width + o]);
 			}
 }
 
@@ -209,13 +209,13 @@ static void score_back(const struct ref_job *j, const struct pairs *s, int64_t i
 
 	for (int64_t c = 0; c < s->width; c++)
 		dot += j->w[2][c] / s->length * pair_tanh(j, s, i, key, c);
-	j->dw[3][0] += ds * dot;
+	ref_add(j, 3, 0, ds * dot);
 	for (int64_t c = 0; c < s->width; c++) {
 		double t = pair_tanh(j, s, i, key, c), v = j->w[2][c] / s->length;
 		double slope = ds * g * v * (1 - t * t);
 
-		j->dw[2][c] += ds * g / s->length * (t - dot * v);
-		j->dw[4][c] += slope;
+		ref_add(j, 2, c, ds * g / s->length * (t - dot * v));
+		ref_add(j, 4, c, slope);
 		s->da[i * s->width + c] += slope;
 		s->db[key * s->width + c] += slope;
 	}
@@ -274,8 +274,8 @@ void ref_additive_attention(const struct ref_job *j)
 		}
 		if (!j->back)
 			continue;
-		project_back(s.da, s.dq, s.q, j->w[0], j->dw[0], s.queries, s.width);
-		project_back(s.db, s.dk, s.k, j->w[1], j->dw[1], s.keys, s.width);
+		project_back(s.da, s.dq, s.q, j, 0, s.queries, s.width);
+		project_back(s.db, s.dk, s.k, j, 1, s.keys, s.width);
 	}
 	free(room);
 }

@@ -4,15 +4,12 @@
 
 #include <math.h>
 
-/* Keeps sanitizers out of these loops, which would take them longer than the rest of a test takes. */
-#define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
-
 static void bias(const struct ref_job *j, int64_t y, int64_t channel)
 {
 	if (!j->layer->bias)
 		return;
 	if (j->back)
-		j->dw[1][channel] += j->dy[y];
+		ref_add(j, 1, channel, j->dy[y]);
 	else
 		j->y[y] += j->w[1][channel];
 }
@@ -44,7 +41,7 @@ UNCHECKED void ref_conv2d(const struct ref_job *j)
 					continue;
 				if (j->back) {
 					j->dx[x + col] += j->w[0][w + l] * dy;
-					j->dw[0][w + l] += j->x[x + col] * dy;
+					ref_add(j, 0, w + l, j->x[x + col] * dy);
 				} else {
 					sum += j->w[0][w + l] * j->x[x + col];
 				}
@@ -80,7 +77,7 @@ UNCHECKED void ref_conv_transpose2d(const struct ref_job *j)
 					continue;
 				if (j->back) {
 					j->dx[x] += j->w[0][w + l] * j->dy[y + col];
-					j->dw[0][w + l] += j->x[x] * j->dy[y + col];
+					ref_add(j, 0, w + l, j->x[x] * j->dy[y + col]);
 				} else {
 					j->y[y + col] += j->w[0][w + l] * j->x[x];
 				}
@@ -104,11 +101,11 @@ UNCHECKED void ref_linear(const struct ref_job *j)
 
 			bias(j, n * out + o, o);
 			if (j->back) {
-				double *dx = &j->dx[n * in], *dw = &j->dw[0][o * in], dy = j->dy[n * out + o];
+				double *dx = &j->dx[n * in], dy = j->dy[n * out + o];
 
 				for (int64_t i = 0; i < in; i++) {
 					dx[i] += w[i] * dy;
-					dw[i] += x[i] * dy;
+					ref_add(j, 0, o * in + i, x[i] * dy);
 				}
 			} else {
 				double sum = j->y[n * out + o];
@@ -249,8 +246,8 @@ static void groupnorm_row(const struct ref_job *j, int64_t begin, int64_t width,
 		if (!j->back)
 			j->y[i] = normal * w + (affine ? j->w[1][c] : 0);
 		if (j->back && affine) {
-			j->dw[0][c] += j->dy[i] * normal;
-			j->dw[1][c] += j->dy[i];
+			ref_add(j, 0, c, j->dy[i] * normal);
+			ref_add(j, 1, c, j->dy[i]);
 		}
 	}
 	for (int64_t i = begin; i < begin + width && j->back; i++)
@@ -298,13 +295,13 @@ static void batchnorm_back(const struct ref_job *j, int64_t c, double mean, doub
 				if (pass == 0) {
 					sum += j->dy[at];
 					sum_x += j->dy[at] * normal;
+					ref_add(j, 0, c, j->dy[at] * normal);
+					ref_add(j, 1, c, j->dy[at]);
 				} else {
 					j->dx[at] += j->w[0][c] * scale *
 						(j->dy[at] - sum / count - normal * sum_x / count);
 				}
 			}
-	j->dw[0][c] += sum_x;
-	j->dw[1][c] += sum;
 }
 
 void ref_batchnorm(const struct ref_job *j)

@@ -4,6 +4,11 @@
 
 #include "ref.h"
 
+#include <math.h>
+
+/* Keeps sanitizers out of these loops, which would take them longer than the rest of a test takes. */
+#define UNCHECKED __attribute__((no_sanitize("address", "undefined")))
+
 /* The arguments of one layer's function.  With `back` it adds gradients to dx and dw, else it writes y. */
 struct ref_job {
 	struct ref *r;
@@ -12,10 +17,17 @@ struct ref_job {
 	const struct pd_shape *in;      /* the first input's shape */
 	const double *x, *dy;
 	double *y, *dx;
-	double **w, **dw;               /* by parameter */
+	double **w, **dw, **terms;      /* by parameter */
 	double **state, *kept;
 	bool back;
 };
+
+/* Adds a term of the gradient of an element of a parameter. */
+UNCHECKED static inline void ref_add(const struct ref_job *j, int parameter, int64_t i, double term)
+{
+	j->dw[parameter][i] += term;
+	j->terms[parameter][i] += fabs(term);
+}
 
 /* Returns the number of elements of a tensor, in the whole batch. */
 size_t ref_elements(const struct ref *r, int tensor);

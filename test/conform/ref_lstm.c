@@ -17,7 +17,8 @@ struct lstm {
 	int64_t steps, inputs, hidden, n, length;
 	int d, directions;
 	double *gates, *cells, *first_hidden, *first_cells, *lanes;
-	double **w, **dw;               /* the direction's weights of input and of hidden, and its biases */
+	int first;                      /* the direction's first parameter */
+	double **w;                     /* its weights of input and of hidden, and its biases */
 };
 
 static struct lstm lstm_of(const struct ref_job *j, int64_t n, int d)
@@ -28,7 +29,7 @@ static struct lstm lstm_of(const struct ref_job *j, int64_t n, int d)
 	struct lstm m = {
 		.j = j, .steps = steps, .inputs = j->in->size[1], .hidden = hidden, .n = n, .d = d,
 		.directions = directions, .gates = j->kept, .cells = j->kept + rows * 4 * hidden,
-		.w = j->w + d * parameters, .dw = j->dw + d * parameters,
+		.first = d * parameters, .w = j->w + d * parameters,
 	};
 
 	m.length = j->layer->input_count > 1 ? (int64_t)j->r->x[j->layer->inputs[1]][n] : steps;
@@ -126,16 +127,16 @@ static void lstm_pass_on(const struct lstm *m, int64_t s, int64_t g, double slop
 
 	for (int64_t k = 0; k < m->inputs; k++) {
 		dx[k] += slope * m->w[0][g * m->inputs + k];
-		m->dw[0][g * m->inputs + k] += slope * x[k];
+		ref_add(m->j, m->first, g * m->inputs + k, slope * x[k]);
 	}
 	for (int64_t k = 0; k < m->hidden; k++) {
 		double factor = lstm_factor(m, g * m->hidden + k);
 
 		dh[k] += slope * factor * m->w[1][g * m->hidden + k];
-		m->dw[1][g * m->hidden + k] += slope * factor * h[k];
+		ref_add(m->j, m->first + 1, g * m->hidden + k, slope * factor * h[k]);
 	}
-	for (int64_t b = 0; b < m->j->layer->biases; b++)
-		m->dw[2 + b][g] += slope;
+	for (int b = 0; b < m->j->layer->biases; b++)
+		ref_add(m->j, m->first + 2 + b, g, slope);
 }
 
 static void lstm_back(const struct lstm *m)

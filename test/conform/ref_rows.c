@@ -80,7 +80,7 @@ void ref_prelu(const struct ref_job *j)
 			continue;
 		}
 		j->dx[i] += slope * j->dy[i];
-		j->dw[0][c] += j->x[i] > 0 ? 0 : j->x[i] * j->dy[i];
+		ref_add(j, 0, c, j->x[i] > 0 ? 0 : j->x[i] * j->dy[i]);
 	}
 }
 
@@ -106,9 +106,9 @@ static void layernorm_row(const struct ref_job *j, int64_t begin, int64_t width)
 			j->y[begin + i] = normal * (parameters > 0 ? w[0][i] : 1) +
 					  (parameters > 1 ? w[1][i] : 0);
 		if (j->back && parameters > 0)
-			j->dw[0][i] += j->dy[begin + i] * normal;
+			ref_add(j, 0, i, j->dy[begin + i] * normal);
 		if (j->back && parameters > 1)
-			j->dw[1][i] += j->dy[begin + i];
+			ref_add(j, 1, i, j->dy[begin + i]);
 	}
 	for (int64_t i = 0; i < width && j->back; i++)
 		j->dx[begin + i] += scale * (j->dy[begin + i] * (parameters > 0 ? w[0][i] : 1) -
@@ -248,7 +248,7 @@ void ref_own(const struct ref_job *j)
 
 	for (int64_t i = 0; i < j->r->batch * count; i++) {
 		if (j->back)
-			j->dw[0][i % count] += j->dy[i];
+			ref_add(j, 0, i % count, j->dy[i]);
 		else
 			j->y[i] = j->w[0][i % count];
 	}
@@ -340,7 +340,7 @@ void ref_embedding(const struct ref_job *j)
 			if (!j->back)
 				j->y[p * width + i] = factor * j->w[0][id * width + i];
 			else if (id != j->layer->padding_idx)
-				j->dw[0][id * width + i] += factor * j->dy[p * width + i];
+				ref_add(j, 0, id * width + i, factor * j->dy[p * width + i]);
 		}
 }
 
@@ -350,7 +350,7 @@ static void add_to_each(const struct ref_job *j, int64_t each)
 	for (int64_t i = 0; i < j->r->batch * pd_shape_elements(j->in); i++) {
 		pass(j, i, i, 1);
 		if (j->back)
-			j->dw[0][i % each] += j->dy[i];
+			ref_add(j, 0, i % each, j->dy[i]);
 		else
 			j->y[i] += j->w[0][i % each];
 	}
