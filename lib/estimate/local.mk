@@ -6,6 +6,7 @@ lib_libpd_a_SOURCES += \
 nodist_lib_libpd_a_SOURCES += lib/estimate/folder.h
 BUILT_SOURCES += lib/estimate/folder.h
 CLEANFILES += lib/estimate/folder.h
+lib/estimate/device.$(OBJEXT): lib/estimate/folder.h
 lib/estimate/folder.h: Makefile
 	@$(MKDIR_P) lib/estimate
 	$(AM_V_GEN)echo '#define PD_DEVICES_FOLDER "$(pkgdatadir)/devices"' >$@
