@@ -87,6 +87,19 @@ some() {
 	run "$1" "$2" check_PROGRAMS="$(print "$1" programs "$2")"
 }
 
+# as_other_processors: runs the conformity tests, in short form, with the kernels, oneDNN's and our own, of
+# processors that have fewer instructions than this one.
+as_other_processors() {
+	for isa in SSE41/any AVX2/x86-64-v3; do
+		case $isa in
+		AVX2*) grep -q avx2 /proc/cpuinfo || continue ;;
+		esac
+		(export PD_TEST_QUICK=yes ONEDNN_MAX_CPU_ISA="${isa%/*}" PD_CPU_TILES="${isa#*/}"
+		check plain "${isa%/*}" "test/conform/layers test/conform/nonfinite test/conform/partition
+			test/conform/frozen test/conform/iteration test/t4001-weights.sh" -j"$((2 * $(nproc)))")
+	done
+}
+
 # configure NAME ARGUMENTS: configures a build; built() reports what goes wrong.  The path to the source is
 # relative, so it is the same in all builds and in that of the distribution.  So ccache finds what another
 # build compiled.
@@ -140,7 +153,12 @@ fuzzed() {
 		FUZZ_BUILT=yes sh "$source/contrib/fuzz/run.sh" 1 >"$build/fuzz/run.out" 2>&1 || tally 0 1 0
 }
 
+# built NAME [PROGRAM...]: makes these programs in a tree in which nothing is made, one by one, then all.
 built() {
+	for program in "$@"; do
+		[ "$program" = "$1" ] || make -C "$build/$1" "$program" >"$build/$1/make.out" 2>&1 ||
+			{ tail -n 30 "$build/$1/make.out"; die "$1: $program alone cannot be made"; }
+	done
 	[ -f "$build/$1/Makefile" ] && make -C "$build/$1" -j"$(nproc)" >"$build/$1/make.out" 2>&1 ||
 		{ tail -n 30 "$build/$1"/*.out "$build/cuda-$1.out" 2>/dev/null; die "$1: the build failed"; }
 }
@@ -194,6 +212,7 @@ fi
 if [ "${1-}" != quick ]; then
 	sh "$source/contrib/packages.sh" "onednn3=$build/onednn3" >"$build/onednn3.out" 2>&1 &&
 		configure with-onednn3 --enable-werror --with-cuda=no \
+			CPPFLAGS='-DPD_VECTOR_CLONES=\"avx2\",\"default\"' \
 			--with-onednn="$build/onednn3" $gold &
 	configure sanitized --enable-werror --with-cuda=no --enable-asan --enable-ubsan \
 		CFLAGS="-g1 -O1 $depend" $gold &
@@ -201,11 +220,15 @@ fi
 
 step "build without CUDA, warnings are errors; all tests"
 wait "$plain"
-built plain
+built plain bin/pd-plan test/unit/onnx
 [ "${1-}" = quick ] || ahead cuda emulated with-onednn3 sanitized &
 run plain ""
 wait
-[ "${1-}" = quick ] || distribution &
+if [ "${1-}" != quick ]; then
+	step "conformity with the kernels of processors that have SSE4.1 or AVX2 alone"
+	as_other_processors
+	distribution &
+fi
 
 if [ -n "$cuda" ]; then
 	step "build with CUDA, warnings are errors; what can be seen without a GPU; beside the next three"

@@ -79,6 +79,24 @@ else
 		grep -q "exec,cpu,convolution,jit:" said'
 fi
 
+# step TILES: prints the loss of the second of two steps of a small GPT by the kernels of such a processor.
+step() {
+	PD_CPU_TILES=$1 pd-run --device=cpu --threads=1 --synthetic --minibatches=2 --optimizer=adam gpt.plan |
+		jq -r "select(.event == \"done\") | .loss"
+}
+test_ok "PD_CPU_TILES chooses our own kernels, whose results differ by rounding alone" '
+	pd-model gpt --layers=1 --hidden=32 --heads=2 --sequence=24 --vocabulary=64 --dropout=0 |
+		pd-profile --device=cpu --no-link -i 1 -b 2 -t 1 | pd-plan --gpus=1 >gpt.plan
+	best=$(step "") any=$(step any)
+	echo "$best $any"
+	awk -v a="$best" -v b="$any" "BEGIN { exit !(a > 0 && a - b < 1e-4 * a && b - a < 1e-4 * a) }"
+	if grep -q avx2 /proc/cpuinfo; then
+		v3=$(step x86-64-v3)
+		awk -v a="$v3" -v b="$any" "BEGIN { exit !(a > 0 && a - b < 1e-4 * a && b - a < 1e-4 * a) }"
+	fi
+	PD_CPU_TILES=sse9 status 2 pd-run --device=cpu --synthetic --minibatches=2 gpt.plan 2>err
+	one_line err && grep "PD_CPU_TILES is \"sse9\", which this processor has no kernels for; expected .*\"any\"\$" err'
+
 # With 11 channels and SSE4.1 alone there may be no quick kernel.
 grouped 11 1 >model.json
 kernels SSE41 f32 model.json >/dev/null

@@ -7,6 +7,7 @@
 #include "run/device/cpu/tile.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SIDE 80                         /* elements from row to row */
@@ -171,6 +172,7 @@ int main(void)
 {
 	const struct pd_tile_ops *ops;
 
+	unsetenv("PD_CPU_TILES");
 	ok(pd_tile_ops() == pd_tile_ops_of(0), "the first is the best");
 	for (int n = 0; (ops = pd_tile_ops_of(n)); n++) {
 		test_products(ops);

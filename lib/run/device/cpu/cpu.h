@@ -19,12 +19,16 @@
 
 /*
  * Our own loops are vectorised for the machine that runs them.  They are not contracted to fused
- * multiply-add, so that every machine, and the remainder of every loop, rounds alike.
+ * multiply-add, so that every machine, and the remainder of every loop, rounds alike.  A build can be given
+ * other kinds of machines (contrib/check.sh).
  */
+#ifndef PD_VECTOR_CLONES
+#define PD_VECTOR_CLONES "arch=x86-64-v4", "avx2", "default"
+#endif
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
 	!defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define PD_VECTOR __attribute__((optimize("O3,fp-contract=off"), \
-				 target_clones("arch=x86-64-v4", "avx2", "default")))
+				 target_clones(PD_VECTOR_CLONES)))
 #else
 #define PD_VECTOR
 #endif

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* oneDNN's engine, and the type in which ops compute. */
 #include "run/device/cpu/dnn.h"
+#include "run/device/cpu/tile.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +57,18 @@ static int choose(enum pd_dtype dtype, dnnl_data_type_t *type_p, struct pd_error
 	return 0;
 }
 
+/* Returns the names of all tables of tiles that this processor can run, best first. */
+static const char *names_of_tiles(void)
+{
+	static _Thread_local char names[64];
+	const struct pd_tile_ops *ops;
+	size_t end = 0;
+
+	for (int n = 0; (ops = pd_tile_ops_of(n)); n++)
+		end += (size_t)snprintf(names + end, sizeof(names) - end, "%s\"%s\"", n ? " or " : "", ops->name);
+	return names;
+}
+
 struct pd_onednn *pd_onednn_open(enum pd_dtype dtype, struct pd_error *err)
 {
 	const char *wish = getenv("PD_CPU_WINOGRAD");
@@ -62,6 +76,11 @@ struct pd_onednn *pd_onednn_open(enum pd_dtype dtype, struct pd_error *err)
 	dnnl_data_type_t of_ops;
 	dnnl_status_t status;
 
+	if (!pd_tile_ops()) {
+		pd_error_input(err, "PD_CPU_TILES is \"%s\", which this processor has no kernels for; "
+			       "expected %s", getenv("PD_CPU_TILES"), names_of_tiles());
+		return NULL;
+	}
 	if (choose(dtype, &of_ops, err) < 0)
 		return NULL;
 	dnn = pd_zalloc(sizeof(*dnn));

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "run/device/cpu/tile.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #define INLINE static inline __attribute__((always_inline))
 
 #pragma GCC push_options
@@ -53,5 +56,13 @@ const struct pd_tile_ops *pd_tile_ops_of(int n)
 
 const struct pd_tile_ops *pd_tile_ops(void)
 {
-	return pd_tile_ops_of(0);
+	static const struct pd_tile_ops *_Atomic chosen;
+	const struct pd_tile_ops *ops = chosen;
+	const char *wish = ops ? NULL : getenv("PD_CPU_TILES");
+
+	if (ops)
+		return ops;
+	for (int n = 0; (ops = pd_tile_ops_of(n)) && wish && wish[0] && strcmp(wish, ops->name) != 0; n++)
+		;
+	return chosen = ops;
 }

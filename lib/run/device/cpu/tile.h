@@ -62,7 +62,10 @@ struct pd_tile_ops {
 		     int64_t columns);
 };
 
-/* Returns the best table for this processor. */
+/*
+ * Returns the table that PD_CPU_TILES names in the environment, or else the best one for this processor; NULL
+ * if this processor cannot run that one, or it is none.  What it returns first holds for the process.
+ */
 const struct pd_tile_ops *pd_tile_ops(void);
 /* Returns number n, from 0, of the tables that this processor can run, best first; or NULL. */
 const struct pd_tile_ops *pd_tile_ops_of(int n);
