@@ -501,6 +501,7 @@ int main(void)
 	ok(getenv("NCCL_RAS_ENABLE") && strcmp(getenv("NCCL_RAS_ENABLE"), "0") == 0,
 	   "and nowhere while it runs");
 	ok(getenv("CUDA_DEVICE_MAX_CONNECTIONS") != NULL, "streams get queues of their own");
+	ok(queues_first, "which CUDA is told before it is called");
 	ok(!getenv("NCCL_HOSTID"), "all on one machine");
 	is_int(run(2, "nccl", 1, false, note_choice), 0, "asked for, on one GPU: NCCL");
 	is_str(chosen_name, "nccl", "it is");

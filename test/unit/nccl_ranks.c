@@ -18,12 +18,14 @@ struct world world;
 static __thread struct rank *self;
 
 int counted;
+bool queues_first = true;
 bool two_hosts;
 bool sums;
 const char *refusal;
 
 static int count_places(struct pd_error *why)
 {
+	queues_first = queues_first && getenv("CUDA_DEVICE_MAX_CONNECTIONS");
 	return counted > 0 ? counted : world.places;
 }
 

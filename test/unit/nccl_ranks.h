@@ -47,6 +47,7 @@ struct world {
 };
 
 extern struct world world;
+extern bool queues_first;              /* CUDA was never called before it could read how many queues it has */
 extern int counted;                     /* GPUs that the device counts; 0: as many as places */
 extern bool two_hosts;                  /* odd ranks are on another host */
 extern bool sums;                       /* all ranks are replicas, and NCCL sums */

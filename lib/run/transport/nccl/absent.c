@@ -2,6 +2,10 @@
 /* A build without NCCL has these functions instead. */
 #include "run/transport/nccl/nccl.h"
 
+void pd_nccl_first(void)
+{
+}
+
 void pd_nccl_environment(int rank, bool one_host, bool distinct)
 {
 }

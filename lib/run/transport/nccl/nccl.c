@@ -214,6 +214,15 @@ static const struct pd_transport_ops nccl_ops = {
 
 /* ---- set-up ---- */
 
+/*
+ * Each connection's stream gets a queue of the GPU to itself, while they last.  CUDA reads this once, when it is
+ * called for the first time.
+ */
+void pd_nccl_first(void)
+{
+	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 void pd_nccl_environment(int rank, bool one_host, bool distinct)
 {
 	char name[32];
@@ -223,8 +232,6 @@ void pd_nccl_environment(int rank, bool one_host, bool distinct)
 		setenv("NCCL_SOCKET_IFNAME", "lo", 0);
 	/* the launcher watches the health of ranks: NCCL needs no thread for that */
 	setenv("NCCL_RAS_ENABLE", "0", 0);
-	/* each connection's stream gets a queue of the GPU to itself, while they last */
-	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 	if (!distinct)
 		return;
 	snprintf(name, sizeof(name), "pd-rank-%d", rank);

@@ -54,6 +54,8 @@ struct pd_nccl_config {
  * distinct: NCCL shall take each rank for a machine of its own, since ranks share a GPU. To be
  * called before the process has threads that read the environment.
  */
+/* Sets what CUDA must find in the environment when it is first called; variables that are set stay. */
+void pd_nccl_first(void);
 void pd_nccl_environment(int rank, bool one_host, bool distinct);
 /*
  * Makes names for the connections on which this rank sends: `ranks` times PD_NCCL_ID bytes, by

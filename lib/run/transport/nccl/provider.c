@@ -24,7 +24,11 @@ static bool shares_gpus(const struct pd_device_ops *device, const struct pd_seat
 static void nccl_prepare(const struct pd_device_ops *device, int rank, int ranks,
 			 const struct pd_seat *seat, bool asked)
 {
-	pd_nccl_environment(rank, seat->locals == ranks, asked && shares_gpus(device, seat));
+	bool distinct;
+
+	pd_nccl_first();
+	distinct = asked && shares_gpus(device, seat);
+	pd_nccl_environment(rank, seat->locals == ranks, distinct);
 }
 
 /* An offer is the process id, and then an id for the connection to each peer. */
