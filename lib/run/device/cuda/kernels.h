@@ -489,10 +489,16 @@ cudaError_t pd_kernel_update(cudaStream_t stream, enum pd_dtype dtype, const str
 cudaError_t pd_kernel_mixed_sum(cudaStream_t stream, const struct pd_mixed_sum *what);
 
 /* --- squares.cu */
-#define PD_KERNEL_PIECES 64
-/* Computes the sum of the squares of count floats; room: PD_KERNEL_PIECES doubles. */
-cudaError_t pd_kernel_squares(cudaStream_t stream, double *sum_p, double *room, const float *g,
-			      size_t count);
+#define PD_KERNEL_SQUARED 48            /* arrays of one launch */
+#define PD_KERNEL_PIECES (1024 * PD_KERNEL_SQUARED)
+struct pd_kernel_squared {
+	double *sum_p;                  /* where the sum of the squares of `count` floats goes */
+	const float *from;
+	size_t count;
+};
+/* Computes the sums of squares of 1 to PD_KERNEL_SQUARED arrays; room: PD_KERNEL_PIECES doubles. */
+cudaError_t pd_kernel_squares(cudaStream_t stream, double *room, const struct pd_kernel_squared *arrays,
+			      int n);
 /*
  * These set count elements: vector[i] = value; vector[i] = other[i] where vector[i] is PD_ABSENT.
  */
