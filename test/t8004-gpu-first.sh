@@ -34,10 +34,12 @@ cat >do/pd-run <<-'EOF'
 		--checkpoint=*) mkdir -p "${a#*=}/step-000000000100" ;;
 		esac
 	done
-	line='{"memory": "as predicted", "accuracy": 0.91}'
+	line='{"event": "progress", "step": 1, "loss": 6.2704, "accuracy": 0.1}
+	{"memory": "as predicted", "accuracy": 0.91}'
 EOF
 echo 'line="\"step_ns\": 5"' >do/pd-profile
-mkdir -p tree/share/models data
+mkdir -p tree/share/models tree/first-light data
+echo 6.2719 >tree/first-light/losses
 tree=$PWD/tree
 unset FROM OUT BUDGET PERCENT PD_GPU
 PATH=$tree/bin:$PATH
@@ -71,7 +73,7 @@ test_ok "three calls fit a quarter of an hour with a minute to spare, and each h
 			exit bad || n < 4 || calls + 60 > all || all > 840 }" plan
 	order=$(awk "/^  / { print \$1 }" plan | tr "\n" " ")
 	case $order in
-	*"kernels stream iteration layers "*"two-nccl two-staged torch-gpt-8-bf16 "*"torch-resnet50-64-bf16 "*) ;;
+	*"machine first-light "*"kernels iteration stream nonfinite layers "*"torch-gpt-8-bf16 two-nccl two-staged "*"torch-resnet50-64-bf16 "*) ;;
 	*) false ;;
 	esac
 	! [ -e ran ] || false
@@ -150,6 +152,40 @@ test_ok "a test that skips something, or looks at nothing, has failed" '
 	rm do/kernels do/stream do/t9003-sanitizer.sh
 '
 
+# lights LOSS: succeeds if first-light is good where the processor has lost so much.
+lights() {
+	anew
+	echo "$1" >tree/first-light/losses
+	call first-light
+	[ -e gpu-first/first-light.good ]
+}
+
+test_ok "first light: what the GPU loses is held against the processor, minibatch by minibatch" '
+	lights 6.2730
+	lights 6.2680
+	! lights 6.2740 || false
+	grep "minibatch 1: loss 6.2704, on the processor 6.2740" gpu-first/first-light.log
+	[ -s gpu-first/first-light.bad ]
+	! lights "6.2704
+6.2704" || false
+	cp do/pd-run good
+	sed "s/6.2704/NaN/" good >do/pd-run
+	! lights 6.2704 || false
+	echo "exit 3" >do/pd-run
+	! lights 6.2704 || false
+	cp good do/pd-run
+	echo 6.2719 >tree/first-light/losses
+'
+
+test_ok "a build tree that has no numbers of the processor makes them" '
+	anew
+	rm -r tree/first-light
+	call first-light
+	[ -e gpu-first/first-light.good ]
+	[ "$(cat tree/first-light/losses)" = 6.2704 ]
+	[ "$(grep -c "^bin/pd-run --device=cpu" ran)" = 1 ] && [ "$(grep -c "^bin/pd-run --device=cuda" ran)" = 1 ]
+'
+
 test_ok "where NCCL fails it is tried with more care; the bits of both ways are compared" '
 	anew
 	cp do/pd-run good
@@ -197,7 +233,7 @@ test_ok "a call that is told to end leaves its archive" '
 	PD_SOURCE=$tree PD_BUILD=$tree sh "$first" >said 2>&1 &
 	run=$!
 	for try in $(seq 600); do
-		! grep -q "^iteration .*good" said || break
+		! grep -q "^nonfinite .*good" said || break
 		sleep 0.1
 	done
 	sleep 0.5
