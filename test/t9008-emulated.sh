@@ -58,6 +58,18 @@ run() {
 	timeout 120 pd-run --device=cuda --synthetic --minibatches=6 plan.json 2>err |
 		sed -n "s/.*\"done\".*\"loss\": //p"
 }
+test_ok "layers that compute the same are timed once, and have the same algorithms" '
+	pd-model gpt --layers=3 --hidden=64 --heads=4 --sequence=16 --vocabulary=128 --dropout=0 |
+		pd-profile --device=cuda --no-link --iterations=1 --batch-size=2 >gpt.json
+	jq -r ".layers[] | select(.algorithms) | \"\(.name | split(\".\")[2:] | join(\".\")) \(.algorithms)\"" \
+		gpt.json | sort | uniq -c >found
+	cat found
+	[ "$(wc -l <found)" = 7 ]
+	awk "{ print \$3 }" found | grep -q .
+	for layer in attn.q attn.k attn.v attn.proj mlp.fc mlp.proj; do
+		grep -q " 3 $layer " found
+	done
+	[ "$(awk "\$2 ~ /^attn/ { print \$3 }" found | uniq | wc -l)" = 1 ]'
 test_ok "graphs that cannot be captured or updated are told of, and not needed" '
 	run >graphs
 	[ -s graphs ]

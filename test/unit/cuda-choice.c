@@ -63,7 +63,7 @@ static struct made_up_gpu measure(const float *ms, int n, float *shortest)
 {
 	struct made_up_gpu gpu = { .n = n, .last = -1, .ms = ms };
 
-	pd_choice_measure(shortest, n, &(struct pd_choice_timer){ made_up_time, &gpu });
+	pd_choice_measure(shortest, n, &(struct pd_choice_timer){ made_up_time, &gpu, 1 });
 	return gpu;
 }
 
@@ -85,6 +85,31 @@ static void test_measure(void)
 	   "what takes no time at all comes to an end");
 	gpu = measure(none, 2, shortest);
 	ok(gpu.calls == 2 && pd_choice_fastest(shortest, 2) == -1, "nothing works");
+}
+
+/* A candidate that calls twice for each time has the GPU warm in half as many rounds. */
+static void test_calls(void)
+{
+	const float ms[] = { 1, 2 };
+	struct made_up_gpu once = { .n = 2, .last = -1, .ms = ms }, twice = once;
+	float shortest[2];
+
+	pd_choice_measure(shortest, 2, &(struct pd_choice_timer){ made_up_time, &once, 1 });
+	pd_choice_measure(shortest, 2, &(struct pd_choice_timer){ made_up_time, &twice, 2 });
+	ok(once.calls - 2 - 2 * PD_CHOICE_ROUNDS > 3 * (twice.calls - 2 - 2 * PD_CHOICE_ROUNDS) / 2,
+	   "all calls of a candidate warm the GPU");
+}
+
+static void test_alike(void)
+{
+	struct pd_choice_maker makers[] = { { .what = { 1, 2, 3 }, .layer = "first" },
+					    { .what = { 1, 2, 4 }, .layer = "second" } };
+	struct pd_choice_maker like = { .what = { 1, 2, 4 } };
+	const struct pd_choice_maker *found = pd_choice_alike(makers, 2, &like);
+
+	ok(found && strcmp(found->layer, "second") == 0, "a layer that computes the same");
+	like.what[PD_CHOICE_WHAT - 1] = 1;
+	ok(!pd_choice_alike(makers, 2, &like), "none where one number differs");
 }
 
 static bool reads(const char *text, int way, int64_t index, int knobs)
@@ -141,5 +166,7 @@ int main(void)
 	test_codes();
 	test_fastest();
 	test_measure();
+	test_calls();
+	test_alike();
 	return done_testing();
 }

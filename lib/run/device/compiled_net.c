@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -376,6 +377,8 @@ size_t pd_compiled_offset(const struct pd_compiled *net, const struct pd_named *
 	return offset;
 }
 
+#define MANY (INT64_C(1) << 16)         /* so many parameters are worth several threads */
+
 /* Four numbers of a uniform distribution, in [-1, 1), or of the standard normal one (Box and
  * Muller 1958). */
 static void four_numbers(struct pd_random4 r, bool normal, float out[4])
@@ -391,13 +394,20 @@ static void four_numbers(struct pd_random4 r, bool normal, float out[4])
 	}
 }
 
+/* Each four numbers have a counter of their own, so the bits do not depend on the threads. */
 static void fill_random(const struct pd_compiled *net, const struct pd_named *named,
 			const struct pd_layer_tensor *tensor, float *host)
 {
 	int group = net->layers[named->layer].model_owner;
 	uint64_t number = (uint64_t)pd_model_number(net->model, group);
 	uint64_t stream = pd_rng_parameter(number, (unsigned)named->which);
+	struct pd_device_info info = { .threads = 0 };
+	int threads;
 
+	/* a GPU has no processors of its own, and leaves them all to this */
+	net->base.device->ops->describe(net->base.device, &info);
+	threads = info.threads > 0 ? info.threads : omp_get_max_threads();
+#pragma omp parallel for schedule(static) num_threads(threads) if (named->elements > MANY)
 	for (int64_t i = 0; i < named->elements; i += 4) {
 		uint64_t counter = (uint64_t)i / 4;
 		struct pd_random4 r = pd_random(net->seed, stream, (uint32_t)(counter >> 32),

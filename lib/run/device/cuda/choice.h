@@ -9,6 +9,9 @@
  * gradient of the weights): a code that the library's part gives its candidates, or 0 for the
  * heuristics' choice.  A code that no candidate has any more counts as 0.  Engines have no code but
  * a name (engine_name.h).
+ *
+ * Layers that compute the same have the same choice: the first of them is timed, and the others take what it
+ * recorded, as a run takes what a plan recorded.
  */
 #pragma once
 
@@ -16,11 +19,14 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <string.h>
 
 #define PD_CHOICES 32                   /* the most candidates of a way */
 #define PD_CHOICE_WARM_MS 50            /* work before times count, in which clocks rise */
 #define PD_CHOICE_WARM_ROUNDS 1000      /* the most rounds of such work */
 #define PD_CHOICE_ROUNDS 5              /* rounds that count */
+#define PD_CHOICE_WHAT 24               /* numbers that decide a choice, at most */
+#define PD_CHOICE_MAKERS 64             /* unlike layers that a net remembers; others are timed again */
 
 static inline int64_t pd_choice_unit(int way)
 {
@@ -38,11 +44,31 @@ static inline int64_t pd_choice_with(int64_t algorithms, int way, int code)
 	return algorithms + code * pd_choice_unit(way);
 }
 
-/* Runs a candidate, waits, and returns the milliseconds that the GPU took; below 0: it failed. */
+/*
+ * Runs a candidate, waits, and returns the milliseconds that a call took the GPU, which made as many calls;
+ * below 0: it failed.
+ */
 struct pd_choice_timer {
 	float (*time)(void *context, int candidate);
 	void *context;
+	int calls;
 };
+
+/* What decides a layer's choice, and a layer that has made it. */
+struct pd_choice_maker {
+	int64_t what[PD_CHOICE_WHAT];
+	const void *layer;
+};
+
+/* Returns the maker that this one is alike, among `count`; NULL: none. */
+static inline const struct pd_choice_maker *pd_choice_alike(const struct pd_choice_maker *makers, int count,
+							    const struct pd_choice_maker *like)
+{
+	for (int i = 0; i < count; i++)
+		if (memcmp(makers[i].what, like->what, sizeof(like->what)) == 0)
+			return &makers[i];
+	return NULL;
+}
 
 /*
  * Runs each candidate once, except those that failed or took twice the fastest time so far, and
@@ -84,7 +110,7 @@ static inline void pd_choice_measure(float *shortest, int n, const struct pd_cho
 		shortest[i] = HUGE_VALF;
 	pd_choice_round(shortest, n, timer, 0);
 	for (int i = 0; i < PD_CHOICE_WARM_ROUNDS && busy_ms < PD_CHOICE_WARM_MS; i++)
-		busy_ms += pd_choice_round(shortest, n, timer, 0);
+		busy_ms += (float)timer->calls * pd_choice_round(shortest, n, timer, 0);
 	for (int i = 0; i < PD_CHOICE_ROUNDS; i++)
 		pd_choice_round(shortest, n, timer, 1);
 }

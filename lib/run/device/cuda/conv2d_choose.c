@@ -264,7 +264,7 @@ static int choose(const struct pd_cuda_conv *c, struct pd_compiled_layer *l, int
 	};
 	int best = 0;
 
-	if (!l->net->measure ||
+	if (!pd_cuda_times(l, way) ||
 	    (pd_cuda_trial_memory(&t.x, type, pd_cuda_batch_bytes(l, pd_cuda_conv_x(l))) == 0 &&
 	     pd_cuda_trial_memory(&t.y, type, pd_cuda_batch_bytes(l, pd_cuda_conv_y(l))) == 0 &&
 	     pd_cuda_trial_memory(&t.w, type, bytes * elements) == 0 &&
@@ -346,7 +346,7 @@ static int choose_way(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int w
 		return 0;
 	if (list[way](c, l, c->conv[way], &found, err) < 0)
 		return -1;
-	if (engines && (found.n == 0 || (l->net->measure && pd_dnn_worth_timing(l))))
+	if (engines && (found.n == 0 || (pd_cuda_times(l, way) && pd_dnn_worth_timing(l))))
 		list_engines(c, l, way, &found);
 	if (found.n == 0)
 		return pd_error_failed(err, "layer \"%s\": cuDNN has no %s for its %s in %s, %lld "
@@ -362,8 +362,23 @@ static int choose_way(struct pd_cuda_conv *c, struct pd_compiled_layer *l, int w
 	return status;
 }
 
+/* Takes the choice of an earlier layer of the same convolutions. */
+static void recall_convolutions(const struct pd_cuda_conv *c, struct pd_compiled_layer *l)
+{
+	const struct pd_shape x = pd_shape_plane(pd_cuda_conv_x(l)), y = pd_shape_plane(pd_cuda_conv_y(l));
+	const struct pd_layer *a = l->layer;
+	const int64_t what[] = {
+		a->kind, x.size[0], x.size[1], x.size[2], y.size[0], y.size[1], y.size[2],
+		a->kernel[0], a->kernel[1], a->stride[0], a->stride[1], a->padding[0], a->padding[1],
+		a->dilation[0], a->dilation[1], a->groups, a->bias, c->relu, pd_cuda_conv_last(l),
+	};
+
+	pd_cuda_recall(l, what, (int)PD_COUNT(what));
+}
+
 int pd_cuda_conv_choose(struct pd_cuda_conv *c, struct pd_compiled_layer *l, struct pd_error *err)
 {
+	recall_convolutions(c, l);
 	for (int way = 0; way < PD_PROPAGATIONS; way++)
 		if ((way != pd_cuda_conv_way(l, PD_BACKWARD_DATA) || l->wants[0]) &&
 		    choose_way(c, l, way, err) < 0)

@@ -16,6 +16,7 @@
 
 #include "base/mem.h"
 #include "run/device/compiled_net.h"
+#include "run/device/cuda/choice.h"
 #include "run/device/cuda/kernels.h"
 #include "run/device/queue.h"
 
@@ -90,6 +91,8 @@ struct pd_cuda_engine {
 	struct pd_pass_numbers *numbers; /* of the pass, in device memory (graph.h) */
 	struct pd_cuda_graphs *graphs;  /* NULL: none */
 	bool loses;                     /* set by a layer that writes a loss */
+	struct pd_choice_maker makers[PD_CHOICE_MAKERS];        /* layers whose choice others take */
+	int maker_count;
 };
 
 /* A kind's l->own begins with this. */
@@ -103,6 +106,14 @@ static inline struct pd_cuda_engine *pd_cuda_engine(const struct pd_compiled_lay
 }
 
 /* --- choice.c */
+/*
+ * Where the net measures, gives the layer the choice of an earlier one of which these n numbers are the same,
+ * as if a plan had recorded it, or remembers this layer for later ones.  The numbers must decide the choice:
+ * sizes, layouts, types of matrices, what is fused.
+ */
+void pd_cuda_recall(struct pd_compiled_layer *l, const int64_t *what, int n);
+/* Tells whether candidates of this way are timed. */
+bool pd_cuda_times(const struct pd_compiled_layer *l, int way);
 /* Queues a candidate on the default stream, to be timed: 0, or -1. */
 struct pd_cuda_trial {
 	int (*queue)(void *context, int candidate);

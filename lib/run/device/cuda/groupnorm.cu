@@ -13,17 +13,22 @@
 __device__ static int64_t element_of(const struct pd_kernel_groupnorm &g, int64_t row, int64_t i)
 {
 	const struct pd_kernel_channels &s = g.channels;
-	int64_t each = s.channels / g.groups;
+	size_t each = (size_t)(s.channels / g.groups), groups = (size_t)g.groups, r = (size_t)row, at = (size_t)i;
+	size_t pixel;
 
-	return !s.last ? row * each * s.area + i
-		: (row / g.groups * s.area + i / each) * s.channels + row % g.groups * each + i % each;
+	if (!s.last)
+		return row * (int64_t)each * s.area + i;
+	pixel = pd_quotient(at, each);
+	return (int64_t)((pd_quotient(r, groups) * (size_t)s.area + pixel) * (size_t)s.channels +
+			 pd_rest(r, groups) * each + (at - pixel * each));
 }
 
 __device__ static int64_t channel_of(const struct pd_kernel_groupnorm &g, int64_t row, int64_t i)
 {
-	int64_t each = g.channels.channels / g.groups;
+	size_t each = (size_t)(g.channels.channels / g.groups), area = (size_t)g.channels.area;
 
-	return row % g.groups * each + (g.channels.last ? i % each : i / g.channels.area);
+	return (int64_t)(pd_rest((size_t)row, (size_t)g.groups) * each +
+			 (g.channels.last ? pd_rest((size_t)i, each) : pd_quotient((size_t)i, area)));
 }
 
 template <typename T>

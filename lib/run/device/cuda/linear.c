@@ -64,7 +64,7 @@ static int pick(struct pd_cuda_product *p, struct pd_compiled_layer *l, int way,
 		most = found[i].workspaceSize > most ? found[i].workspaceSize : most;
 	}
 	/* the output may serve as the bias, which is one of its columns long */
-	if (!l->net->measure ||
+	if (!pd_cuda_times(l, way) ||
 	    (pd_cuda_trial_memory(&t.a, type, a) == 0 &&
 	     pd_cuda_trial_memory(&t.b, type, b) == 0 &&
 	     pd_cuda_trial_memory(&t.d, type, d) == 0 &&
@@ -123,6 +123,17 @@ static int choose_forward(struct linear *linear, struct pd_compiled_layer *l,
 		? -1 : choose(p, l, PD_FORWARD, err);
 }
 
+/* Takes the choice of an earlier layer of the same products. */
+static void recall_products(struct pd_compiled_layer *l, const struct linear *linear)
+{
+	const int64_t what[] = {
+		l->layer->kind, pd_cuda_matrix_rows(l, l->in_shape[0]), pd_shape_width(l->in_shape[0]),
+		pd_shape_width(&l->layer->output), linear->row, l->layer->bias,
+	};
+
+	pd_cuda_recall(l, what, (int)PD_COUNT(what));
+}
+
 static int prepare_ways(struct pd_compiled_layer *l, struct linear *linear, struct pd_error *err)
 {
 	int64_t n = pd_cuda_matrix_rows(l, l->in_shape[0]), in = pd_shape_width(l->in_shape[0]);
@@ -162,6 +173,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		return 0;
 	l->own = linear = pd_zalloc(sizeof(*linear));
 	linear->row = pd_cuda_row(l->net, output_of(l));
+	recall_products(l, linear);
 	if (prepare_ways(l, linear, err) < 0)
 		return -1;
 	rows = pd_cuda_matrix_rows(l, l->in_shape[0]);

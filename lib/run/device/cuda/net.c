@@ -206,6 +206,17 @@ static float to_float(const void *at, size_t i, enum pd_dtype dtype)
 		: pd_from_f16(((const uint16_t *)at)[i]);
 }
 
+/* Converts elements side by side; a switch for each would take longer than what it chooses. */
+static void narrow_all(void *to, const float *from, size_t count, enum pd_dtype dtype)
+{
+	if (dtype == PD_F32)
+		memcpy(to, from, count * sizeof(*from));
+	else
+#pragma omp parallel for schedule(static) if (count > (1 << 16))
+		for (size_t i = 0; i < count; i++)
+			((uint16_t *)to)[i] = dtype == PD_BF16 ? pd_to_bf16(from[i]) : pd_to_f16(from[i]);
+}
+
 static void from_float(void *at, size_t i, enum pd_dtype dtype, float value)
 {
 	if (dtype == PD_F32)
@@ -274,8 +285,11 @@ int pd_cuda_net_import(struct pd_net *base, int named, enum pd_form form, void *
 	void *raw = pd_calloc(1, f.bytes);
 	int status;
 
-	for (size_t i = 0; i < (size_t)n->elements; i++)
-		from_float(raw, i, f.dtype, host[plain_place(&f, i)]);
+	if (f.channels == 1 || f.area == 1)
+		narrow_all(raw, host, (size_t)n->elements, f.dtype);
+	else
+		for (size_t i = 0; i < (size_t)n->elements; i++)
+			from_float(raw, i, f.dtype, host[plain_place(&f, i)]);
 	status = pd_cuda_copy_blocking((struct pd_cuda_device *)base->device,
 				       (char *)arena + f.offset, raw, f.bytes, NULL);
 	free(raw);
@@ -304,12 +318,12 @@ static cudaError_t sum_squares(const struct update *u, const struct pd_compiled_
 	const float *weights = u->how->master ? u->how->master : u->how->weights;
 	const float *gradients = u->how->gradients;
 	size_t count = tensor->end - tensor->begin;
-	cudaError_t status = pd_kernel_squares(u->stream, &u->room->norms.weights, u->room->pieces,
-					       weights + tensor->begin, count);
+	const struct pd_kernel_squared both[] = {
+		{ &u->room->norms.weights, weights + tensor->begin, count },
+		{ &u->room->norms.gradient, gradients + tensor->begin, count },
+	};
 
-	return status != cudaSuccess ? status :
-		pd_kernel_squares(u->stream, &u->room->norms.gradient, u->room->pieces,
-				  gradients + tensor->begin, count);
+	return pd_kernel_squares(u->stream, u->room->pieces, both, 2);
 }
 
 /* Moves the elements of a tensor, or of all of them where they are treated alike. */
@@ -355,16 +369,24 @@ int pd_cuda_squares(cudaStream_t stream, const struct pd_compiled *net,
 		    const struct pd_squares *what, double *room, struct pd_error *err)
 {
 	size_t layers = (size_t)net->model->layer_count;
+	struct pd_kernel_squared arrays[PD_KERNEL_SQUARED];
 	cudaError_t status = cudaSuccess;
+	int n = 0;
 
 	if (what->clear)
 		status = pd_kernel_fill(stream, what->vector, PD_ABSENT, layers + 1);
-	for (int l = net->first; l < net->first + net->count && status == cudaSuccess; l++)
+	for (int l = net->first; l < net->first + net->count && status == cudaSuccess; l++) {
 		if (net->step_bytes[l] > 0)
-			status = pd_kernel_squares(stream, &what->vector[net->layers[l].model_owner], room,
-						   (const float *)((const char *)what->gradients +
-								   net->step_offset[l]),
-						   net->step_bytes[l] / sizeof(float));
+			arrays[n++] = (struct pd_kernel_squared){
+				&what->vector[net->layers[l].model_owner],
+				(const float *)((const char *)what->gradients + net->step_offset[l]),
+				net->step_bytes[l] / sizeof(float),
+			};
+		if (n == PD_KERNEL_SQUARED || (n > 0 && l + 1 == net->first + net->count)) {
+			status = pd_kernel_squares(stream, room, arrays, n);
+			n = 0;
+		}
+	}
 	if (what->scale && status == cudaSuccess)
 		status = cudaMemcpyAsync(&what->vector[layers], &what->scale->loss_scale,
 					 sizeof(double), cudaMemcpyDeviceToDevice, stream);

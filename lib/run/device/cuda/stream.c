@@ -246,8 +246,10 @@ static int run(struct pd_queue *q, const struct pd_work *w, struct pd_error *err
 	case PD_WORK_CALL:
 		s->current->call = w->call;
 		return w->call.post(w->call.context, s->stream, err);
-	default:
+	case PD_WORK_WAIT:
 		return 0;
+	default:
+		pd_bug("a GPU's stream was given work %d", (int)w->kind);
 	}
 }
 
