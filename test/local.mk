@@ -24,7 +24,7 @@ test_libtest_a_SOURCES = test/tap.c test/tap.h \
 	test/unit/small_checkpoint.h test/unit/small_model.h test/unit/small_profile.h \
 	test/unit/table.c test/unit/table.h test/unit/virtual_run.c test/unit/virtual_run.h \
 	test/unit/worked_orders.h
-test/unit/onnx_text.$(OBJEXT) test/unit/onnx.$(OBJEXT): lib/onnx/onnx.pb-c.h
+test/unit/onnx_text.$(OBJEXT) test/unit/onnx.$(OBJEXT): lib/doors/onnx/proto/onnx.pb-c.h
 LDADD = test/libtest.a $(AS_NEEDED) $(PD_DEVICE_LIBS)
 
 UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound test/unit/channel test/unit/check test/unit/checkpoint \
