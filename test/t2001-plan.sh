@@ -466,7 +466,8 @@ test_ok "names and combinations that cannot be are refused in one sentence" '
 	refused "3 replicas of stages.0., found 4" --stages=6x3,6 --weights=flush --microbatches=4
 	refused "\"nf1b\" is for unreplicated stages" --stages=6x2,6 --schedule=nf1b
 	refused "multiple of the 2 chunks" --schedule=interleaved --stages=4,4,4
-	refused "--chunks allows one" --schedule=interleaved --stages=6x2,6
+	refused "as many replicas of every stage where ranks have several, found 2 of stage 0 and 1 of stage 1" \
+		--schedule=interleaved --stages=6x2,6
 	refused "can be cut into 12 stages" --schedule=interleaved --chunks=13
 	refused "round: expected at least 4, the ranks of a path, found 3" --schedule=interleaved --round=3 \
 		--stages=2,2,2,2,1,1,1,1

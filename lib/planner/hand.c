@@ -150,11 +150,9 @@ struct pd_partition *pd_hand_partition(const struct pd_task *task, struct pd_err
 					" rank, found %d stages", request->chunks,
 					partition->stage_count);
 	for (int s = 0; status == 0 && s < partition->stage_count; s++)
-		if (partition->replicas[s] > 1 &&
-		    (request->straight || (request->chunks && pd_planner_straight(request))))
-			status = pd_error_input(err, "--stages: stage %d has %d replicas, but %s "
-						"allows one", s, partition->replicas[s],
-						request->straight ? "--straight" : "--chunks");
+		if (partition->replicas[s] > 1 && request->straight)
+			status = pd_error_input(err, "--stages: stage %d has %d replicas, but --straight allows one", s,
+						partition->replicas[s]);
 	if (status == 0)
 		return partition;
 	pd_partition_free(partition);

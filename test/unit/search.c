@@ -211,17 +211,18 @@ static void place(struct brute *b)
 
 	if (b->chunks && b->stages % b->chunks != 0)
 		return;
-	large.devices = b->stages > large.devices ? b->stages : large.devices;
+	if (b->stages * b->replicas[0] > large.devices)
+		large.devices = b->stages * b->replicas[0];
 	plan = pd_plan_new(b->view, &large, b->stages, b->layers, b->replicas, &err);
 	plan->topology = *b->topology;
 	plan->schedule = b->policy->schedule;
 	plan->weights = b->policy->weights;
 	if (b->chunks)
-		plan->rank_count = b->stages / b->chunks;
+		plan->rank_count = b->stages / b->chunks * b->replicas[0];
 	plan->microbatches = pd_planner_microbatches(plan);
 	for (int s = 0; s < b->stages && plan->schedule == PD_SCHEDULE_1F1B; s++)
 		plan->stages[s].warmup = b->warmups[s];
-	line_up(b, plan, b->chunks ? plan->rank_count : b->stages, 0, 0);
+	line_up(b, plan, b->chunks ? b->stages / b->chunks : b->stages, 0, 0);
 	stride(b, plan);
 	plan->profile = NULL;
 	pd_plan_free(plan);
@@ -280,7 +281,7 @@ static void divide(struct brute *b, unsigned done, int devices)
 			if (stage >> l & 1)
 				b->order[b->placed++] = l;
 		for (int m = 1; m <= (b->straight && devices > 1 ? 1 : devices); m++) {
-			if (sum / m > b->known_ns)
+			if (sum / m > b->known_ns || (b->chunks && b->stages > 0 && m != b->replicas[0]))
 				continue;
 			b->layers[b->stages] = b->placed - before;
 			b->replicas[b->stages++] = m;
@@ -331,7 +332,7 @@ static bool brute_case(int n, struct tally *tally)
 	struct brute b = { .profile = profile, .topology = &topology, .limit_bytes = INT64_MAX,
 			   .best_ns = INT64_MAX, .known_ns = INT64_MAX, .policy = policy,
 			   .chunks = chunks, .recompute = recompute,
-			   .straight = chunks || policy->schedule == PD_SCHEDULE_NF1B };
+			   .straight = policy->schedule == PD_SCHEDULE_NF1B };
 	struct pd_plan *plan;
 	struct pd_error err;
 	bool good;

@@ -41,11 +41,10 @@ int64_t pd_planner_microbatches(const struct pd_plan *plan);
 /* Tells whether a plan with these weights agrees on updates: as requested, and always for f16. */
 bool pd_planner_agrees(const struct pd_plan_request *request, const struct pd_profile *profile,
 		       enum pd_weight_kind weights);
-/* Tells whether no stage may have replicas; with several stages on a rank only those of a searched order have any. */
+/* Tells whether no stage may have replicas.  With several stages on a rank all stages have as many. */
 static inline bool pd_planner_straight(const struct pd_plan_request *request)
 {
-	return request->straight || pd_schedule_has(request->schedule, PD_FACT_STRAIGHT) ||
-	       (request->chunks && !pd_schedule_has(request->schedule, PD_FACT_ORDERED));
+	return request->straight || pd_schedule_has(request->schedule, PD_FACT_STRAIGHT);
 }
 /* Tells whether this is 1f1b with stashing and one minibatch of each replica per update. */
 bool pd_planner_plain(const struct pd_plan_request *request);

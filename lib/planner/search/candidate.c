@@ -175,6 +175,26 @@ bool pd_candidate_fits(struct pd_plan *plan, int64_t limit_bytes)
 	return pd_candidate_weigh(plan, &err) && pd_candidate_keeps(plan, limit_bytes);
 }
 
+/* Puts stages on the ranks of their positions, replicas side by side; fails where stages have different numbers. */
+static bool share_ranks(struct pd_plan *plan, int chunks, struct pd_error *err)
+{
+	int positions = plan->stage_count / chunks, replicas = plan->stages[0].replicas;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		struct pd_stage *stage = &plan->stages[s];
+
+		if (stage->replicas != replicas) {
+			pd_error_input(err, "--stages: expected as many replicas of every stage where ranks have several, found "
+				       "%d of stage 0 and %d of stage %d", replicas, stage->replicas, s);
+			return false;
+		}
+		for (int r = 0; r < replicas; r++)
+			stage->ranks[r] = pd_schedule_position(plan->schedule, positions, s) * replicas + r;
+	}
+	plan->rank_count = positions * replicas;
+	return true;
+}
+
 struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_partition *partition,
 				  struct pd_error *err)
 {
@@ -191,10 +211,9 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_pa
 	plan->agree = request->agree || pd_planner_agrees(request, task->profile, plan->weights);
 	plan->startup = request->startup;
 	plan->round = request->round;
-	if (request->chunks) {
-		plan->rank_count = partition->stage_count / request->chunks;
-		for (int s = 0; s < plan->stage_count; s++)
-			plan->stages[s].ranks[0] = pd_schedule_position(plan->schedule, plan->rank_count, s);
+	if (request->chunks && !share_ranks(plan, request->chunks, err)) {
+		pd_candidate_drop(plan);
+		return NULL;
 	}
 	plan->microbatches = request->microbatches ? request->microbatches
 						   : pd_planner_microbatches(plan);

@@ -53,8 +53,11 @@ static bool few_of(const struct pd_task *task, const struct pd_points *points)
 		for (int u = 0; u < points->last; u++)
 			for (int i = 0; chains[u] > 0 && i < pd_points_ends(points, u); i++)
 				next[pd_points_end(points, u, i)] += chains[u];
-		all += s % (int)pd_task_stages(task, 1) == 0 ? next[points->last] * gifts : 0;
-		gifts = task->straight ? 1 : gifts * (double)(devices - s) / (s + 1);
+		if (task->request->chunks)      /* all stages have as many replicas */
+			gifts = s % task->request->chunks ? 0 : task->straight ? 1 : (double)(devices / s);
+		all += next[points->last] * gifts;
+		if (!task->request->chunks)
+			gifts = task->straight ? 1 : gifts * (double)(devices - s) / (s + 1);
 		memcpy(chains, next, room * sizeof(*chains));
 	}
 	free(chains);
@@ -183,6 +186,8 @@ static void extend(struct exhaust *exhaust, int u, int devices)
 
 			if (m > devices || exhaust->bounds > MOST_BOUNDS)
 				break;
+			if (exhaust->task->request->chunks && exhaust->count > 0 && m != exhaust->replicas[0])
+				continue;
 			if (compute / m > exhaust->time_ns && exhaust->plain)
 				continue;
 			exhaust->ends[exhaust->count] = v;

@@ -12,7 +12,14 @@
 /* Returns the places on a line: one for each stage, or with chunks for each rank. */
 static int places_of(const struct pd_plan *plan)
 {
-	return pd_schedule_has(plan->schedule, PD_FACT_SHARES) ? plan->rank_count : plan->stage_count;
+	return pd_schedule_has(plan->schedule, PD_FACT_SHARES) ? plan->rank_count / plan->stages[0].replicas
+							       : plan->stage_count;
+}
+
+/* Tells whether a stage is at a place. */
+static bool is_at(const struct pd_plan *plan, int stage, int place)
+{
+	return pd_schedule_position(plan->schedule, places_of(plan), stage) == place;
 }
 
 /* Puts the stage of place p behind `next` other devices, with chunks all that share its rank. */
@@ -21,7 +28,7 @@ static int put(struct pd_plan *plan, int p, int next)
 	int replicas = plan->stages[p].replicas;
 
 	for (int s = p; s < plan->stage_count; s++)
-		for (int r = 0; r < replicas && pd_schedule_position(plan->schedule, places_of(plan), s) == p; r++)
+		for (int r = 0; r < replicas && is_at(plan, s, p); r++)
 			plan->stages[s].ranks[r] = next + r;
 	return next + replicas;
 }
@@ -52,7 +59,7 @@ static int components(const struct pd_plan *plan, int k)
 {
 	int64_t size = size_of(&plan->topology, k), count = plan->rank_count / size;
 
-	if (size < 2 || count < 2 || pd_schedule_has(plan->schedule, PD_FACT_SHARES) || plan->rank_count % size != 0)
+	if (size < 2 || count < 2 || plan->rank_count % size != 0)
 		return 0;
 	for (int s = 0; s < plan->stage_count; s++)
 		if (plan->stages[s].replicas % count != 0)
@@ -64,12 +71,13 @@ static void strided(struct pd_plan *plan, int k)
 {
 	int size = (int)size_of(&plan->topology, k), count = components(plan, k), offset = 0;
 
-	for (int s = 0; s < plan->stage_count; s++) {
-		struct pd_stage *stage = &plan->stages[s];
+	for (int p = 0; p < places_of(plan); p++) {
+		int replicas = plan->stages[p].replicas;
 
-		for (int r = 0; r < stage->replicas; r++)
-			stage->ranks[r] = r % count * size + offset + r / count;
-		offset += stage->replicas / count;
+		for (int s = p; s < plan->stage_count; s++)
+			for (int r = 0; r < replicas && is_at(plan, s, p); r++)
+				plan->stages[s].ranks[r] = r % count * size + offset + r / count;
+		offset += replicas / count;
 	}
 }
 

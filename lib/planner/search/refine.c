@@ -147,7 +147,7 @@ static bool valid(const struct climb *climb, const struct shape *shape)
 		return false;
 	for (int s = 0; s < shape->count; s++) {
 		if (shape->ends[s] <= before || shape->replicas[s] < 1 ||
-		    (climb->straight && shape->replicas[s] > 1))
+		    (climb->straight && shape->replicas[s] > 1) || (chunks && shape->replicas[s] != shape->replicas[0]))
 			return false;
 		before = shape->ends[s];
 		devices += shape->replicas[s];

@@ -171,8 +171,34 @@ static int64_t fewer_ranks(int64_t ranks)
 }
 
 /*
- * Enters plans without replicas, on as many ranks as there are and on fewer, with stages that would be fast on links
- * of a bandwidth; 0: with even ones, which are all that is looked at of fewer ranks than many.
+ * Enters a partition, which may be NULL, without replicas and, where ranks have several stages, with as many of every
+ * stage as there are devices for, and with fewer; frees it.
+ */
+static void enter_widths(struct pd_contest *contest, struct pd_partition *partition)
+{
+	const struct pd_task *task = contest->task;
+	int64_t devices = task->topology->devices, microbatches = task->request->microbatches;
+	int64_t most = partition && task->request->chunks && !task->straight
+		? devices * task->request->chunks / partition->stage_count : 1;
+
+	for (int64_t width = most; width > 1; width = devices <= FEW_RANKS ? width - 1 : width / 2) {
+		struct pd_partition *wide;
+
+		if (microbatches % width != 0)
+			continue;
+		wide = pd_partition_new(partition->stage_count);
+		for (int s = 0; s < wide->stage_count; s++) {
+			wide->layers[s] = partition->layers[s];
+			wide->replicas[s] = (int)width;
+		}
+		pd_contest_enter(contest, wide);
+	}
+	pd_contest_enter(contest, partition);
+}
+
+/*
+ * Enters plans of as many ranks as there are and of fewer, with stages that would be fast on links of a bandwidth; 0:
+ * with even ones, which are all that is looked at of fewer ranks than many.
  */
 static void enter_ranks(struct pd_contest *contest, int64_t most, int64_t bandwidth_bytes_per_s)
 {
@@ -187,7 +213,7 @@ static void enter_ranks(struct pd_contest *contest, int64_t most, int64_t bandwi
 
 		if (!*at && bandwidth_bytes_per_s == 0)
 			*at = pd_chunks_partition(costs, chunks, ranks, 0, &err);
-		pd_contest_enter(contest, *at);
+		enter_widths(contest, *at);
 		*at = NULL;
 		if (most > FEW_RANKS && bandwidth_bytes_per_s > 0)
 			break;
@@ -198,8 +224,7 @@ static void enter_ranks(struct pd_contest *contest, int64_t most, int64_t bandwi
 }
 
 /*
- * Enters plans without replicas, with even stages and with those that would be fast on faster and slower links than
- * there are.  A link may carry the traffic of several chunks of its rank, so only replays tell which of them are fast.
+ * Enters plans with even stages and with those that would be fast on faster and slower links than there are.  A link may carry the traffic of several chunks of its rank, so only replays tell which of them are fast.
  */
 static void enter_speeds(struct pd_contest *contest, int64_t most)
 {
@@ -293,7 +318,7 @@ static int enter_chunks(struct pd_contest *contest, struct pd_error *err)
 	enter_speeds(contest, most);
 	for (int64_t ranks = most; ranks >= 1 && pd_schedule_has(task->request->schedule, PD_FACT_V) && chunks == 2;
 	     ranks = fewer_ranks(ranks))
-		pd_contest_enter(contest, pd_v_partition(&task->costs, (int)ranks));
+		enter_widths(contest, pd_v_partition(&task->costs, (int)ranks));
 	return pd_contest_look(contest, LOOKED, err);
 }
 
