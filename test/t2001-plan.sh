@@ -143,6 +143,16 @@ test_ok "interleaved and V: a server more, behind slow links, makes nothing slow
 		pd-plan -t 3@10GB/s+2us,2@30MB/s --schedule=$schedule --microbatches=12 --min-gain=0 chain.json >b.json
 		jq -s -e "[.[].predicted.period_ns] | .[1] <= .[0]" a.json b.json
 	done'
+test_ok "interleaved and V: replicas where ranks outnumber what can be cut, not below the bound" '
+	chain 4 >four.json
+	for schedule in interleaved zb-v dualpipe-v; do
+		pd-plan -t 4@10GB/s,2@10GB/s --schedule=$schedule --microbatches=8 --min-gain=0 four.json >a.json
+		pd-plan -t 4@10GB/s,2@10GB/s --schedule=$schedule --microbatches=8 --min-gain=0 --straight four.json >b.json
+		jq -s -e ".[0].stages[0].replicas > 1 and
+			(.[0] | [.stages[].replicas] | unique | length == 1) and
+			.[0].predicted.period_ns < 0.6 * .[1].predicted.period_ns and
+			all(.[].predicted; .period_ns >= .lower_bound_ns)" a.json b.json
+	done'
 test_ok "no device is used for nothing" '
 	pd-plan --straight -t 7@1GB/s -c sosp19 chain.json | jq -e ".stages | length == 6"'
 # The layers take 3, 3 and 0.015 ms, and are too large to have replicas, so a third device brings half a

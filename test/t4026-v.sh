@@ -70,6 +70,17 @@ dualpipe-v+flush 4 1 2 2x2
 dualpipe-v+flush 5 3
 dualpipe-v+flush 8 4
 END
+while read -r schedule layers; do
+	test_row "planned $schedule" "$schedule, as planned with replicas: $layers" '
+		pd-plan --topology=2@10Gbit/s,4@1Gbit/s --schedule=$schedule --weights=flush --microbatches=4 \
+			--stages=$layers residual >plan.json
+		jq -e "all(.stages[]; .replicas == 2)" plan.json
+		trained 11 plan.json $sgd'
+done <<END
+zb-v 5x2,5x2,5x2,5x2
+interleaved 5x2,5x2,5x2,5x2
+zb-v 3x2,2x2,3x2,2x2,3x2,2x2,3x2,2x2
+END
 
 # Eight ranks, with a stage each or two.
 v residual 8 1 2 1 1 1 2 1 1 1 1 1 1 2 1 1 1 2 >8
