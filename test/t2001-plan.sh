@@ -294,7 +294,7 @@ test_ok "a plan that is searched for" '
 	planned "[.stages[].replicas] | max == 1" --schedule=nf1b
 	planned "[.stages[].ranks] == [[0], [1], [2], [3], [3], [2], [1], [0]]" --schedule=zb-v
 	planned ".schedule == \"v-half\" and .weights == \"2bw\"" --schedule=v-half --weights=2bw --microbatches=8
-	planned "[.stages[].ranks] == [[0], [1], [2], [3], [0], [1], [2], [3]]" --schedule=interleaved
+	planned "[.stages[].ranks] == [[0], [1], [2], [3], [0], [1], [2], [3]]" --schedule=interleaved --straight
 	jq ".topology.levels[0].count = 8 | .stages[].ranks |= map(if . == 3 then 7 else . end)" \
 		a.json >gap.json
 	status 2 pd-replay gap.json 2>err; one_line err
