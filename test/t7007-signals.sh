@@ -223,4 +223,8 @@ test_ok "a worker that dies while it starts: what it said last, and no rule belo
 	cat err
 	one_line err
 	grep "^pd-run: rank [0-9] (stage [0-9] of 3) was killed by signal 11 (Segmentation fault) (.here:17:0:17. Caught signal 11 .* while starting$" err'
+test_ok "a worker that cannot be started says why" '
+	(ulimit -n 12; ! pd-run --threads=1 --synthetic --minibatches=2 plan-2) >out 2>err
+	cat err
+	grep -q "^pd-run: rank [0-9] .* exited with status 3 (.*pd-worker: Too many open files) while starting" err'
 test_done

@@ -145,10 +145,10 @@ static void child(const struct pd_process *process, const char *path, int fd, pi
 	/* a GPU's streams get queues of their own: one whose transfer waits for another rank must
 	 * not stand before one that this other rank waits for */
 	setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-	if (pass(fd, process->exchange, process->words) < 0)
-		_exit(PD_EXIT_FAILED);
 	snprintf(number, sizeof(number), "%d", rank);
-	execl(path, WORKER, number, (char *)NULL);
+	if (pass(fd, process->exchange, process->words) == 0)
+		execl(path, WORKER, number, (char *)NULL);
+	dprintf(process->words, "%s: %s\n", path, strerror(errno));
 	_exit(PD_EXIT_FAILED);
 }
 
