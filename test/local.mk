@@ -218,7 +218,7 @@ EXTRA_DIST += test/bench/hosts.sh test/bench/hosts-ddp.py test/bench/mixed.sh \
 	test/bench/torch-plans.sh test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh \
 	test/bench/sparse-accuracy.sh \
 	test/bench/papers-plans.sh test/bench/kinds.sh test/bench/megatron.sh test/bench/2bw-degrees.sh test/bench/own-device.sh \
-	test/bench/monotone.sh test/bench/plan-search.sh test/bench/plan-speed.sh test/bench/prediction.sh test/bench/published.sh \
+	test/bench/monotone.sh test/bench/plan-search.sh test/bench/plan-speed.sh test/bench/prediction.sh test/bench/published.sh test/bench/updates.sh \
 	test/bench/cpu-vs-torch.sh test/bench/cpu-vs-torch.py test/bench/sequences-vs-torch.sh \
 	test/bench/sequences-vs-torch.py test/bench/gpu-vs-torch.sh \
 	test/bench/gpu-vs-torch.py test/bench/all-reduce.sh test/bench/all-reduce.py \
