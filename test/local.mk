@@ -34,12 +34,13 @@ UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound t
 	test/unit/json test/unit/launcher test/unit/levels test/unit/link test/unit/loader \
 	test/unit/lock test/unit/machine test/unit/meeting test/unit/megatron test/unit/memory test/unit/model test/unit/monotone test/unit/nccl \
 	test/unit/names test/unit/network test/unit/npy test/unit/npz \
-	test/unit/number test/unit/onnx test/unit/onnx-network test/unit/onnx-views test/unit/optimizer test/unit/order test/unit/order-lists test/unit/order-search test/unit/outside test/unit/pace test/unit/placement test/unit/plan test/unit/planner \
+	test/unit/number test/unit/onnx test/unit/onnx-network test/unit/onnx-views test/unit/optimizer test/unit/order test/unit/order-exact test/unit/order-lists test/unit/order-search test/unit/outside test/unit/pace test/unit/placement test/unit/plan test/unit/planner \
 	test/unit/price test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
 	test/unit/safetensors test/unit/schedule test/unit/schedule-orders test/unit/scripts test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
 	test/unit/tally test/unit/tcp test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
 	test/unit/trace-memory test/unit/transfers test/unit/transfers-end test/unit/updates test/unit/views test/unit/waits test/unit/walk test/unit/weights \
 	test/unit/window test/unit/wiring
+test_unit_order_exact_SOURCES = test/unit/order-exact.c test/unit/exact_order.c test/unit/exact_order.h
 test_unit_reducers_SOURCES = test/unit/reducers.c test/unit/shuffled.c test/unit/shuffled.h
 test_unit_cuda_graph_cache_SOURCES = test/unit/cuda-graph-cache.c lib/run/device/cuda/graph_cache.c \
 	lib/run/device/cuda/graph_cache.h
@@ -82,7 +83,7 @@ endif
 
 SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.sh \
 	test/t1001-malformed.sh test/t1002-seeds.sh test/t1003-pd-model.sh test/t1004-config.sh test/t1005-import.sh test/t1006-onnx.sh \
-	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2005-partitions.sh test/t2006-foreign.sh test/t2007-memory-model.sh test/t2008-estimate.sh test/t2009-spread.sh test/t2010-groups.sh test/t2012-kinds.sh test/t2013-updates.sh \
+	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2005-partitions.sh test/t2006-foreign.sh test/t2007-memory-model.sh test/t2008-estimate.sh test/t2009-spread.sh test/t2010-groups.sh test/t2012-kinds.sh test/t2017-orders.sh test/t2013-updates.sh \
 	test/t3001-schedule.sh \
 	test/t3002-torch-csv.sh \
 	test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh test/t4004-split.sh \
@@ -218,7 +219,7 @@ EXTRA_DIST += test/bench/hosts.sh test/bench/hosts-ddp.py test/bench/mixed.sh \
 	test/bench/torch-plans.sh test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh \
 	test/bench/sparse-accuracy.sh \
 	test/bench/papers-plans.sh test/bench/kinds.sh test/bench/megatron.sh test/bench/2bw-degrees.sh test/bench/own-device.sh \
-	test/bench/monotone.sh test/bench/plan-search.sh test/bench/plan-speed.sh test/bench/prediction.sh test/bench/published.sh test/bench/updates.sh \
+	test/bench/monotone.sh test/bench/plan-search.sh test/bench/orders.sh test/bench/plan-speed.sh test/bench/prediction.sh test/bench/published.sh test/bench/updates.sh \
 	test/bench/cpu-vs-torch.sh test/bench/cpu-vs-torch.py test/bench/sequences-vs-torch.sh \
 	test/bench/sequences-vs-torch.py test/bench/gpu-vs-torch.sh \
 	test/bench/gpu-vs-torch.py test/bench/all-reduce.sh test/bench/all-reduce.py \

@@ -21,6 +21,13 @@ void pd_order_search_v(const struct pd_order_request *request, struct pd_order_f
 /* Event by event, for any placement, by several rules. */
 void pd_order_search_greedy(const struct pd_order_request *request, struct pd_order_found *found);
 /*
+ * Moves operations of an order, certified, and offers the best that comes of it; steps: operations of
+ * orders that are priced for that; cool: the first temperature is this part of the order's time.  An
+ * order with pairs stays.
+ */
+void pd_order_improve(const struct pd_order_request *request, const struct pd_order *order,
+		      int64_t steps, int64_t cool, struct pd_order_found *found);
+/*
  * Offers an order, which is freed, and those in which F and I stay as they are and W's fill gaps by the request's
  * costs.
  */

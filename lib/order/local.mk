@@ -4,6 +4,7 @@ lib_libpd_a_SOURCES += \
 	lib/order/certify.c \
 	lib/order/chain.c \
 	lib/order/found.c lib/order/found.h \
+	lib/order/improve.c \
 	lib/order/made.h \
 	lib/order/order.c lib/order/order.h \
 	lib/order/price.c \

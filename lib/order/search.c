@@ -7,6 +7,11 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+#define FEWER 8                 /* searches with fewer microbatches in flight than there is room for */
+#define FEWER_OPERATIONS 40000  /* of all of these, for each rule of a search */
+#define IMPROVE_STEPS 400000    /* operations of orders that are priced to improve the best, twice */
 
 static bool is_placed(const struct pd_order_request *request, pd_order_placement *place)
 {
@@ -97,34 +102,78 @@ static void search_capped(const struct pd_order_request *request, struct pd_orde
 	pd_order_search_greedy(request, found);
 }
 
+/* Returns the least that a position may keep by its cap and by its pool, without `step` forwards of a stage. */
+static int64_t cap_of(const struct pd_order_request *request, int position, int64_t f_bytes, int step)
+{
+	int64_t cap = pd_order_cap(request, position);
+
+	if (!request->pool_bytes || request->pool_bytes[position] == INT64_MAX)
+		return cap;
+	return pd_min(cap, request->pool_bytes[position] - step * f_bytes);
+}
+
+/* Sets the caps of a search: at most so many microbatches of all stages, and room in pools. */
+static void set_caps(const struct pd_order_request *request, int64_t microbatches, int step, int64_t *caps)
+{
+	for (int q = 0; q < request->positions; q++)
+		caps[q] = 0;
+	for (int s = 0; s < request->stages; s++)
+		caps[request->position_of[s]] += request->stage[s].f_bytes;
+	for (int q = 0; q < request->positions; q++)
+		caps[q] = microbatches < INT64_MAX ? caps[q] * microbatches : INT64_MAX;
+	for (int s = 0; s < request->stages; s++) {
+		int q = request->position_of[s];
+
+		caps[q] = pd_min(caps[q], cap_of(request, q, request->stage[s].f_bytes, step));
+	}
+}
+
+/* Returns how many searches with fewer microbatches there are; it is the same whatever memory there is. */
+static int64_t count_fewer(const struct pd_order_request *request)
+{
+	int64_t operations = (int64_t)PD_ORDER_SPLIT * request->stages * request->microbatches;
+	int64_t most = pd_min(FEWER, 2 * request->positions);
+
+	return pd_min(most, FEWER_OPERATIONS / operations);
+}
+
+static bool is_limited(const struct pd_order_request *request)
+{
+	bool limited = false;
+
+	for (int q = 0; q < request->positions && request->pool_bytes; q++)
+		limited |= request->pool_bytes[q] < INT64_MAX;
+	return limited;
+}
+
 /*
  * A pool takes as much as the stages of a position at their most, which is more than they keep at once: searches with
- * caps that are lower by some microbatches of a stage find what a pool has room for.
+ * caps that are lower by some microbatches of a stage find what a pool has room for.  What is found with less room is
+ * looked at wherever there is more: it may be faster, since no search finds all that its caps allow.
  */
-static void search_pools(const struct pd_order_request *request, struct pd_order_found *found)
+static void search_caps(const struct pd_order_request *request, struct pd_order_found *found)
 {
 	int64_t *caps = pd_calloc((size_t)request->positions, sizeof(*caps));
+	int64_t *before = pd_calloc((size_t)request->positions, sizeof(*before));
+	size_t bytes = (size_t)request->positions * sizeof(*caps);
 	struct pd_order_request with = *request;
-	bool limited = false;
 	int steps = request->stages > request->positions ? 1 + 2 * request->stages / request->positions : 1;
+	int64_t fewer = count_fewer(request);
 
-	for (int q = 0; q < request->positions; q++)
-		limited |= request->pool_bytes[q] < INT64_MAX;
 	with.cap_bytes = caps;
-	for (int step = 0; step < (limited ? steps : 1); step++) {
-		for (int q = 0; q < request->positions; q++)
-			caps[q] = INT64_MAX;
-		for (int s = 0; s < request->stages; s++) {
-			int q = request->position_of[s];
-			int64_t cap = request->pool_bytes[q] == INT64_MAX
-				? INT64_MAX : request->pool_bytes[q] - step * request->stage[s].f_bytes;
-
-			if (request->cap_bytes && request->cap_bytes[q] < cap)
-				cap = request->cap_bytes[q];
-			caps[q] = cap < caps[q] ? cap : caps[q];
-		}
+	for (int step = 0; step < (is_limited(request) ? steps : 1); step++) {
+		set_caps(request, INT64_MAX, step, caps);
 		search_capped(&with, found);
 	}
+	for (int64_t n = 1; n <= fewer; n++) {
+		int64_t microbatches = (2 * request->positions * n + fewer - 1) / fewer;
+
+		memcpy(before, caps, bytes);
+		set_caps(request, microbatches, 0, caps);
+		if (microbatches < request->microbatches && memcmp(before, caps, bytes) != 0)
+			search_capped(&with, found);
+	}
+	free(before);
 	free(caps);
 }
 
@@ -145,6 +194,7 @@ static struct pd_order *alone(const struct pd_order_request *request)
 
 struct pd_order_found pd_order_search(const struct pd_order_request *request)
 {
+	static const int64_t cool[] = { 200, 2000 };
 	struct pd_order_found found = { 0 };
 
 	if (request->stages % request->positions == 0 && is_placed(request, pd_order_loop))
@@ -153,9 +203,8 @@ struct pd_order_found pd_order_search(const struct pd_order_request *request)
 		search_v(request, &found);
 	search_blocks(request, &found);
 	pd_order_offer_filled(&found, alone(request), request, "one at a time");
-	if (request->pool_bytes)
-		search_pools(request, &found);
-	else
-		search_capped(request, &found);
+	search_caps(request, &found);
+	for (size_t i = 0; i < PD_COUNT(cool) && found.count > 0; i++)
+		pd_order_improve(request, found.best[0].order, IMPROVE_STEPS, cool[i], &found);
 	return found;
 }

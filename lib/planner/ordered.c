@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plans whose order is searched for: for the stages of the best plans of zb-h1, 1f1b and zb-v, for those that are
+ * Plans whose order is searched for: for the stages of the best plans of all schedules with flush, for those that are
  * fast whatever memory they take, for two chunks a rank in a V whose positions take about as long as each other,
  * and for equal pipelines side by side.  The search of orders looks at the memory of devices; the plan of the
- * shortest replay is taken.  Where that is one of zb-h1 or 1f1b whose stages have different numbers of replicas,
- * which no order can have, it stays what it is.
+ * shortest replay is taken, of equal ones that of least memory.  Where that is one of a schedule whose stages have
+ * different numbers of replicas, which no order can have, or that takes less as it is, it stays what it is.
  */
 #include "planner/answers.h"
 
@@ -20,6 +20,7 @@
 
 #define PIPELINES 2             /* numbers of replicas for which orders are searched */
 #define FEW_DEVICES 16          /* of which some may be left out, so that pipelines are equal */
+#define SMALL 512               /* layers times devices up to which the plans of all schedules are searched for */
 
 struct ordered {
 	const struct pd_task *task;
@@ -29,13 +30,21 @@ struct ordered {
 	struct pd_prediction tried;     /* its `schedules`: of those whose stages are taken */
 };
 
+/* Tells whether a plan is better than the best so far: of equally fast ones, that of less memory. */
+static bool is_better(const struct ordered *o, const struct pd_plan *plan, int64_t time_ns)
+{
+	double gain = o->task->request->min_gain, mine = pd_gain_of(gain, time_ns, plan->rank_count), best;
+
+	if (!o->best)
+		return true;
+	best = pd_gain_of(gain, o->time_ns, o->best->rank_count);
+	return mine < best || (mine == best && pd_candidate_fullest(plan, NULL) < pd_candidate_fullest(o->best, NULL));
+}
+
 /* Keeps a plan if it is the best so far; it is dropped otherwise. */
 static void take(struct ordered *o, struct pd_plan *plan, int64_t time_ns)
 {
-	double gain = o->task->request->min_gain;
-
-	if (o->best && pd_gain_of(gain, time_ns, plan->rank_count) >=
-		       pd_gain_of(gain, o->time_ns, o->best->rank_count)) {
+	if (!is_better(o, plan, time_ns)) {
 		pd_candidate_drop(plan);
 		return;
 	}
@@ -65,6 +74,14 @@ static bool is_equal(const int *replicas, int count)
 {
 	for (int s = 1; s < count; s++)
 		if (replicas[s] != replicas[0])
+			return false;
+	return true;
+}
+
+static bool is_equal_plan(const struct pd_plan *plan)
+{
+	for (int s = 1; s < plan->stage_count; s++)
+		if (plan->stages[s].replicas != plan->stages[0].replicas)
 			return false;
 	return true;
 }
@@ -123,48 +140,90 @@ static void note(struct ordered *o, const struct pd_plan *plan, int64_t time_ns)
 		*tried = (struct pd_schedule_tried){ time_ns, pd_candidate_fullest(plan, NULL) };
 }
 
-/* The best plan of another schedule. */
-static void offer_best(struct ordered *o, enum pd_schedule_kind schedule, int chunks, bool straight)
+/* Returns the best plan that is found of another schedule, in the memory there is, or as if there were any. */
+static struct pd_plan *plan_of_schedule(struct ordered *o, enum pd_schedule_kind schedule, bool straight, bool limited,
+					int64_t *time_ns_p)
 {
 	struct pd_plan_request request = *o->task->request;
 	struct pd_task one = *o->task;
-	struct pd_plan *plan;
-	int64_t time_ns;
-	bool equal = true;
 
 	request.schedule = schedule;
 	request.weights = PD_WEIGHTS_FLUSH;
 	request.straight = straight;
-	request.chunks = chunks;
+	if (!pd_schedule_has(schedule, PD_FACT_SHARES))
+		request.chunks = 0;
+	else if (!request.chunks)
+		request.chunks = PD_PLANNER_CHUNKS;
 	one.request = &request;
 	one.straight = straight;
+	if (!limited)
+		one.limit_bytes = INT64_MAX;
 	pd_effort_begin(request.effort);
-	plan = pd_replayed_plan(&one, &time_ns, &o->why);
+	return pd_replayed_plan(&one, time_ns_p, &o->why);
+}
+
+/* Tells whether searches for plans take so little that there may be one for each schedule. */
+static bool is_small(const struct ordered *o)
+{
+	return o->task->costs.unit_count * o->task->topology->devices <= SMALL;
+}
+
+/*
+ * The best plan of another schedule, and one of the same stages with an order that is searched for.  A plan that is
+ * found without a limit and fits is at least as fast as those for which memory was looked at.
+ */
+static void offer_best(struct ordered *o, enum pd_schedule_kind schedule, bool straight)
+{
+	int64_t limit_bytes = o->task->limit_bytes, time_ns;
+	bool quick = is_small(o) || !pd_schedule_has(schedule, PD_FACT_SHARES);
+	struct pd_plan *plan = plan_of_schedule(o, schedule, straight, !quick, &time_ns);
+
+	if (plan && quick && !pd_candidate_keeps(plan, limit_bytes)) {
+		pd_candidate_drop(plan);
+		plan = plan_of_schedule(o, schedule, straight, true, &time_ns);
+	}
 	if (!plan)
 		return;
 	note(o, plan, time_ns);
-	for (int s = 1; s < plan->stage_count; s++)
-		equal &= plan->stages[s].replicas == plan->stages[0].replicas;
-	if (equal)
-		offer(o, plan);
-	else
-		take(o, plan, time_ns);
+	if (is_equal_plan(plan))
+		offer(o, pd_candidate_copy(plan));
+	take(o, plan, time_ns);
 }
 
-/* The best plans of zb-h1 and 1f1b and, where memory is limited, stages that are fast without a limit. */
-static void offer_chain(struct ordered *o)
+/*
+ * Tells whether the plans of a schedule are searched for, of those of a minibatch.  Where that takes long it is one for
+ * each placement, since the orders of the others are looked at for its stages (planner/search/ordering.c).
+ */
+static bool is_open(const struct ordered *o, enum pd_schedule_kind kind)
+{
+	int chunks = o->task->request->chunks;
+	bool v = pd_schedule_has(kind, PD_FACT_V), pairs = pd_schedule_has(kind, PD_FACT_PAIRS);
+
+	if (!pd_schedule_goes_with(kind, PD_WEIGHTS_FLUSH) || pd_schedule_has(kind, PD_FACT_ORDERED) ||
+	    pd_schedule_has(kind, PD_FACT_ALONE) || (pairs && o->task->profile->pairs == 0))
+		return false;
+	if (!is_small(o) && (v ? kind != PD_SCHEDULE_ZB_V : pd_schedule_has(kind, PD_FACT_FORWARDS_FIRST)))
+		return false;
+	if (!pd_schedule_has(kind, PD_FACT_SHARES))
+		return chunks <= 1;
+	return chunks != 1 && (!v || chunks == 0 || chunks == PD_PLANNER_CHUNKS);
+}
+
+/* The best plans of all schedules and, where memory is limited, stages that are fast without a limit. */
+static void offer_schedules(struct ordered *o)
 {
 	const struct pd_topology *topology = o->task->topology;
 	const struct pd_costs *costs = &o->task->costs;
 	int64_t bandwidth = pd_slowest_link(topology, topology->levels - 1).bandwidth_bytes_per_s;
-	int ranks = (int)pd_min(topology->devices, costs->unit_count);
+	int ranks = (int)pd_min(topology->devices, costs->unit_count), chunks = o->task->request->chunks;
 	struct pd_partition *partition;
 
-	for (int straight = 1; straight >= (o->task->straight || topology->devices == 1); straight--) {
-		offer_best(o, PD_SCHEDULE_ZB_H1, 0, straight);
-		offer_best(o, PD_SCHEDULE_1F1B, 0, straight);
-	}
-	partition = o->task->limit_bytes < INT64_MAX
+	for (int kind = 0; kind < PD_SCHEDULE_KINDS; kind++)
+		for (int straight = 1; straight >= 0 && is_open(o, (enum pd_schedule_kind)kind); straight--)
+			if (straight || (!o->task->straight && topology->devices > 1 &&
+					 !pd_schedule_has((enum pd_schedule_kind)kind, PD_FACT_SHARES)))
+				offer_best(o, (enum pd_schedule_kind)kind, straight);
+	partition = chunks <= 1 && o->task->limit_bytes < INT64_MAX
 		? pd_straight_most(costs, ranks, bandwidth, INT64_MAX) : NULL;
 	if (partition)
 		offer(o, plan_of(o->task, partition, 1, false, &o->why));
@@ -179,8 +238,6 @@ static void offer_v(struct ordered *o)
 
 	if (ranks < 2 || chunks < 2)
 		return;
-	if (chunks == PD_PLANNER_CHUNKS)
-		offer_best(o, PD_SCHEDULE_ZB_V, chunks, true);
 	if (chunks == PD_PLANNER_CHUNKS)
 		offer(o, plan_of(o->task, pd_v_partition(costs, ranks), chunks, false, &o->why));
 	offer(o, plan_of(o->task, pd_even_partition(costs, chunks * ranks, 0), chunks, false, &o->why));
@@ -277,8 +334,7 @@ static void offer_all(struct ordered *o)
 		offer_hand(o);
 		return;
 	}
-	if (o->task->request->chunks <= 1)
-		offer_chain(o);
+	offer_schedules(o);
 	offer_v(o);
 	offer_pipelines(o);
 }

@@ -13,7 +13,9 @@
 #include "planner/search/candidate.h"
 #include "predict/cycle.h"
 #include "predict/judge.h"
+#include "schedule/as_order.h"
 #include "schedule/price.h"
+#include "schedule/schedule.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -32,25 +34,25 @@ struct ordering {
 	/* The best so far. */
 	struct pd_order *best;
 	char from[48];
-	int64_t time_ns;
+	int64_t time_ns, bytes;
 	enum pd_period_kind period_from;
 };
 
-/* Gives the plan an order, whatever it is, that says whether backwards are whole. */
+/* Gives the plan the order that keeps least, one microbatch at a time; it says whether backwards are whole. */
 static void set_any(struct ordering *o)
 {
 	struct pd_order *order = pd_order_new(o->request.positions, o->request.stages, o->request.microbatches,
 					      o->position_of);
 
-	for (int i = 0; i < order->microbatches; i++)
+	for (int i = 0; i < order->microbatches; i++) {
 		for (int s = 0; s < order->stages; s++)
 			pd_order_add(order, PD_ORDER_F, s, i);
-	for (int i = 0; i < order->microbatches; i++)
 		for (int s = order->stages - 1; s >= 0; s--) {
 			pd_order_add(order, o->whole ? PD_ORDER_B : PD_ORDER_I, s, i);
 			if (!o->whole)
 				pd_order_add(order, PD_ORDER_W, s, i);
 		}
+	}
 	pd_order_free(o->plan->order);
 	o->plan->order = order;
 }
@@ -86,16 +88,15 @@ static bool begin(struct ordering *o, struct pd_error *err)
 {
 	struct pd_plan *plan = o->plan;
 	size_t stages = (size_t)plan->stage_count;
-	struct pd_order *empty;
+	struct pd_order *empty = pd_plan_order_new(plan, err);
 
+	if (!empty)
+		return false;
 	plan->schedule = PD_SCHEDULE_ORDERED;
 	plan->weights = PD_WEIGHTS_FLUSH;
 	plan->startup = PD_STARTUP_FRUGAL;
 	pd_order_free(plan->order);
 	plan->order = NULL;
-	empty = pd_plan_order_new(plan, err);
-	if (!empty)
-		return false;
 	o->stages = pd_calloc(stages, sizeof(*o->stages));
 	o->position_of = pd_memdup(empty->position_of, stages * sizeof(*o->position_of));
 	o->pools = pd_calloc((size_t)empty->positions, sizeof(*o->pools));
@@ -108,85 +109,150 @@ static bool begin(struct ordering *o, struct pd_error *err)
 	return true;
 }
 
-/* Takes over an order, and keeps it if it fits and is faster than the best so far; tells whether it fits. */
+/*
+ * Takes over an order, and keeps it if it fits and is faster than the best so far, or as fast in less memory; tells
+ * whether it fits.
+ */
 static bool judge(struct ordering *o, struct pd_order *order, const char *from)
 {
 	struct pd_plan *plan = o->plan;
 	enum pd_period_kind period_from;
 	struct pd_error err;
-	int64_t time_ns;
-	bool fits;
+	int64_t time_ns, bytes;
 
 	pd_order_free(plan->order);
 	plan->order = order;
-	fits = pd_candidate_fits(plan, o->limit_bytes);
-	if (!fits || pd_judge_period(plan, &time_ns, &period_from, &err) < 0 || (o->best && time_ns >= o->time_ns))
-		return fits;
+	if (!pd_candidate_fits(plan, o->limit_bytes))
+		return false;
+	bytes = pd_candidate_fullest(plan, NULL);
+	if (pd_judge_period(plan, &time_ns, &period_from, &err) < 0 ||
+	    (o->best && (time_ns > o->time_ns || (time_ns == o->time_ns && bytes >= o->bytes))))
+		return true;
 	pd_order_free(o->best);
 	o->best = pd_order_copy(order);
 	o->time_ns = time_ns;
+	o->bytes = bytes;
 	o->period_from = period_from;
 	snprintf(o->from, sizeof(o->from), "%s", from);
 	return true;
 }
 
-/* Sets the pools to what the limit leaves, by an order that has been weighed last. */
-static void set_pools(struct ordering *o, const struct pd_order_price *price)
+/*
+ * Lowers the pools to what the limit leaves, by an order that has been weighed last, or sets them; returns whether
+ * any changes.
+ */
+static bool set_pools(struct ordering *o, const struct pd_order_price *price)
 {
-	for (int s = 0; s < o->plan->stage_count; s++) {
-		int q = o->position_of[s];
+	bool changed = false;
 
-		o->pools[q] = price->pool_bytes[q] + o->limit_bytes - o->plan->stages[s].memory_bytes;
+	for (int s = 0; s < o->plan->stage_count; s++) {
+		int64_t limit = pd_stage_limit(o->plan, s, o->limit_bytes);
+		int64_t *pool = &o->pools[o->position_of[s]], before = *pool;
+
+		if (limit < INT64_MAX)
+			*pool = pd_min(*pool, price->pool_bytes[o->position_of[s]] + limit - o->plan->stages[s].memory_bytes);
+		changed |= *pool != before;
 	}
+	return changed;
 }
 
-/* Judges what a search finds; returns false if it is to be made again, with other pools. */
+/* Sets the pools by the order that takes least: what a rank takes beside them hardly depends on the order. */
+static void begin_pools(struct ordering *o)
+{
+	struct pd_order_price price = pd_order_price(o->plan->order, &o->request);
+	struct pd_error err;
+
+	for (int q = 0; q < o->request.positions; q++)
+		o->pools[q] = INT64_MAX;
+	if (pd_candidate_weigh(o->plan, &err))
+		set_pools(o, &price);
+	pd_order_price_release(&price);
+}
+
+/*
+ * Judges what a search finds, the best last; returns false if it is to be made again, with other pools: what it finds
+ * best does not fit.
+ */
 static bool try(struct ordering *o)
 {
 	struct pd_order_found found = pd_order_search(&o->request);
-	int fit = 0, count = found.count;
+	bool done = true;
 
-	for (int i = count - 1; i >= 0; i--) {
+	for (int i = found.count - 1; i >= 0; i--) {
 		struct pd_order *order = found.best[i].order;
 
 		found.best[i].order = NULL;
 		if (o->whole)
 			pd_order_join(order);
-		fit += judge(o, order, found.best[i].seed);
-		if (i == 0 && fit < count)
-			set_pools(o, &found.best[0].price);
+		if (!judge(o, order, found.best[i].seed) && i == 0)
+			done = !set_pools(o, &found.best[0].price);
 	}
 	pd_order_found_release(&found);
-	return fit > 0 || count == 0;
+	return done;
 }
 
-static void judge_formulas(struct ordering *o)
+/* Returns the order in which a plan computes by its schedule; NULL where its schedule refuses it. */
+static struct pd_order *own_order(const struct pd_plan *plan, const int *position_of)
 {
-	int p = o->request.positions, m = o->request.microbatches;
-	bool loop = true, v = o->request.stages == 2 * p;
+	struct pd_error err;
+	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	int positions = 0, local = (int)(plan->microbatches / plan->stages[0].replicas);
+	struct pd_order *order;
 
-	for (int s = 0; s < o->request.stages; s++) {
-		loop &= o->position_of[s] == s;
-		v &= o->position_of[s] == pd_order_v(p, s);
+	if (!schedule)
+		return NULL;
+	for (int s = 0; s < plan->stage_count; s++)
+		positions = (int)pd_max(positions, position_of[s] + 1);
+	order = pd_order_new(positions, plan->stage_count, local, position_of);
+	pd_schedule_add_order(order, plan, schedule, NULL);
+	pd_schedule_free(schedule);
+	return order;
+}
+
+/* Tells whether a schedule puts as many chunks on the ranks as the plan, in the same way. */
+static bool is_placed(const struct ordering *o, enum pd_schedule_kind schedule)
+{
+	int positions = o->request.positions, stages = o->request.stages;
+
+	if (pd_schedule_has(schedule, PD_FACT_SHARES) ? stages == positions : stages > positions)
+		return false;
+	if (pd_schedule_has(schedule, PD_FACT_V) && stages != 2 * positions)
+		return false;
+	for (int s = 0; s < stages; s++)
+		if (o->position_of[s] != pd_schedule_position(schedule, positions, s))
+			return false;
+	return true;
+}
+
+/* Judges the orders of all schedules that go with the plan's stages and, where a search makes none, with pairs. */
+static void judge_schedules(struct ordering *o)
+{
+	struct pd_plan *plan = o->plan;
+
+	for (int kind = 0; kind < PD_SCHEDULE_KINDS; kind++) {
+		enum pd_schedule_kind schedule = (enum pd_schedule_kind)kind;
+		struct pd_order *order;
+
+		if (!pd_schedule_goes_with(schedule, PD_WEIGHTS_FLUSH) || pd_schedule_has(schedule, PD_FACT_ORDERED) ||
+		    pd_schedule_has(schedule, PD_FACT_ALONE) || !is_placed(o, schedule) ||
+		    pd_schedule_has(schedule, PD_FACT_SPLITS) == o->whole ||
+		    (pd_schedule_has(schedule, PD_FACT_PAIRS) && o->request.pair_parts == 0))
+			continue;
+		plan->schedule = schedule;
+		order = own_order(plan, o->position_of);
+		plan->schedule = PD_SCHEDULE_ORDERED;
+		if (order)
+			judge(o, order, pd_schedule_kind_name[schedule]);
 	}
-	if (loop && o->whole)
-		judge(o, pd_order_1f1b(p, m), "1F1B");
-	else if (loop)
-		judge(o, pd_order_zb_h1(p, m), "ZB-H1");
-	else if (v && !o->whole)
-		judge(o, pd_order_zb_v(p, m), "ZB-V");
-	if (v && !o->whole && o->request.pair_parts > 0)
-		judge(o, pd_order_dualpipe_v(p, m), "DualPipeV");
 }
 
 static void search(struct ordering *o)
 {
 	set_stages(o);
-	for (int q = 0; q < o->request.positions; q++)
-		o->pools[q] = INT64_MAX;
+	begin_pools(o);
 	for (int i = 0; i < MOST_TRIES && !try(o); i++)
 		;
-	judge_formulas(o);
+	judge_schedules(o);
 }
 
 bool pd_ordering_find(struct pd_plan *plan, int64_t limit_bytes, int64_t *time_ns_p, struct pd_error *err)
