@@ -339,6 +339,20 @@ static struct periods recur(const struct pd_schedule *schedule, const struct pd_
 	return periods;
 }
 
+/* Returns the least that a stage's backward takes on a rank: whole or, by some schedules, in two parts. */
+static int64_t least_backward_ns(const struct pd_schedule *schedule, int s, int rank,
+				 int64_t whole_ns)
+{
+	const struct pd_stage *stage = &schedule->plan->stages[s];
+	const struct pd_profile *profile = pd_plan_profile_of(schedule->plan, rank);
+	int64_t parts_ns = 0;
+
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
+		parts_ns += pd_profile_input_ns(&profile->layers[l]) +
+			    pd_profile_weight_ns(&profile->layers[l]);
+	return schedule->splits ? pd_min(whole_ns, parts_ns) : whole_ns;
+}
+
 int64_t pd_flow_least_ns(const struct pd_schedule *schedule, int64_t busiest_ns)
 {
 	const struct pd_plan *plan = schedule->plan;
@@ -350,9 +364,10 @@ int64_t pd_flow_least_ns(const struct pd_schedule *schedule, int64_t busiest_ns)
 		for (int r = 0; r < plan->stages[s].replicas; r++) {
 			int number = plan->stages[s].ranks[r];
 			struct pd_stage_times own = pd_stage_times_on(schedule, &times[s], s, number);
+			int64_t backward_ns = least_backward_ns(schedule, s, number, own.backward_ns);
 			double *rank = &busy[number];
 
-			*rank += (double)(own.forward_ns + own.again_ns + own.backward_ns) * pairs /
+			*rank += (double)(own.forward_ns + own.again_ns + backward_ns) * pairs /
 				 (double)own.replicas + (double)own.update_ns / (double)own.group;
 			most = *rank > most ? *rank : most;
 		}

@@ -126,9 +126,22 @@ static int64_t passes_of(const struct pd_profile_layer *layer)
 	return layer->forward_ns + layer->backward_ns;
 }
 
+/* The same where backward may be in two parts, which need not take as long as the whole. */
+static int64_t passes_split_of(const struct pd_profile_layer *layer)
+{
+	int64_t parts_ns = pd_profile_input_ns(layer) + pd_profile_weight_ns(layer);
+
+	return layer->forward_ns + pd_min(layer->backward_ns, parts_ns);
+}
+
 static int64_t split_of(const struct pd_profile_layer *layer)
 {
-	return layer->forward_ns + pd_profile_input_ns(layer);
+	return layer->forward_ns + pd_min(layer->backward_ns, pd_profile_input_ns(layer));
+}
+
+static bool splits(const struct pd_plan_request *request)
+{
+	return pd_schedule_has(request->schedule, PD_FACT_SPLITS);
 }
 
 static int64_t update_of(const struct pd_profile_layer *layer)
@@ -221,7 +234,8 @@ static int stage_devices(const struct pd_fewest *fewest, int u, int i, int behin
 static void bound_init(struct bound *b, const struct pd_costs *costs,
 		       const struct pd_plan_request *request)
 {
-	time_of way = pd_schedule_has(request->schedule, PD_FACT_SPLITS) ? split_of : passes_of;
+	time_of way = splits(request) ? split_of : passes_of;
+	time_of passes = splits(request) ? passes_split_of : passes_of;
 
 	*b = (struct bound){ .costs = costs, .request = request,
 			     .devices = (int)request->topology->devices, .group = group_of(request),
@@ -234,7 +248,7 @@ static void bound_init(struct bound *b, const struct pd_costs *costs,
 	find_points(b);
 	pd_sum_least_init(&b->least, request->topology, request->gradient_dtype,
 			     costs->profile->in_step.sum_bytes_per_s);
-	b->passes_ns = pd_points_sum(&b->points, passes_of);
+	b->passes_ns = pd_points_sum(&b->points, passes);
 	for (int p = 0; p <= b->points.last && b->pairs < 1; p++)
 		b->passes_ns[p] = (int64_t)((double)b->passes_ns[p] * b->pairs);
 	b->way_ns = pd_points_sum(&b->points, way);
@@ -358,6 +372,13 @@ static int stage_devices(const struct pd_fewest *fewest, int u, int i, int behin
 	return PD_FEWEST_NONE;
 }
 
+static int64_t passes_at(const struct bound *b, int l)
+{
+	const struct pd_profile_layer *layer = &b->costs->profile->layers[l];
+
+	return splits(b->request) ? passes_split_of(layer) : passes_of(layer);
+}
+
 /* Returns the longest time of what cannot be cut. */
 static int64_t longest(const struct bound *b)
 {
@@ -365,7 +386,7 @@ static int64_t longest(const struct bound *b)
 	int64_t most = 0;
 
 	for (int l = 0; l < profile->layer_count; l++)
-		most = pd_max(most, passes_of(&profile->layers[l]));
+		most = pd_max(most, passes_at(b, l));
 	for (int u = 0; u < b->points.last && !b->states.count; u++)
 		most = pd_max(most, b->passes_ns[u + 1] - b->passes_ns[u]);
 	return most;
@@ -376,7 +397,7 @@ static int64_t all_passes(const struct bound *b)
 	int64_t sum = 0;
 
 	for (int l = 0; l < b->costs->profile->layer_count; l++)
-		sum += passes_of(&b->costs->profile->layers[l]);
+		sum += passes_at(b, l);
 	return sum;
 }
 
@@ -397,10 +418,16 @@ static int64_t simple(const struct bound *b)
 	return ns;
 }
 
+/* Tells whether a rank may have several stages; an order that is searched for may, unless it is told. */
+static bool may_share(const struct pd_plan_request *request)
+{
+	return request->chunks > 0 || pd_schedule_has(request->schedule, PD_FACT_ORDERED);
+}
+
 /* Tells whether stages by themselves say more than the machine as a whole. */
 static bool has_stages(const struct bound *b)
 {
-	return all_passes(b) > 0 && !b->request->chunks && b->points.last > 0;
+	return all_passes(b) > 0 && !may_share(b->request) && b->points.last > 0;
 }
 
 int pd_bound_devices(const struct pd_costs *costs, const struct pd_plan_request *request,
