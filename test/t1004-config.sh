@@ -160,6 +160,24 @@ test_ok "rotary positions are scaled as Llama 3.1 scales them, or all alike, or 
 	with scaled ".rope_scaling = {type: \"linear\", factor: 2.5}"
 	ropes scaled "factor: 2.5"
 	ropes l ""'
+test_ok "what is said twice of rotary positions is read as transformers reads it" '
+	base() {
+		attributes $1 "(map(select(.kind == \"rope\") | [.base, .factor]) | unique) == [[$2, ${3:-null}]]" |
+			grep "^true$"
+	}
+	with twice ".rope_theta = 50 | .rope_parameters.rope_theta = 77"
+	base twice 77
+	with twice "{rope_theta: 50} + . | .rope_parameters.rope_theta = 77"
+	base twice 77
+	with twice ".rope_theta = 50 | .rope_parameters = {rope_type: \"default\"}"
+	base twice 50
+	with twice ".rope_theta = 50 | .rope_scaling = {type: \"linear\", factor: 2}"
+	base twice 50 2
+	with twice ".rope_theta = 50 | .rope_scaling = {type: \"linear\", factor: 2, rope_theta: 60} |
+		.rope_parameters = {rope_type: \"linear\", factor: 3, rope_theta: 70}"
+	base twice 60 2
+	with twice ".partial_rotary_factor = 0.5 | .rope_parameters.partial_rotary_factor = 1"
+	base twice 1000000'
 test_ok "version 4 and 5 say the same" '
 	with four "del(.rope_parameters, .dtype) | .rope_theta = 1000000.0 | .rope_scaling = null |
 		.torch_dtype = \"bfloat16\""
@@ -233,6 +251,7 @@ test_ok "what is not computed is refused, and the sentence says what was found a
 	without ".rope_scaling = {type: \"linear\"}" "rope_scaling.factor: expected a number from 1 .*, found nothing$"
 	without ".rope_scaling = {rope_type: \"llama3\", factor: 2}" "rope_scaling.low_freq_factor: .*found nothing$"
 	without ".rope_scaling = {type: \"linear\", factor: 2, attention_factor: 3}" "rope_scaling: unknown key \"attention_f"
+	without ".partial_rotary_factor = 0.5" "partial_rotary_factor: expected 1, .*found 0.5$"
 	without ".rope_parameters.partial_rotary_factor = 0.5" "rope_parameters.partial_rotary_factor: expected 1, .*found 0.5$"
 	without ".quantization_config = {bits: 4}" "quantization_config: expected none, .*take the folder"
 	without ".auto_map = {AutoModel: \"x.X\"}" "auto_map: expected none, since code of the folder.s own"

@@ -125,11 +125,36 @@ static int mlp_bias(const struct pd_place *at, struct pd_config_reader *r, const
 	return json_is_null(at->value) ? 0 : pd_json_bool(at, &r->mlp_bias, err);
 }
 
+/*
+ * What says how positions are rotated, as transformers 5 reads a file that has several: rope_scaling of version 4, or
+ * else rope_parameters; and what these say counts more than the same key beside them.
+ */
+static struct pd_place rope_place(const struct pd_place *root)
+{
+	struct pd_place old = pd_place_key(root, "rope_scaling");
+
+	return !old.value || is_empty(old.value) ? pd_place_key(root, "rope_parameters") : old;
+}
+
+/* Is a key of the root said again, where it counts? */
+static bool said_in_rope(const struct pd_place *at, const struct pd_config_reader *r)
+{
+	struct pd_place rope = rope_place(r->root);
+
+	return at->up == r->root && json_object_get(rope.value, at->key);
+}
+
+static int rope_base(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+{
+	(void)text;
+	return said_in_rope(at, r) ? 0 : size(at, r, "rope-base", err);
+}
+
 /* All features of a head are rotated. */
 static int whole(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
 {
-	(void)r, (void)text;
-	if (!at->value || json_is_null(at->value) || json_number_value(at->value) == 1)
+	(void)text;
+	if (!at->value || json_is_null(at->value) || json_number_value(at->value) == 1 || said_in_rope(at, r))
 		return 0;
 	return pd_place_expected(at, err, "1, since heads are rotated as a whole here");
 }
@@ -176,7 +201,7 @@ static int rope(const struct pd_place *at, struct pd_config_reader *r, const cha
 	const char *type;
 
 	(void)text;
-	if (is_empty(at->value))
+	if (is_empty(at->value) || rope_place(r->root).value != at->value)
 		return 0;
 	if (rope_type(at, &type, err) < 0 || pd_json_keys(at, known, err) < 0 ||
 	    whole(&part, r, "", err) < 0 || (base.value && size(&base, r, "rope-base", err) < 0))
