@@ -63,6 +63,8 @@ static const struct attribute {
 	{ "p", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
 	{ "dropout", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
 	{ "negative_slope", REAL, offsetof(struct pd_layer, alpha), -1000000, 1e6 },
+	{ "times", REAL, offsetof(struct pd_layer, alpha), INT64_MIN, 9e18 },
+	{ "plus", REAL, offsetof(struct pd_layer, beta), INT64_MIN, 9e18 },
 	{ "alpha", REAL, offsetof(struct pd_layer, alpha), -1000000, 1e6 },
 	{ "approximate", CHOICE, offsetof(struct pd_layer, approximate), .choices = gelus },
 	{ "num_embeddings", COUNT, offsetof(struct pd_layer, num_embeddings), 1, PD_MAX_EXTENT },

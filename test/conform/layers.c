@@ -105,6 +105,7 @@ static void each_curve(void (*test)(const struct pd_device_ops *ops, const char 
 	test(ops, "gelu", ", 'approximate': 'tanh'");
 	test(ops, "leaky_relu", ", 'negative_slope': 0.3");
 	test(ops, "elu", ", 'alpha': 0.7");
+	test(ops, "affine", ", 'times': -0.6, 'plus': 0.3");
 }
 
 static void test_curve_reference(const struct pd_device_ops *ops, const char *kind,

@@ -36,6 +36,8 @@ static struct ref_point curve_at(const struct pd_layer *layer, double x)
 		return (struct ref_point){ x > 0 ? x : a * x, x > 0 ? 1 : a };
 	case PD_LAYER_elu:
 		return (struct ref_point){ x > 0 ? x : a * expm1(x), x <= 0 ? a * exp(x) : 1 };
+	case PD_LAYER_affine:
+		return (struct ref_point){ a * x + layer->beta, a };
 	case PD_LAYER_tanh:
 		return (struct ref_point){ t, 1 - t * t };
 	case PD_LAYER_sigmoid:

@@ -428,10 +428,13 @@ static void fill(const struct pd_compiled *net, const struct pd_named *named, fl
 	const struct pd_layer_tensor *tensor = tensor_of(net, index, named->part, named->which);
 	int64_t row = tensor->elements / (tensor->dims > 0 ? tensor->size[0] : 1);
 
-	if (tensor->begins != PD_BEGINS_CONSTANT)
+	if (tensor->begins == PD_BEGINS_NORMAL || tensor->begins == PD_BEGINS_UNIFORM) {
 		fill_random(net, named, tensor, host);
-	for (int64_t i = 0; tensor->begins == PD_BEGINS_CONSTANT && i < named->elements; i++)
-		host[i] = tensor->value;
+	} else {
+		for (int64_t i = 0; i < named->elements; i++)
+			host[i] = tensor->begins != PD_BEGINS_LISTED ? tensor->value
+				: (float)json_number_value(json_array_get(tensor->listed, (size_t)i));
+	}
 	if (tensor->zero_row >= 0)
 		memset(host + tensor->zero_row * row, 0, sizeof(*host) * (size_t)row);
 }

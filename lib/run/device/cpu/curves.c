@@ -13,15 +13,16 @@
 #define EXPM1(x) pd_expm1(x)
 
 struct curve {
-	void (*value)(float *y, const float *x, float a, size_t count);
+	void (*value)(float *y, const float *x, float a, float b, size_t count);
 	/* dx may be g */
-	void (*gradient)(float *dx, const float *kept, const float *g, float a, size_t count);
+	void (*gradient)(float *dx, const float *kept, const float *g, float a, float b,
+			 size_t count);
 };
 
 #define IN_LIBRARY(name, of_x, of_v)
 #define IN_LOOPS(name, of_x, of_v)                                                              \
 	PD_VECTOR static void value_##name(float *restrict y, const float *restrict from, float a, \
-					   size_t count)                                        \
+					   float b, size_t count)                               \
 	{                                                                                       \
 		for (size_t i = 0; i < count; i++) {                                            \
 			float x = from[i];                                                      \
@@ -29,10 +30,12 @@ struct curve {
 		}                                                                               \
 	}                                                                                       \
 	PD_VECTOR static void gradient_##name(float *dx, const float *restrict kept,            \
-					      const float *dy, float a, size_t count)           \
+					      const float *dy, float a, float b, size_t count)  \
 	{                                                                                       \
 		for (size_t i = 0; i < count; i++) {                                            \
 			float v = kept[i], g = dy[i];                                           \
+												\
+			(void)v;                                                                \
 			dx[i] = of_v;                                                           \
 		}                                                                               \
 	}
@@ -71,7 +74,7 @@ static void forward_piece(const struct pd_compiled_layer *l, int64_t at, int64_t
 	float room[PIECE], y[PIECE];
 
 	curves[pd_curve_of(l->layer)].value(y, pd_cpu_wide(dtype, l->src[0], at, count, room),
-					    (float)l->layer->alpha, (size_t)count);
+					    (float)l->layer->alpha, (float)l->layer->beta, (size_t)count);
 	pd_cpu_put(dtype, l->dst, at, y, count);
 }
 
@@ -95,7 +98,7 @@ static void backward_piece(const struct pd_compiled_layer *l, int64_t at, int64_
 
 	curves[curve].gradient(dx, pd_cpu_wide(dtype, kept, at, count, room),
 			       pd_cpu_wide(dtype, l->diff_dst, at, count, other),
-			       (float)l->layer->alpha, (size_t)count);
+			       (float)l->layer->alpha, (float)l->layer->beta, (size_t)count);
 	pd_cpu_put(dtype, l->diff_src[0], at, dx, count);
 }
 

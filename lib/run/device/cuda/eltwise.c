@@ -24,7 +24,7 @@ static int forward_curve(struct pd_compiled_layer *l, const struct pd_pass *pass
 		return 0;
 	return pd_cuda_queued(l, pd_kernel_curve(pd_cuda_engine(l)->stream, l->net->dtype,
 						 pd_curve_of(l->layer), (float)l->layer->alpha,
-						 l->dst, l->src[0],
+						 (float)l->layer->beta, l->dst, l->src[0],
 						 pd_cuda_batch_elements(l, l->in_shape[0])), err);
 }
 
@@ -49,7 +49,8 @@ static int backward_curve(struct pd_compiled_layer *l, const struct pd_pass *pas
 	if (l->kind->is_relu && l->diff_src[0] == l->diff_dst && (l->relu_completed || left_to_norm(l)))
 		return 0;
 	return pd_cuda_queued(l, pd_kernel_curve_back(pd_cuda_engine(l)->stream, l->net->dtype, curve,
-						      (float)l->layer->alpha, l->diff_src[0],
+						      (float)l->layer->alpha,
+						      (float)l->layer->beta, l->diff_src[0],
 						      pd_curve_from_output(curve) ? l->dst
 										  : l->src[0],
 						      l->diff_dst,

@@ -40,7 +40,7 @@ __device__ static float pd_gelu_tanh(float v)
 	return tanhf(PD_GELU_INNER * (v + PD_GELU_CUBE * (v * v * v)));
 }
 
-__device__ static float curved(enum pd_curve which, float x, float a)
+__device__ static float curved(enum pd_curve which, float x, float a, float b)
 {
 	switch (which) {
 #define CURVE(name, cpu, flags, value, gradient) case PD_CURVE_##name: return value;
@@ -53,7 +53,7 @@ __device__ static float curved(enum pd_curve which, float x, float a)
 }
 
 /* Returns the gradient at v, which is the output or the input as pd_curve_from_output() says. */
-__device__ static float slope(enum pd_curve which, float v, float g, float a)
+__device__ static float slope(enum pd_curve which, float v, float g, float a, float b)
 {
 	switch (which) {
 #define CURVE(name, cpu, flags, value, gradient) case PD_CURVE_##name: return gradient;
@@ -66,31 +66,31 @@ __device__ static float slope(enum pd_curve which, float v, float g, float a)
 }
 
 template <typename T, int N>
-__global__ static void curve(enum pd_curve which, float a, T *y, const T *x, size_t count)
+__global__ static void curve(enum pd_curve which, float a, float b, T *y, const T *x, size_t count)
 {
 	for_packs<N>(count, [&](size_t i) {
 		struct pd_pack<T, N> p = *(const struct pd_pack<T, N> *)&x[i];
 
 		for (int k = 0; k < N; k++)
-			p.v[k] = (T)curved(which, (float)p.v[k], a);
+			p.v[k] = (T)curved(which, (float)p.v[k], a, b);
 		*(struct pd_pack<T, N> *)&y[i] = p;
 	}, [&](size_t i) {
-		y[i] = (T)curved(which, (float)x[i], a);
+		y[i] = (T)curved(which, (float)x[i], a, b);
 	});
 }
 
 cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_curve which, float a,
-			    void *y, const void *x, size_t count)
+			    float b, void *y, const void *x, size_t count)
 {
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(y, x, x), N, (
 			curve<T, N><<<pd_grid_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
-				which, a, (T *)y, (const T *)x, count))));
+				which, a, b, (T *)y, (const T *)x, count))));
 	return cudaGetLastError();
 }
 
 template <typename T, int N>
-__global__ static void curve_back(enum pd_curve which, float a, T *dx, const T *y, const T *dy,
+__global__ static void curve_back(enum pd_curve which, float a, float b, T *dx, const T *y, const T *dy,
 				  size_t count)
 {
 	for_packs<N>(count, [&](size_t i) {
@@ -98,21 +98,21 @@ __global__ static void curve_back(enum pd_curve which, float a, T *dx, const T *
 		struct pd_pack<T, N> g = *(const struct pd_pack<T, N> *)&dy[i];
 
 		for (int k = 0; k < N; k++)
-			g.v[k] = (T)slope(which, (float)p.v[k], (float)g.v[k], a);
+			g.v[k] = (T)slope(which, (float)p.v[k], (float)g.v[k], a, b);
 		*(struct pd_pack<T, N> *)&dx[i] = g;
 	}, [&](size_t i) {
-		dx[i] = (T)slope(which, (float)y[i], (float)dy[i], a);
+		dx[i] = (T)slope(which, (float)y[i], (float)dy[i], a, b);
 	});
 }
 
 cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype, enum pd_curve which,
-				 float a, void *dx, const void *y, const void *dy, size_t count)
+				 float a, float b, void *dx, const void *y, const void *dy, size_t count)
 {
 	if (count > 0)
 		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(dx, y, dy), N, (
 			curve_back<T, N>
 				<<<pd_grid_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
-				which, a, (T *)dx, (const T *)y, (const T *)dy, count))));
+				which, a, b, (T *)dx, (const T *)y, (const T *)dy, count))));
 	return cudaGetLastError();
 }
 

@@ -46,12 +46,12 @@ cudaError_t pd_kernel_set_numbers(cudaStream_t stream, struct pd_pass_numbers *n
 				  const struct pd_pass_numbers *value);
 
 /* --- eltwise.cu: count elements; outputs may overwrite inputs */
-/* a: the attribute of curves that have one (run/device/curve.def). */
+/* a and b: the attributes of curves that have some (run/device/curve.def). */
 cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_curve curve, float a,
-			    void *y, const void *x, size_t count);
+			    float b, void *y, const void *x, size_t count);
 /* kept: the output or the input, as pd_curve_from_output() says. */
 cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype, enum pd_curve curve,
-				 float a, void *dx, const void *kept, const void *dy,
+				 float a, float b, void *dx, const void *kept, const void *dy,
 				 size_t count);
 cudaError_t pd_kernel_mul(cudaStream_t stream, enum pd_dtype dtype, void *dst, const void *a,
 			  const void *b, size_t count);
