@@ -2,6 +2,7 @@
 /* Initialises parameters. */
 #include "model/layer.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +35,9 @@ bool pd_beginning_read(const char *text, struct pd_layer_tensor *tensor)
 		tensor->begins = PD_BEGINS_NORMAL;
 	} else if (read_call(text, "uniform", &number)) {
 		tensor->begins = PD_BEGINS_UNIFORM;
+	} else if (strcmp(text, "given") == 0) {
+		tensor->begins = PD_BEGINS_GIVEN;
+		number = 1;
 	} else {
 		tensor->begins = PD_BEGINS_CONSTANT;
 		number = strtof(text, &end);
@@ -52,18 +56,42 @@ static struct pd_layer_tensor *find_tensor(struct pd_layer *layer, const char *n
 	return NULL;
 }
 
-/* A number, or a word. */
+/* A number for each element, in the order in which they lie. */
+static int read_list(const struct pd_place *place, struct pd_layer_tensor *tensor, struct pd_error *err)
+{
+	double number;
+	size_t count;
+
+	if (pd_json_array(place, &count, err) < 0)
+		return -1;
+	if ((int64_t)count != tensor->elements)
+		return pd_place_expected(place, err, "%" PRId64 " numbers, as \"%s\" has elements", tensor->elements,
+					 tensor->name);
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place at = pd_place_index(place, i);
+
+		if (pd_json_real(&at, -1e38, 1e38, &number, err) < 0)
+			return -1;
+	}
+	tensor->begins = PD_BEGINS_LISTED;
+	tensor->listed = place->value;
+	return 0;
+}
+
+/* A number, several, or a word. */
 static int read_one(const struct pd_place *place, struct pd_layer_tensor *tensor,
 		    struct pd_error *err)
 {
 	double number;
 
+	if (json_is_array(place->value))
+		return read_list(place, tensor, err);
 	if (json_is_string(place->value) &&
 	    pd_beginning_read(json_string_value(place->value), tensor))
 		return 0;
 	if (!json_is_number(place->value))
-		return pd_place_expected(place, err, "a number, \"normal(S)\", \"uniform(B)\" or "
-					 "\"fan_in\"");
+		return pd_place_expected(place, err, "a number or a list of them, \"normal(S)\", \"uniform(B)\", "
+					 "\"fan_in\" or \"given\"");
 	if (pd_json_real(place, -1e30, 1e30, &number, err) < 0)
 		return -1;
 	tensor->begins = PD_BEGINS_CONSTANT;

@@ -62,9 +62,10 @@ struct pd_input {
 
 /*
  * How a parameter or state begins: as one number; as random ones, uniform in [-value, value), or
- * normal with that deviation.
+ * normal with that deviation; as the numbers of the document; or as what a file says, without which it
+ * is nothing to train with.
  */
-enum pd_begins { PD_BEGINS_CONSTANT, PD_BEGINS_UNIFORM, PD_BEGINS_NORMAL };
+enum pd_begins { PD_BEGINS_CONSTANT, PD_BEGINS_UNIFORM, PD_BEGINS_NORMAL, PD_BEGINS_LISTED, PD_BEGINS_GIVEN };
 
 /* A tensor that a layer keeps: a parameter, or a state. */
 struct pd_layer_tensor {
@@ -75,6 +76,7 @@ struct pd_layer_tensor {
 	int64_t elements;
 	enum pd_begins begins;
 	float value;
+	const json_t *listed;           /* the document's */
 	int64_t zero_row;               /* of its first axis, which begins with zeros; -1: none */
 };
 
@@ -109,7 +111,7 @@ struct pd_layer {
 	bool count_include_pad;
 	double eps, momentum, p;
 	int approximate;                /* gelu: enum pd_gelu */
-	double alpha;                   /* leaky_relu's negative_slope; elu */
+	double alpha, beta;             /* numbers of a curve: leaky_relu's negative_slope, affine's times and plus */
 	int64_t num_embeddings, embedding_dim;
 	int64_t padding_idx;            /* embedding; -1: none */
 	/* Axes of a sample, from 0, once shapes are known; PD_NO_AXIS: none.  In documents 1 is the

@@ -65,14 +65,15 @@ static int check_also(const struct pd_place *place, struct pd_error *err)
 static int check_entry(const struct pd_place *place, const struct pd_layer_tensor *tensor,
 		       struct pd_error *err)
 {
-	static const char *const known[] = { "name", "also", "transpose", "start", "shape", NULL };
+	static const char *const known[] = { "name", "also", "transpose", "start", "shape", "export", NULL };
 	struct pd_place shape = pd_place_key(place, "shape"), turn = pd_place_key(place, "transpose");
-	bool transposed = false;
+	bool transposed = false, exported = true;
 	int64_t start = -1;
 	const char *name;
 
 	if (pd_json_keys(place, known, err) < 0 || pd_json_get_string(place, "name", &name, err) < 0 ||
 	    pd_json_opt_bool(place, "transpose", &transposed, err) < 0 ||
+	    pd_json_opt_bool(place, "export", &exported, err) < 0 ||
 	    pd_json_opt_int(place, "start", 0, PD_MAX_EXTENT, &start, err) < 0 || check_also(place, err) < 0)
 		return -1;
 	if (transposed && tensor->dims != 2)
@@ -104,7 +105,7 @@ int pd_names_read(const struct pd_place *place, struct pd_layer *layer, struct p
 			return pd_place_error(&names, err, "%s \"%.60s\" has no parameter or state \"%.40s\"",
 					      pd_layer_kind_name[layer->kind], layer->name, key);
 		if (json_is_object(value) ? check_entry(&at, tensor, err) < 0
-					  : pd_json_string(&at, &text, err) < 0)
+					  : !json_is_null(value) && pd_json_string(&at, &text, err) < 0)
 			return -1;
 	}
 	layer->names = names.value;

@@ -53,7 +53,8 @@ static void read_entry(const struct making *m, const struct pd_layer *layer,
 	const char *name = json_is_object(value) ? pd_member_text(value, "name") : json_string_value(value);
 
 	entry_p->tensor = tensor;
-	entry_p->exported = !entry_p->alias || layer->names || !m->sourced;
+	entry_p->exported = (!entry_p->alias || layer->names || !m->sourced) &&
+			    !json_is_false(json_object_get(value, "export"));
 	entry_p->name = name ? pd_strdup(name) : pd_format("%s.%s", layer->name, tensor->name);
 	entry_p->transposed = pd_member_true(value, "transpose");
 	entry_p->start = start ? json_integer_value(start) : -1;
@@ -149,6 +150,8 @@ static int take_all(struct making *m, const struct pd_layer *layer, const struct
 	size_t n;
 	int status;
 
+	if (!m->ours && json_is_null(json_object_get(layer->names, tensor->name)))
+		return 0;               /* the outside does not have it */
 	read_entry(m, layer, tensor, &entry);
 	status = take_entry(m, &entry);
 	free(entry.name);

@@ -161,10 +161,69 @@ static void test_rows(void)
 	becomes("Dropout that is off", ROWS "Relu x -> r\nDropout r,#0.25 -> y" OUT, "relu");
 	refused("another HardSigmoid", ROWS "HardSigmoid x -> y" OUT, "expected x / 6 + 0.5");
 	refused("other bounds", ROWS "Clip x,#-1.0,#1.0 -> y" OUT, "has bounds -1 and 1");
-	refused("a factor", ROWS "Mul x,#2.0 -> a\nRelu a -> y" OUT, "takes a, which is multiplied by 2");
-	refused("a factor at the end", ROWS "Mul x,#2.0 -> y" OUT, "is multiplied by 2");
-	refused("a summand", ROWS "Add x,#2.0 -> y" OUT, "computes with a constant");
 	refused("an operator that is not known", ROWS "Relu x -> a\nMish a -> y" OUT, "y (Mish): no kind of layer");
+}
+
+/* Sums and products with numbers are one layer, whatever moves axes between them. */
+static void test_numbers(void)
+{
+	becomes("a factor", ROWS "Mul x,#2.0 -> a\nRelu a -> y" OUT, "affine {\"times\": 2.0}; relu");
+	becomes("a factor at the end", ROWS "Mul x,#2.0 -> y" OUT, "affine {\"times\": 2.0}");
+	becomes("a summand", ROWS "Add x,#2.0 -> y" OUT, "affine {\"times\": 1.0, \"plus\": 2.0}");
+	becomes("a number without x", ROWS "Sub #1.0,x -> a\nDiv a,#4.0 -> y" OUT,
+		"affine {\"times\": -0.25, \"plus\": 0.25}");
+	becomes("a negative", ROWS "Neg x -> a\nTranspose a -> b perm=0,2,1\nSub b,#3.0 -> c\n"
+		"Transpose c -> y perm=0,2,1" OUT, "affine {\"times\": -1.0, \"plus\": -3.0}");
+	becomes("numbers that leave it as it is", ROWS "Mul x,#0.5 -> a\nAdd a,#1.0 -> b\nSub b,#1.0 -> c\n"
+		"Mul c,#2.0 -> d\nRelu d -> y" OUT, "relu");
+	becomes("a constant of one number in all places", ROWS "Expand #2.0,#[6;8] -> c\nMul c,x -> y" OUT,
+		"affine {\"times\": 2.0}");
+	refused("one that repeats what there is", "input x 2 1 8\nExpand #2.0,#[6;8] -> c\nMul c,x -> y" OUT,
+		"computes with a constant");
+	becomes("a factor before positions", "tokens x 2 6\ntensor e.weight 9 8\ntensor p 1 6 8\nGather e.weight,x -> a\n"
+		"Mul a,#4.0 -> b\nAdd b,p -> y" OUT, "embedding {\"num_embeddings\": 9, \"embedding_dim\": 8}; "
+		"affine {\"times\": 4.0}; position_embedding {\"names\": {\"weight\": {\"shape\": [1, 6, 8], \"name\": "
+		"\"p\"}}}");
+	becomes("positions with a factor", ROWS "tensor p 6 8\nMul p,#3.0 -> a\nAdd x,a -> y" OUT,
+		"parameter {\"shape\": [6, 8], \"names\": {\"weight\": \"p\"}}; affine {\"times\": 3.0}; add");
+	becomes("a factor before a bias", ROWS "tensor l.weight 8 8\ntensor b 8\nMatMul x,l.weight -> m\n"
+		"Mul m,#3.0 -> s\nAdd s,b -> y" OUT, "linear {\"out_features\": 8, \"bias\": false, \"names\": "
+		"{\"weight\": {\"transpose\": true, \"name\": \"l.weight\"}}}; affine {\"times\": 3.0}; "
+		"bias {\"names\": {\"bias\": \"b\"}}");
+	becomes("a bias with a factor", ROWS "tensor b 8\nMul b,#3.0 -> c\nRelu x -> r\nAdd r,c -> y" OUT,
+		"relu; parameter {\"shape\": [8], \"names\": {\"weight\": \"b\"}}; affine {\"times\": 3.0}; "
+		"reshape {\"shape\": [1, 8]}; add");
+	becomes("a difference", ROWS "Relu x -> a\nSub x,a -> y" OUT, "relu; affine {\"times\": -1.0}; add");
+	becomes("a factor in front of what a pattern is", ROWS "Mul x,#3.0 -> a\nSigmoid a -> s\nMul a,s -> y" OUT,
+		"affine {\"times\": 3.0}; silu");
+}
+
+/* What was a buffer in PyTorch stays as it is; what no state_dict has, no file of parameters has. */
+static void test_buffers(void)
+{
+	becomes("a buffer", ROWS "buffer s 8\nMul x,s -> y" OUT, "parameter {\"shape\": [1, 8], \"frozen\": true, "
+		"\"init\": {\"weight\": [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5]}, \"names\": {\"weight\": {\"shape\": [8], "
+		"\"name\": \"s\"}}}; mul");
+	becomes("one that no state_dict has", "input x 2 2\ntransient s 2\nMul x,s -> y" OUT,
+		"parameter {\"shape\": [2], \"frozen\": true, \"init\": {\"weight\": [0.5, 0.5]}, \"names\": "
+		"{\"weight\": null}}; mul");
+	becomes("a tensor of forward", "input x 2 2\nconstant s 2\nMul x,s -> y" OUT,
+		"parameter {\"shape\": [2], \"frozen\": true, \"init\": {\"weight\": [0.5, 0.5]}, \"names\": "
+		"{\"weight\": null}}; mul");
+	becomes("a large buffer", "input x 2 200 100\nbuffer p 200 100\nAdd x,p -> y" OUT,
+		"position_embedding {\"frozen\": true, \"init\": {\"weight\": \"given\"}, \"names\": {\"weight\": \"p\"}}");
+	becomes("a large one that no state_dict has", "input x 2 200 100\ntransient p 200 100\nAdd x,p -> y" OUT,
+		"position_embedding {\"frozen\": true, \"init\": {\"weight\": \"given\"}, \"names\": {\"weight\": "
+		"{\"export\": false, \"name\": \"p\"}}}");
+	becomes("a kernel that stays, and a bias that learns", "input x 2 1 4 4\nbuffer k 1 1 1 1\ntensor b 1\n"
+		"Conv x,k,b -> y" OUT, "conv2d {\"out_channels\": 1, \"kernel\": 1, \"bias\": false, \"frozen\": true, "
+		"\"init\": {\"weight\": [0.5]}, \"names\": {\"weight\": \"k\"}}; parameter {\"shape\": [1, 1, 1], \"names\": "
+		"{\"weight\": {\"shape\": [1], \"name\": \"b\"}}}; add");
+	becomes("running statistics", IMAGE "tensor b.weight 3\ntensor b.bias 3\nbuffer b.running_mean 3\n"
+		"buffer b.running_var 3\nBatchNormalization x,b.weight,b.bias,b.running_mean,b.running_var -> y" OUT,
+		"batchnorm2d {\"eps\": 1e-5, \"momentum\": 0.1}");
+	refused("a scale that learns beside a shift that does not", ROWS "tensor n.weight 8\nbuffer n.bias 8\n"
+		"LayerNormalization x,n.weight,n.bias -> y" OUT, "other parameters of its layernorm are not");
 }
 
 static void test_products(void)
@@ -393,6 +452,8 @@ int main(void)
 	test_images();
 	test_channels();
 	test_rows();
+	test_numbers();
+	test_buffers();
 	test_products();
 	test_axes();
 	test_attention();

@@ -15,7 +15,7 @@ static struct pd_arena arena;
 static Onnx__GraphProto graph;
 static Onnx__NodeProto *nodes[MOST];
 static Onnx__TensorProto *tensors[MOST];
-static Onnx__ValueInfoProto *inputs[MOST], *outputs[MOST];
+static Onnx__ValueInfoProto *inputs[MOST], *outputs[MOST], *values[MOST];
 static int constants;
 
 static char *copy(const char *text)
@@ -154,17 +154,17 @@ static char **names(char *text, size_t *count_p)
 	return list;
 }
 
-/* Says something of a node, in a field that the definition of ONNX does not have yet. */
-static void add_metadata(Onnx__NodeProto *node, const char *key, char *value)
+/* Says something of a node or value, in a field that the definition of ONNX does not have yet. */
+static void add_metadata(ProtobufCMessage *base, unsigned tag, const char *key, char *value)
 {
 	Onnx__StringStringEntryProto entry = ONNX__STRING_STRING_ENTRY_PROTO__INIT;
-	ProtobufCMessageUnknownField *field = &node->base.unknown_fields[node->base.n_unknown_fields++];
+	ProtobufCMessageUnknownField *field = &base->unknown_fields[base->n_unknown_fields++];
 	size_t size;
 
 	entry.key = (char *)(uintptr_t)key;
 	entry.value = value;
 	size = onnx__string_string_entry_proto__get_packed_size(&entry);
-	field->tag = 9;
+	field->tag = tag;
 	field->wire_type = PROTOBUF_C_WIRE_TYPE_LENGTH_PREFIXED;
 	field->len = size + 2;
 	field->data = pd_arena_take(&arena, size + 2, 1);
@@ -174,14 +174,27 @@ static void add_metadata(Onnx__NodeProto *node, const char *key, char *value)
 	free(value);
 }
 
+#define SPEC "pkg.torch.export.graph_signature.InputSpec."
+
+/* Says of a tensor that it was no parameter. */
+static void add_role(const char *name, const char *role)
+{
+	Onnx__ValueInfoProto *value = new_value(name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, copy(""));
+
+	value->base.unknown_fields = pd_arena_take(&arena, 2, sizeof(*value->base.unknown_fields));
+	add_metadata(&value->base, 4, SPEC "kind", pd_strdup(strcmp(role, "constant") == 0 ? "CONSTANT_TENSOR" : "BUFFER"));
+	add_metadata(&value->base, 4, SPEC "persistent", pd_strdup(strcmp(role, "buffer") == 0 ? "True" : "False"));
+	values[graph.n_value_info++] = value;
+}
+
 static void set_module(Onnx__NodeProto *node, char *module)
 {
 	const char *name = strsep(&module, ":");
 
 	node->base.unknown_fields = pd_arena_take(&arena, 2, sizeof(*node->base.unknown_fields));
-	add_metadata(node, "pkg.torch.onnx.name_scopes", pd_format("['', '%s', 'operation']", name));
+	add_metadata(&node->base, 9, "pkg.torch.onnx.name_scopes", pd_format("['', '%s', 'operation']", name));
 	if (module)
-		add_metadata(node, "pkg.torch.onnx.fx_node",
+		add_metadata(&node->base, 9, "pkg.torch.onnx.fx_node",
 			     pd_format("%%e : [num_users=1] = call_function[target=torch.ops.aten.embedding.default]"
 				       "(args = (%%w, %%x, %s), kwargs = {})", module));
 }
@@ -207,15 +220,19 @@ static void add_line(char *line)
 {
 	char *word = strsep(&line, " "), *name;
 
-	if (strcmp(word, "input") != 0 && strcmp(word, "tokens") != 0 && strcmp(word, "tensor") != 0 &&
+	bool kept = strcmp(word, "buffer") == 0 || strcmp(word, "transient") == 0 || strcmp(word, "constant") == 0;
+
+	if (!kept && strcmp(word, "input") != 0 && strcmp(word, "tokens") != 0 && strcmp(word, "tensor") != 0 &&
 	    strcmp(word, "output") != 0) {
 		add_node(word, line);
 		return;
 	}
 	name = strsep(&line, " ");
+	if (kept)
+		add_role(name, word);
 	if (*word == 'o')
 		outputs[graph.n_output++] = new_value(name, ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, copy(""));
-	else if (strcmp(word, "tensor") == 0)
+	else if (kept || strcmp(word, "tensor") == 0)
 		add_tensor(name, line ? line : copy(""));
 	else
 		inputs[graph.n_input++] = new_value(name, *word == 'i' ? ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT
@@ -234,6 +251,7 @@ void onnx_write(const char *file, const char *text)
 	graph.initializer = tensors;
 	graph.input = inputs;
 	graph.output = outputs;
+	graph.value_info = values;
 	all = rest = copy(text);
 	while ((line = strsep(&rest, "\n")))
 		if (*line)

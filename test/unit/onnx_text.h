@@ -7,6 +7,8 @@
  *
  *     input NAME SIZE...         an input of f32; "tokens NAME SIZE...", of i64; a size may be a word
  *     tensor NAME SIZE...        an initializer of f32, whose elements are 0.5
+ *     buffer NAME SIZE...        the same, of a module that no update moves; "transient NAME SIZE...", that no
+ *                                state_dict has; "constant NAME SIZE...", of no module
  *     output NAME
  *     OP IN,... -> OUT,... KEY=VALUE...
  *

@@ -200,6 +200,16 @@ static int attend(struct graph *g, const struct pd_onnx_node *node, struct atten
 	return graph_set(g, node, &out);
 }
 
+/* Queries and keys may be multiplied by a number, which is part of the scale then. */
+static int multiplied_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
+			   struct pd_error *err)
+{
+	const struct value *value = graph_in(g, node, i);
+	bool multiplied = value && value->view && value->view->scaled && value->view->plus == 0 && value->view->by > 0;
+
+	return (multiplied ? graph_scaled_view : graph_view)(g, node, i, view_p, err);
+}
+
 static int expect_heads(const struct pd_onnx_node *node, struct attention *a, struct pd_error *err)
 {
 	for (int i = 0; i < 3; i++)
@@ -218,7 +228,7 @@ int translate_attention(struct graph *g, const struct pd_onnx_node *node, struct
 	if (check(node, err) < 0)
 		return -1;
 	for (size_t i = 0; i < 3; i++)
-		if ((i < 2 ? graph_scaled_view : graph_view)(g, node, i, &a.views[i], err) < 0)
+		if ((i < 2 ? multiplied_view : graph_view)(g, node, i, &a.views[i], err) < 0)
 			return -1;
 	if (expect_heads(node, &a, err) < 0)
 		return -1;
@@ -282,8 +292,8 @@ int translate_written_attention(struct graph *g, const struct pd_onnx_node *node
 	product = scores ? find_product(g, scores, &a.scale, added, &count) : NULL;
 	if (!product)
 		return NOT_THIS;
-	if (graph_scaled_view(g, product, 0, &a.views[0], err) < 0 ||
-	    graph_scaled_view(g, product, 1, &a.views[1], err) < 0 || graph_view(g, node, 1, &a.views[2], err) < 0)
+	if (multiplied_view(g, product, 0, &a.views[0], err) < 0 ||
+	    multiplied_view(g, product, 1, &a.views[1], err) < 0 || graph_view(g, node, 1, &a.views[2], err) < 0)
 		return -1;
 	if (graph_parameter(g, a.views[1]) || graph_parameter(g, a.views[2]))
 		return NOT_THIS;

@@ -302,9 +302,6 @@ static int place_output(struct graph *g, enum pd_onnx_loss loss, int *base_p, st
 		return pd_error_input(err, "%s: %s", g->onnx->file,
 				      output->why ? output->why : "expected an output that is computed of inputs");
 	view = *output->view;
-	if (view.scaled)
-		return pd_error_input(err, "%s: output %.100s: is multiplied by %g, which no kind of layer does but "
-				      "attention", g->onnx->file, output->name, view.by);
 	if (view.axes < 1 || !view_counts(&view, 0))
 		return pd_error_input(err, "%s: output %.100s: expected an axis for samples, which comes first",
 				      g->onnx->file, output->name);
@@ -336,6 +333,12 @@ static int add_loss(struct graph *g, enum pd_onnx_loss loss, struct pd_error *er
 	layer = layer_add(g, classes ? "softmax_cross_entropy" : "mse", NULL, 2, input, &sample, NULL);
 	g->layers[layer].own = "loss";
 	layer_needed(g, layer);
+	for (int i = 0; i < g->layer_count; i++)
+		if (g->layers[i].live && g->layers[i].mixed)
+			return pd_error_input(err, "%s: %.100s: is a %s, and other parameters of its %s are not: expected "
+					      "the same of all", g->onnx->file, g->layers[i].mixed,
+					      g->layers[i].frozen ? "buffer, or beside one" : "parameter",
+					      g->layers[i].kind);
 	return 0;
 }
 
@@ -344,6 +347,7 @@ static void release(struct graph *g)
 	for (int i = 0; i < g->layer_count; i++) {
 		json_decref(g->layers[i].attributes);
 		json_decref(g->layers[i].names);
+		json_decref(g->layers[i].init);
 		free(g->layers[i].more);
 	}
 	free(g->layers);

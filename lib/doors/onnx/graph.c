@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "doors/onnx/graph.h"
+#include "doors/onnx/place.h"
 
 #include "base/mem.h"
 
@@ -75,11 +75,17 @@ int graph_scaled_view(struct graph *g, const struct pd_onnx_node *node, size_t i
 int graph_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
 	       struct pd_error *err)
 {
+	struct value *value = graph_in(g, node, i);
+	struct view *plain;
+
 	if (graph_scaled_view(g, node, i, view_p, err) < 0)
 		return -1;
-	if ((*view_p)->scaled)
-		return graph_error(node, err, "takes %.100s, which is multiplied by %g: no kind of layer does that but "
-				   "attention", node->input[i], (*view_p)->by);
+	if (!(*view_p)->scaled)
+		return 0;
+	plain = pd_arena_take(&g->constants.arena, 1, sizeof(*plain));
+	if (place_plain(g, *view_p, value->node ? value->node : node, plain, err) < 0)
+		return -1;
+	*view_p = value->view = plain;
 	return 0;
 }
 
@@ -95,5 +101,5 @@ int graph_set(struct graph *g, const struct pd_onnx_node *node, const struct vie
 
 struct pd_onnx_tensor *graph_parameter(const struct graph *g, const struct view *view)
 {
-	return g->layers[view->base].tensor;
+	return view->scaled ? NULL : g->layers[view->base].tensor;
 }

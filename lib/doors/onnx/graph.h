@@ -40,6 +40,10 @@ struct layer {
 	struct extent sample;
 	bool whole;                     /* its elements are integers */
 	struct pd_onnx_tensor *tensor;  /* of a parameter */
+	json_t *init;                   /* how parameters begin, or NULL */
+	bool owned;                     /* it has a parameter */
+	bool frozen;                    /* its parameters were none in PyTorch */
+	const char *mixed;              /* a parameter of it that is frozen where others learn, or the other way; NULL */
 	int as_layer;                   /* of a parameter: its layer; -1: there is none */
 	const char *name;               /* in the document */
 	bool live;
@@ -87,15 +91,18 @@ const char *graph_text(struct graph *g, const char *fmt, ...) __attribute__((for
 /* Fills err with "NODE (OP): MESSAGE" and returns -1. */
 int graph_error(const struct pd_onnx_node *node, struct pd_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
-/* Sets *view_p to input i of a node.  Errors: it is a constant, or could not be translated. */
+/*
+ * Sets *view_p to input i of a node; where it is scaled a layer computes it.  Errors: it is a constant, or could not
+ * be translated.
+ */
 int graph_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
 	       struct pd_error *err);
-/* The same, where it may be scaled. */
+/* The same, but scaled as it may be: for nodes that hand it on, and for attention. */
 int graph_scaled_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
 		      struct pd_error *err);
 /* Gives the first output of a node a view. */
 int graph_set(struct graph *g, const struct pd_onnx_node *node, const struct view *view);
-/* Is it the view of a parameter that is no layer, and which? */
+/* Is it the view of a parameter as it is, that is no layer, and which? */
 struct pd_onnx_tensor *graph_parameter(const struct graph *g, const struct view *view);
 
 /* In layers.c.  Adds a layer; attributes are taken.  Returns its number. */
@@ -109,6 +116,8 @@ int layer_add_one(struct graph *g, const char *kind, const struct pd_onnx_node *
  */
 void layer_parameter(struct graph *g, int layer, const char *parameter, const struct pd_onnx_tensor *tensor,
 		     json_t *more);
+/* Does no update move a tensor, so that a layer that has it is frozen? */
+bool layer_keeps(const struct pd_onnx_tensor *tensor);
 /* Returns the layer that has a tensor as its parameter, or -1. */
 int layer_owner(const struct graph *g, const struct pd_onnx_tensor *tensor);
 /* Makes a parameter's view one of a layer of its own, which has it in this shape if it has none yet. */

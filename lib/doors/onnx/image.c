@@ -68,13 +68,36 @@ int image_weights(struct graph *g, const struct pd_onnx_node *node, int dims,
 	return 0;
 }
 
+int image_bias(struct graph *g, const struct pd_onnx_node *node, int layer, const struct pd_onnx_tensor *bias)
+{
+	const struct extent sample = g->layers[layer].sample;
+	struct extent each = sample;
+	json_t *shape = json_array();
+	int parameter;
+
+	for (int d = 0; d < each.dims; d++) {
+		each.size[d] = d == 0 ? bias->elements : 1;
+		pd_json_add(shape, json_integer(each.size[d]));
+	}
+	parameter = layer_add_one(g, "parameter", node, g->first_input, &each, json_pack("{s:o}", "shape", shape));
+	layer_parameter(g, parameter, "weight", bias, json_pack("{s:[I]}", "shape", (json_int_t)bias->elements));
+	g->layers[parameter].own = bias->name;
+	return layer_add(g, "add", node, 2, (int[]){ layer, parameter }, &sample, NULL);
+}
+
 int image_convolve(struct graph *g, const struct pd_onnx_node *node, const char *kind, int base,
 		   const struct extent *sample, const struct window *w, const int64_t more[2],
 		   const struct pd_onnx_tensor *weight, const struct pd_onnx_tensor *bias, struct pd_error *err)
 {
 	json_t *attributes = json_pack("{s:I}", "out_channels", (json_int_t)sample->size[0]);
 	int64_t groups = integer_of(node, "group", 1);
+	const struct pd_onnx_tensor *behind = NULL;
 	int layer;
+
+	if (bias && layer_keeps(weight) != layer_keeps(bias)) {
+		behind = bias;
+		bias = NULL;
+	}
 
 	image_pair(attributes, "kernel", w->kernel, 0);
 	image_pair(attributes, "stride", w->stride, 1);
@@ -90,5 +113,5 @@ int image_convolve(struct graph *g, const struct pd_onnx_node *node, const char 
 	layer_parameter(g, layer, "weight", weight, NULL);
 	if (bias)
 		layer_parameter(g, layer, "bias", bias, NULL);
-	return image_set(g, node, layer, sample, err);
+	return image_set(g, node, behind ? image_bias(g, node, layer, behind) : layer, sample, err);
 }

@@ -24,6 +24,8 @@ void image_pair(json_t *attributes, const char *key, const int64_t pair[2], int6
 int image_convolve(struct graph *g, const struct pd_onnx_node *node, const char *kind, int base,
 		   const struct extent *sample, const struct window *w, const int64_t more[2],
 		   const struct pd_onnx_tensor *weight, const struct pd_onnx_tensor *bias, struct pd_error *err);
+/* Adds a number for each channel of a layer, in a layer of its own, where one of both is frozen.  Returns the sum. */
+int image_bias(struct graph *g, const struct pd_onnx_node *node, int layer, const struct pd_onnx_tensor *bias);
 /* Reads a window; the kernel is 0 where the node leaves it out. */
 int image_window(const struct pd_onnx_node *node, struct window *w, struct pd_error *err);
 /* Of a convolution: its weight of so many axes, and its bias, which is NULL if there is none, or one of zeros. */

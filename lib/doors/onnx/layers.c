@@ -7,8 +7,12 @@
 
 #include "base/mem.h"
 #include "base/names.h"
+#include "doors/onnx/number.h"
 
+#include <math.h>
 #include <stdlib.h>
+
+#define MOST_LISTED 16384               /* numbers of a tensor in a document */
 
 int layer_add(struct graph *g, const char *kind, const struct pd_onnx_node *node, int inputs,
 	      const int *input, const struct extent *sample, json_t *attributes)
@@ -124,13 +128,69 @@ static const char *other_name(struct graph *g, const char *name)
 	return NULL;
 }
 
+bool layer_keeps(const struct pd_onnx_tensor *tensor)
+{
+	return tensor->role != PD_ONNX_PARAMETER;
+}
+
+/* The numbers of a tensor, as the layer has them, or NULL: there are too many, or they cannot be read. */
+static json_t *list_numbers(const struct graph *g, const struct pd_onnx_tensor *tensor, bool transposed)
+{
+	struct pd_onnx_tensor copy = *tensor;
+	int64_t rows = transposed ? tensor->size[0] : 1, columns = tensor->elements / rows;
+	struct pd_error err;
+	json_t *list;
+	float *numbers;
+
+	if (tensor->elements > MOST_LISTED)
+		return NULL;
+	numbers = pd_calloc((size_t)tensor->elements, sizeof(*numbers));
+	list = pd_onnx_read(g->onnx, &copy, numbers, &err) < 0 ? NULL : json_array();
+	for (int64_t i = 0; list && i < tensor->elements; i++) {
+		float number = numbers[i % rows * columns + i / rows];
+
+		if (isfinite(number) && fabsf(number) < 1e38f) {
+			pd_json_add(list, json_real(shortest(number)));
+		} else {
+			json_decref(list);
+			list = NULL;
+		}
+	}
+	free(numbers);
+	return list;
+}
+
+/*
+ * What is no parameter in PyTorch begins as it is, and stays so.  *more_p says how the tensor differs; *absent_p: the
+ * outside has no such tensor.
+ */
+static void keep(struct graph *g, struct layer *layer, const char *parameter, const struct pd_onnx_tensor *tensor,
+		 json_t **more_p, bool *absent_p)
+{
+	json_t *numbers = list_numbers(g, tensor, json_is_true(json_object_get(*more_p, "transpose")));
+
+	layer->frozen = true;
+	*absent_p = numbers && tensor->role == PD_ONNX_CONSTANT;
+	if (!numbers && tensor->role == PD_ONNX_CONSTANT) {
+		*more_p = *more_p ? *more_p : json_object();
+		pd_json_set(*more_p, "export", json_false());
+	}
+	if (!layer->init)
+		layer->init = json_object();
+	pd_json_set(layer->init, parameter, numbers ? numbers : json_string("given"));
+}
+
 void layer_parameter(struct graph *g, int number, const char *parameter, const struct pd_onnx_tensor *tensor,
 		     json_t *more)
 {
 	struct layer *layer = &g->layers[number];
 	int owner = layer_owner(g, tensor);
+	bool state = strncmp(parameter, "running_", 8) == 0, absent = false;
 	const char *other;
 
+	if (!state && layer->owned && layer->frozen != layer_keeps(tensor))
+		layer->mixed = tensor->name;
+	layer->owned |= !state;
 	if (!layer->own)
 		layer->own = module_of(g, tensor, parameter, layer->node->scope);
 	if (owner >= 0 && owner != number) {
@@ -138,6 +198,8 @@ void layer_parameter(struct graph *g, int number, const char *parameter, const s
 		share(g, layer, owner, parameter, tensor);
 		return;
 	}
+	if (!state && layer_keeps(tensor))
+		keep(g, layer, parameter, tensor, &more, &absent);
 	other = other_name(g, graph_text(g, "%s.%s", layer->own, parameter));
 	g->owners = pd_grow(g->owners, &g->owner_room, (size_t)g->owner_count + 1, sizeof(*g->owners));
 	g->owners[g->owner_count++] = (struct owner){ tensor, number };
@@ -147,7 +209,10 @@ void layer_parameter(struct graph *g, int number, const char *parameter, const s
 		more = more ? more : json_object();
 		pd_json_set(more, "also", json_pack("[s]", other));
 	}
-	if (more) {
+	if (absent) {
+		json_decref(more);
+		pd_json_set(layer->names, parameter, json_null());
+	} else if (more) {
 		pd_json_set(more, "name", json_string(tensor->name));
 		pd_json_set(layer->names, parameter, more);
 	} else {
@@ -310,6 +375,10 @@ static json_t *layer_json(const struct graph *g, struct layer *layer)
 		json_object_update(json, layer->attributes);
 	if (layer->shares >= 0)
 		pd_json_set(json, "shares", json_string(g->layers[layer->shares].name));
+	if (layer->frozen && layer->shares < 0)
+		pd_json_set(json, "frozen", json_true());
+	if (layer->init && layer->shares < 0)
+		pd_json_set(json, "init", json_incref(layer->init));
 	if (layer->names && other_names(layer))
 		pd_json_set(json, "names", json_incref(layer->names));
 	return json;

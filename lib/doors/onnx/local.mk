@@ -4,7 +4,7 @@ lib_libpd_a_SOURCES += \
 	lib/doors/onnx/fold.c lib/doors/onnx/fold.def lib/doors/onnx/fold.h lib/doors/onnx/fold_graph.c \
 	lib/doors/onnx/fold_move.c lib/doors/onnx/fold_number.c lib/doors/onnx/fold_rows.h \
 	lib/doors/onnx/graph.c lib/doors/onnx/graph.h lib/doors/onnx/image.c lib/doors/onnx/image.h \
-	lib/doors/onnx/layers.c lib/doors/onnx/mask.c lib/doors/onnx/number.c lib/doors/onnx/onnx.h \
+	lib/doors/onnx/layers.c lib/doors/onnx/mask.c lib/doors/onnx/number.c lib/doors/onnx/number.h lib/doors/onnx/onnx.h \
 	lib/doors/onnx/op_adaptive.c lib/doors/onnx/op_axes.c lib/doors/onnx/op_channels.c \
 	lib/doors/onnx/op_image.c lib/doors/onnx/op_linear.c lib/doors/onnx/op_pair.c \
 	lib/doors/onnx/op_rows.c lib/doors/onnx/op_upsample.c lib/doors/onnx/pattern.c \

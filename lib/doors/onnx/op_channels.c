@@ -58,6 +58,7 @@ int translate_conv1d(struct graph *g, const struct pd_onnx_node *node, struct pd
 	struct view out;
 	int base, layer;
 	int64_t room;
+	bool apart;
 
 	if (!weight || weight->dims != 3)
 		return NOT_THIS;
@@ -68,9 +69,12 @@ int translate_conv1d(struct graph *g, const struct pd_onnx_node *node, struct pd
 	if (room < 0)
 		return graph_error(node, err, "expected channels and places, of these no fewer than the kernel has");
 	sample = (struct extent){ 2, { weight->size[0], room / line.stride + 1 } };
-	layer = layer_add_one(g, "conv1d", node, base, &sample, line_attributes(&line, weight, bias != NULL));
+	apart = bias && layer_keeps(weight) != layer_keeps(bias);
+	layer = layer_add_one(g, "conv1d", node, base, &sample, line_attributes(&line, weight, bias && !apart));
 	layer_parameter(g, layer, "weight", weight, NULL);
-	if (bias)
+	if (apart)
+		layer = image_bias(g, node, layer, bias);
+	else if (bias)
 		layer_parameter(g, layer, "bias", bias, NULL);
 	if (!view_whole(&out, layer, &sample, 0, g->batch))
 		return graph_error(node, err, "makes too much");

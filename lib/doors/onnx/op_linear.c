@@ -26,7 +26,9 @@ static enum order order_of(const struct view *view, const struct pd_onnx_tensor 
 /* A layer that shares its weight has the bias of the layer that owns it, or one in a layer behind it. */
 static bool takes_bias(const struct graph *g, int layer, const struct pd_onnx_tensor *bias)
 {
-	return g->layers[layer].shares < 0 || layer_owner(g, bias) == g->layers[layer].shares;
+	const struct layer *of = &g->layers[layer];
+
+	return of->shares < 0 ? of->frozen == layer_keeps(bias) : layer_owner(g, bias) == of->shares;
 }
 
 static int bias_behind(struct graph *g, const struct pd_onnx_node *node, const struct view *view,

@@ -25,6 +25,7 @@ static int beside(struct graph *g, const struct pd_onnx_node *node, const struct
 	int more = axes - view->axes;
 
 	*out = (struct view){ .base = view->base, .offset = view->offset };
+	view_scale_as(out, view);
 	for (int a = 0; a < axes; a++) {
 		bool counts = a == samples && (a < more ? view_samples(view) < 0 : may_count(g, view, a - more));
 
@@ -66,54 +67,64 @@ int translate_pair(struct graph *g, const struct pd_onnx_node *node, const char 
 	return graph_set(g, node, &out);
 }
 
-/* Is one of two inputs a constant that changes nothing?  Then *view_p is the other. */
-static bool neutral(struct graph *g, const struct pd_onnx_node *node, double number, const struct view **view_p)
-{
-	for (size_t i = 0; i < 2; i++) {
-		const struct array *constant = graph_constant(g, node, i);
-		const struct value *other = graph_in(g, node, 1 - i);
-
-		if (!constant || !other || !other->view || !array_all(constant, number))
-			continue;
-		*view_p = other->view;
-		for (int d = 0; d < constant->dims; d++)
-			if (constant->size[d] != 1)
-				return false;
-		return constant->dims <= other->view->axes;
-	}
-	return false;
-}
-
-static int pair(struct graph *g, const struct pd_onnx_node *node, const char *kind, double number,
-		struct pd_error *err)
+static int pair(struct graph *g, const struct pd_onnx_node *node, const char *kind, struct pd_error *err)
 {
 	const struct view *a, *b;
 
 	if (node->inputs != 2)
 		return NOT_THIS;
-	if (neutral(g, node, number, &a))
-		return graph_set(g, node, a);
 	return graph_view(g, node, 0, &a, err) < 0 || graph_view(g, node, 1, &b, err) < 0
 		? -1 : translate_pair(g, node, kind, a, b, err);
 }
 
-/* A product with one number is none yet: attention can multiply. */
+/*
+ * Is it a constant with one number in all places, which does not repeat what a view of these axes shows?  Other
+ * constants are arrays.
+ */
+static bool one_number(const struct array *constant, const struct view *view, double *number_p)
+{
+	if (!constant || constant->elements == 0 || constant->dims > view->axes)
+		return false;
+	*number_p = array_real(constant, 0);
+	for (int d = 0; d < constant->dims; d++)
+		if (constant->size[d] != 1 &&
+		    constant->size[d] != view_size(view, view->axes - constant->dims + d))
+			return false;
+	return isfinite(*number_p) && array_all(constant, *number_p);
+}
+
+/* -x: no layer yet. */
+int translate_negative(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	const struct view *view;
+	struct view out;
+
+	if (graph_scaled_view(g, node, 0, &view, err) < 0)
+		return -1;
+	out = *view;
+	view_scale(&out, -1, 0);
+	return graph_set(g, node, &out);
+}
+
+/* A sum or product with one number is no layer yet: more of them are one, and attention can multiply. */
 int translate_scaled(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
 {
-	bool divided = is_op(node, "Div");
+	bool less = is_op(node, "Sub"), divided = is_op(node, "Div"), sum = less || is_op(node, "Add");
 
+	(void)err;
 	for (size_t i = 0; i < (divided ? 1 : 2) && node->inputs == 2; i++) {
-		const struct array *constant = graph_constant(g, node, 1 - i);
 		const struct value *value = graph_in(g, node, i);
 		struct view out;
-		double by;
+		double number;
 
-		if (!array_scalar(constant, &by) || by == 0 || !value || !value->view ||
-		    constant->dims > value->view->axes)
+		if (!value || !value->view || !one_number(graph_constant(g, node, 1 - i), value->view, &number) ||
+		    (divided && number == 0))
 			continue;
 		out = *value->view;
-		out.by = (out.scaled ? out.by : 1) * (divided ? 1 / by : by);
-		out.scaled = fabs(out.by - 1) > 1e-7;
+		if (sum)
+			view_scale(&out, less && i == 1 ? -1 : 1, less && i == 0 ? -number : number);
+		else
+			view_scale(&out, divided ? 1 / number : number, 0);
 		return graph_set(g, node, &out);
 	}
 	return NOT_THIS;
@@ -121,12 +132,27 @@ int translate_scaled(struct graph *g, const struct pd_onnx_node *node, struct pd
 
 int translate_product(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
 {
-	return pair(g, node, "mul", 1, err);
+	return pair(g, node, "mul", err);
 }
 
 int translate_sum(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
 {
-	return pair(g, node, "add", 0, err);
+	return pair(g, node, "add", err);
+}
+
+/* a - b: a sum with -b. */
+int translate_difference(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	const struct view *a, *b;
+	struct view negative;
+
+	if (node->inputs != 2)
+		return NOT_THIS;
+	if (graph_view(g, node, 0, &a, err) < 0 || graph_scaled_view(g, node, 1, &b, err) < 0)
+		return -1;
+	negative = *b;
+	view_scale(&negative, -1, 0);
+	return translate_pair(g, node, "add", a, &negative, err);
 }
 
 /*

@@ -7,6 +7,7 @@
 #include "doors/onnx/place.h"
 
 #include "base/mem.h"
+#include "doors/onnx/number.h"
 
 #include <string.h>
 
@@ -306,17 +307,57 @@ static const struct extent *shape_in(const struct graph *g, const struct view *v
 	return whole;
 }
 
+bool place_shows_all(const struct graph *g, const struct view *view)
+{
+	int64_t shown = 1, all = 1;
+
+	for (int k = 0; k < view->first[view->axes]; k++)
+		shown *= view->factor[k].stride > 0 ? view->factor[k].size : 1;
+	for (int d = 0; d < g->layers[view->base].sample.dims; d++)
+		all *= g->layers[view->base].sample.size[d];
+	return shown == all;
+}
+
+int place_plain(struct graph *g, const struct view *view, const struct pd_onnx_node *node, struct view *out,
+		struct pd_error *err)
+{
+	struct extent sample = g->layers[view->base].sample;
+	int base = view->base, layer;
+	json_t *attributes;
+	bool stays;
+
+	*out = *view;
+	out->scaled = false;
+	if (!view->scaled)
+		return 0;
+	stays = place_shows_all(g, out) && !graph_parameter(g, out);
+	if (!stays && place(g, out, node, &base, &sample, err) < 0)
+		return -1;
+	attributes = json_pack("{s:f}", "times", shortest(view->by));
+	if (view->plus != 0)
+		pd_json_set(attributes, "plus", json_real(shortest(view->plus)));
+	layer = layer_add_one(g, "affine", node, base, &sample, attributes);
+	if (stays)
+		out->base = layer;
+	else
+		view_alike(out, layer, view, -1, 0);
+	return 0;
+}
+
 int place(struct graph *g, const struct view *view, const struct pd_onnx_node *node, int *base_p,
 	  struct extent *sample_p, struct pd_error *err)
 {
 	struct factor unused[MOST_FACTORS];
 	struct extent whole;
-	struct view own = *view;
 	struct placement *made;
+	struct view own;
 
+	if (place_plain(g, view, node, &own, err) < 0)
+		return -1;
+	view = &own;
 	gather(&own, sample_p, unused);
 	if (graph_parameter(g, view))
-		layer_of_parameter(g, &own, node, shape_in(g, view, sample_p, &whole));
+		layer_of_parameter(g, &own, node, shape_in(g, &own, sample_p, &whole));
 	for (int p = g->layers[own.base].placed; p >= 0; p = g->placements[p].before)
 		if (view_same(&g->placements[p].view, &own)) {
 			*base_p = g->placements[p].layer;

@@ -75,26 +75,18 @@ int translate_rows(struct graph *g, const struct pd_onnx_node *node, const struc
 	return graph_set(g, node, &out);
 }
 
-/* Does a view show each element of what it is of once? */
-static bool shows_all(const struct graph *g, const struct view *view)
-{
-	int64_t shown = 1, all = 1;
-
-	for (int k = 0; k < view->first[view->axes]; k++)
-		shown *= view->factor[k].stride > 0 ? view->factor[k].size : 1;
-	for (int d = 0; d < g->layers[view->base].sample.dims; d++)
-		all *= g->layers[view->base].sample.size[d];
-	return shown == all;
-}
-
 int translate_elements(struct graph *g, const struct pd_onnx_node *node, const struct view *view,
 		       const char *kind, json_t *attributes, struct pd_error *err)
 {
-	struct view out = *view;
+	struct view out;
 
-	if (graph_parameter(g, view) || !shows_all(g, view))
-		return translate_rows(g, node, view, kind, attributes, NULL, err);
-	out.base = layer_add_one(g, kind, node, view->base, &g->layers[view->base].sample, attributes);
+	if (place_plain(g, view, node, &out, err) < 0) {
+		json_decref(attributes);
+		return -1;
+	}
+	if (graph_parameter(g, &out) || !place_shows_all(g, &out))
+		return translate_rows(g, node, &out, kind, attributes, NULL, err);
+	out.base = layer_add_one(g, kind, node, out.base, &g->layers[out.base].sample, attributes);
 	return graph_set(g, node, &out);
 }
 

@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include "doors/onnx/number.h"
 #include "doors/onnx/place.h"
 
 #define ROW(op, function) \
@@ -29,9 +30,6 @@ const struct pd_onnx_tensor *translate_whole(const struct graph *g, const struct
 
 /* Is a HardSigmoid x / 6 + 0.5, as PyTorch has it? */
 bool translate_sixth(const struct pd_onnx_node *node);
-
-/* In number.c: an f32 as the shortest decimal number that is read as it. */
-double shortest(double number);
 
 /*
  * In pattern.c.  Values are looked at through nodes that change nothing.  pattern_made() returns the node of

@@ -23,8 +23,8 @@ struct factor {
 struct view {
 	int base;                       /* the layer or input */
 	int64_t offset;                 /* of the first element */
-	bool scaled;                    /* all is multiplied by the factor, which attention alone can do */
-	double by;
+	bool scaled;                    /* of an element x it shows x by + plus, which a layer has yet to compute */
+	double by, plus;
 	int axes;
 	int first[PD_ONNX_DIMS + 1];    /* of each axis, and behind the last one */
 	struct factor factor[MOST_FACTORS];
@@ -67,6 +67,17 @@ static inline void view_scale_as(struct view *view, const struct view *other)
 {
 	view->scaled = other->scaled;
 	view->by = other->by;
+	view->plus = other->plus;
+}
+
+/* Shows x by + plus of each element x that a view shows. */
+static inline void view_scale(struct view *view, double by, double plus)
+{
+	double was = view->scaled ? view->by : 1;
+
+	view->plus = (view->scaled ? view->plus * by : 0) + plus;
+	view->by = was * by;
+	view->scaled = view->by != 1 || view->plus != 0;
 }
 
 /* What nodes make of views.  False: no view shows that. */

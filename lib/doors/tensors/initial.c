@@ -67,6 +67,11 @@ static const struct pd_found *find_place(const struct pd_initial *initial, const
 	return number ? &initial->places[json_integer_value(number)] : NULL;
 }
 
+bool pd_initial_has(const struct pd_initial *initial, const char *name)
+{
+	return find_place(initial, name) && !pd_initial_is_anew(initial, name);
+}
+
 int pd_initial_read(const struct pd_initial *initial, const char *name, int64_t elements, float *out,
 		    struct pd_error *err)
 {

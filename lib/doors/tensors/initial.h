@@ -27,8 +27,8 @@ struct pd_initial *pd_initial_open(const char *path, const struct pd_model *mode
 /* Sets *sum_p as pd_tensors_checksum() does. */
 int pd_initial_checksum(const struct pd_initial *initial, uint64_t *sum_p, struct pd_error *err);
 void pd_initial_close(struct pd_initial *initial);
-/* Tells whether a tensor of the model, by its name, begins anew, so that there is nothing to read. */
-bool pd_initial_is_anew(const struct pd_initial *initial, const char *name);
+/* Tells whether a tensor of the model, by its name, is read; else it begins as the model says. */
+bool pd_initial_has(const struct pd_initial *initial, const char *name);
 /* Writes the first few names of such heads' parameters for a message, and returns how many there are. */
 #define PD_INITIAL_TEXT 400
 int pd_initial_other_heads(const struct pd_initial *initial, char list[PD_INITIAL_TEXT]);

@@ -24,6 +24,8 @@ struct pd_initial {
 	size_t count, room;
 };
 
+/* Does a tensor of that name, ours or one that is there, begin anew? */
+bool pd_initial_is_anew(const struct pd_initial *initial, const char *name);
 /* Begins all of it anew? */
 bool pd_initial_outside_is_anew(const struct pd_initial *initial, const struct pd_outside *outside);
 /* Refuses names of `anew` that nothing has. */

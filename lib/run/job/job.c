@@ -109,14 +109,39 @@ int pd_job_check_sum(const char *name, uint64_t found, const char *sum, struct p
 				 text);
 }
 
-static int check_init(struct pd_job *job, struct pd_error *err)
+/* What only a file says, such as a table that a network was read in with, is not made up. */
+static int check_given(const struct pd_job *job, const struct pd_initial *initial, struct pd_error *err)
+{
+	const struct pd_model *model = job->plan->profile->model;
+
+	for (int l = 0; l < model->layer_count; l++) {
+		const struct pd_layer *layer = &model->layers[l];
+
+		for (int p = 0; p < layer->parameter_count && layer->shares < 0; p++) {
+			char *name = pd_format("%s.%s", layer->name, layer->parameters[p].name);
+			bool lacks = layer->parameters[p].begins == PD_BEGINS_GIVEN &&
+				     (!initial || !pd_initial_has(initial, name));
+
+			free(name);
+			if (lacks)
+				return pd_error_input(err, "model \"%.80s\" does not say how \"%.80s.%s\" begins: %s",
+						      model->name, layer->name, layer->parameters[p].name, initial
+						      ? "--init-new does not name it" : "expected --init, with what the "
+						      "model was made of");
+		}
+	}
+	return 0;
+}
+
+static int check_init(struct pd_job *job, bool resume, struct pd_error *err)
 {
 	char heads[PD_INITIAL_TEXT], sum[PD_CHECKSUM_DIGITS + 1];
 	struct pd_initial *initial;
 	uint64_t found;
+	int status;
 
 	if (!job->init)
-		return 0;
+		return !job->data || resume ? 0 : check_given(job, NULL, err);
 	if (!job->init_found)
 		job->init_found = pd_tensors_find_held(job->init, &job->held, err);
 	job->init = job->init_found;
@@ -130,8 +155,9 @@ static int check_init(struct pd_job *job, struct pd_error *err)
 	if (pd_initial_other_heads(initial, heads) > 0)
 		pd_say("%s: passes over %s, of heads that model \"%s\" does not have", job->init, heads,
 		       job->plan->profile->model->name);
+	status = check_given(job, initial, err);
 	pd_initial_close(initial);
-	return 0;
+	return status;
 }
 
 char *pd_job_what(const struct pd_job *job)
@@ -340,7 +366,7 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 	    (!job->only_evaluates && check_training(job, err) < 0) ||
 	    check_order(job, err) < 0 ||
 	    (job->only_evaluates && job->checkpoint && pd_job_find_evaluated(job, err) < 0) ||
-	    check_init(job, err) < 0)
+	    check_init(job, resume, err) < 0)
 		return -1;
 	before = pd_mem_for("the data set");
 	status = pd_job_data(job, &train, &test, err);

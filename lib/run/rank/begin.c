@@ -74,7 +74,7 @@ static int import_part(struct rank *rank, int part, const struct pd_initial *ini
 		if (named[n].part == PD_PART_STATE &&
 		    pd_model_carries(rank->job->plan->profile->model, named[n].layer, 1))
 			continue;
-		if (pd_initial_is_anew(initial, named[n].name))
+		if (!pd_initial_has(initial, named[n].name))
 			continue;
 		host = pd_calloc((size_t)named[n].elements, sizeof(*host));
 

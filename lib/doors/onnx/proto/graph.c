@@ -171,6 +171,16 @@ static int read_values(struct pd_onnx *onnx, Onnx__ValueInfoProto *const *from, 
 	return 0;
 }
 
+static void set_roles(struct pd_onnx *onnx, Onnx__ValueInfoProto *const *from, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		struct pd_onnx_tensor *tensor = pd_onnx_find(onnx, text_of(from[i]->name));
+
+		if (tensor)
+			tensor->role = pd_onnx_role_of(onnx, from[i]);
+	}
+}
+
 static int read_nodes(struct pd_onnx *onnx, const Onnx__GraphProto *graph, struct pd_error *err)
 {
 	onnx->nodes = graph->n_node;
@@ -192,8 +202,10 @@ int pd_onnx_graph(struct pd_onnx *onnx, struct pd_error *err)
 	for (size_t i = 0; i < model->n_opset_import; i++)
 		if (!*text_of(model->opset_import[i]->domain))
 			onnx->opset = model->opset_import[i]->version;
-	return read_tensors(onnx, graph, err) < 0 ||
-	       read_values(onnx, graph->input, graph->n_input, &onnx->input, &onnx->inputs, err) < 0 ||
+	if (read_tensors(onnx, graph, err) < 0)
+		return -1;
+	set_roles(onnx, graph->value_info, graph->n_value_info);
+	return read_values(onnx, graph->input, graph->n_input, &onnx->input, &onnx->inputs, err) < 0 ||
 	       read_values(onnx, graph->output, graph->n_output, &onnx->output, &onnx->outputs, err) < 0 ||
 	       read_values(onnx, graph->value_info, graph->n_value_info, &onnx->value, &onnx->values, err) < 0 ||
 	       read_nodes(onnx, graph, err) < 0 ? -1 : 0;

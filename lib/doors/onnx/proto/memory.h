@@ -31,3 +31,5 @@ int pd_onnx_tensor_of(const struct pd_onnx *onnx, const Onnx__TensorProto *from,
 		      struct pd_onnx_tensor *tensor, struct pd_error *err);
 /* In scope.c: the scope and padding of a node, from metadata that older definitions do not have. */
 void pd_onnx_scope(struct pd_onnx *onnx, const Onnx__NodeProto *from, struct pd_onnx_node *node);
+/* In scope.c: what the tensor of that value was in PyTorch. */
+enum pd_onnx_role pd_onnx_role_of(struct pd_onnx *onnx, const Onnx__ValueInfoProto *from);

@@ -22,8 +22,16 @@ enum pd_onnx_type {
 	PD_ONNX_U32 = 12, PD_ONNX_U64 = 13, PD_ONNX_BF16 = 16,
 };
 
+/* What a tensor was in PyTorch.  Old exporters do not say: then it is a parameter. */
+enum pd_onnx_role {
+	PD_ONNX_PARAMETER,
+	PD_ONNX_BUFFER,                 /* of a module: no update moves it */
+	PD_ONNX_CONSTANT,               /* as a buffer, but no state_dict has it */
+};
+
 struct pd_onnx_tensor {
 	const char *name;
+	enum pd_onnx_role role;
 	int type;                       /* enum pd_onnx_type, or one that cannot be read */
 	int dims;                       /* 0: a scalar */
 	int64_t size[PD_ONNX_DIMS];
