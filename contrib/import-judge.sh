@@ -12,6 +12,10 @@
 #     is pd-run's to 1e-6
 #
 #     sh contrib/import-judge.sh [NETWORK...]
+#     sh contrib/import-judge.sh --random[=COUNT] [SEED]
+#
+# The second form judges COUNT (500) random small modules, from a seed on (1): the loss and one update, and what
+# is refused by its reason.
 #
 # PYTHON is a Python that has torch, torchvision, timm, transformers, onnx, onnxscript and safetensors
 # (python3), PD_BUILD the build tree; TABLE names a file to which a line is added for each network, KEEP a
@@ -23,6 +27,13 @@ python=${PYTHON:-python3}
 judge=$PD_SOURCE/contrib/import-judge.py
 $python -c 'import torch, torchvision, transformers, onnx, onnxscript, safetensors' 2>/dev/null ||
 	test_skip_all "$python lacks one of torch, torchvision, transformers, onnx, onnxscript and safetensors"
+case $1 in
+--random*)
+	count=${1#--random}
+	count=${count#=}
+	$python "$PD_SOURCE/contrib/import_random.py" "${count:-500}" "${2:-1}" "${KEEP:-wrong}"
+	exit ;;
+esac
 keep=$(realpath -m "${KEEP:-kept}")
 
 # said KEY: prints what PyTorch found.
