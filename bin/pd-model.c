@@ -6,6 +6,7 @@
 #include "base/opt.h"
 #include "doors/huggingface/config.h"
 #include "doors/onnx/onnx.h"
+#include "model/kind.h"
 #include "model/model.h"
 #include "model/summary.h"
 #include "network/network.h"
@@ -17,7 +18,7 @@
 #include <sys/stat.h>
 
 static struct pd_network_size size;
-static const char *preset, *name;
+static const char *preset, *name, *frozen;
 static const char *place = "the network";       /* what messages call the document */
 static bool list, summary;
 static int loss = PD_NETWORK_UNSAID;
@@ -35,6 +36,7 @@ static const struct pd_opt options[] = {
 	{ "name", 'n', PD_OPT_STRING, "NAME", "the model's name", &name },
 	{ "loss", 0, PD_OPT_CHOICE, "NAME", "of an ONNX model: cross-entropy (default) or mse", &loss,
 	  .choices = pd_onnx_loss_name },
+	{ "freeze", 0, PD_OPT_STRING, "NAME,...", "leave the parameters of layers of these names as they are", &frozen },
 	{ "summary", 's', PD_OPT_FLAG, NULL, "print layers, shapes and parameters as a table", &summary },
 	{ "list", 'l', PD_OPT_FLAG, NULL, "list families and presets with their sizes, and end", &list },
 	{ NULL }
@@ -202,6 +204,19 @@ static bool ends_with(const char *text, const char *end)
 	return length > count && strcmp(text + length - count, end) == 0;
 }
 
+/* What a file of ONNX cannot say. */
+static void say_assumed(const char *file, const json_t *document)
+{
+	json_t *layer;
+	size_t l, normal = 0;
+
+	json_array_foreach(json_object_get(document, "layers"), l, layer)
+		normal += strcmp(pd_member_text(layer, "kind"), "batchnorm2d") == 0 && !json_object_get(layer, "shares");
+	pd_say("%s: it does not say what is frozen or dropped out: parameters learn%s, and nothing is dropped out; "
+	       "--freeze=NAME,... has some stay as they are", file,
+	       normal > 0 ? ", batch normalisation sees each microbatch and moves its statistics" : "");
+}
+
 /* It is called like its file. */
 static json_t *onnx_document(const char *file, struct pd_error *err)
 {
@@ -215,7 +230,9 @@ static json_t *onnx_document(const char *file, struct pd_error *err)
 	else
 		document = pd_onnx_document(file, name ? name : json_string_value(called),
 					    loss == PD_NETWORK_UNSAID ? PD_ONNX_CROSS_ENTROPY : (enum pd_onnx_loss)loss,
-					    err);
+					    frozen, err);
+	if (document && !summary)
+		say_assumed(file, document);
 	json_decref(called);
 	free(stem);
 	return document;
@@ -300,6 +317,41 @@ static json_t *find_document(const char *what, struct pd_error *err)
 								 : file_document(what, err);
 }
 
+/* Freezes the layers that own parameters and are called so; returns how many there are. */
+static int freeze_layers(json_t *layers, const char *pattern)
+{
+	json_t *layer;
+	size_t l;
+	int count = 0;
+
+	json_array_foreach(layers, l, layer) {
+		const char *kind = pd_member_text(layer, "kind"), *called = pd_member_text(layer, "name");
+		int known = kind ? pd_layer_kind_find(kind) : -1;
+
+		if (known < 0 || !called || pd_kind_parameters((enum pd_layer_kind)known) == 0 ||
+		    json_object_get(layer, "shares") || !pd_name_matches(pattern, called))
+			continue;
+		pd_json_set(layer, "frozen", json_true());
+		count++;
+	}
+	return count;
+}
+
+static int freeze(json_t *document, struct pd_error *err)
+{
+	const char *names = frozen;
+	char *pattern;
+	int status = 0;
+
+	while (status == 0 && (pattern = pd_names_next(&names))) {
+		if (freeze_layers(json_object_get(document, "layers"), pattern) == 0)
+			status = pd_error_input(err, "--freeze: no layer with parameters of its own is called \"%.80s\"",
+						pattern);
+		free(pattern);
+	}
+	return status;
+}
+
 static int write_network(const char *what, struct pd_error *err)
 {
 	json_t *document = find_document(what, err);
@@ -308,6 +360,10 @@ static int write_network(const char *what, struct pd_error *err)
 
 	if (!document)
 		return -1;
+	if (freeze(document, err) < 0) {
+		json_decref(document);
+		return -1;
+	}
 	model = pd_model_parse(place, document, err);     /* sizes may not fit each other */
 	status = !model ? -1 : summary ? pd_model_summary(model, stdout, err)
 			: pd_network_write(document, stdout, err);

@@ -63,4 +63,14 @@ test_ok "options that an ONNX model does not take, and one that others do not" '
 	refused "--loss: networks of a family" --loss=mse mlp
 	pd-model mlp >mlp.json
 	refused "--loss: mlp.json has its losses" --loss=mse mlp.json'
+test_ok "what it cannot say is told, and --freeze says some of it" '
+	pd-model "$data/convnet/model.onnx" >model.json 2>said
+	[ "$(wc -l <said)" -eq 1 ]
+	grep -q "parameters learn, batch normalisation sees each microbatch.*--freeze=NAME" said
+	pd-model --freeze=stem,classifier "$data/convnet/model.onnx" >model.json
+	jq -e "[.layers[] | select(.frozen).name] == [\"stem.0\", \"stem.1.running_mean\",
+		\"stem.1.running_var\", \"stem.1.weight\", \"stem.1.bias\", \"classifier\"]" model.json
+	has batchnorm2d 1
+	refused "--freeze: no layer with parameters of its own is called \"stump\"" --freeze=stump mlp
+	pd-model --freeze=* mlp | jq -e "[.layers[] | select(.frozen)] | length > 1"'
 test_done

@@ -380,4 +380,36 @@ test_ok "what is to begin anew is somewhere, and is said where it has to be" '
 	still ck plan-headed --init=w --init-new=fc2
 	status 2 pd-run --synthetic --minibatches=1 --init-new=fc2 plan-headed 2>err
 	grep -q "init-new needs --init=PATH" err'
+cat >table.json <<-'END'
+	{"format": "pd-model", "version": 1, "name": "table", "source": {"format": "onnx"},
+	 "inputs": [{"name": "x", "dtype": "f32", "shape": [3]}],
+	 "layers": [
+	  {"name": "t", "kind": "parameter", "inputs": ["x"], "shape": [3], "frozen": true,
+	   "init": {"weight": [0.5, -2, 3]}, "names": {"weight": null}},
+	  {"name": "s", "kind": "mul", "inputs": ["x", "t"]},
+	  {"name": "l", "kind": "linear", "inputs": ["s"], "out_features": 2},
+	  {"name": "loss", "kind": "mse", "inputs": ["l"]}
+	 ]}
+	END
+test_ok "numbers of the model, which no file has to have and none that is exported has" '
+	profile table.json 4 >table
+	plan table 1 >plan-table
+	still ck plan-table
+	pd-export -o out-of-it ck
+	dump out-of-it/model.safetensors | cut -d " " -f 1 >names
+	[ "$(cat names)" = "$(printf "l.bias\nl.weight")" ]
+	still again plan-table --seed=2 --init=out-of-it
+	dump "$(stage ck)" | grep "^t.weight " >expected
+	dump "$(stage again)" | grep "^t.weight " | diff expected -
+	[ "$(printf "\000\000\000\077\000\000\000\300\000\000\100\100" | cksum)" = "$(cut -d " " -f 2- expected)" ]'
+test_ok "what only a file says is asked for" '
+	jq ".layers[0].init.weight = \"given\" | .layers[0].names.weight = \"table\"" table.json >given.json
+	profile given.json 4 >given
+	plan given 1 >plan-given
+	status 2 pd-run --data=. plan-given 2>err
+	cat err
+	grep -q "does not say how \"t.weight\" begins: expected --init" err
+	status 2 pd-run --data=. --init=out-of-it plan-given 2>err
+	cat err
+	grep -q "expected \"table\"" err'
 test_done

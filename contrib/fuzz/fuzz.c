@@ -145,7 +145,7 @@ static int read_config(const char *file, struct pd_error *err)
 /* What is written of a graph may still be no network: kinds of layer say more than their shapes. */
 static int read_onnx(const char *file, struct pd_error *err)
 {
-	json_t *document = pd_onnx_document(file, "read", PD_ONNX_CROSS_ENTROPY, err);
+	json_t *document = pd_onnx_document(file, "read", PD_ONNX_CROSS_ENTROPY, NULL, err);
 	struct pd_model *model = document ? pd_model_parse("read", document, err) : NULL;
 
 	json_decref(document);

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/names.h"
 
+#include "base/mem.h"
+
 #include <ctype.h>
+#include <fnmatch.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,4 +137,37 @@ int pd_names_find(const char *const *names, const char *word, struct pd_error *e
 		pd_list_name(known, sizeof(known), names[i], "");
 	return pd_error_input(err, "expected one of %s, found \"%.60s\"%s", known, word,
 			      pd_names_say(names, word, meant));
+}
+
+char *pd_names_next(const char **list_p)
+{
+	size_t length = *list_p ? strcspn(*list_p, ",") : 0;
+	char *name;
+
+	if (length == 0)
+		return NULL;
+	name = pd_format("%.*s", (int)length, *list_p);
+	*list_p += length + ((*list_p)[length] == ',');
+	return name;
+}
+
+bool pd_name_matches(const char *pattern, const char *name)
+{
+	char *inside = pd_format("%s.*", pattern);
+	bool found = fnmatch(pattern, name, 0) == 0 || fnmatch(inside, name, 0) == 0;
+
+	free(inside);
+	return found;
+}
+
+bool pd_names_match(const char *list, const char *name)
+{
+	bool found = false;
+	char *pattern;
+
+	while (!found && (pattern = pd_names_next(&list))) {
+		found = pd_name_matches(pattern, name);
+		free(pattern);
+	}
+	return found;
 }

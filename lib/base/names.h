@@ -14,6 +14,13 @@ static inline bool pd_name_ends(const char *text, const char *ending)
 	return length >= end && strcmp(text + length - end, ending) == 0;
 }
 
+/* Takes the first of names with commas between them; returns it, to be freed, or NULL: there is none. */
+char *pd_names_next(const char **list_p);
+/* Does a pattern stand for a name?  It does for what begins with it and a dot, too, and '*' stands for any text. */
+bool pd_name_matches(const char *pattern, const char *name);
+/* Does one of such a list (NULL: it is empty)? */
+bool pd_names_match(const char *list, const char *name);
+
 /* Of the names that were tried, the one that is most like a word.  Begin with all but the word zero. */
 struct pd_likeness {
 	const char *word;

@@ -21,8 +21,7 @@ static const struct attribute {
 	const char *name;
 	enum attribute_type type;
 	size_t at;                      /* in struct pd_layer */
-	int64_t min;
-	double max;
+	double min, max;
 	const char *const *choices;     /* of CHOICE, an int: NULL-terminated */
 } attributes[] = {
 	{ "out_channels", COUNT, offsetof(struct pd_layer, out_channels), 1, PD_MAX_EXTENT },
@@ -63,8 +62,11 @@ static const struct attribute {
 	{ "p", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
 	{ "dropout", REAL, offsetof(struct pd_layer, p), 0, 0.999 },
 	{ "negative_slope", REAL, offsetof(struct pd_layer, alpha), -1000000, 1e6 },
-	{ "times", REAL, offsetof(struct pd_layer, alpha), INT64_MIN, 9e18 },
-	{ "plus", REAL, offsetof(struct pd_layer, beta), INT64_MIN, 9e18 },
+	{ "times", REAL, offsetof(struct pd_layer, alpha), -1e38, 1e38 },
+	{ "plus", REAL, offsetof(struct pd_layer, beta), -1e38, 1e38 },
+	{ "exponent", REAL, offsetof(struct pd_layer, alpha), -1000, 1000 },
+	{ "min", REAL, offsetof(struct pd_layer, alpha), -1e38, 1e38 },
+	{ "max", REAL, offsetof(struct pd_layer, beta), -1e38, 1e38 },
 	{ "alpha", REAL, offsetof(struct pd_layer, alpha), -1000000, 1e6 },
 	{ "approximate", CHOICE, offsetof(struct pd_layer, approximate), .choices = gelus },
 	{ "num_embeddings", COUNT, offsetof(struct pd_layer, num_embeddings), 1, PD_MAX_EXTENT },
@@ -95,8 +97,8 @@ static int read_number(const struct pd_place *place, const struct attribute *att
 		       struct pd_error *err)
 {
 	return attribute->type == REALS
-		? pd_json_real(place, (double)attribute->min, attribute->max, at, err)
-		: pd_json_int(place, attribute->min, (int64_t)attribute->max, at, err);
+		? pd_json_real(place, attribute->min, attribute->max, at, err)
+		: pd_json_int(place, (int64_t)attribute->min, (int64_t)attribute->max, at, err);
 }
 
 /* Reads [h, w], or one number that stands for both. */
@@ -132,7 +134,7 @@ static int read_shape(const struct pd_place *place, const struct attribute *attr
 
 	shape->dims = 1;
 	if (json_is_integer(place->value))
-		return pd_json_int(place, attribute->min, (int64_t)attribute->max,
+		return pd_json_int(place, (int64_t)attribute->min, (int64_t)attribute->max,
 				   &shape->size[0], err);
 	if (!json_is_array(place->value) || pd_json_array(place, &count, err) < 0 || count < 1 ||
 	    count > PD_MAX_DIMS)
@@ -142,7 +144,7 @@ static int read_shape(const struct pd_place *place, const struct attribute *attr
 	for (size_t i = 0; i < count; i++) {
 		struct pd_place element = pd_place_index(place, i);
 
-		if (pd_json_int(&element, attribute->min, (int64_t)attribute->max,
+		if (pd_json_int(&element, (int64_t)attribute->min, (int64_t)attribute->max,
 				&shape->size[i], err) < 0)
 			return -1;
 	}
@@ -156,7 +158,7 @@ static int read_attribute(const struct pd_place *place, const struct attribute *
 
 	switch (attribute->type) {
 	case COUNT:
-		return pd_json_int(place, attribute->min, (int64_t)attribute->max, at, err);
+		return pd_json_int(place, (int64_t)attribute->min, (int64_t)attribute->max, at, err);
 	case PAIR:
 	case REALS:
 		return read_pair(place, attribute, at, err);
@@ -165,7 +167,7 @@ static int read_attribute(const struct pd_place *place, const struct attribute *
 	case FLAG:
 		return pd_json_bool(place, at, err);
 	case REAL:
-		return pd_json_real(place, (double)attribute->min, attribute->max, at, err);
+		return pd_json_real(place, attribute->min, attribute->max, at, err);
 	case CHOICE:
 		return pd_json_get_choice(place->up, place->key, attribute->choices, at, err);
 	}

@@ -111,7 +111,8 @@ struct pd_layer {
 	bool count_include_pad;
 	double eps, momentum, p;
 	int approximate;                /* gelu: enum pd_gelu */
-	double alpha, beta;             /* numbers of a curve: leaky_relu's negative_slope, affine's times and plus */
+	/* numbers of a curve: leaky_relu's negative_slope; affine's times and plus; clamp's min and max */
+	double alpha, beta;
 	int64_t num_embeddings, embedding_dim;
 	int64_t padding_idx;            /* embedding; -1: none */
 	/* Axes of a sample, from 0, once shapes are known; PD_NO_AXIS: none.  In documents 1 is the

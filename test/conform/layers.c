@@ -77,9 +77,13 @@ static void test_channels(const struct pd_device_ops *ops, const char *kind, con
 	ok(good, "%s: %s of each channel", chain_name(ops), kind);
 }
 
-/* A curve of numbers from some -9 to 9. */
+/* A curve of numbers from some -9 to 9, or, where it has no others, of positive ones. */
 static char *curve_layers(const char *kind, const char *attributes)
 {
+	if (strcmp(kind, "log") == 0 || strstr(attributes, "'exponent': -0.5"))
+		return pd_format("{'name': 'some', 'kind': 'softplus', 'inputs': ['in']}, "
+				 "{'name': 'far', 'kind': 'affine', 'inputs': ['some'], 'times': 3, 'plus': 0.2}, "
+				 "{'name': 'it', 'kind': '%s', 'inputs': ['far']%s}", kind, attributes);
 	return pd_format("{'name': 'far', 'kind': 'add', 'inputs': ['in', 'in', 'in']}, "
 			 "{'name': 'it', 'kind': '%s', 'inputs': ['far']%s}", kind, attributes);
 }
@@ -106,6 +110,9 @@ static void each_curve(void (*test)(const struct pd_device_ops *ops, const char 
 	test(ops, "leaky_relu", ", 'negative_slope': 0.3");
 	test(ops, "elu", ", 'alpha': 0.7");
 	test(ops, "affine", ", 'times': -0.6, 'plus': 0.3");
+	test(ops, "clamp", ", 'min': -1.5, 'max': 2");
+	test(ops, "pow", ", 'exponent': -0.5");
+	test(ops, "pow", ", 'exponent': 3");
 }
 
 static void test_curve_reference(const struct pd_device_ops *ops, const char *kind,

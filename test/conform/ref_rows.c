@@ -38,6 +38,25 @@ static struct ref_point curve_at(const struct pd_layer *layer, double x)
 		return (struct ref_point){ x > 0 ? x : a * expm1(x), x <= 0 ? a * exp(x) : 1 };
 	case PD_LAYER_affine:
 		return (struct ref_point){ a * x + layer->beta, a };
+	case PD_LAYER_exp:
+		return (struct ref_point){ exp(x), exp(x) };
+	case PD_LAYER_log:
+		return (struct ref_point){ log(x), 1 / x };
+	case PD_LAYER_pow:
+		return (struct ref_point){ pow(x, a), a * pow(x, a - 1), a == 0 };
+	case PD_LAYER_abs:
+		return (struct ref_point){ fabs(x), x > 0 ? 1 : -1, !(x > 0 || x < 0) };
+	case PD_LAYER_clamp:
+		return (struct ref_point){ x < a ? a : x > layer->beta ? layer->beta : x, 1,
+					   x < a || x > layer->beta };
+	case PD_LAYER_softplus:
+		return (struct ref_point){ x > 20 ? x : log1p(exp(x)), x > 20 ? 1 : s };
+	case PD_LAYER_sin:
+		return (struct ref_point){ sin(x), cos(x) };
+	case PD_LAYER_cos:
+		return (struct ref_point){ cos(x), -sin(x) };
+	case PD_LAYER_erf:
+		return (struct ref_point){ erf(x), 2 / sqrt(M_PI) * exp(-x * x) };
 	case PD_LAYER_tanh:
 		return (struct ref_point){ t, 1 - t * t };
 	case PD_LAYER_sigmoid:

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *file;
+static const char *file, *frozen;
 
 /* Writes the layers but the loss, without their names and inputs: "conv2d {...}; relu {}". */
 static char *described(const json_t *document)
@@ -47,7 +47,7 @@ static void becomes(const char *what, const char *graph, const char *layers)
 	char *text;
 
 	onnx_write(file, graph);
-	document = pd_onnx_document(file, "m", PD_ONNX_MSE, &err);
+	document = pd_onnx_document(file, "m", PD_ONNX_MSE, frozen, &err);
 	model = document ? pd_model_parse("m", document, &err) : NULL;
 	text = model ? described(document) : pd_strdup(err.text);
 	is_str(text, layers, "%s", what);
@@ -62,7 +62,7 @@ static void refused(const char *what, const char *graph, const char *sentence)
 	json_t *document;
 
 	onnx_write(file, graph);
-	document = pd_onnx_document(file, "m", PD_ONNX_CROSS_ENTROPY, &err);
+	document = pd_onnx_document(file, "m", PD_ONNX_CROSS_ENTROPY, NULL, &err);
 	ok(!document && one_sentence(&err, PD_EXIT_USAGE, file, sentence), "refused: %s", what);
 	json_decref(document);
 }
@@ -159,9 +159,20 @@ static void test_rows(void)
 		"relu");
 	becomes("Dropout", ROWS "Dropout x,#0.25,#1.0 -> y" OUT, "dropout {\"p\": 0.25}");
 	becomes("Dropout that is off", ROWS "Relu x -> r\nDropout r,#0.25 -> y" OUT, "relu");
-	refused("another HardSigmoid", ROWS "HardSigmoid x -> y" OUT, "expected x / 6 + 0.5");
-	refused("other bounds", ROWS "Clip x,#-1.0,#1.0 -> y" OUT, "has bounds -1 and 1");
-	refused("an operator that is not known", ROWS "Relu x -> a\nMish a -> y" OUT, "y (Mish): no kind of layer");
+	becomes("another HardSigmoid", ROWS "HardSigmoid x -> y alpha=0.25" OUT,
+		"affine {\"times\": 0.25, \"plus\": 0.5}; clamp {\"min\": 0.0, \"max\": 1.0}");
+	becomes("other bounds", ROWS "Clip x,#-1.0,#1.0 -> y" OUT, "clamp {\"min\": -1.0, \"max\": 1.0}");
+	becomes("one bound", ROWS "Clip x,#0.25 -> y" OUT, "clamp {\"min\": 0.25}");
+	becomes("functions", ROWS "Exp x -> a\nLog a -> b\nAbs b -> c\nSoftplus c -> d\nSin d -> e\nCos e -> f\n"
+		"Erf f -> g\nSqrt g -> h\nReciprocal h -> i\nPow i,#3.0 -> y" OUT, "exp; log; abs; softplus; sin; cos; erf; "
+		"pow {\"exponent\": 0.5}; pow {\"exponent\": -1.0}; pow {\"exponent\": 3.0}");
+	becomes("functions of several", ROWS "Softsign x -> a\nMish a -> b\nSelu b -> y alpha=2. gamma=3." OUT,
+		"abs; affine {\"times\": 1.0, \"plus\": 1.0}; pow {\"exponent\": -1.0}; mul; softplus; tanh; mul; "
+		"elu {\"alpha\": 2.0}; affine {\"times\": 3.0}");
+	becomes("quotients", ROWS "Sigmoid x -> s\nDiv x,s -> q\nDiv #2.0,q -> y" OUT, "sigmoid; pow {\"exponent\": -1.0}; "
+		"mul; pow {\"exponent\": -1.0}; affine {\"times\": 2.0}");
+	refused("a softmax of several axes", ROWS "LogSoftmax x -> y axis=1" OUT, "LogSoftmax");
+	refused("an operator that is not known", ROWS "Relu x -> a\nDet a -> y" OUT, "y (Det): no kind of layer");
 }
 
 /* Sums and products with numbers are one layer, whatever moves axes between them. */
@@ -178,8 +189,17 @@ static void test_numbers(void)
 		"Mul c,#2.0 -> d\nRelu d -> y" OUT, "relu");
 	becomes("a constant of one number in all places", ROWS "Expand #2.0,#[6;8] -> c\nMul c,x -> y" OUT,
 		"affine {\"times\": 2.0}");
-	refused("one that repeats what there is", "input x 2 1 8\nExpand #2.0,#[6;8] -> c\nMul c,x -> y" OUT,
-		"computes with a constant");
+	becomes("one that repeats what there is", "input x 2 1 8\nExpand #2.0,#[6;8] -> c\nMul c,x -> m\n"
+		"tensor p 6 8\nAdd m,p -> y" OUT, "parameter {\"shape\": [1], \"frozen\": true, \"init\": {\"weight\": [2.0]}, "
+		"\"names\": {\"weight\": null}}; reshape {\"shape\": [1, 1]}; mul; parameter {\"shape\": [6, "
+		"8], \"names\": {\"weight\": \"p\"}}; add");
+	becomes("constants that are computed", ROWS "Range #[0],#[6],#[1] -> i\nCast i -> r to=1\nUnsqueeze r,#[1] -> c\n"
+		"Mul c,#0.5 -> d\nAdd x,d -> y" OUT,
+		"parameter {\"shape\": [6, 1], \"frozen\": true, \"init\": {\"weight\": [0.0, 0.5, 1.0, 1.5, "
+		"2.0, 2.5]}, \"names\": {\"weight\": null}}; add");
+	becomes("a function of a buffer", ROWS "buffer b 6 1\nCumSum b,#[0] -> s\nMul x,s -> y" OUT,
+		"parameter {\"shape\": [6, 1], \"frozen\": true, \"init\": {\"weight\": [0.5, 1.0, 1.5, 2.0, "
+		"2.5, 3.0]}, \"names\": {\"weight\": null}}; mul");
 	becomes("a factor before positions", "tokens x 2 6\ntensor e.weight 9 8\ntensor p 1 6 8\nGather e.weight,x -> a\n"
 		"Mul a,#4.0 -> b\nAdd b,p -> y" OUT, "embedding {\"num_embeddings\": 9, \"embedding_dim\": 8}; "
 		"affine {\"times\": 4.0}; position_embedding {\"names\": {\"weight\": {\"shape\": [1, 6, 8], \"name\": "
@@ -222,6 +242,25 @@ static void test_buffers(void)
 	becomes("running statistics", IMAGE "tensor b.weight 3\ntensor b.bias 3\nbuffer b.running_mean 3\n"
 		"buffer b.running_var 3\nBatchNormalization x,b.weight,b.bias,b.running_mean,b.running_var -> y" OUT,
 		"batchnorm2d {\"eps\": 1e-5, \"momentum\": 0.1}");
+	becomes("BatchNormalization without scale", IMAGE "buffer b.running_mean 3\nbuffer b.running_var 3\n"
+		"Expand #1.0,#[3] -> one\nExpand #0.0,#[3] -> none\n"
+		"BatchNormalization x,one,none,b.running_mean,b.running_var -> y" OUT,
+		"batchnorm2d {\"eps\": 1e-5, \"momentum\": 0.1, \"frozen\": true, \"names\": {\"weight\": null, "
+		"\"bias\": null}}");
+	frozen = "b,c";
+	becomes("BatchNormalization that stays as it is", "input x 2 1 8 8\ntensor b.weight 1\ntensor b.bias 1\n"
+		"buffer b.running_mean 1\nbuffer b.running_var 1\n"
+		"BatchNormalization x,b.weight,b.bias,b.running_mean,b.running_var -> y epsilon=0.001" OUT,
+		"parameter {\"shape\": [1, 1, 1], \"frozen\": true, \"init\": {\"weight\": [0.5]}, "
+		"\"names\": {\"weight\": {\"shape\": [1], \"name\": \"b.running_mean\"}}}; "
+		"parameter {\"shape\": [1, 1, 1], \"frozen\": true, \"init\": {\"weight\": [0.5]}, "
+		"\"names\": {\"weight\": {\"shape\": [1], \"name\": \"b.running_var\"}}}; "
+		"affine {\"plus\": 0.001}; pow {\"exponent\": -0.5}; parameter {\"shape\": [1, 1, 1], "
+		"\"frozen\": true, \"init\": {\"weight\": [0.5]}, \"names\": {\"weight\": {\"shape\": [1], "
+		"\"name\": \"b.weight\"}}}; mul; mul; affine {\"times\": -1.0}; parameter {\"shape\": [1, 1, "
+		"1], \"frozen\": true, \"init\": {\"weight\": [0.5]}, \"names\": {\"weight\": {\"shape\": [1], "
+		"\"name\": \"b.bias\"}}}; add; mul; add");
+	frozen = NULL;
 	refused("a scale that learns beside a shift that does not", ROWS "tensor n.weight 8\nbuffer n.bias 8\n"
 		"LayerNormalization x,n.weight,n.bias -> y" OUT, "other parameters of its layernorm are not");
 }
@@ -399,7 +438,7 @@ static void test_lengths(void)
 
 	onnx_write(file, QKV "tokens mask 2 6\nReshape mask,#[2;1;1;6] -> c\nCast c -> m to=9\n"
 		   "Expand m,#[2;1;6;6] -> e\nAttention q,k,v,e -> a\n" JOINED);
-	document = pd_onnx_document(file, "m", PD_ONNX_MSE, &err);
+	document = pd_onnx_document(file, "m", PD_ONNX_MSE, NULL, &err);
 	is_str(pd_member_text(json_array_get(json_object_get(document, "inputs"), 1), "name"), "length",
 	       "a mask of tokens becomes a length %s", err.text);
 	json_decref(document);
@@ -435,7 +474,7 @@ static void test_names(void)
 		   "Reshape@block d,#[2;1;48] -> f\nTranspose block.linear.weight -> w\n"
 		   "MatMul@block.linear f,w -> g\nReshape@block g,#[2;6;8] -> h\nTranspose@head head.weight -> v\n"
 		   "MatMul@head h,v -> y" OUT);
-	document = pd_onnx_document(file, "m", PD_ONNX_CROSS_ENTROPY, &err);
+	document = pd_onnx_document(file, "m", PD_ONNX_CROSS_ENTROPY, NULL, &err);
 	layers = json_object_get(document, "layers");
 	for (size_t i = 0; i < PD_COUNT(expected) - 1; i++)
 		is_str(pd_member_text(json_array_get(layers, i), "name"), expected[i], "%s %s", expected[i], err.text);

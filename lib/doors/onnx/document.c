@@ -291,11 +291,24 @@ static void classes_last(struct view *view)
 		view_permuted(view, &from, (int[]){ 0, 2, 3, 1 });
 }
 
+/*
+ * Logarithms of softmax are a cross entropy's already: their own are the same.  Returns what they are of, or else the
+ * output.
+ */
+static const struct value *before_logarithm(const struct graph *g, const struct value *output, enum pd_onnx_loss loss)
+{
+	const struct pd_onnx_node *node = output->node;
+	const struct value *of = loss == PD_ONNX_CROSS_ENTROPY && is_op(node, "LogSoftmax") ? graph_in(g, node, 0) : NULL;
+	int axes = of && of->view ? of->view->axes : 0, classes = axes == 4 ? 1 : axes - 1;
+
+	return axes > 0 && array_axis(integer_of(node, "axis", -1), axes) == classes ? of : output;
+}
+
 /* Places the output, the sample of which the loss is taken. */
 static int place_output(struct graph *g, enum pd_onnx_loss loss, int *base_p, struct extent *sample_p,
 			struct pd_error *err)
 {
-	const struct value *output = graph_find(g, g->onnx->output[0].name);
+	const struct value *output = before_logarithm(g, graph_find(g, g->onnx->output[0].name), loss);
 	struct view view;
 
 	if (!output->view)
@@ -358,9 +371,10 @@ static void release(struct graph *g)
 	pd_onnx_close(g->onnx);
 }
 
-json_t *pd_onnx_document(const char *file, const char *name, enum pd_onnx_loss loss, struct pd_error *err)
+json_t *pd_onnx_document(const char *file, const char *name, enum pd_onnx_loss loss, const char *frozen,
+			 struct pd_error *err)
 {
-	struct graph g = { .onnx = pd_onnx_open(file, err) };
+	struct graph g = { .onnx = pd_onnx_open(file, err), .frozen = frozen };
 	json_t *inputs, *layers, *document = NULL;
 
 	if (!g.onnx)

@@ -111,6 +111,7 @@ struct look {
 	struct constants *room;
 	const struct value *input;
 	const struct array *is;
+	bool kept;                      /* of tensors, those that no update moves alone */
 	const struct array **made;      /* by value */
 	bool *tried;
 };
@@ -128,6 +129,8 @@ static const struct array *look_at(struct look *look, const struct value *value,
 	if (look->tried[number] || depth == MOST_DEPTH)
 		return look->made[number];
 	look->tried[number] = true;
+	if (value->tensor && look->kept && !layer_keeps(value->tensor))
+		return NULL;
 	if (value->tensor)
 		return look->made[number] = fold_tensor(look->room, look->g->onnx, value->tensor);
 	if (!node || node->inputs > MOST_INPUTS || node->outputs != 1 || !fold_knows(node->op))
@@ -147,10 +150,26 @@ static const struct array *look_at(struct look *look, const struct value *value,
 const struct array *graph_compute(struct graph *g, struct constants *room, const struct value *value,
 				  const struct value *input, const struct array *is)
 {
-	struct look look = { g, room, input, is, pd_calloc(g->value_count, sizeof(*look.made)),
-			     pd_calloc(g->value_count, sizeof(*look.tried)) };
+	struct look look = { g, room, input, is, .made = pd_calloc(g->value_count, sizeof(*look.made)),
+			     .tried = pd_calloc(g->value_count, sizeof(*look.tried)) };
 	const struct array *out = look_at(&look, value, 0);
 
+	free(look.made);
+	free(look.tried);
+	return out;
+}
+
+bool graph_fold_kept(struct graph *g, const struct pd_onnx_node *node)
+{
+	struct look look = { g, &g->constants, NULL, NULL, true, pd_calloc(g->value_count, sizeof(*look.made)),
+			     pd_calloc(g->value_count, sizeof(*look.tried)) };
+	struct value *value = node->outputs == 1 ? graph_find(g, node->output[0]) : NULL;
+	const struct array *out = value ? look_at(&look, value, 0) : NULL;
+
+	if (out) {
+		value->constant = (struct array *)(uintptr_t)out;
+		value->view = NULL;
+	}
 	free(look.made);
 	free(look.tried);
 	return out;

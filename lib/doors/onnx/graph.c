@@ -30,6 +30,13 @@ const struct array *graph_constant(const struct graph *g, const struct pd_onnx_n
 	return value ? value->constant : NULL;
 }
 
+bool graph_constant_is(const struct graph *g, const struct pd_onnx_node *node, size_t i, double number)
+{
+	const struct array *constant = graph_constant(g, node, i);
+
+	return constant && array_all(constant, number);
+}
+
 const char *graph_text(struct graph *g, const char *fmt, ...)
 {
 	char *text, *copy;
@@ -60,7 +67,8 @@ int graph_error(const struct pd_onnx_node *node, struct pd_error *err, const cha
 int graph_scaled_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
 		      struct pd_error *err)
 {
-	const struct value *value = graph_in(g, node, i);
+	struct value *value = graph_in(g, node, i);
+	struct view *made;
 
 	if (!value)
 		return graph_error(node, err, "expected input %zu, found none", i);
@@ -69,7 +77,13 @@ int graph_scaled_view(struct graph *g, const struct pd_onnx_node *node, size_t i
 		return 0;
 	if (value->why)
 		return pd_error_input(err, "%s", value->why);
-	return graph_error(node, err, "computes with a constant, %.100s, which no kind of layer does", value->name);
+	if (!value->constant)
+		return graph_error(node, err, "computes with %.100s, which cannot be read", value->name);
+	made = pd_arena_take(&g->constants.arena, 1, sizeof(*made));
+	if (layer_of_constant(g, node, value, made, err) < 0)
+		return -1;
+	*view_p = value->view = made;
+	return 0;
 }
 
 int graph_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,

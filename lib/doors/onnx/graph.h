@@ -41,6 +41,7 @@ struct layer {
 	bool whole;                     /* its elements are integers */
 	struct pd_onnx_tensor *tensor;  /* of a parameter */
 	json_t *init;                   /* how parameters begin, or NULL */
+	const struct array *numbers;    /* of a constant: in whose order its weight begins, or NULL */
 	bool owned;                     /* it has a parameter */
 	bool frozen;                    /* its parameters were none in PyTorch */
 	const char *mixed;              /* a parameter of it that is frozen where others learn, or the other way; NULL */
@@ -65,6 +66,7 @@ struct placement {
 
 struct graph {
 	struct pd_onnx *onnx;
+	const char *frozen;             /* names of what is to be frozen, or NULL */
 	struct constants constants;
 	int64_t batch;
 	struct value *values;           /* in the order of their names */
@@ -85,6 +87,8 @@ struct value *graph_find(const struct graph *g, const char *name);
 struct value *graph_in(const struct graph *g, const struct pd_onnx_node *node, size_t i);
 /* The constant that it is, or NULL. */
 const struct array *graph_constant(const struct graph *g, const struct pd_onnx_node *node, size_t i);
+/* Is input i a constant in which all are this number? */
+bool graph_constant_is(const struct graph *g, const struct pd_onnx_node *node, size_t i, double number);
 /* A text that lives as long as the graph. */
 const char *graph_text(struct graph *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -92,8 +96,8 @@ const char *graph_text(struct graph *g, const char *fmt, ...) __attribute__((for
 int graph_error(const struct pd_onnx_node *node, struct pd_error *err, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 /*
- * Sets *view_p to input i of a node; where it is scaled a layer computes it.  Errors: it is a constant, or could not
- * be translated.
+ * Sets *view_p to input i of a node; where it is scaled a layer computes it.  Errors: it could not be
+ * translated.
  */
 int graph_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
 	       struct pd_error *err);
@@ -123,13 +127,23 @@ int layer_owner(const struct graph *g, const struct pd_onnx_tensor *tensor);
 /* Makes a parameter's view one of a layer of its own, which has it in this shape if it has none yet. */
 void layer_of_parameter(struct graph *g, struct view *view, const struct pd_onnx_node *node,
 			const struct extent *shape);
+/*
+ * Makes a view of a constant, one of a layer that has its numbers; axes along which they are the same are there once.
+ * Errors: there are more of them than a document has, or some are not finite.
+ */
+int layer_of_constant(struct graph *g, const struct pd_onnx_node *node, const struct value *value, struct view *view,
+		      struct pd_error *err);
 /* Marks what an output needs, names it, and returns arrays of inputs and layers. */
 void layers_finish(struct graph *g, json_t **inputs_p, json_t **layers_p);
 /* Marks what a layer needs, itself included. */
 void layer_needed(struct graph *g, int layer);
 
-/* In fold_graph.c.  Computes a node if all of its inputs are constants; true: it is computed. */
+/*
+ * In fold_graph.c.  Computes a node if all of its inputs are constants; true: it is computed.  kept: or come of these
+ * and of tensors that no update moves.
+ */
 bool graph_fold(struct graph *g, const struct pd_onnx_node *node);
+bool graph_fold_kept(struct graph *g, const struct pd_onnx_node *node);
 /*
  * Computes a value in `room` from all that it comes of, parameters too, with an input of the graph set to an
  * array (both may be NULL).  NULL: it comes of something else, or is too large.

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define MOST_DIMS 4                     /* of a parameter */
 #define MOST_LISTED 16384               /* numbers of a tensor in a document */
 
 int layer_add(struct graph *g, const char *kind, const struct pd_onnx_node *node, int inputs,
@@ -247,6 +248,70 @@ void layer_of_parameter(struct graph *g, struct view *view, const struct pd_onnx
 	view->base = number;
 }
 
+/* Counts the elements from each of an axis to the next, and tells whether they differ along it. */
+static bool varies(const struct array *array, int axis)
+{
+	int64_t inner = array_part(array, axis + 1, array->dims), size = array->size[axis];
+
+	for (int64_t i = 0; i < array->elements; i++)
+		if (array_real(array, i) != array_real(array, i - i / inner % size * inner))
+			return true;
+	return false;
+}
+
+static int check_constant(const struct pd_onnx_node *node, const struct value *value, const struct extent *shape,
+			  struct pd_error *err)
+{
+	const struct array *array = value->constant;
+	int64_t elements = 1;
+
+	for (int d = 0; d < shape->dims; d++)
+		elements *= shape->size[d];
+	if (elements > MOST_LISTED || array->elements == 0)
+		return graph_error(node, err, "computes with a constant, %.100s, of %lld numbers: expected one that is a "
+				   "buffer (register_buffer), or at most %d numbers", value->name, (long long)elements,
+				   MOST_LISTED);
+	for (int64_t i = 0; i < array->elements; i++)
+		if (!(fabs(array_real(array, i)) < 1e38))
+			return graph_error(node, err, "computes with a constant, %.100s, of which a number is not finite",
+					   value->name);
+	return 0;
+}
+
+int layer_of_constant(struct graph *g, const struct pd_onnx_node *node, const struct value *value, struct view *view,
+		      struct pd_error *err)
+{
+	const struct array *array = value->constant;
+	struct extent shape = { .dims = 0 };
+	int64_t stride = 1;
+	bool changes[PD_ONNX_DIMS] = { 0 };
+	int layer;
+
+	for (int d = 0; d < array->dims; d++) {
+		changes[d] = array->elements > 0 && varies(array, d);
+		if (changes[d] || shape.dims > 0)
+			shape.size[shape.dims++] = changes[d] ? array->size[d] : 1;
+	}
+	if (check_constant(node, value, &shape, err) < 0)
+		return -1;
+	for (int d = 0; d < shape.dims; d++)
+		stride *= shape.size[d];
+	if (shape.dims == 0 || shape.dims > MOST_DIMS)
+		shape = (struct extent){ 1, { stride } };
+	layer = layer_add_one(g, "parameter", value->node ? value->node : node, g->first_input, &shape,
+			      json_pack("{s:o}", "shape", sizes(shape.size, shape.dims)));
+	g->layers[layer].numbers = array;
+	g->layers[layer].frozen = g->layers[layer].owned = true;
+	g->layers[layer].names = json_pack("{s:n}", "weight");
+	*view = (struct view){ .base = layer };
+	for (int d = 0; d < array->dims; d++) {
+		stride /= changes[d] ? array->size[d] : 1;
+		if (!view_axis(view) || !view_factor(view, array->size[d], changes[d] ? stride : REPEATED))
+			return graph_error(node, err, "computes with a constant of too many axes");
+	}
+	return 0;
+}
+
 void layer_needed(struct graph *g, int number)
 {
 	int *stack = NULL, count = 0;
@@ -364,6 +429,25 @@ static json_t *other_names(struct layer *layer)
 	return json_object_size(layer->names) > 0 ? layer->names : NULL;
 }
 
+/* What a constant begins with: of axes along which its numbers are the same the first. */
+static json_t *constant_init(const struct array *array)
+{
+	json_t *list = json_array();
+	bool changes[PD_ONNX_DIMS];
+
+	for (int d = 0; d < array->dims; d++)
+		changes[d] = varies(array, d);
+	for (int64_t i = 0; i < array->elements; i++) {
+		bool first = true;
+
+		for (int d = 0; first && d < array->dims; d++)
+			first = changes[d] || i / array_part(array, d + 1, array->dims) % array->size[d] == 0;
+		if (first)
+			pd_json_add(list, json_real(shortest(array_real(array, i))));
+	}
+	return json_pack("{s:o}", "weight", list);
+}
+
 static json_t *layer_json(const struct graph *g, struct layer *layer)
 {
 	json_t *inputs = json_array(), *json;
@@ -377,6 +461,8 @@ static json_t *layer_json(const struct graph *g, struct layer *layer)
 		pd_json_set(json, "shares", json_string(g->layers[layer->shares].name));
 	if (layer->frozen && layer->shares < 0)
 		pd_json_set(json, "frozen", json_true());
+	if (layer->numbers)
+		pd_json_set(json, "init", constant_init(layer->numbers));
 	if (layer->init && layer->shares < 0)
 		pd_json_set(json, "init", json_incref(layer->init));
 	if (layer->names && other_names(layer))

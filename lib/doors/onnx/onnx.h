@@ -11,7 +11,9 @@ enum pd_onnx_loss { PD_ONNX_CROSS_ENTROPY, PD_ONNX_MSE };
 extern const char *const pd_onnx_loss_name[];   /* NULL-terminated */
 
 /*
- * Returns a new reference.  Errors count as input: the file cannot be read, or has what no kind of layer
+ * frozen: names of what is frozen, as pd_names_match() has them, or NULL; a batch normalisation among these normalises
+ * by its running statistics.  Returns a new reference.  Errors count as input: the file cannot be read, or has what no kind of layer
  * computes.
  */
-json_t *pd_onnx_document(const char *file, const char *name, enum pd_onnx_loss loss, struct pd_error *err);
+json_t *pd_onnx_document(const char *file, const char *name, enum pd_onnx_loss loss, const char *frozen,
+			 struct pd_error *err);

@@ -2,6 +2,8 @@
 /* Nodes that see an image: samples of channels, height and width. */
 #include "doors/onnx/image.h"
 
+#include "base/names.h"
+
 /* Changes the size of an image to that of the windows' output. */
 static int slide(const struct pd_onnx_node *node, const struct window *w, struct extent *sample,
 		 struct pd_error *err)
@@ -169,12 +171,69 @@ static int as_image(struct graph *g, const struct pd_onnx_node *node, struct vie
 	return 0;
 }
 
-int translate_batchnorm(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+/* A layer of a parameter of each channel of an image, which stays as it is. */
+static int channel_parameter(struct graph *g, const struct pd_onnx_node *node, const struct pd_onnx_tensor *tensor)
+{
+	struct pd_onnx_tensor *kept = pd_arena_take(&g->constants.arena, 1, sizeof(*kept));
+	const struct extent each = { 3, { tensor->elements, 1, 1 } };
+	int layer = layer_add_one(g, "parameter", node, g->first_input, &each,
+				  json_pack("{s:[I, i, i]}", "shape", (json_int_t)tensor->elements, 1, 1));
+
+	*kept = *tensor;
+	kept->role = PD_ONNX_BUFFER;
+	layer_parameter(g, layer, "weight", kept, json_pack("{s:[I]}", "shape", (json_int_t)tensor->elements));
+	g->layers[layer].own = tensor->name;
+	return layer;
+}
+
+/*
+ * As eval() has it: (x - mean) / sqrt(variance + eps) weight + bias is x scale + shift, and both are of channels alone.
+ * Returns the layer.
+ */
+static int still_batchnorm(struct graph *g, const struct pd_onnx_node *node, int base, const struct extent *sample,
+			   const struct pd_onnx_tensor *const tensors[4])
+{
+	const struct extent each = { 3, { sample->size[0], 1, 1 } };
+	int mean = channel_parameter(g, node, tensors[2]), scale, shift;
+
+	scale = layer_add_one(g, "affine", node, channel_parameter(g, node, tensors[3]), &each,
+			      json_pack("{s:f}", "plus", shortest(number_of(node, "epsilon", 1e-5))));
+	scale = layer_add_one(g, "pow", node, scale, &each, json_pack("{s:f}", "exponent", -0.5));
+	if (tensors[0])
+		scale = layer_add(g, "mul", node, 2, (int[]){ scale, channel_parameter(g, node, tensors[0]) }, &each, NULL);
+	shift = layer_add(g, "mul", node, 2, (int[]){ mean, scale }, &each, NULL);
+	shift = layer_add_one(g, "affine", node, shift, &each, json_pack("{s:f}", "times", -1.0));
+	if (tensors[1])
+		shift = layer_add(g, "add", node, 2, (int[]){ shift, channel_parameter(g, node, tensors[1]) }, &each, NULL);
+	base = layer_add(g, "mul", node, 2, (int[]){ base, scale }, sample, NULL);
+	return layer_add(g, "add", node, 2, (int[]){ base, shift }, sample, NULL);
+}
+
+static int batchnorm(struct graph *g, const struct pd_onnx_node *node, int base, const struct extent *sample,
+		     const struct pd_onnx_tensor *const tensors[4])
 {
 	static const char *const names[] = { "weight", "bias", "running_mean", "running_var" };
-	const struct pd_onnx_tensor *tensors[4];
 	double kept = shortest(number_of(node, "momentum", 0.9));
+	int layer = layer_add_one(g, "batchnorm2d", node, base, sample,
+				  json_pack("{s:f, s:f}", "eps", shortest(number_of(node, "epsilon", 1e-5)), "momentum",
+					    shortest(1 - kept)));
+
+	if (!tensors[0]) {
+		/* They begin as 1 and 0, and stay so. */
+		g->layers[layer].frozen = g->layers[layer].owned = true;
+		g->layers[layer].names = json_pack("{s:n, s:n}", "weight", "bias");
+	}
+	for (size_t i = 0; i < 4; i++)
+		if (tensors[i])
+			layer_parameter(g, layer, names[i], tensors[i], NULL);
+	return layer;
+}
+
+int translate_batchnorm(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	const struct pd_onnx_tensor *tensors[4];
 	const struct view *view;
+	bool plain;
 	struct view shown, out, next;
 	struct extent sample;
 	int base, layer;
@@ -182,16 +241,14 @@ int translate_batchnorm(struct graph *g, const struct pd_onnx_node *node, struct
 	if (as_image(g, node, &shown, err) < 0 || graph_view(g, node, 0, &view, err) < 0 ||
 	    place(g, &shown, node, &base, &sample, err) < 0)
 		return -1;
+	plain = graph_constant_is(g, node, 1, 1) && graph_constant_is(g, node, 2, 0);
 	for (size_t i = 0; i < 4; i++) {
 		tensors[i] = translate_whole(g, node, i + 1);
-		if (!tensors[i])
+		if (!tensors[i] && !(plain && i < 2))
 			return graph_error(node, err, "expected scale, shift, mean and variance that are parameters");
 	}
-	layer = layer_add_one(g, "batchnorm2d", node, base, &sample,
-			      json_pack("{s:f, s:f}", "eps", shortest(number_of(node, "epsilon", 1e-5)), "momentum",
-					shortest(1 - kept)));
-	for (size_t i = 0; i < 4; i++)
-		layer_parameter(g, layer, names[i], tensors[i], NULL);
+	layer = (pd_names_match(g->frozen, tensors[2]->name) ? still_batchnorm : batchnorm)(g, node, base, &sample,
+											    tensors);
 	if (!view_whole(&out, layer, &sample, 0, g->batch))
 		return graph_error(node, err, "makes too large an image");
 	while (out.axes > view->axes) {

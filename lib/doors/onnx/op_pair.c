@@ -38,6 +38,19 @@ static int beside(struct graph *g, const struct pd_onnx_node *node, const struct
 	return 0;
 }
 
+/* Gives a node the view of a layer that joins two; an axis that both repeat is repeated again. */
+static int set_joined(struct graph *g, const struct pd_onnx_node *node, const struct view shown[2],
+		      const struct view *made, struct pd_error *err)
+{
+	struct extent a = view_extent(&shown[0]), b = view_extent(&shown[1]), both;
+	struct view out;
+
+	if (!array_broadcast(a.dims, a.size, b.dims, b.size, &both.dims, both.size) ||
+	    !view_expanded(&out, made, both.dims, both.size))
+		return graph_error(node, err, "joins tensors that do not fit each other");
+	return graph_set(g, node, &out);
+}
+
 int translate_pair(struct graph *g, const struct pd_onnx_node *node, const char *kind, const struct view *a,
 		   const struct view *b, struct pd_error *err)
 {
@@ -60,11 +73,11 @@ int translate_pair(struct graph *g, const struct pd_onnx_node *node, const char 
 	for (int i = 0; i < 2; i++)
 		if (memcmp(sample[i].size, both.size, (size_t)both.dims * sizeof(*both.size)) == 0) {
 			view_alike(&out, layer, &shown[i], -1, 0);
-			return graph_set(g, node, &out);
+			return set_joined(g, node, shown, &out, err);
 		}
 	if (!view_whole(&out, layer, &both, samples, g->batch) || out.axes != axes)
 		return graph_error(node, err, "joins tensors that do not fit each other");
-	return graph_set(g, node, &out);
+	return set_joined(g, node, shown, &out, err);
 }
 
 static int pair(struct graph *g, const struct pd_onnx_node *node, const char *kind, struct pd_error *err)

@@ -21,6 +21,8 @@ int translate_curve(struct graph *g, const struct pd_onnx_node *node, struct pd_
 {
 	static const char *const kinds[][2] = {
 		{ "Relu", "relu" }, { "Sigmoid", "sigmoid" }, { "Tanh", "tanh" }, { "HardSwish", "hardswish" },
+		{ "Exp", "exp" }, { "Log", "log" }, { "Abs", "abs" }, { "Softplus", "softplus" }, { "Sin", "sin" },
+		{ "Cos", "cos" }, { "Erf", "erf" },
 	};
 
 	for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++)
@@ -34,11 +36,23 @@ bool translate_sixth(const struct pd_onnx_node *node)
 	return fabs(number_of(node, "alpha", 0.2) - 1.0 / 6) < 1e-6 && number_of(node, "beta", 0.5) == 0.5;
 }
 
+/* max(0, min(1, alpha x + beta)) */
+static int sloped(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	const struct view *view;
+	struct view line;
+
+	if (graph_scaled_view(g, node, 0, &view, err) < 0)
+		return -1;
+	line = *view;
+	view_scale(&line, number_of(node, "alpha", 0.2), number_of(node, "beta", 0.5));
+	return translate_elements(g, node, &line, "clamp", json_pack("{s:f, s:f}", "min", 0.0, "max", 1.0), err);
+}
+
 int translate_hardsigmoid(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
 {
 	if (!translate_sixth(node))
-		return graph_error(node, err, "is max(0, min(1, %g x + %g)): expected x / 6 + 0.5",
-				   number_of(node, "alpha", 0.2), number_of(node, "beta", 0.5));
+		return sloped(g, node, err);
 	return plain(g, node, "hardsigmoid", NULL, err);
 }
 
@@ -64,14 +78,100 @@ int translate_clip(struct graph *g, const struct pd_onnx_node *node, struct pd_e
 {
 	const struct array *least = graph_constant(g, node, 1), *most = graph_constant(g, node, 2);
 	double low = -INFINITY, high = INFINITY;
+	json_t *attributes;
 
 	if ((node->inputs > 1 && *node->input[1] && !array_scalar(least, &low)) ||
 	    (node->inputs > 2 && *node->input[2] && !array_scalar(most, &high)))
 		return graph_error(node, err, "expected bounds that are constants");
-	if (low != 0 || (high != 6 && high < 3e38))
-		return graph_error(node, err, "has bounds %g and %g: expected 0 and 6 (relu6), or 0 alone (relu)", low,
-				   high);
-	return plain(g, node, high == 6 ? "relu6" : "relu", NULL, err);
+	if (low == 0 && (high == 6 || high >= 3e38))
+		return plain(g, node, high == 6 ? "relu6" : "relu", NULL, err);
+	attributes = json_object();
+	if (low > -3e38)
+		pd_json_set(attributes, "min", json_real(shortest(low)));
+	if (high < 3e38)
+		pd_json_set(attributes, "max", json_real(shortest(high)));
+	return plain(g, node, "clamp", attributes, err);
+}
+
+/* The node's output, as it is so far. */
+static const struct view *made(const struct graph *g, const struct pd_onnx_node *node)
+{
+	return graph_find(g, node->output[0])->view;
+}
+
+/* Gives the node's output x by + plus of what it is so far. */
+static int scaled_more(struct graph *g, const struct pd_onnx_node *node, double by, double plus)
+{
+	struct view out = *made(g, node);
+
+	view_scale(&out, by, plus);
+	return graph_set(g, node, &out);
+}
+
+static int power(struct graph *g, const struct pd_onnx_node *node, const struct view *view, double exponent,
+		 struct pd_error *err)
+{
+	return translate_elements(g, node, view, "pow", json_pack("{s:f}", "exponent", shortest(exponent)), err);
+}
+
+int translate_power(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	bool root = is_op(node, "Sqrt"), inverse = is_op(node, "Reciprocal");
+	double exponent = root ? 0.5 : -1;
+	const struct view *view;
+
+	if (graph_view(g, node, 0, &view, err) < 0)
+		return -1;
+	if (!root && !inverse && !array_scalar(graph_constant(g, node, 1), &exponent))
+		return graph_error(node, err, "is a power whose exponent is computed: expected a constant");
+	return power(g, node, view, exponent, err);
+}
+
+/* A quotient is a product with an inverse; that of a number is one with a number. */
+int translate_quotient(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	const struct view *over, *under;
+	double number;
+
+	if (node->inputs != 2 || graph_view(g, node, 1, &under, err) < 0 || power(g, node, under, -1, err) < 0)
+		return node->inputs != 2 ? NOT_THIS : -1;
+	if (array_scalar(graph_constant(g, node, 0), &number) && isfinite(number) &&
+	    graph_constant(g, node, 0)->dims <= under->axes)
+		return scaled_more(g, node, number, 0);
+	return graph_view(g, node, 0, &over, err) < 0 ? -1
+		: translate_pair(g, node, "mul", over, made(g, node), err);
+}
+
+/* x / (1 + |x|) */
+int translate_softsign(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	const struct view *view;
+
+	if (graph_view(g, node, 0, &view, err) < 0 || translate_elements(g, node, view, "abs", NULL, err) < 0 ||
+	    scaled_more(g, node, 1, 1) < 0 || power(g, node, made(g, node), -1, err) < 0)
+		return -1;
+	return translate_pair(g, node, "mul", view, made(g, node), err);
+}
+
+/* x tanh(log(1 + exp(x))) */
+int translate_mish(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	const struct view *view;
+
+	if (graph_view(g, node, 0, &view, err) < 0 ||
+	    translate_elements(g, node, view, "softplus", NULL, err) < 0 ||
+	    translate_elements(g, node, made(g, node), "tanh", NULL, err) < 0)
+		return -1;
+	return translate_pair(g, node, "mul", view, made(g, node), err);
+}
+
+/* An elu times a number. */
+int translate_selu(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	double alpha = shortest(number_of(node, "alpha", 1.67326319));
+
+	return plain(g, node, "elu", json_pack("{s:f}", "alpha", alpha), err) < 0 ? -1
+		: scaled_more(g, node, number_of(node, "gamma", 1.05070102), 0);
 }
 
 int translate_dropout(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
@@ -103,7 +203,10 @@ int translate_softmax(struct graph *g, const struct pd_onnx_node *node, struct p
 
 	if (graph_view(g, node, 0, &view, err) < 0)
 		return -1;
-	axis = named_axis(node, view, -1);
+	/* Before opset 13 it was taken over all axes from one on. */
+	axis = named_axis(node, view, g->onnx->opset > 0 && g->onnx->opset < 13 ? 1 : -1);
+	if (g->onnx->opset > 0 && g->onnx->opset < 13 && axis != view->axes - 1)
+		return graph_error(node, err, "is taken over several axes: expected opset 13 or later");
 	dim = axis < 0 || axis == view_samples(view) ? -1 : place_axis(view, axis);
 	if (dim < 0)
 		return graph_error(node, err, "is taken over the samples: expected another axis");
@@ -124,14 +227,6 @@ static json_t *normalized(const struct pd_onnx_node *node, const struct view *vi
 	return attributes;
 }
 
-/* Is input i a constant in which all are this number? */
-static bool all_are(const struct graph *g, const struct pd_onnx_node *node, size_t i, double number)
-{
-	const struct array *constant = graph_constant(g, node, i);
-
-	return constant && array_all(constant, number);
-}
-
 static int last_axes(const struct pd_onnx_node *node, const struct view *view, struct pd_error *err)
 {
 	int axis = named_axis(node, view, -1), samples = view_samples(view);
@@ -148,8 +243,8 @@ int translate_layernorm(struct graph *g, const struct pd_onnx_node *node, struct
 
 	if (graph_view(g, node, 0, &view, err) < 0 || (axis = last_axes(node, view, err)) < 0)
 		return -1;
-	if ((!weight && !all_are(g, node, 1, 1)) || (!weight && bias) ||
-	    (!bias && node->inputs > 2 && *node->input[2] && !all_are(g, node, 2, 0)))
+	if ((!weight && !graph_constant_is(g, node, 1, 1)) || (!weight && bias) ||
+	    (!bias && node->inputs > 2 && *node->input[2] && !graph_constant_is(g, node, 2, 0)))
 		return graph_error(node, err, "expected scale and shift that are parameters");
 	attributes = normalized(node, view, axis, number_of(node, "epsilon", 1e-5));
 	if (!weight)
@@ -174,7 +269,7 @@ int translate_rmsnorm_node(struct graph *g, const struct pd_onnx_node *node, str
 
 	if (graph_view(g, node, 0, &view, err) < 0 || (axis = last_axes(node, view, err)) < 0)
 		return -1;
-	if (!weight && !all_are(g, node, 1, 1))
+	if (!weight && !graph_constant_is(g, node, 1, 1))
 		return graph_error(node, err, "expected a scale that is a parameter");
 	attributes = normalized(node, view, axis, number_of(node, "epsilon", 1e-5));
 	if (!weight)

@@ -50,7 +50,7 @@ void graph_translate(struct graph *g)
 
 		if (node->outputs == 0 || graph_fold(g, node))
 			continue;
-		if (translate(g, node, &err) < 0)
+		if (translate(g, node, &err) < 0 && !graph_fold_kept(g, node))
 			for (size_t i = 0; i < node->outputs; i++)
 				if (*node->output[i])
 					graph_find(g, node->output[i])->why = graph_text(g, "%s", err.text);

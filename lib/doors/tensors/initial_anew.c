@@ -3,43 +3,13 @@
 #include "doors/tensors/initial_found.h"
 
 #include "base/mem.h"
+#include "base/names.h"
 
-#include <fnmatch.h>
 #include <stdlib.h>
-
-/* Takes the first of the names, which are separated by commas; returns it, to be freed, or NULL: there is none. */
-static char *next_name(const char **list_p)
-{
-	size_t length = *list_p ? strcspn(*list_p, ",") : 0;
-	char *name;
-
-	if (length == 0)
-		return NULL;
-	name = pd_format("%.*s", (int)length, *list_p);
-	*list_p += length + ((*list_p)[length] == ',');
-	return name;
-}
-
-static bool is_of(const char *pattern, const char *name)
-{
-	char *inside = pd_format("%s.*", pattern);
-	bool found = fnmatch(pattern, name, 0) == 0 || fnmatch(inside, name, 0) == 0;
-
-	free(inside);
-	return found;
-}
 
 bool pd_initial_is_anew(const struct pd_initial *initial, const char *name)
 {
-	const char *list = initial->anew;
-	bool found = false;
-	char *pattern;
-
-	while (!found && (pattern = next_name(&list))) {
-		found = is_of(pattern, name);
-		free(pattern);
-	}
-	return found;
+	return pd_names_match(initial->anew, name);
 }
 
 static char *part_name(const struct pd_initial *initial, const struct pd_outside_part *part)
@@ -68,9 +38,9 @@ static bool is_known(const struct pd_initial *initial, const char *pattern)
 	bool found = false;
 
 	for (size_t i = 0; i < count && !found; i++)
-		found = is_of(pattern, all[i]->name);
+		found = pd_name_matches(pattern, all[i]->name);
 	for (int i = 0; i < initial->ours.count && !found; i++)
-		found = is_of(pattern, initial->ours.all[i].name);
+		found = pd_name_matches(pattern, initial->ours.all[i].name);
 	return found;
 }
 
@@ -80,7 +50,7 @@ int pd_initial_check_anew(const struct pd_initial *initial, struct pd_error *err
 	int status = 0;
 	char *pattern;
 
-	while (status == 0 && (pattern = next_name(&list))) {
+	while (status == 0 && (pattern = pd_names_next(&list))) {
 		if (!is_known(initial, pattern))
 			status = pd_error_input(err, "nothing of model \"%.80s\" is called \"%.80s\", nor of %s",
 						initial->model->name, pattern, pd_tensors_path(initial->tensors));

@@ -8,6 +8,8 @@
 #include "run/device/cpu/exp.h"
 #include "run/device/curve.h"
 
+#include <math.h>
+
 #define PIECE 2048
 #define EXP(x) pd_exp(x)
 #define EXPM1(x) pd_expm1(x)
