@@ -21,6 +21,7 @@ static struct pd_network_size size;
 static const char *preset, *name, *frozen;
 static const char *place = "the network";       /* what messages call the document */
 static bool list, summary;
+static bool imported;                           /* of an ONNX file */
 static int loss = PD_NETWORK_UNSAID;
 
 static const struct pd_opt options[] = {
@@ -225,14 +226,13 @@ static json_t *onnx_document(const char *file, struct pd_error *err)
 	json_t *called = pd_json_shown(stem), *document = NULL;
 
 	place = file;
+	imported = true;
 	if (said)
 		pd_error_input(err, "--%s: %s is an ONNX model, whose network stays as it is", said, file);
 	else
 		document = pd_onnx_document(file, name ? name : json_string_value(called),
 					    loss == PD_NETWORK_UNSAID ? PD_ONNX_CROSS_ENTROPY : (enum pd_onnx_loss)loss,
 					    frozen, err);
-	if (document && !summary)
-		say_assumed(file, document);
 	json_decref(called);
 	free(stem);
 	return document;
@@ -365,6 +365,8 @@ static int write_network(const char *what, struct pd_error *err)
 		return -1;
 	}
 	model = pd_model_parse(place, document, err);     /* sizes may not fit each other */
+	if (model && !summary && imported)
+		say_assumed(place, document);
 	status = !model ? -1 : summary ? pd_model_summary(model, stdout, err)
 			: pd_network_write(document, stdout, err);
 	pd_model_free(model);

@@ -429,7 +429,7 @@ def run(command, folder, **how):
 
 def reason(text):
     """A sentence without what differs from module to module."""
-    text = text.strip().split("\n")[0]
+    text = text.strip().split("\n")[-1]
     text = re.sub(r"^pd-model: \S+?: ", "", text)
     text = re.sub(r"^\S+ \((\w+)[^)]*\)", r"(\1)", text)
     text = re.sub(r"\b[a-z_]+\d+(_\d+)?\b|\bval_\d+\b", "N", text)

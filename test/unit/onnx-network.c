@@ -297,6 +297,11 @@ static void test_products(void)
 		"Transpose e.weight -> t\nMatMul a,t -> y" OUT,
 		"embedding {\"num_embeddings\": 9, \"embedding_dim\": 8}; "
 		"linear {\"out_features\": 9, \"bias\": false, \"shares\": \"e\"}");
+	refused("a weight as it is and transposed", ROWS "tensor l.weight 8 8\nTranspose l.weight -> t perm=1,0\n"
+		"MatMul x,t -> a\nMatMul a,l.weight -> y" OUT, "as it is, and transposed");
+	becomes("a function of one number", ROWS "tensor p\nExp p -> e\nMul x,e -> y" OUT,
+		"parameter {\"shape\": [1], \"names\": {\"weight\": {\"shape\": [], \"name\": \"p\"}}}; exp; "
+		"reshape {\"shape\": [1, 1]}; mul");
 	refused("a product of activations", ROWS "Transpose x -> t perm=0,2,1\nMatMul x,t -> y" OUT,
 		"attention is read where it is one node");
 	refused("an LSTM", ROWS "tensor w 1 32 8\ntensor r 1 32 8\nLSTM x,w,r -> y" OUT, "write the network as pd-model(5)");

@@ -347,11 +347,8 @@ static int add_loss(struct graph *g, enum pd_onnx_loss loss, struct pd_error *er
 	g->layers[layer].own = "loss";
 	layer_needed(g, layer);
 	for (int i = 0; i < g->layer_count; i++)
-		if (g->layers[i].live && g->layers[i].mixed)
-			return pd_error_input(err, "%s: %.100s: is a %s, and other parameters of its %s are not: expected "
-					      "the same of all", g->onnx->file, g->layers[i].mixed,
-					      g->layers[i].frozen ? "buffer, or beside one" : "parameter",
-					      g->layers[i].kind);
+		if (g->layers[i].live && g->layers[i].wrong)
+			return pd_error_input(err, "%s: %s", g->onnx->file, g->layers[i].wrong);
 	return 0;
 }
 

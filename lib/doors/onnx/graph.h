@@ -44,7 +44,7 @@ struct layer {
 	const struct array *numbers;    /* of a constant: in whose order its weight begins, or NULL */
 	bool owned;                     /* it has a parameter */
 	bool frozen;                    /* its parameters were none in PyTorch */
-	const char *mixed;              /* a parameter of it that is frozen where others learn, or the other way; NULL */
+	const char *wrong;              /* why its parameters cannot be what they are to be, or NULL */
 	int as_layer;                   /* of a parameter: its layer; -1: there is none */
 	const char *name;               /* in the document */
 	bool live;
@@ -55,6 +55,7 @@ struct layer {
 struct owner {
 	const struct pd_onnx_tensor *tensor;
 	int layer;
+	bool turned;                    /* its axes are in each other's place */
 };
 
 /* A view that has become a layer. */

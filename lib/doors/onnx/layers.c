@@ -70,12 +70,19 @@ static const char *module_of(struct graph *g, const struct pd_onnx_tensor *tenso
 	return graph_text(g, "%.*s", (int)length, tensor->name);
 }
 
-int layer_owner(const struct graph *g, const struct pd_onnx_tensor *tensor)
+static const struct owner *owner_of(const struct graph *g, const struct pd_onnx_tensor *tensor)
 {
 	for (int i = 0; i < g->owner_count; i++)
 		if (g->owners[i].tensor == tensor)
-			return g->owners[i].layer;
-	return -1;
+			return &g->owners[i];
+	return NULL;
+}
+
+int layer_owner(const struct graph *g, const struct pd_onnx_tensor *tensor)
+{
+	const struct owner *owner = owner_of(g, tensor);
+
+	return owner ? owner->layer : -1;
 }
 
 /*
@@ -187,14 +194,19 @@ void layer_parameter(struct graph *g, int number, const char *parameter, const s
 	struct layer *layer = &g->layers[number];
 	int owner = layer_owner(g, tensor);
 	bool state = strncmp(parameter, "running_", 8) == 0, absent = false;
+	bool turned = json_is_true(json_object_get(more, "transpose"));
 	const char *other;
 
 	if (!state && layer->owned && layer->frozen != layer_keeps(tensor))
-		layer->mixed = tensor->name;
+		layer->wrong = graph_text(g, "%.100s: is a %s, and other parameters of its %s are not: expected the same "
+					  "of all", tensor->name, layer->frozen ? "parameter" : "buffer", layer->kind);
 	layer->owned |= !state;
 	if (!layer->own)
 		layer->own = module_of(g, tensor, parameter, layer->node->scope);
 	if (owner >= 0 && owner != number) {
+		if (owner_of(g, tensor)->turned != turned)
+			layer->wrong = graph_text(g, "%.100s: is multiplied with as it is, and transposed: expected one of "
+						  "both", tensor->name);
 		json_decref(more);
 		share(g, layer, owner, parameter, tensor);
 		return;
@@ -203,7 +215,7 @@ void layer_parameter(struct graph *g, int number, const char *parameter, const s
 		keep(g, layer, parameter, tensor, &more, &absent);
 	other = other_name(g, graph_text(g, "%s.%s", layer->own, parameter));
 	g->owners = pd_grow(g->owners, &g->owner_room, (size_t)g->owner_count + 1, sizeof(*g->owners));
-	g->owners[g->owner_count++] = (struct owner){ tensor, number };
+	g->owners[g->owner_count++] = (struct owner){ tensor, number, turned };
 	if (!layer->names)
 		layer->names = json_object();
 	if (other) {

@@ -221,7 +221,12 @@ static json_t *sizes(const struct extent *extent)
 
 static int reshaped(struct graph *g, const struct pd_onnx_node *node, int base, const struct extent *to)
 {
-	if (same_extent(&g->layers[base].sample, to))
+	int64_t elements = 1;
+
+	for (int d = 0; d < g->layers[base].sample.dims; d++)
+		elements *= g->layers[base].sample.size[d];
+	/* One number has an axis here, whatever it has there. */
+	if (same_extent(&g->layers[base].sample, to) || (to->dims == 0 && elements == 1))
 		return base;
 	if (to->dims == 1)
 		return layer_add_one(g, "flatten", node, base, to, NULL);
