@@ -5,6 +5,7 @@
 #include "base/opt.h"
 #include "base/progress_bar.h"
 #include "doors/layout/read.h"
+#include "doors/layout/segments.h"
 #include "doors/layout/write.h"
 #include "explain/explain.h"
 #include "plan/show.h"
@@ -135,7 +136,8 @@ static const struct pd_opt options[] = {
 	{ "eager", 0, PD_OPT_FLAG, NULL, "do every forward that arrives before the first backward",
 	  &eager },
 	{ "recompute", 0, PD_OPT_STRING, "STAGES",
-	  "stages or layers that recompute: auto (default), selective, none, all, 0,2, attention,gelu", &recompute, .otherwise = "all" },
+	  "what is computed again: auto (default), selective, none, all, blocks, stages 0,2, kinds attention,gelu, "
+	  "modules:NAME, layers:NAME", &recompute, .otherwise = "all" },
 	{ "agree", 0, PD_OPT_FLAG, NULL, "all stages agree on every update, as to clip gradients",
 	  &request.agree },
 	PD_OPT_GROUP("Sums of gradients"),
@@ -274,7 +276,7 @@ static int request_policy(struct pd_error *err)
 		return pd_error_input(err, "--recompute=selective: with weights \"latest\" recomputing changes what is "
 				      "trained: expected none, all, or numbers of stages");
 	if (!simulated && (request.recompute == PD_RECOMPUTE_ALL || request.recompute == PD_RECOMPUTE_SELECTIVE ||
-			   request.recomputed || request.recompute_kinds))
+			   request.recomputed || request.segments_asked))
 		return pd_error_input(err, "--recompute: --cost=%s prices no recomputation",
 				      pd_cost_kind_name[request.cost]);
 	if (!simulated && (!pd_planner_plain(&request) || eager || request.any_schedule ||
@@ -365,50 +367,42 @@ static int request_sums(struct pd_error *err)
 			      "found \"%.60s\"", bucket);
 }
 
-/* Takes kinds of layers; returns whether that is what there is. */
-static bool parse_kinds(void)
+/* Tells whether the stages that recompute are named by their numbers. */
+static bool are_stages(const char *text)
 {
-	static bool kinds[PD_LAYER_KINDS];
-	char *text = pd_strdup(recompute), *next;
-	int kind = 0;
+	bool numbers = isdigit((unsigned char)*text);
 
-	for (char *one = text; one && kind >= 0; one = next) {
-		next = strchr(one, ',');
-		if (next)
-			*next++ = '\0';
-		kind = pd_names_index(pd_layer_kind_name, one);
-		if (kind >= 0)
-			kinds[kind] = true;
-	}
-	free(text);
-	if (kind >= 0)
-		request.recompute_kinds = kinds;
-	return kind >= 0;
+	for (const char *c = text; *c; c++)
+		numbers = numbers && (isdigit((unsigned char)*c) ||
+				      (*c == ',' && isdigit((unsigned char)c[1])));
+	return numbers;
 }
 
-/* Sets what recomputes. */
+/* Sets what recomputes, but layers, which a profile has. */
 static int request_recompute(struct pd_error *err)
 {
-	bool numbers = isdigit((unsigned char)*recompute);
-
 	for (int kind = 0; kind < PD_RECOMPUTE_KINDS; kind++)
 		if (strcmp(recompute, recompute_kinds[kind]) == 0) {
 			request.recompute = (enum pd_recompute_kind)kind;
 			return 0;
 		}
-	if (parse_kinds())
+	request.segments_asked = !are_stages(recompute);
+	if (request.segments_asked)
 		return 0;
-	for (const char *c = recompute; *c; c++)
-		numbers = numbers && (isdigit((unsigned char)*c) ||
-				      (*c == ',' && isdigit((unsigned char)c[1])));
-	if (!numbers)
-		return pd_error_input(err, "--recompute: expected one of auto, selective, none, all, numbers of "
-				      "stages such as 0,2, or kinds of layers such as attention,gelu, found \"%.60s\"", recompute);
 	if (!request.stages)
 		return pd_error_input(err, "--recompute: numbers of stages, such as \"%.60s\", go with "
 				      "--stages", recompute);
 	request.recomputed = recompute;
 	return 0;
+}
+
+/* Sets which layers are computed again together. */
+static int request_segments(const struct pd_profile *profile, int **segments_p, struct pd_error *err)
+{
+	*segments_p = request.segments_asked ? pd_layout_segments(profile, recompute, err)
+					     : pd_layout_block_segments(profile);
+	request.segments = *segments_p;
+	return *segments_p || !request.segments_asked ? 0 : pd_error_prefix(err, "--recompute");
 }
 
 /* Makes a topology of devices that are joined by the profiles' link, the slowest of several. */
@@ -607,8 +601,6 @@ static int set_memory(struct pd_profile **profiles, int count, struct pd_error *
 {
 	const struct pd_memory_rule rule = memory_rule(profiles[0]);
 
-	if (request.recompute_kinds && !profiles[0]->model)
-		return pd_error_input(err, "--recompute=%.60s: the profile has no model, and so no kinds of layers", recompute);
 	if (groups.asked && rule.model == PD_MEMORY_OWN)
 		return pd_error_input(err, "--memory-model=pd-run: pd-run does not share layers or weights out");
 	if (rule.model == PD_MEMORY_OWN && (memory_margin >= 0 || shards_optimizer))
@@ -711,6 +703,7 @@ int main(int argc, char **argv)
 	struct pd_batch_choice choices[MOST_PROFILES];
 	struct pd_plan *plan = NULL;
 	char *list = NULL;
+	int *segments = NULL;
 	int first = pd_command_parse(&command, argc, argv), count = 0, status;
 
 	request.cost = (enum pd_cost_kind)cost;
@@ -721,7 +714,7 @@ int main(int argc, char **argv)
 	request.topology = &topology;
 	pd_mem_for("the profile");
 	if (read_profiles(argc, argv, first, profiles, files, &count, &err) == 0 &&
-	    set_memory(profiles, count, &err) == 0 &&
+	    set_memory(profiles, count, &err) == 0 && request_segments(profiles[0], &segments, &err) == 0 &&
 	    list_stages(profiles[0], &list, &err) == 0 && (list || join(profiles, count, &err) == 0) &&
 	    make_topology(files[0], profiles, count, &topology, &err) == 0 &&
 	    add_sharded(&topology, &err) == 0 && contract(profiles, count, &topology, &err) == 0 &&
@@ -736,6 +729,7 @@ int main(int argc, char **argv)
 	free_profiles(profiles, count);
 	if (!plan) {
 		free(list);
+		free(segments);
 		return pd_command_fail(&err);
 	}
 	pd_mem_for("the plan to be written");
@@ -754,5 +748,6 @@ int main(int argc, char **argv)
 		pd_plan_say(plan);
 	pd_plan_free(plan);
 	free(list);
+	free(segments);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
 }

@@ -11,12 +11,15 @@ pd-plan --topology=4@10Gbit/s --stages=5,5,5,5 residual |
 	jq '.stages |= [to_entries[] | .value.ranks = [.key % 2] | .value]' >chunks
 
 # again PLAN SCHEDULE WEIGHTS MICROBATCHES STAGES: prints that plan, in which these stages (all, or a list)
-# recompute; some: those layers of each stage that have no weights, but of batch normalisation.
+# recompute; some: those layers of each stage that have no weights, but of batch normalisation; pieces: all, three by
+# three, each just before its backward; parts: of each four the last three.
 again() {
 	jq --arg schedule "$2" --arg weights "$3" --argjson m "$4" --arg which "$5" '
 		.schedule = $schedule | .weights = $weights | .microbatches = $m
 		| .stages |= [to_entries[] | .value.recompute =
-			if $which == "some" then [.value.layers[] | select(test("^(bn|relu|drop|pool|add|mul|gelu|flat)"))]
+			if $which == "pieces" then [.value.layers as $l | range(0; $l | length; 3) | $l[.:. + 3]]
+			elif $which == "parts" then [.value.layers as $l | range(0; $l | length; 4) | $l[. + 1:. + 4] | select(. != [])]
+			elif $which == "some" then [.value.layers[] | select(test("^(bn|relu|drop|pool|add|mul|gelu|flat)"))]
 			else $which == "all" or (.key as $s | $which | split(",") | index("\($s)") != null) end
 			| .value.recompute |= (if . == [] then true else . end) | .value]' "$1"
 }
@@ -54,6 +57,13 @@ nf1b vertical-sync 2 all 1-1-1
 nf1b stash 2 all 1-1
 nf1b latest 2 all 1-1-1
 1f1b stash 1 some 1-1-1 2-1
+1f1b stash 1 pieces 1-1-1 2-1
+1f1b stash 1 parts 1-1 2-2
+1f1b 2bw 4 pieces 1-1 2-2
+none flush 4 pieces 1-1
+gpipe flush 4 parts 1-1-1 2-1
+interleaved flush 4 pieces chunks
+nf1b vertical-sync 2 pieces 1-1-1
 1f1b 2bw 4 some 2-2
 gpipe flush 4 some 1-1-1
 interleaved flush 4 some chunks
@@ -184,12 +194,19 @@ bad() {
 test_ok "what is no layer of the stage, or overwritten, is refused" '
 	again 1-1-1 1f1b stash 1 none >plan.json
 	last=$(jq ".stages[2].layers[0]" plan.json) first=$(jq ".stages[0].layers[0]" plan.json)
-	bad "expected true, false or an array of layers" 1
+	bad "expected true, false, an array of layers or one of such arrays" 1
 	bad "expected 1 to [0-9]* layers, as many as the stage has" "[]"
 	bad "expected a non-empty string" "[1]"
 	bad "the stage has no layer" "[$last]"
 	bad "the stage has no layer .conv11.; did you mean" "[\"conv11\"]"
 	bad "is there twice" "[$first, $first]"
+	bad "is there twice" "[[$first], [$first]]"
+	bad "expected 1 to [0-9]* layers, as many as the stage has" "[[$first], []]"
+	second=$(jq ".stages[0].layers[1]" plan.json) third=$(jq ".stages[0].layers[2]" plan.json)
+	bad "lists of layers that follow one another, and .*$(echo "$third" | tr -d "\"")" "[[$first, $third], [$second]]"
+	again 1-1-1 zb-h1 flush 4 none | jq ".stages[0].recompute = [[$first], [$second]]" >bad.json
+	status 2 pd-replay bad.json 2>err
+	grep "backward in two parts.*expected one list" err && one_line err
 	bad "expected layer .*, too, which overwrites the output of" "[\"bn1\"]"'
 test_ok "a replay prices it: once more the forward" '
 	again 1-1-1 1f1b stash 1 all >plan.json

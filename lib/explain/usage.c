@@ -2,7 +2,7 @@
 #include "explain/usage.h"
 
 #include "base/mem.h"
-#include "plan/recompute.h"
+#include "memory/again.h"
 #include "predict/cycle.h"
 #include "predict/judge.h"
 #include "predict/predict.h"

@@ -2,10 +2,10 @@
 #include "memory/memory.h"
 
 #include "base/mem.h"
+#include "memory/again.h"
 #include "memory/arenas.h"
 #include "memory/buckets.h"
 #include "memory/scratch.h"
-#include "plan/recompute.h"
 #include "plan/sparse.h"
 
 #include <stdlib.h>
@@ -257,6 +257,8 @@ struct stage {
 	int *inputs;                    /* of all the layers */
 	bool *wants;
 	bool split;                     /* backward in two parts */
+	struct pd_segment_layer *segments;      /* NULL: it does not recompute */
+	int first_point;
 	struct pd_stage_memory *memory;
 };
 
@@ -350,7 +352,14 @@ static void describe_layers(struct stage *s)
 			.in_place = layer->in_place, .passes = layer->passes_gradient,
 			.forward_bytes = (size_t)layer->forward_workspace_bytes,
 			.backward_bytes = (size_t)layer->backward_workspace_bytes,
+			.again_bytes = s->layers[l].again_bytes,
 		};
+		if (s->segments && s->segments[l].point >= 0 && s->segments[l].point != s->first_point) {
+			size_t *again = &s->layers[s->segments[l].point].again_bytes;
+
+			if ((size_t)layer->forward_workspace_bytes > *again)
+				*again = (size_t)layer->forward_workspace_bytes;
+		}
 		s->tensors[s->arriving_count + l].bytes = (size_t)layer->activation_bytes;
 		s->tensors[s->arriving_count + l].stays =
 			s->split && keeps_gradient(s->profile, s->first + l);
@@ -359,6 +368,21 @@ static void describe_layers(struct stage *s)
 			s->wants[n] = needs_gradient(s->profile, layer->inputs[i]);
 		}
 	}
+}
+
+/* Adds what a stage that recomputes keeps, and sets before which layer's backward it begins to recompute. */
+static struct pd_segment_layer *place_segments(const struct pd_plan *plan,
+					       const struct pd_profile *profile, int stage,
+					       struct pd_stage_memory *memory, int *first_point_p)
+{
+	struct pd_segments segments;
+	struct pd_segment_layer *layers = pd_plan_segments(plan, profile, stage, memory->exact,
+							   &segments);
+
+	memory->slot_bytes += (int64_t)segments.slot_bytes;
+	memory->kept_bytes += (int64_t)segments.kept_bytes;
+	*first_point_p = segments.first_point;
+	return layers;
 }
 
 static void exactly(const struct pd_plan *plan, const struct pd_profile *profile,
@@ -379,12 +403,12 @@ static void exactly(const struct pd_plan *plan, const struct pd_profile *profile
 		memory->full_bytes += aligned(tied ? pd_memory_copy(s.profile, l)
 						      : layer->parameter_bytes);
 		memory->state_bytes += aligned(layer->state_bytes);
-		*(again && !pd_plan_reruns(plan, stage, l) ? &memory->kept_bytes : &memory->slot_bytes) +=
-			aligned(layer->stash_bytes) - carried;
+		memory->slot_bytes += again ? 0 : aligned(layer->stash_bytes);
 		memory->inbox_bytes += carried;
 		if (s.split)
 			memory->slot_bytes += aligned(pd_memory_split(s.profile, l));
 	}
+	s.segments = again ? place_segments(plan, profile, stage, memory, &s.first_point) : NULL;
 	find_arriving(&s, wiring, stage);
 	find_leaving(&s, wiring, stage);
 	describe_layers(&s);
@@ -395,6 +419,7 @@ static void exactly(const struct pd_plan *plan, const struct pd_profile *profile
 	free(s.layers);
 	free(s.inputs);
 	free(s.wants);
+	free(s.segments);
 }
 
 /* By sums; also what another program takes. */
@@ -404,6 +429,7 @@ static void roughly(const struct pd_plan *plan, const struct pd_profile *profile
 	const struct pd_stage *at = &plan->stages[stage];
 	bool own = profile->memory.model == PD_MEMORY_OWN;
 	struct pd_memory_sums sums;
+	int point;
 
 	pd_memory_add_up(profile, at->first_layer, at->layer_count, &sums);
 	if (own)
@@ -412,8 +438,11 @@ static void roughly(const struct pd_plan *plan, const struct pd_profile *profile
 		sums.stash = pd_plus(sums.stash, pd_memory_split(profile, l));
 	*memory = sizes_of(profile, &sums, at->replicas, pd_wiring_in_bytes(wiring, stage),
 			   pd_wiring_out_bytes(wiring, stage));
-	memory->kept_bytes = pd_plan_kept_bytes(plan, profile, stage);
-	memory->slot_bytes -= memory->kept_bytes;
+	if (!at->recompute)
+		return;
+	for (int l = at->first_layer; l < at->first_layer + at->layer_count; l++)
+		memory->slot_bytes -= profile->layers[l].stash_bytes;   /* what is split stays */
+	free(place_segments(plan, profile, stage, memory, &point));
 }
 
 void pd_memory_of_stage(const struct pd_plan *plan, const struct pd_profile *profile,

@@ -20,24 +20,35 @@ struct scratch {
 	int tensor_count, first_output;
 };
 
-static size_t scratch_take(struct scratch *s, size_t bytes, int until)
+/* Finds room for so many bytes, before block number *at_p. */
+static size_t scratch_find(struct scratch *s, size_t bytes, int *at_p)
 {
 	size_t offset = 0;
 	int at = 0;
 
-	bytes = pd_align(bytes);
 	while (at < s->count && s->blocks[at].offset - offset < bytes) {
 		offset = s->blocks[at].offset + s->blocks[at].bytes;
 		at++;
 	}
+	if (bytes > 0 && offset + bytes > s->peak)
+		s->peak = offset + bytes;
+	*at_p = at;
+	return offset;
+}
+
+static size_t scratch_take(struct scratch *s, size_t bytes, int until)
+{
+	size_t offset;
+	int at;
+
+	bytes = pd_align(bytes);
+	offset = scratch_find(s, bytes, &at);
 	if (bytes == 0)
 		return offset;
 	s->blocks = pd_grow(s->blocks, &s->capacity, (size_t)s->count + 1, sizeof(*s->blocks));
 	for (int i = s->count++; i > at; i--)
 		s->blocks[i] = s->blocks[i - 1];
 	s->blocks[at] = (struct block){ .offset = offset, .bytes = bytes, .until = until };
-	if (offset + bytes > s->peak)
-		s->peak = offset + bytes;
 	return offset;
 }
 
@@ -174,6 +185,7 @@ size_t pd_scratch_place(struct pd_scratch_layer *layers, int count,
 	for (int index = count - 1; index >= 0; index--) {
 		struct pd_scratch_layer *l = &layers[index];
 		struct pd_scratch_tensor *out = &tensors[first_output + index];
+		int at;
 
 		scratch_free(&s, index);
 		if (out->gradient.buffer == PD_NOWHERE && out->leaves && out->in_offset != SIZE_MAX)
@@ -183,6 +195,7 @@ size_t pd_scratch_place(struct pd_scratch_layer *layers, int count,
 			l->diff_dst_from = out->gradient;
 			l->diff_dst_at = (struct pd_location){ PD_SLOT, out->slot_offset };
 		}
+		l->again_offset = scratch_find(&s, pd_align(l->again_bytes), &at);
 		l->offset = scratch_take(&s, l->backward_bytes, index);
 		for (int i = l->input_count - 1; i >= 0; i--) {
 			struct pd_contribution c;

@@ -54,8 +54,9 @@ struct pd_scratch_layer {
 	bool passes;                    /* its inputs' gradients equal its output's */
 	size_t forward_bytes;           /* temporaries of forward, at 0 */
 	size_t backward_bytes;          /* of backward, at `offset` */
+	size_t again_bytes;             /* of layers that are computed again before, at `again_offset` */
 	/* Set by pd_scratch_place; zero before. */
-	size_t offset;
+	size_t offset, again_offset;
 	struct pd_location diff_dst_at;	/* the gradient of its output */
 	struct pd_location diff_dst_from; /* the gradient is copied from here, if anywhere */
 	struct pd_contribution *contributions;  /* by input; NULL: not wanted */

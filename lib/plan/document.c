@@ -143,8 +143,8 @@ static int read_stage_prediction(const struct pd_place *stage_place, struct pd_s
 	return pd_json_opt_int(&place, "memory_bytes", 0, INT64_MAX, &stage->memory_bytes, err);
 }
 
-/* Reads a layer that is computed again; layers are numbered as the stages have them. */
-static int read_rerun(const struct pd_place *at, struct pd_plan *plan, const struct pd_stage *stage,
+/* Reads a layer of a segment; layers are numbered as the stages have them. */
+static int read_rerun(const struct pd_place *at, struct pd_plan *plan, const struct pd_stage *stage, int segment,
 		      const struct reading *reading, struct pd_error *err)
 {
 	char meant[PD_MEANT_TEXT];
@@ -159,9 +159,26 @@ static int read_rerun(const struct pd_place *at, struct pd_plan *plan, const str
 	if (l == end)
 		return pd_place_error(at, err, "the stage has no layer \"%.60s\"%s", name,
 				      layer < 0 ? pd_profile_say(plan->profile, name, meant) : "");
-	if (!plan->kept[l])
+	if (plan->segment[l] >= 0)
 		return pd_place_error(at, err, "layer \"%.60s\" is there twice", name);
-	plan->kept[l] = false;
+	plan->segment[l] = segment;
+	return 0;
+}
+
+/* Reads the layers of a segment. */
+static int read_segment(const struct pd_place *layers, struct pd_plan *plan, const struct pd_stage *stage,
+			int segment, const struct reading *reading, struct pd_error *err)
+{
+	size_t count;
+
+	if (pd_json_some(layers, stage->layer_count, "layers, as many as the stage has", &count, err) < 0)
+		return -1;
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place at = pd_place_index(layers, i);
+
+		if (read_rerun(&at, plan, stage, segment, reading, err) < 0)
+			return -1;
+	}
 	return 0;
 }
 
@@ -172,20 +189,22 @@ static int read_recompute(const struct pd_place *place, struct pd_plan *plan, st
 	size_t count;
 
 	if (layers.value && !json_is_boolean(layers.value) && !json_is_array(layers.value))
-		return pd_place_expected(&layers, err, "true, false or an array of layers");
+		return pd_place_expected(&layers, err, "true, false, an array of layers or one of such arrays");
 	if (!json_is_array(layers.value))
 		return pd_json_opt_bool(place, "recompute", &stage->recompute, err);
-	if (pd_json_some(&layers, stage->layer_count, "layers, as many as the stage has", &count, err) < 0)
-		return -1;
 	stage->recompute = true;
-	if (!plan->kept)
-		plan->kept = pd_calloc((size_t)plan->profile->layer_count, sizeof(*plan->kept));
+	if (!plan->segment)
+		plan->segment = pd_calloc((size_t)plan->profile->layer_count, sizeof(*plan->segment));
 	for (int l = 0; l < stage->layer_count; l++)
-		plan->kept[stage->first_layer + l] = true;
+		plan->segment[stage->first_layer + l] = -1;
+	if (!json_is_array(json_array_get(layers.value, 0)))
+		return read_segment(&layers, plan, stage, 0, reading, err);
+	if (pd_json_some(&layers, stage->layer_count, "arrays of layers", &count, err) < 0)
+		return -1;
 	for (size_t i = 0; i < count; i++) {
 		struct pd_place at = pd_place_index(&layers, i);
 
-		if (read_rerun(&at, plan, stage, reading, err) < 0)
+		if (read_segment(&at, plan, stage, (int)i, reading, err) < 0)
 			return -1;
 	}
 	return 0;
@@ -435,19 +454,26 @@ struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *
 	return plan;
 }
 
-/* Returns whether the stage recomputes, or the layers of which it does. */
+/* Returns whether the stage recomputes, or the layers of which it does: at once, or in segments. */
 static json_t *recompute_json(const struct pd_plan *plan, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
-	json_t *layers;
+	bool several = pd_plan_segment_count(plan, s) > 1;
+	json_t *all, *layers;
+	int last = -1;
 
 	if (!pd_plan_reruns_some(plan, s))
 		return json_boolean(stage->recompute);
-	layers = json_array();
-	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++)
-		if (pd_plan_reruns(plan, s, l))
-			pd_json_add(layers, json_string(plan->profile->layers[l].name));
-	return layers;
+	all = layers = json_array();
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
+		if (!pd_plan_reruns(plan, s, l))
+			continue;
+		if (several && plan->segment[l] != last)
+			pd_json_add(all, layers = json_array());
+		last = plan->segment[l];
+		pd_json_add(layers, json_string(plan->profile->layers[l].name));
+	}
+	return all;
 }
 
 static json_t *stage_json(const struct pd_plan *plan, int s)

@@ -20,7 +20,7 @@ void pd_plan_free(struct pd_plan *plan)
 	for (int s = 0; s < plan->stage_count; s++)
 		free(plan->stages[s].ranks);
 	free(plan->stages);
-	free(plan->kept);
+	free(plan->segment);
 	pd_order_free(plan->order);
 	pd_prediction_clear(&plan->predicted);
 	pd_profile_free(plan->profile);

@@ -122,8 +122,11 @@ struct pd_plan {
 	int64_t sparsity_warmup;        /* minibatches in which it rises from 0 */
 	int stage_count;
 	struct pd_stage *stages;
-	bool *kept;                     /* by layer: it is not computed again though its stage recomputes
-					   (plan/recompute.h); NULL: no layer; owned */
+	/*
+	 * By layer, where its stage recomputes: with which others it is computed again, from 0 in
+	 * each stage (memory/segments.h); -1: it is not.  NULL: each with all others; owned.
+	 */
+	int *segment;
 	int rank_count;                 /* ranks used: 0 to rank_count - 1, each once */
 	struct pd_order *order;         /* of PD_FACT_ORDERED (plan/given_order.h), certified; owned; else NULL */
 	struct pd_prediction predicted;

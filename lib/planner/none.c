@@ -62,7 +62,7 @@ static bool may_recompute(const struct pd_task *task)
 
 	request.recompute = PD_RECOMPUTE_AUTO;
 	request.recomputed = NULL;
-	request.recompute_kinds = NULL;
+	request.segments_asked = false;
 	return !pd_recompute_free(task->request) && pd_recompute_free(&request);
 }
 
@@ -72,7 +72,7 @@ int pd_none_hand(const struct pd_task *task, struct pd_plan *plan, const char *w
 		 struct pd_error *err)
 {
 	struct pd_plan *other = pd_candidate_copy(plan);
-	bool fits = may_recompute(task) && pd_recompute_fit(other, task->limit_bytes);
+	bool fits = may_recompute(task) && pd_recompute_fit(other, task->request, task->limit_bytes);
 
 	pd_candidate_drop(other);
 	return too_large(task, plan, what, fits ? RECOMPUTED : "", err);

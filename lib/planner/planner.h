@@ -128,8 +128,12 @@ struct pd_plan_request {
 	bool any_reducer;               /* take the fastest */
 	enum pd_recompute_kind recompute;
 	const char *recomputed;         /* with stages: those that recompute, such as "0,2"; or NULL */
-	const bool *recompute_kinds;    /* by enum pd_layer_kind: layers that do in every stage; NULL: none are
-					   asked for */
+	/*
+	 * By layer of the profile: with which others it may be computed again, such as its block's;
+	 * -1: it is not.  Those with one number follow one another.  NULL: only whole stages are.
+	 */
+	const int *segments;
+	bool segments_asked;            /* all of them are, in every stage where that saves memory */
 	bool any_schedule, any_weights; /* take the one with the fastest plan */
 	double min_gain;                /* gain that one more device must bring; 0: any (gain.h) */
 	struct pd_effort *effort;       /* of each search (a combination of schedule and weights is

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "predict/cycle.h"
+#include "memory/again.h"
 
-#include "plan/recompute.h"
 
 #define MOST_PAIRS 64           /* pairs of replicas of two stages, of which the slowest counts */
 
@@ -56,6 +56,7 @@ struct pd_stage_times pd_stage_times_on(const struct pd_schedule *schedule, cons
 	const struct pd_profile *profile = pd_plan_profile_of(plan, rank);
 	const struct pd_stage *stage = &plan->stages[s];
 	struct pd_stage_times times = *slowest;
+	struct pd_again again;
 
 	if (pd_plan_kinds(plan) == 1)
 		return times;
@@ -64,7 +65,9 @@ struct pd_stage_times pd_stage_times_on(const struct pd_schedule *schedule, cons
 		times.forward_ns += profile->layers[l].forward_ns;
 		times.backward_ns += profile->layers[l].backward_ns;
 	}
-	times.again_ns = pd_plan_again_on(plan, profile, s);
+	again = pd_plan_again_on(plan, profile, s);
+	times.again_ns = again.before_ns;
+	times.backward_ns += again.within_ns;
 	times.update_ns = update_on(schedule, profile, s);
 	return times;
 }
@@ -76,11 +79,13 @@ struct pd_stage_times *pd_stage_times_of(const struct pd_schedule *schedule)
 
 	for (int s = 0; s < plan->stage_count; s++) {
 		const struct pd_stage *stage = &plan->stages[s];
+		struct pd_again again = pd_plan_again(plan, s);
 
 		times[s] = (struct pd_stage_times){
-			.forward_ns = stage->forward_ns, .backward_ns = stage->backward_ns,
+			.forward_ns = stage->forward_ns,
+			.backward_ns = stage->backward_ns + again.within_ns,
 			.update_ns = pd_stage_update_ns(schedule, s),
-			.again_ns = pd_plan_again_ns(plan, s),
+			.again_ns = again.before_ns,
 			.lead = (int64_t)schedule->warmup[s] * stage->replicas,
 			.replicas = stage->replicas, .group = schedule->group[s],
 			.way_ns = pd_stage_way_ns(plan, schedule->wiring, s),

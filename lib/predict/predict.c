@@ -2,9 +2,9 @@
 #include "predict/predict.h"
 
 #include "base/mem.h"
+#include "memory/again.h"
 #include "memory/buckets.h"
 #include "memory/memory.h"
-#include "plan/recompute.h"
 #include "plan/wiring.h"
 #include "predict/cost.h"
 #include "schedule/buffer_counts.h"

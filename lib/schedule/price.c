@@ -2,9 +2,9 @@
 #include "schedule/price.h"
 
 #include "base/mem.h"
+#include "memory/again.h"
 #include "memory/arenas.h"
 #include "memory/shared_gradients.h"
-#include "plan/recompute.h"
 #include "plan/sparse.h"
 #include "schedule/buffer_counts.h"
 
@@ -23,6 +23,30 @@ static int64_t norms_ns(const struct pd_plan *plan, int s, int64_t full_bytes)
 {
 	return pd_sum_alone_ns(&(struct pd_sum){ plan->reducer, pd_plan_norm_members(plan, s),
 						 pd_plan_norm_bytes(plan, full_bytes) });
+}
+
+/* Adds what is computed again within the backward of layers to that of their buckets. */
+static void price_again(struct pd_stage_price *price, const struct pd_plan *plan,
+			const struct pd_profile *profile, int s, const struct pd_bucket *buckets, int count)
+{
+	const struct pd_stage *stage = &plan->stages[s];
+	struct pd_segments segments;
+	struct pd_segment_layer *layers;
+
+	if (!pd_plan_reruns_some(plan, s))
+		return;
+	layers = pd_plan_segments(plan, profile, s, false, &segments);
+	for (int i = 0; i < stage->layer_count; i++)
+		for (int b = 0; b < count && layers[i].point >= 0; b++) {
+			int at = stage->first_layer + layers[i].point - buckets[b].first_layer;
+
+			if (layers[i].point != segments.first_point && at >= 0 &&
+			    at < buckets[b].layer_count)
+				price->buckets[b].backward_ns =
+					pd_plus(price->buckets[b].backward_ns,
+						profile->layers[stage->first_layer + i].forward_ns);
+		}
+	free(layers);
 }
 
 static void price_buckets(struct pd_stage_price *price, const struct pd_plan *plan,
@@ -51,6 +75,7 @@ static void price_buckets(struct pd_stage_price *price, const struct pd_plan *pl
 							     pd_profile_weight_ns(layer));
 		}
 	}
+	price_again(price, plan, profile, s, buckets, count);
 	free(buckets);
 }
 
@@ -58,6 +83,7 @@ static void price_time(struct pd_stage_price *price, const struct pd_plan *plan,
 		       const struct pd_profile *profile, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
+	struct pd_again again;
 
 	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count; l++) {
 		const struct pd_profile_layer *layer = &profile->layers[l];
@@ -72,9 +98,10 @@ static void price_time(struct pd_stage_price *price, const struct pd_plan *plan,
 			plan->profile, layer->update_ns, plan->stages[s].replicas));
 		price->update_apart_ns = pd_plus(price->update_apart_ns,
 						 pd_profile_apart_ns(layer));
-		if (pd_plan_reruns(plan, s, l))
-			price->again_ns = pd_plus(price->again_ns, layer->forward_ns);
 	}
+	again = pd_plan_again_on(plan, profile, s);
+	price->again_ns = again.before_ns;
+	price->backward_ns = pd_plus(price->backward_ns, again.within_ns);
 }
 
 /*

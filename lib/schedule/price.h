@@ -6,8 +6,8 @@
  * for gradients that arrive and leave, scratch, and one version of its weights (lib/memory/arenas.def
  * has the bytes of each).  Other memory comes and goes with operations.  A tensor that arrives or
  * is loaded stays until the end of the microbatch's backward, as does what forward keeps (with
- * recomputation: recompute, but forward for layers that are not computed again).  With recomputation, a tensor that leaves stays from forward until it
- * is sent.  Each further version of the weights stays from the step that writes it, as long as an
+ * recomputation: recompute, but forward for what lib/memory/segments keeps).  With recomputation, a
+ * tensor that leaves stays from forward until it is sent.  Each further version of the weights stays from the step that writes it, as long as an
  * older one will still be read.
  */
 #pragma once
@@ -21,7 +21,7 @@ struct pd_bucket_price {
 
 struct pd_stage_price {
 	int64_t forward_ns, backward_ns, backward_input_ns, backward_weight_ns;
-	int64_t again_ns;               /* of a recompute */
+	int64_t again_ns;               /* of a recompute; backward has the rest of them */
 	int64_t update_ns, update_apart_ns;     /* in place; into another buffer */
 	int64_t allreduce_ns;
 	int64_t norms_ns;               /* of sparse sums */

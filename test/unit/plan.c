@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/mem.h"
+#include "memory/again.h"
 #include "plan/plan.h"
 #include "plan/prediction.h"
-#include "plan/recompute.h"
 
 #include "document.h"
 #include "small_profile.h"
@@ -103,8 +103,8 @@ static void test_again(void)
 	ok(pd_plan_again_ns(plan, 0) == 0, "a stage that does not recompute");
 	plan->stages[0].recompute = true;
 	ok(pd_plan_again_ns(plan, 0) == plan->stages[0].forward_ns, "all of a stage again");
-	plan->kept = pd_calloc(4, sizeof(*plan->kept));
-	plan->kept[1] = true;
+	plan->segment = pd_calloc(4, sizeof(*plan->segment));
+	plan->segment[1] = -1;
 	ok(layers[1].forward_ns > 0 && pd_plan_again_ns(plan, 0) == layers[0].forward_ns + layers[2].forward_ns,
 	   "all but a layer that is kept");
 	pd_plan_free(plan);
@@ -241,7 +241,7 @@ static void test_errors(void)
 		  "warmup: expected a whole number from 0" },
 		{ STAGES("{'layers': ['a', 'b', 'c', 'd'], 'replicas': 1, 'ranks': [0], "
 			 "'recompute': 1}"),
-		  "recompute: expected true, false or an array of layers, found 1" },
+		  "recompute: expected true, false, an array of layers or one of such arrays, found 1" },
 	};
 	struct pd_plan *plan = small_plan(2, (int[]){ 3, 1 }, (int[]){ 3, 1 }, NULL);
 

@@ -20,6 +20,11 @@ static size_t block_length(const char *name)
 	return 0;
 }
 
+bool pd_blocks_is_block(const struct pd_blocks *blocks, int module)
+{
+	return block_length(blocks->own[module]) > 0;
+}
+
 static bool has_parameters(const struct pd_profile *profile, int layer)
 {
 	return profile->layers[layer].parameter_bytes > 0 || pd_profile_owner(profile, layer) != layer;

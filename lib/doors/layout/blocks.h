@@ -17,6 +17,8 @@ struct pd_blocks {
 	int decoder_first, decoder_count;
 };
 
+/* Tells whether a module is a block. */
+bool pd_blocks_is_block(const struct pd_blocks *blocks, int module);
 void pd_blocks_init(struct pd_blocks *blocks, const struct pd_profile *profile);
 void pd_blocks_release(struct pd_blocks *blocks);
 /* Checks that the decoder is there, all in one piece, and that there is no other list of blocks. */

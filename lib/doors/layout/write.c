@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "doors/layout/blocks.h"
 #include "doors/layout/megatron.h"
 #include "plan/chain.h"
@@ -89,15 +90,30 @@ static int check_schedule(const struct layout *layout, enum pd_layout_kind of, s
 			      chunks ? " or interleaved" : "");
 }
 
-/* Checks that no stage recomputes only some of its layers. */
+/* Tells whether a stage recomputes, but not all of its blocks: what is beside them does not count. */
+static bool reruns_less(const struct layout *layout, int s)
+{
+	const struct pd_plan *plan = layout->plan;
+	const struct pd_blocks *blocks = &layout->blocks;
+	int begin = blocks->first[blocks->decoder_first];
+	int end = blocks->first[blocks->decoder_first + blocks->decoder_count];
+	int first = plan->stages[s].first_layer, last = first + plan->stages[s].layer_count;
+	bool all = blocks->decoder_count > 0;
+
+	for (int l = pd_max(first, begin); l < pd_min(last, end) && all; l++)
+		all = pd_plan_reruns(plan, s, l);
+	return pd_plan_reruns_some(plan, s) && !all;
+}
+
+/* Checks that no stage recomputes only some of its blocks, or of its layers. */
 static int check_whole(const struct layout *layout, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
 
 	for (int s = 0; s < plan->stage_count; s++)
-		if (pd_plan_reruns_some(plan, s))
+		if (reruns_less(layout, s))
 			return pd_error_input(err, "%s: stages[%d].recompute: %s cannot recompute %d of %d layers: expected "
-					      "--recompute=auto, all or none", pd_plan_name(plan), s, layout->who,
+					      "--recompute=blocks, all or none", pd_plan_name(plan), s, layout->who,
 					      pd_plan_rerun_count(plan, s), plan->stages[s].layer_count);
 	return 0;
 }
@@ -161,12 +177,12 @@ static int check_modules(struct layout *layout, struct pd_error *err)
 }
 
 /* Tells whether a stage computes only some of its layers again. */
-static bool reruns_in_part(const struct pd_plan *plan)
+static bool reruns_in_part(const struct layout *layout)
 {
 	bool any = false;
 
-	for (int s = 0; s < plan->stage_count; s++)
-		any |= pd_plan_reruns_some(plan, s);
+	for (int s = 0; s < layout->plan->stage_count; s++)
+		any |= reruns_less(layout, s);
 	return any;
 }
 
@@ -488,7 +504,7 @@ static int check_again(struct layout *layout, int rules, struct pd_error *err)
 {
 	if (!(rules & TOGETHER))
 		return check_whole(layout, err);
-	return rules & MODULES && reruns_in_part(layout->plan) ? check_modules(layout, err) : check_recompute(layout, err);
+	return rules & MODULES && reruns_in_part(layout) ? check_modules(layout, err) : check_recompute(layout, err);
 }
 
 static int check_links(const struct layout *layout, struct pd_error *err)

@@ -71,8 +71,11 @@ struct pd_net_config {
 	bool copies;                    /* each layer that shares parameters has a copy */
 	bool split;	/* slots have room for backward in two parts; a device without refuses */
 	bool recomputes;                /* inboxes have room for what a second forward begins with */
-	/* by model layer: it is not computed again, and what it keeps is apart; NULL: all are */
-	const bool *kept;
+	/*
+	 * By model layer: with which others it is computed again (memory/segments.h); -1: it is not.
+	 * NULL: all are, with all others.
+	 */
+	const int *segment;
 	/*
 	 * Algorithms by model layer, from pd_net_layer.algorithms of a net that measured, or NULL;
 	 * only net.open() reads them.  `measure` chooses by measuring where there are none.
@@ -100,7 +103,7 @@ struct pd_net_sizes {
 	size_t full_bytes, weights_bytes;
 	size_t state_bytes, moved_bytes;        /* moved: at its beginning, what forwards change */
 	size_t inbox_bytes, slot_bytes;
-	size_t kept_bytes;              /* what layers keep that are not computed again */
+	size_t kept_bytes;              /* what is not computed again (memory/segments.h) */
 	size_t scratch_bytes;
 	size_t gradient_in_bytes, gradient_out_bytes;
 	/*

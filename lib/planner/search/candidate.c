@@ -61,8 +61,9 @@ struct pd_plan *pd_candidate_copy(const struct pd_plan *plan)
 	*copy = *plan;
 	copy->order = plan->order ? pd_order_copy(plan->order) : NULL;
 	copy->stages = pd_memdup(plan->stages, stages * sizeof(*copy->stages));
-	if (plan->kept)
-		copy->kept = pd_memdup(plan->kept, (size_t)plan->profile->layer_count * sizeof(*copy->kept));
+	if (plan->segment)
+		copy->segment = pd_memdup(plan->segment, (size_t)plan->profile->layer_count *
+							 sizeof(*copy->segment));
 	for (size_t s = 0; s < stages; s++)
 		copy->stages[s].ranks = pd_memdup(plan->stages[s].ranks,
 						  (size_t)plan->stages[s].replicas * sizeof(int));
@@ -114,8 +115,8 @@ struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_p
 	plan->chunk = task->request->chunk;
 	plan->sparsity = task->request->sparsity;
 	plan->sparsity_warmup = task->request->sparsity_warmup;
-	if (task->request->recompute == PD_RECOMPUTE_SELECTIVE || task->request->recompute_kinds)
-		plan->kept = pd_calloc((size_t)plan->profile->layer_count, sizeof(*plan->kept));
+	if (task->request->recompute == PD_RECOMPUTE_SELECTIVE || task->request->segments)
+		plan->segment = pd_calloc((size_t)plan->profile->layer_count, sizeof(*plan->segment));
 	for (int s = 0; s < partition->stage_count; s++) {
 		if (partition->ranks)
 			memcpy(plan->stages[s].ranks, partition->ranks[s],
@@ -237,7 +238,7 @@ struct pd_plan *pd_candidate_least(const struct pd_task *task, const struct pd_p
 	for (int s = 0; s < plan->stage_count && pd_schedule_has(plan->schedule, PD_FACT_LEADS); s++)
 		plan->stages[s].warmup = 0;
 	if (pd_recompute_free(task->request))
-		pd_recompute_fit(plan, 0);
+		pd_recompute_fit(plan, task->request, 0);
 	if (pd_candidate_weigh(plan, &why))
 		return plan;
 	pd_candidate_drop(plan);

@@ -111,7 +111,8 @@ static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool c
 	const struct pd_task *task = contest->task;
 	/* A slower change of a plan can neither win nor lead to a winner. */
 	int64_t most_ns = contest->changed_ns > 0 ? pd_max(contest->most_ns, contest->changed_ns) : 0;
-	struct pd_warmup_limits limits = { .limit_bytes = task->limit_bytes, .most_ns = most_ns,
+	struct pd_warmup_limits limits = { .request = task->request,
+					   .limit_bytes = task->limit_bytes, .most_ns = most_ns,
 					   .effort = task->request->effort };
 	struct pd_expected expected, others;
 	bool may_recompute = task->limit_bytes < INT64_MAX && pd_recompute_free(task->request), fits;
@@ -223,7 +224,8 @@ enum deeper { EARLIER, ALL, LAST };
 /* Returns a copy of a plan with deeper warm-ups; NULL: they do not fit. */
 static struct pd_plan *deepen(const struct pd_contest *contest, const struct pd_plan *plan, enum deeper whose)
 {
-	struct pd_warmup_limits limits = { .limit_bytes = contest->task->limit_bytes };
+	struct pd_warmup_limits limits = { .request = contest->task->request,
+					   .limit_bytes = contest->task->limit_bytes };
 	struct pd_plan *next = pd_candidate_copy(plan);
 	int more = contest->few ? 0 : DEEPER;
 	bool same = true;
@@ -328,7 +330,8 @@ static bool vary(struct pd_plan *plan, int stage, enum pd_vary how)
 size_t pd_contest_vary(struct pd_contest *contest, size_t from, int stage, enum pd_vary how)
 {
 	const struct pd_task *task = contest->task;
-	struct pd_warmup_limits limits = { .limit_bytes = task->limit_bytes };
+	struct pd_warmup_limits limits = { .request = task->request,
+					   .limit_bytes = task->limit_bytes };
 	struct pd_plan *plan = pd_candidate_copy(contest->entries[from].plan);
 	size_t at = contest->count;
 

@@ -105,7 +105,7 @@ static void enter(struct exhaust *exhaust, const struct pd_plan *plan)
 	copy = pd_candidate_copy(plan);
 	enters = pd_candidate_fits(copy, task->limit_bytes);
 	if (!enters && pd_recompute_free(task->request) &&
-	    pd_recompute_fit(copy, task->limit_bytes)) {
+	    pd_recompute_fit(copy, task->request, task->limit_bytes)) {
 		expected = expect(exhaust, copy);
 		enters = may_win(exhaust, copy, expected.bound_ns);
 	}

@@ -166,13 +166,25 @@ static __int128 bytes_of(const struct line_search *search, int v, int m, int64_t
 	return (__int128)more * parameters + pd_points_memory(points, search->u, v, m, (int)warmup);
 }
 
+/* Estimates what recomputing saves, as a whole or by blocks. */
+static __int128 saved_bytes(const struct line_search *search, int v, int64_t warmup)
+{
+	const struct pd_points *points = search->points;
+	const struct pd_line *line = search->line;
+	int64_t stash = points->stash_bytes[v] - points->stash_bytes[search->u];
+	double by_block = (double)(warmup + 1) * (double)stash * (1 - line->block_part) -
+			  (double)pd_min(line->block_bytes, stash);
+
+	return pd_max(pd_points_saved(points, search->u, v, (int)warmup),
+		      line->block_part < 1 ? (int64_t)by_block : INT64_MIN);
+}
+
 static bool fits(const struct line_search *search, int v, const struct pd_span *own, int64_t warmup, bool recomputes)
 {
 	if (warmup <= search->roomy_warmup)
 		return true;
 	return bytes_of(search, v, own->end - own->begin, warmup) -
-	       (recomputes ? pd_points_saved(search->points, search->u, v, (int)warmup) : 0) <=
-	       limit_on(search, own);
+	       (recomputes ? saved_bytes(search, v, warmup) : 0) <= limit_on(search, own);
 }
 
 /*
@@ -181,12 +193,11 @@ static bool fits(const struct line_search *search, int v, const struct pd_span *
  */
 static int64_t again_ns(const struct line_search *search, int v, const struct pd_span *own, int64_t warmup)
 {
-	const struct pd_points *points = search->points;
 	int64_t whole = forward_on(search, own, v);
-	__int128 saved = pd_points_saved(points, search->u, v, (int)warmup);
+	__int128 saved = saved_bytes(search, v, warmup);
 	__int128 need = bytes_of(search, v, own->end - own->begin, warmup) - limit_on(search, own);
 
-	return search->line->selective && need < saved ? (int64_t)(whole * need / saved) : whole;
+	return (search->line->selective || search->line->block_part < 1) && need < saved ? (int64_t)(whole * need / saved) : whole;
 }
 
 /* Tells whether a plan with so many devices and such a way is better than the one of u so far. */
@@ -251,7 +262,7 @@ static enum answer stage_holds(const struct line_search *search, int v, const st
 		return NO;
 	lead(search, v, try, time, node_p);
 	if (!is_better(search, try->own.end, node_p->behind_ns) ||
-	    !fits(search, v, &try->own, 0, false) ||
+	    !fits(search, v, &try->own, 0, line->recompute && line->block_part < 1) ||
 	    !pd_map_holds(search->map, &load, try->rest->load_ns, (double)time, node_p->load_ns))
 		return NO;
 	if (!fits(search, v, &try->own, node_p->lead / m, try->recomputes))

@@ -31,6 +31,9 @@ struct pd_line {
 	int64_t group;                  /* minibatches of an update; 0: one per replica */
 	bool recompute;                 /* stages may, for want of memory */
 	bool selective;                 /* and then only as many of their layers as are needed */
+	/* of what layers keep, the part that blocks begin with, and the most of a block; 1: none are */
+	double block_part;
+	int64_t block_bytes;
 	bool least;                     /* no warm-ups: find what fits at all */
 	double wire;                    /* bytes that replicas sum, of each byte of gradients */
 	int64_t bound_ns;               /* no plan takes less */

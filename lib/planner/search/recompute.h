@@ -2,7 +2,7 @@
 /* Chooses the stages that do each forward once more before its backward; private to this folder. */
 #pragma once
 
-#include "planner/planner.h"
+#include "planner/cut/task.h"
 #include "schedule/schedule.h"
 
 /*
@@ -30,15 +30,15 @@ enum pd_fit {
  * the plan's schedule, which the caller frees.  more: on each rank above the limit one more stage
  * recomputes, or more of its layers, if that saves memory.
  */
-enum pd_fit pd_recompute_step(struct pd_plan *plan, int64_t limit_bytes, bool more,
-			      struct pd_schedule **schedule_p);
+enum pd_fit pd_recompute_step(struct pd_plan *plan, const struct pd_plan_request *request,
+			      int64_t limit_bytes, bool more, struct pd_schedule **schedule_p);
 
 /*
  * Lets as few stages recompute as are needed to fit with the plan's warm-ups, and updates their
  * memory.  A rank's memory depends only on its own stages, so with one stage each, no other choice
  * that fits computes less.  Returns false if the plan does not fit or is refused.
  */
-bool pd_recompute_fit(struct pd_plan *plan, int64_t limit_bytes);
+bool pd_recompute_fit(struct pd_plan *plan, const struct pd_plan_request *request, int64_t limit_bytes);
 
 /*
  * Sets the memory of the stages, and which of them recompute: those that must to fit, if the planner
@@ -47,6 +47,12 @@ bool pd_recompute_fit(struct pd_plan *plan, int64_t limit_bytes);
  */
 bool pd_recompute_weigh(struct pd_plan *plan, const struct pd_plan_request *request,
 			int64_t limit_bytes);
+
+/*
+ * Sets the part of what blocks keep that stays if they are computed again, what they begin with, and
+ * the most that one of them keeps; 1 and 0 where the planner does not choose blocks.
+ */
+void pd_recompute_blocks(const struct pd_task *task, double *part_p, int64_t *most_bytes_p);
 
 /* Returns how many stages recompute. */
 int pd_recompute_count(const struct pd_plan *plan);

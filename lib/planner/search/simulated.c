@@ -122,6 +122,7 @@ static void enter_points(struct pd_contest *contest, struct pd_points *points,
 		.precision = points->states ? STATES_PRECISION : PRECISION,
 	};
 
+	pd_recompute_blocks(task, &line.block_part, &line.block_bytes);
 	if (mixed)
 		pd_line_kinds_init(&kinds, points, task->profile, task->topology);
 	enter_found(contest, &line, way->alone);

@@ -18,8 +18,8 @@
 #include "planner/search/warmup.h"
 
 #include "base/mem.h"
+#include "memory/again.h"
 #include "memory/buckets.h"
-#include "plan/recompute.h"
 #include "planner/search/candidate.h"
 #include "planner/search/recompute.h"
 #include "predict/cost.h"
@@ -229,7 +229,8 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_limits *limit
 			 * in flight.
 			 */
 			if (limits->recompute ||
-			    (!stage->warmup && pd_schedule_has(plan->schedule, PD_FACT_LEADS)))
+			    (!stage->warmup && pd_schedule_has(plan->schedule, PD_FACT_LEADS) &&
+			     pd_plan_segment_count(plan, (int)(stage - plan->stages)) == 1))
 				stage->recompute = false;
 		}
 	}
@@ -245,7 +246,8 @@ static struct pd_schedule *fit(struct pd_plan *plan, struct pd_warmup_limits *li
 		enum pd_fit how;
 
 		limits->capped |= pd_candidate_lower_leads(plan);
-		how = pd_recompute_step(plan, limits->limit_bytes, limits->recompute, &schedule);
+		how = pd_recompute_step(plan, limits->request, limits->limit_bytes, limits->recompute,
+					&schedule);
 		limits->tight |= how == PD_TOO_LARGE || how == PD_CHANGED;
 		if (how == PD_REFUSED || (how == PD_TOO_LARGE && !take_back(plan, limits)))
 			return NULL;
@@ -273,13 +275,13 @@ struct choice {
 	struct pd_warmup_limits *limits;
 	int64_t best_ns;                /* the estimate, or what another has to be below */
 	struct pd_expected expected;    /* of the best */
-	bool *best_kept, *asked_kept;   /* plan->kept with these; NULL: it has none */
+	int *best_segment, *asked_segment;   /* plan->segment with these; NULL: it has none */
 	struct way *best, *asked;       /* asked: which stages recompute with any warm-ups, and the
 					   fewest that are tried */
 	int steps;                      /* warm-ups that are given back, at most */
 };
 
-static void copy_kept(const struct choice *choice, bool *to, const bool *from)
+static void copy_segment(const struct choice *choice, int *to, const int *from)
 {
 	if (to && from)
 		memcpy(to, from, (size_t)choice->plan->profile->layer_count * sizeof(*to));
@@ -290,7 +292,7 @@ static void recompute_asked(struct choice *choice)
 {
 	for (int s = 0; s < choice->plan->stage_count; s++)
 		choice->plan->stages[s].recompute = choice->asked[s].recompute;
-	copy_kept(choice, choice->plan->kept, choice->asked_kept);
+	copy_segment(choice, choice->plan->segment, choice->asked_segment);
 }
 
 /* Tries the plan's current warm-ups. */
@@ -319,7 +321,7 @@ static void try(struct choice *choice, bool settle_for_equal)
 	for (int s = 0; s < plan->stage_count; s++)
 		choice->best[s] = (struct way){ plan->stages[s].warmup,
 						plan->stages[s].recompute };
-	copy_kept(choice, choice->best_kept, plan->kept);
+	copy_segment(choice, choice->best_segment, plan->segment);
 }
 
 static void restore(struct choice *choice)
@@ -328,7 +330,7 @@ static void restore(struct choice *choice)
 		choice->plan->stages[s].warmup = choice->best[s].warmup;
 		choice->plan->stages[s].recompute = choice->best[s].recompute;
 	}
-	copy_kept(choice, choice->plan->kept, choice->best_kept);
+	copy_segment(choice, choice->plan->segment, choice->best_segment);
 }
 
 static void give_back(struct choice *choice)
@@ -363,7 +365,8 @@ static bool fits_period(struct choice *choice, struct window *window, int64_t pe
 	do {
 		window_pass(window, choice->plan);
 		window_set_least(choice->plan, window, period, together);
-		how = pd_recompute_step(choice->plan, limits->limit_bytes, limits->recompute, NULL);
+		how = pd_recompute_step(choice->plan, limits->request, limits->limit_bytes,
+					limits->recompute, NULL);
 		limits->tight |= how == PD_TOO_LARGE || how == PD_CHANGED;
 	} while (how == PD_CHANGED);
 	return how == PD_FITS;
@@ -472,9 +475,9 @@ bool pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits,
 	choice.asked = choice.best + stages;
 	for (size_t s = 0; s < stages; s++)
 		choice.best[s].recompute = choice.asked[s].recompute = plan->stages[s].recompute;
-	if (plan->kept) {
-		choice.best_kept = pd_memdup(plan->kept, layers * sizeof(*plan->kept));
-		choice.asked_kept = pd_memdup(plan->kept, layers * sizeof(*plan->kept));
+	if (plan->segment) {
+		choice.best_segment = pd_memdup(plan->segment, layers * sizeof(*plan->segment));
+		choice.asked_segment = pd_memdup(plan->segment, layers * sizeof(*plan->segment));
 	}
 	window_init(&window, plan);
 	choice.busiest_ns = window.busiest_ns;
@@ -484,7 +487,7 @@ bool pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits,
 	*work += plan->stage_count * (16 * pd_steady_in_flight(plan) + 64);
 	window_release(&window);
 	free(choice.best);
-	free(choice.best_kept);
-	free(choice.asked_kept);
+	free(choice.best_segment);
+	free(choice.asked_segment);
 	return chosen;
 }

@@ -13,6 +13,7 @@
 
 /* The limits of warm-ups. */
 struct pd_warmup_limits {
+	const struct pd_plan_request *request;
 	int64_t limit_bytes;
 	bool recompute;                 /* stages may recompute to fit */
 	bool tight;                     /* set if some that were tried did not fit */

@@ -234,7 +234,7 @@ struct pd_compiled *pd_compiled_new(struct pd_device *device,
 	net->split = config->split;
 	net->copies = config->copies;
 	net->recomputes = config->recomputes;
-	net->kept = config->kept ? pd_memdup(config->kept, (size_t)config->model->layer_count * sizeof(*net->kept)) : NULL;
+	net->segment = config->segment ? pd_memdup(config->segment, layers * sizeof(*net->segment)) : NULL;
 	net->layers = pd_calloc(layers, sizeof(*net->layers));
 	net->tensors = pd_calloc((size_t)pd_model_tensors(model), sizeof(*net->tensors));
 	net->parameters = pd_calloc(layers, sizeof(*net->parameters));
@@ -288,7 +288,9 @@ void pd_compiled_free(struct pd_compiled *net)
 		free(net->named[i].name);
 	free(net->named);
 	free(net->tied_layers);
-	free(net->kept);
+	free(net->segment);
+	free(net->again_first);
+	free(net->again);
 	free(net->sizes.in);
 	free(net->sizes.out);
 	free(net);

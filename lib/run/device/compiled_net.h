@@ -146,6 +146,9 @@ struct pd_compiled_layer {
 	/* diff_dst is copied from here first; may be PD_NOWHERE */
 	struct pd_location diff_dst_from;
 	size_t extra_offset, carried_offset, split_offset, state_offset, added_offset, backward_reserved;
+	bool extra_kept;                        /* extras lie in what is kept apart; else in the slot */
+	int point;                              /* where it is computed again, in the stage; -1: never */
+	size_t again_offset;                    /* scratch of what is before its backward */
 
 	/* pointers of the pass that runs */
 	const void **src;
@@ -190,7 +193,14 @@ struct pd_compiled {
 	enum pd_dtype dtype;
 	uint64_t seed;
 	bool split, copies, recomputes, measure;
-	bool *kept;                             /* by layer: it is not computed again; NULL: all are */
+	int *segment;                           /* by layer, of pd_net_config; NULL: all are one */
+	/*
+	 * What is computed again before the backward of the stage's i-th layer: again[again_first[i]]
+	 * to again[again_first[i + 1] - 1], layers; but before the first of these points a forward of
+	 * its own does that.  NULL: there is no other point.
+	 */
+	int *again_first, *again;
+	int first_point;
 	struct pd_tied_layer *tied_layers;
 	int tied_layer_count;
 	struct pd_compiled_layer *layers;       /* all layers of the model */

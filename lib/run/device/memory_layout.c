@@ -7,8 +7,8 @@
  * lie behind the states, one for all versions, and have neither gradients nor moments.
  *
  * Inboxes hold the tensors that come in, and what a recomputing stage carries from the first forward
- * of a microbatch to the second.  Slots hold each layer's output and extras; those of layers that
- * are not computed again lie apart, in what is kept.  An output
+ * of a microbatch to the second.  Slots hold each layer's output and extras; where a stage recomputes,
+ * some of that lies apart, in what is kept (lib/memory/segments).  An output
  * lies in its input's memory where the kind allows that and nobody else needs the input; that is
  * decided over the whole model.  What the first part of backward keeps for the second lies in the
  * slot, too.
@@ -22,6 +22,7 @@
  * it.  Where a stage ends between the two the relu does it itself, and the bits are the same.
  */
 #include "base/mem.h"
+#include "memory/segments.h"
 #include "run/device/compiled_net.h"
 
 #include <stdlib.h>
@@ -115,15 +116,100 @@ static bool expendable(const struct pd_compiled *net, int tensor)
 	       expendable(net, net->model->layers[producer].inputs[0]);
 }
 
-/* Returns what counts the bytes of the memory in which a layer keeps what backward needs. */
-static size_t *place_of(struct pd_compiled *net, int layer)
+/* Returns the layer, counted in the stage, in whose memory the output of another lies. */
+static int overwritten(const struct pd_compiled *net, const struct pd_compiled_layer *l)
 {
-	return net->kept && net->kept[layer] ? &net->sizes.kept_bytes : &net->sizes.slot_bytes;
+	int in = l->layer->inputs[0], producer = pd_model_producer(net->model, in);
+
+	if (!l->same_memory && !(l->kind->in_place && expendable(net, in)))
+		return PD_OVER_NONE;
+	return producer >= net->first ? producer - net->first : PD_OVER_OUTSIDE;
+}
+
+static void describe_segments(struct pd_compiled *net, struct pd_segment_layer *layers, int *inputs)
+{
+	for (int i = 0; i < net->count; i++) {
+		struct pd_compiled_layer *l = &net->layers[net->first + i];
+		struct pd_segment_layer *at = &layers[i];
+		int out = net->model->input_count + l->index;
+
+		*at = (struct pd_segment_layer){
+			.segment = !net->recomputes ? -1 : net->segment ? net->segment[l->index] : 0,
+			.inputs = inputs, .input_count = l->layer->input_count,
+			.over = overwritten(net, l), .leaves = net->tensors[out].leaves,
+			.output_bytes = pd_align(net->tensors[out].bytes),
+			.more_bytes = pd_align(l->extra_bytes) +
+				      (net->recomputes ? 0 : pd_align(l->carried_bytes)),
+		};
+		for (int k = 0; k < at->input_count; k++)
+			inputs[k] = pd_model_producer(net->model, l->layer->inputs[k]);
+		inputs += at->input_count;
+	}
+}
+
+/* Lists the layers that are computed again by when they are. */
+static void list_again(struct pd_compiled *net, const struct pd_segment_layer *layers,
+		       const struct pd_segments *segments)
+{
+	int *next;
+
+	net->first_point = segments->first_point;
+	for (int i = 0; i < net->count; i++)
+		net->layers[net->first + i].point = layers[i].point;
+	if (!net->segment)
+		return;
+	net->again_first = pd_calloc((size_t)net->count + 1, sizeof(*net->again_first));
+	net->again = pd_calloc((size_t)net->count, sizeof(*net->again));
+	for (int i = 0; i < net->count; i++)
+		if (layers[i].point >= 0 && layers[i].point != segments->first_point)
+			net->again_first[layers[i].point + 1]++;
+	for (int i = 0; i < net->count; i++)
+		net->again_first[i + 1] += net->again_first[i];
+	next = pd_memdup(net->again_first, (size_t)net->count * sizeof(*next));
+	for (int i = 0; i < net->count; i++)
+		if (layers[i].point >= 0 && layers[i].point != segments->first_point)
+			net->again[next[layers[i].point]++] = net->first + i;
+	free(next);
+}
+
+/* Places what the layers keep: in slots, or where the stage recomputes, some of it in what is kept. */
+static void place_layers(struct pd_compiled *net, int total_inputs)
+{
+	struct pd_segment_layer *layers = pd_calloc((size_t)net->count, sizeof(*layers));
+	int *inputs = pd_calloc((size_t)total_inputs, sizeof(*inputs));
+	struct pd_segments segments;
+
+	describe_segments(net, layers, inputs);
+	pd_segments_place(layers, net->count, net->first, &segments);
+	net->sizes.slot_bytes = net->recomputes ? segments.slot_bytes : segments.kept_bytes;
+	net->sizes.kept_bytes = net->recomputes ? segments.kept_bytes : 0;
+	for (int i = 0; i < net->count; i++) {
+		struct pd_compiled_layer *l = &net->layers[net->first + i];
+		struct pd_compiled_tensor *out = &net->tensors[net->model->input_count + l->index];
+		const struct pd_compiled_tensor *in = &net->tensors[l->layer->inputs[0]];
+
+		out->kept = net->recomputes && layers[i].kept;
+		out->slot_offset = layers[i].output_at;
+		if (layers[i].over != PD_OVER_NONE) {
+			out->memory = in->memory;
+			out->inbox = in->inbox;
+			out->slot_offset = in->slot_offset;
+		}
+		l->extra_kept = net->recomputes && layers[i].kept_more;
+		l->extra_offset = layers[i].more_at;
+		l->carried_offset = net->recomputes
+			? pd_take(&net->sizes.inbox_bytes, l->carried_bytes)
+			: l->extra_offset + pd_align(l->extra_bytes);
+	}
+	list_again(net, layers, &segments);
+	free(layers);
+	free(inputs);
 }
 
 static void place_slot(struct pd_compiled *net)
 {
 	const struct pd_model *model = net->model;
+	int total_inputs = 0;
 
 	for (int t = 0; t < pd_model_tensors(model); t++) {
 		net->tensors[t].memory = t;
@@ -132,32 +218,11 @@ static void place_slot(struct pd_compiled *net)
 			net->tensors[t].slot_offset = pd_take(&net->sizes.inbox_bytes,
 							      net->tensors[t].bytes);
 	}
-	for (int l = net->first; l < net->first + net->count; l++) {
-		struct pd_compiled_layer *layer = &net->layers[l];
-		struct pd_compiled_tensor *out = &net->tensors[model->input_count + l];
-		int in = layer->layer->inputs[0];
-		size_t *bytes;
-
-		if (layer->same_memory || (layer->kind->in_place && expendable(net, in))) {
-			out->memory = net->tensors[in].memory;
-			out->inbox = net->tensors[in].inbox;
-			out->kept = net->tensors[in].kept;
-			out->slot_offset = net->tensors[in].slot_offset;
-			/* what is computed again is overwritten again */
-			if (net->kept && !out->inbox && !out->kept)
-				net->kept[l] = false;
-			bytes = place_of(net, l);
-		} else {
-			bytes = place_of(net, l);
-			out->kept = net->kept && net->kept[l];
-			out->slot_offset = pd_take(bytes, out->bytes);
-		}
-		layer->extra_offset = pd_take(bytes, layer->extra_bytes);
-		layer->carried_offset = pd_take(net->recomputes ? &net->sizes.inbox_bytes : bytes,
-						layer->carried_bytes);
-		if (net->split)
-			layer->split_offset = pd_take(&net->sizes.slot_bytes, layer->split_bytes);
-	}
+	for (int l = net->first; l < net->first + net->count; l++)
+		total_inputs += model->layers[l].input_count;
+	place_layers(net, total_inputs);
+	for (int l = net->first; l < net->first + net->count && net->split; l++)
+		net->layers[l].split_offset = pd_take(&net->sizes.slot_bytes, net->layers[l].split_bytes);
 }
 
 static struct pd_net_tensor *list(struct pd_compiled *net, bool in, int *count_p)
@@ -200,6 +265,17 @@ static size_t backward_reserved(struct pd_compiled *net, struct pd_compiled_laye
 	return l->added_offset + added;
 }
 
+/* Returns the scratch of what is computed again before the backward of a layer of the stage. */
+static size_t again_bytes(const struct pd_compiled *net, int i)
+{
+	size_t most = 0;
+
+	for (int k = net->again ? net->again_first[i] : 0; net->again && k < net->again_first[i + 1]; k++)
+		if (net->layers[net->again[k]].forward_bytes > most)
+			most = net->layers[net->again[k]].forward_bytes;
+	return most;
+}
+
 static void place_scratch(struct pd_compiled *net)
 {
 	size_t tensor_count = (size_t)pd_model_tensors(net->model);
@@ -225,6 +301,7 @@ static void place_scratch(struct pd_compiled *net)
 			.wants = l->wants, .in_place = l->same_memory || l->kind->in_place,
 			.passes = l->passes,
 			.forward_bytes = l->forward_bytes, .backward_bytes = l->backward_reserved,
+			.again_bytes = again_bytes(net, i),
 			.contributions = l->contributions,
 		};
 	}
@@ -234,6 +311,7 @@ static void place_scratch(struct pd_compiled *net)
 		struct pd_compiled_layer *l = &net->layers[net->first + i];
 
 		l->scratch = (struct pd_location){ PD_SCRATCH, layers[i].offset };
+		l->again_offset = layers[i].again_offset;
 		l->diff_dst_at = layers[i].diff_dst_at;
 		l->diff_dst_from = layers[i].diff_dst_from;
 	}

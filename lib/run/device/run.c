@@ -20,17 +20,12 @@ static void *in_slot(const struct pd_compiled *net, const struct pd_pass *pass, 
 	return (char *)(t->inbox ? pass->inbox : t->kept ? pass->kept : pass->slot) + t->slot_offset;
 }
 
-static bool keeps(const struct pd_compiled *net, int layer)
-{
-	return net->kept && net->kept[layer];
-}
-
 static void point(struct pd_compiled *net, struct pd_compiled_layer *l, const struct pd_pass *pass)
 {
 	for (int i = 0; i < l->layer->input_count; i++)
 		l->src[i] = in_slot(net, pass, l->layer->inputs[i]);
 	l->dst = in_slot(net, pass, net->model->input_count + l->index);
-	l->extra = (char *)(keeps(net, l->index) ? pass->kept : pass->slot) + l->extra_offset;
+	l->extra = (char *)(l->extra_kept ? pass->kept : pass->slot) + l->extra_offset;
 	l->carried = (char *)(net->recomputes ? pass->inbox : pass->slot) + l->carried_offset;
 	l->split = (char *)pass->slot + l->split_offset;
 	l->state = (char *)pass->state + l->state_offset;
@@ -52,19 +47,42 @@ static int take_plain(struct pd_compiled_layer *l, bool back, struct pd_error *e
 	return 0;
 }
 
+static int forward_one(struct pd_compiled *net, int index, const struct pd_pass *pass, size_t scratch,
+		       struct pd_error *err)
+{
+	struct pd_compiled_layer *l = &net->layers[index];
+
+	point(net, l, pass);
+	l->temporary = (char *)pass->scratch + scratch;
+	return take_plain(l, false, err) < 0 ? -1 : l->kind->forward(l, pass, err);
+}
+
 int pd_compiled_forward(struct pd_compiled *net, const struct pd_pass *pass, int from, int count,
 			struct pd_error *err)
 {
 	for (int index = from; index < from + count; index++) {
-		struct pd_compiled_layer *l = &net->layers[index];
-
-		if (pass->again && keeps(net, index))
+		if (pass->again && net->layers[index].point != net->first_point)
 			continue;
-		point(net, l, pass);
-		l->temporary = pass->scratch;
-		if (take_plain(l, false, err) < 0 || l->kind->forward(l, pass, err) < 0)
+		if (forward_one(net, index, pass, 0, err) < 0)
 			return -1;
 	}
+	return 0;
+}
+
+/* Computes again what the backward of a layer, and of those before it, begins with. */
+static int forward_again(struct pd_compiled *net, int index, const struct pd_pass *pass,
+			 struct pd_error *err)
+{
+	struct pd_pass again = *pass;
+	int i = index - net->first;
+
+	if (!net->again || pass->part == PD_BACKWARD_WEIGHT)
+		return 0;
+	again.again = true;
+	again.losses = NULL;
+	for (int k = net->again_first[i]; k < net->again_first[i + 1]; k++)
+		if (forward_one(net, net->again[k], &again, net->layers[index].again_offset, err) < 0)
+			return -1;
 	return 0;
 }
 
@@ -234,6 +252,8 @@ int pd_compiled_backward(struct pd_compiled *net, const struct pd_pass *pass, in
 	for (int index = from + count - 1; index >= from; index--) {
 		struct pd_compiled_layer *l = &net->layers[index];
 
+		if (forward_again(net, index, pass, err) < 0)
+			return -1;
 		if (pass->part == PD_BACKWARD_WEIGHT && !pd_layer_learns(l->layer))
 			continue;
 		if ((l->frozen ? backward_frozen : backward_one)(net, l, pass, err) < 0)

@@ -136,7 +136,7 @@ static int open_part(struct rank *rank, struct rank_part *part, struct pd_error 
 		.count = plan->stages[part->stage].layer_count, .split = rank->schedule->splits,
 		.copies = pd_plan_has_tied_weights(plan),
 		.recomputes = plan->stages[part->stage].recompute,
-		.kept = pd_plan_reruns_some(plan, part->stage) ? plan->kept : NULL,
+		.segment = pd_plan_reruns_some(plan, part->stage) ? plan->segment : NULL,
 	};
 	const char **engines;
 	int64_t *algorithms;

@@ -2,6 +2,7 @@
 /* Simulated devices and nets are made from a plan. */
 #include "base/mem.h"
 #include "engine/device/sim/engine.h"
+#include "memory/again.h"
 #include "memory/buckets.h"
 #include "memory/memory.h"
 
@@ -31,16 +32,39 @@ static int64_t *before_each(const struct pd_profile *profile,
 	return before;
 }
 
-/* The same of the layers that are computed again where their stage recomputes. */
-static int64_t *again_before_each(const struct pd_plan *plan, const struct pd_profile *profile)
+/* Sets by layer what a recompute takes of it, and what else is computed again in its backward. */
+static void time_again(const struct pd_plan *plan, const struct pd_profile *profile, int s,
+		       int64_t *before_ns, int64_t *within_ns)
 {
-	int64_t *before = before_each(profile, forward_of), kept_ns = 0;
+	const struct pd_stage *stage = &plan->stages[s];
+	int first = stage->first_layer;
+	struct pd_segments segments;
+	struct pd_segment_layer *layers = pd_plan_segments(plan, profile, s, false, &segments);
 
-	for (int l = 0; l < profile->layer_count && plan->kept; l++) {
-		kept_ns += plan->kept[l] ? profile->layers[l].forward_ns : 0;
-		before[l + 1] -= kept_ns;
+	for (int i = 0; i < stage->layer_count; i++)
+		if (layers[i].point == segments.first_point)
+			before_ns[first + i] = profile->layers[first + i].forward_ns;
+		else if (layers[i].point >= 0)
+			within_ns[first + layers[i].point] += profile->layers[first + i].forward_ns;
+	free(layers);
+}
+
+/* Sets, and adds to those of backward, the times before each layer of what is computed again. */
+static void add_again(struct pd_sim_kind *kind, const struct pd_plan *plan)
+{
+	size_t layers = (size_t)kind->profile->layer_count;
+	int64_t *within_ns = pd_calloc(layers, sizeof(*within_ns)), within = 0;
+
+	kind->again_ns = pd_calloc(layers + 1, sizeof(*kind->again_ns));
+	for (int s = 0; s < plan->stage_count; s++)
+		if (plan->stages[s].recompute)
+			time_again(plan, kind->profile, s, kind->again_ns + 1, within_ns);
+	for (size_t l = 0; l < layers; l++) {
+		within += within_ns[l];
+		kind->again_ns[l + 1] += kind->again_ns[l];
+		kind->backward_ns[l + 1] += within;
 	}
-	return before;
+	free(within_ns);
 }
 
 /* The same of updates, which replicas may share out. */
@@ -275,13 +299,13 @@ static void make_kinds(struct pd_sim *sim, const struct pd_plan *plan)
 
 		sim->kinds[k] = (struct pd_sim_kind){
 			.profile = profile, .forward_ns = before_each(profile, forward_of),
-			.again_ns = again_before_each(plan, profile),
 			.backward_ns = before_each(profile, backward_of),
 			.input_ns = before_each(profile, pd_profile_input_ns),
 			.weight_ns = before_each(profile, pd_profile_weight_ns),
 			.update_ns = update_before_each(plan, profile),
 			.update_apart_ns = before_each(profile, pd_profile_apart_ns),
 		};
+		add_again(&sim->kinds[k], plan);
 	}
 }
 
