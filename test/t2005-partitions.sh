@@ -192,6 +192,22 @@ test_ok "refused: what a system cannot say" '
 	for format in megatron galvatron; do
 		refused "one list of blocks, and there is \"early.0\" beside \"layers.3\"" $flush --format=$format two.json
 	done'
+test_ok "torchtitan: as many microbatches as stages, where PyTorch asks for them, and equal rounds" '
+	refused "microbatches: torchtitan needs at least as many as stages, 4, with schedule \"1f1b\", found 3" -q \
+		--topology=4@10GB/s --straight --weights=flush --microbatches=3 --format=torchtitan eight.json
+	refused "as many as stages, 2, with schedule \"1f1b\", found 1 of each replica" $flush --microbatches=2 \
+		--stages=14x2,15x2 --format=torchtitan eight.json
+	refused "as many as stages, 4, with schedule \"dualpipe-v\", found 3" -q --topology=2@10GB/s \
+		--schedule=dualpipe-v --microbatches=3 --format=torchtitan eight.json
+	refused "goes in 2 rounds with schedule \"interleaved\", 4 ranks and 11 microbatches" -q --topology=4@10GB/s \
+		--schedule=interleaved --straight --microbatches=11 --format=torchtitan eight.json
+	for schedule in 1f1b gpipe interleaved zb-v dualpipe-v; do
+		for ranks in 2 4; do
+			pd-plan -q --topology=$ranks@10GB/s --straight --schedule=$schedule --format=torchtitan eight.json >out
+		done
+	done
+	pd-plan -q --topology=4@10GB/s --straight --weights=flush --schedule=gpipe --microbatches=3 --format=torchtitan \
+		eight.json | grep "4 stages.* 3 microbatches"'
 test_ok "fqns: torchtitan'\''s own names of modules, whatever the network calls them" '
 	echo "[[\"tok_embeddings\",\"layers.0\",\"layers.1\"],[\"layers.2\",\"layers.3\",\"layers.4\",\"layers.5\"],
 		[\"layers.6\",\"layers.7\",\"norm\",\"lm_head\"]]" >fq.json

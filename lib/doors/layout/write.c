@@ -23,6 +23,8 @@ enum layout_rule {
 	TOGETHER = 16,                  /* all stages recompute, or none */
 	MODULES = 32,                   /* or some modules of all blocks are computed again */
 	TENSOR = 64,                    /* devices can share layers out, evenly */
+	FILLED = 128,                   /* 1f1b and dualpipe-v have a microbatch for each stage */
+	EQUAL = 256,                    /* interleaved's rounds, of as many microbatches as ranks or more, are equal */
 };
 
 static const struct {
@@ -198,6 +200,35 @@ static int check_rounds(const struct layout *layout, struct pd_error *err)
 			      "found %" PRId64 "%s", pd_plan_name(plan), layout->who, round,
 			      plan->round ? "the round" : "the ranks of a path", pd_schedule_kind_name[plan->schedule],
 			      local, plan->stages[0].replicas > 1 ? " of each replica" : "");
+}
+
+/* PyTorch refuses these where it makes a schedule by its name. */
+static int check_filled(const struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+	int64_t local = plan->microbatches / plan->stages[0].replicas;
+
+	if ((plan->schedule != PD_SCHEDULE_1F1B && plan->schedule != PD_SCHEDULE_DUALPIPE_V) ||
+	    local >= plan->stage_count)
+		return 0;
+	return pd_error_input(err, "%s: microbatches: %s needs at least as many as stages, %d, with schedule \"%s\", found %"
+			      PRId64 "%s: expected more --microbatches, or fewer stages", pd_plan_name(plan), layout->who,
+			      plan->stage_count, pd_schedule_kind_name[plan->schedule], local,
+			      plan->stages[0].replicas > 1 ? " of each replica" : "");
+}
+
+static int check_equal(const struct layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+	int64_t local = plan->microbatches / plan->stages[0].replicas, rounds = local / layout->ranks;
+
+	if (!pd_schedule_has(plan->schedule, PD_FACT_ROUNDS) || rounds <= 1 || local % rounds == 0)
+		return 0;
+	return pd_error_input(err, "%s: microbatches: %s goes in %" PRId64 " rounds with schedule \"%s\", %" PRId64
+			      " ranks and %" PRId64 " microbatches%s, and needs equal ones: expected a multiple of %" PRId64,
+			      pd_plan_name(plan), layout->who, rounds, pd_schedule_kind_name[plan->schedule],
+			      (int64_t)layout->ranks, local, plan->stages[0].replicas > 1 ? " of each replica" : "",
+			      rounds);
 }
 
 /* A stage that has one microbatch in flight gains nothing by recomputing, and never does in a plan. */
@@ -531,7 +562,8 @@ static int check_kind(struct layout *layout, enum pd_layout_kind kind, struct pd
 	    (rules & LINKS && check_links(layout, err) < 0) ||
 	    (rules & SHARES && pd_chain_check_shares(plan, layout->who, err) < 0) ||
 	    (rules & DECODER && pd_blocks_check_decoder(&layout->blocks, pd_plan_name(plan), layout->who, err) < 0) ||
-	    check_schedule(layout, kind, err) < 0 || (rules & ROUNDS && check_rounds(layout, err) < 0))
+	    check_schedule(layout, kind, err) < 0 || (rules & ROUNDS && check_rounds(layout, err) < 0) ||
+	    (rules & FILLED && check_filled(layout, err) < 0) || (rules & EQUAL && check_equal(layout, err) < 0))
 		return -1;
 	return check_again(layout, rules, err);
 }

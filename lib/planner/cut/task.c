@@ -42,13 +42,13 @@ bool pd_planner_plain(const struct pd_plan_request *request)
 
 int64_t pd_planner_microbatches(const struct pd_plan *plan)
 {
-	int64_t unit = 1;
+	int64_t unit = 1, usual = (int64_t)plan->rank_count * (plan->schedule == PD_SCHEDULE_DUALPIPE_V ? 2 : 1);
 
 	if (!pd_updates_in_groups(plan->schedule, plan->weights))
 		return 1;
 	for (int s = 0; s < plan->stage_count; s++)
 		unit = pd_lcm(unit, plan->stages[s].replicas, PD_MAX_EXTENT);
 	if (!unit)                              /* too many: the schedule reports what it needs */
-		return plan->rank_count;
-	return (plan->rank_count + unit - 1) / unit * unit;
+		return usual;
+	return (usual + unit - 1) / unit * unit;
 }

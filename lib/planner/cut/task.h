@@ -35,7 +35,7 @@ int64_t pd_task_limit_bytes(const struct pd_profile *profile,
 			    const struct pd_plan_request *request);
 /*
  * Returns the usual number of microbatches of an update.  If all replicas of a stage share a group,
- * it is one per rank, or slightly more so that all have the same number; else 1.
+ * it is one per rank (dualpipe-v: two), or slightly more so that all have the same number; else 1.
  */
 int64_t pd_planner_microbatches(const struct pd_plan *plan);
 /* Tells whether a plan with these weights agrees on updates: as requested, and always for f16. */
