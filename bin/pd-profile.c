@@ -354,6 +354,28 @@ static int write_trace(const struct pd_trace *trace, struct pd_error *err)
 	return -1;
 }
 
+/* Says what of the traces is not in the profile. */
+static void tell_missing(const struct pd_kineto_missing *missing)
+{
+	if (missing->blocks > 0)
+		pd_say("%s: it names no modules; its %d blocks are operators that repeat themselves: record it with "
+		       "profile(with_stack=True) to have the modules", from, missing->blocks);
+	if (missing->compiled > 0)
+		pd_say("warning: %s: it is of a compiled network, where all that one graph computes is one layer, and has %d "
+		       "layer%s: for the modules trace an uncompiled run (TORCH_COMPILE_DISABLE=1)", from,
+		       missing->compiled, missing->compiled == 1 ? "" : "s");
+	if (missing->device)
+		pd_say("warning: %s: it tells of a GPU, and times are those of the processor: if the GPU trained, record it "
+		       "with activities=[CPU, CUDA]", from);
+	if (missing->unread[0] != '\0')
+		pd_say("warning: %s: events of category \"%s\" are not known, and do not count", from, missing->unread);
+	if (missing->passes > 0)
+		pd_say("warning: %s: %zu forwards have other layers than most, and do not count", from, missing->passes);
+	if (missing->backward > UNKNOWN_PART)
+		pd_say("warning: %s: %.0f %% of backward belongs to no module, and does not count", from,
+		       100 * missing->backward);
+}
+
 /* Makes a profile, and a trace, of the traces of torch.profiler: `from` and the operands. */
 static int convert(int count, char **operands, struct pd_error *err)
 {
@@ -368,11 +390,8 @@ static int convert(int count, char **operands, struct pd_error *err)
 	pd_mem_for("the traces");
 	trace = pd_kineto_read(files, count + 1, blocks, &missing, err);
 	free(files);
-	if (trace && missing.passes > 0)
-		pd_say("warning: %s: %zu forwards have other layers than most, and do not count", from, missing.passes);
-	if (trace && missing.backward > UNKNOWN_PART)
-		pd_say("warning: %s: %.0f %% of backward belongs to no module, and does not count", from,
-		       100 * missing.backward);
+	if (trace)
+		tell_missing(&missing);
 	if (trace && (!trace_file || write_trace(trace, err) == 0))
 		status = print(trace->plan->profile, err);
 	pd_trace_free(trace);

@@ -2,10 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes test/data/kineto-*.json.gz: traces of torch.profiler that test/t5006-kineto.sh reads.
 
-    python3 contrib/make-kineto-data.py test/data
+    python3 contrib/make-kineto-data.py test/data [NAME...]
 
 modules  a perceptron whose updates are of two microbatches, with_stack and record_shapes, data from a DataLoader
 labels   record_function() around two blocks, which are recomputed in backward
+bare     three blocks behind a sum of embeddings, without stacks: nothing names modules; shapes are there
+compiled a perceptron that torch.compile made one graph of, with_stack
 
 Of what the profiler writes, functions of Python that are no modules are left out, and keys that nobody reads.
 """
@@ -94,10 +96,51 @@ def labels(file):
     record(file, step)
 
 
+class Residual(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(8), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+def bare(file):
+    words, places, head = nn.Embedding(10, 8), nn.Embedding(4, 8), nn.Sequential(nn.LayerNorm(8), nn.Linear(8, 10))
+    blocks = nn.Sequential(*[Residual() for _ in range(3)])
+    parameters = [p for part in (words, places, blocks, head) for p in part.parameters()]
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    tokens = torch.randint(10, (2, 4))
+
+    def step():
+        optimizer.zero_grad()
+        scores = head(blocks(words(tokens) + places(torch.arange(4))))
+        F.cross_entropy(scores.flatten(0, 1), tokens.flatten()).backward()
+        optimizer.step()
+
+    record(file, step, record_shapes=True)
+
+
+def compiled(file):
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 10))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    compiled_net = torch.compile(net)
+    images, classes = torch.randn(4, 8), torch.randint(10, (4,))
+
+    def step():
+        optimizer.zero_grad()
+        F.cross_entropy(compiled_net(images), classes).backward()
+        optimizer.step()
+
+    record(file, step, with_stack=True)
+
+
 def main():
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    for make in (modules, labels):
+    for make in (modules, labels, bare, compiled):
+        if sys.argv[2:] and make.__name__ not in sys.argv[2:]:
+            continue
         make(os.path.join(sys.argv[1], f"kineto-{make.__name__}.json.gz"))
 
 

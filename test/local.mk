@@ -109,6 +109,7 @@ check_PROGRAMS += $(UNITS) $(CONFORM) $(SCRIPT_HELPERS)
 TESTS += $(UNITS) $(CONFORM) $(SCRIPT_TESTS)
 EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh test/train-lib.sh test/torch-judge.py \
 	test/data/gpu-a100.json test/data/gpu-h100.json test/data/grouped-convolutions.json \
+	test/data/kineto-bare.json.gz test/data/kineto-compiled.json.gz \
 	test/data/kineto-labels.json.gz test/data/kineto-modules.json.gz test/data/judged-model.json test/data/odd-convolutions.json test/data/small-model.json \
 	test/data/small-config.json test/data/small-plan.json test/data/tied-model.json \
 	test/data/tutorial/data.npz test/data/tutorial/net.onnx test/data/tutorial/tokens/train.bin \

@@ -104,7 +104,7 @@ test_ok "what is no whole pipeline is named" '
 	refused "less.json: stage 1, microbatch 0: 3 forwards and 2 backwards, where there are 3 steps" 0.json less.json
 	grep -v "PP:" 0.json >none.json
 	refused "none.json: expected actions of a pipeline, such as \"PP:0F0\", found none" none.json 1.json
-	refused "found neither: record it with profile(with_stack=True), .* or with record_function(NAME)" none.json
+	refused "found neither, nor .*: record it with profile(with_stack=True), .* or with record_function(NAME)" none.json
 	sed "s/PP:0/PP:2/; s/PP:1/PP:0/; s/PP:2/PP:1/" 0.json >x.json; sed "s/PP:1/PP:0/" 1.json >y.json
 	refused "y.json: stage 0 is on rank 1: expected it on rank 0" x.json y.json
 	sed "s/PP:0F0/PP:999999F999999/" 0.json >far.json
@@ -273,4 +273,97 @@ test_ok "modules without training, and traces that contradict themselves" '
 	pd-profile --from=within.json >out 2>err || one_line err
 	head -c 9000 "$data/kineto-modules.json.gz" >cut.json.gz
 	refused "cut.json.gz" cut.json.gz'
+test_ok "the line of an error is that of the file, in a trace and in the second of two profiles" '
+	sed "12s/\"ph\"/ph/" 0.json >word.json
+	refused "^pd-profile: word.json:12:3: not JSON" word.json 1.json
+	sed "s/, \"dur\": 598,/, \"dur\": 598, \"dur\": 5,/" 0.json >again.json
+	line=$(grep -n "\"dur\": 5," again.json | head -n 1)
+	refused "^pd-profile: again.json:${line%%:*}:[0-9]*: not JSON: duplicate object key" again.json 1.json
+	sed "9s/,$//" 0.json >comma.json
+	refused "^pd-profile: comma.json:10:1: .*no end of \"traceEvents\"" comma.json 1.json
+	tr -d "\n" <word.json >one.json
+	column=$(($(grep -o "^.*{ph" one.json | wc -c) - 1))
+	refused "^pd-profile: one.json:1:$column: not JSON" one.json 1.json
+	pd-profile --from=0.json 1.json | jq . >profile.json
+	lines=$(wc -l <profile.json)
+	sed "3s/:/ /" profile.json | cat profile.json - >two.json
+	status 2 pd-plan -t 2@1GB/s two.json >out 2>err
+	grep "^pd-plan: two.json:$((lines + 3)):" err'
+test_ok "what a device did that is not known is refused or named, and never read as a processor'\''s" '
+	document 0 0 twice >gpu.json
+	for category in npu_kernel hpu_op privateuse1_kernel; do
+		sed "s/\"kernel\"/\"$category\"/" gpu.json >other.json
+		refused "^pd-profile: other.json: event \".*\": category \"$category\" is of a device that is not known" other.json
+	done
+	sed "/\"kernel\"/s/\"args\": .*}}/\"args\": {}}/; s/\"kernel\"/\"hpu_op\"/" gpu.json >other.json
+	refused "category \"hpu_op\" is of a device" other.json
+	sed "/\"kernel\"/s/\"args\": .*}}/\"args\": {}}/; s/\"kernel\"/\"strange\"/" gpu.json >other.json
+	pd-profile --from=other.json 2>err >out
+	grep "warning: other.json: events of category \"strange\" are not known" err
+	grep "warning: other.json: it tells of a GPU, and times are those of the processor" err
+	sed "s/\"cuda_[a-z]*\"/\"xpu_runtime\"/" gpu.json >other.json
+	pd-profile --from=gpu.json >profile.json
+	pd-profile --from=other.json 2>err | cmp - profile.json
+	[ ! -s err ]
+	sed "s/\"deviceProperties\": \[\]/\"deviceProperties\": [{\"id\": 0, \"name\": \"NVIDIA H200\"}]/" 0.json >idle.json
+	pd-profile --from=idle.json 1.json 2>err >out
+	grep "it tells of a GPU, and times are those of the processor" err
+	pd-profile --from=0.json 1.json 2>err >out
+	[ ! -s err ]'
+test_ok "without modules, operators that repeat themselves are blocks, which is said; sizes are theirs" '
+	pd-profile --from="$data/kineto-bare.json.gz" --trace=trace.jsonl >profile.json 2>err
+	jq -c ".layers[] | [.name, .activation_bytes, .parameter_bytes]" profile.json >out
+	printf "[\"%s\",%s]\n" embedding 256,448 block_0 256,1184 block_1 256,1184 block_2 256,1184 layer_norm 4,424 |
+		cmp - out
+	one_line err
+	grep "it names no modules; its 3 blocks are operators that repeat themselves: .*with_stack=True" err
+	jq -e "[.layers[] | .forward_ns > 0 and .backward_ns > 0] | all" profile.json
+	pd-replay trace.jsonl | grep "3 minibatches"'
+# outer NAME SEQUENCE: prints an operator, and puts its node before those that wait for backward.
+outer() {
+	piece cpu_op "$1" 7 $((at += 10)) 8 "\"Sequence number\": $2"
+	nodes="$2 $nodes"
+}
+# Two microbatches in flight of a network of three residual blocks, whose stem ends as these do.
+residual() {
+	at=1000 nodes= n=100
+	for m in 0 1; do
+		for name in conv2d add_ batch_norm relu_ max_pool2d; do
+			outer aten::$name $((n += 1))
+		done
+		for block in 0 1 2; do
+			for name in conv2d add_ batch_norm add_ relu_; do
+				outer aten::$name $((n += 1))
+			done
+		done
+		outer aten::conv2d $((n += 1))
+		outer aten::cross_entropy_loss $((n += 1))
+	done
+	piece cpu_op aten::ones_like 7 $((at += 10)) 1
+	for n in $nodes; do
+		node XBackward0 7 $((at += 10)) 9 "\"Sequence number\": $n"
+	done
+	piece user_annotation Optimizer.step#SGD.step 7 $((at + 10)) 20
+}
+test_ok "blocks of several microbatches in flight; what repeats nothing is refused with what to switch on" '
+	document 0 0 residual >residual.json
+	pd-profile --from=residual.json --trace=trace.jsonl >profile.json 2>err
+	jq -e ".dtype == \"f32\"" profile.json
+	jq -c ".layers[] | [.name, .forward_ns, .backward_ns]" profile.json >out
+	printf "[\"%s\",%s]\n" conv2d 40000,45000 block_0 40000,45000 block_1 40000,45000 block_2 40000,45000 \
+		conv2d#2 16500,18000 | cmp - out
+	jq -r "select(.op == \"forward\" or .op == \"backward\") | \"\(.op)\(.microbatch)\"" trace.jsonl | sort | tr "\n" " " >out
+	[ "$(cat out)" = "backward0 backward1 forward0 forward1 " ]
+	sed "s/aten::conv2d/aten::copy/" residual.json >none.json
+	refused "none.json: .*found neither, nor blocks of .*: record it with profile(with_stack=True), which" none.json
+	document 0 0 twice | grep "\"kernel\"" | sed "1s/^/{\"traceEvents\": [/; \$s/,*\$/]}/" >kernels.json
+	refused "with_stack=True, activities=.CPU, CUDA.)" kernels.json'
+test_ok "a compiled network is one layer, which is said with what to do" '
+	pd-profile --from="$data/kineto-compiled.json.gz" 2>err | jq -e ".layers | length == 2"
+	one_line err
+	grep "warning: .*kineto-compiled.json.gz: it is of a compiled network, .* has 2 layers: .*trace an uncompiled run" err
+	zcat "$data/kineto-compiled.json.gz" | jq -c ".traceEvents |= map(select(.cat != \"python_function\"))" >bare.json
+	refused "bare.json: .*record an uncompiled run (TORCH_COMPILE_DISABLE=1) with profile(with_stack=True)" bare.json
+	pd-profile --from="$data/kineto-modules.json.gz" 2>err >out
+	[ ! -s err ]'
 test_done

@@ -35,8 +35,17 @@ void pd_document_close(FILE *in)
 		fclose(in);
 }
 
+void pd_json_pass(struct pd_json_at *at, int c)
+{
+	if (c == '\n')
+		*at = (struct pd_json_at){ .lines = at->lines + 1 };
+	else if (c != EOF && (c & 0xc0) != 0x80)
+		at->columns++;
+}
+
 struct text {
 	FILE *in;
+	struct pd_json_at *at;          /* counts what is read; NULL: nobody asks */
 	struct pd_array_limit limit;
 	const char *overfull;		/* the key of an array that has too many objects */
 	char head[PD_FILE_KIND_BYTES];  /* what it begins with */
@@ -54,6 +63,8 @@ static size_t next_byte(void *buffer, size_t size, void *data)
 
 	if (c == EOF)
 		return 0;
+	if (text->at)
+		pd_json_pass(text->at, c);
 	if (text->head_count < sizeof(text->head))
 		text->head[text->head_count++] = (char)c;
 	if (text->limit.most > 0)
@@ -86,7 +97,8 @@ json_t *pd_json_load_text(const char *text, size_t bytes, const char *name, stru
 }
 
 /* Says what is no JSON, by name where it is known. */
-static void not_json(struct text *text, const char *name, const json_error_t *why, struct pd_error *err)
+static void not_json(struct text *text, const char *name, const struct pd_json_at *begin, const json_error_t *why,
+		     struct pd_error *err)
 {
 	const struct pd_file_kind *kind;
 	char found[PD_FILE_KIND_TEXT];
@@ -97,12 +109,14 @@ static void not_json(struct text *text, const char *name, const json_error_t *wh
 	if (kind && pd_file_kind("{", 1) != kind)
 		pd_error_input(err, "%s: expected a JSON document%s", name, pd_file_kind_say(kind, found));
 	else
-		pd_error_input(err, "%s:%d:%d: not JSON: %s", name, why->line, why->column, why->text);
+		pd_error_input(err, "%s:%d:%d: not JSON: %s", name, begin->lines + why->line,
+			       (why->line == 1 ? begin->columns : 0) + why->column, why->text);
 }
 
-static json_t *load(FILE *in, const char *name, bool more, size_t most, struct pd_error *err)
+static json_t *load(FILE *in, const char *name, bool more, size_t most, struct pd_json_at *at, struct pd_error *err)
 {
-	struct text text = { .in = in, .limit.most = most };
+	const struct pd_json_at begin = at ? *at : (struct pd_json_at){ 0 };
+	struct text text = { .in = in, .at = at, .limit.most = most };
 	json_error_t why;
 	json_t *value;
 
@@ -127,13 +141,13 @@ static json_t *load(FILE *in, const char *name, bool more, size_t most, struct p
 		 json_error_code(&why) == json_error_premature_end_of_input)
 		pd_error_input(err, "%s: empty: expected a JSON object", name);
 	else if (!value)
-		not_json(&text, name, &why, err);
+		not_json(&text, name, &begin, &why, err);
 	return value;
 }
 
 json_t *pd_json_load_stream(FILE *in, const char *name, bool more, struct pd_error *err)
 {
-	return load(in, name, more, 0, err);
+	return load(in, name, more, 0, NULL, err);
 }
 
 json_t *pd_json_load_most(const char *file, size_t objects, struct pd_error *err)
@@ -144,18 +158,21 @@ json_t *pd_json_load_most(const char *file, size_t objects, struct pd_error *err
 
 	if (!in)
 		return NULL;
-	value = load(in, name, false, objects, err);
+	value = load(in, name, false, objects, NULL, err);
 	pd_document_close(in);
 	return value;
 }
 
-json_t *pd_json_load_next(FILE *in, const char *name, size_t objects, bool *last_p, struct pd_error *err)
+json_t *pd_json_load_next(FILE *in, const char *name, size_t objects, struct pd_json_at *at, bool *last_p,
+			  struct pd_error *err)
 {
-	json_t *value = load(in, name, true, objects, err);
+	json_t *value = load(in, name, true, objects, at, err);
 	int c = value ? getc(in) : EOF;
 
-	while (c == ' ' || c == '\t' || c == '\n' || c == '\r')
+	while (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
+		pd_json_pass(at, c);
 		c = getc(in);
+	}
 	*last_p = c == EOF;
 	if (c != EOF)
 		ungetc(c, in);

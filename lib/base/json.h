@@ -28,6 +28,13 @@ struct pd_place {
 	json_t *value;                  /* borrowed */
 };
 
+/* How much of a text has been read: whole lines, and characters of the one behind them.  It begins as zeros. */
+struct pd_json_at {
+	int lines, columns;
+};
+
+/* Counts a character. */
+void pd_json_pass(struct pd_json_at *at, int c);
 /*
  * Reads a whole document from a file, or from standard input if the name is NULL or "-".  Duplicate
  * keys, trailing text, and values that take more memory than any document needs (base/json_limit.h) are
@@ -38,9 +45,11 @@ json_t *pd_json_load(const char *file, struct pd_error *err);
 json_t *pd_json_load_most(const char *file, size_t objects, struct pd_error *err);
 /*
  * Reads the next of several documents, one behind the other, from an open one (pd_document_open) that is called
- * `name`, as pd_json_load_most does.  Sets *last_p where only white space follows.
+ * `name`, as pd_json_load_most does.  at says where in the text the reader is, for messages, and moves with it.
+ * Sets *last_p where only white space follows.
  */
-json_t *pd_json_load_next(FILE *in, const char *name, size_t objects, bool *last_p, struct pd_error *err);
+json_t *pd_json_load_next(FILE *in, const char *name, size_t objects, struct pd_json_at *at, bool *last_p,
+			  struct pd_error *err);
 /* Reads one value from memory, with nothing behind it; messages call it `name`. */
 json_t *pd_json_load_text(const char *text, size_t bytes, const char *name, struct pd_error *err);
 /* Reads from an open stream called `name`; with `more`, other text may follow the value. */

@@ -281,12 +281,13 @@ int pd_profile_read_all(const char *file, int most_layers, struct pd_profile **p
 {
 	const char *name = pd_document_name(file);
 	FILE *in = pd_document_open(file, err);
+	struct pd_json_at at = { 0 };
 	bool last = false;
 	int status = in ? 0 : -1;
 
 	while (status == 0 && !last) {
-		json_t *value = pd_json_load_next(in, name, (size_t)(most_layers ? most_layers : PD_MAX_LAYERS), &last,
-						  err);
+		json_t *value = pd_json_load_next(in, name, (size_t)(most_layers ? most_layers : PD_MAX_LAYERS), &at,
+						  &last, err);
 
 		if (value && *count_p == most)
 			status = pd_error_input(err, "%s: expected at most %d profiles in all", name, most);

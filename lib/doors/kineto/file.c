@@ -87,6 +87,7 @@ int pd_kineto_file_read(const char *name, struct pd_kineto_file *out_p, struct p
 	pd_kineto_ops_begin(&out_p->ops, name);
 	status = pd_kineto_scan(name, take_event, &r, &head, err);
 	out_p->rank = head.rank;
+	out_p->ops.device |= head.device;
 	out_p->gpu = acts(&r.all[1]);
 	out_p->count = r.all[out_p->gpu].count;
 	out_p->events = r.all[out_p->gpu].events;

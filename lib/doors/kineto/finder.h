@@ -49,6 +49,8 @@ static inline bool pd_kineto_is_layer(const struct pd_kineto_finder *f, int call
 	return f->walk->calls[call].module || f->places[call].nodes > 0;
 }
 
+/* Returns after how many keys these repeat themselves, up to the end; all of them: they do not. */
+int pd_kineto_period(const int64_t *keys, int count);
 /* Returns, of each recomputation, the call that it repeats, for the caller to free; -1: there is none. */
 int *pd_kineto_bases(const struct pd_kineto_finder *finder);
 /*

@@ -388,6 +388,17 @@ static struct pd_trace *read_modules(struct pipeline *p, const char *blocks, str
 	return trace;
 }
 
+static void find_missing(const struct pipeline *p, struct pd_kineto_missing *missing)
+{
+	for (int f = 0; f < p->ranks; f++) {
+		const struct pd_kineto_ops *ops = &p->files[f].ops;
+
+		missing->device |= p->files[f].acts && ops->device && !p->files[f].gpu;
+		if (ops->unread)
+			snprintf(missing->unread, sizeof(missing->unread), "%s", ops->unread);
+	}
+}
+
 struct pd_trace *pd_kineto_read(const char *const *files, int count, const char *blocks,
 				struct pd_kineto_missing *missing_p, struct pd_error *err)
 {
@@ -395,9 +406,11 @@ struct pd_trace *pd_kineto_read(const char *const *files, int count, const char 
 	struct pd_trace *trace = NULL;
 
 	*missing_p = (struct pd_kineto_missing){ 0 };
-	if (read_files(&p, files, err) == 0)
+	if (read_files(&p, files, err) == 0) {
+		find_missing(&p, missing_p);
 		trace = has_actions(&p) ? read_pipeline(&p, blocks, err)
 					: read_modules(&p, blocks, missing_p, err);
+	}
 	release(&p);
 	return trace;
 }

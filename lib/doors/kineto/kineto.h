@@ -9,15 +9,20 @@
  * whose, by which events enclose each other: calls, and nodes of autograd's graph, which find
  * their calls by sequence numbers; where there are kernels their times take the place of the
  * processor's (kineto_walk).  Passes are forwards with their backwards (kineto_passes,
- * kineto_repeats), layers what most of them have (kineto_layers).  What PyTorch names itself is a
+ * kineto_repeats), layers what most of them have (kineto_layers).  Where nothing has a name, operators that
+ * repeat are labelled first (kineto_blocks).  What PyTorch names itself is a
  * row of event.def; which gradients a node makes, one of node.def.
  */
 #pragma once
 
 #include "trace/trace.h"
 
-/* What of the modules of a trace is not in what was made of it. */
+/* What of a trace is not in what was made of it. */
 struct pd_kineto_missing {
+	int blocks;                     /* that were guessed, since no modules are named; 0: they are */
+	int compiled;                   /* layers, of a network that torch.compile made; 0: of one that it did not */
+	bool device;                    /* there is one, and times are those of the processor */
+	char unread[64];                /* a category of events that is not known; "": there is none */
 	size_t passes;                  /* forwards with other layers than most */
 	double backward;                /* the part of all backward's time that belongs to no module */
 };

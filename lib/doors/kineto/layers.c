@@ -112,7 +112,7 @@ static void look_at_nodes(struct pd_kineto_finder *f, int first)
 			continue;
 		if (layer->bytes < 0) {
 			layer->bytes = node->bytes;
-			bytes[node->dtype] = pd_plus(bytes[node->dtype], node->bytes);
+			bytes[node->dtype] = pd_plus(bytes[node->dtype], node->bytes > 0 ? node->bytes : 0);
 		}
 		layer->parameters = pd_plus(layer->parameters, node->parameters);
 	}

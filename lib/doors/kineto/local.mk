@@ -1,5 +1,6 @@
 lib_libpd_a_SOURCES += \
-	lib/doors/kineto/event.def \
+	lib/doors/kineto/category.def lib/doors/kineto/event.def \
+	lib/doors/kineto/blocks.c lib/doors/kineto/blocks.h \
 	lib/doors/kineto/file.c lib/doors/kineto/file.h \
 	lib/doors/kineto/finder.h \
 	lib/doors/kineto/kineto.c lib/doors/kineto/kineto.h \

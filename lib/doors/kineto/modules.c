@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/sort.h"
+#include "doors/kineto/blocks.h"
 #include "doors/kineto/passes.h"
 #include "doors/kineto/trace.h"
 #include "profile/rounds.h"
@@ -223,8 +224,15 @@ struct pd_trace *pd_kineto_modules(struct pd_kineto_ops *ops, const regex_t *blo
 	struct pd_trace *trace = NULL;
 
 	pd_kineto_walk(ops, blocks, &walk);
+	if (!pd_kineto_has_labels(&walk)) {
+		pd_kineto_walk_release(&walk);
+		missing_p->blocks = pd_kineto_blocks(ops);
+		pd_kineto_walk(ops, blocks, &walk);
+	}
 	if (pd_kineto_passes(&walk, &passes, err) == 0) {
 		missing_p->passes = passes.left_out;
+		missing_p->device = ops->device && !walk.gpu;
+		missing_p->compiled = ops->compiled ? passes.layer_count : 0;
 		missing_p->backward = unknown_backward(&walk);
 		m.values = pd_calloc(passes.whole_count + 1, sizeof(*m.values));
 		trace = make_trace(&m, ops->file, err);

@@ -2,6 +2,7 @@
 #include "doors/kineto/ops.h"
 
 #include "base/mem.h"
+#include "base/sort.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,17 @@ static const struct {
 #define EVENT(beginning, kind) { beginning, PD_KINETO_##kind },
 #include "doors/kineto/event.def"
 #undef EVENT
+};
+
+enum category_use { MODULES, ANNOTATIONS, OPERATORS, LAUNCHES, WORK, ASIDE, OTHERS, UNKNOWN };
+
+static const struct {
+	const char *name;
+	enum category_use use;
+} categories[] = {
+#define CATEGORY(name, use) { name, use },
+#include "doors/kineto/category.def"
+#undef CATEGORY
 };
 
 /* What the trace calls types, and how many bytes they have. */
@@ -37,21 +49,55 @@ static enum pd_kineto_op_kind by_name(const char *name, enum pd_kineto_op_kind o
 	return other;
 }
 
-static enum pd_kineto_op_kind kind_of(const char *category, const char *name, bool launches)
+static bool ends(const char *text, const char *with)
 {
-	if (strcmp(category, "python_function") == 0)
-		return begins(name, PD_KINETO_MODULE) ? PD_KINETO_LABEL : PD_KINETO_NONE;
-	if (strcmp(category, "user_annotation") == 0)
-		return by_name(name, PD_KINETO_LABEL);
-	if (strcmp(category, "cpu_op") == 0)
-		return by_name(name, PD_KINETO_OPERATOR);
-	if (strcmp(category, "kernel") == 0 || strcmp(category, "gpu_memcpy") == 0 ||
-	    strcmp(category, "gpu_memset") == 0)
-		return begins(name, "nccl") ? PD_KINETO_NONE : PD_KINETO_KERNEL;
-	return launches && !begins(category, "gpu_") ? PD_KINETO_LAUNCH : PD_KINETO_NONE;
+	size_t all = strlen(text), part = strlen(with);
+
+	return all >= part && strcmp(text + all - part, with) == 0;
 }
 
-static int number(struct pd_kineto_ops *ops, const char *name)
+/* Whatever the device is, what launches its work is called so. */
+static enum category_use category_use(const char *category)
+{
+	for (size_t i = 0; i < PD_COUNT(categories); i++)
+		if (strcmp(category, categories[i].name) == 0)
+			return categories[i].use;
+	return ends(category, "_runtime") || ends(category, "_driver") ? LAUNCHES : UNKNOWN;
+}
+
+static enum pd_kineto_op_kind kind_of(enum category_use use, const char *name, bool launches)
+{
+	switch (use) {
+	case MODULES:
+		return begins(name, PD_KINETO_MODULE) ? PD_KINETO_LABEL : PD_KINETO_NONE;
+	case ANNOTATIONS:
+		return by_name(name, PD_KINETO_LABEL);
+	case OPERATORS:
+		return by_name(name, PD_KINETO_OPERATOR);
+	case WORK:
+		return begins(name, "nccl") ? PD_KINETO_NONE : PD_KINETO_KERNEL;
+	default:
+		return use == LAUNCHES && launches ? PD_KINETO_LAUNCH : PD_KINETO_NONE;
+	}
+}
+
+/* Refuses what a device did that is not known: without its times those of launching would be taken. */
+static int check_category(struct pd_kineto_ops *ops, const char *category, const char *name, json_t *args,
+			  enum category_use use, struct pd_error *err)
+{
+	ops->device |= use == LAUNCHES || use == WORK;
+	if (use < OTHERS)
+		return 0;
+	if (use == OTHERS || json_object_get(args, "correlation") || json_object_get(args, "stream") ||
+	    json_object_get(args, "device"))
+		return pd_error_input(err, "%s: event \"%.60s\": category \"%.60s\" is of a device that is not known: "
+				      "expected \"kernel\", \"gpu_memcpy\" or \"gpu_memset\"", ops->file, name, category);
+	if (!ops->unread)
+		ops->unread = pd_strdup(category);
+	return 0;
+}
+
+int pd_kineto_ops_name(struct pd_kineto_ops *ops, const char *name)
 {
 	json_t *known = json_object_get(ops->numbers, name);
 
@@ -112,12 +158,16 @@ int pd_kineto_ops_take(void *to, json_t *event, struct pd_error *err)
 	const char *phase = json_string_value(json_object_get(event, "ph"));
 	json_t *args = json_object_get(event, "args");
 	struct pd_kineto_op op = { .sequence = -1 };
+	enum category_use use = category ? category_use(category) : ASIDE;
 	int64_t process = 0, thread = 0;
 
 	if (!name || !category || !phase || strcmp(phase, "X") != 0)
 		return 0;
-	op.kind = kind_of(category, name, json_object_get(args, "correlation") != NULL);
-	if (op.kind == PD_KINETO_NONE)
+	if (check_category(ops, category, name, args, use, err) < 0)
+		return -1;
+	op.kind = kind_of(use, name, json_object_get(args, "correlation") != NULL);
+	ops->compiled |= op.kind == PD_KINETO_COMPILED;
+	if (op.kind >= PD_KINETO_COMPILED)
 		return 0;
 	if (pd_kineto_times(event, ops->file, &op.start_ns, &op.end_ns, err) < 0 ||
 	    identity(ops, args, "correlation", name, &op.correlation, err) < 0 ||
@@ -128,11 +178,29 @@ int pd_kineto_ops_take(void *to, json_t *event, struct pd_error *err)
 		return -1;
 	op.thread = (int64_t)((uint64_t)process << 32 ^ (uint64_t)thread);
 	op.module = begins(name, PD_KINETO_MODULE);
-	op.name = number(ops, op.module ? name + strlen(PD_KINETO_MODULE) : name);
+	op.name = pd_kineto_ops_name(ops, op.module ? name + strlen(PD_KINETO_MODULE) : name);
 	add_sizes(&op, name, args);
 	ops->ops = pd_grow(ops->ops, &ops->capacity, ops->count + 1, sizeof(*ops->ops));
 	ops->ops[ops->count++] = op;
 	return 0;
+}
+
+static int in_order(const void *a, const void *b)
+{
+	const struct pd_kineto_op *x = a, *y = b;
+
+	PD_ORDER(x->thread, y->thread);
+	PD_ORDER(x->start_ns, y->start_ns);
+	PD_ORDER(y->end_ns, x->end_ns);
+	PD_ORDER(x->kind, y->kind);
+	PD_ORDER(x->name, y->name);
+	return 0;
+}
+
+void pd_kineto_ops_sort(struct pd_kineto_ops *ops)
+{
+	if (ops->count > 0)
+		qsort(ops->ops, ops->count, sizeof(*ops->ops), in_order);
 }
 
 void pd_kineto_ops_begin(struct pd_kineto_ops *ops, const char *file)
@@ -146,5 +214,6 @@ void pd_kineto_ops_release(struct pd_kineto_ops *ops)
 		free(ops->names[n]);
 	free(ops->names);
 	free(ops->ops);
+	free(ops->unread);
 	json_decref(ops->numbers);
 }

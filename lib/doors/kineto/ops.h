@@ -20,6 +20,7 @@ enum pd_kineto_op_kind {
 	PD_KINETO_OPERATOR,
 	PD_KINETO_LAUNCH,               /* of what a GPU does */
 	PD_KINETO_KERNEL,               /* done by a GPU */
+	PD_KINETO_COMPILED,             /* torch.compile made it of several operators */
 	PD_KINETO_NONE
 };
 
@@ -42,6 +43,9 @@ struct pd_kineto_ops {
 	const char *file;               /* borrowed */
 	size_t count, capacity;
 	struct pd_kineto_op *ops;
+	bool compiled;                  /* torch.compile made one of several operators */
+	bool device;                    /* there is one besides the processor */
+	char *unread;                   /* a category that is not known; NULL: there is none */
 	json_t *numbers;                /* name -> number */
 	int name_count;
 	size_t name_capacity;
@@ -51,4 +55,8 @@ struct pd_kineto_ops {
 void pd_kineto_ops_begin(struct pd_kineto_ops *ops, const char *file);
 /* Takes an event, if it is one of these; a pd_kineto_take. */
 int pd_kineto_ops_take(void *to, json_t *event, struct pd_error *err);
+/* Returns the number of a name in the table, which it enters. */
+int pd_kineto_ops_name(struct pd_kineto_ops *ops, const char *name);
+/* Puts the events of each thread in order, those that enclose others first. */
+void pd_kineto_ops_sort(struct pd_kineto_ops *ops);
 void pd_kineto_ops_release(struct pd_kineto_ops *ops);

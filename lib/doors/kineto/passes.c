@@ -210,7 +210,7 @@ static int find_whole(struct pd_kineto_finder *f)
 	return first;
 }
 
-static bool has_labels(const struct pd_kineto_walk *walk)
+bool pd_kineto_has_labels(const struct pd_kineto_walk *walk)
 {
 	for (size_t c = 0; c < walk->call_count; c++)
 		if (walk->calls[c].label && walk->calls[c].works)
@@ -224,10 +224,13 @@ int pd_kineto_passes(const struct pd_kineto_walk *walk, struct pd_kineto_passes 
 	int first, *base;
 
 	*out_p = (struct pd_kineto_passes){ .gpu = walk->gpu };
-	if (!has_labels(walk))
-		return pd_error_input(err, "%s: expected actions of a pipeline, such as \"PP:0F0\", or modules, found neither: "
-				      "record it with profile(with_stack=True), which names all modules, or with "
-				      "record_function(NAME) around parts of forward", walk->ops->file);
+	if (!pd_kineto_has_labels(walk))
+		return pd_error_input(err, "%s: expected actions of a pipeline, such as \"PP:0F0\", or modules, found neither, "
+				      "nor blocks of operators that repeat themselves: record %s with "
+				      "profile(with_stack=True%s), which names all modules, or with "
+				      "record_function(NAME) around parts of forward", walk->ops->file,
+				      walk->ops->compiled ? "an uncompiled run (TORCH_COMPILE_DISABLE=1)" : "it",
+				      walk->call_count > 0 || walk->ops->compiled ? "" : ", activities=[CPU, CUDA]");
 	f.places = pd_calloc(walk->call_count, sizeof(*f.places));
 	for (size_t c = 0; c < walk->call_count; c++)
 		f.places[c] = (struct pd_kineto_place){ .pass = -1, .layer = -1 };

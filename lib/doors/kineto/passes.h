@@ -36,6 +36,8 @@ struct pd_kineto_passes {
 	enum pd_dtype dtype;            /* of most bytes that forward made, f32 where no sizes were recorded */
 };
 
+/* Tells whether anything in a trace says what a layer is. */
+bool pd_kineto_has_labels(const struct pd_kineto_walk *walk);
 /* Finds them.  Returns 0, or -1 with the reason why there are none; messages begin with the file's name. */
 int pd_kineto_passes(const struct pd_kineto_walk *walk, struct pd_kineto_passes *out_p, struct pd_error *err);
 void pd_kineto_passes_release(struct pd_kineto_passes *passes);

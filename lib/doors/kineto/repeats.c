@@ -66,8 +66,7 @@ int *pd_kineto_bases(const struct pd_kineto_finder *f)
 	return base;
 }
 
-/* Returns after how many keys these repeat themselves, up to the end; all of them: they do not. */
-static int period(const int64_t *keys, int count)
+int pd_kineto_period(const int64_t *keys, int count)
 {
 	int *border = pd_calloc((size_t)count + 1, sizeof(*border)), n, length = 0;
 
@@ -97,7 +96,7 @@ static int *periods(const struct pd_kineto_finder *f)
 		keys[count++] = pd_kineto_key(f->walk, c);
 		if (count < f->shapes[pass].layers)
 			continue;
-		of[pass] = period(keys, count);
+		of[pass] = pd_kineto_period(keys, count);
 		count = 0;
 	}
 	free(keys);

@@ -13,6 +13,7 @@
 struct scan {
 	FILE *in;
 	const char *name;
+	struct pd_json_at at;
 	pd_kineto_take *take;
 	void *to;
 	struct pd_kineto_head *head;
@@ -43,45 +44,69 @@ int pd_kineto_times(json_t *event, const char *file, int64_t *start_p, int64_t *
 	return 0;
 }
 
+static int next_char(struct scan *r)
+{
+	int c = getc(r->in);
+
+	pd_json_pass(&r->at, c);
+	return c;
+}
+
 /* Returns the next character that is not blank. */
-static int sign(FILE *in)
+static int sign(struct scan *r)
 {
 	int c;
 
-	while ((c = getc(in)) == ' ' || c == '\n' || c == '\t' || c == '\r')
+	while ((c = next_char(r)) == ' ' || c == '\n' || c == '\t' || c == '\r')
 		;
 	return c;
 }
 
+/* Gives back a character that does not end a line. */
+static void put_back(struct scan *r, int c)
+{
+	r->at.columns -= ungetc(c, r->in) != EOF;
+}
+
+static json_t *load_value(struct scan *r, struct pd_error *err)
+{
+	bool last;
+
+	return pd_json_load_next(r->in, r->name, 0, &r->at, &last, err);
+}
+
 static int lacks(const struct scan *r, const char *what, struct pd_error *err)
 {
-	return pd_error_input(err, "%s: expected a trace of torch.profiler, found no %s in it", r->name, what);
+	if (r->at.lines == 0)
+		return pd_error_input(err, "%s: expected a trace of torch.profiler, found no %s in it", r->name, what);
+	return pd_error_input(err, "%s:%d:%d: expected a trace of torch.profiler, found no %s here", r->name,
+			      r->at.lines + 1, r->at.columns, what);
 }
 
 static int read_events(struct scan *r, struct pd_error *err)
 {
-	int c = sign(r->in), status = 0;
+	int c = sign(r), status = 0;
 
 	if (c == ']')
 		return 0;
-	ungetc(c, r->in);
+	put_back(r, c);
 	do {
-		json_t *value = pd_json_load_stream(r->in, r->name, true, err);
+		json_t *value = load_value(r, err);
 
 		status = value ? r->take(r->to, value, err) : -1;
 		json_decref(value);
-		c = status == 0 ? sign(r->in) : EOF;
+		c = status == 0 ? sign(r) : EOF;
 	} while (c == ',');
 	return status < 0 || c == ']' ? status : lacks(r, "end of \"traceEvents\"", err);
 }
 
 /* Reads a string or a number into buf, without quotes; what does not fit is dropped. */
-static void read_plain(FILE *in, int c, char *buf, size_t bytes)
+static void read_plain(struct scan *r, int c, char *buf, size_t bytes)
 {
 	bool quoted = c == '"', escaped = false;
 	size_t n = 0;
 
-	for (c = quoted ? getc(in) : c; c != EOF; c = getc(in)) {
+	for (c = quoted ? next_char(r) : c; c != EOF; c = next_char(r)) {
 		if (quoted ? c == '"' && !escaped : c == ',' || c == '}')
 			break;
 		escaped = c == '\\' && !escaped;
@@ -90,12 +115,12 @@ static void read_plain(FILE *in, int c, char *buf, size_t bytes)
 	}
 	buf[n] = '\0';
 	if (!quoted)
-		ungetc(c, in);
+		put_back(r, c);
 }
 
 static int read_value(struct scan *r, const char *key, struct pd_error *err)
 {
-	int c = sign(r->in);
+	int c = sign(r);
 	char plain[32];
 	json_t *value;
 
@@ -104,15 +129,17 @@ static int read_value(struct scan *r, const char *key, struct pd_error *err)
 		return read_events(r, err);
 	}
 	if (c != '{' && c != '[') {
-		read_plain(r->in, c, plain, sizeof(plain));
+		read_plain(r, c, plain, sizeof(plain));
 		if (strcmp(key, "baseTimeNanoseconds") == 0)
 			r->head->base_ns = pd_clamp(strtoll(plain, NULL, 10), 0, INT64_MAX / 4);
 		return 0;
 	}
-	ungetc(c, r->in);
-	value = pd_json_load_stream(r->in, r->name, true, err);
+	put_back(r, c);
+	value = load_value(r, err);
 	if (value && strcmp(key, "distributedInfo") == 0 && json_is_integer(json_object_get(value, "rank")))
 		r->head->rank = json_integer_value(json_object_get(value, "rank"));
+	if (value && strcmp(key, "deviceProperties") == 0)
+		r->head->device = json_array_size(value) > 0;
 	json_decref(value);
 	return value ? 0 : -1;
 }
@@ -120,17 +147,17 @@ static int read_value(struct scan *r, const char *key, struct pd_error *err)
 static int read_members(struct scan *r, struct pd_error *err)
 {
 	char key[64];
-	int c = sign(r->in);
+	int c = sign(r);
 
 	if (c != '{')
 		return lacks(r, "JSON object", err);
-	for (c = sign(r->in); c == '"'; c = sign(r->in)) {
-		read_plain(r->in, c, key, sizeof(key));
-		if (sign(r->in) != ':')
+	for (c = sign(r); c == '"'; c = sign(r)) {
+		read_plain(r, c, key, sizeof(key));
+		if (sign(r) != ':')
 			return lacks(r, "\":\" behind a key", err);
 		if (read_value(r, key, err) < 0)
 			return -1;
-		c = sign(r->in);
+		c = sign(r);
 		if (c != ',')
 			break;
 	}

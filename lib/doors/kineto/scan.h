@@ -6,6 +6,7 @@
 
 struct pd_kineto_head {
 	int64_t rank;                   /* among all processes; -1: it does not say */
+	bool device;                    /* there is one besides the processor */
 	int64_t base_ns;                /* what times of events count from, since 1970 */
 };
 

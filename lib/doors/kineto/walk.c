@@ -47,18 +47,6 @@ struct walker {
 	struct launch *launches;
 };
 
-static int in_order(const void *a, const void *b)
-{
-	const struct pd_kineto_op *x = a, *y = b;
-
-	PD_ORDER(x->thread, y->thread);
-	PD_ORDER(x->start_ns, y->start_ns);
-	PD_ORDER(y->end_ns, x->end_ns);
-	PD_ORDER(x->kind, y->kind);
-	PD_ORDER(x->name, y->name);
-	return 0;
-}
-
 static int by_correlation(const void *a, const void *b)
 {
 	const struct launch *x = a, *y = b;
@@ -369,8 +357,7 @@ void pd_kineto_walk(struct pd_kineto_ops *ops, const regex_t *blocks, struct pd_
 	struct walker w = { .to = out_p, .ops = ops, .last_node = -1 };
 
 	*out_p = (struct pd_kineto_walk){ .ops = ops };
-	if (ops->count > 0)
-		qsort(ops->ops, ops->count, sizeof(*ops->ops), in_order);
+	pd_kineto_ops_sort(ops);
 	w.leaves = pd_kineto_leaves(ops, blocks);
 	walk_all(&w);
 	take_kernels(&w);
