@@ -48,6 +48,7 @@ static struct room *rooms;
 static struct ncclComm *all;
 static int ids, living, stuck, slow_ms, version = 22809;
 static bool lost;
+static size_t largest;                   /* bytes of a sum */
 static __thread int device, depth;
 static __thread ncclComm_t *group;      /* communicators to be aborted when the group ends */
 static __thread int group_count;
@@ -84,9 +85,20 @@ void double_nccl_lose_all(void)
 	pthread_mutex_unlock(&lock);
 }
 
+size_t double_nccl_largest_sum(void)
+{
+	size_t floats;
+
+	pthread_mutex_lock(&lock);
+	floats = largest / sizeof(float);
+	pthread_mutex_unlock(&lock);
+	return floats;
+}
+
 void double_nccl_reset(void)
 {
 	lost = false;
+	largest = 0;
 	stuck = slow_ms = 0;
 	version = 22809;
 	while (rooms) {
@@ -236,6 +248,8 @@ static ncclResult_t begin(ncclComm_t comm, enum doing doing, void *buf, size_t b
 		comm->status = ncclInProgress;
 		comm->buf = buf;
 		comm->bytes = bytes;
+		if (doing == SUMMING && bytes > largest)
+			largest = bytes;
 	}
 	pthread_mutex_unlock(&lock);
 	return status;

@@ -55,5 +55,7 @@ int double_nccl_stuck(void);
 void double_nccl_slow_aborts(int ms);
 /* Sets the version that ncclGetVersion() returns from now on. */
 void double_nccl_say_version(int version);
+/* Returns the most floats that a rank has begun to sum. */
+size_t double_nccl_largest_sum(void);
 /* Restores the state of the start. */
 void double_nccl_reset(void);

@@ -29,7 +29,7 @@ struct rank {
 	/* The members below are used if NCCL sums. */
 	struct pd_stream *reduce;
 	struct pd_reduction *sums[SUMS];
-	float *bufs[SUMS];
+	float *bufs[SUMS], *room;
 	struct pd_event ready[SUMS], done[SUMS];
 	struct pd_reduction_queue queue;
 };

@@ -12,16 +12,23 @@
 #include <string.h>
 #include <unistd.h>
 
+#define LARGEST ((size_t)5000011)        /* floats of a bucket that is never summed here */
+
 static const size_t sum_floats[SUMS] = { 10007, 64, 3000 };
 
-static struct pd_reduction *open_sum(struct rank *me, int k, struct pd_error *err)
+static struct pd_reduction *open_sum_of(struct rank *me, size_t floats, float *room, struct pd_error *err)
 {
 	static const int ranks[MOST] = { 0, 1, 2, 3 };
 
 	return pd_reduction_open(PD_REDUCER_nccl, &(struct pd_reduction_config){
 		.transport = me->transport, .device = me->device, .stream = me->reduce,
 		.ranks = ranks, .members = me->world->n, .me = me->number,
-		.floats = sum_floats[k] }, err);
+		.floats = floats, .room = room }, err);
+}
+
+static struct pd_reduction *open_sum(struct rank *me, int k, struct pd_error *err)
+{
+	return open_sum_of(me, sum_floats[k], NULL, err);
 }
 
 void open_sums(struct rank *me)
@@ -32,6 +39,13 @@ void open_sums(struct rank *me)
 		me->bufs[k] = pd_calloc(sum_floats[k], sizeof(float));
 		expect(me, me->sums[k] && !me->sums[k]->polls, "a sum is opened, which is not a script");
 	}
+	me->room = pd_calloc(LARGEST, sizeof(float));
+	for (size_t floats = LARGEST; floats > 0; floats /= 2) {
+		struct pd_reduction *r = open_sum_of(me, floats, me->room, &me->err);
+
+		expect(me, r != NULL, "a large sum is opened");
+		r->ops->close(r);
+	}
 }
 
 void close_sums(struct rank *me)
@@ -41,6 +55,7 @@ void close_sums(struct rank *me)
 		me->sums[k]->ops->close(me->sums[k]);
 		free(me->bufs[k]);
 	}
+	free(me->room);
 	pd_reduction_queue_release(&me->queue);
 }
 
@@ -96,6 +111,7 @@ void own_sums(struct rank *me)
 
 	expect(me, again != NULL, "another sum of the same ranks, when they are connected");
 	again->ops->close(again);
+	expect(me, double_nccl_largest_sum() == LARGEST, "the largest sum was tried while they connected");
 	for (int round = 0; round < 3; round++) {
 		for (int k = 0; k < SUMS; k++)
 			start_sum(me, k, k + 1 < SUMS);

@@ -91,7 +91,9 @@ static const struct pd_reduction_ops own_ops = {
 struct pd_reduction *pd_reduction_nccl_open(const struct pd_reduction_config *config, struct pd_error *err)
 {
 	struct pd_transport *transport = config->transport;
-	struct pd_group *group = transport->ops->group(transport, config->ranks, config->members, err);
+	const struct pd_group_trial trial = { .room = config->room, .floats = config->floats };
+	struct pd_group *group = transport->ops->group(transport, config->ranks, config->members,
+						       &trial, err);
 	struct own *own;
 
 	if (!group)

@@ -40,6 +40,7 @@ struct pd_reduction_config {
 	const int *ranks;               /* of the members, in the order in which they are added */
 	int members, me;                /* me: this rank's index there */
 	size_t floats;
+	float *room;                    /* as struct pd_group_trial says */
 	float *staging;                 /* as much as it needs; NULL: it allocates that itself */
 	struct pd_rounding rounding;    /* of what travels, as struct pd_members says */
 };

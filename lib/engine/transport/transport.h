@@ -33,6 +33,15 @@
 
 struct pd_transport { const struct pd_transport_ops *ops; };
 
+/*
+ * The largest sum that a group will be asked for, the same at all of its ranks: it is tried in
+ * `room` (device memory of the caller) when the rank connects, so nothing may lie there before.
+ */
+struct pd_group_trial {
+	float *room;                    /* NULL: only small sums are tried */
+	size_t floats;
+};
+
 /* A sum of a group; it lives until it is done. */
 struct pd_group_sum {
 	float *buf;
@@ -68,7 +77,7 @@ struct pd_transport_ops {
 	 * with an error: it will not be able to.  The function is NULL where the transport never is.
 	 */
 	struct pd_group *(*group)(struct pd_transport *t, const int *ranks, int count,
-				  struct pd_error *err);
+				  const struct pd_group_trial *trial, struct pd_error *err);
 };
 
 extern const struct pd_transport_ops pd_transport_ucx;

@@ -63,12 +63,14 @@ static int open_reductions(struct pd_worker *w, struct chunk *c, struct pd_error
 
 		config.floats = (size_t)pd_profile_summed_bytes(plan->profile, plan->gradient_dtype, (int64_t)(
 						bucket->floats * sizeof(float))) / sizeof(float);
+		config.room = c->residual ? NULL : (float *)c->sums[0].gradients + bucket->begin;
 		if (open_one(w, c->residual ? open_sparse(w, c, bucket, &config, err)
 			     : pd_reduction_open(plan->reducer, &config, err),
 			     &bucket->reduction) < 0)
 			return -1;
 	}
 	config.floats = (size_t)worker_sparse_chunks(w, c);
+	config.room = NULL;
 	config.rounding = pd_dtype_gradients(PD_F32, 1, false);
 	return !pd_plan_is_sparse(plan, c->index) ? 0
 		: open_one(w, pd_reduction_open(plan->reducer, &config, err), &c->norm_sum);

@@ -27,6 +27,7 @@ struct routes_group {
 	struct routes_group *next;
 	struct pd_group *over;          /* NULL until connected */
 	int *ranks, count;
+	struct pd_group_trial trial;    /* the largest of all that use it */
 };
 
 struct routes {
@@ -286,7 +287,8 @@ static int connect_group(struct routes *t, struct routes_group *group, struct pd
 					      t->config.rank, r, over->by->name,
 					      t->why[0] ? ", since " : "", t->why);
 	}
-	group->over = over->transport->ops->group(over->transport, group->ranks, group->count, err);
+	group->over = over->transport->ops->group(over->transport, group->ranks, group->count,
+						    &group->trial, err);
 	return group->over ? 0 : -1;
 }
 
@@ -306,8 +308,15 @@ static bool can_sum(const struct routes *t)
 	return any;
 }
 
+static struct pd_group *group_with(struct routes_group *group, const struct pd_group_trial *trial)
+{
+	if (trial->room && trial->floats > group->trial.floats)
+		group->trial = *trial;
+	return &group->base;
+}
+
 static struct pd_group *routes_group(struct pd_transport *base, const int *ranks, int count,
-				     struct pd_error *err)
+				     const struct pd_group_trial *trial, struct pd_error *err)
 {
 	struct routes *t = (struct routes *)base;
 	struct routes_group **at = &t->groups, *group;
@@ -315,7 +324,7 @@ static struct pd_group *routes_group(struct pd_transport *base, const int *ranks
 
 	for (; *at; at = &(*at)->next)
 		if ((*at)->count == count && memcmp((*at)->ranks, ranks, bytes) == 0)
-			return &(*at)->base;
+			return group_with(*at, trial);
 	if (!can_sum(t)) {
 		pd_error_input(err, "the plan's reducer \"nccl\" needs GPUs that NCCL joins: expected "
 			       "--device=cuda and --transport=auto or nccl, or a plan with another "
@@ -329,7 +338,7 @@ static struct pd_group *routes_group(struct pd_transport *base, const int *ranks
 	group->count = count;
 	group->ranks = pd_calloc((size_t)count, sizeof(*ranks));
 	memcpy(group->ranks, ranks, bytes);
-	return &group->base;
+	return group_with(group, trial);
 }
 
 /* ---- the seam ---- */

@@ -179,7 +179,7 @@ struct nccl_group {
 	struct pd_event told;           /* its id is known */
 };
 struct pd_group *pd_nccl_group(struct pd_transport *base, const int *ranks, int count,
-			       struct pd_error *err);
+			       const struct pd_group_trial *trial, struct pd_error *err);
 /* Ends their streams. */
 void pd_nccl_groups_close(struct nccl *n);
 /* To be called once the host's transport is cancelled. */

@@ -7,7 +7,7 @@
  * the communicator's id and sends it to the others in host memory.
  *
  * NCCL connects ranks for an algorithm when a sum first takes it, and chooses algorithms by bytes.  So
- * some sums are tried in the set-up, of few bytes and of many.
+ * some sums are tried in the set-up, of few bytes and of many, and the largest that there will be.
  */
 #include "run/transport/nccl/connection.h"
 
@@ -49,7 +49,8 @@ static int share_id(struct nccl_group *group, const int *ranks, int count, struc
 	return 0;
 }
 
-static int try_sums(struct nccl_group *group, struct pd_error *err)
+static int try_sums(struct nccl_group *group, const struct pd_group_trial *trial,
+		    struct pd_error *err)
 {
 	struct pd_device *device = group->comm.owner->device;
 	struct pd_group_sum sum = { .group = &group->base };
@@ -63,6 +64,11 @@ static int try_sums(struct nccl_group *group, struct pd_error *err)
 	for (sum.floats = 1; sum.floats <= TRIED_FLOATS && status == 0; sum.floats *= 4)
 		status = pd_nccl_try(&group->comm, &call, err);
 	device->ops->memory.free(device, sum.buf);
+	if (status == 0 && trial->room && trial->floats > TRIED_FLOATS) {
+		sum.buf = trial->room;
+		sum.floats = trial->floats;
+		status = pd_nccl_try(&group->comm, &call, err);
+	}
 	return status;
 }
 
@@ -92,7 +98,7 @@ static int all_reduce(struct pd_group *base, struct pd_group_sum *sum, struct pd
 }
 
 struct pd_group *pd_nccl_group(struct pd_transport *base, const int *ranks, int count,
-			       struct pd_error *err)
+			       const struct pd_group_trial *trial, struct pd_error *err)
 {
 	struct nccl *n = (struct nccl *)base;
 	struct nccl_group *group = pd_zalloc(sizeof(*group));
@@ -109,7 +115,7 @@ struct pd_group *pd_nccl_group(struct pd_transport *base, const int *ranks, int 
 	group->next = n->groups;
 	n->groups = group;
 	if (share_id(group, ranks, count, err) < 0 || pd_nccl_join(&group->comm, err) < 0 ||
-	    try_sums(group, err) < 0)
+	    try_sums(group, trial, err) < 0)
 		return NULL;
 	return &group->base;
 }
