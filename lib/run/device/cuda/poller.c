@@ -9,9 +9,11 @@
 #include "run/device/cuda/stream.h"
 
 #include "base/clock.h"
+#include "base/mem.h"
 
 #include <inttypes.h>
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <time.h>
@@ -126,6 +128,7 @@ static void finish(struct pd_cuda_stream *s, cudaError_t status)
 		pd_cuda_stream_fail(s, &err);
 	pthread_mutex_lock(&cuda->lock);
 	s->head++;
+	cuda->completing = s;
 	pthread_cond_broadcast(&s->moved);
 	pthread_mutex_unlock(&cuda->lock);
 	/* from here on the caller may reuse the event */
@@ -136,31 +139,47 @@ static void finish(struct pd_cuda_stream *s, cudaError_t status)
 }
 
 /*
- * Finds a stream whose oldest work is done or has failed (*status_p); NULL: none.  The stream that
- * was served last is asked last.  *any_p: whether anything is in flight.  The device's lock is
- * held.
+ * Streams with work in flight, and what tells that the oldest of it is done.  They stay in the
+ * device's list meanwhile, since only the poller completes work.
  */
-static struct pd_cuda_stream *find_done(struct pd_cuda_device *cuda, cudaError_t *status_p,
-					bool *any_p)
+struct asked {
+	struct pd_cuda_stream *stream;
+	cudaEvent_t tells;
+};
+
+struct round {
+	struct asked *list;
+	size_t n, room;
+};
+
+static void round_add(struct round *r, struct pd_cuda_stream *s)
+{
+	if (s->head == s->tail)
+		return;
+	r->list = pd_grow(r->list, &r->room, r->n + 1, sizeof(*r->list));
+	r->list[r->n++] = (struct asked){ s, s->submissions[s->head % PD_CUDA_SUBMISSIONS].tells };
+}
+
+/* Lists the streams with work in flight, that served last as the last one.  The lock is held. */
+static void round_begin(struct round *r, const struct pd_cuda_device *cuda)
 {
 	struct pd_cuda_stream *first = cuda->served ? cuda->served->next : NULL, *s;
 
-	if (!first)
-		first = cuda->streams;
-	*any_p = false;
-	s = first;
-	while (s) {
-		if (s->head != s->tail) {
-			*any_p = true;
-			*status_p = cudaEventQuery(s->submissions[s->head %
-								  PD_CUDA_SUBMISSIONS].tells);
-			if (*status_p != cudaErrorNotReady)
-				return s;
-			cudaGetLastError();
-		}
-		s = s->next ? s->next : cuda->streams;
-		if (s == first)
-			break;
+	r->n = 0;
+	for (s = first; s; s = s->next)
+		round_add(r, s);
+	for (s = cuda->streams; s != first; s = s->next)
+		round_add(r, s);
+}
+
+/* Returns the first whose oldest work is done or has failed (*status_p), without lock; or NULL. */
+static struct pd_cuda_stream *round_ask(const struct round *r, cudaError_t *status_p)
+{
+	for (size_t i = 0; i < r->n; i++) {
+		*status_p = cudaEventQuery(r->list[i].tells);
+		if (*status_p != cudaErrorNotReady)
+			return r->list[i].stream;
+		cudaGetLastError();
 	}
 	return NULL;
 }
@@ -180,6 +199,7 @@ static void nap(int rounds)
 static void *poller_main(void *argument)
 {
 	struct pd_cuda_device *cuda = argument;
+	struct round round = { .n = 0 };
 	int rounds = 0;
 
 	cudaSetDevice(cuda->number);
@@ -187,19 +207,19 @@ static void *poller_main(void *argument)
 	prctl(PR_SET_TIMERSLACK, 1000);
 	pthread_mutex_lock(&cuda->lock);
 	for (;;) {
+		struct pd_cuda_stream *s;
 		cudaError_t status;
-		bool any;
-		struct pd_cuda_stream *s = find_done(cuda, &status, &any);
 
-		if (!s && !any && cuda->closing)
+		round_begin(&round, cuda);
+		if (round.n == 0 && cuda->closing)
 			break;
-		if (!s && !any) {
+		if (round.n == 0) {
 			pthread_cond_wait(&cuda->work, &cuda->lock);
 			rounds = 0;
 			continue;
 		}
-		cuda->completing = s;
 		pthread_mutex_unlock(&cuda->lock);
+		s = round_ask(&round, &status);
 		if (s)
 			finish(s, status);
 		else
@@ -213,6 +233,7 @@ static void *poller_main(void *argument)
 		pthread_cond_broadcast(&s->moved);
 	}
 	pthread_mutex_unlock(&cuda->lock);
+	free(round.list);
 	return NULL;
 }
 
