@@ -12,6 +12,8 @@
 
 #include <float.h>
 #include <limits.h>
+#include <stdatomic.h>
+#include <stdio.h>
 
 static void release(void *own)
 {
@@ -217,6 +219,20 @@ static int run_layer(struct pd_compiled_layer *l, int way, const void *in, const
 	return run(l, pd_cuda_conv_way(l, way), x, w, y, workspace, err);
 }
 
+/* Says once that a chosen call is refused, which the choice could not know. */
+static void tell_refused(const struct pd_compiled_layer *l, cudnnStatus_t status)
+{
+	static atomic_flag said = ATOMIC_FLAG_INIT;
+
+	if (!atomic_flag_test_and_set(&said))
+		fprintf(stderr, "layer \"%s\": cuDNN refuses a convolution with its bias%s in one "
+			"call (%s): such layers take two, which is slower%s\n", l->layer->name,
+			((const struct pd_cuda_conv *)l->own)->relu ? " and a relu that keeps NaNs"
+								    : "",
+			cudnnGetErrorString(status),
+			l->net->dtype == PD_F32 ? "" : " and rounds once more");
+}
+
 /* Runs forward in one call: 1; 0 where the library cannot. */
 static int forward_fused(struct pd_compiled_layer *l, const void *x, void *workspace,
 			 struct pd_error *err)
@@ -230,8 +246,10 @@ static int forward_fused(struct pd_compiled_layer *l, const void *x, void *works
 		l->parameters[1], c->after, c->y, l->dst);
 
 	if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED ||
-	    CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_BAD_PARAM)
+	    CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_BAD_PARAM) {
+		tell_refused(l, status);
 		return 0;
+	}
 	return check(l, status, err) < 0 ? -1 : 1;
 }
 
