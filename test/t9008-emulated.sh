@@ -70,6 +70,29 @@ test_ok "layers that compute the same are timed once, and have the same algorith
 		grep -q " 3 $layer " found
 	done
 	[ "$(awk "\$2 ~ /^attn/ { print \$3 }" found | uniq | wc -l)" = 1 ]'
+test_ok "a library that refuses a convolution with its bias in one call is told of once, and not needed" '
+	run >fused
+	! grep "refuses a convolution" err || false
+	PD_EMULATED_NO_FUSION=1 run >apart
+	cat err
+	grep -c "^.*layer .*: cuDNN refuses a convolution with its bias.* in one call (.*): such layers take two" \
+		err >times
+	[ "$(cat times)" -ge 1 ] && [ "$(cat times)" -le 2 ]
+	cat fused apart
+	[ -s fused ] && cmp fused apart'
+test_ok "AdamW decays matrices alone by one kernel, or by more where there are many tensors" '
+	for model in "mlp --hidden=16 --layers=5" "mlp --hidden=4 --layers=140"; do
+		pd-model $model | pd-profile --device=cpu --no-link --iterations=1 --batch-size=4 |
+			pd-plan --gpus=1 >one.json
+		for device in cpu cuda; do
+			timeout 200 pd-run --device=$device --synthetic --minibatches=8 --optimizer=adamw --lr=1e-2 \
+				--weight-decay=5 --decay=matrices one.json 2>err | grep "\"loss\"" |
+				sed "s/.*\"loss\": \([0-9.e-]*\).*/\1/" >losses.$device
+		done
+		paste losses.cpu losses.cuda
+		[ -s losses.cpu ] && paste losses.cpu losses.cuda |
+			awk "{ d = \$1 - \$2; if (d < -1e-4 || d > 1e-4) wrong = 1 } END { exit wrong || NR == 0 }"
+	done'
 test_ok "graphs that cannot be captured or updated are told of, and not needed" '
 	run >graphs
 	[ -s graphs ]

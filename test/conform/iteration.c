@@ -69,6 +69,7 @@ static struct pd_update update_of(const struct chain *c, enum pd_optimizer_kind 
 		.gradients = s->gradients, .velocity = s->velocity, .second = s->second,
 		.rate = 0.1 / (step + 2), .hyper.momentum = 0.9, .weight_decay = 1e-3,
 		.hyper.beta1 = 0.9, .hyper.beta2 = 0.99, .hyper.eps = 1e-6, .count = step + 1,
+		.spares_vectors = kind == PD_ADAMW,
 	};
 }
 

@@ -150,7 +150,7 @@ static void test_joint(void)
 	OTHER(update->count = 4, 1, 2);
 	OTHER(update->update.norm.vector = (double *)memory, 1, 2);
 	OTHER(update->update.delta = memory, 1, 2);
-	OTHER(update->update.spares_vectors = true, 1, 2);
+	OTHER(update->update.spares_vectors = true, 3, 2);
 	OTHER(update->update.kind = PD_LARS, 1, 2);
 	OTHER(forward->pass.evaluate = true, 1, 1);
 	OTHER(forward->pass.again = true, 1, 1);

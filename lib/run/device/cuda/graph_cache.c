@@ -75,13 +75,13 @@ static bool belong(const struct pd_work *forward, const struct pd_work *backward
 	return same(&key, &other);
 }
 
-/* One that ranks agree on makes a loss scale, and one that treats tensors differently takes several kernels. */
+/* One that ranks agree on makes a loss scale; one with norms of tensors takes several kernels. */
 static bool update_joins(const struct pd_work *update, const struct pd_work *forward)
 {
 	const struct pd_update *u = &update->update;
 
 	return update->kind == PD_WORK_UPDATE && update->net == forward->net && update->from == forward->from &&
-	       update->count == forward->count && !u->norm.vector && !u->delta && !u->spares_vectors &&
+	       update->count == forward->count && !u->norm.vector && !u->delta &&
 	       !pd_optimizer_is(u->kind, PD_OPTIMIZER_NORMS);
 }
 

@@ -475,12 +475,20 @@ cudaError_t pd_kernel_global_norm(cudaStream_t stream, const struct pd_update *u
 struct pd_kernel_norms {
 	double weights, gradient;
 };
+#define PD_KERNEL_ENDS 256              /* parameters of a kernel have some 4 KB */
 struct pd_kernel_update {
 	struct pd_update how;           /* not its norm */
 	struct pd_kernel_choice chosen;         /* used where choice is NULL */
 	const struct pd_kernel_choice *choice;  /* device memory */
-	bool spared;                            /* no weight decay, whatever the factors say */
-	const struct pd_kernel_norms *norms;    /* device memory; NULL: the tensor has no rate of its own */
+	/*
+	 * Elements that are spared have no weight decay, whatever the factors say.  Those before
+	 * end[0] are as `spared` says, and at each end it turns.
+	 */
+	bool spared;
+	int ends;
+	size_t end[PD_KERNEL_ENDS];             /* ascending, in the arenas */
+	/* Device memory: the tensor's, which has a rate of its own, and no ends.  Else NULL. */
+	const struct pd_kernel_norms *norms;
 };
 cudaError_t pd_kernel_update(cudaStream_t stream, enum pd_dtype dtype, const struct pd_kernel_update *u,
 			     size_t begin, size_t end);

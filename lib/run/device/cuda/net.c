@@ -326,21 +326,77 @@ static cudaError_t sum_squares(const struct update *u, const struct pd_compiled_
 	return pd_kernel_squares(u->stream, u->room->pieces, both, 2);
 }
 
-/* Moves the elements of a tensor, or of all of them where they are treated alike. */
-static cudaError_t update_range(const struct update *u, const struct pd_compiled_tensor_range *tensor)
+static struct pd_kernel_update update_begin(const struct update *u)
 {
-	const struct pd_update *asked = u->how;
-	bool local = pd_optimizer_is(asked->kind, PD_OPTIMIZER_NORMS) && !tensor->vector;
 	struct pd_kernel_update update = {
-		.how = *asked, .chosen = pd_cuda_choice_of(asked), .choice = u->choice,
-		.spared = asked->spares_vectors && tensor->vector, .norms = local ? &u->room->norms : NULL,
+		.how = *u->how, .chosen = pd_cuda_choice_of(u->how), .choice = u->choice,
 	};
-	cudaError_t status = local ? sum_squares(u, tensor) : cudaSuccess;
 
-	if (status != cudaSuccess)
-		return status;
 	update.how.norm = (struct pd_global_norm){ .vector = NULL };    /* parts of it are the host's */
-	return pd_kernel_update(u->stream, u->dtype, &update, tensor->begin, tensor->end);
+	return update;
+}
+
+/* Moves each tensor by a kernel of its own, at a rate of its own unless it has one axis. */
+static cudaError_t update_tensors(const struct update *u, const struct pd_compiled *net, int from,
+				  int count)
+{
+	struct pd_kernel_update update = update_begin(u);
+	struct pd_compiled_tensor_range tensor;
+	cudaError_t status = cudaSuccess;
+	int l = from, number = 0;
+
+	while (status == cudaSuccess &&
+	       pd_compiled_next_tensor(net, from + count, &l, &number, &tensor)) {
+		update.spared = u->how->spares_vectors && tensor.vector;
+		update.norms = tensor.vector ? NULL : &u->room->norms;
+		if (!tensor.vector)
+			status = sum_squares(u, &tensor);
+		if (status == cudaSuccess)
+			status = pd_kernel_update(u->stream, u->dtype, &update, tensor.begin,
+						  tensor.end);
+	}
+	return status;
+}
+
+/* Adds where a tensor begins if it is spared and the one before is not, or the other way round. */
+static cudaError_t update_turn(const struct update *u, struct pd_kernel_update *update,
+			       size_t *begin_p, const struct pd_compiled_tensor_range *tensor)
+{
+	bool spared = update->spared != (update->ends % 2 == 1);
+	cudaError_t status;
+
+	if (tensor->vector == spared)
+		return cudaSuccess;
+	if (update->ends < PD_KERNEL_ENDS) {
+		update->end[update->ends++] = tensor->begin;
+		return cudaSuccess;
+	}
+	status = pd_kernel_update(u->stream, u->dtype, update, *begin_p, tensor->begin);
+	*begin_p = tensor->begin;
+	update->spared = tensor->vector;
+	update->ends = 0;
+	return status;
+}
+
+/* Moves all elements by one kernel, or a few where it turns more often than a kernel knows. */
+static cudaError_t update_all(const struct update *u, const struct pd_compiled *net, int from,
+			      int count)
+{
+	struct pd_kernel_update update = update_begin(u);
+	cudaError_t status = cudaSuccess;
+	size_t begin, end;
+
+	pd_compiled_range(net, from, count, &begin, &end);
+	for (int l = from + count - 1; l >= from && u->how->spares_vectors; l--) {
+		struct pd_compiled_tensor_range tensor;
+		int at = l, number = 0;
+
+		while (status == cudaSuccess &&
+		       pd_compiled_next_tensor(net, l + 1, &at, &number, &tensor))
+			status = update_turn(u, &update, &begin, &tensor);
+	}
+	return status != cudaSuccess ? status
+				     : pd_kernel_update(u->stream, u->dtype, &update, begin, end);
 }
 
 int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const struct pd_update *u,
@@ -348,20 +404,14 @@ int pd_cuda_update(cudaStream_t stream, const struct pd_compiled *net, const str
 		   struct pd_outcome *outcome, struct pd_error *err)
 {
 	const struct update update = { stream, net->dtype, u, choice, room };
-	struct pd_compiled_tensor_range range = { .vector = false };
 	cudaError_t status = cudaSuccess;
-	int l = from, number = 0;
 
 	if (u->norm.vector)
 		status = pd_kernel_global_norm(stream, u, choice, outcome);
-	if (pd_compiled_by_tensor(u)) {
-		while (status == cudaSuccess &&
-		       pd_compiled_next_tensor(net, from + count, &l, &number, &range))
-			status = update_range(&update, &range);
-	} else if (status == cudaSuccess) {
-		pd_compiled_range(net, from, count, &range.begin, &range.end);
-		status = update_range(&update, &range);
-	}
+	if (status == cudaSuccess)
+		status = pd_optimizer_is(u->kind, PD_OPTIMIZER_NORMS)
+			? update_tensors(&update, net, from, count)
+			: update_all(&update, net, from, count);
 	return pd_cuda_check(status, "an update", err);
 }
 

@@ -81,16 +81,26 @@ __device__ static struct pd_factors factors_of(const struct pd_kernel_update &u,
 {
 	struct pd_factors f = choice.factors;
 
-	if (u.spared) {
-		f.shrink = 1;
-		f.decay = 0;
-	}
 	if (u.norms)
 		f.rate = (float)(choice.rate * pd_lars_local(u.how.hyper.trust,
 							     u.spared ? 0 : choice.weight_decay,
 							     u.norms->weights, u.norms->gradient,
 							     choice.factor));
 	return f;
+}
+
+/* Takes weight decay from the factors, or gives it back.  *k_p: the ends before, or 0 at first. */
+__device__ static void spare(const struct pd_kernel_update &u,
+			     const struct pd_kernel_choice &choice, size_t i, int *k_p,
+			     struct pd_factors *f)
+{
+	bool spared;
+
+	while (*k_p < u.ends && i >= u.end[*k_p])
+		(*k_p)++;
+	spared = u.spared != (*k_p % 2 == 1);
+	f->shrink = spared ? 1 : choice.factors.shrink;
+	f->decay = spared ? 0 : choice.factors.decay;
 }
 
 /* A kernel for each element function; its moments are those of element i. */
@@ -100,8 +110,9 @@ __global__ static void name(struct pd_kernel_update u, size_t begin, size_t coun
 { \
 	const struct moved<T> m = moved_of<T>(u.how); \
 	const struct pd_kernel_choice choice = u.choice ? *u.choice : u.chosen; \
-	const struct pd_factors f = factors_of(u, choice); \
 	const float *gradients = (const float *)u.how.gradients; \
+	struct pd_factors f = factors_of(u, choice); \
+	int ends = 0; \
 \
 	PD_FOR_EACH(k, count) { \
 		size_t i = begin + k; \
@@ -109,6 +120,7 @@ __global__ static void name(struct pd_kernel_update u, size_t begin, size_t coun
 \
 		if (skipped(choice.skip || (u.how.places && u.how.places[i / u.how.chunk] < 0), m, i)) \
 			continue; \
+		spare(u, choice, i, &ends, &f); \
 		m.to[i] = pd_move_##name(old, pd_scaled(gradients[i], choice.factor), __VA_ARGS__); \
 		finish(u.how, m, old, i); \
 	} \
