@@ -144,7 +144,7 @@ static int complete(struct pd_report *report, const struct pd_trace *replay, str
 
 	if (!report->has_steady && minibatches == 0 && pd_replay_length(replay->plan, PD_REPLAY_WORK) == 0) {
 		if (pd_judge_period(replay->plan, &period_ns, &from, err) < 0 ||
-		    pd_judge_whole(replay->plan, &period_ns, &from, err) < 0)
+		    pd_judge_whole(replay->plan, PD_REPLAY_WORK, &period_ns, &from, err) < 0)
 			return -1;
 		pd_report_estimate(report, (double)period_ns);
 	}

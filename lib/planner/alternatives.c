@@ -130,6 +130,17 @@ static const struct pd_plan *better_of(const struct finder *finder, const struct
 	return b->predicted.period_ns < a->predicted.period_ns ? b : a;
 }
 
+/* Prices a plan; what is too long to be replayed is told by shorter updates. */
+static int price_alternative(struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_prediction *priced = &plan->predicted;
+
+	if (pd_judge_period(plan, &priced->period_ns, &priced->period_from, err) < 0)
+		return -1;
+	return priced->period_from == PD_PERIOD_REPLAY ? 0
+		: pd_judge_whole(plan, PD_JUDGE_WORK, &priced->period_ns, &priced->period_from, err);
+}
+
 /*
  * Adds plans with a stage on each device: a pipeline, one minibatch at a time, and GPipe's even cut.  Then
  * the best plan without replicas: the plan itself if it has none, the pipeline, or the one with any
@@ -159,8 +170,7 @@ static int add_pipelines(const struct finder *finder, struct pd_error *err)
 	plans[FEWER] = as_requested(finder, most);
 	for (int i = 0; i < PLANS && status == 0; i++)
 		if (plans[i])
-			status = pd_judge_period(plans[i], &plans[i]->predicted.period_ns,
-						 &plans[i]->predicted.period_from, err);
+			status = price_alternative(plans[i], err);
 	add(finder, PD_ALTERNATIVE_STRAIGHT, plans[PIPELINE]);
 	add(finder, PD_ALTERNATIVE_MODEL_PARALLEL, plans[ALONE]);
 	add(finder, PD_ALTERNATIVE_GPIPE, plans[EVEN]);
@@ -214,7 +224,8 @@ static int price_data_parallel(const struct finder *finder, struct pd_plan *all,
 	if (pd_plan_is_data_parallel(finder->plan)) {
 		priced->period_ns = predicted->period_ns;
 		priced->period_from = predicted->period_from;
-	} else if (pd_task_period(task, all, &priced->period_ns, &priced->period_from, err) < 0) {
+	} else if (task->request->cost == PD_COST_SIMULATED ? price_alternative(all, err) < 0 :
+		   pd_task_period(task, all, &priced->period_ns, &priced->period_from, err) < 0) {
 		return -1;
 	}
 	if (pd_planner_plain(task->request) && priced->period_from == PD_PERIOD_ESTIMATE)

@@ -14,6 +14,7 @@
 #include "predict/judge.h"
 #include "predict/predict.h"
 #include "predict/range.h"
+#include "predict/replay.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -77,7 +78,7 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 		return pd_error_input(err, "the best plan found takes more than 73 years: expected "
 				      "faster links or layers");
 	if (predicted->period_from != PD_PERIOD_FORMULA &&
-	    pd_judge_whole(plan, &period, &predicted->period_from, err) < 0)
+	    pd_judge_whole(plan, PD_REPLAY_WORK, &period, &predicted->period_from, err) < 0)
 		return -1;
 	if (predicted->period_from == PD_PERIOD_ESTIMATE)
 		period = pd_max(period, bound);

@@ -377,6 +377,14 @@ int64_t pd_flow_least_ns(const struct pd_schedule *schedule, int64_t busiest_ns)
 			     pd_cost_of((double)pd_predict_turns_ns(plan) * pairs)), busiest_ns);
 }
 
+static bool are_replicas_equal(const struct pd_plan *plan)
+{
+	for (int s = 1; s < plan->stage_count; s++)
+		if (plan->stages[s].replicas != plan->stages[0].replicas)
+			return false;
+	return true;
+}
+
 /* Returns both as the schedule is, by what knows it. */
 static struct periods periods_of(const struct pd_schedule *schedule, bool likely, bool *matters_p)
 {
@@ -384,7 +392,7 @@ static struct periods periods_of(const struct pd_schedule *schedule, bool likely
 	bool known = pd_flow_knows(schedule->plan), shares = pd_schedule_has(schedule->plan->schedule, PD_FACT_SHARES);
 	struct periods periods = { .estimate_ns = -1 };
 
-	if (shares)
+	if (shares || (schedule->splits && are_replicas_equal(schedule->plan)))
 		periods.estimate_ns = pd_walk_expect_ns(schedule, times, &periods.ticks);
 	if (periods.estimate_ns < 0 && (known ? is_chain(schedule, times) : shares || !schedule->splits))
 		periods.bound_ns = periods.estimate_ns =

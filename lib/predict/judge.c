@@ -23,7 +23,9 @@ static const struct { int quarters; double part; } unsettled[] = {
 	{ 32, 0.04 }, { 0, 0.02 },
 };
 
-#define FILL 16                 /* microbatches for each stage of a shorter update (pd_steady_shorter) */
+/* Microbatches for each stage of a shorter update (pd_steady_shorter), as many as time allows. */
+#define MOST_FILL 16
+#define LEAST_FILL 1
 
 struct judge {
 	const struct pd_plan *plan;
@@ -210,20 +212,23 @@ int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_pe
 	return pd_judge_rival(plan, PD_NEVER, period_ns_p, from_p, &work, err);
 }
 
-int pd_judge_form(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err)
+int pd_judge_form(const struct pd_plan *plan, int64_t most_work, int64_t *period_ns_p,
+		  struct pd_error *err)
 {
 	struct pd_plan shorter[2];
+	int64_t lengths[2] = { 0 };
 	double periods_ns[2];
 
-	if (!pd_steady_shorter(plan, FILL, shorter))
+	for (int fill = MOST_FILL; fill >= LEAST_FILL && !(lengths[0] && lengths[1]); fill /= 2)
+		for (int i = 0; i < 2 && pd_steady_shorter(plan, fill, shorter); i++)
+			lengths[i] = pd_replay_length(&shorter[i], most_work / 2);
+	if (!lengths[0] || !lengths[1])
 		return 0;
 	for (int i = 0; i < 2; i++) {
-		int64_t length = pd_replay_length(&shorter[i], PD_REPLAY_WORK / 2), work = 0, period_ns;
+		int64_t work = 0, period_ns;
 		enum pd_period_kind from;
 
-		if (length == 0)
-			return 0;
-		if (by_replay(&shorter[i], length, PD_NEVER, &period_ns, &from, &work, err) < 0)
+		if (by_replay(&shorter[i], lengths[i], PD_NEVER, &period_ns, &from, &work, err) < 0)
 			return -1;
 		if (from != PD_PERIOD_REPLAY)
 			return 0;
@@ -233,14 +238,14 @@ int pd_judge_form(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_er
 	return 0;
 }
 
-int pd_judge_whole(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_period_kind *from_p,
-		   struct pd_error *err)
+int pd_judge_whole(const struct pd_plan *plan, int64_t most_work, int64_t *period_ns_p,
+		   enum pd_period_kind *from_p, struct pd_error *err)
 {
-	int64_t length = pd_replay_length(plan, PD_REPLAY_WORK), work = 0;
+	int64_t length = pd_replay_length(plan, most_work), work = 0;
 
 	if (length == 0)
-		return pd_judge_form(plan, period_ns_p, err);
-	if (length == pd_replay_length(plan, PD_JUDGE_WORK))
+		return pd_judge_form(plan, most_work, period_ns_p, err);
+	if (*from_p == PD_PERIOD_REPLAY && length == pd_replay_length(plan, PD_JUDGE_WORK))
 		return 0;
 	return by_replay(plan, length, PD_NEVER, period_ns_p, from_p, &work, err);
 }

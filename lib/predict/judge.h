@@ -17,12 +17,13 @@
 int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_period_kind *from_p,
 		    struct pd_error *err);
 /*
- * Does the same for the plan that is handed out, with up to PD_REPLAY_WORK operations.  Where that is too little
- * the estimate is that of shorter updates, which are replayed (pd_steady_shorter).  *period_ns_p and *from_p
- * are what pd_judge_period() said, and stay if nothing more can be known.
+ * Does the same for a plan whose period is told, with up to most_work operations (PD_REPLAY_WORK
+ * for the plan that is handed out).  Where that is too little the estimate is that of shorter
+ * updates, which are replayed (pd_judge_form).  *period_ns_p and *from_p are what
+ * pd_judge_period() said, and stay if nothing more can be known.
  */
-int pd_judge_whole(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_period_kind *from_p,
-		   struct pd_error *err);
+int pd_judge_whole(const struct pd_plan *plan, int64_t most_work, int64_t *period_ns_p,
+		   enum pd_period_kind *from_p, struct pd_error *err);
 
 /*
  * Does the same for a plan that is only compared with one of a known time, rival_ns (PD_NEVER: none
@@ -33,10 +34,11 @@ int pd_judge_rival(const struct pd_plan *plan, int64_t rival_ns, int64_t *period
 		   enum pd_period_kind *from_p, int64_t *work_p, struct pd_error *err);
 
 /*
- * Sets the period by the form of an update (pd_steady_shorter), of which two shorter ones are replayed; leaves it
- * where there are none.
+ * Sets the period by the form of an update (pd_steady_shorter), of which two shorter ones are
+ * replayed, as long as most_work operations allow; leaves it where there are none.
  */
-int pd_judge_form(const struct pd_plan *plan, int64_t *period_ns_p, struct pd_error *err);
+int pd_judge_form(const struct pd_plan *plan, int64_t most_work, int64_t *period_ns_p,
+		  struct pd_error *err);
 
 /* Returns about how many operations such a replay has; more than PD_JUDGE_WORK: there is none. */
 int64_t pd_judge_work(const struct pd_plan *plan);

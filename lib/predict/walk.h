@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The period of schedules that have several stages on a rank, from a walk over what the ranks of a path compute, as
- * early as they can, in the schedule's own order (order/request.h).  Leads of stages, which flow.c and cycle.h go
- * by, say nothing there.  Private to this folder.
+ * The period of schedules that have several stages on a rank, or backwards in two parts, from a walk
+ * over what the ranks of a path compute, as early as they can, in the schedule's own order
+ * (order/request.h).  Leads of stages, which flow.c and cycle.h go by, say nothing there.  Private to
+ * this folder.
  */
 #pragma once
 

@@ -141,7 +141,7 @@ int main(int argc, char **argv)
 {
 	int count = argc > 1 ? atoi(argv[1]) : PLANS, below = 0, wrong = 0;
 	int64_t most = argc > 2 ? atoll(argv[2]) : OPERATIONS;
-	struct off estimates = { 0 }, forms = { 0 };
+	struct off estimates = { 0 }, forms = { 0 }, told = { 0 };
 
 	for (int n = 0; n < count;) {
 		struct pd_plan *plan = random_plan();
@@ -149,17 +149,20 @@ int main(int argc, char **argv)
 		struct pd_expected expected;
 		enum pd_period_kind from = PD_PERIOD_ESTIMATE;
 		struct pd_error err;
-		int64_t replayed_ns = 0, form_ns = 0;
+		int64_t replayed_ns = 0, form_ns = 0, told_ns = 0;
 		bool fits = pd_replay_length(plan, most) > 0 && (schedule = pd_schedule_new(plan, &err));
 
 		if (fits)
 			pd_schedule_free(schedule);
 		if (fits && pd_judge_expect(plan, false, &expected, &err) == 0 &&
 		    pd_judge_period(plan, &replayed_ns, &from, &err) == 0 &&
-		    pd_judge_whole(plan, &replayed_ns, &from, &err) == 0 && from == PD_PERIOD_REPLAY) {
+		    pd_judge_whole(plan, most, &replayed_ns, &from, &err) == 0 && from == PD_PERIOD_REPLAY) {
 			add(&estimates, (double)expected.estimate_ns, (double)replayed_ns, plan, "estimate");
-			if (pd_judge_form(plan, &form_ns, &err) == 0 && form_ns > 0)
+			if (pd_judge_form(plan, most, &form_ns, &err) == 0 && form_ns > 0)
 				add(&forms, (double)form_ns, (double)replayed_ns, plan, "form");
+			if (pd_judge_form(plan, pd_replay_work(plan, 2 * plan->microbatches) / 2, &told_ns, &err) == 0 &&
+			    told_ns > 0)
+				add(&told, (double)told_ns, (double)replayed_ns, plan, "form of half");
 			below += replayed_ns < pd_judge_least_ns(plan) || expected.estimate_ns < pd_judge_least_ns(plan);
 			n++;
 		} else if (fits) {
@@ -171,6 +174,7 @@ int main(int argc, char **argv)
 	is_int(wrong, 0, "all plans are replayed whole");
 	is_int(below, 0, "no period is below what the busiest rank or link takes");
 	is_near(&forms, 0.01, 0.05, "the form, by replays of shorter updates");
+	is_near(&told, 0.01, 0.05, "the form, by replays that take half of what a whole one takes");
 	is_near(&estimates, 0.15, 1, "estimates");
 	return done_testing();
 }
