@@ -153,7 +153,7 @@ test_ok "what does not go together is refused" '
 	jq ".layers[2].activation_bytes = 5" slow.json >other.json
 	refused "exchange the same tensors" pd-plan fast.json other.json -t machine.json
 	refused "does not say on which of them" \
-		pd-plan fast.json slow.json -t machine.json --stages=4,2 --weights=flush --format=deepspeed
+		pd-plan -q fast.json slow.json -t machine.json --stages=4,2 --weights=flush --format=deepspeed
 	jq ".levels[0].links[1].count = 1" machine.json >few.json
 	refused "levels\[0\].links: expected counts that add up to 4" pd-plan fast.json slow.json -t few.json
 	jq ".devices[1].count = 1" machine.json >few.json
