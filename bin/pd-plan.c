@@ -682,6 +682,19 @@ static void say_shared(const struct pd_plan *plan)
 		}
 }
 
+/* Says where nothing is computed again though that was asked for: it would save no memory. */
+static void say_recompute(const struct pd_plan *plan)
+{
+	bool asked = request.segments_asked || request.recomputed || request.recompute == PD_RECOMPUTE_ALL;
+
+	for (int s = 0; s < plan->stage_count; s++)
+		asked &= !plan->stages[s].recompute;
+	if (asked)
+		pd_say("--recompute=%.60s: nothing is computed again, since that would save no memory: stages "
+		       "with one microbatch in flight save some only by several blocks, modules or "
+		       "layers, each of which keeps more than what it begins with", recompute);
+}
+
 /* Says that the plan has the kinds of devices in another order than the machine was given. */
 static void say_order(const struct pd_plan *plan, const struct pd_topology *given)
 {
@@ -736,8 +749,10 @@ int main(int argc, char **argv)
 	status = write_plan(plan, &err);
 	if (status == 0)
 		say_shared(plan);
-	if (status == 0 && !quiet)
+	if (status == 0 && !quiet) {
 		say_order(plan, &topology);
+		say_recompute(plan);
+	}
 	if (status == 0 && explain && groups.asked)
 		pd_groups_explain(&groups, stderr);
 	if (status == 0 && explain && (count > 1 || batch))

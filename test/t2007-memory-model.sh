@@ -56,7 +56,7 @@ test_ok "replicas: buffers of sums in torch; what the optimizer keeps is shared 
 	same "$(memory --memory-model=megatron --stages=4x4 bf16.json | jq ".[0]")" \
 		"$(memory --memory-model=megatron --stages=4 bf16.json | jq ".[0]")"'
 test_ok "stages of a rank share room for what they keep, of five microbatches here, and for workspaces" '
-	memory --memory-model=torch -t 2@1GB/s --schedule=interleaved --chunks=2 f32.json
+	memory --memory-model=torch -t 2@1GB/s --schedule=interleaved --straight --chunks=2 f32.json
 	same "$(jq ".stages[0].predicted.memory_bytes" plan.json)" $((2000 * 16 + 5 * 300 + 2 * 200 + 1200 + 70))'
 test_ok "a margin is on top, 10 percent unless it is given; --explain says whose memory it is" '
 	without=$(memory --memory-model=torch --stages=4 f32.json | jq ".[0]")
@@ -101,10 +101,35 @@ test_ok "the plan carries the rule, which pd-run does not follow" '
 	pd-plan $options --memory-model=torch mlp.json >plan.json
 	status 2 pd-run --synthetic plan.json 2>err
 	grep "memory: it is that of torch: expected a plan made without --memory-model" err'
+test_ok "one stage computes its blocks again: what it keeps is less, and a choice that changes nothing is told" '
+	pd-model gpt --layers=6 --hidden=64 --heads=4 --sequence=64 --vocabulary=100 --dropout=0 >gpt.json
+	PD_DEVICES=$PD_SOURCE/share/devices pd-profile --device=a100-80 --dtype=bf16 --batch-size=4 gpt.json >gpt-p.json
+	for model in torch megatron; do
+		for what in none blocks all blocks:0-2 modules:mlp layers:h.*.attn; do
+			pd-plan -t 1@1GB/s --memory-model=$model --memory-margin=0 --weights=flush --microbatches=3 \
+				--recompute="$what" -q gpt-p.json | jq ".predicted.memory_bytes"
+		done | jq -s -c . >bytes
+		cat bytes
+		# half of the blocks, and one module of each, save less; attention alone keeps little more than its output
+		jq -e ".[1] == .[2] and .[1] < .[3] and .[3] < .[0] and .[1] < .[4] and .[4] < .[0]" bytes
+	done
+	# of six blocks what each begins with, 4 * 64 * 64 numbers, and what one keeps
+	pd-plan -t 1@1GB/s --memory-model=torch --memory-margin=0 --weights=flush --recompute=blocks -q gpt-p.json >plan.json
+	jq -e "[.profile.layers[] | select(.name | startswith(\"h.\"))] as \$blocks | (\$blocks | map(.stash_bytes) | add) as \$all
+		| .stages[0].recompute | length == 6 and map(length) == [range(6) | \$blocks | length / 6]" plan.json
+	pd-plan -t 1@1GB/s --memory-model=torch --memory-margin=0 --weights=flush --recompute=none -q gpt-p.json >none.json
+	same "$(jq -s "(.[0].predicted.memory_bytes - .[1].predicted.memory_bytes)" none.json plan.json)" \
+		"$(jq "[.profile.layers[] | select(.name | startswith(\"h.\")).stash_bytes] | add / 6 * 5 - 5 * 4 * 64 * 64 * 2" plan.json)"
+	pd-plan -t 1@1GB/s --weights=flush --recompute=layers:h.0.attn gpt-p.json 2>err >plan.json
+	jq -e ".stages[0].recompute == false" plan.json
+	grep "recompute=layers:h.0.attn: nothing is computed again, since that would save no memory" err
+	status 2 pd-plan -t 1@1GB/s --weights=flush --recompute=blocks:7 gpt-p.json 2>err
+	grep "recompute: expected numbers of blocks from 0 to 5" err && one_line err
+	status 2 pd-plan -t 1@1GB/s --weights=flush --recompute=modules:mpl gpt-p.json 2>err
+	grep "recompute: no layer has a name that .mpl. fits" err && one_line err'
 test_ok "what makes no sense is refused" '
-	status 2 pd-plan -t 4@1GB/s --memory-model=torch f32.json 2>err
+	status 2 pd-plan -t 4@1GB/s --weights=stash --memory-model=torch f32.json 2>err
 	grep "memory of torch: it keeps one version of the weights: expected --weights=flush" err
-	status 2 pd-plan -t 4@1GB/s --weights=auto --memory-model=torch f32.json
 	status 2 pd-plan -t 4@1GB/s --shard=optimizer f32.json 2>err
 	grep "shard=optimizer: expected only with --memory-model" err
 	jq ".memory = {model: \"jax\"}" f32.json >bad.json
