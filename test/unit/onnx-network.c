@@ -315,6 +315,14 @@ static void test_axes(void)
 		"Transpose b -> c perm=0,2,1,3\nReshape c,#[2;6;8] -> d\nRelu d -> y" OUT, "relu");
 	becomes("a part of an axis", ROWS "Slice x,#[2],#[4],#[1],#[1] -> y" OUT,
 		"slice {\"dim\": 1, \"start\": 2, \"end\": 4}");
+	becomes("places in front", ROWS "Pad x,#[0;2;0;0;0;0] -> y" OUT, "parameter {\"shape\": [2, 8], \"frozen\": true, "
+		"\"init\": {\"weight\": 0.0}, \"names\": {\"weight\": null}}; concat {\"dim\": 1}");
+	becomes("places of one axis on both sides", ROWS "Pad x,#[1;3],#2.5,#[-1] -> y" OUT,
+		"parameter {\"shape\": [6, 1], \"frozen\": true, \"init\": {\"weight\": 2.5}, \"names\": {\"weight\": null}}; "
+		"parameter {\"shape\": [6, 3], \"frozen\": true, \"init\": {\"weight\": 2.5}, \"names\": {\"weight\": null}}; "
+		"concat {\"dim\": 2}");
+	refused("pads of samples", ROWS "Pad x,#[1;0;0;0;0;0] -> y" OUT, "pads the samples");
+	refused("pads that mirror", ROWS "Pad x,#[0;2;0;0;0;0] -> y mode=reflect" OUT, "pads by reflect");
 	becomes("Split", ROWS "Split x -> a,b axis=2 num_outputs=2\nAdd a,b -> y" OUT,
 		"slice {\"dim\": 2, \"start\": 0, \"end\": 4}; slice {\"dim\": 2, \"start\": 4, \"end\": 8}; add");
 	becomes("the first position", ROWS "Gather x,#[0] -> a axis=1\nSqueeze a,#[1] -> y" OUT,
@@ -365,6 +373,13 @@ static void test_attention(void)
 	becomes("the same with a factor and a mask", QKV PRODUCTS "Reshape #[0;1;2;3;4;5],#[6;1] -> row\n"
 		"LessOrEqual #[0;1;2;3;4;5],row -> c\nWhere c,#0.0,#-3.0e38 -> m\nDiv s,#2.0 -> f\nAdd m,f -> u\n"
 		SOFTENED("u") JOINED, "attention {\"heads\": 2, \"causal\": true}");
+	becomes("scores that are filled where a mask hides them", QKV PRODUCTS "Reshape #[0;1;2;3;4;5],#[6;1] -> row\n"
+		"Greater #[0;1;2;3;4;5],row -> c\nDiv s,#2.0 -> f\nWhere c,#-1.0e9,f -> u\n" SOFTENED("u") JOINED,
+		"attention {\"heads\": 2, \"causal\": true}");
+	refused("scores that are filled with what counts", QKV PRODUCTS "Reshape #[0;1;2;3;4;5],#[6;1] -> row\n"
+		"Greater #[0;1;2;3;4;5],row -> c\nWhere c,#-1.0,s -> u\n" SOFTENED("u") JOINED, "multiplies two activations");
+	refused("positions in front of samples", "input x 6 2 8\nReshape x,#[6;2;2;4] -> r\n"
+		"Transpose r -> q perm=1,2,0,3\nAttention q,q,q -> y" OUT, "batch_first=True");
 	becomes("a bias of relative positions", QKV T5 "Attention q,k,v,bias -> a scale=1.0\n" JOINED,
 		"attention {\"heads\": 2, \"scale\": 1.0, \"relative_buckets\": 4, \"max_distance\": 128}");
 	becomes("the same, written out twice, with a mask that hides nothing", QKV T5 "Expand #0.0,#[2;1;6;6] -> m\n"

@@ -12,6 +12,7 @@
 #include <math.h>
 
 #define MOST_ADDED 4
+#define LOW (-1e4)                      /* a score whose exponential is 0 beside that of others */
 
 /* Attention that is being read. */
 struct attention {
@@ -213,6 +214,11 @@ static int multiplied_view(struct graph *g, const struct pd_onnx_node *node, siz
 static int expect_heads(const struct pd_onnx_node *node, struct attention *a, struct pd_error *err)
 {
 	for (int i = 0; i < 3; i++)
+		if (a->views[i]->axes == 4 && view_samples(a->views[i]) == 2)
+			return graph_error(node, err, "attends from sample to sample, which the first axis of inputs counts: "
+					   "export with positions behind samples (nn.MultiheadAttention has these first "
+					   "unless batch_first=True)");
+	for (int i = 0; i < 3; i++)
 		if (a->views[i]->axes != 4)
 			return graph_error(node, err, "expected axes for samples, heads, positions and features");
 	a->queries = view_size(a->views[0], 2);
@@ -238,6 +244,31 @@ int translate_attention(struct graph *g, const struct pd_onnx_node *node, struct
 
 /* ---- written out ---- */
 
+/*
+ * Where(mask, a number that is far below all scores, scores), as masked_fill has it: returns the scores, and as an
+ * addend what has the same effect.
+ */
+static const struct value *unmasked(struct graph *g, const struct value *value, struct value **added_p)
+{
+	const struct pd_onnx_node *where = pattern_made(g, value, "Where");
+	const struct array *mask = where ? graph_constant(g, where, 0) : NULL;
+	struct value *made;
+	struct array *sum;
+	double low;
+
+	if (!mask || !mask->whole || !array_scalar(graph_constant(g, where, 1), &low) || low > LOW)
+		return NULL;
+	sum = array_new(&g->constants, &(struct array){ .whole = false }, mask->dims, mask->size);
+	if (!sum)
+		return NULL;
+	for (int64_t i = 0; i < mask->elements; i++)
+		sum->reals[i] = array_integer(mask, i) ? -INFINITY : 0;
+	made = pd_arena_take(&g->constants.arena, 1, sizeof(*made));
+	*made = (struct value){ .name = where->input[0], .constant = sum };
+	*added_p = made;
+	return graph_in(g, where, 2);
+}
+
 /* Looks for a product of two activations among what is added, through a factor: the node, and what else there is. */
 static const struct pd_onnx_node *find_product(struct graph *g, const struct value *value, double *factor_p,
 					       struct value *added[MOST_ADDED], int *count_p)
@@ -246,9 +277,16 @@ static const struct pd_onnx_node *find_product(struct graph *g, const struct val
 	const struct pd_onnx_node *scaled = pattern_made(g, value, "Mul"), *divided = pattern_made(g, value, "Div");
 	double by;
 
+	const struct value *scores;
+
 	*factor_p = 1;
 	if (product)
 		return product;
+	scores = *count_p < MOST_ADDED ? unmasked(g, value, &added[*count_p]) : NULL;
+	if (scores) {
+		++*count_p;
+		return find_product(g, scores, factor_p, added, count_p);
+	}
 	for (size_t i = 0; scaled && i < 2; i++)
 		if (array_scalar(graph_constant(g, scaled, i), &by)) {
 			*factor_p = by;

@@ -13,7 +13,7 @@ static int shows(const struct array *mask, int64_t i)
 
 	if (mask->whole)
 		return number != 0;
-	return number == 0 ? 1 : number < -1e30 ? 0 : -1;
+	return number == 0 ? 1 : number <= -1e4 ? 0 : -1;
 }
 
 /*

@@ -316,6 +316,93 @@ int translate_concat(struct graph *g, const struct pd_onnx_node *node, struct pd
 	return result;
 }
 
+/* A tensor of one number, as wide as `sample` but along an axis. */
+static int filling(struct graph *g, const struct pd_onnx_node *node, const struct extent *sample, int dim, int64_t size,
+		   double number)
+{
+	struct extent shape = *sample;
+	json_t *list = json_array();
+	int layer;
+
+	shape.size[dim] = size;
+	for (int d = 0; d < shape.dims; d++)
+		pd_json_add(list, json_integer(shape.size[d]));
+	layer = layer_add_one(g, "parameter", node, g->first_input, &shape, json_pack("{s:o}", "shape", list));
+	g->layers[layer].frozen = g->layers[layer].owned = true;
+	g->layers[layer].init = json_pack("{s:f}", "weight", shortest(number));
+	g->layers[layer].names = json_pack("{s:n}", "weight");
+	return layer;
+}
+
+/* Adds places to an axis of a sample, before and behind. */
+static void pad_axis(struct graph *g, const struct pd_onnx_node *node, int *base_p, struct extent *sample, int dim,
+		    const int64_t more[2], double number)
+{
+	int base[3], count = 0;
+
+	if (more[0] > 0)
+		base[count++] = filling(g, node, sample, dim, more[0], number);
+	base[count++] = *base_p;
+	if (more[1] > 0)
+		base[count++] = filling(g, node, sample, dim, more[1], number);
+	sample->size[dim] += more[0] + more[1];
+	*base_p = layer_add(g, "concat", node, count, base, sample, json_pack("{s:i}", "dim", dim + 1));
+}
+
+/* What is added to each axis, which is a constant; only those that the third input names have any. */
+static int read_pads(const struct graph *g, const struct pd_onnx_node *node, int axes, int64_t pads[][2],
+		     struct pd_error *err)
+{
+	const struct array *given = graph_constant(g, node, 1), *which = graph_constant(g, node, 3);
+	int64_t count = given ? given->elements / 2 : 0;
+
+	if (strcmp(text_of(node, "mode", "constant"), "constant") != 0)
+		return graph_error(node, err, "pads by %.20s: expected a constant", text_of(node, "mode", ""));
+	if (!array_counts(given) || given->elements % 2 != 0 || (which ? which->elements : axes) != count ||
+	    (!which && node->inputs > 3 && *node->input[3]))
+		return graph_error(node, err, "expected pads that are constants");
+	for (int64_t i = 0; i < count; i++) {
+		int axis = which ? array_axis(array_integer(which, i), axes) : (int)i;
+
+		for (int side = 0; side < 2 && axis >= 0; side++)
+			pads[axis][side] = given->integers[side * count + i];
+		if (axis < 0 || pads[axis][0] < 0 || pads[axis][1] < 0 || pads[axis][0] > 1 << 20 ||
+		    pads[axis][1] > 1 << 20)
+			return graph_error(node, err, "expected pads of its axes, from 0 to 2^20");
+	}
+	return 0;
+}
+
+int translate_pad(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
+{
+	int64_t pads[PD_ONNX_DIMS][2] = { { 0 } };
+	double number = 0;
+	const struct view *view;
+	struct extent sample;
+	struct view out;
+	int base;
+
+	if (place_in(g, node, 0, &view, &base, &sample, err) < 0 || read_pads(g, node, view->axes, pads, err) < 0)
+		return -1;
+	if (node->inputs > 2 && *node->input[2] &&
+	    (!array_scalar(graph_constant(g, node, 2), &number) || !(fabs(number) < 1e38)))
+		return graph_error(node, err, "expected a finite constant to pad with");
+	for (int a = 0; a < view->axes; a++) {
+		int dim = place_axis(view, a);
+
+		if (pads[a][0] == 0 && pads[a][1] == 0)
+			continue;
+		if (dim < 0 || sample.size[dim] != view_size(view, a))
+			return graph_error(node, err, "pads the samples, or an axis that is repeated");
+		pad_axis(g, node, &base, &sample, dim, pads[a], number);
+	}
+	if (view_samples(view) >= 0 && !view_counts(view, view_samples(view)))
+		return graph_error(node, err, "pads what has samples beside others in one axis");
+	if (!view_whole(&out, base, &sample, view_samples(view), g->batch) || out.axes != view->axes)
+		return graph_error(node, err, "has too many axes");
+	return graph_set(g, node, &out);
+}
+
 /* Rows of a table, by an input of the network. */
 int translate_embedding(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
 {
