@@ -40,6 +40,7 @@ static int64_t chunks, batch;
 static double min_gain = 1, times = 1, pairs;
 static struct pd_effort effort;
 static struct pd_progress_bar bar;
+static bool memory_is_systems;          /* as the system of --format keeps it, without being asked */
 
 static const char *const schedules[] = {
 #define SCHEDULE_KIND(symbol, name, usual, weights, facts, what) name,
@@ -573,6 +574,16 @@ static int read_profiles(int argc, char **argv, int first, struct pd_profile **p
 	return 0;
 }
 
+/* Says whose memory a plan for another system has, where no option asked for it. */
+static void say_memory(enum pd_memory_model model)
+{
+	if (memory_is_systems)
+		pd_say("memory is that of %s, for %s: --memory-model=%s (or pd-run)",
+		       pd_memory_model_name[model],
+		       pd_layout_system((enum pd_layout_kind)(format - LAYOUTS)),
+		       pd_memory_model_name[model]);
+}
+
 /* Returns whose memory is predicted: what an option says, or the profile; devices that act as one run Megatron-LM. */
 static struct pd_memory_rule memory_rule(const struct pd_profile *profile)
 {
@@ -583,9 +594,7 @@ static struct pd_memory_rule memory_rule(const struct pd_profile *profile)
 		enum pd_layout_kind kind = (enum pd_layout_kind)(format - LAYOUTS);
 
 		rule = (struct pd_memory_rule){ pd_layout_memory(kind), false, PD_MEMORY_MARGIN };
-		if (!quiet)
-			pd_say("memory is that of %s, for %s: --memory-model=%s (or pd-run)",
-			       pd_memory_model_name[rule.model], pd_layout_system(kind), pd_memory_model_name[rule.model]);
+		memory_is_systems = true;
 	}
 	if (memory_model >= 0 || (groups.asked && rule.model == PD_MEMORY_OWN))
 		rule = (struct pd_memory_rule){ memory_model >= 0 ? (enum pd_memory_model)memory_model
@@ -750,6 +759,7 @@ int main(int argc, char **argv)
 	if (status == 0)
 		say_shared(plan);
 	if (status == 0 && !quiet) {
+		say_memory(plan->profile->memory.model);
 		say_order(plan, &topology);
 		say_recompute(plan);
 	}

@@ -60,7 +60,7 @@ test_ok "megatron: virtual stages, recomputation, and replicas" '
 	[ "$(cat out)" = "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout \"Et(|t)*7L\" --micro-batch-size 4 --global-batch-size 32 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1" ]
 	pd-plan $flush --stages="megatron:Et*4|t*4Lx2" --format=megatron eight.json | grep -q "^--pipeline-model-parallel-size 2 "'
 test_ok "megatron: rounds, there and back" '
-	set -- -q --topology=2@10GB/s --schedule=interleaved --microbatches=8
+	set -- -q --topology=2@10GB/s --straight --schedule=interleaved --microbatches=8
 	pd-plan "$@" --round=4 --format=megatron eight.json >args
 	grep -q " --microbatch-group-size-per-virtual-pipeline-stage 4\$" args
 	pd-plan "$@" --round=4 --cut=blocks eight.json | jq "del(.predicted)" >plan.json

@@ -2,17 +2,28 @@
 /* Makes lists of a table. */
 #include "schedule/torch.h"
 
+#include "base/file_kind.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "schedule/torch_complete.h"
-#include "schedule/torch_table.h"
 #include "plan/chain.h"
 #include "schedule/check.h"
+#include "schedule/torch_complete.h"
+#include "schedule/torch_table.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* Tells whether a file, which can be read again, is of another known kind. */
+static bool file_is_known(FILE *in)
+{
+	char bytes[PD_FILE_KIND_BYTES];
+	ssize_t count = pread(fileno(in), bytes, sizeof(bytes), 0);
+
+	return count > 0 && pd_file_kind(bytes, (size_t)count);
+}
 
 bool pd_torch_begins(FILE *in)
 {
@@ -22,7 +33,7 @@ bool pd_torch_begins(FILE *in)
 		c = getc(in);
 	if (c != EOF)
 		ungetc(c, in);
-	return isalnum(c) || (c != EOF && strchr("(,\"#", c));
+	return isdigit(c) || (c != EOF && strchr("(,\"#", c)) || (isalpha(c) && !file_is_known(in));
 }
 
 /* Returns the name of the order that comes nearest: it says who may share ranks, and what slots hold. */
