@@ -2,6 +2,7 @@
 /* profile + topology -> plan */
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/opt.h"
 #include "base/progress_bar.h"
 #include "doors/layout/read.h"
@@ -716,6 +717,32 @@ static void say_order(const struct pd_plan *plan, const struct pd_topology *give
 	free(now);
 }
 
+/*
+ * Says where the formula of a schedule of two stages a rank is not the best order: zb-v's is made for a pipeline
+ * that is full, the others' for stages that take equally long.
+ */
+static void say_formula(const struct pd_plan *plan)
+{
+	int64_t least_ns = INT64_MAX, most_ns = 0, each = plan->microbatches / plan->stages[0].replicas;
+	int positions = plan->stage_count / PD_PLANNER_CHUNKS;
+
+	if (!pd_schedule_has(plan->schedule, PD_FACT_V) || positions < 2 ||
+	    !pd_weights_have(plan->weights, PD_WEIGHTS_DRAINS))
+		return;
+	for (int s = 0; s < plan->stage_count; s++) {
+		int64_t ns = plan->stages[s].forward_ns + plan->stages[s].backward_ns;
+
+		least_ns = pd_min(least_ns, ns);
+		most_ns = pd_max(most_ns, ns);
+	}
+	if (each >= 2 * positions - 1 && most_ns <= least_ns + least_ns / 10)
+		return;
+	pd_say("the order of %s is by its formula, which %s; --schedule=zb-auto searches for a better one",
+	       pd_schedule_kind_name[plan->schedule],
+	       each < 2 * positions - 1 ? "wants more microbatches in each pipeline"
+					: "wants stages that take equally long");
+}
+
 int main(int argc, char **argv)
 {
 	struct pd_error err;
@@ -762,6 +789,7 @@ int main(int argc, char **argv)
 		say_memory(plan->profile->memory.model);
 		say_order(plan, &topology);
 		say_recompute(plan);
+		say_formula(plan);
 	}
 	if (status == 0 && explain && groups.asked)
 		pd_groups_explain(&groups, stderr);

@@ -76,4 +76,12 @@ while [ $case -lt "${PD_ORDER_CASES:-3}" ]; do
 	test_row more "request $case: more of everything" more
 	case=$((case + 1))
 done
+test_ok "where the order of a formula is not the best, a line says so" '
+	profile 5 8 >random.json
+	set -- --straight --weights=flush --min-gain=0 --recompute=none --topology=2@1TB/s random.json
+	pd-plan --schedule=zb-v --microbatches=2 "$@" 2>err >out
+	grep "zb-v is by its formula, which wants .*; --schedule=zb-auto searches for a better one" err
+	pd-plan --schedule=1f1b --microbatches=2 "$@" 2>err >out
+	! grep "formula" err || false
+'
 test_done
