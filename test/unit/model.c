@@ -489,8 +489,12 @@ static void test_errors(void)
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, "
 		  "'init': {'wieght': 1}", "layers[0].init: linear \"l\" has no parameter \"wieght\"" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, "
-		  "'init': {'bias': 'normal(-1)'}", "layers[0].init.bias: expected a number, "
-		  "\"normal(S)\", \"uniform(B)\" or \"fan_in\", found \"normal(-1)\"" },
+		  "'init': {'bias': 'normal(-1)'}", "layers[0].init.bias: expected a number "
+		  "or a list of them, \"normal(S)\", \"uniform(B)\", \"fan_in\" or \"given\", found \"normal(-1)\"" },
+		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, "
+		  "'init': {'bias': [1, 2, 3]}", "layers[0].init.bias: expected 4 numbers, as \"bias\" has elements" },
+		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, "
+		  "'init': {'bias': [1, 2, 3, 'x']}", "layers[0].init.bias[3]: expected a number" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, "
 		  "'init': {'bias': 'normal(1) '}", "layers[0].init.bias: expected a number" },
 		{ "[4]", "'kind': 'linear', 'inputs': ['x'], 'out_features': 4, "

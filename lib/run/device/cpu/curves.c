@@ -113,6 +113,7 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 #pragma omp parallel for schedule(static) if (count > PIECE)
 	for (int64_t at = 0; at < count; at += PIECE)
 		backward_piece(l, at, count - at < PIECE ? count - at : PIECE);
+	pd_layout_clear_padding(l->out, l->diff_src[0]);        /* 0 / 0, of a logarithm */
 	return 0;
 }
 
