@@ -423,7 +423,7 @@ test_ok "by hand: stages that would not fit recompute, or those that are named" 
 	status 1 pd-plan -t 4@1GB/s -m 30MB -s --schedule=gpipe --recompute=none deep.json 2>err
 	one_line err && grep -q "; --recompute=auto would fit" err
 	refused "go with --stages" --recompute=0,2
-	refused "or kinds of layers such as attention,gelu, found \"some\"" --recompute=some
+	refused "kinds of layers such as attention,gelu, modules:PATTERN or layers:PATTERN, found \"some\"" --recompute=some
 	refused "the profile has no model, and so no kinds of layers" --recompute=relu
 	refused "with weights \"latest\" recomputing changes what is trained" --recompute=selective --weights=latest
 	refused "prices no recomputation" --recompute=selective --cost=sosp19
@@ -437,7 +437,7 @@ selected() {
 	pd-plan -t 4@1GB/s --recompute=selective "$@" uneven.json >some.json
 	jq -c "[.predicted.period_ns, .predicted.memory_bytes], [.stages[].recompute]" some.json
 	jq -e "([.profile.layers[] | {key: .name, value: .forward_ns}] | from_entries) as \$ns
-		| all(.stages[] | select(.recompute | type == \"array\"); .recompute as \$again
+		| all(.stages[] | select(.recompute | type == \"array\"); (.recompute | flatten) as \$again
 			| ([.layers[] | select(IN(\$again[])) | \$ns[.]] | max) <=
 			  ([.layers[] | select(IN(\$again[]) | not) | \$ns[.]] | min))" some.json
 	"$PD_BUILD/test/unit/read-document" plan some.json | cmp - some.json
@@ -452,7 +452,7 @@ test_row search "selective: the cheapest layers, and no more than are needed" '
 	done
 	selected --stages=3,3,3,3 -m 40MB
 	pd-plan -t 4@1GB/s --stages=3,3,3,3 -m 40MB uneven.json | jq -s -e "map([.stages[].recompute])
-		== [[true, true, false, false], [true, [\"l4\", \"l5\"], false, false]]" - some.json
+		== [[true, true, false, false], [[[\"l0\"], [\"l2\"]], [\"l4\", \"l5\"], false, false]]" - some.json
 	selected -s -m 200MB
 	jq -e "all(.stages[]; .recompute == false)" some.json
 	selected -s -m 40MB --explain 2>err

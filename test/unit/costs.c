@@ -27,6 +27,7 @@ static const struct unlike {
 	{ PD_LAYER_maxpool2d, 3, "it writes which element was the largest, and reads that in place of its input" },
 	{ PD_LAYER_batchnorm2d, 7, "two kernels, one behind the other, and the second makes both gradients" },
 	{ PD_LAYER_groupnorm, 1, "two kernels, one behind the other" },
+	{ PD_LAYER_clamp, 2, "without bounds, as here, the gradient does not depend on its input" },
 	{ PD_LAYER_slice, 1, "it reads no more than it writes" },
 	{ PD_LAYER_embedding, 5, "it reads the rows that are asked for, and adds to those" },
 	{ PD_LAYER_attention, 2, "backward reads its output in place of sums over scores" },

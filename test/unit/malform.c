@@ -205,10 +205,22 @@ static void arrays(const struct spot *spot)
 	}
 }
 
+/* Tells whether it is what the outside calls a parameter; null: nothing. */
+static bool is_outside_name(const struct spot *spot)
+{
+	json_t *layers = json_object_get(spot->root, "layers");
+
+	for (size_t l = 0; l < json_array_size(layers); l++)
+		if (json_object_get(json_array_get(layers, l), "names") == spot->parent)
+			return true;
+	return false;
+}
+
 static void visit(const struct spot *spot)
 {
 	if (spot->parent) {
-		with("null", spot, json_null());
+		if (!is_outside_name(spot))
+			with("null", spot, json_null());
 		if (!json_is_object(spot->value))
 			with("object", spot, json_object());
 		if (!json_is_array(spot->value))
