@@ -11,7 +11,7 @@
 #include <math.h>
 
 #define PIECE 2048
-#define EXP(x) pd_exp(x)
+#define EXP(x) pd_exp_any(x)
 #define EXPM1(x) pd_expm1(x)
 
 struct curve {

@@ -33,6 +33,14 @@ static inline float pd_exp(float x)
 	return x < -87.3f ? 0 : y * scale;
 }
 
+/* exp(x) of any x; infinity where that is too large for a float. */
+static inline float pd_exp_any(float x)
+{
+	float y = pd_exp(x > 89 ? 88 : x > 88 ? x - 1 : x);
+
+	return x > 88 ? y * 2.71828183f : y;
+}
+
 /* exp(x) - 1, where x is not positive; near 0 it is as exact as a float can be. */
 static inline float pd_expm1(float x)
 {
