@@ -98,6 +98,28 @@ static char *data_sum(const struct pd_job *job, const struct pd_dataset *set)
 					  sum));
 }
 
+int pd_job_read_data(struct pd_job *job, struct pd_error *err)
+{
+	struct pd_dataset train, test;
+	const char *before = pd_mem_for("the data set");
+	int status = pd_job_data(job, &train, &test, err);
+
+	pd_mem_for(before);
+	if (status == 0 && job->only_evaluates)
+		pd_job_say_evaluated(job, &test);
+	if (status == 0) {
+		free(job->data_sum);
+		job->data_sum = data_sum(job, job->only_evaluates ? &test : &train);
+	}
+	if (status == 0 && !job->only_evaluates) {
+		json_decref(job->recipe);
+		job->recipe = pd_recipe_make(job, &train);
+	}
+	pd_dataset_release(&train);
+	pd_dataset_release(&test);
+	return status;
+}
+
 int pd_job_check_sum(const char *name, uint64_t found, const char *sum, struct pd_error *err)
 {
 	char text[PD_CHECKSUM_DIGITS + 1];
@@ -341,9 +363,6 @@ static int set_data_options(struct pd_job *job, struct pd_error *err)
 int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 {
 	const struct pd_profile *profile = job->plan->profile;
-	struct pd_dataset train, test;
-	const char *before;
-	int status;
 
 	if (!profile->model)
 		return pd_error_input(err, "%s: profile: has no model: it can be replayed, not run",
@@ -368,18 +387,7 @@ int pd_job_check(struct pd_job *job, bool resume, struct pd_error *err)
 	    (job->only_evaluates && job->checkpoint && pd_job_find_evaluated(job, err) < 0) ||
 	    check_init(job, resume, err) < 0)
 		return -1;
-	before = pd_mem_for("the data set");
-	status = pd_job_data(job, &train, &test, err);
-	pd_mem_for(before);
-	if (status == 0 && job->only_evaluates)
-		pd_job_say_evaluated(job, &test);
-	if (status == 0)
-		job->data_sum = data_sum(job, job->only_evaluates ? &test : &train);
-	if (status == 0 && !job->only_evaluates)
-		job->recipe = pd_recipe_make(job, &train);
-	pd_dataset_release(&train);
-	pd_dataset_release(&test);
-	if (status < 0)
+	if (pd_job_read_data(job, err) < 0)
 		return -1;
 	if (!resume && !job->only_evaluates)
 		pd_job_say_trained(job);

@@ -113,6 +113,9 @@ void pd_job_free(struct pd_job *job);
 int pd_job_data(struct pd_job *job, struct pd_dataset *train_p, struct pd_dataset *test_p,
 		struct pd_error *err);
 
+/* Reads the job's data: what pd_job_data() computes, data_sum and recipe, as the model normalises now. */
+int pd_job_read_data(struct pd_job *job, struct pd_error *err);
+
 /*
  * Checks, before anything is started, that this plan can be run on this data, that the schedule is
  * right (PD_EXIT_NO), and that the directory of checkpoints is free and writable.  A job that

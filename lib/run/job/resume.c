@@ -51,7 +51,7 @@ static struct pd_checkpoint *open_resumed(struct pd_job *job, struct pd_error *e
 	return ck;
 }
 
-/* Data are normalised as they were in training. */
+/* Data are normalised as they were in training; what was read of them before is read so again. */
 static int check_same_model(struct pd_job *job, const struct pd_checkpoint_info *info,
 			    struct pd_error *err)
 {
@@ -66,7 +66,7 @@ static int check_same_model(struct pd_job *job, const struct pd_checkpoint_info 
 		return -1;
 	if (note && !job->quiet)
 		pd_say("%s: %s", job->checkpoint, note);
-	return 0;
+	return note && !job->only_evaluates ? pd_job_read_data(job, err) : 0;
 }
 
 static int check_same_run(struct pd_job *job, const struct pd_checkpoint_info *info,
