@@ -187,7 +187,8 @@ static void find_microbatches(struct holding *h)
 		if (op->evaluate)
 			continue;
 		h->first = op->microbatch < h->first ? op->microbatch : h->first;
-		h->last = op->microbatch >= h->last ? op->microbatch + 1 : h->last;
+		if (op->microbatch >= h->last)
+			h->last = op->microbatch < INT64_MAX ? op->microbatch + 1 : INT64_MAX;
 	}
 	if (h->last == 0) {
 		h->first = 0;
