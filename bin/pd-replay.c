@@ -133,7 +133,7 @@ static struct pd_spread range_of(const struct pd_trace *replay, const struct pd_
 
 /*
  * Gives the report of a replay in the plan's own order the period of whole updates where it was too long for
- * them, and sees that no period is below what the busiest rank or link takes: of minibatches that are not
+ * them, and makes sure that no period is below what the busiest rank or link takes: of minibatches that are not
  * periodic the mean may be.
  */
 static int complete(struct pd_report *report, const struct pd_trace *replay, struct pd_error *err)
@@ -150,6 +150,9 @@ static int complete(struct pd_report *report, const struct pd_trace *replay, str
 	}
 	if (report->has_steady && report->steady.cycle == 0 && report->steady.period_ns < least_ns)
 		report->steady.period_ns = least_ns;
+	if (report->has_steady && report->steady.period_ns < least_ns)
+		pd_bug("a period of %.3f ns is below what its busiest rank or link takes, %.0f ns",
+		       report->steady.period_ns, least_ns);
 	return 0;
 }
 

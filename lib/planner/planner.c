@@ -57,6 +57,17 @@ static void set_range(struct pd_plan *plan)
 	predicted->period_high_ns = llround((double)predicted->period_ns * range.high);
 }
 
+/* Makes sure that no period is below what its busiest rank or link takes, or what any plan does. */
+static void check_period(const struct pd_plan *plan, int64_t period_ns, int64_t bound_ns)
+{
+	int64_t least_ns = pd_judge_least_ns(plan);
+
+	if (period_ns < pd_max(least_ns, bound_ns))
+		pd_bug("a period of %" PRId64 " ns is below %s %" PRId64 " ns", period_ns, period_ns < least_ns
+		       ? "what its busiest rank or link takes," : "the bound of all plans,",
+		       period_ns < least_ns ? least_ns : bound_ns);
+}
+
 /* Fills in the figures of the plan as a whole. */
 static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t period,
 		  int64_t bound, struct pd_error *err)
@@ -70,10 +81,11 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 	    pd_judge_whole(plan, PD_REPLAY_WORK, &period, &predicted->period_from, err) < 0)
 		return -1;
 	if (predicted->period_from == PD_PERIOD_ESTIMATE)
-		period = pd_max(period, pd_max(bound, pd_judge_least_ns(plan)));
-	/* A replay is exact: by hand, and where replicas share a link, it may be below the bound. */
-	if (predicted->period_from != PD_PERIOD_FORMULA || task->request->stages)
+		period = pd_max(period, bound);
+	if (task->request->stages)      /* by hand there may be what no search looks at */
 		bound = pd_min(bound, period);
+	if (predicted->period_from != PD_PERIOD_FORMULA)
+		check_period(plan, period, bound);
 	predicted->period_ns = period;
 	predicted->memory_bytes = pd_candidate_fullest(plan, NULL);
 	predicted->ended_early = !task->request->stages && task->request->effort && task->request->effort->early;

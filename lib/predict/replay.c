@@ -134,7 +134,7 @@ static void note(void *context, const struct pd_record *record)
 	const struct pd_replay_options *options = replay->options;
 
 	pd_recurrence_note(options->recurrence, record,
-			   pd_worker_ahead(replay->workers[record->op.rank]));
+			   pd_worker_ahead(replay->workers[record->op.rank]), pd_sim_now_ns(replay->sim));
 	if (options->retired)
 		options->retired(options->context, record);
 }

@@ -33,7 +33,7 @@ void pd_recurrence_add(struct pd_recurrence *recurrence, uint64_t number, int64_
 }
 
 void pd_recurrence_note(struct pd_recurrence *recurrence, const struct pd_record *record,
-			int64_t ahead)
+			int64_t ahead, int64_t now_ns)
 {
 	const struct pd_op *op = &record->op;
 	uint64_t mark = (uint64_t)ahead;
@@ -43,7 +43,8 @@ void pd_recurrence_note(struct pd_recurrence *recurrence, const struct pd_record
 	mark = mix(mark, (uint64_t)(op->microbatch - recurrence->count * recurrence->turn));
 	mark = mix(mark, (uint64_t)(record->start_ns - recurrence->begin_ns));
 	mark = mix(mark, (uint64_t)(record->end_ns - recurrence->begin_ns));
-	pd_recurrence_add(recurrence, mark, record->end_ns - record->start_ns);
+	mark = mix(mark, (uint64_t)(now_ns - recurrence->begin_ns));
+	pd_recurrence_add(recurrence, mark, now_ns - record->start_ns);
 }
 
 /*

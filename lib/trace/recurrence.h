@@ -10,8 +10,9 @@
  * equal as many earlier turns.  Then the same operations run at the end of both, and the same will
  * happen again and again.
  *
- * A running operation is recorded when it ends.  It is assumed to take no longer than those that
- * ended in the last turn.
+ * An operation is recorded when it retires, which may be long after it has ended: those before it in
+ * its rank's list retire first.  Until then it counts as running.  It is assumed to take no longer than those that
+ * retired in the last turn.
  *
  * What is not made of operations (predict/flow.c) adds what tells its states apart, and for how long
  * what happened has an effect.
@@ -29,7 +30,7 @@ struct pd_recurrence {
 	struct pd_recurrence_turn {
 		uint64_t mark;          /* hash of all that happened; two different turns have the
 					   same one with a chance of 1 in 2^64 */
-		int64_t end_ns, longest_ns;     /* longest_ns: the longest operation that ended here */
+		int64_t end_ns, longest_ns;     /* longest_ns: of the longest operation that retired */
 	} *turns;
 	uint64_t mark;                  /* hash of the current turn so far */
 	int64_t begin_ns, longest_ns;
@@ -38,9 +39,9 @@ struct pd_recurrence {
 void pd_recurrence_init(struct pd_recurrence *recurrence, int64_t turn);
 void pd_recurrence_release(struct pd_recurrence *recurrence);
 
-/* Records an operation of any rank that has retired; `ahead` operations of the rank have not. */
+/* Records an operation of any rank that retires at now_ns; `ahead` operations of the rank have not. */
 void pd_recurrence_note(struct pd_recurrence *recurrence, const struct pd_record *record,
-			int64_t ahead);
+			int64_t ahead, int64_t now_ns);
 
 /* Adds a number that is the same when a state comes back, in which what ended then was longest_ns under way. */
 void pd_recurrence_add(struct pd_recurrence *recurrence, uint64_t number, int64_t longest_ns);

@@ -164,29 +164,34 @@ static void test_plans(int plans)
 	   "of most, and early");
 }
 
-/* Notes a minibatch, one of which ends each 10 ns, and a transfer that took other_ns and has just ended. */
-static bool turn(struct pd_recurrence *recurrence, int64_t n, int64_t other_ns, double *period_p)
+/*
+ * Notes a minibatch, one of which ends each 10 ns, and a transfer that began other_ns before it retires, which it
+ * does just before; it took so long or, if it waits for what is before it, a nanosecond.
+ */
+static bool turn(struct pd_recurrence *recurrence, int64_t n, int64_t other_ns, bool waits, double *period_p)
 {
 	struct pd_record back = { .op = { .kind = PD_OP_backward, .microbatch = n, .link = -1 },
 				  .start_ns = 10 * n, .end_ns = 10 * n + 10 };
 	struct pd_record other = { .op = { .kind = PD_OP_send_activation, .microbatch = n },
 				   .start_ns = 10 * n + 9 - other_ns, .end_ns = 10 * n + 9 };
 
-	pd_recurrence_note(recurrence, &other, 1);
-	pd_recurrence_note(recurrence, &back, 1);
+	if (waits)
+		other.end_ns = other.start_ns + 1;
+	pd_recurrence_note(recurrence, &other, 1, 10 * n + 9);
+	pd_recurrence_note(recurrence, &back, 1, back.end_ns);
 	return pd_recurrence_found(recurrence, n + 1, back.end_ns, period_p);
 }
 
 /* Returns after how many turns a recurrence is found if the transfers take other_ns from the fifth turn
  * on, or 0 if it is not found. */
-static int when(int64_t other_ns, double *period_p)
+static int when(int64_t other_ns, bool waits, double *period_p)
 {
 	struct pd_recurrence recurrence;
 	int at = 0;
 
 	pd_recurrence_init(&recurrence, 1);
 	for (int n = 0; n < 100 && !at; n++)
-		if (turn(&recurrence, n, n < 4 ? n : other_ns, period_p))
+		if (turn(&recurrence, n, n < 4 ? n : other_ns, waits, period_p))
 			at = n + 1;
 	pd_recurrence_release(&recurrence);
 	return at;
@@ -214,30 +219,31 @@ static void test_by_hand(void)
 	double period = 0;
 	int found = 0;
 
-	is_int(when(8, &period), 6, "what lasts less than a turn has to be seen twice");
+	is_int(when(8, false, &period), 6, "what lasts less than a turn has to be seen twice");
 	ok(period == 10, "the period is that of the microbatches");
-	is_int(when(48, &period), 10, "what lasts five turns, in five turns, and in five before");
+	is_int(when(48, false, &period), 10, "what lasts five turns, in five turns, and in five before");
+	is_int(when(48, true, &period), 10, "and so does what ended long before it retires");
 	ok(when_added(8, &period) == 6 && when_added(48, &period) == 10 && period == 10,
 	   "and so do numbers of a state, which matter for as long");
 	pd_recurrence_init(&recurrence, 1);
 	for (int n = 0; n < 100; n++)
-		found += turn(&recurrence, n, n, &period);
+		found += turn(&recurrence, n, n, false, &period);
 	is_int(found, 0, "what takes longer and longer never repeats itself");
 	pd_recurrence_release(&recurrence);
 	pd_recurrence_init(&recurrence, 1);
 	for (int n = 0; n < 100 && !found; n++)
-		found = turn(&recurrence, n, 3 + n % 3, &period) ? n + 1 : 0;
+		found = turn(&recurrence, n, 3 + n % 3, false, &period) ? n + 1 : 0;
 	is_int(found, 5, "three turns that follow each other");
 	ok(period == 10, "are a period of three");
 	pd_recurrence_release(&recurrence);
 	pd_recurrence_init(&recurrence, 1);
 	for (int n = found = 0; n < 10; n++)
-		found += turn(&recurrence, 3 * n + 2, n, &period);
+		found += turn(&recurrence, 3 * n + 2, n, false, &period);
 	is_int(found, 0, "turns that end with another one are no period of nothing");
 	pd_recurrence_release(&recurrence);
 	pd_recurrence_init(&recurrence, 0);
 	for (int n = found = 0; n < 100; n++)
-		found += turn(&recurrence, n, 8, &period);
+		found += turn(&recurrence, n, 8, false, &period);
 	is_int(found, 0, "where there are no turns nothing repeats itself");
 	pd_recurrence_release(&recurrence);
 }
