@@ -220,8 +220,7 @@ static void offer_schedules(struct ordered *o)
 
 	for (int kind = 0; kind < PD_SCHEDULE_KINDS; kind++)
 		for (int straight = 1; straight >= 0 && is_open(o, (enum pd_schedule_kind)kind); straight--)
-			if (straight || (!o->task->straight && topology->devices > 1 &&
-					 !pd_schedule_has((enum pd_schedule_kind)kind, PD_FACT_SHARES)))
+			if (straight || (!o->task->straight && topology->devices > 1))
 				offer_best(o, (enum pd_schedule_kind)kind, straight);
 	partition = chunks <= 1 && o->task->limit_bytes < INT64_MAX
 		? pd_straight_most(costs, ranks, bandwidth, INT64_MAX) : NULL;
