@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Profiles of devices that nobody has at hand: the times of layers from what they multiply and move (cost.h) and
- * from a device's data sheet (device.h).
+ * from a device's data sheet (profile/device.h).
  */
 #pragma once
 
 #include "estimate/cost.h"
-#include "estimate/device.h"
+#include "profile/device.h"
 #include "profile/profile.h"
 #include "topology/topology.h"
 

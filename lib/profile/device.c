@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "estimate/device.h"
+#include "profile/device.h"
 
 #include "base/json.h"
 #include "base/mem.h"
-#include "estimate/folder.h"
+#include "profile/folder.h"
 
 #include <dirent.h>
 #include <math.h>
