@@ -17,7 +17,7 @@ test_libtest_a_SOURCES = test/tap.c test/tap.h \
 	test/conform/kind_cases.c test/conform/kind_cases.h test/conform/models.c test/conform/ref.c test/conform/ref.h \
 	test/conform/ref_attention.c test/conform/ref_image.c test/conform/ref_kind.h \
 	test/conform/ref_loss.c test/conform/ref_lstm.c test/conform/ref_rows.c \
-	test/unit/dense_open.h test/unit/document.h test/unit/made_lists.h test/unit/made_up.h test/unit/onnx_text.c test/unit/onnx_text.h test/unit/ranks.c \
+	test/unit/dense_open.h test/unit/document.h test/unit/document_rows.h test/unit/made_lists.h test/unit/made_up.h test/unit/onnx_text.c test/unit/onnx_text.h test/unit/ranks.c \
 	test/unit/ranks.h test/unit/read_plan.h test/unit/rendezvous.c test/unit/rendezvous.h \
 	test/unit/replayed.h test/unit/scratch.c test/unit/scratch.h test/unit/small_checkpoint.c \
 	test/unit/ucx_leaks.h \
@@ -35,7 +35,7 @@ UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound t
 	test/unit/lock test/unit/machine test/unit/meeting test/unit/megatron test/unit/memory test/unit/model test/unit/monotone test/unit/nccl \
 	test/unit/names test/unit/network test/unit/npy test/unit/npz \
 	test/unit/number test/unit/onnx test/unit/onnx-network test/unit/onnx-views test/unit/optimizer test/unit/order test/unit/order-exact test/unit/order-lists test/unit/order-search test/unit/outside test/unit/pace test/unit/placement test/unit/plan test/unit/planner \
-	test/unit/price test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay \
+	test/unit/price test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay test/unit/rows \
 	test/unit/safetensors test/unit/schedule test/unit/schedule-orders test/unit/scripts test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
 	test/unit/tally test/unit/tcp test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
 	test/unit/trace-memory test/unit/transfers test/unit/transfers-end test/unit/updates test/unit/views test/unit/waits test/unit/walk test/unit/weights \
@@ -64,7 +64,7 @@ EXTRA_DIST += test/conform/kernels.c
 endif
 
 # Scripts call these programs, so a build that runs only some tests needs all of them (print-programs).
-SCRIPT_HELPERS = test/conform/serial test/conform/same-tensors test/unit/joining-worker test/unit/malform \
+SCRIPT_HELPERS = test/conform/serial test/conform/same-tensors test/unit/document-keys test/unit/joining-worker test/unit/malform \
 	test/unit/read-document test/unit/relay test/unit/seeds test/unit/stranger test/unit/ucx-life
 test_conform_serial_SOURCES = test/conform/serial.c test/conform/serial.h \
 	test/conform/serial_rule.c test/conform/serial_sparse.c test/conform/serial_tensor.c test/conform/serial_update.c

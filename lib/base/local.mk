@@ -34,6 +34,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/progress_bar.c lib/base/progress_bar.h \
 	lib/base/pulse.c lib/base/pulse.h \
 	lib/base/rng.h \
+	lib/base/rows.c lib/base/rows.h \
 	lib/base/shared_memory.c lib/base/shared_memory.h \
 	lib/base/sort.h \
 	lib/base/svg.c lib/base/svg.h

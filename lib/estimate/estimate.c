@@ -76,7 +76,7 @@ double pd_estimate_ns(const struct pd_estimate *how, const struct pd_cost *cost)
 struct pd_cost_layer pd_estimate_layer(const struct pd_estimate *how, const struct pd_model *model, int layer)
 {
 	return (struct pd_cost_layer){ model, &model->layers[layer], how->batch_size, how->dtype,
-				       how->sheet->unfused, how->sheet->drops_behind, PD_SHARE_ALL };
+				       how->sheet->unfused, !how->sheet->drops_apart, PD_SHARE_ALL };
 }
 
 /* Returns the layer as each device of the group runs it. */

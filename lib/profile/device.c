@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "profile/device.h"
 
-#include "base/json.h"
 #include "base/mem.h"
+#include "base/rows.h"
 #include "profile/folder.h"
 
 #include <dirent.h>
@@ -11,46 +11,19 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_PER_S 1e18
 #define UPDATE_BYTES 20         /* of SGD with momentum: the parameter, its gradient and its moment, in f32 */
 
-/* Reads a positive number; absent, *out_p stays, unless it is required. */
-static int read_rate(const struct pd_place *object, const char *key, bool required, double most, double *out_p,
-		     struct pd_error *err)
+static int read_tiles(const struct pd_place *tiles, void *of, struct pd_error *err)
 {
-	struct pd_place at = pd_place_key(object, key);
+	struct pd_sheet *sheet = of;
+	size_t count, sides;
 
-	if (required && !at.value)
-		return pd_place_error(object, err, "expected a \"%s\"", key);
-	if (at.value && !(json_number_value(at.value) > 0))
-		return pd_place_expected(&at, err, "a number above 0");
-	return pd_json_opt_real(object, key, 0, most, out_p, err);
-}
-
-static int read_products(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
-{
-	static const char *const known[] = { "f32", "tf32", "bf16", "f16", NULL };
-	struct pd_place at = pd_place_key(root, "products_per_s");
-
-	if (pd_json_keys(&at, known, err) < 0 ||
-	    read_rate(&at, "f32", true, MOST_PER_S, &sheet->products_per_s[PD_F32], err) < 0 ||
-	    read_rate(&at, "tf32", false, MOST_PER_S, &sheet->tf32_per_s, err) < 0 ||
-	    read_rate(&at, "bf16", false, MOST_PER_S, &sheet->products_per_s[PD_BF16], err) < 0)
-		return -1;
-	return read_rate(&at, "f16", false, MOST_PER_S, &sheet->products_per_s[PD_F16], err);
-}
-
-static int read_tiles(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
-{
-	struct pd_place tiles = pd_place_key(root, "tiles");
-	size_t count = 0, sides;
-
-	if (tiles.value && pd_json_array(&tiles, &count, err) < 0)
+	if (pd_json_array(tiles, &count, err) < 0)
 		return -1;
 	if (count > PD_TILES)
-		return pd_place_expected(&tiles, err, "at most %d tiles", PD_TILES);
+		return pd_place_expected(tiles, err, "at most %d tiles", PD_TILES);
 	for (size_t t = 0; t < count; t++) {
-		struct pd_place tile = pd_place_index(&tiles, t);
+		struct pd_place tile = pd_place_index(tiles, t);
 
 		if (pd_json_array(&tile, &sides, err) < 0)
 			return -1;
@@ -66,79 +39,79 @@ static int read_tiles(const struct pd_place *root, struct pd_sheet *sheet, struc
 		}
 	}
 	sheet->tile_count = (int)count;
-	if ((count > 0) != (sheet->units > 0))
-		return pd_place_error(root, err, "expected both of \"units\" and \"tiles\", or neither");
 	return 0;
 }
 
-static int read_efficiency(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
+/* Checks a text that is for people. */
+static int check_text(const struct pd_place *place, void *of, struct pd_error *err)
 {
-	static const char *const known[] = { "products", "memory", "attention", "winograd", NULL };
-	struct pd_place at = pd_place_key(root, "efficiency");
+	const char *ignored;
 
-	if (pd_json_keys(&at, known, err) < 0 ||
-	    read_rate(&at, "products", true, 1, &sheet->efficiency.products, err) < 0 ||
-	    read_rate(&at, "memory", true, 2, &sheet->efficiency.memory, err) < 0)
-		return -1;
-	sheet->efficiency.attention = sheet->efficiency.products;
-	return read_rate(&at, "attention", false, 1, &sheet->efficiency.attention, err) < 0 ||
-	       read_rate(&at, "winograd", false, 1, &sheet->efficiency.winograd, err) < 0 ? -1 : 0;
+	(void)of;
+	return pd_json_string(place, &ignored, err);
 }
 
-static int read_link(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
-{
-	static const char *const known[] = { "bandwidth_bytes_per_s", "latency_ns", "efficiency", NULL };
-	struct pd_place at = pd_place_key(root, "link");
+#define IN(member) PD_MEMBER(struct pd_sheet, member)
+#define RATE PD_ROW_REAL, .positive = true, .high = 1e18
+#define PART PD_ROW_REAL, .positive = true, .high = 1
 
-	sheet->link.efficiency = 1;
-	if (!at.value)
-		return 0;
-	if (pd_json_keys(&at, known, err) < 0 ||
-	    pd_json_get_int(&at, "bandwidth_bytes_per_s", 1, INT64_MAX, &sheet->link.bandwidth_bytes_per_s, err) < 0 ||
-	    pd_json_opt_int(&at, "latency_ns", 0, PD_MAX_TIME_NS, &sheet->link.latency_ns, err) < 0)
-		return -1;
-	return read_rate(&at, "efficiency", false, 1, &sheet->link.efficiency, err);
-}
+static const char *const kernel_name[] = { "fused", "unfused", NULL };
 
-static int read_kernels(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
-{
-	static const char *const how[] = { "fused", "unfused", NULL };
-	int attention = 0, dropout = 1;
+static const struct pd_key_row products_rows[] = {
+	{ "f32", RATE, .needed = true, IN(products_per_s[PD_F32]) },
+	{ "tf32", RATE, IN(tf32_per_s) },
+	{ "bf16", RATE, IN(products_per_s[PD_BF16]) },
+	{ "f16", RATE, IN(products_per_s[PD_F16]) },
+	{ NULL }
+};
 
-	if ((pd_place_key(root, "attention").value && pd_json_get_choice(root, "attention", how, &attention, err) < 0) ||
-	    (pd_place_key(root, "dropout").value && pd_json_get_choice(root, "dropout", how, &dropout, err) < 0))
-		return -1;
-	sheet->unfused = attention == 1;
-	sheet->drops_behind = dropout == 0;
-	sheet->update_bytes = UPDATE_BYTES;
-	return pd_json_opt_real(root, "update_bytes", 0, 1e3, &sheet->update_bytes, err) < 0 ||
-	       pd_json_opt_real(root, "overlap_cost", 0, 1, &sheet->overlap_cost, err) < 0 ? -1 : 0;
-}
+static const struct pd_key_row efficiency_rows[] = {
+	{ "products", PART, .needed = true, IN(efficiency.products) },
+	{ "memory", PD_ROW_REAL, .positive = true, .needed = true, IN(efficiency.memory), .high = 2 },
+	{ "attention", PART, IN(efficiency.attention) },
+	{ "winograd", PART, IN(efficiency.winograd) },
+	{ NULL }
+};
+
+static const struct pd_key_row link_rows[] = {
+	{ "bandwidth_bytes_per_s", PD_ROW_INT, .needed = true, IN(link.bandwidth_bytes_per_s), .least = 1 },
+	{ "latency_ns", PD_ROW_INT, IN(link.latency_ns), .most = PD_MAX_TIME_NS },
+	{ "efficiency", PART, IN(link.efficiency), .otherwise_real = 1 },
+	{ NULL }
+};
+
+const struct pd_key_row pd_sheet_rows[] = {
+	PD_ROWS_HEADER("pd-device", 1),
+	{ "name", PD_ROW_TEXT, .needed = true, IN(name) },
+	{ "kind", PD_ROW_TEXT, .needed = true, IN(kind) },
+	{ "memory_bytes", PD_ROW_INT, .needed = true, IN(memory_bytes), .least = 1 },
+	{ "products_per_s", PD_ROW_OBJECT, .needed = true, .rows = products_rows },
+	{ "bandwidth_bytes_per_s", RATE, .needed = true, IN(bandwidth_bytes_per_s) },
+	{ "kernel_ns", PD_ROW_INT, .needed = true, IN(kernel_ns), .most = 1000000000 },
+	{ "units", PD_ROW_INT, IN(units), .least = 1, .most = 1 << 20 },
+	{ "tiles", PD_ROW_BY, .read = read_tiles },
+	{ "fill", PD_ROW_REAL, IN(fill), .high = 1 << 20 },
+	{ "efficiency", PD_ROW_OBJECT, .needed = true, .rows = efficiency_rows },
+	{ "link", PD_ROW_OBJECT, .rows = link_rows },
+	{ "overlap_cost", PD_ROW_REAL, IN(overlap_cost), .high = 1 },
+	{ "attention", PD_ROW_CHOICE, IN(unfused), .names = kernel_name },
+	{ "dropout", PD_ROW_CHOICE, IN(drops_apart), .names = kernel_name, .otherwise = true },
+	{ "update_bytes", PD_ROW_REAL, IN(update_bytes), .high = 1e3, .otherwise_real = UPDATE_BYTES },
+	{ "spread", PD_ROW_REAL, IN(spread), .high = 10 },
+	{ "fitted_to", PD_ROW_BY, .read = check_text },
+	{ "sources", PD_ROW_BY },
+	{ NULL }
+};
 
 static int read_sheet(const struct pd_place *root, struct pd_sheet *sheet, struct pd_error *err)
 {
-	static const char *const known[] = { "format", "version", "name", "kind", "memory_bytes", "products_per_s",
-					     "bandwidth_bytes_per_s", "kernel_ns", "units", "tiles", "fill",
-					     "efficiency", "link", "overlap_cost", "attention", "dropout", "update_bytes", "spread",
-					     "fitted_to", "sources", NULL };
-	const char *name, *kind, *ignored;
-
-	if (pd_json_header(root, "pd-device", err) < 0 || pd_json_keys(root, known, err) < 0 ||
-	    pd_json_get_string(root, "name", &name, err) < 0 || pd_json_get_string(root, "kind", &kind, err) < 0 ||
-	    pd_json_opt_string(root, "fitted_to", &ignored, err) < 0)
+	if (pd_rows_read(root, pd_sheet_rows, sheet, err) < 0)
 		return -1;
-	sheet->name = pd_strdup(name);
-	sheet->kind = pd_strdup(kind);
-	if (pd_json_get_int(root, "memory_bytes", 1, INT64_MAX, &sheet->memory_bytes, err) < 0 ||
-	    read_products(root, sheet, err) < 0 ||
-	    read_rate(root, "bandwidth_bytes_per_s", true, MOST_PER_S, &sheet->bandwidth_bytes_per_s, err) < 0 ||
-	    pd_json_get_int(root, "kernel_ns", 0, 1000000000, &sheet->kernel_ns, err) < 0 ||
-	    pd_json_opt_int(root, "units", 1, 1 << 20, &sheet->units, err) < 0 ||
-	    pd_json_opt_real(root, "fill", 0, 1 << 20, &sheet->fill, err) < 0 ||
-	    pd_json_opt_real(root, "spread", 0, 10, &sheet->spread, err) < 0 ||
-	    read_link(root, sheet, err) < 0 || read_kernels(root, sheet, err) < 0)
-		return -1;
-	return read_tiles(root, sheet, err) < 0 ? -1 : read_efficiency(root, sheet, err);
+	if (sheet->efficiency.attention == 0)
+		sheet->efficiency.attention = sheet->efficiency.products;
+	if ((sheet->tile_count > 0) != (sheet->units > 0))
+		return pd_place_error(root, err, "expected both of \"units\" and \"tiles\", or neither");
+	return 0;
 }
 
 static const char *folder_of(void)
@@ -243,18 +216,6 @@ static double known(double value)
 	return round(value / unit) * unit;
 }
 
-static json_t *products_json(const struct pd_sheet *sheet)
-{
-	json_t *json = json_pack("{sf}", "f32", known(sheet->products_per_s[PD_F32]));
-
-	if (sheet->tf32_per_s > 0)
-		pd_json_set(json, "tf32", json_real(known(sheet->tf32_per_s)));
-	for (int d = 0; d < PD_DTYPES; d++)
-		if (d != PD_F32 && sheet->products_per_s[d] > 0)
-			pd_json_set(json, pd_dtype_name[d], json_real(known(sheet->products_per_s[d])));
-	return json;
-}
-
 struct pd_sheet *pd_sheet_of(const char *name, const char *kind, int64_t memory_bytes, struct pd_error *err)
 {
 	json_t *json = json_pack("{ss si ss ss sI s{sf sf sf} sf si s{si si}}", "format", "pd-device", "version", 1,
@@ -274,16 +235,20 @@ struct pd_sheet *pd_sheet_of(const char *name, const char *kind, int64_t memory_
 json_t *pd_sheet_json(const struct pd_sheet *sheet, const char *fitted_to)
 {
 	json_t *json = json_deep_copy(sheet->json);
+	struct pd_sheet told = *sheet;
+	struct pd_efficiency *efficiency = &told.efficiency;
 
-	pd_json_set(json, "products_per_s", products_json(sheet));
+	for (int d = 0; d < PD_DTYPES; d++)
+		told.products_per_s[d] = known(told.products_per_s[d]);
+	told.tf32_per_s = known(told.tf32_per_s);
+	efficiency->products = rounded(efficiency->products);
+	efficiency->memory = rounded(efficiency->memory);
+	efficiency->attention = rounded(efficiency->attention);
+	efficiency->winograd = rounded(efficiency->winograd);
+	pd_json_set(json, "products_per_s", pd_rows_json(products_rows, &told));
 	pd_json_set(json, "bandwidth_bytes_per_s", json_real(known(sheet->bandwidth_bytes_per_s)));
 	pd_json_set(json, "kernel_ns", json_integer(sheet->kernel_ns));
-	pd_json_set(json, "efficiency", json_pack("{sf sf sf}", "products", rounded(sheet->efficiency.products),
-						  "memory", rounded(sheet->efficiency.memory), "attention",
-						  rounded(sheet->efficiency.attention)));
-	if (sheet->efficiency.winograd > 0)
-		pd_json_set(json_object_get(json, "efficiency"), "winograd",
-			    json_real(rounded(sheet->efficiency.winograd)));
+	pd_json_set(json, "efficiency", pd_rows_json(efficiency_rows, &told));
 	pd_json_set(json, "spread", json_real(rounded(sheet->spread)));
 	pd_json_set(json, "fitted_to", json_string(fitted_to));
 	return json;

@@ -2,12 +2,8 @@
 /* A device by its data sheet: the document pd-device(5). */
 #pragma once
 
-#include "base/error.h"
-#include "base/names.h"
+#include "base/rows.h"
 #include "model/dtype.h"
-
-#include <jansson.h>
-#include <stdint.h>
 
 #define PD_TILES 8
 
@@ -37,7 +33,7 @@ struct pd_sheet {
 	struct pd_sheet_link link;
 	double overlap_cost;                    /* what a transfer takes from computing beside it, of its time */
 	bool unfused;                           /* attention makes its scores in memory */
-	bool drops_behind;                      /* forward of dropout is part of the kernel behind it */
+	bool drops_apart;                       /* forward of dropout is a kernel of its own */
 	double update_bytes;                    /* that an update moves for each parameter, but its 16-bit copy */
 	double spread;                          /* how far times may be off, as a part of them */
 	json_t *json;                           /* the document; owned */
@@ -49,7 +45,7 @@ struct pd_sheet {
  */
 struct pd_sheet *pd_sheet_read(const char *what, struct pd_error *err);
 /* Reads one that is part of another document, which it keeps alive. */
-struct pd_place;
+extern const struct pd_key_row pd_sheet_rows[];
 struct pd_sheet *pd_sheet_parse_at(const struct pd_place *place, struct pd_error *err);
 /*
  * Makes one for which there is no data sheet, with rates to be fitted (pd_estimate_fit) and no tiles; a processor

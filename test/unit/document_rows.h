@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The tables of all documents that are read by rows. */
+#pragma once
+
+#include "base/rows.h"
+#include "profile/device.h"
+
+static const struct {
+	const char *name;
+	const struct pd_key_row *rows;
+} document_rows[] = {
+	{ "device", pd_sheet_rows },
+};
