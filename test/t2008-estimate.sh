@@ -173,4 +173,19 @@ test_ok "devices and options that are none are refused" '
 	refused "expected a \"bandwidth_bytes_per_s\"" --device=./bad.json net.json
 	jq ".tiles = [[1, 2, 3]] | .units = 1" hand.json >bad.json
 	refused "two sides" --device=./bad.json net.json'
+test_ok "the sheet in a profile is read, whatever is asked of the profile" '
+	pd-profile --device=h100-sxm --dtype=bf16 net.json >estimated.json
+	bad() {
+		jq ".device.estimated.sheet$1" estimated.json >bad.json
+		status 2 pd-plan -t 2@10GB/s bad.json >out 2>err
+		one_line err && ! [ -s out ] && grep -F "bad.json: device.estimated.sheet$2" err || { cat err; false; }
+	}
+	bad ".efficiency.products = -1" ".efficiency.products: expected a number above 0, found -1"
+	bad ".efficiency.attention = 1.5" ".efficiency.attention: expected a number from 0 to 1, found 1.5"
+	bad ".link.efficiency = 0" ".link.efficiency: expected a number above 0, found 0"
+	bad ".units = -4" ".units: expected a whole number from 1 to"
+	bad ".speed = 3" ": unknown key \"speed\"; expected one of format, version, name"
+	bad " |= del(.memory_bytes)" ".memory_bytes: expected a whole number, at least 1, found nothing"
+	bad ".format = \"pd-model\"" ".format: expected \"pd-device\""
+	bad " = 3" ": expected a pd-device document"'
 test_done

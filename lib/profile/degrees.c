@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "profile/profile.h"
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "profile/layers.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -42,20 +42,46 @@ int64_t pd_profile_summed_bytes(const struct pd_profile *profile, enum pd_dtype 
 	return (floats * (gradient + weight) / (2 * gradient)) * (int64_t)sizeof(float);
 }
 
+#define IN(member) PD_MEMBER(struct pd_degrees, member)
+
+const struct pd_key_row pd_degrees_rows[] = {
+	{ "tensor", PD_ROW_INT, .always = true, IN(tensor), .least = 1, .most = PD_MOST_GROUP, .otherwise = 1 },
+	{ "sequence", PD_ROW_BOOL, .always = true, IN(sequence) },
+	{ "sharded", PD_ROW_INT, .always = true, IN(sharded), .least = 1, .most = PD_MOST_GROUP, .otherwise = 1 },
+	{ "bandwidth_bytes_per_s", PD_ROW_INT, .always = true, IN(tensor_link.bandwidth_bytes_per_s), .least = 1 },
+	{ "latency_ns", PD_ROW_INT, .always = true, IN(tensor_link.latency_ns), .most = PD_MAX_TIME_NS },
+	{ "sharded_bandwidth_bytes_per_s", PD_ROW_INT, IN(sharded_link.bandwidth_bytes_per_s), .least = 1,
+	  .otherwise = -1 },
+	{ "sharded_latency_ns", PD_ROW_INT, IN(sharded_link.latency_ns), .most = PD_MAX_TIME_NS, .otherwise = -1 },
+	{ NULL }
+};
+
+int pd_degrees_read(const struct pd_place *place, void *member, struct pd_error *err)
+{
+	struct pd_degrees *group = member;
+	struct pd_group_link *tensor = &group->tensor_link, *sharded = &group->sharded_link;
+
+	if (pd_rows_read(place, pd_degrees_rows, group, err) < 0)
+		return -1;
+	if (sharded->bandwidth_bytes_per_s < 0)
+		sharded->bandwidth_bytes_per_s = tensor->bandwidth_bytes_per_s;
+	if (sharded->latency_ns < 0)
+		sharded->latency_ns = tensor->latency_ns;
+	return 0;
+}
+
 json_t *pd_degrees_json(const struct pd_degrees *group)
 {
 	const struct pd_group_link *tensor = &group->tensor_link, *sharded = &group->sharded_link;
-	json_t *json = json_pack("{sI sb sI sI sI}", "tensor", group->tensor, "sequence",
-				 group->sequence, "sharded", group->sharded,
-				 "bandwidth_bytes_per_s", tensor->bandwidth_bytes_per_s,
-				 "latency_ns", tensor->latency_ns);
+	struct pd_degrees told = *group;
 
-	if (group->sharded > 1 &&
-	    (sharded->bandwidth_bytes_per_s != tensor->bandwidth_bytes_per_s ||
-	     sharded->latency_ns != tensor->latency_ns)) {
-		pd_json_set(json, "sharded_bandwidth_bytes_per_s",
-			    json_integer(sharded->bandwidth_bytes_per_s));
-		pd_json_set(json, "sharded_latency_ns", json_integer(sharded->latency_ns));
-	}
-	return json;
+	if (group->sharded <= 1 || (sharded->bandwidth_bytes_per_s == tensor->bandwidth_bytes_per_s &&
+				    sharded->latency_ns == tensor->latency_ns))
+		told.sharded_link = (struct pd_group_link){ -1, -1 };
+	return pd_rows_json(pd_degrees_rows, &told);
+}
+
+json_t *pd_degrees_write(const void *member)
+{
+	return pd_degrees_devices(member) > 1 ? pd_degrees_json(member) : NULL;
 }

@@ -6,137 +6,86 @@
 #include "model/graph.h"
 #include "profile/spread.h"
 
-#include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The integers of a layer: the key, the field, and the meaning of an absent one. */
-enum absent { REQUIRED, ZERO, AS_ACTIVATION, UNSPLIT };
+#define IN(member) PD_MEMBER(struct pd_profile_layer, member)
+#define NUMBER PD_ROW_INT, .most = PD_MAX_TIME_NS
+#define NEEDED NUMBER, .needed = true
+#define UNKNOWN NUMBER, .otherwise = -1
+#define SPREAD(part) PD_ROW_BY, IN(spreads[part]), .read = pd_profile_read_spread, .write = pd_profile_spread_json
 
-static const struct number {
-	const char *key;
-	size_t at;
-	enum absent absent;
-} numbers[] = {
-	{ "forward_ns", offsetof(struct pd_profile_layer, forward_ns), REQUIRED },
-	{ "backward_ns", offsetof(struct pd_profile_layer, backward_ns), REQUIRED },
-	{ "backward_input_ns", offsetof(struct pd_profile_layer, backward_input_ns), UNSPLIT },
-	{ "backward_weight_ns", offsetof(struct pd_profile_layer, backward_weight_ns), UNSPLIT },
-	{ "update_ns", offsetof(struct pd_profile_layer, update_ns), ZERO },
-	{ "update_apart_ns", offsetof(struct pd_profile_layer, update_apart_ns), UNSPLIT },
-	{ "activation_bytes", offsetof(struct pd_profile_layer, activation_bytes), REQUIRED },
-	{ "parameter_bytes", offsetof(struct pd_profile_layer, parameter_bytes), REQUIRED },
-	{ "stash_bytes", offsetof(struct pd_profile_layer, stash_bytes), AS_ACTIVATION },
-	{ "workspace_bytes", offsetof(struct pd_profile_layer, workspace_bytes), ZERO },
-	{ "forward_workspace_bytes", offsetof(struct pd_profile_layer, forward_workspace_bytes),
-	  UNSPLIT },
-	{ "backward_workspace_bytes", offsetof(struct pd_profile_layer, backward_workspace_bytes),
-	  UNSPLIT },
-	{ "state_bytes", offsetof(struct pd_profile_layer, state_bytes), ZERO },
-	{ "algorithms", offsetof(struct pd_profile_layer, algorithms), ZERO },
+const struct pd_key_row pd_profile_layer_rows[] = {
+	{ "name", PD_ROW_TEXT, .needed = true, IN(name) },
+	{ "inputs", PD_ROW_BY, .needed = true },
+	{ "shares", PD_ROW_BY },
+	{ "forward_ns", NEEDED, IN(forward_ns) },
+	{ "backward_ns", NEEDED, IN(backward_ns) },
+	{ "backward_input_ns", UNKNOWN, IN(backward_input_ns) },
+	{ "backward_weight_ns", UNKNOWN, IN(backward_weight_ns) },
+	{ "update_ns", NUMBER, IN(update_ns) },
+	{ "update_apart_ns", UNKNOWN, IN(update_apart_ns) },
+	{ "activation_bytes", NEEDED, IN(activation_bytes) },
+	{ "parameter_bytes", NEEDED, IN(parameter_bytes) },
+	{ "stash_bytes", UNKNOWN, IN(stash_bytes) },
+	{ "workspace_bytes", NUMBER, IN(workspace_bytes) },
+	{ "forward_workspace_bytes", UNKNOWN, IN(forward_workspace_bytes) },
+	{ "backward_workspace_bytes", UNKNOWN, IN(backward_workspace_bytes) },
+	{ "state_bytes", NUMBER, IN(state_bytes) },
+	{ "algorithms", NUMBER, IN(algorithms) },
+	{ "engines", PD_ROW_TEXT, IN(engines) },
+	{ "slow_kernel", PD_ROW_TEXT, IN(slow_kernel) },
+	{ "in_place", PD_ROW_BOOL, IN(in_place) },
+	{ "passes_gradient", PD_ROW_BOOL, IN(passes_gradient) },
+	{ "spread", PD_ROW_REAL, IN(spread) },
+	{ "forward_spread", SPREAD(PD_TIMED_FORWARD) },
+	{ "backward_spread", SPREAD(PD_TIMED_BACKWARD) },
+	{ "update_spread", SPREAD(PD_TIMED_UPDATE) },
+	{ NULL }
 };
 
-static const char *const spreads[PD_TIMEDS] = {
-	[PD_TIMED_FORWARD] = "forward_spread", [PD_TIMED_BACKWARD] = "backward_spread",
-	[PD_TIMED_UPDATE] = "update_spread",
-};
-
-int pd_profile_read_spread(const struct pd_place *object, const char *key, struct pd_spread *out_p,
-			   struct pd_error *err)
+int pd_profile_read_spread(const struct pd_place *place, void *member, struct pd_error *err)
 {
-	struct pd_place place = pd_place_key(object, key), low, high;
+	struct pd_spread *out = member;
+	struct pd_place low = pd_place_index(place, 0), high = pd_place_index(place, 1);
 	size_t count;
 
-	if (!place.value)
-		return 0;
-	if (pd_json_array(&place, &count, err) < 0)
+	if (pd_json_array(place, &count, err) < 0)
 		return -1;
 	if (count != 2)
-		return pd_place_expected(&place, err, "two numbers, the low and the high part of a time");
-	low = pd_place_index(&place, 0);
-	high = pd_place_index(&place, 1);
-	return pd_json_real(&low, 0, 1, &out_p->low, err) < 0 ||
-	       pd_json_real(&high, 1, PD_PROFILE_MOST_FACTOR, &out_p->high, err) < 0 ? -1 : 0;
+		return pd_place_expected(place, err, "two numbers, the low and the high part of a time");
+	return pd_json_real(&low, 0, 1, &out->low, err) < 0 ||
+	       pd_json_real(&high, 1, PD_PROFILE_MOST_FACTOR, &out->high, err) < 0 ? -1 : 0;
 }
 
-json_t *pd_profile_spread_json(const struct pd_spread *spread)
+json_t *pd_profile_spread_json(const void *member)
 {
+	const struct pd_spread *spread = member;
+
 	return spread->high > 0 ? json_pack("[f, f]", spread->low, spread->high) : NULL;
 }
 
-static int64_t *field(struct pd_profile_layer *layer, size_t n)
+static int read_layer(const struct pd_place *place, struct pd_profile *profile, int index,
+		      struct pd_error *err)
 {
-	return (int64_t *)((char *)layer + numbers[n].at);
-}
+	struct pd_profile_layer *layer = &profile->layers[index];
+	struct pd_place name = pd_place_key(place, "name");
 
-static int read_numbers(const struct pd_place *place, struct pd_profile_layer *layer,
-			struct pd_error *err)
-{
-	for (size_t n = 0; n < PD_COUNT(numbers); n++) {
-		struct pd_place at = pd_place_key(place, numbers[n].key);
-		int64_t *out_p = field(layer, n);
-
-		if (numbers[n].absent == AS_ACTIVATION)
-			*out_p = layer->activation_bytes;
-		else if (numbers[n].absent == UNSPLIT)
-			*out_p = -1;
-		if ((at.value || numbers[n].absent == REQUIRED) &&
-		    pd_json_int(&at, 0, PD_MAX_TIME_NS, out_p, err) < 0)
-			return -1;
-	}
+	if (pd_rows_read(place, pd_profile_layer_rows, layer, err) < 0)
+		return -1;
+	if (json_object_get(profile->names, layer->name))
+		return pd_place_error(&name, err, "\"%.60s\" is the name of an earlier input or "
+				      "layer: expected a name of its own", layer->name);
+	pd_json_set(profile->names, layer->name, json_integer(index));
+	if (layer->stash_bytes < 0)
+		layer->stash_bytes = layer->activation_bytes;
 	if ((layer->backward_input_ns < 0) != (layer->backward_weight_ns < 0))
 		return pd_place_error(place, err, "expected both of backward_input_ns and "
 				      "backward_weight_ns, or neither");
 	if ((layer->forward_workspace_bytes < 0) != (layer->backward_workspace_bytes < 0))
 		return pd_place_error(place, err, "expected both of forward_workspace_bytes and "
 				      "backward_workspace_bytes, or neither");
-	if (pd_json_opt_bool(place, "in_place", &layer->in_place, err) < 0 ||
-	    pd_json_opt_bool(place, "passes_gradient", &layer->passes_gradient, err) < 0)
-		return -1;
-	for (int part = 0; part < PD_TIMEDS; part++)
-		if (pd_profile_read_spread(place, spreads[part], &layer->spreads[part], err) < 0)
-			return -1;
-	return pd_json_opt_real(place, "spread", 0, HUGE_VAL, &layer->spread, err);
-}
-
-static int read_layer(const struct pd_place *place, struct pd_profile *profile, int index,
-		      struct pd_error *err)
-{
-	static const char *const others[] = {
-		"name", "inputs", "shares", "in_place", "spread", "engines", "slow_kernel",
-		"passes_gradient",
-	};
-	const char *known[PD_COUNT(numbers) + PD_COUNT(others) + PD_TIMEDS + 1] = { NULL };
-	struct pd_profile_layer *layer = &profile->layers[index];
-	struct pd_place at;
-	const char *name;
-
-	for (size_t n = 0; n < PD_COUNT(others); n++)
-		known[n] = others[n];
-	for (size_t n = 0; n < PD_COUNT(numbers); n++)
-		known[PD_COUNT(others) + n] = numbers[n].key;
-	for (size_t n = 0; n < PD_TIMEDS; n++)
-		known[PD_COUNT(others) + PD_COUNT(numbers) + n] = spreads[n];
-	if (pd_json_keys(place, known, err) < 0)
-		return -1;
-	at = pd_place_key(place, "name");
-	if (pd_json_string(&at, &name, err) < 0)
-		return -1;
-	if (json_object_get(profile->names, name))
-		return pd_place_error(&at, err, "\"%.60s\" is the name of an earlier input or "
-				      "layer: expected a name of its own", name);
-	pd_json_set(profile->names, name, json_integer(index));
-	layer->name = pd_strdup(name);
-	name = NULL;
-	if (pd_json_opt_string(place, "engines", &name, err) < 0)
-		return -1;
-	layer->engines = name ? pd_strdup(name) : NULL;
-	name = NULL;
-	if (pd_json_opt_string(place, "slow_kernel", &name, err) < 0)
-		return -1;
-	layer->slow_kernel = name ? pd_strdup(name) : NULL;
-	return read_numbers(place, layer, err);
+	return 0;
 }
 
 /*
@@ -146,16 +95,16 @@ static int read_layer(const struct pd_place *place, struct pd_profile *profile, 
 static int check_sums(const struct pd_place *layers, struct pd_profile *profile,
 		      struct pd_error *err)
 {
-	for (size_t n = 0; n < PD_COUNT(numbers); n++) {
+	for (const struct pd_key_row *row = pd_profile_layer_rows; row->key; row++) {
 		int64_t sum = 0;
 
-		for (int l = 0; l < profile->layer_count; l++) {
-			int64_t value = *field(&profile->layers[l], n);
+		for (int l = 0; row->type == PD_ROW_INT && l < profile->layer_count; l++) {
+			int64_t value = *(const int64_t *)((const char *)&profile->layers[l] + row->offset);
 
 			sum += value > 0 ? value : 0;
 			if (sum > PD_MAX_TIME_NS)
 				return pd_place_error(layers, err, "the sum of %s over the layers "
-						      "is 2^53 or more", numbers[n].key);
+						      "is 2^53 or more", row->key);
 		}
 	}
 	return 0;
@@ -394,24 +343,6 @@ json_t *pd_profile_layer_json(const struct pd_profile *profile, int index)
 	if (!profile->model && pd_profile_owner(profile, index) != index)
 		pd_json_set(object, "shares",
 			    json_string(profile->layers[layer->owner].name));
-	for (size_t n = 0; n < PD_COUNT(numbers); n++) {
-		int64_t value = *field(layer, n);
-
-		if (value > 0 || (value == 0 && numbers[n].absent != ZERO))
-			pd_json_set(object, numbers[n].key, json_integer(value));
-	}
-	if (layer->engines)
-		pd_json_set(object, "engines", json_string(layer->engines));
-	if (layer->slow_kernel)
-		pd_json_set(object, "slow_kernel", json_string(layer->slow_kernel));
-	if (layer->in_place)
-		pd_json_set(object, "in_place", json_true());
-	if (layer->passes_gradient)
-		pd_json_set(object, "passes_gradient", json_true());
-	if (layer->spread > 0 && isfinite(layer->spread))
-		pd_json_set(object, "spread", json_real(layer->spread));
-	for (int part = 0; part < PD_TIMEDS; part++)
-		if (layer->spreads[part].high > 0)
-			pd_json_set(object, spreads[part], pd_profile_spread_json(&layer->spreads[part]));
+	pd_rows_write(pd_profile_layer_rows, layer, object);
 	return object;
 }

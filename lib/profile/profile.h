@@ -5,11 +5,9 @@
  */
 #pragma once
 
-#include "base/names.h"
+#include "base/rows.h"
 #include "model/model.h"
 
-#include <jansson.h>
-#include <stdint.h>
 
 /*
  * Between which parts of a time it lay in eight of ten rounds: its tenth and its ninetieth percentile, over
@@ -161,7 +159,7 @@ struct pd_profile {
 	struct pd_profile **others;
 };
 
-struct pd_place;
+extern const struct pd_key_row pd_profile_rows[];
 struct pd_profile *pd_profile_parse_at(const struct pd_place *place, struct pd_error *err);
 /*
  * Reads a profile; a file with more than most_layers layers (0: PD_MAX_LAYERS) is refused at once.

@@ -4,10 +4,12 @@
 
 #include "base/rows.h"
 #include "profile/device.h"
+#include "profile/profile.h"
 
 static const struct {
 	const char *name;
 	const struct pd_key_row *rows;
 } document_rows[] = {
 	{ "device", pd_sheet_rows },
+	{ "profile", pd_profile_rows },
 };
