@@ -39,7 +39,8 @@ static const struct pd_opt options[] = {
 	  .choices = pd_onnx_loss_name },
 	{ "freeze", 0, PD_OPT_STRING, "NAME,...", "leave the parameters of layers of these names as they are", &frozen },
 	{ "summary", 's', PD_OPT_FLAG, NULL, "print layers, shapes and parameters as a table", &summary },
-	{ "list", 'l', PD_OPT_FLAG, NULL, "list families and presets with their sizes, and end", &list },
+	{ "list", 'l', PD_OPT_FLAG, NULL, "list families and presets with their sizes, and end", &list,
+	  .excludes = "preset name loss freeze summary" },
 	{ NULL }
 };
 

@@ -9,6 +9,7 @@
 #include "doors/layout/segments.h"
 #include "doors/layout/write.h"
 #include "explain/explain.h"
+#include "explain/remarks.h"
 #include "plan/show.h"
 #include "plan/sparse.h"
 #include "planner/cut/task.h"
@@ -89,57 +90,74 @@ enum { CUT_LAYERS, CUT_MODULES, CUT_BLOCKS };
 static const char *const cuts[] = { "layers", "modules", "blocks", NULL };
 static int cut = -1;                    /* -1: not said */
 
+/* Tells whether the stages that recompute are named by their numbers. */
+static bool names_stages(void)
+{
+	bool numbers = isdigit((unsigned char)*recompute);
+
+	for (const char *c = recompute; *c; c++)
+		numbers = numbers && (isdigit((unsigned char)*c) ||
+				      (*c == ',' && isdigit((unsigned char)c[1])));
+	return numbers;
+}
+
 static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Machine"),
 	{ "gpus", 'g', PD_OPT_COUNT, "N", "plan for N devices with links as in the profile", &gpus,
 	  1, PD_MAX_RANKS },
 	{ "topology", 't', PD_OPT_STRING, "FILE|STRING", "the machine, such as 4@12GB/s,4@10Gbit/s",
-	  &topology_name },
+	  &topology_name, .excludes = "gpus", .why = "each says how many devices there are" },
 	{ "devices", 0, PD_OPT_STRING, "LIST",
-	  "what ranks have, in their order, such as A100x16,V100x16: a profile of each kind", &kinds_of_devices },
-	{ "tensor", 0, PD_OPT_STRING, "T,...[,sequence]", "ranks are T devices that share layers out; tries each number",
-	  &tensor },
+	  "what ranks have, in their order, such as A100x16,V100x16: a profile of each kind",
+	  &kinds_of_devices },
+	{ "tensor", 0, PD_OPT_STRING, "T,...[,sequence]",
+	  "ranks are T devices that share layers out; tries each number", &tensor },
 	{ "group-spans", 0, PD_OPT_FLAG, NULL, "devices that act as one may be of several servers",
 	  &groups.spans },
 	{ "processors", 0, PD_OPT_COUNT, "N", "all ranks share N processors of one machine",
 	  &processors, 1, PD_MAX_RANKS },
 	{ "memory", 'm', PD_OPT_BYTES, "BYTES", "memory of one device, such as 16GB",
 	  &request.memory_bytes, 1 },
-	{ "memory-model", 0, PD_OPT_CHOICE, "NAME", "whose memory: pd-run (default), torch, megatron",
-	  &memory_model, .choices = pd_memory_model_name },
+	{ "memory-model", 0, PD_OPT_CHOICE, "NAME",
+	  "whose memory: pd-run (default), torch, megatron", &memory_model,
+	  .choices = pd_memory_model_name },
 	{ "memory-margin", 0, PD_OPT_REAL, "PERCENT",
-	  "with --memory-model: what the allocator keeps, of what is used (default: 10)", &memory_margin,
-	  0, 1000 },
+	  "with --memory-model: what the allocator keeps, of what is used (default: 10)",
+	  &memory_margin, 0, 1000 },
 	{ "shard", 0, PD_OPT_STRING, "WHAT",
 	  "share out what the optimizer keeps among replicas: optimizer; or all weights among "
-	  "devices that act as one: full; optimizer,full tries both", &shard },
+	  "devices that act as one: full; optimizer,full tries both",
+	  &shard },
 	PD_OPT_GROUP("Schedule and weights"),
 	{ "schedule", 0, PD_OPT_CHOICE, "NAME",
 #define SCHEDULE_KIND(symbol, name, ...) name ", "
 #include "plan/schedule_kind.def"
 #undef SCHEDULE_KIND
-	  "zb-auto, auto (default: 1f1b)", &schedule,
-	  .choices = schedules },
+	  "zb-auto, auto (default: 1f1b)", &schedule, .choices = schedules },
 	{ "weights", 0, PD_OPT_CHOICE, "NAME",
 #define WEIGHT_KIND(symbol, name, ...) name ", "
 #include "plan/weight_kind.def"
 #undef WEIGHT_KIND
-	  "auto (default: pd-plan(1))", &weights,
-	  .choices = weight_kinds },
+	  "auto (default: pd-plan(1))", &weights, .choices = weight_kinds },
 	{ "microbatches", 0, PD_OPT_COUNT, "M",
 	  "microbatches of an update (default: see pd-plan(1))", &request.microbatches, 1,
 	  1 << 30 },
 	{ "batch", 'b', PD_OPT_COUNT, "B", "most samples of an update, cut into microbatches",
-	  &batch, 1, PD_MAX_EXTENT },
+	  &batch, 1, PD_MAX_EXTENT, .excludes = "microbatches",
+	  .why = "each says how many samples an update is made of" },
 	{ "chunks", 0, PD_OPT_COUNT, "V", "stages of each rank, interleaved (default: 2)", &chunks,
 	  1, 4096 },
-	{ "round", 0, PD_OPT_COUNT, "G", "microbatches that go through a stage before its rank's next one, interleaved "
-	  "(default: the ranks)", &request.round, 1, PD_MAX_ROUND },
+	{ "round", 0, PD_OPT_COUNT, "G",
+	  "microbatches that go through a stage before its rank's next one, interleaved "
+	  "(default: the ranks)",
+	  &request.round, 1, PD_MAX_ROUND },
 	{ "eager", 0, PD_OPT_FLAG, NULL, "do every forward that arrives before the first backward",
 	  &eager },
 	{ "recompute", 0, PD_OPT_STRING, "STAGES",
-	  "what is computed again: auto (default), selective, none, all, blocks, stages 0,2, kinds attention,gelu, "
-	  "modules:NAME, layers:NAME", &recompute, .otherwise = "all" },
+	  "what is computed again: auto (default), selective, none, all, blocks, stages 0,2, kinds "
+	  "attention,gelu, modules:NAME, layers:NAME",
+	  &recompute, .otherwise = "all", .needs = "stages", .counts = names_stages,
+	  .which = "numbers", .why = "it has numbers of stages" },
 	{ "agree", 0, PD_OPT_FLAG, NULL, "all stages agree on every update, as to clip gradients",
 	  &request.agree },
 	PD_OPT_GROUP("Sums of gradients"),
@@ -156,24 +174,27 @@ static const struct pd_opt options[] = {
 	{ "bucket", 0, PD_OPT_STRING, "BYTES|auto",
 	  "replicas sum gradients in buckets of more than BYTES, under backward", &bucket },
 	{ "pairs", 0, PD_OPT_REAL, "PART",
-	  "a forward and a backward that run together take PART of their time, such as 0.9 (default: the profile's)",
+	  "a forward and a backward that run together take PART of their time, such as 0.9 "
+	  "(default: the profile's)",
 	  &pairs, PD_PAIRS_LEAST, 1 },
 	{ "sparsity", 0, PD_OPT_REAL, "PART",
 	  "replicas keep PART of their chunks of gradients for later, such as 0.85",
 	  &request.sparsity, 0, PD_SPARSITY_MOST },
-	{ "chunk", 0, PD_OPT_COUNT, "N", "with --sparsity: gradients of a chunk (default: 32000)",
-	  &request.chunk, 1, PD_MAX_EXTENT },
+	{ "chunk", 0, PD_OPT_COUNT, "N", "gradients of a chunk (default: 32000)", &request.chunk, 1,
+	  PD_MAX_EXTENT, .needs = "sparsity" },
 	{ "sparsity-warmup", 0, PD_OPT_COUNT, "N",
-	  "with --sparsity: minibatches in which it rises from 0 (default: 0)",
-	  &request.sparsity_warmup, 0, PD_MAX_EXTENT },
+	  "minibatches in which the sparsity rises from 0 (default: 0)", &request.sparsity_warmup,
+	  0, PD_MAX_EXTENT, .needs = "sparsity" },
 	PD_OPT_GROUP("Search"),
 	{ "straight", 's', PD_OPT_FLAG, NULL, "one rank per stage: no replicas",
 	  &request.straight },
 	{ "stages", 0, PD_OPT_STRING, "LIST",
-	  "layers and replicas by hand, such as 8x1,6x1; megatron:LAYOUT, parts:0,9,18 or fqns:FILE",
+	  "layers and replicas by hand, such as 8x1,6x1; megatron:LAYOUT, parts:0,9,18 or "
+	  "fqns:FILE",
 	  &request.stages },
-	{ "cut", 0, PD_OPT_CHOICE, "WHERE", "where stages may begin: layers (default), modules, blocks", &cut,
-	  .choices = cuts },
+	{ "cut", 0, PD_OPT_CHOICE, "WHERE",
+	  "where stages may begin: layers (default), modules, blocks", &cut, .choices = cuts,
+	  .excludes = "stages", .why = "--stages says itself where stages begin" },
 	{ "min-gain", 0, PD_OPT_REAL, "PERCENT",
 	  "gain that one more device must bring (default: 1)", &min_gain, 0, 100 },
 	{ "effort", 0, PD_OPT_REAL, "TIMES",
@@ -183,9 +204,9 @@ static const struct pd_opt options[] = {
 	  .choices = pd_cost_kind_name },
 	PD_OPT_GROUP("Output"),
 	{ "format", 'f', PD_OPT_CHOICE, "NAME",
-	  "write the plan (json, the default), a drawing of it (svg, dot), or its stages for another system: "
-	  "torchtitan, megatron, deepspeed, galvatron", &format,
-	  .choices = formats },
+	  "write the plan (json, the default), a drawing of it (svg, dot), or its stages for "
+	  "another system: torchtitan, megatron, deepspeed, galvatron",
+	  &format, .choices = formats },
 	{ "explain", 'e', PD_OPT_FLAG, NULL, "explain the plan on standard error", &explain },
 	{ "quiet", 'q', PD_OPT_FLAG, NULL, "do not say what limits the plan", &quiet },
 	{ 0 }
@@ -347,9 +368,6 @@ static int request_sums(struct pd_error *err)
 	bool sparse = request.sparsity >= 0;
 	struct pd_error wrong;
 
-	if (!sparse && (request.chunk > 0 || request.sparsity_warmup > 0))
-		return pd_error_input(err, "--%s: expected it with --sparsity",
-				      request.chunk > 0 ? "chunk" : "sparsity-warmup");
 	if (!sparse)
 		request.sparsity = 0;
 	else if (request.chunk == 0)
@@ -369,33 +387,17 @@ static int request_sums(struct pd_error *err)
 			      "found \"%.60s\"", bucket);
 }
 
-/* Tells whether the stages that recompute are named by their numbers. */
-static bool are_stages(const char *text)
-{
-	bool numbers = isdigit((unsigned char)*text);
-
-	for (const char *c = text; *c; c++)
-		numbers = numbers && (isdigit((unsigned char)*c) ||
-				      (*c == ',' && isdigit((unsigned char)c[1])));
-	return numbers;
-}
-
 /* Sets what recomputes, but layers, which a profile has. */
-static int request_recompute(struct pd_error *err)
+static void request_recompute(void)
 {
 	for (int kind = 0; kind < PD_RECOMPUTE_KINDS; kind++)
 		if (strcmp(recompute, recompute_kinds[kind]) == 0) {
 			request.recompute = (enum pd_recompute_kind)kind;
-			return 0;
+			return;
 		}
-	request.segments_asked = !are_stages(recompute);
-	if (request.segments_asked)
-		return 0;
-	if (!request.stages)
-		return pd_error_input(err, "--recompute: numbers of stages, such as \"%.60s\", go with "
-				      "--stages", recompute);
-	request.recomputed = recompute;
-	return 0;
+	request.segments_asked = !names_stages();
+	if (!request.segments_asked)
+		request.recomputed = recompute;
 }
 
 /* Sets which layers are computed again together. */
@@ -438,9 +440,6 @@ static int make_topology(const char *file, struct pd_profile **profiles, int cou
 {
 	struct pd_topology kinds = { .devices = 1 };
 
-	if (topology_name && gpus)
-		return pd_error_input(err, "--gpus and --topology both say how many devices there "
-				      "are: give one of them");
 	if (kinds_of_devices && pd_topology_parse_devices(kinds_of_devices, &kinds, err) < 0)
 		return pd_error_prefix(err, "--devices");
 	if (!topology_name && !gpus && !kinds_of_devices)
@@ -536,8 +535,6 @@ static int list_stages(const struct pd_profile *profile, char **list_p, struct p
 
 	if (!request.stages)
 		return 0;
-	if (cut >= 0)
-		return pd_error_input(err, "--cut: --stages says itself where stages begin");
 	*list_p = pd_layout_stages(profile, request.stages, &round, err);
 	request.stages = *list_p;
 	if (!*list_p)
@@ -573,16 +570,6 @@ static int read_profiles(int argc, char **argv, int first, struct pd_profile **p
 		}
 	}
 	return 0;
-}
-
-/* Says whose memory a plan for another system has, where no option asked for it. */
-static void say_memory(enum pd_memory_model model)
-{
-	if (memory_is_systems)
-		pd_say("memory is that of %s, for %s: --memory-model=%s (or pd-run)",
-		       pd_memory_model_name[model],
-		       pd_layout_system((enum pd_layout_kind)(format - LAYOUTS)),
-		       pd_memory_model_name[model]);
 }
 
 /* Returns whose memory is predicted: what an option says, or the profile; devices that act as one run Megatron-LM. */
@@ -675,72 +662,17 @@ static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
 	return plan && recomputes_apart(plan) ? plan_again(plan, err) : plan;
 }
 
-/* Says which layers share parameters if that keeps them in one stage, and what would not. */
-static void say_shared(const struct pd_plan *plan)
+/* Says what is worth a line beside the plan. */
+static void remark(const struct pd_plan *plan, const struct pd_topology *given)
 {
-	const struct pd_profile *profile = plan->profile;
-
-	if (request.stages || request.cost != PD_COST_SIMULATED || plan->topology.devices == 1 ||
-	    pd_weights_copy_shared(plan->weights))
+	pd_remark_shared(plan, &request);
+	if (quiet)
 		return;
-	for (int l = 0; l < profile->layer_count; l++)
-		if (pd_profile_owner(profile, l) != l) {
-			pd_say("layers \"%.60s\" and \"%.60s\" share parameters and stay in one stage: "
-			       "with --weights=2bw or flush each has a copy",
-			       profile->layers[pd_profile_owner(profile, l)].name, profile->layers[l].name);
-			return;
-		}
-}
-
-/* Says where nothing is computed again though that was asked for: it would save no memory. */
-static void say_recompute(const struct pd_plan *plan)
-{
-	bool asked = request.segments_asked || request.recomputed || request.recompute == PD_RECOMPUTE_ALL;
-
-	for (int s = 0; s < plan->stage_count; s++)
-		asked &= !plan->stages[s].recompute;
-	if (asked)
-		pd_say("--recompute=%.60s: nothing is computed again, since that would save no memory: stages "
-		       "with one microbatch in flight save some only by several blocks, modules or "
-		       "layers, each of which keeps more than what it begins with", recompute);
-}
-
-/* Says that the plan has the kinds of devices in another order than the machine was given. */
-static void say_order(const struct pd_plan *plan, const struct pd_topology *given)
-{
-	char *before = pd_show_devices(given), *now = pd_show_devices(&plan->topology);
-
-	if (now && strcmp(before, now) != 0)
-		pd_say("the devices are in another order than they were given, those that are not used last: start %s",
-		       now);
-	free(before);
-	free(now);
-}
-
-/*
- * Says where the formula of a schedule of two stages a rank is not the best order: zb-v's is made for a pipeline
- * that is full, the others' for stages that take equally long.
- */
-static void say_formula(const struct pd_plan *plan)
-{
-	int64_t least_ns = INT64_MAX, most_ns = 0, each = plan->microbatches / plan->stages[0].replicas;
-	int positions = plan->stage_count / PD_PLANNER_CHUNKS;
-
-	if (!pd_schedule_has(plan->schedule, PD_FACT_V) || positions < 2 ||
-	    !pd_weights_have(plan->weights, PD_WEIGHTS_DRAINS))
-		return;
-	for (int s = 0; s < plan->stage_count; s++) {
-		int64_t ns = plan->stages[s].forward_ns + plan->stages[s].backward_ns;
-
-		least_ns = pd_min(least_ns, ns);
-		most_ns = pd_max(most_ns, ns);
-	}
-	if (each >= 2 * positions - 1 && most_ns <= least_ns + least_ns / 10)
-		return;
-	pd_say("the order of %s is by its formula, which %s; --schedule=zb-auto searches for a better one",
-	       pd_schedule_kind_name[plan->schedule],
-	       each < 2 * positions - 1 ? "wants more microbatches in each pipeline"
-					: "wants stages that take equally long");
+	if (memory_is_systems)
+		pd_remark_memory(plan, pd_layout_system((enum pd_layout_kind)(format - LAYOUTS)));
+	pd_remark_order(plan, given);
+	pd_remark_recompute(plan, &request, recompute);
+	pd_remark_formula(plan);
 }
 
 int main(int argc, char **argv)
@@ -757,7 +689,8 @@ int main(int argc, char **argv)
 
 	request.cost = (enum pd_cost_kind)cost;
 	request.min_gain = min_gain / 100;
-	if (request_groups(&err) < 0 || request_sums(&err) < 0 || request_recompute(&err) < 0 || request_policy(&err) < 0 ||
+	request_recompute();
+	if (request_groups(&err) < 0 || request_sums(&err) < 0 || request_policy(&err) < 0 ||
 	    pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	request.topology = &topology;
@@ -784,13 +717,7 @@ int main(int argc, char **argv)
 	pd_mem_for("the plan to be written");
 	status = write_plan(plan, &err);
 	if (status == 0)
-		say_shared(plan);
-	if (status == 0 && !quiet) {
-		say_memory(plan->profile->memory.model);
-		say_order(plan, &topology);
-		say_recompute(plan);
-		say_formula(plan);
-	}
+		remark(plan, &topology);
 	if (status == 0 && explain && groups.asked)
 		pd_groups_explain(&groups, stderr);
 	if (status == 0 && explain && (count > 1 || batch))

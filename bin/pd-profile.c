@@ -25,6 +25,8 @@
 #define MOST_RANKS 4096         /* of traces that are read */
 #define UNKNOWN_PART 0.02       /* of backward, of which nothing is said */
 #define SHORT_NS 1000000000     /* of which no progress is shown */
+#define NEEDS_SHEET \
+	"a device by its data sheet (pd-device(5)), since pd-run does not share layers out"
 
 static const char *device = "auto", *file, *from, *trace_file, *blocks;
 static bool fit;
@@ -36,45 +38,84 @@ static const char *tensor, *machine;
 static struct pd_degrees group = { .tensor = 1, .sharded = 1 };
 static struct pd_measure_options measure = { .batch_size = 32 };
 
+/* Tells whether times are to come from a data sheet: the device is none of this machine's. */
+static bool by_sheet(void)
+{
+	return strcmp(device, "auto") != 0 && strcmp(device, "cpu") != 0 && strcmp(device, "cuda") != 0 &&
+	       pd_sheet_known(device);
+}
+
+/* Tells whether nothing runs, but times are estimated. */
+static bool estimates(void)
+{
+	return by_sheet() && !fit;
+}
+
+static bool shares_layers(void)
+{
+	return atoi(tensor) > 1;
+}
+
+static bool shares_weights(void)
+{
+	return group.sharded > 1;
+}
+
+static bool names_transport(void)
+{
+	return transport > 0;
+}
+
 static const struct pd_opt options[] = {
 	PD_OPT_GROUP("What is computed"),
 	{ "batch-size", 'b', PD_OPT_COUNT, "N", "samples in a microbatch (default: 32)",
 	  &measure.batch_size, 1, PD_MAX_EXTENT },
-	{ "dtype", 0, PD_OPT_CHOICE, "TYPE", "type to compute in: f32 (default), bf16, f16",
-	  &dtype, .choices = pd_dtype_of_nets },
+	{ "dtype", 0, PD_OPT_CHOICE, "TYPE", "type to compute in: f32 (default), bf16, f16", &dtype,
+	  .choices = pd_dtype_of_nets },
 	{ "iterations", 'i', PD_OPT_COUNT, "N", "timed steps (default: enough for a stable median)",
 	  &measure.iterations, 1, 100000 },
-	{ "over", 0, PD_OPT_COUNT, "SECONDS", "spread timed steps over so long (default: one behind the other)",
-	  &measure.over_s, 1, 1 << 20 },
+	{ "over", 0, PD_OPT_COUNT, "SECONDS",
+	  "spread timed steps over so long (default: one behind the other)", &measure.over_s, 1,
+	  1 << 20 },
 	PD_OPT_GROUP("Device"),
-	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu, cuda, or one by its data sheet",
-	  &device },
-	{ "fit", 0, PD_OPT_FLAG, NULL, "fit that device to measured profiles, the operands, and write it", &fit },
-	{ "tensor", 0, PD_OPT_STRING, "T[,sequence]", "with that: T devices share each layer out and act as one",
-	  &tensor },
-	{ "sharded", 0, PD_OPT_COUNT, "F", "with that: F such share samples and weights out, too, and act as one",
-	  &group.sharded, 1, PD_MOST_GROUP },
+	{ "device", 'd', PD_OPT_STRING, "NAME",
+	  "device: auto (default), cpu, cuda, or one by its data sheet", &device,
+	  .alone = "batch-size dtype tf32 no-link tensor sharded topology", .counts = estimates,
+	  .which = "a data sheet", .why = "times are by its data sheet, and nothing runs" },
+	{ "fit", 0, PD_OPT_FLAG, NULL,
+	  "fit that device to measured profiles, the operands, and write it", &fit,
+	  .alone = "device", .why = "nothing runs" },
+	{ "tensor", 0, PD_OPT_STRING, "T[,sequence]",
+	  "T devices share each layer out and act as one", &tensor, .needs = "device",
+	  .counts = shares_layers, .why = NEEDS_SHEET },
+	{ "sharded", 0, PD_OPT_COUNT, "F",
+	  "F such share samples and weights out, too, and act as one", &group.sharded, 1,
+	  PD_MOST_GROUP, .needs = "device", .counts = shares_weights, .why = NEEDS_SHEET },
 	{ "topology", 0, PD_OPT_STRING, "FILE|STRING",
-	  "with those: the machine whose links they use, such as 8@450GB/s,8@400GB/s", &machine },
-	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 products to TF32", &measure.tf32 },
+	  "the machine whose links they use, such as 8@450GB/s,8@400GB/s", &machine,
+	  .needs = "tensor sharded" },
+	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 products to TF32",
+	  &measure.tf32 },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads of a worker (default: half the processors)",
 	  &threads, 1, 1 << 20 },
 	{ "workers", 'w', PD_OPT_COUNT, "N", "workers at once, one of them timed (default: 1)",
 	  &workers, 1, 1 << 20 },
 	PD_OPT_GROUP("Another program's measurements"),
-	{ "from", 0, PD_OPT_STRING, "TRACE", "measure nothing, read torch.profiler's; operands: the other ranks'",
-	  &from },
-	{ "blocks", 0, PD_OPT_STRING, "REGEX", "modules and labels of these names are one layer each", &blocks },
-	{ "trace", 0, PD_OPT_STRING, "FILE", "write what they say as a trace, too", &trace_file },
+	{ "from", 0, PD_OPT_STRING, "TRACE",
+	  "measure nothing, read torch.profiler's; operands: the other ranks'", &from,
+	  .alone = "blocks trace", .why = "it measures nothing" },
+	{ "blocks", 0, PD_OPT_STRING, "REGEX",
+	  "modules and labels of these names are one layer each", &blocks, .needs = "from" },
+	{ "trace", 0, PD_OPT_STRING, "FILE", "write what they say as a trace, too", &trace_file,
+	  .needs = "from" },
 	PD_OPT_GROUP("Link"),
-	{ "transport", 0, PD_OPT_CHOICE, "NAME", "auto (default); GPUs: nccl, staged; hosts: tcp, ucx",
-	  &transport, .choices = pd_provider_names },
+	{ "transport", 0, PD_OPT_CHOICE, "NAME",
+	  "auto (default); GPUs: nccl, staged; hosts: tcp, ucx", &transport,
+	  .choices = pd_provider_names, .excludes = "no-link", .counts = names_transport },
 	{ "no-link", 0, PD_OPT_FLAG, NULL, "measure neither the link nor the cost of operations",
 	  &no_link },
 	{ 0 }
 };
-
-static bool given[PD_COUNT(options)];
 
 static const struct pd_command command = {
 	.name = "pd-profile",
@@ -83,32 +124,7 @@ static const struct pd_command command = {
 	.options = options,
 	.max_operands = MOST_RANKS - 1,
 	.files = true,
-	.given = given,
 };
-
-/* Refuses options that nothing of this call takes any notice of. */
-static int check_from(int operands, struct pd_error *err)
-{
-	static const char *const of_traces[] = { "from", "blocks", "trace", NULL };
-	const char *other = pd_command_given_but(&command, of_traces);
-
-	if (from && other)
-		return pd_error_input(err, "--%s does nothing with --from, which measures nothing", other);
-	if (!from && trace_file)
-		return pd_error_input(err, "--trace: expected only with --from");
-	if (!from && blocks)
-		return pd_error_input(err, "--blocks: expected only with --from");
-	if (!from && !fit && operands > 1)
-		return pd_error_input(err, "unexpected operand: expected one model, found %d files", operands);
-	return 0;
-}
-
-/* Tells whether times are to come from a data sheet: the device is none of this machine's. */
-static bool by_sheet(void)
-{
-	return strcmp(device, "auto") != 0 && strcmp(device, "cpu") != 0 && strcmp(device, "cuda") != 0 &&
-	       pd_sheet_known(device);
-}
 
 /* Refuses a name like that of a device by its data sheet; others are refused where devices are looked for. */
 static int check_name(struct pd_error *err)
@@ -121,39 +137,18 @@ static int check_name(struct pd_error *err)
 			      "found \"%.60s\"%s", device, meant);
 }
 
-/* Refuses options that have no meaning where nothing runs. */
-static int check_sheet(struct pd_error *err)
+static int check_options(int operands, struct pd_error *err)
 {
-	static const char *const of_sheets[] = { "device", "batch-size", "dtype", "tf32", "no-link", "tensor",
-						   "sharded", "topology", NULL };
-	static const char *const of_fits[] = { "device", "fit", NULL };
-	const char *other = pd_command_given_but(&command, fit ? of_fits : of_sheets);
-
+	if (!from && !fit && operands > 1)
+		return pd_error_input(err, "unexpected operand: expected one model, found %d files", operands);
 	if (check_name(err) < 0)
 		return -1;
 	if (fit && !by_sheet() && strcmp(device, "auto") != 0)
 		return pd_error_input(err, "--fit: expected --device=NAME, a device by its data sheet (pd-device(5)), or no "
 				      "--device, found \"%.60s\"", device);
-	if ((by_sheet() || fit) && other && !from)
-		return pd_error_input(err, "--%s does nothing with %s, since nothing runs", other,
-				      fit ? "--fit" : "a device by its data sheet");
-	if (!by_sheet() && (tensor || group.sharded > 1))
-		return pd_error_input(err, "--%s: expected --device=NAME, a device by its data sheet (pd-device(5)): "
-				      "pd-run does not share layers out", tensor ? "tensor" : "sharded");
 	if (tensor && pd_degrees_parse_tensor(tensor, 1, &group.tensor, &group.sequence, err) <= 0)
 		return -1;
-	if (machine && pd_degrees_devices(&group) == 1)
-		return pd_error_input(err, "--topology: expected with --tensor or --sharded, whose "
-				      "devices exchange layers");
-	return 0;
-}
-
-static int check_options(struct pd_error *err)
-{
 	measure.dtype = pd_dtype_find(pd_dtype_of_nets[dtype]);
-	if (no_link && transport > 0)
-		return pd_error_input(err, "--transport does nothing here: the link is not measured with "
-				      "--no-link");
 	return 0;
 }
 
@@ -515,8 +510,7 @@ int main(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	first = pd_command_parse(&command, argc, argv);
-	if (check_from(argc - first, &err) < 0 || check_sheet(&err) < 0 || check_options(&err) < 0 ||
-	    pd_output_check(&err) < 0)
+	if (check_options(argc - first, &err) < 0 || pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	status = from ? convert(argc - first, argv + first, &err)
 	       : fit ? fit_device(argc - first, argv + first, &err)

@@ -37,9 +37,11 @@ static const struct pd_opt options[] = {
 	{ "minibatches", 'm', PD_OPT_COUNT, "N",
 	  "replay N minibatches; of a trace as it is, show the first N", &minibatches, 1, 1 << 30 },
 	{ "all", 'a', PD_OPT_FLAG, NULL,
-	  "leave out nothing: draw every replica; all minibatches in chrome", &all },
+	  "leave out nothing: draw every replica; all minibatches in chrome", &all,
+	  .needs = "format=text format=svg format=chrome" },
 	{ "compare", 'c', PD_OPT_STRING, "OTHER",
-	  "compare with another, operation by operation, or draw both", &other_name },
+	  "compare with another, operation by operation, or draw both", &other_name,
+	  .excludes = "format=json format=csv format=trace" },
 	PD_OPT_GROUP("What if"),
 	{ "topology", 't', PD_OPT_STRING, "FILE|STRING",
 	  "what if: other links, such as 4@12GB/s,4@10Gbit/s", &what.topology },
@@ -331,11 +333,6 @@ int main(int argc, char **argv)
 	int first = pd_command_parse(&command, argc, argv), status;
 	const char *file = pd_operand(argc, argv, first, 0);
 
-	if (other_name && (format == TRACE || format == JSON || format == CSV)) {
-		pd_error_input(&err, "--compare: expected --format=report, text, svg or chrome, "
-			       "found %s", formats[format]);
-		return pd_command_fail(&err);
-	}
 	if (pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	pd_mem_for("what is replayed");

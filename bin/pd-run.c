@@ -17,11 +17,12 @@
 #include <string.h>
 
 #define NEWEST "newest"
+#define MADE_UP "made-up data are what the network takes"
 
 static struct pd_job job = {
 	.device = "auto", .epochs = -1, .minibatches = -1, .seed = 1, .evaluate = true,
 	.resume_step = -1, .evaluated_step = -1,
-	/* below 0: not given, see defaults */
+	/* below 0: not given */
 	.optimizer = { 
 		.rate = 0.01, .residual = -1,
 		.hyper = {
@@ -29,13 +30,13 @@ static struct pd_job job = {
 #include "engine/device/hyper.def"
 #undef HYPER
 		},
-		.step_epochs = -1, .gamma = -1, .power = -1, .discrepancy = -1 },
+		.step_epochs = 30, .gamma = 0.1, .power = 2, .discrepancy = -1 },
 };
 static struct pd_supervision how = { .timeout_s = 300,
-				     .silence_s = 10, .keep = 2 };
+				     .silence_s = 10 };
 static bool evaluate, no_evaluate;
 static const char *resume;
-static int64_t keep = -1;
+static int64_t keep = 2;
 static int optimizer, schedule, transport, decay, on_divergence;
 
 enum { DECAY_ALL, DECAY_MATRICES };
@@ -52,57 +53,94 @@ static int64_t scale_interval;
 
 static const char *network;
 
+/* What the options that some optimizers read need: "optimizer=adam optimizer=adamw"; by
+ * name_readers(). */
+#define READERS_TEXT 128
+static struct {
+#define HYPER(member, ...) char member[READERS_TEXT];
+#include "engine/device/hyper.def"
+#undef HYPER
+} readers;
+
+static bool decays(void)
+{
+	return job.optimizer.weight_decay > 0;
+}
+
+static bool decays_matrices(void)
+{
+	return decay == DECAY_MATRICES;
+}
+
 static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Device"),
-	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu or cuda", &job.device },
-	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 products to TF32", &job.tf32 },
-	{ "transport", 0, PD_OPT_CHOICE, "NAME", "auto (default); GPUs: nccl, staged; hosts: tcp, ucx",
-	  &transport, .choices = pd_provider_names },
-	{ "network", 0, PD_OPT_STRING, "INTERFACE", "of the first host, by which hosts exchange", &network },
+	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu or cuda",
+	  &job.device },
+	{ "tf32", 0, PD_OPT_FLAG, NULL, "let a GPU round factors of f32 products to TF32",
+	  &job.tf32 },
+	{ "transport", 0, PD_OPT_CHOICE, "NAME",
+	  "auto (default); GPUs: nccl, staged; hosts: tcp, ucx", &transport,
+	  .choices = pd_provider_names },
+	{ "network", 0, PD_OPT_STRING, "INTERFACE", "of the first host, by which hosts exchange",
+	  &network },
 	{ "threads", 't', PD_OPT_COUNT, "N", "threads per worker (default: the profile's)",
 	  &job.threads, 1, 4096 },
 	PD_OPT_GROUP("Data and length"),
 	{ "data", 0, PD_OPT_STRING, "DIR|FILE",
-	  "data set: IDX, CIFAR-10, .npy, .npz, tokens or text", &job.data },
+	  "data set: IDX, CIFAR-10, .npy, .npz, tokens or text", &job.data,
+	  .excludes = "synthetic" },
 	{ "normalize", 0, PD_OPT_STRING, "MEAN,STD",
-	  "normalise images: (bytes / 255 - MEAN) / STD; 0.5:0.4:0.3 for 3 channels", &job.normalize },
-	{ "augment", 0, PD_OPT_STRING, "HOW", "train on images changed at random: crop:N, flip, or both", &job.augment },
-	{ "synthetic", 0, PD_OPT_COUNT, "MINIBATCHES", "train on made-up data, epochs of so many (default: 10)",
-	  &job.synthetic_epoch, 1, 1e12, .otherwise = "10" },
-	{ "epochs", 'e', PD_OPT_COUNT, "N", "train N epochs in all (default: 1)", &job.epochs },
+	  "normalise images: (bytes / 255 - MEAN) / STD; 0.5:0.4:0.3 for 3 channels",
+	  &job.normalize, .needs = "data", .why = MADE_UP },
+	{ "augment", 0, PD_OPT_STRING, "HOW",
+	  "train on images changed at random: crop:N, flip, or both", &job.augment, .needs = "data",
+	  .why = MADE_UP },
+	{ "synthetic", 0, PD_OPT_COUNT, "MINIBATCHES",
+	  "train on made-up data, epochs of so many (default: 10)", &job.synthetic_epoch, 1, 1e12,
+	  .otherwise = "10", .excludes = "evaluate", .why = "made-up data have no test set" },
+	{ "epochs", 'e', PD_OPT_COUNT, "N", "train N epochs in all (default: 1)", &job.epochs,
+	  .excludes = "minibatches" },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N", "train N minibatches in all", &job.minibatches },
 	{ "no-evaluate", 0, PD_OPT_FLAG, NULL, "do not evaluate after each epoch", &no_evaluate },
 	{ "evaluate", 0, PD_OPT_FLAG, NULL,
-	  "train nothing; evaluate --init, or a checkpoint of --checkpoint", &evaluate },
+	  "train nothing; evaluate --init, or a checkpoint of --checkpoint", &evaluate,
+	  .alone = "device tf32 transport network threads data normalize init checkpoint resume "
+		   "trace quiet force print-mapping silence timeout",
+	  .needs = "init checkpoint", .why = "it trains nothing" },
 	{ "seed", 's', PD_OPT_COUNT, "N", "seed of parameters, samples, dropout (default: 1)",
 	  &job.seed },
 	PD_OPT_GROUP("Optimizer"),
-	{ "optimizer", 0, PD_OPT_CHOICE, "NAME", "one of"
+	{ "optimizer", 0, PD_OPT_CHOICE, "NAME",
+	  "one of"
 #define OPTIMIZER(symbol, name, ...) " " #name
 #include "engine/device/optimizer.def"
 #undef OPTIMIZER
-	  " (default: sgd)", &optimizer,
-	  .choices = pd_optimizer_kind_name },
-	{ "lr", 0, PD_OPT_REAL, "X", "learning rate (default: 0.01)",
-	  &job.optimizer.rate, 0, 1e6 },
+	  " (default: sgd)",
+	  &optimizer, .choices = pd_optimizer_kind_name },
+	{ "lr", 0, PD_OPT_REAL, "X", "learning rate (default: 0.01)", &job.optimizer.rate, 0, 1e6 },
 #define HYPER(member, option, key, least, most, what) \
-	{ option, 0, PD_OPT_REAL, "X", what, &job.optimizer.hyper.member, least, most },
+	{ option, 0,	PD_OPT_REAL, \
+	  "X",	  what, &job.optimizer.hyper.member, \
+	  least,  most, .needs = readers.member },
 #include "engine/device/hyper.def"
 #undef HYPER
 	{ "weight-decay", 0, PD_OPT_REAL, "X", "weight decay (default: 0)",
-	  &job.optimizer.weight_decay, 0, 1e3 },
+	  &job.optimizer.weight_decay, 0, 1e3, .counts = decays },
 	{ "decay", 0, PD_OPT_CHOICE, "WHAT", "what decays: all (default) or matrices", &decay,
-	  .choices = decay_names },
-	{ "residual", 0, PD_OPT_REAL, "X", "sparse sums: part kept of what stays (default: momentum)",
-	  &job.optimizer.residual, 0, 1 },
+	  .choices = decay_names, .needs = "weight-decay", .counts = decays_matrices,
+	  .which = "matrices" },
+	{ "residual", 0, PD_OPT_REAL, "X",
+	  "sparse sums: part kept of what stays (default: momentum)", &job.optimizer.residual, 0,
+	  1 },
 	PD_OPT_GROUP("Learning rate"),
 	{ "lr-schedule", 0, PD_OPT_CHOICE, "NAME", "constant (default), step, polynomial or cosine",
 	  &schedule, .choices = pd_lr_schedule_name },
-	{ "lr-step", 0, PD_OPT_COUNT, "EPOCHS", "step: epochs between changes (default: 30)",
-	  &job.optimizer.step_epochs, 1, 1e12 },
-	{ "lr-gamma", 0, PD_OPT_REAL, "X", "step: factor of each change (default: 0.1)",
-	  &job.optimizer.gamma, 0, 1 },
-	{ "lr-power", 0, PD_OPT_REAL, "X", "polynomial: the power (default: 2)", &job.optimizer.power, 0, 100 },
+	{ "lr-step", 0, PD_OPT_COUNT, "EPOCHS", "epochs between changes (default: 30)",
+	  &job.optimizer.step_epochs, 1, 1e12, .needs = "lr-schedule=step" },
+	{ "lr-gamma", 0, PD_OPT_REAL, "X", "factor of each change (default: 0.1)",
+	  &job.optimizer.gamma, 0, 1, .needs = "lr-schedule=step" },
+	{ "lr-power", 0, PD_OPT_REAL, "X", "the power (default: 2)", &job.optimizer.power, 0, 100,
+	  .needs = "lr-schedule=polynomial" },
 	{ "lr-warmup", 0, PD_OPT_COUNT, "N", "raise the rate during N minibatches (default: 0)",
 	  &job.optimizer.warmup, 0, 1e12 },
 	PD_OPT_GROUP("Gradients"),
@@ -110,45 +148,49 @@ static const struct pd_opt options[] = {
 	  &job.optimizer.clip_norm, 1e-30, 1e30 },
 	{ "loss-scale", 0, PD_OPT_STRING, "X", "factor of the loss for backward, or dynamic",
 	  &loss_scale },
-	{ "loss-scale-init", 0, PD_OPT_REAL, "X", "dynamic: first value (default: 65536)",
-	  &scale_init, 1, 1e38 },
-	{ "loss-scale-interval", 0, PD_OPT_COUNT, "N",
-	  "dynamic: updates before it doubles (default: 2000)", &scale_interval, 1, 1e12 },
-	{ "lr-reschedule", 0, PD_OPT_COUNT, "N", "latest: lower late stages' rates for N minibatches",
-	  &job.optimizer.reschedule, 1, 1e12 },
+	{ "loss-scale-init", 0, PD_OPT_REAL, "X", "first value (default: 65536)", &scale_init, 1,
+	  1e38, .needs = "loss-scale=dynamic" },
+	{ "loss-scale-interval", 0, PD_OPT_COUNT, "N", "updates before it doubles (default: 2000)",
+	  &scale_interval, 1, 1e12, .needs = "loss-scale=dynamic" },
+	{ "lr-reschedule", 0, PD_OPT_COUNT, "N",
+	  "latest: lower late stages' rates for N minibatches", &job.optimizer.reschedule, 1,
+	  1e12 },
 	{ "discrepancy", 0, PD_OPT_REAL, "D", "latest: correct late weights, with decay D below 1",
 	  &job.optimizer.discrepancy, 0, PD_BETA_MOST },
 	PD_OPT_GROUP("Parameters and checkpoints"),
-	{ "init", 0, PD_OPT_STRING, "PATH", "begin with parameters from a file, folder or checkpoint",
-	  &job.init },
-	{ "init-new", 0, PD_OPT_STRING, "NAME,...", "of these, begin anew with layers such as a new head",
-	  &job.init_new },
+	{ "init", 0, PD_OPT_STRING, "PATH",
+	  "begin with parameters from a file, folder or checkpoint", &job.init,
+	  .excludes = "resume", .why = "a checkpoint has its own parameters" },
+	{ "init-new", 0, PD_OPT_STRING, "NAME,...",
+	  "of these, begin anew with layers such as a new head", &job.init_new, .needs = "init" },
 	{ "checkpoint", 'c', PD_OPT_STRING, "DIR", "write checkpoints into DIR, one each epoch",
 	  &job.checkpoint },
-	{ "checkpoint-every", 0, PD_OPT_COUNT, "N", "write one every N minibatches, too", &job.checkpoint_every,
-	  1, 1e12 },
-	{ "keep", 0, PD_OPT_COUNT, "N", "checkpoints kept (default: 2)", &keep, 1, 1e6 },
+	{ "checkpoint-every", 0, PD_OPT_COUNT, "N", "write one every N minibatches, too",
+	  &job.checkpoint_every, 1, 1e12, .needs = "checkpoint" },
+	{ "keep", 0, PD_OPT_COUNT, "N", "checkpoints kept (default: 2)", &keep, 1, 1e6,
+	  .needs = "checkpoint" },
 	{ "resume", 'r', PD_OPT_STRING, "STEP", "resume from a checkpoint (default: the newest)",
-	  &resume, .otherwise = NEWEST },
-	{ "on-divergence", 0, PD_OPT_CHOICE, "WHAT", "if a loss is not finite: continue (default) or stop",
-	  &on_divergence, .choices = divergence_names },
+	  &resume, .otherwise = NEWEST, .needs = "checkpoint" },
+	{ "on-divergence", 0, PD_OPT_CHOICE, "WHAT",
+	  "if a loss is not finite: continue (default) or stop", &on_divergence,
+	  .choices = divergence_names },
 	{ "gather", 0, PD_OPT_STRING, "DIR", "bring a checkpoint of several hosts together in DIR",
-	  &job.gather },
+	  &job.gather, .needs = "checkpoint" },
 	PD_OPT_GROUP("Reports"),
 	{ "trace", 0, PD_OPT_STRING, "FILE", "write every operation's times to FILE", &job.trace },
-	{ "quiet", 'q', PD_OPT_FLAG, NULL, "report only the end",
-	  &how.quiet },
+	{ "quiet", 'q', PD_OPT_FLAG, NULL, "report only the end", &how.quiet },
 	{ "report-every", 0, PD_OPT_COUNT, "N", "minibatches between reports (default: 1/10 epoch)",
 	  &how.report_every, 1, 1e12 },
 	PD_OPT_GROUP("Workers"),
-	{ "force", 0, PD_OPT_FLAG, NULL, "train where ranks are not on the machines that the plan has",
-	  &how.force },
+	{ "force", 0, PD_OPT_FLAG, NULL,
+	  "train where ranks are not on the machines that the plan has", &how.force },
 	{ "print-mapping", 0, PD_OPT_FLAG, NULL, "print which rank is where, and train nothing",
 	  &how.print_mapping },
-	{ "silence", 0, PD_OPT_COUNT, "SECONDS", "a worker hangs that sleeps and is silent for so long (default: 10)",
-	  &how.silence_s, 1, 1e6 },
-	{ "timeout", 0, PD_OPT_COUNT, "SECONDS", "give up when nothing moves for so long (default: 300)",
-	  &how.timeout_s, 1, 1e6 },
+	{ "silence", 0, PD_OPT_COUNT, "SECONDS",
+	  "a worker hangs that sleeps and is silent for so long (default: 10)", &how.silence_s, 1,
+	  1e6 },
+	{ "timeout", 0, PD_OPT_COUNT, "SECONDS",
+	  "give up when nothing moves for so long (default: 300)", &how.timeout_s, 1, 1e6 },
 	{ 0 }
 };
 
@@ -159,14 +201,6 @@ static const char *const elsewhere[][2] = {
 	{ "memory", "pd-plan" }, { "recompute", "pd-plan" }, { "sparsity", "pd-plan" }, { NULL }
 };
 
-static bool given[PD_COUNT(options)];
-
-/* What has a meaning where nothing is trained. */
-static const char *const of_evaluation[] = {
-	"evaluate", "device", "tf32", "transport", "network", "threads", "data", "normalize", "init", "checkpoint", "resume",
-	"trace", "quiet", "force", "print-mapping", "silence", "timeout", NULL
-};
-
 static const struct pd_command command = {
 	.name = "pd-run",
 	.synopsis = "[OPTION]... [plan.json | schedule.jsonl]",
@@ -175,72 +209,40 @@ static const struct pd_command command = {
 	.elsewhere = elsewhere,
 	.max_operands = 1,
 	.files = true,
-	.given = given,
 };
 
-/* Sets an option that is not given to its default; refuses one that has no effect. */
-static int set_default(double *value, double otherwise, const char *option, bool has_effect,
-		       const char *needs, struct pd_error *err)
+/* Writes which optimizers read the hyperparameter that is there in struct pd_hyper. */
+static void name_readers_of(size_t offset, char text[READERS_TEXT])
 {
-	if (*value >= 0 && !has_effect)
-		return pd_error_input(err, "--%s does nothing here: it is for %s", option, needs);
-	if (*value < 0)
-		*value = otherwise;
-	return 0;
-}
-
-/* Writes which optimizers read the hyperparameter that is there in struct pd_hyper; returns text. */
-static const char *readers_of(size_t offset, char *text, size_t room)
-{
-	size_t used = (size_t)snprintf(text, room, "--optimizer=");
+	size_t used = 0;
 
 	for (int k = 0; k < PD_OPTIMIZER_KINDS; k++)
 		if (*(const double *)((const char *)&pd_optimizer_rows[k].defaults + offset) > 0)
-			pd_list_name(text + used, room - used, pd_optimizer_kind_name[k], "");
-	return text;
+			used += (size_t)snprintf(text + used, READERS_TEXT - used, "optimizer=%s ",
+						 pd_optimizer_kind_name[k]);
 }
 
-/* Sets the hyperparameters of the optimizer to its defaults, where they are not given. */
-static int set_hyper(struct pd_error *err)
+static void name_readers(void)
 {
-	char needs[128];
-	int status = 0;
-
-#define HYPER(member, option, ...) \
-	status |= set_default(&job.optimizer.hyper.member, pd_optimizer_rows[optimizer].defaults.member, option, \
-			      pd_optimizer_rows[optimizer].defaults.member > 0, \
-			      readers_of(offsetof(struct pd_hyper, member), needs, sizeof(needs)), err);
+#define HYPER(member, ...) name_readers_of(offsetof(struct pd_hyper, member), readers.member);
 #include "engine/device/hyper.def"
 #undef HYPER
-	return status;
 }
 
-static int set_defaults(struct pd_error *err)
+/* Sets the hyperparameters that are not given to the optimizer's defaults. */
+static void set_hyper(struct pd_hyper *hyper)
 {
-	struct pd_optimizer *o = &job.optimizer;
-	bool step = schedule == PD_LR_STEP;
-	bool polynomial = schedule == PD_LR_POLYNOMIAL;
-	double epochs = (double)o->step_epochs, kept = (double)keep;
-	int status = set_hyper(err);
+	const struct pd_hyper *defaults = &pd_optimizer_rows[optimizer].defaults;
 
-	status |= set_default(&epochs, 30, "lr-step", step, "--lr-schedule=step", err);
-	status |= set_default(&o->gamma, 0.1, "lr-gamma", step, "--lr-schedule=step", err);
-	status |= set_default(&o->power, 2, "lr-power", polynomial, "--lr-schedule=polynomial", err);
-	status |= set_default(&kept, 2, "keep", job.checkpoint != NULL, "--checkpoint=DIR", err);
-	if (decay == DECAY_MATRICES && o->weight_decay == 0)
-		status |= pd_error_input(err, "--decay=matrices does nothing here: it is for --weight-decay=X");
-	o->step_epochs = (int64_t)epochs;
-	how.keep = (int)kept;
-	return status;
+#define HYPER(member, ...) if (hyper->member < 0) hyper->member = defaults->member;
+#include "engine/device/hyper.def"
+#undef HYPER
 }
 
 static int set_loss_scale(struct pd_error *err)
 {
 	bool dynamic = loss_scale && strcmp(loss_scale, "dynamic") == 0;
 
-	if ((scale_init > 0 || scale_interval > 0) && !dynamic)
-		return pd_error_input(err, "--loss-scale-%s needs --loss-scale=dynamic",
-				      scale_init > 0 ? "init" : "interval");
 	if (dynamic) {
 		job.optimizer.loss_scale = scale_init > 0 ? scale_init : PD_FIRST_LOSS_SCALE;
 		job.optimizer.loss_scale_interval = scale_interval > 0 ? scale_interval
@@ -255,15 +257,10 @@ static int set_loss_scale(struct pd_error *err)
 
 static int check_evaluation(struct pd_error *err)
 {
-	const char *other = pd_command_given_but(&command, of_evaluation);
-
-	if (other)
-		return pd_error_input(err, "--%s: --evaluate trains nothing, so it has no effect%s", other,
-				      strcmp(other, "synthetic") == 0 ? ", and made-up data have no"
-				      " test set: expected --data=DIR or --data=FILE" : "");
-	if (!job.init == !job.checkpoint)
-		return pd_error_input(err, "--evaluate: expected either --init=FILE or --checkpoint=DIR, "
-				      "found %s", job.init ? "both" : "neither");
+	if (job.init && job.checkpoint)
+		return pd_error_input(
+			err,
+			"--evaluate: expected either --init=FILE or --checkpoint=DIR, found both");
 	job.only_evaluates = true;
 	job.minibatches = 0;
 	job.optimizer.hyper.momentum = 0;       /* which needs no memory */
@@ -274,33 +271,23 @@ static int check_options(struct pd_error *err)
 {
 	if (evaluate && check_evaluation(err) < 0)
 		return -1;
-	if (job.data && job.synthetic_epoch)
-		return pd_error_input(err, "--data and --synthetic exclude each other");
 	if (!job.data && !job.synthetic_epoch && !job.gather)
 		return pd_error_input(err, "no data: give --data=DIR%s", evaluate ? " or --data=FILE" :
 				      ", --data=FILE or --synthetic");
-	if (job.epochs >= 0 && job.minibatches >= 0)
-		return pd_error_input(err, "--epochs and --minibatches exclude each other");
-	if ((resume || job.checkpoint_every || job.gather) && !job.checkpoint)
-		return pd_error_input(err, "--%s needs --checkpoint=DIR", resume ? "resume" :
-				      job.gather ? "gather" : "checkpoint-every");
 	if (job.gather && !job.several)
 		return pd_error_input(err, "--gather brings together what several hosts have: start it "
 				      "on them, with mpirun or srun");
 	if (job.trace && strcmp(job.trace, "-") == 0)
 		return pd_error_input(err, "--trace: expected a file, found \"-\": standard output"
 				      " is for reports");
-	if (job.init_new && !job.init)
-		return pd_error_input(err, "--init-new needs --init=PATH");
-	if (job.init && resume)
-		return pd_error_input(err, "--init and --resume exclude each other: a checkpoint "
-				      "has its own parameters");
 	if (resume && strcmp(resume, NEWEST) != 0 &&
 	    pd_parse_count(resume, 0, INT64_MAX - 1, &job.resume_step, err) < 0)
 		return pd_error_input(err, "--resume: expected " NEWEST " or a whole number from 0, "
 				      "found \"%.60s\"", resume);
-	if (set_defaults(err) < 0 || set_loss_scale(err) < 0)
+	if (set_loss_scale(err) < 0)
 		return -1;
+	set_hyper(&job.optimizer.hyper);
+	how.keep = (int)keep;
 	job.optimizer.kind = (enum pd_optimizer_kind)optimizer;
 	job.optimizer.spares_vectors = decay == DECAY_MATRICES;
 	job.transport = transport > 0 ? pd_provider_names[transport] : NULL;
@@ -368,6 +355,7 @@ int main(int argc, char **argv)
 		return status;
 	how.launcher = pd_hosts_launcher();
 	job.several = pd_hosts_processes() > 1;
+	name_readers();
 	first = pd_command_parse(&command, argc, argv);
 	job.quiet = how.quiet;
 	job.file = pd_document_name(pd_operand(argc, argv, first, 0));

@@ -18,6 +18,7 @@
 
 enum { JSON, TORCH, TORCH_COMMS, PLAN };
 static const char *const formats[] = { "json", "torch", "torch-comms", "plan", NULL };
+#define MINIBATCHES "format=torch format=torch-comms format=plan" /* which write one minibatch */
 
 static bool check, compact;
 static int format;
@@ -26,8 +27,9 @@ static const char *plan_name;
 
 static const struct pd_opt options[] = {
 	{ "check", 'c', PD_OPT_FLAG, NULL, "say whether the schedule is right, and write nothing",
-	  &check },
-	{ "compact", 0, PD_OPT_FLAG, NULL, "write what repeats itself once", &compact },
+	  &check, .excludes = "compact " MINIBATCHES, .why = "nothing is written" },
+	{ "compact", 0, PD_OPT_FLAG, NULL, "write what repeats itself once", &compact,
+	  .excludes = MINIBATCHES, .why = "that is one whole minibatch" },
 	{ "format", 'f', PD_OPT_CHOICE, "NAME",
 	  "json (default); PyTorch's table: torch, or torch-comms with transfers; plan: a plan with this order",
 	  &format,
@@ -215,11 +217,6 @@ int main(int argc, char **argv)
 	struct pd_lists *lists;
 	struct pd_plan *plan, *of_table = NULL;
 
-	if (format != JSON && (check || compact)) {
-		pd_error_input(&err, "--format: \"%s\" is one whole minibatch, which --%s has nothing to do with",
-			       formats[format], check ? "check" : "compact");
-		return pd_command_fail(&err);
-	}
 	if (!check && pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	pd_mem_for("the plan or schedule that is read");

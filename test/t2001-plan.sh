@@ -422,7 +422,7 @@ test_ok "by hand: stages that would not fit recompute, or those that are named" 
 	one_line err && ! grep -q "would fit" err || false
 	status 1 pd-plan -t 4@1GB/s -m 30MB -s --schedule=gpipe --recompute=none deep.json 2>err
 	one_line err && grep -q "; --recompute=auto would fit" err
-	refused "go with --stages" --recompute=0,2
+	refused "recompute=0,2 needs --stages" --recompute=0,2
 	refused "kinds of layers such as attention,gelu, modules:PATTERN or layers:PATTERN, found \"some\"" --recompute=some
 	refused "the profile has no model, and so no kinds of layers" --recompute=relu
 	refused "with weights \"latest\" recomputing changes what is trained" --recompute=selective --weights=latest

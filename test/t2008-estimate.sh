@@ -157,7 +157,7 @@ test_ok "devices and options that are none are refused" '
 	refused "a device by its data sheet (pd-device(5)), found \"h100-sxn\"; did you mean \"h100-sxm\"?" --device=h100-sxn net.json
 	refused "device: expected one of auto, cuda, cpu, found \"tpu\"" --no-link --device=tpu net.json
 	refused "absent.json: cannot open" --device=./absent.json net.json
-	refused "does nothing with a device by its data sheet" --device=h100-sxm --threads=2 net.json
+	refused "threads does nothing with --device=h100-sxm: times are by its data sheet" --device=h100-sxm --threads=2 net.json
 	refused "fit: expected --device=NAME" --device=cpu --fit net.json
 	refused "threads does nothing with --fit" --threads=2 --fit net.json
 	refused "net.json: .* expected .pd-profile." --fit net.json

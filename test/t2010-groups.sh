@@ -93,7 +93,7 @@ test_ok "a link that is taken for granted is told, and a machine that is too sma
 	pd-profile --device=./hand.json --sharded=64 net.json 2>err >profile.json
 	grep "each of the 64 devices .* over the link of \"hand\", 20 MB/s, .*--topology" err
 	refused "found 4 devices: expected at least 8" pd-profile --device=./hand.json --sharded=8 --topology=4@1GB/s net.json
-	refused "expected with --tensor or --sharded" pd-profile --device=./hand.json --topology=4@1GB/s net.json'
+	refused "topology needs --tensor=.* or --sharded=" pd-profile --device=./hand.json --topology=4@1GB/s net.json'
 test_ok "whole numbers are taken as programs write them" '
 	sed "s/1000000000/1e9/; s/: 20000000,/: 20000000.0,/" hand.json >real.json
 	cmp real.json hand.json && return 1
@@ -208,12 +208,12 @@ test_ok "what cannot be shared out is refused, and so is a run" '
 		pd-profile --device=a100-80 --dtype=bf16 --tensor=5 gpt.json
 	pd-model resnet18 >resnet.json
 	refused "has no pair of linear layers" pd-profile --device=a100-80 --tensor=2 resnet.json
-	refused "tensor: expected --device=NAME" pd-profile --tensor=2 net.json
+	refused "tensor=2 needs --device=NAME" pd-profile --tensor=2 net.json
 	refused "tensor: \"2,sequences\": expected" pd-profile --device=a100-80 --tensor=2,sequences net.json
 	jq "del(.link)" hand.json >alone.json
 	refused "expected at most 1 number" pd-profile --device=a100-80 --tensor=1,2 net.json
 	refused "was measured .* with pd-profile --fit" pd-plan -t 4@1GB/s --tensor=1,2 "$PD_SOURCE/test/data/small-profile.json"
-	refused "sharded: expected --device=NAME" pd-profile --sharded=2 net.json
+	refused "sharded needs --device=NAME" pd-profile --sharded=2 net.json
 	refused "pd-run does not share layers or weights out" pd-plan -t 4@1GB/s --memory-model=pd-run --shard=full one.json
 	refused "Megatron cannot be told that a rank is 2 devices: expected one that shares no weights out" pd-plan \
 		-t 4@1GB/s --weights=flush --format=megatron <"$(pd-profile --device=a100-80 --sharded=2 gpt.json >two.json

@@ -67,8 +67,8 @@ test_ok "refused: weights other than flush, unequal replicas, several minibatche
 		refused "stages\[1\].replicas: .*expected 3 replicas as of stage 0, found 1"
 	refused "one minibatch.*expected --minibatches=1, found 2" -m 2 1f1b.json
 	pd-schedule -m 2 1f1b.json | refused "expected a schedule of one, found 2"
-	refused "nothing to do with" --check 1f1b.json
-	refused "nothing to do with" --compact 1f1b.json'
+	refused "check and --format=torch exclude each other" --check 1f1b.json
+	refused "compact and --format=torch exclude each other" --compact 1f1b.json'
 test_ok "refused: a tensor that skips a stage, a stage that takes nothing from the one before" '
 	jq ".profile.layers[2].inputs += [\"l0\"]" 1f1b.json |
 		refused "the output of layer \"l0\" goes from stage 0 to stage 2"

@@ -105,7 +105,7 @@ for with in "momentum=0.5 --optimizer=adam" "momentum=0 --optimizer=adamw" beta1
 	"lr-power=2 --lr-schedule=step" keep=3
 do
 	test_ok "--$with would do nothing" '
-		refused 2 "^pd-run: --${with%%=*} does nothing here: it is for --" \
+		refused 2 "^pd-run: --${with%%=*} needs --" \
 			pd-run --synthetic --$with plan'
 done
 test_ok "where they do something they are taken" '
@@ -114,7 +114,7 @@ test_ok "where they do something they are taken" '
 	pd-run --device=cpu --threads=1 --synthetic -m 2 --optimizer=adamw --beta1=0.5 --beta2=0.6 \
 		--epsilon=1e-6 --lr-schedule=polynomial --lr-power=3 plan'
 test_ok "a way between GPUs where no link is measured" '
-	refused 2 "^pd-profile: --transport does nothing here" \
+	refused 2 "^pd-profile: --transport=staged and --no-link exclude each other" \
 		pd-profile --device=cpu --no-link --transport=staged "$MODELS/mlp.json"'
 
 cat >norm.json <<'END'

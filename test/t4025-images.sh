@@ -168,9 +168,9 @@ test_ok "so is what has no effect, or contradicts" '
 	refused "--normalize: the model.s input \"image\" says itself how it is normalised, with other numbers" \
 		--data=data --normalize=0.25,0.5 normal-plan.json
 	pd-run --threads=1 --data=data $normalize --minibatches=1 normal-plan.json
-	refused "--normalize does nothing here: made-up data" --synthetic $normalize plan.json
-	refused "--augment does nothing here: made-up data" --synthetic --augment=flip plan.json
-	refused "--augment: --evaluate trains nothing" --evaluate --checkpoint=ck --data=data --augment=flip plan.json
+	refused "--normalize needs --data=DIR|FILE: made-up data" --synthetic $normalize plan.json
+	refused "--augment needs --data=DIR|FILE: made-up data" --synthetic --augment=flip plan.json
+	refused "--augment does nothing with --evaluate" --evaluate --checkpoint=ck --data=data --augment=flip plan.json
 	pd-model gpt --layers=1 --hidden=8 --heads=1 --sequence=8 --vocabulary=256 >gpt.json
 	profile gpt.json 2 >gpt
 	plan gpt 1 >gpt-plan

@@ -136,11 +136,11 @@ test_ok "options of training are refused, not ignored" '
 	for option in --epochs=1 --minibatches=1 --no-evaluate --seed=1 --lr=0.01 --momentum=0.9 --optimizer=sgd \
 		--lr-schedule=constant --loss-scale=dynamic --checkpoint-every=1 --keep=2 --report-every=1 \
 		--on-divergence=continue; do
-		refused "^pd-run: ${option%=*}: --evaluate trains nothing" --data=data --checkpoint=ck $option
+		refused "^pd-run: ${option%=*} does nothing with --evaluate" --data=data --checkpoint=ck $option
 	done
-	refused "^pd-run: --synthetic: .*made-up data have no test set" --synthetic --checkpoint=ck'
+	refused "^pd-run: --synthetic and --evaluate exclude each other: made-up data have no test set" --synthetic --checkpoint=ck'
 test_ok "so is what does not say what to evaluate, or on what" '
-	refused "either --init=FILE or --checkpoint=DIR, found neither" --data=data
+	refused "evaluate needs --init=PATH or --checkpoint=DIR" --data=data
 	refused "either --init=FILE or --checkpoint=DIR, found both" --data=data --checkpoint=ck --init=ck
 	refused "no data: give --data=DIR or --data=FILE" --checkpoint=ck
 	refused "no complete checkpoint found" --data=data --checkpoint=none

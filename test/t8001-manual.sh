@@ -225,6 +225,26 @@ for page in "$man"/*.1; do
 				}
 		}" >found
 		same expected found'
+	test_ok "$program: what an option needs, and what does not go with it, is in its item" '
+		"$program" --help | awk "/^[^ ]/ { option = \"\" }
+			/^  (-.,|   ) --/ { option = substr(\$0, 9); sub(/[^a-z0-9-].*/, \"\", option) }
+			option { text[option] = text[option] \" \" substr(\$0, 35) }
+			END { for (o in text)
+				if (match(text[o], /; ([a-z ]+: )?(needs|not with|only with) --.*/)) {
+					n = split(substr(text[o], RSTART), word, /[ ,;=]+/)
+					for (w = 1; w <= n; w++)
+						if (word[w] ~ /^--/)
+							print o, substr(word[w], 3)
+				} }" | sort -u >expected
+		sed "s/\\\\-/-/g" "$page" | awk "/^\.S[hs]/ { count = 0 }
+			/^\.It .*Fl -/ { count = split(\$0, head, /[ ,=]+/); next }
+			/(^\.| )Fl / { for (h = 1; h <= count; h++)
+				if (head[h] ~ /^-./)
+					for (w = 2; w <= NF; w++)
+						if (\$w ~ /^-./)
+							print substr(head[h], 2), substr(\$w, 2) }" | sort -u >found
+		missing=$(comm -23 expected found)
+		[ -z "$missing" ] || { echo "not in its item: $missing"; false; }'
 	test_ok "$program: so are the groups of options" '
 		"$program" --help | sed -n "s/^\([A-Z].*\):\$/\1/p" >expected
 		sed -n "/^\.Sh OPTIONS/,/^\.Sh/s/^\.Ss //p" "$page" >found

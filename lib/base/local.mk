@@ -29,6 +29,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/names.c lib/base/names.h \
 	lib/base/number.c \
 	lib/base/opt.c lib/base/opt.h \
+	lib/base/opt_needs.c lib/base/opt_needs.h \
 	lib/base/processors.h \
 	lib/base/program.c lib/base/program.h \
 	lib/base/progress_bar.c lib/base/progress_bar.h \

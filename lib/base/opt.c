@@ -3,6 +3,7 @@
 
 #include "base/mem.h"
 #include "base/names.h"
+#include "base/opt_needs.h"
 #include "base/program.h"
 #include "config.h"
 
@@ -50,13 +51,13 @@ static void print_words(const char *text, size_t at)
 static void help(const struct pd_command *command)
 {
 	static const char *const before[] = { "", "=", "[=" }, *const after[] = { "", "", "]" };
-	static char text[HELP_BYTES];
+	static char page[HELP_BYTES];
 
 	/* All is written at the end, whose failure says why. */
-	setvbuf(stdout, text, _IOFBF, sizeof(text));
+	setvbuf(stdout, page, _IOFBF, sizeof(page));
 	printf("Usage: %s %s\n%s\n\n", command->name, command->synopsis, command->summary);
 	for (const struct pd_opt *o = command->options; o->name; o++) {
-		char left[80];
+		char left[80], *needs, *text;
 		int has = has_argument(o);
 
 		if (o->kind == PD_OPT_TITLE) {
@@ -67,7 +68,11 @@ static void help(const struct pd_command *command)
 			 o->letter ? o->letter : ' ', o->letter ? "," : " ", o->name,
 			 before[has], has == no_argument ? "" : o->argument, after[has]);
 		printf("%-*s", HELP_COLUMN, left);
-		print_words(o->help, strlen(left));
+		needs = pd_opt_needs_text(command, o);
+		text = pd_format("%s%s", o->help, needs);
+		print_words(text, strlen(left));
+		free(needs);
+		free(text);
 	}
 	if (command->options[0].kind == PD_OPT_TITLE)
 		puts("\nHelp:");
@@ -188,97 +193,120 @@ static void check_hyphens(const struct pd_command *command, const struct option 
 	}
 }
 
-int pd_command_parse(const struct pd_command *command, int argc, char **argv)
-{
-	struct option *table;
+/* What getopt_long() is asked with. */
+struct getopt_table {
+	struct option *names;   /* of option i: .val = OPT_FIRST + i */
 	char *letters;
-	struct pd_error err;
-	int n = 0, c, used = 0, names = 0;
+	bool *given;            /* for each of the options */
+};
 
-	pd_program_begin(command->name);
-	if (argc == 2 && strcmp(argv[1], "--completion") == 0) {
-		pd_command_completion(command);
-		exit(pd_command_end(PD_EXIT_YES));
-	}
+static struct getopt_table getopt_table_new(const struct pd_command *command)
+{
+	size_t n = 0, used = 0, names = 0;
+	struct getopt_table table;
+
 	while (command->options[n].name)
 		n++;
-	table = pd_calloc((size_t)n + 3, sizeof(*table));
-	letters = pd_zalloc((size_t)n * 2 + 3);
-	letters[used++] = ':';
-	letters[used++] = 'h';
-	for (int i = 0; i < n; i++) {
+	table.names = pd_calloc(n + 3, sizeof(*table.names));
+	table.letters = pd_zalloc(n * 2 + 3);
+	table.given = pd_calloc(n + 1, sizeof(*table.given));
+	table.letters[used++] = ':';
+	table.letters[used++] = 'h';
+	for (size_t i = 0; i < n; i++) {
 		const struct pd_opt *o = &command->options[i];
 
 		if (o->kind == PD_OPT_TITLE)
 			continue;
-		table[names++] = (struct option){ o->name, has_argument(o), NULL, OPT_FIRST + i };
+		table.names[names++] = (struct option){ o->name, has_argument(o), NULL, OPT_FIRST + (int)i };
 		if (o->letter) {
-			letters[used++] = o->letter;
+			table.letters[used++] = o->letter;
 			if (has_argument(o) == required_argument)
-				letters[used++] = ':';
+				table.letters[used++] = ':';
 		}
 	}
-	table[names++] = (struct option){ "help", no_argument, NULL, OPT_HELP };
-	table[names] = (struct option){ "version", no_argument, NULL, OPT_VERSION };
+	table.names[names++] = (struct option){ "help", no_argument, NULL, OPT_HELP };
+	table.names[names] = (struct option){ "version", no_argument, NULL, OPT_VERSION };
+	return table;
+}
 
-	check_hyphens(command, table, argc, argv);
+/* Takes one option that getopt_long() found; returns its number in the table.  Those that only
+ * print end here. */
+static int take_option(const struct pd_command *command, const struct getopt_table *table, int c,
+		       char **argv)
+{
+	struct pd_error err;
+	int i = c - OPT_FIRST;
+
+	if (c == OPT_HELP || c == 'h') {
+		help(command);
+		exit(pd_command_end(PD_EXIT_YES));
+	}
+	if (c == OPT_VERSION) {
+		printf("%s (%s) %s\n", command->name, PACKAGE_NAME, PACKAGE_VERSION);
+		exit(pd_command_end(PD_EXIT_YES));
+	}
+	if (c == ':')
+		usage_error(command, "option %s needs an argument", argv[optind - 1]);
+	if (c == '?' && optopt >= OPT_HELP)
+		usage_error(command, "option %s takes no value", argv[optind - 1]);
+	if (c == '?')
+		unknown_option(command, table->names, argv[optind - 1]);
+	if (c < OPT_FIRST)
+		for (i = 0; command->options[i].letter != c; i++)
+			;
+	if (store(&command->options[i], optarg, &err) < 0) {
+		fprintf(stderr, "%s: --%s: %s\n", command->name, command->options[i].name, err.text);
+		exit(PD_EXIT_USAGE);
+	}
+	return i;
+}
+
+/* Takes all options, and refuses those that do not go together. */
+static void take_options(const struct pd_command *command, int argc, char **argv)
+{
+	struct getopt_table table = getopt_table_new(command);
+	struct pd_error err;
+	int c;
+
+	check_hyphens(command, table.names, argc, argv);
 	opterr = 0;
-	while ((c = getopt_long(argc, argv, letters, table, NULL)) != -1) {
-		int i = c - OPT_FIRST;
+	while ((c = getopt_long(argc, argv, table.letters, table.names, NULL)) != -1)
+		table.given[take_option(command, &table, c, argv)] = true;
+	if (pd_opt_check_needs(command, table.given, &err) < 0)
+		exit(pd_command_fail(&err));
+	free(table.given);
+	free(table.names);
+	free(table.letters);
+}
 
-		if (c == OPT_HELP || c == 'h') {
-			help(command);
-			exit(pd_command_end(PD_EXIT_YES));
-		}
-		if (c == OPT_VERSION) {
-			printf("%s (%s) %s\n", command->name, PACKAGE_NAME, PACKAGE_VERSION);
-			exit(pd_command_end(PD_EXIT_YES));
-		}
-		if (c == ':')
-			usage_error(command, "option %s needs an argument", argv[optind - 1]);
-		if (c == '?' && optopt >= OPT_HELP)
-			usage_error(command, "option %s takes no value", argv[optind - 1]);
-		if (c == '?')
-			unknown_option(command, table, argv[optind - 1]);
-		if (c < OPT_FIRST)
-			for (i = 0; command->options[i].letter != c; i++)
-				;
-		if (command->given)
-			command->given[i] = true;
-		if (store(&command->options[i], optarg, &err) < 0) {
-			fprintf(stderr, "%s: --%s: %s\n", command->name, command->options[i].name,
-				err.text);
-			exit(PD_EXIT_USAGE);
-		}
-	}
-	free(table);
-	free(letters);
+/* Refuses operands that are too many, or that cannot be opened; the first is argv[first]. */
+static void check_operands(const struct pd_command *command, int argc, char **argv, int first)
+{
+	struct pd_error err;
+
 	/* the operand before may have been meant as the value of an option that takes =VALUE */
-	if (argc - optind > command->max_operands && command->max_operands == 1)
-		usage_error(command, "unexpected operand \"%s\" behind \"%s\"", argv[optind + 1],
-			    argv[optind]);
-	if (argc - optind > command->max_operands)
-		usage_error(command, "unexpected operand \"%s\"", argv[optind + command->max_operands]);
-	for (int i = optind; i < argc && command->files; i++)
+	if (argc - first > command->max_operands && command->max_operands == 1)
+		usage_error(command, "unexpected operand \"%s\" behind \"%s\"", argv[first + 1], argv[first]);
+	if (argc - first > command->max_operands)
+		usage_error(command, "unexpected operand \"%s\"", argv[first + command->max_operands]);
+	for (int i = first; i < argc && command->files; i++)
 		if (strcmp(argv[i], "-") != 0 && access(argv[i], F_OK) != 0) {
 			pd_error_input(&err, "%s: cannot open: %s", *argv[i] ? argv[i] : "\"\"",
 				       strerror(errno));
 			exit(pd_command_fail(&err));
 		}
-	return optind;
 }
 
-const char *pd_command_given_but(const struct pd_command *command, const char *const *names)
+int pd_command_parse(const struct pd_command *command, int argc, char **argv)
 {
-	for (int i = 0; command->options[i].name; i++) {
-		const char *const *name = names;
-
-		while (*name && strcmp(*name, command->options[i].name) != 0)
-			name++;
-		if (command->given[i] && !*name)
-			return command->options[i].name;
+	pd_program_begin(command->name);
+	if (argc == 2 && strcmp(argv[1], "--completion") == 0) {
+		pd_command_completion(command);
+		exit(pd_command_end(PD_EXIT_YES));
 	}
-	return NULL;
+	take_options(command, argc, argv);
+	check_operands(command, argc, argv, optind);
+	return optind;
 }
 
 const char *pd_operand(int argc, char **argv, int first, int n)

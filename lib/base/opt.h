@@ -33,6 +33,18 @@ struct pd_opt {
 	const char *const *choices;     /* CHOICE: NULL-terminated names */
 	const char *otherwise;          /* the value if there is no argument, or NULL; the letter then
 					   takes none */
+	/*
+	 * What it asks of the others, checked once all are read.  Names of options, such as "data
+	 * init"; with a value, such as "format=svg", of one that has this value, if only by
+	 * default.  NULL: nothing.
+	 */
+	const char *needs;              /* one of these has to be there */
+	const char *excludes;           /* none of these may be there */
+	const char *alone;              /* no options but these may be there */
+	const char *why;                /* said behind such a refusal, or NULL */
+	bool (*counts)(void); /* NULL, or tells whether the value asks for this, and is what others
+				 need */
+	const char *which;              /* of such values, for --help */
 };
 
 struct pd_command {
@@ -44,11 +56,7 @@ struct pd_command {
 	/* Options that are looked for here: NAME, and the program that has it, or what it is called here. */
 	const char *const (*elsewhere)[2];
 	bool files;                     /* operands are files to read, which have to be there, or "-" */
-	bool *given;                    /* unless NULL, for each of the options: set where it was given */
 };
-
-/* Returns the first option that was given and is not in the list of names, which NULL ends; NULL: none. */
-const char *pd_command_given_but(const struct pd_command *command, const char *const *names);
 
 /*
  * Parses; prints --help or --version and exits 0 for those (the one place where

@@ -208,9 +208,6 @@ static int check(const struct pd_profile *const *profiles, int count, int64_t ba
 
 	for (int i = 0; i < count; i++)
 		least = profiles[i]->batch_size < least ? profiles[i]->batch_size : least;
-	if (batch && request->microbatches)
-		return pd_error_input(err, "--batch and --microbatches both say how many samples an "
-				      "update is made of: give one of them");
 	if (batch && request->cost != PD_COST_SIMULATED)
 		return pd_error_input(err, "--batch: --cost=%s prices no update of several "
 				      "microbatches", pd_cost_kind_name[request->cost]);

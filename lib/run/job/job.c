@@ -348,13 +348,9 @@ static int check_training(struct pd_job *job, struct pd_error *err)
 /* Checks what is asked of the data; the model then says itself how they are normalised. */
 static int set_data_options(struct pd_job *job, struct pd_error *err)
 {
-	const char *option = job->normalize ? "normalize" : "augment";
 	struct pd_model *model = job->plan->profile->model;
 	struct pd_augment augment;
 
-	if (!job->data && (job->normalize || job->augment))
-		return pd_error_input(err, "--%s does nothing here: made-up data are what the network takes, "
-				      "expected --data=DIR or --data=FILE", option);
 	if (job->normalize && pd_model_normalize(model, job->normalize, err) < 0)
 		return -1;
 	return job->augment ? pd_augment_parse(job->augment, model, &augment, err) : 0;
