@@ -8,6 +8,7 @@
 #include "doors/layout/read.h"
 #include "doors/layout/segments.h"
 #include "doors/layout/write.h"
+#include "explain/answer.h"
 #include "explain/explain.h"
 #include "explain/remarks.h"
 #include "plan/show.h"
@@ -208,7 +209,7 @@ static const struct pd_opt options[] = {
 	  "another system: torchtitan, megatron, deepspeed, galvatron",
 	  &format, .choices = formats },
 	{ "explain", 'e', PD_OPT_FLAG, NULL, "explain the plan on standard error", &explain },
-	{ "quiet", 'q', PD_OPT_FLAG, NULL, "do not say what limits the plan", &quiet },
+	{ "quiet", 'q', PD_OPT_FLAG, NULL, "do not say what the plan comes to", &quiet },
 	{ 0 }
 };
 
@@ -685,6 +686,7 @@ int main(int argc, char **argv)
 	struct pd_plan *plan = NULL;
 	char *list = NULL;
 	int *segments = NULL;
+	int64_t memory_bytes;
 	int first = pd_command_parse(&command, argc, argv), count = 0, status;
 
 	request.cost = (enum pd_cost_kind)cost;
@@ -694,6 +696,7 @@ int main(int argc, char **argv)
 	    pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	request.topology = &topology;
+	memory_bytes = request.memory_bytes;
 	pd_mem_for("the profile");
 	if (read_profiles(argc, argv, first, profiles, files, &count, &err) == 0 &&
 	    set_memory(profiles, count, &err) == 0 && request_segments(profiles[0], &segments, &err) == 0 &&
@@ -718,14 +721,16 @@ int main(int argc, char **argv)
 	status = write_plan(plan, &err);
 	if (status == 0)
 		remark(plan, &topology);
+	if (status == 0 && (explain || !quiet))
+		pd_answer_print(plan, memory_bytes, stderr);
+	if (status == 0 && explain)
+		fputc('\n', stderr);
 	if (status == 0 && explain && groups.asked)
 		pd_groups_explain(&groups, stderr);
 	if (status == 0 && explain && (count > 1 || batch))
 		pd_batch_explain(choices, count, stderr);
 	if (status == 0 && explain)
 		pd_plan_explain(plan, stderr);
-	else if (status == 0 && !quiet)
-		pd_plan_say(plan);
 	pd_plan_free(plan);
 	free(list);
 	free(segments);

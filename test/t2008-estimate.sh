@@ -103,7 +103,7 @@ test_ok "every family has a profile, and a plan" '
 		pd-profile --device=h100-sxm --batch-size=8 model.json >profile.json
 		jq -e "[.layers[].forward_ns] | add > 0" profile.json
 		pd-plan -t 8@450GB/s --straight profile.json >plan.json 2>err
-		grep "estimated for h100-sxm by its data sheet, and may be off by 25%" err
+		grep "times of h100-sxm by its specification, off by up to 25 %" err
 	done'
 test_ok "a larger device takes less time" '
 	for device in v100-32 a100-80 h100-pcie h100-sxm b200; do

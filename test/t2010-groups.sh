@@ -84,7 +84,7 @@ test_ok "two links: layers are exchanged inside a server, weights over the half 
 	same "$(cat bandwidths)" "[25000000000,100000000000]"
 	pd-plan -t 4@300GB/s,2@100GB/s --group-spans --effort=0 --weights=flush --tensor=4 --shard=full --microbatches=4 \
 		--explain gpt2-1.json >plan.json 2>out
-	awk "/^tensor/ { on = 1; next } /^\$/ { exit } on { print \$1, \$2 }" out >tried
+	awk "/^tensor/ { on = 1; next } on && /^\$/ { exit } on { print \$1, \$2 }" out >tried
 	printf "%s\n" "4 1" "4 2" | cmp - tried
 	jq -s ".[0]" two-links.json >eight.json
 	pd-plan -t 4@300GB/s,2@100GB/s --group-spans --weights=flush --microbatches=4 --explain eight.json >plan.json 2>out
@@ -156,7 +156,7 @@ test_ok "of several degrees the best is taken, and all are told" '
 	cat out
 	grep "none: layer \"h.0.attn\" has 16 heads, which 3 devices cannot share out" out
 	best=$(awk "/^tensor/ { on = 1 } on && /\/s/ { sub(\"/s.*\", \"\"); if (\$NF > most) { most = \$NF; at = \$1 } }
-		/^$/ { exit } END { print at }" out)
+		on && /^$/ { exit } END { print at }" out)
 	taken=$(awk "/taken/ { print \$1 }" out)
 	same "$taken" "$best"
 	jq -e "(.profile.group.tensor // 1) == $taken and .profile.memory.model == \"megatron\" and .weights == \"flush\"" plan.json
@@ -176,12 +176,12 @@ test_ok "of several degrees the best is taken, and all are told" '
 test_ok "weights are shared out in twos, fours and eights, where that is asked" '
 	pd-plan -t 4@300GB/s,2@100GB/s --effort=0 --tensor=1,2 --shard=full --batch=16 --explain one.json >plan.json 2>out
 	cat out
-	awk "/^tensor/ { on = 1; next } /^\$/ { exit } on { print \$1, \$2 }" out >tried
+	awk "/^tensor/ { on = 1; next } on && /^\$/ { exit } on { print \$1, \$2 }" out >tried
 	printf "%s\n" "1 1" "2 1" "1 2" "1 4" "2 2" | cmp - tried
 	pd-replay plan.json
 	pd-plan -t 4@300GB/s,2@100GB/s --effort=0 --tensor=1 --shard=optimizer,full --microbatches=4 --explain one.json \
 		>plan.json 2>out
-	awk "/^tensor/ { on = 1; next } /^\$/ { exit } on { print \$2, /optimizer shared out/ }" out >tried
+	awk "/^tensor/ { on = 1; next } on && /^\$/ { exit } on { print \$2, /optimizer shared out/ }" out >tried
 	printf "%s\n" "1 1" "2 0" "4 0" | cmp - tried
 	jq -e ".profile.memory.sharded == ((.profile.group.sharded // 1) == 1)" plan.json
 	refused "shard: expected optimizer, full, or optimizer,full, found \"fully\"" pd-plan -t 4@1GB/s --shard=fully one.json'

@@ -247,8 +247,7 @@ static void explain_links(const struct pd_usage *usage, FILE *out)
 	free(list);
 }
 
-/* Writes what takes the largest part of the period. */
-static void put_limit(const struct pd_usage *usage, FILE *out)
+void pd_usage_put_limit(const struct pd_usage *usage, FILE *out)
 {
 	const struct pd_limit *limit = &usage->limit;
 	double part = 100 * pd_usage_part(usage, limit->ns);
@@ -417,7 +416,7 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 	explain_memory(usage, out);
 	explain_links(usage, out);
 	fputs("limit: ", out);
-	put_limit(usage, out);
+	pd_usage_put_limit(usage, out);
 	fputc('\n', out);
 	fprintf(out, "bound: no plan takes less than %s: ",
 		pd_show_time(predicted->lower_bound_ns, time));
@@ -436,31 +435,6 @@ void pd_plan_explain(const struct pd_plan *plan, FILE *out)
 	if ((plan->bucket_bytes > 0 || predicted->any_bucket) && pd_sums_of(plan) > 0)
 		explain_buckets(plan, out);
 	explain_alternatives(plan, out);
-	pd_usage_free(usage);
-}
-
-void pd_plan_say(const struct pd_plan *plan)
-{
-	const struct pd_prediction *predicted = &plan->predicted;
-	struct pd_usage *usage = pd_usage_new(plan);
-	char places[PD_SHOW_PLACES], *text = NULL;
-	size_t size;
-	FILE *out;
-
-	if (!usage)             /* a plan of the planner has a schedule */
-		pd_bug("explain: a plan that has no schedule");
-	out = pd_mem_stream(&text, &size);
-	fprintf(out, "%s, ", pd_show_places(plan, places));
-	put_period(predicted, out);
-	fprintf(out, " per %s, %.1f samples/s; limit: ", pd_plan_unit(plan), predicted->samples_per_s);
-	put_limit(usage, out);
-	if (predicted->ended_early)
-		fputs("; the search ended early, with the best so far (--effort)", out);
-	for (int k = 0; k < pd_plan_kinds(plan); k++)
-		put_source(pd_profile_of_kind(plan->profile, k), "; ", out);
-	pd_mem_stream_close(out);
-	pd_say("%s", text);
-	free(text);
 	pd_usage_free(usage);
 }
 

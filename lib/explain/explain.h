@@ -10,8 +10,6 @@
  * Prints tables for people: stages, their times and memory, links, the limit, and the comparison.
  */
 void pd_plan_explain(const struct pd_plan *plan, FILE *out);
-/* Says in one line on standard error which devices a plan uses, its period, and what limits it. */
-void pd_plan_say(const struct pd_plan *plan);
 /* Prints what came of each way to put devices together. */
 void pd_groups_explain(const struct pd_group_request *groups, FILE *out);
 /* Prints what was found for each of several profiles. */

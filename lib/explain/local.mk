@@ -1,4 +1,5 @@
 lib_libpd_a_SOURCES += \
+	lib/explain/answer.c lib/explain/answer.h \
 	lib/explain/draw_dot.c \
 	lib/explain/draw_machine.c \
 	lib/explain/draw_stages.c \

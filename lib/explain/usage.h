@@ -53,6 +53,9 @@ double pd_usage_part(const struct pd_usage *usage, double ns);
 /* Returns the time of a stage's processors per minibatch, with the all-reduce if that is serial. */
 double pd_usage_busy_ns(const struct pd_usage *usage, int stage);
 
+/* Prints what takes the largest part of the period. */
+void pd_usage_put_limit(const struct pd_usage *usage, FILE *out);
+
 /* Tells whether data parallelism fits into the devices' memory; true if it is not known. */
 bool pd_data_parallel_fits(const struct pd_plan *plan);
 /* Returns on how many devices data parallelism is, of all: on as many as an update has microbatches. */
