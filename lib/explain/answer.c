@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "estimate/cost.h"
-#include "estimate/device.h"
 #include "explain/usage.h"
+#include "profile/device.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
