@@ -81,6 +81,8 @@ static int read_row(const struct pd_place *object, const struct pd_key_row *row,
 	case PD_ROW_TEXT:
 		return read_text(&place, member, err);
 	case PD_ROW_WORD:
+		if (row->needed)
+			return pd_json_string(&place, member, err);
 		*(const char **)member = json_string_value(place.value);
 		return 0;
 	case PD_ROW_CHOICE:

@@ -15,7 +15,7 @@ enum pd_row_type {
 	PD_ROW_REAL,                    /* double; infinity, which JSON does not have, is written as 0 */
 	PD_ROW_BOOL,
 	PD_ROW_TEXT,                    /* char *, owned by the struct */
-	PD_ROW_WORD,                    /* const char *, borrowed from the document: any bytes, NULL where absent */
+	PD_ROW_WORD,                    /* const char *, borrowed from the document; one that is not needed has any bytes */
 	PD_ROW_CHOICE,                  /* an enum: .least + the index in .names */
 	PD_ROW_OBJECT,                  /* a struct by .rows */
 	PD_ROW_BY,                      /* what .read and .write say */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "topology/topology.h"
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
 
@@ -21,19 +20,42 @@ static int add_level(const struct pd_level *level, struct pd_topology *topology)
 	return 0;
 }
 
-static int read_link(const struct pd_place *place, int64_t *bandwidth_p, int64_t *latency_ns_p,
-		     struct pd_error *err)
-{
-	return pd_json_get_int(place, "bandwidth_bytes_per_s", 1, INT64_MAX, bandwidth_p, err) < 0
-		? -1 : pd_json_opt_int(place, "latency_ns", 0, PD_MAX_LATENCY_NS, latency_ns_p,
-				       err);
-}
+#define RUN(member) PD_MEMBER(struct pd_link_run, member)
+#define LEVEL(member) PD_MEMBER(struct pd_level, member)
+#define COUNT PD_ROW_INT, .needed = true, .least = 1, .most = PD_MAX_RANKS
+#define BANDWIDTH PD_ROW_INT, .needed = true, .least = 1
+#define LATENCY PD_ROW_INT, .always = true, .most = PD_MAX_LATENCY_NS
+
+/* A run's "count" is in its end until it is known where it begins. */
+static const struct pd_key_row link_rows[] = {
+	{ "count", COUNT, RUN(end) },
+	{ "bandwidth_bytes_per_s", BANDWIDTH, RUN(bandwidth_bytes_per_s) },
+	{ "latency_ns", LATENCY, RUN(latency_ns) },
+	{ NULL }
+};
+
+/* A level whose links are alike. */
+static const struct pd_key_row level_rows[] = {
+	{ "count", COUNT, LEVEL(count) },
+	{ "bandwidth_bytes_per_s", BANDWIDTH, LEVEL(bandwidth_bytes_per_s) },
+	{ "latency_ns", LATENCY, LEVEL(latency_ns) },
+	{ "shared_memory", PD_ROW_BOOL, LEVEL(shared_memory) },
+	{ "links", PD_ROW_BY, .rows = link_rows },
+	{ NULL }
+};
+
+/* One whose links are not. */
+static const struct pd_key_row apart_rows[] = {
+	{ "count", COUNT, LEVEL(count) },
+	{ "links", PD_ROW_BY, .needed = true, .rows = link_rows },
+	{ "shared_memory", PD_ROW_BOOL, LEVEL(shared_memory) },
+	{ NULL }
+};
 
 /* Reads the links of a level that are not all alike; whether they are enough check_links() tells. */
 static int read_links(const struct pd_place *links, struct pd_topology *topology, struct pd_level *level,
 		      struct pd_error *err)
 {
-	static const char *const known[] = { "count", "bandwidth_bytes_per_s", "latency_ns", NULL };
 	size_t count;
 	int64_t end = 0;
 
@@ -44,14 +66,10 @@ static int read_links(const struct pd_place *links, struct pd_topology *topology
 	for (size_t i = 0; i < count; i++) {
 		struct pd_place at = pd_place_index(links, i);
 		struct pd_link_run *run = &topology->link_run[topology->link_runs++];
-		int64_t many;
 
-		run->latency_ns = 0;
-		if (pd_json_keys(&at, known, err) < 0 ||
-		    pd_json_get_int(&at, "count", 1, PD_MAX_RANKS, &many, err) < 0 ||
-		    read_link(&at, &run->bandwidth_bytes_per_s, &run->latency_ns, err) < 0)
+		if (pd_rows_read(&at, link_rows, run, err) < 0)
 			return -1;
-		run->end = end += many;
+		run->end = end += run->end;
 		if (run->bandwidth_bytes_per_s < level->bandwidth_bytes_per_s)
 			level->bandwidth_bytes_per_s = run->bandwidth_bytes_per_s;
 		if (run->latency_ns > level->latency_ns)
@@ -61,20 +79,24 @@ static int read_links(const struct pd_place *links, struct pd_topology *topology
 	return 0;
 }
 
-static int read_level(const struct pd_place *place, struct pd_topology *topology, struct pd_level *level,
-		      struct pd_error *err)
+static int read_levels(const struct pd_place *levels, void *of, struct pd_error *err)
 {
-	static const char *const alike[] = { "count", "bandwidth_bytes_per_s", "latency_ns",
-					     "shared_memory", "links", NULL };
-	static const char *const apart[] = { "count", "links", "shared_memory", NULL };
-	struct pd_place links = pd_place_key(place, "links");
+	struct pd_topology *topology = of;
+	size_t count;
 
-	if (pd_json_keys(place, links.value ? apart : alike, err) < 0 ||
-	    pd_json_get_int(place, "count", 1, PD_MAX_RANKS, &level->count, err) < 0 ||
-	    (links.value ? read_links(&links, topology, level, err)
-			 : read_link(place, &level->bandwidth_bytes_per_s, &level->latency_ns, err)) < 0)
+	if (pd_json_some(levels, PD_MAX_LEVELS, "levels", &count, err) < 0)
 		return -1;
-	return pd_json_opt_bool(place, "shared_memory", &level->shared_memory, err);
+	for (size_t l = 0; l < count; l++) {
+		struct pd_place at = pd_place_index(levels, l), links = pd_place_key(&at, "links");
+		struct pd_level level = { 0 };
+
+		if (pd_rows_read(&at, links.value ? apart_rows : level_rows, &level, err) < 0 ||
+		    (links.value && read_links(&links, topology, &level, err) < 0))
+			return -1;
+		if (add_level(&level, topology) < 0)
+			return pd_place_error(&at, err, "expected at most %d devices in all", PD_MAX_RANKS);
+	}
+	return 0;
 }
 
 /* Checks that levels with links of their own have as many as components. */
@@ -95,22 +117,23 @@ static int check_links(const struct pd_place *levels, const struct pd_topology *
 	return 0;
 }
 
-static int read_device(const struct pd_place *place, struct pd_topology *topology,
-		       struct pd_error *err)
-{
-	static const char *const known[] = { "memory_bytes", NULL };
+struct devices {
+	const char *name;
+	int64_t count, memory_bytes;
+};
 
-	if (!place->value)
-		return 0;
-	if (pd_json_keys(place, known, err) < 0)
-		return -1;
-	return pd_json_opt_int(place, "memory_bytes", 0, INT64_MAX, &topology->memory_bytes, err);
-}
+#define DEVICE(member) PD_MEMBER(struct devices, member)
+
+static const struct pd_key_row devices_rows[] = {
+	{ "name", PD_ROW_WORD, .needed = true, DEVICE(name) },
+	{ "count", COUNT, DEVICE(count) },
+	{ "memory_bytes", PD_ROW_INT, .always = true, DEVICE(memory_bytes) },
+	{ NULL }
+};
 
 /* Reads kinds of devices, when it is known how many devices there are. */
 static int read_devices(const struct pd_place *place, struct pd_topology *topology, struct pd_error *err)
 {
-	static const char *const known[] = { "name", "count", "memory_bytes", NULL };
 	struct pd_error why;
 	size_t count;
 
@@ -120,56 +143,102 @@ static int read_devices(const struct pd_place *place, struct pd_topology *topolo
 		return -1;
 	for (size_t i = 0; i < count; i++) {
 		struct pd_place at = pd_place_index(place, i);
-		int64_t many, memory = 0;
-		const char *name;
+		struct devices alike;
 
-		if (pd_json_keys(&at, known, err) < 0 || pd_json_get_string(&at, "name", &name, err) < 0 ||
-		    pd_json_get_int(&at, "count", 1, PD_MAX_RANKS, &many, err) < 0 ||
-		    pd_json_opt_int(&at, "memory_bytes", 0, INT64_MAX, &memory, err) < 0)
+		if (pd_rows_read(&at, devices_rows, &alike, err) < 0)
 			return -1;
-		if (pd_topology_add_devices(topology, name, many, memory, &why) < 0)
+		if (pd_topology_add_devices(topology, alike.name, alike.count, alike.memory_bytes, &why) < 0)
 			return pd_place_error(&at, err, "%s", why.text);
 	}
 	return pd_topology_check_devices(topology, &why) < 0 ? pd_place_error(place, err, "%s", why.text) : 0;
 }
 
+static json_t *level_json(const struct pd_topology *topology, const struct pd_level *level)
+{
+	json_t *json = json_pack("{sI}", "count", level->count), *links;
+	int64_t begin = 0;
+
+	if (level->runs)
+		pd_json_set(json, "links", links = json_array());
+	for (int i = level->first_run; i < level->first_run + level->runs; i++) {
+		struct pd_link_run run = topology->link_run[i];
+
+		run.end -= begin;
+		begin += run.end;
+		pd_json_add(links, pd_rows_json(link_rows, &run));
+	}
+	pd_rows_write(level->runs ? apart_rows : level_rows, level, json);
+	return json;
+}
+
+static json_t *levels_json(const void *of)
+{
+	const struct pd_topology *topology = of;
+	json_t *levels = json_array();
+
+	for (int l = 0; l < topology->levels; l++)
+		pd_json_add(levels, level_json(topology, &topology->level[l]));
+	return levels;
+}
+
+static json_t *devices_json(const void *of)
+{
+	const struct pd_topology *topology = of;
+	json_t *devices = topology->kinds ? json_array() : NULL;
+	int64_t begin = 0;
+
+	for (int i = 0; devices && i < topology->device_runs; begin = topology->device_run[i++].end) {
+		const struct pd_device_kind *kind = &topology->kind[topology->device_run[i].kind];
+		struct devices alike = { kind->name, topology->device_run[i].end - begin, kind->memory_bytes };
+
+		pd_json_add(devices, pd_rows_json(devices_rows, &alike));
+	}
+	return devices;
+}
+
+#define IN(member) PD_MEMBER(struct pd_topology, member)
+
+static const struct pd_key_row device_rows[] = {
+	{ "memory_bytes", PD_ROW_INT, .always = true, IN(memory_bytes) },
+	{ NULL }
+};
+
+const struct pd_key_row pd_topology_rows[] = {
+	PD_ROWS_HEADER("pd-topology", 1),
+	{ "device", PD_ROW_OBJECT, .always = true, .rows = device_rows },
+	{ "devices", PD_ROW_BY, .rows = devices_rows, .write = devices_json },
+	{ "levels", PD_ROW_BY, .needed = true, .rows = level_rows, .read = read_levels, .write = levels_json },
+	{ "processors", PD_ROW_INT, IN(processors), .most = PD_MAX_RANKS },
+	{ NULL }
+};
+
 int pd_topology_parse_at(const struct pd_place *place, struct pd_topology *out_p,
 			 struct pd_error *err)
 {
-	static const char *const known[] = { "format", "version", "device", "devices", "processors",
-					     "levels", NULL };
 	struct pd_topology topology = { .devices = 1 };
-	struct pd_place device, devices, levels;
-	size_t count;
+	struct pd_place device = pd_place_key(place, "device"), devices = pd_place_key(place, "devices");
+	struct pd_place levels = pd_place_key(place, "levels");
 
-	if (pd_json_header(place, "pd-topology", err) < 0 || pd_json_keys(place, known, err) < 0)
+	if (pd_rows_read(place, pd_topology_rows, &topology, err) < 0)
 		return -1;
-	device = pd_place_key(place, "device");
-	devices = pd_place_key(place, "devices");
-	levels = pd_place_key(place, "levels");
 	if (device.value && devices.value)
 		return pd_place_error(&device, err, "\"devices\" says what devices there are: expected one of "
 				      "the two");
-	if (read_device(&device, &topology, err) < 0 ||
-	    pd_json_opt_int(place, "processors", 0, PD_MAX_RANKS, &topology.processors, err) < 0 ||
-	    pd_json_some(&levels, PD_MAX_LEVELS, "levels", &count, err) < 0)
-		return -1;
-	for (size_t l = 0; l < count; l++) {
-		struct pd_place at = pd_place_index(&levels, l);
-		struct pd_level level = { 0 };
-
-		if (read_level(&at, &topology, &level, err) < 0)
-			return -1;
-		if (add_level(&level, &topology) < 0)
-			return pd_place_error(&at, err, "expected at most %d devices in all",
-					      PD_MAX_RANKS);
-	}
 	if (check_links(&levels, &topology, err) < 0 || read_devices(&devices, &topology, err) < 0)
 		return -1;
 	if (topology.processors > 0 && pd_topology_mixed(&topology))
 		return pd_place_error(&devices, err, "ranks that share processors have devices of one kind");
 	*out_p = topology;
 	return 0;
+}
+
+json_t *pd_topology_json(const struct pd_topology *topology)
+{
+	json_t *json = pd_rows_json(pd_topology_rows, topology);
+
+	if (topology->kinds)
+		json_object_del(json, "device");
+	return json;
 }
 
 /* Parses COUNT@BANDWIDTH[+LATENCY], and cuts item into pieces. */
@@ -257,57 +326,6 @@ int pd_topology_flat(int64_t devices, int64_t bandwidth_bytes_per_s, int64_t lat
 				      bandwidth_bytes_per_s, latency_ns);
 	*out_p = topology;
 	return 0;
-}
-
-static json_t *level_json(const struct pd_topology *topology, const struct pd_level *level)
-{
-	json_t *shared = level->shared_memory ? json_true() : NULL, *links;
-	int64_t begin = 0;
-
-	if (!level->runs)
-		return json_pack("{sI sI sI so*}", "count", level->count, "bandwidth_bytes_per_s",
-				 level->bandwidth_bytes_per_s, "latency_ns", level->latency_ns,
-				 "shared_memory", shared);
-	links = json_array();
-	for (int i = level->first_run; i < level->first_run + level->runs; i++) {
-		const struct pd_link_run *run = &topology->link_run[i];
-
-		pd_json_add(links, json_pack("{sI sI sI}", "count", run->end - begin, "bandwidth_bytes_per_s",
-					     run->bandwidth_bytes_per_s, "latency_ns", run->latency_ns));
-		begin = run->end;
-	}
-	return json_pack("{sI so so*}", "count", level->count, "links", links, "shared_memory", shared);
-}
-
-static json_t *devices_json(const struct pd_topology *topology)
-{
-	json_t *devices = json_array();
-	int64_t begin = 0;
-
-	for (int i = 0; i < topology->device_runs; begin = topology->device_run[i++].end) {
-		const struct pd_device_run *run = &topology->device_run[i];
-		const struct pd_device_kind *kind = &topology->kind[run->kind];
-
-		pd_json_add(devices, json_pack("{ss sI sI}", "name", kind->name, "count", run->end - begin,
-					       "memory_bytes", kind->memory_bytes));
-	}
-	return devices;
-}
-
-json_t *pd_topology_json(const struct pd_topology *topology)
-{
-	json_t *levels = json_array(), *json = json_pack("{ss si}", "format", "pd-topology", "version", 1);
-
-	for (int l = 0; l < topology->levels; l++)
-		pd_json_add(levels, level_json(topology, &topology->level[l]));
-	if (topology->kinds)
-		pd_json_set(json, "devices", devices_json(topology));
-	else
-		pd_json_set(json, "device", json_pack("{sI}", "memory_bytes", topology->memory_bytes));
-	pd_json_set(json, "levels", levels);
-	if (topology->processors > 0)
-		pd_json_set(json, "processors", json_integer(topology->processors));
-	return json;
 }
 
 int pd_topology_level(const struct pd_topology *topology, int64_t rank_a, int64_t rank_b)

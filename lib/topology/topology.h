@@ -2,11 +2,7 @@
 /* The machine: levels of links, innermost first.  pd-topology(5). */
 #pragma once
 
-#include "base/error.h"
-
-#include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include "base/rows.h"
 
 #define PD_MAX_LEVELS 8
 #define PD_MAX_RANKS (1 << 20)
@@ -56,7 +52,7 @@ struct pd_topology {
 	struct pd_link_run link_run[PD_MAX_RUNS];
 };
 
-struct pd_place;
+extern const struct pd_key_row pd_topology_rows[];
 int pd_topology_parse_at(const struct pd_place *place, struct pd_topology *out_p,
 			 struct pd_error *err);
 /* Parses a string such as "4@12GB/s,4@10Gbit/s+30us". */

@@ -5,6 +5,7 @@
 #include "base/rows.h"
 #include "profile/device.h"
 #include "profile/profile.h"
+#include "topology/topology.h"
 
 static const struct {
 	const char *name;
@@ -12,4 +13,5 @@ static const struct {
 } document_rows[] = {
 	{ "device", pd_sheet_rows },
 	{ "profile", pd_profile_rows },
+	{ "topology", pd_topology_rows },
 };
