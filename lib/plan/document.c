@@ -2,7 +2,6 @@
 /* Reading and writing pd-plan(5). */
 #include "plan/plan.h"
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "plan/given_order.h"
 #include "plan/order.h"
@@ -126,23 +125,6 @@ static int read_ranks(const struct pd_place *place, const struct pd_plan *plan,
 	return 0;
 }
 
-static int read_stage_prediction(const struct pd_place *stage_place, struct pd_stage *stage,
-				 struct pd_error *err)
-{
-	static const char *const known[] = { "forward_ns", "backward_ns", "allreduce_ns",
-					     "memory_bytes", NULL };
-	struct pd_place place = pd_place_key(stage_place, "predicted");
-
-	if (!place.value)
-		return 0;
-	if (pd_json_keys(&place, known, err) < 0 ||
-	    pd_json_opt_int(&place, "forward_ns", 0, INT64_MAX, &stage->forward_ns, err) < 0 ||
-	    pd_json_opt_int(&place, "backward_ns", 0, INT64_MAX, &stage->backward_ns, err) < 0 ||
-	    pd_json_opt_int(&place, "allreduce_ns", 0, INT64_MAX, &stage->allreduce_ns, err) < 0)
-		return -1;
-	return pd_json_opt_int(&place, "memory_bytes", 0, INT64_MAX, &stage->memory_bytes, err);
-}
-
 /* Reads a layer of a segment; layers are numbered as the stages have them. */
 static int read_rerun(const struct pd_place *at, struct pd_plan *plan, const struct pd_stage *stage, int segment,
 		      const struct reading *reading, struct pd_error *err)
@@ -210,22 +192,36 @@ static int read_recompute(const struct pd_place *place, struct pd_plan *plan, st
 	return 0;
 }
 
+#define STAGE(member) PD_MEMBER(struct pd_stage, member)
+#define FIGURE PD_ROW_INT, .always = true
+
+static const struct pd_key_row stage_predicted_rows[] = {
+	{ "forward_ns", FIGURE, STAGE(forward_ns) },
+	{ "backward_ns", FIGURE, STAGE(backward_ns) },
+	{ "allreduce_ns", FIGURE, STAGE(allreduce_ns) },
+	{ "memory_bytes", FIGURE, STAGE(memory_bytes) },
+	{ NULL }
+};
+
+/* A warm-up of -1 is replaced when all stages are known. */
+static const struct pd_key_row stage_rows[] = {
+	{ "layers", PD_ROW_BY, .needed = true },
+	{ "replicas", PD_ROW_BY, .needed = true },
+	{ "ranks", PD_ROW_BY, .needed = true },
+	{ "warmup", FIGURE, STAGE(warmup), .most = PD_MAX_RANKS, .otherwise = -1 },
+	{ "recompute", PD_ROW_BY },
+	{ "predicted", PD_ROW_OBJECT, .always = true, .rows = stage_predicted_rows },
+	{ NULL }
+};
+
 static int read_stage(const struct pd_place *place, struct pd_plan *plan, int index,
 		      struct reading *reading, struct pd_error *err)
 {
-	static const char *const known[] = { "layers", "replicas", "ranks", "warmup", "recompute",
-					     "predicted", NULL };
 	struct pd_stage *stage = &plan->stages[index];
-	int64_t warmup = -1;
 
-	if (pd_json_keys(place, known, err) < 0 ||
-	    read_stage_layers(place, plan, index, reading, err) < 0 ||
-	    read_ranks(place, plan, stage, err) < 0 ||
-	    pd_json_opt_int(place, "warmup", 0, PD_MAX_RANKS, &warmup, err) < 0 ||
-	    read_recompute(place, plan, stage, reading, err) < 0)
-		return -1;
-	stage->warmup = (int)warmup;    /* -1 is replaced when all stages are known */
-	return read_stage_prediction(place, stage, err);
+	return pd_rows_read(place, stage_rows, stage, err) < 0 ||
+	       read_stage_layers(place, plan, index, reading, err) < 0 ||
+	       read_ranks(place, plan, stage, err) < 0 ? -1 : read_recompute(place, plan, stage, reading, err);
 }
 
 /* Checks that the ranks are 0, 1, 2 and so on, each once; some schedules have stages share ranks. */
@@ -328,21 +324,6 @@ static int read_stages(const struct pd_place *root, struct pd_plan *plan, struct
 	return result;
 }
 
-static int read_sparse(const struct pd_place *root, struct pd_plan *plan, struct pd_error *err)
-{
-	static const char *const known[] = { "sparsity", "chunk", "warmup", NULL };
-	struct pd_place place = pd_place_key(root, "sparse"), sparsity;
-
-	if (!place.value)
-		return 0;
-	sparsity = pd_place_key(&place, "sparsity");
-	return pd_json_keys(&place, known, err) < 0 ||
-	       pd_json_real(&sparsity, 0, PD_SPARSITY_MOST, &plan->sparsity, err) < 0 ||
-	       pd_json_get_int(&place, "chunk", 1, PD_MAX_EXTENT, &plan->chunk, err) < 0 ||
-	       pd_json_opt_int(&place, "warmup", 0, PD_MAX_EXTENT, &plan->sparsity_warmup,
-			       err) < 0 ? -1 : 0;
-}
-
 /* Reads the profile of each kind of device that the topology has. */
 static int read_kinds(const struct pd_place *profiles, struct pd_plan *plan, struct pd_error *err)
 {
@@ -395,65 +376,6 @@ static int read_profiles(const struct pd_place *place, struct pd_plan *plan, str
 	return plan->profile ? 0 : -1;
 }
 
-static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct pd_error *err)
-{
-	static const char *const known[] = { "format", "version", "profile", "profiles", "topology",
-					     "schedule", "weights", "startup", "microbatches", "round",
-					     "agree", "reducer", "gradient_dtype",
-					     "bucket_bytes", "sparse", "stages", "order",
-					     "predicted", NULL };
-	struct pd_place topology, predicted, startup_at = pd_place_key(place, "startup");
-	struct pd_place reducer_at = pd_place_key(place, "reducer");
-	struct pd_place dtype_at = pd_place_key(place, "gradient_dtype");
-	int schedule, weights, startup = PD_STARTUP_FRUGAL, reducer = PD_REDUCER_dense, dtype = 0;
-
-	if (pd_json_header(place, "pd-plan", err) < 0 || pd_json_keys(place, known, err) < 0 ||
-	    pd_json_get_choice(place, "schedule", pd_schedule_kind_name, &schedule, err) < 0 ||
-	    pd_json_get_choice(place, "weights", pd_weight_kind_name, &weights, err) < 0 ||
-	    (startup_at.value &&
-	     pd_json_get_choice(place, "startup", pd_startup_kind_name, &startup, err) < 0) ||
-	    (reducer_at.value &&
-	     pd_json_get_choice(place, "reducer", pd_reducer_kind_name, &reducer, err) < 0) ||
-	    (dtype_at.value &&
-	     pd_json_get_choice(place, "gradient_dtype", pd_dtype_of_nets, &dtype, err) < 0))
-		return -1;
-	plan->gradient_dtype = pd_dtype_find(pd_dtype_of_nets[dtype]);
-	if (plan->gradient_dtype != PD_F32 && pd_reducers[reducer]->of_transport)
-		return pd_place_expected(&dtype_at, err, "\"f32\" with reducer \"nccl\"");
-	plan->schedule = (enum pd_schedule_kind)schedule;
-	plan->weights = (enum pd_weight_kind)weights;
-	plan->startup = (enum pd_startup_kind)startup;
-	plan->reducer = (enum pd_reducer_kind)reducer;
-	plan->microbatches = 1;
-	topology = pd_place_key(place, "topology");
-	if (pd_json_opt_int(place, "microbatches", 1, PD_MAX_EXTENT, &plan->microbatches,
-			    err) < 0 ||
-	    pd_json_opt_int(place, "round", 1, PD_MAX_ROUND, &plan->round, err) < 0 ||
-	    pd_json_opt_bool(place, "agree", &plan->agree, err) < 0 ||
-	    pd_json_opt_int(place, "bucket_bytes", 1, PD_MAX_BYTES, &plan->bucket_bytes, err) < 0 ||
-	    read_sparse(place, plan, err) < 0 ||
-	    pd_topology_parse_at(&topology, &plan->topology, err) < 0)
-		return -1;
-	if (read_profiles(place, plan, err) < 0 || read_stages(place, plan, err) < 0 ||
-	    pd_plan_read_order(place, plan, err) < 0)
-		return -1;
-	predicted = pd_place_key(place, "predicted");
-	return pd_prediction_read(&predicted, &plan->predicted, err);
-}
-
-struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *err)
-{
-	struct pd_plan *plan = pd_zalloc(sizeof(*plan));
-
-	plan->document = place->up ? pd_format("%s: %s", place->document, place->key)
-				   : pd_strdup(place->document);
-	if (read_plan(place, plan, err) < 0) {
-		pd_plan_free(plan);
-		return NULL;
-	}
-	return plan;
-}
-
 /* Returns whether the stage recomputes, or the layers of which it does: at once, or in segments. */
 static json_t *recompute_json(const struct pd_plan *plan, int s)
 {
@@ -479,60 +401,115 @@ static json_t *recompute_json(const struct pd_plan *plan, int s)
 static json_t *stage_json(const struct pd_plan *plan, int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
-	json_t *layers = json_array(), *ranks = json_array();
+	json_t *layers = json_array(), *ranks = json_array(), *json;
 
 	for (int l = 0; l < stage->layer_count; l++)
 		pd_json_add(layers,
 				json_string(plan->profile->layers[stage->first_layer + l].name));
 	for (int r = 0; r < stage->replicas; r++)
 		pd_json_add(ranks, json_integer(stage->ranks[r]));
-	return json_pack("{so si so si so s{sI sI sI sI}}", "layers", layers,
-			 "replicas", stage->replicas, "ranks", ranks, "warmup", stage->warmup,
-			 "recompute", recompute_json(plan, s), "predicted",
-			 "forward_ns", stage->forward_ns, "backward_ns", stage->backward_ns,
-			 "allreduce_ns", stage->allreduce_ns, "memory_bytes", stage->memory_bytes);
+	json = json_pack("{so si so si so}", "layers", layers, "replicas", stage->replicas, "ranks", ranks, "warmup",
+			 stage->warmup, "recompute", recompute_json(plan, s));
+	pd_rows_write(stage_rows, stage, json);
+	return json;
 }
 
-/* Returns the profiles by the names of the topology's devices, or the only one. */
-static json_t *profiles_json(const struct pd_plan *plan)
+static json_t *stages_json(const void *of)
 {
-	json_t *profiles;
+	const struct pd_plan *plan = of;
+	json_t *stages = json_array();
 
-	if (pd_plan_kinds(plan) == 1)
-		return pd_profile_json(plan->profile);
-	profiles = json_object();
-	for (int k = 0; k < pd_plan_kinds(plan); k++)
+	for (int s = 0; s < plan->stage_count; s++)
+		pd_json_add(stages, stage_json(plan, s));
+	return stages;
+}
+
+static json_t *profile_json(const void *of)
+{
+	const struct pd_plan *plan = of;
+
+	return pd_plan_kinds(plan) == 1 ? pd_profile_json(plan->profile) : NULL;
+}
+
+/* Returns the profiles by the names of the topology's devices, where these are of several kinds. */
+static json_t *profiles_json(const void *of)
+{
+	const struct pd_plan *plan = of;
+	json_t *profiles = pd_plan_kinds(plan) > 1 ? json_object() : NULL;
+
+	for (int k = 0; profiles && k < pd_plan_kinds(plan); k++)
 		pd_json_set(profiles, plan->topology.kind[k].name,
 			    pd_profile_json(pd_profile_of_kind(plan->profile, k)));
 	return profiles;
 }
 
+static int read_topology(const struct pd_place *place, void *member, struct pd_error *err)
+{
+	return pd_topology_parse_at(place, member, err);
+}
+
+static json_t *topology_json(const void *member)
+{
+	return pd_topology_json(member);
+}
+
+#define IN(member) PD_MEMBER(struct pd_plan, member)
+
+static const struct pd_key_row sparse_rows[] = {
+	{ "sparsity", PD_ROW_REAL, .needed = true, IN(sparsity), .high = PD_SPARSITY_MOST },
+	{ "chunk", PD_ROW_INT, .needed = true, IN(chunk), .least = 1, .most = PD_MAX_EXTENT },
+	{ "warmup", PD_ROW_INT, .always = true, IN(sparsity_warmup), .most = PD_MAX_EXTENT },
+	{ NULL }
+};
+
+const struct pd_key_row pd_plan_rows[] = {
+	PD_ROWS_HEADER("pd-plan", 1),
+	{ "profile", PD_ROW_BY, .rows = pd_profile_rows, .write = profile_json },
+	{ "profiles", PD_ROW_BY, .write = profiles_json },
+	{ "topology", PD_ROW_BY, .needed = true, IN(topology), .rows = pd_topology_rows, .read = read_topology,
+	  .write = topology_json },
+	{ "schedule", PD_ROW_CHOICE, .needed = true, IN(schedule), .names = pd_schedule_kind_name },
+	{ "weights", PD_ROW_CHOICE, .needed = true, IN(weights), .names = pd_weight_kind_name },
+	{ "startup", PD_ROW_CHOICE, IN(startup), .names = pd_startup_kind_name, .otherwise = PD_STARTUP_FRUGAL },
+	{ "microbatches", FIGURE, IN(microbatches), .least = 1, .most = PD_MAX_EXTENT, .otherwise = 1 },
+	{ "round", PD_ROW_INT, IN(round), .least = 1, .most = PD_MAX_ROUND },
+	{ "agree", PD_ROW_BOOL, IN(agree) },
+	{ "reducer", PD_ROW_CHOICE, IN(reducer), .names = pd_reducer_kind_name, .otherwise = PD_REDUCER_dense },
+	{ "gradient_dtype", PD_ROW_CHOICE, IN(gradient_dtype), .names = pd_dtype_of_nets },
+	{ "bucket_bytes", PD_ROW_INT, IN(bucket_bytes), .least = 1, .most = PD_MAX_BYTES },
+	{ "sparse", PD_ROW_OBJECT, .rows = sparse_rows },
+	{ "stages", PD_ROW_BY, .needed = true, .rows = stage_rows, .write = stages_json },
+	{ "order", PD_ROW_BY, .write = pd_plan_order_json },
+	{ "predicted", PD_ROW_OBJECT, .always = true, IN(predicted), .rows = pd_prediction_rows },
+	{ NULL }
+};
+
+static int read_plan(const struct pd_place *place, struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_place dtype = pd_place_key(place, "gradient_dtype");
+
+	if (pd_rows_read(place, pd_plan_rows, plan, err) < 0)
+		return -1;
+	if (plan->gradient_dtype != PD_F32 && pd_reducers[plan->reducer]->of_transport)
+		return pd_place_expected(&dtype, err, "\"f32\" with reducer \"nccl\"");
+	return read_profiles(place, plan, err) < 0 || read_stages(place, plan, err) < 0
+		? -1 : pd_plan_read_order(place, plan, err);
+}
+
+struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *err)
+{
+	struct pd_plan *plan = pd_zalloc(sizeof(*plan));
+
+	plan->document = place->up ? pd_format("%s: %s", place->document, place->key)
+				   : pd_strdup(place->document);
+	if (read_plan(place, plan, err) < 0) {
+		pd_plan_free(plan);
+		return NULL;
+	}
+	return plan;
+}
+
 json_t *pd_plan_json(const struct pd_plan *plan)
 {
-	json_t *stages = json_array();
-	/* A key with its default is left out. */
-	json_t *startup = plan->startup == PD_STARTUP_FRUGAL
-		? NULL : json_string(pd_startup_kind_name[plan->startup]);
-	json_t *round = plan->round > 0 ? json_integer(plan->round) : NULL;
-	json_t *agree = plan->agree ? json_true() : NULL;
-	json_t *reducer = plan->reducer == PD_REDUCER_dense
-		? NULL : json_string(pd_reducer_kind_name[plan->reducer]);
-	json_t *dtype = plan->gradient_dtype == PD_F32
-		? NULL : json_string(pd_dtype_name[plan->gradient_dtype]);
-	json_t *bucket = plan->bucket_bytes > 0 ? json_integer(plan->bucket_bytes) : NULL;
-	json_t *sparse = plan->chunk > 0
-		? json_pack("{sf sI sI}", "sparsity", plan->sparsity, "chunk", plan->chunk,
-			    "warmup", plan->sparsity_warmup) : NULL;
-
-	for (int s = 0; s < plan->stage_count; s++)
-		pd_json_add(stages, stage_json(plan, s));
-	return json_pack("{ss si so so ss ss so* sI so* so* so* so* so* so* so so* so}", "format", "pd-plan", "version", 1,
-			 pd_plan_kinds(plan) > 1 ? "profiles" : "profile", profiles_json(plan),
-			 "topology", pd_topology_json(&plan->topology),
-			 "schedule", pd_schedule_kind_name[plan->schedule],
-			 "weights", pd_weight_kind_name[plan->weights], "startup", startup,
-			 "microbatches", plan->microbatches, "round", round, "agree", agree, "reducer", reducer,
-			 "gradient_dtype", dtype, "bucket_bytes", bucket, "sparse", sparse,
-			 "stages", stages, "order", pd_plan_order_json(plan),
-			 "predicted", pd_prediction_json(&plan->predicted));
+	return pd_rows_json(pd_plan_rows, plan);
 }

@@ -92,8 +92,9 @@ int pd_plan_read_order(const struct pd_place *root, struct pd_plan *plan, struct
 	return 0;
 }
 
-json_t *pd_plan_order_json(const struct pd_plan *plan)
+json_t *pd_plan_order_json(const void *of)
 {
+	const struct pd_plan *plan = of;
 	json_t *texts;
 
 	if (!plan->order)

@@ -17,5 +17,5 @@ int pd_plan_positions(const struct pd_plan *plan, int *position_of);
 struct pd_order *pd_plan_order_new(const struct pd_plan *plan, struct pd_error *err);
 /* Reads and certifies a plan's order; all else of the plan is there.  It must have one just where its kind has. */
 int pd_plan_read_order(const struct pd_place *root, struct pd_plan *plan, struct pd_error *err);
-/* Returns the texts, or NULL if the plan has none. */
-json_t *pd_plan_order_json(const struct pd_plan *plan);
+/* Returns the texts of a struct pd_plan's order, or NULL if it has none (base/rows.h). */
+json_t *pd_plan_order_json(const void *plan);

@@ -2,16 +2,12 @@
 /* A plan: the stages of a network and their ranks, as in pd-plan(5). */
 #pragma once
 
-#include "base/error.h"
+#include "base/rows.h"
 #include "order/order.h"
 #include "plan/schedule_kind.h"
 #include "profile/profile.h"
 #include "sums/reducer.h"
 #include "topology/topology.h"
-
-#include <jansson.h>
-#include <stdbool.h>
-#include <stdint.h>
 
 #define PD_MAX_ROUND 65536
 
@@ -132,7 +128,7 @@ struct pd_plan {
 	struct pd_prediction predicted;
 };
 
-struct pd_place;
+extern const struct pd_key_row pd_plan_rows[];
 struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *err);
 /* Returns what messages about the plan begin with: the document that it was read from, or "the plan". */
 const char *pd_plan_name(const struct pd_plan *plan);

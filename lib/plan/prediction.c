@@ -3,7 +3,6 @@
 
 #include "base/mem.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,81 +57,131 @@ char *pd_plan_recomputed_text(const struct pd_plan *plan)
 	return NULL;
 }
 
-/* The key may be absent. */
-static int read_from(const struct pd_place *object, enum pd_period_kind *out_p, struct pd_error *err)
+static int read_alternatives(const struct pd_place *list, void *member, struct pd_error *err);
+static json_t *alternatives_json(const void *member);
+
+/* Reads the range of the period: two times, the shorter first. */
+static int read_range(const struct pd_place *range, void *member, struct pd_error *err)
 {
-	int kind;
-
-	if (!json_object_get(object->value, "period_from"))
-		return 0;
-	if (pd_json_get_choice(object, "period_from", pd_period_kind_name, &kind, err) < 0)
-		return -1;
-	*out_p = (enum pd_period_kind)(PD_PERIOD_REPLAY + kind);
-	return 0;
-}
-
-/* Returns its name, or NULL, which json_pack leaves out. */
-static const char *from_name(enum pd_period_kind from)
-{
-	return from == PD_PERIOD_UNSAID ? NULL : pd_period_kind_name[from - PD_PERIOD_REPLAY];
-}
-
-static int read_alternative(const struct pd_place *place, struct pd_alternative *out,
-			    struct pd_error *err)
-{
-	static const char *const known[] = {
-		"name", "stages", "schedule", "weights", "microbatches", "ranks", "period_ns",
-		"memory_bytes", "sent_bytes_per_sample", "fits", "recompute", "period_from",
-		"tensor", NULL };
-	int kind, schedule, weights;
-	const char *stages, *recompute = NULL;
-
-	out->microbatches = 1;
-	if (pd_json_keys(place, known, err) < 0 ||
-	    pd_json_get_choice(place, "name", pd_alternative_kind_name, &kind, err) < 0 ||
-	    pd_json_get_string(place, "stages", &stages, err) < 0 ||
-	    pd_json_opt_string(place, "recompute", &recompute, err) < 0 ||
-	    pd_json_get_choice(place, "schedule", pd_schedule_kind_name, &schedule, err) < 0 ||
-	    pd_json_get_choice(place, "weights", pd_weight_kind_name, &weights, err) < 0 ||
-	    pd_json_opt_int(place, "microbatches", 1, PD_MAX_EXTENT, &out->microbatches,
-			    err) < 0 ||
-	    pd_json_opt_int(place, "ranks", 1, PD_MAX_RANKS, &out->ranks, err) < 0 ||
-	    pd_json_opt_int(place, "tensor", 1, PD_MOST_GROUP, &out->tensor, err) < 0 ||
-	    pd_json_opt_int(place, "period_ns", 0, INT64_MAX, &out->period_ns, err) < 0 ||
-	    read_from(place, &out->period_from, err) < 0 ||
-	    pd_json_opt_int(place, "memory_bytes", 0, INT64_MAX, &out->memory_bytes, err) < 0 ||
-	    pd_json_opt_real(place, "sent_bytes_per_sample", 0, HUGE_VAL,
-			     &out->sent_bytes_per_sample, err) < 0 ||
-	    pd_json_opt_bool(place, "fits", &out->fits, err) < 0)
-		return -1;
-	out->kind = (enum pd_alternative_kind)kind;
-	out->schedule = (enum pd_schedule_kind)schedule;
-	out->weights = (enum pd_weight_kind)weights;
-	out->stages = pd_strdup(stages);
-	out->recompute = recompute ? pd_strdup(recompute) : NULL;
-	return 0;
-}
-
-static int read_alternatives(const struct pd_place *object, struct pd_prediction *out,
-			     struct pd_error *err)
-{
-	struct pd_place list = pd_place_key(object, "alternatives");
+	struct pd_place low = pd_place_index(range, 0), high = pd_place_index(range, 1);
+	struct pd_prediction *out = member;
 	size_t count;
 
-	if (!list.value)
-		return 0;
-	if (pd_json_array(&list, &count, err) < 0)
+	if (pd_json_array(range, &count, err) < 0)
+		return -1;
+	if (count != 2)
+		return pd_place_expected(range, err, "two times, the shorter first");
+	if (pd_json_int(&low, 0, INT64_MAX, &out->period_low_ns, err) < 0)
+		return -1;
+	return pd_json_int(&high, out->period_low_ns, INT64_MAX, &out->period_high_ns, err);
+}
+
+static json_t *range_json(const void *member)
+{
+	const struct pd_prediction *predicted = member;
+
+	return predicted->period_high_ns > 0 ? json_pack("[I, I]", predicted->period_low_ns, predicted->period_high_ns)
+					     : NULL;
+}
+
+/* The gap of an estimate is null. */
+static int read_gap(const struct pd_place *place, void *member, struct pd_error *err)
+{
+	struct pd_prediction *out = member;
+
+	return json_is_null(place->value) ? 0 : pd_json_real(place, -HUGE_VAL, 1, &out->gap, err);
+}
+
+static json_t *gap_json(const void *member)
+{
+	const struct pd_prediction *predicted = member;
+
+	return predicted->period_from == PD_PERIOD_ESTIMATE ? json_null()
+		: json_real(isfinite(predicted->gap) ? predicted->gap : 0);
+}
+
+static int read_order_from(const struct pd_place *place, void *member, struct pd_error *err)
+{
+	struct pd_prediction *out = member;
+	const char *name;
+
+	if (pd_json_string(place, &name, err) < 0)
+		return -1;
+	snprintf(out->order_from, sizeof(out->order_from), "%s", name);
+	return 0;
+}
+
+static json_t *order_from_json(const void *member)
+{
+	const struct pd_prediction *predicted = member;
+
+	return *predicted->order_from ? json_string(predicted->order_from) : NULL;
+}
+
+#define ONE(member) PD_MEMBER(struct pd_alternative, member)
+#define IN(member) PD_MEMBER(struct pd_prediction, member)
+#define FIGURE PD_ROW_INT, .always = true
+#define REAL PD_ROW_REAL, .always = true
+#define PERIOD_FROM PD_ROW_CHOICE, .names = pd_period_kind_name, .least = PD_PERIOD_REPLAY
+
+static const struct pd_key_row alternative_rows[] = {
+	{ "name", PD_ROW_CHOICE, .needed = true, ONE(kind), .names = pd_alternative_kind_name },
+	{ "stages", PD_ROW_TEXT, .needed = true, ONE(stages) },
+	{ "recompute", PD_ROW_TEXT, ONE(recompute) },
+	{ "schedule", PD_ROW_CHOICE, .needed = true, ONE(schedule), .names = pd_schedule_kind_name },
+	{ "weights", PD_ROW_CHOICE, .needed = true, ONE(weights), .names = pd_weight_kind_name },
+	{ "microbatches", FIGURE, ONE(microbatches), .least = 1, .most = PD_MAX_EXTENT, .otherwise = 1 },
+	{ "ranks", FIGURE, ONE(ranks), .least = 1, .most = PD_MAX_RANKS },
+	{ "tensor", PD_ROW_INT, ONE(tensor), .least = 1, .most = PD_MOST_GROUP },
+	{ "period_ns", FIGURE, ONE(period_ns) },
+	{ "period_from", PERIOD_FROM, ONE(period_from) },
+	{ "memory_bytes", FIGURE, ONE(memory_bytes) },
+	{ "sent_bytes_per_sample", REAL, ONE(sent_bytes_per_sample) },
+	{ "fits", PD_ROW_BOOL, .always = true, ONE(fits) },
+	{ NULL }
+};
+
+static const struct pd_key_row data_parallel_rows[] = {
+	{ "period_ns", FIGURE, IN(data_parallel_period_ns) },
+	{ "period_from", PERIOD_FROM, IN(data_parallel_from) },
+	{ "memory_bytes", FIGURE, IN(data_parallel_memory_bytes) },
+	{ NULL }
+};
+
+const struct pd_key_row pd_prediction_rows[] = {
+	{ "period_ns", FIGURE, IN(period_ns) },
+	{ "period_from", PERIOD_FROM, IN(period_from) },
+	{ "samples_per_s", REAL, IN(samples_per_s) },
+	{ "memory_bytes", FIGURE, IN(memory_bytes) },
+	{ "sent_bytes_per_sample", REAL, IN(sent_bytes_per_sample) },
+	{ "lower_bound_ns", FIGURE, IN(lower_bound_ns) },
+	{ "gap", PD_ROW_BY, .read = read_gap, .write = gap_json },
+	{ "data_parallel", PD_ROW_OBJECT, .always = true, .rows = data_parallel_rows },
+	{ "speedup_over_data_parallel", REAL, IN(speedup_over_data_parallel) },
+	{ "order_from", PD_ROW_BY, .read = read_order_from, .write = order_from_json },
+	{ "ended_early", PD_ROW_BOOL, IN(ended_early) },
+	{ "period_range_ns", PD_ROW_BY, .read = read_range, .write = range_json },
+	{ "alternatives", PD_ROW_BY, .rows = alternative_rows, .read = read_alternatives, .write = alternatives_json },
+	{ NULL }
+};
+
+static int read_alternatives(const struct pd_place *list, void *member, struct pd_error *err)
+{
+	struct pd_prediction *out = member;
+	size_t count;
+
+	if (pd_json_array(list, &count, err) < 0)
 		return -1;
 	if (count > PD_ALTERNATIVE_KINDS)
-		return pd_place_expected(&list, err, "at most %d alternatives",
+		return pd_place_expected(list, err, "at most %d alternatives",
 					 PD_ALTERNATIVE_KINDS);
 	out->alternatives = pd_calloc(count, sizeof(*out->alternatives));
 	for (size_t i = 0; i < count; i++) {
-		struct pd_place at = pd_place_index(&list, i);
+		struct pd_place at = pd_place_index(list, i);
 		struct pd_alternative *one = &out->alternatives[i];
 
 		out->alternative_count = (int)i + 1;
-		if (read_alternative(&at, one, err) < 0)
+		if (pd_rows_read(&at, alternative_rows, one, err) < 0)
 			return -1;
 		for (size_t k = 0; k < i; k++)
 			if (out->alternatives[k].kind == one->kind)
@@ -142,138 +191,12 @@ static int read_alternatives(const struct pd_place *object, struct pd_prediction
 	return 0;
 }
 
-static int read_data_parallel(const struct pd_place *object, struct pd_prediction *out,
-			      struct pd_error *err)
+static json_t *alternatives_json(const void *member)
 {
-	static const char *const known[] = { "period_ns", "period_from", "memory_bytes", NULL };
-	struct pd_place place = pd_place_key(object, "data_parallel");
+	const struct pd_prediction *predicted = member;
+	json_t *list = predicted->alternative_count > 0 ? json_array() : NULL;
 
-	if (!place.value)
-		return 0;
-	if (pd_json_keys(&place, known, err) < 0 ||
-	    read_from(&place, &out->data_parallel_from, err) < 0 ||
-	    pd_json_opt_int(&place, "period_ns", 0, INT64_MAX, &out->data_parallel_period_ns,
-			    err) < 0)
-		return -1;
-	return pd_json_opt_int(&place, "memory_bytes", 0, INT64_MAX,
-			       &out->data_parallel_memory_bytes, err);
-}
-
-/* The key may be absent. */
-static int read_range(const struct pd_place *object, struct pd_prediction *out, struct pd_error *err)
-{
-	struct pd_place range = pd_place_key(object, "period_range_ns"), low, high;
-	size_t count;
-
-	if (!range.value)
-		return 0;
-	if (pd_json_array(&range, &count, err) < 0)
-		return -1;
-	if (count != 2)
-		return pd_place_expected(&range, err, "two times, the shorter first");
-	low = pd_place_index(&range, 0);
-	high = pd_place_index(&range, 1);
-	if (pd_json_int(&low, 0, INT64_MAX, &out->period_low_ns, err) < 0)
-		return -1;
-	return pd_json_int(&high, out->period_low_ns, INT64_MAX, &out->period_high_ns, err);
-}
-
-/* The key may be absent. */
-static int read_order_from(const struct pd_place *object, struct pd_prediction *out, struct pd_error *err)
-{
-	struct pd_place place = pd_place_key(object, "order_from");
-	const char *name;
-
-	if (!place.value)
-		return 0;
-	if (pd_json_string(&place, &name, err) < 0)
-		return -1;
-	snprintf(out->order_from, sizeof(out->order_from), "%s", name);
-	return 0;
-}
-
-int pd_prediction_read(const struct pd_place *place, struct pd_prediction *out,
-		       struct pd_error *err)
-{
-	static const char *const known[] = {
-		"period_ns", "samples_per_s", "memory_bytes", "sent_bytes_per_sample",
-		"lower_bound_ns", "gap", "data_parallel", "speedup_over_data_parallel",
-		"alternatives", "period_from", "ended_early", "period_range_ns", "order_from",
-		NULL };
-
-	if (!place->value)
-		return 0;
-	if (pd_json_keys(place, known, err) < 0 ||
-	    pd_json_opt_bool(place, "ended_early", &out->ended_early, err) < 0 ||
-	    pd_json_opt_int(place, "period_ns", 0, INT64_MAX, &out->period_ns, err) < 0 ||
-	    read_from(place, &out->period_from, err) < 0 || read_range(place, out, err) < 0 ||
-	    read_order_from(place, out, err) < 0 ||
-	    pd_json_opt_real(place, "samples_per_s", 0, HUGE_VAL, &out->samples_per_s, err) < 0 ||
-	    pd_json_opt_int(place, "memory_bytes", 0, INT64_MAX, &out->memory_bytes, err) < 0 ||
-	    pd_json_opt_real(place, "sent_bytes_per_sample", 0, HUGE_VAL,
-			     &out->sent_bytes_per_sample, err) < 0 ||
-	    pd_json_opt_int(place, "lower_bound_ns", 0, INT64_MAX, &out->lower_bound_ns,
-			    err) < 0 ||
-	    (!json_is_null(json_object_get(place->value, "gap")) &&
-	     pd_json_opt_real(place, "gap", -HUGE_VAL, 1, &out->gap, err) < 0) ||
-	    pd_json_opt_real(place, "speedup_over_data_parallel", 0, HUGE_VAL,
-			     &out->speedup_over_data_parallel, err) < 0 ||
-	    read_data_parallel(place, out, err) < 0)
-		return -1;
-	return read_alternatives(place, out, err);
-}
-
-/* Replaces infinity, which JSON does not have. */
-static double number(double value)
-{
-	return isfinite(value) ? value : 0;
-}
-
-static json_t *alternative_json(const struct pd_alternative *one)
-{
-	json_t *tensor = one->tensor > 0 ? json_integer(one->tensor) : NULL;
-
-	return json_pack("{ss ss ss* ss ss sI sI so* sI ss* sI sf sb}", "name",
-			 pd_alternative_kind_name[one->kind], "stages", one->stages, "recompute",
-			 one->recompute, "schedule",
-			 pd_schedule_kind_name[one->schedule], "weights",
-			 pd_weight_kind_name[one->weights], "microbatches", one->microbatches,
-			 "ranks", one->ranks, "tensor", tensor, "period_ns", one->period_ns,
-			 "period_from", from_name(one->period_from), "memory_bytes",
-			 one->memory_bytes, "sent_bytes_per_sample",
-			 number(one->sent_bytes_per_sample), "fits", one->fits);
-}
-
-json_t *pd_prediction_json(const struct pd_prediction *predicted)
-{
-	json_t *list, *json;
-
-	json = json_pack("{sI ss* sf sI sf sI so s{sI ss* sI} sf}",
-			 "period_ns", predicted->period_ns,
-			 "period_from", from_name(predicted->period_from),
-			 "samples_per_s", number(predicted->samples_per_s),
-			 "memory_bytes", predicted->memory_bytes,
-			 "sent_bytes_per_sample", number(predicted->sent_bytes_per_sample),
-			 "lower_bound_ns", predicted->lower_bound_ns, "gap",
-			 predicted->period_from == PD_PERIOD_ESTIMATE
-			 ? json_null() : json_real(number(predicted->gap)),
-			 "data_parallel", "period_ns", predicted->data_parallel_period_ns,
-			 "period_from", from_name(predicted->data_parallel_from),
-			 "memory_bytes", predicted->data_parallel_memory_bytes,
-			 "speedup_over_data_parallel",
-			 number(predicted->speedup_over_data_parallel));
-	if (*predicted->order_from)
-		pd_json_set(json, "order_from", json_string(predicted->order_from));
-	if (predicted->ended_early)
-		pd_json_set(json, "ended_early", json_true());
-	if (predicted->period_high_ns > 0)
-		pd_json_set(json, "period_range_ns", json_pack("[I, I]", predicted->period_low_ns,
-							       predicted->period_high_ns));
-	if (predicted->alternative_count == 0)
-		return json;
-	list = json_array();
 	for (int i = 0; i < predicted->alternative_count; i++)
-		pd_json_add(list, alternative_json(&predicted->alternatives[i]));
-	pd_json_set(json, "alternatives", list);
-	return json;
+		pd_json_add(list, pd_rows_json(alternative_rows, &predicted->alternatives[i]));
+	return list;
 }

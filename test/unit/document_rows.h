@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/rows.h"
+#include "plan/plan.h"
 #include "profile/device.h"
 #include "profile/profile.h"
 #include "topology/topology.h"
@@ -14,4 +15,5 @@ static const struct {
 	{ "device", pd_sheet_rows },
 	{ "profile", pd_profile_rows },
 	{ "topology", pd_topology_rows },
+	{ "plan", pd_plan_rows },
 };
