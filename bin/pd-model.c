@@ -83,6 +83,14 @@ static void try_presets(const struct pd_family *family, struct pd_likeness *like
 		pd_likeness_try(likeness, of->name);
 }
 
+/* Tells whether it looks like OWNER/NAME, as repositories of the Hugging Face hub are called. */
+static bool is_hub_name(const char *what)
+{
+	const char *slash = strchr(what, '/');
+
+	return slash && slash != what && slash[1] && !strchr(slash + 1, '/') && *what != '.';
+}
+
 static int unknown(const char *what, struct pd_error *err)
 {
 	struct pd_likeness likeness = { .word = what ? what : "" };
@@ -96,6 +104,9 @@ static int unknown(const char *what, struct pd_error *err)
 	if (!what)
 		return pd_error_input(err, "expected a family of networks, one of %s; a preset (--list); or "
 				      "a Hugging Face folder", names);
+	if (is_hub_name(what))
+		return pd_error_input(err, "\"%.100s\" is no folder here: download it, such as with hf download "
+				      "%.100s config.json --local-dir DIR, and give DIR", what, what);
 	return pd_error_input(err, "expected a family of networks, one of %s; a preset (--list); or a folder "
 			      "or file, found \"%.60s\"%s", names, what, pd_likeness_say(&likeness, meant));
 }

@@ -30,7 +30,7 @@ for program in $programs; do
 	test_ok "$program: nothing, an empty file, a folder, half a document, none" '
 		refused $program "standard input: empty"
 		refused $program "empty: empty: expected a JSON object" empty
-		refused $program "folder: cannot read: Is a directory" folder
+		refused $program "folder: is a folder, expected a document" folder
 		refused $program "half.json:[0-9]*:[0-9]*: not JSON" half.json
 		refused $program "absent: cannot open: No such file" absent'
 done

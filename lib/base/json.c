@@ -135,7 +135,10 @@ static json_t *load(FILE *in, const char *name, bool more, size_t most, struct p
 			       text.overfull, most);
 		return NULL;
 	}
-	if (!value && ferror(in))
+	if (!value && ferror(in) && errno == EISDIR)
+		pd_error_input(err, "%s: is a folder, expected a document: pd-model %s writes the network of a "
+			       "Hugging Face folder", name, name);
+	else if (!value && ferror(in))
 		pd_error_input(err, "%s: cannot read: %s", name, strerror(errno ? errno : EIO));
 	else if (!value && why.position == 0 &&
 		 json_error_code(&why) == json_error_premature_end_of_input)

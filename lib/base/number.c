@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,8 +87,20 @@ static int with_unit(const char *text, const struct unit *units, const char *wha
 	return pd_error_input(err, "expected %s, found \"%.60s\"", what, text);
 }
 
+/* Tells whether it ends with a letter that may mean a power of 1000 or of 1024. */
+static bool is_prefix_alone(const char *text)
+{
+	char *end;
+
+	decimal(text, &end);
+	return end != text && *end && strchr("kKMGT", *end) && (!end[1] || strcmp(end + 1, "i") == 0);
+}
+
 int pd_parse_bytes(const char *text, int64_t *out_p, struct pd_error *err)
 {
+	if (is_prefix_alone(text))
+		return pd_error_input(err, "found \"%.60s\": a GB has 1000^3 bytes, a GiB 1024^3, 7 %% more: expected "
+				      "such as 16GB or 16GiB", text);
 	return with_unit(text, byte_units, "a number of bytes such as 4096, 16GB or 512MiB", out_p,
 			 err);
 }

@@ -121,9 +121,20 @@ static const char *folder_of(void)
 	return folder && *folder ? folder : PD_DEVICES_FOLDER;
 }
 
+/* Where a name has no file, the one with "-sxm" behind it has: a server's GPU is what most mean. */
 static char *file_of(const char *name)
 {
-	return pd_format("%s/%s.json", folder_of(), name);
+	char *file = pd_format("%s/%s.json", folder_of(), name), *usual;
+
+	if (access(file, F_OK) == 0)
+		return file;
+	usual = pd_format("%s/%s-sxm.json", folder_of(), name);
+	if (access(usual, F_OK) != 0) {
+		free(usual);
+		return file;
+	}
+	free(file);
+	return usual;
 }
 
 static bool is_file(const char *what)
@@ -185,6 +196,8 @@ struct pd_sheet *pd_sheet_read(const char *what, struct pd_error *err)
 	struct pd_place root = pd_place_root(file, json);
 	struct pd_sheet *sheet = json ? pd_sheet_parse_at(&root, err) : NULL;
 
+	if (sheet && !is_file(what) && strcmp(sheet->name, what) != 0)
+		pd_say("device \"%s\" is taken as %s", what, sheet->name);
 	json_decref(json);
 	free(file);
 	return sheet;
