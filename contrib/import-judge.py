@@ -17,6 +17,7 @@ import torchvision
 import transformers
 from safetensors.torch import load_file
 
+import import_families as families
 import import_networks as networks
 from import_networks import images, texts
 
@@ -38,7 +39,7 @@ def of_transformers():
     t, known = transformers, networks.hugging_face(2)
     cls, llama, *rest = known["llama"]
     bert = known["bert"][1]
-    return known | {
+    return known | families.families() | {
         "bert_pretraining": (t.BertForPreTraining, bert, followed_texts, of_pretraining),
         "llama_biases": (cls, t.LlamaConfig(**llama.to_dict() | {"attention_bias": True, "mlp_bias": True}),
                          *rest),

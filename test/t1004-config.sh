@@ -198,7 +198,20 @@ test_ok "every activation is the kind of layer that it names" '
 	relu6 relu6
 	leaky_relu leaky_relu
 	hardswish hardswish
-	END'
+	gelu_10 gelu
+	END
+	steps() {
+		with act ".hidden_act = \"$1\""
+		[ "$(attributes act "map(select(.name | test(\"layers.0.mlp[.]\") and
+			(test(\"(_proj|[.]mul|[.]add)$\") | not)) | .kind)")" = "$2" ]
+	}
+	steps relu2 "[\"relu\",\"pow\"]"
+	steps gelu_10 "[\"gelu\",\"clamp\"]"
+	steps quick_gelu "[\"affine\",\"sigmoid\",\"mul\"]"
+	steps mish "[\"softplus\",\"tanh\",\"mul\"]"
+	steps laplace "[\"affine\",\"erf\",\"affine\"]"
+	steps sqrtsoftplus "[\"softplus\",\"pow\"]"
+	steps linear "[]"'
 test_ok "keys that are missing are what transformers takes for them" '
 	echo "{\"model_type\": \"llama\"}" | config bare
 	[ "$(summed bare)" -eq 6738415616 ]
@@ -243,7 +256,7 @@ without() {
 	refused "no/config.json: $2" no
 }
 test_ok "what is not computed is refused, and the sentence says what was found and what to do" '
-	without ".model_type = \"phi3\"" "model_type: expected one of bert, .*, vit; pd-model(5) .*, found \"phi3\"$"
+	without ".model_type = \"mamba\"" "model_type: expected one of llama, .*, vit; pd-model(5) .*, found \"mamba\"$"
 	without ".architectures = [\"LlamaModel\"]" "architectures.0.: expected \"LlamaForCausalLM\".*found \"LlamaModel\"$"
 	without ".hidden_act = \"xielu\"" "hidden_act: expected one of \"relu\", .*, found \"xielu\"$"
 	without ".rope_parameters = {rope_type: \"yarn\", factor: 8, rope_theta: 5e5}" \
@@ -273,14 +286,6 @@ test_ok "what is not computed is refused, and the sentence says what was found a
 	refused "no/config.json: qkv_bias: expected true, .*found false$" no
 	jq ".patch_size = 15" vit-h-14/config.json | config no
 	refused "no/config.json: --patch=15: vit expects a divisor of its images. --size, 224$" no'
-llama phi3 Phi3ForCausalLM 32 3072 32 32 8192 32064 "$eps, \"auto_map\":
-	{\"AutoConfig\": \"configuration_phi3.Phi3Config\", \"AutoModelForCausalLM\": \"modeling_phi3.Phi3ForCausalLM\"},
-	\"embd_pdrop\": 0.0, \"resid_pdrop\": 0.0, \"max_position_embeddings\": 4096, \"original_max_position_embeddings\":
-	4096, \"rope_scaling\": null, \"rope_theta\": 10000.0, \"sliding_window\": 2047, \"tie_word_embeddings\": false,
-	\"pad_token_id\": 32000, \"attention_bias\": false" | config phi-3-mini
-test_ok "Phi-3 is none of the networks that are known, and the sentence says which are and what to do" '
-	refused "phi-3-mini/config.json: model_type: expected one of .*llama, mistral.*; pd-model(5) .*, found \"phi3\"$" \
-		phi-3-mini'
 test_ok "a sliding window is in the layers that have one, where it does not see all of a sample" '
 	windows() { pd-model "$@" | jq -c "[.inputs[0].shape[0]] + [.layers[] | select(.kind == \"attention\") |
 		.window // 0]"; }
@@ -294,8 +299,10 @@ test_ok "a sliding window is in the layers that have one, where it does not see 
 	[ "$(windows some)" = "[1024,0,64,64]" ]
 	jq ".layer_types = [\"full_attention\", \"full_attention\", \"sliding_attention\"]" some/config.json | config typed
 	[ "$(windows typed)" = "[1024,0,0,64]" ]
-	jq ".layer_types |= reverse" typed/config.json | config turned
-	refused "turned/config.json: layer_types.1.: expected .sliding_attention., since windows begin at one layer" turned'
+	jq ".layer_types = [\"full_attention\", \"sliding_attention\", \"full_attention\"]" typed/config.json | config ends
+	[ "$(windows ends)" = "[1024,0,64,0]" ]
+	jq ".layer_types[1] = \"chunked_attention\"" typed/config.json | config chunked
+	refused "chunked/config.json: layer_types.1.: expected .full_attention. or .sliding_attention.*found .chunked" chunked'
 test_ok "keys of generation, of where it comes from and of other heads are passed over" '
 	with more ".temperature = 0.5 | .max_sequence_length = 9 | .rope_interleaved = false | ._name_or_path = \"x\" | .id2label = {\"0\": \"no\"} | .anything = null"
 	pd-model l --name=x | ours >one

@@ -81,6 +81,7 @@ static const struct attribute {
 	{ "keepdim", FLAG, offsetof(struct pd_layer, keepdim), 0, 0 },
 	{ "shape", SHAPE, offsetof(struct pd_layer, shape), 1, PD_MAX_EXTENT },
 	{ "head_dim", COUNT, offsetof(struct pd_layer, head_dim), 1, PD_MAX_EXTENT },
+	{ "rotary_dim", COUNT, offsetof(struct pd_layer, rotary_dim), 2, PD_MAX_EXTENT },
 	{ "base", REAL, offsetof(struct pd_layer, base), 1, 1e12 },
 	{ "factor", REAL, offsetof(struct pd_layer, factor), 1, 1e6 },
 	{ "low_freq_factor", REAL, offsetof(struct pd_layer, low_freq_factor), 0, 1e6 },

@@ -123,7 +123,7 @@ struct pd_layer {
 	bool keepdim;
 	struct pd_shape shape;          /* reshape, parameter */
 	bool broadcasts;                /* add, mul: its inputs' shapes differ */
-	int64_t head_dim;               /* rope */
+	int64_t head_dim, rotary_dim;   /* rope: features of a head, and those that are rotated */
 	double base, factor, low_freq_factor, high_freq_factor;
 	int64_t original_positions;
 	bool interleaved;

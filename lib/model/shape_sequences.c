@@ -150,10 +150,11 @@ int infer_position_embedding(const struct infer *w)
 	if (need_positions(w) < 0)
 		return -1;
 	if (layer->num_embeddings == 0)         /* left out */
-		layer->num_embeddings = w->in->size[0];
-	if (layer->num_embeddings < w->in->size[0])
-		return infer_error(w, "has %" PRId64 " embeddings: expected at least its %" PRId64
-				" positions", layer->num_embeddings, w->in->size[0]);
+		layer->num_embeddings = layer->start + w->in->size[0];
+	if (layer->num_embeddings - layer->start < w->in->size[0])
+		return infer_error(w, "has %" PRId64 " embeddings from %" PRId64 " on: expected at least its %"
+				   PRId64 " positions", layer->num_embeddings - layer->start, layer->start,
+				   w->in->size[0]);
 	weight.size[0] = layer->num_embeddings;
 	return infer_parameter(w, "weight", weight.dims, weight.size);
 }
@@ -172,9 +173,14 @@ int infer_rope(const struct infer *w)
 	if (layer->high_freq_factor <= layer->low_freq_factor)
 		return infer_error(w, "has high_freq_factor %g: expected more than its low_freq_factor, %g",
 				layer->high_freq_factor, layer->low_freq_factor);
-	return layer->head_dim % 2 == 0 && width % layer->head_dim == 0 ? 0 :
-	       infer_error(w, "has head_dim %" PRId64 ": expected an even divisor of its %" PRId64
-			" features", layer->head_dim, width);
+	if (layer->head_dim % 2 || width % layer->head_dim)
+		return infer_error(w, "has head_dim %" PRId64 ": expected an even divisor of its %" PRId64
+				   " features", layer->head_dim, width);
+	if (layer->rotary_dim == 0)     /* left out */
+		layer->rotary_dim = layer->head_dim;
+	return layer->rotary_dim % 2 == 0 && layer->rotary_dim <= layer->head_dim ? 0 :
+	       infer_error(w, "has rotary_dim %" PRId64 ": expected an even number up to its head_dim, %"
+			   PRId64, layer->rotary_dim, layer->head_dim);
 }
 
 /* Adds a parameter of one direction; each begins as in PyTorch. */

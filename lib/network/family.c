@@ -17,11 +17,17 @@ const struct pd_family *const pd_families[] = {
 	&pd_family_gnmt, &pd_family_awd, &pd_family_s2vt, NULL
 };
 
-const char *const pd_network_bias_name[] = { "none", "qkv", "attention", "mlp", "all", NULL };
+const char *const pd_network_bias_name[] = { "none", "qkv", "output", "attention", "mlp", "qkv-mlp",
+					     "output-mlp", "all", NULL };
 const char *const pd_network_activation_name[] = { "relu", "gelu", "gelu-tanh", "silu", "tanh", "sigmoid",
-						   "relu6", "leaky_relu", "hardswish", NULL };
+						   "relu6", "leaky_relu", "hardswish", "relu2",
+						   "quick-gelu", "gelu-10", "mish", "laplace",
+						   "sqrt-softplus", "linear", NULL };
 const char *const pd_network_norm_name[] = { "pre", "post", NULL };
 const char *const pd_network_head_name[] = { "pretraining", "masked", NULL };
+const char *const pd_network_block_name[] = { "pre", "output", "both", "parallel", "parallel-two", "post", NULL };
+const char *const pd_network_norm_kind_name[] = { "rms", "rms-1", "layer", "layer-scale", "layer-plain", NULL };
+const char *const pd_network_qk_norm_name[] = { "head", "heads", "row", NULL };
 
 enum kind { COUNT, REAL, FLAG, CHOICE };
 
@@ -31,11 +37,16 @@ static const struct option {
 	size_t at;                      /* in struct pd_network_size */
 	double least, most;
 	const char *const *choices;
+	bool is_trait;
 } options[] = {
 #define NETWORK_OPTION(field, name, kind, argument, least, most, help)                          \
-	{ name, kind, offsetof(struct pd_network_size, field), least, most, NULL },
+	{ name, kind, offsetof(struct pd_network_size, field), least, most, NULL, false },
 #define NETWORK_CHOICE(field, name, choices, argument, help)                                    \
-	{ name, CHOICE, offsetof(struct pd_network_size, field), 0, 0, choices },
+	{ name, CHOICE, offsetof(struct pd_network_size, field), 0, 0, choices, false },
+#define NETWORK_TRAIT(field, name, kind, usual, least, most)                                    \
+	{ name, kind, offsetof(struct pd_network_size, field), least, most, NULL, true },
+#define NETWORK_TRAIT_CHOICE(field, name, choices, usual)                                       \
+	{ name, CHOICE, offsetof(struct pd_network_size, field), 0, 0, choices, true },
 #include "network/option.def"
 };
 
@@ -48,6 +59,8 @@ static void *field(const struct option *option, const struct pd_network_size *si
 
 static bool said(const struct option *option, const struct pd_network_size *size)
 {
+	if (option->is_trait)
+		return false;           /* by nobody who could */
 	switch (option->kind) {
 	case COUNT:
 		return *(int64_t *)field(option, size) != PD_NETWORK_UNSAID;
@@ -69,14 +82,32 @@ static void copy_field(const struct option *option, const struct pd_network_size
 
 void pd_network_size_init(struct pd_network_size *size_p)
 {
-	*size_p = (struct pd_network_size){ 0 };
+	*size_p = (struct pd_network_size){
+#define NETWORK_OPTION(field, name, kind, argument, least, most, help)
+#define NETWORK_CHOICE(field, name, choices, argument, help)
+#define NETWORK_TRAIT(field, name, kind, usual, least, most) .field = (usual),
+#define NETWORK_TRAIT_CHOICE(field, name, choices, usual) .field = (usual),
+#include "network/option.def"
+	};
 	for (size_t o = 0; o < PD_COUNT(options); o++)
-		if (options[o].kind == COUNT)
+		if (options[o].is_trait)
+			continue;
+		else if (options[o].kind == COUNT)
 			*(int64_t *)field(&options[o], size_p) = PD_NETWORK_UNSAID;
 		else if (options[o].kind == REAL)
 			*(double *)field(&options[o], size_p) = PD_NETWORK_UNSAID;
 		else if (options[o].kind == CHOICE)
 			*(int *)field(&options[o], size_p) = PD_NETWORK_UNSAID;
+}
+
+void pd_layer_set_add(struct pd_layer_set *set, int64_t layer)
+{
+	set->bits[layer / 64] |= UINT64_C(1) << (layer % 64);
+}
+
+bool pd_layer_set_has(const struct pd_layer_set *set, int64_t layer)
+{
+	return layer < PD_LAYER_SET && (set->bits[layer / 64] >> (layer % 64) & 1);
 }
 
 const char *pd_network_said(const struct pd_network_size *size)

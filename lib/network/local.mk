@@ -1,6 +1,7 @@
 lib_libpd_a_SOURCES += \
 	lib/network/bert.c \
 	lib/network/builder.c lib/network/builder.h \
+	lib/network/causal.c \
 	lib/network/family.c \
 	lib/network/image.c \
 	lib/network/llama.c \

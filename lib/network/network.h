@@ -8,14 +8,37 @@
 #include "base/json.h"
 
 /* The choices; their names are NULL-terminated. */
-enum pd_network_bias { PD_BIAS_NONE, PD_BIAS_QKV, PD_BIAS_ATTENTION, PD_BIAS_MLP, PD_BIAS_ALL };
+enum pd_network_bias { PD_BIAS_NONE, PD_BIAS_QKV, PD_BIAS_OUTPUT, PD_BIAS_ATTENTION, PD_BIAS_MLP };  /* a set */
 enum pd_network_activation { PD_ACTIVATION_RELU, PD_ACTIVATION_GELU, PD_ACTIVATION_GELU_TANH,
 			     PD_ACTIVATION_SILU, PD_ACTIVATION_TANH, PD_ACTIVATION_SIGMOID,
-			     PD_ACTIVATION_RELU6, PD_ACTIVATION_LEAKY_RELU, PD_ACTIVATION_HARDSWISH };
+			     PD_ACTIVATION_RELU6, PD_ACTIVATION_LEAKY_RELU, PD_ACTIVATION_HARDSWISH,
+			     PD_ACTIVATION_RELU2, PD_ACTIVATION_QUICK_GELU, PD_ACTIVATION_GELU_10,
+			     PD_ACTIVATION_MISH, PD_ACTIVATION_LAPLACE, PD_ACTIVATION_SQRT_SOFTPLUS,
+			     PD_ACTIVATION_LINEAR };
 enum pd_network_norm { PD_NORM_PRE, PD_NORM_POST };
 enum pd_network_head { PD_HEAD_PRETRAINING, PD_HEAD_MASKED };
+/*
+ * Where a block normalises: the input of each part; its output, before the sum; both; the input of both
+ * parts, whose outputs are summed, once or each with a normalisation of its own; or behind each sum.
+ */
+enum pd_network_block { PD_BLOCK_PRE, PD_BLOCK_OUTPUT, PD_BLOCK_BOTH, PD_BLOCK_PARALLEL, PD_BLOCK_PARALLEL_TWO,
+			PD_BLOCK_POST };
+/* RMS_1: the weight is what the factor has more than 1; SCALE: without bias; PLAIN: nor weight. */
+enum pd_network_norm_kind { PD_NORM_RMS, PD_NORM_RMS_1, PD_NORM_LAYER, PD_NORM_LAYER_SCALE, PD_NORM_LAYER_PLAIN };
+/* Of queries and keys: each head, with one weight or a row of it for each; or all features of a position. */
+enum pd_network_qk_norm { PD_QK_NORM_HEAD, PD_QK_NORM_HEADS, PD_QK_NORM_ROW };
 extern const char *const pd_network_bias_name[], *const pd_network_activation_name[],
-	*const pd_network_norm_name[], *const pd_network_head_name[];
+	*const pd_network_norm_name[], *const pd_network_head_name[], *const pd_network_block_name[],
+	*const pd_network_norm_kind_name[], *const pd_network_qk_norm_name[];
+
+/* Layers of a network, such as those with a window. */
+#define PD_LAYER_SET 1024
+struct pd_layer_set {
+	bool is_said;
+	uint64_t bits[PD_LAYER_SET / 64];
+};
+void pd_layer_set_add(struct pd_layer_set *set, int64_t layer);
+bool pd_layer_set_has(const struct pd_layer_set *set, int64_t layer);
 
 /* A size that was not given is PD_NETWORK_UNSAID, a flag false. */
 #define PD_NETWORK_UNSAID (-1)
@@ -26,7 +49,11 @@ extern const char *const pd_network_bias_name[], *const pd_network_activation_na
 struct pd_network_size {
 #define NETWORK_OPTION(field, name, kind, argument, least, most, help) PD_NETWORK_TYPE_##kind field;
 #define NETWORK_CHOICE(field, name, choices, argument, help) int field;
+#define NETWORK_TRAIT(field, name, kind, usual, least, most) PD_NETWORK_TYPE_##kind field;
+#define NETWORK_TRAIT_CHOICE(field, name, choices, usual) int field;
 #include "network/option.def"
+	/* Layers with a window, and without rotary positions, if they are said; else others say which. */
+	struct pd_layer_set windows, unrotated;
 };
 
 struct pd_preset {

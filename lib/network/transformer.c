@@ -7,8 +7,9 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stddef.h>
+#include <string.h>
 
-#define MOST_BLOCK_LAYERS 20            /* a block has no more layers */
+#define MOST_BLOCK_LAYERS 50            /* a block has no more layers */
 
 static int64_t nearest_multiple(int64_t of, int64_t to)
 {
@@ -141,22 +142,98 @@ const char *pd_transformer_sum(const struct pd_transformer *t, const char *name,
 	return pd_network_layer(t->network, "add", name, pd_network_name(t->network, "%s %s", a, b), NULL);
 }
 
+/* rmsnorm whose weight is what the factor has more than 1, of inputs [positions x features]. */
+static const char *norm_from_1(const struct pd_transformer *t, const char *name, const char *in,
+			       int64_t features, int dims)
+{
+	struct pd_network *n = t->network;
+	const char *weight = dims == 2
+		? pd_network_layer(n, "parameter", name, in, "{s:[i, I], s:{s:s}}", "shape", 1,
+				   (json_int_t)features, "init", "weight", "0")
+		: pd_network_layer(n, "parameter", name, in, "{s:[i, i, I], s:{s:s}}", "shape", 1, 1,
+				   (json_int_t)features, "init", "weight", "0");
+
+	weight = pd_network_layer(n, "affine", pd_network_name(n, "%s.times", name), weight, "{s:i}", "plus", 1);
+	in = pd_network_layer(n, "rmsnorm", pd_network_name(n, "%s.root", name), in, "{s:f, s:b}", "eps",
+			      t->size->eps, "elementwise_affine", 0);
+	return pd_network_layer(n, "mul", pd_network_name(n, "%s.mul", name),
+				pd_network_name(n, "%s %s", in, weight), NULL);
+}
+
+const char *pd_transformer_norm_of(const struct pd_transformer *t, const char *name, const char *in,
+				   int64_t features, int dims)
+{
+	switch ((enum pd_network_norm_kind)t->size->norm_kind) {
+	case PD_NORM_RMS:
+		return pd_transformer_norm(t, "rmsnorm", name, in);
+	case PD_NORM_RMS_1:
+		return norm_from_1(t, name, in, features, dims);
+	case PD_NORM_LAYER:
+		return pd_transformer_norm(t, "layernorm", name, in);
+	case PD_NORM_LAYER_SCALE:
+		return pd_network_layer(t->network, "layernorm", name, in, "{s:f, s:b}", "eps", t->size->eps,
+					"bias", 0);
+	case PD_NORM_LAYER_PLAIN:
+		return pd_network_layer(t->network, "layernorm", name, in, "{s:f, s:b}", "eps", t->size->eps,
+					"elementwise_affine", 0);
+	}
+	return in;
+}
+
 const char *pd_transformer_norm(const struct pd_transformer *t, const char *kind, const char *name,
 				const char *in)
 {
 	return pd_network_layer(t->network, kind, name, in, "{s:f}", "eps", t->size->eps);
 }
 
+/* Layers one behind the other, the last of which may multiply what came in. */
+struct activation_step {
+	const char *kind, *attributes;
+};
+
+static const struct activation_step *activation_steps(enum pd_network_activation activation)
+{
+	static const struct activation_step steps[][4] = {
+		[PD_ACTIVATION_RELU] = { { "relu", NULL } },
+		[PD_ACTIVATION_GELU] = { { "gelu", NULL } },
+		[PD_ACTIVATION_GELU_TANH] = { { "gelu", "{\"approximate\": \"tanh\"}" } },
+		[PD_ACTIVATION_SILU] = { { "silu", NULL } },
+		[PD_ACTIVATION_TANH] = { { "tanh", NULL } },
+		[PD_ACTIVATION_SIGMOID] = { { "sigmoid", NULL } },
+		[PD_ACTIVATION_RELU6] = { { "relu6", NULL } },
+		[PD_ACTIVATION_LEAKY_RELU] = { { "leaky_relu", NULL } },
+		[PD_ACTIVATION_HARDSWISH] = { { "hardswish", NULL } },
+		[PD_ACTIVATION_RELU2] = { { "relu", NULL }, { "pow", "{\"exponent\": 2}" } },
+		[PD_ACTIVATION_QUICK_GELU] = { { "affine", "{\"times\": 1.702}" }, { "sigmoid", NULL },
+					       { "mul", NULL } },
+		[PD_ACTIVATION_GELU_10] = { { "gelu", NULL }, { "clamp", "{\"min\": -10, \"max\": 10}" } },
+		[PD_ACTIVATION_MISH] = { { "softplus", NULL }, { "tanh", NULL }, { "mul", NULL } },
+		/* (x - mu) / (sigma sqrt(2)) of MEGA (Ma et al. 2022) */
+		[PD_ACTIVATION_LAPLACE] = {
+			{ "affine", "{\"times\": 2.5066313040019734, \"plus\": -1.7724565484788235}" },
+			{ "erf", NULL }, { "affine", "{\"times\": 0.5, \"plus\": 0.5}" } },
+		[PD_ACTIVATION_SQRT_SOFTPLUS] = { { "softplus", NULL }, { "pow", "{\"exponent\": 0.5}" } },
+		[PD_ACTIVATION_LINEAR] = { { NULL, NULL } },
+	};
+
+	return steps[activation];
+}
+
 const char *pd_transformer_activation(const struct pd_transformer *t, const char *prefix, const char *in)
 {
-	static const char *const kinds[] = { "relu", "gelu", "gelu", "silu", "tanh", "sigmoid", "relu6",
-					     "leaky_relu", "hardswish" };
-	const char *kind = kinds[t->size->activation];
-	const char *name = pd_network_name(t->network, "%s.%s", prefix, kind);
+	const struct activation_step *step = activation_steps(t->size->activation);
+	const char *at = in;
 
-	return t->size->activation == PD_ACTIVATION_GELU_TANH
-		? pd_network_layer(t->network, kind, name, in, "{s:s}", "approximate", "tanh")
-		: pd_network_layer(t->network, kind, name, in, NULL);
+	for (int s = 0; s < 4 && step[s].kind; s++) {
+		bool joins = strcmp(step[s].kind, "mul") == 0;
+		const char *name = s == 0 ? pd_network_name(t->network, "%s.%s", prefix, step[s].kind)
+				   : pd_network_name(t->network, "%s.act%d_%s", prefix, s, step[s].kind);
+		json_t *attributes = step[s].attributes ? json_loads(step[s].attributes, 0, NULL) : json_object();
+
+		at = pd_network_layer(t->network, step[s].kind, name,
+				      joins ? pd_network_name(t->network, "%s %s", in, at) : at, "o", attributes);
+	}
+	return at;
 }
 
 const char *pd_transformer_attention(const struct pd_transformer *t, const char *name,
@@ -173,6 +250,8 @@ const char *pd_transformer_attention(const struct pd_transformer *t, const char 
 		pd_json_set(attributes, "causal", json_true());
 	if (t->window > 0 && t->window < size->sequence)
 		pd_json_set(attributes, "window", json_integer(t->window));
+	if (size->attention_scale > 0)
+		pd_json_set(attributes, "scale", json_real(size->attention_scale));
 	if (size->attention_dropout > 0)
 		pd_json_set(attributes, "dropout", json_real(size->attention_dropout));
 	return pd_network_layer(t->network, "attention", name, inputs, "o", attributes);

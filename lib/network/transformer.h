@@ -10,7 +10,9 @@ struct pd_transformer {
 	const struct pd_network_size *size;
 	const char *lengths;            /* input, or NULL */
 	bool sees_all;                  /* attention is causal unless it does, or has lengths */
-	int64_t window;                 /* of the attention of the layer that is being built; 0: none */
+	/* of the block that is being built */
+	int64_t window;                 /* of its attention; 0: none */
+	bool is_rotated;                /* it has rotary positions */
 };
 
 /* Heads keep their features, and their share of the heads of keys and values, as far as these divide. */
@@ -34,7 +36,10 @@ const char *pd_transformer_sum(const struct pd_transformer *t, const char *name,
 /* A normalisation of kind layernorm or rmsnorm. */
 const char *pd_transformer_norm(const struct pd_transformer *t, const char *kind, const char *name,
 				const char *in);
-/* It is called "PREFIX.KIND". */
+/* That of the size's norm_kind, over the last of `dims` axes, which has so many features. */
+const char *pd_transformer_norm_of(const struct pd_transformer *t, const char *name, const char *in,
+				   int64_t features, int dims);
+/* Each of its layers is called "PREFIX.KIND". */
 const char *pd_transformer_activation(const struct pd_transformer *t, const char *prefix, const char *in);
 /* Of queries, keys and values. */
 const char *pd_transformer_attention(const struct pd_transformer *t, const char *name,
@@ -45,5 +50,7 @@ const char *pd_transformer_classifier(const struct pd_transformer *t, const char
 /* The loss, which is called so too, of the input "labels". */
 void pd_transformer_loss(const struct pd_transformer *t, const char *in);
 
+/* Builds a causal transformer with the size's traits. */
+int pd_causal_build(struct pd_network *n, const struct pd_network_size *size, struct pd_error *err);
 /* BERT that normalises first, as Megatron-LM has it. */
 void pd_megatron_bert(struct pd_network *network, const struct pd_network_size *size);

@@ -151,6 +151,9 @@ static void test_features(const struct pd_device_ops *ops)
 		{ "7, 5", IT("rope", ", 'head_dim': 6, 'interleaved': true"), "7" },
 		{ "7, 2, 5", IT("rope", ", 'head_dim': 12, 'interleaved': true"), "7, 2" },
 		{ "1, 5", IT("rope", ", 'head_dim': 2"), "1" },
+		{ "7, 5", IT("rope", ", 'head_dim': 6, 'rotary_dim': 2"), "7" },
+		{ "9, 2, 5", IT("rope", ", 'head_dim': 12, 'rotary_dim': 8, 'interleaved': true, 'base': 50"), "9, 2" },
+		{ "9, 5", IT("rope", ", 'rotary_dim': 10, 'base': 50, 'factor': 3"), "9" },
 		{ "9, 5", IT("rope", ", 'head_dim': 4, 'base': 30, 'factor': 2"), "9" },
 		{ "11, 5", IT("rope", ", 'head_dim': 12, 'base': 100, 'factor': 8, "
 				      "'original_positions': 40, 'low_freq_factor': 1.5"), "11" },
@@ -223,6 +226,8 @@ static void test_embedding(const struct pd_device_ops *ops)
 	static const struct sequence positions[] = {
 		{ "7, 5", IT("position_embedding", ""), "7" },
 		{ "7, 2, 5", IT("position_embedding", ", 'num_embeddings': 9"), "7, 2" },
+		{ "7, 5", IT("position_embedding", ", 'start': 2"), "7" },
+		{ "7, 2, 5", IT("position_embedding", ", 'num_embeddings': 12, 'start': 3"), "7, 2" },
 	};
 	static const struct sequence biases[] = {
 		{ "7, 5", IT("bias", ""), "7" },

@@ -365,32 +365,34 @@ void ref_embedding(const struct ref_job *j)
 		}
 }
 
-/* Adds the first `each` elements of the parameter to every `each` elements of the input. */
-static void add_to_each(const struct ref_job *j, int64_t each)
+/* Adds `each` elements of the parameter, from one on, to every `each` elements of the input. */
+static void add_to_each(const struct ref_job *j, int64_t from, int64_t each)
 {
 	for (int64_t i = 0; i < j->r->batch * pd_shape_elements(j->in); i++) {
 		pass(j, i, i, 1);
 		if (j->back)
-			ref_add(j, 0, i % each, j->dy[i]);
+			ref_add(j, 0, from + i % each, j->dy[i]);
 		else
-			j->y[i] += j->w[0][i % each];
+			j->y[i] += j->w[0][from + i % each];
 	}
 }
 
 void ref_position_embedding(const struct ref_job *j)
 {
-	add_to_each(j, pd_shape_elements(j->in));
+	int64_t each = pd_shape_elements(j->in);
+
+	add_to_each(j, j->layer->start * (each / j->in->size[0]), each);
 }
 
 void ref_bias(const struct ref_job *j)
 {
-	add_to_each(j, pd_shape_width(j->in));
+	add_to_each(j, 0, pd_shape_width(j->in));
 }
 
 /* As transformers has Llama 3's: by wave lengths. */
 static double rope_step(const struct pd_layer *a, int64_t pair)
 {
-	double step = pow(a->base, -2.0 * (double)pair / (double)a->head_dim);
+	double step = pow(a->base, -2.0 * (double)pair / (double)a->rotary_dim);
 	double wave = 2 * 3.14159265358979323846 / step, length = (double)a->original_positions, smooth;
 
 	if (length == 0 || wave > length / a->low_freq_factor)
@@ -404,15 +406,19 @@ static double rope_step(const struct pd_layer *a, int64_t pair)
 void ref_rope(const struct ref_job *j)
 {
 	const struct pd_layer *a = j->layer;
-	int64_t d = a->head_dim, each = pd_shape_elements(j->in), row = each / j->in->size[0];
+	int64_t d = a->rotary_dim, each = pd_shape_elements(j->in), row = each / j->in->size[0];
 
 	for (int64_t n = 0; n < j->r->batch * each; n++) {
-		int64_t t = n % each / row, i = n % d, begin = n - i;
+		int64_t t = n % each / row, i = n % a->head_dim, begin = n - i;
 		bool second = a->interleaved ? i % 2 : i >= d / 2;
 		int64_t pair = a->interleaved ? i / 2 : i % (d / 2);
 		int64_t other = a->interleaved ? i ^ 1 : (i + d / 2) % d;
 		double angle = (double)t * rope_step(a, pair);
 
+		if (i >= d) {
+			pass(j, n, n, 1);
+			continue;
+		}
 		pass(j, n, n, cos(angle));
 		pass(j, n, begin + other, second ? sin(angle) : -sin(angle));
 	}

@@ -12,30 +12,11 @@
 
 #define MOST_TOKENS 1024                /* of a sample, unless an option says otherwise */
 
-/* What transformers takes for keys that are missing. */
-#define LLAMA "layers=32 hidden=4096 heads=32 kv-heads=0 head-dim=0 feed-forward=11008 vocabulary=32000 " \
-	"padding=-1 window=0 window-from=0 tied=false rope-base=10000 rope-factor=1 " \
-	"rope-low=1 rope-high=4 rope-original=0 qk-norm=false bias=none activation=silu eps=1e-6 " \
-	"deviation=0.02 attention-dropout=0"
-#define QWEN LLAMA " kv-heads=32 feed-forward=22016 vocabulary=151936"
+#define CONFIG_ARCHITECTURE(type, name, words)
+#define CONFIG_TYPE(name, prefix, family, length, window, windows, words) \
+	{ name, prefix, &pd_family_##family, words, length, window, windows },
 static const struct pd_config_type types[] = {
-	{ "bert", "bert.", &pd_family_bert, "layers=12 hidden=768 heads=12 feed-forward=3072 positions=512 "
-	  "vocabulary=30522 types=2 padding=0 untied=false norm=post head=pretraining activation=gelu "
-	  "eps=1e-12 deviation=0.02 dropout=0.1 attention-dropout=0.1", 0, 0, 0, false,
-	  { { "BertForPreTraining", "head=pretraining" }, { "BertForMaskedLM", "head=masked" } } },
-	{ "gpt2", "transformer.", &pd_family_gpt, "layers=12 hidden=768 heads=12 feed-forward=0 positions=1024 "
-	  "vocabulary=50257 untied=false activation=gelu-tanh eps=1e-5 deviation=0.02 dropout=0.1 "
-	  "attention-dropout=0.1", 0, 0, 0, false, { { "GPT2LMHeadModel", "" } } },
-	{ "llama", "model.", &pd_family_llama, LLAMA, 2048, 0, 0, false, { { "LlamaForCausalLM", "" } } },
-	{ "mistral", "model.", &pd_family_llama, LLAMA " kv-heads=8 feed-forward=14336", 131072, 4096, 0, true,
-	  { { "MistralForCausalLM", "" } } },
-	{ "qwen2", "model.", &pd_family_llama, QWEN " bias=qkv", 32768, 4096, 28, false,
-	  { { "Qwen2ForCausalLM", "" } } },
-	{ "qwen3", "model.", &pd_family_llama, QWEN " head-dim=128 qk-norm=true", 32768, 4096, 28, false,
-	  { { "Qwen3ForCausalLM", "" } } },
-	{ "vit", "vit.", &pd_family_vit, "layers=12 hidden=768 heads=12 feed-forward=3072 channels=3 size=224 patch=16 "
-	  "classes=2 activation=gelu eps=1e-12 deviation=0.02 dropout=0 attention-dropout=0", 0, 0, 0, false,
-	  { { "ViTForImageClassification", "" } } },
+#include "doors/huggingface/config_type.def"
 };
 
 static bool is_of(const struct pd_config_row *row, const struct pd_config_type *type)
@@ -44,6 +25,14 @@ static bool is_of(const struct pd_config_row *row, const struct pd_config_type *
 
 	return strcmp(row->types, "*") == 0 ||
 	       pd_word_find(row->types, type->name, strlen(type->name), &word);
+}
+
+const struct pd_config_row *pd_config_find(const struct pd_config_type *type, const char *key)
+{
+	for (const struct pd_config_row *row = pd_config_rows; row->key; row++)
+		if (strcmp(row->key, key) == 0 && is_of(row, type))
+			return row;
+	return NULL;
 }
 
 static int unknown(const struct pd_place *at, const struct pd_config_type *type, struct pd_error *err)
@@ -60,16 +49,17 @@ static int unknown(const struct pd_place *at, const struct pd_config_type *type,
 
 static int read_key(const struct pd_place *at, struct pd_config_reader *r, struct pd_error *err)
 {
-	for (const struct pd_config_row *row = pd_config_rows; row->key; row++)
-		if (strcmp(row->key, at->key) == 0 && is_of(row, r->type))
-			return row->rule(at, r, row->text, err);
+	const struct pd_config_row *row = pd_config_find(r->type, at->key);
+
+	if (row)
+		return row->rule(at, r, row->text, err);
 	return json_is_null(at->value) ? 0 : unknown(at, r->type, err);
 }
 
 static int find_type(const struct pd_place *root, const struct pd_config_type **type_p, struct pd_error *err)
 {
 	struct pd_place at = pd_place_key(root, "model_type");
-	char names[128] = "";
+	char names[1000] = "";
 	const char *name;
 
 	if (pd_json_string(&at, &name, err) < 0)
@@ -121,27 +111,39 @@ static int finish_padding(struct pd_config_reader *r, struct pd_error *err)
 	       pd_place_expected(&at, err, "null or a token below vocab_size, %" PRId64, vocabulary);
 }
 
+/* Which layers have windows. */
+static int finish_windows(struct pd_config_reader *r, struct pd_error *err)
+{
+	struct pd_network_size *s = r->size;
+	struct pd_place at = pd_place_key(r->root, "layer_types");
+
+	if (!r->windows || r->window == 0) {
+		s->windows = (struct pd_layer_set){ 0 };
+		s->window_from = 0;
+		return 0;
+	}
+	s->window = r->window;
+	if (s->windows.is_said)
+		s->window_from = 0;
+	else if (s->unrotated_every > 0)
+		return pd_place_expected(&at, err, "which layers have a window, an array \"full_attention\" and "
+					 "\"sliding_attention\"");
+	return 0;
+}
+
 /* Works out what several keys say together. */
 static int finish(struct pd_config_reader *r, struct pd_error *err)
 {
-	static const enum pd_network_bias biases[2][2] = { { PD_BIAS_NONE, PD_BIAS_MLP },
-							   { PD_BIAS_ATTENTION, PD_BIAS_ALL } };
 	struct pd_network_size *s = r->size;
 	int64_t positions = r->length > 0 ? r->length : s->positions;
 
 	if (s->kv_heads == 0)
 		s->kv_heads = s->heads;
-	if (r->attention_bias || r->mlp_bias)
-		s->bias = biases[r->attention_bias][r->mlp_bias];
 	if (positions > 0)
 		s->sequence = positions < MOST_TOKENS ? positions : MOST_TOKENS;
-	if (r->windows && r->window > 0 && r->window_layers < s->layers) {
-		s->window = r->window;
-		s->window_from = r->window_layers;
-	}
 	if (r->scaled && s->rope_original == 0)
 		s->rope_original = positions;
-	return finish_padding(r, err) < 0 || check_heads(r, err) < 0 ? -1 : 0;
+	return finish_windows(r, err) < 0 || finish_padding(r, err) < 0 || check_heads(r, err) < 0 ? -1 : 0;
 }
 
 bool pd_config_is(const json_t *document)
@@ -163,7 +165,6 @@ int pd_config_read(const struct pd_place *root, struct pd_config *config_p, stru
 	pd_network_size_words(r.type->size, r.size);
 	r.length = r.type->length;
 	r.window = r.type->window;
-	r.window_layers = r.type->window_layers;
 	r.windows = r.type->windows;
 	json_object_foreach(root->value, key, value) {
 		struct pd_place at = pd_place_key(root, key);

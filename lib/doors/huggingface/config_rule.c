@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "doors/huggingface/config_rule.h"
 
+#include "base/mem.h"
+#include "base/names.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -52,18 +55,28 @@ static int on(const struct pd_place *at, struct pd_config_reader *r, const char 
 
 /* ---- rules of one key ---- */
 
+static const struct pd_config_architecture architecture_rows[] = {
+#define CONFIG_TYPE(name, prefix, family, length, window, windows, words)
+#define CONFIG_ARCHITECTURE(type, name, words) { type, name, words },
+#include "doors/huggingface/config_type.def"
+};
+
 /* The first one is what the weights are of. */
 static int architectures(const struct pd_place *at, struct pd_config_reader *r, const char *text,
 			 struct pd_error *err)
 {
 	struct pd_place first = pd_place_index(at, 0);
 	const char *name = json_string_value(first.value);
-	char list[128] = "";
+	char list[300] = "";
 
 	(void)text;
 	if (is_empty(at->value))
 		return 0;
-	for (const struct pd_config_architecture *of = r->type->architectures; of->name; of++) {
+	for (size_t a = 0; a < PD_COUNT(architecture_rows); a++) {
+		const struct pd_config_architecture *of = &architecture_rows[a];
+
+		if (strcmp(of->type, r->type->name) != 0)
+			continue;
 		if (name && strcmp(name, of->name) == 0) {
 			pd_network_size_words(of->words, r->size);
 			return 0;
@@ -90,39 +103,92 @@ static int tied(const struct pd_place *at, struct pd_config_reader *r, const cha
 	return 0;
 }
 
+/* Names of transformers' table of activations that several of ours have, and others' own. */
+static const struct activation_name {
+	const char *name;
+	enum pd_network_activation is;
+} activation_names[] = {
+	{ "relu", PD_ACTIVATION_RELU }, { "gelu", PD_ACTIVATION_GELU }, { "gelu_python", PD_ACTIVATION_GELU },
+	{ "gelu_new", PD_ACTIVATION_GELU_TANH }, { "gelu_pytorch_tanh", PD_ACTIVATION_GELU_TANH },
+	{ "gelu_python_tanh", PD_ACTIVATION_GELU_TANH }, { "gelu_fast", PD_ACTIVATION_GELU_TANH },
+	{ "gelu_accurate", PD_ACTIVATION_GELU_TANH }, { "gelu_10", PD_ACTIVATION_GELU_10 },
+	{ "quick_gelu", PD_ACTIVATION_QUICK_GELU }, { "silu", PD_ACTIVATION_SILU },
+	{ "swish", PD_ACTIVATION_SILU }, { "tanh", PD_ACTIVATION_TANH }, { "sigmoid", PD_ACTIVATION_SIGMOID },
+	{ "relu6", PD_ACTIVATION_RELU6 }, { "leaky_relu", PD_ACTIVATION_LEAKY_RELU },
+	{ "hardswish", PD_ACTIVATION_HARDSWISH }, { "relu2", PD_ACTIVATION_RELU2 },
+	{ "mish", PD_ACTIVATION_MISH }, { "laplace", PD_ACTIVATION_LAPLACE },
+	{ "sqrtsoftplus", PD_ACTIVATION_SQRT_SOFTPLUS }, { "linear", PD_ACTIVATION_LINEAR },
+};
+
 static int activation(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
 {
-	static const char *const names[] = {
-		"relu", "gelu", "gelu_python", "gelu_new", "gelu_pytorch_tanh", "gelu_python_tanh",
-		"gelu_fast", "gelu_accurate", "silu", "swish", "tanh", "sigmoid", "relu6", "leaky_relu",
-		"hardswish", NULL
-	};
-	static const enum pd_network_activation of[] = {
-		PD_ACTIVATION_RELU, PD_ACTIVATION_GELU, PD_ACTIVATION_GELU, PD_ACTIVATION_GELU_TANH,
-		PD_ACTIVATION_GELU_TANH, PD_ACTIVATION_GELU_TANH, PD_ACTIVATION_GELU_TANH,
-		PD_ACTIVATION_GELU_TANH, PD_ACTIVATION_SILU, PD_ACTIVATION_SILU, PD_ACTIVATION_TANH,
-		PD_ACTIVATION_SIGMOID, PD_ACTIVATION_RELU6, PD_ACTIVATION_LEAKY_RELU, PD_ACTIVATION_HARDSWISH
-	};
+	const char *names[PD_COUNT(activation_names) + 1] = { NULL };
 	int name;
 
 	(void)text;
+	for (size_t a = 0; a < PD_COUNT(activation_names); a++)
+		names[a] = activation_names[a].name;
 	if (pd_json_get_choice(at->up, at->key, names, &name, err) < 0)
 		return -1;
-	r->size->activation = of[name];
+	r->size->activation = activation_names[name].is;
 	return 0;
 }
 
-static int attention_bias(const struct pd_place *at, struct pd_config_reader *r, const char *text,
-			  struct pd_error *err)
+/* As in transformers, "gelu" is the approximation in networks for which it was written by mistake. */
+static int activation_tanh(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+			   struct pd_error *err)
 {
-	(void)text;
-	return json_is_null(at->value) ? 0 : pd_json_bool(at, &r->attention_bias, err);
+	if (activation(at, r, text, err) < 0)
+		return -1;
+	if (r->size->activation == PD_ACTIVATION_GELU)
+		r->size->activation = PD_ACTIVATION_GELU_TANH;
+	return 0;
 }
 
-static int mlp_bias(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+/* Whether the parts of a block that the text names have biases. */
+static int biased(const struct pd_place *at, struct pd_config_reader *r, const char *parts, struct pd_error *err)
 {
-	(void)text;
-	return json_is_null(at->value) ? 0 : pd_json_bool(at, &r->mlp_bias, err);
+	int set = pd_names_index(pd_network_bias_name, parts);
+	bool has;
+
+	if (json_is_null(at->value))
+		return 0;
+	if (pd_json_bool(at, &has, err) < 0)
+		return -1;
+	r->size->bias = has ? r->size->bias | set : r->size->bias & ~set;
+	return 0;
+}
+
+/* "WORDS|WORDS": the words of a size if it is true, and if it is false. */
+static int either(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+{
+	size_t first = strcspn(text, "|");
+	char words[80];
+	bool is;
+
+	if (json_is_null(at->value))
+		return 0;
+	if (pd_json_bool(at, &is, err) < 0)
+		return -1;
+	snprintf(words, sizeof(words), "%.*s", (int)first, text);
+	pd_network_size_words(is ? words : text + first + 1, r->size);
+	return 0;
+}
+
+/* One over the number. */
+static int inverse(const struct pd_place *at, struct pd_config_reader *r, const char *option,
+		   struct pd_error *err)
+{
+	char words[80];
+	double x;
+
+	if (json_is_null(at->value))
+		return 0;
+	if (pd_json_real(at, 1e-6, 1e9, &x, err) < 0)
+		return -1;
+	snprintf(words, sizeof(words), "%s=%.17g", option, 1 / x);
+	pd_network_size_words(words, r->size);
+	return 0;
 }
 
 /*
@@ -156,7 +222,14 @@ static int whole(const struct pd_place *at, struct pd_config_reader *r, const ch
 	(void)text;
 	if (!at->value || json_is_null(at->value) || json_number_value(at->value) == 1 || said_in_rope(at, r))
 		return 0;
-	return pd_place_expected(at, err, "1, since heads are rotated as a whole here");
+	return pd_place_expected(at, err, "1, since networks of that name rotate heads as a whole");
+}
+
+/* Which part of a head's features is rotated. */
+static int rope_part(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+{
+	(void)text;
+	return !at->value || said_in_rope(at, r) ? 0 : size(at, r, "rope-part", err);
 }
 
 /* How positions are scaled. */
@@ -189,6 +262,14 @@ static int llama3(const struct pd_place *at, struct pd_config_reader *r, struct 
 	return original.value ? size(&original, r, "rope-original", err) : 0;
 }
 
+/* The part that is said among the positions, by the rule that the network has for it beside them. */
+static int rope_part_of(const struct pd_place *at, struct pd_config_reader *r, struct pd_error *err)
+{
+	const struct pd_config_row *row = pd_config_find(r->type, "partial_rotary_factor");
+
+	return row ? row->rule(at, r, row->text, err) : 0;
+}
+
 /* Version 4 has an object only where positions are scaled, version 5 always. */
 static int rope(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
 {
@@ -204,7 +285,7 @@ static int rope(const struct pd_place *at, struct pd_config_reader *r, const cha
 	if (is_empty(at->value) || rope_place(r->root).value != at->value)
 		return 0;
 	if (rope_type(at, &type, err) < 0 || pd_json_keys(at, known, err) < 0 ||
-	    whole(&part, r, "", err) < 0 || (base.value && size(&base, r, "rope-base", err) < 0))
+	    rope_part_of(&part, r, err) < 0 || (base.value && size(&base, r, "rope-base", err) < 0))
 		return -1;
 	if (strcmp(type, "default") == 0)
 		return 0;
@@ -226,42 +307,66 @@ static int use_window(const struct pd_place *at, struct pd_config_reader *r, con
 	return json_is_null(at->value) ? 0 : pd_json_bool(at, &r->windows, err);
 }
 
-static int window_layers(const struct pd_place *at, struct pd_config_reader *r, const char *text,
-			 struct pd_error *err)
+static int window_from(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+		       struct pd_error *err)
 {
-	int64_t layers = r->window_layers;
-
 	(void)text;
-	if (!json_is_null(at->value) && pd_json_int(at, 0, PD_NETWORK_MOST, &layers, err) < 0)
-		return -1;
-	if (!r->typed)
-		r->window_layers = layers;
-	return 0;
+	return json_is_null(at->value) ? 0 : pd_json_int(at, 0, PD_NETWORK_MOST, &r->size->window_from, err);
 }
 
-/* These count, and not the number of layers without a window.  Windows begin at one layer, and do not end. */
-static int layer_types(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+static int layer_array(const struct pd_place *at, size_t *count_p, struct pd_error *err)
 {
+	if (pd_json_array(at, count_p, err) < 0)
+		return -1;
+	return *count_p <= PD_LAYER_SET ? 0 : pd_place_expected(at, err, "at most %d layers", PD_LAYER_SET);
+}
+
+/* These count, and not the number of layers without a window; the text is "" where no layer has windows. */
+static int layer_types(const struct pd_place *at, struct pd_config_reader *r, const char *windows,
+		       struct pd_error *err)
+{
+	struct pd_layer_set *set = &r->size->windows;
 	size_t count;
 
-	(void)text;
 	if (json_is_null(at->value))
 		return 0;
-	if (pd_json_array(at, &count, err) < 0)
+	if (layer_array(at, &count, err) < 0)
 		return -1;
-	r->typed = true;
-	r->window_layers = PD_NETWORK_MOST;
+	set->is_said = true;
 	for (size_t l = 0; l < count; l++) {
 		struct pd_place type = pd_place_index(at, l);
 		const char *name = json_string_value(type.value);
+		bool slides = *windows && name && strcmp(name, "sliding_attention") == 0;
 
-		if (name && strcmp(name, "sliding_attention") == 0 && r->type->window > 0)
-			r->window_layers = r->window_layers < (int64_t)l ? r->window_layers : (int64_t)l;
+		if (slides)
+			pd_layer_set_add(set, (int64_t)l);
 		else if (!name || strcmp(name, "full_attention") != 0)
-			return pd_place_expected(&type, err, "\"full_attention\"");
-		else if (r->window_layers < PD_NETWORK_MOST)
-			return pd_place_expected(&type, err, "\"sliding_attention\", since windows begin at "
-						 "one layer and do not end here");
+			return pd_place_expected(&type, err, "\"full_attention\"%s", *windows ? " or \"sliding_attention\"" : "");
+	}
+	return 0;
+}
+
+/* Layers whose number here is 0 have no rotary positions. */
+static int rotated_layers(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+			  struct pd_error *err)
+{
+	struct pd_layer_set *set = &r->size->unrotated;
+	size_t count;
+
+	(void)text;
+	if (is_empty(at->value))
+		return 0;
+	if (layer_array(at, &count, err) < 0)
+		return -1;
+	set->is_said = true;
+	for (size_t l = 0; l < count; l++) {
+		struct pd_place layer = pd_place_index(at, l);
+		int64_t is;
+
+		if (pd_json_int(&layer, 0, 1, &is, err) < 0)
+			return -1;
+		if (!is)
+			pd_layer_set_add(set, (int64_t)l);
 	}
 	return 0;
 }

@@ -4,19 +4,17 @@
 
 #include "network/network.h"
 
-/* Classes of transformers that a network is, and the words of its size that this says. */
+/* A class of transformers that a network of a type is, and the words of its size that this says. */
 struct pd_config_architecture {
-	const char *name, *words;
+	const char *type, *name, *words;
 };
 
 struct pd_config_type {
 	const char *name, *prefix;      /* what names begin with, but for those of heads */
 	const struct pd_family *family;
 	const char *size;
-	/* positions; how many of them sliding windows see, and behind how many layers these begin */
-	int64_t length, window, window_layers;
+	int64_t length, window;         /* positions, and how many of them sliding windows see */
 	bool windows;                   /* unless use_sliding_window says otherwise */
-	struct pd_config_architecture architectures[3];
 };
 
 /* A config.json that is being read. */
@@ -24,9 +22,8 @@ struct pd_config_reader {
 	const struct pd_config_type *type;
 	const struct pd_place *root;
 	struct pd_network_size *size;
-	int64_t length, window, window_layers;  /* as in struct pd_config_type */
-	bool typed;                             /* layer_types says which layers have windows */
-	bool windows, attention_bias, mlp_bias;
+	int64_t length, window;         /* as in struct pd_config_type */
+	bool windows;
 	bool scaled;                            /* positions, as Llama 3 does */
 	bool pads;                              /* a token is padding, as pad_token_id says */
 	int64_t padding;                        /* < 0: counted from the end of the vocabulary */
@@ -43,3 +40,5 @@ struct pd_config_row {
 	const char *text;
 };
 extern const struct pd_config_row pd_config_rows[];
+/* The row of a key in networks of a type; NULL: it is not known. */
+const struct pd_config_row *pd_config_find(const struct pd_config_type *type, const char *key);

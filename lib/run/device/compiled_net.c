@@ -513,7 +513,7 @@ struct pd_resize pd_compiled_resize(const struct pd_compiled_layer *l, int axis)
 struct pd_rotary pd_compiled_rotary(const struct pd_layer *layer)
 {
 	return (struct pd_rotary){
-		.pairs = layer->head_dim / 2, .base = layer->base, .factor = layer->factor,
+		.pairs = layer->rotary_dim / 2, .base = layer->base, .factor = layer->factor,
 		.low = layer->low_freq_factor, .high = layer->high_freq_factor,
 		.length = (double)layer->original_positions,
 	};

@@ -360,6 +360,17 @@ static inline int64_t pd_compiled_parts(const struct pd_compiled_layer *l)
 	return l->net->batch * pd_shape_elements(&l->layer->output) / pd_compiled_used(l);
 }
 
+/* The elements of a position_embedding's weight before those that are used. */
+static inline int64_t pd_compiled_skipped(const struct pd_compiled_layer *l)
+{
+	const struct pd_layer_tensor *weight = &l->layer->parameters[0];
+	int64_t row = 1;
+
+	for (int d = 1; d < weight->dims; d++)
+		row *= weight->size[d];
+	return l->layer->start * row;
+}
+
 /* From where an upsample takes its outputs along an axis: 0, the height, or 1. */
 struct pd_resize pd_compiled_resize(const struct pd_compiled_layer *l, int axis);
 /* By which angles a layer of kind rope rotates. */

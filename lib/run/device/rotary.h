@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 struct pd_rotary {
-	int64_t pairs;                  /* of a head */
+	int64_t pairs;                  /* of a head that are rotated */
 	double base;
 	/* Slow pairs are slower by the factor; 1: none.  See pd-model(5). */
 	double factor, low, high, length;

@@ -5,7 +5,7 @@
  * weight, so that they change no bits.  The row of padding_idx gets none.  weight_dropout takes rows
  * away from a whole microbatch, as in AWD-LM; who shares the weight has all of them.
  *
- * position_embedding: row t of the weight is added to position t; bias: to every row.  The gradient is
+ * position_embedding: row start + t of the weight is added to position t; bias: to every row.  The gradient is
  * the sum over what it was added to, in the order of that.  parameter: a copy for each sample.
  */
 #include "base/mem.h"
@@ -160,11 +160,12 @@ static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *
 			     struct pd_error *err)
 {
 	size_t used = (size_t)pd_compiled_used(l), parts = (size_t)pd_compiled_parts(l);
-	size_t bytes = pd_dtype_bytes(l->net->dtype) * used;
+	size_t each = pd_dtype_bytes(l->net->dtype), bytes = each * used;
+	const char *rows = (const char *)l->parameters[0] + each * (size_t)pd_compiled_skipped(l);
 
 	for (size_t n = 0; n < parts; n++)
 		pd_cpu_sum_relu(l->net->dtype, (char *)l->dst + n * bytes,
-				(const char *)l->src[0] + n * bytes, l->parameters[0], NULL, used);
+				(const char *)l->src[0] + n * bytes, rows, NULL, used);
 	return 0;
 }
 
@@ -183,7 +184,8 @@ static void positions_back(const struct pd_compiled_layer *l, float *all, int64_
 /* The gradient of the parameter, in either part of backward. */
 static void parameter_back(const struct pd_compiled_layer *l, const struct pd_pass *pass)
 {
-	int64_t used = pd_compiled_used(l);
+	int64_t used = pd_compiled_used(l), skipped = pd_compiled_skipped(l);
+	int64_t rest = l->layer->parameter_elements - skipped - used;
 	size_t bytes = sizeof(float) * (size_t)l->layer->parameter_elements;
 	float *all = pass->part == PD_BACKWARD_INPUT ? l->split : l->diff_parameters[0];
 
@@ -193,8 +195,9 @@ static void parameter_back(const struct pd_compiled_layer *l, const struct pd_pa
 	}
 #pragma omp parallel for schedule(static)
 	for (int64_t from = 0; from < used; from += COLUMNS)
-		positions_back(l, all, from);
-	memset(all + used, 0, bytes - sizeof(*all) * (size_t)used);
+		positions_back(l, all + skipped, from);
+	memset(all, 0, sizeof(*all) * (size_t)skipped);
+	memset(all + skipped + used, 0, sizeof(*all) * (size_t)rest);
 }
 
 static int backward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,

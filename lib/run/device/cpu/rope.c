@@ -2,16 +2,18 @@
 /*
  * rope: rotary position embedding (Su et al. 2021).  Pair i of the d features of a head at position t
  * is rotated by t times its step (run/device/rotary.h).  A pair is features i and i + d/2 or, if interleaved,
- * 2 i and 2 i + 1.  Backward rotates the other way.  The cosines and sines of all positions are
+ * 2 i and 2 i + 1; d is the part of the head that is rotated.  Backward rotates the other way.  The cosines and sines of all positions are
  * computed once, in double.  In 16 bits a head is widened at a time.
  */
 #include "base/mem.h"
 #include "run/device/cpu/cpu.h"
 
 #include <math.h>
+#include <string.h>
 
 struct rope {
-	int64_t half;                   /* pairs of a head */
+	int64_t half;                   /* pairs of a head that are rotated */
+	int64_t width;                  /* its features, of which the last may stay as they are */
 	int64_t positions, rows;        /* rows of one position: the axes between, and the heads */
 	float cosines[];                /* by position and pair, then the sines likewise */
 };
@@ -27,7 +29,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 	if (!l->inside)
 		return 0;
 	l->own = r = pd_zalloc(sizeof(*r) + 2 * count * sizeof(float));
-	*r = (struct rope){ half, positions, pd_shape_elements(l->in_shape[0]) / positions /
+	*r = (struct rope){ half, l->layer->head_dim, positions, pd_shape_elements(l->in_shape[0]) / positions /
 			    l->layer->head_dim };
 	for (size_t i = 0; i < count; i++) {
 		int64_t t = (int64_t)i / half, pair = (int64_t)i % half;
@@ -70,7 +72,7 @@ static void rotate(const struct pd_compiled_layer *l, void *dst, const void *src
 		   float way)
 {
 	const struct rope *r = l->own;
-	int64_t width = 2 * r->half, t = place % r->positions;
+	int64_t width = r->width, passed = width - 2 * r->half, t = place % r->positions;
 	const float *c = r->cosines + t * r->half, *s = c + r->positions * r->half;
 	float *room = (float *)((char *)l->temporary + (size_t)place *
 				pd_align(2 * sizeof(float) * (size_t)width));
@@ -84,6 +86,7 @@ static void rotate(const struct pd_compiled_layer *l, void *dst, const void *src
 			rotate_pairs(y, x, c, s, way, r->half);
 		else
 			rotate_halves(y, x, c, s, way, r->half);
+		memcpy(y + 2 * r->half, x + 2 * r->half, sizeof(float) * (size_t)passed);
 		if (!f32)
 			pd_cpu_narrow(l->net->dtype, (uint16_t *)dst + row * width, y,
 				      (size_t)width);

@@ -133,7 +133,7 @@ static int rotate(struct pd_compiled_layer *l, void *dst, const void *src, bool 
 	const struct pd_kernel_rope r = {
 		.samples = l->net->batch, .positions = positions,
 		.rows = pd_shape_elements(l->in_shape[0]) / positions / l->layer->head_dim,
-		.rotary = pd_compiled_rotary(l->layer),
+		.rotary = pd_compiled_rotary(l->layer), .pairs = l->layer->head_dim / 2,
 		.interleaved = l->layer->interleaved, .back = back,
 	};
 

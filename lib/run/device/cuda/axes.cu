@@ -117,20 +117,27 @@ cudaError_t pd_kernel_mean_back(cudaStream_t stream, enum pd_dtype dtype, void *
 template <typename T>
 __global__ static void rope(struct pd_kernel_rope r, T *dst, const T *__restrict__ src)
 {
-	const int64_t pairs = r.rotary.pairs;
+	const int64_t pairs = r.pairs, turned = r.rotary.pairs;
 
 	PD_FOR_EACH(i, (size_t)(r.positions * pairs)) {
 		int64_t t = (int64_t)i / pairs, pair = (int64_t)i % pairs;
-		float angle = pd_rotary_angle(&r.rotary, t, pair);
+		bool is_turned = pair < turned, beside = r.interleaved || !is_turned;
+		float angle = is_turned ? pd_rotary_angle(&r.rotary, t, pair) : 0;
 		float c = cosf(angle), s = r.back ? -sinf(angle) : sinf(angle);
 
 		for (int64_t k = blockIdx.y; k < r.samples * r.rows; k += gridDim.y) {
 			int64_t sample = k / r.rows, row = k % r.rows;
 			int64_t head = ((sample * r.positions + t) * r.rows + row) * 2 * pairs;
-			int64_t one = head + (r.interleaved ? 2 * pair : pair);
-			int64_t other = r.interleaved ? one + 1 : one + pairs;
+			int64_t one = head + (beside ? 2 * pair : pair);
+			int64_t other = beside ? one + 1 : one + turned;
 			float a = (float)src[one], b = (float)src[other];
 
+			/* an infinite feature beside would make a NaN of a sine of 0 */
+			if (!is_turned) {
+				dst[one] = src[one];
+				dst[other] = src[other];
+				continue;
+			}
 			dst[one] = (T)(a * c - s * b);
 			dst[other] = (T)(b * c + s * a);
 		}
@@ -140,7 +147,7 @@ __global__ static void rope(struct pd_kernel_rope r, T *dst, const T *__restrict
 cudaError_t pd_kernel_rope(cudaStream_t stream, enum pd_dtype dtype,
 			   const struct pd_kernel_rope *r, void *dst, const void *src)
 {
-	size_t count = (size_t)(r->positions * r->rotary.pairs);
+	size_t count = (size_t)(r->positions * r->pairs);
 	int64_t heads = r->samples * r->rows, blocks = pd_grid_blocks(count);
 	int64_t across = (ROPE_BLOCKS + blocks - 1) / blocks;
 	const dim3 grid((unsigned)blocks, (unsigned)(across < heads ? across : heads));

@@ -84,8 +84,11 @@ static int prepare_positions(struct pd_compiled_layer *l, struct pd_error *err)
 static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			     struct pd_error *err)
 {
+	const char *rows = (const char *)l->parameters[0] +
+			   pd_dtype_bytes(l->net->dtype) * (size_t)pd_compiled_skipped(l);
+
 	return pd_cuda_queued(l, pd_kernel_positions(pd_cuda_engine(l)->stream, l->net->dtype,
-						     l->dst, l->src[0], l->parameters[0],
+						     l->dst, l->src[0], rows,
 						     pd_compiled_parts(l), pd_compiled_used(l)), err);
 }
 
@@ -93,15 +96,17 @@ static int forward_positions(struct pd_compiled_layer *l, const struct pd_pass *
 static int parameter_back(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	float *all = pass->part == PD_BACKWARD_INPUT ? l->split : l->diff_parameters[0];
-	int64_t used = pd_compiled_used(l);
-	size_t rest = weight_bytes(l) - sizeof(float) * (size_t)used;
+	int64_t used = pd_compiled_used(l), skipped = pd_compiled_skipped(l);
+	size_t before = sizeof(float) * (size_t)skipped;
+	size_t rest = weight_bytes(l) - before - sizeof(float) * (size_t)used;
 
 	if (pass->part == PD_BACKWARD_WEIGHT)
 		return l->net->device->copy(l->net, all, l->split, weight_bytes(l), err);
 	if (pd_cuda_queued(l, pd_kernel_positions_back(pd_cuda_engine(l)->stream, l->net->dtype,
-						       all, l->diff_dst, pd_compiled_parts(l), used),
+						       all + skipped, l->diff_dst, pd_compiled_parts(l), used),
 			   err) < 0 ||
-	    (rest > 0 && l->net->device->zero(l->net, all + used, rest, err) < 0))
+	    (before > 0 && l->net->device->zero(l->net, all, before, err) < 0) ||
+	    (rest > 0 && l->net->device->zero(l->net, all + skipped + used, rest, err) < 0))
 		return -1;
 	return 0;
 }

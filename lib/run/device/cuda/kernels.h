@@ -423,6 +423,7 @@ cudaError_t pd_kernel_softmax_back(cudaStream_t stream, enum pd_dtype dtype, voi
 struct pd_kernel_rope {
 	int64_t samples, positions;
 	int64_t rows;                   /* heads of a position */
+	int64_t pairs;                  /* of a head; those behind the rotary's stay as they are */
 	struct pd_rotary rotary;
 	bool interleaved, back;
 };

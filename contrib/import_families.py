@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tiny networks of the families that pd-model reads from Hugging Face folders, with the settings that their
+configs have: for import-judge.py.  A family counts as read when each of its rows here passes."""
+import transformers as t
+
+from import_networks import HIDDEN, LENGTH, TOKENS, of_tokens, texts
+
+SIZE = {"hidden_size": HIDDEN, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": TOKENS,
+        "max_position_embeddings": LENGTH, "bos_token_id": 1, "eos_token_id": 2}
+GROUPED = SIZE | {"num_key_value_heads": 2, "intermediate_size": 24, "pad_token_id": None}
+PADDED = GROUPED | {"pad_token_id": 3}
+WIDE = GROUPED | {"head_dim": 8}
+SMALL_GPT = {"n_embd": HIDDEN, "n_layer": 2, "n_head": 2, "n_positions": LENGTH, "vocab_size": TOKENS,
+             "bos_token_id": 1, "eos_token_id": 1}
+
+
+def rope(theta=10000.0, **more):
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": theta} | more}
+
+
+def causal():
+    """name -> (class, config)."""
+    return {
+        "arcee": (t.ArceeForCausalLM, t.ArceeConfig(**PADDED)),
+        "arcee_biases": (t.ArceeForCausalLM, t.ArceeConfig(
+            **WIDE, attention_bias=True, mlp_bias=True, hidden_act="mish", tie_word_embeddings=True)),
+        "ernie4_5": (t.Ernie4_5ForCausalLM, t.Ernie4_5Config(**PADDED | {"head_dim": 8})),
+        "ernie4_5_biases": (t.Ernie4_5ForCausalLM, t.Ernie4_5Config(
+            **GROUPED, head_dim=4, use_bias=True, tie_word_embeddings=False, **rope(100.0))),
+        "gemma": (t.GemmaForCausalLM, t.GemmaConfig(**PADDED | {"head_dim": 8})),
+        "gemma_biases": (t.GemmaForCausalLM, t.GemmaConfig(
+            **WIDE, attention_bias=True, hidden_act="gelu", tie_word_embeddings=False)),
+        "glm": (t.GlmForCausalLM, t.GlmConfig(**PADDED | {"head_dim": 8})),
+        "glm4": (t.Glm4ForCausalLM, t.Glm4Config(**PADDED | {"head_dim": 8})),
+        "glm4_whole": (t.Glm4ForCausalLM, t.Glm4Config(
+            **WIDE, attention_bias=False, tie_word_embeddings=True, **rope(partial_rotary_factor=1.0))),
+        "gpt_neox": (t.GPTNeoXForCausalLM, t.GPTNeoXConfig(
+            **SIZE | {"num_attention_heads": 2, "intermediate_size": 24})),
+        "gpt_neox_sequential": (t.GPTNeoXForCausalLM, t.GPTNeoXConfig(
+            **SIZE, intermediate_size=24, use_parallel_residual=False, attention_bias=False,
+            tie_word_embeddings=True, hidden_act="gelu_new", **rope(50.0, partial_rotary_factor=1.0))),
+        "granite": (t.GraniteForCausalLM, t.GraniteConfig(
+            **PADDED, embedding_multiplier=3.0, logits_scaling=2.5, residual_multiplier=0.4,
+            attention_multiplier=0.3)),
+        "granite_biases": (t.GraniteForCausalLM, t.GraniteConfig(
+            **GROUPED, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
+        "helium": (t.HeliumForCausalLM, t.HeliumConfig(**PADDED | {"head_dim": 4})),
+        "helium_biases": (t.HeliumForCausalLM, t.HeliumConfig(
+            **GROUPED, head_dim=4, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
+        "olmo": (t.OlmoForCausalLM, t.OlmoConfig(**PADDED)),
+        "olmo_clipped": (t.OlmoForCausalLM, t.OlmoConfig(
+            **GROUPED, clip_qkv=0.5, attention_bias=True, tie_word_embeddings=True)),
+        "olmo2": (t.Olmo2ForCausalLM, t.Olmo2Config(**PADDED)),
+        "olmo2_biases": (t.Olmo2ForCausalLM, t.Olmo2Config(
+            **GROUPED, attention_bias=True, tie_word_embeddings=True)),
+        "phi": (t.PhiForCausalLM, t.PhiConfig(**PADDED)),
+        "phi_normalised": (t.PhiForCausalLM, t.PhiConfig(
+            **GROUPED, qk_layernorm=True, hidden_act="quick_gelu", **rope(partial_rotary_factor=1.0))),
+        "phi3": (t.Phi3ForCausalLM, t.Phi3Config(**PADDED)),
+        "phi3_window": (t.Phi3ForCausalLM, t.Phi3Config(
+            **GROUPED, sliding_window=3, tie_word_embeddings=True, **rope(partial_rotary_factor=0.5))),
+        "seed_oss": (t.SeedOssForCausalLM, t.SeedOssConfig(
+            **PADDED | {"head_dim": 8}, attention_dropout=0.0, residual_dropout=0.0)),
+        "seed_oss_biases": (t.SeedOssForCausalLM, t.SeedOssConfig(
+            **WIDE, attention_dropout=0.0, residual_dropout=0.0, attention_out_bias=True, mlp_bias=True,
+            attention_bias=False)),
+        "smollm3": (t.SmolLM3ForCausalLM, t.SmolLM3Config(**PADDED | {"num_hidden_layers": 4})),
+        "smollm3_window": (t.SmolLM3ForCausalLM, t.SmolLM3Config(
+            **GROUPED, no_rope_layers=[0, 1], use_sliding_window=True, sliding_window=3, attention_bias=True,
+            mlp_bias=True, tie_word_embeddings=False)),
+        "stablelm": (t.StableLmForCausalLM, t.StableLmConfig(**PADDED | {"num_attention_heads": 2})),
+        "stablelm_parallel": (t.StableLmForCausalLM, t.StableLmConfig(
+            **GROUPED, use_parallel_residual=True, use_qkv_bias=True, tie_word_embeddings=True,
+            **rope(partial_rotary_factor=0.5))),
+        "starcoder2": (t.Starcoder2ForCausalLM, t.Starcoder2Config(**PADDED)),
+        "starcoder2_window": (t.Starcoder2ForCausalLM, t.Starcoder2Config(
+            **GROUPED, use_bias=False, sliding_window=3, tie_word_embeddings=False, hidden_act="relu2")),
+    }
+
+
+def families():
+    """name -> (class, config, draw, logits)."""
+    return {name: (cls, config, texts(), of_tokens) for name, (cls, config) in causal().items()}
