@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* measures the machine that ranks would be on -> topology */
-#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
@@ -12,14 +11,13 @@
 static int64_t ranks;
 static bool quiet;
 static const char *device = "auto";
-static const char *svg, *network;
+static const char *network;
 
 static const struct pd_opt options[] = {
 	{ "ranks", 'n', PD_OPT_COUNT, "N", "without a launcher: N processes of this host (default: 2)",
 	  &ranks, 2, 65536 },
 	{ "device", 'd', PD_OPT_STRING, "NAME", "device: auto (default), cpu or cuda", &device },
 	{ "network", 0, PD_OPT_STRING, "INTERFACE", "of the first host, by which hosts exchange", &network },
-	{ "svg", 0, PD_OPT_STRING, "FILE", "also draw the machine", &svg },
 	{ "quiet", 'q', PD_OPT_FLAG, NULL, "no progress, and no summary on standard error", &quiet },
 	{ 0 }
 };
@@ -41,28 +39,11 @@ static void show(void *unused, int done, int total)
 	pd_progress_bar_show(&bar, done, NULL);
 }
 
-static int draw(const struct pd_machine *machine, struct pd_error *err)
-{
-	struct pd_file file = { 0 };
-
-	if (!svg)
-		return 0;
-	if (pd_file_create(&file, svg, err) < 0)
-		return -1;
-	pd_machine_draw(machine, file.stream);
-	if (pd_file_commit(&file, err) == 0)
-		return 0;
-	pd_file_abandon(&file);
-	return -1;
-}
-
 static int write_all(const struct pd_machine *machine, struct pd_error *err)
 {
 	json_t *document = pd_topology_json(&machine->topology);
-	int status = draw(machine, err);
+	int status = pd_json_write(document, stdout, err);
 
-	if (status == 0)
-		status = pd_json_write(document, stdout, err);
 	json_decref(document);
 	if (status == 0 && !quiet)
 		pd_machine_print(machine, stderr);
@@ -77,8 +58,6 @@ static int measure(int processes, struct pd_error *err)
 
 	if (pd_output_check(err) < 0)
 		return -1;
-	if (pd_file_check(svg, err) < 0)
-		return pd_error_prefix(err, "--svg");
 	status = pd_machine_measure(pd_hosts_launcher(), processes, device, &progress, &machine, err);
 	pd_progress_bar_end(&bar);
 	if (status == 0)

@@ -9,7 +9,6 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "explain/explain.h"
-#include "topology/picture.h"
 #include "trace/colours.h"
 
 #include <inttypes.h>
@@ -50,7 +49,8 @@ static void put_not_used(struct pd_legend *legend)
 /* Explains what is in the picture, and nothing else. */
 static double put_legend(const struct pd_drawing *d, double y)
 {
-	struct pd_legend legend = pd_legend_begin(PD_SVG_MARGIN, PD_MACHINE_WIDTH - PD_SVG_MARGIN, y, d->out);
+	struct pd_legend legend = pd_legend_begin(PD_SVG_MARGIN, PD_DRAWING_WIDTH - PD_SVG_MARGIN,
+						  y, d->out);
 	const struct pd_colour idle = PD_IDLE_COLOUR;
 
 	for (size_t i = 0; i < PD_COUNT(pd_draw_kinds); i++) {
@@ -65,7 +65,7 @@ static double put_legend(const struct pd_drawing *d, double y)
 			put_load(&pd_draw_loads[i], pd_draw_loads[i].least + 0.1, &legend);
 	if (d->unused)
 		put_not_used(&legend);
-	pd_legend_note(&legend, pd_machine_size(d->plan->topology.devices).font > 0
+	pd_legend_note(&legend, d->numbered
 		       ? "devices have the colours of their stages; their rank is below" :
 		       "devices have the colours of their stages");
 	return pd_legend_end(&legend) + 4;
@@ -149,7 +149,7 @@ int pd_plan_svg(const struct pd_plan *plan, FILE *out, struct pd_error *err)
 	d.out = pd_mem_stream(&body, &size);
 	height = put_all(&d);           /* the height is known only afterwards */
 	pd_mem_stream_close(d.out);
-	pd_svg_begin(0, PD_MACHINE_WIDTH, height, out);
+	pd_svg_begin(0, PD_DRAWING_WIDTH, height, out);
 	fputs("<defs><marker id=\"a\" markerWidth=\"6\" markerHeight=\"6\" refX=\"5\" refY=\"3\" "
 	      "orient=\"auto\"><path d=\"M0 0L6 3L0 6z\" style=\"fill:#444\"/></marker>"
 	      "<marker id=\"b\" markerWidth=\"6\" markerHeight=\"6\" refX=\"1\" refY=\"3\" "

@@ -7,12 +7,16 @@
 
 #include <stdio.h>
 
+#define PD_DRAWING_WIDTH 940
+#define PD_MOST_DEVICES 4096    /* more are too many to be drawn */
+
 struct pd_drawing {
 	const struct pd_plan *plan;
 	const struct pd_usage *usage;
 	FILE *out;
 	int *stage_of;                  /* per device: its first stage, or -1 */
 	int *next_stage;                /* per stage: the next one of its ranks, or -1 */
+	bool numbered;                  /* ranks have room for their numbers */
 	bool unused;                    /* a device has no rank */
 	bool loads[4];                  /* links are as busy as this (pd_draw_loads) */
 	bool kinds[4];                  /* replicas do this (pd_draw_kinds) */

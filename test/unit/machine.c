@@ -4,7 +4,6 @@
 
 #include "tap.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -73,28 +72,19 @@ static void peers_are(int ranks, int rank, const char *expected, const char *wha
 	is_str(peers, expected, "%s", what);
 }
 
-/* Checks that the picture of a machine has each of these texts as often. */
-static void drawn(const int *ranks_of_hosts, const double *rates, const char *what, ...)
+/* Checks that this is a line of what is printed of a machine, or for NULL that none is about hosts. */
+static void has_hosts(const int *ranks_of_hosts, const double *rates, const char *line)
 {
 	struct pd_error err = { 0 };
 	struct pd_machine m;
 	char *text;
 	size_t size;
 	FILE *out = open_memstream(&text, &size);
-	va_list list;
 
 	find(&m, ranks_of_hosts, rates, &err);
-	pd_machine_draw(&m, out);
+	pd_machine_print(&m, out);
 	fclose(out);
-	va_start(list, what);
-	for (const char *part; (part = va_arg(list, const char *));) {
-		int times = 0;
-
-		for (const char *at = text; (at = strstr(at, part)); at++)
-			times++;
-		is_int(times, va_arg(list, int), "%s: %s", what, part);
-	}
-	va_end(list);
+	ok(line ? strstr(text, line) != NULL : !strstr(text, "hosts:"), "%s", line ? line : "one host has no line");
 	free(text);
 	pd_machine_release(&m);
 }
@@ -121,11 +111,9 @@ int main(void)
 		"a host whose link is slower");
 	refused(HOSTS(1, 1, 1, 1, 1), RATES(120, 12, 120, 12), "rank 3 on d and rank 4 on e",
 		"a rack that is not full");
-	drawn(HOSTS(2, 2, 2), RATES(9000, 12, 9000, 12, 9000), "three hosts of two",
-	      ">6 ranks on 3 hosts, measured<", 1, ">level 1: 3 components on", 1, ">c<", 1,
-	      "<title>rank 5 on c<", 1, "<title>link of rank ", 6, "<title>link of component ", 3, NULL);
-	drawn(HOSTS(1, 1, 1, 1), RATES(120, 12, 118), "two racks of two hosts", ">d<", 1, ">level 1<", 1,
-	      "<title>rank 3 on d<", 1, NULL);
+	has_hosts(HOSTS(2, 2, 2), RATES(9000, 12, 9000, 12, 9000), "\nhosts: ranks 0-1 a, 2-3 b, 4-5 c\n");
+	has_hosts(HOSTS(1, 1, 1, 1), RATES(120, 12, 118), "\nhosts: ranks 0 a, 1 b, 2 c, 3 d\n");
+	has_hosts(HOSTS(4), RATES(9000, 9000, 9000), NULL);
 	peers_are(7, 3, "..###..", "of seven ranks, one meets its neighbours");
 	peers_are(8, 2, "#####.#.", "of eight, those 1, 2 and 4 away, by which they may be grouped");
 	return done_testing();

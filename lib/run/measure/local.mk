@@ -10,8 +10,8 @@ lib_libpddevice_a_SOURCES += \
 	lib/run/measure/link.c lib/run/measure/link.h \
 	lib/run/measure/link_end.c lib/run/measure/link_end.h \
 	lib/run/measure/machine.c lib/run/measure/machine.h \
-	lib/run/measure/machine_draw.c \
 	lib/run/measure/machine_levels.c \
+	lib/run/measure/machine_print.c \
 	lib/run/measure/operation_cost.c lib/run/measure/operation_cost.h \
 	lib/run/measure/ranks.c lib/run/measure/ranks.h \
 	lib/run/measure/shared_processor.c lib/run/measure/shared_processor.h

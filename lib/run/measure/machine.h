@@ -66,6 +66,5 @@ int pd_machine_find_levels(struct pd_machine *machine, struct pd_error *err);
  */
 bool pd_machine_meet(int ranks, int a, int b);
 
-/* machine_draw.c: a picture (SVG), and lines of text. */
-void pd_machine_draw(const struct pd_machine *machine, FILE *out);
+/* machine_print.c: levels, hosts and devices in lines of text. */
 void pd_machine_print(const struct pd_machine *machine, FILE *out);
