@@ -50,6 +50,10 @@ test_ok "FLOPs and MFU are those of the products, counted by hand" '
 	pd-profile --device=./device.json --batch-size=8 net.json >profile.json
 	pd-plan -t 2@1GB/s --weights=flush --microbatches=4 --stages=5x2 profile.json 2>err >plan
 	cat err
+	jq -e ".predicted | .global_batch == 32 and .step_ns == 4 * .period_ns and .tokens_per_s == 16 * .samples_per_s and
+		.mfu == .device_flops_per_s / 1e11" plan
+	[ "$(jq -c ".predicted | [.device_flops_per_s / 1e12, .mfu * 100]" plan |
+		awk -F "[][,]" "{ printf \"%.3g %.1f\", \$2, \$3 }")" = "$(figure TFLOP/s err) $(sed -n "s/.*MFU \(.*\) %/\1/p" err)" ]
 	grep -q "^model  *net: 48,384 parameters, 16 tokens a sample, f32; global batch 32 (512 tokens)$" err
 	# a token: 64 x 256 and 256 x 100 products; scores and their sums, 16 keys x 256 features each
 	forward=$((2 * (64 * 256 + 256 * 100 + 2 * 16 * 256)))

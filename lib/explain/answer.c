@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "explain/answer.h"
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
-#include "estimate/cost.h"
 #include "explain/usage.h"
-#include "profile/device.h"
+#include "predict/step.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -33,26 +31,6 @@ static const char *show_count(double count, char text[COUNT_TEXT])
 	return text;
 }
 
-/* Returns the samples of an update, or 0 if stages update after different numbers. */
-static int64_t global_batch(const struct pd_usage *usage)
-{
-	const struct pd_schedule *schedule = usage->schedule;
-
-	for (int s = 1; s < usage->plan->stage_count; s++)
-		if (schedule->group[s] != schedule->group[0])
-			return 0;
-	return pd_times(schedule->group[0], usage->plan->profile->batch_size);
-}
-
-/* A sample is tokens where an input is whole numbers in a row. */
-static int64_t sample_tokens(const struct pd_model *model)
-{
-	for (int i = 0; model && i < model->input_count; i++)
-		if (model->inputs[i].dtype == PD_I32 && model->inputs[i].shape.dims == 1)
-			return model->inputs[i].shape.size[0];
-	return 0;
-}
-
 static int64_t parameters_of(const struct pd_profile *profile)
 {
 	int64_t bytes = 0;
@@ -63,39 +41,6 @@ static int64_t parameters_of(const struct pd_profile *profile)
 		if (pd_profile_owner(profile, l) == l)
 			bytes = pd_plus(bytes, profile->layers[l].parameter_bytes);
 	return bytes / 4;
-}
-
-/* Returns the FLOPs of so many samples; 0: there is no model. */
-static double flops_of(const struct pd_profile *profile, int64_t samples)
-{
-	double forward = 0;
-
-	for (int l = 0; profile->model && l < profile->layer_count; l++) {
-		struct pd_layer whole = profile->model->layers[l];
-		struct pd_cost_layer layer = { .model = profile->model, .layer = &whole, .batch = 1,
-					       .dtype = profile->dtype, .share = PD_SHARE_ALL };
-		struct pd_cost cost;
-
-		whole.causal = false;
-		whole.window = 0;
-
-		pd_cost_count(&layer, PD_COST_FORWARD, &cost);
-		forward += pd_cost_operations(&cost);
-	}
-	return 3 * forward * (double)samples;
-}
-
-/* Returns what the specification says of dense products in the profile's dtype; 0: there is none. */
-static double peak_of(const struct pd_profile *profile)
-{
-	struct pd_place place = pd_place_root("the device", profile->sheet);
-	struct pd_error err;
-	struct pd_sheet *sheet = profile->sheet ? pd_sheet_parse_at(&place, &err) : NULL;
-	double peak = !sheet ? 0 : profile->tf32 && profile->dtype == PD_F32 ? sheet->tf32_per_s
-								: sheet->products_per_s[profile->dtype];
-
-	pd_sheet_free(sheet);
-	return peak;
 }
 
 static int fullest_stage(const struct pd_plan *plan)
@@ -118,72 +63,41 @@ static int64_t device_memory(const struct pd_plan *plan, int stage)
 	return bytes > 0 ? pd_degrees_each(&plan->profile->group, bytes) : 0;
 }
 
-static void answer_from(const struct pd_usage *usage, int64_t memory_bytes, struct pd_answer *a)
-{
-	const struct pd_plan *plan = usage->plan;
-	const struct pd_profile *profile = plan->profile;
-	const struct pd_prediction *predicted = &plan->predicted;
-	int64_t groups;
-
-	*a = (struct pd_answer){ .global_batch = global_batch(usage), .sample_tokens = sample_tokens(profile->model),
-				 .parameters = parameters_of(profile), .samples_per_s = predicted->samples_per_s,
-				 .devices = pd_degrees_devices(&profile->group) * plan->rank_count,
-				 .peak_flops_per_s = peak_of(profile), .fullest = fullest_stage(plan) };
-	groups = a->global_batch > 0 ? a->global_batch / profile->batch_size : 1;
-	a->step_ns = pd_times(predicted->period_ns, groups);
-	a->step_low_ns = pd_times(predicted->period_low_ns, groups);
-	a->step_high_ns = pd_times(predicted->period_high_ns, groups);
-	a->step_flops = flops_of(profile, pd_times(groups, profile->batch_size));
-	if (a->step_ns > 0)
-		a->device_flops_per_s = a->step_flops * 1e9 / (double)a->step_ns / (double)a->devices;
-	a->fullest_bytes = pd_degrees_each(&profile->group, plan->stages[a->fullest].memory_bytes);
-	a->memory_bytes = memory_bytes > 0 ? memory_bytes : device_memory(plan, a->fullest);
-}
-
-void pd_answer_of(const struct pd_plan *plan, int64_t memory_bytes, struct pd_answer *answer_p)
-{
-	struct pd_usage *usage = pd_usage_new(plan);
-
-	if (!usage)
-		pd_bug("answer: a plan that has no schedule");
-	answer_from(usage, memory_bytes, answer_p);
-	pd_usage_free(usage);
-}
-
 /* Begins a line of the answer. */
 static void print_noun(const char *noun, FILE *out)
 {
 	fprintf(out, "%-11s", noun);
 }
 
-static void print_model(const struct pd_plan *plan, const struct pd_answer *a, FILE *out)
+static void print_model(const struct pd_plan *plan, FILE *out)
 {
 	const struct pd_profile *profile = plan->profile;
+	int64_t batch = plan->predicted.step.global_batch, tokens = pd_sample_tokens(profile->model);
 	char text[COUNT_TEXT];
 
 	print_noun("model", out);
 	fprintf(out, "%s: %s parameters", profile->name ? profile->name : "no name",
-		show_count((double)a->parameters, text));
-	if (a->sample_tokens > 0)
-		fprintf(out, ", %s tokens a sample", show_count((double)a->sample_tokens, text));
+		show_count((double)parameters_of(profile), text));
+	if (tokens > 0)
+		fprintf(out, ", %s tokens a sample", show_count((double)tokens, text));
 	fprintf(out, ", %s; ", pd_dtype_name[profile->dtype]);
-	if (a->global_batch == 0) {
+	if (batch == 0) {
 		fputs("each stage updates after one minibatch of each of its replicas\n", out);
 		return;
 	}
-	fprintf(out, "global batch %s", show_count((double)a->global_batch, text));
-	if (a->sample_tokens > 0)
-		fprintf(out, " (%s tokens)", show_count((double)a->global_batch * (double)a->sample_tokens, text));
+	fprintf(out, "global batch %s", show_count((double)batch, text));
+	if (tokens > 0)
+		fprintf(out, " (%s tokens)", show_count((double)batch * (double)tokens, text));
 	fputc('\n', out);
 }
 
-static void print_machine(const struct pd_plan *plan, const struct pd_answer *a, FILE *out)
+static void print_machine(const struct pd_plan *plan, FILE *out)
 {
 	int64_t each = pd_degrees_devices(&plan->profile->group), all = each * plan->topology.devices;
 	char *devices = pd_show_devices(&plan->topology);
 
 	print_noun("machine", out);
-	fprintf(out, "%" PRId64 " of %" PRId64 " device%s", a->devices, all, all == 1 ? "" : "s");
+	fprintf(out, "%" PRId64 " of %" PRId64 " device%s", pd_plan_devices(plan), all, all == 1 ? "" : "s");
 	if (devices)
 		fprintf(out, ": %s", devices);
 	else if (plan->profile->device_name)
@@ -209,20 +123,23 @@ static void print_part(const char *name, const struct pd_plan *plan, int64_t byt
 	*before = ", ";
 }
 
-static void print_memory(const struct pd_usage *usage, const struct pd_answer *a, FILE *out)
+static void print_memory(const struct pd_usage *usage, int64_t memory_bytes, FILE *out)
 {
-	const struct pd_memory *m = &usage->stages[a->fullest].memory;
 	const struct pd_plan *plan = usage->plan;
+	int fullest = fullest_stage(plan);
+	const struct pd_memory *m = &usage->stages[fullest].memory;
 	const char *before = ": ";
 	char used[32], has[32];
 
+	if (memory_bytes == 0)
+		memory_bytes = device_memory(plan, fullest);
 	print_noun("fits", out);
-	fputs(pd_show_bytes(a->fullest_bytes, used), out);
-	if (a->memory_bytes > 0)
-		fprintf(out, " of %s", pd_show_bytes(a->memory_bytes, has));
+	fputs(pd_show_device_bytes(plan, plan->stages[fullest].memory_bytes, used), out);
+	if (memory_bytes > 0)
+		fprintf(out, " of %s", pd_show_bytes(memory_bytes, has));
 	fputs(" on the fullest device", out);
 	if (plan->stage_count > 1)
-		fprintf(out, ", of stage %d", a->fullest);
+		fprintf(out, ", of stage %d", fullest);
 	print_part("weights", plan, m->weights_bytes, &before, out);
 	print_part("gradients", plan, m->gradient_bytes, &before, out);
 	print_part("optimizer", plan, m->optimizer_bytes, &before, out);
@@ -298,27 +215,32 @@ static void print_layout(const struct pd_usage *usage, FILE *out)
 	fputc('\n', out);
 }
 
-static void print_speed(const struct pd_plan *plan, const struct pd_answer *a, FILE *out)
+static void print_speed(const struct pd_plan *plan, FILE *out)
 {
+	const struct pd_prediction *predicted = &plan->predicted;
+	const struct pd_step *step = &predicted->step;
+	int64_t microbatches = step->ns > 0 ? step->ns / predicted->period_ns : 1;
 	char time[32], low[32], high[32], text[COUNT_TEXT];
-	double tokens_per_s = a->samples_per_s * (double)a->sample_tokens;
 
 	print_noun("speed", out);
-	fprintf(out, "%s a %s", pd_show_time(a->step_ns, time), a->global_batch > 0 ? "step" : "minibatch");
-	if (plan->predicted.period_from == PD_PERIOD_ESTIMATE)
+	fprintf(out, "%s a %s", pd_show_time(pd_times(microbatches, predicted->period_ns), time),
+		step->ns > 0 ? "step" : "minibatch");
+	if (predicted->period_from == PD_PERIOD_ESTIMATE)
 		fputs(" (an estimate)", out);
-	if (a->step_high_ns > 0)
-		fprintf(out, " (%s to %s in eight runs of ten)", pd_show_time(a->step_low_ns, low),
-			pd_show_time(a->step_high_ns, high));
-	fprintf(out, ": %.1f samples/s", a->samples_per_s);
-	if (a->sample_tokens > 0) {
-		fprintf(out, ", %s tokens/s", show_count(tokens_per_s, text));
-		fprintf(out, ", %s tokens/s a device", show_count(tokens_per_s / (double)a->devices, text));
+	if (predicted->period_high_ns > 0)
+		fprintf(out, " (%s to %s in eight runs of ten)",
+			pd_show_time(pd_times(microbatches, predicted->period_low_ns), low),
+			pd_show_time(pd_times(microbatches, predicted->period_high_ns), high));
+	fprintf(out, ": %.1f samples/s", predicted->samples_per_s);
+	if (step->tokens_per_s > 0) {
+		fprintf(out, ", %s tokens/s", show_count(step->tokens_per_s, text));
+		fprintf(out, ", %s tokens/s a device",
+			show_count(step->tokens_per_s / (double)pd_plan_devices(plan), text));
 	}
-	if (a->device_flops_per_s > 0)
-		fprintf(out, ", %.3g TFLOP/s a device", a->device_flops_per_s / 1e12);
-	if (a->device_flops_per_s > 0 && a->peak_flops_per_s > 0)
-		fprintf(out, ", MFU %.1f %%", 100 * a->device_flops_per_s / a->peak_flops_per_s);
+	if (step->device_flops_per_s > 0)
+		fprintf(out, ", %.3g TFLOP/s a device", step->device_flops_per_s / 1e12);
+	if (step->mfu > 0)
+		fprintf(out, ", MFU %.1f %%", 100 * step->mfu);
 	fputc('\n', out);
 }
 
@@ -381,16 +303,14 @@ static void print_next(const struct pd_plan *plan, FILE *out)
 void pd_answer_print(const struct pd_plan *plan, int64_t memory_bytes, FILE *out)
 {
 	struct pd_usage *usage = pd_usage_new(plan);
-	struct pd_answer answer;
 
 	if (!usage)             /* a plan of the planner has a schedule */
 		pd_bug("answer: a plan that has no schedule");
-	answer_from(usage, memory_bytes, &answer);
-	print_model(plan, &answer, out);
-	print_machine(plan, &answer, out);
-	print_memory(usage, &answer, out);
+	print_model(plan, out);
+	print_machine(plan, out);
+	print_memory(usage, memory_bytes, out);
 	print_layout(usage, out);
-	print_speed(plan, &answer, out);
+	print_speed(plan, out);
 	print_bottleneck(usage, out);
 	print_next_best(plan, out);
 	print_next(plan, out);

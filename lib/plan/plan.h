@@ -79,11 +79,20 @@ struct pd_schedule_tried {
 	int64_t memory_bytes;
 };
 
+/* One update of the weights, as lib/predict/step.h computes it; what is not known is 0. */
+struct pd_step {
+	int64_t global_batch;           /* samples; 0: stages update after different numbers of microbatches */
+	int64_t ns;
+	double tokens_per_s;
+	double device_flops_per_s, mfu; /* of one device */
+};
+
 struct pd_prediction {
 	int64_t period_ns, memory_bytes, lower_bound_ns;
 	int64_t period_low_ns, period_high_ns;  /* where a run's lies in eight of ten cases; 0: unknown */
 	enum pd_period_kind period_from, data_parallel_from;
 	double samples_per_s, speedup_over_data_parallel;
+	struct pd_step step;
 	double gap;                     /* 0 if the period is an estimate: the document's is null */
 	char order_from[48];            /* what found the plan's order; "": not said */
 	bool ended_early;               /* the search left something out, for want of effort */

@@ -15,6 +15,7 @@
 #include "predict/predict.h"
 #include "predict/range.h"
 #include "predict/replay.h"
+#include "predict/step.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -100,6 +101,7 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 			predicted->gap = 1 - (double)predicted->lower_bound_ns / (double)period;
 		predicted->speedup_over_data_parallel =
 			(double)predicted->data_parallel_period_ns / (double)period;
+		pd_step_of(plan);
 	}
 	return 0;
 }

@@ -11,6 +11,7 @@ lib_libpd_a_SOURCES += \
 	lib/predict/predict.c lib/predict/predict.h \
 	lib/predict/range.c lib/predict/range.h \
 	lib/predict/replay.c lib/predict/replay.h \
+	lib/predict/step.c lib/predict/step.h \
 	lib/predict/subject.c lib/predict/subject.h \
 	lib/predict/walk.c lib/predict/walk.h \
 	lib/predict/whatif.c lib/predict/whatif.h
