@@ -36,6 +36,7 @@
 #pragma once
 
 #include "base/file.h"
+#include "base/rows.h"
 #include "checkpoint/safetensors.h"
 
 /* A tensor of a stage begins so that has the norms of its chunks; the rest says which. */
@@ -77,6 +78,7 @@ struct pd_checkpoint_info {
 	struct pd_checkpoint_file *files;
 };
 
+extern const struct pd_key_row pd_checkpoint_rows[];
 void pd_checkpoint_info_release(struct pd_checkpoint_info *info);
 /*
  * Returns a checksum of what no resumed run changes, network, optimizer, seed and samples of a

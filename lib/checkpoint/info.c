@@ -4,6 +4,7 @@
 #include "base/checksum.h"
 #include "base/file.h"
 #include "base/mem.h"
+#include "base/rows.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,41 +31,126 @@ int pd_checkpoint_file_number(const struct pd_checkpoint_info *info, int stage, 
 	return -1;
 }
 
-static json_t *strings(char *const *list, int count)
+static json_t *layers_json(const void *of)
 {
+	const struct pd_checkpoint_stage *stage = of;
 	json_t *array = json_array();
 
-	for (int i = 0; i < count; i++)
-		pd_json_add(array, json_string(list[i]));
+	for (int l = 0; l < stage->layer_count; l++)
+		pd_json_add(array, json_string(stage->layers[l]));
 	return array;
 }
 
-static json_t *frozen_json(const struct pd_checkpoint_stage *stage)
+static json_t *versions_json(const void *of)
 {
+	const struct pd_checkpoint_stage *stage = of;
 	json_t *array = json_array();
 
-	for (int l = 0; l < stage->layer_count && stage->frozen; l++)
-		if (stage->frozen[l])
-			pd_json_add(array, json_string(stage->layers[l]));
+	for (int i = 0; i < stage->version_count; i++)
+		pd_json_add(array, json_integer(stage->versions[i]));
 	return array;
 }
+
+static int parse_versions(const struct pd_place *place, void *of, struct pd_error *err)
+{
+	struct pd_checkpoint_stage *stage = of;
+	size_t count;
+
+	if (pd_json_array(place, &count, err) < 0)
+		return -1;
+	if (count == 0)
+		return pd_place_expected(place, err, "at least one version");
+	stage->versions = pd_calloc(count, sizeof(*stage->versions));
+	for (size_t i = 0; i < count; i++) {
+		struct pd_place item = pd_place_index(place, i);
+		int64_t least = i ? stage->versions[i - 1] + 1 : 0;
+
+		if (pd_json_int(&item, least, INT64_MAX - 1, &stage->versions[i], err) < 0)
+			return -1;
+	}
+	stage->version_count = (int)count;
+	return 0;
+}
+
+/* An object that is passed on unchanged. */
+static int read_object(const struct pd_place *place, void *member, struct pd_error *err)
+{
+	if (!json_is_object(place->value))
+		return pd_place_expected(place, err, "an object");
+	*(json_t **)member = json_incref(place->value);
+	return 0;
+}
+
+static json_t *object_json(const void *member)
+{
+	return json_incref(*(json_t *const *)member);
+}
+
+static json_t *no_checksum_json(const void *of)
+{
+	(void)of;
+	return json_string(NO_CHECKSUM);
+}
+
+static int parse_stages(const struct pd_place *place, void *of, struct pd_error *err);
+static json_t *stages_json(const void *of);
+
+#define STAGE(member) PD_MEMBER(struct pd_checkpoint_stage, member)
+#define IN(member) PD_MEMBER(struct pd_checkpoint_info, member)
+#define OBJECT PD_ROW_BY, .read = read_object, .write = object_json
+
+#define OLD_STAGE_ROWS \
+	{ "file", PD_ROW_BY, .needed = true }, \
+	{ "layers", PD_ROW_BY, .needed = true, .write = layers_json }, \
+	{ "warmup", PD_ROW_INT, .needed = true, STAGE(warmup), .most = MOST }, \
+	{ "replicas", PD_ROW_INT, .needed = true, STAGE(replicas), .least = 1, .most = MOST }, \
+	{ "versions", PD_ROW_BY, .needed = true, .read = parse_versions, .write = versions_json }
+
+static const struct pd_key_row old_stage_rows[] = { OLD_STAGE_ROWS, { NULL } };
+static const struct pd_key_row stage_rows[] = {
+	OLD_STAGE_ROWS,
+	{ "header_checksum", PD_ROW_BY, .needed = true },
+	{ "replica_checksums", PD_ROW_BY },
+	{ "frozen", PD_ROW_BY },
+	{ NULL }
+};
+
+#define OLD_ROWS \
+	PD_ROWS_HEADER("pd-checkpoint", VERSION), \
+	{ "step", PD_ROW_INT, .needed = true, IN(step) }, \
+	{ "epoch", PD_ROW_INT, .needed = true, IN(epoch) }, \
+	{ "minibatch", PD_ROW_INT, .needed = true, IN(minibatch) }, \
+	{ "seed", PD_ROW_INT, .needed = true, IN(seed) }, \
+	{ "batch_size", PD_ROW_INT, .needed = true, IN(batch_size), .least = 1 }, \
+	{ "name", PD_ROW_TEXT, .needed = true, IN(name) }, \
+	{ "dtype", PD_ROW_TEXT, .needed = true, IN(dtype) }, \
+	{ "optimizer", OBJECT, .needed = true, IN(optimizer) }, \
+	{ "stages", PD_ROW_BY, .needed = true, .rows = stage_rows, .read = parse_stages, .write = stages_json }
+
+static const struct pd_key_row old_rows[] = { OLD_ROWS, { NULL } };
+const struct pd_key_row pd_checkpoint_rows[] = {
+	OLD_ROWS,
+	{ "model", OBJECT, IN(model) },
+	{ "recipe", OBJECT, IN(recipe) },
+	{ "checksum", PD_ROW_BY, .needed = true, .write = no_checksum_json },
+	{ NULL }
+};
 
 static json_t *stage_json(const struct pd_checkpoint_info *info, int number)
 {
 	const struct pd_checkpoint_stage *stage = &info->stages[number];
 	char *file = pd_checkpoint_file_name(&info->files[number]), sum[PD_CHECKSUM_DIGITS + 1];
-	json_t *versions = json_array(), *sums = json_array(), *frozen = frozen_json(stage), *json;
+	json_t *sums = json_array(), *frozen = json_array(), *json = json_pack("{s:s}", "file", file);
 
 	for (int i = info->stage_count; i < info->file_count; i++)
 		if (info->files[i].stage == number)
 			pd_json_add(sums, json_string(pd_checksum_text(
 					info->files[i].checksum, sum)));
-	for (int i = 0; i < stage->version_count; i++)
-		pd_json_add(versions, json_integer(stage->versions[i]));
-	json = json_pack("{s:s, s:o, s:i, s:i, s:o, s:s}", "file", file, "layers",
-			 strings(stage->layers, stage->layer_count), "warmup", stage->warmup,
-			 "replicas", stage->replicas, "versions", versions, "header_checksum",
-			 pd_checksum_text(info->files[number].checksum, sum));
+	for (int l = 0; l < stage->layer_count && stage->frozen; l++)
+		if (stage->frozen[l])
+			pd_json_add(frozen, json_string(stage->layers[l]));
+	pd_rows_write(old_stage_rows, stage, json);
+	pd_json_set(json, "header_checksum", json_string(pd_checksum_text(info->files[number].checksum, sum)));
 	free(file);
 	if (json_array_size(sums) > 0)
 		json_object_set(json, "replica_checksums", sums);
@@ -75,30 +161,14 @@ static json_t *stage_json(const struct pd_checkpoint_info *info, int number)
 	return json;
 }
 
-static json_t *info_json(const struct pd_checkpoint_info *info)
+static json_t *stages_json(const void *of)
 {
-	json_t *stages = json_array(), *json;
+	const struct pd_checkpoint_info *info = of;
+	json_t *stages = json_array();
 
-	if (info->seed > INT64_MAX)
-		pd_bug("checkpoint: seed %" PRIu64, info->seed);
 	for (int i = 0; i < info->stage_count; i++)
 		pd_json_add(stages, stage_json(info, i));
-	json = json_pack("{s:s, s:i, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:O, s:o, s:s}",
-			 "format", "pd-checkpoint", "version", VERSION,
-			 "step", (json_int_t)info->step,
-			 "epoch", (json_int_t)info->epoch, "minibatch", (json_int_t)info->minibatch,
-			 "seed", (json_int_t)info->seed, "batch_size", (json_int_t)info->batch_size,
-			 "name", info->name, "dtype", info->dtype, "optimizer", info->optimizer,
-			 "stages", stages, "checksum", NO_CHECKSUM);
-	if (!json)
-		pd_bug("checkpoint: a document that cannot be made");
-	json_object_del(json, "checksum");      /* which comes last */
-	if (info->model)
-		json_object_set(json, "model", info->model);
-	if (info->recipe)
-		json_object_set(json, "recipe", info->recipe);
-	pd_json_set(json, "checksum", json_string(NO_CHECKSUM));
-	return json;
+	return stages;
 }
 
 /* Returns the digits of the document's own checksum, its last key; NULL if they are missing. */
@@ -115,8 +185,11 @@ char *pd_checkpoint_info_text(const struct pd_checkpoint_info *info, size_t *byt
 {
 	char sum[PD_CHECKSUM_DIGITS + 1], *text = NULL;
 	FILE *stream = pd_mem_stream(&text, bytes_p);
-	json_t *json = info_json(info);
+	json_t *json;
 
+	if (info->seed > INT64_MAX)
+		pd_bug("checkpoint: seed %" PRIu64, info->seed);
+	json = pd_rows_json(pd_checkpoint_rows, info);
 	if (pd_json_write(json, stream, NULL) < 0)
 		pd_mem_exhausted(0);
 	pd_mem_stream_close(stream);
@@ -198,27 +271,6 @@ static int parse_frozen(const struct pd_place *place, struct pd_checkpoint_stage
 	return 0;
 }
 
-static int parse_versions(const struct pd_place *place, struct pd_checkpoint_stage *stage,
-			  struct pd_error *err)
-{
-	size_t count;
-
-	if (pd_json_array(place, &count, err) < 0)
-		return -1;
-	if (count == 0)
-		return pd_place_expected(place, err, "at least one version");
-	stage->versions = pd_calloc(count, sizeof(*stage->versions));
-	for (size_t i = 0; i < count; i++) {
-		struct pd_place item = pd_place_index(place, i);
-		int64_t least = i ? stage->versions[i - 1] + 1 : 0;
-
-		if (pd_json_int(&item, least, INT64_MAX - 1, &stage->versions[i], err) < 0)
-			return -1;
-	}
-	stage->version_count = (int)count;
-	return 0;
-}
-
 static int parse_checksum(const struct pd_place *place, struct pd_checkpoint_file *file,
 			  struct pd_error *err)
 {
@@ -257,48 +309,30 @@ static int parse_replicas(const struct pd_place *at, int number, struct pd_check
 static int parse_stage(const struct pd_place *place, json_t *seen, int number,
 		       struct pd_checkpoint_info *info, struct pd_error *err)
 {
-	static const char *const keys[] = {
-		"file", "layers", "warmup", "replicas", "versions", "header_checksum",
-		"replica_checksums", "frozen", NULL
-	};
-	static const char *const old_keys[] = {
-		"file", "layers", "warmup", "replicas", "versions", NULL
-	};
-	struct pd_place file_place, layers, versions, sum = pd_place_key(place, "header_checksum");
-	struct pd_place frozen = pd_place_key(place, "frozen");
+	struct pd_place file_place = pd_place_key(place, "file"), layers = pd_place_key(place, "layers");
+	struct pd_place frozen = pd_place_key(place, "frozen"), sum = pd_place_key(place, "header_checksum");
 	struct pd_checkpoint_stage *stage = &info->stages[number];
-	int64_t warmup, replicas;
 	const char *file;
 	char *expected;
 	bool same;
 
 	info->files[number].stage = number;
-	if (pd_json_keys(place, info->checksums ? keys : old_keys, err) < 0 ||
-	    (info->checksums && parse_checksum(&sum, &info->files[number], err) < 0))
-		return -1;
-	file_place = pd_place_key(place, "file");
-	layers = pd_place_key(place, "layers");
-	versions = pd_place_key(place, "versions");
-	if (pd_json_string(&file_place, &file, err) < 0)
+	if (pd_rows_read(place, info->checksums ? stage_rows : old_stage_rows, stage, err) < 0 ||
+	    (info->checksums && parse_checksum(&sum, &info->files[number], err) < 0) ||
+	    pd_json_string(&file_place, &file, err) < 0)
 		return -1;
 	expected = pd_checkpoint_file_name(&info->files[number]);
 	same = strcmp(file, expected) == 0;
 	if (!same)
 		pd_place_expected(&file_place, err, "\"%s\"", expected);
 	free(expected);
-	if (!same || parse_layers(&layers, seen, stage, err) < 0 || parse_frozen(&frozen, stage, err) < 0 ||
-	    pd_json_get_int(place, "warmup", 0, MOST, &warmup, err) < 0 ||
-	    pd_json_get_int(place, "replicas", 1, MOST, &replicas, err) < 0 ||
-	    parse_versions(&versions, stage, err) < 0)
-		return -1;
-	stage->warmup = (int)warmup;
-	stage->replicas = (int)replicas;
-	return parse_replicas(place, number, info, err);
+	return !same || parse_layers(&layers, seen, stage, err) < 0 || parse_frozen(&frozen, stage, err) < 0
+		? -1 : parse_replicas(place, number, info, err);
 }
 
-static int parse_stages(const struct pd_place *place, struct pd_checkpoint_info *info,
-			struct pd_error *err)
+static int parse_stages(const struct pd_place *place, void *of, struct pd_error *err)
 {
+	struct pd_checkpoint_info *info = of;
 	json_t *seen;
 	size_t count;
 	int status = 0;
@@ -318,49 +352,6 @@ static int parse_stages(const struct pd_place *place, struct pd_checkpoint_info 
 	}
 	json_decref(seen);
 	return status;
-}
-
-static int parse(const struct pd_place *root, struct pd_checkpoint_info *info, struct pd_error *err)
-{
-	static const char *const keys[] = {
-		"format", "version", "step", "epoch", "minibatch", "seed", "batch_size", "name",
-		"dtype", "optimizer", "stages", "model", "recipe", "checksum", NULL
-	};
-	static const char *const old_keys[] = {
-		"format", "version", "step", "epoch", "minibatch", "seed", "batch_size", "name",
-		"dtype", "optimizer", "stages", NULL
-	};
-	struct pd_place optimizer = pd_place_key(root, "optimizer");
-	struct pd_place stages = pd_place_key(root, "stages"), model = pd_place_key(root, "model");
-	struct pd_place recipe = pd_place_key(root, "recipe");
-	const char *name, *dtype;
-	int64_t seed, version;
-
-	if (pd_json_header_of(root, "pd-checkpoint", VERSION, &version, err) < 0)
-		return -1;
-	info->checksums = version > 1;
-	if (pd_json_keys(root, info->checksums ? keys : old_keys, err) < 0 ||
-	    pd_json_get_int(root, "step", 0, INT64_MAX, &info->step, err) < 0 ||
-	    pd_json_get_int(root, "epoch", 0, INT64_MAX, &info->epoch, err) < 0 ||
-	    pd_json_get_int(root, "minibatch", 0, INT64_MAX, &info->minibatch, err) < 0 ||
-	    pd_json_get_int(root, "seed", 0, INT64_MAX, &seed, err) < 0 ||
-	    pd_json_get_int(root, "batch_size", 1, INT64_MAX, &info->batch_size, err) < 0 ||
-	    pd_json_get_string(root, "name", &name, err) < 0 ||
-	    pd_json_get_string(root, "dtype", &dtype, err) < 0)
-		return -1;
-	info->seed = (uint64_t)seed;
-	info->name = pd_strdup(name);
-	info->dtype = pd_strdup(dtype);
-	if (!json_is_object(optimizer.value))
-		return pd_place_expected(&optimizer, err, "an object");
-	info->optimizer = json_incref(optimizer.value);
-	if (model.value && !json_is_object(model.value))
-		return pd_place_expected(&model, err, "an object");
-	info->model = json_incref(model.value);
-	if (recipe.value && !json_is_object(recipe.value))
-		return pd_place_expected(&recipe, err, "an object");
-	info->recipe = json_incref(recipe.value);
-	return parse_stages(&stages, info, err);
 }
 
 /* Checks the checksum of the text, with zeros in place of its own digits. */
@@ -413,7 +404,8 @@ int pd_checkpoint_info_read(const char *folder, struct pd_checkpoint_info *info_
 	if (json) {
 		struct pd_place root = pd_place_root(name, json);
 
-		status = parse(&root, &info, err);
+		info.checksums = json_number_value(json_object_get(json, "version")) > 1;
+		status = pd_rows_read(&root, info.checksums ? pd_checkpoint_rows : old_rows, &info, err);
 		json_decref(json);
 	}
 	if (status == 0 && info.checksums)

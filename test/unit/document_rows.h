@@ -3,6 +3,7 @@
 #pragma once
 
 #include "base/rows.h"
+#include "checkpoint/checkpoint.h"
 #include "plan/plan.h"
 #include "profile/device.h"
 #include "profile/profile.h"
@@ -16,4 +17,5 @@ static const struct {
 	{ "profile", pd_profile_rows },
 	{ "topology", pd_topology_rows },
 	{ "plan", pd_plan_rows },
+	{ "checkpoint", pd_checkpoint_rows },
 };
