@@ -3,35 +3,35 @@
 #include "run/job/job.h"
 
 #include "base/checksum.h"
-#include "base/json.h"
 #include "base/mem.h"
+#include "base/rows.h"
 #include "schedule/file.h"
 
-#include <stddef.h>
+#include <math.h>
 #include <stdlib.h>
 
-/* A member of a struct, and of the object that tells it under the same name. */
-struct member {
-	const char *name;
-	enum { TEXT, FLAG, NUMBER, REAL, CHOICE } type;
-	size_t offset;
-};
+static json_t *plan_json(const void *member)
+{
+	return pd_plan_json(*(struct pd_plan *const *)member);
+}
 
-#define JOB(type, name) { #name, type, offsetof(struct pd_job, name) }
-#define OPTIMIZER(type, name) { #name, type, offsetof(struct pd_optimizer, name) }
-#define TELL(struct_p, members) tell(struct_p, members, PD_COUNT(members))
-#define READ(value, struct_p, members) read_members(value, struct_p, members, PD_COUNT(members))
+static int read_plan(const struct pd_place *place, void *member, struct pd_error *err)
+{
+	struct pd_place plan = pd_place_root("the plan", place->value);
 
-static const struct member job_members[] = {
-	JOB(TEXT, device), JOB(TEXT, data), JOB(TEXT, checkpoint), JOB(TEXT, trace), JOB(TEXT, init), JOB(TEXT, init_new),
-	JOB(TEXT, augment), JOB(TEXT, data_sum), JOB(TEXT, init_sum), JOB(NUMBER, evaluated_step),
-	JOB(TEXT, transport), JOB(NUMBER, epochs), JOB(NUMBER, minibatches),
-	JOB(NUMBER, checkpoint_every), JOB(NUMBER, seed), JOB(NUMBER, threads),
-	JOB(NUMBER, resume_step), JOB(NUMBER, synthetic_epoch), JOB(NUMBER, until),
-	JOB(FLAG, evaluate), JOB(FLAG, only_evaluates),
-	JOB(FLAG, own_folders), JOB(FLAG, tf32),
-};
-static const struct member optimizer_members[] = {
+	*(struct pd_plan **)member = pd_plan_parse_at(&plan, err);
+	return *(struct pd_plan **)member ? 0 : -1;
+}
+
+#define JOB(type, name) { #name, type, PD_MEMBER(struct pd_job, name) }
+#define OPTIMIZER(type, name) { #name, type, PD_MEMBER(struct pd_optimizer, name) }
+#define TEXT PD_ROW_WORD
+#define FLAG PD_ROW_BOOL, .needed = true
+#define NUMBER PD_ROW_INT, .needed = true, .least = INT64_MIN
+#define REAL PD_ROW_REAL, .needed = true, .low = -HUGE_VAL
+#define CHOICE PD_ROW_INT, .needed = true, .most = INT32_MAX
+
+static const struct pd_key_row optimizer_rows[] = {
 	OPTIMIZER(CHOICE, kind), OPTIMIZER(CHOICE, schedule), OPTIMIZER(REAL, rate),
 #define HYPER(member, ...) OPTIMIZER(REAL, hyper.member),
 #include "engine/device/hyper.def"
@@ -42,57 +42,23 @@ static const struct member optimizer_members[] = {
 	OPTIMIZER(NUMBER, step_epochs), OPTIMIZER(NUMBER, warmup),
 	OPTIMIZER(NUMBER, loss_scale_interval), OPTIMIZER(NUMBER, reschedule),
 	OPTIMIZER(FLAG, spares_vectors), OPTIMIZER(FLAG, corrects), OPTIMIZER(FLAG, has_residual),
+	{ NULL }
 };
 
-static json_t *member_json(const void *at, const struct member *m)
-{
-	switch (m->type) {
-	case TEXT:
-		return pd_json_bytes(*(const char *const *)at);
-	case FLAG:
-		return json_boolean(*(const bool *)at);
-	case NUMBER:
-		return json_integer(*(const int64_t *)at);
-	case REAL:
-		return json_real(*(const double *)at);
-	case CHOICE:
-		return json_integer(*(const int *)at);
-	}
-	return NULL;
-}
-
-/* A text that is NULL is left out. */
-static json_t *tell(const void *from, const struct member *members, size_t count)
-{
-	json_t *object = json_object();
-
-	for (const struct member *m = members; m < members + count; m++)
-		if (m->type != TEXT || *(const char *const *)((const char *)from + m->offset))
-			pd_json_set(object, m->name, member_json((const char *)from + m->offset, m));
-	return object;
-}
-
-static int read_members(json_t *object, void *to, const struct member *members, size_t count)
-{
-	for (const struct member *m = members; m < members + count; m++) {
-		json_t *value = json_object_get(object, m->name);
-		void *at = (char *)to + m->offset;
-
-		if (!value && m->type != TEXT)
-			return -1;
-		if (m->type == TEXT)
-			*(const char **)at = json_string_value(value);
-		else if (m->type == FLAG)
-			*(bool *)at = json_is_true(value);
-		else if (m->type == NUMBER)
-			*(int64_t *)at = json_integer_value(value);
-		else if (m->type == REAL)
-			*(double *)at = json_real_value(value);
-		else
-			*(int *)at = (int)json_integer_value(value);
-	}
-	return 0;
-}
+/* The job, and behind it what a rank's place adds. */
+static const struct pd_key_row job_rows[] = {
+	JOB(TEXT, device), JOB(TEXT, data), JOB(TEXT, checkpoint), JOB(TEXT, trace), JOB(TEXT, init), JOB(TEXT, init_new),
+	JOB(TEXT, augment), JOB(TEXT, data_sum), JOB(TEXT, init_sum), JOB(NUMBER, evaluated_step),
+	JOB(TEXT, transport), JOB(NUMBER, epochs), JOB(NUMBER, minibatches),
+	JOB(NUMBER, checkpoint_every), JOB(NUMBER, seed), JOB(NUMBER, threads),
+	JOB(NUMBER, resume_step), JOB(NUMBER, synthetic_epoch), JOB(NUMBER, until),
+	JOB(FLAG, evaluate), JOB(FLAG, only_evaluates),
+	JOB(FLAG, own_folders), JOB(FLAG, tf32),
+	{ "plan", PD_ROW_BY, .needed = true, PD_MEMBER(struct pd_job, plan), .read = read_plan, .write = plan_json },
+	{ "optimizer", PD_ROW_OBJECT, .needed = true, PD_MEMBER(struct pd_job, optimizer), .rows = optimizer_rows },
+	{ "event", PD_ROW_BY }, { "seat", PD_ROW_BY }, { "schedule", PD_ROW_BY }, { "schedule_minibatches", PD_ROW_BY },
+	{ NULL }
+};
 
 json_t *pd_job_place_json(const struct pd_job *job, int rank, const struct pd_seat *seat)
 {
@@ -110,11 +76,9 @@ json_t *pd_job_place_json(const struct pd_job *job, int rank, const struct pd_se
 
 json_t *pd_job_json(const struct pd_job *job)
 {
-	json_t *value = TELL(job, job_members);
+	json_t *value = pd_rows_json(job_rows, job);
 
 	pd_json_set(value, "event", json_string("job"));
-	pd_json_set(value, "plan", pd_plan_json(job->plan));
-	pd_json_set(value, "optimizer", TELL(&job->optimizer, optimizer_members));
 	return value;
 }
 
@@ -133,23 +97,17 @@ static int parse_list(struct pd_job *job, json_t *value, struct pd_error *err)
 
 struct pd_job *pd_job_parse(json_t *value, struct pd_error *err)
 {
-	struct pd_place plan = pd_place_root("the plan", json_object_get(value, "plan"));
+	struct pd_place root = pd_place_root("the launcher's job", value);
 	struct pd_job *job = pd_zalloc(sizeof(*job));
+	int result = pd_rows_read(&root, job_rows, job, err);
 
 	job->json = json_incref(value);
-	if (READ(value, job, job_members) < 0 || !job->device ||
-	    READ(json_object_get(value, "optimizer"), &job->optimizer, optimizer_members) < 0 ||
-	    pd_seat_parse(json_object_get(value, "seat"), &job->seat) < 0) {
-		pd_error_failed(err, "the launcher sent a job that cannot be read");
-		pd_job_free(job);
-		return NULL;
-	}
-	job->plan = pd_plan_parse_at(&plan, err);
-	if (!job->plan || parse_list(job, value, err) < 0) {
-		pd_job_free(job);
-		return NULL;
-	}
-	return job;
+	if (result == 0 && (!job->device || pd_seat_parse(json_object_get(value, "seat"), &job->seat) < 0))
+		result = pd_error_failed(err, "the launcher sent a job that cannot be read");
+	if (result == 0 && parse_list(job, value, err) == 0)
+		return job;
+	pd_job_free(job);
+	return NULL;
 }
 
 json_t *pd_job_file_json(const char *event, int64_t step, const struct pd_checkpoint_file *file)
