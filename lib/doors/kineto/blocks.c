@@ -267,7 +267,7 @@ int pd_kineto_blocks(struct pd_kineto_ops *ops)
 	drop_threads(&s, find_thread(&s));
 	s.keys = pd_calloc(s.count + 1, sizeof(*s.keys));
 	s.products = pd_calloc(s.count + 2, sizeof(*s.products));
-	for (size_t i = 0, begin = 0; i <= s.count; i++)
+	for (size_t i = 0, begin = 0; s.count > 0 && i <= s.count; i++)
 		if (i == s.count || s.outers[i].op < 0) {
 			int here = label_forwards(&s, s.outers + begin, (int)(i - begin));
 

@@ -276,7 +276,7 @@ int pd_onnx_read(const struct pd_onnx *onnx, struct pd_onnx_tensor *tensor, floa
 				      tensor->name, pd_onnx_type_name(tensor->type));
 	if (need_data(onnx, tensor, err) < 0)
 		return -1;
-	if (tensor->type == PD_ONNX_F32)
+	if (tensor->type == PD_ONNX_F32 && tensor->elements > 0)
 		memcpy(out, tensor->data, (size_t)tensor->elements * sizeof(*out));
 	else
 		for (int64_t i = 0; i < tensor->elements; i++)
