@@ -6,6 +6,13 @@
 
 struct pd_layer;
 
+/*
+ * What PyTorch's approximation of gelu takes the tanh of: x by sqrt(2 / pi), and a part of its cube;
+ * the slope of that.
+ */
+#define PD_GELU_INNER(x) (0.79788456f * ((x) + 0.044715f * ((x) * (x) * (x))))
+#define PD_GELU_INNER_SLOPE(x) (0.79788456f * (1 + 3 * 0.044715f * (x) * (x)))
+
 enum pd_curve {
 #define CURVE(name, cpu, flags, value, gradient) PD_CURVE_##name,
 #define VARIANT CURVE

@@ -172,7 +172,7 @@ static int project(const struct pd_compiled_layer *l, float *dst, const float *s
 {
 	const struct additive *n = l->own;
 
-	return pd_onednn_gemm(&(struct pd_gemm){
+	return pd_matrix_multiply(&(struct pd_matrix_product){
 		.m = rows, .n = n->width, .k = n->width, .a = src, .lda = n->padded,
 		.b = parameter(l, which, scratch(l, n->weight)), .ldb = n->width,
 		.transposed_b = true, .c = dst, .ldc = n->padded,
@@ -341,7 +341,7 @@ static int weight_back(const struct pd_compiled_layer *l, float *d_weight, size_
 {
 	const struct additive *n = l->own;
 
-	return pd_onednn_gemm(&(struct pd_gemm){
+	return pd_matrix_multiply(&(struct pd_matrix_product){
 		.m = n->width, .n = n->width, .k = rows,
 		.a = scratch(l, gradient), .lda = n->padded, .transposed_a = true,
 		.b = scratch(l, input), .ldb = n->padded, .c = d_weight, .ldc = n->width,
@@ -353,7 +353,7 @@ static int input_back(const struct pd_compiled_layer *l, int which, size_t d_inp
 {
 	const struct additive *n = l->own;
 
-	return pd_onednn_gemm(&(struct pd_gemm){
+	return pd_matrix_multiply(&(struct pd_matrix_product){
 		.m = rows, .n = n->width, .k = n->width,
 		.a = scratch(l, gradient), .lda = n->padded,
 		.b = parameter(l, which, scratch(l, n->weight)), .ldb = n->width,

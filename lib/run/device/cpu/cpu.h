@@ -9,7 +9,8 @@
  * (lib/run/device/cpu/quick.c).  The choice depends on the whole model, so that it is the same
  * wherever the network is cut.  Whether one goes Winograd's way depends on the layer and the batch
  * (lib/run/device/cpu/primitives.c), and so does whether the gradient of a large linear layer's input
- * is our own product (linear_transposed.c).  Where its kernels lose a NaN or -infinity, max
+ * is our own product (linear_transposed.c), or all products of a linear layer are
+ * (linear_blocked.c).  Where its kernels lose a NaN or -infinity, max
  * pooling goes by plain loops (maxpool.c) and a sigmoid of padded channels is mended (eltwise.c).
  */
 #pragma once
@@ -97,6 +98,9 @@ void pd_cpu_sum_relu(enum pd_dtype dtype, void *dst, const void *a, const void *
 /* --- broadcast.c: sums and products of two inputs whose shapes differ */
 extern const struct pd_compiled_kind pd_cpu_broadcast;
 
+/* --- curves.c: the approximation that the kind gelu (eltwise.c) has under an attribute */
+extern const struct pd_compiled_kind pd_cpu_gelu_tanh;
+
 /* --- dropout.c */
 /*
  * Multiplies values of a weight, which are its elements `first` (a multiple of 4) and on, by what
@@ -182,7 +186,9 @@ int pd_conv_linear_forward(struct pd_compiled_layer *l, const struct pd_pass *pa
 int pd_conv_linear_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,
 			    struct pd_error *err);
 
-/* --- linear_blocked.c: linear in a net of 16 bits whose ops compute in f32 */
+/* --- linear_blocked.c: linear by products of plain matrices */
+/* Once l->in is set.  It depends on the layer, the batch and the kind of processor alone. */
+bool pd_linear_is_blocked(const struct pd_compiled_layer *l);
 void pd_linear_blocked_prepare(struct pd_compiled_layer *l); /* after l->out is set */
 int pd_linear_blocked_forward(struct pd_compiled_layer *l, struct pd_error *err);
 int pd_linear_blocked_backward(struct pd_compiled_layer *l, const struct pd_pass *pass,

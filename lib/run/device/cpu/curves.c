@@ -13,6 +13,7 @@
 #define PIECE 2048
 #define EXP(x) pd_exp_any(x)
 #define EXPM1(x) pd_expm1(x)
+#define TANH(x) pd_tanh(x)
 
 struct curve {
 	void (*value)(float *y, const float *x, float a, float b, size_t count);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The backward of relu, tanh and sigmoid reads the output, that of gelu and silu the input.  A relu
+ * The backward of relu and sigmoid reads the output, that of gelu and silu the input.  A relu
  * may overwrite its input, since a second relu changes nothing: a forward that runs again
  * (recomputation, the profiler) gives the same bits.  For the others and dropout that does not hold.
  * relu has loops of our own, equal to those of the sums that do its backward (sum.c), so that both
@@ -207,13 +207,6 @@ const struct pd_compiled_kind pd_cpu_relu = {
 	.backward = backward_relu,
 };
 
-const struct pd_compiled_kind pd_cpu_tanh = {
-	.keeps_output = true,
-	.prepare = prepare,
-	.forward = forward,
-	.backward = backward,
-};
-
 const struct pd_compiled_kind pd_cpu_sigmoid = {
 	.keeps_output = true,
 	.prepare = prepare,
@@ -221,10 +214,32 @@ const struct pd_compiled_kind pd_cpu_sigmoid = {
 	.backward = backward,
 };
 
+static bool is_gelu_tanh(const struct pd_compiled_layer *l)
+{
+	return pd_curve_of(l->layer) == PD_CURVE_gelu_tanh;
+}
+
+static int prepare_gelu(struct pd_compiled_layer *l, struct pd_error *err)
+{
+	return is_gelu_tanh(l) ? pd_cpu_gelu_tanh.prepare(l, err) : prepare(l, err);
+}
+
+static int forward_gelu(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			struct pd_error *err)
+{
+	return is_gelu_tanh(l) ? pd_cpu_gelu_tanh.forward(l, pass, err) : forward(l, pass, err);
+}
+
+static int backward_gelu(struct pd_compiled_layer *l, const struct pd_pass *pass,
+			 struct pd_error *err)
+{
+	return is_gelu_tanh(l) ? pd_cpu_gelu_tanh.backward(l, pass, err) : backward(l, pass, err);
+}
+
 const struct pd_compiled_kind pd_cpu_gelu = {
-	.prepare = prepare,
-	.forward = forward,
-	.backward = backward,
+	.prepare = prepare_gelu,
+	.forward = forward_gelu,
+	.backward = backward_gelu,
 };
 
 const struct pd_compiled_kind pd_cpu_silu = {

@@ -8,6 +8,8 @@
 
 #include "base/half.h"
 
+#include <math.h>
+
 /* (exp(r) - 1 - r) / r^2, for r of at most half a logarithm of 2. */
 static inline float pd_exp_rest(float r)
 {
@@ -47,4 +49,12 @@ static inline float pd_expm1(float x)
 	float small = x > -0.34f ? x : -0.34f;
 
 	return x > -0.34f ? pd_exp_rest(small) * (small * small) + small : pd_exp(x) - 1;
+}
+
+/* To within 3 units in the last place. */
+static inline float pd_tanh(float x)
+{
+	float e = pd_expm1(-2 * fabsf(x));
+
+	return copysignf(e / (2 + e), x);
 }

@@ -11,7 +11,7 @@ static int prepare_matrices(struct pd_compiled_layer *l, struct pd_error *err)
 
 	src = l->in[0] = pd_cpu_matrix(l->net, l->in_shape[0]);
 	dst = l->out = pd_cpu_matrix(l->net, &l->layer->output);
-	if (pd_onednn_widens(dnn)) {
+	if (pd_linear_is_blocked(l)) {
 		pd_linear_blocked_prepare(l);
 		return 0;
 	}
@@ -51,14 +51,14 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	return pd_onednn_widens(l->net->engine) ? pd_linear_blocked_forward(l, err)
-						: pd_conv_linear_forward(l, pass, err);
+	return pd_linear_is_blocked(l) ? pd_linear_blocked_forward(l, err)
+				       : pd_conv_linear_forward(l, pass, err);
 }
 
 static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
-	return pd_onednn_widens(l->net->engine) ? pd_linear_blocked_backward(l, pass, err)
-						: pd_conv_linear_backward(l, pass, err);
+	return pd_linear_is_blocked(l) ? pd_linear_blocked_backward(l, pass, err)
+				       : pd_conv_linear_backward(l, pass, err);
 }
 
 const struct pd_compiled_kind pd_cpu_linear = {

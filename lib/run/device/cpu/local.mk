@@ -34,6 +34,7 @@ lib_libpddevice_a_SOURCES += \
 	lib/run/device/cpu/plain.c \
 	lib/run/device/cpu/pool2d.c lib/run/device/cpu/prelu.c \
 	lib/run/device/cpu/primitives.c \
+	lib/run/device/cpu/product.c lib/run/device/cpu/product.h \
 	lib/run/device/cpu/quick.c \
 	lib/run/device/cpu/softmax.c \
 	lib/run/device/cpu/squares.c \

@@ -17,7 +17,7 @@ static int back_data(const struct lstm_way *w, const char *kept, struct pd_error
 {
 	const struct lstm *m = w->m;
 	const void *weights = w->l->parameters[lstm_parameter(w, INPUT)], *packed;
-	struct pd_gemm gemm = {
+	struct pd_matrix_product gemm = {
 		.m = m->rows, .n = m->inputs, .k = 4 * m->hidden,
 		.lda = 4 * m->hidden, .ldb = m->inputs, .ldc = m->inputs, .adds = w->direction > 0,
 	};
@@ -30,7 +30,7 @@ static int back_data(const struct lstm_way *w, const char *kept, struct pd_error
 	gemm.a = widened(w, kept);
 	gemm.b = lstm_wide(w, weights, m->backward.input_weights, 4 * m->hidden * m->inputs);
 	gemm.c = m->narrow ? lstm_room(w, m->backward.data[0]) : w->l->diff_src[0];
-	return pd_onednn_gemm(&gemm, err);
+	return pd_matrix_multiply(&gemm, err);
 }
 
 /* Rounds what is then whole. */
@@ -120,7 +120,7 @@ static int back_weights(const struct lstm_way *w, const char *kept, struct pd_er
 	const struct lstm *m = w->m;
 	float *of_input = w->l->diff_parameters[lstm_parameter(w, INPUT)];
 	float *of_hidden = w->l->diff_parameters[lstm_parameter(w, HIDDEN)];
-	struct pd_gemm gemm = {
+	struct pd_matrix_product gemm = {
 		.m = 4 * m->hidden, .k = m->rows, .lda = 4 * m->hidden, .transposed_a = true,
 	};
 
@@ -134,12 +134,12 @@ static int back_weights(const struct lstm_way *w, const char *kept, struct pd_er
 	gemm.n = gemm.ldb = gemm.ldc = m->inputs;
 	gemm.b = lstm_wide(w, w->l->src[0], m->backward.input, m->rows * m->inputs);
 	gemm.c = of_input;
-	if (pd_onednn_gemm(&gemm, err) < 0)
+	if (pd_matrix_multiply(&gemm, err) < 0)
 		return -1;
 	gemm.n = gemm.ldb = gemm.ldc = m->hidden;
 	gemm.b = lstm_room(w, m->backward.before);
 	gemm.c = of_hidden;
-	return pd_onednn_gemm(&gemm, err);
+	return pd_matrix_multiply(&gemm, err);
 }
 
 static int back_parameters(const struct lstm_way *w, const char *kept, struct pd_error *err)

@@ -26,7 +26,7 @@ static int project(const struct lstm_way *w, float *sums, struct pd_error *err)
 {
 	const struct lstm *m = w->m;
 	const void *weights = w->l->parameters[lstm_parameter(w, INPUT)], *packed;
-	struct pd_gemm gemm = {
+	struct pd_matrix_product gemm = {
 		.m = m->rows, .n = 4 * m->hidden, .k = m->inputs,
 		.lda = m->inputs, .ldb = m->inputs, .transposed_b = true,
 		.c = sums, .ldc = 4 * m->hidden,
@@ -38,7 +38,7 @@ static int project(const struct lstm_way *w, float *sums, struct pd_error *err)
 	}
 	gemm.a = lstm_wide(w, w->l->src[0], m->forward.input, m->rows * m->inputs);
 	gemm.b = lstm_wide(w, weights, m->forward.input_weights, 4 * m->hidden * m->inputs);
-	return pd_onednn_gemm(&gemm, err);
+	return pd_matrix_multiply(&gemm, err);
 }
 
 /* One step of one sample; product: NULL: none. */

@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "model/dtype.h"
+#include "run/device/cpu/product.h"
 #include "run/device/curve.h"
 #include "run/device/propagation.h"
 
@@ -121,19 +122,7 @@ struct pd_primitive *pd_primitive_batchnorm(struct pd_onednn *dnn, enum pd_propa
 struct pd_primitive *pd_primitive_reorder(struct pd_onednn *dnn, const struct pd_layout *from,
 					  const struct pd_layout *to, struct pd_error *err);
 
-/*
- * C = A B, or C += A B, of f32, row-major; A is m x k, B is k x n, each perhaps stored the other
- * way round.  From one row to the next are lda, ldb, ldc elements.  -1 with *err.
- */
-struct pd_gemm {
-	int64_t m, n, k;
-	const float *a, *b;
-	float *c;
-	int64_t lda, ldb, ldc;
-	bool transposed_a, transposed_b, adds;
-};
-
-int pd_onednn_gemm(const struct pd_gemm *gemm, struct pd_error *err);
+int pd_onednn_product(const struct pd_matrix_product *product, struct pd_error *err);
 
 /* Returns the layout of an argument of the op; NULL if it has no such argument. */
 const struct pd_layout *pd_primitive_layout(const struct pd_primitive *op, enum pd_arg arg);

@@ -187,10 +187,8 @@ struct pd_primitive *pd_primitive_eltwise(struct pd_onednn *dnn, enum pd_propaga
 					  const struct pd_primitive *forward, struct pd_error *err)
 {
 	static const dnnl_alg_kind_t algorithm[] = {
-		[PD_CURVE_tanh] = dnnl_eltwise_tanh_use_dst_for_bwd,
 		[PD_CURVE_sigmoid] = dnnl_eltwise_logistic_use_dst_for_bwd,
 		[PD_CURVE_gelu] = dnnl_eltwise_gelu_erf,
-		[PD_CURVE_gelu_tanh] = dnnl_eltwise_gelu_tanh,
 		[PD_CURVE_silu] = dnnl_eltwise_swish,
 	};
 	const float alpha = curve == PD_CURVE_silu;
@@ -267,7 +265,7 @@ struct pd_primitive *pd_primitive_reorder(struct pd_onednn *dnn, const struct pd
 	return op_make(dnn, "reorder", status, desc, err);
 }
 
-int pd_onednn_gemm(const struct pd_gemm *g, struct pd_error *err)
+int pd_onednn_product(const struct pd_matrix_product *g, struct pd_error *err)
 {
 	dnnl_status_t status = dnnl_sgemm(g->transposed_a ? 'T' : 'N', g->transposed_b ? 'T' : 'N',
 					  g->m, g->n, g->k, 1, g->a, g->lda, g->b, g->ldb,

@@ -17,6 +17,7 @@
 #define LANES 16
 #define VECTORS 4
 #define NAME "x86-64-v4"
+#define PACKS false
 #define TILE(name) name##_v4
 #include "run/device/cpu/tile_kernels.h"
 #pragma GCC pop_options
@@ -26,6 +27,7 @@
 #define LANES 8
 #define VECTORS 2
 #define NAME "x86-64-v3"
+#define PACKS true
 #define TILE(name) name##_v3
 #include "run/device/cpu/tile_kernels.h"
 #pragma GCC pop_options
@@ -34,6 +36,7 @@
 #define LANES 4
 #define VECTORS 2
 #define NAME "any"
+#define PACKS false
 #define TILE(name) name##_any
 #include "run/device/cpu/tile_kernels.h"
 

@@ -40,6 +40,7 @@ struct pd_tile_tanh {
 /* n: everywhere a multiple of PD_TILE_PAD. */
 struct pd_tile_ops {
 	const char *name;
+	bool packs;                     /* product.c is quicker than oneDNN's products */
 	void (*multiply)(const struct pd_tile_product *p);
 	/* Returns the greatest of x, not counting NaN. */
 	float (*greatest)(const float *x, int64_t n);

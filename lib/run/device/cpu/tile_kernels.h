@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What tile.c compiles once for each kind of processor.  LANES: floats of a vector; VECTORS: how
- * many, side by side, a block of a product has at most; TILE(name): the name for this processor.
+ * many, side by side, a block of a product has at most; TILE(name): the name for this processor;
+ * PACKS: see tile.h.
  * A block of ROWS rows keeps its sums in registers while it goes along k.
  */
 #define ROWS 6
@@ -312,6 +313,7 @@ static void TILE(transpose)(float *dst, int64_t dst_row, const float *src, int64
 
 static const struct pd_tile_ops TILE(ops) = {
 	.name = NAME,
+	.packs = PACKS,
 	.multiply = TILE(multiply),
 	.greatest = TILE(greatest),
 	.exp2_sum = TILE(exp2_sum),
@@ -333,3 +335,4 @@ static const struct pd_tile_ops TILE(ops) = {
 #undef VECTORS
 #undef TILE
 #undef NAME
+#undef PACKS

@@ -30,15 +30,7 @@ __device__ static void for_packs(size_t count, Pack pack_at, One one_at)
 
 #define EXP(x) expf(x)
 #define EXPM1(x) expm1f(x)
-
-/* Constants of PyTorch's approximation by tanh: sqrt(2 / pi), and the factor of the cube. */
-#define PD_GELU_INNER 0.79788456f
-#define PD_GELU_CUBE 0.044715f
-
-__device__ static float pd_gelu_tanh(float v)
-{
-	return tanhf(PD_GELU_INNER * (v + PD_GELU_CUBE * (v * v * v)));
-}
+#define TANH(x) tanhf(x)
 
 __device__ static float curved(enum pd_curve which, float x, float a, float b)
 {
