@@ -3,6 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "schedule/torch.h"
 #include "plan/sparse.h"
 #include "predict/judge.h"
 #include "predict/range.h"
@@ -335,6 +336,7 @@ int main(int argc, char **argv)
 
 	if (pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
+	what.tables = pd_table_doors;
 	pd_mem_for("what is replayed");
 	status = other_name ? compare(file, &err) : show(file, &err);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(status);

@@ -5,6 +5,7 @@
 #include "base/opt.h"
 #include "base/program.h"
 #include "checkpoint/lock.h"
+#include "schedule/torch.h"
 #include "run/launch/hosts.h"
 #include "run/supervisor/supervisor.h"
 #include "run/transport/provider.h"
@@ -319,7 +320,7 @@ static int check_lists_options(const struct pd_lists *lists, struct pd_error *er
 /* Reads a plan, or a schedule with its plan and lists. */
 static int read_order(const char *file, struct pd_error *err)
 {
-	if (pd_schedule_or_plan_read(file, &job.lists, &job.plan, err) < 0)
+	if (pd_schedule_or_plan_read(file, pd_table_doors, &job.lists, &job.plan, err) < 0)
 		return -1;
 	if (job.lists && evaluate)
 		return pd_error_input(err, "%s: a schedule says what is trained, and --evaluate trains nothing: "

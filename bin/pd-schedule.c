@@ -203,7 +203,7 @@ static int read_plan(struct pd_plan **plan_p, struct pd_error *err)
 {
 	struct pd_lists *lists;
 
-	if (pd_schedule_or_plan_read(plan_name, &lists, plan_p, err) < 0)
+	if (pd_schedule_or_plan_read(plan_name, pd_table_doors, &lists, plan_p, err) < 0)
 		return -1;
 	pd_lists_free(lists);
 	return lists ? pd_error_input(err, "--plan: %s: expected a plan, found a schedule", plan_name) : 0;
@@ -221,7 +221,7 @@ int main(int argc, char **argv)
 		return pd_command_fail(&err);
 	pd_mem_for("the plan or schedule that is read");
 	if ((plan_name && read_plan(&of_table, &err) < 0) ||
-	    pd_schedule_table_or_plan_read(file, of_table, &lists, &plan, &err) < 0) {
+	    pd_schedule_table_or_plan_read(file, pd_table_doors, of_table, &lists, &plan, &err) < 0) {
 		pd_plan_free(of_table);
 		return pd_command_fail(&err);
 	}

@@ -179,7 +179,7 @@ static int read_plan(const char *file, struct pd_error *err)
 	struct pd_lists *lists;
 	struct pd_plan *plan;
 
-	if (pd_schedule_or_plan_read(file, &lists, &plan, err) < 0)
+	if (pd_schedule_or_plan_read(file, NULL, &lists, &plan, err) < 0)
 		return -1;
 	if (plan)
 		use_plan(plan);
@@ -194,7 +194,7 @@ static int read_schedule(const char *file, struct pd_error *err)
 	struct pd_lists *lists;
 	struct pd_plan *plan;
 
-	if (pd_schedule_or_plan_read(file, &lists, &plan, err) < 0)
+	if (pd_schedule_or_plan_read(file, NULL, &lists, &plan, err) < 0)
 		return -1;
 	if (lists && pd_check(lists, &why) < 0)
 		expect_sentence(&why);
@@ -226,7 +226,7 @@ static int read_trace(const char *file, struct pd_error *err)
 	struct pd_plan *plan;
 	struct pd_lists *lists;
 
-	if (pd_trace_or_lists_read(file, &trace, &plan, &lists, err) < 0)
+	if (pd_trace_or_lists_read(file, NULL, &trace, &plan, &lists, err) < 0)
 		return -1;
 	pd_lists_free(lists);
 	pd_plan_free(plan);

@@ -4,7 +4,6 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
-#include "schedule/torch.h"
 #include "predict/replay.h"
 #include "schedule/check.h"
 #include "trace/compare.h"
@@ -13,6 +12,25 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+
+static struct pd_lists *read_table(const struct pd_what_if *what, const struct pd_plan *plan,
+				   struct pd_error *err)
+{
+	FILE *in = pd_document_open(what->schedule, err);
+	const char *name = pd_document_name(what->schedule);
+	const struct pd_table_door *door;
+	struct pd_lists *lists = NULL;
+
+	if (!in)
+		return NULL;
+	door = pd_table_door_of(what->tables, in);
+	if (door)
+		lists = door->read(in, name, plan, err);
+	else
+		pd_error_input(err, "%s: expected a table, such as pd-schedule --format=torch writes", name);
+	pd_document_close(in);
+	return lists;
+}
 
 /* Replays the stages of a plan in the order of a table. */
 static int replay_table(const struct pd_plan *plan, const struct pd_what_if *what,
@@ -26,7 +44,7 @@ static int replay_table(const struct pd_plan *plan, const struct pd_what_if *wha
 	    what->gradient_dtype)
 		return pd_error_input(err, "--schedule: a table says itself what is done: expected none of --weights, "
 				      "--microbatches, --bucket, --sparsity, --all-reduce and --gradient-dtype");
-	lists = pd_torch_read_file(what->schedule, plan, err);
+	lists = read_table(what, plan, err);
 	if (!lists)
 		return -1;
 	if (with->phase_count > 0)
@@ -121,11 +139,12 @@ struct document {
 	struct pd_lists *lists;
 };
 
-static int read_document(const char *file, struct document *out_p, struct pd_error *err)
+static int read_document(const char *file, const struct pd_table_door *const *tables,
+			 struct document *out_p, struct pd_error *err)
 {
 	struct document doc = { .file = file };
 
-	if (pd_trace_or_lists_read(file, &doc.trace, &doc.plan, &doc.lists, err) < 0)
+	if (pd_trace_or_lists_read(file, tables, &doc.trace, &doc.plan, &doc.lists, err) < 0)
 		return -1;
 	if (doc.trace)
 		pd_trace_tell_faults(doc.trace, pd_document_name(file));
@@ -190,7 +209,7 @@ int pd_subject_read(const char *file, const struct pd_what_if *what, int64_t min
 {
 	struct document doc;
 
-	if (read_document(file, &doc, err) < 0)
+	if (read_document(file, what->tables, &doc, err) < 0)
 		return -1;
 	return subject_of(&doc, what, minibatches, NULL, out_p, err);
 }
@@ -203,9 +222,9 @@ int pd_subject_read_two(const char *const files[2], const struct pd_what_if *wha
 	const struct pd_trace *like = NULL;
 	int k;
 
-	if (read_document(files[0], &docs[0], err) < 0)
+	if (read_document(files[0], what->tables, &docs[0], err) < 0)
 		return -1;
-	if (read_document(files[1], &docs[1], err) < 0) {
+	if (read_document(files[1], what->tables, &docs[1], err) < 0) {
 		release_document(&docs[0]);
 		return -1;
 	}

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "plan/plan.h"
+#include "schedule/table_door.h"
 #include "trace/trace.h"
 
 #include <stdbool.h>
@@ -15,7 +16,7 @@
 #define PD_WHAT_IF_NOTHING { .sparsity = -1 }
 struct pd_what_if {
 	const char *topology;   /* a file or a string (pd_topology_read) */
-	const char *schedule, *weights; /* the schedule may be the file of a table (schedule/torch.h) */
+	const char *schedule, *weights; /* the schedule may be the file of a table */
 	int64_t microbatches;
 	int64_t bucket_bytes;   /* as in a plan */
 	double sparsity;        /* as in a plan, behind its warm-up; below 0: unchanged */
@@ -26,6 +27,7 @@ struct pd_what_if {
 	double pairs;           /* as in a profile */
 	/* Speeds of layers and stages: "LAYER:FACTOR,STAGE:FACTOR,...", where STAGE is a number. */
 	const char *faster;
+	const struct pd_table_door *const *tables;      /* who reads tables; no change */
 };
 
 bool pd_what_if_any(const struct pd_what_if *what);

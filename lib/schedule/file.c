@@ -5,7 +5,6 @@
 #include "base/json.h"
 #include "base/lines.h"
 #include "base/mem.h"
-#include "schedule/torch.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -290,41 +289,55 @@ static int read_json(FILE *in, const char *document, struct pd_lists **lists_p, 
 	return *lists_p || *plan_p ? 0 : -1;
 }
 
-int pd_schedule_table_or_plan_read(const char *file, const struct pd_plan *of_table, struct pd_lists **lists_p,
-				   struct pd_plan **plan_p, struct pd_error *err)
+/* What is read of a file: a table is refused, or read for a plan. */
+struct reading {
+	const struct pd_table_door *const *doors;
+	bool takes_tables;
+	const struct pd_plan *of_table;
+};
+
+static int read_file(const char *file, const struct reading *reading, struct pd_lists **lists_p,
+		     struct pd_plan **plan_p, struct pd_error *err)
 {
 	FILE *in = pd_document_open(file, err);
+	const char *name = pd_document_name(file);
+	const struct pd_table_door *door;
 	int result;
 
 	*lists_p = NULL;
 	*plan_p = NULL;
 	if (!in)
 		return -1;
-	if (pd_torch_begins(in))
-		result = (*lists_p = pd_torch_read(in, pd_document_name(file), of_table, err)) ? 0 : -1;
+	door = pd_table_door_of(reading->doors, in);
+	if (!door)
+		result = read_json(in, name, lists_p, plan_p, err);
+	else if (!reading->takes_tables)
+		result = pd_error_input(
+			err,
+			"%s: this is a %s: pd-schedule --plan=plan.json makes a schedule of it",
+			name, door->what);
 	else
-		result = read_json(in, pd_document_name(file), lists_p, plan_p, err);
+		result = (*lists_p = door->read(in, name, reading->of_table, err)) ? 0 : -1;
 	pd_document_close(in);
 	return result;
 }
 
-int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct pd_plan **plan_p,
+int pd_schedule_table_or_plan_read(const char *file, const struct pd_table_door *const *doors,
+				   const struct pd_plan *of_table, struct pd_lists **lists_p,
+				   struct pd_plan **plan_p, struct pd_error *err)
+{
+	const struct reading reading = { .doors = doors, .takes_tables = true, .of_table = of_table };
+
+	return read_file(file, &reading, lists_p, plan_p, err);
+}
+
+int pd_schedule_or_plan_read(const char *file, const struct pd_table_door *const *doors,
+			     struct pd_lists **lists_p, struct pd_plan **plan_p,
 			     struct pd_error *err)
 {
-	FILE *in = pd_document_open(file, err);
-	int result;
+	const struct reading reading = { .doors = doors };
 
-	*lists_p = NULL;
-	*plan_p = NULL;
-	if (!in)
-		return -1;
-	if (pd_torch_begins(in))
-		result = pd_error_input(err, "%s: this is a table of PyTorch: pd-schedule --plan=plan.json makes a "
-					"schedule of it", pd_document_name(file));
-	else
-		result = read_json(in, pd_document_name(file), lists_p, plan_p, err);
-	pd_document_close(in);
-	return result;
+	return read_file(file, &reading, lists_p, plan_p, err);
 }
 
 int pd_lists_read_text(struct pd_lists *lists, const char *text, struct pd_error *err)

@@ -2,22 +2,21 @@
 /* Reads and writes a schedule as a document, pd-schedule(5): JSON Lines. */
 #pragma once
 
-#include "schedule/list.h"
+#include "schedule/table_door.h"
 
 #include <stdio.h>
 
 /*
  * Reads a schedule or a plan, by the document's first line, and sets one of *lists_p and *plan_p. 
  * The lists own their plan.  Every operation of a schedule fits its plan; pd_check says whether the
- * schedule is right.
+ * schedule is right.  Tables that one of the doors knows are refused.
  */
-int pd_schedule_or_plan_read(const char *file, struct pd_lists **lists_p, struct pd_plan **plan_p,
+int pd_schedule_or_plan_read(const char *file, const struct pd_table_door *const *doors,
+			     struct pd_lists **lists_p, struct pd_plan **plan_p,
 			     struct pd_error *err);
-/*
- * Does the same, and reads one minibatch of a table of PyTorch, too (schedule/torch.h), for a plan or, if that
- * is NULL, a made-up one.
- */
-int pd_schedule_table_or_plan_read(const char *file, const struct pd_plan *of_table, struct pd_lists **lists_p,
+/* Does the same, and reads such tables, for a plan or, if that is NULL, a made-up one. */
+int pd_schedule_table_or_plan_read(const char *file, const struct pd_table_door *const *doors,
+				   const struct pd_plan *of_table, struct pd_lists **lists_p,
 				   struct pd_plan **plan_p, struct pd_error *err);
 /* Reads a schedule whose header has been read; root is its place. */
 struct pd_place;

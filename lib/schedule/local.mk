@@ -28,6 +28,7 @@ lib_libpd_a_SOURCES += \
 	lib/schedule/shape.c lib/schedule/shape.h \
 	lib/schedule/slot_table.c lib/schedule/slot_table.h \
 	lib/schedule/tick.c lib/schedule/tick.h \
+	lib/schedule/table_door.h \
 	lib/schedule/torch.h \
 	lib/schedule/torch_action.def \
 	lib/schedule/torch_blocking.c \

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "schedule/list.h"
+#include "schedule/table_door.h"
 
 #include <stdio.h>
 
@@ -29,16 +29,12 @@ bool pd_torch_action_read(const char *text, struct pd_torch_named *out_p);
 /* Writes "2F0" into buf (at least 40 bytes) and returns it. */
 const char *pd_torch_short(const struct pd_op *op, char *buf);
 
-/* Tells whether what is to be read begins as a table does, and not as JSON; reads blanks alone. */
-bool pd_torch_begins(FILE *in);
 /*
- * Reads a table and checks it (PD_EXIT_NO with "FILE:ROW, cell N: rank R, OPERATION: what is wrong").
- * Returns its lists, of one minibatch, with the transfers, loads and updates that a run has.  They own their plan: the stages, times and machine of `plan`, whose name messages about it
- * have, with the ranks of the table and weights flush; or without a plan (NULL) a made-up one, for which
- * times and bytes mean nothing.
+ * The doors for tables, which NULL ends.  Reading one checks it (PD_EXIT_NO with "FILE:ROW, cell N:
+ * rank R, OPERATION: what is wrong"), and makes lists with the transfers, loads and updates that a
+ * run has, and weights flush.
  */
-struct pd_lists *pd_torch_read(FILE *in, const char *name, const struct pd_plan *plan, struct pd_error *err);
-struct pd_lists *pd_torch_read_file(const char *file, const struct pd_plan *plan, struct pd_error *err);
+extern const struct pd_table_door *const pd_table_doors[];
 
 /*
  * Refuses a plan whose schedule such a table cannot say, and says what to do instead.  Says on standard

@@ -25,7 +25,7 @@ static bool file_is_known(FILE *in)
 	return count > 0 && pd_file_kind(bytes, (size_t)count);
 }
 
-bool pd_torch_begins(FILE *in)
+static bool is_table_ahead(FILE *in)
 {
 	int c = getc(in);
 
@@ -351,7 +351,8 @@ static int complete(struct pd_lists *lists, const struct pd_torch_table *table, 
 	return pd_torch_check_comms(table, err) < 0 ? -1 : pd_torch_number(lists, table, err);
 }
 
-struct pd_lists *pd_torch_read(FILE *in, const char *name, const struct pd_plan *plan, struct pd_error *err)
+static struct pd_lists *read_table(FILE *in, const char *name, const struct pd_plan *plan,
+				   struct pd_error *err)
 {
 	struct pd_torch_table table;
 	struct pd_lists *lists = NULL;
@@ -371,18 +372,7 @@ struct pd_lists *pd_torch_read(FILE *in, const char *name, const struct pd_plan 
 	return lists;
 }
 
-struct pd_lists *pd_torch_read_file(const char *file, const struct pd_plan *plan, struct pd_error *err)
-{
-	FILE *in = pd_document_open(file, err);
-	struct pd_lists *lists = NULL;
-
-	if (!in)
-		return NULL;
-	if (pd_torch_begins(in))
-		lists = pd_torch_read(in, pd_document_name(file), plan, err);
-	else
-		pd_error_input(err, "%s: expected a table of PyTorch, such as pd-schedule --format=torch writes",
-			       pd_document_name(file));
-	pd_document_close(in);
-	return lists;
-}
+static const struct pd_table_door door = {
+	.what = "table of PyTorch", .begins = is_table_ahead, .read = read_table,
+};
+const struct pd_table_door *const pd_table_doors[] = { &door, NULL };

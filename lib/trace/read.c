@@ -5,7 +5,6 @@
 #include "base/json.h"
 #include "base/lines.h"
 #include "base/mem.h"
-#include "schedule/torch.h"
 #include "schedule/file.h"
 
 #include <inttypes.h>
@@ -153,10 +152,12 @@ static struct pd_trace *read_trace(FILE *in, const struct pd_place *root, struct
 	return reader.trace;
 }
 
-int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
+int pd_trace_or_lists_read(const char *file, const struct pd_table_door *const *doors,
+			   struct pd_trace **trace_p, struct pd_plan **plan_p,
 			   struct pd_lists **lists_p, struct pd_error *err)
 {
 	FILE *in = pd_document_open(file, err);
+	const struct pd_table_door *door;
 	struct pd_place root, format;
 	int result = -1;
 	json_t *value;
@@ -167,10 +168,12 @@ int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct p
 	if (!in)
 		return -1;
 	root = pd_place_root(pd_document_name(file), NULL);
-	if (pd_torch_begins(in)) {
+	door = pd_table_door_of(doors, in);
+	if (door) {
 		pd_document_close(in);
-		return pd_error_input(err, "%s: this is a table of PyTorch: pd-replay --schedule=table.csv plan.json "
-				      "replays the stages of a plan in its order", root.document);
+		return pd_error_input(err, "%s: this is a %s: pd-replay --schedule=table.csv plan.json "
+				      "replays the stages of a plan in its order", root.document,
+				      door->what);
 	}
 	value = root.value = pd_json_load_stream(in, root.document, true, err);
 	if (value) {

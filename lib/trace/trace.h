@@ -6,8 +6,8 @@
 #pragma once
 
 #include "plan/plan.h"
-#include "schedule/list.h"
 #include "schedule/schedule.h"
+#include "schedule/table_door.h"
 
 #include <stdio.h>
 
@@ -55,8 +55,12 @@ int pd_trace_phases(const struct pd_trace *trace, int64_t **bounds_p);
  */
 void pd_trace_join_transfers(struct pd_trace *trace);
 
-/* Reads a trace, a plan or a schedule, by the document's first line, and sets one of the three. */
-int pd_trace_or_lists_read(const char *file, struct pd_trace **trace_p, struct pd_plan **plan_p,
+/*
+ * Reads a trace, a plan or a schedule, by the document's first line, and sets one of the three.
+ * Tables that one of the doors knows are refused.
+ */
+int pd_trace_or_lists_read(const char *file, const struct pd_table_door *const *doors,
+			   struct pd_trace **trace_p, struct pd_plan **plan_p,
 			   struct pd_lists **lists_p, struct pd_error *err);
 
 /*

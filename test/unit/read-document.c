@@ -62,7 +62,7 @@ static int read_trace(const char *file, struct pd_error *err)
 	struct pd_trace *trace;
 	struct pd_plan *plan;
 	struct pd_lists *lists;
-	int result = pd_trace_or_lists_read(file, &trace, &plan, &lists, err);
+	int result = pd_trace_or_lists_read(file, NULL, &trace, &plan, &lists, err);
 
 	if (lists) {
 		result = pd_error_input(err, "%s: a schedule, expected a trace or a plan", file);
@@ -81,7 +81,7 @@ static int read_schedule(const char *file, struct pd_error *err)
 {
 	struct pd_lists *lists;
 	struct pd_plan *plan;
-	int result = pd_schedule_or_plan_read(file, &lists, &plan, err);
+	int result = pd_schedule_or_plan_read(file, NULL, &lists, &plan, err);
 
 	if (lists)
 		result = pd_lists_write(stdout, lists, false, err);

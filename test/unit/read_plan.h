@@ -10,7 +10,7 @@ static inline struct pd_plan *read_plan_file(const char *file, struct pd_error *
 	struct pd_lists *lists = NULL;
 	struct pd_plan *plan = NULL;
 
-	if (pd_schedule_or_plan_read(file, &lists, &plan, err) < 0)
+	if (pd_schedule_or_plan_read(file, NULL, &lists, &plan, err) < 0)
 		return NULL;
 	if (lists) {
 		pd_error_input(err, "%s: a schedule, expected a plan", file);

@@ -46,7 +46,7 @@ static int read_text(const char *text, struct pd_trace **trace_p, struct pd_plan
 {
 	char *name = write_file(text);
 	struct pd_lists *lists;
-	int result = pd_trace_or_lists_read(name, trace_p, plan_p, &lists, err);
+	int result = pd_trace_or_lists_read(name, NULL, trace_p, plan_p, &lists, err);
 
 	if (lists)
 		pd_lists_free(lists);
