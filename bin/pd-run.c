@@ -5,7 +5,7 @@
 #include "base/opt.h"
 #include "base/program.h"
 #include "checkpoint/lock.h"
-#include "schedule/torch.h"
+#include "doors/torch/torch.h"
 #include "run/launch/hosts.h"
 #include "run/supervisor/supervisor.h"
 #include "run/transport/provider.h"

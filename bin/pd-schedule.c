@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
-#include "schedule/torch.h"
+#include "doors/torch/torch.h"
 #include "plan/show.h"
 #include "predict/replay.h"
 #include "schedule/as_order.h"

@@ -21,6 +21,7 @@ include lib/memory/local.mk
 include lib/schedule/local.mk
 include lib/doors/layout/local.mk
 include lib/trace/local.mk
+include lib/doors/torch/local.mk
 include lib/doors/kineto/local.mk
 include lib/engine/device/local.mk
 include lib/engine/transport/local.mk

@@ -27,15 +27,6 @@ lib_libpd_a_SOURCES += \
 	lib/schedule/schedule.c lib/schedule/schedule.h \
 	lib/schedule/shape.c lib/schedule/shape.h \
 	lib/schedule/slot_table.c lib/schedule/slot_table.h \
-	lib/schedule/tick.c lib/schedule/tick.h \
 	lib/schedule/table_door.h \
-	lib/schedule/torch.h \
-	lib/schedule/torch_action.def \
-	lib/schedule/torch_blocking.c \
-	lib/schedule/torch_complete.h \
-	lib/schedule/torch_lists.c \
-	lib/schedule/torch_number.c \
-	lib/schedule/torch_table.c lib/schedule/torch_table.h \
-	lib/schedule/torch_transfers.c \
-	lib/schedule/torch_write.c \
+	lib/schedule/tick.c lib/schedule/tick.h \
 	lib/schedule/write.c

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "doors/kineto/ops.h"
-#include "schedule/torch.h"
+#include "doors/torch/torch.h"
 
 enum pd_kineto_kind { PD_KINETO_ACTION, PD_KINETO_MESSAGE, PD_KINETO_UPDATE };
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Makes lists of a table. */
-#include "schedule/torch.h"
+#include "doors/torch/torch.h"
 
 #include "base/file_kind.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "doors/torch/complete.h"
+#include "doors/torch/table.h"
 #include "plan/chain.h"
 #include "schedule/check.h"
-#include "schedule/torch_complete.h"
-#include "schedule/torch_table.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -36,7 +36,8 @@ static bool is_table_ahead(FILE *in)
 	return isdigit(c) || (c != EOF && strchr("(,\"#", c)) || (isalpha(c) && !file_is_known(in));
 }
 
-/* Returns the name of the order that comes nearest: it says who may share ranks, and what slots hold. */
+/* Returns the name of the order that comes nearest: it says who may share ranks, and what slots
+ * hold. */
 static const char *order_of(const struct pd_torch_table *table)
 {
 	return pd_schedule_kind_name[table->shared ? PD_SCHEDULE_INTERLEAVED
@@ -62,15 +63,17 @@ static json_t *made_up(const struct pd_torch_table *table)
 		before = name;
 	}
 	free(before);
-	return json_pack("{ss si s{ss si ss si s{ss} so} s{ss si s[{si si}]} ss ss sI so}", "format", "pd-plan",
-			 "version", 1, "profile", "format", "pd-profile", "version", 1, "name", "made up",
-			 "batch_size", 1, "device", "kind", "cpu", "layers", layers, "topology", "format",
-			 "pd-topology", "version", 1, "levels", "count", table->row_count,
-			 "bandwidth_bytes_per_s", 1000000000, "schedule", order_of(table), "weights", "flush",
-			 "microbatches", (json_int_t)table->microbatches, "stages", stages);
+	return json_pack("{ss si s{ss si ss si s{ss} so} s{ss si s[{si si}]} ss ss sI so}",
+			 "format", "pd-plan", "version", 1, "profile", "format", "pd-profile",
+			 "version", 1, "name", "made up", "batch_size", 1, "device", "kind", "cpu",
+			 "layers", layers, "topology", "format", "pd-topology", "version", 1,
+			 "levels", "count", table->row_count, "bandwidth_bytes_per_s", 1000000000,
+			 "schedule", order_of(table), "weights", "flush", "microbatches",
+			 (json_int_t)table->microbatches, "stages", stages);
 }
 
-/* Tells whether a table has other stages together on a rank than the plan, or without replicas other ranks. */
+/* Tells whether a table has other stages together on a rank than the plan, or without replicas
+ * other ranks. */
 static bool moves(const struct pd_torch_table *table, const struct pd_plan *plan)
 {
 	for (int s = 0; s < plan->stage_count; s++) {
@@ -96,7 +99,8 @@ static json_t *ranks_of(int row, int replicas)
 	return ranks;
 }
 
-/* Returns the plan as a document with the table's ranks and order, and without what flush has no use for. */
+/* Returns the plan as a document with the table's ranks and order, and without what flush has no
+ * use for. */
 static json_t *changed(const struct pd_torch_table *table, const struct pd_plan *plan)
 {
 	static const char *const dropped[] = { "startup", "bucket_bytes", "sparse", "predicted", NULL };
@@ -118,7 +122,8 @@ static json_t *changed(const struct pd_torch_table *table, const struct pd_plan 
 	return json;
 }
 
-static int check_fits(const struct pd_torch_table *table, const struct pd_plan *plan, struct pd_error *err)
+static int check_fits(const struct pd_torch_table *table, const struct pd_plan *plan,
+		      struct pd_error *err)
 {
 	if (plan->stage_count != table->stage_count)
 		return pd_error_input(err, "%s: the table has %d stages, the plan %s has %d", table->name,
@@ -164,11 +169,18 @@ static int rank_of(const struct making *m, int stage)
 }
 
 /* Adds an operation of a cell. */
-static struct pd_op *add(const struct making *m, const struct pd_torch_cell *cell, enum pd_op_kind kind)
+static struct pd_op *add(const struct making *m, const struct pd_torch_cell *cell,
+			 enum pd_op_kind kind)
 {
-	struct pd_op op = { .kind = kind, .rank = rank_of(m, cell->stage), .stage = cell->stage, .peer = -1,
-			    .link = -1, .microbatch = cell->microbatch * m->replicas + m->replica,
-			    .version = -1, .keep = -1, .seq = -1 };
+	struct pd_op op = { .kind = kind,
+			    .rank = rank_of(m, cell->stage),
+			    .stage = cell->stage,
+			    .peer = -1,
+			    .link = -1,
+			    .microbatch = cell->microbatch * m->replicas + m->replica,
+			    .version = -1,
+			    .keep = -1,
+			    .seq = -1 };
 	struct pd_note note = { .line = cell->row + 1, .cell = cell->number, .duration_ns = -1,
 				.memory_delta_bytes = INT64_MIN };
 	struct pd_list *list = &m->lists->ranks[op.rank];
@@ -190,8 +202,8 @@ static int link_to_next(const struct pd_wiring *wiring, int stage)
 }
 
 /* Adds an end of a transfer between a stage and the next, which is at `far`. */
-static int add_end(const struct making *m, const struct pd_torch_cell *cell, enum pd_op_kind kind, int far,
-		   struct pd_error *err)
+static int add_end(const struct making *m, const struct pd_torch_cell *cell, enum pd_op_kind kind,
+		   int far, struct pd_error *err)
 {
 	int link = link_to_next(m->lists->wiring, far > cell->stage ? cell->stage : far);
 	struct pd_op *op;
@@ -199,8 +211,10 @@ static int add_end(const struct making *m, const struct pd_torch_cell *cell, enu
 	if (link < 0 || far >= m->table->stage_count)
 		return pd_torch_no(m->table, cell, err, "nothing travels between this stage and stage %d", far);
 	if (m->table->row_of[far] == cell->row)
-		return pd_torch_no(m->table, cell, err, "stage %d is on the same rank, within which PyTorch has no "
-				   "transfers", far);
+		return pd_torch_no(m->table, cell, err,
+				   "stage %d is on the same rank, within which PyTorch has no "
+				   "transfers",
+				   far);
 	op = add(m, cell, kind);
 	op->link = link;
 	op->peer = rank_of(m, far);
@@ -266,7 +280,8 @@ static void add_computations(const struct making *m, const struct pd_torch_cell 
 }
 
 /* Adds an exchange. */
-static int add_exchange(const struct making *m, const struct pd_torch_cell *cell, struct pd_error *err)
+static int add_exchange(const struct making *m, const struct pd_torch_cell *cell,
+			struct pd_error *err)
 {
 	switch (cell->action) {
 	case PD_TORCH_SEND_F:
@@ -286,7 +301,8 @@ static int add_exchange(const struct making *m, const struct pd_torch_cell *cell
 static void add_ends(const struct making *m, const struct pd_torch_cell *last)
 {
 	const struct pd_lists *lists = m->lists;
-	int rank = rank_of(m, last->stage), first = lists->first_role[rank], end = lists->first_role[rank + 1];
+	int rank = rank_of(m, last->stage), first = lists->first_role[rank],
+	    end = lists->first_role[rank + 1];
 	struct pd_torch_cell cell = *last;
 
 	cell.microbatch = 0;
@@ -312,13 +328,15 @@ static int parts_of(const struct pd_torch_table *table, size_t i)
 {
 	int count = 1;
 
-	while (i + (size_t)count < table->count && table->cells[i + (size_t)count].row == table->cells[i].row &&
+	while (i + (size_t)count < table->count &&
+	       table->cells[i + (size_t)count].row == table->cells[i].row &&
 	       table->cells[i + (size_t)count].number == table->cells[i].number)
 		count++;
 	return count;
 }
 
-static int add_cells(struct pd_lists *lists, const struct pd_torch_table *table, struct pd_error *err)
+static int add_cells(struct pd_lists *lists, const struct pd_torch_table *table,
+		     struct pd_error *err)
 {
 	struct making m = { .lists = lists, .table = table, .replicas = lists->plan->stages[0].replicas };
 
@@ -339,7 +357,8 @@ static int add_cells(struct pd_lists *lists, const struct pd_torch_table *table,
 }
 
 /* Checks the lists of a table and puts what it does not say into them. */
-static int complete(struct pd_lists *lists, const struct pd_torch_table *table, struct pd_error *err)
+static int complete(struct pd_lists *lists, const struct pd_torch_table *table,
+		    struct pd_error *err)
 {
 	lists->any_wait = true;
 	lists->lack = table->comms ? PD_LACK_NUMBERS : PD_LACK_TRANSFERS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "schedule/torch_table.h"
+#include "doors/torch/table.h"
 
 #include "base/error.h"
 #include "base/file_kind.h"
@@ -15,7 +15,7 @@
 
 static const bool has_microbatch[] = {
 #define TORCH_ACTION(name, has_microbatch, what) has_microbatch,
-#include "schedule/torch_action.def"
+#include "doors/torch/action.def"
 #undef TORCH_ACTION
 };
 
@@ -55,7 +55,8 @@ bool pd_torch_action_read(const char *text, struct pd_torch_named *out_p)
 		end++;
 	length = end ? (size_t)(end - name) : 0;
 	for (int a = 0; a < PD_TORCH_ACTIONS && length > 0; a++) {
-		if (strlen(pd_torch_action_name[a]) != length || strncmp(pd_torch_action_name[a], name, length) != 0)
+		if (strlen(pd_torch_action_name[a]) != length ||
+		    strncmp(pd_torch_action_name[a], name, length) != 0)
 			continue;
 		out_p->action = (enum pd_torch_action)a;
 		out_p->microbatch = -1;
@@ -125,8 +126,9 @@ static void cell_text_add(struct cell_text *text, char c)
 }
 
 /*
- * Reads a cell as Python's csv does: one that begins with a quotation mark ends at the next, and two
- * of them are one; CR, LF and CR LF end a row.  Returns ',', '\n' or EOF, which ends it, or 0 on failure.
+ * Reads a cell as Python's csv does: one that begins with a quotation mark ends at the next, and
+ * two of them are one; CR, LF and CR LF end a row.  Returns ',', '\n' or EOF, which ends it, or 0
+ * on failure.
  */
 static int read_cell_text(struct reading *at, FILE *in, struct cell_text *text)
 {
@@ -164,7 +166,8 @@ static int read_cell_text(struct reading *at, FILE *in, struct cell_text *text)
 	return c;
 }
 
-/* Says what is wrong with the first cell of a row, which is no action: it may be no row of a rank. */
+/* Says what is wrong with the first cell of a row, which is no action: it may be no row of a rank.
+ */
 static int check_first(const struct reading *at, const char *text)
 {
 	const struct pd_file_kind *kind = at->row == 0 ? pd_file_kind(text, strlen(text)) : NULL;
@@ -210,8 +213,11 @@ static int read_row(struct reading *at, FILE *in, struct cell_text *text)
 			return -1;
 	} while (end == ',');
 	if (at->table->count == before)
-		return pd_error_no(at->err, "%s:%d: rank %d has no action: PyTorch takes an empty line for a rank, "
-				   "too; expected a stage for each", at->table->name, at->row + 1, at->row);
+		return pd_error_no(
+			at->err,
+			"%s:%d: rank %d has no action: PyTorch takes an empty line for a rank, "
+			"too; expected a stage for each",
+			at->table->name, at->row + 1, at->row);
 	at->row++;
 	return 0;
 }
@@ -238,8 +244,8 @@ static int read_rows(FILE *in, struct pd_torch_table *table, struct pd_error *er
 	return result;
 }
 
-int pd_torch_no(const struct pd_torch_table *table, const struct pd_torch_cell *cell, struct pd_error *err,
-		const char *fmt, ...)
+int pd_torch_no(const struct pd_torch_table *table, const struct pd_torch_cell *cell,
+		struct pd_error *err, const char *fmt, ...)
 {
 	char text[240], microbatch[24] = "";
 	va_list ap;
@@ -270,8 +276,10 @@ static int place_stages(struct pd_torch_table *table, struct pd_error *err)
 			*row = cell->row;
 			table->shared |= stages[cell->row]++ > 0;
 		} else if (*row != cell->row) {
-			result = pd_torch_no(table, cell, err, "rank %d has stage %d, too; expected one rank for a stage",
-				    *row, cell->stage);
+			result = pd_torch_no(
+				table, cell, err,
+				"rank %d has stage %d, too; expected one rank for a stage", *row,
+				cell->stage);
 		}
 	}
 	for (int s = 0; s < table->stage_count && result == 0; s++)
@@ -289,7 +297,8 @@ static int by_number(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-/* Returns the number of microbatches that most stages have, so that a wrong number is found where it is. */
+/* Returns the number of microbatches that most stages have, so that a wrong number is found where
+ * it is. */
 static int64_t most_common(const struct pd_torch_table *table)
 {
 	int64_t *counts = pd_calloc((size_t)table->stage_count, sizeof(*counts)), best = 0;
@@ -340,9 +349,12 @@ static int set_counts(struct pd_torch_table *table, struct pd_error *err)
 static int check_kind(const struct pd_torch_table *table, struct pd_error *err)
 {
 	if (table->comms && table->idle_row >= 0)
-		return pd_error_no(err, "%s:%d, cell %" PRId64 ": rank %d: empty: PyTorch takes no idle moments in a "
-				   "table with transfers, nor a comma at its end", table->name,
-				   table->idle_row + 1, table->idle_number, table->idle_row);
+		return pd_error_no(err,
+				   "%s:%d, cell %" PRId64
+				   ": rank %d: empty: PyTorch takes no idle moments in a "
+				   "table with transfers, nor a comma at its end",
+				   table->name, table->idle_row + 1, table->idle_number,
+				   table->idle_row);
 	for (size_t i = 0; i < table->count && !table->comms; i++)
 		if (table->cells[i].action > PD_TORCH_B)
 			return pd_torch_no(table, &table->cells[i], err, "a table without transfers (compute_only) "
@@ -370,7 +382,7 @@ int pd_torch_check_losses(const struct pd_torch_table *table, struct pd_error *e
 /* What has been done in a row so far. */
 struct comms {
 	const struct pd_torch_table *table;
-	bool *pending;                  /* [stage][activations, gradients][microbatch]: sent, not waited for */
+	bool *pending; /* [stage][activations, gradients][microbatch]: sent, not waited for */
 	int *reduced;                   /* per stage: 0 no, 1 begun, 2 waited for */
 };
 
@@ -378,7 +390,8 @@ static bool *pending(const struct comms *c, const struct pd_torch_cell *cell)
 {
 	int gradient = cell->action == PD_TORCH_SEND_B || cell->action == PD_TORCH_WAIT_SEND_B;
 
-	return &c->pending[((int64_t)2 * cell->stage + gradient) * c->table->microbatches + cell->microbatch];
+	return &c->pending[((int64_t)2 * cell->stage + gradient) * c->table->microbatches +
+			   cell->microbatch];
 }
 
 static int follow(struct comms *c, const struct pd_torch_cell *cell, struct pd_error *err)
@@ -402,8 +415,10 @@ static int follow(struct comms *c, const struct pd_torch_cell *cell, struct pd_e
 		return 0;
 	case PD_TORCH_B:
 	case PD_TORCH_W:
-		return *reduced == 0 ? 0 : pd_torch_no(c->table, cell, err, "the stage's REDUCE_GRAD stands before "
-						       "it: its gradients would be left out");
+		return *reduced == 0 ? 0
+				     : pd_torch_no(c->table, cell, err,
+						   "the stage's REDUCE_GRAD stands before "
+						   "it: its gradients would be left out");
 	case PD_TORCH_REDUCE_GRAD:
 		if (*reduced != 0)
 			return pd_torch_no(c->table, cell, err, "a second time; expected it once");
@@ -460,12 +475,13 @@ int pd_torch_check_comms(const struct pd_torch_table *table, struct pd_error *er
 	return result;
 }
 
-int pd_torch_table_read(FILE *in, const char *name, struct pd_torch_table *out_p, struct pd_error *err)
+int pd_torch_table_read(FILE *in, const char *name, struct pd_torch_table *out_p,
+			struct pd_error *err)
 {
 	struct pd_torch_table table = { .name = pd_strdup(name), .idle_row = -1 };
 
-	if (read_rows(in, &table, err) < 0 || set_counts(&table, err) < 0 || place_stages(&table, err) < 0 ||
-	    check_kind(&table, err) < 0) {
+	if (read_rows(in, &table, err) < 0 || set_counts(&table, err) < 0 ||
+	    place_stages(&table, err) < 0 || check_kind(&table, err) < 0) {
 		pd_torch_table_release(&table);
 		return -1;
 	}

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes one minibatch as a table for torch.distributed.pipelining. */
-#include "schedule/torch.h"
+#include "doors/torch/torch.h"
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "doors/torch/table.h"
 #include "order/order.h"
 #include "plan/chain.h"
 #include "plan/recompute.h"
-#include "schedule/torch_table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 
 const char *const pd_torch_action_name[] = {
 #define TORCH_ACTION(name, has_microbatch, what) #name,
-#include "schedule/torch_action.def"
+#include "doors/torch/action.def"
 #undef TORCH_ACTION
 	NULL
 };
@@ -50,8 +50,10 @@ const char *pd_torch_short(const struct pd_op *op, char *buf)
 {
 	enum pd_torch_action action = action_of(op->kind);
 
-	snprintf(buf, 40, "%d%s%" PRId64, op->stage, action < PD_TORCH_ACTIONS ? pd_torch_action_name[action]
-		 : pd_op_kind_name[op->kind], op->microbatch);
+	snprintf(buf, 40, "%d%s%" PRId64, op->stage,
+		 action < PD_TORCH_ACTIONS ? pd_torch_action_name[action]
+					   : pd_op_kind_name[op->kind],
+		 op->microbatch);
 	return buf;
 }
 
@@ -60,8 +62,10 @@ static void say_what_is_left(const struct pd_plan *plan)
 	int replicas = plan->stages[0].replicas;
 
 	if (replicas > 1)
-		pd_say("each row stands for %d ranks, the replicas of its stages, each with one of %d microbatches: "
-		       "data parallelism over them is yours to set up", replicas, replicas);
+		pd_say("each row stands for %d ranks, the replicas of its stages, each with one of "
+		       "%d microbatches: "
+		       "data parallelism over them is yours to set up",
+		       replicas, replicas);
 	for (int s = 0; s < plan->stage_count; s++)
 		if (plan->stages[s].recompute) {
 			pd_say("stage %d recomputes in the plan, which the table cannot say: wrap %s in "
@@ -71,9 +75,11 @@ static void say_what_is_left(const struct pd_plan *plan)
 		}
 }
 
-int pd_torch_sayable(const struct pd_plan *plan, const struct pd_wiring *wiring, struct pd_error *err)
+int pd_torch_sayable(const struct pd_plan *plan, const struct pd_wiring *wiring,
+		     struct pd_error *err)
 {
-	if (pd_chain_check_flush(plan, "PyTorch", err) < 0 || pd_chain_check_replicas(plan, "PyTorch", err) < 0 ||
+	if (pd_chain_check_flush(plan, "PyTorch", err) < 0 ||
+	    pd_chain_check_replicas(plan, "PyTorch", err) < 0 ||
 	    pd_chain_check_links(plan, wiring, "PyTorch", err) < 0 ||
 	    pd_chain_check_shares(plan, "PyTorch", err) < 0)
 		return -1;
@@ -105,8 +111,9 @@ static void cell(struct row *row, int stage, enum pd_torch_action action, int64_
 static void compute_cell(struct row *row, const struct pd_op *op, enum pd_torch_action action)
 {
 	fputs(row->paired ? ";" : row->begun ? "," : "", row->out);
-	fprintf(row->out, "%s%d%s%" PRId64 "%s", op->beside ? "(" : "", op->stage, pd_torch_action_name[action],
-		op->microbatch / row->replicas, row->paired ? PD_ORDER_PAIR_END : "");
+	fprintf(row->out, "%s%d%s%" PRId64 "%s", op->beside ? "(" : "", op->stage,
+		pd_torch_action_name[action], op->microbatch / row->replicas,
+		row->paired ? PD_ORDER_PAIR_END : "");
 	row->begun = true;
 	row->paired = op->beside;
 }
@@ -129,7 +136,8 @@ static void wait_forward(struct row *row, const struct pd_op *op)
 	}
 }
 
-/* Reduces the gradients of a stage that is through: without that PyTorch does not take their mean. */
+/* Reduces the gradients of a stage that is through: without that PyTorch does not take their mean.
+ */
 static void reduce(struct row *row)
 {
 	if (row->whole < 0)
@@ -185,7 +193,8 @@ static int rank_of_row(const struct pd_plan *plan, int p)
 }
 
 /* Refuses what would have PyTorch take the loss of another microbatch. */
-static int check_losses(const struct pd_lists *lists, const struct pd_schedule *schedule, struct pd_error *err)
+static int check_losses(const struct pd_lists *lists, const struct pd_schedule *schedule,
+			struct pd_error *err)
 {
 	const struct pd_plan *plan = lists->plan;
 	int last = plan->stage_count - 1;
@@ -207,8 +216,8 @@ static int check_losses(const struct pd_lists *lists, const struct pd_schedule *
 	return before >= -1 ? 0 : -1;
 }
 
-int pd_torch_write(FILE *out, const struct pd_lists *lists, const struct pd_schedule *schedule, bool comms,
-		   struct pd_error *err)
+int pd_torch_write(FILE *out, const struct pd_lists *lists, const struct pd_schedule *schedule,
+		   bool comms, struct pd_error *err)
 {
 	const struct pd_plan *plan = lists->plan;
 	int replicas = plan->stages[0].replicas;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cells of a table that was read (schedule/torch.h), before it becomes lists. */
+/* The cells of a table that was read (doors/torch/torch.h), before it becomes lists. */
 #pragma once
 
-#include "schedule/torch.h"
+#include "doors/torch/torch.h"
 
 struct pd_torch_cell {
 	int row;                        /* from 0 */
@@ -26,23 +26,25 @@ struct pd_torch_table {
 };
 
 /*
- * Reads cells.  Fails if a cell is none (usage), or if the table cannot be one of stages: a stage in two
- * rows or in none, a row without one (PD_EXIT_NO).
+ * Reads cells.  Fails if a cell is none (usage), or if the table cannot be one of stages: a stage
+ * in two rows or in none, a row without one (PD_EXIT_NO).
  */
-int pd_torch_table_read(FILE *in, const char *name, struct pd_torch_table *out_p, struct pd_error *err);
+int pd_torch_table_read(FILE *in, const char *name, struct pd_torch_table *out_p,
+			struct pd_error *err);
 /* What PyTorch does where the last stage computes microbatches out of order. */
-#define PD_TORCH_LOSS_RULE "PyTorch numbers losses in the order of these forwards, so that backwards would " \
+#define PD_TORCH_LOSS_RULE \
+	"PyTorch numbers losses in the order of these forwards, so that backwards would " \
 	"take the loss of another microbatch; expected them in the order of microbatches"
 /* Checks that the last stage does the forwards of microbatches in their order. */
 int pd_torch_check_losses(const struct pd_torch_table *table, struct pd_error *err);
 /* Checks the waits and the reductions of a table with transfers, which lists do not have. */
 int pd_torch_check_comms(const struct pd_torch_table *table, struct pd_error *err);
 /* Says what is wrong with a cell (PD_EXIT_NO) and returns -1. */
-int pd_torch_no(const struct pd_torch_table *table, const struct pd_torch_cell *cell, struct pd_error *err,
-		const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+int pd_torch_no(const struct pd_torch_table *table, const struct pd_torch_cell *cell,
+		struct pd_error *err, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /*
- * Of a table with transfers that cannot be done if every one blocks both its ranks: returns what to add to
- * that, which says whether PyTorch 2.15 can do it, whose transfers block less.
+ * Of a table with transfers that cannot be done if every one blocks both its ranks: returns what to
+ * add to that, which says whether PyTorch 2.15 can do it, whose transfers block less.
  */
 const char *pd_torch_who_blocks(const struct pd_torch_table *table);
 void pd_torch_table_release(struct pd_torch_table *table);

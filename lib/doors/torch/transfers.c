@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "schedule/torch_complete.h"
+#include "doors/torch/complete.h"
 
 #include "base/mem.h"
 #include "schedule/buffer_counts.h"
@@ -34,13 +34,21 @@ static int rank_of(const struct adding *a, int stage, int64_t microbatch)
 }
 
 /* Adds one end of a transfer to a rank's list, at the cell where the rank is. */
-static void add_end(struct adding *a, enum pd_op_kind kind, int stage, int far, int link, int64_t microbatch)
+static void add_end(struct adding *a, enum pd_op_kind kind, int stage, int far, int link,
+		    int64_t microbatch)
 {
 	int rank = rank_of(a, stage, microbatch);
 	const struct pd_list *from = &a->lists->ranks[rank];
 	size_t at = a->next[rank] < from->count ? a->next[rank] : from->count - 1;
-	struct pd_op op = { .kind = kind, .rank = rank, .stage = stage, .peer = rank_of(a, far, microbatch),
-			    .link = link,			    .microbatch = microbatch, .version = -1, .keep = -1, .seq = a->seq };
+	struct pd_op op = { .kind = kind,
+			    .rank = rank,
+			    .stage = stage,
+			    .peer = rank_of(a, far, microbatch),
+			    .link = link,
+			    .microbatch = microbatch,
+			    .version = -1,
+			    .keep = -1,
+			    .seq = a->seq };
 
 	pd_list_add(&a->to[rank], &op, &from->notes[at]);
 }
@@ -187,7 +195,8 @@ static bool do_cell(struct adding *a, int rank, struct pd_torch_wait *wait)
 	return true;
 }
 
-/* Names the operation that is waited for as its own rank does it: a backward may be in two parts there. */
+/* Names the operation that is waited for as its own rank does it: a backward may be in two parts
+ * there. */
 static void name_awaited(const struct adding *a, struct pd_torch_wait *wait)
 {
 	const struct pd_list *list = wait->rank >= 0 ? &a->lists->ranks[wait->rank] : NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "schedule/torch_complete.h"
+#include "doors/torch/complete.h"
 
 #include "base/mem.h"
-#include "schedule/torch.h"
+#include "doors/torch/torch.h"
 #include "schedule/check.h"
 
 #include <stdio.h>
@@ -10,7 +10,8 @@
 
 #define MOST_SAID 3     /* ranks of a deadlock that a message names */
 
-/* Returns a rank of a circle of ranks that wait for each other, or one that waits for what nobody does. */
+/* Returns a rank of a circle of ranks that wait for each other, or one that waits for what nobody
+ * does. */
 static int stuck_rank(const struct pd_lists *lists, const struct pd_torch_wait *waits)
 {
 	int rank = 0;
@@ -23,7 +24,8 @@ static int stuck_rank(const struct pd_lists *lists, const struct pd_torch_wait *
 }
 
 /* Says what a rank waits for, what the rank that should do it waits for, and so on. */
-static void say_waits(const struct pd_lists *lists, const struct pd_torch_wait *waits, int first, FILE *out)
+static void say_waits(const struct pd_lists *lists, const struct pd_torch_wait *waits, int first,
+		      FILE *out)
 {
 	int rank = first;
 	char what[40];
@@ -44,8 +46,8 @@ static void say_waits(const struct pd_lists *lists, const struct pd_torch_wait *
 	fputs(" and waits", out);
 }
 
-int pd_torch_deadlock(const struct pd_lists *lists, const struct pd_torch_wait *waits, const char *assumed,
-		      struct pd_error *err)
+int pd_torch_deadlock(const struct pd_lists *lists, const struct pd_torch_wait *waits,
+		      const char *assumed, struct pd_error *err)
 {
 	struct pd_fault fault = { .lists = lists, .line = INT64_MAX, .err = err };
 	int rank = stuck_rank(lists, waits);
@@ -121,7 +123,8 @@ static bool go_on(struct numbering *a, int rank, struct pd_torch_wait *wait)
 		return true;
 	}
 	end = other_end(op);
-	peer = op->peer == rank ? op + 1 : current(a, op->peer);        /* within a rank both stand together */
+	peer = op->peer == rank ? op + 1
+				: current(a, op->peer); /* within a rank both stand together */
 	if (!meets(peer, &end)) {
 		*wait = (struct pd_torch_wait){ a->next[rank], op->peer, end };
 		return false;
@@ -151,7 +154,8 @@ static void find_missing(const struct numbering *a, struct pd_torch_wait *waits)
 	}
 }
 
-int pd_torch_number(struct pd_lists *lists, const struct pd_torch_table *table, struct pd_error *err)
+int pd_torch_number(struct pd_lists *lists, const struct pd_torch_table *table,
+		    struct pd_error *err)
 {
 	int ranks = lists->rank_count, result = 0;
 	struct numbering a = { .lists = lists, .next = pd_calloc((size_t)ranks, sizeof(*a.next)) };

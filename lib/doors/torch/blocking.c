@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Does a table as PyTorch 2.15 does: sends and receives begin and go on beside what follows; a forward or
- * a backward waits for what it receives, and WAIT_SEND for what was sent.  With NCCL the transfers of two
- * ranks are done one after the other, in the order of each of the two; with gloo those of one direction.
+ * Does a table as PyTorch 2.15 does: sends and receives begin and go on beside what follows; a
+ * forward or a backward waits for what it receives, and WAIT_SEND for what was sent.  With NCCL the
+ * transfers of two ranks are done one after the other, in the order of each of the two; with gloo
+ * those of one direction.
  */
-#include "schedule/torch_table.h"
+#include "doors/torch/table.h"
 
 #include "base/mem.h"
 
@@ -27,7 +28,8 @@ struct doing {
 	bool *done;                     /* per transfer */
 };
 
-static int64_t transfer_of(const struct pd_torch_table *table, int lower_stage, bool gradient, int64_t microbatch)
+static int64_t transfer_of(const struct pd_torch_table *table, int lower_stage, bool gradient,
+			   int64_t microbatch)
 {
 	return ((int64_t)2 * lower_stage + gradient) * table->microbatches + microbatch;
 }
