@@ -170,12 +170,13 @@ static bool is_small(const struct ordered *o)
 
 /*
  * The best plan of another schedule, and one of the same stages with an order that is searched for.  A plan that is
- * found without a limit and fits is at least as fast as those for which memory was looked at.
+ * found without a limit and fits is at least as fast as those for which memory was looked at; where searches take
+ * long there is one, as if the schedule had been asked for.
  */
 static void offer_best(struct ordered *o, enum pd_schedule_kind schedule, bool straight)
 {
 	int64_t limit_bytes = o->task->limit_bytes, time_ns;
-	bool quick = is_small(o) || !pd_schedule_has(schedule, PD_FACT_SHARES);
+	bool quick = is_small(o);
 	struct pd_plan *plan = plan_of_schedule(o, schedule, straight, !quick, &time_ns);
 
 	if (plan && quick && !pd_candidate_keeps(plan, limit_bytes)) {
@@ -209,6 +210,12 @@ static bool is_open(const struct ordered *o, enum pd_schedule_kind kind)
 	return chunks != 1 && (!v || chunks == 0 || chunks == PD_PLANNER_CHUNKS);
 }
 
+/* Tells whether plans without replicas are searched for, beside those that may have some. */
+static bool is_searched_straight(const struct ordered *o, enum pd_schedule_kind schedule)
+{
+	return o->task->straight || is_small(o) || !pd_schedule_has(schedule, PD_FACT_SHARES) || o->task->topology->devices == 1;
+}
+
 /* The best plans of all schedules and, where memory is limited, stages that are fast without a limit. */
 static void offer_schedules(struct ordered *o)
 {
@@ -220,7 +227,8 @@ static void offer_schedules(struct ordered *o)
 
 	for (int kind = 0; kind < PD_SCHEDULE_KINDS; kind++)
 		for (int straight = 1; straight >= 0 && is_open(o, (enum pd_schedule_kind)kind); straight--)
-			if (straight || (!o->task->straight && topology->devices > 1))
+			if (straight ? is_searched_straight(o, (enum pd_schedule_kind)kind)
+				     : !o->task->straight && topology->devices > 1)
 				offer_best(o, (enum pd_schedule_kind)kind, straight);
 	partition = chunks <= 1 && o->task->limit_bytes < INT64_MAX
 		? pd_straight_most(costs, ranks, bandwidth, INT64_MAX) : NULL;

@@ -75,13 +75,28 @@ void pd_predict_stages(struct pd_plan *plan)
 	pd_wiring_free(wiring);
 }
 
+/* Returns the first stage on the rank of a stage's first replica. */
+static int first_stage_on_rank(const struct pd_plan *plan, int s)
+{
+	int first = 0;
+
+	while (plan->stages[first].ranks[0] != plan->stages[s].ranks[0])
+		first++;
+	return first;
+}
+
 void pd_predict_memory(struct pd_plan *plan, const struct pd_schedule *schedule)
 {
 	for (int s = 0; s < plan->stage_count; s++) {
+		int first = schedule->chunks > 1 && pd_plan_kinds(plan) == 1 ? first_stage_on_rank(plan, s) : s;
 		struct pd_memory memory;
 
-		pd_schedule_stage_memory(schedule, s, &pd_momentum, &memory);
-		plan->stages[s].memory_bytes = memory.total_bytes;
+		if (first == s) {
+			pd_schedule_stage_memory(schedule, s, &pd_momentum, &memory);
+			plan->stages[s].memory_bytes = memory.total_bytes;
+		} else {        /* it is the rank's */
+			plan->stages[s].memory_bytes = plan->stages[first].memory_bytes;
+		}
 	}
 }
 

@@ -77,11 +77,14 @@ int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 	int spare = schedule->backwards_behind[0] > 0;
 
 	for (int i = 0; i < wiring->in_count[stage]; i++) {
-		int below = wiring->links[wiring->in[stage][i]].from + 1;
+		int below = wiring->links[wiring->in[stage][i]].from + 1, held = 2;
+		int64_t before = -r;
 
-		for (int64_t n = 0; n < last; n = looked_at(schedule, stage, n + r, rounds)) {
+		for (int64_t n = 0; n < last; before = n, n = looked_at(schedule, stage, n + r, rounds)) {
 			int64_t leaves = pd_tick_of_gradient(schedule, below - 1, n);
-			int held = 1;
+
+			/* Ticks ascend: all but the first that wait for one wait for the next as well. */
+			held = n == before + r ? (int)pd_max(held - 1, 1) : 1;
 
 			while (n + held * r < last &&
 			       pd_tick_of_backward(schedule, stage, n + held * r) <= leaves)
