@@ -83,6 +83,44 @@ static void set_turns(struct pd_flow *flow, int64_t first)
 		flow->links[l].turn = (int)(first % flow->links[l].behind->replicas);
 }
 
+enum way { DOWN, UP };
+
+/* Does what travel() does for the last of several equal pipelines. */
+static int64_t travel_in_turns(struct pd_flow *flow, struct pd_flow_stage *stage, struct pd_flow_link *link, enum way way,
+			       int64_t ready_ns)
+{
+	struct pd_flow_stage *to = way == DOWN ? &flow->stages[link->to] : &flow->stages[link->from];
+	int64_t spread_ns = pd_max(stage->spread_ns[0], stage->spread_ns[way]), arrival_ns;
+
+	arrival_ns = pd_turns_arrival(&link->turns, ready_ns, &spread_ns, &link->turns_free_ns[way]);
+	to->spread_ns[way] = pd_max(to->spread_ns[way], spread_ns);
+	flow->longer = true;
+	return arrival_ns;
+}
+
+/*
+ * Returns when what leaves a rank at some time arrives at another.  Replicas of a stage that are joined to those of the
+ * next by one link take turns on it.
+ */
+static int64_t travel(struct pd_flow *flow, struct pd_flow_stage *stage, struct pd_flow_link *link, enum way way,
+		      int from, int to, int64_t ready_ns)
+{
+	int k;
+	int64_t *out, *in, start_ns;
+
+	if (flow->likely && link->turns.count > 1)
+		return travel_in_turns(flow, stage, link, way, ready_ns);
+	if (!flow->likely || link->only_ns >= 0 || link->differs || from == to)
+		return ready_ns + pd_flow_way_ns(flow, link, from, to);
+	k = pd_flow_level(flow, from, to);
+	out = &stage->out_ns[k][k ? flow->component[k - 1][from] : from];
+	in = &link->in_ns[k][2 * (k ? flow->component[k - 1][to] : to) + (int)way];
+	start_ns = pd_max(ready_ns, pd_max(*out, *in));
+	flow->longer |= start_ns > ready_ns;
+	*out = *in = start_ns + link->own_ns[k];
+	return start_ns + link->way_ns[k];
+}
+
 static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n)
 {
 	int rank = take_turn(stage, &stage->down);
@@ -98,8 +136,8 @@ static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n
 	for (int i = 0; i < stage->out_count; i++) {
 		struct pd_flow_link *link = &flow->links[stage->out[i]];
 
-		link->arrival_ns[n & link->mask] = end_ns + (link->only_ns >= 0 ? link->only_ns
-			: pd_flow_way_ns(flow, link, rank, take_turn(link->behind, &link->turn)));
+		link->arrival_ns[n & link->mask] = link->only_ns >= 0 && link->turns.count <= 1 ? end_ns + link->only_ns
+			: travel(flow, stage, link, DOWN, rank, take_turn(link->behind, &link->turn), end_ns);
 	}
 }
 
@@ -110,6 +148,13 @@ static void forward(struct pd_flow *flow, struct pd_flow_stage *stage, int64_t n
 static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 {
 	int64_t last_ns = 0;
+
+	for (int i = 0; i < stage->replicas && stage->late > 0; i++) {
+		int rank = stage->ranks[i];
+
+		flow->free_ns[rank] += flow->left[rank] * pd_flow_own(flow, stage, rank).weight_ns;
+		flow->left[rank] = 0;
+	}
 
 	if (stage->replicas == 1 && flow->lanes == 1) {
 		flow->free_ns[stage->ranks[0]] += pd_flow_own(flow, stage, stage->ranks[0]).update_ns;
@@ -138,7 +183,7 @@ static void update(struct pd_flow *flow, const struct pd_flow_stage *stage)
 static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
 {
 	int rank = take_turn(stage, &stage->up);
-	int64_t end_ns = flow->free_ns[rank];
+	int64_t end_ns = flow->free_ns[rank], weight_ns = pd_flow_own(flow, stage, rank).weight_ns;
 
 	if (flow->summed_ns[rank] >= 0) {
 		end_ns = pd_max(end_ns, flow->summed_ns[rank]) + pd_flow_own(flow, stage, rank).update_ns;
@@ -147,12 +192,13 @@ static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
 	end_ns += pd_flow_own(flow, stage, rank).again_ns;      /* it waits for no gradient */
 
 	for (int i = 0; i < stage->out_count; i++) {
-		const struct pd_flow_link *link = &flow->links[stage->out[i]];
+		struct pd_flow_link *link = &flow->links[stage->out[i]];
 
-		end_ns = pd_max(end_ns, link->behind->end_ns +
-				pd_flow_way_ns(flow, link, rank, link->behind->rank));
+		end_ns = pd_max(end_ns, travel(flow, &flow->stages[link->to], link, UP, link->behind->rank, rank, link->behind->end_ns));
 	}
-	flow->free_ns[rank] = stage->end_ns = end_ns + pd_flow_own(flow, stage, rank).backward_ns;
+	stage->end_ns = end_ns + pd_flow_own(flow, stage, rank).backward_ns - weight_ns;
+	flow->free_ns[rank] = stage->end_ns + (flow->left[rank] < stage->late ? 0 : weight_ns);
+	flow->left[rank] += flow->left[rank] < stage->late;
 	stage->rank = rank;
 	if (--stage->left == 0) {
 		stage->left = stage->group;

@@ -17,6 +17,17 @@ static uint64_t weight_of(int stage)
 	return (uint64_t)numbers.v[0] << 32 | numbers.v[1] | 1;
 }
 
+/* Returns the part of a stage's backward that makes the gradients of its parameters, where that is done later. */
+static int64_t weight_ns(const struct pd_schedule *schedule, const struct pd_profile *profile, int s, int64_t backward_ns)
+{
+	const struct pd_stage *stage = &schedule->plan->stages[s];
+	int64_t ns = 0;
+
+	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count && schedule->splits; l++)
+		ns += pd_profile_weight_ns(&profile->layers[l]);
+	return pd_min(ns, backward_ns);
+}
+
 static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *times)
 {
 	const struct pd_schedule *schedule = flow->schedule;
@@ -36,6 +47,7 @@ static void measure_stages(struct pd_flow *flow, const struct pd_stage_times *ti
 			.in = schedule->wiring->in[s], .out = schedule->wiring->out[s],
 			.forward_ns = own->forward_ns, .backward_ns = own->backward_ns,
 			.update_ns = own->update_ns, .again_ns = own->again_ns,
+			.weight_ns = weight_ns(schedule, plan->profile, s, own->backward_ns), .late = schedule->kept[s] - 1,
 			.lead = pd_min(own->lead, most), .group = own->group, .left = own->group,
 			.delays = delays, .weight = weight_of(s),
 			.deferred = pd_schedule_defers(schedule, s),
@@ -65,11 +77,13 @@ static void measure_ranks(struct pd_flow *flow, const struct pd_stage_times *tim
 			struct pd_stage_times own = pd_stage_times_on(flow->schedule, &times[s], s, rank);
 
 			flow->own[rank] = (struct pd_flow_own){ own.forward_ns, own.backward_ns,
-								own.update_ns, own.again_ns };
+								own.update_ns, own.again_ns,
+								weight_ns(flow->schedule, pd_plan_profile_of(plan, rank),
+									  s, own.backward_ns) };
 		}
 }
 
-/* Its tensors are sent one after the other on a way. */
+/* Its tensors are sent one after the other on a way, which takes its latency and this. */
 static int64_t way_ns(const struct pd_flow *flow, const struct pd_link *at, const struct pd_level *way)
 {
 	int64_t ns = way->latency_ns;
@@ -98,6 +112,9 @@ static void measure_way(const struct pd_flow *flow, const struct pd_link *at,
 		struct pd_level way = pd_slowest_link(topology, k);
 
 		link->way_ns[k] = way_ns(flow, at, &way);
+		way = topology->level[k];
+		way.latency_ns = 0;
+		link->own_ns[k] = way_ns(flow, at, &way);
 	}
 	link->only_ns = -1;
 	if (from->replicas == 1 && to->replicas == 1)
@@ -114,6 +131,17 @@ static int64_t power_of_two(int64_t n)
 	return size;
 }
 
+/* Keeps when the links of a level are free, so many of each component. */
+static void share_links(const struct pd_flow *flow, size_t each, int64_t *free_ns[PD_MAX_LEVELS])
+{
+	int64_t size = 1;
+
+	for (int k = 0; k < flow->plan->topology.levels; k++) {
+		free_ns[k] = pd_calloc(each * (size_t)(flow->plan->rank_count / size + 1), sizeof(int64_t));
+		size *= flow->plan->topology.level[k].count;
+	}
+}
+
 /*
  * Prepares a link.  A stage admits no more than the stage before, so the microbatches on a link are
  * those by which the one is ahead of the other.
@@ -123,10 +151,12 @@ static void measure_link(struct pd_flow *flow, const struct pd_link *at, struct 
 	const struct pd_flow_stage *from = &flow->stages[at->from], *to = &flow->stages[at->to];
 
 	*link = (struct pd_flow_link){
-		.behind = to,
+		.behind = to, .from = at->from, .to = at->to,
 		.mask = power_of_two(from->lead - to->lead + 1) - 1,
 	};
 	measure_way(flow, at, link);
+	if (flow->likely && link->only_ns < 0 && !link->differs)
+		share_links(flow, 2, link->in_ns);
 	link->arrival_ns = pd_calloc((size_t)link->mask + 1, sizeof(int64_t));
 }
 
@@ -145,6 +175,7 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 	flow->delays = pd_calloc(ranks, sizeof(*flow->delays));
 	flow->free_ns = pd_calloc(ranks, sizeof(int64_t));
 	flow->summed_ns = pd_calloc(ranks, sizeof(int64_t));
+	flow->left = pd_calloc(ranks, sizeof(int64_t));
 	for (size_t r = 0; r < ranks; r++)
 		flow->summed_ns[r] = -1;
 	if (!schedule->drains)
@@ -158,6 +189,8 @@ void pd_flow_init(struct pd_flow *flow, const struct pd_schedule *schedule,
 			flow->component[k][r] = (int)(r / size);
 	}
 	measure_stages(flow, times);
+	for (int s = 0; s < plan->stage_count && likely; s++)
+		share_links(flow, 1, flow->stages[s].out_ns);
 	measure_ranks(flow, times);
 	for (int l = 0; l < schedule->wiring->link_count; l++)
 		measure_link(flow, &schedule->wiring->links[l], &flow->links[l]);
@@ -208,6 +241,7 @@ void pd_flow_keep_one(struct pd_flow *flow)
 
 		flow->links[l].only_ns = pd_flow_way_ns(flow, &flow->links[l], flow->stages[at->from].ranks[0],
 							flow->stages[at->to].ranks[0]);
+		flow->links[l].turns = pd_turns_of(flow->plan, at);
 	}
 	for (int s = 0; s < flow->plan->stage_count; s++) {
 		struct pd_flow_stage *stage = &flow->stages[s];
@@ -224,14 +258,21 @@ void pd_flow_release(struct pd_flow *flow)
 {
 	for (int k = 0; k < PD_MAX_LEVELS; k++)
 		free(flow->component[k]);
-	for (int l = 0; l < flow->schedule->wiring->link_count; l++)
+	for (int l = 0; l < flow->schedule->wiring->link_count; l++) {
+		for (int k = 0; k < PD_MAX_LEVELS; k++)
+			free(flow->links[l].in_ns[k]);
 		free(flow->links[l].arrival_ns);
+	}
+	for (int s = 0; s < flow->plan->stage_count; s++)
+		for (int k = 0; k < PD_MAX_LEVELS; k++)
+			free(flow->stages[s].out_ns[k]);
 	free(flow->own);
 	free(flow->stages);
 	free(flow->links);
 	free(flow->delays);
 	free(flow->free_ns);
 	free(flow->summed_ns);
+	free(flow->left);
 	free(flow->backward_end);
 	pd_recurrence_release(&flow->recurrence);
 }

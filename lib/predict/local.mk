@@ -13,5 +13,5 @@ lib_libpd_a_SOURCES += \
 	lib/predict/replay.c lib/predict/replay.h \
 	lib/predict/step.c lib/predict/step.h \
 	lib/predict/subject.c lib/predict/subject.h \
-	lib/predict/walk.c lib/predict/walk.h \
+	lib/predict/turns.c lib/predict/turns.h lib/predict/walk.c lib/predict/walk.h \
 	lib/predict/whatif.c lib/predict/whatif.h
