@@ -24,26 +24,57 @@ def causal():
         "arcee": (t.ArceeForCausalLM, t.ArceeConfig(**PADDED)),
         "arcee_biases": (t.ArceeForCausalLM, t.ArceeConfig(
             **WIDE, attention_bias=True, mlp_bias=True, hidden_act="mish", tie_word_embeddings=True)),
+        "cohere": (t.CohereForCausalLM, t.CohereConfig(**PADDED)),
+        "cohere_normalised": (t.CohereForCausalLM, t.CohereConfig(
+            **GROUPED, use_qk_norm=True, attention_bias=True, logit_scale=0.5, tie_word_embeddings=False)),
+        "cohere2": (t.Cohere2ForCausalLM, t.Cohere2Config(
+            **PADDED | {"num_hidden_layers": 4}, sliding_window=3)),
         "ernie4_5": (t.Ernie4_5ForCausalLM, t.Ernie4_5Config(**PADDED | {"head_dim": 8})),
         "ernie4_5_biases": (t.Ernie4_5ForCausalLM, t.Ernie4_5Config(
             **GROUPED, head_dim=4, use_bias=True, tie_word_embeddings=False, **rope(100.0))),
+        "falcon": (t.FalconForCausalLM, t.FalconConfig(**SIZE)),
+        "falcon_new": (t.FalconForCausalLM, t.FalconConfig(
+            **SIZE, new_decoder_architecture=True, num_kv_heads=2, bias=True, ffn_hidden_size=24,
+            tie_word_embeddings=False)),
+        "falcon_one_norm": (t.FalconForCausalLM, t.FalconConfig(
+            **SIZE, new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1)),
+        "falcon_sequential": (t.FalconForCausalLM, t.FalconConfig(
+            **SIZE, parallel_attn=False, multi_query=False, activation="gelu_new")),
         "gemma": (t.GemmaForCausalLM, t.GemmaConfig(**PADDED | {"head_dim": 8})),
         "gemma_biases": (t.GemmaForCausalLM, t.GemmaConfig(
             **WIDE, attention_bias=True, hidden_act="gelu", tie_word_embeddings=False)),
+        "gemma3": (t.Gemma3ForCausalLM, t.Gemma3TextConfig(
+            **PADDED | {"head_dim": 8, "num_hidden_layers": 3}, sliding_window=3, query_pre_attn_scalar=5,
+            layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+            rope_parameters={"full_attention": {"rope_type": "linear", "factor": 4.0, "rope_theta": 500.0},
+                             "sliding_attention": {"rope_type": "default", "rope_theta": 20.0}})),
+        "gemma3_capped": (t.Gemma3ForCausalLM, t.Gemma3TextConfig(
+            **WIDE, sliding_window=2, attention_bias=True, final_logit_softcapping=2.0,
+            tie_word_embeddings=False)),
         "glm": (t.GlmForCausalLM, t.GlmConfig(**PADDED | {"head_dim": 8})),
         "glm4": (t.Glm4ForCausalLM, t.Glm4Config(**PADDED | {"head_dim": 8})),
         "glm4_whole": (t.Glm4ForCausalLM, t.Glm4Config(
             **WIDE, attention_bias=False, tie_word_embeddings=True, **rope(partial_rotary_factor=1.0))),
+        "gpt_bigcode": (t.GPTBigCodeForCausalLM, t.GPTBigCodeConfig(
+            **SMALL_GPT, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0)),
+        "gpt_bigcode_heads": (t.GPTBigCodeForCausalLM, t.GPTBigCodeConfig(
+            **SMALL_GPT, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, multi_query=False, n_inner=24,
+            activation_function="relu", tie_word_embeddings=False)),
         "gpt_neox": (t.GPTNeoXForCausalLM, t.GPTNeoXConfig(
             **SIZE | {"num_attention_heads": 2, "intermediate_size": 24})),
         "gpt_neox_sequential": (t.GPTNeoXForCausalLM, t.GPTNeoXConfig(
             **SIZE, intermediate_size=24, use_parallel_residual=False, attention_bias=False,
             tie_word_embeddings=True, hidden_act="gelu_new", **rope(50.0, partial_rotary_factor=1.0))),
+        "gptj": (t.GPTJForCausalLM, t.GPTJConfig(**SMALL_GPT, rotary_dim=4)),
+        "gptj_inner": (t.GPTJForCausalLM, t.GPTJConfig(
+            **SMALL_GPT, rotary_dim=8, n_inner=24, activation_function="silu")),
         "granite": (t.GraniteForCausalLM, t.GraniteConfig(
             **PADDED, embedding_multiplier=3.0, logits_scaling=2.5, residual_multiplier=0.4,
             attention_multiplier=0.3)),
         "granite_biases": (t.GraniteForCausalLM, t.GraniteConfig(
             **GROUPED, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
+        "dynamic": (t.LlamaForCausalLM, t.LlamaConfig(**GROUPED, rope_parameters={
+            "rope_type": "dynamic", "factor": 4.0, "rope_theta": 100.0})),
         "helium": (t.HeliumForCausalLM, t.HeliumConfig(**PADDED | {"head_dim": 4})),
         "helium_biases": (t.HeliumForCausalLM, t.HeliumConfig(
             **GROUPED, head_dim=4, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
@@ -53,6 +84,12 @@ def causal():
         "olmo2": (t.Olmo2ForCausalLM, t.Olmo2Config(**PADDED)),
         "olmo2_biases": (t.Olmo2ForCausalLM, t.Olmo2Config(
             **GROUPED, attention_bias=True, tie_word_embeddings=True)),
+        "opt": (t.OPTForCausalLM, t.OPTConfig(**SIZE, ffn_dim=24, dropout=0.0, pad_token_id=1)),
+        "opt_behind": (t.OPTForCausalLM, t.OPTConfig(
+            **SIZE, ffn_dim=24, dropout=0.0, pad_token_id=None, do_layer_norm_before=False,
+            enable_bias=False, activation_function="gelu", tie_word_embeddings=False)),
+        "opt_plain": (t.OPTForCausalLM, t.OPTConfig(
+            **SIZE, ffn_dim=24, dropout=0.0, layer_norm_elementwise_affine=False)),
         "phi": (t.PhiForCausalLM, t.PhiConfig(**PADDED)),
         "phi_normalised": (t.PhiForCausalLM, t.PhiConfig(
             **GROUPED, qk_layernorm=True, hidden_act="quick_gelu", **rope(partial_rotary_factor=1.0))),

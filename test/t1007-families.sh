@@ -29,6 +29,16 @@ ernie-4.5-0.3b 360748032 {"model_type": "ernie4_5"}
 glm-4-9b 9400279040 {"model_type": "glm4", "partial_rotary_factor": 0.5}
 seed-oss-36b 36151104512 {"model_type": "seed_oss", "hidden_size": 5120, "attention_bias": true}
 gemma-2b 2506172416 {"model_type": "gemma", "hidden_size": 2048, "intermediate_size": 16384, "num_hidden_layers": 18, "num_attention_heads": 8, "num_key_value_heads": 1}
+gemma-3-270m 268098176 {"model_type": "gemma3_text", "vocab_size": 262144, "hidden_size": 640, "intermediate_size": 2048, "num_hidden_layers": 18, "num_attention_heads": 4, "num_key_value_heads": 1, "sliding_window": 512, "rope_local_base_freq": 10000.0, "sliding_window_pattern": 6}
+gemma-3-1b 999885952 {"model_type": "gemma3_text", "vocab_size": 262144, "hidden_size": 1152, "intermediate_size": 6912, "num_attention_heads": 4, "num_key_value_heads": 1, "sliding_window": 512, "final_logit_softcapping": null}
+command-r 34980831232 {"model_type": "cohere", "num_key_value_heads": 64, "rope_theta": 8000000.0}
+aya-23-8b 8028033024 {"model_type": "cohere", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8}
+command-r7b 8028033024 {"model_type": "cohere2", "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "sliding_window_pattern": 4}
+gpt-j-6b 6050882784 {"model_type": "gptj", "rotary": true}
+opt-125m 125239296 {"model_type": "opt", "word_embed_proj_dim": 768, "hidden_size": 768}
+opt-1.3b 1315758080 {"model_type": "opt", "hidden_size": 2048, "ffn_dim": 8192, "num_hidden_layers": 24, "num_attention_heads": 32}
+falcon-7b 6921720704 {"model_type": "falcon", "multi_query": true, "parallel_attn": true, "alibi": false}
+santacoder 1124886528 {"model_type": "gpt_bigcode", "n_embd": 2048, "n_layer": 24, "n_head": 16, "n_inner": 8192, "n_positions": 2048, "vocab_size": 49280, "multi_query": true}
 gemma-7b 8537680896 {"model_type": "gemma", "hidden_act": "gelu"}
 END
 

@@ -71,6 +71,7 @@ static const struct attribute {
 	{ "approximate", CHOICE, offsetof(struct pd_layer, approximate), .choices = gelus },
 	{ "num_embeddings", COUNT, offsetof(struct pd_layer, num_embeddings), 1, PD_MAX_EXTENT },
 	{ "embedding_dim", COUNT, offsetof(struct pd_layer, embedding_dim), 1, PD_MAX_EXTENT },
+	{ "numbered", FLAG, offsetof(struct pd_layer, numbered), 0, 0 },
 	{ "padding_idx", COUNT, offsetof(struct pd_layer, padding_idx), 0, PD_MAX_EXTENT },
 	{ "dim", COUNT, offsetof(struct pd_layer, dim), -PD_MAX_DIMS, PD_MAX_DIMS },
 	{ "dim0", COUNT, offsetof(struct pd_layer, dim0), -PD_MAX_DIMS, PD_MAX_DIMS },

@@ -115,6 +115,7 @@ struct pd_layer {
 	double alpha, beta;
 	int64_t num_embeddings, embedding_dim;
 	int64_t padding_idx;            /* embedding; -1: none */
+	bool numbered;                  /* embedding: a row is that of a place, counted without the padding */
 	/* Axes of a sample, from 0, once shapes are known; PD_NO_AXIS: none.  In documents 1 is the
 	 * first and -1 the last. */
 	int64_t dim, dim0, dim1;

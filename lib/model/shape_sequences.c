@@ -111,6 +111,19 @@ int infer_additive_attention(const struct infer *w)
 	return 0;
 }
 
+/* Rows by position among numbers other than the padding: as many as there are positions, and behind it. */
+static int need_numbered(const struct infer *w)
+{
+	const struct pd_layer *layer = w->layer;
+	int64_t most = w->in->dims == 1 ? layer->num_embeddings - 1 - w->in->size[0] : -1;
+
+	if (layer->weight_dropout > 0)
+		return infer_error(w, "is numbered and has weight_dropout: expected one of the two");
+	return layer->padding_idx >= 0 && layer->padding_idx <= most ? 0 :
+	       infer_error(w, "is numbered: expected an input of one dimension, a padding_idx, and behind it an "
+			   "embedding for each position");
+}
+
 int infer_embedding(const struct infer *w)
 {
 	struct pd_layer *layer = w->layer;
@@ -122,9 +135,11 @@ int infer_embedding(const struct infer *w)
 	if (layer->padding_idx >= layer->num_embeddings)
 		return infer_error(w, "has padding_idx %" PRId64 ": expected one below its %" PRId64
 				" embeddings", layer->padding_idx, layer->num_embeddings);
+	if (layer->numbered && need_numbered(w) < 0)
+		return -1;
 	layer->output = *w->in;
 	layer->output.size[layer->output.dims++] = layer->embedding_dim;
-	layer->index_limit = layer->num_embeddings;
+	layer->index_limit = layer->numbered ? 0 : layer->num_embeddings;
 	if (infer_parameter(w, "weight", 2,
 			  (int64_t[]){ layer->num_embeddings, layer->embedding_dim }) < 0)
 		return -1;

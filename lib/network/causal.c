@@ -85,8 +85,11 @@ static json_t *rope(const struct pd_transformer *t)
 	json_t *attributes = json_pack("{s:I, s:f}", "head_dim", (json_int_t)head_dim, "base",
 				       local ? size->rope_local_base : size->rope_base);
 
-	if (size->rope_part < 1)
-		pd_json_set(attributes, "rotary_dim", json_integer((int64_t)((double)head_dim * size->rope_part)));
+	if (size->rope_features > 0)
+		pd_json_set(attributes, "rotary_dim", json_integer(size->rope_features));
+	else if (size->rope_part < 1)
+		pd_json_set(attributes, "rotary_dim",
+			    json_integer((int64_t)((double)head_dim * size->rope_part)));
 	if (size->rope_interleaved)
 		pd_json_set(attributes, "interleaved", json_true());
 	if (size->rope_factor == 1 || local)
@@ -207,7 +210,7 @@ static const char *branch(const struct pd_transformer *t, const char *block, blo
 	if (kind == PD_BLOCK_OUTPUT || kind == PD_BLOCK_BOTH)
 		in = block_norm(t, block, first ? "post_self_attn_layernorm" : "post_mlp_layernorm", in);
 	in = pd_network_dropout(t->network, pd_network_name(t->network, "%s.%s.dropout", block, called), in,
-				t->size->dropout > 0 ? t->size->dropout : 0);
+				first && t->size->mlp_dropout ? 0 : t->size->dropout);
 	return times(t, pd_network_name(t->network, "%s.%s.times", block, called), in, t->size->residual_times);
 }
 
@@ -274,6 +277,8 @@ static const char *embedded(const struct pd_transformer *t)
 	double factor = size->embedding_root ? sqrt((double)size->hidden) : size->embedding_times;
 
 	at = times(t, "model.embed_tokens.times", at, factor);
+	if (size->learned)
+		at = pd_transformer_positions(t, "model.embed_positions", at);
 	return pd_network_dropout(t->network, "model.embed_tokens.dropout", at, size->embedding_dropout);
 }
 
@@ -305,12 +310,17 @@ int pd_causal_build(struct pd_network *n, const struct pd_network_size *size, st
 
 	if (pd_transformer_check("llama", size, err) < 0)
 		return -1;
+	if (size->rope_longest > 0 && size->sequence > size->rope_longest)
+		return pd_error_input(err, "--sequence=%" PRId64 ": the angles of dynamically scaled rotary "
+				      "positions change beyond %" PRId64 " tokens, which is not computed here",
+				      size->sequence, size->rope_longest);
 	pd_network_input(n, "tokens", "i32", 1, size->sequence);
 	pd_network_input(n, "labels", "i32", 1, size->sequence);
 	at = embedded(&t);
 	for (int64_t i = 0; i < size->layers; i++)
 		at = add_block(&t, i, at);
-	at = pd_transformer_norm_of(&t, "model.norm", at, size->hidden, 2);
+	if (size->block != PD_BLOCK_POST)
+		at = pd_transformer_norm_of(&t, "model.norm", at, size->hidden, 2);
 	pd_transformer_loss(&t, logits(&t, at));
 	return 0;
 }

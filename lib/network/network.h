@@ -16,7 +16,7 @@ enum pd_network_activation { PD_ACTIVATION_RELU, PD_ACTIVATION_GELU, PD_ACTIVATI
 			     PD_ACTIVATION_MISH, PD_ACTIVATION_LAPLACE, PD_ACTIVATION_SQRT_SOFTPLUS,
 			     PD_ACTIVATION_LINEAR };
 enum pd_network_norm { PD_NORM_PRE, PD_NORM_POST };
-enum pd_network_head { PD_HEAD_PRETRAINING, PD_HEAD_MASKED };
+enum pd_network_head { PD_HEAD_PRETRAINING, PD_HEAD_MASKED, PD_HEAD_SEQUENCE, PD_HEAD_TOKEN };
 /*
  * Where a block normalises: the input of each part; its output, before the sum; both; the input of both
  * parts, whose outputs are summed, once or each with a normalisation of its own; or behind each sum.

@@ -105,11 +105,16 @@ const char *pd_transformer_linear(const struct pd_transformer *t, const char *na
 				       init);
 }
 
+int64_t pd_transformer_embedding_features(const struct pd_network_size *size)
+{
+	return size->embedding > 0 ? size->embedding : size->hidden;
+}
+
 /* The attributes of an embedding of so many rows. */
 static json_t *rows(const struct pd_transformer *t, int64_t count)
 {
 	return json_pack("{s:I, s:I, s:{s:s}}", "num_embeddings", (json_int_t)count, "embedding_dim",
-			 (json_int_t)t->size->hidden, "init", "weight", begins(t, t->size->deviation));
+			 (json_int_t)pd_transformer_embedding_features(t->size), "init", "weight", begins(t, t->size->deviation));
 }
 
 const char *pd_transformer_embedding(const struct pd_transformer *t, const char *name, const char *in,
@@ -127,13 +132,34 @@ const char *pd_transformer_tokens(const struct pd_transformer *t, const char *na
 	return pd_network_layer(t->network, "embedding", name, "tokens", "o", attributes);
 }
 
-const char *pd_transformer_positions(const struct pd_transformer *t, const char *name, const char *in)
+/* As transformers computes them: padding is not counted, and has a row of its own. */
+static const char *numbered(const struct pd_transformer *t, const char *name, const char *in)
+{
+	struct pd_network *n = t->network;
+	json_t *attributes = rows(t, t->size->positions);
+
+	pd_json_set(attributes, "padding_idx", json_integer(t->size->padding));
+	pd_json_set(attributes, "numbered", json_true());
+	return pd_transformer_sum(t, pd_network_name(n, "%s.add", name), in,
+				  pd_network_layer(n, "embedding", name, "tokens", "o", attributes));
+}
+
+static const char *plain_positions(const struct pd_transformer *t, const char *name, const char *in)
 {
 	json_t *attributes = json_pack("{s:{s:s}}", "init", "weight", begins(t, t->size->deviation));
 
 	if (t->size->positions > 0)
 		pd_json_set(attributes, "num_embeddings", json_integer(t->size->positions));
+	if (t->size->positions_from > 0)
+		pd_json_set(attributes, "start", json_integer(t->size->positions_from));
 	return pd_network_layer(t->network, "position_embedding", name, in, "o", attributes);
+}
+
+const char *pd_transformer_positions(const struct pd_transformer *t, const char *name, const char *in)
+{
+	if (t->size->numbered)
+		return numbered(t, name, in);
+	return plain_positions(t, name, in);
 }
 
 const char *pd_transformer_sum(const struct pd_transformer *t, const char *name, const char *a,
@@ -221,7 +247,13 @@ static const struct activation_step *activation_steps(enum pd_network_activation
 
 const char *pd_transformer_activation(const struct pd_transformer *t, const char *prefix, const char *in)
 {
-	const struct activation_step *step = activation_steps(t->size->activation);
+	return pd_transformer_activation_of(t, t->size->activation, prefix, in);
+}
+
+const char *pd_transformer_activation_of(const struct pd_transformer *t, enum pd_network_activation activation,
+					 const char *prefix, const char *in)
+{
+	const struct activation_step *step = activation_steps(activation);
 	const char *at = in;
 
 	for (int s = 0; s < 4 && step[s].kind; s++) {

@@ -22,6 +22,7 @@ int pd_transformer_check(const char *family, const struct pd_network_size *size,
 /* The features of a head, and those inside a feed-forward part. */
 int64_t pd_transformer_head_dim(const struct pd_network_size *size);
 int64_t pd_transformer_feed_forward(const struct pd_network_size *size);
+int64_t pd_transformer_embedding_features(const struct pd_network_size *size);
 
 /* These add a layer, as pd_network_layer() does.  Weights begin normal, with the deviation. */
 const char *pd_transformer_linear(const struct pd_transformer *t, const char *name, const char *in,
@@ -41,6 +42,8 @@ const char *pd_transformer_norm_of(const struct pd_transformer *t, const char *n
 				   int64_t features, int dims);
 /* Each of its layers is called "PREFIX.KIND". */
 const char *pd_transformer_activation(const struct pd_transformer *t, const char *prefix, const char *in);
+const char *pd_transformer_activation_of(const struct pd_transformer *t, enum pd_network_activation activation,
+					 const char *prefix, const char *in);
 /* Of queries, keys and values. */
 const char *pd_transformer_attention(const struct pd_transformer *t, const char *name,
 				     const char *const qkv[3]);

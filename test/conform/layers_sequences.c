@@ -218,6 +218,9 @@ static void test_embedding(const struct pd_device_ops *ops)
 		{ "40, 5", "{'name': 'e', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': "
 		  "11, 'embedding_dim': 150, 'weight_dropout': 0.4}, {'name': 'it', 'kind': "
 		  "'concat', 'inputs': ['in', 'e'], 'dim': 2}", "40" },
+		{ "40, 5", "{'name': 'e', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': "
+		  "50, 'embedding_dim': 70, 'padding_idx': 1, 'numbered': true}, {'name': 'it', 'kind': "
+		  "'concat', 'inputs': ['in', 'e'], 'dim': 2}", "40" },
 		/* Each number has so many places that they are read in several steps. */
 		{ "90, 5", "{'name': 'e', 'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': "
 		  "11, 'embedding_dim': 12}, {'name': 'it', 'kind': 'add', 'inputs': ['in', 'e']}",

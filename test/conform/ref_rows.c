@@ -349,13 +349,25 @@ void ref_transpose(const struct ref_job *j)
 	}
 }
 
+/* As transformers has RoBERTa's positions. */
+static int64_t numbered(const struct ref_job *j, int64_t place)
+{
+	int64_t positions = j->in->size[0], id = j->layer->padding_idx;
+
+	if ((int64_t)j->x[place] == j->layer->padding_idx)
+		return id;
+	for (int64_t p = place - place % positions; p <= place; p++)
+		id += (int64_t)j->x[p] != j->layer->padding_idx;
+	return id;
+}
+
 void ref_embedding(const struct ref_job *j)
 {
 	int64_t width = j->layer->embedding_dim, n = (int64_t)ref_elements(j->r, j->layer->inputs[0]);
 
 	for (int64_t p = 0; p < n; p++)
 		for (int64_t i = 0; i < width; i++) {
-			int64_t id = (int64_t)j->x[p];
+			int64_t id = j->layer->numbered ? numbered(j, p) : (int64_t)j->x[p];
 			double factor = ref_weight_factor(j, id);
 
 			if (!j->back)

@@ -469,6 +469,8 @@ static void test_errors(void)
 		  "has a mask of 1 x 5 x 1: expected a shared_dim of axes side by side" },
 		{ "[4]", "'kind': 'embedding', 'inputs': ['x'], 'num_embeddings': 3, "
 		  "'embedding_dim': 2", "cannot take \"x\" as its input number 1: expected i32" },
+		{ "[4]", "'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': 6, 'embedding_dim': 2, "
+		  "'padding_idx': 2, 'numbered': true", "is numbered: expected an input of one dimension" },
 		{ "[4]", "'kind': 'embedding', 'inputs': ['y'], 'num_embeddings': 3, "
 		  "'embedding_dim': 2, 'padding_idx': 3", "has padding_idx 3: expected one below its 3" },
 		{ "[4]", "'kind': 'position_embedding', 'inputs': ['x']",

@@ -141,6 +141,8 @@ static int finish(struct pd_config_reader *r, struct pd_error *err)
 		s->kv_heads = s->heads;
 	if (positions > 0)
 		s->sequence = positions < MOST_TOKENS ? positions : MOST_TOKENS;
+	if (r->dynamic)
+		s->rope_longest = positions;
 	if (r->scaled && s->rope_original == 0)
 		s->rope_original = positions;
 	return finish_windows(r, err) < 0 || finish_padding(r, err) < 0 || check_heads(r, err) < 0 ? -1 : 0;

@@ -108,7 +108,9 @@ static bool is_row_of(const struct row *row, const struct pd_config *config)
 {
 	struct pd_word word;
 
-	return (!*row->when || config->size.untied) &&
+	bool two = config->size.block == PD_BLOCK_PARALLEL_TWO;
+
+	return (!*row->when || (strcmp(row->when, "two") == 0 ? two : config->size.untied)) &&
 	       pd_word_find(row->types, config->type->name, strlen(config->type->name), &word);
 }
 

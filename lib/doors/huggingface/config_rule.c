@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/names.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -175,9 +176,9 @@ static int either(const struct pd_place *at, struct pd_config_reader *r, const c
 	return 0;
 }
 
-/* One over the number. */
-static int inverse(const struct pd_place *at, struct pd_config_reader *r, const char *option,
-		   struct pd_error *err)
+/* One over the number, or over its root. */
+static int inverse_of(const struct pd_place *at, struct pd_config_reader *r, const char *option,
+		      bool root, struct pd_error *err)
 {
 	char words[80];
 	double x;
@@ -186,9 +187,21 @@ static int inverse(const struct pd_place *at, struct pd_config_reader *r, const 
 		return 0;
 	if (pd_json_real(at, 1e-6, 1e9, &x, err) < 0)
 		return -1;
-	snprintf(words, sizeof(words), "%s=%.17g", option, 1 / x);
+	snprintf(words, sizeof(words), "%s=%.17g", option, 1 / (root ? sqrt(x) : x));
 	pd_network_size_words(words, r->size);
 	return 0;
+}
+
+static int inverse(const struct pd_place *at, struct pd_config_reader *r, const char *option,
+		   struct pd_error *err)
+{
+	return inverse_of(at, r, option, false, err);
+}
+
+static int inverse_root(const struct pd_place *at, struct pd_config_reader *r, const char *option,
+			struct pd_error *err)
+{
+	return inverse_of(at, r, option, true, err);
 }
 
 /*
@@ -207,7 +220,9 @@ static bool said_in_rope(const struct pd_place *at, const struct pd_config_reade
 {
 	struct pd_place rope = rope_place(r->root);
 
-	return at->up == r->root && json_object_get(rope.value, at->key);
+	return at->up == r->root &&
+	       (json_object_get(rope.value, at->key) ||
+		json_object_get(json_object_get(rope.value, "full_attention"), at->key));
 }
 
 static int rope_base(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
@@ -244,9 +259,9 @@ static int rope_type(const struct pd_place *at, const char **type_p, struct pd_e
 		return 0;
 	*type_p = json_string_value(type.value);
 	if (*type_p && (strcmp(*type_p, "default") == 0 || strcmp(*type_p, "linear") == 0 ||
-			strcmp(*type_p, "llama3") == 0))
+			strcmp(*type_p, "llama3") == 0 || strcmp(*type_p, "dynamic") == 0))
 		return 0;
-	return pd_place_expected(&type, err, "\"default\", \"linear\" or \"llama3\", since rotary positions "
+	return pd_place_expected(&type, err, "\"default\", \"linear\", \"dynamic\" or \"llama3\", since rotary positions "
 				 "are not scaled otherwise here (delete %s for plain ones, which compute "
 				 "something else)", at->key);
 }
@@ -270,8 +285,8 @@ static int rope_part_of(const struct pd_place *at, struct pd_config_reader *r, s
 	return row ? row->rule(at, r, row->text, err) : 0;
 }
 
-/* Version 4 has an object only where positions are scaled, version 5 always. */
-static int rope(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+/* How some layers are rotated. */
+static int rope_object(const struct pd_place *at, struct pd_config_reader *r, struct pd_error *err)
 {
 	static const char *const known[] = {
 		"rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", "low_freq_factor",
@@ -281,9 +296,6 @@ static int rope(const struct pd_place *at, struct pd_config_reader *r, const cha
 	struct pd_place part = pd_place_key(at, "partial_rotary_factor");
 	const char *type;
 
-	(void)text;
-	if (is_empty(at->value) || rope_place(r->root).value != at->value)
-		return 0;
 	if (rope_type(at, &type, err) < 0 || pd_json_keys(at, known, err) < 0 ||
 	    rope_part_of(&part, r, err) < 0 || (base.value && size(&base, r, "rope-base", err) < 0))
 		return -1;
@@ -291,7 +303,52 @@ static int rope(const struct pd_place *at, struct pd_config_reader *r, const cha
 		return 0;
 	if (size(&factor, r, "rope-factor", err) < 0)
 		return -1;
+	if (strcmp(type, "dynamic") == 0) {
+		r->size->rope_factor = 1;
+		r->dynamic = true;
+	}
 	return strcmp(type, "llama3") == 0 ? llama3(at, r, err) : 0;
+}
+
+/* Version 4 has an object only where positions are scaled, version 5 always. */
+static int rope(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+{
+	(void)text;
+	if (is_empty(at->value) || rope_place(r->root).value != at->value)
+		return 0;
+	return rope_object(at, r, err);
+}
+
+static int rope_local_base(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+			   struct pd_error *err)
+{
+	struct pd_place rope = rope_place(r->root);
+
+	(void)text;
+	return json_object_get(json_object_get(rope.value, "sliding_attention"), "rope_theta") ? 0
+		: size(at, r, "rope-local-base", err);
+}
+
+/* Layers with a window are rotated by another base, and not scaled. */
+static int rope_two(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+{
+	static const char *const known[] = { "full_attention", "sliding_attention", NULL };
+	static const char *const local[] = { "rope_type", "rope_theta", NULL };
+	struct pd_place full = pd_place_key(at, "full_attention"), slides = pd_place_key(at, "sliding_attention");
+	struct pd_place base = pd_place_key(&slides, "rope_theta");
+	const char *type = "default";
+
+	if (is_empty(at->value) || rope_place(r->root).value != at->value || (!full.value && !slides.value))
+		return rope(at, r, text, err);
+	if (pd_json_keys(at, known, err) < 0 || (!is_empty(full.value) && rope_object(&full, r, err) < 0))
+		return -1;
+	if (is_empty(slides.value))
+		return 0;
+	if (rope_type(&slides, &type, err) < 0 || pd_json_keys(&slides, local, err) < 0)
+		return -1;
+	if (strcmp(type, "default") != 0)
+		return pd_place_expected(&slides, err, "\"default\", since layers with a window are not scaled here");
+	return base.value ? size(&base, r, "rope-local-base", err) : 0;
 }
 
 static int window(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
@@ -368,6 +425,56 @@ static int rotated_layers(const struct pd_place *at, struct pd_config_reader *r,
 		if (!is)
 			pd_layer_set_add(set, (int64_t)l);
 	}
+	return 0;
+}
+
+/* As many rows of the weight are used, behind those of positions_from. */
+static int positions(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+{
+	if (length(at, r, text, err) < 0)
+		return -1;
+	r->size->positions = r->length + r->size->positions_from;
+	return 0;
+}
+
+/* Tokens are embedded with as many features as all layers have. */
+static int as_hidden(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+{
+	struct pd_place hidden = pd_place_key(r->root, "hidden_size");
+
+	(void)text;
+	return json_is_null(at->value) || (hidden.value && json_equal(at->value, hidden.value)) ? 0
+		: pd_place_expected(at, err, "hidden_size, since embeddings of another size are not read here");
+}
+
+static bool root_flag(const struct pd_config_reader *r, const char *key, bool usual)
+{
+	struct pd_place at = pd_place_key(r->root, key);
+
+	return json_is_boolean(at.value) ? json_is_true(at.value) : usual;
+}
+
+/* What Falcon's keys say together: heads of keys, and where a block normalises. */
+static int falcon(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+{
+	bool is_new = root_flag(r, "new_decoder_architecture", false);
+	struct pd_place kv = pd_place_key(r->root, "num_kv_heads");
+	struct pd_place norms = pd_place_key(r->root, "num_ln_in_parallel_attn");
+	bool parallel = root_flag(r, "parallel_attn", true);
+	int64_t count = is_new ? 2 : 1;
+
+	if (norms.value && !json_is_null(norms.value) && pd_json_int(&norms, 1, 2, &count, err) < 0)
+		return -1;
+	if ((is_new && !parallel) || (!is_new && parallel && count == 2))
+		return pd_place_error(at, err, "new_decoder_architecture, parallel_attn and num_ln_in_parallel_attn "
+				      "do not fit each other");
+	pd_network_size_words(!parallel ? "block=pre" : is_new && count == 2 ? "block=parallel-two"
+			      : "block=parallel", r->size);
+	pd_network_size_words(!is_new && root_flag(r, "multi_query", true) ? "kv-heads=1" : "kv-heads=0",
+			      r->size);
+	if (is_new && kv.value)
+		return size0(&kv, r, "kv-heads", err);
+	(void)text;
 	return 0;
 }
 

@@ -25,6 +25,7 @@ struct pd_config_reader {
 	int64_t length, window;         /* as in struct pd_config_type */
 	bool windows;
 	bool scaled;                            /* positions, as Llama 3 does */
+	bool dynamic;                           /* or beyond the length */
 	bool pads;                              /* a token is padding, as pad_token_id says */
 	int64_t padding;                        /* < 0: counted from the end of the vocabulary */
 };

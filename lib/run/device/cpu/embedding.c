@@ -28,11 +28,35 @@ static const struct pd_layout *plain_weight(const struct pd_compiled_layer *l)
 
 /* ---- embedding ---- */
 
+static int64_t places_of(const struct pd_compiled_layer *l)
+{
+	return l->net->batch * pd_shape_elements(l->in_shape[0]);
+}
+
+/* The rows of all places: the numbers, or, in scratch, their positions among those that are no padding. */
+static const int32_t *rows_of(const struct pd_compiled_layer *l)
+{
+	int64_t positions = pd_shape_elements(l->in_shape[0]), places = places_of(l);
+	const int32_t *number = l->src[0], padding = (int32_t)l->layer->padding_idx;
+	int32_t *row = l->temporary, last = padding;
+
+	if (!l->layer->numbered)
+		return number;
+	for (int64_t i = 0; i < places; i++) {
+		last = i % positions == 0 ? padding : last;
+		last += number[i] != padding;
+		row[i] = number[i] != padding ? last : padding;
+	}
+	return row;
+}
+
 static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	l->out = pd_cpu_plain(l->net, &l->layer->output);
 	l->parameter[0] = plain_weight(l);
 	l->split_bytes = pd_layout_bytes(l->out);
+	if (l->layer->numbered)
+		l->forward_bytes = l->backward_bytes = sizeof(int32_t) * (size_t)places_of(l);
 	if (l->layer->weight_dropout > 0)
 		l->forward_bytes = l->backward_bytes =
 			sizeof(float) * (size_t)l->layer->num_embeddings;
@@ -74,16 +98,11 @@ static void look_up(const struct pd_compiled_layer *l, int64_t place, int64_t ro
 	}
 }
 
-static int64_t places_of(const struct pd_compiled_layer *l)
-{
-	return l->net->batch * pd_shape_elements(l->in_shape[0]);
-}
-
 static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, struct pd_error *err)
 {
 	size_t bytes = pd_dtype_bytes(l->net->dtype) * (size_t)l->layer->embedding_dim;
 	int64_t places = places_of(l), rows = l->layer->num_embeddings;
-	const int32_t *id = l->src[0];
+	const int32_t *id = rows_of(l);
 	const float *factors;
 
 	for (int64_t i = 0; i < places; i++)
@@ -104,10 +123,9 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	return 0;
 }
 
-static void columns_back(const struct pd_compiled_layer *l, int64_t from, const float *factors)
+static void columns_back(const struct pd_compiled_layer *l, const int32_t *id, int64_t from, const float *factors)
 {
 	int64_t width = l->layer->embedding_dim, n = pd_min(width - from, COLUMNS);
-	const int32_t *id = l->src[0];
 	float *all = l->diff_parameters[0], room[COLUMNS];
 	int64_t places = places_of(l);
 
@@ -126,13 +144,15 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 {
 	int64_t width = l->layer->embedding_dim;
 	const float *factors;
+	const int32_t *id;
 
 	if (pass->part == PD_BACKWARD_INPUT)
 		return 0;
+	id = rows_of(l);
 	factors = factors_of(l, pass);
 #pragma omp parallel for schedule(static)
 	for (int64_t from = 0; from < width; from += COLUMNS)
-		columns_back(l, from, factors);
+		columns_back(l, id, from, factors);
 	return 0;
 }
 

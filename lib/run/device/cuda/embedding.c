@@ -13,8 +13,20 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 {
 	l->split_bytes = pd_cuda_batch_bytes(l, &l->layer->output);
 	if (l->inside)
-		l->backward_bytes = 2 * sizeof(int32_t) * (size_t)places_of(l);
+		l->backward_bytes = (l->layer->numbered ? 3 : 2) * sizeof(int32_t) * (size_t)places_of(l);
+	if (l->layer->numbered)
+		l->forward_bytes = sizeof(int32_t) * (size_t)places_of(l);
 	return 0;
+}
+
+/* Sets *rows_p to the rows of all places, for which there is room: see the CPU's. */
+static int find_rows(struct pd_compiled_layer *l, int32_t *room, const int32_t **rows_p, struct pd_error *err)
+{
+	*rows_p = l->layer->numbered ? room : l->src[0];
+	return !l->layer->numbered ? 0
+		: pd_cuda_queued(l, pd_kernel_numbered(pd_cuda_engine(l)->stream, room, l->src[0], l->net->batch,
+						       pd_shape_elements(l->in_shape[0]),
+						       (int32_t)l->layer->padding_idx), err);
 }
 
 static struct pd_kernel_drop drop_of(const struct pd_compiled_layer *l, const struct pd_pass *pass)
@@ -32,10 +44,13 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 {
 	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
 	const struct pd_kernel_drop drop = drop_of(l, pass);
+	const int32_t *rows;
 
+	if (find_rows(l, l->temporary, &rows, err) < 0)
+		return -1;
 	return pd_cuda_queued(l, pd_kernel_embedding(engine->stream, l->net->dtype, &drop,
 						     engine->numbers, l->dst,
-						     l->parameters[0], l->src[0],
+						     l->parameters[0], rows,
 						     places_of(l), l->layer->num_embeddings,
 						     l->layer->embedding_dim), err);
 }
@@ -45,15 +60,18 @@ static int backward(struct pd_compiled_layer *l, const struct pd_pass *pass, str
 	size_t bytes = sizeof(float) * (size_t)l->layer->parameter_elements;
 	const struct pd_cuda_engine *engine = pd_cuda_engine(l);
 	const struct pd_kernel_drop drop = drop_of(l, pass);
+	const int32_t *rows;
 
 	if (pass->part == PD_BACKWARD_INPUT)
 		return 0;
 	if (l->net->device->zero(l->net, l->diff_parameters[0], bytes, err) < 0)
 		return -1;
+	if (find_rows(l, (int32_t *)l->temporary + 2 * places_of(l), &rows, err) < 0)
+		return -1;
 	return pd_cuda_queued(l, pd_kernel_embedding_back(engine->stream, l->net->dtype, &drop,
 							  engine->numbers, l->diff_parameters[0],
 							  l->temporary,
-							  l->diff_dst, l->src[0], places_of(l),
+							  l->diff_dst, rows, places_of(l),
 							  l->layer->num_embeddings,
 							  l->layer->embedding_dim,
 							  l->layer->padding_idx), err);

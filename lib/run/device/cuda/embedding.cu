@@ -26,6 +26,29 @@ __device__ static float factor_of(const struct pd_kernel_drop &drop,
 	return pd_unit(r.v[row % 4]) >= drop.p ? drop.scale : 0;
 }
 
+/* Each place counts those before it, which a block reads together. */
+__global__ static void count_places(int32_t *row, const int32_t *__restrict__ number, size_t count,
+				    int64_t positions, int32_t padding)
+{
+	PD_FOR_EACH(i, count) {
+		size_t first = i - pd_rest(i, (size_t)positions);
+		int32_t before = padding;
+
+		for (size_t k = first; k <= i; k++)
+			before += number[k] != padding;
+		row[i] = number[i] != padding ? before : padding;
+	}
+}
+
+cudaError_t pd_kernel_numbered(cudaStream_t stream, int32_t *row, const int32_t *number, int64_t samples,
+			       int64_t positions, int32_t padding)
+{
+	size_t count = (size_t)(samples * positions);
+
+	count_places<<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(row, number, count, positions, padding);
+	return cudaGetLastError();
+}
+
 template <typename T>
 __global__ static void look_up(struct pd_kernel_drop drop, const struct pd_pass_numbers *numbers,
 			       T *y, const T *__restrict__ weight, const int32_t *__restrict__ id,
