@@ -3,6 +3,7 @@ lib_libpd_a_SOURCES += \
 	lib/order/build.c lib/order/build.h \
 	lib/order/certify.c \
 	lib/order/chain.c \
+	lib/order/extend.c \
 	lib/order/found.c lib/order/found.h \
 	lib/order/improve.c \
 	lib/order/made.h \

@@ -25,6 +25,12 @@ struct pd_order *pd_order_v_half(int positions, int microbatches);
 struct pd_order *pd_order_v_min(int positions, int microbatches);
 
 /*
+ * Makes an order of more microbatches, which repeats what each position does in the middle of another one; NULL where
+ * that does not repeat.
+ */
+struct pd_order *pd_order_extend(const struct pd_order *order, int microbatches);
+
+/*
  * A block: the slots of one microbatch's passes, which is repeated every `period` slots, three for each chunk of a
  * position, without two passes of a position in one slot.  That is an order without an end, which keeps every
  * position busy.
