@@ -14,6 +14,7 @@
 
 #include <stdlib.h>
 
+#define PRICE_WORK 250000       /* operations that are replayed to price one */
 #define PART 16                 /* part of a search's effort for pipelines, even where all of it is spent */
 
 struct finder {
@@ -135,10 +136,7 @@ static int price_alternative(struct pd_plan *plan, struct pd_error *err)
 {
 	struct pd_prediction *priced = &plan->predicted;
 
-	if (pd_judge_period(plan, &priced->period_ns, &priced->period_from, err) < 0)
-		return -1;
-	return priced->period_from == PD_PERIOD_REPLAY ? 0
-		: pd_judge_whole(plan, PD_JUDGE_WORK, &priced->period_ns, &priced->period_from, err);
+	return pd_judge_about(plan, PRICE_WORK, &priced->period_ns, &priced->period_from, err);
 }
 
 /*
@@ -193,7 +191,7 @@ static struct pd_plan *data_parallel(const struct finder *finder)
 {
 	const struct pd_plan *won = finder->plan;
 	bool groups = pd_updates_in_groups(won->schedule, won->weights);
-	int64_t devices = won->topology.devices, all = won->microbatches;
+	int64_t devices = finder->task->topology->devices, all = won->microbatches;
 	struct pd_partition *one;
 	struct pd_plan *plan;
 
@@ -262,4 +260,21 @@ int pd_alternatives_find(struct pd_plan *plan, const struct pd_task *task, struc
 	}
 	pd_candidate_drop(all);
 	return status;
+}
+
+void pd_alternatives_add_tensor(struct pd_plan *plan, const struct pd_task *task)
+{
+	struct finder finder = { .plan = plan, .task = task };
+	struct pd_prediction *predicted = &plan->predicted;
+	struct pd_alternative *one = &predicted->alternatives[predicted->alternative_count];
+	struct pd_plan *all = predicted->alternatives ? data_parallel(&finder) : NULL;
+	struct pd_error ignored;
+
+	if (all && pd_candidate_weigh(all, &ignored))
+		all = fit(&finder, all);
+	if (all && price_alternative(all, &ignored) == 0) {
+		add(&finder, PD_ALTERNATIVE_TENSOR_PARALLEL, all);
+		one->tensor = task->profile->group.tensor;
+	}
+	pd_candidate_drop(all);
 }

@@ -11,7 +11,6 @@
  * searched for; with task->request->stages; and by replays.
  */
 struct pd_plan *pd_formula_plan(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
-struct pd_plan *pd_ordered_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
 struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
 struct pd_plan *pd_replayed_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
 
@@ -31,6 +30,8 @@ int pd_task_period(const struct pd_task *task, const struct pd_plan *plan, int64
  * task's.  Impossible alternatives are left out.
  */
 int pd_alternatives_find(struct pd_plan *plan, const struct pd_task *task, struct pd_error *err);
+/* Adds data parallelism of another task's devices that share layers out: what is called tensor parallelism. */
+void pd_alternatives_add_tensor(struct pd_plan *plan, const struct pd_task *task);
 
 /*
  * Reports that the only plan does not fit: which stage, by how much, and whether recomputation

@@ -194,10 +194,10 @@ int pd_judge_expect(const struct pd_plan *plan, bool bound, struct pd_expected *
 	return 0;
 }
 
-int pd_judge_rival(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
+int pd_judge_rival(const struct pd_plan *plan, int64_t most_work, int64_t rival_ns, int64_t *period_ns_p,
 		   enum pd_period_kind *from_p, int64_t *work_p, struct pd_error *err)
 {
-	int64_t length = pd_replay_length(plan, PD_JUDGE_WORK);
+	int64_t length = pd_replay_length(plan, most_work);
 
 	if (length == 0)
 		return by_estimate(plan, period_ns_p, from_p, err);
@@ -209,7 +209,17 @@ int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_pe
 {
 	int64_t work = 0;
 
-	return pd_judge_rival(plan, PD_NEVER, period_ns_p, from_p, &work, err);
+	return pd_judge_rival(plan, PD_JUDGE_WORK, PD_NEVER, period_ns_p, from_p, &work, err);
+}
+
+int pd_judge_about(const struct pd_plan *plan, int64_t most_work, int64_t *period_ns_p, enum pd_period_kind *from_p,
+		   struct pd_error *err)
+{
+	int64_t work = 0;
+
+	if (pd_judge_rival(plan, most_work, PD_NEVER, period_ns_p, from_p, &work, err) < 0)
+		return -1;
+	return *from_p == PD_PERIOD_REPLAY ? 0 : pd_judge_form(plan, most_work, period_ns_p, err);
 }
 
 int pd_judge_form(const struct pd_plan *plan, int64_t most_work, int64_t *period_ns_p,

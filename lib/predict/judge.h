@@ -27,11 +27,14 @@ int pd_judge_whole(const struct pd_plan *plan, int64_t most_work, int64_t *perio
 
 /*
  * Does the same for a plan that is only compared with one of a known time, rival_ns (PD_NEVER: none
- * is known).  It is replayed until it is clearly slower; the period is then about right.  *work_p
- * grows by about as many operations as were replayed.
+ * is known), by a replay of at most most_work operations.  It is replayed until it is clearly slower;
+ * the period is then about right.  *work_p grows by about as many operations as were replayed.
  */
-int pd_judge_rival(const struct pd_plan *plan, int64_t rival_ns, int64_t *period_ns_p,
+int pd_judge_rival(const struct pd_plan *plan, int64_t most_work, int64_t rival_ns, int64_t *period_ns_p,
 		   enum pd_period_kind *from_p, int64_t *work_p, struct pd_error *err);
+/* Sets the period by a replay of so many operations at most or, where that is too little, by the form of an update. */
+int pd_judge_about(const struct pd_plan *plan, int64_t most_work, int64_t *period_ns_p, enum pd_period_kind *from_p,
+		   struct pd_error *err);
 
 /*
  * Sets the period by the form of an update (pd_steady_shorter), of which two shorter ones are

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #define SEED 1
+#define RANGE_WORK 100000       /* operations of a replay; where that is too little estimates say it */
 #define LINK_STREAM (UINT64_C(1) << 32)  /* behind those of all layers */
 
 static const struct pd_spread unknown;
@@ -153,11 +154,11 @@ static void draw(struct changed *changed, int kind, uint32_t sample)
 static int period_of(struct pd_plan *plan, double *period_ns_p)
 {
 	enum pd_period_kind from;
+	int64_t period_ns, work = 0;
 	struct pd_error err;
-	int64_t period_ns;
 
 	pd_predict_stages(plan);
-	if (pd_judge_period(plan, &period_ns, &from, &err) < 0)
+	if (pd_judge_rival(plan, RANGE_WORK, PD_NEVER, &period_ns, &from, &work, &err) < 0)
 		return -1;
 	*period_ns_p = (double)period_ns;
 	return 0;

@@ -214,12 +214,12 @@ static void find_ways(struct bound *b, time_of of)
 	free(to);
 }
 
-/* Finds the points where stages may begin and end: units if there is one order, else states. */
+/* Finds the points where stages may begin and end: units if stages are runs or there is one order, else states. */
 static void find_points(struct bound *b)
 {
 	const struct pd_profile *profile = b->costs->profile;
 
-	if (pd_points_one_order(profile)) {
+	if (b->request->runs || pd_points_one_order(profile)) {
 		pd_points_of_units(&b->points, b->costs);
 		return;
 	}

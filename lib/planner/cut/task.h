@@ -5,6 +5,8 @@
 #include "planner/planner.h"
 #include "planner/cut/views.h"
 
+#define PD_TASK_LARGE 16384     /* units times devices */
+
 /* The task of planning. */
 struct pd_task {
 	struct pd_profile *profile;     /* borrowed, also by its plans */
@@ -25,6 +27,12 @@ struct pd_task {
 static inline int64_t pd_task_stages(const struct pd_task *task, int64_t devices)
 {
 	return devices * (task->request->chunks ? task->request->chunks : 1);
+}
+
+/* Tells whether a search takes so long that it is limited, and goes by estimates. */
+static inline bool pd_task_is_large(const struct pd_task *task)
+{
+	return (int64_t)task->costs.unit_count * task->topology->devices > PD_TASK_LARGE;
 }
 
 /*

@@ -18,6 +18,7 @@
 /* Steps (base/effort.h) of a plan's rank that is copied, priced and placed, and of a replayed operation. */
 #define COPY_STEPS 30
 #define REPLAY_STEPS 400
+#define REPLAYED_OF_LARGE 100000        /* operations of a replay, where one after the other would take too long */
 #define DOUBTFUL 8              /* replays of plans whose estimate is above the best time */
 #define UNLIKELY 8              /* plans that are likely to be slower by a larger part of their time than one in
 				   this are not tried */
@@ -29,7 +30,9 @@
 
 void pd_contest_init(struct pd_contest *contest, const struct pd_task *task)
 {
-	*contest = (struct pd_contest){ .task = task, .slower = 1 };
+	*contest = (struct pd_contest){ .task = task, .slower = 1, .most_replayed = pd_task_is_large(task) &&
+					pd_weights_have(task->request->weights, PD_WEIGHTS_DRAINS)
+					? REPLAYED_OF_LARGE : PD_JUDGE_WORK };
 	pd_map_init(&contest->map, task->topology, (int)task->topology->devices,
 		    task->request->gradient_dtype == PD_F32 && !pd_topology_mixed(task->topology)
 		    ? task->profile->in_step.sum_bytes_per_s : 0);
@@ -252,7 +255,7 @@ static bool is_proven(const struct pd_contest *contest, const struct pd_plan *pl
 {
 	const struct pd_task *task = contest->task;
 
-	return !contest->few && pd_judge_work(plan) <= PD_JUDGE_WORK &&
+	return !contest->few && pd_judge_work(plan) <= contest->most_replayed &&
 	       pd_bound_devices(&task->costs, task->request, time_ns) >= plan->rank_count &&
 	       pd_bound_devices(&task->costs, task->request,
 				time_ns - pd_ceil_div(time_ns, part)) > task->topology->devices;
@@ -270,8 +273,8 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
 	*most_work -= work;
 	entry->time_ns = entry->expected.estimate_ns;
 	entry->plan->predicted.period_from = PD_PERIOD_ESTIMATE;
-	if (work <= PD_JUDGE_WORK &&
-	    pd_judge_rival(entry->plan, rival_ns(contest, *best), &entry->time_ns,
+	if (work <= contest->most_replayed &&
+	    pd_judge_rival(entry->plan, contest->most_replayed, rival_ns(contest, *best), &entry->time_ns,
 			   &entry->plan->predicted.period_from, &contest->replayed, err) < 0)
 		return -1;
 	pd_effort_spend(contest->task->request->effort, REPLAY_STEPS * (contest->replayed - replayed));

@@ -40,6 +40,7 @@ struct pd_contest {
 	int64_t most_ns;                /* slower plans cannot win; 0: none was replayed */
 	int64_t line_ns;                /* the time that line.c found last; 0: none */
 	int64_t changed_ns;             /* expected period of the plan at hand; or 0 */
+	int64_t most_replayed;          /* operations of one replay */
 	int64_t replayed;               /* operations of replays so far (judge.h) */
 	uint32_t drawn;                 /* random numbers so far */
 	int64_t work;                   /* cost of estimates so far: microbatches times stages */

@@ -448,9 +448,12 @@ static size_t preferred(const struct pd_contest *contest, size_t winner, bool wh
 /* Replays an entry to the end, since it may have been stopped when it was slower than another. */
 static int replay_whole(struct pd_contest *contest, size_t i, struct pd_error *err)
 {
-	contest->entries[i].whole = true;
-	return pd_judge_period(contest->entries[i].plan, &contest->entries[i].time_ns,
-			       &contest->entries[i].plan->predicted.period_from, err);
+	struct pd_entry *entry = &contest->entries[i];
+	int64_t work = 0;
+
+	entry->whole = true;
+	return pd_judge_rival(entry->plan, contest->most_replayed, PD_NEVER, &entry->time_ns,
+			      &entry->plan->predicted.period_from, &work, err);
 }
 
 /* Returns the winner, or a plan with fewer devices if the further ones bring too little. */
@@ -523,6 +526,24 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 		*err = contest.why;
 	} else {
 		pd_error_no(err, "no plan fits");
+	}
+	pd_contest_release(&contest);
+	return plan;
+}
+
+struct pd_plan *pd_simulated_glance(const struct pd_task *task, int64_t *time_ns_p)
+{
+	struct pd_contest contest;
+	struct pd_plan *plan = NULL;
+
+	pd_contest_init(&contest, task);
+	enter_line(&contest, &(struct way){ .straight = task->straight, .alone = true });
+	pd_contest_sort(&contest);
+	if (contest.count > 0 && contest.entries[0].expected.estimate_ns > 0) {
+		plan = contest.entries[0].plan;
+		*time_ns_p = contest.entries[0].expected.estimate_ns;
+		plan->predicted.period_from = PD_PERIOD_ESTIMATE;
+		contest.entries[0].plan = NULL;
 	}
 	pd_contest_release(&contest);
 	return plan;

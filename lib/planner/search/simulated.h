@@ -10,5 +10,7 @@
  */
 struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_plan **closest_p,
 				  struct pd_error *err);
+/* Returns the best plan of the line search alone, by its estimate, and its time; or NULL. */
+struct pd_plan *pd_simulated_glance(const struct pd_task *task, int64_t *time_ns_p);
 /* Tells, after a quick look, whether there is a plan that fits. */
 bool pd_simulated_fits(const struct pd_task *task);
