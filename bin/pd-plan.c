@@ -14,7 +14,6 @@
 #include "plan/show.h"
 #include "plan/sparse.h"
 #include "planner/cut/task.h"
-#include "planner/groups.h"
 #include "planner/kinds.h"
 #include "topology/contract.h"
 
@@ -40,6 +39,7 @@ static int schedule = PD_SCHEDULE_1F1B, all_reduce = PD_REDUCER_dense;
 static int weights = -1;                /* -1: not said */
 static bool weights_open;               /* none was named */
 static int64_t chunks, batch;
+static const char *virtual_stages;
 static double min_gain = 1, times = 1, pairs;
 static struct pd_effort effort;
 static struct pd_progress_bar bar;
@@ -146,8 +146,11 @@ static const struct pd_opt options[] = {
 	{ "batch", 'b', PD_OPT_COUNT, "B", "most samples of an update, cut into microbatches",
 	  &batch, 1, PD_MAX_EXTENT, .excludes = "microbatches",
 	  .why = "each says how many samples an update is made of" },
-	{ "chunks", 0, PD_OPT_COUNT, "V", "stages of each rank, interleaved (default: 2)", &chunks,
-	  1, 4096 },
+	{ "virtual-stages", 0, PD_OPT_STRING, "V|auto",
+	  "stages of each rank, interleaved; auto: the best of 2 to 8 (default: 2, with "
+	  "--schedule=auto: auto)",
+	  &virtual_stages, .excludes = "chunks" },
+	{ "chunks", 0, PD_OPT_COUNT, "V", "the same, with a number", &chunks, 1, 4096 },
 	{ "round", 0, PD_OPT_COUNT, "G",
 	  "microbatches that go through a stage before its rank's next one, interleaved "
 	  "(default: the ranks)",
@@ -258,12 +261,31 @@ static void take_flush(void)
 	request.weights = PD_WEIGHTS_FLUSH;
 }
 
+/* Sets how many stages a rank has, or that this is open. */
+static int request_virtual_stages(struct pd_error *err)
+{
+	bool automatic = virtual_stages && strcmp(virtual_stages, "auto") == 0;
+
+	if (virtual_stages && !automatic && pd_parse_count(virtual_stages, 1, 4096, &chunks, err) < 0)
+		return pd_error_prefix(err, "--virtual-stages: expected auto or a number");
+	if (automatic && request.stages)
+		return pd_error_input(err, "--virtual-stages=auto: --stages says itself how many stages there are");
+	if (automatic && !request.any_schedule && schedule != PD_SCHEDULE_INTERLEAVED)
+		return pd_error_input(err, "--virtual-stages=auto: expected --schedule=interleaved or auto, found "
+				      "\"%s\"", schedules[schedule]);
+	request.any_chunks = automatic || (request.any_schedule && chunks == 0 && !request.stages);
+	request.chunks = (int)chunks;
+	return 0;
+}
+
 /* Sets schedule, weights and chunks. */
 static int request_policy(struct pd_error *err)
 {
 	bool simulated = request.cost == PD_COST_SIMULATED;
 
 	request.any_schedule = schedule == PD_SCHEDULE_KINDS;
+	if (request_virtual_stages(err) < 0)
+		return -1;
 	if (request.any_schedule)
 		schedule = PD_SCHEDULE_1F1B;
 	if (schedule == ZB_AUTO)
@@ -274,7 +296,6 @@ static int request_policy(struct pd_error *err)
 	request.weights = weights_open ? pd_schedule_usual_weights(request.schedule) : (enum pd_weight_kind)weights;
 	if (weights_open && wants_flush())
 		take_flush();
-	request.chunks = (int)chunks;
 	if (chunks && !pd_schedule_has(request.schedule, PD_FACT_SHARES) && !request.any_schedule)
 		return pd_error_input(err, "--chunks: schedule \"%s\" has one stage on each rank; expected "
 				      "\"interleaved\"", schedules[schedule]);
@@ -627,40 +648,32 @@ static bool recomputes_apart(const struct pd_plan *plan)
 	       pd_layout_recomputes_apart((enum pd_layout_kind)(format - LAYOUTS), plan);
 }
 
-/* Plans once more with all stages that recompute; frees the plan. */
-static struct pd_plan *plan_again(struct pd_plan *plan, struct pd_error *err)
-{
-	struct pd_profile *profile = plan->profile;
-	struct pd_plan *again;
-
-	plan->profile = NULL;
-	pd_plan_free(plan);
-	if (!quiet)
-		pd_say("some stages do not fit without recomputation, and %s recomputes in all or in none: all do",
-		       pd_layout_system((enum pd_layout_kind)(format - LAYOUTS)));
-	request.recompute = PD_RECOMPUTE_ALL;
-	again = pd_planner_plan(profile, &request, err);
-	if (!again)
-		pd_profile_free(profile);
-	return again;
-}
-
 static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
 				 struct pd_batch_choice *choices, struct pd_error *err)
 {
+	struct pd_planner_ask ask = { .profiles = profiles, .count = count, .batch = batch, .request = &request,
+				      .groups = groups.asked ? &groups : NULL, .choices = choices };
 	struct pd_plan *plan;
 
 	/* the formulas know nothing of lanes, which replicas must divide */
 	if (!request.stages && request.cost != PD_COST_SIMULATED && pd_profile_lane_round(profiles[0]) > 0)
 		request.straight = true;
-	if (groups.asked)
-		return pd_planner_groups(profiles, count, batch, &request, &groups, choices, err);
-	if (count > 1 || batch)
-		return pd_planner_batch(profiles, count, batch, &request, choices, err);
-	plan = pd_planner_plan(profiles[0], &request, err);
-	if (plan)
-		profiles[0] = NULL;
-	return plan && recomputes_apart(plan) ? plan_again(plan, err) : plan;
+	plan = pd_planner_choose(&ask, err);
+	if (!plan || !recomputes_apart(plan))
+		return plan;
+	if (!quiet)
+		pd_say("some stages do not fit without recomputation, and %s recomputes in all or in none: all do",
+		       pd_layout_system((enum pd_layout_kind)(format - LAYOUTS)));
+	request.recompute = PD_RECOMPUTE_ALL;
+	for (int i = 0; i < count && !groups.asked; i++)
+		if (!profiles[i])
+			profiles[i] = plan->profile;
+	if (!groups.asked)
+		plan->profile = NULL;
+	pd_plan_free(plan);
+	for (int i = 0; i < groups.count; i++)
+		groups.choices[i].chosen = false;
+	return pd_planner_choose(&ask, err);
 }
 
 /* Says what is worth a line beside the plan. */

@@ -98,7 +98,7 @@ test_ok "profiles that are not of one model are refused, by file and place" '
 	refused "^pd-plan: other.json: dtype: " b1.json other.json
 	refused "^pd-plan: b4.json: batch_size: found 4, as in b4.json" b4.json b4.json
 	refused "expected at least the 4 samples" --batch=3 b4.json b8.json
-	refused "give one of them" --batch=64 --microbatches=4 b4.json
+	refused "exclude each other" --batch=64 --microbatches=4 b4.json
 	refused "prices no update" --batch=64 --cost=sosp19 b4.json
 	refused "" --batch=0 b4.json'
 test_done

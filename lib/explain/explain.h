@@ -2,7 +2,7 @@
 /* A plan for people: in tables, and as drawings. */
 #pragma once
 
-#include "planner/groups.h"
+#include "planner/planner.h"
 
 #include <stdio.h>
 

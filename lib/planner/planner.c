@@ -7,6 +7,7 @@
 #include "planner/bound/bound.h"
 #include "planner/formula/published.h"
 #include "planner/kinds.h"
+#include "planner/ordered.h"
 #include "planner/search/candidate.h"
 #include "planner/search/gain.h"
 #include "planner/search/simulated.h"
@@ -22,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FINISH_WORK 500000      /* operations of the plan's own replay, where the task is large */
 #define ENOUGH 200              /* part by which no plan in another order of kinds is faster */
 
 /* Returns a bound for every plan with these options. */
@@ -79,7 +81,7 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 		return pd_error_input(err, "the best plan found takes more than 73 years: expected "
 				      "faster links or layers");
 	if (predicted->period_from != PD_PERIOD_FORMULA &&
-	    pd_judge_whole(plan, PD_REPLAY_WORK, &period, &predicted->period_from, err) < 0)
+	    pd_judge_whole(plan, pd_task_is_large(task) ? FINISH_WORK : PD_REPLAY_WORK, &period, &predicted->period_from, err) < 0)
 		return -1;
 	if (predicted->period_from == PD_PERIOD_ESTIMATE)
 		period = pd_max(period, bound);
@@ -104,15 +106,6 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 		pd_step_of(plan);
 	}
 	return 0;
-}
-
-static bool is_better(const struct pd_plan *x, int64_t x_ns, const struct pd_plan *y, int64_t y_ns,
-		      double min_gain)
-{
-	double a = pd_gain_of(min_gain, x_ns, x->rank_count);
-	double b = pd_gain_of(min_gain, y_ns, y->rank_count);
-
-	return a != b ? a < b : pd_candidate_compare(x, y) < 0;
 }
 
 /* Gives a plan the sums that are asked for, and sets its period; false if it does not fit with them. */
@@ -165,7 +158,8 @@ static struct pd_plan *search(struct pd_task *task, int64_t *time_ns_p, struct p
 	other = pd_simulated_plan(&with, &time_ns, &closest, &why);
 	pd_candidate_drop(closest);
 	if (!other || !take_sums(task, other, &time_ns) ||
-	    (plan && !is_better(other, time_ns, plan, *time_ns_p, dense.min_gain))) {
+	    (plan && pd_gain_of(dense.min_gain, time_ns, other->rank_count) >=
+	     pd_gain_of(dense.min_gain, *time_ns_p, plan->rank_count))) {
 		pd_candidate_drop(other);
 		return plan;
 	}
@@ -174,334 +168,455 @@ static struct pd_plan *search(struct pd_task *task, int64_t *time_ns_p, struct p
 	return other;
 }
 
-/* Plans what the request asks for, with its schedule and weights. */
+
+/* Refuses an order with weights that none has. */
+static int check_ordered(const struct pd_plan_request *request, struct pd_error *err)
+{
+	if (!pd_schedule_has(request->schedule, PD_FACT_ORDERED) ||
+	    pd_schedule_goes_with(request->schedule, request->weights))
+		return 0;
+	return pd_error_input(err, "schedule \"%s\" does not go with weights \"%s\", but with %s",
+			      pd_schedule_kind_name[request->schedule], pd_weight_kind_name[request->weights],
+			      pd_weight_kind_name[PD_WEIGHTS_FLUSH]);
+}
+
+/* Plans what a task asks for, of which nothing is open but its stages. */
 static struct pd_plan *solve(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
 {
 	const struct pd_plan_request *request = task->request;
 
-	pd_effort_begin(request->effort);
-	if (!request->stages && request->cost == PD_COST_SIMULATED)
-		task_bound_ns(task);
-	if (pd_schedule_has(request->schedule, PD_FACT_ORDERED))
-		return pd_ordered_plan(task, time_ns_p, err);
-	return request->stages ? pd_hand_plan(task, time_ns_p, err)
-	     : request->cost != PD_COST_SIMULATED ? pd_formula_plan(task, time_ns_p, err)
-	     : search(task, time_ns_p, err);
+	if (request->cost != PD_COST_SIMULATED && !request->stages)
+		return pd_formula_plan(task, time_ns_p, err);
+	if (request->stages)
+		return pd_schedule_has(request->schedule, PD_FACT_ORDERED) ? pd_ordered_hand_plan(task, time_ns_p, err)
+									   : pd_hand_plan(task, time_ns_p, err);
+	task_bound_ns(task);
+	return search(task, time_ns_p, err);
 }
 
-/* Returns the task itself, or the one with copies of shared parameters if such weights have them. */
-static struct pd_task *task_with(struct pd_task *task, enum pd_weight_kind weights)
+/* A search for the best plan of all variants of a request. */
+struct planner {
+	const struct pd_planner_ask *ask;
+	struct pd_variants variants;
+	struct pd_best best;
+	bool thorough;                  /* there is so little that all of it is searched */
+};
+
+#define SMALL 512               /* units times devices up to which all variants are searched */
+#define SEARCHED 2              /* variants of a field that are searched otherwise */
+#define SEARCH_PART 133         /* part of the effort that such a search may take */
+/* How much slower than the best another variant may look, when it gains as much by a search, to be searched. */
+#define FAR 1.1
+#define FAR_IF_LARGE 0.995
+#define UPDATES 4               /* numbers of microbatches of an update that are searched for */
+#define KEPT 256                /* best plans, of which replays find the best */
+
+/* Tells whether nothing is open but stages. */
+static bool is_single(const struct planner *planner)
 {
-	return task->copied && pd_weights_copy_shared(weights) ? task->copied : task;
+	const struct pd_planner_ask *ask = planner->ask;
+
+	return ask->request->stages || ask->request->cost != PD_COST_SIMULATED ||
+	       (planner->variants.count == 1 && ask->batch == 0 && !ask->request->any_chunks &&
+		!pd_task_is_large(&planner->variants.list[0].task));
 }
 
-/*
- * Tells whether a combination is tried.  Open weights are those with which backward reads what its
- * forward read, and open schedules those that a pipeline gains from.
- */
-static bool is_open(const struct pd_plan_request *request, int schedule, int weights)
+/* Tells whether all variants are searched: there is one, or all are small. */
+static bool is_thorough(const struct planner *planner)
 {
-	bool named = schedule == (int)request->schedule, same = weights == (int)request->weights;
+	const struct pd_variants *variants = &planner->variants;
 
-	if (!request->any_schedule ? !named : !pd_schedule_has((enum pd_schedule_kind)schedule, PD_FACT_OPEN))
-		return false;
-	return request->any_weights ? !pd_weights_have((enum pd_weight_kind)weights, PD_WEIGHTS_REREADS) : same;
+	for (int i = 0; i < variants->field_count && !is_single(planner); i++) {
+		const struct pd_task *task = &variants->fields[i].task;
+
+		if (!pd_topology_mixed(task->topology) && task->costs.unit_count * task->topology->devices > SMALL)
+			return false;
+	}
+	return true;
 }
 
-/* Plans with one combination, as if it had been asked for. */
-static struct pd_plan *plan_with(struct pd_task *task, struct pd_plan_request *request,
-				 int64_t *time_ns_p, int64_t *bound_ns_p, struct pd_error *err)
+/* Lists the numbers of microbatches of an update that are searched for; returns how many. */
+static int list_updates(const struct planner *planner, const struct pd_variant *variant, int64_t list[UPDATES])
 {
-	struct pd_task one = *task_with(task, request->weights);
-	struct pd_plan *plan;
+	const struct pd_plan_request *request = &variant->request;
+	int64_t all = request->batch_microbatches, devices = request->topology->devices, two = 1;
+	int64_t tries[UPDATES] = { variant->microbatches, all, all / devices * devices };
+	int count = 0;
 
-	request->any_schedule = request->any_weights = false;
-	request->chunks = !pd_schedule_has(request->schedule, PD_FACT_SHARES) ? 0
-			: pd_schedule_has(request->schedule, PD_FACT_V) ? PD_PLANNER_CHUNKS
-			: task->request->chunks || pd_schedule_has(request->schedule, PD_FACT_ORDERED)
-			? task->request->chunks : PD_PLANNER_CHUNKS;
-	request->round = pd_schedule_has(request->schedule, PD_FACT_ROUNDS) ? task->request->round : 0;
-	one.request = request;
-	one.straight = pd_planner_straight(request);
-	plan = solve(&one, time_ns_p, err);
-	/* A bound does not depend on memory, for want of which there may be no plan. */
-	*bound_ns_p = plan || err->status == PD_EXIT_NO ? task_bound_ns(&one) : PD_NEVER;
-	return plan;
+	list[0] = request->microbatches;
+	if (all == 0)
+		return 1;
+	while (two <= devices / 2 && two <= all / 2)
+		two *= 2;
+	tries[3] = all / two * two;
+	for (int i = 0; i < UPDATES; i++) {
+		bool known = tries[i] == 0 || (count > 0 && !planner->thorough);
+
+		for (int k = 0; k < count; k++)
+			known |= list[k] == tries[i];
+		if (!known)
+			list[count++] = tries[i];
+	}
+	return count;
 }
 
-/* Plans for all combinations that the request leaves open; sets the least of their bounds. */
-static struct pd_plan *plan_any(struct pd_task *task, int64_t *time_ns_p, int64_t *bound_ns_p,
-				struct pd_error *err)
+/* Takes a plan that was found; those that were not asked for wait until orders were searched for their stages. */
+static void take_found(struct planner *planner, struct pd_variant *variant, struct pd_plan *plan, int64_t time_ns)
 {
-	int64_t *closest_p = task->closest_bytes, least_bytes = INT64_MAX;
-	struct pd_prediction tried = { .period_ns = 0 };
-	struct pd_plan *best = NULL;
-	struct pd_error why;
-	bool told = false;
+	bool waits = !variant->named || (variant->field->ordered && plan->weights == PD_WEIGHTS_FLUSH);
 
-	*bound_ns_p = PD_NEVER;
-	for (int k = 0; k < PD_SCHEDULE_KINDS * PD_WEIGHT_KINDS; k++) {
-		struct pd_plan_request request = *task->request;
-		struct pd_plan *plan;
-		int64_t time_ns, bound_ns;
-
-		if (!is_open(&request, k / PD_WEIGHT_KINDS, k % PD_WEIGHT_KINDS))
-			continue;
-		request.schedule = (enum pd_schedule_kind)(k / PD_WEIGHT_KINDS);
-		request.weights = (enum pd_weight_kind)(k % PD_WEIGHT_KINDS);
-		*closest_p = INT64_MAX;
-		plan = plan_with(task, &request, &time_ns, &bound_ns, &why);
-		/* That nothing fits says more than what is impossible, and what is closest most. */
-		if (!plan && (!told || (why.status == PD_EXIT_NO &&
-					(err->status != PD_EXIT_NO || *closest_p < least_bytes)))) {
-			*err = why;
-			told = true;
-			least_bytes = *closest_p;
-		}
-		*bound_ns_p = pd_min(*bound_ns_p, bound_ns);
-		if (plan)
-			tried.schedules[request.schedule][request.weights] =
-				(struct pd_schedule_tried){ time_ns, pd_candidate_fullest(plan, NULL) };
-		if (plan && (!best || is_better(plan, time_ns, best, *time_ns_p, request.min_gain))) {
-			struct pd_plan *other = best;
-
-			best = plan;
-			plan = other;
-			*time_ns_p = time_ns;
-		}
+	if (waits && (!variant->plan || time_ns < variant->time_ns)) {
+		pd_candidate_drop(variant->plan);
+		variant->plan = pd_candidate_copy(plan);
+		variant->time_ns = time_ns;
+	}
+	if (variant->named)
+		pd_best_offer(&planner->best, variant, plan, time_ns, PD_BEST_SEARCHED);
+	else
 		pd_candidate_drop(plan);
-	}
-	*closest_p = least_bytes;
-	if (best)
-		memcpy(best->predicted.schedules, tried.schedules, sizeof(tried.schedules));
-	return best;
-}
-
-/* Brings the profile into the order of the plan. */
-static void take_order(struct pd_task *task, struct pd_plan *plan)
-{
-	int *order = pd_views_order(task->views, plan->profile);
-	bool copies = task->costs.copies;
-	struct pd_effort *effort = task->costs.effort;
-
-	plan->profile = task->profile;
-	if (!order)
-		return;
-	pd_profile_reorder(task->profile, order);
-	if (task->fastest != task->profile)
-		pd_profile_reorder(task->fastest, order);
-	pd_costs_release(&task->costs);
-	pd_costs_init(&task->costs, task->fastest, copies);
-	task->costs.effort = effort;
-	free(order);
-}
-
-static void task_begin(struct pd_task *task, struct pd_views *views, bool copies)
-{
-	const struct pd_plan_request *request = task->request;
-
-	pd_costs_init(&task->costs, task->fastest, copies);
-	task->costs.worth = pd_kinds_worth(task->profile, task->fastest, task->topology);
-	if (request->cost != PD_COST_SIMULATED || request->runs || request->stages)
-		return;
-	task->costs.effort = request->effort;
-	pd_views_init(views, task->profile, task->fastest, copies ? PD_STATES_COPIES : PD_STATES_ALL);
-	task->views = views;
-}
-
-static void task_end(struct pd_task *task)
-{
-	pd_costs_release(&task->costs);
-	if (task->views)
-		pd_views_release(task->views);
-}
-
-/* What a plan was found for: with copies of shared parameters or without. */
-struct found {
-	struct pd_task *at;
-	int64_t period_ns, bound_ns, closest_bytes;
-};
-
-/* Plans with all that the request asks for and leaves open, but for figures. */
-static struct pd_plan *find(struct pd_task *task, struct found *found, struct pd_error *err)
-{
-	const struct pd_plan_request *request = task->request;
-	struct pd_plan *plan;
-
-	*found = (struct found){ .at = task, .closest_bytes = INT64_MAX };
-	task->closest_bytes = &found->closest_bytes;
-	if (task->copied)
-		task->copied->closest_bytes = &found->closest_bytes;
-	if (request->any_schedule || request->any_weights) {
-		plan = plan_any(task, &found->period_ns, &found->bound_ns, err);
-		found->at = plan ? task_with(task, plan->weights) : task;
-	} else {
-		found->at = task_with(task, request->weights);
-		plan = solve(found->at, &found->period_ns, err);
-		found->bound_ns = plan ? task_bound_ns(found->at) : 0;
-	}
-	if (!plan || pd_sums_choose(found->at, plan, &found->period_ns, &found->bound_ns, err) == 0)
-		return plan;
-	pd_candidate_drop(plan);
-	return NULL;
-}
-
-static void set_limit(struct pd_task *task, int64_t limit_bytes)
-{
-	task->limit_bytes = limit_bytes;
-	if (task->copied)
-		task->copied->limit_bytes = limit_bytes;
 }
 
 /*
- * Plans; where nothing that fits is found, it takes the plan that it would make without a limit, if that fits.
- * If it does not, but is closer than what is said to be closest, it is that.
+ * Searches with a limit of memory, which may be none: then what is found counts only if it keeps to the variant's own. 
+ * Returns whether something was found that counts.
  */
-static struct pd_plan *find_fitting(struct pd_task *task, struct found *found, struct pd_error *err)
+static bool search_within(struct planner *planner, struct pd_variant *variant, const struct pd_plan_request *request,
+			  int64_t limit_bytes)
 {
-	struct pd_plan *plan = find(task, found, err);
-	int64_t limit_bytes = task->limit_bytes, closest_bytes = found->closest_bytes;
-	struct pd_error why;
-
-	if (plan || err->status != PD_EXIT_NO || task->request->stages ||
-	    task->request->cost != PD_COST_SIMULATED || limit_bytes == INT64_MAX ||
-	    pd_topology_mixed(task->topology))
-		return plan;
-	set_limit(task, INT64_MAX);
-	plan = find(task, found, &why);
-	set_limit(task, limit_bytes);
-	if (!plan || pd_candidate_keeps(plan, limit_bytes))
-		return plan;
-	if (pd_candidate_fullest(plan, NULL) < closest_bytes)
-		pd_none_explain(found->at, plan, err);
-	pd_candidate_drop(plan);
-	return NULL;
-}
-
-/* A search with the kinds of devices in one order on the line. */
-struct attempt {
-	struct pd_plan_request request;
-	struct pd_views views[2];
-	struct pd_task task, copied;
-	struct found found;
+	struct pd_task task = variant->task;
+	struct pd_best *best = &planner->best;
 	struct pd_plan *plan;
-};
+	struct pd_error why;
+	int64_t time_ns;
 
-static void attempt_begin(struct attempt *attempt, struct pd_profile *profile, struct pd_profile *fastest,
-			  const struct pd_plan_request *asked, const struct pd_topology *topology)
-{
-	struct pd_plan_request *request = &attempt->request;
-	struct pd_task *task = &attempt->task;
-
-	*request = *asked;
-	request->topology = topology;
-	if (request->any_bucket)
-		request->bucket_bytes = pd_bucket_usual(profile);
-	*task = (struct pd_task){ .profile = profile, .fastest = fastest, .request = request,
-				  .topology = topology,
-				  .limit_bytes = pd_task_limit_bytes(profile, request),
-				  .straight = pd_planner_straight(request) };
-	attempt->copied = *task;
-	task_begin(task, &attempt->views[0], false);
-	if (request->cost == PD_COST_SIMULATED && profile->shared_count > 0) {
-		task_begin(&attempt->copied, &attempt->views[1], true);
-		task->copied = &attempt->copied;
+	task.request = request;
+	task.bound_ns = 0;
+	task.limit_bytes = limit_bytes;
+	variant->field->closest_bytes = INT64_MAX;
+	pd_effort_begin(request->effort);
+	plan = check_ordered(request, &why) < 0 ? NULL : solve(&task, &time_ns, &why);
+	if (request->cost != PD_COST_SIMULATED)         /* which may have brought the profile into another order */
+		variant->task.costs = variant->field->task.costs = task.costs;
+	if (plan && pd_candidate_keeps(plan, variant->task.limit_bytes)) {
+		take_found(planner, variant, plan, time_ns);
+		return true;
 	}
+	if (!plan && limit_bytes == variant->task.limit_bytes)
+		pd_best_refuse(best, variant, &why, variant->field->closest_bytes);
+	task.limit_bytes = variant->task.limit_bytes;
+	if (plan && variant->named && pd_candidate_fullest(plan, NULL) < best->closest_bytes) {
+		pd_none_explain(&task, plan, &why);
+		pd_best_refuse(best, variant, &why, pd_candidate_fullest(plan, NULL));
+	}
+	pd_candidate_drop(plan);
+	return false;
 }
 
-static void attempt_end(struct attempt *attempt)
+/*
+ * Searches a variant.  Stages for orders are at least as fast without a limit as those for which memory was looked at,
+ * where they fit all the same.
+ */
+static void search_variant(struct planner *planner, struct pd_variant *variant, bool unlimited)
 {
-	if (attempt->task.copied)
-		task_end(&attempt->copied);
-	task_end(&attempt->task);
-	pd_candidate_drop(attempt->plan);
+	struct pd_plan_request request = variant->request;
+	int64_t updates[UPDATES], most = request.effort ? request.effort->most : 0;
+	int chunks[] = { variant->chunks ? variant->chunks : request.chunks, request.chunks };
+	int count = list_updates(planner, variant, updates);
+	int chunk_count = request.any_chunks && planner->thorough && chunks[0] != chunks[1] ? 2 : 1;
+	bool limited = request.effort && (!planner->thorough || pd_task_is_large(&variant->task));
+	bool free_first = unlimited || (!variant->named && !pd_topology_mixed(variant->task.topology));
+
+	pd_field_view(variant->field);
+	variant->task.views = pd_field_task(variant->field, request.weights)->views;
+	for (int i = 0; i < count * chunk_count; i++) {
+		request.microbatches = updates[i % count];
+		request.chunks = chunks[i / count];
+		if (limited)
+			request.effort->most = most / SEARCH_PART;
+		if (!free_first || variant->task.limit_bytes == INT64_MAX ||
+		    !search_within(planner, variant, &request, INT64_MAX))
+			if (!unlimited)
+				search_within(planner, variant, &request, variant->task.limit_bytes);
+		if (limited) {
+			request.effort->most = most;
+			request.effort->early = false;
+		}
+	}
+	planner->best.searched++;
 }
 
 /* Tells whether no plan in another order of kinds can be much faster. */
-static bool is_enough(const struct attempt *attempt)
+static bool is_enough(struct planner *planner)
 {
-	return attempt->plan && attempt->found.period_ns - attempt->found.period_ns / ENOUGH <= attempt->found.bound_ns;
+	const struct pd_best_entry *best = planner->best.entries;
+
+	return planner->variants.orders.count > 1 && planner->best.count > 0 &&
+	       best->time_ns - best->time_ns / ENOUGH <= task_bound_ns(&best->variant->task);
+}
+
+static bool is_ordered(const struct pd_variant *variant)
+{
+	return pd_schedule_has(variant->request.schedule, PD_FACT_ORDERED) && !variant->request.stages;
+}
+
+/* Searches all variants, in their order. */
+static void search_all(struct planner *planner)
+{
+	struct pd_variants *variants = &planner->variants;
+
+	for (int i = 0; i < variants->count; i++) {
+		struct pd_variant *variant = &variants->list[i];
+
+		if (!is_ordered(variant) && !(variant->field != variants->list[0].field && is_enough(planner)))
+			search_variant(planner, variant, false);
+	}
+}
+
+static int by_value(const void *a, const void *b)
+{
+	const struct pd_variant *const *x = a, *const *y = b;
+	double left = (*x)->value > 0 ? (*x)->value : INFINITY, right = (*y)->value > 0 ? (*y)->value : INFINITY;
+
+	if (left != right)
+		return left < right ? -1 : 1;
+	return *x < *y ? -1 : 1;
+}
+
+/* Tells whether another variant of the schedule, with the same field, was searched that looked alike. */
+static bool was_searched(struct pd_variant *const *list, int count, const struct pd_variant *variant)
+{
+	for (int i = 0; i < count; i++)
+		if (list[i]->looked == variant->looked && list[i]->searched && list[i]->field == variant->field &&
+		    list[i]->request.schedule == variant->request.schedule)
+			return true;
+	return false;
+}
+
+/* Searches the variants that look best: as far as one gained by its search, others may. */
+static void search_best(struct planner *planner)
+{
+	struct pd_variants *variants = &planner->variants;
+	struct pd_variant **list = pd_calloc((size_t)variants->count, sizeof(*list));
+	double gained = 1;
+
+	for (int i = 0; i < variants->count; i++) {
+		list[i] = &variants->list[i];
+		list[i]->looked = list[i]->value;
+	}
+	qsort(list, (size_t)variants->count, sizeof(*list), by_value);
+	for (int i = 0; i < variants->count; i++) {
+		struct pd_variant *variant = list[i];
+		double far = pd_task_is_large(&variant->task) ? FAR_IF_LARGE : FAR;
+		bool shares = pd_schedule_has(variant->request.schedule, PD_FACT_SHARES);
+
+		if (is_ordered(variant) || !variant->named || variant->field->searched == SEARCHED ||
+		    (shares && variant->looked > 0 && pd_task_is_large(&variant->task)) ||
+		    (planner->best.searched > 0 && planner->best.count > 0 &&
+		     (shares || variant->looked == 0 || was_searched(list, i, variant) ||
+		      variant->looked * gained > far * pd_best_least(&planner->best))))
+			continue;
+		variant->field->searched++;
+		variant->searched = true;
+		search_variant(planner, variant, false);
+		if (variant->looked > 0)
+			gained = fmin(gained, variant->value / variant->looked);
+	}
+	free(list);
+}
+
+/* Searches for orders, of the stages of what was found, and of equal pipelines. */
+static void search_orders(struct planner *planner, struct pd_variant *ordered)
+{
+	struct pd_variants *variants = &planner->variants;
+
+	for (int i = 0; i < variants->count; i++) {
+		struct pd_variant *variant = &variants->list[i];
+		struct pd_plan *plan = variant->plan;
+
+		if (variant->field != ordered->field || !plan)
+			continue;
+		if (pd_ordered_is_equal(plan) && pd_ordered_is_short(plan))
+			pd_ordered_offer(&planner->best, ordered, pd_candidate_copy(plan));
+		variant->plan = NULL;
+		if (variant->named)
+			pd_candidate_drop(plan);
+		else
+			pd_best_offer(&planner->best, variant, plan, variant->time_ns, PD_BEST_SEARCHED);
+	}
+	pd_ordered_offer_shapes(&planner->best, ordered, planner->thorough);
+}
+
+/* Where nothing that fits was found, takes the plan that there would be without a limit, if that fits. */
+static void search_without_limit(struct planner *planner)
+{
+	struct pd_variants *variants = &planner->variants;
+	const struct pd_plan_request *asked = planner->ask->request;
+
+	for (int i = 0; i < variants->count && planner->best.why.status == PD_EXIT_NO; i++) {
+		struct pd_variant *variant = &variants->list[i];
+
+		if (asked->stages || asked->cost != PD_COST_SIMULATED || variant->task.limit_bytes == INT64_MAX ||
+		    pd_topology_mixed(variant->task.topology) || is_ordered(variant) || !variant->named)
+			continue;
+		if (planner->thorough || variant->field->searched++ < 2 * SEARCHED)
+			search_variant(planner, variant, true);
+	}
+}
+
+static void find_best(struct planner *planner)
+{
+	struct pd_variants *variants = &planner->variants;
+
+	for (int i = 0; i < variants->count && !is_single(planner); i++)
+		if (variants->list[i].named || !variants->list[i].request.straight || planner->ask->request->straight)
+			pd_scout(&planner->best, &variants->list[i]);
+	if (planner->thorough)
+		search_all(planner);
+	else
+		search_best(planner);
+	for (int i = 0; i < variants->count; i++)
+		if (is_ordered(&variants->list[i]))
+			search_orders(planner, &variants->list[i]);
+	if (planner->best.count == 0)
+		search_without_limit(planner);
+	pd_best_settle(&planner->best);
+}
+
+/* Returns a bound for all plans of a field, with the microbatches of the one that won. */
+static int64_t field_bound_ns(struct planner *planner, const struct pd_field *field, int64_t microbatches)
+{
+	int64_t least_ns = PD_NEVER;
+
+	for (int i = 0; i < planner->variants.count; i++) {
+		struct pd_variant *variant = &planner->variants.list[i];
+
+		if (variant->field != field || !variant->named)
+			continue;
+		if (variant->request.batch_microbatches)
+			variant->request.microbatches = microbatches;
+		pd_effort_begin(variant->request.effort);
+		least_ns = pd_min(least_ns, task_bound_ns(&variant->task));
+	}
+	return least_ns;
 }
 
 /* Numbers a plan's ranks as the machine was given, if it is as fast and fits so. */
-static void restore(struct attempt *attempt, const struct pd_kinds_order *order, const struct pd_topology *machine)
+static void restore(struct planner *planner, struct pd_best_entry *won)
 {
-	struct pd_plan *plan = order->was ? pd_kinds_restore(attempt->plan, order, machine) : NULL;
-	struct pd_task *task = attempt->found.at;
+	struct pd_field *field = won->variant->field;
+	struct pd_task task = won->variant->task;
+	const struct pd_topology *machine = planner->ask->request->topology;
+	struct pd_plan *plan = field->kinds->was ? pd_kinds_restore(won->plan, field->kinds, machine) : NULL;
 	enum pd_period_kind from;
 	struct pd_error err;
-	int64_t period_ns;
+	int64_t time_ns;
 
 	if (!plan)
 		return;
 	pd_predict_stages(plan);
-	if (pd_candidate_fits(plan, task->limit_bytes) &&
-	    pd_task_period(task, plan, &period_ns, &from, &err) == 0 && period_ns <= attempt->found.period_ns) {
-		struct pd_plan *other = attempt->plan;
+	task.topology = machine;
+	if (pd_candidate_fits(plan, task.limit_bytes) && pd_task_period(&task, plan, &time_ns, &from, &err) == 0 &&
+	    time_ns <= won->time_ns) {
+		struct pd_plan *other = won->plan;
 
-		attempt->plan = plan;
+		won->plan = plan;
 		plan = other;
-		attempt->plan->predicted.period_from = from;
-		attempt->found.period_ns = period_ns;
-		attempt->request.topology = task->topology = machine;
+		won->plan->predicted.period_from = from;
+		won->time_ns = time_ns;
+		field->topology = *machine;
 	}
 	pd_candidate_drop(plan);
 }
 
-/* Finds the best plan over the orders of kinds; returns its attempt, or NULL. */
-static struct attempt *attempt_all(struct attempt *attempts, const struct pd_kinds_orders *orders,
-				   struct pd_profile *profile, struct pd_profile *fastest,
-				   const struct pd_plan_request *asked, struct pd_error *err)
+/* Compares the plan with tensor parallelism of the most devices, and data parallelism of these. */
+static void add_tensor(struct planner *planner, struct pd_plan *plan, const struct pd_field *field)
 {
-	struct attempt *best = NULL;
-	int best_order = 0;
+	const struct pd_variant *widest = NULL;
 
-	for (int i = 0; i < orders->count && !(best && is_enough(best)); i++) {
-		struct attempt *attempt = &attempts[i];
-		struct pd_error why;
+	for (int i = 0; i < planner->variants.count && planner->ask->groups; i++) {
+		const struct pd_variant *variant = &planner->variants.list[i];
+		const struct pd_degrees *group = &variant->field->profile->group;
 
-		attempt_begin(attempt, profile, fastest, asked, &orders->list[i].topology);
-		attempt->plan = find_fitting(&attempt->task, &attempt->found, i == 0 ? err : &why);
-		if (attempt->plan && (!best || is_better(attempt->plan, attempt->found.period_ns, best->plan,
-							 best->found.period_ns, asked->min_gain))) {
-			best = attempt;
-			best_order = i;
-		}
+		if (group->tensor > 1 && group->sharded <= 1 && variant->field->size == field->size &&
+		    (!widest || group->tensor > widest->field->profile->group.tensor))
+			widest = variant;
 	}
-	if (best)
-		restore(best, &orders->list[best_order], asked->topology);
-	return best;
+	if (widest)
+		pd_alternatives_add_tensor(plan, &widest->task);
 }
 
-struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *asked,
-				struct pd_error *err)
+/* Fills in what only the best plan has; returns it, or NULL. */
+static struct pd_plan *complete(struct planner *planner, struct pd_error *err)
 {
-	struct pd_profile *fastest = profile->other_count > 0 ? pd_profile_fastest(profile) : profile;
-	struct pd_kinds_orders orders;
-	struct attempt *attempts, *best;
-	struct pd_plan *plan = NULL;
+	struct pd_best_entry won = planner->best.entries[0];
+	struct pd_variant *variant = won.variant;
+	struct pd_field *field = variant->field;
+	struct pd_plan_request *request = &variant->request;
+	int64_t bound_ns = field_bound_ns(planner, field, won.plan->microbatches);
 
-	if (asked->effort)
-		asked->effort->early = false;
-	pd_kinds_orders_init(&orders, asked->topology, !asked->stages);
-	attempts = pd_calloc((size_t)orders.count, sizeof(*attempts));
-	best = attempt_all(attempts, &orders, profile, fastest, asked, err);
-	if (best) {
-		plan = best->plan;
-		best->plan = NULL;
-		if (best->found.at->views)
-			take_order(best->found.at, plan);
-		if (finish(best->found.at, plan, best->found.period_ns, best->found.bound_ns, err) < 0) {
-			pd_candidate_drop(plan);
-			plan = NULL;
-		}
+	planner->best.entries[0].plan = NULL;
+	if (request->chunks && won.plan->rank_count > 0)
+		request->chunks = won.plan->stage_count * won.plan->stages[0].replicas / won.plan->rank_count;
+	if (pd_sums_choose(&variant->task, won.plan, &won.time_ns, &bound_ns, err) < 0) {
+		pd_candidate_drop(won.plan);
+		return NULL;
 	}
-	for (int i = 0; i < orders.count; i++)
-		if (attempts[i].task.profile)
-			attempt_end(&attempts[i]);
-	free(attempts);
-	pd_kinds_orders_release(&orders);
-	if (fastest != profile)
-		pd_profile_free(fastest);
+	restore(planner, &won);
+	pd_field_take_order(field, won.plan);
+	variant->task.costs = pd_field_task(field, won.plan->weights)->costs;
+	if (planner->variants.count > 1)
+		memcpy(won.plan->predicted.schedules, field->tried, sizeof(field->tried));
+	if (finish(&variant->task, won.plan, won.time_ns, bound_ns, err) < 0) {
+		pd_candidate_drop(won.plan);
+		return NULL;
+	}
+	add_tensor(planner, won.plan, field);
+	return won.plan;
+}
+
+/* Hands the profile of a plan over to it. */
+static void give_profile(struct planner *planner, struct pd_field *field)
+{
+	if (field->fastest == field->profile)
+		field->fastest = NULL;
+	if (!field->owned)
+		planner->ask->profiles[field->size] = NULL;
+	field->owned = false;
+}
+
+struct pd_plan *pd_planner_choose(const struct pd_planner_ask *ask, struct pd_error *err)
+{
+	struct planner planner = { .ask = ask };
+	struct pd_plan *plan = NULL;
+	struct pd_error why;
+
+	if (ask->request->effort)
+		ask->request->effort->early = false;
+	if (pd_variants_init(&planner.variants, ask, &why, err) < 0)
+		return NULL;
+	pd_best_init(&planner.best, KEPT);
+	planner.thorough = is_thorough(&planner);
+	planner.best.why = why;
+	find_best(&planner);
+	if (planner.best.count > 0) {
+		struct pd_field *field = planner.best.entries[0].variant->field;
+
+		plan = complete(&planner, err);
+		if (plan) {
+			pd_variants_tell(&planner.variants, field, plan);
+			give_profile(&planner, field);
+		}
+	} else {
+		*err = planner.best.why;
+	}
+	pd_best_release(&planner.best);
+	pd_variants_release(&planner.variants);
 	return plan;
+}
+
+struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *request, struct pd_error *err)
+{
+	struct pd_planner_ask ask = { .profiles = &profile, .count = 1, .request = request };
+
+	return pd_planner_choose(&ask, err);
 }

@@ -12,9 +12,9 @@
  *     planner/bound      what no plan can beat
  *     planner/search     the search under the cost "simulated", and the replays that judge it
  *
- * planner/ itself has the plan, of several schedules too (planner.c), plans by hand (hand.c),
- * several profiles (batch.c), devices put together in several ways (groups.c), how replicas sum (sums.c), what a
- * plan is compared with (alternatives.c) and why there is none (none.c).
+ * planner/ itself has the list of what a request leaves open (variants.c), a first look at each (scout.c), the best
+ * so far (best.c), what is searched of it (planner.c), orders (ordered.c), plans by hand (hand.c), how replicas sum
+ * (sums.c), what a plan is compared with (alternatives.c) and why there is none (none.c).
  *
  * Where a question is answered:
  *
@@ -116,7 +116,9 @@ struct pd_plan_request {
 	enum pd_weight_kind weights;
 	enum pd_startup_kind startup;   /* eager: only with 1f1b */
 	int64_t microbatches;           /* per update; 0: the usual number */
+	int64_t batch_microbatches;     /* at most so many, in multiples of the replicas; 0: as microbatches says */
 	int chunks;                     /* stages per rank if interleaved, else 0 */
+	bool any_chunks;                /* take the number with the fastest plan */
 	int64_t round;                  /* as in a plan, with schedules that have rounds */
 	bool agree;                     /* all stages agree on every update: 2bw and flush */
 	int64_t bucket_bytes;           /* as in a plan */
@@ -148,28 +150,55 @@ struct pd_plan_request {
 struct pd_plan *pd_planner_plan(struct pd_profile *profile, const struct pd_plan_request *request,
 				struct pd_error *err);
 
-/* The result for one profile of several. */
+/* What came of one profile of several: of its best plan, and of the best equal pipelines. */
 struct pd_batch_choice {
 	int64_t batch_size, microbatches;       /* those of its best plan; 0: none fits */
 	double search_samples_per_s;            /* 0: none */
-	double grid_samples_per_s;              /* of `width` equal pipelines of `depth` stages */
+	double grid_samples_per_s;              /* of `width` equal pipelines of `depth` positions */
 	int width, depth;
-	bool recomputed;                        /* stages of that plan recompute */
+	bool recomputed;                        /* stages of these recompute */
 	bool chosen;
 };
 
+#define PD_GROUPS_MOST 64               /* degrees that are tried */
+
+/* What came of one degree: of devices that are put together as one rank (profile/profile.h, struct pd_degrees). */
+struct pd_group_choice {
+	struct pd_degrees group;
+	bool shards_optimizer; /* replicas of a group share out what the optimizer keeps */
+	double samples_per_s;           /* 0: there is no plan */
+	int ranks;
+	bool chosen;
+	char why[256];                  /* there is none */
+};
+
+struct pd_group_request {
+	int count;
+	struct pd_group_choice choices[PD_GROUPS_MOST]; /* what is tried, and what comes of it */
+	bool spans;                     /* a group may be of several components of the innermost level */
+	bool asked;                     /* there are some */
+};
+
+/* A request with all that is open beside what struct pd_plan_request says. */
+struct pd_planner_ask {
+	struct pd_profile **profiles;   /* of one model, with different batch sizes */
+	int count;
+	int64_t batch;                  /* most samples of an update; 0: the usual number of microbatches */
+	const struct pd_plan_request *request;
+	struct pd_group_request *groups;        /* degrees to be tried; NULL: the profiles are as they are */
+	struct pd_batch_choice *choices;        /* one of each profile; or NULL */
+};
+
 /*
- * Returns the plan with most samples per second, of several profiles of one model with different
- * batch sizes, with at most batch samples per update; batch 0: the usual number of microbatches
- * (batch.c).  Takes over the profile that it chooses, whose entry becomes NULL.  Sets one of
- * choices for each profile.
+ * Returns the plan with most samples per second, where one more device must bring what the request says (search/gain.h).
+ * It takes over the profile that it chooses, whose entry becomes NULL, or has one that was estimated for its degree.
  */
-struct pd_plan *pd_planner_batch(struct pd_profile **profiles, int count, int64_t batch,
-				 const struct pd_plan_request *request,
-				 struct pd_batch_choice *choices, struct pd_error *err);
+struct pd_plan *pd_planner_choose(const struct pd_planner_ask *ask, struct pd_error *err);
 /* The usual effort of a search; those for some hundred layers and devices need less. */
 #define PD_PLANNER_EFFORT 200e9
 /* The most layers of a network; the time of searches grows with their square. */
 #define PD_PLANNER_LAYERS 16384
 /* Stages per rank if interleaved, if the user gives no number. */
 #define PD_PLANNER_CHUNKS 2
+/* The most that are tried where any number may be. */
+#define PD_PLANNER_CHUNKS_MOST 8
