@@ -188,16 +188,18 @@ static void line_up(struct brute *b, struct pd_plan *plan, int places, unsigned 
 static void stride(struct brute *b, struct pd_plan *plan)
 {
 	int inner = (int)b->topology->level[0].count, servers = plan->rank_count / inner, offset = 0;
+	int places = b->chunks ? b->stages / b->chunks : b->stages;
 
-	if (b->topology->levels == 1 || b->chunks || servers < 2 || plan->rank_count % inner != 0)
+	if (b->topology->levels == 1 || servers < 2 || plan->rank_count % inner != 0)
 		return;
 	for (int s = 0; s < b->stages; s++)
 		if (b->replicas[s] % servers != 0)
 			return;
-	for (int s = 0; s < b->stages; s++) {
-		for (int r = 0; r < b->replicas[s]; r++)
-			plan->stages[s].ranks[r] = r % servers * inner + offset + r / servers;
-		offset += b->replicas[s] / servers;
+	for (int p = 0; p < places; p++) {
+		for (int s = p; s < b->stages; s += places)
+			for (int r = 0; r < b->replicas[s]; r++)
+				plan->stages[s].ranks[r] = r % servers * inner + offset + r / servers;
+		offset += b->replicas[p] / servers;
 	}
 	judge_sets(b, plan);
 }
@@ -358,8 +360,8 @@ static bool brute_case(int n, struct tally *tally)
 	tally->turned += plan && !chunks && is_turned(plan);
 	divide(&b, 0, (int)topology.devices * (chunks ? chunks : 1));
 	tally->replays += b.replays;
-	good = plan ? b.known_ns < b.best_ns || (b.best_ns == b.known_ns && b.devices == plan->rank_count &&
-		b.best_stages == plan->stage_count && b.best_again == recomputed(plan))
+	good = plan ? b.best_ns == b.known_ns && b.devices == plan->rank_count &&
+		b.best_stages == plan->stage_count && b.best_again == recomputed(plan)
 		: b.best_ns == INT64_MAX;
 	if (!good)
 		diag("case %d, %s, %s: %lld ns on %d in %d stages, %d recomputed; brute force %lld on "

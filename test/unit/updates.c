@@ -175,6 +175,6 @@ int main(int argc, char **argv)
 	is_int(below, 0, "no period is below what the busiest rank or link takes");
 	is_near(&forms, 0.002, 0.02, "the form, by replays of shorter updates");
 	is_near(&told, 0.002, 0.02, "the form, by replays that take half of what a whole one takes");
-	is_near(&estimates, 0.09, 0.85, "estimates");
+	is_near(&estimates, 0.045, 0.56, "estimates");
 	return done_testing();
 }
