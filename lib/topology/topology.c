@@ -155,7 +155,7 @@ static int read_devices(const struct pd_place *place, struct pd_topology *topolo
 
 static json_t *level_json(const struct pd_topology *topology, const struct pd_level *level)
 {
-	json_t *json = json_pack("{sI}", "count", level->count), *links;
+	json_t *json = json_pack("{sI}", "count", level->count), *links = NULL;
 	int64_t begin = 0;
 
 	if (level->runs)
