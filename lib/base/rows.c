@@ -131,6 +131,13 @@ int pd_rows_read(const struct pd_place *place, const struct pd_key_row *rows, vo
 	return 0;
 }
 
+void pd_rows_bound(struct pd_key_row *rows, const char *key, int64_t most)
+{
+	while (strcmp(rows->key, key) != 0)
+		rows++;
+	rows->most = most;
+}
+
 /* Tells whether a member has the value that it has where absent. */
 static bool is_absent(const struct pd_key_row *row, const void *member)
 {

@@ -55,6 +55,8 @@ struct pd_key_row {
  * then what is wrong in the rows' order.
  */
 int pd_rows_read(const struct pd_place *place, const struct pd_key_row *rows, void *to, struct pd_error *err);
+/* Sets the most that a row of a copied table lets in. */
+void pd_rows_bound(struct pd_key_row *rows, const char *key, int64_t most);
 /* Adds the members to an object, in the rows' order. */
 void pd_rows_write(const struct pd_key_row *rows, const void *from, json_t *object);
 json_t *pd_rows_json(const struct pd_key_row *rows, const void *from);      /* a new reference */

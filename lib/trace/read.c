@@ -2,7 +2,6 @@
 /* Reads pd-trace(5): a header, then one small object per line. */
 #include "trace/trace.h"
 
-#include "base/json.h"
 #include "base/lines.h"
 #include "base/mem.h"
 #include "schedule/file.h"
@@ -11,8 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define RECORD_ROWS 14
+
 struct reader {
 	struct pd_trace *trace;
+	struct pd_key_row rows[RECORD_ROWS + 1];        /* those of a record, with the plan's bounds */
 	struct pd_wiring *wiring;
 	int64_t scale;                  /* pd_schedule_scale */
 };
@@ -49,98 +51,84 @@ static int find_link(const struct reader *reader, const struct pd_op *op)
 	return found;
 }
 
-static int read_op(const struct reader *reader, const struct pd_place *place, struct pd_op *op,
-		   struct pd_error *err)
+static int read_op_kind(const struct pd_place *place, void *member, struct pd_error *err)
+{
+	return pd_op_kind_read(place->up, "pd-trace(5)", member, err);
+}
+
+#define IN(member) PD_MEMBER(struct pd_record, member)
+#define BYTES PD_ROW_INT, .most = PD_MAX_BYTES
+
+/* What is up to INT32_MAX has a bound by the plan: read_trace(). */
+const struct pd_key_row pd_trace_record_rows[RECORD_ROWS + 1] = {
+	{ "rank", PD_ROW_INT, .needed = true, IN(op.rank), .most = INT32_MAX },
+	{ "op", PD_ROW_BY, .needed = true, IN(op.kind), .read = read_op_kind },
+	{ "stage", PD_ROW_INT, .needed = true, IN(op.stage), .most = INT32_MAX },
+	{ "microbatch", PD_ROW_INT, .needed = true, IN(op.microbatch) },
+	{ "weight_version", PD_ROW_INT, IN(op.version), .otherwise = -1 },
+	{ "peer", PD_ROW_INT, IN(op.peer), .most = INT32_MAX, .otherwise = -1 },
+	{ "bucket", PD_ROW_BY },
+	{ "seq", PD_ROW_INT, IN(op.seq), .otherwise = -1 },
+	{ "bytes", BYTES, IN(bytes) },
+	{ "sent_bytes", BYTES, IN(sent_bytes) },
+	{ "messages", BYTES, IN(messages) },
+	{ "evaluate", PD_ROW_BOOL, IN(op.evaluate) },
+	{ "start_ns", PD_ROW_BY, .needed = true },
+	{ "end_ns", PD_ROW_BY, .needed = true },
+	{ NULL }
+};
+
+/* Checks what the plan says of an operation, and finds its link. */
+static int check_op(const struct reader *reader, const struct pd_place *place, struct pd_op *op,
+		    struct pd_error *err)
 {
 	const struct pd_plan *plan = reader->trace->plan;
-	int64_t rank, stage, peer = -1;
 
-	if (pd_json_get_int(place, "rank", 0, plan->rank_count - 1, &rank, err) < 0 ||
-	    pd_op_kind_read(place, "pd-trace(5)", &op->kind, err) < 0 ||
-	    pd_json_get_int(place, "stage", 0, plan->stage_count - 1, &stage, err) < 0 ||
-	    pd_json_get_int(place, "microbatch", 0, INT64_MAX, &op->microbatch, err) < 0 ||
-	    pd_json_opt_int(place, "weight_version", 0, INT64_MAX, &op->version, err) < 0 ||
-	    pd_json_opt_int(place, "peer", 0, plan->rank_count - 1, &peer, err) < 0 ||
-	    pd_json_opt_int(place, "seq", 0, INT64_MAX, &op->seq, err) < 0 ||
-	    pd_json_opt_bool(place, "evaluate", &op->evaluate, err) < 0)
-		return -1;
-	if (!stage_has(&plan->stages[stage], rank))
-		return pd_place_error(place, err, "rank %" PRId64 " belongs to stage %d in the "
-				      "plan, found stage %" PRId64, rank,
-				      pd_plan_stage_of_rank(plan, (int)rank, NULL), stage);
-	op->rank = (int32_t)rank;
-	op->stage = (int32_t)stage;
-	op->peer = (int32_t)peer;
+	if (!stage_has(&plan->stages[op->stage], op->rank))
+		return pd_place_error(place, err, "rank %" PRId32 " belongs to stage %d in the "
+				      "plan, found stage %" PRId32, op->rank,
+				      pd_plan_stage_of_rank(plan, op->rank, NULL), op->stage);
 	if (pd_op_bucket_read(place, plan, op, err) < 0)
 		return -1;
 	if (!pd_op_transfers(op->kind))
 		return 0;
-	if (peer < 0)
+	if (op->peer < 0)
 		return pd_place_error(place, err, "expected a \"peer\" for %s",
 				      pd_op_kind_name[op->kind]);
 	op->link = find_link(reader, op);
 	if (op->link < 0)
-		return pd_place_error(place, err, "nothing travels this way between rank %" PRId64
-				      " and its peer %" PRId64 " in the plan", rank, peer);
+		return pd_place_error(place, err, "nothing travels this way between rank %" PRId32
+				      " and its peer %" PRId32 " in the plan", op->rank, op->peer);
 	return 0;
 }
 
 static int read_record(void *of, const struct pd_place *place, int64_t line, struct pd_error *err)
 {
-	static const char *const known[] = { "rank", "op", "stage", "microbatch", "weight_version",
-					     "peer", "bucket", "seq", "bytes", "sent_bytes",
-					     "messages", "evaluate", "start_ns",
-					     "end_ns", NULL };
-	struct pd_record record = { .op = { .peer = -1, .link = -1, .version = -1, .seq = -1 } };
+	struct pd_record record = { .op.link = -1 };
 	const struct reader *reader = of;
 
 	(void)line;
-	if (pd_json_keys(place, known, err) < 0 || read_op(reader, place, &record.op, err) < 0 ||
-	    pd_json_opt_int(place, "bytes", 0, PD_MAX_BYTES, &record.bytes, err) < 0 ||
-	    pd_json_opt_int(place, "sent_bytes", 0, PD_MAX_BYTES, &record.sent_bytes, err) < 0 ||
-	    pd_json_opt_int(place, "messages", 0, PD_MAX_BYTES, &record.messages, err) < 0 ||
+	if (pd_rows_read(place, reader->rows, &record, err) < 0 || check_op(reader, place, &record.op, err) < 0 ||
 	    pd_json_get_int(place, "start_ns", 0, PD_MAX_TIME_NS, &record.start_ns, err) < 0 ||
-	    pd_json_get_int(place, "end_ns", record.start_ns, PD_MAX_TIME_NS, &record.end_ns,
-			    err) < 0)
+	    pd_json_get_int(place, "end_ns", record.start_ns, PD_MAX_TIME_NS, &record.end_ns, err) < 0)
 		return -1;
 	pd_trace_add(reader->trace, &record);
 	return 0;
 }
 
-static struct pd_trace *read_header(const struct pd_place *root, struct pd_error *err)
-{
-	static const char *const known[] = { "format", "version", "plan", "device", "start_ns",
-					     "processors", "threads", "epoch_minibatches", NULL };
-	int64_t start_ns, processors = 0, threads = 0, epoch = 0;
-	struct pd_place at = pd_place_key(root, "plan");
-	const char *device;
-	struct pd_trace *trace;
-	struct pd_plan *plan;
-
-	if (pd_json_header(root, "pd-trace", err) < 0 || pd_json_keys(root, known, err) < 0 ||
-	    pd_json_get_string(root, "device", &device, err) < 0 ||
-	    pd_json_get_int(root, "start_ns", 0, INT64_MAX, &start_ns, err) < 0 ||
-	    pd_json_opt_int(root, "processors", 0, 1 << 20, &processors, err) < 0 ||
-	    pd_json_opt_int(root, "threads", 0, 1 << 20, &threads, err) < 0 ||
-	    pd_json_opt_int(root, "epoch_minibatches", 1, INT64_MAX, &epoch, err) < 0)
-		return NULL;
-	plan = pd_plan_parse_at(&at, err);
-	if (!plan)
-		return NULL;
-	trace = pd_trace_new(plan, device, start_ns);
-	trace->processors = processors;
-	trace->threads = threads;
-	trace->epoch_minibatches = epoch;
-	return trace;
-}
-
 static struct pd_trace *read_trace(FILE *in, const struct pd_place *root, struct pd_error *err)
 {
-	struct reader reader = { .trace = read_header(root, err) };
-	int result;
+	struct reader reader = { .trace = pd_trace_new(NULL, NULL, 0) };
+	int result = pd_rows_read(root, pd_trace_rows, reader.trace, err);
 
-	if (!reader.trace)
+	if (result < 0) {
+		pd_trace_free(reader.trace);
 		return NULL;
+	}
+	memcpy(reader.rows, pd_trace_record_rows, sizeof(reader.rows));
+	pd_rows_bound(reader.rows, "rank", reader.trace->plan->rank_count - 1);
+	pd_rows_bound(reader.rows, "peer", reader.trace->plan->rank_count - 1);
+	pd_rows_bound(reader.rows, "stage", reader.trace->plan->stage_count - 1);
 	reader.wiring = pd_wiring_new(reader.trace->plan);
 	reader.scale = pd_schedule_scale(reader.trace->plan, reader.wiring);
 	result = pd_lines_read(in, root->document, read_record, &reader, err);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "trace/trace.h"
 
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/sort.h"
 
@@ -15,7 +14,7 @@ struct pd_trace *pd_trace_new(struct pd_plan *plan, const char *device, int64_t 
 	struct pd_trace *trace = pd_zalloc(sizeof(*trace));
 
 	trace->plan = plan;
-	trace->device = pd_strdup(device);
+	trace->device = device ? pd_strdup(device) : NULL;
 	trace->start_ns = start_ns;
 	return trace;
 }
@@ -64,21 +63,34 @@ void pd_trace_sort(struct pd_trace *trace)
 	trace->capacity = trace->count ? trace->count : 1;
 }
 
+static int read_plan(const struct pd_place *place, void *member, struct pd_error *err)
+{
+	*(struct pd_plan **)member = pd_plan_parse_at(place, err);
+	return *(struct pd_plan **)member ? 0 : -1;
+}
+
+static json_t *plan_json(const void *member)
+{
+	return pd_plan_json(*(struct pd_plan *const *)member);
+}
+
+#define IN(member) PD_MEMBER(struct pd_trace, member)
+
+const struct pd_key_row pd_trace_rows[] = {
+	PD_ROWS_HEADER("pd-trace", 1),
+	{ "plan", PD_ROW_BY, .needed = true, IN(plan), .rows = pd_plan_rows, .read = read_plan, .write = plan_json },
+	{ "device", PD_ROW_TEXT, .needed = true, IN(device) },
+	{ "start_ns", PD_ROW_INT, .needed = true, IN(start_ns) },
+	{ "processors", PD_ROW_INT, IN(processors), .most = 1 << 20 },
+	{ "threads", PD_ROW_INT, IN(threads), .most = 1 << 20 },
+	{ "epoch_minibatches", PD_ROW_INT, IN(epoch_minibatches), .least = 1 },
+	{ NULL }
+};
+
 int pd_trace_write_header(FILE *out, const struct pd_trace *trace, struct pd_error *err)
 {
-	json_t *header = json_pack("{ss si so ss sI}", "format", "pd-trace", "version", 1,
-				   "plan", pd_plan_json(trace->plan), "device", trace->device,
-				   "start_ns", trace->start_ns);
-	int result;
-
-	if (trace->processors > 0) {
-		pd_json_set(header, "processors", json_integer(trace->processors));
-		pd_json_set(header, "threads", json_integer(trace->threads));
-	}
-	if (trace->epoch_minibatches > 0)
-		pd_json_set(header, "epoch_minibatches",
-			    json_integer(trace->epoch_minibatches));
-	result = json_dumpf(header, out, JSON_COMPACT |
+	json_t *header = pd_rows_json(pd_trace_rows, trace);
+	int result = json_dumpf(header, out, JSON_COMPACT |
 			    JSON_REAL_PRECISION((size_t)pd_json_digits(header)));
 	json_decref(header);
 	if (result < 0 || fputc('\n', out) == EOF)

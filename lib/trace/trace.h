@@ -32,6 +32,7 @@ struct pd_trace {
 	struct pd_record *records;
 };
 
+extern const struct pd_key_row pd_trace_rows[], pd_trace_record_rows[];     /* of the header; of a record */
 struct pd_trace *pd_trace_new(struct pd_plan *plan, const char *device, int64_t start_ns);
 void pd_trace_free(struct pd_trace *trace);
 void pd_trace_add(struct pd_trace *trace, const struct pd_record *record);
