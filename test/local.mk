@@ -107,7 +107,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 
 check_PROGRAMS += $(UNITS) $(CONFORM) $(SCRIPT_HELPERS)
 TESTS += $(UNITS) $(CONFORM) $(SCRIPT_TESTS)
-EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/test-lib.sh test/train-lib.sh test/torch-judge.py \
+EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/page-keys.awk test/test-lib.sh test/train-lib.sh test/torch-judge.py \
 	test/data/gpu-a100.json test/data/gpu-h100.json test/data/grouped-convolutions.json \
 	test/data/kineto-bare.json.gz test/data/kineto-compiled.json.gz \
 	test/data/kineto-labels.json.gz test/data/kineto-modules.json.gz test/data/judged-model.json test/data/odd-convolutions.json test/data/small-model.json \

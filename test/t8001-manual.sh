@@ -126,6 +126,25 @@ test_ok "pd-device(5) has every device that is known by name" '
 	sed -n "/^\.Sh FILES/,\$s/^\.It Cm //p" "$man/pd-device.5" | sed "s/ , /\n/g" | sort >found
 	same expected found'
 
+# page_keys KIND SECTION=PREFIX...: compares pd-KIND(5) with the rows of its reader and writer (page-keys.awk).
+page_keys() {
+	page_kind=$1
+	shift
+	"$PD_BUILD/test/unit/document-keys" "$page_kind" >rows
+	[ "$(wc -l <rows)" -ge 5 ]
+	awk -v prefixes="$*" -v required="${required-}" -f "$PD_SOURCE/test/page-keys.awk" rows \
+		"$man/pd-${page_kind%-*}.5" >differs
+	[ -s differs ] || return 0
+	cat differs
+	return 1
+}
+test_ok "pd-device(5) has the keys of its rows, and no others, and says which are required" "page_keys device FORMAT="
+test_ok "so has pd-profile(5)" "page_keys profile Keys= Layers=layers."
+test_ok "so has pd-topology(5)" "page_keys topology Keys="
+test_ok "so has pd-plan(5)" "page_keys plan Keys= Sparse_sums=sparse. Stages=stages. Predictions=predicted. \
+	Alternatives=predicted.alternatives."
+test_ok "pd-checkpoint(5) has the keys of its rows" "required=no page_keys checkpoint The_document=,stages."
+test_ok "so has pd-trace(5)" "page_keys trace Header= && page_keys trace-record Operations="
 # A reader lists the keys that it expects when it meets another one.
 for kind in model profile topology plan schedule trace; do
 	test_ok "pd-$kind(5) has every key" '

@@ -8,6 +8,7 @@
 #include "profile/device.h"
 #include "profile/profile.h"
 #include "topology/topology.h"
+#include "trace/trace.h"
 
 static const struct {
 	const char *name;
@@ -18,4 +19,6 @@ static const struct {
 	{ "topology", pd_topology_rows },
 	{ "plan", pd_plan_rows },
 	{ "checkpoint", pd_checkpoint_rows },
+	{ "trace", pd_trace_rows },
+	{ "trace-record", pd_trace_record_rows },
 };
