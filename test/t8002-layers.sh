@@ -86,6 +86,21 @@ test_ok "no folder calls what is defined in one below it" '
 	[ ! -s bad ] || { cat bad; false; }
 '
 
+# GPUs are not compiled everywhere, .def files say what macros take, and units open what they test.
+test_ok "what a file of lib gives to others, some other file takes" '
+	[ -s symbols ]
+	(cd "$PD_BUILD" && nm -A -g bin/*.o) >programs
+	awk "\$NF ~ /^(onnx__|fold_|shm_)|[.]resolver\$/ { next }
+		\$(NF - 1) == \"U\" { taken[\$NF] = 1; next }
+		FILENAME == \"symbols\" { given[\$NF] = 1 }
+		END { for (name in given) if (!(name in taken)) print name }" symbols programs | LC_ALL=C sort >given
+	(cd "$PD_SOURCE" && find test contrib lib/run/device/cuda lib/run/transport/nccl -name "*.[ch]*" &&
+		find lib -name "*.def") | (cd "$PD_SOURCE" && xargs cat) | grep -oE "[a-z_][a-z0-9_]*" |
+		LC_ALL=C sort -u >words
+	LC_ALL=C comm -23 given words >bad
+	[ ! -s bad ] || { cat bad; false; }
+'
+
 test_ok "no #ifdef outside the back ends" '
 	! grep -rnE "^#[[:space:]]*if(def|ndef)? " "$PD_SOURCE/lib" "$PD_SOURCE/bin" \
 		--include="*.[ch]" | grep -v "lib/run/device/c" | grep -v "lib/run/transport/[nu]"

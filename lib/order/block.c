@@ -108,23 +108,15 @@ bool pd_order_block_of(const int *position_of, int positions, int stages, int ho
 	return found;
 }
 
-bool pd_order_block_make(int positions, int chunks, pd_order_placement *place, int hop, int turn,
-			 struct pd_order_block *block)
-{
-	int stages = positions * chunks, *position_of = pd_calloc((size_t)stages, sizeof(*position_of));
-	bool found;
-
-	for (int s = 0; s < stages; s++)
-		position_of[s] = place(positions, s);
-	found = pd_order_block_of(position_of, positions, stages, hop, turn, block);
-	free(position_of);
-	return found;
-}
-
 static void make_v(int positions, int hop, int turn, struct pd_order_block *block)
 {
-	if (!pd_order_block_make(positions, 2, pd_order_v, hop, turn, block))
+	int stages = 2 * positions, *position_of = pd_calloc((size_t)stages, sizeof(*position_of));
+
+	for (int s = 0; s < stages; s++)
+		position_of[s] = pd_order_v(positions, s);
+	if (!pd_order_block_of(position_of, positions, stages, hop, turn, block))
 		pd_bug("no block of %d positions and %d slots from one to the next", positions, hop);
+	free(position_of);
 }
 
 void pd_order_block_v_half(int positions, struct pd_order_block *block)

@@ -46,8 +46,6 @@ struct pd_order_block {
  * every second way, else 1; the first I comes at least `turn` slots later than it could.  Returns false where there
  * is none; then block is empty.
  */
-bool pd_order_block_make(int positions, int chunks, pd_order_placement *place, int hop, int turn,
-			 struct pd_order_block *block);
 bool pd_order_block_of(const int *position_of, int positions, int stages, int hop, int turn,
 		       struct pd_order_block *block);
 /* Those of V-Half and V-Min. */

@@ -28,9 +28,6 @@ enum pd_period_kind {
 	PD_PERIOD_KINDS
 };
 
-/* NULL-terminated, from PD_PERIOD_REPLAY on. */
-extern const char *const pd_period_kind_name[PD_PERIOD_KINDS];
-
 enum pd_alternative_kind {
 #define ALTERNATIVE_KIND(symbol, name, what) PD_ALTERNATIVE_##symbol,
 #include "plan/alternative_kind.def"

@@ -39,14 +39,15 @@ int64_t pd_rounds_of(int64_t steps)
 	return steps < ROUNDS_MOST ? steps : ROUNDS_MOST;
 }
 
-int64_t pd_round_begin(int64_t steps, int64_t round)
+/* Returns the first step of a round. */
+static int64_t first_step(int64_t steps, int64_t round)
 {
 	return steps * round / pd_rounds_of(steps);
 }
 
 double pd_round_mean(const int64_t *values, int64_t steps, int64_t round)
 {
-	int64_t begin = pd_round_begin(steps, round), end = pd_round_begin(steps, round + 1);
+	int64_t begin = first_step(steps, round), end = first_step(steps, round + 1);
 	double sum = 0;
 
 	for (int64_t i = begin; i < end; i++)

@@ -14,9 +14,8 @@
  * are too few.
  */
 struct pd_spread pd_rounds_spread(double *figures, int64_t n);
-/* Returns the number of rounds that so many timed steps make, and the first step of a round. */
+/* Returns the number of rounds that so many timed steps make. */
 int64_t pd_rounds_of(int64_t steps);
-int64_t pd_round_begin(int64_t steps, int64_t round);
 /* Returns the mean over the steps of a round. */
 double pd_round_mean(const int64_t *values, int64_t steps, int64_t round);
 

@@ -31,7 +31,8 @@ struct crossings {
 	double message_ns;              /* what a message costs */
 };
 
-struct pd_allreduce pd_allreduce_direct(int members, int64_t bytes)
+/* Returns a single group of all members, whose shares are cut into parts where they are long. */
+static struct pd_allreduce single_group(int members, int64_t bytes)
 {
 	int parts = pd_piece_parts((size_t)bytes / sizeof(float), members);
 	int most = members > 1 ? FEW_MESSAGES / (members - 1) : 1;
@@ -201,7 +202,7 @@ double pd_allreduce_expect(const struct pd_topology *topology, const int *ranks,
 	bool one = topology->levels == 1;
 	double ns;
 
-	*how_p = pd_allreduce_direct(n, bytes);
+	*how_p = single_group(n, bytes);
 	if (n < 3 || (!one && !ascend(ranks, n)))
 		return 0;
 	measure(topology, one || ranks[n - 1] - ranks[0] == n - 1 ? NULL : ranks, one ? 0 : ranks[0],

@@ -48,9 +48,6 @@ struct pd_allreduce {
 	int pieces;                     /* at least as many as the largest group has members */
 };
 
-/* Returns a single group of all members, whose shares are cut into parts where they are long. */
-struct pd_allreduce pd_allreduce_direct(int members, int64_t bytes);
-
 /*
  * Returns the quickest all-reduce of `bytes` among n ranks, by the topology, which is the same for
  * all of them.  Up to PD_ALLREDUCE_FEW members with equal links exchange among all; so do ranks in

@@ -16,6 +16,14 @@ struct operation {
 	size_t record;
 };
 
+struct trace_faults {
+	int64_t expected;               /* operations of training that the plan has */
+	int64_t missing, doubled, strange;
+	struct pd_op first_missing;     /* of the earliest microbatch */
+	/* Places among the records, in the order of the file. */
+	size_t first_doubled, first_strange;
+};
+
 struct holding {
 	const struct pd_trace *trace;
 	const struct pd_schedule *schedule;
@@ -24,7 +32,7 @@ struct holding {
 	size_t *by_rank, *first_of;     /* records by rank; per rank and one more: the first of them */
 	size_t had_capacity, wanted_capacity;
 	struct operation *had, *wanted; /* of one rank */
-	struct pd_trace_faults *faults;
+	struct trace_faults *faults;
 };
 
 static int compare_operations(const void *a, const void *b)
@@ -145,7 +153,7 @@ static size_t take_wanted(struct holding *h, int rank)
 
 static void note_missing(struct holding *h, int rank, const struct operation *it)
 {
-	struct pd_trace_faults *faults = h->faults;
+	struct trace_faults *faults = h->faults;
 
 	if (faults->missing++ == 0 || it->microbatch < faults->first_missing.microbatch)
 		faults->first_missing = (struct pd_op){ .kind = (enum pd_op_kind)it->kind, .rank = rank,
@@ -199,14 +207,20 @@ static void find_microbatches(struct holding *h)
 		h->last += unit - h->last % unit;
 }
 
-int pd_trace_find_faults(const struct pd_trace *trace, struct pd_trace_faults *out_p, struct pd_error *err)
+/*
+ * Counts what a trace lacks, has twice, and has although its plan does not.  The records are in the
+ * order in which they were read.  Of a plan whose profile has no model, as traces of other programs
+ * have one, only forwards and backwards count.  Fails if the plan has no schedule.
+ */
+static int find_faults(const struct pd_trace *trace, struct trace_faults *out_p,
+		       struct pd_error *err)
 {
 	struct holding h = { .trace = trace, .ours = trace->plan->profile->model, .faults = out_p };
 	struct pd_schedule *schedule = pd_schedule_new(trace->plan, err);
 
 	if (!schedule)
 		return -1;
-	*out_p = (struct pd_trace_faults){ 0 };
+	*out_p = (struct trace_faults){ 0 };
 	h.schedule = schedule;
 	find_microbatches(&h);
 	/* Of microbatches so far apart most are missing, and nobody wants to count them all. */
@@ -226,10 +240,10 @@ int pd_trace_find_faults(const struct pd_trace *trace, struct pd_trace_faults *o
 void pd_trace_tell_faults(const struct pd_trace *trace, const char *name)
 {
 	const struct pd_op *op;
-	struct pd_trace_faults faults;
+	struct trace_faults faults;
 	struct pd_error err;
 
-	if (pd_trace_find_faults(trace, &faults, &err) < 0) {
+	if (find_faults(trace, &faults, &err) < 0) {
 		pd_say("%s: whether it is whole is not known: %s", name, err.text);
 		return;
 	}

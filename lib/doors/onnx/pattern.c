@@ -26,7 +26,8 @@ const struct value *pattern_in(const struct graph *g, const struct pd_onnx_node 
 	return node ? pattern_origin(g, graph_in(g, node, i)) : NULL;
 }
 
-bool pattern_number(const struct graph *g, const struct value *value, double number)
+/* Is it this number, or near it? */
+static bool pattern_number(const struct graph *g, const struct value *value, double number)
 {
 	double found;
 
@@ -34,12 +35,14 @@ bool pattern_number(const struct graph *g, const struct value *value, double num
 	return value && array_scalar(value->constant, &found) && fabs(found - number) <= 1e-6 * (1 + fabs(number));
 }
 
-bool pattern_same(const struct graph *g, const struct value *a, const struct value *b)
+static bool pattern_same(const struct graph *g, const struct value *a, const struct value *b)
 {
 	return a && b && pattern_origin(g, a) == pattern_origin(g, b);
 }
 
-const struct value *pattern_with(const struct graph *g, const struct value *value, const char *op, double number)
+/* Does op(x, number) make the value, in either order?  Then x, else NULL. */
+static const struct value *pattern_with(const struct graph *g, const struct value *value,
+					const char *op, double number)
 {
 	const struct pd_onnx_node *node = pattern_made(g, value, op);
 

@@ -37,11 +37,5 @@ bool translate_sixth(const struct pd_onnx_node *node);
  */
 const struct value *pattern_origin(const struct graph *g, const struct value *value);
 const struct pd_onnx_node *pattern_made(const struct graph *g, const struct value *value, const char *op);
-/* Is it this number, or near it? */
-bool pattern_number(const struct graph *g, const struct value *value, double number);
-/* Does op(x, number) make the value, in either order?  Then x, else NULL. */
-const struct value *pattern_with(const struct graph *g, const struct value *value, const char *op,
-				 double number);
-bool pattern_same(const struct graph *g, const struct value *a, const struct value *b);
 /* Input i of a node, through such nodes. */
 const struct value *pattern_in(const struct graph *g, const struct pd_onnx_node *node, size_t i);

@@ -159,9 +159,14 @@ void pd_even_partitions(const struct pd_costs *costs, int most, int64_t bandwidt
 	free(from);
 }
 
-struct pd_partition *pd_fewest_stages(const struct pd_costs *costs, int most, int64_t low,
-				      pd_fewest_stage stage, const void *context,
-				      const int64_t *ns)
+/*
+ * Returns the pipeline with the fewest stages, at most `most`, that keeps to the least value, from
+ * `low` on; cost_ns is that value.  `stage`, `context` and ns are those of fewest.h.  NULL if there
+ * is none.
+ */
+static struct pd_partition *fewest_stages(const struct pd_costs *costs, int most, int64_t low,
+					  pd_fewest_stage stage, const void *context,
+					  const int64_t *ns)
 {
 	struct pd_points points;
 	struct pd_fewest fewest = { .points = &points, .most = most, .each = 1, .stage = stage,
@@ -205,7 +210,7 @@ static int64_t least_bytes(const struct pd_costs *costs)
 
 struct pd_partition *pd_straight_least_memory(const struct pd_costs *costs, int count)
 {
-	struct pd_partition *partition = pd_fewest_stages(costs, count, least_bytes(costs), is_small, NULL,
+	struct pd_partition *partition = fewest_stages(costs, count, least_bytes(costs), is_small, NULL,
 							  NULL);
 
 	if (partition)
@@ -235,7 +240,7 @@ struct pd_partition *pd_straight_most(const struct pd_costs *costs, int count,
 {
 	struct limits limits = { bandwidth_bytes_per_s, limit_bytes };
 
-	return pd_fewest_stages(costs, count, costs->compute_ns[costs->unit_count] / count, is_fast,
+	return fewest_stages(costs, count, costs->compute_ns[costs->unit_count] / count, is_fast,
 				&limits, costs->compute_ns);
 }
 

@@ -46,14 +46,6 @@ struct pd_partition *pd_straight_most(const struct pd_costs *costs, int count,
 struct pd_partition *pd_straight_least_memory(const struct pd_costs *costs, int count);
 
 /*
- * Returns the pipeline with the fewest stages, at most `most`, that keeps to the least value, from `low`
- * on; cost_ns is that value.  `stage`, `context` and ns are those of fewest.h.  NULL if there is none.
- */
-struct pd_partition *pd_fewest_stages(const struct pd_costs *costs, int most, int64_t low,
-				      pd_fewest_stage stage, const void *context,
-				      const int64_t *ns);
-
-/*
  * Returns stages for interleaved on so many ranks or, where there are too few layers, as many as can be:
  * pd_even_partition(), or stages of equally many units where that would be too much work.
  */

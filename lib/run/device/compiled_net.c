@@ -301,6 +301,16 @@ const struct pd_net_sizes *pd_compiled_sizes(const struct pd_net *base)
 	return &((const struct pd_compiled *)base)->sizes;
 }
 
+/* Returns what a layer's frozen parameters take among the states. */
+static size_t frozen_bytes(const struct pd_compiled_layer *l)
+{
+	size_t bytes = 0;
+
+	for (int p = 0; l->frozen && p < l->layer->parameter_count; p++)
+		pd_take(&bytes, pd_compiled_working(l->net, l->net->parameters[l->owner][p].bytes));
+	return bytes;
+}
+
 void pd_compiled_layer_sizes(const struct pd_net *base, int layer, struct pd_net_layer *out_p)
 {
 	const struct pd_compiled *net = (const struct pd_compiled *)base;
@@ -316,7 +326,7 @@ void pd_compiled_layer_sizes(const struct pd_net *base, int layer, struct pd_net
 			(net->split ? pd_align(l->split_bytes) : 0),
 		.split_bytes = pd_align(l->split_bytes),
 		.scratch_bytes = scratch > l->forward_bytes ? scratch : l->forward_bytes,
-		.state_bytes = pd_align(l->state_bytes) + pd_compiled_frozen_bytes(l),
+		.state_bytes = pd_align(l->state_bytes) + frozen_bytes(l),
 		.forward_bytes = l->forward_bytes,
 		.backward_bytes = l->backward_reserved,
 		.in_place = l->same_memory || l->kind->in_place,
@@ -324,15 +334,6 @@ void pd_compiled_layer_sizes(const struct pd_net *base, int layer, struct pd_net
 		.engines = l->engines, .slow_kernel = l->slow_kernel,
 		.activation_bytes = net->tensors[out].bytes,
 	};
-}
-
-size_t pd_compiled_frozen_bytes(const struct pd_compiled_layer *l)
-{
-	size_t bytes = 0;
-
-	for (int p = 0; l->frozen && p < l->layer->parameter_count; p++)
-		pd_take(&bytes, pd_compiled_working(l->net, l->net->parameters[l->owner][p].bytes));
-	return bytes;
 }
 
 int pd_compiled_named(const struct pd_net *base, const struct pd_named **list_p)

@@ -227,8 +227,6 @@ void pd_compiled_free(struct pd_compiled *net);
 /* These are the device's functions of the same names. */
 const struct pd_net_sizes *pd_compiled_sizes(const struct pd_net *net);
 void pd_compiled_layer_sizes(const struct pd_net *net, int layer, struct pd_net_layer *out_p);
-/* Returns what a layer's frozen parameters take among the states. */
-size_t pd_compiled_frozen_bytes(const struct pd_compiled_layer *l);
 int pd_compiled_named(const struct pd_net *net, const struct pd_named **list_p);
 int pd_compiled_tied_layers(const struct pd_net *net, const struct pd_tied_layer **list_p);
 int pd_compiled_init(struct pd_net *net, void *weights, void *master, void *state,

@@ -58,7 +58,7 @@ int supervisor_lost_output(const struct supervisor *s, struct pd_error *err)
 			       way_on(s, more, sizeof(more)));
 }
 
-int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate)
+static int rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate)
 {
 	char name[WHO_TEXT], more[160];
 
@@ -74,7 +74,7 @@ int supervisor_rank_silent(struct supervisor *s, int r, struct pd_error *err)
 	char fate[64];
 
 	snprintf(fate, sizeof(fate), "hangs: it has not answered for %" PRId64 " s", silent_s);
-	return supervisor_rank_failed(s, r, err, fate);
+	return rank_failed(s, r, err, fate);
 }
 
 /* Returns the rank whose last message is the oldest, if it should have sent another since; or -1. */
@@ -113,7 +113,7 @@ int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err)
 		return supervisor_rank_silent(s, r, err);
 	for (r = 0; r < s->count; r++)
 		if (s->ranks[r].computing && !s->ranks[r].busy)
-			return supervisor_rank_failed(s, r, err, fate);
+			return rank_failed(s, r, err, fate);
 	for (r = 0; r < s->count; r++)
 		if (s->ranks[r].busy)
 			return pd_error_failed(err, "%s hangs in a checkpoint: nothing has moved for %"
@@ -143,7 +143,7 @@ int supervisor_on_gone(struct supervisor *s, int r, struct pd_error *err)
 {
 	char fate[PD_FATE_TEXT];
 
-	return supervisor_rank_failed(s, r, err, pd_launcher_gone(s->launcher, r, fate));
+	return rank_failed(s, r, err, pd_launcher_gone(s->launcher, r, fate));
 }
 
 /*

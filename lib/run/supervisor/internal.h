@@ -139,7 +139,6 @@ void supervisor_print_mapping(const struct supervisor *s);
 /* Says why a signal has ended the run, what is left of it, and how to go on. */
 void supervisor_say_stopped(struct supervisor *s, const char *why);
 const char *supervisor_who(const struct supervisor *s, int r, char buf[WHO_TEXT]);
-int supervisor_rank_failed(struct supervisor *s, int r, struct pd_error *err, const char *fate);
 int supervisor_rank_silent(struct supervisor *s, int r, struct pd_error *err);
 int supervisor_nothing_moves(struct supervisor *s, struct pd_error *err);
 int supervisor_nothing_starts(struct supervisor *s, struct pd_error *err);
