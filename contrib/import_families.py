@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tiny networks of the families that pd-model reads from Hugging Face folders, with the settings that their
 configs have: for import-judge.py.  A family counts as read when each of its rows here passes."""
+import torch
 import transformers as t
 
-from import_networks import HIDDEN, LENGTH, TOKENS, of_tokens, texts
+from import_networks import ENCODER, HIDDEN, LENGTH, TOKENS, masked_texts, of_masked, of_tokens, texts
 
 SIZE = {"hidden_size": HIDDEN, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": TOKENS,
         "max_position_embeddings": LENGTH, "bos_token_id": 1, "eos_token_id": 2}
@@ -115,6 +116,71 @@ def causal():
     }
 
 
+TEXTS = {"num_hidden_layers": 2, "vocab_size": TOKENS, "max_position_embeddings": LENGTH, "type_vocab_size": 2,
+         "pad_token_id": 0, "num_labels": 3} | ENCODER
+NUMBERED = TEXTS | {"max_position_embeddings": LENGTH + 2, "pad_token_id": 1}
+DISTIL = {"dim": HIDDEN, "n_layers": 2, "n_heads": 2, "hidden_dim": 24, "vocab_size": TOKENS, "dropout": 0.0,
+          "max_position_embeddings": LENGTH, "attention_dropout": 0.0, "seq_classif_dropout": 0.0, "num_labels": 3}
+ALBERT = TEXTS | {"embedding_size": 8, "classifier_dropout_prob": 0.0}
+
+
+def encoders():
+    """name -> (class, config)."""
+    return {
+        "albert": (t.AlbertForMaskedLM, t.AlbertConfig(**ALBERT)),
+        "albert_wide": (t.AlbertForMaskedLM, t.AlbertConfig(
+            **ALBERT | {"embedding_size": HIDDEN}, hidden_act="relu")),
+        "albert_tokens": (t.AlbertForTokenClassification, t.AlbertConfig(**ALBERT)),
+        "bert_sequence": (t.BertForSequenceClassification, t.BertConfig(**TEXTS)),
+        "bert_tokens": (t.BertForTokenClassification, t.BertConfig(**TEXTS, hidden_act="gelu_new")),
+        "camembert": (t.CamembertForMaskedLM, t.CamembertConfig(**NUMBERED)),
+        "camembert_sequence": (t.CamembertForSequenceClassification, t.CamembertConfig(**NUMBERED)),
+        "camembert_tokens": (t.CamembertForTokenClassification, t.CamembertConfig(**NUMBERED)),
+        "distilbert": (t.DistilBertForMaskedLM, t.DistilBertConfig(**DISTIL)),
+        "distilbert_relu": (t.DistilBertForMaskedLM, t.DistilBertConfig(
+            **DISTIL, activation="relu", tie_word_embeddings=False)),
+        "distilbert_sequence": (t.DistilBertForSequenceClassification, t.DistilBertConfig(**DISTIL)),
+        "distilbert_tokens": (t.DistilBertForTokenClassification, t.DistilBertConfig(**DISTIL)),
+        "electra": (t.ElectraForMaskedLM, t.ElectraConfig(**TEXTS, embedding_size=8)),
+        "electra_wide": (t.ElectraForMaskedLM, t.ElectraConfig(
+            **TEXTS, embedding_size=HIDDEN, hidden_act="relu", tie_word_embeddings=False)),
+        "electra_sequence": (t.ElectraForSequenceClassification, t.ElectraConfig(**TEXTS, embedding_size=8)),
+        "electra_tokens": (t.ElectraForTokenClassification, t.ElectraConfig(**TEXTS, embedding_size=8)),
+        "roberta": (t.RobertaForMaskedLM, t.RobertaConfig(**NUMBERED, hidden_act="relu")),
+        "roberta_sequence": (t.RobertaForSequenceClassification, t.RobertaConfig(**NUMBERED)),
+        "roberta_tokens": (t.RobertaForTokenClassification, t.RobertaConfig(**NUMBERED)),
+        "xlm_roberta": (t.XLMRobertaForMaskedLM, t.XLMRobertaConfig(**NUMBERED)),
+        "xlm_roberta_sequence": (t.XLMRobertaForSequenceClassification, t.XLMRobertaConfig(**NUMBERED)),
+        "xlm_roberta_tokens": (t.XLMRobertaForTokenClassification, t.XLMRobertaConfig(**NUMBERED)),
+    }
+
+
+def of_untyped(module, given):
+    seen = (torch.arange(given["tokens"].shape[1]) < given["length"][:, None]).long()
+    return [(module(input_ids=given["tokens"].long(), attention_mask=seen).logits, given["labels"])]
+
+
+def labelled(name, typed):
+    """Draws masked tokens, classes of samples, or classes of the tokens before the padding."""
+    def draw(count):
+        made = masked_texts(count)
+        if not typed:
+            del made["types"]
+        if name.endswith("_sequence"):
+            made["labels"] = torch.randint(3, (count,), dtype=torch.int32)
+        elif name.endswith("_tokens"):
+            seen = torch.arange(LENGTH) < 4
+            made["labels"] = torch.where(seen, torch.randint(3, (count, LENGTH)), -100).int()
+        return made
+    return draw
+
+
+def encoder(name, cls, config):
+    typed = "distilbert" not in name
+    return cls, config, labelled(name, typed), of_masked if typed else of_untyped
+
+
 def families():
     """name -> (class, config, draw, logits)."""
-    return {name: (cls, config, texts(), of_tokens) for name, (cls, config) in causal().items()}
+    return {name: (cls, config, texts(), of_tokens) for name, (cls, config) in causal().items()} | {
+        name: encoder(name, cls, config) for name, (cls, config) in encoders().items()}

@@ -256,7 +256,16 @@ without() {
 	refused "no/config.json: $2" no
 }
 test_ok "what is not computed is refused, and the sentence says what was found and what to do" '
-	without ".model_type = \"mamba\"" "model_type: expected one of llama, .*, vit; pd-model(5) .*, found \"mamba\"$"
+	without ".model_type = \"mamba\"" "model_type: no network of type \"mamba\" is known here; pd-model(1) lists .* exports others"
+	without ".model_type = \"distillbert\"" "model_type: no network of type .*did you mean \"distilbert\"?"
+	jq ".model_type = \"roberta\" | .tie_word_embeddings = false | .architectures = [\"RobertaForMaskedLM\"]" \
+		bert-large/config.json | config no
+	refused "no/config.json: tie_word_embeddings: expected true, since a second bias" no
+	jq ".architectures = [\"BertForSequenceClassification\"] | .num_labels = 1" bert-large/config.json | config no
+	refused "no/config.json: num_labels: expected two classes or more.*regression" no
+	jq ".architectures = [\"BertForSequenceClassification\"] | .problem_type = \"multi_label_classification\"" \
+		bert-large/config.json | config no
+	refused "no/config.json: problem_type: expected .single_label_classification" no
 	without ".architectures = [\"LlamaModel\"]" "architectures.0.: expected \"LlamaForCausalLM\".*found \"LlamaModel\"$"
 	without ".hidden_act = \"xielu\"" "hidden_act: expected one of \"relu\", .*, found \"xielu\"$"
 	without ".rope_parameters = {rope_type: \"yarn\", factor: 8, rope_theta: 5e5}" \

@@ -39,6 +39,11 @@ opt-125m 125239296 {"model_type": "opt", "word_embed_proj_dim": 768, "hidden_siz
 opt-1.3b 1315758080 {"model_type": "opt", "hidden_size": 2048, "ffn_dim": 8192, "num_hidden_layers": 24, "num_attention_heads": 32}
 falcon-7b 6921720704 {"model_type": "falcon", "multi_query": true, "parallel_attn": true, "alibi": false}
 santacoder 1124886528 {"model_type": "gpt_bigcode", "n_embd": 2048, "n_layer": 24, "n_head": 16, "n_inner": 8192, "n_positions": 2048, "vocab_size": 49280, "multi_query": true}
+roberta-base 124697433 {"model_type": "roberta", "max_position_embeddings": 514, "type_vocab_size": 1, "layer_norm_eps": 1e-5, "pad_token_id": 1}
+xlm-roberta-base 278295186 {"model_type": "xlm-roberta", "architectures": ["XLMRobertaForMaskedLM"], "vocab_size": 250002, "max_position_embeddings": 514, "type_vocab_size": 1, "pad_token_id": 1}
+distilbert-base-uncased 66985530 {"model_type": "distilbert", "architectures": ["DistilBertForMaskedLM"], "sinusoidal_pos_embds": false, "tie_weights_": true}
+albert-base-v2 11221680 {"model_type": "albert", "architectures": ["AlbertForMaskedLM"], "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "num_hidden_groups": 1}
+bert-base-uncased-sequence 109483778 {"model_type": "bert", "architectures": ["BertForSequenceClassification"]}
 gemma-7b 8537680896 {"model_type": "gemma", "hidden_act": "gelu"}
 END
 

@@ -107,7 +107,7 @@ const char *pd_transformer_linear(const struct pd_transformer *t, const char *na
 
 int64_t pd_transformer_embedding_features(const struct pd_network_size *size)
 {
-	return size->embedding > 0 ? size->embedding : size->hidden;
+	return size->embedding_features > 0 ? size->embedding_features : size->hidden;
 }
 
 /* The attributes of an embedding of so many rows. */

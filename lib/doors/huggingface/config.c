@@ -59,19 +59,22 @@ static int read_key(const struct pd_place *at, struct pd_config_reader *r, struc
 static int find_type(const struct pd_place *root, const struct pd_config_type **type_p, struct pd_error *err)
 {
 	struct pd_place at = pd_place_key(root, "model_type");
-	char names[1000] = "";
+	struct pd_likeness likeness = { 0 };
+	char meant[PD_MEANT_TEXT];
 	const char *name;
 
 	if (pd_json_string(&at, &name, err) < 0)
 		return -1;
+	likeness.word = name;
 	for (size_t t = 0; t < PD_COUNT(types); t++) {
 		*type_p = &types[t];
 		if (strcmp(name, types[t].name) == 0)
 			return 0;
-		pd_list_name(names, sizeof(names), types[t].name, "");
+		pd_likeness_try(&likeness, types[t].name);
 	}
-	return pd_place_expected(&at, err, "one of %s; pd-model(5) says how other networks are written, pd-model(1) "
-				 "how PyTorch exports them, such as T5, to be read", names);
+	return pd_place_error(&at, err, "no network of type \"%.40s\" is known here%s; pd-model(1) lists those that "
+			      "are, and says how PyTorch exports others, such as T5, to be read", name,
+			      pd_likeness_say(&likeness, meant));
 }
 
 /* The key of the type that says what the option says. */
@@ -137,15 +140,25 @@ static int finish(struct pd_config_reader *r, struct pd_error *err)
 	struct pd_network_size *s = r->size;
 	int64_t positions = r->length > 0 ? r->length : s->positions;
 
+	if (finish_padding(r, err) < 0)
+		return -1;
 	if (s->kv_heads == 0)
 		s->kv_heads = s->heads;
+	if (s->numbered)                /* those behind the padding's */
+		positions -= s->padding + 1;
 	if (positions > 0)
 		s->sequence = positions < MOST_TOKENS ? positions : MOST_TOKENS;
 	if (r->dynamic)
 		s->rope_longest = positions;
 	if (r->scaled && s->rope_original == 0)
 		s->rope_original = positions;
-	return finish_windows(r, err) < 0 || finish_padding(r, err) < 0 || check_heads(r, err) < 0 ? -1 : 0;
+	if (s->head == PD_HEAD_SEQUENCE && s->classes == 1) {
+		struct pd_place at = place_of(r, "classes");
+
+		return pd_place_expected(&at, err, "two classes or more: one is a regression, whose loss is not "
+					 "that of classes");
+	}
+	return finish_windows(r, err) < 0 || check_heads(r, err) < 0 ? -1 : 0;
 }
 
 bool pd_config_is(const json_t *document)
@@ -156,6 +169,7 @@ bool pd_config_is(const json_t *document)
 int pd_config_read(const struct pd_place *root, struct pd_config *config_p, struct pd_error *err)
 {
 	struct pd_config_reader r = { .root = root, .size = &config_p->size };
+	struct pd_place first;
 	const char *key;
 	json_t *value;
 
@@ -168,10 +182,13 @@ int pd_config_read(const struct pd_place *root, struct pd_config *config_p, stru
 	r.length = r.type->length;
 	r.window = r.type->window;
 	r.windows = r.type->windows;
+	first = pd_place_key(root, "architectures");
+	if (first.value && read_key(&first, &r, err) < 0)
+		return -1;
 	json_object_foreach(root->value, key, value) {
 		struct pd_place at = pd_place_key(root, key);
 
-		if (read_key(&at, &r, err) < 0)
+		if (strcmp(key, first.key) != 0 && read_key(&at, &r, err) < 0)
 			return -1;
 	}
 	return finish(&r, err);

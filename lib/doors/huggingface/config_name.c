@@ -108,9 +108,11 @@ static bool is_row_of(const struct row *row, const struct pd_config *config)
 {
 	struct pd_word word;
 
-	bool two = config->size.block == PD_BLOCK_PARALLEL_TWO;
+	bool is = strcmp(row->when, "two") == 0 ? config->size.block == PD_BLOCK_PARALLEL_TWO
+		  : strcmp(row->when, "sequence") == 0 ? config->size.head == PD_HEAD_SEQUENCE
+		  : config->size.untied;
 
-	return (!*row->when || (strcmp(row->when, "two") == 0 ? two : config->size.untied)) &&
+	return (!*row->when || is) &&
 	       pd_word_find(row->types, config->type->name, strlen(config->type->name), &word);
 }
 

@@ -437,6 +437,42 @@ static int positions(const struct pd_place *at, struct pd_config_reader *r, cons
 	return 0;
 }
 
+/* Positions of texts begin behind the row of the padding. */
+static int numbered_positions(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+			      struct pd_error *err)
+{
+	(void)text;
+	return json_is_null(at->value) ? 0 : size(at, r, "positions", err);
+}
+
+/* The dropout of a head of these classes; "": of any. */
+static int head_dropout(const struct pd_place *at, struct pd_config_reader *r, const char *head, struct pd_error *err)
+{
+	if (json_is_null(at->value))
+		return 0;
+	if (*head && r->size->head != pd_names_index(pd_network_head_name, head))
+		return 0;
+	return size(at, r, "head-dropout", err);
+}
+
+static int one(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+{
+	(void)r, (void)text;
+	return json_is_null(at->value) || json_number_value(at->value) == 1 ? 0
+		: pd_place_expected(at, err, "1, since all layers share their parameters here");
+}
+
+static int single_label(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+{
+	const char *name = json_string_value(at->value);
+
+	(void)text;
+	if (r->size->head != PD_HEAD_SEQUENCE || json_is_null(at->value) ||
+	    (name && strcmp(name, "single_label_classification") == 0))
+		return 0;
+	return pd_place_expected(at, err, "\"single_label_classification\", whose loss is known here");
+}
+
 /* Tokens are embedded with as many features as all layers have. */
 static int as_hidden(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
 {
