@@ -70,7 +70,7 @@ static int read_row(const struct pd_place *object, const struct pd_key_row *row,
 	case PD_ROW_FORMAT:
 		return 0;
 	case PD_ROW_INT:
-		result = pd_json_int(&place, row->least, row->most ? row->most : INT64_MAX, &whole, err);
+		result = pd_json_int(&place, row->least, row->most || row->bounded ? row->most : INT64_MAX, &whole, err);
 		break;
 	case PD_ROW_REAL:
 		return read_real(&place, row, member, err);
@@ -136,6 +136,7 @@ void pd_rows_bound(struct pd_key_row *rows, const char *key, int64_t most)
 	while (strcmp(rows->key, key) != 0)
 		rows++;
 	rows->most = most;
+	rows->bounded = true;
 }
 
 /* Tells whether a member has the value that it has where absent. */

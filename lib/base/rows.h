@@ -27,6 +27,7 @@ struct pd_key_row {
 	bool needed;                    /* an object without the key is refused */
 	bool always;                    /* it is written even if it has the value that it has where absent */
 	bool positive;                  /* a REAL above 0 */
+	bool bounded;                   /* .most holds even if it is 0: pd_rows_bound() */
 	size_t offset, size;            /* of the member: PD_MEMBER() */
 	int64_t least, most;            /* of an INT; most 0: any */
 	double low, high;               /* of a REAL; high 0: any */
@@ -55,7 +56,7 @@ struct pd_key_row {
  * then what is wrong in the rows' order.
  */
 int pd_rows_read(const struct pd_place *place, const struct pd_key_row *rows, void *to, struct pd_error *err);
-/* Sets the most that a row of a copied table lets in. */
+/* Sets the most that a row of a copied table lets in, which may be 0. */
 void pd_rows_bound(struct pd_key_row *rows, const char *key, int64_t most);
 /* Adds the members to an object, in the rows' order. */
 void pd_rows_write(const struct pd_key_row *rows, const void *from, json_t *object);

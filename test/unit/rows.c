@@ -145,6 +145,21 @@ static void test_refused(void)
 	}
 }
 
+static void test_bound(void)
+{
+	json_t *value = json_pack("{si}", "count", 1);
+	struct pd_place root = pd_place_root("doc", value);
+	struct pd_key_row count[] = { { "count", PD_ROW_INT, IN(count), .most = 9 }, { NULL } };
+	struct pd_error err = { .text = "" };
+	struct thing thing = { 0 };
+
+	ok(pd_rows_read(&root, count, &thing, &err) == 0 && thing.count == 1, "within the table's bound");
+	pd_rows_bound(count, "count", 0);
+	ok(pd_rows_read(&root, count, &thing, &err) < 0, "a bound of 0 is one");
+	is_str(err.text, "doc: count: expected 0, found 1", "and is said");
+	json_decref(value);
+}
+
 static bool holds(const struct pd_key_row *row)
 {
 	switch (row->type) {
@@ -192,6 +207,7 @@ int main(void)
 {
 	test_read_and_write();
 	test_refused();
+	test_bound();
 	for (size_t i = 0; i < PD_COUNT(document_rows); i++)
 		ok(unsound(document_rows[i].name, document_rows[i].rows) == 0,
 		   "members of %s can hold what their rows let in", document_rows[i].name);
