@@ -323,7 +323,8 @@ static void search_variant(struct planner *planner, struct pd_variant *variant, 
 	int chunks[] = { variant->chunks ? variant->chunks : request.chunks, request.chunks };
 	int count = list_updates(planner, variant, updates);
 	int chunk_count = request.any_chunks && planner->thorough && chunks[0] != chunks[1] ? 2 : 1;
-	bool limited = request.effort && (!planner->thorough || pd_task_is_large(&variant->task));
+	bool limited = request.effort && planner->variants.count > 1 &&
+		       (!planner->thorough || pd_task_is_large(&variant->task));
 	bool free_first = unlimited || (!variant->named && !pd_topology_mixed(variant->task.topology));
 
 	pd_field_view(variant->field);
