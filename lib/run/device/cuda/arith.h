@@ -273,10 +273,10 @@ PD_TYPED void pd_softmax_gradient(pd_value *dx, const pd_value *x, int64_t class
 				  int64_t step, int64_t label, float max, float sum, float smooth,
 				  float mean)
 {
-	float less = smooth / (float)classes * mean;
+	float less = smooth / (float)classes * mean, share = mean / sum;
 
 	for (int64_t i = from; i < classes; i += step) {
-		float g = expf((float)x[i] - max) / sum * mean - less;
+		float g = expf((float)x[i] - max) * share - less;
 
 		dx[i] = (pd_value)(i == label ? g - (1 - smooth) * mean : g);
 	}

@@ -285,20 +285,36 @@ cudaError_t pd_kernel_attention(cudaStream_t stream, enum pd_dtype dtype,
 
 /* ---- backward ---- */
 
+#define TEAM 8                  /* threads side by side that take a row of O together */
+
 /* delta: for each query and head the sum over its columns of O dO. */
 template <typename T>
 __global__ static void deltas(struct pd_kernel_attention a)
 {
-	PD_FOR_EACH(n, (size_t)(a.batch * a.queries * a.heads)) {
+	__shared__ float room[PD_THREADS];
+	int64_t rows = a.batch * a.queries * a.heads;
+	int64_t step = gridDim.x * (int64_t)(PD_THREADS / TEAM);
+	int t = threadIdx.x, lane = t % TEAM;
+
+	for (int64_t n = blockIdx.x * (int64_t)(PD_THREADS / TEAM) + t / TEAM; n - t / TEAM < rows;
+	     n += step) {
 		const T *o = (const T *)a.o + n * a.value_width;
 		const T *d_o = (const T *)a.d_o + n * a.value_width;
 		int64_t head = n % a.heads, query = n / a.heads % a.queries;
 		int64_t sample = n / a.heads / a.queries;
 		float sum = 0;
 
-		for (int64_t c = 0; c < a.value_width; c++)
+		for (int64_t c = lane; c < a.value_width && n < rows; c += TEAM)
 			sum = fmaf((float)o[c], (float)d_o[c], sum);
-		a.delta[(sample * a.heads + head) * a.queries + query] = sum;
+		room[t] = sum;
+		for (int half = TEAM / 2; half > 0; half /= 2) {
+			__syncwarp();
+			if (lane < half)
+				room[t] += room[t + half];
+		}
+		if (lane == 0 && n < rows)
+			a.delta[(sample * a.heads + head) * a.queries + query] = room[t];
+		__syncwarp();   /* only now may the next begin */
 	}
 }
 
@@ -436,7 +452,8 @@ cudaError_t pd_kernel_attention_back(cudaStream_t stream, enum pd_dtype dtype,
 	size_t rows = (size_t)(a->batch * a->queries * a->heads);
 	cudaError_t status;
 
-	PD_BY_TYPE(dtype, T, (deltas<T><<<pd_grid_blocks(rows), PD_THREADS, 0, stream>>>(*a)));
+	PD_BY_TYPE(dtype, T, (deltas<T>
+		<<<pd_grid_blocks(rows * TEAM), PD_THREADS, 0, stream>>>(*a)));
 	status = cudaGetLastError();
 	if (status == cudaSuccess && a->tensor_cores)
 		return pd_kernel_attention_mma_back(stream, dtype, a);

@@ -24,9 +24,26 @@ __host__ __device__ static inline int64_t pd_channel_columns(const struct pd_ker
 /* The blocks of PD_THREADS threads that take sums. */
 static inline unsigned pd_channel_blocks(const struct pd_kernel_channels *s)
 {
-	int64_t blocks = s->samples * pd_channel_columns(*s);
+	int64_t blocks = s->area > 1 ? s->samples * pd_channel_columns(*s)
+				     : (s->samples * s->channels + PD_THREADS - 1) / PD_THREADS;
 
 	return blocks < PD_BLOCKS_MOST ? (unsigned)blocks : PD_BLOCKS_MOST;
+}
+
+/* The same where each sum is of one number. */
+template <typename Add>
+__device__ static void pd_channel_numbers(const struct pd_kernel_channels &s, float *room, Add add)
+{
+	size_t count = (size_t)(s.samples * s.channels);
+
+	PD_FOR_EACH(i, count) {
+		size_t n = pd_quotient(i, (size_t)s.channels);
+		float one = 0, two = 0;
+
+		add((int64_t)n, (int64_t)(i - n * (size_t)s.channels), (int64_t)i, &one, &two);
+		room[i] = one;
+		room[count + i] = two;
+	}
 }
 
 /*
@@ -40,6 +57,10 @@ __device__ static void pd_channel_sums(const struct pd_kernel_channels &s, float
 	int across = s.last ? PD_CHANNELS_ACROSS : 1, t = threadIdx.x;
 	int64_t columns = pd_channel_columns(s);
 
+	if (s.area == 1) {
+		pd_channel_numbers(s, room, add);
+		return;
+	}
 	for (int64_t b = blockIdx.x; b < s.samples * columns; b += gridDim.x) {
 		int64_t n = b / columns, c = b % columns * across + t % across;
 		float one = 0, two = 0;

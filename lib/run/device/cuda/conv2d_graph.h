@@ -46,10 +46,13 @@ struct pd_dnn_bag {
 	int count;
 };
 
-/* Returns whether the convolution has its channels last; lines, planes of height 1, are plain. */
+/*
+ * Returns whether the convolution has its channels last; lines, planes of height 1, and grouped
+ * ones are plain.
+ */
 static inline bool pd_cuda_conv_last(const struct pd_compiled_layer *l)
 {
-	return pd_cuda_engine(l)->last && l->in_shape[0]->dims == 3;
+	return pd_cuda_engine(l)->last && l->in_shape[0]->dims == 3 && l->layer->groups == 1;
 }
 
 /* The graph of one way: forward includes the bias, if there is one, and then the relu. */

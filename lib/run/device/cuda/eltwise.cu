@@ -57,8 +57,9 @@ __device__ static float slope(enum pd_curve which, float v, float g, float a, fl
 	}
 }
 
-template <typename T, int N>
-__global__ static void curve(enum pd_curve which, float a, float b, T *y, const T *x, size_t count)
+/* Curves are compiled one by one: a choice at each element would take longer than the formula. */
+template <enum pd_curve which, typename T, int N>
+__global__ static void curve(float a, float b, T *y, const T *x, size_t count)
 {
 	for_packs<N>(count, [&](size_t i) {
 		struct pd_pack<T, N> p = *(const struct pd_pack<T, N> *)&x[i];
@@ -71,19 +72,8 @@ __global__ static void curve(enum pd_curve which, float a, float b, T *y, const 
 	});
 }
 
-cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_curve which, float a,
-			    float b, void *y, const void *x, size_t count)
-{
-	if (count > 0)
-		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(y, x, x), N, (
-			curve<T, N><<<pd_grid_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
-				which, a, b, (T *)y, (const T *)x, count))));
-	return cudaGetLastError();
-}
-
-template <typename T, int N>
-__global__ static void curve_back(enum pd_curve which, float a, float b, T *dx, const T *y, const T *dy,
-				  size_t count)
+template <enum pd_curve which, typename T, int N>
+__global__ static void curve_back(float a, float b, T *dx, const T *y, const T *dy, size_t count)
 {
 	for_packs<N>(count, [&](size_t i) {
 		struct pd_pack<T, N> p = *(const struct pd_pack<T, N> *)&y[i];
@@ -97,14 +87,65 @@ __global__ static void curve_back(enum pd_curve which, float a, float b, T *dx, 
 	});
 }
 
+/* What pd_kernel_curve() and pd_kernel_curve_back() are given. */
+struct curve_work {
+	cudaStream_t stream;
+	enum pd_dtype dtype;
+	float a, b;
+	void *y, *dx;
+	const void *x, *kept, *dy;
+	size_t count;
+};
+
+template <enum pd_curve which>
+static void launch_curve(const struct curve_work *w)
+{
+	PD_BY_TYPE(w->dtype, T, PD_BY_PACK(T, packs(w->y, w->x, w->x), N, (
+		curve<which, T, N>
+			<<<pd_grid_blocks((w->count + N - 1) / N), PD_THREADS, 0, w->stream>>>(
+			w->a, w->b, (T *)w->y, (const T *)w->x, w->count))));
+}
+
+template <enum pd_curve which>
+static void launch_curve_back(const struct curve_work *w)
+{
+	PD_BY_TYPE(w->dtype, T, PD_BY_PACK(T, packs(w->dx, w->kept, w->dy), N, (
+		curve_back<which, T, N>
+			<<<pd_grid_blocks((w->count + N - 1) / N), PD_THREADS, 0, w->stream>>>(
+			w->a, w->b, (T *)w->dx, (const T *)w->kept, (const T *)w->dy, w->count))));
+}
+
+cudaError_t pd_kernel_curve(cudaStream_t stream, enum pd_dtype dtype, enum pd_curve which, float a,
+			    float b, void *y, const void *x, size_t count)
+{
+	static void (*const launch[])(const struct curve_work *w) = {
+#define CURVE(name, cpu, flags, value, gradient) launch_curve<PD_CURVE_##name>,
+#define VARIANT CURVE
+#include "run/device/curve.def"
+#undef VARIANT
+#undef CURVE
+	};
+	struct curve_work w = { stream, dtype, a, b, y, NULL, x, NULL, NULL, count };
+
+	if (count > 0)
+		launch[which](&w);
+	return cudaGetLastError();
+}
+
 cudaError_t pd_kernel_curve_back(cudaStream_t stream, enum pd_dtype dtype, enum pd_curve which,
 				 float a, float b, void *dx, const void *y, const void *dy, size_t count)
 {
+	static void (*const launch[])(const struct curve_work *w) = {
+#define CURVE(name, cpu, flags, value, gradient) launch_curve_back<PD_CURVE_##name>,
+#define VARIANT CURVE
+#include "run/device/curve.def"
+#undef VARIANT
+#undef CURVE
+	};
+	struct curve_work w = { stream, dtype, a, b, NULL, dx, NULL, y, dy, count };
+
 	if (count > 0)
-		PD_BY_TYPE(dtype, T, PD_BY_PACK(T, packs(dx, y, dy), N, (
-			curve_back<T, N>
-				<<<pd_grid_blocks((count + N - 1) / N), PD_THREADS, 0, stream>>>(
-				which, a, b, (T *)dx, (const T *)y, (const T *)dy, count))));
+		launch[which](&w);
 	return cudaGetLastError();
 }
 

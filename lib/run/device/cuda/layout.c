@@ -15,16 +15,13 @@ const struct pd_layout pd_cuda_last = { true };
 
 /*
  * Tensor cores need channels last; with channels first the library would convert everything, to and
- * fro.  Grouped convolutions do not always have kernels for that, so a model with any stays plain.
+ * fro.  Grouped convolutions do not always have kernels for that, so these stay plain (conv2d.h).
  * PD_CUDA_LAYOUT=last or plain decides otherwise, for comparisons.
  */
 bool pd_cuda_wants_last(const struct pd_compiled *net, bool tf32)
 {
 	const char *wish = getenv("PD_CUDA_LAYOUT");
 
-	for (int l = 0; l < net->model->layer_count; l++)
-		if (net->model->layers[l].groups > 1)
-			return false;
 	if (wish && strcmp(wish, "last") == 0)
 		return true;
 	if (wish && strcmp(wish, "plain") == 0)
