@@ -11,6 +11,7 @@
 #include "explain/answer.h"
 #include "explain/explain.h"
 #include "explain/remarks.h"
+#include "explain/top.h"
 #include "plan/show.h"
 #include "plan/sparse.h"
 #include "planner/cut/task.h"
@@ -21,6 +22,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MOST_PROFILES 64
 #define SHORT_NS 1000000000     /* of which no progress is shown */
@@ -29,6 +31,11 @@ static struct pd_plan_request request = { .sparsity = -1 };
 static int64_t gpus, processors;
 static const char *topology_name, *kinds_of_devices;
 static bool explain, quiet, eager;
+static struct {
+	int64_t most_asked;
+	bool pareto;
+} best_plans;
+static struct pd_top top;
 static struct pd_group_request groups;
 static const char *tensor;
 static int cost, format;
@@ -78,9 +85,9 @@ static double memory_margin = -1;
 static const char *shard = "";
 static bool shards_optimizer, shards_full;
 
-enum { JSON, SVG, DOT, LAYOUTS };       /* then enum pd_layout_kind */
+enum { JSON, SVG, DOT, TABLE, JSONL, LAYOUTS };       /* then enum pd_layout_kind */
 static const char *const formats[] = {
-	"json", "svg", "dot",
+	"json", "svg", "dot", "table", "jsonl",
 #define LAYOUT_KIND(name, ...) #name,
 #include "doors/layout/layout_kind.def"
 #undef LAYOUT_KIND
@@ -208,9 +215,15 @@ static const struct pd_opt options[] = {
 	  .choices = pd_cost_kind_name },
 	PD_OPT_GROUP("Output"),
 	{ "format", 'f', PD_OPT_CHOICE, "NAME",
-	  "write the plan (json, the default), a drawing of it (svg, dot), or its stages for "
-	  "another system: torchtitan, megatron, deepspeed, galvatron",
+	  "write the plan (json, the default), a drawing of it (svg, dot), its stages for "
+	  "another system (torchtitan, megatron, deepspeed, galvatron) or, with --top, table, jsonl",
 	  &format, .choices = formats },
+	{ "top", 0, PD_OPT_COUNT, "N",
+	  "write the N best layouts instead of a plan (--format=table, on a terminal; else jsonl)",
+	  &best_plans.most_asked, 1, 256, .excludes = "stages cost" },
+	{ "pareto", 0, PD_OPT_FLAG, NULL,
+	  "of these, those that no other beats in samples/s, devices and memory", &best_plans.pareto,
+	  .needs = "top" },
 	{ "explain", 'e', PD_OPT_FLAG, NULL, "explain the plan on standard error", &explain },
 	{ "quiet", 'q', PD_OPT_FLAG, NULL, "do not say what the plan comes to", &quiet },
 	{ 0 }
@@ -652,7 +665,8 @@ static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
 				 struct pd_batch_choice *choices, struct pd_error *err)
 {
 	struct pd_planner_ask ask = { .profiles = profiles, .count = count, .batch = batch, .request = &request,
-				      .groups = groups.asked ? &groups : NULL, .choices = choices };
+				      .groups = groups.asked ? &groups : NULL, .choices = choices,
+				      .top = top.most > 0 ? &top : NULL };
 	struct pd_plan *plan;
 
 	/* the formulas know nothing of lanes, which replicas must divide */
@@ -689,6 +703,27 @@ static void remark(const struct pd_plan *plan, const struct pd_topology *given)
 	pd_remark_formula(plan);
 }
 
+/* Refuses formats of plans for a table of several, and those of a table for a plan. */
+static int check_top(struct pd_error *err)
+{
+	bool of_table = format == TABLE || format == JSONL;
+
+	if (top.most > 0 && !of_table && format != JSON)
+		return pd_error_input(err, "--top: expected --format=table or jsonl, found \"%s\"", formats[format]);
+	if (top.most == 0 && of_table)
+		return pd_error_input(err, "--format=%s: expected it with --top", formats[format]);
+	return 0;
+}
+
+/* Writes the best plans. */
+static int write_top(struct pd_error *err)
+{
+	if (format == JSONL || (format == JSON && !isatty(STDOUT_FILENO)))
+		return pd_top_write(&top, stdout, err);
+	pd_top_print(&top, stdout);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	struct pd_error err;
@@ -704,6 +739,9 @@ int main(int argc, char **argv)
 
 	request.cost = (enum pd_cost_kind)cost;
 	request.min_gain = min_gain / 100;
+	top = (struct pd_top){ .most = (int)best_plans.most_asked, .pareto = best_plans.pareto };
+	if (check_top(&err) < 0)
+		return pd_command_fail(&err);
 	request_recompute();
 	if (request_groups(&err) < 0 || request_sums(&err) < 0 || request_policy(&err) < 0 ||
 	    pd_output_check(&err) < 0)
@@ -731,7 +769,8 @@ int main(int argc, char **argv)
 		return pd_command_fail(&err);
 	}
 	pd_mem_for("the plan to be written");
-	status = write_plan(plan, &err);
+	status = top.most > 0 ? write_top(&err) : write_plan(plan, &err);
+	pd_top_release(&top);
 	if (status == 0)
 		remark(plan, &topology);
 	if (status == 0 && (explain || !quiet))

@@ -6,4 +6,5 @@ lib_libpd_a_SOURCES += \
 	lib/explain/draw_svg.c lib/explain/draw_svg.h \
 	lib/explain/explain.c lib/explain/explain.h \
 	lib/explain/remarks.c lib/explain/remarks.h \
+	lib/explain/top.c lib/explain/top.h \
 	lib/explain/usage.c lib/explain/usage.h

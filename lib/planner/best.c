@@ -51,7 +51,8 @@ static bool is_same_shape(const struct pd_best_entry *x, const struct pd_best_en
 {
 	const struct pd_plan *a = x->plan, *b = y->plan;
 
-	return x->variant == y->variant && a->rank_count == b->rank_count && a->stage_count == b->stage_count &&
+	return x->variant->field == y->variant->field && a->schedule == b->schedule && a->weights == b->weights &&
+	       a->rank_count == b->rank_count && a->stage_count == b->stage_count &&
 	       a->microbatches == b->microbatches && (pd_recompute_count(a) > 0) == (pd_recompute_count(b) > 0);
 }
 

@@ -39,6 +39,9 @@ bool pd_best_offer(struct pd_best *best, struct pd_variant *variant, struct pd_p
 /* Keeps why there is no plan: that nothing fits says more than what is impossible, and what is closest most. */
 void pd_best_refuse(struct pd_best *best, struct pd_variant *variant, const struct pd_error *why,
 		    int64_t closest_bytes);
+/* Has the table of the best plans. */
+struct pd_top;
+void pd_top_fill(struct pd_top *top, const struct pd_best *best);
 /* Has replays judge the best plan until that is one that was judged so, as far as replays can tell. */
 void pd_best_settle(struct pd_best *best);
 /* Returns the best value so far; or infinity. */

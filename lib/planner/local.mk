@@ -15,5 +15,5 @@ lib_libpd_a_SOURCES += \
 	lib/planner/search/placement.h lib/planner/search/recompute.c lib/planner/search/recompute.h \
 	lib/planner/search/recompute_kind.def lib/planner/search/refine.c lib/planner/search/simulated.c \
 	lib/planner/search/simulated.h lib/planner/search/warmup.c lib/planner/search/warmup.h \
-	lib/planner/scout.c lib/planner/scout.h lib/planner/sums.c lib/planner/sums.h lib/planner/variants.c \
+	lib/planner/scout.c lib/planner/scout.h lib/planner/sums.c lib/planner/sums.h lib/planner/top.c lib/planner/top.h lib/planner/variants.c \
 	lib/planner/variants.h

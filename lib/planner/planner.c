@@ -12,6 +12,7 @@
 #include "planner/search/gain.h"
 #include "planner/search/simulated.h"
 #include "planner/sums.h"
+#include "planner/top.h"
 #include "predict/judge.h"
 #include "predict/predict.h"
 #include "predict/range.h"
@@ -602,6 +603,8 @@ struct pd_plan *pd_planner_choose(const struct pd_planner_ask *ask, struct pd_er
 	if (planner.best.count > 0) {
 		struct pd_field *field = planner.best.entries[0].variant->field;
 
+		if (ask->top)
+			pd_top_fill(ask->top, &planner.best);
 		plan = complete(&planner, err);
 		if (plan) {
 			pd_variants_tell(&planner.variants, field, plan);

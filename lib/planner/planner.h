@@ -187,6 +187,7 @@ struct pd_planner_ask {
 	const struct pd_plan_request *request;
 	struct pd_group_request *groups;        /* degrees to be tried; NULL: the profiles are as they are */
 	struct pd_batch_choice *choices;        /* one of each profile; or NULL */
+	struct pd_top *top;             /* the best plans (top.h), of which all variants are looked at; or NULL */
 };
 
 /*
