@@ -4,6 +4,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "plan/prediction.h"
 
 #include <inttypes.h>
 

@@ -15,7 +15,7 @@ const char *const pd_alternative_kind_name[PD_ALTERNATIVE_KINDS + 1] = {
 };
 
 /* From PD_PERIOD_REPLAY on. */
-static const char *const period_kind_name[PD_PERIOD_KINDS] = {
+const char *const pd_period_kind_name[PD_PERIOD_KINDS] = {
 #define PERIOD_KIND(symbol, name, what) name,
 #include "plan/period_kind.def"
 #undef PERIOD_KIND
@@ -123,7 +123,7 @@ static json_t *order_from_json(const void *member)
 #define IN(member) PD_MEMBER(struct pd_prediction, member)
 #define FIGURE PD_ROW_INT, .always = true
 #define REAL PD_ROW_REAL, .always = true
-#define PERIOD_FROM PD_ROW_CHOICE, .names = period_kind_name, .least = PD_PERIOD_REPLAY
+#define PERIOD_FROM PD_ROW_CHOICE, .names = pd_period_kind_name, .least = PD_PERIOD_REPLAY
 
 static const struct pd_key_row alternative_rows[] = {
 	{ "name", PD_ROW_CHOICE, .needed = true, ONE(kind), .names = pd_alternative_kind_name },

@@ -5,6 +5,9 @@
 #include "base/rows.h"
 #include "plan/plan.h"
 
+/* NULL-terminated, from PD_PERIOD_REPLAY on. */
+extern const char *const pd_period_kind_name[PD_PERIOD_KINDS];
+
 extern const struct pd_key_row pd_prediction_rows[];
 
 /* Returns stages such as "8x3,6x1", as pd-plan --stages takes them; the caller frees it. */
