@@ -4,7 +4,7 @@ configs have: for import-judge.py.  A family counts as read when each of its row
 import torch
 import transformers as t
 
-from import_networks import ENCODER, HIDDEN, LENGTH, TOKENS, masked_texts, of_masked, of_tokens, texts
+from import_networks import ENCODER, HIDDEN, LENGTH, TOKENS, images, masked_texts, of_masked, of_pixels, of_tokens, texts
 
 SIZE = {"hidden_size": HIDDEN, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": TOKENS,
         "max_position_embeddings": LENGTH, "bos_token_id": 1, "eos_token_id": 2}
@@ -69,6 +69,11 @@ def causal():
         "gptj": (t.GPTJForCausalLM, t.GPTJConfig(**SMALL_GPT, rotary_dim=4)),
         "gptj_inner": (t.GPTJForCausalLM, t.GPTJConfig(
             **SMALL_GPT, rotary_dim=8, n_inner=24, activation_function="silu")),
+        "gpt2_unscaled": (t.GPT2LMHeadModel, t.GPT2Config(
+            **SMALL_GPT, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, scale_attn_weights=False)),
+        "gpt2_inverse": (t.GPT2LMHeadModel, t.GPT2Config(
+            **SMALL_GPT, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0,
+            scale_attn_by_inverse_layer_idx=True)),
         "granite": (t.GraniteForCausalLM, t.GraniteConfig(
             **PADDED, embedding_multiplier=3.0, logits_scaling=2.5, residual_multiplier=0.4,
             attention_multiplier=0.3)),
@@ -182,5 +187,7 @@ def encoder(name, cls, config):
 
 def families():
     """name -> (class, config, draw, logits)."""
-    return {name: (cls, config, texts(), of_tokens) for name, (cls, config) in causal().items()} | {
+    plain = t.ViTConfig(num_hidden_layers=2, image_size=8, patch_size=4, num_labels=6, qkv_bias=False, **ENCODER)
+    return {"vit_plain": (t.ViTForImageClassification, plain, images(8, 6, labels="label"), of_pixels)} | {
+        name: (cls, config, texts(), of_tokens) for name, (cls, config) in causal().items()} | {
         name: encoder(name, cls, config) for name, (cls, config) in encoders().items()}

@@ -227,6 +227,17 @@ test_ok "BERT is normalised behind each sum; what it predicts, its class says" '
 	jq ".architectures = [\"BertForMaskedLM\"]" bert-large/config.json | config masked
 	[ "$(summed masked)" -eq 335174458 ]
 	[ "$(summed masked --head=pretraining)" -eq 336226108 ]'
+test_ok "attention has the scales, and queries the biases, that a folder says" '
+	scales() { attributes ./no "map(select(.kind == \"attention\").scale)"; }
+	jq ".n_layer = 2 | .n_embd = 64 | .n_head = 4 | .scale_attn_weights = false" gpt2-xl/config.json | config no
+	[ "$(scales)" = "[1,1]" ] || [ "$(scales)" = "[1.0,1.0]" ]
+	jq ".scale_attn_by_inverse_layer_idx = true" no/config.json | config no2
+	cp no2/config.json no
+	[ "$(scales)" = "[1,0.5]" ] || [ "$(scales)" = "[1.0,0.5]" ]
+	jq ".scale_attn_weights = true" no2/config.json | config no
+	[ "$(scales)" = "[0.25,0.125]" ]
+	jq ".qkv_bias = false | .num_hidden_layers = 1" vit-h-14/config.json | config no
+	[ "$(attributes ./no "map(select(.kind == \"linear\" and .bias == false)) | length")" = 3 ]'
 test_ok "options change what a folder says" '
 	pd-model ./gpt2-xl --layers=2 --hidden=64 --sequence=8 --name=small >small.json
 	jq -e ".name == \"small\" and .inputs[0].shape == [8] and
@@ -291,8 +302,6 @@ test_ok "what is not computed is refused, and the sentence says what was found a
 	refused "no/config.json: embd_pdrop: expected 0.1, as resid_pdrop has.*found 0.25$" no
 	jq ".position_embedding_type = \"relative_key\"" bert-large/config.json | config no
 	refused "no/config.json: position_embedding_type: expected \"absolute\"" no
-	jq ".qkv_bias = false" vit-h-14/config.json | config no
-	refused "no/config.json: qkv_bias: expected true, .*found false$" no
 	jq ".patch_size = 15" vit-h-14/config.json | config no
 	refused "no/config.json: --patch=15: vit expects a divisor of its images. --size, 224$" no'
 test_ok "a sliding window is in the layers that have one, where it does not see all of a sample" '

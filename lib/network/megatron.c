@@ -65,8 +65,12 @@ static const char *blocks(const struct pd_transformer *t, const char *in)
 {
 	in = pd_transformer_positions(t, "wpe", in);
 	in = pd_network_dropout(t->network, "dropout", in, t->size->dropout);
-	for (int64_t i = 0; i < t->size->layers; i++)
-		in = block(t, i, in);
+	for (int64_t i = 0; i < t->size->layers; i++) {
+		struct pd_transformer here = *t;
+
+		here.number = i;
+		in = block(&here, i, in);
+	}
 	return pd_transformer_norm(t, "layernorm", "ln_f", in);
 }
 

@@ -273,6 +273,7 @@ const char *pd_transformer_attention(const struct pd_transformer *t, const char 
 {
 	const struct pd_network_size *size = t->size;
 	json_t *attributes = json_pack("{s:I}", "heads", (json_int_t)size->heads);
+	double scale = size->attention_scale;
 	const char *inputs = pd_network_name(t->network, "%s %s %s%s%s", qkv[0], qkv[1], qkv[2],
 					     t->lengths ? " " : "", t->lengths ? t->lengths : "");
 
@@ -282,8 +283,11 @@ const char *pd_transformer_attention(const struct pd_transformer *t, const char 
 		pd_json_set(attributes, "causal", json_true());
 	if (t->window > 0 && t->window < size->sequence)
 		pd_json_set(attributes, "window", json_integer(t->window));
-	if (size->attention_scale > 0)
-		pd_json_set(attributes, "scale", json_real(size->attention_scale));
+	if (size->inverse_layer)
+		scale = (scale > 0 ? scale : 1 / sqrt((double)pd_transformer_head_dim(size))) /
+			(double)(t->number + 1);
+	if (scale > 0)
+		pd_json_set(attributes, "scale", json_real(scale));
 	if (size->attention_dropout > 0)
 		pd_json_set(attributes, "dropout", json_real(size->attention_dropout));
 	return pd_network_layer(t->network, "attention", name, inputs, "o", attributes);

@@ -13,6 +13,7 @@ struct pd_transformer {
 	/* of the block that is being built */
 	int64_t window;                 /* of its attention; 0: none */
 	bool is_rotated;                /* it has rotary positions */
+	int64_t number;                 /* from 0; where attention's scale depends on it */
 };
 
 /* Heads keep their features, and their share of the heads of keys and values, as far as these divide. */

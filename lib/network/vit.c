@@ -33,7 +33,7 @@ static const char *attention(const struct pd_transformer *t, const char *part, c
 
 	for (int i = 0; i < 3; i++)
 		qkv[i] = pd_transformer_linear(t, pd_network_name(t->network, "%s.%s", self, names[i]), in,
-					       t->size->hidden, true, t->size->deviation);
+					       t->size->hidden, !t->size->no_qkv_bias, t->size->deviation);
 	return pd_transformer_attention(t, self, qkv);
 }
 
