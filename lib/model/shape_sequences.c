@@ -111,16 +111,21 @@ int infer_additive_attention(const struct infer *w)
 	return 0;
 }
 
-/* Rows by position among numbers other than the padding: as many as there are positions, and behind it. */
+/*
+ * Rows by position among numbers other than the padding: as many as there are positions, and behind
+ * it.
+ */
 static int need_numbered(const struct infer *w)
 {
 	const struct pd_layer *layer = w->layer;
 	int64_t most = w->in->dims == 1 ? layer->num_embeddings - 1 - w->in->size[0] : -1;
 
 	if (layer->weight_dropout > 0)
-		return infer_error(w, "is numbered and has weight_dropout: expected one of the two");
+		return infer_error(w, "is numbered and has weight_dropout: expected one of the "
+				      "two");
 	return layer->padding_idx >= 0 && layer->padding_idx <= most ? 0 :
-	       infer_error(w, "is numbered: expected an input of one dimension, a padding_idx, and behind it an "
+	       infer_error(w, "is numbered: expected an input of one dimension, a padding_idx, "
+			      "and behind it an "
 			   "embedding for each position");
 }
 
@@ -167,7 +172,8 @@ int infer_position_embedding(const struct infer *w)
 	if (layer->num_embeddings == 0)         /* left out */
 		layer->num_embeddings = layer->start + w->in->size[0];
 	if (layer->num_embeddings - layer->start < w->in->size[0])
-		return infer_error(w, "has %" PRId64 " embeddings from %" PRId64 " on: expected at least its %"
+		return infer_error(w, "has %" PRId64 " embeddings from %" PRId64 " on: expected "
+										 "at least its %"
 				   PRId64 " positions", layer->num_embeddings - layer->start, layer->start,
 				   w->in->size[0]);
 	weight.size[0] = layer->num_embeddings;
@@ -189,12 +195,14 @@ int infer_rope(const struct infer *w)
 		return infer_error(w, "has high_freq_factor %g: expected more than its low_freq_factor, %g",
 				layer->high_freq_factor, layer->low_freq_factor);
 	if (layer->head_dim % 2 || width % layer->head_dim)
-		return infer_error(w, "has head_dim %" PRId64 ": expected an even divisor of its %" PRId64
+		return infer_error(w, "has head_dim %" PRId64 ": expected an even divisor of its "
+							      "%" PRId64
 				   " features", layer->head_dim, width);
 	if (layer->rotary_dim == 0)     /* left out */
 		layer->rotary_dim = layer->head_dim;
 	return layer->rotary_dim % 2 == 0 && layer->rotary_dim <= layer->head_dim ? 0 :
-	       infer_error(w, "has rotary_dim %" PRId64 ": expected an even number up to its head_dim, %"
+	       infer_error(w, "has rotary_dim %" PRId64 ": expected an even number up to its "
+							"head_dim, %"
 			   PRId64, layer->rotary_dim, layer->head_dim);
 }
 

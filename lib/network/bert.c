@@ -10,7 +10,8 @@
 #include <string.h>
 
 /*
- * A layer with parameters of a block: its own, or, where all blocks share theirs, those of the first,
+ * A layer with parameters of a block: its own, or, where all blocks share theirs, those of the
+ * first,
  * whose layer has the same name but for the number.
  */
 static void share(const struct pd_transformer *t, const char *name, int64_t number)
@@ -25,7 +26,8 @@ static void share(const struct pd_transformer *t, const char *name, int64_t numb
 	pd_json_set(layer, "shares", json_sprintf("%s0%s", dot, rest));
 }
 
-static const char *block_linear(const struct pd_transformer *t, int64_t number, const char *name, const char *in,
+static const char *block_linear(const struct pd_transformer *t, int64_t number, const char *name,
+				const char *in,
 				int64_t features)
 {
 	name = pd_transformer_linear(t, name, in, features, true, t->size->deviation);
@@ -34,7 +36,8 @@ static const char *block_linear(const struct pd_transformer *t, int64_t number, 
 }
 
 /* layernorm(x + dropout(linear(in))), of a part of a block. */
-static const char *output(const struct pd_transformer *t, int64_t number, const char *part, const char *x,
+static const char *output(const struct pd_transformer *t, int64_t number, const char *part,
+			  const char *x,
 			  const char *in, double dropout)
 {
 	struct pd_network *n = t->network;
@@ -48,13 +51,15 @@ static const char *output(const struct pd_transformer *t, int64_t number, const 
 	return in;
 }
 
-static const char *attention(const struct pd_transformer *t, int64_t number, const char *part, const char *in)
+static const char *attention(const struct pd_transformer *t, int64_t number, const char *part,
+			     const char *in)
 {
 	static const char *const names[] = { "query", "key", "value" };
 	const char *self = pd_network_name(t->network, "%s.self", part), *qkv[3];
 
 	for (int i = 0; i < 3; i++)
-		qkv[i] = block_linear(t, number, pd_network_name(t->network, "%s.%s", self, names[i]), in,
+		qkv[i] = block_linear(t, number, pd_network_name(t->network, "%s.%s", self,
+			names[i]), in,
 				      t->size->hidden);
 	return output(t, number, part, in, pd_transformer_attention(t, self, qkv),
 		      t->size->mlp_dropout ? 0 : t->size->dropout);
@@ -68,7 +73,8 @@ static const char *block(const struct pd_transformer *t, int64_t number, const c
 	in = attention(t, number, pd_network_name(t->network, "%s.attention", name), in);
 	at = block_linear(t, number, pd_network_name(t->network, "%s.dense", inside), in,
 			  pd_transformer_feed_forward(t->size));
-	return output(t, number, name, in, pd_transformer_activation(t, inside, at), t->size->dropout);
+	return output(t, number, name, in, pd_transformer_activation(t, inside, at),
+		      t->size->dropout);
 }
 
 static const char *embeddings(const struct pd_transformer *t)
@@ -78,24 +84,28 @@ static const char *embeddings(const struct pd_transformer *t)
 
 	if (!size->untyped)
 		at = pd_transformer_sum(t, "bert.embeddings.add", at,
-					pd_transformer_embedding(t, "bert.embeddings.token_type_embeddings",
+					pd_transformer_embedding(t,
+						"bert.embeddings.token_type_embeddings",
 								 "types", size->types));
 	at = pd_transformer_positions(t, "bert.embeddings.position_embeddings", at);
 	at = pd_transformer_norm(t, "layernorm", "bert.embeddings.LayerNorm", at);
 	at = pd_network_dropout(t->network, "bert.embeddings.dropout", at, size->dropout);
 	return pd_transformer_embedding_features(size) == size->hidden && !size->shared ? at
-		: pd_transformer_linear(t, "bert.embeddings_project", at, size->hidden, true, size->deviation);
+		: pd_transformer_linear(t, "bert.embeddings_project", at, size->hidden, true,
+					size->deviation);
 }
 
 static const char *first_place(const struct pd_transformer *t, const char *in)
 {
-	in = pd_network_layer(t->network, "slice", "bert.pooler.first", in, "{s:i, s:i, s:i}", "dim", 1,
+	in = pd_network_layer(t->network, "slice", "bert.pooler.first", in, "{s:i, s:i, s:i}",
+			      "dim", 1,
 			      "start", 0, "end", 1);
 	return pd_network_layer(t->network, "flatten", "bert.pooler.flatten", in, NULL);
 }
 
 /* The activation of the head, which may be another than that of blocks. */
-static enum pd_network_activation head_activation(const struct pd_transformer *t, enum pd_network_activation usual)
+static enum pd_network_activation head_activation(const struct pd_transformer *t,
+						  enum pd_network_activation usual)
 {
 	int own = t->size->head_activation;
 
@@ -127,7 +137,8 @@ static void masked(const struct pd_transformer *t, const char *in)
 
 	in = pd_transformer_linear(t, "cls.predictions.transform.dense", in,
 				   pd_transformer_embedding_features(t->size), true, t->size->deviation);
-	in = pd_transformer_activation_of(t, head_activation(t, t->size->activation), transform, in);
+	in = pd_transformer_activation_of(t, head_activation(t, t->size->activation), transform,
+					  in);
 	in = pd_transformer_norm(t, "layernorm", "cls.predictions.transform.LayerNorm", in);
 	in = pd_transformer_classifier(t, "cls.predictions.decoder", in, "bert.embeddings.word_embeddings",
 				       !t->size->untied);
@@ -142,8 +153,10 @@ static void classes(const struct pd_transformer *t, const char *in, bool of_toke
 	if (!of_tokens) {
 		in = pd_network_dropout(t->network, "head.dropout", first_place(t, in),
 					t->size->head_twice ? p : 0);
-		in = pd_transformer_linear(t, "head.dense", in, t->size->hidden, true, t->size->deviation);
-		in = pd_transformer_activation_of(t, head_activation(t, PD_ACTIVATION_TANH), "head", in);
+		in = pd_transformer_linear(t, "head.dense", in, t->size->hidden, true,
+					   t->size->deviation);
+		in = pd_transformer_activation_of(t, head_activation(t, PD_ACTIVATION_TANH), "head",
+						  in);
 	}
 	in = pd_network_dropout(t->network, "classifier.dropout", in, p);
 	in = pd_transformer_linear(t, "classifier", in, t->size->classes, true, t->size->deviation);
@@ -171,8 +184,10 @@ static int build_bert(struct pd_network *n, const struct pd_network_size *size, 
 	if (pd_transformer_check("bert", size, err) < 0)
 		return -1;
 	pd_network_input(n, "tokens", "i32", 1, size->sequence);
-	if (size->norm == PD_NORM_PRE && (size->head == PD_HEAD_SEQUENCE || size->head == PD_HEAD_TOKEN))
-		return pd_error_input(err, "--head=%s: expected --norm=post", pd_network_head_name[size->head]);
+	if (size->norm == PD_NORM_PRE && (size->head == PD_HEAD_SEQUENCE ||
+					  size->head == PD_HEAD_TOKEN))
+		return pd_error_input(err, "--head=%s: expected --norm=post",
+				      pd_network_head_name[size->head]);
 	if (!size->untyped)
 		pd_network_input(n, "types", "i32", 1, size->sequence);
 	pd_network_input(n, "length", "i32", 0);
@@ -193,7 +208,8 @@ static int build_bert(struct pd_network *n, const struct pd_network_size *size, 
 const struct pd_family pd_family_bert = {
 	"bert", "transformers that find masked tokens", (const struct pd_preset[]){
 		{ "bert-336m", "layers=24 hidden=1024 heads=16 feed-forward=0 sequence=512 positions=0 "
-		  "vocabulary=30592 types=2 classes=2 padding=-1 untied=false norm=pre head=pretraining "
+		  "vocabulary=30592 types=2 classes=2 padding=-1 untied=false norm=pre "
+		  "head=pretraining "
 		  "activation=gelu-tanh eps=1e-5 deviation=0.02 dropout=0.1 attention-dropout=0.1" },
 		{ "bert-2.2b", "layers=32 hidden=2304 heads=32" },
 		{ "bert-3.8b", "layers=32 hidden=3072 heads=32" },

@@ -25,8 +25,10 @@ const char *const pd_network_activation_name[] = { "relu", "gelu", "gelu-tanh", 
 						   "sqrt-softplus", "linear", NULL };
 const char *const pd_network_norm_name[] = { "pre", "post", NULL };
 const char *const pd_network_head_name[] = { "pretraining", "masked", "sequence", "token", NULL };
-const char *const pd_network_block_name[] = { "pre", "output", "both", "parallel", "parallel-two", "post", NULL };
-const char *const pd_network_norm_kind_name[] = { "rms", "rms-1", "layer", "layer-scale", "layer-plain", NULL };
+const char *const pd_network_block_name[] = { "pre", "output", "both", "parallel", "parallel-two",
+					     "post", NULL };
+const char *const pd_network_norm_kind_name[] = { "rms", "rms-1", "layer", "layer-scale",
+						 "layer-plain", NULL };
 const char *const pd_network_qk_norm_name[] = { "head", "heads", "row", NULL };
 
 enum kind { COUNT, REAL, FLAG, CHOICE };

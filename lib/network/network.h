@@ -8,7 +8,8 @@
 #include "base/json.h"
 
 /* The choices; their names are NULL-terminated. */
-enum pd_network_bias { PD_BIAS_NONE, PD_BIAS_QKV, PD_BIAS_OUTPUT, PD_BIAS_ATTENTION, PD_BIAS_MLP };  /* a set */
+enum pd_network_bias { PD_BIAS_NONE, PD_BIAS_QKV, PD_BIAS_OUTPUT, PD_BIAS_ATTENTION,
+		      PD_BIAS_MLP };  /* a set */
 enum pd_network_activation { PD_ACTIVATION_RELU, PD_ACTIVATION_GELU, PD_ACTIVATION_GELU_TANH,
 			     PD_ACTIVATION_SILU, PD_ACTIVATION_TANH, PD_ACTIVATION_SIGMOID,
 			     PD_ACTIVATION_RELU6, PD_ACTIVATION_LEAKY_RELU, PD_ACTIVATION_HARDSWISH,
@@ -18,14 +19,20 @@ enum pd_network_activation { PD_ACTIVATION_RELU, PD_ACTIVATION_GELU, PD_ACTIVATI
 enum pd_network_norm { PD_NORM_PRE, PD_NORM_POST };
 enum pd_network_head { PD_HEAD_PRETRAINING, PD_HEAD_MASKED, PD_HEAD_SEQUENCE, PD_HEAD_TOKEN };
 /*
- * Where a block normalises: the input of each part; its output, before the sum; both; the input of both
- * parts, whose outputs are summed, once or each with a normalisation of its own; or behind each sum.
+ * Where a block normalises: the input of each part; its output, before the sum; both; the input of
+ * both parts, whose outputs are summed, once or each with a normalisation of its own; or behind
+ * each sum.
  */
-enum pd_network_block { PD_BLOCK_PRE, PD_BLOCK_OUTPUT, PD_BLOCK_BOTH, PD_BLOCK_PARALLEL, PD_BLOCK_PARALLEL_TWO,
+enum pd_network_block { PD_BLOCK_PRE, PD_BLOCK_OUTPUT, PD_BLOCK_BOTH, PD_BLOCK_PARALLEL,
+		       PD_BLOCK_PARALLEL_TWO,
 			PD_BLOCK_POST };
 /* RMS_1: the weight is what the factor has more than 1; SCALE: without bias; PLAIN: nor weight. */
-enum pd_network_norm_kind { PD_NORM_RMS, PD_NORM_RMS_1, PD_NORM_LAYER, PD_NORM_LAYER_SCALE, PD_NORM_LAYER_PLAIN };
-/* Of queries and keys: each head, with one weight or a row of it for each; or all features of a position. */
+enum pd_network_norm_kind { PD_NORM_RMS, PD_NORM_RMS_1, PD_NORM_LAYER, PD_NORM_LAYER_SCALE,
+			   PD_NORM_LAYER_PLAIN };
+/*
+ * Of queries and keys: each head, with one weight or a row of it for each; or all features of a
+ * position.
+ */
 enum pd_network_qk_norm { PD_QK_NORM_HEAD, PD_QK_NORM_HEADS, PD_QK_NORM_ROW };
 extern const char *const pd_network_bias_name[], *const pd_network_activation_name[],
 	*const pd_network_norm_name[], *const pd_network_head_name[], *const pd_network_block_name[],
@@ -52,7 +59,10 @@ struct pd_network_size {
 #define NETWORK_TRAIT(field, name, kind, usual, least, most) PD_NETWORK_TYPE_##kind field;
 #define NETWORK_TRAIT_CHOICE(field, name, choices, usual) int field;
 #include "network/option.def"
-	/* Layers with a window, and without rotary positions, if they are said; else others say which. */
+	/*
+	 * Layers with a window, and without rotary positions, if they are said; else others say
+	 * which.
+	 */
 	struct pd_layer_set windows, unrotated;
 };
 

@@ -141,7 +141,8 @@ static const char *numbered(const struct pd_transformer *t, const char *name, co
 	pd_json_set(attributes, "padding_idx", json_integer(t->size->padding));
 	pd_json_set(attributes, "numbered", json_true());
 	return pd_transformer_sum(t, pd_network_name(n, "%s.add", name), in,
-				  pd_network_layer(n, "embedding", name, "tokens", "o", attributes));
+				  pd_network_layer(n, "embedding", name, "tokens", "o",
+						   attributes));
 }
 
 static const char *plain_positions(const struct pd_transformer *t, const char *name, const char *in)
@@ -155,7 +156,8 @@ static const char *plain_positions(const struct pd_transformer *t, const char *n
 	return pd_network_layer(t->network, "position_embedding", name, in, "o", attributes);
 }
 
-const char *pd_transformer_positions(const struct pd_transformer *t, const char *name, const char *in)
+const char *pd_transformer_positions(const struct pd_transformer *t, const char *name,
+				     const char *in)
 {
 	if (t->size->numbered)
 		return numbered(t, name, in);
@@ -176,11 +178,14 @@ static const char *norm_from_1(const struct pd_transformer *t, const char *name,
 	const char *weight = dims == 2
 		? pd_network_layer(n, "parameter", name, in, "{s:[i, I], s:{s:s}}", "shape", 1,
 				   (json_int_t)features, "init", "weight", "0")
-		: pd_network_layer(n, "parameter", name, in, "{s:[i, i, I], s:{s:s}}", "shape", 1, 1,
+		: pd_network_layer(n, "parameter", name, in, "{s:[i, i, I], s:{s:s}}", "shape", 1,
+				   1,
 				   (json_int_t)features, "init", "weight", "0");
 
-	weight = pd_network_layer(n, "affine", pd_network_name(n, "%s.times", name), weight, "{s:i}", "plus", 1);
-	in = pd_network_layer(n, "rmsnorm", pd_network_name(n, "%s.root", name), in, "{s:f, s:b}", "eps",
+	weight = pd_network_layer(n, "affine", pd_network_name(n, "%s.times", name), weight,
+				  "{s:i}", "plus", 1);
+	in = pd_network_layer(n, "rmsnorm", pd_network_name(n, "%s.root", name), in, "{s:f, s:b}",
+			      "eps",
 			      t->size->eps, "elementwise_affine", 0);
 	return pd_network_layer(n, "mul", pd_network_name(n, "%s.mul", name),
 				pd_network_name(n, "%s %s", in, weight), NULL);
@@ -197,10 +202,12 @@ const char *pd_transformer_norm_of(const struct pd_transformer *t, const char *n
 	case PD_NORM_LAYER:
 		return pd_transformer_norm(t, "layernorm", name, in);
 	case PD_NORM_LAYER_SCALE:
-		return pd_network_layer(t->network, "layernorm", name, in, "{s:f, s:b}", "eps", t->size->eps,
+		return pd_network_layer(t->network, "layernorm", name, in, "{s:f, s:b}", "eps",
+					t->size->eps,
 					"bias", 0);
 	case PD_NORM_LAYER_PLAIN:
-		return pd_network_layer(t->network, "layernorm", name, in, "{s:f, s:b}", "eps", t->size->eps,
+		return pd_network_layer(t->network, "layernorm", name, in, "{s:f, s:b}", "eps",
+					t->size->eps,
 					"elementwise_affine", 0);
 	}
 	return in;
@@ -230,15 +237,19 @@ static const struct activation_step *activation_steps(enum pd_network_activation
 		[PD_ACTIVATION_LEAKY_RELU] = { { "leaky_relu", NULL } },
 		[PD_ACTIVATION_HARDSWISH] = { { "hardswish", NULL } },
 		[PD_ACTIVATION_RELU2] = { { "relu", NULL }, { "pow", "{\"exponent\": 2}" } },
-		[PD_ACTIVATION_QUICK_GELU] = { { "affine", "{\"times\": 1.702}" }, { "sigmoid", NULL },
+		[PD_ACTIVATION_QUICK_GELU] = { { "affine", "{\"times\": 1.702}" }, { "sigmoid",
+			NULL },
 					       { "mul", NULL } },
-		[PD_ACTIVATION_GELU_10] = { { "gelu", NULL }, { "clamp", "{\"min\": -10, \"max\": 10}" } },
+		[PD_ACTIVATION_GELU_10] = { { "gelu", NULL }, { "clamp",
+			"{\"min\": -10, \"max\": 10}" } },
 		[PD_ACTIVATION_MISH] = { { "softplus", NULL }, { "tanh", NULL }, { "mul", NULL } },
 		/* (x - mu) / (sigma sqrt(2)) of MEGA (Ma et al. 2022) */
 		[PD_ACTIVATION_LAPLACE] = {
-			{ "affine", "{\"times\": 2.5066313040019734, \"plus\": -1.7724565484788235}" },
+			{ "affine", "{\"times\": 2.5066313040019734, \"plus\": "
+									    "-1.7724565484788235}" },
 			{ "erf", NULL }, { "affine", "{\"times\": 0.5, \"plus\": 0.5}" } },
-		[PD_ACTIVATION_SQRT_SOFTPLUS] = { { "softplus", NULL }, { "pow", "{\"exponent\": 0.5}" } },
+		[PD_ACTIVATION_SQRT_SOFTPLUS] = { { "softplus", NULL }, { "pow",
+			"{\"exponent\": 0.5}" } },
 		[PD_ACTIVATION_LINEAR] = { { NULL, NULL } },
 	};
 
@@ -250,7 +261,8 @@ const char *pd_transformer_activation(const struct pd_transformer *t, const char
 	return pd_transformer_activation_of(t, t->size->activation, prefix, in);
 }
 
-const char *pd_transformer_activation_of(const struct pd_transformer *t, enum pd_network_activation activation,
+const char *pd_transformer_activation_of(const struct pd_transformer *t,
+					 enum pd_network_activation activation,
 					 const char *prefix, const char *in)
 {
 	const struct activation_step *step = activation_steps(activation);
@@ -258,12 +270,16 @@ const char *pd_transformer_activation_of(const struct pd_transformer *t, enum pd
 
 	for (int s = 0; s < 4 && step[s].kind; s++) {
 		bool joins = strcmp(step[s].kind, "mul") == 0;
-		const char *name = s == 0 ? pd_network_name(t->network, "%s.%s", prefix, step[s].kind)
-				   : pd_network_name(t->network, "%s.act%d_%s", prefix, s, step[s].kind);
-		json_t *attributes = step[s].attributes ? json_loads(step[s].attributes, 0, NULL) : json_object();
+		const char *name = s == 0 ? pd_network_name(t->network, "%s.%s", prefix,
+							    step[s].kind)
+				   : pd_network_name(t->network, "%s.act%d_%s", prefix, s,
+						     step[s].kind);
+		json_t *attributes = step[s].attributes ? json_loads(step[s].attributes, 0,
+			NULL) : json_object();
 
 		at = pd_network_layer(t->network, step[s].kind, name,
-				      joins ? pd_network_name(t->network, "%s %s", in, at) : at, "o", attributes);
+				      joins ? pd_network_name(t->network, "%s %s", in,
+					      at) : at, "o", attributes);
 	}
 	return at;
 }

@@ -43,7 +43,8 @@ const char *pd_transformer_norm_of(const struct pd_transformer *t, const char *n
 				   int64_t features, int dims);
 /* Each of its layers is called "PREFIX.KIND". */
 const char *pd_transformer_activation(const struct pd_transformer *t, const char *prefix, const char *in);
-const char *pd_transformer_activation_of(const struct pd_transformer *t, enum pd_network_activation activation,
+const char *pd_transformer_activation_of(const struct pd_transformer *t,
+					 enum pd_network_activation activation,
 					 const char *prefix, const char *in);
 /* Of queries, keys and values. */
 const char *pd_transformer_attention(const struct pd_transformer *t, const char *name,

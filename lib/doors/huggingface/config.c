@@ -72,8 +72,10 @@ static int find_type(const struct pd_place *root, const struct pd_config_type **
 			return 0;
 		pd_likeness_try(&likeness, types[t].name);
 	}
-	return pd_place_error(&at, err, "no network of type \"%.40s\" is known here%s; pd-model(1) lists those that "
-			      "are, and says how PyTorch exports others, such as T5, to be read", name,
+	return pd_place_error(&at, err, "no network of type \"%.40s\" is known here%s; "
+								    "pd-model(1) lists those that "
+			      "are, and says how PyTorch exports others, such as T5, to be "
+			      "read", name,
 			      pd_likeness_say(&likeness, meant));
 }
 
@@ -129,7 +131,8 @@ static int finish_windows(struct pd_config_reader *r, struct pd_error *err)
 	if (s->windows.is_said)
 		s->window_from = 0;
 	else if (s->unrotated_every > 0)
-		return pd_place_expected(&at, err, "which layers have a window, an array \"full_attention\" and "
+		return pd_place_expected(&at, err, "which layers have a window, an array "
+						   "\"full_attention\" and "
 					 "\"sliding_attention\"");
 	return 0;
 }
@@ -155,7 +158,8 @@ static int finish(struct pd_config_reader *r, struct pd_error *err)
 	if (s->head == PD_HEAD_SEQUENCE && s->classes == 1) {
 		struct pd_place at = place_of(r, "classes");
 
-		return pd_place_expected(&at, err, "two classes or more: one is a regression, whose loss is not "
+		return pd_place_expected(&at, err, "two classes or more: one is a regression, "
+						   "whose loss is not "
 					 "that of classes");
 	}
 	return finish_windows(r, err) < 0 || check_heads(r, err) < 0 ? -1 : 0;

@@ -58,7 +58,8 @@ static char *filled(const char *pattern, const struct stars *stars)
 	for (int star = 0; *pattern; star++) {
 		size_t before = strcspn(pattern, "*");
 		bool more = pattern[before] == '*';
-		char *longer = pd_format("%s%.*s%.*s", text, (int)before, pattern, more ? (int)stars->length[star] : 0,
+		char *longer = pd_format("%s%.*s%.*s", text, (int)before, pattern,
+					 more ? (int)stars->length[star] : 0,
 					 more ? stars->begin[star] : "");
 
 		free(text);
@@ -68,7 +69,10 @@ static char *filled(const char *pattern, const struct stars *stars)
 	return text;
 }
 
-/* A network whose tensors are being named, and the rows of tensors of several parts that have one so far. */
+/*
+ * A network whose tensors are being named, and the rows of tensors of several parts that have one
+ * so far.
+ */
 struct naming {
 	const struct pd_config *config;
 	json_t *rows;
@@ -84,7 +88,8 @@ static int64_t next_part(struct naming *n, const char *name, const struct pd_lay
 }
 
 /* As in pd-model(5); a new reference. */
-static json_t *entry(struct naming *n, const struct row *row, const char *name, const struct pd_layer_tensor *tensor)
+static json_t *entry(struct naming *n, const struct row *row, const char *name,
+		     const struct pd_layer_tensor *tensor)
 {
 	json_t *object, *shape;
 
@@ -161,7 +166,8 @@ int pd_config_name(const struct pd_config *config, const char *place, json_t *do
 		return -1;
 	}
 	json_array_foreach(layers, l, layer)
-		name_layer(&n, &model->layers[pd_model_find(model, pd_member_text(layer, "name"))], layer);
+		name_layer(&n, &model->layers[pd_model_find(model, pd_member_text(layer, "name"))],
+			   layer);
 	json_decref(n.rows);
 	pd_model_free(model);
 	return 0;

@@ -109,12 +109,14 @@ static const struct activation_name {
 	const char *name;
 	enum pd_network_activation is;
 } activation_names[] = {
-	{ "relu", PD_ACTIVATION_RELU }, { "gelu", PD_ACTIVATION_GELU }, { "gelu_python", PD_ACTIVATION_GELU },
+	{ "relu", PD_ACTIVATION_RELU }, { "gelu", PD_ACTIVATION_GELU }, 
+	{ "gelu_python", PD_ACTIVATION_GELU },
 	{ "gelu_new", PD_ACTIVATION_GELU_TANH }, { "gelu_pytorch_tanh", PD_ACTIVATION_GELU_TANH },
 	{ "gelu_python_tanh", PD_ACTIVATION_GELU_TANH }, { "gelu_fast", PD_ACTIVATION_GELU_TANH },
 	{ "gelu_accurate", PD_ACTIVATION_GELU_TANH }, { "gelu_10", PD_ACTIVATION_GELU_10 },
 	{ "quick_gelu", PD_ACTIVATION_QUICK_GELU }, { "silu", PD_ACTIVATION_SILU },
-	{ "swish", PD_ACTIVATION_SILU }, { "tanh", PD_ACTIVATION_TANH }, { "sigmoid", PD_ACTIVATION_SIGMOID },
+	{ "swish", PD_ACTIVATION_SILU }, { "tanh", PD_ACTIVATION_TANH }, 
+	{ "sigmoid", PD_ACTIVATION_SIGMOID },
 	{ "relu6", PD_ACTIVATION_RELU6 }, { "leaky_relu", PD_ACTIVATION_LEAKY_RELU },
 	{ "hardswish", PD_ACTIVATION_HARDSWISH }, { "relu2", PD_ACTIVATION_RELU2 },
 	{ "mish", PD_ACTIVATION_MISH }, { "laplace", PD_ACTIVATION_LAPLACE },
@@ -135,7 +137,9 @@ static int activation(const struct pd_place *at, struct pd_config_reader *r, con
 	return 0;
 }
 
-/* As in transformers, "gelu" is the approximation in networks for which it was written by mistake. */
+/*
+ * As in transformers, "gelu" is the approximation in networks for which it was written by mistake.
+ */
 static int activation_tanh(const struct pd_place *at, struct pd_config_reader *r, const char *text,
 			   struct pd_error *err)
 {
@@ -147,7 +151,8 @@ static int activation_tanh(const struct pd_place *at, struct pd_config_reader *r
 }
 
 /* Whether the parts of a block that the text names have biases. */
-static int biased(const struct pd_place *at, struct pd_config_reader *r, const char *parts, struct pd_error *err)
+static int biased(const struct pd_place *at, struct pd_config_reader *r, const char *parts,
+		  struct pd_error *err)
 {
 	int set = pd_names_index(pd_network_bias_name, parts);
 	bool has;
@@ -161,7 +166,8 @@ static int biased(const struct pd_place *at, struct pd_config_reader *r, const c
 }
 
 /* "WORDS|WORDS": the words of a size if it is true, and if it is false. */
-static int either(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+static int either(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+		  struct pd_error *err)
 {
 	size_t first = strcspn(text, "|");
 	char words[80];
@@ -241,7 +247,8 @@ static int whole(const struct pd_place *at, struct pd_config_reader *r, const ch
 }
 
 /* Which part of a head's features is rotated. */
-static int rope_part(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+static int rope_part(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+		     struct pd_error *err)
 {
 	(void)text;
 	return !at->value || said_in_rope(at, r) ? 0 : size(at, r, "rope-part", err);
@@ -261,7 +268,8 @@ static int rope_type(const struct pd_place *at, const char **type_p, struct pd_e
 	if (*type_p && (strcmp(*type_p, "default") == 0 || strcmp(*type_p, "linear") == 0 ||
 			strcmp(*type_p, "llama3") == 0 || strcmp(*type_p, "dynamic") == 0))
 		return 0;
-	return pd_place_expected(&type, err, "\"default\", \"linear\", \"dynamic\" or \"llama3\", since rotary positions "
+	return pd_place_expected(&type, err, "\"default\", \"linear\", \"dynamic\" or \"llama3\", "
+											       "since rotary positions "
 				 "are not scaled otherwise here (delete %s for plain ones, which compute "
 				 "something else)", at->key);
 }
@@ -277,7 +285,9 @@ static int llama3(const struct pd_place *at, struct pd_config_reader *r, struct 
 	return original.value ? size(&original, r, "rope-original", err) : 0;
 }
 
-/* The part that is said among the positions, by the rule that the network has for it beside them. */
+/*
+ * The part that is said among the positions, by the rule that the network has for it beside them.
+ */
 static int rope_part_of(const struct pd_place *at, struct pd_config_reader *r, struct pd_error *err)
 {
 	const struct pd_config_row *row = pd_config_find(r->type, "partial_rotary_factor");
@@ -311,7 +321,8 @@ static int rope_object(const struct pd_place *at, struct pd_config_reader *r, st
 }
 
 /* Version 4 has an object only where positions are scaled, version 5 always. */
-static int rope(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+static int rope(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+		struct pd_error *err)
 {
 	(void)text;
 	if (is_empty(at->value) || rope_place(r->root).value != at->value)
@@ -330,24 +341,29 @@ static int rope_local_base(const struct pd_place *at, struct pd_config_reader *r
 }
 
 /* Layers with a window are rotated by another base, and not scaled. */
-static int rope_two(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+static int rope_two(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+		    struct pd_error *err)
 {
 	static const char *const known[] = { "full_attention", "sliding_attention", NULL };
 	static const char *const local[] = { "rope_type", "rope_theta", NULL };
-	struct pd_place full = pd_place_key(at, "full_attention"), slides = pd_place_key(at, "sliding_attention");
+	struct pd_place full = pd_place_key(at, "full_attention");
+	struct pd_place slides = pd_place_key(at, "sliding_attention");
 	struct pd_place base = pd_place_key(&slides, "rope_theta");
 	const char *type = "default";
 
-	if (is_empty(at->value) || rope_place(r->root).value != at->value || (!full.value && !slides.value))
+	if (is_empty(at->value) || rope_place(r->root).value != at->value ||
+	    (!full.value && !slides.value))
 		return rope(at, r, text, err);
-	if (pd_json_keys(at, known, err) < 0 || (!is_empty(full.value) && rope_object(&full, r, err) < 0))
+	if (pd_json_keys(at, known, err) < 0 ||
+	    (!is_empty(full.value) && rope_object(&full, r, err) < 0))
 		return -1;
 	if (is_empty(slides.value))
 		return 0;
 	if (rope_type(&slides, &type, err) < 0 || pd_json_keys(&slides, local, err) < 0)
 		return -1;
 	if (strcmp(type, "default") != 0)
-		return pd_place_expected(&slides, err, "\"default\", since layers with a window are not scaled here");
+		return pd_place_expected(&slides, err, "\"default\", since layers with a window "
+								  "are not scaled here");
 	return base.value ? size(&base, r, "rope-local-base", err) : 0;
 }
 
@@ -368,17 +384,22 @@ static int window_from(const struct pd_place *at, struct pd_config_reader *r, co
 		       struct pd_error *err)
 {
 	(void)text;
-	return json_is_null(at->value) ? 0 : pd_json_int(at, 0, PD_NETWORK_MOST, &r->size->window_from, err);
+	return json_is_null(at->value) ? 0 : pd_json_int(at, 0, PD_NETWORK_MOST,
+							 &r->size->window_from, err);
 }
 
 static int layer_array(const struct pd_place *at, size_t *count_p, struct pd_error *err)
 {
 	if (pd_json_array(at, count_p, err) < 0)
 		return -1;
-	return *count_p <= PD_LAYER_SET ? 0 : pd_place_expected(at, err, "at most %d layers", PD_LAYER_SET);
+	return *count_p <= PD_LAYER_SET ? 0
+		: pd_place_expected(at, err, "at most %d layers", PD_LAYER_SET);
 }
 
-/* These count, and not the number of layers without a window; the text is "" where no layer has windows. */
+/*
+ * These count, and not the number of layers without a window; the text is "" where no layer has
+ * windows.
+ */
 static int layer_types(const struct pd_place *at, struct pd_config_reader *r, const char *windows,
 		       struct pd_error *err)
 {
@@ -398,7 +419,8 @@ static int layer_types(const struct pd_place *at, struct pd_config_reader *r, co
 		if (slides)
 			pd_layer_set_add(set, (int64_t)l);
 		else if (!name || strcmp(name, "full_attention") != 0)
-			return pd_place_expected(&type, err, "\"full_attention\"%s", *windows ? " or \"sliding_attention\"" : "");
+			return pd_place_expected(&type, err, "\"full_attention\"%s",
+						 *windows ? " or \"sliding_attention\"" : "");
 	}
 	return 0;
 }
@@ -429,7 +451,8 @@ static int rotated_layers(const struct pd_place *at, struct pd_config_reader *r,
 }
 
 /* As many rows of the weight are used, behind those of positions_from. */
-static int positions(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+static int positions(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+		     struct pd_error *err)
 {
 	if (length(at, r, text, err) < 0)
 		return -1;
@@ -438,7 +461,8 @@ static int positions(const struct pd_place *at, struct pd_config_reader *r, cons
 }
 
 /* Positions of texts begin behind the row of the padding. */
-static int numbered_positions(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+static int numbered_positions(const struct pd_place *at, struct pd_config_reader *r,
+			      const char *text,
 			      struct pd_error *err)
 {
 	(void)text;
@@ -446,7 +470,8 @@ static int numbered_positions(const struct pd_place *at, struct pd_config_reader
 }
 
 /* The dropout of a head of these classes; "": of any. */
-static int head_dropout(const struct pd_place *at, struct pd_config_reader *r, const char *head, struct pd_error *err)
+static int head_dropout(const struct pd_place *at, struct pd_config_reader *r, const char *head,
+			struct pd_error *err)
 {
 	if (json_is_null(at->value))
 		return 0;
@@ -455,14 +480,16 @@ static int head_dropout(const struct pd_place *at, struct pd_config_reader *r, c
 	return size(at, r, "head-dropout", err);
 }
 
-static int one(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+static int one(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+	       struct pd_error *err)
 {
 	(void)r, (void)text;
 	return json_is_null(at->value) || json_number_value(at->value) == 1 ? 0
 		: pd_place_expected(at, err, "1, since all layers share their parameters here");
 }
 
-static int single_label(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+static int single_label(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+			struct pd_error *err)
 {
 	const char *name = json_string_value(at->value);
 
@@ -470,17 +497,20 @@ static int single_label(const struct pd_place *at, struct pd_config_reader *r, c
 	if (r->size->head != PD_HEAD_SEQUENCE || json_is_null(at->value) ||
 	    (name && strcmp(name, "single_label_classification") == 0))
 		return 0;
-	return pd_place_expected(at, err, "\"single_label_classification\", whose loss is known here");
+	return pd_place_expected(at, err, "\"single_label_classification\", whose loss is known "
+									 "here");
 }
 
 /* Tokens are embedded with as many features as all layers have. */
-static int as_hidden(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+static int as_hidden(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+		     struct pd_error *err)
 {
 	struct pd_place hidden = pd_place_key(r->root, "hidden_size");
 
 	(void)text;
 	return json_is_null(at->value) || (hidden.value && json_equal(at->value, hidden.value)) ? 0
-		: pd_place_expected(at, err, "hidden_size, since embeddings of another size are not read here");
+		: pd_place_expected(at, err, "hidden_size, since embeddings of another size are "
+					     "not read here");
 }
 
 static bool root_flag(const struct pd_config_reader *r, const char *key, bool usual)
@@ -491,7 +521,8 @@ static bool root_flag(const struct pd_config_reader *r, const char *key, bool us
 }
 
 /* What Falcon's keys say together: heads of keys, and where a block normalises. */
-static int falcon(const struct pd_place *at, struct pd_config_reader *r, const char *text, struct pd_error *err)
+static int falcon(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+		  struct pd_error *err)
 {
 	bool is_new = root_flag(r, "new_decoder_architecture", false);
 	struct pd_place kv = pd_place_key(r->root, "num_kv_heads");
@@ -502,12 +533,13 @@ static int falcon(const struct pd_place *at, struct pd_config_reader *r, const c
 	if (norms.value && !json_is_null(norms.value) && pd_json_int(&norms, 1, 2, &count, err) < 0)
 		return -1;
 	if ((is_new && !parallel) || (!is_new && parallel && count == 2))
-		return pd_place_error(at, err, "new_decoder_architecture, parallel_attn and num_ln_in_parallel_attn "
+		return pd_place_error(at, err, "new_decoder_architecture, parallel_attn and "
+					       "num_ln_in_parallel_attn "
 				      "do not fit each other");
 	pd_network_size_words(!parallel ? "block=pre" : is_new && count == 2 ? "block=parallel-two"
 			      : "block=parallel", r->size);
-	pd_network_size_words(!is_new && root_flag(r, "multi_query", true) ? "kv-heads=1" : "kv-heads=0",
-			      r->size);
+	pd_network_size_words(!is_new && root_flag(r, "multi_query", true)
+			      ? "kv-heads=1" : "kv-heads=0", r->size);
 	if (is_new && kv.value)
 		return size0(&kv, r, "kv-heads", err);
 	(void)text;

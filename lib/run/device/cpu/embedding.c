@@ -5,7 +5,8 @@
  * weight, so that they change no bits.  The row of padding_idx gets none.  weight_dropout takes rows
  * away from a whole microbatch, as in AWD-LM; who shares the weight has all of them.
  *
- * position_embedding: row start + t of the weight is added to position t; bias: to every row.  The gradient is
+ * position_embedding: row start + t of the weight is added to position t; bias: to every row. 
+ * The gradient is
  * the sum over what it was added to, in the order of that.  parameter: a copy for each sample.
  */
 #include "base/mem.h"
@@ -33,7 +34,10 @@ static int64_t places_of(const struct pd_compiled_layer *l)
 	return l->net->batch * pd_shape_elements(l->in_shape[0]);
 }
 
-/* The rows of all places: the numbers, or, in scratch, their positions among those that are no padding. */
+/*
+ * The rows of all places: the numbers, or, in scratch, their positions among those that are no
+ * padding.
+ */
 static const int32_t *rows_of(const struct pd_compiled_layer *l)
 {
 	int64_t positions = pd_shape_elements(l->in_shape[0]), places = places_of(l);
@@ -123,7 +127,8 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 	return 0;
 }
 
-static void columns_back(const struct pd_compiled_layer *l, const int32_t *id, int64_t from, const float *factors)
+static void columns_back(const struct pd_compiled_layer *l, const int32_t *id, int64_t from,
+			 const float *factors)
 {
 	int64_t width = l->layer->embedding_dim, n = pd_min(width - from, COLUMNS);
 	float *all = l->diff_parameters[0], room[COLUMNS];

@@ -20,11 +20,13 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 }
 
 /* Sets *rows_p to the rows of all places, for which there is room: see the CPU's. */
-static int find_rows(struct pd_compiled_layer *l, int32_t *room, const int32_t **rows_p, struct pd_error *err)
+static int find_rows(struct pd_compiled_layer *l, int32_t *room, const int32_t **rows_p,
+		     struct pd_error *err)
 {
 	*rows_p = l->layer->numbered ? room : l->src[0];
 	return !l->layer->numbered ? 0
-		: pd_cuda_queued(l, pd_kernel_numbered(pd_cuda_engine(l)->stream, room, l->src[0], l->net->batch,
+		: pd_cuda_queued(l, pd_kernel_numbered(pd_cuda_engine(l)->stream, room, l->src[0],
+						       l->net->batch,
 						       pd_shape_elements(l->in_shape[0]),
 						       (int32_t)l->layer->padding_idx), err);
 }

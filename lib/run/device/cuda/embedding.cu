@@ -40,12 +40,14 @@ __global__ static void count_places(int32_t *row, const int32_t *__restrict__ nu
 	}
 }
 
-cudaError_t pd_kernel_numbered(cudaStream_t stream, int32_t *row, const int32_t *number, int64_t samples,
+cudaError_t pd_kernel_numbered(cudaStream_t stream, int32_t *row, const int32_t *number,
+			       int64_t samples,
 			       int64_t positions, int32_t padding)
 {
 	size_t count = (size_t)(samples * positions);
 
-	count_places<<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(row, number, count, positions, padding);
+	count_places<<<pd_grid_blocks(count), PD_THREADS, 0, stream>>>(row, number, count,
+		positions, padding);
 	return cudaGetLastError();
 }
 

@@ -432,10 +432,12 @@ cudaError_t pd_kernel_rope(cudaStream_t stream, enum pd_dtype dtype,
 
 /* --- embedding.cu */
 /*
- * row[i] = padding where number[i] is, else that plus how many of a sample's numbers up to this one are
+ * row[i] = padding where number[i] is, else that plus how many of a sample's numbers up to this
+ * one are
  * not.
  */
-cudaError_t pd_kernel_numbered(cudaStream_t stream, int32_t *row, const int32_t *number, int64_t samples,
+cudaError_t pd_kernel_numbered(cudaStream_t stream, int32_t *row, const int32_t *number,
+			       int64_t samples,
 			       int64_t positions, int32_t padding);
 /*
  * y[i] = row id[i] of the weight, of width elements; zeros where there is no such row.  drop: its
