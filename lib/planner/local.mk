@@ -13,7 +13,8 @@ lib_libpd_a_SOURCES += \
 	lib/planner/search/gain.h lib/planner/search/line.c lib/planner/search/line.h \
 	lib/planner/search/ordering.c lib/planner/search/ordering.h lib/planner/search/placement.c \
 	lib/planner/search/placement.h lib/planner/search/recompute.c lib/planner/search/recompute.h \
-	lib/planner/search/recompute_kind.def lib/planner/search/refine.c lib/planner/search/simulated.c \
+	lib/planner/search/recompute_kind.def lib/planner/search/refine.c lib/planner/search/plan_shape.c \
+	lib/planner/search/plan_shape.h lib/planner/search/simulated.c \
 	lib/planner/search/simulated.h lib/planner/search/warmup.c lib/planner/search/warmup.h \
 	lib/planner/scout.c lib/planner/scout.h lib/planner/sums.c lib/planner/sums.h lib/planner/top.c lib/planner/top.h lib/planner/variants.c \
 	lib/planner/variants.h

@@ -12,6 +12,7 @@
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "planner/search/plan_shape.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -32,13 +33,6 @@
 #define STAGE_STEPS 650
 #define LAYER_STEPS 50
 
-/* The parts of a plan that are changed. */
-struct shape {
-	struct pd_profile *profile;     /* the task's or a view of it: stages are runs of its layers */
-	int count;
-	int *ends, *replicas;           /* one entry more than count; ends in layers */
-};
-
 /* What a climb wants less of. */
 enum aim {
 	EXPECTED,               /* ns of the period, by the estimate */
@@ -55,7 +49,7 @@ struct climb {
 	int places;                     /* devices or, with chunks, stages on all of them */
 	bool straight;
 	enum aim aim;
-	struct shape at, best, trial;
+	struct pd_plan_shape at, best, trial;
 	int64_t best_ns;                /* or bytes */
 	/* Where replays judge: */
 	size_t winner;                  /* the best entry of the contest */
@@ -63,68 +57,12 @@ struct climb {
 	bool failed;
 	/* Where less memory is better: */
 	bool fits;                      /* `found` does */
-	struct shape found;             /* of those that were tried, the one with the least bytes on its fullest rank */
+	struct pd_plan_shape found;             /* of those that were tried, the one with the least bytes on its fullest rank */
 	int64_t fullest_bytes;
 };
 
-static void shape_init(struct shape *shape, int room)
-{
-	shape->count = 0;
-	shape->ends = pd_calloc((size_t)room + 1, sizeof(int));
-	shape->replicas = pd_calloc((size_t)room + 1, sizeof(int));
-}
-
-static void shape_release(struct shape *shape)
-{
-	free(shape->ends);
-	free(shape->replicas);
-}
-
-static void shape_copy(struct shape *to, const struct shape *from)
-{
-	to->profile = from->profile;
-	to->count = from->count;
-	memcpy(to->ends, from->ends, (size_t)from->count * sizeof(int));
-	memcpy(to->replicas, from->replicas, (size_t)from->count * sizeof(int));
-}
-
-static void shape_of(struct shape *shape, const struct pd_plan *plan)
-{
-	shape->profile = plan->profile;
-	shape->count = plan->stage_count;
-	for (int s = 0; s < plan->stage_count; s++) {
-		const struct pd_stage *stage = &plan->stages[s];
-
-		shape->ends[s] = stage->first_layer + stage->layer_count;
-		shape->replicas[s] = stage->replicas;
-	}
-}
-
-static struct pd_partition *partition_of(const struct shape *shape, const struct pd_task *task)
-{
-	struct pd_partition *partition = pd_partition_new(shape->count);
-
-	if (shape->profile != task->profile)
-		partition->order = pd_views_order(task->views, shape->profile);
-	for (int s = 0, l = 0; s < shape->count; l = shape->ends[s++]) {
-		partition->layers[s] = shape->ends[s] - l;
-		partition->replicas[s] = shape->replicas[s];
-	}
-	return partition;
-}
-
-/* Returns the time of a layer's passes, on the fastest kind of device. */
-static int64_t passes_of(const struct pd_profile *profile, int l)
-{
-	int64_t ns = profile->layers[l].forward_ns + profile->layers[l].backward_ns;
-
-	for (int k = 0; k < profile->other_count; k++)
-		ns = pd_min(ns, passes_of(profile->others[k], l));
-	return ns;
-}
-
 /* Tells whether its computation alone takes much longer than the current plan. */
-static bool too_slow(const struct climb *climb, const struct shape *shape)
+static bool too_slow(const struct climb *climb, const struct pd_plan_shape *shape)
 {
 	int64_t limit = climb->best_ns + climb->best_ns / WORSE;
 
@@ -132,14 +70,14 @@ static bool too_slow(const struct climb *climb, const struct shape *shape)
 		int64_t sum = 0;
 
 		for (; l < shape->ends[s]; l++)
-			sum += passes_of(shape->profile, l);
+			sum += pd_passes_ns(shape->profile, l);
 		if (sum / shape->replicas[s] > limit)
 			return true;
 	}
 	return false;
 }
 
-static bool valid(const struct climb *climb, const struct shape *shape)
+static bool valid(const struct climb *climb, const struct pd_plan_shape *shape)
 {
 	int devices = 0, before = 0, chunks = climb->contest->task->request->chunks;
 
@@ -159,10 +97,10 @@ static bool valid(const struct climb *climb, const struct shape *shape)
  * Returns the bytes of the fullest ranks with the least warm-ups, and with recomputation if that is free;
  * PD_NEVER if the schedule refuses the partition.  The eighth power makes fewer of several full ranks less.
  */
-static int64_t bytes_of(struct climb *climb, const struct shape *shape)
+static int64_t bytes_of(struct climb *climb, const struct pd_plan_shape *shape)
 {
 	const struct pd_task *task = climb->contest->task;
-	struct pd_partition *partition = partition_of(shape, task);
+	struct pd_partition *partition = pd_plan_shape_partition(shape, task);
 	struct pd_plan *plan = pd_candidate_least(task, partition, &climb->contest->why);
 	double most, sum = 0;
 
@@ -175,7 +113,7 @@ static int64_t bytes_of(struct climb *climb, const struct shape *shape)
 			LAYER_STEPS * plan->profile->layer_count);
 	if (pd_candidate_fullest(plan, NULL) < climb->fullest_bytes) {
 		climb->fullest_bytes = pd_candidate_fullest(plan, NULL);
-		shape_copy(&climb->found, shape);
+		pd_plan_shape_copy(&climb->found, shape);
 		climb->fits = pd_candidate_keeps(plan, task->limit_bytes);
 	}
 	most = (double)pd_max(pd_candidate_fullest(plan, NULL), 1);
@@ -185,25 +123,14 @@ static int64_t bytes_of(struct climb *climb, const struct shape *shape)
 	return (int64_t)fmin(most * pow(sum, 1.0 / 8), (double)PD_COST_MAX);
 }
 
-/* Tells whether a plan has this shape. */
-static bool has_shape(const struct pd_plan *plan, const struct shape *shape)
-{
-	bool same = plan->profile == shape->profile && plan->stage_count == shape->count;
-
-	for (int s = 0; s < shape->count && same; s++)
-		same = plan->stages[s].first_layer + plan->stages[s].layer_count == shape->ends[s] &&
-		       plan->stages[s].replicas == shape->replicas[s];
-	return same;
-}
-
 /* Replays what may win of the entries with a shape; returns the least of their times, and sets its entry. */
-static int64_t time_of(struct climb *climb, const struct shape *shape, size_t *entry_p)
+static int64_t time_of(struct climb *climb, const struct pd_plan_shape *shape, size_t *entry_p)
 {
 	struct pd_contest *contest = climb->contest;
 	int64_t least_ns = PD_NEVER;
 
 	for (size_t i = 0; i < contest->count && !climb->failed; i++)
-		if (has_shape(contest->entries[i].plan, shape)) {
+		if (pd_plan_shape_is_of(shape, contest->entries[i].plan)) {
 			pd_contest_likely(contest, i);
 			climb->failed = pd_contest_try(contest, i, &climb->winner, climb->err) < 0;
 			if (contest->entries[i].time_ns < least_ns) {
@@ -215,7 +142,7 @@ static int64_t time_of(struct climb *climb, const struct shape *shape, size_t *e
 }
 
 /* Returns what the climb wants less of, for a shape. */
-static int64_t value_of(struct climb *climb, const struct shape *shape)
+static int64_t value_of(struct climb *climb, const struct pd_plan_shape *shape)
 {
 	int64_t expected_ns;
 	size_t entry;
@@ -223,7 +150,7 @@ static int64_t value_of(struct climb *climb, const struct shape *shape)
 	if (climb->aim == BYTES)
 		return bytes_of(climb, shape);
 	climb->contest->changed_ns = climb->best_ns + (climb->aim == REPLAYED ? climb->best_ns / WORSE : 0);
-	expected_ns = pd_contest_enter(climb->contest, partition_of(shape, climb->contest->task));
+	expected_ns = pd_contest_enter(climb->contest, pd_plan_shape_partition(shape, climb->contest->task));
 	return climb->aim == EXPECTED ? expected_ns : time_of(climb, shape, &entry);
 }
 
@@ -246,10 +173,10 @@ static void consider(struct climb *climb)
 		value = value_of(climb, &climb->trial);
 		if (value < climb->best_ns) {
 			climb->best_ns = value;
-			shape_copy(&climb->best, &climb->trial);
+			pd_plan_shape_copy(&climb->best, &climb->trial);
 		}
 	}
-	shape_copy(&climb->trial, &climb->at);
+	pd_plan_shape_copy(&climb->trial, &climb->at);
 }
 
 /* Returns where the unit `by` units further begins; 0, where no stage ends, if there is none. */
@@ -260,17 +187,7 @@ static int moved(const struct climb *climb, int layer, int by)
 	return u < 0 || u > climb->costs->unit_count ? 0 : climb->costs->first[u];
 }
 
-/* Moves the stages from one place on to another. */
-static void move_stages(struct shape *shape, int from, int to)
-{
-	size_t bytes = (size_t)(shape->count - from) * sizeof(int);
-
-	memmove(&shape->ends[to], &shape->ends[from], bytes);
-	memmove(&shape->replicas[to], &shape->replicas[from], bytes);
-	shape->count += to - from;
-}
-
-static int idle_devices(const struct climb *climb, const struct shape *shape)
+static int idle_devices(const struct climb *climb, const struct pd_plan_shape *shape)
 {
 	int idle = climb->places;
 
@@ -279,39 +196,15 @@ static int idle_devices(const struct climb *climb, const struct shape *shape)
 	return idle;
 }
 
-static void move_replica(struct shape *shape, int from, int to)
-{
-	shape->replicas[from]--;
-	shape->replicas[to]++;
-}
-
-/* Makes one stage of two, with the replicas of both less these. */
-static void join(const struct climb *climb, struct shape *shape, int s, int less)
-{
-	int replicas = shape->replicas[s] + shape->replicas[s + 1] - less;
-
-	move_stages(shape, s + 1, s);
-	shape->replicas[s] = climb->straight ? 1 : replicas;
-}
-
-/* Makes two stages of one, which end at this unit and where the one did. */
-static void split(const struct climb *climb, struct shape *shape, int s, int unit, int left, int right)
-{
-	move_stages(shape, s, s + 1);
-	shape->ends[s] = climb->costs->first[unit];
-	shape->replicas[s] = climb->straight ? 1 : left;
-	shape->replicas[s + 1] = climb->straight ? 1 : right;
-}
-
 /* Returns the unit with which a stage begins. */
-static int first_unit(const struct climb *climb, const struct shape *shape, int s)
+static int first_unit(const struct climb *climb, const struct pd_plan_shape *shape, int s)
 {
 	return s > 0 ? pd_costs_unit(climb->costs, shape->ends[s - 1]) : 0;
 }
 
 static void change_stage(struct climb *climb, int s)
 {
-	struct shape *trial = &climb->trial;
+	struct pd_plan_shape *trial = &climb->trial;
 	int stages = climb->at.count, idle = idle_devices(climb, trial);
 	int replicas = trial->replicas[s];
 
@@ -323,7 +216,7 @@ static void change_stage(struct climb *climb, int s)
 	for (int t = 0; t < stages && replicas > 1; t++) {
 		if (s == t)
 			continue;
-		move_replica(trial, s, t);
+		pd_plan_shape_move_replica(trial, s, t);
 		consider(climb);
 	}
 	trial->replicas[s]++;
@@ -339,14 +232,15 @@ static void change_stage(struct climb *climb, int s)
 		consider(climb);
 	}
 	if (s + 1 < stages) {
-		join(climb, trial, s, 0);
+		pd_plan_shape_join(trial, s, 0, climb->straight);
 		consider(climb);
 	}
 	if (replicas > 1 || climb->straight || idle > 0) {
 		int all = replicas > 1 ? replicas : 2;
 
-		split(climb, trial, s, (first_unit(climb, trial, s) + first_unit(climb, trial, s + 1)) / 2,
-		      (all + 1) / 2, all / 2);
+		pd_plan_shape_split(trial, s, climb->costs->first[(first_unit(climb, trial, s) +
+								   first_unit(climb, trial, s + 1)) / 2],
+				    climb->straight ? 1 : (all + 1) / 2, climb->straight ? 1 : all / 2);
 		consider(climb);
 	}
 }
@@ -361,7 +255,7 @@ static int draw(struct pd_contest *contest, int n)
 static void change_at_random(struct climb *climb)
 {
 	struct pd_contest *contest = climb->contest;
-	struct shape *trial = &climb->trial;
+	struct pd_plan_shape *trial = &climb->trial;
 	int s = draw(contest, trial->count), idle = idle_devices(climb, trial), replicas, begin, units;
 	bool last = s + 1 == trial->count;
 
@@ -372,11 +266,11 @@ static void change_at_random(struct climb *climb)
 			trial->ends[s] = moved(climb, trial->ends[s], draw(contest, 4) - 2);
 		break;
 	case 2:
-		move_replica(trial, s, draw(contest, trial->count));
+		pd_plan_shape_move_replica(trial, s, draw(contest, trial->count));
 		break;
 	case 3:
 		if (!last)
-			join(climb, trial, s, draw(contest, 2));
+			pd_plan_shape_join(trial, s, draw(contest, 2), climb->straight);
 		else if (idle > 0)
 			trial->replicas[s] += 1 + draw(contest, idle);
 		break;
@@ -387,18 +281,19 @@ static void change_at_random(struct climb *climb)
 		if (units > 1 && replicas > 1) {
 			int left = 1 + draw(contest, replicas - 1);
 
-			split(climb, trial, s, begin + 1 + draw(contest, units - 1), left, replicas - left);
+			pd_plan_shape_split(trial, s, climb->costs->first[begin + 1 + draw(contest, units - 1)],
+					    climb->straight ? 1 : left, climb->straight ? 1 : replicas - left);
 		}
 	}
 }
 
 /* Goes to a shape; the possible cuts depend on the order of its layers. */
-static void go_to(struct climb *climb, const struct shape *shape)
+static void go_to(struct climb *climb, const struct pd_plan_shape *shape)
 {
 	const struct pd_task *task = climb->contest->task;
 
 	if (shape != &climb->at)
-		shape_copy(&climb->at, shape);
+		pd_plan_shape_copy(&climb->at, shape);
 	if (climb->costs && climb->costs->profile == climb->at.profile)
 		return;
 	if (climb->costs == &climb->own)
@@ -414,13 +309,13 @@ static void go_to(struct climb *climb, const struct shape *shape)
 /* Tries every change of the current plan. */
 static void change_once(struct climb *climb)
 {
-	shape_copy(&climb->trial, &climb->at);
+	pd_plan_shape_copy(&climb->trial, &climb->at);
 	for (int s = 0; s < climb->at.count && goes_on(climb); s++)
 		change_stage(climb, s);
 }
 
 /* Moves units from one stage to another; the stages between keep as many. */
-static void transfer(const struct climb *climb, struct shape *shape, int from, int to, int units)
+static void transfer(const struct climb *climb, struct pd_plan_shape *shape, int from, int to, int units)
 {
 	for (int s = pd_min(from, to); s < pd_max(from, to); s++)
 		shape->ends[s] = moved(climb, shape->ends[s], from < to ? -units : units);
@@ -440,7 +335,7 @@ static void give_away(struct climb *climb, int s, int most_units)
 static void give_all(struct climb *climb)
 {
 	const struct pd_task *task = climb->contest->task;
-	struct pd_partition *partition = partition_of(&climb->at, task);
+	struct pd_partition *partition = pd_plan_shape_partition(&climb->at, task);
 	struct pd_plan *plan = pd_candidate_least(task, partition, &climb->contest->why);
 
 	pd_partition_free(partition);
@@ -469,7 +364,7 @@ static void climb_on(struct climb *climb)
 
 static void climb_from(struct climb *climb, const struct pd_entry *entry)
 {
-	shape_of(&climb->at, entry->plan);
+	pd_plan_shape_of(&climb->at, entry->plan);
 	go_to(climb, &climb->at);
 	climb->best_ns = entry->expected.estimate_ns;
 	climb_on(climb);
@@ -482,10 +377,10 @@ static void climb_init(struct climb *climb, struct pd_contest *contest, int64_t 
 	*climb = (struct climb){ .contest = contest, .most_work = most_work, .most_replayed = INT64_MAX,
 				 .places = (int)pd_task_stages(task, task->topology->devices),
 				 .straight = task->straight };
-	shape_init(&climb->at, task->profile->layer_count);
-	shape_init(&climb->best, task->profile->layer_count);
-	shape_init(&climb->trial, task->profile->layer_count);
-	shape_init(&climb->found, task->profile->layer_count);
+	pd_plan_shape_init(&climb->at, task->profile->layer_count);
+	pd_plan_shape_init(&climb->best, task->profile->layer_count);
+	pd_plan_shape_init(&climb->trial, task->profile->layer_count);
+	pd_plan_shape_init(&climb->found, task->profile->layer_count);
 	climb->fullest_bytes = INT64_MAX;
 }
 
@@ -493,10 +388,10 @@ static void climb_release(struct climb *climb)
 {
 	if (climb->costs == &climb->own)
 		pd_costs_release(&climb->own);
-	shape_release(&climb->at);
-	shape_release(&climb->best);
-	shape_release(&climb->trial);
-	shape_release(&climb->found);
+	pd_plan_shape_release(&climb->at);
+	pd_plan_shape_release(&climb->best);
+	pd_plan_shape_release(&climb->trial);
+	pd_plan_shape_release(&climb->found);
 	climb->contest->changed_ns = 0;
 }
 
@@ -525,16 +420,16 @@ static void kick(struct climb *climb)
 {
 	struct pd_contest *contest = climb->contest;
 	int64_t before = climb->best_ns;
-	struct shape home;
+	struct pd_plan_shape home;
 
-	shape_copy(&climb->trial, &climb->at);
+	pd_plan_shape_copy(&climb->trial, &climb->at);
 	for (int n = 1 + draw(contest, 3); n > 0; n--)
 		transfer(climb, &climb->trial, draw(contest, climb->at.count), draw(contest, climb->at.count),
 			 1 + draw(contest, MOVED / 2));
 	if (!valid(climb, &climb->trial))
 		return;
-	shape_init(&home, climb->at.count);
-	shape_copy(&home, &climb->at);
+	pd_plan_shape_init(&home, climb->at.count);
+	pd_plan_shape_copy(&home, &climb->at);
 	go_to(climb, &climb->trial);
 	climb->best_ns = bytes_of(climb, &climb->at);
 	climb_on(climb);
@@ -542,7 +437,7 @@ static void kick(struct climb *climb)
 		climb->best_ns = before;
 		go_to(climb, &home);
 	}
-	shape_release(&home);
+	pd_plan_shape_release(&home);
 }
 
 struct pd_partition *pd_contest_least(struct pd_contest *contest, struct pd_partition *from, int64_t most_work)
@@ -553,14 +448,14 @@ struct pd_partition *pd_contest_least(struct pd_contest *contest, struct pd_part
 
 	climb_init(&climb, contest, contest->work + most_work);
 	climb.aim = BYTES;
-	shape_of(&climb.at, plan);
+	pd_plan_shape_of(&climb.at, plan);
 	go_to(&climb, &climb.at);
 	climb.best_ns = bytes_of(&climb, &climb.at);
 	climb_on(&climb);
 	for (int i = 0; i < KICKS && goes_on(&climb); i++)
 		kick(&climb);
 	if (climb.found.count > 0)
-		least = partition_of(&climb.found, contest->task);
+		least = pd_plan_shape_partition(&climb.found, contest->task);
 	climb_release(&climb);
 	pd_candidate_drop(plan);
 	pd_partition_free(from);
@@ -620,7 +515,7 @@ static void climb_replayed(struct climb *climb, size_t from)
 	struct pd_contest *contest = climb->contest;
 	const struct pd_entry *entry = &contest->entries[from];
 
-	shape_of(&climb->at, entry->plan);
+	pd_plan_shape_of(&climb->at, entry->plan);
 	go_to(climb, &climb->at);
 	climb->best_ns = pd_entry_ns(entry);
 	contest->slower = (double)climb->best_ns / (double)pd_max(entry->expected.estimate_ns, 1);
@@ -635,7 +530,7 @@ static bool stray(struct climb *climb)
 {
 	struct pd_contest *contest = climb->contest;
 
-	shape_copy(&climb->trial, &climb->at);
+	pd_plan_shape_copy(&climb->trial, &climb->at);
 	for (int n = 2 + draw(contest, 2); n > 0; n--) {
 		int from = draw(contest, climb->trial.count), to = draw(contest, climb->trial.count);
 
@@ -657,7 +552,7 @@ static void wander(struct climb *climb)
 	for (int i = 0; i < WANDERED && goes_on(climb); i++) {
 		const struct pd_entry *winner = &contest->entries[climb->winner];
 
-		shape_of(&climb->at, winner->plan);
+		pd_plan_shape_of(&climb->at, winner->plan);
 		go_to(climb, &climb->at);
 		contest->slower = (double)winner->time_ns / (double)pd_max(winner->expected.estimate_ns, 1);
 		if (!stray(climb))
@@ -721,39 +616,12 @@ int64_t pd_contest_descend(struct pd_contest *contest, size_t winner, int64_t mo
 	return climb.failed ? -1 : (int64_t)climb.winner;
 }
 
-static bool same_shape(const struct pd_plan *a, const struct pd_plan *b)
-{
-	if (a->profile != b->profile || a->stage_count != b->stage_count)
-		return false;
-	for (int s = 0; s < a->stage_count; s++)
-		if (a->stages[s].layer_count != b->stages[s].layer_count ||
-		    a->stages[s].replicas != b->stages[s].replicas)
-			return false;
-	return true;
-}
-
 static bool was_changed(const struct pd_contest *contest, const struct pd_plan *plan)
 {
 	for (size_t i = 0; i < contest->count; i++)
-		if (contest->entries[i].changed && same_shape(contest->entries[i].plan, plan))
+		if (contest->entries[i].changed && pd_plan_shape_same(contest->entries[i].plan, plan))
 			return true;
 	return false;
-}
-
-/* Returns the state that consists of so many first layers of a view; -1: it is not held. */
-static int state_of(const struct pd_states *states, const struct pd_profile *view, int layers)
-{
-	for (int i = 0; i < states->count; i++) {
-		int l = 0;
-
-		if (states->layer_count[i] != layers)
-			continue;
-		while (l < layers && pd_states_has(states, i, pd_profile_number(view, l)))
-			l++;
-		if (l == layers)
-			return i;
-	}
-	return -1;
 }
 
 /* Returns another state for the end of stage s, with about as many layers; -1: there is none. */
@@ -776,11 +644,11 @@ static int other_state(struct pd_contest *contest, const int *ends, int s)
 static void change_state(struct climb *climb, int s)
 {
 	struct pd_views *views = climb->contest->task->views;
-	struct shape *trial = &climb->trial;
+	struct pd_plan_shape *trial = &climb->trial;
 	int *ends = pd_calloc((size_t)trial->count, sizeof(*ends)), *layers, *order, found = 0;
 
 	for (int t = 0; t < trial->count && found >= 0; t++)
-		found = ends[t] = state_of(&views->states, trial->profile, trial->ends[t]);
+		found = ends[t] = pd_plan_shape_state(&views->states, trial->profile, trial->ends[t]);
 	if (found >= 0)
 		found = other_state(climb->contest, ends, s);
 	if (found >= 0) {
@@ -799,7 +667,7 @@ static void start(struct climb *climb, struct pd_contest *contest, const struct 
 		  size_t winner, int64_t most_work)
 {
 	climb_init(climb, contest, most_work);
-	shape_of(&climb->at, from->plan);
+	pd_plan_shape_of(&climb->at, from->plan);
 	go_to(climb, &climb->at);
 	climb->best_ns = contest->most_ns = contest->entries[winner].time_ns;
 	contest->slower = (double)from->time_ns / (double)pd_max(from->expected.estimate_ns, 1);
@@ -857,14 +725,14 @@ int pd_contest_shuffle(struct pd_contest *contest, size_t winner, int64_t most_w
 	}
 	start(&climb, contest, &contest->entries[from], winner, most_work);
 	for (int i = 0; i < SHUFFLED; i++) {
-		shape_copy(&climb.trial, &climb.at);
+		pd_plan_shape_copy(&climb.trial, &climb.at);
 		for (int changes = 2 + draw(contest, 2), left = DRAWS; changes > 0 && left > 0; left--) {
-			shape_copy(&climb.best, &climb.trial);  /* kept, in case the change is impossible */
+			pd_plan_shape_copy(&climb.best, &climb.trial);  /* kept, in case the change is impossible */
 			change_at_random(&climb);
 			if (valid(&climb, &climb.trial))
 				changes--;
 			else
-				shape_copy(&climb.trial, &climb.best);
+				pd_plan_shape_copy(&climb.trial, &climb.best);
 		}
 		if (branches && climb.trial.count > 1 && draw(contest, 2) == 0)
 			change_state(&climb, draw(contest, climb.trial.count - 1));
