@@ -109,6 +109,33 @@ line "a residual network of 344 layers, 8x2" 1000 -t 8@30GB/s,2@3.125GB/s resnet
 profile 1000 "" >long.json
 line "a chain of 1000 layers, 16x8x8 devices" 10000 -t 16@30GB/s,8@10GB/s,8@1GB/s long.json
 
+# seconds WHAT GOAL-S ARGUMENT...: prints the processor seconds of one run, and what the plan is.
+seconds() {
+	what=$1 goal=$2
+	shift 2
+	( pd-plan -q "$@" >plan.json; times >times.out )
+	sed -n '2s/[ms]/ /gp' times.out | awk -v what="$what" -v goal="$goal" '{ s = $1 * 60 + $2
+		printf "%-48s %9.1f s of processor time (goal %d s: %s)\n", what, s, goal, s <= goal ? "met" : "not met" }'
+	jq -r '"    \(.schedule), \(.stages | length) stages, \(.predicted.samples_per_s | round) samples/s"' plan.json
+}
+# sheet ARGUMENT...: prints the profile of a network of pd-model by a data sheet.
+sheet() {
+	pd-model "$@" | PD_DEVICES=${PD_DEVICES:-$source/share/devices} pd-profile --device=h100-sxm -b 1 --dtype=bf16
+}
+export PD_DEVICES=${PD_DEVICES:-$source/share/devices}
+sheet llama-3-8b --sequence=1024 >llama.json
+sheet gpt2 --layers=96 --hidden=2048 --heads=16 >gpt96.json
+machine=8@450GB/s,8@400Gbit/s
+seconds "Llama 8B, 64 devices, four degrees, any schedule" 3 -t $machine -b 1024 --tensor=1,2,4,8 --schedule=auto llama.json
+for schedule in 1f1b interleaved zb-h1 zb-v; do
+	seconds "GPT of 96 layers, 64 devices, $schedule" 3 -t $machine --weights=flush --microbatches=64 \
+		--schedule=$schedule gpt96.json
+done
+for name in gnmt vgg16 resnet50; do
+	profile=$source/../shared/profiles/$name.json
+	[ ! -e "$profile" ] || seconds "$name, any schedule" 5 -t 4@12GB/s,4@1.25GB/s --schedule=auto "$profile"
+done
+
 echo
 echo "milliseconds, by layers (down) and devices (across, servers of 8 but for the first)"
 devices=${DEVICES:-4 16 64 256 1024}
