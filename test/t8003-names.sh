@@ -76,4 +76,15 @@ test_ok "every file that a comment names is there" '
 	! grep . unknown
 '
 
+# NAME and * stand for what a recipe adds.
+test_ok "every path in HACKING is there, from the root or from lib" '
+	grep -oE "[a-z_0-9-]+(/[A-Za-z_0-9-]+)+([.](c|h|cu|def|sh|py))" "$PD_SOURCE/contrib/HACKING" |
+		grep -v NAME | sort -u >paths
+	[ "$(wc -l <paths)" -gt 50 ]
+	while read -r path; do
+		[ -e "$PD_SOURCE/$path" ] || [ -e "$PD_SOURCE/lib/$path" ] || echo "$path"
+	done <paths >missing
+	[ ! -s missing ] || { cat missing; false; }
+'
+
 test_done
