@@ -224,7 +224,8 @@ static void say_assumed(const char *file, const json_t *document)
 	size_t l, normal = 0;
 
 	json_array_foreach(json_object_get(document, "layers"), l, layer)
-		normal += strcmp(pd_member_text(layer, "kind"), "batchnorm2d") == 0 && !json_object_get(layer, "shares");
+		normal += strcmp(pd_member_text(layer, "kind"), "batchnorm2d") == 0 &&
+			  !json_object_get(layer, "shares");
 	pd_say("%s: it does not say what is frozen or dropped out: parameters learn%s, and nothing is dropped out; "
 	       "--freeze=NAME,... has some stay as they are", file,
 	       normal > 0 ? ", batch normalisation sees each microbatch and moves its statistics" : "");

@@ -363,9 +363,11 @@ static void tell_missing(const struct pd_kineto_missing *missing)
 		pd_say("warning: %s: it tells of a GPU, and times are those of the processor: if the GPU trained, record it "
 		       "with activities=[CPU, CUDA]", from);
 	if (missing->unread[0] != '\0')
-		pd_say("warning: %s: events of category \"%s\" are not known, and do not count", from, missing->unread);
+		pd_say("warning: %s: events of category \"%s\" are not known, and do not count",
+		       from, missing->unread);
 	if (missing->passes > 0)
-		pd_say("warning: %s: %zu forwards have other layers than most, and do not count", from, missing->passes);
+		pd_say("warning: %s: %zu forwards have other layers than most, and do not count",
+		       from, missing->passes);
 	if (missing->backward > UNKNOWN_PART)
 		pd_say("warning: %s: %.0f %% of backward belongs to no module, and does not count", from,
 		       100 * missing->backward);

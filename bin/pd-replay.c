@@ -145,7 +145,8 @@ static int complete(struct pd_report *report, const struct pd_trace *replay, str
 	enum pd_period_kind from;
 	int64_t period_ns;
 
-	if (!report->has_steady && minibatches == 0 && pd_replay_length(replay->plan, PD_REPLAY_WORK) == 0) {
+	if (!report->has_steady && minibatches == 0 &&
+	    pd_replay_length(replay->plan, PD_REPLAY_WORK) == 0) {
 		if (pd_judge_period(replay->plan, &period_ns, &from, err) < 0 ||
 		    pd_judge_whole(replay->plan, PD_REPLAY_WORK, &period_ns, &from, err) < 0)
 			return -1;
@@ -160,7 +161,8 @@ static int complete(struct pd_report *report, const struct pd_trace *replay, str
 }
 
 /* Prints a trace beside the replay of its plan. */
-static int print_report(const struct pd_timeline *timeline, const struct pd_subject *subject, struct pd_error *err)
+static int print_report(const struct pd_timeline *timeline, const struct pd_subject *subject,
+			struct pd_error *err)
 {
 	bool measured = subject->measured;
 	struct pd_report *report = pd_report_new(timeline), *beside = NULL;

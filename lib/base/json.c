@@ -97,8 +97,8 @@ json_t *pd_json_load_text(const char *text, size_t bytes, const char *name, stru
 }
 
 /* Says what is no JSON, by name where it is known. */
-static void not_json(struct text *text, const char *name, const struct pd_json_at *begin, const json_error_t *why,
-		     struct pd_error *err)
+static void not_json(struct text *text, const char *name, const struct pd_json_at *begin,
+		     const json_error_t *why, struct pd_error *err)
 {
 	const struct pd_file_kind *kind;
 	char found[PD_FILE_KIND_TEXT];
@@ -113,7 +113,8 @@ static void not_json(struct text *text, const char *name, const struct pd_json_a
 			       (why->line == 1 ? begin->columns : 0) + why->column, why->text);
 }
 
-static json_t *load(FILE *in, const char *name, bool more, size_t most, struct pd_json_at *at, struct pd_error *err)
+static json_t *load(FILE *in, const char *name, bool more, size_t most, struct pd_json_at *at,
+		    struct pd_error *err)
 {
 	const struct pd_json_at begin = at ? *at : (struct pd_json_at){ 0 };
 	struct text text = { .in = in, .at = at, .limit.most = most };
@@ -166,8 +167,8 @@ json_t *pd_json_load_most(const char *file, size_t objects, struct pd_error *err
 	return value;
 }
 
-json_t *pd_json_load_next(FILE *in, const char *name, size_t objects, struct pd_json_at *at, bool *last_p,
-			  struct pd_error *err)
+json_t *pd_json_load_next(FILE *in, const char *name, size_t objects, struct pd_json_at *at,
+			  bool *last_p, struct pd_error *err)
 {
 	json_t *value = load(in, name, true, objects, at, err);
 	int c = value ? getc(in) : EOF;

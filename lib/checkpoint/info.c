@@ -150,7 +150,8 @@ static json_t *stage_json(const struct pd_checkpoint_info *info, int number)
 		if (stage->frozen[l])
 			pd_json_add(frozen, json_string(stage->layers[l]));
 	pd_rows_write(old_stage_rows, stage, json);
-	pd_json_set(json, "header_checksum", json_string(pd_checksum_text(info->files[number].checksum, sum)));
+	pd_json_set(json, "header_checksum",
+		    json_string(pd_checksum_text(info->files[number].checksum, sum)));
 	free(file);
 	if (json_array_size(sums) > 0)
 		json_object_set(json, "replica_checksums", sums);
@@ -310,7 +311,8 @@ static int parse_stage(const struct pd_place *place, json_t *seen, int number,
 		       struct pd_checkpoint_info *info, struct pd_error *err)
 {
 	struct pd_place file_place = pd_place_key(place, "file"), layers = pd_place_key(place, "layers");
-	struct pd_place frozen = pd_place_key(place, "frozen"), sum = pd_place_key(place, "header_checksum");
+	struct pd_place frozen = pd_place_key(place, "frozen"),
+			sum = pd_place_key(place, "header_checksum");
 	struct pd_checkpoint_stage *stage = &info->stages[number];
 	const char *file;
 	char *expected;

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TRIES 1000                      /* of a folder whose checkpoints are replaced all the time */
+#define TRIES 1000 /* of a folder whose checkpoints are replaced all the time */
 
 struct pd_checkpoint {
 	char *folder;

@@ -97,7 +97,8 @@ static void print_machine(const struct pd_plan *plan, FILE *out)
 	char *devices = pd_show_devices(&plan->topology);
 
 	print_noun("machine", out);
-	fprintf(out, "%" PRId64 " of %" PRId64 " device%s", pd_plan_devices(plan), all, all == 1 ? "" : "s");
+	fprintf(out, "%" PRId64 " of %" PRId64 " device%s", pd_plan_devices(plan), all,
+		all == 1 ? "" : "s");
 	if (devices)
 		fprintf(out, ": %s", devices);
 	else if (plan->profile->device_name)
@@ -113,7 +114,8 @@ static void print_machine(const struct pd_plan *plan, FILE *out)
 	fputc('\n', out);
 }
 
-static void print_part(const char *name, const struct pd_plan *plan, int64_t bytes, const char **before, FILE *out)
+static void print_part(const char *name, const struct pd_plan *plan, int64_t bytes,
+		       const char **before, FILE *out)
 {
 	char text[32];
 
@@ -167,7 +169,8 @@ static void print_degrees(const struct pd_plan *plan, int chunks, FILE *out)
 
 	fprintf(out, "pp %d", positions);
 	if (group->tensor > 1)
-		fprintf(out, " x tp %" PRId64 "%s", group->tensor, group->sequence ? " with sequence parallelism" : "");
+		fprintf(out, " x tp %" PRId64 "%s", group->tensor,
+			group->sequence ? " with sequence parallelism" : "");
 	fprintf(out, " x dp %d", plan->stages[0].replicas);
 	for (int s = 1; s < plan->stage_count && !has_equal_replicas(plan); s++)
 		fprintf(out, "-%d", plan->stages[s].replicas);

@@ -23,10 +23,12 @@ static void find_leaving(const struct pd_profile *profile, int first, int end,
  * Describes a layer.  Another program keeps outputs that backward reads, and in a group of devices
  * that share layers each may have one.
  */
-static struct pd_segment_layer describe(const struct pd_profile *profile, int l, int first, bool exact)
+static struct pd_segment_layer describe(const struct pd_profile *profile, int l, int first,
+					bool exact)
 {
 	const struct pd_profile_layer *layer = &profile->layers[l];
-	bool own = profile->memory.model == PD_MEMORY_OWN, there = layer->stash_bytes >= layer->activation_bytes;
+	bool own = profile->memory.model == PD_MEMORY_OWN,
+	     there = layer->stash_bytes >= layer->activation_bytes;
 	size_t stash = (size_t)(layer->stash_bytes - (own && exact ? pd_memory_carried(profile, l) : 0));
 	size_t output = !there ? 0 : own ? (size_t)layer->activation_bytes : stash;
 	int over = pd_profile_overwrites(profile, l);
@@ -42,8 +44,9 @@ static struct pd_segment_layer describe(const struct pd_profile *profile, int l,
 	};
 }
 
-struct pd_segment_layer *pd_plan_segments(const struct pd_plan *plan, const struct pd_profile *profile,
-					  int s, bool exact, struct pd_segments *out_p)
+struct pd_segment_layer *pd_plan_segments(const struct pd_plan *plan,
+					  const struct pd_profile *profile, int s, bool exact,
+					  struct pd_segments *out_p)
 {
 	int first = plan->stages[s].first_layer, count = plan->stages[s].layer_count;
 	struct pd_segment_layer *layers = pd_calloc((size_t)count, sizeof(*layers));
@@ -57,7 +60,8 @@ struct pd_segment_layer *pd_plan_segments(const struct pd_plan *plan, const stru
 	return layers;
 }
 
-struct pd_again pd_plan_again_on(const struct pd_plan *plan, const struct pd_profile *profile, int s)
+struct pd_again pd_plan_again_on(const struct pd_plan *plan, const struct pd_profile *profile,
+				 int s)
 {
 	const struct pd_stage *stage = &plan->stages[s];
 	struct pd_again again = { 0, 0 };

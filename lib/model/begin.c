@@ -57,7 +57,8 @@ static struct pd_layer_tensor *find_tensor(struct pd_layer *layer, const char *n
 }
 
 /* A number for each element, in the order in which they lie. */
-static int read_list(const struct pd_place *place, struct pd_layer_tensor *tensor, struct pd_error *err)
+static int read_list(const struct pd_place *place, struct pd_layer_tensor *tensor,
+		     struct pd_error *err)
 {
 	double number;
 	size_t count;
@@ -65,8 +66,8 @@ static int read_list(const struct pd_place *place, struct pd_layer_tensor *tenso
 	if (pd_json_array(place, &count, err) < 0)
 		return -1;
 	if ((int64_t)count != tensor->elements)
-		return pd_place_expected(place, err, "%" PRId64 " numbers, as \"%s\" has elements", tensor->elements,
-					 tensor->name);
+		return pd_place_expected(place, err, "%" PRId64 " numbers, as \"%s\" has elements",
+					 tensor->elements, tensor->name);
 	for (size_t i = 0; i < count; i++) {
 		struct pd_place at = pd_place_index(place, i);
 

@@ -24,7 +24,8 @@ static size_t find_forward(const struct pd_order_list *list, int stage, int micr
 }
 
 /* Tells whether a piece of a list has as many passes of each kind and stage as it has microbatches. */
-static bool is_round(const struct pd_order *order, const struct pd_order_list *list, size_t begin, size_t end, int round)
+static bool is_round(const struct pd_order *order, const struct pd_order_list *list, size_t begin,
+		     size_t end, int round)
 {
 	int *count = pd_calloc((size_t)order->stages * PD_ORDER_PASSES, sizeof(*count));
 	bool whole = true;
@@ -47,7 +48,8 @@ static void append(struct pd_order_list *list, struct pd_order_op op, int more)
 /* Returns the order with a round from microbatch `from` on so many times more; NULL where a position has none. */
 static struct pd_order *repeat_round(const struct pd_order *order, int from, int round, int times)
 {
-	struct pd_order *longer = pd_order_new(order->positions, order->stages, order->microbatches + round * times,
+	struct pd_order *longer = pd_order_new(order->positions, order->stages,
+					       order->microbatches + round * times,
 					       order->position_of);
 	bool rounds = true;
 

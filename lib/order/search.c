@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FEWER 8                 /* searches with fewer microbatches in flight than there is room for */
+#define FEWER 8 /* searches with fewer microbatches in flight than there is room for */
 #define FEWER_OPERATIONS 40000  /* of all of these, for each rule of a search */
-#define IMPROVE_STEPS 400000    /* operations of orders that are priced to improve the best, twice */
+#define IMPROVE_STEPS 400000 /* operations of orders that are priced to improve the best, twice */
 
 static bool is_placed(const struct pd_order_request *request, pd_order_placement *place)
 {
@@ -103,7 +103,8 @@ static void search_capped(const struct pd_order_request *request, struct pd_orde
 }
 
 /* Returns the least that a position may keep by its cap and by its pool, without `step` forwards of a stage. */
-static int64_t cap_of(const struct pd_order_request *request, int position, int64_t f_bytes, int step)
+static int64_t cap_of(const struct pd_order_request *request, int position, int64_t f_bytes,
+		      int step)
 {
 	int64_t cap = pd_order_cap(request, position);
 
@@ -113,7 +114,8 @@ static int64_t cap_of(const struct pd_order_request *request, int position, int6
 }
 
 /* Sets the caps of a search: at most so many microbatches of all stages, and room in pools. */
-static void set_caps(const struct pd_order_request *request, int64_t microbatches, int step, int64_t *caps)
+static void set_caps(const struct pd_order_request *request, int64_t microbatches, int step,
+		     int64_t *caps)
 {
 	for (int q = 0; q < request->positions; q++)
 		caps[q] = 0;

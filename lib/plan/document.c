@@ -126,8 +126,8 @@ static int read_ranks(const struct pd_place *place, const struct pd_plan *plan,
 }
 
 /* Reads a layer of a segment; layers are numbered as the stages have them. */
-static int read_rerun(const struct pd_place *at, struct pd_plan *plan, const struct pd_stage *stage, int segment,
-		      const struct reading *reading, struct pd_error *err)
+static int read_rerun(const struct pd_place *at, struct pd_plan *plan, const struct pd_stage *stage,
+		      int segment, const struct reading *reading, struct pd_error *err)
 {
 	char meant[PD_MEANT_TEXT];
 	const char *name;
@@ -148,8 +148,9 @@ static int read_rerun(const struct pd_place *at, struct pd_plan *plan, const str
 }
 
 /* Reads the layers of a segment. */
-static int read_segment(const struct pd_place *layers, struct pd_plan *plan, const struct pd_stage *stage,
-			int segment, const struct reading *reading, struct pd_error *err)
+static int read_segment(const struct pd_place *layers, struct pd_plan *plan,
+			const struct pd_stage *stage, int segment, const struct reading *reading,
+			struct pd_error *err)
 {
 	size_t count;
 
@@ -408,8 +409,8 @@ static json_t *stage_json(const struct pd_plan *plan, int s)
 				json_string(plan->profile->layers[stage->first_layer + l].name));
 	for (int r = 0; r < stage->replicas; r++)
 		pd_json_add(ranks, json_integer(stage->ranks[r]));
-	json = json_pack("{so si so si so}", "layers", layers, "replicas", stage->replicas, "ranks", ranks, "warmup",
-			 stage->warmup, "recompute", recompute_json(plan, s));
+	json = json_pack("{so si so si so}", "layers", layers, "replicas", stage->replicas, "ranks",
+			 ranks, "warmup", stage->warmup, "recompute", recompute_json(plan, s));
 	pd_rows_write(stage_rows, stage, json);
 	return json;
 }

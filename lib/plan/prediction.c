@@ -167,7 +167,8 @@ const struct pd_key_row pd_prediction_rows[] = {
 	{ "order_from", PD_ROW_BY, .read = read_order_from, .write = order_from_json },
 	{ "ended_early", PD_ROW_BOOL, IN(ended_early) },
 	{ "period_range_ns", PD_ROW_BY, .read = read_range, .write = range_json },
-	{ "alternatives", PD_ROW_BY, .rows = alternative_rows, .read = read_alternatives, .write = alternatives_json },
+	{ "alternatives", PD_ROW_BY, .rows = alternative_rows, .read = read_alternatives,
+	  .write = alternatives_json },
 	{ NULL }
 };
 

@@ -74,7 +74,8 @@ static int check_order(const struct pd_plan *plan, int s, const char *where, str
 }
 
 /* Checks that what overwrites outputs of a stage is computed again with them. */
-static int check_overwritten(const struct pd_plan *plan, int s, const char *where, struct pd_error *err)
+static int check_overwritten(const struct pd_plan *plan, int s, const char *where,
+			     struct pd_error *err)
 {
 	const struct pd_stage *stage = &plan->stages[s];
 	const struct pd_profile *profile = plan->profile;

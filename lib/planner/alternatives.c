@@ -214,7 +214,8 @@ static struct pd_plan *data_parallel(const struct finder *finder)
  * Prices data parallelism, which may be an estimate below the bound of all plans.  What it takes for more
  * microbatches than the plan's update has counts for those.
  */
-static int price_data_parallel(const struct finder *finder, struct pd_plan *all, struct pd_error *err)
+static int price_data_parallel(const struct finder *finder, struct pd_plan *all,
+			       struct pd_error *err)
 {
 	struct pd_prediction *predicted = &finder->plan->predicted, *priced = &all->predicted;
 	const struct pd_task *task = finder->task;

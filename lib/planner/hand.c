@@ -111,7 +111,8 @@ static struct pd_plan *take_only(const struct pd_task *task, struct pd_partition
 		return NULL;
 	if (pd_candidate_weigh(plan, err)) {
 		if (!pd_candidate_keeps(plan, task->limit_bytes) &&
-		    !(pd_recompute_free(task->request) && pd_recompute_fit(plan, task->request, task->limit_bytes)))
+		    !(pd_recompute_free(task->request) &&
+		      pd_recompute_fit(plan, task->request, task->limit_bytes)))
 			status = pd_none_hand(task, plan, what, err);
 		else
 			status = pd_task_period(task, plan, time_ns_p, &plan->predicted.period_from, err);

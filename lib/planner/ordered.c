@@ -60,8 +60,9 @@ static void put_in_v(struct pd_plan *plan, int chunks, bool apart)
 }
 
 /* Makes a plan of a partition (or NULL), without an order; frees the partition. */
-static struct pd_plan *plan_of_stages(const struct pd_task *task, struct pd_partition *partition, int chunks, bool apart,
-				      int64_t microbatches, struct pd_error *err)
+static struct pd_plan *plan_of_stages(const struct pd_task *task, struct pd_partition *partition,
+				      int chunks, bool apart, int64_t microbatches,
+				      struct pd_error *err)
 {
 	struct pd_plan_request with = *task->request;
 	struct pd_task one = *task;
@@ -74,7 +75,8 @@ static struct pd_plan *plan_of_stages(const struct pd_task *task, struct pd_part
 	plan = pd_candidate_plain(&one, partition);
 	pd_partition_free(partition);
 	if (!pd_ordered_is_equal(plan)) {
-		pd_error_input(err, "--stages: expected as many replicas of every stage, which compute in one order");
+		pd_error_input(err, "--stages: expected as many replicas of every stage, which "
+				    "compute in one order");
 		pd_candidate_drop(plan);
 		return NULL;
 	}
@@ -88,16 +90,19 @@ static struct pd_plan *plan_of_stages(const struct pd_task *task, struct pd_part
 	return NULL;
 }
 
-static struct pd_plan *plan_of_shape(const struct pd_variant *variant, const struct pd_pipelines *shape, bool apart,
+static struct pd_plan *plan_of_shape(const struct pd_variant *variant,
+				     const struct pd_pipelines *shape, bool apart,
 				     int64_t microbatches)
 {
 	struct pd_error ignored;
 
-	return plan_of_stages(&variant->task, pd_scout_partition(variant, shape), shape->chunks, apart, microbatches, &ignored);
+	return plan_of_stages(&variant->task, pd_scout_partition(variant, shape), shape->chunks,
+			      apart, microbatches, &ignored);
 }
 
 /* Gives a plan an order, and offers it by an estimate where it fits. */
-static void offer_given(struct pd_best *best, struct pd_variant *variant, struct pd_plan *plan, const struct pd_plan *from)
+static void offer_given(struct pd_best *best, struct pd_variant *variant, struct pd_plan *plan,
+			const struct pd_plan *from)
 {
 	struct pd_expected expected;
 	struct pd_error ignored;
@@ -118,9 +123,11 @@ static void offer_given(struct pd_best *best, struct pd_variant *variant, struct
  * Offers orders for pipelines.  An order for a long update is one for few microbatches on one of the pipelines, in which
  * what is done where the pipeline is full is repeated.
  */
-static void offer_shape(struct pd_best *best, struct pd_variant *variant, const struct pd_pipelines *shape)
+static void offer_shape(struct pd_best *best, struct pd_variant *variant,
+			const struct pd_pipelines *shape)
 {
-	int64_t each = shape->microbatches / shape->replicas, stages = (int64_t)shape->positions * shape->chunks;
+	int64_t each = shape->microbatches / shape->replicas,
+		stages = (int64_t)shape->positions * shape->chunks;
 	int64_t few = pd_min(each, FILLED * (int64_t)shape->positions);
 	bool is_long = shape->microbatches * stages > LONG;
 	bool several = variant->task.topology->levels > 1 && shape->replicas > 1 && shape->positions > 1;
@@ -167,8 +174,9 @@ static void offer_straight(struct pd_best *best, struct pd_variant *variant)
 	struct pd_plan *plan = NULL;
 
 	if (variant->request.chunks <= 1 && variant->task.limit_bytes < INT64_MAX)
-		plan = plan_of_stages(&variant->task, pd_straight_most(costs, ranks, bandwidth, INT64_MAX), 1, false,
-				      all_microbatches(variant), &why);
+		plan = plan_of_stages(&variant->task,
+				      pd_straight_most(costs, ranks, bandwidth, INT64_MAX), 1,
+				      false, all_microbatches(variant), &why);
 	if (plan)
 		pd_ordered_offer(best, variant, plan);
 }
@@ -212,7 +220,8 @@ void pd_ordered_offer_shapes(struct pd_best *best, struct pd_variant *variant, b
 	offer_even(best, variant);
 }
 
-struct pd_plan *pd_ordered_hand_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
+struct pd_plan *pd_ordered_hand_plan(const struct pd_task *task, int64_t *time_ns_p,
+				     struct pd_error *err)
 {
 	const struct pd_plan_request *request = task->request;
 	struct pd_plan_request with = *request;

@@ -23,7 +23,7 @@
 #define WIDTHS 6                /* numbers of replicas that are tried of one number of positions */
 #define REPLAYED 10000          /* operations of a replay that judges one at once */
 #define TOO_LARGE 8             /* how much slower a shape counts that hardly fits */
-#define LEFT 64                 /* part of a batch that may be left out, so that replicas divide the rest */
+#define LEFT 64 /* part of a batch that may be left out, so that replicas divide the rest */
 
 /* Sums over the layers before each, and what a stage takes of memory, about. */
 struct totals {
@@ -55,7 +55,8 @@ static void totals_init(struct totals *totals, const struct pd_variant *variant)
 	}
 	pd_memory_of(profile, 0, profile->layer_count, 1, 0, 0, 0, &none);
 	pd_memory_of(profile, 0, profile->layer_count, 1, 1, 0, 0, &one);
-	totals->slot_bytes = (double)(one.stash_bytes - none.stash_bytes) / (double)pd_max(totals->stash_bytes[n - 1], 1);
+	totals->slot_bytes = (double)(one.stash_bytes - none.stash_bytes) /
+			     (double)pd_max(totals->stash_bytes[n - 1], 1);
 	totals->still_bytes = (double)(none.weights_bytes + none.gradient_bytes + none.optimizer_bytes) /
 			      (double)pd_max(totals->parameter_bytes[n - 1], 1);
 	totals->alone_bytes = (double)(none.scratch_bytes + none.transfer_bytes);
@@ -87,7 +88,8 @@ static struct position *positions_of(const struct totals *totals, const struct p
 }
 
 /* Returns how many microbatches' part of a position is in flight at the first one, about. */
-static double in_flight(enum pd_schedule_kind kind, const struct pd_pipelines *shape, double microbatches)
+static double in_flight(enum pd_schedule_kind kind, const struct pd_pipelines *shape,
+			double microbatches)
 {
 	double p = shape->positions, most = p;
 
@@ -105,8 +107,8 @@ static double in_flight(enum pd_schedule_kind kind, const struct pd_pipelines *s
 }
 
 /* Returns how long a pipeline that drains is idle, of positions that take so long. */
-static double bubble_ns(enum pd_schedule_kind kind, const struct pd_pipelines *shape, double all_ns, double longest_ns,
-			double weight_ns)
+static double bubble_ns(enum pd_schedule_kind kind, const struct pd_pipelines *shape, double all_ns,
+			double longest_ns, double weight_ns)
 {
 	double before = shape->positions - 1;
 
@@ -125,12 +127,14 @@ static double bubble_ns(enum pd_schedule_kind kind, const struct pd_pipelines *s
  * Returns about what a sample takes, times the weight of the devices: m microbatches of a pipeline one behind the other
  * at the longest position, its fill and drain, and the longest sum of gradients.  Positions that do not fit recompute.
  */
-static double value_of(const struct pd_variant *variant, const struct pd_map *map, const struct totals *totals,
-		       const struct pd_partition *cut, const struct pd_pipelines *shape)
+static double value_of(const struct pd_variant *variant, const struct pd_map *map,
+		       const struct totals *totals, const struct pd_partition *cut,
+		       const struct pd_pipelines *shape)
 {
 	const struct pd_plan_request *request = &variant->request;
 	bool groups = pd_updates_in_groups(request->schedule, request->weights) || shape->microbatches > 1;
-	double each = groups ? (double)shape->microbatches / shape->replicas : 1, limit = (double)variant->task.limit_bytes;
+	double each = groups ? (double)shape->microbatches / shape->replicas : 1,
+	       limit = (double)variant->task.limit_bytes;
 	double slots = in_flight(request->schedule, shape, groups ? each : INFINITY);
 	struct position *list = positions_of(totals, variant, cut, shape->positions);
 	double longest_ns = 0, weight_ns = 0, sum_ns = 0, all_ns = 0, ns;
@@ -160,7 +164,8 @@ static double value_of(const struct pd_variant *variant, const struct pd_map *ma
 	ns = each * longest_ns + sum_ns;
 	if (pd_weights_have(request->weights, PD_WEIGHTS_DRAINS))
 		ns += bubble_ns(request->schedule, shape, all_ns, longest_ns, weight_ns);
-	return ns / (each * shape->replicas) * pd_gain_weight(request->min_gain, shape->positions * shape->replicas) *
+	return ns / (each * shape->replicas) *
+	       pd_gain_weight(request->min_gain, shape->positions * shape->replicas) *
 	       (large ? TOO_LARGE : 1) / (double)variant->field->profile->batch_size;
 }
 
@@ -170,7 +175,8 @@ static int add_shape(struct pd_pipelines *list, int count, int most, const struc
 	int same = 0, at = count;
 
 	for (int i = 0; i < count; i++)
-		if (list[i].positions == new->positions && list[i].chunks == new->chunks && ++same == OF_POSITIONS) {
+		if (list[i].positions == new->positions && list[i].chunks == new->chunks &&
+		    ++same == OF_POSITIONS) {
 			if (list[i].value <= new->value)
 				return count;
 			memmove(&list[i], &list[i + 1], (size_t)(--count - i) * sizeof(*list));
@@ -193,11 +199,13 @@ static bool set_microbatches(const struct pd_variant *variant, struct pd_pipelin
 
 	if (all > 0) {
 		shape->microbatches = all / shape->replicas * shape->replicas;
-		return shape->microbatches > 0 && shape->microbatches >= all - all / LEFT - (all < LEFT ? shape->replicas : 0);
+		return shape->microbatches > 0 &&
+		       shape->microbatches >= all - all / LEFT - (all < LEFT ? shape->replicas : 0);
 	}
 	shape->microbatches = request->microbatches ? request->microbatches
 		: pd_updates_in_groups(request->schedule, request->weights) ? (int64_t)shape->positions * shape->replicas : 1;
-	return request->microbatches == 0 || shape->microbatches == 1 || shape->microbatches % shape->replicas == 0;
+	return request->microbatches == 0 || shape->microbatches == 1 ||
+	       shape->microbatches % shape->replicas == 0;
 }
 
 /* Tells whether the variant may have so many virtual stages on a rank. */
@@ -246,9 +254,11 @@ int pd_scout_shapes(const struct pd_variant *variant, struct pd_pipelines *list,
 	return count;
 }
 
-struct pd_partition *pd_scout_partition(const struct pd_variant *variant, const struct pd_pipelines *shape)
+struct pd_partition *pd_scout_partition(const struct pd_variant *variant,
+					const struct pd_pipelines *shape)
 {
-	const struct pd_partition *even = pd_variant_cuts(variant)->even[shape->positions * shape->chunks - 1];
+	const struct pd_partition *even = pd_variant_cuts(variant)
+						  ->even[shape->positions * shape->chunks - 1];
 	struct pd_partition *partition = NULL;
 
 	if (shape->chunks == PD_PLANNER_CHUNKS &&
@@ -272,7 +282,8 @@ struct look {
 };
 
 /* Fits a plan at its place into the memory, and sets what is expected of it; returns false if it does not fit. */
-static bool fit_plan(const struct pd_task *task, struct pd_plan *plan, bool choose, int64_t *time_ns_p)
+static bool fit_plan(const struct pd_task *task, struct pd_plan *plan, bool choose,
+		     int64_t *time_ns_p)
 {
 	const struct pd_plan_request *request = task->request;
 	struct pd_warmup_limits limits = { .request = request, .limit_bytes = task->limit_bytes,
@@ -283,7 +294,8 @@ static bool fit_plan(const struct pd_task *task, struct pd_plan *plan, bool choo
 	bool fits;
 
 	if (!pd_schedule_has(plan->schedule, PD_FACT_LEADS)) {
-		fits = pd_recompute_weigh(plan, request, task->limit_bytes) && pd_candidate_keeps(plan, task->limit_bytes);
+		fits = pd_recompute_weigh(plan, request, task->limit_bytes) &&
+		       pd_candidate_keeps(plan, task->limit_bytes);
 	} else if (choose) {
 		fits = pd_warmup_choose(plan, &limits, &expected, &work);
 	} else {
@@ -375,14 +387,16 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Offers an estimated plan; a replay judges it where that takes little. */
-static void offer_look(struct pd_best *best, struct pd_variant *variant, struct pd_plan *plan, int64_t time_ns)
+static void offer_look(struct pd_best *best, struct pd_variant *variant, struct pd_plan *plan,
+		       int64_t time_ns)
 {
 	int64_t work = 0;
 	struct pd_error err;
 
 	plan->predicted.period_from = PD_PERIOD_ESTIMATE;
 	if (pd_judge_work(plan) <= REPLAYED &&
-	    pd_judge_rival(plan, REPLAYED, PD_NEVER, &time_ns, &plan->predicted.period_from, &work, &err) < 0) {
+	    pd_judge_rival(plan, REPLAYED, PD_NEVER, &time_ns, &plan->predicted.period_from, &work,
+			   &err) < 0) {
 		pd_candidate_drop(plan);
 		return;
 	}
@@ -414,7 +428,8 @@ void pd_scout(struct pd_best *best, struct pd_variant *variant)
 	int count = 0, found;
 
 	best->looked++;
-	if (!pd_schedule_goes_with(schedule, variant->request.weights) || pd_topology_mixed(variant->task.topology) ||
+	if (!pd_schedule_goes_with(schedule, variant->request.weights) ||
+	    pd_topology_mixed(variant->task.topology) ||
 	    pd_schedule_has(schedule, PD_FACT_ORDERED | PD_FACT_STRAIGHT))
 		return;
 	found = pd_scout_shapes(variant, shapes, SHAPES);

@@ -14,7 +14,8 @@
 #include <string.h>
 
 /* Estimates a profile anew, for devices that are put together so. */
-static struct pd_profile *estimate_degree(const struct pd_profile *profile, const struct pd_group_choice *choice,
+static struct pd_profile *estimate_degree(const struct pd_profile *profile,
+					  const struct pd_group_choice *choice,
 					  const struct pd_degrees *group, struct pd_error *err)
 {
 	int64_t sharded = profile->group.sharded > 1 ? profile->group.sharded : 1;
@@ -58,8 +59,9 @@ static int check_batch(const struct pd_planner_ask *ask, struct pd_error *err)
 	for (int i = 0; i < ask->count; i++)
 		least = pd_min(least, ask->profiles[i]->batch_size);
 	if (ask->batch && request->microbatches)
-		return pd_error_input(err, "--batch and --microbatches both say how many samples an update is made of: "
-				      "give one of them");
+		return pd_error_input(err, "--batch and --microbatches both say how many samples "
+					   "an update is made of: "
+					   "give one of them");
 	if (ask->batch && request->cost != PD_COST_SIMULATED)
 		return pd_error_input(err, "--batch: --cost=%s prices no update of several microbatches",
 				      pd_cost_kind_name[request->cost]);
@@ -80,7 +82,8 @@ static void field_begin(struct pd_field *field, const struct pd_planner_ask *ask
 	request->memory_bytes = pd_times(request->memory_bytes, field->devices);
 	if (field->devices > 1)
 		request->min_gain = expm1((double)field->devices * log1p(request->min_gain));
-	field->one_order = ask->count > 1 || ask->batch > 0;    /* all plans that are compared share one profile */
+	field->one_order = ask->count > 1 ||
+			   ask->batch > 0; /* all plans that are compared share one profile */
 	request->batch_microbatches = ask->batch / profile->batch_size;
 	if (request->any_bucket)
 		request->bucket_bytes = pd_bucket_usual(profile);
@@ -110,7 +113,8 @@ void pd_field_view(struct pd_field *field)
 {
 	const struct pd_plan_request *request = &field->request;
 
-	if (field->viewed || field->one_order || request->cost != PD_COST_SIMULATED || request->runs || request->stages)
+	if (field->viewed || field->one_order || request->cost != PD_COST_SIMULATED ||
+	    request->runs || request->stages)
 		return;
 	field->viewed = true;
 	pd_views_init(&field->views[0], field->profile, field->fastest, PD_STATES_ALL);
@@ -145,7 +149,8 @@ static void field_release(struct pd_field *field)
 }
 
 /* Keeps the first reason why a degree is impossible. */
-static void keep_why(struct pd_variants *variants, int degree, const struct pd_error *why, struct pd_error *why_p)
+static void keep_why(struct pd_variants *variants, int degree, const struct pd_error *why,
+		     struct pd_error *why_p)
 {
 	struct pd_group_choice *choice = &variants->ask->groups->choices[degree];
 
@@ -177,7 +182,8 @@ static int add_sizes(struct pd_variants *variants, int degree, int order, struct
 		if (!field->profile)
 			return -1;
 		if ((ask->batch && field->profile->batch_size > ask->batch) ||
-		    (choice && pd_topology_contract(&topology, devices, ask->groups->spans, &field->topology, why) < 0)) {
+		    (choice && pd_topology_contract(&topology, devices, ask->groups->spans,
+						    &field->topology, why) < 0)) {
 			bool small = ask->batch && field->profile->batch_size > ask->batch;
 
 			if (field->owned)
@@ -218,12 +224,14 @@ const struct pd_cuts *pd_variant_cuts(const struct pd_variant *variant)
  * Tells whether a combination is asked for.  Open weights are those with which backward reads what its forward read, and
  * open schedules those that a pipeline gains from.
  */
-static bool is_named(const struct pd_plan_request *request, enum pd_schedule_kind schedule, enum pd_weight_kind weights)
+static bool is_named(const struct pd_plan_request *request, enum pd_schedule_kind schedule,
+		     enum pd_weight_kind weights)
 {
 	if (!request->any_schedule ? schedule != request->schedule : !pd_schedule_has(schedule, PD_FACT_OPEN))
 		return false;
 	if (!request->any_weights)
-		return weights == request->weights && (!request->any_schedule || pd_schedule_goes_with(schedule, weights));
+		return weights == request->weights &&
+		       (!request->any_schedule || pd_schedule_goes_with(schedule, weights));
 	return !pd_weights_have(weights, PD_WEIGHTS_REREADS) && pd_schedule_goes_with(schedule, weights);
 }
 
@@ -233,7 +241,8 @@ static bool is_of_use(const struct pd_field *field, enum pd_schedule_kind schedu
 	int chunks = field->request.chunks;
 	bool v = pd_schedule_has(schedule, PD_FACT_V);
 
-	if (!pd_schedule_goes_with(schedule, PD_WEIGHTS_FLUSH) || pd_schedule_has(schedule, PD_FACT_ORDERED) ||
+	if (!pd_schedule_goes_with(schedule, PD_WEIGHTS_FLUSH) ||
+	    pd_schedule_has(schedule, PD_FACT_ORDERED) ||
 	    pd_schedule_has(schedule, PD_FACT_ALONE) ||
 	    (pd_schedule_has(schedule, PD_FACT_PAIRS) && field->profile->pairs == 0))
 		return false;
@@ -242,8 +251,8 @@ static bool is_of_use(const struct pd_field *field, enum pd_schedule_kind schedu
 	return chunks != 1 && (!v || chunks == 0 || chunks == PD_PLANNER_CHUNKS);
 }
 
-static void add_variant(struct pd_variants *variants, struct pd_field *field, enum pd_schedule_kind schedule,
-			enum pd_weight_kind weights, bool named)
+static void add_variant(struct pd_variants *variants, struct pd_field *field,
+			enum pd_schedule_kind schedule, enum pd_weight_kind weights, bool named)
 {
 	struct pd_variant *variant = &variants->list[variants->count++];
 	const struct pd_plan_request *asked = &field->request;
@@ -290,8 +299,8 @@ static void add_variants(struct pd_variants *variants, struct pd_field *field)
 	}
 }
 
-int pd_variants_init(struct pd_variants *variants, const struct pd_planner_ask *ask, struct pd_error *why_p,
-		     struct pd_error *err)
+int pd_variants_init(struct pd_variants *variants, const struct pd_planner_ask *ask,
+		     struct pd_error *why_p, struct pd_error *err)
 {
 	int degrees = ask->groups ? ask->groups->count : 1;
 	size_t fields;
@@ -303,7 +312,8 @@ int pd_variants_init(struct pd_variants *variants, const struct pd_planner_ask *
 	pd_kinds_orders_init(&variants->orders, ask->request->topology, !ask->request->stages);
 	fields = (size_t)degrees * (size_t)ask->count * (size_t)variants->orders.count;
 	variants->fields = pd_calloc(fields, sizeof(*variants->fields));
-	variants->list = pd_calloc(fields * 3 * PD_SCHEDULE_KINDS * PD_WEIGHT_KINDS, sizeof(*variants->list));
+	variants->list = pd_calloc(fields * 3 * PD_SCHEDULE_KINDS * PD_WEIGHT_KINDS,
+				   sizeof(*variants->list));
 	for (int degree = 0; degree < degrees; degree++)
 		for (int order = 0; order < variants->orders.count; order++) {
 			struct pd_error why;
@@ -349,7 +359,8 @@ void pd_field_take_order(struct pd_field *field, struct pd_plan *plan)
 	}
 }
 
-void pd_variants_tell(struct pd_variants *variants, const struct pd_field *won, const struct pd_plan *plan)
+void pd_variants_tell(struct pd_variants *variants, const struct pd_field *won,
+		      const struct pd_plan *plan)
 {
 	const struct pd_planner_ask *ask = variants->ask;
 

@@ -54,8 +54,8 @@
 /* Steps (base/effort.h) of a stage's forward and backward, and of what is done once for a rank. */
 #define TICK_STEPS 8
 #define RANK_STEPS 16
-#define MOST_UPDATES 8          /* of a pipeline that drains, which leave its ranks each in another way */
-#define FILL 48                 /* microbatches for each stage that show the form of a longer update */
+#define MOST_UPDATES 8 /* of a pipeline that drains, which leave its ranks each in another way */
+#define FILL 48 /* microbatches for each stage that show the form of a longer update */
 
 /*
  * Takes turns among a stage's replicas; returns the one whose turn it is.  (A division would take
@@ -86,8 +86,8 @@ static void set_turns(struct pd_flow *flow, int64_t first)
 enum way { DOWN, UP };
 
 /* Does what travel() does for the last of several equal pipelines. */
-static int64_t travel_in_turns(struct pd_flow *flow, struct pd_flow_stage *stage, struct pd_flow_link *link, enum way way,
-			       int64_t ready_ns)
+static int64_t travel_in_turns(struct pd_flow *flow, struct pd_flow_stage *stage,
+			       struct pd_flow_link *link, enum way way, int64_t ready_ns)
 {
 	struct pd_flow_stage *to = way == DOWN ? &flow->stages[link->to] : &flow->stages[link->from];
 	int64_t spread_ns = pd_max(stage->spread_ns[0], stage->spread_ns[way]), arrival_ns;
@@ -102,8 +102,8 @@ static int64_t travel_in_turns(struct pd_flow *flow, struct pd_flow_stage *stage
  * Returns when what leaves a rank at some time arrives at another.  Replicas of a stage that are joined to those of the
  * next by one link take turns on it.
  */
-static int64_t travel(struct pd_flow *flow, struct pd_flow_stage *stage, struct pd_flow_link *link, enum way way,
-		      int from, int to, int64_t ready_ns)
+static int64_t travel(struct pd_flow *flow, struct pd_flow_stage *stage, struct pd_flow_link *link,
+		      enum way way, int from, int to, int64_t ready_ns)
 {
 	int k;
 	int64_t *out, *in, start_ns;
@@ -194,7 +194,8 @@ static void backward(struct pd_flow *flow, struct pd_flow_stage *stage)
 	for (int i = 0; i < stage->out_count; i++) {
 		struct pd_flow_link *link = &flow->links[stage->out[i]];
 
-		end_ns = pd_max(end_ns, travel(flow, &flow->stages[link->to], link, UP, link->behind->rank, rank, link->behind->end_ns));
+		end_ns = pd_max(end_ns, travel(flow, &flow->stages[link->to], link, UP,
+					       link->behind->rank, rank, link->behind->end_ns));
 	}
 	stage->end_ns = end_ns + pd_flow_own(flow, stage, rank).backward_ns - weight_ns;
 	flow->free_ns[rank] = stage->end_ns + (flow->left[rank] < stage->late ? 0 : weight_ns);
@@ -272,7 +273,8 @@ static struct periods run(struct pd_flow *flow)
 			return (struct periods){ steady.period_ns, steady.period_ns, k + 1 + lead };
 	}
 	pd_steady_of(flow->plan, flow->backward_end, (size_t)flow->n, true, &steady);
-	return (struct periods){ 0, steady.cycle ? steady.period_ns : steady.period_ns * 0.99, flow->n + lead };
+	return (struct periods){ 0, steady.cycle ? steady.period_ns : steady.period_ns * 0.99,
+				 flow->n + lead };
 }
 
 /* Goes through an update; returns when the first stage's last backward ends. */
@@ -321,7 +323,8 @@ static struct periods run_updates(struct pd_flow *flow)
 	from = same ? count - 2 : MOST_UPDATES / 2;
 	period_ns = (double)(ends_ns[count - 1] - ends_ns[from]) /
 		    ((double)(count - 1 - from) * (double)flow->n * flow->lanes);
-	return (struct periods){ same ? period_ns : 0, period_ns, count * (flow->n + flow->stages[0].lead) };
+	return (struct periods){ same ? period_ns : 0, period_ns,
+				 count * (flow->n + flow->stages[0].lead) };
 }
 
 /*
@@ -366,8 +369,8 @@ static double longest_ns(const struct pd_flow *flow)
  * Returns both by the recurrence, or by the cycles of cycle.h if its times would not fit; sets whether it
  * matters that they are likely (pd_flow_init).
  */
-static struct periods recur(const struct pd_schedule *schedule, const struct pd_stage_times *times, bool likely,
-			    bool *matters_p)
+static struct periods recur(const struct pd_schedule *schedule, const struct pd_stage_times *times,
+			    bool likely, bool *matters_p)
 {
 	double updates = schedule->drains ? MOST_UPDATES : 1;
 	struct periods periods = { 0 };
@@ -435,7 +438,8 @@ static bool are_replicas_equal(const struct pd_plan *plan)
 static struct periods periods_of(const struct pd_schedule *schedule, bool likely, bool *matters_p)
 {
 	struct pd_stage_times *times = pd_stage_times_of(schedule);
-	bool known = pd_flow_knows(schedule->plan), shares = pd_schedule_has(schedule->plan->schedule, PD_FACT_SHARES);
+	bool known = pd_flow_knows(schedule->plan),
+	     shares = pd_schedule_has(schedule->plan->schedule, PD_FACT_SHARES);
 	struct periods periods = { .estimate_ns = -1 };
 
 	if (shares || (schedule->splits && are_replicas_equal(schedule->plan)))

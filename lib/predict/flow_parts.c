@@ -18,12 +18,14 @@ static uint64_t weight_of(int stage)
 }
 
 /* Returns the part of a stage's backward that makes the gradients of its parameters, where that is done later. */
-static int64_t weight_ns(const struct pd_schedule *schedule, const struct pd_profile *profile, int s, int64_t backward_ns)
+static int64_t weight_ns(const struct pd_schedule *schedule, const struct pd_profile *profile,
+			 int s, int64_t backward_ns)
 {
 	const struct pd_stage *stage = &schedule->plan->stages[s];
 	int64_t ns = 0;
 
-	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count && schedule->splits; l++)
+	for (int l = stage->first_layer;
+	     l < stage->first_layer + stage->layer_count && schedule->splits; l++)
 		ns += pd_profile_weight_ns(&profile->layers[l]);
 	return pd_min(ns, backward_ns);
 }

@@ -128,8 +128,9 @@ static int by_estimate(const struct pd_plan *plan, int64_t *period_ns_p, enum pd
 }
 
 /* Replays so many microbatches, at most. */
-static int by_replay(const struct pd_plan *plan, int64_t total, int64_t rival_ns, int64_t *period_ns_p,
-		     enum pd_period_kind *from_p, int64_t *work_p, struct pd_error *err)
+static int by_replay(const struct pd_plan *plan, int64_t total, int64_t rival_ns,
+		     int64_t *period_ns_p, enum pd_period_kind *from_p, int64_t *work_p,
+		     struct pd_error *err)
 {
 	struct judge judge = { .plan = plan, .total = total,
 			       .turn = pd_steady_turn(plan), .in_flight = pd_steady_in_flight(plan),
@@ -194,8 +195,9 @@ int pd_judge_expect(const struct pd_plan *plan, bool bound, struct pd_expected *
 	return 0;
 }
 
-int pd_judge_rival(const struct pd_plan *plan, int64_t most_work, int64_t rival_ns, int64_t *period_ns_p,
-		   enum pd_period_kind *from_p, int64_t *work_p, struct pd_error *err)
+int pd_judge_rival(const struct pd_plan *plan, int64_t most_work, int64_t rival_ns,
+		   int64_t *period_ns_p, enum pd_period_kind *from_p, int64_t *work_p,
+		   struct pd_error *err)
 {
 	int64_t length = pd_replay_length(plan, most_work);
 
@@ -212,8 +214,8 @@ int pd_judge_period(const struct pd_plan *plan, int64_t *period_ns_p, enum pd_pe
 	return pd_judge_rival(plan, PD_JUDGE_WORK, PD_NEVER, period_ns_p, from_p, &work, err);
 }
 
-int pd_judge_about(const struct pd_plan *plan, int64_t most_work, int64_t *period_ns_p, enum pd_period_kind *from_p,
-		   struct pd_error *err)
+int pd_judge_about(const struct pd_plan *plan, int64_t most_work, int64_t *period_ns_p,
+		   enum pd_period_kind *from_p, struct pd_error *err)
 {
 	int64_t work = 0;
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #define SEED 1
-#define RANGE_WORK 100000       /* operations of a replay; where that is too little estimates say it */
+#define RANGE_WORK 100000 /* operations of a replay; where that is too little estimates say it */
 #define LINK_STREAM (UINT64_C(1) << 32)  /* behind those of all layers */
 
 static const struct pd_spread unknown;

@@ -58,7 +58,8 @@ int64_t pd_replay_work(const struct pd_plan *plan, int64_t microbatches)
 	double work = 0;
 
 	for (int s = 0; s < plan->stage_count; s++) {
-		double r = plan->stages[s].replicas, updates = (double)microbatches / (double)pd_plan_group(plan, s);
+		double r = plan->stages[s].replicas,
+		       updates = (double)microbatches / (double)pd_plan_group(plan, s);
 
 		work += 8 * (double)microbatches + (r > 1 ? 4 * r * r * updates : 0);
 	}
@@ -67,7 +68,8 @@ int64_t pd_replay_work(const struct pd_plan *plan, int64_t microbatches)
 
 int64_t pd_replay_length(const struct pd_plan *plan, int64_t most_work)
 {
-	int64_t usual = pd_times(pd_steady_minibatches(plan), plan->microbatches), two = 2 * plan->microbatches;
+	int64_t usual = pd_times(pd_steady_minibatches(plan), plan->microbatches),
+		two = 2 * plan->microbatches;
 
 	if (pd_replay_work(plan, usual) <= most_work)
 		return usual;

@@ -23,19 +23,21 @@
 #define MOST_OPS (1 << 21)
 
 /* Tells whether a walk over so many microbatches of a replica is worth while, and its times fit. */
-static bool is_walked(const struct pd_schedule *schedule, const struct pd_stage_times *times, int64_t count)
+static bool is_walked(const struct pd_schedule *schedule, const struct pd_stage_times *times,
+		      int64_t count)
 {
 	double longest_ns = 0;
 
 	for (int s = 0; s < schedule->stage_count; s++)
-		longest_ns += (double)times[s].forward_ns + (double)times[s].backward_ns + (double)times[s].again_ns +
-			      2 * (double)times[s].way_ns + (double)times[s].update_ns + (double)times[s].reduce_ns;
+		longest_ns += (double)times[s].forward_ns + (double)times[s].backward_ns +
+			      (double)times[s].again_ns + 2 * (double)times[s].way_ns +
+			      (double)times[s].update_ns + (double)times[s].reduce_ns;
 	return longest_ns * (double)(count + schedule->group[0]) < (double)PD_COST_MAX &&
 	       PD_ORDER_PASSES * count * schedule->stage_count < MOST_OPS;
 }
 
-static void set_stage(struct pd_order_stage *out_p, const struct pd_schedule *schedule, const struct pd_stage_times *times,
-		      int s)
+static void set_stage(struct pd_order_stage *out_p, const struct pd_schedule *schedule,
+		      const struct pd_stage_times *times, int s)
 {
 	const struct pd_stage *stage = &schedule->plan->stages[s];
 
@@ -43,7 +45,8 @@ static void set_stage(struct pd_order_stage *out_p, const struct pd_schedule *sc
 		.f_ns = times->forward_ns, .b_ns = times->backward_ns, .transfer_ns = times->way_ns,
 		.f_bytes = 1, .w_bytes = -1,
 	};
-	for (int l = stage->first_layer; l < stage->first_layer + stage->layer_count && schedule->splits; l++)
+	for (int l = stage->first_layer;
+	     l < stage->first_layer + stage->layer_count && schedule->splits; l++)
 		out_p->w_ns += pd_profile_weight_ns(&schedule->plan->profile->layers[l]);
 	out_p->w_ns = pd_min(out_p->w_ns, out_p->b_ns);
 	out_p->b_ns += times->again_ns - out_p->w_ns;
@@ -53,15 +56,17 @@ static void set_stage(struct pd_order_stage *out_p, const struct pd_schedule *sc
 struct lane {
 	const struct pd_order_request *request;
 	bool pairs;                             /* some operations run together */
-	struct pd_order_times ends, arrivals;   /* arrivals: at the next stage, of F, or the one before, of I */
+	struct pd_order_times ends,
+		arrivals; /* arrivals: at the next stage, of F, or the one before, of I */
 	struct pd_turns *turns;                 /* of the link from each stage to the next */
 	int64_t *now_ns;                        /* per position: its last operation ends */
-	int64_t *free_ns;                       /* the link by which F and I leave is free: of a position or, where pairs
-						   send both ways at once, of a stage and way */
-	int64_t *spread_ns;                     /* per stage and way: the last pipeline is behind the first */
+	int64_t *free_ns; /* the link by which F and I leave is free: of a position or, where pairs
+			     send both ways at once, of a stage and way */
+	int64_t *spread_ns; /* per stage and way: the last pipeline is behind the first */
 };
 
-static void lane_init(struct lane *lane, const struct pd_schedule *schedule, const struct pd_order_request *request)
+static void lane_init(struct lane *lane, const struct pd_schedule *schedule,
+		      const struct pd_order_request *request)
 {
 	size_t stages = (size_t)request->stages, positions = (size_t)request->positions;
 	const struct pd_wiring *wiring = schedule->wiring;
@@ -90,7 +95,8 @@ static void lane_release(struct lane *lane)
 }
 
 /* Sends what an F or I made, if it goes to another position. */
-static void send(struct lane *lane, enum pd_order_pass pass, int from, int microbatch, int64_t ready_ns)
+static void send(struct lane *lane, enum pd_order_pass pass, int from, int microbatch,
+		 int64_t ready_ns)
 {
 	const struct pd_order_request *request = lane->request;
 	int to = from + (pass == PD_ORDER_F ? 1 : -1), hop = pd_min(from, to);
@@ -113,7 +119,8 @@ static void send(struct lane *lane, enum pd_order_pass pass, int from, int micro
 /* Returns when what an operation needs of another stage is there. */
 static int64_t needed_ns(const struct lane *lane, const struct pd_order_op *op)
 {
-	if (op->pass == PD_ORDER_W || (op->pass == PD_ORDER_F ? op->stage == 0 : op->stage + 1 == lane->request->stages))
+	if (op->pass == PD_ORDER_W ||
+	    (op->pass == PD_ORDER_F ? op->stage == 0 : op->stage + 1 == lane->request->stages))
 		return 0;
 	return op->pass == PD_ORDER_F ? *pd_order_time(&lane->arrivals, PD_ORDER_F, op->stage - 1, op->microbatch)
 				      : *pd_order_time(&lane->arrivals, PD_ORDER_I, op->stage + 1, op->microbatch);
@@ -176,7 +183,8 @@ static int64_t sum_ns(const struct pd_plan *plan, const struct pd_stage_times *t
  * Returns what a group takes with the sums and updates behind it, of the rank that takes longest or, where all agree, of
  * all.  The sum of a stage begins when its last gradient is there, and nothing waits for it but updates.
  */
-static int64_t group_ns(const struct lane *lane, const struct pd_plan *plan, const struct pd_stage_times *times)
+static int64_t group_ns(const struct lane *lane, const struct pd_plan *plan,
+			const struct pd_stage_times *times)
 {
 	const struct pd_order_request *request = lane->request;
 	int64_t most = 0, end = 0;
@@ -221,7 +229,8 @@ static int64_t walk_ns(const struct pd_schedule *schedule, const struct pd_sched
 	return ns;
 }
 
-double pd_walk_expect_ns(const struct pd_schedule *schedule, const struct pd_stage_times *times, int64_t *ticks_p)
+double pd_walk_expect_ns(const struct pd_schedule *schedule, const struct pd_stage_times *times,
+			 int64_t *ticks_p)
 {
 	struct pd_plan part = *schedule->plan;
 	int stages = schedule->stage_count, *position_of = pd_calloc((size_t)stages, sizeof(*position_of));

@@ -11,7 +11,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define UPDATE_BYTES 20         /* of SGD with momentum: the parameter, its gradient and its moment, in f32 */
+#define UPDATE_BYTES \
+	20 /* of SGD with momentum: the parameter, its gradient and its moment, in f32 */
 
 static int read_tiles(const struct pd_place *tiles, void *of, struct pd_error *err)
 {
@@ -74,7 +75,8 @@ static const struct pd_key_row efficiency_rows[] = {
 };
 
 static const struct pd_key_row link_rows[] = {
-	{ "bandwidth_bytes_per_s", PD_ROW_INT, .needed = true, IN(link.bandwidth_bytes_per_s), .least = 1 },
+	{ "bandwidth_bytes_per_s", PD_ROW_INT, .needed = true, IN(link.bandwidth_bytes_per_s),
+	  .least = 1 },
 	{ "latency_ns", PD_ROW_INT, IN(link.latency_ns), .most = PD_MAX_TIME_NS },
 	{ "efficiency", PART, IN(link.efficiency), .otherwise_real = 1 },
 	{ NULL }
@@ -229,7 +231,8 @@ static double known(double value)
 	return round(value / unit) * unit;
 }
 
-struct pd_sheet *pd_sheet_of(const char *name, const char *kind, int64_t memory_bytes, struct pd_error *err)
+struct pd_sheet *pd_sheet_of(const char *name, const char *kind, int64_t memory_bytes,
+			     struct pd_error *err)
 {
 	json_t *json = json_pack("{ss si ss ss sI s{sf sf sf} sf si s{si si}}", "format", "pd-device", "version", 1,
 				 "name", name, "kind", kind, "memory_bytes", (json_int_t)memory_bytes,

@@ -188,7 +188,8 @@ static int read_profile(const struct pd_place *place, struct pd_profile *profile
 		profile->device_name = pd_strdup(profile->device_kind);
 	if (profile->rounds.count > 0 && profile->rounds.step.high == 0)
 		profile->rounds.step = (struct pd_spread){ 1, 1 };
-	if (read_outer_inputs(place, profile, err) < 0 || pd_profile_read_layers(&layers, profile, err) < 0)
+	if (read_outer_inputs(place, profile, err) < 0 ||
+	    pd_profile_read_layers(&layers, profile, err) < 0)
 		return -1;
 	find_gradients(profile);
 	return 0;

@@ -150,7 +150,8 @@ static void set_agree(struct pd_schedule *schedule)
 
 		/* The agree itself is later, by as much as the first stage is behind this one. */
 		ahead = (ahead < most ? ahead : most) - (schedule->backwards_behind[0] - schedule->backwards_behind[s]);
-		if (pd_weights_have(schedule->plan->weights, PD_WEIGHTS_BEHIND) && ahead > 0 && schedule->chunks == 1)
+		if (pd_weights_have(schedule->plan->weights, PD_WEIGHTS_BEHIND) && ahead > 0 &&
+		    schedule->chunks == 1)
 			schedule->delay[s] = ahead;
 		if (pd_tick_of_allreduce(schedule, s, 0) >
 		    pd_tick_of_allreduce(schedule, schedule->last, 0))

@@ -207,7 +207,8 @@ const struct pd_key_row pd_topology_rows[] = {
 	PD_ROWS_HEADER("pd-topology", 1),
 	{ "device", PD_ROW_OBJECT, .always = true, .rows = device_rows },
 	{ "devices", PD_ROW_BY, .rows = devices_rows, .write = devices_json },
-	{ "levels", PD_ROW_BY, .needed = true, .rows = level_rows, .read = read_levels, .write = levels_json },
+	{ "levels", PD_ROW_BY, .needed = true, .rows = level_rows, .read = read_levels,
+	  .write = levels_json },
 	{ "processors", PD_ROW_INT, IN(processors), .most = PD_MAX_RANKS },
 	{ NULL }
 };

@@ -91,7 +91,7 @@ static size_t cycle_of(const int64_t *ends, size_t n)
 
 #define LONGEST_TURN 1024       /* of updates of one microbatch each, unless more are in flight */
 #define LEAST_UPDATES 4         /* of a drained plan: the first is the start-up */
-#define MORE_DRAINED 64         /* microbatches behind the first update of a drained plan, at least */
+#define MORE_DRAINED 64 /* microbatches behind the first update of a drained plan, at least */
 
 int64_t pd_steady_in_flight(const struct pd_plan *plan)
 {
@@ -118,7 +118,8 @@ int64_t pd_steady_microbatches(const struct pd_plan *plan)
 	int64_t turn = pd_steady_turn(plan), in_flight = pd_steady_in_flight(plan);
 
 	if (is_drained(plan))
-		return pd_max(LEAST_UPDATES, 1 + pd_ceil_div(MORE_DRAINED, plan->microbatches)) * plan->microbatches;
+		return pd_max(LEAST_UPDATES, 1 + pd_ceil_div(MORE_DRAINED, plan->microbatches)) *
+		       plan->microbatches;
 	/* Of what follows the start-up, the second half is three short turns, or two long ones. */
 	return 8 * in_flight + 48 + (turn <= LONGEST_TURN ? 8 * (turn - 1) : turn > in_flight ? 4 * turn : 0);
 }
@@ -154,12 +155,14 @@ bool pd_steady_shorter(const struct pd_plan *plan, int64_t fill, struct pd_plan 
 	return shorter[1].microbatches < plan->microbatches;
 }
 
-double pd_steady_longer_ns(const struct pd_plan *plan, const struct pd_plan shorter[2], const double periods_ns[2])
+double pd_steady_longer_ns(const struct pd_plan *plan, const struct pd_plan shorter[2],
+			   const double periods_ns[2])
 {
 	double m = (double)shorter[0].microbatches, n = (double)shorter[1].microbatches;
 	double each_ns = (n * periods_ns[1] - m * periods_ns[0]) / (n - m);
 
-	return (m * periods_ns[0] + ((double)plan->microbatches - m) * each_ns) / (double)plan->microbatches;
+	return (m * periods_ns[0] + ((double)plan->microbatches - m) * each_ns) /
+	       (double)plan->microbatches;
 }
 
 int64_t pd_steady_minibatches(const struct pd_plan *plan)
@@ -170,9 +173,11 @@ int64_t pd_steady_minibatches(const struct pd_plan *plan)
 }
 
 /* Does what pd_steady_of() does, with the ends of whole updates. */
-static bool steady_of_updates(const struct pd_plan *plan, const int64_t *ends, size_t n, struct pd_steady *out_p)
+static bool steady_of_updates(const struct pd_plan *plan, const int64_t *ends, size_t n,
+			      struct pd_steady *out_p)
 {
-	size_t size = (size_t)plan->microbatches, updates = n / size, skip = updates >= 4 ? updates / 2 - 1 : 0;
+	size_t size = (size_t)plan->microbatches, updates = n / size,
+	       skip = updates >= 4 ? updates / 2 - 1 : 0;
 	int64_t *last = pd_calloc(updates, sizeof(*last));
 	size_t cycle, count;
 

@@ -78,7 +78,8 @@ static json_t *plan_json(const void *member)
 
 const struct pd_key_row pd_trace_rows[] = {
 	PD_ROWS_HEADER("pd-trace", 1),
-	{ "plan", PD_ROW_BY, .needed = true, IN(plan), .rows = pd_plan_rows, .read = read_plan, .write = plan_json },
+	{ "plan", PD_ROW_BY, .needed = true, IN(plan), .rows = pd_plan_rows, .read = read_plan,
+	  .write = plan_json },
 	{ "device", PD_ROW_TEXT, .needed = true, IN(device) },
 	{ "start_ns", PD_ROW_INT, .needed = true, IN(start_ns) },
 	{ "processors", PD_ROW_INT, IN(processors), .most = 1 << 20 },

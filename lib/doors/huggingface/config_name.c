@@ -154,7 +154,8 @@ static void name_layer(struct naming *n, const struct pd_layer *layer, json_t *o
 	json_decref(names);
 }
 
-int pd_config_name(const struct pd_config *config, const char *place, json_t *document, struct pd_error *err)
+int pd_config_name(const struct pd_config *config, const char *place, json_t *document,
+		   struct pd_error *err)
 {
 	struct pd_model *model = pd_model_parse(place, document, err);
 	json_t *layers = json_object_get(document, "layers"), *layer;
@@ -173,8 +174,8 @@ int pd_config_name(const struct pd_config *config, const char *place, json_t *do
 	return 0;
 }
 
-void pd_config_keep(const struct pd_config *config, json_t *json, const struct pd_network_size *given,
-		    json_t *document, const char **changed_p)
+void pd_config_keep(const struct pd_config *config, json_t *json,
+		    const struct pd_network_size *given, json_t *document, const char **changed_p)
 {
 	json_t *source = json_pack("{s:s, s:s}", "format", "huggingface", "prefix", config->type->prefix);
 

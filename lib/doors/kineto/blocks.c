@@ -183,8 +183,8 @@ static void find_runs(struct seeker *s, int begin, int end)
 	find_runs(s, run.begin + run.length * run.times, end);
 }
 
-static void add_event(struct seeker *s, enum pd_kineto_op_kind kind, const char *name, const struct pd_kineto_op *like,
-		      int64_t start_ns, int64_t end_ns)
+static void add_event(struct seeker *s, enum pd_kineto_op_kind kind, const char *name,
+		      const struct pd_kineto_op *like, int64_t start_ns, int64_t end_ns)
 {
 	struct pd_kineto_ops *ops = s->ops;
 	struct pd_kineto_op event = {
@@ -197,7 +197,8 @@ static void add_event(struct seeker *s, enum pd_kineto_op_kind kind, const char 
 	ops->ops[ops->count++] = event;
 }
 
-static void add_label(struct seeker *s, int block, const struct outer *first, const struct outer *last)
+static void add_label(struct seeker *s, int block, const struct outer *first,
+		      const struct outer *last)
 {
 	const struct pd_kineto_op begin = s->ops->ops[first->op];
 	char *name = pd_format("block_%d", block);
@@ -223,7 +224,8 @@ static int label_forward(struct seeker *s, const struct outer *outers, int begin
 	s->least = (end - begin) / LEAST_PART;
 	find_runs(s, begin, end);
 	for (size_t r = 0; r < s->run_count; r++)
-		held += s->products[s->runs[r].begin + s->runs[r].length * s->runs[r].times] - s->products[s->runs[r].begin];
+		held += s->products[s->runs[r].begin + s->runs[r].length * s->runs[r].times] -
+			s->products[s->runs[r].begin];
 	if (held == 0 || held < (s->products[end] - s->products[begin] + 1) / 2)
 		return 0;
 	for (size_t r = 0; r < s->run_count; r++)

@@ -82,8 +82,8 @@ static enum pd_kineto_op_kind kind_of(enum category_use use, const char *name, b
 }
 
 /* Refuses what a device did that is not known: without its times those of launching would be taken. */
-static int check_category(struct pd_kineto_ops *ops, const char *category, const char *name, json_t *args,
-			  enum category_use use, struct pd_error *err)
+static int check_category(struct pd_kineto_ops *ops, const char *category, const char *name,
+			  json_t *args, enum category_use use, struct pd_error *err)
 {
 	ops->device |= use == LAUNCHES || use == WORK;
 	if (use < OTHERS)

@@ -79,8 +79,8 @@ static int lacks(const struct scan *r, const char *what, struct pd_error *err)
 {
 	if (r->at.lines == 0)
 		return pd_error_input(err, "%s: expected a trace of torch.profiler, found no %s in it", r->name, what);
-	return pd_error_input(err, "%s:%d:%d: expected a trace of torch.profiler, found no %s here", r->name,
-			      r->at.lines + 1, r->at.columns, what);
+	return pd_error_input(err, "%s:%d:%d: expected a trace of torch.profiler, found no %s here",
+			      r->name, r->at.lines + 1, r->at.columns, what);
 }
 
 static int read_events(struct scan *r, struct pd_error *err)

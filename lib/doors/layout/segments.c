@@ -159,19 +159,22 @@ static size_t module_length(const char *name, const char *pattern)
 /* Tells whether a layer is meant by a word, and sets the length of the name that it has with others. */
 typedef bool fits(const struct pd_profile *profile, int layer, const char *word, size_t *length_p);
 
-static bool fits_module(const struct pd_profile *profile, int layer, const char *word, size_t *length_p)
+static bool fits_module(const struct pd_profile *profile, int layer, const char *word,
+			size_t *length_p)
 {
 	*length_p = module_length(profile->layers[layer].name, word);
 	return *length_p > 0;
 }
 
-static bool fits_layer(const struct pd_profile *profile, int layer, const char *word, size_t *length_p)
+static bool fits_layer(const struct pd_profile *profile, int layer, const char *word,
+		       size_t *length_p)
 {
 	*length_p = 0;
 	return fnmatch(word, profile->layers[layer].name, 0) == 0;
 }
 
-static bool fits_kind(const struct pd_profile *profile, int layer, const char *word, size_t *length_p)
+static bool fits_kind(const struct pd_profile *profile, int layer, const char *word,
+		      size_t *length_p)
 {
 	*length_p = 0;
 	return (int)profile->model->layers[layer].kind == pd_names_index(pd_layer_kind_name, word);

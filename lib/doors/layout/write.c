@@ -488,7 +488,8 @@ static int write_galvatron(struct layout *layout, struct pd_error *err)
 	return result;
 }
 
-static int check_divides(const struct layout *layout, const char *what, int64_t count, struct pd_error *err)
+static int check_divides(const struct layout *layout, const char *what, int64_t count,
+			 struct pd_error *err)
 {
 	int64_t tensor = layout->plan->profile->group.tensor;
 
@@ -568,7 +569,8 @@ static int check_kind(struct layout *layout, enum pd_layout_kind kind, struct pd
 	return check_again(layout, rules, err);
 }
 
-static void layout_begin(struct layout *layout, enum pd_layout_kind kind, const struct pd_plan *plan, FILE *out)
+static void layout_begin(struct layout *layout, enum pd_layout_kind kind,
+			 const struct pd_plan *plan, FILE *out)
 {
 	*layout = (struct layout){ .plan = plan, .who = kinds[kind].system, .out = out,
 				   .ranks = plan->rank_count / plan->stages[0].replicas };

@@ -202,11 +202,12 @@ static int attend(struct graph *g, const struct pd_onnx_node *node, struct atten
 }
 
 /* Queries and keys may be multiplied by a number, which is part of the scale then. */
-static int multiplied_view(struct graph *g, const struct pd_onnx_node *node, size_t i, const struct view **view_p,
-			   struct pd_error *err)
+static int multiplied_view(struct graph *g, const struct pd_onnx_node *node, size_t i,
+			   const struct view **view_p, struct pd_error *err)
 {
 	const struct value *value = graph_in(g, node, i);
-	bool multiplied = value && value->view && value->view->scaled && value->view->plus == 0 && value->view->by > 0;
+	bool multiplied = value && value->view && value->view->scaled && value->view->plus == 0 &&
+			  value->view->by > 0;
 
 	return (multiplied ? graph_scaled_view : graph_view)(g, node, i, view_p, err);
 }
@@ -248,7 +249,8 @@ int translate_attention(struct graph *g, const struct pd_onnx_node *node, struct
  * Where(mask, a number that is far below all scores, scores), as masked_fill has it: returns the scores, and as an
  * addend what has the same effect.
  */
-static const struct value *unmasked(struct graph *g, const struct value *value, struct value **added_p)
+static const struct value *unmasked(struct graph *g, const struct value *value,
+				    struct value **added_p)
 {
 	const struct pd_onnx_node *where = pattern_made(g, value, "Where");
 	const struct array *mask = where ? graph_constant(g, where, 0) : NULL;
@@ -331,7 +333,8 @@ int translate_written_attention(struct graph *g, const struct pd_onnx_node *node
 	if (!product)
 		return NOT_THIS;
 	if (multiplied_view(g, product, 0, &a.views[0], err) < 0 ||
-	    multiplied_view(g, product, 1, &a.views[1], err) < 0 || graph_view(g, node, 1, &a.views[2], err) < 0)
+	    multiplied_view(g, product, 1, &a.views[1], err) < 0 ||
+	    graph_view(g, node, 1, &a.views[2], err) < 0)
 		return -1;
 	if (graph_parameter(g, a.views[1]) || graph_parameter(g, a.views[2]))
 		return NOT_THIS;

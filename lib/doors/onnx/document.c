@@ -295,7 +295,8 @@ static void classes_last(struct view *view)
  * Logarithms of softmax are a cross entropy's already: their own are the same.  Returns what they are of, or else the
  * output.
  */
-static const struct value *before_logarithm(const struct graph *g, const struct value *output, enum pd_onnx_loss loss)
+static const struct value *before_logarithm(const struct graph *g, const struct value *output,
+					    enum pd_onnx_loss loss)
 {
 	const struct pd_onnx_node *node = output->node;
 	const struct value *of = loss == PD_ONNX_CROSS_ENTROPY && is_op(node, "LogSoftmax") ? graph_in(g, node, 0) : NULL;
@@ -368,8 +369,8 @@ static void release(struct graph *g)
 	pd_onnx_close(g->onnx);
 }
 
-json_t *pd_onnx_document(const char *file, const char *name, enum pd_onnx_loss loss, const char *frozen,
-			 struct pd_error *err)
+json_t *pd_onnx_document(const char *file, const char *name, enum pd_onnx_loss loss,
+			 const char *frozen, struct pd_error *err)
 {
 	struct graph g = { .onnx = pd_onnx_open(file, err), .frozen = frozen };
 	json_t *inputs, *layers, *document = NULL;

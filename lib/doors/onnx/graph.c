@@ -30,7 +30,8 @@ const struct array *graph_constant(const struct graph *g, const struct pd_onnx_n
 	return value ? value->constant : NULL;
 }
 
-bool graph_constant_is(const struct graph *g, const struct pd_onnx_node *node, size_t i, double number)
+bool graph_constant_is(const struct graph *g, const struct pd_onnx_node *node, size_t i,
+		       double number)
 {
 	const struct array *constant = graph_constant(g, node, i);
 

@@ -68,7 +68,8 @@ int image_weights(struct graph *g, const struct pd_onnx_node *node, int dims,
 	return 0;
 }
 
-int image_bias(struct graph *g, const struct pd_onnx_node *node, int layer, const struct pd_onnx_tensor *bias)
+int image_bias(struct graph *g, const struct pd_onnx_node *node, int layer,
+	       const struct pd_onnx_tensor *bias)
 {
 	const struct extent sample = g->layers[layer].sample;
 	struct extent each = sample;
@@ -79,8 +80,10 @@ int image_bias(struct graph *g, const struct pd_onnx_node *node, int layer, cons
 		each.size[d] = d == 0 ? bias->elements : 1;
 		pd_json_add(shape, json_integer(each.size[d]));
 	}
-	parameter = layer_add_one(g, "parameter", node, g->first_input, &each, json_pack("{s:o}", "shape", shape));
-	layer_parameter(g, parameter, "weight", bias, json_pack("{s:[I]}", "shape", (json_int_t)bias->elements));
+	parameter = layer_add_one(g, "parameter", node, g->first_input, &each,
+				  json_pack("{s:o}", "shape", shape));
+	layer_parameter(g, parameter, "weight", bias,
+			json_pack("{s:[I]}", "shape", (json_int_t)bias->elements));
 	g->layers[parameter].own = bias->name;
 	return layer_add(g, "add", node, 2, (int[]){ layer, parameter }, &sample, NULL);
 }

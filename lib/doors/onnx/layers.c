@@ -142,7 +142,8 @@ bool layer_keeps(const struct pd_onnx_tensor *tensor)
 }
 
 /* The numbers of a tensor, as the layer has them, or NULL: there are too many, or they cannot be read. */
-static json_t *list_numbers(const struct graph *g, const struct pd_onnx_tensor *tensor, bool transposed)
+static json_t *list_numbers(const struct graph *g, const struct pd_onnx_tensor *tensor,
+			    bool transposed)
 {
 	struct pd_onnx_tensor copy = *tensor;
 	int64_t rows = transposed ? tensor->size[0] : 1, columns = tensor->elements / rows;
@@ -172,8 +173,8 @@ static json_t *list_numbers(const struct graph *g, const struct pd_onnx_tensor *
  * What is no parameter in PyTorch begins as it is, and stays so.  *more_p says how the tensor differs; *absent_p: the
  * outside has no such tensor.
  */
-static void keep(struct graph *g, struct layer *layer, const char *parameter, const struct pd_onnx_tensor *tensor,
-		 json_t **more_p, bool *absent_p)
+static void keep(struct graph *g, struct layer *layer, const char *parameter,
+		 const struct pd_onnx_tensor *tensor, json_t **more_p, bool *absent_p)
 {
 	json_t *numbers = list_numbers(g, tensor, json_is_true(json_object_get(*more_p, "transpose")));
 
@@ -271,8 +272,8 @@ static bool varies(const struct array *array, int axis)
 	return false;
 }
 
-static int check_constant(const struct pd_onnx_node *node, const struct value *value, const struct extent *shape,
-			  struct pd_error *err)
+static int check_constant(const struct pd_onnx_node *node, const struct value *value,
+			  const struct extent *shape, struct pd_error *err)
 {
 	const struct array *array = value->constant;
 	int64_t elements = 1;
@@ -290,8 +291,8 @@ static int check_constant(const struct pd_onnx_node *node, const struct value *v
 	return 0;
 }
 
-int layer_of_constant(struct graph *g, const struct pd_onnx_node *node, const struct value *value, struct view *view,
-		      struct pd_error *err)
+int layer_of_constant(struct graph *g, const struct pd_onnx_node *node, const struct value *value,
+		      struct view *view, struct pd_error *err)
 {
 	const struct array *array = value->constant;
 	struct extent shape = { .dims = 0 };

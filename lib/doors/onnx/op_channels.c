@@ -70,7 +70,8 @@ int translate_conv1d(struct graph *g, const struct pd_onnx_node *node, struct pd
 		return graph_error(node, err, "expected channels and places, of these no fewer than the kernel has");
 	sample = (struct extent){ 2, { weight->size[0], room / line.stride + 1 } };
 	apart = bias && layer_keeps(weight) != layer_keeps(bias);
-	layer = layer_add_one(g, "conv1d", node, base, &sample, line_attributes(&line, weight, bias && !apart));
+	layer = layer_add_one(g, "conv1d", node, base, &sample,
+			      line_attributes(&line, weight, bias && !apart));
 	layer_parameter(g, layer, "weight", weight, NULL);
 	if (apart)
 		layer = image_bias(g, node, layer, bias);

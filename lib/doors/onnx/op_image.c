@@ -172,7 +172,8 @@ static int as_image(struct graph *g, const struct pd_onnx_node *node, struct vie
 }
 
 /* A layer of a parameter of each channel of an image, which stays as it is. */
-static int channel_parameter(struct graph *g, const struct pd_onnx_node *node, const struct pd_onnx_tensor *tensor)
+static int channel_parameter(struct graph *g, const struct pd_onnx_node *node,
+			     const struct pd_onnx_tensor *tensor)
 {
 	struct pd_onnx_tensor *kept = pd_arena_take(&g->constants.arena, 1, sizeof(*kept));
 	const struct extent each = { 3, { tensor->elements, 1, 1 } };
@@ -181,7 +182,8 @@ static int channel_parameter(struct graph *g, const struct pd_onnx_node *node, c
 
 	*kept = *tensor;
 	kept->role = PD_ONNX_BUFFER;
-	layer_parameter(g, layer, "weight", kept, json_pack("{s:[I]}", "shape", (json_int_t)tensor->elements));
+	layer_parameter(g, layer, "weight", kept,
+			json_pack("{s:[I]}", "shape", (json_int_t)tensor->elements));
 	g->layers[layer].own = tensor->name;
 	return layer;
 }
@@ -190,7 +192,8 @@ static int channel_parameter(struct graph *g, const struct pd_onnx_node *node, c
  * As eval() has it: (x - mean) / sqrt(variance + eps) weight + bias is x scale + shift, and both are of channels alone.
  * Returns the layer.
  */
-static int still_batchnorm(struct graph *g, const struct pd_onnx_node *node, int base, const struct extent *sample,
+static int still_batchnorm(struct graph *g, const struct pd_onnx_node *node, int base,
+			   const struct extent *sample,
 			   const struct pd_onnx_tensor *const tensors[4])
 {
 	const struct extent each = { 3, { sample->size[0], 1, 1 } };
@@ -209,8 +212,8 @@ static int still_batchnorm(struct graph *g, const struct pd_onnx_node *node, int
 	return layer_add(g, "add", node, 2, (int[]){ base, shift }, sample, NULL);
 }
 
-static int batchnorm(struct graph *g, const struct pd_onnx_node *node, int base, const struct extent *sample,
-		     const struct pd_onnx_tensor *const tensors[4])
+static int batchnorm(struct graph *g, const struct pd_onnx_node *node, int base,
+		     const struct extent *sample, const struct pd_onnx_tensor *const tensors[4])
 {
 	static const char *const names[] = { "weight", "bias", "running_mean", "running_var" };
 	double kept = shortest(number_of(node, "momentum", 0.9));

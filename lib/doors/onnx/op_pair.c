@@ -80,7 +80,8 @@ int translate_pair(struct graph *g, const struct pd_onnx_node *node, const char 
 	return set_joined(g, node, shown, &out, err);
 }
 
-static int pair(struct graph *g, const struct pd_onnx_node *node, const char *kind, struct pd_error *err)
+static int pair(struct graph *g, const struct pd_onnx_node *node, const char *kind,
+		struct pd_error *err)
 {
 	const struct view *a, *b;
 
@@ -317,8 +318,8 @@ int translate_concat(struct graph *g, const struct pd_onnx_node *node, struct pd
 }
 
 /* A tensor of one number, as wide as `sample` but along an axis. */
-static int filling(struct graph *g, const struct pd_onnx_node *node, const struct extent *sample, int dim, int64_t size,
-		   double number)
+static int filling(struct graph *g, const struct pd_onnx_node *node, const struct extent *sample,
+		   int dim, int64_t size, double number)
 {
 	struct extent shape = *sample;
 	json_t *list = json_array();
@@ -327,7 +328,8 @@ static int filling(struct graph *g, const struct pd_onnx_node *node, const struc
 	shape.size[dim] = size;
 	for (int d = 0; d < shape.dims; d++)
 		pd_json_add(list, json_integer(shape.size[d]));
-	layer = layer_add_one(g, "parameter", node, g->first_input, &shape, json_pack("{s:o}", "shape", list));
+	layer = layer_add_one(g, "parameter", node, g->first_input, &shape,
+			      json_pack("{s:o}", "shape", list));
 	g->layers[layer].frozen = g->layers[layer].owned = true;
 	g->layers[layer].init = json_pack("{s:f}", "weight", shortest(number));
 	g->layers[layer].names = json_pack("{s:n}", "weight");
@@ -335,8 +337,8 @@ static int filling(struct graph *g, const struct pd_onnx_node *node, const struc
 }
 
 /* Adds places to an axis of a sample, before and behind. */
-static void pad_axis(struct graph *g, const struct pd_onnx_node *node, int *base_p, struct extent *sample, int dim,
-		    const int64_t more[2], double number)
+static void pad_axis(struct graph *g, const struct pd_onnx_node *node, int *base_p,
+		     struct extent *sample, int dim, const int64_t more[2], double number)
 {
 	int base[3], count = 0;
 
@@ -350,15 +352,16 @@ static void pad_axis(struct graph *g, const struct pd_onnx_node *node, int *base
 }
 
 /* What is added to each axis, which is a constant; only those that the third input names have any. */
-static int read_pads(const struct graph *g, const struct pd_onnx_node *node, int axes, int64_t pads[][2],
-		     struct pd_error *err)
+static int read_pads(const struct graph *g, const struct pd_onnx_node *node, int axes,
+		     int64_t pads[][2], struct pd_error *err)
 {
 	const struct array *given = graph_constant(g, node, 1), *which = graph_constant(g, node, 3);
 	int64_t count = given ? given->elements / 2 : 0;
 
 	if (strcmp(text_of(node, "mode", "constant"), "constant") != 0)
 		return graph_error(node, err, "pads by %.20s: expected a constant", text_of(node, "mode", ""));
-	if (!array_counts(given) || given->elements % 2 != 0 || (which ? which->elements : axes) != count ||
+	if (!array_counts(given) || given->elements % 2 != 0 ||
+	    (which ? which->elements : axes) != count ||
 	    (!which && node->inputs > 3 && *node->input[3]))
 		return graph_error(node, err, "expected pads that are constants");
 	for (int64_t i = 0; i < count; i++) {
@@ -382,7 +385,8 @@ int translate_pad(struct graph *g, const struct pd_onnx_node *node, struct pd_er
 	struct view out;
 	int base;
 
-	if (place_in(g, node, 0, &view, &base, &sample, err) < 0 || read_pads(g, node, view->axes, pads, err) < 0)
+	if (place_in(g, node, 0, &view, &base, &sample, err) < 0 ||
+	    read_pads(g, node, view->axes, pads, err) < 0)
 		return -1;
 	if (node->inputs > 2 && *node->input[2] &&
 	    (!array_scalar(graph_constant(g, node, 2), &number) || !(fabs(number) < 1e38)))

@@ -46,7 +46,8 @@ static int sloped(struct graph *g, const struct pd_onnx_node *node, struct pd_er
 		return -1;
 	line = *view;
 	view_scale(&line, number_of(node, "alpha", 0.2), number_of(node, "beta", 0.5));
-	return translate_elements(g, node, &line, "clamp", json_pack("{s:f, s:f}", "min", 0.0, "max", 1.0), err);
+	return translate_elements(g, node, &line, "clamp",
+				  json_pack("{s:f, s:f}", "min", 0.0, "max", 1.0), err);
 }
 
 int translate_hardsigmoid(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
@@ -108,10 +109,11 @@ static int scaled_more(struct graph *g, const struct pd_onnx_node *node, double 
 	return graph_set(g, node, &out);
 }
 
-static int power(struct graph *g, const struct pd_onnx_node *node, const struct view *view, double exponent,
-		 struct pd_error *err)
+static int power(struct graph *g, const struct pd_onnx_node *node, const struct view *view,
+		 double exponent, struct pd_error *err)
 {
-	return translate_elements(g, node, view, "pow", json_pack("{s:f}", "exponent", shortest(exponent)), err);
+	return translate_elements(g, node, view, "pow",
+				  json_pack("{s:f}", "exponent", shortest(exponent)), err);
 }
 
 int translate_power(struct graph *g, const struct pd_onnx_node *node, struct pd_error *err)
@@ -133,7 +135,8 @@ int translate_quotient(struct graph *g, const struct pd_onnx_node *node, struct 
 	const struct view *over, *under;
 	double number;
 
-	if (node->inputs != 2 || graph_view(g, node, 1, &under, err) < 0 || power(g, node, under, -1, err) < 0)
+	if (node->inputs != 2 || graph_view(g, node, 1, &under, err) < 0 ||
+	    power(g, node, under, -1, err) < 0)
 		return node->inputs != 2 ? NOT_THIS : -1;
 	if (array_scalar(graph_constant(g, node, 0), &number) && isfinite(number) &&
 	    graph_constant(g, node, 0)->dims <= under->axes)
@@ -147,7 +150,8 @@ int translate_softsign(struct graph *g, const struct pd_onnx_node *node, struct 
 {
 	const struct view *view;
 
-	if (graph_view(g, node, 0, &view, err) < 0 || translate_elements(g, node, view, "abs", NULL, err) < 0 ||
+	if (graph_view(g, node, 0, &view, err) < 0 ||
+	    translate_elements(g, node, view, "abs", NULL, err) < 0 ||
 	    scaled_more(g, node, 1, 1) < 0 || power(g, node, made(g, node), -1, err) < 0)
 		return -1;
 	return translate_pair(g, node, "mul", view, made(g, node), err);

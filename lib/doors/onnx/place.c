@@ -323,8 +323,8 @@ bool place_shows_all(const struct graph *g, const struct view *view)
 	return shown == all;
 }
 
-int place_plain(struct graph *g, const struct view *view, const struct pd_onnx_node *node, struct view *out,
-		struct pd_error *err)
+int place_plain(struct graph *g, const struct view *view, const struct pd_onnx_node *node,
+		struct view *out, struct pd_error *err)
 {
 	struct extent sample = g->layers[view->base].sample;
 	int base = view->base, layer;

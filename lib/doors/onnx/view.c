@@ -97,8 +97,8 @@ struct extent view_extent(const struct view *view)
 
 bool view_same(const struct view *a, const struct view *b)
 {
-	return a->base == b->base && a->offset == b->offset && a->axes == b->axes && a->scaled == b->scaled &&
-	       (!a->scaled || (a->by == b->by && a->plus == b->plus)) &&
+	return a->base == b->base && a->offset == b->offset && a->axes == b->axes &&
+	       a->scaled == b->scaled && (!a->scaled || (a->by == b->by && a->plus == b->plus)) &&
 	       memcmp(a->first, b->first, sizeof(a->first)) == 0 &&
 	       memcmp(a->factor, b->factor, (size_t)a->first[a->axes] * sizeof(*a->factor)) == 0;
 }

@@ -36,13 +36,14 @@ bool pd_planner_agrees(const struct pd_plan_request *request, const struct pd_pr
 
 bool pd_planner_plain(const struct pd_plan_request *request)
 {
-	return pd_schedule_has(request->schedule, PD_FACT_LEADS) && pd_weights_stash_alone(request->weights) &&
-	       request->microbatches <= 1;
+	return pd_schedule_has(request->schedule, PD_FACT_LEADS) &&
+	       pd_weights_stash_alone(request->weights) && request->microbatches <= 1;
 }
 
 int64_t pd_planner_microbatches(const struct pd_plan *plan)
 {
-	int64_t unit = 1, usual = (int64_t)plan->rank_count * (plan->schedule == PD_SCHEDULE_DUALPIPE_V ? 2 : 1);
+	int64_t unit = 1, usual = (int64_t)plan->rank_count *
+				  (plan->schedule == PD_SCHEDULE_DUALPIPE_V ? 2 : 1);
 
 	if (!pd_updates_in_groups(plan->schedule, plan->weights))
 		return 1;

@@ -18,10 +18,12 @@
 /* Steps (base/effort.h) of a plan's rank that is copied, priced and placed, and of a replayed operation. */
 #define COPY_STEPS 30
 #define REPLAY_STEPS 400
-#define REPLAYED_OF_LARGE 100000        /* operations of a replay, where one after the other would take too long */
+#define REPLAYED_OF_LARGE \
+	100000 /* operations of a replay, where one after the other would take too long */
 #define DOUBTFUL 8              /* replays of plans whose estimate is above the best time */
-#define UNLIKELY 8              /* plans that are likely to be slower by a larger part of their time than one in
-				   this are not tried */
+#define UNLIKELY \
+	8 /* plans that are likely to be slower by a larger part of their time than one in \
+	     this are not tried */
 #define DEEPER 2                /* beyond pd_warmup_most; the replay shows whether that helps */
 #define NEARLY 200              /* part by which no plan is faster, so that a search is not worth
 				   while */

@@ -233,7 +233,8 @@ static void judge_schedules(struct ordering *o)
 		enum pd_schedule_kind schedule = (enum pd_schedule_kind)kind;
 		struct pd_order *order;
 
-		if (!pd_schedule_goes_with(schedule, PD_WEIGHTS_FLUSH) || pd_schedule_has(schedule, PD_FACT_ORDERED) ||
+		if (!pd_schedule_goes_with(schedule, PD_WEIGHTS_FLUSH) ||
+		    pd_schedule_has(schedule, PD_FACT_ORDERED) ||
 		    pd_schedule_has(schedule, PD_FACT_ALONE) || !is_placed(o, schedule) ||
 		    pd_schedule_has(schedule, PD_FACT_SPLITS) == o->whole ||
 		    (pd_schedule_has(schedule, PD_FACT_PAIRS) && o->request.pair_parts == 0))

@@ -179,7 +179,8 @@ static bool set_all(struct pd_plan *plan, const int *segments, bool or_whole, st
 	return true;
 }
 
-static bool set_list(struct pd_plan *plan, const char *list, const int *segments, struct pd_error *err)
+static bool set_list(struct pd_plan *plan, const char *list, const int *segments,
+		     struct pd_error *err)
 {
 	struct pd_schedule *schedule = pd_schedule_new(plan, err);
 	char *text = pd_strdup(list), *next;
@@ -246,8 +247,8 @@ static int *groups_of(const struct pd_plan *plan, const struct pd_stage *stage)
  * Lets more layers of a stage recompute, the cheapest first, until so many bytes are saved; so many
  * microbatches need not keep them.  Returns whether there were any.
  */
-static bool rerun_more(struct pd_plan *plan, const struct pd_stage *stage, const int *blocks, int64_t bytes,
-		       int in_flight)
+static bool rerun_more(struct pd_plan *plan, const struct pd_stage *stage, const int *blocks,
+		       int64_t bytes, int in_flight)
 {
 	size_t layers = (size_t)stage->layer_count;
 	struct group *groups = pd_calloc(layers, sizeof(*groups));
@@ -286,7 +287,8 @@ static bool rerun_more(struct pd_plan *plan, const struct pd_stage *stage, const
 }
 
 /* Returns what a block of a stage keeps, and sets its end; the last layer's output stays. */
-static int64_t block_bytes(const struct pd_plan *plan, const int *blocks, int first, int end, int *end_p)
+static int64_t block_bytes(const struct pd_plan *plan, const int *blocks, int first, int end,
+			   int *end_p)
 {
 	const struct pd_profile_layer *layers = plan->profile->layers;
 	int l = first, block = source_of(plan, blocks, first);
@@ -302,8 +304,8 @@ static int64_t block_bytes(const struct pd_plan *plan, const int *blocks, int fi
  * Lets more blocks of a stage recompute, the first ones first, until about so many bytes are saved.
  * Returns whether there were any.
  */
-static bool block_more(struct pd_plan *plan, const struct pd_stage *stage, const int *blocks, int64_t bytes,
-		       int in_flight, int slots)
+static bool block_more(struct pd_plan *plan, const struct pd_stage *stage, const int *blocks,
+		       int64_t bytes, int in_flight, int slots)
 {
 	int end = stage->first_layer + stage->layer_count, *segment = plan->segment;
 	bool first = true, any = false;
@@ -345,11 +347,12 @@ static bool whole_instead(struct pd_plan *plan, const struct pd_schedule *schedu
 }
 
 /* Lets a stage that recomputes, or begins to, do so with more of its layers; returns whether that saves anything. */
-static bool segments_more(struct pd_plan *plan, const struct pd_schedule *schedule, int s, int64_t bytes,
-			  const struct pd_plan_request *request)
+static bool segments_more(struct pd_plan *plan, const struct pd_schedule *schedule, int s,
+			  int64_t bytes, const struct pd_plan_request *request)
 {
 	struct pd_stage *stage = &plan->stages[s];
-	int in_flight = pd_schedule_in_flight(schedule, s, false), slots = pd_schedule_slots(schedule, s, false);
+	int in_flight = pd_schedule_in_flight(schedule, s, false),
+	    slots = pd_schedule_slots(schedule, s, false);
 	bool selective = request->recompute == PD_RECOMPUTE_SELECTIVE, more;
 
 	do {
@@ -359,17 +362,19 @@ static bool segments_more(struct pd_plan *plan, const struct pd_schedule *schedu
 			return true;
 		bytes = INT64_MAX / 2;          /* what is gained by little may be lost by the slot */
 	} while (more);
-	return !selective && in_flight > slots && pd_plan_reruns_some(plan, s) && whole_instead(plan, schedule, s) &&
+	return !selective && in_flight > slots && pd_plan_reruns_some(plan, s) &&
+	       whole_instead(plan, schedule, s) &&
 	       stage_bytes(plan, schedule, s) < whole_bytes(plan, schedule, s);
 }
 
 /* Lets a stage that does not fit recompute, or more of it; returns whether that saves anything. */
-static bool stage_more(struct pd_plan *plan, const struct pd_schedule *schedule, int s, int64_t limit_bytes,
-		       const struct pd_plan_request *request)
+static bool stage_more(struct pd_plan *plan, const struct pd_schedule *schedule, int s,
+		       int64_t limit_bytes, const struct pd_plan_request *request)
 {
 	struct pd_stage *stage = &plan->stages[s];
-	bool before = stage->recompute, all = !plan->segment || (request->recompute != PD_RECOMPUTE_SELECTIVE &&
-								 pd_plan_splits(plan));
+	bool before = stage->recompute,
+	     all = !plan->segment ||
+		   (request->recompute != PD_RECOMPUTE_SELECTIVE && pd_plan_splits(plan));
 	bool more;
 
 	if (before && (all || !pd_plan_reruns_some(plan, s)))
@@ -423,7 +428,8 @@ enum pd_fit pd_recompute_step(struct pd_plan *plan, const struct pd_plan_request
 	return how;
 }
 
-bool pd_recompute_fit(struct pd_plan *plan, const struct pd_plan_request *request, int64_t limit_bytes)
+bool pd_recompute_fit(struct pd_plan *plan, const struct pd_plan_request *request,
+		      int64_t limit_bytes)
 {
 	enum pd_fit how;
 

@@ -317,7 +317,8 @@ static int enter_chunks(struct pd_contest *contest, struct pd_error *err)
 		return pd_error_input(err, "--chunks: the network can be cut into %d stages, expected at least %d",
 				      task->costs.unit_count, chunks);
 	enter_speeds(contest, most);
-	for (int64_t ranks = most; ranks >= 1 && pd_schedule_has(task->request->schedule, PD_FACT_V) && chunks == 2;
+	for (int64_t ranks = most;
+	     ranks >= 1 && pd_schedule_has(task->request->schedule, PD_FACT_V) && chunks == 2;
 	     ranks = fewer_ranks(ranks))
 		enter_widths(contest, pd_v_partition(&task->costs, (int)ranks));
 	return pd_contest_look(contest, LOOKED, err);

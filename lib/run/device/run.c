@@ -47,8 +47,8 @@ static int take_plain(struct pd_compiled_layer *l, bool back, struct pd_error *e
 	return 0;
 }
 
-static int forward_one(struct pd_compiled *net, int index, const struct pd_pass *pass, size_t scratch,
-		       struct pd_error *err)
+static int forward_one(struct pd_compiled *net, int index, const struct pd_pass *pass,
+		       size_t scratch, struct pd_error *err)
 {
 	struct pd_compiled_layer *l = &net->layers[index];
 

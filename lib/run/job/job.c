@@ -132,7 +132,8 @@ int pd_job_check_sum(const char *name, uint64_t found, const char *sum, struct p
 }
 
 /* What only a file says, such as a table that a network was read in with, is not made up. */
-static int check_given(const struct pd_job *job, const struct pd_initial *initial, struct pd_error *err)
+static int check_given(const struct pd_job *job, const struct pd_initial *initial,
+		       struct pd_error *err)
 {
 	const struct pd_model *model = job->plan->profile->model;
 

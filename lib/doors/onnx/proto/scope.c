@@ -64,8 +64,8 @@ static void set_said(struct pd_onnx *onnx, const Onnx__StringStringEntryProto *e
 }
 
 /* Takes the entries of a message, which are the field of this tag. */
-static void read_metadata(struct pd_onnx *onnx, const ProtobufCMessage *from, unsigned tag, take_entry *take,
-			  void *to)
+static void read_metadata(struct pd_onnx *onnx, const ProtobufCMessage *from, unsigned tag,
+			  take_entry *take, void *to)
 {
 	ProtobufCAllocator *allocator = &onnx->memory->allocator;
 

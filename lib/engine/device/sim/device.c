@@ -140,7 +140,8 @@ static struct task *pair(struct stream *stream, struct task *task)
 	double pairs = stream->device->kind->profile->pairs;
 	struct task *first = stream->ahead;
 
-	first->duration_ns = pd_pair_ns(first->duration_ns, task->duration_ns, llround(pairs * PD_PAIR_PARTS));
+	first->duration_ns = pd_pair_ns(first->duration_ns, task->duration_ns,
+					llround(pairs * PD_PAIR_PARTS));
 	task->half = BESIDE;
 	task->duration_ns = 0;
 	stream->ahead = NULL;
