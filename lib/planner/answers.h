@@ -7,12 +7,11 @@
 
 /*
  * These plan by one kind of request, and return a plan that fits, and its time; or NULL: by a
- * published formula (this may change the profile's order, and task->costs with it); with an order that is
- * searched for; with task->request->stages; and by replays.
+ * published formula (this may change the profile's order, and task->costs with it); and with
+ * task->request->stages.
  */
 struct pd_plan *pd_formula_plan(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
 struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
-struct pd_plan *pd_replayed_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err);
 
 /* Reads --stages: "8x1,6" is 8 layers on one rank, then 6 on one. */
 struct pd_partition *pd_fixed_partition(const struct pd_costs *costs, const char *list,

@@ -125,7 +125,7 @@ static bool take_sums(const struct pd_task *task, struct pd_plan *plan, int64_t 
 	       pd_judge_period(plan, time_ns_p, &plan->predicted.period_from, &err) == 0;
 }
 
-struct pd_plan *pd_replayed_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
+static struct pd_plan *plan_by_replays(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
 {
 	struct pd_plan *closest, *plan = pd_simulated_plan(task, time_ns_p, &closest, err);
 
@@ -141,7 +141,7 @@ struct pd_plan *pd_replayed_plan(const struct pd_task *task, int64_t *time_ns_p,
  */
 static struct pd_plan *search(struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
 {
-	struct pd_plan *plan = pd_replayed_plan(task, time_ns_p, err), *other, *closest;
+	struct pd_plan *plan = plan_by_replays(task, time_ns_p, err), *other, *closest;
 	struct pd_plan_request dense = *task->request;
 	struct pd_task with = *task;
 	struct pd_error why;

@@ -72,7 +72,8 @@ bool pd_plan_shape_is_of(const struct pd_plan_shape *shape, const struct pd_plan
 	return same;
 }
 
-void pd_plan_shape_move_stages(struct pd_plan_shape *shape, int from, int to)
+/* Moves the stages from one place on to another. */
+static void shape_move_stages(struct pd_plan_shape *shape, int from, int to)
 {
 	size_t bytes = (size_t)(shape->count - from) * sizeof(int);
 
@@ -91,13 +92,13 @@ void pd_plan_shape_join(struct pd_plan_shape *shape, int s, int less, bool strai
 {
 	int replicas = shape->replicas[s] + shape->replicas[s + 1] - less;
 
-	pd_plan_shape_move_stages(shape, s + 1, s);
+	shape_move_stages(shape, s + 1, s);
 	shape->replicas[s] = straight ? 1 : replicas;
 }
 
 void pd_plan_shape_split(struct pd_plan_shape *shape, int s, int end, int left, int right)
 {
-	pd_plan_shape_move_stages(shape, s, s + 1);
+	shape_move_stages(shape, s, s + 1);
 	shape->ends[s] = end;
 	shape->replicas[s] = left;
 	shape->replicas[s + 1] = right;

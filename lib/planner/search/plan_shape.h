@@ -27,8 +27,6 @@ bool pd_plan_shape_is_of(const struct pd_plan_shape *shape, const struct pd_plan
 /* Returns the time of a layer's passes, on the fastest kind of device. */
 int64_t pd_passes_ns(const struct pd_profile *profile, int l);
 
-/* Moves the stages from one place on to another. */
-void pd_plan_shape_move_stages(struct pd_plan_shape *shape, int from, int to);
 void pd_plan_shape_move_replica(struct pd_plan_shape *shape, int from, int to);
 /* Makes one stage of two, with the replicas of both less these, or without replicas. */
 void pd_plan_shape_join(struct pd_plan_shape *shape, int s, int less, bool straight);
