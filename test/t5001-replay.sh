@@ -116,7 +116,7 @@ test_ok 'of a trace, with its plan replayed' '
 test_ok 'no comparison as data' '
 	status 2 pd-replay -f json --compare=replicas.json replicas.json 2>err
 	one_line err
-	grep -q "expected --format=report, text, svg or chrome, found json" err'
+	grep -q "^pd-replay: --compare and --format=json exclude each other$" err'
 test_ok 'what is shorter than half a column is seen' '
 	# A forward takes a fiftieth of its backward.
 	jq ".profile.layers[].forward_ns = 1000 | .profile.layers[].backward_ns = 50000 |

@@ -284,8 +284,8 @@ static void print_next_best(const struct pd_plan *plan, FILE *out)
 				: pd_degrees_each(&plan->profile->group, best->memory_bytes);
 	print_noun("next best", out);
 	slower = 100 * ((double)best->period_ns / (double)predicted->period_ns - 1);
-	fprintf(out, "%s (--stages=%s, %s, %s): %.0f %% %s, %s %s\n", pd_alternative_kind_name[best->kind],
-		best->stages, pd_schedule_kind_name[best->schedule], pd_weight_kind_name[best->weights],
+	fprintf(out, "%s (--stages=%.48s%s, %s, %s): %.0f %% %s, %s %s\n", pd_alternative_kind_name[best->kind],
+		best->stages, strlen(best->stages) > 48 ? "..." : "", pd_schedule_kind_name[best->schedule], pd_weight_kind_name[best->weights],
 		slower < 0 ? -slower : slower, slower < 0 ? "faster" : "slower",
 		pd_show_bytes(each < ours ? ours - each : each - ours, bytes), each < ours ? "less" : "more");
 }
