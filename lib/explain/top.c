@@ -58,19 +58,19 @@ static json_t *command_of(const struct pd_top_row *row)
 	if (row->degree_asked) {
 		snprintf(text, sizeof(text), "--tensor=%" PRId64 "%s", at_least_one(row->group.tensor),
 			 row->group.sequence ? ",sequence" : "");
-		json_array_append_new(list, json_string(text));
+		pd_json_add(list, json_string(text));
 	}
 	snprintf(text, sizeof(text), "--schedule=%s", schedule_name(row));
-	json_array_append_new(list, json_string(text));
+	pd_json_add(list, json_string(text));
 	snprintf(text, sizeof(text), "--weights=%s", pd_weight_kind_name[row->weights]);
-	json_array_append_new(list, json_string(text));
+	pd_json_add(list, json_string(text));
 	if (row->virtual_stages > 1) {
 		snprintf(text, sizeof(text), "--virtual-stages=%d", row->virtual_stages);
-		json_array_append_new(list, json_string(text));
+		pd_json_add(list, json_string(text));
 	}
 	snprintf(text, sizeof(text), "--microbatches=%" PRId64, row->microbatches);
-	json_array_append_new(list, json_string(text));
-	json_array_append_new(list, json_sprintf("--stages=%s", row->stages));
+	pd_json_add(list, json_string(text));
+	pd_json_add(list, json_sprintf("--stages=%s", row->stages));
 	return list;
 }
 
