@@ -19,7 +19,7 @@ test_ok 'what all times have in common moves the period as much' '
 	pd-plan -t $links --straight common.json >plan.json 2>line
 	cat line
 	jq -e ".predicted | .period_ns == 3000 and .period_range_ns == [2700, 3600]" plan.json
-	grep -q ", 3 us, 2.7 us to 3.6 us, per minibatch," line'
+	grep -q "^speed  *3 us a step (2.7 us to 3.6 us in eight runs of ten):" line'
 test_ok '--explain, and replays, say the same' '
 	pd-plan -t $links --straight --explain common.json 2>explained | cmp - plan.json
 	grep -q "^period: 3 us, 2.7 us to 3.6 us, per minibatch of 8 samples" explained
