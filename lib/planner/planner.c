@@ -394,11 +394,22 @@ static bool was_searched(struct pd_variant *const *list, int count, const struct
 	return false;
 }
 
-/* Searches the variants that look best: as far as one gained by its search, others may. */
+/* Tells whether stages may differ most in it: in replicas, in forwards ahead, in what they recompute. */
+static bool is_free(const struct pd_variant *variant)
+{
+	return pd_schedule_has(variant->request.schedule, PD_FACT_LEADS) &&
+	       (variant->named || (variant->field->ordered && !variant->request.straight));
+}
+
+/*
+ * Searches the variants that look best: as far as one gained by its search, others may.  They look as equal pipelines
+ * do, which says little of 1F1B where memory is tight: the best of its fields is always searched, also for orders.
+ */
 static void search_best(struct planner *planner)
 {
 	struct pd_variants *variants = &planner->variants;
 	struct pd_variant **list = pd_calloc((size_t)variants->count, sizeof(*list));
+	bool any_free = false;
 	double gained = 1;
 
 	for (int i = 0; i < variants->count; i++) {
@@ -410,13 +421,16 @@ static void search_best(struct planner *planner)
 		struct pd_variant *variant = list[i];
 		double far = pd_task_is_large(&variant->task) ? FAR_IF_LARGE : FAR;
 		bool shares = pd_schedule_has(variant->request.schedule, PD_FACT_SHARES);
+		bool first_free = !any_free && is_free(variant);
 
-		if (is_ordered(variant) || !variant->named || variant->field->searched == SEARCHED ||
-		    (shares && variant->looked > 0 && pd_task_is_large(&variant->task)) ||
-		    (planner->best.searched > 0 && planner->best.count > 0 &&
-		     (shares || variant->looked == 0 || was_searched(list, i, variant) ||
-		      variant->looked * gained > far * pd_best_least(&planner->best))))
+		if (!first_free &&
+		    (is_ordered(variant) || !variant->named || variant->field->searched >= SEARCHED ||
+		     (shares && variant->looked > 0 && pd_task_is_large(&variant->task)) ||
+		     (planner->best.searched > 0 && planner->best.count > 0 &&
+		      (shares || variant->looked == 0 || was_searched(list, i, variant) ||
+		       variant->looked * gained > far * pd_best_least(&planner->best)))))
 			continue;
+		any_free |= first_free;
 		variant->field->searched++;
 		variant->searched = true;
 		search_variant(planner, variant, false);
