@@ -268,5 +268,5 @@ test_ok "refused: stages in words that do not fit" '
 	echo "nothing" >list.json
 	refused "expected an array" $flush --stages=fqns:list.json eight.json
 	refused "megatron:LAYOUT, parts" $flush --stages=nothing:1 eight.json
-	refused "cut: --stages says" $flush --stages=29 --cut=blocks eight.json'
+	refused "cut and --stages exclude each other: --stages says" $flush --stages=29 --cut=blocks eight.json'
 test_done

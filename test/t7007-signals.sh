@@ -227,5 +227,5 @@ test_ok "a worker that dies while it starts: what it said last, and no rule belo
 test_ok "a worker that cannot be started says why" '
 	(ulimit -n 12; ! pd-run --threads=1 --synthetic --minibatches=2 plan-2) >out 2>err
 	cat err
-	grep -q "^pd-run: rank [0-9] .* exited with status 3 (.*pd-worker: Too many open files) while starting" err'
+	grep -Eq "^pd-run: rank [0-9] (.* exited with status 3 \(.*pd-worker: Too many open files\) while starting|cannot be started: Too many open files)" err'
 test_done

@@ -164,6 +164,8 @@ int pd_process_start_on(struct pd_process *process, int fd, int rank, const stru
 		return -1;
 	threads = share(seat->sharer, seat->sharers, &cpus);
 	process->words = memfd_create("words", MFD_CLOEXEC);
+	if (process->words < 0)
+		return pd_error_failed(err, "rank %d cannot be started: %s", rank, strerror(errno));
 	process->pid = fork();
 	if (process->pid == 0)
 		child(process, path, fd, parent, &cpus,
