@@ -192,6 +192,33 @@ test_ok 'what is no repetition' '
 	status 2 pd-schedule --check x 2>err && one_line err
 	grep -q "the seq of its last repetition" err'
 
+test_ok 'what is no operation of the plan, or has what others have' '
+	while IFS=: read -r op filter reason; do
+		change "if .op == \"$op\" then $filter else . end" replicas.jsonl
+		status 2 pd-schedule --check changed.jsonl 2>err && one_line err
+		cat err
+		grep -q "changed.jsonl:[0-9]*: $reason" err
+	done <<-"END"
+		load:.rank = 6:rank: expected a whole number from 0 to 5, found 6
+		load:.stage = 3:stage: expected a whole number from 0 to 2, found 3
+		load:.stage = 1:rank 0 is of stage 0 in the plan, found stage 1
+		load:.microbatch = 10:microbatch: expected a whole number from 0 to 9, found 10
+		step:.weight_version = 11:weight_version: expected a whole number from 0 to 10, found 11
+		send_activation:.peer = 6:peer: expected a whole number from 0 to 5, found 6
+		send_activation:.peer_stage = 3:peer_stage: expected a whole number from 0 to 2, found 3
+		send_activation:.peer = 1:nothing travels this way between stage 0 of rank 0 and its peer 1
+		send_activation:del(.peer):expected a "peer" for send_activation
+		forward:.peer = 3:forward has no "peer"
+		forward:.peer_stage = 1:forward has no "peer_stage"
+		forward:.group = 0:"group" is 0; expected none, or with allreduce and norms the stage, 0
+		allreduce:.group = 2:"group" is 2; expected none, or with allreduce and norms the stage, 0
+		forward:.bucket = 1:forward has no "bucket"
+		backward:.bucket = 1:"bucket" is 1; stage 0 has 1 in the plan
+		forward:.beside = 1:beside: expected true or false, found 1
+		forward:.duration_ns = -1:duration_ns: expected a whole number from 0
+		forward:.memory_delta_bytes = 0.5:memory_delta_bytes: expected a whole number
+	END'
+
 test_ok 'what is no schedule' '
 	echo "{}" >x; status 2 pd-schedule x 2>err && one_line err
 	status 2 pd-schedule --check no-such-file 2>err && one_line err

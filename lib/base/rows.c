@@ -59,9 +59,8 @@ static int read_text(const struct pd_place *place, char **out_p, struct pd_error
 	return 0;
 }
 
-static int read_row(const struct pd_place *object, const struct pd_key_row *row, void *member, struct pd_error *err)
+static int read_row(const struct pd_place *place, const struct pd_key_row *row, void *member, struct pd_error *err)
 {
-	const struct pd_place place = pd_place_key(object, row->key);
 	int64_t whole = 0;
 	int choice = 0, result = 0;
 	bool flag = false;
@@ -70,29 +69,29 @@ static int read_row(const struct pd_place *object, const struct pd_key_row *row,
 	case PD_ROW_FORMAT:
 		return 0;
 	case PD_ROW_INT:
-		result = pd_json_int(&place, row->least, row->most || row->bounded ? row->most : INT64_MAX, &whole, err);
+		result = pd_json_int(place, row->least, row->most || row->bounded ? row->most : INT64_MAX, &whole, err);
 		break;
 	case PD_ROW_REAL:
-		return read_real(&place, row, member, err);
+		return read_real(place, row, member, err);
 	case PD_ROW_BOOL:
-		result = pd_json_bool(&place, &flag, err);
+		result = pd_json_bool(place, &flag, err);
 		whole = flag;
 		break;
 	case PD_ROW_TEXT:
-		return read_text(&place, member, err);
+		return read_text(place, member, err);
 	case PD_ROW_WORD:
 		if (row->needed)
-			return pd_json_string(&place, member, err);
-		*(const char **)member = json_string_value(place.value);
+			return pd_json_string(place, member, err);
+		*(const char **)member = json_string_value(place->value);
 		return 0;
 	case PD_ROW_CHOICE:
-		result = pd_json_get_choice(object, row->key, row->names, &choice, err);
+		result = pd_json_get_choice(place->up, row->key, row->names, &choice, err);
 		whole = row->least + choice;
 		break;
 	case PD_ROW_OBJECT:
-		return pd_rows_read(&place, row->rows, member, err);
+		return pd_rows_read(place, row->rows, member, err);
 	case PD_ROW_BY:
-		return row->read ? row->read(&place, member, err) : 0;
+		return row->read ? row->read(place, member, err) : 0;
 	}
 	if (result == 0)
 		store_int(member, row->size, whole);
@@ -121,11 +120,12 @@ int pd_rows_read(const struct pd_place *place, const struct pd_key_row *rows, vo
 	if (check_keys(place, rows, err) < 0)
 		return -1;
 	for (const struct pd_key_row *row = rows; row->key; row++) {
+		const struct pd_place at = pd_place_key(place, row->key);
 		void *member = (char *)to + row->offset;
 
-		if (!row->needed && !json_object_get(place->value, row->key))
+		if (!row->needed && !at.value)
 			set_absent(row, member);
-		else if (read_row(place, row, member, err) < 0)
+		else if (read_row(&at, row, member, err) < 0)
 			return -1;
 	}
 	return 0;

@@ -86,68 +86,126 @@ static int find_link(const struct pd_lists *lists, const struct pd_place *place,
 	return 0;
 }
 
-/* Reads peer, link and sequence number. */
-static int read_parties(const struct pd_lists *lists, const struct pd_place *place,
-			struct pd_op *op, struct pd_error *err)
-{
-	const struct pd_plan *plan = lists->plan;
-	int64_t peer = -1, peer_stage = -1, group = -1;
+/* An operation as a document has it; read_line() copies the rows, with bounds by the plan where they have INT32_MAX. */
+struct op_line {
+	struct pd_op op;
+	int32_t peer_stage, group;
+	struct pd_note note;
+};
 
-	if (pd_json_opt_int(place, "peer", 0, plan->rank_count - 1, &peer, err) < 0 ||
-	    pd_json_opt_int(place, "peer_stage", 0, plan->stage_count - 1, &peer_stage, err) < 0 ||
-	    pd_json_opt_int(place, "group", 0, plan->stage_count - 1, &group, err) < 0)
-		return -1;
-	if ((peer >= 0 || peer_stage >= 0) && !pd_op_transfers(op->kind))
+struct block_line {
+	int32_t rank;
+	struct pd_block block;
+};
+
+static int read_op_kind(const struct pd_place *place, void *member, struct pd_error *err)
+{
+	return pd_op_kind_read(place->up, "pd-schedule(5)", member, err);
+}
+
+#define IN(member) PD_MEMBER(struct op_line, member)
+#define BY_PLAN PD_ROW_INT, .most = INT32_MAX
+
+const struct pd_key_row pd_schedule_op_rows[] = {
+	{ "rank", BY_PLAN, .needed = true, IN(op.rank) },
+	{ "op", PD_ROW_BY, .needed = true, IN(op.kind), .read = read_op_kind },
+	{ "stage", BY_PLAN, .needed = true, IN(op.stage) },
+	{ "microbatch", BY_PLAN, .needed = true, IN(op.microbatch) },
+	{ "weight_version", BY_PLAN, IN(op.version), .otherwise = -1 },
+	{ "peer", BY_PLAN, IN(op.peer), .otherwise = -1 },
+	{ "peer_stage", BY_PLAN, IN(peer_stage), .otherwise = -1 },
+	{ "group", BY_PLAN, IN(group), .otherwise = -1 },
+	{ "bucket", PD_ROW_BY },
+	{ "beside", PD_ROW_BOOL, IN(op.beside) },
+	{ "seq", PD_ROW_INT, IN(op.seq), .otherwise = -1 },
+	{ "duration_ns", PD_ROW_INT, IN(note.duration_ns), .most = PD_MAX_TIME_NS, .otherwise = -1 },
+	{ "memory_delta_bytes", PD_ROW_INT, IN(note.memory_delta_bytes), .least = -PD_MAX_BYTES,
+	  .most = PD_MAX_BYTES, .otherwise = INT64_MIN },
+	{ NULL }
+};
+
+#undef IN
+#define IN(member) PD_MEMBER(struct block_line, member)
+
+const struct pd_key_row pd_schedule_block_rows[] = {
+	{ "rank", BY_PLAN, .needed = true, IN(rank) },
+	{ "repeat", BY_PLAN, .needed = true, IN(block.repeat), .least = 1 },
+	{ "microbatch_advance", BY_PLAN, .needed = true, IN(block.microbatches), .least = 1 },
+	{ "weight_version_advance", BY_PLAN, IN(block.versions) },
+	{ "seq_advance", PD_ROW_INT, IN(block.numbers) },
+	{ "operations", PD_ROW_BY, .needed = true, .rows = pd_schedule_op_rows + 1 },
+	{ NULL }
+};
+
+#undef IN
+#define IN(member) PD_MEMBER(struct pd_lists, member)
+
+static int read_plan(const struct pd_place *place, void *of, struct pd_error *err)
+{
+	struct pd_lists *lists = of;
+
+	lists->plan = lists->owned = pd_plan_parse_at(place, err);
+	return lists->plan ? 0 : -1;
+}
+
+static json_t *plan_json(const void *of)
+{
+	const struct pd_lists *lists = of;
+
+	return pd_plan_json(lists->plan);
+}
+
+const struct pd_key_row pd_schedule_rows[] = {
+	PD_ROWS_HEADER("pd-schedule", 1),
+	{ "plan", PD_ROW_BY, .needed = true, .rows = pd_plan_rows, .read = read_plan, .write = plan_json },
+	{ "minibatches", PD_ROW_INT, .needed = true, IN(minibatches), .least = 1, .most = INT64_C(1) << 40 },
+	{ NULL }
+};
+
+struct reader {
+	struct pd_lists *lists;
+	struct pd_key_row op_rows[PD_COUNT(pd_schedule_op_rows)];
+	struct pd_key_row block_rows[PD_COUNT(pd_schedule_block_rows)];
+};
+
+/* Checks peer, peer_stage and group, and finds the link. */
+static int check_parties(const struct pd_lists *lists, const struct pd_place *place, struct op_line *line,
+			 struct pd_error *err)
+{
+	struct pd_op *op = &line->op;
+
+	if ((op->peer >= 0 || line->peer_stage >= 0) && !pd_op_transfers(op->kind))
 		return pd_place_error(place, err, "%s has no \"%s\"", pd_op_kind_name[op->kind],
-				      peer >= 0 ? "peer" : "peer_stage");
-	if (group >= 0 && ((op->kind != PD_OP_allreduce && op->kind != PD_OP_norms) || group != op->stage))
-		return pd_place_error(place, err, "\"group\" is %" PRId64 "; expected none, or"
-				      " with allreduce and norms the stage, %d", group, op->stage);
+				      op->peer >= 0 ? "peer" : "peer_stage");
+	if (line->group >= 0 &&
+	    ((op->kind != PD_OP_allreduce && op->kind != PD_OP_norms) || line->group != op->stage))
+		return pd_place_error(place, err, "\"group\" is %" PRId32 "; expected none, or"
+				      " with allreduce and norms the stage, %d", line->group, op->stage);
 	if (!pd_op_transfers(op->kind))
 		return 0;
-	if (peer < 0)
+	if (op->peer < 0)
 		return pd_place_error(place, err, "expected a \"peer\" for %s",
 				      pd_op_kind_name[op->kind]);
-	op->peer = (int32_t)peer;
-	return find_link(lists, place, op, (int)peer_stage, err);
+	return find_link(lists, place, op, line->peer_stage, err);
 }
 
-static int read_op(const struct pd_lists *lists, const struct pd_place *place, struct pd_op *op,
-		   struct pd_error *err)
-{
-	int64_t stage, most = lists->microbatches;
-
-	if (pd_op_kind_read(place, "pd-schedule(5)", &op->kind, err) < 0 ||
-	    pd_json_get_int(place, "stage", 0, lists->plan->stage_count - 1, &stage, err) < 0 ||
-	    pd_json_get_int(place, "microbatch", 0, most - 1, &op->microbatch, err) < 0 ||
-	    pd_json_opt_int(place, "weight_version", 0, most, &op->version, err) < 0 ||
-	    pd_json_opt_int(place, "seq", 0, INT64_MAX, &op->seq, err) < 0 ||
-	    pd_json_opt_bool(place, "beside", &op->beside, err) < 0)
-		return -1;
-	if (pd_lists_replica(lists, op->rank, (int)stage) < 0)
-		return pd_place_error(place, err, "rank %d is of stage %d in the plan, "
-				      "found stage %" PRId64, op->rank,
-				      lists->roles[lists->first_role[op->rank]].stage, stage);
-	op->stage = (int32_t)stage;
-	return pd_op_bucket_read(place, lists->plan, op, err) < 0
-		? -1 : read_parties(lists, place, op, err);
-}
-
-/* Adds an operation of a rank, from a line of its own or from a block. */
-static int add_op(struct pd_lists *lists, const struct pd_place *place, int rank, int64_t line,
+/* Adds an operation, from a line of its own, or from a block of a rank that is known. */
+static int add_op(const struct reader *reader, const struct pd_place *place, int rank, int64_t number,
 		  struct pd_error *err)
 {
-	struct pd_op op = { .rank = rank, .peer = -1, .link = -1, .version = -1, .keep = -1,
-			    .seq = -1 };
-	struct pd_note note = { .line = line, .duration_ns = -1,
-				.memory_delta_bytes = INT64_MIN };
+	struct pd_lists *lists = reader->lists;
+	struct op_line line = { .op.rank = rank, .op.link = -1, .op.keep = -1, .note.line = number };
+	struct pd_op *op = &line.op;
 
-	if (read_op(lists, place, &op, err) < 0 ||
-	    pd_json_opt_int(place, "duration_ns", 0, PD_MAX_TIME_NS, &note.duration_ns, err) < 0 ||
-	    pd_json_opt_int(place, "memory_delta_bytes", -PD_MAX_BYTES, PD_MAX_BYTES,
-			    &note.memory_delta_bytes, err) < 0)
+	if (pd_rows_read(place, reader->op_rows + (rank >= 0), &line, err) < 0)
 		return -1;
-	pd_lists_add(lists, &op, &note);
+	if (pd_lists_replica(lists, op->rank, op->stage) < 0)
+		return pd_place_error(place, err, "rank %d is of stage %d in the plan, "
+				      "found stage %" PRId32, op->rank,
+				      lists->roles[lists->first_role[op->rank]].stage, op->stage);
+	if (pd_op_bucket_read(place, lists->plan, op, err) < 0 || check_parties(lists, place, &line, err) < 0)
+		return -1;
+	pd_lists_add(lists, op, &line.note);
 	return 0;
 }
 
@@ -171,85 +229,74 @@ static int check_last(const struct pd_lists *lists, const struct pd_place *place
 	return 0;
 }
 
-static int read_operations(struct pd_lists *lists, const struct pd_place *place, int rank,
-			   int64_t line, struct pd_block *block, struct pd_error *err)
+static int read_block(const struct reader *reader, const struct pd_place *place, int64_t number,
+		      struct pd_error *err)
 {
-	static const char *const known[] = { "op", "stage", "microbatch", "weight_version", "peer",
-					     "peer_stage", "group", "bucket", "beside", "seq", "duration_ns",
-					     "memory_delta_bytes", NULL };
-	const struct pd_list *list = &lists->ranks[rank];
 	struct pd_place operations = pd_place_key(place, "operations");
+	struct block_line line = { .rank = 0 };
+	const struct pd_list *list;
 
-	if (pd_json_array(&operations, &block->length, err) < 0)
+	if (pd_rows_read(place, reader->block_rows, &line, err) < 0 ||
+	    pd_json_array(&operations, &line.block.length, err) < 0)
 		return -1;
-	if (block->length == 0)
+	if (line.block.length == 0)
 		return pd_place_error(&operations, err, "expected one or more");
-	for (size_t i = 0; i < block->length; i++) {
+	list = &reader->lists->ranks[line.rank];
+	for (size_t i = 0; i < line.block.length; i++) {
 		struct pd_place at = pd_place_index(&operations, i);
 
-		if (pd_json_keys(&at, known, err) < 0 || add_op(lists, &at, rank, line, err) < 0 ||
-		    check_last(lists, &at, &list->ops[list->count - 1], block, err) < 0)
+		if (add_op(reader, &at, line.rank, number, err) < 0 ||
+		    check_last(reader->lists, &at, &list->ops[list->count - 1], &line.block, err) < 0)
 			return -1;
 	}
+	pd_lists_repeat(reader->lists, line.rank, &line.block);
 	return 0;
 }
 
-static int read_block(struct pd_lists *lists, const struct pd_place *place, int rank,
-		      int64_t line, struct pd_error *err)
+static int read_line(void *of, const struct pd_place *place, int64_t number, struct pd_error *err)
 {
-	static const char *const known[] = { "rank", "repeat", "microbatch_advance",
-					     "weight_version_advance", "seq_advance", "operations",
-					     NULL };
-	struct pd_block block = { .versions = 0 };
+	return json_object_get(place->value, "operations") ? read_block(of, place, number, err)
+							   : add_op(of, place, -1, number, err);
+}
+
+static int read_lines(FILE *in, struct pd_lists *lists, struct pd_error *err)
+{
+	const struct pd_plan *plan = lists->plan;
 	int64_t most = lists->microbatches;
+	struct reader reader = { .lists = lists };
 
-	if (pd_json_keys(place, known, err) < 0 ||
-	    pd_json_get_int(place, "repeat", 1, most, &block.repeat, err) < 0 ||
-	    pd_json_get_int(place, "microbatch_advance", 1, most, &block.microbatches, err) < 0 ||
-	    pd_json_opt_int(place, "weight_version_advance", 0, most, &block.versions, err) < 0 ||
-	    pd_json_opt_int(place, "seq_advance", 0, INT64_MAX, &block.numbers, err) < 0 ||
-	    read_operations(lists, place, rank, line, &block, err) < 0)
+	memcpy(reader.op_rows, pd_schedule_op_rows, sizeof(reader.op_rows));
+	memcpy(reader.block_rows, pd_schedule_block_rows, sizeof(reader.block_rows));
+	pd_rows_bound(reader.op_rows, "rank", lists->rank_count - 1);
+	pd_rows_bound(reader.op_rows, "stage", plan->stage_count - 1);
+	pd_rows_bound(reader.op_rows, "microbatch", most - 1);
+	pd_rows_bound(reader.op_rows, "weight_version", most);
+	pd_rows_bound(reader.op_rows, "peer", plan->rank_count - 1);
+	pd_rows_bound(reader.op_rows, "peer_stage", plan->stage_count - 1);
+	pd_rows_bound(reader.op_rows, "group", plan->stage_count - 1);
+	pd_rows_bound(reader.block_rows, "rank", lists->rank_count - 1);
+	pd_rows_bound(reader.block_rows, "repeat", most);
+	pd_rows_bound(reader.block_rows, "microbatch_advance", most);
+	pd_rows_bound(reader.block_rows, "weight_version_advance", most);
+	if (pd_lines_read(in, lists->name, read_line, &reader, err) < 0)
 		return -1;
-	pd_lists_repeat(lists, rank, &block);
+	pd_lists_end(lists);
 	return 0;
-}
-
-static int read_line(void *of, const struct pd_place *place, int64_t line, struct pd_error *err)
-{
-	static const char *const known[] = { "rank", "op", "stage", "microbatch", "weight_version",
-					     "peer", "peer_stage", "group", "bucket", "beside", "seq",
-					     "duration_ns", "memory_delta_bytes", NULL };
-	struct pd_place operations = pd_place_key(place, "operations");
-	struct pd_lists *lists = of;
-	int64_t rank;
-
-	/* An unknown key is reported before a missing one. */
-	if ((!operations.value && pd_json_keys(place, known, err) < 0) ||
-	    pd_json_get_int(place, "rank", 0, lists->rank_count - 1, &rank, err) < 0)
-		return -1;
-	return operations.value ? read_block(lists, place, (int)rank, line, err)
-				: add_op(lists, place, (int)rank, line, err);
 }
 
 static struct pd_lists *read_header(const struct pd_place *root, struct pd_error *err)
 {
-	static const char *const known[] = { "format", "version", "plan", "minibatches", NULL };
-	struct pd_place at = pd_place_key(root, "plan");
-	struct pd_plan *plan;
-	int64_t minibatches;
+	struct pd_lists header = { .name = NULL };
+	int result = pd_rows_read(root, pd_schedule_rows, &header, err);
 
-	if (pd_json_header(root, "pd-schedule", err) < 0 || pd_json_keys(root, known, err) < 0 ||
-	    pd_json_get_int(root, "minibatches", 1, INT64_C(1) << 40, &minibatches, err) < 0)
-		return NULL;
-	plan = pd_plan_parse_at(&at, err);
-	if (plan && (minibatches > MOST_MICROBATCHES ||
-		     minibatches * plan->microbatches > MOST_MICROBATCHES)) {
-		pd_place_error(root, err, "minibatches: expected at most %d microbatches in all",
-			       MOST_MICROBATCHES);
-		pd_plan_free(plan);
-		return NULL;
-	}
-	return plan ? pd_lists_new(root->document, NULL, plan, minibatches, err) : NULL;
+	if (result == 0 && (header.minibatches > MOST_MICROBATCHES ||
+			    header.minibatches * header.plan->microbatches > MOST_MICROBATCHES))
+		result = pd_place_error(root, err, "minibatches: expected at most %d microbatches in all",
+					MOST_MICROBATCHES);
+	if (result == 0)
+		return pd_lists_new(root->document, NULL, header.owned, header.minibatches, err);
+	pd_plan_free(header.owned);
+	return NULL;
 }
 
 struct pd_lists *pd_lists_read_at(FILE *in, const struct pd_place *root, struct pd_error *err)
@@ -258,11 +305,10 @@ struct pd_lists *pd_lists_read_at(FILE *in, const struct pd_place *root, struct 
 
 	if (!lists)
 		return NULL;
-	if (pd_lines_read(in, root->document, read_line, lists, err) < 0) {
+	if (read_lines(in, lists, err) < 0) {
 		pd_lists_free(lists);
 		return NULL;
 	}
-	pd_lists_end(lists);
 	return lists;
 }
 
@@ -347,9 +393,7 @@ int pd_lists_read_text(struct pd_lists *lists, const char *text, struct pd_error
 
 	if (!in)
 		return pd_error_failed(err, "%s: cannot be read: %s", lists->name, strerror(errno));
-	result = pd_lines_read(in, lists->name, read_line, lists, err);
+	result = read_lines(in, lists, err);
 	fclose(in);
-	if (result == 0)
-		pd_lists_end(lists);
 	return result;
 }

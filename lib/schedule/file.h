@@ -2,9 +2,13 @@
 /* Reads and writes a schedule as a document, pd-schedule(5): JSON Lines. */
 #pragma once
 
+#include "base/rows.h"
 #include "schedule/table_door.h"
 
 #include <stdio.h>
+
+/* Of the header, a struct pd_lists; of a line for one operation, and of one for operations that are repeated. */
+extern const struct pd_key_row pd_schedule_rows[], pd_schedule_op_rows[], pd_schedule_block_rows[];
 
 /*
  * Reads a schedule or a plan, by the document's first line, and sets one of *lists_p and *plan_p. 

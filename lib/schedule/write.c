@@ -22,8 +22,7 @@ struct written {
 
 static int write_header(FILE *out, const struct pd_lists *lists, struct pd_error *err)
 {
-	json_t *header = json_pack("{ss si so sI}", "format", "pd-schedule", "version", 1, "plan",
-				   pd_plan_json(lists->plan), "minibatches", lists->minibatches);
+	json_t *header = pd_rows_json(pd_schedule_rows, lists);
 	int result = json_dumpf(header, out, JSON_COMPACT |
 				JSON_REAL_PRECISION((size_t)pd_json_digits(header)));
 

@@ -7,6 +7,7 @@
 #include "plan/plan.h"
 #include "profile/device.h"
 #include "profile/profile.h"
+#include "schedule/file.h"
 #include "topology/topology.h"
 #include "trace/trace.h"
 
@@ -19,6 +20,9 @@ static const struct {
 	{ "topology", pd_topology_rows },
 	{ "plan", pd_plan_rows },
 	{ "checkpoint", pd_checkpoint_rows },
+	{ "schedule", pd_schedule_rows },
+	{ "schedule-operation", pd_schedule_op_rows },
+	{ "schedule-block", pd_schedule_block_rows },
 	{ "trace", pd_trace_rows },
 	{ "trace-record", pd_trace_record_rows },
 };
