@@ -24,7 +24,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FINISH_WORK 500000      /* operations of the plan's own replay, where the task is large */
 #define ENOUGH 200              /* part by which no plan in another order of kinds is faster */
 
 /* Returns a bound for every plan with these options. */
@@ -82,7 +81,7 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 		return pd_error_input(err, "the best plan found takes more than 73 years: expected "
 				      "faster links or layers");
 	if (predicted->period_from != PD_PERIOD_FORMULA &&
-	    pd_judge_whole(plan, pd_task_is_large(task) ? FINISH_WORK : PD_REPLAY_WORK, &period, &predicted->period_from, err) < 0)
+	    pd_judge_whole(plan, PD_REPLAY_WORK, &period, &predicted->period_from, err) < 0)
 		return -1;
 	if (predicted->period_from == PD_PERIOD_ESTIMATE)
 		period = pd_max(period, bound);
