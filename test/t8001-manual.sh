@@ -345,8 +345,9 @@ for page in "$man"/*.[1-8]; do
 	[ "${page##*/}" = pd-tutorial.7 ] || all= examples_of "$page"
 done
 
-# README's commands run with seconds in place of minutes.
-sed -n '/^    pd-[a-z]* [^ ]/s/^ *//p' "$PD_SOURCE/README" >commands
+# README's commands run with seconds in place of minutes.  A command goes on behind a bar.
+awk '/^    pd-[a-z]* [^ ]/ || more {
+	sub(/^ */, ""); more = /\|$/; printf "%s%s", $0, more ? " " : "\n" }' "$PD_SOURCE/README" >commands
 test_ok "README has commands" '[ "$(wc -l <commands)" -ge 4 ] && grep -q "^pd-run .*--epochs=4 " commands'
 sed 's/--epochs=4/--minibatches=20/; s/^pd-profile /&--iterations=3 /' commands >shorter
 examples README <shorter
