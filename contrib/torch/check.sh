@@ -53,11 +53,13 @@ def frozen():
     return torch.nn.Linear(2, 3).requires_grad_(False), (torch.zeros(1, 2),)
 END
 test_ok "refused in one line: a network on the meta device, one that trains nothing" '
-	for name in meta frozen; do
-		status 1 "$python" "$PYTHONPATH/pd_profile.py" meta.py:$name >out 2>err
-		[ ! -s out ] && one_line err
-	done
-	status 1 "$python" "$PYTHONPATH/pd_profile.py" meta.py:meta 2>err || grep -q "meta device" err'
+	# refused NAME WORDS: checks that a network is refused in one line with these words.
+	refused() {
+		status 1 "$python" "$PD_SOURCE/share/torch/pd_profile.py" "meta.py:$1" >out 2>err
+		[ ! -s out ] && one_line err && grep "$2" err
+	}
+	refused meta "is on the meta device"
+	refused frozen "no parameter of the network is trained"'
 # trained NAME BLOCKS: plans train_NAME for two ranks, has PyTorch train it, and compares the gradients with those
 # of one process, and the memory with what was planned.
 trained() {
