@@ -487,8 +487,9 @@ static void test_images(const struct pd_device_ops *ops)
 		   "'padding': 1, 'output_padding': [1, 0], 'bias': false", 2e-5);
 	test_sizes(ops, "conv_transpose2d", ", 'out_channels': 20, 'kernel': 3, 'dilation': 2, "
 		   "'padding': [2, 1]", 2e-5);
-	/* a GPU rounds such an output twice, without a bias once */
-	test_sizes(ops, "conv_transpose2d", ", 'out_channels': 1, 'kernel': 1, 'bias': false", 2e-5);
+	/* oneDNN's kernels of bf16 round such an output twice, without a bias once */
+	test_sizes(ops, "conv_transpose2d", ops == &pd_device_cpu
+		   ? ", 'out_channels': 1, 'kernel': 1, 'bias': false" : ", 'out_channels': 1, 'kernel': 1", 2e-5);
 	test_sizes(ops, "upsample", ", 'scale_factor': 2", 2e-5);
 	test_sizes(ops, "upsample", ", 'size': [5, 13]", 2e-5);
 	test_sizes(ops, "upsample", ", 'scale_factor': [1.5, 0.7], 'mode': 'bilinear'", 2e-5);

@@ -150,6 +150,7 @@ struct convolution {
 	cudnnConvolutionStruct how;
 	const void *px, *pw, *py, *bias;
 	bool relu;
+	float old = 0;                  /* what the old contents of the result are multiplied by */
 	float most = INFINITY;          /* the largest number that the relu lets through */
 	bool keeps_nan = false;
 };
@@ -181,6 +182,9 @@ static void compute(const convolution &c, enum way way, void *out)
 	for (size_t i = 0; i < sums.size(); i++) {
 		size_t channel = i / made.step[1] % made.size[1];
 		float v = sums[i] + (c.bias ? number_read(c.bias, channel, c.y.type) : 0);
+
+		if (c.old != 0)         /* with 0 the old contents are not read */
+			v += c.old * number_read(out, i, made.type);
 
 		number_write(out, i, made.type, c.relu ? rectified(c, v) : v);
 	}
@@ -342,11 +346,11 @@ WAY(BackwardFilter, BwdFilter, cudnnTensorDescriptor_t x, cudnnTensorDescriptor_
 cudnnStatus_t cudnnConvolutionForward(
 	cudnnHandle_t handle, const void *, const cudnnTensorDescriptor_t x, const void *px,
 	const cudnnFilterDescriptor_t w, const void *pw, const cudnnConvolutionDescriptor_t conv,
-	cudnnConvolutionFwdAlgo_t, void *workspace, size_t bytes, const void *,
+	cudnnConvolutionFwdAlgo_t, void *workspace, size_t bytes, const void *beta,
 	const cudnnTensorDescriptor_t y, void *py)
 {
-	return queue(handle, { *x, *w, *y, *conv, px, pw, NULL, NULL, false }, FORWARD, py,
-		     workspace, bytes);
+	return queue(handle, { *x, *w, *y, *conv, px, pw, NULL, NULL, false, *(const float *)beta },
+		     FORWARD, py, workspace, bytes);
 }
 
 cudnnStatus_t cudnnConvolutionBiasActivationForward(
@@ -362,28 +366,28 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
 		return CUDNN_STATUS_NOT_SUPPORTED;
 	if (elements(*bias) != (size_t)y->size[1] || bias->size[1] != y->size[1])
 		return CUDNN_STATUS_BAD_PARAM;
-	return queue(handle, { *x, *w, *y, *conv, px, pw, NULL, pb, activation->relu,
+	return queue(handle, { *x, *w, *y, *conv, px, pw, NULL, pb, activation->relu, 0,
 			       activation->most, activation->keeps_nan }, FORWARD, py, workspace, bytes);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardData(
 	cudnnHandle_t handle, const void *, const cudnnFilterDescriptor_t w, const void *pw,
 	const cudnnTensorDescriptor_t y, const void *py, const cudnnConvolutionDescriptor_t conv,
-	cudnnConvolutionBwdDataAlgo_t, void *workspace, size_t bytes, const void *,
+	cudnnConvolutionBwdDataAlgo_t, void *workspace, size_t bytes, const void *beta,
 	const cudnnTensorDescriptor_t x, void *px)
 {
-	return queue(handle, { *x, *w, *y, *conv, NULL, pw, py, NULL, false }, DATA, px, workspace,
-		     bytes);
+	return queue(handle, { *x, *w, *y, *conv, NULL, pw, py, NULL, false, *(const float *)beta },
+		     DATA, px, workspace, bytes);
 }
 
 cudnnStatus_t cudnnConvolutionBackwardFilter(
 	cudnnHandle_t handle, const void *, const cudnnTensorDescriptor_t x, const void *px,
 	const cudnnTensorDescriptor_t y, const void *py, const cudnnConvolutionDescriptor_t conv,
-	cudnnConvolutionBwdFilterAlgo_t, void *workspace, size_t bytes, const void *,
+	cudnnConvolutionBwdFilterAlgo_t, void *workspace, size_t bytes, const void *beta,
 	const cudnnFilterDescriptor_t w, void *pw)
 {
-	return queue(handle, { *x, *w, *y, *conv, px, NULL, py, NULL, false }, WEIGHTS, pw,
-		     workspace, bytes);
+	return queue(handle, { *x, *w, *y, *conv, px, NULL, py, NULL, false, *(const float *)beta },
+		     WEIGHTS, pw, workspace, bytes);
 }
 
 /* ---- batch normalisation, of f32 and channels first ---- */

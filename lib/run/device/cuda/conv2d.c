@@ -4,7 +4,8 @@
  *
  * Each way is an algorithm of the library's older calls or an engine of its graph API
  * (conv2d_graph.c).  The same call adds bias and the relu behind it where the library can, else a
- * kernel of our own does.  With channels last, a plain input is first brought into that layout.  In
+ * kernel of our own does; a conv_transpose2d's bias is put into the output beforehand, and the
+ * convolution added to it.  With channels last, a plain input is first brought into that layout.  In
  * 16 bits cuDNN writes the gradient of the weights in 16 bits, too; a kernel of our own widens it
  * to f32 (conv2d_widen.c).
  */
@@ -190,7 +191,7 @@ static int run(struct pd_compiled_layer *l, int way, const void *x, const void *
 		.bias = c->engine[way].bias ? l->parameters[1] : NULL,
 	};
 	cudnnHandle_t dnn = pd_cuda_engine(l)->dnn;
-	const float one = 1, zero = 0;
+	const float one = 1, zero = 0, old = pd_cuda_conv_adds(l, way);
 	cudnnStatus_t status;
 
 	if (c->engine[way].plan)
@@ -202,7 +203,7 @@ static int run(struct pd_compiled_layer *l, int way, const void *x, const void *
 	else if (way == PD_BACKWARD_DATA)
 		status = cudnnConvolutionBackwardData(dnn, &one, c->w, w, c->y, y, c->conv[way],
 						      (cudnnConvolutionBwdDataAlgo_t)c->algorithm[way],
-						      workspace, c->workspace[way], &zero, c->x, (void *)x);
+						      workspace, c->workspace[way], &old, c->x, (void *)x);
 	else
 		status = cudnnConvolutionBackwardFilter(dnn, &one, c->x, x, c->y, y, c->conv[way],
 							(cudnnConvolutionBwdFilterAlgo_t)c->algorithm[way],
@@ -253,6 +254,19 @@ static int forward_fused(struct pd_compiled_layer *l, const void *x, void *works
 	return check(l, status, err) < 0 ? -1 : 1;
 }
 
+int pd_cuda_conv_begin(const struct pd_compiled_layer *l, cudaStream_t stream, void *y,
+		       const void *bias, struct pd_error *err)
+{
+	const struct pd_shape *out = &l->layer->output;
+	int64_t samples, area;
+
+	if (!pd_cuda_conv_adds(l, pd_cuda_conv_way(l, PD_FORWARD)))
+		return 0;
+	pd_cuda_rows(l, l->out, out, &samples, &area);
+	return pd_cuda_queued(l, pd_kernel_copies(stream, l->net->dtype, y, bias, samples,
+						  out->size[0], area), err);
+}
+
 static int forward_rest(struct pd_compiled_layer *l, bool bias, bool relu, struct pd_error *err)
 {
 	const struct pd_shape *out = &l->layer->output;
@@ -282,8 +296,11 @@ static int forward(struct pd_compiled_layer *l, const struct pd_pass *pass, stru
 			return verdict < 0 ? -1 : 0;
 		c->fused = false;       /* do not try again */
 	}
-	return run_layer(l, PD_FORWARD, x, l->parameters[0], l->dst, workspace, err) < 0
-		? -1 : forward_rest(l, l->layer->bias && !engine->bias, c->relu && !engine->relu, err);
+	if (pd_cuda_conv_begin(l, pd_cuda_engine(l)->stream, l->dst, l->parameters[1], err) < 0 ||
+	    run_layer(l, PD_FORWARD, x, l->parameters[0], l->dst, workspace, err) < 0)
+		return -1;
+	return forward_rest(l, pd_cuda_conv_biased(l) && !engine->bias, c->relu && !engine->relu,
+			    err);
 }
 
 static int backward_bias(struct pd_compiled_layer *l, void *room, struct pd_error *err)

@@ -46,6 +46,13 @@ static inline bool pd_cuda_conv_fuses(const struct pd_cuda_conv *c,
 int pd_cuda_conv_choose(struct pd_cuda_conv *c, struct pd_compiled_layer *l,
 			struct pd_error *err);
 
+/*
+ * Queues what the layer's output y must hold before the convolution runs forward: the bias, where that is
+ * added to it (pd_cuda_conv_adds).
+ */
+int pd_cuda_conv_begin(const struct pd_compiled_layer *l, cudaStream_t stream, void *y,
+		       const void *bias, struct pd_error *err);
+
 /* --- conv2d_widen.c */
 /*
  * Decides which convolutions of a stage have their gradients widened together, once all layers are

@@ -216,7 +216,7 @@ static int queue_algorithm(const struct trial *t, int candidate)
 	int algorithm = t->found->algorithm[candidate];
 	size_t bytes = t->found->workspace[candidate];
 	void *workspace = pd_cuda_workspace(t->workspace);
-	const float one = 1, zero = 0;
+	const float one = 1, zero = 0, old = pd_cuda_conv_adds(t->l, t->way);
 	cudnnStatus_t status;
 
 	if (cudnnSetConvolutionMathType(conv, t->found->math[candidate]) != CUDNN_STATUS_SUCCESS)
@@ -233,7 +233,7 @@ static int queue_algorithm(const struct trial *t, int candidate)
 	if (t->way == PD_BACKWARD_DATA)
 		status = cudnnConvolutionBackwardData(t->dnn, &one, c->w, t->w, c->y, t->y, conv,
 						      (cudnnConvolutionBwdDataAlgo_t)algorithm,
-						      workspace, bytes, &zero, c->x, t->x);
+						      workspace, bytes, &old, c->x, t->x);
 	else
 		status = cudnnConvolutionBackwardFilter(t->dnn, &one, c->x, t->x, c->y, t->y, conv,
 							(cudnnConvolutionBwdFilterAlgo_t)algorithm,
@@ -246,6 +246,9 @@ static int queue(void *context, int candidate)
 	const struct trial *t = context;
 	const struct pd_dnn_engine *engine = t->found->engine[candidate];
 
+	if (pd_cuda_conv_adds(t->l, t->way) &&
+	    pd_cuda_conv_begin(t->l, 0, t->x, t->bias, NULL) < 0)
+		return -1;
 	if ((engine ? queue_engine(t, engine) : queue_algorithm(t, candidate)) < 0)
 		return -1;
 	return t->way == PD_BACKWARD_WEIGHTS ? queue_widening(t) : 0;

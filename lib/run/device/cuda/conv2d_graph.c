@@ -100,7 +100,7 @@ static cudnnBackendDescriptor_t convolve(const struct builder *b, int way,
 		      set_part(d, operations[way].x, x) && set_part(d, operations[way].w, w) &&
 		      set_part(d, operations[way].y, y) &&
 		      set_float(d, operations[way].alpha, 1) &&
-		      set_float(d, operations[way].beta, 0));
+		      set_float(d, operations[way].beta, pd_cuda_conv_adds(b->l, way)));
 }
 
 /* Makes the operation y = mode(x, second), element by element; or mode(x) where second is NULL. */

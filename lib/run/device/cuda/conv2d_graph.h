@@ -31,6 +31,15 @@ static inline bool pd_cuda_conv_biased(const struct pd_compiled_layer *l)
 	return l->layer->bias && !l->layer->transposed;
 }
 
+/*
+ * Returns whether this way of the convolution is added to what is in its result: a conv_transpose2d's
+ * output, which has the bias in it, so that the sum of both is rounded once.
+ */
+static inline bool pd_cuda_conv_adds(const struct pd_compiled_layer *l, int way)
+{
+	return way == PD_BACKWARD_DATA && l->layer->transposed && l->layer->bias;
+}
+
 /* Returns which way of the convolution is this one of the layer. */
 static inline int pd_cuda_conv_way(const struct pd_compiled_layer *l, int way)
 {

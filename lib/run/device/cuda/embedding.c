@@ -169,7 +169,7 @@ static int forward_parameter(struct pd_compiled_layer *l, const struct pd_pass *
 {
 	return pd_cuda_queued(l, pd_kernel_copies(pd_cuda_engine(l)->stream, l->net->dtype, l->dst,
 						  l->parameters[0], l->net->batch,
-						  l->layer->parameter_elements), err);
+						  l->layer->parameter_elements, 1), err);
 }
 
 static int backward_parameter(struct pd_compiled_layer *l, const struct pd_pass *pass,

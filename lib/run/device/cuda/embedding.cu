@@ -192,19 +192,20 @@ cudaError_t pd_kernel_positions(cudaStream_t stream, enum pd_dtype dtype, void *
 }
 
 template <typename T>
-__global__ static void copies(T *y, const T *__restrict__ weight, size_t all, size_t count)
+__global__ static void copies(T *y, const T *__restrict__ weight, size_t all, size_t count,
+			      size_t area)
 {
 	PD_FOR_EACH(i, all)
-		y[i] = weight[pd_rest(i, count)];
+		y[i] = weight[pd_rest(pd_quotient(i, area), count)];
 }
 
 cudaError_t pd_kernel_copies(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *weight,
-			     int64_t samples, int64_t count)
+			     int64_t samples, int64_t count, int64_t area)
 {
-	size_t all = (size_t)(samples * count);
+	size_t all = (size_t)(samples * count * area);
 
 	PD_BY_TYPE(dtype, T, (copies<T><<<pd_grid_blocks(all), PD_THREADS, 0, stream>>>(
-		(T *)y, (const T *)weight, all, (size_t)count)));
+		(T *)y, (const T *)weight, all, (size_t)count, (size_t)area)));
 	return cudaGetLastError();
 }
 

@@ -457,9 +457,9 @@ cudaError_t pd_kernel_embedding_back(cudaStream_t stream, enum pd_dtype dtype,
 /* Adds the weight to each sample of `count` elements; backward sums over the samples. */
 cudaError_t pd_kernel_positions(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *x,
 				const void *weight, int64_t samples, int64_t count);
-/* Each of `samples` parts of y becomes the weight, of count elements. */
+/* Each of `samples` parts of y becomes the weight, each of whose count elements fills an area. */
 cudaError_t pd_kernel_copies(cudaStream_t stream, enum pd_dtype dtype, void *y, const void *weight,
-			     int64_t samples, int64_t count);
+			     int64_t samples, int64_t count, int64_t area);
 cudaError_t pd_kernel_positions_back(cudaStream_t stream, enum pd_dtype dtype, float *d_weight,
 				     const void *dy, int64_t samples, int64_t count);
 
