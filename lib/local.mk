@@ -11,6 +11,7 @@ include lib/model/local.mk
 include lib/network/local.mk
 include lib/doors/onnx/local.mk
 include lib/doors/huggingface/local.mk
+include lib/doors/network/local.mk
 include lib/topology/local.mk
 include lib/sums/local.mk
 include lib/profile/local.mk
