@@ -55,7 +55,7 @@ test_ok "every option that a message names is one of a program" '
 	named >named
 	[ "$(wc -l <named)" -gt 50 ]
 	comm -13 options named >unknown
-	! grep -vxE "completion|mpi|with-pmix" unknown
+	! grep -vxE "completion|local-dir|mpi|with-pmix" unknown
 '
 
 # Prints the files that comments of lib, and contrib/HACKING, name, each once; llm.c is a program.
