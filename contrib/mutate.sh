@@ -43,12 +43,12 @@ test/t4017-losses.sh
 order: an eager start-up admits no more than another
 lib/schedule/tick.c
 s/schedule->startup\[s\] : schedule->warmup\[s\]/schedule->warmup[s] : schedule->warmup[s]/
-test/unit/schedule test/t3001-schedule.sh
+test/unit/schedule-figures test/t3001-schedule.sh
 
 order: interleaved stages begin one forward earlier
 lib/schedule/pattern_interleaved.c
 s/(up - warmup_of(schedule, s))/(up - 1 - warmup_of(schedule, s))/
-test/unit/schedule test/t4003-pairs.sh
+test/unit/schedule-figures test/t4003-pairs.sh
 
 order: the checker takes a group for done with a backward missing
 lib/schedule/check_rank.c

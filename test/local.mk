@@ -36,7 +36,7 @@ UNITS = test/unit/activity test/unit/agree test/unit/allreduce test/unit/bound t
 	test/unit/names test/unit/network test/unit/npy test/unit/npz \
 	test/unit/number test/unit/onnx test/unit/onnx-network test/unit/onnx-views test/unit/optimizer test/unit/option-needs test/unit/order test/unit/order-exact test/unit/order-lists test/unit/order-search test/unit/outside test/unit/pace test/unit/placement test/unit/plan test/unit/planner \
 	test/unit/price test/unit/product test/unit/profile test/unit/published test/unit/recurrence test/unit/reduce test/unit/reducers test/unit/replay test/unit/rows \
-	test/unit/safetensors test/unit/schedule test/unit/schedule-orders test/unit/scripts test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
+	test/unit/safetensors test/unit/schedule test/unit/schedule-figures test/unit/schedule-orders test/unit/scripts test/unit/search test/unit/sim test/unit/sparse test/unit/states test/unit/svg \
 	test/unit/tally test/unit/tcp test/unit/tile test/unit/timeline test/unit/tokens test/unit/topology test/unit/trace \
 	test/unit/trace-memory test/unit/transfers test/unit/transfers-end test/unit/updates test/unit/views test/unit/waits test/unit/walk test/unit/weights \
 	test/unit/window test/unit/wiring
@@ -84,6 +84,7 @@ endif
 SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.sh test/t0004-mistakes.sh \
 	test/t1001-malformed.sh test/t1002-seeds.sh test/t1003-pd-model.sh test/t1004-config.sh test/t1005-import.sh test/t1006-onnx.sh test/t1007-families.sh \
 	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2005-partitions.sh test/t2006-foreign.sh test/t2007-memory-model.sh test/t2008-estimate.sh test/t2009-spread.sh test/t2010-groups.sh test/t2012-kinds.sh test/t2017-orders.sh test/t2018-answer.sh test/t2019-top.sh test/t2013-updates.sh \
+	test/t2014-schedules.sh test/t2015-explain.sh \
 	test/t3001-schedule.sh \
 	test/t3002-torch-csv.sh \
 	test/t4001-weights.sh test/t4002-programs.sh test/t4003-pairs.sh test/t4004-split.sh \
@@ -147,7 +148,7 @@ LONG_TESTS = test/conform/layers test/t7008-hosts.sh test/t7009-own-folders.sh t
 	test/t4003-pairs.sh test/t4002-programs.sh test/t6001-ucx-life.sh \
 	test/t4005-memory.sh test/t7001-resume.sh test/t4021-amx.sh test/conform/partition \
 	test/t7007-signals.sh test/t4006-updates.sh test/t4001-weights.sh test/t4008-recompute.sh \
-	test/t4007-tied.sh test/t4009-mixed.sh test/t2001-plan.sh test/t8001-manual.sh \
+	test/t4007-tied.sh test/t4009-mixed.sh test/t2001-plan.sh test/t2014-schedules.sh test/t8001-manual.sh \
 	test/t8004-gpu-first.sh test/t4010-schedule-files.sh test/t4022-lstm.sh test/t6003-slurm.sh \
 	test/t7010-bad-links.sh test/t7011-addresses.sh test/t7012-strangers.sh test/t4037-skips.sh test/t4030-buckets.sh \
 	test/t9006-layouts.sh test/conform/iteration test/t9005-cudnn.sh test/conform/widened \
