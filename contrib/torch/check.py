@@ -40,6 +40,7 @@ def faults(module, document, before, after):
 
 
 def compare(name, files):
+    torch.set_num_threads(1)        # As torch.distributed.run gives each rank; another number rounds otherwise.
     torch.manual_seed(0)
     module, args, loss, target = getattr(networks, name)()
     loss(module(*args), target).backward()
