@@ -124,7 +124,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/page-keys.awk t
 	test/data/fuzz/config/gpt2.json test/data/fuzz/config/llama3.json \
 	test/data/fuzz/config/mistral.json test/data/fuzz/config/vit.json \
 	test/data/fuzz/onnx/images.onnx test/data/fuzz/onnx/rotary.onnx test/data/fuzz/onnx/sequence.onnx \
-	test/data/fuzz/kineto/empty.json test/data/fuzz/kineto/gpu.json test/data/fuzz/kineto/modules.json test/data/fuzz/kineto/pipeline.json \
+	test/data/fuzz/kineto/bad-empty.json test/data/fuzz/kineto/gpu.json test/data/fuzz/kineto/modules.json test/data/fuzz/kineto/pipeline.json \
 	test/data/fuzz/cifar/one test/data/fuzz/idx/four test/data/fuzz/safetensors/small \
 	test/data/fuzz/index/bad-place.json test/data/fuzz/index/two.json \
 	test/data/fuzz/model/names.json test/data/fuzz/model/source.json test/data/fuzz/npy/plain test/data/fuzz/npy/wide test/data/fuzz/npz/deflated test/data/fuzz/npz/stored test/data/fuzz/tokens/bare \
