@@ -51,7 +51,8 @@ static int unknown_network(const char *what, struct pd_error *err)
 		return pd_error_input(err, "\"%.100s\" is no folder here: download it, such as with hf download "
 				      "%.100s config.json --local-dir DIR, and give DIR", what, what);
 	return pd_error_input(err, "expected a family of networks, one of %s; a preset "
-			      "(pd-model --list); or a folder or file, found \"%.60s\"%s", names, what, pd_likeness_say(&likeness, meant));
+			      "(pd-model --list); or a folder or file, found \"%.60s\"%s", names, what,
+			      pd_likeness_say(&likeness, meant));
 }
 
 static int unknown_preset(const struct pd_family *family, const char *preset, struct pd_error *err)
@@ -199,8 +200,9 @@ static json_t *file_document(struct naming *n, const char *file, struct pd_error
 		return onnx_document(n, file, err);
 	if (kind && kind->maker == PD_FILE_PYTORCH) {
 		pd_error_input(err, "%s: expected a network, found %s: in Python, "
-			       "torch.onnx.export(model.eval(), (x,), \"net.onnx\", dynamo=True, optimize=False, opset_version=23) writes one that pd-model "
-			       "reads", file, kind->what);
+			       "torch.onnx.export(model.eval(), (x,), \"net.onnx\", dynamo=True, "
+			       "optimize=False, opset_version=23) writes one that pd-model reads",
+			       file, kind->what);
 		return NULL;
 	}
 	value = pd_json_load(file, err);
