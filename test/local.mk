@@ -112,6 +112,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/page-keys.awk t
 	test/data/gpu-a100.json test/data/gpu-h100.json test/data/grouped-convolutions.json \
 	test/data/kineto-bare.json.gz test/data/kineto-compiled.json.gz \
 	test/data/kineto-labels.json.gz test/data/kineto-modules.json.gz test/data/judged-model.json test/data/odd-convolutions.json test/data/small-model.json \
+	test/data/transposed-convolutions.json \
 	test/data/small-config.json test/data/small-plan.json test/data/tied-model.json \
 	test/data/tutorial/data.npz test/data/tutorial/net.onnx test/data/tutorial/tokens/train.bin \
 	test/data/tutorial/tokens/val.bin \

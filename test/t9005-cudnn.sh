@@ -7,7 +7,8 @@ program=$PD_BUILD/test/unit/cudnn
 
 data=$PD_SOURCE/test/data
 "$program" -g "$data/gpu-h100.json" -t bf16 -g "$data/gpu-a100.json" "$MODELS"/*.json \
-	"$data/odd-convolutions.json" "$data/grouped-convolutions.json" 2>error
+	"$data/odd-convolutions.json" "$data/grouped-convolutions.json" \
+	"$data/transposed-convolutions.json" 2>error
 result=$?
 [ $result -ne 127 ] || test_skip_all "$(head -n 1 error)"
 cat error >&2

@@ -41,7 +41,7 @@ struct tally {
 
 struct shape {
 	int64_t in[3], out[3], kernel[4], stride[2], padding[2], dilation[2], groups;
-	bool bias, relu, last;
+	bool bias, relu, last, transposed;
 };
 
 struct seen {
@@ -208,6 +208,7 @@ static bool is_new(struct seen *seen, const struct pd_compiled_layer *l, bool re
 	s.bias = a->bias;
 	s.relu = relu;
 	s.last = pd_cuda_engine(l)->last;
+	s.transposed = a->transposed;
 	for (int i = 0; i < seen->count; i++)
 		if (memcmp(&seen->shapes[i], &s, sizeof(s)) == 0)
 			return false;
@@ -243,7 +244,7 @@ static void ask_model(const struct pd_model *model, const struct arithmetic *a, 
 		};
 		bool relu;
 
-		if (layer->kind != PD_LAYER_conv2d)
+		if (layer->kind != PD_LAYER_conv2d && layer->kind != PD_LAYER_conv_transpose2d)
 			continue;
 		relu = pd_cuda_does_relu(&net, i);
 		if (!is_new(seen, &l, relu))
