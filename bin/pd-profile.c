@@ -24,19 +24,21 @@
 
 #define MOST_RANKS 4096         /* of traces that are read */
 #define UNKNOWN_PART 0.02       /* of backward, of which nothing is said */
+#define USUAL_BATCH 32          /* samples of a microbatch */
 #define SHORT_NS 1000000000     /* of which no progress is shown */
 #define NEEDS_SHEET \
 	"a device by its data sheet (pd-device(5)), since pd-run does not share layers out"
 
 static const char *device = "auto", *file, *from, *trace_file, *blocks;
 static bool fit;
-static int dtype;
+static int dtype = -1;          /* -1: not said */
 static bool no_link;
 static int transport;
+static int64_t batch_size;      /* 0: not said */
 static int64_t threads, workers = 1;
 static const char *tensor, *machine;
 static struct pd_degrees group = { .tensor = 1, .sharded = 1 };
-static struct pd_measure_options measure = { .batch_size = 32 };
+static struct pd_measure_options measure;
 
 /* Tells whether times are to come from a data sheet: the device is none of this machine's. */
 static bool by_sheet(void)
@@ -69,9 +71,9 @@ static bool names_transport(void)
 static const struct pd_opt options[] = {
 	PD_OPT_GROUP("What is computed"),
 	{ "batch-size", 'b', PD_OPT_COUNT, "N", "samples in a microbatch (default: 32)",
-	  &measure.batch_size, 1, PD_MAX_EXTENT },
-	{ "dtype", 0, PD_OPT_CHOICE, "TYPE", "type to compute in: f32 (default), bf16, f16", &dtype,
-	  .choices = pd_dtype_of_nets },
+	  &batch_size, 1, PD_MAX_EXTENT },
+	{ "dtype", 0, PD_OPT_CHOICE, "TYPE", "type to compute in: f32, bf16, f16 (default: the model's, else f32)",
+	  &dtype, .choices = pd_dtype_of_nets },
 	{ "iterations", 'i', PD_OPT_COUNT, "N", "timed steps (default: enough for a stable median)",
 	  &measure.iterations, 1, 100000 },
 	{ "over", 0, PD_OPT_COUNT, "SECONDS",
@@ -148,7 +150,9 @@ static int check_options(int operands, struct pd_error *err)
 				      "--device, found \"%.60s\"", device);
 	if (tensor && pd_degrees_parse_tensor(tensor, 1, &group.tensor, &group.sequence, err) <= 0)
 		return -1;
-	measure.dtype = pd_dtype_find(pd_dtype_of_nets[dtype]);
+	if (dtype >= 0)
+		measure.dtype = pd_dtype_find(pd_dtype_of_nets[dtype]);
+	measure.batch_size = batch_size ? batch_size : USUAL_BATCH;
 	return 0;
 }
 
@@ -472,6 +476,29 @@ static struct pd_profile *estimate(const struct pd_model *model, struct pd_error
 	return profile;
 }
 
+/* Takes the model's type where none is said. */
+static void take_dtype(const struct pd_model *model)
+{
+	if (dtype < 0 && model->dtype < PD_DTYPES)
+		measure.dtype = model->dtype;
+}
+
+/* Names the defaults that decide the times. */
+static void say_assumed(const struct pd_model *model)
+{
+	char type[64] = "", batch[64] = "";
+
+	if (dtype < 0 && measure.dtype != PD_F32)
+		snprintf(type, sizeof(type), "computed in %s, as the model says (--dtype)",
+			 pd_dtype_name[measure.dtype]);
+	else if (dtype < 0 && by_sheet())
+		snprintf(type, sizeof(type), "computed in %s (--dtype)", pd_dtype_name[measure.dtype]);
+	if (batch_size == 0 && by_sheet())
+		snprintf(batch, sizeof(batch), "microbatches of %d samples (--batch-size)", USUAL_BATCH);
+	if (*type || *batch)
+		pd_say("%s: %s%s%s", model->name, type, *type && *batch ? ", " : "", batch);
+}
+
 static int measure_model(const char *operand, struct pd_error *err)
 {
 	struct pd_model *model;
@@ -483,17 +510,22 @@ static int measure_model(const char *operand, struct pd_error *err)
 	model = pd_model_read(file, err);
 	if (!model)
 		return -1;
+	take_dtype(model);
 	if (pd_hosts_processes() > 1 && !by_sheet()) {
 		status = pd_model_check_batch(model, measure.batch_size, err);
 		if (status < 0)
 			in_model(err);
 		else
 			status = measure_ranks(model, err);
+		if (status == 0)
+			say_assumed(model);
 		pd_model_free(model);
 		return status;
 	}
 	profile = pd_model_check_batch(model, measure.batch_size, err) < 0 ? in_model(err)
 		: by_sheet() ? estimate(model, err) : run(model, err);
+	if (profile)
+		say_assumed(model);
 	pd_model_free(model);
 	if (!profile)
 		return -1;

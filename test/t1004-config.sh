@@ -95,7 +95,7 @@ ours() {
 }
 test_ok "a family has the sizes that a folder says" '
 	same() {
-		pd-model ./$1 --name=x --sequence=64 | ours >one
+		pd-model ./$1 --name=x --sequence=64 | ours | jq "del(.dtype)" >one
 		shift
 		pd-model "$@" --name=x --sequence=64 | ours >two
 		diff one two
@@ -243,14 +243,56 @@ test_ok "options change what a folder says" '
 	jq -e ".name == \"small\" and .inputs[0].shape == [8] and
 		(.layers | map(select(.kind == \"position_embedding\"))[0].num_embeddings == 1024)" small.json
 	pd-model ./gpt2-xl --layers=1 --dropout=0 | jq -e "[.layers[] | .kind == \"dropout\" or .dropout] | any | not"'
-test_ok "samples have 1024 tokens, or as many as there are positions" '
+test_ok "samples have as many tokens as there were positions, or 8192, and a line says where there are more" '
 	tokens() {
-		pd-model "$@" | jq ".inputs[0].shape[0]"
+		expected=$1
+		shift
+		pd-model "$@" 2>err >tokens
+		cat err
+		[ "$(jq ".inputs[0].shape[0]" tokens)" = "$expected" ]
 	}
-	[ "$(tokens ./llama-2-7b)" = 1024 ]
-	[ "$(tokens ./llama-2-7b --sequence=2048)" = 2048 ]
-	[ "$(tokens ./bert-large)" = 512 ]
-	[ "$(tokens l)" = 64 ]'
+	tokens 4096 ./llama-2-7b
+	[ ! -s err ]
+	tokens 2048 ./llama-2-7b --sequence=2048
+	tokens 512 ./bert-large
+	tokens 64 l
+	tokens 8192 ./llama-3.1-8b
+	grep -q "^pd-model: ./llama-3.1-8b/config.json: samples have 8192 tokens, of at most 131072 (--sequence)$" err
+	tokens 8192 ./mistral-7b-v0.3
+	one_line err && grep -q "at most 32768" err
+	tokens 8192 ./mistral-7b-v0.3 --sequence=8192
+	tokens 16384 ./mistral-7b-v0.3 --sequence=16384
+	[ ! -s err ]
+	jq ".rope_scaling.original_max_position_embeddings = 2048" llama-3.1-8b/config.json | config early
+	tokens 2048 early'
+test_ok "the type of the numbers is in the document, and is what pd-profile computes in" '
+	typed() {
+		jq "$1" l/config.json | config typed
+		pd-model typed >typed.json
+		jq -e ".dtype == $2" typed.json
+		PD_DEVICES=$PD_SOURCE/share/devices pd-profile --device=h100-sxm "$4" typed.json 2>err | jq -e ".dtype == \"$3\""
+		cat err
+	}
+	typed "del(.dtype, .torch_dtype)" null f32 --batch-size=1
+	one_line err && grep -q "^pd-profile: typed: computed in f32 (--dtype)$" err
+	typed ".dtype = \"bfloat16\"" "\"bf16\"" bf16 --tf32
+	grep -q "^pd-profile: typed: computed in bf16, as the model says (--dtype), microbatches of 32 samples (--batch-size)$" err
+	typed "del(.dtype) | .torch_dtype = \"float16\"" "\"f16\"" f16 --batch-size=2
+	one_line err && grep -q "computed in f16" err
+	typed ".torch_dtype = \"torch.bfloat16\" | del(.dtype)" "\"bf16\"" f32 --dtype=f32
+	one_line err && grep -q "32 samples" err
+	typed "del(.dtype) | .torch_dtype = \"float8_e4m3fn\"" null f32 --batch-size=1
+	typed ".dtype = \"bfloat16\"" "\"bf16\"" bf16 --batch-size=1
+	pd-model - <typed.json | cmp - typed.json
+	jq ".dtype = \"i32\"" typed.json >no.json
+	status 2 pd-model no.json 2>err
+	grep -q "^pd-model: no.json: dtype: expected \"f32\", \"bf16\" or \"f16\", found \"i32\"$" err'
+test_ok "pd-profile measures in the type that the model says" '
+	jq ".num_hidden_layers = 1 | .dtype = \"bfloat16\"" l/config.json | config typed
+	pd-model typed --sequence=4 >typed.json
+	pd-profile --no-link --iterations=1 --batch-size=1 typed.json 2>err | jq -e ".dtype == \"bf16\""
+	cat err
+	grep -q "computed in bf16, as the model says" err'
 
 # refused WORDS ARGUMENT...: checks that pd-model refuses these in one sentence with the WORDS, and writes
 # nothing.
@@ -308,17 +350,17 @@ test_ok "a sliding window is in the layers that have one, where it does not see 
 	windows() { pd-model "$@" | jq -c "[.inputs[0].shape[0]] + [.layers[] | select(.kind == \"attention\") |
 		.window // 0]"; }
 	jq ".sliding_window = 64 | .num_hidden_layers = 2" mistral-7b-v0.3/config.json | config window
-	[ "$(windows window)" = "[1024,64,64]" ]
+	[ "$(windows window)" = "[8192,64,64]" ]
 	[ "$(windows window --sequence=64)" = "[64,0,0]" ]
 	[ "$(windows llama --window=4 --window-from=1 --layers=3 --sequence=8)" = "[8,0,4,4]" ]
 	jq ".sliding_window = 64 | .use_sliding_window = true | .num_hidden_layers = 3" q2/config.json | config window
-	[ "$(windows window)" = "[1024,0,0,0]" ]
+	[ "$(windows window)" = "[8192,0,0,0]" ]
 	jq ".max_window_layers = 1 | del(.layer_types)" window/config.json | config some
-	[ "$(windows some)" = "[1024,0,64,64]" ]
+	[ "$(windows some)" = "[8192,0,64,64]" ]
 	jq ".layer_types = [\"full_attention\", \"full_attention\", \"sliding_attention\"]" some/config.json | config typed
-	[ "$(windows typed)" = "[1024,0,0,64]" ]
+	[ "$(windows typed)" = "[8192,0,0,64]" ]
 	jq ".layer_types = [\"full_attention\", \"sliding_attention\", \"full_attention\"]" typed/config.json | config ends
-	[ "$(windows ends)" = "[1024,0,64,0]" ]
+	[ "$(windows ends)" = "[8192,0,64,0]" ]
 	jq ".layer_types[1] = \"chunked_attention\"" typed/config.json | config chunked
 	refused "chunked/config.json: layer_types.1.: expected .full_attention. or .sliding_attention.*found .chunked" chunked'
 test_ok "keys of generation, of where it comes from and of other heads are passed over" '

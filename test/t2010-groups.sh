@@ -66,8 +66,8 @@ test_ok "weights shared out by two: gathered while the layers before compute, a 
 pd-model gpt2 --layers=1 >gpt2-m.json
 pd-profile --device=a100-80 --dtype=bf16 --batch-size=1 gpt2-m.json >gpt2-1.json
 test_ok "two links: layers are exchanged inside a server, weights over the half of its link that one of two has" '
-	pd-profile --device=./hand.json --batch-size=100 --tensor=2 --sharded=2 --topology=2@40MB/s+3ns,2@20MB/s+5us \
-		net.json >profile.json 2>err
+	pd-profile --device=./hand.json --dtype=f32 --batch-size=100 --tensor=2 --sharded=2 \
+		--topology=2@40MB/s+3ns,2@20MB/s+5us net.json >profile.json 2>err
 	same "$(cat err)" ""
 	jq -e ".group == {tensor: 2, sequence: false, sharded: 2, bandwidth_bytes_per_s: 40000000, latency_ns: 3,
 		sharded_bandwidth_bytes_per_s: 10000000, sharded_latency_ns: 5000}" profile.json

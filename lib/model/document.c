@@ -326,10 +326,25 @@ static int check_names(const struct pd_place *layers, const struct pd_model *mod
 	return 0;
 }
 
+/* Reads the type that the network is usually computed in. */
+static int read_dtype(const struct pd_place *place, struct pd_model *model, struct pd_error *err)
+{
+	struct pd_place at = pd_place_key(place, "dtype");
+	const char *name;
+
+	model->dtype = PD_DTYPES;
+	if (!at.value)
+		return 0;
+	if (pd_json_string(&at, &name, err) < 0)
+		return -1;
+	model->dtype = pd_dtype_find(name);
+	return model->dtype < PD_DTYPES ? 0 : pd_place_expected(&at, err, "\"f32\", \"bf16\" or \"f16\"");
+}
+
 static int read_model(const struct pd_place *place, struct pd_model *model, struct pd_error *err)
 {
-	static const char *const known[] = { "format", "version", "name", "source", "inputs", "layers",
-					     NULL };
+	static const char *const known[] = { "format", "version", "name", "dtype", "source", "inputs",
+					     "layers", NULL };
 	struct pd_place layers;
 	const char *name;
 	int *order, result;
@@ -338,7 +353,8 @@ static int read_model(const struct pd_place *place, struct pd_model *model, stru
 		return pd_place_expected(place, err, "a model document, which pd-model writes of a Hugging Face "
 					 "config.json");
 	if (pd_json_header(place, "pd-model", err) < 0 || pd_json_keys(place, known, err) < 0 ||
-	    pd_json_get_string(place, "name", &name, err) < 0 || pd_source_check(place, err) < 0)
+	    pd_json_get_string(place, "name", &name, err) < 0 ||
+	    read_dtype(place, model, err) < 0 || pd_source_check(place, err) < 0)
 		return -1;
 	model->name = pd_strdup(name);
 	layers = pd_place_key(place, "layers");

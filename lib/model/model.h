@@ -172,6 +172,7 @@ struct pd_model {
 	struct pd_input *inputs;
 	struct pd_layer *layers;
 	json_t *json;                   /* the document, carried along; owned */
+	enum pd_dtype dtype;            /* what it is usually computed in; PD_DTYPES: it does not say */
 
 	int *numbers;                   /* per layer, its place before pd_model_reorder; or NULL */
 

@@ -97,6 +97,8 @@ int pd_network_write(const json_t *document, FILE *out, struct pd_error *err)
 
 	fputs("{\"format\": \"pd-model\", \"version\": 1, \"name\": ", out);
 	json_dumpf(json_object_get(document, "name"), out, JSON_ENCODE_ANY);
+	if (json_object_get(document, "dtype"))
+		fprintf(out, ", \"dtype\": \"%s\"", pd_member_text(document, "dtype"));
 	if (source) {
 		fputs(",\n \"source\": ", out);
 		json_dumpf(source, out, JSON_REAL_PRECISION((size_t)pd_json_digits(source)));

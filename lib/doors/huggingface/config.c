@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#define MOST_TOKENS 1024                /* of a sample, unless an option says otherwise */
+#define MOST_TOKENS 8192                /* of a sample, unless an option says otherwise */
 
 #define CONFIG_ARCHITECTURE(type, name, words)
 #define CONFIG_TYPE(name, prefix, family, length, window, windows, words) \
@@ -149,8 +149,11 @@ static int finish(struct pd_config_reader *r, struct pd_error *err)
 		s->kv_heads = s->heads;
 	if (s->numbered)                /* those behind the padding's */
 		positions -= s->padding + 1;
+	r->length = positions;
 	if (positions > 0)
 		s->sequence = positions < MOST_TOKENS ? positions : MOST_TOKENS;
+	if (r->scaled && s->rope_original > 0 && s->rope_original < s->sequence)
+		s->sequence = s->rope_original;
 	if (r->dynamic)
 		s->rope_longest = positions;
 	if (r->scaled && s->rope_original == 0)
@@ -172,7 +175,7 @@ bool pd_config_is(const json_t *document)
 
 int pd_config_read(const struct pd_place *root, struct pd_config *config_p, struct pd_error *err)
 {
-	struct pd_config_reader r = { .root = root, .size = &config_p->size };
+	struct pd_config_reader r = { .root = root, .size = &config_p->size, .dtype = PD_DTYPES };
 	struct pd_place first;
 	const char *key;
 	json_t *value;
@@ -195,5 +198,9 @@ int pd_config_read(const struct pd_place *root, struct pd_config *config_p, stru
 		if (strcmp(key, first.key) != 0 && read_key(&at, &r, err) < 0)
 			return -1;
 	}
-	return finish(&r, err);
+	if (finish(&r, err) < 0)
+		return -1;
+	config_p->positions = r.length;
+	config_p->dtype = r.dtype;
+	return 0;
 }

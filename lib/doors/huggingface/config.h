@@ -6,6 +6,7 @@
  */
 #pragma once
 
+#include "model/dtype.h"
 #include "network/network.h"
 
 struct pd_config_type;
@@ -13,13 +14,15 @@ struct pd_config {
 	const struct pd_config_type *type;
 	const struct pd_family *family;
 	struct pd_network_size size;
+	int64_t positions;              /* the most tokens that a sample may have; 0: any */
+	enum pd_dtype dtype;            /* of its parameters' files; PD_DTYPES: none that is known */
 };
 
 /* Is it such a document? */
 bool pd_config_is(const json_t *document);
 /*
- * Keys that are missing are what transformers takes for them.  The samples have 1024 tokens, or as
- * many as there are positions, or as attention sees, if these are fewer.
+ * Keys that are missing are what transformers takes for them.  The samples have as many tokens
+ * as there are positions, those before these were scaled where they are, but at most 8192.
  */
 int pd_config_read(const struct pd_place *root, struct pd_config *config_p, struct pd_error *err);
 /*
@@ -28,8 +31,8 @@ int pd_config_read(const struct pd_place *root, struct pd_config *config_p, stru
  */
 int pd_config_name(const struct pd_config *config, const char *place, json_t *document, struct pd_error *err);
 /*
- * Adds its source: the config.json itself, unless `given` makes another network of it, whereupon *changed_p is
- * the option that does; else NULL.
+ * Adds its dtype, and its source: the config.json itself, unless `given` makes another network of it,
+ * whereupon *changed_p is the option that does; else NULL.
  */
 void pd_config_keep(const struct pd_config *config, json_t *json, const struct pd_network_size *given,
 		    json_t *document, const char **changed_p);

@@ -182,5 +182,7 @@ void pd_config_keep(const struct pd_config *config, json_t *json,
 	*changed_p = pd_network_changed(&config->size, given);
 	if (!*changed_p)
 		json_object_set(source, "config", json);
+	if (config->dtype < PD_DTYPES)
+		pd_json_set(document, "dtype", json_string(pd_dtype_name[config->dtype]));
 	pd_json_set(document, "source", source);
 }

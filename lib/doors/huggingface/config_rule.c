@@ -591,6 +591,22 @@ static int embedding_dropout(const struct pd_place *at, struct pd_config_reader 
 						   "--dropout here", blocks);
 }
 
+/* The type that the folder's parameters have.  Others than the three change nothing here. */
+static int dtype(const struct pd_place *at, struct pd_config_reader *r, const char *text,
+		 struct pd_error *err)
+{
+	static const char *const names[] = { "float32", "bfloat16", "float16", NULL };
+	static const enum pd_dtype dtypes[] = { PD_F32, PD_BF16, PD_F16 };
+	const char *name = json_string_value(at->value);
+	int found = name ? pd_names_index(names, strncmp(name, "torch.", 6) == 0 ? name + 6 : name) : -1;
+
+	(void)text;
+	(void)err;
+	if (found >= 0)
+		r->dtype = dtypes[found];
+	return 0;
+}
+
 const struct pd_config_row pd_config_rows[] = {
 #define CONFIG_FIELD(types, key, rule, text) { types, key, rule, text },
 #include "doors/huggingface/config.def"

@@ -2,6 +2,7 @@
 /* Private to this folder: what is known of networks with a config.json, and rules for its keys. */
 #pragma once
 
+#include "model/dtype.h"
 #include "network/network.h"
 
 /* A class of transformers that a network of a type is, and the words of its size that this says. */
@@ -28,6 +29,7 @@ struct pd_config_reader {
 	bool dynamic;                           /* or beyond the length */
 	bool pads;                              /* a token is padding, as pad_token_id says */
 	int64_t padding;                        /* < 0: counted from the end of the vocabulary */
+	enum pd_dtype dtype;                    /* PD_DTYPES: none that is known is said */
 };
 
 /* A rule takes what a key says, or refuses it. */

@@ -8,6 +8,7 @@
 #include "model/kind.h"
 #include "network/network.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -106,6 +107,15 @@ static json_t *config_name(const char *file, const struct pd_family *family)
 	return called;
 }
 
+/* Says how long samples are where the file allows longer ones, and nobody said. */
+static void say_sequence(const struct pd_network_ask *ask, const struct pd_config *config,
+			 const char *file)
+{
+	if (!ask->quiet && ask->size.sequence == PD_NETWORK_UNSAID &&
+	    config->size.sequence < config->positions)
+		pd_say("%s: samples have %" PRId64 " tokens, of at most %" PRId64 " (--sequence)", file, config->size.sequence, config->positions);
+}
+
 static json_t *config_document(const struct naming *n, const struct pd_place *root,
 			       struct pd_error *err)
 {
@@ -127,6 +137,7 @@ static json_t *config_document(const struct naming *n, const struct pd_place *ro
 		json_decref(document);
 		return NULL;
 	}
+	say_sequence(n->ask, &config, root->document);
 	pd_config_keep(&config, root->value, &n->ask->size, document, &changed);
 	if (changed && !n->ask->quiet)
 		pd_say("--%s: the network is not that of %s, so that no config.json will be exported with it",
