@@ -9,6 +9,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/completion.c \
 	lib/base/container.h \
 	lib/base/cost.h \
+	lib/base/csv.c lib/base/csv.h \
 	lib/base/directory.c lib/base/directory.h \
 	lib/base/drift.c lib/base/drift.h \
 	lib/base/effort.h \
@@ -17,6 +18,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/file.c lib/base/file.h \
 	lib/base/file_kind.c lib/base/file_kind.h \
 	lib/base/finite.h \
+	lib/base/grid.c lib/base/grid.h \
 	lib/base/half.h \
 	lib/base/inline.h \
 	lib/base/json.c lib/base/json.h \

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Writes a report for programs: as JSON, and as CSV made from that. */
+#include "base/csv.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "plan/show.h"
@@ -164,53 +165,6 @@ json_t *pd_report_json(const struct pd_report *report, const struct pd_report *p
 
 /* ---- CSV ---- */
 
-/* Writes a field, in quotes if it must be (RFC 4180). */
-static void put_field(const char *text, FILE *out)
-{
-	if (!strpbrk(text, ",\"\r\n")) {
-		fputs(text, out);
-		return;
-	}
-	putc('"', out);
-	for (; *text; text++) {
-		if (*text == '"')
-			putc('"', out);
-		putc(*text, out);
-	}
-	putc('"', out);
-}
-
-/* Writes a number or a word, several with spaces between them, or nothing for null. */
-static void put_value(const json_t *value, FILE *out)
-{
-	const json_t *one;
-	size_t i;
-
-	switch (json_typeof(value)) {
-	case JSON_STRING:
-		put_field(json_string_value(value), out);
-		break;
-	case JSON_INTEGER:
-		fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
-		break;
-	case JSON_REAL:
-		fprintf(out, "%.*g", pd_json_digits(value), json_real_value(value));
-		break;
-	case JSON_TRUE:
-	case JSON_FALSE:
-		fputs(json_is_true(value) ? "true" : "false", out);
-		break;
-	case JSON_ARRAY:
-		json_array_foreach(value, i, one) {
-			fputs(i ? " " : "", out);
-			put_value(one, out);
-		}
-		break;
-	default:
-		break;
-	}
-}
-
 static void put_members(const char *table, size_t row, json_t *object, FILE *out)
 {
 	const char *key;
@@ -221,8 +175,8 @@ static void put_members(const char *table, size_t row, json_t *object, FILE *out
 		    (json_is_array(value) && json_array_size(value) == 0))
 			continue;
 		fprintf(out, "%s,%zu,%s,", table, row, key);
-		put_value(value, out);
-		fputs("\r\n", out);
+		pd_csv_put(value, out);
+		fputs(PD_CSV_END, out);
 	}
 }
 
@@ -232,7 +186,7 @@ void pd_report_csv(json_t *report, FILE *out)
 	json_t *row;
 	size_t i;
 
-	fputs("table,row,key,value\r\n", out);
+	fputs("table,row,key,value" PD_CSV_END, out);
 	put_members("report", 0, report, out);
 	for (size_t t = 0; t < PD_COUNT(tables); t++)
 		json_array_foreach(json_object_get(report, tables[t]), i, row)
