@@ -259,3 +259,29 @@ struct pd_profile *pd_estimate_profile(const struct pd_estimate *asked, const st
 	json_decref(document);
 	return profile;
 }
+
+struct pd_profile *pd_estimate_again(const struct pd_profile *profile, int64_t batch_size,
+				     const struct pd_degrees *group, bool elsewhere,
+				     struct pd_error *err)
+{
+	struct pd_estimate how = { .batch_size = batch_size, .dtype = profile->dtype,
+				   .tf32 = profile->tf32, .elsewhere = elsewhere };
+	struct pd_place place = pd_place_root(profile->name, profile->sheet);
+	struct pd_sheet *sheet = pd_sheet_parse_at(&place, err);
+	struct pd_profile *made;
+
+	if (!sheet)
+		return NULL;
+	if (group)
+		how.group = *group;
+	how.sheet = sheet;
+	made = pd_estimate_profile(&how, profile->model, err);
+	pd_sheet_free(sheet);
+	if (!made)
+		return NULL;
+	if (profile->memory.model != PD_MEMORY_OWN)
+		made->memory = profile->memory;
+	for (int l = 0; l < made->layer_count; l++)
+		made->layers[l].joined = profile->layers[l].joined;
+	return made;
+}

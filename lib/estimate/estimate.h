@@ -41,6 +41,14 @@ double pd_estimate_ns(const struct pd_estimate *how, const struct pd_cost *cost)
 struct pd_profile *pd_estimate_profile(const struct pd_estimate *how, const struct pd_model *model,
 				       struct pd_error *err);
 /*
+ * Returns the profile again for microbatches of so many samples of a device, and for a group of
+ * devices (NULL: one by itself), by the data sheet and the model that it has; `elsewhere` as above.
+ * Where it may be cut stays, and whose memory it is, if not pd-run's.
+ */
+struct pd_profile *pd_estimate_again(const struct pd_profile *profile, int64_t batch_size,
+				     const struct pd_degrees *group, bool elsewhere,
+				     struct pd_error *err);
+/*
  * Sets the efficiencies, kernel_ns and the spread of the sheet so that it estimates what the profiles, which have
  * models, measured; and its rates where these are less than what was reached.  Fails if they say too little.
  */

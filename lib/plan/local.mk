@@ -3,6 +3,7 @@ lib_libpd_a_SOURCES += \
 	lib/plan/chain.c lib/plan/chain.h \
 	lib/plan/document.c \
 	lib/plan/given_order.c lib/plan/given_order.h \
+	lib/plan/layout_door.h \
 	lib/plan/order.c lib/plan/order.h \
 	lib/plan/period_kind.def \
 	lib/plan/plan.c lib/plan/plan.h \

@@ -163,6 +163,9 @@ struct pd_partition *pd_hand_partition(const struct pd_task *task, struct pd_err
 struct pd_plan *pd_hand_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_error *err)
 {
 	struct pd_partition *partition = pd_hand_partition(task, err);
+	const char *need = task->request->stages_need;
 
-	return partition ? take_only(task, partition, "--stages: this plan needs", time_ns_p, err) : NULL;
+	if (!need)
+		need = "--stages: this plan needs";
+	return partition ? take_only(task, partition, need, time_ns_p, err) : NULL;
 }

@@ -103,7 +103,7 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 			predicted->gap = 1 - (double)predicted->lower_bound_ns / (double)period;
 		predicted->speedup_over_data_parallel =
 			(double)predicted->data_parallel_period_ns / (double)period;
-		pd_step_of(plan);
+		predicted->step = pd_step_at(plan, period);
 	}
 	return 0;
 }

@@ -105,10 +105,17 @@ enum pd_recompute_kind {
 	PD_RECOMPUTE_KINDS
 };
 
+extern const char *const pd_recompute_kind_name[PD_RECOMPUTE_KINDS + 1];
+
+/* Memory of a device for which no plan is too large. */
+#define PD_MEMORY_UNLIMITED ((int64_t)1 << 60)
+
 struct pd_plan_request {
 	const struct pd_topology *topology;
 	int64_t memory_bytes;           /* of one device; 0: the topology's, else the profile's */
 	const char *stages;             /* a plan by hand, such as "8x1,6x1"; or NULL */
+	/* how it is said that these do not fit; NULL: as of --stages */
+	const char *stages_need;
 	bool straight;                  /* no stage has replicas */
 	bool runs;                      /* stages are runs of the profile's layers */
 	enum pd_cost_kind cost;

@@ -19,24 +19,11 @@ static struct pd_profile *estimate_degree(const struct pd_profile *profile,
 					  const struct pd_degrees *group, struct pd_error *err)
 {
 	int64_t sharded = profile->group.sharded > 1 ? profile->group.sharded : 1;
-	struct pd_estimate how = { .batch_size = profile->batch_size / sharded, .dtype = profile->dtype,
-				   .tf32 = profile->tf32, .group = *group, .elsewhere = true };
-	struct pd_place place = pd_place_root(profile->name, profile->sheet);
-	struct pd_sheet *sheet = pd_sheet_parse_at(&place, err);
-	struct pd_profile *made;
+	struct pd_profile *made = pd_estimate_again(profile, profile->batch_size / sharded, group,
+						    true, err);
 
-	if (!sheet)
-		return NULL;
-	how.sheet = sheet;
-	made = pd_estimate_profile(&how, profile->model, err);
-	pd_sheet_free(sheet);
-	if (!made)
-		return NULL;
-	if (profile->memory.model != PD_MEMORY_OWN)
-		made->memory = profile->memory;
-	made->memory.sharded |= choice->shards_optimizer;
-	for (int l = 0; l < made->layer_count; l++)
-		made->layers[l].joined = profile->layers[l].joined;
+	if (made)
+		made->memory.sharded |= choice->shards_optimizer;
 	return made;
 }
 

@@ -56,17 +56,17 @@ static double peak_flops_per_s(const struct pd_profile *profile)
 	return peak;
 }
 
-void pd_step_of(struct pd_plan *plan)
+struct pd_step pd_step_at(const struct pd_plan *plan, int64_t period_ns)
 {
 	const struct pd_profile *profile = plan->profile;
-	struct pd_prediction *predicted = &plan->predicted;
 	int64_t microbatches = step_microbatches(plan);
-	double peak = peak_flops_per_s(profile), samples_per_s = predicted->samples_per_s;
-	struct pd_step *step = &predicted->step;
+	double peak = peak_flops_per_s(profile);
+	double samples = period_ns > 0 ? (double)profile->batch_size * 1e9 / (double)period_ns : 0;
+	struct pd_step step = { .global_batch = pd_times(microbatches, profile->batch_size),
+				.ns = pd_times(microbatches, period_ns) };
 
-	*step = (struct pd_step){ .global_batch = pd_times(microbatches, profile->batch_size),
-				  .ns = pd_times(microbatches, predicted->period_ns) };
-	step->tokens_per_s = samples_per_s * (double)pd_sample_tokens(profile->model);
-	step->device_flops_per_s = samples_per_s * sample_flops(profile) / (double)pd_plan_devices(plan);
-	step->mfu = peak > 0 ? step->device_flops_per_s / peak : 0;
+	step.tokens_per_s = samples * (double)pd_sample_tokens(profile->model);
+	step.device_flops_per_s = samples * sample_flops(profile) / (double)pd_plan_devices(plan);
+	step.mfu = peak > 0 ? step.device_flops_per_s / peak : 0;
+	return step;
 }

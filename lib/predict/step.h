@@ -20,5 +20,5 @@ static inline int64_t pd_plan_devices(const struct pd_plan *plan)
 	return pd_degrees_devices(&plan->profile->group) * plan->rank_count;
 }
 
-/* Sets the figures of a step (struct pd_step) of a plan whose period is known; what is not known stays 0. */
-void pd_step_of(struct pd_plan *plan);
+/* Returns the figures of a step, by the time of a microbatch; what is not known is 0. */
+struct pd_step pd_step_at(const struct pd_plan *plan, int64_t period_ns);

@@ -1,5 +1,6 @@
 lib_libpd_a_SOURCES += \
 	lib/doors/layout/blocks.c lib/doors/layout/blocks.h \
+	lib/doors/layout/even.c lib/doors/layout/even.h \
 	lib/doors/layout/layout_kind.def \
 	lib/doors/layout/megatron.c lib/doors/layout/megatron.h \
 	lib/doors/layout/read.c lib/doors/layout/read.h \

@@ -216,6 +216,35 @@ static int *number_layers(const struct pd_profile *profile, const struct words *
 	return segment;
 }
 
+/*
+ * Numbers all layers of blocks but attention and every second product, whose outputs are saved:
+ * what torchtitan's selective checkpointing by operation does.
+ */
+static int *number_operations(const struct pd_profile *profile, struct pd_error *err)
+{
+	int *block, count = find_blocks(profile, &block), number = 0, products = 0, before = -1;
+
+	if (count == 0 || !profile->model) {
+		free(block);
+		pd_error_input(err, "selective-op: expected a network of blocks, with a model that "
+			       "has kinds of layers");
+		return NULL;
+	}
+	for (int l = 0; l < profile->layer_count; l++) {
+		enum pd_layer_kind kind = profile->model->layers[l].kind;
+		bool begins = block[l] != before, saved = kind == PD_LAYER_attention;
+
+		before = block[l];
+		if (block[l] < 0)
+			continue;
+		products = begins ? 0 : products;
+		saved |= kind == PD_LAYER_linear && products++ % 2 == 0;
+		number += begins || saved;
+		block[l] = saved ? -1 : number;
+	}
+	return block;
+}
+
 /* Tells whether all words are kinds of layers. */
 static bool are_kinds(const struct words *words)
 {
@@ -250,11 +279,14 @@ int *pd_layout_segments(const struct pd_profile *profile, const char *what, stru
 
 	if (length == strlen("blocks") && strncmp(what, "blocks", length) == 0)
 		return blocks_of(profile, list, err);
+	if (strcmp(what, "selective-op") == 0)
+		return number_operations(profile, err);
 	words_init(&words, modules || layers || kinds ? list : what);
 	if (modules || layers)
 		segment = number_layers(profile, &words, modules ? fits_module : fits_layer, err);
 	else if (!are_kinds(&words))
-		pd_error_input(err, "expected one of auto, selective, none, all, blocks, numbers of stages such as "
+		pd_error_input(err, "expected one of auto, selective, none, all, blocks, "
+			       "selective-op, numbers of stages such as "
 			       "0,2, kinds of layers such as attention,gelu, modules:PATTERN or "
 			       "layers:PATTERN, found \"%.60s\"", what);
 	else if (!profile->model)

@@ -9,6 +9,7 @@
  *
  *     blocks, blocks:LIST     blocks of a list, such as "layers.3": all, or of numbers such as 0-7,9;
  *                             a step after /, such as /2 or 0-30/2, leaves others out
+ *     selective-op            all layers of blocks but attention and every second linear layer
  *     modules:PATTERN,...     the layers of each module that a component of a name, or several, fits
  *     layers:PATTERN,...      runs of layers whose names fit
  *     KIND,...                runs of layers of these kinds, where there are blocks in them; also kinds:KIND,...

@@ -24,6 +24,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *const pd_recompute_kind_name[] = {
+#define RECOMPUTE_KIND(symbol, name, what) name,
+#include "planner/search/recompute_kind.def"
+#undef RECOMPUTE_KIND
+	NULL
+};
+
 bool pd_recompute_free(const struct pd_plan_request *request)
 {
 	return (request->recompute == PD_RECOMPUTE_AUTO || request->recompute == PD_RECOMPUTE_SELECTIVE) &&
