@@ -3,8 +3,10 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "base/names.h"
 #include "base/opt.h"
 #include "base/progress_bar.h"
+#include "doors/layout/even.h"
 #include "doors/layout/read.h"
 #include "doors/layout/segments.h"
 #include "doors/layout/write.h"
@@ -16,6 +18,7 @@
 #include "plan/sparse.h"
 #include "planner/cut/task.h"
 #include "planner/kinds.h"
+#include "planner/like.h"
 #include "topology/contract.h"
 
 #include <ctype.h>
@@ -36,6 +39,8 @@ static struct {
 	bool pareto;
 } best_plans;
 static struct pd_top top;
+static const char *like_text;
+static struct pd_like like;
 static struct pd_group_request groups;
 static const char *tensor;
 static int cost, format;
@@ -74,20 +79,15 @@ static const char *const reducers[] = {
 	"auto", NULL
 };
 
-static const char *const recompute_kinds[] = {
-#define RECOMPUTE_KIND(symbol, name, what) name,
-#include "planner/search/recompute_kind.def"
-#undef RECOMPUTE_KIND
-};
-
 static int memory_model = -1;    /* not given: the profile's */
 static double memory_margin = -1;
 static const char *shard = "";
 static bool shards_optimizer, shards_full;
 
-enum { JSON, SVG, DOT, TABLE, JSONL, LAYOUTS };       /* then enum pd_layout_kind */
+/* then enum pd_layout_kind */
+enum { JSON, SVG, DOT, TABLE, MARKDOWN, CSV, JSONL, LAYOUTS };
 static const char *const formats[] = {
-	"json", "svg", "dot", "table", "jsonl",
+	"json", "svg", "dot", "table", "markdown", "csv", "jsonl",
 #define LAYOUT_KIND(name, ...) #name,
 #include "doors/layout/layout_kind.def"
 #undef LAYOUT_KIND
@@ -203,6 +203,10 @@ static const struct pd_opt options[] = {
 	  "layers and replicas by hand, such as 8x1,6x1; megatron:LAYOUT, parts:0,9,18 or "
 	  "fqns:FILE",
 	  &request.stages },
+	{ "like", 0, PD_OPT_STRING, "LAYOUT",
+	  "plan this layout, such as \"tp=4 pp=4 vp=5 dp=4\"; with --top, a row of it beside the "
+	  "others",
+	  &like_text, .excludes = "stages cost straight devices" },
 	{ "cut", 0, PD_OPT_CHOICE, "WHERE",
 	  "where stages may begin: layers (default), modules, blocks", &cut, .choices = cuts,
 	  .excludes = "stages", .why = "--stages says itself where stages begin" },
@@ -216,7 +220,8 @@ static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Output"),
 	{ "format", 'f', PD_OPT_CHOICE, "NAME",
 	  "write the plan (json, the default), a drawing of it (svg, dot), its stages for "
-	  "another system (torchtitan, megatron, deepspeed, galvatron) or, with --top, table, jsonl",
+	  "another system (torchtitan, megatron, deepspeed, galvatron) or, with --top, table, "
+	  "markdown, csv, jsonl",
 	  &format, .choices = formats },
 	{ "top", 0, PD_OPT_COUNT, "N",
 	  "write the N best layouts instead of a plan (--format=table, on a terminal; else jsonl)",
@@ -425,11 +430,12 @@ static int request_sums(struct pd_error *err)
 /* Sets what recomputes, but layers, which a profile has. */
 static void request_recompute(void)
 {
-	for (int kind = 0; kind < PD_RECOMPUTE_KINDS; kind++)
-		if (strcmp(recompute, recompute_kinds[kind]) == 0) {
-			request.recompute = (enum pd_recompute_kind)kind;
-			return;
-		}
+	int kind = pd_names_index(pd_recompute_kind_name, recompute);
+
+	if (kind >= 0) {
+		request.recompute = (enum pd_recompute_kind)kind;
+		return;
+	}
 	request.segments_asked = !names_stages();
 	if (!request.segments_asked)
 		request.recomputed = recompute;
@@ -667,12 +673,19 @@ static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
 	struct pd_planner_ask ask = { .profiles = profiles, .count = count, .batch = batch, .request = &request,
 				      .groups = groups.asked ? &groups : NULL, .choices = choices,
 				      .top = top.most > 0 ? &top : NULL };
+	struct pd_top_row like_row = { .stages = NULL };
 	struct pd_plan *plan;
 
 	/* the formulas know nothing of lanes, which replicas must divide */
 	if (!request.stages && request.cost != PD_COST_SIMULATED && pd_profile_lane_round(profiles[0]) > 0)
 		request.straight = true;
+	if (like_text && top.most == 0)
+		return pd_like_plan(&like, &ask, !weights_open, err);
+	if (like_text && pd_like_row(&like, &ask, !weights_open, &like_row, err) < 0)
+		return NULL;
 	plan = pd_planner_choose(&ask, err);
+	if (plan && like_text)
+		pd_top_add(&top, &like_row);
 	if (!plan || !recomputes_apart(plan))
 		return plan;
 	if (!quiet)
@@ -706,22 +719,43 @@ static void remark(const struct pd_plan *plan, const struct pd_topology *given)
 /* Refuses formats of plans for a table of several, and those of a table for a plan. */
 static int check_top(struct pd_error *err)
 {
-	bool of_table = format == TABLE || format == JSONL;
+	bool of_table = format >= TABLE && format <= JSONL;
 
 	if (top.most > 0 && !of_table && format != JSON)
-		return pd_error_input(err, "--top: expected --format=table or jsonl, found \"%s\"", formats[format]);
+		return pd_error_input(err, "--top: expected --format=table, markdown, csv or "
+				      "jsonl, "
+				      "found \"%s\"", formats[format]);
 	if (top.most == 0 && of_table)
 		return pd_error_input(err, "--format=%s: expected it with --top", formats[format]);
+	return 0;
+}
+
+/* Reads the layout of --like; alone, it says what some options say, too. */
+static int check_like(struct pd_error *err)
+{
+	const char *also = tensor ? "tensor" : *shard ? "shard" : chunks > 0 ? "chunks"
+			 : virtual_stages ? "virtual-stages" : NULL;
+
+	if (!like_text)
+		return 0;
+	if (pd_like_parse(like_text, &pd_layout_door, &like, err) < 0)
+		return -1;
+	if (also && top.most == 0)
+		return pd_error_input(err, "--%s: expected it with --like and --top, for what is "
+				      "searched: --like says it of its own layout", also);
 	return 0;
 }
 
 /* Writes the best plans. */
 static int write_top(struct pd_error *err)
 {
-	if (format == JSONL || (format == JSON && !isatty(STDOUT_FILENO)))
-		return pd_top_write(&top, stdout, err);
-	pd_top_print(&top, stdout);
-	return 0;
+	static const enum pd_table_format tables[] = {
+		[TABLE] = PD_TABLE_TEXT, [MARKDOWN] = PD_TABLE_MARKDOWN, [CSV] = PD_TABLE_CSV,
+		[JSONL] = PD_TABLE_JSONL
+	};
+	int as = format != JSON ? format : isatty(STDOUT_FILENO) ? TABLE : JSONL;
+
+	return pd_top_write(&top, tables[as], stdout, err);
 }
 
 int main(int argc, char **argv)
@@ -739,12 +773,13 @@ int main(int argc, char **argv)
 
 	request.cost = (enum pd_cost_kind)cost;
 	request.min_gain = min_gain / 100;
-	top = (struct pd_top){ .most = (int)best_plans.most_asked, .pareto = best_plans.pareto };
+	top = (struct pd_top){ .most = (int)best_plans.most_asked, .pareto = best_plans.pareto,
+				.bottleneck = pd_top_bottleneck };
 	if (check_top(&err) < 0)
 		return pd_command_fail(&err);
 	request_recompute();
-	if (request_groups(&err) < 0 || request_sums(&err) < 0 || request_policy(&err) < 0 ||
-	    pd_output_check(&err) < 0)
+	if (check_like(&err) < 0 || request_groups(&err) < 0 || request_sums(&err) < 0 ||
+	    request_policy(&err) < 0 || pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	request.topology = &topology;
 	memory_bytes = request.memory_bytes;
@@ -764,6 +799,7 @@ int main(int argc, char **argv)
 	}
 	free_profiles(profiles, count);
 	if (!plan) {
+		pd_like_release(&like);
 		free(list);
 		free(segments);
 		return pd_command_fail(&err);
@@ -784,6 +820,7 @@ int main(int argc, char **argv)
 	if (status == 0 && explain)
 		pd_plan_explain(plan, stderr);
 	pd_plan_free(plan);
+	pd_like_release(&like);
 	free(list);
 	free(segments);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);

@@ -4,6 +4,7 @@
 #include "base/mem.h"
 #include "base/opt.h"
 #include "doors/torch/torch.h"
+#include "explain/top.h"
 #include "plan/sparse.h"
 #include "predict/judge.h"
 #include "predict/range.h"
@@ -17,14 +18,15 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#define MOST_FILES 4096
 #define LEAST_COLUMNS 40
 #define MOST_COLUMNS 1000
 #define MOST_OPERATIONS 100000  /* for viewers of traces: some 25 MB */
 
-enum format { REPORT, JSON, CSV, TEXT, SVG, CHROME, TRACE };
+enum format { REPORT, JSON, CSV, TEXT, SVG, CHROME, TRACE, MARKDOWN, JSONL };
 
 static const char *const formats[] = { "report", "json", "csv", "text", "svg", "chrome", "trace",
-				       NULL };
+				       "markdown", "jsonl", NULL };
 static int format;
 static int64_t minibatches;
 static bool all;
@@ -34,7 +36,10 @@ static struct pd_what_if what = PD_WHAT_IF_NOTHING;
 static const struct pd_opt options[] = {
 	PD_OPT_GROUP("Output"),
 	{ "format", 'f', PD_OPT_CHOICE, "NAME",
-	  "report (default), json, csv, text, svg, chrome, trace", &format, .choices = formats },
+	  "report (default), json, csv, text, svg, chrome, trace; of several plans a table: "
+	  "report, "
+	  "markdown, csv, jsonl",
+	  &format, .choices = formats },
 	{ "minibatches", 'm', PD_OPT_COUNT, "N",
 	  "replay N minibatches; of a trace as it is, show the first N", &minibatches, 1, 1 << 30 },
 	{ "all", 'a', PD_OPT_FLAG, NULL,
@@ -83,11 +88,11 @@ static const char *const elsewhere[][2] = {
 
 static const struct pd_command command = {
 	.name = "pd-replay",
-	.synopsis = "[OPTION]... [plan.json | schedule.jsonl | trace.jsonl]",
+	.synopsis = "[OPTION]... [plan.json | schedule.jsonl | trace.jsonl]...",
 	.summary = "Show when each operation of a plan, a schedule or a trace happens.",
 	.options = options,
 	.elsewhere = elsewhere,
-	.max_operands = 1,
+	.max_operands = MOST_FILES,
 	.files = true,
 };
 
@@ -264,6 +269,8 @@ static void draw(const struct pd_view *views, int count)
 	case JSON:
 	case CSV:
 	case TRACE:
+	case MARKDOWN:
+	case JSONL:
 		break;
 	}
 }
@@ -330,16 +337,90 @@ static int show(const char *file, struct pd_error *err)
 	return result;
 }
 
+/* Makes the row of a plan, a schedule or a trace; the name is the file's. */
+static int make_row(const char *file, struct pd_top_row *row_p, struct pd_error *err)
+{
+	struct pd_subject subject;
+	struct pd_timeline *timeline;
+	struct pd_report *report;
+	int status = 0;
+
+	if (pd_subject_read(file, &what, minibatches, &subject, err) < 0)
+		return -1;
+	pd_trace_join_transfers(subject.trace);
+	timeline = pd_timeline_new(subject.trace);
+	report = pd_report_new(timeline);
+	if (!subject.measured && !subject.listed)
+		status = complete(report, subject.trace, err);
+	if (status == 0 && !report->has_steady)
+		status = pd_error_input(err, "%s: is too short for the time of a microbatch: "
+					"expected more "
+					"--minibatches", pd_document_name(file));
+	if (status == 0) {
+		int64_t period_ns = (int64_t)(report->steady.period_ns + 0.5);
+
+		*row_p = pd_top_row_of(subject.trace->plan, period_ns);
+		row_p->name = pd_document_name(file);
+		row_p->bubble_percent = report->end_ns > report->begin_ns ? pd_report_bubble(report)
+			: -1;
+		row_p->period_from = subject.measured ? PD_PERIOD_UNSAID
+				   : report->estimated ? PD_PERIOD_ESTIMATE : PD_PERIOD_REPLAY;
+	}
+	pd_report_free(report);
+	pd_timeline_free(timeline);
+	pd_subject_release(&subject);
+	return status;
+}
+
+/* Writes a row for each of several plans. */
+static int tabulate(int argc, char **argv, int first, struct pd_error *err)
+{
+	static const struct { bool may; enum pd_table_format table; } tables[] = {
+		[REPORT] = { true, PD_TABLE_TEXT }, [MARKDOWN] = { true, PD_TABLE_MARKDOWN },
+		[CSV] = { true, PD_TABLE_CSV }, [JSONL] = { true, PD_TABLE_JSONL }
+	};
+	struct pd_top table = { .count = 0 };
+	int count = argc > first ? argc - first : 1, status = 0;
+
+	if (!tables[format].may)
+		return pd_error_input(err, "--format=%s: expected one plan; a table of several is "
+				      "a report, "
+				      "markdown, csv or jsonl", formats[format]);
+	table.rows = pd_calloc((size_t)count, sizeof(*table.rows));
+	for (int i = 0; i < count && status == 0; i++) {
+		status = make_row(pd_operand(argc, argv, first, i), &table.rows[i], err);
+		table.count += status == 0;
+	}
+	if (status == 0)
+		status = pd_top_write(&table, tables[format].table, stdout, err);
+	pd_top_release(&table);
+	return status;
+}
+
+/* Compares, shows or tabulates what is named. */
+static int answer(int argc, char **argv, int first, struct pd_error *err)
+{
+	const char *file = pd_operand(argc, argv, first, 0);
+	bool several = argc > first + 1;
+
+	if (other_name && several)
+		return pd_error_input(err, "--compare: expected one file, found %d", argc - first);
+	if (other_name)
+		return compare(file, err);
+	if (several || format == MARKDOWN || format == JSONL)
+		return tabulate(argc, argv, first, err);
+	return show(file, err);
+}
+
 int main(int argc, char **argv)
 {
 	struct pd_error err;
 	int first = pd_command_parse(&command, argc, argv), status;
-	const char *file = pd_operand(argc, argv, first, 0);
 
 	if (pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	what.tables = pd_table_doors;
 	pd_mem_for("what is replayed");
-	status = other_name ? compare(file, &err) : show(file, &err);
+	status = answer(argc, argv, first, &err);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(status);
 }

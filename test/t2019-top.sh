@@ -59,7 +59,7 @@ test_ok "an order of a long update: correct, and no slower than ZB-H1" '
 	jq -se ".[0].microbatches == 1200 and .[0].predicted.period_ns <= .[1].predicted.period_ns * 1.005" long.json zb-h1.json'
 test_ok "what does not go together is refused" '
 	refused "expected it with --top" -t 4@1GB/s --format=table chain.json
-	refused "expected --format=table or jsonl" -t 4@1GB/s --top=3 --format=svg chain.json
+	refused "expected --format=table, markdown, csv or jsonl" -t 4@1GB/s --top=3 --format=svg chain.json
 	refused "pareto" -t 4@1GB/s --pareto chain.json
 	refused "virtual-stages" -t 4@1GB/s --virtual-stages=many chain.json
 	refused "virtual-stages=auto: expected --schedule=interleaved" -t 4@1GB/s --virtual-stages=auto chain.json

@@ -286,6 +286,33 @@ void pd_usage_put_limit(const struct pd_usage *usage, FILE *out)
 		part > 100.5 ? "; the formula of the chosen cost counts less" : "");
 }
 
+void pd_usage_put_limit_short(const struct pd_usage *usage, FILE *out)
+{
+	const struct pd_limit *limit = &usage->limit;
+	double part = 100 * pd_usage_part(usage, limit->ns);
+	char where[64];
+
+	switch (limit->kind) {
+	case PD_LIMIT_PROCESSOR:
+		fprintf(out, "computing %.0f%% (stage %d)", part, limit->first);
+		break;
+	case PD_LIMIT_CHUNKS:
+		fprintf(out, "computing %.0f%% (rank %d)", part, limit->first);
+		break;
+	case PD_LIMIT_TURNS:
+		fprintf(out, "shared processors %.0f%%", part);
+		break;
+	case PD_LIMIT_LINK:
+		show_link(usage, limit->level, limit->component, limit->way, where, sizeof(where));
+		fprintf(out, "link %.0f%% (%s)", part, where);
+		break;
+	case PD_LIMIT_WINDOW:
+		fprintf(out, "forwards ahead %.0f%% (stages %d to %d)", part, limit->first,
+			limit->last);
+		break;
+	}
+}
+
 static void explain_schedules(const struct pd_plan *plan, FILE *out)
 {
 	bool any = false;

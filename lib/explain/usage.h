@@ -55,6 +55,8 @@ double pd_usage_busy_ns(const struct pd_usage *usage, int stage);
 
 /* Prints what takes the largest part of the period. */
 void pd_usage_put_limit(const struct pd_usage *usage, FILE *out);
+/* Prints the same in the few words of a table, as "computing 93% (stage 3)". */
+void pd_usage_put_limit_short(const struct pd_usage *usage, FILE *out);
 
 /* Tells whether data parallelism fits into the devices' memory; true if it is not known. */
 bool pd_data_parallel_fits(const struct pd_plan *plan);

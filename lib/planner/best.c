@@ -28,8 +28,8 @@ void pd_best_release(struct pd_best *best)
 
 double pd_best_value(const struct pd_variant *variant, const struct pd_plan *plan, int64_t time_ns)
 {
-	return pd_gain_of(variant->request.min_gain, time_ns, plan->rank_count) /
-	       (double)variant->field->profile->batch_size;
+	return pd_gain_value(variant->request.min_gain, time_ns, plan->rank_count,
+			     variant->field->profile->batch_size);
 }
 
 double pd_best_least(const struct pd_best *best)

@@ -7,7 +7,8 @@ lib_libpd_a_SOURCES += \
 	lib/planner/formula/levels.c lib/planner/formula/levels.h lib/planner/formula/published.c \
 	lib/planner/formula/published.h lib/planner/formula/terms.c lib/planner/formula/terms.h \
 	lib/planner/hand.c lib/planner/kinds.c \
-	lib/planner/kinds.h lib/planner/none.c lib/planner/ordered.c lib/planner/ordered.h lib/planner/planner.c \
+	lib/planner/kinds.h lib/planner/like.c lib/planner/like.h lib/planner/none.c \
+	lib/planner/ordered.c lib/planner/ordered.h lib/planner/planner.c \
 	lib/planner/planner.h lib/planner/search/candidate.c lib/planner/search/candidate.h \
 	lib/planner/search/contest.c lib/planner/search/contest.h lib/planner/search/exhaust.c \
 	lib/planner/search/gain.h lib/planner/search/line.c lib/planner/search/line.h \

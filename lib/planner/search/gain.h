@@ -29,6 +29,13 @@ static inline double pd_gain_of(double min_gain, int64_t period_ns, int devices)
 	return (double)period_ns * pd_gain_weight(min_gain, devices);
 }
 
+/* Returns the same for a sample, by which plans of different microbatches are compared. */
+static inline double pd_gain_value(double min_gain, int64_t period_ns, int devices,
+				   int64_t batch_size)
+{
+	return pd_gain_of(min_gain, period_ns, devices) / (double)batch_size;
+}
+
 /* Returns the longest period with which a plan of fewer devices is preferred to another. */
 static inline int64_t pd_gain_limit_ns(double min_gain, int64_t period_ns, int devices, int fewer)
 {
