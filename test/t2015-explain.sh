@@ -212,6 +212,14 @@ test_ok "ranks, and every stage of a rank" '
 test_ok "its legend has what is drawn, and nothing else" '
 	for what in forward backward idle "device that is not used"; do grep -q ">$what<" b.svg; done
 	! grep -E ">(device that|60 to 90 %|above 90 %)" chunks.svg || false'
+# Too many replicas for a replay: one by one, the steps of their sum would take four times the period.
+test_ok "where a plan is an estimate, no stage is busier than the period" '
+	for topology in 600@125MB/s+30us 2@1GB/s,300@125MB/s+30us; do
+		pd-plan -e -t $topology --stages=12x600 chain.json 2>err >a.json
+		jq -e ".predicted.period_from == \"estimate\"" a.json
+		sed -n "s/^limit: .* busy .*(\([0-9]*\)% of the period).*/\1/p" err >part
+		[ "$(cat part)" -gt 0 ]; [ "$(cat part)" -le 101 ]
+	done'
 test_ok "that data parallelism does not fit is said with its time" '
 	pd-plan -e -t 4@1GB/s --memory=20MB chain.json 2>err >out
 	jq -e ".predicted.alternatives[] | select(.name == \"data-parallel\") | .fits == false" out

@@ -9,6 +9,7 @@
 #include "predict/replay.h"
 #include "schedule/memory.h"
 #include "schedule/tick.h"
+#include "sums/price.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -49,12 +50,16 @@ static void replay_sums(struct pd_usage *usage)
 
 /*
  * Returns the time of an all-reduce behind backward.  A reducer's cost counts its steps one by one; a
- * replay, in which one member begins a step while others are in the one before, can show less.
+ * replay, in which one member begins a step while others are in the one before, can show less.  Where a plan is
+ * too large for one, this is what its estimate counts.
  */
 static double serial_allreduce_ns(const struct pd_usage *usage, int s)
 {
 	double ns = (double)usage->plan->stages[s].allreduce_ns;
+	struct pd_sum sum = pd_plan_stage_sum(usage->plan, s);
 
+	if (!usage->report && usage->plan->stages[s].replicas > 1)
+		return fmin(ns, (double)pd_sum_together_ns(&sum));
 	if (!usage->report || usage->report->stages[s].steps == 0)
 		return ns;
 	return fmin(ns, usage->report->stages[s].exposed_ns);

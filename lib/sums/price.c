@@ -117,6 +117,19 @@ void pd_sum_delays(const struct pd_sum *sum, struct pd_sum_delay *delays)
 		bound_rest(sum, delays);
 }
 
+int64_t pd_sum_together_ns(const struct pd_sum *sum)
+{
+	size_t count = (size_t)sum->members.count;
+	struct pd_sum_delay *delays = pd_calloc(count, sizeof(*delays));
+	int64_t ns = pd_sum_grouped_ns(sum);
+
+	pd_sum_delays(sum, delays);
+	for (size_t i = 0; i < count; i++)
+		ns = pd_max(ns, pd_max(delays[i].sends_ns, delays[i].rest_ns));
+	free(delays);
+	return ns;
+}
+
 /* Returns the least, over all placements of m replicas, of the largest k (m - k) of a component. */
 static double spread(int64_t m, int64_t components, int64_t capacity)
 {

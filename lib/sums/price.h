@@ -49,6 +49,9 @@ struct pd_sum_delay {
  */
 void pd_sum_delays(const struct pd_sum *sum, struct pd_sum_delay *delays);
 
+/* Returns what a sum takes by these, and by pd_sum_grouped_ns(), where all members are ready at once. */
+int64_t pd_sum_together_ns(const struct pd_sum *sum);
+
 /*
  * What a sum takes at least, by number of members, wherever these are: ns per byte that is summed.
  *
