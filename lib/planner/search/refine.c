@@ -29,9 +29,10 @@
 #define WANDERED 64             /* times that a winner is changed at random, and goes on from there */
 #define KICKS 64                /* times that stages of least memory are changed at random */
 #define DRAWS 8                 /* changes that are drawn until one is possible */
-/* Steps (base/effort.h) of a stage, and of a layer, of a plan whose memory is worked out. */
+/* Steps (base/effort.h) of a stage, of a layer and of a rank of a plan whose memory is worked out. */
 #define STAGE_STEPS 650
 #define LAYER_STEPS 50
+#define RANK_STEPS 15
 
 /* What a climb wants less of. */
 enum aim {
@@ -108,8 +109,8 @@ static int64_t bytes_of(struct climb *climb, const struct pd_plan_shape *shape)
 
 	if (!plan)
 		return PD_NEVER;
-	climb->contest->work += 16 * plan->stage_count;
-	pd_effort_spend(task->request->effort, STAGE_STEPS * plan->stage_count +
+	climb->contest->work += 16 * plan->stage_count + plan->rank_count / 4;
+	pd_effort_spend(task->request->effort, STAGE_STEPS * plan->stage_count + RANK_STEPS * plan->rank_count +
 			LAYER_STEPS * plan->profile->layer_count);
 	if (pd_candidate_fullest(plan, NULL) < climb->fullest_bytes) {
 		climb->fullest_bytes = pd_candidate_fullest(plan, NULL);
