@@ -139,6 +139,7 @@ static int prepare(struct pd_compiled_layer *l, struct pd_error *err)
 		.padding = { layer->padding[0], layer->padding[1] },
 		.dilation = { layer->dilation[0], layer->dilation[1] },
 		.groups = layer->groups,
+		.wide = layer->bias,    /* so that a sum with its bias is rounded once */
 	};
 	struct pd_onednn *dnn = l->net->engine;
 	struct pd_conv_linear_ops ops = { .turned = true, .behind = layer->bias ? add_bias : NULL };

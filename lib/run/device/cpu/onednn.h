@@ -82,6 +82,7 @@ struct pd_conv {
 	int64_t out_channels, out_height, out_width;
 	int64_t kernel[2], stride[2], padding[2], dilation[2], groups;
 	bool bias;
+	bool wide;      /* the gradient of the input is made in f32, whatever the type of ops */
 };
 
 struct pd_pooling {

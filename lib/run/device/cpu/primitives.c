@@ -36,7 +36,8 @@ static struct pd_primitive *conv_op(struct pd_onednn *dnn, enum pd_propagation p
 	const int64_t grouped[] = { g, o / g, i / g, c->kernel[0], c->kernel[1] };
 	const dnnl_data_type_t of_weights = propagation == PD_BACKWARD_WEIGHTS ? dnnl_f32 : type;
 	const int64_t whole[] = { o, i, c->kernel[0], c->kernel[1] };
-	const_dnnl_memory_desc_t src = pd_dnn_any(dnn, type, 4, src_size);
+	const dnnl_data_type_t of_src = propagation == PD_BACKWARD_DATA && c->wide ? dnnl_f32 : type;
+	const_dnnl_memory_desc_t src = pd_dnn_any(dnn, of_src, 4, src_size);
 	const_dnnl_memory_desc_t dst = pd_dnn_any(dnn, type, 4, dst_size);
 	const_dnnl_memory_desc_t weights = fixed ? pd_dnn_as(dnn, of_weights, fixed)
 		: g > 1 ? pd_dnn_any(dnn, of_weights, 5, grouped)
