@@ -646,7 +646,8 @@ static int set_memory(struct pd_profile **profiles, int count, struct pd_error *
 				      shards_optimizer ? "shard=optimizer" : "memory-margin");
 	for (int i = 0; i < count; i++)
 		profiles[i]->memory = rule;
-	if (rule.model != PD_MEMORY_OWN && weights_open)
+	/* With f16 all ranks learn of an update's overflow before it is made (pd-run). */
+	if (weights_open && (rule.model != PD_MEMORY_OWN || profiles[0]->dtype == PD_F16))
 		take_flush();
 	if (rule.model != PD_MEMORY_OWN && (request.any_weights || !pd_weights_have(request.weights, PD_WEIGHTS_DRAINS)))
 		return pd_error_input(err, "memory of %s: it keeps one version of the weights: expected "

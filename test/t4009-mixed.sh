@@ -78,6 +78,14 @@ zb-h1 flush 4 residual-1-1 residual-2-1
 nf1b vertical-sync 2 residual-1-1
 none stash 1 residual-2-1
 END
+test_ok "f16 gets weights that stages agree on, unless others are named" '
+	PD_TEST_DTYPE=f16 profile residual.json 2 >f16.json
+	for weights in "" --weights=auto; do
+		pd-plan -q -t 2@1GB/s $weights f16.json >f16.plan
+		jq -e ".weights == \"flush\"" f16.plan
+	done
+	pd-run --synthetic --no-evaluate --minibatches=3 f16.plan >/dev/null
+	pd-plan -q -t 2@1GB/s --weights=stash f16.json | jq -e ".weights == \"stash\""'
 test_ok "adam, with a moment more" '
 	sgd="--optimizer=adam --lr=0.003 --weight-decay=0.01"
 	trained 12 residual-1-1-1 $sgd'

@@ -36,6 +36,7 @@ struct arithmetic {
 struct tally {
 	int shapes, proposed, deterministic, planned;
 	int refused, without, loose, renamed, changed, large;
+	int turned;             /* have their channels first, in 16 bits and without groups */
 	size_t most;
 };
 
@@ -207,7 +208,7 @@ static bool is_new(struct seen *seen, const struct pd_compiled_layer *l, bool re
 	s.groups = a->groups;
 	s.bias = a->bias;
 	s.relu = relu;
-	s.last = pd_cuda_engine(l)->last;
+	s.last = pd_cuda_conv_last(l);
 	s.transposed = a->transposed;
 	for (int i = 0; i < seen->count; i++)
 		if (memcmp(&seen->shapes[i], &s, sizeof(s)) == 0)
@@ -249,6 +250,8 @@ static void ask_model(const struct pd_model *model, const struct arithmetic *a, 
 		relu = pd_cuda_does_relu(&net, i);
 		if (!is_new(seen, &l, relu))
 			continue;
+		tallies[PD_FORWARD].turned += a->dtype != PD_F32 && in->dims == 3 && layer->groups == 1 &&
+					      !pd_cuda_conv_last(&l);
 		for (int way = 0; way < PD_PROPAGATIONS; way++)
 			ask(&l, way, a, relu, &tallies[way]);
 	}
@@ -257,6 +260,9 @@ static void ask_model(const struct pd_model *model, const struct arithmetic *a, 
 
 static void judge(const struct arithmetic *a, const struct tally tallies[PD_PROPAGATIONS])
 {
+	if (a->dtype != PD_F32)
+		ok(tallies[PD_FORWARD].turned == 0,
+		   "%s: a convolution without groups has its channels last, whatever is beside it", a->name);
 	for (int way = 0; way < PD_PROPAGATIONS; way++) {
 		const struct tally *t = &tallies[way];
 		const char *of = pd_engine_way(way);
