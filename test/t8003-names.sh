@@ -47,12 +47,12 @@ named() {
 		tr " (=:;,./\"" "[\n*]" | sed -n "s/^--\([a-z][a-z0-9-]*\).*/\1/p" | sort -u
 }
 
-test_ok "every option that a message names is one of a program" '
+test_ok "every option that a message, or a script of share, names is one of a program" '
 	for program in "$PD_BUILD"/bin/pd-*; do
 		case ${program##*/} in *.* | pd-worker) continue ;; esac
 		"$program" --help
 	done | sed -n "s/^ *\(-., \)*--\([a-z][a-z0-9-]*\).*/\2/p" | sort -u >options
-	named >named
+	{ named; grep -oh "pd-[a-z]* --[a-z][a-z-]*" "$PD_SOURCE"/share/torch/*.py | sed "s/.*--//"; } | sort -u >named
 	[ "$(wc -l <named)" -gt 50 ]
 	comm -13 options named >unknown
 	! grep -vxE "completion|local-dir|mpi|with-pmix" unknown

@@ -546,7 +546,7 @@ def check_device(module, inputs):
         if t.device.type == "meta" or hasattr(t, "fake_mode"):
             raise SystemExit("pd_profile: the network is on the meta device, on which nothing runs: expected it on the "
                              "device that trains it, as after module.to_empty(device=\"cpu\"); for a device that is not "
-                             "there pd-model and pd-profile --estimate go by a data sheet")
+                             "there pd-model and pd-profile --device=NAME go by a data sheet")
         if t.device.type not in ("cpu", "cuda"):
             raise SystemExit(f"pd_profile: expected a network on cpu or cuda, found {t.device}: how its times and its "
                              "memory are measured is not known")
