@@ -83,7 +83,7 @@ endif
 
 SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.sh test/t0004-mistakes.sh \
 	test/t1001-malformed.sh test/t1002-seeds.sh test/t1003-pd-model.sh test/t1004-config.sh test/t1005-import.sh test/t1006-onnx.sh test/t1007-families.sh \
-	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2005-partitions.sh test/t2006-foreign.sh test/t2007-memory-model.sh test/t2008-estimate.sh test/t2009-spread.sh test/t2010-groups.sh test/t2012-kinds.sh test/t2017-orders.sh test/t2018-answer.sh test/t2019-top.sh test/t2022-like.sh test/t2013-updates.sh \
+	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2005-partitions.sh test/t2006-foreign.sh test/t2007-memory-model.sh test/t2008-estimate.sh test/t2009-spread.sh test/t2010-groups.sh test/t2012-kinds.sh test/t2017-orders.sh test/t2018-answer.sh test/t2019-top.sh test/t2022-like.sh test/t2023-systems.sh test/t2013-updates.sh \
 	test/t2014-schedules.sh test/t2015-explain.sh \
 	test/t3001-schedule.sh \
 	test/t3002-torch-csv.sh \
@@ -108,7 +108,7 @@ SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.
 
 check_PROGRAMS += $(UNITS) $(CONFORM) $(SCRIPT_HELPERS)
 TESTS += $(UNITS) $(CONFORM) $(SCRIPT_TESTS)
-EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/page-keys.awk test/test-lib.sh test/train-lib.sh test/torch-judge.py \
+EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/page-keys.awk test/systems-lib.sh test/test-lib.sh test/train-lib.sh test/torch-judge.py \
 	test/data/gpu-a100.json test/data/gpu-h100.json test/data/grouped-convolutions.json \
 	test/data/kineto-bare.json.gz test/data/kineto-compiled.json.gz \
 	test/data/kineto-labels.json.gz test/data/kineto-modules.json.gz test/data/judged-model.json test/data/odd-convolutions.json test/data/small-model.json \
@@ -116,7 +116,7 @@ EXTRA_DIST += $(SCRIPT_TESTS) test/README test/hosts-lib.sh test/page-keys.awk t
 	test/data/small-config.json test/data/small-plan.json test/data/tied-model.json \
 	test/data/tutorial/data.npz test/data/tutorial/net.onnx test/data/tutorial/tokens/train.bin \
 	test/data/tutorial/tokens/val.bin \
-	test/data/small-profile.json test/data/small-schedule.jsonl test/data/small-topology.json \
+	test/data/small-profile.json test/data/small-schedule.jsonl test/data/small-topology.json test/data/systems.jsonl \
 	test/data/small-trace.jsonl test/data/import \
 	test/data/fuzz/checkpoint/adam test/data/fuzz/checkpoint/initial \
 	test/data/fuzz/checkpoint/one test/data/fuzz/checkpoint/two \

@@ -94,17 +94,19 @@ END
 	refused "Megatron computes attention or normalisation of all blocks again, .* and not layer \"h.0.mlp.gelu\"" \
 		"$@" --recompute=gelu --format=megatron gpt.json
 	jq ".stages[0].recompute = [\"h.1.attn\"]" plan.json | pd-replay >out'
-test_ok "torchtitan: modules of each stage, as the outside calls them, and back" '
-	pd-plan $flush --stages="megatron:Et*3|t*5L" --format=torchtitan eight.json >fqns.toml
+test_ok "torchtitan: modules of each stage, as it calls them, and back" '
+	pd-plan $flush --stages="megatron:Et*3|t*5L" --format=torchtitan eight.json >fqns.py
 	cat >expected <<END
-# 2 stages on 2 ranks, 1f1b, 8 microbatches of 4 samples
-module_fqns_per_model_part = [
-    ["embed", "layers.0", "layers.1", "layers.2"],
-    ["layers.3", "layers.4", "layers.5", "layers.6", "layers.7", "norm", "head"],
-]
+    parallelism.module_fqns_per_model_part = [
+        ["tok_embeddings", "layers.0", "layers.1", "layers.2"],
+        ["layers.3", "layers.4", "layers.5", "layers.6", "layers.7", "norm", "lm_head"],
+    ]
 END
-	diff expected fqns.toml
-	stages fqns:fqns.toml "embed layers.3.norm"
+	grep -A 3 module_fqns fqns.py | diff expected -
+	grep -qx "    training.local_batch_size = 32" fqns.py
+	grep -qx "    parallelism.pipeline_parallel_microbatch_size = 4" fqns.py
+	grep -qx "    parallelism.pipeline_parallel_degree = 2" fqns.py
+	stages fqns:fqns.py "embed layers.3.norm"
 	echo "[[\"embed\",\"layers.0\"],[\"layers.1\",\"layers.2\",\"layers.3\",\"layers.4\",\"layers.5\",\"layers.6\",\"layers.7\",\"norm\",\"head\"]]" >list.json
 	stages fqns:list.json "embed layers.1.norm"
 	pd-model llama --layers=2 --hidden=8 --heads=2 --sequence=4 --vocabulary=8 |
@@ -113,8 +115,8 @@ END
 				.names = {weight: (.name | sub(\"model.layers\"; \"blocks\") + \".weight\")}
 			else . end)" | pd-profile --no-link -i 1 -b 1 >named.json
 	pd-plan $flush --stages="megatron:Et|tL" --format=torchtitan named.json >out
-	grep -Fqx "    [\"tok_embeddings\", \"blocks.0\"]," out
-	grep -Fqx "    [\"blocks.1\", \"model.norm\", \"lm_head\"]," out
+	grep -Fqx "        [\"tok_embeddings\", \"layers.0\"]," out
+	grep -Fqx "        [\"layers.1\", \"norm\", \"lm_head\"]," out
 	pd-plan $flush --stages=fqns:out named.json | firsts | grep -qx "model.embed_tokens model.layers.1.input_layernorm"'
 test_ok "deepspeed: a subclass with the parts, in modules, and back" '
 	pd-plan $flush --stages="megatron:Et*3|t*5L" --format=deepspeed eight.json >out.py
@@ -207,7 +209,7 @@ test_ok "torchtitan: as many microbatches as stages, where PyTorch asks for them
 		done
 	done
 	pd-plan -q --topology=4@10GB/s --straight --weights=flush --schedule=gpipe --microbatches=3 --format=torchtitan \
-		eight.json | grep "4 stages.* 3 microbatches"'
+		eight.json | grep "pp 4 .* 3 microbatches"'
 test_ok "fqns: torchtitan'\''s own names of modules, whatever the network calls them" '
 	echo "[[\"tok_embeddings\",\"layers.0\",\"layers.1\"],[\"layers.2\",\"layers.3\",\"layers.4\",\"layers.5\"],
 		[\"layers.6\",\"layers.7\",\"norm\",\"lm_head\"]]" >fq.json

@@ -200,8 +200,8 @@ test_ok "replicas that share the optimizer out: memory, the time of updates, and
 test_ok "what cannot be shared out is refused, and so is a run" '
 	pd-plan -t 8@300GB/s --weights=flush --straight -q profile.json >plan.json
 	refused "a rank is 4 devices that share layers out, which pd-run cannot" pd-run --synthetic plan.json
-	refused "torchtitan cannot be told that a rank is 4 devices" pd-plan -t 8@300GB/s --weights=flush --straight -q \
-		--format=torchtitan profile.json
+	refused "DeepSpeed cannot be told that a rank is 4 devices" pd-plan -t 8@300GB/s --weights=flush --straight -q \
+		--format=deepspeed profile.json
 	refused "--group-spans" pd-plan -t 2@300GB/s,4@1GB/s --weights=flush profile.json
 	refused "do not make up whole groups" pd-plan -t 6@300GB/s --weights=flush profile.json
 	refused "layer \"h.0.attn.q\" has 768 features\|layer \"h.0.attn\" has 12 heads, which 5 devices cannot share out" \

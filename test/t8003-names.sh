@@ -41,9 +41,10 @@ test_ok "such names are found" '
 	[ "$(names made | cut -d" " -f1 | sort | uniq -d | paste -sd" ")" = "PD_SIDES pd_side" ]
 '
 
-# Prints the options that strings of lib name, each once; lib/doors/layout/write.c writes those of Megatron.
+# Prints the options that strings of lib name, each once; writers of lib/doors/layout write those of others.
 named() {
-	find "$PD_SOURCE/lib" -name "*.c" ! -path "*/layout/write.c" -exec sed -n "s/^[^\"]*\"//p" {} + |
+	find "$PD_SOURCE/lib" -name "*.c" ! -path "*/layout/megatron_arguments.c" \
+		! -path "*/layout/torchtitan.c" ! -path "*/layout/writer.c" -exec sed -n "s/^[^\"]*\"//p" {} + |
 		tr " (=:;,./\"" "[\n*]" | sed -n "s/^--\([a-z][a-z0-9-]*\).*/\1/p" | sort -u
 }
 

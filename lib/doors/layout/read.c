@@ -7,6 +7,7 @@
 #include "base/opt.h"
 #include "doors/layout/blocks.h"
 #include "doors/layout/megatron.h"
+#include "doors/layout/torchtitan.h"
 #include "plan/plan.h"
 
 #include <ctype.h>
@@ -88,23 +89,13 @@ static int read_parts(struct reading *r, const char *text)
 				 r->blocks.names[r->blocks.count - 1]);
 }
 
-/* Tells whether torchtitan calls a module so: tok_embeddings, layers.0 and so on, norm, lm_head or output. */
+/* Tells whether torchtitan calls a module so, or did: lm_head was output. */
 static bool is_torchtitan_name(const struct pd_blocks *blocks, int module, const char *name)
 {
-	int block = module - blocks->decoder_first, behind = block - blocks->decoder_count;
-	char numbered[32];
+	char text[PD_TORCHTITAN_NAME];
 
-	if (blocks->decoder_count == 0)
-		return false;
-	if (block >= 0 && behind < 0) {
-		snprintf(numbered, sizeof(numbered), "layers.%d", block);
-		return strcmp(name, numbered) == 0;
-	}
-	if (module == 0)
-		return strcmp(name, "tok_embeddings") == 0;
-	if (module == blocks->count - 1)
-		return strcmp(name, "lm_head") == 0 || strcmp(name, "output") == 0;
-	return behind == 0 && strcmp(name, "norm") == 0;
+	return pd_torchtitan_name(blocks, module, text) &&
+	       (strcmp(name, text) == 0 || (strcmp(text, "lm_head") == 0 && strcmp(name, "output") == 0));
 }
 
 /* Goes past the next module, which must have that name. */

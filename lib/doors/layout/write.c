@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "doors/layout/write.h"
 
-#include "base/json.h"
-#include "base/mem.h"
 #include "base/minmax.h"
-#include "doors/layout/blocks.h"
-#include "doors/layout/megatron.h"
+#include "base/opt.h"
+#include "doors/layout/writer.h"
 #include "plan/chain.h"
 #include "plan/recompute.h"
 
@@ -23,6 +21,7 @@ enum layout_rule {
 	TOGETHER = 16,                  /* all stages recompute, or none */
 	MODULES = 32,                   /* or some modules of all blocks are computed again */
 	TENSOR = 64,                    /* devices can share layers out, evenly */
+	SHARDED = 512,                  /* and weights, with the samples */
 	FILLED = 128,                   /* 1f1b and dualpipe-v have a microbatch for each stage */
 	EQUAL = 256,                    /* interleaved's rounds, of as many microbatches as ranks or more, are equal */
 };
@@ -37,17 +36,6 @@ static const struct {
 	{ system, PD_MEMORY_##memory, gpipe, chunks, others, rules },
 #include "doors/layout/layout_kind.def"
 #undef LAYOUT_KIND
-};
-
-/* What is written, and what of it is known. */
-struct layout {
-	const struct pd_plan *plan;
-	const char *who;
-	struct pd_blocks blocks;
-	bool recompute;                 /* all stages do, or none */
-	bool again[2];                  /* by module of Megatron's: only these are computed again */
-	int ranks;                      /* of one pipeline */
-	FILE *out;
 };
 
 static bool counts_decoders(enum pd_layout_kind kind)
@@ -79,7 +67,26 @@ int pd_layout_join(enum pd_layout_kind kind, struct pd_profile *profile, struct 
 	return result;
 }
 
-static int check_schedule(const struct layout *layout, enum pd_layout_kind of, struct pd_error *err)
+/* Says where the ranks of a pipeline are not those that the system gives it, which has replicas side by side. */
+static void say_placement(const struct pd_layout *layout)
+{
+	const struct pd_plan *plan = layout->plan;
+
+	for (int s = 0; s < plan->stage_count; s++) {
+		const struct pd_stage *stage = &plan->stages[s];
+		int position = pd_schedule_has(plan->schedule, PD_FACT_V) ? pd_order_v(layout->ranks, s)
+									   : pd_order_loop(layout->ranks, s);
+
+		for (int r = 0; r < stage->replicas && !pd_schedule_has(plan->schedule, PD_FACT_ORDERED); r++)
+			if (stage->ranks[r] != position * stage->replicas + r) {
+				pd_say("stage %d is on rank %d, and %s puts it on rank %d: its speed may be another than the "
+				       "plan's", s, stage->ranks[r], layout->who, position * stage->replicas + r);
+				return;
+			}
+	}
+}
+
+static int check_schedule(const struct pd_layout *layout, enum pd_layout_kind of, struct pd_error *err)
 {
 	enum pd_schedule_kind kind = layout->plan->schedule;
 	bool gpipe = kinds[of].gpipe, chunks = kinds[of].chunks, others = kinds[of].others;
@@ -93,7 +100,7 @@ static int check_schedule(const struct layout *layout, enum pd_layout_kind of, s
 }
 
 /* Tells whether a stage recomputes, but not all of its blocks: what is beside them does not count. */
-static bool reruns_less(const struct layout *layout, int s)
+static bool reruns_less(const struct pd_layout *layout, int s)
 {
 	const struct pd_plan *plan = layout->plan;
 	const struct pd_blocks *blocks = &layout->blocks;
@@ -108,7 +115,7 @@ static bool reruns_less(const struct layout *layout, int s)
 }
 
 /* Checks that no stage recomputes only some of its blocks, or of its layers. */
-static int check_whole(const struct layout *layout, struct pd_error *err)
+static int check_whole(const struct pd_layout *layout, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
 
@@ -120,31 +127,28 @@ static int check_whole(const struct layout *layout, struct pd_error *err)
 	return 0;
 }
 
-/* What Megatron computes again of each block (--recompute-modules): its layers of these kinds. */
-static const struct module {
-	const char *name;
-	enum pd_layer_kind kinds[2];
-} modules[] = {
+/* --recompute-modules: the layers of these kinds. */
+const struct pd_rerun_module pd_rerun_modules[PD_RERUN_MODULES] = {
 	{ "core_attn", { PD_LAYER_attention, PD_LAYER_attention } },
 	{ "layernorm", { PD_LAYER_layernorm, PD_LAYER_rmsnorm } },
 };
 
 /* Returns which of these a layer is of, or -1. */
-static int module_of(const struct layout *layout, int layer)
+static int module_of(const struct pd_layout *layout, int layer)
 {
 	const struct pd_blocks *blocks = &layout->blocks;
 	int begin = blocks->first[blocks->decoder_first];
 	int end = blocks->first[blocks->decoder_first + blocks->decoder_count];
 	const struct pd_model *model = layout->plan->profile->model;
 
-	for (int m = 0; m < (int)PD_COUNT(modules) && model && layer >= begin && layer < end; m++)
-		if (model->layers[layer].kind == modules[m].kinds[0] || model->layers[layer].kind == modules[m].kinds[1])
+	for (int m = 0; m < PD_RERUN_MODULES && model && layer >= begin && layer < end; m++)
+		if (model->layers[layer].kind == pd_rerun_modules[m].kinds[0] || model->layers[layer].kind == pd_rerun_modules[m].kinds[1])
 			return m;
 	return -1;
 }
 
 /* Sets which modules have a layer that is computed again. */
-static void find_modules(struct layout *layout)
+static void find_modules(struct pd_layout *layout)
 {
 	const struct pd_plan *plan = layout->plan;
 
@@ -158,7 +162,7 @@ static void find_modules(struct layout *layout)
  * Checks that these are computed again whole, and nothing else, in all stages that have more than one microbatch in
  * flight.
  */
-static int check_modules(struct layout *layout, struct pd_error *err)
+static int check_modules(struct pd_layout *layout, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
 
@@ -179,7 +183,7 @@ static int check_modules(struct layout *layout, struct pd_error *err)
 }
 
 /* Tells whether a stage computes only some of its layers again. */
-static bool reruns_in_part(const struct layout *layout)
+static bool reruns_in_part(const struct pd_layout *layout)
 {
 	bool any = false;
 
@@ -189,7 +193,7 @@ static bool reruns_in_part(const struct layout *layout)
 }
 
 /* Megatron's interleaved schedule goes in rounds, of which the last must be whole for it to be the plan's. */
-static int check_rounds(const struct layout *layout, struct pd_error *err)
+static int check_rounds(const struct pd_layout *layout, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
 	int64_t local = plan->microbatches / plan->stages[0].replicas, round = plan->round ? plan->round : layout->ranks;
@@ -203,7 +207,7 @@ static int check_rounds(const struct layout *layout, struct pd_error *err)
 }
 
 /* PyTorch refuses these where it makes a schedule by its name. */
-static int check_filled(const struct layout *layout, struct pd_error *err)
+static int check_filled(const struct pd_layout *layout, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
 	int64_t local = plan->microbatches / plan->stages[0].replicas;
@@ -217,7 +221,7 @@ static int check_filled(const struct layout *layout, struct pd_error *err)
 			      plan->stages[0].replicas > 1 ? " of each replica" : "");
 }
 
-static int check_equal(const struct layout *layout, struct pd_error *err)
+static int check_equal(const struct pd_layout *layout, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
 	int64_t local = plan->microbatches / plan->stages[0].replicas, rounds = local / layout->ranks;
@@ -232,7 +236,7 @@ static int check_equal(const struct layout *layout, struct pd_error *err)
 }
 
 /* A stage that has one microbatch in flight gains nothing by recomputing, and never does in a plan. */
-static int check_recompute(struct layout *layout, struct pd_error *err)
+static int check_recompute(struct pd_layout *layout, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
 
@@ -248,7 +252,7 @@ static int check_recompute(struct layout *layout, struct pd_error *err)
 }
 
 /* Checks that every stage begins with a module. */
-static int check_cuts(const struct layout *layout, struct pd_error *err)
+static int check_cuts(const struct pd_layout *layout, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
 
@@ -263,47 +267,17 @@ static int check_cuts(const struct layout *layout, struct pd_error *err)
 	return 0;
 }
 
-/* Returns the module with which a stage begins. */
-static int begin_of(const struct layout *layout, int stage)
+int pd_layout_begin_of(const struct pd_layout *layout, int stage)
 {
 	return stage == layout->plan->stage_count ? layout->blocks.count
 		: pd_blocks_at(&layout->blocks, layout->plan->stages[stage].first_layer);
 }
 
-/* ---- torchtitan ---- */
-
-static int write_torchtitan(struct layout *layout, struct pd_error *err)
-{
-	const struct pd_plan *plan = layout->plan;
-
-	(void)err;
-	fprintf(layout->out, "# %d stages on %d ranks, %s, %" PRId64 " microbatches of %" PRId64 " samples%s\n",
-		plan->stage_count, layout->ranks, pd_schedule_kind_name[plan->schedule],
-		plan->microbatches / plan->stages[0].replicas, plan->profile->batch_size,
-		layout->recompute ? ", full activation checkpointing" : "");
-	fputs("module_fqns_per_model_part = [\n", layout->out);
-	for (int s = 0; s < plan->stage_count; s++) {
-		json_t *names = json_array();
-
-		for (int m = begin_of(layout, s); m < begin_of(layout, s + 1); m++)
-			pd_json_add(names, json_string(layout->blocks.names[m]));
-		fputs("    ", layout->out);
-		json_dumpf(names, layout->out, 0);
-		fputs(",\n", layout->out);
-		json_decref(names);
-	}
-	fputs("]\n", layout->out);
-	return 0;
-}
-
-/* ---- Megatron ---- */
-
-/* Counts what a stage has, in Megatron's words. */
-static int letters_of(const struct layout *layout, int s, struct pd_megatron_stage *out_p, struct pd_error *err)
+int pd_layout_letters_of(const struct pd_layout *layout, int s, struct pd_megatron_stage *out_p, struct pd_error *err)
 {
 	const struct pd_blocks *blocks = &layout->blocks;
 	int begin = blocks->decoder_first, end = begin + blocks->decoder_count;
-	int from = begin_of(layout, s), to = begin_of(layout, s + 1);
+	int from = pd_layout_begin_of(layout, s), to = pd_layout_begin_of(layout, s + 1);
 
 	if (s > 0 && (from < begin || from > end))
 		return pd_error_input(err, "%s: stage %d begins with \"%.60s\", and %s keeps all before the first block "
@@ -318,177 +292,7 @@ static int letters_of(const struct layout *layout, int s, struct pd_megatron_sta
 	return 0;
 }
 
-/* Megatron makes the vocabulary a multiple of this for each device (--make-vocab-size-divisible-by). */
-#define VOCABULARY_UNIT 128
-
-static void say_padding(const struct layout *layout)
-{
-	const struct pd_model *model = layout->plan->profile->model;
-	int64_t tensor = layout->plan->profile->group.tensor, unit = VOCABULARY_UNIT * tensor;
-
-	for (int l = 0; model && tensor > 1 && l < model->layer_count; l++) {
-		int64_t words = model->layers[l].num_embeddings;
-
-		if (model->layers[l].kind == PD_LAYER_embedding && words % tensor != 0) {
-			pd_say("the vocabulary of %" PRId64 " is no multiple of %" PRId64 " devices: %s pads it to %" PRId64
-			       ", with which the plan's times and memory do not reckon", words, tensor, layout->who,
-			       (words + unit - 1) / unit * unit);
-			return;
-		}
-	}
-}
-
-static int write_megatron(struct layout *layout, struct pd_error *err)
-{
-	const struct pd_plan *plan = layout->plan;
-	struct pd_megatron_stage *stages;
-	int result = 0;
-
-	say_padding(layout);
-	stages = pd_calloc((size_t)plan->stage_count, sizeof(*stages));
-	for (int s = 0; s < plan->stage_count && result == 0; s++)
-		result = letters_of(layout, s, &stages[s], err);
-	if (result == 0) {
-		char *text = pd_megatron_text(stages, plan->stage_count);
-
-		fprintf(layout->out, "--pipeline-model-parallel-size %d " PD_MEGATRON_LAYOUT " \"%s\" "
-			"--micro-batch-size %" PRId64 " --global-batch-size %" PRId64 "%s", layout->ranks, text,
-			plan->profile->batch_size, plan->profile->batch_size * plan->microbatches,
-			layout->recompute ? " --recompute-granularity full --recompute-method uniform "
-					    "--recompute-num-layers 1" : "");
-		for (int m = 0, n = 0; m < (int)PD_COUNT(modules); m++)
-			if (layout->again[m])
-				fprintf(layout->out, "%s %s", n++ == 0 ? " --recompute-granularity selective "
-									 "--recompute-modules" : "", modules[m].name);
-		if (plan->round > 0)
-			fprintf(layout->out, " " PD_MEGATRON_ROUND " %" PRId64, plan->round);
-		if (plan->profile->group.tensor > 1)
-			fprintf(layout->out, " --tensor-model-parallel-size %" PRId64 "%s",
-				plan->profile->group.tensor,
-				plan->profile->group.sequence ? " --sequence-parallel" : "");
-		fprintf(layout->out, "%s\n", plan->profile->memory.sharded ? " --use-distributed-optimizer" : "");
-		free(text);
-	}
-	free(stages);
-	return result;
-}
-
-/* ---- DeepSpeed ---- */
-
-/* Prints the names of all modules, those of blocks as "h.0 to h.11". */
-static void print_modules(const struct layout *layout)
-{
-	const struct pd_blocks *blocks = &layout->blocks;
-	int begin = blocks->decoder_first, end = begin + blocks->decoder_count;
-
-	for (int m = 0; m < blocks->count; m++) {
-		fprintf(layout->out, "%s\n    #   %s", m > 0 ? "," : "", blocks->names[m]);
-		if (m == begin && blocks->decoder_count > 1) {
-			m = end - 1;
-			fprintf(layout->out, " to %s", blocks->names[m]);
-		}
-	}
-	putc('\n', layout->out);
-}
-
-static int write_deepspeed(struct layout *layout, struct pd_error *err)
-{
-	const struct pd_plan *plan = layout->plan;
-
-	(void)err;
-	fprintf(layout->out, "from deepspeed.pipe import PipelineModule\n\n\nclass PlannedModule(PipelineModule):\n"
-		"    # micro_batch_per_gpu %" PRId64 ", gradient_accumulation_steps %" PRId64
-		"%s; the %d layers are",
-		plan->profile->batch_size, plan->microbatches / plan->stages[0].replicas,
-		layout->recompute ? ", activation_checkpoint_interval 1" : "", layout->blocks.count);
-	print_modules(layout);
-	fputs("    def _partition_layers(self, method=\"parameters\"):\n        self.parts = [", layout->out);
-	for (int s = 0; s <= plan->stage_count; s++)
-		fprintf(layout->out, "%s%d", s > 0 ? ", " : "", begin_of(layout, s));
-	fputs("]\n        assert self.parts[-1] == len(self._layer_specs) and self.num_stages == len(self.parts) - 1\n"
-	      "        stage = self._topo.get_coord(self.global_rank).pipe\n"
-	      "        self._set_bounds(start=self.parts[stage], stop=self.parts[stage + 1])\n", layout->out);
-	return 0;
-}
-
-/* ---- Galvatron ---- */
-
-/* Returns "1,1,1" for so many layers. */
-static json_t *repeated(int value, int count)
-{
-	char *text = pd_strdup("");
-	json_t *json;
-
-	for (int i = 0; i < count; i++) {
-		char *longer = pd_format("%s%s%d", text, i > 0 ? "," : "", value);
-
-		free(text);
-		text = longer;
-	}
-	json = json_string(text);
-	free(text);
-	return json;
-}
-
-static int check_ends(const struct layout *layout, const struct pd_megatron_stage *stage, int s,
-		      struct pd_error *err)
-{
-	return stage->decoders > 0 ? 0
-		: pd_error_input(err, "%s: stage %d has no block: %s has the embedding with the first block and the head "
-				 "with the last", pd_plan_name(layout->plan), s, layout->who);
-}
-
-/* Sets how many blocks each stage has, as "16,16", and which recompute, as "1,1,0". */
-static int galvatron_lists(const struct layout *layout, char **division_p, char **checkpoint_p,
-			   struct pd_error *err)
-{
-	const struct pd_plan *plan = layout->plan;
-	size_t size[2];
-	FILE *out[2] = { pd_mem_stream(division_p, &size[0]), pd_mem_stream(checkpoint_p, &size[1]) };
-	int result = 0, block = 0;
-
-	for (int s = 0; s < plan->stage_count && result == 0; s++) {
-		struct pd_megatron_stage stage;
-
-		result = letters_of(layout, s, &stage, err);
-		if (result == 0)
-			result = check_ends(layout, &stage, s, err);
-		for (int t = 0; result == 0 && t < stage.decoders; t++)
-			fprintf(out[1], "%s%d", block++ > 0 ? "," : "", plan->stages[s].recompute);
-		if (result == 0)
-			fprintf(out[0], "%s%d", s > 0 ? "," : "", stage.decoders);
-	}
-	for (int i = 0; i < 2; i++)
-		pd_mem_stream_close(out[i]);
-	return result;
-}
-
-static int write_galvatron(struct layout *layout, struct pd_error *err)
-{
-	const struct pd_plan *plan = layout->plan;
-	int blocks = layout->blocks.decoder_count, result;
-	char *division = NULL, *checkpoint = NULL;
-	json_t *json;
-
-	result = galvatron_lists(layout, &division, &checkpoint, err);
-	if (result == 0) {
-		json = json_pack("{si so so so so ss sI sI ss ss ss si si si}", "pp_deg", plan->stage_count,
-				 "tp_sizes_enc", repeated(1, blocks), "tp_consecutive_flags", repeated(1, blocks),
-				 "dp_types_enc", repeated(0, blocks), "use_sp", repeated(0, blocks),
-				 "checkpoint", checkpoint, "global_bsz",
-				 (json_int_t)(plan->profile->batch_size * plan->microbatches), "chunks",
-				 (json_int_t)(plan->microbatches / plan->stages[0].replicas), "pp_division", division,
-				 "pipeline_type", plan->schedule == PD_SCHEDULE_GPIPE ? "gpipe" : "pipedream_flush",
-				 "default_dp_type", "ddp", "vtp", 1, "vsp", 0, "embed_sdp", 0);
-		result = pd_json_write(json, layout->out, err);
-		json_decref(json);
-	}
-	free(division);
-	free(checkpoint);
-	return result;
-}
-
-static int check_divides(const struct layout *layout, const char *what, int64_t count,
+static int check_divides(const struct pd_layout *layout, const char *what, int64_t count,
 			 struct pd_error *err)
 {
 	int64_t tensor = layout->plan->profile->group.tensor;
@@ -500,7 +304,7 @@ static int check_divides(const struct layout *layout, const char *what, int64_t 
 }
 
 /* Checks that the devices of a rank have equal parts of heads and, by rows, of the sequence. */
-static int check_parts(const struct layout *layout, struct pd_error *err)
+static int check_parts(const struct pd_layout *layout, struct pd_error *err)
 {
 	const struct pd_profile *profile = layout->plan->profile;
 	const struct pd_model *model = profile->model;
@@ -520,11 +324,12 @@ static int check_parts(const struct layout *layout, struct pd_error *err)
 }
 
 /* What the devices of a rank share can be said to some systems alone, but for weights. */
-static int check_group(const struct layout *layout, bool tensor, struct pd_error *err)
+static int check_group(const struct pd_layout *layout, int rules, struct pd_error *err)
 {
 	const struct pd_degrees *group = &layout->plan->profile->group;
+	bool tensor = rules & TENSOR;
 
-	if (pd_degrees_devices(group) == 1 || (tensor && group->sharded <= 1))
+	if ((group->tensor <= 1 || tensor) && (group->sharded <= 1 || rules & SHARDED))
 		return check_parts(layout, err);
 	return pd_error_input(err, "%s: profile: group: %s cannot be told that a rank is %" PRId64 " devices: expected %s",
 			      pd_plan_name(layout->plan), layout->who, pd_degrees_devices(group),
@@ -532,14 +337,14 @@ static int check_group(const struct layout *layout, bool tensor, struct pd_error
 }
 
 /* Checks what the system recomputes, and sets it. */
-static int check_again(struct layout *layout, int rules, struct pd_error *err)
+static int check_again(struct pd_layout *layout, int rules, struct pd_error *err)
 {
 	if (!(rules & TOGETHER))
 		return check_whole(layout, err);
 	return rules & MODULES && reruns_in_part(layout) ? check_modules(layout, err) : check_recompute(layout, err);
 }
 
-static int check_links(const struct layout *layout, struct pd_error *err)
+static int check_links(const struct pd_layout *layout, struct pd_error *err)
 {
 	struct pd_wiring *wiring = pd_wiring_new(layout->plan);
 	int result = pd_chain_check_links(layout->plan, wiring, layout->who, err);
@@ -549,7 +354,7 @@ static int check_links(const struct layout *layout, struct pd_error *err)
 }
 
 /* Checks a plan by the row of its system. */
-static int check_kind(struct layout *layout, enum pd_layout_kind kind, struct pd_error *err)
+static int check_kind(struct pd_layout *layout, enum pd_layout_kind kind, struct pd_error *err)
 {
 	const struct pd_plan *plan = layout->plan;
 	int rules = kinds[kind].rules;
@@ -558,7 +363,7 @@ static int check_kind(struct layout *layout, enum pd_layout_kind kind, struct pd
 		return pd_error_input(err, "%s: its devices are of %d kinds, and a layout of %s does not say on which of "
 				      "them a stage is: expected devices that are alike", pd_plan_name(plan),
 				      plan->topology.kinds, layout->who);
-	if (check_group(layout, rules & TENSOR, err) < 0 || pd_chain_check_flush(plan, layout->who, err) < 0 ||
+	if (check_group(layout, rules, err) < 0 || pd_chain_check_flush(plan, layout->who, err) < 0 ||
 	    pd_chain_check_replicas(plan, layout->who, err) < 0 || check_cuts(layout, err) < 0 ||
 	    (rules & LINKS && check_links(layout, err) < 0) ||
 	    (rules & SHARES && pd_chain_check_shares(plan, layout->who, err) < 0) ||
@@ -569,10 +374,10 @@ static int check_kind(struct layout *layout, enum pd_layout_kind kind, struct pd
 	return check_again(layout, rules, err);
 }
 
-static void layout_begin(struct layout *layout, enum pd_layout_kind kind,
+static void layout_begin(struct pd_layout *layout, enum pd_layout_kind kind,
 			 const struct pd_plan *plan, FILE *out)
 {
-	*layout = (struct layout){ .plan = plan, .who = kinds[kind].system, .out = out,
+	*layout = (struct pd_layout){ .plan = plan, .who = kinds[kind].system, .out = out,
 				   .ranks = plan->rank_count / plan->stages[0].replicas };
 	pd_blocks_init(&layout->blocks, plan->profile);
 }
@@ -590,7 +395,7 @@ const char *pd_layout_system(enum pd_layout_kind kind)
 bool pd_layout_recomputes_apart(enum pd_layout_kind kind, const struct pd_plan *plan)
 {
 	struct pd_error err;
-	struct layout layout;
+	struct pd_layout layout;
 	bool apart;
 
 	layout_begin(&layout, kind, plan, NULL);
@@ -601,16 +406,18 @@ bool pd_layout_recomputes_apart(enum pd_layout_kind kind, const struct pd_plan *
 
 int pd_layout_write(enum pd_layout_kind kind, const struct pd_plan *plan, FILE *out, struct pd_error *err)
 {
-	static int (*const write[])(struct layout *layout, struct pd_error *err) = {
-#define LAYOUT_KIND(name, ...) write_##name,
+	static pd_layout_writer *const write[] = {
+#define LAYOUT_KIND(name, ...) pd_layout_write_##name,
 #include "doors/layout/layout_kind.def"
 #undef LAYOUT_KIND
 	};
-	struct layout layout;
+	struct pd_layout layout;
 	int result;
 
 	layout_begin(&layout, kind, plan, out);
 	result = check_kind(&layout, kind, err) < 0 ? -1 : write[kind](&layout, err);
+	if (result == 0)
+		say_placement(&layout);
 	pd_blocks_release(&layout.blocks);
 	if (result == 0 && (fflush(out) != 0 || ferror(out)))
 		return pd_error_failed(err, "cannot write the layout: %s", strerror(errno));

@@ -1,0 +1,41 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Answers for other systems are those that these systems' own parsers have read (contrib/systems.sh), with what they
+# found in them.
+. "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
+. "$PD_SOURCE/test/systems-lib.sh"
+judged=$PD_SOURCE/test/data/systems.jsonl
+
+# of NAME FILTER: prints what was found in an answer.
+of() {
+	jq -e -c --arg name "$1" "select(.name == \$name) | $2" "$judged"
+}
+# all_judged PATTERN: checks that each answer is the one that was judged, and that there is one.
+all_judged() {
+	for answer in $1; do
+		case $answer in *.plan.json) continue ;; esac
+		[ "$(cksum <"$answer")" = "$(of "$answer" .sum | tr -d \")" ] || {
+			echo "$answer is not what was judged: run contrib/systems.sh --write"
+			cat "$answer"
+			return 1
+		}
+	done
+	[ "$(ls $1 | grep -c -v plan.json)" -eq "$(jq -r .name "$judged" | grep -c "^${1%%_*}_")" ]
+}
+test_ok "torchtitan: what it was given is what torchtitan 0.3 read" '
+	torchtitan_answers
+	all_judged "titan_*"'
+test_ok "torchtitan: its stages have the parameters, microbatches and devices of the plan'\''s" '
+	for plan in titan_*.plan.json; do
+		name=${plan%.plan.json}
+		[ "$name" = titan_tensor.py ] || [ "$(stage_parameters "$plan")" = "$(of "$name" .stages)" ]
+		jq -e --argjson n "$(of "$name" .microbatches)" ".microbatches / .stages[0].replicas == \$n" "$plan"
+	done
+	[ "$(of titan_full.py .devices) $(of titan_tensor.py .devices) $(of titan_interleaved.py .devices)" = "8 8 4" ]'
+test_ok "torchtitan: a network of another form keeps its names, which a line says" '
+	pd-model gpt2 --untied --layers=2 --hidden=16 --heads=2 --sequence=8 --vocabulary=32 | pd-profile --device=a100-80 >gpt.json
+	pd-plan -t 2@10GB/s --microbatches=2 --straight --stages=parts:0,2,6 --weights=flush --format=torchtitan gpt.json \
+		2>err >out || cat err
+	grep "the modules have the network.s own names, such as \"wte\"" err
+	! grep "^def planned" out'
+test_done
