@@ -29,6 +29,7 @@
 
 #define MOST_PROFILES 64
 #define SHORT_NS 1000000000     /* of which no progress is shown */
+#define MIN_GAIN 1.0            /* percent, where nobody pays for whole servers */
 
 static struct pd_plan_request request = { .sparsity = -1 };
 static int64_t gpus, processors;
@@ -52,7 +53,7 @@ static int weights = -1;                /* -1: not said */
 static bool weights_open;               /* none was named */
 static int64_t chunks, batch;
 static const char *virtual_stages;
-static double min_gain = 1, times = 1, pairs;
+static double min_gain = -1, times = 1, pairs;
 static struct pd_effort effort;
 static struct pd_progress_bar bar;
 static bool memory_is_systems;          /* as the system of --format keeps it, without being asked */
@@ -211,7 +212,8 @@ static const struct pd_opt options[] = {
 	  "where stages may begin: layers (default), modules, blocks", &cut, .choices = cuts,
 	  .excludes = "stages", .why = "--stages says itself where stages begin" },
 	{ "min-gain", 0, PD_OPT_REAL, "PERCENT",
-	  "gain that one more device must bring (default: 1)", &min_gain, 0, 100 },
+	  "gain that one more device must bring (default: 1; 0 where the topology has servers)",
+	  &min_gain, 0, 100 },
 	{ "effort", 0, PD_OPT_REAL, "TIMES",
 	  "how long a search may go on, in times of the usual (default: 1)", &times, 0, 1e6 },
 	{ "cost", 'c', PD_OPT_CHOICE, "NAME",
@@ -490,6 +492,7 @@ static int make_topology(const char *file, struct pd_profile **profiles, int cou
 			  : make_flat(gpus ? gpus : kinds.device_run[kinds.device_runs - 1].end, file, profiles,
 				      count, topology, err) < 0)
 		return -1;
+	request.min_gain = (min_gain >= 0 ? min_gain : topology->levels > 1 ? 0 : MIN_GAIN) / 100;
 	if (!kinds_of_devices)
 		return 0;
 	if (topology->kinds)
@@ -773,7 +776,6 @@ int main(int argc, char **argv)
 	int first = pd_command_parse(&command, argc, argv), count = 0, status;
 
 	request.cost = (enum pd_cost_kind)cost;
-	request.min_gain = min_gain / 100;
 	top = (struct pd_top){ .most = (int)best_plans.most_asked, .pareto = best_plans.pareto,
 				.bottleneck = pd_top_bottleneck };
 	if (check_top(&err) < 0)

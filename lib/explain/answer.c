@@ -114,6 +114,32 @@ static void print_machine(const struct pd_plan *plan, FILE *out)
 	fputc('\n', out);
 }
 
+/* Says how many devices stay idle, and what the rest would bring, as far as it is known. */
+static void print_idle(const struct pd_plan *plan, FILE *out)
+{
+	const struct pd_prediction *predicted = &plan->predicted;
+	int64_t all = pd_degrees_devices(&plan->profile->group) * plan->topology.devices;
+	int64_t idle = all - pd_plan_devices(plan);
+	double gain;
+
+	if (idle <= 0)
+		return;
+	print_noun("idle", out);
+	fprintf(out, "%" PRId64 " of %" PRId64 " device%s", idle, all, all == 1 ? "" : "s");
+	if (predicted->more.devices > 0 && predicted->samples_per_s > 0) {
+		fprintf(out, ": the fastest plan found on more, on %" PRId64 ", trains ",
+			predicted->more.devices);
+		gain = 100 * (predicted->more.samples_per_s / predicted->samples_per_s - 1);
+		if (gain >= 0.05)
+			fprintf(out, "%.1f %% more samples/s (--min-gain=0)", gain);
+		else if (gain <= -0.05)
+			fprintf(out, "%.1f %% fewer samples/s", -gain);
+		else
+			fputs("as many samples/s", out);
+	}
+	fputc('\n', out);
+}
+
 static void print_part(const char *name, const struct pd_plan *plan, int64_t bytes,
 		       const char **before, FILE *out)
 {
@@ -311,6 +337,7 @@ void pd_answer_print(const struct pd_plan *plan, int64_t memory_bytes, FILE *out
 		pd_bug("answer: a plan that has no schedule");
 	print_model(plan, out);
 	print_machine(plan, out);
+	print_idle(plan, out);
 	print_memory(usage, memory_bytes, out);
 	print_layout(usage, out);
 	print_speed(plan, out);

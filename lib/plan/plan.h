@@ -84,12 +84,19 @@ struct pd_step {
 	double device_flops_per_s, mfu; /* of one device */
 };
 
+/* The fastest plan that was found on more devices than a plan uses. */
+struct pd_more {
+	int64_t devices;                /* 0: none was found; ranks, until the plan is complete */
+	double samples_per_s;
+};
+
 struct pd_prediction {
 	int64_t period_ns, memory_bytes, lower_bound_ns;
 	int64_t period_low_ns, period_high_ns;  /* where a run's lies in eight of ten cases; 0: unknown */
 	enum pd_period_kind period_from, data_parallel_from;
 	double samples_per_s, speedup_over_data_parallel;
 	struct pd_step step;
+	struct pd_more more;
 	double gap;                     /* 0 if the period is an estimate: the document's is null */
 	char order_from[48];            /* what found the plan's order; "": not said */
 	bool ended_early;               /* the search left something out, for want of effort */

@@ -158,6 +158,8 @@ const struct pd_key_row pd_prediction_rows[] = {
 	{ "tokens_per_s", PD_ROW_REAL, IN(step.tokens_per_s) },
 	{ "device_flops_per_s", PD_ROW_REAL, IN(step.device_flops_per_s) },
 	{ "mfu", PD_ROW_REAL, IN(step.mfu) },
+	{ "more_devices", PD_ROW_INT, IN(more.devices), .least = 1, .most = PD_MAX_EXTENT },
+	{ "more_devices_samples_per_s", PD_ROW_REAL, IN(more.samples_per_s) },
 	{ "memory_bytes", FIGURE, IN(memory_bytes) },
 	{ "sent_bytes_per_sample", REAL, IN(sent_bytes_per_sample) },
 	{ "lower_bound_ns", FIGURE, IN(lower_bound_ns) },

@@ -544,7 +544,7 @@ int pd_like_row(const struct pd_like *like, const struct pd_planner_ask *ask, bo
 	*row_p = pd_top_row_of(plan, plan->predicted.period_ns);
 	row_p->yours = like->text;
 	row_p->fits = fits;
-	row_p->value = pd_gain_value(ask->request->min_gain, row_p->period_ns, plan->rank_count,
+	row_p->value = pd_gain_value(ask->request->min_gain, row_p->period_ns, (int)row_p->devices,
 				     row_p->batch_size);
 	row_p->bottleneck = ask->top->bottleneck(plan);
 	give_back(ask, &memory, plan);

@@ -6,7 +6,7 @@ lib_libpd_a_SOURCES += \
 	lib/planner/cut/task.c lib/planner/cut/task.h lib/planner/cut/views.c lib/planner/cut/views.h \
 	lib/planner/formula/levels.c lib/planner/formula/levels.h lib/planner/formula/published.c \
 	lib/planner/formula/published.h lib/planner/formula/terms.c lib/planner/formula/terms.h \
-	lib/planner/hand.c lib/planner/kinds.c \
+	lib/planner/hand.c lib/planner/idle.c lib/planner/idle.h lib/planner/kinds.c \
 	lib/planner/kinds.h lib/planner/like.c lib/planner/like.h lib/planner/none.c \
 	lib/planner/ordered.c lib/planner/ordered.h lib/planner/planner.c \
 	lib/planner/planner.h lib/planner/search/candidate.c lib/planner/search/candidate.h \

@@ -6,6 +6,7 @@
 #include "planner/answers.h"
 #include "planner/bound/bound.h"
 #include "planner/formula/published.h"
+#include "planner/idle.h"
 #include "planner/kinds.h"
 #include "planner/ordered.h"
 #include "planner/search/candidate.h"
@@ -570,6 +571,8 @@ static struct pd_plan *complete(struct planner *planner, struct pd_error *err)
 	int64_t bound_ns = field_bound_ns(planner, field, won.plan->microbatches);
 
 	planner->best.entries[0].plan = NULL;
+	if (!request->stages && request->cost == PD_COST_SIMULATED)
+		pd_idle_look(&planner->best, &planner->variants, variant, won.plan);
 	if (request->chunks && won.plan->rank_count > 0)
 		request->chunks = won.plan->stage_count * won.plan->stages[0].replicas / won.plan->rank_count;
 	if (pd_sums_choose(&variant->task, won.plan, &won.time_ns, &bound_ns, err) < 0) {

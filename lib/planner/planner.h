@@ -78,7 +78,9 @@
  *                                         of their layers as are needed
  *     which entry won                     contest.c; the order of equals is
  *                                         pd_candidate_compare() in candidate.c
- *     that devices are left out           search/gain.h, leave_out() in search/simulated.c
+ *     that devices are left out           search/gain.h, leave_out() in search/simulated.c; idle.c
+ * says what
+ *                                         they would bring
  *     all of it, where plans are few      search/exhaust.c: the best of all, as test/unit/search.c checks by
  *                                         brute force for every schedule and every order on two levels
  *     under a published cost              formula/levels.c, by the terms of formula/terms.h

@@ -242,7 +242,9 @@ int pd_scout_shapes(const struct pd_variant *variant, struct pd_pipelines *list,
 			for (int w = widest; w >= 1 && tried < WIDTHS; w = tried < WIDTHS / 2 ? w - 1 : w / 2) {
 				struct pd_pipelines shape = { .positions = p, .replicas = w, .chunks = chunks };
 
-				if ((round > 0 && round % w != 0) || !set_microbatches(variant, &shape))
+				if (p * w < variant->least_ranks ||
+				    (round > 0 && round % w != 0) ||
+				    !set_microbatches(variant, &shape))
 					continue;
 				shape.value = value_of(variant, &map, &totals, cuts->even[p * chunks - 1], &shape);
 				count = add_shape(list, count, most, &shape);

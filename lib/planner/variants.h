@@ -51,6 +51,7 @@ struct pd_variant {
 	bool searched;
 	int64_t microbatches;           /* of its best plan */
 	int chunks;
+	int least_ranks;                /* of equal pipelines that are looked at */
 	struct pd_plan *plan;           /* which the search found; or NULL */
 	int64_t time_ns;
 };

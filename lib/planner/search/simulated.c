@@ -487,6 +487,25 @@ static int64_t leave_out(struct pd_contest *contest, size_t winner, struct pd_er
 	return (int64_t)winner;
 }
 
+/* Notes the fastest plan on more ranks than the winner has. */
+static void note_more(const struct pd_contest *contest, const struct pd_plan *plan,
+		      struct pd_more *more)
+{
+	int64_t least_ns = PD_NEVER;
+
+	for (size_t i = 0; i < contest->count; i++) {
+		const struct pd_entry *entry = &contest->entries[i];
+
+		if (!entry->plan || entry->plan->rank_count <= plan->rank_count ||
+		    pd_entry_ns(entry) >= least_ns)
+			continue;
+		least_ns = pd_entry_ns(entry);
+		*more = (struct pd_more){ entry->plan->rank_count,
+					  (double)plan->profile->batch_size * 1e9 /
+					  (double)pd_max(least_ns, 1) };
+	}
+}
+
 struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p, struct pd_plan **closest_p,
 				  struct pd_error *err)
 {
@@ -522,6 +541,7 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 			plan = contest.entries[winner].plan;
 			*time_ns_p = contest.entries[winner].time_ns;
 			contest.entries[winner].plan = NULL;
+			note_more(&contest, plan, &plan->predicted.more);
 		}
 	} else if (contest.refused && !contest.planned) {
 		*err = contest.why;
