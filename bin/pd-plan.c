@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* profile + topology -> plan */
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/minmax.h"
@@ -23,6 +24,8 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -56,6 +59,8 @@ static const char *virtual_stages;
 static double min_gain = -1, times = 1, pairs;
 static struct pd_effort effort;
 static struct pd_progress_bar bar;
+static struct pd_search_progress progress;
+static volatile sig_atomic_t interrupted;       /* by this signal */
 static bool memory_is_systems;          /* as the system of --format keeps it, without being asked */
 
 static const char *const schedules[] = {
@@ -251,11 +256,89 @@ static const struct pd_command command = {
 	.files = true,
 };
 
+#define BAR_STEPS 1000
+/* of a search, when half of its part counts as done: most are done sooner */
+#define HALF_STEPS 1.5e9
+/* of searching: before that nobody knows how long it will take */
+#define LEFT_AFTER_NS 2000000000
+
+/* How far the search is, as it was drawn. */
+static struct {
+	double part;
+	int64_t searching_ns;           /* when equal pipelines had been looked at; 0: they are */
+	double from, left_s;            /* the part that was done then; what was said to be left */
+} drawn = { .left_s = INFINITY };
+
+/*
+ * Writes about how long it will go on, never more than before, or nothing: that is not known yet.
+ */
+static const char *show_left(char text[32])
+{
+	int64_t now = pd_now_ns(), since;
+
+	if (progress.part >= PD_SEARCH_LOOKED && drawn.searching_ns == 0) {
+		drawn.searching_ns = now;
+		drawn.from = drawn.part;
+	}
+	since = drawn.searching_ns > 0 ? now - drawn.searching_ns : 0;
+	text[0] = '\0';
+	if (since < LEFT_AFTER_NS || drawn.part <= drawn.from)
+		return text;
+	drawn.left_s = fmin(drawn.left_s, (double)since / 1e9 * (1 - drawn.part) /
+			    (drawn.part - drawn.from));
+	snprintf(text, 32, "about %.0f s left, ", ceil(drawn.left_s));
+	return text;
+}
+
+/* Draws how far the search is.  Bar and time never run backwards, though efforts begin anew. */
 static void show(void *context, int64_t done, int64_t most)
 {
+	double within = (double)done / ((double)done + HALF_STEPS);
+	double part = progress.part + (progress.next - progress.part) * within;
+	char note[160], left[32];
+	int length;
+
 	(void)context;
-	bar.total = most;
-	pd_progress_bar_show(&bar, done, "of the most");
+	(void)most;
+	drawn.part = fmax(drawn.part, fmin(part, 0.999));
+	length = snprintf(note, sizeof(note), "%s", show_left(left));
+	if (progress.variants > 1)
+		length += snprintf(note + length, sizeof(note) - (size_t)length,
+				   "%d of %d variants looked at, ",
+				   (int)pd_min(progress.looked, progress.variants),
+				   progress.variants);
+	if (progress.samples_per_s > 0)
+		snprintf(note + length, sizeof(note) - (size_t)length, "best %.4g samples/s (%s)",
+			 progress.samples_per_s, pd_schedule_kind_name[progress.schedule]);
+	bar.total = BAR_STEPS;
+	pd_progress_bar_show(&bar, (int64_t)(drawn.part * BAR_STEPS), note);
+}
+
+static void interrupt(int signal)
+{
+	interrupted = signal;
+}
+
+/* Has the first SIGINT end the search, unless it is ignored; a second one ends the process. */
+static void catch_interrupt(void)
+{
+	struct sigaction action = { .sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND };
+	struct sigaction was;
+
+	if (sigaction(SIGINT, NULL, &was) == 0 && was.sa_handler != SIG_IGN)
+		sigaction(SIGINT, &action, NULL);
+}
+
+/* Has SIGINT end the process again, and says what it ended. */
+static void end_search(void)
+{
+	struct sigaction action = { .sa_handler = SIG_DFL }, was;
+
+	pd_progress_bar_end(&bar);
+	if (sigaction(SIGINT, NULL, &was) == 0 && was.sa_handler == interrupt)
+		sigaction(SIGINT, &action, NULL);
+	if (interrupted)
+		pd_say("interrupted: the search is not done, and what it has is the best so far");
 }
 
 /* Says how much a search may do, and how far it is. */
@@ -263,8 +346,10 @@ static void begin_search(void)
 {
 	pd_progress_bar_begin(&bar, "searching", 0, quiet);
 	bar.after_ns = SHORT_NS;
-	effort = (struct pd_effort){ .most = (int64_t)(times * PD_PLANNER_EFFORT), .progress = show };
+	effort = (struct pd_effort){ .most = (int64_t)(times * PD_PLANNER_EFFORT), .progress = show,
+				     .stopped = &interrupted };
 	request.effort = &effort;
+	catch_interrupt();
 }
 
 /* Tells whether what is asked for is of other systems, which train by flush alone; so do those that run groups. */
@@ -676,7 +761,7 @@ static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
 {
 	struct pd_planner_ask ask = { .profiles = profiles, .count = count, .batch = batch, .request = &request,
 				      .groups = groups.asked ? &groups : NULL, .choices = choices,
-				      .top = top.most > 0 ? &top : NULL };
+				      .top = top.most > 0 ? &top : NULL, .progress = &progress };
 	struct pd_top_row like_row = { .stages = NULL };
 	struct pd_plan *plan;
 
@@ -798,7 +883,7 @@ int main(int argc, char **argv)
 		if (format != SVG || groups.asked || pd_degrees_devices(&profiles[0]->group) > 1 ||
 		    pd_plan_svg_check(&topology, &err) == 0)
 			plan = make_plan(profiles, count, choices, &err);
-		pd_progress_bar_end(&bar);
+		end_search();
 	}
 	free_profiles(profiles, count);
 	if (!plan) {
@@ -826,5 +911,6 @@ int main(int argc, char **argv)
 	pd_like_release(&like);
 	free(list);
 	free(segments);
-	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
+	return status < 0 ? pd_command_fail(&err) : pd_command_end(interrupted ? PD_EXIT_NO
+								   : PD_EXIT_YES);
 }

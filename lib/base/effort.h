@@ -5,6 +5,7 @@
  */
 #pragma once
 
+#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,8 @@ struct pd_effort {
 	void (*progress)(void *context, int64_t done, int64_t most);
 	void *context;
 	int64_t told;                   /* when it was told last */
+	/* not 0: all counts as spent; NULL: nobody stops it */
+	const volatile sig_atomic_t *stopped;
 };
 
 #define PD_EFFORT_TELL (INT64_C(1) << 26)
@@ -60,10 +63,22 @@ static inline void pd_effort_return(struct pd_effort *effort, int64_t most)
 		effort->most = most;
 }
 
+/* Tells how far it is. */
+static inline void pd_effort_tell(struct pd_effort *effort)
+{
+	if (effort && effort->progress)
+		effort->progress(effort->context, effort->done, effort->most);
+}
+
+static inline bool pd_effort_stopped(const struct pd_effort *effort)
+{
+	return effort && effort->stopped && *effort->stopped;
+}
+
 /* Tells whether all of it is spent; then something is left out. */
 static inline bool pd_effort_spent(struct pd_effort *effort)
 {
-	if (!effort || effort->done < effort->most)
+	if (!effort || (effort->done < effort->most && !pd_effort_stopped(effort)))
 		return false;
 	effort->early = true;
 	return true;

@@ -92,7 +92,9 @@ static int finish(const struct pd_task *task, struct pd_plan *plan, int64_t peri
 		check_period(plan, period, bound);
 	predicted->period_ns = period;
 	predicted->memory_bytes = pd_candidate_fullest(plan, NULL);
-	predicted->ended_early = !task->request->stages && task->request->effort && task->request->effort->early;
+	predicted->ended_early = !task->request->stages && task->request->effort &&
+				 (task->request->effort->early ||
+				  pd_effort_stopped(task->request->effort));
 	predicted->lower_bound_ns = bound;
 	if (predicted->period_from != PD_PERIOD_FORMULA)
 		set_range(plan);
@@ -220,6 +222,45 @@ static bool is_single(const struct planner *planner)
 	return ask->request->stages || ask->request->cost != PD_COST_SIMULATED ||
 	       (planner->variants.count == 1 && ask->batch == 0 && !ask->request->any_chunks &&
 		!pd_task_is_large(&planner->variants.list[0].task));
+}
+
+/* Tells whether equal pipelines of a variant are looked at. */
+static bool is_looked_at(const struct planner *planner, const struct pd_variant *variant)
+{
+	return variant->named || !variant->request.straight || planner->ask->request->straight;
+}
+
+/* Until then variants are searched, then orders; before, equal pipelines are looked at. */
+#define SEARCHED_PART 0.9
+
+/* Says that one of several things begins that lie between two parts of the search. */
+static void begin_part(struct planner *planner, double from, double to, int which, int of)
+{
+	struct pd_search_progress *progress = planner->ask->progress;
+	const struct pd_best_entry *best = planner->best.entries;
+	double each = (to - from) / of;
+
+	if (!progress)
+		return;
+	progress->variants = 0;
+	for (int i = 0; i < planner->variants.count && !is_single(planner); i++)
+		progress->variants += is_looked_at(planner, &planner->variants.list[i]);
+	progress->looked = planner->best.looked;
+	if (planner->best.count > 0) {
+		double batch = (double)best->variant->field->profile->batch_size;
+
+		progress->samples_per_s = batch * 1e9 / (double)pd_max(best->time_ns, 1);
+		progress->schedule = best->plan->schedule;
+	}
+	progress->part = fmax(progress->part, fmin(from + each * which, to));
+	progress->next = fmax(progress->part, fmin(from + each * (which + 1), to));
+	pd_effort_tell(planner->ask->request->effort);
+}
+
+/* Tells whether somebody asked for the best so far, and there is one. */
+static bool is_stopped(const struct planner *planner)
+{
+	return planner->best.count > 0 && pd_effort_stopped(planner->ask->request->effort);
 }
 
 /* Tells whether all variants are searched: there is one, or all are small. */
@@ -366,9 +407,10 @@ static void search_all(struct planner *planner)
 {
 	struct pd_variants *variants = &planner->variants;
 
-	for (int i = 0; i < variants->count; i++) {
+	for (int i = 0; i < variants->count && !is_stopped(planner); i++) {
 		struct pd_variant *variant = &variants->list[i];
 
+		begin_part(planner, PD_SEARCH_LOOKED, SEARCHED_PART, i, variants->count);
 		if (!is_ordered(variant) && !(variant->field != variants->list[0].field && is_enough(planner)))
 			search_variant(planner, variant, false);
 	}
@@ -417,7 +459,7 @@ static void search_best(struct planner *planner)
 		list[i]->looked = list[i]->value;
 	}
 	qsort(list, (size_t)variants->count, sizeof(*list), by_value);
-	for (int i = 0; i < variants->count; i++) {
+	for (int i = 0; i < variants->count && !is_stopped(planner); i++) {
 		struct pd_variant *variant = list[i];
 		double far = pd_task_is_large(&variant->task) ? FAR_IF_LARGE : FAR;
 		bool shares = pd_schedule_has(variant->request.schedule, PD_FACT_SHARES);
@@ -431,6 +473,8 @@ static void search_best(struct planner *planner)
 		       variant->looked * gained > far * pd_best_least(&planner->best)))))
 			continue;
 		any_free |= first_free;
+		begin_part(planner, PD_SEARCH_LOOKED, SEARCHED_PART, planner->best.searched,
+			   pd_min(variants->count, SEARCHED * variants->field_count + 1));
 		variant->field->searched++;
 		variant->searched = true;
 		search_variant(planner, variant, false);
@@ -483,16 +527,22 @@ static void find_best(struct planner *planner)
 {
 	struct pd_variants *variants = &planner->variants;
 
-	for (int i = 0; i < variants->count && !is_single(planner); i++)
-		if (variants->list[i].named || !variants->list[i].request.straight || planner->ask->request->straight)
-			pd_scout(&planner->best, &variants->list[i]);
+	for (int i = 0; i < variants->count && !is_single(planner) && !is_stopped(planner); i++) {
+		struct pd_variant *variant = &variants->list[i];
+
+		begin_part(planner, 0, PD_SEARCH_LOOKED, i, variants->count);
+		if (is_looked_at(planner, variant))
+			pd_scout(&planner->best, variant);
+	}
 	if (planner->thorough)
 		search_all(planner);
 	else
 		search_best(planner);
-	for (int i = 0; i < variants->count; i++)
-		if (is_ordered(&variants->list[i]))
+	for (int i = 0; i < variants->count && !is_stopped(planner); i++)
+		if (is_ordered(&variants->list[i])) {
+			begin_part(planner, SEARCHED_PART, 1, i, variants->count);
 			search_orders(planner, &variants->list[i]);
+		}
 	if (planner->best.count == 0)
 		search_without_limit(planner);
 	pd_best_settle(&planner->best);

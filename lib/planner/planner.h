@@ -188,6 +188,20 @@ struct pd_group_request {
 	bool asked;                     /* there are some */
 };
 
+/* How far the search for the best plan is. */
+struct pd_search_progress {
+	/* combinations that are open, and those that were looked at */
+	int variants, looked;
+	double samples_per_s;           /* of the best plan so far; 0: there is none */
+	enum pd_schedule_kind schedule; /* of that */
+	/*
+	 * What is done of all, 0 to 1 and never less than before, and what is when this part ends.
+	 */
+	double part, next;
+};
+
+#define PD_SEARCH_LOOKED 0.2            /* the part in which equal pipelines of all are looked at */
+
 /* A request with all that is open beside what struct pd_plan_request says. */
 struct pd_planner_ask {
 	struct pd_profile **profiles;   /* of one model, with different batch sizes */
@@ -197,6 +211,7 @@ struct pd_planner_ask {
 	struct pd_group_request *groups;        /* degrees to be tried; NULL: the profiles are as they are */
 	struct pd_batch_choice *choices;        /* one of each profile; or NULL */
 	struct pd_top *top;             /* the best plans (top.h), of which all variants are looked at; or NULL */
+	struct pd_search_progress *progress;    /* kept up to date while it searches; or NULL */
 };
 
 /*
