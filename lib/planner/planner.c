@@ -27,16 +27,18 @@
 
 #define ENOUGH 200              /* part by which no plan in another order of kinds is faster */
 
-/* Returns a bound for every plan with these options. */
-static int64_t task_bound_ns(struct pd_task *task)
+/* Returns a bound for every plan with these options, or most_ns, if it is no less. */
+static int64_t task_bound_ns(struct pd_task *task, int64_t most_ns)
 {
 	const struct pd_plan_request *request = task->request;
+	int64_t ns = task->bound_ns;
 
-	if (task->bound_ns == 0)
-		task->bound_ns = request->cost != PD_COST_SIMULATED
-			? pd_published_bound_ns(task->profile, request)
-			: pd_bound_ns(&task->costs, request);
-	return task->bound_ns;
+	if (ns == 0)
+		ns = request->cost != PD_COST_SIMULATED ? pd_published_bound_ns(task->profile, request)
+							: pd_bound_ns(&task->costs, request, most_ns);
+	if (ns < most_ns)
+		task->bound_ns = ns;
+	return pd_min(ns, most_ns);
 }
 
 int pd_task_period(const struct pd_task *task, const struct pd_plan *plan, int64_t *period_ns_p,
@@ -157,7 +159,7 @@ static struct pd_plan *search(struct pd_task *task, int64_t *time_ns_p, struct p
 	with.request = &dense;
 	with.bound_ns = 0;
 	pd_effort_begin(dense.effort);
-	task_bound_ns(&with);
+	task_bound_ns(&with, PD_NEVER);
 	other = pd_simulated_plan(&with, &time_ns, &closest, &why);
 	pd_candidate_drop(closest);
 	if (!other || !take_sums(task, other, &time_ns) ||
@@ -193,7 +195,7 @@ static struct pd_plan *solve(struct pd_task *task, int64_t *time_ns_p, struct pd
 	if (request->stages)
 		return pd_schedule_has(request->schedule, PD_FACT_ORDERED) ? pd_ordered_hand_plan(task, time_ns_p, err)
 									   : pd_hand_plan(task, time_ns_p, err);
-	task_bound_ns(task);
+	task_bound_ns(task, PD_NEVER);
 	return search(task, time_ns_p, err);
 }
 
@@ -394,7 +396,7 @@ static bool is_enough(struct planner *planner)
 	const struct pd_best_entry *best = planner->best.entries;
 
 	return planner->variants.orders.count > 1 && planner->best.count > 0 &&
-	       best->time_ns - best->time_ns / ENOUGH <= task_bound_ns(&best->variant->task);
+	       best->time_ns - best->time_ns / ENOUGH <= task_bound_ns(&best->variant->task, PD_NEVER);
 }
 
 static bool is_ordered(const struct pd_variant *variant)
@@ -561,7 +563,7 @@ static int64_t field_bound_ns(struct planner *planner, const struct pd_field *fi
 		if (variant->request.batch_microbatches)
 			variant->request.microbatches = microbatches;
 		pd_effort_begin(variant->request.effort);
-		least_ns = pd_min(least_ns, task_bound_ns(&variant->task));
+		least_ns = task_bound_ns(&variant->task, least_ns);
 	}
 	return least_ns;
 }

@@ -201,6 +201,6 @@ int pd_sums_choose(const struct pd_task *task, struct pd_plan *plan, int64_t *pe
 		return -1;
 	with.reducer = plan->reducer;
 	if (with.reducer != request->reducer)
-		*bound_ns_p = pd_min(*bound_ns_p, pd_bound_ns(&task->costs, &with));
+		*bound_ns_p = pd_bound_ns(&task->costs, &with, *bound_ns_p);
 	return 0;
 }

@@ -226,16 +226,23 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 	struct pd_replay_options options = { 4 * pd_steady_microbatches(plan) };
 	struct pd_error err;
 	struct pd_trace *trace = pd_replay(plan, &options, &err);
-	int64_t bound = pd_bound_ns(costs, &with);
+	int64_t bound = pd_bound_ns(costs, &with, PD_NEVER);
+	struct pd_bound *fewest;
 	double period;
 
 	if (!trace)
 		return;
 	period = pd_replay_period_ns(trace);
 	pd_trace_free(trace);
-	tally->apart += pd_bound_devices(costs, &with, bound) > plan->topology.devices ||
-			pd_bound_devices(costs, &with, bound - 1) <= plan->topology.devices ||
-			pd_bound_devices(costs, &with, (int64_t)ceil(period)) > plan->rank_count;
+	fewest = pd_bound_new(costs, &with);
+	tally->apart += pd_bound_devices(fewest, bound) > plan->topology.devices ||
+			pd_bound_devices(fewest, bound - 1) <= plan->topology.devices ||
+			pd_bound_devices(fewest, (int64_t)ceil(period)) > plan->rank_count ||
+			pd_bound_ns(costs, &with, bound - 1) != bound - 1 ||
+			pd_bound_ns(costs, &with, bound) != bound ||
+			pd_bound_ns(costs, &with, bound + 1) != bound ||
+			pd_bound_ns(costs, &with, 2 * bound) != bound;
+	pd_bound_free(fewest);
 	if (pd_flow_knows(plan)) {
 		struct pd_expected expected;
 
@@ -252,7 +259,7 @@ static void judge(const struct pd_plan *plan, const struct pd_costs *costs, bool
 	with.microbatches = 0;
 	tally->plans++;
 	tally->forgotten += plan->microbatches > 1 && !pd_planner_plain(&with) &&
-			    pd_bound_ns(costs, &with) > bound;
+			    pd_bound_ns(costs, &with, PD_NEVER) > bound;
 	if ((double)bound > ceil(period)) {
 		tally->beaten++;
 		diag("%s, %s: bound %lld, period %.1f, %d stages on %d ranks",
@@ -347,6 +354,7 @@ static void test_exact(void)
 	struct pd_costs costs;
 	struct pd_plan_request with = { .topology = &topology, .microbatches = 1 };
 	struct pd_profile_layer *layer = &profile->layers[0];
+	struct pd_bound *fewest;
 
 	*layer = (struct pd_profile_layer){ .name = layer->name, .inputs = layer->inputs,
 					    .forward_ns = 400,
@@ -355,25 +363,27 @@ static void test_exact(void)
 	pd_topology_parse_string("4@1GB/s", &topology, NULL);
 	pd_costs_init(&costs, profile, false);
 	/* 4 replicas take 1200 + 2 x 3/4 x 64000, 1 replica takes 1200. */
-	is_int(pd_bound_ns(&costs, &with), 1200, "an all-reduce that is dearer than computing");
+	is_int(pd_bound_ns(&costs, &with, PD_NEVER), 1200, "an all-reduce that is dearer than computing");
 	layer->parameter_bytes = 1600;
 	pd_costs_release(&costs);
 	pd_costs_init(&costs, profile, false);
-	is_int(pd_bound_ns(&costs, &with), (1200 + 2400) / 4, "one that is not");
+	is_int(pd_bound_ns(&costs, &with, PD_NEVER), (1200 + 2400) / 4, "one that is not");
 	with.weights = PD_WEIGHTS_2BW;
 	with.microbatches = 4;
 	/* Of an all-reduce what is longer than a forward adds. */
-	is_int(pd_bound_ns(&costs, &with), (1200 + 2000) / 4, "an update of all four");
-	is_int(pd_bound_devices(&costs, &with, 834), 4, "three take 834, but do not divide four");
+	is_int(pd_bound_ns(&costs, &with, PD_NEVER), (1200 + 2000) / 4, "an update of all four");
+	fewest = pd_bound_new(&costs, &with);
+	is_int(pd_bound_devices(fewest, 834), 4, "three take 834, but do not divide four");
+	pd_bound_free(fewest);
 	with.microbatches = 8;
-	is_int(pd_bound_ns(&costs, &with), (2400 + 2000) / 8, "every eighth time");
+	is_int(pd_bound_ns(&costs, &with, PD_NEVER), (2400 + 2000) / 8, "every eighth time");
 	pd_topology_parse_string("2@1GB/s,2@100MB/s", &topology, NULL);
 	with.microbatches = 1;
 	with.weights = PD_WEIGHTS_STASH;
 	/* 2 replicas take (1200 + 1600) / 2. */
-	is_int(pd_bound_ns(&costs, &with), 1200, "a slow link between servers is not worth it");
+	is_int(pd_bound_ns(&costs, &with, PD_NEVER), 1200, "a slow link between servers is not worth it");
 	with.straight = true;
-	is_int(pd_bound_ns(&costs, &with), 1200, "straight: a layer cannot be divided");
+	is_int(pd_bound_ns(&costs, &with, PD_NEVER), 1200, "straight: a layer cannot be divided");
 	pd_costs_release(&costs);
 	pd_profile_free(profile);
 }
@@ -414,7 +424,7 @@ static void test_serial(void)
 		/* The all-reduce takes 2 x 1/2 x 512: (1200 + 512) / 2 = 856. */
 		ok(pd_replay_period_ns(trace) <= 860, "%s: a replay has an all-reduce, and a gradient",
 		   pd_weight_kind_name[weights[i]]);
-		is_int(pd_bound_ns(&costs, &with), 856, "nothing is faster than the all-reduce");
+		is_int(pd_bound_ns(&costs, &with, PD_NEVER), 856, "nothing is faster than the all-reduce");
 		pd_trace_free(trace);
 		plan->profile = NULL;
 		pd_plan_free(plan);
@@ -440,17 +450,17 @@ static void test_drain(void)
 	}
 	pd_topology_parse_string("3@1GB/s", &topology, NULL);
 	pd_costs_init(&costs, profile, false);
-	is_int(pd_bound_ns(&costs, &with), 9000,
+	is_int(pd_bound_ns(&costs, &with, PD_NEVER), 9000,
 	       "draining: a last stage of 3 us, 15 us before it: (15 + 3 x 3) / 3, but 18 / 2");
 	with.microbatches = 1;
-	is_int(pd_bound_ns(&costs, &with), 18000, "one microbatch goes through everything");
+	is_int(pd_bound_ns(&costs, &with, PD_NEVER), 18000, "one microbatch goes through everything");
 	with.schedule = PD_SCHEDULE_NONE;
 	with.microbatches = 100;
-	is_int(pd_bound_ns(&costs, &with), 18000, "without pipelining each of them does");
+	is_int(pd_bound_ns(&costs, &with, PD_NEVER), 18000, "without pipelining each of them does");
 	with.schedule = PD_SCHEDULE_INTERLEAVED;
 	with.chunks = 2;
 	with.microbatches = 3;
-	is_int(pd_bound_ns(&costs, &with), 6000, "interleaved: a third of computing");
+	is_int(pd_bound_ns(&costs, &with, PD_NEVER), 6000, "interleaved: a third of computing");
 	pd_costs_release(&costs);
 	pd_profile_free(profile);
 }

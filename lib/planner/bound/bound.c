@@ -73,11 +73,10 @@
 #include <stdlib.h>
 
 #define SHORT (8 * PD_PIECE_ALIGN)      /* bytes: twice what pieces are rounded by */
-#define EXACT_POINTS 300        /* with more points the last 1/ROUGH of the bound is given up */
-#define ROUGH 5000
+#define EXACT_POINTS 300        /* with more points the last 1/PD_BOUND_ROUGH of the bound is given up */
 #define PART 4                  /* part of a search's effort that the bound may take */
 
-struct bound {
+struct pd_bound {
 	const struct pd_costs *costs;
 	const struct pd_plan_request *request;
 	int devices;
@@ -116,7 +115,7 @@ static int64_t group_of(const struct pd_plan_request *request)
 }
 
 /* Tells whether an update may come behind the next forward (lib/schedule/tick.c). */
-static bool defers(const struct bound *b)
+static bool defers(const struct pd_bound *b)
 {
 	return pd_weights_have(b->request->weights, PD_WEIGHTS_BEHIND) && !b->agree;
 }
@@ -201,7 +200,7 @@ static int64_t least_way(const struct pd_states *states, int s, const int64_t *t
 	return least == INT64_MAX ? 0 : least;
 }
 
-static void find_ways(struct bound *b, time_of of)
+static void find_ways(struct pd_bound *b, time_of of)
 {
 	const struct pd_profile *profile = b->costs->profile;
 	int last = b->points.last;
@@ -214,8 +213,17 @@ static void find_ways(struct bound *b, time_of of)
 	free(to);
 }
 
-/* Finds the points where stages may begin and end: units if stages are runs or there is one order, else states. */
-static void find_points(struct bound *b)
+/* Tells whether a rank may have several stages; an order that is searched for may, unless it is told. */
+static bool may_share(const struct pd_plan_request *request)
+{
+	return request->chunks > 0 || pd_schedule_has(request->schedule, PD_FACT_ORDERED);
+}
+
+/*
+ * Finds the points where stages may begin and end: units if stages are runs or there is one order, else states,
+ * where stages by themselves say anything.
+ */
+static void find_points(struct pd_bound *b)
 {
 	const struct pd_profile *profile = b->costs->profile;
 
@@ -223,6 +231,8 @@ static void find_points(struct bound *b)
 		pd_points_of_units(&b->points, b->costs);
 		return;
 	}
+	if (may_share(b->request))
+		return;
 	pd_states_init(&b->states, profile, b->costs->copies ? PD_STATES_COPIES : PD_STATES_ALL);
 	if (b->states.whole)
 		pd_points_of_states(&b->points, &b->states);
@@ -231,13 +241,13 @@ static void find_points(struct bound *b)
 static int stage_devices(const struct pd_fewest *fewest, int u, int i, int behind, int most,
 			 int64_t period);
 
-static void bound_init(struct bound *b, const struct pd_costs *costs,
+static void bound_init(struct pd_bound *b, const struct pd_costs *costs,
 		       const struct pd_plan_request *request)
 {
 	time_of way = splits(request) ? split_of : passes_of;
 	time_of passes = splits(request) ? passes_split_of : passes_of;
 
-	*b = (struct bound){ .costs = costs, .request = request,
+	*b = (struct pd_bound){ .costs = costs, .request = request,
 			     .devices = (int)request->topology->devices, .group = group_of(request),
 			     .straight = pd_planner_straight(request),
 			     .agree = costs->copies || pd_planner_agrees(request, costs->profile,
@@ -262,7 +272,7 @@ static void bound_init(struct bound *b, const struct pd_costs *costs,
 	pd_fewest_init(&b->fewest);
 }
 
-static void bound_release(struct bound *b)
+static void bound_release(struct pd_bound *b)
 {
 	pd_fewest_release(&b->fewest);
 	pd_points_release(&b->points);
@@ -279,7 +289,7 @@ static void bound_release(struct bound *b)
  * Tells whether the all-reduce of a stage (of the input stage) is between a backward and a forward:
  * not if its step may come later (pd_schedule_sums_serially).
  */
-static bool is_serial(const struct bound *b, bool input)
+static bool is_serial(const struct pd_bound *b, bool input)
 {
 	return b->request->bucket_bytes == 0 &&
 	       (input || !b->agree || !pd_weights_have(b->request->weights, PD_WEIGHTS_BEHIND));
@@ -294,7 +304,7 @@ struct stage {
 };
 
 /* Returns the least bytes of gradients that replicas sum in an update (plan/sparse.h rounds up). */
-static int64_t summed_bytes(const struct bound *b, int64_t parameter_bytes)
+static int64_t summed_bytes(const struct pd_bound *b, int64_t parameter_bytes)
 {
 	const struct pd_plan_request *request = b->request;
 
@@ -307,7 +317,7 @@ static int64_t summed_bytes(const struct bound *b, int64_t parameter_bytes)
 }
 
 /* Makes the stage from point u to its i-th end. */
-static struct stage stage_of(const struct bound *b, int u, int i)
+static struct stage stage_of(const struct pd_bound *b, int u, int i)
 {
 	const struct pd_points *points = &b->points;
 	int v = pd_points_end(points, u, i);
@@ -328,7 +338,7 @@ static struct stage stage_of(const struct bound *b, int u, int i)
 }
 
 /* Returns the share of m minibatches in something that is done once per update. */
-static int64_t share(const struct bound *b, int64_t ns, int64_t m)
+static int64_t share(const struct pd_bound *b, int64_t ns, int64_t m)
 {
 	if (b->group <= 0)
 		return b->group < 0 ? ns : 0;
@@ -336,7 +346,7 @@ static int64_t share(const struct bound *b, int64_t ns, int64_t m)
 }
 
 /* Returns the work of a replica in m minibatches. */
-static int64_t total_ns(const struct bound *b, const struct stage *stage, int64_t m)
+static int64_t total_ns(const struct pd_bound *b, const struct stage *stage, int64_t m)
 {
 	int64_t own = pd_cost_of((double)stage->bytes * b->least.own_link[m]);
 	int64_t sum = pd_cost_of((double)stage->bytes * b->least.own_sum[m]);
@@ -355,7 +365,7 @@ static int64_t total_ns(const struct bound *b, const struct stage *stage, int64_
 static int stage_devices(const struct pd_fewest *fewest, int u, int i, int behind, int most,
 			 int64_t period)
 {
-	const struct bound *b = fewest->context;
+	const struct pd_bound *b = fewest->context;
 	struct stage stage = stage_of(b, u, i);
 
 	(void)behind;
@@ -372,7 +382,7 @@ static int stage_devices(const struct pd_fewest *fewest, int u, int i, int behin
 	return PD_FEWEST_NONE;
 }
 
-static int64_t passes_at(const struct bound *b, int l)
+static int64_t passes_at(const struct pd_bound *b, int l)
 {
 	const struct pd_profile_layer *layer = &b->costs->profile->layers[l];
 
@@ -380,7 +390,7 @@ static int64_t passes_at(const struct bound *b, int l)
 }
 
 /* Returns the longest time of what cannot be cut. */
-static int64_t longest(const struct bound *b)
+static int64_t longest(const struct pd_bound *b)
 {
 	const struct pd_profile *profile = b->costs->profile;
 	int64_t most = 0;
@@ -392,7 +402,7 @@ static int64_t longest(const struct bound *b)
 	return most;
 }
 
-static int64_t all_passes(const struct bound *b)
+static int64_t all_passes(const struct pd_bound *b)
 {
 	int64_t sum = 0;
 
@@ -402,7 +412,7 @@ static int64_t all_passes(const struct bound *b)
 }
 
 /* Returns the bound of the machine as a whole. */
-static int64_t simple(const struct bound *b)
+static int64_t simple(const struct pd_bound *b)
 {
 	int64_t all_ns = (int64_t)((double)all_passes(b) * b->pairs);
 	int64_t ns = b->costs->worth > 0 ? pd_cost_of((double)all_ns / b->costs->worth * (1 - 1e-9))
@@ -418,37 +428,49 @@ static int64_t simple(const struct bound *b)
 	return ns;
 }
 
-/* Tells whether a rank may have several stages; an order that is searched for may, unless it is told. */
-static bool may_share(const struct pd_plan_request *request)
-{
-	return request->chunks > 0 || pd_schedule_has(request->schedule, PD_FACT_ORDERED);
-}
-
 /* Tells whether stages by themselves say more than the machine as a whole. */
-static bool has_stages(const struct bound *b)
+static bool has_stages(const struct pd_bound *b)
 {
 	return all_passes(b) > 0 && !may_share(b->request) && b->points.last > 0;
 }
 
-int pd_bound_devices(const struct pd_costs *costs, const struct pd_plan_request *request,
-		     int64_t period_ns)
+struct pd_bound *pd_bound_new(const struct pd_costs *costs, const struct pd_plan_request *request)
 {
-	struct bound b;
-	int fewest = 1;
+	struct pd_bound *b = pd_calloc(1, sizeof(*b));
 
-	bound_init(&b, costs, request);
-	if (period_ns < simple(&b))
-		fewest = PD_FEWEST_NONE;
-	else if (has_stages(&b))
-		fewest = pd_fewest_devices(&b.fewest, pd_max(period_ns, 1));
-	bound_release(&b);
-	return pd_effort_spent(request->effort) ? 1 : fewest;
+	bound_init(b, costs, request);
+	return b;
 }
 
-int64_t pd_bound_ns(const struct pd_costs *costs, const struct pd_plan_request *request)
+void pd_bound_free(struct pd_bound *b)
+{
+	if (b)
+		bound_release(b);
+	free(b);
+}
+
+int pd_bound_devices(struct pd_bound *b, int64_t period_ns)
+{
+	int fewest = 1;
+
+	if (period_ns < simple(b))
+		fewest = PD_FEWEST_NONE;
+	else if (has_stages(b))
+		fewest = pd_fewest_devices(&b->fewest, pd_max(period_ns, 1));
+	return pd_effort_spent(b->request->effort) ? 1 : fewest;
+}
+
+/* Tells whether no stages keep to a period, as far as the effort lasts to know it. */
+static bool is_below(struct pd_bound *b, int64_t period_ns)
+{
+	return pd_fewest_devices(&b->fewest, period_ns) == PD_FEWEST_NONE && !pd_effort_spent(b->fewest.effort);
+}
+
+int64_t pd_bound_ns(const struct pd_costs *costs, const struct pd_plan_request *request,
+		    int64_t most_ns)
 {
 	struct pd_effort *effort = request->effort, part = { .most = 0 };
-	struct bound b;
+	struct pd_bound b;
 	int64_t ns;
 
 	bound_init(&b, costs, request);
@@ -458,12 +480,17 @@ int64_t pd_bound_ns(const struct pd_costs *costs, const struct pd_plan_request *
 		b.fewest.effort = &part;
 	}
 	ns = simple(&b);
-	if (has_stages(&b))
-		pd_fewest_value(&b.fewest, ns, b.points.last < EXACT_POINTS ? INT64_MAX : ROUGH, &ns);
+	if (ns < most_ns && has_stages(&b)) {
+		if (most_ns < PD_COST_MAX && is_below(&b, most_ns - 1))
+			ns = most_ns;
+		else
+			pd_fewest_value(&b.fewest, ns, b.points.last < EXACT_POINTS ? INT64_MAX : PD_BOUND_ROUGH,
+					&ns);
+	}
 	if (effort) {
 		part.most = effort->most;
 		*effort = part;
 	}
 	bound_release(&b);
-	return ns;
+	return pd_min(ns, most_ns);
 }

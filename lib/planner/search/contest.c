@@ -46,6 +46,7 @@ void pd_contest_release(struct pd_contest *contest)
 		pd_candidate_drop(contest->entries[i].plan);
 	free(contest->entries);
 	pd_map_release(&contest->map);
+	pd_bound_free(contest->bound);
 	*contest = (struct pd_contest){ 0 };
 }
 
@@ -248,19 +249,34 @@ static struct pd_plan *deepen(const struct pd_contest *contest, const struct pd_
 	return NULL;
 }
 
+int pd_contest_fewest(struct pd_contest *contest, int64_t period_ns)
+{
+	const struct pd_task *task = contest->task;
+
+	if (!contest->bound)
+		contest->bound = pd_bound_new(&task->costs, task->request);
+	return pd_bound_devices(contest->bound, period_ns);
+}
+
+/* Tells whether no plan has this period. */
+static bool is_impossible(struct pd_contest *contest, int64_t period_ns)
+{
+	int64_t bound_ns = contest->task->bound_ns;
+
+	return period_ns < bound_ns || (period_ns <= bound_ns + bound_ns / PD_BOUND_ROUGH &&
+					pd_contest_fewest(contest, period_ns) > contest->task->topology->devices);
+}
+
 /*
  * Tells whether no plan can be faster than this period by more than this part.  If there are few
  * plans, all equally good ones are compared.
  */
-static bool is_proven(const struct pd_contest *contest, const struct pd_plan *plan, int64_t time_ns,
+static bool is_proven(struct pd_contest *contest, const struct pd_plan *plan, int64_t time_ns,
 		      int64_t part)
 {
-	const struct pd_task *task = contest->task;
-
 	return !contest->few && pd_judge_work(plan) <= contest->most_replayed &&
-	       pd_bound_devices(&task->costs, task->request, time_ns) >= plan->rank_count &&
-	       pd_bound_devices(&task->costs, task->request,
-				time_ns - pd_ceil_div(time_ns, part)) > task->topology->devices;
+	       is_impossible(contest, time_ns - pd_ceil_div(time_ns, part)) &&
+	       pd_contest_fewest(contest, time_ns) >= plan->rank_count;
 }
 
 /* Replays an entry, if it was not; updates *best. */

@@ -35,6 +35,7 @@ struct pd_contest {
 	bool refused;                   /* the schedule refused a partition; the reason */
 	struct pd_error why;
 	struct pd_map map;              /* the task's machine */
+	struct pd_bound *bound;         /* of the task; NULL: nobody has asked */
 	double slower;                  /* what the replay of the plan at hand took longer than its
 					   estimate; or 1 */
 	int64_t most_ns;                /* slower plans cannot win; 0: none was replayed */
@@ -65,6 +66,8 @@ int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partit
 void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected);
 /* Lowers an entry's likely time to its estimate times what replays take longer, by what is known of that now. */
 void pd_contest_likely(struct pd_contest *contest, size_t at);
+/* Returns what pd_bound_devices() does of the task: the fewest devices of a plan with this period, or more than there are. */
+int pd_contest_fewest(struct pd_contest *contest, int64_t period_ns);
 /* Returns what is expected of a plan with its warm-ups (pd_judge_expect). */
 struct pd_expected pd_contest_expect(const struct pd_contest *contest, const struct pd_plan *plan, bool bound);
 /* Sorts by likely_ns, best first; equal ones by pd_candidate_compare. */

@@ -20,7 +20,6 @@
 #include "planner/search/simulated.h"
 
 #include "base/mem.h"
-#include "planner/bound/bound.h"
 #include "planner/search/contest.h"
 #include "planner/search/gain.h"
 #include "planner/search/line.h"
@@ -473,7 +472,7 @@ static int64_t leave_out(struct pd_contest *contest, size_t winner, struct pd_er
 					   .most_ns = pd_gain_limit_ns(gain, time_ns, devices, n) };
 
 			if (!pd_effort_spent(task->request->effort) && !task->request->chunks &&
-			    pd_bound_devices(&task->costs, task->request, way.most_ns) <= n)
+			    pd_contest_fewest(contest, way.most_ns) <= n)
 				enter_line(contest, &way);
 		}
 		for (int left = FEWER_LOOKED; left >= 0; left--) {
