@@ -85,6 +85,7 @@ struct pd_bound {
 	struct pd_points points;        /* last 0: not known */
 	int64_t group;                  /* minibatches of an update; 0: any number; -1: one per
 					   replica */
+	int *fitting;                   /* by number of replicas: the next that divides the group; or more than there are */
 	double ns_per_byte;             /* of a device's own link */
 	struct pd_sum_least least;
 	/*
@@ -241,6 +242,14 @@ static void find_points(struct pd_bound *b)
 static int stage_devices(const struct pd_fewest *fewest, int u, int i, int behind, int most,
 			 int64_t period);
 
+static void find_fitting(struct pd_bound *b)
+{
+	b->fitting = pd_calloc((size_t)b->devices + 2, sizeof(*b->fitting));
+	b->fitting[b->devices + 1] = b->devices + 1;
+	for (int m = b->devices; m > 0; m--)
+		b->fitting[m] = b->group <= 0 || b->group % m == 0 ? m : b->fitting[m + 1];
+}
+
 static void bound_init(struct pd_bound *b, const struct pd_costs *costs,
 		       const struct pd_plan_request *request)
 {
@@ -256,6 +265,7 @@ static void bound_init(struct pd_bound *b, const struct pd_costs *costs,
 			     .ns_per_byte = 1e9 / (double)pd_topology_fastest_link(request->topology, 0)
 					    .bandwidth_bytes_per_s * (1 - 1e-12) };
 	find_points(b);
+	find_fitting(b);
 	pd_sum_least_init(&b->least, request->topology, request->gradient_dtype,
 			     costs->profile->in_step.sum_bytes_per_s);
 	b->passes_ns = pd_points_sum(&b->points, passes);
@@ -278,6 +288,7 @@ static void bound_release(struct pd_bound *b)
 	pd_points_release(&b->points);
 	pd_states_release(&b->states);
 	pd_sum_least_release(&b->least);
+	free(b->fitting);
 	free(b->passes_ns);
 	free(b->way_ns);
 	free(b->update_ns);
@@ -340,9 +351,13 @@ static struct stage stage_of(const struct pd_bound *b, int u, int i)
 /* Returns the share of m minibatches in something that is done once per update. */
 static int64_t share(const struct pd_bound *b, int64_t ns, int64_t m)
 {
+	int64_t product;
+
 	if (b->group <= 0)
 		return b->group < 0 ? ns : 0;
-	return pd_saturate((__int128)ns * m / b->group);
+	if (__builtin_mul_overflow(ns, m, &product))
+		return pd_saturate((__int128)ns * m / b->group);
+	return pd_min(product / b->group, PD_COST_MAX);
 }
 
 /* Returns the work of a replica in m minibatches. */
@@ -369,15 +384,12 @@ static int stage_devices(const struct pd_fewest *fewest, int u, int i, int behin
 	struct stage stage = stage_of(b, u, i);
 
 	(void)behind;
-	for (int64_t m = 1; m <= most;) {
+	for (int m = 1; m <= most;) {
 		int64_t total = total_ns(b, &stage, m), enough = pd_ceil_div(total, period);
 
-		if (enough > m)
-			m = enough;
-		else if (b->group > 0 && b->group % m != 0)
-			m++;
-		else
-			return (int)m;
+		if (enough <= m)
+			return m;
+		m = enough <= most ? b->fitting[enough] : most + 1;
 	}
 	return PD_FEWEST_NONE;
 }

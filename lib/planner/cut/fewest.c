@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 
+#define FIRST_STEP 64           /* part of the least value by which the search for one that holds begins */
 #define STAGE_STEPS 16          /* steps (base/effort.h) of looking at a stage */
 
 /* Tells whether so many devices can do what is between two points. */
@@ -94,11 +95,12 @@ static bool holds(struct pd_fewest *fewest, int64_t value)
 
 int64_t pd_fewest_value(struct pd_fewest *fewest, int64_t low, int64_t part, int64_t *below_p)
 {
-	int64_t high = low = pd_max(low, 1);
+	int64_t high = low = pd_max(low, 1), step = pd_max(low / FIRST_STEP, 1);
 
 	while (high < PD_COST_MAX && !holds(fewest, high) && !pd_effort_spent(fewest->effort)) {
 		low = high + 1;
-		high = pd_min(2 * high, PD_COST_MAX);
+		high = pd_min(high + step, PD_COST_MAX);
+		step = pd_min(2 * step, PD_COST_MAX);
 	}
 	while (high < PD_COST_MAX && high - low > low / part) {
 		int64_t middle = low + (high - low) / 2;
