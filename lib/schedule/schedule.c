@@ -294,10 +294,16 @@ struct pd_schedule *pd_schedule_of_lists(const struct pd_plan *plan)
 	return schedule;
 }
 
-struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error *err)
+struct pd_schedule *pd_schedule_again(struct pd_schedule *before, const struct pd_plan *plan,
+				      struct pd_error *err)
 {
 	struct pd_schedule *schedule = placed(plan);
 
+	if (before && before->table && before->table->made) {
+		schedule->table = before->table;
+		before->table = NULL;
+	}
+	pd_schedule_free(before);
 	if (pd_shape_set(schedule, err) < 0) {
 		pd_schedule_free(schedule);
 		return NULL;
@@ -307,6 +313,11 @@ struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error 
 	schedule->scale = pd_schedule_scale(plan, schedule->wiring);
 	schedule->origin = origin(schedule);
 	return schedule;
+}
+
+struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error *err)
+{
+	return pd_schedule_again(NULL, plan, err);
 }
 
 void pd_schedule_free(struct pd_schedule *schedule)

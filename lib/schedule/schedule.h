@@ -133,6 +133,12 @@ struct pd_phase {
  */
 struct pd_schedule *pd_schedule_new(const struct pd_plan *plan, struct pd_error *err);
 /*
+ * Does the same where `before`, which it takes, is the schedule of a plan with the same stages and microbatches, of
+ * which others may recompute or have other warm-ups; or NULL.
+ */
+struct pd_schedule *pd_schedule_again(struct pd_schedule *before, const struct pd_plan *plan,
+				      struct pd_error *err);
+/*
  * Makes a schedule that has no order of its own, for lists of a plan with weights flush: any rank may
  * have any stages.
  */

@@ -74,14 +74,18 @@ static void set_pools(struct pd_schedule *schedule, const struct pd_order *order
 
 int pd_slot_table_shape(struct pd_schedule *schedule, const struct pd_order *order, struct pd_error *err)
 {
-	struct pd_slot_table *table = schedule->table = pd_zalloc(sizeof(*table));
+	struct pd_slot_table *table = schedule->table;
 	int64_t count = order->microbatches, most = 0;
 
-	if (check_size(schedule, count, err) < 0)
-		return -1;
-	if (pd_order_certify(order, &table->slots, err) < 0)
-		return pd_error_prefix(err, "%s: order", pd_plan_name(schedule->plan));
-	table->pairs = pairs_of(order);
+	if (!table) {
+		table = schedule->table = pd_zalloc(sizeof(*table));
+		if (check_size(schedule, count, err) < 0)
+			return -1;
+		if (pd_order_certify(order, &table->slots, err) < 0)
+			return pd_error_prefix(err, "%s: order", pd_plan_name(schedule->plan));
+		table->pairs = pairs_of(order);
+	}
+	table->middle = table->more = table->step = 0;
 	for (int64_t k = 0; k < (int64_t)PD_ORDER_SPLIT * schedule->stage_count * count; k++)
 		most = table->slots.of[k] > most ? table->slots.of[k] : most;
 	schedule->round = count;
@@ -154,9 +158,9 @@ int pd_slot_table_make(struct pd_schedule *schedule, struct pd_order *(*make)(in
 
 	if (check_size(schedule, count, err) < 0)
 		return -1;
-	order = make(schedule->positions, (int)count);
+	order = schedule->table ? schedule->table->made : make(schedule->positions, (int)count);
 	result = pd_slot_table_shape(schedule, order, err);
-	pd_order_free(order);
+	schedule->table->made = order;
 	return result < 0 || count == local ? result : stretch(schedule, schedule->positions, local, err);
 }
 
@@ -209,6 +213,7 @@ void pd_slot_table_free(struct pd_slot_table *table)
 	if (!table)
 		return;
 	pd_order_times_release(&table->slots);
+	pd_order_free(table->made);
 	free(table->pairs);
 	free(table);
 }

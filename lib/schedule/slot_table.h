@@ -18,12 +18,13 @@
 
 struct pd_slot_table {
 	struct pd_order_times slots;
+	struct pd_order *made;          /* by pd_slot_table_make(), which takes it again; NULL: the caller's order has them */
 	bool *pairs;                    /* [stage][microbatch]: its forward is beside a backward; NULL: no forward is */
 	/* From `middle` on, `more` microbatches are put in that are not in slots, each `step` slots behind the last. */
 	int64_t middle, more, step;
 };
 
-/* Certifies an order of all microbatches of a group, and sets what pd_pattern.shape does. */
+/* Certifies an order of all microbatches of a group, unless it made the table, and sets what pd_pattern.shape does. */
 int pd_slot_table_shape(struct pd_schedule *schedule, const struct pd_order *order, struct pd_error *err);
 /*
  * Does that with orders of any number of microbatches.  A long group has the slots of a short one, whose middle

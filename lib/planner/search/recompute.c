@@ -418,7 +418,7 @@ enum pd_fit pd_recompute_step(struct pd_plan *plan, const struct pd_plan_request
 			      int64_t limit_bytes, bool more, struct pd_schedule **schedule_p)
 {
 	struct pd_error err;
-	struct pd_schedule *schedule = pd_schedule_new(plan, &err);
+	struct pd_schedule *schedule = *schedule_p = pd_schedule_again(*schedule_p, plan, &err);
 	enum pd_fit how = PD_TOO_LARGE;
 
 	if (!schedule)
@@ -428,22 +428,20 @@ enum pd_fit pd_recompute_step(struct pd_plan *plan, const struct pd_plan_request
 		how = PD_FITS;
 	else if (more && recompute_more(plan, schedule, limit_bytes, request))
 		how = PD_CHANGED;
-	if (how == PD_FITS && schedule_p)
-		*schedule_p = schedule;
-	else
-		pd_schedule_free(schedule);
 	return how;
 }
 
 bool pd_recompute_fit(struct pd_plan *plan, const struct pd_plan_request *request,
 		      int64_t limit_bytes)
 {
+	struct pd_schedule *schedule = NULL;
 	enum pd_fit how;
 
 	clear(plan);
 	do {
-		how = pd_recompute_step(plan, request, limit_bytes, true, NULL);
+		how = pd_recompute_step(plan, request, limit_bytes, true, &schedule);
 	} while (how == PD_CHANGED);
+	pd_schedule_free(schedule);
 	return how == PD_FITS;
 }
 

@@ -26,9 +26,9 @@ enum pd_fit {
 };
 
 /*
- * Sets the stages' memory, and tells whether it keeps to the limit; then *schedule_p, if not NULL, is
- * the plan's schedule, which the caller frees.  more: on each rank above the limit one more stage
- * recomputes, or more of its layers, if that saves memory.
+ * Sets the stages' memory, and tells whether it keeps to the limit.  more: on each rank above the limit one more
+ * stage recomputes, or more of its layers, if that saves memory.  *schedule_p, which the caller frees, is NULL or that
+ * of the step before, and becomes the plan's as it was before more recomputed; NULL if it is refused.
  */
 enum pd_fit pd_recompute_step(struct pd_plan *plan, const struct pd_plan_request *request,
 			      int64_t limit_bytes, bool more, struct pd_schedule **schedule_p);

@@ -241,18 +241,18 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_limits *limit
 static struct pd_schedule *fit(struct pd_plan *plan, struct pd_warmup_limits *limits)
 {
 	struct pd_schedule *schedule = NULL;
+	enum pd_fit how;
 
-	while (!schedule) {
-		enum pd_fit how;
-
+	do {
 		limits->capped |= pd_candidate_lower_leads(plan);
 		how = pd_recompute_step(plan, limits->request, limits->limit_bytes, limits->recompute,
 					&schedule);
 		limits->tight |= how == PD_TOO_LARGE || how == PD_CHANGED;
-		if (how == PD_REFUSED || (how == PD_TOO_LARGE && !take_back(plan, limits)))
-			return NULL;
-	}
-	return schedule;
+	} while (how == PD_CHANGED || (how == PD_TOO_LARGE && take_back(plan, limits)));
+	if (how == PD_FITS)
+		return schedule;
+	pd_schedule_free(schedule);
+	return NULL;
 }
 
 bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_limits *limits)
@@ -359,6 +359,7 @@ static bool fits_period(struct choice *choice, struct window *window, int64_t pe
 			bool together)
 {
 	struct pd_warmup_limits *limits = choice->limits;
+	struct pd_schedule *schedule = NULL;
 	enum pd_fit how;
 
 	recompute_asked(choice);
@@ -366,9 +367,10 @@ static bool fits_period(struct choice *choice, struct window *window, int64_t pe
 		window_pass(window, choice->plan);
 		window_set_least(choice->plan, window, period, together);
 		how = pd_recompute_step(choice->plan, limits->request, limits->limit_bytes,
-					limits->recompute, NULL);
+					limits->recompute, &schedule);
 		limits->tight |= how == PD_TOO_LARGE || how == PD_CHANGED;
 	} while (how == PD_CHANGED);
+	pd_schedule_free(schedule);
 	return how == PD_FITS;
 }
 
