@@ -212,6 +212,7 @@ struct planner {
 #define SEARCH_PART 133         /* part of the effort that such a search may take */
 /* How much slower than the best another variant may look, when it gains as much by a search, to be searched. */
 #define FAR 1.1
+#define ALIKE 2                 /* searches that show how far: when they gained little, so will others */
 #define FAR_IF_LARGE 0.995
 #define UPDATES 4               /* numbers of microbatches of an update that are searched for */
 #define KEPT 256                /* best plans, of which replays find the best */
@@ -445,6 +446,14 @@ static bool is_free(const struct pd_variant *variant)
 	       (variant->named || (variant->field->ordered && !variant->request.straight));
 }
 
+/* Returns how much slower a variant may look, when so many searches have gained so much at most. */
+static double how_far(const struct pd_variant *variant, int searched, double gained)
+{
+	if (pd_task_is_large(&variant->task))
+		return FAR_IF_LARGE;
+	return searched < ALIKE ? FAR : fmin(FAR, 1 + ALIKE * (1 - gained));
+}
+
 /*
  * Searches the variants that look best: as far as one gained by its search, others may.  They look as equal pipelines
  * do, which says little of 1F1B where memory is tight: the best of its fields is always searched, also for orders.
@@ -463,7 +472,7 @@ static void search_best(struct planner *planner)
 	qsort(list, (size_t)variants->count, sizeof(*list), by_value);
 	for (int i = 0; i < variants->count && !is_stopped(planner); i++) {
 		struct pd_variant *variant = list[i];
-		double far = pd_task_is_large(&variant->task) ? FAR_IF_LARGE : FAR;
+		double far = how_far(variant, planner->best.searched, gained);
 		bool shares = pd_schedule_has(variant->request.schedule, PD_FACT_SHARES);
 		bool first_free = !any_free && is_free(variant);
 
