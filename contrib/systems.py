@@ -10,6 +10,7 @@ import importlib.util
 import json
 import logging
 import pathlib
+import shlex
 import sys
 
 import torch
@@ -80,7 +81,94 @@ def torchtitan(path):
             "microbatches": microbatches, "recompute": type(config.activation_checkpoint).__qualname__}
 
 
-SYSTEMS = {"titan": (torchtitan, "torchtitan")}
+def arguments(path):
+    """Reads a command of a shell: {"num-layers": ["6"], "bf16": []}."""
+    found, name = {}, None
+    for word in shlex.split(path.read_text(), comments=True):
+        if word.startswith("--"):
+            name = word[2:].split("=")[0]
+            found[name] = word.split("=")[1:]
+        elif name:
+            found[name].append(word)
+    return found
+
+
+# An argument -> what TransformerConfig calls it, and its type; others of Megatron are not of the network or its layout.
+MEGATRON = {"num-layers": int, "hidden-size": int, "ffn-hidden-size": int, "num-attention-heads": int,
+            "num-query-groups": int, "kv-channels": int, "normalization": str, "attention-dropout": float,
+            "hidden-dropout": float, "pipeline-model-parallel-size": int, "tensor-model-parallel-size": int,
+            "pipeline-model-parallel-layout": str, "recompute-granularity": str, "recompute-method": str,
+            "recompute-num-layers": int, "recompute-modules": list}
+RENAMED = {"norm-epsilon": ("layernorm_epsilon", float), "swiglu": ("gated_linear_unit", bool),
+           "microbatch-group-size-per-virtual-pipeline-stage": ("microbatch_group_size_per_vp_stage", int),
+           "num-virtual-stages-per-pipeline-rank": ("virtual_pipeline_model_parallel_size", int),
+           "add-qkv-bias": ("add_qkv_bias", bool), "qk-layernorm": ("qk_layernorm", bool),
+           "sequence-parallel": ("sequence_parallel", bool), "bf16": ("bf16", bool), "fp16": ("fp16", bool)}
+OTHERS = {"nnodes", "nproc-per-node", "rdzv-backend", "rdzv-endpoint", "group-query-attention", "seq-length",
+          "max-position-embeddings", "position-embedding-type", "rotary-base", "rotary-percent", "use-rope-scaling",
+          "rope-scaling-factor", "disable-bias-linear", "untie-embeddings-and-output-weights", "mock-data",
+          "tokenizer-type", "vocab-size", "lr", "train-iters", "micro-batch-size", "global-batch-size",
+          "use-distributed-optimizer"}
+
+
+def megatron(path):
+    import torch.nn.functional as F
+    from megatron.core import parallel_state
+    from megatron.core.models.gpt import GPTModel
+    from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
+    from megatron.core.transformer import TransformerConfig
+    from megatron.core.transformer.pipeline_parallel_layer_layout import PipelineParallelLayerLayout
+
+    given = arguments(path)
+    how = {"add_bias_linear": "disable-bias-linear" not in given}
+    for name, values in given.items():
+        if name in MEGATRON:
+            key, kind = name.replace("-", "_"), MEGATRON[name]
+        elif name in RENAMED:
+            key, kind = RENAMED[name]
+        else:
+            assert name in OTHERS, name
+            continue
+        how[key] = values if kind is list else True if kind is bool else kind(values[0])
+    if how.get("gated_linear_unit"):
+        how["activation_func"] = F.silu
+    pp, layout = how["pipeline_model_parallel_size"], how.get("pipeline_model_parallel_layout")
+    virtual = how.get("virtual_pipeline_model_parallel_size", 1)
+    if layout:
+        virtual = PipelineParallelLayerLayout.get_num_stages_from_str(layout) // pp
+    how["virtual_pipeline_model_parallel_size"] = virtual if virtual > 1 else None
+    # one device of each group of tensor parallelism is built, with the whole of the layers
+    tensor, sequence = how.pop("tensor_model_parallel_size", 1), how.pop("sequence_parallel", False)
+    config = TransformerConfig(use_cpu_initialization=True, perform_initialization=False, pipeline_dtype=torch.float32,
+                               **how)
+    TransformerConfig(pipeline_dtype=torch.float32, tensor_model_parallel_size=tensor, sequence_parallel=sequence, **how)
+    parts = {}
+    for rank in range(pp):
+        parallel_state.destroy_model_parallel()
+        join(rank, pp)
+        parallel_state.initialize_model_parallel(
+            1, pp, how["virtual_pipeline_model_parallel_size"])
+        for chunk in range(virtual):
+            model = GPTModel(
+                config, get_gpt_layer_local_spec(normalization=how["normalization"], qk_layernorm=config.qk_layernorm),
+                int(given["vocab-size"][0]), int(given["max-position-embeddings"][0]),
+                pre_process=rank == 0 and chunk == 0, post_process=rank == pp - 1 and chunk == virtual - 1,
+                share_embeddings_and_output_weights="untie-embeddings-and-output-weights" not in given,
+                position_embedding_type=given.get("position-embedding-type", ["learned_absolute"])[0],
+                vp_stage=chunk if virtual > 1 else None)
+            parts[chunk * pp + rank] = (sum(sizes(model).values()), [layer.layer_number for layer in model.decoder.layers])
+    order = [parts[s] for s in sorted(parts)]
+    blocks = [number for _, layers in order for number in layers]
+    assert blocks == list(range(1, config.num_layers + 1)), blocks
+    data = int(given["nnodes"][0]) * int(given["nproc-per-node"][0]) // pp // tensor
+    batch, micro = int(given["global-batch-size"][0]), int(given["micro-batch-size"][0])
+    assert batch % (micro * data) == 0
+    return {"devices": data * pp * tensor, "stages": [count for count, _ in order], "virtual": virtual,
+            "blocks": [len(layers) for _, layers in order], "microbatches": batch // micro // data,
+            "recompute": " ".join([config.recompute_granularity or "none"] + how.get("recompute_modules", []))}
+
+
+SYSTEMS = {"megatron": (megatron, "megatron-core"), "titan": (torchtitan, "torchtitan")}
 
 
 def main():

@@ -31,6 +31,9 @@ test_ok "torchtitan builds a Llama of every answer: each parameter in one stage,
 	torchtitan_answers
 	pd-schedule --format=torch titan_split.py.plan.json >schedule.csv
 	judge "titan_*.py"'
+test_ok "Megatron builds the network of every answer: each layer in one stage, with its own checks of arguments" '
+	megatron_answers
+	judge "megatron_*.sh"'
 if [ "${1-}" = --write ]; then
 	cp judged "$PD_SOURCE/test/data/systems.jsonl"
 fi

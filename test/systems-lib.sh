@@ -37,6 +37,21 @@ torchtitan_answers() {
 	answer torchtitan titan_full.py -t 8@100GB/s --stages=megatron:'Ettt|tttLx2'
 	degrees=
 }
+# megatron_answers: writes those for Megatron.
+megatron_answers() {
+	network $llama
+	answer megatron megatron_even.sh -t 2@100GB/s --recompute=all --stages=megatron:'Ettt|tttL'
+	answer megatron megatron_layout.sh -t 8@100GB/s --stages=megatron:'Et|tt|tt|tLx2'
+	answer megatron megatron_virtual.sh -t 2@100GB/s --schedule=interleaved --chunks=3 --stages=megatron:'Et(|t)*5L'
+	answer megatron megatron_rounds.sh -t 2@100GB/s --schedule=interleaved --round=4 --recompute=attention,rmsnorm \
+		--stages=megatron:'Et|tt|t|ttL'
+	network gpt2 --untied --layers=4 --hidden=64 --heads=4 --sequence=32 --vocabulary=512
+	answer megatron megatron_gpt.sh -t 1@100GB/s --stages=megatron:'Et*4L'
+	degrees=--tensor=2,sequence
+	network $llama
+	answer megatron megatron_tensor.sh -t 4@300GB/s,2@10GB/s --shard=optimizer --stages=megatron:'Ettt|tttLx2'
+	degrees=
+}
 # stage_parameters PLAN: prints how many parameters each stage has.
 stage_parameters() {
 	jq -c '(.profile.layers | map({key: .name, value: (.parameter_bytes / 4)}) | from_entries) as $of

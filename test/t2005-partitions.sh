@@ -44,25 +44,28 @@ test_ok "megatron: uneven stages, the embedding and the head alone, and back" '
 	stages "megatron:E|t*4,t*4|L" "embed layers.0.norm norm"
 	stages "megatron:E(tt|)*3t*2L" "embed layers.2.norm layers.4.norm layers.6.norm"
 	stages "megatron:Et*5|t*3Lx2" "embedx2 layers.5.normx2"
-	while read -r layout shortest; do
+	while read -r ranks layout shortest; do
 		pd-plan $flush --stages="megatron:$layout" --format=megatron eight.json >out
 		cat out
-		grep -Fq -- " --pipeline-model-parallel-layout \"$shortest\" --micro-batch-size 4 --global-batch-size 32" out
+		grep -Fqx -- "    --pipeline-model-parallel-size $ranks --pipeline-model-parallel-layout \"$shortest\" --micro-batch-size 4 --global-batch-size 32" out
 	done <<END
-Ettt|ttt|ttL Ettt|ttt|ttL
-E|tttttttt|L E|t*8|L
-Ett|tt|tt|ttL Ett(|tt)*3L
-END'
+3 Ettt|ttt|ttL Ettt|ttt|ttL
+3 E|tttttttt|L E|t*8|L
+4 Ett|ttt|tt|tL Ett|ttt|tt|tL
+END
+	pd-plan $flush --stages="megatron:Ett|tt|tt|ttL" --format=megatron eight.json >out
+	grep -Fqx -- "    --pipeline-model-parallel-size 4 --micro-batch-size 4 --global-batch-size 32" out'
 test_ok "megatron: virtual stages, recomputation, and replicas" '
 	pd-plan -q --topology=2@10GB/s --schedule=interleaved --chunks=4 --microbatches=8 --recompute=all \
 		--stages="megatron:E(t|)*7tL" --format=megatron eight.json >out
 	cat out
-	[ "$(cat out)" = "--pipeline-model-parallel-size 2 --pipeline-model-parallel-layout \"Et(|t)*7L\" --micro-batch-size 4 --global-batch-size 32 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1" ]
-	pd-plan $flush --stages="megatron:Et*4|t*4Lx2" --format=megatron eight.json | grep -q "^--pipeline-model-parallel-size 2 "'
+	grep -Fqx -- "    --pipeline-model-parallel-size 2 --num-virtual-stages-per-pipeline-rank 4 --micro-batch-size 4 --global-batch-size 32 --recompute-granularity full --recompute-method uniform --recompute-num-layers 1" out
+	grep -q "PRETRAIN:?. .$" out && grep -q "^    --num-layers 8 " out
+	pd-plan $flush --stages="megatron:Et*4|t*4Lx2" --format=megatron eight.json | grep -q "^    --pipeline-model-parallel-size 2 "'
 test_ok "megatron: rounds, there and back" '
 	set -- -q --topology=2@10GB/s --straight --schedule=interleaved --microbatches=8
 	pd-plan "$@" --round=4 --format=megatron eight.json >args
-	grep -q " --microbatch-group-size-per-virtual-pipeline-stage 4\$" args
+	grep -q " --microbatch-group-size-per-virtual-pipeline-stage 4 " args
 	pd-plan "$@" --round=4 --cut=blocks eight.json | jq "del(.predicted)" >plan.json
 	jq -e ".round == 4" plan.json
 	pd-plan "$@" --stages="megatron:$(cat args)" eight.json | jq "del(.predicted)" | cmp - plan.json
@@ -80,7 +83,7 @@ test_ok "megatron: attention, or normalisation, computed again in every block" '
 	while read -r kinds modules; do
 		pd-plan "$@" --recompute="$kinds" --format=megatron gpt.json >out
 		cat out
-		grep -q -- " --global-batch-size 32 --recompute-granularity selective --recompute-modules $modules\$" out
+		grep -q -- " --global-batch-size 32 --recompute-granularity selective --recompute-modules $modules --bf16\$" out
 	done <<END
 attention core_attn
 layernorm layernorm
@@ -152,7 +155,7 @@ test_ok "200 layouts by hand become stages, and the same layout again" '
 			eight.json >plan.json
 		[ "$(jq ".stages | length" plan.json)" -eq "$(echo "$layout" | tr "|" "\n" | wc -l)" ]
 		pd-plan -q --topology=16@10GB/s --weights=flush --microbatches=1 --stages="megatron:$layout" \
-			--format=megatron eight.json | sed "s/.*layout \"\(.*\)\" --micro.*/\1/" >short
+			--format=megatron eight.json | grep -- --pipeline >short
 		pd-plan -q --topology=16@10GB/s --weights=flush --microbatches=1 --stages="megatron:$(cat short)" \
 			eight.json | cmp - plan.json
 	done <some'

@@ -148,7 +148,7 @@ test_ok "Megatron-LM is told" '
 	pd-model gpt2 --layers=8 | pd-profile --device=a100-80 --dtype=bf16 --batch-size=2 --tensor=4,sequence - >profile.json
 	pd-plan -t 8@300GB/s --weights=flush --microbatches=4 --stages="megatron:Et*4|t*4L" --format=megatron -q profile.json >out
 	cat out
-	grep -- "--pipeline-model-parallel-size 2 .*--tensor-model-parallel-size 4 --sequence-parallel$" out'
+	grep -- "--pipeline-model-parallel-size 2 .*--tensor-model-parallel-size 4 --sequence-parallel --bf16$" out'
 test_ok "of several degrees the best is taken, and all are told" '
 	pd-model gpt2 --layers=6 --hidden=1024 --heads=16 | pd-profile --device=a100-80 --dtype=bf16 --batch-size=1 - >one.json
 	options="-t 4@300GB/s,2@100GB/s --microbatches=8 --effort=0"
@@ -196,7 +196,7 @@ test_ok "replicas that share the optimizer out: memory, the time of updates, and
 	jq -se ".[1].predicted.memory_bytes < .[0].predicted.memory_bytes and .[1].predicted.period_ns < .[0].predicted.period_ns and
 		.[1].predicted.lower_bound_ns <= .[1].predicted.period_ns" plain.json shared.json
 	pd-plan -t 4@300GB/s --tensor=2 --weights=flush --shard=optimizer --microbatches=8 --stages="megatron:Et*6Lx2" \
-		--format=megatron -q one.json | grep -- "--tensor-model-parallel-size 2 --use-distributed-optimizer$"'
+		--format=megatron -q one.json | grep -- "--tensor-model-parallel-size 2 --use-distributed-optimizer --bf16$"'
 test_ok "what cannot be shared out is refused, and so is a run" '
 	pd-plan -t 8@300GB/s --weights=flush --straight -q profile.json >plan.json
 	refused "a rank is 4 devices that share layers out, which pd-run cannot" pd-run --synthetic plan.json

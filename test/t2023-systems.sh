@@ -32,6 +32,33 @@ test_ok "torchtitan: its stages have the parameters, microbatches and devices of
 		jq -e --argjson n "$(of "$name" .microbatches)" ".microbatches / .stages[0].replicas == \$n" "$plan"
 	done
 	[ "$(of titan_full.py .devices) $(of titan_tensor.py .devices) $(of titan_interleaved.py .devices)" = "8 8 4" ]'
+test_ok "Megatron: what it was given is what megatron-core 0.16 built, stage by stage" '
+	megatron_answers
+	all_judged "megatron_*"
+	for plan in megatron_*.plan.json; do
+		name=${plan%.plan.json}
+		[ "$name" = megatron_tensor.sh ] || [ "$(stage_parameters "$plan")" = "$(of "$name" .stages)" ]
+		jq -e --argjson n "$(of "$name" .microbatches)" ".microbatches / .stages[0].replicas == \$n" "$plan"
+	done
+	[ "$(of megatron_layout.sh .blocks) $(of megatron_tensor.sh .devices)" = "[1,2,2,1] 8" ]
+	[ "$(of megatron_rounds.sh .recompute)" = "\"selective core_attn layernorm\"" ]
+	grep -q -- "--rdzv-endpoint" megatron_tensor.sh'
+test_ok "Megatron: arguments of equal stages, and of others, make the same stages again" '
+	network $llama
+	set -- -q -t 2@100GB/s --schedule=interleaved --weights=flush --microbatches=8 --recompute=none
+	while read -r options; do
+		pd-plan "$@" $options --format=megatron profile.json >args
+		pd-plan "$@" $options profile.json | jq .stages >stages.json
+		pd-plan "$@" ${options% --stages*} --stages="megatron:$(cat args)" profile.json | jq .stages | cmp - stages.json
+	done <<END
+--chunks=3 --stages=megatron:Et(|t)*5L
+--stages=megatron:Et|t|tt|ttL
+END
+	grep -q -- --pipeline-model-parallel-layout args
+	status 2 pd-plan "$@" --stages="megatron:--num-layers 6" profile.json 2>err
+	grep "expected --pipeline-model-parallel-layout or --pipeline-model-parallel-size" err
+	status 2 pd-plan "$@" --stages="megatron:--pipeline-model-parallel-size 4" profile.json 2>err
+	grep "4 stages cannot have equally many of 6 blocks" err'
 test_ok "torchtitan: a network of another form keeps its names, which a line says" '
 	pd-model gpt2 --untied --layers=2 --hidden=16 --heads=2 --sequence=8 --vocabulary=32 | pd-profile --device=a100-80 >gpt.json
 	pd-plan -t 2@10GB/s --microbatches=2 --straight --stages=parts:0,2,6 --weights=flush --format=torchtitan gpt.json \

@@ -8,8 +8,10 @@
 
 #include "base/error.h"
 
-/* Its arguments for a layout, and for the microbatches that go through a stage before its rank's next one. */
+/* Its arguments for a layout, for the ranks of a pipeline, the stages of a rank where all are alike, and for the microbatches that go through a stage before its rank's next one. */
 #define PD_MEGATRON_LAYOUT "--pipeline-model-parallel-layout"
+#define PD_MEGATRON_RANKS "--pipeline-model-parallel-size"
+#define PD_MEGATRON_VIRTUAL "--num-virtual-stages-per-pipeline-rank"
 #define PD_MEGATRON_ROUND "--microbatch-group-size-per-virtual-pipeline-stage"
 
 /* What a stage has. */

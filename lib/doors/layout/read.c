@@ -202,21 +202,55 @@ static char *argument(const char *text, const char *name)
 	return NULL;
 }
 
+/* Returns the number that an argument has, `otherwise` without it; 0: it has none, and *err says so. */
+static int64_t number_of(struct reading *r, const char *text, const char *name, int64_t otherwise)
+{
+	char *value = argument(text, name);
+	int64_t number = otherwise;
+
+	if (value && pd_parse_count(value, 1, PD_MAX_ROUND, &number, r->err) < 0) {
+		pd_error_prefix(r->err, "%s", name);
+		number = 0;
+	}
+	free(value);
+	return number;
+}
+
+/* Returns the layout of arguments that name none: equal stages; NULL: they do not say how many. */
+static char *even_layout(struct reading *r, const char *text)
+{
+	int64_t ranks = number_of(r, text, PD_MEGATRON_RANKS, -1), each = number_of(r, text, PD_MEGATRON_VIRTUAL, 1);
+	int64_t blocks = r->blocks.decoder_count, stages = ranks * each;
+
+	if (ranks < 0)
+		pd_error_input(r->err, "expected " PD_MEGATRON_LAYOUT " or " PD_MEGATRON_RANKS " among Megatron's arguments");
+	if (stages <= 0)
+		return NULL;
+	if (blocks % stages != 0) {
+		pd_error_input(r->err, "%" PRId64 " stages cannot have equally many of %" PRId64 " blocks: expected "
+			       PD_MEGATRON_LAYOUT, stages, blocks);
+		return NULL;
+	}
+	return stages == 1 ? pd_format("Et*%" PRId64 "L", blocks)
+			   : pd_format("Et*%" PRId64 "(|t*%" PRId64 ")*%" PRId64 "L", blocks / stages, blocks / stages,
+				       stages - 1);
+}
+
 /* Makes arguments for Megatron the layout that is among them; other texts stay. */
 static int take_arguments(struct reading *r, char **text_p)
 {
-	char *layout, *round;
+	char *layout;
 	int result = 0;
 
-	if (strncmp(*text_p, "--", 2) != 0)
+	if (!strstr(*text_p, "--"))
 		return 0;
 	layout = argument(*text_p, PD_MEGATRON_LAYOUT);
-	round = argument(*text_p, PD_MEGATRON_ROUND);
+	r->round = number_of(r, *text_p, PD_MEGATRON_ROUND, -1);
 	if (!layout)
-		result = pd_error_input(r->err, "expected " PD_MEGATRON_LAYOUT " among Megatron's arguments");
-	else if (round && pd_parse_count(round, 1, PD_MAX_ROUND, &r->round, r->err) < 0)
-		result = pd_error_prefix(r->err, PD_MEGATRON_ROUND);
-	free(round);
+		layout = even_layout(r, *text_p);
+	if (!layout || r->round == 0)
+		result = -1;
+	r->round = r->round < 0 ? 0 : r->round;
 	free(*text_p);
 	*text_p = layout;
 	return result;

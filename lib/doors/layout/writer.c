@@ -6,7 +6,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-static int virtual_stages(const struct pd_layout *layout)
+int pd_layout_virtual(const struct pd_layout *layout)
 {
 	return layout->plan->stage_count / layout->ranks;
 }
@@ -21,8 +21,8 @@ static void print_sizes(const struct pd_layout *layout)
 		fprintf(layout->out, " x tp %" PRId64, group->tensor);
 	fprintf(layout->out, " x dp %" PRId64, layout->plan->stages[0].replicas *
 		(group->sharded > 1 ? group->sharded : 1));
-	if (virtual_stages(layout) > 1)
-		fprintf(layout->out, ", %d virtual stages a rank", virtual_stages(layout));
+	if (pd_layout_virtual(layout) > 1)
+		fprintf(layout->out, ", %d virtual stages a rank", pd_layout_virtual(layout));
 }
 
 void pd_layout_print_degrees(const struct pd_layout *layout)

@@ -45,6 +45,8 @@ int64_t pd_layout_each(const struct pd_layout *layout);
 bool pd_layout_has_usual_leads(const struct pd_layout *layout);
 /* Prints a number with as many digits as bring it back. */
 void pd_layout_print_real(const struct pd_layout *layout, double value);
+/* Returns the stages of a rank. */
+int pd_layout_virtual(const struct pd_layout *layout);
 /* Prints "pp 4 x tp 2 x dp 2, interleaved, 8 microbatches of 1 sample" without the end of the line. */
 void pd_layout_print_degrees(const struct pd_layout *layout);
 /*
