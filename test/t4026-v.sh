@@ -34,6 +34,12 @@ v() {
 	echo '{"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["fc8", "label"]}]}'
 } >even.json
 profile even.json 2 >even
+# The same as blocks, which layouts of Megatron-LM are made of: an embedding, eight blocks, a head.
+sed 's/"fc1"/"embedding"/g; s/"fc\([2-8]\)"/"h.\1.fc"/g; s/"name": "loss".*/"name": "h.9.fc", "kind": "linear", \
+	"inputs": ["h.8.fc"], "out_features": 16}, {"name": "head", "kind": "linear", "inputs": ["h.9.fc"], \
+	"out_features": 10}, {"name": "loss", "kind": "softmax_cross_entropy", "inputs": ["head", "label"]}]}/' \
+	even.json >blocks.json
+profile blocks.json 2 >blocks
 v even 4 1 3 1 1 1 1 1 1 2 >even-4
 v residual 1 1 9 11 >1
 v residual 2 1 5 5 5 5 >2
@@ -70,13 +76,26 @@ dualpipe-v+flush 4 1 2 2x2
 dualpipe-v+flush 5 3
 dualpipe-v+flush 8 4
 END
-while read -r schedule layers; do
+while read -r model schedule layers; do
 	test_row "planned $schedule" "$schedule, as planned with replicas: $layers" '
 		pd-plan --topology=2@10Gbit/s,4@1Gbit/s --schedule=$schedule --weights=flush --microbatches=4 \
-			--stages=$layers residual >plan.json
+			--stages=$layers $model >plan.json
 		jq -e "all(.stages[]; .replicas == 2)" plan.json
+		pd-schedule --check --minibatches=2 plan.json
 		trained 11 plan.json $sgd'
 done <<END
+residual zb-v 5x2,5x2,5x2,5x2
+residual interleaved 5x2,5x2,5x2,5x2
+residual v-half 5x2,5x2,5x2,5x2
+residual zb-v 3x2,2x2,3x2,2x2,3x2,2x2,3x2,2x2
+residual interleaved 3x2,2x2,3x2,2x2,3x2,2x2,3x2,2x2
+residual v-half 3x2,2x2,3x2,2x2,3x2,2x2,3x2,2x2
+residual v-min 3x2,2x2,3x2,2x2,3x2,2x2,3x2,2x2
+residual dualpipe-v 3x2,2x2,3x2,2x2,3x2,2x2,3x2,2x2
+blocks interleaved megatron:Et|t|t|t|t|t|t|tLx2
+blocks zb-v megatron:Et|t|t|t|t|t|t|tLx2
+blocks v-half megatron:Et|tt|t|ttttLx2
+END
 zb-v 5x2,5x2,5x2,5x2
 interleaved 5x2,5x2,5x2,5x2
 zb-v 3x2,2x2,3x2,2x2,3x2,2x2,3x2,2x2
