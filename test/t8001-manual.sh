@@ -340,9 +340,10 @@ awk '/^\.\\" file: / { name = $3 }
 	copy { print >"examples/" name }
 	/^\.Bd/ && name { copy = 1 }' "$man/pd-tutorial.7"
 all=yes examples_of "$man/pd-tutorial.7"
+all=yes examples_of "$man/pd-reproduce.7"
 
 for page in "$man"/*.[1-8]; do
-	[ "${page##*/}" = pd-tutorial.7 ] || all= examples_of "$page"
+	case ${page##*/} in pd-tutorial.7 | pd-reproduce.7) ;; *) all= examples_of "$page" ;; esac
 done
 
 # README's commands run with seconds in place of minutes.  A command goes on behind a bar.
