@@ -37,7 +37,7 @@
 static struct pd_plan_request request = { .sparsity = -1 };
 static int64_t gpus, processors;
 static const char *topology_name, *kinds_of_devices;
-static bool explain, quiet, eager;
+static bool explain, quiet, eager, questions;
 static struct {
 	int64_t most_asked;
 	bool pareto;
@@ -236,6 +236,9 @@ static const struct pd_opt options[] = {
 	{ "pareto", 0, PD_OPT_FLAG, NULL,
 	  "of these, those that no other beats in samples/s, devices and memory", &best_plans.pareto,
 	  .needs = "top" },
+	{ "questions", 0, PD_OPT_FLAG, NULL,
+	  "answer questions on standard input, an object a line with options as keys, a line each",
+	  &questions, .alone = "quiet" },
 	{ "explain", 'e', PD_OPT_FLAG, NULL, "explain the plan on standard error", &explain },
 	{ "quiet", 'q', PD_OPT_FLAG, NULL, "do not say what the plan comes to", &quiet },
 	{ 0 }
@@ -847,70 +850,248 @@ static int write_top(struct pd_error *err)
 	return pd_top_write(&top, tables[as], stdout, err);
 }
 
-int main(int argc, char **argv)
-{
-	struct pd_error err;
+/* What is read and made for one plan. */
+struct making {
 	struct pd_topology topology;
 	struct pd_profile *profiles[MOST_PROFILES];
 	const char *files[MOST_PROFILES];
 	struct pd_batch_choice choices[MOST_PROFILES];
-	struct pd_plan *plan = NULL;
-	char *list = NULL;
-	int *segments = NULL;
+	int count;
+	char *list;
+	int *segments;
 	int64_t memory_bytes;
-	int first = pd_command_parse(&command, argc, argv), count = 0, status;
+};
+
+/* Plans what the options and operands say. */
+static struct pd_plan *answer(struct making *made, int argc, char **argv, int first,
+			      struct pd_error *err)
+{
+	struct pd_topology *topology = &made->topology;
+	struct pd_profile **profiles = made->profiles;
+	struct pd_plan *plan = NULL;
 
 	request.cost = (enum pd_cost_kind)cost;
 	top = (struct pd_top){ .most = (int)best_plans.most_asked, .pareto = best_plans.pareto,
-				.bottleneck = pd_top_bottleneck };
-	if (check_top(&err) < 0)
-		return pd_command_fail(&err);
+			       .bottleneck = pd_top_bottleneck };
+	if (check_top(err) < 0)
+		return NULL;
 	request_recompute();
-	if (check_like(&err) < 0 || request_groups(&err) < 0 || request_sums(&err) < 0 ||
-	    request_policy(&err) < 0 || pd_output_check(&err) < 0)
-		return pd_command_fail(&err);
-	request.topology = &topology;
-	memory_bytes = request.memory_bytes;
+	if (check_like(err) < 0 || request_groups(err) < 0 || request_sums(err) < 0 ||
+	    request_policy(err) < 0 || pd_output_check(err) < 0)
+		return NULL;
+	request.topology = topology;
+	made->memory_bytes = request.memory_bytes;
 	pd_mem_for("the profile");
-	if (read_profiles(argc, argv, first, profiles, files, &count, &err) == 0 &&
-	    set_memory(profiles, count, &err) == 0 && request_segments(profiles[0], &segments, &err) == 0 &&
-	    list_stages(profiles[0], &list, &err) == 0 && (list || join(profiles, count, &err) == 0) &&
-	    make_topology(files[0], profiles, count, &topology, &err) == 0 &&
-	    add_sharded(&topology, &err) == 0 && contract(profiles, count, &topology, &err) == 0 &&
-	    join_kinds(profiles, files, &count, &topology, &err) == 0) {
+	if (read_profiles(argc, argv, first, profiles, made->files, &made->count, err) == 0 &&
+	    set_memory(profiles, made->count, err) == 0 &&
+	    request_segments(profiles[0], &made->segments, err) == 0 &&
+	    list_stages(profiles[0], &made->list, err) == 0 &&
+	    (made->list || join(profiles, made->count, err) == 0) &&
+	    make_topology(made->files[0], profiles, made->count, topology, err) == 0 &&
+	    add_sharded(topology, err) == 0 && contract(profiles, made->count, topology,
+							err) == 0 &&
+	    join_kinds(profiles, made->files, &made->count, topology, err) == 0) {
 		pd_mem_for("the search for a plan");
 		begin_search();
 		if (format != SVG || groups.asked || pd_degrees_devices(&profiles[0]->group) > 1 ||
-		    pd_plan_svg_check(&topology, &err) == 0)
-			plan = make_plan(profiles, count, choices, &err);
+		    pd_plan_svg_check(topology, err) == 0)
+			plan = make_plan(profiles, made->count, made->choices, err);
 		end_search();
 	}
-	free_profiles(profiles, count);
+	free_profiles(profiles, made->count);
+	return plan;
+}
+
+static void making_release(struct making *made)
+{
+	pd_like_release(&like);
+	free(made->list);
+	free(made->segments);
+}
+
+/* Has nothing be left of the question before. */
+static void forget(struct pd_opt_values *values)
+{
+	request = (struct pd_plan_request){ .sparsity = -1 };
+	groups = (struct pd_group_request){ .count = 0 };
+	pd_opt_values_restore(values);          /* some of which are members of these */
+	progress = (struct pd_search_progress){ .variants = 0 };
+	weights_open = memory_is_systems = shards_optimizer = shards_full = false;
+}
+
+/* Sets an option as a member says, or notes a profile. */
+static int take_member(struct pd_opt_values *values, const char *key, const json_t *value,
+		       struct pd_error *err)
+{
+	static const char *const others[] = { "questions", "format", "explain", "quiet", NULL };
+	char *text;
+	int status;
+
+	if (pd_names_index(others, key) >= 0)
+		return pd_error_input(err, "\"%s\": is no option of a question", key);
+	if (json_is_false(value))
+		return 0;
+	if (json_is_true(value) || json_is_string(value))
+		return pd_opt_values_set(values, key, json_string_value(value), err);
+	if (!json_is_number(value))
+		return pd_error_input(err, "\"%s\": expected a string, a number, true or false",
+				      key);
+	text = json_dumps(value, JSON_ENCODE_ANY | JSON_REAL_PRECISION(15));
+	status = pd_opt_values_set(values, key, text, err);
+	free(text);
+	return status;
+}
+
+/* Sets the options of a question; returns how many profiles it names, or -1. */
+static int take_question(struct pd_opt_values *values, json_t *question, char **files,
+			 struct pd_error *err)
+{
+	const char *key;
+	json_t *value;
+	int count = 0;
+
+	if (!json_is_object(question))
+		return pd_error_input(err, "expected an object");
+	json_object_foreach(question, key, value) {
+		const json_t *one = json_is_array(value) ? json_array_get(value, 0) : value;
+
+		if (strcmp(key, "id") == 0)
+			continue;
+		if (strcmp(key, "profile") != 0) {
+			if (take_member(values, key, value, err) < 0)
+				return -1;
+			continue;
+		}
+		for (size_t i = 0; one; one = json_array_get(value, ++i)) {
+			if (!json_is_string(one) || strcmp(json_string_value(one), "-") == 0 ||
+			    count == MOST_PROFILES)
+				return pd_error_input(err, "\"profile\": expected the name of a "
+						      "file, "
+						      "or a list of at most %d", MOST_PROFILES);
+			files[count++] = (char *)(uintptr_t)json_string_value(one);
+		}
+	}
+	if (count == 0)
+		return pd_error_input(err, "expected the key \"profile\"");
+	return pd_opt_values_check(values, err) < 0 ? -1 : count;
+}
+
+/* Adds what came of a question to its answer. */
+static int answer_question(struct pd_opt_values *values, json_t *question, json_t *object,
+			   struct pd_error *err)
+{
+	struct making made = { .count = 0 };
+	char *files[MOST_PROFILES + 1] = { NULL };
+	struct pd_plan *plan = NULL;
+	int count;
+
+	forget(values);
+	quiet = true;
+	count = take_question(values, question, files, err);
+	if (count > 0)
+		plan = answer(&made, count, files, 0, err);
+	if (plan && top.most == 0) {
+		top.rows = pd_calloc(1, sizeof(*top.rows));
+		top.rows[0] = pd_top_row_of(plan, plan->predicted.period_ns);
+		top.rows[0].bottleneck = pd_top_bottleneck(plan);
+		top.rows[0].pareto = true;
+		top.rows[0].degree_asked = groups.asked;
+		top.rows[0].yours = like_text ? like.text : NULL;
+		top.most = top.count = 1;
+	}
+	if (plan)
+		pd_json_set(object, "choices", pd_top_json(&top));
+	pd_top_release(&top);
+	pd_plan_free(plan);
+	making_release(&made);
+	return plan ? 0 : -1;
+}
+
+/*
+ * Answers one line; the answer has the question's id, and what came of it or why there is nothing.
+ */
+static void answer_line(struct pd_opt_values *values, const char *line, size_t length)
+{
+	json_error_t at;
+	json_t *question = json_loadb(line, length, JSON_REJECT_DUPLICATES, &at),
+		*object = json_object();
+	json_t *id = json_object_get(question, "id");
+	struct pd_error err;
+	int status = -1;
+
+	pd_json_set(object, "format", json_string("pd-answer"));
+	pd_json_set(object, "version", json_integer(1));
+	if (id)
+		json_object_set(object, "id", id);
+	if (!question)
+		pd_error_input(&err, "expected an object of JSON: %s", at.text);
+	else
+		status = answer_question(values, question, object, &err);
+	if (status < 0) {
+		pd_json_set(object, "error", pd_json_shown(err.text));
+		pd_json_set(object, "status", json_integer(err.status));
+	}
+	json_dumpf(object, stdout, JSON_COMPACT);
+	putchar('\n');
+	fflush(stdout);
+	json_decref(object);
+	json_decref(question);
+}
+
+/* Answers what is asked on standard input, in its order, until it ends or SIGINT does it. */
+static int answer_questions(void)
+{
+	struct pd_opt_values *values;
+	char *line = NULL;
+	size_t room = 0;
+	ssize_t length;
+
+	questions = false;
+	values = pd_opt_values_new(&command);
+	while (!interrupted && (length = getline(&line, &room, stdin)) > 0)
+		if (line[strspn(line, " \t\r\n")] != '\0')
+			answer_line(values, line, (size_t)length);
+	free(line);
+	pd_opt_values_free(values);
+	return pd_command_end(interrupted ? PD_EXIT_NO : PD_EXIT_YES);
+}
+
+int main(int argc, char **argv)
+{
+	static struct making made;
+	struct pd_error err;
+	struct pd_plan *plan;
+	int first = pd_command_parse(&command, argc, argv), status;
+
+	if (questions && argc > first) {
+		pd_error_input(&err, "--questions: expected no profile: each question names its "
+			       "own");
+		return pd_command_fail(&err);
+	}
+	if (questions)
+		return answer_questions();
+	plan = answer(&made, argc, argv, first, &err);
 	if (!plan) {
-		pd_like_release(&like);
-		free(list);
-		free(segments);
+		making_release(&made);
 		return pd_command_fail(&err);
 	}
 	pd_mem_for("the plan to be written");
 	status = top.most > 0 ? write_top(&err) : write_plan(plan, &err);
 	pd_top_release(&top);
 	if (status == 0)
-		remark(plan, &topology);
+		remark(plan, &made.topology);
 	if (status == 0 && (explain || !quiet))
-		pd_answer_print(plan, memory_bytes, stderr);
+		pd_answer_print(plan, made.memory_bytes, stderr);
 	if (status == 0 && explain)
 		fputc('\n', stderr);
 	if (status == 0 && explain && groups.asked)
 		pd_groups_explain(&groups, stderr);
-	if (status == 0 && explain && (count > 1 || batch))
-		pd_batch_explain(choices, count, stderr);
+	if (status == 0 && explain && (made.count > 1 || batch))
+		pd_batch_explain(made.choices, made.count, stderr);
 	if (status == 0 && explain)
 		pd_plan_explain(plan, stderr);
 	pd_plan_free(plan);
-	pd_like_release(&like);
-	free(list);
-	free(segments);
-	return status < 0 ? pd_command_fail(&err) : pd_command_end(interrupted ? PD_EXIT_NO
-								   : PD_EXIT_YES);
+	making_release(&made);
+	return status < 0 ? pd_command_fail(&err)
+			  : pd_command_end(interrupted ? PD_EXIT_NO : PD_EXIT_YES);
 }

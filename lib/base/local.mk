@@ -32,6 +32,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/number.c \
 	lib/base/opt.c lib/base/opt.h \
 	lib/base/opt_needs.c lib/base/opt_needs.h \
+	lib/base/opt_values.c \
 	lib/base/processors.h \
 	lib/base/program.c lib/base/program.h \
 	lib/base/progress_bar.c lib/base/progress_bar.h \

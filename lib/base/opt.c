@@ -82,7 +82,7 @@ static void help(const struct pd_command *command)
 	       "Full documentation: man %s\n", command->name);
 }
 
-static int store(const struct pd_opt *o, const char *text, struct pd_error *err)
+int pd_opt_store(const struct pd_opt *o, const char *text, struct pd_error *err)
 {
 	double max = o->max == 0 && o->min == 0 ? 1e15 : o->max;
 	int64_t most = o->max == 0 && o->min == 0 ? INT64_MAX : (int64_t)o->max;
@@ -254,7 +254,7 @@ static int take_option(const struct pd_command *command, const struct getopt_tab
 	if (c < OPT_FIRST)
 		for (i = 0; command->options[i].letter != c; i++)
 			;
-	if (store(&command->options[i], optarg, &err) < 0) {
+	if (pd_opt_store(&command->options[i], optarg, &err) < 0) {
 		fprintf(stderr, "%s: --%s: %s\n", command->name, command->options[i].name, err.text);
 		exit(PD_EXIT_USAGE);
 	}

@@ -65,6 +65,18 @@ struct pd_command {
  */
 int pd_command_parse(const struct pd_command *command, int argc, char **argv);
 
+/* What the options of a command have, so that one process can be asked several times. */
+struct pd_opt_values;
+struct pd_opt_values *pd_opt_values_new(const struct pd_command *command);
+/* Has the options be as they were then; none is given. */
+void pd_opt_values_restore(struct pd_opt_values *values);
+/* Sets an option by its long name; text NULL: it has no value. */
+int pd_opt_values_set(struct pd_opt_values *values, const char *name, const char *text,
+		      struct pd_error *err);
+/* Checks what the options that were set need of each other. */
+int pd_opt_values_check(const struct pd_opt_values *values, struct pd_error *err);
+void pd_opt_values_free(struct pd_opt_values *values);
+
 /*
  * Prints the bash completion of the command line, which the build installs.  A program does this if
  * its whole command line is "PROGRAM --completion", which is not in the table of options.

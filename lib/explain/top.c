@@ -328,3 +328,12 @@ int pd_top_write(const struct pd_top *top, enum pd_table_format format, FILE *ou
 		return pd_error_failed(err, "standard output cannot be written");
 	return 0;
 }
+
+json_t *pd_top_json(const struct pd_top *top)
+{
+	json_t *rows = json_array();
+
+	for (int i = 0; i < top->count; i++)
+		pd_json_add(rows, object_of(top, i));
+	return rows;
+}

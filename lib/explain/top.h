@@ -4,6 +4,7 @@
 
 #include "planner/top.h"
 
+#include <jansson.h>
 #include <stdio.h>
 
 enum pd_table_format { PD_TABLE_TEXT, PD_TABLE_MARKDOWN, PD_TABLE_CSV, PD_TABLE_JSONL };
@@ -14,6 +15,8 @@ enum pd_table_format { PD_TABLE_TEXT, PD_TABLE_MARKDOWN, PD_TABLE_CSV, PD_TABLE_
  */
 int pd_top_write(const struct pd_top *top, enum pd_table_format format, FILE *out,
 		 struct pd_error *err);
+/* Returns them as an array of objects. */
+json_t *pd_top_json(const struct pd_top *top);
 /*
  * Returns what takes most of a plan's time and how much of it, as "computing 93% (stage 3)"; owned
  * by the caller.
