@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* profile + topology -> plan */
 #include "base/clock.h"
+#include "base/file_kind.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/minmax.h"
@@ -11,6 +12,9 @@
 #include "doors/layout/read.h"
 #include "doors/layout/segments.h"
 #include "doors/layout/write.h"
+#include "doors/machine/machine.h"
+#include "doors/network/named.h"
+#include "estimate/sizes.h"
 #include "explain/answer.h"
 #include "explain/explain.h"
 #include "explain/remarks.h"
@@ -20,9 +24,11 @@
 #include "planner/cut/task.h"
 #include "planner/kinds.h"
 #include "planner/like.h"
+#include "predict/step.h"
 #include "topology/contract.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <signal.h>
@@ -31,12 +37,17 @@
 #include <unistd.h>
 
 #define MOST_PROFILES 64
+#define LEAST_IMAGES 8          /* of a microbatch, where samples have no tokens */
 #define SHORT_NS 1000000000     /* of which no progress is shown */
 #define MIN_GAIN 1.0            /* percent, where nobody pays for whole servers */
 
 static struct pd_plan_request request = { .sparsity = -1 };
 static int64_t gpus, processors;
 static const char *topology_name, *kinds_of_devices;
+static const char *on, *device;         /* whose devices' profiles are estimated here */
+static struct pd_named_machine machine;       /* that `on` names */
+static struct pd_network_ask network;   /* what is said of the model */
+static int dtype = -1;                  /* -1: not said */
 static bool explain, quiet, eager, questions;
 static struct {
 	int64_t most_asked;
@@ -51,7 +62,8 @@ static int cost, format;
 static const char *bucket, *recompute = "auto";
 static int gradient_dtype;
 /* Each is the number of a kind, or that of "auto", which is how many kinds there are. */
-static int schedule = PD_SCHEDULE_1F1B, all_reduce = PD_REDUCER_dense;
+static int schedule = -1;              /* -1: not said */
+static int all_reduce = PD_REDUCER_dense;
 static int weights = -1;                /* -1: not said */
 static bool weights_open;               /* none was named */
 static int64_t chunks, batch;
@@ -120,7 +132,13 @@ static const struct pd_opt options[] = {
 	{ "gpus", 'g', PD_OPT_COUNT, "N", "plan for N devices with links as in the profile", &gpus,
 	  1, PD_MAX_RANKS },
 	{ "topology", 't', PD_OPT_STRING, "FILE|STRING", "the machine, such as 4@12GB/s,4@10Gbit/s",
-	  &topology_name, .excludes = "gpus", .why = "each says how many devices there are" },
+	  &topology_name, .excludes = "gpus on", .why = "each says how many devices there are" },
+	{ "on", 0, PD_OPT_STRING, "[Nx]MACHINE",
+	  "N servers by name, such as 8xdgx-h100 (pd-machine(5)), or a file of nvidia-smi topo -m, NCCL or "
+	  "pd-topo", &on, .excludes = "gpus devices", .why = "it says which devices there are" },
+	{ "device", 'd', PD_OPT_STRING, "NAME",
+	  "the devices by their data sheet (pd-device(5)): the operand is a model", &device,
+	  .excludes = "devices processors" },
 	{ "devices", 0, PD_OPT_STRING, "LIST",
 	  "what ranks have, in their order, such as A100x16,V100x16: a profile of each kind",
 	  &kinds_of_devices },
@@ -142,12 +160,18 @@ static const struct pd_opt options[] = {
 	  "share out what the optimizer keeps among replicas: optimizer; or all weights among "
 	  "devices that act as one: full; optimizer,full tries both",
 	  &shard },
+	PD_OPT_GROUP("Model"),
+	{ "dtype", 0, PD_OPT_CHOICE, "TYPE",
+	  "type to compute in: f32, bf16, f16 (default: the model's, else bf16)", &dtype,
+	  .choices = pd_dtype_of_nets, .needs = "on device" },
+	{ "sequence", 0, PD_OPT_COUNT, "N", "tokens of a sample (default: the model's)",
+	  &network.size.sequence, 1, PD_NETWORK_MOST, .needs = "on device" },
 	PD_OPT_GROUP("Schedule and weights"),
 	{ "schedule", 0, PD_OPT_CHOICE, "NAME",
 #define SCHEDULE_KIND(symbol, name, ...) name ", "
 #include "plan/schedule_kind.def"
 #undef SCHEDULE_KIND
-	  "zb-auto, auto (default: 1f1b)", &schedule, .choices = schedules },
+	  "zb-auto, auto (default: 1f1b; of a model: auto)", &schedule, .choices = schedules },
 	{ "weights", 0, PD_OPT_CHOICE, "NAME",
 #define WEIGHT_KIND(symbol, name, ...) name ", "
 #include "plan/weight_kind.def"
@@ -245,18 +269,16 @@ static const struct pd_opt options[] = {
 };
 
 static const char *const elsewhere[][2] = {
-	{ "batch-size", "pd-profile" }, { "dtype", "pd-profile" }, { "workers", "pd-profile" },
-	{ "device", "pd-profile" }, { NULL }
+	{ "batch-size", "pd-profile" }, { "workers", "pd-profile" }, { NULL }
 };
 
 static const struct pd_command command = {
 	.name = "pd-plan",
-	.synopsis = "[OPTION]... [profile.json ...]",
+	.synopsis = "[OPTION]... [profile.json ... | MODEL]",
 	.summary = "Divide a network into stages, and stages among devices.",
 	.options = options,
 	.elsewhere = elsewhere,
 	.max_operands = MOST_PROFILES,
-	.files = true,
 };
 
 #define BAR_STEPS 1000
@@ -391,6 +413,8 @@ static int request_policy(struct pd_error *err)
 {
 	bool simulated = request.cost == PD_COST_SIMULATED;
 
+	if (schedule < 0)
+		schedule = PD_SCHEDULE_1F1B;
 	request.any_schedule = schedule == PD_SCHEDULE_KINDS;
 	if (request_virtual_stages(err) < 0)
 		return -1;
@@ -573,9 +597,13 @@ static int make_topology(const char *file, struct pd_profile **profiles, int cou
 
 	if (kinds_of_devices && pd_topology_parse_devices(kinds_of_devices, &kinds, err) < 0)
 		return pd_error_prefix(err, "--devices");
+	if (on) {
+		*topology = machine.topology;
+		return 0;
+	}
 	if (!topology_name && !gpus && !kinds_of_devices)
-		return pd_error_input(err, "nothing says how many devices there are: give --gpus=N "
-				      "or --topology");
+		return pd_error_input(err, "nothing says how many devices there are: give --gpus=N"
+				      ", --topology, or --on=MACHINE such as 8xdgx-h100");
 	if (topology_name ? pd_topology_read(topology_name, topology, err) < 0
 			  : make_flat(gpus ? gpus : kinds.device_run[kinds.device_runs - 1].end, file, profiles,
 				      count, topology, err) < 0)
@@ -677,6 +705,94 @@ static int list_stages(const struct pd_profile *profile, char **list_p, struct p
 	return 0;
 }
 
+/* Tells whether the operand is a model, whose profiles are made here. */
+static bool takes_model(const char *operand)
+{
+	return device || (on && (!operand || !pd_file_says_format(operand, "pd-profile")));
+}
+
+/* Refuses operands that are no files, and models where no machine is named. */
+static int check_operands(int argc, char **argv, int first, struct pd_error *err)
+{
+	bool models = on || device;
+
+	for (int i = first; i < argc; i++) {
+		if (strcmp(argv[i], "-") == 0 || models)
+			continue;
+		if (pd_network_known(argv[i]))
+			return pd_error_input(err, "%s is a model, not a profile: give a machine, such as "
+					      "--on=8xdgx-h100, or --device (or see pd-profile)", argv[i]);
+		if (access(argv[i], F_OK) != 0)
+			return pd_error_input(err, "%s: cannot open: %s", *argv[i] ? argv[i] : "\"\"",
+					      strerror(errno));
+	}
+	if (argc - first > 1 && takes_model(argv[first]))
+		return pd_error_input(err, "unexpected operand \"%.100s\" behind \"%.100s\", a model",
+				      argv[first + 1], argv[first]);
+	return 0;
+}
+
+/*
+ * Opens what nobody said of how a model is laid out: degrees of tensor parallelism, a sharded optimizer, schedules.
+ * What another system, a plan by hand or a published cost asks for stays as it is.
+ */
+static void open_request(const struct pd_model *model)
+{
+	static char degrees[PD_TENSOR_TEXT];
+	bool theirs = memory_model != PD_MEMORY_OWN && (format < LAYOUTS || format - LAYOUTS == PD_LAYOUT_megatron);
+	int64_t most = on ? machine.topology.level[0].count : INT64_MAX;
+
+	if (request.cost != PD_COST_SIMULATED || request.stages || (like_text && top.most == 0))
+		return;
+	if (schedule < 0)
+		schedule = PD_SCHEDULE_KINDS;
+	if (!theirs || tensor || (weights >= 0 && weights != PD_WEIGHTS_FLUSH))
+		return;
+	if (pd_estimate_tensor(model, most, degrees)) {
+		tensor = degrees;
+		shard = *shard ? shard : "optimizer";
+	}
+}
+
+/* Reads the machine, and makes the profiles of the model by data sheet, one for each size of a microbatch. */
+static int make_profiles(const char *operand, struct pd_profile **profiles, const char **files,
+			 int *count_p, struct pd_error *err)
+{
+	struct pd_sheet *sheet = on ? machine.sheet : pd_sheet_read(device, err);
+	struct pd_named_network named;
+	struct pd_estimate how = { .sheet = sheet, .group = { .tensor = 1, .sharded = 1 } };
+	int count = -1;
+
+	network.quiet = quiet;
+	if (sheet && pd_network_named(operand, &network, &named, err) == 0) {
+		open_request(named.model);
+		how.dtype = dtype >= 0 ? pd_dtype_find(pd_dtype_of_nets[dtype])
+			  : named.model->dtype < PD_DTYPES ? named.model->dtype
+			  : sheet->products_per_s[PD_BF16] > 0 ? PD_BF16 : PD_F16;
+		if (dtype < 0 && !quiet)
+			pd_say("%s: computed in %s%s (--dtype)", named.model->name, pd_dtype_name[how.dtype],
+			       named.model->dtype < PD_DTYPES ? ", as the model says" : "");
+		count = pd_estimate_sizes(&how, named.model, pd_sample_tokens(named.model) > 0 ? 1 : LEAST_IMAGES,
+					  batch ? batch : INT64_MAX, profiles, err);
+		pd_named_network_release(&named);
+	}
+	if (!on)
+		pd_sheet_free(sheet);
+	*count_p = count > 0 ? count : 0;
+	for (int p = 0; p < *count_p; p++)
+		files[p] = operand;
+	return count < 0 ? -1 : 0;
+}
+
+/* Refuses a profile by the data sheet of other devices than the machine's. */
+static int check_machine(const struct pd_profile *profile, const char *file, struct pd_error *err)
+{
+	if (!on || !profile->estimated_from || strcmp(profile->estimated_from, machine.sheet->name) == 0)
+		return 0;
+	return pd_error_input(err, "%s: its times are of \"%.60s\", and --on=%.60s has \"%.60s\"",
+			      pd_document_name(file), profile->estimated_from, on, machine.sheet->name);
+}
+
 /*
  * Reads all of the operands, or standard input; *count_p of them have been read even if it fails.
  */
@@ -686,6 +802,12 @@ static int read_profiles(int argc, char **argv, int first, struct pd_profile **p
 	int count = argc > first ? argc - first : 1;
 
 	*count_p = 0;
+	if (check_operands(argc, argv, first, err) < 0)
+		return -1;
+	if (on && pd_machine_read(on, device, quiet, &machine, err) < 0)
+		return -1;
+	if (takes_model(pd_operand(argc, argv, first, 0)))
+		return make_profiles(pd_operand(argc, argv, first, 0), profiles, files, count_p, err);
 	for (int i = 0; i < count; i++) {
 		const char *file = pd_operand(argc, argv, first, i);
 		int before = *count_p;
@@ -699,6 +821,8 @@ static int read_profiles(int argc, char **argv, int first, struct pd_profile **p
 			for (int k = 0; k < p; k++)
 				if (pd_profile_same_model(profiles[k], files[k], profiles[p], file, err) < 0)
 					return -1;
+			if (check_machine(profiles[p], file, err) < 0)
+				return -1;
 		}
 	}
 	return 0;
@@ -869,6 +993,7 @@ static struct pd_plan *answer(struct making *made, int argc, char **argv, int fi
 	struct pd_topology *topology = &made->topology;
 	struct pd_profile **profiles = made->profiles;
 	struct pd_plan *plan = NULL;
+	int status;
 
 	request.cost = (enum pd_cost_kind)cost;
 	top = (struct pd_top){ .most = (int)best_plans.most_asked, .pareto = best_plans.pareto,
@@ -876,14 +1001,18 @@ static struct pd_plan *answer(struct making *made, int argc, char **argv, int fi
 	if (check_top(err) < 0)
 		return NULL;
 	request_recompute();
-	if (check_like(err) < 0 || request_groups(err) < 0 || request_sums(err) < 0 ||
-	    request_policy(err) < 0 || pd_output_check(err) < 0)
-		return NULL;
+	status = check_like(err);
+	if (status == 0 && (on || device))      /* what a model leaves open is part of the request */
+		status = read_profiles(argc, argv, first, profiles, made->files, &made->count, err);
+	if (status == 0 && (request_groups(err) < 0 || request_sums(err) < 0 ||
+			    request_policy(err) < 0 || pd_output_check(err) < 0))
+		status = -1;
 	request.topology = topology;
 	made->memory_bytes = request.memory_bytes;
 	pd_mem_for("the profile");
-	if (read_profiles(argc, argv, first, profiles, made->files, &made->count, err) == 0 &&
-	    set_memory(profiles, made->count, err) == 0 &&
+	if (status == 0 && !on && !device)
+		status = read_profiles(argc, argv, first, profiles, made->files, &made->count, err);
+	if (status == 0 && set_memory(profiles, made->count, err) == 0 &&
 	    request_segments(profiles[0], &made->segments, err) == 0 &&
 	    list_stages(profiles[0], &made->list, err) == 0 &&
 	    (made->list || join(profiles, made->count, err) == 0) &&
@@ -905,6 +1034,7 @@ static struct pd_plan *answer(struct making *made, int argc, char **argv, int fi
 static void making_release(struct making *made)
 {
 	pd_like_release(&like);
+	pd_machine_release(&machine);
 	free(made->list);
 	free(made->segments);
 }
@@ -1061,8 +1191,10 @@ int main(int argc, char **argv)
 	static struct making made;
 	struct pd_error err;
 	struct pd_plan *plan;
-	int first = pd_command_parse(&command, argc, argv), status;
+	int first, status;
 
+	pd_network_ask_init(&network);
+	first = pd_command_parse(&command, argc, argv);
 	if (questions && argc > first) {
 		pd_error_input(&err, "--questions: expected no profile: each question names its "
 			       "own");

@@ -16,6 +16,7 @@ include lib/topology/local.mk
 include lib/sums/local.mk
 include lib/profile/local.mk
 include lib/estimate/local.mk
+include lib/doors/machine/local.mk
 include lib/order/local.mk
 include lib/plan/local.mk
 include lib/memory/local.mk

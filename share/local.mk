@@ -23,6 +23,23 @@ dist_devices_DATA = \
 	share/devices/v100-16.json \
 	share/devices/v100-32.json
 
+machinesdir = $(pkgdatadir)/machines
+dist_machines_DATA = \
+	share/machines/a3-high.json \
+	share/machines/a3-mega.json \
+	share/machines/dgx-a100.json \
+	share/machines/dgx-b200.json \
+	share/machines/dgx-h100.json \
+	share/machines/dgx-h200.json \
+	share/machines/hgx-h100-1nic.json \
+	share/machines/hgx-h100-4nic.json \
+	share/machines/hgx-h100-8nic.json \
+	share/machines/mi300x.json \
+	share/machines/nd-v4.json \
+	share/machines/nd-v5.json \
+	share/machines/p4d.json \
+	share/machines/p5.json
+
 # What PyTorch's users run with their own Python.
 torchdir = $(pkgdatadir)/torch
 dist_torch_SCRIPTS = share/torch/pd_profile.py share/torch/pd_run.py share/torch/write-tokens.py

@@ -83,7 +83,7 @@ endif
 
 SCRIPT_TESTS = test/t0001-streams.sh test/t0002-completion.sh test/t0003-memory.sh test/t0004-mistakes.sh \
 	test/t1001-malformed.sh test/t1002-seeds.sh test/t1003-pd-model.sh test/t1004-config.sh test/t1005-import.sh test/t1006-onnx.sh test/t1007-families.sh \
-	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2005-partitions.sh test/t2006-foreign.sh test/t2007-memory-model.sh test/t2008-estimate.sh test/t2009-spread.sh test/t2010-groups.sh test/t2012-kinds.sh test/t2017-orders.sh test/t2018-answer.sh test/t2019-top.sh test/t2022-like.sh test/t2023-systems.sh test/t2024-idle.sh test/t2025-interrupt.sh test/t2026-questions.sh test/t2013-updates.sh \
+	test/t2001-plan.sh test/t2002-released.sh test/t2003-bad-input.sh test/t2004-batch.sh test/t2005-partitions.sh test/t2006-foreign.sh test/t2007-memory-model.sh test/t2008-estimate.sh test/t2009-spread.sh test/t2010-groups.sh test/t2012-kinds.sh test/t2017-orders.sh test/t2018-answer.sh test/t2019-top.sh test/t2020-machines.sh test/t2022-like.sh test/t2023-systems.sh test/t2024-idle.sh test/t2025-interrupt.sh test/t2026-questions.sh test/t2013-updates.sh \
 	test/t2014-schedules.sh test/t2015-explain.sh \
 	test/t3001-schedule.sh \
 	test/t3002-torch-csv.sh \

@@ -3,7 +3,8 @@
 # options are those of --help, documents in them are read, and commands run.
 . "${PD_SOURCE:-$(dirname "$0")/..}/test/test-lib.sh"
 PD_DEVICES=$PD_SOURCE/share/devices
-export PD_DEVICES
+PD_MACHINES=$PD_SOURCE/share/machines
+export PD_DEVICES PD_MACHINES
 
 man=$PD_SOURCE/man
 reader=$PD_BUILD/test/unit/read-document
@@ -126,6 +127,11 @@ test_ok "pd-device(5) has every device that is known by name" '
 	sed -n "/^\.Sh FILES/,\$s/^\.It Cm //p" "$man/pd-device.5" | sed "s/ , /\n/g" | sort >found
 	same expected found'
 
+test_ok "pd-machine(5) has every machine that is known by name" '
+	ls "$PD_MACHINES" | sed "s/\.json\$//" | sort >expected
+	sed -n "/^\.Sh FILES/,\$s/^\.It Cm //p" "$man/pd-machine.5" | sed "s/ , /\n/g" | sort >found
+	same expected found'
+
 # page_keys KIND SECTION=PREFIX...: compares pd-KIND(5) with the rows of its reader and writer (page-keys.awk).
 page_keys() {
 	page_kind=$1
@@ -139,6 +145,7 @@ page_keys() {
 	return 1
 }
 test_ok "pd-device(5) has the keys of its rows, and no others, and says which are required" "page_keys device FORMAT="
+test_ok "so has pd-machine(5)" "page_keys machine Keys="
 test_ok "so has pd-profile(5)" "page_keys profile Keys= Layers=layers."
 test_ok "so has pd-topology(5)" "page_keys topology Keys="
 test_ok "so has pd-plan(5)" "page_keys plan Keys= Sparse_sums=sparse. Stages=stages. Predictions=predicted. \

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define MOST_BYTES 8
+#define FORMAT_BYTES 4096
 #define CONVERT "safetensors.torch.save_file(torch.load(FILE), NEW) in Python writes its parameters for " \
 	"pd-run --init"
 
@@ -137,6 +138,22 @@ const struct pd_file_kind *pd_file_kind_of(const char *file)
 	if (fd >= 0)
 		close(fd);
 	return count > 0 ? pd_file_kind(bytes, (size_t)count) : NULL;
+}
+
+bool pd_file_says_format(const char *file, const char *format)
+{
+	int fd = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	char text[FORMAT_BYTES + 1], word[64];
+	ssize_t count = -1;
+	struct stat st;
+
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+		count = read(fd, text, FORMAT_BYTES);
+	if (fd >= 0)
+		close(fd);
+	text[count > 0 ? count : 0] = '\0';
+	snprintf(word, sizeof(word), "\"%s\"", format);
+	return strstr(text, word);
 }
 
 const char *pd_file_kind_say(const struct pd_file_kind *kind, char text[PD_FILE_KIND_TEXT])

@@ -22,5 +22,7 @@ struct pd_file_kind {
 const struct pd_file_kind *pd_file_kind(const void *bytes, size_t count);
 /* Reads them from a file; NULL also where it is not a regular one that can be read. */
 const struct pd_file_kind *pd_file_kind_of(const char *file);
+/* Tells whether a document, which is a regular file, says early that it is of that format, such as pd-profile. */
+bool pd_file_says_format(const char *file, const char *format);
 /* Writes ", found WHAT; ADVICE" of the kind into text, and returns it. */
 const char *pd_file_kind_say(const struct pd_file_kind *kind, char text[PD_FILE_KIND_TEXT]);

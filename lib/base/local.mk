@@ -11,6 +11,7 @@ lib_libpd_a_SOURCES += \
 	lib/base/cost.h \
 	lib/base/csv.c lib/base/csv.h \
 	lib/base/directory.c lib/base/directory.h \
+	lib/base/document_folder.c lib/base/document_folder.h \
 	lib/base/drift.c lib/base/drift.h \
 	lib/base/effort.h \
 	lib/base/error.c lib/base/error.h \

@@ -91,6 +91,19 @@ static void print_model(const struct pd_plan *plan, FILE *out)
 	fputc('\n', out);
 }
 
+/* Says how many devices share a link of the outermost level, such as the adapters of a server. */
+static void print_shared(const struct pd_plan *plan, int64_t each, FILE *out)
+{
+	const struct pd_topology *topology = &plan->topology;
+	const struct pd_level *level = &topology->level[topology->levels - 1];
+	int64_t sharing = each * (topology->devices / level->count);
+	char rate[32];
+
+	if (sharing > 1 && level->count > 1 && topology->level[0].count < topology->devices * each)
+		fprintf(out, "; %" PRId64 " devices share %s", sharing,
+			pd_show_rate(level->bandwidth_bytes_per_s, rate));
+}
+
 static void print_machine(const struct pd_plan *plan, FILE *out)
 {
 	int64_t each = pd_degrees_devices(&plan->profile->group), all = each * plan->topology.devices;
@@ -104,6 +117,7 @@ static void print_machine(const struct pd_plan *plan, FILE *out)
 	else if (plan->profile->device_name)
 		fprintf(out, ", %s", plan->profile->device_name);
 	free(devices);
+	print_shared(plan, each, out);
 	for (int k = 0; k < pd_plan_kinds(plan); k++) {
 		const struct pd_profile *profile = pd_profile_of_kind(plan->profile, k);
 

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "profile/device.h"
 
+#include "base/document_folder.h"
 #include "base/mem.h"
 #include "base/rows.h"
 #include "profile/folder.h"
 
-#include <dirent.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define UPDATE_BYTES \
 	20 /* of SGD with momentum: the parameter, its gradient and its moment, in f32 */
@@ -116,68 +115,24 @@ static int read_sheet(const struct pd_place *root, struct pd_sheet *sheet, struc
 	return 0;
 }
 
-static const char *folder_of(void)
-{
-	const char *folder = getenv("PD_DEVICES");
-
-	return folder && *folder ? folder : PD_DEVICES_FOLDER;
-}
-
 /* Where a name has no file, the one with "-sxm" behind it has: a server's GPU is what most mean. */
-static char *file_of(const char *name)
+static struct pd_document_folder device_folder(void)
 {
-	char *file = pd_format("%s/%s.json", folder_of(), name), *usual;
-
-	if (access(file, F_OK) == 0)
-		return file;
-	usual = pd_format("%s/%s-sxm.json", folder_of(), name);
-	if (access(usual, F_OK) != 0) {
-		free(usual);
-		return file;
-	}
-	free(file);
-	return usual;
-}
-
-static bool is_file(const char *what)
-{
-	size_t length = strlen(what);
-
-	return strchr(what, '/') || (length > 5 && strcmp(what + length - 5, ".json") == 0);
+	return (struct pd_document_folder){ getenv("PD_DEVICES"), PD_DEVICES_FOLDER, "-sxm" };
 }
 
 bool pd_sheet_known(const char *what)
 {
-	char *file = file_of(what);
-	bool known = is_file(what) || access(file, F_OK) == 0;
+	const struct pd_document_folder folder = device_folder();
 
-	free(file);
-	return known;
-}
-
-static int is_sheet(const struct dirent *entry)
-{
-	size_t length = strlen(entry->d_name);
-
-	return length > 5 && strcmp(entry->d_name + length - 5, ".json") == 0;
+	return pd_document_known(&folder, what);
 }
 
 const char *pd_sheet_say(const char *word, char text[PD_MEANT_TEXT])
 {
-	struct dirent **entries = NULL;
-	int count = scandir(folder_of(), &entries, is_sheet, alphasort);
-	const char **names = pd_calloc((size_t)(count > 0 ? count : 0) + 1, sizeof(*names));
+	const struct pd_document_folder folder = device_folder();
 
-	for (int n = 0; n < count; n++) {
-		entries[n]->d_name[strlen(entries[n]->d_name) - 5] = '\0';
-		names[n] = entries[n]->d_name;
-	}
-	pd_names_say(names, word, text);
-	free(names);
-	for (int n = 0; n < count; n++)
-		free(entries[n]);
-	free(entries);
-	return text;
+	return pd_document_meant(&folder, word, text);
 }
 
 struct pd_sheet *pd_sheet_parse_at(const struct pd_place *place, struct pd_error *err)
@@ -193,12 +148,14 @@ struct pd_sheet *pd_sheet_parse_at(const struct pd_place *place, struct pd_error
 
 struct pd_sheet *pd_sheet_read(const char *what, struct pd_error *err)
 {
-	char *file = is_file(what) ? pd_strdup(what) : file_of(what);
+	const struct pd_document_folder folder = device_folder();
+	bool is_file = pd_is_document_file(what);
+	char *file = is_file ? pd_strdup(what) : pd_document_file(&folder, what);
 	json_t *json = pd_json_load(file, err);
 	struct pd_place root = pd_place_root(file, json);
 	struct pd_sheet *sheet = json ? pd_sheet_parse_at(&root, err) : NULL;
 
-	if (sheet && !is_file(what) && strcmp(sheet->name, what) != 0)
+	if (sheet && !is_file && strcmp(sheet->name, what) != 0)
 		pd_say("device \"%s\" is taken as %s", what, sheet->name);
 	json_decref(json);
 	free(file);

@@ -4,6 +4,7 @@
 
 #include "base/rows.h"
 #include "checkpoint/checkpoint.h"
+#include "doors/machine/machine.h"
 #include "plan/plan.h"
 #include "profile/device.h"
 #include "profile/profile.h"
@@ -16,6 +17,7 @@ static const struct {
 	const struct pd_key_row *rows;
 } document_rows[] = {
 	{ "device", pd_sheet_rows },
+	{ "machine", pd_machine_rows },
 	{ "profile", pd_profile_rows },
 	{ "topology", pd_topology_rows },
 	{ "plan", pd_plan_rows },

@@ -32,7 +32,8 @@ static bool is_hub_name(const char *what)
 {
 	const char *slash = strchr(what, '/');
 
-	return slash && slash != what && slash[1] && !strchr(slash + 1, '/') && *what != '.';
+	return slash && slash != what && slash[1] && !strchr(slash + 1, '/') && *what != '.' &&
+	       !pd_name_ends(what, ".json") && !pd_name_ends(what, ".onnx");
 }
 
 static int unknown_network(const char *what, struct pd_error *err)
@@ -338,6 +339,23 @@ int pd_network_named(const char *what, const struct pd_network_ask *ask, struct 
 	if (n.imported && !ask->quiet)
 		say_assumed(n.place, document);
 	return 0;
+}
+
+bool pd_network_known(const char *what)
+{
+	const struct pd_family *family;
+	const struct pd_preset *of;
+	struct stat found;
+	char *config;
+	bool known;
+
+	if (stat(what, &found) == 0 && !S_ISDIR(found.st_mode))
+		return pd_name_ends(what, ".onnx") || pd_name_ends(what, "config.json");
+	config = pd_format("%s/config.json", what);
+	known = pd_family_find(what, &family, &of) || stat(config, &found) == 0 ||
+		(is_hub_name(what) && stat(what, &found) != 0);
+	free(config);
+	return known;
 }
 
 void pd_named_network_release(struct pd_named_network *network)

@@ -31,4 +31,9 @@ void pd_network_ask_init(struct pd_network_ask *ask);
  */
 int pd_network_named(const char *what, const struct pd_network_ask *ask, struct pd_named_network *out,
 		     struct pd_error *err);
+/*
+ * Tells whether `what` names a network by its looks, as no document of ours does: a family, a preset, a Hugging Face folder, OWNER/NAME
+ * of the hub, a config.json or an ONNX file.
+ */
+bool pd_network_known(const char *what);
 void pd_named_network_release(struct pd_named_network *network);
