@@ -81,6 +81,22 @@ static const char *const schedules[] = {
 #undef SCHEDULE_KIND
 	"auto", "zb-auto", NULL
 };
+/* As torch.distributed.pipelining calls them, with its classes' names. */
+static const char *const torch_schedules[][2] = {
+	{ "1F1B", "1f1b" }, { "Schedule1F1B", "1f1b" },
+	{ "GPipe", "gpipe" }, { "ScheduleGPipe", "gpipe" },
+	{ "Interleaved1F1B", "interleaved" }, { "ScheduleInterleaved1F1B", "interleaved" },
+	{ "ZBVZeroBubble", "zb-v" }, { "ScheduleZBVZeroBubble", "zb-v" },
+	{ "DualPipeV", "dualpipe-v" }, { "ScheduleDualPipeV", "dualpipe-v" },
+#define NO_BFS "!PyTorch's schedule without 1F1B; expected interleaved, which keeps less, or its " \
+	"table (pd-schedule --plan=PLAN TABLE.csv)"
+#define NO_INTERLEAVED_ZB "!PyTorch's schedule of several stages a rank; expected zb-auto or zb-v, " \
+	"or its table (pd-schedule --plan=PLAN TABLE.csv)"
+	{ "LoopedBFS", NO_BFS }, { "ScheduleLoopedBFS", NO_BFS },
+	{ "InterleavedZeroBubble", NO_INTERLEAVED_ZB },
+	{ "ScheduleInterleavedZeroBubble", NO_INTERLEAVED_ZB }, { NULL }
+};
+
 #define ZB_AUTO (PD_SCHEDULE_KINDS + 1) /* schedule "ordered", by the name of what is done */
 
 static const char *const weight_kinds[] = {
@@ -171,7 +187,8 @@ static const struct pd_opt options[] = {
 #define SCHEDULE_KIND(symbol, name, ...) name ", "
 #include "plan/schedule_kind.def"
 #undef SCHEDULE_KIND
-	  "zb-auto, auto (default: 1f1b; of a model: auto)", &schedule, .choices = schedules },
+	  "zb-auto, auto (default: 1f1b; of a model: auto)", &schedule, .choices = schedules,
+	  .aliases = torch_schedules },
 	{ "weights", 0, PD_OPT_CHOICE, "NAME",
 #define WEIGHT_KIND(symbol, name, ...) name ", "
 #include "plan/weight_kind.def"
@@ -722,6 +739,9 @@ static int check_operands(int argc, char **argv, int first, struct pd_error *err
 		if (pd_network_known(argv[i]))
 			return pd_error_input(err, "%s is a model, not a profile: give a machine, such as "
 					      "--on=8xdgx-h100, or --device (or see pd-profile)", argv[i]);
+		if (pd_name_ends(argv[i], ".csv") && access(argv[i], F_OK) == 0)
+			return pd_error_input(err, "%s: this is a table of PyTorch: pd-schedule "
+					      "--plan=plan.json makes a schedule of it", argv[i]);
 		if (access(argv[i], F_OK) != 0)
 			return pd_error_input(err, "%s: cannot open: %s", *argv[i] ? argv[i] : "\"\"",
 					      strerror(errno));

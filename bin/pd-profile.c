@@ -8,6 +8,7 @@
 #include "base/program.h"
 #include "base/progress_bar.h"
 #include "doors/kineto/kineto.h"
+#include "doors/network/named.h"
 #include "estimate/estimate.h"
 #include "run/launch/hosts.h"
 #include "run/measure/companions.h"
@@ -18,9 +19,11 @@
 #include "run/measure/shared_processor.h"
 #include "run/transport/provider.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define MOST_RANKS 4096         /* of traces that are read */
 #define UNKNOWN_PART 0.02       /* of backward, of which nothing is said */
@@ -125,8 +128,26 @@ static const struct pd_command command = {
 	.summary = "Time every layer of a network on a device.",
 	.options = options,
 	.max_operands = MOST_RANKS - 1,
-	.files = true,
 };
+
+/* Refuses operands that are no files, and says of networks by name which program writes them. */
+static int check_operands(int argc, char **argv, int first, struct pd_error *err)
+{
+	for (int i = first; i < argc; i++) {
+		if (strcmp(argv[i], "-") == 0 || access(argv[i], F_OK) == 0)
+			continue;
+		if (pd_network_known(argv[i]) && !strchr(argv[i], '/'))
+			return pd_error_input(err, "%s: no such file; pd-model %s writes that network",
+					      argv[i], argv[i]);
+		if (pd_network_known(argv[i]))
+			return pd_error_input(err, "%s: no such file; of the hub: hf download %s "
+					      "config.json --local-dir DIR, and pd-model DIR", argv[i],
+					      argv[i]);
+		return pd_error_input(err, "%s: cannot open: %s", *argv[i] ? argv[i] : "\"\"",
+				      strerror(errno));
+	}
+	return 0;
+}
 
 /* Refuses a name like that of a device by its data sheet; others are refused where devices are looked for. */
 static int check_name(struct pd_error *err)
@@ -544,7 +565,8 @@ int main(int argc, char **argv)
 	if (status >= 0)
 		return status;
 	first = pd_command_parse(&command, argc, argv);
-	if (check_options(argc - first, &err) < 0 || pd_output_check(&err) < 0)
+	if (check_operands(argc, argv, first, &err) < 0 ||
+	    check_options(argc - first, &err) < 0 || pd_output_check(&err) < 0)
 		return pd_command_fail(&err);
 	status = from ? convert(argc - first, argv + first, &err)
 	       : fit ? fit_device(argc - first, argv + first, &err)

@@ -31,4 +31,36 @@ test_ok "h100 is the one with SXM, and a line says so; v100 may be either" '
 	grep -qx "pd-profile: device \"h100\" is taken as h100-sxm" err
 	jq -e ".device.name == \"h100-sxm\"" profile.json
 	refused "did you mean \"v100-16\"" pd-profile --device=v100 mlp.json'
+test_ok "PyTorch's names of schedules are ours, or answered with ours" '
+	while read -r theirs ours; do
+		for name in $theirs Schedule$theirs; do
+			pd-plan -q --gpus=2 --schedule=$name --effort=0 profile.json >plan.json 2>err ||
+				{ cat err; status 2 pd-plan -q --gpus=2 --schedule=$ours --effort=0 profile.json; continue; }
+			jq -e --arg ours $ours ".schedule == \$ours" plan.json
+		done
+	done <<-END
+	1F1B 1f1b
+	GPipe gpipe
+	Interleaved1F1B interleaved
+	ZBVZeroBubble zb-v
+	DualPipeV dualpipe-v
+	END
+	refused "expected interleaved" pd-plan --gpus=2 --schedule=LoopedBFS profile.json
+	refused "expected zb-auto or zb-v" pd-plan --gpus=2 --schedule=ScheduleInterleavedZeroBubble profile.json
+	refused "found \"2F2B\"" pd-plan --gpus=2 --schedule=2F2B profile.json'
+test_ok "a table where a profile is expected: pd-schedule" '
+	echo "0F0,0B0" >table.csv
+	refused "pd-schedule --plan=plan.json makes a schedule of it" pd-plan --gpus=2 table.csv'
+test_ok "a folder of images: the lines that make an archive of them" '
+	mkdir -p images/cat
+	: >images/cat/1.jpeg
+	pd-plan -q --gpus=1 profile.json >plan.json
+	refused "images: found images, which pd-run does not decode" pd-run --data=images plan.json
+	mkdir none
+	refused "none: no data set found" pd-run --data=none plan.json'
+test_ok "a network by name where a file is expected: pd-model, or how to download it" '
+	refused "gpt2: no such file; pd-model gpt2 writes that network" pd-profile gpt2
+	refused "hf download some/net config.json" pd-profile some/net
+	refused "missing.json: cannot open: No such file" pd-profile --device=h100-sxm missing.json
+	refused "a/missing.json: cannot open: No such file" pd-profile --dtype=bf16 a/missing.json'
 test_done

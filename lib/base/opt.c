@@ -107,6 +107,16 @@ int pd_opt_store(const struct pd_opt *o, const char *text, struct pd_error *err)
 	case PD_OPT_REAL:
 		return pd_parse_real(text, o->min, max, o->value, err);
 	case PD_OPT_CHOICE:
+		for (int a = 0; o->aliases && o->aliases[a][0]; a++) {
+			const char *ours = o->aliases[a][1];
+
+			if (strcmp(text, o->aliases[a][0]) != 0)
+				continue;
+			if (*ours == '!')
+				return pd_error_input(err, "\"%s\": %s", text, ours + 1);
+			text = ours;
+			break;
+		}
 		*(int *)o->value = pd_names_find(o->choices, text, err);
 		return *(int *)o->value < 0 ? -1 : 0;
 	case PD_OPT_TITLE:

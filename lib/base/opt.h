@@ -31,6 +31,11 @@ struct pd_opt {
 	void *value;                    /* pointer to the variable; type by kind */
 	double min, max;                /* COUNT, REAL, BYTES; both 0: any non-negative */
 	const char *const *choices;     /* CHOICE: NULL-terminated names */
+	/*
+	 * What others call some of them: pairs of their name and ours; with "!" in front, of what is
+	 * not had, and what to do instead.  NULL: nothing.
+	 */
+	const char *const (*aliases)[2];
 	const char *otherwise;          /* the value if there is no argument, or NULL; the letter then
 					   takes none */
 	/*

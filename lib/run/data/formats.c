@@ -6,13 +6,33 @@
 #include "base/mem.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 static const struct pd_data_format *const formats[] = {
 	&pd_data_idx, &pd_data_cifar, &pd_data_npy, &pd_data_npz, &pd_data_tokens, &pd_data_text, &pd_data_book,
 };
+
+/* Tells whether a folder, or those in it, have images. */
+static bool has_images(const char *directory)
+{
+	static const char *const endings[] = { "jpg", "jpeg", "JPG", "JPEG", "png", "PNG" };
+	bool found = false;
+	glob_t files;
+
+	for (size_t i = 0; i < 2 * PD_COUNT(endings) && !found; i++) {
+		char *pattern = pd_format("%s/%s*.%s", directory, i % 2 ? "*/" : "", endings[i / 2]);
+
+		found = glob(pattern, GLOB_NOSORT, NULL, &files) == 0;
+		if (found)
+			globfree(&files);
+		free(pattern);
+	}
+	return found;
+}
 
 static int nothing_found(const char *directory, struct pd_error *err)
 {
@@ -24,6 +44,10 @@ static int nothing_found(const char *directory, struct pd_error *err)
 		snprintf(list + used, sizeof(list) - used, "%s%s (%s)", i ? ", or " : "",
 			 formats[i]->files, formats[i]->name);
 	}
+	if (has_images(directory))
+		return pd_error_input(err, "%s: found images, which pd-run does not decode: the "
+				      "lines of Python in pd-data(5) make an archive of them",
+				      directory);
 	return pd_error_input(err, "%s: no data set found: expected %s", directory, list);
 }
 
