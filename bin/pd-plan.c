@@ -824,7 +824,7 @@ static int read_profiles(int argc, char **argv, int first, struct pd_profile **p
 	*count_p = 0;
 	if (check_operands(argc, argv, first, err) < 0)
 		return -1;
-	if (on && pd_machine_read(on, device, quiet, &machine, err) < 0)
+	if (on && pd_named_machine_read(on, device, quiet, &machine, err) < 0)
 		return -1;
 	if (takes_model(pd_operand(argc, argv, first, 0)))
 		return make_profiles(pd_operand(argc, argv, first, 0), profiles, files, count_p, err);
@@ -1054,7 +1054,7 @@ static struct pd_plan *answer(struct making *made, int argc, char **argv, int fi
 static void making_release(struct making *made)
 {
 	pd_like_release(&like);
-	pd_machine_release(&machine);
+	pd_named_machine_release(&machine);
 	free(made->list);
 	free(made->segments);
 }

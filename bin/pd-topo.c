@@ -3,10 +3,13 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/opt.h"
+#include "base/processors.h"
 #include "base/program.h"
 #include "base/progress_bar.h"
 #include "run/launch/hosts.h"
 #include "run/measure/machine.h"
+
+#include <string.h>
 
 static int64_t ranks;
 static bool quiet;
@@ -79,6 +82,10 @@ int main(int argc, char **argv)
 		return pd_command_fail(&err);
 	if (together > 1 && ranks > 0)
 		status = pd_error_input(&err, "--ranks: mpirun or srun says how many ranks there are");
+	else if (together <= 1 && ranks > pd_processors() && strcmp(device, "cuda") != 0)
+		status = pd_error_input(&err, "--ranks=%lld: this machine lets us use %d processors, and "
+					"ranks that share one measure each other, not links",
+					(long long)ranks, pd_processors());
 	else
 		status = measure(together > 1 ? together : ranks ? (int)ranks : 2, &err);
 	return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);

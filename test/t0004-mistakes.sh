@@ -58,6 +58,15 @@ test_ok "a folder of images: the lines that make an archive of them" '
 	refused "images: found images, which pd-run does not decode" pd-run --data=images plan.json
 	mkdir none
 	refused "none: no data set found" pd-run --data=none plan.json'
+test_ok "pd-topo: no more ranks than processors" '
+	refused "this machine lets us use" pd-topo --ranks=60000 --device=cpu'
+test_ok "data without a test set: --no-evaluate" '
+	pd-model gpt --layers=1 --hidden=8 --heads=1 --sequence=8 --vocabulary=256 |
+		pd-profile --no-link --iterations=1 --batch-size=2 - | pd-plan -q --gpus=1 - >gpt.plan
+	mkdir texts
+	seq 300 >texts/train.txt
+	refused "; --no-evaluate trains without a test set" pd-run --data=texts --minibatches=1 gpt.plan
+	pd-run --data=texts --minibatches=1 --no-evaluate gpt.plan >out'
 test_ok "a network by name where a file is expected: pd-model, or how to download it" '
 	refused "gpt2: no such file; pd-model gpt2 writes that network" pd-profile gpt2
 	refused "hf download some/net config.json" pd-profile some/net

@@ -199,7 +199,7 @@ static const char *take_servers(const char *what, int64_t *servers_p)
 	return end + 1;
 }
 
-int pd_machine_read(const char *what, const char *device, bool quiet, struct pd_named_machine *out,
+int pd_named_machine_read(const char *what, const char *device, bool quiet, struct pd_named_machine *out,
 		    struct pd_error *err)
 {
 	struct machine_reader r = { .device = device, .quiet = quiet, .out = out };
@@ -222,11 +222,11 @@ int pd_machine_read(const char *what, const char *device, bool quiet, struct pd_
 		pd_error_input(err, "%s: no such file", name);
 	free(file);
 	if (status < 0)
-		pd_machine_release(out);
+		pd_named_machine_release(out);
 	return status < 0 ? pd_error_prefix(err, "--on") : 0;
 }
 
-void pd_machine_release(struct pd_named_machine *machine)
+void pd_named_machine_release(struct pd_named_machine *machine)
 {
 	pd_sheet_free(machine->sheet);
 	machine->sheet = NULL;

@@ -19,8 +19,8 @@ struct pd_named_machine {
  * their devices where the document does not; else NULL.  Says on standard error what is assumed.
  * Errors count as input; *out is to be released after a success alone.
  */
-int pd_machine_read(const char *what, const char *device, bool quiet, struct pd_named_machine *out,
+int pd_named_machine_read(const char *what, const char *device, bool quiet, struct pd_named_machine *out,
 		    struct pd_error *err);
-void pd_machine_release(struct pd_named_machine *machine);
+void pd_named_machine_release(struct pd_named_machine *machine);
 /* Those of a machine document. */
 extern const struct pd_key_row pd_machine_rows[];

@@ -62,6 +62,14 @@ static int no_directory(const char *file, struct pd_error *err)
 			      file, found);
 }
 
+/* Says how to train without a test set, which is not there. */
+static int no_test_set(struct pd_error *err)
+{
+	struct pd_error why = *err;
+
+	return pd_error_input(err, "%s; --no-evaluate trains without a test set", why.text);
+}
+
 /* Returns the number of the first format of which there is a set; PD_COUNT(formats): there is none. */
 static size_t find_format(const char *directory, bool test)
 {
@@ -91,7 +99,9 @@ int pd_dataset_open(const char *directory, const struct pd_model *model,
 	    (test_p && formats[i]->open(directory, model, true, train_p ? &train : NULL, &test, err) < 0)) {
 		pd_dataset_release(&train);
 		pd_dataset_release(&test);
-		return -1;
+		return train_p && test_p && !formats[i]->recognise(directory, true) &&
+				       formats[i]->recognise(directory, false)
+			       ? no_test_set(err) : -1;
 	}
 	if (train_p)
 		*train_p = train;
