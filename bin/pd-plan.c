@@ -128,6 +128,16 @@ static const char *const formats[] = {
 	NULL
 };
 
+/* For which system: enum pd_layout_kind, or SYSTEMS: pd-run; -1: not said. */
+static const char *const systems[] = {
+#define LAYOUT_KIND(name, ...) #name,
+#include "doors/layout/layout_kind.def"
+#undef LAYOUT_KIND
+	"pd-run", NULL
+};
+#define PD_RUN PD_LAYOUT_KINDS
+static int system_asked = -1;
+
 enum { CUT_LAYERS, CUT_MODULES, CUT_BLOCKS };
 static const char *const cuts[] = { "layers", "modules", "blocks", NULL };
 static int cut = -1;                    /* -1: not said */
@@ -266,6 +276,9 @@ static const struct pd_opt options[] = {
 	  "compare plans by: simulated (default), sosp19, released, released-no-traffic", &cost,
 	  .choices = pd_cost_kind_name },
 	PD_OPT_GROUP("Output"),
+	{ "for", 0, PD_OPT_CHOICE, "SYSTEM",
+	  "plan what a system can train: torchtitan, megatron, deepspeed, galvatron, pd-run", &system_asked,
+	  .choices = systems },
 	{ "format", 'f', PD_OPT_CHOICE, "NAME",
 	  "write the plan (json, the default), a drawing of it (svg, dot), its stages for "
 	  "another system (torchtitan, megatron, deepspeed, galvatron) or, with --top, table, "
@@ -394,10 +407,38 @@ static void begin_search(void)
 	catch_interrupt();
 }
 
+/* Returns the other system for which is planned, enum pd_layout_kind; -1: none. */
+static int target(void)
+{
+	return system_asked >= 0 ? (system_asked == PD_RUN ? -1 : system_asked)
+				 : format >= LAYOUTS ? format - LAYOUTS : -1;
+}
+
+/* Sets what the system for which is planned can do. */
+static int request_system(struct pd_error *err)
+{
+	if (system_asked >= 0 && format >= LAYOUTS && format - LAYOUTS != system_asked)
+		return system_asked == PD_RUN
+			       ? pd_error_input(err, "--format=%s: pd-run reads the plan itself: expected json with "
+						"--for=pd-run", formats[format])
+			       : pd_error_input(err, "--format=%s: expected json or --format=%s with --for=%s", formats[format],
+						systems[system_asked], systems[system_asked]);
+	if (system_asked == PD_RUN && memory_model < 0)
+		memory_model = PD_MEMORY_OWN;
+	if (target() < 0)
+		return 0;
+	request.equal = true;
+	request.schedules = pd_layout_schedules((enum pd_layout_kind)target());
+	if (schedule >= 0 && schedule < PD_SCHEDULE_KINDS && !(request.schedules & 1u << schedule) && system_asked >= 0)
+		return pd_error_input(err, "--schedule=%s: %s has no such schedule", schedules[schedule],
+				      pd_layout_system((enum pd_layout_kind)target()));
+	return 0;
+}
+
 /* Tells whether what is asked for is of other systems, which train by flush alone; so do those that run groups. */
 static bool wants_flush(void)
 {
-	return format >= LAYOUTS || groups.asked || shards_optimizer ||
+	return target() >= 0 || groups.asked || shards_optimizer ||
 	       (memory_model >= 0 && memory_model != PD_MEMORY_OWN);
 }
 
@@ -686,6 +727,8 @@ static int write_plan(const struct pd_plan *plan, struct pd_error *err)
 		return pd_plan_dot(plan, stdout, err);
 	if (format >= LAYOUTS)
 		return pd_layout_write((enum pd_layout_kind)(format - LAYOUTS), plan, stdout, err);
+	if (target() >= 0 && pd_layout_check((enum pd_layout_kind)target(), plan, err) < 0)
+		return -1;
 	json = pd_plan_json(plan);
 	status = pd_json_write(json, stdout, err);
 	json_decref(json);
@@ -696,7 +739,7 @@ static int write_plan(const struct pd_plan *plan, struct pd_error *err)
 static int join(struct pd_profile **profiles, int count, struct pd_error *err)
 {
 	int kind = cut == CUT_MODULES ? PD_LAYOUT_torchtitan : cut == CUT_BLOCKS ? PD_LAYOUT_megatron
-		 : cut < 0 && format >= LAYOUTS ? format - LAYOUTS : -1;
+		 : cut < 0 ? target() : -1;
 
 	request.runs = kind >= 0;
 	for (int i = 0; i < count && kind >= 0; i++)
@@ -853,9 +896,9 @@ static struct pd_memory_rule memory_rule(const struct pd_profile *profile)
 {
 	struct pd_memory_rule rule = profile->memory;
 
-	if (memory_model < 0 && format >= LAYOUTS && rule.model == PD_MEMORY_OWN && !groups.asked &&
+	if (memory_model < 0 && target() >= 0 && rule.model == PD_MEMORY_OWN && !groups.asked &&
 	    request.weights == PD_WEIGHTS_FLUSH && !request.any_weights) {
-		enum pd_layout_kind kind = (enum pd_layout_kind)(format - LAYOUTS);
+		enum pd_layout_kind kind = (enum pd_layout_kind)target();
 
 		rule = (struct pd_memory_rule){ pd_layout_memory(kind), false, PD_MEMORY_MARGIN };
 		memory_is_systems = true;
@@ -890,6 +933,28 @@ static int set_memory(struct pd_profile **profiles, int count, struct pd_error *
 	return 0;
 }
 
+/* Reads the one operand, where that is a plan that is to be written for another system; NULL: it is none, or wrong. */
+static struct pd_plan *read_plan(int argc, char **argv, int first, struct pd_error *err)
+{
+	struct pd_place root;
+	struct pd_plan *plan = NULL;
+	const char *name;
+
+	err->status = PD_EXIT_YES;
+	if (format < LAYOUTS || argc != first + 1 || strcmp(argv[first], "-") == 0)
+		return NULL;
+	root = pd_place_root(argv[first], pd_json_load(argv[first], err));
+	if (!root.value) {
+		err->status = PD_EXIT_YES;      /* such as several profiles */
+		return NULL;
+	}
+	name = json_string_value(json_object_get(root.value, "format"));
+	if (name && strcmp(name, "pd-plan") == 0)
+		plan = pd_plan_parse_at(&root, err);
+	json_decref(root.value);
+	return plan;
+}
+
 static void free_profiles(struct pd_profile **profiles, int count)
 {
 	for (int i = 0; i < count; i++)
@@ -899,8 +964,8 @@ static void free_profiles(struct pd_profile **profiles, int count)
 /* Tells whether the system that a plan is for cannot recompute in these stages alone, which nobody asked for. */
 static bool recomputes_apart(const struct pd_plan *plan)
 {
-	return format >= LAYOUTS && strcmp(recompute, "auto") == 0 &&
-	       pd_layout_recomputes_apart((enum pd_layout_kind)(format - LAYOUTS), plan);
+	return target() >= 0 && strcmp(recompute, "auto") == 0 &&
+	       pd_layout_recomputes_apart((enum pd_layout_kind)target(), plan);
 }
 
 static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
@@ -926,7 +991,7 @@ static struct pd_plan *make_plan(struct pd_profile **profiles, int count,
 		return plan;
 	if (!quiet)
 		pd_say("some stages do not fit without recomputation, and %s recomputes in all or in none: all do",
-		       pd_layout_system((enum pd_layout_kind)(format - LAYOUTS)));
+		       pd_layout_system((enum pd_layout_kind)target()));
 	request.recompute = PD_RECOMPUTE_ALL;
 	for (int i = 0; i < count && !groups.asked; i++)
 		if (!profiles[i])
@@ -946,7 +1011,7 @@ static void remark(const struct pd_plan *plan, const struct pd_topology *given)
 	if (quiet)
 		return;
 	if (memory_is_systems)
-		pd_remark_memory(plan, pd_layout_system((enum pd_layout_kind)(format - LAYOUTS)));
+		pd_remark_memory(plan, pd_layout_system((enum pd_layout_kind)target()));
 	pd_remark_order(plan, given);
 	pd_remark_recompute(plan, &request, recompute);
 	pd_remark_formula(plan);
@@ -1021,7 +1086,7 @@ static struct pd_plan *answer(struct making *made, int argc, char **argv, int fi
 	if (check_top(err) < 0)
 		return NULL;
 	request_recompute();
-	status = check_like(err);
+	status = request_system(err) < 0 ? -1 : check_like(err);
 	if (status == 0 && (on || device))      /* what a model leaves open is part of the request */
 		status = read_profiles(argc, argv, first, profiles, made->files, &made->count, err);
 	if (status == 0 && (request_groups(err) < 0 || request_sums(err) < 0 ||
@@ -1222,6 +1287,12 @@ int main(int argc, char **argv)
 	}
 	if (questions)
 		return answer_questions();
+	plan = read_plan(argc, argv, first, &err);
+	if (plan || err.status != PD_EXIT_YES) {
+		status = plan ? write_plan(plan, &err) : -1;
+		pd_plan_free(plan);
+		return status < 0 ? pd_command_fail(&err) : pd_command_end(PD_EXIT_YES);
+	}
 	plan = answer(&made, argc, argv, first, &err);
 	if (!plan) {
 		making_release(&made);

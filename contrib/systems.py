@@ -12,6 +12,7 @@ import logging
 import pathlib
 import shlex
 import sys
+import types
 
 import torch
 import torch.distributed as dist
@@ -168,7 +169,38 @@ def megatron(path):
             "recompute": " ".join([config.recompute_granularity or "none"] + how.get("recompute_modules", []))}
 
 
-SYSTEMS = {"megatron": (megatron, "megatron-core"), "titan": (torchtitan, "torchtitan")}
+def deepspeed(path):
+    import deepspeed.runtime.config as runtime
+    from deepspeed.runtime.pipe.topology import PipeDataParallelTopology
+
+    module = load(path)
+    planned = module.PlannedModule
+    import deepspeed.runtime.pipe.module as pipe
+
+    taken = {}
+    original, pipe.PipelineModule.__init__ = pipe.PipelineModule.__init__, lambda self, layers, **options: taken.update(options)
+    planned(list(range(8)), loss_fn=None)
+    pipe.PipelineModule.__init__ = original
+    stages = taken["num_stages"]
+    bounds = []
+    data = module.CONFIG["train_batch_size"] // (
+        module.CONFIG["train_micro_batch_size_per_gpu"] * module.CONFIG["gradient_accumulation_steps"])
+    for stage in range(stages):
+        probe = planned.__new__(planned)
+        torch.nn.Module.__init__(probe)
+        probe._layer_specs, probe.num_stages, probe.global_rank = list(range(9)), stages, stage * data
+        probe._topo = PipeDataParallelTopology(stages, data)
+        probe._partition_layers()
+        bounds.append(probe._local_stop - probe._local_start)
+    mpu = types.SimpleNamespace(get_data_parallel_world_size=lambda: data)
+    runtime.dist.get_rank = lambda: 0       # nobody is started
+    config = runtime.DeepSpeedConfig(module.CONFIG, mpu)
+    return {"devices": stages * data, "modules": bounds, "microbatches": config.gradient_accumulation_steps,
+            "batch": config.train_batch_size, "zero": config.zero_optimization_stage,
+            "bf16": bool(config.bfloat16_config.enabled), "checkpoint": taken["activation_checkpoint_interval"]}
+
+
+SYSTEMS = {"deepspeed": (deepspeed, "deepspeed"), "megatron": (megatron, "megatron-core"), "titan": (torchtitan, "torchtitan")}
 
 
 def main():

@@ -34,7 +34,10 @@ test_ok "torchtitan builds a Llama of every answer: each parameter in one stage,
 test_ok "Megatron builds the network of every answer: each layer in one stage, with its own checks of arguments" '
 	megatron_answers
 	judge "megatron_*.sh"'
-if [ "${1-}" = --write ]; then
+test_ok "DeepSpeed takes every configuration, and has as many modules in each stage" '
+	deepspeed_answers
+	judge "deepspeed_*.py"'
+if [ "${1-}" = --write ] && [ "$(wc -l <judged)" -ge 15 ]; then
 	cp judged "$PD_SOURCE/test/data/systems.jsonl"
 fi
 test_ok "what they find is what test/t2023-systems.sh expects" '

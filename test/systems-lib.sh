@@ -52,6 +52,13 @@ megatron_answers() {
 	answer megatron megatron_tensor.sh -t 4@300GB/s,2@10GB/s --shard=optimizer --stages=megatron:'Ettt|tttLx2'
 	degrees=
 }
+# deepspeed_answers: writes those for DeepSpeed.
+deepspeed_answers() {
+	network $llama
+	answer deepspeed deepspeed_plain.py -t 4@100GB/s --stages=megatron:'Et|tt|tt|tL'
+	answer deepspeed deepspeed_zero.py -t 4@100GB/s --memory-model=torch --shard=optimizer --recompute=all \
+		--stages=megatron:'Ettt|tttLx2'
+}
 # stage_parameters PLAN: prints how many parameters each stage has.
 stage_parameters() {
 	jq -c '(.profile.layers | map({key: .name, value: (.parameter_bytes / 4)}) | from_entries) as $of

@@ -124,8 +124,9 @@ END
 test_ok "deepspeed: a subclass with the parts, in modules, and back" '
 	pd-plan $flush --stages="megatron:Et*3|t*5L" --format=deepspeed eight.json >out.py
 	grep -qx "        self.parts = \[0, 4, 11\]" out.py
-	grep -q "gradient_accumulation_steps 8; the 11 layers are" out.py
+	grep -q "\"gradient_accumulation_steps\": 8" out.py && grep -q "\"train_batch_size\": 32" out.py
 	! command -v python3 || python3 -m py_compile out.py
+	grep -q "num_stages=2, activation_checkpoint_interval=0" out.py
 	stages parts:0,4,11 "embed layers.3.norm"
 	stages parts:0,1,9,11x1 "embed layers.0.norm norm"'
 test_ok "galvatron: blocks of each stage, and which recompute" '
@@ -238,7 +239,7 @@ test_ok "where some stages do not fit without recomputation, all recompute, as t
 	for format in torchtitan megatron deepspeed; do
 		pd-plan "$@" --format=$format keeps.json 2>err >out
 		grep "recomputes in all or in none: all do" err
-		grep "full activation checkpointing\|recompute-granularity full\|activation_checkpoint_interval" out
+		grep "full activation checkpointing\|recompute-granularity full\|activation_checkpoint_interval=1" out
 	done'
 test_ok "refused: heads and sequences that devices cannot share out evenly; a vocabulary is padded" '
 	# uneven WORDS TENSOR MODEL_OPTION...: plans groups of devices for Megatron

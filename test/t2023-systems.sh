@@ -43,6 +43,44 @@ test_ok "Megatron: what it was given is what megatron-core 0.16 built, stage by 
 	[ "$(of megatron_layout.sh .blocks) $(of megatron_tensor.sh .devices)" = "[1,2,2,1] 8" ]
 	[ "$(of megatron_rounds.sh .recompute)" = "\"selective core_attn layernorm\"" ]
 	grep -q -- "--rdzv-endpoint" megatron_tensor.sh'
+test_ok "DeepSpeed: what it was given is what DeepSpeed 0.19 took" '
+	deepspeed_answers
+	all_judged "deepspeed_*"
+	[ "$(of deepspeed_plain.py .modules) $(of deepspeed_plain.py .zero)" = "[2,2,2,3] 0" ]
+	[ "$(of deepspeed_zero.py "[.modules, .devices, .batch, .microbatches, .zero, .checkpoint]")" = "[[4,5],4,16,4,1,1]" ]'
+test_ok "--for plans what the system can, and --format writes it of the plan" '
+	network $llama
+	for system in torchtitan megatron deepspeed galvatron; do
+		pd-plan --for=$system -t 4@100GB/s,2@1GB/s --schedule=auto --batch=64 profile.json 2>err >plan.json
+		jq -e ".weights == \"flush\" and ([.stages[].replicas] | unique | length) == 1" plan.json
+		pd-plan --format=$system plan.json >out
+		[ -s out ]
+	done
+	pd-plan -q --for=megatron -t 8@1GB/s --straight --microbatches=16 profile.json >plan.json
+	jq -e "[.stages[].warmup] as \$w | [range(\$w | length - 1; -1; -1)] == \$w" plan.json
+	pd-plan -q --for=megatron -t 8@1GB/s --straight --microbatches=16 --format=megatron profile.json >one
+	pd-plan -q --format=megatron plan.json | cmp - one
+	pd-plan -q --for=pd-run -t 4@1GB/s --straight profile.json | jq -e ".weights == \"stash\" and (.profile.memory == null)"'
+test_ok "--for refuses what the system has not" '
+	# refused WORDS OPTION...
+	refused() {
+		words=$1
+		shift
+		status 2 pd-plan -q -t 4@1GB/s --microbatches=8 "$@" profile.json >out 2>err
+		cat err
+		[ ! -s out ] && one_line err && grep -q -- "$words" err
+	}
+	refused "schedule=zb-h1: Megatron has no such schedule" --for=megatron --schedule=zb-h1
+	refused "schedule=gpipe: DeepSpeed has no such schedule" --for=deepspeed --schedule=gpipe
+	refused "format=deepspeed: expected json or --format=megatron with --for=megatron" --for=megatron --format=deepspeed
+	refused "format=megatron: pd-run reads the plan itself" --for=pd-run --format=megatron
+	refused "pd-run does not share layers" --for=pd-run --tensor=2
+	refused "weights of\|expected --weights=flush\|cannot be said to" --for=torchtitan --weights=stash --straight
+	pd-plan -q -t 4@1GB/s --straight --weights=flush --microbatches=8 --cut=blocks profile.json |
+		jq ".stages[0].warmup += 1" >deeper.json
+	status 2 pd-plan --format=megatron deeper.json 2>err >out
+	cat err
+	grep "1f1b of Megatron has . forwards ahead in stage 0" err'
 test_ok "Megatron: arguments of equal stages, and of others, make the same stages again" '
 	network $llama
 	set -- -q -t 2@100GB/s --schedule=interleaved --weights=flush --microbatches=8 --recompute=none

@@ -193,14 +193,6 @@ static void print_memory(const struct pd_usage *usage, int64_t memory_bytes, FIL
 	fputc('\n', out);
 }
 
-static bool has_equal_replicas(const struct pd_plan *plan)
-{
-	for (int s = 1; s < plan->stage_count; s++)
-		if (plan->stages[s].replicas != plan->stages[0].replicas)
-			return false;
-	return true;
-}
-
 /* Prints the degrees of parallelism. */
 static void print_degrees(const struct pd_plan *plan, int chunks, FILE *out)
 {
@@ -212,7 +204,7 @@ static void print_degrees(const struct pd_plan *plan, int chunks, FILE *out)
 		fprintf(out, " x tp %" PRId64 "%s", group->tensor,
 			group->sequence ? " with sequence parallelism" : "");
 	fprintf(out, " x dp %d", plan->stages[0].replicas);
-	for (int s = 1; s < plan->stage_count && !has_equal_replicas(plan); s++)
+	for (int s = 1; s < plan->stage_count && !pd_plan_has_equal_replicas(plan); s++)
 		fprintf(out, "-%d", plan->stages[s].replicas);
 	if (group->sharded > 1)
 		fprintf(out, " x fully sharded %" PRId64, group->sharded);
@@ -250,7 +242,7 @@ static void print_layout(const struct pd_usage *usage, FILE *out)
 	print_degrees(plan, usage->schedule->chunks, out);
 	fprintf(out, ", %s with weights %s; microbatch %" PRId64, pd_schedule_kind_name[plan->schedule],
 		pd_weight_kind_name[plan->weights], plan->profile->batch_size);
-	if (plan->microbatches > 1 && has_equal_replicas(plan) && plan->microbatches % replicas == 0)
+	if (plan->microbatches > 1 && pd_plan_has_equal_replicas(plan) && plan->microbatches % replicas == 0)
 		fprintf(out, ", %" PRId64 " accumulated", plan->microbatches / replicas);
 	else if (plan->microbatches > 1)
 		fprintf(out, ", %" PRId64 " in an update", plan->microbatches);

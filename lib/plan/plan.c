@@ -33,6 +33,14 @@ const char *pd_plan_name(const struct pd_plan *plan)
 	return plan->document ? plan->document : "the plan";
 }
 
+bool pd_plan_has_equal_replicas(const struct pd_plan *plan)
+{
+	for (int s = 1; s < plan->stage_count; s++)
+		if (plan->stages[s].replicas != plan->stages[0].replicas)
+			return false;
+	return true;
+}
+
 int pd_plan_warmup(const struct pd_plan *plan, int stage)
 {
 	int64_t ranks = 0, replicas = plan->stages[stage].replicas;

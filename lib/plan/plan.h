@@ -143,6 +143,7 @@ struct pd_plan {
 
 extern const struct pd_key_row pd_plan_rows[];
 struct pd_plan *pd_plan_parse_at(const struct pd_place *place, struct pd_error *err);
+bool pd_plan_has_equal_replicas(const struct pd_plan *plan);
 /* Returns what messages about the plan begin with: the document that it was read from, or "the plan". */
 const char *pd_plan_name(const struct pd_plan *plan);
 json_t *pd_plan_json(const struct pd_plan *plan);                   /* a new reference */

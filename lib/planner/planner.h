@@ -119,6 +119,9 @@ struct pd_plan_request {
 	/* how it is said that these do not fit; NULL: as of --stages */
 	const char *stages_need;
 	bool straight;                  /* no stage has replicas */
+	/* every stage has as many replicas, and 1f1b its usual warm-ups: pipelines of other systems */
+	bool equal;
+	unsigned schedules;             /* 1 << kind of those that may be taken where any may; 0: all */
 	bool runs;                      /* stages are runs of the profile's layers */
 	enum pd_cost_kind cost;
 	enum pd_schedule_kind schedule;

@@ -298,7 +298,7 @@ static bool fit_plan(const struct pd_task *task, struct pd_plan *plan, bool choo
 	if (!pd_schedule_has(plan->schedule, PD_FACT_LEADS)) {
 		fits = pd_recompute_weigh(plan, request, task->limit_bytes) &&
 		       pd_candidate_keeps(plan, task->limit_bytes);
-	} else if (choose) {
+	} else if (choose && !request->equal) {
 		fits = pd_warmup_choose(plan, &limits, &expected, &work);
 	} else {
 		fits = pd_warmup_fit(plan, &limits);

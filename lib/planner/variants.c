@@ -216,6 +216,8 @@ static bool is_named(const struct pd_plan_request *request, enum pd_schedule_kin
 {
 	if (!request->any_schedule ? schedule != request->schedule : !pd_schedule_has(schedule, PD_FACT_OPEN))
 		return false;
+	if (request->any_schedule && request->schedules && !(request->schedules & 1u << schedule))
+		return false;
 	if (!request->any_weights)
 		return weights == request->weights &&
 		       (!request->any_schedule || pd_schedule_goes_with(schedule, weights));

@@ -73,7 +73,7 @@ int pd_layout_write_galvatron(const struct pd_layout *layout, struct pd_error *e
 				 (json_int_t)(plan->profile->batch_size * plan->microbatches), "chunks",
 				 (json_int_t)(plan->microbatches / plan->stages[0].replicas), "pp_division", division,
 				 "pipeline_type", plan->schedule == PD_SCHEDULE_GPIPE ? "gpipe" : "pipedream_flush",
-				 "default_dp_type", "ddp", "vtp", 1, "vsp", 0, "embed_sdp", 0);
+				 "default_dp_type", plan->profile->memory.sharded ? "zero2" : "ddp", "vtp", 1, "vsp", 0, "embed_sdp", 0);
 		result = pd_json_write(json, layout->out, err);
 		json_decref(json);
 	}

@@ -67,6 +67,18 @@ int pd_layout_join(enum pd_layout_kind kind, struct pd_profile *profile, struct 
 	return result;
 }
 
+/* Systems that know 1f1b by name alone have its own warm-ups. */
+static int check_leads(const struct pd_layout *layout, struct pd_error *err)
+{
+	const struct pd_plan *plan = layout->plan;
+
+	if (pd_layout_has_usual_leads(layout))
+		return 0;
+	return pd_error_input(err, "%s: stages[0].warmup: 1f1b of %s has %d forwards ahead in stage 0 and one less in each "
+			      "behind it, found other warm-ups: expected a plan made with --for", pd_plan_name(plan),
+			      layout->who, pd_plan_warmup(plan, 0));
+}
+
 /* Says where the ranks of a pipeline are not those that the system gives it, which has replicas side by side. */
 static void say_placement(const struct pd_layout *layout)
 {
@@ -86,13 +98,30 @@ static void say_placement(const struct pd_layout *layout)
 	}
 }
 
+static bool has_schedule(enum pd_layout_kind of, enum pd_schedule_kind schedule)
+{
+	bool others = kinds[of].others;
+
+	return schedule == PD_SCHEDULE_1F1B || (schedule == PD_SCHEDULE_GPIPE ? kinds[of].gpipe || others
+						: schedule == PD_SCHEDULE_INTERLEAVED ? kinds[of].chunks : others);
+}
+
+unsigned pd_layout_schedules(enum pd_layout_kind kind)
+{
+	unsigned schedules = 0;
+
+	for (int s = 0; s < PD_SCHEDULE_KINDS; s++)
+		if (has_schedule(kind, (enum pd_schedule_kind)s))
+			schedules |= 1u << s;
+	return schedules;
+}
+
 static int check_schedule(const struct pd_layout *layout, enum pd_layout_kind of, struct pd_error *err)
 {
 	enum pd_schedule_kind kind = layout->plan->schedule;
-	bool gpipe = kinds[of].gpipe, chunks = kinds[of].chunks, others = kinds[of].others;
+	bool gpipe = kinds[of].gpipe, chunks = kinds[of].chunks;
 
-	if (kind == PD_SCHEDULE_1F1B || (kind == PD_SCHEDULE_GPIPE ? gpipe || others
-					 : kind == PD_SCHEDULE_INTERLEAVED ? chunks : others))
+	if (has_schedule(of, kind))
 		return 0;
 	return pd_error_input(err, "%s: schedule: %s has no \"%s\": expected 1f1b%s%s", pd_plan_name(layout->plan),
 			      layout->who, pd_schedule_kind_name[kind], gpipe ? " or gpipe" : "",
@@ -368,7 +397,7 @@ static int check_kind(struct pd_layout *layout, enum pd_layout_kind kind, struct
 	    (rules & LINKS && check_links(layout, err) < 0) ||
 	    (rules & SHARES && pd_chain_check_shares(plan, layout->who, err) < 0) ||
 	    (rules & DECODER && pd_blocks_check_decoder(&layout->blocks, pd_plan_name(plan), layout->who, err) < 0) ||
-	    check_schedule(layout, kind, err) < 0 || (rules & ROUNDS && check_rounds(layout, err) < 0) ||
+	    check_schedule(layout, kind, err) < 0 || (!kinds[kind].others && check_leads(layout, err) < 0) || (rules & ROUNDS && check_rounds(layout, err) < 0) ||
 	    (rules & FILLED && check_filled(layout, err) < 0) || (rules & EQUAL && check_equal(layout, err) < 0))
 		return -1;
 	return check_again(layout, rules, err);
@@ -402,6 +431,17 @@ bool pd_layout_recomputes_apart(enum pd_layout_kind kind, const struct pd_plan *
 	apart = check_again(&layout, kinds[kind].rules, &err) < 0;
 	pd_blocks_release(&layout.blocks);
 	return apart;
+}
+
+int pd_layout_check(enum pd_layout_kind kind, const struct pd_plan *plan, struct pd_error *err)
+{
+	struct pd_layout layout;
+	int result;
+
+	layout_begin(&layout, kind, plan, NULL);
+	result = check_kind(&layout, kind, err);
+	pd_blocks_release(&layout.blocks);
+	return result;
 }
 
 int pd_layout_write(enum pd_layout_kind kind, const struct pd_plan *plan, FILE *out, struct pd_error *err)

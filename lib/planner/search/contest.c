@@ -100,7 +100,7 @@ struct pd_expected pd_contest_expect(const struct pd_contest *contest, const str
 static bool fill(struct pd_contest *contest, struct pd_plan *plan, bool choose,
 		 struct pd_warmup_limits *limits, struct pd_expected *expected_p)
 {
-	if (choose && pd_schedule_has(plan->schedule, PD_FACT_LEADS))
+	if (choose && !limits->request->equal && pd_schedule_has(plan->schedule, PD_FACT_LEADS))
 		return pd_warmup_choose(plan, limits, expected_p, &contest->work);
 	if (!pd_warmup_fit(plan, limits))
 		return false;
@@ -166,6 +166,11 @@ int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partit
 		return PD_NEVER;
 	}
 	contest->planned = true;
+	if (contest->task->request->equal && !pd_plan_has_equal_replicas(plan)) {
+		pd_candidate_drop(plan);
+		pd_partition_free(partition);
+		return PD_NEVER;
+	}
 	own = pd_candidate_copy(plan);
 	for (int n = 0; n < PD_PLACEMENTS; n++)
 		if (pd_placement_set(plan, n) && pd_placements_add(&seen, plan))
@@ -317,6 +322,7 @@ static size_t enter_deeper(struct pd_contest *contest, size_t from, enum deeper 
 	size_t at;
 
 	if (!pd_schedule_has(plan->schedule, PD_FACT_LEADS) || plan->stage_count == 1 ||
+	    contest->task->request->equal ||
 	    (whose != EARLIER && plan->stages[end].warmup >= pd_warmup_most_last(plan)) ||
 	    !(next = deepen(contest, plan, whose)))
 		return contest->count;
@@ -359,7 +365,7 @@ size_t pd_contest_vary(struct pd_contest *contest, size_t from, int stage, enum 
 	limits.recompute = pd_recompute_free(task->request);
 	for (int s = 0; s < plan->stage_count && limits.recompute; s++)
 		plan->stages[s].recompute = false;
-	if (vary(plan, stage, how) && pd_warmup_fit(plan, &limits)) {
+	if (!task->request->equal && vary(plan, stage, how) && pd_warmup_fit(plan, &limits)) {
 		at = find_entry(contest, plan, pd_candidate_hash(plan));
 		if (at == contest->count) {
 			pd_contest_add(contest, plan, pd_contest_expect(contest, plan, false));

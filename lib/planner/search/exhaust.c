@@ -139,13 +139,13 @@ static void enter_here(void *context, struct pd_plan *plan)
 {
 	struct exhaust *exhaust = context;
 	struct pd_wiring *wiring = pd_wiring_new(plan);
-	bool hopeless = pd_links_busiest_ns(plan, wiring) > exhaust->time_ns;
+	bool hopeless = pd_links_busiest_ns(plan, wiring) > exhaust->time_ns, equal = exhaust->task->request->equal;
 
 	pd_wiring_free(wiring);
-	if (hopeless || exhaust->bounds > MOST_BOUNDS)
+	if (hopeless || exhaust->bounds > MOST_BOUNDS || (equal && !pd_plan_has_equal_replicas(plan)))
 		return;
 	pd_predict_stages(plan);
-	if (pd_schedule_has(plan->schedule, PD_FACT_LEADS))
+	if (pd_schedule_has(plan->schedule, PD_FACT_LEADS) && !equal)
 		vary(exhaust, plan, plan->stage_count - 1);
 	else
 		enter(exhaust, plan);

@@ -210,7 +210,7 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_limits *limit
 {
 	bool fewer = false;
 
-	for (int s = 0; s < plan->stage_count; s++) {
+	for (int s = 0; s < plan->stage_count && !limits->request->equal; s++) {
 		struct pd_stage *stage = &plan->stages[s];
 		/* With tags, stages keep what the first one is ahead. */
 		bool first = pd_weights_have(plan->weights, PD_WEIGHTS_TAGS);
