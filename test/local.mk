@@ -216,7 +216,7 @@ check_PROGRAMS += test/bench/replay-speed test/bench/speed test/bench/lstm test/
 	test/bench/start-up
 test_bench_lstm_SOURCES = test/bench/lstm.c test/bench/onednn_lstm.c test/bench/onednn_lstm.h
 test_bench_lstm_CPPFLAGS = $(AM_CPPFLAGS) $(ONEDNN_CPPFLAGS)
-EXTRA_DIST += test/bench/hosts.sh test/bench/hosts-ddp.py test/bench/mixed.sh \
+EXTRA_DIST += test/bench/hosts.sh test/bench/like.sh test/bench/published-layouts.sh test/bench/hosts-ddp.py test/bench/mixed.sh \
 	test/bench/sum-of-layers.sh test/bench/two-workers.sh \
 	test/bench/bench-lib.sh test/bench/plot.awk test/bench/vgg11.json test/bench/wide-mlp.json \
 	test/bench/torch-plans.sh test/bench/convergence.sh test/bench/memory-time.sh test/bench/residuals.sh \
