@@ -149,12 +149,27 @@ static int check_operands(int argc, char **argv, int first, struct pd_error *err
 	return 0;
 }
 
+static bool measures(void)
+{
+	bool found = strcmp(device, "auto") == 0;
+
+	for (int i = 0; pd_devices[i]; i++)
+		found |= strcmp(device, pd_devices[i]->name) == 0;
+	return found;
+}
+
 /* Refuses a name like that of a device by its data sheet; others are refused where devices are looked for. */
 static int check_name(struct pd_error *err)
 {
 	char meant[PD_MEANT_TEXT];
 
-	if (pd_sheet_known(device) || !*pd_sheet_say(device, meant))
+	if (pd_sheet_known(device) || measures())
+		return 0;
+	if (pd_sheet_folder_missing())
+		return pd_error_input(err, "--device: expected one of auto, cuda, cpu, found \"%.60s\"; the folder of devices "
+				      "by their data sheets, %s, is not there: PD_DEVICES names another (pd(7))", device,
+				      pd_sheet_folder_missing());
+	if (!*pd_sheet_say(device, meant))
 		return 0;
 	return pd_error_input(err, "--device: expected one of auto, cuda, cpu, or a device by its data sheet (pd-device(5)), "
 			      "found \"%.60s\"%s", device, meant);

@@ -72,4 +72,9 @@ test_ok "a network by name where a file is expected: pd-model, or how to downloa
 	refused "hf download some/net config.json" pd-profile some/net
 	refused "missing.json: cannot open: No such file" pd-profile --device=h100-sxm missing.json
 	refused "a/missing.json: cannot open: No such file" pd-profile --dtype=bf16 a/missing.json'
+test_ok "programs that are not installed say where they look for names" '
+	refused "devices by their data sheets, no/devices, is not there: PD_DEVICES names" \
+		env PD_DEVICES=no/devices pd-profile --device=h100 "$MODELS/lenet5.json"
+	refused "known by name, no/machines, is not there: PD_MACHINES names another" \
+		env PD_MACHINES=no/machines pd-plan --on=dgx-h100 gpt2'
 test_done

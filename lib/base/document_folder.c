@@ -13,6 +13,11 @@ static const char *folder_path(const struct pd_document_folder *folder)
 	return folder->said && *folder->said ? folder->said : folder->installed;
 }
 
+const char *pd_document_folder_missing(const struct pd_document_folder *folder)
+{
+	return access(folder_path(folder), X_OK) == 0 ? NULL : folder_path(folder);
+}
+
 bool pd_is_document_file(const char *what)
 {
 	return strchr(what, '/') || pd_name_ends(what, ".json");

@@ -15,6 +15,8 @@ struct pd_document_folder {
 bool pd_is_document_file(const char *what);
 /* Returns the file of a name, whether it is there or not; free() it. */
 char *pd_document_file(const struct pd_document_folder *folder, const char *name);
+/* Returns the folder's path where there is no such folder, as before programs are installed; else NULL. */
+const char *pd_document_folder_missing(const struct pd_document_folder *folder);
 /* Tells whether `what` is written like a file, or there is one of that name. */
 bool pd_document_known(const struct pd_document_folder *folder, const char *what);
 /* Writes which name is like a word, for a message (base/names.h); returns text. */

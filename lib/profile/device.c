@@ -128,6 +128,13 @@ bool pd_sheet_known(const char *what)
 	return pd_document_known(&folder, what);
 }
 
+const char *pd_sheet_folder_missing(void)
+{
+	const struct pd_document_folder folder = device_folder();
+
+	return pd_document_folder_missing(&folder);
+}
+
 const char *pd_sheet_say(const char *word, char text[PD_MEANT_TEXT])
 {
 	const struct pd_document_folder folder = device_folder();

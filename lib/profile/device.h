@@ -55,6 +55,8 @@ struct pd_sheet *pd_sheet_of(const char *name, const char *kind, int64_t memory_
 void pd_sheet_free(struct pd_sheet *sheet);
 /* Tells whether `what` names a device: one of the folder's, or a file. */
 bool pd_sheet_known(const char *what);
+/* Returns where the folder of devices should be and is not, else NULL. */
+const char *pd_sheet_folder_missing(void);
 /* Writes which of the folder's devices is like a word, for a message (base/names.h). */
 const char *pd_sheet_say(const char *word, char text[PD_MEANT_TEXT]);
 /* Makes a document of the device with other efficiencies, kernel_ns and spread, fitted to a profile's device. */

@@ -214,6 +214,10 @@ int pd_named_machine_read(const char *what, const char *device, bool quiet, stru
 	r.file = file;
 	if (access(file, F_OK) == 0)
 		status = read_machine_file(&r, err);
+	else if (named && pd_document_folder_missing(&folder))
+		pd_error_input(err, "\"%.60s\": the folder of machines that are known by name, %s, is not there: "
+			       "PD_MACHINES names another (pd(7))", what,
+			       pd_document_folder_missing(&folder));
 	else if (named)
 		pd_error_input(err, "expected a machine (pd-machine(5)), such as dgx-h100 or 8xdgx-h100, or a "
 			       "file, found \"%.60s\"%s", what,
