@@ -102,6 +102,7 @@ test_ok "a family has the sizes that a folder says" '
 	}
 	same llama-2-7b llama-2-7b
 	same llama-3.1-8b llama-3.1-8b
+	same llama-3.1-70b llama-3.1-70b
 	same mistral-7b-v0.3 mistral-7b
 	same qwen2.5-7b qwen2.5-7b
 	same qwen3-32b llama --preset=qwen3-8b --layers=64 --hidden=5120 --heads=64 --kv-heads=8 \

@@ -18,6 +18,8 @@ const struct pd_family pd_family_llama = {
 		  "rope-base=500000" },
 		{ "llama-3.1-8b", "kv-heads=8 feed-forward=14336 sequence=8192 vocabulary=128256 "
 		  "rope-base=500000 rope-factor=8 rope-original=8192" },
+		{ "llama-3.1-70b", "layers=80 hidden=8192 heads=64 kv-heads=8 feed-forward=28672 "
+		  "sequence=8192 vocabulary=128256 rope-base=500000 rope-factor=8 rope-original=8192" },
 		{ "llama-3.2-1b", "layers=16 hidden=2048 kv-heads=8 feed-forward=8192 sequence=8192 "
 		  "vocabulary=128256 tied=true rope-base=500000 rope-factor=32 rope-original=8192" },
 		{ "tinyllama", "layers=22 hidden=2048 kv-heads=4 feed-forward=5632 sequence=2048" },
