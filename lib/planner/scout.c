@@ -368,7 +368,7 @@ static void look_again(const struct pd_variant *variant, struct look *look)
 		if (n == 0 && !pd_schedule_has(base->schedule, PD_FACT_LEADS))
 			continue;
 		plan = pd_candidate_copy(base);
-		pd_predict_stages(plan);
+		pd_predict_times(plan);
 		if (fit_plan(&variant->task, plan, true, &time_ns))
 			keep_faster(look, plan, time_ns);
 		else

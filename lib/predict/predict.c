@@ -55,10 +55,8 @@ static void predict_on(const struct pd_profile *profile, struct pd_stage *stage,
 	stage->memory_bytes = pd_max(stage->memory_bytes, memory.total_bytes);
 }
 
-void pd_predict_stages(struct pd_plan *plan)
+static void predict_wired(struct pd_plan *plan, const struct pd_wiring *wiring)
 {
-	struct pd_wiring *wiring = pd_wiring_new(plan);
-
 	for (int s = 0; s < plan->stage_count; s++) {
 		struct pd_stage *stage = &plan->stages[s];
 		struct pd_sum sum = pd_plan_stage_sum(plan, s);
@@ -70,6 +68,21 @@ void pd_predict_stages(struct pd_plan *plan)
 					   pd_wiring_out_bytes(wiring, s));
 		stage->allreduce_ns = pd_sum_alone_ns(&sum);
 	}
+}
+
+void pd_predict_times(struct pd_plan *plan)
+{
+	struct pd_wiring *wiring = pd_wiring_new(plan);
+
+	predict_wired(plan, wiring);
+	pd_wiring_free(wiring);
+}
+
+void pd_predict_stages(struct pd_plan *plan)
+{
+	struct pd_wiring *wiring = pd_wiring_new(plan);
+
+	predict_wired(plan, wiring);
 	if (plan->profile->model || pd_wiring_skips(wiring) || plan->profile->memory.model != PD_MEMORY_OWN)
 		exact_memory(plan);
 	pd_wiring_free(wiring);

@@ -7,6 +7,8 @@
 
 /* Fills each stage's predictions. */
 void pd_predict_stages(struct pd_plan *plan);
+/* Does the same but for memory, which is only about right: for plans whose schedule says it before it is asked for. */
+void pd_predict_times(struct pd_plan *plan);
 
 /*
  * Sets each stage's memory by the buffers of the schedule; for a rank with several stages, the sum.

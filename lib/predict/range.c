@@ -157,7 +157,7 @@ static int period_of(struct pd_plan *plan, double *period_ns_p)
 	int64_t period_ns, work = 0;
 	struct pd_error err;
 
-	pd_predict_stages(plan);
+	pd_predict_times(plan);
 	if (pd_judge_rival(plan, RANGE_WORK, PD_NEVER, &period_ns, &from, &work, &err) < 0)
 		return -1;
 	*period_ns_p = (double)period_ns;

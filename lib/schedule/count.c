@@ -68,7 +68,7 @@ static int64_t looked_at(const struct pd_schedule *schedule, int s, int64_t n, i
  * (tick.c).  Those of several microbatches wait for that.  Outside of interleaved stages there is one
  * buffer more, so that the next are made while these leave.
  */
-int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
+static int count_leaving(const struct pd_schedule *schedule, int stage)
 {
 	const struct pd_wiring *wiring = schedule->wiring;
 	int64_t r = schedule->plan->stages[stage].replicas, rounds = schedule->round * r;
@@ -93,6 +93,15 @@ int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
 		}
 	}
 	return (int)held_most;
+}
+
+int pd_schedule_leaving(const struct pd_schedule *schedule, int stage)
+{
+	int *count = &schedule->leaving[stage];
+
+	if (*count == 0)
+		*count = count_leaving(schedule, stage);
+	return *count;
 }
 
 /*
@@ -124,6 +133,8 @@ void pd_count_outboxes(struct pd_schedule *schedule)
 		int64_t count = wiring->out_count[s] > 0 ? 2 : 0;
 
 		if (!schedule->plan->stages[s].recompute)
+			schedule->outboxes[s] = 0;
+		if (!schedule->plan->stages[s].recompute || schedule->outboxes[s] > 0)
 			continue;
 		for (int i = 0; i < wiring->out_count[s]; i++)
 			count = pd_max(count, outboxes_of_link(schedule, &wiring->links[wiring->out[s][i]]));

@@ -11,6 +11,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include <stdlib.h>
 
 const char *const pd_op_kind_name[] = {
@@ -251,8 +252,8 @@ static int64_t origin(const struct pd_schedule *schedule)
 	return -least * schedule->scale;
 }
 
-/* Makes a schedule that knows where stages are, but no order. */
-static struct pd_schedule *placed(const struct pd_plan *plan)
+/* Makes a schedule that knows where stages are, but no order; takes the wiring. */
+static struct pd_schedule *placed(const struct pd_plan *plan, struct pd_wiring *wiring)
 {
 	struct pd_schedule *schedule = pd_zalloc(sizeof(*schedule));
 	size_t n = (size_t)plan->stage_count;
@@ -276,13 +277,14 @@ static struct pd_schedule *placed(const struct pd_plan *plan)
 	schedule->evaluation_leads = pd_calloc(n, sizeof(*schedule->evaluation_leads));
 	schedule->evaluation_lingers = pd_calloc(n, sizeof(*schedule->evaluation_lingers));
 	schedule->delay = pd_calloc(n, sizeof(*schedule->delay));
-	schedule->wiring = pd_wiring_new(plan);
+	schedule->leaving = pd_calloc(n, sizeof(*schedule->leaving));
+	schedule->wiring = wiring;
 	return schedule;
 }
 
 struct pd_schedule *pd_schedule_of_lists(const struct pd_plan *plan)
 {
-	struct pd_schedule *schedule = placed(plan);
+	struct pd_schedule *schedule = placed(plan, pd_wiring_new(plan));
 
 	schedule->drains = true;
 	schedule->agrees = pd_plan_agrees(plan);
@@ -294,20 +296,35 @@ struct pd_schedule *pd_schedule_of_lists(const struct pd_plan *plan)
 	return schedule;
 }
 
+/* Tells whether schedules of the same stages have the same warm-ups, and so the same ticks. */
+static bool are_ticks_alike(const struct pd_schedule *a, const struct pd_schedule *b)
+{
+	size_t bytes = (size_t)a->stage_count * sizeof(int);
+
+	return memcmp(a->warmup, b->warmup, bytes) == 0 && memcmp(a->startup, b->startup, bytes) == 0;
+}
+
 struct pd_schedule *pd_schedule_again(struct pd_schedule *before, const struct pd_plan *plan,
 				      struct pd_error *err)
 {
-	struct pd_schedule *schedule = placed(plan);
+	struct pd_schedule *schedule = placed(plan, before ? before->wiring : pd_wiring_new(plan));
 
+	if (before)
+		before->wiring = NULL;
 	if (before && before->table && before->table->made) {
 		schedule->table = before->table;
 		before->table = NULL;
 	}
-	pd_schedule_free(before);
 	if (pd_shape_set(schedule, err) < 0) {
+		pd_schedule_free(before);
 		pd_schedule_free(schedule);
 		return NULL;
 	}
+	if (before && are_ticks_alike(before, schedule)) {
+		memcpy(schedule->leaving, before->leaving, (size_t)plan->stage_count * sizeof(int));
+		memcpy(schedule->outboxes, before->outboxes, (size_t)plan->stage_count * sizeof(int));
+	}
+	pd_schedule_free(before);
 	pd_count_outboxes(schedule);
 	pd_evaluation_shape(schedule);
 	schedule->scale = pd_schedule_scale(plan, schedule->wiring);
@@ -337,6 +354,7 @@ void pd_schedule_free(struct pd_schedule *schedule)
 	free(schedule->slots);
 	free(schedule->kept);
 	free(schedule->outboxes);
+	free(schedule->leaving);
 	free(schedule->pool);
 	free(schedule->evaluation_slots);
 	free(schedule->evaluation_leads);

@@ -110,6 +110,7 @@ struct pd_schedule {
 	int64_t *evaluation_lingers;    /* in an evaluation: ticks from a forward until its inbox is
 					   free, since what it makes is only listed then */
 	int *outboxes;                  /* pd_schedule_outboxes */
+	int *leaving;                   /* pd_schedule_leaving; 0: nobody has asked */
 	int64_t *delay;                 /* microbatches between an agree and its step */
 	int last;                       /* the stage whose last gradient of a group is the last */
 	int64_t span, group_span, scale, origin;        /* of the timeline of ticks, see tick.c */

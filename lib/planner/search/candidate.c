@@ -94,7 +94,8 @@ static struct pd_profile *profile_of(const struct pd_task *task,
 	return profile;
 }
 
-struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_partition *partition)
+/* Makes a plan with stages whose times and memory are not known. */
+static struct pd_plan *plan_of_stages(const struct pd_task *task, const struct pd_partition *partition)
 {
 	struct pd_topology topology = *task->topology;
 	int64_t places = 0;
@@ -124,6 +125,13 @@ struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_p
 		if (partition->warmups)
 			plan->stages[s].warmup = partition->warmups[s];
 	}
+	return plan;
+}
+
+struct pd_plan *pd_candidate_plain(const struct pd_task *task, const struct pd_partition *partition)
+{
+	struct pd_plan *plan = plan_of_stages(task, partition);
+
 	pd_predict_stages(plan);
 	return plan;
 }
@@ -200,8 +208,9 @@ struct pd_plan *pd_candidate_plan(const struct pd_task *task, const struct pd_pa
 				  struct pd_error *err)
 {
 	const struct pd_plan_request *request = task->request;
-	struct pd_plan *plan = pd_candidate_plain(task, partition);
+	struct pd_plan *plan = plan_of_stages(task, partition);
 
+	pd_predict_times(plan);
 	if (pd_plan_check_lanes(plan, "", err) < 0) {
 		pd_candidate_drop(plan);
 		return NULL;

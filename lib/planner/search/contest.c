@@ -10,6 +10,7 @@
 #include "planner/search/recompute.h"
 #include "planner/search/warmup.h"
 #include "predict/judge.h"
+#include "predict/links.h"
 #include "predict/predict.h"
 
 #include <math.h>
@@ -100,12 +101,18 @@ struct pd_expected pd_contest_expect(const struct pd_contest *contest, const str
 static bool fill(struct pd_contest *contest, struct pd_plan *plan, bool choose,
 		 struct pd_warmup_limits *limits, struct pd_expected *expected_p)
 {
+	struct pd_schedule *schedule = NULL;
+	bool fits;
+
 	if (choose && !limits->request->equal && pd_schedule_has(plan->schedule, PD_FACT_LEADS))
 		return pd_warmup_choose(plan, limits, expected_p, &contest->work);
-	if (!pd_warmup_fit(plan, limits))
-		return false;
-	*expected_p = pd_contest_expect(contest, plan, false);
-	return true;
+	fits = pd_warmup_schedule(plan, limits, &schedule);
+	if (fits) {
+		*expected_p = pd_flow_expect(schedule, false, pd_links_busiest_ns(plan, schedule->wiring));
+		pd_effort_spend(contest->task->request->effort, expected_p->steps);
+	}
+	pd_schedule_free(schedule);
+	return fits;
 }
 
 /*
@@ -128,7 +135,7 @@ static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool c
 	pd_effort_spend(task->request->effort, COPY_STEPS * plan->rank_count);
 	/* The schedule of an interleaved plan is made microbatch by microbatch. */
 	contest->work += plan->stage_count * (task->request->chunks ? pd_max(64, plan->microbatches) : 64);
-	pd_predict_stages(plan);
+	pd_predict_times(plan);
 	again = may_recompute ? pd_candidate_copy(plan) : NULL;         /* with warm-ups that may not fit otherwise */
 	fits = fill(contest, plan, choose, &limits, &expected);
 	best = fits ? expected.estimate_ns : PD_NEVER;

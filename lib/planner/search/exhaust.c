@@ -144,7 +144,7 @@ static void enter_here(void *context, struct pd_plan *plan)
 	pd_wiring_free(wiring);
 	if (hopeless || exhaust->bounds > MOST_BOUNDS || (equal && !pd_plan_has_equal_replicas(plan)))
 		return;
-	pd_predict_stages(plan);
+	pd_predict_times(plan);
 	if (pd_schedule_has(plan->schedule, PD_FACT_LEADS) && !equal)
 		vary(exhaust, plan, plan->stage_count - 1);
 	else

@@ -237,30 +237,27 @@ static bool take_back(struct pd_plan *plan, const struct pd_warmup_limits *limit
 	return fewer;
 }
 
-/* Returns the schedule with as many warm-ups as fit, or NULL. */
-static struct pd_schedule *fit(struct pd_plan *plan, struct pd_warmup_limits *limits)
+bool pd_warmup_schedule(struct pd_plan *plan, struct pd_warmup_limits *limits,
+			struct pd_schedule **schedule_p)
 {
-	struct pd_schedule *schedule = NULL;
 	enum pd_fit how;
 
 	do {
 		limits->capped |= pd_candidate_lower_leads(plan);
 		how = pd_recompute_step(plan, limits->request, limits->limit_bytes, limits->recompute,
-					&schedule);
+					schedule_p);
 		limits->tight |= how == PD_TOO_LARGE || how == PD_CHANGED;
 	} while (how == PD_CHANGED || (how == PD_TOO_LARGE && take_back(plan, limits)));
-	if (how == PD_FITS)
-		return schedule;
-	pd_schedule_free(schedule);
-	return NULL;
+	return how == PD_FITS;
 }
 
 bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_limits *limits)
 {
-	struct pd_schedule *schedule = fit(plan, limits);
+	struct pd_schedule *schedule = NULL;
+	bool fits = pd_warmup_schedule(plan, limits, &schedule);
 
 	pd_schedule_free(schedule);
-	return schedule != NULL;
+	return fits;
 }
 
 /* A stage's warm-up, and whether it recomputes. */
@@ -271,6 +268,7 @@ struct way {
 
 struct choice {
 	struct pd_plan *plan;
+	struct pd_schedule *schedule;   /* of the plan as it was tried last; or NULL */
 	int64_t busiest_ns;             /* the busiest link's */
 	struct pd_warmup_limits *limits;
 	int64_t best_ns;                /* the estimate, or what another has to be below */
@@ -299,21 +297,19 @@ static void recompute_asked(struct choice *choice)
 static void try(struct choice *choice, bool settle_for_equal)
 {
 	struct pd_plan *plan = choice->plan;
-	struct pd_schedule *schedule;
 	struct pd_expected expected;
-	bool same = choice->best_ns >= 0;
+	bool same = choice->best_ns >= 0, fits;
 
 	recompute_asked(choice);
-	schedule = fit(plan, choice->limits);
+	fits = pd_warmup_schedule(plan, choice->limits, &choice->schedule);
 	for (int s = 0; s < plan->stage_count && same; s++)
 		same = plan->stages[s].warmup == choice->best[s].warmup &&
 		       plan->stages[s].recompute == choice->best[s].recompute;
-	if (schedule && !same) {
-		expected = pd_flow_expect(schedule, false, choice->busiest_ns);
+	if (fits && !same) {
+		expected = pd_flow_expect(choice->schedule, false, choice->busiest_ns);
 		pd_effort_spend(choice->limits->effort, expected.steps);
 	}
-	pd_schedule_free(schedule);
-	if (!schedule || same || (choice->best_ns >= 0 &&
+	if (!fits || same || (choice->best_ns >= 0 &&
 				  expected.estimate_ns >= choice->best_ns + settle_for_equal))
 		return;
 	choice->best_ns = expected.estimate_ns;
@@ -359,7 +355,6 @@ static bool fits_period(struct choice *choice, struct window *window, int64_t pe
 			bool together)
 {
 	struct pd_warmup_limits *limits = choice->limits;
-	struct pd_schedule *schedule = NULL;
 	enum pd_fit how;
 
 	recompute_asked(choice);
@@ -367,10 +362,9 @@ static bool fits_period(struct choice *choice, struct window *window, int64_t pe
 		window_pass(window, choice->plan);
 		window_set_least(choice->plan, window, period, together);
 		how = pd_recompute_step(choice->plan, limits->request, limits->limit_bytes,
-					limits->recompute, &schedule);
+					limits->recompute, &choice->schedule);
 		limits->tight |= how == PD_TOO_LARGE || how == PD_CHANGED;
 	} while (how == PD_CHANGED);
-	pd_schedule_free(schedule);
 	return how == PD_FITS;
 }
 
@@ -462,7 +456,7 @@ static bool choose(struct choice *choice, struct window *window)
 		try_fitting(choice, window, window_slowest_ns(plan, window), true);
 	}
 	restore(choice);
-	return choice->best_ns >= 0 && pd_warmup_fit(plan, limits);
+	return choice->best_ns >= 0 && pd_warmup_schedule(plan, limits, &choice->schedule);
 }
 
 bool pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits,
@@ -488,6 +482,7 @@ bool pd_warmup_choose(struct pd_plan *plan, struct pd_warmup_limits *limits,
 	/* the same for every plan, whatever is tried of it: what is left out buys nothing else */
 	*work += plan->stage_count * (16 * pd_steady_in_flight(plan) + 64);
 	window_release(&window);
+	pd_schedule_free(choice.schedule);
 	free(choice.best);
 	free(choice.best_segment);
 	free(choice.asked_segment);

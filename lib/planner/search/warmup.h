@@ -43,5 +43,11 @@ int pd_warmup_most(const struct pd_plan *plan, int stage);
  */
 int pd_warmup_most_last(const struct pd_plan *plan);
 
-/* Lowers the plan's warm-ups until they fit; returns false if none do. */
+/*
+ * Lowers the plan's warm-ups until they fit; returns false if none do.  *schedule_p, which the caller frees, is NULL
+ * or a schedule of the plan with other warm-ups, and becomes the plan's.
+ */
+bool pd_warmup_schedule(struct pd_plan *plan, struct pd_warmup_limits *limits,
+			struct pd_schedule **schedule_p);
+/* Does the same for a plan whose schedule is not needed. */
 bool pd_warmup_fit(struct pd_plan *plan, struct pd_warmup_limits *limits);
