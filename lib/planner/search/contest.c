@@ -33,7 +33,7 @@
 
 void pd_contest_init(struct pd_contest *contest, const struct pd_task *task)
 {
-	*contest = (struct pd_contest){ .task = task, .slower = 1, .most_replayed = pd_task_is_large(task) &&
+	*contest = (struct pd_contest){ .task = task, .most_replayed = pd_task_is_large(task) &&
 					pd_weights_have(task->request->weights, PD_WEIGHTS_DRAINS)
 					? REPLAYED_OF_LARGE : PD_JUDGE_WORK };
 	pd_map_init(&contest->map, task->topology, (int)task->topology->devices,
@@ -62,7 +62,7 @@ static size_t find_entry(const struct pd_contest *contest, const struct pd_plan 
 	return i;
 }
 
-void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected)
+void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected, double slower)
 {
 	uint64_t hash = pd_candidate_hash(plan);
 
@@ -74,13 +74,13 @@ void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_
 				   sizeof(*contest->entries));
 	contest->entries[contest->count++] = (struct pd_entry){
 		.plan = plan, .hash = hash, .expected = expected, .time_ns = PD_NEVER, .likely_ns = PD_COST_MAX };
-	pd_contest_likely(contest, contest->count - 1);
+	pd_contest_likely(contest, contest->count - 1, slower);
 }
 
-void pd_contest_likely(struct pd_contest *contest, size_t at)
+void pd_contest_likely(struct pd_contest *contest, size_t at, double slower)
 {
 	struct pd_entry *entry = &contest->entries[at];
-	double ns = (double)entry->expected.estimate_ns * contest->slower;
+	double ns = (double)entry->expected.estimate_ns * slower;
 
 	entry->likely_ns = (int64_t)fmin((double)entry->likely_ns, ns);
 }
@@ -119,13 +119,12 @@ static bool fill(struct pd_contest *contest, struct pd_plan *plan, bool choose,
  * Enters the plan at one placement; takes it.  Where memory is tight it enters it with recomputation,
  * too, since it may then have more in flight.
  */
-static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool choose)
+static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool choose,
+			const struct pd_contest_limits *wanted)
 {
 	const struct pd_task *task = contest->task;
-	/* A slower change of a plan can neither win nor lead to a winner. */
-	int64_t most_ns = contest->changed_ns > 0 ? pd_max(contest->most_ns, contest->changed_ns) : 0;
 	struct pd_warmup_limits limits = { .request = task->request,
-					   .limit_bytes = task->limit_bytes, .most_ns = most_ns,
+					   .limit_bytes = task->limit_bytes, .most_ns = wanted->most_ns,
 					   .effort = task->request->effort };
 	struct pd_expected expected, others;
 	bool may_recompute = task->limit_bytes < INT64_MAX && pd_recompute_free(task->request), fits;
@@ -144,19 +143,20 @@ static int64_t enter_at(struct pd_contest *contest, struct pd_plan *plan, bool c
 		if (fill(contest, again, choose, &limits, &others) && pd_recompute_count(again) > 0 &&
 		    others.estimate_ns - others.estimate_ns / UNLIKELY < best) {
 			best = pd_min(best, others.estimate_ns);
-			pd_contest_add(contest, again, others);
+			pd_contest_add(contest, again, others, wanted->slower);
 			again = NULL;
 		}
 	}
 	pd_candidate_drop(again);
 	if (fits)
-		pd_contest_add(contest, plan, expected);
+		pd_contest_add(contest, plan, expected, wanted->slower);
 	else
 		pd_candidate_drop(plan);
 	return best;
 }
 
-int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partition)
+int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partition,
+			 const struct pd_contest_limits *limits)
 {
 	struct pd_placements seen = { 0 };
 	struct pd_plan *plan, *own;
@@ -181,9 +181,9 @@ int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partit
 	own = pd_candidate_copy(plan);
 	for (int n = 0; n < PD_PLACEMENTS; n++)
 		if (pd_placement_set(plan, n) && pd_placements_add(&seen, plan))
-			best = pd_min(best, enter_at(contest, pd_candidate_copy(plan), choose));
+			best = pd_min(best, enter_at(contest, pd_candidate_copy(plan), choose, limits));
 	if (partition->ranks && pd_placements_add(&seen, own))
-		best = pd_min(best, enter_at(contest, pd_candidate_copy(own), choose));
+		best = pd_min(best, enter_at(contest, pd_candidate_copy(own), choose, limits));
 	pd_placements_release(&seen);
 	pd_candidate_drop(own);
 	pd_candidate_drop(plan);
@@ -321,7 +321,7 @@ static int judge(struct pd_contest *contest, size_t at, int64_t *most_work, int6
  * Enters a plan with more minibatches in flight.  If links are busy, this helps more than the bound knows.
  * Returns its entry, or the number of entries if there is no such plan.
  */
-static size_t enter_deeper(struct pd_contest *contest, size_t from, enum deeper whose)
+static size_t enter_deeper(struct pd_contest *contest, size_t from, enum deeper whose, double slower)
 {
 	const struct pd_plan *plan = contest->entries[from].plan;
 	int depth = contest->entries[from].depth + 1, end = plan->stage_count - 1;
@@ -338,7 +338,7 @@ static size_t enter_deeper(struct pd_contest *contest, size_t from, enum deeper 
 		pd_candidate_drop(next);
 		return at;
 	}
-	pd_contest_add(contest, next, pd_contest_expect(contest, next, false));
+	pd_contest_add(contest, next, pd_contest_expect(contest, next, false), slower);
 	contest->entries[at].depth = depth;
 	return at;
 }
@@ -361,7 +361,7 @@ static bool vary(struct pd_plan *plan, int stage, enum pd_vary how)
 	return true;
 }
 
-size_t pd_contest_vary(struct pd_contest *contest, size_t from, int stage, enum pd_vary how)
+size_t pd_contest_vary(struct pd_contest *contest, size_t from, int stage, enum pd_vary how, double slower)
 {
 	const struct pd_task *task = contest->task;
 	struct pd_warmup_limits limits = { .request = task->request,
@@ -375,7 +375,7 @@ size_t pd_contest_vary(struct pd_contest *contest, size_t from, int stage, enum 
 	if (!task->request->equal && vary(plan, stage, how) && pd_warmup_fit(plan, &limits)) {
 		at = find_entry(contest, plan, pd_candidate_hash(plan));
 		if (at == contest->count) {
-			pd_contest_add(contest, plan, pd_contest_expect(contest, plan, false));
+			pd_contest_add(contest, plan, pd_contest_expect(contest, plan, false), slower);
 			return at;
 		}
 	}
@@ -396,8 +396,8 @@ static bool may_deepen(const struct pd_contest *contest, size_t at, int64_t most
  * Replays deeper variants of an entry: until one is as deep as the best entry, and on while each is faster by
  * one part in PD_WARMUP_WORTH, since they cost memory.
  */
-static int judge_deeper(struct pd_contest *contest, size_t at, enum deeper whose, int64_t *most_work,
-			int64_t *best, struct pd_error *err)
+static int judge_deeper(struct pd_contest *contest, size_t at, enum deeper whose, double slower,
+			int64_t *most_work, int64_t *best, struct pd_error *err)
 {
 	int64_t before_ns = PD_NEVER;
 
@@ -405,7 +405,7 @@ static int judge_deeper(struct pd_contest *contest, size_t at, enum deeper whose
 		contest->entries[at].depth < contest->entries[*best].depth) &&
 	       may_deepen(contest, at, *most_work)) {
 		before_ns = contest->entries[at].time_ns;
-		at = enter_deeper(contest, at, whose);
+		at = enter_deeper(contest, at, whose, slower);
 		if (at == contest->count || !may_beat(contest, &contest->entries[at], &contest->entries[*best]))
 			break;
 		if (judge(contest, at, most_work, best, err) < 0)
@@ -415,18 +415,18 @@ static int judge_deeper(struct pd_contest *contest, size_t at, enum deeper whose
 }
 
 /* Replays an entry, and deeper variants of it. */
-static int judge_entry(struct pd_contest *contest, size_t at, int64_t *most_work, int64_t *best,
-		       struct pd_error *err)
+static int judge_entry(struct pd_contest *contest, size_t at, double slower, int64_t *most_work,
+		       int64_t *best, struct pd_error *err)
 {
 	if (judge(contest, at, most_work, best, err) < 0)
 		return -1;
 	for (enum deeper whose = EARLIER; whose <= LAST; whose++)
-		if (judge_deeper(contest, at, whose, most_work, best, err) < 0)
+		if (judge_deeper(contest, at, whose, slower, most_work, best, err) < 0)
 			return -1;
 	return 0;
 }
 
-int pd_contest_try(struct pd_contest *contest, size_t at, size_t *winner_p, struct pd_error *err)
+int pd_contest_try(struct pd_contest *contest, size_t at, double slower, size_t *winner_p, struct pd_error *err)
 {
 	struct pd_entry *entry = &contest->entries[at];
 	int64_t best = (int64_t)*winner_p, work = PD_JUDGE_WORK;
@@ -434,7 +434,7 @@ int pd_contest_try(struct pd_contest *contest, size_t at, size_t *winner_p, stru
 	if (entry->time_ns != PD_NEVER || !may_beat(contest, entry, &contest->entries[best]) ||
 	    entry->likely_ns - entry->likely_ns / UNLIKELY > contest->entries[best].time_ns)
 		return 0;
-	if (judge_entry(contest, at, &work, &best, err) < 0)
+	if (judge_entry(contest, at, slower, &work, &best, err) < 0)
 		return -1;
 	*winner_p = (size_t)best;
 	return 0;
@@ -450,6 +450,13 @@ static int64_t best_of(const struct pd_contest *contest)
 		    (best < 0 || beats(&contest->entries[i], &contest->entries[best])))
 			best = (int64_t)i;
 	return best;
+}
+
+int64_t pd_contest_best_ns(const struct pd_contest *contest)
+{
+	int64_t best = best_of(contest);
+
+	return best < 0 ? 0 : contest->entries[best].time_ns;
 }
 
 int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
@@ -469,9 +476,8 @@ int pd_contest_look(struct pd_contest *contest, int most, struct pd_error *err)
 			continue;
 		if (best >= 0 && !may_beat(contest, entry, &contest->entries[best]))
 			break;
-		if (judge_entry(contest, i, &work, &best, err) < 0)
+		if (judge_entry(contest, i, 1, &work, &best, err) < 0)
 			return -1;
-		contest->most_ns = contest->entries[best].time_ns;
 		left--;
 	}
 	return 0;
@@ -532,7 +538,7 @@ int64_t pd_contest_judge(struct pd_contest *contest, int64_t most_work, struct p
 	       (next = next_of(contest, count, best, most_work, doubtful)) >= 0) {
 		contest->entries[next].passed = true;
 		doubtful += is_doubtful(contest, &contest->entries[next], best);
-		if (judge_entry(contest, (size_t)next, &most_work, &best, err) < 0)
+		if (judge_entry(contest, (size_t)next, 1, &most_work, &best, err) < 0)
 			return -1;
 	}
 	return best;

@@ -36,16 +36,21 @@ struct pd_contest {
 	struct pd_error why;
 	struct pd_map map;              /* the task's machine */
 	struct pd_bound *bound;         /* of the task; NULL: nobody has asked */
-	double slower;                  /* what the replay of the plan at hand took longer than its
-					   estimate; or 1 */
-	int64_t most_ns;                /* slower plans cannot win; 0: none was replayed */
 	int64_t line_ns;                /* the time that line.c found last; 0: none */
-	int64_t changed_ns;             /* expected period of the plan at hand; or 0 */
 	int64_t most_replayed;          /* operations of one replay */
 	int64_t replayed;               /* operations of replays so far (judge.h) */
 	uint32_t drawn;                 /* random numbers so far */
 	int64_t work;                   /* cost of estimates so far: microbatches times stages */
 };
+
+/* What is known of plans before they are entered. */
+struct pd_contest_limits {
+	double slower;                  /* what the replay of a plan like them took longer than its estimate; 1: not known */
+	int64_t most_ns;                /* slower ones can neither win nor lead to a winner; 0: any may */
+};
+
+/* Of plans that are no changes of others. */
+#define PD_CONTEST_ANY (&(const struct pd_contest_limits){ .slower = 1 })
 
 /* Returns its time by replay or, if it was not replayed, the one that is likely. */
 static inline int64_t pd_entry_ns(const struct pd_entry *entry)
@@ -61,11 +66,12 @@ void pd_contest_release(struct pd_contest *contest);
  * its own warm-ups or chosen ones; frees it.  Returns the expected period of the best of these
  * plans, or PD_NEVER.
  */
-int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partition);
-/* Enters a plan that fits, unless it is there; takes it. */
-void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected);
-/* Lowers an entry's likely time to its estimate times what replays take longer, by what is known of that now. */
-void pd_contest_likely(struct pd_contest *contest, size_t at);
+int64_t pd_contest_enter(struct pd_contest *contest, struct pd_partition *partition,
+			 const struct pd_contest_limits *limits);
+/* Enters a plan that fits, unless it is there; takes it.  slower: as in the limits. */
+void pd_contest_add(struct pd_contest *contest, struct pd_plan *plan, struct pd_expected expected, double slower);
+/* Lowers an entry's likely time to its estimate times what replays take longer. */
+void pd_contest_likely(struct pd_contest *contest, size_t at, double slower);
 /* Returns what pd_bound_devices() does of the task: the fewest devices of a plan with this period, or more than there are. */
 int pd_contest_fewest(struct pd_contest *contest, int64_t period_ns);
 /* Returns what is expected of a plan with its warm-ups (pd_judge_expect). */
@@ -77,8 +83,8 @@ void pd_contest_sort(struct pd_contest *contest);
  * first that fits; takes it.  NULL: the schedule refuses all.  The limit changes nothing before one fits.
  */
 struct pd_partition *pd_contest_least(struct pd_contest *contest, struct pd_partition *from, int64_t most_work);
-/* Enters plans that differ from the first few entries by small changes (refine.c). */
-void pd_contest_refine(struct pd_contest *contest, int64_t most_work);
+/* Enters plans that differ from the first few entries by small changes, if they may beat the winner (refine.c). */
+void pd_contest_refine(struct pd_contest *contest, size_t winner, int64_t most_work);
 
 /*
  * Enters plans that differ by one change from the fastest entry that was replayed and not yet
@@ -102,9 +108,11 @@ enum pd_vary { PD_VARY_MORE, PD_VARY_MORE_BEFORE, PD_VARY_FEWER, PD_VARY_WAYS };
  * Enters a plan with other warm-ups, or what fits of them; stages recompute where they must.  Returns its entry, which
  * may have been there, or the number of entries where there is no such plan.  It has a schedule with leads.
  */
-size_t pd_contest_vary(struct pd_contest *contest, size_t from, int stage, enum pd_vary how);
+size_t pd_contest_vary(struct pd_contest *contest, size_t from, int stage, enum pd_vary how, double slower);
 /* Replays an entry that was not, and deeper variants of it, if that is likely to change the winner. */
-int pd_contest_try(struct pd_contest *contest, size_t at, size_t *winner_p, struct pd_error *err);
+int pd_contest_try(struct pd_contest *contest, size_t at, double slower, size_t *winner_p, struct pd_error *err);
+/* Returns the least time of entries that were replayed; 0: none was. */
+int64_t pd_contest_best_ns(const struct pd_contest *contest);
 
 /* Tells whether there are few enough shapes of plans for pd_contest_exhaust. */
 bool pd_contest_few(const struct pd_task *task);

@@ -110,7 +110,7 @@ static void enter(struct exhaust *exhaust, const struct pd_plan *plan)
 		enters = may_win(exhaust, copy, expected.bound_ns);
 	}
 	if (enters)
-		pd_contest_add(exhaust->contest, copy, expected);
+		pd_contest_add(exhaust->contest, copy, expected, 1);
 	else
 		pd_candidate_drop(copy);
 }

@@ -52,6 +52,8 @@ struct climb {
 	enum aim aim;
 	struct pd_plan_shape at, best, trial;
 	int64_t best_ns;                /* or bytes */
+	double slower;                  /* of changes of the current plan, as in pd_contest_limits */
+	int64_t most_ns;                /* the winner's time: as fast ones are entered, even if they are no better */
 	/* Where replays judge: */
 	size_t winner;                  /* the best entry of the contest */
 	struct pd_error *err;
@@ -132,8 +134,8 @@ static int64_t time_of(struct climb *climb, const struct pd_plan_shape *shape, s
 
 	for (size_t i = 0; i < contest->count && !climb->failed; i++)
 		if (pd_plan_shape_is_of(shape, contest->entries[i].plan)) {
-			pd_contest_likely(contest, i);
-			climb->failed = pd_contest_try(contest, i, &climb->winner, climb->err) < 0;
+			pd_contest_likely(contest, i, climb->slower);
+			climb->failed = pd_contest_try(contest, i, climb->slower, &climb->winner, climb->err) < 0;
 			if (contest->entries[i].time_ns < least_ns) {
 				least_ns = contest->entries[i].time_ns;
 				*entry_p = i;
@@ -145,13 +147,14 @@ static int64_t time_of(struct climb *climb, const struct pd_plan_shape *shape, s
 /* Returns what the climb wants less of, for a shape. */
 static int64_t value_of(struct climb *climb, const struct pd_plan_shape *shape)
 {
+	int64_t changed_ns = climb->best_ns + (climb->aim == REPLAYED ? climb->best_ns / WORSE : 0);
+	struct pd_contest_limits limits = { climb->slower, pd_max(climb->most_ns, changed_ns) };
 	int64_t expected_ns;
 	size_t entry;
 
 	if (climb->aim == BYTES)
 		return bytes_of(climb, shape);
-	climb->contest->changed_ns = climb->best_ns + (climb->aim == REPLAYED ? climb->best_ns / WORSE : 0);
-	expected_ns = pd_contest_enter(climb->contest, pd_plan_shape_partition(shape, climb->contest->task));
+	expected_ns = pd_contest_enter(climb->contest, pd_plan_shape_partition(shape, climb->contest->task), &limits);
 	return climb->aim == EXPECTED ? expected_ns : time_of(climb, shape, &entry);
 }
 
@@ -375,7 +378,7 @@ static void climb_init(struct climb *climb, struct pd_contest *contest, int64_t 
 {
 	const struct pd_task *task = contest->task;
 
-	*climb = (struct climb){ .contest = contest, .most_work = most_work, .most_replayed = INT64_MAX,
+	*climb = (struct climb){ .contest = contest, .most_work = most_work, .most_replayed = INT64_MAX, .slower = 1,
 				 .places = (int)pd_task_stages(task, task->topology->devices),
 				 .straight = task->straight };
 	pd_plan_shape_init(&climb->at, task->profile->layer_count);
@@ -393,18 +396,16 @@ static void climb_release(struct climb *climb)
 	pd_plan_shape_release(&climb->best);
 	pd_plan_shape_release(&climb->trial);
 	pd_plan_shape_release(&climb->found);
-	climb->contest->changed_ns = 0;
 }
 
-void pd_contest_refine(struct pd_contest *contest, int64_t most_work)
+void pd_contest_refine(struct pd_contest *contest, size_t winner, int64_t most_work)
 {
 	struct pd_entry first[PD_CONTEST_CHANGED];
 	struct climb climb;
 	int count = 0;
 
-	if (contest->count == 0)
-		return;
 	climb_init(&climb, contest, most_work);
+	climb.most_ns = contest->entries[winner].time_ns;
 	pd_contest_sort(contest);
 	for (size_t i = 0; i < contest->count && count < PD_CONTEST_CHANGED; i++)
 		if (contest->entries[i].depth == 0)
@@ -475,11 +476,11 @@ static void vary_warmups(struct climb *climb)
 		best = from;
 		for (int s = 0; s < contest->entries[from].plan->stage_count; s++)
 			for (enum pd_vary how = 0; how < PD_VARY_WAYS && goes_on(climb); how++) {
-				size_t at = pd_contest_vary(contest, from, s, how);
+				size_t at = pd_contest_vary(contest, from, s, how, climb->slower);
 
 				if (at == contest->count)
 					continue;
-				climb->failed = pd_contest_try(contest, at, &climb->winner, climb->err) < 0;
+				climb->failed = pd_contest_try(contest, at, climb->slower, &climb->winner, climb->err) < 0;
 				if (contest->entries[at].time_ns < contest->entries[best].time_ns)
 					best = at;
 			}
@@ -519,7 +520,7 @@ static void climb_replayed(struct climb *climb, size_t from)
 	pd_plan_shape_of(&climb->at, entry->plan);
 	go_to(climb, &climb->at);
 	climb->best_ns = pd_entry_ns(entry);
-	contest->slower = (double)climb->best_ns / (double)pd_max(entry->expected.estimate_ns, 1);
+	climb->slower = (double)climb->best_ns / (double)pd_max(entry->expected.estimate_ns, 1);
 	vary_warmups(climb);
 	climb->best_ns = pd_min(climb->best_ns, time_of(climb, &climb->at, &from));
 	climb_on(climb);
@@ -555,7 +556,7 @@ static void wander(struct climb *climb)
 
 		pd_plan_shape_of(&climb->at, winner->plan);
 		go_to(climb, &climb->at);
-		contest->slower = (double)winner->time_ns / (double)pd_max(winner->expected.estimate_ns, 1);
+		climb->slower = (double)winner->time_ns / (double)pd_max(winner->expected.estimate_ns, 1);
 		if (!stray(climb))
 			continue;
 		go_to(climb, &climb->trial);
@@ -584,7 +585,7 @@ static void try_likely(struct climb *climb)
 		if (next == contest->count || contest->entries[next].likely_ns >= contest->entries[climb->winner].time_ns)
 			return;
 		before_ns = contest->entries[next].likely_ns;
-		climb->failed = pd_contest_try(contest, next, &climb->winner, climb->err) < 0;
+		climb->failed = pd_contest_try(contest, next, climb->slower, &climb->winner, climb->err) < 0;
 	}
 }
 
@@ -598,6 +599,7 @@ int64_t pd_contest_descend(struct pd_contest *contest, size_t winner, int64_t mo
 	climb_init(&climb, contest, contest->work + most_work);
 	climb.aim = REPLAYED;
 	climb.winner = winner;
+	climb.most_ns = contest->entries[winner].time_ns;
 	climb.err = err;
 	climb.most_replayed = contest->replayed + most_replayed / 4;
 	try_likely(&climb);
@@ -612,7 +614,6 @@ int64_t pd_contest_descend(struct pd_contest *contest, size_t winner, int64_t mo
 		before = climb.winner;
 		climb_replayed(&climb, before);
 	} while (climb.winner != before && goes_on(&climb));
-	contest->slower = 1;
 	climb_release(&climb);
 	return climb.failed ? -1 : (int64_t)climb.winner;
 }
@@ -670,14 +671,8 @@ static void start(struct climb *climb, struct pd_contest *contest, const struct 
 	climb_init(climb, contest, most_work);
 	pd_plan_shape_of(&climb->at, from->plan);
 	go_to(climb, &climb->at);
-	climb->best_ns = contest->most_ns = contest->entries[winner].time_ns;
-	contest->slower = (double)from->time_ns / (double)pd_max(from->expected.estimate_ns, 1);
-}
-
-static void stop(struct climb *climb)
-{
-	climb->contest->slower = 1;
-	climb_release(climb);
+	climb->best_ns = climb->most_ns = contest->entries[winner].time_ns;
+	climb->slower = (double)from->time_ns / (double)pd_max(from->expected.estimate_ns, 1);
 }
 
 /* Tells whether x is to be changed before y, of those of equal time that with more devices to move. */
@@ -706,7 +701,7 @@ int pd_contest_refine_next(struct pd_contest *contest, size_t winner, int64_t mo
 	contest->entries[from].changed = true;
 	start(&climb, contest, &contest->entries[from], winner, most_work);
 	change_once(&climb);
-	stop(&climb);
+	climb_release(&climb);
 	return (int)((int64_t)contest->count - before);
 }
 
@@ -737,9 +732,9 @@ int pd_contest_shuffle(struct pd_contest *contest, size_t winner, int64_t most_w
 		}
 		if (branches && climb.trial.count > 1 && draw(contest, 2) == 0)
 			change_state(&climb, draw(contest, climb.trial.count - 1));
-		climb.best_ns = contest->most_ns;
+		climb.best_ns = climb.most_ns;
 		consider(&climb);
 	}
-	stop(&climb);
+	climb_release(&climb);
 	return (int)((int64_t)contest->count - before);
 }

@@ -75,7 +75,7 @@ struct way {
  */
 static int64_t hopeful_ns(const struct pd_contest *contest)
 {
-	int64_t most_ns = contest->most_ns;
+	int64_t most_ns = pd_contest_best_ns(contest);
 
 	return most_ns + pd_min(most_ns / HOPELESS, most_ns - pd_min(most_ns, contest->task->bound_ns));
 }
@@ -88,13 +88,13 @@ static void enter_found(struct pd_contest *contest, const struct pd_line *line, 
 	if (!partition)
 		return;
 	time = contest->line_ns = partition->cost_ns;
-	pd_contest_enter(contest, partition);
+	pd_contest_enter(contest, partition, PD_CONTEST_ANY);
 	for (size_t i = 0; i < PD_COUNT(slower) && time < PD_COST_MAX / 2 && !alone; i++) {
 		int64_t at = time + time / 100 * slower[i];
 
 		if ((line->most_ns > 0 && at > line->most_ns) || pd_effort_spent(line->effort))
 			break;
-		pd_contest_enter(contest, pd_line_at(line, at));
+		pd_contest_enter(contest, pd_line_at(line, at), PD_CONTEST_ANY);
 	}
 }
 
@@ -191,9 +191,9 @@ static void enter_widths(struct pd_contest *contest, struct pd_partition *partit
 			wide->layers[s] = partition->layers[s];
 			wide->replicas[s] = (int)width;
 		}
-		pd_contest_enter(contest, wide);
+		pd_contest_enter(contest, wide, PD_CONTEST_ANY);
 	}
-	pd_contest_enter(contest, partition);
+	pd_contest_enter(contest, partition, PD_CONTEST_ANY);
 }
 
 /*
@@ -252,7 +252,7 @@ static void enter_equal(struct pd_contest *contest)
 	for (int i = 0; i < most; i++) {
 		for (int s = 0; partitions[i] && s <= i; s++)
 			partitions[i]->replicas[s] = devices / (i + 1);
-		pd_contest_enter(contest, partitions[i]);
+		pd_contest_enter(contest, partitions[i], PD_CONTEST_ANY);
 	}
 }
 
@@ -300,7 +300,7 @@ static void enter_least_memory(struct pd_contest *contest, struct pd_plan **clos
 		pd_candidate_drop(plan);
 		if (pd_schedule_has(task->request->schedule, PD_FACT_LEADS))
 			partition->warmups = pd_calloc((size_t)partition->stage_count, sizeof(int));
-		pd_contest_enter(contest, partition);
+		pd_contest_enter(contest, partition, PD_CONTEST_ANY);
 	}
 	pd_effort_return(task->request->effort, effort);
 }
@@ -333,8 +333,8 @@ static int enter_simple(struct pd_contest *contest, struct pd_error *err)
 	int64_t effort = pd_effort_share(task->request->effort, SIMPLE_PART);
 
 	if (!task->straight)
-		pd_contest_enter(contest, pd_data_parallel_partition(&task->costs, topology->devices));
-	pd_contest_enter(contest, pd_straight_most(&task->costs, count, bandwidth, task->limit_bytes));
+		pd_contest_enter(contest, pd_data_parallel_partition(&task->costs, topology->devices), PD_CONTEST_ANY);
+	pd_contest_enter(contest, pd_straight_most(&task->costs, count, bandwidth, task->limit_bytes), PD_CONTEST_ANY);
 	pd_effort_return(task->request->effort, effort);
 	return pd_contest_look(contest, LOOKED, err);
 }
@@ -358,8 +358,8 @@ static int enter_all(struct pd_contest *contest, struct pd_error *err)
 	if (contest->nearly)
 		return 0;
 	if (!task->straight) {
-		pd_contest_enter(contest, pd_data_parallel_partition(&task->costs,
-								     task->topology->devices));
+		pd_contest_enter(contest, pd_data_parallel_partition(&task->costs, task->topology->devices),
+				 PD_CONTEST_ANY);
 		enter_equal(contest);
 	}
 	if (task->topology->devices <= FEW_RANKS)
@@ -388,10 +388,10 @@ static int64_t patience(const struct pd_contest *contest, int64_t best_ns)
 }
 
 /*
- * Judges, and changes the winner as long as a change wins, and then the next entries, since a
+ * Judges and, if changes are to be tried, changes the winner as long as a change wins, and then the next entries, since a
  * slower one may be nearer to a faster plan; every other time by random changes.
  */
-static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err)
+static int64_t judge_and_change(struct pd_contest *contest, bool changes, struct pd_error *err)
 {
 	const struct pd_task *task = contest->task;
 	int64_t work = work_of(task, REPLAYED), winner = pd_contest_judge(contest, work, err);
@@ -400,9 +400,7 @@ static int64_t judge_and_change(struct pd_contest *contest, struct pd_error *err
 	bool at_random = false;
 	int vain = 0;
 
-	if (contest->most_ns == 0)
-		return winner;
-	while (winner >= 0 && !contest->nearly && vain < FRUITLESS && !pd_effort_spent(task->request->effort) &&
+	while (changes && winner >= 0 && !contest->nearly && vain < FRUITLESS && !pd_effort_spent(task->request->effort) &&
 	       effort_of(contest) - since <= patience(contest, best_ns)) {
 		int64_t most_work = contest->work + work_of(task, ESTIMATED) / CHANGED;
 		int more = at_random ? pd_contest_shuffle(contest, (size_t)winner, most_work)
@@ -511,6 +509,7 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 	struct pd_contest contest;
 	struct pd_plan *plan = NULL;
 	int64_t winner;
+	bool changes;
 
 	*closest_p = NULL;
 	pd_contest_init(&contest, task);
@@ -519,13 +518,14 @@ struct pd_plan *pd_simulated_plan(const struct pd_task *task, int64_t *time_ns_p
 		pd_contest_release(&contest);
 		return NULL;
 	}
+	changes = contest.count > 0 && !contest.few;
 	if (contest.count == 0 && (contest.planned || !contest.refused))
 		enter_least_memory(&contest, closest_p);
 	if (contest.count > 0) {
-		winner = judge_and_change(&contest, err);
+		winner = judge_and_change(&contest, changes, err);
 		if (winner >= 0 && !contest.nearly) {
-			pd_contest_refine(&contest, contest.work + work_of(task, ESTIMATED));
-			winner = judge_and_change(&contest, err);
+			pd_contest_refine(&contest, (size_t)winner, contest.work + work_of(task, ESTIMATED));
+			winner = judge_and_change(&contest, changes, err);
 		}
 		if (winner >= 0 && !pd_effort_spent(task->request->effort))
 			contest.all = pd_contest_exhaust(&contest, (size_t)winner);
