@@ -210,6 +210,7 @@ struct planner {
 #define SMALL 512               /* units times devices up to which all variants are searched */
 #define SEARCHED 2              /* variants of a field that are searched otherwise */
 #define SEARCH_PART 133         /* part of the effort that such a search may take */
+#define SINGLE_PART 33          /* the same where there is only one variant, and that is large */
 /* How much slower than the best another variant may look, when it gains as much by a search, to be searched. */
 #define FAR 1.1
 #define ALIKE 2                 /* searches that show how far: when they gained little, so will others */
@@ -368,8 +369,8 @@ static void search_variant(struct planner *planner, struct pd_variant *variant, 
 	int chunks[] = { variant->chunks ? variant->chunks : request.chunks, request.chunks };
 	int count = list_updates(planner, variant, updates);
 	int chunk_count = request.any_chunks && planner->thorough && chunks[0] != chunks[1] ? 2 : 1;
-	bool limited = request.effort && planner->variants.count > 1 &&
-		       (!planner->thorough || pd_task_is_large(&variant->task));
+	bool single = planner->variants.count == 1, large = pd_task_is_large(&variant->task);
+	bool limited = request.effort && (single ? large : large || !planner->thorough);
 	bool free_first = unlimited || (!variant->named && !pd_topology_mixed(variant->task.topology));
 
 	pd_field_view(variant->field);
@@ -378,14 +379,14 @@ static void search_variant(struct planner *planner, struct pd_variant *variant, 
 		request.microbatches = updates[i % count];
 		request.chunks = chunks[i / count];
 		if (limited)
-			request.effort->most = most / SEARCH_PART;
+			request.effort->most = most / (single ? SINGLE_PART : SEARCH_PART);
 		if (!free_first || variant->task.limit_bytes == INT64_MAX ||
 		    !search_within(planner, variant, &request, INT64_MAX))
 			if (!unlimited)
 				search_within(planner, variant, &request, variant->task.limit_bytes);
 		if (limited) {
 			request.effort->most = most;
-			request.effort->early = false;
+			request.effort->early &= single;
 		}
 	}
 	planner->best.searched++;

@@ -9,6 +9,10 @@
 # of 40 layers.  It is also planned where links are shared or memory is tight, and no bound says soon that
 # nothing is faster.
 #
+# Then come requests that people have, each once, in seconds of processor time: large language models on many
+# H100s with several degrees of tensor parallelism, single schedules of a long GPT, and the published profiles, if
+# ../shared has them.
+#
 # Then come chains of other lengths on other machines, as a table, and as plan-speed.csv and plan-speed.svg
 # in the folder OUT (.).  LAYERS and DEVICES are lists.  PD_BUILD names the build tree.
 set -e
@@ -125,8 +129,18 @@ sheet() {
 export PD_DEVICES=${PD_DEVICES:-$source/share/devices}
 sheet llama-3-8b --sequence=1024 >llama.json
 sheet gpt2 --layers=96 --hidden=2048 --heads=16 >gpt96.json
+sheet llama-3.1-8b >llama31.json
+large="llama-3-8b --sequence=1024 --kv-heads=8"         # with the numbers of its larger sisters
+sheet $large --layers=80 --hidden=8192 --heads=64 --feed-forward=28672 >llama70.json
+sheet $large --layers=126 --hidden=16384 --heads=128 --feed-forward=53248 >llama405.json
 machine=8@450GB/s,8@400Gbit/s
+seconds "README: Llama 8B, 16 devices, four degrees, any" 3 -t 8@450GB/s,2@400Gbit/s -b 128 --tensor=1,2,4,8 \
+	--schedule=auto llama31.json
 seconds "Llama 8B, 64 devices, four degrees, any schedule" 3 -t $machine -b 1024 --tensor=1,2,4,8 --schedule=auto llama.json
+seconds "Llama 70B, 128 devices, four degrees, any" 3 -t 8@450GB/s,16@400Gbit/s -b 1024 --tensor=1,2,4,8 \
+	--schedule=auto llama70.json
+seconds "Llama 405B, 16384 devices, four degrees, any" 5 -t 8@450GB/s,2048@400Gbit/s -b 2048 --tensor=1,2,4,8 \
+	--schedule=auto llama405.json
 for schedule in 1f1b interleaved zb-h1 zb-v; do
 	seconds "GPT of 96 layers, 64 devices, $schedule" 3 -t $machine --weights=flush --microbatches=64 \
 		--schedule=$schedule gpt96.json
@@ -135,6 +149,10 @@ for name in gnmt vgg16 resnet50; do
 	profile=$source/../shared/profiles/$name.json
 	[ ! -e "$profile" ] || seconds "$name, any schedule" 5 -t 4@12GB/s,4@1.25GB/s --schedule=auto "$profile"
 done
+profile=$source/../shared/profiles/resnet50.json
+[ ! -e "$profile" ] || seconds "resnet50, 8 devices, zb-v" 3 -t 8@12GB/s --schedule=zb-v --weights=flush \
+	--microbatches=32 --min-gain=0 "$profile"
+seconds "a chain of 40 layers, 48 devices, buckets" 5 -t 48@12GB/s --bucket=auto vgg.json
 
 echo
 echo "milliseconds, by layers (down) and devices (across, servers of 8 but for the first)"
