@@ -210,7 +210,7 @@ struct planner {
 #define SMALL 512               /* units times devices up to which all variants are searched */
 #define SEARCHED 2              /* variants of a field that are searched otherwise */
 #define SEARCH_PART 133         /* part of the effort that such a search may take */
-#define SINGLE_PART 33          /* the same where there is only one variant, and that is large */
+#define SINGLE_PART 16          /* the same where there is only one variant, and that is large */
 /* How much slower than the best another variant may look, when it gains as much by a search, to be searched. */
 #define FAR 1.1
 #define ALIKE 2                 /* searches that show how far: when they gained little, so will others */
