@@ -331,7 +331,8 @@ static void print_next(const struct pd_plan *plan, FILE *out)
 	if (ours)
 		fputs("train: pd-run PLAN --data=DIR; ", out);
 	else
-		fputs("launch: pd-plan --format=megatron, torchtitan or deepspeed; ", out);
+		fputs("launch: plan with --for=megatron, torchtitan or deepspeed, and pd-plan --format=NAME "
+		      "PLAN; ", out);
 	fputs("see: pd-replay PLAN; why: --explain\n", out);
 }
 
