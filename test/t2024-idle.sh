@@ -19,15 +19,17 @@ test_ok "a plan on all devices says nothing of them" '
 	[ "$(used)" -eq 4 ] && ! grep "^idle" said || false
 	jq -e ".predicted | has(\"more_devices\") | not" plan.json'
 test_ok "idle devices are counted, and what the rest would bring is what a plan on them has" '
-	plan -t 16@1GB/s --min-gain=10 --schedule=zb-h1 --weights=flush --microbatches=16
-	cat said
-	idle=$((16 - $(used)))
-	[ $idle -gt 0 ] && grep -q "^idle  *$idle of 16 devices: .*more samples/s (--min-gain=0)$" said
-	jq -e --argjson used "$(used)" ".predicted | .more_devices > \$used and .more_devices <= 16 and
-		.more_devices_samples_per_s > .samples_per_s" plan.json
-	more=$(jq .predicted.more_devices_samples_per_s plan.json)
-	plan -q -t 16@1GB/s --min-gain=0 --schedule=zb-h1 --weights=flush --microbatches=16
-	jq -e --argjson more "$more" ".predicted.samples_per_s >= \$more * 0.995" plan.json'
+	for schedule in zb-h1 auto; do
+		plan -t 16@1GB/s --min-gain=10 --schedule=$schedule --weights=flush --microbatches=16
+		cat said
+		idle=$((16 - $(used)))
+		[ $idle -gt 0 ] && grep -q "^idle  *$idle of 16 devices: .*more samples/s (--min-gain=0)$" said
+		jq -e --argjson used "$(used)" ".predicted | .more_devices > \$used and .more_devices <= 16 and
+			.more_devices_samples_per_s > .samples_per_s" plan.json
+		more=$(jq .predicted.more_devices_samples_per_s plan.json)
+		plan -q -t 16@1GB/s --min-gain=0 --schedule=$schedule --weights=flush --microbatches=16
+		jq -e --argjson more "$more" ".predicted.samples_per_s >= \$more * 0.995" plan.json
+	done'
 test_ok "where others bring nothing, that is said, and no option is named" '
 	plan -t 4@1GB/s,4@10MB/s
 	cat said

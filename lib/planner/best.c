@@ -138,16 +138,24 @@ void pd_best_refuse(struct pd_best *best, struct pd_variant *variant, const stru
 	best->closest_bytes = closest_bytes;
 }
 
+int64_t pd_best_settled_ns(const struct pd_best_entry *entry, enum pd_period_kind *from_p)
+{
+	int64_t time_ns = entry->time_ns;
+	struct pd_error err;
+
+	*from_p = entry->plan->predicted.period_from;
+	if (!entry->settled && *from_p == PD_PERIOD_ESTIMATE &&
+	    pd_judge_about(entry->plan, SETTLE_WORK, &time_ns, from_p, &err) < 0)
+		return PD_COST_MAX;
+	return time_ns;
+}
+
 void pd_best_settle(struct pd_best *best)
 {
 	while (best->count > 0 && !best->entries[0].settled) {
 		struct pd_best_entry entry = best->entries[0];
-		struct pd_prediction *predicted = &entry.plan->predicted;
-		struct pd_error err;
 
-		if (predicted->period_from == PD_PERIOD_ESTIMATE &&
-		    pd_judge_about(entry.plan, SETTLE_WORK, &entry.time_ns, &predicted->period_from, &err) < 0)
-			entry.time_ns = PD_COST_MAX;
+		entry.time_ns = pd_best_settled_ns(&entry, &entry.plan->predicted.period_from);
 		entry.settled = true;
 		entry.value = pd_best_value(entry.variant, entry.plan, entry.time_ns);
 		best->count--;

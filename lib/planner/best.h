@@ -42,6 +42,8 @@ void pd_best_refuse(struct pd_best *best, struct pd_variant *variant, const stru
 /* Has the table of the best plans. */
 struct pd_top;
 void pd_top_fill(struct pd_top *top, const struct pd_best *best);
+/* Returns what a plan takes by a replay, or by the best estimate there is, and says which. */
+int64_t pd_best_settled_ns(const struct pd_best_entry *entry, enum pd_period_kind *from_p);
 /* Has replays judge the best plan until that is one that was judged so, as far as replays can tell. */
 void pd_best_settle(struct pd_best *best);
 /* Returns the best value so far; or infinity. */

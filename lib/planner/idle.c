@@ -10,11 +10,14 @@ static void take_faster(const struct pd_best *best, int64_t used, struct pd_more
 		const struct pd_best_entry *entry = &best->entries[i];
 		const struct pd_field *field = entry->variant->field;
 		int64_t devices = entry->plan ? entry->plan->rank_count * field->devices : 0;
-		double each = (double)field->profile->batch_size;
-		double samples = each * 1e9 / (double)pd_max(entry->time_ns, 1);
+		double each = (double)field->profile->batch_size * 1e9;
+		enum pd_period_kind from;
 
-		if (devices > used && samples > more->samples_per_s)
-			*more = (struct pd_more){ devices, samples };
+		if (devices <= used || each / (double)pd_max(entry->time_ns, 1) <= more->samples_per_s)
+			continue;
+		each /= (double)pd_max(pd_best_settled_ns(entry, &from), 1);
+		if (each > more->samples_per_s)
+			*more = (struct pd_more){ devices, each };
 	}
 }
 
