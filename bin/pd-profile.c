@@ -149,13 +149,18 @@ static int check_operands(int argc, char **argv, int first, struct pd_error *err
 	return 0;
 }
 
+/* Tells whether --device is a device that measures, or is like one. */
 static bool measures(void)
 {
-	bool found = strcmp(device, "auto") == 0;
+	bool found = strcmp(device, "auto") == 0 || strcasecmp(device, "gpu") == 0;
+	struct pd_likeness likeness = { .word = device };
+	char meant[PD_MEANT_TEXT];
 
-	for (int i = 0; pd_devices[i]; i++)
+	for (int i = 0; pd_devices[i]; i++) {
 		found |= strcmp(device, pd_devices[i]->name) == 0;
-	return found;
+		pd_likeness_try(&likeness, pd_devices[i]->name);
+	}
+	return found || *pd_likeness_say(&likeness, meant);
 }
 
 /* Refuses a name like that of a device by its data sheet; others are refused where devices are looked for. */
@@ -163,9 +168,9 @@ static int check_name(struct pd_error *err)
 {
 	char meant[PD_MEANT_TEXT];
 
-	if (pd_sheet_known(device) || measures())
+	if (pd_sheet_known(device))
 		return 0;
-	if (pd_sheet_folder_missing())
+	if (pd_sheet_folder_missing() && !measures())
 		return pd_error_input(err, "--device: expected one of auto, cuda, cpu, found \"%.60s\"; the folder of devices "
 				      "by their data sheets, %s, is not there: PD_DEVICES names another (pd(7))", device,
 				      pd_sheet_folder_missing());

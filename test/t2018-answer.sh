@@ -54,7 +54,7 @@ test_ok "FLOPs and MFU are those of the products, counted by hand" '
 		.mfu == .device_flops_per_s / 1e11" plan
 	[ "$(jq -c ".predicted | [.device_flops_per_s / 1e12, .mfu * 100]" plan |
 		awk -F "[][,]" "{ printf \"%.3g %.1f\", \$2, \$3 }")" = "$(figure TFLOP/s err) $(sed -n "s/.*MFU \(.*\) %/\1/p" err)" ]
-	grep -q "^model  *net: 48,384 parameters, 16 tokens a sample, f32; global batch 32 (512 tokens)$" err
+	grep -q "^model  *net: 48,384 parameters, 16 tokens a sample, f32, SGD with momentum; global batch 32 (512 tokens)$" err
 	# a token: 64 x 256 and 256 x 100 products; scores and their sums, 16 keys x 256 features each
 	forward=$((2 * (64 * 256 + 256 * 100 + 2 * 16 * 256)))
 	ns=$(jq ".predicted.period_ns * 4" plan)

@@ -57,7 +57,7 @@ test_ok "ranks of one host exchange through shared memory: none listens" '
 	[ "$(echo $workers | wc -w)" -eq 4 ] && [ "$(echo $agents | wc -w)" -eq 4 ]
 	[ -s sockets ] && [ -z "$(comm -12 sockets listen)" ]
 '
-plan residual 8 8 >plan.json		# It has 16 ranks, as in pd-run(1).
+plan residual 8 8 >plan.json		# It has 16 ranks, as in pd-machines(7).
 test_ok "so many ranks that their connections are more than the soft limit of descriptors" '
 	cat >few <<-END
 		ulimit -Sn 32
@@ -66,8 +66,8 @@ test_ok "so many ranks that their connections are more than the soft limit of de
 	timeout 600 mpirun -np 16 sh few 2>err >out
 	tail -n 1 out | jq -e ".outcome == \"done\""
 '
-test_ok "the line in pd-run(1)" '
-	sed -n "/^\.Bd/,/^\.Ed/s/^\(mpirun .*--data=\)DIR/\1data/p" "$PD_SOURCE/man/pd-run.1" >line
+test_ok "the line in pd-machines(7)" '
+	sed -n "/^\.Bd/,/^\.Ed/s/^\(mpirun .*--data=\)DIR/\1data/p" "$PD_SOURCE/man/pd-machines.7" >line
 	one_line line
 	idx_data data
 	echo localhost slots=16 >hosts

@@ -127,7 +127,7 @@ test_ok "a rank that is killed is named, also where srun lets the others run on"
 	said "rank 2 (stage 1 of 3"
 	said "was killed by signal 9 (Killed)"
 '
-# The script in pd-run(1) runs for ever, on as many nodes as there are, with four ranks on each.
+# The script in pd-machines(7) runs for ever, on as many nodes as there are, with four ranks on each.
 layers=$(jq ".layers | length" residual)
 if [ "$node_count" -gt 1 ]; then
 	pd-plan --topology="4@10Gbit/s,$node_count@1Gbit/s" \
@@ -136,7 +136,7 @@ else
 	plan residual 2 2
 fi >plan.json
 idx_data data
-awk '/^\.Ed/ { copy = 0 } /^#!/ { copy = 1 } copy' "$PD_SOURCE/man/pd-run.1" |
+awk '/^\.Ed/ { copy = 0 } /^#!/ { copy = 1 } copy' "$PD_SOURCE/man/pd-machines.7" |
 	sed ':a; /\\e$/ { N; s/\\e\n *//; ta }' |
 	sed "s/--nodes=4/--nodes=$node_count/; s/=DIR/=data/; s:=/shared/DIR:=CHECKPOINT:
 		s/ pd-run/& --minibatches=100000000 --report-every=10/" >script
@@ -165,7 +165,7 @@ ends_in() {
 	tail -n 1 out | jq -e ".step == $at + 10"
 }
 
-test_ok "the batch script in pd-run(1): scancel ends it in a checkpoint; another goes on from it" '
+test_ok "the batch script in pd-machines(7): scancel ends it in a checkpoint; another goes on from it" '
 	begin_job cancelled
 	scancel "$job"
 	ends_in cancelled

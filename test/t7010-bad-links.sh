@@ -87,7 +87,7 @@ test_ok "so is one that is 200 ms away since then" '
 	named --delay=200 --later
 '
 
-# As pd-run(1) says, mpirun has to watch its own connections to end where a host is gone for good.
+# As pd-machines(7) says, mpirun has to watch its own connections to end where a host is gone for good.
 cat >cut <<'END'
 timeout 200 mpirun --mca oob_tcp_keepalive_time 2 --mca oob_tcp_keepalive_intvl 2 \
 	--mca oob_tcp_keepalive_probes 2 --host h1,h2 -np 2 \

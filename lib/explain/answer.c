@@ -80,7 +80,8 @@ static void print_model(const struct pd_plan *plan, FILE *out)
 		show_count((double)parameters_of(profile), text));
 	if (tokens > 0)
 		fprintf(out, ", %s tokens a sample", show_count((double)tokens, text));
-	fprintf(out, ", %s; ", pd_dtype_name[profile->dtype]);
+	fprintf(out, ", %s, %s; ", pd_dtype_name[profile->dtype],
+		profile->memory.model == PD_MEMORY_OWN ? "SGD with momentum" : "Adam");
 	if (batch == 0) {
 		fputs("each stage updates after one minibatch of each of its replicas\n", out);
 		return;
@@ -294,6 +295,33 @@ static bool is_the_plan(const struct pd_alternative *one, const struct pd_plan *
 	       one->weights == plan->weights;
 }
 
+/* Prints the degrees of an alternative whose ranks have a stage each, with as many replicas of all. */
+static void print_other_degrees(const struct pd_alternative *one, const struct pd_plan *plan, FILE *out)
+{
+	int64_t tensor = one->tensor > 0 ? one->tensor : plan->profile->group.tensor;
+	int stages = 0;
+	long replicas = 0;
+
+	for (const char *at = one->stages; *at; stages++) {
+		long r = 1;
+		char *end;
+
+		strtol(at, &end, 10);
+		if (*end == 'x')
+			r = strtol(end + 1, &end, 10);
+		if ((replicas && r != replicas) || (*end && *end != ','))
+			return;
+		replicas = r;
+		at = *end ? end + 1 : end;
+	}
+	if (pd_schedule_has(one->schedule, PD_FACT_SHARES))
+		return;
+	fprintf(out, ", pp %d", stages);
+	if (tensor > 1)
+		fprintf(out, " x tp %" PRId64, tensor);
+	fprintf(out, " x dp %ld", replicas);
+}
+
 /* Prints the fastest other plan that was looked at and fits. */
 static void print_next_best(const struct pd_plan *plan, FILE *out)
 {
@@ -316,8 +344,11 @@ static void print_next_best(const struct pd_plan *plan, FILE *out)
 				: pd_degrees_each(&plan->profile->group, best->memory_bytes);
 	print_noun("next best", out);
 	slower = 100 * ((double)best->period_ns / (double)predicted->period_ns - 1);
-	fprintf(out, "%s (--stages=%.48s%s, %s, %s): %.0f %% %s, %s %s\n", pd_alternative_kind_name[best->kind],
-		best->stages, strlen(best->stages) > 48 ? "..." : "", pd_schedule_kind_name[best->schedule], pd_weight_kind_name[best->weights],
+	fputs(pd_alternative_kind_name[best->kind], out);
+	print_other_degrees(best, plan, out);
+	fprintf(out, " (--stages=%.48s%s, %s, %s): %.0f %% %s, %s %s\n", best->stages,
+		strlen(best->stages) > 48 ? "..." : "", pd_schedule_kind_name[best->schedule],
+		pd_weight_kind_name[best->weights],
 		slower < 0 ? -slower : slower, slower < 0 ? "faster" : "slower",
 		pd_show_bytes(each < ours ? ours - each : each - ours, bytes), each < ours ? "less" : "more");
 }
