@@ -1172,7 +1172,7 @@ static int take_question(struct pd_opt_values *values, json_t *question, char **
 
 		if (strcmp(key, "id") == 0)
 			continue;
-		if (strcmp(key, "profile") != 0) {
+		if (strcmp(key, "profile") != 0 && strcmp(key, "model") != 0) {
 			if (take_member(values, key, value, err) < 0)
 				return -1;
 			continue;
@@ -1180,14 +1180,13 @@ static int take_question(struct pd_opt_values *values, json_t *question, char **
 		for (size_t i = 0; one; one = json_array_get(value, ++i)) {
 			if (!json_is_string(one) || strcmp(json_string_value(one), "-") == 0 ||
 			    count == MOST_PROFILES)
-				return pd_error_input(err, "\"profile\": expected the name of a "
-						      "file, "
-						      "or a list of at most %d", MOST_PROFILES);
+				return pd_error_input(err, "\"%s\": expected a name, or a list of at "
+						      "most %d", key, MOST_PROFILES);
 			files[count++] = (char *)(uintptr_t)json_string_value(one);
 		}
 	}
 	if (count == 0)
-		return pd_error_input(err, "expected the key \"profile\"");
+		return pd_error_input(err, "expected the key \"profile\", or \"model\" with \"on\"");
 	return pd_opt_values_check(values, err) < 0 ? -1 : count;
 }
 

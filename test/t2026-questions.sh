@@ -45,6 +45,16 @@ test_ok "an answer is what the same options plan" '
 	jq -c "select(.id == 6) | .choices" answers | cmp - a
 	about 8 ".choices[0].plan == [\"--like=pp=2 dp=2\"]"
 	about 15 "any(.choices[0].plan[]; . == \"--stages=4x1,4x1\")"'
+test_ok "a model on machines by name, and a profile behind it" '
+	PD_MACHINES=$PD_SOURCE/share/machines PD_DEVICES=$PD_SOURCE/share/devices
+	export PD_MACHINES PD_DEVICES
+	sed -n "/\"id\": 16,/p" questions >late
+	echo "{\"id\": 1, \"on\": \"dgx-a100\", \"model\": \"lenet5\", \"batch\": 64, \"schedule\": \"1f1b\"}" |
+		cat - late | pd-plan --questions >both
+	pd-plan -q --top=1 --format=jsonl --on=dgx-a100 --batch=64 --schedule=1f1b lenet5 | jq -c .period_ns >alone
+	sed -n 1p both | jq -c ".choices[0].period_ns" | cmp - alone
+	sed -n 2p both | jq -c . >last
+	jq -c "select(.id == 16)" answers | cmp - last'
 test_ok "nothing of a question is left for the next" '
 	[ "$(jq -c "select(.id == 1) | .choices" answers)" = "$(jq -c "select(.id == 16) | .choices" answers)" ]
 	jq -c "select(.id == 16)" answers | grep -v straight
@@ -58,7 +68,7 @@ test_ok "what cannot be answered has an error in its place, with the status of i
 	about 9 ".error | test(\"pareto.*top\")"
 	about 10 ".error | test(\"^\\\"microbatches\\\": expected .*many\")"
 	about 11 ".error | test(\"^\\\"microbatches\\\": expected a string, a number\")"
-	about 12 ".error == \"expected the key \\\"profile\\\"\""
+	about 12 ".error | test(\"^expected the key .profile., or .model. with .on.\")"
 	about 13 ".error == \"\\\"format\\\": is no option of a question\""
 	about 14 ".error | test(\"no measured link\")"'
 test_ok "an answer comes before the next question is asked" '
