@@ -802,7 +802,8 @@ static int check_operands(int argc, char **argv, int first, struct pd_error *err
 static void open_request(const struct pd_model *model)
 {
 	static char degrees[PD_TENSOR_TEXT];
-	bool theirs = memory_model != PD_MEMORY_OWN && (format < LAYOUTS || format - LAYOUTS == PD_LAYOUT_megatron);
+	bool theirs = memory_model != PD_MEMORY_OWN &&
+		      (target() < 0 || pd_layout_takes_tensor((enum pd_layout_kind)target()));
 	int64_t most = on ? machine.topology.level[0].count : INT64_MAX;
 
 	if (request.cost != PD_COST_SIMULATED || request.stages || (like_text && top.most == 0))

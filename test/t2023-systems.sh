@@ -103,4 +103,11 @@ test_ok "torchtitan: a network of another form keeps its names, which a line say
 		2>err >out || cat err
 	grep "the modules have the network.s own names, such as \"wte\"" err
 	! grep "^def planned" out'
+test_ok "DeepSpeed and Galvatron are offered no tensor degrees, which they would refuse" '
+	for system in deepspeed galvatron; do
+		PD_MACHINES=$PD_SOURCE/share/machines PD_DEVICES=$PD_SOURCE/share/devices \
+			pd-plan -q --for=$system --on=dgx-a100 --batch=16 --sequence=64 --schedule=1f1b gpt2 >plan.json
+		pd-plan --format=$system plan.json >out
+		[ -s out ]
+	done'
 test_done

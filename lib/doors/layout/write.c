@@ -106,6 +106,11 @@ static bool has_schedule(enum pd_layout_kind of, enum pd_schedule_kind schedule)
 						: schedule == PD_SCHEDULE_INTERLEAVED ? kinds[of].chunks : others);
 }
 
+bool pd_layout_takes_tensor(enum pd_layout_kind kind)
+{
+	return kinds[kind].rules & TENSOR;
+}
+
 unsigned pd_layout_schedules(enum pd_layout_kind kind)
 {
 	unsigned schedules = 0;

@@ -23,6 +23,8 @@ enum pd_memory_model pd_layout_memory(enum pd_layout_kind kind);
 const char *pd_layout_system(enum pd_layout_kind kind);
 /* Tells whether some stages of a plan recompute and others do not, in a way that the system cannot. */
 bool pd_layout_recomputes_apart(enum pd_layout_kind kind, const struct pd_plan *plan);
+/* Tells whether a rank of the system's can be several devices that share layers out. */
+bool pd_layout_takes_tensor(enum pd_layout_kind kind);
 /* Returns 1 << kind of the schedules that the system has. */
 unsigned pd_layout_schedules(enum pd_layout_kind kind);
 /* Checks that the system can train as a plan says, as pd_layout_write() does. */
