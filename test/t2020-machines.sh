@@ -112,7 +112,9 @@ test_ok "what is not said, or not so, is refused" '
 	table 6 NV12 4 >no.txt
 	refused "no.txt: NVLink joins devices in groups that are not alike" --on=no.txt -d a100-80 $small
 	echo nothing >no.txt
-	refused "no.txt: expected a table of nvidia-smi" --on=no.txt -d a100-80 $small
+	refused "no.txt: expected a document of .*, a table of nvidia-smi .*, found none" --on=no.txt -d a100-80 $small
+	: >empty
+	refused "empty: expected a document of .*, found none of these" --on=empty -d a100-80 $small
 	refused "expected a machine .pd-machine.5.., .*, found .8xdgx-h10.; did you mean .dgx-h100.?" --on=8xdgx-h10 $small
 	refused "^pd-plan: --on: ./none.json: no such file$" --on=2x./none.json $small
 	refused "device=h100-sxm: .*p4d.json has devices .a100-40." --on=p4d -d h100-sxm $small

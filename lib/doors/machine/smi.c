@@ -96,7 +96,10 @@ int pd_server_parse_smi(const char *name, const char *text, struct pd_server *ou
 			status = read_row(name, line, columns, out, err);
 	}
 	free(copy);
-	if (status == 0 && (columns == 0 || out->devices < columns))
+	if (status == 0 && columns == 0)
+		return pd_error_input(err, "%s: expected a document of pd-machine(5) or pd-topo, a table of nvidia-smi "
+				      "topo -m, or NCCL's topology, found none of these", name);
+	if (status == 0 && out->devices < columns)
 		return pd_error_input(err, "%s: expected a table of nvidia-smi topo -m with a row for each of "
 				      "its %d GPUs, found %d", name, columns, out->devices);
 	return status;
